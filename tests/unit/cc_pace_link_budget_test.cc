@@ -1,5 +1,4 @@
-// LinkBudget alone: with arrivals and delays that the test makes up, and on a model of a link with
-// a queue.
+// LinkBudget alone: with scripted arrivals and delays, and on a model of a link with a queue.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// What preflight asks the network and the kernel: on the loopback, and with bytes made up.
+// What preflight asks the network and the kernel: on the loopback, and with made-up netlink
+// answers.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <linux/dcbnl.h>
@@ -45,8 +46,8 @@ class DeafPort {
   DeafPort& operator=(const DeafPort&) = delete;
   ~DeafPort() { close(fd_); }
   uint16_t port() const { return port_; }
-  // The kernel refuses others' datagrams from now on, and gives the port to nobody else.
-  void hear_itself_only() {
+  // From now on the kernel refuses datagrams of other sockets. The port stays taken.
+  void refuse_others() {
     const sockaddr_in own = loopback(port_);
     EXPECT_EQ(connect(fd_, reinterpret_cast<const sockaddr*>(&own), sizeof(own)), 0);
   }
@@ -56,7 +57,7 @@ class DeafPort {
   uint16_t port_ = 0;
 };
 
-// Answers for as long as it lives, however many datagrams come: strangers may send some, too.
+// Answers every datagram until it is destroyed; other processes may send some, too.
 class Answering {
  public:
   explicit Answering(ProbeListener& listener)
@@ -68,7 +69,7 @@ class Answering {
     const sockaddr_in there = loopback(listener_.port());
     const auto* const any = reinterpret_cast<const sockaddr*>(&there);
     const int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    while (!ended_) {  // it waits for a datagram
+    while (!ended_) {  // the thread waits for a datagram
       sendto(fd, nullptr, 0, 0, any, sizeof(there));
       usleep(1000);
     }
@@ -90,7 +91,7 @@ class Answering {
   std::thread thread_;
 };
 
-TEST(PreflightPeer, AListenerProvesBothWays) {
+TEST(PreflightPeer, ListenerProvesBothWays) {
   auto listener = ProbeListener::open("", 0);
   ASSERT_TRUE(listener) << listener.error().message;
   const Answering answering(*listener);
@@ -102,9 +103,9 @@ TEST(PreflightPeer, AListenerProvesBothWays) {
   EXPECT_EQ(path.wanted_bytes, kFourKilobytes);
 }
 
-TEST(PreflightPeer, ARefusedDatagramHasArrived) {
+TEST(PreflightPeer, RefusalProvesOneWay) {
   DeafPort closed;
-  closed.hear_itself_only();
+  closed.refuse_others();
   const PeerPath path =
       probe_peer("127.0.0.1", {.port = closed.port(), .tries = 1, .wait = Duration::from_s(20)});
   EXPECT_EQ(path.proof, PathProof::kOneWay);
@@ -120,13 +121,13 @@ TEST(PreflightPeer, SilenceProvesNothing) {
   EXPECT_EQ(path.largest_bytes, 0U);
 }
 
-TEST(PreflightPeer, ANameThatHasNoAddress) {
+TEST(PreflightPeer, UnresolvableNameIsAnError) {
   const PeerPath path = probe_peer("no host", {.port = 9});
   EXPECT_FALSE(path.has_address);
   EXPECT_NE(path.error, "");
 }
 
-TEST(PreflightPeer, TwoListenersOnOnePort) {
+TEST(PreflightPeer, SecondListenerOnAPortIsRefused) {
   const auto first = ProbeListener::open("", 0);
   ASSERT_TRUE(first);
   const auto second = ProbeListener::open("", first->port());
@@ -134,18 +135,18 @@ TEST(PreflightPeer, TwoListenersOnOnePort) {
   EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
 }
 
-TEST(PreflightPeer, AListenerAtOneAddress) {
+TEST(PreflightPeer, ListenerAnswersOnlyAtItsAddress) {
   auto listener = ProbeListener::open("127.0.0.1", 0);
   ASSERT_TRUE(listener) << listener.error().message;
   const ProbePlan plan{.port = listener->port(), .tries = 1, .wait = Duration::from_s(20)};
   EXPECT_EQ(probe_peer("127.0.0.2", plan).proof, PathProof::kOneWay) << "nobody listens there";
   const Answering answering(*listener);
   EXPECT_EQ(probe_peer("127.0.0.1", plan).proof, PathProof::kBothWays);
-  EXPECT_FALSE(ProbeListener::open("192.0.2.1", 0)) << "another host's";
+  EXPECT_FALSE(ProbeListener::open("192.0.2.1", 0)) << "the address of another host";
   EXPECT_EQ(ProbeListener::open("no host", 0).error().code, ErrorCode::kNotFound);
 }
 
-TEST(PreflightPeer, AnswersASecondHaveABound) {
+TEST(PreflightPeer, AnswersPerSecondAreLimited) {
   AnswerBudget budget;
   for (int second = 5; second < 8; ++second) {
     uint32_t taken = 0;
@@ -186,27 +187,27 @@ std::vector<std::byte> pfc_answer(uint8_t enabled) {
   return bytes;
 }
 
-TEST(PreflightPfc, ReadFromTheKernelsAnswer) {
+TEST(PreflightPfc, PrioritiesAreParsedFromTheKernelsAnswer) {
   const auto pfc = parse_pfc(pfc_answer(0x18));
   ASSERT_TRUE(pfc);
   EXPECT_EQ(*pfc, 0x18);
 }
 
-TEST(PreflightPfc, AnAnswerThatIsCutShortIsNone) {
+TEST(PreflightPfc, TruncatedAnswerIsRefused) {
   const auto answer = pfc_answer(0x18);
   for (size_t size = 0; size < answer.size(); ++size) {
     EXPECT_FALSE(parse_pfc(std::span(answer).first(size))) << size;
   }
 }
 
-TEST(PreflightPfc, AnErrorIsNone) {
+TEST(PreflightPfc, KernelErrorIsRefused) {
   auto answer = pfc_answer(0x18);
   const uint16_t type = NLMSG_ERROR;
   std::memcpy(answer.data() + offsetof(nlmsghdr, nlmsg_type), &type, sizeof(type));
   EXPECT_FALSE(parse_pfc(answer));
 }
 
-TEST(PreflightProbes, AnInterfaceThatIsNotThere) {
+TEST(PreflightProbes, UnknownInterfaceHasNoPfcAndNoStatistics) {
   for (const char* name : {"", "nosuch0", "a-name-that-is-too-long-for-an-interface"}) {
     EXPECT_FALSE(ask_pfc(name));
     EXPECT_TRUE(ask_statistics(name).empty());

@@ -1,4 +1,4 @@
-// The processors near a NIC, on whatever machine this is.
+// The processors near a NIC, on any machine.
 #include "transport/engine/cores/processors.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace pacecar {
 namespace {
 
-TEST(Processors, AreThoseThatTheProcessMayUse) {
+TEST(Processors, MatchTheAffinityOfTheProcess) {
   cpu_set_t usable;
   ASSERT_EQ(sched_getaffinity(0, sizeof usable, &usable), 0);
   const Processors processors("lo");
@@ -23,13 +23,13 @@ TEST(Processors, AreThoseThatTheProcessMayUse) {
   }).join();
 }
 
-TEST(Processors, AutoLeavesMostToTheApplication) {
+TEST(Processors, AutoLeavesMostProcessorsToTheApplication) {
   EXPECT_EQ(engines_for(1, Rate::from_gbps(400)), 1U);
   EXPECT_EQ(engines_for(7, Rate::from_gbps(400)), 1U);
   EXPECT_EQ(engines_for(8, Rate::from_gbps(400)), 2U);
   EXPECT_EQ(engines_for(8, Rate()), 2U);
   EXPECT_EQ(engines_for(128, Rate::from_gbps(100)), 4U);
-  EXPECT_EQ(engines_for(128, Rate::from_gbps(25)), 1U) << "one keeps up";
+  EXPECT_EQ(engines_for(128, Rate::from_gbps(25)), 1U) << "one engine keeps up";
 }
 
 }  // namespace

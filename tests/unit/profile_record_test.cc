@@ -20,7 +20,7 @@ constexpr Description kSendOp{
     .kind = EventKind::kProxyOp, .channel = 2, .sending = true, .peer = 1};
 constexpr Description kStep{.kind = EventKind::kProxyStep, .number = 5};
 
-TEST(ProfileRecord, AStepsWaitsGoToItsOperationAndThatToItsCollective) {
+TEST(ProfileRecord, WaitsAreAddedToOperationAndCollective) {
   Record record;
   record.reset({0xabc, 1, 4, 2});
   const uint64_t collective = record.start(kCollective, 0, 100);
@@ -59,7 +59,7 @@ TEST(ProfileRecord, AStepsWaitsGoToItsOperationAndThatToItsCollective) {
   EXPECT_EQ(totals.waits, (WaitTimes{0, 20, 10, 40, 0}));
 }
 
-TEST(ProfileRecord, AReceivesDataComesWhenTheNetworkIsNoLongerWaitedFor) {
+TEST(ProfileRecord, DataOfAReceiveArriveWhenTheNetworkWaitEnds) {
   Record record;
   const uint64_t op = record.start({.kind = EventKind::kProxyOp}, 0, 1);
   const uint64_t step = record.start(kStep, op, 2);
@@ -73,7 +73,7 @@ TEST(ProfileRecord, AReceivesDataComesWhenTheNetworkIsNoLongerWaitedFor) {
   EXPECT_EQ(record.steps()[0].waits, (WaitTimes{0, 15, 0, 28, 5}));
 }
 
-TEST(ProfileRecord, TheNewestStayAndWhatIsSaidOfOlderOnesIsDropped) {
+TEST(ProfileRecord, NewestStepsAreKeptAndUpdatesOfOlderOnesAreDropped) {
   Record record;
   const uint64_t first = record.start(kStep, 0, 1);
   for (size_t i = 1; i <= Record::kSteps; ++i) record.start(kStep, 0, i);
@@ -84,7 +84,7 @@ TEST(ProfileRecord, TheNewestStayAndWhatIsSaidOfOlderOnesIsDropped) {
   for (const Event& step : steps) EXPECT_EQ(step.stop_ns + step.bytes, 0U);
 }
 
-TEST(ProfileRecord, ItsCostIsBoundedByLeavingOutMessages) {
+TEST(ProfileRecord, RecordedMessagesPerSecondAreLimited) {
   Record record;
   constexpr uint64_t kMessages = 100;
   uint64_t messages = 0;
@@ -105,7 +105,7 @@ TEST(ProfileRecord, ItsCostIsBoundedByLeavingOutMessages) {
   EXPECT_TRUE(std::ranges::any_of(operations, [](const Event& e) { return e.what.detailed; }));
 }
 
-TEST(ProfileRecord, AReaderBesideTwoWritersSeesWholeEvents) {
+TEST(ProfileRecord, ReaderBesideTwoWritersSeesWholeEvents) {
   Record record;
   std::atomic<bool> done{false};
   const auto write = [&](uint64_t value) {
@@ -129,7 +129,7 @@ TEST(ProfileRecord, AReaderBesideTwoWritersSeesWholeEvents) {
   reader.join();
 }
 
-TEST(ProfileRecorder, HandlesOfOthersAndOfTheDeadAreIgnored) {
+TEST(ProfileRecorder, UnknownAndClosedHandlesAreIgnored) {
   Recorder recorder(scripted_ns);
   const auto pointer = [](uintptr_t value) { return reinterpret_cast<void*>(value); };
   for (const uintptr_t garbage : {uintptr_t{0}, uintptr_t{1}, uintptr_t{0x5a5a5a50}, ~uintptr_t{0},
@@ -142,25 +142,26 @@ TEST(ProfileRecorder, HandlesOfOthersAndOfTheDeadAreIgnored) {
   void* const context = recorder.open({1, 0, 2, 1});
   void* const event = recorder.start(context, kCollective, pointer(0x5a5a5a50));
   ASSERT_NE(event, nullptr);
-  EXPECT_EQ(recorder.start(event, kCollective, nullptr), nullptr) << "a handle is no context";
+  EXPECT_EQ(recorder.start(event, kCollective, nullptr), nullptr)
+      << "an event's handle is no context";
   recorder.close(context);
   recorder.close(context);
   EXPECT_EQ(recorder.start(context, kCollective, nullptr), nullptr);
   void* const next = recorder.open({2, 1, 2, 1});
   EXPECT_NE(next, context);
-  recorder.stop(event);  // the old communicator's, in the new one's place
+  recorder.stop(event);  // an event of the old communicator, whose place the new one has
   ASSERT_EQ(recorder.records().size(), 1U);
   EXPECT_EQ(recorder.records()[0]->operations().size(), 0U);
   EXPECT_EQ(recorder.records()[0]->identity().communicator, 2U);
 }
 
-TEST(ProfileRecorder, MoreCommunicatorsThanAreRecordedAreNot) {
+TEST(ProfileRecorder, RecordedCommunicatorsAreLimited) {
   Recorder recorder(scripted_ns);
   for (size_t i = 0; i < Recorder::kMaxCommunicators; ++i) EXPECT_NE(recorder.open({}), nullptr);
   EXPECT_EQ(recorder.open({}), nullptr);
 }
 
-TEST(ProfileDocument, IsJsonWithEveryEvent) {
+TEST(ProfileDocument, JsonHasEveryEvent) {
   Recorder recorder(scripted_ns);
   EXPECT_EQ(profile_metrics(recorder), "");
   g_now = 1000;

@@ -1,4 +1,4 @@
-// Every record that two processes exchange, byte by byte, beside the version that they compare when
+// Every record that two processes exchange, byte by byte, with the version that they compare when
 // they connect. Processes of one version that encode a record differently would drop each other's
 // packets or read wrong numbers, and no other test would notice.
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ std::string line(const char* name, std::span<const uint8_t> bytes) {
   return fmt::format("{} {:02x}\n", name, fmt::join(bytes, ""));
 }
 
-// As it lies in the memory that the peer writes.
+// The record as it is in the memory that the peer writes.
 template <typename Record>
 std::string memory(const char* name, const Record& record) {
   return line(name, std::bit_cast<std::array<uint8_t, sizeof(Record)>>(record));
@@ -113,7 +113,7 @@ std::string handshake() {
 }
 
 // The first four bytes of offer and answer are the version.
-TEST(ProtocolVersion, RisesWithEveryChangeOfARecord) {
+TEST(ProtocolVersion, ChangesWithEveryRecord) {
   SCOPED_TRACE(
       "a record changed: raise the version of offer and answer (transport/message/handshake.cc), "
       "then write the golden file anew");

@@ -1,4 +1,4 @@
-// ReceiveQueue alone, and against a SendQueue through their tables.
+// ReceiveQueue alone, and with a SendQueue through their tables.
 #include "transport/message/receive_queue.h"
 
 #include <gtest/gtest.h>
@@ -29,14 +29,14 @@ class ReceiveQueueTest : public testing::Test {
     EXPECT_TRUE(queue_.post(operation));
     return request;
   }
-  void tell() {
+  void advertise() {
     for (auto run = queue_.next_run(); run.count > 0; run = queue_.next_run()) {
       queue_.on_run_posted(run.count);
     }
   }
-  // From a peer that has been told of what it may be told of.
+  // A write from a peer that knows every slot that may be advertised.
   ReceiveQueue::Arrival arrive(uint32_t slot, Bytes bytes, uint32_t writes = 1) {
-    tell();
+    advertise();
     return queue_.on_write({.connection = 0, .slot = slot, .writes = writes}, bytes, &progress_);
   }
 
@@ -49,27 +49,27 @@ class ReceiveQueueTest : public testing::Test {
   ReceiveQueue::Progress progress_;
 };
 
-TEST_F(ReceiveQueueTest, AMessageIsNotThereBeforeItsPuts) {
+TEST_F(ReceiveQueueTest, MessageCompletesAfterItsPuts) {
   const auto& first = receive({10});
   const auto& second = receive({10});
-  EXPECT_EQ(arrive(0, 4, 3), kOk) << "the message itself comes first";
+  EXPECT_EQ(arrive(0, 4, 3), kOk) << "the message arrives before its two puts";
   EXPECT_EQ(arrive(1, 4), kOk);
   EXPECT_EQ(arrive(0, 1000, Immediate::kPut), kOk)
-      << "more than the buffer holds: it lies elsewhere";
+      << "a put goes to a window and may be longer than the buffer";
   EXPECT_EQ(first.state(), State::kPending);
   EXPECT_EQ(arrive(0, 1000, Immediate::kPut), kOk);
   EXPECT_EQ(first.state(), State::kDone);
   EXPECT_EQ(first.sizes[0], 4U);
   EXPECT_EQ(second.state(), State::kDone);
-  EXPECT_EQ(arrive(0, 1, Immediate::kPut), kProtocolError) << "of a message that is there already";
+  EXPECT_EQ(arrive(0, 1, Immediate::kPut), kProtocolError) << "a put of a complete message";
 }
 
-TEST_F(ReceiveQueueTest, DescribesItsBuffersInSlots) {
+TEST_F(ReceiveQueueTest, SlotsDescribePostedBuffers) {
   receive({10, 20});
   EXPECT_EQ(queue_.posted_bytes(), 30U);
   queue_.write(queue_.next_run(), 99, *table_);
   const CtsSlot& slot = table_->slots[1];
-  EXPECT_EQ(slot.address, 0x7000U) << "what the peer calls it";
+  EXPECT_EQ(slot.address, 0x7000U) << "the remote address";
   EXPECT_EQ(slot.size, 20U);
   EXPECT_EQ(slot.grant, 99U);
   EXPECT_EQ(slot.key, 1U);
@@ -105,8 +105,8 @@ TEST_F(ReceiveQueueTest, CompletesInTheOrderOfPosting) {
   EXPECT_TRUE(queue_.idle());
 }
 
-// The write that names the count of writes may overtake the others.
-TEST_F(ReceiveQueueTest, MessageOfSeveralWritesNeedsAllOfThem) {
+// The write that carries the number of writes may overtake the others.
+TEST_F(ReceiveQueueTest, MessageOfSeveralWritesCompletesAfterAllOfThem) {
   auto& request = receive({100});
   EXPECT_EQ(arrive(0, 20, 3), kOk);
   EXPECT_EQ(arrive(0, 40, 0), kOk);
@@ -116,7 +116,7 @@ TEST_F(ReceiveQueueTest, MessageOfSeveralWritesNeedsAllOfThem) {
   EXPECT_EQ(request.sizes[0], 100U);
 }
 
-TEST_F(ReceiveQueueTest, TooLongMessageFailsItsReceiveOnly) {
+TEST_F(ReceiveQueueTest, TooLongMessageFailsOnlyItsReceive) {
   auto& first = receive({10});
   auto& second = receive({10});
   EXPECT_EQ(arrive(0, 0, Immediate::kTooLong), kOk);
@@ -126,8 +126,8 @@ TEST_F(ReceiveQueueTest, TooLongMessageFailsItsReceiveOnly) {
   EXPECT_EQ(second.state(), State::kDone);
 }
 
-// Also in the middle of it.
-TEST_F(ReceiveQueueTest, AnAbandonedMessageIsThePeersFailure) {
+// The sender may abandon a message after its first writes.
+TEST_F(ReceiveQueueTest, AbandonedMessageFailsOnlyItsReceive) {
   auto& first = receive({10});
   auto& second = receive({10});
   EXPECT_EQ(arrive(0, 5, 0), kOk);
@@ -138,7 +138,7 @@ TEST_F(ReceiveQueueTest, AnAbandonedMessageIsThePeersFailure) {
   EXPECT_EQ(second.state(), State::kDone);
 }
 
-TEST_F(ReceiveQueueTest, NonsenseIsAProtocolError) {
+TEST_F(ReceiveQueueTest, InvalidWriteIsAProtocolError) {
   EXPECT_EQ(arrive(0, 1), kProtocolError);  // nothing posted
   receive({10, 10});
   EXPECT_EQ(arrive(2, 1), kProtocolError);   // not this slot
@@ -146,25 +146,26 @@ TEST_F(ReceiveQueueTest, NonsenseIsAProtocolError) {
   EXPECT_EQ(arrive(1, 10), kOk);
   EXPECT_EQ(arrive(1, 0), kProtocolError);  // twice
   receive({10});
-  EXPECT_EQ(queue_.on_write({.slot = 2, .writes = 1}, 1, &progress_), kProtocolError);  // not told
+  EXPECT_EQ(queue_.on_write({.slot = 2, .writes = 1}, 1, &progress_),
+            kProtocolError);  // not advertised
 }
 
 TEST_F(ReceiveQueueTest, RunsOfSlotsDoNotWrap) {
   for (uint32_t round = 0; round < 2 * kCtsSlots; ++round) {
     receive({1, 1, 1});
-    uint32_t told = 0;
+    uint32_t advertised = 0;
     for (auto run = queue_.next_run(); run.count > 0; run = queue_.next_run()) {
       EXPECT_LE(run.first + run.count, kCtsSlots);
       queue_.on_run_posted(run.count);
-      told += run.count;
+      advertised += run.count;
     }
-    EXPECT_EQ(told, 3U);
+    EXPECT_EQ(advertised, 3U);
     for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(arrive((round * 3 + i) % kCtsSlots, 1), kOk);
     EXPECT_EQ(requests_.back().state(), State::kDone);
   }
 }
 
-TEST_F(ReceiveQueueTest, HoldsABoundedNumberOfReceives) {
+TEST_F(ReceiveQueueTest, PostedReceivesAreLimited) {
   for (uint32_t i = 0; i < kMaxReceives; ++i) receive(std::vector<Bytes>(kMaxGroup, 1));
   MessageRequest request;
   EXPECT_FALSE(queue_.post({.count = 1, .request = &request}));
@@ -172,7 +173,7 @@ TEST_F(ReceiveQueueTest, HoldsABoundedNumberOfReceives) {
   EXPECT_TRUE(queue_.post({.count = 1, .request = &request}));
 }
 
-TEST_F(ReceiveQueueTest, KnowsWhichMemoryItStillFills) {
+TEST_F(ReceiveQueueTest, UsesMemoryOfPendingReceivesOnly) {
   receive({10}, 5);
   receive({10}, 6);
   EXPECT_TRUE(queue_.uses(5));
@@ -182,7 +183,7 @@ TEST_F(ReceiveQueueTest, KnowsWhichMemoryItStillFills) {
   EXPECT_TRUE(queue_.uses(6));
 }
 
-TEST_F(ReceiveQueueTest, FailingFailsWhatIsPending) {
+TEST_F(ReceiveQueueTest, FailingFailsPendingReceivesOnly) {
   auto& done = receive({10});
   auto& pending = receive({10});
   EXPECT_EQ(arrive(0, 10), kOk);
@@ -199,8 +200,9 @@ TEST_F(ReceiveQueueTest, DroppedRequestsAreNotTouched) {
   EXPECT_EQ(request.state(), State::kPending);
 }
 
-// Eager messages fill buffers of which the peer need not have read: their slots stay in the ring.
-TEST_F(ReceiveQueueTest, SlotsThatThePeerMayStillReadAreNotWrittenOver) {
+// The peer may send an eager message before it has read the slot of the buffer: the slot stays in
+// the ring.
+TEST_F(ReceiveQueueTest, UnreadSlotsAreNotOverwritten) {
   constexpr EagerCells kCells(64);
   std::vector<uint8_t> memory(kCells.bytes());
   std::vector<uint8_t> buffer(1);
@@ -218,20 +220,20 @@ TEST_F(ReceiveQueueTest, SlotsThatThePeerMayStillReadAreNotWrittenOver) {
   }
   ASSERT_TRUE(queue_.post(operation)) << "one receive is done";
   EXPECT_EQ(queue_.next_run().count, 0U);
-  EXPECT_EQ(arrive(kMaxGroup, 1), kOk);  // whoever writes to a slot has read those before it
+  EXPECT_EQ(arrive(kMaxGroup, 1), kOk);  // a peer that writes to a slot has read those before
   EXPECT_EQ(queue_.next_run().count, kMaxGroup);
 }
 
-TEST_F(ReceiveQueueTest, AFilledSlotMayBeWrittenOver) {
+TEST_F(ReceiveQueueTest, FilledSlotIsOverwritten) {
   for (uint32_t i = 0; i < kMaxReceives; ++i) receive(std::vector<Bytes>(kMaxGroup, 1));
-  tell();
+  advertise();
   for (uint32_t i = 0; i < kMaxGroup; ++i) EXPECT_EQ(arrive(i, 1), kOk);
   receive(std::vector<Bytes>(kMaxGroup, 1));
   EXPECT_EQ(queue_.next_run().first, 0U);
   EXPECT_EQ(queue_.next_run().count, kMaxGroup);
 }
 
-TEST_F(ReceiveQueueTest, OnlyAsManySizesAreToldAsThereAreBuffers) {
+TEST_F(ReceiveQueueTest, OnlySizesOfPostedBuffersAreWritten) {
   auto& request = receive({10, 20});
   request.sizes.fill(77);
   EXPECT_EQ(arrive(0, 1), kOk);
@@ -240,7 +242,7 @@ TEST_F(ReceiveQueueTest, OnlyAsManySizesAreToldAsThereAreBuffers) {
   EXPECT_EQ(request.sizes[2], 77U);
 }
 
-TEST_F(ReceiveQueueTest, AnEagerMessageForABufferThatIsBeingFilledIsAProtocolError) {
+TEST_F(ReceiveQueueTest, EagerMessageForAPartlyFilledBufferIsAProtocolError) {
   constexpr EagerCells kCells(64);
   std::vector<uint8_t> memory(kCells.bytes());
   std::vector<uint8_t> buffer(100);
@@ -249,13 +251,13 @@ TEST_F(ReceiveQueueTest, AnEagerMessageForABufferThatIsBeingFilledIsAProtocolErr
   ReceiveOperation operation{.count = 1, .request = &request};
   operation.buffers[0] = {buffer.data(), 100, 0, 1};
   ASSERT_TRUE(queue_.post(operation));
-  EXPECT_EQ(arrive(0, 10, 0), kOk) << "one of several writes";
+  EXPECT_EQ(arrive(0, 10, 0), kOk) << "the first of several writes";
   const EagerHeader header{.size = 1};
   std::memcpy(memory.data(), &header, sizeof header);
   EXPECT_EQ(arrive(0, sizeof header + 1, Immediate::kEager), kProtocolError);
 }
 
-TEST_F(ReceiveQueueTest, AWriteFillsOnlyTheSlotsOfItsRun) {
+TEST_F(ReceiveQueueTest, WritingARunFillsOnlyItsSlots) {
   receive({10, 20, 30});
   table_->slots[2].sequence = 77;
   queue_.write({.first = 0, .count = 2}, 1, *table_);
@@ -263,11 +265,11 @@ TEST_F(ReceiveQueueTest, AWriteFillsOnlyTheSlotsOfItsRun) {
   EXPECT_EQ(table_->slots[2].sequence, 77U);
 }
 
-// Telling may wait until the peer has as few slots left as there are to tell of.
-TEST_F(ReceiveQueueTest, TellingIsUrgentWhenThePeerHasFewSlotsLeft) {
+// New slots are urgent once the peer has no more unused slots than there are new ones.
+TEST_F(ReceiveQueueTest, NewSlotsAreUrgentWhenThePeerHasFewLeft) {
   for (int i = 0; i < 4; ++i) receive({10});
-  tell();
-  EXPECT_FALSE(queue_.urgent(4)) << "it has what it wants";
+  advertise();
+  EXPECT_FALSE(queue_.urgent(4)) << "the peer wants four slots and has them";
   EXPECT_TRUE(queue_.urgent(5));
   receive({10});
   EXPECT_FALSE(queue_.urgent(0)) << "four are left, one is new";
@@ -275,10 +277,10 @@ TEST_F(ReceiveQueueTest, TellingIsUrgentWhenThePeerHasFewSlotsLeft) {
   EXPECT_EQ(queue_.on_write({.slot = 0, .writes = 1}, 1, &progress_), kOk);
   EXPECT_FALSE(queue_.urgent(0)) << "three are left, two are new";
   EXPECT_EQ(queue_.on_write({.slot = 1, .writes = 1}, 1, &progress_), kOk);
-  EXPECT_TRUE(queue_.urgent(0)) << "two and two";
+  EXPECT_TRUE(queue_.urgent(0)) << "two are left, two are new";
 }
 
-TEST_F(ReceiveQueueTest, CountsWritesThatHaveArrived) {
+TEST_F(ReceiveQueueTest, CountsArrivedWrites) {
   receive({10});
   EXPECT_EQ(queue_.moves(), 0U);
   EXPECT_EQ(arrive(0, 1, 0), kOk);
@@ -286,7 +288,7 @@ TEST_F(ReceiveQueueTest, CountsWritesThatHaveArrived) {
   EXPECT_EQ(queue_.moves(), 2U);
 }
 
-TEST_F(ReceiveQueueTest, TellsOfEachSlotWhatBecameOfIt) {
+TEST_F(ReceiveQueueTest, EachSlotReportsSizeAndFailure) {
   receive({10, 10});
   receive({10});
   EXPECT_EQ(arrive(1, 7), kOk);
@@ -306,25 +308,25 @@ TEST_F(ReceiveQueueTest, TellsOfEachSlotWhatBecameOfIt) {
   EXPECT_TRUE(queue_.slot_done(0));
 }
 
-TEST_F(ReceiveQueueTest, ARenewedOneHasForgottenItsReceives) {
+TEST_F(ReceiveQueueTest, RenewedQueueHasNoReceives) {
   auto& first = receive({10, 20});
   EXPECT_EQ(arrive(0, 3), kOk);
   receive({30});
-  EXPECT_EQ(queue_.renew(), 50U) << "of those that were not filled";
+  EXPECT_EQ(queue_.renew(), 50U) << "the bytes of unfilled buffers";
   EXPECT_EQ(queue_.posted_bytes(), 0U);
   EXPECT_TRUE(queue_.idle());
   EXPECT_TRUE(queue_.all_advertised());
   EXPECT_FALSE(queue_.uses(1));
   EXPECT_EQ(queue_.completed_slots(), 3U);
   EXPECT_EQ(queue_.on_write({.slot = 1, .writes = 1}, 1, &progress_), kProtocolError)
-      << "for a buffer of before";
-  EXPECT_EQ(first.state(), State::kPending) << "is not touched";
+      << "the buffer was posted before the renewal";
+  EXPECT_EQ(first.state(), State::kPending) << "dropped requests are not touched";
   auto& next = receive({10});
   EXPECT_EQ(arrive(3, 4), kOk);
   EXPECT_EQ(next.state(), State::kDone);
 }
 
-TEST_F(ReceiveQueueTest, EagerNonsenseIsAProtocolError) {
+TEST_F(ReceiveQueueTest, InvalidEagerWriteIsAProtocolError) {
   constexpr EagerCells kCells(9000);
   std::vector<uint8_t> memory(kCells.bytes());
   const auto writes = [&](uint32_t cell, const EagerHeader& header, Bytes bytes) {
@@ -341,33 +343,36 @@ TEST_F(ReceiveQueueTest, EagerNonsenseIsAProtocolError) {
   EXPECT_EQ(begins_with(kLarge, {.size = 9000}, kHeader + 9000), kOk);
   EXPECT_EQ(writes(kLarge, {.number = 1, .size = 1}, kHeader + 1), kProtocolError);  // not free
   EXPECT_EQ(begins_with(0, {.size = 8192}, kHeader + 8192), kOk);
-  EXPECT_EQ(writes(1, {.number = 0, .size = 1}, kHeader + 1), kProtocolError);  // that number again
-  EXPECT_EQ(begins_with(0, {.size = 8193}, kHeader + 8193), kProtocolError);    // too large
+  EXPECT_EQ(writes(1, {.number = 0, .size = 1}, kHeader + 1),
+            kProtocolError);  // the same number again
+  EXPECT_EQ(begins_with(0, {.size = 8193}, kHeader + 8193), kProtocolError);  // too large
   EXPECT_EQ(begins_with(kLarge, {.size = 9001}, kHeader + 9001), kProtocolError);
   EXPECT_EQ(begins_with(0, {.size = 64}, kHeader + 63), kProtocolError);  // not all of it
   EXPECT_EQ(begins_with(0, {.size = 0}, kHeader - 1), kProtocolError);    // half a header
   EXPECT_EQ(begins_with(0, {.number = EagerCells::kMessages, .size = 1}, kHeader + 1),
-            kProtocolError);  // more than may be on their way
+            kProtocolError);  // more than may be in flight
   EXPECT_EQ(begins_with(0, {}, 0), kProtocolError);
-  // Of several that share a write each is looked at.
+  // Every message of a train is checked.
   const auto train = [&](const EagerHeader& second, Bytes bytes) {
     std::memcpy(memory.data() + kHeader + 8, &second, sizeof second);
     return begins_with(0, {.size = 5}, kHeader + 8 + bytes);
   };
   EXPECT_EQ(train({.number = 1, .size = 3}, kHeader + 3), kOk);
-  EXPECT_EQ(train({.number = 0, .size = 3}, kHeader + 3), kProtocolError);  // twice the same
+  EXPECT_EQ(train({.number = 0, .size = 3}, kHeader + 3), kProtocolError);  // the same number again
   EXPECT_EQ(train({.number = 1, .size = 4}, kHeader + 3), kProtocolError);  // not all of it
   EXPECT_EQ(train({.number = 1, .size = ~0U}, kHeader + 3), kProtocolError);
   EXPECT_EQ(train({.number = 1, .size = 0}, kHeader - 1), kProtocolError);  // half a header
   EXPECT_EQ(begins_with(0, {.number = ~0U, .size = 1}, kHeader + 1), kProtocolError);
-  EXPECT_EQ(begins_with(0, {.next_slot = 1, .size = 1}, kHeader + 1), kProtocolError);  // not told
+  EXPECT_EQ(begins_with(0, {.next_slot = 1, .size = 1}, kHeader + 1),
+            kProtocolError);  // slot not advertised
   EXPECT_EQ(arrive(EagerCells::kCells, kHeader, Immediate::kEager),
             kProtocolError);  // no such cell
   queue_ = ReceiveQueue();
-  EXPECT_EQ(arrive(0, kHeader, Immediate::kEager), kProtocolError);  // there are none
+  EXPECT_EQ(arrive(0, kHeader, Immediate::kEager),
+            kProtocolError);  // eager messages are not enabled
 }
 
-// Both queues, their tables joined by a copy: many turns of the ring.
+// Both queues; slots are copied from one table to the other.
 TEST(MessageQueues, AgreeOverManyTurnsOfTheRing) {
   SendQueue sender;
   ReceiveQueue receiver;

@@ -1,4 +1,5 @@
-// One path, and when it is left for which other one: the rules of rerouted_path.h at their bounds.
+// When a flow leaves its path, and for which other one: the rules of rerouted_path.h at their
+// bounds.
 #include "transport/softnic/rerouted_path.h"
 
 #include <gtest/gtest.h>
@@ -17,23 +18,21 @@ class ReroutedPathTest : public testing::Test {
  protected:
   void start(uint32_t paths = kPaths, int64_t floor_ns = 0) {
     path_ = std::make_unique<ReroutedPath>(paths, Duration::from_ns(floor_ns), prng_);
-    hear(0, PathEvent::kGood, kRoundTrip);  // its round trip is known, and one begins
+    feedback(0, PathEvent::kGood, kRoundTrip);  // the round-trip time is known; a round trip begins
   }
-  void hear(int64_t at_ns, PathEvent event, int64_t rtt_ns) {
-    hear_of(path_->next(), at_ns, event, rtt_ns);
+  void feedback(int64_t at_ns, PathEvent event, int64_t rtt_ns) {
+    feedback_of(path_->next(), at_ns, event, rtt_ns);
   }
-  void hear_of(uint16_t path, int64_t at_ns, PathEvent event, int64_t rtt_ns) {
-    path_->on_feedback(path,
-                       {.event = event,
-                        .rtt = Duration::from_ns(rtt_ns),
-                        .now = Instant::from_ns(at_ns)},
-                       prng_);
+  void feedback_of(uint16_t path, int64_t at_ns, PathEvent event, int64_t rtt_ns) {
+    path_->on_feedback(
+        path, {.event = event, .rtt = Duration::from_ns(rtt_ns), .now = Instant::from_ns(at_ns)},
+        prng_);
   }
-  // A round trip of such packets, the last of which ends it.
+  // Feedback of four packets; the last one ends the round trip.
   void round(int64_t begin_ns, int64_t rtt_ns, PathEvent event = PathEvent::kGood) {
-    for (int64_t at = 1; at <= 4; ++at) hear(begin_ns + at * kRoundTrip / 4, event, rtt_ns);
+    for (int64_t at = 1; at <= 4; ++at) feedback(begin_ns + at * kRoundTrip / 4, event, rtt_ns);
   }
-  // The paths that are tried, in turn.
+  // The paths that a search tries, in turn.
   std::vector<uint16_t> candidates() {
     std::vector<uint16_t> taken(16);
     for (uint16_t& path : taken) path = path_->next();
@@ -44,7 +43,7 @@ class ReroutedPathTest : public testing::Test {
   std::unique_ptr<ReroutedPath> path_;
 };
 
-TEST_F(ReroutedPathTest, IsLeftForAMeanDelayOfMoreThanAnEighth) {
+TEST_F(ReroutedPathTest, PathIsLeftForAMeanDelayAboveAnEighth) {
   start();
   round(0, kRoundTrip * 9 / 8);
   EXPECT_FALSE(path_->searching());
@@ -52,19 +51,19 @@ TEST_F(ReroutedPathTest, IsLeftForAMeanDelayOfMoreThanAnEighth) {
   EXPECT_TRUE(path_->searching());
 }
 
-TEST_F(ReroutedPathTest, OneLatePacketAmongOthersIsNoReason) {
+TEST_F(ReroutedPathTest, PathIsKeptIfOnlyOnePacketIsLate) {
   start();
-  hear(1, PathEvent::kGood, 2 * kRoundTrip);
-  for (int i = 0; i < 9; ++i) hear(2, PathEvent::kGood, kRoundTrip);
-  hear(kRoundTrip, PathEvent::kGood, kRoundTrip);
+  feedback(1, PathEvent::kGood, 2 * kRoundTrip);
+  for (int i = 0; i < 9; ++i) feedback(2, PathEvent::kGood, kRoundTrip);
+  feedback(kRoundTrip, PathEvent::kGood, kRoundTrip);
   EXPECT_FALSE(path_->searching());
-  hear(kRoundTrip + 1, PathEvent::kGood, 2 * kRoundTrip);
-  for (int i = 0; i < 5; ++i) hear(kRoundTrip + 2, PathEvent::kGood, kRoundTrip);
-  hear(2 * kRoundTrip, PathEvent::kGood, kRoundTrip);
+  feedback(kRoundTrip + 1, PathEvent::kGood, 2 * kRoundTrip);
+  for (int i = 0; i < 5; ++i) feedback(kRoundTrip + 2, PathEvent::kGood, kRoundTrip);
+  feedback(2 * kRoundTrip, PathEvent::kGood, kRoundTrip);
   EXPECT_TRUE(path_->searching()) << "one in seven";
 }
 
-TEST_F(ReroutedPathTest, DelaysUpToTheFloorAreNoReason) {
+TEST_F(ReroutedPathTest, PathIsKeptForDelaysUpToTheFloor) {
   start(kPaths, 300);
   round(0, kRoundTrip + 300);
   EXPECT_FALSE(path_->searching());
@@ -72,132 +71,132 @@ TEST_F(ReroutedPathTest, DelaysUpToTheFloorAreNoReason) {
   EXPECT_TRUE(path_->searching());
 }
 
-TEST_F(ReroutedPathTest, AMarkIsAsMuchAsTwoFloors) {
+TEST_F(ReroutedPathTest, MarkCountsAsADelayOfTwoFloors) {
   start(kPaths, 300);
-  for (int i = 0; i < 2; ++i) hear(1, PathEvent::kMarked, kRoundTrip);
-  for (int i = 0; i < 2; ++i) hear(2, PathEvent::kGood, kRoundTrip);
-  hear(kRoundTrip, PathEvent::kGood, kRoundTrip);
+  for (int i = 0; i < 2; ++i) feedback(1, PathEvent::kMarked, kRoundTrip);
+  for (int i = 0; i < 2; ++i) feedback(2, PathEvent::kGood, kRoundTrip);
+  feedback(kRoundTrip, PathEvent::kGood, kRoundTrip);
   EXPECT_FALSE(path_->searching()) << "2 of 5: 240 ns";
-  for (int i = 0; i < 3; ++i) hear(kRoundTrip + 1, PathEvent::kMarked, kRoundTrip);
-  hear(kRoundTrip + 2, PathEvent::kGood, kRoundTrip);
-  hear(2 * kRoundTrip, PathEvent::kGood, kRoundTrip);
+  for (int i = 0; i < 3; ++i) feedback(kRoundTrip + 1, PathEvent::kMarked, kRoundTrip);
+  feedback(kRoundTrip + 2, PathEvent::kGood, kRoundTrip);
+  feedback(2 * kRoundTrip, PathEvent::kGood, kRoundTrip);
   EXPECT_TRUE(path_->searching()) << "3 of 5: 360 ns";
 }
 
-TEST_F(ReroutedPathTest, IsLeftForMoreThanOneTrimmedInSixteen) {
+TEST_F(ReroutedPathTest, PathIsLeftForMoreThanOneTrimmedPacketInSixteen) {
   for (const int arrived : {15, 14}) {
     start();
-    hear(1, PathEvent::kTrimmed, 0);
-    EXPECT_TRUE(path_->searching()) << "or is about to";
-    for (int i = 0; i < arrived - 1; ++i) hear(2, PathEvent::kGood, kRoundTrip);
-    hear(kRoundTrip, PathEvent::kGood, kRoundTrip);
+    feedback(1, PathEvent::kTrimmed, 0);
+    EXPECT_TRUE(path_->searching()) << "searching or about to";
+    for (int i = 0; i < arrived - 1; ++i) feedback(2, PathEvent::kGood, kRoundTrip);
+    feedback(kRoundTrip, PathEvent::kGood, kRoundTrip);
     EXPECT_EQ(path_->searching(), arrived == 14);
   }
 }
 
-TEST_F(ReroutedPathTest, IsLeftAtTheFirstLoss) {
+TEST_F(ReroutedPathTest, PathIsLeftAtTheFirstLoss) {
   start();
-  hear(1, PathEvent::kLost, 0);
+  feedback(1, PathEvent::kLost, 0);
   EXPECT_TRUE(path_->searching());
   const auto tried = candidates();
   EXPECT_GT(std::set<uint16_t>(tried.begin(), tried.end()).size(), 1U);
 }
 
-TEST_F(ReroutedPathTest, WordOfOtherPathsIsNone) {
+TEST_F(ReroutedPathTest, FeedbackOfOtherPathsIsIgnored) {
   start();
   const auto other = static_cast<uint16_t>((path_->next() + 1) % kPaths);
-  hear_of(other, 1, PathEvent::kLost, 0);
-  hear_of(other, 2 * kRoundTrip, PathEvent::kGood, 10 * kRoundTrip);
+  feedback_of(other, 1, PathEvent::kLost, 0);
+  feedback_of(other, 2 * kRoundTrip, PathEvent::kGood, 10 * kRoundTrip);
   EXPECT_FALSE(path_->searching());
 }
 
-TEST_F(ReroutedPathTest, PacketsWhoseRoundTripIsUnknownSayNothing) {
+TEST_F(ReroutedPathTest, FeedbackWithoutARoundTripTimeIsIgnored) {
   start();
-  hear(1, PathEvent::kArrived, 0);
-  hear(kRoundTrip, PathEvent::kArrived, 0);
-  hear(2 * kRoundTrip, PathEvent::kArrived, 0);
+  feedback(1, PathEvent::kArrived, 0);
+  feedback(kRoundTrip, PathEvent::kArrived, 0);
+  feedback(2 * kRoundTrip, PathEvent::kArrived, 0);
   EXPECT_FALSE(path_->searching());
 }
 
-TEST_F(ReroutedPathTest, TheOnlyPathIsKept) {
+TEST_F(ReroutedPathTest, OnlyPathIsKept) {
   start(1);
-  hear(1, PathEvent::kLost, 0);
+  feedback(1, PathEvent::kLost, 0);
   EXPECT_FALSE(path_->searching());
   EXPECT_EQ(path_->next(), 0);
 }
 
-TEST_F(ReroutedPathTest, ASearchTakesFourRoundTripsAndTriesItsCandidatesInTurn) {
+TEST_F(ReroutedPathTest, SearchTriesCandidatesInTurnForFourRoundTrips) {
   start();
-  hear(1000, PathEvent::kLost, 0);
+  feedback(1000, PathEvent::kLost, 0);
   const auto first = candidates();
   EXPECT_EQ(candidates(), first) << "in turn";
-  hear(1000 + 4 * kRoundTrip - 1, PathEvent::kGood, kRoundTrip);
+  feedback(1000 + 4 * kRoundTrip - 1, PathEvent::kGood, kRoundTrip);
   EXPECT_TRUE(path_->searching());
-  hear(1000 + 4 * kRoundTrip, PathEvent::kGood, kRoundTrip);
+  feedback(1000 + 4 * kRoundTrip, PathEvent::kGood, kRoundTrip);
   EXPECT_FALSE(path_->searching());
 }
 
-TEST_F(ReroutedPathTest, TheSearchTakesTheLeastDelay) {
+TEST_F(ReroutedPathTest, SearchChoosesTheLeastDelay) {
   start();
-  hear(0, PathEvent::kLost, 0);
+  feedback(0, PathEvent::kLost, 0);
   const auto tried = candidates();
   const uint16_t best = tried[5];
   for (const uint16_t path : tried) {
-    hear_of(path, 1, PathEvent::kGood, kRoundTrip + (path == best ? 50 : 60));
+    feedback_of(path, 1, PathEvent::kGood, kRoundTrip + (path == best ? 50 : 60));
   }
-  hear_of(tried[0], 4 * kRoundTrip, PathEvent::kGood, kRoundTrip + 60);
+  feedback_of(tried[0], 4 * kRoundTrip, PathEvent::kGood, kRoundTrip + 60);
   ASSERT_FALSE(path_->searching());
   EXPECT_EQ(path_->next(), best);
 }
 
-TEST_F(ReroutedPathTest, TheSearchTakesTheFewestRefusalsFirst) {
+TEST_F(ReroutedPathTest, SearchPrefersFewTrimmedPacketsOverALowDelay) {
   start();
-  hear(0, PathEvent::kLost, 0);
+  feedback(0, PathEvent::kLost, 0);
   const auto tried = candidates();
   const uint16_t best = tried[7];
   for (const uint16_t path : tried) {
-    hear_of(path, 1, PathEvent::kGood, path == best ? 2 * kRoundTrip : kRoundTrip);
-    if (path != best) hear_of(path, 1, PathEvent::kTrimmed, 0);
+    feedback_of(path, 1, PathEvent::kGood, path == best ? 2 * kRoundTrip : kRoundTrip);
+    if (path != best) feedback_of(path, 1, PathEvent::kTrimmed, 0);
   }
-  hear_of(tried[0], 4 * kRoundTrip, PathEvent::kGood, kRoundTrip);
+  feedback_of(tried[0], 4 * kRoundTrip, PathEvent::kGood, kRoundTrip);
   EXPECT_EQ(path_->next(), best);
 }
 
-TEST_F(ReroutedPathTest, OnlyWhereSomethingArrivedIsGoodEnough) {
+TEST_F(ReroutedPathTest, SearchChoosesTheOnlyPathWithAnArrival) {
   start();
-  hear(0, PathEvent::kLost, 0);
+  feedback(0, PathEvent::kLost, 0);
   const uint16_t one = candidates()[3];
-  hear_of(one, 1, PathEvent::kGood, 5 * kRoundTrip);
-  hear_of(one, 4 * kRoundTrip, PathEvent::kTrimmed, 0);
+  feedback_of(one, 1, PathEvent::kGood, 5 * kRoundTrip);
+  feedback_of(one, 4 * kRoundTrip, PathEvent::kTrimmed, 0);
   EXPECT_FALSE(path_->searching());
   EXPECT_EQ(path_->next(), one);
 }
 
-TEST_F(ReroutedPathTest, WhereNothingArrivedItSearchesAgain) {
+TEST_F(ReroutedPathTest, SearchIsRepeatedIfNothingArrived) {
   start();
-  hear(0, PathEvent::kLost, 0);
+  feedback(0, PathEvent::kLost, 0);
   const auto first = candidates();
-  hear_of(first[0], 4 * kRoundTrip, PathEvent::kTrimmed, 0);
+  feedback_of(first[0], 4 * kRoundTrip, PathEvent::kTrimmed, 0);
   EXPECT_TRUE(path_->searching());
   const auto second = candidates();
-  EXPECT_NE(second, first) << "others";
-  hear_of(second[0], 8 * kRoundTrip - 1, PathEvent::kGood, kRoundTrip);
+  EXPECT_NE(second, first) << "other candidates";
+  feedback_of(second[0], 8 * kRoundTrip - 1, PathEvent::kGood, kRoundTrip);
   EXPECT_TRUE(path_->searching());
-  hear_of(second[0], 8 * kRoundTrip, PathEvent::kGood, kRoundTrip);
+  feedback_of(second[0], 8 * kRoundTrip, PathEvent::kGood, kRoundTrip);
   EXPECT_FALSE(path_->searching());
   EXPECT_EQ(path_->next(), second[0]);
 }
 
-// What was heard before a round trip counts no more after it.
-TEST_F(ReroutedPathTest, EachRoundTripBeginsAnew) {
+// Feedback counts only in its own round trip.
+TEST_F(ReroutedPathTest, EachRoundTripIsJudgedAlone) {
   start();
-  hear(1, PathEvent::kTrimmed, 0);
-  for (int i = 0; i < 20; ++i) hear(2, PathEvent::kGood, kRoundTrip);
-  hear(kRoundTrip, PathEvent::kGood, kRoundTrip);
-  EXPECT_FALSE(path_->searching()) << "nothing was refused in this one";
-  hear(2 * kRoundTrip - 1, PathEvent::kGood, 3 * kRoundTrip);
-  EXPECT_FALSE(path_->searching()) << "it is not over";
-  hear(2 * kRoundTrip, PathEvent::kGood, 3 * kRoundTrip);
+  feedback(1, PathEvent::kTrimmed, 0);
+  for (int i = 0; i < 20; ++i) feedback(2, PathEvent::kGood, kRoundTrip);
+  feedback(kRoundTrip, PathEvent::kGood, kRoundTrip);
+  EXPECT_FALSE(path_->searching()) << "one trimmed packet in 22 is too few";
+  feedback(2 * kRoundTrip - 1, PathEvent::kGood, 3 * kRoundTrip);
+  EXPECT_FALSE(path_->searching()) << "the round trip has not ended";
+  feedback(2 * kRoundTrip, PathEvent::kGood, 3 * kRoundTrip);
   EXPECT_TRUE(path_->searching());
 }
 

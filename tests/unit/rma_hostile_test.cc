@@ -1,4 +1,5 @@
-// A rank that says what makes no sense: it fails, with those who hear it, and nobody else does.
+// A rank that sends invalid records: a group that receives one reports that rank as failed. Other
+// groups, and transfers with other ranks, are not affected.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -17,7 +18,7 @@ constexpr size_t kHostile = 1;
 constexpr WindowId kFirstWindow = 1;
 constexpr uint64_t kBytes = 4096;
 
-// Ranks 0 and 2 are groups that share a window; rank 1 plays by its own rules.
+// Ranks 0 and 2 are groups that share a window; the test itself sends the records of rank 1.
 class RmaHostile : public testing::TestWithParam<std::vector<Record>> {
  protected:
   RmaHostile() {
@@ -41,9 +42,9 @@ class RmaHostile : public testing::TestWithParam<std::vector<Record>> {
       inboxes_.push_back(meeting.take_inbox(rank));
       outboxes_.push_back(meeting.take_outbox(rank));
     }
-    // It shares a window that it does not have.
+    // Rank 1 shares a window that it does not have.
     for (const size_t rank : {size_t{0}, size_t{2}}) {
-      say(rank, {.kind = RecordKind::kWindow, .window = 7, .offset = 64, .length = 100});
+      send_record(rank, {.kind = RecordKind::kWindow, .window = 7, .offset = 64, .length = 100});
     }
     for (auto& one : joining) one.get();
   }
@@ -61,7 +62,7 @@ class RmaHostile : public testing::TestWithParam<std::vector<Record>> {
         groups_[rank]->share({.address = data_[rank].data(), .length = kBytes}).value();
   }
 
-  void say(size_t rank, const Record& record) {
+  void send_record(size_t rank, const Record& record) {
     outboxes_[rank].add(record, nullptr);
     for (int i = 0; i < 100 && !outboxes_[rank].idle(); ++i) {
       contexts_[kHostile]->progress(0);
@@ -83,8 +84,8 @@ class RmaHostile : public testing::TestWithParam<std::vector<Record>> {
   std::array<SharedWindow*, kRanks> windows_{};
 };
 
-TEST_P(RmaHostile, NonsenseFailsItsSenderOnly) {
-  for (const Record& record : GetParam()) say(0, record);
+TEST_P(RmaHostile, InvalidRecordFailsOnlyTransfersWithItsSender) {
+  for (const Record& record : GetParam()) send_record(0, record);
   Group& victim = *groups_[0];
   while (!victim.failure()) {
     victim.progress();
@@ -95,7 +96,7 @@ TEST_P(RmaHostile, NonsenseFailsItsSenderOnly) {
   auto failed = victim.put(kHostile, {}, 0, {}, std::nullopt);
   ASSERT_TRUE(failed);
   EXPECT_FALSE(victim.test(*failed));
-  // The third one is as before.
+  // Transfers with rank 2 still work.
   data_[0][5] = 99;
   auto put = victim.put(2, {windows_[0], 0}, kBytes, {windows_[0], 0},
                         Signal{{windows_[0], kBytes - 8}, 3});
@@ -105,7 +106,8 @@ TEST_P(RmaHostile, NonsenseFailsItsSenderOnly) {
   while (std::atomic_ref(word).load() != 3) groups_[2]->progress();
   EXPECT_EQ(data_[2][5], 99);
   EXPECT_FALSE(groups_[2]->failure());
-  for (size_t i = 8; i < kBytes - 8; ++i) ASSERT_EQ(data_[0][i], 0) << "it has changed our memory";
+  for (size_t i = 8; i < kBytes - 8; ++i)
+    ASSERT_EQ(data_[0][i], 0) << "rank 1 has changed the memory of rank 0";
 }
 
 std::vector<Record> gets(size_t count) {
@@ -131,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(
         std::vector<Record>{
             {.kind = RecordKind::kGet, .window = 1, .length = 101, .answer_window = 7}},
         std::vector<Record>{{.kind = RecordKind::kGet, .window = 1, .answer_window = 8}},
-        gets(1),  // into memory that is not there: the write is refused
+        gets(1),  // the answer's window is not registered memory: the write is refused
         std::vector<Record>{{.kind = RecordKind::kGot}},
         std::vector<Record>{{.kind = RecordKind::kHello, .value = 1}},
         std::vector<Record>{{.kind = static_cast<RecordKind>(77)}},

@@ -31,7 +31,7 @@ constexpr Address kIpv6Sender{.ip = {0xFD, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 constexpr Address kIpv6Receiver{.ip = {0xFD, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2},
                                 .port = kUdpPort};
 
-// What Linux's rdma_rxe has sent, with the second word of its IPv4 headers.
+// A packet that Linux's rdma_rxe has sent; fragment is the second word of its IPv4 header.
 struct Golden {
   const char* name;
   bool ipv4;
@@ -145,18 +145,18 @@ TEST_P(RoceGolden, Decodes) {
               testing::ElementsAreArray(GetParam().payload));
 }
 
-TEST_P(RoceGolden, HasTheIcrcThatWeCompute) {
+TEST_P(RoceGolden, IcrcIsVerified) {
   const auto bytes = from_hex(GetParam().datagram);
   EXPECT_TRUE(verify_icrc(route_of(GetParam()), bytes));
   for (size_t i = 0; i < bytes.size(); ++i) {
     auto other = bytes;
     other[i] ^= 0x10;
-    const bool congestion_bits = i == 4;  // change on the way
+    const bool congestion_bits = i == 4;  // FECN and BECN may change on the way
     EXPECT_EQ(verify_icrc(route_of(GetParam()), other), congestion_bits) << i;
   }
 }
 
-TEST_P(RoceGolden, EncodesToTheSameButForTheMigrationState) {
+TEST_P(RoceGolden, EncodesToTheSameBytesExceptTheMigrationState) {
   const auto bytes = from_hex(GetParam().datagram);
   Packet packet = GetParam().packet;
   packet.payload = GetParam().payload;
@@ -171,7 +171,7 @@ TEST_P(RoceGolden, EncodesToTheSameButForTheMigrationState) {
 INSTANTIATE_TEST_SUITE_P(Rxe, RoceGolden, testing::ValuesIn(kGolden),
                          [](const auto& each) { return std::string(each.param.name); });
 
-TEST(RoceIcrc, CoversEverythingOfTheRoute) {
+TEST(RoceIcrc, IcrcCoversTheRoute) {
   const auto bytes = from_hex("1100ffff009fe00000d8ee9c1f0000016d1cf6b3");
   Address other = kIpv4Sender;
   EXPECT_TRUE(verify_icrc({other, kIpv4Receiver, 0x70684000}, bytes));
@@ -181,7 +181,7 @@ TEST(RoceIcrc, CoversEverythingOfTheRoute) {
   EXPECT_FALSE(verify_icrc({other, kIpv4Receiver, 0x70684000}, bytes));
 }
 
-TEST(RoceIcrc, IsRightWithAnyIdentificationWhereNobodyTellsIt) {
+TEST(RoceIcrc, IcrcIsVerifiedWithoutTheIpv4Identification) {
   IdentificationEffects effects;
   for (const Golden& golden : kGolden) {
     auto bytes = from_hex(golden.datagram);
@@ -194,7 +194,7 @@ TEST(RoceIcrc, IsRightWithAnyIdentificationWhereNobodyTellsIt) {
   }
 }
 
-TEST(RoceIcrc, TheIdentificationCanBePutInAfterwards) {
+TEST(RoceIcrc, EffectOfTheIdentificationIsAddedAfterwards) {
   for (const size_t size : {size_t{16}, size_t{20}, size_t{1044}, size_t{4128}}) {
     const std::vector<uint8_t> bytes(size - kIcrcBytes, 0x5A);
     const IdentificationEffect effect(size);
@@ -210,7 +210,7 @@ TEST(RoceIcrc, TheIdentificationCanBePutInAfterwards) {
   }
 }
 
-TEST(RoceAtomic, CarriesItsOperandsAndItsAnswerTheWordBefore) {
+TEST(RoceAtomic, RequestCarriesOperandsAndAnswerTheOriginalWord) {
   std::array<uint8_t, kBthBytes + kAtomicEthBytes + kIcrcBytes> bytes{};
   encode({.opcode = Opcode::kCompareSwap,
           .psn = 5,
@@ -220,7 +220,7 @@ TEST(RoceAtomic, CarriesItsOperandsAndItsAnswerTheWordBefore) {
           .compare = 0x1112131415161718},
          bytes);
   EXPECT_EQ(bytes[0], 0x13);
-  EXPECT_EQ(bytes[24], 0x01) << "what is swapped in comes first";
+  EXPECT_EQ(bytes[24], 0x01) << "the swap operand comes before the compare operand";
   EXPECT_EQ(bytes[32], 0x11);
   Packet packet;
   ASSERT_EQ(decode(bytes, packet), Decoded::kOk);
@@ -236,7 +236,7 @@ TEST(RoceAtomic, CarriesItsOperandsAndItsAnswerTheWordBefore) {
   EXPECT_EQ(packet.msn, 3U);
 }
 
-TEST(RoceDatagram, CarriesItsKeyAndItsSender) {
+TEST(RoceDatagram, CarriesQueueKeyAndSourceQueuePair) {
   std::array<uint8_t, kBthBytes + 8 + 4 + kIcrcBytes> bytes{};
   encode({.opcode = Opcode::kUdSendOnlyImm,
           .solicited = true,
@@ -254,13 +254,13 @@ TEST(RoceDatagram, CarriesItsKeyAndItsSender) {
   EXPECT_EQ(packet.immediate, 9U);
 }
 
-TEST(RocePorts, FollowFromTheNumberOfAQueuePair) {
-  EXPECT_EQ(port_of(0x11), kUdpPort) << "of NICs and of rdma_rxe";
+TEST(RocePorts, FollowFromTheQueuePairNumber) {
+  EXPECT_EQ(port_of(0x11), kUdpPort) << "queue pairs of NICs and of rdma_rxe";
   EXPECT_EQ(port_of(1U << kSlotShift), kFirstSlotPort);
   EXPECT_EQ(port_of(0xFFFFFF), port_of_slot(kSlots - 1));
 }
 
-TEST(RoceIcrc, IsNotInATruncatedDatagram) {
+TEST(RoceIcrc, TruncatedDatagramIsRefused) {
   const auto bytes = from_hex("1100ffff009fe00000d8ee9c1f0000016d1cf6b3");
   for (size_t size = 0; size < bytes.size(); ++size) {
     const std::vector<uint8_t> part(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size));
@@ -282,11 +282,11 @@ TEST(RoceDecode, RefusesWhatTheSpecificationForbids) {
   EXPECT_EQ(with(0, 0x15), Decoded::kOpcode) << "reserved";
   EXPECT_EQ(with(0, 0x36), Decoded::kOpcode) << "a send with invalidate of UC";
   EXPECT_EQ(with(0, 0x2C), Decoded::kOpcode) << "a read of UC";
-  EXPECT_EQ(with(0, 0x44), Decoded::kOpcode) << "of reliable datagrams";
+  EXPECT_EQ(with(0, 0x44), Decoded::kOpcode) << "an opcode of reliable datagrams";
   EXPECT_EQ(with(1, 0x31), Decoded::kVersion);
   EXPECT_EQ(with(3, 0xFE), Decoded::kPartition);
   EXPECT_EQ(with(2, 0x7F), Decoded::kOk) << "a limited member of the partition";
-  EXPECT_EQ(with(4, 0xC0), Decoded::kOk) << "congestion";
+  EXPECT_EQ(with(4, 0xC0), Decoded::kOk) << "FECN and BECN";
   EXPECT_EQ(with(0, 0x0B), Decoded::kLength) << "no room for the address";
   const auto empty_last = from_hex("0900ffff00f9ea00808e1ef8c0de10012bafde07");
   EXPECT_EQ(decode(empty_last, packet), Decoded::kPayload);
@@ -296,7 +296,8 @@ TEST(RoceDecode, RefusesWhatTheSpecificationForbids) {
   EXPECT_EQ(decode(long_padding, packet), Decoded::kOk) << "one byte and its padding";
   for (const char* empty : {"0410ffff009fe0008049308eabb640d6", "0430ffff009fe0008049308eabb640d6",
                             "0210ffff009fe0008049308eabb640d6"}) {
-    EXPECT_EQ(decode(from_hex(empty), packet), Decoded::kPadding) << "of nothing: " << empty;
+    EXPECT_EQ(decode(from_hex(empty), packet), Decoded::kPadding)
+        << "padding without payload: " << empty;
   }
   EXPECT_EQ(decode(from_hex("0400ffff009fe0008049308e"), packet), Decoded::kLength) << "no ICRC";
   const auto long_ack = from_hex("1100ffff009fe00000d8ee9c1f000001000000006d1cf6b3");
@@ -308,7 +309,7 @@ TEST(RoceDecode, RefusesWhatTheSpecificationForbids) {
   }
 }
 
-TEST(RoceOpcode, FollowsFromThePlaceInTheMessage) {
+TEST(RoceOpcode, OpcodeFollowsFromItsShape) {
   for (int value = 0; value <= 0xFF; ++value) {
     const auto opcode = static_cast<Opcode>(value);
     const Shape shape = shape_of(opcode);
@@ -320,7 +321,7 @@ TEST(RoceOpcode, FollowsFromThePlaceInTheMessage) {
 }
 
 // Figure 38 and table 38 of the specification: operation, place in the message, immediate.
-TEST(RoceOpcode, SaysWhatThePacketIs) {
+TEST(RoceOpcode, ShapeIsThatOfTheSpecification) {
   const auto is = [](Opcode opcode, Kind kind, bool first, bool last, bool immediate) {
     const Shape shape = shape_of(opcode);
     EXPECT_EQ(shape.kind, kind) << static_cast<int>(opcode);
@@ -351,7 +352,7 @@ TEST(RoceOpcode, SaysWhatThePacketIs) {
   is(Opcode::kCnp, Kind::kCnp, true, true, false);
 }
 
-TEST(RoceSyndrome, HasRangesWithReservedOnesBetween) {
+TEST(RoceSyndrome, EveryValueIsClassified) {
   for (int value = 0; value <= 0xFF; ++value) {
     Syndrome expected = Syndrome::kReserved;
     if (value <= 0x1F) expected = Syndrome::kAck;
@@ -370,14 +371,14 @@ TEST(RoceRnr, DelaysAreThoseOfTheSpecification) {
   EXPECT_EQ(rnr_delay(receiver_not_ready(kUsualRnrDelay)), Duration::from_us(320));
 }
 
-TEST(RoceCnp, TellsTheQueuePairAndNothingElse) {
+TEST(RoceCnp, NamesTheQueuePairAndClearsReservedBytes) {
   std::array<uint8_t, kBthBytes + kCnpReservedBytes + kIcrcBytes> bytes{};
   bytes.fill(0xEE);
   encode({.opcode = Opcode::kCnp, .destination_qp = 0x123456}, bytes);
   EXPECT_TRUE(std::all_of(bytes.begin() + kBthBytes, bytes.end() - kIcrcBytes,
                           [](uint8_t byte) { return byte == 0; }));
   EXPECT_EQ(bytes[0], 0x81);
-  EXPECT_EQ(bytes[4], 0x40) << "backward congestion";
+  EXPECT_EQ(bytes[4], 0x40) << "BECN";
   Packet packet;
   ASSERT_EQ(decode(bytes, packet), Decoded::kOk);
   EXPECT_EQ(packet.destination_qp, 0x123456U);

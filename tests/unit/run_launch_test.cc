@@ -21,7 +21,7 @@ Lookup environment(std::map<std::string, std::string> variables) {
   };
 }
 
-TEST(RunLaunch, TheVerbsLibraryIsLoadedBeforeOthers) {
+TEST(RunLaunch, VerbsLibraryIsPreloadedBeforeOthers) {
   const LaunchPlan plan{.object = "/a/libpacecar-verbs.so", .nics = "soft:udp:eth0"};
   EXPECT_THAT(assignments_for(plan, environment({})),
               ElementsAre(Pair("LD_PRELOAD", "/a/libpacecar-verbs.so"),
@@ -30,13 +30,13 @@ TEST(RunLaunch, TheVerbsLibraryIsLoadedBeforeOthers) {
               Pair("LD_PRELOAD", "/a/libpacecar-verbs.so:/b.so"));
 }
 
-TEST(RunLaunch, WhatIsSetAlreadyIsNotSetTwice) {
+TEST(RunLaunch, PreloadedLibraryIsNotAddedAgain) {
   const LaunchPlan plan{.object = "/a/libpacecar-verbs.so"};
   EXPECT_THAT(assignments_for(plan, environment({{"LD_PRELOAD", "/b.so:/a/libpacecar-verbs.so"}})),
               ElementsAre(Pair("LD_PRELOAD", "/b.so:/a/libpacecar-verbs.so")));
 }
 
-TEST(RunLaunch, ProgramsOfLibfabricFindTheProviderInItsFolder) {
+TEST(RunLaunch, ProviderPathIsTheFolderOfTheLibfabricProvider) {
   const LaunchPlan plan{.as = ProgramInterface::kLibfabric, .object = "/a/libpacecar-fi.so"};
   EXPECT_THAT(assignments_for(plan, environment({})),
               ElementsAre(Pair("FI_PROVIDER_PATH", "/a"), Pair("FI_PROVIDER", "pacecar")));

@@ -1,4 +1,4 @@
-// What protects packets, against published vectors and against OpenSSL.
+// Ciphers, keys and replay windows of packets, against published vectors and OpenSSL.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
@@ -54,7 +54,7 @@ struct CipherOf : PacketCipher {
   explicit CipherOf(const Key& key) { set_key(key); }
 };
 
-TEST(PacketCipher, SealsAsPublished) {
+TEST(PacketCipher, SealMatchesThePublishedVector) {
   const GoldenGcm golden;
   Octets sealed(golden.plain.size());
   Octets tag(16);
@@ -63,7 +63,7 @@ TEST(PacketCipher, SealsAsPublished) {
   EXPECT_EQ(tag, golden.tag);
 }
 
-TEST(PacketCipher, OpensWhatIsWholeAndNothingElse) {
+TEST(PacketCipher, OnlyUnchangedPacketsAreOpened) {
   const GoldenGcm golden;
   const CipherOf cipher(golden.key);
   Octets plain(golden.plain.size());
@@ -85,7 +85,7 @@ TEST(PacketCipher, OpensWhatIsWholeAndNothingElse) {
   }
 }
 
-TEST(PacketCipher, AShortTagIsTheBeginningOfTheLongOne) {
+TEST(PacketCipher, ShortTagIsAPrefixOfTheFullTag) {
   const GoldenGcm golden;
   const CipherOf cipher(golden.key);
   Octets tag(8);
@@ -97,7 +97,7 @@ TEST(PacketCipher, AShortTagIsTheBeginningOfTheLongOne) {
   EXPECT_FALSE(cipher.open(golden.nonce, golden.clear, golden.sealed, out.data(), tag));
 }
 
-// Of every length up to a few blocks, and then some: where a library has ways of its own.
+// Every length below 300 bytes, and some longer ones, for which a library may have separate code.
 TEST(PacketCipher, AgreesWithOpenSsl) {
   Prng prng(7);
   const auto random = [&prng](size_t size) {
@@ -134,7 +134,7 @@ TEST(PacketCipher, AgreesWithOpenSsl) {
 }
 
 // RFC 7748, 6.1.
-TEST(KeyExchange, AgreesAsPublished) {
+TEST(KeyExchange, SecretMatchesThePublishedVector) {
   const KeyExchange bob(
       array_of<Secret>("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb"));
   EXPECT_EQ(bob.public_key(),
@@ -145,14 +145,14 @@ TEST(KeyExchange, AgreesAsPublished) {
             array_of<Secret>("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742"));
 }
 
-TEST(KeyExchange, RefusesKeysThatMakeTheSecretKnown) {
+TEST(KeyExchange, PublicKeysOfLowOrderAreRefused) {
   const KeyExchange honest(Secret{1, 2, 3});
   EXPECT_EQ(honest.agree(KeyExchange::PublicKey{}), std::nullopt);
   EXPECT_EQ(honest.agree(KeyExchange::PublicKey{1}), std::nullopt);
 }
 
-// RFC 5869, A.1, as far as a key of 32 bytes goes.
-TEST(KeyDerivation, IsHkdf) {
+// RFC 5869, A.1: the first 32 bytes of its output.
+TEST(KeyDerivation, KeyMatchesHkdf) {
   const Octets secret(22, 0x0B);
   Secret key;
   derive_key(secret, from_hex("000102030405060708090a0b0c"),
@@ -161,15 +161,15 @@ TEST(KeyDerivation, IsHkdf) {
             array_of<Secret>("3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf"));
 }
 
-// As A.3.
-TEST(KeyDerivation, WithoutSaltIsWithZeros) {
+// RFC 5869, A.3: the first 32 bytes of its output.
+TEST(KeyDerivation, MissingSaltCountsAsZeros) {
   Secret key;
   derive_key(Octets(22, 0x0B), {}, "", key);
   EXPECT_EQ(key,
             array_of<Secret>("8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d"));
 }
 
-TEST(KeyDerivation, EachPurposeAndSaltHasItsOwnKey) {
+TEST(KeyDerivation, KeyDependsOnPurposeAndSalt) {
   const Octets secret(32, 1);
   const auto key = [&secret](const Octets& salt, std::string_view purpose) {
     Secret derived;
@@ -181,12 +181,11 @@ TEST(KeyDerivation, EachPurposeAndSaltHasItsOwnKey) {
   EXPECT_NE(key({1}, "a"), key({2}, "a"));
 }
 
-// --- keys in turn ---
+// --- changing keys ---
 
-// What one end has sealed, the other opens.
-bool opens(SealingKeys& from, OpeningKeys& to, uint64_t* counter = nullptr) {
+// Seals a packet at one end; returns whether the other end opens it.
+bool opens(SealingKeys& from, OpeningKeys& to) {
   const uint64_t count = from.count();
-  if (counter != nullptr) *counter = count;
   const Octets clear{1, 2, 3};
   Octets tag(8);
   const KeyedCipher& sealing = from.current();
@@ -198,25 +197,25 @@ bool opens(SealingKeys& from, OpeningKeys& to, uint64_t* counter = nullptr) {
   return true;
 }
 
-TEST(PacketKeys, ChangeAtBothEndsAtOnce) {
+TEST(PacketKeys, BothEndsChangeKeysAtTheSamePacket) {
   SealingKeys sealing(Secret{5}, 3);
   OpeningKeys opening(Secret{5}, 3);
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(opens(sealing, opening)) << i;
 }
 
-TEST(PacketKeys, OfAnotherSecretOpenNothing) {
+TEST(PacketKeys, KeysOfAnotherSecretOpenNothing) {
   SealingKeys sealing(Secret{5}, 3);
   OpeningKeys opening(Secret{6}, 3);
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(opens(sealing, opening));
 }
 
-TEST(PacketKeys, NoTwoEpochsHaveOneKey) {
+TEST(PacketKeys, EachEpochHasItsOwnKey) {
   SealingKeys sealing(Secret{5}, 1);
   std::vector<Octets> tags;
   for (int i = 0; i < 8; ++i) {
     const uint64_t count = sealing.count();
     Octets tag(16);
-    // The same nonce for all: what differs is the key.
+    // All tags have the same nonce, so they differ only if the keys do.
     if (count % 2 == 0) sealing.current().cipher.seal({}, Octets{1}, {}, nullptr, tag);
     if (count % 2 == 0) tags.push_back(tag);
   }
@@ -224,7 +223,7 @@ TEST(PacketKeys, NoTwoEpochsHaveOneKey) {
   EXPECT_EQ(std::ranges::adjacent_find(tags), tags.end());
 }
 
-TEST(PacketKeys, OldAndFarAheadOnesAreRefusedWithoutWork) {
+TEST(PacketKeys, OldAndFarAheadEpochsHaveNoKey) {
   SealingKeys sealing(Secret{5}, 3);
   OpeningKeys opening(Secret{5}, 3);
   while (sealing.count() < 8 * 4) {
@@ -232,26 +231,26 @@ TEST(PacketKeys, OldAndFarAheadOnesAreRefusedWithoutWork) {
   EXPECT_EQ(opening.of(8 * 4), nullptr) << "four epochs ahead";
   SealingKeys again(Secret{5}, 3);
   for (int i = 0; i < 8 * 3; ++i) ASSERT_TRUE(opens(again, opening));
-  EXPECT_NE(opening.of(8 * 3), nullptr) << "the present one";
-  EXPECT_NE(opening.of(8 * 3 - 1), nullptr) << "that before";
+  EXPECT_NE(opening.of(8 * 3), nullptr) << "the current epoch";
+  EXPECT_NE(opening.of(8 * 3 - 1), nullptr) << "the previous epoch";
   EXPECT_EQ(opening.of(8 * 2 - 1), nullptr);
-  EXPECT_NE(opening.of(8 * 4), nullptr) << "the next";
+  EXPECT_NE(opening.of(8 * 4), nullptr) << "the next epoch";
   EXPECT_EQ(opening.of(8 * 5), nullptr);
 }
 
-TEST(PacketKeys, AForgedPacketOfTheNextEpochEndsNothing) {
+TEST(PacketKeys, ForgedPacketOfTheNextEpochDoesNotChangeTheEpoch) {
   SealingKeys sealing(Secret{5}, 3);
   OpeningKeys opening(Secret{5}, 3);
   for (int i = 0; i < 50; ++i) {
     ASSERT_TRUE(opens(sealing, opening)) << i;
     const uint64_t epoch = static_cast<uint64_t>(i + 1) / 8;
-    EXPECT_NE(opening.of((epoch + 1) * 8), nullptr);  // it does not open, so nothing more happens
+    EXPECT_NE(opening.of((epoch + 1) * 8), nullptr);  // of a packet that is not opened
   }
 }
 
 // --- replay ---
 
-TEST(ReplayWindow, TakesEachOnceInAnyOrder) {
+TEST(ReplayWindow, EachCounterIsTakenOnceInAnyOrder) {
   constexpr uint32_t kWidth = 256;
   ReplayWindow window(kWidth);
   std::vector<uint64_t> taken;
@@ -276,7 +275,7 @@ TEST(ReplayWindow, TakesEachOnceInAnyOrder) {
   EXPECT_EQ(window.newest(), newest);
 }
 
-TEST(ReplayWindow, RefusesWhatIsTooOldToTell) {
+TEST(ReplayWindow, CountersBelowTheWindowAreRefused) {
   ReplayWindow window(128);
   window.take(1000);
   EXPECT_FALSE(window.fresh(1000));

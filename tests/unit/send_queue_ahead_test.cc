@@ -1,5 +1,5 @@
-// SendQueue: messages that leave before their buffers are known, what is asked for meanwhile, and
-// what a queue remembers.
+// SendQueue: eager messages, which leave before their slots are known; slots that a sender asks
+// for; what a queue reports.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -16,7 +16,7 @@ using State = MessageRequest::State;
 constexpr Bytes kWriteBytes = 64 << 10;
 constexpr Bytes kLarge = 12000;
 constexpr EagerCells kCells(kLarge);
-constexpr Bytes kAFew = 16;
+constexpr Bytes kShort = 16;
 
 class SendAheadTest : public testing::Test {
  protected:
@@ -29,7 +29,7 @@ class SendAheadTest : public testing::Test {
     EXPECT_TRUE(queue_.post({data_.data(), size, tag, 1, &request, 0}));
     return request;
   }
-  void grant(int32_t tag = 0, Bytes size = 1 << 20, uint64_t eager_freed = 0) {
+  void advertise(int32_t tag = 0, Bytes size = 1 << 20, uint64_t eager_freed = 0) {
     table_->slots[sequence_ % kCtsSlots] = {.address = 0x100000 * (sequence_ + 1),
                                             .size = size,
                                             .key = 7,
@@ -68,11 +68,11 @@ class SendAheadTest : public testing::Test {
 TEST_F(SendAheadTest, ShortMessagesShareAWrite) {
   enable();
   for (int i = 0; i < 3; ++i) {
-    const auto& request = send(kAFew);
+    const auto& request = send(kShort);
     EXPECT_EQ(match(), SendQueue::Match::kOk);
-    EXPECT_EQ(request.state(), State::kDone) << "its memory is free again";
+    EXPECT_EQ(request.state(), State::kDone) << "the message has been copied";
     EXPECT_EQ(request.count, 1U);
-    EXPECT_EQ(request.sizes[0], kAFew);
+    EXPECT_EQ(request.sizes[0], kShort);
   }
   EXPECT_EQ(post_all(), 1U);
   EXPECT_EQ(Immediate::unpack(writes_[0].immediate).writes, Immediate::kEager);
@@ -80,17 +80,17 @@ TEST_F(SendAheadTest, ShortMessagesShareAWrite) {
   EXPECT_EQ(writes_[0].remote_key, 3U);
   EXPECT_EQ(writes_[0].remote, 0x5000U);
   EXPECT_TRUE(writes_[0].host);
-  EXPECT_EQ(writes_[0].length, EagerCells::next(EagerCells::next(24 + kAFew) + 24 + kAFew) + 24 +
-                                   kAFew);
-  EXPECT_EQ(bytes_[0], 3 * kAFew) << "without headers";
+  EXPECT_EQ(writes_[0].length,
+            EagerCells::next(EagerCells::next(24 + kShort) + 24 + kShort) + 24 + kShort);
+  EXPECT_EQ(bytes_[0], 3 * kShort) << "without headers";
   EXPECT_EQ(done(0), 3U);
-  for (int i = 0; i < 3; ++i) grant();
+  for (int i = 0; i < 3; ++i) advertise();
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_TRUE(queue_.idle());
-  EXPECT_EQ(post_all(), 0U) << "nothing goes twice";
+  EXPECT_EQ(post_all(), 0U) << "no message is sent twice";
 }
 
-TEST_F(SendAheadTest, NoMoreGoAheadThanMayBeUnknown) {
+TEST_F(SendAheadTest, EagerMessagesAheadOfTheirSlotsAreLimited) {
   enable();
   for (uint32_t i = 0; i < EagerCells::kMessages + 3; ++i) send(0);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
@@ -101,64 +101,63 @@ TEST_F(SendAheadTest, NoMoreGoAheadThanMayBeUnknown) {
   EXPECT_EQ(requests_[EagerCells::kMessages].state(), State::kPending);
 }
 
-TEST_F(SendAheadTest, ALongMessageWaitsAndHoldsUpThoseBehindIt) {
+TEST_F(SendAheadTest, LongMessageWaitsAndBlocksLaterOnes) {
   enable();
-  const auto& before = send(kAFew);
+  const auto& before = send(kShort);
   const auto& large = send(kLarge + 1);
-  const auto& behind = send(kAFew);
+  const auto& behind = send(kShort);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(before.state(), State::kDone);
   EXPECT_EQ(large.state(), State::kPending);
   EXPECT_EQ(behind.state(), State::kPending);
 }
 
-TEST_F(SendAheadTest, ShortOnesWithBuffersShareAWriteWhereOthersWait) {
+TEST_F(SendAheadTest, ShortMessagesWithBuffersShareAWriteIfThereAreSeveral) {
   enable();
   for (const bool others : {false, true}) {
     const size_t first = requests_.size();
-    send(kAFew);
-    if (others) send(kAFew);
-    grant();
-    if (others) grant();
+    send(kShort);
+    if (others) send(kShort);
+    advertise();
+    if (others) advertise();
     EXPECT_EQ(match(), SendQueue::Match::kOk);
     const size_t posted = post_all();
     EXPECT_EQ(posted, 1U);
     const uint32_t kind = Immediate::unpack(writes_.back().immediate).writes;
-    EXPECT_EQ(kind == Immediate::kEager, others) << "alone it goes into its buffer";
+    EXPECT_EQ(kind == Immediate::kEager, others) << "a single message goes into its buffer";
     EXPECT_EQ(done(writes_.size() - 1), others ? 2U : 1U);
     EXPECT_EQ(requests_[first].state(), State::kDone);
   }
   EXPECT_TRUE(queue_.idle());
 }
 
-// Slots are asked for only where slots are what is missing.
-TEST_F(SendAheadTest, WantsSlotsThatItCannotDoWithout) {
+TEST_F(SendAheadTest, SlotsAreAskedForOnlyBehindEagerMessages) {
   enable();
   EXPECT_EQ(queue_.wanted_slots(), 0U);
   send(kLarge + 1);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
-  EXPECT_EQ(queue_.wanted_slots(), 0U) << "the receiver tells at once of its own accord";
-  grant();
+  EXPECT_EQ(queue_.wanted_slots(), 0U) << "the receiver advertises the first slots at once";
+  advertise();
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   post_all();
-  send(kAFew);
+  send(kShort);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
-  EXPECT_EQ(queue_.wanted_slots(), 0U) << "it went ahead";
+  EXPECT_EQ(queue_.wanted_slots(), 0U) << "the short message is eager";
   send(kLarge + 1);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
-  EXPECT_EQ(queue_.wanted_slots(), 3U) << "its own, behind that of the one ahead";
-  grant();
+  EXPECT_EQ(queue_.wanted_slots(), 3U) << "the slot behind that of the eager message";
+  advertise();
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(queue_.wanted_slots(), 3U);
-  grant();
+  advertise();
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(queue_.wanted_slots(), 0U) << "nothing waits";
 }
 
-TEST_F(SendAheadTest, CountsWhatMovesAndWhatArrives) {
-  send(kAFew);
+TEST_F(SendAheadTest, CountsMovesAndArrivals) {
+  send(kShort);
   EXPECT_EQ(queue_.moves(), 0U);
-  grant();
+  advertise();
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   const uint64_t matched = queue_.moves();
   EXPECT_GT(matched, 0U);
@@ -167,27 +166,27 @@ TEST_F(SendAheadTest, CountsWhatMovesAndWhatArrives) {
   done(0);
   EXPECT_GT(queue_.moves(), matched);
   EXPECT_EQ(queue_.arrived(), 1U);
-  send(kAFew);
-  grant();
+  send(kShort);
+  advertise();
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   post_all();
   done(1, CompletionStatus::kRemoteAccessError);
-  EXPECT_EQ(queue_.arrived(), 1U) << "that one has not";
+  EXPECT_EQ(queue_.arrived(), 1U) << "the failed write has not arrived";
 }
 
-TEST_F(SendAheadTest, ARequestKnowsItsSlotAndSize) {
-  grant(5);
-  grant(6, 10);
+TEST_F(SendAheadTest, RequestReportsItsSlotAndSize) {
+  advertise(5);
+  advertise(6, 10);
   send(100, 5);
   const auto& second = send(100, 6);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(second.slot, 1U);
-  EXPECT_EQ(second.sizes[0], 10U) << "its buffer holds no more";
+  EXPECT_EQ(second.sizes[0], 10U) << "the message is cut to its buffer";
 }
 
-TEST_F(SendAheadTest, CompletionsOfWhatWasNeverSentAreIgnored) {
-  send(kAFew);
-  grant();
+TEST_F(SendAheadTest, UnknownCompletionsAreIgnored) {
+  send(kShort);
+  advertise();
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   post_all();
   EXPECT_EQ(done(0), 1U);
@@ -196,22 +195,22 @@ TEST_F(SendAheadTest, CompletionsOfWhatWasNeverSentAreIgnored) {
   EXPECT_EQ(queue_.moves(), 2U);
 }
 
-TEST_F(SendAheadTest, ARenewedQueueGoesOnAtItsSlot) {
-  send(kAFew);
-  grant();
+TEST_F(SendAheadTest, RenewedQueueContinuesAtTheGivenSlot) {
+  send(kShort);
+  advertise();
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(post_all(), 1U);
   EXPECT_EQ(done(0), 1U);
-  send(kAFew);
+  send(kShort);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   const uint64_t moves = queue_.moves();
   sequence_ = 10;
   queue_.renew(10);
-  EXPECT_TRUE(queue_.idle()) << "what waited is forgotten";
-  EXPECT_EQ(queue_.arrived(), 1U) << "what has arrived is not: the peer counts on, too";
+  EXPECT_TRUE(queue_.idle()) << "waiting messages are dropped";
+  EXPECT_EQ(queue_.arrived(), 1U) << "the peer's count continues, too";
   EXPECT_GE(queue_.moves(), moves);
-  const auto& request = send(kAFew);
-  grant();
+  const auto& request = send(kShort);
+  advertise();
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(post_all(), 1U);
   EXPECT_EQ(Immediate::unpack(writes_[1].immediate).slot, 10U);

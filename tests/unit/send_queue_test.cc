@@ -25,7 +25,7 @@ class SendQueueTest : public testing::Test {
     return request;
   }
   // One receive request with these tags; `count` of its slots arrive (default: all).
-  void grant(const std::vector<int32_t>& tags, size_t count = 8, Bytes size = 1 << 20) {
+  void advertise(const std::vector<int32_t>& tags, size_t count = 8, Bytes size = 1 << 20) {
     for (size_t i = 0; i < tags.size(); ++i) {
       if (i < count) {
         table_->slots[(sequence_ + i) % kCtsSlots] = {
@@ -68,12 +68,12 @@ class SendQueueTest : public testing::Test {
   uint64_t sequence_ = 0;
 };
 
-TEST_F(SendQueueTest, WaitsForABuffer) {
+TEST_F(SendQueueTest, SendWaitsForABuffer) {
   const auto& request = send(100);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_TRUE(post_all().empty());
   EXPECT_TRUE(queue_.waiting());
-  grant({0});
+  advertise({0});
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_FALSE(queue_.waiting());
   EXPECT_EQ(post_all(), (std::vector<uint32_t>{0}));
@@ -94,29 +94,29 @@ TEST_F(SendQueueTest, WaitsForABuffer) {
   EXPECT_TRUE(queue_.idle());
 }
 
-TEST_F(SendQueueTest, NobodyWaitsForACopy) {
+TEST_F(SendQueueTest, WriteOfACopyIsNotAwaited) {
   const EagerCells cells(kMaxEager);
   std::vector<uint8_t> memory(cells.bytes());
   queue_.enable_eager(cells, memory.data(), 9, {.address = 0x5000, .key = 3});
   EXPECT_EQ(send(0).state(), State::kPending);
-  grant({0});
+  advertise({0});
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(requests_[0].state(), State::kDone);
   post_all();
   EXPECT_FALSE(writes_[0].awaited);
 }
 
-TEST_F(SendQueueTest, TagsChooseWithinTheOldestReceive) {
+TEST_F(SendQueueTest, TagsSelectASlotOfTheOldestReceive) {
   send(1, 30);
   send(2, 10);
   send(3, 20);
-  grant({10, 20, 30});
+  advertise({10, 20, 30});
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(post_all(), (std::vector<uint32_t>{2, 0, 1}));
   EXPECT_EQ(grants_, (std::vector<uint64_t>{1000, 1001, 1002}));
 }
 
-TEST_F(SendQueueTest, APutIsAWriteOfTheMessageThatFollows) {
+TEST_F(SendQueueTest, PutCountsAsAWriteOfTheNextMessage) {
   MessageRequest& put = requests_.emplace_back();
   put.set(State::kPending);
   const Bytes size = 2 * kWriteBytes + 1;
@@ -129,9 +129,9 @@ TEST_F(SendQueueTest, APutIsAWriteOfTheMessageThatFollows) {
   send(10);
   send(10);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
-  EXPECT_TRUE(post_all().empty()) << "it counts for a slot, which must be known";
-  grant({0});
-  grant({0});
+  EXPECT_TRUE(post_all().empty()) << "the slot of the next message must be known";
+  advertise({0});
+  advertise({0});
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 0, 0, 0, 1}));
   EXPECT_EQ(writes_[2].remote, 0x9000U + 2 * kWriteBytes);
@@ -141,19 +141,20 @@ TEST_F(SendQueueTest, APutIsAWriteOfTheMessageThatFollows) {
     EXPECT_EQ(Immediate::unpack(writes_[i].immediate).writes, Immediate::kPut);
   }
   EXPECT_EQ(writes_[3].remote, 0x100000U);
-  EXPECT_EQ(Immediate::unpack(writes_[3].immediate).writes, 4U) << "its own, and those of the put";
+  EXPECT_EQ(Immediate::unpack(writes_[3].immediate).writes, 4U)
+      << "one of the message, three of the put";
   EXPECT_EQ(Immediate::unpack(writes_[4].immediate).writes, 1U);
   for (const size_t i : {0, 1, 2}) done(i);
   EXPECT_EQ(put.state(), State::kDone);
   EXPECT_EQ(put.sizes[0], size);
 }
 
-TEST_F(SendQueueTest, ARefusedPutIsGivenUp) {
+TEST_F(SendQueueTest, RefusedPutFails) {
   MessageRequest& put = requests_.emplace_back();
   put.set(State::kPending);
   EXPECT_TRUE(
       queue_.post({.data = pointer(0x1000), .size = 5, .key = 1, .request = &put, .put = true}));
-  grant({0});
+  advertise({0});
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   post_all();
   done(0, CompletionStatus::kRemoteAccessError);
@@ -161,10 +162,10 @@ TEST_F(SendQueueTest, ARefusedPutIsGivenUp) {
   EXPECT_EQ(put.failure, MessageFailure::kPeerRefused);
 }
 
-TEST_F(SendQueueTest, EqualTagsGoInOrder) {
+TEST_F(SendQueueTest, SendsOfEqualTagKeepTheirOrder) {
   send(1, 5);
   send(2, 5);
-  grant({5, 5});
+  advertise({5, 5});
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 1}));
 }
@@ -172,23 +173,23 @@ TEST_F(SendQueueTest, EqualTagsGoInOrder) {
 TEST_F(SendQueueTest, LaterReceivesWaitForTheOldest) {
   send(1, 2);
   send(2, 2);
-  grant({1});
-  grant({2});
-  grant({2});
+  advertise({1});
+  advertise({2});
+  advertise({2});
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_TRUE(post_all().empty());  // the oldest receive wants tag 1
   send(3, 1);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 1, 2}));
   EXPECT_EQ(writes_[0].length, 3U);
-  EXPECT_EQ(writes_[1].length, 1U);  // those that were skipped have kept their order
+  EXPECT_EQ(writes_[1].length, 1U);  // the skipped sends have kept their order
   EXPECT_EQ(writes_[2].length, 2U);
 }
 
 TEST_F(SendQueueTest, SkippedSendsKeepTheirOrder) {
   for (const int32_t tag : {9, 1, 9, 2, 9}) send(static_cast<Bytes>(requests_.size() + 1), tag);
-  grant({2, 1});
-  for (int i = 0; i < 3; ++i) grant({9});
+  advertise({2, 1});
+  for (int i = 0; i < 3; ++i) advertise({9});
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(post_all().size(), 5U);
   std::vector<Bytes> lengths;
@@ -196,14 +197,14 @@ TEST_F(SendQueueTest, SkippedSendsKeepTheirOrder) {
   EXPECT_EQ(lengths, (std::vector<Bytes>{2, 4, 1, 3, 5}));
 }
 
-TEST_F(SendQueueTest, ReceiveCountsOnlyWhenAllItsSlotsAreThere) {
+TEST_F(SendQueueTest, ReceiveIsUsedOnceAllItsSlotsHaveArrived) {
   send(1, 1);
   for (size_t count = 0; count < 3; ++count) {
-    grant({1, 2, 3}, count);
+    advertise({1, 2, 3}, count);
     EXPECT_EQ(match(), SendQueue::Match::kOk);
     EXPECT_TRUE(post_all().empty()) << count;
   }
-  grant({1, 2, 3});
+  advertise({1, 2, 3});
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(post_all().size(), 1U);
 }
@@ -223,23 +224,23 @@ TEST_F(SendQueueTest, MalformedSlotsAreAProtocolError) {
   }
   // A receive whose slots disagree about its size.
   send(1);
-  grant({0, 0});
+  advertise({0, 0});
   table_->slots[1].group_size = 3;
   EXPECT_EQ(match(), SendQueue::Match::kProtocolError);
 }
 
-TEST_F(SendQueueTest, SlotsOfAnotherTurnOfTheRingAreNotThereYet) {
+TEST_F(SendQueueTest, SlotsOfAnotherTurnOfTheRingAreIgnored) {
   send(1);
-  grant({0});
+  advertise({0});
   table_->slots[0].sequence += kCtsSlots;
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_TRUE(post_all().empty());
 }
 
 // Under relaxed ordering either half of a slot may be visible first.
-TEST_F(SendQueueTest, HalfASlotIsNotThereYet) {
+TEST_F(SendQueueTest, HalfASlotIsIgnored) {
   send(1);
-  grant({0, 0});
+  advertise({0, 0});
   for (const uint32_t slot : {0, 1}) {
     for (uint64_t CtsSlot::*half : {&CtsSlot::first_sequence, &CtsSlot::sequence}) {
       table_->slots[slot].*half -= kCtsSlots;
@@ -256,8 +257,8 @@ TEST_F(SendQueueTest, MessageLongerThanItsBufferIsCut) {
   constexpr Bytes kBuffer = kWriteBytes + 7;
   const auto& request = send(3 * kWriteBytes);
   const auto& nothing = send(100);
-  grant({0}, 8, kBuffer);
-  grant({0}, 8, 0);
+  advertise({0}, 8, kBuffer);
+  advertise({0}, 8, 0);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 0, 1}));
   EXPECT_EQ(writes_[0].length, kWriteBytes);
@@ -272,11 +273,11 @@ TEST_F(SendQueueTest, MessageLongerThanItsBufferIsCut) {
   EXPECT_EQ(nothing.sizes[0], 0U);
 }
 
-TEST_F(SendQueueTest, OfALongGroupEachMessageIsCutToItsOwnBuffer) {
+TEST_F(SendQueueTest, EachMessageOfAGroupIsCutToItsBuffer) {
   send(200, 1);
   send(200, 2);
   send(200, 3);
-  grant({3, 2, 1}, 8, 100);
+  advertise({3, 2, 1}, 8, 100);
   for (const uint32_t slot : {0, 1, 2}) table_->slots[slot].size = 100 * (slot + 1);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(post_all(), (std::vector<uint32_t>{2, 1, 0}));
@@ -286,12 +287,12 @@ TEST_F(SendQueueTest, OfALongGroupEachMessageIsCutToItsOwnBuffer) {
   EXPECT_EQ(requests_[2].sizes[0], 100U);
 }
 
-// Each lane brings what of its part lies within the buffer, if anything does.
-TEST_F(SendQueueTest, PartOfALaneIsCutToItsPlaceInTheBuffer) {
+// Each bond lane sends only those bytes of its part that fit into the buffer.
+TEST_F(SendQueueTest, PartOfABondLaneIsCutToItsPlaceInTheBuffer) {
   send(400, 0, 1, 500);
   send(400, 0, 1, 1000);
   send(400, 0, 1, 5000);
-  for (int i = 0; i < 3; ++i) grant({0}, 8, 600);
+  for (int i = 0; i < 3; ++i) advertise({0}, 8, 600);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 1, 2}));
   EXPECT_EQ(writes_[0].length, 100U);
@@ -301,15 +302,15 @@ TEST_F(SendQueueTest, PartOfALaneIsCutToItsPlaceInTheBuffer) {
     EXPECT_LE(writes_[write].remote, 0x100000U * (write + 1) + 600);
     EXPECT_EQ(Immediate::unpack(writes_[write].immediate).writes, 1U);
   }
-  EXPECT_EQ(requests_[0].sizes[0], 100U) << "known before it is done";
+  EXPECT_EQ(requests_[0].sizes[0], 100U) << "the size is known before completion";
 }
 
-TEST_F(SendQueueTest, StrictQueueTellsTheReceiverOfATooLongMessage) {
+TEST_F(SendQueueTest, StrictQueueReportsATooLongMessageToTheReceiver) {
   queue_ = SendQueue(true);
   const auto& request = send(101);
   const auto& next = send(100);
-  grant({0}, 8, 100);
-  grant({0}, 8, 100);
+  advertise({0}, 8, 100);
+  advertise({0}, 8, 100);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 1}));
   EXPECT_EQ(writes_[0].length, 0U);
@@ -324,7 +325,7 @@ TEST_F(SendQueueTest, StrictQueueTellsTheReceiverOfATooLongMessage) {
 TEST_F(SendQueueTest, LongMessageTakesSeveralWrites) {
   constexpr Bytes kSize = 2 * kWriteBytes + 5;
   const auto& request = send(kSize);
-  grant({0}, 8, kSize);
+  advertise({0}, 8, kSize);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 0, 0}));
   EXPECT_EQ(writes_[1].remote, writes_[0].remote + kWriteBytes);
@@ -341,10 +342,10 @@ TEST_F(SendQueueTest, LongMessageTakesSeveralWrites) {
   EXPECT_EQ(queue_.outstanding(), 0U);
 }
 
-TEST_F(SendQueueTest, WritesGrowWhereThereWouldBeTooMany) {
+TEST_F(SendQueueTest, WritesGrowToKeepTheirNumberWithinTheLimit) {
   constexpr Bytes kSize = kWriteBytes * Immediate::kMaxWrites + 1;
   send(kSize);
-  grant({0}, 8, kSize);
+  advertise({0}, 8, kSize);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_LE(post_all().size(), Immediate::kMaxWrites);
   EXPECT_EQ(writes_[0].length, kWriteBytes + 1);
@@ -354,7 +355,7 @@ TEST_F(SendQueueTest, WritesGrowWhereThereWouldBeTooMany) {
 
 TEST_F(SendQueueTest, FailedWriteEndsALongMessage) {
   const auto& request = send(3 * kWriteBytes);
-  grant({0}, 8, 3 * kWriteBytes);
+  advertise({0}, 8, 3 * kWriteBytes);
   match();
   WorkRequest write;
   ASSERT_TRUE(queue_.next_write(kConnection, &write));
@@ -369,12 +370,12 @@ TEST_F(SendQueueTest, FailedWriteEndsALongMessage) {
   EXPECT_EQ(request.failure, MessageFailure::kPeerRefused);
 }
 
-TEST_F(SendQueueTest, PeerThatClosesSaysWhatArrived) {
+TEST_F(SendQueueTest, SendsThatAClosingPeerReceivedAreDone) {
   auto& first = send(1);
   auto& second = send(2);
   auto& waiting = send(3);
-  grant({0});
-  grant({0});
+  advertise({0});
+  advertise({0});
   match();
   post_all();
   queue_.on_peer_closed(1);
@@ -385,17 +386,17 @@ TEST_F(SendQueueTest, PeerThatClosesSaysWhatArrived) {
   EXPECT_EQ(waiting.state(), State::kFailed);
 }
 
-TEST_F(SendQueueTest, ForgettingMemoryFailsWhatReadsIt) {
+TEST_F(SendQueueTest, ForgottenMemoryFailsItsSends) {
   auto& matched = send(1, 0, 11);
   auto& other = send(2, 0, 22);
   auto& waiting = send(3, 0, 11);
-  grant({0});
-  grant({0});
+  advertise({0});
+  advertise({0});
   match();
   queue_.forget_memory(11);
   EXPECT_EQ(waiting.state(), State::kFailed);
   EXPECT_EQ(waiting.failure, MessageFailure::kMemoryGone);
-  // The matched one must still tell the receiver that nothing will come.
+  // The matched send must still report to the receiver that it is abandoned.
   EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 1}));
   EXPECT_EQ(writes_[0].length, 0U);
   EXPECT_EQ(Immediate::unpack(writes_[0].immediate).writes, Immediate::kAbandoned);
@@ -406,10 +407,10 @@ TEST_F(SendQueueTest, ForgettingMemoryFailsWhatReadsIt) {
   EXPECT_TRUE(queue_.idle());
 }
 
-TEST_F(SendQueueTest, WhatIsForgottenWaitsNoLonger) {
+TEST_F(SendQueueTest, ForgottenSendsDoNotBlockLaterOnes) {
   for (const uint32_t key : {11, 22, 11, 33}) send(requests_.size() + 1, 0, key);
   queue_.forget_memory(11);
-  for (int i = 0; i < 2; ++i) grant({0});
+  for (int i = 0; i < 2; ++i) advertise({0});
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 1}));
   EXPECT_EQ(writes_[0].length, 2U);
@@ -420,17 +421,17 @@ TEST_F(SendQueueTest, WhatIsForgottenWaitsNoLonger) {
   EXPECT_FALSE(queue_.has_unreported());
 }
 
-TEST_F(SendQueueTest, FailingFailsEverythingOnce) {
+TEST_F(SendQueueTest, FailingFailsEverySendOnce) {
   auto& posted = send(1);
   auto& waiting = send(2);
-  grant({0});
+  advertise({0});
   match();
   post_all();
   queue_.fail(MessageFailure::kPeerSilent);
   EXPECT_EQ(posted.failure, MessageFailure::kPeerSilent);
   EXPECT_EQ(waiting.failure, MessageFailure::kPeerSilent);
   EXPECT_EQ(queue_.outstanding(), 1U);
-  posted.set(State::kFree);  // the application has taken it back
+  posted.set(State::kFree);  // the application has freed the request
   EXPECT_TRUE(done(0));
   EXPECT_EQ(posted.state(), State::kFree);
   EXPECT_EQ(queue_.outstanding(), 0U);
@@ -438,7 +439,7 @@ TEST_F(SendQueueTest, FailingFailsEverythingOnce) {
 
 TEST_F(SendQueueTest, DroppedRequestsAreNotTouched) {
   auto& request = send(1);
-  grant({0});
+  advertise({0});
   match();
   post_all();
   queue_.drop_requests();
@@ -446,31 +447,31 @@ TEST_F(SendQueueTest, DroppedRequestsAreNotTouched) {
   EXPECT_EQ(request.state(), State::kPending);
 }
 
-TEST_F(SendQueueTest, OwesWhatIsNotDone) {
+TEST_F(SendQueueTest, PendingSendIsUnreported) {
   EXPECT_FALSE(queue_.has_unreported());
   send(1);
   EXPECT_TRUE(queue_.has_unreported());
 }
 
-TEST_F(SendQueueTest, CompletionOfNothingIsIgnored) {
+TEST_F(SendQueueTest, UnknownCompletionIsIgnored) {
   EXPECT_FALSE(queue_.on_write_done(3, CompletionStatus::kOk));
   EXPECT_FALSE(queue_.on_write_done(kMaxSends, CompletionStatus::kOk));
 }
 
-TEST_F(SendQueueTest, HoldsAsManySendsAsTheRingHasSlots) {
+TEST_F(SendQueueTest, PendingSendsAreLimited) {
   for (uint32_t i = 0; i < kMaxSends; ++i) send(1);
   EXPECT_FALSE(queue_.post({pointer(0x1000), 1, 0, 1, nullptr}));
-  grant({0});
+  advertise({0});
   match();
   post_all();
   EXPECT_TRUE(done(0));
   EXPECT_TRUE(queue_.post({pointer(0x1000), 1, 0, 1, nullptr}));
 }
 
-// Writes may arrive in any order: the word that nothing more will come must be the last.
-TEST_F(SendQueueTest, GivesUpWhenNothingOfTheMessageIsOnItsWayAnyMore) {
+// Writes may arrive in any order: the write that abandons the message must be the last.
+TEST_F(SendQueueTest, FailedMessageIsAbandonedOnceNoWriteIsInFlight) {
   const auto& request = send(10 * kWriteBytes);
-  grant({0});
+  advertise({0});
   match();
   WorkRequest write;
   for (int i = 0; i < 3; ++i) {

@@ -35,7 +35,7 @@ constexpr Rate kLink = Rate::from_gbps(100);
 constexpr std::string_view kName = "eth0-1";
 constexpr Duration kPatience = Duration::from_s(20);
 
-// Of memory, as the table must be.
+// A temporary directory in memory, where the table must be.
 class SharedScratch {
  public:
   SharedScratch() {
@@ -60,7 +60,7 @@ struct Report {
   std::atomic<uint64_t> failed;
 };
 
-// Children that poll, each with a word of memory in which it says its part.
+// Child processes that poll; each reports its part in shared memory.
 class Children {
  public:
   explicit Children(std::string directory) : directory_(std::move(directory)) {
@@ -144,7 +144,7 @@ int in_child(const std::function<int()>& what) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST(ShareProcesses, KilledAtRandomMomentsTheyBlockNobody) {
+TEST(ShareProcesses, KilledProcessBlocksNoOther) {
   const SharedScratch scratch;
   Children children(scratch.path());
   constexpr size_t kCount = 4;
@@ -169,8 +169,8 @@ TEST(ShareProcesses, KilledAtRandomMomentsTheyBlockNobody) {
   }
 }
 
-// At once after they were started, in the middle of opening and joining.
-TEST(ShareProcesses, KilledWhileTheyBeginTheyLeaveAValidTable) {
+// Children are killed just after their start, while they open and join.
+TEST(ShareProcesses, ProcessKilledWhileJoiningLeavesAValidTable) {
   Prng prng(11);
   for (int round = 0; round < 60; ++round) {
     const SharedScratch scratch;
@@ -184,7 +184,7 @@ TEST(ShareProcesses, KilledWhileTheyBeginTheyLeaveAValidTable) {
   }
 }
 
-TEST(ShareProcesses, AStoppedOneGivesItsPartAndGetsItBack) {
+TEST(ShareProcesses, StoppedProcessLosesItsPartAndGetsItBack) {
   const SharedScratch scratch;
   Children children(scratch.path());
   for (size_t i = 0; i < 2; ++i) children.start(i, full());
@@ -197,7 +197,7 @@ TEST(ShareProcesses, AStoppedOneGivesItsPartAndGetsItBack) {
   }
 }
 
-TEST(ShareProcesses, SixtyFourShareAndTheNextFindsNoSlotUntilOneEnds) {
+TEST(ShareProcesses, SixtyFourProcessesShareAndTheNextIsRefusedUntilOneEnds) {
   const SharedScratch scratch;
   Children children(scratch.path());
   for (size_t i = 0; i < kShareSlots; ++i) children.start(i, full());
@@ -220,13 +220,13 @@ TEST(ShareProcesses, SixtyFourShareAndTheNextFindsNoSlotUntilOneEnds) {
   EXPECT_TRUE(open());
 }
 
-TEST(ShareMemory, PeopleSeeWhoSharesALink) {
+TEST(ShareMemory, SharersOfALinkAreListed) {
   const SharedScratch scratch;
   EXPECT_FALSE(link_sharers(kName, test::monotonic_now(), scratch.path()));
   Children children(scratch.path());
   children.start(0, {.demand = Rate::from_gbps(10), .weight = 3, .ready = true});
   Result<std::vector<LinkSharer>> sharers;
-  // It lives if it has polled in the last moments.
+  // A sharer lives if it has polled recently.
   ASSERT_TRUE(eventually([&] {
     sharers = link_sharers(kName, test::monotonic_now(), scratch.path());
     return sharers && sharers->size() == 1 && sharers->front().directions[0].lives;
@@ -239,12 +239,12 @@ TEST(ShareMemory, PeopleSeeWhoSharesALink) {
   EXPECT_EQ(sharer.directions[0].claim.demand, Rate::from_gbps(10));
   EXPECT_EQ(sharer.directions[0].claim.weight, 3U);
   EXPECT_EQ(sharer.directions[0].taking, kLink);
-  EXPECT_EQ(sharer.directions[0].part(), Rate::from_gbps(10)) << "more is not used";
+  EXPECT_EQ(sharer.directions[0].part(), Rate::from_gbps(10)) << "a part is at most the demand";
   EXPECT_TRUE(sharer.directions[0].lives);
   EXPECT_FALSE(sharer.directions[1].lives);
 }
 
-TEST(ShareMemory, AForkedChildLeavesItsParentsSlotAlone) {
+TEST(ShareMemory, ForkedChildDoesNotChangeItsParentsSlot) {
   const SharedScratch scratch;
   auto share = HostShare::open(kName, kLink, test::monotonic_now(), scratch.path());
   ASSERT_TRUE(share);
@@ -261,7 +261,7 @@ TEST(ShareMemory, AForkedChildLeavesItsParentsSlotAlone) {
   EXPECT_EQ(sharers->front().directions[0].taking, kLink);
 }
 
-TEST(ShareMemory, AnotherUserCannotOpenIt) {
+TEST(ShareMemory, AnotherUserCannotOpenTheTable) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const SharedScratch scratch;
   ASSERT_TRUE(HostShare::open(kName, kLink, test::monotonic_now(), scratch.path()));
@@ -274,7 +274,7 @@ TEST(ShareMemory, AnotherUserCannotOpenIt) {
               return open(file.c_str(), O_RDONLY) < 0 && errno == EACCES ? 0 : 3;
             }),
             0);
-  // Nor is one of another user taken.
+  // A table of another user is refused.
   ASSERT_EQ(chown(scratch.path().c_str(), 65534, 65534), 0);
   const auto theirs = HostShare::open(kName, kLink, test::monotonic_now(), scratch.path());
   ASSERT_FALSE(theirs);
@@ -296,19 +296,19 @@ class ShareFile : public testing::Test {
   std::string file_;
 };
 
-TEST_F(ShareFile, OneOfNothingBecomesATable) {
+TEST_F(ShareFile, EmptyFileBecomesATable) {
   fs::resize_file(file_, 0);
   EXPECT_TRUE(open_share_memory(scratch_.path(), kName));
   EXPECT_EQ(fs::file_size(file_), sizeof(ShareTable));
 }
 
-TEST_F(ShareFile, OneOfAnotherSizeIsRefused) {
+TEST_F(ShareFile, FileOfAnotherSizeIsRefused) {
   fs::resize_file(file_, 100);
   EXPECT_EQ(refusal().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(refusal().message, HasSubstr("is no table of links: remove it"));
 }
 
-TEST_F(ShareFile, OneThatOthersMayReadIsRefused) {
+TEST_F(ShareFile, FileThatOthersMayReadIsRefused) {
   ASSERT_EQ(chmod(file_.c_str(), 0640), 0);
   EXPECT_EQ(refusal().code, ErrorCode::kPermission);
 }
@@ -319,7 +319,7 @@ TEST_F(ShareFile, ASymbolicLinkIsRefused) {
   EXPECT_EQ(refusal().code, ErrorCode::kSystem);
 }
 
-TEST_F(ShareFile, APipeIsRefusedAndStopsNobody) {
+TEST_F(ShareFile, PipeIsRefusedWithoutBlocking) {
   fs::remove(file_);
   ASSERT_EQ(mkfifo(file_.c_str(), 0600), 0);
   EXPECT_EQ(refusal().code, ErrorCode::kInvalidArgument);
@@ -337,21 +337,21 @@ TEST_F(ShareFile, ADirectoryThatIsALinkIsRefused) {
   EXPECT_FALSE(open_share_memory(link, kName));
 }
 
-TEST_F(ShareFile, OneOnADiskIsRefused) {
+TEST_F(ShareFile, FileOnADiskIsRefused) {
   const test::ScratchDirectory disk;
   const auto memory = open_share_memory(disk.path() / "share", kName);
   if (memory) GTEST_SKIP() << "temporary files are in memory here";
   EXPECT_THAT(memory.error().message, HasSubstr("is not in memory"));
 }
 
-TEST(LiveProcess, KnowsItselfAndWhoHasEnded) {
+TEST(LiveProcess, EndedProcessIsRecognised) {
   const auto self = LiveProcess::make();
   ASSERT_TRUE(self);
   const uint64_t own = (*self)->owner();
   EXPECT_EQ(OwnerWord::decode(own).process, getpid());
   EXPECT_FALSE((*self)->ended(own));
   OwnerWord other = OwnerWord::decode(own);
-  // The same number, started at another time.
+  // The same process number with another start time.
   other.start ^= 1;
   EXPECT_TRUE((*self)->ended(other.encode()));
   other.process_namespace ^= 1;
@@ -363,7 +363,7 @@ TEST(LiveProcess, KnowsItselfAndWhoHasEnded) {
   dead.process = child;
   siginfo_t information{};
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &information, WEXITED | WNOWAIT), 0);
-  EXPECT_TRUE((*self)->ended(dead.encode()));  // although nobody has taken notice yet
+  EXPECT_TRUE((*self)->ended(dead.encode()));  // although its parent has not reaped it yet
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(WEXITSTATUS(status), 0);

@@ -51,7 +51,7 @@ class ShareTest : public testing::Test {
   Instant now_ = kStart;
 };
 
-TEST_F(ShareTest, WhoIsAloneHasTheWholeLink) {
+TEST_F(ShareTest, SingleMemberHasTheWholeLink) {
   add();
   EXPECT_EQ(link(0).part(), kLink);
   link(0).claim(now_, wants(10));
@@ -60,12 +60,12 @@ TEST_F(ShareTest, WhoIsAloneHasTheWholeLink) {
   EXPECT_EQ(link(0).prospect(1), kLink);
 }
 
-TEST_F(ShareTest, ARaiseWaitsForTheCutThatMakesRoom) {
+TEST_F(ShareTest, RaiseWaitsUntilAnotherPartIsCut) {
   add();
   add();
   link(0).claim(now_, full());
   link(1).claim(now_, full(3));
-  EXPECT_LT(gbps(1), 0.1);  // enough for flows to have a rate
+  EXPECT_LT(gbps(1), 0.1);  // just enough that flows have a rate
   EXPECT_GT(link(1).part().bps(), 0U);
   EXPECT_TRUE(link(0).due(now_));
   link(0).claim(now_, full());
@@ -76,7 +76,7 @@ TEST_F(ShareTest, ARaiseWaitsForTheCutThatMakesRoom) {
   EXPECT_DOUBLE_EQ(link(1).used_by_others().gbps(), 25);
 }
 
-TEST_F(ShareTest, DirectionsAreApart) {
+TEST_F(ShareTest, DirectionsAreIndependent) {
   add();
   add();
   members_[0]->outgoing().claim(now_, full());
@@ -85,7 +85,7 @@ TEST_F(ShareTest, DirectionsAreApart) {
   EXPECT_EQ(members_[1]->incoming().part(), kLink);
 }
 
-TEST_F(ShareTest, WhatNobodyWantsIsDividedByWeight) {
+TEST_F(ShareTest, UnwantedRateIsDividedByWeight) {
   add();
   add();
   for (int i = 0; i < 3; ++i) {
@@ -96,7 +96,7 @@ TEST_F(ShareTest, WhatNobodyWantsIsDividedByWeight) {
   EXPECT_DOUBLE_EQ(gbps(1), 60);
 }
 
-TEST_F(ShareTest, WhoWaitsForOthersLooksSoonAndThenLessOften) {
+TEST_F(ShareTest, WaitingMemberPollsSoonAndThenLessOften) {
   add();
   add();
   link(0).claim(now_, full());
@@ -121,7 +121,7 @@ TEST_F(ShareTest, SmallChangesAreNotPublished) {
   EXPECT_GT(generation(), before);
 }
 
-TEST_F(ShareTest, WithoutADemandNothingIsDue) {
+TEST_F(ShareTest, MemberWithoutDemandIsNotDue) {
   add();
   add();
   link(0).claim(now_, wants(10));
@@ -129,14 +129,14 @@ TEST_F(ShareTest, WithoutADemandNothingIsDue) {
   link(1).claim(now_, full());
   EXPECT_FALSE(link(0).due(now_));
   EXPECT_EQ(link(0).next_deadline(), Instant::never());
-  // Who may begin at any time wants to know what it would get.
+  // A ready member, which may begin at any time, must know its prospect.
   link(0).claim(now_, {.demand = {}, .weight = 0, .ready = true});
   EXPECT_EQ(link(0).next_deadline(), Instant::never());
   link(1).claim(now_, wants(20));
   EXPECT_TRUE(link(0).due(now_));
 }
 
-TEST_F(ShareTest, WhoIsSilentCountsAsIdleAndBeginsAnew) {
+TEST_F(ShareTest, SilentMemberCountsAsIdleUntilItClaimsAgain) {
   add();
   add();
   claim_all(full(), 3);
@@ -153,7 +153,7 @@ TEST_F(ShareTest, WhoIsSilentCountsAsIdleAndBeginsAnew) {
   EXPECT_DOUBLE_EQ(gbps(1), 50);
 }
 
-TEST_F(ShareTest, AProspectCountsThoseThatAreReady) {
+TEST_F(ShareTest, ProspectCountsReadyMembers) {
   for (int i = 0; i < 3; ++i) add();
   link(0).claim(now_, {.demand = {}, .weight = 0, .ready = true});
   link(1).claim(now_, {.demand = Rate::from_gbps(10), .weight = 1, .ready = false});
@@ -166,7 +166,7 @@ TEST_F(ShareTest, AProspectCountsThoseThatAreReady) {
   EXPECT_DOUBLE_EQ(link(2).prospect(2).gbps(), 50);
 }
 
-TEST_F(ShareTest, AllDivideTheLargestRateThatAnybodyKnows) {
+TEST_F(ShareTest, MembersDivideTheLargestKnownRate) {
   add();
   add(Rate::from_gbps(50));
   claim_all(full(), 3);
@@ -177,7 +177,7 @@ TEST_F(ShareTest, AllDivideTheLargestRateThatAnybodyKnows) {
   EXPECT_DOUBLE_EQ(gbps(1), 50);
 }
 
-TEST_F(ShareTest, AFullTableTakesNobodyUntilOneHasEnded) {
+TEST_F(ShareTest, FullTableRefusesAMemberUntilAProcessHasEnded) {
   for (size_t i = 0; i < kShareSlots; ++i) add();
   claim_all(full(), 3);
   EXPECT_NEAR(gbps(0), 100.0 / kShareSlots, 0.05);
@@ -188,13 +188,13 @@ TEST_F(ShareTest, AFullTableTakesNobodyUntilOneHasEnded) {
   EXPECT_DOUBLE_EQ(member.outgoing().part().gbps(), 25);
   late.dead = 7;
   EXPECT_TRUE(member.join(now_));
-  // The one that was taken for dead, wrongly, finds that out and nothing else.
+  // Member 6, wrongly taken for dead, notices that its slot is taken and leaves the slot alone.
   members_[6]->outgoing().claim(now_, full());
   EXPECT_DOUBLE_EQ(gbps(6), 25);
   EXPECT_EQ(table_->slots[6].owner.load(), 1000U);
 }
 
-TEST_F(ShareTest, WhoCannotBeSeenGivesWayOnlyWhenSilentForLong) {
+TEST_F(ShareTest, SlotOfAHiddenProcessIsReusedOnlyAfterLongSilence) {
   for (size_t i = 0; i < kShareSlots; ++i) add();
   claim_all(full());
   ScriptedProcess late(1000);
@@ -205,7 +205,7 @@ TEST_F(ShareTest, WhoCannotBeSeenGivesWayOnlyWhenSilentForLong) {
   EXPECT_EQ(table_->slots[8].owner.load(), 1000U);
 }
 
-TEST_F(ShareTest, TheDeadAreBuriedByThoseWhoAreActive) {
+TEST_F(ShareTest, ActiveMemberFreesSlotsOfEndedProcesses) {
   for (int i = 0; i < 4; ++i) add();
   claim_all({.demand = {}, .weight = 0, .ready = true});
   processes_[0]->dead = 3;
@@ -217,25 +217,26 @@ TEST_F(ShareTest, TheDeadAreBuriedByThoseWhoAreActive) {
   EXPECT_EQ(table_->slots[1].owner.load(), 2U);
 }
 
-TEST_F(ShareTest, WhatAllHaveLearntIsEvenedOutByWeight) {
+TEST_F(ShareTest, LearntRatesAreEvenedOutByWeight) {
   for (int i = 0; i < 3; ++i) add();
   claim_all(full(), 3);
   link(2).claim(now_, full(2));
   claim_all(full(), 1);
   link(2).claim(now_, full(2));
   const uint64_t before = generation();
-  EXPECT_EQ(link(0).fair_part(Rate::from_gbps(40)), Rate::from_gbps(40)) << "the first";
+  EXPECT_EQ(link(0).fair_part(Rate::from_gbps(40)), Rate::from_gbps(40))
+      << "no other member has learnt a rate";
   EXPECT_EQ(link(1).fair_part(Rate::from_gbps(4)), Rate::from_gbps(22));
   EXPECT_EQ(link(2).fair_part(Rate::from_gbps(4)), Rate::from_gbps(24)) << "twice the weight";
   EXPECT_EQ(link(0).fair_part(Rate::from_gbps(40)), Rate::from_gbps(12));
-  EXPECT_EQ(generation(), before) << "nobody is woken up";
-  EXPECT_EQ(link(1).fair_part(Rate()), Rate()) << "it does not use what it has";
+  EXPECT_EQ(generation(), before) << "no other member becomes due";
+  EXPECT_EQ(link(1).fair_part(Rate()), Rate()) << "a member that does not use its part";
   EXPECT_EQ(link(0).fair_part(Rate::from_gbps(41)), Rate::from_gbps(15));
   EXPECT_EQ(members_[0]->incoming().fair_part(Rate::from_gbps(7)), Rate::from_gbps(7))
-      << "the directions are apart, and nothing is wanted there";
+      << "directions are independent, and this one has no demand";
 }
 
-TEST_F(ShareTest, WhatTheIdleHaveLearntDoesNotCount) {
+TEST_F(ShareTest, LearntRatesOfIdleMembersDoNotCount) {
   add();
   add();
   claim_all(full(), 3);
@@ -247,7 +248,7 @@ TEST_F(ShareTest, WhatTheIdleHaveLearntDoesNotCount) {
   EXPECT_EQ(table_->slots[1].directions[0].learnt.load(), 0U);
 }
 
-TEST_F(ShareTest, WhoTakesASlotHasLearntNothing) {
+TEST_F(ShareTest, NewMemberOfASlotHasNoLearntRate) {
   add();
   add();
   claim_all(full(), 3);
@@ -259,7 +260,7 @@ TEST_F(ShareTest, WhoTakesASlotHasLearntNothing) {
   EXPECT_EQ(link(0).fair_part(Rate::from_gbps(40)), Rate::from_gbps(40));
 }
 
-TEST_F(ShareTest, NonsenseIsBounded) {
+TEST_F(ShareTest, InvalidWordsGiveBoundedParts) {
   add();
   add();
   claim_all(full(), 3);
@@ -288,7 +289,7 @@ TEST_F(ShareTest, NonsenseIsBounded) {
   EXPECT_DOUBLE_EQ(gbps(1), 50);
 }
 
-TEST_F(ShareTest, AForkedChildTouchesNothing) {
+TEST_F(ShareTest, ForkedChildChangesNothing) {
   add();
   add();
   claim_all(full(), 3);
@@ -305,7 +306,7 @@ TEST_F(ShareTest, AForkedChildTouchesNothing) {
   EXPECT_EQ(table_->slots[0].directions[0].taking.load(), taking);
 }
 
-TEST_F(ShareTest, WhoGoesLeavesItsPart) {
+TEST_F(ShareTest, LeavingMemberFreesItsPart) {
   add();
   add();
   claim_all(full(), 3);
@@ -315,7 +316,7 @@ TEST_F(ShareTest, WhoGoesLeavesItsPart) {
   EXPECT_EQ(members_[0]->outgoing().part(), kLink);
 }
 
-// What a poll costs, in accesses to the memory that is shared.
+// Counts the accesses to shared memory.
 struct CountedWord : std::atomic<uint64_t> {
   static inline uint64_t accesses = 0;
   uint64_t load() const {
@@ -332,7 +333,7 @@ struct CountedWord : std::atomic<uint64_t> {
   }
 };
 
-TEST(ShareCost, APollIsOneLoadAndWithoutADemandNone) {
+TEST(ShareCost, PollTakesOneLoadOrNoneWithoutADemand) {
   const auto table = std::make_unique<BasicShareTable<CountedWord>>();
   const ShareProcess process(1);
   BasicShareMember<CountedWord> member(*table, process, "counted", kLink);
@@ -348,7 +349,7 @@ TEST(ShareCost, APollIsOneLoadAndWithoutADemandNone) {
   EXPECT_EQ(CountedWord::accesses, 0U);
 }
 
-TEST(ClaimWord, AnyBitsAreAClaim) {
+TEST(ClaimWord, AnyBitsDecodeToAClaim) {
   const LinkClaim most = ClaimWord::decode(~uint64_t{0});
   EXPECT_EQ(most.demand.bps(), ClaimWord::kMostDemand);
   EXPECT_EQ(most.weight, ClaimWord::kMostWeight);

@@ -32,7 +32,7 @@ std::vector<std::string> lines_of(const std::string& command) {
 
 class CaptureTest : public testing::TestWithParam<PayloadMode> {};
 
-TEST_P(CaptureTest, TsharkReadsItAsRoceV2) {
+TEST_P(CaptureTest, TsharkReadsTheCaptureAsRoceV2) {
   if (lines_of("tshark --version 2>/dev/null").empty()) GTEST_SKIP() << "tshark is not installed";
   const std::string path =
       testing::TempDir() + "/pacecar_fabric_" + std::to_string(getpid()) + ".pcap";
@@ -42,11 +42,13 @@ TEST_P(CaptureTest, TsharkReadsItAsRoceV2) {
     config.switches.ecn = {.kind = EcnConfig::Kind::kStep, .low = 2500};
     FabricWorld world(star(3), config);
     ASSERT_TRUE(world.fabric().capture(world.link(3, 2), path));
-    // The number is the begin of a base transport header: SEND only, default partition key.
+    // The number is the start of a base transport header: SEND only, default partition key.
     const uint32_t number = 0xFFFF4004;
     world.send(0, {.to = 2, .number = number, .payload = 1000, .path = 7});
     world.send(1, {.to = 2, .number = number, .payload = 1000, .path = 9});
-    world.send(2, {.to = 0, .number = number, .payload = 500});  // the other way
+    world.send(2, {.to = 0,
+                   .number = number,
+                   .payload = 500});  // the opposite direction, which is not captured
     world.send(1, {.to = 2, .number = number, .payload = 1000, .path = 9});
     world.run_dry();
   }
@@ -63,7 +65,7 @@ TEST_P(CaptureTest, TsharkReadsItAsRoceV2) {
 INSTANTIATE_TEST_SUITE_P(Modes, CaptureTest,
                          testing::Values(PayloadMode::kBytes, PayloadMode::kLength));
 
-TEST(Capture, SaysWhyItCannotWrite) {
+TEST(Capture, ErrorNamesTheFile) {
   FabricWorld world(star(2), default_fabric());
   const auto result = world.fabric().capture(0, "/no/such/directory/x.pcap");
   ASSERT_FALSE(result);

@@ -1,4 +1,4 @@
-// Priority flow control: nothing is lost in the data class, whatever the incast.
+// Priority flow control: no packet of the data class is lost, even in an incast.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 constexpr Bytes kFullBytes = 4150;
 constexpr size_t kFull = kFullBytes - 20 - FabricWorld::kHeader - FabricWorld::kTrailer;
 
-TEST(SwitchBuffer, PausesBeyondItsShareOfWhatIsFree) {
+TEST(SwitchBuffer, IngressPausesBeyondItsShareOfTheFreeBuffer) {
   SwitchBuffer buffer(
       {.buffer_bytes = 1000, .pfc = {.enabled = true, .alpha = 0.5, .resume_offset = 100}});
   IngressShare a{.headroom_limit = 250};
@@ -22,7 +22,7 @@ TEST(SwitchBuffer, PausesBeyondItsShareOfWhatIsFree) {
   EXPECT_FALSE(buffer.should_pause(a));
   EXPECT_TRUE(buffer.admit_data(b, 300));  // 0.5 * 700
   EXPECT_FALSE(buffer.should_pause(b));
-  // 0.5 * 400 is less than what a holds: the headroom's turn.
+  // 0.5 * 400 is less than a holds: its next packets go to the headroom.
   EXPECT_TRUE(buffer.admit_data(a, 50));
   EXPECT_TRUE(buffer.should_pause(a));
   EXPECT_EQ(a.headroom_bytes, 50U);
@@ -44,7 +44,7 @@ TEST(SwitchBuffer, PausesBeyondItsShareOfWhatIsFree) {
   EXPECT_EQ(buffer.held_bytes(), 250U);
 }
 
-TEST(SwitchBuffer, WhatFollowsGoesToTheHeadroomUntilThatIsEmpty) {
+TEST(SwitchBuffer, HeadroomIsUsedUntilItIsEmpty) {
   SwitchBuffer buffer({.buffer_bytes = 1000, .pfc = {.enabled = true, .alpha = 0.5}});
   IngressShare a{.headroom_limit = 250};
   IngressShare b;
@@ -58,7 +58,7 @@ TEST(SwitchBuffer, WhatFollowsGoesToTheHeadroomUntilThatIsEmpty) {
   EXPECT_EQ(a.shared_bytes, 300U);
 }
 
-TEST(SwitchBuffer, ResumesAnOffsetBelowTheThreshold) {
+TEST(SwitchBuffer, IngressResumesAnOffsetBelowItsThreshold) {
   SwitchBuffer buffer(
       {.buffer_bytes = 1000, .pfc = {.enabled = true, .alpha = 0.5, .resume_offset = 100}});
   IngressShare a{.headroom_limit = 250, .pausing = true};
@@ -69,7 +69,7 @@ TEST(SwitchBuffer, ResumesAnOffsetBelowTheThreshold) {
   EXPECT_TRUE(buffer.should_resume(a));  // 260 + 100 <= 0.5 * 740
 }
 
-// 128 hosts send to one, a hundred packets each and all at once.
+// 128 hosts each send a hundred packets to one host at the same time.
 void incast(FabricWorld& world) {
   for (uint32_t from = 1; from <= 128; ++from) {
     world.send_many(from, {.to = 0, .payload = kFull, .path = static_cast<uint16_t>(from % 64)},
@@ -106,11 +106,11 @@ TEST(FabricPfc, LosesNothingAt128To1) {
     paused = paused + world.fabric().link_stats(link).paused;
   }
   EXPECT_GT(paused, Duration::from_us(100));
-  // The sink's cable was busy all the time: 83 ns a packet, behind 4 us of way and 3 switches.
+  // The sink's cable was always busy: 83 ns per packet, after 4 us of cable delay and 3 switches.
   EXPECT_LE(world.loop().now().ns(), 128 * 100 * 83 + 4 * 1000 + 3 * 83 + 100);
 }
 
-TEST(FabricPfc, WithoutItTheSameIncastLoses) {
+TEST(FabricPfc, SameIncastLosesPacketsWithoutPfc) {
   FabricWorld world(leaf_spine(), small_buffers(false));
   incast(world);
   world.run_dry();
@@ -132,7 +132,7 @@ TEST(FabricPfc, LosesNothingWithAnyAlpha) {
   }
 }
 
-TEST(FabricPfc, ControlPassesAPausedLink) {
+TEST(FabricPfc, ControlPacketsPassAPausedLink) {
   FabricConfig config = small_buffers(true);
   config.switches.buffer_bytes = 20 * kFullBytes;
   FabricWorld world(star(4, {.rate = Rate::from_gbps(400)}), config);
@@ -151,7 +151,7 @@ TEST(FabricPfc, ControlPassesAPausedLink) {
   EXPECT_EQ(world.fabric().counters().delivered, 401U);
 }
 
-TEST(FabricPfc, AHostWhoseNicHoldsOnePacketGoesOnAfterAPause) {
+TEST(FabricPfc, HostWithAQueueOfOnePacketResumesAfterAPause) {
   FabricConfig config = small_buffers(true);
   config.hosts.datagram_bytes = kFullBytes - config.hosts.overhead_bytes;
   config.hosts.data_queue_bytes = kFullBytes;
@@ -162,14 +162,14 @@ TEST(FabricPfc, AHostWhoseNicHoldsOnePacketGoesOnAfterAPause) {
   EXPECT_EQ(world.arrivals().size(), 128U * 100);
 }
 
-// The pause that it was told of is forgotten with the cable, at both of its ends.
-TEST(FabricPfc, ASenderIsPausedAnewAfterAFailure) {
+// The failure of a cable ends a pause at both ends of the cable.
+TEST(FabricPfc, SenderIsPausedAgainAfterAFailure) {
   FabricConfig config = small_buffers(true);
   config.switches.buffer_bytes = 20 * kFullBytes;
   FabricWorld world(star(4, {.rate = Rate::from_gbps(400)}), config);
   for (const uint32_t from : {0U, 1U}) world.send_many(from, {.to = 3, .payload = kFull}, 300);
   while (world.fabric().counters().pauses == 0) world.run_for(Duration::from_ns(10));
-  world.run_for(Duration::from_us(2));  // all that was on the cable is in the headroom
+  world.run_for(Duration::from_us(2));  // all packets of the cable are in the headroom
   world.fabric().set_cable_up(0, false);
   world.fabric().set_cable_up(0, true);
   world.run_dry();
@@ -178,9 +178,9 @@ TEST(FabricPfc, ASenderIsPausedAnewAfterAFailure) {
   EXPECT_EQ(counters.delivered + counters.dropped_for(FabricDrop::kLinkDown), 600U);
 }
 
-TEST(FabricPfc, TooLittleHeadroomLoses) {
+TEST(FabricPfc, TooLittleHeadroomLosesPackets) {
   FabricConfig config = small_buffers(true);
-  config.switches.pfc.headroom = 2 * kFullBytes;  // far from what 1 us at 400 Gb/s needs
+  config.switches.pfc.headroom = 2 * kFullBytes;  // far less than 1 us at 400 Gb/s needs
   FabricWorld world(leaf_spine(), config);
   incast(world);
   world.run_dry();

@@ -1,4 +1,4 @@
-// Several processes behind one NIC: whose packets go where, and who sends when.
+// Several processes behind one NIC: addresses, turns, back-pressure, faults.
 #include <gmock/gmock.h>
 
 #include <map>
@@ -18,14 +18,14 @@ Topology shared_star(uint32_t hosts, uint32_t processes) {
   return topology;
 }
 
-// One packet at a time of each process in the NIC.
+// The NIC holds one packet of each process.
 FabricConfig one_at_a_time() {
   FabricConfig config = default_fabric();
   config.hosts.data_queue_bytes = 0;
   return config;
 }
 
-// By number of the packet, in the order of arrival: who has sent it.
+// The senders of these arrivals, in order; the number of a packet contains its sender.
 std::vector<uint32_t> senders(const FabricWorld& world, uint32_t first, uint32_t count) {
   std::vector<uint32_t> list;
   for (uint32_t i = first; i < first + count; ++i) {
@@ -34,10 +34,10 @@ std::vector<uint32_t> senders(const FabricWorld& world, uint32_t first, uint32_t
   return list;
 }
 
-TEST(FabricProcesses, EachGetsWhatIsMeantForIt) {
+TEST(FabricProcesses, EachProcessGetsItsPackets) {
   constexpr uint32_t kProcesses = 3;
   FabricWorld world(shared_star(3, kProcesses), default_fabric());
-  // Everybody writes to everybody on other hosts.
+  // Each process sends to every process of other hosts.
   uint32_t sent = 0;
   for (uint32_t from = 0; from < world.fabric().processes(); ++from) {
     for (uint32_t to = 0; to < world.fabric().processes(); ++to) {
@@ -58,7 +58,7 @@ TEST(FabricProcesses, EachGetsWhatIsMeantForIt) {
   EXPECT_EQ(world.fabric().counters().delivered, sent);
 }
 
-TEST(FabricProcesses, HaveAddressesOfTheirOwn) {
+TEST(FabricProcesses, EachProcessHasItsOwnAddress) {
   FabricWorld world(shared_star(2, 4), default_fabric());
   std::set<std::array<uint8_t, 16>> addresses;
   for (uint32_t i = 0; i < 8; ++i) addresses.insert(world.fabric().address(i).ip);
@@ -66,7 +66,7 @@ TEST(FabricProcesses, HaveAddressesOfTheirOwn) {
   EXPECT_EQ(world.fabric().port(7).caps().line_rate, world.fabric().link_info(0).rate);
 }
 
-TEST(FabricProcesses, TakeTurnsByThePacket) {
+TEST(FabricProcesses, ProcessesTakeTurnsByPacket) {
   FabricWorld world(shared_star(2, 4), one_at_a_time());
   for (uint32_t process = 0; process < 4; ++process) {
     world.send_many(process, {.to = 4 + process, .number = process * 1000, .payload = kPayload},
@@ -79,19 +79,18 @@ TEST(FabricProcesses, TakeTurnsByThePacket) {
   }
 }
 
-// One that has a long queue in the NIC does not keep the others waiting.
-TEST(FabricProcesses, ALongQueueIsPassedByOthers) {
+TEST(FabricProcesses, LongQueueDoesNotDelayOtherProcesses) {
   FabricConfig config = default_fabric();
   config.hosts.data_queue_bytes = 1 << 20;
   FabricWorld world(shared_star(2, 2), config);
   world.send_many(0, {.to = 2, .payload = kPayload}, 200);
   world.send_many(1, {.to = 3, .number = 1000, .payload = kPayload}, 10);
   world.run_dry();
-  // Two packets were ahead: in service, and next.
+  // Two packets are ahead: the one in service and the next one.
   EXPECT_THAT(senders(world, 2, 20), testing::Contains(1U).Times(10));
 }
 
-TEST(FabricProcesses, EachIsPushedBackByItself) {
+TEST(FabricProcesses, BackPressureConcernsOneProcess) {
   FabricWorld world(shared_star(2, 2), one_at_a_time());
   EXPECT_TRUE(world.try_send(0, {.to = 2, .payload = kPayload}));
   EXPECT_FALSE(world.try_send(0, {.to = 2, .payload = kPayload}));
@@ -102,15 +101,15 @@ TEST(FabricProcesses, EachIsPushedBackByItself) {
   const LinkId uplink = world.link(0, 2);
   EXPECT_EQ(world.fabric().link_stats(uplink).queue_bytes,
             2 * (FabricWorld::datagram(kPayload) + HostPortConfig().overhead_bytes));
-  // Both are told when there is room again.
+  // Both are called when there is room again.
   world.send_many(0, {.to = 2, .payload = kPayload}, 5);
   world.send_many(1, {.to = 3, .payload = kPayload}, 5);
   world.run_dry();
   EXPECT_EQ(world.arrivals().size(), 12U);
 }
 
-// The cable carries no more for several processes than for one, and no less.
-TEST(FabricProcesses, ShareTheRateOfTheCable) {
+// Several processes together get exactly the rate that one gets alone.
+TEST(FabricProcesses, ProcessesShareTheRateOfTheCable) {
   const auto time_of = [](uint32_t processes) {
     FabricWorld world(shared_star(2, processes), one_at_a_time());
     for (uint32_t process = 0; process < processes; ++process) {
@@ -123,17 +122,17 @@ TEST(FabricProcesses, ShareTheRateOfTheCable) {
   EXPECT_EQ(time_of(1), time_of(8));
 }
 
-TEST(FabricProcesses, ControlOfOneGoesBeforeDataOfAll) {
+TEST(FabricProcesses, ControlOfOneProcessPrecedesDataOfAll) {
   FabricWorld world(shared_star(2, 2), one_at_a_time());
   world.send_many(0, {.to = 2, .payload = kPayload}, 3);
   world.send_many(1, {.to = 3, .number = 1000, .payload = kPayload}, 3);
   const Letter word{.to = 3, .number = 9000, .traffic_class = TrafficClass::kControl};
   EXPECT_TRUE(world.try_send(1, word));
   world.run_dry();
-  EXPECT_EQ(world.arrivals()[1].number, 9000U);  // behind the one that was being sent
+  EXPECT_EQ(world.arrivals()[1].number, 9000U);  // behind the packet in service
 }
 
-TEST(FabricProcesses, OneIsFrozenWhileOthersGoOn) {
+TEST(FabricProcesses, FrozenProcessDoesNotStopOthers) {
   FabricWorld world(shared_star(2, 2), default_fabric());
   SimFaults faults;
   const Instant thaw = Instant::from_ns(1'000'000);
@@ -148,8 +147,8 @@ TEST(FabricProcesses, OneIsFrozenWhileOthersGoOn) {
   EXPECT_GE(world.arrivals()[1].time, thaw);
 }
 
-// What waits in the NIC for several processes is lost with the cable, and stays in the books.
-TEST(FabricProcesses, LoseWhatWaitsWhenTheCableFails) {
+// Packets of several processes that wait in the NIC are lost when its cable fails, and are counted.
+TEST(FabricProcesses, WaitingPacketsAreLostWhenTheCableFails) {
   FabricConfig config = default_fabric();
   config.hosts.data_queue_bytes = 1 << 20;
   FabricWorld world(shared_star(2, 4), config);
@@ -164,7 +163,7 @@ TEST(FabricProcesses, LoseWhatWaitsWhenTheCableFails) {
   EXPECT_TRUE(world.fabric().counters().conserved());
 }
 
-TEST(FabricProcesses, TheSameCallsGiveTheSameRun) {
+TEST(FabricProcesses, SameSeedGivesTheSameRun) {
   const auto hash_of = [](uint32_t processes, uint64_t seed) {
     FabricConfig config = default_fabric();
     config.switches.queue_bytes = 20'000;
@@ -185,7 +184,7 @@ TEST(FabricProcesses, TheSameCallsGiveTheSameRun) {
   EXPECT_NE(hash_of(4, 7), hash_of(2, 7));
 }
 
-TEST(FabricProcesses, TooManyAreRefused) {
+TEST(FabricProcesses, InvalidNumberOfProcessesIsRefused) {
   EventLoop loop;
   for (const uint32_t processes : {0U, 257U}) {
     const auto made = Fabric::create(loop, shared_star(2, processes), default_fabric(), 1);

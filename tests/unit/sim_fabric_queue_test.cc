@@ -24,8 +24,8 @@ FabricConfig full_packets() {
   return config;
 }
 
-// Senders on cables so fast that they disturb no arrival process; the last host at 40 Gb/s, where a
-// full packet takes 830 ns.
+// The cables of the senders are too fast to disturb the arrival process. The last host has 40 Gb/s,
+// where a full packet takes 830 ns.
 constexpr uint32_t kSenders = 16;
 constexpr uint32_t kSink = kSenders;
 constexpr NodeId kSwitch = kSenders + 1;
@@ -83,7 +83,7 @@ Waiting poisson_stream(double load, uint32_t packets) {
 
 class PoissonTest : public testing::TestWithParam<double> {};
 
-TEST_P(PoissonTest, WaitsAsAnMd1Queue) {
+TEST_P(PoissonTest, WaitingTimeIsThatOfAnMd1Queue) {
   const double load = GetParam();
   const Waiting waiting = poisson_stream(load, load > 0.75 ? 3'000'000 : 1'000'000);
   const double wait = 830 * load / (2 * (1 - load));  // Pollaczek and Khinchine
@@ -117,7 +117,7 @@ size_t count_marked(const FabricWorld& world) {
 
 constexpr uint32_t kBurst = 50;  // packets of each of two hosts into one
 
-// Packets arrive by twos every 83 ns and leave one by one.
+// Packets arrive in pairs every 83 ns and leave one by one.
 void send_bursts(FabricWorld& world) {
   world.send_many(0, {.to = 2, .payload = kFull}, kBurst);
   world.send_many(1, {.to = 2, .number = kBurst, .payload = kFull}, kBurst);
@@ -126,25 +126,25 @@ void send_bursts(FabricWorld& world) {
 
 Topology three_hosts() { return star(3, {.rate = Rate::from_gbps(400)}); }
 
-TEST(FabricQueue, StepMarksWhatComesToALongQueue) {
+TEST(FabricQueue, StepMarksArrivalsAtALongQueue) {
   FabricConfig config = full_packets();
   config.switches.ecn = {.kind = EcnConfig::Kind::kStep, .low = 10 * kFullBytes};
   FabricWorld world(three_hosts(), config);
   send_bursts(world);
-  // The k-th two find k packets and make the queue k + 1 and k + 2 long, from k = 0 on.
+  // The k-th pair, from k = 0 on, finds k packets and makes the queue k + 1 and k + 2 long.
   EXPECT_EQ(count_marked(world), (kBurst - 9) + (kBurst - 8));
   EXPECT_EQ(world.fabric().counters().marked, count_marked(world));
   EXPECT_EQ(world.fabric().link_stats(world.link(3, 2)).marked, count_marked(world));
   EXPECT_EQ(world.fabric().link_stats(world.link(3, 2)).queue_max_bytes, (kBurst + 1) * kFullBytes);
 }
 
-TEST(FabricQueue, StepAtDequeueMarksWhatLeavesALongQueueBehind) {
+TEST(FabricQueue, StepAtDequeueMarksDeparturesFromALongQueue) {
   FabricConfig config = full_packets();
   config.switches.ecn = {
       .kind = EcnConfig::Kind::kStep, .when = EcnConfig::When::kDequeue, .low = 10 * kFullBytes};
   FabricWorld world(three_hosts(), config);
   send_bursts(world);
-  // The n-th leaves n packets behind while they come, and 100 - n after that.
+  // The n-th departure leaves n packets behind while packets arrive, and 100 - n afterwards.
   EXPECT_EQ(count_marked(world), 2 * (kBurst - 9) - 1);
   EXPECT_EQ(world.arrivals()[8].ecn, Ecn::kCapable0);
   EXPECT_EQ(world.arrivals()[9].ecn, Ecn::kCongestion);
@@ -152,7 +152,7 @@ TEST(FabricQueue, StepAtDequeueMarksWhatLeavesALongQueueBehind) {
   EXPECT_EQ(world.arrivals()[90].ecn, Ecn::kCapable0);
 }
 
-TEST(FabricQueue, LinksToHostsMayBeLeftOut) {
+TEST(FabricQueue, HostLinksCanBeExcludedFromMarking) {
   FabricConfig config = full_packets();
   config.switches.ecn = {
       .kind = EcnConfig::Kind::kStep, .low = 10 * kFullBytes, .host_links = false};
@@ -197,7 +197,8 @@ TEST(FabricQueue, TrimmedHeadersArriveInsteadOfDrops) {
               FabricWorld::kHeader + (arrival.trimmed ? 0 : FabricWorld::kTrailer));
     trimmed += arrival.trimmed ? 1 : 0;
   }
-  // The queue is full from k = 8 on; then one of two finds room, and the headers take a little.
+  // The queue is full from pair 8 on; then one packet of each pair finds room, and headers take a
+  // little time.
   EXPECT_EQ(trimmed, counters.trimmed);
   EXPECT_NEAR(static_cast<double>(trimmed), kBurst - 8, 2);
   EXPECT_EQ(world.fabric().link_stats(world.link(3, 2)).queue_max_bytes, 10 * kFullBytes);
@@ -210,16 +211,16 @@ TEST(FabricQueue, TrimmedHeadersOvertakeData) {
   const auto first = std::find_if(world.arrivals().begin(), world.arrivals().end(),
                                   [](const Arrival& arrival) { return arrival.trimmed; });
   ASSERT_NE(first, world.arrivals().end());
-  // Trimmed at the ninth time, it waits for the packet in service only.
+  // A packet of the ninth pair is trimmed; its header waits only for the packet in service.
   EXPECT_LE(first->time.ns(), 1083 + 83 * 9 + 83 + 2 + 1000);
 }
 
-TEST(FabricQueue, APacketThatTakesTheLastOnesPlaceIsMarkedAsWell) {
+TEST(FabricQueue, PacketThatReplacesTheLastOneIsMarkedToo) {
   FabricConfig config = trimming(true);
   config.switches.ecn = {.kind = EcnConfig::Kind::kStep, .low = 4 * kFullBytes};
   FabricWorld world(three_hosts(), config);
   send_bursts(world);
-  // Once the queue is as long it stays so until the bursts are over.
+  // Once the queue has reached the threshold, it stays above until the bursts end.
   size_t unmarked = 0;
   for (const Arrival& arrival : world.arrivals()) {
     unmarked += !arrival.trimmed && arrival.ecn != Ecn::kCongestion ? 1 : 0;
@@ -228,7 +229,7 @@ TEST(FabricQueue, APacketThatTakesTheLastOnesPlaceIsMarkedAsWell) {
   EXPECT_GE(world.fabric().counters().trimmed, 30U);
 }
 
-TEST(FabricQueue, AShortPacketInALongOnesPlaceIsCountedAsShort) {
+TEST(FabricQueue, ShortPacketThatReplacesALongOneCountsItsOwnBytes) {
   FabricWorld world(three_hosts(), trimming(true));
   world.send_many(0, {.to = 2, .payload = kFull}, 500);
   world.send_many(1, {.to = 2, .number = 500, .payload = kFull / 2}, 500);
@@ -238,7 +239,8 @@ TEST(FabricQueue, AShortPacketInALongOnesPlaceIsCountedAsShort) {
   EXPECT_EQ(world.fabric().switch_buffer(0), 0U);
 }
 
-// Host 1's packets find the queue full whenever host 0's do not: without the coin they lose most.
+// Host 1's packets find the queue full whenever host 0's do not: without the coin
+// most trimmed packets are host 1's.
 std::array<int, 2> trims_per_host(bool tail_at_random) {
   FabricWorld world(three_hosts(), trimming(tail_at_random));
   world.send_many(0, {.to = 2, .payload = kFull}, 2000);
@@ -252,7 +254,7 @@ std::array<int, 2> trims_per_host(bool tail_at_random) {
   return trims;
 }
 
-TEST(FabricQueue, AFairCoinDividesTheTrims) {
+TEST(FabricQueue, FairCoinDividesTheTrims) {
   const auto arriving = trims_per_host(false);
   const auto fair = trims_per_host(true);
   EXPECT_GT(std::abs(arriving[0] - arriving[1]), 1500);
@@ -280,7 +282,7 @@ TEST(FabricQueue, TheControlQueueHasItsOwnBound) {
     world.send_many(from, {.to = 2, .payload = 1000, .traffic_class = TrafficClass::kControl}, 20);
   }
   world.run_dry();
-  // The k-th two make k + 1 wait; from k = 5 on one of them is too much.
+  // The k-th pair makes k + 1 packets wait; from k = 5 on, one packet of each pair is dropped.
   EXPECT_EQ(world.fabric().counters().dropped_for(FabricDrop::kQueueFull), 20U - 5);
 }
 
@@ -296,7 +298,7 @@ TEST(FabricQueue, PortsShareTheBuffer) {
   EXPECT_EQ(world.fabric().switch_buffer(0), 0U);
   const Bytes queues = world.fabric().link_stats(world.link(6, 4)).queue_max_bytes +
                        world.fabric().link_stats(world.link(6, 5)).queue_max_bytes;
-  EXPECT_LE(queues, 22 * kFullBytes);  // those in service are not in the buffer
+  EXPECT_LE(queues, 22 * kFullBytes);  // packets in service are not in the buffer
   EXPECT_GE(queues, 20 * kFullBytes);
   EXPECT_GT(world.fabric().counters().dropped_for(FabricDrop::kQueueFull), 0U);
 }

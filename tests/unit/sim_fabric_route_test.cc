@@ -1,4 +1,4 @@
-// Which way packets take: hashes, several ports per host, cables that fail.
+// The paths of packets: hashes, several ports per host, cables that fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr CableSpec kCable{.rate = Rate::from_gbps(400)};
 
-// Pearson's statistic of equal expectations.
+// Pearson's statistic for equal expectations.
 double chi_square(const std::vector<uint64_t>& counts) {
   double sum = 0;
   for (const uint64_t count : counts) sum += static_cast<double>(count);
@@ -55,7 +55,7 @@ TEST(FabricRoute, FlowsSpreadEvenlyOverUplinks) {
   EXPECT_LT(chi_square(sent), kSixteenWays);
 }
 
-TEST(FabricRoute, APathIsAWay) {
+TEST(FabricRoute, PacketsOfOnePathUseOneUplink) {
   FabricConfig config = default_fabric();
   config.switches.telemetry = true;
   FabricWorld world(
@@ -70,8 +70,8 @@ TEST(FabricRoute, APathIsAWay) {
   EXPECT_EQ(std::count(sent.begin(), sent.end(), 0U), 15);
 }
 
-// What one tier chose says nothing of what the next one chooses: given the aggregation switch, the
-// cores are chosen evenly, and differently by each of them.
+// The choice of one tier does not determine the choice of the next: each aggregation switch spreads
+// its packets evenly over the cores.
 TEST(FabricRoute, SwitchesChooseIndependently) {
   FabricWorld world(make_fat_tree({.pods = 2,
                                    .leaves_per_pod = 1,
@@ -121,11 +121,11 @@ uint32_t cable_of_path(FabricWorld& world, uint16_t path) {
   return ~0U;
 }
 
-TEST(FabricFailure, WhatIsOnACableThatFailsIsLost) {
+TEST(FabricFailure, PacketsOnAFailedCableAreLost) {
   FabricWorld world(star(2, kCable), default_fabric());
   world.send_many(0, {.to = 1, .payload = 4000}, 100);
   world.run_for(Duration::from_us(3));
-  world.fabric().set_cable_up(1, false);  // of host 1
+  world.fabric().set_cable_up(1, false);  // the cable of host 1
   const auto arrived = world.arrivals().size();
   world.run_dry();
   EXPECT_EQ(world.arrivals().size(), arrived);
@@ -141,7 +141,7 @@ TEST(FabricFailure, WhatIsOnACableThatFailsIsLost) {
   EXPECT_EQ(world.arrivals().back().number, 500U);
 }
 
-TEST(FabricFailure, TheOtherWaysAreTakenAfterTheFailover) {
+TEST(FabricFailure, OtherPathsAreUsedAfterTheFailover) {
   FabricConfig config = default_fabric();
   config.failover = Duration::from_us(50);
   FabricWorld world(four_ways(), config);
@@ -162,8 +162,8 @@ TEST(FabricFailure, TheOtherWaysAreTakenAfterTheFailover) {
   EXPECT_EQ(cable_of_path(world, 5), cable);
 }
 
-// A spine that has lost its only cable to the other leaf is of no use for the hosts there.
-TEST(FabricFailure, AFailureFarAwayIsAvoidedToo) {
+// A spine that has lost its only cable to the other leaf cannot reach the hosts there.
+TEST(FabricFailure, RemoteFailureIsAvoided) {
   FabricWorld world(four_ways(), default_fabric());
   constexpr NodeId kFirstSpine = 6;
   for (uint32_t cable = 0; cable < world.fabric().links() / 2; ++cable) {
@@ -192,9 +192,9 @@ TEST(FabricFailure, AShortFlapChangesNoRoute) {
   EXPECT_EQ(cable_of_path(world, 5), cable);
 }
 
-TEST(FabricFailure, WithoutAnotherWayPacketsAreDropped) {
+TEST(FabricFailure, PacketsWithoutAnotherPathAreDropped) {
   FabricWorld world(four_ways(), default_fabric());
-  world.fabric().set_cable_up(0, false);  // of host 0
+  world.fabric().set_cable_up(0, false);  // the cable of host 0
   world.run_for(Duration::from_us(1));
   world.send(1, {.to = 0});
   world.send(0, {.to = 1});
@@ -203,7 +203,7 @@ TEST(FabricFailure, WithoutAnotherWayPacketsAreDropped) {
   EXPECT_EQ(world.fabric().counters().dropped_for(FabricDrop::kLinkDown), 2U);
 }
 
-TEST(FabricFailure, AHostThatWaitsForAFailedCableMayGoOn) {
+TEST(FabricFailure, HostThatWaitsForAFailedCableMaySend) {
   FabricWorld world(star(2, kCable), default_fabric());
   world.send_many(0, {.to = 1, .payload = 4000}, 50);
   ASSERT_GT(world.unsent(0), 0U);
@@ -223,7 +223,7 @@ TEST(FabricFailure, ALossyCableLosesItsShare) {
   EXPECT_EQ(world.fabric().link_stats(0).dropped + world.fabric().link_stats(1).dropped, lost);
 }
 
-TEST(FabricRoute, ADualPortHostUsesBothAndSurvivesOne) {
+TEST(FabricRoute, DualPortHostUsesBothPortsAndSurvivesALostOne) {
   FabricWorld world(make_leaf_spine({.hosts = 8,
                                      .hosts_per_leaf = 4,
                                      .spines = 2,

@@ -53,7 +53,7 @@ TEST(Fabric, DeliversTheBytesInOrder) {
   }
 }
 
-TEST(Fabric, CarriesPayloadAsALengthIfToldTo) {
+TEST(Fabric, PayloadIsCarriedAsALengthIfConfigured) {
   FabricWorld world(star(2), default_fabric());
   world.keep_bytes();
   world.send(0, {.to = 1, .number = 9, .payload = kPayload});
@@ -63,7 +63,7 @@ TEST(Fabric, CarriesPayloadAsALengthIfToldTo) {
   EXPECT_EQ(world.arrivals()[0].bytes, expected({.number = 9}));
 }
 
-TEST(Fabric, CarriesControlAsBytesAlways) {
+TEST(Fabric, ControlIsAlwaysCarriedAsBytes) {
   FabricWorld world(star(2), default_fabric());
   world.keep_bytes();
   const Letter letter{.to = 1, .number = 9, .payload = 64, .traffic_class = TrafficClass::kControl};
@@ -94,7 +94,7 @@ TEST(Fabric, LossAndDuplicationKeepTheirProbability) {
   EXPECT_TRUE(counters.conserved());
 }
 
-TEST(Fabric, LosesControlPacketsWithPayloadAlone) {
+TEST(Fabric, WordLossesAffectOnlyControlPacketsWithPayload) {
   SimFaults faults;
   faults.word_losses = {{.probability = 1, .port = 0}};
   FabricWorld world(star(3), default_fabric());
@@ -117,7 +117,7 @@ TEST(Fabric, CountsThePayloadThatArrives) {
   world.send_many(1, {.to = 2, .payload = kPayload}, 7);
   world.run_dry();
   EXPECT_EQ(world.fabric().arrived_bytes(0, 2), 5 * kPayload);
-  EXPECT_EQ(world.fabric().arrived_bytes(1, 2), 0U);  // not asked for
+  EXPECT_EQ(world.fabric().arrived_bytes(1, 2), 0U);  // count_arrivals was not called for this pair
 }
 
 TEST(Fabric, CorruptionFlipsOneBitAndIsCounted) {
@@ -164,12 +164,12 @@ uint64_t hash_of_run(uint64_t seed) {
   return world.fabric().trace_hash();
 }
 
-TEST(Fabric, SameSeedSameTrace) {
+TEST(Fabric, SameSeedGivesTheSameTrace) {
   EXPECT_EQ(hash_of_run(42), hash_of_run(42));
   EXPECT_NE(hash_of_run(42), hash_of_run(43));
 }
 
-TEST(Fabric, TraceSeesAByteOfTheHeader) {
+TEST(Fabric, TraceHashCoversHeaderBytes) {
   FabricWorld a(star(2), default_fabric());
   FabricWorld b(star(2), default_fabric());
   a.send(0, {.to = 1, .number = 5});
@@ -177,7 +177,7 @@ TEST(Fabric, TraceSeesAByteOfTheHeader) {
   EXPECT_NE(a.fabric().trace_hash(), b.fabric().trace_hash());
 }
 
-TEST(Fabric, PartitionCutsTheIslandOffForItsTime) {
+TEST(Fabric, PartitionIsolatesTheIslandForItsTime) {
   FabricWorld world(star(4), default_fabric());
   SimFaults faults;
   faults.partitions.push_back(
@@ -225,7 +225,7 @@ TEST(Fabric, AHostThawsWhenTheFaultsEnd) {
   EXPECT_EQ(world.arrivals().size(), 1U);
 }
 
-TEST(Fabric, AFullNicPushesBackAndCallsWhenThereIsRoom) {
+TEST(Fabric, FullNicRefusesPacketsUntilThereIsRoom) {
   FabricConfig config = default_fabric();
   config.hosts.data_queue_bytes = config.hosts.datagram_bytes + config.hosts.overhead_bytes;
   FabricWorld world(star(2, {.delay = Duration::from_ms(1)}), config);
@@ -256,7 +256,7 @@ TEST(Fabric, ControlHasAQueueOfItsOwnAtTheNic) {
   EXPECT_TRUE(world.try_send(0, {.to = 1, .traffic_class = TrafficClass::kControl}));
 }
 
-TEST(Fabric, AFullStorePushesBackAndCallsWhenThereIsRoom) {
+TEST(Fabric, FullPacketStoreRefusesPacketsUntilThereIsRoom) {
   FabricConfig config = default_fabric();
   config.packets = 3;
   FabricWorld world(star(3), config);
@@ -282,7 +282,7 @@ TEST(Fabric, InboxDropsBeyondItsBound) {
   EXPECT_TRUE(world.fabric().counters().conserved());
 }
 
-TEST(Fabric, UnknownAddressGoesNowhere) {
+TEST(Fabric, PacketToAnUnknownAddressIsDropped) {
   FabricWorld world(star(2), default_fabric());
   Address nobody = world.fabric().address(1);
   nobody.ip[15] = 9;
@@ -292,7 +292,7 @@ TEST(Fabric, UnknownAddressGoesNowhere) {
   EXPECT_EQ(world.fabric().counters().dropped_for(FabricDrop::kNoRoute), 1U);
 }
 
-TEST(Fabric, OversizedDatagramIsAnErrorOfThatPacketOnly) {
+TEST(Fabric, OversizedDatagramFailsAlone) {
   FabricConfig config = with_bytes();
   config.hosts.datagram_bytes = kDatagram;
   FabricWorld world(star(2), config);
@@ -306,14 +306,14 @@ TEST(Fabric, OversizedDatagramIsAnErrorOfThatPacketOnly) {
   EXPECT_EQ(world.arrivals().size(), 1U);
 }
 
-// What is wrong with a configuration, and what the sentence must name.
-struct Nonsense {
+// An invalid configuration, and the name that its error must contain.
+struct InvalidConfig {
   const char* name;
   void (*change)(FabricConfig&);
 };
 
-TEST(Fabric, RefusesWhatMakesNoSense) {
-  const std::vector<Nonsense> cases = {
+TEST(Fabric, InvalidConfigurationIsRefused) {
+  const std::vector<InvalidConfig> cases = {
       {"switches.queue_bytes", [](FabricConfig& c) { c.switches.queue_bytes = 0; }},
       {"switches.queue_bytes", [](FabricConfig& c) { c.switches.queue_bytes = 100; }},
       {"switches.buffer_bytes", [](FabricConfig& c) { c.switches.pfc.enabled = true; }},
@@ -346,19 +346,19 @@ TEST(Fabric, RefusesWhatMakesNoSense) {
       {"packets", [](FabricConfig& c) { c.packets = 0; }},
       {"failover", [](FabricConfig& c) { c.failover = Duration::from_ns(-1); }},
   };
-  for (const Nonsense& nonsense : cases) {
+  for (const InvalidConfig& invalid : cases) {
     FabricConfig config = default_fabric();
-    nonsense.change(config);
+    invalid.change(config);
     EventLoop loop;
     const auto fabric = Fabric::create(loop, star(2), config, 1);
-    ASSERT_FALSE(fabric) << nonsense.name;
+    ASSERT_FALSE(fabric) << invalid.name;
     EXPECT_EQ(fabric.error().code, ErrorCode::kInvalidArgument);
-    EXPECT_NE(fabric.error().message.find(nonsense.name), std::string::npos)
+    EXPECT_NE(fabric.error().message.find(invalid.name), std::string::npos)
         << fabric.error().message;
   }
 }
 
-TEST(Fabric, RefusesCablesThatCarryNothing) {
+TEST(Fabric, CablesWithoutRateOrWithNegativeDelayAreRefused) {
   for (const bool rate : {true, false}) {
     Topology topology = star(3);
     if (rate) {
@@ -373,7 +373,7 @@ TEST(Fabric, RefusesCablesThatCarryNothing) {
   }
 }
 
-TEST(Fabric, RefusesHostsThatCannotReachEachOther) {
+TEST(Fabric, DisconnectedHostsAreRefused) {
   Topology topology = star(3);
   topology.cables.pop_back();
   EventLoop loop;

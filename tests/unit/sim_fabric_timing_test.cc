@@ -1,5 +1,5 @@
 // Times that can be computed by hand: serialisation, propagation, store and forward, priorities,
-// and what telemetry says of them.
+// and the telemetry of all these.
 #include <gtest/gtest.h>
 
 #include "tests/support/fabric_world.h"
@@ -51,7 +51,7 @@ TEST(FabricTiming, FractionsOfNanosecondsDoNotAddUp) {
   EXPECT_LE(took, 1.28 * (kPackets + 1) + 3);
 }
 
-TEST(FabricTiming, TwoLonePacketsTakeTheirCablesAndTheirBytes) {
+TEST(FabricTiming, LonePacketTakesPropagationAndSerialisation) {
   FabricWorld world(leaf_spine(), full_packets());
   world.send(1, {.to = 6, .payload = kFull});
   world.run_dry();
@@ -60,7 +60,7 @@ TEST(FabricTiming, TwoLonePacketsTakeTheirCablesAndTheirBytes) {
   EXPECT_EQ(world.loop().now().ns(), 8000 + 4 * 83 + 4 * 2);  // 80 B: 1.6 ns
 }
 
-TEST(FabricTiming, OneEventPerCableWhenNothingWaits) {
+TEST(FabricTiming, PacketThatNeverWaitsTakesOneEventPerCable) {
   FabricWorld world(leaf_spine(), full_packets());
   world.send(0, {.to = 7, .payload = kFull});
   world.run_dry();
@@ -68,7 +68,7 @@ TEST(FabricTiming, OneEventPerCableWhenNothingWaits) {
 }
 
 // Two hosts send to a third: packets of the second wait for those of the first.
-TEST(FabricTiming, TelemetryIsWhatHandsCompute) {
+TEST(FabricTiming, TelemetryMatchesHandComputedValues) {
   FabricConfig config = full_packets();
   config.switches.telemetry = true;
   FabricWorld world(leaf_spine(), config);
@@ -86,14 +86,14 @@ TEST(FabricTiming, TelemetryIsWhatHandsCompute) {
     EXPECT_EQ(hop.rate_mbps, 400'000U);
     EXPECT_EQ(arrival.time.ns(), hop.time_ns + 1000);
   }
-  // Behind the first stays the second; the two of 1166 arrive when the first has just left.
+  // The first packet leaves the second behind; the two of 1166 arrive when the first has just left.
   const std::vector<Bytes> behind = {4150, 2 * 4150, 4150, 0};
   for (uint32_t i = 0; i < 4; ++i) {
     EXPECT_EQ(world.arrivals()[i].telemetry[0].queue_bytes, behind[i]) << i;
   }
 }
 
-TEST(FabricTiming, EverySwitchOnTheWayStampsDataOnly) {
+TEST(FabricTiming, EverySwitchOfThePathStampsDataOnly) {
   FabricConfig config = full_packets();
   config.switches.telemetry = true;
   FabricWorld world(leaf_spine(), config);
@@ -112,7 +112,7 @@ TEST(FabricTiming, EverySwitchOnTheWayStampsDataOnly) {
   EXPECT_TRUE(control.telemetry.empty());
 }
 
-TEST(FabricTiming, ControlGoesBeforeWaitingDataButNotIntoAPacket) {
+TEST(FabricTiming, ControlPrecedesWaitingDataButNotThePacketInService) {
   FabricConfig config = full_packets();
   FabricWorld world(star(3, kCable400), config);
   world.send_many(0, {.to = 2, .payload = kFull}, 10);
@@ -160,7 +160,7 @@ TEST(FabricTiming, StrictPriorityStarvesData) {
   world.send_many(2, {.to = 3, .number = 1000, .payload = 1000}, 10);
   world.run_dry();
   ASSERT_EQ(world.arrivals().size(), 130U);
-  // One data packet may go in the very beginning; the others wait for all control.
+  // One data packet may be sent at the very start; the others wait for all control packets.
   for (size_t i = 121; i < 130; ++i) EXPECT_GE(world.arrivals()[i].number, 1000U);
 }
 
@@ -178,7 +178,7 @@ TEST(FabricTiming, ASlowReaderReadsAtItsRate) {
   EXPECT_EQ(world.arrivals()[9].waited.ns(), 9 * (size - 83));
 }
 
-TEST(FabricTiming, ARateThatFallsActsOnWhatFollows) {
+TEST(FabricTiming, ReducedCableRateAppliesToLaterPackets) {
   FabricWorld world(star(2, kCable400), full_packets());
   world.fabric().set_cable_rate(1, Rate::from_gbps(40));
   world.send_many(0, {.to = 1, .payload = kFull}, 10);

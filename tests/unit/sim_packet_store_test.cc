@@ -1,4 +1,4 @@
-// PacketStore: every packet has the room that was asked for, whatever became of it before.
+// PacketStore: every packet has the room that was asked for, also when its memory is reused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ TEST(PacketStore, PacketsShareNoMemory) {
   }
 }
 
-TEST(PacketStore, ThePacketGivenBackLastIsTakenFirst) {
+TEST(PacketStore, ReturnedPacketIsReusedForItsSize) {
   PacketStore store(kLarge, false);
   FabricPacket& first = store.take(kSmall);
   FabricPacket& second = store.take(kLarge);
@@ -52,8 +52,8 @@ TEST(PacketStore, ThePacketGivenBackLastIsTakenFirst) {
   EXPECT_EQ(&store.take(kLarge), &second);
 }
 
-// A queue may exchange two packets, memory and all.
-TEST(PacketStore, RoomGoesWithTheMemory) {
+// A queue may swap two packets together with their memory.
+TEST(PacketStore, SwappedPacketsKeepTheRoomOfTheirMemory) {
   PacketStore store(kLarge, false);
   FabricPacket& small = store.take(kSmall);
   FabricPacket& large = store.take(kLarge);
@@ -65,7 +65,7 @@ TEST(PacketStore, RoomGoesWithTheMemory) {
   fill(again, kLarge, 1);
   fill(other, kSmall, 2);
   EXPECT_TRUE(holds(again, kLarge, 1));
-  EXPECT_EQ(&again, &small) << "it has the large memory now";
+  EXPECT_EQ(&again, &small) << "this packet has the large memory now";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Policers: how much passes at once and in the long run, and what happens to the rest.
+// Policers: how much passes at once and in the long run; the rest is dropped.
 #include <gmock/gmock.h>
 
 #include "tests/support/fabric_world.h"
@@ -12,18 +12,18 @@ constexpr Bytes kPacket = 1500;
 
 Instant at_ns(int64_t ns) { return Instant::from_ns(ns); }
 
-TEST(Policer, LetsABurstPassAtOnceAndNoMore) {
+TEST(Policer, PassesOneBurstAtOnce) {
   Policer policer(Rate::from_gbps(7), 10 * kPacket);
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(policer.passes(kPacket, at_ns(1000))) << i;
   EXPECT_FALSE(policer.passes(kPacket, at_ns(1000)));
   EXPECT_FALSE(policer.passes(1, at_ns(1000)));
-  // After a long time it lets as much pass again, not more.
+  // After a long time one more burst passes.
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(policer.passes(kPacket, at_ns(1'000'000'000))) << i;
   EXPECT_FALSE(policer.passes(kPacket, at_ns(1'000'000'000)));
 }
 
-TEST(Policer, WhatIsDroppedCostsNothing) {
-  Policer policer(Rate::from_gbps(8), kPacket);  // a byte in a nanosecond
+TEST(Policer, DroppedPacketsUseNoTokens) {
+  Policer policer(Rate::from_gbps(8), kPacket);  // one byte per nanosecond
   EXPECT_TRUE(policer.passes(kPacket, at_ns(0)));
   for (int64_t ns = 0; ns < 1500; ++ns) ASSERT_FALSE(policer.passes(kPacket, at_ns(ns)));
   EXPECT_TRUE(policer.passes(kPacket, at_ns(1500)));
@@ -31,8 +31,9 @@ TEST(Policer, WhatIsDroppedCostsNothing) {
 
 class PolicerRate : public testing::TestWithParam<uint64_t> {};
 
-// Offered more than passes all the time, it lets its rate pass: to the packet, after a second.
-TEST_P(PolicerRate, IsExactInTheLongRun) {
+// Always offered more than its rate, the policer passes exactly its rate: to the packet in a
+// second.
+TEST_P(PolicerRate, PassedRateIsExactInTheLongRun) {
   const Rate rate = Rate::from_bps(GetParam());
   const Bytes burst = 20'000;
   Policer policer(rate, burst);
@@ -51,11 +52,11 @@ TEST_P(PolicerRate, IsExactInTheLongRun) {
 INSTANTIATE_TEST_SUITE_P(Rates, PolicerRate,
                          testing::Values(1'000'000'007, 3'333'333'333, 25'000'000'000));
 
-TEST(FabricPolicer, DropsAtItsLinkAlone) {
+TEST(FabricPolicer, DropsOnlyAtItsLink) {
   FabricConfig config = default_fabric();
   config.hosts.inbox_bytes = 64 << 20;
   const Bytes packet = FabricWorld::datagram(1000) + config.hosts.overhead_bytes;
-  // From host 0 into the switch; of 100 Gb/s a tenth.
+  // The link from host 0 to the switch passes a tenth of its 100 Gb/s.
   config.policers = {{.link = 0, .rate = Rate::from_gbps(10), .burst = 20 * packet}};
   FabricWorld world(star(3), config);
   ASSERT_EQ(world.link(0, 3), 0U);
@@ -67,14 +68,14 @@ TEST(FabricPolicer, DropsAtItsLinkAlone) {
   EXPECT_EQ(counters.all_dropped(), counters.dropped_for(FabricDrop::kPolicer));
   uint64_t first = 0;
   for (const Arrival& arrival : world.arrivals()) first += arrival.number < 10'000 ? 1 : 0;
-  EXPECT_EQ(world.arrivals().size() - first, 1000U);  // the other host's
-  // The burst, and a tenth of those that came while it was refilled.
+  EXPECT_EQ(world.arrivals().size() - first, 1000U);  // packets of host 1
+  // The burst, and a tenth of the packets: the tokens that were added meanwhile.
   EXPECT_NEAR(static_cast<double>(first), 20 + 100, 2);
   EXPECT_EQ(first + counters.dropped_for(FabricDrop::kPolicer), 1000U);
   EXPECT_EQ(world.fabric().link_stats(0).dropped, counters.dropped_for(FabricDrop::kPolicer));
 }
 
-TEST(FabricPolicer, ThatMakesNoSenseIsRefused) {
+TEST(FabricPolicer, InvalidPolicerIsRefused) {
   const auto refused = [](const PolicerConfig& policer) {
     EventLoop loop;
     FabricConfig config = default_fabric();

@@ -5,7 +5,7 @@
 namespace pacecar {
 namespace {
 
-// The reference is one division for the whole burst: nothing accumulates.
+// The reference is one division for the whole burst, so that no rounding error accumulates.
 Instant exact_end(Bytes bytes, uint64_t bps) {
   const auto bit_ns = static_cast<unsigned __int128>(bytes) * 8'000'000'000U;
   return Instant::from_ns(static_cast<int64_t>((bit_ns + bps - 1) / bps));
@@ -18,7 +18,7 @@ TEST_P(SerialClockTest, IsExactToTheNanosecondForABurst) {
   SerialClock clock(Rate::from_bps(bps));
   Bytes total = 0;
   for (Bytes i = 0; i < 10'000; ++i) {
-    const Bytes size = 64 + (i / 3 * 37) % 4096;  // often as the one before
+    const Bytes size = 64 + (i / 3 * 37) % 4096;  // often equal to the previous size
     total += size;
     ASSERT_EQ(clock.send(size, Instant()), exact_end(total, bps)) << "packet " << i;
   }

@@ -1,4 +1,4 @@
-// .topo files: what they become, and what is said of those that are wrong.
+// .topo files: the topologies that they give, and the errors of invalid files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -90,7 +90,7 @@ TEST(TopoFile, ThreeTiersAreAFatTree) {
   EXPECT_TRUE(make_routing(*network));
 }
 
-TEST(TopoFile, SaysFileLineCauseAndCure) {
+TEST(TopoFile, ErrorHasFileLineCauseAndCure) {
   EXPECT_EQ(
       why_not(kTwoTiers),
       "net.topo, line 11: a switch of tier 0 has 6400 Gb/s down and 3200 Gb/s up, which is no "
@@ -113,7 +113,7 @@ TEST(TopoFile, SaysFileLineCauseAndCure) {
             "the bundle of tier 1");
 }
 
-TEST(TopoFile, SaysWhatIsTwiceMissingOrTooMuch) {
+TEST(TopoFile, RepeatedMissingAndExcessKeysAreNamed) {
   EXPECT_THAT(why_not(replaced(kTwoTiers, "Tier 1", "Tier 0")),
               HasSubstr("line 14: tier 0 was given in line 6 already"));
   EXPECT_THAT(why_not(replaced(kTwoTiers, "Tier 1", "Tier one")), HasSubstr("0, 1 or 2"));
@@ -134,7 +134,7 @@ TEST(TopoFile, SaysWhatIsTwiceMissingOrTooMuch) {
   EXPECT_THAT(why_not(""), HasSubstr("nodes is missing"));
 }
 
-TEST(TopoFile, SaysWhichFileCannotBeRead) {
+TEST(TopoFile, UnreadableFileIsNamed) {
   const auto network = read_topo_file("/no/such/file.topo");
   ASSERT_FALSE(network);
   EXPECT_EQ(network.error().code, ErrorCode::kSystem);

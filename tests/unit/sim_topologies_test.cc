@@ -1,4 +1,4 @@
-// Shapes of networks: numbers of nodes and cables, how many ways lead across, what is refused.
+// Topologies: numbers of nodes and cables, numbers of shortest paths, errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,27 +10,27 @@ namespace {
 
 using testing::HasSubstr;
 
-// Shortest ways between two hosts, every cable of a bundle counting.
-uint64_t ways(const Topology& topology, const Routing& routing, NodeId at, uint32_t to) {
+// The number of shortest paths between two hosts; each cable of a bundle counts.
+uint64_t shortest_paths(const Topology& topology, const Routing& routing, NodeId at, uint32_t to) {
   if (at == to) return 1;
   uint64_t sum = 0;
   for (const LinkId link : routing.next_links(at, to)) {
     const Cable& cable = topology.cables[link / 2];
-    sum += ways(topology, routing, link % 2 == 0 ? cable.b : cable.a, to);
+    sum += shortest_paths(topology, routing, link % 2 == 0 ? cable.b : cable.a, to);
   }
   return sum;
 }
 
-uint64_t ways(const Topology& topology, uint32_t from, uint32_t to) {
+uint64_t shortest_paths(const Topology& topology, uint32_t from, uint32_t to) {
   const auto routing = make_routing(topology);
-  return routing ? ways(topology, *routing, from, to) : 0;
+  return routing ? shortest_paths(topology, *routing, from, to) : 0;
 }
 
 std::string why_not(const Result<Topology>& topology) {
   return topology ? "it was built" : topology.error().message;
 }
 
-TEST(Topologies, StarHasOneWay) {
+TEST(Topologies, StarHasOnePath) {
   const auto star = make_star({.hosts = 5, .cable = {Rate::from_gbps(25), Duration::from_ns(300)}});
   ASSERT_TRUE(star);
   EXPECT_EQ(star->hosts, 5U);
@@ -40,7 +40,7 @@ TEST(Topologies, StarHasOneWay) {
   EXPECT_EQ(star->cables[4].delay, Duration::from_ns(300));
   EXPECT_EQ(star->node_names, (std::vector<std::string>{"host 0", "host 1", "host 2", "host 3",
                                                         "host 4", "switch 0"}));
-  EXPECT_EQ(ways(*star, 0, 4), 1U);
+  EXPECT_EQ(shortest_paths(*star, 0, 4), 1U);
 }
 
 TEST(Topologies, DumbbellCrossesItsBottleneck) {
@@ -53,11 +53,12 @@ TEST(Topologies, DumbbellCrossesItsBottleneck) {
   EXPECT_EQ(dumbbell->cables[5].rate, Rate::from_gbps(10));
   const auto routing = make_routing(*dumbbell);
   ASSERT_TRUE(routing);
-  EXPECT_THAT(routing->next_links(5, 4), testing::ElementsAre(10));  // left switch: over it
-  EXPECT_THAT(routing->next_links(5, 1), testing::ElementsAre(3));   // to its own host
+  EXPECT_THAT(routing->next_links(5, 4),
+              testing::ElementsAre(10));  // from the left switch: the bottleneck
+  EXPECT_THAT(routing->next_links(5, 1), testing::ElementsAre(3));  // to its own host
 }
 
-TEST(Topologies, LeafSpineHasAWayPerSpineAndCable) {
+TEST(Topologies, LeafSpineHasAPathPerSpineAndCable) {
   const LeafSpineSpec spec{.hosts = 12, .hosts_per_leaf = 4, .spines = 5, .bundle = 2};
   const auto network = make_leaf_spine(spec);
   ASSERT_TRUE(network);
@@ -65,8 +66,8 @@ TEST(Topologies, LeafSpineHasAWayPerSpineAndCable) {
   EXPECT_EQ(network->cables.size(), 12U + 3U * 5U * 2U);
   EXPECT_EQ(network->node_names[12], "leaf 0");
   EXPECT_EQ(network->node_names[15], "spine 0");
-  EXPECT_EQ(ways(*network, 0, 3), 1U);
-  EXPECT_EQ(ways(*network, 0, 4), 5U * 2U * 2U);
+  EXPECT_EQ(shortest_paths(*network, 0, 3), 1U);
+  EXPECT_EQ(shortest_paths(*network, 0, 4), 5U * 2U * 2U);
 }
 
 TEST(Topologies, TwoPortsReachBothLeavesOfAPair) {
@@ -78,11 +79,11 @@ TEST(Topologies, TwoPortsReachBothLeavesOfAPair) {
   const auto routing = make_routing(*network);
   ASSERT_TRUE(routing);
   EXPECT_EQ(routing->next_links(0, 1).size(), 2U);
-  EXPECT_EQ(ways(*network, 0, 1), 2U);            // over either leaf
-  EXPECT_EQ(ways(*network, 0, 2), 2U * 3U * 2U);  // leaf, spine, the other pair's leaf
+  EXPECT_EQ(shortest_paths(*network, 0, 1), 2U);            // over either leaf
+  EXPECT_EQ(shortest_paths(*network, 0, 2), 2U * 3U * 2U);  // leaf, spine, the other pair's leaf
 }
 
-TEST(Topologies, FatTreeOfARadix) {
+TEST(Topologies, RadixDeterminesTheFatTree) {
   const auto spec = fat_tree_of_radix(8);
   ASSERT_TRUE(spec);
   const auto tree = make_fat_tree(*spec);
@@ -90,21 +91,21 @@ TEST(Topologies, FatTreeOfARadix) {
   EXPECT_EQ(tree->hosts, 128U);
   EXPECT_EQ(tree->switches, 32U + 32U + 16U);
   EXPECT_EQ(tree->cables.size(), 3U * 128U);
-  EXPECT_EQ(ways(*tree, 0, 1), 1U);     // the same leaf
-  EXPECT_EQ(ways(*tree, 0, 4), 4U);     // the same pod: each aggregation switch
-  EXPECT_EQ(ways(*tree, 0, 127), 16U);  // each core
+  EXPECT_EQ(shortest_paths(*tree, 0, 1), 1U);     // the same leaf
+  EXPECT_EQ(shortest_paths(*tree, 0, 4), 4U);     // the same pod: each aggregation switch
+  EXPECT_EQ(shortest_paths(*tree, 0, 127), 16U);  // each core
   EXPECT_EQ(tree->node_names.back(), "core 15");
 }
 
-TEST(Topologies, LargestFatTreeOfTheExperiments) {
+TEST(Topologies, FatTreeOfRadix32Has8192Hosts) {
   const auto tree = make_fat_tree(*fat_tree_of_radix(32));
   ASSERT_TRUE(tree);
   EXPECT_EQ(tree->hosts, 8192U);
   EXPECT_EQ(tree->switches, 1280U);
-  EXPECT_EQ(ways(*tree, 0, 8191), 256U);
+  EXPECT_EQ(shortest_paths(*tree, 0, 8191), 256U);
 }
 
-TEST(Topologies, FatTreeWithOversubscriptionAndFewerPods) {
+TEST(Topologies, FatTreeMayBeOversubscribedAndHaveFewerPods) {
   const auto spec = fat_tree_of_radix(16, 2 * 96, 3);
   ASSERT_TRUE(spec);
   EXPECT_EQ(spec->pods, 2U);
@@ -113,21 +114,21 @@ TEST(Topologies, FatTreeWithOversubscriptionAndFewerPods) {
   const auto tree = make_fat_tree(*spec);
   ASSERT_TRUE(tree);
   EXPECT_EQ(tree->hosts, 192U);
-  EXPECT_EQ(ways(*tree, 0, 191), 4U * 8U);
+  EXPECT_EQ(shortest_paths(*tree, 0, 191), 4U * 8U);
 }
 
-TEST(Topologies, RailsJoinGpusOfTheSamePlace) {
+TEST(Topologies, RailsJoinGpusOfTheSameIndex) {
   const auto rails =
       make_rails({.servers = 4, .gpus_per_server = 8, .servers_per_leaf = 2, .spines = 3});
   ASSERT_TRUE(rails);
   EXPECT_EQ(rails->hosts, 32U);
   EXPECT_EQ(rails->switches, 2U * 8U + 3U);
-  EXPECT_EQ(ways(*rails, 0, 8), 1U);   // the same rail and leaf
-  EXPECT_EQ(ways(*rails, 0, 1), 3U);   // another rail
-  EXPECT_EQ(ways(*rails, 0, 16), 3U);  // the same rail, another leaf
+  EXPECT_EQ(shortest_paths(*rails, 0, 8), 1U);   // the same rail and leaf
+  EXPECT_EQ(shortest_paths(*rails, 0, 1), 3U);   // another rail
+  EXPECT_EQ(shortest_paths(*rails, 0, 16), 3U);  // the same rail, another leaf
 }
 
-TEST(Topologies, SayWhatIsImpossibleAndWhatHelps) {
+TEST(Topologies, ErrorHasCauseAndCure) {
   EXPECT_EQ(why_not(make_star({.hosts = 0})),
             "a star cannot be built: hosts is 0; give at least 1");
   EXPECT_THAT(why_not(make_star({.hosts = 4'000'000'000})), HasSubstr("make it smaller"));
@@ -144,7 +145,7 @@ TEST(Topologies, SayWhatIsImpossibleAndWhatHelps) {
               HasSubstr("the delay of cable is negative"));
 }
 
-TEST(Topologies, SayWhichRadixMakesAFatTree) {
+TEST(Topologies, ErrorNamesAPossibleRadix) {
   EXPECT_EQ(fat_tree_of_radix(7).error().message,
             "a fat tree cannot be built: the radix is 7; with oversubscription 1 give a multiple "
             "of 2");

@@ -1,4 +1,5 @@
-// Max-min rates by hand and by their definition, and what is read from samples of known flows.
+// Max-min rates, against values computed by hand and their definition; metrics from samples of
+// known flows.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -25,13 +26,13 @@ TEST(MaxMin, ALinkIsDividedEqually) {
               Pointwise(DoubleNear(1e-6), {30, 30, 30}));
 }
 
-TEST(MaxMin, WhatALimitedFlowLeavesGoesToTheOthers) {
+TEST(MaxMin, OtherFlowsGetTheRestOfALimitedFlow) {
   // Host 0's link is slow; host 3 receives from all.
   EXPECT_THAT(rates_of({{0, 3}, {1, 3}, {2, 3}}, {10, 90, 90, 90}),
               Pointwise(DoubleNear(1e-6), {10, 40, 40}));
 }
 
-TEST(MaxMin, AChainOfBottlenecks) {
+TEST(MaxMin, RatesFollowAChainOfBottlenecks) {
   // Host 6 receives three flows: 30 each. That leaves 60 of host 0's link to its other flow, and
   // host 7's link to be shared equally.
   const std::vector<double> links(9, 90);
@@ -39,15 +40,15 @@ TEST(MaxMin, AChainOfBottlenecks) {
               Pointwise(DoubleNear(1e-6), {60, 30, 30, 30, 45, 45}));
 }
 
-TEST(MaxMin, WeightsAreRatios) {
+TEST(MaxMin, RatesAreProportionalToWeights) {
   EXPECT_THAT(rates_of({{0, 3, 1}, {1, 3, 3}, {2, 3, 5}}, {90, 90, 90, 90}),
               Pointwise(DoubleNear(1e-6), {10, 30, 50}));
 }
 
 TEST(MaxMin, WithoutFlowsThereAreNoRates) { EXPECT_TRUE(rates_of({}, {1, 1}).empty()); }
 
-// No link carries more than it can, and every flow has a full link on which no flow has more for
-// its weight: the definition.
+// The definition: no link carries more than its capacity, and every flow has a full link on which
+// no flow has a higher rate per weight.
 TEST(MaxMin, EveryFlowHasABottleneck) {
   Prng random(7);
   constexpr size_t kHosts = 12;
@@ -86,7 +87,7 @@ TEST(MaxMin, EveryFlowHasABottleneck) {
 constexpr double kPayload = 100e9;  // what a link leaves for payload
 
 // Links of 100 Gb/s of payload; a round trip of 16 us, samples of 1 us. Host 0 sends to host 2 from
-// 0 to 1000 us, host 1 likewise from 400 to 800 us, as rates say.
+// 0 to 1000 us, host 1 from 400 to 800 us, at the rates of the test.
 class Shares : public testing::Test {
  protected:
   using RateAt = double (*)(int us);
@@ -134,42 +135,43 @@ class Shares : public testing::Test {
   }
 };
 
-TEST_F(Shares, OfFlowsThatShareFairly) {
+TEST_F(Shares, FairFlowsHaveTheirShareWithinARoundTrip) {
   const RunResult shared = run([](int us) { return us < 400 || us >= 800 ? 100e9 : 50e9; },
                                [](int us) { return us < 400 || us >= 800 ? 0 : 50e9; });
   EXPECT_NEAR(value(shared, "share"), 1, 1e-6);
   EXPECT_NEAR(value(shared, "maxmin_error"), 0, 1e-6);
   EXPECT_NEAR(value(shared, "jain_min"), 1, 1e-9);
-  // Over 8 us, a half of a round trip: 8 at 50 are 90% of 50, and 1 at 50 with 7 at 100 of 100.
+  // Means of 8 us, half a round trip: 8 samples at 50 reach 90% of 50; 1 at 50 with 7 at 100 reach
+  // 90% of 100.
   EXPECT_NEAR(value(shared, "newcomer_rtts"), 8.0 / 16, 1e-9);
   EXPECT_NEAR(value(shared, "leaver_rtts"), 7.0 / 16, 1e-9);
 }
 
-TEST_F(Shares, TellHowLongANewcomerWaits) {
-  // It creeps for 200 us, then takes its half.
+TEST_F(Shares, NewcomerRttsIncludeTheWaitForAFairShare) {
+  // The second flow gets a tenth for 200 us, then its half.
   const RunResult late = run([](int us) { return us < 600 ? 90e9 : 50e9; },
                              [](int us) { return us < 400   ? 0
                                                  : us < 600 ? 10e9
                                                             : 50e9; });
   EXPECT_NEAR(value(late, "newcomer_rtts"), (200 + 7) / 16.0, 1e-9);
   EXPECT_LT(value(late, "jain_min"), 0.66);    // 9 to 1: 100 / (2 x 82)
-  EXPECT_NEAR(value(late, "share"), 1, 1e-6);  // of both together
-  // What the second flow left is not used by the first, at 50 of 100 to the end.
+  EXPECT_NEAR(value(late, "share"), 1, 1e-6);  // both flows together
+  // The first flow stays at 50 of 100 after the second one has ended.
   EXPECT_TRUE(std::isnan(value(late, "leaver_rtts")));
 }
 
-TEST_F(Shares, TellWhenAFlowNeverGetsItsPart) {
+TEST_F(Shares, NewcomerRttsOfAStarvedFlowAreItsWholeTime) {
   const RunResult starved =
       run([](int) { return 95e9; }, [](int us) { return us < 400 ? 0 : 5e9; });
   EXPECT_NEAR(value(starved, "newcomer_rtts"), 400 / 16.0, 1e-9);  // all of its time
   EXPECT_NEAR(value(starved, "maxmin_error"), 0.9, 1e-6);
-  EXPECT_NEAR(value(starved, "share"), 1, 1e-6);  // of both together
+  EXPECT_NEAR(value(starved, "share"), 1, 1e-6);  // both flows together
 }
 
-TEST_F(Shares, AreNotToldFromTooFewSamples) {
+TEST_F(Shares, TooCoarseSamplesGiveNoMetrics) {
   RunResult coarse = run([](int) { return 50e9; }, [](int) { return 50e9; });
   EXPECT_FALSE(std::isnan(value(coarse, "jain_min")));
-  coarse.base_rtt = Duration::from_us(3);  // samples of 1 us are more than a quarter of it
+  coarse.base_rtt = Duration::from_us(3);  // a sample of 1 us is more than a quarter of it
   EXPECT_TRUE(std::isnan(value(coarse, "jain_min")));
 }
 

@@ -1,4 +1,4 @@
-// Times in an empty fabric, against what can be worked out by hand and packet by packet.
+// Completion times in an empty fabric, against values computed by hand and packet by packet.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -16,7 +16,7 @@ std::vector<Hop> same_hops(size_t count, Rate rate) {
   return std::vector<Hop>(count, Hop{rate, Duration::from_us(1), rate});
 }
 
-TEST(SimulationIdeal, OnePacketOverFourHops) {
+TEST(SimulationIdeal, OnePacketIsSerialisedAtEachHop) {
   // 4150 B at 400G take 83 ns; 64 B take 1.28 ns.
   const auto way = same_hops(4, Rate::from_gbps(400));
   EXPECT_EQ(completion_time(way, {}, 4086, kSizes), Duration::from_ns(4 * 1083));
@@ -51,7 +51,7 @@ Duration packet_by_packet(const std::vector<Hop>& way, Bytes message, const Pack
   return Duration::from_ns((ready.back() + 999) / 1000);
 }
 
-TEST(SimulationIdeal, EqualsThePacketsOneByOne) {
+TEST(SimulationIdeal, FormulaMatchesPacketByPacketTimes) {
   constexpr uint64_t kGbps[] = {10, 25, 40, 100, 400};
   Prng random(1);
   for (int i = 0; i < 300; ++i) {
@@ -100,7 +100,7 @@ TEST(SimulationIdeal, SpreadPacketsUseAllCables) {
   EXPECT_EQ(time(Spread::kNo), Duration::from_ns(83 + 1000 * 332 + 332 + 83 + 4000));
 }
 
-TEST(SimulationIdeal, OnlyOneHostOfAKindHasNoPartner) {
+TEST(SimulationIdeal, LongestRoundTripOfTwoHostsIsBetweenThem) {
   const Topology topology = make_star({.hosts = 2, .cable = {}}).value();
   const Routing routing = make_routing(topology).value();
   const auto way = way_between(topology, routing, 0, 1, Spread::kNo);

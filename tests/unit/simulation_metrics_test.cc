@@ -1,4 +1,4 @@
-// Figures of a run whose flows are known by hand.
+// Metrics of a run whose flows are given by hand.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -45,7 +45,7 @@ double value(const RunResult& run, std::string_view name) {
   return found.value_or(-1);
 }
 
-TEST(SimulationMetrics, OfFlows) {
+TEST(SimulationMetrics, FlowMetricsMatchHandComputedValues) {
   const RunResult run = known();
   EXPECT_EQ(value(run, "finish_us"), 50);
   EXPECT_EQ(value(run, "first_finish_us"), 10);
@@ -66,7 +66,7 @@ TEST(SimulationMetrics, OfFlows) {
   EXPECT_NEAR(value(run, "jain"), sum * sum / (4 * squares), 1e-12);
 }
 
-TEST(SimulationMetrics, OfFlowsOfOneSize) {
+TEST(SimulationMetrics, FctSpreadComparesFlowsOfOneSize) {
   RunResult run = known();
   EXPECT_EQ(value(run, "fct_spread"), 1);  // every flow is alone with its size
   run.flows.push_back(flow(500'000, 0, 45, 10));
@@ -77,14 +77,14 @@ TEST(SimulationMetrics, OfFlowsOfOneSize) {
   EXPECT_TRUE(std::isnan(value(run, "fct_spread")));
 }
 
-TEST(SimulationMetrics, TimesBySize) {
+TEST(SimulationMetrics, CompletionTimesAreSplitBySize) {
   const RunResult run = known();
   EXPECT_EQ(value(run, "fct_p99_short_us"), 10);
   EXPECT_EQ(value(run, "fct_p50_long_us"), 40);
 }
 
-// Two flows to one host, whose link needs 30 us for each; alone each takes 35.
-TEST(SimulationMetrics, FinishBesideTheLeastPossible) {
+// Two flows to one host, whose link needs 30 us for each; a flow alone takes 35 us.
+TEST(SimulationMetrics, FinishRatioComparesWithTheLeastPossibleTime) {
   RunResult run;
   run.jobs = {"all"};
   run.flows = {flow(100'000, 10, 70, 35), flow(100'000, 12, 95, 35)};
@@ -97,7 +97,7 @@ TEST(SimulationMetrics, FinishBesideTheLeastPossible) {
   EXPECT_DOUBLE_EQ(value(run, "finish_ratio"), 95.0 / 75);
 }
 
-TEST(SimulationMetrics, OfTheFabric) {
+TEST(SimulationMetrics, FabricMetricsAreThoseOfItsCounters) {
   const RunResult run = known();
   EXPECT_EQ(value(run, "queue_max_bytes"), 1234);
   EXPECT_EQ(value(run, "trims"), 7);
@@ -105,7 +105,7 @@ TEST(SimulationMetrics, OfTheFabric) {
   EXPECT_EQ(value(run, "drops_all"), 7);
 }
 
-TEST(SimulationMetrics, OfOneJob) {
+TEST(SimulationMetrics, MetricsOfAJobCountOnlyItsFlows) {
   const RunResult run = known();
   EXPECT_EQ(value(run, "fct_p50_us@b"), 30);
   EXPECT_EQ(value(run, "flows_done@a"), 2);
@@ -113,14 +113,14 @@ TEST(SimulationMetrics, OfOneJob) {
   EXPECT_THAT(find_metric("queue_max_bytes@a").error().message, HasSubstr("leave out '@a'"));
 }
 
-TEST(SimulationMetrics, WithoutFlowsThereIsNoFigure) {
+TEST(SimulationMetrics, MetricsWithoutFlowsAreUndefined) {
   const RunResult none;
   EXPECT_TRUE(std::isnan(value(none, "fct_p99_us")));
   EXPECT_TRUE(std::isnan(value(none, "jain")));
   EXPECT_TRUE(std::isnan(value(none, "goodput_gbps")));
 }
 
-TEST(SimulationMetrics, ARunThatWasCutOffHasNoFinish) {
+TEST(SimulationMetrics, RunWithAnUndoneFlowHasNoFinish) {
   RunResult run = known();
   run.flows[3].finish = run.flows[3].received = Duration::max();
   EXPECT_TRUE(std::isnan(value(run, "finish_us")));
@@ -131,11 +131,11 @@ TEST(SimulationMetrics, ARunThatWasCutOffHasNoFinish) {
   EXPECT_EQ(undone_flows(known()), "");
 }
 
-TEST(SimulationMetrics, UnknownNamesGetTheNearest) {
+TEST(SimulationMetrics, UnknownNameSuggestsTheNearest) {
   EXPECT_THAT(find_metric("fct_p9_us").error().message, HasSubstr("did you mean 'fct_p99_us'?"));
 }
 
-TEST(SimulationMetrics, Percentiles) {
+TEST(SimulationMetrics, PercentilesAndJainIndexMatchTheirDefinitions) {
   std::vector<double> values;
   for (int i = 100; i >= 1; --i) values.push_back(i);
   EXPECT_EQ(percentile(values, 0), 1);
@@ -147,7 +147,7 @@ TEST(SimulationMetrics, Percentiles) {
   EXPECT_EQ(jain_index({1, 0, 0, 0}), 0.25);
 }
 
-TEST(SimulationMetrics, JsonHoldsAllOfIt) {
+TEST(SimulationMetrics, JsonHoldsFlowsJobsAndMetrics) {
   RunResult run = known();
   run.flows[0].finish = Duration::max();
   const nlohmann::json json = to_json(run);
@@ -161,7 +161,7 @@ TEST(SimulationMetrics, JsonHoldsAllOfIt) {
   EXPECT_EQ(json["fabric"]["dropped"]["loss"], 4);
 }
 
-TEST(SimulationMetrics, TheSummaryNamesWhatMatters) {
+TEST(SimulationMetrics, SummaryShowsTheMainMetrics) {
   const std::string text = summary(known());
   for (const char* part : {"4 of 4 done", "50.000 us", "Jain", "1.234 KB", "0 / 7 / 7"}) {
     EXPECT_THAT(text, HasSubstr(part));

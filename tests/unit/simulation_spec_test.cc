@@ -1,4 +1,4 @@
-// Experiment files: what they say, how they merge, and how every mistake in them is told.
+// Experiment files: their values, merging, and the error for every mistake.
 #include <gmock/gmock.h>
 
 #include "bench/sim/algorithms.h"
@@ -19,15 +19,15 @@ Result<RunSpec> spec_of(const std::string& text) {
   return make_run_spec(*file->table(), "");
 }
 
-// The complaint about a file; empty when there is none.
-std::string complaint(const std::string& text) {
+// The error of a file; empty when there is none.
+std::string error_of(const std::string& text) {
   const auto spec = spec_of(text);
   return spec ? std::string() : spec.error().message;
 }
 
 SpecTable table_of(const std::string& text) { return *parse_spec(text, "x.toml")->table(); }
 
-TEST(SimulationSpec, AnEmptyFileIsAnExperiment) {
+TEST(SimulationSpec, EmptyFileGivesTheDefaultExperiment) {
   const auto spec = spec_of("");
   ASSERT_TRUE(spec.has_value()) << spec.error().message;
   EXPECT_EQ(spec->topology.hosts, 128U);
@@ -37,19 +37,19 @@ TEST(SimulationSpec, AnEmptyFileIsAnExperiment) {
   EXPECT_EQ(spec->seed, 1U);
 }
 
-// The TOML library of Debian 12 asserts that there is one.
-TEST(SimulationSpec, ATableWithoutANameIsAnError) {
+// The TOML library of Debian 12 asserts that a table has a name.
+TEST(SimulationSpec, TableWithoutANameIsAnError) {
   for (const char* text : {"[.a]", "[=]", "[ #]", "[run]\n[#", "[[.]]"}) {
-    EXPECT_THAT(complaint(text), HasSubstr("not valid TOML")) << text;
+    EXPECT_THAT(error_of(text), HasSubstr("not valid TOML")) << text;
   }
 }
 
-// It also takes for impossible that such a letter stands where there might be a blank.
-TEST(SimulationSpec, ALetterBeyondAsciiIsAnError) {
+// The TOML library of Debian 12 also asserts that no such letter stands where a blank may stand.
+TEST(SimulationSpec, LetterBeyondAsciiIsAnError) {
   for (const char* text : {"\u00E9 = 1", "a = \u00E9", "[\u00E9]", "[run]\nseed = 1 \u00E9"}) {
-    EXPECT_THAT(complaint(text), HasSubstr("not valid TOML")) << text;
+    EXPECT_THAT(error_of(text), HasSubstr("not valid TOML")) << text;
   }
-  EXPECT_EQ(complaint("# \u00E9\n[run]\nseed = 1"), "");
+  EXPECT_EQ(error_of("# \u00E9\n[run]\nseed = 1"), "");
 }
 
 TEST(SimulationSpec, ReadsEveryTable) {
@@ -113,16 +113,16 @@ time_limit = "20ms"
   EXPECT_EQ(spec->transport.reordering, Duration::max());
   EXPECT_EQ(spec->transport.ack_bytes, 16384U);
   ASSERT_EQ(spec->faults.size(), 2U);
-  EXPECT_EQ(spec->faults[0].kind, FaultKind::kCableRate);  // by time
+  EXPECT_EQ(spec->faults[0].kind, FaultKind::kCableRate);  // sorted by time
   EXPECT_EQ(spec->faults[0].rate, Rate::from_gbps(100));
   EXPECT_EQ(spec->faults[1].target, 1U);
   EXPECT_EQ(spec->seed, 7U);
   EXPECT_EQ(spec->time_limit, Duration::from_ms(20));
 }
 
-// The yardstick's figures: 8.34 us of round trip, 417 KB in flight.
-TEST(SimulationSpec, CountsInBandwidthDelayProducts) {
-  const std::string yardstick = R"(
+// The reference network has a round trip of 8.34 us and 417 KB in flight.
+TEST(SimulationSpec, BdpUnitIsTheBandwidthDelayProduct) {
+  const std::string reference = R"(
 [topology]
 hosts = 128
 rate = "400G"
@@ -132,14 +132,14 @@ mtu = 4086
 overhead = 20
 )";
   const auto spec =
-      spec_of(yardstick + "queue = \"1bdp\"\necn = {low = \"0.5bdp\", high = \"1bdp\"}");
+      spec_of(reference + "queue = \"1bdp\"\necn = {low = \"0.5bdp\", high = \"1bdp\"}");
   ASSERT_TRUE(spec.has_value()) << spec.error().message;
   EXPECT_NEAR(static_cast<double>(spec->transport.base_rtt.ns()), 8337, 10);
   EXPECT_NEAR(static_cast<double>(spec->fabric.switches.queue_bytes), 416'856, 500);
   EXPECT_NEAR(static_cast<double>(spec->fabric.switches.ecn.low), 208'428, 300);
 }
 
-TEST(SimulationSpec, WithPfcOnlyTheSwitchHasABound) {
+TEST(SimulationSpec, PfcBoundsTheBufferAndNotTheQueues) {
   const auto spec = spec_of("[fabric]\nbuffer = \"16MiB\"\npfc = {alpha = 0.25}");
   ASSERT_TRUE(spec.has_value()) << spec.error().message;
   EXPECT_TRUE(spec->fabric.switches.pfc.enabled);
@@ -147,8 +147,8 @@ TEST(SimulationSpec, WithPfcOnlyTheSwitchHasABound) {
   EXPECT_EQ(spec->fabric.switches.queue_bytes, 0U);
 }
 
-// Five bandwidth-delay products are the default queue; 64 paths the default spread.
-TEST(SimulationSpec, PacketsMayBeAsLateAsQueuesMakeThem) {
+// The defaults: queues of five bandwidth-delay products, 64 paths.
+TEST(SimulationSpec, ReorderingLimitFollowsFromTheQueues) {
   const auto reordering = [](const std::string& text) {
     const auto spec = spec_of(text);
     EXPECT_TRUE(spec.has_value()) << spec.error().message;
@@ -158,14 +158,14 @@ TEST(SimulationSpec, PacketsMayBeAsLateAsQueuesMakeThem) {
   EXPECT_NEAR(reordering(""), 3.5, 0.01);
   EXPECT_NEAR(reordering("[fabric]\ntrimming = true"), 1.5, 0.01);
   EXPECT_NEAR(reordering("[fabric]\nqueue = \"2bdp\""), 2, 0.01);
-  EXPECT_EQ(reordering("[transport]\npaths = 1"), 0) << "as in production";
+  EXPECT_EQ(reordering("[transport]\npaths = 1"), 0) << "one path keeps the order";
   EXPECT_EQ(reordering("[transport]\npath_policy = \"fixed\""), 0);
-  EXPECT_EQ(reordering("[topology]\nkind = \"star\""), 0) << "there is one way only";
+  EXPECT_EQ(reordering("[topology]\nkind = \"star\""), 0) << "a star has one path";
   EXPECT_EQ(spec_of("[transport]\nreordering = \"7us\"")->transport.reordering,
             Duration::from_us(7));
 }
 
-TEST(SimulationSpec, TellsWhatDefaultsCameTo) {
+TEST(SimulationSpec, TextShowsTheValuesOfDefaults) {
   const std::string text = fabric_text(*spec_of("[fabric]\nqueue = \"50KB\"\ntrimming = true"));
   for (const char* part : {"128 hosts at 100 Gb/s", "round trip 9.3", "(bdp 11", "queues of 50 KB",
                            "trimming", "64 paths\n"}) {
@@ -175,7 +175,7 @@ TEST(SimulationSpec, TellsWhatDefaultsCameTo) {
               HasSubstr(", one path\n"));
 }
 
-TEST(SimulationSpec, SwitchesStampPacketsForThoseWhoReadIt) {
+TEST(SimulationSpec, TelemetryIsOnForAlgorithmsThatReadIt) {
   const auto telemetry = [](const std::string& text) {
     const auto spec = spec_of(text);
     EXPECT_TRUE(spec.has_value()) << spec.error().message;
@@ -187,7 +187,7 @@ TEST(SimulationSpec, SwitchesStampPacketsForThoseWhoReadIt) {
   EXPECT_FALSE(telemetry("[transport]\ncc = \"hpcc\"\n[fabric]\ntelemetry = false"));
 }
 
-TEST(SimulationSpec, ABurstIsWholePackets) {
+TEST(SimulationSpec, BurstIsRoundedDownToWholePackets) {
   const auto burst = [](const std::string& text) {
     const auto spec = spec_of("[transport]\nmtu = 1000\n" + text);
     EXPECT_TRUE(spec.has_value()) << spec.error().message;
@@ -210,7 +210,7 @@ hosts = [1, 2]
 weight = 3
 )";
 
-TEST(SimulationSpec, AHostMayReceiveUnderAlgorithmsWithoutAnAllocator) {
+TEST(SimulationSpec, HostMayReceiveFromAnAlgorithmWithoutAnAllocator) {
   const auto spec = spec_of(std::string(kTwoTenants) + "cc = \"swift\"");
   ASSERT_TRUE(spec.has_value()) << spec.error().message;
   const auto algorithms = algorithms_of(*spec);
@@ -222,22 +222,22 @@ TEST(SimulationSpec, AHostMayReceiveUnderAlgorithmsWithoutAnAllocator) {
   EXPECT_EQ(algorithms->weights[1], 3U);
 }
 
-TEST(SimulationSpec, TheSeedOfTheCallerComesFirst) {
+TEST(SimulationSpec, SeedOfTheCallerOverridesTheFile) {
   const auto file = parse_spec("[run]\nseed = 3", "x.toml");
   EXPECT_EQ(make_run_spec(*file->table(), "", 9)->seed, 9U);
 }
 
 struct Mistake {
   std::string text;
-  std::vector<std::string> told;  // each is part of the complaint
+  std::vector<std::string> parts;  // each is part of the error
 };
 
 class SimulationSpecMistake : public testing::TestWithParam<Mistake> {};
 
-TEST_P(SimulationSpecMistake, IsToldInOneSentence) {
-  const std::string told = complaint(GetParam().text);
-  for (const std::string& part : GetParam().told) EXPECT_THAT(told, HasSubstr(part));
-  EXPECT_EQ(told.find('\n'), std::string::npos) << told;
+TEST_P(SimulationSpecMistake, GivesAnErrorOfOneLine) {
+  const std::string error = error_of(GetParam().text);
+  for (const std::string& part : GetParam().parts) EXPECT_THAT(error, HasSubstr(part));
+  EXPECT_EQ(error.find('\n'), std::string::npos) << error;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -323,14 +323,14 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"[run]\npcap = \"a.pcap\"", {"pcap_link"}},
         Mistake{"[run]\npcap = \"a.pcap\"\npcap_link = \"leaf 0\"", {"leaf 0 > host 3"}}));
 
-TEST(SimulationSpec, AFileThatIsNotThereIsNamed) {
+TEST(SimulationSpec, UnreadableFileIsNamed) {
   const auto spec = read_spec("/nowhere/x.toml");
   ASSERT_FALSE(spec.has_value());
   EXPECT_THAT(spec.error().message, HasSubstr("/nowhere/x.toml"));
   EXPECT_THAT(read_spec("/").error().message, HasSubstr("not a folder"));
 }
 
-TEST(SimulationSpec, MergingIsDeepAndKeepsPlaces) {
+TEST(SimulationSpec, MergeIsDeepAndKeepsLineNumbers) {
   SpecTable base = table_of("[fabric]\nqueue = 10000\necn = {low = 1, high = 2}\n[run]\nseed = 1");
   const auto top = parse_spec("\n\n[fabric]\necn = {high = 9}\ntriming = true", "top.toml");
   merge_spec(base, *top->table());
@@ -342,7 +342,7 @@ TEST(SimulationSpec, MergingIsDeepAndKeepsPlaces) {
   EXPECT_THAT(spec.error().message, AllOf(HasSubstr("top.toml, line 5"), HasSubstr("trimming")));
 }
 
-TEST(SimulationSpec, AnotherKindReplacesItsTable) {
+TEST(SimulationSpec, MergeOfAnotherKindReplacesTheTable) {
   SpecTable base = table_of("[workload]\nkind = \"incast\"\nsenders = 4\nbytes = 10");
   merge_spec(base, table_of("[workload]\nkind = \"permutation\"\nbytes = 20"));
   EXPECT_EQ(to_text(*base.find("workload")), "{kind = \"permutation\", bytes = 20}");
@@ -351,7 +351,7 @@ TEST(SimulationSpec, AnotherKindReplacesItsTable) {
             "{kind = \"permutation\", bytes = 20, shuffle = true}");
 }
 
-TEST(SimulationSpec, SetsSingleValues) {
+TEST(SimulationSpec, SetSpecChangesSingleValues) {
   SpecTable spec = table_of("[workload]\nkind = \"incast\"\nsenders = 4");
   ASSERT_TRUE(set_spec(spec, "workload.senders=32").has_value());
   ASSERT_TRUE(set_spec(spec, "fabric.ecn.low=10KB").has_value());

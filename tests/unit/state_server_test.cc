@@ -1,4 +1,4 @@
-// The state socket: who may use it, what is left behind, and callers that mean no good.
+// The state socket: permissions, stale sockets, hostile callers.
 #include "transport/state/state_server.h"
 
 #include <fcntl.h>
@@ -36,7 +36,7 @@ void make_old(const std::filesystem::path& path) {
   ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW), 0);
 }
 
-// Bound, and listening if told; nobody accepts.
+// A bound socket that listens if `listening`; nobody accepts.
 FileDescriptor bind_to(const std::filesystem::path& path, bool listening) {
   FileDescriptor bound(socket(AF_UNIX, SOCK_STREAM, 0));
   sockaddr_un address{};
@@ -61,10 +61,10 @@ StatePages pages_of(const std::string& document) {
           {kStateMetrics, "text/plain", [] { return "metrics 1\n"; }}};
 }
 
-// All that is answered to who says `words`, and then, if told, that this was all.
-std::string say(const std::filesystem::path& path, std::string_view words, bool ends = false) {
+// Sends `words`, closes the sending side if `ends`, and returns the whole answer.
+std::string request(const std::filesystem::path& path, std::string_view words, bool ends = false) {
   const FileDescriptor caller = connect_to(path);
-  // The server may have answered the first of many words, and be gone.
+  // The server may have answered the first of many words already, and have closed.
   EXPECT_GT(send(caller.get(), words.data(), words.size(), MSG_NOSIGNAL), words.empty() ? -1 : 0);
   if (ends) shutdown(caller.get(), SHUT_WR);
   std::string answer;
@@ -92,7 +92,7 @@ class StateServerTest : public testing::Test {
   const std::string path_ = scratch_.path() / "pacecar";
 };
 
-TEST_F(StateServerTest, GivesItsOwnerTheWholeDocument) {
+TEST_F(StateServerTest, OwnerReadsTheWholeDocument) {
   const std::string document(3'000'000, 'x');
   const auto server = serve(document);
   const auto names = directory().sockets();
@@ -102,13 +102,13 @@ TEST_F(StateServerTest, GivesItsOwnerTheWholeDocument) {
   }
 }
 
-TEST_F(StateServerTest, IsForItsOwnerOnly) {
+TEST_F(StateServerTest, OnlyTheOwnerMayUseTheSocket) {
   const auto server = serve("{}");
   EXPECT_EQ(mode_of(path_), 0700U);
   EXPECT_EQ(mode_of(file(directory().sockets().at(0))), 0600U);
 }
 
-TEST_F(StateServerTest, SeveralOfAProcessHaveNamesOfTheirOwnAndTakeThemAway) {
+TEST_F(StateServerTest, ServersOfAProcessHaveTheirOwnSocketsAndRemoveThem) {
   auto first = serve("1");
   const auto second = serve("2");
   ASSERT_EQ(directory().sockets().size(), 2U);
@@ -118,7 +118,7 @@ TEST_F(StateServerTest, SeveralOfAProcessHaveNamesOfTheirOwnAndTakeThemAway) {
   EXPECT_EQ(read_state(directory(), directory().sockets()[0], kLimit).value(), "2");
 }
 
-TEST_F(StateServerTest, NothingOfItOutlivesAnExec) {
+TEST_F(StateServerTest, DescriptorsAreClosedOnExec) {
   const auto server = serve("{}");
   size_t of_the_server = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -142,7 +142,7 @@ TEST_F(StateServerTest, DirectoriesThatOthersCanEnterAreRefused) {
   EXPECT_THAT(open_to_others.error().message, HasSubstr("chmod 700"));
 }
 
-TEST_F(StateServerTest, LinksAndFilesAreNoDirectories) {
+TEST_F(StateServerTest, LinksAndFilesAreRefusedAsDirectories) {
   std::filesystem::create_directory(scratch_.path() / "elsewhere");
   chmod((scratch_.path() / "elsewhere").c_str(), 0700);
   std::filesystem::create_symlink(scratch_.path() / "elsewhere", path_);
@@ -160,29 +160,29 @@ TEST_F(StateServerTest, AnotherUsersDirectoryIsRefusedEvenByRoot) {
   ASSERT_EQ(chown(path_.c_str(), 12345, 12345), 0);
   EXPECT_FALSE(StateDirectory::make(path_));
   EXPECT_TRUE(StateDirectory::find(path_)) << "root may look into it";
-  // What listens there is not its owner's.
+  // The process that listens there is not the owner's.
   const FileDescriptor impostor = bind_to(file("1-0.sock"), true);
   const auto read = read_state(directory(), "1-0.sock", kLimit);
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code, ErrorCode::kPermission);
 }
 
-// Whoever made the name in /tmp first hid all of a user's processes, and only INFO said so.
+// The usual directory in /tmp exists and is not ours alone: it must not hide a user's processes.
 class TakenNameTest : public StateServerTest {
  protected:
   TakenNameTest() {
     setenv("XDG_RUNTIME_DIR", "/nonexistent", 1);
     std::filesystem::create_directory(usual_);
-    chmod(usual_.c_str(), 0755);  // open to others: as little ours as another user's
+    chmod(usual_.c_str(), 0755);  // open to others, so refused as another user's is
   }
   ~TakenNameTest() override { unsetenv("XDG_RUNTIME_DIR"); }
 
   std::unique_ptr<StateServer> serve_as_usual() {
-    const auto note = [](void* said, LogLevel level, std::string_view line) {
-      static_cast<Said*>(said)->emplace_back(level, line);
+    const auto note = [](void* messages, LogLevel level, std::string_view line) {
+      static_cast<Messages*>(messages)->emplace_back(level, line);
     };
     auto directory =
-        StateDirectory::make_usual({.function = note, .context = &said_}, scratch_.path());
+        StateDirectory::make_usual({.function = note, .context = &messages_}, scratch_.path());
     EXPECT_TRUE(directory) << directory.error().message;
     auto server = StateServer::open(std::move(*directory), pages_of("{}"));
     return server ? std::move(*server) : nullptr;
@@ -201,25 +201,25 @@ class TakenNameTest : public StateServerTest {
     return found;
   }
 
-  using Said = std::vector<std::pair<LogLevel, std::string>>;
+  using Messages = std::vector<std::pair<LogLevel, std::string>>;
   const std::string usual_ = scratch_.path() / fmt::format("pacecar-{}", geteuid());
-  Said said_;
+  Messages messages_;
 };
 
-TEST_F(TakenNameTest, HidesNobodyFromTheDoctor) {
+TEST_F(TakenNameTest, DoctorFindsProcessesInAnotherDirectory) {
   const auto first = serve_as_usual();
   const auto second = serve_as_usual();
   const auto found = found_by_the_doctor();
   ASSERT_EQ(found.size(), 2U);
   EXPECT_EQ(found[0], found[1]) << "one directory serves all";
   EXPECT_EQ(mode_of(found[0]), 0700U);
-  ASSERT_EQ(said_.size(), 2U);
-  EXPECT_EQ(said_[0].first, LogLevel::kWarn);
-  EXPECT_THAT(said_[0].second, HasSubstr(usual_ + " is another user's"));
-  EXPECT_THAT(said_[0].second, HasSubstr(found[0]));
+  ASSERT_EQ(messages_.size(), 2U);
+  EXPECT_EQ(messages_[0].first, LogLevel::kWarn);
+  EXPECT_THAT(messages_[0].second, HasSubstr(usual_ + " is another user's"));
+  EXPECT_THAT(messages_[0].second, HasSubstr(found[0]));
 }
 
-TEST_F(TakenNameTest, OfAnotherUserHidesNobodyEither) {
+TEST_F(TakenNameTest, DoctorFindsProcessesBesideDirectoriesOfAnotherUser) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give directories away";
   for (const std::string& name : {usual_, usual_ + ".XYZ"}) {
     std::filesystem::create_directory(name);
@@ -231,21 +231,21 @@ TEST_F(TakenNameTest, OfAnotherUserHidesNobodyEither) {
   EXPECT_NE(found_by_the_doctor()[0], usual_ + ".XYZ");
 }
 
-TEST_F(TakenNameTest, TheUsualOneServesWhenItIsOursAlone) {
+TEST_F(TakenNameTest, UsualDirectoryIsUsedIfItIsOursAlone) {
   chmod(usual_.c_str(), 0700);
   const auto server = serve_as_usual();
   EXPECT_THAT(found_by_the_doctor(), ElementsAre(usual_));
-  EXPECT_THAT(said_, IsEmpty());
+  EXPECT_THAT(messages_, IsEmpty());
 }
 
-TEST_F(TakenNameTest, TheRuntimeDirectoryServesWhenItIsOurs) {
+TEST_F(TakenNameTest, RuntimeDirectoryIsUsedIfItIsOurs) {
   setenv("XDG_RUNTIME_DIR", scratch_.path().c_str(), 1);
   const auto server = serve_as_usual();
   EXPECT_THAT(found_by_the_doctor(), ElementsAre((scratch_.path() / "pacecar").string()));
-  EXPECT_THAT(said_, IsEmpty());
+  EXPECT_THAT(messages_, IsEmpty());
 }
 
-TEST_F(StateServerTest, OnlyWhatNobodyServesAnyMoreIsRemoved) {
+TEST_F(StateServerTest, OnlyStaleSocketsAreRemoved) {
   const auto server = serve("{}");
   const std::string served = directory().sockets().at(0);
   make_old(file(served));
@@ -254,7 +254,7 @@ TEST_F(StateServerTest, OnlyWhatNobodyServesAnyMoreIsRemoved) {
   bind_to(file("2-0.sock"), false);  // just bound: may be about to listen
   std::ofstream(file("3-0.sock")) << "no socket";
   make_old(file("3-0.sock"));
-  const FileDescriptor busy = bind_to(file("4-0.sock"), true);  // has no place for another caller
+  const FileDescriptor busy = bind_to(file("4-0.sock"), true);  // its backlog takes one caller
   const FileDescriptor first = connect_to(file("4-0.sock"));
   make_old(file("4-0.sock"));
   directory().remove_stale();
@@ -263,7 +263,7 @@ TEST_F(StateServerTest, OnlyWhatNobodyServesAnyMoreIsRemoved) {
   EXPECT_EQ(read_state(directory(), "2-0.sock", kLimit).error().code, ErrorCode::kNotFound);
 }
 
-TEST_F(StateServerTest, TheNextProcessTidiesUp) {
+TEST_F(StateServerTest, NextServerRemovesStaleSockets) {
   serve("{}").reset();
   bind_to(file("1-0.sock"), false);
   make_old(file("1-0.sock"));
@@ -271,10 +271,10 @@ TEST_F(StateServerTest, TheNextProcessTidiesUp) {
   EXPECT_THAT(directory().sockets(), ElementsAre(std::to_string(getpid()) + "-0.sock"));
 }
 
-TEST_F(StateServerTest, WhoDoesNotAnswerIsGivenUp) {
+TEST_F(StateServerTest, ReaderGivesUpIfTheServerDoesNotAccept) {
   serve("{}").reset();
   const FileDescriptor silent = bind_to(file("7-0.sock"), true);
-  const FileDescriptor first = connect_to(file("7-0.sock"));  // takes the only place
+  const FileDescriptor first = connect_to(file("7-0.sock"));  // fills the backlog
   for (int i = 0; i < 2; ++i) {
     const auto read = read_state(directory(), "7-0.sock", Duration::from_ms(50));
     ASSERT_FALSE(read);
@@ -282,7 +282,7 @@ TEST_F(StateServerTest, WhoDoesNotAnswerIsGivenUp) {
   }
 }
 
-TEST_F(StateServerTest, CallersThatTakeNothingDoNotKeepOthersOut) {
+TEST_F(StateServerTest, IdleCallersDoNotBlockOthers) {
   const auto server = serve(std::string(8'000'000, 'x'));
   const std::string name = directory().sockets().at(0);
   const FileDescriptor idle = connect_to(file(name));
@@ -290,28 +290,28 @@ TEST_F(StateServerTest, CallersThatTakeNothingDoNotKeepOthersOut) {
   EXPECT_EQ(read_state(directory(), name, kLimit).value().size(), 8'000'000U);
 }
 
-TEST_F(StateServerTest, EndsWhileACallerTakesNothing) {
+TEST_F(StateServerTest, ServerEndsWhileACallerIsIdle) {
   auto server = serve(std::string(8'000'000, 'x'));
   const FileDescriptor idle = connect_to(file(directory().sockets().at(0)));
   char byte = 0;
-  ASSERT_EQ(recv(idle.get(), &byte, 1, 0), 1);  // it is being served
+  ASSERT_EQ(recv(idle.get(), &byte, 1, 0), 1);  // the answer has begun
   server.reset();
   EXPECT_THAT(directory().sockets(), IsEmpty());
 }
 
-TEST_F(StateServerTest, ServesThePageThatIsNamed) {
+TEST_F(StateServerTest, NamedPageIsServed) {
   const auto server = serve("{}");
   const auto path = file(directory().sockets().at(0));
-  EXPECT_EQ(say(path, "GET /metrics\n"), "metrics 1\n");
-  EXPECT_EQ(say(path, "GET /state\n"), "{}");
-  EXPECT_EQ(say(path, "", true), "{}") << "who names none";
-  EXPECT_EQ(say(path, ""), "{}") << "who says nothing";
-  EXPECT_EQ(say(path, "GET /metrics HTTP/1.1\r\nHost: pacecar\r\n\r\n"),
+  EXPECT_EQ(request(path, "GET /metrics\n"), "metrics 1\n");
+  EXPECT_EQ(request(path, "GET /state\n"), "{}");
+  EXPECT_EQ(request(path, "", true), "{}") << "an ended request without a page";
+  EXPECT_EQ(request(path, ""), "{}") << "no request";
+  EXPECT_EQ(request(path, "GET /metrics HTTP/1.1\r\nHost: pacecar\r\n\r\n"),
             "HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 10\r\n"
             "Connection: close\r\n\r\nmetrics 1\n");
 }
 
-TEST_F(StateServerTest, WhoAsksForAnythingElseIsToldWhatThereIs) {
+TEST_F(StateServerTest, UnknownRequestGetsTheListOfPages) {
   const auto server = serve("{}");
   const auto path = file(directory().sockets().at(0));
   const std::string sentence =
@@ -320,14 +320,14 @@ TEST_F(StateServerTest, WhoAsksForAnythingElseIsToldWhatThereIs) {
        {std::string("GET /\n"), std::string("GET \n"), std::string("POST /state HTTP/1.1\r\n"),
         std::string("\n"), std::string(4096, 'x'), std::string("GET /state SMTP\n"),
         std::string("\0GET /state\n", 12), std::string(100'000, '\n')}) {
-    EXPECT_EQ(say(path, words), sentence) << words.substr(0, 40);
+    EXPECT_EQ(request(path, words), sentence) << words.substr(0, 40);
   }
-  EXPECT_EQ(say(path, "GET", true), sentence);
-  EXPECT_THAT(say(path, "GET /nope HTTP/1.1\r\n\r\n"),
+  EXPECT_EQ(request(path, "GET", true), sentence);
+  EXPECT_THAT(request(path, "GET /nope HTTP/1.1\r\n\r\n"),
               testing::StartsWith("HTTP/1.0 404 Not Found\r\n"));
 }
 
-TEST_F(StateServerTest, WhoIsSilentIsGivenUp) {
+TEST_F(StateServerTest, ReaderGivesUpIfTheServerIsSilent) {
   const auto server = serve("{}");
   const FileDescriptor silent = bind_to(file("7-0.sock"), true);
   const auto read = read_state(directory(), "7-0.sock", Duration::from_ms(500));
@@ -335,9 +335,9 @@ TEST_F(StateServerTest, WhoIsSilentIsGivenUp) {
   EXPECT_EQ(read.error().code, ErrorCode::kPeer);
 }
 
-// The silent one, which comes first, ends when the second is answered. Who asks one after the other
-// gives it up at the limit instead, which is another error.
-TEST_F(StateServerTest, AllAreAskedAtOnce) {
+// The silent server, which comes first, closes when the second one answers. A reader that asked one
+// after the other would give up the first at the limit, with another error.
+TEST_F(StateServerTest, ServersAreAskedAtTheSameTime) {
   FileDescriptor silent;  // outlives the server
   const StatePage page{kWholeState, kJsonType, [&silent] {
                          silent = FileDescriptor();
@@ -351,11 +351,11 @@ TEST_F(StateServerTest, AllAreAskedAtOnce) {
   const auto answers = ask_all(places, {.page = kWholeState, .limit = kLimit});
   ASSERT_EQ(answers.size(), 3U);
   EXPECT_EQ(answers[0].error().code, ErrorCode::kNotFound) << answers[0].error().message;
-  EXPECT_EQ(answers[1].value(), "{}") << "a silent one before it takes nothing of its time";
+  EXPECT_EQ(answers[1].value(), "{}") << "the silent server takes none of its time";
   EXPECT_EQ(answers[2].error().code, ErrorCode::kNotFound);
 }
 
-TEST_F(StateServerTest, AnAnswerWithoutEndIsGivenUp) {
+TEST_F(StateServerTest, TooLongAnswerIsGivenUp) {
   const auto server = serve("12");
   const StateDirectory all = directory();
   const StatePlace place{&all, all.sockets().at(0)};
@@ -365,7 +365,7 @@ TEST_F(StateServerTest, AnAnswerWithoutEndIsGivenUp) {
   EXPECT_THAT(answer.error().message, HasSubstr("no end"));
 }
 
-TEST(StateDirectoryTest, NamesOfSockets) {
+TEST(StateDirectoryTest, SocketNameGivesThePid) {
   EXPECT_EQ(pid_of_socket("123-0.sock"), 123);
   for (const char* name : {"", ".sock", "-.sock", "1-.sock", "-1-0.sock", "0-0.sock", "1-0.socket",
                            "1-0x.sock", "x-0.sock", "99999999999999-0.sock", "1.sock"}) {

@@ -19,7 +19,7 @@ Taken drain(Submissions<int>& submissions) {
   return taken;
 }
 
-TEST(Submissions, ComeOutInOrderPerConnection) {
+TEST(Submissions, OrderIsKeptPerConnection) {
   Submissions<int> submissions(130, 4);
   for (const uint32_t connection : {0U, 63U, 64U, 129U}) submissions.attach(connection);
   EXPECT_TRUE(submissions.empty());
@@ -43,7 +43,7 @@ TEST(Submissions, FullRingRefuses) {
   EXPECT_TRUE(submissions.push(0, 3));
 }
 
-TEST(Submissions, DetachedConnectionTakesItsOperationsAlong) {
+TEST(Submissions, OperationsOfADetachedConnectionAreDropped) {
   Submissions<int> submissions(2, 2);
   submissions.attach(0);
   submissions.attach(1);
@@ -81,7 +81,7 @@ TEST(Submissions, NothingIsLostBetweenThreads) {
     if (count == 0) std::this_thread::yield();
   }
   for (std::thread& thread : threads) thread.join();
-  // A bell may ring after an earlier one's drain took what it tells of: there is nothing to find.
+  // A bell may ring after an earlier drain has taken its operations: this drain finds none.
   EXPECT_EQ(submissions.drain([](uint32_t, int) {}), 0U);
   EXPECT_TRUE(submissions.empty());
 }

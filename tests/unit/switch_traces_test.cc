@@ -1,4 +1,4 @@
-// What a packet I/O reads of what switches have done to data packets.
+// What a packet I/O learns from telemetry and trimming of data packets.
 #include "transport/io/switch_traces.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ Datagram with_tail(Datagram packet, const std::vector<TelemetryHop>& hops) {
   return packet;
 }
 
-TEST(SwitchTraces, TelemetryIsTakenOffItsPacket) {
+TEST(SwitchTraces, TelemetryIsRemovedFromItsPacket) {
   const Datagram plain = data_packet(100);
   std::vector<Datagram> bytes = {plain};
   for (size_t hops = 1; hops <= kMaxTelemetryHops; ++hops) {
@@ -69,10 +69,10 @@ TEST(SwitchTraces, AHeaderAloneIsATrimmedPacket) {
   EXPECT_FALSE(packets[1].trimmed);
 }
 
-TEST(SwitchTraces, OtherPacketsAreLeftAlone) {
+TEST(SwitchTraces, PacketsWithoutAValidTailAreUnchanged) {
   Datagram acknowledgement = with_tail(data_packet(100), some_hops(1));
   acknowledgement[0] = static_cast<uint8_t>(wire::Opcode::kAck);
-  // Tails that no switch writes: too many hops, a rate of 0, longer than what is there.
+  // Tails that no switch writes: too many hops, a rate of 0, longer than the packet has room for.
   Datagram many = with_tail(data_packet(400), some_hops(1));
   many.back() = kMaxTelemetryHops + 1;
   const Datagram stopped = with_tail(data_packet(100), {TelemetryHop{1, 2, 3, 0}});
@@ -90,7 +90,7 @@ TEST(SwitchTraces, OtherPacketsAreLeftAlone) {
   }
 }
 
-TEST(SwitchTraces, ReadsNothingBeyondAnyBytes) {
+TEST(SwitchTraces, RandomBytesAreNotReadBeyondTheirEnd) {
   Prng random(5);
   SwitchTraces traces;
   for (int i = 0; i < 20'000; ++i) {

@@ -11,19 +11,17 @@ namespace pacecar::wire {
 namespace {
 
 constexpr size_t kLeastPacket = kDataHeaderBytes + kChecksumBytes;
-constexpr std::array<TelemetryHop, 2> kHops = {{{.time_ns = 0x01020304,
-                                                 .sent_bytes = 0x11121314,
-                                                 .queue_bytes = 0x21222324,
-                                                 .rate_mbps = 0x31323334},
-                                                {.time_ns = 0x41424344,
-                                                 .sent_bytes = 0x51525354,
-                                                 .queue_bytes = 0x61626364,
-                                                 .rate_mbps = 1}}};
-// As README.md lays them out.
-constexpr std::array<uint8_t, 36> kTail = {
-    0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x23, 0x24, 0x31, 0x32, 0x33, 0x34,
-    0x41, 0x42, 0x43, 0x44, 0x51, 0x52, 0x53, 0x54, 0x61, 0x62, 0x63, 0x64, 0x00, 0x00, 0x00, 0x01,
-    'I',  'N',  'T',  2};
+constexpr std::array<TelemetryHop, 2> kHops = {
+    {{.time_ns = 0x01020304,
+      .sent_bytes = 0x11121314,
+      .queue_bytes = 0x21222324,
+      .rate_mbps = 0x31323334},
+     {.time_ns = 0x41424344, .sent_bytes = 0x51525354, .queue_bytes = 0x61626364, .rate_mbps = 1}}};
+// The layout in README.md.
+constexpr std::array<uint8_t, 36> kTail = {0x01, 0x02, 0x03, 0x04, 0x11, 0x12, 0x13, 0x14, 0x21,
+                                           0x22, 0x23, 0x24, 0x31, 0x32, 0x33, 0x34, 0x41, 0x42,
+                                           0x43, 0x44, 0x51, 0x52, 0x53, 0x54, 0x61, 0x62, 0x63,
+                                           0x64, 0x00, 0x00, 0x00, 0x01, 'I',  'N',  'T',  2};
 
 // A packet of that size with these bytes behind it.
 std::vector<uint8_t> with_tail(size_t packet, std::span<const uint8_t> tail) {
@@ -47,7 +45,7 @@ TEST(TelemetryTail, DecodesTheGoldenBytes) {
   EXPECT_EQ(hops[2], TelemetryHop{});
 }
 
-TEST(TelemetryTail, IsFoundBehindTheSmallestPacketAndNoSmaller) {
+TEST(TelemetryTail, TailIsFoundOnlyBehindAWholePacket) {
   EXPECT_EQ(find_telemetry_tail(with_tail(kLeastPacket, kTail)), kTail.size());
   EXPECT_EQ(find_telemetry_tail(with_tail(kLeastPacket + 100, kTail)), kTail.size());
   EXPECT_EQ(find_telemetry_tail(with_tail(kLeastPacket - 1, kTail)), 0U);
@@ -58,7 +56,7 @@ TEST(TelemetryTail, IsFoundBehindTheSmallestPacketAndNoSmaller) {
   EXPECT_EQ(find_telemetry_tail(with_tail(kLeastPacket - 1, one)), 0U);
 }
 
-TEST(TelemetryTail, HoldsTheMostHopsAndNoMore) {
+TEST(TelemetryTail, TailHoldsOneToTheMaximumOfHops) {
   const std::vector<TelemetryHop> most(kMaxTelemetryHops, kHops[0]);
   std::vector<uint8_t> tail(telemetry_tail_bytes(most.size()));
   encode_telemetry_tail(most, tail);
@@ -69,7 +67,7 @@ TEST(TelemetryTail, HoldsTheMostHopsAndNoMore) {
   EXPECT_EQ(find_telemetry_tail(with_tail(kLeastPacket + 100, tail)), 0U);
 }
 
-TEST(TelemetryTail, NeedsItsMarkAndARateOfEachPort) {
+TEST(TelemetryTail, TailNeedsItsMarkAndNonzeroRates) {
   for (const size_t at : {32, 33, 34}) {
     auto other = kTail;
     other[at] ^= 1;

@@ -1,4 +1,4 @@
-// Looks at several hosts.
+// The board of `pacecar top`: looks at several hosts.
 #include <gmock/gmock.h>
 
 #include "bench/top/board.h"
@@ -21,7 +21,7 @@ doctor::Evidence look(pid_t pid, uint8_t identity, Duration uptime) {
   return {{{nullptr, nlohmann::json::parse(state_document(state))}}, {}};
 }
 
-TEST(TopBoardTest, ALookIsPairedWithTheOneBeforeOfTheSameProcess) {
+TEST(TopBoardTest, LookIsPairedWithThePreviousOneOfItsProcess) {
   Board board({""});
   board.post(0, look(7, 1, Duration::from_s(1)), {});
   EXPECT_TRUE(board.all().evidence.seen.at(0).before.is_null());
@@ -31,10 +31,11 @@ TEST(TopBoardTest, ALookIsPairedWithTheOneBeforeOfTheSameProcess) {
   EXPECT_EQ(seen.evidence.seen[0].now["uptime_ns"], 2'000'000'000);
   EXPECT_THAT(seen.notes, ElementsAre("note"));
   board.post(0, look(7, 2, Duration::from_s(3)), {});
-  EXPECT_TRUE(board.all().evidence.seen.at(0).before.is_null()) << "another of the same pid";
+  EXPECT_TRUE(board.all().evidence.seen.at(0).before.is_null())
+      << "another process of the same pid";
 }
 
-TEST(TopBoardTest, DocumentsThatAreNoneHarmNothing) {
+TEST(TopBoardTest, InvalidDocumentHasNoPreviousLook) {
   Board board({""});
   for (const char* text : {"7", "{}", "[]", "null"}) {
     board.post(0, {{{nullptr, nlohmann::json::parse(text)}}, {}}, {});
@@ -42,7 +43,7 @@ TEST(TopBoardTest, DocumentsThatAreNoneHarmNothing) {
   }
 }
 
-TEST(TopBoardTest, HostsThatEndAreToldAndWaitedForNoLonger) {
+TEST(TopBoardTest, HostThatEndsGivesANoteAndIsNotAwaited) {
   Board board({"node1", "node2"});
   board.post(0, look(7, 1, {}), {});
   EXPECT_FALSE(board.has_looks(1));

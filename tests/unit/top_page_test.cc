@@ -1,4 +1,4 @@
-// pacecar top's page and its keys.
+// The page of `pacecar top`, and its keys.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -34,19 +34,19 @@ std::string text_of(const std::vector<Line>& lines) {
   return text;
 }
 
-TEST(TopPageTest, ShowsNicsFlowsAndWhatIsWrong) {
+TEST(TopPageTest, PageShowsNicsFlowsAndTrouble) {
   View view;
   const auto lines = page_of(rows(2), view, {.time = "12:00:00", .notes = {"node2: gone"}}, 0);
   const std::string text = text_of(lines);
   EXPECT_THAT(text, StartsWith("pacecar top  12:00:00  1 host, 1 processes, 1 NICs, 2 flows"));
   EXPECT_THAT(text, HasSubstr("\n! node2: gone\n"));
-  EXPECT_THAT(text, HasSubstr("to peer-0: it is so\n")) << "of the flow on top";
+  EXPECT_THAT(text, HasSubstr("to peer-0: it is so\n")) << "why the first flow is in trouble";
   EXPECT_THAT(text, HasSubstr("12.3 Gb/s"));
   EXPECT_THAT(text, HasSubstr("123 KB"));
   EXPECT_THAT(text, HasSubstr("\n!no-buffer"));
 }
 
-// A style is never the only sign, for those who do not see colours and for logs.
+// A style alone does not show trouble: some readers do not see colours, and logs have none.
 TEST(TopPageTest, TroubleIsMarkedInTheTextItself) {
   View view;
   for (const Line& line : page_of(rows(3), view, {.notes = {"x"}}, 0)) {
@@ -54,7 +54,7 @@ TEST(TopPageTest, TroubleIsMarkedInTheTextItself) {
   }
 }
 
-TEST(TopPageTest, FitsTheScreen) {
+TEST(TopPageTest, PageFitsTheScreen) {
   View view;
   for (size_t height = 1; height < 40; ++height) {
     EXPECT_LE(page_of(rows(500), view, {}, height).size(), height);
@@ -78,12 +78,12 @@ void type(View& view, std::string_view keys) {
   for (const char key : keys) press(view, key);
 }
 
-TEST(TopKeysTest, SortPauseHelpAndEnd) {
+TEST(TopKeysTest, KeysSortPauseHelpAndQuit) {
   View view;
   press(view, 's');
   EXPECT_EQ(view.sort, Column::kGoodput);
   type(view, "SS");
-  EXPECT_EQ(view.sort, Column::kProcess) << "round";
+  EXPECT_EQ(view.sort, Column::kProcess) << "the columns wrap around";
   type(view, "r ?");
   EXPECT_TRUE(view.reversed && view.paused && view.help);
   const std::string text = text_of(page_of(rows(1), view, {}, 0));
@@ -95,7 +95,7 @@ TEST(TopKeysTest, SortPauseHelpAndEnd) {
   EXPECT_TRUE(view.ends);
 }
 
-TEST(TopKeysTest, AFilterIsTyped) {
+TEST(TopKeysTest, TypedFilterSelectsFlows) {
   View view;
   type(view, "/peer-1q");
   EXPECT_TRUE(view.typing);
@@ -116,7 +116,7 @@ TEST(TopKeysTest, AFilterIsTyped) {
   EXPECT_LE(view.filter.size(), 64U);
 }
 
-TEST(TopKeysTest, Scroll) {
+TEST(TopKeysTest, ArrowAndPageKeysScroll) {
   View view;
   press(view, kKeyUp);
   EXPECT_EQ(view.first, 0U);

@@ -1,4 +1,4 @@
-// What pacecar top makes of documents: rates between two looks, order, filter.
+// The rows of `pacecar top`: rates between two looks, order, filter.
 #include <gmock/gmock.h>
 
 #include "bench/top/rows.h"
@@ -60,7 +60,7 @@ TEST(TopRowsTest, TwoLooksGiveRates) {
   EXPECT_DOUBLE_EQ(made.nics[0].sends_bps.value(), 8 * 500'000 / 2.0);
   EXPECT_DOUBLE_EQ(made.nics[0].of_line.value(), 2e6 / 100e9);
   EXPECT_DOUBLE_EQ(made.nics[0].sent_again.value(), 5.0 / 200);
-  EXPECT_FALSE(made.nics[0].marked) << "of no packets";
+  EXPECT_FALSE(made.nics[0].marked) << "no packets that could be marked";
   EXPECT_DOUBLE_EQ(made.nics[0].rtt_s.value(), 70e-6);
   ASSERT_THAT(made.flows, SizeIs(1));
   EXPECT_DOUBLE_EQ(made.flows[0].goodput_bps.value(), 2e6);
@@ -70,7 +70,7 @@ TEST(TopRowsTest, TwoLooksGiveRates) {
   EXPECT_FALSE(made.flows[0].trouble);
 }
 
-TEST(TopRowsTest, OneLookOrCountsThatGoBackGiveNone) {
+TEST(TopRowsTest, OneLookOrDecreasingCountsGiveNoRates) {
   const Json now = document(1, Duration::from_s(12), {1'000, 300, 15});
   for (const Json& before : {Json(), document(1, Duration::from_s(10), {9'000, 400, 20}),
                              document(1, Duration::from_s(12), {0, 0, 0})}) {
@@ -81,7 +81,7 @@ TEST(TopRowsTest, OneLookOrCountsThatGoBackGiveNone) {
   }
 }
 
-TEST(TopRowsTest, WhatCannotBeReadIsTold) {
+TEST(TopRowsTest, UnreadableDocumentGivesANote) {
   std::vector<std::string> notes;
   const Rows made = rows_of({{{nullptr, Json(7)}}, {{"node2", 9, "stopped"}}}, notes);
   EXPECT_THAT(notes, SizeIs(1));
@@ -105,16 +105,16 @@ std::vector<std::string> order(Column column, bool reversed) {
   return names;
 }
 
-TEST(TopRowsTest, TheWorstFlowIsFirstUnlessToldOtherwise) {
+TEST(TopRowsTest, WorstFlowIsFirstByDefault) {
   EXPECT_THAT(order(Column::kLimit, false), ElementsAre("broken", "late", "fast", "slow"));
   EXPECT_THAT(order(Column::kLimit, true), ElementsAre("slow", "fast", "late", "broken"));
   EXPECT_THAT(order(Column::kGoodput, false), ElementsAre("fast", "late", "slow", "broken"));
   EXPECT_THAT(order(Column::kProcess, false), ElementsAre("broken", "fast", "late", "slow"));
   EXPECT_THAT(order(Column::kRtt, false), ElementsAre("slow", "broken", "fast", "late"))
-      << "unknown: as they were";
+      << "unknown values keep the order";
 }
 
-TEST(TopRowsTest, AFilterLeavesWhatHoldsIt) {
+TEST(TopRowsTest, FilterKeepsMatchingRows) {
   Rows made = rows({{{nullptr, document(1, {}, {})}, {nullptr, document(23, {}, {}, 6)}}, {}});
   Rows filtered = made;
   filter_rows(filtered, "pid 23");
@@ -122,7 +122,7 @@ TEST(TopRowsTest, AFilterLeavesWhatHoldsIt) {
   EXPECT_THAT(filtered.nics, SizeIs(1));
   filtered = made;
   filter_rows(filtered, "unacknowledged");
-  ASSERT_THAT(filtered.flows, SizeIs(1)) << "by what limits it";
+  ASSERT_THAT(filtered.flows, SizeIs(1)) << "matched by its limit";
   EXPECT_TRUE(filtered.flows[0].trouble);
   EXPECT_DOUBLE_EQ(filtered.flows[0].still_s.value(), 6);
   filter_rows(made, "no such");

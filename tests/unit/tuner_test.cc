@@ -1,4 +1,4 @@
-// What is known of the cluster, and contexts that are numbers.
+// Clusters made from facts, and contexts of tuners.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -17,7 +17,7 @@ Facts facts_of_two_rails() {
           .ranks_per_nvlink_domain = 8};
 }
 
-TEST(TunerFacts, MakeACluster) {
+TEST(TunerFacts, FactsGiveACluster) {
   const auto clusters = clusters_of(facts_of_two_rails());
   ASSERT_TRUE(clusters.has_value());
   ASSERT_EQ(clusters->size(), 1U);
@@ -32,7 +32,7 @@ TEST(TunerFacts, MakeACluster) {
   EXPECT_EQ(cluster.fabric.oversubscription, 1);
 }
 
-TEST(TunerFacts, WithoutRailsTheSwitchesAreInDoubt) {
+TEST(TunerFacts, WithoutRailsSeveralClustersArePossible) {
   Facts facts = facts_of_two_rails();
   facts.nics.pop_back();
   const auto clusters = clusters_of(facts);
@@ -41,8 +41,7 @@ TEST(TunerFacts, WithoutRailsTheSwitchesAreInDoubt) {
   EXPECT_EQ(clusters->back().cluster.fabric.oversubscription, 4);
 }
 
-// What the user tells of the switches leaves no doubt about them.
-TEST(TunerFacts, MakeTheClusterThatIsTold) {
+TEST(TunerFacts, ConfiguredSwitchesAreThoseOfTheCluster) {
   Facts facts = facts_of_two_rails();
   facts.oversubscription = 4;
   facts.hosts_per_leaf = 2;
@@ -53,7 +52,7 @@ TEST(TunerFacts, MakeTheClusterThatIsTold) {
   EXPECT_EQ(clusters->front().cluster.fabric.hosts_per_leaf, 2U);
 }
 
-TEST(TunerFacts, EveryPossibleClusterHasTheDelayThatIsTold) {
+TEST(TunerFacts, EveryPossibleClusterHasTheConfiguredDelay) {
   Facts facts = facts_of_two_rails();
   facts.nics.pop_back();
   const double assumed_s = clusters_of(facts)->front().cluster.fabric.cable_latency_s;
@@ -67,7 +66,7 @@ TEST(TunerFacts, EveryPossibleClusterHasTheDelayThatIsTold) {
   }
 }
 
-TEST(TunerFacts, DoubtNamesWhatIsMissing) {
+TEST(TunerFacts, UnusableFactsGiveAnError) {
   const auto message = [](auto change) {
     Facts facts = facts_of_two_rails();
     change(facts);
@@ -87,7 +86,7 @@ TEST(TunerFacts, DoubtNamesWhatIsMissing) {
             "");
 }
 
-TEST(Tuners, AContextIsNeverTheSameAgain) {
+TEST(Tuners, ClosedContextIsNeverReused) {
   Tuners tuners;
   const auto tuning = std::make_shared<Tuning>(Tuner({}), false);
   std::set<void*> seen;

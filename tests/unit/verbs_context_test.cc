@@ -23,7 +23,7 @@ using hostile::GpuBuffer;
 
 constexpr size_t kSize = 1 << 20;
 
-// Two processes of `nics` devices each, and messages into the second one's GPU.
+// Two processes with `nics` devices each; messages go into GPU memory of the second process.
 class GpuMessages {
  public:
   explicit GpuMessages(uint32_t nics, Behavior behavior = {.late_landing = 200}) {
@@ -51,7 +51,7 @@ class GpuMessages {
   }
   Context& receiver() { return to_->context(); }
   bool seen_by_gpu() const { return std::ranges::equal(gpu_.as_gpu_sees(), bytes_); }
-  // True: all that was received is where the GPU sees it; false: that cannot be had.
+  // True: the GPU sees everything that was received; false: the flush failed.
   bool flush() {
     const auto started = receiver().start_flush(0, target_, gpu_.address());
     if (!started) return false;
@@ -82,7 +82,7 @@ class GpuMessages {
   const Memory* target_ = nullptr;
 };
 
-TEST(VerbsContext, AFlushPushesWhatEachNicOfADeviceWrote) {
+TEST(VerbsContext, FlushPushesTheWritesOfEachNic) {
   for (const uint32_t nics : {1U, 2U}) {
     GpuMessages messages(nics);
     messages.carry();
@@ -92,17 +92,17 @@ TEST(VerbsContext, AFlushPushesWhatEachNicOfADeviceWrote) {
   }
 }
 
-// What it wrote may be anywhere between it and the GPU.
-TEST(VerbsContext, AFlushFailsWithANicThatHasWritten) {
+// The writes of a lost NIC may not have reached the GPU.
+TEST(VerbsContext, FlushFailsIfANicThatHasWrittenIsLost) {
   for (const uint32_t killed : {2U, 3U}) {
     GpuMessages messages(2);
     messages.carry();
     hostile::kill_device(killed);
-    EXPECT_FALSE(messages.flush()) << "by device " << killed;
+    EXPECT_FALSE(messages.flush()) << "lost device " << killed;
   }
 }
 
-TEST(VerbsContext, ALostNicThatHasWrittenNothingSinceIsLeftOut) {
+TEST(VerbsContext, LostNicWithoutNewWritesIsLeftOut) {
   GpuMessages messages(2);
   messages.carry();
   EXPECT_TRUE(messages.flush());
@@ -113,9 +113,9 @@ TEST(VerbsContext, ALostNicThatHasWrittenNothingSinceIsLeftOut) {
   EXPECT_TRUE(messages.seen_by_gpu());
 }
 
-// A NIC may acknowledge a write long before it tells its own host: when a lane is lost, what is on
-// its way there belongs to the messages of before.
-TEST(VerbsContext, WhatIsToldLateIsNotTakenForWhatComesAfterALoss) {
+// A NIC may acknowledge a write long before it completes the receive: when a bond lane is lost, the
+// completions that are still to come belong to earlier messages.
+TEST(VerbsContext, LateCompletionsAreNotCountedForLaterMessages) {
   GpuMessages messages(2, {.late_receives = 1'000});
   for (int i = 0; i < 3; ++i) messages.carry();
   EXPECT_TRUE(messages.flush());
@@ -146,7 +146,7 @@ TEST(VerbsContext, MessagesMoveWhileMemoryIsRegistered) {
   while (std::ranges::min(moved) <= kEnough && monotonic_now() < limit) {
     const size_t now = step;
     messages.carry(1000);
-    // The first of a step does not count: it may have waited, and ended just before the next step.
+    // The first message of a step does not count: it may have waited for most of the step.
     if (step == now && last == now) ++moved[now % 2];
     last = now;
   }
@@ -156,10 +156,10 @@ TEST(VerbsContext, MessagesMoveWhileMemoryIsRegistered) {
   EXPECT_GT(moved[1], kEnough) << "while memory was deregistered";
 }
 
-// Both take the kernel's time: connections are replaced while memory is registered.
-TEST(VerbsContext, MessagesArriveBesideSlowEndsOfQueuePairs) {
-  GpuMessages messages(1, {.registration = Duration::from_ms(50),
-                           .destruction = Duration::from_ms(50)});
+// Registration and destruction are slow; connections are replaced while memory is registered.
+TEST(VerbsContext, MessagesArriveDuringSlowDestructionOfQueuePairs) {
+  GpuMessages messages(
+      1, {.registration = Duration::from_ms(50), .destruction = Duration::from_ms(50)});
   std::vector<uint8_t> others(1000);
   std::atomic<bool> over = false;
   std::thread registering([&] {
@@ -179,7 +179,7 @@ TEST(VerbsContext, MessagesArriveBesideSlowEndsOfQueuePairs) {
   registering.join();
 }
 
-TEST(VerbsContext, TheSameMemoryOfAGpuIsRegisteredOnce) {
+TEST(VerbsContext, SameGpuAllocationIsRegisteredOnce) {
   hostile::configure({.devices = 1});
   HostileProcess process(0, 1);
   const GpuBuffer gpu(kSize);
@@ -196,14 +196,14 @@ TEST(VerbsContext, TheSameMemoryOfAGpuIsRegisteredOnce) {
   }
   const auto key = [&](size_t i) { return memories[i]->region().key; };
   EXPECT_EQ(key(0), key(1));
-  EXPECT_NE(key(0), key(2)) << "what was there before is registered still";
-  EXPECT_NE(key(3), key(4)) << "nobody knows whether it is the same";
+  EXPECT_NE(key(0), key(2)) << "the earlier allocation is still registered";
+  EXPECT_NE(key(3), key(4)) << "unknown allocations are not shared";
   for (const Memory* memory : memories) {
     EXPECT_TRUE(process.context().deregister_memory(0, memory));
   }
 }
 
-TEST(VerbsContext, MemoryOfTheHostNeedsNoFlush) {
+TEST(VerbsContext, HostMemoryNeedsNoFlush) {
   hostile::configure({.devices = 1});
   HostileProcess process(0, 1);
   std::vector<uint8_t> bytes(100);

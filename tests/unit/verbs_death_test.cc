@@ -1,6 +1,6 @@
-// A device that goes away at any of the calls that a NIC makes of it: the NIC says so in a
-// sentence, nothing hangs or is left over, and other NICs do not notice. HOSTILE_SEEDS=1:24 goes
-// through all ways in which each call may be the last; without it each has another.
+// A device dies at any call of its NIC: the NIC reports this in a sentence, nothing hangs or leaks,
+// and other NICs are not affected. HOSTILE_SEEDS=1:24 tries every way of dying at every call;
+// without it, each call has one way.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ struct Host {
                             .silence_limit = kSilence},
                            HostileNics::now())) {}
 
-  // Of a NIC that is there.
+  // The NIC must have been opened.
   Result<void> prepare() {
     VerbsNic& own = **nic;
     own.set_flow_limits(0, {.rate = Rate::from_gbps(1000), .window = 1 << 20}, HostileNics::now());
@@ -83,7 +83,7 @@ struct Host {
       failed |= each.status != CompletionStatus::kOk;
     }
   }
-  // Nothing that was posted is still to come.
+  // Every posted request is complete, or the queue pair is broken.
   bool settled() const { return broken || sent == posted; }
 
   std::vector<uint8_t> memory = std::vector<uint8_t>(kSize);  // outlives the NIC
@@ -112,13 +112,13 @@ class VerbsDeath : public testing::Test {
     }
     return true;
   }
-  // The life of a NIC on device 0, beside others.
+  // Opens, uses and destroys a NIC on device 0 beside other NICs.
   void live() {
     Host other(1);
     Host third(2);
     ASSERT_TRUE(other.prepare() && third.prepare());
     ASSERT_TRUE(other.connect(third) && third.connect(other));
-    Host witness(1);  // the same device, and so perhaps the same numbers
+    Host witness(1);  // the device of `other`: perhaps the same numbers
     {
       Host mortal(0);
       if (mortal.nic) {
@@ -158,7 +158,7 @@ class VerbsDeath : public testing::Test {
   }
 };
 
-TEST_F(VerbsDeath, AtAnyCallIsNobodyElses) {
+TEST_F(VerbsDeath, DeathAtAnyCallAffectsNoOtherNic) {
   hostile::configure({.threaded = false, .devices = 3, .late_landing = 3, .late_completions = 3});
   hostile::plan_death({});
   live();

@@ -1,5 +1,5 @@
-// A program may be made with a later version of libibverbs, whose structures are longer: what the
-// device does not know there is 0, as from libibverbs itself.
+// A program may be built with a later version of libibverbs, whose structures are longer: fields
+// that the device does not know are 0, as with libibverbs itself.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint8_t kUntouched = 0xa5;
 
-// A structure with room behind it.
+// A structure that is longer than the device knows.
 template <typename Known>
 struct Longer {
   Longer() { bytes.fill(kUntouched); }
@@ -26,7 +26,7 @@ struct Longer {
   alignas(Known) std::array<uint8_t, sizeof(Known) + 16> bytes{};
 };
 
-TEST(VerbsDeviceAttributes, WhatALaterVersionKnowsIsZero) {
+TEST(VerbsDeviceAttributes, FieldsOfALaterVersionAreZero) {
   OwnVerbsDevice device;
   ibv_context* const context = device.context();
   ASSERT_NE(context, nullptr);
@@ -45,7 +45,7 @@ TEST(VerbsDeviceAttributes, WhatALaterVersionKnowsIsZero) {
   gid.expect_rest_is_zero();
 }
 
-// An earlier one has shorter structures: nothing behind them is written.
+// A program built with an earlier version has shorter structures.
 TEST(VerbsDeviceAttributes, NothingIsWrittenBehindAShorterStructure) {
   OwnVerbsDevice device;
   ibv_context* const context = device.context();

@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint64_t kAllBits = ~uint64_t{0};
 
-// A device whose clock says 0 at our `zero`, and runs at `khz`.
+// A device whose clock reads 0 at our time `zero`, and runs at `khz`.
 struct Device {
   uint64_t khz = 1'000'000;
   uint64_t mask = kAllBits;
@@ -25,7 +25,8 @@ class DeviceClockTest : public testing::Test {
     device_ = device;
     clock_ = DeviceClock(device.khz, device.mask);
   }
-  // The lateness told of what was done at `done` and seen `late` later, `looked` before that.
+  // The lateness of an event that is seen `late` after it happened; the look before was `looked`
+  // ago.
   Duration see(Duration late, Duration looked = Duration::from_s(1)) {
     now_ = now_ + Duration::from_us(10);
     return clock_.lateness(device_.stamp(now_), now_ + late, now_ + late - looked);
@@ -41,50 +42,50 @@ void expect_near(Duration value, Duration wanted, Duration error) {
   EXPECT_GE((value - wanted).ns(), -error.ns()) << value.us();
 }
 
-TEST_F(DeviceClockTest, WhatIsSeenLaterThanOthersWasSeenLate) {
+TEST_F(DeviceClockTest, LatenessIsMeasuredAgainstTheSoonestEvent) {
   for (const uint64_t khz : {1'000'000U, 156'250U, 332'667U}) {
     use({.khz = khz});
-    EXPECT_EQ(see(Duration::from_us(2)), Duration()) << "there is nothing to hold it against";
+    EXPECT_EQ(see(Duration::from_us(2)), Duration()) << "there is no reference yet";
     expect_near(see(Duration::from_us(502)), Duration::from_us(500), Duration::from_ns(600));
-    EXPECT_EQ(see(Duration::from_us(1)), Duration()) << "the soonest is the measure";
+    EXPECT_EQ(see(Duration::from_us(1)), Duration()) << "the soonest event is the reference";
     expect_near(see(Duration::from_us(502)), Duration::from_us(501), Duration::from_ns(600));
   }
 }
 
-TEST_F(DeviceClockTest, NothingIsSeenLaterThanSinceTheLastLook) {
+TEST_F(DeviceClockTest, LatenessIsAtMostTheTimeSinceTheLastLook) {
   see(Duration());
   EXPECT_EQ(see(Duration::from_us(70), Duration::from_us(30)), Duration::from_us(30));
 }
 
-TEST_F(DeviceClockTest, ClocksThatWrapAreFollowed) {
+TEST_F(DeviceClockTest, WrappingClockIsFollowed) {
   use({.khz = 1'000'000, .mask = (1 << 24) - 1});  // every 17 ms
   see(Duration());
   for (int i = 0; i < 10'000; ++i) {  // 100 ms
     ASSERT_LE(see(Duration()).ns(), 100);
     expect_near(see(Duration::from_us(40)), Duration::from_us(40), Duration::from_ns(100));
   }
-  now_ = now_ + Duration::from_ms(12);  // which way round is not known
+  now_ = now_ + Duration::from_ms(12);  // too long to know how the clock has wrapped
   EXPECT_EQ(see(Duration::from_us(40)), Duration());
   EXPECT_TRUE(clock_.trusted());
 }
 
-TEST_F(DeviceClockTest, ClocksMayBeAsWrongAsTheyAreAllowedToBe) {
+TEST_F(DeviceClockTest, ClockErrorWithinTheToleranceIsAccepted) {
   for (const uint64_t khz : {999'400U, 1'000'600U}) {
     use({.khz = khz});
     clock_ = DeviceClock(1'000'000, kAllBits);
     for (int i = 0; i < 100'000; ++i) ASSERT_LE(see(Duration()).ns(), 10);
-    now_ = now_ + Duration::from_s(1);  // an anchor that old proves little
+    now_ = now_ + Duration::from_s(1);  // such an old reference proves little
     EXPECT_LE(see(Duration()).ns(), 0);
     EXPECT_TRUE(clock_.trusted());
   }
 }
 
-TEST_F(DeviceClockTest, AStampOfNothingProvesNothing) {
+TEST_F(DeviceClockTest, ZeroStampGivesNoLateness) {
   see(Duration());
   EXPECT_EQ(clock_.lateness(0, now_, now_ - Duration::from_ms(1)), Duration());
 }
 
-TEST_F(DeviceClockTest, NoClockProvesMoreThanTheLastLookAndStrangeOnesAreGivenUp) {
+TEST_F(DeviceClockTest, LatenessOfStrangeClocksIsBoundedUntilTheyAreDistrusted) {
   using Stamp = uint64_t (*)(const Device&, Instant, uint64_t);
   const auto strange = std::to_array<Stamp>({
       [](const Device&, Instant, uint64_t) { return uint64_t{0}; },

@@ -12,7 +12,7 @@ constexpr int kRcReceive = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_D
 constexpr int kRcSend = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                         IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
 
-TEST(VerbsDeviceStates, AConnectionComesUpStepByStep) {
+TEST(VerbsDeviceStates, ConnectionReachesRtsStepByStep) {
   EXPECT_TRUE(allowed(IBV_QPT_RC, IBV_QPS_RESET, IBV_QPS_INIT, kRcInit));
   EXPECT_TRUE(allowed(IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTR, kRcReceive));
   EXPECT_TRUE(allowed(IBV_QPT_RC, IBV_QPS_RTR, IBV_QPS_RTS, kRcSend));
@@ -20,7 +20,7 @@ TEST(VerbsDeviceStates, AConnectionComesUpStepByStep) {
   EXPECT_FALSE(allowed(IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTS, kRcSend));
 }
 
-TEST(VerbsDeviceStates, EachStepTakesItsAttributesAllOfThemAndNoOthers) {
+TEST(VerbsDeviceStates, EachStepTakesExactlyItsAttributes) {
   for (int bit = 1; bit <= IBV_QP_DEST_QPN; bit <<= 1) {
     if (bit == IBV_QP_STATE) continue;
     if ((kRcReceive & bit) != 0) {
@@ -34,7 +34,7 @@ TEST(VerbsDeviceStates, EachStepTakesItsAttributesAllOfThemAndNoOthers) {
   EXPECT_TRUE(allowed(IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTR, kRcReceive | IBV_QP_PKEY_INDEX));
 }
 
-TEST(VerbsDeviceStates, DatagramsNeedAKeyAndNoPeer) {
+TEST(VerbsDeviceStates, DatagramQueuePairNeedsAQueueKeyAndNoPeer) {
   EXPECT_TRUE(allowed(IBV_QPT_UD, IBV_QPS_RESET, IBV_QPS_INIT,
                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY));
   EXPECT_FALSE(allowed(IBV_QPT_UD, IBV_QPS_RESET, IBV_QPS_INIT, kRcInit));
@@ -43,7 +43,7 @@ TEST(VerbsDeviceStates, DatagramsNeedAKeyAndNoPeer) {
   EXPECT_TRUE(allowed(IBV_QPT_UD, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_STATE | IBV_QP_SQ_PSN));
 }
 
-TEST(VerbsDeviceStates, ResetAndErrorAreReachedFromEverywhere) {
+TEST(VerbsDeviceStates, ResetAndErrorAreAllowedFromEveryState) {
   for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UD}) {
     for (int from = IBV_QPS_RESET; from <= IBV_QPS_ERR; ++from) {
       for (const ibv_qp_state to : {IBV_QPS_RESET, IBV_QPS_ERR}) {

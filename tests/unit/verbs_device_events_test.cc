@@ -1,5 +1,5 @@
-// Asynchronous events, and the objects that they concern: as ibv_get_async_event(3) says, an object
-// ends only when its events are acknowledged, and takes those that were not read with it.
+// Asynchronous events and their objects, as in ibv_get_async_event(3): destroying an object waits
+// until its events are acknowledged, and removes those that were not read.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -29,7 +29,7 @@ class VerbsDeviceEvents : public ::testing::Test {
     EXPECT_EQ(ibv_dealloc_pd(pd), 0);
   }
 
-  // In the state INIT, with receives of its own if it does not share any.
+  // A queue pair in the state INIT, which has its own receive queue unless `shared` is given.
   ibv_qp* make_queue_pair(ibv_cq* completions, ibv_srq* shared) {
     ibv_qp_init_attr init{};
     init.send_cq = init.recv_cq = completions;
@@ -49,7 +49,7 @@ class VerbsDeviceEvents : public ::testing::Test {
               0);
     return qp;
   }
-  // With the event that no more of the shared receives are taken.
+  // A queue pair in error, with its event IBV_EVENT_QP_LAST_WQE_REACHED.
   ibv_qp* make_failed_queue_pair() {
     ibv_qp* const qp = make_queue_pair(cq, srq);
     fail(qp);
@@ -72,7 +72,7 @@ class VerbsDeviceEvents : public ::testing::Test {
   ibv_srq* srq = nullptr;
 };
 
-TEST_F(VerbsDeviceEvents, EndWithTheirQueuePairUnlessTheyWereRead) {
+TEST_F(VerbsDeviceEvents, UnreadEventsEndWithTheirQueuePair) {
   ibv_qp* const ended = make_failed_queue_pair();
   ibv_qp* const other = make_failed_queue_pair();
   ASSERT_TRUE(has_event());
@@ -86,7 +86,7 @@ TEST_F(VerbsDeviceEvents, EndWithTheirQueuePairUnlessTheyWereRead) {
   EXPECT_EQ(ibv_destroy_qp(other), 0);
 }
 
-TEST_F(VerbsDeviceEvents, EndWithTheirCompletionQueue) {
+TEST_F(VerbsDeviceEvents, UnreadEventsEndWithTheirCompletionQueue) {
   ibv_cq* const small = ibv_create_cq(context, 1, nullptr, nullptr, 0);
   ibv_qp* const qp = make_queue_pair(small, nullptr);
   for (int i = 0; i < 4; ++i) {
@@ -102,7 +102,7 @@ TEST_F(VerbsDeviceEvents, EndWithTheirCompletionQueue) {
   EXPECT_FALSE(has_event());
 }
 
-TEST_F(VerbsDeviceEvents, AQueuePairEndsWhenTheyAreAcknowledged) {
+TEST_F(VerbsDeviceEvents, DestroyWaitsUntilEventsAreAcknowledged) {
   ibv_qp* const qp = make_failed_queue_pair();
   ibv_async_event event{};
   ASSERT_EQ(ibv_get_async_event(context, &event), 0);

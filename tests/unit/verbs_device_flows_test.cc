@@ -12,7 +12,7 @@ namespace {
 
 using ibverbs::Flows;
 
-// Reports what a test says, and keeps the limits that it is given.
+// Reports the signal of the test, and keeps the limits that it gets.
 class SignallingNic final : public PassingNic {
  public:
   using PassingNic::PassingNic;
@@ -32,8 +32,8 @@ class SignallingNic final : public PassingNic {
   FlowLimits limits;
 };
 
-// A program that posts much at once waits long for it on a slow link.
-TEST(VerbsDeviceFlows, KeepTheirRateHoweverLongAgoTheLastPostWas) {
+// A program may post much at once and then wait long on a slow link.
+TEST(VerbsDeviceFlows, FlowKeepsItsRateLongAfterTheLastPost) {
   for (const std::string cc : {"pace", "swift", "dcqcn"}) {
     SoftNicPair pair;
     SignallingNic nic(pair.nic(0), pair.nic(0).caps());

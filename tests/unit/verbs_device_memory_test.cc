@@ -1,4 +1,4 @@
-// Which memory can be registered.
+// Memory that can be registered, and memory that cannot.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -36,7 +36,7 @@ class VerbsDeviceMemory : public testing::Test {
   OwnPages<uint8_t> memory_{4 * kPage};
 };
 
-TEST_F(VerbsDeviceMemory, WithAHoleIsRefused) {
+TEST_F(VerbsDeviceMemory, MemoryWithAHoleIsRefused) {
   ASSERT_EQ(munmap(memory_.data() + 2 * kPage, kPage), 0);
   EXPECT_EQ(register_pages(100, 2 * kPage - 100, IBV_ACCESS_LOCAL_WRITE), 0);
   EXPECT_EQ(register_pages(100, 2 * kPage - 99, IBV_ACCESS_LOCAL_WRITE), EFAULT);
@@ -44,7 +44,7 @@ TEST_F(VerbsDeviceMemory, WithAHoleIsRefused) {
   EXPECT_EQ(register_pages(2 * kPage, kPage, 0), EFAULT);
 }
 
-TEST_F(VerbsDeviceMemory, ThatMayNotBeWrittenIsForReadingOnly) {
+TEST_F(VerbsDeviceMemory, ReadOnlyMemoryIsRegisteredForReadingOnly) {
   ASSERT_EQ(mprotect(memory_.data(), kPage, PROT_READ), 0);
   EXPECT_EQ(register_pages(0, 4 * kPage, IBV_ACCESS_LOCAL_WRITE), EFAULT);
   EXPECT_EQ(register_pages(0, 4 * kPage, IBV_ACCESS_REMOTE_READ), 0);

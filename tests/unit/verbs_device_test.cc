@@ -1,4 +1,4 @@
-// What is known of a device without one.
+// Port rates, missing devices and hardware counters, without an RDMA device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ TEST(PortRate, IsUnknownForUnknownCodes) {
   EXPECT_EQ(rate(2, 255), Rate());
 }
 
-TEST(VerbsDevice, OneThatIsNotThereIsNamed) {
+TEST(VerbsDevice, MissingDeviceIsNamed) {
   const auto device = VerbsDevice::open("no_such_device", 1, std::nullopt, {});
   ASSERT_FALSE(device);
   EXPECT_EQ(device.error().code, ErrorCode::kNotFound);
@@ -54,7 +54,7 @@ class Counters : public testing::Test {
   std::filesystem::path folder;
 };
 
-TEST_F(Counters, AreToldSinceTheBegin) {
+TEST_F(Counters, DeltasCountFromTheStart) {
   write("out_of_sequence", "40\n");
   write("duplicate_request", "7\n");
   write("lifespan", "10\n");
@@ -71,7 +71,7 @@ TEST_F(Counters, AreToldSinceTheBegin) {
   EXPECT_EQ(deltas[2].count, 2U);
 }
 
-TEST_F(Counters, OfADeviceWithoutAnyAreNone) {
+TEST_F(Counters, DeviceWithoutCountersHasNoDeltas) {
   EXPECT_TRUE(HardwareCounters(folder / "none").deltas().empty());
 }
 

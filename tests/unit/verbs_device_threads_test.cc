@@ -1,5 +1,5 @@
 // Threads that share a device: one sleeps in ibv_get_cq_event, and drives the NIC, while another
-// posts; or both make completion queues for one channel.
+// posts; or both create completion queues for one channel.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -17,8 +17,7 @@
 namespace pacecar::tests {
 namespace {
 
-// Another address of this host, with the port of a process there: packets arrive, and nobody
-// answers.
+// Another address of this host, with a process's port: packets arrive, and nobody answers.
 class SilentPeer {
  public:
   SilentPeer() {
@@ -27,7 +26,7 @@ class SilentPeer {
     sockaddr_in own{};
     own.sin_family = AF_INET;
     inet_pton(AF_INET, kAddress + kMapped, &own.sin_addr);
-    for (slot_ = roce::kSlots - 1; slot_ > 0; --slot_) {  // others may run this test
+    for (slot_ = roce::kSlots - 1; slot_ > 0; --slot_) {  // other processes may run this test
       own.sin_port = htons(roce::port_of_slot(slot_));
       if (bind(fd_, reinterpret_cast<sockaddr*>(&own), sizeof own) == 0) break;
     }
@@ -42,7 +41,7 @@ class SilentPeer {
     inet_pton(AF_INET6, kAddress, gid.raw);
     return gid;
   }
-  // False: none came.
+  // False: no packet came.
   bool receive() const {
     std::array<uint8_t, 2048> packet;
     return recv(fd_, packet.data(), packet.size(), 0) > 0;
@@ -110,7 +109,7 @@ class VerbsDeviceThreads : public testing::Test {
     ibv_send_wr* bad = nullptr;
     return ibv_post_send(qp_, &wr, &bad);
   }
-  // A thread that waits for a completion, and sleeps already: nothing is due.
+  // A thread that waits for a completion and is asleep already.
   std::thread sleeper() {
     EXPECT_EQ(ibv_req_notify_cq(cq_, 0), 0);
     std::atomic<pid_t> number = 0;
@@ -143,18 +142,18 @@ class VerbsDeviceThreads : public testing::Test {
   ibv_qp* qp_ = nullptr;
 };
 
-TEST_F(VerbsDeviceThreads, WhatOneHasPostedIsSentAgainWhileAnotherSleeps) {
+TEST_F(VerbsDeviceThreads, PostedSendIsRetransmittedWhileAnotherThreadSleeps) {
   connect();
   std::thread sleeping = sleeper();
   EXPECT_EQ(post({.opcode = IBV_WR_SEND}), 0);
   EXPECT_TRUE(peer_.receive());
-  EXPECT_TRUE(peer_.receive()) << "it took the first for lost";
+  EXPECT_TRUE(peer_.receive()) << "the send is retransmitted";
   fail();
   sleeping.join();
 }
 
-// Without a packet that could wake the sleeper.
-TEST_F(VerbsDeviceThreads, WhatOneHasPostedIsCompleteWhileAnotherSleeps) {
+// Binding a window causes no packet that could wake the sleeper.
+TEST_F(VerbsDeviceThreads, PostedBindWakesASleepingThread) {
   connect();
   ibv_mw* const window = ibv_alloc_mw(pd_, IBV_MW_TYPE_2);
   ASSERT_NE(window, nullptr);
@@ -169,7 +168,7 @@ TEST_F(VerbsDeviceThreads, WhatOneHasPostedIsCompleteWhileAnotherSleeps) {
   EXPECT_EQ(ibv_dealloc_mw(window), 0);
 }
 
-TEST_F(VerbsDeviceThreads, ModeratedCompletionsThatOneHasFlushedAreToldWhileAnotherSleeps) {
+TEST_F(VerbsDeviceThreads, ModeratedFlushCompletionWakesASleepingThread) {
   ibv_modify_cq_attr moderation{.attr_mask = IBV_CQ_ATTR_MODERATE,
                                 .moderate = {.cq_count = 8, .cq_period = 1000}};
   ASSERT_EQ(ibv_modify_cq(cq_, &moderation), 0);
@@ -182,7 +181,7 @@ TEST_F(VerbsDeviceThreads, ModeratedCompletionsThatOneHasFlushedAreToldWhileAnot
   sleeping.join();
 }
 
-TEST_F(VerbsDeviceThreads, MakeAndEndQueuesOnOneChannel) {
+TEST_F(VerbsDeviceThreads, ThreadsCreateAndDestroyQueuesOnOneChannel) {
   constexpr int kRounds = 1000;
   std::atomic<int> ready = 0;
   const auto make_and_end = [&] {
@@ -196,7 +195,7 @@ TEST_F(VerbsDeviceThreads, MakeAndEndQueuesOnOneChannel) {
   std::thread other(make_and_end);
   make_and_end();
   other.join();
-  EXPECT_EQ(channel_->refcnt, 1) << "that of the fixture's queue";
+  EXPECT_EQ(channel_->refcnt, 1) << "only the fixture's queue is left";
 }
 
 }  // namespace

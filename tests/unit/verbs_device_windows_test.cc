@@ -113,7 +113,7 @@ class VerbsDeviceWindows : public testing::Test {
   uint64_t address(size_t offset) const {
     return reinterpret_cast<uint64_t>(memory_.data() + offset);
   }
-  // By queue pair 1.
+  // Posts a bind to queue pair 1.
   int bind(ibv_mw* window, uint32_t key, const ibv_mw_bind_info& info) {
     ibv_send_wr wr{};
     wr.opcode = IBV_WR_BIND_MW;
@@ -126,7 +126,7 @@ class VerbsDeviceWindows : public testing::Test {
     wr.invalidate_rkey = key;
     return post(1, wr);
   }
-  // 64 bytes between the first of queue pair 0's memory and that of queue pair 1.
+  // Transfers 64 bytes between the start of the memory and `remote`, on queue pair 0.
   ibv_wc_status transfer(ibv_wr_opcode opcode, uint32_t key, uint64_t remote) {
     ibv_sge piece{.addr = address(0), .length = 64, .lkey = region_->lkey};
     ibv_send_wr wr{.sg_list = &piece, .num_sge = 1, .opcode = opcode};
@@ -144,7 +144,7 @@ class VerbsDeviceWindows : public testing::Test {
   std::array<ibv_qp*, 2> qps_{};
 };
 
-TEST_F(VerbsDeviceWindows, OfType1AreBoundToOtherKeysEachTime) {
+TEST_F(VerbsDeviceWindows, Type1WindowGetsANewKeyAtEachBind) {
   ibv_mw* const window = ibv_alloc_mw(pd_, IBV_MW_TYPE_1);
   ASSERT_NE(window, nullptr);
   const uint32_t first = window->rkey;
@@ -158,28 +158,29 @@ TEST_F(VerbsDeviceWindows, OfType1AreBoundToOtherKeysEachTime) {
   memory_[63] = 77;
   EXPECT_EQ(write(second, address(1024)), IBV_WC_SUCCESS);
   EXPECT_EQ(memory_[1024 + 63], 77);
-  EXPECT_EQ(ibv_dereg_mr(region_), EBUSY) << "a window is bound to it";
+  EXPECT_EQ(ibv_dereg_mr(region_), EBUSY) << "a window is bound to the region";
 
   bind.bind_info = part(2048, 64);
   ASSERT_EQ(ibv_bind_mw(qps_[1], window, &bind), 0);
   EXPECT_EQ(write(window->rkey, address(2048)), IBV_WC_SUCCESS);
   EXPECT_EQ(write(second, address(1024)), IBV_WC_REM_ACCESS_ERR);
   reconnect();
-  EXPECT_EQ(write(window->rkey, address(2048)), IBV_WC_SUCCESS) << "it serves every queue pair";
+  EXPECT_EQ(write(window->rkey, address(2048)), IBV_WC_SUCCESS)
+      << "the window serves every queue pair";
   bind.bind_info = {};
   ASSERT_EQ(ibv_bind_mw(qps_[1], window, &bind), 0);
   EXPECT_EQ(write(window->rkey, address(2048)), IBV_WC_REM_ACCESS_ERR);
   EXPECT_EQ(ibv_dealloc_mw(window), 0);
 }
 
-TEST_F(VerbsDeviceWindows, OfType2HaveTheProgramsKeyUntilTheyAreInvalidated) {
+TEST_F(VerbsDeviceWindows, Type2WindowHasTheProgramsKeyUntilInvalidated) {
   ibv_mw* const window = ibv_alloc_mw(pd_, IBV_MW_TYPE_2);
   ASSERT_NE(window, nullptr);
   const uint32_t key = ibv_inc_rkey(window->rkey);
   ASSERT_EQ(bind(window, key, part(1024, 64)), 0);
   EXPECT_EQ(completion(1).opcode, IBV_WC_BIND_MW);
   EXPECT_EQ(write(key, address(1024)), IBV_WC_SUCCESS);
-  EXPECT_EQ(bind(window, ibv_inc_rkey(key), part(1024, 64)), EINVAL) << "it is bound";
+  EXPECT_EQ(bind(window, ibv_inc_rkey(key), part(1024, 64)), EINVAL) << "the window is bound";
   EXPECT_EQ(invalidate(ibv_inc_rkey(key)), EINVAL);
   EXPECT_EQ(invalidate(region_->rkey), EINVAL);
   ibv_send_wr anothers{};
@@ -192,7 +193,7 @@ TEST_F(VerbsDeviceWindows, OfType2HaveTheProgramsKeyUntilTheyAreInvalidated) {
   EXPECT_EQ(ibv_dealloc_mw(window), 0);
 }
 
-TEST_F(VerbsDeviceWindows, OfType2EndWithTheirQueuePair) {
+TEST_F(VerbsDeviceWindows, Type2WindowEndsWithItsQueuePair) {
   ibv_mw* const window = ibv_alloc_mw(pd_, IBV_MW_TYPE_2);
   ASSERT_EQ(bind(window, window->rkey, part(1024, 64)), 0);
   reconnect();
@@ -205,7 +206,7 @@ TEST_F(VerbsDeviceWindows, OfType2EndWithTheirQueuePair) {
   EXPECT_EQ(write(key, 0), IBV_WC_REM_ACCESS_ERR);
 }
 
-// A server that gives each client a domain keeps them from each other's memory.
+// A server may give each client a protection domain to separate their memory.
 TEST_F(VerbsDeviceWindows, MemoryOfAnotherDomainIsRefused) {
   ibv_pd* others = ibv_alloc_pd(device_.context());
   std::array<uint8_t, kBytes> memory{};
@@ -242,10 +243,10 @@ TEST_F(VerbsDeviceWindows, MemoryOfAnotherDomainIsRefused) {
   EXPECT_EQ(ibv_dealloc_pd(others), 0);
 }
 
-// Its memory goes while a write is being sent, which breaks the queue pair: what is posted before
-// the program polls is flushed. The peer's end is broken before, so that nothing is acknowledged:
-// the write cannot be over when its memory goes.
-TEST_F(VerbsDeviceWindows, WhatIsPostedToAQueuePairThatHasJustBrokenIsFlushed) {
+// The memory of a write is deregistered while the write is in flight, which breaks the queue pair:
+// requests that are posted before the program polls are flushed. The peer's queue pair is in error
+// before, acknowledges nothing, and so the write cannot complete before its memory is deregistered.
+TEST_F(VerbsDeviceWindows, RequestsPostedToABrokenQueuePairAreFlushed) {
   std::vector<uint8_t> large(64 << 20);
   ibv_mr* const region = ibv_reg_mr(pd_, large.data(), large.size(), IBV_ACCESS_LOCAL_WRITE);
   ibv_mr* const there =
@@ -273,7 +274,7 @@ TEST_F(VerbsDeviceWindows, WhatIsPostedToAQueuePairThatHasJustBrokenIsFlushed) {
   EXPECT_EQ(ibv_dereg_mr(there), 0);
 }
 
-TEST_F(VerbsDeviceWindows, APeersSendInvalidates) {
+TEST_F(VerbsDeviceWindows, SendWithInvalidateEndsABinding) {
   ibv_mw* const window = ibv_alloc_mw(pd_, IBV_MW_TYPE_2);
   ASSERT_EQ(bind(window, window->rkey, part(1024, 64)), 0);
   EXPECT_EQ(completion(1).opcode, IBV_WC_BIND_MW);
@@ -289,16 +290,18 @@ TEST_F(VerbsDeviceWindows, APeersSendInvalidates) {
   EXPECT_EQ(received.wr_id, 5U);
   EXPECT_EQ(received.wc_flags & IBV_WC_WITH_INV, unsigned{IBV_WC_WITH_INV});
   EXPECT_EQ(received.invalidated_rkey, window->rkey);
-  EXPECT_EQ(ibv_dereg_mr(std::exchange(region_, nullptr)), 0) << "nothing is bound to it any more";
+  EXPECT_EQ(ibv_dereg_mr(std::exchange(region_, nullptr)), 0)
+      << "no window is bound to the region any more";
   region_ = ibv_reg_mr(pd_, memory_.data(), kBytes, kMemory);
-  ASSERT_EQ(bind(window, window->rkey, part(1024, 64)), 0) << "it can be bound again";
+  ASSERT_EQ(bind(window, window->rkey, part(1024, 64)), 0) << "the window can be bound again";
   EXPECT_EQ(ibv_dealloc_mw(window), 0);
 }
 
-TEST_F(VerbsDeviceWindows, AreBoundOnlyWhereTheRegionAllowsIt) {
+TEST_F(VerbsDeviceWindows, WindowsAreBoundOnlyAsTheRegionAllows) {
   ibv_mw* const window = ibv_alloc_mw(pd_, IBV_MW_TYPE_2);
   const uint32_t key = window->rkey;
-  EXPECT_EQ(bind(window, key ^ 0x100, part(0, 64)), EINVAL) << "only 8 bits are the program's";
+  EXPECT_EQ(bind(window, key ^ 0x100, part(0, 64)), EINVAL)
+      << "a program chooses only 8 bits of a key";
   EXPECT_EQ(bind(window, key, part(kBytes - 63, 64)), EINVAL);
   EXPECT_EQ(bind(window, key, part(0, 0)), EINVAL);
   EXPECT_EQ(bind(window, key, part(0, 64, 1U << 15)), EINVAL);
@@ -322,7 +325,7 @@ TEST_F(VerbsDeviceWindows, AreBoundOnlyWhereTheRegionAllowsIt) {
   EXPECT_EQ(bind(window, key, info), EPERM);
   ibv_mw* const foreign = ibv_alloc_mw(other, IBV_MW_TYPE_2);
   EXPECT_EQ(bind(foreign, foreign->rkey, part(0, 64)), EPERM);
-  EXPECT_EQ(bind(foreign, foreign->rkey, info), EPERM) << "the queue pair is not of its domain";
+  EXPECT_EQ(bind(foreign, foreign->rkey, info), EPERM) << "the queue pair is of another domain";
   EXPECT_EQ(ibv_dereg_mr(region), 0);
   EXPECT_EQ(ibv_dealloc_pd(other), EBUSY);
   EXPECT_EQ(ibv_dealloc_mw(foreign), 0);

@@ -38,7 +38,7 @@ TEST(VerbsErrors, EveryStatusOfTheEnumHasOneRow) {
   EXPECT_EQ(seen.size(), static_cast<size_t>(IBV_WC_TM_RNDV_INCOMPLETE));
 }
 
-TEST(VerbsErrors, TheDocumentHasTheTables) {
+TEST(VerbsErrors, DocumentHasEveryRowOfTheTables) {
   const std::string text = document();
   for (const StatusInfo& info : status_table()) {
     EXPECT_THAT(text, HasSubstr(row({info.name, info.what, info.cause, info.cure})));
@@ -48,23 +48,23 @@ TEST(VerbsErrors, TheDocumentHasTheTables) {
   }
 }
 
-TEST(VerbsErrors, TheDocumentHasNothingElse) {
+TEST(VerbsErrors, DocumentHasNoOtherRows) {
   const std::string text = document();
   size_t rows = 0;
   for (size_t at = text.find("\n| "); at != std::string::npos; at = text.find("\n| ", at + 1)) {
     ++rows;
   }
-  EXPECT_EQ(rows, status_table().size() + errno_table().size() + 2) << "and two headings";
+  EXPECT_EQ(rows, status_table().size() + errno_table().size() + 2) << "the rows and two headings";
 }
 
-TEST(VerbsErrors, SilenceAndRefusalsAreToldApart) {
+TEST(VerbsErrors, SilenceAndRefusalsHaveDifferentStatuses) {
   EXPECT_EQ(status_info(IBV_WC_RETRY_EXC_ERR).completion, CompletionStatus::kRetryExceeded);
   EXPECT_EQ(status_info(IBV_WC_RNR_RETRY_EXC_ERR).completion, CompletionStatus::kReceiverNotReady);
   EXPECT_EQ(status_info(IBV_WC_REM_ACCESS_ERR).completion, CompletionStatus::kRemoteAccessError);
   EXPECT_EQ(status_info(IBV_WC_REM_INV_REQ_ERR).completion, CompletionStatus::kRemoteRefused);
   EXPECT_TRUE(status_info(IBV_WC_REM_ACCESS_ERR).own);
   EXPECT_FALSE(status_info(IBV_WC_RETRY_EXC_ERR).own);
-  EXPECT_FALSE(status_info(IBV_WC_WR_FLUSH_ERR).own) << "an earlier one is to blame";
+  EXPECT_FALSE(status_info(IBV_WC_WR_FLUSH_ERR).own) << "an earlier request has failed";
 }
 
 TEST(VerbsErrors, StatusOfALaterVersionIsALocalError) {
@@ -81,7 +81,7 @@ TEST(VerbsErrors, AFaultNamesDevicePortPeerStatusAndCure) {
   }
 }
 
-TEST(VerbsErrors, TheSameErrnoHasAnotherCureAfterAnotherCall) {
+TEST(VerbsErrors, CureOfAnErrnoDependsOnTheCall) {
   const Error locked = verbs_error(Call::kRegister, "ibv_reg_mr", ENOMEM, "mlx5_0");
   EXPECT_EQ(locked.code, ErrorCode::kPermission);
   EXPECT_THAT(locked.message, HasSubstr("ulimit -l unlimited"));
@@ -94,7 +94,7 @@ TEST(VerbsErrors, TheSameErrnoHasAnotherCureAfterAnotherCall) {
             ErrorCode::kSystem);
 }
 
-TEST(VerbsErrors, AnUnknownErrnoIsASentenceToo) {
+TEST(VerbsErrors, UnknownErrnoGivesASentence) {
   const Error error = verbs_error(Call::kOther, "ibv_open_device", EXDEV, "mlx5_0");
   EXPECT_EQ(error.code, ErrorCode::kSystem);
   EXPECT_THAT(error.message, HasSubstr("dmesg"));

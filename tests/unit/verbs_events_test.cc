@@ -1,4 +1,4 @@
-// What a device may tell at any moment, beside completions.
+// Asynchronous events of a device, at any moment.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,17 +27,17 @@ class VerbsEvents : public test::HostileEnds, public testing::WithParamInterface
   void write(size_t count) {
     for (size_t i = 0; i < count; ++i) post(regions_[0], regions_[1], 100);
   }
-  // In the middle of writes; returns when the NIC has looked.
-  void tell(size_t side, ibv_event_type type) {
+  // Raises an event in the middle of writes; returns when the NIC has read the event.
+  void raise_event(size_t side, ibv_event_type type) {
     write(kWrites / 2);
     for (int i = 0; i < 3; ++i) turn();
     hostile::raise(static_cast<uint32_t>(side), type);
     const Instant looked = test::HostileNics::now() + Duration::from_ms(10);
     while (test::HostileNics::now() < looked) turn();
   }
-  void expect_all_arrives_although(size_t side, ibv_event_type type) {
+  void expect_all_arrives_despite(size_t side, ibv_event_type type) {
     begin();
-    tell(side, type);
+    raise_event(side, type);
     write(kWrites / 2);
     EXPECT_TRUE(wait(0, kWrites) && wait(1, kWrites) && all_done());
   }
@@ -57,9 +57,9 @@ std::string event_name(const testing::TestParamInfo<ibv_event_type>& info) {
 
 class VerbsEventsThatChangeNothing : public VerbsEvents {};
 
-TEST_P(VerbsEventsThatChangeNothing, AllArrives) {
+TEST_P(VerbsEventsThatChangeNothing, EveryWriteArrives) {
   for (const size_t side : {0, 1}) {
-    expect_all_arrives_although(side, GetParam());
+    expect_all_arrives_despite(side, GetParam());
     EXPECT_THAT(nics_->log(), Not(HasSubstr("has failed")));
   }
 }
@@ -75,9 +75,9 @@ INSTANTIATE_TEST_SUITE_P(All, VerbsEventsThatChangeNothing,
 
 class VerbsEventsOfALane : public VerbsEvents {};
 
-TEST_P(VerbsEventsOfALane, ItComesBack) {
+TEST_P(VerbsEventsOfALane, LaneComesBack) {
   for (const size_t side : {0, 1}) {
-    expect_all_arrives_although(side, GetParam());
+    expect_all_arrives_despite(side, GetParam());
     EXPECT_THAT(nics_->log(), HasSubstr("is back"));
   }
 }
@@ -88,11 +88,11 @@ INSTANTIATE_TEST_SUITE_P(All, VerbsEventsOfALane,
 
 class VerbsEventsOfTheDevice : public VerbsEvents {};
 
-TEST_P(VerbsEventsOfTheDevice, AreTheEndOfItsQueuePairsAndSayWhy) {
+TEST_P(VerbsEventsOfTheDevice, QueuePairsBreakAndNameTheCause) {
   for (const size_t side : {0, 1}) {
     begin();
-    tell(side, GetParam());
-    if (side == 1) {  // else its peer has nothing to wait for
+    raise_event(side, GetParam());
+    if (side == 1) {  // the peer notices only with a write in flight
       write(1);
       for (int i = 0; i < 200'000 && nic(0).fault(ends_[0]).empty(); ++i) turn();
     }
@@ -101,7 +101,7 @@ TEST_P(VerbsEventsOfTheDevice, AreTheEndOfItsQueuePairsAndSayWhy) {
     EXPECT_THAT(fault, HasSubstr("look at the kernel's log"));
     EXPECT_EQ(nic(1 - side).fault(ends_[1 - side]).empty(), side == 0);
     const auto next = nic(side).create_queue_pair({});
-    ASSERT_FALSE(next) << "nothing would ever arrive there";
+    ASSERT_FALSE(next) << "nothing would arrive on a new queue pair";
     EXPECT_THAT(next.error().message, HasSubstr("hostile" + std::to_string(side)));
   }
 }
@@ -110,8 +110,8 @@ INSTANTIATE_TEST_SUITE_P(All, VerbsEventsOfTheDevice,
                                          IBV_EVENT_DEVICE_FATAL),
                          event_name);
 
-// The connection that takes a failed one's place is not spared.
-TEST_F(VerbsEvents, ALaneMayFailAtAnyMomentOfItsReturn) {
+// The new connection of a lane may fail, too.
+TEST_F(VerbsEvents, LaneMayFailAgainAtAnyMomentOfItsRecovery) {
   for (int turns = 0; turns < 60; ++turns) {
     SCOPED_TRACE(turns);
     open({.late_landing = 3}, 1);
@@ -129,10 +129,10 @@ TEST_F(VerbsEvents, ALaneMayFailAtAnyMomentOfItsReturn) {
   }
 }
 
-TEST_F(VerbsEvents, TheEndOfTheDeviceBeforeAQueuePairIsConnectedIsAnErrorToo) {
+TEST_F(VerbsEvents, ConnectFailsIfTheDeviceHasFailedBefore) {
   begin();
   const QueuePairId early = nic(0).create_queue_pair({}).value();
-  tell(0, IBV_EVENT_DEVICE_FATAL);
+  raise_event(0, IBV_EVENT_DEVICE_FATAL);
   const auto peer = nic(1).queue_pair_address(nic(1).create_queue_pair({}).value());
   const auto connected = nic(0).connect_queue_pair(early, peer.view());
   ASSERT_FALSE(connected);
@@ -140,8 +140,8 @@ TEST_F(VerbsEvents, TheEndOfTheDeviceBeforeAQueuePairIsConnectedIsAnErrorToo) {
   EXPECT_THAT(connected.error().message, HasSubstr("look at the kernel's log"));
 }
 
-// Its number may be another's at once.
-TEST_F(VerbsEvents, OfAQueuePairThatIsGoneAreNotTakenForAnothers) {
+// A new queue pair may have the number of a destroyed one.
+TEST_F(VerbsEvents, EventOfADestroyedQueuePairAffectsNoOther) {
   begin();
   hostile::raise(0, IBV_EVENT_QP_FATAL);
   for (size_t side = 0; side < 2; ++side) nic(side).destroy_queue_pair(ends_[side]);

@@ -33,11 +33,11 @@ TEST(GidChoice, Ipv4ComesFirstThenGlobalIpv6) {
   EXPECT_EQ(chosen({local, global}), 1U);
 }
 
-TEST(GidChoice, OfEquallyGoodOnesTheFirst) {
+TEST(GidChoice, FirstOfEqualPreferenceIsChosen) {
   EXPECT_EQ(chosen({{5, GidKind::kRoceV2, kIpv4}, {6, GidKind::kRoceV2, kIpv4}}), 5U);
 }
 
-TEST(GidChoice, RoceV1AndEmptyEntriesAreNoneOfOurs) {
+TEST(GidChoice, RoceV1EmptyAndInfinibandEntriesAreNotChosen) {
   EXPECT_EQ(chosen({{0, GidKind::kRoceV1, kIpv4}, {1, GidKind::kRoceV2, kGlobal}}), 1U);
   for (const Entries& entries :
        {Entries{}, Entries{{0, GidKind::kRoceV1, kIpv4}}, Entries{{0, GidKind::kRoceV2, {}}},
@@ -49,21 +49,21 @@ TEST(GidChoice, RoceV1AndEmptyEntriesAreNoneOfOurs) {
   }
 }
 
-TEST(GidChoice, LinkLocalIsTheLastResortAndSaysSo) {
+TEST(GidChoice, LinkLocalIsChosenLastAndWithAWarning) {
   const auto choice = choose_gid(Entries{{3, GidKind::kRoceV2, kLocal}}, std::nullopt);
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->entry.index, 3U);
   EXPECT_THAT(choice->warning, HasSubstr("link-local (fe80::7)"));
 }
 
-TEST(GidChoice, AWantedEntryIsTakenAgainstTheRule) {
+TEST(GidChoice, ConfiguredIndexOverridesThePreference) {
   const Entries entries{{2, GidKind::kRoceV2, kIpv4}, {4, GidKind::kRoceV2, kGlobal}};
   const auto choice = choose_gid(entries, 4);
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->entry.index, 4U);
 }
 
-TEST(GidChoice, OfInfinibandIsTheFirstOrTheWanted) {
+TEST(GidChoice, InfinibandUsesTheFirstOrTheConfiguredEntry) {
   const Entries entries{{0, GidKind::kInfiniband, kLocal}, {1, GidKind::kInfiniband, kGlobal}};
   EXPECT_EQ(choose_infiniband_gid(entries, {})->entry.gid, kLocal);
   EXPECT_EQ(choose_infiniband_gid(entries, 1)->entry.gid, kGlobal);
@@ -71,7 +71,7 @@ TEST(GidChoice, OfInfinibandIsTheFirstOrTheWanted) {
   EXPECT_EQ(choose_infiniband_gid({}, {}).error().code, ErrorCode::kNotFound);
 }
 
-TEST(GidChoice, AWantedEntryThatIsNoneIsRefusedWithTheTable) {
+TEST(GidChoice, UnusableConfiguredIndexIsRefusedWithTheTable) {
   const Entries entries{{2, GidKind::kRoceV2, kIpv4}, {3, GidKind::kRoceV1, kIpv4}};
   for (const uint32_t wanted : {3, 9}) {
     const auto choice = choose_gid(entries, wanted);
@@ -82,7 +82,7 @@ TEST(GidChoice, AWantedEntryThatIsNoneIsRefusedWithTheTable) {
   }
 }
 
-TEST(GidIndex, IsANumberOrNothing) {
+TEST(GidIndex, IsANumberUpTo255OrEmpty) {
   EXPECT_EQ(parse_gid_index("").value(), std::nullopt);
   EXPECT_EQ(parse_gid_index("0").value(), 0U);
   EXPECT_EQ(parse_gid_index("255").value(), 255U);

@@ -1,4 +1,4 @@
-// What a real RDMA NIC may do, and rdma_rxe does not: each with the device that does it.
+// Behaviour of real RDMA NICs that rdma_rxe does not have, each with a device that has it.
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -17,7 +17,7 @@ using test::HostileNics;
 
 class VerbsHostile : public test::HostileEnds {};
 
-TEST_F(VerbsHostile, TheProcessorDoesNotTouchMemoryOfAGpu) {
+TEST_F(VerbsHostile, ProcessorDoesNotTouchGpuMemory) {
   GpuBuffer from(kSize);
   GpuBuffer to(kSize);
   open({});
@@ -35,7 +35,7 @@ TEST_F(VerbsHostile, TheProcessorDoesNotTouchMemoryOfAGpu) {
   for (size_t side = 0; side < 2; ++side) nic(side).deregister_memory(side == 0 ? local : remote);
 }
 
-// A completion says nothing of a GPU's memory: a read of it does.
+// A completion does not mean that the data are in a GPU's memory; a read of that memory ensures it.
 TEST_F(VerbsHostile, AFlushPushesDataIntoAGpusMemory) {
   GpuBuffer to(kSize);
   open({.late_landing = 50});
@@ -53,7 +53,7 @@ TEST_F(VerbsHostile, AFlushPushesDataIntoAGpusMemory) {
   nic(1).deregister_memory(remote);
 }
 
-TEST_F(VerbsHostile, InfinibandPortsThatWantAGlobalRouteGetOne) {
+TEST_F(VerbsHostile, GlobalRouteIsUsedIfAnInfinibandPortRequiresIt) {
   open({.infiniband = true, .grh_required = true});
   std::vector<uint8_t> memory(kSize);
   const MemoryRegion local =
@@ -64,12 +64,10 @@ TEST_F(VerbsHostile, InfinibandPortsThatWantAGlobalRouteGetOne) {
   EXPECT_TRUE(wait(1, 1));
 }
 
-// Drivers throw away the completions of a connection that is destroyed: what it had received when a
-// request was refused is counted before.
-TEST_F(VerbsHostile, WhatArrivedBeforeARefusalIsNotLost) {
-  open({.late_landing = 50,
-        .late_receives = 20'000,
-        .late_last_receive = Duration::from_ms(5)});
+// Drivers discard the completions of a destroyed connection: writes that arrived before the refused
+// one must be counted first.
+TEST_F(VerbsHostile, WritesBeforeARefusedOneAreNotLost) {
+  open({.late_landing = 50, .late_receives = 20'000, .late_last_receive = Duration::from_ms(5)});
   std::vector<uint8_t> memory(kSize);
   const MemoryRegion local =
       nic(0).register_memory(memory.data(), kSize, Access::kRemoteWrite).value();
@@ -88,8 +86,8 @@ TEST_F(VerbsHostile, WhatArrivedBeforeARefusalIsNotLost) {
   }
 }
 
-// What is given back says nothing of those before it, which may have asked for no completion.
-TEST_F(VerbsHostile, FlushedRequestsGoOutAgain) {
+// A flushed request does not mean that the unsignaled requests before it are complete.
+TEST_F(VerbsHostile, FlushedRequestsArePostedAgain) {
   open({.late_reading = 50, .quiet_flushes = true});
   std::vector<uint8_t> memory(kSize);
   const MemoryRegion local =
@@ -102,8 +100,8 @@ TEST_F(VerbsHostile, FlushedRequestsGoOutAgain) {
   EXPECT_TRUE(wait(0, 10) && wait(1, 10));
 }
 
-// Who waits for the network may lose their memory at any moment.
-TEST_F(VerbsHostile, WhatWaitsOnMemoryThatGoesNeverReachesTheDevice) {
+// Memory of waiting requests may be deregistered at any moment.
+TEST_F(VerbsHostile, WaitingRequestsOfDeregisteredMemoryAreNotPosted) {
   open({.late_reading = 50});
   std::vector<uint8_t> memory(kSize);
   const MemoryRegion remote =
@@ -128,8 +126,8 @@ TEST_F(VerbsHostile, WhatWaitsOnMemoryThatGoesNeverReachesTheDevice) {
   }
 }
 
-// One who waits is woken, whatever comes while it makes ready to wait.
-TEST_F(VerbsHostile, NoCompletionIsSleptThrough) {
+// A thread is woken also by a completion that comes while it prepares to wait.
+TEST_F(VerbsHostile, EveryCompletionWakesAWaitingThread) {
   open({.late_completions = 3});
   std::vector<uint8_t> memory(kSize);
   const MemoryRegion local =

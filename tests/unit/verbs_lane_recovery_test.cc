@@ -1,4 +1,5 @@
-// How two ends get a lane back: what they tell each other, in which order, and what the counts say.
+// Recovery of a lane by its two ends: their messages, the order of events, the accounts of
+// requests.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,7 +18,7 @@ using Kind = RecoveryMessage::Kind;
 using State = LaneRecovery::State;
 using Step = LaneRecovery::Step;
 
-TEST(RecoveryMessage, ComesBackAsItWas) {
+TEST(RecoveryMessage, DecodesToTheEncodedMessage) {
   const RecoveryMessage offer{.kind = Kind::kOffer,
                               .lane = 3,
                               .generation = 0x01020304,
@@ -28,7 +29,7 @@ TEST(RecoveryMessage, ComesBackAsItWas) {
   EXPECT_EQ(decode_recovery_message(encode(ready)), ready);
 }
 
-TEST(RecoveryMessage, NonsenseIsRefused) {
+TEST(RecoveryMessage, InvalidMessageIsRefused) {
   const auto good = encode({.kind = Kind::kOffer, .end = {.queue_pair = 17}});
   ASSERT_TRUE(decode_recovery_message(good));
   EXPECT_FALSE(decode_recovery_message(std::span(good).first(good.size() - 1)));
@@ -36,9 +37,9 @@ TEST(RecoveryMessage, NonsenseIsRefused) {
   for (const auto& [at, value] : {std::pair<size_t, uint8_t>{0, 0},  // no kind
                                   {0, 2},                            // ready, but with an end
                                   {0, 3},
-                                  {2, 1},      // not zero
+                                  {2, 1},      // a reserved byte that is not zero
                                   {8, 1},      // a queue pair of more than 24 bits
-                                  {11, 1},     // the management's
+                                  {11, 1},     // a queue pair of management
                                   {12, 1}}) {  // a PSN of more than 24 bits
     auto bad = good;
     bad[at] = value;
@@ -46,7 +47,7 @@ TEST(RecoveryMessage, NonsenseIsRefused) {
   }
 }
 
-TEST(Standby, IsAnnouncedToItsOwnKindOnly) {
+TEST(Standby, AnnouncementIsReadOnlyWithItsMark) {
   RcEndpoint endpoint;
   EXPECT_FALSE(announced_standby(endpoint));
   announce_standby({.queue_pair = 5, .first_psn = 6}, endpoint);
@@ -55,7 +56,7 @@ TEST(Standby, IsAnnouncedToItsOwnKindOnly) {
   EXPECT_FALSE(announced_standby(endpoint));
 }
 
-TEST(Standby, StandsBehindWhatElseIsTold) {
+TEST(Standby, AnnouncementFollowsOtherExtensions) {
   RcEndpoint endpoint;
   endpoint.extension_bytes = 32;
   endpoint.extension.fill(0xEE);
@@ -66,7 +67,7 @@ TEST(Standby, StandsBehindWhatElseIsTold) {
   EXPECT_FALSE(announced_standby(endpoint));
 }
 
-// Two ends, joined by a channel that keeps order and takes its time.
+// Two ends, joined by a slow channel that keeps order.
 class LaneRecoveries : public testing::Test {
  protected:
   struct End {
@@ -82,8 +83,8 @@ class LaneRecoveries : public testing::Test {
     if (recovery.up()) recovery.on_failed(Instant());
     if (recovery.may_fail_again()) recovery.on_failed_again();
   }
-  // One step, or one message, of a side.
-  void look(size_t side) {
+  // A side takes one message that has arrived.
+  void take_message(size_t side) {
     End& end = ends_[side];
     if (end.arriving.empty()) return;
     ASSERT_TRUE(end.recovery.on_message(end.arriving.front()));
@@ -105,11 +106,12 @@ class LaneRecoveries : public testing::Test {
         ends_[1 - side].arriving.push_back(message);
         return end.recovery.on_sent();
       case Step::kJoin:
-        EXPECT_EQ(end.recovery.offer().end.queue_pair, end.connections) << "of one generation";
+        EXPECT_EQ(end.recovery.offer().end.queue_pair, end.connections)
+            << "the offer is of the current connection";
         ++end.joins;
         return end.recovery.on_joined();
       case Step::kUse:
-        EXPECT_GE(ends_[1 - side].joins, end.joins) << "what is sent now finds nobody";
+        EXPECT_GE(ends_[1 - side].joins, end.joins) << "the peer has not joined";
         if (end.recovery.on_used()) fail(side);
         return;
       case Step::kWait:
@@ -119,7 +121,7 @@ class LaneRecoveries : public testing::Test {
   void settle() {
     for (int i = 0; i < 40; ++i) {
       for (size_t side = 0; side < 2; ++side) {
-        look(side);
+        take_message(side);
         step(side);
       }
     }
@@ -136,20 +138,20 @@ class LaneRecoveries : public testing::Test {
   std::array<End, 2> ends_;
 };
 
-TEST_F(LaneRecoveries, OneEndFindsOutAndTheOtherFollows) {
+TEST_F(LaneRecoveries, RecoveryBegunByOneEndCompletes) {
   fail(0);
   settle();
   expect_both_up(1);
 }
 
-TEST_F(LaneRecoveries, BothAtOnceAreEachOthersAnswer) {
+TEST_F(LaneRecoveries, OffersOfBothEndsAnswerEachOther) {
   fail(0);
   fail(1);
   settle();
   expect_both_up(1);
 }
 
-TEST_F(LaneRecoveries, BeginWhenThePathIsThereOrThePeerHasBegun) {
+TEST_F(LaneRecoveries, RecoveryBeginsWithAPathOrAnOfferOfThePeer) {
   fail(0);
   step(0, false);
   EXPECT_EQ(ends_[0].recovery.state(), State::kFailed);
@@ -158,7 +160,7 @@ TEST_F(LaneRecoveries, BeginWhenThePathIsThereOrThePeerHasBegun) {
   EXPECT_EQ(ends_[0].recovery.state(), State::kReplaced);
 }
 
-TEST_F(LaneRecoveries, AnyOrderOfEventsEndsWithBothUp) {
+TEST_F(LaneRecoveries, BothEndsComeUpAfterAnyOrderOfEvents) {
   Prng random(1);
   uint32_t failures = 0;
   for (int i = 0; i < 20'000; ++i) {
@@ -171,7 +173,7 @@ TEST_F(LaneRecoveries, AnyOrderOfEventsEndsWithBothUp) {
       case 1:
       case 2:
       case 3:
-        look(side);
+        take_message(side);
         break;
       default:
         step(side);
@@ -184,20 +186,21 @@ TEST_F(LaneRecoveries, AnyOrderOfEventsEndsWithBothUp) {
   EXPECT_GE(failures, ends_[0].recovery.generation());
 }
 
-TEST_F(LaneRecoveries, WhatCannotBeSaidNowIsRefused) {
+TEST_F(LaneRecoveries, UnexpectedMessageIsRefused) {
   LaneRecovery& recovery = ends_[0].recovery;
   const RecoveryMessage offer{.kind = Kind::kOffer, .end = {.queue_pair = 2}};
-  EXPECT_FALSE(recovery.on_message({.kind = Kind::kReady})) << "for what?";
-  EXPECT_FALSE(recovery.on_message({.kind = Kind::kOffer, .generation = 1})) << "of the future";
+  EXPECT_FALSE(recovery.on_message({.kind = Kind::kReady})) << "no recovery has begun";
+  EXPECT_FALSE(recovery.on_message({.kind = Kind::kOffer, .generation = 1}))
+      << "a later generation";
   EXPECT_TRUE(recovery.on_message(offer));
-  EXPECT_FALSE(recovery.on_message(offer)) << "twice";
-  EXPECT_FALSE(recovery.on_message({.kind = Kind::kReady})) << "it has no offer of ours";
+  EXPECT_FALSE(recovery.on_message(offer)) << "the same offer again";
+  EXPECT_FALSE(recovery.on_message({.kind = Kind::kReady})) << "the peer has no offer of ours";
 }
 
 class LaneAccounts : public testing::Test {
  protected:
-  static constexpr Bytes kBytes = 100;  // of each
-  // Posts, hands to a lane, and loses; the numbers are 0, 1, ...
+  static constexpr Bytes kBytes = 100;  // of each request
+  // Posts requests 0, 1, ..., starts them on a lane, and loses them.
   void lose(const std::vector<Opcode>& opcodes) {
     for (const Opcode opcode : opcodes) {
       const WorkRequest request{.id = posted_++, .opcode = opcode};
@@ -230,7 +233,7 @@ class LaneAccounts : public testing::Test {
   LaneAccount account_{16};
 };
 
-TEST_F(LaneAccounts, ACountCoversAllUpToItsLastWriteWithImmediate) {
+TEST_F(LaneAccounts, CountCoversRequestsUpToItsLastWriteWithImmediate) {
   lose({Opcode::kWrite, Opcode::kWriteWithImm, Opcode::kWrite, Opcode::kWriteWithImm,
         Opcode::kWrite});
   const auto settled = account_.settle(1, work_);
@@ -243,14 +246,14 @@ TEST_F(LaneAccounts, ACountCoversAllUpToItsLastWriteWithImmediate) {
   EXPECT_EQ(account_.unsettled(), 0U);
 }
 
-TEST_F(LaneAccounts, WhatNobodyIsToldOfGoesOutOnceMore) {
+TEST_F(LaneAccounts, UncountedWritesArePostedAgain) {
   lose({Opcode::kWrite, Opcode::kWrite});
   ASSERT_TRUE(account_.settle(0, work_));
   EXPECT_EQ(completed(), Ids{});
   EXPECT_EQ(waiting(), (Ids{0, 1}));
 }
 
-TEST_F(LaneAccounts, AReadIsRepeatedAlsoBeforeWhatArrived) {
+TEST_F(LaneAccounts, ReadIsRepeatedEvenBeforeAnArrivedWrite) {
   lose({Opcode::kRead, Opcode::kWriteWithImm});
   ASSERT_TRUE(account_.settle(1, work_));
   EXPECT_EQ(waiting(), (Ids{0}));
@@ -258,13 +261,13 @@ TEST_F(LaneAccounts, AReadIsRepeatedAlsoBeforeWhatArrived) {
   EXPECT_EQ(completed(), (Ids{0, 1}));
 }
 
-TEST_F(LaneAccounts, WhatIsDoneCountsAndANewConnectionBeginsAnew) {
+TEST_F(LaneAccounts, DoneWritesCountUntilANewConnectionBegins) {
   account_.on_received();
   account_.on_done({.opcode = Opcode::kWriteWithImm});
   account_.on_done({.opcode = Opcode::kWrite});
   lose({Opcode::kWriteWithImm, Opcode::kWriteWithImm});
-  EXPECT_FALSE(account_.settle(0, work_)) << "one was acknowledged";
-  EXPECT_FALSE(account_.settle(4, work_)) << "so many were never sent";
+  EXPECT_FALSE(account_.settle(0, work_)) << "fewer than were acknowledged";
+  EXPECT_FALSE(account_.settle(4, work_)) << "more than were sent";
   EXPECT_EQ(account_.received(), 1U);
   ASSERT_TRUE(account_.settle(2, work_));
   EXPECT_EQ(account_.received(), 0U);
@@ -275,7 +278,7 @@ TEST_F(LaneAccounts, WhatIsDoneCountsAndANewConnectionBeginsAnew) {
   EXPECT_EQ(completed(), (Ids{1}));
 }
 
-TEST_F(LaneAccounts, WhatIsPutBackGoesBeforeWhatWaits) {
+TEST_F(LaneAccounts, RequestsPutBackPrecedeWaitingOnes) {
   lose({Opcode::kWrite, Opcode::kWrite});
   const std::array<WorkRequest, 3> more{WorkRequest{.id = 2}, {.id = 3}, {.id = 4}};
   ASSERT_EQ(work_.post(more), 3U);
@@ -285,7 +288,7 @@ TEST_F(LaneAccounts, WhatIsPutBackGoesBeforeWhatWaits) {
   EXPECT_TRUE(work_.in_use(0));
 }
 
-TEST_F(LaneAccounts, WhatIsAbandonedUsesNoMemory) {
+TEST_F(LaneAccounts, AbandonedRequestsUseNoMemory) {
   lose({Opcode::kWrite});
   EXPECT_TRUE(work_.in_use(0));
   account_.abandon(work_);

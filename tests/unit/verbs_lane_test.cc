@@ -1,4 +1,4 @@
-// What a lane has on its way, which lane comes next, and how completions name both.
+// Requests in flight on a lane, the choice of the next lane, work request identifiers.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,7 +11,7 @@
 namespace pacecar {
 namespace {
 
-TEST(LaneLedger, ACompletionStandsForAllBeforeIt) {
+TEST(LaneLedger, CompletionCoversAllEarlierRequests) {
   LaneLedger ledger(8);
   const uint32_t first = ledger.next_sequence();
   for (uint64_t i = 0; i < 5; ++i) ledger.add({.number = i, .bytes = 10});
@@ -20,7 +20,7 @@ TEST(LaneLedger, ACompletionStandsForAllBeforeIt) {
   EXPECT_EQ(ledger.up_to(first + 2), 3U);
   for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(ledger.take().number, i);
   EXPECT_EQ(ledger.in_flight(), 20U);
-  EXPECT_EQ(ledger.up_to(first + 2), 0U) << "told before";
+  EXPECT_EQ(ledger.up_to(first + 2), 0U) << "already complete";
   EXPECT_EQ(ledger.up_to(first + 4), 2U);
   EXPECT_EQ(ledger.up_to(first + 5), 0U) << "never sent";
 }
@@ -39,7 +39,7 @@ TEST(LaneLedger, SequenceNumbersWrap) {
   EXPECT_EQ(ledger.up_to(LaneLedger::kSequenceMask), 1U);
 }
 
-TEST(LaneLedger, AsksForACompletionAtLeastEverySoManyBytes) {
+TEST(LaneLedger, CompletionIsRequestedAtLeastEverySignalBytes) {
   LaneLedger ledger(8);
   EXPECT_TRUE(ledger.wants_signal(LaneLedger::kSignalBytes));
   EXPECT_FALSE(ledger.wants_signal(LaneLedger::kSignalBytes - 1));
@@ -50,23 +50,23 @@ TEST(LaneLedger, AsksForACompletionAtLeastEverySoManyBytes) {
   EXPECT_TRUE(ledger.take().signaled);
 }
 
-TEST(LaneLedger, StalledSinceItsOldestLeftOrTheLastCompletionCame) {
+TEST(LaneLedger, StalledSinceTheOldestDepartureOrTheLastCompletion) {
   const auto at = [](int64_t ms) { return Instant() + Duration::from_ms(ms); };
   LaneLedger ledger(8);
-  EXPECT_EQ(ledger.stalled_since(), Instant::never()) << "it has nothing to do";
+  EXPECT_EQ(ledger.stalled_since(), Instant::never()) << "nothing is in flight";
   ledger.add({.departure = at(5)});
   ledger.add({.departure = at(6)});
   EXPECT_EQ(ledger.stalled_since(), at(5));
   ledger.take();
   ledger.on_completion(at(20));
-  EXPECT_EQ(ledger.stalled_since(), at(20)) << "the next one waited behind it";
+  EXPECT_EQ(ledger.stalled_since(), at(20)) << "the next request waited behind the first";
   ledger.take();
   EXPECT_EQ(ledger.stalled_since(), Instant::never());
   ledger.add({.departure = at(90)});
   EXPECT_EQ(ledger.stalled_since(), at(90)) << "idle is not stalled";
 }
 
-TEST(NextLane, FewestBytesFirstAndTiesInTurn) {
+TEST(NextLane, LaneWithFewestBytesIsNextAndTiesTakeTurns) {
   const auto next = [](std::initializer_list<Bytes> in_flight, size_t turn) {
     VerbsQueuePair qp(1, {});
     for (const Bytes bytes : in_flight) qp.lanes.emplace_back(1).ledger.add({.bytes = bytes});
@@ -81,7 +81,7 @@ TEST(NextLane, FewestBytesFirstAndTiesInTurn) {
   EXPECT_EQ(next({9}, 3), 0U);
 }
 
-TEST(VerbsWorkId, ComesBackAsItWas) {
+TEST(VerbsWorkId, UnpacksToThePackedFields) {
   for (const bool receive : {false, true}) {
     const VerbsWorkId id{.queue_pair = 0xFEDCBA98,
                          .lane = 127,
@@ -96,7 +96,7 @@ TEST(VerbsWorkId, ComesBackAsItWas) {
 }
 
 // Seven tries of 4.096 us * 2^timeout.
-TEST(AckTimeout, AllTriesTogetherStayBelowTheSilenceLimit) {
+TEST(AckTimeout, AllTriesEndBeforeTheSilenceLimit) {
   EXPECT_EQ(choose_ack_timeout(Duration::from_s(6)), 17);  // 3.8 s
   EXPECT_EQ(choose_ack_timeout(Duration::from_ms(300)), 13);
   EXPECT_EQ(choose_ack_timeout(Duration()), 1) << "0 would mean: wait for ever";

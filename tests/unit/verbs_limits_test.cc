@@ -1,5 +1,5 @@
-// Devices of which there is little: limits as small as the specification allows, and what runs out
-// in the course of time.
+// Devices whose limits are as small as the specification allows, and resources that run out over
+// time.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,9 +31,8 @@ class VerbsLimits : public test::HostileEnds {
                                               std::vector<uint8_t>(kSize)};
 };
 
-// Drivers throw away the completions of a queue pair that is destroyed, those of shared receive
-// requests too.
-TEST_F(VerbsLimits, WhatADestroyedQueuePairTookOfTheSharedReceivesIsReplaced) {
+// Drivers discard the completions of a destroyed queue pair, also those of shared receive requests.
+TEST_F(VerbsLimits, SharedReceivesOfADestroyedQueuePairAreReplaced) {
   open({.late_receives = 1'000'000, .max_shared_receives = 127});
   const MemoryRegion local = region(0);
   const MemoryRegion remote = region(1);
@@ -46,7 +45,7 @@ TEST_F(VerbsLimits, WhatADestroyedQueuePairTookOfTheSharedReceivesIsReplaced) {
   }
 }
 
-TEST_F(VerbsLimits, NoMoreReadsAreOnTheirWayThanThePeerCanHold) {
+TEST_F(VerbsLimits, ReadsInFlightKeepTheLimitOfThePeer) {
   open({.max_reads = 1, .max_reads_started = 16});
   join({.paced = false});
   const MemoryRegion local = region(0);
@@ -56,7 +55,7 @@ TEST_F(VerbsLimits, NoMoreReadsAreOnTheirWayThanThePeerCanHold) {
   for (const Completion& each : completions_[0]) EXPECT_EQ(each.status, CompletionStatus::kOk);
 }
 
-TEST_F(VerbsLimits, QueuePairsAreRefusedWhoseCompletionsHaveNoRoom) {
+TEST_F(VerbsLimits, QueuePairWithoutRoomForItsCompletionsIsRefused) {
   constexpr uint32_t kReceives = 127;
   constexpr uint32_t kEntries = 1000;
   open({.max_completions = kEntries, .max_shared_receives = kReceives});
@@ -70,12 +69,12 @@ TEST_F(VerbsLimits, QueuePairsAreRefusedWhoseCompletionsHaveNoRoom) {
   EXPECT_EQ(made, (kEntries - kReceives) / VerbsQueuePair::max_completions({}));
 }
 
-TEST_F(VerbsLimits, QueuesAreAsShortAsTheDeviceWants) {
+TEST_F(VerbsLimits, WritesArriveOverShortQueues) {
   open({.max_work_requests = 16});
   expect_sent(60);
 }
 
-TEST_F(VerbsLimits, OnePieceOneReadAndNothingInline) {
+TEST_F(VerbsLimits, WritesArriveWithOnePieceOneReadAndNoInlineData) {
   open({.max_pieces = 1, .max_inline = 0, .max_reads = 1, .max_reads_started = 1});
   expect_sent(20);
 }
@@ -89,7 +88,7 @@ TEST_F(VerbsLimits, MemoryBeyondTheLargestRegionIsRefused) {
   expect_sent(1);
 }
 
-TEST_F(VerbsLimits, WithoutASecondCompletionQueueThereIsNoFlush) {
+TEST_F(VerbsLimits, FlushIsRefusedWithoutASecondCompletionQueue) {
   open({.max_completion_queues = 1});
   const MemoryRegion remote = region(1);
   const auto refused = nic(1).start_flush(remote, remote.address);

@@ -1,5 +1,5 @@
-// Registrations, with a library in place of libibverbs that does what the test says: the names that
-// are defined here outrank the shared library's.
+// Registrations over scripted functions in place of libibverbs: the definitions here take
+// precedence over those of the shared library.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,19 +87,19 @@ TEST_F(RegistrationsTest, TheSameRangeIsRegisteredOnce) {
   EXPECT_EQ(registrations_.remove(one->key), nullptr);
   EXPECT_EQ(library.deregistered, 0);
   auto last = registrations_.remove(one->key);
-  EXPECT_EQ(library.deregistered, 0) << "when it goes, which takes time, and no sooner";
+  EXPECT_EQ(library.deregistered, 0) << "only destroying the registration deregisters";
   last.reset();
   EXPECT_EQ(library.deregistered, 1);
 }
 
-TEST_F(RegistrationsTest, OtherRightsAreNotShared) {
+TEST_F(RegistrationsTest, RegistrationsOfOtherRightsAreNotShared) {
   const auto written = registrations_.add(at(4096), 100, Access::kRemoteWrite);
   const auto read = registrations_.add(at(4096), 100, Access::kLocalRead);
   ASSERT_TRUE(written && read);
   EXPECT_NE(written->key, read->key);
 }
 
-TEST_F(RegistrationsTest, ADmaBufOfUnknownMemoryIsItsOwnWhateverItsAddress) {
+TEST_F(RegistrationsTest, DmaBufsOfUnknownAllocationsAreNotShared) {
   const DmaBufMemory memory{.fd = 5, .offset = 4096, .address = 0x7000, .length = 100};
   const auto one = registrations_.add_dmabuf(memory, Access::kRemoteAll);
   const auto other =
@@ -116,7 +116,7 @@ TEST_F(RegistrationsTest, ADmaBufOfUnknownMemoryIsItsOwnWhateverItsAddress) {
   EXPECT_THAT(third.error().message, HasSubstr("PACECAR_MAX_REGIONS"));
 }
 
-TEST_F(RegistrationsTest, ADmaBufOfTheSameAllocationIsRegisteredOnce) {
+TEST_F(RegistrationsTest, DmaBufOfTheSameAllocationIsRegisteredOnce) {
   const auto add = [&](int fd, uint64_t allocation) {
     return registrations_
         .add_dmabuf({.fd = fd, .address = 0x7000, .length = 100, .allocation = allocation},
@@ -128,11 +128,11 @@ TEST_F(RegistrationsTest, ADmaBufOfTheSameAllocationIsRegisteredOnce) {
   EXPECT_EQ(add(6, 77), one);
   EXPECT_EQ(library.registered, 1);
   EXPECT_EQ(registrations_.remove(one), nullptr);
-  EXPECT_NE(add(7, 78), one) << "the address has come back, the memory has not";
+  EXPECT_NE(add(7, 78), one) << "the same address, but another allocation";
   EXPECT_NE(registrations_.remove(one), nullptr);
 }
 
-TEST_F(RegistrationsTest, AsksTheDriverWhetherItTakesDmaBufs) {
+TEST_F(RegistrationsTest, DriverIsAskedWhetherItTakesDmaBufs) {
   EXPECT_TRUE(takes_dmabuf(nullptr));
   for (const int refusal : {EOPNOTSUPP, EPROTONOSUPPORT, ENOSYS}) {
     library.refuses = refusal;
@@ -156,7 +156,8 @@ TEST_F(RegistrationsTest, RefusalsNameDeviceCauseAndCure) {
   EXPECT_THAT(refusal(EOPNOTSUPP, true).message, HasSubstr("mlx5_0: ibv_reg_dmabuf_mr failed"));
   EXPECT_EQ(library.registered, 0);
   library.refuses = 0;
-  EXPECT_TRUE(registrations_.add(at(4096), 100, Access::kRemoteAll)) << "nothing was used up";
+  EXPECT_TRUE(registrations_.add(at(4096), 100, Access::kRemoteAll))
+      << "refused registrations use no place";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Messages over hostile devices: random traffic, once per seed, with links that go and come back.
+// Messages over hostile devices: random traffic, once per seed, with links that go down and up.
 // HOSTILE_SEEDS=FIRST:COUNT chooses other seeds.
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class HostileWorld final : public TrafficWorld {
     }
   }
 
-  // Connections that fail by themselves.
+  // Lanes that fail without an outage of a link.
   void make_failures(Prng& random) {
     while (random.chance(0.5)) {
       const auto when = now() + Duration::from_us(static_cast<int64_t>(random.below(1'000)));
@@ -46,7 +46,7 @@ class HostileWorld final : public TrafficWorld {
     }
   }
 
-  void end_messenger(size_t host) { messengers_[host].reset(); }
+  void destroy_messenger(size_t host) { messengers_[host].reset(); }
 
   size_t hosts() const override { return nics_.size(); }
   Messenger& messenger(size_t host) override { return *messengers_[host]; }
@@ -123,8 +123,9 @@ class TwoHostileHosts : public TwoHosts {
   }
 };
 
-// The sender closes as soon as it knows that all has arrived; at the receiver that is told later.
-TEST_F(TwoHostileHosts, WhatArrivedBeforeTheCloseCounts) {
+// The sender closes as soon as its messages are acknowledged; the receiver's completions come
+// later.
+TEST_F(TwoHostileHosts, MessagesThatArriveBeforeTheCloseAreDone) {
   open({.late_receives = 50'000});
   const ConnectionPair ends = connect();
   for (int i = 0; i < 24; ++i) post(ends);
@@ -136,12 +137,12 @@ TEST_F(TwoHostileHosts, WhatArrivedBeforeTheCloseCounts) {
   EXPECT_EQ(messages_.back().to, messages_.back().from);
 }
 
-// Peers write into its tables and words as long as there are queue pairs.
-TEST_F(TwoHostileHosts, AMessengerTakesItsQueuePairsWithIt) {
+// Peers can write into the memory of a messenger as long as it has queue pairs.
+TEST_F(TwoHostileHosts, MessengerDestroysItsQueuePairs) {
   for (const size_t host : {0, 1}) {
     open({});
     post(connect());
-    static_cast<HostileWorld&>(*world_).end_messenger(host);
+    static_cast<HostileWorld&>(*world_).destroy_messenger(host);
     size_t free = 0;
     while (world_->nic(host).create_queue_pair({})) ++free;
     EXPECT_EQ(free, HostileNics::kQueuePairs);

@@ -21,7 +21,7 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr size_t kChunks = 96;  // of a round, each way
+constexpr size_t kChunks = 96;  // per round and direction
 constexpr size_t kChunk = 5000;
 
 class VerbsNicRecovery : public testing::Test {
@@ -32,7 +32,7 @@ class VerbsNicRecovery : public testing::Test {
     QueuePairId end = 0;
     MemoryRegion source_region, target_region;
     std::vector<uint64_t> sent;      // ids, in the order of their completion
-    std::vector<uint32_t> received;  // how often each immediate came
+    std::vector<uint32_t> received;  // how often each immediate arrived
     Bytes acked = 0;                 // as the flow's signals say
     bool paced = false;
     CompletionStatus worst = CompletionStatus::kOk;
@@ -106,8 +106,8 @@ class VerbsNicRecovery : public testing::Test {
       }
     }
     std::array<FlowSignal, 4> signals;
-    const size_t told = side.nic->poll_signals(signals);
-    for (const FlowSignal& signal : std::span(signals).first(told)) side.acked += signal.acked;
+    const size_t reported = side.nic->poll_signals(signals);
+    for (const FlowSignal& signal : std::span(signals).first(reported)) side.acked += signal.acked;
   }
   bool broken() const {
     return sides_[0].worst != CompletionStatus::kOk || sides_[1].worst != CompletionStatus::kOk;
@@ -123,8 +123,8 @@ class VerbsNicRecovery : public testing::Test {
       side.acked = 0;
     }
   }
-  // Posts the chunks of `senders` and turns both sides until all are sent; on the way, after `when`
-  // turns, `upset` happens. The number of turns is bounded, not the time.
+  // Posts the chunks of `senders` and turns both sides until all are sent; calls `upset` after
+  // `when` turns. The number of turns is bounded, not the time.
   template <typename Upset>
   void transfer(const std::vector<size_t>& senders, Opcode opcode, int when, const Upset& upset) {
     std::array<size_t, 2> posted{};
@@ -149,20 +149,20 @@ class VerbsNicRecovery : public testing::Test {
   std::string faults() const {
     return sides_[0].nic->fault(sides_[0].end) + "\n" + sides_[1].nic->fault(sides_[1].end);
   }
-  void expect_arrived(size_t sender, uint32_t times_told) {
+  void expect_arrived(size_t sender, uint32_t times_received) {
     Side& peer = sides_[1 - sender];
     const auto arrived = [&] {
       return peer.target == sides_[sender].source &&
-             std::ranges::count(peer.received, times_told) == std::ssize(peer.received);
+             std::ranges::count(peer.received, times_received) == std::ssize(peer.received);
     };
-    for (int turns = 0; turns < 20'000 && !arrived(); ++turns) {  // it may be told later
+    for (int turns = 0; turns < 20'000 && !arrived(); ++turns) {  // completions may come later
       for (Side& side : sides_) turn(side);
       ::poll(nullptr, 0, 1);
     }
     EXPECT_EQ(peer.target, sides_[sender].source);
-    EXPECT_THAT(peer.received, Each(times_told)) << "nothing twice, nothing lost";
+    EXPECT_THAT(peer.received, Each(times_received)) << "nothing twice, nothing lost";
     const Bytes paced = sides_[sender].paced ? kChunks * kChunk : 0;
-    EXPECT_EQ(sides_[sender].acked, paced) << "whoever said that it has arrived";
+    EXPECT_EQ(sides_[sender].acked, paced) << "acknowledged by the device or in recovery";
     for (size_t i = 0; i < sides_[sender].sent.size(); ++i) {
       EXPECT_EQ(sides_[sender].sent[i], i) << "in the order of posting";
     }
@@ -174,7 +174,7 @@ class VerbsNicRecovery : public testing::Test {
 
 constexpr Duration kPatience = Duration::from_s(60);
 
-TEST_F(VerbsNicRecovery, NothingIsLostAndNothingIsToldTwice) {
+TEST_F(VerbsNicRecovery, NothingIsLostOrReceivedTwice) {
   open({.work_requests = 64}, kPatience);
   for (uint8_t round = 0; round < 12; ++round) {
     begin_round(round);
@@ -182,7 +182,8 @@ TEST_F(VerbsNicRecovery, NothingIsLostAndNothingIsToldTwice) {
     transfer({0, 1}, Opcode::kWriteWithImm, round % 3, [&] {
       Side& victim = sides_[round % 2];
       victim.nic->upset_lane(victim.end, lane);
-      if (round < 8) return;  // later also another, at the other end, or the same at both
+      if (round < 8)
+        return;  // later rounds also upset another lane, or the same one, at the other end
       Side& other = sides_[1 - round % 2];
       other.nic->upset_lane(other.end, (lane + round % 3) % 4);
     });
@@ -195,7 +196,7 @@ TEST_F(VerbsNicRecovery, NothingIsLostAndNothingIsToldTwice) {
   }
 }
 
-TEST_F(VerbsNicRecovery, AllLanesAtOnce) {
+TEST_F(VerbsNicRecovery, AllLanesComeBackAtOnce) {
   open({.work_requests = 64}, kPatience);
   for (uint8_t round = 0; round < 4; ++round) {
     begin_round(round);
@@ -209,7 +210,7 @@ TEST_F(VerbsNicRecovery, AllLanesAtOnce) {
   }
 }
 
-TEST_F(VerbsNicRecovery, AControlQueuePairKeepsItsOrder) {
+TEST_F(VerbsNicRecovery, ControlQueuePairKeepsItsOrder) {
   open({.traffic_class = TrafficClass::kControl, .paced = false, .work_requests = 16}, kPatience);
   for (uint8_t round = 0; round < 4; ++round) {
     begin_round(round);
@@ -220,9 +221,9 @@ TEST_F(VerbsNicRecovery, AControlQueuePairKeepsItsOrder) {
   }
 }
 
-// The sender finds out, when its retries are used up: the device's, after 3.8 s, long before its
-// patience.
-TEST_F(VerbsNicRecovery, AnEndThatSendsNothingFollows) {
+// The sender notices when the retries of its device are used up, after 3.8 s: long before its
+// silence limit.
+TEST_F(VerbsNicRecovery, EndThatSendsNothingFollowsTheRecovery) {
   open({.work_requests = 64}, Duration::from_ms(7500));
   begin_round(0);
   transfer({0}, Opcode::kWriteWithImm, 0, [&] { sides_[1].nic->upset_lane(sides_[1].end, 2); });
@@ -230,8 +231,8 @@ TEST_F(VerbsNicRecovery, AnEndThatSendsNothingFollows) {
   EXPECT_THAT(sides_[1].log, HasSubstr("the peer's end of a lane has failed"));
 }
 
-// Nothing comes back, neither an acknowledgement nor an error: the retries would take longer.
-TEST_F(VerbsNicRecovery, ALaneOfWhichTheDeviceDoesNothingFails) {
+// Neither an acknowledgement nor an error comes: the retries of the device would take longer.
+TEST_F(VerbsNicRecovery, LaneWithoutAnyCompletionFails) {
   open({.work_requests = 64}, kPatience);
   begin_round(0);
   const WorkRequest request = chunk(0, 0, Opcode::kWriteWithImm);
@@ -242,12 +243,12 @@ TEST_F(VerbsNicRecovery, ALaneOfWhichTheDeviceDoesNothingFails) {
   side.nic->transmit(now);
   side.nic->on_time(now + kPatience / 2);
   EXPECT_THAT(side.log, Not(HasSubstr("is acknowledged any more")));
-  EXPECT_LE(side.nic->next_deadline(), now + kPatience) << "one who sleeps must look";
+  EXPECT_LE(side.nic->next_deadline(), now + kPatience) << "a sleeping thread must wake";
   side.nic->on_time(now + kPatience + Duration::from_s(1));
   EXPECT_THAT(side.log, HasSubstr("nothing of what was sent is acknowledged any more"));
 }
 
-TEST_F(VerbsNicRecovery, APeerThatIsGoneStaysGone) {
+TEST_F(VerbsNicRecovery, DestroyedPeerBreaksTheQueuePair) {
   open({.work_requests = 64}, Duration::from_ms(300));
   begin_round(0);
   sides_[1].nic->destroy_queue_pair(sides_[1].end);
@@ -258,7 +259,7 @@ TEST_F(VerbsNicRecovery, APeerThatIsGoneStaysGone) {
     ::poll(nullptr, 0, 1);
   }
   EXPECT_EQ(sides_[0].worst, CompletionStatus::kRetryExceeded);
-  // Whoever gives up first says it: the device, or this side's patience.
+  // The device gives up, or the silence limit ends, whichever is first.
   EXPECT_THAT(sides_[0].nic->fault(sides_[0].end),
               AnyOf(HasSubstr("check that the peer lives"), HasSubstr("the peer's process runs")));
 }

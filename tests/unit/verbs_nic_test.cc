@@ -1,4 +1,4 @@
-// What is special about NICs through libibverbs. Skipped where there is no RDMA device.
+// NICs through libibverbs. Skipped where there is no RDMA device.
 #include "transport/verbs/verbs_nic.h"
 
 #include <gmock/gmock.h>
@@ -78,7 +78,7 @@ class VerbsNicTest : public testing::Test {
       completions_[side].insert(completions_[side].end(), some.begin(), some.begin() + count);
     }
   }
-  // Turns both until `side` has so many completions; false when that does not come about.
+  // Turns both until `side` has `count` completions; false if it does not get them.
   bool wait(size_t side, size_t count) {
     for (int i = 0; i < 20'000 && completions_[side].size() < count; ++i) {
       turn(0);
@@ -110,8 +110,8 @@ TEST_F(VerbsNicTest, EndsWithDifferentNumbersOfLanesJoin) {
   }
 }
 
-// Its bytes go with the request, where the device has that.
-TEST_F(VerbsNicTest, SmallWritesOfTheHostsMemoryArrive) {
+// Such writes are posted inline where the device can.
+TEST_F(VerbsNicTest, SmallWritesFromHostMemoryArrive) {
   open();
   for (size_t i = 0; i < 100; ++i) memory_[0][i] = static_cast<uint8_t>(i + 1);
   for (uint64_t length = 0; length <= 100; ++length) {
@@ -124,11 +124,11 @@ TEST_F(VerbsNicTest, SmallWritesOfTheHostsMemoryArrive) {
     EXPECT_TRUE(std::equal(memory_[0].begin(), memory_[0].begin() + static_cast<ptrdiff_t>(length),
                            memory_[1].begin() + static_cast<ptrdiff_t>(length) * 100));
   }
-  EXPECT_EQ(log_, "") << "a lane that comes back would hide a request that the device refuses";
+  EXPECT_EQ(log_, "") << "recovery of a lane would hide a request that the device refuses";
 }
 
-TEST_F(VerbsNicTest, AFaultNamesDevicePeerAndCure) {
-  // The device's retries end after 3.8 s, well before the NIC's own limit: the fault is theirs.
+TEST_F(VerbsNicTest, FaultNamesDevicePeerAndCure) {
+  // The device's retries end after 3.8 s, well before the silence limit: the fault is the device's.
   silence_limit_ = Duration::from_ms(7500);
   open();
   EXPECT_EQ(nics_[0]->fault(ends_[0]), "");
@@ -144,8 +144,8 @@ TEST_F(VerbsNicTest, AFaultNamesDevicePeerAndCure) {
   }
 }
 
-// Nobody else's requests fail with it.
-TEST_F(VerbsNicTest, ARefusedWriteEndsALaneAndSaysWhy) {
+// The other requests do not fail with it.
+TEST_F(VerbsNicTest, RefusedWriteFailsAloneAndTheLogNamesItsStatus) {
   open();
   WorkRequest wrong = write(1, 100);
   wrong.remote_key = ~wrong.remote_key;
@@ -157,7 +157,7 @@ TEST_F(VerbsNicTest, ARefusedWriteEndsALaneAndSaysWhy) {
   EXPECT_THAT(log_, HasSubstr("REM_ACCESS_ERR"));
 }
 
-TEST_F(VerbsNicTest, TheSameMemoryIsRegisteredOnce) {
+TEST_F(VerbsNicTest, SameMemoryIsRegisteredOnce) {
   open();
   const auto again =
       nics_[1]->register_memory(memory_[1].data(), kSize, Access::kRemoteWrite).value();
@@ -170,14 +170,14 @@ TEST_F(VerbsNicTest, TheSameMemoryIsRegisteredOnce) {
   EXPECT_FALSE(nics_[1]->shared(regions_[1]));
   post(write(1, 100));
   ASSERT_TRUE(wait(0, 1));
-  EXPECT_EQ(completions_[0][0].status, CompletionStatus::kOk) << "one user is left";
+  EXPECT_EQ(completions_[0][0].status, CompletionStatus::kOk) << "one registration is left";
   nics_[1]->deregister_memory(regions_[1]);
   post(write(2, 100));
   ASSERT_TRUE(wait(0, 2));
   EXPECT_EQ(completions_[0][1].status, CompletionStatus::kRemoteAccessError);
 }
 
-TEST_F(VerbsNicTest, MemoryThatIsNotThereIsRefusedWithASentence) {
+TEST_F(VerbsNicTest, UnmappedMemoryIsRefusedWithASentence) {
   open();
   const auto unmapped = nics_[0]->register_memory(reinterpret_cast<void*>(uint64_t{4096}), 4096,
                                                   Access::kRemoteWrite);
@@ -190,7 +190,7 @@ TEST_F(VerbsNicTest, MemoryThatIsNotThereIsRefusedWithASentence) {
   EXPECT_THAT(no_dmabuf.error().message, HasSubstr("ibv_reg_dmabuf_mr"));
 }
 
-TEST_F(VerbsNicTest, AnAddressOfAnotherKindOfNetworkIsRefused) {
+TEST_F(VerbsNicTest, AddressOfAnotherLinkLayerIsRefused) {
   open();
   const QueuePairId id = nics_[0]->create_queue_pair({}).value();
   const auto address = nics_[1]->queue_pair_address(ends_[1]);
@@ -205,7 +205,7 @@ TEST_F(VerbsNicTest, AnAddressOfAnotherKindOfNetworkIsRefused) {
   EXPECT_THAT(connected.error().message, HasSubstr(port_.device));
 }
 
-TEST_F(VerbsNicTest, AGidThatIsNotThereIsRefused) {
+TEST_F(VerbsNicTest, MissingGidIndexIsRefused) {
   VerbsConfig wrong = config();
   wrong.gid_index = 200;
   const auto nic = VerbsNic::open(wrong, monotonic_now());
@@ -214,7 +214,7 @@ TEST_F(VerbsNicTest, AGidThatIsNotThereIsRefused) {
   EXPECT_THAT(nic.error().message, HasSubstr(port_.device));
 }
 
-TEST_F(VerbsNicTest, ArrivalsWakeASleeper) {
+TEST_F(VerbsNicTest, ArrivalsWakeASleepingThread) {
   open();
   turn(1);
   ASSERT_TRUE(nics_[1]->prepare_to_wait());
@@ -226,10 +226,10 @@ TEST_F(VerbsNicTest, ArrivalsWakeASleeper) {
   EXPECT_FALSE(nics_[1]->prepare_to_wait());
   ASSERT_TRUE(wait(1, 1));
   ASSERT_TRUE(nics_[1]->prepare_to_wait());
-  EXPECT_EQ(::poll(&sleeper, 1, 0), 0) << "what has woken it is over";
+  EXPECT_EQ(::poll(&sleeper, 1, 0), 0) << "the event has been taken";
 }
 
-TEST_F(VerbsNicTest, ArrivalsAreToldPerFlow) {
+TEST_F(VerbsNicTest, ArrivalsAreReportedPerFlow) {
   open();
   nics_[1]->report_arrivals(true);
   for (uint64_t id = 0; id < 3; ++id) post(write(id, 1000));
@@ -241,8 +241,8 @@ TEST_F(VerbsNicTest, ArrivalsAreToldPerFlow) {
   EXPECT_EQ(nics_[1]->counters().data_bytes_received, 3000U);
 }
 
-// Two flows, of which one has nothing to send: the other shares the link with nobody.
-TEST_F(VerbsNicTest, OnCreditAFlowSendsWhatItMayAndSaysWhoSharesTheLink) {
+// Two flows, of which one has nothing to send: the other one has the link alone.
+TEST_F(VerbsNicTest, FlowOnCreditKeepsItsCreditAndReportsSharingFlows) {
   open();
   const Instant now = monotonic_now();
   FlowLimits limits{.rate = Rate::from_gbps(1000), .window = 1 << 20, .credit = 1001};
@@ -253,15 +253,15 @@ TEST_F(VerbsNicTest, OnCreditAFlowSendsWhatItMayAndSaysWhoSharesTheLink) {
   std::array<FlowSignal, 4> signals;
   ASSERT_EQ(nics_[0]->poll_signals(signals), 1U);
   EXPECT_EQ(signals[0].sharing, 1U);
-  EXPECT_EQ(signals[0].sent, 2000U) << "what begins within the credit goes as a whole";
+  EXPECT_EQ(signals[0].sent, 2000U) << "a write that begins within the credit is sent whole";
   limits.credit = 3000;
   nics_[0]->set_flow_limits(0, limits, now);
   ASSERT_TRUE(wait(0, 3));
 }
 
-// What finds no receive request waits at the sender, and nothing is lost.
-TEST_F(VerbsNicTest, MoreWritesThanTheReceiverHasRequestsForArrive) {
-  silence_limit_ = Duration::from_s(60);  // what waits for a receiver is not acknowledged either
+// A write that finds no receive request waits at the sender.
+TEST_F(VerbsNicTest, MoreWritesArriveThanTheReceiverHasRequestsFor) {
+  silence_limit_ = Duration::from_s(60);  // a write that waits for a receive is not acknowledged
   open();
   constexpr uint64_t kWrites = 6000;
   uint64_t posted = 0;
@@ -273,7 +273,7 @@ TEST_F(VerbsNicTest, MoreWritesThanTheReceiverHasRequestsForArrive) {
     }
     const size_t before = completions_[0].size();
     turn(0);
-    const bool stuck = idle >= 200;  // until then the other end does not look
+    const bool stuck = idle >= 200;  // until then the receiver does not turn
     if (stuck) {
       turn(1);
       ++turns;
@@ -290,7 +290,7 @@ TEST_F(VerbsNicTest, MoreWritesThanTheReceiverHasRequestsForArrive) {
   EXPECT_EQ(completions_[1].size(), kWrites);
 }
 
-TEST_F(VerbsNicTest, TheDriversCountersMove) {
+TEST_F(VerbsNicTest, HardwareCountersIncrease) {
   open();
   const auto before = nics_[0]->hardware_counters();
   if (before.empty()) GTEST_SKIP() << "this driver counts nothing";
@@ -305,8 +305,8 @@ TEST_F(VerbsNicTest, TheDriversCountersMove) {
   EXPECT_TRUE(moved());
 }
 
-TEST_F(VerbsNicTest, DeregisteringWhatIsStuckBreaksTheQueuePair) {
-  silence_limit_ = Duration::from_s(10);  // later than memory is waited for, also on a busy host
+TEST_F(VerbsNicTest, DeregisteringMemoryOfStuckWritesBreaksTheQueuePair) {
+  silence_limit_ = Duration::from_s(10);  // longer than deregistering waits, also on a busy host
   open();
   nics_[1]->destroy_queue_pair(ends_[1]);
   for (uint64_t id = 0; id < 3; ++id) post(write(id, 1000));
@@ -319,7 +319,7 @@ TEST_F(VerbsNicTest, DeregisteringWhatIsStuckBreaksTheQueuePair) {
   EXPECT_EQ(nics_[0]->next_deadline(), Instant::never());
 }
 
-TEST_F(VerbsNicTest, AFlushReadsWhatPeersMayRead) {
+TEST_F(VerbsNicTest, FlushReadsMemoryThatPeersMayRead) {
   open();
   const MemoryRegion readable =
       nics_[1]->register_memory(memory_[1].data(), kSize, Access::kRemoteAll).value();
@@ -337,7 +337,7 @@ TEST_F(VerbsNicTest, AFlushReadsWhatPeersMayRead) {
   }
   EXPECT_EQ(wait(flushes[2]), true);
   EXPECT_EQ(nics_[1]->flushed(flushes[0]), true);
-  // What may not be read breaks the flush, and not those after it.
+  // A flush of memory that may not be read fails; the next one does not.
   const auto refused = nics_[1]->start_flush(regions_[1], memory_[1].data()).value();
   EXPECT_FALSE(wait(*refused));
   EXPECT_EQ(wait(nics_[1]->start_flush(readable, memory_[1].data()).value().value()), true);

@@ -1,4 +1,4 @@
-// What only some devices do for us: it is used where a device has it, and missed nowhere.
+// Offloads that only some devices have: used where a device has them, needed nowhere.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,12 +64,12 @@ class VerbsOffloads : public testing::Test {
   void steps(int count) {
     for (int i = 0; i < count; ++i) nics_->step();
   }
-  int times_said(std::string_view what) const {
+  int times_logged(std::string_view what) const {
     int times = 0;
     for (size_t at = 0; (at = nics_->log().find(what, at)) != std::string::npos; ++at) ++times;
     return times;
   }
-  // How many are done by now, at each end; all of them well.
+  // The completions that each end has now; all have the wanted status.
   std::array<size_t, 2> take_done() {
     std::array<Completion, 16> some;
     std::array<size_t, 2> done{};
@@ -94,13 +94,13 @@ class VerbsOffloads : public testing::Test {
     post(length);
     return wait(1, 1);
   }
-  // The round trip that was told last.
+  // The round trip that was reported last.
   Duration round_trip() {
     std::array<FlowSignal, 4> signals;
     const size_t count = nic(0).poll_signals(signals);
     return count == 0 ? Duration() : signals[count - 1].rtt;
   }
-  // Of a write that was done long before we looked.
+  // The round trip of a write that was complete long before its completion was polled.
   Duration late_round_trip(int64_t late_us) {
     round_trip();
     post(4096);
@@ -119,9 +119,9 @@ class VerbsOffloads : public testing::Test {
   std::array<MemoryRegion, 2> memory_{};
 };
 
-// --- posting by calls ---
+// --- posting by calls (ibv_wr_*) ---
 
-TEST_F(VerbsOffloads, WorkRequestsArePostedByCallsWhereTheDeviceTakesThem) {
+TEST_F(VerbsOffloads, WorkRequestsArePostedByCallsIfTheDeviceTakesThem) {
   open({.calls = true}, 4);
   EXPECT_THAT(offloads(), HasSubstr("offloads: calls"));
   for (const Bytes length : {0, 1, 64, 65, 4096, 65536}) {
@@ -132,7 +132,7 @@ TEST_F(VerbsOffloads, WorkRequestsArePostedByCallsWhereTheDeviceTakesThem) {
   EXPECT_EQ(hostile::offload_use().built_requests, 6U);
 }
 
-TEST_F(VerbsOffloads, CallsAreNotUsedWhereTheyAreNotThereOrNotWanted) {
+TEST_F(VerbsOffloads, CallsAreNotUsedIfMissingOrNotWanted) {
   for (const bool there : {false, true}) {
     open({.calls = there}, 1, {false, false, true});
     EXPECT_THAT(offloads(), HasSubstr("no calls: PACECAR_VERBS_WITHOUT"));
@@ -146,7 +146,7 @@ TEST_F(VerbsOffloads, CallsAreNotUsedWhereTheyAreNotThereOrNotWanted) {
 
 // --- time stamps ---
 
-TEST_F(VerbsOffloads, ARoundTripLeavesOutHowLateWeLooked) {
+TEST_F(VerbsOffloads, RoundTripExcludesLatePolling) {
   for (const uint32_t khz : {156'250U, 332'667U, 1'000'000U}) {
     open({.clock_khz = khz});
     EXPECT_THAT(offloads(), HasSubstr("offloads: time_stamps"));
@@ -157,25 +157,26 @@ TEST_F(VerbsOffloads, ARoundTripLeavesOutHowLateWeLooked) {
   }
   open({.clock_khz = 1'000'000}, 1, {true, false, false});
   ASSERT_TRUE(carry(4096));
-  EXPECT_GT(late_round_trip(5'000).us(), 4'900) << "that is what stamps are for";
+  EXPECT_GT(late_round_trip(5'000).us(), 4'900) << "without stamps, late polling counts";
 }
 
-TEST_F(VerbsOffloads, NoClockGivesAnAbsurdRoundTrip) {
+TEST_F(VerbsOffloads, FaultyClocksGiveNoAbsurdRoundTrip) {
   for (const ClockFault fault :
        {ClockFault::kZero, ClockFault::kJumps, ClockFault::kSlow, ClockFault::kFast}) {
     open({.clock_khz = 156'250, .clock_bits = 48, .clock_fault = fault});
     for (int i = 0; i < 2'000; ++i) {
       ASSERT_TRUE(carry(4096));
       const Duration rtt = round_trip();
-      ASSERT_GT(rtt.ns(), 2'000) << "no light is that fast: fault " << static_cast<int>(fault);
+      ASSERT_GT(rtt.ns(), 2'000) << "shorter than the network allows: fault "
+                                 << static_cast<int>(fault);
       ASSERT_LT(rtt.us(), 100);
     }
-    if (fault == ClockFault::kFast) continue;  // proves nothing, and does no harm
-    EXPECT_EQ(times_said("the time stamps of hostile0 make no sense"), 1);
+    if (fault == ClockFault::kFast) continue;  // not detected, and harmless
+    EXPECT_EQ(times_logged("the time stamps of hostile0 make no sense"), 1);
   }
 }
 
-TEST_F(VerbsOffloads, OfAFailureOnlyWhatIsValidIsRead) {
+TEST_F(VerbsOffloads, OnlyValidFieldsOfAFailedCompletionAreRead) {
   open({.clock_khz = 1'000'000});
   memory_[1].key = ~memory_[1].key;
   wanted_status_ = CompletionStatus::kRemoteAccessError;
@@ -183,7 +184,7 @@ TEST_F(VerbsOffloads, OfAFailureOnlyWhatIsValidIsRead) {
   EXPECT_TRUE(wait(1, 0));
 }
 
-TEST_F(VerbsOffloads, DevicesWithoutStampsAreMeasuredByOurClock) {
+TEST_F(VerbsOffloads, RoundTripIsMeasuredByOurClockWithoutStamps) {
   open({.clock_khz = 156'250, .no_stamps = true});
   EXPECT_THAT(offloads(), HasSubstr("no time_stamps: ibv_create_cq_ex: Operation not supported"));
   ASSERT_TRUE(carry(4096));
@@ -195,7 +196,7 @@ TEST_F(VerbsOffloads, DevicesWithoutStampsAreMeasuredByOurClock) {
 constexpr Behavior kLimits{.rate_limit_max = 100'000'000};
 constexpr int kSteady = 20'000;  // steps: 80 ms and more
 
-TEST_F(VerbsOffloads, LanesOfASlowFlowAreLimitedAndLetGo) {
+TEST_F(VerbsOffloads, LanesOfASlowFlowAreLimitedUntilTheFlowIsFast) {
   open(kLimits, 4);
   EXPECT_THAT(offloads(), HasSubstr("offloads: rate_limits"));
   set_rate(Rate::from_gbps(5));
@@ -224,7 +225,7 @@ TEST_F(VerbsOffloads, LanesAreLimitedOneByOne) {
   EXPECT_EQ(before, 4U);
 }
 
-TEST_F(VerbsOffloads, LanesThatComeLaterAreLimitedToo) {
+TEST_F(VerbsOffloads, RecoveredAndNewLanesAreLimitedToo) {
   Behavior behavior = kLimits;
   behavior.calls = true;
   open(behavior, 4);
@@ -234,8 +235,9 @@ TEST_F(VerbsOffloads, LanesThatComeLaterAreLimitedToo) {
   for (int i = 0; i < 8; ++i) post(4096);
   EXPECT_TRUE(wait(8, 8));
   steps(kSteady);
-  EXPECT_EQ(times_said("lane 2 is back"), 2) << "by either end";
-  EXPECT_THAT(hostile::offload_use().rate_limits, SizeIs(4)) << "of the lane that came back";
+  EXPECT_EQ(times_logged("lane 2 is back"), 2) << "logged by both ends";
+  EXPECT_THAT(hostile::offload_use().rate_limits, SizeIs(4))
+      << "the recovered lane is limited, too";
   for (int i = 0; i < 8; ++i) ASSERT_TRUE(carry(kSize));
 
   std::array<QueuePairId, 2> second;
@@ -245,11 +247,13 @@ TEST_F(VerbsOffloads, LanesThatComeLaterAreLimitedToo) {
     ASSERT_TRUE(nic(side).connect_queue_pair(second[side], peer.view()));
   }
   steps(kSteady);
-  EXPECT_THAT(hostile::offload_use().rate_limits, SizeIs(8)) << "of the flow's second queue pair";
+  EXPECT_THAT(hostile::offload_use().rate_limits, SizeIs(8))
+      << "the flow's second queue pair is limited, too";
 }
 
-// What the device holds back has not left, and what it sends in a burst is no shorter way.
-TEST_F(VerbsOffloads, ALimitDoesNotShowInTheRoundTrip) {
+// The time for which a device holds back a write does not count as round trip, and a burst that the
+// device lets through does not shorten the round trip.
+TEST_F(VerbsOffloads, RateLimitDoesNotChangeTheRoundTrip) {
   for (const uint32_t burst : {0U, 1U << 20}) {
     Behavior behavior = kLimits;
     behavior.rate_burst = burst;
@@ -261,7 +265,7 @@ TEST_F(VerbsOffloads, ALimitDoesNotShowInTheRoundTrip) {
     ASSERT_THAT(hostile::offload_use().rate_limits, SizeIs(1));
     for (int i = 0; i < 10; ++i) {
       steps(200);
-      ASSERT_TRUE(carry(kSize));  // 230 us by the limit
+      ASSERT_TRUE(carry(kSize));  // takes 230 us under the limit
       const Duration limited = round_trip();
       EXPECT_GE(limited.ns() * 2, free.ns());
       EXPECT_LE((limited - free).us(), 30);
@@ -269,7 +273,7 @@ TEST_F(VerbsOffloads, ALimitDoesNotShowInTheRoundTrip) {
   }
 }
 
-TEST_F(VerbsOffloads, ADeviceThatRefusesLimitsHasNoneFromThenOn) {
+TEST_F(VerbsOffloads, DeviceThatRefusesALimitGetsNoMore) {
   Behavior behavior = kLimits;
   behavior.rate_commands = 2;
   open(behavior, 4);
@@ -277,12 +281,13 @@ TEST_F(VerbsOffloads, ADeviceThatRefusesLimitsHasNoneFromThenOn) {
     set_rate(Rate::from_gbps(gbps));
     steps(kSteady);
   }
-  EXPECT_THAT(hostile::offload_use().rate_limits, IsEmpty()) << "they cannot be lifted either";
-  EXPECT_EQ(times_said("from here on it has no rate limits"), 1);
+  EXPECT_THAT(hostile::offload_use().rate_limits, IsEmpty())
+      << "the device also refuses to remove limits";
+  EXPECT_EQ(times_logged("from here on it has no rate limits"), 1);
   for (int i = 0; i < 20; ++i) ASSERT_TRUE(carry(kSize));
 }
 
-TEST_F(VerbsOffloads, NoLimitIsAskedForWhereTheDeviceHasNoneForUs) {
+TEST_F(VerbsOffloads, NoLimitIsSetIfTheDeviceHasNoneForRc) {
   Behavior behavior = kLimits;
   behavior.rate_limits_rc = false;
   open(behavior);

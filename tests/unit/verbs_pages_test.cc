@@ -1,5 +1,5 @@
-// After a fork on a kernel before 5.12 whole pages of what is registered are missing in the child:
-// none of them may hold anything else. Here all of malloc's memory is in the heap.
+// After a fork on a kernel before 5.12, the child lacks all pages of registered memory, so that
+// these pages may hold nothing else. In this test all memory of malloc is in the heap.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -16,7 +16,8 @@
 namespace pacecar::test {
 namespace {
 
-// What /proc/self/maps has at that address beyond anonymous memory: "[heap]", "[stack]", a file.
+// The name in /proc/self/maps of the mapping at that address: "[heap]", "[stack]", a file, or empty
+// for anonymous memory.
 std::string name_of_mapping(uintptr_t address) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -44,7 +45,7 @@ std::vector<std::string> strangers_in_registered_pages() {
   return strangers;
 }
 
-TEST(RegisteredPages, HoldNothingElse) {
+TEST(RegisteredPages, RegisteredPagesHoldNothingElse) {
   mallopt(M_MMAP_MAX, 0);
   const hostile::GpuBuffer gpu(4096);
   HostileNics nics({});
@@ -62,7 +63,7 @@ TEST(RegisteredPages, HoldNothingElse) {
       nics[0].register_memory(gpu.address(), 4096, Access::kRemoteAll).value();
   ASSERT_TRUE(nics[0].start_flush(region, gpu.address()));
   nics[0].deregister_memory(region);
-  EXPECT_GE(hostile::registered_memory().size(), 8U) << "is all of it there?";
+  EXPECT_GE(hostile::registered_memory().size(), 8U) << "too few regions: some are not recorded";
   EXPECT_EQ(strangers_in_registered_pages(), std::vector<std::string>());
 }
 

@@ -17,7 +17,7 @@ class RateLimitsTest : public testing::Test {
       limits_.on_time(now_);
     }
   }
-  // As many commands as the device would get.
+  // The number of commands that the device would get.
   int settle() {
     int count = 0;
     for (; limits_.any_unequal(); ++count) limits_.settled();
@@ -32,10 +32,10 @@ class RateLimitsTest : public testing::Test {
   RateLimits limits_{{.least = Rate::from_bps(1'000'000), .most = kLine}, kLine, 8, now_};
 };
 
-TEST_F(RateLimitsTest, AFlowThatStaysWellBelowLineRateGetsOneALittleAboveItsRate) {
+TEST_F(RateLimitsTest, SlowFlowGetsALimitALittleAboveItsRate) {
   limits_.on_rate(kFlow, Rate::from_gbps(10));
   periods(1);
-  EXPECT_EQ(limits_.limit(kFlow), Rate()) << "it may have been faster a moment ago";
+  EXPECT_EQ(limits_.limit(kFlow), Rate()) << "the flow may have been faster a moment ago";
   periods(1);
   expect_a_little_above(Rate::from_gbps(10));
   EXPECT_EQ(settle(), 1);
@@ -44,7 +44,7 @@ TEST_F(RateLimitsTest, AFlowThatStaysWellBelowLineRateGetsOneALittleAboveItsRate
   expect_a_little_above(Rate::from_gbps(5));
 }
 
-TEST_F(RateLimitsTest, ItGoesAsSoonAsTheFlowMayBeFaster) {
+TEST_F(RateLimitsTest, LimitIsRemovedOnceTheFlowMayBeFaster) {
   limits_.on_rate(kFlow, Rate::from_gbps(10));
   periods(3);
   settle();
@@ -53,7 +53,7 @@ TEST_F(RateLimitsTest, ItGoesAsSoonAsTheFlowMayBeFaster) {
   EXPECT_EQ(settle(), 1);
 }
 
-TEST_F(RateLimitsTest, WhatALimitMayHoldUpComesFirst) {
+TEST_F(RateLimitsTest, FlowThatMayExceedItsLimitIsUpdatedFirst) {
   for (FlowId flow = 0; flow < 8; ++flow) limits_.on_rate(flow, Rate::from_gbps(10));
   periods(2);
   EXPECT_EQ(settle(), 8);
@@ -63,7 +63,7 @@ TEST_F(RateLimitsTest, WhatALimitMayHoldUpComesFirst) {
   EXPECT_EQ(limits_.unequal(), 7U);
 }
 
-TEST_F(RateLimitsTest, SmallChangesAndStopsTellTheDeviceNothing) {
+TEST_F(RateLimitsTest, SmallChangesAndStopsSendNoCommand) {
   limits_.on_rate(kFlow, Rate::from_gbps(10));
   periods(3);
   settle();
@@ -76,7 +76,7 @@ TEST_F(RateLimitsTest, SmallChangesAndStopsTellTheDeviceNothing) {
   EXPECT_FALSE(limits_.any_unequal());
 }
 
-TEST_F(RateLimitsTest, AFlowThatIsFastNowAndThenHasNone) {
+TEST_F(RateLimitsTest, FlowThatIsFastNowAndThenHasNoLimit) {
   for (int i = 0; i < 20; ++i) {
     limits_.on_rate(kFlow, Rate::from_gbps(i % 2 == 0 ? 90 : 10));
     periods(1);
@@ -85,17 +85,17 @@ TEST_F(RateLimitsTest, AFlowThatIsFastNowAndThenHasNone) {
   EXPECT_FALSE(limits_.any_unequal());
 }
 
-TEST_F(RateLimitsTest, TheDevicesBoundsAreKept) {
+TEST_F(RateLimitsTest, LimitKeepsTheBoundsOfTheDevice) {
   limits_ = RateLimits({.least = Rate::from_gbps(1), .most = Rate::from_gbps(8)}, kLine, 8, now_);
   limits_.on_rate(kFlow, Rate::from_bps(1'000'000));
   periods(3);
   EXPECT_EQ(limits_.limit(kFlow), Rate::from_gbps(1));
   limits_.on_rate(kFlow, Rate::from_gbps(10));
   periods(3);
-  EXPECT_EQ(limits_.limit(kFlow), Rate()) << "more than the device can count";
+  EXPECT_EQ(limits_.limit(kFlow), Rate()) << "above the largest limit of the device";
 }
 
-TEST_F(RateLimitsTest, NoneAreLeftWhenTheyAreStopped) {
+TEST_F(RateLimitsTest, StopRemovesAllLimits) {
   limits_.on_rate(kFlow, Rate::from_gbps(10));
   periods(3);
   settle();
@@ -107,7 +107,7 @@ TEST_F(RateLimitsTest, NoneAreLeftWhenTheyAreStopped) {
   EXPECT_EQ(limits_.limit(kFlow), Rate());
 }
 
-TEST(LaneLimitTest, ARoundTripBeginsAsLateAsTheLimitAllows) {
+TEST(LaneLimitTest, RoundTripExcludesTheHoldOfTheLimit) {
   constexpr Bytes kChunk = 62'500;  // 50 us at 10 Gb/s, 5 us at line rate
   constexpr Duration kShortest = Duration::from_us(12);
   const Instant now = Instant::from_ns(1'000'000);
@@ -118,11 +118,11 @@ TEST(LaneLimitTest, ARoundTripBeginsAsLateAsTheLimitAllows) {
   limit.set(Rate::from_gbps(10));
   const Duration held = limit.hold(now, departure, kChunk);
   EXPECT_EQ(held, Duration::from_us(45));
-  EXPECT_EQ(limit.hold(now, departure, kChunk), Duration::from_us(95)) << "behind the other";
+  EXPECT_EQ(limit.hold(now, departure, kChunk), Duration::from_us(95)) << "behind the first chunk";
   EXPECT_EQ(limit.round_trip(kShortest + held, held), kShortest);
   EXPECT_EQ(limit.round_trip(kShortest * 3 + held, held), kShortest * 3);
   EXPECT_EQ(limit.round_trip(kShortest + Duration::from_us(1), held), kShortest)
-      << "it left in a burst, and is not faster than ever for that";
+      << "a burst gives no round trip below the shortest one";
   EXPECT_EQ(limit.round_trip(kShortest / 2, held), kShortest / 2);
 }
 

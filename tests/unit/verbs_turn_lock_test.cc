@@ -1,4 +1,4 @@
-// The lock of a verbs device's NIC: who counts as a caller.
+// The lock of a verbs device's NIC: which threads count as callers.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -9,7 +9,7 @@
 namespace pacecar::ibverbs {
 namespace {
 
-TEST(VerbsTurnLock, WhoHasItWithPriorityIsACaller) {
+TEST(VerbsTurnLock, HolderWithPriorityIsACaller) {
   TurnLock lock;
   EXPECT_FALSE(lock.called());
   {
@@ -20,7 +20,7 @@ TEST(VerbsTurnLock, WhoHasItWithPriorityIsACaller) {
   EXPECT_FALSE(lock.called());
 }
 
-TEST(VerbsTurnLock, TheKeeperIsNone) {
+TEST(VerbsTurnLock, KeeperIsNoCaller) {
   TurnLock lock;
   ASSERT_TRUE(lock.try_lock());
   EXPECT_FALSE(lock.called());
@@ -33,7 +33,7 @@ TEST(VerbsTurnLock, TheKeeperIsNone) {
   EXPECT_TRUE(lock.called()) << "an unlock by the keeper is not a caller's";
 }
 
-TEST(VerbsTurnLock, WhoWaitsIsACallerAndComesBeforeTheKeeper) {
+TEST(VerbsTurnLock, WaitingThreadIsACallerAndPrecedesTheKeeper) {
   TurnLock lock;
   lock.lock_last();
   bool called = false;

@@ -1,5 +1,5 @@
-// What a build without libfabric says to the name of one of its NICs: this program has its part of
-// the engine in place of the other.
+// The error of a build without libfabric for the name of a libfabric NIC: this program is linked
+// with the engine's replacement for open_ofi.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace pacecar {
 namespace {
 
-TEST(WithoutOfi, ProviderIsRefusedInOneSentenceWithItsCure) {
+TEST(WithoutOfi, ProviderIsRefusedWithACure) {
   const auto chosen = choose_nics("ofi:tcp:eth0", list_nics());
   ASSERT_TRUE(chosen) << chosen.error().message;
   const auto nic = open_nic(chosen->front().front(), Params{}, {});

@@ -1,8 +1,8 @@
+#include "transport/nic/paced/work_queue.h"
+
 #include <gtest/gtest.h>
 
 #include <vector>
-
-#include "transport/nic/paced/work_queue.h"
 
 namespace pacecar {
 namespace {
@@ -15,7 +15,7 @@ size_t post(WorkQueue& queue, uint64_t first, size_t count, uint32_t key = kKey)
   return queue.post(requests);
 }
 
-// The ids of what completes now, with their statuses.
+// The ids and statuses of the requests that complete now.
 std::vector<std::pair<uint64_t, CompletionStatus>> completed(WorkQueue& queue) {
   std::vector<std::pair<uint64_t, CompletionStatus>> all;
   WorkRequest request;
@@ -28,12 +28,12 @@ using Completed = std::vector<std::pair<uint64_t, CompletionStatus>>;
 constexpr CompletionStatus kOk = CompletionStatus::kOk;
 constexpr CompletionStatus kGone = CompletionStatus::kMemoryGone;
 
-TEST(WorkQueue, TakesAsManyAsItHasRoomFor) {
+TEST(WorkQueue, AcceptsRequestsUpToItsSize) {
   WorkQueue queue(4);
   EXPECT_EQ(post(queue, 0, 6), 4U);
   EXPECT_EQ(post(queue, 4, 1), 0U);
   queue.finish(queue.start(), kOk);
-  EXPECT_EQ(post(queue, 4, 1), 0U) << "not yet told";
+  EXPECT_EQ(post(queue, 4, 1), 0U) << "its completion has not been taken";
   EXPECT_EQ(completed(queue), (Completed{{0, kOk}}));
   EXPECT_EQ(post(queue, 4, 2), 1U);
 }
@@ -53,7 +53,7 @@ TEST(WorkQueue, CompletesInTheOrderOfPosting) {
   EXPECT_EQ(completed(queue), (Completed{{12, kOk}}));
 }
 
-TEST(WorkQueue, RevokedMemoryFailsWhatWaitsAndNothingElse) {
+TEST(WorkQueue, RevokedMemoryFailsOnlyItsWaitingRequests) {
   WorkQueue queue(8);
   post(queue, 0, 2);
   post(queue, 2, 1, kKey + 1);
@@ -73,7 +73,7 @@ TEST(WorkQueue, RevokedMemoryFailsWhatWaitsAndNothingElse) {
   EXPECT_EQ(completed(queue), (Completed{{2, kOk}, {3, kGone}}));
 }
 
-TEST(WorkQueue, WhatIsPostedBehindTheRevokedIsHandedOut) {
+TEST(WorkQueue, RequestsBehindRevokedOnesAreStarted) {
   WorkQueue queue(8);
   post(queue, 0, 2);
   queue.revoke(kKey);
@@ -86,7 +86,7 @@ TEST(WorkQueue, WhatIsPostedBehindTheRevokedIsHandedOut) {
   EXPECT_EQ(completed(queue), (Completed{{2, kOk}}));
 }
 
-TEST(WorkQueue, WhatIsAbandonedNeverCompletesAndUsesNoMemory) {
+TEST(WorkQueue, AbandonedRequestNeverCompletesAndUsesNoMemory) {
   WorkQueue queue(8);
   post(queue, 0, 2);
   queue.abandon(queue.start());

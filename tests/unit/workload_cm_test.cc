@@ -1,4 +1,4 @@
-// Connection matrices: what they become, and what is said of those that are wrong.
+// Connection matrices: the workloads that they give, and the errors of invalid files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ std::string why_not(std::string_view text) {
   return workload ? "it was read" : workload.error().message;
 }
 
-// The matrix with `line` in place of its line 6.
+// The error of the matrix with `line` in place of its line 6.
 std::string why_not_flow(const std::string& line) {
   std::string text(kMatrix);
   const size_t begin = text.find("7->9");
@@ -60,7 +60,7 @@ TEST(CmFile, ReadsFlowsAndTriggers) {
   EXPECT_EQ(third.trigger, 0U);
 }
 
-TEST(CmFile, SaysFileLineCauseAndCure) {
+TEST(CmFile, ErrorHasFileLineCauseAndCure) {
   EXPECT_EQ(why_not_flow("7->10 start 0 size 1"),
             "m.cm, line 6: '10' is not a host; begin the line with SOURCE->DESTINATION, two "
             "numbers below Nodes (10)");
@@ -79,7 +79,7 @@ TEST(CmFile, SaysFileLineCauseAndCure) {
               HasSubstr("trigger '6' is not defined; add a line 'trigger id N oneshot'"));
 }
 
-TEST(CmFile, FindsFlowsThatWouldNeverStart) {
+TEST(CmFile, FlowThatNeverStartsIsAnError) {
   EXPECT_EQ(why_not_flow("7->9 start 0 size 5"),
             "m.cm, line 7: the flow never starts, for its trigger fires too seldom or waits for "
             "the flow itself; let another flow fire the trigger");
@@ -87,7 +87,7 @@ TEST(CmFile, FindsFlowsThatWouldNeverStart) {
               HasSubstr("line 6: the flow never starts"));
 }
 
-TEST(CmFile, ChecksHeadersAndTriggers) {
+TEST(CmFile, InvalidHeadersAndTriggersAreErrors) {
   EXPECT_THAT(why_not(""), HasSubstr("add a line 'Nodes N'"));
   EXPECT_THAT(why_not("Nodes 0"), HasSubstr("m.cm, line 1: write Nodes and one whole number"));
   EXPECT_THAT(why_not("Nodes 2\nConnections 1"),
@@ -105,7 +105,7 @@ TEST(CmFile, ChecksHeadersAndTriggers) {
               HasSubstr("line 2: trigger 1 was given already"));
 }
 
-TEST(CmFile, SaysWhichFileCannotBeRead) {
+TEST(CmFile, UnreadableFileIsAnError) {
   const auto workload = read_cm_file("/no/such/file.cm");
   ASSERT_FALSE(workload);
   EXPECT_EQ(workload.error().code, ErrorCode::kSystem);

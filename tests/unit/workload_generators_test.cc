@@ -1,4 +1,4 @@
-// Workloads by kind: who sends what and when, placement on hosts, and what is refused.
+// Workloads by kind: flows, start times, placement on hosts, errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// The hosts of the all-to-all matrices that other simulators' results are published for.
+// The hosts of the all-to-all matrices for which results of other simulators are published.
 const std::vector<uint32_t> kPublishedHosts = {
     103, 34, 59, 96,  19,  74, 98, 26,  5,  49,  21, 51,  39, 53,  43, 99, 50, 7,   65, 64,  58, 20,
     127, 6,  11, 42,  118, 60, 30, 13,  63, 105, 61, 120, 84, 121, 14, 2,  48, 0,   24, 100, 80, 41,
@@ -38,7 +38,7 @@ std::string why_not(const WorkloadSpec& spec, uint32_t hosts) {
   return workload ? "it was made" : workload.error().message;
 }
 
-std::vector<std::string> ways(const Workload& workload) {
+std::vector<std::string> pairs_of(const Workload& workload) {
   std::vector<std::string> list;
   for (const WorkloadFlow& flow : workload.flows) {
     list.push_back(std::to_string(flow.source) + ">" + std::to_string(flow.destination));
@@ -52,7 +52,7 @@ uint64_t fnv1a(const std::string& text) {
   return hash;
 }
 
-TEST(Workloads, ArePublishedMatricesToTheByte) {
+TEST(Workloads, WorkloadsMatchPublishedMatricesByteForByte) {
   std::vector<uint32_t> incast = {0};
   for (uint32_t host = 64; host < 96; ++host) incast.push_back(host);
   EXPECT_EQ(fnv1a(write_cm(make({.kind = "incast", .hosts = incast}, 128))), 0x618ecf84e054d526U);
@@ -64,17 +64,17 @@ TEST(Workloads, ArePublishedMatricesToTheByte) {
 
 TEST(Workloads, PairsGoFromEvenToOddEntries) {
   const auto workload = make({.kind = "pairs", .hosts = {4, 1, 0, 3}, .bytes = 77}, 5);
-  EXPECT_THAT(ways(workload), ElementsAre("4>1", "0>3"));
+  EXPECT_THAT(pairs_of(workload), ElementsAre("4>1", "0>3"));
   EXPECT_EQ(workload.hosts, 5U);
   EXPECT_EQ(workload.flows[1].bytes, 77U);
   EXPECT_EQ(workload.flows[1].id, 1U);
 }
 
-// With several processes per host, those of each place have a copy of the flows.
-TEST(Workloads, ProcessesHaveCopiesOfTheFlows) {
+// With several processes per host, the processes of one index have a copy of the flows.
+TEST(Workloads, EachProcessIndexHasACopyOfTheFlows) {
   const auto two = make_workload({.kind = "incast", .bytes = 1001, .senders = 2}, 3, 1, 2);
   ASSERT_TRUE(two.has_value()) << two.error().message;
-  EXPECT_THAT(ways(*two), ElementsAre("2>0", "4>0", "3>1", "5>1"));
+  EXPECT_THAT(pairs_of(*two), ElementsAre("2>0", "4>0", "3>1", "5>1"));
   EXPECT_EQ(two->hosts, 6U);
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(two->flows[i].id, i);
@@ -83,12 +83,12 @@ TEST(Workloads, ProcessesHaveCopiesOfTheFlows) {
   WorkloadSpec some{.kind = "incast", .processes = {3, 1}, .split = true, .bytes = 1001};
   const auto split = make_workload(some, 2, 1, 4);
   ASSERT_TRUE(split.has_value()) << split.error().message;
-  EXPECT_THAT(ways(*split), ElementsAre("7>3", "5>1"));
+  EXPECT_THAT(pairs_of(*split), ElementsAre("7>3", "5>1"));
   EXPECT_EQ(split->flows[0].bytes, 500U);
 }
 
-// A copy waits for its own flows.
-TEST(Workloads, CopiesHaveTriggersOfTheirOwn) {
+// Flows of a copy wait only for flows of that copy.
+TEST(Workloads, CopiesHaveTheirOwnTriggers) {
   const WorkloadSpec ring{.kind = "ring_all_reduce", .bytes = 3000};
   const auto one = make_workload(ring, 3, 1);
   const auto three = make_workload(ring, 3, 1, 3);
@@ -113,22 +113,22 @@ TEST(Workloads, IncastStaggersItsSenders) {
                               .receivers = 2,
                               .stagger = Duration::from_us(1)},
                              8);
-  EXPECT_THAT(ways(workload), ElementsAre("2>0", "3>0", "4>1", "5>1"));
+  EXPECT_THAT(pairs_of(workload), ElementsAre("2>0", "3>0", "4>1", "5>1"));
   EXPECT_EQ(workload.flows[2].start, Duration::from_us(5));
   EXPECT_EQ(workload.flows[3].start, Duration::from_us(6));
   EXPECT_EQ(make({.kind = "incast"}, 129).flows.size(), 128U);
 }
 
-TEST(Workloads, SeedsDrawThemAgain) {
+TEST(Workloads, SeedDeterminesTheFlows) {
   const WorkloadSpec spec{.kind = "permutation", .hosts_per_leaf = 4};
-  EXPECT_EQ(ways(make(spec, 64, 1)), ways(make(spec, 64, 1)));
-  EXPECT_NE(ways(make(spec, 64, 1)), ways(make(spec, 64, 2)));
+  EXPECT_EQ(pairs_of(make(spec, 64, 1)), pairs_of(make(spec, 64, 1)));
+  EXPECT_NE(pairs_of(make(spec, 64, 1)), pairs_of(make(spec, 64, 2)));
   const WorkloadSpec ring{.kind = "ring_all_reduce", .shuffle = true};
-  EXPECT_EQ(ways(make(ring, 16, 1)), ways(make(ring, 16, 1)));
-  EXPECT_NE(ways(make(ring, 16, 1)), ways(make(ring, 16, 2)));
+  EXPECT_EQ(pairs_of(make(ring, 16, 1)), pairs_of(make(ring, 16, 1)));
+  EXPECT_NE(pairs_of(make(ring, 16, 1)), pairs_of(make(ring, 16, 2)));
 }
 
-TEST(Workloads, RandomFlowsFillTheLoad) {
+TEST(Workloads, RandomFlowsHaveTheConfiguredLoad) {
   const WorkloadSpec spec{.kind = "random_flows",
                           .sizes = "FB_Hadoop",
                           .load = 0.6,
@@ -162,7 +162,7 @@ TEST(FlowSizes, InterpolateBetweenTheirPoints) {
   EXPECT_NEAR(FlowSizes::make("WebSearch")->mean(), 1.7e6, 0.1e6);
 }
 
-TEST(FlowSizes, SayWhichLineIsWrong) {
+TEST(FlowSizes, ErrorNamesTheLine) {
   EXPECT_EQ(FlowSizes::make("WebSurf").error().message,
             "sizes of flows: line 1 begins with 'WebSurf'; write 'bytes percent' in each line, or "
             "one of the names WebSearch and FB_Hadoop");
@@ -198,19 +198,19 @@ TEST(Workloads, MixturesKeepJobsApart) {
   }
 }
 
-TEST(Workloads, FilesArePlacedOnTheHostsThatTakePart) {
+TEST(Workloads, FlowsOfAFileArePlacedOnTheHostsOfTheSpec) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch.path() / "placed.cm";
   std::ofstream(path) << "Nodes 2\n1->0 id 7 start 0 size 5\n";
   const auto workload = make({.kind = "file", .hosts = {3, 6}, .file = path}, 8);
-  EXPECT_THAT(ways(workload), ElementsAre("6>3"));
+  EXPECT_THAT(pairs_of(workload), ElementsAre("6>3"));
   EXPECT_EQ(workload.flows[0].id, 7U);
   std::ofstream(path) << "Nodes 9\n1->0 id 7 start 0 size 5\n";
   EXPECT_THAT(why_not({.kind = "file", .file = path}, 8),
               HasSubstr("has flows between 9 hosts, but 8 take part"));
 }
 
-TEST(Workloads, SayWhatDoesNotFit) {
+TEST(Workloads, ErrorNamesWhatDoesNotFit) {
   EXPECT_THAT(why_not({.kind = "pairs", .hosts = {1, 1}}, 8), HasSubstr("host 1 twice"));
   EXPECT_THAT(why_not({.kind = "pairs", .hosts = {0, 1, 2}}, 8), HasSubstr("even number"));
   EXPECT_THAT(why_not({.kind = "pairs", .hosts = {1}}, 8), HasSubstr("1 hosts take part"));
