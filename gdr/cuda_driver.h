@@ -25,15 +25,16 @@ class CudaDriver {
  public:
   static constexpr const char* kLibrary = "libcuda.so.1";
 
-  // Loads and initialises the library, which is never unloaded. Errors: kNotFound (no library, or
-  // no GPU), kUnavailable (required entry points are missing; names them), kSystem (the driver
-  // cannot start).
+  // Loads and initialises the library, which is never unloaded. Errors: kNotFound (no library, no
+  // GPU, or a build without CUDA), kUnavailable (required entry points are missing; the error names
+  // them), kSystem (the driver cannot start).
   static Result<std::shared_ptr<const CudaDriver>> load(const std::string& library = kLibrary);
 
   const CudaEntryPoints* operator->() const { return &entries_; }
   int devices() const { return devices_; }
 
-  // The result of `call`. Error: kSystem, "cuMemHostAlloc failed (out of memory): <cure>".
+  // `status` as a result; `call`: the function that returned it. Error: kSystem, such as
+  // "cuMemHostAlloc failed (out of memory, 2): <cure>".
   Result<void> check(std::string_view call, cuda::Status status, std::string_view cure) const;
 
  private:

@@ -2,9 +2,9 @@
 // and that rate.
 //
 // A policer drops in every window in which more is sent than it passes; random losses hit only some
-// windows. When cuts for two timeouts have not helped, the cable loses the packets: the cuts are
-// undone, and only twice as many losses are suspicious again. That is forgotten after about 1,024
-// windows, as a policer may have been added.
+// windows. If losses have not fallen to 3/4 after 16 windows of cuts, the cable loses the packets:
+// the cuts are undone, and only twice as many losses are suspicious again. What the cable loses is
+// forgotten with a time constant of 1,024 windows, as a policer may have been added.
 //
 // Rates are bit/s. Pure; one thread.
 #pragma once
@@ -27,10 +27,11 @@ class PolicerWatch {
   void on_bytes(Bytes wire) { arrived_ += wire; }
   void on_loss(Bytes wire) { lost_ += wire; }
 
-  // Nothing was lost lately.
+  // Nothing was lost in this window, and the last one was not lossy.
   bool quiet() const { return lost_ == 0 && lossy_windows_ == 0; }
 
-  // `arriving`: the arrival rate. True at the end of a window that looks like a policer.
+  // `arriving`: the arrival rate. True at the end of the third or a later lossy window in a row, if
+  // about the usual amount still arrives.
   bool look(Instant now, double arriving) {
     if (now - since_ < window_) return false;
     const double few = std::max(known_ ? kFew : kMany, kSuspicious * usual_);
@@ -46,7 +47,8 @@ class PolicerWatch {
     usual_ -= usual_ / kMemory;
     since_ = now;
     arrived_ = lost_ = 0;
-    return lossy_windows_ >= kLossyWindows && arriving * lasted_ > kGoesOn * arrived_lately_ * 8;
+    return lossy_windows_ >= kLossyWindows &&
+           arriving * lasted_ > kGoesOn * arrived_lately_ * kBitsPerByte;
   }
 
   // The new value of `budget` after such a window; `allowed`: the part of it that may be used.
@@ -70,15 +72,18 @@ class PolicerWatch {
   }
 
  private:
-  static constexpr double kMany = 0.05;         // fewer may come from the cable,
-  static constexpr double kFew = 0.01;          // unless there is a policer
-  static constexpr double kSuspicious = 2;      // times the usual losses
+  // A window is lossy above this share of what was sent; below it the cable may be the cause.
+  static constexpr double kMany = 0.05;
+  static constexpr double kFew = 0.01;          // the same once a policer is known
+  static constexpr double kSuspicious = 2;      // the same, times the cable's usual losses
   static constexpr uint32_t kLossyWindows = 3;  // in a row
-  static constexpr double kGoesOn = 0.75;       // of the usual arrives, or the sender waits
+  static constexpr double kGoesOn = 0.75;       // of the usual arrivals; below, the sender waits
+  static constexpr double kBitsPerByte = 8;
   static constexpr double kBelow = 0.98;
   static constexpr double kHelped = 0.75;
   static constexpr double kMemory = 1024;  // windows for which a cable's losses are remembered
-  // Windows after which losses are found by timeouts.
+  // Windows after which losses are found by timeouts: the averages last so long, and cuts are on
+  // trial for twice as long.
   static constexpr int64_t kTimeout = 8;
 
   Duration window_;
@@ -90,7 +95,7 @@ class PolicerWatch {
   uint32_t lossy_windows_ = 0;
   double run_arrived_ = 0;
   double run_lost_ = 0;
-  // Recent windows: eight times the average.
+  // Recent windows: kTimeout times the average.
   double lasted_ = 0;  // s
   double arrived_lately_ = 0;
   double lost_lately_ = 0;

@@ -1,5 +1,5 @@
 // The datagrams that the attacker has captured between two victims: the newest ones of each kind
-// from each side. One thread.
+// from each side. A side is the victim that sent it, 0 or 1. One thread.
 #pragma once
 
 #include <array>
@@ -12,7 +12,8 @@
 
 namespace pacecar::attack {
 
-// The kind of the datagram's first packet; kJoined: data with other packets behind it.
+// By the datagram's first packet. kData: a data packet alone; kJoined: one that other packets
+// follow; kOther: malformed.
 enum class Kind : uint8_t { kData, kJoined, kAck, kNak, kOther };
 inline constexpr size_t kKinds = 5;
 Kind kind_of(const Bytes& payload);
@@ -25,8 +26,9 @@ class Overheard {
   // nullptr: no such datagram has been captured.
   const Datagram* newest(size_t side) const;
   const Datagram* any(size_t side, Kind kind, Prng& prng) const;
-  const Datagram* any(size_t side, Prng& prng) const;  // each kind equally likely
-  // Data, newest first.
+  // Of a random kind, or of the next kind that has one.
+  const Datagram* any(size_t side, Prng& prng) const;
+  // At most `most` datagrams of kData, newest first.
   std::vector<const Datagram*> backwards(size_t side, size_t most) const;
   // Whether a datagram of each side has been captured.
   bool knows_both() const { return newest(0) != nullptr && newest(1) != nullptr; }

@@ -319,6 +319,17 @@ TEST(SimulationRun, SamplesAreBoundedAndCoverTheRun) {
   EXPECT_LE(bytes, 500'001);
 }
 
+TEST(SimulationRun, SamplesOfASteadyFlowAreEquallySpacedWithAnOddNumberOfPoints) {
+  const RunResult run =
+      run_of(spec_of(kTwoHosts +
+                     "[transport]\ncc = \"fixed\"\n[workload]\nkind = \"pairs\"\nbytes = \"10MB\"\n"
+                     "[run]\nsample_points = 17\nsample_interval = \"1us\"\n"));
+  const std::vector<double>& rates = run.rates.at(0).values;
+  ASSERT_GE(rates.size(), 6U);
+  const auto [least, most] = std::minmax_element(rates.begin() + 1, rates.end() - 2);
+  EXPECT_GT(*least, 0.95 * *most) << "the middle of a transfer at a fixed rate";
+}
+
 // 1 MB from time 0 and 1 MB from 1 ms on, at 100 Gb/s: the link is idle most of the time, but
 // hardly after a warm-up of 1 ms.
 TEST(SimulationRun, UtilisationCountsFromTheEndOfTheWarmUp) {

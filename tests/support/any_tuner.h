@@ -1,7 +1,8 @@
-// NCCL's side of the tuner's interface: a plugin's table of any version, called as if it were the
-// newest, as NCCL does for old plugins.
+// NCCL's side of the tuner's interface: calls a plugin's table of any version through one
+// interface. Not covered: registered buffers, CollNet and NVLS (always 0), getChunkSize of
+// version 6.
 //
-// Thread rule: the plugin's; init comes first.
+// Thread rule: as the plugin's own; call init first.
 #pragma once
 
 #include <dlfcn.h>
@@ -15,7 +16,7 @@
 namespace pacecar::nccl {
 
 class AnyTuner {
-  // Calls `body(table)`.
+  // Calls `body(table)`; `table` has the type of its version.
   template <typename Body>
   auto call(Body body) const {
     return std::visit([&](const auto* table) { return body(*table); }, table_);
@@ -43,7 +44,8 @@ class AnyTuner {
       }
     });
   }
-  // Version 2 returns a choice: its entry becomes 0, unless the caller has ruled it out.
+  // Version 2 returns one choice. Its cost becomes 0, so that it is taken, unless the cost says
+  // that it is ruled out.
   NcclResult getCollInfo(void* context, TunedFunction function, size_t bytes, int operations,
                          float* costs, int algorithms, int protocols, int* channels) const {
     return call([&]<typename T>(const T& table) {
@@ -94,7 +96,7 @@ std::unique_ptr<AnyTuner> tuner_at(const void* table) {
   return std::make_unique<AnyTuner>(static_cast<const T*>(table));
 }
 
-// The table of that version in a loaded library, which outlives it; nullptr when it has none.
+// The library's tuner of this version; nullptr: it has none. The library must stay loaded.
 inline std::unique_ptr<AnyTuner> find_tuner(void* library, int version) {
   const std::string symbol = "ncclTunerPlugin_v" + std::to_string(version);
   const void* const table = dlsym(library, symbol.c_str());

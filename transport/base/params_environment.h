@@ -1,5 +1,5 @@
-// Loads the parameters from where people set them. Not pure: each call reads the environment
-// and files.
+// Loads the parameters from the command line, the environment and files. Not pure: each call reads
+// the environment and files.
 // Thread rule: no other thread changes the environment meanwhile.
 #pragma once
 
@@ -14,10 +14,14 @@ namespace pacecar {
 
 inline constexpr const char* kSystemParamFile = "/etc/pacecar.conf";
 
-// In decreasing priority: `given` by the caller (a command line), environment variables that begin
-// with PACECAR_, the file that PACECAR_CONF_FILE names (given or in the environment),
-// `system_file`, which need not exist, `defaults`, and what NCCL's variables say
-// (NCCL_SOCKET_IFNAME). Errors: those of load_params() and parse_param_file(); kNotFound,
+// The sources, in decreasing priority:
+//   1. `given` by the caller (a command line)
+//   2. environment variables that begin with PACECAR_
+//   3. the file that PACECAR_CONF_FILE names (given or in the environment)
+//   4. `system_file`, which need not exist
+//   5. `defaults`
+//   6. NCCL_SOCKET_IFNAME, for PACECAR_BOOTSTRAP
+// Errors: those of load_params() and parse_param_file(); kNotFound,
 // kPermission, kSystem or kInvalidArgument for a file that cannot be read, with its name.
 Result<Params> load_params_from_environment(std::span<const ParamSetting> given,
                                             std::vector<std::string>* warnings,

@@ -22,20 +22,22 @@ enum class LinkLayer : uint8_t { kEthernet = 1, kInfiniband = 2 };
 
 struct RcLane {
   uint32_t queue_pair = 0;  // 24 bits; 0 and 1 are for management
-  uint32_t first_psn = 0;   // of what this end sends; 24 bits
+  uint32_t first_psn = 0;   // of the first packet that this end sends; 24 bits
 
   bool operator==(const RcLane&) const = default;
 };
 
+// Valid with a GID (Ethernet) or a unicast LID (InfiniBand), and each field within its bounds.
 struct RcEndpoint {
   static constexpr size_t kMaxLanes = 8;
+  // What the header and all lanes leave of QueuePairAddress::kMaxBytes.
   static constexpr size_t kMaxExtension = 142;
 
   std::array<uint8_t, 16> gid{};
   uint16_t lid = 0;  // InfiniBand only
   LinkLayer link_layer = LinkLayer::kEthernet;
   uint32_t mtu = 0;        // path MTU, payload bytes: 256, 512, 1024, 2048 or 4096
-  uint8_t read_depth = 0;  // most outstanding reads of the peer
+  uint8_t read_depth = 0;  // reads and atomics that the peer may have outstanding at this end
   uint8_t lanes = 1;       // number of lanes in `lane`
   std::array<RcLane, kMaxLanes> lane{};
   // Extra data for NICs of the same kind; other NICs skip it.
@@ -49,9 +51,9 @@ struct RcEndpoint {
   bool operator==(const RcEndpoint&) const = default;
 };
 
-// `endpoint` is one that decode_rc_endpoint would accept.
+// `endpoint` must be valid.
 QueuePairAddress encode(const RcEndpoint& endpoint);
-// Errors: kPeer for anything that encode() does not produce.
+// Errors: kPeer (unknown format, wrong length, or not valid).
 Result<RcEndpoint> decode_rc_endpoint(std::span<const uint8_t> bytes);
 
 }  // namespace pacecar

@@ -35,8 +35,8 @@ struct DumbbellSpec {
 Result<Topology> make_dumbbell(const DumbbellSpec& spec);
 
 // Each leaf has `bundle` cables to each spine. The oversubscription follows from rates and numbers.
-// If hosts have two ports, each pair of leaves has the same hosts_per_leaf hosts, and every host
-// has a cable to both leaves.
+// If hosts have two ports, leaves come in pairs: each host of a pair has a cable to both of its
+// leaves, and hosts_per_leaf counts the hosts of a pair.
 struct LeafSpineSpec {
   uint32_t hosts = 16;
   uint32_t hosts_per_leaf = 4;
@@ -74,7 +74,7 @@ Result<FatTreeSpec> fat_tree_of_radix(uint32_t radix, uint32_t hosts = 0,
 // servers_per_leaf servers make a group. GPU i of each server of a group is on that group's leaf of
 // rail i. All leaves are connected by the spines.
 struct RailSpec {
-  uint32_t servers = 4;
+  uint32_t servers = 4;  // a multiple of servers_per_leaf
   uint32_t gpus_per_server = 8;
   uint32_t servers_per_leaf = 0;  // 0: all
   uint32_t spines = 4;
