@@ -10,7 +10,7 @@ check_error "the error where queues are too small says how to cure it" 'set FI_U
 export FI_UNIVERSE_SIZE=64
 # conformance NAME TESTS: what finds no device is skipped, and says no "OK".
 conformance() {
-  LIMIT=240 check_says "$1" 'OK \] .*WritePlaces.*/verbs' "$BUILD/tests/nic_ofi_test" \
+  LIMIT=240 check_says "$1" 'OK \] .*WriteCompletes.*/verbs' "$BUILD/tests/nic_ofi_test" \
     "--gtest_filter=$2"
 }
 conformance "NIC conformance, as libfabric is without being told" '*Write*/verbs_four_paths'
@@ -18,7 +18,7 @@ conformance "NIC conformance, as libfabric is without being told" '*Write*/verbs
 # fills, and to make the connection.
 export FI_OFI_RXM_USE_SRX=1 FI_OFI_RXM_BUFFER_SIZE=1024 FI_OFI_RXM_{,MSG_}{RX,TX}_SIZE=64 \
   FI_VERBS_{RX,TX}_SIZE=64
-conformance "NIC conformance" '*/verbs:*Immediate*/verbs_told*'
+conformance "NIC conformance" '*/verbs:*Immediate*/verbs_notify*'
 
 export PACECAR_TIMEOUT=4s
 export PLUGIN_TEST_NICS='ofi:verbs;ofi_rxm' PLUGIN_TEST_ADDRESS=${peers[0]}
