@@ -51,7 +51,8 @@ Monitor::Monitor(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const Tra
     fabric.count_arrivals(flow.source, flow.destination);
   }
   const size_t affordable = kQueueSamples / std::max<size_t>(ports_.size(), 1);
-  points_ = std::min(spec.sampling.points, std::max(affordable, kFewestPoints));
+  const size_t most = std::min(spec.sampling.points, std::max(affordable, kFewestPoints));
+  points_ = most - most % 2;  // so that halving keeps the samples equally spaced
 }
 
 void Monitor::begin() {
