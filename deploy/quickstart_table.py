@@ -24,7 +24,7 @@ def rows(folder):
     sender, receiver = bandwidth["client"], bandwidth["server"]
     control = sender["congestion_control"]
     counters = sender["counters"]
-    yield (f"bus bandwidth, {ring['ranks']} ranks, {best['size_bytes'] >> 20} MiB",
+    yield (f"bus bandwidth, {ring['ranks']} ranks, {best['size_bytes'] >> 10} KiB",
            f"{best['busbw_bps'] / 1e9:.2f} Gb/s, {sum(r['wrong'] for r in ring['results'])} wrong")
     yield "bandwidth, 1 MiB messages", f"{bandwidth['BW_average']:.2f} Gb/s"
     yield ("latency, 8 bytes, half round trip",
