@@ -144,17 +144,22 @@ TEST(FiProviderMemory, AtomicsOfManyProcessesAddUp) {
       EXPECT_EQ(world.end.outcome_of(&before).error, 0);
       EXPECT_TRUE(i == 0 || before > largest);
       largest = before;
-      uint64_t expected = before;
-      const uint64_t mine = before + 1;
-      world.end.until_taken([&] {
-        return fi_compare_atomic(world.end.endpoint, &mine, 1, nullptr, &expected, nullptr, &before,
-                                 nullptr, world.peers[0], 8, 1, FI_UINT64, FI_CSWAP, &before);
-      });
-      EXPECT_EQ(world.end.outcome_of(&before).error, 0);
+      uint64_t expected = 0;
+      for (uint64_t found = 0;; expected = found) {
+        const uint64_t next = expected + 1;
+        world.end.until_taken([&] {
+          return fi_compare_atomic(world.end.endpoint, &next, 1, nullptr, &expected, nullptr,
+                                   &found, nullptr, world.peers[0], 8, 1, FI_UINT64, FI_CSWAP,
+                                   &found);
+        });
+        EXPECT_EQ(world.end.outcome_of(&found).error, 0);
+        if (found == expected) break;
+      }
     }
     world.meet();
     if (rank.rank() == 0) {
       EXPECT_EQ(words[0], kRanks * kRounds);
+      EXPECT_EQ(words[1], kRanks * kRounds);
     }
   });
 }

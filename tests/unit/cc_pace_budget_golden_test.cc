@@ -113,7 +113,7 @@ LinkBudgetConfig config(double first = 0) {
 TEST(CcPaceBudgetGolden, LinkSlowerThanNominal) {
   LinkBudget budget(config());
   Course course(budget);
-  course.run({.what = "as it was told"});
+  course.run({.what = "a link as fast as configured"});
   course.run({.what = "less than half of that", .windows = 120, .link = 0.4e9});
   course.run({.what = "twice as much", .windows = 120, .link = 0.8e9});
   course.pause(Duration::from_ms(20));

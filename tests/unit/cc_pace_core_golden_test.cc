@@ -217,7 +217,7 @@ TEST(CcPaceCoreGolden, PathsThatBecomeLonger) {
               .late_of_ten = 7,
               .late = Duration::from_us(6),
               .longer = Duration::from_us(12)});
-  course.run({.what = "shorter than was told", .longer = Duration::from_us(-2)});
+  course.run({.what = "shorter than configured", .longer = Duration::from_us(-2)});
   testing::expect_golden("cc/pace_core_longer_paths.txt", course.text());
 }
 

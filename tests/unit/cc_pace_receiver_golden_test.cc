@@ -162,7 +162,7 @@ TEST(CcPaceReceiverGolden, FlowsThatComeAndGo) {
   course.begin(3, 400, 64 << 10);
   course.begin(4, 400, 2000);
   course.run(Duration::from_us(100));
-  course.note("a flow that others are told of, and that is gone");
+  course.note("a flow of which a sender advertised others, and that is removed");
   course.begin(5, 400, 4 << 20);
   course.run(Duration::from_us(30));
   course.receiver().remove_flow(course.now(), 6);

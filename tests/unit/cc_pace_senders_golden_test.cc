@@ -223,7 +223,7 @@ TEST(CcPaceSendersGolden, LinkThatSlowsDownOrLoses) {
   course.grant_all(400, {.aligned = true, .validity = kLong});
   course.want(0, Bytes{1} << 30);
   course.want(1, Bytes{1} << 30);
-  course.run({.what = "as it was told", .us = 30});
+  course.run({.what = "a link as fast as configured", .us = 30});
   course.run({.what = "a queue", .us = 60, .late = Duration::from_us(9)});
   course.run({.what = "a longer one", .us = 100, .late = Duration::from_us(40)});
   course.run({.what = "losses", .us = 100, .lost_of = 8});

@@ -252,12 +252,17 @@ TEST(RoceDatagram, CarriesQueueKeyAndSourceQueuePair) {
   EXPECT_EQ(packet.queue_key, 0x80010000U);
   EXPECT_EQ(packet.source_qp, 0x123456U);
   EXPECT_EQ(packet.immediate, 9U);
+  for (const Opcode opcode : {Opcode::kUdSendOnly, Opcode::kUdSendOnlyImm}) {
+    EXPECT_TRUE(shape_of(opcode).first && shape_of(opcode).last);
+  }
 }
 
 TEST(RocePorts, FollowFromTheQueuePairNumber) {
   EXPECT_EQ(port_of(0x11), kUdpPort) << "queue pairs of NICs and of rdma_rxe";
   EXPECT_EQ(port_of(1U << kSlotShift), kFirstSlotPort);
   EXPECT_EQ(port_of(0xFFFFFF), port_of_slot(kSlots - 1));
+  EXPECT_EQ(general_services_of(0), 1U);
+  EXPECT_EQ(general_services_of(2), 2U << kSlotShift | 1);
 }
 
 TEST(RoceIcrc, TruncatedDatagramIsRefused) {
@@ -369,6 +374,7 @@ TEST(RoceRnr, DelaysAreThoseOfTheSpecification) {
   EXPECT_EQ(rnr_delay(0x20 | 14), Duration::from_us(1280));
   EXPECT_EQ(rnr_delay(0x3F), Duration::from_us(491'520));
   EXPECT_EQ(rnr_delay(receiver_not_ready(kUsualRnrDelay)), Duration::from_us(320));
+  EXPECT_EQ(receiver_not_ready(31), 0x3F);
 }
 
 TEST(RoceCnp, NamesTheQueuePairAndClearsReservedBytes) {

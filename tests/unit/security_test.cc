@@ -280,6 +280,7 @@ TEST(ReplayWindow, CountersBelowTheWindowAreRefused) {
   window.take(1000);
   EXPECT_FALSE(window.fresh(1000));
   EXPECT_TRUE(window.fresh(999));
+  EXPECT_TRUE(window.fresh(1000 - 64));
   EXPECT_FALSE(window.fresh(1000 - 128));
   EXPECT_FALSE(window.fresh(1));
 }

@@ -174,7 +174,7 @@ Decoded decode(std::span<const uint8_t> datagram, Packet& packet) {
   if (partition != (kDefaultPartition & kPartitionMask)) return Decoded::kPartition;
   const size_t room = datagram.size() - header - kIcrcBytes;
   const size_t pad = at[1] >> kPadShift & kPadMask;
-  if (pad > room || (room == 0 && pad > 0)) return Decoded::kPadding;
+  if (pad > room) return Decoded::kPadding;
   packet.payload = datagram.subspan(header, room - pad);
   if (!right_payload(shape, packet.payload.size())) return Decoded::kPayload;
   packet.destination_qp = load_be32(at + 4) & kPsnMask;
