@@ -322,6 +322,22 @@ TEST_F(SendQueueTest, StrictQueueReportsATooLongMessageToTheReceiver) {
   EXPECT_EQ(next.state(), State::kDone);
 }
 
+TEST_F(SendQueueTest, StrictQueueRefusesAPartOfABondLaneThatEndsBehindTheBuffer) {
+  queue_ = SendQueue(true);
+  send(400, 0, 1, 200);
+  const auto& beyond = send(400, 0, 1, 201);
+  for (int i = 0; i < 2; ++i) advertise({0}, 8, 600);
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(writes_[0].length, 400U);
+  EXPECT_EQ(writes_[0].remote, 0x100000U + 200);
+  EXPECT_EQ(writes_[1].length, 0U);
+  EXPECT_EQ(writes_[1].remote, 0x200000U);
+  EXPECT_EQ(Immediate::unpack(writes_[1].immediate).writes, Immediate::kTooLong);
+  EXPECT_TRUE(done(1));
+  EXPECT_EQ(beyond.failure, MessageFailure::kTooLong);
+}
+
 TEST_F(SendQueueTest, LongMessageTakesSeveralWrites) {
   constexpr Bytes kSize = 2 * kWriteBytes + 5;
   const auto& request = send(kSize);
