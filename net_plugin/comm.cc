@@ -8,16 +8,51 @@
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::plugin {
+namespace {
 
 using nccl::NcclResult;
 
-Comm::Comm(std::shared_ptr<Context> context, size_t nic, size_t max_requests)
-    : context_(std::move(context)), nic_(nic), requests_(max_requests) {
-  free_.reserve(max_requests);
+bool sends(const Comm::Connection& connection) { return connection.index() == 0; }
+
+}  // namespace
+
+Comm::Comm(std::shared_ptr<Context> context, Connection connection)
+    : context_(std::move(context)),
+      connection_(std::move(connection)),
+      nic_(std::visit([](const auto& end) { return end->nic(); }, connection_)),
+      // Each receive may be flushed.
+      requests_(size_t{kMaxRequests} * (sends(connection_) ? kMaxReceiveBuffers : 2)) {
+  free_.reserve(requests_.size());
   for (CommRequest& request : requests_) {
     request.comm = this;
     free_.push_back(&request);
   }
+}
+
+NcclResult Comm::isend(const void* data, size_t size, int tag, const Memory* memory,
+                       CommRequest** request) {
+  if (free_.empty()) return NcclResult::kSuccess;
+  return track(std::get<0>(connection_)->isend(data, size, tag, memory), request);
+}
+
+NcclResult Comm::irecv(std::span<const ReceiveBuffer> buffers, CommRequest** request) {
+  if (free_.empty()) return NcclResult::kSuccess;
+  return track(std::get<1>(connection_)->irecv(buffers), request);
+}
+
+// A flush covers all writes of the NIC to that GPU, and a receive's buffers are all on one GPU.
+NcclResult Comm::iflush(std::span<const ReceiveBuffer> buffers, CommRequest** request) {
+  const auto last = std::find_if(buffers.rbegin(), buffers.rend(),
+                                 [](const ReceiveBuffer& buffer) { return buffer.size > 0; });
+  if (last == buffers.rend() || last->memory == nullptr) return NcclResult::kSuccess;
+  if (free_.empty()) {
+    return report_once(
+        {ErrorCode::kInternal, "more requests and flushes than the properties allow"});
+  }
+  const auto flush = context_->start_flush(nic_, last->memory, last->data);
+  if (!flush) return report_once(flush.error());
+  if (*flush) *request = take(nullptr, *flush);
+  return NcclResult::kSuccess;
 }
 
 NcclResult Comm::track(const Result<Request*>& started, CommRequest** request) {
@@ -34,14 +69,16 @@ CommRequest* Comm::take(Request* request, std::optional<FlushId> flush) {
   return taken;
 }
 
-Result<TestResult> Comm::poll_flush(FlushId flush) const {
-  ASSIGN_OR_RETURN(const bool done, context_->flushed(nic_, flush));
+Result<TestResult> Comm::poll(const CommRequest& request) const {
+  if (!request.flush) {
+    return std::visit([&](const auto& end) { return end->test(request.request); }, connection_);
+  }
+  ASSIGN_OR_RETURN(const bool done, context_->flushed(nic_, *request.flush));
   return TestResult{.done = done};
 }
 
 NcclResult Comm::test(CommRequest& request, int* done, int* sizes) {
-  const Result<TestResult> result =
-      request.flush ? poll_flush(*request.flush) : poll(request.request);
+  const Result<TestResult> result = poll(request);
   if (result && !result->done) return NcclResult::kSuccess;
   profiler::end_net_event(std::exchange(request.event, nullptr));
   free_.push_back(&request);
@@ -56,52 +93,11 @@ NcclResult Comm::test(CommRequest& request, int* done, int* sizes) {
 NcclResult Comm::report_once(const Error& error) {
   if (error.message != last_error_) {
     last_error_ = error.message;
-    log(LogLevel::kWarn, description() + ": " + error.message);
+    const std::string peer = std::visit([](const auto& end) { return end->peer(); }, connection_);
+    log(LogLevel::kWarn,
+        (sends(connection_) ? "send to " : "receive from ") + peer + ": " + error.message);
   }
   return data_result(error.code);
-}
-
-SendComm::SendComm(std::shared_ptr<Context> context, std::unique_ptr<SendConnection> connection)
-    : Comm(std::move(context), connection->nic(), size_t{kMaxRequests} * kMaxReceiveBuffers),
-      connection_(std::move(connection)) {}
-
-NcclResult SendComm::isend(const void* data, size_t size, int tag, const Memory* memory,
-                           CommRequest** request) {
-  if (full()) return NcclResult::kSuccess;
-  return track(connection_->isend(data, size, tag, memory), request);
-}
-
-ReceiveComm::ReceiveComm(std::shared_ptr<Context> context,
-                         std::unique_ptr<ReceiveConnection> connection)
-    : Comm(std::move(context), connection->nic(), size_t{kMaxRequests} * 2),  // each may be flushed
-      connection_(std::move(connection)) {}
-
-NcclResult ReceiveComm::irecv(std::span<const ReceiveBuffer> buffers, CommRequest** request) {
-  if (full()) return NcclResult::kSuccess;
-  return track(connection_->irecv(buffers), request);
-}
-
-// A flush covers all writes of the NIC to that GPU, and a receive's buffers are all on one GPU.
-NcclResult ReceiveComm::iflush(std::span<const ReceiveBuffer> buffers, CommRequest** request) {
-  const auto last = std::find_if(buffers.rbegin(), buffers.rend(),
-                                 [](const ReceiveBuffer& buffer) { return buffer.size > 0; });
-  if (last == buffers.rend() || last->memory == nullptr) return NcclResult::kSuccess;
-  if (full()) {
-    return report_once(
-        {ErrorCode::kInternal, "more requests and flushes than the properties allow"});
-  }
-  const Result<std::optional<FlushId>> flush =
-      context().start_flush(nic(), last->memory, last->data);
-  if (!flush) return report_once(flush.error());
-  if (!*flush) return NcclResult::kSuccess;
-  *request = take(nullptr, *flush);
-  return NcclResult::kSuccess;
-}
-
-Result<std::unique_ptr<ReceiveComm>> ListenComm::accept() {
-  ASSIGN_OR_RETURN(auto connection, listener->accept());
-  if (connection == nullptr) return nullptr;
-  return std::make_unique<ReceiveComm>(context, std::move(connection));
 }
 
 }  // namespace pacecar::plugin

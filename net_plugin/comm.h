@@ -1,4 +1,4 @@
-// The objects behind NCCL's void pointers: a listener, the two ends of a connection, a request.
+// What is behind NCCL's void pointers: either end of a connection, its requests, and a listener.
 //
 // Each holds the process's Context, so that an application that finalizes before it closes (after
 // an abort) cannot destroy the engine of an open connection.
@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "net_plugin/abi/types.h"
@@ -28,26 +29,32 @@ struct CommRequest {
   void* event = nullptr;         // of NCCL's profiler (profiler/net_events.h)
 };
 
-// What both ends share: memory registration and a fixed set of requests.
+// The sending or the receiving end of a connection, with a fixed set of requests. One type, because
+// NCCL registers memory with either end, and closes either.
 class Comm {
  public:
-  virtual ~Comm() = default;
+  using Connection =
+      std::variant<std::unique_ptr<SendConnection>, std::unique_ptr<ReceiveConnection>>;
+
+  Comm(std::shared_ptr<Context> context, Connection connection);
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
   Context& context() const { return *context_; }
   size_t nic() const { return nic_; }  // the connection's
+
+  // *request stays nullptr when the connection is full.
+  nccl::NcclResult isend(const void* data, size_t size, int tag, const Memory* memory,
+                         CommRequest** request);
+  nccl::NcclResult irecv(std::span<const ReceiveBuffer> buffers, CommRequest** request);
+  // For a completed receive. *request stays nullptr if the GPU sees its bytes already.
+  nccl::NcclResult iflush(std::span<const ReceiveBuffer> buffers, CommRequest** request);
   // `sizes` may be nullptr; else it gets one size per buffer once *done is 1. A request that is
   // done or failed is freed.
   nccl::NcclResult test(CommRequest& request, int* done, int* sizes);
 
- protected:
-  Comm(std::shared_ptr<Context> context, size_t nic, size_t max_requests);
-
-  virtual Result<TestResult> poll(Request* request) = 0;
-  virtual std::string description() const = 0;
-
-  bool full() const { return free_.empty(); }
+ private:
+  Result<TestResult> poll(const CommRequest& request) const;
   // A dead peer fails every request of its connection: the same message is logged once.
   nccl::NcclResult report_once(const Error& error);
   // One must be free.
@@ -55,50 +62,15 @@ class Comm {
   // Sets *request for a started operation; leaves it nullptr if the connection's queue is full.
   nccl::NcclResult track(const Result<Request*>& started, CommRequest** request);
 
- private:
-  Result<TestResult> poll_flush(FlushId flush) const;
-
   std::shared_ptr<Context> context_;
+  Connection connection_;
   size_t nic_;
   std::vector<CommRequest> requests_;
   std::vector<CommRequest*> free_;
   std::string last_error_;
 };
 
-class SendComm final : public Comm {
- public:
-  SendComm(std::shared_ptr<Context> context, std::unique_ptr<SendConnection> connection);
-
-  // *request stays nullptr when the connection is full.
-  nccl::NcclResult isend(const void* data, size_t size, int tag, const Memory* memory,
-                         CommRequest** request);
-
- private:
-  Result<TestResult> poll(Request* request) override { return connection_->test(request); }
-  std::string description() const override { return "send to " + connection_->peer(); }
-
-  std::unique_ptr<SendConnection> connection_;
-};
-
-class ReceiveComm final : public Comm {
- public:
-  ReceiveComm(std::shared_ptr<Context> context, std::unique_ptr<ReceiveConnection> connection);
-
-  nccl::NcclResult irecv(std::span<const ReceiveBuffer> buffers, CommRequest** request);
-  // For a completed receive. *request stays nullptr if the GPU sees its bytes already.
-  nccl::NcclResult iflush(std::span<const ReceiveBuffer> buffers, CommRequest** request);
-
- private:
-  Result<TestResult> poll(Request* request) override { return connection_->test(request); }
-  std::string description() const override { return "receive from " + connection_->peer(); }
-
-  std::unique_ptr<ReceiveConnection> connection_;
-};
-
 struct ListenComm {
-  // An empty pointer means "not yet".
-  Result<std::unique_ptr<ReceiveComm>> accept();
-
   std::shared_ptr<Context> context;
   size_t nic;
   uint32_t weight;  // the communicator's

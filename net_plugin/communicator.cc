@@ -1,6 +1,7 @@
 #include "net_plugin/communicator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -97,21 +98,12 @@ void Communicator::expect(uint32_t senders, uint32_t connections_per_sender) {
   process().pass_hint(*context_);
 }
 
-void Communicator::check_traffic_class(uint32_t wanted) const {
-  const uint32_t used = context_->nics().front().traffic_class;
-  if (wanted == used || reported_class_.exchange(wanted) == wanted) return;
-  log(LogLevel::kWarn, "the communicator's traffic class " + std::to_string(wanted) +
-                           " is not used: data packets of this process have " +
-                           std::to_string(used) +
-                           ", by PACECAR_TC or by the process's first communicator");
-}
-
-Result<std::unique_ptr<ListenComm>> Communicator::listen(size_t nic) {
+Result<std::unique_ptr<ListenComm>> Communicator::listen(size_t nic) const {
   ASSIGN_OR_RETURN(auto listener, context_->listen(nic));
   return std::make_unique<ListenComm>(ListenComm{context_, nic, weight_, std::move(listener)});
 }
 
-Result<std::unique_ptr<SendComm>> Communicator::connect(size_t nic, const void* handle) {
+Result<std::unique_ptr<SendConnection>> Communicator::connect(size_t nic, const void* handle) {
   Handle copy;
   std::memcpy(copy.bytes.data(), handle, Handle::kBytes);
 
@@ -123,10 +115,30 @@ Result<std::unique_ptr<SendComm>> Communicator::connect(size_t nic, const void* 
     attempt = attempts_.emplace(Attempt{handle, nic, copy.bytes}, std::move(connecting)).first;
   }
   Result<std::unique_ptr<SendConnection>> connection = attempt->second->poll();
-  if (connection && *connection == nullptr) return nullptr;
-  attempts_.erase(attempt);
-  if (!connection) return tl::unexpected(connection.error());
-  return std::make_unique<SendComm>(context_, std::move(*connection));
+  if (!connection || *connection != nullptr) attempts_.erase(attempt);
+  return connection;
+}
+
+std::optional<uint32_t> checked_traffic_class(int given) {
+  constexpr int kLargest = 255;
+  constexpr uint32_t kEcnBits = 3;
+  if (given == nccl::kUndefined) return std::nullopt;
+  if (given < 0 || given > kLargest) {
+    log(LogLevel::kWarn, "the communicator's traffic class " + std::to_string(given) +
+                             " is not used: give 0 to 255, the IP header's byte");
+    return std::nullopt;
+  }
+  return static_cast<uint32_t>(given) & ~kEcnBits;
+}
+
+void check_traffic_class(const Context& context, std::optional<uint32_t> wanted) {
+  static std::atomic<uint32_t> reported{~0U};  // none
+  const uint32_t used = context.nics().front().traffic_class;
+  if (!wanted || *wanted == used || reported.exchange(*wanted) == *wanted) return;
+  log(LogLevel::kWarn, "the communicator's traffic class " + std::to_string(*wanted) +
+                           " is not used: data packets of this process have " +
+                           std::to_string(used) +
+                           ", by PACECAR_TC or by the process's first communicator");
 }
 
 Result<std::unique_ptr<Communicator>> open_communicator(std::optional<uint32_t> traffic_class) {
@@ -137,9 +149,8 @@ Result<std::unique_ptr<Communicator>> open_communicator(std::optional<uint32_t> 
     ASSIGN_OR_RETURN(context, open_context(traffic_class));
     process().context = context;
   }
-  auto communicator = std::make_unique<Communicator>(std::move(context), params.weight);
-  if (traffic_class) communicator->check_traffic_class(*traffic_class);
-  return communicator;
+  check_traffic_class(*context, traffic_class);
+  return std::make_unique<Communicator>(std::move(context), params.weight);
 }
 
 void close_communicator(std::unique_ptr<Communicator> communicator) {

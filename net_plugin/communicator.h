@@ -18,7 +18,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <compare>
 #include <map>
 #include <memory>
@@ -39,13 +38,11 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  Result<std::unique_ptr<ListenComm>> listen(size_t nic);
+  Result<std::unique_ptr<ListenComm>> listen(size_t nic) const;
   // `handle` is NCCL's copy of a handle. An empty pointer means "not yet, call again".
-  Result<std::unique_ptr<SendComm>> connect(size_t nic, const void* handle);
+  Result<std::unique_ptr<SendConnection>> connect(size_t nic, const void* handle);
   // Peers that may send to us at once, and connections of each; 0: unknown. Cheap.
   void expect(uint32_t senders, uint32_t connections_per_sender);
-  // Logs, once, that data packets do not have this traffic class.
-  void check_traffic_class(uint32_t wanted) const;
 
   const std::shared_ptr<Context>& context() const { return context_; }
 
@@ -59,10 +56,16 @@ class Communicator {
 
   std::shared_ptr<Context> context_;
   const uint32_t weight_;
-  mutable std::atomic<uint32_t> reported_class_{~0U};  // by check_traffic_class; at first none
-  std::mutex mutex_;                                   // guards attempts_
+  std::mutex mutex_;  // guards attempts_
   std::map<Attempt, std::unique_ptr<Connecting>> attempts_;
 };
+
+// The IP header's traffic class byte without its ECN bits, which applications must not set.
+// nullopt: none is requested, or an invalid one, which is logged.
+std::optional<uint32_t> checked_traffic_class(int given);
+// Logs that the data packets of `context` do not have the traffic class `wanted`, the same one
+// once.
+void check_traffic_class(const Context& context, std::optional<uint32_t> wanted);
 
 // Joins the process's Context, and opens it when this is the first communicator. `traffic_class` is
 // of data packets, unless PACECAR_TC is set; nullopt: none requested.

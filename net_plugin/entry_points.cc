@@ -6,10 +6,10 @@
 
 #include "net_plugin/comm.h"
 #include "net_plugin/communicator.h"
-#include "net_plugin/guarded.h"
 #include "net_plugin/log.h"
 #include "net_plugin/profiler/net_events.h"
 #include "transport/base/params_environment.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::plugin {
 namespace {
@@ -34,14 +34,15 @@ NcclResult with_buffers(std::string_view call, int count, void** data, const Siz
   return begin(std::span<const ReceiveBuffer>(buffers).first(static_cast<size_t>(count)));
 }
 
-// A connection goes to NCCL as a Comm, so that regMr and deregMr take either end.
 Comm& comm_of(void* pointer) { return *static_cast<Comm*>(pointer); }
 
-template <typename T>
-NcclResult hand_over(Result<std::unique_ptr<T>> comm, std::string_view what, void** out) {
-  if (!comm) return report(what, comm.error());
-  *out = static_cast<Comm*>(comm->release());
-  return NcclResult::kSuccess;
+Result<Communicator*> communicator_of(void* context) {
+  if (context == nullptr) return fail(ErrorCode::kInternal, "it was called before init");
+  return static_cast<Communicator*>(context);
+}
+Result<std::shared_ptr<Context>> open_context() {
+  if (auto context = current_context()) return context;
+  return fail(ErrorCode::kInternal, "it was called before init");
 }
 
 // NCCL takes its next network when init fails, whatever the result; only NCCL_NET makes it stop.
@@ -60,24 +61,11 @@ uint32_t known_count(int32_t given) { return static_cast<uint32_t>(std::max(give
 
 }  // namespace
 
-std::optional<uint32_t> checked_traffic_class(int given) {
-  constexpr int kLargest = 255;
-  constexpr uint32_t kEcnBits = 3;
-  if (given == nccl::kUndefined) return std::nullopt;
-  if (given < 0 || given > kLargest) {
-    log(LogLevel::kWarn, "the communicator's traffic class " + std::to_string(given) +
-                             " is not used: give 0 to 255, the IP header's byte");
-    return std::nullopt;
-  }
-  return static_cast<uint32_t>(given) & ~kEcnBits;
-}
-
 NcclResult init(void** context, nccl::Logger logger, int traffic_class) noexcept {
   *context = nullptr;
   return guarded([&] {
     set_logger(logger);
-    Result<std::unique_ptr<Communicator>> communicator =
-        open_communicator(checked_traffic_class(traffic_class));
+    auto communicator = open_communicator(checked_traffic_class(traffic_class));
     if (!communicator) return refuse(communicator.error());
     *context = communicator->release();
     return NcclResult::kSuccess;
@@ -102,66 +90,63 @@ NcclResult set_attributes(void* context, nccl::NetAttributes* attributes) noexce
 
 NcclResult devices(int* count) noexcept {
   *count = 0;
-  return guarded([&] {
-    const std::shared_ptr<Context> context = current_context();
-    if (context == nullptr) return misuse("devices was called before init");
+  return guarded("devices", [&]() -> Result<void> {
+    ASSIGN_OR_RETURN(const auto context, open_context());
     *count = static_cast<int>(context->nics().size());
-    return NcclResult::kSuccess;
+    return {};
   });
 }
 
 NcclResult make_virtual_device(std::span<const int> members, int* device) noexcept {
-  return guarded([&] {
-    const Result<size_t> made = make_bond(members);
-    if (!made) return report("makeVDevice", made.error());
-    *device = static_cast<int>(*made);
-    return NcclResult::kSuccess;
+  return guarded("makeVDevice", [&]() -> Result<void> {
+    ASSIGN_OR_RETURN(const size_t made, make_bond(members));
+    *device = static_cast<int>(made);
+    return {};
   });
 }
 
 NcclResult nic_info(int device, const NicInfo** info) noexcept {
-  return guarded([&] {
-    const std::shared_ptr<Context> context = current_context();
-    if (context == nullptr) return misuse("getProperties was called before init");
+  return guarded("getProperties", [&]() -> Result<void> {
+    ASSIGN_OR_RETURN(const auto context, open_context());
     if (device < 0 || static_cast<size_t>(device) >= context->nics().size()) {
-      log(LogLevel::kError, "there is no device " + std::to_string(device) +
-                                ": devices() returns how many there are");
-      return NcclResult::kInvalidArgument;
+      return fail(ErrorCode::kInvalidArgument, "there is no device " + std::to_string(device) +
+                                                   ": devices() returns how many there are");
     }
     *info = &context->nics()[static_cast<size_t>(device)];
-    return NcclResult::kSuccess;
+    return {};
   });
 }
 
 NcclResult listen(void* context, int device, void* handle, void** listen_comm) noexcept {
   *listen_comm = nullptr;
-  return guarded([&] {
-    if (context == nullptr) return misuse("listen was called before init");
-    Result<std::unique_ptr<ListenComm>> comm =
-        static_cast<Communicator*>(context)->listen(static_cast<size_t>(device));
-    if (!comm) return report("listen", comm.error());
-    std::memcpy(handle, (*comm)->listener->handle().bytes.data(), Handle::kBytes);
-    *listen_comm = comm->release();
-    return NcclResult::kSuccess;
+  return guarded("listen", [&]() -> Result<void> {
+    ASSIGN_OR_RETURN(const Communicator* const communicator, communicator_of(context));
+    ASSIGN_OR_RETURN(auto listening, communicator->listen(static_cast<size_t>(device)));
+    std::memcpy(handle, listening->listener->handle().bytes.data(), Handle::kBytes);
+    *listen_comm = listening.release();
+    return {};
   });
 }
 
 NcclResult connect(void* context, int device, void* handle, void** send_comm,
                    nccl::DeviceHandle** /*device_handle*/) noexcept {
   *send_comm = nullptr;
-  return guarded([&] {
-    if (context == nullptr) return misuse("connect was called before init");
-    return hand_over(
-        static_cast<Communicator*>(context)->connect(static_cast<size_t>(device), handle),
-        "connect", send_comm);
+  return guarded("connect", [&]() -> Result<void> {
+    ASSIGN_OR_RETURN(Communicator* const communicator, communicator_of(context));
+    ASSIGN_OR_RETURN(auto sender, communicator->connect(static_cast<size_t>(device), handle));
+    if (sender != nullptr) *send_comm = new Comm(communicator->context(), std::move(sender));
+    return {};
   });
 }
 
 NcclResult accept(void* listen_comm, void** receive_comm,
                   nccl::DeviceHandle** /*device_handle*/) noexcept {
   *receive_comm = nullptr;
-  return guarded([&] {
-    return hand_over(static_cast<ListenComm*>(listen_comm)->accept(), "accept", receive_comm);
+  return guarded("accept", [&]() -> Result<void> {
+    const auto& listening = *static_cast<ListenComm*>(listen_comm);
+    ASSIGN_OR_RETURN(auto receiver, listening.listener->accept());
+    if (receiver != nullptr) *receive_comm = new Comm(listening.context, std::move(receiver));
+    return {};
   });
 }
 
@@ -184,14 +169,12 @@ Result<MemoryRange> memory_range(void* data, size_t size, int type, uint64_t off
 NcclResult register_dmabuf(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
                            void** memory) noexcept {
   *memory = nullptr;
-  return guarded([&] {
-    const Result<MemoryRange> range = memory_range(data, size, type, offset, fd);
-    if (!range) return report("register memory", range.error());
-    const Result<const Memory*> registered =
-        comm_of(comm).context().register_memory(comm_of(comm).nic(), *range);
-    if (!registered) return report("register memory", registered.error());
-    *memory = const_cast<Memory*>(*registered);
-    return NcclResult::kSuccess;
+  return guarded("register memory", [&]() -> Result<void> {
+    ASSIGN_OR_RETURN(const MemoryRange range, memory_range(data, size, type, offset, fd));
+    ASSIGN_OR_RETURN(const Memory* const registered,
+                     comm_of(comm).context().register_memory(comm_of(comm).nic(), range));
+    *memory = const_cast<Memory*>(registered);
+    return {};
   });
 }
 
@@ -200,10 +183,9 @@ NcclResult register_memory(void* comm, void* data, size_t size, int type, void**
 }
 
 NcclResult deregister_memory(void* comm, void* memory) noexcept {
-  return guarded([&] {
-    const Result<void> done = comm_of(comm).context().deregister_memory(
-        comm_of(comm).nic(), static_cast<const Memory*>(memory));
-    return done ? NcclResult::kSuccess : report("deregister memory", done.error());
+  return guarded("deregister memory", [&] {
+    return comm_of(comm).context().deregister_memory(comm_of(comm).nic(),
+                                                     static_cast<const Memory*>(memory));
   });
 }
 
@@ -212,8 +194,8 @@ NcclResult isend(void* send_comm, void* data, size_t size, int tag, void* memory
   *request = nullptr;
   return guarded([&] {
     CommRequest* started = nullptr;
-    const NcclResult result = static_cast<SendComm&>(comm_of(send_comm))
-                                  .isend(data, size, tag, static_cast<Memory*>(memory), &started);
+    const NcclResult result =
+        comm_of(send_comm).isend(data, size, tag, static_cast<Memory*>(memory), &started);
     if (started != nullptr) started->event = profiler::begin_net_event(profiler_handle, {size, 1});
     *request = started;
     return result;
@@ -226,9 +208,8 @@ NcclResult irecv(void* receive_comm, int count, void** data, size_t* sizes, int*
   return guarded([&] {
     CommRequest* started = nullptr;
     const NcclResult result =
-        with_buffers("receive", count, data, sizes, tags, memories, [&](auto buffers) {
-          return static_cast<ReceiveComm&>(comm_of(receive_comm)).irecv(buffers, &started);
-        });
+        with_buffers("receive", count, data, sizes, tags, memories,
+                     [&](auto buffers) { return comm_of(receive_comm).irecv(buffers, &started); });
     if (started != nullptr && profiler_handles != nullptr) {
       started->event = profiler::begin_net_event(profiler_handles[0], {sizes[0], 0});
     }
@@ -243,9 +224,8 @@ NcclResult iflush(void* receive_comm, int count, void** data, int* sizes, void**
   return guarded([&] {
     CommRequest* started = nullptr;
     const NcclResult result =
-        with_buffers("flush", count, data, sizes, nullptr, memories, [&](auto buffers) {
-          return static_cast<ReceiveComm&>(comm_of(receive_comm)).iflush(buffers, &started);
-        });
+        with_buffers("flush", count, data, sizes, nullptr, memories,
+                     [&](auto buffers) { return comm_of(receive_comm).iflush(buffers, &started); });
     *request = started;
     return result;
   });

@@ -6,7 +6,6 @@
 #include <mutex>
 
 #include "net_plugin/communicator.h"
-#include "net_plugin/device_properties.h"
 #include "net_plugin/entry_points.h"
 #include "net_plugin/profiler/net_events.h"
 
@@ -35,15 +34,6 @@ void* process_context() noexcept {
   return g_context;
 }
 
-// Logs when packets do not have the traffic class that is configured for a connection.
-void check_traffic_class(const nccl::CommConfig* config) noexcept {
-  const auto* const communicator = static_cast<const Communicator*>(process_context());
-  if (config == nullptr || communicator == nullptr) return;
-  if (const auto wanted = checked_traffic_class(config->traffic_class)) {
-    communicator->check_traffic_class(*wanted);
-  }
-}
-
 NcclResult init_v10(nccl::Logger logger, nccl::ProfilerCallback profiler) {
   profiler::set_net_event_callback(profiler);
   return init_v6(logger);
@@ -64,7 +54,10 @@ NcclResult connect_v6(int device, void* handle, void** send_comm) {
 NcclResult connect_v10(int device, nccl::CommConfig* config, void* handle, void** send_comm,
                        DeviceHandle** device_handle) {
   const NcclResult result = connect_v7(device, handle, send_comm, device_handle);
-  if (*send_comm != nullptr) check_traffic_class(config);
+  if (*send_comm != nullptr && config != nullptr) {
+    check_traffic_class(static_cast<Comm*>(*send_comm)->context(),
+                        checked_traffic_class(config->traffic_class));
+  }
   return result;
 }
 
