@@ -13,8 +13,7 @@
 #include "net_plugin/abi/tuner.h"
 #include "net_plugin/communicator.h"
 #include "net_plugin/log.h"
-#include "net_plugin/tuner/facts.h"
-#include "net_plugin/tuner/tuners.h"
+#include "net_plugin/tuner/tuner.h"
 #include "transport/base/params_environment.h"
 
 namespace pacecar::tuner {

@@ -3,7 +3,6 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include "net_plugin/tuner/facts.h"
 #include "net_plugin/tuner/tuner.h"
 
 namespace pacecar::tuner {

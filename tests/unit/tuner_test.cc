@@ -3,8 +3,7 @@
 
 #include <set>
 
-#include "net_plugin/tuner/facts.h"
-#include "net_plugin/tuner/tuners.h"
+#include "net_plugin/tuner/tuner.h"
 
 namespace pacecar::tuner {
 namespace {

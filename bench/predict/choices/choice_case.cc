@@ -9,7 +9,7 @@
 
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_value.h"
-#include "net_plugin/tuner/facts.h"
+#include "net_plugin/tuner/tuner.h"
 #include "transport/base/prng.h"
 #include "transport/base/return_if_error.h"
 
