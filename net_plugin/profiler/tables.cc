@@ -9,7 +9,6 @@
 #include "net_plugin/abi/profiler.h"
 #include "net_plugin/profiler/net_events.h"
 #include "net_plugin/profiler/recorder.h"
-#include "net_plugin/profiler/setting.h"
 
 namespace pacecar::profiler {
 namespace {
