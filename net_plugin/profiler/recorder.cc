@@ -51,11 +51,7 @@ void Record::reset(const Identity& identity) {
   rank_.store(identity.rank, kRelaxed);
   ranks_.store(identity.ranks, kRelaxed);
   nodes_.store(identity.nodes, kRelaxed);
-  for (Word* const word :
-       {&collectives_, &point_to_points_, &bytes_sent_, &bytes_received_, &busy_}) {
-    set(*word, 0);
-  }
-  for (Word& word : waits_) set(word, 0);
+  for (Word& word : totals_) set(word, 0);
   set(allowed_until_, 0);
 }
 
@@ -112,8 +108,8 @@ uint64_t Record::start(const Description& given, uint64_t parent, uint64_t now_n
   }
   for (Word& word : slot.waits) set(word, 0);
   set(slot.id, id);
-  if (what.kind == EventKind::kCollective) add(collectives_, 1);
-  if (what.kind == EventKind::kPointToPoint) add(point_to_points_, 1);
+  if (what.kind == EventKind::kCollective) add(totals_[kCollectives], 1);
+  if (what.kind == EventKind::kPointToPoint) add(totals_[kPointToPoints], 1);
   return id;
 }
 
@@ -189,9 +185,9 @@ void Record::stop_operation(Slot& operation, uint64_t now_ns) {
   if (get(operation.stop) != 0) return;
   set(operation.stop, now_ns);
   const uint64_t bytes = get(operation.bytes);
-  add(load(operation).sending ? bytes_sent_ : bytes_received_, bytes);
-  add(busy_, now_ns - std::min(now_ns, get(operation.start)));
-  for (size_t i = 1; i < kWaits; ++i) add(waits_[i], get(operation.waits[i]));
+  add(totals_[load(operation).sending ? kBytesSent : kBytesReceived], bytes);
+  add(totals_[kBusyNs], now_ns - std::min(now_ns, get(operation.start)));
+  for (size_t i = 1; i < kWaits; ++i) add(totals_[kBusyNs + i], get(operation.waits[i]));
   Slot* const whole = find(get(operation.parent));
   if (whole == nullptr) return;
   set(whole->stop, std::max(get(whole->stop), now_ns));
@@ -200,12 +196,8 @@ void Record::stop_operation(Slot& operation, uint64_t now_ns) {
 }
 
 Totals Record::totals() const {
-  Totals totals{.collectives = get(collectives_),
-                .point_to_points = get(point_to_points_),
-                .bytes_sent = get(bytes_sent_),
-                .bytes_received = get(bytes_received_),
-                .busy_ns = get(busy_)};
-  for (size_t i = 1; i < kWaits; ++i) totals.waits[i] = get(waits_[i]);
+  Totals totals;
+  std::ranges::transform(totals_, totals.begin(), get);
   return totals;
 }
 

@@ -78,17 +78,20 @@ struct Event {
   WaitTimes waits{};   // of its parts
 };
 
-// Sums of a communicator since it began.
-struct Totals {
-  uint64_t collectives = 0;
-  uint64_t point_to_points = 0;
-  uint64_t bytes_sent = 0;
-  uint64_t bytes_received = 0;
-  uint64_t busy_ns = 0;  // of all channels' parts
-  WaitTimes waits{};
-
-  uint64_t wait(Wait for_what) const { return waits[static_cast<size_t>(for_what)]; }
+// Sums of a communicator since it began: of events, bytes and nanoseconds.
+enum Sum : size_t {
+  kCollectives,
+  kPointToPoints,
+  kBytesSent,
+  kBytesReceived,
+  kBusyNs,  // of all channels' parts
+  kGpuNs,   // waits, in Wait's order
+  kPeerNs,
+  kNetworkNs,
+  kFlushNs,
+  kSums,
 };
+using Totals = std::array<uint64_t, kSums>;
 
 // A communicator's identity. Before version 4 of the table events carry it.
 struct Identity {
@@ -176,12 +179,7 @@ class Record {
   std::atomic<int32_t> rank_{-1};
   std::atomic<int32_t> ranks_{0};
   std::atomic<int32_t> nodes_{0};
-  Word collectives_{0};
-  Word point_to_points_{0};
-  Word bytes_sent_{0};
-  Word bytes_received_{0};
-  Word busy_{0};
-  std::array<Word, kWaits> waits_{};
+  std::array<Word, kSums> totals_{};
   Word allowed_until_{0};  // until when the recorded messages use up kMessageRate
 };
 
