@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "net_plugin/abi/profiler_events.h"
+#include "net_plugin/abi/profiler.h"
 #include "transport/base/params_environment.h"
 
 namespace pacecar::profiler {
