@@ -66,11 +66,19 @@ class RequestStream {
   std::array<void*, kWindow> requests_{};
 };
 
-struct Link {
+class Link {
+ public:
   // Connects: every rank has to make its Link at the same time.
   Link(const Host& host, Board& board, size_t rank, size_t distance, std::span<float> sent,
-       std::span<float> received);
+       std::span<float> received)
+      : to(further(board, rank, distance)),
+        from(further(board, rank, static_cast<size_t>(board.ranks()) - distance)),
+        ends(connect(host, board, rank, to)),
+        send_memory(host, ends.send, bytes_of(sent)),
+        receive_memory(host, ends.receive, bytes_of(received)) {}
+
   void begin() { sends = receives = {}; }  // before each operation
+  bool done(size_t total) const { return sends.done() == total && receives.done() == total; }
   // Posts the next of an operation's `total` messages, whose data is part(index), if it can be
   // posted now.
   template <typename Part>
@@ -85,7 +93,11 @@ struct Link {
            receives.post(host.try_receive(
                ends.receive, {bytes_of(part(receives.posted())), 0, receive_memory.memory()}));
   }
-  void close(const Host& host);
+  void close(const Host& host) {
+    send_memory.deregister();
+    receive_memory.deregister();
+    host.close(ends);
+  }
 
   const size_t to;
   const size_t from;
@@ -94,6 +106,24 @@ struct Link {
   Registration receive_memory;
   RequestStream sends;
   RequestStream receives;
+
+ private:
+  static size_t further(const Board& board, size_t rank, size_t distance) {
+    return (rank + distance) % static_cast<size_t>(board.ranks());
+  }
+  static Ends connect(const Host& host, Board& board, size_t rank, size_t to) {
+    const Listening listening = host.listen();
+    board.handles[rank] = listening.handle;
+    value_or_throw(board.barrier());
+    HandleBytes next = board.handles[to];
+    Ends ends;
+    // Connect and accept are tried in turns: each rank's connect waits for the next rank's accept,
+    // all around the ring.
+    until(
+        board, [&] { return host.try_both(next, listening.comm, &ends); }, [] { return false; });
+    host.close_listen(listening.comm);
+    return ends;
+  }
 };
 
 }  // namespace pacecar::nccl
