@@ -31,6 +31,14 @@ void receive_log(LogSeverity severity, unsigned long, const char*, int, const ch
   g_listener(severity, line.data());
 }
 
+// Polls `step` until it returns something.
+template <typename Step>
+void* poll_for(std::string_view what, const Step& step) {
+  void* found = nullptr;
+  poll_until(what, [&] { return (found = step()) != nullptr; });
+  return found;
+}
+
 }  // namespace
 
 void throw_timeout(std::string_view what, std::chrono::seconds limit) {
@@ -74,9 +82,10 @@ Host::~Host() {
 
 Logger Host::logger() { return receive_log; }
 
-NcclResult Host::init(int traffic_class) {
-  context_ = kGarbage;
-  return net_->init(&context_, 0x1234, {traffic_class}, receive_log, callback());
+NcclResult Host::init(void** context, int traffic_class) const {
+  *context = kGarbage;
+  return net_->init(context, 0x1234, {traffic_class}, receive_log,
+                    profile_ == nullptr ? nullptr : ProfilePlayer::callback);
 }
 
 void Host::start() {
@@ -93,8 +102,8 @@ void Host::finalize() {
 }
 
 void* Host::another_context() {
-  void* context = kGarbage;
-  expect_success(net_->init(&context, 0x1234, {kUndefined}, receive_log, callback()), "init");
+  void* context = nullptr;
+  expect_success(init(&context, kUndefined), "init");
   return context;
 }
 
@@ -144,15 +153,11 @@ void* Host::try_accept(void* listening) const {
 }
 
 void* Host::connect(HandleBytes handle, std::optional<int> device) const {
-  void* comm = nullptr;
-  poll_until("connect", [&] { return (comm = try_connect(handle, device)) != nullptr; });
-  return comm;
+  return poll_for("connect", [&] { return try_connect(handle, device); });
 }
 
 void* Host::accept(void* listening) const {
-  void* comm = nullptr;
-  poll_until("accept", [&] { return (comm = try_accept(listening)) != nullptr; });
-  return comm;
+  return poll_for("accept", [&] { return try_accept(listening); });
 }
 
 bool Host::try_both(HandleBytes& handle, void* listening, Ends* ends,
@@ -171,11 +176,6 @@ Ends Host::connect_self() const {
   return ends;
 }
 
-void Host::close(const Ends& ends) const {
-  close_send(ends.send);
-  close_receive(ends.receive);
-}
-
 NcclResult Host::post_send(void* comm, const Part& part, void** request) const {
   *request = kGarbage;
   return net_->isend(comm, part.data.data(), part.data.size(), part.tag, part.memory, part.step,
@@ -184,7 +184,6 @@ NcclResult Host::post_send(void* comm, const Part& part, void** request) const {
 
 NcclResult Host::post_receive(void* comm, std::span<const Part> parts, void** request,
                               void* hint) const {
-  // Only the first parts.size() are written and read.
   std::array<void*, kMostParts> data;
   std::array<size_t, kMostParts> sizes;
   std::array<int, kMostParts> tags;
@@ -218,16 +217,11 @@ void* Host::try_receive(void* comm, std::span<const Part> parts, void* hint) con
 }
 
 void* Host::send(void* comm, const Part& part) const {
-  void* request = nullptr;
-  poll_until("a request for isend", [&] { return (request = try_send(comm, part)) != nullptr; });
-  return request;
+  return poll_for("a request for isend", [&] { return try_send(comm, part); });
 }
 
 void* Host::receive(void* comm, std::span<const Part> parts) const {
-  void* request = nullptr;
-  poll_until("a request for irecv",
-             [&] { return (request = try_receive(comm, parts)) != nullptr; });
-  return request;
+  return poll_for("a request for irecv", [&] { return try_receive(comm, parts); });
 }
 
 bool Host::test(void* request, std::span<int> sizes) const {

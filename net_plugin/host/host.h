@@ -103,7 +103,7 @@ class Host {
   ProfilePlayer* profile() const { return profile_.get(); }
 
   // --- the life of a communicator ---
-  NcclResult init(int traffic_class = kUndefined);
+  NcclResult init(int traffic_class = kUndefined) { return init(&context_, traffic_class); }
   void start();  // unless it is started
   void finalize();
   // Another communicator, which the caller finalizes.
@@ -128,7 +128,10 @@ class Host {
   }
   void close_send(void* comm) const { expect_success(net_->closeSend(comm), "closeSend"); }
   void close_receive(void* comm) const { expect_success(net_->closeRecv(comm), "closeRecv"); }
-  void close(const Ends& ends) const;
+  void close(const Ends& ends) const {
+    close_send(ends.send);
+    close_receive(ends.receive);
+  }
 
   // --- requests ---
   // One call, whatever it returns. `hint`: what the request holds before it.
@@ -158,9 +161,7 @@ class Host {
   }
 
  private:
-  ProfilerCallback callback() const {
-    return profile_ == nullptr ? nullptr : ProfilePlayer::callback;
-  }
+  NcclResult init(void** context, int traffic_class) const;
 
   const Subject subject_;
   void* library_;
