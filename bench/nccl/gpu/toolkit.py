@@ -11,7 +11,7 @@ from machine import ROOT
 
 HERE = pathlib.Path(__file__).resolve().parent
 DRIVER, RATIOS, SLICES = PROGRAMS = "collectives", "paired_ratios", "libslice-waits.so"
-DRIVER_SOURCES = [HERE / name for name in ("collectives.cc", "device.cc", "libraries.cc")]
+DRIVER_SOURCES = [HERE / name for name in ("collectives.cc", "device.cc")]
 RATIOS_SOURCES = [HERE / "paired_ratios.cc",
                   ROOT / "bench/ab/statistics.cc", ROOT / "transport/base/check.cc"]
 NCCL = "libnccl.so.2"
