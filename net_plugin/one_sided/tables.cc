@@ -6,6 +6,8 @@
 //
 // Each writes its outputs before anything can fail. Thread rule: any thread. NCCL calls connect and
 // regMrSym on all ranks; they block until all ranks have called.
+#include "net_plugin/tables.h"
+
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -16,7 +18,6 @@
 
 #include "net_plugin/abi/one_sided.h"
 #include "net_plugin/communicator.h"
-#include "net_plugin/entry_points.h"
 #include "net_plugin/log.h"
 #include "transport/base/return_if_error.h"
 #include "transport/rma/group.h"

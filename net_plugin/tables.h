@@ -1,5 +1,5 @@
-// The functions that NCCL calls, in the form that most versions of its table share. A context is a
-// Communicator, or nullptr after an init that failed.
+// The functions that NCCL calls by the tables of the net plugin and by those of one-sided
+// operations alike. A context is a Communicator, or nullptr after an init that failed.
 //
 // They translate void pointers to objects, Result to ncclResult_t, and exceptions to an error. Each
 // writes its outputs before anything can fail, because NCCL reads them without clearing them first.
@@ -10,12 +10,21 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <span>
 
 #include "net_plugin/abi/types.h"
 #include "transport/api/pacecar.hpp"
 
 namespace pacecar::plugin {
+
+nccl::NcclResult init(void** context, nccl::Logger logger, int traffic_class) noexcept;
+nccl::NcclResult finalize(void* context) noexcept;
+nccl::NcclResult devices(int* count) noexcept;
+nccl::NcclResult listen(void* context, int device, void* handle, void** listen_comm) noexcept;
+nccl::NcclResult close_listen(void* listen_comm) noexcept;
+
+// `type` is one of kPointerHost and kPointerCuda. Errors: kInvalidArgument for any other.
+constexpr int kNoFile = -1;  // the memory is not exported
+Result<MemoryRange> memory_range(void* data, size_t size, int type, uint64_t offset, int fd);
 
 // What the properties of all versions are made of; valid while a communicator is open.
 nccl::NcclResult nic_info(int device, const NicInfo** info) noexcept;
@@ -65,49 +74,5 @@ nccl::NcclResult get_properties(int device, Properties* properties) {
   }
   return nccl::NcclResult::kSuccess;
 }
-
-nccl::NcclResult init(void** context, nccl::Logger logger, int traffic_class) noexcept;
-nccl::NcclResult finalize(void* context) noexcept;
-// Announces what the communicator will receive. NCCL calls it before it connects, and again before
-// the first message of an operation that differs. Its counts already depend on operation and
-// algorithm.
-nccl::NcclResult set_attributes(void* context, nccl::NetAttributes* attributes) noexcept;
-
-nccl::NcclResult devices(int* count) noexcept;
-// Adds a device that bonds these; NCCL calls it once per process, and relies on it from then on.
-nccl::NcclResult make_virtual_device(std::span<const int> members, int* device) noexcept;
-template <typename VirtualDevice>
-nccl::NcclResult make_virtual_device(int* device, VirtualDevice* members) noexcept {
-  const int most = static_cast<int>(std::size(members->devices));
-  return make_virtual_device(
-      std::span(members->devices).first(static_cast<size_t>(std::clamp(members->count, 0, most))),
-      device);
-}
-
-nccl::NcclResult listen(void* context, int device, void* handle, void** listen_comm) noexcept;
-nccl::NcclResult connect(void* context, int device, void* handle, void** send_comm,
-                         nccl::DeviceHandle** device_handle) noexcept;
-nccl::NcclResult accept(void* listen_comm, void** receive_comm,
-                        nccl::DeviceHandle** device_handle) noexcept;
-nccl::NcclResult close_connection(void* comm) noexcept;
-nccl::NcclResult close_listen(void* listen_comm) noexcept;
-
-// `type` is one of kPointerHost and kPointerCuda. Errors: kInvalidArgument for any other.
-constexpr int kNoFile = -1;  // the memory is not exported
-Result<MemoryRange> memory_range(void* data, size_t size, int type, uint64_t offset, int fd);
-nccl::NcclResult register_memory(void* comm, void* data, size_t size, int type,
-                                 void** memory) noexcept;
-nccl::NcclResult register_dmabuf(void* comm, void* data, size_t size, int type, uint64_t offset,
-                                 int fd, void** memory) noexcept;
-nccl::NcclResult deregister_memory(void* comm, void* memory) noexcept;
-
-nccl::NcclResult isend(void* send_comm, void* data, size_t size, int tag, void* memory,
-                       void* profiler_handle, void** request) noexcept;
-nccl::NcclResult irecv(void* receive_comm, int count, void** data, size_t* sizes, int* tags,
-                       void** memories, void** profiler_handles, void** request) noexcept;
-// No request if the GPU sees the bytes already, as with host memory.
-nccl::NcclResult iflush(void* receive_comm, int count, void** data, int* sizes, void** memories,
-                        void** request) noexcept;
-nccl::NcclResult test(void* request, int* done, int* sizes) noexcept;
 
 }  // namespace pacecar::plugin
