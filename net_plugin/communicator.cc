@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "net_plugin/log.h"
-#include "net_plugin/profiler/document.h"
+#include "net_plugin/profiler/recorder.h"
 #include "net_plugin/profiler/net_events.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"

@@ -1,5 +1,3 @@
-#include "net_plugin/profiler/document.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,8 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <system_error>
+
+#include "net_plugin/profiler/recorder.h"
 
 namespace pacecar::profiler {
 namespace {

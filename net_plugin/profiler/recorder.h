@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,6 +29,8 @@ enum class EventKind : uint8_t {
 inline constexpr std::array<std::string_view, 11> kOperations = {
     "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "SendRecv",
     "Send",      "Recv",   "AlltoAll",  "Scatter",       "Gather"};
+inline constexpr uint8_t kSend = 6;  // index of "Send"
+static_assert(kOperations[kSend] == "Send");
 // ncclDataType_t, in its order.
 inline constexpr std::array<std::string_view, 12> kDatatypes = {
     "ncclInt8",    "ncclUint8",    "ncclInt32",      "ncclUint32",
@@ -231,5 +234,20 @@ class Recorder {
 
 // The process's; never destroyed, since NCCL's threads may still call while the process ends.
 Recorder& recorder();
+
+// The processor time of the process's threads, as Linux counts it.
+struct ProcessorTime {
+  uint64_t run_ns = 0;
+  uint64_t waited_ns = 0;  // runnable without a processor: busy with others, or a quota applied
+};
+
+// Zeros if the kernel does not count (no CONFIG_SCHED_INFO).
+ProcessorTime processor_time();
+
+// The page /profile of the process's state socket, as JSON (see README.md).
+std::string profile_document(const Recorder& recorder, const ProcessorTime& processor);
+
+// Sums over the communicators, in Prometheus' text format; empty where there is none.
+std::string profile_metrics(const Recorder& recorder);
 
 }  // namespace pacecar::profiler

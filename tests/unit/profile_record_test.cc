@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "net_plugin/profiler/document.h"
 #include "net_plugin/profiler/recorder.h"
 
 namespace pacecar::profiler {
