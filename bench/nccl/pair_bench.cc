@@ -346,6 +346,12 @@ std::unique_ptr<Host> start_host(const PairPlan& plan) {
   return host;
 }
 
+Json described(const Host& host) {
+  return {{"schema_version", 1},
+          {"api", "v" + std::to_string(host.net().version())},
+          {"device", host.device_name()}};
+}
+
 void serve_pair(const PairPlan& plan, perf::ControlChannel channel) {
   try {
     const std::unique_ptr<Host> host = start_host(plan);
@@ -371,10 +377,8 @@ Json drive_pair(const PairPlan& plan, perf::ControlChannel channel) {
                                  {"in_flight", plan.in_flight}}));
     Json result =
         plan.latency ? measure_latency(plan, *host, channel) : measure_stream(plan, *host, channel);
-    result["schema_version"] = 1;
+    result.update(described(*host));
     result["plugin"] = plan.plugin;
-    result["api"] = "v" + std::to_string(host->net().version());
-    result["device"] = host->device_name();
     return result;
   } catch (const std::exception& error) {
     channel.send_error(error.what());
