@@ -242,8 +242,10 @@ def check_gpu(host, named):
     except (toolkit.Broken, toolkit.Skipped) as reason:
         host.add(NEEDED, "NCCL", str(reason))
         return
-    if DRIVER in host.seen["reason"] and (place := driver_place()):
-        add_library_path(place)
+    # A folder with the driver's library that the loader does not search.
+    places = [place for place in globbed(DRIVER_PLACES) if (place / DRIVER).is_file()]
+    if DRIVER in host.seen["reason"] and places:
+        add_library_path(places[0])
         host.seen = probe(host.nccl)
     host.check(host.seen["nccl"], "NCCL", f"{toolkit.versions(host.seen)['nccl']} ({host.nccl})",
                NEEDED, f"none loads ({host.seen['nccl_reason']}): name {toolkit.NCCL} or its "
@@ -258,11 +260,6 @@ def check_gpu(host, named):
 
 def probe(nccl):
     return toolkit.probe([bundle.PROGRAMS / toolkit.DRIVER, nccl, "probe"])
-
-
-def driver_place():
-    """A folder with the driver's library that the loader does not search."""
-    return next((place for place in globbed(DRIVER_PLACES) if (place / DRIVER).is_file()), None)
 
 
 def add_library_path(folder):
