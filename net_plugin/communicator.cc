@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "net_plugin/log.h"
-#include "net_plugin/profiler/recorder.h"
 #include "net_plugin/profiler/net_events.h"
+#include "net_plugin/profiler/recorder.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 
@@ -64,17 +64,14 @@ uint64_t longest_polled_message() {
 
 constexpr uint64_t kMostInPlace = uint64_t{1} << 30;  // the maximum of PACECAR_IN_PLACE
 
-// The profiler's page and metrics, served at the socket of the process's state.
-std::vector<Page> profile_pages() {
-  using namespace profiler;
-  return {{"/profile", "application/json",
-           [] { return profile_document(recorder(), processor_time()); }},
-          {"/metrics", "text/plain", [] { return profile_metrics(recorder()); }}};
-}
-
 // Opens the process's Context. Data packets get `traffic_class` unless PACECAR_TC is set.
 Result<std::shared_ptr<Context>> open_context(std::optional<uint32_t> traffic_class) {
-  Options options{.settings = {}, .defaults = {}, .log = log_sink(), .pages = profile_pages()};
+  using namespace profiler;
+  Options options{.settings = {}, .defaults = {}, .log = log_sink(), .pages = {}};
+  // The profiler's page and metrics, served at the socket of the process's state.
+  options.pages = {{"/profile", "application/json",
+                    [] { return profile_document(recorder(), processor_time()); }},
+                   {"/metrics", "text/plain", [] { return profile_metrics(recorder()); }}};
   const uint64_t unpolled = std::min(longest_polled_message() + 1, kMostInPlace);
   options.defaults.emplace_back("PACECAR_IN_PLACE", std::to_string(unpolled));
   if (traffic_class) options.defaults.emplace_back("PACECAR_TC", std::to_string(*traffic_class));

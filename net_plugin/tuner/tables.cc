@@ -49,14 +49,9 @@ std::vector<NicFacts> open_nics() {
   return facts;
 }
 
-// Invalid parameters turn the tuner off, too; the net plugin logs why.
-Params settings() {
-  Result<Params> params = load_params_from_environment({}, nullptr);
-  return params ? *std::move(params) : Params();
-}
-
 void* open(size_t ranks, size_t nodes, const NvlDomainsV5* domains) {
-  const Params params = settings();
+  // Invalid parameters turn the tuner off, too; the net plugin logs why.
+  const Params params = load_params_from_environment({}, nullptr).value_or(Params());
   if (params.tuner == TunerSetting::kOff) return nullptr;
   Facts facts{.ranks = ranks,
               .nodes = nodes,

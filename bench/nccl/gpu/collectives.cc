@@ -47,7 +47,7 @@ struct Block {
 enum class InPlace { kNever, kSameBuffer, kInReceived, kInSent };
 
 struct Operation {
-  std::string_view name;
+  const char* name;
   bool divides;      // true: the reported size is `count` x ranks (the larger buffer)
   bool sends_all;    // true: the send buffer holds `count` elements per rank
   InPlace in_place;  // which buffer contains the other in place
@@ -173,9 +173,9 @@ size_t count_wrong(const Operation& operation, const Communicator& job, uint64_t
       const float wanted = expected(block, salt, index);
       if (received[place] == wanted) continue;
       if (wrong++ > 0) continue;
-      std::fprintf(stderr, "rank %d, %.*s of %zu: element %zu is %.1f, not %.1f\n", job.rank(),
-                   static_cast<int>(operation.name.size()), operation.name.data(), count, place,
-                   static_cast<double>(received[place]), static_cast<double>(wanted));
+      std::fprintf(stderr, "rank %d, %s of %zu: element %zu is %.1f, not %.1f\n", job.rank(),
+                   operation.name, count, place, static_cast<double>(received[place]),
+                   static_cast<double>(wanted));
     }
   }
   return wrong;
@@ -205,11 +205,11 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-const Operation* operation_called(std::string_view name) {
+const Operation* operation_called(const std::string& name) {
   for (const Operation& operation : kOperations) {
     if (operation.name == name) return &operation;
   }
-  end_with("there is no operation '" + std::string(name) + "': see bench/nccl/run --list");
+  end_with("there is no operation '" + name + "': see bench/nccl/run --list");
 }
 
 // `bench/nccl/run` has checked the values.
@@ -307,10 +307,9 @@ class Rank {
     const std::vector<double> seconds = timed(operation, call, size.iterations);
     wrong += checked(operation, count, call.receive);
     std::printf(
-        "{\"op\": \"%.*s\", \"bytes\": %zu, \"count\": %zu, \"iterations\": %zu, "
+        "{\"op\": \"%s\", \"bytes\": %zu, \"count\": %zu, \"iterations\": %zu, "
         "\"wrong\": %zu, \"seconds\": [",
-        static_cast<int>(operation.name.size()), operation.name.data(), size.bytes, count,
-        size.iterations, wrong);
+        operation.name, size.bytes, count, size.iterations, wrong);
     for (size_t i = 0; i < seconds.size(); ++i) std::printf("%s%.9f", i ? ", " : "", seconds[i]);
     std::printf("]}\n");
     std::fflush(stdout);
@@ -343,7 +342,7 @@ class Rank {
 
   void launch(const Operation& operation, const Call& call, size_t times) const {
     for (size_t i = 0; i < times; ++i) {
-      require_nccl(operation.launch(job_, call), operation.name.data());
+      require_nccl(operation.launch(job_, call), operation.name);
     }
   }
 
