@@ -30,7 +30,7 @@
 
 namespace pacecar::nccl {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFigures, seconds, cpu_seconds, wrong, elapsed)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankFigures, seconds, cpu_seconds, wrong, elapsed);
 
 namespace {
 

@@ -51,8 +51,8 @@ class Lacking(Exception):
 
 
 class Lender:
-    """Lends the host the bundle's libraries that it lacks, from the folder `spare`, which has all of
-    them, into `folder`.
+    """Lends the host the bundle's libraries that it lacks: from the folder `spare`, which has all,
+    into `folder`.
 
     The bundle was built elsewhere: the libraries of its programs may be missing on this host, or
     too old. The host's loader reports which. Only those are lent, because the host's own may be

@@ -1,5 +1,5 @@
-"""Options and exit codes that the programs of bench/nccl share; and nccl-tests' flags: their meaning
-for bench/nccl/run, or a sentence why it does not have them."""
+"""Options and exit codes that the programs of bench/nccl share; and nccl-tests' flags: their
+meaning for bench/nccl/run, or a sentence why it does not have them."""
 
 import argparse
 import pathlib
