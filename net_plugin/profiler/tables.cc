@@ -20,23 +20,22 @@ constexpr int kAlways = nccl::kProfileCollective | nccl::kProfilePointToPoint |
                         nccl::kProfileProxyOp | nccl::kProfileProxyStep;
 
 // The activation mask. NCCL has one for the process, so it is the same for all communicators.
-template <int kVersion>
-int wanted_events() {
+int wanted_events(int version) {
   const ProfilerSetting setting = profiler_setting();
   if (setting == ProfilerSetting::kOff) return 0;
   int mask = kAlways;
-  if (kVersion >= 3 && setting == ProfilerSetting::kAll) {
+  if (version >= 3 && setting == ProfilerSetting::kAll) {
     mask |= nccl::kProfileNetPlugin | nccl::kProfileKernelChannel;
   }
   return mask;
 }
 
-template <int kVersion>
-NcclResult open(void** context, int* activation_mask, const Identity& identity) noexcept {
+NcclResult open(int version, void** context, int* activation_mask,
+                const Identity& identity) noexcept {
   *context = nullptr;
   *activation_mask = 0;
   try {
-    const int mask = wanted_events<kVersion>();
+    const int mask = wanted_events(version);
     if (mask != 0) *context = recorder().open(identity);
     *activation_mask = mask;
   } catch (...) {  // no memory: the communicator is not recorded
@@ -46,17 +45,17 @@ NcclResult open(void** context, int* activation_mask, const Identity& identity) 
 
 template <int kVersion>
 NcclResult init_v1(void** context, int* activation_mask) noexcept {
-  return open<kVersion>(context, activation_mask, {});
+  return open(kVersion, context, activation_mask, {});
 }
 
 NcclResult init_v4(void** context, int* activation_mask, const char* /*name*/, uint64_t comm_hash,
                    int nodes, int ranks, int rank, nccl::Logger /*logger*/) noexcept {
-  return open<4>(context, activation_mask, {comm_hash, rank, ranks, nodes});
+  return open(4, context, activation_mask, {comm_hash, rank, ranks, nodes});
 }
 
 NcclResult init_v5(void** context, uint64_t comm_id, int* activation_mask, const char* /*name*/,
                    int nodes, int ranks, int rank, nccl::Logger /*logger*/) noexcept {
-  return open<5>(context, activation_mask, {comm_id, rank, ranks, nodes});
+  return open(5, context, activation_mask, {comm_id, rank, ranks, nodes});
 }
 
 // Version 1 passes numbers, the others names.

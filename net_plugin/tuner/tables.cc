@@ -30,8 +30,8 @@ Tuners& tuners() {
 }
 
 // The open NICs; members of a bond are not listed separately.
-std::vector<NicFacts> open_nics() {
-  std::vector<NicFacts> facts;
+std::vector<predict::NicKind> open_nics() {
+  std::vector<predict::NicKind> facts;
   const std::shared_ptr<Context> context = plugin::current_context();
   if (context == nullptr) return facts;
   const std::span<const NicInfo> nics = context->nics();
@@ -41,10 +41,8 @@ std::vector<NicFacts> open_nics() {
   }
   for (size_t i = 0; i < nics.size(); ++i) {
     if (joined[i]) continue;
-    facts.push_back({.name = nics[i].name,
-                     .rate = static_cast<double>(nics[i].speed_mbps) * 1e6 / 8,
-                     .packet_bytes = static_cast<double>(nics[i].mtu_bytes),
-                     .software = nics[i].name.starts_with("soft:")});
+    facts.push_back(nic_kind(nics[i].name, static_cast<double>(nics[i].speed_mbps) * 1e6 / 8,
+                             static_cast<double>(nics[i].mtu_bytes)));
   }
   return facts;
 }

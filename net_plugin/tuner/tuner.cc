@@ -21,15 +21,6 @@ constexpr uint32_t kHostsPerLeaf = 4;
 constexpr uint32_t kOversubscription = 4;
 constexpr double kOversubscribed = 1.0 / 3;  // probability of that oversubscription
 
-predict::NicKind kind_of(const NicFacts& facts) {
-  predict::NicKind kind;
-  kind.name = facts.name;
-  kind.rate = facts.rate;
-  if (facts.packet_bytes > 0) kind.packet_bytes = facts.packet_bytes;
-  kind.latency_s = facts.software ? kSoftwareLatency : kHardwareLatency;
-  return kind;
-}
-
 tl::unexpected<Error> doubt(std::string reason) {
   return fail(ErrorCode::kNotFound, std::move(reason));
 }
@@ -71,6 +62,15 @@ bool is_known(const Call& call, const CostView& costs) {
 
 }  // namespace
 
+predict::NicKind nic_kind(std::string name, double rate, double packet_bytes) {
+  predict::NicKind kind;
+  kind.latency_s = name.starts_with("soft:") ? kSoftwareLatency : kHardwareLatency;
+  kind.name = std::move(name);
+  kind.rate = rate;
+  if (packet_bytes > 0) kind.packet_bytes = packet_bytes;
+  return kind;
+}
+
 Result<std::vector<PossibleCluster>> clusters_of(const Facts& facts) {
   if (facts.nodes < 2) return doubt("the communicator does not leave its host");
   if (facts.ranks % facts.nodes != 0) return doubt("hosts have different numbers of ranks");
@@ -86,12 +86,12 @@ Result<std::vector<PossibleCluster>> clusters_of(const Facts& facts) {
   one_switch.groups = {{.hosts = static_cast<uint32_t>(facts.nodes),
                         .gpus = static_cast<uint32_t>(gpus),
                         .nics = {}}};
-  for (const NicFacts& nic : facts.nics) {
+  for (const predict::NicKind& nic : facts.nics) {
     if (nic.rate <= 0) {
       return doubt("the rate of " + nic.name + " is not known; PACECAR_LINE_RATE sets it");
     }
     one_switch.groups[0].nics.push_back(static_cast<uint32_t>(one_switch.nic_kinds.size()));
-    one_switch.nic_kinds.push_back(kind_of(nic));
+    one_switch.nic_kinds.push_back(nic);
   }
   if (facts.cable_delay_s > 0) one_switch.fabric.cable_latency_s = facts.cable_delay_s;
   predict::Cluster leaves = one_switch;

@@ -27,17 +27,14 @@
 
 namespace pacecar::tuner {
 
-struct NicFacts {
-  std::string name;
-  double rate = 0;          // bytes per second; 0: not known
-  double packet_bytes = 0;  // payload of a full packet
-  bool software = false;
-};
+// A NIC of ours. `rate`: bytes per second; 0: not known. `packet_bytes`: payload of a full packet;
+// 0: not known.
+predict::NicKind nic_kind(std::string name, double rate, double packet_bytes);
 
 struct Facts {
   size_t ranks = 0;
   size_t nodes = 0;
-  std::vector<NicFacts> nics;  // of this host; the others are assumed to be equal
+  std::vector<predict::NicKind> nics;  // of this host; the others are assumed to be equal
   std::optional<size_t> ranks_per_nvlink_domain;  // of the largest domain
   // Set by the user; 0: unknown.
   uint32_t oversubscription = 0;  // of leaf switches

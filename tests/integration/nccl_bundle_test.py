@@ -114,7 +114,7 @@ class SelfCheck(unittest.TestCase):
                                   ("Default, 80000\nDefault, 12\n", "GPU 1: 12 MiB are free"),
                                   ("Exclusive_Process, 80000\n", "there is no nvidia-cuda-mps")]:
             host = hosts.Host(self.output)
-            with unittest.mock.patch.object(hosts, "answer", return_value=printed), \
+            with unittest.mock.patch.object(hosts.toolkit, "answer", return_value=printed), \
                     unittest.mock.patch.object(hosts.shutil, "which", return_value=None):
                 hosts.check_gpu_state(host)
             self.assertFalse(host.ready)
