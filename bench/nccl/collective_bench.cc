@@ -8,10 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -22,6 +22,7 @@
 #include "bench/nccl/spread.h"
 #include "bench/nccl/value_or_throw.h"
 #include "bench/perf/clock.h"
+#include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
 
 namespace pacecar::nccl {
@@ -99,15 +100,11 @@ struct CollectiveReport {
       results.back()["speedup"] = {
           {"median", speedup.median}, {"least", speedup.least}, {"most", speedup.most}};
     }
-    const nlohmann::json report = {{"schema_version", 1},
-                                   {"op", kind.operation},
-                                   {"algorithm", kind.algorithm},
-                                   {"ranks", ranks},
-                                   {"results", results}};
-    std::ofstream file(path);
-    file << report.dump(2) << '\n';
-    if (file.flush()) return;
-    throw std::runtime_error(fmt::format("cannot write {}: choose another --out_json_file", path));
+    value_or_throw(perf::write_json(path, {{"schema_version", 1},
+                                           {"op", kind.operation},
+                                           {"algorithm", kind.algorithm},
+                                           {"ranks", ranks},
+                                           {"results", results}}));
   }
 };
 
@@ -155,42 +152,32 @@ uint64_t checked_operation(Collective& collective, size_t elements) {
   return collective.wrong(elements);
 }
 
-void timed_operations(Collective& collective, size_t elements, size_t iterations,
-                      RankFigures* figures) {
-  collective.clear(elements);
-  const Instant start = steady_now();
-  const Duration cpu_start = process_cpu_time();
-  for (size_t i = 0; i < iterations; ++i) collective.run(elements);
-  const auto n = static_cast<double>(iterations);
-  figures->seconds = (steady_now() - start).seconds() / n;
-  figures->cpu_seconds = (process_cpu_time() - cpu_start).seconds() / n;
-}
-
-Line gather(const Board& board, size_t bytes) {
-  Line line{.bytes = bytes};
-  for (int rank = 0; rank < board.ranks(); ++rank) {
-    const RankFigures& figures = board.figures[static_cast<size_t>(rank)];
-    line.seconds = std::max(line.seconds, figures.seconds);
-    line.cpu_seconds += figures.cpu_seconds;
-    line.wrong += figures.wrong;
-  }
-  return line;
-}
-
 // A checked operation, a barrier, the timed operations, and a checked one again. After the last
 // barrier all ranks' figures are on the board.
 Line measure_size(Collective& collective, Board& board, int rank, size_t bytes, size_t iterations,
                   Instant start) {
   const size_t elements = bytes / sizeof(float);
-  RankFigures figures;
-  figures.wrong += checked_operation(collective, elements);
+  RankFigures figures{.wrong = checked_operation(collective, elements)};
   value_or_throw(board.barrier());
-  timed_operations(collective, elements, iterations, &figures);
+  collective.clear(elements);
+  const Instant begin = steady_now();
+  const Duration cpu_begin = process_cpu_time();
+  for (size_t i = 0; i < iterations; ++i) collective.run(elements);
+  const auto n = static_cast<double>(iterations);
+  figures.seconds = (steady_now() - begin).seconds() / n;
+  figures.cpu_seconds = (process_cpu_time() - cpu_begin).seconds() / n;
   figures.wrong += checked_operation(collective, elements);
   figures.elapsed = (steady_now() - start).seconds();
   board.figures[static_cast<size_t>(rank)] = figures;
   value_or_throw(board.barrier());
-  return gather(board, bytes);
+  Line line{.bytes = bytes};
+  for (const RankFigures& one :
+       std::span(board.figures).first(static_cast<size_t>(board.ranks()))) {
+    line.seconds = std::max(line.seconds, one.seconds);
+    line.cpu_seconds += one.cpu_seconds;
+    line.wrong += one.wrong;
+  }
+  return line;
 }
 
 // A plugin in this rank, with its connections.

@@ -106,10 +106,9 @@ class Window {
     last_ = now;
     if (counting_) {
       ++messages_;
-    } else if (!warming_) {
-      warming_ = true;
+    } else if (!begin_) {
       begin_ = now;
-    } else if (now - begin_ >= kWarmUp) {
+    } else if (now - *begin_ >= kWarmUp) {
       counting_ = true;
       begin_ = now;
       cpu_begin_ = process_cpu_time();
@@ -119,13 +118,12 @@ class Window {
   bool has_counted() const { return messages_ > 0; }
   StreamReport report() const {
     if (!counting_) return {};
-    return {messages_, last_ - begin_, process_cpu_time() - cpu_begin_};
+    return {messages_, last_ - *begin_, process_cpu_time() - cpu_begin_};
   }
 
  private:
-  bool warming_ = false;
   bool counting_ = false;
-  Instant begin_;
+  std::optional<Instant> begin_;  // of the warm-up, then of the count
   Instant last_;
   Duration cpu_begin_;
   uint64_t messages_ = 0;
