@@ -7,6 +7,7 @@ number of runs may share the cache: a run fills it under a lock, and files with 
 never change.
 """
 
+import collections
 import contextlib
 import fcntl
 import hashlib
@@ -44,13 +45,8 @@ class Unavailable(Exception):
     """This machine cannot run guests; the text has the reason and advice."""
 
 
-class Image:
-    """Paths of a kernel (vmlinux), its initramfs, and its module tree (lib/modules/RELEASE)."""
-
-    def __init__(self, kernel_folder, initramfs):
-        self.vmlinux = kernel_folder / "vmlinux"
-        self.modules = module_folder(kernel_folder)
-        self.initramfs = initramfs
+# Paths of a kernel, its module tree (lib/modules/RELEASE), and its initramfs.
+Image = collections.namedtuple("Image", "vmlinux modules initramfs")
 
 
 def prepare():
@@ -62,7 +58,7 @@ def prepare():
                           "another folder in XDG_CACHE_HOME")
     with locked(cache / "lock"):
         kernel = newest_kernel(cache) or fetch_kernel(cache)
-        return Image(kernel, make_initramfs(cache, kernel))
+        return Image(kernel / "vmlinux", module_folder(kernel), make_initramfs(cache, kernel))
 
 
 def cache_folder():
