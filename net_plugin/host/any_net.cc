@@ -1,5 +1,3 @@
-#include "net_plugin/abi/any_net.h"
-
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -8,6 +6,8 @@
 #include <cstring>
 #include <iterator>
 #include <string>
+
+#include "net_plugin/host/host.h"
 
 namespace pacecar::nccl {
 namespace {
