@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "bench/nccl/board.h"
 #include "bench/nccl/value_or_throw.h"
@@ -36,34 +37,43 @@ inline std::span<uint8_t> bytes_of(std::span<float> elements) {
 // As in NCCL, only the oldest request is tested.
 class RequestStream {
  public:
-  static constexpr size_t kWindow = 8;  // in flight
+  static constexpr size_t kWindow = 8;  // in flight, unless another is given
 
+  explicit RequestStream(size_t window = kWindow) : requests_(window) {}
+
+  size_t window() const { return requests_.size(); }
   size_t posted() const { return posted_; }
   size_t done() const { return done_; }
-  bool may_post(size_t total) const { return posted_ < total && posted_ - done_ < kWindow; }
+  size_t in_flight() const { return posted_ - done_; }
+  bool full() const { return in_flight() == window(); }
+  bool may_post(size_t total) const { return posted_ < total && !full(); }
   // False when `request` is nullptr: the plugin accepts no request now.
   bool post(void* request) {
-    if (request != nullptr) requests_[posted_++ % kWindow] = request;
+    if (request != nullptr) requests_[posted_++ % window()] = request;
     return request != nullptr;
   }
+  // The bytes of the oldest request, if that has completed.
+  std::optional<size_t> take(const Host& host) {
+    std::array<int, 1> size{};
+    if (in_flight() == 0 || !host.test(requests_[done_ % window()], size)) return {};
+    ++done_;
+    return static_cast<size_t>(size.front());
+  }
   // True when the oldest request has completed. A receive must have `due` bytes.
-  bool finish_send(const Host& host) { return finish(host, {}); }
-  bool finish_receive(const Host& host, size_t due) { return finish(host, due); }
+  bool finish_send(const Host& host) { return take(host).has_value(); }
+  bool finish_receive(const Host& host, size_t due) {
+    const std::optional<size_t> bytes = take(host);
+    if (bytes && *bytes != due) {
+      throw HostError(fmt::format("received {} bytes where {} were due", *bytes, due));
+    }
+    return bytes.has_value();
+  }
+  void reset() { posted_ = done_ = 0; }
 
  private:
-  bool finish(const Host& host, std::optional<size_t> due) {
-    std::array<int, 1> size{};
-    if (done_ == posted_ || !host.test(requests_[done_ % kWindow], size)) return false;
-    if (due && static_cast<size_t>(size.front()) != *due) {
-      throw HostError(fmt::format("received {} bytes where {} were due", size.front(), *due));
-    }
-    ++done_;
-    return true;
-  }
-
   size_t posted_ = 0;
   size_t done_ = 0;
-  std::array<void*, kWindow> requests_{};
+  std::vector<void*> requests_;
 };
 
 class Link {
@@ -77,7 +87,10 @@ class Link {
         send_memory(host, ends.send, bytes_of(sent)),
         receive_memory(host, ends.receive, bytes_of(received)) {}
 
-  void begin() { sends = receives = {}; }  // before each operation
+  void begin() {  // before each operation
+    sends.reset();
+    receives.reset();
+  }
   bool done(size_t total) const { return sends.done() == total && receives.done() == total; }
   // Posts the next of an operation's `total` messages, whose data is part(index), if it can be
   // posted now.

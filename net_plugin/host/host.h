@@ -32,11 +32,8 @@ using Function = std::function<std::remove_pointer_t<Pointer>>;
 // newest, with what NCCL does for old plugins. The members keep NCCL's names. A function that the
 // plugin lacks is empty, or returns kSuccess where NCCL would not call it (finalize, setNetAttr).
 struct AnyNet {
-  int version() const { return table_version; }
-  const char* name() const { return table_name; }
-
-  int table_version = 0;
-  const char* table_name = nullptr;
+  int version = 0;  // of the table
+  const char* name = nullptr;
   // Before version 11 the context means nothing, but is not nullptr when init succeeded.
   std::function<NcclResult(void** context, uint64_t comm_id, const CommConfig& config,
                            Logger logger, ProfilerCallback profiler)>
