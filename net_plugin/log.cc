@@ -53,9 +53,14 @@ NcclResult data_result(ErrorCode code) {
   return code == ErrorCode::kInvalidArgument ? NcclResult::kInvalidUsage : control_result(code);
 }
 
-NcclResult report(std::string_view what, const Error& error) {
-  log(LogLevel::kWarn, std::string(what) + ": " + error.message);
+NcclResult report(std::string_view call, const Error& error) {
+  log(LogLevel::kWarn, std::string(call) + ": " + error.message);
   return control_result(error.code);
+}
+
+NcclResult misuse(std::string_view sentence) {
+  log(LogLevel::kError, sentence);
+  return NcclResult::kInternalError;
 }
 
 }  // namespace pacecar::plugin

@@ -1,29 +1,149 @@
-// The tables of functions by which NCCL calls the net plugin, one per version, and the differences
-// in their functions' arguments.
-#include "net_plugin/abi/tables.h"
+// The functions that NCCL calls, and the tables of the net plugin, one per version. An overload has
+// the arguments of some versions: the types of a table's members choose.
+#include "net_plugin/tables.h"
 
 #include <array>
+#include <cstring>
 #include <mutex>
+#include <string>
 
+#include "net_plugin/abi/tables.h"
 #include "net_plugin/communicator.h"
-#include "net_plugin/device_properties.h"
-#include "net_plugin/entry_points.h"
+#include "net_plugin/log.h"
 #include "net_plugin/profiler/net_events.h"
+#include "transport/base/params_environment.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::plugin {
-namespace {
 
 using nccl::DeviceHandle;
 using nccl::NcclResult;
 
-// --- before version 11 ---
+namespace {
 
-// NCCL passes no communicator here and finalizes none. So the process has one, from the first init
-// to its end. Neither is ever destroyed: NCCL's threads may still call while the process ends.
+// Calls begin(buffers) with the arguments of a receive or a flush, once their number is checked.
+template <typename Size, typename Begin>
+NcclResult with_buffers(std::string_view call, int count, void** data, const Size* sizes,
+                        const int* tags, void** memories, const Begin& begin) {
+  if (count < 1 || count > kMaxReceiveBuffers) {
+    return misuse("a " + std::string(call) + " of " + std::to_string(count) +
+                  " buffers was posted, but the device's properties allow 1 to " +
+                  std::to_string(kMaxReceiveBuffers));
+  }
+  std::array<ReceiveBuffer, kMaxReceiveBuffers> buffers;
+  for (int i = 0; i < count; ++i) {
+    buffers[static_cast<size_t>(i)] = {data[i], static_cast<size_t>(sizes[i]),
+                                       tags == nullptr ? 0 : tags[i],
+                                       static_cast<Memory*>(memories[i])};
+  }
+  return begin(std::span<const ReceiveBuffer>(buffers).first(static_cast<size_t>(count)));
+}
+
+Comm& comm_of(void* pointer) { return *static_cast<Comm*>(pointer); }
+
+Result<Communicator*> communicator_of(void* context) {
+  if (context == nullptr) return fail(ErrorCode::kInternal, "it was called before init");
+  return static_cast<Communicator*>(context);
+}
+Result<std::shared_ptr<Context>> open_context() {
+  if (auto context = current_context()) return context;
+  return fail(ErrorCode::kInternal, "it was called before init");
+}
+
+// NCCL takes its next network when init fails, whatever the result; only NCCL_NET makes it stop.
+NcclResult refuse(const Error& error) {
+  const Result<Params> params = load_params_from_environment({}, nullptr);
+  if (!params || !params->require) {
+    return report("cannot serve, and NCCL takes its next network", error);
+  }
+  report("cannot serve although PACECAR_REQUIRE is set (with NCCL_NET=Pacecar, NCCL stops here)",
+         error);
+  return NcclResult::kSystemError;
+}
+
+// A count of NCCL's; 0: unknown.
+uint32_t known_count(int32_t given) { return static_cast<uint32_t>(std::max(given, 0)); }
+
+}  // namespace
+
+NcclResult init(void** context, nccl::Logger logger, int traffic_class) noexcept {
+  *context = nullptr;
+  return guarded([&] {
+    set_logger(logger);
+    auto communicator = open_communicator(checked_traffic_class(traffic_class));
+    if (!communicator) return refuse(communicator.error());
+    *context = communicator->release();
+    return NcclResult::kSuccess;
+  });
+}
+
+NcclResult finalize(void* context) noexcept {
+  return guarded([&] {
+    close_communicator(std::unique_ptr<Communicator>(static_cast<Communicator*>(context)));
+    return NcclResult::kSuccess;
+  });
+}
+
+NcclResult devices(int* count) noexcept {
+  *count = 0;
+  return guarded("devices", [&]() -> Result<void> {
+    ASSIGN_OR_RETURN(const auto context, open_context());
+    *count = static_cast<int>(context->nics().size());
+    return {};
+  });
+}
+
+NcclResult nic_info(int device, const NicInfo** info) noexcept {
+  return guarded("getProperties", [&]() -> Result<void> {
+    ASSIGN_OR_RETURN(const auto context, open_context());
+    if (device < 0 || static_cast<size_t>(device) >= context->nics().size()) {
+      return fail(ErrorCode::kInvalidArgument, "there is no device " + std::to_string(device) +
+                                                   ": devices() returns how many there are");
+    }
+    *info = &context->nics()[static_cast<size_t>(device)];
+    return {};
+  });
+}
+
+NcclResult listen(void* context, int device, void* handle, void** listen_comm) noexcept {
+  *listen_comm = nullptr;
+  return guarded("listen", [&]() -> Result<void> {
+    ASSIGN_OR_RETURN(const Communicator* const communicator, communicator_of(context));
+    ASSIGN_OR_RETURN(auto listening, communicator->listen(static_cast<size_t>(device)));
+    std::memcpy(handle, listening->listener->handle().bytes.data(), Handle::kBytes);
+    *listen_comm = listening.release();
+    return {};
+  });
+}
+
+NcclResult close_listen(void* listen_comm) noexcept { return destroy<ListenComm>(listen_comm); }
+
+Result<MemoryRange> memory_range(void* data, size_t size, int type, uint64_t offset, int fd) {
+  if (type != nccl::kPointerHost && type != nccl::kPointerCuda) {
+    return fail(ErrorCode::kInvalidArgument, "there is no memory of type " + std::to_string(type) +
+                                                 ": it is the host's (1) or a GPU's (2)");
+  }
+  return MemoryRange{.address = data,
+                     .length = size,
+                     .kind = type == nccl::kPointerCuda ? MemoryKind::kCuda : MemoryKind::kHost,
+                     .dmabuf_fd = fd,
+                     .dmabuf_offset = offset};
+}
+
+namespace {
+
+using plugin::init;
+using plugin::listen;
+
+// --- set-up ---
+
+// Before version 11 NCCL passes no communicator and finalizes none. So the process has one, from
+// the first init to its end. Neither is ever destroyed: NCCL's threads may still call while the
+// process ends.
 constinit std::mutex g_mutex;  // guards g_context
 constinit void* g_context = nullptr;
 
-NcclResult init_v6(nccl::Logger logger) noexcept {
+NcclResult init(nccl::Logger logger) noexcept {
   const std::lock_guard lock(g_mutex);
   if (g_context != nullptr) return NcclResult::kSuccess;
   return init(&g_context, logger, nccl::kUndefined);
@@ -35,100 +155,205 @@ void* process_context() noexcept {
   return g_context;
 }
 
-// Logs when packets do not have the traffic class that is configured for a connection.
-void check_traffic_class(const nccl::CommConfig* config) noexcept {
-  const auto* const communicator = static_cast<const Communicator*>(process_context());
-  if (config == nullptr || communicator == nullptr) return;
-  if (const auto wanted = checked_traffic_class(config->traffic_class)) {
-    communicator->check_traffic_class(*wanted);
-  }
-}
-
-NcclResult init_v10(nccl::Logger logger, nccl::ProfilerCallback profiler) {
+NcclResult init(nccl::Logger logger, nccl::ProfilerCallback profiler) {
   profiler::set_net_event_callback(profiler);
-  return init_v6(logger);
+  return init(logger);
 }
 
-NcclResult listen_v6(int device, void* handle, void** listen_comm) {
-  return listen(process_context(), device, handle, listen_comm);
-}
-
-NcclResult connect_v7(int device, void* handle, void** send_comm, DeviceHandle** device_handle) {
-  return connect(process_context(), device, handle, send_comm, device_handle);
-}
-
-NcclResult connect_v6(int device, void* handle, void** send_comm) {
-  return connect_v7(device, handle, send_comm, nullptr);
-}
-
-NcclResult connect_v10(int device, nccl::CommConfig* config, void* handle, void** send_comm,
-                       DeviceHandle** device_handle) {
-  const NcclResult result = connect_v7(device, handle, send_comm, device_handle);
-  if (*send_comm != nullptr) check_traffic_class(config);
-  return result;
-}
-
-NcclResult accept_v6(void* listen_comm, void** receive_comm) {
-  return accept(listen_comm, receive_comm, nullptr);
-}
-
-// NCCL's sizes are never negative; a negative one becomes larger than any memory, and is refused.
-NcclResult register_v6(void* comm, void* data, int size, int type, void** memory) {
-  return register_memory(comm, data, static_cast<size_t>(size), type, memory);
-}
-
-NcclResult isend_v9(void* send_comm, void* data, size_t size, int tag, void* memory,
-                    void** request) {
-  return isend(send_comm, data, size, tag, memory, nullptr, request);
-}
-
-NcclResult isend_v6(void* send_comm, void* data, int size, int tag, void* memory, void** request) {
-  return isend_v9(send_comm, data, static_cast<size_t>(size), tag, memory, request);
-}
-
-NcclResult irecv_v9(void* receive_comm, int count, void** data, size_t* sizes, int* tags,
-                    void** memories, void** request) {
-  return irecv(receive_comm, count, data, sizes, tags, memories, nullptr, request);
-}
-
-NcclResult irecv_v6(void* receive_comm, int count, void** data, int* sizes, int* tags,
-                    void** memories, void** request) {
-  std::array<size_t, kMaxReceiveBuffers> wide{};
-  for (int i = 0; i < count && i < kMaxReceiveBuffers; ++i) {
-    wide[static_cast<size_t>(i)] = static_cast<size_t>(sizes[i]);
-  }
-  return irecv_v9(receive_comm, count, data, wide.data(), tags, memories, request);
-}
-
-// --- from version 11 on: a context per communicator ---
-
-NcclResult init_v11(void** context, uint64_t /*comm_id*/, nccl::CommConfig* config,
-                    nccl::Logger logger, nccl::ProfilerCallback profiler) {
+NcclResult init(void** context, uint64_t /*comm_id*/, nccl::CommConfig* config, nccl::Logger logger,
+                nccl::ProfilerCallback profiler) {
   profiler::set_net_event_callback(profiler);
   return init(context, logger, config == nullptr ? nccl::kUndefined : config->traffic_class);
 }
 
+// Announces what the communicator will receive. NCCL calls it before it connects, and again before
+// the first message of an operation that differs. Its counts already depend on operation and
+// algorithm.
+NcclResult set_attributes(void* context, nccl::NetAttributes* attributes) noexcept {
+  return guarded([&] {
+    const nccl::CommAttributes& receive = attributes->receive;
+    static_cast<Communicator*>(context)->expect(known_count(receive.max_concurrent_peers),
+                                                known_count(receive.max_flows_per_peer));
+    return NcclResult::kSuccess;
+  });
+}
+
+// Adds a device that bonds these; NCCL calls it once per process, and relies on it from then on.
+template <typename VirtualDevice>
+NcclResult make_virtual_device(int* device, VirtualDevice* members) noexcept {
+  return guarded("makeVDevice", [&]() -> Result<void> {
+    const int most = static_cast<int>(std::size(members->devices));
+    const auto count = static_cast<size_t>(std::clamp(members->count, 0, most));
+    ASSIGN_OR_RETURN(const size_t made, make_bond(std::span(members->devices).first(count)));
+    *device = static_cast<int>(made);
+    return {};
+  });
+}
+
+// --- connections ---
+
+NcclResult listen(int device, void* handle, void** listen_comm) {
+  return listen(process_context(), device, handle, listen_comm);
+}
+
+NcclResult connect(void* context, int device, void* handle, void** send_comm,
+                   DeviceHandle** /*device_handle*/) noexcept {
+  *send_comm = nullptr;
+  return guarded("connect", [&]() -> Result<void> {
+    ASSIGN_OR_RETURN(Communicator* const communicator, communicator_of(context));
+    ASSIGN_OR_RETURN(auto sender, communicator->connect(static_cast<size_t>(device), handle));
+    if (sender != nullptr) *send_comm = new Comm(communicator->context(), std::move(sender));
+    return {};
+  });
+}
+
+NcclResult connect(int device, void* handle, void** send_comm, DeviceHandle** device_handle) {
+  return connect(process_context(), device, handle, send_comm, device_handle);
+}
+
+NcclResult connect(int device, void* handle, void** send_comm) {
+  return connect(device, handle, send_comm, nullptr);
+}
+
+NcclResult connect(int device, nccl::CommConfig* config, void* handle, void** send_comm,
+                   DeviceHandle** device_handle) {
+  const NcclResult result = connect(device, handle, send_comm, device_handle);
+  if (*send_comm != nullptr && config != nullptr) {
+    check_traffic_class(comm_of(*send_comm).context(),
+                        checked_traffic_class(config->traffic_class));
+  }
+  return result;
+}
+
+NcclResult accept(void* listen_comm, void** receive_comm,
+                  DeviceHandle** /*device_handle*/) noexcept {
+  *receive_comm = nullptr;
+  return guarded("accept", [&]() -> Result<void> {
+    const auto& listening = *static_cast<ListenComm*>(listen_comm);
+    ASSIGN_OR_RETURN(auto receiver, listening.listener->accept());
+    if (receiver != nullptr) *receive_comm = new Comm(listening.context, std::move(receiver));
+    return {};
+  });
+}
+
+NcclResult accept(void* listen_comm, void** receive_comm) {
+  return accept(listen_comm, receive_comm, nullptr);
+}
+
+NcclResult register_dmabuf(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
+                           void** memory) noexcept {
+  *memory = nullptr;
+  return guarded("register memory", [&]() -> Result<void> {
+    ASSIGN_OR_RETURN(const MemoryRange range, memory_range(data, size, type, offset, fd));
+    ASSIGN_OR_RETURN(const Memory* const registered,
+                     comm_of(comm).context().register_memory(comm_of(comm).nic(), range));
+    *memory = const_cast<Memory*>(registered);
+    return {};
+  });
+}
+
+// NCCL's sizes are never negative; a negative one becomes larger than any memory, and is refused.
+template <typename Size>
+NcclResult register_memory(void* comm, void* data, Size size, int type, void** memory) {
+  return register_dmabuf(comm, data, static_cast<size_t>(size), type, 0, kNoFile, memory);
+}
+
+NcclResult deregister_memory(void* comm, void* memory) noexcept {
+  return guarded("deregister memory", [&] {
+    return comm_of(comm).context().deregister_memory(comm_of(comm).nic(),
+                                                     static_cast<const Memory*>(memory));
+  });
+}
+
+// --- requests ---
+
+NcclResult isend(void* send_comm, void* data, size_t size, int tag, void* memory,
+                 void* profiler_handle, void** request) noexcept {
+  *request = nullptr;
+  return guarded([&] {
+    CommRequest* started = nullptr;
+    const NcclResult result =
+        comm_of(send_comm).isend(data, size, tag, static_cast<Memory*>(memory), &started);
+    if (started != nullptr) started->event = profiler::begin_net_event(profiler_handle, {size, 1});
+    *request = started;
+    return result;
+  });
+}
+
+template <typename Size>
+NcclResult isend(void* send_comm, void* data, Size size, int tag, void* memory, void** request) {
+  return isend(send_comm, data, static_cast<size_t>(size), tag, memory, nullptr, request);
+}
+
+template <typename Size>
+NcclResult irecv(void* receive_comm, int count, void** data, Size* sizes, int* tags,
+                 void** memories, void** profiler_handles, void** request) noexcept {
+  *request = nullptr;
+  return guarded([&] {
+    CommRequest* started = nullptr;
+    const NcclResult result =
+        with_buffers("receive", count, data, sizes, tags, memories,
+                     [&](auto buffers) { return comm_of(receive_comm).irecv(buffers, &started); });
+    if (started != nullptr && profiler_handles != nullptr) {
+      started->event =
+          profiler::begin_net_event(profiler_handles[0], {static_cast<uint64_t>(sizes[0]), 0});
+    }
+    *request = started;
+    return result;
+  });
+}
+
+template <typename Size>
+NcclResult irecv(void* receive_comm, int count, void** data, Size* sizes, int* tags,
+                 void** memories, void** request) {
+  return irecv(receive_comm, count, data, sizes, tags, memories, nullptr, request);
+}
+
+// No request if the GPU sees the bytes already, as with host memory.
+NcclResult iflush(void* receive_comm, int count, void** data, int* sizes, void** memories,
+                  void** request) noexcept {
+  *request = nullptr;
+  return guarded([&] {
+    CommRequest* started = nullptr;
+    const NcclResult result =
+        with_buffers("flush", count, data, sizes, nullptr, memories,
+                     [&](auto buffers) { return comm_of(receive_comm).iflush(buffers, &started); });
+    *request = started;
+    return result;
+  });
+}
+
+NcclResult test(void* request, int* done, int* sizes) noexcept {
+  *done = 0;
+  return guarded([&] {
+    if (request == nullptr) return misuse("test was called without a request");
+    auto& tested = *static_cast<CommRequest*>(request);
+    return tested.comm->test(tested, done, sizes);
+  });
+}
+
+// --- tables ---
+
 // Device offload is left out: the properties say that there is none, and NCCL asks before it calls.
 template <typename Net>
-constexpr Net table(auto starting, auto listening, auto connecting, auto accepting,
-                    auto registering, auto sending, auto receiving) {
+constexpr Net table() {
   Net net{};
   net.name = "Pacecar";
-  net.init = starting;
+  net.init = init;
   net.devices = devices;
   net.getProperties = get_properties;
-  net.listen = listening;
-  net.connect = connecting;
-  net.accept = accepting;
-  net.regMr = registering;
+  net.listen = listen;
+  net.connect = connect;
+  net.accept = accept;
+  net.regMr = register_memory;
   net.regMrDmaBuf = register_dmabuf;
   net.deregMr = deregister_memory;
-  net.isend = sending;
-  net.irecv = receiving;
+  net.isend = isend;
+  net.irecv = irecv;
   net.iflush = iflush;
   net.test = test;
-  net.closeSend = close_connection;
-  net.closeRecv = close_connection;
+  net.closeSend = destroy<Comm>;
+  net.closeRecv = destroy<Comm>;
   net.closeListen = close_listen;
   if constexpr (requires { net.makeVDevice; }) net.makeVDevice = make_virtual_device;
   if constexpr (requires { net.setNetAttr; }) {
@@ -142,17 +367,17 @@ constexpr Net table(auto starting, auto listening, auto connecting, auto accepti
 
 extern "C" {
 
-#define PACECAR_NET_TABLE(version, ...)                                                          \
+#define PACECAR_NET_TABLE(version)                                                               \
   [[gnu::visibility("default")]] extern constexpr nccl::NetV##version ncclNetPlugin_v##version = \
-      table<nccl::NetV##version>(__VA_ARGS__);
+      table<nccl::NetV##version>();
 
-PACECAR_NET_TABLE(6, init_v6, listen_v6, connect_v6, accept_v6, register_v6, isend_v6, irecv_v6)
-PACECAR_NET_TABLE(7, init_v6, listen_v6, connect_v7, accept, register_v6, isend_v6, irecv_v6)
-PACECAR_NET_TABLE(8, init_v6, listen_v6, connect_v7, accept, register_memory, isend_v6, irecv_v6)
-PACECAR_NET_TABLE(9, init_v6, listen_v6, connect_v7, accept, register_memory, isend_v9, irecv_v9)
-PACECAR_NET_TABLE(10, init_v10, listen_v6, connect_v10, accept, register_memory, isend, irecv)
-PACECAR_NET_TABLE(11, init_v11, listen, connect, accept, register_memory, isend, irecv)
-PACECAR_NET_TABLE(12, init_v11, listen, connect, accept, register_memory, isend, irecv)
+PACECAR_NET_TABLE(6)
+PACECAR_NET_TABLE(7)
+PACECAR_NET_TABLE(8)
+PACECAR_NET_TABLE(9)
+PACECAR_NET_TABLE(10)
+PACECAR_NET_TABLE(11)
+PACECAR_NET_TABLE(12)
 #undef PACECAR_NET_TABLE
 }
 

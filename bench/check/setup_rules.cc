@@ -23,13 +23,13 @@ constexpr int kFewDescriptors = 4;
 
 void initialises(Host& host) {
   host.start();
-  expect(host.net().name() != nullptr && *host.net().name() != '\0', "its name is empty");
+  expect(host.net().name != nullptr && *host.net().name != '\0', "its name is empty");
   host.finalize();
   host.start();  // NCCL makes communicators one after another
 }
 
 void holds_two_communicators(Host& host) {
-  if (host.net().version() < 11) throw NotOffered("versions before 11 know no communicators");
+  if (host.net().version < 11) throw NotOffered("versions before 11 know no communicators");
   host.start();
   void* const other = host.another_context();
   host.close(host.connect_self());
@@ -38,7 +38,7 @@ void holds_two_communicators(Host& host) {
 }
 
 void finalizes_nothing(Host& host) {
-  if (host.net().version() < 11) throw NotOffered("its version has no finalize");
+  if (host.net().version < 11) throw NotOffered("its version has no finalize");
   expect_success(host.net().finalize(nullptr), "finalize after an init that failed (NULL)");
 }
 

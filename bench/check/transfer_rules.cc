@@ -21,7 +21,7 @@ using perf::find_mismatch;
 constexpr size_t kDepth = nccl::kMaxRequestsPerConnection;
 constexpr size_t kDepthV6 = 8;
 
-size_t depth_of(const Host& host) { return host.net().version() == 6 ? kDepthV6 : kDepth; }
+size_t depth_of(const Host& host) { return host.net().version == 6 ? kDepthV6 : kDepth; }
 
 void every_size_arrives(Host& host) {
   constexpr size_t kMost = (8U << 20) + 3;

@@ -7,22 +7,20 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "bench/nccl/board.h"
+#include "bench/nccl/link.h"
 #include "net_plugin/host/host.h"
 
 namespace pacecar::nccl {
 
 class Collective {
  public:
-  Collective(const Host& host, Board& board, int rank)
-      : host_(host),
-        board_(board),
-        rank_(static_cast<size_t>(rank)),
-        ranks_(static_cast<size_t>(board.ranks())) {}
   Collective(const Collective&) = delete;
   Collective& operator=(const Collective&) = delete;
   virtual ~Collective() = default;
@@ -31,16 +29,31 @@ class Collective {
   // zeros however often the operation runs.
   virtual void load(size_t elements) = 0;
   virtual void clear(size_t elements) = 0;
-  virtual void run(size_t elements) = 0;
+  void run(size_t elements);
   // After load() and one run(): the number of wrong elements.
   virtual uint64_t wrong(size_t elements) const = 0;
-  virtual void close() = 0;
+  void close();
 
  protected:
+  // Connects to the ranks up to `distance` places away around the ring. `capacity` elements may be
+  // sent; `received` are the elements of the buffer that is received into.
+  Collective(const Host& host, Board& board, int rank, size_t distance, size_t capacity,
+             size_t received);
+
+  // An operation begins.
+  virtual void plan(size_t elements) = 0;
+  // Posts and finishes what can be. False: nothing could be.
+  virtual bool advance() = 0;
+  virtual bool done() const;  // of an operation that uses all links
+
   const Host& host_;
   Board& board_;
   const size_t rank_;
   const size_t ranks_;
+  std::vector<float> sent_;
+  std::vector<float> received_;
+  std::deque<Link> links_;  // by distance, from 1
+  size_t total_ = 0;        // slices each way of a link, of the operation that runs
 };
 
 struct CollectiveKind {

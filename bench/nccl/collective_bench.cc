@@ -8,21 +8,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "bench/nccl/board.h"
 #include "bench/nccl/collective.h"
-#include "bench/nccl/rank_group.h"
-#include "bench/nccl/remote_board.h"
 #include "bench/nccl/spread.h"
 #include "bench/nccl/value_or_throw.h"
 #include "bench/perf/clock.h"
+#include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
 
 namespace pacecar::nccl {
@@ -100,15 +100,11 @@ struct CollectiveReport {
       results.back()["speedup"] = {
           {"median", speedup.median}, {"least", speedup.least}, {"most", speedup.most}};
     }
-    const nlohmann::json report = {{"schema_version", 1},
-                                   {"op", kind.operation},
-                                   {"algorithm", kind.algorithm},
-                                   {"ranks", ranks},
-                                   {"results", results}};
-    std::ofstream file(path);
-    file << report.dump(2) << '\n';
-    if (file.flush()) return;
-    throw std::runtime_error(fmt::format("cannot write {}: choose another --out_json_file", path));
+    value_or_throw(perf::write_json(path, {{"schema_version", 1},
+                                           {"op", kind.operation},
+                                           {"algorithm", kind.algorithm},
+                                           {"ranks", ranks},
+                                           {"results", results}}));
   }
 };
 
@@ -139,12 +135,9 @@ constexpr Duration kBoardLimit = Duration::from_s(120);
 struct Options {
   const CollectiveKind* kind = &collectives().front();
   std::string plugin;
-  std::string against;  // another plugin; empty: none
-  size_t rounds = 5;    // with `against`
-  int ranks = 2;
-  int rank = kAllRanks;  // which one this process is
-  std::string root;      // rank 0's address
-  uint16_t port = 18515;
+  std::string against;                 // another plugin; empty: none
+  size_t rounds = 5;                   // with `against`
+  RemoteRank self{.rank = kAllRanks};  // all of them, or the one that this process is
   size_t min_bytes = 4096;
   size_t max_bytes = 64 << 20;
   size_t factor = 4;
@@ -159,42 +152,32 @@ uint64_t checked_operation(Collective& collective, size_t elements) {
   return collective.wrong(elements);
 }
 
-void timed_operations(Collective& collective, size_t elements, size_t iterations,
-                      RankFigures* figures) {
-  collective.clear(elements);
-  const Instant start = steady_now();
-  const Duration cpu_start = process_cpu_time();
-  for (size_t i = 0; i < iterations; ++i) collective.run(elements);
-  const auto n = static_cast<double>(iterations);
-  figures->seconds = (steady_now() - start).seconds() / n;
-  figures->cpu_seconds = (process_cpu_time() - cpu_start).seconds() / n;
-}
-
-Line gather(const Board& board, size_t bytes) {
-  Line line{.bytes = bytes};
-  for (int rank = 0; rank < board.ranks(); ++rank) {
-    const RankFigures& figures = board.figures[static_cast<size_t>(rank)];
-    line.seconds = std::max(line.seconds, figures.seconds);
-    line.cpu_seconds += figures.cpu_seconds;
-    line.wrong += figures.wrong;
-  }
-  return line;
-}
-
 // A checked operation, a barrier, the timed operations, and a checked one again. After the last
 // barrier all ranks' figures are on the board.
 Line measure_size(Collective& collective, Board& board, int rank, size_t bytes, size_t iterations,
                   Instant start) {
   const size_t elements = bytes / sizeof(float);
-  RankFigures figures;
-  figures.wrong += checked_operation(collective, elements);
+  RankFigures figures{.wrong = checked_operation(collective, elements)};
   value_or_throw(board.barrier());
-  timed_operations(collective, elements, iterations, &figures);
+  collective.clear(elements);
+  const Instant begin = steady_now();
+  const Duration cpu_begin = process_cpu_time();
+  for (size_t i = 0; i < iterations; ++i) collective.run(elements);
+  const auto n = static_cast<double>(iterations);
+  figures.seconds = (steady_now() - begin).seconds() / n;
+  figures.cpu_seconds = (process_cpu_time() - cpu_begin).seconds() / n;
   figures.wrong += checked_operation(collective, elements);
   figures.elapsed = (steady_now() - start).seconds();
   board.figures[static_cast<size_t>(rank)] = figures;
   value_or_throw(board.barrier());
-  return gather(board, bytes);
+  Line line{.bytes = bytes};
+  for (const RankFigures& one :
+       std::span(board.figures).first(static_cast<size_t>(board.ranks()))) {
+    line.seconds = std::max(line.seconds, one.seconds);
+    line.cpu_seconds += one.cpu_seconds;
+    line.wrong += one.wrong;
+  }
+  return line;
 }
 
 // A plugin in this rank, with its connections.
@@ -243,7 +226,7 @@ void run_rank(const Options& options, Board& board, int rank) {
   const Contender& own = contenders.front();
   const Contender& last = contenders.back();
   CollectiveReport report{
-      .kind = *options.kind, .ranks = options.ranks, .device = own.host.device_name()};
+      .kind = *options.kind, .ranks = options.self.ranks, .device = own.host.device_name()};
   if (contenders.size() > 1) report.other_device = last.host.device_name();
   if (reports) report.print_header();
 
@@ -255,22 +238,6 @@ void run_rank(const Options& options, Board& board, int rank) {
   }
   for (Contender& contender : contenders) contender.collective->close();
   if (reports && !options.json_file.empty()) report.write_json(options.json_file);
-}
-
-// One rank of a job on several hosts.
-bool run_alone(const Options& options, const RankBody& body) {
-  std::unique_ptr<RemoteBoard> board;
-  try {
-    board = value_or_throw(
-        RemoteBoard::join(options.ranks, options.rank, options.root, options.port, kBoardLimit));
-    body(*board, options.rank);
-    return true;
-  } catch (const std::exception& error) {
-    const std::string why = fmt::format("rank {}: {}", options.rank, error.what());
-    fmt::print(stderr, "{}\n", why);
-    if (board) board->give_up(why);
-    return false;
-  }
 }
 
 }  // namespace
@@ -289,17 +256,20 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember(kinds))
       ->default_str(std::string(options.kind->name));
   app.add_option("--plugin", options.plugin, "path of libnccl-net-pacecar.so")->required();
-  app.add_option("--ranks", options.ranks, "number of processes")->check(CLI::Range(2, kMaxRanks));
+  app.add_option("--ranks", options.self.ranks, "number of processes")
+      ->check(CLI::Range(2, kMaxRanks));
   auto* against = app.add_option("--against", options.against,
                                  "compare with this plugin, in turns, by ratios within a round");
   app.add_option("--rounds", options.rounds, "rounds of --against")
       ->check(CLI::Range(1, 1000))
       ->needs(against);
-  auto* rank = app.add_option("--rank", options.rank, "be this one rank; the others run elsewhere")
-                   ->check(CLI::Range(0, kMaxRanks - 1));
-  app.add_option("--root", options.root, "address of rank 0, to which the others connect")
+  auto* rank =
+      app.add_option("--rank", options.self.rank, "be this one rank; the others run elsewhere")
+          ->check(CLI::Range(0, kMaxRanks - 1));
+  app.add_option("--root", options.self.root, "address of rank 0, to which the others connect")
       ->needs(rank);
-  app.add_option("--port", options.port, "TCP port of rank 0 for the other ranks")->needs(rank);
+  app.add_option("--port", options.self.port, "TCP port of rank 0 for the other ranks")
+      ->needs(rank);
   app.add_option("-b,--minbytes", options.min_bytes, "first size")->transform(size);
   app.add_option("-e,--maxbytes", options.max_bytes, "last size")->transform(size);
   app.add_option("-f,--stepfactor", options.factor, "factor from size to size")
@@ -311,16 +281,17 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.0, 3600.0));
   app.add_option("--out_json_file", options.json_file, "write the figures to this file as JSON");
   CLI11_PARSE(app, argc, argv);
-  const size_t least = options.kind->least_buffer_bytes(options.ranks);
+  const size_t least = options.kind->least_buffer_bytes(options.self.ranks);
   if (options.min_bytes < least || options.min_bytes > options.max_bytes) {
     fmt::print(stderr, "--minbytes must be from {} to --maxbytes\n", least);
     return 2;
   }
-  if (options.rank >= options.ranks || (options.rank != kAllRanks && options.root.empty())) {
+  if (options.self.rank >= options.self.ranks ||
+      (options.self.rank != kAllRanks && options.self.root.empty())) {
     fmt::print(stderr, "--rank must be below --ranks, and needs --root with rank 0's address\n");
     return 2;
   }
   const auto body = [&](Board& board, int self) { run_rank(options, board, self); };
-  if (options.rank == kAllRanks) return run_ranks(options.ranks, body) ? 0 : 1;
-  return run_alone(options, body) ? 0 : 1;
+  if (options.self.rank == kAllRanks) return run_ranks(options.self.ranks, body) ? 0 : 1;
+  return run_remote_rank(options.self, kBoardLimit, body) ? 0 : 1;
 }

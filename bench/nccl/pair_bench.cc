@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "bench/nccl/link.h"
 #include "bench/nccl/value_or_throw.h"
 #include "bench/perf/clock.h"
 #include "net_plugin/host/host.h"
@@ -44,52 +45,33 @@ constexpr Duration kSetUpLimit = Duration::from_s(60);
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kGreeting = "pair";
 
-// The requests of one end of a plugin's connection, oldest first, and their registered buffers: one
-// slot per request in flight.
-class Requests {
+// One end of a plugin's connection: its requests and their registered buffers, one slot per request
+// in flight.
+class Requests : public RequestStream {
  public:
   Requests(const Host& host, void* comm, size_t message_bytes, size_t slots)
-      : host_(host),
+      : RequestStream(slots),
+        host_(host),
         comm_(comm),
         message_bytes_(message_bytes),
-        buffer_(host, comm, message_bytes * slots),
-        requests_(slots) {
+        buffer_(host, comm, message_bytes * slots) {
     std::ranges::fill(buffer_.bytes(), uint8_t{0x5a});  // no page fault is measured
   }
 
-  size_t slots() const { return requests_.size(); }
-  size_t count() const { return started_ - done_; }
-  bool full() const { return count() == slots(); }
   // Start a request in a free slot. False: the plugin accepts none now.
-  bool send(size_t bytes) {
-    return add(host_.try_send(comm_, buffer_.part(next_slot() * message_bytes_, bytes)));
-  }
-  bool receive() {
-    return add(
-        host_.try_receive(comm_, buffer_.part(next_slot() * message_bytes_, message_bytes_)));
-  }
-  // The bytes of the oldest request, if that has completed.
-  std::optional<size_t> take() {
-    std::array<int, 1> size{};
-    if (count() == 0 || !host_.test(requests_[done_ % slots()], size)) return {};
-    ++done_;
-    return static_cast<size_t>(size.front());
-  }
+  bool send(size_t bytes) { return post(host_.try_send(comm_, free_slot(bytes))); }
+  bool receive() { return post(host_.try_receive(comm_, free_slot(message_bytes_))); }
+  std::optional<size_t> take() { return RequestStream::take(host_); }
 
  private:
-  size_t next_slot() const { return started_ % slots(); }
-  bool add(void* request) {
-    if (request != nullptr) requests_[started_++ % slots()] = request;
-    return request != nullptr;
+  Part free_slot(size_t bytes) const {
+    return buffer_.part(posted() % window() * message_bytes_, bytes);
   }
 
   const Host& host_;
   void* comm_;
   size_t message_bytes_;
   Buffer buffer_;
-  std::vector<void*> requests_;
-  size_t started_ = 0;
-  size_t done_ = 0;
 };
 
 // The figures of one side, from the end of its warm-up to the last message.
@@ -106,10 +88,9 @@ class Window {
     last_ = now;
     if (counting_) {
       ++messages_;
-    } else if (!warming_) {
-      warming_ = true;
+    } else if (!begin_) {
       begin_ = now;
-    } else if (now - begin_ >= kWarmUp) {
+    } else if (now - *begin_ >= kWarmUp) {
       counting_ = true;
       begin_ = now;
       cpu_begin_ = process_cpu_time();
@@ -119,13 +100,12 @@ class Window {
   bool has_counted() const { return messages_ > 0; }
   StreamReport report() const {
     if (!counting_) return {};
-    return {messages_, last_ - begin_, process_cpu_time() - cpu_begin_};
+    return {messages_, last_ - *begin_, process_cpu_time() - cpu_begin_};
   }
 
  private:
-  bool warming_ = false;
   bool counting_ = false;
-  Instant begin_;
+  std::optional<Instant> begin_;  // of the warm-up, then of the count
   Instant last_;
   Duration cpu_begin_;
   uint64_t messages_ = 0;
@@ -154,7 +134,7 @@ class PingEnd {
     return *bytes;
   }
   void finish() {
-    while (sends_.count() > 0) sends_.take();
+    while (sends_.in_flight() > 0) sends_.take();
   }
 
  private:
@@ -168,11 +148,11 @@ class PingEnd {
 };
 
 StreamReport stream_send(Requests& requests, size_t bytes, Duration length) {
-  const size_t in_flight = requests.slots();
+  const size_t in_flight = requests.window();
   Window window;
   std::optional<Instant> end;  // set by the first completion: the receiver may start late
   size_t ends_sent = 0;
-  while (ends_sent < in_flight || requests.count() > 0) {
+  while (ends_sent < in_flight || requests.in_flight() > 0) {
     const Instant now = steady_now();
     const bool ending = ends_sent > 0 || (end && now >= *end && window.has_counted());
     while (!requests.full() && ends_sent < in_flight && requests.send(ending ? 0 : bytes)) {
@@ -186,12 +166,12 @@ StreamReport stream_send(Requests& requests, size_t bytes, Duration length) {
 }
 
 StreamReport stream_receive(Requests& requests) {
-  const size_t in_flight = requests.slots();
+  const size_t in_flight = requests.window();
   Window window;
   size_t ends_received = 0;
   // After the first empty message only the other empty ones follow.
   const auto more_to_post = [&] {
-    return ends_received == 0 ? !requests.full() : requests.count() + ends_received < in_flight;
+    return ends_received == 0 ? !requests.full() : requests.in_flight() + ends_received < in_flight;
   };
   while (ends_received < in_flight) {
     while (more_to_post() && requests.receive()) {
@@ -346,6 +326,12 @@ std::unique_ptr<Host> start_host(const PairPlan& plan) {
   return host;
 }
 
+Json described(const Host& host) {
+  return {{"schema_version", 1},
+          {"api", "v" + std::to_string(host.net().version)},
+          {"device", host.device_name()}};
+}
+
 void serve_pair(const PairPlan& plan, perf::ControlChannel channel) {
   try {
     const std::unique_ptr<Host> host = start_host(plan);
@@ -371,10 +357,8 @@ Json drive_pair(const PairPlan& plan, perf::ControlChannel channel) {
                                  {"in_flight", plan.in_flight}}));
     Json result =
         plan.latency ? measure_latency(plan, *host, channel) : measure_stream(plan, *host, channel);
-    result["schema_version"] = 1;
+    result.update(described(*host));
     result["plugin"] = plan.plugin;
-    result["api"] = "v" + std::to_string(host->net().version());
-    result["device"] = host->device_name();
     return result;
   } catch (const std::exception& error) {
     channel.send_error(error.what());

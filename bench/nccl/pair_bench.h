@@ -28,6 +28,8 @@ struct PairPlan {
 
 // The plugin, loaded and started in this process.
 std::unique_ptr<Host> start_host(const PairPlan& plan);
+// The schema's version, the table and the device, for the figures.
+nlohmann::json described(const Host& host);
 // The receiving process. The sender decides what is measured.
 void serve_pair(const PairPlan& plan, perf::ControlChannel channel);
 // The sending process. Returns the figures; their names end in their units.

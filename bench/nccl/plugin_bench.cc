@@ -2,16 +2,16 @@
 // a GPU. Without --listen and --connect both run on this host, forked; with them, on two hosts or
 // in two network namespaces. With --against two plugins take turns. Each process has one thread of
 // its own.
-#include <dirent.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,20 +54,16 @@ void pass_messages(const Host& host, const std::vector<Ends>& ends) {
   }
 }
 
-size_t open_descriptors() {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), closedir);
-  size_t count = 0;
-  while (folder != nullptr && readdir(folder.get()) != nullptr) ++count;
-  return count;
+int64_t open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
 }
 
-size_t resident_kb() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    size_t kb = 0;
-    if (word == "VmRSS:" && status >> kb) return kb;
-  }
-  return 0;
+int64_t resident_kb() {
+  std::ifstream pages("/proc/self/statm");
+  int64_t all = 0;
+  int64_t resident = 0;
+  pages >> all >> resident;
+  return resident * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
 // Opens `connections` of this process to itself, each with a listener of its own as in NCCL, passes
@@ -77,8 +73,8 @@ size_t resident_kb() {
 Json measure_setup(const Host& host, size_t connections, size_t rounds) {
   Duration connecting;
   Duration closing;
-  size_t descriptors = 0;
-  size_t resident = 0;
+  int64_t descriptors = 0;
+  int64_t resident = 0;
   for (size_t round = 0; round < rounds; ++round) {
     std::vector<Ends> ends(connections);
     const Instant begin = steady_now();
@@ -96,16 +92,14 @@ Json measure_setup(const Host& host, size_t connections, size_t rounds) {
     }
   }
   const auto made = static_cast<double>(connections * rounds);
-  return {
-      {"test", "setup"},
-      {"connections", connections},
-      {"rounds", rounds},
-      {"connects_per_s", made / connecting.seconds()},
-      {"closes_per_s", made / closing.seconds()},
-      {"descriptors_grown",
-       static_cast<int64_t>(open_descriptors()) - static_cast<int64_t>(descriptors)},
-      {"resident_kb", resident_kb()},
-      {"resident_kb_grown", static_cast<int64_t>(resident_kb()) - static_cast<int64_t>(resident)}};
+  return {{"test", "setup"},
+          {"connections", connections},
+          {"rounds", rounds},
+          {"connects_per_s", made / connecting.seconds()},
+          {"closes_per_s", made / closing.seconds()},
+          {"descriptors_grown", open_descriptors() - descriptors},
+          {"resident_kb", resident_kb()},
+          {"resident_kb_grown", resident_kb() - resident}};
 }
 
 struct Options {
@@ -129,12 +123,7 @@ void print(const Options& options, const Json& result) {
   }
 }
 
-struct Place {
-  std::string host;
-  uint16_t port;
-};
-
-Place place_of(const std::string& text) {
+std::pair<std::string, uint16_t> host_and_port(const std::string& text) {
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos) {
     throw std::runtime_error("--listen and --connect need HOST:PORT");
@@ -145,9 +134,7 @@ Place place_of(const std::string& text) {
 Json set_up(const Options& options) {
   const std::unique_ptr<Host> host = start_host(options.plan);
   Json result = measure_setup(*host, options.setup_connections, options.rounds);
-  result["schema_version"] = 1;
-  result["api"] = "v" + std::to_string(host->net().version());
-  result["device"] = host->device_name();
+  result.update(described(*host));
   return result;
 }
 
@@ -182,28 +169,20 @@ Json compare(const Options& options) {
           {"speedup_most", speedup.most}};
 }
 
-int run(const Options& options) {
-  if (options.setup_connections != 0) {
-    print(options, set_up(options));
-    return perf::kExitOk;
-  }
-  if (!options.listen_at.empty()) {
-    const Place place = place_of(options.listen_at);
-    auto listener = value_or_throw(perf::ControlListener::open({place.host}, place.port));
-    serve_pair(options.plan, await_pair(listener));
-    return perf::kExitOk;
-  }
-  if (!options.against.empty()) {
-    print(options, compare(options));
-    return perf::kExitOk;
-  }
-  if (options.connect_to.empty()) {
-    print(options, run_pair(options.plan));
-    return perf::kExitOk;
-  }
-  const Place place = place_of(options.connect_to);
-  print(options, drive_pair(options.plan, connect_pair(place.host, place.port)));
-  return perf::kExitOk;
+Json result_of(const Options& options) {
+  if (options.setup_connections != 0) return set_up(options);
+  if (!options.against.empty()) return compare(options);
+  if (options.connect_to.empty()) return run_pair(options.plan);
+  const auto [host, port] = host_and_port(options.connect_to);
+  return drive_pair(options.plan, connect_pair(host, port));
+}
+
+void run(const Options& options) {
+  if (options.listen_at.empty() || options.setup_connections != 0)
+    return print(options, result_of(options));
+  const auto [host, port] = host_and_port(options.listen_at);
+  auto listener = value_or_throw(perf::ControlListener::open({host}, port));
+  serve_pair(options.plan, await_pair(listener));
 }
 
 }  // namespace
@@ -255,7 +234,8 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? pacecar::perf::kExitOk : pacecar::perf::kExitUsage;
   }
   try {
-    return pacecar::nccl::run(options);
+    pacecar::nccl::run(options);
+    return pacecar::perf::kExitOk;
   } catch (const std::exception& error) {
     fmt::print(stderr, "plugin_bench: {}\n", error.what());
     return pacecar::perf::kExitFailed;

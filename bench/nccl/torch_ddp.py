@@ -4,7 +4,6 @@ sockets and over Pacecar."""
 
 import argparse
 import contextlib
-import dataclasses
 import json
 import pathlib
 import statistics
@@ -19,7 +18,6 @@ import arms
 import job
 import machine
 import mps
-import rounds
 import toolkit
 from command_line import ERROR, MET, add_common, arm_list, finish, recorded
 from console import between, log, new_parser
@@ -39,14 +37,6 @@ Examples:
 Exit codes: 0 all ran, 2 something failed or wrong usage, 77 skipped: no PyTorch or no GPU."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Cell:
-    arm: arms.Arm
-
-    def __str__(self):
-        return self.arm.name
-
-
 def main():
     options = parse()
     probe = [sys.executable, "-B", RANK, "probe"]
@@ -64,11 +54,10 @@ def main():
                     "gpus": toolkit.gpu_names(), "plugin": arms.describe_plugin(plugin),
                     "mps": bool(client), "options": recorded(options), "runs": [],
                     "failures": []}
-        run = lambda cell: train(cell.arm, seen["gpus"], setting, options)
-        cells = [Cell(arm) for arm in options.arms]
-        for round_number, cell, result in rounds.interleaved(cells, run, options,
-                                                             document["failures"]):
-            document["runs"].append({"round": round_number, "arm": cell.arm.name, **result})
+        run = lambda arm: train(arm, seen["gpus"], setting, options)
+        for number, arm, result in job.interleaved(options.arms, run, options,
+                                                   document["failures"]):
+            document["runs"].append({"round": number, "arm": arm.name, **result})
     return report(options, document)
 
 

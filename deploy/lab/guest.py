@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 
-import knobs
 import network
 from image import HERE
 
@@ -96,7 +95,7 @@ class Guest:
             "command": command,
             "hosts": network.hosts_file(options.guests),
             "ip": network.ip_batch(rank, options.guests),
-            "tc": knobs.tc_batch(options) if rank in options.knobs else "",
+            "tc": network.tc_batch(options) if rank in options.knobs else "",
         }
         for name, text in files.items():
             (self._folder / name).write_text(text, encoding="utf-8", errors="surrogateescape")

@@ -1,11 +1,13 @@
-"""Makes the files that a guest boots from: Debian's kernel, unpacked, and an initramfs.
+"""Makes the files that a guest boots from: Debian's kernel, unpacked, and an initramfs; and chooses
+the guests' acceleration: KVM if it works, else QEMU's own translation.
 
-Both are kept in the cache ${XDG_CACHE_HOME:-~/.cache}/pacecar/lab. The kernel is taken from
+The files are kept in the cache ${XDG_CACHE_HOME:-~/.cache}/pacecar/lab. The kernel is taken from
 Debian's package without installing it; an initramfs is named after the hash of its contents. Any
 number of runs may share the cache: a run fills it under a lock, and files with their final name
 never change.
 """
 
+import collections
 import contextlib
 import fcntl
 import hashlib
@@ -34,18 +36,17 @@ KEPT_MODULES = [
 # Modules that every guest loads before it has a root file system.
 BOOT_MODULES = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "virtio_net"]
 
+TRANSLATION = ["-accel", "tcg,thread=multi", "-cpu", "max"]
+HARDWARE = ["-accel", "kvm", "-cpu", "host"]
+PROBE_SECONDS = 8  # a boot with KVM takes one or two, or hangs for ever
+
 
 class Unavailable(Exception):
     """This machine cannot run guests; the text has the reason and advice."""
 
 
-class Image:
-    """Paths of a kernel (vmlinux), its initramfs, and its module tree (lib/modules/RELEASE)."""
-
-    def __init__(self, kernel_folder, initramfs):
-        self.vmlinux = kernel_folder / "vmlinux"
-        self.modules = module_folder(kernel_folder)
-        self.initramfs = initramfs
+# Paths of a kernel, its module tree (lib/modules/RELEASE), and its initramfs.
+Image = collections.namedtuple("Image", "vmlinux modules initramfs")
 
 
 def prepare():
@@ -57,7 +58,7 @@ def prepare():
                           "another folder in XDG_CACHE_HOME")
     with locked(cache / "lock"):
         kernel = newest_kernel(cache) or fetch_kernel(cache)
-        return Image(kernel, make_initramfs(cache, kernel))
+        return Image(kernel / "vmlinux", module_folder(kernel), make_initramfs(cache, kernel))
 
 
 def cache_folder():
@@ -187,3 +188,41 @@ def tool(command, text=True, **options):
         errors = error.stderr if text else error.stderr.decode(errors="replace")
         last = errors.strip().splitlines()[-1:] or ["no error message"]
         raise Unavailable(f"'{' '.join(command)}' failed: {last[0]}") from error
+
+
+def accel_flags(wanted, booted):
+    if wanted == "tcg":
+        return TRANSLATION
+    works = os.access("/dev/kvm", os.R_OK | os.W_OK) and hardware_works(booted)
+    if wanted == "kvm" and not works:
+        raise Unavailable("KVM does not work on this machine: use --accel tcg")
+    return HARDWARE if works else TRANSLATION
+
+
+def hardware_works(booted):
+    """Whether a kernel boots with KVM: tested once per boot of the host; the cache has the result.
+
+    In a virtual machine /dev/kvm can often be opened, but a guest may never run.
+    """
+    host_boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    with locked(cache_folder() / "kvm.lock"):
+        memory = cache_folder() / "kvm"
+        known = memory.read_text(encoding="ascii").split() if memory.exists() else []
+        if known[:1] != [host_boot]:
+            known = [host_boot, "works" if boots(booted) else "fails"]
+            memory.write_text(" ".join(known), encoding="ascii")
+    return known[1] == "works"
+
+
+def boots(booted):
+    """With lab.probe on the kernel's command line the initramfs only powers off."""
+    command = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot",
+               "-display", "none", "-machine", "q35", *HARDWARE, "-m", "256",
+               "-kernel", booted.vmlinux, "-initrd", booted.initramfs,
+               "-append", "quiet panic=-1 lab.probe"]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=PROBE_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0

@@ -1,4 +1,4 @@
-"""Connects the guests, and sets their addresses.
+"""Connects the guests, sets their addresses, and makes the queueing disciplines of their eth0.
 
 A guest's NIC is one end of a pair of local stream sockets, over which the emulator writes frames,
 each after its length (4 bytes, big endian). Two guests have the two ends of one pair: nothing is
@@ -17,6 +17,8 @@ QUEUE_BYTES = 4 << 20  # limit of a switch port's queue
 READ_BYTES = 1 << 20
 ADDRESS_BYTES = 6
 LENGTH = struct.Struct("!I")
+BURST_BYTES = 10000  # of --rate: the least that lets a jumbo frame pass
+DELAYED_PACKETS = 100000  # limit of --delay: never the bottleneck
 
 
 def ipv4(rank):
@@ -157,3 +159,30 @@ def hosts_file(guests):
     lines += [f"{ipv4(rank)} guest{rank}" for rank in range(guests)]
     lines += [f"{ipv6(rank)} guest{rank}" for rank in range(guests)]
     return "\n".join(lines) + "\n"
+
+
+def tc_batch(options):
+    """Input of `tc -batch` for --delay, --loss, --rate, --limit and --ecn: the disciplines form a
+    chain, a packet enters the first one. The NIC has no offloads, so each packet here is one frame
+    on the wire, never a batch of frames."""
+    stages = []
+    if options.delay or options.loss:
+        fate = [f"delay {options.delay}"] if options.delay else []
+        fate += [f"loss {options.loss}"] if options.loss else []
+        stages.append(f"netem limit {DELAYED_PACKETS} {' '.join(fate)}")
+    if options.rate:
+        stages.append(f"tbf rate {options.rate} burst {BURST_BYTES} limit {options.limit}kb")
+    if options.ecn:
+        stages.append(red(options.limit * 1024, options.rate))
+    lines, parent = [], "root"
+    for number, stage in enumerate(stages, 1):
+        lines.append(f"qdisc add dev eth0 {parent} handle {number}: {stage}\n")
+        parent = f"parent {number}:1"
+    return "".join(lines)
+
+
+def red(limit, rate):
+    low, high, packet = limit // 8, limit // 4, 1000
+    burst = low // packet + 1  # the least that RED accepts: its average follows closely
+    return (f"red limit {limit} min {low} max {high} avpkt {packet} burst {burst} "
+            f"bandwidth {rate} probability 1 ecn")

@@ -72,8 +72,8 @@ def add_network(parser):
                        help="guests whose outgoing packets the next flags affect (default all)")
     group.add_argument("--delay", type=pattern(r"\d+(\.\d+)?(us|ms|s)", "a time such as 1ms"),
                        metavar="TIME", help="delay every packet, such as 1ms")
-    group.add_argument("--loss", type=percentage, metavar="PERCENT",
-                       help="drop packets at random, such as 1%%")
+    group.add_argument("--loss", metavar="PERCENT", help="drop packets at random, such as 1%%",
+                       type=pattern(r"(100(\.0+)?|\d{1,2}(\.\d+)?)%", "a share such as 1%"))
     group.add_argument("--rate", type=pattern(r"\d+(\.\d+)?[kmg]bit", "a rate such as 200mbit"),
                        metavar="RATE", help="limit the rate, such as 200mbit")
     group.add_argument("--limit", type=whole(16, 1 << 20), metavar="KB",
@@ -139,9 +139,3 @@ def pattern(expression, meaning):
             raise argparse.ArgumentTypeError(f"takes {meaning}, not '{text}'")
         return text
     return convert
-
-
-def percentage(text):
-    if not re.fullmatch(r"\d{1,3}(\.\d+)?%", text, re.ASCII) or float(text[:-1]) > 100:
-        raise argparse.ArgumentTypeError(f"takes a share such as 1%, not '{text}'")
-    return text

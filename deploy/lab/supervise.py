@@ -9,7 +9,6 @@ import time
 import network
 import private
 from guest import Guest
-from output import Lines, open_output
 
 LOST = 70  # status of a guest that ended without one
 TIMED_OUT = 124
@@ -119,3 +118,36 @@ class Run:
                 if key.fileobj.fileno() >= 0:  # not closed by an earlier handler of this round
                     key.data(events)
         return max(guest.status for guest in self._guests)
+
+
+def open_output(options, rank, name):
+    """A sink with write(bytes) and close() for `name`, one of stdout and stderr: a file, or this
+    program's, with the rank before each line."""
+    if options.output:
+        return open(options.output / f"{rank}.{name[3:]}", "wb", buffering=0)
+    target = getattr(sys, name).buffer
+    if options.guests == 1:
+        return open(target.fileno(), "wb", buffering=0, closefd=False)
+
+    def write_line(line):
+        target.write(b"[%d] %s\n" % (rank, line))
+        target.flush()
+    return Lines(write_line)
+
+
+class Lines:
+    """Collects bytes and calls on_line(line) for each complete line, without its newline."""
+
+    def __init__(self, on_line):
+        self._on_line = on_line
+        self._partial = b""
+
+    def write(self, data):
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        for line in lines:
+            self._on_line(line)
+
+    def close(self):
+        if self._partial:
+            self._on_line(self._partial)
+            self._partial = b""

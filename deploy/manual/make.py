@@ -8,9 +8,43 @@ import re
 import subprocess
 import sys
 
-import completion
-
 SUMMARY_OF_FILE = "parameters of Pacecar"
+BASH = """\
+# Completion of pacecar for bash, generated from its table of flags.
+_pacecar() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} flags=""
+  if ((COMP_CWORD == 1)); then
+    mapfile -t COMPREPLY < <(compgen -W "{subcommands} --help --version" -- "$word")
+    return
+  fi
+  case "${{COMP_WORDS[1]}} $before" in
+{choices}
+  esac
+  case ${{COMP_WORDS[1]}} in
+{flags}
+  esac
+  [[ $word != -* ]] || mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$word")
+}}
+complete -o default -F _pacecar pacecar
+"""
+
+ZSH = """\
+#compdef pacecar
+# Completion of pacecar for zsh, generated from its table of flags.
+if ((CURRENT == 2)); then
+  local -a subcommands=(
+{subcommands}
+  )
+  _describe subcommand subcommands
+  return
+fi
+local subcommand=$words[2]
+shift words
+((CURRENT--))
+case $subcommand in
+{flags}
+esac
+"""
 
 
 def ask(program, *arguments):
@@ -82,6 +116,48 @@ def parameter_page(parameters, version, pages):
             + entries + see_also(pages[:-1]))
 
 
+def short_name(described):
+    return described["name"].split(" ", 1)[1]
+
+
+def bash(top, subcommands):
+    choices = []
+    for described in subcommands:
+        for flag in described["flags"]:
+            if flag["choices"]:
+                patterns = " | ".join(f'"{short_name(described)} {n}"' for n in flag["names"])
+                choices.append(f"    {patterns})\n      mapfile -t COMPREPLY < <(compgen -W "
+                               f"\"{' '.join(flag['choices'])}\" -- \"$word\")\n"
+                               "      return\n      ;;")
+    flags = [f"    {short_name(s)}) flags=\"{' '.join(n for f in s['flags'] for n in f['names'])}\""
+             " ;;" for s in subcommands]
+    return BASH.format(subcommands=" ".join(s["name"] for s in top["subcommands"]),
+                       choices="\n".join(choices), flags="\n".join(flags))
+
+
+def quoted(text):
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def zsh_flag(flag):
+    help_text = flag["help"].replace("[", "(").replace("]", ")").replace(":", "\\:")
+    values = ""
+    if flag["value"]:
+        action = f"({' '.join(flag['choices'])})" if flag["choices"] else "_files"
+        values = f":{flag['value']}:{action}"
+    several = "*" if flag["several"] else f"({' '.join(flag['names'])})"
+    return " ".join(quoted(f"{several}{name}[{help_text}]{values}") for name in flag["names"])
+
+
+def zsh(top, subcommands):
+    names = "\n".join("    " + quoted(f"{s['name']}:{s['summary']}") for s in top["subcommands"])
+    cases = []
+    for described in subcommands:
+        lines = " \\\n      ".join([*map(zsh_flag, described["flags"]), "'*:file:_files'"])
+        cases.append(f"  {short_name(described)})\n    _arguments -s \\\n      {lines}\n    ;;")
+    return ZSH.format(subcommands=names, flags="\n".join(cases))
+
+
 def main():
     program, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     top = ask(program, "--describe")
@@ -94,8 +170,8 @@ def main():
         files[f"man1/{page}.1"] = subcommand_page(described, top["version"], pages)
     parameters = ask(program, "info", "-c", "--json")["parameters"]
     files["man5/pacecar.conf.5"] = parameter_page(parameters, top["version"], pages)
-    files["bash/pacecar"] = completion.bash(top, subcommands)
-    files["zsh/_pacecar"] = completion.zsh(top, subcommands)
+    files["bash/pacecar"] = bash(top, subcommands)
+    files["zsh/_pacecar"] = zsh(top, subcommands)
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")

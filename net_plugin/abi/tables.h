@@ -109,10 +109,8 @@ static_assert(sizeof(NetV6) == 136);
 static_assert(sizeof(NetV7) == 152 && sizeof(NetV8) == 152);
 static_assert(sizeof(NetV9) == 160 && sizeof(NetV10) == 160);
 static_assert(sizeof(NetV11) == 176 && sizeof(NetV12) == 176);
-static_assert(offsetof(NetV6, init) == 8);
-static_assert(offsetof(NetV6, listen) == 32);
-static_assert(offsetof(NetV6, isend) == 80);
-static_assert(offsetof(NetV6, test) == 104);
+static_assert(offsetof(NetV6, init) == 8 && offsetof(NetV6, listen) == 32);
+static_assert(offsetof(NetV6, isend) == 80 && offsetof(NetV6, test) == 104);
 static_assert(offsetof(NetV6, closeListen) == 128);
 
 }  // namespace pacecar::nccl

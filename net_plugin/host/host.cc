@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdarg>
@@ -29,6 +30,16 @@ void receive_log(LogSeverity severity, unsigned long, const char*, int, const ch
   va_end(arguments);
   const std::lock_guard lock(g_listener_mutex);
   g_listener(severity, line.data());
+}
+
+void logs_nothing(LogSeverity, unsigned long, const char*, int, const char*, ...) {}
+
+// Polls `step` until it returns something.
+template <typename Step>
+void* poll_for(std::string_view what, const Step& step) {
+  void* found = nullptr;
+  poll_until(what, [&] { return (found = step()) != nullptr; });
+  return found;
 }
 
 }  // namespace
@@ -74,9 +85,10 @@ Host::~Host() {
 
 Logger Host::logger() { return receive_log; }
 
-NcclResult Host::init(int traffic_class) {
-  context_ = kGarbage;
-  return net_->init(&context_, 0x1234, {traffic_class}, receive_log, callback());
+NcclResult Host::init(void** context, int traffic_class) const {
+  *context = kGarbage;
+  return net_->init(context, 0x1234, {traffic_class}, receive_log,
+                    profile_ == nullptr ? nullptr : ProfilePlayer::callback);
 }
 
 void Host::start() {
@@ -93,8 +105,8 @@ void Host::finalize() {
 }
 
 void* Host::another_context() {
-  void* context = kGarbage;
-  expect_success(net_->init(&context, 0x1234, {kUndefined}, receive_log, callback()), "init");
+  void* context = nullptr;
+  expect_success(init(&context, kUndefined), "init");
   return context;
 }
 
@@ -144,15 +156,11 @@ void* Host::try_accept(void* listening) const {
 }
 
 void* Host::connect(HandleBytes handle, std::optional<int> device) const {
-  void* comm = nullptr;
-  poll_until("connect", [&] { return (comm = try_connect(handle, device)) != nullptr; });
-  return comm;
+  return poll_for("connect", [&] { return try_connect(handle, device); });
 }
 
 void* Host::accept(void* listening) const {
-  void* comm = nullptr;
-  poll_until("accept", [&] { return (comm = try_accept(listening)) != nullptr; });
-  return comm;
+  return poll_for("accept", [&] { return try_accept(listening); });
 }
 
 bool Host::try_both(HandleBytes& handle, void* listening, Ends* ends,
@@ -171,11 +179,6 @@ Ends Host::connect_self() const {
   return ends;
 }
 
-void Host::close(const Ends& ends) const {
-  close_send(ends.send);
-  close_receive(ends.receive);
-}
-
 NcclResult Host::post_send(void* comm, const Part& part, void** request) const {
   *request = kGarbage;
   return net_->isend(comm, part.data.data(), part.data.size(), part.tag, part.memory, part.step,
@@ -184,7 +187,6 @@ NcclResult Host::post_send(void* comm, const Part& part, void** request) const {
 
 NcclResult Host::post_receive(void* comm, std::span<const Part> parts, void** request,
                               void* hint) const {
-  // Only the first parts.size() are written and read.
   std::array<void*, kMostParts> data;
   std::array<size_t, kMostParts> sizes;
   std::array<int, kMostParts> tags;
@@ -218,16 +220,11 @@ void* Host::try_receive(void* comm, std::span<const Part> parts, void* hint) con
 }
 
 void* Host::send(void* comm, const Part& part) const {
-  void* request = nullptr;
-  poll_until("a request for isend", [&] { return (request = try_send(comm, part)) != nullptr; });
-  return request;
+  return poll_for("a request for isend", [&] { return try_send(comm, part); });
 }
 
 void* Host::receive(void* comm, std::span<const Part> parts) const {
-  void* request = nullptr;
-  poll_until("a request for irecv",
-             [&] { return (request = try_receive(comm, parts)) != nullptr; });
-  return request;
+  return poll_for("a request for irecv", [&] { return try_receive(comm, parts); });
 }
 
 bool Host::test(void* request, std::span<int> sizes) const {
@@ -275,6 +272,93 @@ Pages::~Pages() { munmap(bytes_.data(), bytes_.size()); }
 
 void Pages::forbid_access() const {
   expect(mprotect(bytes_.data(), bytes_.size(), PROT_NONE) == 0, "mprotect failed");
+}
+
+std::unique_ptr<ProfilePlayer> ProfilePlayer::find(void* library) {
+  const void* const table = dlsym(library, "ncclProfiler_v6");
+  if (table == nullptr) return nullptr;
+  return std::make_unique<ProfilePlayer>(*static_cast<const ProfilerV6*>(table));
+}
+
+NcclResult ProfilePlayer::start(const Who& who) {
+  who_ = who;
+  return table_.init(&context_, who.communicator, &mask_, nullptr, who.nodes, who.ranks, who.rank,
+                     logs_nothing);
+}
+
+NcclResult ProfilePlayer::finalize() { return table_.finalize(std::exchange(context_, nullptr)); }
+
+void* ProfilePlayer::begin(ProfileEventV6 event) const {
+  if ((static_cast<uint64_t>(mask_) & event.type) == 0) return nullptr;
+  event.rank = who_.rank;
+  void* handle = nullptr;
+  table_.startEvent(context_, &handle, &event);
+  return handle;
+}
+
+void* ProfilePlayer::start_collective(const std::string& function, size_t count,
+                                      uint64_t sequence) const {
+  ProfileEventV6 event{};
+  event.type = kProfileCollective;
+  event.collective.sequence = sequence;
+  event.collective.function = function.c_str();
+  event.collective.count = count;
+  event.collective.datatype = "ncclFloat32";
+  return begin(event);
+}
+
+void* ProfilePlayer::start_operation(void* collective, int peer, bool sending, int steps) const {
+  ProfileEventV6 event{};
+  event.type = kProfileProxyOp;
+  event.parent = collective;
+  event.proxy_op = {.pid = getpid(),
+                    .channel = 0,
+                    .peer = peer,
+                    .steps = steps,
+                    .chunk_bytes = 0,
+                    .is_send = static_cast<int>(sending)};
+  return begin(event);
+}
+
+void ProfilePlayer::start_step(void* operation, int number, Step& step) const {
+  ProfileEventV6 event{};
+  event.type = kProfileProxyStep;
+  event.parent = operation;
+  event.proxy_step.step = number;
+  step = {this, begin(event)};
+}
+
+void ProfilePlayer::change(const Step& step, ProfileState state, size_t bytes) const {
+  if (step.event == nullptr) return;
+  ProfileStateArgumentsV4 arguments{};
+  arguments.proxy_step.bytes = bytes;
+  table_.recordEventState(step.event, state, &arguments);
+}
+
+void ProfilePlayer::stop_step(Step& step) const { stop(std::exchange(step.event, nullptr)); }
+
+void ProfilePlayer::stop(void* event) const {
+  if (event != nullptr) table_.stopEvent(event);
+}
+
+NcclResult ProfilePlayer::callback(void** event, int type, void* step, int64_t plugin_id,
+                                   void* data) {
+  // A stop does not name the communicator: NCCL has one profiler per process.
+  static thread_local const ProfilePlayer* last = nullptr;
+  const auto kind = static_cast<NetEvent>(type);
+  if (kind == NetEvent::kStart) {
+    const auto* const whose = static_cast<const Step*>(step);
+    last = whose->player;
+    if (last == nullptr) return NcclResult::kSuccess;
+    ProfileEventV6 described{};
+    described.type = kProfileNetPlugin;
+    described.parent = whose->event;
+    described.net_plugin = {plugin_id, data};
+    *event = last->begin(described);
+  } else if (last != nullptr && kind != NetEvent::kUpdate) {
+    last->stop(*event);
+  }
+  return NcclResult::kSuccess;
 }
 
 }  // namespace pacecar::nccl

@@ -1,11 +1,13 @@
-#include "net_plugin/profiler/document.h"
-
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <system_error>
+
+#include "net_plugin/profiler/recorder.h"
 
 namespace pacecar::profiler {
 namespace {
@@ -33,15 +35,12 @@ Json json_of(const std::vector<Event>& events) {
 }
 
 Json json_of(const Totals& totals) {
-  return {{"collectives", totals.collectives},
-          {"point_to_points", totals.point_to_points},
-          {"bytes_sent", totals.bytes_sent},
-          {"bytes_received", totals.bytes_received},
-          {"busy_ns", totals.busy_ns},
-          {"gpu_ns", totals.wait(Wait::kGpu)},
-          {"peer_ns", totals.wait(Wait::kPeer)},
-          {"network_ns", totals.wait(Wait::kNetwork)},
-          {"flush_ns", totals.wait(Wait::kFlush)}};
+  constexpr std::array<const char*, kSums> kNames = {
+      "collectives", "point_to_points", "bytes_sent", "bytes_received", "busy_ns",
+      "gpu_ns",      "peer_ns",         "network_ns", "flush_ns"};
+  Json sums;
+  for (size_t i = 0; i < kSums; ++i) sums[kNames[i]] = totals[i];
+  return sums;
 }
 
 Json json_of(const Record& record) {
@@ -83,16 +82,11 @@ std::string profile_document(const Recorder& recorder, const ProcessorTime& proc
 std::string profile_metrics(const Recorder& recorder) {
   const std::vector<const Record*> records = recorder.records();
   if (records.empty()) return {};
-  Totals sum;
+  Totals sum{};
   for (const Record* const record : records) {
-    const Totals one = record->totals();
-    sum.collectives += one.collectives;
-    sum.bytes_sent += one.bytes_sent;
-    sum.bytes_received += one.bytes_received;
-    sum.busy_ns += one.busy_ns;
-    for (size_t i = 1; i < kWaits; ++i) sum.waits[i] += one.waits[i];
+    std::ranges::transform(sum, record->totals(), sum.begin(), std::plus<>());
   }
-  const auto seconds = [&](Wait wait) { return static_cast<double>(sum.wait(wait)) * kNano; };
+  const auto seconds = [&](Sum ns) { return static_cast<double>(sum[ns]) * kNano; };
   return fmt::format(
       R"(# HELP pacecar_collectives_total Collectives of the open communicators.
 # TYPE pacecar_collectives_total counter
@@ -113,8 +107,8 @@ pacecar_collective_wait_seconds_total{{for="peer"}} {}
 pacecar_collective_wait_seconds_total{{for="network"}} {}
 pacecar_collective_wait_seconds_total{{for="flush"}} {}
 )",
-      sum.collectives, sum.bytes_sent, sum.bytes_received, static_cast<double>(sum.busy_ns) * kNano,
-      seconds(Wait::kGpu), seconds(Wait::kPeer), seconds(Wait::kNetwork), seconds(Wait::kFlush));
+      sum[kCollectives], sum[kBytesSent], sum[kBytesReceived], seconds(kBusyNs), seconds(kGpuNs),
+      seconds(kPeerNs), seconds(kNetworkNs), seconds(kFlushNs));
 }
 
 }  // namespace pacecar::profiler

@@ -2,8 +2,8 @@
 
 #include <atomic>
 
-#include "net_plugin/abi/profiler_events.h"
-#include "net_plugin/profiler/setting.h"
+#include "net_plugin/abi/profiler.h"
+#include "transport/base/params_environment.h"
 
 namespace pacecar::profiler {
 namespace {
@@ -11,6 +11,11 @@ namespace {
 std::atomic<nccl::ProfilerCallback> g_callback{nullptr};
 
 }  // namespace
+
+ProfilerSetting profiler_setting() {
+  const Result<Params> params = load_params_from_environment({}, nullptr);
+  return params ? params->profiler : ProfilerSetting::kOff;
+}
 
 void set_net_event_callback(nccl::ProfilerCallback callback) {
   const bool wanted = profiler_setting() == ProfilerSetting::kAll;

@@ -8,8 +8,12 @@
 #include <cstdint>
 
 #include "net_plugin/abi/types.h"
+#include "transport/base/params.h"
 
 namespace pacecar::profiler {
+
+// PACECAR_PROFILER; kOff also if the parameters are invalid: the net plugin logs why.
+ProfilerSetting profiler_setting();
 
 // Who made an event and how its data is laid out: NCCL's own networks have 1 and 2 in the upper
 // half; the lower half is the layout's version.

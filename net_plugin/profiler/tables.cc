@@ -9,7 +9,6 @@
 #include "net_plugin/abi/profiler.h"
 #include "net_plugin/profiler/net_events.h"
 #include "net_plugin/profiler/recorder.h"
-#include "net_plugin/profiler/setting.h"
 
 namespace pacecar::profiler {
 namespace {
@@ -21,23 +20,22 @@ constexpr int kAlways = nccl::kProfileCollective | nccl::kProfilePointToPoint |
                         nccl::kProfileProxyOp | nccl::kProfileProxyStep;
 
 // The activation mask. NCCL has one for the process, so it is the same for all communicators.
-template <int kVersion>
-int wanted_events() {
+int wanted_events(int version) {
   const ProfilerSetting setting = profiler_setting();
   if (setting == ProfilerSetting::kOff) return 0;
   int mask = kAlways;
-  if (kVersion >= 3 && setting == ProfilerSetting::kAll) {
+  if (version >= 3 && setting == ProfilerSetting::kAll) {
     mask |= nccl::kProfileNetPlugin | nccl::kProfileKernelChannel;
   }
   return mask;
 }
 
-template <int kVersion>
-NcclResult open(void** context, int* activation_mask, const Identity& identity) noexcept {
+NcclResult open(int version, void** context, int* activation_mask,
+                const Identity& identity) noexcept {
   *context = nullptr;
   *activation_mask = 0;
   try {
-    const int mask = wanted_events<kVersion>();
+    const int mask = wanted_events(version);
     if (mask != 0) *context = recorder().open(identity);
     *activation_mask = mask;
   } catch (...) {  // no memory: the communicator is not recorded
@@ -47,17 +45,17 @@ NcclResult open(void** context, int* activation_mask, const Identity& identity) 
 
 template <int kVersion>
 NcclResult init_v1(void** context, int* activation_mask) noexcept {
-  return open<kVersion>(context, activation_mask, {});
+  return open(kVersion, context, activation_mask, {});
 }
 
 NcclResult init_v4(void** context, int* activation_mask, const char* /*name*/, uint64_t comm_hash,
                    int nodes, int ranks, int rank, nccl::Logger /*logger*/) noexcept {
-  return open<4>(context, activation_mask, {comm_hash, rank, ranks, nodes});
+  return open(4, context, activation_mask, {comm_hash, rank, ranks, nodes});
 }
 
 NcclResult init_v5(void** context, uint64_t comm_id, int* activation_mask, const char* /*name*/,
                    int nodes, int ranks, int rank, nccl::Logger /*logger*/) noexcept {
-  return open<5>(context, activation_mask, {comm_id, rank, ranks, nodes});
+  return open(5, context, activation_mask, {comm_id, rank, ranks, nodes});
 }
 
 // Version 1 passes numbers, the others names.
@@ -72,53 +70,29 @@ uint8_t index_of(const std::array<std::string_view, kCount>& names, const char* 
   return found == names.end() ? kUnknownName : static_cast<uint8_t>(found - names.begin());
 }
 
-template <typename Event>
-Description collective_of(const Event& event) {
-  const auto& from = event.collective;
-  return {.kind = EventKind::kCollective,
-          .operation = index_of(kOperations, from.function),
-          .datatype = index_of(kDatatypes, from.datatype),
-          .peer = from.root,
-          .number = from.sequence,
-          .amount = from.count};
-}
-
-template <typename Event>
-Description point_to_point_of(const Event& event) {
-  const auto& from = event.point_to_point;
-  const uint8_t operation = index_of(kOperations, from.function);
-  return {.kind = EventKind::kPointToPoint,
-          .operation = operation,
-          .datatype = index_of(kDatatypes, from.datatype),
-          .sending = operation != kUnknownName && kOperations[operation] == "Send",
-          .peer = from.peer,
-          .amount = from.count};
-}
-
-Description kernel_of(const nccl::KernelChannelV3& event) {
-  return {.kind = EventKind::kKernel, .channel = event.channel};
-}
-Description kernel_of(const nccl::KernelChannelV4& event) {
-  return {.kind = EventKind::kKernel, .channel = event.channel, .number = event.gpu_time};
-}
-
-Description network_of(const nccl::NetPluginDescription& event) {
-  if (event.id != kNetEventId || event.data == nullptr) return {};
-  const auto& data = *static_cast<const NetEventData*>(event.data);
-  return {.kind = EventKind::kNetwork, .sending = data.sending != 0, .amount = data.bytes};
-}
-
 // kNone: not recorded, such as an operation that another process has requested: its handles are
 // unknown here.
 template <typename Event>
 Description description_of(const Event& event) {
   static const pid_t self = getpid();
+  const auto& whole = event.collective;
+  const auto& message = event.point_to_point;
   const auto& op = event.proxy_op;
   switch (static_cast<int>(event.type)) {
     case nccl::kProfileCollective:
-      return collective_of(event);
+      return {.kind = EventKind::kCollective,
+              .operation = index_of(kOperations, whole.function),
+              .datatype = index_of(kDatatypes, whole.datatype),
+              .peer = whole.root,
+              .number = whole.sequence,
+              .amount = whole.count};
     case nccl::kProfilePointToPoint:
-      return point_to_point_of(event);
+      return {.kind = EventKind::kPointToPoint,
+              .operation = index_of(kOperations, message.function),
+              .datatype = index_of(kDatatypes, message.datatype),
+              .sending = index_of(kOperations, message.function) == kSend,
+              .peer = message.peer,
+              .amount = message.count};
     case nccl::kProfileProxyOp:
       if (op.pid != self) return {};
       return {.kind = EventKind::kProxyOp,
@@ -131,9 +105,17 @@ Description description_of(const Event& event) {
       return {.kind = event.parent != nullptr ? EventKind::kProxyStep : EventKind::kNone,
               .number = static_cast<uint64_t>(std::max(event.proxy_step.step, 0))};
     case nccl::kProfileKernelChannel:
-      return kernel_of(event.kernel_channel);
-    case nccl::kProfileNetPlugin:
-      return network_of(event.net_plugin);
+      if constexpr (requires { event.kernel_channel.gpu_time; }) {
+        return {.kind = EventKind::kKernel,
+                .channel = event.kernel_channel.channel,
+                .number = event.kernel_channel.gpu_time};
+      }
+      return {.kind = EventKind::kKernel, .channel = event.kernel_channel.channel};
+    case nccl::kProfileNetPlugin: {
+      const auto* const data = static_cast<const NetEventData*>(event.net_plugin.data);
+      if (event.net_plugin.id != kNetEventId || data == nullptr) return {};
+      return {.kind = EventKind::kNetwork, .sending = data->sending != 0, .amount = data->bytes};
+    }
     default:
       return {};
   }

@@ -13,8 +13,7 @@
 #include "net_plugin/abi/tuner.h"
 #include "net_plugin/communicator.h"
 #include "net_plugin/log.h"
-#include "net_plugin/tuner/facts.h"
-#include "net_plugin/tuner/tuners.h"
+#include "net_plugin/tuner/tuner.h"
 #include "transport/base/params_environment.h"
 
 namespace pacecar::tuner {
@@ -31,8 +30,8 @@ Tuners& tuners() {
 }
 
 // The open NICs; members of a bond are not listed separately.
-std::vector<NicFacts> open_nics() {
-  std::vector<NicFacts> facts;
+std::vector<predict::NicKind> open_nics() {
+  std::vector<predict::NicKind> facts;
   const std::shared_ptr<Context> context = plugin::current_context();
   if (context == nullptr) return facts;
   const std::span<const NicInfo> nics = context->nics();
@@ -42,22 +41,15 @@ std::vector<NicFacts> open_nics() {
   }
   for (size_t i = 0; i < nics.size(); ++i) {
     if (joined[i]) continue;
-    facts.push_back({.name = nics[i].name,
-                     .rate = static_cast<double>(nics[i].speed_mbps) * 1e6 / 8,
-                     .packet_bytes = static_cast<double>(nics[i].mtu_bytes),
-                     .software = nics[i].name.starts_with("soft:")});
+    facts.push_back(nic_kind(nics[i].name, static_cast<double>(nics[i].speed_mbps) * 1e6 / 8,
+                             static_cast<double>(nics[i].mtu_bytes)));
   }
   return facts;
 }
 
-// Invalid parameters turn the tuner off, too; the net plugin logs why.
-Params settings() {
-  Result<Params> params = load_params_from_environment({}, nullptr);
-  return params ? *std::move(params) : Params();
-}
-
 void* open(size_t ranks, size_t nodes, const NvlDomainsV5* domains) {
-  const Params params = settings();
+  // Invalid parameters turn the tuner off, too; the net plugin logs why.
+  const Params params = load_params_from_environment({}, nullptr).value_or(Params());
   if (params.tuner == TunerSetting::kOff) return nullptr;
   Facts facts{.ranks = ranks,
               .nodes = nodes,

@@ -1,17 +1,57 @@
 // The predicted times of a communicator's collectives by each algorithm and protocol of NCCL, in
-// NCCL's numbers and units. Pure; immutable once made, any thread.
+// NCCL's numbers and units, from what this process knows of the job's cluster.
+//
+// All ranks must make the same choices, or the job hangs; and a rank cannot ask the others. So only
+// facts that are the same on equal hosts count, and no measurements. Pure, but for Tuners; any
+// thread.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "net_plugin/abi/tuner.h"
+#include "net_plugin/predict/cluster.h"
 #include "net_plugin/predict/cost_table.h"
-#include "net_plugin/tuner/facts.h"
+#include "transport/base/result.h"
 
 namespace pacecar::tuner {
+
+// A NIC of ours. `rate`: bytes per second; 0: not known. `packet_bytes`: payload of a full packet;
+// 0: not known.
+predict::NicKind nic_kind(std::string name, double rate, double packet_bytes);
+
+struct Facts {
+  size_t ranks = 0;
+  size_t nodes = 0;
+  std::vector<predict::NicKind> nics;  // of this host; the others are assumed to be equal
+  std::optional<size_t> ranks_per_nvlink_domain;  // of the largest domain
+  // Set by the user; 0: unknown.
+  uint32_t oversubscription = 0;  // of leaf switches
+  uint32_t hosts_per_leaf = 0;
+  double cable_delay_s = 0;  // of a cable, and the switch behind it
+};
+
+struct PossibleCluster {
+  predict::Cluster cluster;
+  double probability = 1;
+};
+
+// The possible clusters. Where the user has not described the switches: with rails, leaves that are
+// not oversubscribed; else one switch for all hosts, or, half as likely, leaves with a quarter of
+// the uplinks. The GPUs' own links are assumed not to be the bottleneck. Errors: kNotFound, with
+// what is unknown or does not fit; NCCL's own choices stand then.
+Result<std::vector<PossibleCluster>> clusters_of(const Facts& facts);
 
 // A call of NCCL.
 struct Call {
@@ -62,6 +102,43 @@ class Tuner {
   };
 
   std::vector<Table> tables_;
+};
+
+// The tuner of one communicator.
+struct Tuning {
+  Tuning(Tuner what, bool only_observes) : tuner(std::move(what)), observes(only_observes) {}
+
+  const Tuner tuner;
+  const bool observes;  // logs its choice, and leaves the decision to NCCL
+  // By function: a bit for each power of two of bytes that was logged.
+  std::array<std::atomic<uint64_t>, nccl::kTunedFunctions> logged{};
+};
+
+// The tuners of this process's communicators by number, which NCCL holds as contexts. A number is
+// looked up, never dereferenced, and never used again: a call after finalize, or with garbage,
+// finds nothing.
+class Tuners {
+ public:
+  void* open(std::shared_ptr<Tuning> tuning) {
+    const std::lock_guard lock(mutex_);
+    tunings_.emplace(++last_, std::move(tuning));
+    return reinterpret_cast<void*>(last_);
+  }
+  void close(const void* context) {
+    const std::lock_guard lock(mutex_);
+    tunings_.erase(reinterpret_cast<uintptr_t>(context));
+  }
+  // nullptr: unknown context.
+  std::shared_ptr<Tuning> find(const void* context) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = tunings_.find(reinterpret_cast<uintptr_t>(context));
+    return found == tunings_.end() ? nullptr : found->second;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  uintptr_t last_ = 0;
+  std::map<uintptr_t, std::shared_ptr<Tuning>> tunings_;
 };
 
 }  // namespace pacecar::tuner

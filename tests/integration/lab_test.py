@@ -18,8 +18,7 @@ LIMIT_S = 280
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(FOLDER))
-import knobs  # noqa: E402  (lies beside the program)
-import network  # noqa: E402
+import network  # noqa: E402  (lies beside the program)
 
 
 def run(*words):
@@ -116,7 +115,7 @@ class Knobs(unittest.TestCase):
     @staticmethod
     def batch(**given):
         given = {"delay": None, "loss": None, "rate": None, "limit": 256, "ecn": False} | given
-        return knobs.tc_batch(types.SimpleNamespace(**given)).splitlines()
+        return network.tc_batch(types.SimpleNamespace(**given)).splitlines()
 
     def test_no_flags_make_no_discipline(self):
         self.assertEqual(self.batch(), [])

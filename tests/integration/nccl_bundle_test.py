@@ -29,7 +29,7 @@ sys.dont_write_bytecode = True
 
 def setUpModule():
     """Makes and unpacks one bundle, and loads its modules from there."""
-    global PLACE, BUNDLE, hosts, lend, main, parts, report_text
+    global PLACE, BUNDLE, hosts, main, parts, report_text
     PLACE = tempfile.TemporaryDirectory()
     archive = pathlib.Path(PLACE.name, "some.tar.gz")
     done = subprocess.run([sys.executable, ROOT / "bench/nccl/bundle", "--build", BUILD,
@@ -41,7 +41,6 @@ def setUpModule():
     BUNDLE = pathlib.Path(PLACE.name, "some")
     sys.path.insert(0, str(BUNDLE / "bench/nccl/carried"))
     import host as hosts
-    import lend
     import main
     import parts
     import report_text
@@ -115,7 +114,7 @@ class SelfCheck(unittest.TestCase):
                                   ("Default, 80000\nDefault, 12\n", "GPU 1: 12 MiB are free"),
                                   ("Exclusive_Process, 80000\n", "there is no nvidia-cuda-mps")]:
             host = hosts.Host(self.output)
-            with unittest.mock.patch.object(hosts, "answer", return_value=printed), \
+            with unittest.mock.patch.object(hosts.toolkit, "answer", return_value=printed), \
                     unittest.mock.patch.object(hosts.shutil, "which", return_value=None):
                 hosts.check_gpu_state(host)
             self.assertFalse(host.ready)
@@ -230,7 +229,7 @@ class Lending(unittest.TestCase):
                 f'[ -e "$0.{i}" ] || {{ : > "$0.{i}"; echo "{one}"; exit 0; }}\n'
                 for i, one in enumerate(lines)), "utf-8")
             loader.chmod(0o755)
-            lender = lend.Lender(loader, folder / "spare", folder / "lent")
+            lender = hosts.Lender(loader, folder / "spare", folder / "lent")
             return lender.lend_to(pathlib.Path("plugin.so"))
 
     def test_missing_and_old_libraries_are_lent(self):
@@ -242,11 +241,11 @@ class Lending(unittest.TestCase):
         self.assertEqual(self.lent(), [])
 
     def test_an_old_c_library_is_refused(self):
-        with self.assertRaisesRegex(lend.Lacking, "GLIBC_2.36 of the C library"):
+        with self.assertRaisesRegex(hosts.Lacking, "GLIBC_2.36 of the C library"):
             self.lent("plugin.so: /lib/libc.so.6: version 'GLIBC_2.36' not found (required by x)")
 
     def test_a_library_outside_the_bundle_is_named(self):
-        with self.assertRaisesRegex(lend.Lacking, "libother.so.1 .*neither installed nor in the"):
+        with self.assertRaisesRegex(hosts.Lacking, "libother.so.1 .*neither installed nor in the"):
             self.lent("  libother.so.1 => not found")
 
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "net_plugin/abi/tables.h"
-#include "net_plugin/comm.h"
+#include "net_plugin/communicator.h"
 #include "tests/support/fake_nccl_host.h"
 
 extern "C" const pacecar::nccl::NetV11 ncclNetPlugin_v11;
@@ -74,7 +74,7 @@ class FlushTest : public testing::Test {
               NcclResult::kSuccess);
     return request;
   }
-  void* end() { return static_cast<plugin::Comm*>(&comm_); }
+  void* end() { return &comm_; }
   int done(void* request, NcclResult expected = NcclResult::kSuccess) {
     int value = 7;
     EXPECT_EQ(kNet.test(request, &value, nullptr), expected);
@@ -82,7 +82,7 @@ class FlushTest : public testing::Test {
   }
 
   const std::shared_ptr<FlushingContext> context_ = std::make_shared<FlushingContext>();
-  plugin::ReceiveComm comm_{context_, std::make_unique<NoConnection>()};
+  plugin::Comm comm_{context_, std::make_unique<NoConnection>()};
   std::array<uint8_t, 128> bytes_{};
 };
 

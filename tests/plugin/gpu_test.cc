@@ -66,7 +66,7 @@ TEST(Gpu, PropertiesReportStagedGpuMemory) {
     ASSERT_EQ(host.net().getProperties(0, &properties), NcclResult::kSuccess);
     EXPECT_EQ(properties.pointer_support, nccl::kPointerHost | nccl::kPointerCuda);
     EXPECT_EQ(properties.force_flush, 0);
-    if (host.net().version() >= 9) {
+    if (host.net().version >= 9) {
       EXPECT_EQ(properties.max_p2p_bytes, size_t{1} << 20);
       EXPECT_EQ(properties.max_collective_bytes, size_t{1} << 20);
     }
@@ -227,7 +227,7 @@ void expect_host_only(const std::string& reason) {
   ASSERT_EQ(host->net().getProperties(0, &properties), NcclResult::kSuccess);
   EXPECT_EQ(properties.pointer_support, nccl::kPointerHost);
   EXPECT_EQ(properties.max_p2p_bytes,
-            host->net().version() >= 9 ? nccl::kMaxTransferBytes : size_t{1} << 30);
+            host->net().version >= 9 ? nccl::kMaxTransferBytes : size_t{1} << 30);
   EXPECT_TRUE(was_logged(LogSeverity::kWarn,
                          "PACECAR_GPU=staged cannot be had; GPU memory through "
                          "host buffers: " +

@@ -109,7 +109,7 @@ TEST(Load, EveryVersionReportsTheSameProperties) {
       const auto newest = start_host();
       FakeNcclHost host(kPluginPath, version);
       ASSERT_EQ(host.init(), NcclResult::kSuccess);
-      EXPECT_STREQ(host.net().name(), "Pacecar");
+      EXPECT_STREQ(host.net().name, "Pacecar");
       NetPropertiesV12 own, full;
       ASSERT_EQ(host.net().getProperties(0, &own), NcclResult::kSuccess);
       ASSERT_EQ(newest->net().getProperties(0, &full), NcclResult::kSuccess);
@@ -184,7 +184,7 @@ TEST(Load, UnsupportedFunctionsAreNull) {
   expect_no_offload(static_cast<nccl::NetV10*>(nullptr), "ncclNetPlugin_v10");
   expect_no_offload(static_cast<nccl::NetV11*>(nullptr), "ncclNetPlugin_v11");
   expect_no_offload(static_cast<nccl::NetV12*>(nullptr), "ncclNetPlugin_v12");
-  EXPECT_EQ(host.net().makeVDevice != nullptr, host.net().version() >= 9);
+  EXPECT_EQ(host.net().makeVDevice != nullptr, host.net().version >= 9);
 }
 
 TEST(Load, RefusesGpuMemory) {

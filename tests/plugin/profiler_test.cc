@@ -6,7 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "net_plugin/host/profile_player.h"
+#include "net_plugin/host/host.h"
 #include "tests/plugin/plugin_test.h"
 #include "tests/support/any_profiler.h"
 #include "tests/support/read_state.h"

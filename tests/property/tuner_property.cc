@@ -3,18 +3,16 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include "net_plugin/tuner/facts.h"
 #include "net_plugin/tuner/tuner.h"
 
 namespace pacecar::tuner {
 namespace {
 
 const Tuner& tuner() {
-  static const Tuner instance(
-      *clusters_of({.ranks = 8,
-                    .nodes = 8,
-                    .nics = {{.name = "soft:udp:eth0", .rate = 3.125e9, .software = true}},
-                    .ranks_per_nvlink_domain = {}}));
+  static const Tuner instance(*clusters_of({.ranks = 8,
+                                            .nodes = 8,
+                                            .nics = {nic_kind("soft:udp:eth0", 3.125e9, 0)},
+                                            .ranks_per_nvlink_domain = {}}));
   return instance;
 }
 

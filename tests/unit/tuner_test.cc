@@ -1,10 +1,9 @@
 // Clusters made from facts, and contexts of tuners.
+#include "net_plugin/tuner/tuner.h"
+
 #include <gtest/gtest.h>
 
 #include <set>
-
-#include "net_plugin/tuner/facts.h"
-#include "net_plugin/tuner/tuners.h"
 
 namespace pacecar::tuner {
 namespace {
@@ -12,8 +11,7 @@ namespace {
 Facts facts_of_two_rails() {
   return {.ranks = 64,
           .nodes = 8,
-          .nics = {{.name = "mlx5_0", .rate = 25e9, .packet_bytes = 4096},
-                   {.name = "soft:udp:eth0", .rate = 3.125e9, .software = true}},
+          .nics = {nic_kind("mlx5_0", 25e9, 4096), nic_kind("soft:udp:eth0", 3.125e9, 0)},
           .ranks_per_nvlink_domain = 8};
 }
 

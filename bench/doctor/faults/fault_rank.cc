@@ -20,9 +20,8 @@
 #include <thread>
 #include <vector>
 
+#include "bench/nccl/board.h"
 #include "bench/nccl/link.h"
-#include "bench/nccl/remote_board.h"
-#include "bench/nccl/value_or_throw.h"
 
 namespace pacecar::nccl {
 namespace {
@@ -37,11 +36,8 @@ constexpr size_t kBatchBytes = 256 << 10;  // the data loader's file
 
 struct Options {
   std::string plugin;
-  std::string root;
   std::string disk;  // folder of the data loader; empty: none
-  int ranks = 4;
-  int rank = 0;
-  uint16_t port = 18515;
+  RemoteRank self{.ranks = 4};
   size_t elements = 1 << 18;  // 1 MiB
 };
 
@@ -87,18 +83,18 @@ class Rank {
  private:
   Kind all_reduce() const { return {"AllReduce", 2 * (ranks() - 1)}; }
   Kind all_gather() const { return {"AllGather", ranks() - 1}; }
-  size_t ranks() const { return static_cast<size_t>(options_.ranks); }
+  size_t ranks() const { return static_cast<size_t>(options_.self.ranks); }
   ProfilePlayer& profile() const { return *host_.profile(); }
 
   Link connect(Board& board) {
     if (host_.profile() == nullptr) throw HostError("the plugin has no profiler");
     expect_success(profile().start({.communicator = 0x7a17,
-                                    .nodes = options_.ranks,
-                                    .ranks = options_.ranks,
-                                    .rank = options_.rank}),
+                                    .nodes = options_.self.ranks,
+                                    .ranks = options_.self.ranks,
+                                    .rank = options_.self.rank}),
                    "the profiler's init");
     host_.start();
-    return {host_, board, static_cast<size_t>(options_.rank), 1, sent_, received_};
+    return {host_, board, static_cast<size_t>(options_.self.rank), 1, sent_, received_};
   }
 
   // Loads the next batch, through a file if there is a disk; tries again while the disk is full.
@@ -242,11 +238,9 @@ bool listen(Behaviour& behaviour) {
   return true;
 }
 
-void run(const Options& options) {
+void run(const Options& options, Board& board) {
   constexpr int kWarmUp = 5;
-  const auto board = value_or_throw(RemoteBoard::join(options.ranks, options.rank, options.root,
-                                                      options.port, Duration::from_s(30)));
-  Rank rank(options, *board);
+  Rank rank(options, board);
   Behaviour behaviour;
   for (int iteration = 0; listen(behaviour); ++iteration) {
     rank.iterate(behaviour);
@@ -265,16 +259,12 @@ int main(int argc, char** argv) {
   pacecar::nccl::Options options;
   CLI::App app("One rank of a job with faults, for study.py.");
   app.add_option("--plugin", options.plugin, "libnccl-net-pacecar.so")->required();
-  app.add_option("--rank", options.rank, "which one this is")->required();
-  app.add_option("--ranks", options.ranks, "of the job")->check(CLI::Range(2, 64));
-  app.add_option("--root", options.root, "address of rank 0")->required();
-  app.add_option("--port", options.port, "of rank 0");
+  app.add_option("--rank", options.self.rank, "which one this is")->required();
+  app.add_option("--ranks", options.self.ranks, "of the job")->check(CLI::Range(2, 64));
+  app.add_option("--root", options.self.root, "address of rank 0")->required();
+  app.add_option("--port", options.self.port, "of rank 0");
   app.add_option("--disk", options.disk, "folder of the data loader");
   CLI11_PARSE(app, argc, argv);
-  try {
-    pacecar::nccl::run(options);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "rank {}: {}\n", options.rank, error.what());
-    return 1;
-  }
+  const auto body = [&](pacecar::nccl::Board& board, int) { pacecar::nccl::run(options, board); };
+  return run_remote_rank(options.self, pacecar::Duration::from_s(30), body) ? 0 : 1;
 }

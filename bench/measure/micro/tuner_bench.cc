@@ -3,8 +3,7 @@
 
 #include <array>
 
-#include "net_plugin/tuner/facts.h"
-#include "net_plugin/tuner/tuners.h"
+#include "net_plugin/tuner/tuner.h"
 
 namespace pacecar::tuner {
 namespace {
@@ -12,7 +11,7 @@ namespace {
 std::vector<PossibleCluster> clusters(size_t hosts, size_t gpus) {
   return *clusters_of({.ranks = hosts * gpus,
                        .nodes = hosts,
-                       .nics = {{.name = "a", .rate = 3.125e9}},
+                       .nics = {nic_kind("a", 3.125e9, 0)},
                        .ranks_per_nvlink_domain = {}});
 }
 

@@ -18,10 +18,9 @@ import links
 import mps
 import namespaces
 import toolkit
-from lend import Lacking, Lender
 
 NEEDED, WANTED, FINE = "MISSING", "without", "ok"
-LIMIT_S = 60
+LOADER_LIMIT_S = 60
 LEAST_FREE_GPU_MIB = 4096  # four ranks with two buffers of 256 MiB each, and NCCL's own
 LEAST_CPUS = 4
 PYTHONS = ("/opt/*/bin/python3", "/opt/*/.venv/bin/python3", "/opt/*/venv/bin/python3",
@@ -39,8 +38,70 @@ DRIVER_PLACES = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib64
 PROGRAM_PLACES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin",
                   "/usr/local/nvidia/bin", "/usr/local/cuda/bin")
 DRIVER = "libcuda.so.1"
+# Some loaders list all missing libraries, others stop at the first.
+MISSING = re.compile(r"(\S+)(?: => not found|: cannot open shared object file)")
+TOO_OLD = re.compile(r"(\S+): version [`'](\S+)' not found")
+C_LIBRARY = re.compile(r"(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so")
 HAS_TORCH = ("import importlib.util, sys; "
              "sys.exit(sys.version_info < (3, 10) or importlib.util.find_spec('torch') is None)")
+
+
+class Lacking(Exception):
+    """A program of the bundle cannot run on this host; the text has the reason and advice."""
+
+
+class Lender:
+    """Lends the host the bundle's libraries that it lacks: from the folder `spare`, which has all,
+    into `folder`.
+
+    The bundle was built elsewhere: the libraries of its programs may be missing on this host, or
+    too old. The host's loader reports which. Only those are lent, because the host's own may be
+    newer. The C library is never lent: it must match the loader and the kernel.
+    """
+
+    def __init__(self, loader, spare, folder):
+        self._loader, self._spare, self._folder = str(loader), spare, folder
+
+    def command(self, program, *arguments):
+        """The command that runs a program of the bundle with the lent libraries; the program's
+        children do not inherit them."""
+        return [self._loader, "--library-path", self._path(), str(program), *map(str, arguments)]
+
+    def _path(self):
+        return ":".join(filter(None, [str(self._folder), os.environ.get("LD_LIBRARY_PATH")]))
+
+    def lend_to(self, file):
+        """Lends what this program or library needs; returns the names of newly lent libraries."""
+        lent = []
+        while wanted := sorted(self._wanted_by(file)):
+            for name, why in wanted:
+                source, place = self._spare / name, self._folder / name
+                if C_LIBRARY.match(name):
+                    raise Lacking(f"{file.name} needs {why} of the C library, and this host's is "
+                                  "older: make the bundle on a system as old as this one")
+                if place.exists() or not source.exists():
+                    raise Lacking(f"{file.name} needs {name} ({why}), which is neither installed "
+                                  "nor in the bundle: install its package")
+                shutil.copy2(source, place)
+                lent.append(name)
+        return lent
+
+    def _wanted_by(self, file):
+        """{(library, why)} that the loader misses, given the libraries lent so far."""
+        environment = {**os.environ, "LD_LIBRARY_PATH": self._path()}
+        try:
+            done = subprocess.run([self._loader, "--list", str(file)], capture_output=True,
+                                  text=True, check=False, timeout=LOADER_LIMIT_S, env=environment)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Lacking(f"this host has no loader of the GNU C library ({error}): use a host, or "
+                          "a container, of a distribution that has it") from None
+        output = done.stdout + done.stderr
+        wanted = {(name, "not found") for name in MISSING.findall(output)}
+        wanted |= {(pathlib.Path(name).name, version) for name, version in TOO_OLD.findall(output)}
+        if done.returncode != 0 and not wanted:
+            raise Lacking(f"{file.name} does not load here ({output.strip()}): make the bundle on "
+                          "a system like this one")
+        return wanted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +140,11 @@ class Host:
     def add(self, state, thing, text):
         self.findings.append(Finding(state, thing, text))
 
+    def check(self, holds, thing, text, state, advice):
+        """Adds FINE with the text, or the other state with the advice."""
+        self.add(*(FINE, thing, text) if holds else (state, thing, advice))
+        return bool(holds)
+
     @property
     def ready(self):
         return all(finding.state != NEEDED for finding in self.findings)
@@ -107,16 +173,15 @@ def check_system(host):
     if name != "glibc":
         host.add(NEEDED, "C library", "it is not the GNU C library: use a host, or a container, of "
                  "a distribution that has it")
-    elif as_numbers(version) < as_numbers(made["glibc"]):
-        host.add(NEEDED, "C library", f"this host has glibc {version}, and the bundle needs "
-                 f"{made['glibc']}: use a newer distribution (a container is enough), or make the "
-                 "bundle on one as old as this")
     else:
-        host.add(FINE, "C library", f"glibc {version}, {made['glibc']} is needed")
+        host.check(as_numbers(version) >= as_numbers(made["glibc"]), "C library",
+                   f"glibc {version}, {made['glibc']} is needed", NEEDED,
+                   f"this host has glibc {version}, and the bundle needs {made['glibc']}: use a "
+                   "newer distribution (a container is enough), or make the bundle on one as old "
+                   "as this")
     cpus = len(os.sched_getaffinity(0))
-    state = FINE if cpus >= LEAST_CPUS else WANTED
-    host.add(state, "processors", f"{cpus}" + ("" if state == FINE else
-             f": with fewer than {LEAST_CPUS} the ranks take turns, and times mean little"))
+    host.check(cpus >= LEAST_CPUS, "processors", f"{cpus}", WANTED, f"{cpus}: with fewer than "
+               f"{LEAST_CPUS} the ranks take turns, and times mean little")
 
 
 def as_numbers(version):
@@ -177,14 +242,14 @@ def check_gpu(host, named):
     except (toolkit.Broken, toolkit.Skipped) as reason:
         host.add(NEEDED, "NCCL", str(reason))
         return
-    if DRIVER in host.seen["reason"] and (place := driver_place()):
-        add_library_path(place)
+    # A folder with the driver's library that the loader does not search.
+    places = [place for place in globbed(DRIVER_PLACES) if (place / DRIVER).is_file()]
+    if DRIVER in host.seen["reason"] and places:
+        add_library_path(places[0])
         host.seen = probe(host.nccl)
-    if host.seen["nccl"]:
-        host.add(FINE, "NCCL", f"{toolkit.versions(host.seen)['nccl']} ({host.nccl})")
-    else:
-        host.add(NEEDED, "NCCL", f"none loads ({host.seen['nccl_reason']}): name {toolkit.NCCL} or "
-                 "its folder with --nccl, or make the bundle with --with-nccl")
+    host.check(host.seen["nccl"], "NCCL", f"{toolkit.versions(host.seen)['nccl']} ({host.nccl})",
+               NEEDED, f"none loads ({host.seen['nccl_reason']}): name {toolkit.NCCL} or its "
+               "folder with --nccl, or make the bundle with --with-nccl")
     if not host.seen["gpus"]:
         host.add(NEEDED, "GPU", f"there is none that CUDA can use ({host.seen['reason']}): run "
                  "this on a host with one and NVIDIA's driver; a container needs it passed through")
@@ -195,11 +260,6 @@ def check_gpu(host, named):
 
 def probe(nccl):
     return toolkit.probe([bundle.PROGRAMS / toolkit.DRIVER, nccl, "probe"])
-
-
-def driver_place():
-    """A folder with the driver's library that the loader does not search."""
-    return next((place for place in globbed(DRIVER_PLACES) if (place / DRIVER).is_file()), None)
 
 
 def add_library_path(folder):
@@ -230,11 +290,11 @@ def nccl_of_torch(torch):
     script = ("import importlib.util, pathlib\n"
               "for base in importlib.util.find_spec('nvidia').submodule_search_locations:\n"
               f"  for file in pathlib.Path(base).glob('*/lib/{toolkit.NCCL}'): print(file)")
-    return (answer([torch, "-c", script]) or "").partition("\n")[0]
+    return (toolkit.answer([torch, "-c", script]) or "").partition("\n")[0]
 
 
 def check_gpu_state(host):
-    output = answer(["nvidia-smi", "--query-gpu=compute_mode,memory.free",
+    output = toolkit.answer(["nvidia-smi", "--query-gpu=compute_mode,memory.free",
                      "--format=csv,noheader,nounits"])
     for number, line in enumerate((output or "").splitlines()):
         mode, _, free = (part.strip() for part in line.partition(","))
@@ -252,16 +312,11 @@ def check_gpu_state(host):
 
 def check_needs_of_parts(host):
     """Loopback, and what only some parts need."""
-    if loopback_works():
-        host.add(FINE, "loopback", "packets pass")
-    else:
-        host.add(NEEDED, "loopback", "no packet passes on 127.0.0.1: run 'ip link set lo up' as "
-                 "root")
-    if shutil.which(mps.CONTROL):
-        host.add(FINE, "MPS", shutil.which(mps.CONTROL))
-    else:
-        host.add(WANTED, "MPS", f"{mps.CONTROL} is not installed: {mps.SLOW}, and times mean "
-                 "little for the network")
+    host.check(loopback_works(), "loopback", "packets pass", NEEDED,
+               "no packet passes on 127.0.0.1: run 'ip link set lo up' as root")
+    control = shutil.which(mps.CONTROL)
+    host.check(control, "MPS", control, WANTED, f"{mps.CONTROL} is not installed: {mps.SLOW}, and "
+               "times mean little for the network")
     try:
         with bridged.hosts(2, links.VETH_MTU):
             pass
@@ -270,12 +325,9 @@ def check_needs_of_parts(host):
     else:
         host.has.add("veth")
         host.add(FINE, "veth", "network namespaces can be made")
-    if host.torch:
+    if host.check(host.torch, "PyTorch", host.torch, WANTED, "no Python has it: name one that has "
+                  "with --torch PYTHON; the training step is left out"):
         host.has.add("torch")
-        host.add(FINE, "PyTorch", host.torch)
-    else:
-        host.add(WANTED, "PyTorch", "no Python has it: name one that has with --torch PYTHON; the "
-                 "training step is left out")
 
 
 def loopback_works():
@@ -293,7 +345,7 @@ def find_torch(named):
     """A Python that has PyTorch; empty when none is found. A named one is not checked."""
     usual = [sys.executable, shutil.which("python3"), *map(str, globbed(PYTHONS))]
     for python in [named] if named else dict.fromkeys(filter(None, usual)):
-        if named or answer([python, "-c", HAS_TORCH]) is not None:
+        if named or toolkit.answer([python, "-c", HAS_TORCH]) is not None:
             return python
     return ""
 
@@ -301,13 +353,3 @@ def find_torch(named):
 def globbed(patterns):
     """The existing paths that match absolute patterns, in the patterns' order."""
     return [path for pattern in patterns for path in sorted(pathlib.Path("/").glob(pattern[1:]))]
-
-
-def answer(command):
-    """The command's standard output; None when it failed or does not exist."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False,
-                              timeout=LIMIT_S)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None

@@ -123,7 +123,8 @@ def measure(host, options, states):
 
 def run_part(part, host, rounds, left, timeout, states):
     """Why the part failed; None when it succeeded, or was interrupted by the budget."""
-    command = list(map(str, part.command(host, rounds, left or 0, timeout)))
+    limits = ["--budget", left or 0, "--timeout", timeout]
+    command = list(map(str, part.command(host, rounds, limits)))
     log_file = host.output / "parts" / f"{part.name}.log"
     with open(log_file, "w+", encoding="utf-8") as file:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file,

@@ -51,9 +51,9 @@ class Part:
         document = self.read(output)
         return bool(document) and rounds_of(document) >= min(rounds, self.rounds)
 
-    def command(self, host, rounds, budget_s, timeout_s):
-        """The command line of the program, which ends within the budget and writes the file."""
-        limits = ["--budget", budget_s, "--timeout", timeout_s]
+    def command(self, host, rounds, limits):
+        """The command line of the program, which writes the file. `limits` has its flags for the
+        budget, within which it ends, and the timeout."""
         return [sys.executable, "-B", bundle.RUN, "--programs", bundle.PROGRAMS, "--plugin",
                 host.plugin, "--nccl", host.nccl, "--resume", "--json", self.file(host.output),
                 "--rounds", min(rounds, self.rounds), *limits, *self.flags]
@@ -66,18 +66,15 @@ class WholePart(Part):
         return "done" if self.finished(output, 1) else "not begun"
 
     def finished(self, output, rounds):
-        return bool(self.read(output))
+        return self.measured(self.read(output))
 
 
 class TorchPart(WholePart):
     """A training of each arm in each round."""
 
-    def finished(self, output, rounds):
-        return self.measured(self.read(output))
-
-    def command(self, host, rounds, budget_s, timeout_s):
+    def command(self, host, rounds, limits):
         return [host.torch, "-B", bundle.TORCH, "--plugin", host.plugin, "--json",
-                self.file(host.output), "--budget", budget_s, "--timeout", timeout_s, *self.flags]
+                self.file(host.output), *limits, *self.flags]
 
 
 class TestsPart(WholePart):
@@ -93,7 +90,7 @@ class TestsPart(WholePart):
 class GpuTestPart(TestsPart):
     """The tests of gdr on the GPU."""
 
-    def command(self, host, rounds, budget_s, timeout_s):
+    def command(self, host, rounds, limits):
         return host.lender.command(bundle.PROGRAMS / bundle.GPU_TEST,
                                    f"--gtest_output=json:{self.file(host.output)}")
 
@@ -101,7 +98,7 @@ class GpuTestPart(TestsPart):
 class RulesPart(TestsPart):
     """The plugin under pacecar check-plugin: shows whether a fault is the plugin's or NCCL's."""
 
-    def command(self, host, rounds, budget_s, timeout_s):
+    def command(self, host, rounds, limits):
         return ["env", f"PACECAR_NICS={LO}", *host.lender.command(bundle.PROGRAMS / "pacecar"),
                 "check-plugin", host.plugin, "--json", self.file(host.output)]
 

@@ -106,11 +106,12 @@ def collectives(document):
         names = list(dict.fromkeys(run["arm"] for run in some))
         for arm in sorted(names, key=lambda name: name != arms.BASELINE):
             lines += ["", f"`{arm}`: median time of one operation, us", "",
-                      *grid(times_of(runs, ranks, arm), lambda one: f"{one['time_s'] * 1e6:.1f}")]
+                      *grid(by_cell(figures.summary(runs, ranks, arm)),
+                            lambda one: f"{one['time_s'] * 1e6:.1f}")]
         ratios = figures.ratios(bundle.PROGRAMS / toolkit.RATIOS, runs, ranks, names, arms.BASELINE,
                                 NO_GOALS, None)
         for arm in dict.fromkeys(one["arm"] for one in ratios):
-            cells = {(one["op"], one["size_bytes"]): one for one in ratios if one["arm"] == arm}
+            cells = by_cell(one for one in ratios if one["arm"] == arm)
             rounds = max(one["n"] for one in cells.values())
             lines += ["", f"`{arm}`: how many times as fast as `{arms.BASELINE}`, within a round; "
                       f"95% interval; {rounds} rounds", "", *grid(cells, ratio_text)]
@@ -121,8 +122,8 @@ def collectives(document):
     return lines
 
 
-def times_of(runs, ranks, arm):
-    return {(one["op"], one["size_bytes"]): one for one in figures.summary(runs, ranks, arm)}
+def by_cell(found):
+    return {figures.key(one): one for one in found}
 
 
 def ratio_text(one):

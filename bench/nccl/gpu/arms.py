@@ -38,6 +38,9 @@ class Arm:
     nic: str  # empty: NCCL's own sockets
     settings: tuple = ()  # pairs
 
+    def __str__(self):
+        return self.name
+
     @property
     def network(self):
         return "Pacecar" if self.nic else "Socket"

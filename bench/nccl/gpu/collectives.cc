@@ -5,12 +5,12 @@
 // JSON per operation and size, with the seconds of one operation in each repetition. One thread.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,8 +28,8 @@ namespace {
 // ranks are exact in float, in any order. An element from a wrong index, rank or operation has
 // another value.
 
-inline constexpr int kMaxRanks = 16;
-inline constexpr int kRoot = 0;
+constexpr int kMaxRanks = 16;
+constexpr int kRoot = 0;
 
 // A rank's buffers in one operation. Sizes are in elements.
 struct Call {
@@ -47,42 +47,36 @@ struct Block {
 enum class InPlace { kNever, kSameBuffer, kInReceived, kInSent };
 
 struct Operation {
-  std::string_view name;
+  const char* name;
   bool divides;      // true: the reported size is `count` x ranks (the larger buffer)
   bool sends_all;    // true: the send buffer holds `count` elements per rank
   InPlace in_place;  // which buffer contains the other in place
-  void (*launch)(const Communicator& job, const Call& call);
+  int (*launch)(const Communicator& job, const Call& call);  // NCCL's result
   std::vector<Block> (*result)(int rank, int ranks, size_t count);
 };
 
-void all_reduce(const Communicator& job, const Call& call) {
-  require_nccl(nccl().all_reduce(call.send, call.receive, call.count, kFloat, kSum, job.handle(),
-                                 job.stream()),
-               "ncclAllReduce");
+int all_reduce(const Communicator& job, const Call& call) {
+  return nccl().all_reduce(call.send, call.receive, call.count, kFloat, kSum, job.handle(),
+                           job.stream());
 }
 
-void all_gather(const Communicator& job, const Call& call) {
-  require_nccl(
-      nccl().all_gather(call.send, call.receive, call.count, kFloat, job.handle(), job.stream()),
-      "ncclAllGather");
+int all_gather(const Communicator& job, const Call& call) {
+  return nccl().all_gather(call.send, call.receive, call.count, kFloat, job.handle(), job.stream());
 }
 
-void reduce_scatter(const Communicator& job, const Call& call) {
-  require_nccl(nccl().reduce_scatter(call.send, call.receive, call.count, kFloat, kSum,
-                                     job.handle(), job.stream()),
-               "ncclReduceScatter");
+int reduce_scatter(const Communicator& job, const Call& call) {
+  return nccl().reduce_scatter(call.send, call.receive, call.count, kFloat, kSum, job.handle(),
+                               job.stream());
 }
 
-void broadcast(const Communicator& job, const Call& call) {
-  require_nccl(nccl().broadcast(call.send, call.receive, call.count, kFloat, kRoot, job.handle(),
-                                job.stream()),
-               "ncclBroadcast");
+int broadcast(const Communicator& job, const Call& call) {
+  return nccl().broadcast(call.send, call.receive, call.count, kFloat, kRoot, job.handle(),
+                          job.stream());
 }
 
-void reduce(const Communicator& job, const Call& call) {
-  require_nccl(nccl().reduce(call.send, call.receive, call.count, kFloat, kSum, kRoot, job.handle(),
-                             job.stream()),
-               "ncclReduce");
+int reduce(const Communicator& job, const Call& call) {
+  return nccl().reduce(call.send, call.receive, call.count, kFloat, kSum, kRoot, job.handle(),
+                       job.stream());
 }
 
 int before(int rank, int ranks) { return (rank + ranks - 1) % ranks; }
@@ -96,21 +90,21 @@ void receive_from(const Communicator& job, int peer, float* data, size_t count) 
   require_nccl(nccl().receive(data, count, kFloat, peer, job.handle(), job.stream()), "ncclRecv");
 }
 
-void send_receive(const Communicator& job, const Call& call) {
+int send_receive(const Communicator& job, const Call& call) {
   require_nccl(nccl().group_start(), "ncclGroupStart");
   send_to(job, after(job.rank(), job.ranks()), call.send, call.count);
   receive_from(job, before(job.rank(), job.ranks()), call.receive, call.count);
-  require_nccl(nccl().group_end(), "ncclGroupEnd of ncclSend and ncclRecv");
+  return nccl().group_end();
 }
 
-void all_to_all(const Communicator& job, const Call& call) {
+int all_to_all(const Communicator& job, const Call& call) {
   require_nccl(nccl().group_start(), "ncclGroupStart");
   for (int peer = 0; peer < job.ranks(); ++peer) {
     const size_t place = static_cast<size_t>(peer) * call.count;
     send_to(job, peer, call.send + place, call.count);
     receive_from(job, peer, call.receive + place, call.count);
   }
-  require_nccl(nccl().group_end(), "ncclGroupEnd of an all-to-all");
+  return nccl().group_end();
 }
 
 using Blocks = std::vector<Block>;
@@ -169,8 +163,6 @@ float expected(const Block& block, uint64_t salt, size_t index) {
   return sum;
 }
 
-std::span<const Operation> operations() { return kOperations; }
-
 // The number of wrong elements of `received`; prints the first of them on stderr.
 size_t count_wrong(const Operation& operation, const Communicator& job, uint64_t salt, size_t count,
                    std::span<const float> received) {
@@ -181,18 +173,15 @@ size_t count_wrong(const Operation& operation, const Communicator& job, uint64_t
       const float wanted = expected(block, salt, index);
       if (received[place] == wanted) continue;
       if (wrong++ > 0) continue;
-      std::fprintf(stderr, "rank %d, %.*s of %zu: element %zu is %.1f, not %.1f\n", job.rank(),
-                   static_cast<int>(operation.name.size()), operation.name.data(), count, place,
-                   static_cast<double>(received[place]), static_cast<double>(wanted));
+      std::fprintf(stderr, "rank %d, %s of %zu: element %zu is %.1f, not %.1f\n", job.rank(),
+                   operation.name, count, place, static_cast<double>(received[place]),
+                   static_cast<double>(wanted));
     }
   }
   return wrong;
 }
 
 constexpr size_t kWarmUp = 5;
-constexpr int kMaxGpus = 1024;
-constexpr uint64_t kMaxBytes = uint64_t{1} << 34;
-constexpr uint64_t kMaxTimes = 1'000'000;
 
 struct Size {
   size_t bytes = 0;
@@ -204,55 +193,38 @@ struct Options {
   int ranks = 0;
   int gpu = 0;
   std::string id_file;
-  std::vector<const Operation*> operations;
-  std::vector<Size> sizes;
   size_t repetitions = 0;
+  std::vector<const Operation*> operations{};
+  std::vector<Size> sizes{};
 };
 
-uint64_t number(std::string_view text, uint64_t least, uint64_t most, const char* what) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most) {
-    end_with(std::string(what) + " is '" + std::string(text) + "': give a whole number from " +
-             std::to_string(least) + " to " + std::to_string(most));
-  }
-  return value;
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (size_t end = 0; end != std::string_view::npos; text.remove_prefix(end + 1)) {
-    end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) break;
-  }
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
   return parts;
 }
 
-const Operation* operation_called(std::string_view name) {
-  for (const Operation& operation : operations()) {
+const Operation* operation_called(const std::string& name) {
+  for (const Operation& operation : kOperations) {
     if (operation.name == name) return &operation;
   }
-  end_with("there is no operation '" + std::string(name) + "': see bench/nccl/run --list");
+  end_with("there is no operation '" + name + "': see bench/nccl/run --list");
 }
 
-Size parse_size(std::string_view text) {
-  const size_t colon = text.find(':');
-  if (colon == std::string_view::npos) end_with("a size is not BYTES:ITERATIONS");
-  return {.bytes = number(text.substr(0, colon), sizeof(float), kMaxBytes, "a size"),
-          .iterations = number(text.substr(colon + 1), 1, kMaxTimes, "its iterations")};
-}
-
+// `bench/nccl/run` has checked the values.
 Options parse(char** argv) {
-  Options options;
-  options.ranks = static_cast<int>(number(argv[3], 2, kMaxRanks, "RANKS"));
-  options.rank =
-      static_cast<int>(number(argv[2], 0, static_cast<uint64_t>(options.ranks) - 1, "RANK"));
-  options.gpu = static_cast<int>(number(argv[4], 0, kMaxGpus, "GPU"));
-  options.id_file = argv[5];
-  for (const auto name : split(argv[6], ',')) options.operations.push_back(operation_called(name));
-  for (const auto size : split(argv[7], ',')) options.sizes.push_back(parse_size(size));
-  options.repetitions = number(argv[8], 1, kMaxTimes, "REPETITIONS");
+  Options options{.rank = std::stoi(argv[2]),
+                  .ranks = std::stoi(argv[3]),
+                  .gpu = std::stoi(argv[4]),
+                  .id_file = argv[5],
+                  .repetitions = std::stoul(argv[8])};
+  for (const std::string& name : split(argv[6])) {
+    options.operations.push_back(operation_called(name));
+  }
+  for (const std::string& size : split(argv[7])) {  // BYTES:ITERATIONS
+    options.sizes.push_back({std::stoul(size), std::stoul(size.substr(size.find(':') + 1))});
+  }
   return options;
 }
 
@@ -335,10 +307,9 @@ class Rank {
     const std::vector<double> seconds = timed(operation, call, size.iterations);
     wrong += checked(operation, count, call.receive);
     std::printf(
-        "{\"op\": \"%.*s\", \"bytes\": %zu, \"count\": %zu, \"iterations\": %zu, "
+        "{\"op\": \"%s\", \"bytes\": %zu, \"count\": %zu, \"iterations\": %zu, "
         "\"wrong\": %zu, \"seconds\": [",
-        static_cast<int>(operation.name.size()), operation.name.data(), size.bytes, count,
-        size.iterations, wrong);
+        operation.name, size.bytes, count, size.iterations, wrong);
     for (size_t i = 0; i < seconds.size(); ++i) std::printf("%s%.9f", i ? ", " : "", seconds[i]);
     std::printf("]}\n");
     std::fflush(stdout);
@@ -364,20 +335,26 @@ class Rank {
     float* receive = one_.data() + (operation.in_place == InPlace::kInSent ? own : 0);
     one_.poison();
     fill(operation, send, count);
-    operation.launch(job_, {.send = send, .receive = receive, .count = count});
+    launch(operation, {.send = send, .receive = receive, .count = count}, 1);
     job_.wait();
     return checked(operation, count, receive);
   }
 
+  void launch(const Operation& operation, const Call& call, size_t times) const {
+    for (size_t i = 0; i < times; ++i) {
+      require_nccl(operation.launch(job_, call), operation.name);
+    }
+  }
+
   // The seconds that one operation took, in each repetition.
   std::vector<double> timed(const Operation& operation, const Call& call, size_t iterations) {
-    for (size_t i = 0; i < std::min(kWarmUp, iterations); ++i) operation.launch(job_, call);
+    launch(operation, call, std::min(kWarmUp, iterations));
     job_.wait();
     std::vector<double> seconds;
     for (size_t repetition = 0; repetition < options_.repetitions; ++repetition) {
       job_.barrier(scratch_);
       const auto begin = std::chrono::steady_clock::now();
-      for (size_t i = 0; i < iterations; ++i) operation.launch(job_, call);
+      launch(operation, call, iterations);
       job_.wait();
       const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
       seconds.push_back(taken.count() / static_cast<double>(iterations));

@@ -3,8 +3,8 @@
 // object to the file $SLICE_WAITS.PID: for each kind of wait the number of slices that waited and
 // the seconds of all together.
 //
-// The table follows NCCL's published profiler interface. Thread rule: NCCL's proxy thread and the
-// thread that makes and ends the communicator call it; a mutex protects the totals.
+// Thread rule: NCCL's proxy thread and the thread that makes and ends the communicator call it; a
+// mutex protects the totals.
 #include <unistd.h>
 
 #include <array>
@@ -15,24 +15,26 @@
 #include <mutex>
 #include <string>
 
+#include "net_plugin/abi/profiler.h"
+
+namespace pacecar::nccl {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kSuccess = 0;
-constexpr uint8_t kProxyOperation = 1 << 3;
-constexpr uint8_t kProxyStep = 1 << 4;
+constexpr auto kSuccess = NcclResult::kSuccess;
 
 struct Wait {
-  int state;  // NCCL's number of the state in which a slice waits
+  ProfileState state;  // in which a slice waits
   const char* name;
 };
-constexpr std::array kWaits{Wait{8, "send: for the GPU's data"},
-                            Wait{20, "send: for the receiver's buffer (isend gives no request)"},
-                            Wait{9, "send: for the network (isend to test)"},
-                            Wait{10, "receive: for the network (irecv to test)"},
-                            Wait{11, "receive: for the flush to the GPU"},
-                            Wait{12, "receive: for the GPU to take it"}};
+constexpr std::array kWaits{
+    Wait{ProfileState::kSendGpuWait, "send: for the GPU's data"},
+    Wait{ProfileState::kSendPeerWait, "send: for the receiver's buffer (isend gives no request)"},
+    Wait{ProfileState::kSendWait, "send: for the network (isend to test)"},
+    Wait{ProfileState::kReceiveWait, "receive: for the network (irecv to test)"},
+    Wait{ProfileState::kReceiveFlushWait, "receive: for the flush to the GPU"},
+    Wait{ProfileState::kReceiveGpuWait, "receive: for the GPU to take it"}};
 
 struct Total {
   uint64_t slices = 0;
@@ -54,19 +56,18 @@ void end_wait(const Step& step, Clock::time_point now) {
   totals[step.wait].time += now - step.since;
 }
 
-int init(void** context, int* events, const char*, uint64_t, int, int, int, void*) {
+NcclResult init(void** context, int* events, const char*, uint64_t, int, int, int, Logger) {
   *context = &totals;
-  *events = kProxyOperation | kProxyStep;
+  *events = kProfileProxyOp | kProfileProxyStep;
   return kSuccess;
 }
 
-// An event's description begins with its type.
-int start_event(void*, void** handle, const uint8_t* type) {
-  *handle = *type == kProxyStep ? new Step : &operation;
+NcclResult start_event(void*, void** handle, ProfileEventV4* event) {
+  *handle = event->type == kProfileProxyStep ? new Step : &operation;
   return kSuccess;
 }
 
-int record_state(void* handle, int state, void*) {
+NcclResult record_state(void* handle, ProfileState state, ProfileStateArgumentsV4*) {
   auto* step = static_cast<Step*>(handle);
   if (step == nullptr || step == &operation) return kSuccess;
   for (size_t wait = 0; wait < kWaits.size(); ++wait) {
@@ -79,7 +80,7 @@ int record_state(void* handle, int state, void*) {
   return kSuccess;
 }
 
-int stop_event(void* handle) {
+NcclResult stop_event(void* handle) {
   auto* step = static_cast<Step*>(handle);
   if (step == nullptr || step == &operation) return kSuccess;
   end_wait(*step, Clock::now());
@@ -87,7 +88,7 @@ int stop_event(void* handle) {
   return kSuccess;
 }
 
-int finalize(void*) {
+NcclResult finalize(void*) {
   const char* place = std::getenv("SLICE_WAITS");
   if (place == nullptr) return kSuccess;
   std::FILE* file = std::fopen((std::string(place) + "." + std::to_string(getpid())).c_str(), "w");
@@ -103,16 +104,9 @@ int finalize(void*) {
   return kSuccess;
 }
 
-struct Table {
-  const char* name;
-  int (*init)(void**, int*, const char*, uint64_t, int, int, int, void*);
-  int (*start_event)(void*, void**, const uint8_t*);
-  int (*stop_event)(void*);
-  int (*record_state)(void*, int, void*);
-  int (*finalize)(void*);
-};
-
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const Table ncclProfiler_v4 = {
+extern "C" [[gnu::visibility("default")]] const ProfilerV4 ncclProfiler_v4 = {
     "slice waits", init, start_event, stop_event, record_state, finalize};
+
+}  // namespace pacecar::nccl

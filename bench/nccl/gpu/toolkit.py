@@ -11,7 +11,7 @@ from machine import ROOT
 
 HERE = pathlib.Path(__file__).resolve().parent
 DRIVER, RATIOS, SLICES = PROGRAMS = "collectives", "paired_ratios", "libslice-waits.so"
-DRIVER_SOURCES = [HERE / name for name in ("collectives.cc", "device.cc", "libraries.cc")]
+DRIVER_SOURCES = [HERE / name for name in ("collectives.cc", "device.cc")]
 RATIOS_SOURCES = [HERE / "paired_ratios.cc",
                   ROOT / "bench/ab/statistics.cc", ROOT / "transport/base/check.cc"]
 NCCL = "libnccl.so.2"
@@ -109,12 +109,17 @@ def versions(seen):
             "cuda_driver": dotted(seen["cuda_driver"], 1000, 10)}
 
 
+def answer(command, limit_s=PROBE_LIMIT_S):
+    """The command's standard output; None when it failed or does not exist."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False,
+                              timeout=limit_s)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
 def gpu_names():
     """The GPUs with their driver, by nvidia-smi; empty if it fails."""
-    try:
-        done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version",
-                               "--format=csv,noheader"], capture_output=True, text=True,
-                              check=False, timeout=PROBE_LIMIT_S)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return done.stdout.split("\n")[:-1] if done.returncode == 0 else []
+    names = answer(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
+    return (names or "").split("\n")[:-1]

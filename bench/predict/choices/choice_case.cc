@@ -9,7 +9,7 @@
 
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_value.h"
-#include "net_plugin/tuner/facts.h"
+#include "net_plugin/tuner/tuner.h"
 #include "transport/base/prng.h"
 #include "transport/base/return_if_error.h"
 
@@ -170,9 +170,9 @@ Result<RunSpec> run_of(const ChoiceNetwork& network, Bytes mtu, uint64_t seed) {
 tuner::Facts facts_of(const ChoiceNetwork& network, Bytes mtu) {
   tuner::Facts facts{
       .ranks = network.hosts, .nodes = network.hosts, .nics = {}, .ranks_per_nvlink_domain = {}};
-  facts.nics.resize(network.nics, {.name = fmt::format("{}G", network.gbps),
-                                   .rate = bytes_per_s(network.gbps),
-                                   .packet_bytes = static_cast<double>(mtu)});
+  facts.nics.resize(network.nics,
+                    tuner::nic_kind(fmt::format("{}G", network.gbps), bytes_per_s(network.gbps),
+                                    static_cast<double>(mtu)));
   return facts;
 }
 

@@ -10,7 +10,7 @@
 #include "net_plugin/abi/tuner.h"
 #include "net_plugin/predict/cluster.h"
 #include "net_plugin/predict/library_costs.h"
-#include "net_plugin/tuner/facts.h"
+#include "net_plugin/tuner/tuner.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
 

@@ -1,5 +1,3 @@
-#include "net_plugin/abi/any_net.h"
-
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -8,6 +6,8 @@
 #include <cstring>
 #include <iterator>
 #include <string>
+
+#include "net_plugin/host/host.h"
 
 namespace pacecar::nccl {
 namespace {
@@ -68,7 +68,7 @@ NcclResult translate(int device, NcclResult (*get)(int, Properties*), NetPropert
 
 template <int kVersion, typename Table>
 void adapt_set_up(const Table& table, AnyNet& net) {
-  net.table_name = table.name;
+  net.name = table.name;
   net.init = [&](void** context, uint64_t comm_id, const CommConfig& config, Logger logger,
                  ProfilerCallback profiler) {
     net.config = config;
@@ -186,7 +186,7 @@ std::unique_ptr<AnyNet> find(void* library) {
   const auto* const table = static_cast<const Table*>(dlsym(library, symbol.c_str()));
   if (table == nullptr) return nullptr;
   auto net = std::make_unique<AnyNet>();
-  net->table_version = kVersion;
+  net->version = kVersion;
   adapt_set_up<kVersion>(*table, *net);
   adapt_connections<kVersion>(*table, *net);
   adapt_requests<kVersion>(*table, *net);

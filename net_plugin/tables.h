@@ -1,25 +1,45 @@
-// The properties of a device, in whatever version NCCL asks for.
+// The functions that NCCL calls by the tables of the net plugin and by those of one-sided
+// operations alike. A context is a Communicator, or nullptr after an init that failed.
+//
+// They translate void pointers to objects, Result to ncclResult_t, and exceptions to an error. Each
+// writes its outputs before anything can fail, because NCCL reads them without clearing them first.
+// Thread rule: NCCL's. Any thread sets up and tears down; one thread at a time calls the requests
+// of a connection.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
 
-#include "net_plugin/entry_points.h"
+#include "net_plugin/abi/types.h"
+#include "transport/api/pacecar.hpp"
 
 namespace pacecar::plugin {
+
+nccl::NcclResult init(void** context, nccl::Logger logger, int traffic_class) noexcept;
+nccl::NcclResult finalize(void* context) noexcept;
+nccl::NcclResult devices(int* count) noexcept;
+nccl::NcclResult listen(void* context, int device, void* handle, void** listen_comm) noexcept;
+nccl::NcclResult close_listen(void* listen_comm) noexcept;
+
+// `type` is one of kPointerHost and kPointerCuda. Errors: kInvalidArgument for any other.
+constexpr int kNoFile = -1;  // the memory is not exported
+Result<MemoryRange> memory_range(void* data, size_t size, int type, uint64_t offset, int fd);
+
+// What the properties of all versions are made of; valid while a communicator is open.
+nccl::NcclResult nic_info(int device, const NicInfo** info) noexcept;
 
 // Mb/s of a virtual device, which does not know its speed. NCCL searches its channels by speed, and
 // assumes 10 Gb/s itself for such a device.
 constexpr uint64_t kUnknownSpeedMbps = 10'000;
 
+// The properties of a device, in whatever version NCCL asks for.
 template <typename Properties>
 nccl::NcclResult get_properties(int device, Properties* properties) {
   *properties = {};  // latency 0: unknown; device type 0: kDeviceTypeHost
   const NicInfo* nic = nullptr;
   const nccl::NcclResult result = nic_info(device, &nic);
   if (result != nccl::NcclResult::kSuccess) return result;
-
   constexpr uint64_t kIntMax = INT32_MAX;
   properties->name = const_cast<char*>(nic->name.c_str());
   properties->pci_path = nic->pci_path.empty() ? nullptr : const_cast<char*>(nic->pci_path.c_str());
