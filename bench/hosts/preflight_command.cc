@@ -27,7 +27,7 @@ using nlohmann::json;
 using perf::Console;
 using preflight::Severity;
 
-constexpr uint64_t kLimitS = 120;        // in addition to --watch; lost probes of a peer take seconds
+constexpr uint64_t kLimitS = 120;  // in addition to --watch; lost probes of a peer take seconds
 constexpr uint64_t kLongestWatch = 3600;  // seconds
 
 constexpr const char* kExamples = R"(Examples:
@@ -245,8 +245,7 @@ int run_preflight(int argc, char** argv) {
       "Examines a host before Pacecar or NCCL run on it, and prints a cure for each problem.",
       "pacecar preflight");
   add_flags(app, flags);
-  return perf::run_subcommand(app, argc, argv,
-                              {.quiet = &flags.quiet, .no_color = &flags.no_color},
+  return perf::run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
                               [&](const Console& console) { return run(app, flags, console); });
 }
 

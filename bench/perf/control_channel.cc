@@ -135,9 +135,7 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t
                               source));
     }
     error = connect_one(fd.get(), *target, deadline - steady_now());
-    if (error == 0) {
-      return ControlChannel(std::move(fd));
-    }
+    if (error == 0) return ControlChannel(std::move(fd));
   }
   return fail(ErrorCode::kPeer, connect_failure(host, port, error));
 }
@@ -213,18 +211,20 @@ Result<Json> ControlChannel::receive(Duration limit) {
     ASSIGN_OR_RETURN(auto message, next_message());
     if (message) return std::move(*message);
     const Duration left = deadline - steady_now();
-    if (left <= Duration()) {
-      return tl::unexpected(too_late(limit));
-    }
+    if (left <= Duration()) return tl::unexpected(too_late(limit));
     RETURN_IF_ERROR(fill(left));
   }
 }
 
 Result<Json> ControlChannel::expect(std::string_view type, Duration limit) {
-  auto message = receive(limit);
-  if (!message) return message;
-  RETURN_IF_ERROR(require(*message, type));
+  ASSIGN_OR_RETURN(auto message, receive(limit));
+  RETURN_IF_ERROR(require(message, type));
   return message;
+}
+
+Result<Json> ControlChannel::ask(const Json& message, std::string_view type, Duration limit) {
+  RETURN_IF_ERROR(send(message));
+  return expect(type, limit);
 }
 
 Result<void> ControlChannel::require(const Json& message, std::string_view type) const {

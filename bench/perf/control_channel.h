@@ -41,6 +41,8 @@ class ControlChannel {
   Result<nlohmann::json> receive(Duration limit);
   // The next message, which must be of this type.
   Result<nlohmann::json> expect(std::string_view type, Duration limit);
+  // Sends a message; the answer must be of this type.
+  Result<nlohmann::json> ask(const nlohmann::json& message, std::string_view type, Duration limit);
   // The next message, if it has arrived.
   Result<std::optional<nlohmann::json>> poll();
   // An error if the peer is gone or has sent an error; keeps other messages for later.

@@ -182,9 +182,8 @@ Result<EndReport> end_report_from_json(const nlohmann::json& object) {
 }
 
 Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, Probe& probe) {
-  RETURN_IF_ERROR(end.channel.send({{"type", "run"}, {"messages", goal.messages}}));
-  RETURN_IF_ERROR(end.channel.expect("running", kReplyLimit));
-
+  RETURN_IF_ERROR(
+      end.channel.ask({{"type", "run"}, {"messages", goal.messages}}, "running", kReplyLimit));
   set_limits(end.streams, goal.messages);
   const uint64_t before = end.streams.finished();
   const uint64_t sent_before = end.streams.sent();

@@ -1,6 +1,6 @@
 // run_test(): the client's and the server's side of a session. On the control channel:
 //
-//   both prove the cluster's key, if there is one (control_proof.h)
+//   both prove the cluster's key, if there is one (control_listener.h)
 //   client: hello {protocol, release, test, parameters}      server: welcome, or error
 //   per size: client: test {size}; both set up streams; phases warm-up and measurement;
 //             client: result {result}
@@ -212,13 +212,12 @@ class Client : Side {
   Result<void> greet(ControlChannel& channel) const {
     ASSIGN_OR_RETURN(const auto key, cluster_key());
     RETURN_IF_ERROR(prove(channel, key, kWelcomeLimit));
-    RETURN_IF_ERROR(channel.send({{"type", "hello"},
-                                  {"protocol", kProtocol},
-                                  {"release", PACECAR_VERSION},
-                                  {"test", name_of(kind)},
-                                  {"parameters", to_json(options.parameters)}}));
-    RETURN_IF_ERROR(channel.expect("welcome", kWelcomeLimit));
-    return {};
+    const Json hello = {{"type", "hello"},
+                        {"protocol", kProtocol},
+                        {"release", PACECAR_VERSION},
+                        {"test", name_of(kind)},
+                        {"parameters", to_json(options.parameters)}};
+    return channel.ask(hello, "welcome", kWelcomeLimit).map([](const Json&) {});
   }
 
   Result<Json> run_size(Context& context, ControlChannel& channel, uint64_t size,

@@ -6,7 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "bench/perf/control_proof.h"
+#include "bench/perf/control_listener.h"
 #include "bench/perf/json_fields.h"
 #include "bench/perf/limits_seen.h"
 #include "bench/perf/phase.h"
