@@ -26,7 +26,6 @@
 #include "bench/ab/summary_text.h"
 #include "bench/perf/clock.h"
 #include "bench/perf/console.h"
-#include "bench/perf/progress.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "transport/base/return_if_error.h"

@@ -22,7 +22,6 @@
 #include "bench/perf/json_fields.h"
 #include "bench/perf/options.h"
 #include "bench/perf/probe.h"
-#include "bench/perf/progress.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "transport/base/return_if_error.h"

@@ -7,7 +7,6 @@
 
 #include "bench/perf/clock.h"
 #include "bench/perf/interrupt.h"
-#include "bench/perf/progress.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::hosts {

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "bench/perf/command_line.h"
-#include "bench/perf/perftest_flags.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/perf/hosts_flags.h"
@@ -79,5 +80,10 @@ struct ParsedOptions {
 
 // arguments[0] is the subcommand. Errors: kInvalidArgument, one sentence.
 Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* const* argv);
+
+// The error for a flag of perftest 6.x (ib_write_bw, ib_write_lat) that `bw` and `lat` do not have:
+// why, and its replacement. Empty: perftest does not have it either. `name` as written: "-R",
+// "--rdma_cm". (perftest_flags.cc)
+std::string answer_to_perftest_flag(std::string_view name);
 
 }  // namespace pacecar::perf

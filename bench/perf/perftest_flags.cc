@@ -1,9 +1,9 @@
-#include "bench/perf/perftest_flags.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
+
+#include "bench/perf/options.h"
 
 namespace pacecar::perf {
 namespace {

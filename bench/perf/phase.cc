@@ -9,13 +9,15 @@
 
 #include "bench/perf/clock.h"
 #include "bench/perf/interrupt.h"
+#include "bench/perf/interval_meter.h"
 #include "bench/perf/json_fields.h"
-#include "bench/perf/limits_seen.h"
 #include "bench/perf/probe.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
+
+using Json = nlohmann::json;
 
 // The counters that are reported, and their keys in JSON.
 constexpr std::array<std::pair<const char*, uint64_t Statistics::*>, 7> kCounters = {{
@@ -28,7 +30,6 @@ constexpr std::array<std::pair<const char*, uint64_t Statistics::*>, 7> kCounter
     {"marked_packets", &Statistics::marked_packets},
 }};
 
-constexpr double kMaxNumber = 1e18;
 constexpr size_t kMaxDeviceCounters = 256;
 constexpr size_t kMaxCounterName = 64;
 
@@ -43,22 +44,20 @@ std::vector<DeviceCounter> changed(const std::vector<DeviceCounter>& before,
   return differences;
 }
 
-Result<std::vector<DeviceCounter>> device_counters_from_json(const nlohmann::json& object) {
+Result<std::vector<DeviceCounter>> device_counters_from_json(const Json& object) {
   std::vector<DeviceCounter> counters;
   if (!object.is_object() || object.size() > kMaxDeviceCounters) {
     return fail(ErrorCode::kPeer,
                 "the peer sent no valid device counters: run the same version at both ends");
   }
   for (const auto& [name, value] : object.items()) {
-    const nlohmann::json wrapped = {{"name", name}};
+    const Json wrapped = {{"name", name}};
     ASSIGN_OR_RETURN(const auto text, text_field(wrapped, "name", kMaxCounterName));
     ASSIGN_OR_RETURN(const auto count, unsigned_field(object, name, 0, UINT64_MAX));
     counters.push_back({text, count});
   }
   return counters;
 }
-
-using Json = nlohmann::json;
 
 constexpr Duration kReplyLimit = Duration::from_s(10);
 constexpr Duration kChannelInterval = Duration::from_ms(2);
@@ -152,12 +151,12 @@ EndReport EndMeter::finish() const {
   return report;
 }
 
-nlohmann::json to_json(const EndReport& report) {
-  nlohmann::json counters;
+Json to_json(const EndReport& report) {
+  Json counters;
   for (const auto& [key, counter] : kCounters) counters[key] = report.growth.*counter;
-  nlohmann::json device = nlohmann::json::object();
+  Json device = Json::object();
   for (const auto& [name, count] : report.growth.device_counters) device[name] = count;
-  nlohmann::json control = {{"name", report.growth.congestion_control}};
+  Json control = {{"name", report.growth.congestion_control}};
   if (report.flow) control.update(to_json(*report.flow));
   return {{"cpu_s", report.cpu_s},
           {"counters", std::move(counters)},
@@ -165,23 +164,24 @@ nlohmann::json to_json(const EndReport& report) {
           {"congestion_control", std::move(control)}};
 }
 
-Result<EndReport> end_report_from_json(const nlohmann::json& object) {
+Result<EndReport> end_report_from_json(const Json& object) {
   EndReport report;
   ASSIGN_OR_RETURN(report.cpu_s, number_field(object, "cpu_s", 0, kMaxNumber));
-  const nlohmann::json counters = object.value("counters", nlohmann::json());
+  const Json counters = object.value("counters", Json());
   for (const auto& [key, counter] : kCounters) {
     ASSIGN_OR_RETURN(report.growth.*counter, unsigned_field(counters, key, 0, UINT64_MAX));
   }
   ASSIGN_OR_RETURN(report.growth.device_counters,
-                   device_counters_from_json(object.value("device_counters", nlohmann::json())));
-  const nlohmann::json control = object.value("congestion_control", nlohmann::json());
+                   device_counters_from_json(object.value("device_counters", Json())));
+  const Json control = object.value("congestion_control", Json());
   ASSIGN_OR_RETURN(report.growth.congestion_control, text_field(control, "name", 64));
   if (!control.contains("limited_by")) return report;
   ASSIGN_OR_RETURN(report.flow, flow_view_from_json(control));
   return report;
 }
 
-Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, Probe& probe) {
+Result<PhaseResult> run_phase(const End& end, Probe& probe) {
+  const PhaseGoal goal = probe.goal();
   RETURN_IF_ERROR(
       end.channel.ask({{"type", "run"}, {"messages", goal.messages}}, "running", kReplyLimit));
   set_limits(end.streams, goal.messages);

@@ -71,8 +71,9 @@ struct PhaseResult {
   EndReport server;
 };
 
-// Errors: kPeer when the server goes away, gives up, or nothing moves for long.
-Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, Probe& probe);
+// Until the probe's goal is reached. Errors: kPeer when the server goes away, gives up, or nothing
+// moves for long.
+Result<PhaseResult> run_phase(const End& end, Probe& probe);
 
 // The server's part. `echo`: answer each message with one, instead of sending by itself.
 Result<void> serve_phase(const End& end, bool echo);

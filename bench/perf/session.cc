@@ -33,6 +33,8 @@
 namespace pacecar::perf {
 namespace {
 
+using Json = nlohmann::json;
+
 std::string_view key_of_output(std::string_view output) {
   if (output == "latency") return "t_avg";
   return output == "message_rate" ? "MsgRate" : "BW_average";
@@ -55,11 +57,10 @@ class Reporter {
   }
 
   // Errors: kPeer when the result, which may be a peer's, lacks a number.
-  Result<void> add(nlohmann::json result) {
+  Result<void> add(Json result) {
     ASSIGN_OR_RETURN(const auto line, result_line(columns_, result));
     print(options_.output.empty() ? line : line.substr(line.find_first_not_of(' ')));
-    print_counters(result);
-    print_samples(result);
+    for (const std::string& further : further_lines(options_, result)) print(further);
     met_ = met_ && meets_threshold(options_, result);
     if (!options_.json_file.empty()) results_.push_back(std::move(result));
     return {};
@@ -69,51 +70,24 @@ class Reporter {
   void set_nic(size_t nic) { nic_ = nic; }
   // Writes the document where the options say, if they do. Errors: kSystem.
   Result<void> write_json(std::span<const NicInfo> nics) const {
-    if (options_.json_file.empty()) return {};
     return perf::write_json(options_.json_file,
                             report_document(kind_, options_, nics[nic_], results_));
   }
 
  private:
-  // The document itself may take standard output; then columns would spoil it.
-  bool to_stdout() const { return options_.json_file == kStandardOutput; }
   void print(const std::string& line) const {
-    if (to_stdout()) return;
+    if (options_.json_file == kStandardOutput) return;  // columns would spoil the document
     fmt::print("{}\n", line);
     std::fflush(stdout);
-  }
-  void print_counters(const nlohmann::json& result) const {
-    for (const std::string& name : options_.counters) {
-      const auto grown = [&](const char* end) -> uint64_t {
-        const nlohmann::json own = result.value(end, nlohmann::json::object());
-        for (const char* kind : {"counters", "device_counters"}) {
-          const auto count = unsigned_field(own.value(kind, nlohmann::json()), name, 0, UINT64_MAX);
-          if (count) return *count;
-        }
-        return 0;
-      };
-      print(fmt::format(" {}: client {}, server {}", name, grown("client"), grown("server")));
-    }
-  }
-  // perftest's form.
-  void print_samples(const nlohmann::json& result) const {
-    if (options_.samples == Samples::kNone || !result.contains("samples")) return;
-    print("#, usec");
-    size_t number = 0;
-    for (const nlohmann::json& sample : result.at("samples")) {
-      print(fmt::format("{}, {:.2f}", ++number, sample.get<double>()));
-    }
   }
 
   TestKind kind_;
   TestOptions options_;
   std::vector<Column> columns_;
-  std::vector<nlohmann::json> results_;
+  std::vector<Json> results_;
   bool met_ = true;
   size_t nic_ = 0;
 };
-
-using Json = nlohmann::json;
 
 constexpr uint64_t kProtocol = 3;
 // Together below the 5 s that a client may take to say that it cannot reach its server.
@@ -230,16 +204,17 @@ class Client : Side {
     reporter.set_nic(streams.nic);
     const End end{context, streams.nic, channel, streams, !echo()};
 
-    PhaseGoal warmup{warmup_messages(parameters, size), {}};
-    if (options.margin_s > 0) warmup = {0, duration_of(options.margin_s)};
-    RETURN_IF_ERROR(run_phase(end, warmup, *make_probe(size, warmup, false)));
+    ProbeSetup setup{size, {warmup_messages(parameters, size), {}}, options, console, false};
+    if (options.margin_s > 0) setup.goal = {0, duration_of(options.margin_s)};
+    RETURN_IF_ERROR(run_phase(end, *make_probe(kind, setup)));
 
-    PhaseGoal goal{parameters.iterations, {}};
+    setup.visible = true;
+    setup.goal = {parameters.iterations, {}};
     if (parameters.duration_s > 0) {
-      goal = {0, duration_of(parameters.duration_s - 2 * options.margin_s)};
+      setup.goal = {0, duration_of(parameters.duration_s - 2 * options.margin_s)};
     }
-    const auto probe = make_probe(size, goal, true);
-    ASSIGN_OR_RETURN(const auto phase, run_phase(end, goal, *probe));
+    const auto probe = make_probe(kind, setup);
+    ASSIGN_OR_RETURN(const auto phase, run_phase(end, *probe));
     if (Interrupt::asked() && phase.messages == 0) {
       return fail(ErrorCode::kUnavailable, "interrupted before anything was measured");
     }
@@ -250,11 +225,6 @@ class Client : Side {
     reported.erase("samples");  // ours alone, and many
     RETURN_IF_ERROR(channel.send({{"type", "result"}, {"result", std::move(reported)}}));
     return result;
-  }
-
-  std::unique_ptr<Probe> make_probe(uint64_t size, const PhaseGoal& goal, bool visible) const {
-    const ProbeSetup setup{size, goal, options, console, visible};
-    return echo() ? make_latency_probe(setup) : make_bandwidth_probe(setup);
   }
 
   // Each end has its own parameters, except those that the client has sent.

@@ -14,7 +14,6 @@
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
-#include "bench/perf/progress.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "bench/sim/metrics.h"
