@@ -12,7 +12,6 @@
 #include "bench/ab/build_info.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
-#include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/subcommands.h"

@@ -22,9 +22,7 @@
 #include "bench/perf/clock.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
-#include "bench/perf/exit_code.h"
 #include "bench/perf/json_fields.h"
-#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 
 namespace pacecar::hosts {

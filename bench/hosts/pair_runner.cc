@@ -6,9 +6,8 @@
 #include <list>
 #include <sstream>
 
-#include "bench/hosts/reach.h"
 #include "bench/perf/clock.h"
-#include "bench/perf/exit_code.h"
+#include "bench/perf/command_line.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
 #include "transport/base/printable.h"

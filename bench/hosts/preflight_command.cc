@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "bench/hosts/crew.h"
 #include "bench/hosts/preflight_groups.h"
-#include "bench/hosts/reach.h"
+#include "bench/perf/command_line.h"
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
-#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "bench/preflight/checks.h"
 #include "bench/preflight/peer_path.h"

@@ -301,10 +301,8 @@ Result<void> settle_many_hosts(const CLI::App& app, TestOptions& options) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} is for one pair, not for --hosts: leave it out", flag));
   }
-  std::vector<std::string_view> omitted = kOwnFlags;
-  omitted.insert(omitted.end(), {"--pairs", "--html", "--least", "--pair-limit", "--out_json",
-                                 "--out_json_file", "--port", "--CPU-freq"});
-  many.pair_flags = given_flags(app, omitted);
+  many.pair_flags = given_flags(app, {"--pairs", "--html", "--least", "--pair-limit", "--out_json",
+                                      "--out_json_file", "--port", "--CPU-freq"});
   if (app.count("--port") == 0) options.port = 0;  // any free port: it is printed
   if (app.count("--duration") == 0 && app.count("--iters") == 0) {
     options.parameters.duration_s = kPairSeconds;

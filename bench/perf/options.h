@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/perf/hosts_flags.h"
+#include "bench/perf/command_line.h"
 #include "bench/perf/test_parameters.h"
 #include "transport/base/result.h"
 

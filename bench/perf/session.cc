@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "bench/perf/clock.h"
+#include "bench/perf/command_line.h"
 #include "bench/perf/control_listener.h"
-#include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
