@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "bench/workload/cm_file.h"
-#include "bench/workload/collectives.h"
 #include "bench/workload/flow_sizes.h"
 #include "bench/workload/generators.h"
 #include "bench/workload/workload.h"
@@ -63,13 +62,12 @@ tl::unexpected<Error> unfit(const WorkloadSpec& spec, fmt::format_string<Args...
 }
 
 Result<Workload> make_file(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
-  auto workload = read_cm_file(spec.file);
-  if (!workload) return workload;
-  if (workload->hosts > hosts.size()) {
+  ASSIGN_OR_RETURN(auto workload, read_cm_file(spec.file));
+  if (workload.hosts > hosts.size()) {
     return unfit(spec, "{} has flows between {} hosts, but {} take part; let as many take part",
-                 spec.file, workload->hosts, hosts.size());
+                 spec.file, workload.hosts, hosts.size());
   }
-  for (WorkloadFlow& flow : workload->flows) {
+  for (WorkloadFlow& flow : workload.flows) {
     flow.source = hosts[flow.source];
     flow.destination = hosts[flow.destination];
   }
@@ -81,7 +79,7 @@ Result<Workload> make_pairs(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
     return unfit(spec, "hosts has {} entries; give an even number: source, destination, ...",
                  hosts.size());
   }
-  FlowGraph graph("pairs");
+  FlowGraph graph;
   for (size_t i = 0; i < hosts.size(); i += 2) graph.add(hosts[i], hosts[i + 1], spec.bytes);
   return graph.take();
 }
@@ -96,7 +94,7 @@ Result<Workload> make_incast(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
                  hosts.size(), most, spec.senders, spec.receivers);
   }
   const auto senders = spec.senders == 0 ? static_cast<uint32_t>(most) : spec.senders;
-  FlowGraph graph("incast");
+  FlowGraph graph;
   for (uint32_t i = 0; i < spec.receivers; ++i) {
     for (uint32_t j = 0; j < senders; ++j) {
       graph.add(hosts[spec.receivers + i * senders + j], hosts[i], spec.bytes, spec.stagger * j);
@@ -124,7 +122,7 @@ Result<Workload> make_random_flows(const WorkloadSpec& spec, Hosts hosts, uint64
                  "below {}",
                  arrivals * end, kMaxFlows);
   }
-  FlowGraph graph("random flows");
+  FlowGraph graph;
   Prng prng(seed);
   const auto fraction = [&prng] { return static_cast<double>(prng.next_u64() >> 11) * 0x1p-53; };
   for (double now = 0;;) {
@@ -151,10 +149,12 @@ Result<void> check_parts(const WorkloadSpec& spec, uint64_t flows, uint64_t part
 }
 
 // A collective of n hosts that cuts the buffer into n shares.
-template <Workload (*kMake)(Hosts, Bytes)>
+template <uint32_t kRounds>
 Result<Workload> make_ring(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
   const uint64_t n = hosts.size();
-  return check_parts(spec, 2 * n * (n - 1), n).map([&] { return kMake(hosts, spec.bytes); });
+  return check_parts(spec, 2 * n * (n - 1), n).map([&] {
+    return ring_collective(hosts, spec.bytes, kRounds);
+  });
 }
 
 template <Workload (*kMake)(Hosts, Bytes, uint32_t)>
@@ -203,14 +203,13 @@ constexpr std::array kKinds = {
                  "Poisson arrivals, sizes from a distribution (WebSearch, FB_Hadoop)",
                  make_random_flows},
     WorkloadKind{"ring_all_reduce", "bytes ", "reduce-scatter and all-gather along a ring",
-                 make_ring<ring_all_reduce>},
+                 make_ring<2>},
     WorkloadKind{"hierarchical_all_reduce", "bytes hosts_per_server ",
                  "all-reduce within servers, between them, within", make_hierarchical},
     WorkloadKind{"tree_all_reduce", "bytes pieces ", "all-reduce up and down a binary tree",
                  make_pieces<tree_all_reduce>},
-    WorkloadKind{"reduce_scatter", "bytes ", "reduce-scatter along a ring",
-                 make_ring<reduce_scatter>},
-    WorkloadKind{"all_gather", "bytes ", "all-gather along a ring", make_ring<all_gather>},
+    WorkloadKind{"reduce_scatter", "bytes ", "reduce-scatter along a ring", make_ring<1>},
+    WorkloadKind{"all_gather", "bytes ", "all-gather along a ring", make_ring<1>},
     WorkloadKind{"ring_broadcast", "bytes pieces ", "from the first host along the others",
                  make_pieces<ring_broadcast>},
     WorkloadKind{"tree_broadcast", "bytes pieces ", "from the first host down a binary tree",
@@ -299,9 +298,8 @@ Result<Workload> make_workload(const WorkloadSpec& spec, uint32_t hosts, uint64_
       .name = spec.name.empty() ? spec.kind : spec.name, .hosts = hosts * processes, .jobs = {}};
   Prng seeds(seed);
   for (const WorkloadSpec& job : spec.jobs) {
-    auto workload = make_workload(job, hosts, seeds.next_u64(), processes);
-    if (!workload) return workload;
-    append(all, *std::move(workload));
+    ASSIGN_OR_RETURN(auto workload, make_workload(job, hosts, seeds.next_u64(), processes));
+    append(all, std::move(workload));
   }
   return all;
 }
