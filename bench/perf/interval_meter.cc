@@ -31,12 +31,14 @@ constexpr std::array<std::pair<const char*, uint64_t FlowView::*>, 3> kCounts = 
     {"epoch", &FlowView::epoch},
 }};
 
+auto find_limit(std::string_view name) {
+  return std::ranges::find(kLimits, name, [](LimitedBy limit) { return to_string(limit); });
+}
+
 }  // namespace
 
 void LimitsSeen::add(const FlowView& flow) {
-  const auto limit =
-      std::ranges::find(kLimits, flow.limited_by, [](LimitedBy one) { return to_string(one); });
-  ++found_.at(static_cast<size_t>(limit - kLimits.begin()));
+  ++found_.at(static_cast<size_t>(find_limit(flow.limited_by) - kLimits.begin()));
   ++samples_;
   last_ = flow;
 }
@@ -79,13 +81,12 @@ Json to_json(const FlowView& flow) {
 Result<FlowView> flow_view_from_json(const Json& object) {
   FlowView flow;
   ASSIGN_OR_RETURN(const auto reason, text_field(object, "limited_by", 64));
-  const auto known =
-      std::ranges::find(kLimits, reason, [](LimitedBy limit) { return to_string(limit); });
+  const auto known = find_limit(reason);
   if (known == kLimits.end()) {
-    return fail(ErrorCode::kPeer, fmt::format("the peer's rate is limited by '{}', which is "
-                                              "not known here: run the same version of pacecar at "
-                                              "both ends",
-                                              reason));
+    return fail(ErrorCode::kPeer,
+                fmt::format("the peer's rate is limited by '{}', which is not known here: run the "
+                            "same version of pacecar at both ends",
+                            reason));
   }
   flow.limited_by = to_string(*known);
   for (const auto& [key, value] : kNumbers) {

@@ -45,11 +45,11 @@ std::vector<DeviceCounter> changed(const std::vector<DeviceCounter>& before,
 }
 
 Result<std::vector<DeviceCounter>> device_counters_from_json(const Json& object) {
-  std::vector<DeviceCounter> counters;
   if (!object.is_object() || object.size() > kMaxDeviceCounters) {
     return fail(ErrorCode::kPeer,
                 "the peer sent no valid device counters: run the same version at both ends");
   }
+  std::vector<DeviceCounter> counters;
   for (const auto& [name, value] : object.items()) {
     const Json wrapped = {{"name", name}};
     ASSIGN_OR_RETURN(const auto text, text_field(wrapped, "name", kMaxCounterName));
@@ -104,6 +104,28 @@ class Pump {
   std::optional<Json> message_;
 };
 
+// Measures an EndReport from its construction to finish().
+class EndMeter {
+ public:
+  explicit EndMeter(const End& end) : end_(end) {}
+
+  EndReport finish() const {
+    EndReport report;
+    report.cpu_s = (process_cpu_time() - cpu_before_).seconds();
+    report.growth = end_.context.statistics(end_.nic);
+    for (const auto& [key, counter] : kCounters) report.growth.*counter -= before_.*counter;
+    report.growth.device_counters = changed(before_.device_counters, report.growth.device_counters);
+    const auto& senders = end_.streams.senders;
+    if (!senders.empty()) report.flow = senders.front().flow();
+    return report;
+  }
+
+ private:
+  const End& end_;
+  Statistics before_ = end_.context.statistics(end_.nic);
+  Duration cpu_before_ = process_cpu_time();
+};
+
 // Raises the limit of every stream by `messages` (0: no limit). All have finished equally many.
 void set_limits(Streams& streams, uint64_t messages) {
   const uint64_t base = streams.senders.empty() ? streams.receivers.front().finished()
@@ -134,34 +156,15 @@ Result<void> drain(const End& end, Pump& pump) {
 
 }  // namespace
 
-EndMeter::EndMeter(const Context& context, size_t nic, const Streams& streams)
-    : context_(context),
-      nic_(nic),
-      streams_(streams),
-      before_(context.statistics(nic)),
-      cpu_before_(process_cpu_time()) {}
-
-EndReport EndMeter::finish() const {
-  EndReport report;
-  report.cpu_s = (process_cpu_time() - cpu_before_).seconds();
-  report.growth = context_.statistics(nic_);
-  for (const auto& [key, counter] : kCounters) report.growth.*counter -= before_.*counter;
-  report.growth.device_counters = changed(before_.device_counters, report.growth.device_counters);
-  if (!streams_.senders.empty()) report.flow = streams_.senders.front().flow();
-  return report;
-}
-
 Json to_json(const EndReport& report) {
-  Json counters;
-  for (const auto& [key, counter] : kCounters) counters[key] = report.growth.*counter;
-  Json device = Json::object();
-  for (const auto& [name, count] : report.growth.device_counters) device[name] = count;
-  Json control = {{"name", report.growth.congestion_control}};
-  if (report.flow) control.update(to_json(*report.flow));
-  return {{"cpu_s", report.cpu_s},
-          {"counters", std::move(counters)},
-          {"device_counters", std::move(device)},
-          {"congestion_control", std::move(control)}};
+  const Statistics& growth = report.growth;
+  Json object = {{"cpu_s", report.cpu_s},
+                 {"device_counters", Json::object()},
+                 {"congestion_control", {{"name", growth.congestion_control}}}};
+  for (const auto& [key, counter] : kCounters) object["counters"][key] = growth.*counter;
+  for (const auto& [name, count] : growth.device_counters) object["device_counters"][name] = count;
+  if (report.flow) object["congestion_control"].update(to_json(*report.flow));
+  return object;
 }
 
 Result<EndReport> end_report_from_json(const Json& object) {
@@ -187,7 +190,7 @@ Result<PhaseResult> run_phase(const End& end, Probe& probe) {
   set_limits(end.streams, goal.messages);
   const uint64_t before = end.streams.finished();
   const uint64_t sent_before = end.streams.sent();
-  const EndMeter meter(end.context, end.nic, end.streams);
+  const EndMeter meter(end);
   Pump pump(end);
   const Instant start = pump.now();
   probe.start(start, end.streams);
@@ -200,11 +203,10 @@ Result<PhaseResult> run_phase(const End& end, Probe& probe) {
     RETURN_IF_ERROR(pump.poll());
     probe.on_poll(pump.now(), end.streams);
   }
-  PhaseResult result;
-  result.elapsed = pump.now() - start;
-  result.messages = end.streams.finished() - before;
-  result.sent = end.streams.sent() - sent_before;
-  result.client = meter.finish();
+  PhaseResult result{.elapsed = pump.now() - start,
+                     .messages = end.streams.finished() - before,
+                     .sent = end.streams.sent() - sent_before,
+                     .client = meter.finish()};
   if (!end.streams.at_limit()) {  // the time is over, or it was interrupted
     RETURN_IF_ERROR(drain(end, pump));
   }
@@ -223,7 +225,7 @@ Result<void> serve_phase(const End& end, bool echo) {
   set_limits(streams, messages);
   if (echo) streams.senders.front().set_limit(streams.received());
 
-  const EndMeter meter(end.context, end.nic, end.streams);
+  const EndMeter meter(end);
   Pump pump(end);
   RETURN_IF_ERROR(pump.poll());  // posts the receives
   RETURN_IF_ERROR(end.channel.send({{"type", "running"}}));

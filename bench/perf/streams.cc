@@ -74,6 +74,13 @@ Result<void> connect_all(Context& context, ControlChannel& channel, size_t count
 
 uint32_t divide_up(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
+template <typename Stream>
+uint64_t finished_of(const std::vector<Stream>& streams) {
+  uint64_t total = 0;
+  for (const Stream& stream : streams) total += stream.finished();
+  return total;
+}
+
 }  // namespace
 
 uint32_t group_size(uint32_t rx_depth) { return divide_up(rx_depth, kMaxRequests); }
@@ -226,17 +233,9 @@ uint64_t Streams::stop() {
 
 bool Streams::may_stop() const { return std::ranges::any_of(senders, &SendStream::may_stop); }
 
-uint64_t Streams::sent() const {
-  uint64_t total = 0;
-  for (const auto& sender : senders) total += sender.finished();
-  return total;
-}
+uint64_t Streams::sent() const { return finished_of(senders); }
 
-uint64_t Streams::received() const {
-  uint64_t total = 0;
-  for (const auto& receiver : receivers) total += receiver.finished();
-  return total;
-}
+uint64_t Streams::received() const { return finished_of(receivers); }
 
 Result<Streams> make_streams(Context& context, ControlChannel& channel, const StreamPlan& plan,
                              const TestParameters& parameters) {
