@@ -103,7 +103,7 @@ void print_description() {
   fmt::print("{}\n", document.dump(1));
 }
 
-int run(int argc, char** argv) {
+int run(int argc, char** argv, const Console& console) {
   const std::string_view name = argc > 1 ? argv[1] : "--help";
   if (name == "--help" || name == "-h" || name == "help") {
     print_help();
@@ -123,9 +123,8 @@ int run(int argc, char** argv) {
   }
   std::vector<std::string> known;
   for (const Subcommand& subcommand : kSubcommands) known.emplace_back(subcommand.name);
-  Console(false, true)
-      .error(fmt::format("there is no subcommand '{}'{}: 'pacecar --help' lists them", name,
-                         nearest_hint(name, known)));
+  console.error(fmt::format("there is no subcommand '{}'{}: 'pacecar --help' lists them", name,
+                            nearest_hint(name, known)));
   return kExitUsage;
 }
 
@@ -135,17 +134,18 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace pacecar::perf;
   end_by_signals_as_first_process();
+  const Console console(false, true);
   int code = kExitOk;
   try {
-    code = run(argc, argv);
+    code = run(argc, argv, console);
   } catch (const std::system_error& error) {  // fmt::print's, when a buffer cannot be written
     if (std::ferror(stdout) == 0) {
-      Console(false, true).error(error.what());
+      console.error(error.what());
       code = kExitFailed;
     }
   }
   const auto flushed = flush_output();
   if (flushed || code != kExitOk) return code;  // the first failure has been reported
-  Console(false, true).error(flushed.error().message);
+  console.error(flushed.error().message);
   return kExitFailed;
 }

@@ -135,12 +135,13 @@ class Agent {
     runs_.push_back({id, std::move(*child), std::move(announces.read), {}, {}, {}, {}});
   }
 
-  void end_unstarted(uint64_t id, const Error& why) {
-    send({{"type", "ended"},
-          {"id", id},
-          {"code", perf::kExitFailed},
-          {"output", ""},
-          {"errors", "error: " + why.message}});
+  static void send_ended(uint64_t id, int code, const std::string& output,
+                         const std::string& errors) {
+    send({{"type", "ended"}, {"id", id}, {"code", code}, {"output", output}, {"errors", errors}});
+  }
+
+  static void end_unstarted(uint64_t id, const Error& why) {
+    send_ended(id, perf::kExitFailed, "", "error: " + why.message);
   }
 
   void stop(uint64_t id) {
@@ -163,11 +164,7 @@ class Agent {
         continue;
       }
       const int code = WIFEXITED(*status) ? WEXITSTATUS(*status) : 128 + WTERMSIG(*status);
-      send({{"type", "ended"},
-            {"id", run->id},
-            {"code", code},
-            {"output", run->output},
-            {"errors", run->errors}});
+      send_ended(run->id, code, run->output, run->errors);
       run = runs_.erase(run);
     }
   }

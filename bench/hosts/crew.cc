@@ -72,24 +72,22 @@ void print_lost(const Crew& crew, const std::vector<Event>& events, const perf::
   }
 }
 
-void warn_of_same_machines(const Crew& crew, const perf::Console& console) {
-  std::map<std::string, size_t> first;
+// Of hosts with another release, and of those that are one machine.
+void warn_of_hosts(const Crew& crew, const perf::Console& console) {
+  std::map<std::string, std::string> first;  // names by machine
   for (size_t i = 0; i < crew.size(); ++i) {
     if (!crew.ready(i)) continue;
-    const auto [other, added] = first.emplace(crew.machine(i), i);
+    const std::string& name = crew.host(i).name;
+    if (crew.release(i) != PACECAR_VERSION) {
+      console.warn(fmt::format("{} has pacecar {}, and this host {}: install the same one", name,
+                               crew.release(i), PACECAR_VERSION));
+    }
+    const auto [other, added] = first.emplace(crew.machine(i), name);
     if (added) continue;
     console.warn(
         fmt::format("{} and {} are the same machine: between them nothing leaves it; leave "
                     "one out",
-                    crew.host(other->second).name, crew.host(i).name));
-  }
-}
-
-void warn_of_releases(const Crew& crew, const perf::Console& console) {
-  for (size_t i = 0; i < crew.size(); ++i) {
-    if (!crew.ready(i) || crew.release(i) == PACECAR_VERSION) continue;
-    console.warn(fmt::format("{} has pacecar {}, and this host {}: install the same one",
-                             crew.host(i).name, crew.release(i), PACECAR_VERSION));
+                    other->second, name));
   }
 }
 
@@ -346,8 +344,8 @@ Result<std::unique_ptr<Crew>> reach(const Targets& targets, const perf::HostsFla
     while (crew->waiting() > 0 && !perf::Interrupt::asked()) {
       print_lost(*crew, crew->turn(kTurn), console);
       const Duration elapsed = perf::steady_now() - begun;
-      const size_t answered = crew->size() - crew->waiting();
       if (!bar.due(elapsed)) continue;
+      const size_t answered = crew->size() - crew->waiting();
       bar.draw(static_cast<double>(answered) / static_cast<double>(crew->size()),
                fmt::format("{} of {}", answered, count_of(crew->size(), "host")), elapsed);
     }
@@ -357,13 +355,11 @@ Result<std::unique_ptr<Crew>> reach(const Targets& targets, const perf::HostsFla
     return fail(ErrorCode::kUnavailable, "interrupted before anything was measured");
   }
   if (crew->ready_count() == 0) {
-    return fail(ErrorCode::kPeer, crew->size() == 1 ? "the host has not answered"
-                                                    : fmt::format("none of the {} hosts has "
-                                                                  "answered: see above",
-                                                                  crew->size()));
+    const std::string hosts =
+        fmt::format("none of the {} hosts has answered: see above", crew->size());
+    return fail(ErrorCode::kPeer, crew->size() == 1 ? "the host has not answered" : hosts);
   }
-  warn_of_releases(*crew, console);
-  warn_of_same_machines(*crew, console);
+  warn_of_hosts(*crew, console);
   return crew;
 }
 
@@ -373,8 +369,8 @@ std::vector<std::optional<Event>> run_on_all(
   std::vector<std::optional<Event>> ends(crew.size());
   std::map<uint64_t, size_t> running;
   for (size_t i = 0; i < crew.size(); ++i) {
-    const std::vector<std::string> arguments =
-        crew.ready(i) ? arguments_of(i) : std::vector<std::string>();
+    if (!crew.ready(i)) continue;
+    const std::vector<std::string> arguments = arguments_of(i);
     if (!arguments.empty()) running.emplace(crew.run(i, arguments), i);
   }
   const Instant deadline = perf::steady_now() + limit;

@@ -9,19 +9,17 @@ namespace pacecar::perf {
 
 std::vector<Setting> transport_settings(const TestParameters& parameters, const std::string& nics) {
   std::vector<Setting> settings;
+  const auto set = [&](const char* name, uint64_t value, const char* unit = "") {
+    if (value != 0) settings.emplace_back(name, std::to_string(value) + unit);
+  };
   if (!nics.empty()) settings.emplace_back("PACECAR_NICS", nics);
-  if (!parameters.congestion_control.empty()) {
-    settings.emplace_back("PACECAR_CC", parameters.congestion_control);
-  }
-  if (parameters.mtu != 0) settings.emplace_back("PACECAR_MTU", std::to_string(parameters.mtu));
-  if (parameters.tos != 0) settings.emplace_back("PACECAR_TC", std::to_string(parameters.tos));
-  if (parameters.rate_bps != 0) {
-    settings.emplace_back("PACECAR_RATE_MAX", std::to_string(parameters.rate_bps));
-  }
-  if (parameters.sl != 0) settings.emplace_back("PACECAR_SL", std::to_string(parameters.sl));
-  if (parameters.timeout_ms != 0) {
-    settings.emplace_back("PACECAR_TIMEOUT", std::to_string(parameters.timeout_ms) + "ms");
-  }
+  const std::string& control = parameters.congestion_control;
+  if (!control.empty()) settings.emplace_back("PACECAR_CC", control);
+  set("PACECAR_MTU", parameters.mtu);
+  set("PACECAR_TC", parameters.tos);
+  set("PACECAR_RATE_MAX", parameters.rate_bps);
+  set("PACECAR_SL", parameters.sl);
+  set("PACECAR_TIMEOUT", parameters.timeout_ms, "ms");
   return settings;
 }
 

@@ -57,22 +57,13 @@ class PieceTree {
     return flows;
   }
 
-  std::vector<uint32_t> children(uint32_t host) const {
-    std::vector<uint32_t> found;
-    for (uint32_t child = 2 * host + 1; child <= 2 * host + 2; ++child) {
-      if (child < hosts_.size()) found.push_back(child);
-    }
-    return found;
-  }
-
   // Down to all; `root_inputs` as in send().
   void broadcast(const std::vector<Flows>& root_inputs) {
     std::vector<std::vector<Flows>> inputs(hosts_.size());
     inputs[0] = root_inputs;
-    for (uint32_t host = 0; host < hosts_.size(); ++host) {
-      for (const uint32_t child : children(host)) {
-        inputs[child] = {send(host, child, inputs[host])};
-      }
+    for (uint32_t host = 1; host < hosts_.size(); ++host) {
+      const uint32_t parent = (host - 1) / 2;
+      inputs[host] = {send(parent, host, inputs[parent])};
     }
   }
 
