@@ -29,12 +29,6 @@ size_t widest(const std::vector<std::string>& texts) {
   return width;
 }
 
-std::string cell_text(const Matrix& matrix, size_t sender, size_t receiver) {
-  if (sender == receiver) return "";
-  const auto& value = matrix.at(sender, receiver);
-  return value ? figure(*value) : "-";
-}
-
 std::string whole_matrix(const Matrix& matrix, const std::vector<std::string>& names,
                          const Quantity& quantity) {
   std::vector<std::string> rows = short_names(names);
@@ -53,7 +47,9 @@ std::string whole_matrix(const Matrix& matrix, const std::vector<std::string>& n
   for (size_t i = 0; i < rows.size(); ++i) {
     std::string line = fmt::format("\n{:<{}}", rows[i], left);
     for (size_t j = 0; j < rows.size(); ++j) {
-      line += fmt::format(" {:>{}}", cell_text(matrix, i, j), width);
+      const auto& value = matrix.at(i, j);
+      const std::string cell = i == j ? "" : value ? figure(*value) : "-";
+      line += fmt::format(" {:>{}}", cell, width);
     }
     text += line.substr(0, line.find_last_not_of(' ') + 1);
   }

@@ -253,7 +253,7 @@ int run(TestKind kind, int argc, char** argv) {
   const auto parsed = perf::parse_test_options(kind, argc, argv);
   if (const auto code = perf::code_of_words(parsed)) return *code;
   const TestOptions& options = parsed->options;
-  const Console console(options.quiet, options.color);
+  const Console console(options.quiet, !options.no_color);
   return perf::code_of(options.many.flags.given() ? PairTest(kind, options, console).run()
                                                   : perf::run_test(kind, options, console),
                        console);

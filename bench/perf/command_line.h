@@ -122,12 +122,10 @@ int run_with_code(CLI::App& app, int argc, char** argv, const SubcommandRules& r
 template <typename Run>
 int run_subcommand(CLI::App& app, int argc, char** argv, const SubcommandRules& rules, Run run) {
   return run_with_code(app, argc, argv, rules, [&run](const Console& console) -> Result<int> {
-    const auto done = run(console);
-    if (!done) return tl::unexpected(done.error());
-    if constexpr (std::is_void_v<typename decltype(done)::value_type>) {
-      return kExitOk;
+    if constexpr (std::is_same_v<decltype(run(console)), Result<void>>) {
+      return run(console).map([] { return int{kExitOk}; });
     } else {
-      return *done;
+      return run(console);
     }
   });
 }

@@ -38,10 +38,14 @@ bool wait_for(int fd, short events, Duration limit) {
   }
 }
 
-std::string address_text(const sockaddr* address, socklen_t size) {
+std::string peer_of(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  getpeername(fd, any, &size);
   std::array<char, NI_MAXHOST> host{};
   std::array<char, NI_MAXSERV> service{};
-  if (getnameinfo(address, size, host.data(), host.size(), service.data(), service.size(),
+  if (getnameinfo(any, size, host.data(), host.size(), service.data(), service.size(),
                   NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return "an unknown address";
   }
@@ -52,14 +56,6 @@ std::string address_text(const sockaddr* address, socklen_t size) {
   }
   const bool v6 = name.find(':') != std::string_view::npos;
   return fmt::format(fmt::runtime(v6 ? "[{}]:{}" : "{}:{}"), name, service.data());
-}
-
-std::string peer_of(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  getpeername(fd, any, &size);
-  return address_text(any, size);
 }
 
 // 0 or an errno.
@@ -99,12 +95,8 @@ std::string connect_failure(const std::string& host, uint16_t port, int error) {
 
 }  // namespace
 
-ControlChannel::ControlChannel(FileDescriptor socket) : ControlChannel(std::move(socket), "") {
-  peer_ = peer_of(socket_.get());
-}
-
-ControlChannel::ControlChannel(FileDescriptor socket, std::string peer)
-    : socket_(std::move(socket)), peer_(std::move(peer)) {
+ControlChannel::ControlChannel(FileDescriptor socket, const std::string& peer)
+    : socket_(std::move(socket)), peer_(peer.empty() ? peer_of(socket_.get()) : peer) {
   const int on = 1;
   setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }

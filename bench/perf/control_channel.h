@@ -25,8 +25,7 @@ class ControlChannel {
 
   // Takes a connected socket that does not block. Without `peer`, its name is the TCP peer's
   // address.
-  explicit ControlChannel(FileDescriptor socket);
-  ControlChannel(FileDescriptor socket, std::string peer);
+  explicit ControlChannel(FileDescriptor socket, const std::string& peer = "");
 
   // Tries every address of `host` within `limit`, from the local address `source`; empty: any.
   // Errors also: kInvalidArgument when `source` is no address of this host.

@@ -37,10 +37,6 @@ struct RawFlags {
   std::string rate_units = "g";
   uint32_t rx_depth = 0;
   bool out_json = false;
-  bool no_color = false;
-  bool no_peak = false;
-  bool sorted = false;
-  bool unsorted = false;
   uint32_t ib_port = 1;
   std::string gid_index;
   uint32_t pkey_index = 0;
@@ -94,7 +90,7 @@ void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
                fmt::format("perftest's name for --json={}", kDefaultJsonFile));
   app.add_option("--out_json_file", options.json_file, "perftest's name for --json=FILE");
   app.add_flag("--quiet", options.quiet, "no messages but warnings and errors, no progress bar");
-  app.add_flag("--no-color", raw.no_color, "no colours");
+  app.add_flag("--no-color", options.no_color, "no colours");
   app.add_flag("-F,--CPU-freq", raw.frequency, "accepted for habit; has no effect");
 }
 
@@ -198,7 +194,7 @@ void add_bandwidth_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
       ->needs(both);
   app.add_option("-l,--post_list", parameters.post_list, "sends that are started together")
       ->check(whole_number(1, kMaxDepth));
-  app.add_flag("-N,--noPeak", raw.no_peak, "report 0 as peak bandwidth");
+  app.add_flag("-N,--noPeak", options.no_peak, "report 0 as peak bandwidth");
   app.add_option("-w,--limit_bw", options.min_average,
                  "exit with 3 when a size's average is below this, in the unit of the columns")
       ->check(positive_number(kMaxRate));
@@ -210,9 +206,13 @@ void add_bandwidth_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
       ->check(positive_number(kMaxRate));
 }
 
-void add_latency_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
-  app.add_flag("-H,--report-histogram", raw.sorted, "print every measurement, the shortest first");
-  app.add_flag("-U,--report-unsorted", raw.unsorted, "print every measurement in its order");
+void add_latency_flags(CLI::App& app, TestOptions& options) {
+  const auto sorted = [&options] { options.samples = Samples::kSorted; };
+  const auto as_they_came = [&options] { options.samples = Samples::kAsTheyCame; };
+  app.add_flag_callback("-H,--report-histogram", sorted,
+                        "print every measurement, the shortest first");
+  app.add_flag_callback("-U,--report-unsorted", as_they_came,
+                        "print every measurement in its order");
   app.add_option("--latency_gap", options.gap_us,
                  "microseconds between an answer and the next message")
       ->check(positive_number(kMaxGapUs));
@@ -268,10 +268,6 @@ Result<void> settle_perftest(TestKind kind, const CLI::App& app, const RawFlags&
     options.parameters.timeout_ms =
         std::clamp(static_cast<uint64_t>(ms), kMinTimeoutMs, kMaxTimeoutMs);
   }
-  if (raw.unsorted || raw.sorted) {
-    options.samples = raw.unsorted ? Samples::kAsTheyCame : Samples::kSorted;
-  }
-  options.peak = !raw.no_peak;
   for (std::string_view left = raw.counters; !left.empty();) {
     const std::string_view name = left.substr(0, left.find(','));
     left.remove_prefix(std::min(left.size(), name.size() + 1));
@@ -313,7 +309,6 @@ Result<void> settle_many_hosts(const CLI::App& app, TestOptions& options) {
 
 Result<void> settle(TestKind kind, const RawFlags& raw, TestOptions& options) {
   TestParameters& parameters = options.parameters;
-  options.color = !raw.no_color;
   if (raw.out_json && options.json_file.empty()) options.json_file = kDefaultJsonFile;
   if (raw.all_sizes) {
     for (unsigned shift = 1; shift <= kMaxSizeShift; ++shift) {
@@ -360,7 +355,7 @@ Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* co
   if (bandwidth) {
     add_bandwidth_flags(app, options, raw);
   } else {
-    add_latency_flags(app, options, raw);
+    add_latency_flags(app, options);
   }
   add_perftest_flags(app, options, raw);
   add_many_hosts_flags(app, options.many);

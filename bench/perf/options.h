@@ -62,13 +62,13 @@ struct TestOptions {
   double min_average = 0;   // in the unit of the columns; 0: no threshold
   double min_msg_rate = 0;  // millions per second; 0: no threshold
   double margin_s = 0;      // at the start and at the end of a timed test, excluded
-  bool peak = true;         // else printed as 0
+  bool no_peak = false;     // it is printed as 0
   Samples samples = Samples::kNone;
   double gap_us = 0;   // between an answer and the next message
   std::string output;  // print this figure alone: bandwidth, message_rate, latency; empty: columns
   std::vector<std::string> counters;  // print how much these have grown by
   bool quiet = false;
-  bool color = true;
+  bool no_color = false;
   ManyHosts many;
 };
 

@@ -127,7 +127,7 @@ Json bandwidth_result(uint64_t size, const TestOptions& options, const PhaseResu
       size, phase.messages, parameters, phase, meter, "BW",
       [&](const Interval& interval) { return bandwidth(interval.per_second(), size, gigabits); });
   // The peak of a run shorter than an interval is its average.
-  const double peak = options.peak ? std::max(average, meter.peak()) : 0;
+  const double peak = options.no_peak ? 0 : std::max(average, meter.peak());
   result["BW_peak"] = bandwidth(peak, size, gigabits);
   result["BW_average"] = bandwidth(average, size, gigabits);
   result["BW_unit"] = bandwidth_unit(gigabits);

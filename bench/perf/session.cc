@@ -107,16 +107,6 @@ uint64_t warmup_messages(const TestParameters& parameters, uint64_t size) {
   return (messages + group - 1) / group * group;
 }
 
-Result<std::unique_ptr<Context>> open_context(const TestOptions& options,
-                                              const TestParameters& parameters,
-                                              const Console& console) {
-  Options opening;
-  opening.settings = transport_settings(parameters, options.nics);
-  opening.settings.insert(opening.settings.end(), options.settings.begin(), options.settings.end());
-  opening.log = console.log_sink();
-  return Context::open(opening);
-}
-
 // As a context of this process finds it.
 Result<bootstrap::ClusterKey> cluster_key() {
   ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
@@ -131,6 +121,14 @@ struct Side {
   const Console& console;
 
   bool echo() const { return kind == TestKind::kLatency; }  // the server answers each message
+
+  Result<std::unique_ptr<Context>> open_context(const TestParameters& parameters) const {
+    Options opening{.settings = transport_settings(parameters, options.nics),
+                    .log = console.log_sink()};
+    opening.settings.insert(opening.settings.end(), options.settings.begin(),
+                            options.settings.end());
+    return Context::open(opening);
+  }
 };
 
 // The streams that this end makes.
@@ -149,7 +147,7 @@ class Client : Side {
 
   // Returns an ExitCode.
   Result<int> run() {
-    ASSIGN_OR_RETURN(const auto context, open_context(options, options.parameters, console));
+    ASSIGN_OR_RETURN(const auto context, open_context(options.parameters));
     console.note(context->banner());
     ASSIGN_OR_RETURN(auto channel, ControlChannel::connect(options.host, options.port,
                                                            kControlLimit, options.source_ip));
@@ -176,9 +174,7 @@ class Client : Side {
     }
     RETURN_IF_ERROR(reporter.write_json(context.nics()));
     const int status = reporter.thresholds_met() ? kExitOk : kExitThresholdMissed;
-    if (status != kExitOk) {
-      console.error("the threshold was missed: look at the columns above");
-    }
+    if (status != kExitOk) console.error("the threshold was missed: look at the columns above");
     RETURN_IF_ERROR(channel.send({{"type", "end"}, {"status", status}}));
     return status;
   }
@@ -197,8 +193,7 @@ class Client : Side {
   Result<Json> run_size(Context& context, ControlChannel& channel, uint64_t size,
                         Reporter& reporter) {
     const TestParameters& parameters = options.parameters;
-    const auto asked = channel.send({{"type", "test"}, {"size", size}});
-    if (!asked) return tl::unexpected(asked.error());
+    RETURN_IF_ERROR(channel.send({{"type", "test"}, {"size", size}}));
     const StreamPlan plan = plan_of(*this, parameters, size, /*client=*/true);
     ASSIGN_OR_RETURN(auto streams, make_streams(context, channel, plan, parameters));
     reporter.set_nic(streams.nic);
@@ -266,7 +261,7 @@ class Server : Side {
   // (net_virtio_user).
   Result<void> wait_with_nics() {
     if (waiting_ != nullptr) return {};
-    ASSIGN_OR_RETURN(waiting_, open_context(options, TestParameters(), console));
+    ASSIGN_OR_RETURN(waiting_, open_context(TestParameters()));
     return {};
   }
 
@@ -330,18 +325,18 @@ class Server : Side {
     ASSIGN_OR_RETURN(const auto parameters, check_hello(hello));
     RETURN_IF_ERROR(channel.send({{"type", "welcome"}}));
     waiting_.reset();
-    const auto context = open_context(options, parameters, console);  // may take seconds
-    if (!context) return tl::unexpected(context.error());
+    // May take seconds.
+    ASSIGN_OR_RETURN(const auto context, open_context(parameters));
     console.note(fmt::format("serving {}", channel.peer()));
     for (;;) {
       ASSIGN_OR_RETURN(const auto message, channel.receive(reporter ? kNextLimit : kFirstLimit));
       if (reporter && message.value("type", Json()) == "end") {
         ASSIGN_OR_RETURN(const auto status,
                          unsigned_field(message, "status", kExitOk, kExitThresholdMissed));
-        RETURN_IF_ERROR(reporter->write_json((*context)->nics()));
+        RETURN_IF_ERROR(reporter->write_json(context->nics()));
         return static_cast<int>(status);
       }
-      RETURN_IF_ERROR(serve_size(**context, channel, message, parameters, reporter));
+      RETURN_IF_ERROR(serve_size(*context, channel, message, parameters, reporter));
     }
   }
 
