@@ -1,7 +1,6 @@
 // The program `pacecar`: runs the subcommand that its first argument names.
 #include <fmt/core.h>
 
-#include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -25,27 +24,24 @@ struct Subcommand {
   int (*run)(int argc, char** argv);
 };
 
-constexpr std::array kSubcommands = {
-    Subcommand{"bw", "bandwidth between two hosts, or all of many", hosts::run_bw},
-    Subcommand{"lat", "latency between two hosts, or all of many", hosts::run_lat},
-    Subcommand{"sim", "one run in a simulated fabric", run_sim},
-    Subcommand{"plan", "how to train a model on unequal accelerators: the best divisions",
-               run_plan},
-    Subcommand{"predict", "how long collectives take on a described cluster", run_predict},
-    Subcommand{"ab", "compares arms: many simulated runs, or real programs", run_ab},
-    Subcommand{"switch", "forwards real frames through the simulated switch, in real time",
-               run_switch},
-    Subcommand{"info", "NICs, congestion controls, limits and parameters of this host", run_info},
-    Subcommand{"preflight", "what is wrong with this host, or with many, and what cures it",
-               hosts::run_preflight},
-    Subcommand{"doctor", "which rank, NIC and path of a running job is slow, and why?", run_doctor},
-    Subcommand{"top", "NICs and flows of the running jobs, live", run_top},
-    Subcommand{"metrics", "what the processes of this host count, for Prometheus", run_metrics},
-    Subcommand{"check-plugin", "does an NCCL net plugin, any, do what NCCL relies on?",
-               run_check_plugin},
-    Subcommand{"run", "runs a program of libibverbs or libfabric over Pacecar's NICs", run_program},
-    Subcommand{"agent", "one host of --hosts, started there by bw, lat, preflight and doctor",
-               hosts::run_agent},
+constexpr Subcommand kSubcommands[] = {
+    {"bw", "bandwidth between two hosts, or all of many", hosts::run_bw},
+    {"lat", "latency between two hosts, or all of many", hosts::run_lat},
+    {"sim", "one run in a simulated fabric", run_sim},
+    {"plan", "how to train a model on unequal accelerators: the best divisions", run_plan},
+    {"predict", "how long collectives take on a described cluster", run_predict},
+    {"ab", "compares arms: many simulated runs, or real programs", run_ab},
+    {"switch", "forwards real frames through the simulated switch, in real time", run_switch},
+    {"info", "NICs, congestion controls, limits and parameters of this host", run_info},
+    {"preflight", "what is wrong with this host, or with many, and what cures it",
+     hosts::run_preflight},
+    {"doctor", "which rank, NIC and path of a running job is slow, and why?", run_doctor},
+    {"top", "NICs and flows of the running jobs, live", run_top},
+    {"metrics", "what the processes of this host count, for Prometheus", run_metrics},
+    {"check-plugin", "does an NCCL net plugin, any, do what NCCL relies on?", run_check_plugin},
+    {"run", "runs a program of libibverbs or libfabric over Pacecar's NICs", run_program},
+    {"agent", "one host of --hosts, started there by bw, lat, preflight and doctor",
+     hosts::run_agent},
 };
 
 constexpr std::string_view kSummary =

@@ -46,29 +46,27 @@ Json sharing_json(const NicInfo& nic) {
   return sharing;
 }
 
-Json nic_json(const Context& context, size_t index) {
-  const NicInfo& nic = context.nics()[index];
-  return {{"name", nic.name},
-          {"device", nic.device},
-          {"address", nic.address},
-          {"pci_path", nic.pci_path},
-          {"guid", fmt::format("{:016x}", nic.guid)},
-          {"speed_mbps", nic.speed_mbps},
-          {"mtu_bytes", nic.mtu_bytes},
-          {"paths", nic.paths},
-          {"engines", nic.engines},
-          {"ecn", nic.ecn},
-          {"gpu_memory", nic.gpu_memory},
-          {"offloads", nic.offloads},
-          {"max_connections", nic.max_connections},
-          {"flow_state_bytes", context.statistics(index).flow_state_bytes},
-          {"flow_queue_bytes", context.statistics(index).flow_queue_bytes},
-          {"sharing", sharing_json(nic)}};
-}
-
 Json nics_json(const Context& context) {
   Json nics = Json::array();
-  for (size_t i = 0; i < context.nics().size(); ++i) nics.push_back(nic_json(context, i));
+  for (size_t i = 0; i < context.nics().size(); ++i) {
+    const NicInfo& nic = context.nics()[i];
+    nics.push_back({{"name", nic.name},
+                    {"device", nic.device},
+                    {"address", nic.address},
+                    {"pci_path", nic.pci_path},
+                    {"guid", fmt::format("{:016x}", nic.guid)},
+                    {"speed_mbps", nic.speed_mbps},
+                    {"mtu_bytes", nic.mtu_bytes},
+                    {"paths", nic.paths},
+                    {"engines", nic.engines},
+                    {"ecn", nic.ecn},
+                    {"gpu_memory", nic.gpu_memory},
+                    {"offloads", nic.offloads},
+                    {"max_connections", nic.max_connections},
+                    {"flow_state_bytes", context.statistics(i).flow_state_bytes},
+                    {"flow_queue_bytes", context.statistics(i).flow_queue_bytes},
+                    {"sharing", sharing_json(nic)}});
+  }
   return nics;
 }
 

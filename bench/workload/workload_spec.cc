@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -190,33 +189,30 @@ Result<Workload> make_pipeline(const WorkloadSpec& spec, Hosts hosts, uint64_t) 
   });
 }
 
-constexpr std::array kKinds = {
-    WorkloadKind{"incast", "bytes senders receivers stagger ",
-                 "senders send to each receiver at once", make_incast},
-    WorkloadKind{"permutation", "bytes hosts_per_leaf ",
-                 "each host sends to one and receives from one", make_permutation},
-    WorkloadKind{"pairs", "bytes ", "the 1st host sends to the 2nd, the 3rd to the 4th, ...",
-                 make_pairs},
-    WorkloadKind{"all_to_all", "bytes parallel ",
-                 "each host sends to all others, some or all at a time", make_all_to_all},
-    WorkloadKind{"random_flows", "sizes load rate length ",
-                 "Poisson arrivals, sizes from a distribution (WebSearch, FB_Hadoop)",
-                 make_random_flows},
-    WorkloadKind{"ring_all_reduce", "bytes ", "reduce-scatter and all-gather along a ring",
-                 make_ring<2>},
-    WorkloadKind{"hierarchical_all_reduce", "bytes hosts_per_server ",
-                 "all-reduce within servers, between them, within", make_hierarchical},
-    WorkloadKind{"tree_all_reduce", "bytes pieces ", "all-reduce up and down a binary tree",
-                 make_pieces<tree_all_reduce>},
-    WorkloadKind{"reduce_scatter", "bytes ", "reduce-scatter along a ring", make_ring<1>},
-    WorkloadKind{"all_gather", "bytes ", "all-gather along a ring", make_ring<1>},
-    WorkloadKind{"ring_broadcast", "bytes pieces ", "from the first host along the others",
-                 make_pieces<ring_broadcast>},
-    WorkloadKind{"tree_broadcast", "bytes pieces ", "from the first host down a binary tree",
-                 make_pieces<tree_broadcast>},
-    WorkloadKind{"pipeline", "bytes microbatches compute ",
-                 "pipeline parallelism, one stage per host", make_pipeline},
-    WorkloadKind{"mixture", "job ", "several jobs side by side", nullptr},
+constexpr WorkloadKind kKinds[] = {
+    {"incast", "bytes senders receivers stagger ", "senders send to each receiver at once",
+     make_incast},
+    {"permutation", "bytes hosts_per_leaf ", "each host sends to one and receives from one",
+     make_permutation},
+    {"pairs", "bytes ", "the 1st host sends to the 2nd, the 3rd to the 4th, ...", make_pairs},
+    {"all_to_all", "bytes parallel ", "each host sends to all others, some or all at a time",
+     make_all_to_all},
+    {"random_flows", "sizes load rate length ",
+     "Poisson arrivals, sizes from a distribution (WebSearch, FB_Hadoop)", make_random_flows},
+    {"ring_all_reduce", "bytes ", "reduce-scatter and all-gather along a ring", make_ring<2>},
+    {"hierarchical_all_reduce", "bytes hosts_per_server ",
+     "all-reduce within servers, between them, within", make_hierarchical},
+    {"tree_all_reduce", "bytes pieces ", "all-reduce up and down a binary tree",
+     make_pieces<tree_all_reduce>},
+    {"reduce_scatter", "bytes ", "reduce-scatter along a ring", make_ring<1>},
+    {"all_gather", "bytes ", "all-gather along a ring", make_ring<1>},
+    {"ring_broadcast", "bytes pieces ", "from the first host along the others",
+     make_pieces<ring_broadcast>},
+    {"tree_broadcast", "bytes pieces ", "from the first host down a binary tree",
+     make_pieces<tree_broadcast>},
+    {"pipeline", "bytes microbatches compute ", "pipeline parallelism, one stage per host",
+     make_pipeline},
+    {"mixture", "job ", "several jobs side by side", nullptr},
 };
 
 // `chosen` numbers below `number`; all of them if none is chosen. None may be chosen twice.
@@ -253,11 +249,11 @@ Result<std::vector<uint32_t>> take_part(const WorkloadSpec& spec, uint32_t hosts
 Result<Workload> make_job(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed,
                           uint32_t processes) {
   const auto kind = std::ranges::find(kKinds, spec.kind, &WorkloadKind::name);
-  PACECAR_CHECK(kind != kKinds.end() || spec.kind == "file");
+  PACECAR_CHECK(kind != std::end(kKinds) || spec.kind == "file");
   if (spec.bytes == 0) return unfit(spec, "bytes is 0; give at least 1");
   Prng seeds(seed);
   ASSIGN_OR_RETURN(const auto members, take_part(spec, hosts, seeds.next_u64()));
-  const auto make = kind == kKinds.end() ? make_file : kind->make;
+  const auto make = kind == std::end(kKinds) ? make_file : kind->make;
   ASSIGN_OR_RETURN(auto workload, make(spec, members, seeds.next_u64()));
 
   workload.name = spec.name.empty() ? spec.kind : spec.name;
