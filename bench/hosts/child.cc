@@ -14,7 +14,6 @@
 #include <csignal>
 #include <cstring>
 
-#include "bench/hosts/agent_protocol.h"
 #include "transport/base/printable.h"
 
 namespace pacecar::hosts {

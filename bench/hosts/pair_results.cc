@@ -7,6 +7,10 @@
 #include "bench/perf/json_fields.h"
 
 namespace pacecar::hosts {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Quantity, name, unit, more_is_better)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SlowHost, host, sends, receives, value)
+
 namespace {
 
 using Json = nlohmann::json;
@@ -142,9 +146,7 @@ Json PairResults::document(double least, const Json& context) const {
   Json document = context;
   document["schema_version"] = kMatrixSchema;
   document["version"] = PACECAR_VERSION;
-  document["quantity"] = {{"name", quantity_.name},
-                          {"unit", quantity_.unit},
-                          {"more_is_better", quantity_.more_is_better}};
+  document["quantity"] = quantity_;
   document["median"] = outliers.median > 0 ? Json(outliers.median) : Json();
   document["hosts"] = Json::array();
   for (const Host& host : hosts_) {
@@ -161,13 +163,7 @@ Json PairResults::document(double least, const Json& context) const {
                                  {"warnings", one.warnings},
                                  {"results", one.results}});
   }
-  document["slow_hosts"] = Json::array();
-  for (const SlowHost& host : outliers.hosts) {
-    document["slow_hosts"].push_back({{"host", host.host},
-                                      {"sends", host.sends},
-                                      {"receives", host.receives},
-                                      {"value", host.value}});
-  }
+  document["slow_hosts"] = outliers.hosts;
   document["slow_pairs"] = Json::array();
   for (const SlowPair& pair : outliers.pairs) {
     document["slow_pairs"].push_back({{"sender", pair.pair.sender},

@@ -1,7 +1,5 @@
 #include "bench/perf/interrupt.h"
 
-#include <unistd.h>
-
 namespace pacecar::perf {
 namespace {
 volatile std::sig_atomic_t signal_came = 0;
@@ -22,13 +20,5 @@ Interrupt::~Interrupt() {
 }
 
 bool Interrupt::asked() { return signal_came != 0; }
-
-void end_by_signals_as_first_process() {
-  if (getpid() != 1) return;
-  constexpr int kEndedBySignal = 128;  // as in shells
-  for (const int signal : {SIGINT, SIGTERM}) {
-    std::signal(signal, [](int number) { _exit(kEndedBySignal + number); });
-  }
-}
 
 }  // namespace pacecar::perf

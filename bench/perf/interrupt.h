@@ -22,9 +22,4 @@ class Interrupt {
   struct sigaction before_terminate_;
 };
 
-// The kernel ignores SIGINT and SIGTERM for the first process of a container, unless it has
-// handlers. This installs them in such a process, and does nothing in others. Called at the start
-// of main().
-void end_by_signals_as_first_process();
-
 }  // namespace pacecar::perf
