@@ -62,8 +62,6 @@ Json pacecar_environment() {
   return variables;
 }
 
-constexpr std::string_view kErrorLabel = "error: ";
-
 void print_lost(const Crew& crew, const std::vector<Event>& events, const perf::Console& console) {
   for (const Event& event : events) {
     if (event.kind != Event::Kind::kLost) continue;
@@ -215,9 +213,7 @@ void Crew::read(size_t index) {
   Member& member = members_[index];
   if (member.state == State::kLost) return;
   member.errors_open = read_some(member.child->errors(), member.errors);
-  if (member.errors.size() > kMaxErrors) {
-    member.errors.erase(0, member.errors.size() - kMaxErrors);
-  }
+  if (member.errors.size() > kMaxErrors) member.errors.erase(0, member.errors.size() - kMaxErrors);
   const bool more = read_some(member.child->output(), member.output);
   const bool sound = take_lines(member.output, [&](std::string_view line) {
     take(index, line);
@@ -394,6 +390,7 @@ std::vector<std::optional<Event>> run_on_all(
 }
 
 std::string why_failed(const Event& ended) {
+  constexpr std::string_view kErrorLabel = "error: ";
   std::string text = last_line_of_errors(ended.errors);
   if (const size_t label = text.find(kErrorLabel); label != text.npos) {
     text.erase(0, label + kErrorLabel.size());

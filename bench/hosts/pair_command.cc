@@ -60,13 +60,12 @@ Result<std::string> nic_with_address(const std::string& info, const std::string&
                           found.empty() ? "none" : fmt::format("{}", fmt::join(found, ", "))));
 }
 
-// Adds -d NIC to the flags of each host that has an address in the list, unless the command line
-// names the NICs (`unnamed` false). A host without such a NIC is lost, and reported.
-void choose_nics(Crew& crew, bool unnamed, std::vector<std::vector<std::string>>& flags,
-                 const Console& console) {
+// Adds -d NIC to the flags of each host that has an address in the list. A host without such a NIC
+// is lost, and reported.
+void choose_nics(Crew& crew, std::vector<std::vector<std::string>>& flags, const Console& console) {
   using Words = std::vector<std::string>;
   const auto asked = [&](size_t host) {
-    return unnamed && !crew.host(host).address.empty() ? Words{"info", "--json"} : Words();
+    return crew.host(host).address.empty() ? Words() : Words{"info", "--json"};
   };
   const auto ends = run_on_all(crew, asked, kInfoLimit, console);
   for (size_t i = 0; i < ends.size(); ++i) {
@@ -157,7 +156,7 @@ class PairTest {
     begun_ = perf::steady_now();
     ASSIGN_OR_RETURN(auto crew, reach(targets, options_.many.flags, console_));
     PairPlan plan = plan_of(*crew);
-    choose_nics(*crew, options_.nics.empty(), plan.of_hosts, console_);
+    if (options_.nics.empty()) choose_nics(*crew, plan.of_hosts, console_);
     if (crew->ready_count() < 2) {
       return fail(ErrorCode::kPeer, "fewer than two hosts are left: a pair needs two");
     }
@@ -235,9 +234,7 @@ class PairTest {
     if (!options_.many.html_file.empty()) {
       RETURN_IF_ERROR(perf::write_text(options_.many.html_file, matrix_page(document)));
     }
-    if (results.measured() == 0) {
-      return fail(ErrorCode::kPeer, "nothing was measured: see above");
-    }
+    if (results.measured() == 0) return fail(ErrorCode::kPeer, "nothing was measured: see above");
     if (!results.complete()) return perf::kExitFailed;
     return results.thresholds_met(least) ? perf::kExitOk : perf::kExitThresholdMissed;
   }

@@ -38,13 +38,6 @@ std::optional<uint64_t> parse_bytes(std::string_view text) {
   return *value << shift;
 }
 
-std::optional<double> parse_number(const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !std::isfinite(value)) return std::nullopt;
-  return value;
-}
-
 // The arguments in the order that CLI11 takes them, the last first. `--json FILE.json` becomes
 // `--json=FILE.json`; after `--json`, a word without that ending is not its file.
 std::vector<std::string> words_of(int argc, const char* const* argv, bool reads_json) {
@@ -211,8 +204,9 @@ CLI::Validator byte_count(uint64_t min, uint64_t max) {
 CLI::Validator positive_number(double max) {
   return CLI::Validator(
       [max](std::string& text) {
-        const auto value = parse_number(text);
-        if (value && *value > 0 && *value <= max) return std::string();
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        if (*end == '\0' && value > 0 && value <= max) return std::string();
         return fmt::format("'{}' is not a number above 0 and at most {:g}", text, max);
       },
       "");

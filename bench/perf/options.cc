@@ -33,7 +33,7 @@ constexpr const char* kDefaultJsonFile = "perftest_out.json";
 struct RawFlags {
   uint64_t size = 0;
   bool all_sizes = false;
-  bool frequency = false;
+  bool unused = false;
   double rate_limit = 0;
   std::string rate_units = "g";
   uint32_t rx_depth = 0;
@@ -92,7 +92,7 @@ void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
   app.add_option("--out_json_file", options.json_file, "perftest's name for --json=FILE");
   app.add_flag("--quiet", options.quiet, "no messages but warnings and errors, no progress bar");
   app.add_flag("--no-color", options.no_color, "no colours");
-  app.add_flag("-F,--CPU-freq", raw.frequency, "accepted for habit; has no effect");
+  app.add_flag("-F,--CPU-freq", raw.unused, "accepted for habit; has no effect");
 }
 
 void add_many_hosts_flags(CLI::App& app, ManyHosts& many) {
@@ -157,9 +157,8 @@ void add_perftest_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
                  "comma-separated counters; print the increase of each at both ends");
   app.add_option("--output", options.output,
                  "print one figure alone: bandwidth, message_rate or latency");
-  bool* const unused = &raw.frequency;
-  app.add_flag("--perform_warm_up", *unused, "it always warms up: has no effect");
-  app.add_flag("--mr_per_qp", *unused, "each connection has memory of its own: has no effect");
+  app.add_flag("--perform_warm_up", raw.unused, "it always warms up: has no effect");
+  app.add_flag("--mr_per_qp", raw.unused, "each connection has memory of its own: has no effect");
   app.set_version_flag("-V,--version", fmt::format("pacecar {}; 'pacecar --version' prints more\n",
                                                    PACECAR_VERSION));
   app.option_defaults()->group("Options");

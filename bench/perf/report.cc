@@ -15,8 +15,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kBytesPerGb = 1e9;
-constexpr double kNsPerUs = 1e3;
 constexpr int kMinColumnWidth = 10;
 constexpr double kMaxFigure = std::numeric_limits<double>::max();
 
@@ -24,11 +22,11 @@ double rate_of(uint64_t messages, Duration span) {
   return span > Duration() ? static_cast<double>(messages) / span.seconds() : 0;
 }
 
-double us(double ns) { return ns / kNsPerUs; }
+double us(double ns) { return ns / 1e3; }
 
 Json end_json(const EndReport& end, double bytes) {
   Json object = to_json(end);
-  object["cpu_s_per_gb"] = bytes > 0 ? end.cpu_s / (bytes / kBytesPerGb) : 0;
+  object["cpu_s_per_gb"] = bytes > 0 ? end.cpu_s / (bytes / 1e9) : 0;
   return object;
 }
 

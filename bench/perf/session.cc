@@ -245,7 +245,10 @@ class Server : Side {
   // Returns an ExitCode: the client's, unless it runs infinitely.
   Result<int> run() {
     ASSIGN_OR_RETURN(auto listener, open_listener());
-    RETURN_IF_ERROR(announce(listener.port()));
+    if (!options.announce.empty()) {  // for a parent that does not read the output
+      RETURN_IF_ERROR(
+          write_text(options.announce, fmt::format("{} {}\n", hosts_.front(), listener.port())));
+    }
     for (;;) {
       console.note(fmt::format("waiting for a client of 'pacecar {}' at {} on port {}",
                                name_of(kind), fmt::join(hosts_, " and "), listener.port()));
@@ -277,12 +280,6 @@ class Server : Side {
       if (hosts_.front() != kLoopback) hosts_.emplace_back(kLoopback);
     }
     return ControlListener::open(hosts_, options.port, key);
-  }
-
-  // For a parent that does not read its output.
-  Result<void> announce(uint16_t port) const {
-    if (options.announce.empty()) return {};
-    return write_text(options.announce, fmt::format("{} {}\n", hosts_.front(), port));
   }
 
   // Serves the next test. A failure before its first connections are made does not end the server:

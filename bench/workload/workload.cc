@@ -51,11 +51,10 @@ void FlowGraph::start_after(uint32_t flow, const After& after) {
   const uint32_t trigger = add_trigger(
       {.kind = events == 1 ? WorkloadTrigger::Kind::kOneShot : WorkloadTrigger::Kind::kBarrier,
        .count = events});
-  workload_.flows[flow].trigger = trigger;
-  for (const uint32_t other : after.received) {
-    workload_.flows[other].on_received.push_back(trigger);
-  }
-  for (const uint32_t other : after.sent) workload_.flows[other].on_sent.push_back(trigger);
+  auto& flows = workload_.flows;
+  flows[flow].trigger = trigger;
+  for (const uint32_t other : after.received) flows[other].on_received.push_back(trigger);
+  for (const uint32_t other : after.sent) flows[other].on_sent.push_back(trigger);
 }
 
 uint32_t FlowGraph::add_trigger(WorkloadTrigger trigger) {

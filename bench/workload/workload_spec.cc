@@ -234,9 +234,7 @@ Result<std::vector<uint32_t>> chosen_of(const WorkloadSpec& spec, std::vector<ui
 // The hosts that take part, in their order.
 Result<std::vector<uint32_t>> take_part(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed) {
   ASSIGN_OR_RETURN(auto members, chosen_of(spec, spec.hosts, hosts, "host"));
-  if (members.size() < 2) {
-    return unfit(spec, "{} hosts take part; let at least 2", members.size());
-  }
+  if (members.size() < 2) return unfit(spec, "{} hosts take part; let at least 2", members.size());
   if (spec.shuffle) {
     Prng prng(seed);
     for (size_t i = members.size() - 1; i > 0; --i) {
