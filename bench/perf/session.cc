@@ -5,7 +5,6 @@
 //   per size: client: test {size}; both set up streams; phases warm-up and measurement;
 //             client: result {result}
 //   client: end {status}
-#include <fmt/core.h>
 #include <fmt/format.h>
 
 #include <algorithm>

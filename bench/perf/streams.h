@@ -11,7 +11,6 @@
 // Thread rule: one thread at a time.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
