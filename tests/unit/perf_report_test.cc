@@ -179,8 +179,8 @@ TEST(PerfReport, ThresholdsCountersAndSamplesSurviveAnyResultOfThePeer) {
     EXPECT_EQ(further_lines(options, wrong),
               std::vector<std::string>{" timeouts: client 0, server 0"});
   }
-  const Json samples = {{"client", {{"counters", {{"timeouts", 2}}}}},
-                        {"server", {{"device_counters", {{"timeouts", 3}}}}},
+  const Json samples = {{"client", {{"counters", {{"timeouts", 2U}}}}},
+                        {"server", {{"device_counters", {{"timeouts", 3U}}}}},
                         {"samples", {1.5, "x"}}};
   EXPECT_EQ(further_lines(options, samples),
             (std::vector<std::string>{" timeouts: client 2, server 3", "#, usec", "1, 1.50"}));
