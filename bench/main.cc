@@ -1,7 +1,8 @@
 // The program `pacecar`: runs the subcommand that its first argument names.
 #include <fmt/core.h>
+#include <unistd.h>
 
-#include <array>
+#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,9 +13,7 @@
 #include "bench/ab/build_info.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
-#include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
-#include "bench/perf/interrupt.h"
 #include "bench/perf/subcommands.h"
 
 namespace pacecar::perf {
@@ -26,27 +25,24 @@ struct Subcommand {
   int (*run)(int argc, char** argv);
 };
 
-constexpr std::array kSubcommands = {
-    Subcommand{"bw", "bandwidth between two hosts, or all of many", hosts::run_bw},
-    Subcommand{"lat", "latency between two hosts, or all of many", hosts::run_lat},
-    Subcommand{"sim", "one run in a simulated fabric", run_sim},
-    Subcommand{"plan", "how to train a model on unequal accelerators: the best divisions",
-               run_plan},
-    Subcommand{"predict", "how long collectives take on a described cluster", run_predict},
-    Subcommand{"ab", "compares arms: many simulated runs, or real programs", run_ab},
-    Subcommand{"switch", "forwards real frames through the simulated switch, in real time",
-               run_switch},
-    Subcommand{"info", "NICs, congestion controls, limits and parameters of this host", run_info},
-    Subcommand{"preflight", "what is wrong with this host, or with many, and what cures it",
-               hosts::run_preflight},
-    Subcommand{"doctor", "which rank, NIC and path of a running job is slow, and why?", run_doctor},
-    Subcommand{"top", "NICs and flows of the running jobs, live", run_top},
-    Subcommand{"metrics", "what the processes of this host count, for Prometheus", run_metrics},
-    Subcommand{"check-plugin", "does an NCCL net plugin, any, do what NCCL relies on?",
-               run_check_plugin},
-    Subcommand{"run", "runs a program of libibverbs or libfabric over Pacecar's NICs", run_program},
-    Subcommand{"agent", "one host of --hosts, started there by bw, lat, preflight and doctor",
-               hosts::run_agent},
+constexpr Subcommand kSubcommands[] = {
+    {"bw", "bandwidth between two hosts, or all of many", hosts::run_bw},
+    {"lat", "latency between two hosts, or all of many", hosts::run_lat},
+    {"sim", "one run in a simulated fabric", run_sim},
+    {"plan", "how to train a model on unequal accelerators: the best divisions", run_plan},
+    {"predict", "how long collectives take on a described cluster", run_predict},
+    {"ab", "compares arms: many simulated runs, or real programs", run_ab},
+    {"switch", "forwards real frames through the simulated switch, in real time", run_switch},
+    {"info", "NICs, congestion controls, limits and parameters of this host", run_info},
+    {"preflight", "what is wrong with this host, or with many, and what cures it",
+     hosts::run_preflight},
+    {"doctor", "which rank, NIC and path of a running job is slow, and why?", run_doctor},
+    {"top", "NICs and flows of the running jobs, live", run_top},
+    {"metrics", "what the processes of this host count, for Prometheus", run_metrics},
+    {"check-plugin", "does an NCCL net plugin, any, do what NCCL relies on?", run_check_plugin},
+    {"run", "runs a program of libibverbs or libfabric over Pacecar's NICs", run_program},
+    {"agent", "one host of --hosts, started there by bw, lat, preflight and doctor",
+     hosts::run_agent},
 };
 
 constexpr std::string_view kSummary =
@@ -104,7 +100,7 @@ void print_description() {
   fmt::print("{}\n", document.dump(1));
 }
 
-int run(int argc, char** argv) {
+int run(int argc, char** argv, const Console& console) {
   const std::string_view name = argc > 1 ? argv[1] : "--help";
   if (name == "--help" || name == "-h" || name == "help") {
     print_help();
@@ -124,10 +120,19 @@ int run(int argc, char** argv) {
   }
   std::vector<std::string> known;
   for (const Subcommand& subcommand : kSubcommands) known.emplace_back(subcommand.name);
-  Console(false, true)
-      .error(fmt::format("there is no subcommand '{}'{}: 'pacecar --help' lists them", name,
-                         nearest_hint(name, known)));
+  console.error(fmt::format("there is no subcommand '{}'{}: 'pacecar --help' lists them", name,
+                            nearest_hint(name, known)));
   return kExitUsage;
+}
+
+// The kernel ignores SIGINT and SIGTERM for the first process of a container, unless it has
+// handlers.
+void end_by_signals_as_first_process() {
+  if (getpid() != 1) return;
+  constexpr int kEndedBySignal = 128;  // as in shells
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::signal(signal, [](int number) { _exit(kEndedBySignal + number); });
+  }
 }
 
 }  // namespace
@@ -136,17 +141,18 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace pacecar::perf;
   end_by_signals_as_first_process();
+  const Console console(false, true);
   int code = kExitOk;
   try {
-    code = run(argc, argv);
+    code = run(argc, argv, console);
   } catch (const std::system_error& error) {  // fmt::print's, when a buffer cannot be written
     if (std::ferror(stdout) == 0) {
-      Console(false, true).error(error.what());
+      console.error(error.what());
       code = kExitFailed;
     }
   }
   const auto flushed = flush_output();
   if (flushed || code != kExitOk) return code;  // the first failure has been reported
-  Console(false, true).error(flushed.error().message);
+  console.error(flushed.error().message);
   return kExitFailed;
 }

@@ -25,9 +25,8 @@
 #include "bench/ab/summary.h"
 #include "bench/ab/summary_text.h"
 #include "bench/perf/clock.h"
+#include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
-#include "bench/perf/progress.h"
-#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "transport/base/return_if_error.h"
 
@@ -57,7 +56,7 @@ std::string exports() {
   std::string lines;
   const nlohmann::json settings = provenance("")["environment"];
   for (const auto& [name, value] : settings.items()) {
-    lines += fmt::format("export {}={}\n", name, shell_quoted(value.get<std::string>()));
+    lines += fmt::format("export {}={}\n", name, perf::shell_quoted(value.get<std::string>()));
   }
   return lines;
 }
@@ -82,15 +81,15 @@ Result<void> write_repro(const ResultsFolder& results, const std::vector<std::st
       "results=$(cd \"$(dirname \"$0\")\" && pwd)\n",
       build_version(), build_commit());
   if (!plan.empty()) {
-    const std::string path = shell_quoted(fs::absolute(plan).string());
+    const std::string path = perf::shell_quoted(fs::absolute(plan).string());
     script += fmt::format(
         "cmp -s {} \"$results/plan.toml\" ||\n"
         "  echo 'warning: the plan has changed since; plan.toml is what it was' >&2\n",
         path);
   }
   script += fmt::format("cd {}\n{}exec \"$pacecar\" ab --out \"${{1:-$results.again}}\"",
-                        shell_quoted(folder), exports());
-  script += " " + shell_line(flags_to_keep(argv)) + "\n";
+                        perf::shell_quoted(folder), exports());
+  script += " " + perf::shell_line(flags_to_keep(argv)) + "\n";
   RETURN_IF_ERROR(results.write("repro.sh", script));
   using Perms = fs::perms;
   fs::permissions(results.file("repro.sh"),
@@ -278,7 +277,7 @@ class AbCommand {
 
   const AbOptions& options_;
   std::vector<std::string> argv_;
-  std::string command_line_ = "pacecar " + shell_line(argv_);
+  std::string command_line_ = "pacecar " + perf::shell_line(argv_);
   perf::Console console_;
 };
 

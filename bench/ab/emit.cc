@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "bench/ab/provenance.h"
+#include "bench/perf/command_line.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
@@ -19,16 +19,17 @@ constexpr size_t kArraySize = 1000;
 // started again does not repeat a finished run.
 std::string job_command(const EmitPlan& plan, const ResultsFolder& folder,
                         const std::string& index) {
-  std::string command =
-      fmt::format("{} ab {} --run {} --out {}/{} --resume --quiet", shell_quoted(plan.program),
-                  shell_quoted(plan.plan), index, shell_quoted(folder.file("jobs")), index);
+  std::string command = fmt::format("{} ab {} --run {} --out {}/{} --resume --quiet",
+                                    perf::shell_quoted(plan.program), perf::shell_quoted(plan.plan),
+                                    index, perf::shell_quoted(folder.file("jobs")), index);
   if (plan.seed) command += fmt::format(" --seed {}", *plan.seed);
   return command;
 }
 
 std::string merge_command(const EmitPlan& plan, const ResultsFolder& folder) {
-  return fmt::format("{} ab merge --out {} {}/*", shell_quoted(plan.program),
-                     shell_quoted(folder.file("merged")), shell_quoted(folder.file("jobs")));
+  return fmt::format("{} ab merge --out {} {}/*", perf::shell_quoted(plan.program),
+                     perf::shell_quoted(folder.file("merged")),
+                     perf::shell_quoted(folder.file("jobs")));
 }
 
 // A name that a scheduler takes without quotes.
@@ -84,7 +85,7 @@ Result<std::string> emit_slurm(const EmitPlan& plan, const std::string& name,
   std::string commands;
   for (const auto& [first, indexes] : slurm_arrays(plan.runs)) {
     commands += fmt::format("sbatch --array={}{} {} {}\n", indexes, limit,
-                            shell_quoted(folder.file(kSlurmFile)), first);
+                            perf::shell_quoted(folder.file(kSlurmFile)), first);
   }
   return fmt::format("{}# and when all {} jobs are done:\n{}\n", commands, plan.runs.size(),
                      merge_command(plan, folder));
@@ -97,7 +98,7 @@ Result<std::string> emit_parallel(const EmitPlan& plan, const ResultsFolder& fol
   }
   RETURN_IF_ERROR(folder.write(kParallelFile, commands));
   const std::string jobs = plan.jobs ? fmt::format(" --jobs {}", *plan.jobs) : "";
-  return fmt::format("parallel{} < {}\n{}\n", jobs, shell_quoted(folder.file(kParallelFile)),
+  return fmt::format("parallel{} < {}\n{}\n", jobs, perf::shell_quoted(folder.file(kParallelFile)),
                      merge_command(plan, folder));
 }
 

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "bench/ab/plan_parts.h"
-#include "bench/ab/provenance.h"
+#include "bench/perf/command_line.h"
 #include "bench/perf/files.h"
 #include "transport/base/return_if_error.h"
 
@@ -79,7 +79,7 @@ Result<std::optional<ProgramPlan>> parse_program_plan(std::string_view text,
     ProgramCommand settings;
     put_on(settings, layers.arms[arm].keys);
     std::ranges::copy(settings.words, std::back_inserter(settings.environment));
-    experiment.arms[arm].settings = shell_line(settings.environment);
+    experiment.arms[arm].settings = perf::shell_line(settings.environment);
   }
   for (const Cell& cell : experiment.cells) {
     ProgramCommand& whole = plan.commands.emplace_back(ProgramCommand{command, {}});
@@ -97,7 +97,7 @@ ProgramPlan program_plan(const std::vector<std::string>& command, size_t rounds)
   ProgramPlan plan;
   plan.experiment.kind = Experiment::Kind::kPrograms;
   plan.experiment.name = std::filesystem::path(command[0]).filename();
-  plan.experiment.description = shell_line(command);
+  plan.experiment.description = perf::shell_line(command);
   plan.experiment.seeds.resize(rounds);
   std::iota(plan.experiment.seeds.begin(), plan.experiment.seeds.end(), 1);
   return plan;
@@ -112,7 +112,7 @@ Result<void> add_arm(ProgramPlan& plan, const std::vector<std::string>& command,
                 fmt::format("there are two arms named '{}': rename one", name));
   }
   experiment.cells.push_back({experiment.arms.size(), {}});
-  experiment.arms.push_back({name, shell_line(variables)});
+  experiment.arms.push_back({name, perf::shell_line(variables)});
   plan.commands.push_back({command, variables});
   return {};
 }

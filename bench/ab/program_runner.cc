@@ -10,6 +10,7 @@
 #include "bench/ab/output_parser.h"
 #include "bench/ab/process.h"
 #include "bench/ab/provenance.h"
+#include "bench/perf/command_line.h"
 #include "transport/base/prng.h"
 #include "transport/base/return_if_error.h"
 
@@ -98,10 +99,10 @@ class ProgramRunner {
       const Outcome& outcome = ended->second;
       if (outcome.ok()) return std::move(ended->second);
       const std::string lines = last_lines(outcome.output + "\n" + outcome.errors, kShownLines);
-      return fail(ErrorCode::kSystem,
-                  fmt::format("{} {} {}; its last lines:\n{}", shell_line(command.environment),
-                              shell_line(command.words), outcome.cause(),
-                              lines.empty() ? "(it printed nothing)" : lines));
+      return fail(ErrorCode::kSystem, fmt::format("{} {} {}; its last lines:\n{}",
+                                                  perf::shell_line(command.environment),
+                                                  perf::shell_line(command.words), outcome.cause(),
+                                                  lines.empty() ? "(it printed nothing)" : lines));
     }
   }
 

@@ -18,9 +18,7 @@
 #include "bench/nccl/pair_bench.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
-#include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
-#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "transport/base/return_if_error.h"
 

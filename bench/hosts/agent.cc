@@ -1,5 +1,5 @@
 // `pacecar agent`: one host of `--hosts`, started there by ssh, srun or kubectl. Runs subcommands
-// of this program, by commands on its standard input (agent_protocol.h), and ends with that input.
+// of this program, by commands on its standard input (child.h), and ends with that input.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
@@ -17,14 +17,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/hosts/agent_protocol.h"
 #include "bench/hosts/child.h"
 #include "bench/perf/clock.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
-#include "bench/perf/exit_code.h"
 #include "bench/perf/json_fields.h"
-#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 
 namespace pacecar::hosts {
@@ -137,12 +134,13 @@ class Agent {
     runs_.push_back({id, std::move(*child), std::move(announces.read), {}, {}, {}, {}});
   }
 
-  void end_unstarted(uint64_t id, const Error& why) {
-    send({{"type", "ended"},
-          {"id", id},
-          {"code", perf::kExitFailed},
-          {"output", ""},
-          {"errors", "error: " + why.message}});
+  static void send_ended(uint64_t id, int code, const std::string& output,
+                         const std::string& errors) {
+    send({{"type", "ended"}, {"id", id}, {"code", code}, {"output", output}, {"errors", errors}});
+  }
+
+  static void end_unstarted(uint64_t id, const Error& why) {
+    send_ended(id, perf::kExitFailed, "", "error: " + why.message);
   }
 
   void stop(uint64_t id) {
@@ -165,11 +163,7 @@ class Agent {
         continue;
       }
       const int code = WIFEXITED(*status) ? WEXITSTATUS(*status) : 128 + WTERMSIG(*status);
-      send({{"type", "ended"},
-            {"id", run->id},
-            {"code", code},
-            {"output", run->output},
-            {"errors", run->errors}});
+      send_ended(run->id, code, run->output, run->errors);
       run = runs_.erase(run);
     }
   }

@@ -8,13 +8,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 
-#include "bench/hosts/agent_protocol.h"
 #include "transport/base/printable.h"
 
 namespace pacecar::hosts {

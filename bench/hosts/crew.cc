@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <map>
 #include <string_view>
 
-#include "bench/hosts/agent_protocol.h"
 #include "bench/perf/clock.h"
+#include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
 #include "transport/base/printable.h"
+#include "transport/base/return_if_error.h"
 
 extern char** environ;
 
@@ -58,6 +60,32 @@ Json pacecar_environment() {
     variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
   }
   return variables;
+}
+
+void print_lost(const Crew& crew, const std::vector<Event>& events, const perf::Console& console) {
+  for (const Event& event : events) {
+    if (event.kind != Event::Kind::kLost) continue;
+    console.error(fmt::format("{}: {}", crew.host(event.host).name, crew.why_lost(event.host)));
+  }
+}
+
+// Of hosts with another release, and of those that are one machine.
+void warn_of_hosts(const Crew& crew, const perf::Console& console) {
+  std::map<std::string, std::string> first;  // names by machine
+  for (size_t i = 0; i < crew.size(); ++i) {
+    if (!crew.ready(i)) continue;
+    const std::string& name = crew.host(i).name;
+    if (crew.release(i) != PACECAR_VERSION) {
+      console.warn(fmt::format("{} has pacecar {}, and this host {}: install the same one", name,
+                               crew.release(i), PACECAR_VERSION));
+    }
+    const auto [other, added] = first.emplace(crew.machine(i), name);
+    if (added) continue;
+    console.warn(
+        fmt::format("{} and {} are the same machine: between them nothing leaves it; leave "
+                    "one out",
+                    other->second, name));
+  }
 }
 
 }  // namespace
@@ -185,9 +213,7 @@ void Crew::read(size_t index) {
   Member& member = members_[index];
   if (member.state == State::kLost) return;
   member.errors_open = read_some(member.child->errors(), member.errors);
-  if (member.errors.size() > kMaxErrors) {
-    member.errors.erase(0, member.errors.size() - kMaxErrors);
-  }
+  if (member.errors.size() > kMaxErrors) member.errors.erase(0, member.errors.size() - kMaxErrors);
   const bool more = read_some(member.child->output(), member.output);
   const bool sound = take_lines(member.output, [&](std::string_view line) {
     take(index, line);
@@ -289,6 +315,89 @@ void Crew::ended(size_t index) {
   }
   lose(index, fmt::format("it cannot be reached ({}{}): does '{}' work by hand?", how_ended(status),
                           words, fmt::join(member.command, " ")));
+}
+
+Result<Targets> targets_of(const perf::HostsFlags& flags) {
+  ASSIGN_OR_RETURN(auto hosts, read_hosts(flags.hosts));
+  ASSIGN_OR_RETURN(auto launcher, Launcher::parse(flags.launch));
+  return Targets{std::move(hosts), std::move(launcher)};
+}
+
+std::string count_of(size_t count, const std::string& what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+Result<std::unique_ptr<Crew>> reach(const Targets& targets, const perf::HostsFlags& flags,
+                                    const perf::Console& console) {
+  console.note(fmt::format("reaching {} by {}", count_of(targets.hosts.size(), "host"),
+                           targets.launcher.program()));
+  auto crew = std::make_unique<Crew>(targets.hosts, targets.launcher, flags.remote,
+                                     perf::duration_of(flags.reach_s));
+  const Instant begun = perf::steady_now();
+  {
+    perf::ProgressBar bar(console.interactive());
+    while (crew->waiting() > 0 && !perf::Interrupt::asked()) {
+      print_lost(*crew, crew->turn(kTurn), console);
+      const Duration elapsed = perf::steady_now() - begun;
+      if (!bar.due(elapsed)) continue;
+      const size_t answered = crew->size() - crew->waiting();
+      bar.draw(static_cast<double>(answered) / static_cast<double>(crew->size()),
+               fmt::format("{} of {}", answered, count_of(crew->size(), "host")), elapsed);
+    }
+  }
+  print_lost(*crew, crew->turn(Duration()), console);
+  if (perf::Interrupt::asked()) {
+    return fail(ErrorCode::kUnavailable, "interrupted before anything was measured");
+  }
+  if (crew->ready_count() == 0) {
+    const std::string hosts =
+        fmt::format("none of the {} hosts has answered: see above", crew->size());
+    return fail(ErrorCode::kPeer, crew->size() == 1 ? "the host has not answered" : hosts);
+  }
+  warn_of_hosts(*crew, console);
+  return crew;
+}
+
+std::vector<std::optional<Event>> run_on_all(
+    Crew& crew, const std::function<std::vector<std::string>(size_t host)>& arguments_of,
+    Duration limit, const perf::Console& console) {
+  std::vector<std::optional<Event>> ends(crew.size());
+  std::map<uint64_t, size_t> running;
+  for (size_t i = 0; i < crew.size(); ++i) {
+    if (!crew.ready(i)) continue;
+    const std::vector<std::string> arguments = arguments_of(i);
+    if (!arguments.empty()) running.emplace(crew.run(i, arguments), i);
+  }
+  const Instant deadline = perf::steady_now() + limit;
+  while (!running.empty() && perf::steady_now() < deadline && !perf::Interrupt::asked()) {
+    std::vector<Event> events = crew.turn(kTurn);
+    print_lost(crew, events, console);
+    for (Event& event : events) {
+      if (event.kind == Event::Kind::kLost) {
+        std::erase_if(running, [&](const auto& one) { return one.second == event.host; });
+      } else if (event.kind == Event::Kind::kEnded && running.erase(event.id) > 0) {
+        ends[event.host] = std::move(event);
+      }
+    }
+  }
+  for (const auto& [id, host] : running) {
+    crew.stop(host, id);
+    if (perf::Interrupt::asked()) continue;
+    console.error(
+        fmt::format("{}: it took longer than {:g} s", crew.host(host).name, limit.seconds()));
+  }
+  return ends;
+}
+
+std::string why_failed(const Event& ended) {
+  constexpr std::string_view kErrorLabel = "error: ";
+  std::string text = last_line_of_errors(ended.errors);
+  if (const size_t label = text.find(kErrorLabel); label != text.npos) {
+    text.erase(0, label + kErrorLabel.size());
+  }
+  if (!text.empty()) return text;
+  return ended.code > 128 ? fmt::format("it was ended by signal {}", ended.code - 128)
+                          : fmt::format("it ended with exit code {}", ended.code);
 }
 
 }  // namespace pacecar::hosts

@@ -8,10 +8,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
+#include "bench/perf/command_line.h"
 #include "bench/perf/files.h"
 #include "transport/base/printable.h"
 #include "transport/base/return_if_error.h"
@@ -90,36 +91,26 @@ Result<std::vector<std::string>> expand_item(std::string_view item) {
 }
 
 constexpr std::string_view kAddress = "addr=";
-// Options of MPI implementations after a host, which are ignored.
-constexpr std::array<std::string_view, 4> kPassedOver = {
-    "slots=", "max_slots=", "max-slots=", "cpu="};
 
-// Keeps where each host was named, for errors about duplicates.
-class Hosts {
- public:
-  explicit Hosts(std::string cure) : cure_(std::move(cure)) {}
-
-  Result<void> add(const std::string& target, const std::string& address,
-                   const std::string& place) {
-    RETURN_IF_ERROR(check_host_name(target));
-    const std::string name = target.substr(target.rfind('@') + 1);
-    const auto [first, added] = places_.emplace(name, place);
-    if (!added) {
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("'{}' is named twice{}: {}", name,
-                      first->second.empty() ? "" : " (first in " + first->second + ")", cure_));
-    }
-    hosts_.push_back({name, target, address});
-    return {};
-  }
-  std::vector<Host> take() { return std::move(hosts_); }
-
- private:
-  std::string cure_;
-  std::map<std::string, std::string> places_;
-  std::vector<Host> hosts_;
+struct Hosts {
+  std::vector<Host> all;
+  std::map<std::string, std::string> places;  // where each name is, for errors about duplicates
 };
+
+// `place`: the line; empty: the command line.
+Result<void> add_host(Hosts& hosts, const std::string& target, const std::string& address,
+                      const std::string& place) {
+  RETURN_IF_ERROR(check_host_name(target));
+  const std::string name = target.substr(target.rfind('@') + 1);
+  if (const auto [first, added] = hosts.places.emplace(name, place); !added) {
+    const std::string cure =
+        place.empty() ? ": leave one out"
+                      : fmt::format(" (first in {}): remove one of the lines", first->second);
+    return fail(ErrorCode::kInvalidArgument, fmt::format("'{}' is named twice{}", name, cure));
+  }
+  hosts.all.push_back({name, target, address});
+  return {};
+}
 
 // MPICH's HOST:8. An IPv6 address has more colons.
 std::string without_slots(const std::string& word) {
@@ -130,8 +121,10 @@ std::string without_slots(const std::string& word) {
   return digits ? word.substr(0, colon) : word;
 }
 
+// Options of MPI implementations after a host.
 bool passed_over(std::string_view word) {
-  return std::ranges::any_of(kPassedOver, [&](auto known) { return word.starts_with(known); });
+  constexpr std::string_view kKnown[] = {"slots=", "max_slots=", "max-slots=", "cpu="};
+  return std::ranges::any_of(kKnown, [&](auto known) { return word.starts_with(known); });
 }
 
 Result<void> add_line(const std::string& line, const std::string& place, Hosts& hosts) {
@@ -153,7 +146,7 @@ Result<void> add_line(const std::string& line, const std::string& place, Hosts& 
         ErrorCode::kInvalidArgument,
         fmt::format("{} hosts cannot have one address: write a line for each", names.size()));
   }
-  for (const std::string& name : names) RETURN_IF_ERROR(hosts.add(name, address, place));
+  for (const std::string& name : names) RETURN_IF_ERROR(add_host(hosts, name, address, place));
   return {};
 }
 
@@ -173,6 +166,32 @@ bool is_file(const std::string& value) {
   const auto status = std::filesystem::status(value, ignored);
   return value.find('/') != value.npos ||
          (std::filesystem::exists(status) && !std::filesystem::is_directory(status));
+}
+
+constexpr std::string_view kHost = "{host}";
+constexpr std::string_view kCommand = "{command}";
+
+// None of them may ask for input, as there is no terminal. srun and kubectl pass standard input on;
+// its end ends the agent.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kLaunchers = {{
+    {"ssh", "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 {host}"},
+    {"srun", "srun --nodes=1 --ntasks=1 --overlap --unbuffered --nodelist={host}"},
+    {"kubectl", "kubectl exec -i {host} --"},
+}};
+
+bool holds(std::string_view word, std::string_view mark) { return word.find(mark) != word.npos; }
+
+std::string replaced(std::string word, std::string_view mark, const std::string& value) {
+  for (size_t at = word.find(mark); at != word.npos; at = word.find(mark, at + value.size())) {
+    word.replace(at, mark.size(), value);
+  }
+  return word;
+}
+
+// Whether this program passes its words to a shell on the other host.
+bool joins_words(std::string_view program) {
+  const std::string_view name = program.substr(program.rfind('/') + 1);
+  return name == "ssh" || name == "rsh" || name == "remsh";
 }
 
 }  // namespace
@@ -201,7 +220,7 @@ Result<void> check_host_name(const std::string& host) {
 }
 
 Result<std::vector<Host>> parse_host_file(std::string_view text, std::string_view file) {
-  Hosts hosts("remove one of the lines");
+  Hosts hosts;
   std::istringstream lines{std::string(text)};
   size_t number = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -211,19 +230,16 @@ Result<std::vector<Host>> parse_host_file(std::string_view text, std::string_vie
                   fmt::format("{}, line {}: {}", printable(file), number, added.error().message));
     }
   }
-  std::vector<Host> all = hosts.take();
-  if (all.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} names no host: write one on each line", printable(file)));
-  }
-  return all;
+  if (!hosts.all.empty()) return hosts.all;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} names no host: write one on each line", printable(file)));
 }
 
 Result<std::vector<Host>> parse_host_words(std::string_view text) {
   ASSIGN_OR_RETURN(const auto names, expand_names(text));
-  Hosts hosts("leave one out");
-  for (const std::string& name : names) RETURN_IF_ERROR(hosts.add(name, "", ""));
-  return hosts.take();
+  Hosts hosts;
+  for (const std::string& name : names) RETURN_IF_ERROR(add_host(hosts, name, "", ""));
+  return hosts.all;
 }
 
 Result<std::vector<Host>> read_hosts(const std::string& value) {
@@ -231,6 +247,61 @@ Result<std::vector<Host>> read_hosts(const std::string& value) {
   if (!is_file(value)) return parse_host_words(value);
   ASSIGN_OR_RETURN(const auto text, perf::read_text(value));
   return parse_host_file(text, value);
+}
+
+Result<std::vector<std::string>> shell_words(const std::string& line) {
+  std::vector<std::string> words;
+  bool within = false;  // a word, perhaps an empty one
+  char quote = 0;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    const bool escaped = c == '\\' && quote != '\'' && i + 1 < line.size();
+    if (quote == 0 && !escaped && (c == ' ' || c == '\t' || c == '\n')) {
+      within = false;
+      continue;
+    }
+    if (!std::exchange(within, true)) words.emplace_back();
+    if (escaped) {
+      words.back() += line[++i];
+    } else if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+    } else if (c == quote) {
+      quote = 0;
+    } else {
+      words.back() += c;
+    }
+  }
+  if (quote == 0) return words;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("'{}' opens a quote and does not close it", line));
+}
+
+Result<Launcher> Launcher::parse(const std::string& text) {
+  const auto known =
+      std::ranges::find(kLaunchers, text, &std::pair<std::string_view, std::string_view>::first);
+  auto words = shell_words(known == kLaunchers.end() ? text : std::string(known->second));
+  if (!words) return fail(words.error().code, "--launch: " + words.error().message);
+  if (words->empty() || words->front().empty()) {
+    return fail(ErrorCode::kInvalidArgument, "--launch is empty: write --launch ssh");
+  }
+  if (std::ranges::none_of(*words, [](const auto& word) { return holds(word, kHost); })) {
+    words->emplace_back(kHost);
+  }
+  return Launcher(std::move(*words));
+}
+
+std::vector<std::string> Launcher::command(const Host& host,
+                                           std::span<const std::string> words) const {
+  std::vector<std::string> all;
+  bool placed = false;
+  for (const std::string& word : words_) {
+    placed = placed || holds(word, kCommand);
+    all.push_back(replaced(replaced(word, kHost, host.target), kCommand, perf::shell_line(words)));
+  }
+  if (placed) return all;
+  const bool quoted = joins_words(words_.front());
+  for (const std::string& word : words) all.push_back(quoted ? perf::shell_quoted(word) : word);
+  return all;
 }
 
 }  // namespace pacecar::hosts

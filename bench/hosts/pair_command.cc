@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -13,17 +12,14 @@
 #include "bench/ab/report/report.h"
 #include "bench/hosts/crew.h"
 #include "bench/hosts/pair_results.h"
-#include "bench/hosts/reach.h"
 #include "bench/perf/clock.h"
+#include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
-#include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
 #include "bench/perf/options.h"
 #include "bench/perf/probe.h"
-#include "bench/perf/progress.h"
-#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "transport/base/return_if_error.h"
 
@@ -34,8 +30,16 @@ std::span<const PagePart> matrix_page_parts();  // by the build
 namespace pacecar::hosts {
 namespace {
 
-constexpr Duration kLimit = Duration::from_s(60);
+using perf::Console;
+using perf::TestKind;
+using perf::TestOptions;
+
+constexpr Duration kInfoLimit = Duration::from_s(60);
 constexpr size_t kMaxName = 256;
+constexpr double kGuessedBps = 10e9;    // for tests that count messages
+constexpr double kAroundSeconds = 0.7;  // overhead of a measurement: starting both ends, connecting
+constexpr double kRoomSeconds = 60;     // a timed measurement may take this much longer
+constexpr double kCountedLimitS = 600;  // the least limit of a test that counts messages
 
 // The name of the NIC with this address in the output of `pacecar info --json`. Errors: kNotFound.
 Result<std::string> nic_with_address(const std::string& info, const std::string& address) {
@@ -55,15 +59,14 @@ Result<std::string> nic_with_address(const std::string& info, const std::string&
                           found.empty() ? "none" : fmt::format("{}", fmt::join(found, ", "))));
 }
 
-// Adds -d NIC to the flags of each host that has an address in the list, unless the command line
-// names the NICs (`unnamed` false). A host without such a NIC is lost, and reported.
-void choose_nics(Crew& crew, bool unnamed, std::vector<std::vector<std::string>>& flags,
-                 const perf::Console& console) {
+// Adds -d NIC to the flags of each host that has an address in the list. A host without such a NIC
+// is lost, and reported.
+void choose_nics(Crew& crew, std::vector<std::vector<std::string>>& flags, const Console& console) {
+  using Words = std::vector<std::string>;
   const auto asked = [&](size_t host) {
-    const bool addressed = unnamed && !crew.host(host).address.empty();
-    return addressed ? std::vector<std::string>{"info", "--json"} : std::vector<std::string>();
+    return crew.host(host).address.empty() ? Words() : Words{"info", "--json"};
   };
-  const auto ends = run_on_all(crew, asked, kLimit, console);
+  const auto ends = run_on_all(crew, asked, kInfoLimit, console);
   for (size_t i = 0; i < ends.size(); ++i) {
     if (!ends[i]) continue;
     const auto nic = ends[i]->code == 0 ? nic_with_address(ends[i]->output, crew.host(i).address)
@@ -76,15 +79,6 @@ void choose_nics(Crew& crew, bool unnamed, std::vector<std::vector<std::string>>
     crew.lose(i, nic.error().message);
   }
 }
-
-using perf::Console;
-using perf::TestKind;
-using perf::TestOptions;
-
-constexpr double kGuessedBps = 10e9;    // for tests that count messages
-constexpr double kAroundSeconds = 0.7;  // overhead of a measurement: starting both ends, connecting
-constexpr double kRoomSeconds = 60;     // a timed measurement may take this much longer
-constexpr double kCountedLimitS = 600;  // the least limit of a test that counts messages
 
 // The matrix as a page (page/) that works offline, without the pairs' own results.
 std::string matrix_page(nlohmann::json document) {
@@ -121,7 +115,7 @@ std::string span_text(double seconds) {
 }
 
 // Among the available hosts.
-std::vector<Round> rounds_of(const Crew& crew, Pairs pairs) {
+std::vector<Round> rounds_of(const Crew& crew, const std::string& pairs) {
   std::vector<size_t> there;
   for (size_t i = 0; i < crew.size(); ++i) {
     if (crew.ready(i)) there.push_back(i);
@@ -145,16 +139,27 @@ class PairTest {
       : kind_(kind), options_(options), console_(console) {}
 
   // Returns an ExitCode.
-  Result<int> run(const Targets& targets) {
+  Result<int> run() {
+    for (const std::string& file : {options_.json_file, options_.many.html_file}) {
+      RETURN_IF_ERROR(perf::check_writable(file));
+    }
+    ASSIGN_OR_RETURN(const auto targets, targets_of(options_.many.flags));
+    if (targets.hosts.size() < 2) {
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("--hosts names {0} alone: a pair needs two, or 'pacecar bw' there and "
+                      "'pacecar bw {0}' here",
+                      targets.hosts[0].name));
+    }
     const perf::Interrupt interrupt;
     begun_ = perf::steady_now();
     ASSIGN_OR_RETURN(auto crew, reach(targets, options_.many.flags, console_));
     PairPlan plan = plan_of(*crew);
-    choose_nics(*crew, options_.nics.empty(), plan.of_hosts, console_);
+    if (options_.nics.empty()) choose_nics(*crew, plan.of_hosts, console_);
     if (crew->ready_count() < 2) {
       return fail(ErrorCode::kPeer, "fewer than two hosts are left: a pair needs two");
     }
-    const std::vector<Round> rounds = rounds_of(*crew, pairs_of(options_.many.pairs));
+    const std::vector<Round> rounds = rounds_of(*crew, options_.many.pairs);
     print_estimate(crew->ready_count(), rounds);
     PairResults results(targets.hosts, std::string(name_of(kind_)),
                         options_.parameters.bidirectional);
@@ -177,8 +182,7 @@ class PairTest {
   }
 
   void print_estimate(size_t hosts, const std::vector<Round>& rounds) const {
-    size_t most = 0;
-    for (const Round& round : rounds) most = std::max(most, round.size());
+    const size_t most = std::ranges::max_element(rounds, {}, std::ranges::size)->size();
     console_.note(fmt::format(
         "{}, {} in {}, {} at a time: about {}", count_of(hosts, "host"),
         count_of(count_pairs(rounds), "measurement"), count_of(rounds.size(), "round"), most,
@@ -225,19 +229,11 @@ class PairTest {
                 {"date", fmt::format("{:%F %R} UTC", fmt::gmtime(std::time(nullptr)))},
                 {"seconds", (perf::steady_now() - begun_).seconds()},
                 {"interrupted", perf::Interrupt::asked()}});
-    if (options_.json_file != perf::kStandardOutput) {
-      fmt::print("{}", results.text(least));
-      std::fflush(stdout);  // before the errors that refer to it
-    }
-    if (!options_.json_file.empty()) {
-      RETURN_IF_ERROR(perf::write_json(options_.json_file, document));
-    }
+    RETURN_IF_ERROR(perf::write_results(results.text(least), options_.json_file, document));
     if (!options_.many.html_file.empty()) {
       RETURN_IF_ERROR(perf::write_text(options_.many.html_file, matrix_page(document)));
     }
-    if (results.measured() == 0) {
-      return fail(ErrorCode::kPeer, "nothing was measured: see above");
-    }
+    if (results.measured() == 0) return fail(ErrorCode::kPeer, "nothing was measured: see above");
     if (!results.complete()) return perf::kExitFailed;
     return results.thresholds_met(least) ? perf::kExitOk : perf::kExitThresholdMissed;
   }
@@ -249,32 +245,12 @@ class PairTest {
   std::set<std::string> warned_;
 };
 
-// Before anything is started.
-Result<Targets> prepare(const TestOptions& options) {
-  for (const std::string& file : {options.json_file, options.many.html_file}) {
-    RETURN_IF_ERROR(perf::check_writable(file));
-  }
-  auto targets = targets_of(options.many.flags);
-  if (targets && targets->hosts.size() < 2) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("--hosts names {} alone: a pair needs two, or 'pacecar bw' there and "
-                            "'pacecar bw {}' here",
-                            targets->hosts[0].name, targets->hosts[0].name));
-  }
-  return targets;
-}
-
-Result<int> run_between_hosts(TestKind kind, const TestOptions& options, const Console& console) {
-  ASSIGN_OR_RETURN(const auto targets, prepare(options));
-  return PairTest(kind, options, console).run(targets);
-}
-
 int run(TestKind kind, int argc, char** argv) {
   const auto parsed = perf::parse_test_options(kind, argc, argv);
   if (const auto code = perf::code_of_words(parsed)) return *code;
   const TestOptions& options = parsed->options;
-  const Console console(options.quiet, options.color);
-  return perf::code_of(options.many.flags.given() ? run_between_hosts(kind, options, console)
+  const Console console(options.quiet, !options.no_color);
+  return perf::code_of(options.many.flags.given() ? PairTest(kind, options, console).run()
                                                   : perf::run_test(kind, options, console),
                        console);
 }

@@ -7,6 +7,10 @@
 #include "bench/perf/json_fields.h"
 
 namespace pacecar::hosts {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Quantity, name, unit, more_is_better)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SlowHost, host, sends, receives, value)
+
 namespace {
 
 using Json = nlohmann::json;
@@ -37,23 +41,22 @@ std::optional<double> figure_of(const std::string& test, const Json& results) {
   const bool lat = test == "lat";
   if (results.is_array() && results.empty()) return std::nullopt;
   const Json& one = !results.is_array() ? results : lat ? results.front() : results.back();
-  Result<double> value = fail(ErrorCode::kPeer, "");
-  if (lat) {
-    value = perf::number_field(one, "t_typical", 0, kMaxFigure);
-  } else {
-    const auto bytes = perf::number_field(one, "bytes", 0, kMaxFigure);
-    const auto seconds = perf::number_field(one, "seconds", 0, kMaxFigure);
-    if (bytes && seconds && *seconds > 0) value = *bytes * 8 / *seconds / 1e9;
-  }
-  if (!value || *value <= 0) return std::nullopt;
-  return *value;
+  const auto number = [&](const char* key) {  // 0: it is missing
+    return perf::number_field(one, key, 0, kMaxFigure).value_or(0);
+  };
+  const double seconds = number("seconds");
+  const double gbps = seconds > 0 ? number("bytes") * 8 / seconds / 1e9 : 0;
+  const double value = lat ? number("t_typical") : gbps;
+  return value > 0 ? std::optional(value) : std::nullopt;
 }
 
 PairResults::PairResults(std::vector<Host> hosts, std::string test, bool both_ways)
     : hosts_(std::move(hosts)),
       test_(std::move(test)),
       quantity_(quantity_of(test_, both_ways)),
-      matrix_(hosts_.size()) {}
+      matrix_(hosts_.size()) {
+  for (const Host& host : hosts_) names_.push_back(host.name);
+}
 
 void PairResults::add(Measurement measurement) {
   const auto value = figure_of(test_, measurement.results);
@@ -68,42 +71,35 @@ void PairResults::add(Measurement measurement) {
   all_.push_back(std::move(measurement));
 }
 
-void PairResults::lose(size_t host, const std::string& why) { lost_.emplace_back(host, why); }
-
-std::vector<std::string> PairResults::names() const {
-  std::vector<std::string> names;
-  for (const Host& host : hosts_) names.push_back(host.name);
-  return names;
+std::string PairResults::arrow(const Pair& pair) const {
+  return fmt::format("{} -> {}", names_[pair.sender], names_[pair.receiver]);
 }
 
 // One sentence for a host with which everything failed.
 std::vector<std::string> PairResults::failures() const {
   std::vector<std::string> sentences;
-  for (const auto& [host, why] : lost_) {
-    sentences.push_back(fmt::format("{} is lost: {}", hosts_[host].name, why));
-  }
   std::vector<const Measurement*> left;
   for (const size_t index : failed_) left.push_back(&all_[index]);
-  const auto concerns = [](const Measurement& one, size_t host) {
-    return one.pair.sender == host || one.pair.receiver == host;
+  const auto with = [](size_t host) {
+    return [host](const Measurement* one) {
+      return one->pair.sender == host || one->pair.receiver == host;
+    };
   };
-  // Their failures have been reported already.
-  for (const auto& lost : lost_) {
-    std::erase_if(left, [&](const auto* one) { return concerns(*one, lost.first); });
+  for (const auto& [host, why] : lost_) {
+    sentences.push_back(fmt::format("{} is lost: {}", names_[host], why));
+    std::erase_if(left, with(host));
   }
   for (size_t host = 0; host < hosts_.size(); ++host) {
-    const auto tried = std::ranges::count_if(all_, [&](auto& one) { return concerns(one, host); });
-    const auto failed =
-        std::ranges::count_if(left, [&](const auto* one) { return concerns(*one, host); });
+    const auto tried = std::ranges::count_if(all_, [&](auto& one) { return with(host)(&one); });
+    const auto failed = std::ranges::count_if(left, with(host));
     if (failed < 3 || failed != tried) continue;
-    const auto first = std::ranges::find_if(left, [&](auto* one) { return concerns(*one, host); });
+    const Measurement& first = **std::ranges::find_if(left, with(host));
     sentences.push_back(fmt::format("{}: all {} measurements with it failed, the first with: {}",
-                                    hosts_[host].name, failed, (*first)->error));
-    std::erase_if(left, [&](const auto* one) { return concerns(*one, host); });
+                                    names_[host], failed, first.error));
+    std::erase_if(left, with(host));
   }
   for (const Measurement* one : left) {
-    sentences.push_back(fmt::format("{} -> {} failed: {}", hosts_[one->pair.sender].name,
-                                    hosts_[one->pair.receiver].name, one->error));
+    sentences.push_back(fmt::format("{} failed: {}", arrow(one->pair), one->error));
   }
   cut(sentences, "failed");
   return sentences;
@@ -112,35 +108,30 @@ std::vector<std::string> PairResults::failures() const {
 std::vector<std::string> PairResults::missed(double least) const {
   std::vector<std::string> sentences;
   for (const size_t index : threshold_missed_) {
-    const Pair& pair = all_[index].pair;
-    sentences.push_back(fmt::format("{} -> {} misses the threshold of the test",
-                                    hosts_[pair.sender].name, hosts_[pair.receiver].name));
+    sentences.push_back(arrow(all_[index].pair) + " misses the threshold of the test");
   }
   const double median = find_outliers(matrix_, quantity_).median;
   for (const Measurement& one : all_) {
     const auto& value = matrix_.at(one.pair.sender, one.pair.receiver);
     if (!value || least <= 0 || share_of(*value, median, quantity_) >= least) continue;
-    sentences.push_back(fmt::format("{} -> {} misses --least {:g}: {}",
-                                    hosts_[one.pair.sender].name, hosts_[one.pair.receiver].name,
-                                    least, compared_with_median(*value, median, quantity_)));
+    sentences.push_back(fmt::format("{} misses --least {:g}: {}", arrow(one.pair), least,
+                                    compared_with_median(*value, median, quantity_)));
   }
   cut(sentences, "miss a threshold");
   return sentences;
 }
-
-bool PairResults::thresholds_met(double least) const { return missed(least).empty(); }
 
 std::string PairResults::text(double least) const {
   std::string text;
   const Outliers outliers = find_outliers(matrix_, quantity_);
   if (measured_ > 0) {
     const std::vector<double> values = matrix_.all();
-    text = fmt::format("{}\nmedian {} {}, from {} to {}\n", to_text(matrix_, names(), quantity_),
+    text = fmt::format("{}\nmedian {} {}, from {} to {}\n", to_text(matrix_, names_, quantity_),
                        figure(outliers.median), quantity_.unit,
                        figure(*std::ranges::min_element(values)),
                        figure(*std::ranges::max_element(values)));
   }
-  std::vector<std::string> slow = sentences_of(outliers, names(), quantity_);
+  std::vector<std::string> slow = sentences_of(outliers, names_, quantity_);
   cut(slow, "out of line");
   for (const auto& lines : {slow, missed(least), failures()}) {
     for (const std::string& line : lines) text += fmt::format("! {}\n", line);
@@ -155,9 +146,7 @@ Json PairResults::document(double least, const Json& context) const {
   Json document = context;
   document["schema_version"] = kMatrixSchema;
   document["version"] = PACECAR_VERSION;
-  document["quantity"] = {{"name", quantity_.name},
-                          {"unit", quantity_.unit},
-                          {"more_is_better", quantity_.more_is_better}};
+  document["quantity"] = quantity_;
   document["median"] = outliers.median > 0 ? Json(outliers.median) : Json();
   document["hosts"] = Json::array();
   for (const Host& host : hosts_) {
@@ -174,13 +163,7 @@ Json PairResults::document(double least, const Json& context) const {
                                  {"warnings", one.warnings},
                                  {"results", one.results}});
   }
-  document["slow_hosts"] = Json::array();
-  for (const SlowHost& host : outliers.hosts) {
-    document["slow_hosts"].push_back({{"host", host.host},
-                                      {"sends", host.sends},
-                                      {"receives", host.receives},
-                                      {"value", host.value}});
-  }
+  document["slow_hosts"] = outliers.hosts;
   document["slow_pairs"] = Json::array();
   for (const SlowPair& pair : outliers.pairs) {
     document["slow_pairs"].push_back({{"sender", pair.pair.sender},
@@ -188,7 +171,7 @@ Json PairResults::document(double least, const Json& context) const {
                                       {"value", pair.value},
                                       {"expected", pair.expected}});
   }
-  document["outliers"] = sentences_of(outliers, names(), quantity_);
+  document["outliers"] = sentences_of(outliers, names_, quantity_);
   document["missed"] = missed(least);
   document["failures"] = failures();
   return document;

@@ -7,7 +7,6 @@
 
 #include "bench/hosts/host_list.h"
 #include "bench/hosts/matrix.h"
-#include "bench/hosts/outliers.h"
 #include "bench/hosts/pair_runner.h"
 
 namespace pacecar::hosts {
@@ -27,14 +26,12 @@ class PairResults {
 
   void add(Measurement measurement);
   // Adds a lost host.
-  void lose(size_t host, const std::string& why);
+  void lose(size_t host, const std::string& why) { lost_.emplace_back(host, why); }
 
-  const Matrix& matrix() const { return matrix_; }
-  const Quantity& quantity() const { return quantity_; }
   size_t measured() const { return measured_; }
   // No host is lost, and no pair has failed.
   bool complete() const { return failed_.empty() && lost_.empty(); }
-  bool thresholds_met(double least) const;
+  bool thresholds_met(double least) const { return missed(least).empty(); }
 
   // The matrix, and a sentence for each problem.
   std::string text(double least) const;
@@ -42,11 +39,12 @@ class PairResults {
   nlohmann::json document(double least, const nlohmann::json& context) const;
 
  private:
-  std::vector<std::string> names() const;
+  std::string arrow(const Pair& pair) const;  // "a -> b"
   std::vector<std::string> failures() const;
   std::vector<std::string> missed(double least) const;
 
   std::vector<Host> hosts_;
+  std::vector<std::string> names_;
   std::string test_;
   Quantity quantity_;
   Matrix matrix_;

@@ -6,9 +6,8 @@
 #include <list>
 #include <sstream>
 
-#include "bench/hosts/reach.h"
 #include "bench/perf/clock.h"
-#include "bench/perf/exit_code.h"
+#include "bench/perf/command_line.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
 #include "transport/base/printable.h"
@@ -26,6 +25,8 @@ struct End {
   size_t host = 0;
   uint64_t run = 0;  // 0: none
   bool over = false;
+
+  bool runs() const { return run != 0 && !over; }
 };
 
 class Attempt {
@@ -105,7 +106,7 @@ class Attempt {
     stopped_ = true;
     deadline_ = perf::steady_now() + kEndingLimit;
     for (const End& end : {server_, client_}) {
-      if (end.run != 0 && !end.over) crew_.stop(end.host, end.run);
+      if (end.runs()) crew_.stop(end.host, end.run);
     }
   }
 
@@ -114,8 +115,9 @@ class Attempt {
   void lose_silent() {
     stage_ = Stage::kOver;
     for (const End& end : {server_, client_}) {
-      if (end.run == 0 || end.over) continue;
-      crew_.lose(end.host, "its agent does not answer any more: is the host still there?");
+      if (end.runs()) {
+        crew_.lose(end.host, "its agent does not answer any more: is the host still there?");
+      }
     }
   }
 
@@ -165,9 +167,7 @@ class Attempt {
   }
 
   void settle() {
-    const bool client_over = client_.over || client_.run == 0;
-    const bool server_over = server_.over || server_.run == 0;
-    if (stage_ == Stage::kEnding && client_over && server_over) stage_ = Stage::kOver;
+    if (stage_ == Stage::kEnding && !client_.runs() && !server_.runs()) stage_ = Stage::kOver;
   }
 
   void keep_warnings(const Event& event, size_t host) {
@@ -189,7 +189,67 @@ class Attempt {
   Measurement measurement_;
 };
 
+// A tournament by the circle method: one place stays, and the others rotate. With an odd number of
+// hosts one place is empty, so that one host has no pair.
+std::vector<Round> tournament(size_t hosts) {
+  const size_t places = hosts + hosts % 2;
+  std::vector<Round> rounds;
+  for (size_t turn = 0; turn + 1 < places; ++turn) {
+    const auto at = [&](size_t place) {
+      return place == 0 ? size_t{0} : 1 + (place - 1 + turn) % (places - 1);
+    };
+    Round round;
+    for (size_t i = 0; i < places / 2; ++i) {
+      const Pair pair{at(i), at(places - 1 - i)};
+      if (pair.sender < hosts && pair.receiver < hosts) round.push_back(pair);
+    }
+    rounds.push_back(std::move(round));
+  }
+  return rounds;
+}
+
+// Rounds of a ring's edges: the even ones, the odd ones, and with an odd number of hosts the last
+// one.
+std::vector<Round> ring(size_t hosts) {
+  std::vector<Round> rounds(2);
+  const size_t edges = hosts == 2 ? 1 : hosts;
+  for (size_t i = 0; i < edges; ++i) {
+    const bool closes = hosts % 2 == 1 && i + 1 == hosts;
+    if (closes) rounds.emplace_back();
+    rounds[closes ? 2 : i % 2].push_back({i, (i + 1) % hosts});
+  }
+  if (rounds[1].empty()) rounds.pop_back();
+  return rounds;
+}
+
+std::vector<Round> both_ways(const std::vector<Round>& rounds) {
+  std::vector<Round> all;
+  for (const Round& round : rounds) {
+    Round back;
+    for (const Pair& pair : round) back.push_back({pair.receiver, pair.sender});
+    all.push_back(round);
+    all.push_back(std::move(back));
+  }
+  return all;
+}
+
+std::vector<Round> one_at_a_time(size_t hosts) {
+  std::vector<Round> rounds;
+  for (size_t sender = 0; sender < hosts; ++sender) {
+    for (size_t receiver = 0; receiver < hosts; ++receiver) {
+      if (sender != receiver) rounds.push_back({{sender, receiver}});
+    }
+  }
+  return rounds;
+}
+
 }  // namespace
+
+std::vector<Round> schedule(size_t hosts, std::string_view pairs) {
+  if (hosts < 2) return {};
+  if (pairs == "all") return one_at_a_time(hosts);
+  return both_ways(pairs == "ring" ? ring(hosts) : tournament(hosts));
+}
 
 void measure_round(Crew& crew, const PairPlan& plan, const Round& round,
                    const std::function<void(Measurement)>& on_done,

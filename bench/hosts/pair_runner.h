@@ -1,17 +1,26 @@
-// Measures pairs of hosts. The receiver is the server and the sender the client (with --reversed
-// the other way round); both are runs of agents.
+// The order in which pairs of hosts are measured, and their measurement. The receiver is the server
+// and the sender the client (with --reversed the other way round); both are runs of agents.
 #pragma once
 
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/hosts/crew.h"
-#include "bench/hosts/schedule.h"
+#include "bench/hosts/matrix.h"
 #include "transport/base/units.h"
 
 namespace pacecar::hosts {
+
+// Pairs that are measured at the same time.
+using Round = std::vector<Pair>;
+
+// Each pair is in one round; fewer than two hosts have none. `pairs`: "disjoint" (all ordered
+// pairs, in a round each host in one pair at most), "all" (likewise, one pair at a time), or "ring"
+// (each host and the next, both ways; rounds as of "disjoint"). Pure.
+std::vector<Round> schedule(size_t hosts, std::string_view pairs);
 
 struct PairPlan {
   std::string test;                                // "bw", "lat"

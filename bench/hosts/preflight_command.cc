@@ -1,37 +1,173 @@
 // `pacecar preflight`: this host, or with --hosts many at the same time.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 
+#include "bench/hosts/crew.h"
 #include "bench/hosts/preflight_groups.h"
-#include "bench/hosts/reach.h"
+#include "bench/perf/command_line.h"
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
-#include "bench/perf/preflight.h"
-#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
+#include "bench/preflight/checks.h"
+#include "bench/preflight/peer_path.h"
+#include "bench/preflight/read_facts.h"
 #include "bench/preflight/report.h"
+#include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::hosts {
 namespace {
 
+using nlohmann::json;
 using perf::Console;
-using perf::PreflightOptions;
+using preflight::Severity;
 
-constexpr double kLimitS = 120;  // in addition to --watch; lost probes of a peer take seconds
+constexpr uint64_t kLimitS = 120;  // in addition to --watch; lost probes of a peer take seconds
+constexpr uint64_t kLongestWatch = 3600;  // seconds
 
-nlohmann::json document_of(const std::vector<HostReport>& reports, const Crew& crew,
-                           const std::vector<nlohmann::json>& documents) {
-  nlohmann::json document = {{"schema_version", 1},
-                             {"version", PACECAR_VERSION},
-                             {"worst", preflight::to_string(worst_of(reports))},
-                             {"hosts", nlohmann::json::array()},
-                             {"lost", nlohmann::json::array()},
-                             {"groups", nlohmann::json::array()},
-                             {"differences", nlohmann::json::array()}};
+constexpr const char* kExamples = R"(Examples:
+  pacecar preflight                        this host
+  pacecar preflight --only rdma,gid,mtu    some checks of it
+  pacecar preflight --only fabric --watch 10
+                                           are packets lost now? while a job runs
+  peer$ pacecar preflight --listen         packet sizes on the way to a peer and back
+  host$ pacecar preflight --only mtu --peer peer
+  pacecar preflight --root DIR             DIR/sys, DIR/proc, ...: files copied from a host
+  pacecar preflight --hosts gpu[01-16]     16 hosts at once: what is wrong, and what differs
+Exit codes: 0 no problem, 1 an error was found or the run failed, 2 wrong usage, 3 only warnings.)";
+
+struct Flags {
+  std::string only;
+  std::string root;
+  std::string peer;
+  std::string bind;
+  std::string json_file;
+  uint64_t watch_s = 0;
+  uint16_t port = 18515;  // UDP; the number of perftest's TCP port
+  bool listen = false;
+  bool list = false;
+  bool quiet = false;
+  bool no_color = false;
+  perf::HostsFlags many;
+};
+
+void add_flags(CLI::App& app, Flags& flags) {
+  app.add_option("--only", flags.only, "checks to run, such as rdma,gid; --list names them");
+  app.add_flag("--list", flags.list, "list the checks and what each can find");
+  auto* root = app.add_option("--root", flags.root, "examine a copy of a host's files")
+                   ->check(CLI::ExistingDirectory);
+  auto* peer = app.add_option("--peer", flags.peer, "the largest packets on the way to this host");
+  auto* watch = app.add_option("--watch", flags.watch_s, "watch the counters for these seconds")
+                    ->check(perf::whole_number(1, kLongestWatch));
+  auto* listen = app.add_flag("--listen", flags.listen, "answer another host's --peer until ended");
+  app.add_option("--bind", flags.bind, "--listen at this address or name only (default: at all)")
+      ->needs(listen);
+  app.add_option("-p,--port", flags.port, "UDP port of --peer and --listen")
+      ->check(perf::whole_number(0, UINT16_MAX))
+      ->capture_default_str();
+  perf::add_json_flag(app, flags.json_file, "write the findings");
+  app.add_flag("--quiet", flags.quiet, "problems only");
+  app.add_flag("--no-color", flags.no_color, "no colours");
+  peer->excludes(root);
+  watch->excludes(root);
+  listen->excludes(root)->excludes(peer)->excludes(watch);
+  auto* hosts = perf::add_hosts_flags(app, flags.many, "examine these hosts, not this one");
+  hosts->excludes(root)->excludes(listen);
+  app.footer(kExamples);
+}
+
+perf::ExitCode exit_code_of(Severity worst) {
+  if (worst == Severity::kError) return perf::kExitFailed;
+  return worst == Severity::kWarning ? perf::kExitThresholdMissed : perf::kExitOk;
+}
+
+// This process's settings; those of a copied host are not known.
+preflight::Settings settings_of(bool live) {
+  preflight::Settings settings;
+  settings.version = PACECAR_VERSION;
+  settings.socket_buffer = Params().socket_buffer;
+  if (!live) return settings;
+  const auto params = load_params_from_environment({}, &settings.warnings);
+  if (params) {
+    settings.socket_buffer = params->socket_buffer;
+    settings.gid_index = params->gid_index;
+  } else {
+    settings.error = params.error().message;
+  }
+  return settings;
+}
+
+preflight::Facts gather(const Flags& flags, const Console& console) {
+  const bool live = flags.root.empty();
+  const preflight::HostTree tree(live ? "/" : flags.root);
+  preflight::Facts facts = preflight::read_facts(tree, live);
+  if (flags.watch_s > 0) {
+    console.note(fmt::format("watching the counters for {} s", flags.watch_s));
+    std::this_thread::sleep_for(std::chrono::seconds(flags.watch_s));
+    preflight::Facts later = preflight::read_facts(tree, live);
+    preflight::note_growth(facts, Duration::from_s(static_cast<int64_t>(flags.watch_s)), later);
+    facts = std::move(later);
+  }
+  facts.settings = settings_of(live);
+  if (!flags.peer.empty()) {
+    console.note(fmt::format("probing the way to {}; lost packets take seconds", flags.peer));
+    facts.peer = preflight::probe_peer(flags.peer, {.port = flags.port});
+  }
+  return facts;
+}
+
+// Refuses a copy without any file of a host.
+Result<void> check_copy(const std::string& root) {
+  if (root.empty()) return {};
+  for (const char* folder : {"sys", "proc", "dev", "etc"}) {
+    std::error_code ignored;
+    if (std::filesystem::exists(std::filesystem::path(root) / folder, ignored)) return {};
+  }
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("--root {} holds no sys, proc, dev or etc: copy those of a host there", root));
+}
+
+Result<int> examine_host(const Flags& flags, const Console& console) {
+  RETURN_IF_ERROR(check_copy(flags.root));
+  ASSIGN_OR_RETURN(const auto checks, preflight::choose_checks(flags.only));
+  RETURN_IF_ERROR(perf::check_writable(flags.json_file));
+  const preflight::Facts facts = gather(flags, console);
+  const auto findings = preflight::examine(facts, checks);
+  json document = preflight::to_json(findings, PACECAR_VERSION);
+  document["facts"] = preflight::comparable(facts);
+  const bool color = perf::may_color(!flags.no_color, STDOUT_FILENO);
+  RETURN_IF_ERROR(
+      perf::write_results(preflight::to_text(findings, {.color = color, .quiet = flags.quiet}),
+                          flags.json_file, document));
+  return exit_code_of(findings.worst());
+}
+
+Result<int> listen(const Flags& flags, const Console& console) {
+  ASSIGN_OR_RETURN(auto listener, preflight::ProbeListener::open(flags.bind, flags.port));
+  console.note(fmt::format("answering probes at {} on UDP port {}; end with Ctrl-C",
+                           flags.bind.empty() ? "all addresses" : flags.bind, listener.port()));
+  while (listener.answer_one()) {
+  }
+  return fail(ErrorCode::kSystem, "the listener's socket failed: start it again");
+}
+
+json document_of(const std::vector<HostReport>& reports, const Crew& crew,
+                 const std::vector<json>& documents) {
+  json document = {{"schema_version", 1},
+                   {"version", PACECAR_VERSION},
+                   {"worst", preflight::to_string(worst_of(reports))},
+                   {"hosts", json::array()},
+                   {"lost", json::array()},
+                   {"groups", json::array()},
+                   {"differences", json::array()}};
   const auto names = [&](const std::vector<size_t>& hosts) {
-    auto list = nlohmann::json::array();
+    auto list = json::array();
     for (const size_t host : hosts) list.push_back(reports[host].host);
     return list;
   };
@@ -48,7 +184,7 @@ nlohmann::json document_of(const std::vector<HostReport>& reports, const Crew& c
     document["groups"].back()["hosts"] = names(group.hosts);
   }
   for (const Difference& difference : find_differences(reports)) {
-    auto values = nlohmann::json::array();
+    auto values = json::array();
     for (const auto& [value, hosts] : difference.values) {
       values.push_back({{"value", value}, {"hosts", names(hosts)}});
     }
@@ -57,29 +193,27 @@ nlohmann::json document_of(const std::vector<HostReport>& reports, const Crew& c
   return document;
 }
 
-// `host_flags`: what the command on each host is given.
-Result<int> examine_hosts(const PreflightOptions& flags, const std::vector<std::string>& host_flags,
+// `words`: the flags of each host's own command.
+Result<int> examine_hosts(const Flags& flags, std::vector<std::string> words,
                           const Console& console) {
   RETURN_IF_ERROR(perf::check_writable(flags.json_file));
   ASSIGN_OR_RETURN(const auto targets, targets_of(flags.many));
   const perf::Interrupt interrupt;
   ASSIGN_OR_RETURN(const auto crew, reach(targets, flags.many, console));
-  std::vector<std::string> words{"preflight"};
-  words.insert(words.end(), host_flags.begin(), host_flags.end());
+  words.insert(words.begin(), "preflight");
   words.insert(words.end(), {"--json=-", "--quiet", "--no-color"});
-  const double limit_s = kLimitS + static_cast<double>(flags.watch_s);
+  const auto limit = Duration::from_s(static_cast<int64_t>(kLimitS + flags.watch_s));
   const auto ends = run_on_all(
-      *crew, [&](size_t) { return words; }, Duration::from_s(static_cast<int64_t>(limit_s)),
-      console);
+      *crew, [&](size_t) { return words; }, limit, console);
   std::vector<HostReport> reports;
-  std::vector<nlohmann::json> documents;
+  std::vector<json> documents;
   for (size_t i = 0; i < ends.size(); ++i) {
     if (!ends[i]) continue;
     const std::string& name = crew->host(i).name;
     auto report = read_report(name, ends[i]->output);
     if (report) {
       reports.push_back(std::move(*report));
-      documents.push_back(nlohmann::json::parse(ends[i]->output));
+      documents.push_back(json::parse(ends[i]->output));
       continue;
     }
     const bool failed = ends[i]->output.empty();
@@ -88,29 +222,31 @@ Result<int> examine_hosts(const PreflightOptions& flags, const std::vector<std::
     crew->lose(i, why);
   }
   if (reports.empty()) return fail(ErrorCode::kPeer, "no host has been examined: see above");
-  if (flags.json_file != perf::kStandardOutput) fmt::print("{}", to_text(reports));
-  if (!flags.json_file.empty()) {
-    RETURN_IF_ERROR(perf::write_json(flags.json_file, document_of(reports, *crew, documents)));
-  }
+  RETURN_IF_ERROR(perf::write_results(to_text(reports), flags.json_file,
+                                      document_of(reports, *crew, documents)));
   if (reports.size() < crew->size()) return perf::kExitFailed;
-  return perf::exit_code_of(worst_of(reports));
+  return exit_code_of(worst_of(reports));
+}
+
+Result<int> run(const CLI::App& app, const Flags& flags, const Console& console) {
+  if (flags.list) {
+    fmt::print("{}", preflight::list_checks());
+    return perf::kExitOk;
+  }
+  if (flags.many.given()) return examine_hosts(flags, perf::given_flags(app), console);
+  return flags.listen ? listen(flags, console) : examine_host(flags, console);
 }
 
 }  // namespace
 
 int run_preflight(int argc, char** argv) {
-  PreflightOptions flags;
+  Flags flags;
   CLI::App app(
       "Examines a host before Pacecar or NCCL run on it, and prints a cure for each problem.",
       "pacecar preflight");
-  perf::add_preflight_flags(app, flags);
-  return perf::run_subcommand(
-      app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
-      [&](const Console& console) {
-        return flags.many.given() && !flags.list
-                   ? examine_hosts(flags, perf::given_flags(app, perf::kOwnFlags), console)
-                   : perf::preflight_this_host(flags, console);
-      });
+  add_flags(app, flags);
+  return perf::run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
+                              [&](const Console& console) { return run(app, flags, console); });
 }
 
 }  // namespace pacecar::hosts

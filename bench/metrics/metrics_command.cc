@@ -22,7 +22,6 @@
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/files.h"
-#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "transport/base/result.h"
 #include "transport/base/return_if_error.h"

@@ -20,7 +20,7 @@
 #include "bench/nccl/spread.h"
 #include "bench/nccl/value_or_throw.h"
 #include "bench/perf/clock.h"
-#include "bench/perf/exit_code.h"
+#include "bench/perf/command_line.h"
 #include "net_plugin/host/host.h"
 
 namespace pacecar::nccl {

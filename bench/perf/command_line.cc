@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -17,6 +17,10 @@ namespace pacecar::perf {
 namespace {
 
 constexpr size_t kMostWrongLetters = 2;  // of a misspelt name
+constexpr double kLongestReach = 3600;   // seconds
+// Flags that are not passed on to other hosts.
+constexpr std::array<std::string_view, 7> kOwnFlags = {
+    "--hosts", "--launch", "--remote", "--reach", "--json", "--quiet", "--no-color"};
 
 std::optional<uint64_t> parse_bytes(std::string_view text) {
   unsigned shift = 0;
@@ -31,13 +35,6 @@ std::optional<uint64_t> parse_bytes(std::string_view text) {
   const auto value = to_number<uint64_t>(text);
   if (!value || *value > (UINT64_MAX >> shift)) return std::nullopt;
   return *value << shift;
-}
-
-std::optional<double> parse_number(const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !std::isfinite(value)) return std::nullopt;
-  return value;
 }
 
 // The arguments in the order that CLI11 takes them, the last first. `--json FILE.json` becomes
@@ -152,6 +149,21 @@ Result<std::string> parse_command_line(CLI::App& app, int argc, const char* cons
   return std::string();
 }
 
+std::string shell_quoted(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:=,@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char letter : word) quoted += letter == '\'' ? "'\\''" : std::string(1, letter);
+  return quoted + "'";
+}
+
+std::string shell_line(std::span<const std::string> words) {
+  std::string line;
+  for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_quoted(word);
+  return line;
+}
+
 void add_json_flag(CLI::App& app, std::string& file, const std::string& what) {
   const auto without_file = [](std::string& value) {
     if (value == "true") value = kStandardOutput;  // CLI11's value of a flag without one
@@ -191,11 +203,83 @@ CLI::Validator byte_count(uint64_t min, uint64_t max) {
 CLI::Validator positive_number(double max) {
   return CLI::Validator(
       [max](std::string& text) {
-        const auto value = parse_number(text);
-        if (value && *value > 0 && *value <= max) return std::string();
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        if (*end == '\0' && value > 0 && value <= max) return std::string();
         return fmt::format("'{}' is not a number above 0 and at most {:g}", text, max);
       },
       "");
+}
+
+CLI::Option* add_hosts_flags(CLI::App& app, HostsFlags& flags, const std::string& what) {
+  app.option_defaults()->group("Many hosts");
+  auto* hosts =
+      app.add_option("--hosts", flags.hosts,
+                     what +
+                         ": a file with one on each line, names such as gpu[01-16],login1, or "
+                         "slurm for the job's nodes")
+          ->check(CLI::Validator(
+              [](std::string& text) { return std::string(text.empty() ? "it names no host" : ""); },
+              ""));
+  app.add_option("--launch,--ssh", flags.launch,
+                 "how to reach them: ssh, srun, kubectl, or a command such as "
+                 "'docker exec -i {host}'")
+      ->needs(hosts)
+      ->capture_default_str();
+  app.add_option("--remote", flags.remote, "the program there")
+      ->needs(hosts)
+      ->capture_default_str();
+  app.add_option("--reach", flags.reach_s, "seconds within which a host must answer")
+      ->check(positive_number(kLongestReach))
+      ->needs(hosts)
+      ->capture_default_str();
+  app.option_defaults()->group("Options");
+  return hosts;
+}
+
+std::vector<std::string> given_flags(const CLI::App& app,
+                                     const std::vector<std::string_view>& omitted) {
+  std::vector<std::string> words;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0 || option->get_positional()) continue;
+    const std::vector<std::string>& names = option->get_lnames();
+    const std::string name =
+        names.empty() ? "-" + option->get_snames().front() : "--" + names.front();
+    if (std::ranges::find(kOwnFlags, name) != kOwnFlags.end()) continue;
+    if (std::ranges::find(omitted, name) != omitted.end()) continue;
+    if (option->get_items_expected_max() == 0) {
+      words.push_back(name);
+      continue;
+    }
+    for (const std::string& value : option->results()) {
+      words.push_back(name);
+      words.push_back(value);
+    }
+  }
+  return words;
+}
+
+int code_of(const Result<int>& returned, const Console& console,
+            ExitCode (*exit_code)(const Error& error)) {
+  if (returned) return *returned;
+  console.error(returned.error().message);
+  return exit_code(returned.error());
+}
+
+int run_with_code(CLI::App& app, int argc, char** argv, const SubcommandRules& rules,
+                  const std::function<Result<int>(const Console&)>& run) {
+  const auto help = parse_command_line(app, argc, argv, rules.hints);
+  const Console console(rules.quiet != nullptr && *rules.quiet,
+                        rules.no_color == nullptr || !*rules.no_color);
+  if (!help) {
+    console.error(help.error().message);
+    return kExitUsage;
+  }
+  if (!help->empty()) {
+    fmt::print("{}", *help);
+    return kExitOk;
+  }
+  return code_of(run(console), console, rules.exit_code);
 }
 
 }  // namespace pacecar::perf

@@ -1,14 +1,37 @@
-// CLI11 for every subcommand: its errors and its help as values, and checks of flags' values.
+// What every subcommand shares: from its arguments to its exit code, with CLI11's errors and help
+// as values, the flags that several have, and checks of flags' values.
 #pragma once
+
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
 
+#include "bench/perf/console.h"
 #include "transport/base/result.h"
 
 namespace pacecar::perf {
+
+// Of every subcommand, as --help documents them.
+enum ExitCode : int {
+  kExitOk = 0,
+  kExitFailed = 1,           // the peer, the network or the machine; preflight found an error
+  kExitUsage = 2,            // an invalid flag or parameter
+  kExitThresholdMissed = 3,  // the result is worse than --min-gbits or --max-usec asks;
+                             // preflight found warnings, but no error
+};
+
+// kInvalidArgument of the library means that a flag or parameter was wrong.
+inline ExitCode exit_code_of(const Error& error) {
+  return error.code == ErrorCode::kInvalidArgument ? kExitUsage : kExitFailed;
+}
 
 // The text of --help after the flags of every subcommand.
 inline constexpr const char* kExitCodesHelp =
@@ -30,6 +53,11 @@ Result<std::string> parse_command_line(CLI::App& app, int argc, const char* cons
 // " (did you mean 'bw'?)" if one of `known` is at most two letters away from `name`; else empty.
 std::string nearest_hint(std::string_view name, std::span<const std::string> known);
 
+// The word, quoted for a POSIX shell if it has special characters; words so quoted, with a blank
+// between them.
+std::string shell_quoted(const std::string& word);
+std::string shell_line(std::span<const std::string> words);
+
 inline constexpr std::string_view kJsonFlag = "--json";
 // Adds `--json [FILE.json]`, the same for every subcommand. `file` becomes the name of the file, or
 // kStandardOutput; it stays empty without the flag. `what`: "write all figures".
@@ -40,5 +68,66 @@ CLI::Validator whole_number(uint64_t min, uint64_t max);
 // As whole_number, with a suffix K, M or G for powers of 1024.
 CLI::Validator byte_count(uint64_t min, uint64_t max);
 CLI::Validator positive_number(double max);
+
+// The flags with which a subcommand runs on other hosts (bench/hosts).
+struct HostsFlags {
+  std::string hosts;  // as written; empty: this host
+  std::string launch = "ssh";
+  std::string remote = "pacecar";
+  double reach_s = 30;
+
+  bool given() const { return !hosts.empty(); }
+};
+
+// `what`: "measure between these hosts". Returns --hosts, which others may need.
+CLI::Option* add_hosts_flags(CLI::App& app, HostsFlags& flags, const std::string& what);
+
+// The flags that the command line has, with their values, but without operands, flags that are not
+// passed on to other hosts, and `omitted` ("--html"): arguments for the same subcommand there.
+std::vector<std::string> given_flags(const CLI::App& app,
+                                     const std::vector<std::string_view>& omitted = {});
+
+// The exit code of what a subcommand returned; prints an error as one sentence.
+int code_of(const Result<int>& returned, const Console& console,
+            ExitCode (*exit_code)(const Error& error) = exit_code_of);
+
+// The exit code if the command line is wrong, or asks for help; prints the error or the help.
+// `Parsed` has a member `help`.
+template <typename Parsed>
+std::optional<int> code_of_words(const Result<Parsed>& parsed) {
+  if (!parsed) {
+    return code_of(tl::unexpected(parsed.error()), Console(false, true),
+                   [](const Error&) { return kExitUsage; });
+  }
+  if (parsed->help.empty()) return std::nullopt;
+  fmt::print("{}", parsed->help);
+  return kExitOk;
+}
+
+struct SubcommandRules {
+  // Bound to --quiet and --no-color; null: there is no such flag.
+  const bool* quiet = nullptr;
+  const bool* no_color = nullptr;
+  ParseHints hints = {};
+  // For errors of `run`; a wrong command line is kExitUsage.
+  ExitCode (*exit_code)(const Error& error) = exit_code_of;
+};
+
+// As run_subcommand below, for what returns an exit code.
+int run_with_code(CLI::App& app, int argc, char** argv, const SubcommandRules& rules,
+                  const std::function<Result<int>(const Console&)>& run);
+
+// Parses the command line, prints the text for --help, or calls `run` with the console and prints
+// its error. `run` returns Result<int>, an exit code, or Result<void>.
+template <typename Run>
+int run_subcommand(CLI::App& app, int argc, char** argv, const SubcommandRules& rules, Run run) {
+  return run_with_code(app, argc, argv, rules, [&run](const Console& console) -> Result<int> {
+    if constexpr (std::is_same_v<decltype(run(console)), Result<void>>) {
+      return run(console).map([] { return int{kExitOk}; });
+    } else {
+      return run(console);
+    }
+  });
+}
 
 }  // namespace pacecar::perf

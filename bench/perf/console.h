@@ -1,10 +1,12 @@
-// Messages to the user, on stderr, so that stdout has results only. Thread rule: any thread; one
-// line is one write.
+// Messages to the user and the progress bar, on stderr, so that stdout has results only. Thread
+// rule: any thread; one line is one write.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "transport/base/log.h"
+#include "transport/base/units.h"
 
 namespace pacecar::perf {
 
@@ -21,7 +23,6 @@ class Console {
   void warn(std::string_view line) const;
   void error(std::string_view line) const;
 
-  bool quiet() const { return quiet_; }
   // Stderr is a terminal, so that a progress bar may be drawn.
   bool interactive() const { return interactive_; }
 
@@ -34,6 +35,27 @@ class Console {
   bool quiet_;
   bool interactive_;
   bool color_;
+};
+
+// One line: a bar, the share done, the rate and the time left. `done` is in [0, 1]. Pure.
+std::string progress_line(double done, std::string_view rate, Duration elapsed);
+
+// The destructor wipes it.
+class ProgressBar {
+ public:
+  explicit ProgressBar(bool enabled) : enabled_(enabled) {}
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+  ~ProgressBar();
+
+  // It is time to draw again. Cheap.
+  bool due(Duration elapsed) const { return enabled_ && elapsed >= next_; }
+  void draw(double done, std::string_view rate, Duration elapsed);
+
+ private:
+  bool enabled_;
+  bool drawn_ = false;
+  Duration next_ = Duration::from_ms(200);  // a short test shows none
 };
 
 }  // namespace pacecar::perf

@@ -6,7 +6,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -38,10 +37,14 @@ bool wait_for(int fd, short events, Duration limit) {
   }
 }
 
-std::string address_text(const sockaddr* address, socklen_t size) {
+std::string peer_of(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  getpeername(fd, any, &size);
   std::array<char, NI_MAXHOST> host{};
   std::array<char, NI_MAXSERV> service{};
-  if (getnameinfo(address, size, host.data(), host.size(), service.data(), service.size(),
+  if (getnameinfo(any, size, host.data(), host.size(), service.data(), service.size(),
                   NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return "an unknown address";
   }
@@ -52,14 +55,6 @@ std::string address_text(const sockaddr* address, socklen_t size) {
   }
   const bool v6 = name.find(':') != std::string_view::npos;
   return fmt::format(fmt::runtime(v6 ? "[{}]:{}" : "{}:{}"), name, service.data());
-}
-
-std::string peer_of(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  getpeername(fd, any, &size);
-  return address_text(any, size);
 }
 
 // 0 or an errno.
@@ -99,12 +94,8 @@ std::string connect_failure(const std::string& host, uint16_t port, int error) {
 
 }  // namespace
 
-ControlChannel::ControlChannel(FileDescriptor socket) : ControlChannel(std::move(socket), "") {
-  peer_ = peer_of(socket_.get());
-}
-
-ControlChannel::ControlChannel(FileDescriptor socket, std::string peer)
-    : socket_(std::move(socket)), peer_(std::move(peer)) {
+ControlChannel::ControlChannel(FileDescriptor socket, const std::string& peer)
+    : socket_(std::move(socket)), peer_(peer.empty() ? peer_of(socket_.get()) : peer) {
   const int on = 1;
   setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
@@ -135,9 +126,7 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t
                               source));
     }
     error = connect_one(fd.get(), *target, deadline - steady_now());
-    if (error == 0) {
-      return ControlChannel(std::move(fd));
-    }
+    if (error == 0) return ControlChannel(std::move(fd));
   }
   return fail(ErrorCode::kPeer, connect_failure(host, port, error));
 }
@@ -213,18 +202,20 @@ Result<Json> ControlChannel::receive(Duration limit) {
     ASSIGN_OR_RETURN(auto message, next_message());
     if (message) return std::move(*message);
     const Duration left = deadline - steady_now();
-    if (left <= Duration()) {
-      return tl::unexpected(too_late(limit));
-    }
+    if (left <= Duration()) return tl::unexpected(too_late(limit));
     RETURN_IF_ERROR(fill(left));
   }
 }
 
 Result<Json> ControlChannel::expect(std::string_view type, Duration limit) {
-  auto message = receive(limit);
-  if (!message) return message;
-  RETURN_IF_ERROR(require(*message, type));
+  ASSIGN_OR_RETURN(auto message, receive(limit));
+  RETURN_IF_ERROR(require(message, type));
   return message;
+}
+
+Result<Json> ControlChannel::ask(const Json& message, std::string_view type, Duration limit) {
+  RETURN_IF_ERROR(send(message));
+  return expect(type, limit);
 }
 
 Result<void> ControlChannel::require(const Json& message, std::string_view type) const {

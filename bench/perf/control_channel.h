@@ -25,8 +25,7 @@ class ControlChannel {
 
   // Takes a connected socket that does not block. Without `peer`, its name is the TCP peer's
   // address.
-  explicit ControlChannel(FileDescriptor socket);
-  ControlChannel(FileDescriptor socket, std::string peer);
+  explicit ControlChannel(FileDescriptor socket, const std::string& peer = "");
 
   // Tries every address of `host` within `limit`, from the local address `source`; empty: any.
   // Errors also: kInvalidArgument when `source` is no address of this host.
@@ -41,6 +40,8 @@ class ControlChannel {
   Result<nlohmann::json> receive(Duration limit);
   // The next message, which must be of this type.
   Result<nlohmann::json> expect(std::string_view type, Duration limit);
+  // Sends a message; the answer must be of this type.
+  Result<nlohmann::json> ask(const nlohmann::json& message, std::string_view type, Duration limit);
   // The next message, if it has arrived.
   Result<std::optional<nlohmann::json>> poll();
   // An error if the peer is gone or has sent an error; keeps other messages for later.

@@ -1,8 +1,18 @@
-// The TCP port of a test's server, at addresses of this host.
+// The TCP port of a test's server, at addresses of this host, and the proof of the cluster key by
+// which its clients are let in.
 //
 // Clients are untrusted. The server reads from all that have connected at once, so that none waits
 // for another. It refuses, with an error, a client that sends nothing in time or something else
-// than the greeting, and, if this host has a cluster key, a client that does not prove it first.
+// than the greeting, and, if this host has a cluster key (PACECAR_KEY_FILE), a client that does not
+// prove it first. The proof comes before any other message:
+//
+//   client: prove {nonce}        server: challenge {nonce}
+//   client: proof {mac}          server: proof {mac}
+//
+// The MACs' key is derived from the cluster key with both nonces as salt, and a MAC covers the name
+// of its side, so that it cannot be replayed in the other direction or on another channel. The
+// client proves the key first, so that nobody without it gets a MAC on which to test guessed keys.
+// Later messages are neither encrypted nor authenticated.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -17,11 +27,40 @@
 #include <vector>
 
 #include "bench/perf/control_channel.h"
-#include "bench/perf/control_proof.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
+#include "transport/engine/bootstrap/auth.h"
 
 namespace pacecar::perf {
+
+// The nonces of a channel's proof; one for each channel.
+struct ControlProof {
+  bootstrap::Nonce client{};
+  bootstrap::Nonce server{};
+
+  // The MAC of a side: "client", "server".
+  bootstrap::Mac mac(const bootstrap::ClusterKey& key, std::string_view side) const;
+};
+
+// The client's part, within `limit`. Does nothing without a key. Errors: kPeer (the server has
+// another key or none, is silent or gone), kSystem.
+Result<void> prove(ControlChannel& channel, const bootstrap::ClusterKey& key, Duration limit);
+
+// The server's part, message by message.
+class CallerProof {
+ public:
+  // True: the message is part of the proof. False: it is the first one after it, and the client has
+  // proved the key, if this server has one. Errors: kPeer (the client has another key, or one of
+  // the two has none), kSystem.
+  Result<bool> take(ControlChannel& channel, const bootstrap::ClusterKey& key,
+                    const nlohmann::json& message);
+
+ private:
+  enum class Stage { kNothing, kChallenged, kProved };
+
+  Stage stage_ = Stage::kNothing;
+  ControlProof proof_;
+};
 
 struct Caller {
   ControlChannel channel;

@@ -61,8 +61,18 @@ Result<void> write_text(const std::string& path, std::string_view text) {
 }
 
 Result<void> write_json(const std::string& path, const nlohmann::json& document) {
+  if (path.empty()) return {};
   return write_text(path,
                     document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+Result<void> write_results(std::string_view text, const std::string& json_file,
+                           const nlohmann::json& document) {
+  if (json_file != kStandardOutput) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);  // before errors that refer to it
+  }
+  return write_json(json_file, document);
 }
 
 Result<void> flush_output() {

@@ -7,7 +7,6 @@
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/files.h"
-#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "cc/registry.h"
 #include "transport/api/pacecar.hpp"
@@ -47,29 +46,27 @@ Json sharing_json(const NicInfo& nic) {
   return sharing;
 }
 
-Json nic_json(const Context& context, size_t index) {
-  const NicInfo& nic = context.nics()[index];
-  return {{"name", nic.name},
-          {"device", nic.device},
-          {"address", nic.address},
-          {"pci_path", nic.pci_path},
-          {"guid", fmt::format("{:016x}", nic.guid)},
-          {"speed_mbps", nic.speed_mbps},
-          {"mtu_bytes", nic.mtu_bytes},
-          {"paths", nic.paths},
-          {"engines", nic.engines},
-          {"ecn", nic.ecn},
-          {"gpu_memory", nic.gpu_memory},
-          {"offloads", nic.offloads},
-          {"max_connections", nic.max_connections},
-          {"flow_state_bytes", context.statistics(index).flow_state_bytes},
-          {"flow_queue_bytes", context.statistics(index).flow_queue_bytes},
-          {"sharing", sharing_json(nic)}};
-}
-
 Json nics_json(const Context& context) {
   Json nics = Json::array();
-  for (size_t i = 0; i < context.nics().size(); ++i) nics.push_back(nic_json(context, i));
+  for (size_t i = 0; i < context.nics().size(); ++i) {
+    const NicInfo& nic = context.nics()[i];
+    nics.push_back({{"name", nic.name},
+                    {"device", nic.device},
+                    {"address", nic.address},
+                    {"pci_path", nic.pci_path},
+                    {"guid", fmt::format("{:016x}", nic.guid)},
+                    {"speed_mbps", nic.speed_mbps},
+                    {"mtu_bytes", nic.mtu_bytes},
+                    {"paths", nic.paths},
+                    {"engines", nic.engines},
+                    {"ecn", nic.ecn},
+                    {"gpu_memory", nic.gpu_memory},
+                    {"offloads", nic.offloads},
+                    {"max_connections", nic.max_connections},
+                    {"flow_state_bytes", context.statistics(i).flow_state_bytes},
+                    {"flow_queue_bytes", context.statistics(i).flow_queue_bytes},
+                    {"sharing", sharing_json(nic)}});
+  }
   return nics;
 }
 
@@ -115,66 +112,62 @@ Json back_end_json(const Result<void>& found) {
   return {{"available", true}};
 }
 
-std::string text_of(const Json& value) { return value.get<std::string>(); }
+// Text is made from the JSON, so that both agree.
+std::string text_of(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
 
-void print_sharer(const Json& sharer) {
+std::string sharer_text(const Json& sharer) {
   const auto gbps = [&](const char* key) { return sharer[key].get<double>() * 1e-9; };
-  fmt::print("    shared by {} (pid {}): sends {:.3g} of {:.3g} Gb/s, receives {:.3g} of {:.3g}\n",
-             text_of(sharer["program"]), sharer["pid"].get<int64_t>(), gbps("out_part_bps"),
-             gbps("out_demand_bps"), gbps("in_part_bps"), gbps("in_demand_bps"));
+  return fmt::format(
+      "    shared by {} (pid {}): sends {:.3g} of {:.3g} Gb/s, receives {:.3g} of {:.3g}\n",
+      text_of(sharer["program"]), text_of(sharer["pid"]), gbps("out_part_bps"),
+      gbps("out_demand_bps"), gbps("in_part_bps"), gbps("in_demand_bps"));
 }
 
-// Text is printed from the JSON, so that both agree.
-void print_nics(const Json& nics) {
-  fmt::print("NICs\n");
-  for (const Json& nic : nics) {
-    const auto speed = nic["speed_mbps"].get<uint64_t>();
-    fmt::print("  {}\n    address {}  speed {}  MTU {}  paths {}  engines {}  ECN {}\n",
-               text_of(nic["name"]), text_of(nic["address"]),
-               speed == 0 ? "unknown" : fmt::format("{:g} Gb/s", static_cast<double>(speed) / 1000),
-               nic["mtu_bytes"].get<uint64_t>(), nic["paths"].get<uint64_t>(),
-               nic["engines"].get<uint64_t>(), nic["ecn"].get<bool>() ? "yes" : "no");
-    fmt::print("    at most {} connections; per flow {} bytes of state and {} of queues\n",
-               nic["max_connections"].get<uint64_t>(), nic["flow_state_bytes"].get<uint64_t>(),
-               nic["flow_queue_bytes"].get<uint64_t>());
-    fmt::print("    {}\n", text_of(nic["gpu_memory"]));
-    if (nic["offloads"] != "") fmt::print("    {}\n", text_of(nic["offloads"]));
-    for (const Json& sharer : nic["sharing"]) print_sharer(sharer);
-  }
+std::string nic_text(const Json& nic) {
+  const auto speed = nic["speed_mbps"].get<uint64_t>();
+  std::string text = fmt::format(
+      "  {}\n    address {}  speed {}  MTU {}  paths {}  engines {}  ECN {}\n"
+      "    at most {} connections; per flow {} bytes of state and {} of queues\n    {}\n",
+      text_of(nic["name"]), text_of(nic["address"]),
+      speed == 0 ? "unknown" : fmt::format("{:g} Gb/s", static_cast<double>(speed) / 1000),
+      text_of(nic["mtu_bytes"]), text_of(nic["paths"]), text_of(nic["engines"]),
+      nic["ecn"].get<bool>() ? "yes" : "no", text_of(nic["max_connections"]),
+      text_of(nic["flow_state_bytes"]), text_of(nic["flow_queue_bytes"]),
+      text_of(nic["gpu_memory"]));
+  if (nic["offloads"] != "") text += fmt::format("    {}\n", text_of(nic["offloads"]));
+  for (const Json& sharer : nic["sharing"]) text += sharer_text(sharer);
+  return text;
 }
 
-void print_back_end(const char* name, const Json& back_end) {
-  fmt::print("  {:<10} {}\n", name,
-             back_end["available"].get<bool>() ? "available" : text_of(back_end["reason"]));
-}
-
-void print_fabrics(const Json& fabrics) {
-  fmt::print("Providers of libfabric (-d, PACECAR_NICS)\n");
-  if (!fabrics["available"].get<bool>()) {
-    fmt::print("  none: {}\n", text_of(fabrics["reason"]));
-    return;
-  }
-  for (const Json& provider : fabrics["providers"]) {
+std::string fabrics_text(const Json& fabrics) {
+  std::string text = "Providers of libfabric (-d, PACECAR_NICS)\n";
+  if (fabrics.contains("reason")) text += fmt::format("  none: {}\n", text_of(fabrics["reason"]));
+  for (const Json& provider : fabrics.value("providers", Json::array())) {
     const bool usable = provider["usable"].get<bool>();
-    fmt::print("  {}\n    {}{}\n", text_of(provider["name"]),
-               usable ? "" : "cannot be used: ", text_of(provider[usable ? "abilities" : "lacks"]));
+    text += fmt::format(
+        "  {}\n    {}{}\n", text_of(provider["name"]),
+        usable ? "" : "cannot be used: ", text_of(provider[usable ? "abilities" : "lacks"]));
   }
+  return text;
 }
 
-void print_controls(const Json& controls) {
-  fmt::print("Congestion controls (--cc, PACECAR_CC)\n");
-  for (const Json& control : controls) {
-    fmt::print("  {:<10} {}\n", text_of(control["name"]), text_of(control["summary"]));
+std::string host_text(const Json& host) {
+  std::string text = fmt::format("Pacecar {}\n\nNICs\n", PACECAR_VERSION);
+  for (const Json& nic : host["nics"]) text += nic_text(nic);
+  text += "\nBack ends\n";
+  for (const auto& [name, key] : {std::pair("RDMA NICs", "libibverbs"), {"soft:dpdk", "dpdk"}}) {
+    text += fmt::format("  {:<10} {}\n", name, host[key].value("reason", "available"));
   }
-}
-
-void print_parameters(const Json& parameters) {
-  for (const Json& parameter : parameters) {
-    fmt::print("{}={}\n", text_of(parameter["name"]), text_of(parameter["value"]));
-    fmt::print("    from {}; default '{}'; accepts {}\n", text_of(parameter["source"]),
-               text_of(parameter["default"]), text_of(parameter["accepts"]));
-    fmt::print("    {}\n", text_of(parameter["doc"]));
+  text += fmt::format("\n{}\nCongestion controls (--cc, PACECAR_CC)\n",
+                      fabrics_text(host["libfabric"]));
+  for (const Json& control : host["congestion_controls"]) {
+    text += fmt::format("  {:<10} {}\n", text_of(control["name"]), text_of(control["summary"]));
   }
+  return text +
+         fmt::format("\nLimits of a connection\n  {} receives of up to {} buffers, {} sends\n",
+                     kMaxRequests, kMaxReceiveBuffers, kMaxRequests * kMaxReceiveBuffers);
 }
 
 Result<void> show_parameters(const InfoFlags& flags, const Console& console) {
@@ -185,13 +178,15 @@ Result<void> show_parameters(const InfoFlags& flags, const Console& console) {
   for (const std::string& warning : warnings) console.warn(warning);
   if (!values) return tl::unexpected(values.error());
   const Json parameters = parameters_json(*values);
-  if (!flags.json_file.empty()) {
-    const auto written = write_json(
-        flags.json_file, {{"schema_version", kInfoSchemaVersion}, {"parameters", parameters}});
-    if (!written || flags.json_file == kStandardOutput) return written;
+  std::string text;
+  for (const Json& parameter : parameters) {
+    text += fmt::format("{}={}\n    from {}; default '{}'; accepts {}\n    {}\n",
+                        text_of(parameter["name"]), text_of(parameter["value"]),
+                        text_of(parameter["source"]), text_of(parameter["default"]),
+                        text_of(parameter["accepts"]), text_of(parameter["doc"]));
   }
-  print_parameters(parameters);
-  return {};
+  return write_results(text, flags.json_file,
+                       {{"schema_version", kInfoSchemaVersion}, {"parameters", parameters}});
 }
 
 Result<void> show_host(const InfoFlags& flags, const Console& console) {
@@ -200,38 +195,18 @@ Result<void> show_host(const InfoFlags& flags, const Console& console) {
   options.settings.emplace_back("PACECAR_SHARE", "off");  // takes no part of any link
   if (!flags.nics.empty()) options.settings.emplace_back("PACECAR_NICS", flags.nics);
   ASSIGN_OR_RETURN(const auto context, Context::open(options));
-  const Json nics = nics_json(*context);
-  const Json verbs = back_end_json(find_verbs());
-  const Json dpdk = back_end_json(find_dpdk());
-  const Json fabrics = fabrics_json(list_fabric_providers());
-  const Json controls = controls_json();
-  if (!flags.json_file.empty()) {
-    const Json document = {{"schema_version", kInfoSchemaVersion},
-                           {"version", PACECAR_VERSION},
-                           {"nics", nics},
-                           {"libibverbs", verbs},
-                           {"dpdk", dpdk},
-                           {"libfabric", fabrics},
-                           {"congestion_controls", controls},
-                           {"limits",
-                            {{"receives_per_connection", kMaxRequests},
-                             {"buffers_per_receive", kMaxReceiveBuffers},
-                             {"sends_per_connection", kMaxRequests * kMaxReceiveBuffers}}}};
-    const auto written = write_json(flags.json_file, document);
-    if (!written || flags.json_file == kStandardOutput) return written;
-  }
-  fmt::print("Pacecar {}\n\n", PACECAR_VERSION);
-  print_nics(nics);
-  fmt::print("\nBack ends\n");
-  print_back_end("RDMA NICs", verbs);
-  print_back_end("soft:dpdk", dpdk);
-  fmt::print("\n");
-  print_fabrics(fabrics);
-  fmt::print("\n");
-  print_controls(controls);
-  fmt::print("\nLimits of a connection\n  {} receives of up to {} buffers, {} sends\n",
-             kMaxRequests, kMaxReceiveBuffers, kMaxRequests * kMaxReceiveBuffers);
-  return {};
+  const Json host = {{"schema_version", kInfoSchemaVersion},
+                     {"version", PACECAR_VERSION},
+                     {"nics", nics_json(*context)},
+                     {"libibverbs", back_end_json(find_verbs())},
+                     {"dpdk", back_end_json(find_dpdk())},
+                     {"libfabric", fabrics_json(list_fabric_providers())},
+                     {"congestion_controls", controls_json()},
+                     {"limits",
+                      {{"receives_per_connection", kMaxRequests},
+                       {"buffers_per_receive", kMaxReceiveBuffers},
+                       {"sends_per_connection", kMaxRequests * kMaxReceiveBuffers}}}};
+  return write_results(host_text(host), flags.json_file, host);
 }
 
 }  // namespace

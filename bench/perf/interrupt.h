@@ -9,22 +9,29 @@ namespace pacecar::perf {
 // Records the first signal during its life. One at a time.
 class Interrupt {
  public:
-  Interrupt();
-  ~Interrupt();
+  Interrupt() {
+    came_ = 0;
+    struct sigaction action {};
+    action.sa_handler = [](int) { came_ = 1; };
+    action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+    sigaction(SIGINT, &action, &before_interrupt_);
+    sigaction(SIGTERM, &action, &before_terminate_);
+  }
+  ~Interrupt() {
+    sigaction(SIGINT, &before_interrupt_, nullptr);
+    sigaction(SIGTERM, &before_terminate_, nullptr);
+  }
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
   // A signal has come since the newest Interrupt was made. One load.
-  static bool asked();
+  static bool asked() { return came_ != 0; }
 
  private:
+  static inline volatile std::sig_atomic_t came_ = 0;
+
   struct sigaction before_interrupt_;
   struct sigaction before_terminate_;
 };
-
-// The kernel ignores SIGINT and SIGTERM for the first process of a container, unless it has
-// handlers. This installs them in such a process, and does nothing in others. Called at the start
-// of main().
-void end_by_signals_as_first_process();
 
 }  // namespace pacecar::perf

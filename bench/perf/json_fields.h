@@ -31,6 +31,7 @@ std::string json_line(const nlohmann::json& document);
 
 Result<uint64_t> unsigned_field(const nlohmann::json& object, std::string_view key, uint64_t min,
                                 uint64_t max);
+constexpr double kMaxNumber = 1e18;  // of anything that a peer measures
 // Finite and in [min, max].
 Result<double> number_field(const nlohmann::json& object, std::string_view key, double min,
                             double max);

@@ -52,8 +52,8 @@ Result<MessagePlace> find_place(const TestOptions& options) {
     ASSIGN_OR_RETURN(place.gpu, system->engine(gpu.device));
     return place;
   }
-  const std::string wanted =
-      options.gpu.bus_id.empty() ? fmt::format("{}", options.gpu.device) : options.gpu.bus_id;
+  const std::string& bus_id = options.gpu.bus_id;
+  const std::string wanted = bus_id.empty() ? std::to_string(options.gpu.device) : bus_id;
   return fail(ErrorCode::kNotFound,
               fmt::format("there is no GPU {}: name one of {}", wanted, fmt::join(known, ", ")));
 }
@@ -140,19 +140,14 @@ Result<void> MessageBuffer::fill(size_t index, uint64_t number) {
 Result<std::optional<size_t>> MessageBuffer::find_mismatch(size_t index, uint64_t number) {
   const auto message = slot(index);
   if (!gpu_) return perf::find_mismatch(message, number);
-  RETURN_IF_ERROR(flush(message.data()));
-  RETURN_IF_ERROR(gpu_->read(copy_, message.data()));
-  return perf::find_mismatch(copy_, number);
-}
-
-Result<void> MessageBuffer::flush(const uint8_t* data) {
-  ASSIGN_OR_RETURN(const auto started, context_->start_flush(nic_, memory_, data));
-  while (started) {
-    ASSIGN_OR_RETURN(const auto done, context_->flushed(nic_, *started));
+  ASSIGN_OR_RETURN(const auto flush, context_->start_flush(nic_, memory_, message.data()));
+  while (flush) {  // until the GPU sees what the NIC has written
+    ASSIGN_OR_RETURN(const auto done, context_->flushed(nic_, *flush));
     if (done) break;
     std::this_thread::yield();
   }
-  return {};
+  RETURN_IF_ERROR(gpu_->read(copy_, message.data()));
+  return perf::find_mismatch(copy_, number);
 }
 
 }  // namespace pacecar::perf

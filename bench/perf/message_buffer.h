@@ -53,8 +53,6 @@ class MessageBuffer {
   MessageBuffer() = default;
   Result<MemoryRange> allocate_gpu(uint64_t length, std::shared_ptr<const CopyEngine> gpu);
   Result<MemoryRange> allocate_host(uint64_t length, bool huge);
-  // Waits until the GPU sees what the NIC has written.
-  Result<void> flush(const uint8_t* data);
 
   Context* context_ = nullptr;
   size_t nic_ = 0;

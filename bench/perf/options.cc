@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <string>
 
-#include "bench/perf/command_line.h"
-#include "bench/perf/perftest_flags.h"
+#include "bench/perf/json_fields.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
@@ -33,15 +33,11 @@ constexpr const char* kDefaultJsonFile = "perftest_out.json";
 struct RawFlags {
   uint64_t size = 0;
   bool all_sizes = false;
-  bool frequency = false;
+  bool unused = false;
   double rate_limit = 0;
   std::string rate_units = "g";
   uint32_t rx_depth = 0;
   bool out_json = false;
-  bool no_color = false;
-  bool no_peak = false;
-  bool sorted = false;
-  bool unsorted = false;
   uint32_t ib_port = 1;
   std::string gid_index;
   uint32_t pkey_index = 0;
@@ -95,8 +91,8 @@ void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
                fmt::format("perftest's name for --json={}", kDefaultJsonFile));
   app.add_option("--out_json_file", options.json_file, "perftest's name for --json=FILE");
   app.add_flag("--quiet", options.quiet, "no messages but warnings and errors, no progress bar");
-  app.add_flag("--no-color", raw.no_color, "no colours");
-  app.add_flag("-F,--CPU-freq", raw.frequency, "accepted for habit; has no effect");
+  app.add_flag("--no-color", options.no_color, "no colours");
+  app.add_flag("-F,--CPU-freq", raw.unused, "accepted for habit; has no effect");
 }
 
 void add_many_hosts_flags(CLI::App& app, ManyHosts& many) {
@@ -161,9 +157,8 @@ void add_perftest_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
                  "comma-separated counters; print the increase of each at both ends");
   app.add_option("--output", options.output,
                  "print one figure alone: bandwidth, message_rate or latency");
-  bool* const unused = &raw.frequency;
-  app.add_flag("--perform_warm_up", *unused, "it always warms up: has no effect");
-  app.add_flag("--mr_per_qp", *unused, "each connection has memory of its own: has no effect");
+  app.add_flag("--perform_warm_up", raw.unused, "it always warms up: has no effect");
+  app.add_flag("--mr_per_qp", raw.unused, "each connection has memory of its own: has no effect");
   app.set_version_flag("-V,--version", fmt::format("pacecar {}; 'pacecar --version' prints more\n",
                                                    PACECAR_VERSION));
   app.option_defaults()->group("Options");
@@ -199,7 +194,7 @@ void add_bandwidth_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
       ->needs(both);
   app.add_option("-l,--post_list", parameters.post_list, "sends that are started together")
       ->check(whole_number(1, kMaxDepth));
-  app.add_flag("-N,--noPeak", raw.no_peak, "report 0 as peak bandwidth");
+  app.add_flag("-N,--noPeak", options.no_peak, "report 0 as peak bandwidth");
   app.add_option("-w,--limit_bw", options.min_average,
                  "exit with 3 when a size's average is below this, in the unit of the columns")
       ->check(positive_number(kMaxRate));
@@ -211,9 +206,13 @@ void add_bandwidth_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
       ->check(positive_number(kMaxRate));
 }
 
-void add_latency_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
-  app.add_flag("-H,--report-histogram", raw.sorted, "print every measurement, the shortest first");
-  app.add_flag("-U,--report-unsorted", raw.unsorted, "print every measurement in its order");
+void add_latency_flags(CLI::App& app, TestOptions& options) {
+  const auto sorted = [&options] { options.samples = Samples::kSorted; };
+  const auto as_they_came = [&options] { options.samples = Samples::kAsTheyCame; };
+  app.add_flag_callback("-H,--report-histogram", sorted,
+                        "print every measurement, the shortest first");
+  app.add_flag_callback("-U,--report-unsorted", as_they_came,
+                        "print every measurement in its order");
   app.add_option("--latency_gap", options.gap_us,
                  "microseconds between an answer and the next message")
       ->check(positive_number(kMaxGapUs));
@@ -269,10 +268,6 @@ Result<void> settle_perftest(TestKind kind, const CLI::App& app, const RawFlags&
     options.parameters.timeout_ms =
         std::clamp(static_cast<uint64_t>(ms), kMinTimeoutMs, kMaxTimeoutMs);
   }
-  if (raw.unsorted || raw.sorted) {
-    options.samples = raw.unsorted ? Samples::kAsTheyCame : Samples::kSorted;
-  }
-  options.peak = !raw.no_peak;
   for (std::string_view left = raw.counters; !left.empty();) {
     const std::string_view name = left.substr(0, left.find(','));
     left.remove_prefix(std::min(left.size(), name.size() + 1));
@@ -302,10 +297,8 @@ Result<void> settle_many_hosts(const CLI::App& app, TestOptions& options) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} is for one pair, not for --hosts: leave it out", flag));
   }
-  std::vector<std::string_view> omitted = kOwnFlags;
-  omitted.insert(omitted.end(), {"--pairs", "--html", "--least", "--pair-limit", "--out_json",
-                                 "--out_json_file", "--port", "--CPU-freq"});
-  many.pair_flags = given_flags(app, omitted);
+  many.pair_flags = given_flags(app, {"--pairs", "--html", "--least", "--pair-limit", "--out_json",
+                                      "--out_json_file", "--port", "--CPU-freq"});
   if (app.count("--port") == 0) options.port = 0;  // any free port: it is printed
   if (app.count("--duration") == 0 && app.count("--iters") == 0) {
     options.parameters.duration_s = kPairSeconds;
@@ -316,7 +309,6 @@ Result<void> settle_many_hosts(const CLI::App& app, TestOptions& options) {
 
 Result<void> settle(TestKind kind, const RawFlags& raw, TestOptions& options) {
   TestParameters& parameters = options.parameters;
-  options.color = !raw.no_color;
   if (raw.out_json && options.json_file.empty()) options.json_file = kDefaultJsonFile;
   if (raw.all_sizes) {
     for (unsigned shift = 1; shift <= kMaxSizeShift; ++shift) {
@@ -347,6 +339,72 @@ Result<void> settle(TestKind kind, const RawFlags& raw, TestOptions& options) {
 
 }  // namespace
 
+std::vector<Setting> transport_settings(const TestParameters& parameters, const std::string& nics) {
+  std::vector<Setting> settings;
+  const auto set = [&](const char* name, uint64_t value, const char* unit = "") {
+    if (value != 0) settings.emplace_back(name, std::to_string(value) + unit);
+  };
+  if (!nics.empty()) settings.emplace_back("PACECAR_NICS", nics);
+  const std::string& control = parameters.congestion_control;
+  if (!control.empty()) settings.emplace_back("PACECAR_CC", control);
+  set("PACECAR_MTU", parameters.mtu);
+  set("PACECAR_TC", parameters.tos);
+  set("PACECAR_RATE_MAX", parameters.rate_bps);
+  set("PACECAR_SL", parameters.sl);
+  set("PACECAR_TIMEOUT", parameters.timeout_ms, "ms");
+  return settings;
+}
+
+uint64_t buffer_bytes(const TestParameters& parameters, uint64_t size) {
+  return size * parameters.connections * (uint64_t{parameters.tx_depth} + parameters.rx_depth);
+}
+
+nlohmann::json to_json(const TestParameters& parameters) {
+  return {{"iterations", parameters.iterations},
+          {"duration_s", parameters.duration_s},
+          {"connections", parameters.connections},
+          {"tx_depth", parameters.tx_depth},
+          {"rx_depth", parameters.rx_depth},
+          {"bidirectional", parameters.bidirectional},
+          {"validate", parameters.validate},
+          {"gigabits", parameters.gigabits},
+          {"cpu_util", parameters.cpu_util},
+          {"congestion_control", parameters.congestion_control},
+          {"mtu_bytes", parameters.mtu},
+          {"tos", parameters.tos},
+          {"rate_bps", parameters.rate_bps},
+          {"reversed", parameters.reversed},
+          {"report_both", parameters.report_both},
+          {"post_list", parameters.post_list},
+          {"sl", parameters.sl},
+          {"timeout_ms", parameters.timeout_ms}};
+}
+
+Result<TestParameters> test_parameters_from_json(const nlohmann::json& object) {
+  TestParameters parameters;
+  ASSIGN_OR_RETURN(parameters.iterations, unsigned_field(object, "iterations", 1, kMaxIterations));
+  ASSIGN_OR_RETURN(parameters.duration_s,
+                   number_field(object, "duration_s", 0, kMaxDurationSeconds));
+  ASSIGN_OR_RETURN(parameters.connections,
+                   unsigned_field(object, "connections", 1, kMaxConnections));
+  ASSIGN_OR_RETURN(parameters.tx_depth, unsigned_field(object, "tx_depth", 1, kMaxDepth));
+  ASSIGN_OR_RETURN(parameters.rx_depth, unsigned_field(object, "rx_depth", 1, kMaxDepth));
+  ASSIGN_OR_RETURN(parameters.bidirectional, bool_field(object, "bidirectional"));
+  ASSIGN_OR_RETURN(parameters.validate, bool_field(object, "validate"));
+  ASSIGN_OR_RETURN(parameters.gigabits, bool_field(object, "gigabits"));
+  ASSIGN_OR_RETURN(parameters.cpu_util, bool_field(object, "cpu_util"));
+  ASSIGN_OR_RETURN(parameters.congestion_control, text_field(object, "congestion_control", 32));
+  ASSIGN_OR_RETURN(parameters.mtu, unsigned_field(object, "mtu_bytes", 0, 65536));
+  ASSIGN_OR_RETURN(parameters.tos, unsigned_field(object, "tos", 0, 255));
+  ASSIGN_OR_RETURN(parameters.rate_bps, unsigned_field(object, "rate_bps", 0, UINT64_MAX));
+  ASSIGN_OR_RETURN(parameters.reversed, bool_field(object, "reversed"));
+  ASSIGN_OR_RETURN(parameters.report_both, bool_field(object, "report_both"));
+  ASSIGN_OR_RETURN(parameters.post_list, unsigned_field(object, "post_list", 1, kMaxDepth));
+  ASSIGN_OR_RETURN(parameters.sl, unsigned_field(object, "sl", 0, 15));
+  ASSIGN_OR_RETURN(parameters.timeout_ms, unsigned_field(object, "timeout_ms", 0, kMaxTimeoutMs));
+  return parameters;
+}
+
 std::string_view name_of(TestKind kind) { return kind == TestKind::kBandwidth ? "bw" : "lat"; }
 
 Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* const* argv) {
@@ -363,7 +421,7 @@ Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* co
   if (bandwidth) {
     add_bandwidth_flags(app, options, raw);
   } else {
-    add_latency_flags(app, options, raw);
+    add_latency_flags(app, options);
   }
   add_perftest_flags(app, options, raw);
   add_many_hosts_flags(app, options.many);

@@ -9,13 +9,15 @@
 
 #include "bench/perf/clock.h"
 #include "bench/perf/interrupt.h"
+#include "bench/perf/interval_meter.h"
 #include "bench/perf/json_fields.h"
-#include "bench/perf/limits_seen.h"
 #include "bench/perf/probe.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
+
+using Json = nlohmann::json;
 
 // The counters that are reported, and their keys in JSON.
 constexpr std::array<std::pair<const char*, uint64_t Statistics::*>, 7> kCounters = {{
@@ -28,7 +30,6 @@ constexpr std::array<std::pair<const char*, uint64_t Statistics::*>, 7> kCounter
     {"marked_packets", &Statistics::marked_packets},
 }};
 
-constexpr double kMaxNumber = 1e18;
 constexpr size_t kMaxDeviceCounters = 256;
 constexpr size_t kMaxCounterName = 64;
 
@@ -43,22 +44,20 @@ std::vector<DeviceCounter> changed(const std::vector<DeviceCounter>& before,
   return differences;
 }
 
-Result<std::vector<DeviceCounter>> device_counters_from_json(const nlohmann::json& object) {
-  std::vector<DeviceCounter> counters;
+Result<std::vector<DeviceCounter>> device_counters_from_json(const Json& object) {
   if (!object.is_object() || object.size() > kMaxDeviceCounters) {
     return fail(ErrorCode::kPeer,
                 "the peer sent no valid device counters: run the same version at both ends");
   }
+  std::vector<DeviceCounter> counters;
   for (const auto& [name, value] : object.items()) {
-    const nlohmann::json wrapped = {{"name", name}};
+    const Json wrapped = {{"name", name}};
     ASSIGN_OR_RETURN(const auto text, text_field(wrapped, "name", kMaxCounterName));
     ASSIGN_OR_RETURN(const auto count, unsigned_field(object, name, 0, UINT64_MAX));
     counters.push_back({text, count});
   }
   return counters;
 }
-
-using Json = nlohmann::json;
 
 constexpr Duration kReplyLimit = Duration::from_s(10);
 constexpr Duration kChannelInterval = Duration::from_ms(2);
@@ -105,6 +104,28 @@ class Pump {
   std::optional<Json> message_;
 };
 
+// Measures an EndReport from its construction to finish().
+class EndMeter {
+ public:
+  explicit EndMeter(const End& end) : end_(end) {}
+
+  EndReport finish() const {
+    EndReport report;
+    report.cpu_s = (process_cpu_time() - cpu_before_).seconds();
+    report.growth = end_.context.statistics(end_.nic);
+    for (const auto& [key, counter] : kCounters) report.growth.*counter -= before_.*counter;
+    report.growth.device_counters = changed(before_.device_counters, report.growth.device_counters);
+    const auto& senders = end_.streams.senders;
+    if (!senders.empty()) report.flow = senders.front().flow();
+    return report;
+  }
+
+ private:
+  const End& end_;
+  Statistics before_ = end_.context.statistics(end_.nic);
+  Duration cpu_before_ = process_cpu_time();
+};
+
 // Raises the limit of every stream by `messages` (0: no limit). All have finished equally many.
 void set_limits(Streams& streams, uint64_t messages) {
   const uint64_t base = streams.senders.empty() ? streams.receivers.front().finished()
@@ -135,60 +156,41 @@ Result<void> drain(const End& end, Pump& pump) {
 
 }  // namespace
 
-EndMeter::EndMeter(const Context& context, size_t nic, const Streams& streams)
-    : context_(context),
-      nic_(nic),
-      streams_(streams),
-      before_(context.statistics(nic)),
-      cpu_before_(process_cpu_time()) {}
-
-EndReport EndMeter::finish() const {
-  EndReport report;
-  report.cpu_s = (process_cpu_time() - cpu_before_).seconds();
-  report.growth = context_.statistics(nic_);
-  for (const auto& [key, counter] : kCounters) report.growth.*counter -= before_.*counter;
-  report.growth.device_counters = changed(before_.device_counters, report.growth.device_counters);
-  if (!streams_.senders.empty()) report.flow = streams_.senders.front().flow();
-  return report;
+Json to_json(const EndReport& report) {
+  const Statistics& growth = report.growth;
+  Json object = {{"cpu_s", report.cpu_s},
+                 {"device_counters", Json::object()},
+                 {"congestion_control", {{"name", growth.congestion_control}}}};
+  for (const auto& [key, counter] : kCounters) object["counters"][key] = growth.*counter;
+  for (const auto& [name, count] : growth.device_counters) object["device_counters"][name] = count;
+  if (report.flow) object["congestion_control"].update(to_json(*report.flow));
+  return object;
 }
 
-nlohmann::json to_json(const EndReport& report) {
-  nlohmann::json counters;
-  for (const auto& [key, counter] : kCounters) counters[key] = report.growth.*counter;
-  nlohmann::json device = nlohmann::json::object();
-  for (const auto& [name, count] : report.growth.device_counters) device[name] = count;
-  nlohmann::json control = {{"name", report.growth.congestion_control}};
-  if (report.flow) control.update(to_json(*report.flow));
-  return {{"cpu_s", report.cpu_s},
-          {"counters", std::move(counters)},
-          {"device_counters", std::move(device)},
-          {"congestion_control", std::move(control)}};
-}
-
-Result<EndReport> end_report_from_json(const nlohmann::json& object) {
+Result<EndReport> end_report_from_json(const Json& object) {
   EndReport report;
   ASSIGN_OR_RETURN(report.cpu_s, number_field(object, "cpu_s", 0, kMaxNumber));
-  const nlohmann::json counters = object.value("counters", nlohmann::json());
+  const Json counters = object.value("counters", Json());
   for (const auto& [key, counter] : kCounters) {
     ASSIGN_OR_RETURN(report.growth.*counter, unsigned_field(counters, key, 0, UINT64_MAX));
   }
   ASSIGN_OR_RETURN(report.growth.device_counters,
-                   device_counters_from_json(object.value("device_counters", nlohmann::json())));
-  const nlohmann::json control = object.value("congestion_control", nlohmann::json());
+                   device_counters_from_json(object.value("device_counters", Json())));
+  const Json control = object.value("congestion_control", Json());
   ASSIGN_OR_RETURN(report.growth.congestion_control, text_field(control, "name", 64));
   if (!control.contains("limited_by")) return report;
   ASSIGN_OR_RETURN(report.flow, flow_view_from_json(control));
   return report;
 }
 
-Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, Probe& probe) {
-  RETURN_IF_ERROR(end.channel.send({{"type", "run"}, {"messages", goal.messages}}));
-  RETURN_IF_ERROR(end.channel.expect("running", kReplyLimit));
-
+Result<PhaseResult> run_phase(const End& end, Probe& probe) {
+  const PhaseGoal goal = probe.goal();
+  RETURN_IF_ERROR(
+      end.channel.ask({{"type", "run"}, {"messages", goal.messages}}, "running", kReplyLimit));
   set_limits(end.streams, goal.messages);
   const uint64_t before = end.streams.finished();
   const uint64_t sent_before = end.streams.sent();
-  const EndMeter meter(end.context, end.nic, end.streams);
+  const EndMeter meter(end);
   Pump pump(end);
   const Instant start = pump.now();
   probe.start(start, end.streams);
@@ -201,11 +203,10 @@ Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, Probe& prob
     RETURN_IF_ERROR(pump.poll());
     probe.on_poll(pump.now(), end.streams);
   }
-  PhaseResult result;
-  result.elapsed = pump.now() - start;
-  result.messages = end.streams.finished() - before;
-  result.sent = end.streams.sent() - sent_before;
-  result.client = meter.finish();
+  PhaseResult result{.elapsed = pump.now() - start,
+                     .messages = end.streams.finished() - before,
+                     .sent = end.streams.sent() - sent_before,
+                     .client = meter.finish()};
   if (!end.streams.at_limit()) {  // the time is over, or it was interrupted
     RETURN_IF_ERROR(drain(end, pump));
   }
@@ -224,7 +225,7 @@ Result<void> serve_phase(const End& end, bool echo) {
   set_limits(streams, messages);
   if (echo) streams.senders.front().set_limit(streams.received());
 
-  const EndMeter meter(end.context, end.nic, end.streams);
+  const EndMeter meter(end);
   Pump pump(end);
   RETURN_IF_ERROR(pump.poll());  // posts the receives
   RETURN_IF_ERROR(end.channel.send({{"type", "running"}}));

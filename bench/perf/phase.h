@@ -28,21 +28,6 @@ struct EndReport {
   std::optional<FlowView> flow;
 };
 
-// Measures an EndReport from its construction to finish().
-class EndMeter {
- public:
-  // All must outlive the meter.
-  EndMeter(const Context& context, size_t nic, const Streams& streams);
-  EndReport finish() const;
-
- private:
-  const Context& context_;
-  size_t nic_;
-  const Streams& streams_;
-  Statistics before_;
-  Duration cpu_before_;
-};
-
 nlohmann::json to_json(const EndReport& report);
 // Errors: kPeer when a member is missing or impossible.
 Result<EndReport> end_report_from_json(const nlohmann::json& object);
@@ -71,8 +56,9 @@ struct PhaseResult {
   EndReport server;
 };
 
-// Errors: kPeer when the server goes away, gives up, or nothing moves for long.
-Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, Probe& probe);
+// Until the probe's goal is reached. Errors: kPeer when the server goes away, gives up, or nothing
+// moves for long.
+Result<PhaseResult> run_phase(const End& end, Probe& probe);
 
 // The server's part. `echo`: answer each message with one, instead of sending by itself.
 Result<void> serve_phase(const End& end, bool echo);

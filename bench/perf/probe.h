@@ -10,7 +10,6 @@
 #include "bench/perf/interval_meter.h"
 #include "bench/perf/options.h"
 #include "bench/perf/phase.h"
-#include "bench/perf/progress.h"
 
 namespace pacecar::perf {
 
@@ -31,6 +30,7 @@ class Probe {
   // Called after each poll until the goal is reached; may raise the streams' limits.
   virtual void on_poll(Instant now, Streams& streams) = 0;
   virtual nlohmann::json result(const PhaseResult& phase) = 0;
+  const PhaseGoal& goal() const { return setup_.goal; }
   const LimitsSeen& limits() const { return meter_.limits(); }
 
  protected:
@@ -54,10 +54,9 @@ class Probe {
   ProgressBar bar_;
 };
 
-// `bw`: messages are sent as fast as the transport takes them, on every connection.
-std::unique_ptr<Probe> make_bandwidth_probe(const ProbeSetup& setup);
-// `lat`: one message goes to and fro; a latency is half of a round trip.
-std::unique_ptr<Probe> make_latency_probe(const ProbeSetup& setup);
+// `bw`: messages are sent as fast as the transport takes them, on every connection. `lat`: one
+// message goes to and fro; a latency is half of a round trip.
+std::unique_ptr<Probe> make_probe(TestKind kind, const ProbeSetup& setup);
 
 // Runs the client or the server between two hosts (session.cc). Returns an ExitCode.
 Result<int> run_test(TestKind kind, TestOptions options, const Console& console);

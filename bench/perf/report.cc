@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -14,47 +15,50 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kBytesPerGb = 1e9;
-constexpr double kNsPerUs = 1e3;
 constexpr int kMinColumnWidth = 10;
+constexpr double kMaxFigure = std::numeric_limits<double>::max();
 
 double rate_of(uint64_t messages, Duration span) {
   return span > Duration() ? static_cast<double>(messages) / span.seconds() : 0;
 }
 
-double us(double ns) { return ns / kNsPerUs; }
+double us(double ns) { return ns / 1e3; }
 
 Json end_json(const EndReport& end, double bytes) {
   Json object = to_json(end);
-  object["cpu_s_per_gb"] = bytes > 0 ? end.cpu_s / (bytes / kBytesPerGb) : 0;
+  object["cpu_s_per_gb"] = bytes > 0 ? end.cpu_s / (bytes / 1e9) : 0;
   return object;
 }
 
-// Members common to both kinds of result.
+// Members common to both kinds of result. `figure_of` is that of an interval, named `figure`.
+template <typename FigureOf>
 Json common_result(uint64_t size, uint64_t iterations, const TestParameters& parameters,
-                   const PhaseResult& phase, const IntervalMeter& meter) {
+                   const PhaseResult& phase, const IntervalMeter& meter, const char* figure,
+                   FigureOf figure_of) {
   const double bytes = static_cast<double>(phase.messages) * static_cast<double>(size);
+  const double seconds = phase.elapsed.seconds();
   Json result = {{"MsgSize", size},
                  {"n_iterations", iterations},
-                 {"seconds", phase.elapsed.seconds()},
+                 {"seconds", seconds},
                  {"bytes", phase.messages * size},
                  {"limited_by", meter.limits().shares()},
                  {"client", end_json(phase.client, bytes)},
-                 {"server", end_json(phase.server, bytes)}};
+                 {"server", end_json(phase.server, bytes)},
+                 {"intervals", Json::array()}};
   if (parameters.cpu_util) {
-    const double seconds = phase.elapsed.seconds();
     result["CPU_Util"] = seconds > 0 ? 100 * phase.client.cpu_s / seconds : 0;
   }
+  for (const Interval& interval : meter.intervals()) {
+    const LimitsSeen& limits = interval.limits;
+    result["intervals"].push_back(
+        {{"start_s", interval.start.seconds()},
+         {"seconds", interval.length.seconds()},
+         {"messages", interval.messages},
+         {"limited_by", limits.shares()},
+         {"congestion_control", limits.any() ? to_json(limits.last()) : Json()},
+         {figure, figure_of(interval)}});
+  }
   return result;
-}
-
-Json interval_json(const Interval& interval) {
-  const LimitsSeen& limits = interval.limits;
-  return {{"start_s", interval.start.seconds()},
-          {"seconds", interval.length.seconds()},
-          {"messages", interval.messages},
-          {"limited_by", limits.shares()},
-          {"congestion_control", limits.any() ? to_json(limits.last()) : Json()}};
 }
 
 int width_of(const Column& column) {
@@ -64,8 +68,8 @@ int width_of(const Column& column) {
 }  // namespace
 
 std::vector<Column> columns_of(TestKind kind, const TestParameters& parameters) {
-  const bool gigabits = parameters.gigabits;
-  const int decimals = gigabits ? 3 : 2;
+  const std::string unit = fmt::format("[{}]", bandwidth_unit(parameters.gigabits));
+  const int decimals = parameters.gigabits ? 3 : 2;
   std::vector<Column> columns = {{"#bytes", "MsgSize", 0}, {"#iterations", "n_iterations", 0}};
   if (kind == TestKind::kLatency) {
     columns.insert(columns.end(), {{"t_min[usec]", "t_min", 2},
@@ -76,15 +80,13 @@ std::vector<Column> columns_of(TestKind kind, const TestParameters& parameters) 
                                    {"99% percentile[usec]", "percentile_99", 2},
                                    {"99.9% percentile[usec]", "percentile_99.9", 2}});
   } else {
-    columns.insert(
-        columns.end(),
-        {{gigabits ? "BW peak[Gb/sec]" : "BW peak[MiB/sec]", "BW_peak", decimals},
-         {gigabits ? "BW average[Gb/sec]" : "BW average[MiB/sec]", "BW_average", decimals},
-         {"MsgRate[Mpps]", "MsgRate", 6}});
+    columns.insert(columns.end(), {{"BW peak" + unit, "BW_peak", decimals},
+                                   {"BW average" + unit, "BW_average", decimals},
+                                   {"MsgRate[Mpps]", "MsgRate", 6}});
   }
   if (parameters.report_both) {
-    columns.push_back({gigabits ? "sent[Gb/sec]" : "sent[MiB/sec]", "BW_sent", 2});
-    columns.push_back({gigabits ? "received[Gb/sec]" : "received[MiB/sec]", "BW_received", 2});
+    columns.push_back({"sent" + unit, "BW_sent", 2});
+    columns.push_back({"received" + unit, "BW_received", 2});
   }
   if (parameters.cpu_util) columns.push_back({"CPU_Util[%]", "CPU_Util", 2});
   return columns;
@@ -101,8 +103,7 @@ std::string header_line(std::span<const Column> columns) {
 Result<std::string> result_line(std::span<const Column> columns, const Json& result) {
   std::string line;
   for (const Column& column : columns) {
-    ASSIGN_OR_RETURN(const auto value,
-                     number_field(result, column.key, 0, std::numeric_limits<double>::max()));
+    ASSIGN_OR_RETURN(const auto value, number_field(result, column.key, 0, kMaxFigure));
     line += fmt::format(" {:<{}.{}f}", value, width_of(column), column.decimals);
   }
   return line;
@@ -120,9 +121,11 @@ Json bandwidth_result(uint64_t size, const TestOptions& options, const PhaseResu
   const TestParameters& parameters = options.parameters;
   const bool gigabits = parameters.gigabits;
   const double average = rate_of(phase.messages, phase.elapsed);
-  Json result = common_result(size, phase.messages, parameters, phase, meter);
+  Json result = common_result(
+      size, phase.messages, parameters, phase, meter, "BW",
+      [&](const Interval& interval) { return bandwidth(interval.per_second(), size, gigabits); });
   // The peak of a run shorter than an interval is its average.
-  const double peak = options.peak ? std::max(average, meter.peak()) : 0;
+  const double peak = options.no_peak ? 0 : std::max(average, meter.peak());
   result["BW_peak"] = bandwidth(peak, size, gigabits);
   result["BW_average"] = bandwidth(average, size, gigabits);
   result["BW_unit"] = bandwidth_unit(gigabits);
@@ -134,13 +137,6 @@ Json bandwidth_result(uint64_t size, const TestOptions& options, const PhaseResu
     result["BW_sent"] = part(phase.sent);
     result["BW_received"] = part(phase.messages - phase.sent);
   }
-  Json intervals = Json::array();
-  for (const Interval& interval : meter.intervals()) {
-    Json entry = interval_json(interval);
-    entry["BW"] = bandwidth(interval.per_second(), size, gigabits);
-    intervals.push_back(std::move(entry));
-  }
-  result["intervals"] = std::move(intervals);
   return result;
 }
 
@@ -149,7 +145,13 @@ Json latency_result(uint64_t size, const TestParameters& parameters, const Phase
   const auto percentile = [&half_trips](double p) {
     return us(static_cast<double>(half_trips.value_at_percentile(p)));
   };
-  Json result = common_result(size, half_trips.count(), parameters, phase, meter);
+  const auto average = [](const Interval& interval) {
+    // Nothing finished in an interval without messages, so it has no average.
+    if (interval.messages == 0) return Json();
+    return Json(
+        us(static_cast<double>(interval.length.ns()) / 2 / static_cast<double>(interval.messages)));
+  };
+  Json result = common_result(size, half_trips.count(), parameters, phase, meter, "t_avg", average);
   result["t_min"] = us(static_cast<double>(half_trips.min()));
   result["t_max"] = us(static_cast<double>(half_trips.max()));
   result["t_typical"] = percentile(50);
@@ -157,32 +159,44 @@ Json latency_result(uint64_t size, const TestParameters& parameters, const Phase
   result["t_stdev"] = us(half_trips.stdev());
   result["percentile_99"] = percentile(99);
   result["percentile_99.9"] = percentile(99.9);
-  Json intervals = Json::array();
-  for (const Interval& interval : meter.intervals()) {
-    Json entry = interval_json(interval);
-    // Nothing finished in an interval without messages, so it has no average.
-    entry["t_avg"] = interval.messages == 0 ? Json()
-                                            : Json(us(static_cast<double>(interval.length.ns()) /
-                                                      2 / static_cast<double>(interval.messages)));
-    intervals.push_back(std::move(entry));
-  }
-  result["intervals"] = std::move(intervals);
   return result;
 }
 
 bool meets_threshold(const TestOptions& options, const Json& result) {
-  if (options.min_average > 0 && result.at("BW_average").get<double>() < options.min_average) {
-    return false;
+  // NaN, which meets no threshold, if it is missing: the result may be a peer's.
+  const auto figure = [&result](const char* key) {
+    return number_field(result, key, 0, kMaxFigure).value_or(std::nan(""));
+  };
+  const auto at_least = [](double value, double least) { return least == 0 || value >= least; };
+  const double gbits = figure("bytes") * 8 / 1e9 / std::max(figure("seconds"), 1e-9);
+  return at_least(figure("BW_average"), options.min_average) &&
+         at_least(figure("MsgRate"), options.min_msg_rate) && at_least(gbits, options.min_gbits) &&
+         (options.max_usec == 0 || figure("t_typical") <= options.max_usec);
+}
+
+std::vector<std::string> further_lines(const TestOptions& options, const Json& result) {
+  std::vector<std::string> lines;
+  for (const std::string& name : options.counters) {
+    const auto grown = [&](const char* end) -> uint64_t {
+      for (const char* kind : {"counters", "device_counters"}) {
+        const auto place = Json::json_pointer() / end / kind / name;
+        if (result.contains(place) && result.at(place).is_number_unsigned()) {
+          return result.at(place).get<uint64_t>();
+        }
+      }
+      return 0;
+    };
+    lines.push_back(
+        fmt::format(" {}: client {}, server {}", name, grown("client"), grown("server")));
   }
-  if (options.min_msg_rate > 0 && result.at("MsgRate").get<double>() < options.min_msg_rate) {
-    return false;
+  if (options.samples == Samples::kNone || !result.contains("samples")) return lines;
+  lines.emplace_back("#, usec");  // perftest's form
+  size_t number = 0;
+  for (const Json& sample : result.at("samples")) {
+    if (sample.is_number())
+      lines.push_back(fmt::format("{}, {:.2f}", ++number, sample.get<double>()));
   }
-  if (options.min_gbits > 0) {
-    const double gbits = result.at("bytes").get<double>() * 8 / 1e9 /
-                         std::max(result.at("seconds").get<double>(), 1e-9);
-    return gbits >= options.min_gbits;
-  }
-  return options.max_usec == 0 || result.at("t_typical").get<double>() <= options.max_usec;
+  return lines;
 }
 
 Json report_document(TestKind kind, const TestOptions& options, const NicInfo& nic,
@@ -192,19 +206,18 @@ Json report_document(TestKind kind, const TestOptions& options, const NicInfo& n
   if (kind == TestKind::kBandwidth) {
     test = parameters.bidirectional ? "Send_Bidirectional_BW_Test" : "Send_BW_Test";
   }
-  Json document;
-  document["schema_version"] = kReportSchemaVersion;
-  document["test_info"] = {{"test", test},
-                           {"Device", nic.name},
-                           {"Number_of_qps", parameters.connections},
-                           {"TX_depth", parameters.tx_depth},
-                           {"Mtu", nic.mtu_bytes},
-                           {"role", options.host.empty() ? "server" : "client"},
-                           {"pacecar_version", PACECAR_VERSION},
-                           {"address", nic.address},
-                           {"parameters", to_json(parameters)}};
-  document["results"] = results.size() == 1 ? results.front() : Json(results);
-  return document;
+  return {{"schema_version", kReportSchemaVersion},
+          {"test_info",
+           {{"test", test},
+            {"Device", nic.name},
+            {"Number_of_qps", parameters.connections},
+            {"TX_depth", parameters.tx_depth},
+            {"Mtu", nic.mtu_bytes},
+            {"role", options.host.empty() ? "server" : "client"},
+            {"pacecar_version", PACECAR_VERSION},
+            {"address", nic.address},
+            {"parameters", to_json(parameters)}}},
+          {"results", results.size() == 1 ? results.front() : Json(results)}};
 }
 
 }  // namespace pacecar::perf

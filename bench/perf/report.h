@@ -21,7 +21,7 @@ namespace pacecar::perf {
 constexpr int kReportSchemaVersion = 1;
 
 struct Column {
-  std::string_view heading;
+  std::string heading;
   std::string_view key;  // of the result
   int decimals;
 };
@@ -42,8 +42,10 @@ nlohmann::json latency_result(uint64_t size, const TestParameters& parameters,
                               const PhaseResult& phase, const IntervalMeter& meter,
                               const Histogram& half_trips);
 
-// False when the result misses the options' threshold.
+// False when the result misses the options' threshold, or lacks its figure.
 bool meets_threshold(const TestOptions& options, const nlohmann::json& result);
+// Lines below the columns: the counters and the measurements that the options ask for.
+std::vector<std::string> further_lines(const TestOptions& options, const nlohmann::json& result);
 
 // The whole document. Its `results` is an object, or a list if there are several results.
 nlohmann::json report_document(TestKind kind, const TestOptions& options, const NicInfo& nic,

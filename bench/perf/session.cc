@@ -1,11 +1,10 @@
 // run_test(): the client's and the server's side of a session. On the control channel:
 //
-//   both prove the cluster's key, if there is one (control_proof.h)
+//   both prove the cluster's key, if there is one (control_listener.h)
 //   client: hello {protocol, release, test, parameters}      server: welcome, or error
 //   per size: client: test {size}; both set up streams; phases warm-up and measurement;
 //             client: result {result}
 //   client: end {status}
-#include <fmt/core.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,8 +16,8 @@
 #include <vector>
 
 #include "bench/perf/clock.h"
+#include "bench/perf/command_line.h"
 #include "bench/perf/control_listener.h"
-#include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
@@ -32,6 +31,8 @@
 
 namespace pacecar::perf {
 namespace {
+
+using Json = nlohmann::json;
 
 std::string_view key_of_output(std::string_view output) {
   if (output == "latency") return "t_avg";
@@ -55,11 +56,10 @@ class Reporter {
   }
 
   // Errors: kPeer when the result, which may be a peer's, lacks a number.
-  Result<void> add(nlohmann::json result) {
+  Result<void> add(Json result) {
     ASSIGN_OR_RETURN(const auto line, result_line(columns_, result));
     print(options_.output.empty() ? line : line.substr(line.find_first_not_of(' ')));
-    print_counters(result);
-    print_samples(result);
+    for (const std::string& further : further_lines(options_, result)) print(further);
     met_ = met_ && meets_threshold(options_, result);
     if (!options_.json_file.empty()) results_.push_back(std::move(result));
     return {};
@@ -69,51 +69,24 @@ class Reporter {
   void set_nic(size_t nic) { nic_ = nic; }
   // Writes the document where the options say, if they do. Errors: kSystem.
   Result<void> write_json(std::span<const NicInfo> nics) const {
-    if (options_.json_file.empty()) return {};
     return perf::write_json(options_.json_file,
                             report_document(kind_, options_, nics[nic_], results_));
   }
 
  private:
-  // The document itself may take standard output; then columns would spoil it.
-  bool to_stdout() const { return options_.json_file == kStandardOutput; }
   void print(const std::string& line) const {
-    if (to_stdout()) return;
+    if (options_.json_file == kStandardOutput) return;  // columns would spoil the document
     fmt::print("{}\n", line);
     std::fflush(stdout);
-  }
-  void print_counters(const nlohmann::json& result) const {
-    for (const std::string& name : options_.counters) {
-      const auto grown = [&](const char* end) -> uint64_t {
-        const nlohmann::json own = result.value(end, nlohmann::json::object());
-        for (const char* kind : {"counters", "device_counters"}) {
-          const auto count = unsigned_field(own.value(kind, nlohmann::json()), name, 0, UINT64_MAX);
-          if (count) return *count;
-        }
-        return 0;
-      };
-      print(fmt::format(" {}: client {}, server {}", name, grown("client"), grown("server")));
-    }
-  }
-  // perftest's form.
-  void print_samples(const nlohmann::json& result) const {
-    if (options_.samples == Samples::kNone || !result.contains("samples")) return;
-    print("#, usec");
-    size_t number = 0;
-    for (const nlohmann::json& sample : result.at("samples")) {
-      print(fmt::format("{}, {:.2f}", ++number, sample.get<double>()));
-    }
   }
 
   TestKind kind_;
   TestOptions options_;
   std::vector<Column> columns_;
-  std::vector<nlohmann::json> results_;
+  std::vector<Json> results_;
   bool met_ = true;
   size_t nic_ = 0;
 };
-
-using Json = nlohmann::json;
 
 constexpr uint64_t kProtocol = 3;
 // Together below the 5 s that a client may take to say that it cannot reach its server.
@@ -133,16 +106,6 @@ uint64_t warmup_messages(const TestParameters& parameters, uint64_t size) {
   return (messages + group - 1) / group * group;
 }
 
-Result<std::unique_ptr<Context>> open_context(const TestOptions& options,
-                                              const TestParameters& parameters,
-                                              const Console& console) {
-  Options opening;
-  opening.settings = transport_settings(parameters, options.nics);
-  opening.settings.insert(opening.settings.end(), options.settings.begin(), options.settings.end());
-  opening.log = console.log_sink();
-  return Context::open(opening);
-}
-
 // As a context of this process finds it.
 Result<bootstrap::ClusterKey> cluster_key() {
   ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
@@ -157,6 +120,14 @@ struct Side {
   const Console& console;
 
   bool echo() const { return kind == TestKind::kLatency; }  // the server answers each message
+
+  Result<std::unique_ptr<Context>> open_context(const TestParameters& parameters) const {
+    Options opening{.settings = transport_settings(parameters, options.nics),
+                    .log = console.log_sink()};
+    opening.settings.insert(opening.settings.end(), options.settings.begin(),
+                            options.settings.end());
+    return Context::open(opening);
+  }
 };
 
 // The streams that this end makes.
@@ -175,7 +146,7 @@ class Client : Side {
 
   // Returns an ExitCode.
   Result<int> run() {
-    ASSIGN_OR_RETURN(const auto context, open_context(options, options.parameters, console));
+    ASSIGN_OR_RETURN(const auto context, open_context(options.parameters));
     console.note(context->banner());
     ASSIGN_OR_RETURN(auto channel, ControlChannel::connect(options.host, options.port,
                                                            kControlLimit, options.source_ip));
@@ -202,9 +173,7 @@ class Client : Side {
     }
     RETURN_IF_ERROR(reporter.write_json(context.nics()));
     const int status = reporter.thresholds_met() ? kExitOk : kExitThresholdMissed;
-    if (status != kExitOk) {
-      console.error("the threshold was missed: look at the columns above");
-    }
+    if (status != kExitOk) console.error("the threshold was missed: look at the columns above");
     RETURN_IF_ERROR(channel.send({{"type", "end"}, {"status", status}}));
     return status;
   }
@@ -212,35 +181,34 @@ class Client : Side {
   Result<void> greet(ControlChannel& channel) const {
     ASSIGN_OR_RETURN(const auto key, cluster_key());
     RETURN_IF_ERROR(prove(channel, key, kWelcomeLimit));
-    RETURN_IF_ERROR(channel.send({{"type", "hello"},
-                                  {"protocol", kProtocol},
-                                  {"release", PACECAR_VERSION},
-                                  {"test", name_of(kind)},
-                                  {"parameters", to_json(options.parameters)}}));
-    RETURN_IF_ERROR(channel.expect("welcome", kWelcomeLimit));
-    return {};
+    const Json hello = {{"type", "hello"},
+                        {"protocol", kProtocol},
+                        {"release", PACECAR_VERSION},
+                        {"test", name_of(kind)},
+                        {"parameters", to_json(options.parameters)}};
+    return channel.ask(hello, "welcome", kWelcomeLimit).map([](const Json&) {});
   }
 
   Result<Json> run_size(Context& context, ControlChannel& channel, uint64_t size,
                         Reporter& reporter) {
     const TestParameters& parameters = options.parameters;
-    const auto asked = channel.send({{"type", "test"}, {"size", size}});
-    if (!asked) return tl::unexpected(asked.error());
+    RETURN_IF_ERROR(channel.send({{"type", "test"}, {"size", size}}));
     const StreamPlan plan = plan_of(*this, parameters, size, /*client=*/true);
     ASSIGN_OR_RETURN(auto streams, make_streams(context, channel, plan, parameters));
     reporter.set_nic(streams.nic);
     const End end{context, streams.nic, channel, streams, !echo()};
 
-    PhaseGoal warmup{warmup_messages(parameters, size), {}};
-    if (options.margin_s > 0) warmup = {0, duration_of(options.margin_s)};
-    RETURN_IF_ERROR(run_phase(end, warmup, *make_probe(size, warmup, false)));
+    ProbeSetup setup{size, {warmup_messages(parameters, size), {}}, options, console, false};
+    if (options.margin_s > 0) setup.goal = {0, duration_of(options.margin_s)};
+    RETURN_IF_ERROR(run_phase(end, *make_probe(kind, setup)));
 
-    PhaseGoal goal{parameters.iterations, {}};
+    setup.visible = true;
+    setup.goal = {parameters.iterations, {}};
     if (parameters.duration_s > 0) {
-      goal = {0, duration_of(parameters.duration_s - 2 * options.margin_s)};
+      setup.goal = {0, duration_of(parameters.duration_s - 2 * options.margin_s)};
     }
-    const auto probe = make_probe(size, goal, true);
-    ASSIGN_OR_RETURN(const auto phase, run_phase(end, goal, *probe));
+    const auto probe = make_probe(kind, setup);
+    ASSIGN_OR_RETURN(const auto phase, run_phase(end, *probe));
     if (Interrupt::asked() && phase.messages == 0) {
       return fail(ErrorCode::kUnavailable, "interrupted before anything was measured");
     }
@@ -251,11 +219,6 @@ class Client : Side {
     reported.erase("samples");  // ours alone, and many
     RETURN_IF_ERROR(channel.send({{"type", "result"}, {"result", std::move(reported)}}));
     return result;
-  }
-
-  std::unique_ptr<Probe> make_probe(uint64_t size, const PhaseGoal& goal, bool visible) const {
-    const ProbeSetup setup{size, goal, options, console, visible};
-    return echo() ? make_latency_probe(setup) : make_bandwidth_probe(setup);
   }
 
   // Each end has its own parameters, except those that the client has sent.
@@ -281,7 +244,10 @@ class Server : Side {
   // Returns an ExitCode: the client's, unless it runs infinitely.
   Result<int> run() {
     ASSIGN_OR_RETURN(auto listener, open_listener());
-    RETURN_IF_ERROR(announce(listener.port()));
+    if (!options.announce.empty()) {  // for a parent that does not read the output
+      RETURN_IF_ERROR(
+          write_text(options.announce, fmt::format("{} {}\n", hosts_.front(), listener.port())));
+    }
     for (;;) {
       console.note(fmt::format("waiting for a client of 'pacecar {}' at {} on port {}",
                                name_of(kind), fmt::join(hosts_, " and "), listener.port()));
@@ -297,7 +263,7 @@ class Server : Side {
   // (net_virtio_user).
   Result<void> wait_with_nics() {
     if (waiting_ != nullptr) return {};
-    ASSIGN_OR_RETURN(waiting_, open_context(options, TestParameters(), console));
+    ASSIGN_OR_RETURN(waiting_, open_context(TestParameters()));
     return {};
   }
 
@@ -313,12 +279,6 @@ class Server : Side {
       if (hosts_.front() != kLoopback) hosts_.emplace_back(kLoopback);
     }
     return ControlListener::open(hosts_, options.port, key);
-  }
-
-  // For a parent that does not read its output.
-  Result<void> announce(uint16_t port) const {
-    if (options.announce.empty()) return {};
-    return write_text(options.announce, fmt::format("{} {}\n", hosts_.front(), port));
   }
 
   // Serves the next test. A failure before its first connections are made does not end the server:
@@ -361,18 +321,18 @@ class Server : Side {
     ASSIGN_OR_RETURN(const auto parameters, check_hello(hello));
     RETURN_IF_ERROR(channel.send({{"type", "welcome"}}));
     waiting_.reset();
-    const auto context = open_context(options, parameters, console);  // may take seconds
-    if (!context) return tl::unexpected(context.error());
+    // May take seconds.
+    ASSIGN_OR_RETURN(const auto context, open_context(parameters));
     console.note(fmt::format("serving {}", channel.peer()));
     for (;;) {
       ASSIGN_OR_RETURN(const auto message, channel.receive(reporter ? kNextLimit : kFirstLimit));
       if (reporter && message.value("type", Json()) == "end") {
         ASSIGN_OR_RETURN(const auto status,
                          unsigned_field(message, "status", kExitOk, kExitThresholdMissed));
-        RETURN_IF_ERROR(reporter->write_json((*context)->nics()));
+        RETURN_IF_ERROR(reporter->write_json(context->nics()));
         return static_cast<int>(status);
       }
-      RETURN_IF_ERROR(serve_size(**context, channel, message, parameters, reporter));
+      RETURN_IF_ERROR(serve_size(*context, channel, message, parameters, reporter));
     }
   }
 

@@ -1,13 +1,100 @@
-// The streams of one test at one end, and their set-up with the peer.
+// Streams of messages, each over one connection, and those of one test at one end: their set-up
+// with the peer, polls, limits.
+//
+// Both ends of a stream are polled. Both count messages since the connection was made, and continue
+// up to a limit, which starts at 0 and rises.
+//
+// If more messages are in flight than a connection has requests, a receive request has a group of
+// up to kMaxReceiveBuffers messages, and the tag is the index in the group. So every limit but the
+// last one must be a multiple of group_size().
+//
+// Thread rule: one thread at a time.
 #pragma once
 
+#include <cstdint>
+#include <limits>
+#include <memory>
 #include <vector>
 
 #include "bench/perf/control_channel.h"
-#include "bench/perf/stream.h"
-#include "bench/perf/test_parameters.h"
+#include "bench/perf/message_buffer.h"
+#include "bench/perf/options.h"
+#include "transport/api/pacecar.hpp"
 
 namespace pacecar::perf {
+
+constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+
+// Messages per receive request, the same at both ends for the same depth.
+uint32_t group_size(uint32_t rx_depth);
+// Slots of a ReceiveStream's buffer.
+uint32_t receive_slots(uint32_t rx_depth);
+
+class SendStream {
+ public:
+  SendStream(std::unique_ptr<SendConnection> connection, MessageBuffer buffer,
+             const TestParameters& parameters);
+
+  // Starts sends up to the limit, and tests those in flight. Returns how many have completed.
+  Result<uint64_t> poll();
+  void set_limit(uint64_t limit) { limit_ = limit; }
+  // Lowers the limit as far as the started sends allow, and returns it.
+  uint64_t stop();
+  // stop() would lower the limit.
+  bool may_stop() const { return whole_groups() < limit_; }
+  uint64_t finished() const { return finished_; }
+  bool at_limit() const { return finished_ == limit_; }
+  FlowView flow() const { return connection_->flow(); }
+
+ private:
+  Result<bool> start_one();
+  uint64_t whole_groups() const { return (started_ + group_ - 1) / group_ * group_; }
+
+  MessageBuffer buffer_;
+  std::unique_ptr<SendConnection> connection_;
+  std::vector<Request*> requests_;  // by message number modulo depth
+  uint32_t group_;
+  bool validate_;
+  uint64_t post_list_;  // sends that are started together; the last ones may be fewer
+  uint64_t limit_ = 0;
+  uint64_t started_ = 0;
+  uint64_t finished_ = 0;
+};
+
+class ReceiveStream {
+ public:
+  // `echo`: the next message comes only after this one has been answered.
+  ReceiveStream(std::unique_ptr<ReceiveConnection> connection, MessageBuffer buffer,
+                const TestParameters& parameters, bool echo);
+
+  // As SendStream::poll. Errors also: kPeer (a message with another size, or with wrong bytes).
+  Result<uint64_t> poll();
+  void set_limit(uint64_t limit) { limit_ = limit; }
+  uint64_t finished() const { return finished_; }
+  bool at_limit() const { return finished_ == limit_; }
+
+ private:
+  struct Posted {
+    Request* request = nullptr;
+    uint32_t messages = 0;
+  };
+  Result<bool> post_group();
+  Result<void> check(const TestResult& result, uint32_t messages);
+  std::span<uint8_t> slot(uint64_t number) const { return buffer_.slot(number % slots_); }
+
+  MessageBuffer buffer_;
+  std::unique_ptr<ReceiveConnection> connection_;
+  uint32_t group_;
+  uint32_t slots_;
+  bool validate_;
+  bool echo_;
+  std::vector<Posted> posted_requests_;  // by request number modulo their bound
+  uint64_t limit_ = 0;
+  uint64_t requests_started_ = 0;
+  uint64_t requests_finished_ = 0;
+  uint64_t posted_ = 0;
+  uint64_t finished_ = 0;
+};
 
 struct Streams {
   size_t nic = 0;  // that they use; if each direction has its own, the senders'

@@ -11,9 +11,7 @@
 
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
-#include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
-#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "bench/plan/launch.h"
 #include "bench/plan/plan_report.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/perf/run_subcommand.h"
+#include "bench/perf/command_line.h"
 #include "bench/perf/subcommands.h"
 #include "bench/run/launch.h"
 #include "transport/base/return_if_error.h"

@@ -18,7 +18,6 @@
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/files.h"
-#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "bench/switch/dpdk_frames.h"
 #include "bench/switch/live_switch.h"

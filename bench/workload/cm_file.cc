@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/workload/flow_graph.h"
+#include "bench/workload/workload.h"
 #include "transport/base/return_if_error.h"
 #include "transport/sim/text_file.h"
 

@@ -10,6 +10,82 @@
 #include "transport/base/prng.h"
 
 namespace pacecar {
+namespace {
+
+// Part `i` of `bytes` cut into `parts` as evenly as whole bytes go.
+Bytes share(Bytes bytes, uint64_t parts, uint64_t i) {
+  return bytes / parts + (i < bytes % parts ? 1 : 0);
+}
+
+// Steps of a ring: in step s host i sends share i + first_share - s to the next host. `after`: what
+// each host waits for before its first step; returned: what it waits for after its last.
+std::vector<After> ring_steps(FlowGraph& graph, Hosts ring, Bytes bytes, uint32_t first_share,
+                              uint32_t steps, std::vector<After> after) {
+  const auto n = static_cast<uint32_t>(ring.size());
+  std::vector<uint32_t> flows(n);
+  for (uint32_t step = 0; step < steps; ++step) {
+    for (uint32_t i = 0; i < n; ++i) {
+      const Bytes part = share(bytes, n, (i + first_share + n - step % n) % n);
+      flows[i] = graph.add_after(after[i], ring[i], ring[(i + 1) % n], part);
+    }
+    for (uint32_t i = 0; i < n; ++i) {
+      after[i] = {.received = {flows[(i + n - 1) % n]}, .sent = {flows[i]}};
+    }
+  }
+  return after;
+}
+
+// Pieces of a message that hosts forward: a host sends piece p when it has received it, and when
+// piece p - 1 to the same host is done.
+class PieceTree {
+ public:
+  PieceTree(FlowGraph& graph, Hosts hosts, Bytes bytes, uint32_t pieces)
+      : graph_(graph), hosts_(hosts), bytes_(bytes), pieces_(pieces) {}
+
+  using Flows = std::vector<uint32_t>;  // by piece
+
+  // `inputs`: flows whose piece p must have been received before piece p goes on.
+  Flows send(uint32_t from, uint32_t to, const std::vector<Flows>& inputs) {
+    Flows flows;
+    for (uint32_t piece = 0; piece < pieces_; ++piece) {
+      After after;
+      for (const Flows& input : inputs) after.received.push_back(input[piece]);
+      if (piece > 0) after.sent.push_back(flows.back());
+      flows.push_back(
+          graph_.add_after(after, hosts_[from], hosts_[to], share(bytes_, pieces_, piece)));
+    }
+    return flows;
+  }
+
+  // Down to all; `root_inputs` as in send().
+  void broadcast(const std::vector<Flows>& root_inputs) {
+    std::vector<std::vector<Flows>> inputs(hosts_.size());
+    inputs[0] = root_inputs;
+    for (uint32_t host = 1; host < hosts_.size(); ++host) {
+      const uint32_t parent = (host - 1) / 2;
+      inputs[host] = {send(parent, host, inputs[parent])};
+    }
+  }
+
+  // Up from all; returns what arrives at the root.
+  std::vector<Flows> reduce() {
+    std::vector<std::vector<Flows>> inputs(hosts_.size());
+    for (auto host = static_cast<uint32_t>(hosts_.size() - 1); host > 0; --host) {
+      const uint32_t parent = (host - 1) / 2;
+      inputs[parent].push_back(send(host, parent, inputs[host]));
+    }
+    return inputs[0];
+  }
+
+ private:
+  FlowGraph& graph_;
+  Hosts hosts_;
+  Bytes bytes_;
+  uint32_t pieces_;
+};
+
+}  // namespace
+
 Result<Workload> permutation(Hosts hosts, uint32_t hosts_per_leaf, Bytes bytes, uint64_t seed) {
   const size_t n = hosts.size();
   // Leaf by leaf, so that a host's partner at the distance of the largest leaf's size is on another
@@ -42,7 +118,7 @@ Result<Workload> permutation(Hosts hosts, uint32_t hosts_per_leaf, Bytes bytes, 
     if (may(from[a], to[b]) && may(from[b], to[a])) std::swap(to[a], to[b]);
   }
 
-  FlowGraph graph("permutation");
+  FlowGraph graph;
   for (size_t i = 0; i < n; ++i) graph.add(from[i], to[i], bytes);
   return graph.take();
 }
@@ -60,7 +136,7 @@ Workload all_to_all(Hosts hosts, uint32_t parallel, Bytes bytes) {
   }
   for (uint32_t step = at_once * stride + 1; step < n; ++step) steps.push_back(step);
 
-  FlowGraph graph("all-to-all");
+  FlowGraph graph;
   for (uint32_t i = 0; i < n; ++i) {
     uint32_t waits = kNoTrigger;
     uint32_t fires = kNoTrigger;
@@ -74,6 +150,111 @@ Workload all_to_all(Hosts hosts, uint32_t parallel, Bytes bytes) {
       WorkloadFlow& flow = graph.flow(graph.add(hosts[i], hosts[(i + steps[k]) % n], bytes));
       flow.trigger = waits;
       if (fires != kNoTrigger) flow.on_sent = {fires};
+    }
+  }
+  return graph.take();
+}
+
+Workload ring_collective(Hosts hosts, Bytes bytes, uint32_t rounds) {
+  FlowGraph graph;
+  const auto steps = static_cast<uint32_t>(rounds * (hosts.size() - 1));
+  ring_steps(graph, hosts, bytes, 0, steps, std::vector<After>(hosts.size()));
+  return graph.take();
+}
+
+Workload hierarchical_all_reduce(Hosts hosts, uint32_t per_server, Bytes bytes) {
+  FlowGraph graph;
+  const auto servers = static_cast<uint32_t>(hosts.size() / per_server);
+  std::vector<After> after(hosts.size());  // by place in `hosts`
+  const auto within_servers = [&](uint32_t first_share) {
+    for (uint32_t server = 0; server < servers; ++server) {
+      const auto begin = after.begin() + server * per_server;
+      const auto done = ring_steps(graph, hosts.subspan(server * per_server, per_server), bytes,
+                                   first_share, per_server - 1, {begin, begin + per_server});
+      std::copy(done.begin(), done.end(), begin);
+    }
+  };
+
+  within_servers(0);
+  for (uint32_t place = 0; place < per_server; ++place) {
+    std::vector<uint32_t> members;
+    std::vector<After> ready;
+    for (uint32_t server = 0; server < servers; ++server) {
+      members.push_back(hosts[server * per_server + place]);
+      ready.push_back(after[server * per_server + place]);
+    }
+    const Bytes part = share(bytes, per_server, (place + 1) % per_server);
+    const auto done = ring_steps(graph, members, part, 0, 2 * (servers - 1), std::move(ready));
+    for (uint32_t server = 0; server < servers; ++server) {
+      after[server * per_server + place] = done[server];
+    }
+  }
+  within_servers(1);
+  return graph.take();
+}
+
+Workload tree_all_reduce(Hosts hosts, Bytes bytes, uint32_t pieces) {
+  FlowGraph graph;
+  PieceTree tree(graph, hosts, bytes, pieces);
+  tree.broadcast(tree.reduce());
+  return graph.take();
+}
+
+Workload tree_broadcast(Hosts hosts, Bytes bytes, uint32_t pieces) {
+  FlowGraph graph;
+  PieceTree(graph, hosts, bytes, pieces).broadcast({});
+  return graph.take();
+}
+
+Workload ring_broadcast(Hosts hosts, Bytes bytes, uint32_t pieces) {
+  FlowGraph graph;
+  PieceTree way(graph, hosts, bytes, pieces);
+  std::vector<PieceTree::Flows> inputs;
+  for (uint32_t i = 0; i + 1 < hosts.size(); ++i) inputs = {way.send(i, i + 1, inputs)};
+  return graph.take();
+}
+
+Workload pipeline_parallel(Hosts hosts, Bytes bytes, uint32_t microbatches, Duration compute) {
+  FlowGraph graph;
+  const auto stages = static_cast<uint32_t>(hosts.size());
+  // [stage][microbatch]: the activations from this stage to the next, the gradients to the one
+  // before.
+  std::vector<std::vector<uint32_t>> activations(stages);
+  std::vector<std::vector<uint32_t>> gradients(stages);
+  for (uint32_t stage = 0; stage < stages; ++stage) {
+    for (uint32_t batch = 0; batch < microbatches; ++batch) {
+      if (stage + 1 < stages) {
+        activations[stage].push_back(graph.add(hosts[stage], hosts[stage + 1], bytes));
+      }
+      if (stage > 0) {
+        gradients[stage].push_back(graph.add(hosts[stage], hosts[stage - 1], bytes));
+      }
+    }
+  }
+  for (uint32_t stage = 0; stage < stages; ++stage) {
+    After after;    // what the stage's next send waits for
+    Duration work;  // what it computes from then on
+    const auto send = [&](uint32_t flow) {
+      graph.flow(flow).start = work;
+      graph.start_after(flow, after);
+      after = {.sent = {flow}};
+      work = {};
+    };
+    const auto forward = [&](uint32_t batch) {
+      work = work + compute;
+      if (stage > 0) after.received.push_back(activations[stage - 1][batch]);
+      if (stage + 1 < stages) send(activations[stage][batch]);
+    };
+    const auto backward = [&](uint32_t batch) {
+      work = work + compute;
+      if (stage + 1 < stages) after.received.push_back(gradients[stage + 1][batch]);
+      if (stage > 0) send(gradients[stage][batch]);
+    };
+    const uint32_t ahead = std::min(microbatches, stages - 1 - stage);
+    for (uint32_t batch = 0; batch < ahead; ++batch) forward(batch);
+    for (uint32_t batch = 0; batch < microbatches; ++batch) {
+      if (batch + ahead < microbatches) forward(batch + ahead);
+      backward(batch);
     }
   }
   return graph.take();

@@ -1,9 +1,12 @@
-// What the hosts of an experiment send to each other: flows, and what starts each of them.
-// Plain data.
+// What the hosts of an experiment send to each other: flows, and what starts each of them. Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "transport/base/units.h"
@@ -18,9 +21,8 @@ struct WorkloadFlow {
   uint32_t source = 0;
   uint32_t destination = 0;
   Bytes bytes = 0;
-  Duration start;  // after the begin of the run; with a trigger: after it fired
-  uint32_t trigger =
-      kNoTrigger;  // index into Workload::triggers; none: the flow waits for no other
+  Duration start;                 // after the begin of the run; with a trigger: after it fired
+  uint32_t trigger = kNoTrigger;  // index into Workload::triggers; none: it waits for no other flow
   // Triggers that the flow fires: `on_sent` when its sender has the last acknowledgement,
   // `on_received` when its receiver has all bytes.
   std::vector<uint32_t> on_sent;
@@ -54,6 +56,44 @@ struct Workload {
   std::vector<WorkloadFlow> flows;
   std::vector<WorkloadTrigger> triggers;
   std::vector<WorkloadJob> jobs = {WorkloadJob{.name = "all"}};
+};
+
+// The first flow that can never start: its trigger fires too seldom, or waits for the flow itself.
+// Nothing when all start. Expects indices of triggers to be in range.
+std::optional<size_t> never_starting_flow(const Workload& workload);
+
+// The hosts that take part in a workload, in the order of their roles.
+using Hosts = std::span<const uint32_t>;
+
+// The flows, by index, that must be done before a flow starts: received completely, or acknowledged
+// completely.
+struct After {
+  std::vector<uint32_t> received;
+  std::vector<uint32_t> sent;
+};
+
+// Makes a workload of flows that wait for one another: their triggers from the flows that must have
+// been received, or acknowledged, before a flow starts.
+class FlowGraph {
+ public:
+  // Returns the flow's index; indexes ascend from 0.
+  uint32_t add(uint32_t source, uint32_t destination, Bytes bytes, Duration start = {});
+  uint32_t add_after(const After& after, uint32_t source, uint32_t destination, Bytes bytes) {
+    const uint32_t index = add(source, destination, bytes);
+    start_after(index, after);
+    return index;
+  }
+  // `flow` starts its `start` after all of these. Called once per flow.
+  void start_after(uint32_t flow, const After& after);
+
+  // A new trigger's index.
+  uint32_t add_trigger(WorkloadTrigger trigger);
+  WorkloadFlow& flow(uint32_t index) { return workload_.flows[index]; }
+
+  Workload take() { return std::move(workload_); }
+
+ private:
+  Workload workload_;
 };
 
 }  // namespace pacecar

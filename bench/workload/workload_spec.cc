@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -12,7 +11,6 @@
 #include <utility>
 
 #include "bench/workload/cm_file.h"
-#include "bench/workload/collectives.h"
 #include "bench/workload/flow_sizes.h"
 #include "bench/workload/generators.h"
 #include "bench/workload/workload.h"
@@ -63,13 +61,12 @@ tl::unexpected<Error> unfit(const WorkloadSpec& spec, fmt::format_string<Args...
 }
 
 Result<Workload> make_file(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
-  auto workload = read_cm_file(spec.file);
-  if (!workload) return workload;
-  if (workload->hosts > hosts.size()) {
+  ASSIGN_OR_RETURN(auto workload, read_cm_file(spec.file));
+  if (workload.hosts > hosts.size()) {
     return unfit(spec, "{} has flows between {} hosts, but {} take part; let as many take part",
-                 spec.file, workload->hosts, hosts.size());
+                 spec.file, workload.hosts, hosts.size());
   }
-  for (WorkloadFlow& flow : workload->flows) {
+  for (WorkloadFlow& flow : workload.flows) {
     flow.source = hosts[flow.source];
     flow.destination = hosts[flow.destination];
   }
@@ -81,7 +78,7 @@ Result<Workload> make_pairs(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
     return unfit(spec, "hosts has {} entries; give an even number: source, destination, ...",
                  hosts.size());
   }
-  FlowGraph graph("pairs");
+  FlowGraph graph;
   for (size_t i = 0; i < hosts.size(); i += 2) graph.add(hosts[i], hosts[i + 1], spec.bytes);
   return graph.take();
 }
@@ -96,7 +93,7 @@ Result<Workload> make_incast(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
                  hosts.size(), most, spec.senders, spec.receivers);
   }
   const auto senders = spec.senders == 0 ? static_cast<uint32_t>(most) : spec.senders;
-  FlowGraph graph("incast");
+  FlowGraph graph;
   for (uint32_t i = 0; i < spec.receivers; ++i) {
     for (uint32_t j = 0; j < senders; ++j) {
       graph.add(hosts[spec.receivers + i * senders + j], hosts[i], spec.bytes, spec.stagger * j);
@@ -124,7 +121,7 @@ Result<Workload> make_random_flows(const WorkloadSpec& spec, Hosts hosts, uint64
                  "below {}",
                  arrivals * end, kMaxFlows);
   }
-  FlowGraph graph("random flows");
+  FlowGraph graph;
   Prng prng(seed);
   const auto fraction = [&prng] { return static_cast<double>(prng.next_u64() >> 11) * 0x1p-53; };
   for (double now = 0;;) {
@@ -151,10 +148,12 @@ Result<void> check_parts(const WorkloadSpec& spec, uint64_t flows, uint64_t part
 }
 
 // A collective of n hosts that cuts the buffer into n shares.
-template <Workload (*kMake)(Hosts, Bytes)>
+template <uint32_t kRounds>
 Result<Workload> make_ring(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
   const uint64_t n = hosts.size();
-  return check_parts(spec, 2 * n * (n - 1), n).map([&] { return kMake(hosts, spec.bytes); });
+  return check_parts(spec, 2 * n * (n - 1), n).map([&] {
+    return ring_collective(hosts, spec.bytes, kRounds);
+  });
 }
 
 template <Workload (*kMake)(Hosts, Bytes, uint32_t)>
@@ -190,34 +189,30 @@ Result<Workload> make_pipeline(const WorkloadSpec& spec, Hosts hosts, uint64_t) 
   });
 }
 
-constexpr std::array kKinds = {
-    WorkloadKind{"incast", "bytes senders receivers stagger ",
-                 "senders send to each receiver at once", make_incast},
-    WorkloadKind{"permutation", "bytes hosts_per_leaf ",
-                 "each host sends to one and receives from one", make_permutation},
-    WorkloadKind{"pairs", "bytes ", "the 1st host sends to the 2nd, the 3rd to the 4th, ...",
-                 make_pairs},
-    WorkloadKind{"all_to_all", "bytes parallel ",
-                 "each host sends to all others, some or all at a time", make_all_to_all},
-    WorkloadKind{"random_flows", "sizes load rate length ",
-                 "Poisson arrivals, sizes from a distribution (WebSearch, FB_Hadoop)",
-                 make_random_flows},
-    WorkloadKind{"ring_all_reduce", "bytes ", "reduce-scatter and all-gather along a ring",
-                 make_ring<ring_all_reduce>},
-    WorkloadKind{"hierarchical_all_reduce", "bytes hosts_per_server ",
-                 "all-reduce within servers, between them, within", make_hierarchical},
-    WorkloadKind{"tree_all_reduce", "bytes pieces ", "all-reduce up and down a binary tree",
-                 make_pieces<tree_all_reduce>},
-    WorkloadKind{"reduce_scatter", "bytes ", "reduce-scatter along a ring",
-                 make_ring<reduce_scatter>},
-    WorkloadKind{"all_gather", "bytes ", "all-gather along a ring", make_ring<all_gather>},
-    WorkloadKind{"ring_broadcast", "bytes pieces ", "from the first host along the others",
-                 make_pieces<ring_broadcast>},
-    WorkloadKind{"tree_broadcast", "bytes pieces ", "from the first host down a binary tree",
-                 make_pieces<tree_broadcast>},
-    WorkloadKind{"pipeline", "bytes microbatches compute ",
-                 "pipeline parallelism, one stage per host", make_pipeline},
-    WorkloadKind{"mixture", "job ", "several jobs side by side", nullptr},
+constexpr WorkloadKind kKinds[] = {
+    {"incast", "bytes senders receivers stagger ", "senders send to each receiver at once",
+     make_incast},
+    {"permutation", "bytes hosts_per_leaf ", "each host sends to one and receives from one",
+     make_permutation},
+    {"pairs", "bytes ", "the 1st host sends to the 2nd, the 3rd to the 4th, ...", make_pairs},
+    {"all_to_all", "bytes parallel ", "each host sends to all others, some or all at a time",
+     make_all_to_all},
+    {"random_flows", "sizes load rate length ",
+     "Poisson arrivals, sizes from a distribution (WebSearch, FB_Hadoop)", make_random_flows},
+    {"ring_all_reduce", "bytes ", "reduce-scatter and all-gather along a ring", make_ring<2>},
+    {"hierarchical_all_reduce", "bytes hosts_per_server ",
+     "all-reduce within servers, between them, within", make_hierarchical},
+    {"tree_all_reduce", "bytes pieces ", "all-reduce up and down a binary tree",
+     make_pieces<tree_all_reduce>},
+    {"reduce_scatter", "bytes ", "reduce-scatter along a ring", make_ring<1>},
+    {"all_gather", "bytes ", "all-gather along a ring", make_ring<1>},
+    {"ring_broadcast", "bytes pieces ", "from the first host along the others",
+     make_pieces<ring_broadcast>},
+    {"tree_broadcast", "bytes pieces ", "from the first host down a binary tree",
+     make_pieces<tree_broadcast>},
+    {"pipeline", "bytes microbatches compute ", "pipeline parallelism, one stage per host",
+     make_pipeline},
+    {"mixture", "job ", "several jobs side by side", nullptr},
 };
 
 // `chosen` numbers below `number`; all of them if none is chosen. None may be chosen twice.
@@ -239,9 +234,7 @@ Result<std::vector<uint32_t>> chosen_of(const WorkloadSpec& spec, std::vector<ui
 // The hosts that take part, in their order.
 Result<std::vector<uint32_t>> take_part(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed) {
   ASSIGN_OR_RETURN(auto members, chosen_of(spec, spec.hosts, hosts, "host"));
-  if (members.size() < 2) {
-    return unfit(spec, "{} hosts take part; let at least 2", members.size());
-  }
+  if (members.size() < 2) return unfit(spec, "{} hosts take part; let at least 2", members.size());
   if (spec.shuffle) {
     Prng prng(seed);
     for (size_t i = members.size() - 1; i > 0; --i) {
@@ -254,11 +247,11 @@ Result<std::vector<uint32_t>> take_part(const WorkloadSpec& spec, uint32_t hosts
 Result<Workload> make_job(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed,
                           uint32_t processes) {
   const auto kind = std::ranges::find(kKinds, spec.kind, &WorkloadKind::name);
-  PACECAR_CHECK(kind != kKinds.end() || spec.kind == "file");
+  PACECAR_CHECK(kind != std::end(kKinds) || spec.kind == "file");
   if (spec.bytes == 0) return unfit(spec, "bytes is 0; give at least 1");
   Prng seeds(seed);
   ASSIGN_OR_RETURN(const auto members, take_part(spec, hosts, seeds.next_u64()));
-  const auto make = kind == kKinds.end() ? make_file : kind->make;
+  const auto make = kind == std::end(kKinds) ? make_file : kind->make;
   ASSIGN_OR_RETURN(auto workload, make(spec, members, seeds.next_u64()));
 
   workload.name = spec.name.empty() ? spec.kind : spec.name;
@@ -299,9 +292,8 @@ Result<Workload> make_workload(const WorkloadSpec& spec, uint32_t hosts, uint64_
       .name = spec.name.empty() ? spec.kind : spec.name, .hosts = hosts * processes, .jobs = {}};
   Prng seeds(seed);
   for (const WorkloadSpec& job : spec.jobs) {
-    auto workload = make_workload(job, hosts, seeds.next_u64(), processes);
-    if (!workload) return workload;
-    append(all, *std::move(workload));
+    ASSIGN_OR_RETURN(auto workload, make_workload(job, hosts, seeds.next_u64(), processes));
+    append(all, std::move(workload));
   }
   return all;
 }

@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/workload/flow_graph.h"
 #include "bench/workload/workload.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "bench/workload/cm_file.h"
-#include "bench/workload/flow_graph.h"
+#include "bench/workload/workload.h"
 #include "tests/support/workload_text.h"
 #include "transport/base/check.h"
 

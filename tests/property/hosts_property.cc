@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/hosts/host_list.h"
-#include "bench/hosts/launcher.h"
+#include "bench/perf/command_line.h"
 
 namespace pacecar::test {
 namespace {
@@ -52,7 +52,7 @@ RC_GTEST_PROP(NodelistProperty, AnyTextExpandsOrIsRefused, ()) {
 
 RC_GTEST_PROP(LauncherProperty, QuotedWordsAreReadBack, (const std::vector<std::string>& words)) {
   std::string line;
-  for (const std::string& word : words) line += shell_quoted(word) + " ";
+  for (const std::string& word : words) line += perf::shell_quoted(word) + " ";
   const auto read = shell_words(line);
   RC_ASSERT(read.has_value());
   RC_ASSERT(*read == words);

@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "bench/workload/cm_file.h"
-#include "bench/workload/collectives.h"
-#include "bench/workload/flow_graph.h"
 #include "bench/workload/generators.h"
+#include "bench/workload/workload.h"
 #include "tests/support/workload_player.h"
 #include "tests/support/workload_text.h"
 
@@ -72,25 +71,22 @@ class Draw {
 RC_GTEST_PROP(Collectives, RingsMoveTheExpectedBytes, ()) {
   const Draw draw;
   const Bytes even = draw.bytes * draw.n;  // divides evenly
-  const auto scatter = draw.in_network(reduce_scatter(draw.hosts, even));
-  const auto gather = draw.in_network(all_gather(draw.hosts, even));
-  const auto both = draw.in_network(ring_all_reduce(draw.hosts, even));
+  const auto scatter = draw.in_network(ring_collective(draw.hosts, even, 1));
+  const auto both = draw.in_network(ring_collective(draw.hosts, even, 2));
   for (const uint32_t host : draw.hosts) {
     const Bytes once = draw.bytes * (draw.n - 1);
     RC_ASSERT(traffic_of(scatter).sent[host] == once);
     RC_ASSERT(traffic_of(scatter).received[host] == once);
-    RC_ASSERT(traffic_of(gather).sent[host] == once);
     RC_ASSERT(traffic_of(both).sent[host] == 2 * once);
     RC_ASSERT(traffic_of(both).received[host] == 2 * once);
   }
   check_spread(scatter, draw.hosts, draw.hosts);
-  check_spread(gather, draw.hosts, draw.hosts);
   check_spread(both, draw.hosts, draw.hosts);
 }
 
 RC_GTEST_PROP(Collectives, UnevenSharesAddUp, ()) {
   const Draw draw;
-  const auto both = draw.in_network(ring_all_reduce(draw.hosts, draw.bytes));
+  const auto both = draw.in_network(ring_collective(draw.hosts, draw.bytes, 2));
   const Traffic traffic = traffic_of(both);
   Bytes all = 0;
   for (const uint32_t host : draw.hosts) {

@@ -7,7 +7,7 @@
 #include "bench/ab/emit.h"
 #include "bench/ab/program_plan.h"
 #include "bench/ab/program_runner.h"
-#include "bench/ab/provenance.h"
+#include "bench/perf/command_line.h"
 #include "tests/support/scratch_directory.h"
 
 namespace pacecar::ab {
@@ -142,9 +142,9 @@ TEST(Emit, ArraysStayWithinSlurmsLimit) {
 }
 
 TEST(ShellQuoted, PlainWordsStayUnquoted) {
-  EXPECT_EQ(shell_quoted("--out=a/b-1.2"), "--out=a/b-1.2");
-  EXPECT_EQ(shell_quoted("it's $HOME"), "'it'\\''s $HOME'");
-  EXPECT_EQ(shell_quoted(""), "''");
+  EXPECT_EQ(perf::shell_quoted("--out=a/b-1.2"), "--out=a/b-1.2");
+  EXPECT_EQ(perf::shell_quoted("it's $HOME"), "'it'\\''s $HOME'");
+  EXPECT_EQ(perf::shell_quoted(""), "''");
 }
 
 constexpr const char* kLive = R"(

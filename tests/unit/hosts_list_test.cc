@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "bench/hosts/host_list.h"
-#include "bench/hosts/launcher.h"
+#include "bench/perf/command_line.h"
 
 namespace pacecar::test {
 namespace {
@@ -129,10 +129,10 @@ TEST(LauncherTest, EachLauncherHasItsCommand) {
 }
 
 TEST(LauncherTest, WordsAreQuotedForAShell) {
-  EXPECT_EQ(shell_quoted("a/b_c-1.0=x"), "a/b_c-1.0=x");
-  EXPECT_EQ(shell_quoted(""), "''");
-  EXPECT_EQ(shell_quoted("a b"), "'a b'");
-  EXPECT_EQ(shell_quoted("it's $HOME `x`;"), R"('it'\''s $HOME `x`;')");
+  EXPECT_EQ(perf::shell_quoted("a/b_c-1.0=x"), "a/b_c-1.0=x");
+  EXPECT_EQ(perf::shell_quoted(""), "''");
+  EXPECT_EQ(perf::shell_quoted("a b"), "'a b'");
+  EXPECT_EQ(perf::shell_quoted("it's $HOME `x`;"), R"('it'\''s $HOME `x`;')");
   EXPECT_THAT(*shell_words(R"( a "b c" d\ e 'f"g' "" )"),
               ElementsAre("a", "b c", "d e", "f\"g", ""));
 }

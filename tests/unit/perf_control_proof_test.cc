@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "bench/perf/control_listener.h"
-#include "bench/perf/control_proof.h"
 #include "bench/perf/json_fields.h"
 
 namespace pacecar::perf {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "bench/perf/options.h"
-#include "bench/perf/test_parameters.h"
 
 namespace pacecar::perf {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/perf/progress.h"
+#include "bench/perf/console.h"
 #include "bench/perf/report.h"
 
 namespace pacecar::perf {
@@ -165,6 +165,25 @@ TEST(PerfReport, ThresholdsAreCheckedAgainstBandwidthAndLatency) {
   latency.max_usec = 10;
   EXPECT_TRUE(meets_threshold(latency, {{"t_typical", 10.0}}));
   EXPECT_FALSE(meets_threshold(latency, {{"t_typical", 10.1}}));
+}
+
+TEST(PerfReport, ThresholdsCountersAndSamplesSurviveAnyResultOfThePeer) {
+  TestOptions options;
+  options.min_gbits = options.min_average = options.min_msg_rate = options.max_usec = 1;
+  options.counters = {"timeouts"};
+  options.samples = Samples::kAsTheyCame;
+  for (const Json& wrong : {Json::object(), Json({{"bytes", "many"}, {"t_typical", Json()}}),
+                            Json({{"client", 5}, {"server", {{"counters", 5}}}}),
+                            Json({{"client", {{"counters", {{"timeouts", "x"}}}}}})}) {
+    EXPECT_FALSE(meets_threshold(options, wrong)) << wrong;
+    EXPECT_EQ(further_lines(options, wrong),
+              std::vector<std::string>{" timeouts: client 0, server 0"});
+  }
+  const Json samples = {{"client", {{"counters", {{"timeouts", 2U}}}}},
+                        {"server", {{"device_counters", {{"timeouts", 3U}}}}},
+                        {"samples", {1.5, "x"}}};
+  EXPECT_EQ(further_lines(options, samples),
+            (std::vector<std::string>{" timeouts: client 2, server 3", "#, usec", "1, 1.50"}));
 }
 
 TEST(PerfReport, OneResultIsAnObjectAndSeveralAreAList) {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <deque>
 
-#include "bench/perf/stream.h"
+#include "bench/perf/streams.h"
 #include "tests/support/null_context.h"
 
 namespace pacecar::perf {
@@ -106,12 +106,13 @@ class PipeReceiver : public ReceiveConnection {
 class StreamTest : public ::testing::Test {
  protected:
   void make(uint64_t size, uint32_t tx_depth, uint32_t rx_depth, bool validate, bool echo = false) {
+    const TestParameters parameters{
+        .tx_depth = tx_depth, .rx_depth = rx_depth, .validate = validate};
     sender_.emplace(std::make_unique<PipeSender>(pipe_),
-                    *MessageBuffer::create(context_, 0, size, tx_depth), tx_depth, rx_depth,
-                    validate);
+                    *MessageBuffer::create(context_, 0, size, tx_depth), parameters);
     receiver_.emplace(std::make_unique<PipeReceiver>(pipe_),
-                      *MessageBuffer::create(context_, 0, size, receive_slots(rx_depth)), rx_depth,
-                      validate, echo);
+                      *MessageBuffer::create(context_, 0, size, receive_slots(rx_depth)),
+                      parameters, echo);
   }
 
   // Polls both until nothing moves; false on an error.

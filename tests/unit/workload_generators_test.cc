@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "bench/workload/cm_file.h"
-#include "bench/workload/flow_graph.h"
 #include "bench/workload/flow_sizes.h"
+#include "bench/workload/workload.h"
 #include "bench/workload/workload_spec.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/workload_text.h"

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "bench/workload/flow_graph.h"
+#include "bench/workload/workload.h"
 
 namespace pacecar::predict {
 namespace {
@@ -145,7 +145,7 @@ class Channel {
 }  // namespace
 
 Workload library_workload(const LibraryFlows& what) {
-  FlowGraph graph("collective");
+  FlowGraph graph;
   for (uint32_t nic = 0; nic < what.nics; ++nic) {
     Channel channel(graph, what, nic);
     if (what.algorithm == Algorithm::kTree) {
