@@ -7,7 +7,7 @@
 namespace pacecar::preflight {
 namespace {
 
-std::string priorities(uint8_t mask) {
+std::string priorities(uint32_t mask) {
   std::vector<unsigned> set;
   for (unsigned priority = 0; priority < 8; ++priority) {
     if (((mask >> priority) & 1) != 0) set.push_back(priority);
@@ -16,107 +16,86 @@ std::string priorities(uint8_t mask) {
 }
 
 std::string list(const Counters& counters) {
-  std::string text;
+  std::vector<std::string> counted;
   for (const auto& [name, value] : counters) {
-    if (value != 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, value);
+    if (value != 0) counted.push_back(fmt::format("{} {}", name, value));
   }
-  return text;
+  return fmt::format("{}", fmt::join(counted, ", "));
 }
 
 void check_pfc(const RdmaPort& port, const Netdev* netdev, Findings& findings) {
-  const std::string_view name = netdev == nullptr ? "" : std::string_view(netdev->name);
   if (netdev == nullptr || !netdev->pfc) {
-    findings.add(FindingId::kFabricPfcUnknown, port.name(),
-                 "the driver does not report whether PFC is on", {{"NETDEV", name}});
+    findings.add("fabric.pfc_unknown", about(port), "the driver does not report whether PFC is on");
   } else if (*netdev->pfc == 0) {
-    findings.add(FindingId::kFabricPfcOff, port.name(),
-                 fmt::format("interface {}: PFC is off for every priority; turn it on here and on "
-                             "the switches, for the priority that RDMA uses",
-                             name),
-                 {{"NETDEV", name}});
+    findings.add("fabric.pfc_off", about(port),
+                 "interface {}: PFC is off for every priority; turn it on here and on the "
+                 "switches, for the priority that RDMA uses",
+                 netdev->name);
   } else {
-    findings.add(FindingId::kFabricPfc, port.name(),
-                 fmt::format("PFC for priority {}", priorities(*netdev->pfc)));
+    findings.add("fabric.pfc", about(port), "PFC for priority {}", priorities(*netdev->pfc));
   }
 }
 
-void check_ecn(const Facts& facts, const RdmaDevice& device, const RdmaPort& port,
+void check_ecn(const RdmaDevice& device, const RdmaPort& port, const Netdev* netdev,
                Findings& findings) {
-  const Netdev* netdev = facts.netdev(port.netdev);
   if (netdev == nullptr || !netdev->ecn_notify || !netdev->ecn_react) {
-    findings.add(
-        FindingId::kFabricEcnUnknown, port.name(),
-        "the driver does not report whether DCQCN is on: query the firmware's ROCE_CC settings",
-        {{"PCI", device.pci_address}});
-    return;
-  }
-  const auto both = static_cast<uint8_t>(*netdev->ecn_notify & *netdev->ecn_react);
-  if (both == 0) {
-    findings.add(FindingId::kFabricEcnOff, port.name(),
-                 fmt::format("interface {}: no priority both notifies of ECN marks (roce_np) and "
-                             "reacts to notifications (roce_rp)",
-                             netdev->name),
-                 {{"NETDEV", netdev->name}});
+    findings.add("fabric.ecn_unknown", {port.name(), {{"PCI", device.pci_address}}},
+                 "the driver does not report whether DCQCN is on: query the firmware's ROCE_CC "
+                 "settings");
+  } else if (const uint32_t both = *netdev->ecn_notify & *netdev->ecn_react; both == 0) {
+    findings.add("fabric.ecn_off", about(port),
+                 "interface {}: no priority both notifies of ECN marks (roce_np) and reacts to "
+                 "notifications (roce_rp)",
+                 netdev->name);
   } else {
-    findings.add(FindingId::kFabricEcn, port.name(),
-                 fmt::format("DCQCN for priority {}", priorities(both)));
+    findings.add("fabric.ecn", about(port), "DCQCN for priority {}", priorities(both));
   }
 }
 
-bool has_pfc(const RdmaDevice& device, const RdmaPort& port) {
-  return port.ethernet && !device.is_software();
-}
-
-void check_losses(const Facts& facts, const RdmaDevice& device, const RdmaPort& port,
+void check_losses(const RdmaPort& port, std::optional<Duration> watched, bool has_pfc,
                   Findings& findings) {
   if (port.losses.empty()) return;
   const std::string lost = list(port.losses);
+  const double seconds = watched.value_or(Duration()).seconds();
   if (lost.empty()) {
-    findings.add(FindingId::kFabricNoLoss, port.name(), "no lost packet in the adapter's counters");
-  } else if (!facts.watched) {
-    findings.add(FindingId::kFabricLoss, port.name(),
-                 fmt::format("since the driver was loaded: {}: the fabric drops or reorders RDMA "
-                             "packets; see whether it still does",
-                             lost));
+    findings.add("fabric.no_loss", about(port), "no lost packet in the adapter's counters");
+  } else if (!watched) {
+    findings.add("fabric.loss", about(port),
+                 "since the driver was loaded: {}: the fabric drops or reorders RDMA packets; see "
+                 "whether it still does",
+                 lost);
   } else if (port.growth.empty()) {
-    findings.add(FindingId::kFabricLossPast, port.name(),
-                 fmt::format("nothing in {:g} s; earlier: {}", facts.watched->seconds(), lost));
-  } else if (!has_pfc(device, port)) {
-    findings.add(FindingId::kFabricLossWithoutPfc, port.name(),
-                 fmt::format("in {:g} s: {}", facts.watched->seconds(), list(port.growth)),
-                 {{"NETDEV", port.netdev}});
+    findings.add("fabric.loss_past", about(port), "nothing in {:g} s; earlier: {}", seconds, lost);
+  } else if (!has_pfc) {
+    findings.add("fabric.loss_without_pfc", about(port), "in {:g} s: {}", seconds,
+                 list(port.growth));
   } else {
-    findings.add(FindingId::kFabricLossGrows, port.name(),
-                 fmt::format("in {:g} s: {}: the fabric drops RoCE packets; PFC or ECN are not set "
-                             "up along the path",
-                             facts.watched->seconds(), list(port.growth)),
-                 {{"NETDEV", port.netdev}});
-  }
-}
-
-void check_traffic_class(const RdmaPort& port, Findings& findings) {
-  if (!port.forced_traffic_class.empty()) {
-    findings.add(FindingId::kFabricTrafficClass, port.name(),
-                 fmt::format("the driver forces {}", port.forced_traffic_class));
-  }
-  if (port.default_tos.value_or(0) != 0) {
-    findings.add(
-        FindingId::kFabricTrafficClass, port.name(),
-        fmt::format("the RDMA connection manager uses type of service {}", *port.default_tos));
+    findings.add("fabric.loss_grows", about(port),
+                 "in {:g} s: {}: the fabric drops RoCE packets; PFC or ECN are not set up along "
+                 "the path",
+                 seconds, list(port.growth));
   }
 }
 
 void check_port(const Facts& facts, const RdmaDevice& device, const RdmaPort& port,
                 Findings& findings) {
-  check_losses(facts, device, port, findings);
-  if (!has_pfc(device, port)) return;
+  const bool has_pfc = port.ethernet && !device.is_software();
+  check_losses(port, facts.watched, has_pfc, findings);
+  if (!has_pfc) return;
   const Netdev* netdev = facts.netdev(port.netdev);
   check_pfc(port, netdev, findings);
-  check_ecn(facts, device, port, findings);
-  check_traffic_class(port, findings);
+  check_ecn(device, port, netdev, findings);
+  if (!port.forced_traffic_class.empty()) {
+    findings.add("fabric.traffic_class", about(port), "the driver forces {}",
+                 port.forced_traffic_class);
+  }
+  if (port.default_tos.value_or(0) != 0) {
+    findings.add("fabric.traffic_class", about(port),
+                 "the RDMA connection manager uses type of service {}", *port.default_tos);
+  }
   const std::string paused = netdev == nullptr ? "" : list(netdev->pauses);
   if (!paused.empty()) {
-    findings.add(FindingId::kFabricPaused, port.name(), "pauses received: " + paused);
+    findings.add("fabric.paused", about(port), "pauses received: {}", paused);
   }
 }
 

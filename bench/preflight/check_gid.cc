@@ -25,54 +25,39 @@ std::string describe(const Gid& gid) {
                      mapped ? fmt::format("{}.{}.{}.{}", a[12], a[13], a[14], a[15]) : gid.text);
 }
 
-// Why the index that is set cannot be used on this port; empty when it can.
-std::string index_problem(const std::string& setting, const RdmaPort& port) {
-  const auto index = parse_number(setting);
-  if (!index) return fmt::format("PACECAR_GID_INDEX={} is no number", setting);
-  const auto gid = std::ranges::find(port.gids, *index, &Gid::index);
-  if (gid == port.gids.end()) {
-    return fmt::format("PACECAR_GID_INDEX={} is an empty GID here", setting);
-  }
-  if (!gid->roce_v2) {
-    return fmt::format("PACECAR_GID_INDEX={} is no RoCE v2 GID here", setting);
-  }
-  return "";
-}
-
 // `best` is what would be used without the setting.
 void check_index(const RdmaPort& port, const std::string& setting, const Gid& best,
                  Findings& findings) {
-  const std::string number = std::to_string(best.index);
-  if (const std::string problem = index_problem(setting, port); !problem.empty()) {
-    findings.add(FindingId::kGidIndexUnusable, port.name(),
-                 fmt::format("{}; without it: {}", problem, describe(best)), {{"NUMBER", number}});
-    return;
-  }
-  const Gid& named = *std::ranges::find(port.gids, *parse_number(setting), &Gid::index);
-  if (reach_of(named) == Reach::kLinkLocal && reach_of(best) != Reach::kLinkLocal) {
-    findings.add(FindingId::kGidIndexLinkLocal, port.name(),
-                 fmt::format("{}, link-local; without PACECAR_GID_INDEX: {}", describe(named),
-                             describe(best)),
-                 {{"NUMBER", number}});
+  const Subject subject{port.name(), {{"NUMBER", std::to_string(best.index)}}};
+  const auto index = parse_number(setting);
+  const auto named = std::ranges::find(port.gids, index, &Gid::index);
+  if (named == port.gids.end() || !named->roce_v2) {
+    findings.add("gid.index_unusable", subject, "PACECAR_GID_INDEX={} is {}; without it: {}",
+                 setting,
+                 !index                     ? "no number"
+                 : named == port.gids.end() ? "an empty GID here"
+                                            : "no RoCE v2 GID here",
+                 describe(best));
+  } else if (reach_of(*named) == Reach::kLinkLocal && reach_of(best) != Reach::kLinkLocal) {
+    findings.add("gid.index_link_local", subject, "{}, link-local; without PACECAR_GID_INDEX: {}",
+                 describe(*named), describe(best));
   } else {
-    findings.add(FindingId::kGidChosen, port.name(), describe(named) + ", as it is set");
+    findings.add("gid.chosen", subject, "{}, as it is set", describe(*named));
   }
 }
 
 void check_port(const RdmaPort& port, const std::string& setting, Findings& findings) {
   const Gid* best = choose_gid(port);
   if (best == nullptr) {
-    findings.add(FindingId::kGidNone, port.name(),
-                 "no RoCE v2 GID: its interface has no address, or is down",
-                 {{"NETDEV", port.netdev}});
+    findings.add("gid.none", about(port),
+                 "no RoCE v2 GID: its interface has no address, or is down");
   } else if (!setting.empty()) {
     check_index(port, setting, *best, findings);
   } else if (reach_of(*best) == Reach::kLinkLocal) {
-    findings.add(FindingId::kGidLinkLocal, port.name(),
-                 describe(*best) + ", link-local: reaches this network segment only",
-                 {{"NETDEV", port.netdev}});
+    findings.add("gid.link_local", about(port), "{}, link-local: reaches this network segment only",
+                 describe(*best));
   } else {
-    findings.add(FindingId::kGidChosen, port.name(), describe(*best));
+    findings.add("gid.chosen", about(port), "{}", describe(*best));
   }
 }
 

@@ -28,14 +28,14 @@ bool has_dmabuf_kernel(const std::string& release) {
 void check_direct(const Software& software, Findings& findings) {
   const bool open = software.nvidia_driver.find("Open Kernel Module") != std::string::npos;
   if (software.nvidia_driver.empty()) {
-    findings.add(FindingId::kGpuDriverMissing, "driver",
+    findings.add("gpu.driver_missing", "driver",
                  "NVIDIA GPUs are there, and their driver is not loaded");
   } else if (open && has_dmabuf_kernel(software.kernel)) {
-    findings.add(FindingId::kGpuDirectDmabuf, "GPUDirect", "dma-buf: " + software.nvidia_driver);
+    findings.add("gpu.direct_dmabuf", "GPUDirect", "dma-buf: {}", software.nvidia_driver);
   } else if (software.has_module("nvidia_peermem")) {
-    findings.add(FindingId::kGpuDirectPeermem, "GPUDirect", "the module nvidia_peermem is loaded");
+    findings.add("gpu.direct_peermem", "GPUDirect", "the module nvidia_peermem is loaded");
   } else {
-    findings.add(FindingId::kGpuDirectOff, "GPUDirect",
+    findings.add("gpu.direct_off", "GPUDirect",
                  "nvidia_peermem is not loaded, and dma-buf needs Linux 5.12 and the open kernel "
                  "modules: data is copied through the host");
   }
@@ -52,10 +52,9 @@ void check_gpu_near(const Facts& facts, Findings& findings) {
     if (device.kind != PciKind::kGpu || !device.numa_node || nodes.contains(*device.numa_node)) {
       continue;
     }
-    findings.add(FindingId::kGpuFar, device.address,
-                 fmt::format("on NUMA node {}, where no RDMA device is: its data crosses the "
-                             "processors' link",
-                             *device.numa_node));
+    findings.add("gpu.far", device.address,
+                 "on NUMA node {}, where no RDMA device is: its data crosses the processors' link",
+                 *device.numa_node);
   }
 }
 
@@ -63,7 +62,7 @@ void check_gpu_near(const Facts& facts, Findings& findings) {
 
 void check_gpu(const Facts& facts, Findings& findings) {
   if (std::ranges::find(facts.pci, PciKind::kGpu, &PciDevice::kind) == facts.pci.end()) {
-    findings.add(FindingId::kGpuNone, "GPUs", "none of NVIDIA");
+    findings.add("gpu.none", "GPUs", "none of NVIDIA");
     return;
   }
   check_direct(facts.software, findings);

@@ -14,30 +14,31 @@ void check_memlock(const Facts& facts, Findings& findings) {
   const Process& process = facts.process;
   if (!process.memlock_bytes) return;
   if (facts.rdma.empty()) {
-    findings.add(FindingId::kLimitsMemlock, "locked memory", "no RDMA device needs it");
+    findings.add("limits.memlock", "locked memory", "no RDMA device needs it");
   } else if (process.may_lock_memory) {
-    findings.add(FindingId::kLimitsMemlock, "locked memory",
-                 "CAP_IPC_LOCK: the limit does not apply");
+    findings.add("limits.memlock", "locked memory", "CAP_IPC_LOCK: the limit does not apply");
   } else if (*process.memlock_bytes == UINT64_MAX) {
-    findings.add(FindingId::kLimitsMemlock, "locked memory", "unlimited");
+    findings.add("limits.memlock", "locked memory", "unlimited");
   } else {
     const bool low = *process.memlock_bytes < kLeastMemlock;
-    findings.add(low ? FindingId::kLimitsMemlockLow : FindingId::kLimitsMemlockFinite,
+    findings.add(low ? FindingId("limits.memlock_low") : FindingId("limits.memlock_finite"),
                  "locked memory",
-                 fmt::format("{} KiB, and no CAP_IPC_LOCK: raise it for good in "
-                             "/etc/security/limits.d, or with LimitMEMLOCK= of the service",
-                             *process.memlock_bytes >> 10));
+                 "{} KiB, and no CAP_IPC_LOCK: raise it for good in /etc/security/limits.d, or "
+                 "with LimitMEMLOCK= of the service",
+                 *process.memlock_bytes >> 10);
   }
 }
 
 void check_files(const Process& process, Findings& findings) {
   if (!process.open_files) return;
-  const bool enough = *process.open_files >= kEnoughFiles;
   const std::string text = *process.open_files == UINT64_MAX
                                ? "unlimited"
                                : fmt::format("at most {}", *process.open_files);
-  findings.add(enough ? FindingId::kLimitsFiles : FindingId::kLimitsFilesLow, "open files",
-               enough ? text : fmt::format("{}: large jobs need {}", text, kEnoughFiles));
+  if (*process.open_files >= kEnoughFiles) {
+    findings.add("limits.files", "open files", "{}", text);
+  } else {
+    findings.add("limits.files_low", "open files", "{}: large jobs need {}", text, kEnoughFiles);
+  }
 }
 
 void check_socket_buffers(const Facts& facts, Findings& findings) {
@@ -46,24 +47,21 @@ void check_socket_buffers(const Facts& facts, Findings& findings) {
   const auto send = facts.software.send_buffer_max;
   if (!receive && !send) return;
   if (facts.process.may_force_buffers) {
-    findings.add(FindingId::kLimitsSocketBuffers, "socket buffers",
+    findings.add("limits.socket_buffers", "socket buffers",
                  "CAP_NET_ADMIN: the kernel's bounds do not apply");
     return;
   }
-  const std::string bytes = std::to_string(wanted);
-  if (receive && *receive < wanted) {
-    findings.add(FindingId::kLimitsReceiveBufferLow, "net.core.rmem_max",
-                 fmt::format("{} bytes, and soft:udp asks for {}", *receive, wanted),
-                 {{"BYTES", bytes}});
-  }
-  if (send && *send < wanted) {
-    findings.add(FindingId::kLimitsSendBufferLow, "net.core.wmem_max",
-                 fmt::format("{} bytes, and soft:udp asks for {}", *send, wanted),
-                 {{"BYTES", bytes}});
-  }
-  if (receive.value_or(wanted) >= wanted && send.value_or(wanted) >= wanted) {
-    findings.add(FindingId::kLimitsSocketBuffers, "socket buffers",
-                 fmt::format("the kernel allows the {} bytes that soft:udp asks for", wanted));
+  const auto is_low = [&](FindingId id, const char* name, std::optional<uint64_t> bytes) {
+    if (bytes.value_or(wanted) >= wanted) return false;
+    findings.add(id, {name, {{"BYTES", std::to_string(wanted)}}},
+                 "{} bytes, and soft:udp asks for {}", *bytes, wanted);
+    return true;
+  };
+  const bool receive_low = is_low("limits.receive_buffer_low", "net.core.rmem_max", receive);
+  const bool send_low = is_low("limits.send_buffer_low", "net.core.wmem_max", send);
+  if (!receive_low && !send_low) {
+    findings.add("limits.socket_buffers", "socket buffers",
+                 "the kernel allows the {} bytes that soft:udp asks for", wanted);
   }
 }
 
@@ -74,10 +72,9 @@ void check_limits(const Facts& facts, Findings& findings) {
   check_files(facts.process, findings);
   check_socket_buffers(facts, findings);
   if (facts.process.cpu_quota && *facts.process.cpu_quota < 1) {
-    findings.add(FindingId::kLimitsCpuQuota, "CPU quota",
-                 fmt::format("{:.2f} of a CPU: the engine is stopped again and again",
-                             *facts.process.cpu_quota),
-                 {{"FILE", facts.process.cpu_quota_file}});
+    findings.add("limits.cpu_quota", {"CPU quota", {{"FILE", facts.process.cpu_quota_file}}},
+                 "{:.2f} of a CPU: the engine is stopped again and again",
+                 *facts.process.cpu_quota);
   }
 }
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include "bench/preflight/checks.h"
-#include "bench/preflight/roce_mtu.h"
 
 namespace pacecar::preflight {
 namespace {
@@ -16,12 +15,10 @@ void check_port(const Facts& facts, const RdmaPort& port, Findings& findings) {
   const std::string text =
       fmt::format("interface {} has MTU {}: RDMA MTU {}", netdev->name, netdev->mtu, mtu);
   if (mtu == kRdmaMtus.front()) {
-    findings.add(FindingId::kMtuFull, port.name(), text);
+    findings.add("mtu.full", about(port), "{}", text);
   } else {
-    findings.add(FindingId::kMtuSmall, port.name(),
-                 fmt::format("{}; {} needs {}, on the switches too", text, kRdmaMtus.front(),
-                             kRdmaMtus.front() + kRoceHeaders),
-                 {{"NETDEV", netdev->name}});
+    findings.add("mtu.small", about(port), "{}; {} needs {}, on the switches too", text,
+                 kRdmaMtus.front(), kRdmaMtus.front() + kRoceHeaders);
   }
 }
 
@@ -30,41 +27,36 @@ void check_plain_interfaces(const Facts& facts, Findings& findings) {
     if (netdev.virtual_device || !netdev.up || netdev.mtu > kEthernetMtu || netdev.mtu == 0) {
       continue;
     }
-    findings.add(FindingId::kMtuNoJumbo, netdev.name,
-                 fmt::format("MTU {}: with 9000, if the network allows it, soft:udp costs less CPU",
-                             netdev.mtu),
-                 {{"NETDEV", netdev.name}});
+    findings.add("mtu.no_jumbo", {netdev.name, {{"NETDEV", netdev.name}}},
+                 "MTU {}: with 9000, if the network allows it, soft:udp costs less CPU",
+                 netdev.mtu);
   }
 }
 
 void check_peer(const PeerPath& peer, Findings& findings) {
+  const Subject subject{peer.host, {{"PEER", peer.host}}};
+  const uint64_t bytes = peer.largest_bytes;
   if (!peer.error.empty()) {
-    findings.add(peer.has_address ? FindingId::kMtuPeerNoRoute : FindingId::kMtuPeerUnknown,
-                 peer.host, peer.error, {{"PEER", peer.host}});
+    findings.add(peer.has_address ? FindingId("mtu.peer_no_route") : FindingId("mtu.peer_unknown"),
+                 subject, "{}", peer.error);
   } else if (peer.proof == PathProof::kNone) {
-    findings.add(FindingId::kMtuPeerSilent, peer.host,
+    findings.add("mtu.peer_silent", subject,
                  "no answer, even to small packets: a firewall may drop them; start the listener "
-                 "there and try again",
-                 {{"PEER", peer.host}});
-  } else if (peer.largest_bytes < peer.wanted_bytes) {
-    findings.add(FindingId::kMtuPeerSmall, peer.host,
-                 fmt::format("packets of {} bytes get there {}, those of {} bytes do not: "
-                             "RDMA MTU {} at most",
-                             peer.largest_bytes,
-                             peer.proof == PathProof::kBothWays ? "and back" : "unfragmented",
-                             peer.wanted_bytes, rdma_mtu(peer.largest_bytes)),
-                 {{"PEER", peer.host}});
+                 "there and try again");
+  } else if (bytes < peer.wanted_bytes) {
+    findings.add("mtu.peer_small", subject,
+                 "packets of {} bytes get there {}, those of {} bytes do not: RDMA MTU {} at most",
+                 bytes, peer.proof == PathProof::kBothWays ? "and back" : "unfragmented",
+                 peer.wanted_bytes, rdma_mtu(bytes));
   } else if (peer.proof == PathProof::kBothWays) {
-    findings.add(FindingId::kMtuPeerBothWays, peer.host,
-                 fmt::format("packets of {} bytes went there and came back, unfragmented: "
-                             "RDMA MTU {}",
-                             peer.largest_bytes, rdma_mtu(peer.largest_bytes)));
+    findings.add("mtu.peer_both_ways", subject,
+                 "packets of {} bytes went there and came back, unfragmented: RDMA MTU {}", bytes,
+                 rdma_mtu(bytes));
   } else {
-    findings.add(FindingId::kMtuPeerOneWay, peer.host,
-                 fmt::format("packets of {} bytes got there unfragmented (its kernel refused "
-                             "them): RDMA MTU {}; for the way back start the listener there",
-                             peer.largest_bytes, rdma_mtu(peer.largest_bytes)),
-                 {{"PEER", peer.host}});
+    findings.add("mtu.peer_one_way", subject,
+                 "packets of {} bytes got there unfragmented (its kernel refused them): RDMA MTU "
+                 "{}; for the way back start the listener there",
+                 bytes, rdma_mtu(bytes));
   }
 }
 

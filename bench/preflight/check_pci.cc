@@ -23,27 +23,21 @@ bool is_slow(const PciDevice& device) {
          now < transfers_per_second(device.max_link_speed);
 }
 
-bool is_narrow(const PciDevice& device) {
-  return device.link_width.value_or(0) > 0 && device.link_width < device.max_link_width;
-}
-
 void check_link(const PciDevice& device, Findings& findings) {
   if (device.link_speed.empty() || !device.link_width) return;
-  if (is_slow(device)) {
-    findings.add(
-        FindingId::kPciLinkSlow, device.address,
-        fmt::format("{}, and the device can do {}", device.link_speed, device.max_link_speed),
-        {{"PCI", device.address}});
+  const Subject subject{device.address, {{"PCI", device.address}}};
+  const bool slow = is_slow(device);
+  const bool narrow = device.link_width > 0U && device.link_width < device.max_link_width;
+  if (slow) {
+    findings.add("pci.link_slow", subject, "{}, and the device can do {}", device.link_speed,
+                 device.max_link_speed);
   }
-  if (is_narrow(device)) {
-    findings.add(FindingId::kPciLinkNarrow, device.address,
-                 fmt::format("{} lanes, and the device can use {}", *device.link_width,
-                             device.max_link_width.value_or(0)),
-                 {{"PCI", device.address}});
+  if (narrow) {
+    findings.add("pci.link_narrow", subject, "{} lanes, and the device can use {}",
+                 *device.link_width, *device.max_link_width);
   }
-  if (!is_slow(device) && !is_narrow(device) && transfers_per_second(device.link_speed) > 0) {
-    findings.add(FindingId::kPciLink, device.address,
-                 fmt::format("{} x{}", device.link_speed, *device.link_width));
+  if (!slow && !narrow && transfers_per_second(device.link_speed) > 0) {
+    findings.add("pci.link", subject, "{} x{}", device.link_speed, *device.link_width);
   }
 }
 
@@ -78,11 +72,11 @@ void check_iommu(const Facts& facts, std::span<const PciDevice* const> devices,
                  Findings& findings) {
   for (const PciDevice* device : devices) {
     if (!translates(facts.software, *device)) continue;
-    findings.add(FindingId::kPciIommuTranslates, device->address,
+    findings.add("pci.iommu_translates", device->address,
                  "an IOMMU translates its addresses: let the kernel pass them through");
     return;
   }
-  findings.add(FindingId::kPciIommu, "IOMMU", "off, or passes addresses through");
+  findings.add("pci.iommu", "IOMMU", "off, or passes addresses through");
 }
 
 void check_acs(const Facts& facts, std::span<const PciDevice* const> devices, Findings& findings) {
@@ -98,15 +92,14 @@ void check_acs(const Facts& facts, std::span<const PciDevice* const> devices, Fi
     readable &= state != AcsState::kUnreadable;
     if (state != AcsState::kRedirects) continue;
     clean = false;
-    findings.add(FindingId::kPciAcsOn, bridge,
-                 "this bridge sends traffic between NIC and GPU up to the root complex",
-                 {{"PCI", bridge}});
+    findings.add("pci.acs_on", {bridge, {{"PCI", bridge}}},
+                 "this bridge sends traffic between NIC and GPU up to the root complex");
   }
   if (!readable) {
-    findings.add(FindingId::kPciAcsUnknown, "ACS",
+    findings.add("pci.acs_unknown", "ACS",
                  "the configuration of the bridges above NIC and GPU cannot be read");
   } else if (clean) {
-    findings.add(FindingId::kPciAcsOff, "ACS", "no bridge redirects traffic between NIC and GPU");
+    findings.add("pci.acs_off", "ACS", "no bridge redirects traffic between NIC and GPU");
   }
 }
 

@@ -34,45 +34,41 @@ std::string describe(const RdmaDevice& device, const RdmaPort& port) {
 
 void check_port(const RdmaDevice& device, const RdmaPort& port, Findings& findings) {
   if (port.active()) {
-    findings.add(FindingId::kRdmaPort, port.name(), describe(device, port));
+    findings.add("rdma.port", about(port), "{}", describe(device, port));
     return;
   }
   const std::string state =
       fmt::format("port state {}, link {}", port.state.empty() ? "not known" : port.state,
                   port.phys_state.empty() ? "not known" : port.phys_state);
   if (port.ethernet) {
-    findings.add(
-        FindingId::kRdmaLinkDown, port.name(),
-        state + ": bring its interface up; if it is up already, look at cable and switch port",
-        {{"NETDEV", port.netdev}});
+    findings.add("rdma.link_down", about(port),
+                 "{}: bring its interface up; if it is up already, look at cable and switch port",
+                 state);
   } else if (port.phys_state == "LinkUp") {
-    findings.add(FindingId::kRdmaNoSubnetManager, port.name(),
-                 state + ": start a subnet manager, on the switch or on one host of the fabric");
+    findings.add("rdma.no_subnet_manager", about(port),
+                 "{}: start a subnet manager, on the switch or on one host of the fabric", state);
   } else {
-    findings.add(FindingId::kRdmaPortDown, port.name(), state + ": look at cable and switch port",
-                 {{"DEVICE", device.name}, {"PORT", std::to_string(port.number)}});
+    findings.add("rdma.port_down", about(port), "{}: look at cable and switch port", state);
   }
 }
 
 void check_node(const Facts& facts, const RdmaDevice& device, Findings& findings) {
   if (device.node.empty()) {
-    findings.add(FindingId::kRdmaUverbsMissing, device.name,
+    findings.add("rdma.uverbs_missing", device.name,
                  "no /dev/infiniband/uverbs* belongs to it: the module ib_uverbs is not loaded");
     return;
   }
-  const std::string path = "/" + device.node;
   if (device.open_error == 0) return;
+  const std::string path = "/" + device.node;
   if (device.open_error == ENOENT && facts.process.in_container) {
-    findings.add(FindingId::kRdmaNotInContainer, device.name,
-                 fmt::format("this container has no {}: start it with the RDMA devices", path));
+    findings.add("rdma.not_in_container", device.name,
+                 "this container has no {}: start it with the RDMA devices", path);
   } else if (device.open_error == ENOENT) {
-    findings.add(FindingId::kRdmaUverbsMissing, device.name,
-                 fmt::format("{} does not exist, though the kernel has the device", path));
+    findings.add("rdma.uverbs_missing", device.name,
+                 "{} does not exist, though the kernel has the device", path);
   } else {
-    findings.add(FindingId::kRdmaDenied, device.name,
-                 fmt::format("{} cannot be opened: {}", path,
-                             std::generic_category().message(device.open_error)),
-                 {{"NODE", path}});
+    findings.add("rdma.denied", {device.name, {{"NODE", path}}}, "{} cannot be opened: {}", path,
+                 std::generic_category().message(device.open_error));
   }
 }
 
@@ -85,8 +81,7 @@ std::string_view provider_of(const Facts& facts, const RdmaDevice& device) {
 void check_library(const Facts& facts, Findings& findings) {
   const Software& software = facts.software;
   if (software.libibverbs.empty()) {
-    findings.add(FindingId::kRdmaLibibverbsMissing, "libibverbs",
-                 "libibverbs.so.1 is not installed");
+    findings.add("rdma.libibverbs_missing", "libibverbs", "libibverbs.so.1 is not installed");
     return;
   }
   bool complete = true;
@@ -97,27 +92,27 @@ void check_library(const Facts& facts, Findings& findings) {
       continue;
     }
     complete = false;
-    findings.add(FindingId::kRdmaProviderMissing, device.name,
-                 fmt::format("libibverbs is installed without its provider '{}'", provider));
+    findings.add("rdma.provider_missing", device.name,
+                 "libibverbs is installed without its provider '{}'", provider);
   }
-  if (complete) findings.add(FindingId::kRdmaLibibverbs, "libibverbs", software.libibverbs);
+  if (complete) findings.add("rdma.libibverbs", "libibverbs", "{}", software.libibverbs);
 }
 
 void check_absent(const Facts& facts, Findings& findings) {
   for (const PciDevice& device : facts.pci) {
     if (device.kind == PciKind::kNic && device.vendor == kVendorMellanox) {
-      findings.add(FindingId::kRdmaDriverMissing, device.address,
+      findings.add("rdma.driver_missing", device.address,
                    "an NVIDIA adapter without an RDMA device: its RDMA driver is not loaded");
       return;
     }
   }
   if (facts.interfaces == size_t{0}) {
-    findings.add(FindingId::kRdmaNoNic, "NICs",
-                 "no RDMA device, and no interface is up with an IP address: nothing can run here",
-                 {{"NETDEV", facts.netdevs.empty() ? "lo" : facts.netdevs.front().name}});
+    const std::string netdev = facts.netdevs.empty() ? "lo" : facts.netdevs.front().name;
+    findings.add("rdma.no_nic", {"NICs", {{"NETDEV", netdev}}},
+                 "no RDMA device, and no interface is up with an IP address: nothing can run here");
     return;
   }
-  findings.add(FindingId::kRdmaNone, "RDMA devices",
+  findings.add("rdma.none", "RDMA devices",
                "none: Pacecar runs over UDP sockets (PACECAR_NICS=soft:udp:NETDEV)");
 }
 
@@ -137,7 +132,7 @@ void check_rdma(const Facts& facts, Findings& findings) {
     }
   }
   if (!any_active) {
-    findings.add(FindingId::kRdmaNoActivePort, "RDMA devices",
+    findings.add("rdma.no_active_port", "RDMA devices",
                  "no port of any RDMA device is active: nothing can be sent over RDMA");
   }
   check_library(facts, findings);

@@ -23,14 +23,13 @@ bool is_old_nccl(const std::string& path) {
 
 void check_nccl(const Software& software, Findings& findings) {
   if (software.nccl.empty()) {
-    findings.add(FindingId::kSoftwareNcclMissing, "NCCL",
+    findings.add("software.nccl_missing", "NCCL",
                  "no libnccl.so.2 in the usual folders; frameworks may bring their own");
   } else if (is_old_nccl(software.nccl)) {
-    findings.add(FindingId::kSoftwareNcclOld, "NCCL",
-                 fmt::format("{}: the plugin needs {}.{} or later", software.nccl,
-                             kNcclNeeded.first, kNcclNeeded.second));
+    findings.add("software.nccl_old", "NCCL", "{}: the plugin needs {}.{} or later", software.nccl,
+                 kNcclNeeded.first, kNcclNeeded.second);
   } else {
-    findings.add(FindingId::kSoftwareNccl, "NCCL", software.nccl);
+    findings.add("software.nccl", "NCCL", "{}", software.nccl);
   }
 }
 
@@ -38,18 +37,17 @@ void check_nccl(const Software& software, Findings& findings) {
 
 void check_software(const Facts& facts, Findings& findings) {
   const Software& software = facts.software;
-  findings.add(FindingId::kSoftwareVersions, "versions",
-               fmt::format("Pacecar {}, Linux {}, {}", facts.settings.version,
-                           or_unknown(software.kernel), or_unknown(software.os)));
-  findings.add(FindingId::kSoftwareModules, "modules",
-               software.modules.empty() ? "none for RDMA or GPUs"
-                                        : fmt::format("{}", fmt::join(software.modules, ", ")));
+  findings.add("software.versions", "versions", "Pacecar {}, Linux {}, {}", facts.settings.version,
+               or_unknown(software.kernel), or_unknown(software.os));
+  const std::string modules = fmt::format("{}", fmt::join(software.modules, ", "));
+  findings.add("software.modules", "modules", "{}",
+               modules.empty() ? "none for RDMA or GPUs" : modules);
   check_nccl(software, findings);
   if (!facts.settings.error.empty()) {
-    findings.add(FindingId::kSoftwareParameters, "parameters", facts.settings.error);
+    findings.add("software.parameters", "parameters", "{}", facts.settings.error);
   }
   for (const std::string& warning : facts.settings.warnings) {
-    findings.add(FindingId::kSoftwareParameterUnknown, "parameters", warning);
+    findings.add("software.parameter_unknown", "parameters", "{}", warning);
   }
 }
 

@@ -30,6 +30,12 @@ Findings examine(const Facts& facts, std::span<const Check> chosen);
 // the one with the lowest index.
 const Gid* choose_gid(const RdmaPort& port);
 
+inline Subject about(const RdmaPort& port) {
+  return {
+      port.name(),
+      {{"NETDEV", port.netdev}, {"DEVICE", port.device}, {"PORT", std::to_string(port.number)}}};
+}
+
 void check_rdma(const Facts& facts, Findings& findings);
 void check_gids(const Facts& facts, Findings& findings);
 void check_mtu(const Facts& facts, Findings& findings);

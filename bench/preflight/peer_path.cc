@@ -17,8 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "bench/preflight/roce_mtu.h"
-
 namespace pacecar::preflight {
 namespace {
 

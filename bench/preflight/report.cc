@@ -136,7 +136,7 @@ std::string list_checks() {
   std::string text;
   for (const Check& check : checks()) {
     text += fmt::format("{:<9} {}\n", check.name, check.summary);
-    for (const FindingKind& kind : finding_kinds()) {
+    for (const FindingKind& kind : kFindingKinds) {
       if (!kind.id.starts_with(std::string(check.name) + ".")) continue;
       text += fmt::format("  {:<7}  {:<27}  {}\n", to_string(kind.severity), kind.id, kind.what);
     }
