@@ -3,13 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "transport/base/result.h"
 #include "transport/metrics/figures.h"
 
 namespace pacecar::doctor {
@@ -77,9 +75,6 @@ struct Profile {
     }
   }
 };
-
-// From two samples of the page /profile; `before` may be null. Errors: kPeer.
-Result<std::vector<Profile>> read_profiles(const nlohmann::json& before, const nlohmann::json& now);
 
 struct Flow {
   bool sending = false;
