@@ -16,18 +16,19 @@ std::string name_of(const SilentProcess& process) {
 }
 
 void Job::add(Process process) {
-  const bool known = std::any_of(process.nics.begin(), process.nics.end(),
-                                 [this](const Nic& nic) { return nics_.contains(nic.identity); });
-  if (known) return;
+  const auto known = [this](const Nic& nic) { return nics_.contains(nic.identity); };
+  if (std::ranges::any_of(process.nics, known)) return;
   for (size_t i = 0; i < process.nics.size(); ++i) {
     nics_[process.nics[i].identity] = {processes_.size(), i};
   }
   processes_.push_back(std::move(process));
 }
 
-std::optional<Job::Place> Job::find(const std::string& identity) const {
+Job::Place Job::find(const std::string& identity) const {
   const auto found = nics_.find(identity);
-  return found == nics_.end() ? std::nullopt : std::optional(found->second);
+  if (found == nics_.end()) return {};
+  const Process& process = processes_[found->second.first];
+  return {&process, &process.nics[found->second.second]};
 }
 
 }  // namespace pacecar::doctor

@@ -157,16 +157,16 @@ class Job {
   bool empty() const { return processes_.empty() && silent_.empty(); }
 
   struct Place {
-    size_t process = 0;
-    size_t nic = 0;
+    const Process* process = nullptr;
+    const Nic* nic = nullptr;
   };
-  // The NIC of that identity, if its process is known.
-  std::optional<Place> find(const std::string& identity) const;
+  // The NIC of that identity and its process; null if they are not known.
+  Place find(const std::string& identity) const;
 
  private:
   std::vector<Process> processes_;
   std::vector<SilentProcess> silent_;
-  std::unordered_map<std::string, Place> nics_;
+  std::unordered_map<std::string, std::pair<size_t, size_t>> nics_;  // process and NIC
 };
 
 }  // namespace pacecar::doctor

@@ -40,10 +40,21 @@ double quantile(std::vector<double> values, double share) {
   return *place;
 }
 
-double median_of_others(const std::vector<double>& values, size_t left_out) {
-  std::vector<double> others = values;
-  others.erase(others.begin() + static_cast<ptrdiff_t>(left_out));
-  return quantile(std::move(others), 0.5);
+// The largest value, whose it is, and the median of the others.
+struct Most {
+  size_t rank = 0;
+  double value = 0;
+  double others = 0;
+};
+
+double median_of_others(std::vector<double> values, size_t left_out) {
+  values.erase(values.begin() + static_cast<ptrdiff_t>(left_out));
+  return quantile(std::move(values), 0.5);
+}
+
+Most most_of(const std::vector<double>& values) {
+  const auto rank = static_cast<size_t>(std::ranges::max_element(values) - values.begin());
+  return {rank, values[rank], median_of_others(values, rank)};
 }
 
 // A rank's means over the collectives that all ranks have completed.
@@ -61,18 +72,13 @@ struct Table {
   double period_s = 0;
 
   const Member& member(size_t i) const { return (*members)[i]; }
-  std::vector<double> column(double RankFigures::*value) const {
-    std::vector<double> values;
-    for (const RankFigures& one : figures) values.push_back(one.*value);
-    return values;
-  }
 };
 
 std::vector<CollectiveKey> common_keys(const std::vector<Member>& members) {
   std::vector<CollectiveKey> keys;
   for (const CollectiveKey& key : members.front().order) {
     const auto knows = [&key](const Member& one) { return one.parts.contains(key); };
-    if (std::all_of(members.begin(), members.end(), knows)) keys.push_back(key);
+    if (std::ranges::all_of(members, knows)) keys.push_back(key);
   }
   return keys;
 }
@@ -109,34 +115,20 @@ Table table_of(const std::vector<Member>& members) {
   return table;
 }
 
-// The member with an outlying value.
-std::optional<size_t> outlier(const Table& table, const std::vector<double>& values) {
-  const auto most =
-      static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
-  const double value = values[most];
-  const bool counts = value >= kLeastSeconds && value >= kShareOfPeriod * table.period_s;
-  if (!counts || value < kTimesOthers * median_of_others(values, most)) return std::nullopt;
-  const double starved_s = table.member(most).profile->starved * table.period_s;
-  if (starved_s >= kExplained * value) return std::nullopt;
-  return most;
-}
-
 // --- mismatched collectives ---
 
-std::string text_of(const CollectiveKey& key, const ProfiledEvent& event) {
-  return fmt::format("{} number {} of {} elements", key.first, key.second, event.amount);
-}
-
 std::string text_of(const Member& member, const CollectiveKey& key) {
-  return text_of(key, *member.begun.at(key));
+  return fmt::format("{} number {} of {} elements", key.first, key.second,
+                     member.begun.at(key)->amount);
 }
 
-RankFinding mismatch(const Member& odd, const Member& other, const std::string& calls,
-                     const std::string& others_call) {
+// The two call different collectives, or with different sizes.
+RankFinding mismatch(const Member& odd, const CollectiveKey& key, const Member& other,
+                     const CollectiveKey& other_key) {
   return {"mismatch", odd.process, nullptr,
           fmt::format("it calls {}, where {} calls {}: all ranks must call the same collectives "
                       "in one order, with the same sizes and types",
-                      calls, name_of(*other.process), others_call)};
+                      text_of(odd, key), name_of(*other.process), text_of(other, other_key))};
 }
 
 // The first collectives in which the two differ: among those that both have recorded, or the newest
@@ -169,15 +161,15 @@ std::optional<RankFinding> different_calls(const std::vector<Member>& members) {
   const Member* other = nullptr;
   for (const Member& one : members) {
     const auto apart = [&one](const Member& from) { return where_apart(one, from).has_value(); };
-    const auto count = static_cast<size_t>(std::count_if(members.begin(), members.end(), apart));
+    const auto count = static_cast<size_t>(std::ranges::count_if(members, apart));
     if (count <= most) continue;
     most = count;
     odd = &one;
-    other = &*std::find_if(members.begin(), members.end(), apart);
+    other = &*std::ranges::find_if(members, apart);
   }
   if (odd == nullptr) return std::nullopt;
   const auto [called, others_called] = *where_apart(*odd, *other);
-  return mismatch(*odd, *other, text_of(*odd, called), text_of(*other, others_called));
+  return mismatch(*odd, called, *other, others_called);
 }
 
 std::optional<RankFinding> different_sizes(const std::vector<Member>& members) {
@@ -194,11 +186,10 @@ std::optional<RankFinding> different_sizes(const std::vector<Member>& members) {
       const auto differs = [&](const Member* other) {
         return call_of(*one, key) != call_of(*other, key);
       };
-      const auto count = static_cast<size_t>(std::count_if(there.begin(), there.end(), differs));
+      const auto count = static_cast<size_t>(std::ranges::count_if(there, differs));
       if (count == 0 || 2 * count < there.size()) continue;
-      const Member& other = **std::find_if(there.begin(), there.end(), differs);
-      return mismatch(*one, other, text_of(key, *one->begun.at(key)),
-                      text_of(key, *other.begun.at(key)));
+      const Member& other = **std::ranges::find_if(there, differs);
+      return mismatch(*one, key, other, key);
     }
   }
   return std::nullopt;
@@ -209,54 +200,52 @@ std::optional<RankFinding> different_sizes(const std::vector<Member>& members) {
 std::optional<RankFinding> starved_host(const Table& table) {
   std::vector<double> starved;
   for (const Member& one : *table.members) starved.push_back(one.profile->starved);
-  const auto most =
-      static_cast<size_t>(std::max_element(starved.begin(), starved.end()) - starved.begin());
-  const double others = median_of_others(starved, most);
-  if (starved[most] < others + kStarved || starved[most] < kTimesOthers * others) {
+  const Most most = most_of(starved);
+  if (most.value < most.others + kStarved || most.value < kTimesOthers * most.others) {
     return std::nullopt;
   }
   return RankFinding{
-      "slow-host", table.member(most).process, nullptr,
+      "slow-host", table.member(most.rank).process, nullptr,
       fmt::format("its threads were ready to run and not let for {:.0f}% of the time ({:.0f}% on "
                   "the other ranks): look there for other programs, its priority, and the limit "
                   "of its cgroup",
-                  100 * starved[most], 100 * others)};
+                  100 * most.value, 100 * most.others)};
 }
 
-std::optional<RankFinding> late_gpu(const Table& table) {
-  const auto values = table.column(&RankFigures::first_s);
-  const auto found = outlier(table, values);
-  if (!found) return std::nullopt;
-  return RankFinding{
-      "late-gpu", table.member(*found).process, nullptr,
-      fmt::format("the network waits {:.1f} ms in each collective for its GPU's first data ({:.1f} "
-                  "ms on the other ranks): its kernels start late; look at what the GPU computes, "
-                  "its clocks and its temperature",
-                  1e3 * values[*found], 1e3 * median_of_others(values, *found))};
-}
+// A mean in which a rank may be an outlier. The sentence names its milliseconds, then the others',
+// or as a percentage its part of the time between two collectives.
+struct MeanRule {
+  std::string_view name;
+  double RankFigures::*mean;
+  bool of_period;
+  std::string_view why;
+};
+constexpr std::array kMeanRules = {
+    MeanRule{"late-gpu", &RankFigures::first_s, false,
+             "the network waits {:.1f} ms in each collective for its GPU's first data ({:.1f} ms "
+             "on the other ranks): its kernels start late; look at what the GPU computes, its "
+             "clocks and its temperature"},
+    MeanRule{"slow-copy", &RankFigures::taken_s, false,
+             "its messages wait {:.1f} ms in each collective for its GPU to take them ({:.1f} ms "
+             "on the other ranks): look at PCIe there ('pacecar preflight'), copy engines and "
+             "staging"},
+    MeanRule{"late-rank", &RankFigures::late_s, true,
+             "it comes {:.1f} ms late to each collective, {:.0f}% of the time, and its network is "
+             "idle until then: an uneven load; look at its data loader and its disk"},
+};
 
-std::optional<RankFinding> slow_copy(const Table& table) {
-  const auto values = table.column(&RankFigures::taken_s);
-  const auto found = outlier(table, values);
-  if (!found) return std::nullopt;
+std::optional<RankFinding> outlier(const Table& table, const MeanRule& rule) {
+  std::vector<double> means;
+  for (const RankFigures& one : table.figures) means.push_back(one.*rule.mean);
+  const Most most = most_of(means);
+  const Member& member = table.member(most.rank);
+  const bool counts = most.value >= kLeastSeconds && most.value >= kShareOfPeriod * table.period_s;
+  const bool explained = member.profile->starved * table.period_s >= kExplained * most.value;
+  if (!counts || explained || most.value < kTimesOthers * most.others) return std::nullopt;
   return RankFinding{
-      "slow-copy", table.member(*found).process, nullptr,
-      fmt::format("its messages wait {:.1f} ms in each collective for its GPU to take them ({:.1f} "
-                  "ms on the other ranks): look at PCIe there ('pacecar preflight'), copy engines "
-                  "and staging",
-                  1e3 * values[*found], 1e3 * median_of_others(values, *found))};
-}
-
-std::optional<RankFinding> late_rank(const Table& table) {
-  const auto values = table.column(&RankFigures::late_s);
-  const auto found = outlier(table, values);
-  if (!found) return std::nullopt;
-  return RankFinding{
-      "late-rank", table.member(*found).process, nullptr,
-      fmt::format(
-          "it comes {:.1f} ms late to each collective, {:.0f}% of the time, and its network "
-          "is idle until then: an uneven load; look at its data loader and its disk",
-          1e3 * values[*found], 100 * values[*found] / table.period_s)};
+      rule.name, member.process, nullptr,
+      fmt::format(fmt::runtime(rule.why), 1e3 * most.value,
+                  rule.of_period ? 100 * most.value / table.period_s : 1e3 * most.others)};
 }
 
 // --- slow paths ---
@@ -329,9 +318,7 @@ std::optional<RankFinding> slow_network(const Table& table) {
   if (edges.size() < 2) return std::nullopt;
   const std::vector<Edge> slow = slow_edges(edges);
   if (slow.empty()) return std::nullopt;
-  const Edge& worst = *std::max_element(slow.begin(), slow.end(), [](const Edge& a, const Edge& b) {
-    return a.message_s < b.message_s;
-  });
+  const Edge& worst = *std::ranges::max_element(slow, {}, &Edge::message_s);
   const std::string cost = fmt::format("a message takes {:.1f} ms", 1e3 * worst.message_s);
   if (link_is_shared(*worst.to->process)) {
     return RankFinding{"incast", worst.to->process, worst.from->process,
@@ -350,11 +337,6 @@ std::optional<RankFinding> slow_network(const Table& table) {
                                  cost, name_of(*worst.to->process))};
 }
 
-using RankRule = std::optional<RankFinding> (*)(const Table&);
-// In the order of causes: a starved rank is late as well.
-constexpr std::array<RankRule, 5> kSlowRules = {starved_host, slow_network, late_gpu, slow_copy,
-                                                late_rank};
-
 }  // namespace
 
 std::vector<RankFinding> examine_ranks(const Job& job) {
@@ -365,11 +347,14 @@ std::vector<RankFinding> examine_ranks(const Job& job) {
     if (!mismatch) mismatch = different_sizes(members);
     if (mismatch) mismatches.push_back(*mismatch);
     const Table table = table_of(members);
-    for (const RankRule rule : kSlowRules) {
-      const bool needs_collectives = rule != starved_host;
-      if (needs_collectives && table.collectives < kLeastCollectives) continue;
-      if (auto found = rule(table)) findings.push_back(*found);
-    }
+    // In the order of causes: a starved rank is late as well.
+    const auto add = [&](const std::optional<RankFinding>& found) {
+      if (found) findings.push_back(*found);
+    };
+    add(starved_host(table));
+    if (table.collectives < kLeastCollectives) continue;
+    add(slow_network(table));
+    for (const MeanRule& rule : kMeanRules) add(outlier(table, rule));
   }
   findings.insert(findings.begin(), mismatches.begin(), mismatches.end());
   return findings;

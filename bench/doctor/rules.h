@@ -17,10 +17,11 @@ struct Path {
   const Flow* flow = nullptr;
 
   // Null if the peer's process is not known.
-  const Process* peer() const;
   const Nic* peer_nic() const;
   // The peer's process, or its address.
   std::string peer_name() const;
+  // "to rank 3 (node2, pid 812)", "from 192.0.2.7:4791"
+  std::string end() const;
 };
 
 struct Rule {

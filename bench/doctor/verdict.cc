@@ -48,33 +48,36 @@ std::set<std::string> all_waiters(const Graph& graph, const std::string& awaited
   return found;
 }
 
-std::string text_of(const Path& path) {
-  return fmt::format("{} {} {}", name_of(*path.process), path.flow->sending ? "to" : "from",
-                     path.peer_name());
+// What the finding itself says, of its own process.
+Verdict verdict_of(const Finding& finding) {
+  const Path& path = finding.path;
+  return {.trouble = finding.rule->trouble,
+          .rule = std::string(finding.rule->name),
+          .process = name_of(*path.process),
+          .nic = path.nic->name,
+          .path = fmt::format("{} {}", name_of(*path.process), path.end()),
+          .why = finding.why()};
 }
 
 Verdict verdict_of_waiting(const Job& job, const WaitedFor& found) {
-  const Path& path = found.longest->path;
+  Verdict verdict = verdict_of(*found.longest);
   if (found.circle) {
-    return {true,
-            "circle",
-            name_of(*path.process),
-            path.nic->name,
-            text_of(path),
-            fmt::format("{} processes wait for each other in a circle: do all ranks call the same "
-                        "collectives, in one order and with the same sizes?",
-                        found.waiters)};
+    verdict.rule = "circle";
+    verdict.why = fmt::format(
+        "{} processes wait for each other in a circle: do all ranks call the same collectives, in "
+        "one order and with the same sizes?",
+        found.waiters);
+    return verdict;
   }
-  const Nic* const nic = path.peer_nic();
-  return {true,
-          std::string(found.longest->rule->name),
-          found.name,
-          nic != nullptr ? nic->name : "",
-          text_of(path),
-          fmt::format("{} of {} processes seen wait for it, and it waits for nobody: it computes, "
-                      "is stopped, or has failed; look there{}",
-                      found.waiters, job.processes().size(),
-                      nic != nullptr ? "" : ", and run pacecar doctor there")};
+  const Nic* const nic = found.longest->path.peer_nic();
+  verdict.process = found.name;
+  verdict.nic = nic != nullptr ? nic->name : "";
+  verdict.why = fmt::format(
+      "{} of {} processes seen wait for it, and it waits for nobody: it computes, is stopped, or "
+      "has failed; look there{}",
+      found.waiters, job.processes().size(),
+      nic != nullptr ? "" : ", and run pacecar doctor there");
+  return verdict;
 }
 
 // The ranks' own records name causes; what the flows say is worse where nothing moves at all, or
@@ -88,11 +91,11 @@ bool decides(const RankFinding& rank, const std::vector<Finding>& flows) {
 }
 
 Verdict verdict_of_rank(const RankFinding& found) {
+  const bool to_it = found.rule == "incast";
   const std::string path =
       found.peer == nullptr ? ""
-      : found.rule == "incast"
-          ? fmt::format("{} to {}", name_of(*found.peer), name_of(*found.process))
-          : fmt::format("{} to {}", name_of(*found.process), name_of(*found.peer));
+                            : fmt::format("{} to {}", name_of(to_it ? *found.peer : *found.process),
+                                          name_of(to_it ? *found.process : *found.peer));
   return {true, std::string(found.rule), name_of(*found.process), "", path, found.why};
 }
 
@@ -121,17 +124,11 @@ Verdict verdict_of_cut(const std::vector<const Finding*>& cut) {
   const auto is_at_both = [&ends](const Finding* one) { return ends[waiter_of(*one)] > 1; };
   const auto dead = std::ranges::find_if(cut, is_at_both);
   const Finding& one = dead != cut.end() ? **dead : *cut.front();
-  Verdict verdict{.trouble = true,
-                  .rule = std::string(one.rule->name),
-                  .process = waiter_of(one),
-                  .nic = one.path.nic->name,
-                  .path = text_of(one.path),
-                  .why = one.why()};
+  Verdict verdict = verdict_of(one);
   if (dead != cut.end()) {
     verdict.rule = "dead-port";
     verdict.why =
-        "nothing that it sends arrives, and nothing arrives there: its port or its link "
-        "is down";
+        "nothing that it sends arrives, and nothing arrives there: its port or its link is down";
   } else if (one.rule->blames_peer) {
     verdict.rule = "cut";
     verdict.why =
@@ -146,14 +143,13 @@ std::optional<Verdict> link_down(const Job& job) {
   for (const Process& process : job.processes()) {
     for (const Nic& nic : process.nics) {
       if (!nic.link_down || nic.flows.empty()) continue;
-      return Verdict{.trouble = true,
-                     .rule = "dead-port",
-                     .process = name_of(process),
-                     .nic = nic.name,
-                     .path = "",
-                     .why =
-                         "the kernel reports that its link is down: look at the cable and at the "
-                         "switch's port"};
+      return Verdict{
+          true,
+          "dead-port",
+          name_of(process),
+          nic.name,
+          "",
+          "the kernel reports that its link is down: look at the cable and at the switch's port"};
     }
   }
   return std::nullopt;
@@ -204,12 +200,9 @@ std::optional<WaitedFor> waited_for(const std::vector<Finding>& findings) {
 Verdict conclude(const Job& job, const std::vector<Finding>& findings) {
   if (!job.silent().empty()) {
     const SilentProcess& silent = job.silent().front();
-    return {true,
-            "silent",
-            name_of(silent),
-            "",
-            "",
-            fmt::format("{}; {} in all do not answer", silent.reason, job.silent().size())};
+    const std::string why =
+        fmt::format("{}; {} in all do not answer", silent.reason, job.silent().size());
+    return {true, "silent", name_of(silent), "", "", why};
   }
   if (auto down = link_down(job)) return *down;
   const std::vector<RankFinding> ranks = examine_ranks(job);
@@ -222,12 +215,7 @@ Verdict conclude(const Job& job, const std::vector<Finding>& findings) {
     return verdict_of_cut(cut);
   }
   if (worst.rule->blames_peer) return verdict_of_waiting(job, *waited_for(findings));
-  return {.trouble = worst.rule->trouble,
-          .rule = std::string(worst.rule->name),
-          .process = name_of(*worst.path.process),
-          .nic = worst.path.nic->name,
-          .path = text_of(worst.path),
-          .why = worst.why()};
+  return verdict_of(worst);
 }
 
 }  // namespace pacecar::doctor
