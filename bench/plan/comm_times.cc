@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "net_plugin/predict/cost_table.h"
 #include "net_plugin/predict/predict.h"
 
 namespace pacecar::plan {

@@ -10,7 +10,6 @@
 
 #include "net_plugin/predict/cluster.h"
 #include "net_plugin/predict/collective.h"
-#include "net_plugin/predict/library_costs.h"
 
 namespace pacecar::plan {
 

@@ -10,7 +10,7 @@
 
 #include "bench/plan/model.h"
 #include "net_plugin/predict/cluster.h"
-#include "net_plugin/predict/library_costs.h"
+#include "net_plugin/predict/collective.h"
 
 namespace pacecar::plan {
 

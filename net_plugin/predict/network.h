@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "net_plugin/predict/cluster.h"
+#include "net_plugin/predict/collective.h"
 #include "net_plugin/predict/fluid.h"
-#include "net_plugin/predict/library_costs.h"
 
 namespace pacecar::predict {
 

@@ -8,7 +8,6 @@
 
 #include "net_plugin/predict/collective.h"
 #include "net_plugin/predict/fluid.h"
-#include "net_plugin/predict/library_costs.h"
 #include "net_plugin/predict/network.h"
 
 namespace pacecar::predict {
@@ -38,6 +37,12 @@ struct Plan {
   double least_s = 0;  // lower bound, of the busiest link or of links that no flow uses
   Cause least_cause = Cause::kNvlink;
   double extra_s = 0;  // before and after all flows
+
+  void at_least(double seconds, Cause cause) {
+    if (seconds <= least_s) return;
+    least_s = seconds;
+    least_cause = cause;
+  }
 };
 
 struct PlanInput {
@@ -47,12 +52,16 @@ struct PlanInput {
   const Limits& limits;
   std::span<const uint32_t> hosts;  // that are planned, in the order of their ranks
   uint32_t all_hosts = 0;           // that take part
+
+  const ProtocolCosts& costs() const { return overheads.of(collective.protocol); }
+  // Of the first host; all have as many GPUs.
+  const HostGroup& group() const { return network.cluster().group_of(hosts.front()); }
 };
 
 // The bytes of the buffer that go in one round of a ring, or as one piece; 0: all.
 double bytes_at_once(const PlanInput& input);
 
-// Adds the flows to `set`. The collective must be `supported`.
+// Adds the flows to `set`, and names them in the plan. The collective must be `supported`.
 Plan plan_collective(const PlanInput& input, FlowSet& set);
 
 // By algorithm.
@@ -73,5 +82,8 @@ Channels channels_of(const PlanInput& input);
 bool has_two_trees(const PlanInput& input);
 // The rounds of a ring, or the pieces.
 double rounds_of(const PlanInput& input);
+// Of `steps` alike steps of `flows` each, the first `planned` are in the set, from `first` on: the
+// second half of these shows the period.
+void repeat(Plan& plan, uint32_t first, uint32_t flows, uint32_t planned, double steps);
 
 }  // namespace pacecar::predict

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "net_plugin/abi/tuner.h"
-#include "net_plugin/predict/cost_table.h"
+#include "net_plugin/predict/predict.h"
 #include "net_plugin/tuner/facts.h"
 
 namespace pacecar::tuner {

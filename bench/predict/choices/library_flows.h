@@ -7,7 +7,6 @@
 
 #include "bench/workload/workload.h"
 #include "net_plugin/predict/collective.h"
-#include "net_plugin/predict/library_costs.h"
 
 namespace pacecar::predict {
 
