@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "bench/plan/comm_times.h"
+#include "bench/plan/stage_costs.h"
 #include "bench/plan/strategy.h"
 #include "transport/base/result.h"
 

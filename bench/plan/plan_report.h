@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "bench/plan/comm_times.h"
-#include "bench/plan/memory.h"
 #include "bench/plan/search.h"
 #include "bench/plan/stage_costs.h"
 #include "bench/plan/strategy.h"

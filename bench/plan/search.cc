@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "bench/plan/split_search.h"
+#include "bench/plan/split.h"
 
 namespace pacecar::plan {
 namespace {

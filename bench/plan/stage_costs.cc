@@ -1,13 +1,45 @@
 #include "bench/plan/stage_costs.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
-#include "bench/plan/memory.h"
+#include "bench/plan/split.h"
+#include "net_plugin/predict/predict.h"
 
 namespace pacecar::plan {
 namespace {
 
+using predict::Algorithm;
 using predict::Operation;
+using predict::Protocol;
+
+predict::Cluster cluster_of(const predict::Cluster& all, Operation operation,
+                            const RankGroup& group) {
+  predict::Cluster cluster = all;
+  cluster.nic_kinds.clear();
+  cluster.groups.clear();
+  // With the group's own NICs, or its share of one.
+  const auto add = [&](uint32_t kind, uint32_t hosts, uint32_t gpus) {
+    predict::HostGroup& added = cluster.groups.emplace_back(all.groups[kind]);
+    added.hosts = hosts;
+    added.gpus = gpus;
+    const auto nics = static_cast<uint32_t>(added.nics.size());
+    added.nics.resize(std::max(1U, nics / group.sharing));
+    for (uint32_t& nic : added.nics) {
+      cluster.nic_kinds.push_back(all.nic_kinds[nic]);
+      cluster.nic_kinds.back().rate *= std::min(1.0, static_cast<double>(nics) / group.sharing);
+      nic = static_cast<uint32_t>(cluster.nic_kinds.size() - 1);
+    }
+  };
+  add(group.kind, group.hosts, group.per_host);
+  if (operation == Operation::kSendRecv && group.per_host == 1) {
+    add(group.other, 1, 1);
+    // Consecutive stages may be on different leaves.
+    if (cluster.fabric.hosts_per_leaf > 0) cluster.fabric.hosts_per_leaf = 1;
+  }
+  return cluster;
+}
 
 // A group of ranks that are `apart` accelerators apart; those between belong to equal groups.
 RankGroup group_of(const Problem& problem, const Part& part, uint32_t ranks, uint32_t apart) {
@@ -21,8 +53,8 @@ RankGroup group_of(const Problem& problem, const Part& part, uint32_t ranks, uin
           .sharing = std::min(apart, per_host)};
 }
 
-PassTimes scaled(const PassTimes& times, double factor) {
-  return {times.compute_s * factor, times.tensor_s * factor, times.experts_s * factor};
+PassTimes of_layers(const PassTimes& layer, uint32_t layers, double head_s) {
+  return {layer.compute_s * layers + head_s, layer.tensor_s * layers, layer.experts_s * layers};
 }
 
 // The part of a collective that compute does not hide. It starts as the layers end one by one, so
@@ -32,6 +64,80 @@ double exposed(double time_s, double hidden_by_s, uint32_t layers) {
 }
 
 }  // namespace
+
+HeldParameters held_parameters(const Problem& problem, const Shape& shape, uint32_t stage,
+                               uint32_t layers) {
+  const LayerParameters layer = layer_parameters(problem.model);
+  const double tensor = shape.part_of(stage).tensor;
+  HeldParameters held{layers * layer.shared, layers * layer.experts / shape.experts};
+  if (stage == 0) held.shared += embedding_parameters(problem.model);
+  if (stage + 1 == shape.stages()) held.shared += head_parameters(problem.model);
+  if (shape.stages() == 1) held.shared -= shared_parameters(problem.model);
+  return {held.shared / tensor, held.experts / tensor};
+}
+
+StageMemory stage_memory(const Problem& problem, const Shape& shape, uint32_t stage,
+                         uint32_t layers) {
+  const Training& training = problem.training;
+  const Precision& bytes = training.precision;
+  const Part& part = shape.part_of(stage);
+  const double tensor = part.tensor;
+  const HeldParameters held = held_parameters(problem, shape, stage, layers);
+  StageMemory memory{.usable = problem.accelerators[part.kind].memory * training.usable_memory};
+  memory.weights = held.all() * (bytes.element + bytes.gradient);
+  const double ranks = training.shard_optimizer ? shape.data : 1;
+  const double expert_ranks = training.shard_optimizer ? shape.data / shape.experts : 1;
+  memory.optimizer = bytes.optimizer * (held.shared / ranks + held.experts / expert_ranks);
+
+  const double tokens = double{1} * shape.micro_batch * problem.model.sequence;
+  const double layer = activations(problem.model) * bytes.element * tokens / tensor;
+  const double input = problem.model.hidden * bytes.element * tokens / tensor;
+  const bool repeated = shape.recompute == Recompute::kFull;
+  const double micro_batches = in_flight(stage, shape.stages(), shape.micro_batches(training));
+  memory.activations = micro_batches * layers * (repeated ? input : layer);
+  if (repeated) memory.activations += layer;
+  // The logits, and their gradients in 32 bits.
+  if (stage + 1 == shape.stages())
+    memory.activations += tokens * problem.model.vocabulary * (bytes.element + 4) / tensor;
+  return memory;
+}
+
+double CommTimes::time_s(Operation operation, const RankGroup& group, double bytes) {
+  const bool pair = operation == Operation::kSendRecv;
+  if ((group.hosts * group.per_host < 2 && !pair) || bytes <= 0) return 0;
+  const Key key{operation, group};
+  const auto [found, fresh] = columns_.try_emplace(key);
+  if (fresh) found->second.fill(-1);
+  Column& column = found->second;
+  const double exponent = std::log2(bytes);
+  if (exponent <= kSmallest) return at(column, key, kSmallest);
+  if (exponent >= kLargest) return at(column, key, kLargest) * bytes / std::exp2(kLargest);
+  const int below = static_cast<int>(exponent);
+  const double begin = at(column, key, below);
+  const double end = at(column, key, below + 1);
+  return begin + (end - begin) * (bytes / std::exp2(below) - 1);
+}
+
+double CommTimes::at(Column& column, const Key& key, int exponent) {
+  double& time = column[static_cast<size_t>(exponent - kSmallest)];
+  if (time >= 0) return time;
+  const predict::Cluster cluster = cluster_of(cluster_, key.operation, key.group);
+  time = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < predict::kAlgorithms * predict::kProtocols; ++i) {
+    const auto algorithm = static_cast<Algorithm>(i / predict::kProtocols);
+    if (!predict::possible(cluster, key.operation, algorithm) ||
+        algorithm == Algorithm::kHierarchical || algorithm == Algorithm::kPat) {
+      continue;
+    }
+    const predict::Collective what{.operation = key.operation,
+                                   .algorithm = algorithm,
+                                   .protocol = static_cast<Protocol>(i % predict::kProtocols),
+                                   .bytes = static_cast<Bytes>(std::exp2(exponent))};
+    const auto found = predict::predict(cluster, what, library_, predict::CostTable::kQuick);
+    time = std::min(time, found.time_s);
+  }
+  return time;
+}
 
 RankGroup send_group(const Problem& problem, const Part& from, const Part& to) {
   const uint32_t pairs = std::min(from.tensor, to.tensor);
@@ -103,16 +209,12 @@ double StageCosts::send_between(const Part& from, const Part& to) const {
 
 PassTimes StageCosts::forward(uint32_t stage, uint32_t layers) const {
   const PartTimes& part = parts_[places_[stage].part];
-  PassTimes found = scaled(part.forward, layers);
-  if (last(stage)) found.compute_s += part.head_s;
-  return found;
+  return of_layers(part.forward, layers, last(stage) ? part.head_s : 0);
 }
 
 PassTimes StageCosts::backward(uint32_t stage, uint32_t layers) const {
   const PartTimes& part = parts_[places_[stage].part];
-  PassTimes found = scaled(part.backward, layers);
-  if (last(stage)) found.compute_s += 2 * part.head_s;
-  return found;
+  return of_layers(part.backward, layers, last(stage) ? 2 * part.head_s : 0);
 }
 
 TailTimes StageCosts::tail(uint32_t stage, uint32_t layers) const {
