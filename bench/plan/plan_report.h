@@ -16,13 +16,8 @@ namespace pacecar::plan {
 struct StageReport {
   Part part;
   uint32_t layers = 0;
-  PassTimes forward;  // per micro-batch
-  PassTimes backward;
-  double send_s = 0;
-  TailTimes tail;
+  StageCost cost;
   double idle = 0;  // part of the step that it waits
-  StageMemory memory;
-  Traffic traffic;
 };
 
 // What the stage with the least idle time spends the step on: parts of the step's time.

@@ -207,21 +207,17 @@ double StageCosts::send_between(const Part& from, const Part& to) const {
   return comm_.time_s(Operation::kSendRecv, group, bytes);
 }
 
-PassTimes StageCosts::forward(uint32_t stage, uint32_t layers) const {
-  const PartTimes& part = parts_[places_[stage].part];
-  return of_layers(part.forward, layers, last(stage) ? part.head_s : 0);
-}
-
-PassTimes StageCosts::backward(uint32_t stage, uint32_t layers) const {
-  const PartTimes& part = parts_[places_[stage].part];
-  return of_layers(part.backward, layers, last(stage) ? 2 * part.head_s : 0);
-}
-
-TailTimes StageCosts::tail(uint32_t stage, uint32_t layers) const {
+StageCost StageCosts::of(uint32_t stage, uint32_t layers) const {
   const PartTimes& part = parts_[places_[stage].part];
   const Training& training = problem_.training;
   const Precision& bytes = training.precision;
   const HeldParameters held = held_parameters(problem_, shape_, stage, layers);
+  const bool last = stage + 1 == stages();
+  StageCost cost{.forward = of_layers(part.forward, layers, last ? part.head_s : 0),
+                 .backward = of_layers(part.backward, layers, last ? 2 * part.head_s : 0),
+                 .send_s = send_s(stage),
+                 .memory = stage_memory(problem_, shape_, stage, layers),
+                 .traffic = traffic(stage, layers, held)};
   const auto both = [&](Operation operation, double element) {
     return comm_.time_s(operation, part.data, held.shared * element) +
            comm_.time_s(operation, part.expert_data, held.experts * element);
@@ -230,20 +226,11 @@ TailTimes StageCosts::tail(uint32_t stage, uint32_t layers) const {
   const double reduce =
       both(shards ? Operation::kReduceScatter : Operation::kAllReduce, bytes.gradient);
   const double gather = shards ? both(Operation::kAllGather, bytes.element) : 0;
-  const double states = stage_memory(problem_, shape_, stage, layers).optimizer;
-  TailTimes found;
-  found.gradients_s = exposed(reduce, training.overlap * backward(stage, layers).all(), layers);
-  found.weights_s = exposed(gather, training.overlap * forward(stage, layers).all(), layers);
   const Accelerator& accelerator = problem_.accelerators[shape_.part_of(stage).kind];
-  found.optimizer_s = 2 * states / accelerator.memory_rate;  // read and written
-  return found;
-}
-
-StageTime StageCosts::times(uint32_t stage, uint32_t layers) const {
-  return {.forward_s = forward(stage, layers).all(),
-          .backward_s = backward(stage, layers).all(),
-          .send_s = send_s(stage),
-          .tail_s = tail(stage, layers).all()};
+  cost.tail = {.gradients_s = exposed(reduce, training.overlap * cost.backward.all(), layers),
+               .optimizer_s = 2 * cost.memory.optimizer / accelerator.memory_rate,  // read, written
+               .weights_s = exposed(gather, training.overlap * cost.forward.all(), layers)};
+  return cost;
 }
 
 uint32_t StageCosts::most_layers(uint32_t stage) const {
@@ -256,27 +243,25 @@ uint32_t StageCosts::most_layers(uint32_t stage) const {
   return fits;
 }
 
-Traffic StageCosts::traffic(uint32_t stage, uint32_t layers) const {
+Traffic StageCosts::traffic(uint32_t stage, uint32_t layers, const HeldParameters& held) const {
   const Part& part = shape_.part_of(stage);
-  const Precision& bytes = problem_.training.precision;
-  const bool repeated = shape_.recompute == Recompute::kFull;
-  const double passes = layers * micro_batches_ * (repeated ? 3.0 : 2.0);
+  const Training& training = problem_.training;
+  const Precision& bytes = training.precision;
+  const double passes =
+      layers * micro_batches_ * (shape_.recompute == Recompute::kFull ? 3.0 : 2.0);
   const double hidden_bytes = tokens_ * problem_.model.hidden * bytes.element;
   // The part of a ring or an all-to-all that is not the rank's own.
   const auto share = [](double ranks) { return (ranks - 1) / ranks; };
-  const HeldParameters held = held_parameters(problem_, shape_, stage, layers);
-  const double reduced = bytes.gradient * (problem_.training.shard_optimizer ? 1 : 2);
-  const double gathered = problem_.training.shard_optimizer ? bytes.element : 0;
-  Traffic found;
-  found.tensor = passes * 2 * 2 * share(part.tensor) * hidden_bytes;
-  found.experts =
-      passes * 2 * share(shape_.experts) * hidden_bytes * problem_.model.top_k / part.tensor;
-  const uint32_t neighbours = (stage > 0 ? 1 : 0) + (last(stage) ? 0 : 1);
-  found.pipeline = double{1} * micro_batches_ * neighbours * hidden_bytes / part.tensor;
-  found.data = (reduced + gathered) *
-               (held.shared * share(shape_.data) +
-                held.experts * share(static_cast<double>(shape_.data) / shape_.experts));
-  return found;
+  const double reduced = bytes.gradient * (training.shard_optimizer ? 1 : 2);
+  const double gathered = training.shard_optimizer ? bytes.element : 0;
+  const uint32_t neighbours = (stage > 0 ? 1 : 0) + (stage + 1 < stages() ? 1 : 0);
+  return {.tensor = passes * 2 * 2 * share(part.tensor) * hidden_bytes,
+          .pipeline = double{1} * micro_batches_ * neighbours * hidden_bytes / part.tensor,
+          .data = (reduced + gathered) *
+                  (held.shared * share(shape_.data) +
+                   held.experts * share(static_cast<double>(shape_.data) / shape_.experts)),
+          .experts = passes * 2 * share(shape_.experts) * hidden_bytes * problem_.model.top_k /
+                     part.tensor};
 }
 
 }  // namespace pacecar::plan

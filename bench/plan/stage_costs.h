@@ -100,6 +100,17 @@ struct Traffic {
   double experts = 0;
 };
 
+struct StageCost {
+  PassTimes forward;
+  PassTimes backward;
+  double send_s = 0;  // of activations to the next stage, and of their gradients back; else 0
+  TailTimes tail = {};
+  StageMemory memory;
+  Traffic traffic;
+
+  StageTime time() const { return {forward.all(), backward.all(), send_s, tail.all()}; }
+};
+
 // A rank of one stage and its peer in the next one. Each has its share of the NICs, as all ranks of
 // their hosts send.
 RankGroup send_group(const Problem& problem, const Part& from, const Part& to);
@@ -117,15 +128,10 @@ class StageCosts {
   double layer_s(uint32_t stage) const {
     return parts_[part(stage)].forward.all() + parts_[part(stage)].backward.all();
   }
-  PassTimes forward(uint32_t stage, uint32_t layers) const;
-  PassTimes backward(uint32_t stage, uint32_t layers) const;
-  // Of activations to the next stage, and of their gradients back; 0 for the last stage.
   double send_s(uint32_t stage) const { return places_[stage].send_s; }
-  TailTimes tail(uint32_t stage, uint32_t layers) const;
-  StageTime times(uint32_t stage, uint32_t layers) const;
+  StageCost of(uint32_t stage, uint32_t layers) const;
   // How many layers, at most the model's, fit the memory; may be 0.
   uint32_t most_layers(uint32_t stage) const;
-  Traffic traffic(uint32_t stage, uint32_t layers) const;
 
  private:
   struct Place {
@@ -142,7 +148,7 @@ class StageCosts {
 
   PartTimes part_times(const Part& part) const;
   double send_between(const Part& from, const Part& to) const;
-  bool last(uint32_t stage) const { return stage + 1 == stages(); }
+  Traffic traffic(uint32_t stage, uint32_t layers, const HeldParameters& held) const;
 
   const Problem& problem_;
   const Shape& shape_;
