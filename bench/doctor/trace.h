@@ -5,8 +5,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
-#include "bench/doctor/collectives.h"
 #include "bench/doctor/job.h"
+#include "bench/doctor/ranks.h"
 
 namespace pacecar::doctor {
 
