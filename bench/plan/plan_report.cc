@@ -13,8 +13,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PassTimes, compute_s, tensor_s, experts_s);
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TailTimes, gradients_s, optimizer_s, weights_s);
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StageMemory, weights, optimizer, activations, usable);
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Traffic, tensor, pipeline, data, experts);
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepShares, compute, tensor, experts, waiting, gradients,
-                                   optimizer, weights);
 
 namespace {
 
@@ -151,6 +149,8 @@ nlohmann::json json_of(const Problem& problem, const PlanReport& plan) {
   const Shape& shape = plan.strategy.shape;
   nlohmann::json stages = nlohmann::json::array();
   for (const StageReport& stage : plan.stages) stages.push_back(json_of(problem, stage));
+  nlohmann::json shares;
+  for (const StepShare& each : plan.shares) shares[each.key] = each.share;
   return {{"step_s", plan.strategy.step_s},
           {"tokens_per_s", plan.tokens_per_s},
           {"mfu", plan.utilisation},
@@ -166,32 +166,31 @@ nlohmann::json json_of(const Problem& problem, const PlanReport& plan) {
           {"stages", stages},
           {"limited_by", plan.limited_by},
           {"busiest_stage", plan.busiest},
-          {"shares", plan.shares}};
+          {"shares", shares}};
 }
 
-StepShares shares_of(const StageReport& stage, double micro_batches, double step_s) {
-  const auto passes = [&](double PassTimes::*part) {
-    return micro_batches * (stage.cost.forward.*part + stage.cost.backward.*part) / step_s;
+std::vector<StepShare> shares_of(const StageReport& stage, double micro_batches, double step_s) {
+  const auto& [forward, backward, send_s, tail, memory, traffic] = stage.cost;
+  const double passes = micro_batches / step_s;
+  constexpr std::string_view kNics = "gradients and weights over the NICs";
+  return {
+      {"compute", "compute", passes * (forward.compute_s + backward.compute_s)},
+      {"tensor", "all-reduces over NVLink", passes * (forward.tensor_s + backward.tensor_s)},
+      {"experts", "all-to-alls of experts", passes * (forward.experts_s + backward.experts_s)},
+      {"waiting", "waiting for other stages", stage.idle},
+      {"gradients", kNics, tail.gradients_s / step_s},
+      {"weights", kNics, tail.weights_s / step_s},
+      {"optimizer", "the optimizer", tail.optimizer_s / step_s},
   };
-  return {.compute = passes(&PassTimes::compute_s),
-          .tensor = passes(&PassTimes::tensor_s),
-          .experts = passes(&PassTimes::experts_s),
-          .waiting = stage.idle,
-          .gradients = stage.cost.tail.gradients_s / step_s,
-          .optimizer = stage.cost.tail.optimizer_s / step_s,
-          .weights = stage.cost.tail.weights_s / step_s};
 }
 
+// The largest shares, of which those with one name are added up.
 std::string limit_of(const Problem& problem, const PlanReport& report) {
-  const StepShares& shares = report.shares;
-  std::array<std::pair<double, std::string_view>, 6> parts{{
-      {shares.compute, "compute"},
-      {shares.tensor, "all-reduces over NVLink"},
-      {shares.experts, "all-to-alls of experts"},
-      {shares.waiting, "waiting for other stages"},
-      {shares.gradients + shares.weights, "gradients and weights over the NICs"},
-      {shares.optimizer, "the optimizer"},
-  }};
+  std::vector<std::pair<double, std::string_view>> parts;
+  for (const auto& [key, name, share] : report.shares) {
+    if (parts.empty() || parts.back().second != name) parts.emplace_back(0, name);
+    parts.back().first += share;
+  }
   std::ranges::stable_sort(parts, std::ranges::greater{},
                            &std::pair<double, std::string_view>::first);
   const StageReport& stage = report.stages[report.busiest];

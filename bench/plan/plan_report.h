@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/plan/search.h"
@@ -20,15 +21,11 @@ struct StageReport {
   double idle = 0;  // part of the step that it waits
 };
 
-// What the stage with the least idle time spends the step on: parts of the step's time.
-struct StepShares {
-  double compute = 0;
-  double tensor = 0;
-  double experts = 0;
-  double waiting = 0;  // for other stages: the bubble, and sends
-  double gradients = 0;
-  double optimizer = 0;
-  double weights = 0;
+// Something that the stage with the least idle time spends a part of the step on.
+struct StepShare {
+  std::string key;  // in JSON
+  std::string_view name;
+  double share = 0;
 };
 
 struct PlanReport {
@@ -41,7 +38,7 @@ struct PlanReport {
   double of_compute = 0;   // part of what all accelerators reach without waiting or communication
   std::vector<StageReport> stages;
   uint32_t busiest = 0;
-  StepShares shares;
+  std::vector<StepShare> shares;
   std::string limited_by;  // a sentence
 };
 
