@@ -8,7 +8,6 @@
 #include "bench/doctor/documents.h"
 #include "bench/doctor/gather.h"
 #include "bench/doctor/report.h"
-#include "bench/doctor/trace.h"
 #include "bench/doctor/verdict.h"
 #include "bench/hosts/reach.h"
 #include "bench/perf/command_line.h"
