@@ -196,20 +196,18 @@ void check_pci(const Facts& facts, Findings& findings) {
 
 namespace {
 
-// Exporting GPU memory as dma-buf to RDMA: Linux 5.12 and NVIDIA's open kernel modules.
-constexpr uint64_t kDmabufMajor = 5;
-constexpr uint64_t kDmabufMinor = 12;
+using Version = std::pair<uint64_t, uint64_t>;
 
-// "6.1.0-18-amd64" is at least 5.12.
-bool has_dmabuf_kernel(const std::string& release) {
-  const auto parts = split(release, '.');
-  if (parts.size() < 2) return false;
-  const std::string& minor_text = parts[1];
-  const size_t digits = std::min(minor_text.find_first_not_of("0123456789"), minor_text.size());
+// Exporting GPU memory as dma-buf to RDMA: with NVIDIA's open kernel modules.
+constexpr Version kDmabufKernel = {5, 12};
+
+// "6.1.0-18-amd64", "2.27.5".
+std::optional<Version> version_of(std::string_view text) {
+  const auto parts = split(text, '.');
+  if (parts.size() < 2) return std::nullopt;
   const auto major = parse_number(parts[0]);
-  const auto minor = parse_number(std::string_view(minor_text).substr(0, digits));
-  if (!major || !minor) return false;
-  return std::pair(*major, *minor) >= std::pair(kDmabufMajor, kDmabufMinor);
+  const auto minor = parse_number(parts[1].substr(0, parts[1].find_first_not_of("0123456789")));
+  return major && minor ? std::optional(Version(*major, *minor)) : std::nullopt;
 }
 
 void check_direct(const Software& software, Findings& findings) {
@@ -217,7 +215,7 @@ void check_direct(const Software& software, Findings& findings) {
   if (software.nvidia_driver.empty()) {
     findings.add("gpu.driver_missing", "driver",
                  "NVIDIA GPUs are there, and their driver is not loaded");
-  } else if (open && has_dmabuf_kernel(software.kernel)) {
+  } else if (open && version_of(software.kernel) >= kDmabufKernel) {
     findings.add("gpu.direct_dmabuf", "GPUDirect", "dma-buf: {}", software.nvidia_driver);
   } else if (software.has_module("nvidia_peermem")) {
     findings.add("gpu.direct_peermem", "GPUDirect", "the module nvidia_peermem is loaded");
@@ -314,29 +312,24 @@ void check_cpu(const Facts& facts, Findings& findings) {
 namespace {
 
 // The first NCCL that loads table version 11 of net plugins.
-constexpr std::pair<uint64_t, uint64_t> kNcclNeeded = {2, 28};
+constexpr Version kNcclNeeded = {2, 28};
 
 std::string or_unknown(const std::string& text) { return text.empty() ? "not known" : text; }
 
-// Whether the library's name, such as libnccl.so.2.27.5, has too old a version. Names without a
-// version do not count.
-bool is_old_nccl(const std::string& path) {
-  const auto parts = split(path.substr(path.rfind(".so.") + 4), '.');
-  if (parts.size() < 2) return false;
-  const auto major = parse_number(parts[0]);
-  const auto minor = parse_number(parts[1]);
-  return major && minor && std::pair(*major, *minor) < kNcclNeeded;
-}
-
 void check_nccl(const Software& software, Findings& findings) {
-  if (software.nccl.empty()) {
+  const std::string& path = software.nccl;
+  if (path.empty()) {
     findings.add("software.nccl_missing", "NCCL",
                  "no libnccl.so.2 in the usual folders; frameworks may bring their own");
-  } else if (is_old_nccl(software.nccl)) {
-    findings.add("software.nccl_old", "NCCL", "{}: the plugin needs {}.{} or later", software.nccl,
+    return;
+  }
+  // A name without a version, unlike libnccl.so.2.27.5, does not count.
+  const auto version = version_of(path.substr(path.rfind(".so.") + 4));
+  if (version && *version < kNcclNeeded) {
+    findings.add("software.nccl_old", "NCCL", "{}: the plugin needs {}.{} or later", path,
                  kNcclNeeded.first, kNcclNeeded.second);
   } else {
-    findings.add("software.nccl", "NCCL", "{}", software.nccl);
+    findings.add("software.nccl", "NCCL", "{}", path);
   }
 }
 

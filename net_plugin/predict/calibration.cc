@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "net_plugin/predict/network.h"
+#include "net_plugin/predict/plan.h"
 #include "net_plugin/predict/predict.h"
 
 namespace pacecar::predict {

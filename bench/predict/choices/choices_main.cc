@@ -325,49 +325,35 @@ Json run_case(uint64_t seed, const ChoiceLimits& limits, const Json& earlier) {
           {"predicted_by_the_tuner_that_knows_the_network_us", predicted_described}};
 }
 
-// Of one chooser: the tuner without and with the network, and NCCL.
-struct Score {
-  double near = 0;  // cases within 3% of the best
-  double sum_us = 0;
-
-  void add(double time_us, double best_us) {
-    near += time_us <= 1.03 * best_us ? 1 : 0;
-    sum_us += time_us;
-  }
-};
-
-struct Scores {
-  double cases = 0;
-  double best_sum_us = 0;
-  std::array<Score, 3> choosers;
-};
-
-constexpr std::array kChoosers{"tuner_us", "tuner_that_knows_the_network_us", "nccl_us"};
-
 void print_summary(const std::vector<Json>& results) {
-  std::map<std::string, Scores> groups;
+  std::map<std::string, std::vector<const Json*>> groups;
   for (const Json& result : results) {
-    const double best_us = result["best_us"];
-    const std::string fabric = result["fabric"];
-    const std::string operation = result["operation"];
-    for (const std::string& group : {std::string("all"), fabric, operation}) {
-      Scores& scores = groups[group];
-      scores.cases += 1;
-      scores.best_sum_us += best_us;
-      for (size_t i = 0; i < kChoosers.size(); ++i)
-        scores.choosers[i].add(result[kChoosers[i]], best_us);
+    for (const Json& group : {Json("all"), result["fabric"], result["operation"]}) {
+      groups[group].push_back(&result);
     }
   }
   fmt::print(
       "{:18} {:>5} | within 3% of the best: {:>6} {:>8} {:>6} | sum of times / NCCL's: "
       "{:>6} {:>8} {:>6}\n",
       "", "cases", "tuner", "network", "NCCL", "tuner", "network", "best");
-  for (const auto& [name, scores] : groups) {
-    const auto& [tuner, described, nccl] = scores.choosers;
+  for (const auto& [name, cases] : groups) {
+    const auto near = [&cases = cases](const char* key) {
+      const auto is_near = [key](const Json* one) {
+        return (*one)[key].get<double>() <= 1.03 * (*one)["best_us"].get<double>();
+      };
+      return 100.0 * static_cast<double>(std::ranges::count_if(cases, is_near)) /
+             static_cast<double>(cases.size());
+    };
+    const auto sum_us = [&cases = cases](const char* key) {
+      double sum = 0;
+      for (const Json* one : cases) sum += (*one)[key].get<double>();
+      return sum;
+    };
+    const double nccl_us = sum_us("nccl_us");
     fmt::print("{:18} {:5} | {:29.1f}% {:7.1f}% {:5.1f}% | {:30.3f} {:8.3f} {:6.3f}\n", name,
-               scores.cases, 100 * tuner.near / scores.cases, 100 * described.near / scores.cases,
-               100 * nccl.near / scores.cases, tuner.sum_us / nccl.sum_us,
-               described.sum_us / nccl.sum_us, scores.best_sum_us / nccl.sum_us);
+               cases.size(), near("tuner_us"), near("tuner_that_knows_the_network_us"),
+               near("nccl_us"), sum_us("tuner_us") / nccl_us,
+               sum_us("tuner_that_knows_the_network_us") / nccl_us, sum_us("best_us") / nccl_us);
   }
 }
 
