@@ -12,6 +12,9 @@
 #include "transport/metrics/metric_table.h"
 
 namespace pacecar::doctor {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SilentProcess, host, pid, reason);
+
 namespace {
 
 using Json = nlohmann::json;
@@ -384,13 +387,9 @@ Json to_json(const Evidence& evidence) {
     }
     processes.push_back(std::move(process));
   }
-  Json silent = Json::array();
-  for (const SilentProcess& one : evidence.silent) {
-    silent.push_back({{"host", one.host}, {"pid", one.pid}, {"reason", one.reason}});
-  }
   return {{"schema_version", kSchemaVersion},
           {"processes", std::move(processes)},
-          {"silent", std::move(silent)}};
+          {"silent", evidence.silent}};
 }
 
 Result<void> add_evidence(std::string_view text, Evidence& evidence) {

@@ -133,8 +133,9 @@ size_t severity(const Finding& finding) {
 
 bool worse(const Finding& a, const Finding& b) {
   const auto key = [](const Finding& finding) {
-    const double still = finding.rule->trouble ? finding.path.flow->still_s : 0;
-    return std::tuple(severity(finding), -still, finding.speed_bps());
+    const Flow& flow = *finding.path.flow;
+    const double still = finding.rule->trouble ? flow.still_s : 0;
+    return std::tuple(severity(finding), -still, flow.goodput_bps.value_or(flow.rate_bps));
   };
   return key(a) < key(b);
 }
@@ -292,8 +293,6 @@ std::string rate_text(double bps) {
   return bps < 1e8 ? fmt::format("{:.3g} Mb/s", bps * 1e-6)
                    : fmt::format("{:.3g} Gb/s", bps * 1e-9);
 }
-
-double Finding::speed_bps() const { return path.flow->goodput_bps.value_or(path.flow->rate_bps); }
 
 std::vector<Finding> examine(const Job& job) {
   std::vector<Finding> findings;

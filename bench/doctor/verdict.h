@@ -48,8 +48,6 @@ struct Finding {
   const Rule* rule = nullptr;
 
   std::string why() const { return rule->why(path); }
-  // Payload between two samples; with one sample the rate of the flow. Bit/s.
-  double speed_bps() const;
 };
 
 // A finding for every sending flow, and for receiving flows with trouble. Points into the job.

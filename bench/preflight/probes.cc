@@ -46,14 +46,12 @@ struct DcbRequest {
 };
 
 DcbRequest dcb_request(const std::string& netdev) {
-  DcbRequest request{};
-  request.header.nlmsg_len = sizeof(request);
-  request.header.nlmsg_type = RTM_GETDCB;
-  request.header.nlmsg_flags = NLM_F_REQUEST;
-  request.dcb.dcb_family = AF_UNSPEC;
-  request.dcb.cmd = DCB_CMD_IEEE_GET;
-  request.name_header.nla_type = DCB_ATTR_IFNAME;
-  request.name_header.nla_len = static_cast<uint16_t>(NLA_HDRLEN + IFNAMSIZ);
+  DcbRequest request{.header = {.nlmsg_len = sizeof(DcbRequest),
+                                .nlmsg_type = RTM_GETDCB,
+                                .nlmsg_flags = NLM_F_REQUEST},
+                     .dcb = {.dcb_family = AF_UNSPEC, .cmd = DCB_CMD_IEEE_GET},
+                     .name_header = {.nla_len = NLA_HDRLEN + IFNAMSIZ, .nla_type = DCB_ATTR_IFNAME},
+                     .name = {}};
   netdev.copy(request.name.data(), IFNAMSIZ - 1);
   return request;
 }
@@ -84,9 +82,7 @@ bool ethtool(const FileDescriptor& socket, const std::string& netdev, void* comm
 }
 
 uint32_t count_statistics(const FileDescriptor& socket, const std::string& netdev) {
-  ethtool_sset_info info{};
-  info.cmd = ETHTOOL_GSSET_INFO;
-  info.sset_mask = 1ULL << ETH_SS_STATS;
+  const ethtool_sset_info info{.cmd = ETHTOOL_GSSET_INFO, .sset_mask = 1ULL << ETH_SS_STATS};
   std::array<uint64_t, sizeof(info) / sizeof(uint64_t) + 1> query{};  // with room for one count
   std::memcpy(query.data(), &info, sizeof(info));
   if (!ethtool(socket, netdev, query.data())) return 0;
@@ -134,29 +130,29 @@ class Prober {
  public:
   explicit Prober(Duration wait) : wait_(wait) {}
 
-  // Returns why it failed, or an empty string.
-  std::string connect_to(const std::string& host, uint16_t port) {
+  // Sets path.has_address, and path.error if it fails.
+  void connect_to(uint16_t port, PeerPath& path) {
     addrinfo hints{};
     hints.ai_socktype = SOCK_DGRAM;
     addrinfo* found = nullptr;
-    const int failed = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-    if (failed != 0) return fmt::format("no address of it is known: {}", gai_strerror(failed));
-    has_address_ = true;
+    const int failed = getaddrinfo(path.host.c_str(), std::to_string(port).c_str(), &hints, &found);
+    path.has_address = failed == 0;
+    if (failed != 0) {
+      path.error = fmt::format("no address of it is known: {}", gai_strerror(failed));
+      return;
+    }
     const std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses(found, &freeaddrinfo);
-    std::string error;
     for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
       fd_ = FileDescriptor(socket(address->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
       if (fd_ && connect(fd_.get(), address->ai_addr, address->ai_addrlen) == 0) {
         headers_ = kUdpHeader + (address->ai_family == AF_INET6 ? kIpv6Header : kIpv4Header);
         forbid_fragments(fd_.get(), address->ai_family);
-        return "";
+        path.error.clear();
+        return;
       }
-      error = fmt::format("it cannot be reached: {}", describe(errno));
+      path.error = fmt::format("it cannot be reached: {}", describe(errno));
     }
-    return error;
   }
-
-  bool has_address() const { return has_address_; }
 
   Reply probe(uint64_t ip_bytes, uint32_t tries) {
     Reply reply = Reply::kSilence;
@@ -197,7 +193,6 @@ class Prober {
   }
 
   FileDescriptor fd_;
-  bool has_address_ = false;
   size_t headers_ = 0;
   Duration wait_;
 };
@@ -263,14 +258,10 @@ Counters ask_statistics(const std::string& netdev) {
   const size_t room = 2 * static_cast<size_t>(count) + 16;
   std::vector<uint64_t> names(2 + room * ETH_GSTRING_LEN / sizeof(uint64_t));
   std::vector<uint64_t> values(1 + room);
-  ethtool_gstrings names_header{};
-  names_header.cmd = ETHTOOL_GSTRINGS;
-  names_header.string_set = ETH_SS_STATS;
-  names_header.len = count;
+  const ethtool_gstrings names_header{
+      .cmd = ETHTOOL_GSTRINGS, .string_set = ETH_SS_STATS, .len = count};
   std::memcpy(names.data(), &names_header, sizeof(names_header));
-  ethtool_stats values_header{};
-  values_header.cmd = ETHTOOL_GSTATS;
-  values_header.n_stats = count;
+  const ethtool_stats values_header{.cmd = ETHTOOL_GSTATS, .n_stats = count};
   std::memcpy(values.data(), &values_header, sizeof(values_header));
   if (count == 0 || !ethtool(socket, netdev, names.data()) ||
       !ethtool(socket, netdev, values.data())) {
@@ -303,8 +294,7 @@ PeerPath probe_peer(const std::string& host, const ProbePlan& plan) {
   path.host = host;
   path.wanted_bytes = kSizes.front();
   Prober prober(plan.wait);
-  path.error = prober.connect_to(host, plan.port);
-  path.has_address = prober.has_address();
+  prober.connect_to(plan.port, path);
   if (!path.error.empty()) return path;
   const Reply small = prober.probe(kSmall, plan.tries);
   if (small == Reply::kUnreachable) path.error = "there is no route to it";

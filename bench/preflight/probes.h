@@ -27,11 +27,8 @@ size_t count_interfaces();
 // an answer.
 std::optional<uint8_t> parse_pfc(std::span<const std::byte> answer);
 
-// Probes are UDP datagrams that must not be fragmented, sent to one port of the peer. With `pacecar
-// preflight --listen` there, each is answered by one of the same size, which proves both ways.
-// Without it the peer's kernel refuses the datagram (ICMP "port unreachable"): it arrived, which
-// proves one way. Silence after small probes proves nothing. If small probes are answered, silence
-// after large ones means that these are lost. Sizes are those of IP packets, in bytes. Blocks for
+// Probes are UDP datagrams that must not be fragmented, sent to one port of the peer. README.md
+// says what each answer, and silence, proves. Sizes are those of IP packets, in bytes. Blocks for
 // seconds.
 struct ProbePlan {
   uint16_t port = 0;

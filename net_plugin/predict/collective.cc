@@ -3,23 +3,19 @@
 #include <array>
 
 namespace pacecar::predict {
+namespace {
 
-std::string_view name_of(Operation operation) {
-  constexpr std::array<std::string_view, kOperations> kNames{
-      "allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall", "sendrecv"};
-  return kNames[static_cast<size_t>(operation)];
-}
+constexpr std::array<std::string_view, kOperations> kOperationNames{
+    "allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall", "sendrecv"};
+constexpr std::array<std::string_view, kAlgorithms> kAlgorithmNames{
+    "ring", "tree", "nvls", "nvlstree", "pat", "hierarchical", "pairwise"};
+constexpr std::array<std::string_view, kProtocols> kProtocolNames{"Simple", "LL", "LL128"};
 
-std::string_view name_of(Algorithm algorithm) {
-  constexpr std::array<std::string_view, kAlgorithms> kNames{
-      "ring", "tree", "nvls", "nvlstree", "pat", "hierarchical", "pairwise"};
-  return kNames[static_cast<size_t>(algorithm)];
-}
+}  // namespace
 
-std::string_view name_of(Protocol protocol) {
-  constexpr std::array<std::string_view, kProtocols> kNames{"Simple", "LL", "LL128"};
-  return kNames[static_cast<size_t>(protocol)];
-}
+std::string_view name_of(Operation what) { return kOperationNames[static_cast<size_t>(what)]; }
+std::string_view name_of(Algorithm what) { return kAlgorithmNames[static_cast<size_t>(what)]; }
+std::string_view name_of(Protocol what) { return kProtocolNames[static_cast<size_t>(what)]; }
 
 bool supported(Operation operation, Algorithm algorithm) {
   const bool all_reduce = operation == Operation::kAllReduce;
