@@ -1,8 +1,5 @@
-// The ranks of a communicator, each rank's times in each collective, in seconds; which rank is
-// late, and why.
-//
-// Clocks are not compared: all ranks end a collective together, so the rank that was in it for the
-// shortest time came last. Pure.
+// The ranks of a communicator, each rank's times in each collective, in seconds; which rank is late,
+// and why (README.md, Ranks). Pure.
 #pragma once
 
 #include <limits>

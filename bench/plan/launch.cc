@@ -157,16 +157,6 @@ std::string torchrun(const Problem& problem, const Shape& shape, std::string_vie
   return text + fmt::format("torchrun --nnodes {} --nproc-per-node {} {}", hosts, per_host, script);
 }
 
-// The layers of the stages as --pipeline-model-parallel-layout wants them: "Et*5|t*14|...|t*13L".
-std::string megatron_layout(const std::vector<uint32_t>& layers) {
-  std::string text = "E";
-  for (size_t i = 0; i < layers.size(); ++i) {
-    text += i > 0 ? "|" : "";
-    text += layers[i] == 1 ? "t" : fmt::format("t*{}", layers[i]);
-  }
-  return text + "L";
-}
-
 std::string split_arguments(const std::vector<uint32_t>& layers) {
   const auto equal = [](std::span<const uint32_t> part) {
     return std::ranges::adjacent_find(part, std::ranges::not_equal_to()) == part.end();
@@ -177,7 +167,9 @@ std::string split_arguments(const std::vector<uint32_t>& layers) {
         " \\\n  --decoder-first-pipeline-num-layers {} --decoder-last-pipeline-num-layers {}",
         layers.front(), layers.back());
   }
-  return fmt::format(" \\\n  --pipeline-model-parallel-layout \"{}\"", megatron_layout(layers));
+  std::vector<std::string> stages;  // "Et*5|t*14|...|t*13L"
+  for (const uint32_t each : layers) stages.push_back(each == 1 ? "t" : fmt::format("t*{}", each));
+  return fmt::format(" \\\n  --pipeline-model-parallel-layout \"E{}L\"", fmt::join(stages, "|"));
 }
 
 std::string model_arguments(const Model& model) {
@@ -232,8 +224,7 @@ std::string megatron_launch(const Problem& problem, const Strategy& strategy) {
   }
   if (shape.recompute == Recompute::kFull) {
     text +=
-        " \\\n  --recompute-granularity full --recompute-method uniform "
-        "--recompute-num-layers 1";
+        " \\\n  --recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
   }
   return text + "\n";
 }

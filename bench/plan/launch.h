@@ -4,8 +4,8 @@
 
 #include <string>
 
+#include "bench/plan/model.h"
 #include "bench/plan/stage_costs.h"
-#include "bench/plan/strategy.h"
 #include "transport/base/result.h"
 
 namespace pacecar::plan {

@@ -16,9 +16,9 @@
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "bench/plan/launch.h"
+#include "bench/plan/model.h"
 #include "bench/plan/plan_report.h"
 #include "bench/plan/search.h"
-#include "bench/plan/strategy.h"
 #include "bench/predict/description.h"
 #include "bench/sim/spec_reader.h"
 #include "bench/sim/spec_value.h"
@@ -213,8 +213,7 @@ Result<void> read_accelerators(const SpecTable& tables, Problem& problem) {
   const SpecList* kinds = listed == nullptr ? nullptr : listed->list();
   if (kinds == nullptr || kinds->empty() || kinds->size() > kMostKinds) {
     return invalid(
-        "there are no accelerators, or more than {} kinds: describe each as "
-        "[[accelerators]]",
+        "there are no accelerators, or more than {} kinds: describe each as [[accelerators]]",
         kMostKinds);
   }
   SpecTable network = tables;
@@ -298,8 +297,7 @@ Result<Problem> problem_of(const Flags& flags) {
   }
   if (tables.empty()) {
     return invalid(
-        "nothing is to be planned: name a file, such as "
-        "bench/plan/examples/hethub.toml");
+        "nothing is to be planned: name a file, such as bench/plan/examples/hethub.toml");
   }
   Problem problem;
   RETURN_IF_ERROR(read_model(tables, problem.model));

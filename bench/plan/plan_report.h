@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/plan/model.h"
 #include "bench/plan/search.h"
 #include "bench/plan/stage_costs.h"
-#include "bench/plan/strategy.h"
 
 namespace pacecar::plan {
 

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "bench/plan/model.h"
 #include "bench/plan/split.h"
 #include "bench/plan/stage_costs.h"
-#include "bench/plan/strategy.h"
 
 namespace pacecar::plan {
 

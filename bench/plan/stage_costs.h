@@ -7,8 +7,8 @@
 #include <map>
 #include <vector>
 
+#include "bench/plan/model.h"
 #include "bench/plan/split.h"
-#include "bench/plan/strategy.h"
 #include "net_plugin/predict/cluster.h"
 #include "net_plugin/predict/collective.h"
 

@@ -45,11 +45,6 @@ struct Answer {
 
 constexpr double kGiga = 1e-9;
 
-std::string limit_of(const Prediction& found) {
-  const double share = found.terms[static_cast<size_t>(found.bottleneck)] / found.time_s;
-  return fmt::format("{} {:.0f}%", name_of(found.bottleneck), 100 * share);
-}
-
 // On all processors, as a prediction for many hosts takes seconds.
 void predict_all(const Description& asked, std::vector<Answer>& answers) {
   std::atomic<size_t> next = 0;
@@ -105,10 +100,12 @@ std::string table_of(const Description& asked, const std::vector<Answer>& answer
   text += fmt::format("#{:>13} {:>13} {:>12} {:>8} {:>13} {:>10} {:>10}\n", "(B)", "", "", "",
                       "(us)", "(GB/s)", "(GB/s)");
   for (const auto& [what, found, best] : answers) {
-    text += fmt::format(" {:>13} {:>13} {:>12} {:>8} {:>13.2f} {:>10.2f} {:>10.2f}  {} {}\n",
-                        what.bytes, name_of(what.operation), name_of(what.algorithm),
-                        name_of(what.protocol), found.time_s * 1e6, found.algorithm_rate * kGiga,
-                        found.bus_rate * kGiga, best ? '*' : ' ', limit_of(found));
+    const double share = found.terms[static_cast<size_t>(found.bottleneck)] / found.time_s;
+    text += fmt::format(
+        " {:>13} {:>13} {:>12} {:>8} {:>13.2f} {:>10.2f} {:>10.2f}  {} {} {:.0f}%\n", what.bytes,
+        name_of(what.operation), name_of(what.algorithm), name_of(what.protocol),
+        found.time_s * 1e6, found.algorithm_rate * kGiga, found.bus_rate * kGiga, best ? '*' : ' ',
+        name_of(found.bottleneck), 100 * share);
   }
   return text;
 }
@@ -315,8 +312,7 @@ Result<SpecTable> tables_of(const Flags& flags, const std::vector<std::string>& 
 Result<void> fit(const Flags& flags, const Console& console) {
   if (flags.files.empty()) {
     return invalid(
-        "--calibrate needs measurements: name the JSON files of bw, lat or "
-        "collective_bench");
+        "--calibrate needs measurements: name the JSON files of bw, lat or collective_bench");
   }
   RETURN_IF_ERROR(perf::check_writable(flags.output));
   std::vector<Measured> measured;

@@ -95,17 +95,13 @@ double transfers_per_second(const std::string& text) {
   return value > 0 && value < 1e6 ? value : 0;
 }
 
-// Only for NICs: idle GPUs lower their link's speed to save power.
-bool is_slow(const PciDevice& device) {
-  const double now = transfers_per_second(device.link_speed);
-  return device.kind == PciKind::kNic && now > 0 &&
-         now < transfers_per_second(device.max_link_speed);
-}
-
 void check_link(const PciDevice& device, Findings& findings) {
   if (device.link_speed.empty() || !device.link_width) return;
   const Subject subject{device.address, {{"PCI", device.address}}};
-  const bool slow = is_slow(device);
+  const double speed = transfers_per_second(device.link_speed);
+  // Idle GPUs lower their link's speed to save power.
+  const bool slow = device.kind == PciKind::kNic && speed > 0 &&
+                    speed < transfers_per_second(device.max_link_speed);
   const bool narrow = device.link_width > 0U && device.link_width < device.max_link_width;
   if (slow) {
     findings.add("pci.link_slow", subject, "{}, and the device can do {}", device.link_speed,
@@ -115,14 +111,9 @@ void check_link(const PciDevice& device, Findings& findings) {
     findings.add("pci.link_narrow", subject, "{} lanes, and the device can use {}",
                  *device.link_width, *device.max_link_width);
   }
-  if (!slow && !narrow && transfers_per_second(device.link_speed) > 0) {
+  if (!slow && !narrow && speed > 0) {
     findings.add("pci.link", subject, "{} x{}", device.link_speed, *device.link_width);
   }
-}
-
-bool is_rdma(const Facts& facts, const PciDevice& device) {
-  return std::ranges::find(facts.rdma, device.address, &RdmaDevice::pci_address) !=
-         facts.rdma.end();
 }
 
 // RDMA NICs and GPUs, which would access each other. Empty unless there are both.
@@ -131,7 +122,8 @@ std::vector<const PciDevice*> peers(const Facts& facts) {
   bool nic = false;
   bool gpu = false;
   for (const PciDevice& device : facts.pci) {
-    const bool is_nic = device.kind == PciKind::kNic && is_rdma(facts, device);
+    const auto is_it = [&](const RdmaDevice& rdma) { return rdma.pci_address == device.address; };
+    const bool is_nic = device.kind == PciKind::kNic && std::ranges::any_of(facts.rdma, is_it);
     if (!is_nic && device.kind != PciKind::kGpu) continue;
     peers.push_back(&device);
     (is_nic ? nic : gpu) = true;

@@ -212,11 +212,6 @@ bool find_address(const std::string& host, sockaddr_in6& address) {
   return true;
 }
 
-Instant steady_now() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return Instant::from_ns(std::chrono::nanoseconds(now).count());
-}
-
 bool arrived(Reply reply) { return reply == Reply::kRefused || reply == Reply::kAnswered; }
 
 }  // namespace
@@ -356,7 +351,8 @@ bool ProbeListener::answer_one() {
   Probe probe;
   if (static_cast<size_t>(got) < sizeof(probe)) return true;
   std::memcpy(&probe, datagram.data(), sizeof(probe));
-  if (probe.magic != kQuestion || !budget_.take(steady_now())) return true;
+  const std::chrono::nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
+  if (probe.magic != kQuestion || !budget_.take(Instant::from_ns(now.count()))) return true;
   probe.magic = kAnswer;
   std::memcpy(datagram.data(), &probe, sizeof(probe));
   // An answer larger than this side's MTU is not sent, and the peer correctly sees silence.

@@ -111,22 +111,6 @@ std::optional<uint8_t> read_priorities(const HostTree& tree, const std::string& 
   return enabled;
 }
 
-Counters pauses_of(const Counters& statistics) {
-  Counters pauses;
-  for (const auto& [name, value] : statistics) {
-    if (name.starts_with("rx_prio") && name.ends_with("_pause")) pauses[name] = value;
-  }
-  return pauses;
-}
-
-// A software device may point to the hardware of the interface below it; it has a file `parent`.
-void read_hardware(const HostTree& tree, const std::string& folder, RdmaDevice& device) {
-  const std::string address = tree.link_name(folder + "/device").value_or("");
-  if (!is_pci_address(address) || tree.exists(folder + "/parent")) return;
-  device.pci_address = address;
-  device.driver = tree.link_name(folder + "/device/driver").value_or("");
-}
-
 constexpr uint64_t kVendorNvidiaGpu = 0x10de;
 
 // PCI Express Base Specification, Access Control Services Extended Capability.
@@ -185,7 +169,13 @@ std::vector<RdmaDevice> read_rdma(const HostTree& tree) {
     device.name = name;
     device.firmware = tree.text(folder + "/fw_ver");
     device.node_guid = tree.text(folder + "/node_guid");
-    read_hardware(tree, folder, device);
+    // A software device may point to the hardware of the interface below it; it has a file
+    // `parent`.
+    const std::string address = tree.link_name(folder + "/device").value_or("");
+    if (is_pci_address(address) && !tree.exists(folder + "/parent")) {
+      device.pci_address = address;
+      device.driver = tree.link_name(folder + "/device/driver").value_or("");
+    }
     device.node = node_of(tree, name);
     if (!device.node.empty()) device.open_error = tree.try_open(device.node);
     for (const std::string& port : tree.names(folder + "/ports")) {
@@ -210,7 +200,10 @@ std::vector<Netdev> read_netdevs(const HostTree& tree, bool live) {
     netdev.ecn_notify = read_priorities(tree, folder + "/ecn/roce_np/enable");
     netdev.ecn_react = read_priorities(tree, folder + "/ecn/roce_rp/enable");
     if (live) netdev.pfc = ask_pfc(name);
-    if (live) netdev.pauses = pauses_of(ask_statistics(name));
+    if (live) netdev.pauses = ask_statistics(name);
+    std::erase_if(netdev.pauses, [](const auto& counter) {
+      return !counter.first.starts_with("rx_prio") || !counter.first.ends_with("_pause");
+    });
     netdevs.push_back(std::move(netdev));
   }
   return netdevs;

@@ -46,17 +46,6 @@ std::optional<double> parse_quota(std::string_view text) {
   return static_cast<double>(*quota) / static_cast<double>(*period);
 }
 
-bool is_container(const HostTree& tree) {
-  constexpr std::array<std::string_view, 3> kMarks = {".dockerenv", "run/.containerenv",
-                                                      "var/run/secrets/kubernetes.io"};
-  return std::ranges::any_of(kMarks, [&](std::string_view mark) { return tree.exists(mark); });
-}
-
-// "cpu12", but not "cpufreq".
-bool is_cpu(std::string_view name) {
-  return name.starts_with("cpu") && parse_number(name.substr(3)).has_value();
-}
-
 std::optional<uint64_t> deepest_idle_us(const HostTree& tree) {
   const std::string folder = "sys/devices/system/cpu/cpu0/cpuidle";
   std::optional<uint64_t> deepest;
@@ -82,14 +71,15 @@ Process read_process(const HostTree& tree) {
   process.cpu_quota_file =
       fmt::format("/sys/fs/cgroup{}{}cpu.max", group, group.ends_with('/') ? "" : "/");
   process.cpu_quota = parse_quota(tree.text(std::string_view(process.cpu_quota_file).substr(1)));
-  process.in_container = is_container(tree);
+  process.in_container = tree.exists(".dockerenv") || tree.exists("run/.containerenv") ||
+                         tree.exists("var/run/secrets/kubernetes.io");
   return process;
 }
 
 Cpu read_cpu(const HostTree& tree) {
   Cpu cpu;
   for (const std::string& name : tree.names("sys/devices/system/cpu")) {
-    if (!is_cpu(name)) continue;
+    if (!name.starts_with("cpu") || !parse_number(name.substr(3))) continue;  // such as cpufreq
     const std::string governor =
         tree.text("sys/devices/system/cpu/" + name + "/cpufreq/scaling_governor");
     if (!governor.empty()) ++cpu.governors[governor];

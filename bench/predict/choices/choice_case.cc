@@ -102,16 +102,6 @@ T one_of(Prng& prng, const std::array<T, kCount>& choices) {
 
 double uniform(Prng& prng) { return static_cast<double>(prng.below(1'000'000)) * 1e-6; }
 
-// nccl_costs() as messages can simulate them: chunks go whole, at the link's rate.
-LibraryCosts assumed_costs() {
-  LibraryCosts costs = nccl_costs();
-  for (ProtocolCosts& protocol : costs.protocols) {
-    protocol.slices = 1;
-    protocol.rate_share = 1;
-  }
-  return costs;
-}
-
 void draw_network(Prng& prng, const ChoiceLimits& limits, ChoiceCase& drawn) {
   constexpr std::array<uint32_t, 4> kHosts{8, 16, 32, 64};
   constexpr std::array<uint32_t, 2> kOver{2, 4};
@@ -200,7 +190,11 @@ Result<ChoiceCase> draw_choice(uint64_t seed, const ChoiceLimits& limits) {
   constexpr double kSmallest = 8e3;
   const double largest = static_cast<double>(limits.bytes);
   drawn.bytes = static_cast<Bytes>(kSmallest * std::pow(largest / kSmallest, uniform(prng)));
-  drawn.real = drawn.assumed = assumed_costs();
+  // As messages can simulate them: chunks go whole, at the link's rate.
+  drawn.assumed = nccl_costs();
+  for (ProtocolCosts& protocol : drawn.assumed.protocols) protocol.slices = 1;
+  for (ProtocolCosts& protocol : drawn.assumed.protocols) protocol.rate_share = 1;
+  drawn.real = drawn.assumed;
   for (ProtocolCosts& protocol : drawn.real.protocols) {
     protocol.step_s *= std::pow(limits.cost_error, 2 * uniform(prng) - 1);
   }
