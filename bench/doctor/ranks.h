@@ -1,5 +1,5 @@
-// The ranks of a communicator, each rank's times in each collective, in seconds; which rank is late,
-// and why (README.md, Ranks). Pure.
+// The ranks of a communicator, and each rank's times in each collective, in seconds; which rank is
+// late, and why (README.md, Ranks). Pure.
 #pragma once
 
 #include <limits>

@@ -7,7 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "bench/plan/stage_costs.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::plan {

@@ -5,8 +5,6 @@
 #include <tuple>
 #include <utility>
 
-#include "bench/plan/split.h"
-
 namespace pacecar::plan {
 namespace {
 

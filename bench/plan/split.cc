@@ -1,8 +1,5 @@
 #include "bench/plan/split.h"
 
-#include <algorithm>
-#include <vector>
-
 namespace pacecar::plan {
 namespace {
 

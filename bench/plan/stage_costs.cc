@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "bench/plan/split.h"
 #include "net_plugin/predict/predict.h"
 
 namespace pacecar::plan {

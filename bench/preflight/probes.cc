@@ -27,8 +27,6 @@
 #include <utility>
 #include <vector>
 
-#include "transport/base/file_descriptor.h"
-
 namespace pacecar::preflight {
 namespace {
 

@@ -66,9 +66,12 @@ Calibration calibrate(const NicKind& nic, const Fabric& fabric, const LibraryCos
         const double before = *constant;
         *constant = std::clamp(before * factor, kLeast, kMost);
         const double now = squares();
-        helped |= now < best;
-        if (now >= best) *constant = before;
-        best = std::min(best, now);
+        if (now < best) {
+          best = now;
+          helped = true;
+        } else {
+          *constant = before;
+        }
       }
     }
     if (!helped) step = std::sqrt(step);

@@ -1,7 +1,5 @@
 #include "net_plugin/predict/collective.h"
 
-#include <array>
-
 namespace pacecar::predict {
 namespace {
 
