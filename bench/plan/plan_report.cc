@@ -170,12 +170,12 @@ nlohmann::json json_of(const Problem& problem, const PlanReport& plan) {
 
 std::vector<StepShare> shares_of(const StageReport& stage, double micro_batches, double step_s) {
   const auto& [forward, backward, send_s, tail, memory, traffic] = stage.cost;
-  const double passes = micro_batches / step_s;
+  const auto passes = [&](double pass_s) { return micro_batches * pass_s / step_s; };
   constexpr std::string_view kNics = "gradients and weights over the NICs";
   return {
-      {"compute", "compute", passes * (forward.compute_s + backward.compute_s)},
-      {"tensor", "all-reduces over NVLink", passes * (forward.tensor_s + backward.tensor_s)},
-      {"experts", "all-to-alls of experts", passes * (forward.experts_s + backward.experts_s)},
+      {"compute", "compute", passes(forward.compute_s + backward.compute_s)},
+      {"tensor", "all-reduces over NVLink", passes(forward.tensor_s + backward.tensor_s)},
+      {"experts", "all-to-alls of experts", passes(forward.experts_s + backward.experts_s)},
       {"waiting", "waiting for other stages", stage.idle},
       {"gradients", kNics, tail.gradients_s / step_s},
       {"weights", kNics, tail.weights_s / step_s},
