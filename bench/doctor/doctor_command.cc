@@ -8,7 +8,6 @@
 #include "bench/doctor/documents.h"
 #include "bench/doctor/gather.h"
 #include "bench/doctor/report.h"
-#include "bench/doctor/trace.h"
 #include "bench/doctor/verdict.h"
 #include "bench/hosts/crew.h"
 #include "bench/perf/command_line.h"
@@ -133,20 +132,15 @@ Result<Evidence> from_hosts(const Flags& flags, const Console& console) {
 
 // Why there is nothing to examine.
 std::string why_nothing(uint64_t pid) {
-  const std::string place = fmt::format("/proc/{}", pid);
-  if (pid != 0 && access(place.c_str(), F_OK) != 0) {
+  if (pid == 0) return kNoProcess;
+  if (access(fmt::format("/proc/{}", pid).c_str(), F_OK) != 0) {
     return fmt::format(
-        "there is no process {}: 'pacecar doctor' without --pid lists those with "
-        "Pacecar",
-        pid);
+        "there is no process {}: 'pacecar doctor' without --pid lists those with Pacecar", pid);
   }
-  if (pid != 0) {
-    return fmt::format(
-        "process {} serves no state: it runs without Pacecar, or as another user; 'pacecar doctor' "
-        "without --pid lists those that do",
-        pid);
-  }
-  return kNoProcess;
+  return fmt::format(
+      "process {} serves no state: it runs without Pacecar, or as another user; 'pacecar doctor' "
+      "without --pid lists those that do",
+      pid);
 }
 
 Result<Job> job_of(const Evidence& evidence, uint64_t pid) {

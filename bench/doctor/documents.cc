@@ -1,6 +1,7 @@
 #include "bench/doctor/documents.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "bench/perf/json_fields.h"
@@ -11,6 +12,9 @@
 #include "transport/metrics/metric_table.h"
 
 namespace pacecar::doctor {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SilentProcess, host, pid, reason);
+
 namespace {
 
 using Json = nlohmann::json;
@@ -18,20 +22,40 @@ using perf::bool_field;
 using perf::text_field;
 using perf::unsigned_field;
 
-constexpr uint64_t kSchemaVersion = 1;
+constexpr uint64_t kSchemaVersion = 1;  // of states and of profiles
 constexpr size_t kMaxText = 4096;
 constexpr size_t kMaxName = 256;
 constexpr uint64_t kMostOfAll = std::numeric_limits<uint64_t>::max();
 constexpr double kMostQuantity = 1e20;
 constexpr double kNano = 1e-9;
 constexpr double kBitsPerByte = 8;
+constexpr size_t kEventNumbers = 20;
+constexpr uint64_t kTooMuch = uint64_t{1} << 60;
+constexpr size_t kMaxCommunicatorName = 64;
+constexpr double kMostRank = 1e9;
+
+// The names of the numbers that net_plugin/profiler has for collectives.
+constexpr std::array<std::string_view, 11> kOperations = {
+    "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "SendRecv",
+    "Send",      "Recv",   "AlltoAll",  "Scatter",       "Gather"};
+
+tl::unexpected<Error> unusable(const std::string& what) {
+  return fail(ErrorCode::kPeer,
+              "there is no usable '" + what + "': run the same version of pacecar everywhere");
+}
 
 // Reads members until one is unusable.
 class Reader {
  public:
   explicit Reader(const Json& object) : object_(object) {}
 
-  void text(std::string& to, const char* key, size_t most) {
+  // The member; null if it is missing.
+  const Json& at(const char* key) const {
+    static const Json kMissing;
+    const auto member = object_.find(key);
+    return member == object_.end() ? kMissing : *member;
+  }
+  void text(std::string& to, const char* key, size_t most = kMaxName) {
     take(to, text_field(object_, key, most));
   }
   void flag(bool& to, const char* key) { take(to, bool_field(object_, key)); }
@@ -43,39 +67,29 @@ class Reader {
     number(to, key);
     to *= kNano;
   }
-  void quantity(double& to, const std::string& key) {
-    take(to, perf::number_field(object_, key, 0, kMostQuantity));
-  }
-  template <typename Value>
-  void object(Value& to, const char* key, Result<Value> (*read)(const Json&)) {
-    const auto member = object_.is_object() ? object_.find(key) : object_.end();
-    if (member == object_.end()) return refuse(key);
-    take(to, read(*member));
+  template <typename Number>
+  void quantity(Number& to, const std::string& key, double least = 0, double most = kMostQuantity) {
+    take(to, perf::number_field(object_, key, least, most));
   }
   void version() {
     uint64_t version = 0;
     take(version, unsigned_field(object_, "schema_version", kSchemaVersion, kSchemaVersion));
   }
+  template <typename Value>
+  void object(Value& to, const char* key, Result<Value> (*read)(const Json&)) {
+    take(to, read(at(key)));
+  }
   // `read` makes an element of a member of the array.
   template <typename Element>
   void list(std::vector<Element>& to, const char* key, Result<Element> (*read)(const Json&)) {
-    const auto member = object_.is_object() ? object_.find(key) : object_.end();
-    if (member == object_.end() || !member->is_array()) return refuse(key);
-    for (const Json& one : *member) {
+    if (!at(key).is_array()) return refuse(key);
+    for (const Json& one : at(key)) {
       if (!status_) return;
-      auto element = read(one);
-      if (element) {
-        to.push_back(std::move(*element));
-      } else {
-        status_ = tl::unexpected(element.error());
-      }
+      take(to.emplace_back(), read(one));
     }
   }
   void refuse(const std::string& key) {
-    if (status_) {
-      status_ = fail(ErrorCode::kPeer, "there is no usable '" + key +
-                                           "': run the same version of pacecar everywhere");
-    }
+    if (status_) status_ = unusable(key);
   }
 
   template <typename Value>
@@ -98,36 +112,35 @@ class Reader {
   Result<void> status_;
 };
 
-std::vector<uint64_t> read_limits(const Json& object, Reader& flow) {
-  const Json limits = object.is_object() ? object.value("limits", Json()) : Json();
+// By kLimits.
+Result<std::vector<uint64_t>> read_limits(const Json& object) {
   std::vector<uint64_t> counts;
-  Reader reader(limits);
+  Reader reader(object);
   for (const LimitedBy limit : kLimits) {
     reader.number(counts.emplace_back(), std::string(to_string(limit)).c_str());
   }
-  if (!reader.result(true)) flow.refuse("limits");
-  return counts;
+  return reader.result(std::move(counts));
 }
 
 Result<Flow> read_flow(const Json& object) {
   Flow flow;
   std::string direction;
   Reader reader(object);
-  reader.text(direction, "direction", kMaxName);
+  reader.text(direction, "direction");
   flow.sending = direction == "send";
   if (!flow.sending && direction != "receive") reader.refuse("direction");
-  reader.text(flow.number, "number", kMaxName);
-  reader.text(flow.peer, "peer", kMaxName);
-  reader.text(flow.peer_identity, "peer_identity", kMaxName);
-  reader.text(flow.state, "state", kMaxName);
+  reader.text(flow.number, "number");
+  reader.text(flow.peer, "peer");
+  reader.text(flow.peer_identity, "peer_identity");
+  reader.text(flow.state, "state");
   reader.text(flow.fault, "fault", kMaxText);
   reader.number(flow.requests, "requests");
   reader.seconds(flow.still_s, "still_ns");
   reader.flag(flow.awaits_peer, "awaits_peer");
   reader.number(flow.grant_bps, "grant_bps");
   if (!flow.sending) return reader.result(std::move(flow));
-  reader.text(flow.limited_by, "limited_by", kMaxName);
-  flow.limits = read_limits(object, reader);
+  reader.text(flow.limited_by, "limited_by");
+  reader.object(flow.limits, "limits", read_limits);
   reader.number(flow.rate_bps, "rate_bps");
   reader.number(flow.core_bps, "core_bps");
   reader.number(flow.budget_bps, "budget_bps");
@@ -143,7 +156,7 @@ Result<Flow> read_flow(const Json& object) {
 Result<Sharer> read_sharer(const Json& object) {
   Sharer sharer;
   Reader reader(object);
-  reader.text(sharer.program, "program", kMaxName);
+  reader.text(sharer.program, "program");
   reader.number(sharer.pid, "pid");
   reader.number(sharer.out_demand_bps, "out_demand_bps");
   reader.number(sharer.out_part_bps, "out_part_bps");
@@ -152,56 +165,44 @@ Result<Sharer> read_sharer(const Json& object) {
   return reader.result(std::move(sharer));
 }
 
-metrics::NicFigures read_figures(Reader& reader) {
-  metrics::NicFigures figures;
-  metrics::for_each_series([&](const metrics::Series& series) {
-    if (!series.key.empty()) reader.quantity(figures.*series.value, std::string(series.key));
-  });
-  return figures;
+using DeviceCounters = decltype(metrics::NicFigures::device);
+Result<DeviceCounters> read_device(const Json& object) {
+  DeviceCounters counters;
+  Reader reader(object);
+  if (!object.is_object()) reader.refuse("device");
+  for (const auto& [name, value] : object.items()) {
+    if (counters.size() == metrics::kMaxDeviceCounters) break;
+    if (name.size() > kMaxName || printable(name) != name) reader.refuse("device");
+    reader.quantity(counters.emplace_back(name, 0).second, name);
+  }
+  return reader.result(std::move(counters));
 }
 
 Result<metrics::NicFigures> read_statistics(const Json& object) {
+  metrics::NicFigures figures;
   Reader reader(object);
-  metrics::NicFigures figures = read_figures(reader);
-  const auto device = object.is_object() ? object.find("device") : object.end();
-  if (device == object.end() || !device->is_object()) {
-    reader.refuse("device");
-    return reader.result(std::move(figures));
-  }
-  Reader counters(*device);
-  for (const auto& [name, value] : device->items()) {
-    if (figures.device.size() == metrics::kMaxDeviceCounters) break;
-    if (name.size() > kMaxName || printable(name) != name) counters.refuse("device");
-    counters.quantity(figures.device.emplace_back(name, 0).second, name);
-  }
-  if (auto usable = counters.result(true); !usable) reader.refuse("device");
+  metrics::for_each_series([&](const metrics::Series& series) {
+    if (!series.key.empty()) reader.quantity(figures.*series.value, std::string(series.key));
+  });
+  reader.object(figures.device, "device", read_device);
   return reader.result(std::move(figures));
 }
 
-Nic read_nic_summary(Reader& reader) {
+template <bool kWithFlows>
+Result<Nic> read_nic(const Json& object) {
   Nic nic;
-  reader.text(nic.name, "name", kMaxName);
-  reader.text(nic.identity, "identity", kMaxName);
+  Reader reader(object);
+  reader.text(nic.name, "name");
+  reader.text(nic.identity, "identity");
   reader.number(nic.line_rate_bps, "line_rate_bps");
   reader.object(nic.figures, "statistics", read_statistics);
-  reader.text(nic.figures.congestion_control, "congestion_control", kMaxName);
+  reader.text(nic.figures.congestion_control, "congestion_control");
   nic.figures.nic = nic.name;
   nic.figures.line_rate = nic.line_rate_bps / kBitsPerByte;
-  return nic;
-}
-
-Result<Nic> read_summary_of_nic(const Json& object) {
-  Reader reader(object);
-  Nic nic = read_nic_summary(reader);
-  return reader.result(std::move(nic));
-}
-
-Result<Nic> read_nic(const Json& object) {
-  Reader reader(object);
-  Nic nic = read_nic_summary(reader);
+  if (!kWithFlows) return reader.result(std::move(nic));
   reader.list(nic.flows, "flows", read_flow);
   reader.list(nic.sharers, "sharing", read_sharer);
-  nic.link_down = object.is_object() && object.value("link", Json()) == "down";
+  nic.link_down = reader.at("link") == "down";
   return reader.result(std::move(nic));
 }
 
@@ -209,33 +210,87 @@ Result<Process> read_process(const Json& object, Result<Nic> (*read)(const Json&
   Process process;
   Reader reader(object);
   reader.version();
-  reader.text(process.host, "host", kMaxName);
-  reader.text(process.program, "program", kMaxName);
+  reader.text(process.host, "host");
+  reader.text(process.program, "program");
   reader.number(process.pid, "pid");
   reader.seconds(process.uptime_s, "uptime_ns");
-  if (object.is_object() && object.contains("rank")) {
-    reader.number(process.rank.emplace(), "rank");
-  }
+  if (object.contains("rank")) reader.number(process.rank.emplace(), "rank");
   reader.list(process.nics, "nics", read);
   return reader.result(std::move(process));
+}
+
+Result<ProfiledEvent> read_event(const Json& numbers) {
+  if (!numbers.is_array() || numbers.size() != kEventNumbers) return unusable("operations");
+  const auto usable = [](const Json& one) {
+    return one.is_number_integer() &&
+           (one.is_number_unsigned() ? one.get<uint64_t>() < kTooMuch : one.get<int64_t>() >= -1);
+  };
+  if (!std::all_of(numbers.begin(), numbers.end(), usable)) return unusable("operations");
+  const auto number = [&](size_t i) { return numbers[i].get<uint64_t>(); };
+  constexpr auto kLastKind = static_cast<uint64_t>(ProfiledKind::kNetwork);
+  if (number(1) > kLastKind) return unusable("operations");
+  return ProfiledEvent{
+      .id = number(0),
+      .kind = static_cast<ProfiledKind>(number(1)),
+      .operation = number(2) < kOperations.size() ? std::string(kOperations[number(2)]) : "another",
+      .datatype = number(3),
+      .channel = number(4),
+      .sending = number(5) != 0,
+      .peer = numbers[6].get<int64_t>(),
+      .number = number(7),
+      .amount = number(8),
+      .parent = number(9),
+      .start_ns = number(10),
+      .stop_ns = number(11),
+      .moment_ns = number(12),
+      .first_ns = number(13),
+      .bytes = number(14),
+      .waits = {number(15), number(16), number(17), number(18)},
+      .detailed = number(19) != 0};
+}
+
+Result<Profile> read_profile(const Json& object) {
+  Profile profile;
+  Reader reader(object);
+  reader.text(profile.communicator, "communicator", kMaxCommunicatorName);
+  reader.quantity(profile.rank, "rank", -1, kMostRank);
+  reader.list(profile.operations, "operations", read_event);
+  reader.list(profile.steps, "steps", read_event);
+  return reader.result(std::move(profile));
+}
+
+struct Moment {
+  uint64_t now_ns = 0;
+  uint64_t waited_ns = 0;
+};
+
+Result<Moment> read_moment(const Json& page) {
+  Moment moment;
+  Reader reader(page);
+  reader.version();
+  reader.number(moment.now_ns, "now_ns");
+  reader.object<uint64_t>(moment.waited_ns, "processor", [](const Json& processor) {
+    return unsigned_field(processor, "waited_ns", 0, kMostOfAll);
+  });
+  return reader.result(moment);
 }
 
 Result<SilentProcess> read_silent(const Json& object) {
   SilentProcess process;
   Reader reader(object);
-  reader.text(process.host, "host", kMaxName);
+  reader.text(process.host, "host");
   reader.number(process.pid, "pid");
   reader.text(process.reason, "reason", kMaxText);
   return reader.result(std::move(process));
 }
 
 Result<Sighting> read_pair(const Json& object) {
-  Reader reader(object);
-  if (!object.is_object() || !object.contains("before")) reader.refuse("before");
-  if (!object.is_object() || !object.contains("now")) reader.refuse("now");
-  RETURN_IF_ERROR(reader.result(true));
-  return Sighting{object["before"], object["now"], object.value("profile_before", Json()),
-                  object.value("profile", Json())};
+  const Reader reader(object);
+  for (const char* key : {"before", "now"}) {
+    if (!object.contains(key)) return unusable(key);
+  }
+  return Sighting{reader.at("before"), reader.at("now"), reader.at("profile_before"),
+                  reader.at("profile")};
 }
 
 // Bytes that are neither acknowledged nor in flight are lost.
@@ -280,11 +335,28 @@ void compare(const Flow& before, double seconds, Flow& now) {
 
 }  // namespace
 
+Result<std::vector<Profile>> read_profiles(const Json& before, const Json& now) {
+  ASSIGN_OR_RETURN(const auto moment, read_moment(now));
+  ASSIGN_OR_RETURN(const auto earlier,
+                   before.is_null() ? Result<Moment>(moment) : read_moment(before));
+  std::vector<Profile> profiles;
+  Reader reader(now);
+  reader.list(profiles, "communicators", read_profile);
+  for (Profile& profile : profiles) {
+    profile.now_ns = moment.now_ns;
+    if (earlier.now_ns >= moment.now_ns || earlier.waited_ns > moment.waited_ns) continue;
+    profile.since_ns = earlier.now_ns;
+    profile.starved = static_cast<double>(moment.waited_ns - earlier.waited_ns) /
+                      static_cast<double>(moment.now_ns - earlier.now_ns);
+  }
+  return reader.result(std::move(profiles));
+}
+
 Result<Process> read_sighting(const Sighting& sighting) {
-  auto now = read_process(sighting.now, read_nic);
+  auto now = read_process(sighting.now, read_nic<true>);
   if (!now) return now;
   ASSIGN_OR_RETURN(const auto before,
-                   sighting.before.is_null() ? now : read_process(sighting.before, read_nic));
+                   sighting.before.is_null() ? now : read_process(sighting.before, read_nic<true>));
   if (!sighting.profile.is_null()) {
     ASSIGN_OR_RETURN(now->profiles, read_profiles(sighting.profile_before, sighting.profile));
   }
@@ -301,7 +373,7 @@ Result<Process> read_sighting(const Sighting& sighting) {
 }
 
 Result<Process> read_summary(const Json& document) {
-  return read_process(document, read_summary_of_nic);
+  return read_process(document, read_nic<false>);
 }
 
 Json to_json(const Evidence& evidence) {
@@ -315,13 +387,9 @@ Json to_json(const Evidence& evidence) {
     }
     processes.push_back(std::move(process));
   }
-  Json silent = Json::array();
-  for (const SilentProcess& one : evidence.silent) {
-    silent.push_back({{"host", one.host}, {"pid", one.pid}, {"reason", one.reason}});
-  }
   return {{"schema_version", kSchemaVersion},
           {"processes", std::move(processes)},
-          {"silent", std::move(silent)}};
+          {"silent", evidence.silent}};
 }
 
 Result<void> add_evidence(std::string_view text, Evidence& evidence) {

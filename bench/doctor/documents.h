@@ -33,6 +33,9 @@ Result<Process> read_sighting(const Sighting& sighting);
 // Reads a summary (or a whole document, without its flows). Errors: kPeer.
 Result<Process> read_summary(const nlohmann::json& document);
 
+// From two samples of the page /profile; `before` may be null. Errors: kPeer.
+Result<std::vector<Profile>> read_profiles(const nlohmann::json& before, const nlohmann::json& now);
+
 nlohmann::json to_json(const Evidence& evidence);
 // Adds the processes of the text of such an object; its other members are ignored. Errors: kPeer.
 Result<void> add_evidence(std::string_view text, Evidence& evidence);

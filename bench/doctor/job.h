@@ -2,14 +2,16 @@
 // seconds. Pure values.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
-#include "transport/base/result.h"
 #include "transport/metrics/figures.h"
 
 namespace pacecar::doctor {
@@ -78,9 +80,6 @@ struct Profile {
   }
 };
 
-// From two samples of the page /profile; `before` may be null. Errors: kPeer.
-Result<std::vector<Profile>> read_profiles(const nlohmann::json& before, const nlohmann::json& now);
-
 struct Flow {
   bool sending = false;
   std::string number;         // the sender's
@@ -148,13 +147,25 @@ struct SilentProcess {
 };
 
 // "rank 3 (node2, pid 812)", "perf_server (node2, pid 812)"
-std::string name_of(const Process& process);
-std::string name_of(const SilentProcess& process);
+inline std::string name_of(const Process& process) {
+  const std::string who = process.rank ? fmt::format("rank {}", *process.rank) : process.program;
+  return fmt::format("{} ({}, pid {})", who, process.host, process.pid);
+}
+inline std::string name_of(const SilentProcess& process) {
+  return fmt::format("pid {} on {}", process.pid, process.host);
+}
 
 class Job {
  public:
   // Ignores a process that is known already.
-  void add(Process process);
+  void add(Process process) {
+    const auto known = [this](const Nic& nic) { return nics_.contains(nic.identity); };
+    if (std::ranges::any_of(process.nics, known)) return;
+    for (size_t i = 0; i < process.nics.size(); ++i) {
+      nics_[process.nics[i].identity] = {processes_.size(), i};
+    }
+    processes_.push_back(std::move(process));
+  }
   void add(SilentProcess process) { silent_.push_back(std::move(process)); }
 
   const std::vector<Process>& processes() const { return processes_; }
@@ -162,16 +173,21 @@ class Job {
   bool empty() const { return processes_.empty() && silent_.empty(); }
 
   struct Place {
-    size_t process = 0;
-    size_t nic = 0;
+    const Process* process = nullptr;
+    const Nic* nic = nullptr;
   };
-  // The NIC of that identity, if its process is known.
-  std::optional<Place> find(const std::string& identity) const;
+  // The NIC of that identity and its process; null if they are not known.
+  Place find(const std::string& identity) const {
+    const auto found = nics_.find(identity);
+    if (found == nics_.end()) return {};
+    const Process& process = processes_[found->second.first];
+    return {&process, &process.nics[found->second.second]};
+  }
 
  private:
   std::vector<Process> processes_;
   std::vector<SilentProcess> silent_;
-  std::unordered_map<std::string, Place> nics_;
+  std::unordered_map<std::string, std::pair<size_t, size_t>> nics_;  // process and NIC
 };
 
 }  // namespace pacecar::doctor

@@ -8,10 +8,92 @@
 #include <optional>
 #include <tuple>
 
-#include "bench/doctor/collectives.h"
-
 namespace pacecar::doctor {
 namespace {
+
+constexpr uint64_t kNsOfOneSample = 5'000'000'000;  // the part of the record that counts
+
+double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+struct Parts {
+  Part part;
+  size_t open = 0;  // operations that have not ended
+  size_t sends = 0;
+};
+
+void add_operation(const ProfiledEvent& op, Parts& to) {
+  to.open += op.stop_ns == 0;
+  to.part.began_s = std::min(to.part.began_s, seconds(op.start_ns));
+  to.part.ended_s = std::max(to.part.ended_s, seconds(op.stop_ns));
+  to.part.detailed = to.part.detailed && op.detailed;
+  if (op.sending) {
+    ++to.sends;
+    to.part.first_s += seconds(op.first_ns);
+  } else {
+    to.part.taken_s += seconds(op.waits.gpu_ns + op.waits.flush_ns);
+  }
+}
+
+// For each message the time in which this end waits for the network, in the order of the starts.
+using Intervals = std::vector<std::pair<uint64_t, uint64_t>>;
+
+Messages messages_of(const Intervals& intervals) {
+  Messages messages;
+  uint64_t busy_ns = 0;
+  uint64_t until_ns = 0;
+  for (const auto& [from_ns, to_ns] : intervals) {
+    messages.took_s.push_back(seconds(to_ns - from_ns));
+    if (to_ns > until_ns) busy_ns += to_ns - std::max(from_ns, until_ns);
+    until_ns = std::max(until_ns, to_ns);
+  }
+  const uint64_t span_ns = until_ns - intervals.front().first;
+  if (span_ns > 0) messages.busy = seconds(busy_ns) / seconds(span_ns);
+  return messages;
+}
+
+// Those of the operations that began since then.
+void add_messages(const Profile& profile, uint64_t since_ns, Member& member) {
+  std::map<std::pair<bool, int64_t>, Intervals> all;
+  profile.for_each_message([&](const ProfiledEvent& step, const ProfiledEvent& operation) {
+    if (step.stop_ns == 0 || operation.start_ns < since_ns) return;
+    const uint64_t moment = step.moment_ns == 0 ? step.stop_ns : step.moment_ns;
+    const uint64_t from = operation.sending ? moment : step.start_ns;
+    const uint64_t to = operation.sending ? step.stop_ns : moment;
+    if (from <= to) all[{operation.sending, operation.peer}].emplace_back(from, to);
+  });
+  for (auto& [whose, intervals] : all) {
+    std::ranges::sort(intervals);
+    (whose.first ? member.sent : member.received)[whose.second] = messages_of(intervals);
+  }
+}
+
+Member member_of(const Process& process, const Profile& profile) {
+  Member member{.process = &process, .profile = &profile};
+  const uint64_t since = profile.since_ns != 0             ? profile.since_ns
+                         : profile.now_ns > kNsOfOneSample ? profile.now_ns - kNsOfOneSample
+                                                           : 0;
+  std::map<uint64_t, CollectiveKey> keys;  // by id
+  std::map<CollectiveKey, Parts> parts;
+  for (const ProfiledEvent& event : profile.operations) {
+    if (event.kind == ProfiledKind::kCollective) {
+      const CollectiveKey key{event.operation, event.number};
+      keys[event.id] = key;
+      member.order.push_back(key);
+      member.begun[key] = &event;
+    } else if (event.kind == ProfiledKind::kProxyOp) {
+      const auto whole = keys.find(event.parent);
+      if (event.start_ns < since || whole == keys.end()) continue;
+      add_operation(event, parts[whole->second]);
+    }
+  }
+  for (auto& [key, one] : parts) {
+    if (one.open > 0) continue;
+    if (one.sends > 0) one.part.first_s /= static_cast<double>(one.sends);
+    member.parts[key] = one.part;
+  }
+  add_messages(profile, since, member);
+  return member;
+}
 
 // A rank is an outlier if its value is at least this many times the others' median, and at least
 // this share of the time between two collectives.
@@ -40,10 +122,21 @@ double quantile(std::vector<double> values, double share) {
   return *place;
 }
 
-double median_of_others(const std::vector<double>& values, size_t left_out) {
-  std::vector<double> others = values;
-  others.erase(others.begin() + static_cast<ptrdiff_t>(left_out));
-  return quantile(std::move(others), 0.5);
+// The largest value, whose it is, and the median of the others.
+struct Most {
+  size_t rank = 0;
+  double value = 0;
+  double others = 0;
+};
+
+double median_of_others(std::vector<double> values, size_t left_out) {
+  values.erase(values.begin() + static_cast<ptrdiff_t>(left_out));
+  return quantile(std::move(values), 0.5);
+}
+
+Most most_of(const std::vector<double>& values) {
+  const auto rank = static_cast<size_t>(std::ranges::max_element(values) - values.begin());
+  return {rank, values[rank], median_of_others(values, rank)};
 }
 
 // A rank's means over the collectives that all ranks have completed.
@@ -61,18 +154,13 @@ struct Table {
   double period_s = 0;
 
   const Member& member(size_t i) const { return (*members)[i]; }
-  std::vector<double> column(double RankFigures::*value) const {
-    std::vector<double> values;
-    for (const RankFigures& one : figures) values.push_back(one.*value);
-    return values;
-  }
 };
 
 std::vector<CollectiveKey> common_keys(const std::vector<Member>& members) {
   std::vector<CollectiveKey> keys;
   for (const CollectiveKey& key : members.front().order) {
     const auto knows = [&key](const Member& one) { return one.parts.contains(key); };
-    if (std::all_of(members.begin(), members.end(), knows)) keys.push_back(key);
+    if (std::ranges::all_of(members, knows)) keys.push_back(key);
   }
   return keys;
 }
@@ -84,15 +172,14 @@ Table table_of(const std::vector<Member>& members) {
   if (keys.size() < kLeastCollectives) return table;
   const auto share = 1 / static_cast<double>(keys.size());
   for (const CollectiveKey& key : keys) {
-    double longest = 0;
-    for (const Member& one : members) {
-      const Part& part = one.parts.at(key);
-      longest = std::max(longest, part.ended_s - part.began_s);
-    }
+    const auto spent_s = [&key](const Member& one) {
+      return one.parts.at(key).ended_s - one.parts.at(key).began_s;
+    };
+    const double longest = spent_s(*std::ranges::max_element(members, {}, spent_s));
     for (size_t i = 0; i < members.size(); ++i) {
       const Part& part = members[i].parts.at(key);
       RankFigures& to = table.figures[i];
-      to.late_s += share * (longest - (part.ended_s - part.began_s));
+      to.late_s += share * (longest - spent_s(members[i]));
       if (!part.detailed) continue;
       to.first_s += part.first_s;
       to.taken_s += part.taken_s;
@@ -109,34 +196,20 @@ Table table_of(const std::vector<Member>& members) {
   return table;
 }
 
-// The member with an outlying value.
-std::optional<size_t> outlier(const Table& table, const std::vector<double>& values) {
-  const auto most =
-      static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
-  const double value = values[most];
-  const bool counts = value >= kLeastSeconds && value >= kShareOfPeriod * table.period_s;
-  if (!counts || value < kTimesOthers * median_of_others(values, most)) return std::nullopt;
-  const double starved_s = table.member(most).profile->starved * table.period_s;
-  if (starved_s >= kExplained * value) return std::nullopt;
-  return most;
-}
-
 // --- mismatched collectives ---
 
-std::string text_of(const CollectiveKey& key, const ProfiledEvent& event) {
-  return fmt::format("{} number {} of {} elements", key.first, key.second, event.amount);
-}
-
 std::string text_of(const Member& member, const CollectiveKey& key) {
-  return text_of(key, *member.begun.at(key));
+  return fmt::format("{} number {} of {} elements", key.first, key.second,
+                     member.begun.at(key)->amount);
 }
 
-RankFinding mismatch(const Member& odd, const Member& other, const std::string& calls,
-                     const std::string& others_call) {
+// The two call different collectives, or with different sizes.
+RankFinding mismatch(const Member& odd, const CollectiveKey& key, const Member& other,
+                     const CollectiveKey& other_key) {
   return {"mismatch", odd.process, nullptr,
           fmt::format("it calls {}, where {} calls {}: all ranks must call the same collectives "
                       "in one order, with the same sizes and types",
-                      calls, name_of(*other.process), others_call)};
+                      text_of(odd, key), name_of(*other.process), text_of(other, other_key))};
 }
 
 // The first collectives in which the two differ: among those that both have recorded, or the newest
@@ -165,19 +238,19 @@ std::optional<RankFinding> different_calls(const std::vector<Member>& members) {
   };
   if (std::ranges::all_of(members, as_first)) return std::nullopt;
   const Member* odd = nullptr;
-  size_t most = 0;
   const Member* other = nullptr;
+  size_t most = 0;
   for (const Member& one : members) {
     const auto apart = [&one](const Member& from) { return where_apart(one, from).has_value(); };
-    const auto count = static_cast<size_t>(std::count_if(members.begin(), members.end(), apart));
+    const auto count = static_cast<size_t>(std::ranges::count_if(members, apart));
     if (count <= most) continue;
     most = count;
     odd = &one;
-    other = &*std::find_if(members.begin(), members.end(), apart);
+    other = &*std::ranges::find_if(members, apart);
   }
   if (odd == nullptr) return std::nullopt;
   const auto [called, others_called] = *where_apart(*odd, *other);
-  return mismatch(*odd, *other, text_of(*odd, called), text_of(*other, others_called));
+  return mismatch(*odd, called, *other, others_called);
 }
 
 std::optional<RankFinding> different_sizes(const std::vector<Member>& members) {
@@ -194,11 +267,10 @@ std::optional<RankFinding> different_sizes(const std::vector<Member>& members) {
       const auto differs = [&](const Member* other) {
         return call_of(*one, key) != call_of(*other, key);
       };
-      const auto count = static_cast<size_t>(std::count_if(there.begin(), there.end(), differs));
+      const auto count = static_cast<size_t>(std::ranges::count_if(there, differs));
       if (count == 0 || 2 * count < there.size()) continue;
-      const Member& other = **std::find_if(there.begin(), there.end(), differs);
-      return mismatch(*one, other, text_of(key, *one->begun.at(key)),
-                      text_of(key, *other.begun.at(key)));
+      const Member& other = **std::ranges::find_if(there, differs);
+      return mismatch(*one, key, other, key);
     }
   }
   return std::nullopt;
@@ -209,54 +281,52 @@ std::optional<RankFinding> different_sizes(const std::vector<Member>& members) {
 std::optional<RankFinding> starved_host(const Table& table) {
   std::vector<double> starved;
   for (const Member& one : *table.members) starved.push_back(one.profile->starved);
-  const auto most =
-      static_cast<size_t>(std::max_element(starved.begin(), starved.end()) - starved.begin());
-  const double others = median_of_others(starved, most);
-  if (starved[most] < others + kStarved || starved[most] < kTimesOthers * others) {
+  const Most most = most_of(starved);
+  if (most.value < most.others + kStarved || most.value < kTimesOthers * most.others) {
     return std::nullopt;
   }
   return RankFinding{
-      "slow-host", table.member(most).process, nullptr,
+      "slow-host", table.member(most.rank).process, nullptr,
       fmt::format("its threads were ready to run and not let for {:.0f}% of the time ({:.0f}% on "
                   "the other ranks): look there for other programs, its priority, and the limit "
                   "of its cgroup",
-                  100 * starved[most], 100 * others)};
+                  100 * most.value, 100 * most.others)};
 }
 
-std::optional<RankFinding> late_gpu(const Table& table) {
-  const auto values = table.column(&RankFigures::first_s);
-  const auto found = outlier(table, values);
-  if (!found) return std::nullopt;
-  return RankFinding{
-      "late-gpu", table.member(*found).process, nullptr,
-      fmt::format("the network waits {:.1f} ms in each collective for its GPU's first data ({:.1f} "
-                  "ms on the other ranks): its kernels start late; look at what the GPU computes, "
-                  "its clocks and its temperature",
-                  1e3 * values[*found], 1e3 * median_of_others(values, *found))};
-}
+// A mean in which a rank may be an outlier. The sentence names its milliseconds, then the others',
+// or as a percentage its part of the time between two collectives.
+struct MeanRule {
+  std::string_view name;
+  double RankFigures::*mean;
+  bool of_period;
+  std::string_view why;
+};
+constexpr std::array kMeanRules = {
+    MeanRule{"late-gpu", &RankFigures::first_s, false,
+             "the network waits {:.1f} ms in each collective for its GPU's first data ({:.1f} ms "
+             "on the other ranks): its kernels start late; look at what the GPU computes, its "
+             "clocks and its temperature"},
+    MeanRule{"slow-copy", &RankFigures::taken_s, false,
+             "its messages wait {:.1f} ms in each collective for its GPU to take them ({:.1f} ms "
+             "on the other ranks): look at PCIe there ('pacecar preflight'), copy engines and "
+             "staging"},
+    MeanRule{"late-rank", &RankFigures::late_s, true,
+             "it comes {:.1f} ms late to each collective, {:.0f}% of the time, and its network is "
+             "idle until then: an uneven load; look at its data loader and its disk"},
+};
 
-std::optional<RankFinding> slow_copy(const Table& table) {
-  const auto values = table.column(&RankFigures::taken_s);
-  const auto found = outlier(table, values);
-  if (!found) return std::nullopt;
+std::optional<RankFinding> outlier(const Table& table, const MeanRule& rule) {
+  std::vector<double> means;
+  for (const RankFigures& one : table.figures) means.push_back(one.*rule.mean);
+  const Most most = most_of(means);
+  const Member& member = table.member(most.rank);
+  const bool counts = most.value >= kLeastSeconds && most.value >= kShareOfPeriod * table.period_s;
+  const bool explained = member.profile->starved * table.period_s >= kExplained * most.value;
+  if (!counts || explained || most.value < kTimesOthers * most.others) return std::nullopt;
   return RankFinding{
-      "slow-copy", table.member(*found).process, nullptr,
-      fmt::format("its messages wait {:.1f} ms in each collective for its GPU to take them ({:.1f} "
-                  "ms on the other ranks): look at PCIe there ('pacecar preflight'), copy engines "
-                  "and staging",
-                  1e3 * values[*found], 1e3 * median_of_others(values, *found))};
-}
-
-std::optional<RankFinding> late_rank(const Table& table) {
-  const auto values = table.column(&RankFigures::late_s);
-  const auto found = outlier(table, values);
-  if (!found) return std::nullopt;
-  return RankFinding{
-      "late-rank", table.member(*found).process, nullptr,
-      fmt::format(
-          "it comes {:.1f} ms late to each collective, {:.0f}% of the time, and its network "
-          "is idle until then: an uneven load; look at its data loader and its disk",
-          1e3 * values[*found], 100 * values[*found] / table.period_s)};
+      rule.name, member.process, nullptr,
+      fmt::format(fmt::runtime(rule.why), 1e3 * most.value,
+                  rule.of_period ? 100 * most.value / table.period_s : 1e3 * most.others)};
 }
 
 // --- slow paths ---
@@ -294,10 +364,10 @@ std::vector<Edge> slow_edges(const std::vector<Edge>& edges) {
   for (const Edge& edge : edges) times.push_back(edge.message_s);
   std::vector<Edge> slow;
   for (size_t i = 0; i < edges.size(); ++i) {
-    const bool starved =
-        std::max(edges[i].from->profile->starved, edges[i].to->profile->starved) > kSomewhatStarved;
-    if (starved && edges[i].message_s < kTurnSeconds) continue;
-    if (edges[i].busy >= kBusy && edges[i].message_s >= kTimesOthers * median_of_others(times, i)) {
+    const auto& [from, to, message_s, busy] = edges[i];
+    const bool starved = std::max(from->profile->starved, to->profile->starved) > kSomewhatStarved;
+    if (starved && message_s < kTurnSeconds) continue;
+    if (busy >= kBusy && message_s >= kTimesOthers * median_of_others(times, i)) {
       slow.push_back(edges[i]);
     }
   }
@@ -306,12 +376,11 @@ std::vector<Edge> slow_edges(const std::vector<Edge>& edges) {
 
 // Whether other programs use the rank's NIC's link, too.
 bool link_is_shared(const Process& process) {
-  for (const Nic& nic : process.nics) {
-    for (const Sharer& sharer : nic.sharers) {
-      if (sharer.pid != process.pid && sharer.in_demand_bps > 0) return true;
-    }
-  }
-  return false;
+  return std::ranges::any_of(process.nics, [&](const Nic& nic) {
+    return std::ranges::any_of(nic.sharers, [&](const Sharer& sharer) {
+      return sharer.pid != process.pid && sharer.in_demand_bps > 0;
+    });
+  });
 }
 
 // A rank with slow paths in both directions.
@@ -329,9 +398,7 @@ std::optional<RankFinding> slow_network(const Table& table) {
   if (edges.size() < 2) return std::nullopt;
   const std::vector<Edge> slow = slow_edges(edges);
   if (slow.empty()) return std::nullopt;
-  const Edge& worst = *std::max_element(slow.begin(), slow.end(), [](const Edge& a, const Edge& b) {
-    return a.message_s < b.message_s;
-  });
+  const Edge& worst = *std::ranges::max_element(slow, {}, &Edge::message_s);
   const std::string cost = fmt::format("a message takes {:.1f} ms", 1e3 * worst.message_s);
   if (link_is_shared(*worst.to->process)) {
     return RankFinding{"incast", worst.to->process, worst.from->process,
@@ -350,12 +417,18 @@ std::optional<RankFinding> slow_network(const Table& table) {
                                  cost, name_of(*worst.to->process))};
 }
 
-using RankRule = std::optional<RankFinding> (*)(const Table&);
-// In the order of causes: a starved rank is late as well.
-constexpr std::array<RankRule, 5> kSlowRules = {starved_host, slow_network, late_gpu, slow_copy,
-                                                late_rank};
-
 }  // namespace
+
+std::map<std::string, std::vector<Member>> communicators(const Job& job) {
+  std::map<std::string, std::vector<Member>> found;
+  for (const Process& process : job.processes()) {
+    for (const Profile& profile : process.profiles) {
+      found[profile.communicator].push_back(member_of(process, profile));
+    }
+  }
+  std::erase_if(found, [](const auto& one) { return one.second.size() < 2; });
+  return found;
+}
 
 std::vector<RankFinding> examine_ranks(const Job& job) {
   std::vector<RankFinding> mismatches;
@@ -365,14 +438,17 @@ std::vector<RankFinding> examine_ranks(const Job& job) {
     if (!mismatch) mismatch = different_sizes(members);
     if (mismatch) mismatches.push_back(*mismatch);
     const Table table = table_of(members);
-    for (const RankRule rule : kSlowRules) {
-      const bool needs_collectives = rule != starved_host;
-      if (needs_collectives && table.collectives < kLeastCollectives) continue;
-      if (auto found = rule(table)) findings.push_back(*found);
-    }
+    // In the order of causes: a starved rank is late as well.
+    const auto add = [&](const std::optional<RankFinding>& found) {
+      if (found) findings.push_back(*found);
+    };
+    add(starved_host(table));
+    if (table.collectives < kLeastCollectives) continue;
+    add(slow_network(table));
+    for (const MeanRule& rule : kMeanRules) add(outlier(table, rule));
   }
-  findings.insert(findings.begin(), mismatches.begin(), mismatches.end());
-  return findings;
+  mismatches.insert(mismatches.end(), findings.begin(), findings.end());
+  return mismatches;
 }
 
 }  // namespace pacecar::doctor

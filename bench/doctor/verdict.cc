@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <tuple>
@@ -11,6 +12,117 @@
 
 namespace pacecar::doctor {
 namespace {
+
+// The library, too, reports a stall after this time.
+constexpr double kStillSeconds = 5;
+// Retransmissions are loss if they exceed both this share and this many bytes.
+constexpr double kLossShare = 0.01;
+constexpr uint64_t kLossBytes = 64U << 10;
+
+double loss_of(const Flow& flow) {
+  if (flow.tried_bytes == 0) return 0;
+  return std::min(1.0,
+                  static_cast<double>(flow.repeated_bytes) / static_cast<double>(flow.tried_bytes));
+}
+
+bool stands_still(const Flow& flow) { return flow.requests > 0 && flow.still_s >= kStillSeconds; }
+
+// Flows to the peer's NIC with pending requests; 0: unknown.
+size_t senders_to_peer(const Path& path) {
+  const Nic* const nic = path.peer_nic();
+  if (nic == nullptr) return 0;
+  return static_cast<size_t>(std::ranges::count_if(
+      nic->flows, [](const Flow& flow) { return !flow.sending && flow.requests > 0; }));
+}
+
+constexpr std::array kRules = {
+    Rule{"fault", true, false,
+         [](const Path& path) { return path.flow->state == "broken" || !path.flow->fault.empty(); },
+         [](const Path& path) {
+           const std::string& fault = path.flow->fault;
+           return fmt::format("the flow {} is broken: {}", path.end(),
+                              fault.empty() ? "the peer died, or was cut off" : fault);
+         }},
+    Rule{"unacknowledged", true, false,
+         [](const Path& path) {
+           return path.flow->sending && stands_still(*path.flow) && !path.flow->awaits_peer;
+         },
+         [](const Path& path) {
+           return fmt::format(
+               "{} writes to {} have not been acknowledged for {:.0f} s: the network between drops "
+               "them, or that process is stopped; 'pacecar bw' on the same path shows which",
+               path.flow->unacknowledged_writes, path.peer_name(), path.flow->still_s);
+         }},
+    Rule{"no-buffer", true, true,
+         [](const Path& path) {
+           return path.flow->sending && stands_still(*path.flow) && path.flow->awaits_peer;
+         },
+         [](const Path& path) {
+           return fmt::format(
+               "{} has posted no buffer for {:.0f} s: it has not come to this message",
+               path.peer_name(), path.flow->still_s);
+         }},
+    Rule{"no-message", true, true,
+         [](const Path& path) { return !path.flow->sending && stands_still(*path.flow); },
+         [](const Path& path) {
+           return fmt::format(
+               "{} has sent nothing for {:.0f} s, and a buffer is posted: it has not come to this "
+               "message",
+               path.peer_name(), path.flow->still_s);
+         }},
+    Rule{"loss", true, false,
+         [](const Path& path) {
+           return path.flow->sending && path.flow->repeated_bytes >= kLossBytes &&
+                  loss_of(*path.flow) >= kLossShare;
+         },
+         [](const Path& path) {
+           return fmt::format(
+               "{:.1f}% of what was sent to {} was sent again: packets are lost on the way; "
+               "'pacecar preflight --only fabric --watch 10' at both ends finds where",
+               100 * loss_of(*path.flow), path.peer_name());
+         }},
+    Rule{"host", false, false, nullptr,
+         [](const Path& path) {
+           const auto sent = path.flow->goodput_bps;
+           return fmt::format(
+               "it may send {} to {} and sends {}: the processors of the two hosts are the limit, "
+               "or the application pauses, or has too little under way at a time",
+               rate_text(path.flow->rate_bps), path.peer_name(),
+               sent ? rate_text(*sent) : "less than half of it");
+         }},
+    Rule{"network", false, false, nullptr,
+         [](const Path& path) {
+           const double core = path.flow->core_bps;
+           return fmt::format(
+               "the network to {} is congested{}; its round trip takes {:.0f} us", path.peer_name(),
+               core > 0 ? ", which has room for " + rate_text(core) : "", path.flow->rtt_s * 1e6);
+         }},
+    Rule{"grant", false, false, nullptr,
+         [](const Path& path) {
+           const size_t senders = senders_to_peer(path);
+           const double grant = path.flow->grant_bps;
+           return fmt::format("{} grants it {}: {}", path.peer_name(),
+                              grant > 0 ? rate_text(grant) : "credit as its link allows",
+                              senders > 1
+                                  ? fmt::format("{} senders share the link there (incast)", senders)
+                                  : "the link there is shared (incast), or slower");
+         }},
+    Rule{"budget", false, false, nullptr,
+         [](const Path& path) {
+           return fmt::format("PACECAR_RATE_MAX allows it {}", rate_text(path.flow->budget_bps));
+         }},
+    Rule{"line", false, false, nullptr,
+         [](const Path& path) {
+           return fmt::format("{} of {} has {}, and this flow its share of it: nothing is faster",
+                              path.nic->name, name_of(*path.process),
+                              rate_text(path.nic->line_rate_bps));
+         }},
+    Rule{"application", false, false, nullptr,
+         [](const Path& path) -> std::string {
+           return path.flow->sending ? "the application has nothing more to send"
+                                     : "what arrives is as fast as it is sent";
+         }},
+};
 
 // Trouble by the order of its rules, then whatever has a limit, then what has no more to send.
 size_t severity(const Finding& finding) {
@@ -21,8 +133,9 @@ size_t severity(const Finding& finding) {
 
 bool worse(const Finding& a, const Finding& b) {
   const auto key = [](const Finding& finding) {
-    const double still = finding.rule->trouble ? finding.path.flow->still_s : 0;
-    return std::tuple(severity(finding), -still, finding.speed_bps());
+    const Flow& flow = *finding.path.flow;
+    const double still = finding.rule->trouble ? flow.still_s : 0;
+    return std::tuple(severity(finding), -still, flow.goodput_bps.value_or(flow.rate_bps));
   };
   return key(a) < key(b);
 }
@@ -48,33 +161,36 @@ std::set<std::string> all_waiters(const Graph& graph, const std::string& awaited
   return found;
 }
 
-std::string text_of(const Path& path) {
-  return fmt::format("{} {} {}", name_of(*path.process), path.flow->sending ? "to" : "from",
-                     path.peer_name());
+// What the finding itself says, of its own process.
+Verdict verdict_of(const Finding& finding) {
+  const Path& path = finding.path;
+  return {.trouble = finding.rule->trouble,
+          .rule = std::string(finding.rule->name),
+          .process = name_of(*path.process),
+          .nic = path.nic->name,
+          .path = fmt::format("{} {}", name_of(*path.process), path.end()),
+          .why = finding.why()};
 }
 
 Verdict verdict_of_waiting(const Job& job, const WaitedFor& found) {
-  const Path& path = found.longest->path;
+  Verdict verdict = verdict_of(*found.longest);
   if (found.circle) {
-    return {true,
-            "circle",
-            name_of(*path.process),
-            path.nic->name,
-            text_of(path),
-            fmt::format("{} processes wait for each other in a circle: do all ranks call the same "
-                        "collectives, in one order and with the same sizes?",
-                        found.waiters)};
+    verdict.rule = "circle";
+    verdict.why = fmt::format(
+        "{} processes wait for each other in a circle: do all ranks call the same collectives, in "
+        "one order and with the same sizes?",
+        found.waiters);
+    return verdict;
   }
-  const Nic* const nic = path.peer_nic();
-  return {true,
-          std::string(found.longest->rule->name),
-          found.name,
-          nic != nullptr ? nic->name : "",
-          text_of(path),
-          fmt::format("{} of {} processes seen wait for it, and it waits for nobody: it computes, "
-                      "is stopped, or has failed; look there{}",
-                      found.waiters, job.processes().size(),
-                      nic != nullptr ? "" : ", and run pacecar doctor there")};
+  const Nic* const nic = found.longest->path.peer_nic();
+  verdict.process = found.name;
+  verdict.nic = nic != nullptr ? nic->name : "";
+  verdict.why = fmt::format(
+      "{} of {} processes seen wait for it, and it waits for nobody: it computes, is stopped, or "
+      "has failed; look there{}",
+      found.waiters, job.processes().size(),
+      nic != nullptr ? "" : ", and run pacecar doctor there");
+  return verdict;
 }
 
 // The ranks' own records name causes; what the flows say is worse where nothing moves at all, or
@@ -88,11 +204,11 @@ bool decides(const RankFinding& rank, const std::vector<Finding>& flows) {
 }
 
 Verdict verdict_of_rank(const RankFinding& found) {
+  const bool to_it = found.rule == "incast";
   const std::string path =
       found.peer == nullptr ? ""
-      : found.rule == "incast"
-          ? fmt::format("{} to {}", name_of(*found.peer), name_of(*found.process))
-          : fmt::format("{} to {}", name_of(*found.process), name_of(*found.peer));
+                            : fmt::format("{} to {}", name_of(to_it ? *found.peer : *found.process),
+                                          name_of(to_it ? *found.process : *found.peer));
   return {true, std::string(found.rule), name_of(*found.process), "", path, found.why};
 }
 
@@ -121,17 +237,11 @@ Verdict verdict_of_cut(const std::vector<const Finding*>& cut) {
   const auto is_at_both = [&ends](const Finding* one) { return ends[waiter_of(*one)] > 1; };
   const auto dead = std::ranges::find_if(cut, is_at_both);
   const Finding& one = dead != cut.end() ? **dead : *cut.front();
-  Verdict verdict{.trouble = true,
-                  .rule = std::string(one.rule->name),
-                  .process = waiter_of(one),
-                  .nic = one.path.nic->name,
-                  .path = text_of(one.path),
-                  .why = one.why()};
+  Verdict verdict = verdict_of(one);
   if (dead != cut.end()) {
     verdict.rule = "dead-port";
     verdict.why =
-        "nothing that it sends arrives, and nothing arrives there: its port or its link "
-        "is down";
+        "nothing that it sends arrives, and nothing arrives there: its port or its link is down";
   } else if (one.rule->blames_peer) {
     verdict.rule = "cut";
     verdict.why =
@@ -146,14 +256,13 @@ std::optional<Verdict> link_down(const Job& job) {
   for (const Process& process : job.processes()) {
     for (const Nic& nic : process.nics) {
       if (!nic.link_down || nic.flows.empty()) continue;
-      return Verdict{.trouble = true,
-                     .rule = "dead-port",
-                     .process = name_of(process),
-                     .nic = nic.name,
-                     .path = "",
-                     .why =
-                         "the kernel reports that its link is down: look at the cable and at the "
-                         "switch's port"};
+      return Verdict{
+          true,
+          "dead-port",
+          name_of(process),
+          nic.name,
+          "",
+          "the kernel reports that its link is down: look at the cable and at the switch's port"};
     }
   }
   return std::nullopt;
@@ -161,7 +270,29 @@ std::optional<Verdict> link_down(const Job& job) {
 
 }  // namespace
 
-double Finding::speed_bps() const { return path.flow->goodput_bps.value_or(path.flow->rate_bps); }
+const Nic* Path::peer_nic() const { return job->find(flow->peer_identity).nic; }
+
+std::string Path::peer_name() const {
+  if (const Process* const known = job->find(flow->peer_identity).process) return name_of(*known);
+  return flow->peer.empty() ? "an unknown peer" : flow->peer;
+}
+
+std::string Path::end() const { return (flow->sending ? "to " : "from ") + peer_name(); }
+
+std::span<const Rule> rules() { return kRules; }
+
+const Rule& diagnose(const Path& path) {
+  for (const Rule& rule : kRules) {
+    const bool limits = path.flow->sending && path.flow->limited_by == rule.name;
+    if (rule.holds != nullptr ? rule.holds(path) : limits) return rule;
+  }
+  return kRules.back();
+}
+
+std::string rate_text(double bps) {
+  return bps < 1e8 ? fmt::format("{:.3g} Mb/s", bps * 1e-6)
+                   : fmt::format("{:.3g} Gb/s", bps * 1e-9);
+}
 
 std::vector<Finding> examine(const Job& job) {
   std::vector<Finding> findings;
@@ -204,12 +335,9 @@ std::optional<WaitedFor> waited_for(const std::vector<Finding>& findings) {
 Verdict conclude(const Job& job, const std::vector<Finding>& findings) {
   if (!job.silent().empty()) {
     const SilentProcess& silent = job.silent().front();
-    return {true,
-            "silent",
-            name_of(silent),
-            "",
-            "",
-            fmt::format("{}; {} in all do not answer", silent.reason, job.silent().size())};
+    const std::string why =
+        fmt::format("{}; {} in all do not answer", silent.reason, job.silent().size());
+    return {true, "silent", name_of(silent), "", "", why};
   }
   if (auto down = link_down(job)) return *down;
   const std::vector<RankFinding> ranks = examine_ranks(job);
@@ -222,12 +350,7 @@ Verdict conclude(const Job& job, const std::vector<Finding>& findings) {
     return verdict_of_cut(cut);
   }
   if (worst.rule->blames_peer) return verdict_of_waiting(job, *waited_for(findings));
-  return {.trouble = worst.rule->trouble,
-          .rule = std::string(worst.rule->name),
-          .process = name_of(*worst.path.process),
-          .nic = worst.path.nic->name,
-          .path = text_of(worst.path),
-          .why = worst.why()};
+  return verdict_of(worst);
 }
 
 }  // namespace pacecar::doctor

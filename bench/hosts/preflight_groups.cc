@@ -25,9 +25,9 @@ tl::unexpected<Error> not_a_report() {
 
 // Known ids outlive the text they were read from.
 const preflight::FindingKind* kind_of(const std::string& id) {
-  const auto kinds = preflight::finding_kinds();
-  const auto found = std::ranges::find(kinds, id, &preflight::FindingKind::id);
-  return found == kinds.end() ? nullptr : &*found;
+  constexpr auto& kKinds = preflight::kFindingKinds;
+  const auto found = std::ranges::find(kKinds, id, &preflight::FindingKind::id);
+  return found == kKinds.end() ? nullptr : found;
 }
 
 auto key_of(const Finding& finding) {

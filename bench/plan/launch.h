@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "bench/plan/comm_times.h"
-#include "bench/plan/strategy.h"
+#include "bench/plan/model.h"
+#include "bench/plan/stage_costs.h"
 #include "transport/base/result.h"
 
 namespace pacecar::plan {

@@ -14,9 +14,9 @@
 #include "bench/perf/files.h"
 #include "bench/perf/subcommands.h"
 #include "bench/plan/launch.h"
+#include "bench/plan/model.h"
 #include "bench/plan/plan_report.h"
 #include "bench/plan/search.h"
-#include "bench/plan/strategy.h"
 #include "bench/predict/description.h"
 #include "bench/sim/spec_reader.h"
 #include "bench/sim/spec_value.h"
@@ -211,8 +211,7 @@ Result<void> read_accelerators(const SpecTable& tables, Problem& problem) {
   const SpecList* kinds = listed == nullptr ? nullptr : listed->list();
   if (kinds == nullptr || kinds->empty() || kinds->size() > kMostKinds) {
     return invalid(
-        "there are no accelerators, or more than {} kinds: describe each as "
-        "[[accelerators]]",
+        "there are no accelerators, or more than {} kinds: describe each as [[accelerators]]",
         kMostKinds);
   }
   SpecTable network = tables;
@@ -241,9 +240,7 @@ Exit codes: 0 success, 1 no plan fits the memory or the batch, 2 wrong usage.)";
 struct Flags {
   std::vector<std::string> files;
   std::vector<std::string> settings;
-  uint32_t best = 5;
-  double tolerance_percent = 0.1;
-  uint32_t nodes = SearchOptions().nodes;
+  SearchOptions search{.tolerance = 0.1};  // percent
   std::string json_file;
   std::string emit;
   uint32_t plan = 1;
@@ -257,15 +254,15 @@ void add_flags(CLI::App& app, Flags& flags) {
                  "TOML of model, training and cluster; later files override earlier ones");
   app.add_option("--set", flags.settings, "set any key of the file, as training.global_batch=512")
       ->allow_extra_args(false);
-  app.add_option("--best", flags.best, "number of plans to print")
+  app.add_option("--best", flags.search.best, "number of plans to print")
       ->check(perf::whole_number(1, 1000))
       ->capture_default_str();
-  app.add_option("--tolerance", flags.tolerance_percent,
+  app.add_option("--tolerance", flags.search.tolerance,
                  "percent by which a plan may be above the optimum; 0: search until no plan is "
                  "better")
       ->check(CLI::Range(0.0, 50.0))
       ->capture_default_str();
-  app.add_option("--nodes", flags.nodes,
+  app.add_option("--nodes", flags.search.nodes,
                  "partial splits to search per shape; more bring the plan, or its bound, nearer to "
                  "the optimum")
       ->check(perf::whole_number(1, 1'000'000'000))
@@ -298,8 +295,7 @@ Result<Problem> problem_of(const Flags& flags) {
   }
   if (tables.empty()) {
     return invalid(
-        "nothing is to be planned: name a file, such as "
-        "bench/plan/examples/hethub.toml");
+        "nothing is to be planned: name a file, such as bench/plan/examples/hethub.toml");
   }
   Problem problem;
   RETURN_IF_ERROR(read_model(tables, problem.model));
@@ -317,30 +313,24 @@ Error nothing_fits(const SearchResult& result) {
                 "training.global_batch, and training.tensor the heads and a host's accelerators"};
 }
 
-Result<void> emit(const Problem& problem, const Strategy& strategy, const Flags& flags,
-                  CommTimes& comm) {
-  Result<std::string> text;
-  if (flags.emit == "megatron") text = megatron_launch(problem, strategy);
-  if (flags.emit == "torch") text = torch_launch(problem, strategy);
-  if (flags.emit == "sim") text = sim_experiment(problem, strategy, comm, flags.scale);
-  if (!text) return tl::unexpected(text.error());
-  fmt::print("{}", *text);
-  return {};
-}
-
 Result<void> print(const Answer& answer, const Flags& flags, CommTimes& comm) {
   if (!flags.json_file.empty()) {
     RETURN_IF_ERROR(perf::write_json(flags.json_file, document_of(answer)));
   }
-  if (!flags.emit.empty()) {
-    if (flags.plan > answer.plans.size()) {
-      return invalid("there is no plan {}: only {} were found", flags.plan, answer.plans.size());
-    }
-    return emit(answer.problem, answer.plans[flags.plan - 1].strategy, flags, comm);
+  if (flags.emit.empty()) {
+    const bool table = !flags.quiet && flags.json_file != perf::kStandardOutput;
+    if (table) fmt::print("{}", text_of(answer));
+    return {};
   }
-  if (!flags.quiet && flags.json_file != perf::kStandardOutput) {
-    fmt::print("{}", text_of(answer));
+  if (flags.plan > answer.plans.size()) {
+    return invalid("there is no plan {}: only {} were found", flags.plan, answer.plans.size());
   }
+  const Strategy& strategy = answer.plans[flags.plan - 1].strategy;
+  ASSIGN_OR_RETURN(const auto text,
+                   flags.emit == "sim" ? sim_experiment(answer.problem, strategy, comm, flags.scale)
+                                       : (flags.emit == "torch" ? torch_launch : megatron_launch)(
+                                             answer.problem, strategy));
+  fmt::print("{}", text);
   return {};
 }
 
@@ -348,8 +338,8 @@ Result<void> plan_it(const Flags& flags) {
   RETURN_IF_ERROR(perf::check_writable(flags.json_file));
   ASSIGN_OR_RETURN(const auto problem, problem_of(flags));
   CommTimes comm(problem.cluster, problem.overheads);
-  const SearchOptions options{
-      .best = flags.best, .tolerance = flags.tolerance_percent / 100, .nodes = flags.nodes};
+  SearchOptions options = flags.search;
+  options.tolerance /= 100;
   const auto started = std::chrono::steady_clock::now();
   const auto found = search(problem, comm, options);
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - started;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,8 +12,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PassTimes, compute_s, tensor_s, experts_s);
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TailTimes, gradients_s, optimizer_s, weights_s);
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StageMemory, weights, optimizer, activations, usable);
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Traffic, tensor, pipeline, data, experts);
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepShares, compute, tensor, experts, waiting, gradients,
-                                   optimizer, weights);
 
 namespace {
 
@@ -22,17 +19,23 @@ std::string_view name_of(Recompute recompute) {
   return recompute == Recompute::kFull ? "full" : "none";
 }
 
+// Calls use(first, end) for each run of items that are equal.
+template <typename Items, typename Equal, typename Use>
+void for_each_run(const Items& items, const Equal& equal, const Use& use) {
+  for (size_t first = 0, end = 0; first < items.size(); first = end) {
+    while (end < items.size() && equal(items[first], items[end])) ++end;
+    use(first, end);
+  }
+}
+
 // "5 14x8": the layers of each stage, and how many stages in a row have as many.
 std::string layers_text(std::span<const uint32_t> layers) {
-  std::string text;
-  for (size_t i = 0; i < layers.size();) {
-    size_t end = i + 1;
-    while (end < layers.size() && layers[end] == layers[i]) ++end;
-    text += fmt::format("{}{}", text.empty() ? "" : " ", layers[i]);
-    if (end - i > 1) text += fmt::format("x{}", end - i);
-    i = end;
-  }
-  return text;
+  std::vector<std::string> runs;
+  for_each_run(layers, std::equal_to(), [&](size_t first, size_t end) {
+    runs.push_back(std::to_string(layers[first]));
+    if (end - first > 1) runs.back() += fmt::format("x{}", end - first);
+  });
+  return fmt::format("{}", fmt::join(runs, " "));
 }
 
 double tokens_per_step(const Problem& problem) {
@@ -51,25 +54,25 @@ double compute_bound_s(const Problem& problem) {
 
 // "2 x amd tp4 > 10 x a tp4".
 std::string parts_text(const Problem& problem, const Shape& shape) {
-  std::string text;
+  std::vector<std::string> parts;
   for (const Part& part : shape.parts) {
-    text += fmt::format("{}{} x {} tp{}", text.empty() ? "" : " > ", part.stages,
-                        problem.accelerators[part.kind].name, part.tensor);
+    parts.push_back(fmt::format("{} x {} tp{}", part.stages, problem.accelerators[part.kind].name,
+                                part.tensor));
   }
-  return text;
+  return fmt::format("{}", fmt::join(parts, " > "));
 }
 
 std::string head_text(const Answer& answer) {
   const Problem& problem = answer.problem;
   uint32_t all = 0;
-  std::string kinds;
+  std::vector<std::string> kinds;
   for (const Accelerator& each : problem.accelerators) {
     all += each.count();
-    kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", each.count(), each.name);
+    kinds.push_back(fmt::format("{} {}", each.count(), each.name));
   }
   std::string text = fmt::format(
       "{}, {:.1f} G parameters, on {} accelerators ({}): {} samples of {} tokens per step\n",
-      problem.model.name, parameters(problem.model) * 1e-9, all, kinds,
+      problem.model.name, parameters(problem.model) * 1e-9, all, fmt::join(kinds, ", "),
       problem.training.global_batch, problem.model.sequence);
   const double best = answer.plans[0].strategy.step_s;
   text += fmt::format(
@@ -111,23 +114,20 @@ std::string stages_text(const Answer& answer) {
       "{:>7}\n",
       "stages", "kind", "layers", "forward ms", "backward ms", "idle %", "memory of GB",
       "NVLink GB", "pipeline GB", "data GB");
-  for (size_t i = 0; i < plan.stages.size();) {
-    size_t end = i + 1;
-    const StageReport& stage = plan.stages[i];
-    const auto same = [&](const StageReport& other) {
-      return other.part == stage.part && other.layers == stage.layers;
-    };
-    while (end < plan.stages.size() && same(plan.stages[end])) ++end;
-    const std::string range = end - i > 1 ? fmt::format("{}-{}", i, end - 1) : fmt::format("{}", i);
+  const auto alike = [](const StageReport& a, const StageReport& b) {
+    return a.part == b.part && a.layers == b.layers;
+  };
+  for_each_run(plan.stages, alike, [&](size_t first, size_t end) {
+    const StageReport& stage = plan.stages[first];
+    const auto& [forward, backward, send_s, tail, memory, traffic] = stage.cost;
     text += fmt::format(
         "{:>9} {:>12} {:>6} {:>10.2f} {:>11.2f} {:>7.2f} {:>8.1f} {:>7.1f} {:>9.2f} {:>11.2f} "
         "{:>7.2f}\n",
-        range, answer.problem.accelerators[stage.part.kind].name, stage.layers,
-        stage.forward.all() * 1e3, stage.backward.all() * 1e3, 100 * stage.idle,
-        stage.memory.all() * 1e-9, stage.memory.usable * 1e-9, stage.traffic.tensor * 1e-9,
-        stage.traffic.pipeline * 1e-9, (stage.traffic.data + stage.traffic.experts) * 1e-9);
-    i = end;
-  }
+        end - first > 1 ? fmt::format("{}-{}", first, end - 1) : std::to_string(first),
+        answer.problem.accelerators[stage.part.kind].name, stage.layers, forward.all() * 1e3,
+        backward.all() * 1e3, 100 * stage.idle, memory.all() * 1e-9, memory.usable * 1e-9,
+        traffic.tensor * 1e-9, traffic.pipeline * 1e-9, (traffic.data + traffic.experts) * 1e-9);
+  });
   return text + plan.limited_by + "\n";
 }
 
@@ -135,19 +135,21 @@ nlohmann::json json_of(const Problem& problem, const StageReport& stage) {
   return {{"kind", problem.accelerators[stage.part.kind].name},
           {"tensor", stage.part.tensor},
           {"layers", stage.layers},
-          {"forward", stage.forward},
-          {"backward", stage.backward},
-          {"send_s", stage.send_s},
-          {"tail", stage.tail},
+          {"forward", stage.cost.forward},
+          {"backward", stage.cost.backward},
+          {"send_s", stage.cost.send_s},
+          {"tail", stage.cost.tail},
           {"idle", stage.idle},
-          {"memory_bytes", stage.memory},
-          {"traffic_bytes", stage.traffic}};
+          {"memory_bytes", stage.cost.memory},
+          {"traffic_bytes", stage.cost.traffic}};
 }
 
 nlohmann::json json_of(const Problem& problem, const PlanReport& plan) {
   const Shape& shape = plan.strategy.shape;
   nlohmann::json stages = nlohmann::json::array();
   for (const StageReport& stage : plan.stages) stages.push_back(json_of(problem, stage));
+  nlohmann::json shares;
+  for (const StepShare& each : plan.shares) shares[each.key] = each.share;
   return {{"step_s", plan.strategy.step_s},
           {"tokens_per_s", plan.tokens_per_s},
           {"mfu", plan.utilisation},
@@ -163,49 +165,31 @@ nlohmann::json json_of(const Problem& problem, const PlanReport& plan) {
           {"stages", stages},
           {"limited_by", plan.limited_by},
           {"busiest_stage", plan.busiest},
-          {"shares", plan.shares}};
+          {"shares", shares}};
 }
 
-StageReport stage_report(const Problem& problem, const Strategy& strategy, const StageCosts& costs,
-                         uint32_t stage) {
-  const uint32_t layers = strategy.layers[stage];
-  StageReport found{.part = strategy.shape.part_of(stage),
-                    .layers = layers,
-                    .forward = costs.forward(stage, layers),
-                    .backward = costs.backward(stage, layers),
-                    .send_s = costs.send_s(stage),
-                    .tail = costs.tail(stage, layers),
-                    .memory = stage_memory(problem, strategy.shape, stage, layers),
-                    .traffic = costs.traffic(stage, layers)};
-  const double busy =
-      costs.micro_batches() * (found.forward.all() + found.backward.all()) + found.tail.all();
-  found.idle = 1 - busy / strategy.step_s;
-  return found;
-}
-
-StepShares shares_of(const StageReport& stage, double micro_batches, double step_s) {
-  const auto passes = [&](double PassTimes::*part) {
-    return micro_batches * (stage.forward.*part + stage.backward.*part) / step_s;
+std::vector<StepShare> shares_of(const StageReport& stage, double micro_batches, double step_s) {
+  const auto& [forward, backward, send_s, tail, memory, traffic] = stage.cost;
+  const auto passes = [&](double pass_s) { return micro_batches * pass_s / step_s; };
+  constexpr std::string_view kNics = "gradients and weights over the NICs";
+  return {
+      {"compute", "compute", passes(forward.compute_s + backward.compute_s)},
+      {"tensor", "all-reduces over NVLink", passes(forward.tensor_s + backward.tensor_s)},
+      {"experts", "all-to-alls of experts", passes(forward.experts_s + backward.experts_s)},
+      {"waiting", "waiting for other stages", stage.idle},
+      {"gradients", kNics, tail.gradients_s / step_s},
+      {"weights", kNics, tail.weights_s / step_s},
+      {"optimizer", "the optimizer", tail.optimizer_s / step_s},
   };
-  return {.compute = passes(&PassTimes::compute_s),
-          .tensor = passes(&PassTimes::tensor_s),
-          .experts = passes(&PassTimes::experts_s),
-          .waiting = stage.idle,
-          .gradients = stage.tail.gradients_s / step_s,
-          .optimizer = stage.tail.optimizer_s / step_s,
-          .weights = stage.tail.weights_s / step_s};
 }
 
+// The largest shares, of which those with one name are added up.
 std::string limit_of(const Problem& problem, const PlanReport& report) {
-  const StepShares& shares = report.shares;
-  std::array<std::pair<double, std::string_view>, 6> parts{{
-      {shares.compute, "compute"},
-      {shares.tensor, "all-reduces over NVLink"},
-      {shares.experts, "all-to-alls of experts"},
-      {shares.waiting, "waiting for other stages"},
-      {shares.gradients + shares.weights, "gradients and weights over the NICs"},
-      {shares.optimizer, "the optimizer"},
-  }};
+  std::vector<std::pair<double, std::string_view>> parts;
+  for (const auto& [key, name, share] : report.shares) {
+    if (parts.empty() || parts.back().second != name) parts.emplace_back(0, name);
+    parts.back().first += share;
+  }
   std::ranges::stable_sort(parts, std::ranges::greater{},
                            &std::pair<double, std::string_view>::first);
   const StageReport& stage = report.stages[report.busiest];
@@ -264,16 +248,18 @@ PlanReport report_of(const Problem& problem, const Strategy& strategy, CommTimes
   report.tokens_per_s = tokens_per_step(problem) / strategy.step_s;
   report.utilisation = report.tokens_per_s * training_flops(problem.model) / peak;
   report.of_compute = compute_bound_s(problem) / strategy.step_s;
-  double least_idle = 2;
   for (uint32_t stage = 0; stage < costs.stages(); ++stage) {
-    report.stages.push_back(stage_report(problem, strategy, costs, stage));
-    const StageReport& now = report.stages.back();
+    const uint32_t layers = strategy.layers[stage];
+    StageReport now{strategy.shape.part_of(stage), layers, costs.of(stage, layers)};
+    const double passes_s = now.cost.forward.all() + now.cost.backward.all();
+    now.idle = 1 - (report.micro_batches * passes_s + now.cost.tail.all()) / strategy.step_s;
     const uint32_t accelerators = now.part.tensor * strategy.shape.data;
     report.used += accelerators;
     report.bubble += accelerators * now.idle;
-    if (now.idle < least_idle) report.busiest = stage;
-    least_idle = std::min(least_idle, now.idle);
+    report.stages.push_back(now);
   }
+  const auto busiest = std::ranges::min_element(report.stages, {}, &StageReport::idle);
+  report.busiest = static_cast<uint32_t>(busiest - report.stages.begin());
   report.bubble /= report.used;
   report.shares = shares_of(report.stages[report.busiest], report.micro_batches, strategy.step_s);
   report.limited_by = limit_of(problem, report);

@@ -5,37 +5,27 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "bench/plan/comm_times.h"
-#include "bench/plan/memory.h"
+#include "bench/plan/model.h"
 #include "bench/plan/search.h"
 #include "bench/plan/stage_costs.h"
-#include "bench/plan/strategy.h"
 
 namespace pacecar::plan {
 
 struct StageReport {
   Part part;
   uint32_t layers = 0;
-  PassTimes forward;  // per micro-batch
-  PassTimes backward;
-  double send_s = 0;
-  TailTimes tail;
+  StageCost cost;
   double idle = 0;  // part of the step that it waits
-  StageMemory memory;
-  Traffic traffic;
 };
 
-// What the stage with the least idle time spends the step on: parts of the step's time.
-struct StepShares {
-  double compute = 0;
-  double tensor = 0;
-  double experts = 0;
-  double waiting = 0;  // for other stages: the bubble, and sends
-  double gradients = 0;
-  double optimizer = 0;
-  double weights = 0;
+// Something that the stage with the least idle time spends a part of the step on.
+struct StepShare {
+  std::string key;  // in JSON
+  std::string_view name;
+  double share = 0;
 };
 
 struct PlanReport {
@@ -48,7 +38,7 @@ struct PlanReport {
   double of_compute = 0;   // part of what all accelerators reach without waiting or communication
   std::vector<StageReport> stages;
   uint32_t busiest = 0;
-  StepShares shares;
+  std::vector<StepShare> shares;
   std::string limited_by;  // a sentence
 };
 

@@ -5,8 +5,6 @@
 #include <tuple>
 #include <utility>
 
-#include "bench/plan/split_search.h"
-
 namespace pacecar::plan {
 namespace {
 
@@ -88,7 +86,7 @@ SplitProblem split_problem(const Problem& problem, const StageCosts& costs) {
     auto& times = known[{costs.part(stage), stage == 0, stage + 1 == stages, costs.send_s(stage)}];
     if (times.empty()) times.resize(1);
     while (times.size() <= most)
-      times.push_back(costs.times(stage, static_cast<uint32_t>(times.size())));
+      times.push_back(costs.of(stage, static_cast<uint32_t>(times.size())).time());
     found.times.emplace_back(times.begin(), times.begin() + most + 1);
   }
   return found;

@@ -6,10 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "bench/plan/comm_times.h"
-#include "bench/plan/split_bound.h"
+#include "bench/plan/model.h"
+#include "bench/plan/split.h"
 #include "bench/plan/stage_costs.h"
-#include "bench/plan/strategy.h"
 
 namespace pacecar::plan {
 

@@ -1,13 +1,44 @@
 #include "bench/plan/stage_costs.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
-#include "bench/plan/memory.h"
+#include "net_plugin/predict/predict.h"
 
 namespace pacecar::plan {
 namespace {
 
+using predict::Algorithm;
 using predict::Operation;
+using predict::Protocol;
+
+predict::Cluster cluster_of(const predict::Cluster& all, Operation operation,
+                            const RankGroup& group) {
+  predict::Cluster cluster = all;
+  cluster.nic_kinds.clear();
+  cluster.groups.clear();
+  // With the group's own NICs, or its share of one.
+  const auto add = [&](uint32_t kind, uint32_t hosts, uint32_t gpus) {
+    predict::HostGroup& added = cluster.groups.emplace_back(all.groups[kind]);
+    added.hosts = hosts;
+    added.gpus = gpus;
+    const auto nics = static_cast<uint32_t>(added.nics.size());
+    added.nics.resize(std::max(1U, nics / group.sharing));
+    for (uint32_t& nic : added.nics) {
+      cluster.nic_kinds.push_back(all.nic_kinds[nic]);
+      cluster.nic_kinds.back().rate *= std::min(1.0, static_cast<double>(nics) / group.sharing);
+      nic = static_cast<uint32_t>(cluster.nic_kinds.size() - 1);
+    }
+  };
+  add(group.kind, group.hosts, group.per_host);
+  if (operation == Operation::kSendRecv && group.per_host == 1) {
+    add(group.other, 1, 1);
+    // Consecutive stages may be on different leaves.
+    if (cluster.fabric.hosts_per_leaf > 0) cluster.fabric.hosts_per_leaf = 1;
+  }
+  return cluster;
+}
 
 // A group of ranks that are `apart` accelerators apart; those between belong to equal groups.
 RankGroup group_of(const Problem& problem, const Part& part, uint32_t ranks, uint32_t apart) {
@@ -21,8 +52,8 @@ RankGroup group_of(const Problem& problem, const Part& part, uint32_t ranks, uin
           .sharing = std::min(apart, per_host)};
 }
 
-PassTimes scaled(const PassTimes& times, double factor) {
-  return {times.compute_s * factor, times.tensor_s * factor, times.experts_s * factor};
+PassTimes of_layers(const PassTimes& layer, uint32_t layers, double head_s) {
+  return {layer.compute_s * layers + head_s, layer.tensor_s * layers, layer.experts_s * layers};
 }
 
 // The part of a collective that compute does not hide. It starts as the layers end one by one, so
@@ -32,6 +63,80 @@ double exposed(double time_s, double hidden_by_s, uint32_t layers) {
 }
 
 }  // namespace
+
+HeldParameters held_parameters(const Problem& problem, const Shape& shape, uint32_t stage,
+                               uint32_t layers) {
+  const LayerParameters layer = layer_parameters(problem.model);
+  const double tensor = shape.part_of(stage).tensor;
+  HeldParameters held{layers * layer.shared, layers * layer.experts / shape.experts};
+  if (stage == 0) held.shared += embedding_parameters(problem.model);
+  if (stage + 1 == shape.stages()) held.shared += head_parameters(problem.model);
+  if (shape.stages() == 1) held.shared -= shared_parameters(problem.model);
+  return {held.shared / tensor, held.experts / tensor};
+}
+
+StageMemory stage_memory(const Problem& problem, const Shape& shape, uint32_t stage,
+                         uint32_t layers) {
+  const Training& training = problem.training;
+  const Precision& bytes = training.precision;
+  const Part& part = shape.part_of(stage);
+  const double tensor = part.tensor;
+  const HeldParameters held = held_parameters(problem, shape, stage, layers);
+  StageMemory memory{.usable = problem.accelerators[part.kind].memory * training.usable_memory};
+  memory.weights = held.all() * (bytes.element + bytes.gradient);
+  const double ranks = training.shard_optimizer ? shape.data : 1;
+  const double expert_ranks = training.shard_optimizer ? shape.data / shape.experts : 1;
+  memory.optimizer = bytes.optimizer * (held.shared / ranks + held.experts / expert_ranks);
+
+  const double tokens = double{1} * shape.micro_batch * problem.model.sequence;
+  const double layer = activations(problem.model) * bytes.element * tokens / tensor;
+  const double input = problem.model.hidden * bytes.element * tokens / tensor;
+  const bool repeated = shape.recompute == Recompute::kFull;
+  const double micro_batches = in_flight(stage, shape.stages(), shape.micro_batches(training));
+  memory.activations = micro_batches * layers * (repeated ? input : layer);
+  if (repeated) memory.activations += layer;
+  // The logits, and their gradients in 32 bits.
+  if (stage + 1 == shape.stages())
+    memory.activations += tokens * problem.model.vocabulary * (bytes.element + 4) / tensor;
+  return memory;
+}
+
+double CommTimes::time_s(Operation operation, const RankGroup& group, double bytes) {
+  const bool pair = operation == Operation::kSendRecv;
+  if ((group.hosts * group.per_host < 2 && !pair) || bytes <= 0) return 0;
+  const Key key{operation, group};
+  const auto [found, fresh] = columns_.try_emplace(key);
+  if (fresh) found->second.fill(-1);
+  Column& column = found->second;
+  const double exponent = std::log2(bytes);
+  if (exponent <= kSmallest) return at(column, key, kSmallest);
+  if (exponent >= kLargest) return at(column, key, kLargest) * bytes / std::exp2(kLargest);
+  const int below = static_cast<int>(exponent);
+  const double begin = at(column, key, below);
+  const double end = at(column, key, below + 1);
+  return begin + (end - begin) * (bytes / std::exp2(below) - 1);
+}
+
+double CommTimes::at(Column& column, const Key& key, int exponent) {
+  double& time = column[static_cast<size_t>(exponent - kSmallest)];
+  if (time >= 0) return time;
+  const predict::Cluster cluster = cluster_of(cluster_, key.operation, key.group);
+  time = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < predict::kAlgorithms * predict::kProtocols; ++i) {
+    const auto algorithm = static_cast<Algorithm>(i / predict::kProtocols);
+    if (!predict::possible(cluster, key.operation, algorithm) ||
+        algorithm == Algorithm::kHierarchical || algorithm == Algorithm::kPat) {
+      continue;
+    }
+    const predict::Collective what{.operation = key.operation,
+                                   .algorithm = algorithm,
+                                   .protocol = static_cast<Protocol>(i % predict::kProtocols),
+                                   .bytes = static_cast<Bytes>(std::exp2(exponent))};
+    const auto found = predict::predict(cluster, what, library_, predict::CostTable::kQuick);
+    time = std::min(time, found.time_s);
+  }
+  return time;
+}
 
 RankGroup send_group(const Problem& problem, const Part& from, const Part& to) {
   const uint32_t pairs = std::min(from.tensor, to.tensor);
@@ -101,25 +206,17 @@ double StageCosts::send_between(const Part& from, const Part& to) const {
   return comm_.time_s(Operation::kSendRecv, group, bytes);
 }
 
-PassTimes StageCosts::forward(uint32_t stage, uint32_t layers) const {
-  const PartTimes& part = parts_[places_[stage].part];
-  PassTimes found = scaled(part.forward, layers);
-  if (last(stage)) found.compute_s += part.head_s;
-  return found;
-}
-
-PassTimes StageCosts::backward(uint32_t stage, uint32_t layers) const {
-  const PartTimes& part = parts_[places_[stage].part];
-  PassTimes found = scaled(part.backward, layers);
-  if (last(stage)) found.compute_s += 2 * part.head_s;
-  return found;
-}
-
-TailTimes StageCosts::tail(uint32_t stage, uint32_t layers) const {
+StageCost StageCosts::of(uint32_t stage, uint32_t layers) const {
   const PartTimes& part = parts_[places_[stage].part];
   const Training& training = problem_.training;
   const Precision& bytes = training.precision;
   const HeldParameters held = held_parameters(problem_, shape_, stage, layers);
+  const bool last = stage + 1 == stages();
+  StageCost cost{.forward = of_layers(part.forward, layers, last ? part.head_s : 0),
+                 .backward = of_layers(part.backward, layers, last ? 2 * part.head_s : 0),
+                 .send_s = send_s(stage),
+                 .memory = stage_memory(problem_, shape_, stage, layers),
+                 .traffic = traffic(stage, layers, held)};
   const auto both = [&](Operation operation, double element) {
     return comm_.time_s(operation, part.data, held.shared * element) +
            comm_.time_s(operation, part.expert_data, held.experts * element);
@@ -128,20 +225,11 @@ TailTimes StageCosts::tail(uint32_t stage, uint32_t layers) const {
   const double reduce =
       both(shards ? Operation::kReduceScatter : Operation::kAllReduce, bytes.gradient);
   const double gather = shards ? both(Operation::kAllGather, bytes.element) : 0;
-  const double states = stage_memory(problem_, shape_, stage, layers).optimizer;
-  TailTimes found;
-  found.gradients_s = exposed(reduce, training.overlap * backward(stage, layers).all(), layers);
-  found.weights_s = exposed(gather, training.overlap * forward(stage, layers).all(), layers);
   const Accelerator& accelerator = problem_.accelerators[shape_.part_of(stage).kind];
-  found.optimizer_s = 2 * states / accelerator.memory_rate;  // read and written
-  return found;
-}
-
-StageTime StageCosts::times(uint32_t stage, uint32_t layers) const {
-  return {.forward_s = forward(stage, layers).all(),
-          .backward_s = backward(stage, layers).all(),
-          .send_s = send_s(stage),
-          .tail_s = tail(stage, layers).all()};
+  cost.tail = {.gradients_s = exposed(reduce, training.overlap * cost.backward.all(), layers),
+               .optimizer_s = 2 * cost.memory.optimizer / accelerator.memory_rate,  // read, written
+               .weights_s = exposed(gather, training.overlap * cost.forward.all(), layers)};
+  return cost;
 }
 
 uint32_t StageCosts::most_layers(uint32_t stage) const {
@@ -154,27 +242,25 @@ uint32_t StageCosts::most_layers(uint32_t stage) const {
   return fits;
 }
 
-Traffic StageCosts::traffic(uint32_t stage, uint32_t layers) const {
+Traffic StageCosts::traffic(uint32_t stage, uint32_t layers, const HeldParameters& held) const {
   const Part& part = shape_.part_of(stage);
-  const Precision& bytes = problem_.training.precision;
-  const bool repeated = shape_.recompute == Recompute::kFull;
-  const double passes = layers * micro_batches_ * (repeated ? 3.0 : 2.0);
+  const Training& training = problem_.training;
+  const Precision& bytes = training.precision;
+  const double passes =
+      layers * micro_batches_ * (shape_.recompute == Recompute::kFull ? 3.0 : 2.0);
   const double hidden_bytes = tokens_ * problem_.model.hidden * bytes.element;
   // The part of a ring or an all-to-all that is not the rank's own.
   const auto share = [](double ranks) { return (ranks - 1) / ranks; };
-  const HeldParameters held = held_parameters(problem_, shape_, stage, layers);
-  const double reduced = bytes.gradient * (problem_.training.shard_optimizer ? 1 : 2);
-  const double gathered = problem_.training.shard_optimizer ? bytes.element : 0;
-  Traffic found;
-  found.tensor = passes * 2 * 2 * share(part.tensor) * hidden_bytes;
-  found.experts =
-      passes * 2 * share(shape_.experts) * hidden_bytes * problem_.model.top_k / part.tensor;
-  const uint32_t neighbours = (stage > 0 ? 1 : 0) + (last(stage) ? 0 : 1);
-  found.pipeline = double{1} * micro_batches_ * neighbours * hidden_bytes / part.tensor;
-  found.data = (reduced + gathered) *
-               (held.shared * share(shape_.data) +
-                held.experts * share(static_cast<double>(shape_.data) / shape_.experts));
-  return found;
+  const double reduced = bytes.gradient * (training.shard_optimizer ? 1 : 2);
+  const double gathered = training.shard_optimizer ? bytes.element : 0;
+  const uint32_t neighbours = (stage > 0 ? 1 : 0) + (stage + 1 < stages() ? 1 : 0);
+  return {.tensor = passes * 2 * 2 * share(part.tensor) * hidden_bytes,
+          .pipeline = double{1} * micro_batches_ * neighbours * hidden_bytes / part.tensor,
+          .data = (reduced + gathered) *
+                  (held.shared * share(shape_.data) +
+                   held.experts * share(static_cast<double>(shape_.data) / shape_.experts)),
+          .experts = passes * 2 * share(shape_.experts) * hidden_bytes * problem_.model.top_k /
+                     part.tensor};
 }
 
 }  // namespace pacecar::plan

@@ -1,15 +1,80 @@
-// The costs of a shape's stages by their number of layers. Times in seconds. Pure but for the cache
-// of CommTimes.
+// The costs of a shape's stages by their number of layers: memory, times of passes and of
+// collectives, traffic. Times in seconds, sizes in bytes. Pure but for the cache of CommTimes.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <vector>
 
-#include "bench/plan/comm_times.h"
-#include "bench/plan/schedule.h"
-#include "bench/plan/strategy.h"
+#include "bench/plan/model.h"
+#include "bench/plan/split.h"
+#include "net_plugin/predict/cluster.h"
+#include "net_plugin/predict/collective.h"
 
 namespace pacecar::plan {
+
+// The number of parameters on one accelerator.
+struct HeldParameters {
+  double shared = 0;   // divided by tensor parallelism; each data parallel rank has them
+  double experts = 0;  // divided by expert parallelism as well
+  double all() const { return shared + experts; }
+};
+HeldParameters held_parameters(const Problem& problem, const Shape& shape, uint32_t stage,
+                               uint32_t layers);
+
+// Of an accelerator. Only these items are counted; Training::usable_memory leaves room for the rest
+// of the framework.
+struct StageMemory {
+  double weights = 0;  // with their gradients
+  double optimizer = 0;
+  double activations = 0;  // of all micro-batches in flight, and the working memory of one pass
+  double usable = 0;       // by all of these
+  double all() const { return weights + optimizer + activations; }
+};
+// Linear in `layers`. Assumes sequence parallelism where there is tensor parallelism.
+StageMemory stage_memory(const Problem& problem, const Shape& shape, uint32_t stage,
+                         uint32_t layers);
+
+// Ranks on hosts of one kind, equally many on each. For kSendRecv: one rank on a host of `kind`,
+// and one on a host of `other`.
+struct RankGroup {
+  uint32_t kind = 0;
+  uint32_t other = 0;
+  uint32_t hosts = 1;
+  uint32_t per_host = 1;
+  uint32_t sharing = 1;  // groups that share the NICs of a host
+  auto operator<=>(const RankGroup&) const = default;
+};
+
+// The times of a plan's collectives: predictions, each made once. A group of ranks is predicted on
+// a small cluster of its own, with its share of the hosts' NICs. One thread at a time.
+class CommTimes {
+ public:
+  // Both must outlive it.
+  CommTimes(const predict::Cluster& cluster, const predict::LibraryCosts& library)
+      : cluster_(cluster), library_(library) {}
+
+  // In seconds, by the fastest algorithm and protocol; bytes as nccl-tests count them. 0 for a
+  // group of one rank.
+  double time_s(predict::Operation operation, const RankGroup& group, double bytes);
+
+ private:
+  static constexpr int kSmallest = 10;  // exponents of 2
+  static constexpr int kLargest = 36;
+  using Column = std::array<double, kLargest - kSmallest + 1>;  // below 0: not yet predicted
+  struct Key {
+    predict::Operation operation;
+    RankGroup group;
+    auto operator<=>(const Key&) const = default;
+  };
+
+  double at(Column& column, const Key& key, int exponent);
+
+  const predict::Cluster& cluster_;
+  const predict::LibraryCosts& library_;
+  std::map<Key, Column> columns_;
+};
 
 // Of one accelerator, per micro-batch.
 struct PassTimes {
@@ -35,6 +100,17 @@ struct Traffic {
   double experts = 0;
 };
 
+struct StageCost {
+  PassTimes forward;
+  PassTimes backward;
+  double send_s = 0;  // of activations to the next stage, and of their gradients back; else 0
+  TailTimes tail = {};
+  StageMemory memory;
+  Traffic traffic;
+
+  StageTime time() const { return {forward.all(), backward.all(), send_s, tail.all()}; }
+};
+
 // A rank of one stage and its peer in the next one. Each has its share of the NICs, as all ranks of
 // their hosts send.
 RankGroup send_group(const Problem& problem, const Part& from, const Part& to);
@@ -52,15 +128,10 @@ class StageCosts {
   double layer_s(uint32_t stage) const {
     return parts_[part(stage)].forward.all() + parts_[part(stage)].backward.all();
   }
-  PassTimes forward(uint32_t stage, uint32_t layers) const;
-  PassTimes backward(uint32_t stage, uint32_t layers) const;
-  // Of activations to the next stage, and of their gradients back; 0 for the last stage.
   double send_s(uint32_t stage) const { return places_[stage].send_s; }
-  TailTimes tail(uint32_t stage, uint32_t layers) const;
-  StageTime times(uint32_t stage, uint32_t layers) const;
+  StageCost of(uint32_t stage, uint32_t layers) const;
   // How many layers, at most the model's, fit the memory; may be 0.
   uint32_t most_layers(uint32_t stage) const;
-  Traffic traffic(uint32_t stage, uint32_t layers) const;
 
  private:
   struct Place {
@@ -77,7 +148,7 @@ class StageCosts {
 
   PartTimes part_times(const Part& part) const;
   double send_between(const Part& from, const Part& to) const;
-  bool last(uint32_t stage) const { return stage + 1 == stages(); }
+  Traffic traffic(uint32_t stage, uint32_t layers, const HeldParameters& held) const;
 
   const Problem& problem_;
   const Shape& shape_;

@@ -11,7 +11,6 @@
 #include "bench/sim/spec_value.h"
 #include "net_plugin/predict/cluster.h"
 #include "net_plugin/predict/collective.h"
-#include "net_plugin/predict/library_costs.h"
 #include "transport/base/result.h"
 
 namespace pacecar::predict {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <thread>
@@ -31,6 +31,7 @@ namespace {
 
 using namespace predict;
 using perf::Console;
+using Json = nlohmann::json;
 
 // --- predictions: all choices at all sizes, as a table, as JSON and as a page ---
 
@@ -41,30 +42,6 @@ struct Answer {
 };
 
 constexpr double kGiga = 1e-9;
-
-std::string limit_of(const Prediction& found) {
-  const double share = found.terms[static_cast<size_t>(found.bottleneck)] / found.time_s;
-  return fmt::format("{} {:.0f}%", name_of(found.bottleneck), 100 * share);
-}
-
-std::vector<Collective> choices(const Description& asked) {
-  std::vector<Collective> found;
-  for (const Operation operation : asked.operations) {
-    for (const Bytes size : asked.sizes) {
-      for (const Algorithm algorithm : asked.algorithms) {
-        for (const Protocol protocol : asked.protocols) {
-          if (!possible(asked.cluster, operation, algorithm)) continue;
-          Collective& what = found.emplace_back(asked.like);
-          what.operation = operation;
-          what.algorithm = algorithm;
-          what.protocol = protocol;
-          what.bytes = size;
-        }
-      }
-    }
-  }
-  return found;
-}
 
 // On all processors, as a prediction for many hosts takes seconds.
 void predict_all(const Description& asked, std::vector<Answer>& answers) {
@@ -81,24 +58,31 @@ void predict_all(const Description& asked, std::vector<Answer>& answers) {
   work();
 }
 
-bool same_question(const Answer& a, const Answer& b) {
-  return a.collective.operation == b.collective.operation &&
-         a.collective.bytes == b.collective.bytes;
-}
-
 // In the order of the description's operations and sizes.
 std::vector<Answer> answers_to(const Description& asked) {
   std::vector<Answer> answers;
-  for (const Collective& what : choices(asked)) answers.push_back({what, {}});
-  predict_all(asked, answers);
-  for (auto begin = answers.begin(); begin != answers.end();) {
-    const auto end = std::find_if_not(
-        begin, answers.end(), [&](const Answer& answer) { return same_question(*begin, answer); });
-    std::ranges::min_element(begin, end, {}, [](const Answer& answer) {
-      return answer.prediction.time_s;
-    })->best = true;
-    begin = end;
+  for (const Operation operation : asked.operations) {
+    for (const Bytes size : asked.sizes) {
+      for (const Algorithm algorithm : asked.algorithms) {
+        for (const Protocol protocol : asked.protocols) {
+          if (!possible(asked.cluster, operation, algorithm)) continue;
+          Collective& what = answers.emplace_back().collective;
+          what = asked.like;
+          what.operation = operation;
+          what.algorithm = algorithm;
+          what.protocol = protocol;
+          what.bytes = size;
+        }
+      }
+    }
   }
+  predict_all(asked, answers);
+  std::map<std::pair<Operation, Bytes>, Answer*> best;
+  for (Answer& each : answers) {
+    Answer*& first = best[{each.collective.operation, each.collective.bytes}];
+    if (first == nullptr || each.prediction.time_s < first->prediction.time_s) first = &each;
+  }
+  for (const auto& [question, answer] : best) answer->best = true;
   return answers;
 }
 
@@ -114,19 +98,21 @@ std::string table_of(const Description& asked, const std::vector<Answer>& answer
   text += fmt::format("#{:>13} {:>13} {:>12} {:>8} {:>13} {:>10} {:>10}\n", "(B)", "", "", "",
                       "(us)", "(GB/s)", "(GB/s)");
   for (const auto& [what, found, best] : answers) {
-    text += fmt::format(" {:>13} {:>13} {:>12} {:>8} {:>13.2f} {:>10.2f} {:>10.2f}  {} {}\n",
-                        what.bytes, name_of(what.operation), name_of(what.algorithm),
-                        name_of(what.protocol), found.time_s * 1e6, found.algorithm_rate * kGiga,
-                        found.bus_rate * kGiga, best ? '*' : ' ', limit_of(found));
+    const double share = found.terms[static_cast<size_t>(found.bottleneck)] / found.time_s;
+    text += fmt::format(
+        " {:>13} {:>13} {:>12} {:>8} {:>13.2f} {:>10.2f} {:>10.2f}  {} {} {:.0f}%\n", what.bytes,
+        name_of(what.operation), name_of(what.algorithm), name_of(what.protocol),
+        found.time_s * 1e6, found.algorithm_rate * kGiga, found.bus_rate * kGiga, best ? '*' : ' ',
+        name_of(found.bottleneck), 100 * share);
   }
   return text;
 }
 
 // Times in microseconds, rates in GB/s.
-nlohmann::json document_of(const Description& asked, const std::vector<Answer>& answers) {
-  nlohmann::json results = nlohmann::json::array();
+Json document_of(const Description& asked, const std::vector<Answer>& answers) {
+  Json results = Json::array();
   for (const auto& [what, found, best] : answers) {
-    nlohmann::json terms = nlohmann::json::object();
+    Json terms = Json::object();
     for (size_t i = 0; i < kCauses; ++i) {
       if (found.terms[i] > 0)
         terms[std::string(name_of(static_cast<Cause>(i)))] = found.terms[i] * 1e6;
@@ -149,8 +135,6 @@ nlohmann::json document_of(const Description& asked, const std::vector<Answer>& 
 }
 
 // --- calibration: from the JSON of pacecar's tools to TOML that `pacecar predict` reads ---
-
-using Json = nlohmann::json;
 
 // A result of `bw` or `lat`, with the keys of perftest.
 std::optional<Measured> point_to_point(const Json& result, bool gigabits) {
@@ -175,13 +159,11 @@ Result<std::vector<Measured>> collectives(const Json& document) {
   if (!known) {
     return invalid("has the operation '{}', which the predictor does not know", operation);
   }
+  const bool tree = document.value("algorithm", "") == name_of(Algorithm::kTree);
   each.collective.operation = *known;
-  if (each.collective.operation == Operation::kAllToAll) {
-    each.collective.algorithm = Algorithm::kPairwise;
-  }
-  if (document.value("algorithm", "") == name_of(Algorithm::kTree)) {
-    each.collective.algorithm = Algorithm::kTree;
-  }
+  each.collective.algorithm = tree                             ? Algorithm::kTree
+                              : *known == Operation::kAllToAll ? Algorithm::kPairwise
+                                                               : Algorithm::kRing;
   std::vector<Measured> found;
   for (const Json& result : document.at("results")) {
     each.collective.bytes = result.at("size_bytes").get<Bytes>();
@@ -328,8 +310,7 @@ Result<SpecTable> tables_of(const Flags& flags, const std::vector<std::string>& 
 Result<void> fit(const Flags& flags, const Console& console) {
   if (flags.files.empty()) {
     return invalid(
-        "--calibrate needs measurements: name the JSON files of bw, lat or "
-        "collective_bench");
+        "--calibrate needs measurements: name the JSON files of bw, lat or collective_bench");
   }
   RETURN_IF_ERROR(perf::check_writable(flags.output));
   std::vector<Measured> measured;

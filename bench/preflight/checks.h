@@ -1,5 +1,5 @@
 // The checks: pure functions from facts to findings. The id of a finding begins with the name of
-// its check. A new check is its file, its declaration and its line in checks.cc.
+// its check. A new check is its section, its declaration and its line in checks.cc.
 #pragma once
 
 #include <span>
@@ -29,6 +29,12 @@ Findings examine(const Facts& facts, std::span<const Check> chosen);
 // The GID of a RoCE port that Pacecar uses; null if there is no RoCE v2 GID. Of equally good ones
 // the one with the lowest index.
 const Gid* choose_gid(const RdmaPort& port);
+
+inline Subject about(const RdmaPort& port) {
+  return {
+      port.name(),
+      {{"NETDEV", port.netdev}, {"DEVICE", port.device}, {"PORT", std::to_string(port.number)}}};
+}
 
 void check_rdma(const Facts& facts, Findings& findings);
 void check_gids(const Facts& facts, Findings& findings);

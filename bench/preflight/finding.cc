@@ -1,20 +1,9 @@
 #include "bench/preflight/finding.h"
 
-#include <algorithm>
-#include <array>
-
-#include "transport/base/check.h"
 #include "transport/base/printable.h"
 
 namespace pacecar::preflight {
 namespace {
-
-constexpr std::array kKinds = {
-#define PACECAR_FINDING(enumerator, id, severity, what, cure) \
-  FindingKind{id, Severity::severity, what, cure},
-#include "bench/preflight/findings.def"
-#undef PACECAR_FINDING
-};
 
 constexpr std::string_view kSafeInShell =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:/,@+=";
@@ -26,16 +15,16 @@ std::string shell_word(std::string_view text) {
   return "'" + word + "'";
 }
 
-std::string cure_of(const FindingKind& kind, CureWords words) {
-  std::string cure(kind.cure);
-  for (const auto& [name, value] : words) {
-    if (value.empty()) continue;  // not known: the word stays for the reader to fill in
-    const std::string word = shell_word(value);
-    size_t at = cure.find(name);
-    PACECAR_CHECK(at != std::string::npos);
-    for (; at != std::string::npos; at = cure.find(name, at + word.size())) {
-      cure.replace(at, name.size(), word);
-    }
+// In one pass: what looks like a word within a value stays.
+std::string cure_of(std::string_view form, const Subject& subject) {
+  std::string cure;
+  while (!form.empty()) {
+    const auto word = std::ranges::find_if(subject.words, [&](const auto& one) {
+      return form.starts_with(one.first) && !one.second.empty();
+    });
+    const bool known = word != subject.words.end();
+    cure += known ? shell_word(word->second) : std::string(1, form.front());
+    form.remove_prefix(known ? word->first.size() : 1);
   }
   return cure;
 }
@@ -47,18 +36,13 @@ std::string_view to_string(Severity severity) {
   return kNames[static_cast<size_t>(severity)];
 }
 
-std::span<const FindingKind> finding_kinds() { return kKinds; }
-
-void Findings::add(FindingId id, std::string_view subject, std::string_view message,
-                   CureWords words) {
-  const FindingKind& kind = kKinds[static_cast<size_t>(id)];
-  all_.push_back(
-      {kind.id, kind.severity, printable(subject), printable(message), cure_of(kind, words)});
+void Findings::add_text(const FindingKind& kind, const Subject& subject, std::string_view message) {
+  all_.push_back({kind.id, kind.severity, printable(subject.name), printable(message),
+                  cure_of(kind.cure, subject)});
 }
 
 size_t Findings::count(Severity severity) const {
-  return static_cast<size_t>(
-      std::ranges::count_if(all_, [&](const Finding& f) { return f.severity == severity; }));
+  return static_cast<size_t>(std::ranges::count(all_, severity, &Finding::severity));
 }
 
 Severity Findings::worst() const {

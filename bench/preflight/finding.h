@@ -2,9 +2,12 @@
 // and the form of the cure. Pure.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <concepts>
 #include <cstdint>
-#include <initializer_list>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,12 +18,6 @@ namespace pacecar::preflight {
 enum class Severity : uint8_t { kOk, kInfo, kWarning, kError };
 std::string_view to_string(Severity severity);
 
-enum class FindingId : uint8_t {
-#define PACECAR_FINDING(enumerator, ...) enumerator,
-#include "bench/preflight/findings.def"
-#undef PACECAR_FINDING
-};
-
 struct FindingKind {
   std::string_view id;
   Severity severity;
@@ -28,25 +25,51 @@ struct FindingKind {
   std::string_view cure;  // with words in capitals for what the host has
 };
 
-// Indexed by FindingId.
-std::span<const FindingKind> finding_kinds();
+inline constexpr std::array kFindingKinds = {
+#define PACECAR_FINDING(id, severity, what, cure) FindingKind{id, Severity::severity, what, cure},
+#include "bench/preflight/findings.def"
+#undef PACECAR_FINDING
+};
+
+// The id of a kind; any other text does not compile.
+struct FindingId {
+  consteval FindingId(const char* id)  // NOLINT: implicit
+      : kind(std::ranges::find(kFindingKinds, std::string_view(id), &FindingKind::id)) {
+    if (kind == kFindingKinds.end()) throw "findings.def has no such id";
+  }
+  const FindingKind* kind;
+};
 
 struct Finding {
   std::string_view id;
   Severity severity;
-  std::string subject;  // the device, port, interface or limit
+  std::string subject;
   std::string message;  // one line
   std::string cure;     // a command line; empty: nothing to do
 };
 
-// Words of a cure and their replacements on this host.
-using CureWords = std::initializer_list<std::pair<std::string_view, std::string_view>>;
+// The device, port, interface or limit of a finding, and what words of cures stand for there. A
+// word whose value is empty is unknown: it stays for the reader to fill in.
+struct Subject {
+  using Words = std::vector<std::pair<std::string_view, std::string>>;
+  template <std::convertible_to<std::string_view> Name>
+  Subject(const Name& its_name, Words its_words = {})  // NOLINT: implicit
+      : name(its_name), words(std::move(its_words)) {}
+
+  std::string name;
+  Words words;
+};
 
 // Collects findings. Text from the host's files is made printable, and in cures also safe for a
 // shell, because users paste cures.
 class Findings {
  public:
-  void add(FindingId id, std::string_view subject, std::string_view message, CureWords words = {});
+  // The message is a format of fmt, with its arguments.
+  template <typename... Args>
+  void add(FindingId id, const Subject& subject, fmt::format_string<Args...> message,
+           Args&&... args) {
+    add_text(*id.kind, subject, fmt::format(message, std::forward<Args>(args)...));
+  }
 
   const std::vector<Finding>& all() const { return all_; }
   size_t count(Severity severity) const;
@@ -54,6 +77,8 @@ class Findings {
   Severity worst() const;
 
  private:
+  void add_text(const FindingKind& kind, const Subject& subject, std::string_view message);
+
   std::vector<Finding> all_;
 };
 

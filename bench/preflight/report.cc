@@ -12,18 +12,8 @@
 namespace pacecar::preflight {
 namespace {
 
-constexpr std::string_view kPlain = "\033[0m";
-
-std::string_view color_of(Severity severity) {
-  // ok green, info plain, warning yellow, error red
-  constexpr std::array<std::string_view, 4> kColors = {"\033[32m", "", "\033[33m", "\033[31m"};
-  return kColors[static_cast<size_t>(severity)];
-}
-
-bool is_problem(const Finding& finding) { return finding.severity >= Severity::kWarning; }
-
-std::string_view check_of(const Finding& finding) {
-  return finding.id.substr(0, finding.id.find('.'));
+bool is_of(std::string_view id, const Check& check) {
+  return id.substr(0, id.find('.')) == check.name;
 }
 
 size_t subject_width(const Findings& findings) {
@@ -33,10 +23,12 @@ size_t subject_width(const Findings& findings) {
 }
 
 std::string line_of(const Finding& finding, size_t width, bool color) {
-  const std::string_view paint = color ? color_of(finding.severity) : "";
+  // ok green, info plain, warning yellow, error red
+  constexpr std::array<std::string_view, 4> kColors = {"\033[32m", "", "\033[33m", "\033[31m"};
+  const std::string_view paint = color ? kColors[static_cast<size_t>(finding.severity)] : "";
   std::string text =
       fmt::format("  {}{:<7}{}  {:<{}}  {}\n", paint, to_string(finding.severity),
-                  paint.empty() ? "" : kPlain, finding.subject, width, finding.message);
+                  paint.empty() ? "" : "\033[0m", finding.subject, width, finding.message);
   if (!finding.cure.empty())
     text += fmt::format("  {:<7}  {:<{}}  cure: {}\n", "", "", width, finding.cure);
   return text;
@@ -82,7 +74,8 @@ std::string to_text(const Findings& findings, TextOptions options) {
   for (const Check& check : checks()) {
     bool titled = false;
     for (const Finding& finding : findings.all()) {
-      if (options.quiet || is_problem(finding) || check_of(finding) != check.name) continue;
+      const bool problem = finding.severity >= Severity::kWarning;
+      if (options.quiet || problem || !is_of(finding.id, check)) continue;
       if (!titled) text += fmt::format("{}\n", check.name);
       titled = true;
       text += line_of(finding, width, options.color);
@@ -136,8 +129,8 @@ std::string list_checks() {
   std::string text;
   for (const Check& check : checks()) {
     text += fmt::format("{:<9} {}\n", check.name, check.summary);
-    for (const FindingKind& kind : finding_kinds()) {
-      if (!kind.id.starts_with(std::string(check.name) + ".")) continue;
+    for (const FindingKind& kind : kFindingKinds) {
+      if (!is_of(kind.id, check)) continue;
       text += fmt::format("  {:<7}  {:<27}  {}\n", to_string(kind.severity), kind.id, kind.what);
     }
   }

@@ -6,7 +6,7 @@
 #include <array>
 #include <tuple>
 
-#include "bench/doctor/rules.h"
+#include "bench/doctor/verdict.h"
 
 namespace pacecar::top {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "net_plugin/predict/cluster.h"
 #include "net_plugin/predict/collective.h"
-#include "net_plugin/predict/library_costs.h"
 
 namespace pacecar::predict {
 

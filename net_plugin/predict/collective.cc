@@ -1,25 +1,19 @@
 #include "net_plugin/predict/collective.h"
 
-#include <array>
-
 namespace pacecar::predict {
+namespace {
 
-std::string_view name_of(Operation operation) {
-  constexpr std::array<std::string_view, kOperations> kNames{
-      "allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall", "sendrecv"};
-  return kNames[static_cast<size_t>(operation)];
-}
+constexpr std::array<std::string_view, kOperations> kOperationNames{
+    "allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall", "sendrecv"};
+constexpr std::array<std::string_view, kAlgorithms> kAlgorithmNames{
+    "ring", "tree", "nvls", "nvlstree", "pat", "hierarchical", "pairwise"};
+constexpr std::array<std::string_view, kProtocols> kProtocolNames{"Simple", "LL", "LL128"};
 
-std::string_view name_of(Algorithm algorithm) {
-  constexpr std::array<std::string_view, kAlgorithms> kNames{
-      "ring", "tree", "nvls", "nvlstree", "pat", "hierarchical", "pairwise"};
-  return kNames[static_cast<size_t>(algorithm)];
-}
+}  // namespace
 
-std::string_view name_of(Protocol protocol) {
-  constexpr std::array<std::string_view, kProtocols> kNames{"Simple", "LL", "LL128"};
-  return kNames[static_cast<size_t>(protocol)];
-}
+std::string_view name_of(Operation what) { return kOperationNames[static_cast<size_t>(what)]; }
+std::string_view name_of(Algorithm what) { return kAlgorithmNames[static_cast<size_t>(what)]; }
+std::string_view name_of(Protocol what) { return kProtocolNames[static_cast<size_t>(what)]; }
 
 bool supported(Operation operation, Algorithm algorithm) {
   const bool all_reduce = operation == Operation::kAllReduce;
@@ -45,5 +39,34 @@ double bus_factor(Operation operation, uint32_t ranks) {
   const double n = ranks;
   return (operation == Operation::kAllReduce ? 2 : 1) * (n - 1) / n;
 }
+
+LibraryCosts nccl_costs() {
+  LibraryCosts costs;
+  // Simple has buffers of 4 MiB in 8 slots and forwards half a slot at a time; its steps wait for a
+  // fence and the proxy. LL and LL128 have buffers of 256 KiB and about 4.7 MiB, and flags in the
+  // data instead of fences.
+  costs.protocols[static_cast<size_t>(Protocol::kSimple)] = {.launch_s = 6e-6,
+                                                             .step_s = 4e-6,
+                                                             .local_step_s = 1.5e-6,
+                                                             .chunk = 512 * 1024,
+                                                             .slots = 8,
+                                                             .slices = 2};
+  costs.protocols[static_cast<size_t>(Protocol::kLl)] = {.launch_s = 5e-6,
+                                                         .step_s = 0.7e-6,
+                                                         .local_step_s = 0.1e-6,
+                                                         .payload = 0.5,
+                                                         .chunk = 16 * 1024,
+                                                         .slots = 8};
+  costs.protocols[static_cast<size_t>(Protocol::kLl128)] = {.launch_s = 5e-6,
+                                                            .step_s = 1.5e-6,
+                                                            .local_step_s = 0.5e-6,
+                                                            .payload = 120.0 / 128,
+                                                            .rate_share = 0.92,
+                                                            .chunk = 300 * 1024,
+                                                            .slots = 8};
+  return costs;
+}
+
+LibraryCosts message_costs() { return {.near_trees = false}; }
 
 }  // namespace pacecar::predict

@@ -5,7 +5,6 @@
 #include <tuple>
 #include <utility>
 
-#include "net_plugin/predict/max_min.h"
 #include "transport/base/prng.h"
 
 namespace pacecar::predict {
@@ -90,6 +89,70 @@ class CoreQueues {
 
 }  // namespace
 
+void MaxMin::add_weights(std::span<const Route> flows) {
+  for (const Route& route : flows) {
+    for (const Route::Use& use : route.all()) {
+      State& link = states_[use.link];
+      if (link.solved != solves_) {
+        touched_.push_back(use.link);
+        link = {.left = links_[use.link].rate, .solved = solves_};
+      }
+      link.growing += use.limits;
+      link.weight += use.load * use.weight;
+    }
+  }
+}
+
+double MaxMin::lowest_level(std::span<const Route> flows) const {
+  double lowest = std::numeric_limits<double>::infinity();
+  for (const uint32_t touched : touched_) {
+    const State& link = states_[touched];
+    if (link.growing > 0) lowest = std::min(lowest, link.left / link.weight);
+  }
+  for (const uint32_t i : growing_) lowest = std::min(lowest, flows[i].rate_max);
+  return lowest;
+}
+
+void MaxMin::freeze(const Route& route, double rate) {
+  for (const Route::Use& use : route.all()) {
+    State& link = states_[use.link];
+    link.left = std::max(link.left - rate * use.load, 0.0);
+    link.weight -= use.load * use.weight;
+    link.growing -= use.limits;
+  }
+}
+
+void MaxMin::solve(std::span<const Route> flows, std::span<Allotment> found) {
+  touched_.clear();
+  ++solves_;
+  growing_.resize(flows.size());
+  for (uint32_t i = 0; i < flows.size(); ++i) growing_[i] = i;
+  add_weights(flows);
+  // The tightest links fill first; the rates of their flows are final.
+  constexpr double kSlack = 1 + 1e-9;
+  while (!growing_.empty()) {
+    const double lowest = lowest_level(flows);
+    const double full = lowest * kSlack;
+    size_t frozen = 0;
+    for (const uint32_t i : growing_) {
+      found[i] = {flows[i].rate_max <= full ? lowest : -1, kNoLink};
+      for (const Route::Use& use : flows[i].all()) {
+        const State& link = states_[use.link];
+        if (use.limits && link.left <= full * link.weight)
+          found[i] = {lowest * use.weight, use.link};
+      }
+      if (found[i].rate >= 0) ++frozen;
+    }
+    if (frozen == 0) break;  // nothing limits the flows that are left
+    std::erase_if(growing_, [&](uint32_t i) {
+      if (found[i].rate < 0) return false;
+      freeze(flows[i], found[i].rate);
+      return true;
+    });
+  }
+  for (const uint32_t i : growing_) found[i] = {flows[i].rate_max, kNoLink};
+}
+
 std::string_view name_of(Cause cause) {
   constexpr std::array<std::string_view, kCauses> kNames{
       "latency",        "NVLink",           "NIC, sending", "NIC, receiving",
@@ -107,7 +170,7 @@ class FluidRun {
   FluidRun(const FlowSet& set, std::span<const Link> links)
       : set_(set),
         links_(links),
-        solver_(capacities(links)),
+        solver_(links),
         core_(links),
         edges_(set.edges_),
         states_(set.flows_.size()),
@@ -141,12 +204,6 @@ class FluidRun {
     uint32_t missing = 0;  // events that it still waits for
     double left = 0;       // bytes
   };
-
-  static std::vector<double> capacities(std::span<const Link> links) {
-    std::vector<double> rates(links.size());
-    std::ranges::transform(links, rates.begin(), &Link::rate);
-    return rates;
-  }
 
   std::span<const FlowSet::Edge> waiting_for(uint32_t event) const {
     return {std::ranges::lower_bound(edges_, event, {}, &FlowSet::Edge::event),

@@ -9,13 +9,39 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "net_plugin/predict/max_min.h"
-
 namespace pacecar::predict {
+
+inline constexpr uint32_t kNoLink = ~0U;
+
+// The links of a flow. It takes its rate times `load` of each, so that one flow can represent many
+// equal ones.
+struct Route {
+  struct Use {
+    uint32_t link = kNoLink;
+    float load = 1;
+    float weight = 1;    // of its share of the link, relative to other flows
+    bool limits = true;  // the flow when the link is full; false for acknowledgements
+  };
+  std::array<Use, 8> uses;
+  uint32_t count = 0;
+  double rate_max = std::numeric_limits<double>::infinity();
+
+  void add(uint32_t link, double load = 1) { uses[count++] = {link, static_cast<float>(load)}; }
+  void add_acks(uint32_t link, double load) {
+    uses[count++] = {.link = link, .load = static_cast<float>(load), .limits = false};
+  }
+  std::span<const Use> all() const { return {uses.data(), count}; }
+};
+
+struct Allotment {
+  double rate = 0;
+  uint32_t limit = kNoLink;  // the full link that limits it; kNoLink: its `rate_max` does
+};
 
 // What the time is spent on.
 enum class Cause : uint8_t { kLatency, kNvlink, kNicOut, kNicIn, kUplink, kDownlink, kProtocol };
@@ -26,6 +52,33 @@ constexpr bool in_core(Cause cause) { return cause == Cause::kUplink || cause ==
 struct Link {
   double rate = 0;
   Cause cause = Cause::kNicOut;
+};
+
+// Max-min fair rates of flows over links, by progressive filling: no flow can have more unless a
+// flow with no more than it gets less. Keeps its memory from one call to the next.
+class MaxMin {
+ public:
+  explicit MaxMin(std::span<const Link> links) : links_(links), states_(links.size()) {}
+
+  // Fills `found` by flow. A flow without links has its `rate_max`.
+  void solve(std::span<const Route> flows, std::span<Allotment> found);
+
+ private:
+  struct State {
+    double left = 0;       // of its rate
+    double weight = 0;     // sum of the weighted loads of flows that still grow
+    uint32_t growing = 0;  // flows that it limits
+    uint32_t solved = 0;   // the last solve() that used it
+  };
+  void add_weights(std::span<const Route> flows);
+  double lowest_level(std::span<const Route> flows) const;
+  void freeze(const Route& route, double rate);
+
+  std::span<const Link> links_;  // must outlive it
+  std::vector<State> states_;    // by link
+  std::vector<uint32_t> touched_;
+  std::vector<uint32_t> growing_;
+  uint32_t solves_ = 0;
 };
 
 struct Flow {

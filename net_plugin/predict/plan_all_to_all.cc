@@ -12,7 +12,7 @@ namespace {
 // Hosts with one GPU, all messages at once: the messages from one leaf to another are one class.
 void add_leaf_pairs(const PlanInput& input, double message, FlowSet& set) {
   const Network& network = input.network;
-  const ProtocolCosts& costs = input.overheads.of(input.collective.protocol);
+  const ProtocolCosts& costs = input.costs();
   std::map<uint32_t, std::vector<uint32_t>> leaves;
   for (const uint32_t host : input.hosts) leaves[network.leaf_of(host, 0)].push_back(host);
   for (const auto& [from, senders] : leaves) {
@@ -51,7 +51,7 @@ double control_write_bytes(uint32_t at_once) {
 void add_in_turn(const PlanInput& input, double message, uint32_t at_once, FlowSet& set) {
   const auto n = static_cast<uint32_t>(input.hosts.size());
   const uint32_t others = n - 1;
-  const ProtocolCosts& costs = input.overheads.of(input.collective.protocol);
+  const ProtocolCosts& costs = input.costs();
   const uint32_t stride = others / at_once;
   // Brief messages leave a NIC one after another; others share it.
   const bool brief = input.network.is_brief(message * at_once);
@@ -76,10 +76,10 @@ void add_in_turn(const PlanInput& input, double message, uint32_t at_once, FlowS
 // rails, data goes over NVLink first to the GPU on the destination's rail.
 void add_classes(const PlanInput& input, double message, double at_once, FlowSet& set) {
   const Network& network = input.network;
-  const ProtocolCosts& costs = input.overheads.of(input.collective.protocol);
+  const ProtocolCosts& costs = input.costs();
   const Cluster& cluster = network.cluster();
   const uint32_t host = input.hosts.front();
-  const HostGroup& group = cluster.group_of(host);
+  const HostGroup& group = input.group();
   const double gpus = group.gpus;
   const double of_nic = gpus / static_cast<double>(group.nics.size());
   const double hosts = input.all_hosts;
@@ -116,20 +116,20 @@ void add_classes(const PlanInput& input, double message, double at_once, FlowSet
 
 Plan plan_all_to_all(const PlanInput& input, FlowSet& set) {
   const Collective& what = input.collective;
-  const HostGroup& group = input.network.cluster().group_of(input.hosts.front());
+  const HostGroup& group = input.group();
   const uint32_t ranks = input.all_hosts * group.gpus;
   const double message = static_cast<double>(what.bytes) / ranks;
   const uint32_t others = ranks - 1;
   const uint32_t at_once = what.parallel == 0 ? others : std::min(what.parallel, others);
-  Plan plan{.flows = {set.size(), 0}};
+  Plan plan;
   const bool all_seen = input.hosts.size() == input.all_hosts && group.gpus == 1;
   if (all_seen && at_once == others) {
     add_leaf_pairs(input, message, set);
   } else if (all_seen) {
     add_in_turn(input, message, at_once, set);
   } else {
+    const uint32_t first = set.size();
     add_classes(input, message, at_once, set);
-    const uint32_t first = plan.flows.begin;
     const uint32_t classes = set.size() - first;
     const double rounds = std::ceil(static_cast<double>(others) / at_once);
     if (rounds > 1) {  // a second round, after all of the first
@@ -137,12 +137,9 @@ Plan plan_all_to_all(const PlanInput& input, FlowSet& set) {
       for (uint32_t later = 0; later < classes; ++later) {
         for (uint32_t i = 0; i < classes; ++i) set.after_sent(first + classes + later, first + i);
       }
-      plan.early = {first, first + classes};
-      plan.late = {first + classes, set.size()};
-      plan.repeats = rounds - 2;
+      repeat(plan, first, classes, 2, rounds);
     }
   }
-  plan.flows.end = set.size();
   return plan;
 }
 

@@ -113,28 +113,16 @@ void bound_by_links(const std::vector<Edge>& edges, double pieces, std::span<con
     }
   }
   for (size_t i = 0; i < links.size(); ++i) {
-    const double least = pieces * bytes[i] / links[i].rate;
-    if (least > plan.least_s) {
-      plan.least_s = least;
-      plan.least_cause = links[i].cause;
-    }
+    plan.at_least(pieces * bytes[i] / links[i].rate, links[i].cause);
   }
-}
-
-// The time of the GPUs of a host that reach the network through other GPUs.
-void add_local_chain(const HostGroup& group, const ProtocolCosts& costs, double piece, double bytes,
-                     double directions, Plan& plan) {
-  const double hop = group.nvlink_latency_s + costs.local_step_s + piece / group.nvlink_rate;
-  plan.extra_s += directions * (group.gpus - 1) * hop;
-  plan.least_s = group.gpus > 1 ? directions * bytes / costs.payload / group.nvlink_rate : 0;
 }
 
 }  // namespace
 
 Plan plan_pieces(const PlanInput& input, FlowSet& set) {
   const Collective& what = input.collective;
-  const ProtocolCosts& costs = input.overheads.of(what.protocol);
-  const HostGroup& group = input.network.cluster().group_of(input.hosts.front());
+  const ProtocolCosts& costs = input.costs();
+  const HostGroup& group = input.group();
   const Channels channels = channels_of(input);
   const bool along_chain = what.algorithm == Algorithm::kRing;
   const bool two_trees = has_two_trees(input);
@@ -144,7 +132,7 @@ Plan plan_pieces(const PlanInput& input, FlowSet& set) {
   const bool up = what.operation == Operation::kAllReduce || what.operation == Operation::kReduce;
   const bool down = what.operation != Operation::kReduce;
 
-  Plan plan{.flows = {set.size(), 0}};
+  Plan plan;
   const auto places = static_cast<uint32_t>(input.hosts.size());
   const uint32_t gpus = along_chain ? group.gpus : 1;
   const auto rank = [&](uint32_t node) { return Rank{input.hosts[node / gpus], node % gpus}; };
@@ -161,25 +149,21 @@ Plan plan_pieces(const PlanInput& input, FlowSet& set) {
                                 : tree(places, [](uint32_t i) { return (i - 1) / 2; });
     add_tree(parents, up, down, flow_between, edges);
     if (two_trees) add_tree(moved(parents), up, down, flow_between, edges);
-    add_local_chain(group, costs, bytes / pieces, static_cast<double>(what.bytes),
-                    up && down ? 2 : 1, plan);
-    if (what.algorithm == Algorithm::kNvlsTree) {  // the switch replaces the chain
-      plan.extra_s = 2 * (group.nvlink_latency_s + costs.local_step_s);
-      plan.least_s = static_cast<double>(what.bytes) * (1 + 1.0 / group.gpus) / group.nvlink_rate;
+    if (what.algorithm == Algorithm::kTree && group.gpus > 1) {
+      // The GPUs of a host that reach the network through other GPUs.
+      const int directions = up && down ? 2 : 1;
+      const double hop =
+          group.nvlink_latency_s + costs.local_step_s + bytes / pieces / group.nvlink_rate;
+      plan.extra_s = directions * (group.gpus - 1) * hop;
+      plan.least_s =
+          directions * static_cast<double>(what.bytes) / costs.payload / group.nvlink_rate;
     }
   }
   bound_by_links(edges, pieces, input.network.links(), plan);
-  const auto per_piece = static_cast<uint32_t>(edges.size());
   const uint32_t first = set.size();
   // Brief messages leave a NIC one after another; others share it.
   add_pieces(set, edges, planned, costs.slots, input.network.is_brief(bytes / pieces));
-  plan.flows.end = set.size();
-  if (planned < pieces) {
-    const uint32_t half = planned / 2;
-    plan.early = {first + (half - 1) * per_piece, first + half * per_piece};
-    plan.late = {first + (planned - 1) * per_piece, first + planned * per_piece};
-    plan.repeats = (pieces - planned) / (planned - half);
-  }
+  repeat(plan, first, static_cast<uint32_t>(edges.size()), planned, pieces);
   return plan;
 }
 

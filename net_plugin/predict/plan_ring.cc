@@ -12,23 +12,14 @@ struct Ready {
   uint32_t sent = kNoFlow;
 };
 
-struct RingSteps {
-  uint32_t first = 0;     // flow
-  uint32_t per_step = 0;  // flows
-  uint32_t steps = 0;
-
-  FlowRange step(uint32_t i) const { return {first + i * per_step, first + (i + 1) * per_step}; }
-};
-
 // `edges`: the flow of each member to the next in one step. `ready`: what the first step waits for;
 // on return, what a step after these waits for.
-RingSteps add_steps(FlowSet& set, std::span<const Flow> edges, uint32_t steps,
-                    const ProtocolCosts& costs, std::vector<Ready>& ready) {
+void add_steps(FlowSet& set, std::span<const Flow> edges, uint32_t steps,
+               const ProtocolCosts& costs, std::vector<Ready>& ready) {
   const auto members = static_cast<uint32_t>(edges.size());
   const uint32_t slices = costs.slices;
-  const RingSteps ring{set.size(), members * slices, steps};
-  const auto number = [&](uint32_t step, uint32_t member, uint32_t slice) {
-    return ring.first + step * ring.per_step + member * slices + slice;
+  const auto number = [&, first = set.size()](uint32_t step, uint32_t member, uint32_t slice) {
+    return first + (step * members + member) * slices + slice;
   };
   for (uint32_t step = 0; step < steps; ++step) {
     for (uint32_t i = 0; i < members; ++i) {
@@ -56,7 +47,6 @@ RingSteps add_steps(FlowSet& set, std::span<const Flow> edges, uint32_t steps,
     ready[i] = {number(steps - 1, (i + members - 1) % members, slices - 1),
                 number(steps - 1, i, slices - 1)};
   }
-  return ring;
 }
 
 // How many of `steps` are planned: enough to show the period.
@@ -66,30 +56,15 @@ uint32_t planned_steps(uint32_t steps, size_t flows_per_step, const Limits& limi
   return std::min(steps, std::max(kFewest, affordable));
 }
 
-void repeat(Plan& plan, const RingSteps& ring, uint32_t steps) {
-  if (ring.steps == steps) return;
-  const uint32_t half = ring.steps / 2;
-  plan.early = ring.step(half - 1);
-  plan.late = ring.step(ring.steps - 1);
-  plan.repeats = static_cast<double>(steps - ring.steps) / (ring.steps - half);
-}
-
 }  // namespace
 
 Plan plan_ring(const PlanInput& input, FlowSet& set) {
   const Collective& what = input.collective;
-  const ProtocolCosts& costs = input.overheads.of(what.protocol);
-  const HostGroup& group = input.network.cluster().group_of(input.hosts.front());
-  const bool nvls = what.algorithm == Algorithm::kNvls;
-  const uint32_t gpus = nvls ? 1 : group.gpus;
+  const ProtocolCosts& costs = input.costs();
+  const uint32_t gpus = what.algorithm == Algorithm::kNvls ? 1 : input.group().gpus;
   const Channels channels = channels_of(input);
-  Plan plan{.flows = {set.size(), 0}};
   const double per_channel = static_cast<double>(what.bytes) / channels.count;
   const double ranks = static_cast<double>(input.all_hosts) * gpus;
-  if (nvls) {
-    plan.extra_s = 2 * (group.nvlink_latency_s + costs.local_step_s);
-    plan.least_s = static_cast<double>(what.bytes) * (1 + 1.0 / group.gpus) / group.nvlink_rate;
-  }
   const bool one_step = what.operation == Operation::kSendRecv;
   const double share = one_step ? per_channel : per_channel / ranks;
   const double rounds = rounds_of(input);
@@ -105,20 +80,21 @@ Plan plan_ring(const PlanInput& input, FlowSet& set) {
     edges.push_back(input.network.flow(members[i], members[(i + 1) % members.size()], channels.nic,
                                        share / rounds / costs.slices, costs, channels.loads));
   }
-  if (!edges.empty() && steps > 0) {
-    std::vector<Ready> ready(edges.size());
-    const uint32_t planned = planned_steps(steps, edges.size() * costs.slices, input.limits);
-    repeat(plan, add_steps(set, edges, planned, costs, ready), steps);
-  }
-  plan.flows.end = set.size();
+  Plan plan;
+  if (edges.empty() || steps == 0) return plan;
+  std::vector<Ready> ready(edges.size());
+  const auto per_step = static_cast<uint32_t>(edges.size()) * costs.slices;
+  const uint32_t planned = planned_steps(steps, per_step, input.limits);
+  repeat(plan, set.size(), per_step, planned, steps);
+  add_steps(set, edges, planned, costs, ready);
   return plan;
 }
 
 // Over all ranks of the planned hosts. Groups consist of consecutive ranks.
 Plan plan_hierarchical(const PlanInput& input, FlowSet& set) {
   const Collective& what = input.collective;
-  const ProtocolCosts& costs = input.overheads.of(what.protocol);
-  const HostGroup& group = input.network.cluster().group_of(input.hosts.front());
+  const ProtocolCosts& costs = input.costs();
+  const HostGroup& group = input.group();
   const auto nics = static_cast<uint32_t>(group.nics.size());
   const uint32_t per_group = what.group == 0 ? group.gpus : what.group;
   const auto all_ranks = input.all_hosts * group.gpus;
@@ -137,7 +113,7 @@ Plan plan_hierarchical(const PlanInput& input, FlowSet& set) {
     }
     return edges;
   };
-  Plan plan{.flows = {set.size(), 0}};
+  Plan plan;
   std::vector<Ready> ready(ranks.size());
   const auto run_phase = [&](uint32_t rings, uint32_t length, auto member, double bytes,
                              uint32_t steps, uint32_t planned) {
@@ -149,9 +125,9 @@ Plan plan_hierarchical(const PlanInput& input, FlowSet& set) {
         before[i] = ready[members[i]];
       }
       const double share = bytes / length;
-      const auto added = add_steps(set, edges_of(members, share), planned, costs, before);
+      if (ring == 0) repeat(plan, set.size(), length * costs.slices, planned, steps);
+      add_steps(set, edges_of(members, share), planned, costs, before);
       for (uint32_t i = 0; i < length; ++i) ready[members[i]] = before[i];
-      if (ring == 0) repeat(plan, added, steps);
     }
   };
   const auto local = [&](uint32_t ring, uint32_t i) { return ring * per_group + i; };
@@ -164,7 +140,6 @@ Plan plan_hierarchical(const PlanInput& input, FlowSet& set) {
   run_phase(per_group, groups, across, bytes / per_group * groups / all_groups, steps,
             planned_steps(steps, ranks.size() * costs.slices, input.limits));
   run_phase(groups, per_group, local, bytes, per_group - 1, per_group - 1);
-  plan.flows.end = set.size();
   return plan;
 }
 

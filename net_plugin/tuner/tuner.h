@@ -22,7 +22,7 @@
 
 #include "net_plugin/abi/tuner.h"
 #include "net_plugin/predict/cluster.h"
-#include "net_plugin/predict/cost_table.h"
+#include "net_plugin/predict/predict.h"
 #include "transport/base/result.h"
 
 namespace pacecar::tuner {

@@ -10,12 +10,9 @@
 #include <tuple>
 #include <vector>
 
-#include "bench/plan/comm_times.h"
-#include "bench/plan/memory.h"
-#include "bench/plan/schedule.h"
+#include "bench/plan/stage_costs.h"
+#include "bench/plan/split.h"
 #include "bench/plan/search.h"
-#include "bench/plan/split_bound.h"
-#include "bench/plan/split_search.h"
 
 namespace pacecar::plan {
 namespace {

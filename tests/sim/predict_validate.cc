@@ -21,7 +21,6 @@
 #include "bench/sim/spec_file.h"
 #include "net_plugin/predict/cluster.h"
 #include "net_plugin/predict/collective.h"
-#include "net_plugin/predict/library_costs.h"
 #include "net_plugin/predict/predict.h"
 #include "transport/base/prng.h"
 #include "transport/base/return_if_error.h"

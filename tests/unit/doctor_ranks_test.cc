@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/doctor/ranks.h"
-#include "bench/doctor/trace.h"
+#include "bench/doctor/report.h"
 #include "bench/doctor/verdict.h"
 #include "tests/support/doctor_job.h"
 

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include "bench/doctor/report.h"
-#include "bench/doctor/rules.h"
 #include "bench/doctor/verdict.h"
 #include "tests/support/doctor_job.h"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "bench/plan/memory.h"
+#include "bench/plan/stage_costs.h"
 #include "bench/plan/model.h"
 
 namespace pacecar::plan {

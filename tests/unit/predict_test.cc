@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "net_plugin/predict/calibration.h"
-#include "net_plugin/predict/cost_table.h"
 #include "net_plugin/predict/fluid.h"
-#include "net_plugin/predict/max_min.h"
 
 namespace pacecar::predict {
 namespace {
@@ -23,7 +21,8 @@ Route over(std::initializer_list<uint32_t> links) {
 }
 
 TEST(MaxMin, TightestLinkFillsFirstAndOtherFlowsTakeTheRest) {
-  MaxMin solver({10, 4});
+  const std::array links{Link{10}, Link{4}};
+  MaxMin solver(links);
   std::vector<Route> routes{over({0}), over({0, 1}), over({1})};
   std::vector<Allotment> found(3);
   solver.solve(routes, found);
@@ -35,7 +34,8 @@ TEST(MaxMin, TightestLinkFillsFirstAndOtherFlowsTakeTheRest) {
 }
 
 TEST(MaxMin, LoadCountsAsSeveralFlowsAndRateMaxHolds) {
-  MaxMin solver({12});
+  const std::array links{Link{12}};
+  MaxMin solver(links);
   std::vector<Route> routes(2);
   routes[0].add(0, 3);
   routes[1].add(0);
@@ -47,7 +47,8 @@ TEST(MaxMin, LoadCountsAsSeveralFlowsAndRateMaxHolds) {
 }
 
 TEST(MaxMin, WeightOfAFlowCountsOnItsLinkOnly) {
-  MaxMin solver({12, 2});
+  const std::array links{Link{12}, Link{2}};
+  MaxMin solver(links);
   std::vector<Route> routes{over({0}), over({0}), over({1}), over({1})};
   routes[0].uses[0].weight = 2;
   std::vector<Allotment> found(4);
@@ -58,7 +59,8 @@ TEST(MaxMin, WeightOfAFlowCountsOnItsLinkOnly) {
 }
 
 TEST(MaxMin, AcknowledgementsTakeAPartOfALinkAndAreNotLimitedByIt) {
-  MaxMin solver({10, 100});
+  const std::array links{Link{10}, Link{100}};
+  MaxMin solver(links);
   std::vector<Route> routes{over({0}), over({1})};
   routes[1].add_acks(0, 0.25);
   routes[1].rate_max = 20;

@@ -15,8 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/preflight/kernel_probes.h"
-#include "bench/preflight/peer_path.h"
+#include "bench/preflight/probes.h"
 
 namespace pacecar::preflight {
 namespace {

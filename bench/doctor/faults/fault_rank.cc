@@ -29,8 +29,10 @@ namespace {
 using std::chrono::milliseconds;
 using SteadyTime = std::chrono::steady_clock::time_point;
 
+constexpr size_t kElements = 1 << 18;       // 1 MiB
 constexpr size_t kSliceElements = 1 << 14;  // 64 KiB
-constexpr milliseconds kCompute{15};        // in an iteration
+constexpr size_t kSliceBytes = kSliceElements * sizeof(float);
+constexpr milliseconds kCompute{15};  // in an iteration
 constexpr std::chrono::microseconds kRest{50};
 constexpr size_t kBatchBytes = 256 << 10;  // the data loader's file
 
@@ -38,7 +40,6 @@ struct Options {
   std::string plugin;
   std::string disk;  // folder of the data loader; empty: none
   RemoteRank self{.ranks = 4};
-  size_t elements = 1 << 18;  // 1 MiB
 };
 
 struct Behaviour {
@@ -66,7 +67,7 @@ class Rank {
   Rank(const Options& options, Board& board)
       : options_(options),
         host_({.path = options.plugin}, stderr_log(false)),
-        sent_(options.elements),
+        sent_(kElements),
         received_(RequestStream::kWindow * kSliceElements),
         link_(connect(board)) {}
 
@@ -111,13 +112,12 @@ class Rank {
   }
 
   void collective(const Kind& kind, const Behaviour& behaviour) {
-    const size_t per_round = std::max<size_t>(1, options_.elements / ranks() / kSliceElements);
-    total_ = kind.rounds * per_round;
-    per_round_ = per_round;
+    per_round_ = std::max<size_t>(1, kElements / ranks() / kSliceElements);
+    total_ = kind.rounds * per_round_;
     link_.begin();
     consumed_ = 0;
     uint64_t& number = kind.rounds > ranks() ? reduces_ : gathers_;
-    void* const whole = profile().start_collective(kind.name, options_.elements, number++);
+    void* const whole = profile().start_collective(kind.name, kElements, number++);
     sending_.operation = profile().start_operation(whole, static_cast<int>(link_.to), true,
                                                    static_cast<int>(total_));
     receiving_.operation = profile().start_operation(whole, static_cast<int>(link_.from), false,
@@ -137,11 +137,9 @@ class Rank {
     progress |= post_send();
     progress |= take(behaviour);
     const size_t done = link_.sends.done();
-    if (link_.sends.finish_send(host_)) {
-      profile().stop_step(sending_.step(done));
-      progress = true;
-    }
-    return progress;
+    if (!link_.sends.finish_send(host_)) return progress;
+    profile().stop_step(sending_.step(done));
+    return true;
   }
 
   bool post_receive() {
@@ -172,7 +170,7 @@ class Rank {
     const bool came = slice < per_round_ || consumed_ > slice - per_round_;
     if (!came || std::chrono::steady_clock::now() < data_ready_) return false;
     profile().change(step, ProfileState::kSendPeerWait);
-    const size_t place = (slice * kSliceElements) % (options_.elements - kSliceElements + 1);
+    const size_t place = (slice * kSliceElements) % (kElements - kSliceElements + 1);
     Part part{bytes_of(std::span(sent_).subspan(place, kSliceElements)), 0,
               link_.send_memory.memory(), &step};
     if (!link_.sends.post(host_.try_send(link_.ends.send, part))) return false;
@@ -185,10 +183,10 @@ class Rank {
     const auto now = std::chrono::steady_clock::now();
     bool progress = false;
     const size_t slice = link_.receives.done();
-    if (link_.receives.finish_receive(host_, kSliceElements * sizeof(float))) {
+    if (link_.receives.finish_receive(host_, kSliceBytes)) {
       const ProfilePlayer::Step& step = receiving_.step(slice);
-      profile().change(step, ProfileState::kReceiveFlushWait, kSliceElements * sizeof(float));
-      profile().change(step, ProfileState::kReceiveGpuWait, kSliceElements * sizeof(float));
+      profile().change(step, ProfileState::kReceiveFlushWait, kSliceBytes);
+      profile().change(step, ProfileState::kReceiveGpuWait, kSliceBytes);
       if (consumed_ == slice) taken_at_ = now + behaviour.copy;
       progress = true;
     }

@@ -11,22 +11,18 @@ import tempfile
 NETWORK = "10.77.0."
 
 
-def run(*words):
-    subprocess.run(words, check=True, capture_output=True, text=True)
-
-
-def run_anyway(*words):
-    subprocess.run(words, check=False, capture_output=True, text=True)
+def run(*words, check=True):
+    subprocess.run(words, check=check, capture_output=True, text=True)
 
 
 class Job:
     """A context manager: starts the job, and removes everything at the end."""
 
-    def __init__(self, program, plugin, rank_program, ranks, shifted_clock=None, cores=None):
+    def __init__(self, program, plugin, rank_program, ranks, shifted_clock=None):
         self.program, self.plugin, self.rank_program = program, plugin, rank_program
         self.size = ranks
         self.shifted_clock = shifted_clock  # the rank whose clock is ahead
-        self.cores = cores or sorted(os.sched_getaffinity(0))
+        self.cores = sorted(os.sched_getaffinity(0))
         self.mark = f"pcf{os.getpid()}"
         self.ranks = []
         self.others = []  # programs that are no ranks
@@ -65,7 +61,7 @@ class Job:
         self.hub = f"{self.mark}hub"
         for name in [self.hub, *(self.space(rank) for rank in range(self.size))]:
             run("ip", "netns", "add", name)
-            self.undo.callback(run_anyway, "ip", "netns", "delete", name)
+            self.undo.callback(run, "ip", "netns", "delete", name, check=False)
         run("ip", "-n", self.hub, "link", "add", "switch", "type", "bridge")
         run("ip", "-n", self.hub, "link", "set", "switch", "up")
         for rank in range(self.size):
@@ -91,7 +87,7 @@ class Job:
     def start_rank(self, rank):
         self.disk(rank).mkdir()
         run("mount", "-t", "tmpfs", "-o", "size=2m", "none", str(self.disk(rank)))
-        self.undo.callback(run_anyway, "umount", str(self.disk(rank)))
+        self.undo.callback(run, "umount", str(self.disk(rank)), check=False)
         command = ["ip", "netns", "exec", self.space(rank)]
         if rank == self.shifted_clock:
             command += ["unshare", "--time", "--monotonic", "100000", "--boottime", "100000"]
@@ -102,10 +98,8 @@ class Job:
                                 stderr=subprocess.PIPE)
 
     def start_beside(self, *command, **options):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                   **options)
-        self.others.append(process)
-        return process
+        self.others.append(subprocess.Popen(command, stdout=subprocess.DEVNULL,
+                                            stderr=subprocess.DEVNULL, **options))
 
     def end_processes(self):
         for process in [*self.ranks, *self.others]:

@@ -35,20 +35,8 @@ def throttle(job, rank):
     (group / "cgroup.procs").write_text(str(job.pid(rank)))
 
 
-def late(job, rank):
-    job.tell(rank, "late 60")
-
-
-def late_gpu(job, rank):
-    job.tell(rank, "gpu 40")
-
-
-def slow_copy(job, rank):
-    job.tell(rank, "copy 5")
-
-
-def swap(job, rank):
-    job.tell(rank, "order 0")
+def tell(words):
+    return lambda job, rank: job.tell(rank, words)
 
 
 def fill_disk(job, rank):
@@ -102,31 +90,27 @@ def incast(job, rank):
                          f"{job.address(rank)}", env=environment)
 
 
-def jump(_job, _rank):
-    """Nothing: the rank's clock is ahead from the start (Job's shifted_clock)."""
-
-
 @dataclasses.dataclass
 class Kind:
     make: typing.Callable
-    rules: tuple           # the right verdicts; empty: it is no fault
+    rule: str              # the right verdict; empty: it is no fault
     neighbours: tuple = () # relative ranks that may be named instead: the other end of a path
     wait_s: float = 0.5    # before the doctor runs
 
 
 KINDS = {
-    "stopped": Kind(stop, ("silent",)),
-    "niced": Kind(nice, ("slow-host",)),
-    "throttled": Kind(throttle, ("slow-host",)),
-    "late-collective": Kind(late, ("late-rank",)),
-    "full-disk": Kind(fill_disk, ("late-rank",)),
-    "late-gpu": Kind(late_gpu, ("late-gpu",)),
-    "slow-copy": Kind(slow_copy, ("slow-copy",)),
-    "wrong-order": Kind(swap, ("mismatch",)),
-    "loss": Kind(lose, ("loss",), (-1,)),
-    "slow-link": Kind(slow_link, ("slow-path",), (-1,)),
-    "shaped-nic": Kind(shaped_nic, ("slow-nic",)),
-    "dead-port": Kind(dead_port, ("dead-port",)),
-    "incast": Kind(incast, ("incast",), (), 2.0),
-    "clock": Kind(jump, ()),
+    "stopped": Kind(stop, "silent"),
+    "niced": Kind(nice, "slow-host"),
+    "throttled": Kind(throttle, "slow-host"),
+    "late-collective": Kind(tell("late 60"), "late-rank"),
+    "full-disk": Kind(fill_disk, "late-rank"),
+    "late-gpu": Kind(tell("gpu 40"), "late-gpu"),
+    "slow-copy": Kind(tell("copy 5"), "slow-copy"),
+    "wrong-order": Kind(tell("order 0"), "mismatch"),
+    "loss": Kind(lose, "loss", (-1,)),
+    "slow-link": Kind(slow_link, "slow-path", (-1,)),
+    "shaped-nic": Kind(shaped_nic, "slow-nic"),
+    "dead-port": Kind(dead_port, "dead-port"),
+    "incast": Kind(incast, "incast", (), 2.0),
+    "clock": Kind(lambda job, rank: None, ""),  # ahead from the start: Job's shifted_clock
 }

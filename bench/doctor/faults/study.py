@@ -27,26 +27,21 @@ LIMIT_S = 10
 GOAL = 0.96
 
 
-def ask(job, watch_s, limit_s):
+def ask(job):
     process = subprocess.run(
-        [job.program, "doctor", "--json", "--quiet", "--watch", str(watch_s)],
-        env={**job.environment(0)}, text=True, capture_output=True, check=False,
-        timeout=limit_s + 20)
+        [job.program, "doctor", "--json", "--quiet", "--watch", "2"],
+        env=job.environment(0), text=True, capture_output=True, check=False, timeout=LIMIT_S + 20)
     if process.returncode not in (0, 1):
         raise RuntimeError(f"pacecar doctor: {process.stderr}")
     return json.loads(process.stdout)
 
 
-def diagnose(job, kind, keep):
+def diagnose(job, kind):
     """(rule, rank, seconds, why) of the first trouble that the doctor reports; rule None: none."""
     began = time.monotonic()
     time.sleep(kind.wait_s if kind else 0)
     while True:
-        document = ask(job, 2, LIMIT_S)
-        verdict = document["verdict"]
-        if keep:
-            with open(keep, "w", encoding="utf-8") as file:
-                json.dump(document, file)
+        verdict = ask(job)["verdict"]
         took = time.monotonic() - began
         if verdict["trouble"]:
             return verdict["rule"], job.name_of(verdict["process"]), took, verdict["why"]
@@ -54,24 +49,20 @@ def diagnose(job, kind, keep):
             return None, None, took, verdict["why"]
 
 
-def is_right(kind, rank, size, rule, named):
-    if not kind or not kind.rules:
-        return rule is None
-    allowed = {rank, *((rank + shift) % size for shift in kind.neighbours)}
-    return rule in kind.rules and named in allowed
-
-
 def one_run(arguments, name, random_source):
     size = random_source.randint(4, arguments.most_ranks)
     rank = random_source.randrange(size)
     kind = kinds.KINDS.get(name)
-    shifted = rank if name == "clock" else None
     with jobs.Job(arguments.program, arguments.plugin, arguments.rank_program, size,
-                  shifted) as job:
+                  shifted_clock=rank if name == "clock" else None) as job:
         if kind:
             kind.make(job, rank)
-        rule, named, took, why = diagnose(job, kind, arguments.keep)
-    right = is_right(kind, rank, size, rule, named)
+        rule, named, took, why = diagnose(job, kind)
+    if kind and kind.rule:
+        allowed = {(rank + shift) % size for shift in (0, *kind.neighbours)}
+        right = rule == kind.rule and named in allowed
+    else:
+        right = rule is None
     print(f"{'ok   ' if right else 'WRONG'} {name:16} rank {rank} of {size}: "
           f"{rule or 'nothing'} {'' if named is None else named} after {took:.1f} s: {why}",
           flush=True)
@@ -110,7 +101,6 @@ def parse():
     parser.add_argument("--tries", type=int, default=1,
                         help="repeat a run that is not right, for machines with other load")
     parser.add_argument("--json", help="write the runs to this file")
-    parser.add_argument("--keep", help="write the doctor's newest document to this file")
     return parser.parse_args()
 
 
@@ -122,8 +112,8 @@ def main():
         return 77
     names = arguments.kinds.split(",")
     source = random.Random(arguments.seed)
-    drawn = [names[i % len(names)] for i in range(arguments.faults)]
-    plan = drawn + ["healthy"] * arguments.healthy
+    plan = [names[i % len(names)] for i in range(arguments.faults)]
+    plan += ["healthy"] * arguments.healthy
     source.shuffle(plan)
     runs = [until_right(arguments, name, source) for name in plan]
     confusion(runs)

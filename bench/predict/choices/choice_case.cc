@@ -102,30 +102,12 @@ T one_of(Prng& prng, const std::array<T, kCount>& choices) {
 
 double uniform(Prng& prng) { return static_cast<double>(prng.below(1'000'000)) * 1e-6; }
 
-// nccl_costs() as messages can simulate them: chunks go whole, at the link's rate.
-LibraryCosts assumed_costs() {
-  LibraryCosts costs = nccl_costs();
-  for (ProtocolCosts& protocol : costs.protocols) {
-    protocol.slices = 1;
-    protocol.rate_share = 1;
-  }
-  return costs;
-}
-
-LibraryCosts real_costs(Prng& prng, double error) {
-  LibraryCosts costs = assumed_costs();
-  for (ProtocolCosts& protocol : costs.protocols) {
-    protocol.step_s *= std::pow(error, 2 * uniform(prng) - 1);
-  }
-  return costs;
-}
-
-ChoiceNetwork draw_network(Prng& prng, const ChoiceLimits& limits, ChoiceCase& drawn) {
+void draw_network(Prng& prng, const ChoiceLimits& limits, ChoiceCase& drawn) {
   constexpr std::array<uint32_t, 4> kHosts{8, 16, 32, 64};
   constexpr std::array<uint32_t, 2> kOver{2, 4};
   constexpr std::array<uint32_t, 2> kFast{25, 100};
   constexpr std::array<int64_t, 3> kDelays{500, 1000, 2000};
-  ChoiceNetwork network;
+  ChoiceNetwork& network = drawn.network;
   do network.hosts = one_of(prng, kHosts);
   while (network.hosts > limits.hosts);
   network.delay = Duration::from_ns(one_of(prng, kDelays));
@@ -144,7 +126,6 @@ ChoiceNetwork draw_network(Prng& prng, const ChoiceLimits& limits, ChoiceCase& d
       network.oversubscription = one_of(prng, kOver);
       network.gbps = one_of(prng, kFast);
   }
-  return network;
 }
 
 Result<RunSpec> run_of(const ChoiceNetwork& network, Bytes mtu, uint64_t seed) {
@@ -199,7 +180,8 @@ float nccl_time_us(const ChoiceNetwork& network, TunedFunction function, TunedAl
 Result<ChoiceCase> draw_choice(uint64_t seed, const ChoiceLimits& limits) {
   Prng prng(seed);
   ChoiceCase drawn;
-  const ChoiceNetwork network = draw_network(prng, limits, drawn);
+  draw_network(prng, limits, drawn);
+  const ChoiceNetwork& network = drawn.network;
   constexpr std::array kFunctions{nccl::TunedFunction::kAllReduce, nccl::TunedFunction::kAllReduce,
                                   nccl::TunedFunction::kAllGather,
                                   nccl::TunedFunction::kReduceScatter,
@@ -208,9 +190,14 @@ Result<ChoiceCase> draw_choice(uint64_t seed, const ChoiceLimits& limits) {
   constexpr double kSmallest = 8e3;
   const double largest = static_cast<double>(limits.bytes);
   drawn.bytes = static_cast<Bytes>(kSmallest * std::pow(largest / kSmallest, uniform(prng)));
-  drawn.network = network;
-  drawn.assumed = assumed_costs();
-  drawn.real = real_costs(prng, limits.cost_error);
+  // As messages can simulate them: chunks go whole, at the link's rate.
+  drawn.assumed = nccl_costs();
+  for (ProtocolCosts& protocol : drawn.assumed.protocols) protocol.slices = 1;
+  for (ProtocolCosts& protocol : drawn.assumed.protocols) protocol.rate_share = 1;
+  drawn.real = drawn.assumed;
+  for (ProtocolCosts& protocol : drawn.real.protocols) {
+    protocol.step_s *= std::pow(limits.cost_error, 2 * uniform(prng) - 1);
+  }
 
   // Larger packets for larger messages, so that all cases have about as many.
   const Bytes mtu = drawn.bytes * network.hosts > 50'000'000 ? 16384 : 4096;

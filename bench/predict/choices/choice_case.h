@@ -9,7 +9,7 @@
 #include "bench/sim/run_spec.h"
 #include "net_plugin/abi/tuner.h"
 #include "net_plugin/predict/cluster.h"
-#include "net_plugin/predict/library_costs.h"
+#include "net_plugin/predict/collective.h"
 #include "net_plugin/tuner/tuner.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"

@@ -1,14 +1,33 @@
-// Lower bounds of a step's time over all splits of the remaining layers among the remaining stages
-// (README.md, Bound). Times in seconds. Pure.
+// Splits of the layers of a shape among its stages: the exact time of one, lower bounds for all,
+// and the best one. Pure; times in seconds.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
-#include "bench/plan/schedule.h"
-
 namespace pacecar::plan {
+
+// Of a stage.
+struct StageTime {
+  double forward_s = 0;  // per micro-batch
+  double backward_s = 0;
+  double send_s = 0;  // to the next stage, and gradients back; the sender continues meanwhile
+  double tail_s = 0;  // after its last backward pass: gradients, optimizer, weights
+};
+
+// Micro-batches whose activations a stage holds at most.
+constexpr uint32_t in_flight(uint32_t stage, uint32_t stages, uint32_t micro_batches) {
+  return std::min(stages - stage, micro_batches);
+}
+
+// How long one step takes under the schedule 1F1B (PipeDream-Flush; Narayanan et al. 2021): each
+// stage runs in_flight() forward passes, then a backward and a forward pass in turn. Exact: each
+// pass starts as soon as its stage has ended the pass before and has its input. Runs in O(stages x
+// micro-batches).
+double run_schedule(std::span<const StageTime> stages, uint32_t micro_batches);
 
 // The time of a split that does not fit.
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -46,6 +65,8 @@ class Prefix {
   std::vector<Stage> stages_;
 };
 
+// Lower bounds over all splits of the remaining layers among the remaining stages (README.md,
+// Bound).
 class SplitBounds {
  public:
   explicit SplitBounds(const SplitProblem& problem);
@@ -71,5 +92,20 @@ class SplitBounds {
   std::vector<double> ended_;  // the end of its last backward pass
   std::vector<double> total_;  // the end of the step in all of these stages
 };
+
+struct SplitResult {
+  std::vector<uint32_t> layers;  // by stage; empty: none below the limit was found
+  double step_s = 0;
+  double bound_s = 0;      // no split below the limit takes less
+  uint64_t simulated = 0;  // splits
+};
+
+// The best split, by branch and bound: stage by stage, the lowest bound first. Looks only for
+// splits that take less than `limit_s`.
+SplitResult search_splits(const SplitProblem& problem, const SplitBounds& bounds, double limit_s,
+                          double tolerance, uint32_t nodes);
+
+// The time of a step with these layers, which must fit the memory.
+double step_s(const SplitProblem& problem, const std::vector<uint32_t>& layers);
 
 }  // namespace pacecar::plan
