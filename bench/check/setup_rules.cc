@@ -8,13 +8,10 @@
 #include <set>
 
 #include "bench/check/host.h"
-#include "bench/check/rule.h"
-#include "bench/perf/pattern.h"
 
 namespace pacecar::check {
 namespace {
 
-using nccl::NcclResult;
 using nccl::NetPropertiesV12;
 
 constexpr size_t kConnections = 32;
@@ -109,14 +106,7 @@ void does_not_block(Host& host) {
 }
 
 void expect_works(const Host& host, const Ends& ends, uint64_t number) {
-  constexpr size_t kBytes = 10'000;
-  const Buffer source(host, ends.send, kBytes);
-  const Buffer target(host, ends.receive, kBytes);
-  perf::fill_pattern(source.bytes(), number);
-  void* const receiving = host.receive(ends.receive, target.whole());
-  host.finish(receiving, host.send(ends.send, source.whole()));
-  expect(!perf::find_mismatch(target.bytes(), number),
-         "a connection delivers bytes of another one");
+  expect(Loop(host, ends, 10'000).carries(number), "a connection delivers bytes of another one");
 }
 
 void connects_many(Host& host) {
@@ -163,17 +153,12 @@ void gives_everything_back(Host& host) {
 
 void registers_from_another_thread(Host& host) {
   constexpr size_t kBytes = 1 << 16;
-  host.over_connection([&](const Ends& ends) {
-    const Buffer source(host, ends.send, kBytes);
-    const Buffer target(host, ends.receive, kBytes);
+  host.over_connection(kBytes, [&](const Loop& loop) {
     std::future<void> service = std::async(std::launch::async, [&] {
-      for (int i = 0; i < 200; ++i) const Buffer brief(host, ends.send, kBytes);
+      for (int i = 0; i < 200; ++i) const Buffer brief(host, loop.ends.send, kBytes);
     });
     for (uint64_t i = 0; i < 200; ++i) {
-      perf::fill_pattern(source.bytes(), i);
-      void* const receiving = host.receive(ends.receive, target.whole());
-      host.finish(receiving, host.send(ends.send, source.whole()));
-      expect(!perf::find_mismatch(target.bytes(), i), "bytes are wrong while memory is registered");
+      expect(loop.carries(i), "bytes are wrong while memory is registered");
     }
     service.get();
   });

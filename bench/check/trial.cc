@@ -13,7 +13,6 @@
 #include <new>
 #include <vector>
 
-#include "bench/check/rule.h"
 #include "bench/perf/clock.h"
 
 namespace pacecar::check {

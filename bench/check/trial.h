@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -38,6 +39,11 @@ struct Arena {
   SharedLine not_offered;
   SharedLine warning;  // the plugin's first warning
   SharedLine note;     // a figure that a rule found
+};
+
+// Why a rule does not apply to this plugin.
+class NotOffered : public std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 enum class Verdict : uint8_t { kPass, kFail, kNotOffered };

@@ -1,12 +1,14 @@
-// Rules of many connections and several threads.
+// Rules of many connections, several threads, aborts and dead peers.
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <future>
 #include <vector>
 
 #include "bench/check/host.h"
-#include "bench/check/rule.h"
+#include "bench/perf/clock.h"
 #include "bench/perf/pattern.h"
 
 namespace pacecar::check {
@@ -18,6 +20,9 @@ using perf::find_mismatch;
 
 constexpr size_t kThreads = 4;
 static_assert(kThreads <= kMaxListeners);
+constexpr size_t kBytes = 1 << 20;
+constexpr size_t kOutstanding = 4;  // requests of a stream
+constexpr size_t kStreamed = 16;    // messages before a rank dies
 
 // Runs `body(index)` in kThreads threads; throws what the first failed one has thrown.
 template <typename Body>
@@ -33,7 +38,7 @@ void in_threads(const Body& body) {
 void many_in_several_threads(Host& host) {
   constexpr size_t kEach = 8;
   constexpr size_t kRounds = 3;
-  constexpr size_t kBytes = 40'000;
+  constexpr size_t kFewBytes = 40'000;
   host.start();
   const int most = host.properties(host.device()).max_connections;
   const size_t each = std::min(kEach, static_cast<size_t>(most) / kThreads);
@@ -43,21 +48,20 @@ void many_in_several_threads(Host& host) {
       std::vector<Ends> all;
       for (size_t i = 0; i < each; ++i) all.push_back(host.connect_self());
       {
-        std::vector<std::unique_ptr<Buffer>> buffers;
+        std::deque<Loop> loops;
         std::vector<void*> requests;
         const auto number = [&](size_t i) { return (thread * kRounds + round) * kEach + i; };
-        for (size_t i = 0; i < each; ++i) {
-          buffers.push_back(std::make_unique<Buffer>(host, all[i].receive, kBytes));
-          requests.push_back(host.receive(all[i].receive, buffers.back()->whole()));
+        for (const Ends& ends : all) {
+          const Loop& loop = loops.emplace_back(host, ends, kFewBytes);
+          requests.push_back(host.receive(ends.receive, loop.target.whole()));
         }
         for (size_t i = 0; i < each; ++i) {
-          buffers.push_back(std::make_unique<Buffer>(host, all[i].send, kBytes));
-          fill_pattern(buffers.back()->bytes(), number(i));
-          requests.push_back(host.send(all[i].send, buffers.back()->whole()));
+          fill_pattern(loops[i].source.bytes(), number(i));
+          requests.push_back(host.send(all[i].send, loops[i].source.whole()));
         }
         host.finish(requests);
         for (size_t i = 0; i < each; ++i) {
-          expect(!find_mismatch(buffers[i]->bytes(), number(i)),
+          expect(!find_mismatch(loops[i].target.bytes(), number(i)),
                  "a connection delivers bytes of another one");
         }
       }
@@ -69,7 +73,6 @@ void many_in_several_threads(Host& host) {
 // Each thread of the receiving rank accepts from its own listener several times.
 void listens_again(Host& host) {
   constexpr size_t kRounds = 5;
-  constexpr size_t kBytes = 1U << 20;
   const std::vector<Listening> listening = host.listen_for_ranks(kThreads);
   in_threads([&](size_t thread) {
     for (uint64_t round = 0; round < kRounds; ++round) {
@@ -106,7 +109,6 @@ void post_requests(Host& host, void* comm, const Part& part, size_t count) {
 void closes_in_flight(Host& host) {
   constexpr size_t kRounds = 4;
   constexpr size_t kRequests = 8;
-  constexpr size_t kBytes = 1U << 20;
   for (size_t round = 0; round < kRounds; ++round) {
     const std::vector<Listening> listening = host.listen_for_ranks(kThreads);
     in_threads([&](size_t thread) {
@@ -122,6 +124,60 @@ void closes_in_flight(Host& host) {
   }
 }
 
+// Memory is deregistered while requests are outstanding that never complete; then the connection
+// is closed. A send that no receive matches may get no request.
+void aborts(Host& host) {
+  host.over_connection(kBytes, [&](Loop& loop) {
+    host.receive(loop.ends.receive, loop.target.whole(2));
+    host.try_send(loop.ends.send, loop.source.whole(1));  // another tag: never matched
+    for (Buffer* const one : {&loop.source, &loop.target}) {
+      one->deregister();
+      one->forbid_access();
+    }
+  });
+}
+
+// Keeps messages in flight until `enough` have completed or a call fails.
+NcclResult stream(Host& host, void* comm, const Buffer& buffer, size_t enough) {
+  std::array<void*, kOutstanding> requests{};
+  size_t completed = 0;
+  NcclResult result = NcclResult::kSuccess;
+  while (completed < enough && result == NcclResult::kSuccess) {
+    for (size_t i = 0; i < kOutstanding; ++i) {
+      if (requests[i] != nullptr) continue;
+      const Part part = buffer.part(i * kBytes, kBytes);
+      result = host.rank() == 0 ? host.post_receive(comm, std::span(&part, 1), &requests[i])
+                                : host.post_send(comm, part, &requests[i]);
+      if (result != NcclResult::kSuccess) return result;
+    }
+    void*& oldest = requests[completed % kOutstanding];
+    int done = 0;
+    std::array<int, 8> sizes{};
+    if (oldest != nullptr) result = host.net().test(oldest, &done, sizes.data());
+    if (done == 1) {
+      oldest = nullptr;
+      ++completed;
+    }
+  }
+  return result;
+}
+
+void notices_a_dead_peer(Host& host, int victim) {
+  void* const comm = host.connect_ranks();
+  Buffer buffer(host, comm, kOutstanding * kBytes);
+  if (host.rank() == victim) {
+    expect_success(stream(host, comm, buffer, kStreamed), "a request before the peer dies");
+    host.die();
+  }
+  const Instant start = perf::steady_now();
+  const NcclResult result = stream(host, comm, buffer, ~size_t{0});
+  expect(result != NcclResult::kSuccess, "requests to a dead peer succeed");
+  host.note(fmt::format("result {} {:.1f} s after the stream's start", static_cast<int>(result),
+                        (perf::steady_now() - start).seconds()));
+  buffer.deregister();
+  host.close_rank(comm);
+}
+
 constexpr std::array kRules = {
     Rule{"crowd", "several threads make, use and close tens of connections", 1,
          many_in_several_threads},
@@ -129,10 +185,16 @@ constexpr std::array kRules = {
          listens_again},
     Rule{"close-in-flight", "several threads close connections with requests in flight", 2,
          closes_in_flight},
+    Rule{"abort", "with requests outstanding, deregMr and close return, and memory is not touched",
+         1, aborts},
+    Rule{"dead-receiver", "a sender whose peer is killed gets an error", 2,
+         [](Host& host) { notices_a_dead_peer(host, 0); }},
+    Rule{"dead-sender", "a receiver whose peer is killed gets an error", 2,
+         [](Host& host) { notices_a_dead_peer(host, 1); }},
 };
 
 }  // namespace
 
-std::span<const Rule> crowd_rules() { return kRules; }
+std::span<const Rule> stress_rules() { return kRules; }
 
 }  // namespace pacecar::check
