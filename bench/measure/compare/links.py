@@ -40,8 +40,7 @@ def veth():
     with namespaces.made((server, client)):
         namespaces.pair(server, VETH_NAME, client, VETH_NAME, VETH_MTU)
         for name, address in ((server, VETH_SERVER), (client, VETH_CLIENT)):
-            namespaces.command("ip", "-n", name, "address", "add", f"{address}/24", "dev",
-                               VETH_NAME)
+            namespaces.give_address(name, VETH_NAME, f"{address}/24")
         yield Link("veth", VETH_NAME, VETH_MTU, VETH_SERVER, namespaces.prefix(server),
                    namespaces.prefix(client))
 

@@ -3,8 +3,9 @@
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
+
+from exchange import uninterrupted
 
 WITHOUT_IPV6 = ("for file in /proc/sys/net/ipv6/conf/*/disable_ipv6; do "
                 "if [ -e $file ]; then echo 1 > $file; fi; done")
@@ -30,7 +31,7 @@ def made(names, programs=("ip",)):
             command("ip", "-n", name, "link", "set", "lo", "up")
         yield
     finally:
-        with interrupts_ignored():
+        with uninterrupted():
             for name in names:  # some may not have been made
                 subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
@@ -49,21 +50,18 @@ def pair(one, name, other, other_name, mtu_bytes):
     command("ip", "-n", other, "link", "set", other_name, "up")
 
 
+def bridge(hub, mtu_bytes):
+    command("ip", "-n", hub, "link", "add", "bridge0", "type", "bridge")
+    command("ip", "-n", hub, "link", "set", "bridge0", "mtu", str(mtu_bytes), "up")
+
+
+def give_address(name, interface, address):
+    command("ip", "-n", name, "address", "add", address, "dev", interface)
+
+
 def command(*argv):
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Unavailable(f"'{' '.join(argv)}' failed ({done.stderr.strip()}): this needs the "
                           "right to make network namespaces, and a kernel with veth, bridge and "
                           "sch_htb")
-
-
-@contextlib.contextmanager
-def interrupts_ignored():
-    """For a clean-up: a second Ctrl-C is ignored."""
-    before = {number: signal.signal(number, signal.SIG_IGN)
-              for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
