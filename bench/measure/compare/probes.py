@@ -133,10 +133,10 @@ def iperf3_stream(tools, link, seconds):
                   cpu_per_gb(busy["remote_total"], received))
 
 
-def udp_limit(tools, link, seconds, mode, *flags):
+def udp_limit(tools, link, seconds, mode):
     common = [tools.udp_limit, mode, "--address", link.address, "--port",
               free_port(socket.SOCK_DGRAM)]
-    client = [*common, "--connect", "--seconds", seconds, *flags]
+    client = [*common, "--connect", "--seconds", seconds]
     return json.loads(exchange(link, [*common, "--server"], client, seconds))
 
 
@@ -147,7 +147,7 @@ def udp_stream(tools, link, seconds):
 
 
 def udp_ping_pong(tools, link, seconds):
-    result = udp_limit(tools, link, seconds, "pingpong", "--size", PING_BYTES)
+    result = udp_limit(tools, link, seconds, "pingpong")
     return {"rtt_median_us": result["rtt_us_median"], "rtt_p99_us": result["rtt_us_p99"]}
 
 

@@ -12,7 +12,6 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
-#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -30,8 +29,8 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "bench/perf/must.h"
 #include "transport/base/histogram.h"
 
 namespace pacecar {
@@ -41,6 +40,7 @@ constexpr size_t kAddressBytes = 128;
 constexpr size_t kPollEntries = 16;
 constexpr size_t kPageBytes = 4096;
 constexpr unsigned kSetUpSeconds = 30;  // limit of connecting and ending
+constexpr int kFailed = 2;              // exit code
 constexpr uint64_t kEndOfPing = ~uint64_t{0};
 
 struct Settings {
@@ -49,18 +49,14 @@ struct Settings {
   size_t size = 1 << 20;
   size_t in_flight = 8;
   double seconds = 2;
-  std::vector<size_t> cpus;  // of the receiver and of the sender
   bool ping = false;
 };
 
-[[noreturn]] void give_up(const std::string& sentence) {
-  fmt::print(stderr, "ofi_stream: {}\n", sentence);
-  std::_Exit(2);
-}
+[[noreturn]] void fail_with(const std::string& sentence) { give_up(sentence, kFailed); }
 
 // `result` is libfabric's: 0, a count, or a negative error.
 ssize_t must(const char* what, ssize_t result) {
-  if (result < 0) give_up(fmt::format("{}: {}", what, fi_strerror(static_cast<int>(-result))));
+  if (result < 0) fail_with(fmt::format("{}: {}", what, fi_strerror(static_cast<int>(-result))));
   return result;
 }
 
@@ -97,7 +93,7 @@ Owned<fi_info> find_provider(const Settings& settings) {
   const int result = fi_getinfo(FI_VERSION(1, 17), has_address ? settings.address.c_str() : nullptr,
                                 nullptr, has_address ? FI_SOURCE : 0, hints.get(), &found);
   if (result != 0) {
-    give_up(
+    fail_with(
         fmt::format("no reliable-datagram endpoints with RMA from provider '{}' at '{}' ({}): "
                     "look what `fi_info -t FI_EP_RDM` lists",
                     settings.provider, settings.address, fi_strerror(-result)));
@@ -118,7 +114,7 @@ class Nic {
       : memory_(static_cast<uint8_t*>(std::aligned_alloc(kPageBytes, memory_bytes)), &std::free),
         memory_bytes_(memory_bytes),
         info_(find_provider(settings)) {
-    if (!memory_) give_up("no memory for so many writes of this size: ask for less");
+    if (!memory_) fail_with("no memory for so many writes of this size: ask for less");
     std::memset(memory_.get(), 0, memory_bytes_);
     open(fabric_, "fi_fabric",
          [&](fid_fabric** out) { return fi_fabric(info_->fabric_attr, out, nullptr); });
@@ -153,7 +149,7 @@ class Nic {
   void connect(const Card& peer) {
     peer_ = peer;
     if (fi_av_insert(addresses_.get(), peer_.address.data(), 1, &peer_address_, 0, nullptr) != 1) {
-      give_up("fi_av_insert refused the peer's address");
+      fail_with("fi_av_insert refused the peer's address");
     }
   }
 
@@ -218,7 +214,7 @@ class Nic {
   [[noreturn]] void fail() {
     fi_cq_err_entry error{};
     must("fi_cq_readerr", fi_cq_readerr(queue_.get(), &error, 0));
-    give_up(
+    fail_with(
         fmt::format("a write failed: {}, {}", fi_strerror(error.err),
                     fi_cq_strerror(queue_.get(), error.prov_errno, error.err_data, nullptr, 0)));
   }
@@ -240,7 +236,7 @@ class Nic {
 template <typename Value>
 void send_value(int peer, const Value& value) {
   if (send(peer, &value, sizeof value, MSG_NOSIGNAL) != sizeof value) {
-    give_up("the other process has ended");
+    fail_with("the other process has ended");
   }
 }
 
@@ -251,7 +247,7 @@ Value ask(int peer, Nic& nic) {
   for (;;) {
     const ssize_t got = recv(peer, &value, sizeof value, MSG_DONTWAIT);
     if (got == sizeof value) return value;
-    if (got >= 0 || errno != EAGAIN) give_up("the other process has ended");
+    if (got >= 0 || errno != EAGAIN) fail_with("the other process has ended");
     nic.poll();
   }
 }
@@ -328,7 +324,7 @@ void send_pings(Nic& nic, int peer, const Settings& settings) {
     const int64_t start = now_ns();
     nic.inject(next);
     word = next_word(nic, word);
-    if (word != next) give_up("the answer to a ping has another number");
+    if (word != next) fail_with("the answer to a ping has another number");
     return static_cast<uint64_t>(now_ns() - start) / 2;
   };
   turn(1);  // connects
@@ -344,19 +340,8 @@ void send_pings(Nic& nic, int peer, const Settings& settings) {
       static_cast<double>(half_trips.value_at_percentile(99)) / 1e3);
 }
 
-void pin(const Settings& settings, bool sends) {
-  if (settings.cpus.empty()) return;
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  CPU_SET(settings.cpus[sends ? 1 : 0], &cpus);
-  if (sched_setaffinity(0, sizeof cpus, &cpus) != 0) {
-    give_up("this process cannot choose its processor: give others with --cpus");
-  }
-}
-
 void run(const Settings& settings, int peer, bool sends) {
   alarm(kSetUpSeconds + static_cast<unsigned>(settings.seconds));
-  pin(settings, sends);
   const size_t bytes = std::max(kPageBytes, settings.size * settings.in_flight);
   Nic nic(settings, (bytes + kPageBytes - 1) / kPageBytes * kPageBytes);
   send_value(peer, nic.card());
@@ -373,9 +358,9 @@ void run(const Settings& settings, int peer, bool sends) {
 // Returns the exit code.
 int measure(const Settings& settings) {
   std::array<int, 2> peers{};
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, peers.data()) != 0) give_up("no socket pair");
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, peers.data()) != 0) fail_with("no socket pair");
   const pid_t receiver = fork();
-  if (receiver < 0) give_up("no second process");
+  if (receiver < 0) fail_with("no second process");
   if (receiver == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     close(peers[0]);
@@ -402,7 +387,6 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(size_t{1}, size_t{1} << 30));
   app.add_option("--in-flight", settings.in_flight, "writes")->check(CLI::Range(1, 1024));
   app.add_option("--seconds", settings.seconds)->check(CLI::Range(0.001, 3600.));
-  app.add_option("--cpus", settings.cpus, "of receiver and sender")->delimiter(',')->expected(2);
   app.add_flag("--ping", settings.ping, "half a round trip of 8 bytes, polled in memory");
   CLI11_PARSE(app, argc, argv);
   return pacecar::measure(settings);
