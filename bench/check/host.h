@@ -1,6 +1,10 @@
 // Plays NCCL in one process of a trial, and the rules on which NCCL relies in a net plugin.
 #pragma once
 
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -51,16 +55,42 @@ struct Loop {
 // Thread rule: nccl::Host's.
 class Host : public nccl::Host {
  public:
-  Host(Arena& arena, const Subject& subject, int rank);
+  Host(Arena& arena, const Subject& subject, int rank)
+      : nccl::Host(subject,
+                   [&arena](nccl::LogSeverity severity, const char* line) {
+                     if (severity == nccl::LogSeverity::kWarn) arena.warning.set(line);
+                   }),
+        arena_(arena),
+        rank_(rank) {}
 
   int rank() const { return rank_; }
-  // A connection between the ranks: rank 1's sending end, or rank 0's receiving end.
-  void* connect_ranks();
-  // For several such connections: rank 0 listens, and rank 1 gets the handles.
-  std::vector<Listening> listen_for_ranks(size_t count);
-  // This rank's end of a connection through that listener.
-  void* join_ranks(const std::vector<Listening>& listening, size_t number) const;
+  // Connections between the ranks: rank 0 listens, and rank 1 gets the handles.
+  std::vector<Listening> listen_for_ranks(size_t count) {
+    start();
+    std::vector<Listening> listening;
+    for (size_t i = 0; i < count && rank_ == 0; ++i) {
+      listening.push_back(listen());
+      arena_.handles[i] = listening.back().handle;
+    }
+    barrier();
+    return listening;
+  }
+  // This rank's end of a connection through that listener: rank 1's sends, rank 0's receives.
+  void* join_ranks(const std::vector<Listening>& listening, size_t number) const {
+    return rank_ == 0 ? accept(listening[number].comm) : connect(arena_.handles[number]);
+  }
+  void close_listens(const std::vector<Listening>& listening) const {
+    for (const Listening& one : listening) close_listen(one.comm);
+  }
+  // One connection between the ranks.
+  void* connect_ranks() {
+    const std::vector<Listening> listening = listen_for_ranks(1);
+    void* const comm = join_ranks(listening, 0);
+    close_listens(listening);
+    return comm;
+  }
   void close_rank(void* comm) const { rank_ == 0 ? close_receive(comm) : close_send(comm); }
+
   // Runs `body(loop)`, and closes the connection afterwards.
   template <typename Body>
   void over_connection(size_t bytes, const Body& body) {
@@ -73,9 +103,22 @@ class Host : public nccl::Host {
     close(ends);
   }
 
-  // --- the other process ---
-  void barrier();
-  [[noreturn]] void die();  // kills this process
+  // Waits for the other process.
+  void barrier() {
+    const uint32_t round = arena_.barrier_round.load();
+    if (arena_.arrived.fetch_add(1) + 1 == kMaxRanks) {
+      arena_.arrived.store(0);
+      arena_.barrier_round.store(round + 1);
+      return;
+    }
+    poll_until("the other process", [&] { return arena_.barrier_round.load() != round; });
+  }
+  // Kills this process.
+  [[noreturn]] void die() {
+    ++arena_.finished;
+    kill(getpid(), SIGKILL);
+    std::abort();
+  }
   void note(std::string_view text) { arena_.note.set(text); }
 
  private:
@@ -86,8 +129,8 @@ class Host : public nccl::Host {
 struct Rule {
   std::string_view name;      // for --only
   std::string_view sentence;  // what a plugin must do
-  int ranks;                  // processes that run `check` at once, each with a Host
   void (*check)(Host& host);  // throws NotOffered or nccl::HostError
+  int ranks = 1;              // processes that run `check` at once, each with a Host
 };
 
 std::span<const Rule> setup_rules();

@@ -123,7 +123,7 @@ void connects_many(Host& host) {
     }
     return ready == count;
   });
-  for (const Listening& one : listening) host.close_listen(one.comm);
+  host.close_listens(listening);
   for (size_t i = 0; i < count; ++i) expect_works(host, ends[i], i);
   for (size_t i = 0; i < count; ++i) host.close(ends[i]);
 }
@@ -164,21 +164,20 @@ void registers_from_another_thread(Host& host) {
   });
 }
 
-constexpr std::array kRules = {
-    Rule{"init", "init succeeds, and again after finalize", 1, initialises},
-    Rule{"two-communicators", "a second communicator does not disturb the first", 1,
-         holds_two_communicators},
-    Rule{"finalize-null", "finalize accepts NULL, after an init that failed", 1, finalizes_nothing},
-    Rule{"properties-filled", "every property is written", 1, fills_properties},
-    Rule{"properties", "properties are within NCCL's bounds", 1, properties_make_sense},
-    Rule{"names", "every device has a name of its own", 1, names_devices_apart},
-    Rule{"handle", "a handle has 128 bytes", 1, writes_a_handle_only},
-    Rule{"non-blocking", "connect and accept return at once, with NULL until ready", 1,
-         does_not_block},
-    Rule{"connections", "many connections at once find their own listeners", 1, connects_many},
-    Rule{"reopen", "what is closed gives its file descriptors back", 1, gives_everything_back},
-    Rule{"register-race", "memory is registered while another thread sends", 1,
-         registers_from_another_thread},
+constexpr Rule kRules[] = {
+    {"init", "init succeeds, and again after finalize", initialises},
+    {"two-communicators", "a second communicator does not disturb the first",
+     holds_two_communicators},
+    {"finalize-null", "finalize accepts NULL, after an init that failed", finalizes_nothing},
+    {"properties-filled", "every property is written", fills_properties},
+    {"properties", "properties are within NCCL's bounds", properties_make_sense},
+    {"names", "every device has a name of its own", names_devices_apart},
+    {"handle", "a handle has 128 bytes", writes_a_handle_only},
+    {"non-blocking", "connect and accept return at once, with NULL until ready", does_not_block},
+    {"connections", "many connections at once find their own listeners", connects_many},
+    {"reopen", "what is closed gives its file descriptors back", gives_everything_back},
+    {"register-race", "memory is registered while another thread sends",
+     registers_from_another_thread},
 };
 
 }  // namespace

@@ -91,7 +91,7 @@ void listens_again(Host& host) {
       host.close_rank(comm);
     }
   });
-  for (const Listening& one : listening) host.close_listen(one.comm);
+  host.close_listens(listening);
 }
 
 // Posts up to `count` requests; fewer if the plugin knows already that the peer has closed.
@@ -119,7 +119,7 @@ void closes_in_flight(Host& host) {
       buffer.forbid_access();
       host.close_rank(comm);
     });
-    for (const Listening& one : listening) host.close_listen(one.comm);
+    host.close_listens(listening);
     host.barrier();
   }
 }
@@ -178,19 +178,18 @@ void notices_a_dead_peer(Host& host, int victim) {
   host.close_rank(comm);
 }
 
-constexpr std::array kRules = {
-    Rule{"crowd", "several threads make, use and close tens of connections", 1,
-         many_in_several_threads},
-    Rule{"listen-again", "a listener accepts one connection after another, in several threads", 2,
-         listens_again},
-    Rule{"close-in-flight", "several threads close connections with requests in flight", 2,
-         closes_in_flight},
-    Rule{"abort", "with requests outstanding, deregMr and close return, and memory is not touched",
-         1, aborts},
-    Rule{"dead-receiver", "a sender whose peer is killed gets an error", 2,
-         [](Host& host) { notices_a_dead_peer(host, 0); }},
-    Rule{"dead-sender", "a receiver whose peer is killed gets an error", 2,
-         [](Host& host) { notices_a_dead_peer(host, 1); }},
+constexpr Rule kRules[] = {
+    {"crowd", "several threads make, use and close tens of connections", many_in_several_threads},
+    {"listen-again", "a listener accepts one connection after another, in several threads",
+     listens_again, 2},
+    {"close-in-flight", "several threads close connections with requests in flight",
+     closes_in_flight, 2},
+    {"abort", "with requests outstanding, deregMr and close return, and memory is not touched",
+     aborts},
+    {"dead-receiver", "a sender whose peer is killed gets an error",
+     [](Host& host) { notices_a_dead_peer(host, 0); }, 2},
+    {"dead-sender", "a receiver whose peer is killed gets an error",
+     [](Host& host) { notices_a_dead_peer(host, 1); }, 2},
 };
 
 }  // namespace

@@ -336,25 +336,22 @@ void groups_are_mixed(Host& host) {
   });
 }
 
-constexpr std::array kRules = {
-    Rule{"sizes", "messages of 1 B to 8 MiB arrive whole, and report their size", 1,
-         every_size_arrives},
-    Rule{"empty", "a message of 0 bytes is an operation like any other", 1,
-         nothing_is_an_operation},
-    Rule{"short", "a receive may be larger than what is sent", 1, short_messages_report_their_size},
-    Rule{"long", "a message longer than its buffer is cut to it", 1, long_messages_are_cut},
-    Rule{"depth", "32 requests of a connection are in flight, in order (8 in version 6)", 1,
-         requests_in_flight},
-    Rule{"full", "isend and irecv write their request, NULL when full", 1, full_means_null},
-    Rule{"optional-completion", "irecv takes the hint that its completion is of no interest", 1,
-         completion_may_be_optional},
-    Rule{"flags", "within a line of 128 bytes the last word is written last (LL128)", 1,
-         flags_come_last},
-    Rule{"unattended", "a send that test reported done arrives without further calls", 2,
-         finished_sends_arrive},
-    Rule{"tags", "tags choose among the buffers of a receive", 1, tags_choose_buffers},
-    Rule{"groups", "receives have 1 to maxRecvs buffers of any size, also of the same tag", 1,
-         groups_are_mixed},
+constexpr Rule kRules[] = {
+    {"sizes", "messages of 1 B to 8 MiB arrive whole, and report their size", every_size_arrives},
+    {"empty", "a message of 0 bytes is an operation like any other", nothing_is_an_operation},
+    {"short", "a receive may be larger than what is sent", short_messages_report_their_size},
+    {"long", "a message longer than its buffer is cut to it", long_messages_are_cut},
+    {"depth", "32 requests of a connection are in flight, in order (8 in version 6)",
+     requests_in_flight},
+    {"full", "isend and irecv write their request, NULL when full", full_means_null},
+    {"optional-completion", "irecv takes the hint that its completion is of no interest",
+     completion_may_be_optional},
+    {"flags", "within a line of 128 bytes the last word is written last (LL128)", flags_come_last},
+    {"unattended", "a send that test reported done arrives without further calls",
+     finished_sends_arrive, 2},
+    {"tags", "tags choose among the buffers of a receive", tags_choose_buffers},
+    {"groups", "receives have 1 to maxRecvs buffers of any size, also of the same tag",
+     groups_are_mixed},
 };
 
 }  // namespace
