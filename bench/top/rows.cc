@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <tuple>
 
 #include "bench/doctor/rules.h"
@@ -15,7 +14,7 @@ constexpr double kBits = 8;
 
 struct Look {
   doctor::Process now;
-  std::optional<doctor::Process> before;
+  Result<doctor::Process> before;  // an error: this is the first look
 
   double seconds() const { return before ? now.uptime_s - before->uptime_s : 0; }
 };
@@ -93,13 +92,7 @@ std::vector<Look> looks_of(const doctor::Evidence& evidence, std::vector<std::st
       notes.push_back(now.error().message);
       continue;
     }
-    Look look{std::move(*now), std::nullopt};
-    if (!sighting.before.is_null()) {
-      if (auto before = doctor::read_sighting({nullptr, sighting.before})) {
-        look.before = std::move(*before);
-      }
-    }
-    looks.push_back(std::move(look));
+    looks.push_back({std::move(*now), doctor::read_summary(sighting.before)});
   }
   return looks;
 }
@@ -109,14 +102,14 @@ struct SortColumn {
   std::string_view name;
   std::optional<double> FlowRow::*value = nullptr;
 };
-constexpr std::array<SortColumn, kColumns> kSortColumns = {{{"limit"},
-                                                            {"goodput", &FlowRow::goodput_bps},
-                                                            {"may-send", &FlowRow::may_send_bps},
-                                                            {"rtt", &FlowRow::rtt_s},
-                                                            {"sent-again", &FlowRow::sent_again},
-                                                            {"queue", &FlowRow::queue_bytes},
-                                                            {"still", &FlowRow::still_s},
-                                                            {"process"}}};
+constexpr SortColumn kSortColumns[kColumns] = {{"limit"},
+                                               {"goodput", &FlowRow::goodput_bps},
+                                               {"may-send", &FlowRow::may_send_bps},
+                                               {"rtt", &FlowRow::rtt_s},
+                                               {"sent-again", &FlowRow::sent_again},
+                                               {"queue", &FlowRow::queue_bytes},
+                                               {"still", &FlowRow::still_s},
+                                               {"process"}};
 
 bool goes_first(const FlowRow& a, const FlowRow& b, Column column) {
   if (column == Column::kLimit) {

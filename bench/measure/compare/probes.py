@@ -10,6 +10,7 @@ import json
 import math
 import shutil
 import socket
+import types
 from typing import Callable
 
 from exchange import Failed, exchange, free_port
@@ -18,17 +19,6 @@ MESSAGE_BYTES = 1 << 20
 IN_FLIGHT = 8
 PING_BYTES = 8
 PING_PONGS_PER_S = 1000  # fi_pingpong takes a count, not a time
-
-
-@dataclasses.dataclass(frozen=True)
-class Tools:
-    """Paths of the programs; None: a program of others that is not installed."""
-    plugin: str
-    plugin_bench: str
-    pacecar: str
-    udp_limit: str
-    iperf3: str | None
-    fi_pingpong: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +35,10 @@ class Probe:
 
 
 def find_tools(build):
-    """(tools, paths of missing own programs, sentences about missing peers)."""
+    """(tools, paths of missing own programs, sentences about missing peers).
+
+    Tools are paths; None: a program of others that is not installed.
+    """
     own = {"plugin": build / "net_plugin/libnccl-net-pacecar.so",
            "plugin_bench": build / "bench/nccl/plugin_bench",
            "pacecar": build / "bench/pacecar",
@@ -55,7 +48,7 @@ def find_tools(build):
     notes = [f"{name} is not installed (package {package}): its figures and the ratios to them "
              "are left out" for name, package in peers.items() if not found[name]]
     missing = [str(path) for path in own.values() if not path.is_file()]
-    return Tools(**{name: str(path) for name, path in own.items()}, **found), missing, notes
+    return types.SimpleNamespace(**own, **found), missing, notes
 
 
 def probes(tools):
