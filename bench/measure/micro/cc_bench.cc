@@ -17,12 +17,17 @@ namespace {
 constexpr Bytes kMtu = 4096;
 constexpr uint32_t kFlows = 4096;
 
-std::shared_ptr<Controller> controller_at(int64_t index) {
+constexpr Grant kGrant{
+    .rate = Rate::from_gbps(50), .phase = {}, .validity = Duration::from_s(1), .epoch = 1};
+
+// The controller of this run, which is labelled with its name.
+std::shared_ptr<Controller> controller_of(benchmark::State& state) {
   const FlowEnvironment environment{.line_rate = Rate::from_gbps(100),
                                     .mtu = kMtu,
                                     .burst_bytes = 15 * kMtu,
                                     .base_rtt = Duration::from_us(20)};
-  const std::string_view name = controllers()[static_cast<size_t>(index)].name;
+  const std::string_view name = controllers()[static_cast<size_t>(state.range(0))].name;
+  state.SetLabel(std::string(name));
   std::shared_ptr<ControllerSet> set =
       make_controllers(name, environment, Rate(), {}, /*max_flows=*/1).value();
   Controller& controller = set->add_flow(Instant(), 0);
@@ -30,15 +35,18 @@ std::shared_ptr<Controller> controller_at(int64_t index) {
 }
 
 void each_controller(benchmark::internal::Benchmark* b) {
-  for (size_t i = 0; i < controllers().size(); ++i) b->Arg(static_cast<int64_t>(i));
+  b->DenseRange(0, static_cast<int64_t>(controllers().size()) - 1);
+}
+
+void count_each(benchmark::State& state, const char* what, size_t count) {
+  state.counters[what] =
+      benchmark::Counter(static_cast<double>(count), benchmark::Counter::kAvgIterations);
 }
 
 void decide(benchmark::State& state) {
-  const auto controller = controller_at(state.range(0));
-  state.SetLabel(std::string(controller->name()));
+  const auto controller = controller_of(state);
   Instant now;
-  controller->on_grant(
-      now, {.rate = Rate::from_gbps(50), .phase = {}, .validity = Duration::from_s(1), .epoch = 1});
+  controller->on_grant(now, kGrant);
   controller->demand(now, {.backlog = Bytes{1} << 40});
   for (auto _ : state) {
     now = now + Duration::from_ns(100);
@@ -48,8 +56,7 @@ void decide(benchmark::State& state) {
 BENCHMARK(decide)->Apply(each_controller);
 
 void on_ack(benchmark::State& state) {
-  const auto controller = controller_at(state.range(0));
-  state.SetLabel(std::string(controller->name()));
+  const auto controller = controller_of(state);
   TelemetryHop hop{.rate_mbps = 100'000};
   controller->demand({}, {.backlog = Bytes{1} << 40});
   AckSample sample{.now = {}, .rtt = {}, .acked = kMtu, .in_flight = 100 * kMtu};
@@ -71,10 +78,8 @@ BENCHMARK(on_ack)->Apply(each_controller);
 
 // A sender with a backlog computes its demand after each acknowledgement.
 void demand(benchmark::State& state) {
-  const auto controller = controller_at(state.range(0));
-  state.SetLabel(std::string(controller->name()));
-  controller->on_grant(
-      {}, {.rate = Rate::from_gbps(50), .phase = {}, .validity = Duration::from_s(1), .epoch = 1});
+  const auto controller = controller_of(state);
+  controller->on_grant({}, kGrant);
   Instant now;
   FlowStats stats{.backlog = Bytes{1} << 40};
   for (auto _ : state) {
@@ -119,10 +124,7 @@ class BusyReceiver {
     while (receiver_.next_deadline() <= now_) grants_ += receiver_.poll_grants(now_, updates);
     now_ = now_ + Duration::from_ns(100);
   }
-  void report(benchmark::State& state) const {
-    state.counters["grants"] =
-        benchmark::Counter(static_cast<double>(grants_), benchmark::Counter::kAvgIterations);
-  }
+  void report(benchmark::State& state) const { count_each(state, "grants", grants_); }
 
  private:
   Instant now_ = Instant::from_ns(1'000'000);
@@ -190,8 +192,7 @@ void link_share(benchmark::State& state) {
     flow = (flow + 1) % flows;
     pass += flow == 0 ? 1 : 0;
   }
-  state.counters["visits"] =
-      benchmark::Counter(static_cast<double>(visits), benchmark::Counter::kAvgIterations);
+  count_each(state, "visits", visits);
 }
 BENCHMARK(link_share)->Arg(64)->Arg(1024);
 
@@ -237,8 +238,7 @@ void credit_pull(benchmark::State& state) {
 BENCHMARK(credit_pull);
 
 void grant_word_round_trip(benchmark::State& state) {
-  Grant grant{
-      .rate = Rate::from_gbps(98), .phase = {}, .validity = Duration::from_us(50), .epoch = 7};
+  Grant grant = kGrant;
   for (auto _ : state) {
     benchmark::DoNotOptimize(grant);
     benchmark::DoNotOptimize(wire::decode_grant(wire::encode_grant(grant)));
