@@ -9,7 +9,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -34,108 +33,98 @@ struct Data {
   int each;
 };
 
-// Where a word of the result lies: word `at` of a block of `each` words.
-struct Place {
-  int block;
-  size_t at;
-  size_t of_rank;  // the place of the word in data that has this rank's block after those before
-};
-
 enum class Blocks : uint8_t { kOne, kOfEachRank };
+// The ranks whose data a result is, or is the sum of. kOwner: the rank with the number of the
+// block.
+enum class Source : uint8_t { kAll, kUpToThis, kRoot, kOwner, kBefore };
 
 struct Collective {
   const char* name;
   Blocks in;
   Blocks out;
+  Source source;
   void (*run)(const Data& data, World world);
-  int64_t (*expected)(const Place& place, World world, uint64_t turn);  // that word of `out`
-  bool only_root = false;                                               // which is rank 0
+  bool only_root = false;  // has a result; it is rank 0
 };
 
-int64_t sum_at(size_t at, int ranks, uint64_t turn) {
-  int64_t sum = 0;
-  for (int rank = 0; rank < ranks; ++rank) sum += value(rank, at, turn);
-  return sum;
-}
-
-int64_t total(const Place& place, World world, uint64_t turn) {
-  return sum_at(place.at, world.size, turn);
-}
-int64_t of_its_block(const Place& place, World /*world*/, uint64_t turn) {
-  return value(place.block, place.at, turn);
-}
 int before(World world) { return (world.rank + world.size - 1) % world.size; }
 
-using enum Blocks;
+// Word `at` of that block of the result. An input of one block for each rank is divided: this
+// rank's block comes from there.
+int64_t expected(const Collective& collective, int block, size_t at, size_t each, World world,
+                 uint64_t turn) {
+  if (collective.in == Blocks::kOfEachRank) at += static_cast<size_t>(world.rank) * each;
+  const auto sum_of = [&](int first, int ranks) {
+    int64_t sum = 0;
+    for (int rank = first; rank < first + ranks; ++rank) sum += value(rank, at, turn);
+    return sum;
+  };
+  switch (collective.source) {
+    case Source::kAll:
+      return sum_of(0, world.size);
+    case Source::kUpToThis:
+      return sum_of(0, world.rank + 1);
+    case Source::kRoot:
+      return sum_of(0, 1);
+    case Source::kOwner:
+      return sum_of(block, 1);
+    case Source::kBefore:
+      return sum_of(before(world), 1);
+  }
+  return -1;
+}
 
-constexpr std::array kCollectives = {
-    Collective{"allreduce", kOne, kOne,
-               [](const Data& data, World) {
-                 MPI_Allreduce(data.in, data.out, data.each, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
-               },
-               total},
-    Collective{"reduce", kOne, kOne,
-               [](const Data& data, World) {
-                 MPI_Reduce(data.in, data.out, data.each, MPI_INT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
-               },
-               total, true},
-    Collective{"reduce_scatter", kOfEachRank, kOne,
-               [](const Data& data, World) {
-                 MPI_Reduce_scatter_block(data.in, data.out, data.each, MPI_INT64_T, MPI_SUM,
-                                          MPI_COMM_WORLD);
-               },
-               [](const Place& place, World world, uint64_t turn) {
-                 return sum_at(place.of_rank, world.size, turn);
-               }},
-    Collective{"scan", kOne, kOne,
-               [](const Data& data, World) {
-                 MPI_Scan(data.in, data.out, data.each, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
-               },
-               [](const Place& place, World world, uint64_t turn) {
-                 return sum_at(place.at, world.rank + 1, turn);
-               }},
-    Collective{"bcast", kOne, kOne,
-               [](const Data& data, World world) {
-                 if (world.rank == 0) std::copy_n(data.in, data.each, data.out);
-                 MPI_Bcast(data.out, data.each, MPI_INT64_T, 0, MPI_COMM_WORLD);
-               },
-               [](const Place& place, World, uint64_t turn) { return value(0, place.at, turn); }},
-    Collective{"allgather", kOne, kOfEachRank,
-               [](const Data& data, World) {
-                 MPI_Allgather(data.in, data.each, MPI_INT64_T, data.out, data.each, MPI_INT64_T,
-                               MPI_COMM_WORLD);
-               },
-               of_its_block},
-    Collective{"gather", kOne, kOfEachRank,
-               [](const Data& data, World) {
-                 MPI_Gather(data.in, data.each, MPI_INT64_T, data.out, data.each, MPI_INT64_T, 0,
-                            MPI_COMM_WORLD);
-               },
-               of_its_block, true},
-    Collective{
-        "scatter", kOfEachRank, kOne,
-        [](const Data& data, World) {
-          MPI_Scatter(data.in, data.each, MPI_INT64_T, data.out, data.each, MPI_INT64_T, 0,
-                      MPI_COMM_WORLD);
-        },
-        [](const Place& place, World, uint64_t turn) { return value(0, place.of_rank, turn); }},
-    Collective{"alltoall", kOfEachRank, kOfEachRank,
-               [](const Data& data, World) {
-                 MPI_Alltoall(data.in, data.each, MPI_INT64_T, data.out, data.each, MPI_INT64_T,
-                              MPI_COMM_WORLD);
-               },
-               [](const Place& place, World, uint64_t turn) {
-                 return value(place.block, place.of_rank, turn);
-               }},
-    Collective{"sendrecv", kOne, kOne,
-               [](const Data& data, World world) {
-                 MPI_Sendrecv(data.in, data.each, MPI_INT64_T, (world.rank + 1) % world.size, 7,
-                              data.out, data.each, MPI_INT64_T, before(world), 7, MPI_COMM_WORLD,
-                              MPI_STATUS_IGNORE);
-               },
-               [](const Place& place, World world, uint64_t turn) {
-                 return value(before(world), place.at, turn);
-               }},
+using enum Blocks;
+using enum Source;
+constexpr Collective kCollectives[] = {
+    {"allreduce", kOne, kOne, kAll,
+     [](const Data& data, World) {
+       MPI_Allreduce(data.in, data.out, data.each, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+     }},
+    {"reduce", kOne, kOne, kAll,
+     [](const Data& data, World) {
+       MPI_Reduce(data.in, data.out, data.each, MPI_INT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
+     },
+     true},
+    {"reduce_scatter", kOfEachRank, kOne, kAll,
+     [](const Data& data, World) {
+       MPI_Reduce_scatter_block(data.in, data.out, data.each, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+     }},
+    {"scan", kOne, kOne, kUpToThis,
+     [](const Data& data, World) {
+       MPI_Scan(data.in, data.out, data.each, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+     }},
+    {"bcast", kOne, kOne, kRoot,
+     [](const Data& data, World world) {
+       if (world.rank == 0) std::copy_n(data.in, data.each, data.out);
+       MPI_Bcast(data.out, data.each, MPI_INT64_T, 0, MPI_COMM_WORLD);
+     }},
+    {"allgather", kOne, kOfEachRank, kOwner,
+     [](const Data& data, World) {
+       MPI_Allgather(data.in, data.each, MPI_INT64_T, data.out, data.each, MPI_INT64_T,
+                     MPI_COMM_WORLD);
+     }},
+    {"gather", kOne, kOfEachRank, kOwner,
+     [](const Data& data, World) {
+       MPI_Gather(data.in, data.each, MPI_INT64_T, data.out, data.each, MPI_INT64_T, 0,
+                  MPI_COMM_WORLD);
+     },
+     true},
+    {"scatter", kOfEachRank, kOne, kRoot,
+     [](const Data& data, World) {
+       MPI_Scatter(data.in, data.each, MPI_INT64_T, data.out, data.each, MPI_INT64_T, 0,
+                   MPI_COMM_WORLD);
+     }},
+    {"alltoall", kOfEachRank, kOfEachRank, kOwner,
+     [](const Data& data, World) {
+       MPI_Alltoall(data.in, data.each, MPI_INT64_T, data.out, data.each, MPI_INT64_T,
+                    MPI_COMM_WORLD);
+     }},
+    {"sendrecv", kOne, kOne, kBefore,
+     [](const Data& data, World world) {
+       MPI_Sendrecv(data.in, data.each, MPI_INT64_T, (world.rank + 1) % world.size, 7, data.out,
+                    data.each, MPI_INT64_T, before(world), 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+     }},
 };
 
 // MPI's one-sided operations: puts with a fence, and fetch-and-add. Whether all results are right.
@@ -198,9 +187,8 @@ Outcome measure(const Collective& collective, size_t bytes, int iterations, Worl
     collective.run(data, world);
     if (collective.only_root && world.rank != 0) continue;
     for (size_t i = 0; i < out.size(); ++i) {
-      const Place place{static_cast<int>(i / each), i % each,
-                        static_cast<size_t>(world.rank) * each + i % each};
-      outcome.right &= out[i] == collective.expected(place, world, turn);
+      const auto block = static_cast<int>(i / each);
+      outcome.right &= out[i] == expected(collective, block, i % each, each, world, turn);
     }
   }
   outcome.right = all_agree(outcome.right);
