@@ -36,23 +36,17 @@ struct Finding {
   Outcome outcome;
 };
 
-struct VerdictNames {
-  std::string_view text;
-  std::string_view json;
-};
-
-VerdictNames names_of(Verdict verdict) {
-  static constexpr std::array<VerdictNames, 3> kNames = {
-      {{"pass", "pass"}, {"FAIL", "fail"}, {"-", "not offered"}}};
-  return kNames[static_cast<size_t>(verdict)];
-}
+// In the order of Verdict.
+constexpr std::array kVerdictsForPeople = {"pass", "FAIL", "-"};
+constexpr std::array kVerdictsInJson = {"pass", "fail", "not offered"};
 
 // `width`: of the longest rule's name.
 std::string line_of(const Finding& finding, size_t width) {
   const Outcome& outcome = finding.outcome;
   const std::string detail = outcome.detail.empty() ? "" : fmt::format(": {}", outcome.detail);
-  return fmt::format("v{:<3} {:<5} {:<{}}  {}{}", finding.version, names_of(outcome.verdict).text,
-                     finding.rule.name, width, finding.rule.sentence, detail);
+  return fmt::format("v{:<3} {:<5} {:<{}}  {}{}", finding.version,
+                     kVerdictsForPeople[static_cast<size_t>(outcome.verdict)], finding.rule.name,
+                     width, finding.rule.sentence, detail);
 }
 
 // The figures of a version: measure().
@@ -88,7 +82,7 @@ Json to_json(const std::string& plugin, const std::vector<Finding>& findings, co
     rules.push_back({{"version", one.version},
                      {"rule", one.rule.name},
                      {"sentence", one.rule.sentence},
-                     {"verdict", names_of(one.outcome.verdict).json},
+                     {"verdict", kVerdictsInJson[static_cast<size_t>(one.outcome.verdict)]},
                      {"detail", one.outcome.detail}});
   }
   return {{"schema_version", 1}, {"plugin", plugin}, {"rules", rules}, {"performance", figures}};

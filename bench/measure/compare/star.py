@@ -20,6 +20,7 @@ import os
 import subprocess
 import threading
 import time
+import types
 
 import namespaces
 from namespaces import command, give_address, pair
@@ -70,14 +71,15 @@ class Star:
         command("tc", "-n", self.hub, "class", "change", *class_of(self.shape, bps))
 
     def qdisc(self):
-        """tc's statistics of the FIFO: backlog in bytes, drops and so on; None without a FIFO."""
-        if not self.shape.rate_bps:
-            return None
+        """tc's statistics of the FIFO: backlog in bytes, drops and so on."""
         done = subprocess.run(["tc", "-n", self.hub, "-s", "-j", "qdisc", "show", "dev", EGRESS],
                               capture_output=True, text=True, check=True)
         return next(one for one in json.loads(done.stdout) if one.get("handle") == LEAF)
 
     def queue_sampler(self):
+        """A context with samples and drops; without a FIFO there are none."""
+        if not self.shape.rate_bps:
+            return contextlib.nullcontext(types.SimpleNamespace(samples=[], drops=None))
         return QueueSampler(self)
 
 
@@ -157,7 +159,7 @@ class Sampler(Background):
 
 
 class QueueSampler(Sampler):
-    """Reads the backlog in bytes by `tc`; without a FIFO there are no samples."""
+    """Reads the backlog in bytes by `tc`."""
 
     def __init__(self, made):
         super().__init__(SAMPLE_INTERVAL_S)
@@ -169,15 +171,12 @@ class QueueSampler(Sampler):
         return self._star.qdisc()["backlog"]
 
     def __enter__(self):
-        if self._star.shape.rate_bps:
-            self._drops_before = self._star.qdisc()["drops"]
-            super().__enter__()
-        return self
+        self._drops_before = self._star.qdisc()["drops"]
+        return super().__enter__()
 
     def __exit__(self, *unused):
-        if self._star.shape.rate_bps:
-            super().__exit__()
-            self.drops = self._star.qdisc()["drops"] - self._drops_before
+        super().__exit__()
+        self.drops = self._star.qdisc()["drops"] - self._drops_before
 
 
 class ArrivalSampler(Sampler):

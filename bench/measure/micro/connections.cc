@@ -66,7 +66,15 @@ class World {
 
   // Connects until there are so many connections, with each peer in turn.
   void connect(size_t count) {
-    while (pairs_.size() < count) join();
+    while (pairs_.size() < count) {
+      Process& to = peer(pairs_.size());
+      const auto connecting = must(from_.context->connect(0, to.listener->handle()));
+      Pair& pair = pairs_.emplace_back();
+      while (pair.send == nullptr || pair.receive == nullptr) {
+        if (pair.receive == nullptr) pair.receive = must(to.listener->accept());
+        if (pair.send == nullptr) pair.send = must(connecting->poll());
+      }
+    }
   }
 
   // One message over each connection from `begin` on.
@@ -94,17 +102,6 @@ class World {
 
  private:
   Process& peer(size_t index) { return to_[index % to_.size()]; }
-
-  void join() {
-    Process& to = peer(pairs_.size());
-    const auto connecting = must(from_.context->connect(0, to.listener->handle()));
-    Pair pair;
-    while (pair.send == nullptr || pair.receive == nullptr) {
-      if (pair.receive == nullptr) pair.receive = must(to.listener->accept());
-      if (pair.send == nullptr) pair.send = must(connecting->poll());
-    }
-    pairs_.push_back(std::move(pair));
-  }
 
   Process from_;
   std::deque<Process> to_;
@@ -156,9 +153,8 @@ int main(int argc, char** argv) {
   const auto each = static_cast<double>(connections - 1);
   fmt::print(
       "{{\"connections\":{},\"peers\":{},\"context_kib\":{:.0f},\"set_up_per_s\":{:.0f},"
-      "\"again_per_s\":{:.0f},\"made_kib_each\":{:.1f},\"used_kib_each\":{:.1f},\"alone_us\":{:.1f}"
-      ","
-      "\"among_us\":{:.1f},\"close_per_s\":{:.0f},\"closed_kib_each\":{:.1f},"
+      "\"again_per_s\":{:.0f},\"made_kib_each\":{:.1f},\"used_kib_each\":{:.1f},"
+      "\"alone_us\":{:.1f},\"among_us\":{:.1f},\"close_per_s\":{:.0f},\"closed_kib_each\":{:.1f},"
       "\"settled_kib_each\":{:.1f},\"settled_again_kib_each\":{:.1f}}}\n",
       connections, peers, (open_kib - begin_kib) / static_cast<double>(peers + 1), each / set_up_s,
       each / again_s, (made_kib - first_kib) / each, (used_kib - first_kib) / each, alone_us,

@@ -32,6 +32,7 @@
 
 #include "bench/perf/must.h"
 #include "transport/base/histogram.h"
+#include "transport/ofi/handles.h"
 
 namespace pacecar {
 namespace {
@@ -59,15 +60,7 @@ ssize_t must(const char* what, ssize_t result) {
 
 int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
-struct Close {
-  void operator()(fi_info* info) const { fi_freeinfo(info); }
-  template <typename Object>
-  void operator()(Object* object) const {
-    fi_close(&object->fid);
-  }
-};
-template <typename Object>
-using Owned = std::unique_ptr<Object, Close>;
+using InfoOwner = std::unique_ptr<fi_info, decltype(&fi_freeinfo)>;
 
 // The address and the memory key of an endpoint, for its peer.
 struct Card {
@@ -76,8 +69,8 @@ struct Card {
   uint64_t key = 0;
 };
 
-Owned<fi_info> find_provider(const Settings& settings) {
-  const Owned<fi_info> hints(fi_allocinfo());
+InfoOwner find_provider(const Settings& settings) {
+  const InfoOwner hints(fi_allocinfo(), &fi_freeinfo);
   hints->caps = FI_RMA;
   hints->tx_attr->msg_order = FI_ORDER_WAW;  // notifications are written after the writes
   hints->ep_attr->type = FI_EP_RDM;
@@ -95,7 +88,7 @@ Owned<fi_info> find_provider(const Settings& settings) {
                     "look what `fi_info -t FI_EP_RDM` lists",
                     settings.provider, settings.address, fi_strerror(-result)));
   }
-  return Owned<fi_info>(found);
+  return {found, &fi_freeinfo};
 }
 
 // One endpoint with one completion queue and one memory region.
@@ -189,7 +182,7 @@ class Nic {
   static constexpr size_t kContexts = 4096;
 
   template <typename Object, typename Function>
-  static void open(Owned<Object>& owned, const char* what, Function function) {
+  static void open(FidHandle<Object>& owned, const char* what, Function function) {
     Object* object = nullptr;
     must(what, function(&object));
     owned.reset(object);
@@ -218,13 +211,13 @@ class Nic {
 
   std::unique_ptr<uint8_t, decltype(&std::free)> memory_;
   const size_t memory_bytes_;
-  const Owned<fi_info> info_;
-  Owned<fid_fabric> fabric_;
-  Owned<fid_domain> domain_;
-  Owned<fid_cq> queue_;
-  Owned<fid_av> addresses_;
-  Owned<fid_mr> region_;
-  Owned<fid_ep> endpoint_;
+  const InfoOwner info_;
+  FidHandle<fid_fabric> fabric_;
+  FidHandle<fid_domain> domain_;
+  FidHandle<fid_cq> queue_;
+  FidHandle<fid_av> addresses_;
+  FidHandle<fid_mr> region_;
+  FidHandle<fid_ep> endpoint_;
   std::array<fi_context2, kContexts> contexts_;  // some providers need them
   Card peer_;
   fi_addr_t peer_address_ = FI_ADDR_UNSPEC;
