@@ -31,6 +31,10 @@ std::optional<double> share(std::optional<double> part, std::optional<double> wh
   return std::min(1.0, *part / *whole);
 }
 
+std::optional<double> positive(double value) {
+  return value > 0 ? std::optional(value) : std::nullopt;
+}
+
 NicRow nic_row(const doctor::Process& process, const doctor::Nic& nic, const Look& look) {
   using F = metrics::NicFigures;
   const F* before = nullptr;
@@ -44,22 +48,20 @@ NicRow nic_row(const doctor::Process& process, const doctor::Nic& nic, const Loo
     if (!more) return std::nullopt;
     return kBits * *more / look.seconds();
   };
-  NicRow row{.process = doctor::name_of(process),
-             .nic = nic.name,
-             .congestion_control = nic.figures.congestion_control,
-             .sends_bps = rate(&F::bytes_sent),
-             .receives_bps = rate(&F::bytes_received),
-             .of_line = {},
-             .sent_again = share(grown(before, nic.figures, &F::packets_retransmitted),
-                                 grown(before, nic.figures, &F::packets_sent)),
-             .marked = share(grown(before, nic.figures, &F::marked_packets),
-                             grown(before, nic.figures, &F::packets_received)),
-             .rtt_s = {},
-             .flows = nic.figures.flows_sending + nic.figures.flows_receiving,
-             .stalled = nic.figures.stalled_sending + nic.figures.stalled_receiving};
-  row.of_line = share(row.sends_bps, nic.line_rate_bps);
-  if (nic.figures.rtt_median > 0) row.rtt_s = nic.figures.rtt_median;
-  return row;
+  const auto sends_bps = rate(&F::bytes_sent);
+  return {.process = doctor::name_of(process),
+          .nic = nic.name,
+          .congestion_control = nic.figures.congestion_control,
+          .sends_bps = sends_bps,
+          .receives_bps = rate(&F::bytes_received),
+          .of_line = share(sends_bps, nic.line_rate_bps),
+          .sent_again = share(grown(before, nic.figures, &F::packets_retransmitted),
+                              grown(before, nic.figures, &F::packets_sent)),
+          .marked = share(grown(before, nic.figures, &F::marked_packets),
+                          grown(before, nic.figures, &F::packets_received)),
+          .rtt_s = positive(nic.figures.rtt_median),
+          .flows = nic.figures.flows_sending + nic.figures.flows_receiving,
+          .stalled = nic.figures.stalled_sending + nic.figures.stalled_receiving};
 }
 
 FlowRow flow_row(const doctor::Path& path) {
@@ -80,7 +82,7 @@ FlowRow flow_row(const doctor::Path& path) {
   row.queue_bytes = static_cast<double>(flow.backlog_bytes);
   row.sent_again =
       share(static_cast<double>(flow.repeated_bytes), static_cast<double>(flow.tried_bytes));
-  if (flow.rtt_s > 0) row.rtt_s = flow.rtt_s;
+  row.rtt_s = positive(flow.rtt_s);
   return row;
 }
 

@@ -101,47 +101,34 @@ void watch_this_host(const std::stop_token& stop, Board& board, double interval_
   } while (wait_for(interval_s, [&] { return stop.stop_requested(); }));
 }
 
-// The agents on all hosts, each of which runs `pacecar top --json --once` again and again.
-class RemoteLooks {
- public:
-  RemoteLooks(const Flags& flags, const hosts::Targets& targets, Board& board)
-      : interval_s_(flags.interval_s),
-        board_(board),
-        crew_(targets.hosts, targets.launcher, flags.many.remote,
-              perf::duration_of(flags.many.reach_s)),
-        next_(targets.hosts.size()) {}
-
-  void watch(const std::stop_token& stop) {
-    while (!stop.stop_requested()) {
-      for (size_t i = 0; i < next_.size(); ++i) {
-        if (!crew_.ready(i) || perf::steady_now() < next_[i]) continue;
-        crew_.run(i, {"top", "--json", "--once"});
-        next_[i] = Instant::never();
-      }
-      for (const hosts::Event& event : crew_.turn(Duration::from_ms(kKeyMs))) take(event);
-    }
-  }
-
- private:
-  void take(const hosts::Event& event) {
+// The agent on each host runs `pacecar top --json --once` again and again.
+void watch_hosts(const std::stop_token& stop, Board& board, const Flags& flags,
+                 const hosts::Targets& targets) {
+  hosts::Crew crew(targets.hosts, targets.launcher, flags.many.remote,
+                   perf::duration_of(flags.many.reach_s));
+  std::vector<Instant> next(targets.hosts.size());  // look at each host; never: one is under way
+  const auto take = [&](const hosts::Event& event) {
     if (event.kind == hosts::Event::Kind::kLost) {
-      board_.end(event.host, crew_.why_lost(event.host));
+      board.end(event.host, crew.why_lost(event.host));
     } else if (event.kind == hosts::Event::Kind::kEnded) {
       doctor::Evidence evidence;
       if (!event.output.empty() && doctor::add_evidence(event.output, evidence)) {
-        board_.post(event.host, std::move(evidence), {});
-        next_[event.host] = perf::steady_now() + perf::duration_of(interval_s_);
+        board.post(event.host, std::move(evidence), {});
+        next[event.host] = perf::steady_now() + perf::duration_of(flags.interval_s);
       } else {
-        crew_.lose(event.host, "it gives no state: " + hosts::why_failed(event));
+        crew.lose(event.host, "it gives no state: " + hosts::why_failed(event));
       }
     }
+  };
+  while (!stop.stop_requested()) {
+    for (size_t i = 0; i < next.size(); ++i) {
+      if (!crew.ready(i) || perf::steady_now() < next[i]) continue;
+      crew.run(i, {"top", "--json", "--once"});
+      next[i] = Instant::never();
+    }
+    for (const hosts::Event& event : crew.turn(Duration::from_ms(kKeyMs))) take(event);
   }
-
-  const double interval_s_;
-  Board& board_;
-  hosts::Crew crew_;
-  std::vector<Instant> next_;  // look at each host; never: one is under way
-};
+}
 
 // --- what is shown ---
 
@@ -227,7 +214,7 @@ Result<void> run(Flags& flags, const Console& console) {
   // A thread of its own, so that a process that does not answer delays no key.
   const std::jthread thread([&](const std::stop_token& stop) {
     if (targets) {
-      RemoteLooks(flags, *targets, board).watch(stop);
+      watch_hosts(stop, board, flags, *targets);
     } else {
       watch_this_host(stop, board, flags.interval_s, directories);
     }

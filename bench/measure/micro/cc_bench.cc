@@ -124,7 +124,7 @@ class BusyReceiver {
     while (receiver_.next_deadline() <= now_) grants_ += receiver_.poll_grants(now_, updates);
     now_ = now_ + Duration::from_ns(100);
   }
-  void report(benchmark::State& state) const { count_each(state, "grants", grants_); }
+  size_t grants() const { return grants_; }
 
  private:
   Instant now_ = Instant::from_ns(1'000'000);
@@ -133,45 +133,40 @@ class BusyReceiver {
   size_t grants_ = 0;
 };
 
+// `step(receiver, i)` of a receiver with so many active senders, and the grants that follow.
+template <typename Step>
+void pace(benchmark::State& state, uint32_t active, Step step) {
+  BusyReceiver busy(active);
+  uint32_t i = 0;
+  for (auto _ : state) {
+    step(busy, i++);
+    busy.poll();
+  }
+  count_each(state, "grants", busy.grants());
+}
+
 // The demand of one of 4096 active senders changes. Every second one can use 49 Mb/s only, and in
 // the next pass the others.
 void pace_demand(benchmark::State& state) {
-  BusyReceiver busy(kFlows);
-  uint32_t i = 0;
-  for (auto _ : state) {
+  pace(state, kFlows, [](BusyReceiver& busy, uint32_t i) {
     const bool little = (i + i / kFlows) % 2 == 0;
     busy.demand(i % kFlows, Rate::from_bps(400'000'000'000 >> (little ? 13 : 0)));
-    busy.poll();
-    ++i;
-  }
-  busy.report(state);
+  });
 }
 BENCHMARK(pace_demand);
 
 // A packet of one of 4096 active senders arrives. Its size does not matter.
 void pace_arrival(benchmark::State& state) {
-  BusyReceiver busy(kFlows);
-  uint32_t flow = 0;
-  for (auto _ : state) {
-    busy.arrive(flow);
-    busy.poll();
-    flow = (flow + 1) % kFlows;
-  }
-  busy.report(state);
+  pace(state, kFlows, [](BusyReceiver& busy, uint32_t i) { busy.arrive(i % kFlows); });
 }
 BENCHMARK(pace_arrival);
 
 // Of 4096 senders, half active, one has finished and another begins.
 void pace_activation(benchmark::State& state) {
-  BusyReceiver busy(kFlows / 2);
-  uint32_t flow = 0;
-  for (auto _ : state) {
-    busy.demand(flow, Rate());
-    busy.demand((flow + kFlows / 2) % kFlows, kFabric.line_rate);
-    busy.poll();
-    flow = (flow + 1) % kFlows;
-  }
-  busy.report(state);
+  pace(state, kFlows / 2, [](BusyReceiver& busy, uint32_t i) {
+    busy.demand(i % kFlows, Rate());
+    busy.demand((i + kFlows / 2) % kFlows, kFabric.line_rate);
+  });
 }
 BENCHMARK(pace_activation);
 

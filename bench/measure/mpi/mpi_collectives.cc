@@ -200,34 +200,22 @@ Outcome measure(const Collective& collective, size_t bytes, int iterations, Worl
   return outcome;
 }
 
-struct Sizes {
-  size_t least = 8;
-  size_t most = 1 << 20;
-  size_t factor = 8;
-};
-
-bool parse_sizes(const std::string& text, Sizes* sizes) {
-  const int read =
-      std::sscanf(text.c_str(), "%zu:%zu:%zu", &sizes->least, &sizes->most, &sizes->factor);
-  return read == 3 && sizes->least > 0 && sizes->least <= sizes->most && sizes->factor > 1;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Collectives of MPI, checked and timed.", "mpi_collectives");
-  std::string range = "8:1048576:8";
+  std::vector<size_t> sizes = {8, 1 << 20, 8};
   int iterations = 20;
   std::vector<std::string> only;
   bool one_sided = false;
-  app.add_option("--sizes", range, "LEAST:MOST:FACTOR in bytes");
+  app.add_option("--sizes", sizes, "LEAST:MOST:FACTOR in bytes")->delimiter(':');
   app.add_option("--iterations", iterations, "operations timed");
   app.add_option("--only", only, "operations")->delimiter(',');
   app.add_flag("--one-sided", one_sided, "windows too; not every MPI has them on every network");
   CLI11_PARSE(app, argc, argv);
-  Sizes sizes;
-  if (!parse_sizes(range, &sizes)) {
-    fmt::print(stderr, "--sizes {}: give LEAST:MOST:FACTOR, such as 8:1048576:8\n", range);
+  if (sizes.size() != 3 || sizes[0] == 0 || sizes[0] > sizes[1] || sizes[2] < 2) {
+    fmt::print(stderr, "--sizes {}: give LEAST:MOST:FACTOR, such as 8:1048576:8\n",
+               fmt::join(sizes, ":"));
     return 2;
   }
 
@@ -239,7 +227,7 @@ int main(int argc, char** argv) {
   std::string results;
   for (const Collective& collective : kCollectives) {
     const bool wanted = only.empty() || std::ranges::count(only, collective.name) > 0;
-    for (size_t bytes = sizes.least; wanted && bytes <= sizes.most; bytes *= sizes.factor) {
+    for (size_t bytes = sizes[0]; wanted && bytes <= sizes[1]; bytes *= sizes[2]) {
       const Outcome outcome = measure(collective, bytes, iterations, world);
       right &= outcome.right;
       results += fmt::format(R"({}{{"op":"{}","size_bytes":{},"seconds":{:.9f},"right":{}}})",
