@@ -1,7 +1,9 @@
-"""Network namespaces as hosts, joined by veth pairs."""
+"""Network namespaces as hosts, joined by veth pairs; the paths between a server and a client."""
 
 import contextlib
+import dataclasses
 import os
+import secrets
 import shutil
 import subprocess
 
@@ -9,6 +11,11 @@ from exchange import uninterrupted
 
 WITHOUT_IPV6 = ("for file in /proc/sys/net/ipv6/conf/*/disable_ipv6; do "
                 "if [ -e $file ]; then echo 1 > $file; fi; done")
+VETH_MTU = 9000
+VETH_NAME = "veth0"
+# Addresses for documentation (RFC 5737): they exist in the two namespaces only.
+VETH_SERVER = "192.0.2.1"
+VETH_CLIENT = "192.0.2.2"
 
 
 class Unavailable(Exception):
@@ -65,3 +72,38 @@ def command(*argv):
         raise Unavailable(f"'{' '.join(argv)}' failed ({done.stderr.strip()}): this needs the "
                           "right to make network namespaces, and a kernel with veth, bridge and "
                           "sch_htb")
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    name: str
+    interface: str
+    mtu_bytes: int
+    address: str  # the server's
+    server_prefix: tuple = ()  # words that run a command in the server's namespace
+    client_prefix: tuple = ()
+
+    @property
+    def nic(self):
+        return f"soft:udp:{self.interface}"
+
+
+@contextlib.contextmanager
+def loopback():
+    with open("/sys/class/net/lo/mtu", encoding="ascii") as file:
+        yield Link("loopback", "lo", int(file.read()), "127.0.0.1")
+
+
+@contextlib.contextmanager
+def veth():
+    mark = f"pacecar-{secrets.token_hex(3)}"
+    server, client = f"{mark}-server", f"{mark}-client"
+    with made((server, client)):
+        pair(server, VETH_NAME, client, VETH_NAME, VETH_MTU)
+        for name, address in ((server, VETH_SERVER), (client, VETH_CLIENT)):
+            give_address(name, VETH_NAME, f"{address}/24")
+        yield Link("veth", VETH_NAME, VETH_MTU, VETH_SERVER, prefix(server),
+                   prefix(client))
+
+
+LINKS = {"loopback": loopback, "veth": veth}
