@@ -119,39 +119,37 @@ std::vector<Rule> rules_of(const Options& options) {
   return rules;
 }
 
-// The versions to test. Only child processes load the plugin. Empty: there is none to test, and
-// stderr has the reason.
-std::vector<int> versions_of(const Options& options) {
+tl::unexpected<Error> bad_usage(std::string sentence) {
+  return fail(ErrorCode::kInvalidArgument, std::move(sentence));
+}
+
+// The versions to test. Only child processes load the plugin. Errors: kInvalidArgument (there is
+// none to test).
+Result<std::vector<int>> versions_of(const Options& options) {
   std::vector<int> found;
-  std::string trouble;
   for (int version = nccl::kOldestVersion; version <= nccl::kNewestVersion; ++version) {
     const Outcome outcome = run_trial(1, kLoadLimit, [&](Arena& arena, int rank) {
       const Host host(arena, {options.plugin, version, options.device}, rank);
     });
-    if (outcome.verdict == Verdict::kPass) found.push_back(version);
-    const bool lacks = outcome.detail.find("exports no") != std::string::npos;
-    if (outcome.verdict == Verdict::kFail && !lacks) trouble = outcome.detail;
-  }
-  if (!trouble.empty()) {
-    fmt::print(stderr, "pacecar check-plugin: {}: {}\n", options.plugin, trouble);
-    return {};
-  }
-  std::vector<int> wanted = options.versions;
-  if (wanted.empty() && !found.empty()) wanted = {found.back()};
-  if (options.all_versions) wanted = found;
-  for (const int version : wanted) {
-    if (std::find(found.begin(), found.end(), version) != found.end()) continue;
-    fmt::print(stderr, "pacecar check-plugin: {} has no table of version {}; it has: {}\n",
-               options.plugin, version, fmt::join(found, ", "));
-    return {};
+    if (outcome.verdict == Verdict::kPass) {
+      found.push_back(version);
+    } else if (outcome.detail.find("exports no") == std::string::npos) {
+      return bad_usage(fmt::format("{}: {}", options.plugin, outcome.detail));
+    }
   }
   if (found.empty()) {
-    fmt::print(stderr,
-               "pacecar check-plugin: {} exports no ncclNetPlugin_v{} to v{}: it is no net plugin "
-               "for NCCL 2.13 or later\n",
-               options.plugin, nccl::kOldestVersion, nccl::kNewestVersion);
+    return bad_usage(
+        fmt::format("{} exports no ncclNetPlugin_v{} to v{}: it is no net plugin for NCCL 2.13 or "
+                    "later",
+                    options.plugin, nccl::kOldestVersion, nccl::kNewestVersion));
   }
-  return wanted;
+  if (options.all_versions) return found;
+  for (const int version : options.versions) {
+    if (std::ranges::find(found, version) != found.end()) continue;
+    return bad_usage(fmt::format("{} has no table of version {}; it has: {}", options.plugin,
+                                 version, fmt::join(found, ", ")));
+  }
+  return options.versions.empty() ? std::vector{found.back()} : options.versions;
 }
 
 // The figures of bench/nccl/pair_bench; "trouble": why one is missing.
@@ -225,22 +223,18 @@ Result<int> check_plugin(const Options& options) {
   const std::vector<Rule> rules = rules_of(options);
   if (options.list) return list(rules);
   if (options.plugin.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "which plugin? Name its shared library: pacecar check-plugin libnccl-net-x.so");
+    return bad_usage(
+        "which plugin? Name its shared library: pacecar check-plugin libnccl-net-x.so");
   }
   if (access(options.plugin.c_str(), R_OK) != 0 && options.plugin.find('/') != std::string::npos) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the plugin '{}' cannot be loaded ({}): name its shared library",
-                            options.plugin, std::strerror(errno)));
+    return bad_usage(fmt::format("the plugin '{}' cannot be loaded ({}): name its shared library",
+                                 options.plugin, std::strerror(errno)));
   }
   RETURN_IF_ERROR(perf::check_writable(options.json));
   if (rules.empty()) {
-    fmt::print(stderr, "pacecar check-plugin: no rule's name contains '{}': --list shows them\n",
-               options.only);
-    return perf::kExitUsage;
+    return bad_usage(fmt::format("no rule's name contains '{}': --list shows them", options.only));
   }
-  const std::vector<int> versions = versions_of(options);
-  if (versions.empty()) return perf::kExitUsage;
+  ASSIGN_OR_RETURN(const auto versions, versions_of(options));
   FILE* const people = options.json == perf::kStandardOutput ? stderr : stdout;
   std::vector<Finding> findings;
   Json figures = Json::array();

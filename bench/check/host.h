@@ -89,6 +89,11 @@ class Host : public nccl::Host {
     close_listens(listening);
     return comm;
   }
+  // One call for this rank's end.
+  nccl::NcclResult post_rank(void* comm, const Part& part, void** request) const {
+    return rank_ == 0 ? post_receive(comm, std::span(&part, 1), request)
+                      : post_send(comm, part, request);
+  }
   void close_rank(void* comm) const { rank_ == 0 ? close_receive(comm) : close_send(comm); }
 
   // Runs `body(loop)`, and closes the connection afterwards.

@@ -98,9 +98,7 @@ void listens_again(Host& host) {
 void post_requests(Host& host, void* comm, const Part& part, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     void* request = nullptr;
-    const NcclResult result = host.rank() == 0
-                                  ? host.post_receive(comm, std::span(&part, 1), &request)
-                                  : host.post_send(comm, part, &request);
+    const NcclResult result = host.post_rank(comm, part, &request);
     if (result != NcclResult::kSuccess || request == nullptr) return;
   }
 }
@@ -145,9 +143,7 @@ NcclResult stream(Host& host, void* comm, const Buffer& buffer, size_t enough) {
   while (completed < enough && result == NcclResult::kSuccess) {
     for (size_t i = 0; i < kOutstanding; ++i) {
       if (requests[i] != nullptr) continue;
-      const Part part = buffer.part(i * kBytes, kBytes);
-      result = host.rank() == 0 ? host.post_receive(comm, std::span(&part, 1), &requests[i])
-                                : host.post_send(comm, part, &requests[i]);
+      result = host.post_rank(comm, buffer.part(i * kBytes, kBytes), &requests[i]);
       if (result != NcclResult::kSuccess) return result;
     }
     void*& oldest = requests[completed % kOutstanding];

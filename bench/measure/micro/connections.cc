@@ -1,7 +1,6 @@
-// Measures many connections of one process: how fast they are made, the memory of each when it
-// idles after a message, how much they slow down a busy one, and whether all memory is released.
-// One context sends to several others over an interface. All are in this process, so that the
-// figures of a connection are those of both ends. Prints one line of JSON.
+// Measures many connections of one process (README.md). One context sends to several others over an
+// interface. All are in this process, so that the figures of a connection are those of both ends.
+// Prints one line of JSON.
 #include <fmt/core.h>
 #include <malloc.h>
 #include <unistd.h>

@@ -1,12 +1,4 @@
-// pacing: measures how evenly the packets of a paced flow leave and arrive. The whole stack
-// (engine, messages, software NIC, DPDK's net_memif) runs at a fixed rate in two processes, one
-// core each. Each process records when its packet I/O has sent or received every data packet.
-// Packets of one poll have the same time.
-//
-// The ideal gap is the time of the packet before it at the rate, with headers and Ethernet's
-// preamble, FCS and gap; the error is the difference from it. Both processes run at real-time
-// priority, for less than a second at a time: the kernel takes 50 ms of each second from real-time
-// processes.
+// pacing: measures how evenly the packets of a paced flow leave and arrive (README.md).
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/socket.h>

@@ -1,7 +1,5 @@
-// simulation_bench [HOSTS...]: measures the speed of whole simulations: the production stack at
-// every host of a leaf-spine network at 400G, each host sending to one other. Prints events and
-// packets per second of one core, without the set-up, and the maximum of resident memory. Each size
-// runs in a new process. Without arguments: 128 to 8,192 hosts.
+// simulation_bench [HOSTS...]: measures the speed of whole simulations (README.md), each size in a
+// new process.
 #include <fmt/core.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
