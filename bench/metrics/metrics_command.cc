@@ -164,15 +164,8 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.footer(kFooter);
 }
 
-sigset_t ending_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  return signals;
-}
-
-Result<void> serve(const Flags& flags, Exporter& exporter, const Console& console) {
+Result<void> serve(const Flags& flags, Exporter& exporter, const sigset_t& signals,
+                   const Console& console) {
   ASSIGN_OR_RETURN(const auto address,
                    parse_address(flags.listen.empty() ? "" : flags.listen.front()));
   if (!is_loopback(address) && flags.tls_cert.empty() && !flags.no_tls) {
@@ -194,7 +187,6 @@ Result<void> serve(const Flags& flags, Exporter& exporter, const Console& consol
     over = true;
     pthread_kill(waiting, SIGTERM);
   });
-  const sigset_t signals = ending_signals();
   int signal = 0;
   sigwait(&signals, &signal);
   while (!server->is_running() && !over) std::this_thread::yield();  // a stop before is ignored
@@ -209,8 +201,8 @@ std::string page_of(Exporter& exporter, Format format, const Console& console) {
   return std::move(page.text);
 }
 
-Result<void> write_file(const Flags& flags, Exporter& exporter, const Console& console) {
-  const sigset_t signals = ending_signals();
+Result<void> write_file(const Flags& flags, Exporter& exporter, const sigset_t& signals,
+                        const Console& console) {
   const timespec interval{static_cast<time_t>(flags.interval_s), 0};
   do {
     const std::string page = page_of(exporter, Format::kPrometheus, console);
@@ -230,10 +222,14 @@ Result<void> run(const Flags& flags, const Console& console) {
   Exporter exporter;
   std::signal(SIGPIPE, SIG_IGN);  // a client that disconnects must not end the process
   if (!flags.listens && flags.textfile.empty()) return print(flags, exporter, console);
-  const sigset_t signals = ending_signals();
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
   // in all later threads; the main thread waits for these
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return flags.listens ? serve(flags, exporter, console) : write_file(flags, exporter, console);
+  return flags.listens ? serve(flags, exporter, signals, console)
+                       : write_file(flags, exporter, signals, console);
 }
 
 }  // namespace

@@ -159,11 +159,13 @@ class NicPair {
   std::array<RxPacket, Wire::kBurst> received_;
 };
 
-// The argument of the programs for instruction_counts.py; 0, with a message, if it is no number.
-inline uint64_t packets_to_move(int argc, char** argv) {
+// main() of the programs for instruction_counts.py: calls `move(packets)` with the argument.
+template <typename Move>
+int cost_main(int argc, char** argv, const Move& move) {
   const uint64_t packets = argc == 2 ? std::strtoull(argv[1], nullptr, 10) : 0;
-  if (packets == 0) std::fprintf(stderr, "usage: %s PACKETS\n", argv[0]);
-  return packets;
+  if (packets > 0) return move(packets) ? 0 : 1;
+  std::fprintf(stderr, "usage: %s PACKETS\n", argv[0]);
+  return 2;
 }
 
 // Moves at least so many packets, by writes of 1 MiB.

@@ -56,10 +56,9 @@ uint64_t move(End& from, End& to, uint64_t datagrams) {
 }  // namespace pacecar
 
 int main(int argc, char** argv) {
-  const uint64_t datagrams = pacecar::packets_to_move(argc, argv);
-  if (datagrams == 0) return 2;
-  pacecar::End from(pacecar::open_udp({.interface = "lo", .paths = 1}).value());
-  pacecar::End to(pacecar::open_udp({.interface = "lo", .paths = 1}).value());
-  if (!from.connect(to) || !to.connect(from)) return 1;
-  return pacecar::move(from, to, datagrams) >= datagrams ? 0 : 1;
+  return pacecar::cost_main(argc, argv, [](uint64_t datagrams) {
+    pacecar::End from(pacecar::open_udp({.interface = "lo", .paths = 1}).value());
+    pacecar::End to(pacecar::open_udp({.interface = "lo", .paths = 1}).value());
+    return from.connect(to) && to.connect(from) && pacecar::move(from, to, datagrams) >= datagrams;
+  });
 }
