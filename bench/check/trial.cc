@@ -108,15 +108,6 @@ Outcome outcome_of(Arena& arena, int ranks) {
 
 }  // namespace
 
-void SharedLine::set(std::string_view text) {
-  if (text.empty() || taken_.exchange(true)) return;
-  const size_t length = std::min(text.size(), text_.size());
-  std::memcpy(text_.data(), text.data(), length);
-  length_.store(length);
-}
-
-std::string_view SharedLine::get() const { return {text_.data(), length_.load()}; }
-
 Outcome run_trial(int ranks, Duration limit, const std::function<void(Arena&, int)>& body) {
   void* const pages =
       mmap(nullptr, sizeof(Arena), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

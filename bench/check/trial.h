@@ -20,8 +20,11 @@ constexpr size_t kMaxListeners = 4;  // of rank 0
 // A sentence in shared memory. The first process that sets it wins.
 class SharedLine {
  public:
-  void set(std::string_view text);
-  std::string_view get() const;
+  void set(std::string_view text) {
+    if (text.empty() || taken_.exchange(true)) return;
+    length_ = text.copy(text_.data(), text_.size());
+  }
+  std::string_view get() const { return {text_.data(), length_}; }
 
  private:
   std::atomic<bool> taken_{false};

@@ -15,8 +15,6 @@ constexpr double kBits = 8;
 struct Look {
   doctor::Process now;
   Result<doctor::Process> before;  // an error: this is the first look
-
-  double seconds() const { return before ? now.uptime_s - before->uptime_s : 0; }
 };
 
 // What a counter has grown by since `before`; nullopt if it has decreased.
@@ -38,7 +36,8 @@ std::optional<double> positive(double value) {
 NicRow nic_row(const doctor::Process& process, const doctor::Nic& nic, const Look& look) {
   using F = metrics::NicFigures;
   const F* before = nullptr;
-  if (look.seconds() > 0) {
+  const double seconds = look.before ? look.now.uptime_s - look.before->uptime_s : 0;
+  if (seconds > 0) {
     for (const doctor::Nic& one : look.before->nics) {
       if (one.identity == nic.identity) before = &one.figures;
     }
@@ -46,7 +45,7 @@ NicRow nic_row(const doctor::Process& process, const doctor::Nic& nic, const Loo
   const auto rate = [&](double F::*bytes) -> std::optional<double> {
     const auto more = grown(before, nic.figures, bytes);
     if (!more) return std::nullopt;
-    return kBits * *more / look.seconds();
+    return kBits * *more / seconds;
   };
   const auto sends_bps = rate(&F::bytes_sent);
   return {.process = doctor::name_of(process),

@@ -172,7 +172,7 @@ class RoundTrips(unittest.TestCase):
 
     def figures(self, run, output):
         self.outputs.append(output)
-        return probes.Probe("program", "test", run).figures(self.tools, self.link, 1)
+        return probes.figures(run, self.tools, self.link, 1)
 
     def test_plugin_is_doubled(self):
         figures = self.figures(probes.plugin_ping_pong, '{"p50_us": 10, "p99_us": 20}')

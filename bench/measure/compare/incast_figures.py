@@ -38,10 +38,8 @@ def mean_rate_bps(traffic, shape):
     """The link's mean rate within the window; 0: no limit."""
     if not traffic.rates:
         return shape.rate_bps
-    ends = [at for at, _ in traffic.rates[1:]] + [traffic.end_s]
-    carried = sum(bps * (end - max(at, traffic.begin_s))
-                  for (at, bps), end in zip(traffic.rates, ends))
-    return carried / (traffic.end_s - traffic.begin_s)
+    carried = carried_bytes(traffic.rates, traffic.begin_s, traffic.end_s)
+    return carried * 8 / (traffic.end_s - traffic.begin_s)
 
 
 def throughput(traffic, options, shape):

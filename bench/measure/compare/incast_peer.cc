@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "bench/perf/clock.h"
+#include "bench/perf/files.h"
 #include "bench/perf/message_buffer.h"
 #include "bench/perf/must.h"
 #include "transport/api/pacecar.hpp"
@@ -158,10 +159,9 @@ Json end_of(const Context& context) {
 void write_handle(const Handle& handle, const std::string& path) {
   // Renamed when it is complete, so that a reader never finds a part of it.
   const std::string unfinished = path + ".unfinished";
-  std::ofstream file(unfinished, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(handle.bytes.data()), Handle::kBytes);
-  file.close();
-  if (!file || std::rename(unfinished.c_str(), path.c_str()) != 0) {
+  must(perf::write_text(unfinished,
+                        {reinterpret_cast<const char*>(handle.bytes.data()), Handle::kBytes}));
+  if (std::rename(unfinished.c_str(), path.c_str()) != 0) {
     give_up(fmt::format("cannot write {}: name a file that this user can make", path));
   }
 }

@@ -5,13 +5,11 @@ seconds of processor time per 1e9 bytes; `rtt_*_us` are whole round trips of 8 b
 program prints half of one.
 """
 
-import dataclasses
 import json
 import math
 import shutil
 import socket
 import types
-from typing import Callable
 
 from exchange import Failed, exchange, free_port
 
@@ -21,17 +19,12 @@ PING_BYTES = 8
 PING_PONGS_PER_S = 1000  # fi_pingpong takes a count, not a time
 
 
-@dataclasses.dataclass(frozen=True)
-class Probe:
-    program: str  # the row of the table
-    test: str
-    run: Callable  # (tools, link, seconds) -> figures
-
-    def figures(self, tools, link, seconds):
-        try:
-            return self.run(tools, link, seconds)
-        except (ValueError, LookupError, ZeroDivisionError) as error:
-            raise Failed(f"its output lacks an expected value ({error!r})") from error
+def figures(run, tools, link, seconds):
+    """Those of a probe's function."""
+    try:
+        return run(tools, link, seconds)
+    except (ValueError, LookupError, ZeroDivisionError) as error:
+        raise Failed(f"its output lacks an expected value ({error!r})") from error
 
 
 def find_tools(build):
@@ -52,16 +45,12 @@ def find_tools(build):
 
 
 def probes(tools):
-    """In the order of a round."""
-    every = [Probe("plugin", "stream", plugin_stream),
-             Probe("iperf3", "stream", iperf3_stream),
-             Probe("udp_limit", "stream", udp_stream),
-             Probe("pacecar", "stream", pacecar_bw),
-             Probe("plugin", "ping-pong", plugin_ping_pong),
-             Probe("pacecar", "ping-pong", pacecar_lat),
-             Probe("udp_limit", "ping-pong", udp_ping_pong),
-             Probe("fi_pingpong", "ping-pong", fi_ping_pong)]
-    return [probe for probe in every if getattr(tools, probe.program)]
+    """(row of the table, test, function) each, in the order of a round."""
+    every = [("plugin", "stream", plugin_stream), ("iperf3", "stream", iperf3_stream),
+             ("udp_limit", "stream", udp_stream), ("pacecar", "stream", pacecar_bw),
+             ("plugin", "ping-pong", plugin_ping_pong), ("pacecar", "ping-pong", pacecar_lat),
+             ("udp_limit", "ping-pong", udp_ping_pong), ("fi_pingpong", "ping-pong", fi_ping_pong)]
+    return [probe for probe in every if getattr(tools, probe[0])]
 
 
 def stream(gbps, sender, receiver):

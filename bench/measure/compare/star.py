@@ -87,18 +87,14 @@ class Star:
 def star(shape):
     made = Star(shape)
     with namespaces.made(made.namespaces, ("ip", "tc")):
-        build(made)
+        namespaces.bridge(made.hub, shape.mtu_bytes)
+        for namespace, address, port in made.hosts:
+            join(made, namespace, address, port)
+            command("ip", "-n", made.hub, "link", "set", port, "master", "bridge0")
+        join_plain(made)
+        if shape.rate_bps:
+            limit(made)
         yield made
-
-
-def build(made):
-    namespaces.bridge(made.hub, made.shape.mtu_bytes)
-    for namespace, address, port in made.hosts:
-        join(made, namespace, address, port)
-        command("ip", "-n", made.hub, "link", "set", port, "master", "bridge0")
-    join_plain(made)
-    if made.shape.rate_bps:
-        limit(made)
 
 
 def join_plain(made):

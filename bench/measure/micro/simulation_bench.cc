@@ -54,14 +54,19 @@ bool measure(const std::string& size) {
   return true;
 }
 
-int bench(const std::vector<std::string>& sizes) {
+}  // namespace
+}  // namespace pacecar
+
+int main(int argc, char** argv) {
+  std::vector<std::string> sizes(argv + 1, argv + argc);
+  if (sizes.empty()) sizes = {"128", "1024", "4096", "8192"};
   fmt::print("{:>6} {:>12} {:>9} {:>9} {:>12} {:>12} {:>12} {:>18}\n", "hosts", "events",
              "set-up s", "loop s", "M events/s", "M packets/s", "MB resident", "trace hash");
   std::fflush(stdout);
   for (const std::string& size : sizes) {
     const pid_t child = fork();
     if (child == 0) {
-      const bool measured = measure(size);
+      const bool measured = pacecar::measure(size);
       std::fflush(stdout);
       _exit(measured ? 0 : 1);
     }
@@ -69,13 +74,4 @@ int bench(const std::vector<std::string>& sizes) {
     if (child < 0 || waitpid(child, &status, 0) < 0 || status != 0) return 1;
   }
   return 0;
-}
-
-}  // namespace
-}  // namespace pacecar
-
-int main(int argc, char** argv) {
-  std::vector<std::string> sizes(argv + 1, argv + argc);
-  if (sizes.empty()) sizes = {"128", "1024", "4096", "8192"};
-  return pacecar::bench(sizes);
 }
