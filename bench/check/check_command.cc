@@ -212,16 +212,14 @@ std::vector<Finding> check_version(const Options& options, int version,
   return findings;
 }
 
-int list(const std::vector<Rule>& rules) {
-  for (const Rule& rule : rules) {
-    fmt::print("{:<{}}  {}\n", rule.name, width_of(rules), rule.sentence);
-  }
-  return perf::kExitOk;
-}
-
 Result<int> check_plugin(const Options& options) {
   const std::vector<Rule> rules = rules_of(options);
-  if (options.list) return list(rules);
+  if (options.list) {
+    for (const Rule& rule : rules) {
+      fmt::print("{:<{}}  {}\n", rule.name, width_of(rules), rule.sentence);
+    }
+    return perf::kExitOk;
+  }
   if (options.plugin.empty()) {
     return bad_usage(
         "which plugin? Name its shared library: pacecar check-plugin libnccl-net-x.so");

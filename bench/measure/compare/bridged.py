@@ -69,25 +69,20 @@ def shape(namespace, interface, mtu_bytes, rate_mbps):
 def place(path, ranks, mtu_bytes, rate_mbps=None, nic=None):
     """Yields run(arguments, environment), which returns the JSON of one job. `nic`: of all ranks on
     path loopback; default soft:udp:lo. On path memif two ranks share memory."""
-    def run_on(made, nic_of):
-        return lambda arguments, environment: one_job(made, nic_of, ranks, arguments, environment)
-
-    if path == "veth":
-        with hosts(ranks, mtu_bytes, rate_mbps) as made:
-            yield run_on(made, lambda rank: f"soft:udp:{INTERFACE}")
-    elif path == "memif":
-        with tempfile.TemporaryDirectory() as folder:
-            yield run_on(Here(), lambda rank: memif(folder, rank))
-    else:
-        yield run_on(Here(), lambda rank: nic or "soft:udp:lo")
-
-
-def memif(folder, rank):
-    role = "server" if rank == 0 else "client"
-    return f"soft:dpdk:net_memif0,role={role},socket={folder}/memif.sock,socket-abstract=no"
+    with contextlib.ExitStack() as stack:
+        made, nics = Here(), [nic or "soft:udp:lo"] * ranks
+        if path == "veth":
+            made = stack.enter_context(hosts(ranks, mtu_bytes, rate_mbps))
+            nics = [f"soft:udp:{INTERFACE}"] * ranks
+        elif path == "memif":
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            end = f"socket={folder}/memif.sock,socket-abstract=no"
+            nics = [f"soft:dpdk:net_memif0,role={role},{end}"
+                    for role in ("server", *["client"] * (ranks - 1))]
+        yield lambda arguments, environment: one_job(made, nics, arguments, environment)
 
 
-def one_job(made, nic_of, ranks, arguments, environment):
+def one_job(made, nics, arguments, environment):
     environment = {**environment, "NCCL_SOCKET_IFNAME": made.interface}
     # Below the kernel's range of ephemeral ports.
     meeting = ["--root", made.address(0), "--port", 18000 + os.getpid() % 10000]
@@ -96,9 +91,9 @@ def one_job(made, nic_of, ranks, arguments, environment):
         processes = [
             started(stack, [*made.prefix(rank), "taskset", "-c",
                             str(processors[rank % len(processors)])],
-                    [*arguments, "--ranks", ranks, "--rank", rank, *meeting, "--out_json_file",
-                     file.name], {**environment, "PACECAR_NICS": nic_of(rank)})
-            for rank in range(ranks)]
+                    [*arguments, "--ranks", len(nics), "--rank", rank, *meeting,
+                     "--out_json_file", file.name], {**environment, "PACECAR_NICS": nic})
+            for rank, nic in enumerate(nics)]
         if not all([process.ends_well(RUN_LIMIT_S) for process in processes]):
             raise Failed("; ".join(process.complaint() for process in processes))
         return json.load(file)

@@ -301,17 +301,6 @@ void run_pingpong(int fd, const Options& options) {
          {"rtt_us_p99", quantile_us(0.99)}});
 }
 
-void run_server(const Options& options) {
-  const int fd = open_socket(options, true);
-  options.mode == "stream" ? serve_stream(fd) : serve_pingpong(fd);
-}
-
-void run_client(const Options& options) {
-  const int fd = open_socket(options, false);
-  if (!ask<uint8_t>(fd, kHello)) die("no server answers");
-  options.mode == "stream" ? run_stream(fd, options) : run_pingpong(fd, options);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -330,11 +319,15 @@ int main(int argc, char** argv) {
   const bool alone = !server && !client;
   const pid_t child = alone ? fork() : 0;
   if (child < 0) die("fork");
-  if (server || (alone && child == 0)) {
-    run_server(options);
+  const bool serves = server || (alone && child == 0);
+  const bool streams = options.mode == "stream";
+  const int fd = open_socket(options, serves);
+  if (serves) {
+    streams ? serve_stream(fd) : serve_pingpong(fd);
     return 0;
   }
-  run_client(options);
+  if (!ask<uint8_t>(fd, kHello)) die("no server answers");
+  streams ? run_stream(fd, options) : run_pingpong(fd, options);
   if (alone) waitpid(child, nullptr, 0);
   return 0;
 }

@@ -76,9 +76,9 @@ class World {
     }
   }
 
-  // One message over each connection from `begin` on.
-  void send_each(size_t begin) {
-    for (size_t i = begin; i < pairs_.size(); ++i) round(i);
+  // One message over each connection but the first.
+  void send_each() {
+    for (size_t i = 1; i < pairs_.size(); ++i) round(i);
   }
 
   // One message over this connection.
@@ -96,8 +96,8 @@ class World {
     }
   }
 
-  // Closes all but the first `kept` connections.
-  void close(size_t kept) { pairs_.resize(kept); }
+  // Closes all but the first connection.
+  void close() { pairs_.resize(1); }
 
  private:
   Process& peer(size_t index) { return to_[index % to_.size()]; }
@@ -135,18 +135,18 @@ int main(int argc, char** argv) {
   const double first_kib = resident_kib();
   const double set_up_s = seconds_of([&] { world.connect(connections); });
   const double made_kib = resident_kib();
-  world.send_each(1);
+  world.send_each();
   const double used_kib = resident_kib();
   usleep(1000 * 1000);  // until all control writes are acknowledged and the connections idle
   const double among_us = rounds_us();
-  const double close_s = seconds_of([&] { world.close(1); });
+  const double close_s = seconds_of([&] { world.close(); });
   const double closed_kib = resident_kib();
   usleep(1000 * 3000);
   const double settled_kib = resident_kib();
   // Once more: memory that remains is a leak only if it grows.
   const double again_s = seconds_of([&] { world.connect(connections); });
-  world.send_each(1);
-  world.close(1);
+  world.send_each();
+  world.close();
   usleep(1000 * 3000);
   const double again_kib = resident_kib();
   const auto each = static_cast<double>(connections - 1);
