@@ -34,24 +34,20 @@ struct Plan {
 };
 
 // A socket to the other process.
-class Pipe {
- public:
-  Pipe(int fd, int rank) : fd_(fd), rank_(rank) {}
-  int rank() const { return rank_; }
+struct Pipe {
+  const int fd;
+  const int rank;  // of this process
+
   template <typename T>
   T swap(const T& own) {
     T other;
-    const bool written = write(fd_, &own, sizeof own) == sizeof own;
-    if (!written || recv(fd_, &other, sizeof other, MSG_WAITALL) != sizeof other) {
+    const bool written = write(fd, &own, sizeof own) == sizeof own;
+    if (!written || recv(fd, &other, sizeof other, MSG_WAITALL) != sizeof other) {
       give_up("the other process is gone");
     }
     return other;
   }
   void meet() { swap('m'); }
-
- private:
-  int fd_;
-  int rank_;
 };
 
 double seconds_since(Clock::time_point start) {
@@ -116,9 +112,9 @@ double half_trip(const Plan& plan, Pipe& pipe, const Send& send, const Await& aw
   std::vector<double> halves;
   for (size_t i = 0; i < plan.trips; ++i) {
     const auto start = Clock::now();
-    if (pipe.rank() == 0) send();
+    if (pipe.rank == 0) send();
     await(i);
-    if (pipe.rank() == 1) send();
+    if (pipe.rank == 1) send();
     halves.push_back(seconds_since(start) / 2 * 1e6);
     settle();
   }
@@ -127,7 +123,7 @@ double half_trip(const Plan& plan, Pipe& pipe, const Send& send, const Await& aw
 
 // Measured at the sender.
 double stream_messages(const Plan& plan, Pipe& pipe, Messages& messages) {
-  const bool sends = pipe.rank() == 0;
+  const bool sends = pipe.rank == 0;
   pipe.meet();
   return stream(
       plan, [&](size_t place) { return messages.start(sends, place, plan.size); },
@@ -170,7 +166,7 @@ double stream_puts(const Plan& plan, Pipe& pipe, Windows& windows) {
   const uint64_t goal = windows.word.load() + 1;
   double rate = 0;
   pipe.meet();
-  if (pipe.rank() == 0) {
+  if (pipe.rank == 0) {
     rate = stream(
         plan, [&](size_t place) { return windows.put(1, place, plan.size, 0); },
         [&](rma::Operation* operation) { windows.finish(operation); });
@@ -184,7 +180,7 @@ double stream_puts(const Plan& plan, Pipe& pipe, Windows& windows) {
 
 // Of a signal after a put of `bytes`.
 double half_trip_of_signals(const Plan& plan, Pipe& pipe, Windows& windows, size_t bytes) {
-  const size_t peer = pipe.rank() == 0 ? 1 : 0;
+  const size_t peer = pipe.rank == 0 ? 1 : 0;
   uint64_t goal = windows.word.load();
   rma::Operation* operation = nullptr;
   return half_trip(
@@ -218,10 +214,10 @@ void measure(const Plan& plan, Pipe pipe) {
 
   const auto listener = must(context->listen(0));
   std::array<Handle, 2> handles;
-  handles[static_cast<size_t>(pipe.rank())] = listener->handle();
-  handles[static_cast<size_t>(1 - pipe.rank())] = pipe.swap(listener->handle());
-  const auto group = must(
-      rma::Group::join(context, 0, *listener, handles, static_cast<size_t>(pipe.rank()), 0, {}));
+  handles[static_cast<size_t>(pipe.rank)] = listener->handle();
+  handles[static_cast<size_t>(1 - pipe.rank)] = pipe.swap(listener->handle());
+  const auto group =
+      must(rma::Group::join(context, 0, *listener, handles, static_cast<size_t>(pipe.rank), 0, {}));
   alignas(64) uint64_t word = 0;
   Windows windows{*group, must(group->share({.address = other.data(), .length = other.size()})),
                   must(group->share({.address = &word, .length = sizeof word})),
@@ -239,7 +235,7 @@ void measure(const Plan& plan, Pipe pipe) {
     rows[3].figures.push_back(half_trip_of_signals(plan, pipe, windows, 0));
     rows[4].figures.push_back(half_trip_of_signals(plan, pipe, windows, 8));
   }
-  if (pipe.rank() == 0) {
+  if (pipe.rank == 0) {
     fmt::print("{} rounds on {}: medians (least to most); ratio to the messages'\n", plan.rounds,
                plan.nic);
     for (const Row& row : rows) print(row, rows[row.base]);
