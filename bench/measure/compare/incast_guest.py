@@ -96,7 +96,7 @@ def send(plan, arm, label):
 
 
 def receive(plan, arm, label):
-    with QueueSampler() as sampler:
+    with star.QueueSampler(SAMPLE_INTERVAL_S, NetlinkQueue().look) as sampler:
         result = finish(peer(plan, arm, label, "receive", "--senders", plan["senders"]))
     rates = [sender["gbps"] for sender in result["senders"]]
     waits = [backlog * 8 / plan["rate_mbps"] for at, backlog in sampler.samples
@@ -108,24 +108,14 @@ def receive(plan, arm, label):
             "delay_max_us": max(waits), "samples": len(waits), "drops": sampler.drops}
 
 
-class QueueSampler(star.Sampler):
-    """Samples the queue by netlink: (CLOCK_MONOTONIC seconds, bytes) each."""
+class NetlinkQueue:
+    """The bottleneck's queue, read by netlink."""
 
     def __init__(self):
-        super().__init__(SAMPLE_INTERVAL_S)
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
         self._index = socket.if_nametoindex(QUEUE)
-        self._drops_before = self._queue()[1]
-        self.drops = 0
-
-    def __exit__(self, *unused):
-        super().__exit__(*unused)
-        self.drops = self._queue()[1] - self._drops_before
 
     def look(self):
-        return self._queue()[0]
-
-    def _queue(self):
         """Bytes in the queue, and packets dropped so far."""
         tcmsg = struct.pack("=BxxxiIII", socket.AF_UNSPEC, self._index, 0, 0, 0)
         header = struct.pack("=IHHII", 16 + len(tcmsg), RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP,

@@ -70,17 +70,18 @@ class Star:
         """Changes the rate of the limited link."""
         command("tc", "-n", self.hub, "class", "change", *class_of(self.shape, bps))
 
-    def qdisc(self):
-        """tc's statistics of the FIFO: backlog in bytes, drops and so on."""
+    def queue(self):
+        """The backlog of the FIFO in bytes, and its drops, by `tc`."""
         done = subprocess.run(["tc", "-n", self.hub, "-s", "-j", "qdisc", "show", "dev", EGRESS],
                               capture_output=True, text=True, check=True)
-        return next(one for one in json.loads(done.stdout) if one.get("handle") == LEAF)
+        fifo = next(one for one in json.loads(done.stdout) if one.get("handle") == LEAF)
+        return fifo["backlog"], fifo["drops"]
 
     def queue_sampler(self):
         """A context with samples and drops; without a FIFO there are none."""
         if not self.shape.rate_bps:
             return contextlib.nullcontext(types.SimpleNamespace(samples=[], drops=None))
-        return QueueSampler(self)
+        return QueueSampler(SAMPLE_INTERVAL_S, self.queue)
 
 
 @contextlib.contextmanager
@@ -155,24 +156,23 @@ class Sampler(Background):
 
 
 class QueueSampler(Sampler):
-    """Reads the backlog in bytes by `tc`."""
+    """Samples the bytes in a queue. `queue`: returns them, and how many packets it has dropped."""
 
-    def __init__(self, made):
-        super().__init__(SAMPLE_INTERVAL_S)
-        self._star = made
-        self._drops_before = 0
+    def __init__(self, interval_s, queue):
+        super().__init__(interval_s)
+        self._queue = queue
         self.drops = None
 
     def look(self):
-        return self._star.qdisc()["backlog"]
+        return self._queue()[0]
 
     def __enter__(self):
-        self._drops_before = self._star.qdisc()["drops"]
+        self._drops_before = self._queue()[1]
         return super().__enter__()
 
     def __exit__(self, *unused):
         super().__exit__()
-        self.drops = self._star.qdisc()["drops"] - self._drops_before
+        self.drops = self._queue()[1] - self._drops_before
 
 
 class ArrivalSampler(Sampler):
