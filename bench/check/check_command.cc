@@ -8,14 +8,13 @@
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "bench/check/host.h"
-#include "bench/check/rule.h"
 #include "bench/check/trial.h"
 #include "bench/nccl/pair_bench.h"
+#include "bench/perf/clock.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/files.h"
@@ -27,85 +26,64 @@ namespace {
 
 using namespace check;
 
+using Json = nlohmann::json;
+
 struct Finding {
   int version = 0;  // of the plugin's table
-  std::string rule;
-  std::string sentence;
+  Rule rule;
   Outcome outcome;
 };
 
-using Json = nlohmann::json;
-
-struct Figures {
-  int version = 0;
-  Json stream;  // of bench/nccl/pair_bench; null: not measured
-  Json latency;
-  std::string trouble;  // why one is missing
-};
-
-struct VerdictNames {
-  std::string_view text;
-  std::string_view json;
-};
-constexpr std::array<VerdictNames, 3> kVerdictNames = {
-    {{"pass", "pass"}, {"FAIL", "fail"}, {"-", "not offered"}}};
-
-const VerdictNames& names_of(Verdict verdict) {
-  return kVerdictNames[static_cast<size_t>(verdict)];
-}
+// In the order of Verdict.
+constexpr std::array kVerdictsForPeople = {"pass", "FAIL", "-"};
+constexpr std::array kVerdictsInJson = {"pass", "fail", "not offered"};
 
 // `width`: of the longest rule's name.
 std::string line_of(const Finding& finding, size_t width) {
   const Outcome& outcome = finding.outcome;
   const std::string detail = outcome.detail.empty() ? "" : fmt::format(": {}", outcome.detail);
-  return fmt::format("v{:<3} {:<5} {:<{}}  {}{}", finding.version, names_of(outcome.verdict).text,
-                     finding.rule, width, finding.sentence, detail);
+  return fmt::format("v{:<3} {:<5} {:<{}}  {}{}", finding.version,
+                     kVerdictsForPeople[static_cast<size_t>(outcome.verdict)], finding.rule.name,
+                     width, finding.rule.sentence, detail);
 }
 
-std::string lines_of(const Figures& figures) {
+// The figures of a version: measure().
+std::string lines_of(const Json& figures) {
+  const int version = figures.at("version");
   std::string lines;
-  if (const Json& stream = figures.stream; !stream.is_null()) {
+  if (const auto stream = figures.find("stream"); stream != figures.end()) {
+    const auto value = [&](const char* name) { return stream->at(name).get<double>(); };
     lines += fmt::format(
         "v{:<3} stream    {} B x {}: {:.2f} Gb/s, {:.0f} messages/s, CPU s per GB: sender {:.2f}, "
         "receiver {:.2f}\n",
-        figures.version, stream.at("size_bytes").get<uint64_t>(),
-        stream.at("in_flight").get<uint64_t>(), stream.at("gbps").get<double>(),
-        stream.at("messages_per_s").get<double>(), stream.at("sender_cpu_s_per_gb").get<double>(),
-        stream.at("receiver_cpu_s_per_gb").get<double>());
+        version, stream->at("size_bytes").dump(), stream->at("in_flight").dump(), value("gbps"),
+        value("messages_per_s"), value("sender_cpu_s_per_gb"), value("receiver_cpu_s_per_gb"));
   }
-  if (const Json& latency = figures.latency; !latency.is_null()) {
+  if (const auto latency = figures.find("latency"); latency != figures.end()) {
+    const auto value = [&](const char* name) { return latency->at(name).get<double>(); };
     lines += fmt::format(
         "v{:<3} latency   8 B, half a round trip in us: least {:.1f}, median {:.1f}, p99 {:.1f}, "
         "p99.9 {:.1f}, most {:.1f}\n",
-        figures.version, latency.at("min_us").get<double>(), latency.at("p50_us").get<double>(),
-        latency.at("p99_us").get<double>(), latency.at("p99_9_us").get<double>(),
-        latency.at("max_us").get<double>());
+        version, value("min_us"), value("p50_us"), value("p99_us"), value("p99_9_us"),
+        value("max_us"));
   }
-  if (!figures.trouble.empty()) {
-    lines += fmt::format("v{:<3} not measured: {}\n", figures.version, figures.trouble);
+  if (figures.contains("trouble")) {
+    lines +=
+        fmt::format("v{:<3} not measured: {}\n", version, figures["trouble"].get<std::string>());
   }
   return lines;
 }
 
-Json to_json(const std::string& plugin, const std::vector<Finding>& findings,
-             const std::vector<Figures>& figures) {
+Json to_json(const std::string& plugin, const std::vector<Finding>& findings, const Json& figures) {
   Json rules = Json::array();
   for (const Finding& one : findings) {
     rules.push_back({{"version", one.version},
-                     {"rule", one.rule},
-                     {"sentence", one.sentence},
-                     {"verdict", names_of(one.outcome.verdict).json},
+                     {"rule", one.rule.name},
+                     {"sentence", one.rule.sentence},
+                     {"verdict", kVerdictsInJson[static_cast<size_t>(one.outcome.verdict)]},
                      {"detail", one.outcome.detail}});
   }
-  Json measured = Json::array();
-  for (const Figures& one : figures) {
-    Json entry = {{"version", one.version}};
-    if (!one.stream.is_null()) entry["stream"] = one.stream;
-    if (!one.latency.is_null()) entry["latency"] = one.latency;
-    if (!one.trouble.empty()) entry["trouble"] = one.trouble;
-    measured.push_back(entry);
-  }
-  return {{"schema_version", 1}, {"plugin", plugin}, {"rules", rules}, {"performance", measured}};
+  return {{"schema_version", 1}, {"plugin", plugin}, {"rules", rules}, {"performance", figures}};
 }
 
 constexpr Duration kLoadLimit = Duration::from_s(20);
@@ -115,7 +93,6 @@ Each rule runs in processes of its own: a plugin that crashes or hangs fails tha
 ends are on this host; the plugin's own environment variables choose its network. No GPU is needed.
 Exit codes: 0 every rule holds or does not apply, 1 one does not hold, 2 wrong usage.)";
 
-// When this rule fails, the others are not tried.
 constexpr std::string_view kFirstRule = "init";
 
 struct Options {
@@ -128,14 +105,11 @@ struct Options {
   double limit = 60;
   double seconds = 1;
   std::string json;
-
-  Duration rule_limit() const { return Duration::from_ns(static_cast<int64_t>(limit * 1e9)); }
 };
 
 std::vector<Rule> rules_of(const Options& options) {
   std::vector<Rule> rules;
-  for (const auto& group :
-       {setup_rules(), transfer_rules(), group_rules(), crowd_rules(), teardown_rules()}) {
+  for (const auto& group : {setup_rules(), transfer_rules(), stress_rules()}) {
     std::copy_if(group.begin(), group.end(), std::back_inserter(rules), [&](const Rule& rule) {
       return options.only.empty() || rule.name.find(options.only) != std::string_view::npos;
     });
@@ -143,72 +117,68 @@ std::vector<Rule> rules_of(const Options& options) {
   return rules;
 }
 
-// The versions to test. Only child processes load the plugin. Empty: there is none to test, and
-// stderr has the reason.
-std::vector<int> versions_of(const Options& options) {
+tl::unexpected<Error> bad_usage(std::string sentence) {
+  return fail(ErrorCode::kInvalidArgument, std::move(sentence));
+}
+
+// The versions to test. Only child processes load the plugin. Errors: kInvalidArgument (there is
+// none to test).
+Result<std::vector<int>> versions_of(const Options& options) {
   std::vector<int> found;
-  std::string trouble;
   for (int version = nccl::kOldestVersion; version <= nccl::kNewestVersion; ++version) {
     const Outcome outcome = run_trial(1, kLoadLimit, [&](Arena& arena, int rank) {
       const Host host(arena, {options.plugin, version, options.device}, rank);
     });
-    if (outcome.verdict == Verdict::kPass) found.push_back(version);
-    const bool lacks = outcome.detail.find("exports no") != std::string::npos;
-    if (outcome.verdict == Verdict::kFail && !lacks) trouble = outcome.detail;
-  }
-  if (!trouble.empty()) {
-    fmt::print(stderr, "pacecar check-plugin: {}: {}\n", options.plugin, trouble);
-    return {};
-  }
-  std::vector<int> wanted = options.versions;
-  if (wanted.empty() && !found.empty()) wanted = {found.back()};
-  if (options.all_versions) wanted = found;
-  for (const int version : wanted) {
-    if (std::find(found.begin(), found.end(), version) != found.end()) continue;
-    fmt::print(stderr, "pacecar check-plugin: {} has no table of version {}; it has: {}\n",
-               options.plugin, version, fmt::join(found, ", "));
-    return {};
+    if (outcome.verdict == Verdict::kPass) {
+      found.push_back(version);
+    } else if (outcome.detail.find("exports no") == std::string::npos) {
+      return bad_usage(fmt::format("{}: {}", options.plugin, outcome.detail));
+    }
   }
   if (found.empty()) {
-    fmt::print(stderr,
-               "pacecar check-plugin: {} exports no ncclNetPlugin_v{} to v{}: it is no net plugin "
-               "for NCCL 2.13 or later\n",
-               options.plugin, nccl::kOldestVersion, nccl::kNewestVersion);
+    return bad_usage(
+        fmt::format("{} exports no ncclNetPlugin_v{} to v{}: it is no net plugin for NCCL 2.13 or "
+                    "later",
+                    options.plugin, nccl::kOldestVersion, nccl::kNewestVersion));
   }
-  return wanted;
+  if (options.all_versions) return found;
+  for (const int version : options.versions) {
+    if (std::ranges::find(found, version) != found.end()) continue;
+    return bad_usage(fmt::format("{} has no table of version {}; it has: {}", options.plugin,
+                                 version, fmt::join(found, ", ")));
+  }
+  return options.versions.empty() ? std::vector{found.back()} : options.versions;
 }
 
-Figures measure(const Options& options, int version) {
-  Figures figures{.version = version, .stream = nullptr, .latency = nullptr, .trouble = {}};
+// The figures of bench/nccl/pair_bench; "trouble": why one is missing.
+Json measure(const Options& options, int version) {
+  Json figures = {{"version", version}};
   for (const bool latency : {false, true}) {
     const Outcome outcome = run_trial(1, kMeasureLimit, [&](Arena& arena, int) {
-      nlohmann::json result = nccl::run_pair({.plugin = options.plugin,
-                                              .version = version,
-                                              .device = options.device,
-                                              .seconds = options.seconds,
-                                              .latency = latency});
+      Json result = nccl::run_pair({.plugin = options.plugin,
+                                    .version = version,
+                                    .device = options.device,
+                                    .seconds = options.seconds,
+                                    .latency = latency});
       result.erase("plugin");  // may be too long for the note
       arena.note.set(result.dump());
     });
     if (outcome.verdict == Verdict::kPass) {
-      (latency ? figures.latency : figures.stream) = Json::parse(outcome.detail);
+      figures[latency ? "latency" : "stream"] = Json::parse(outcome.detail);
     } else {
-      figures.trouble = outcome.detail;
+      figures["trouble"] = outcome.detail;
     }
   }
   return figures;
 }
 
-bool starts(const std::vector<Finding>& findings) {
-  return std::none_of(findings.begin(), findings.end(), [](const Finding& one) {
-    return one.rule == kFirstRule && one.outcome.verdict == Verdict::kFail;
-  });
+// Whether the plugin does not start: then no other rule is tried.
+bool does_not_start(const Finding& finding) {
+  return finding.rule.name == kFirstRule && finding.outcome.verdict == Verdict::kFail;
 }
 
 size_t width_of(const std::vector<Rule>& rules) {
-  size_t width = 0;
-  for (const Rule& rule : rules) width = std::max(width, rule.name.size());
-  return width;
+  return std::ranges::max(rules, {}, [](const Rule& rule) { return rule.name.size(); }).name.size();
 }
 
 // Records a failure before the host's clean-up, which may crash.
@@ -225,55 +195,49 @@ void check_rule(const Rule& rule, Arena& arena, Host& host) {
 
 std::vector<Finding> check_version(const Options& options, int version,
                                    const std::vector<Rule>& rules, FILE* people) {
+  const Duration limit = perf::duration_of(options.limit);
   std::vector<Finding> findings;
   for (const Rule& rule : rules) {
-    Finding finding{version, std::string(rule.name), std::string(rule.sentence), {}};
-    finding.outcome = run_trial(rule.ranks, options.rule_limit(), [&](Arena& arena, int rank) {
+    const Outcome outcome = run_trial(rule.ranks, limit, [&](Arena& arena, int rank) {
       Host host(arena, {options.plugin, version, options.device}, rank);
       check_rule(rule, arena, host);
     });
-    fmt::print(people, "{}\n", line_of(finding, width_of(rules)));
+    findings.push_back({version, rule, outcome});
+    fmt::print(people, "{}\n", line_of(findings.back(), width_of(rules)));
     std::fflush(people);
-    findings.push_back(std::move(finding));
-    if (!starts(findings)) break;
+    if (does_not_start(findings.back())) break;
   }
   return findings;
 }
 
-int list(const std::vector<Rule>& rules) {
-  for (const Rule& rule : rules) {
-    fmt::print("{:<{}}  {}\n", rule.name, width_of(rules), rule.sentence);
-  }
-  return perf::kExitOk;
-}
-
 Result<int> check_plugin(const Options& options) {
   const std::vector<Rule> rules = rules_of(options);
-  if (options.list) return list(rules);
+  if (options.list) {
+    for (const Rule& rule : rules) {
+      fmt::print("{:<{}}  {}\n", rule.name, width_of(rules), rule.sentence);
+    }
+    return perf::kExitOk;
+  }
   if (options.plugin.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "which plugin? Name its shared library: pacecar check-plugin libnccl-net-x.so");
+    return bad_usage(
+        "which plugin? Name its shared library: pacecar check-plugin libnccl-net-x.so");
   }
   if (access(options.plugin.c_str(), R_OK) != 0 && options.plugin.find('/') != std::string::npos) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the plugin '{}' cannot be loaded ({}): name its shared library",
-                            options.plugin, std::strerror(errno)));
+    return bad_usage(fmt::format("the plugin '{}' cannot be loaded ({}): name its shared library",
+                                 options.plugin, std::strerror(errno)));
   }
   RETURN_IF_ERROR(perf::check_writable(options.json));
   if (rules.empty()) {
-    fmt::print(stderr, "pacecar check-plugin: no rule's name contains '{}': --list shows them\n",
-               options.only);
-    return perf::kExitUsage;
+    return bad_usage(fmt::format("no rule's name contains '{}': --list shows them", options.only));
   }
-  const std::vector<int> versions = versions_of(options);
-  if (versions.empty()) return perf::kExitUsage;
+  ASSIGN_OR_RETURN(const auto versions, versions_of(options));
   FILE* const people = options.json == perf::kStandardOutput ? stderr : stdout;
   std::vector<Finding> findings;
-  std::vector<Figures> figures;
+  Json figures = Json::array();
   for (const int version : versions) {
     const std::vector<Finding> found = check_version(options, version, rules, people);
     findings.insert(findings.end(), found.begin(), found.end());
-    if (options.seconds == 0 || !starts(found)) continue;
+    if (options.seconds == 0 || does_not_start(found.back())) continue;
     figures.push_back(measure(options, version));
     fmt::print(people, "{}", lines_of(figures.back()));
   }

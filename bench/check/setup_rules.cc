@@ -8,13 +8,10 @@
 #include <set>
 
 #include "bench/check/host.h"
-#include "bench/check/rule.h"
-#include "bench/perf/pattern.h"
 
 namespace pacecar::check {
 namespace {
 
-using nccl::NcclResult;
 using nccl::NetPropertiesV12;
 
 constexpr size_t kConnections = 32;
@@ -109,14 +106,7 @@ void does_not_block(Host& host) {
 }
 
 void expect_works(const Host& host, const Ends& ends, uint64_t number) {
-  constexpr size_t kBytes = 10'000;
-  const Buffer source(host, ends.send, kBytes);
-  const Buffer target(host, ends.receive, kBytes);
-  perf::fill_pattern(source.bytes(), number);
-  void* const receiving = host.receive(ends.receive, target.whole());
-  host.finish(receiving, host.send(ends.send, source.whole()));
-  expect(!perf::find_mismatch(target.bytes(), number),
-         "a connection delivers bytes of another one");
+  expect(Loop(host, ends, 10'000).carries(number), "a connection delivers bytes of another one");
 }
 
 void connects_many(Host& host) {
@@ -133,7 +123,7 @@ void connects_many(Host& host) {
     }
     return ready == count;
   });
-  for (const Listening& one : listening) host.close_listen(one.comm);
+  host.close_listens(listening);
   for (size_t i = 0; i < count; ++i) expect_works(host, ends[i], i);
   for (size_t i = 0; i < count; ++i) host.close(ends[i]);
 }
@@ -163,37 +153,31 @@ void gives_everything_back(Host& host) {
 
 void registers_from_another_thread(Host& host) {
   constexpr size_t kBytes = 1 << 16;
-  host.over_connection([&](const Ends& ends) {
-    const Buffer source(host, ends.send, kBytes);
-    const Buffer target(host, ends.receive, kBytes);
+  host.over_connection(kBytes, [&](const Loop& loop) {
     std::future<void> service = std::async(std::launch::async, [&] {
-      for (int i = 0; i < 200; ++i) const Buffer brief(host, ends.send, kBytes);
+      for (int i = 0; i < 200; ++i) const Buffer brief(host, loop.ends.send, kBytes);
     });
     for (uint64_t i = 0; i < 200; ++i) {
-      perf::fill_pattern(source.bytes(), i);
-      void* const receiving = host.receive(ends.receive, target.whole());
-      host.finish(receiving, host.send(ends.send, source.whole()));
-      expect(!perf::find_mismatch(target.bytes(), i), "bytes are wrong while memory is registered");
+      expect(loop.carries(i), "bytes are wrong while memory is registered");
     }
     service.get();
   });
 }
 
-constexpr std::array kRules = {
-    Rule{"init", "init succeeds, and again after finalize", 1, initialises},
-    Rule{"two-communicators", "a second communicator does not disturb the first", 1,
-         holds_two_communicators},
-    Rule{"finalize-null", "finalize accepts NULL, after an init that failed", 1, finalizes_nothing},
-    Rule{"properties-filled", "every property is written", 1, fills_properties},
-    Rule{"properties", "properties are within NCCL's bounds", 1, properties_make_sense},
-    Rule{"names", "every device has a name of its own", 1, names_devices_apart},
-    Rule{"handle", "a handle has 128 bytes", 1, writes_a_handle_only},
-    Rule{"non-blocking", "connect and accept return at once, with NULL until ready", 1,
-         does_not_block},
-    Rule{"connections", "many connections at once find their own listeners", 1, connects_many},
-    Rule{"reopen", "what is closed gives its file descriptors back", 1, gives_everything_back},
-    Rule{"register-race", "memory is registered while another thread sends", 1,
-         registers_from_another_thread},
+constexpr Rule kRules[] = {
+    {"init", "init succeeds, and again after finalize", initialises},
+    {"two-communicators", "a second communicator does not disturb the first",
+     holds_two_communicators},
+    {"finalize-null", "finalize accepts NULL, after an init that failed", finalizes_nothing},
+    {"properties-filled", "every property is written", fills_properties},
+    {"properties", "properties are within NCCL's bounds", properties_make_sense},
+    {"names", "every device has a name of its own", names_devices_apart},
+    {"handle", "a handle has 128 bytes", writes_a_handle_only},
+    {"non-blocking", "connect and accept return at once, with NULL until ready", does_not_block},
+    {"connections", "many connections at once find their own listeners", connects_many},
+    {"reopen", "what is closed gives its file descriptors back", gives_everything_back},
+    {"register-race", "memory is registered while another thread sends",
+     registers_from_another_thread},
 };
 
 }  // namespace

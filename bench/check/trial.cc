@@ -13,7 +13,6 @@
 #include <new>
 #include <vector>
 
-#include "bench/check/rule.h"
 #include "bench/perf/clock.h"
 
 namespace pacecar::check {
@@ -41,63 +40,58 @@ constexpr Duration kGrace = Duration::from_s(1);
   std::_Exit(status);
 }
 
-class Ranks {
- public:
-  Ranks(Arena& arena, int count, const std::function<void(Arena&, int)>& body) : arena_(arena) {
-    for (int rank = 0; rank < count; ++rank) {
-      const pid_t child = fork();
-      if (child == 0) run_rank(arena, rank, body);
-      if (child < 0) {
-        arena.violation.set(fmt::format("cannot start a process ({}): raise the limit of processes",
-                                        std::strerror(errno)));
-        break;
-      }
-      running_.push_back(child);
+std::vector<pid_t> start_ranks(Arena& arena, int count,
+                               const std::function<void(Arena&, int)>& body) {
+  std::vector<pid_t> running;
+  for (int rank = 0; rank < count; ++rank) {
+    const pid_t child = fork();
+    if (child == 0) run_rank(arena, rank, body);
+    if (child < 0) {
+      arena.violation.set(fmt::format("cannot start a process ({}): raise the limit of processes",
+                                      std::strerror(errno)));
+      break;
     }
+    running.push_back(child);
   }
+  return running;
+}
 
-  void wait(Duration limit) {
-    Instant deadline = steady_now() + limit;
-    bool failed = false;
-    while (!running_.empty() && steady_now() < deadline) {
-      if (!reap() && !failed) {
-        failed = true;
-        deadline = std::min(deadline, steady_now() + kGrace);
-      }
-      usleep(kLookEveryUs);
+// Removes processes that have ended. False if one of them has failed.
+bool reap(Arena& arena, std::vector<pid_t>& running) {
+  bool well = true;
+  std::erase_if(running, [&](pid_t child) {
+    int status = 0;
+    if (waitpid(child, &status, WNOHANG) != child) return false;
+    // A rule may kill its own process (Host::die).
+    if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) {
+      arena.violation.set(fmt::format("it crashes: {}", strsignal(WTERMSIG(status))));
+      well = false;
+    } else if (WIFEXITED(status) && WEXITSTATUS(status) != EXIT_SUCCESS) {
+      well = false;
     }
-    if (running_.empty()) return;
-    if (!failed) {
-      arena_.violation.set(fmt::format("it hangs: no end after {:.0f} s", limit.seconds()));
+    return true;
+  });
+  return well;
+}
+
+void wait_for(Arena& arena, std::vector<pid_t> running, Duration limit) {
+  Instant deadline = steady_now() + limit;
+  bool failed = false;
+  while (!running.empty() && steady_now() < deadline) {
+    if (!reap(arena, running) && !failed) {
+      failed = true;
+      deadline = std::min(deadline, steady_now() + kGrace);
     }
-    for (const pid_t child : running_) {
-      kill(child, SIGKILL);
-      waitpid(child, nullptr, 0);
-    }
+    usleep(kLookEveryUs);
   }
-
- private:
-  // Waits for processes that have ended. False if one of them has failed.
-  bool reap() {
-    bool well = true;
-    std::erase_if(running_, [&](pid_t child) {
-      int status = 0;
-      if (waitpid(child, &status, WNOHANG) != child) return false;
-      // A rule may kill its own process (Host::die).
-      if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) {
-        arena_.violation.set(fmt::format("it crashes: {}", strsignal(WTERMSIG(status))));
-        well = false;
-      } else if (WIFEXITED(status) && WEXITSTATUS(status) != EXIT_SUCCESS) {
-        well = false;
-      }
-      return true;
-    });
-    return well;
+  if (!running.empty() && !failed) {
+    arena.violation.set(fmt::format("it hangs: no end after {:.0f} s", limit.seconds()));
   }
-
-  Arena& arena_;
-  std::vector<pid_t> running_;
-};
+  for (const pid_t child : running) {
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
+}
 
 Outcome outcome_of(Arena& arena, int ranks) {
   const std::string warning(arena.warning.get());
@@ -114,15 +108,6 @@ Outcome outcome_of(Arena& arena, int ranks) {
 
 }  // namespace
 
-void SharedLine::set(std::string_view text) {
-  if (text.empty() || taken_.exchange(true)) return;
-  const size_t length = std::min(text.size(), text_.size());
-  std::memcpy(text_.data(), text.data(), length);
-  length_.store(length);
-}
-
-std::string_view SharedLine::get() const { return {text_.data(), length_.load()}; }
-
 Outcome run_trial(int ranks, Duration limit, const std::function<void(Arena&, int)>& body) {
   void* const pages =
       mmap(nullptr, sizeof(Arena), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -131,7 +116,7 @@ Outcome run_trial(int ranks, Duration limit, const std::function<void(Arena&, in
   }
   Arena* const arena = new (pages) Arena;
   std::fflush(nullptr);
-  Ranks(*arena, ranks, body).wait(limit);
+  wait_for(*arena, start_ranks(*arena, ranks, body), limit);
   Outcome outcome = outcome_of(*arena, ranks);
   munmap(pages, sizeof(Arena));
   return outcome;

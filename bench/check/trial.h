@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -19,8 +20,11 @@ constexpr size_t kMaxListeners = 4;  // of rank 0
 // A sentence in shared memory. The first process that sets it wins.
 class SharedLine {
  public:
-  void set(std::string_view text);
-  std::string_view get() const;
+  void set(std::string_view text) {
+    if (text.empty() || taken_.exchange(true)) return;
+    length_ = text.copy(text_.data(), text_.size());
+  }
+  std::string_view get() const { return {text_.data(), length_}; }
 
  private:
   std::atomic<bool> taken_{false};
@@ -38,6 +42,11 @@ struct Arena {
   SharedLine not_offered;
   SharedLine warning;  // the plugin's first warning
   SharedLine note;     // a figure that a rule found
+};
+
+// Why a rule does not apply to this plugin.
+class NotOffered : public std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 enum class Verdict : uint8_t { kPass, kFail, kNotOffered };

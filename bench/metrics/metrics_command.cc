@@ -16,9 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "bench/metrics/address.h"
+#include "bench/metrics/destination.h"
 #include "bench/metrics/exporter.h"
-#include "bench/metrics/textfile.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/files.h"
@@ -32,11 +31,18 @@ namespace {
 using namespace metrics;
 using perf::Console;
 
-struct HttpOptions {
-  Address address;
-  std::string certificate;  // PEM files; empty: no TLS
-  std::string key;
-  std::string client_ca;  // clients show a certificate that it signed; empty: they need none
+struct Flags {
+  std::vector<std::string> listen;  // at most one
+  std::string tls_cert;             // PEM files; empty: no TLS
+  std::string tls_key;
+  std::string tls_client_ca;  // clients show a certificate that it signed; empty: they need none
+  bool no_tls = false;
+  std::string textfile;
+  uint64_t interval_s = 0;
+  bool openmetrics = false;
+  bool quiet = false;
+  bool no_color = false;
+  bool listens = false;
 };
 
 // One page is made at a time; two more threads answer other requests.
@@ -59,14 +65,12 @@ Format wanted_format(const httplib::Request& request) {
              : Format::kOpenMetrics;
 }
 
-bool has_tls(const HttpOptions& options) { return !options.certificate.empty(); }
-
-std::unique_ptr<httplib::Server> make_server(const HttpOptions& options, Exporter& exporter) {
-  const char* const ca = options.client_ca.empty() ? nullptr : options.client_ca.c_str();
+std::unique_ptr<httplib::Server> make_server(const Flags& flags, Exporter& exporter) {
+  const char* const ca = flags.tls_client_ca.empty() ? nullptr : flags.tls_client_ca.c_str();
   std::unique_ptr<httplib::Server> server =
-      has_tls(options) ? std::make_unique<httplib::SSLServer>(options.certificate.c_str(),
-                                                              options.key.c_str(), ca)
-                       : std::make_unique<httplib::Server>();
+      flags.tls_cert.empty()
+          ? std::make_unique<httplib::Server>()
+          : std::make_unique<httplib::SSLServer>(flags.tls_cert.c_str(), flags.tls_key.c_str(), ca);
   server->new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
   server->set_read_timeout(kClientSeconds);
   server->set_write_timeout(kClientSeconds);
@@ -88,17 +92,17 @@ std::unique_ptr<httplib::Server> make_server(const HttpOptions& options, Exporte
   return server;
 }
 
-// Binds the server to its address. Returns "http://127.0.0.1:18516/metrics". Errors:
+// Binds the server to the address. Returns "http://127.0.0.1:18516/metrics". Errors:
 // kInvalidArgument (certificate, key), kSystem.
-Result<std::string> bind(httplib::Server& server, const HttpOptions& options) {
+Result<std::string> bind(httplib::Server& server, Address address, const Flags& flags) {
   if (!server.is_valid()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("cannot use the certificate {} with the key {}{}: all are files of "
-                            "PEM, and the key is the certificate's",
-                            options.certificate, options.key,
-                            options.client_ca.empty() ? "" : " and the CA " + options.client_ca));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("cannot use the certificate {} with the key {}{}: all are files of PEM, and "
+                    "the key is the certificate's",
+                    flags.tls_cert, flags.tls_key,
+                    flags.tls_client_ca.empty() ? "" : " and the CA " + flags.tls_client_ca));
   }
-  Address address = options.address;
   errno = 0;
   const int port = address.port == 0 ? server.bind_to_any_port(address.host)
                    : server.bind_to_port(address.host, address.port) ? address.port
@@ -111,7 +115,8 @@ Result<std::string> bind(httplib::Server& server, const HttpOptions& options) {
                     to_string(address), errno == 0 ? "no such address" : std::strerror(errno)));
   }
   address.port = static_cast<uint16_t>(port);
-  return fmt::format("{}://{}/metrics", has_tls(options) ? "https" : "http", to_string(address));
+  return fmt::format("{}://{}/metrics", flags.tls_cert.empty() ? "http" : "https",
+                     to_string(address));
 }
 
 constexpr uint64_t kLongestInterval = 3600;  // seconds
@@ -124,20 +129,6 @@ constexpr const char* kFooter = R"(Examples:
 It covers all processes of this user, as root of all users. Scrape configuration, alert rules and a
 dashboard: deploy/metrics.
 Exit codes: 0 success, 1 failed, 2 wrong usage.)";
-
-struct Flags {
-  std::vector<std::string> listen;  // at most one
-  std::string tls_cert;
-  std::string tls_key;
-  std::string tls_client_ca;
-  bool no_tls = false;
-  std::string textfile;
-  uint64_t interval_s = 0;
-  bool openmetrics = false;
-  bool quiet = false;
-  bool no_color = false;
-  bool listens = false;
-};
 
 void add_flags(CLI::App& app, Flags& flags) {
   auto* listen =
@@ -172,15 +163,8 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.footer(kFooter);
 }
 
-sigset_t ending_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  return signals;
-}
-
-Result<void> serve(const Flags& flags, Exporter& exporter, const Console& console) {
+Result<void> serve(const Flags& flags, Exporter& exporter, const sigset_t& signals,
+                   const Console& console) {
   ASSIGN_OR_RETURN(const auto address,
                    parse_address(flags.listen.empty() ? "" : flags.listen.front()));
   if (!is_loopback(address) && flags.tls_cert.empty() && !flags.no_tls) {
@@ -189,12 +173,8 @@ Result<void> serve(const Flags& flags, Exporter& exporter, const Console& consol
                             "every client that reaches it may read what runs here",
                             to_string(address)));
   }
-  const HttpOptions options{.address = address,
-                            .certificate = flags.tls_cert,
-                            .key = flags.tls_key,
-                            .client_ca = flags.tls_client_ca};
-  const auto server = make_server(options, exporter);
-  ASSIGN_OR_RETURN(const auto url, bind(*server, options));
+  const auto server = make_server(flags, exporter);
+  ASSIGN_OR_RETURN(const auto url, bind(*server, address, flags));
   console.note("serving " + url);
   Result<void> ended;
   std::atomic<bool> over{false};
@@ -206,7 +186,6 @@ Result<void> serve(const Flags& flags, Exporter& exporter, const Console& consol
     over = true;
     pthread_kill(waiting, SIGTERM);
   });
-  const sigset_t signals = ending_signals();
   int signal = 0;
   sigwait(&signals, &signal);
   while (!server->is_running() && !over) std::this_thread::yield();  // a stop before is ignored
@@ -215,21 +194,25 @@ Result<void> serve(const Flags& flags, Exporter& exporter, const Console& consol
   return ended;
 }
 
-Result<void> write_file(const Flags& flags, Exporter& exporter, const Console& console) {
-  const sigset_t signals = ending_signals();
+std::string page_of(Exporter& exporter, Format format, const Console& console) {
+  Page page = exporter.page(format);
+  for (const std::string& warning : page.warnings) console.warn(warning);
+  return std::move(page.text);
+}
+
+Result<void> write_file(const Flags& flags, Exporter& exporter, const sigset_t& signals,
+                        const Console& console) {
   const timespec interval{static_cast<time_t>(flags.interval_s), 0};
   do {
-    const Page page = exporter.page(Format::kPrometheus);
-    for (const std::string& warning : page.warnings) console.warn(warning);
-    RETURN_IF_ERROR(replace_file(flags.textfile, page.text));
+    const std::string page = page_of(exporter, Format::kPrometheus, console);
+    RETURN_IF_ERROR(replace_file(flags.textfile, page));
   } while (flags.interval_s > 0 && sigtimedwait(&signals, nullptr, &interval) < 0);
   return {};
 }
 
 Result<void> print(const Flags& flags, Exporter& exporter, const Console& console) {
-  const Page page = exporter.page(flags.openmetrics ? Format::kOpenMetrics : Format::kPrometheus);
-  for (const std::string& warning : page.warnings) console.warn(warning);
-  std::fwrite(page.text.data(), 1, page.text.size(), stdout);
+  fmt::print("{}", page_of(exporter, flags.openmetrics ? Format::kOpenMetrics : Format::kPrometheus,
+                           console));
   return perf::flush_output();
 }
 
@@ -238,10 +221,14 @@ Result<void> run(const Flags& flags, const Console& console) {
   Exporter exporter;
   std::signal(SIGPIPE, SIG_IGN);  // a client that disconnects must not end the process
   if (!flags.listens && flags.textfile.empty()) return print(flags, exporter, console);
-  const sigset_t signals = ending_signals();
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
   // in all later threads; the main thread waits for these
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return flags.listens ? serve(flags, exporter, console) : write_file(flags, exporter, console);
+  return flags.listens ? serve(flags, exporter, signals, console)
+                       : write_file(flags, exporter, signals, console);
 }
 
 }  // namespace

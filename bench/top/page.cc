@@ -90,13 +90,12 @@ const Cells kFlowTitles = {" LIMIT", "PROCESS",    "",      "PEER",        "GOOD
                            "RTT",    "RETRANSMIT", "QUEUE", "NO PROGRESS", "NIC"};
 
 // The first row has the titles.
-std::vector<Line> table(const std::vector<Cells>& rows) {
-  std::vector<Line> lines;
+void add_table(std::vector<Line>& lines, const std::vector<Cells>& rows) {
+  const size_t header = lines.size();
   for (std::string& text : doctor::aligned(rows)) {
     const Style style = text.starts_with('!') ? Style::kTrouble : Style::kPlain;
-    lines.push_back({std::move(text), lines.empty() ? Style::kHeader : style});
+    lines.push_back({std::move(text), lines.size() == header ? Style::kHeader : style});
   }
-  return lines;
 }
 
 std::string title(const Rows& rows, const View& view, const Status& status) {
@@ -105,25 +104,15 @@ std::string title(const Rows& rows, const View& view, const Status& status) {
       status.time, status.hosts, status.hosts == 1 ? "" : "s", rows.processes, rows.nics.size(),
       rows.flows.size(), name_of(view.sort), view.reversed ? " (reversed)" : "", status.interval_s);
   if (view.paused) text += "  PAUSED";
-  if (view.typing) {
-    text += fmt::format("  filter: {}_", view.filter);
-  } else if (!view.filter.empty()) {
-    text += fmt::format("  filter: {}", view.filter);
-  }
-  return text;
+  if (view.typing || !view.filter.empty()) text += "  filter: " + view.filter;
+  return view.typing ? text + "_" : text;
 }
 
-void append(std::vector<Line>& lines, std::vector<Line> more) {
-  lines.insert(lines.end(), std::make_move_iterator(more.begin()),
-               std::make_move_iterator(more.end()));
-}
-
-std::vector<Line> nic_lines(const std::vector<NicRow>& nics, size_t most) {
+void add_nics(std::vector<Line>& lines, const std::vector<NicRow>& nics, size_t most) {
   std::vector<Cells> cells = {kNicTitles};
   for (const NicRow& row : nics | std::views::take(most)) cells.push_back(nic_cells(row));
-  std::vector<Line> lines = table(cells);
+  add_table(lines, cells);
   if (most < nics.size()) lines.push_back({fmt::format("  and {} more NICs", nics.size() - most)});
-  return lines;
 }
 
 std::string first_flow(const FlowRow& row) {
@@ -192,14 +181,14 @@ std::vector<Line> page_of(Rows rows, View& view, const Status& status, size_t he
   if (view.first >= rows.flows.size()) view.first = rows.flows.empty() ? 0 : rows.flows.size() - 1;
   if (!rows.flows.empty()) lines.push_back({first_flow(rows.flows[view.first])});
   lines.push_back({});
-  append(lines, nic_lines(rows.nics, height == 0 ? rows.nics.size() : kMaxNics));
+  add_nics(lines, rows.nics, height == 0 ? rows.nics.size() : kMaxNics);
   lines.push_back({});
   std::vector<Cells> cells = {kFlowTitles};
   for (size_t i = view.first; i < rows.flows.size(); ++i) {
     if (height != 0 && lines.size() + cells.size() >= height) break;
     cells.push_back(flow_cells(rows.flows[i]));
   }
-  append(lines, table(cells));
+  add_table(lines, cells);
   if (height != 0 && lines.size() > height) lines.resize(height);
   return lines;
 }

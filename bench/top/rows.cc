@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <tuple>
 
 #include "bench/doctor/verdict.h"
@@ -15,9 +14,7 @@ constexpr double kBits = 8;
 
 struct Look {
   doctor::Process now;
-  std::optional<doctor::Process> before;
-
-  double seconds() const { return before ? now.uptime_s - before->uptime_s : 0; }
+  Result<doctor::Process> before;  // an error: this is the first look
 };
 
 // What a counter has grown by since `before`; nullopt if it has decreased.
@@ -32,10 +29,15 @@ std::optional<double> share(std::optional<double> part, std::optional<double> wh
   return std::min(1.0, *part / *whole);
 }
 
+std::optional<double> positive(double value) {
+  return value > 0 ? std::optional(value) : std::nullopt;
+}
+
 NicRow nic_row(const doctor::Process& process, const doctor::Nic& nic, const Look& look) {
   using F = metrics::NicFigures;
   const F* before = nullptr;
-  if (look.seconds() > 0) {
+  const double seconds = look.before ? look.now.uptime_s - look.before->uptime_s : 0;
+  if (seconds > 0) {
     for (const doctor::Nic& one : look.before->nics) {
       if (one.identity == nic.identity) before = &one.figures;
     }
@@ -43,24 +45,22 @@ NicRow nic_row(const doctor::Process& process, const doctor::Nic& nic, const Loo
   const auto rate = [&](double F::*bytes) -> std::optional<double> {
     const auto more = grown(before, nic.figures, bytes);
     if (!more) return std::nullopt;
-    return kBits * *more / look.seconds();
+    return kBits * *more / seconds;
   };
-  NicRow row{.process = doctor::name_of(process),
-             .nic = nic.name,
-             .congestion_control = nic.figures.congestion_control,
-             .sends_bps = rate(&F::bytes_sent),
-             .receives_bps = rate(&F::bytes_received),
-             .of_line = {},
-             .sent_again = share(grown(before, nic.figures, &F::packets_retransmitted),
-                                 grown(before, nic.figures, &F::packets_sent)),
-             .marked = share(grown(before, nic.figures, &F::marked_packets),
-                             grown(before, nic.figures, &F::packets_received)),
-             .rtt_s = {},
-             .flows = nic.figures.flows_sending + nic.figures.flows_receiving,
-             .stalled = nic.figures.stalled_sending + nic.figures.stalled_receiving};
-  row.of_line = share(row.sends_bps, nic.line_rate_bps);
-  if (nic.figures.rtt_median > 0) row.rtt_s = nic.figures.rtt_median;
-  return row;
+  const auto sends_bps = rate(&F::bytes_sent);
+  return {.process = doctor::name_of(process),
+          .nic = nic.name,
+          .congestion_control = nic.figures.congestion_control,
+          .sends_bps = sends_bps,
+          .receives_bps = rate(&F::bytes_received),
+          .of_line = share(sends_bps, nic.line_rate_bps),
+          .sent_again = share(grown(before, nic.figures, &F::packets_retransmitted),
+                              grown(before, nic.figures, &F::packets_sent)),
+          .marked = share(grown(before, nic.figures, &F::marked_packets),
+                          grown(before, nic.figures, &F::packets_received)),
+          .rtt_s = positive(nic.figures.rtt_median),
+          .flows = nic.figures.flows_sending + nic.figures.flows_receiving,
+          .stalled = nic.figures.stalled_sending + nic.figures.stalled_receiving};
 }
 
 FlowRow flow_row(const doctor::Path& path) {
@@ -81,7 +81,7 @@ FlowRow flow_row(const doctor::Path& path) {
   row.queue_bytes = static_cast<double>(flow.backlog_bytes);
   row.sent_again =
       share(static_cast<double>(flow.repeated_bytes), static_cast<double>(flow.tried_bytes));
-  if (flow.rtt_s > 0) row.rtt_s = flow.rtt_s;
+  row.rtt_s = positive(flow.rtt_s);
   return row;
 }
 
@@ -93,13 +93,7 @@ std::vector<Look> looks_of(const doctor::Evidence& evidence, std::vector<std::st
       notes.push_back(now.error().message);
       continue;
     }
-    Look look{std::move(*now), std::nullopt};
-    if (!sighting.before.is_null()) {
-      if (auto before = doctor::read_sighting({nullptr, sighting.before})) {
-        look.before = std::move(*before);
-      }
-    }
-    looks.push_back(std::move(look));
+    looks.push_back({std::move(*now), doctor::read_summary(sighting.before)});
   }
   return looks;
 }
@@ -109,14 +103,14 @@ struct SortColumn {
   std::string_view name;
   std::optional<double> FlowRow::*value = nullptr;
 };
-constexpr std::array<SortColumn, kColumns> kSortColumns = {{{"limit"},
-                                                            {"goodput", &FlowRow::goodput_bps},
-                                                            {"may-send", &FlowRow::may_send_bps},
-                                                            {"rtt", &FlowRow::rtt_s},
-                                                            {"sent-again", &FlowRow::sent_again},
-                                                            {"queue", &FlowRow::queue_bytes},
-                                                            {"still", &FlowRow::still_s},
-                                                            {"process"}}};
+constexpr SortColumn kSortColumns[kColumns] = {{"limit"},
+                                               {"goodput", &FlowRow::goodput_bps},
+                                               {"may-send", &FlowRow::may_send_bps},
+                                               {"rtt", &FlowRow::rtt_s},
+                                               {"sent-again", &FlowRow::sent_again},
+                                               {"queue", &FlowRow::queue_bytes},
+                                               {"still", &FlowRow::still_s},
+                                               {"process"}};
 
 bool goes_first(const FlowRow& a, const FlowRow& b, Column column) {
   if (column == Column::kLimit) {

@@ -41,54 +41,46 @@ int attributes_of(Style style, bool color) {
 
 }  // namespace
 
-struct Screen::Terminal {
-  SCREEN* screen = nullptr;
-  bool color = false;
-
-  ~Terminal() {
-    if (screen == nullptr) return;
-    endwin();
-    delscreen(screen);
-  }
-};
-
 Result<std::unique_ptr<Screen>> Screen::open(bool color) {
   if (isatty(STDIN_FILENO) == 0 || isatty(STDOUT_FILENO) == 0) {
     return fail(ErrorCode::kInvalidArgument,
                 "this is no terminal: use --once for a log, or --json for a program");
   }
-  auto terminal = std::make_unique<Terminal>();
-  terminal->screen = newterm(nullptr, stdout, stdin);
-  if (terminal->screen == nullptr) {
+  SCREEN* const terminal = newterm(nullptr, stdout, stdin);
+  if (terminal == nullptr) {
     const char* const type = std::getenv("TERM");
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("the terminal '{}' is not known: set TERM, such as xterm, or use "
                             "--once",
                             printable(type == nullptr ? "" : type)));
   }
+  return std::unique_ptr<Screen>(
+      new Screen(terminal, color && has_colors() && start_color() == OK));
+}
+
+Screen::Screen(SCREEN* terminal, bool color) : terminal_(terminal), color_(color) {
   cbreak();
   noecho();
   keypad(stdscr, TRUE);
   curs_set(0);
   set_escdelay(25);
-  terminal->color = color && has_colors() && start_color() == OK;
-  if (terminal->color) {
-    use_default_colors();
-    init_pair(kTitlePair, COLOR_BLUE, -1);
-    init_pair(kTroublePair, COLOR_YELLOW, -1);
-  }
-  return std::unique_ptr<Screen>(new Screen(std::move(terminal)));
+  if (!color_) return;
+  use_default_colors();
+  init_pair(kTitlePair, COLOR_BLUE, -1);
+  init_pair(kTroublePair, COLOR_YELLOW, -1);
 }
 
-Screen::Screen(std::unique_ptr<Terminal> terminal) : terminal_(std::move(terminal)) {}
-Screen::~Screen() = default;
+Screen::~Screen() {
+  endwin();
+  delscreen(terminal_);
+}
 
 size_t Screen::height() const { return static_cast<size_t>(std::max(1, LINES)); }
 
 void Screen::draw(const std::vector<Line>& lines) {
   erase();
   for (size_t i = 0; i < lines.size() && i < height(); ++i) {
-    const int attributes = attributes_of(lines[i].style, terminal_->color);
+    const int attributes = attributes_of(lines[i].style, color_);
     attron(attributes);
     mvaddnstr(static_cast<int>(i), 0, lines[i].text.c_str(), COLS);
     attroff(attributes);

@@ -7,6 +7,8 @@
 #include "bench/top/page.h"
 #include "transport/base/result.h"
 
+struct screen;  // of ncurses, whose header defines macros with common names
+
 namespace pacecar::top {
 
 class Screen {
@@ -22,9 +24,10 @@ class Screen {
   int key(int limit_ms);
 
  private:
-  struct Terminal;
-  explicit Screen(std::unique_ptr<Terminal> terminal);
-  std::unique_ptr<Terminal> terminal_;
+  Screen(screen* terminal, bool color);
+
+  screen* const terminal_;
+  const bool color_;
 };
 
 }  // namespace pacecar::top

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <csignal>
@@ -50,30 +51,28 @@ Exit codes: 0 success, 1 failed, 2 wrong usage.)";
 struct Flags {
   perf::HostsFlags many;
   double interval_s = 2;
-  std::string sort = "limit";
-  std::string filter;
-  bool reversed = false;
+  View view;
   bool once = false;
   bool json = false;
   bool no_color = false;
 };
 
-std::vector<std::string> column_names() {
-  std::vector<std::string> names;
-  for (size_t i = 0; i < kColumns; ++i) names.emplace_back(name_of(static_cast<Column>(i)));
-  return names;
-}
-
 void add_flags(CLI::App& app, Flags& flags) {
+  std::vector<std::string> columns;
+  for (size_t i = 0; i < kColumns; ++i) columns.emplace_back(name_of(static_cast<Column>(i)));
   auto* hosts = perf::add_hosts_flags(app, flags.many, "watch these hosts, not this one");
   app.add_option("--interval", flags.interval_s, "seconds between two looks")
       ->check(CLI::Range(kShortestInterval, kLongestInterval))
       ->capture_default_str();
-  app.add_option("--sort", flags.sort, "sort flows by this column")
-      ->check(CLI::IsMember(column_names()))
-      ->capture_default_str();
-  app.add_option("--filter", flags.filter, "only what has this in process, NIC, peer or limit");
-  app.add_flag("--reverse", flags.reversed, "the other way round");
+  const auto sort_by = [columns, &view = flags.view](const std::string& name) {
+    view.sort = static_cast<Column>(std::ranges::find(columns, name) - columns.begin());
+  };
+  app.add_option_function<std::string>("--sort", sort_by, "sort flows by this column")
+      ->check(CLI::IsMember(columns))
+      ->default_str(columns.front());
+  app.add_option("--filter", flags.view.filter,
+                 "only what has this in process, NIC, peer or limit");
+  app.add_flag("--reverse", flags.view.reversed, "the other way round");
   app.add_flag("--once", flags.once, "print one page, after two looks that give rates");
   app.add_flag("--json", flags.json, "print a line of JSON for each look")->excludes(hosts);
   app.add_flag("--no-color", flags.no_color, "no colours (as NO_COLOR)");
@@ -91,86 +90,42 @@ bool wait_for(double seconds, Ends ends) {
   return !ends();
 }
 
-doctor::Gathered look(const std::vector<std::string>& directories) {
-  return doctor::gather({.directories = directories});
-}
-
 void watch_this_host(const std::stop_token& stop, Board& board, double interval_s,
                      const std::vector<std::string>& directories) {
   do {
-    doctor::Gathered gathered = look(directories);
+    doctor::Gathered gathered = doctor::gather({.directories = directories});
     board.post(0, std::move(gathered.evidence), std::move(gathered.warnings));
   } while (wait_for(interval_s, [&] { return stop.stop_requested(); }));
 }
 
-// The agents on all hosts, each of which runs `pacecar top --json --once` again and again.
-class RemoteLooks {
- public:
-  RemoteLooks(const Flags& flags, const hosts::Targets& targets, Board& board)
-      : interval_s_(flags.interval_s),
-        board_(board),
-        crew_(targets.hosts, targets.launcher, flags.many.remote,
-              perf::duration_of(flags.many.reach_s)),
-        next_(targets.hosts.size()) {}
-
-  void watch(const std::stop_token& stop) {
-    while (!stop.stop_requested()) {
-      for (size_t i = 0; i < next_.size(); ++i) {
-        if (!crew_.ready(i) || perf::steady_now() < next_[i]) continue;
-        crew_.run(i, {"top", "--json", "--once"});
-        next_[i] = Instant::never();
-      }
-      for (const hosts::Event& event : crew_.turn(Duration::from_ms(kKeyMs))) take(event);
-    }
-  }
-
- private:
-  void take(const hosts::Event& event) {
+// The agent on each host runs `pacecar top --json --once` again and again.
+void watch_hosts(const std::stop_token& stop, Board& board, const Flags& flags,
+                 const hosts::Targets& targets) {
+  hosts::Crew crew(targets.hosts, targets.launcher, flags.many.remote,
+                   perf::duration_of(flags.many.reach_s));
+  std::vector<Instant> next(targets.hosts.size());  // look at each host; never: one is under way
+  const auto take = [&](const hosts::Event& event) {
     if (event.kind == hosts::Event::Kind::kLost) {
-      board_.end(event.host, crew_.why_lost(event.host));
+      board.end(event.host, crew.why_lost(event.host));
     } else if (event.kind == hosts::Event::Kind::kEnded) {
       doctor::Evidence evidence;
       if (!event.output.empty() && doctor::add_evidence(event.output, evidence)) {
-        board_.post(event.host, std::move(evidence), {});
-        next_[event.host] = perf::steady_now() + perf::duration_of(interval_s_);
+        board.post(event.host, std::move(evidence), {});
+        next[event.host] = perf::steady_now() + perf::duration_of(flags.interval_s);
       } else {
-        crew_.lose(event.host, "it gives no state: " + hosts::why_failed(event));
+        crew.lose(event.host, "it gives no state: " + hosts::why_failed(event));
       }
     }
+  };
+  while (!stop.stop_requested()) {
+    for (size_t i = 0; i < next.size(); ++i) {
+      if (!crew.ready(i) || perf::steady_now() < next[i]) continue;
+      crew.run(i, {"top", "--json", "--once"});
+      next[i] = Instant::never();
+    }
+    for (const hosts::Event& event : crew.turn(Duration::from_ms(kKeyMs))) take(event);
   }
-
-  const double interval_s_;
-  Board& board_;
-  hosts::Crew crew_;
-  std::vector<Instant> next_;  // look at each host; never: one is under way
-};
-
-// Watches in a thread of its own, so that a process that does not answer delays no key.
-class Watch {
- public:
-  Watch(const Flags& flags, const std::optional<hosts::Targets>& targets,
-        const std::vector<std::string>& directories)
-      : board_(names_of(targets)), thread_([=, this](const std::stop_token& stop) {
-          if (targets) {
-            RemoteLooks(flags, *targets, board_).watch(stop);
-          } else {
-            watch_this_host(stop, board_, flags.interval_s, directories);
-          }
-        }) {}
-
-  const Board& board() const { return board_; }
-
- private:
-  static std::vector<std::string> names_of(const std::optional<hosts::Targets>& targets) {
-    std::vector<std::string> names;
-    if (!targets) return {""};
-    for (const hosts::Host& host : targets->hosts) names.push_back(host.name);
-    return names;
-  }
-
-  Board board_;
-  std::jthread thread_;
-};
+}
 
 // --- what is shown ---
 
@@ -183,23 +138,15 @@ void end_on_signals() {
   std::signal(SIGPIPE, SIG_IGN);  // write() reports a closed pipe
 }
 
-View view_of(const Flags& flags) {
-  View view{.reversed = flags.reversed, .filter = flags.filter};
-  for (size_t i = 0; i < kColumns; ++i) {
-    if (name_of(static_cast<Column>(i)) == flags.sort) view.sort = static_cast<Column>(i);
-  }
-  return view;
-}
-
 struct Shown {
   Rows rows;
   Status status;
 };
 
-Shown shown_of(const Flags& flags, const Watch& watch, const Board::Seen& seen) {
+Shown shown_of(const Flags& flags, const Board& board, const Board::Seen& seen) {
   Shown shown{.rows = {},
               .status = {.time = fmt::format("{:%T}", fmt::localtime(std::time(nullptr))),
-                         .hosts = watch.board().hosts(),
+                         .hosts = board.hosts(),
                          .interval_s = flags.interval_s,
                          .notes = seen.notes}};
   shown.rows = rows_of(seen.evidence, shown.status.notes);
@@ -211,27 +158,28 @@ Result<void> print(const std::string& text) {
   return perf::flush_output();
 }
 
-Result<void> run_once(const Flags& flags, const Watch& watch) {
-  while (!watch.board().has_looks(kLooksForRates) && !ended) poll(nullptr, 0, kKeyMs);
-  Shown shown = shown_of(flags, watch, watch.board().all());
-  View view = view_of(flags);
+Result<void> run_once(Flags& flags, const Board& board) {
+  while (!board.has_looks(kLooksForRates) && !ended) poll(nullptr, 0, kKeyMs);
+  Shown shown = shown_of(flags, board, board.all());
   std::string text;
-  for (const Line& line : page_of(shown.rows, view, shown.status, 0)) text += line.text + "\n";
+  for (const Line& line : page_of(shown.rows, flags.view, shown.status, 0)) {
+    text += line.text + "\n";
+  }
   RETURN_IF_ERROR(print(text));
   if (shown.rows.processes > 0 || !shown.rows.silent.empty()) return {};
   return fail(ErrorCode::kNotFound, doctor::kNoProcess);
 }
 
-Result<void> run_live(const Flags& flags, const Watch& watch) {
+Result<void> run_live(Flags& flags, const Board& board) {
   ASSIGN_OR_RETURN(const auto screen,
                    Screen::open(perf::may_color(!flags.no_color, STDOUT_FILENO)));
-  View view = view_of(flags);
-  Shown shown = shown_of(flags, watch, {});
+  View& view = flags.view;
+  Shown shown = shown_of(flags, board, {});
   uint64_t version = 0;
   while (!view.ends && !ended) {
-    if (!view.paused && watch.board().version() != version) {
-      version = watch.board().version();
-      shown = shown_of(flags, watch, watch.board().all());
+    if (!view.paused && board.version() != version) {
+      version = board.version();
+      shown = shown_of(flags, board, board.all());
     }
     screen->draw(page_of(shown.rows, view, shown.status, screen->height()));
     if (const int key = screen->key(kKeyMs); key >= 0) press(view, key);
@@ -242,14 +190,14 @@ Result<void> run_live(const Flags& flags, const Watch& watch) {
 Result<void> run_json(const Flags& flags, const std::vector<std::string>& directories,
                       const Console& console) {
   do {
-    const doctor::Gathered gathered = look(directories);
+    const doctor::Gathered gathered = doctor::gather({.directories = directories});
     for (const std::string& warning : gathered.warnings) console.warn(warning);
     RETURN_IF_ERROR(print(perf::json_line(doctor::to_json(gathered.evidence))));
   } while (!flags.once && wait_for(flags.interval_s, [] { return ended.load(); }));
   return {};
 }
 
-Result<void> run(const Flags& flags, const Console& console) {
+Result<void> run(Flags& flags, const Console& console) {
   std::optional<hosts::Targets> targets;
   if (flags.many.given()) {
     ASSIGN_OR_RETURN(targets, hosts::targets_of(flags.many));
@@ -257,8 +205,18 @@ Result<void> run(const Flags& flags, const Console& console) {
   ASSIGN_OR_RETURN(const auto directories, doctor::state_directories());
   end_on_signals();
   if (flags.json) return run_json(flags, directories, console);
-  const Watch watch(flags, targets, directories);
-  return flags.once ? run_once(flags, watch) : run_live(flags, watch);
+  std::vector<std::string> names(targets ? targets->hosts.size() : 1);  // empty: this host
+  if (targets) std::ranges::transform(targets->hosts, names.begin(), &hosts::Host::name);
+  Board board(names);
+  // A thread of its own, so that a process that does not answer delays no key.
+  const std::jthread thread([&](const std::stop_token& stop) {
+    if (targets) {
+      watch_hosts(stop, board, flags, *targets);
+    } else {
+      watch_this_host(stop, board, flags.interval_s, directories);
+    }
+  });
+  return flags.once ? run_once(flags, board) : run_live(flags, board);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 import unittest
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "bench/measure/compare"
@@ -23,7 +24,6 @@ SHORT = (*BRIEF, "--rate", "100M")
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(FOLDER))
 import exchange  # noqa: E402  (the module is beside the program)
-import incast_arms  # noqa: E402
 import incast_figures  # noqa: E402
 import incast_report  # noqa: E402
 import namespaces  # noqa: E402
@@ -193,7 +193,7 @@ class Figures(unittest.TestCase):
                                       payload_share=payload_share, retransmitted=0, **more)
 
     def plan(self, probe_rate=0, told_bps=None):
-        return incast_arms.Plan(None, None, 1, 1, 1, 1, probe_rate, told_bps)
+        return types.SimpleNamespace(probe_rate=probe_rate, told_bps=told_bps)
 
     def shape(self):
         return star.Shape(senders=4, rate_bps=10**9, mtu_bytes=1500, queue_bytes=1)

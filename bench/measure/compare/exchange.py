@@ -49,7 +49,7 @@ def exchange(link, server, client, seconds, tcp_port=None):
 
 @contextlib.contextmanager
 def uninterrupted():
-    """Delays SIGINT and SIGTERM until the end of the body: then what it started can be ended."""
+    """Delays SIGINT and SIGTERM until the end of the body, which starts something or ends it."""
     came = []
     before = {number: signal.signal(number, lambda number, _: came.append(number))
               for number in (signal.SIGINT, signal.SIGTERM)}
@@ -66,6 +66,16 @@ def started(stack, *arguments):
     """A Process that ends with the stack, also if an interrupt comes while it is started."""
     with uninterrupted():
         return stack.enter_context(Process(*arguments))
+
+
+def wait_until(done, limit_s, pause_s=0.01):
+    """Whether done() becomes true within `limit_s` seconds."""
+    deadline = time.monotonic() + limit_s
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause_s)
+    return True
 
 
 def ends_within(process, limit_s):
@@ -129,11 +139,15 @@ class Process:
 
     def wait_for_port(self, port):
         # Reads /proc: a server of one client would take a test connection for its client.
-        deadline = time.monotonic() + START_LIMIT_S
-        while not self._listens(port):
-            if self.ended() or time.monotonic() > deadline:
-                raise Failed(f"the server of {self.complaint()}")
-            time.sleep(0.01)
+        self.wait_for(lambda: self._listens(port), "the server of ")
+
+    def wait_for(self, ready, role="", others=()):
+        """Fails when this process or another ends before ready(), or after START_LIMIT_S."""
+        every = [self, *others]
+        wait_until(lambda: ready() or any(one.ended() for one in every), START_LIMIT_S)
+        if not ready():
+            ended = [one for one in every if one.ended()]
+            raise Failed(role + (ended or every)[0].complaint())
 
     def _listens(self, port):
         wanted = f":{port:04X}"

@@ -38,33 +38,35 @@ def mean_rate_bps(traffic, shape):
     """The link's mean rate within the window; 0: no limit."""
     if not traffic.rates:
         return shape.rate_bps
-    ends = [at for at, _ in traffic.rates[1:]] + [traffic.end_s]
-    carried = sum(bps * (end - max(at, traffic.begin_s))
-                  for (at, bps), end in zip(traffic.rates, ends))
-    return carried / (traffic.end_s - traffic.begin_s)
+    carried = carried_bytes(traffic.rates, traffic.begin_s, traffic.end_s)
+    return carried * 8 / (traffic.end_s - traffic.begin_s)
 
 
-def throughput(traffic, plan, shape):
+def throughput(traffic, options, shape):
     rates = traffic.gbps
     total = sum(rates) + (traffic.neighbour_gbps or 0)
-    squares = sum(rate * rate for rate in rates)
     figures = {"gbps": sum(rates), "per_sender_gbps": rates,
                "neighbour_gbps": traffic.neighbour_gbps, "capacity_gbps": None, "link_share": None,
                "told_share": None, "fair_share": None,
-               "jain": sum(rates) ** 2 / (len(rates) * squares) if squares else 0,
+               "jain": jain(rates),
                "slowest_to_fastest": min(rates) / max(rates) if max(rates) else 0}
     if not shape.rate_bps:
         return figures
 
-    probes_bps = plan.probe_rate * PROBE_BYTES * 8
+    probes_bps = options.probe_rate * PROBE_BYTES * 8
     capacity = (mean_rate_bps(traffic, shape) - probes_bps) * traffic.payload_share * 1e-9
-    told = min(capacity, (plan.told_bps or math.inf) * traffic.payload_share * 1e-9)
+    told = min(capacity, (options.told_bps or math.inf) * traffic.payload_share * 1e-9)
     figures.update({"capacity_gbps": capacity, "link_share": total / capacity,
                     "told_share": total / told})
     if traffic.neighbour_gbps is not None:
         fair = capacity * len(rates) / (len(rates) + 1)
         figures["fair_share"] = sum(rates) / fair
     return figures
+
+
+def jain(rates):
+    squares = sum(rate * rate for rate in rates)
+    return sum(rates) ** 2 / (len(rates) * squares) if squares else 0
 
 
 def delays(probes, idle, traffic):

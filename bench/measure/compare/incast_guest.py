@@ -10,12 +10,12 @@ import statistics
 import struct
 import subprocess
 import sys
-import time
 
 sys.dont_write_bytecode = True  # no __pycache__ among the sources
 
 import star
-from incast_figures import percentile
+from exchange import wait_until
+from incast_figures import jain, percentile
 
 RANK = int(os.environ["LAB_RANK"])
 SHARE = pathlib.Path(os.environ["LAB_SHARE"])
@@ -63,11 +63,12 @@ def make_bottleneck(plan):
 
 def meet(label):
     (SHARE / f"at.{label}.{RANK}").touch()
-    deadline = time.monotonic() + MEET_LIMIT_S
-    while not (SHARE / f"at.{label}.{1 - RANK}").exists():
-        if time.monotonic() > deadline:
-            sys.exit(f"rank {RANK}: the other machine does not reach {label}")
-        time.sleep(0.05)
+    wait_for(f"at.{label}.{1 - RANK}", f"the other machine does not reach {label}")
+
+
+def wait_for(name, trouble):
+    if not wait_until((SHARE / name).exists, MEET_LIMIT_S, pause_s=0.05):
+        sys.exit(f"rank {RANK}: {trouble}")
 
 
 def peer(plan, arm, label, *role):
@@ -89,47 +90,32 @@ def finish(process):
 
 
 def send(plan, arm, label):
-    deadline = time.monotonic() + MEET_LIMIT_S
-    while not (SHARE / f"handle.{label}").exists():
-        if time.monotonic() > deadline:
-            sys.exit("rank 1: the receiver does not start")
-        time.sleep(0.05)
+    wait_for(f"handle.{label}", "the receiver does not start")
     for process in [peer(plan, arm, label, "send") for _ in range(plan["senders"])]:
         finish(process)
 
 
 def receive(plan, arm, label):
-    with QueueSampler() as sampler:
+    with star.QueueSampler(SAMPLE_INTERVAL_S, NetlinkQueue().look) as sampler:
         result = finish(peer(plan, arm, label, "receive", "--senders", plan["senders"]))
     rates = [sender["gbps"] for sender in result["senders"]]
     waits = [backlog * 8 / plan["rate_mbps"] for at, backlog in sampler.samples
              if result["begin_s"] <= at < result["end_s"]]
-    squares = sum(rate * rate for rate in rates)
     return {"gbps": sum(rates), "per_sender_gbps": rates,
             "link_share": sum(rates) * 1e3 / plan["rate_mbps"],
-            "jain": sum(rates) ** 2 / (len(rates) * squares) if squares else 0,
+            "jain": jain(rates),
             "delay_p50_us": statistics.median(waits), "delay_p99_us": percentile(waits, 99),
             "delay_max_us": max(waits), "samples": len(waits), "drops": sampler.drops}
 
 
-class QueueSampler(star.Sampler):
-    """Samples the queue by netlink: (CLOCK_MONOTONIC seconds, bytes) each."""
+class NetlinkQueue:
+    """The bottleneck's queue, read by netlink."""
 
     def __init__(self):
-        super().__init__(SAMPLE_INTERVAL_S)
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
         self._index = socket.if_nametoindex(QUEUE)
-        self._drops_before = self._queue()[1]
-        self.drops = 0
-
-    def __exit__(self, *unused):
-        super().__exit__(*unused)
-        self.drops = self._queue()[1] - self._drops_before
 
     def look(self):
-        return self._queue()[0]
-
-    def _queue(self):
         """Bytes in the queue, and packets dropped so far."""
         tcmsg = struct.pack("=BxxxiIII", socket.AF_UNSPEC, self._index, 0, 0, 0)
         header = struct.pack("=IHHII", 16 + len(tcmsg), RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP,

@@ -71,6 +71,8 @@ def parse(description):
             parser.error("--metrics takes its one arm from PACECAR_CC: leave out --arms")
         options.arms, options.rounds = [os.environ.get("PACECAR_CC", "pace")], 1
     options.arms = options.arms or ["tcp:cubic", "swift", "pace"]
+    folder = options.build / "bench/measure/compare"
+    options.incast_peer, options.queue_probe = folder / "incast_peer", folder / "queue_probe"
     combine(parser, options)
     return options
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "bench/perf/clock.h"
+#include "bench/perf/files.h"
 #include "bench/perf/message_buffer.h"
 #include "bench/perf/must.h"
 #include "transport/api/pacecar.hpp"
@@ -29,6 +30,7 @@ namespace pacecar {
 namespace {
 
 using Json = nlohmann::json;
+using perf::duration_of;
 using perf::MessageBuffer;
 using perf::steady_now;
 
@@ -51,10 +53,6 @@ struct Settings {
   double warm_up_s = 1;
   double seconds = 5;
 };
-
-Duration from_seconds(double seconds) {
-  return Duration::from_ns(static_cast<int64_t>(seconds * 1e9));
-}
 
 double to_seconds(Instant time) { return static_cast<double>(time.ns()) * 1e-9; }
 
@@ -146,8 +144,6 @@ struct Stream {
   }
 };
 
-std::unique_ptr<Context> open() { return must(Context::open({})); }
-
 Json end_of(const Context& context) {
   const Statistics counted = context.statistics(kNic);
   return {{"congestion_control", counted.congestion_control},
@@ -163,10 +159,9 @@ Json end_of(const Context& context) {
 void write_handle(const Handle& handle, const std::string& path) {
   // Renamed when it is complete, so that a reader never finds a part of it.
   const std::string unfinished = path + ".unfinished";
-  std::ofstream file(unfinished, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(handle.bytes.data()), Handle::kBytes);
-  file.close();
-  if (!file || std::rename(unfinished.c_str(), path.c_str()) != 0) {
+  must(perf::write_text(unfinished,
+                        {reinterpret_cast<const char*>(handle.bytes.data()), Handle::kBytes}));
+  if (std::rename(unfinished.c_str(), path.c_str()) != 0) {
     give_up(fmt::format("cannot write {}: name a file that this user can make", path));
   }
 }
@@ -205,7 +200,7 @@ Instant wait_for_start(const Settings& settings) {
   const Instant limit = steady_now() + kSetUpLimit;
   for (double start_s = 0; steady_now() < limit; rest(settings)) {
     if (!(std::ifstream(settings.start_file) >> start_s)) continue;
-    const Instant start = std::min(Instant() + from_seconds(start_s), limit);
+    const Instant start = std::min(Instant() + duration_of(start_s), limit);
     while (steady_now() < start) rest(settings);
     return start;
   }
@@ -213,11 +208,11 @@ Instant wait_for_start(const Settings& settings) {
 }
 
 Json receive(const Settings& settings) {
-  const auto context = open();
+  const auto context = must(Context::open({}));
   std::vector<Stream> streams = accept_all(*context, settings);
   const Instant start = wait_for_start(settings);
-  const Instant begin = start + from_seconds(settings.warm_up_s);
-  const Instant end = begin + from_seconds(settings.seconds);
+  const Instant begin = start + duration_of(settings.warm_up_s);
+  const Instant end = begin + duration_of(settings.seconds);
   for (Stream& stream : streams) stream.meter = {begin, end, start, start};
   for (size_t ended = 0; ended < streams.size();) {
     ended = 0;
@@ -249,40 +244,35 @@ std::unique_ptr<SendConnection> join(Context& context, const Settings& settings)
   give_up("the receiver does not answer");
 }
 
-// Samples of a sender's rate and of what limits it.
-class RateSamples {
+// Samples of what limits a sender.
+class LimitSamples {
  public:
   void add(const SendConnection& connection, Instant now) {
     if (now < next_) return;
     next_ = now + kSampleInterval;
     const FlowView flow = connection.flow();
-    ++count_;
-    ++limits_[std::string(flow.limited_by)];
-    rate_bps_ += flow.rate_bps;
-    grant_bps_ += flow.grant_bps;
-    core_bps_ += flow.core_bps;
-    // The epoch is modulo 2^16.
-    if (count_ > 1) grants_ += static_cast<uint16_t>(flow.epoch - epoch_);
-    epoch_ = flow.epoch;
-    if (count_ == 1) begin_ = now;
+    if (count_++ == 0) {
+      begin_ = now;
+    } else {
+      grants_ += static_cast<uint16_t>(flow.epoch - epoch_);  // modulo 2^16
+    }
     end_ = now;
+    epoch_ = flow.epoch;
+    ++limits_[std::string(flow.limited_by)];
+    grant_bps_ += flow.grant_bps;
   }
   Json result() const {
     Json shares = Json::object();
     for (const auto& [name, count] : limits_) shares[name] = count / count_;
     return {{"limited_by", shares},
-            {"mean_rate_gbps", rate_bps_ / count_ * 1e-9},
             {"mean_grant_gbps", grant_bps_ / count_ * 1e-9},
-            {"mean_core_gbps", core_bps_ / count_ * 1e-9},
             {"grants_per_s", end_ > begin_ ? grants_ / (end_ - begin_).seconds() : 0}};
   }
 
  private:
   std::map<std::string, double> limits_;
   double count_ = 0;
-  double rate_bps_ = 0;
   double grant_bps_ = 0;
-  double core_bps_ = 0;
   double grants_ = 0;
   uint64_t epoch_ = 0;
   Instant begin_;
@@ -291,12 +281,12 @@ class RateSamples {
 };
 
 Json send(const Settings& settings) {
-  const auto context = open();
+  const auto context = must(Context::open({}));
   InFlight<SendConnection> requests(*context, join(*context, settings), settings);
-  const Duration length = from_seconds(settings.warm_up_s + settings.seconds) + kMargin;
+  const Duration length = duration_of(settings.warm_up_s + settings.seconds) + kMargin;
   Instant stop = Instant::never();
   bool ended = false;
-  RateSamples samples;
+  LimitSamples samples;
   while (!ended || !requests.idle()) {
     if (!ended && stop != Instant::never()) samples.add(requests.connection(), steady_now());
     while (requests.take()) {

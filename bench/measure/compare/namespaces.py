@@ -1,13 +1,21 @@
-"""Network namespaces as hosts, joined by veth pairs."""
+"""Network namespaces as hosts, joined by veth pairs; the paths between a server and a client."""
 
 import contextlib
+import dataclasses
 import os
+import secrets
 import shutil
-import signal
 import subprocess
+
+from exchange import uninterrupted
 
 WITHOUT_IPV6 = ("for file in /proc/sys/net/ipv6/conf/*/disable_ipv6; do "
                 "if [ -e $file ]; then echo 1 > $file; fi; done")
+VETH_MTU = 9000
+VETH_NAME = "veth0"
+# Addresses for documentation (RFC 5737): they exist in the two namespaces only.
+VETH_SERVER = "192.0.2.1"
+VETH_CLIENT = "192.0.2.2"
 
 
 class Unavailable(Exception):
@@ -30,7 +38,7 @@ def made(names, programs=("ip",)):
             command("ip", "-n", name, "link", "set", "lo", "up")
         yield
     finally:
-        with interrupts_ignored():
+        with uninterrupted():
             for name in names:  # some may not have been made
                 subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
 
@@ -49,6 +57,15 @@ def pair(one, name, other, other_name, mtu_bytes):
     command("ip", "-n", other, "link", "set", other_name, "up")
 
 
+def bridge(hub, mtu_bytes):
+    command("ip", "-n", hub, "link", "add", "bridge0", "type", "bridge")
+    command("ip", "-n", hub, "link", "set", "bridge0", "mtu", str(mtu_bytes), "up")
+
+
+def give_address(name, interface, address):
+    command("ip", "-n", name, "address", "add", address, "dev", interface)
+
+
 def command(*argv):
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -57,13 +74,36 @@ def command(*argv):
                           "sch_htb")
 
 
+@dataclasses.dataclass(frozen=True)
+class Link:
+    name: str
+    interface: str
+    mtu_bytes: int
+    address: str  # the server's
+    server_prefix: tuple = ()  # words that run a command in the server's namespace
+    client_prefix: tuple = ()
+
+    @property
+    def nic(self):
+        return f"soft:udp:{self.interface}"
+
+
 @contextlib.contextmanager
-def interrupts_ignored():
-    """For a clean-up: a second Ctrl-C is ignored."""
-    before = {number: signal.signal(number, signal.SIG_IGN)
-              for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def loopback():
+    with open("/sys/class/net/lo/mtu", encoding="ascii") as file:
+        yield Link("loopback", "lo", int(file.read()), "127.0.0.1")
+
+
+@contextlib.contextmanager
+def veth():
+    mark = f"pacecar-{secrets.token_hex(3)}"
+    server, client = f"{mark}-server", f"{mark}-client"
+    with made((server, client)):
+        pair(server, VETH_NAME, client, VETH_NAME, VETH_MTU)
+        for name, address in ((server, VETH_SERVER), (client, VETH_CLIENT)):
+            give_address(name, VETH_NAME, f"{address}/24")
+        yield Link("veth", VETH_NAME, VETH_MTU, VETH_SERVER, prefix(server),
+                   prefix(client))
+
+
+LINKS = {"loopback": loopback, "veth": veth}

@@ -5,12 +5,11 @@ seconds of processor time per 1e9 bytes; `rtt_*_us` are whole round trips of 8 b
 program prints half of one.
 """
 
-import dataclasses
 import json
 import math
 import shutil
 import socket
-from typing import Callable
+import types
 
 from exchange import Failed, exchange, free_port
 
@@ -20,32 +19,19 @@ PING_BYTES = 8
 PING_PONGS_PER_S = 1000  # fi_pingpong takes a count, not a time
 
 
-@dataclasses.dataclass(frozen=True)
-class Tools:
-    """Paths of the programs; None: a program of others that is not installed."""
-    plugin: str
-    plugin_bench: str
-    pacecar: str
-    udp_limit: str
-    iperf3: str | None
-    fi_pingpong: str | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Probe:
-    program: str  # the row of the table
-    test: str
-    run: Callable  # (tools, link, seconds) -> figures
-
-    def figures(self, tools, link, seconds):
-        try:
-            return self.run(tools, link, seconds)
-        except (ValueError, LookupError, ZeroDivisionError) as error:
-            raise Failed(f"its output lacks an expected value ({error!r})") from error
+def figures(run, tools, link, seconds):
+    """Those of a probe's function."""
+    try:
+        return run(tools, link, seconds)
+    except (ValueError, LookupError, ZeroDivisionError) as error:
+        raise Failed(f"its output lacks an expected value ({error!r})") from error
 
 
 def find_tools(build):
-    """(tools, paths of missing own programs, sentences about missing peers)."""
+    """(tools, paths of missing own programs, sentences about missing peers).
+
+    Tools are paths; None: a program of others that is not installed.
+    """
     own = {"plugin": build / "net_plugin/libnccl-net-pacecar.so",
            "plugin_bench": build / "bench/nccl/plugin_bench",
            "pacecar": build / "bench/pacecar",
@@ -55,20 +41,16 @@ def find_tools(build):
     notes = [f"{name} is not installed (package {package}): its figures and the ratios to them "
              "are left out" for name, package in peers.items() if not found[name]]
     missing = [str(path) for path in own.values() if not path.is_file()]
-    return Tools(**{name: str(path) for name, path in own.items()}, **found), missing, notes
+    return types.SimpleNamespace(**own, **found), missing, notes
 
 
 def probes(tools):
-    """In the order of a round."""
-    every = [Probe("plugin", "stream", plugin_stream),
-             Probe("iperf3", "stream", iperf3_stream),
-             Probe("udp_limit", "stream", udp_stream),
-             Probe("pacecar", "stream", pacecar_bw),
-             Probe("plugin", "ping-pong", plugin_ping_pong),
-             Probe("pacecar", "ping-pong", pacecar_lat),
-             Probe("udp_limit", "ping-pong", udp_ping_pong),
-             Probe("fi_pingpong", "ping-pong", fi_ping_pong)]
-    return [probe for probe in every if getattr(tools, probe.program)]
+    """(row of the table, test, function) each, in the order of a round."""
+    every = [("plugin", "stream", plugin_stream), ("iperf3", "stream", iperf3_stream),
+             ("udp_limit", "stream", udp_stream), ("pacecar", "stream", pacecar_bw),
+             ("plugin", "ping-pong", plugin_ping_pong), ("pacecar", "ping-pong", pacecar_lat),
+             ("udp_limit", "ping-pong", udp_ping_pong), ("fi_pingpong", "ping-pong", fi_ping_pong)]
+    return [probe for probe in every if getattr(tools, probe[0])]
 
 
 def stream(gbps, sender, receiver):
@@ -133,10 +115,10 @@ def iperf3_stream(tools, link, seconds):
                   cpu_per_gb(busy["remote_total"], received))
 
 
-def udp_limit(tools, link, seconds, mode, *flags):
+def udp_limit(tools, link, seconds, mode):
     common = [tools.udp_limit, mode, "--address", link.address, "--port",
               free_port(socket.SOCK_DGRAM)]
-    client = [*common, "--connect", "--seconds", seconds, *flags]
+    client = [*common, "--connect", "--seconds", seconds]
     return json.loads(exchange(link, [*common, "--server"], client, seconds))
 
 
@@ -147,7 +129,7 @@ def udp_stream(tools, link, seconds):
 
 
 def udp_ping_pong(tools, link, seconds):
-    result = udp_limit(tools, link, seconds, "pingpong", "--size", PING_BYTES)
+    result = udp_limit(tools, link, seconds, "pingpong")
     return {"rtt_median_us": result["rtt_us_median"], "rtt_p99_us": result["rtt_us_p99"]}
 
 

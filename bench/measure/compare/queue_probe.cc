@@ -42,10 +42,12 @@ volatile sig_atomic_t g_stop = 0;
   give_up(fmt::format("{} ({})", what, std::strerror(errno)));
 }
 
+int64_t ns_of(const timespec& time) { return time.tv_sec * kNsPerS + time.tv_nsec; }
+
 int64_t time_ns(clockid_t clock) {
   timespec time{};
   clock_gettime(clock, &time);
-  return time.tv_sec * kNsPerS + time.tv_nsec;
+  return ns_of(time);
 }
 
 void enter(const std::string& space) {
@@ -115,9 +117,8 @@ class Path {
       if (stamp == nullptr || number >= probes.size()) continue;
       timespec time{};
       std::memcpy(&time, CMSG_DATA(stamp), sizeof time);
-      const int64_t arrival = time.tv_sec * kNsPerS + time.tv_nsec;
       probes[number].delay_us[path] =
-          static_cast<double>(arrival - probes[number].sent_ns[path]) * 1e-3;
+          static_cast<double>(ns_of(time) - probes[number].sent_ns[path]) * 1e-3;
     }
   }
 
@@ -180,13 +181,11 @@ int main(int argc, char** argv) {
   enter(from);
   for (Path& path : paths) path.open_sender();
 
-  const char* separator = "";
-  fmt::print("[");
+  std::vector<std::string> entries;
   for (const Probe& probe : measure(paths, rate)) {
-    fmt::print("{}[{:.6f},{:.2f},{:.2f}]", separator, static_cast<double>(probe.at_ns) * 1e-9,
-               probe.delay_us[0], probe.delay_us[1]);
-    separator = ",";
+    entries.push_back(fmt::format("[{:.6f},{:.2f},{:.2f}]", static_cast<double>(probe.at_ns) * 1e-9,
+                                  probe.delay_us[0], probe.delay_us[1]));
   }
-  fmt::print("]\n");
+  fmt::print("[{}]\n", fmt::join(entries, ","));
   return 0;
 }

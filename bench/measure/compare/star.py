@@ -20,9 +20,10 @@ import os
 import subprocess
 import threading
 import time
+import types
 
 import namespaces
-from namespaces import command, pair
+from namespaces import command, give_address, pair
 
 INTERFACE = "net0"
 PLAIN = "plain0"
@@ -45,99 +46,68 @@ class Shape:
     neighbour: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
 class Star:
-    shape: Shape
-    mark: str
     # Whether the queue's sampler is exact and frequent enough for the thresholds.
     knows_queue = False
 
-    def namespace(self, role):
-        return f"{self.mark}-{role}"
+    def __init__(self, shape):
+        def name(role):
+            return f"pacecar-{os.getpid()}-{role}"
 
-    @property
-    def hub(self):
-        return self.namespace("hub")
-
-    @property
-    def receiver(self):
-        return self.namespace("receiver")
-
-    @property
-    def prober(self):
-        return self.namespace("prober")
-
-    @property
-    def senders(self):
-        return [self.namespace(f"sender{i}") for i in range(1, self.shape.senders + 1)]
-
-    @property
-    def neighbour(self):
-        return self.namespace("neighbour")
-
-    @property
-    def hosts(self):
-        """(namespace, its address, its port at the hub) of every host."""
-        every = [(self.receiver, RECEIVER, EGRESS), (self.prober, PROBER, "to-prober")]
-        every += [(namespace, f"192.0.2.{FIRST_SENDER + number}", f"to-sender{number + 1}")
-                  for number, namespace in enumerate(self.senders)]
-        if self.shape.neighbour:
-            every.append((self.neighbour, NEIGHBOUR, "to-neighbour"))
-        return every
-
-    @property
-    def namespaces(self):
-        return [self.hub, *(namespace for namespace, _, _ in self.hosts)]
+        self.shape = shape
+        self.hub, self.receiver, self.prober, self.neighbour = map(
+            name, ("hub", "receiver", "prober", "neighbour"))
+        self.senders = [name(f"sender{number}") for number in range(1, shape.senders + 1)]
+        # (namespace, its address, its port at the hub) of every host
+        self.hosts = [(self.receiver, RECEIVER, EGRESS), (self.prober, PROBER, "to-prober")]
+        self.hosts += [(namespace, f"192.0.2.{FIRST_SENDER + number}", f"to-sender{number + 1}")
+                       for number, namespace in enumerate(self.senders)]
+        if shape.neighbour:
+            self.hosts.append((self.neighbour, NEIGHBOUR, "to-neighbour"))
+        self.namespaces = [self.hub, *(namespace for namespace, _, _ in self.hosts)]
 
     def set_rate(self, bps):
         """Changes the rate of the limited link."""
         command("tc", "-n", self.hub, "class", "change", *class_of(self.shape, bps))
 
-    def qdisc(self):
-        """tc's statistics of the FIFO: backlog in bytes, drops and so on; None without a FIFO."""
-        if not self.shape.rate_bps:
-            return None
+    def queue(self):
+        """The backlog of the FIFO in bytes, and its drops, by `tc`."""
         done = subprocess.run(["tc", "-n", self.hub, "-s", "-j", "qdisc", "show", "dev", EGRESS],
                               capture_output=True, text=True, check=True)
-        return next(one for one in json.loads(done.stdout) if one.get("handle") == LEAF)
+        fifo = next(one for one in json.loads(done.stdout) if one.get("handle") == LEAF)
+        return fifo["backlog"], fifo["drops"]
 
     def queue_sampler(self):
-        return QueueSampler(self)
+        """A context with samples and drops; without a FIFO there are none."""
+        if not self.shape.rate_bps:
+            return contextlib.nullcontext(types.SimpleNamespace(samples=[], drops=None))
+        return QueueSampler(SAMPLE_INTERVAL_S, self.queue)
 
 
 @contextlib.contextmanager
 def star(shape):
-    made = Star(shape, f"pacecar-{os.getpid()}")
+    made = Star(shape)
     with namespaces.made(made.namespaces, ("ip", "tc")):
-        build(made)
+        namespaces.bridge(made.hub, shape.mtu_bytes)
+        for namespace, address, port in made.hosts:
+            join(made, namespace, address, port)
+            command("ip", "-n", made.hub, "link", "set", port, "master", "bridge0")
+        join_plain(made)
+        if shape.rate_bps:
+            limit(made)
         yield made
-
-
-def build(made):
-    command("ip", "-n", made.hub, "link", "add", "bridge0", "type", "bridge")
-    command("ip", "-n", made.hub, "link", "set", "bridge0", "mtu", str(made.shape.mtu_bytes), "up")
-    for namespace, address, port in made.hosts:
-        attach(made, namespace, address, port)
-    join_plain(made)
-    if made.shape.rate_bps:
-        limit(made)
 
 
 def join_plain(made):
     pair(made.receiver, PLAIN, made.prober, PLAIN, made.shape.mtu_bytes)
-    command("ip", "-n", made.receiver, "address", "add", f"{PLAIN_RECEIVER}/30", "dev", PLAIN)
-    command("ip", "-n", made.prober, "address", "add", f"{PLAIN_PROBER}/30", "dev", PLAIN)
-
-
-def attach(made, namespace, address, port):
-    join(made, namespace, address, port)
-    command("ip", "-n", made.hub, "link", "set", port, "master", "bridge0")
+    give_address(made.receiver, PLAIN, f"{PLAIN_RECEIVER}/30")
+    give_address(made.prober, PLAIN, f"{PLAIN_PROBER}/30")
 
 
 def join(made, namespace, address, port):
     pair(namespace, INTERFACE, made.hub, port, made.shape.mtu_bytes)
     command("ip", "-n", namespace, "link", "set", INTERFACE, "gso_max_segs", "1")
-    command("ip", "-n", namespace, "address", "add", f"{address}/24", "dev", INTERFACE)
+    give_address(namespace, INTERFACE, f"{address}/24")
 
 
 def limit(made):
@@ -155,64 +125,62 @@ def class_of(shape, rate_bps):
             str(UNSEEN_OVERHEAD_BYTES)]
 
 
-class Sampler:
-    """A context that calls look() at an interval, in a thread."""
+class Background:
+    """A context that calls run() in a thread. run() returns soon when `stop` is set."""
 
-    def __init__(self, interval_s):
-        self._interval_s = interval_s
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.samples = []  # (CLOCK_MONOTONIC seconds, what look() returned) each
-
-    def look(self):
-        raise NotImplementedError
+    def __init__(self):
+        self.stop = threading.Event()
+        self._thread = threading.Thread(target=self.run)
 
     def __enter__(self):
         self._thread.start()
         return self
 
     def __exit__(self, *unused):
-        self._stop.set()
+        self.stop.set()
         self._thread.join()
 
-    def _run(self):
-        while not self._stop.wait(self._interval_s):
+
+class Sampler(Background):
+    """Calls look() at an interval."""
+
+    def __init__(self, interval_s):
+        super().__init__()
+        self._interval_s = interval_s
+        self.samples = []  # (CLOCK_MONOTONIC seconds, what look() returned) each
+
+    def run(self):
+        while not self.stop.wait(self._interval_s):
             seen = self.look()
             self.samples.append((time.monotonic(), seen))
 
 
 class QueueSampler(Sampler):
-    """Reads the backlog in bytes by `tc`; without a FIFO there are no samples."""
+    """Samples the bytes in a queue. `queue`: returns them, and how many packets it has dropped."""
 
-    def __init__(self, made):
-        super().__init__(SAMPLE_INTERVAL_S)
-        self._star = made
-        self._drops_before = 0
+    def __init__(self, interval_s, queue):
+        super().__init__(interval_s)
+        self._queue = queue
         self.drops = None
 
     def look(self):
-        return self._star.qdisc()["backlog"]
+        return self._queue()[0]
 
     def __enter__(self):
-        if self._star.shape.rate_bps:
-            self._drops_before = self._star.qdisc()["drops"]
-            super().__enter__()
-        return self
+        self._drops_before = self._queue()[1]
+        return super().__enter__()
 
     def __exit__(self, *unused):
-        if self._star.shape.rate_bps:
-            super().__exit__()
-            self.drops = self._star.qdisc()["drops"] - self._drops_before
+        super().__exit__()
+        self.drops = self._queue()[1] - self._drops_before
 
 
 class ArrivalSampler(Sampler):
     """Bytes that the receiving host has received so far, as on the wire."""
 
-    INTERVAL_S = 0.01
-
     def __init__(self, pid):
         """`pid`: a process of the receiving host; it may end meanwhile."""
-        super().__init__(self.INTERVAL_S)
+        super().__init__(interval_s=0.01)
         self._counters = open(f"/proc/{pid}/net/dev", encoding="ascii")
 
     def look(self):

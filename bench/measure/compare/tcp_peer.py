@@ -18,10 +18,9 @@ import time
 sys.dont_write_bytecode = True
 
 import star
-from exchange import write_whole
+from exchange import wait_until, write_whole
 
 LIMIT_S = 20
-LOOK_S = 0.001
 MARGIN_S = 0.3  # how long senders continue after the window, so that none stops within it
 CHUNK_BYTES = 1 << 18
 OVERHEAD_BYTES = 38 + 20 + 20 + 12  # Ethernet, IPv4, TCP, its time stamps
@@ -50,11 +49,8 @@ def parse():
 
 
 def wait_for(file):
-    deadline = time.monotonic() + LIMIT_S
-    while not file.exists():
-        if time.monotonic() > deadline:
-            sys.exit(f"tcp_peer.py: {file} was not written")
-        time.sleep(LOOK_S)
+    if not wait_until(file.exists, LIMIT_S, pause_s=0.001):
+        sys.exit(f"tcp_peer.py: {file} was not written")
     return file.read_text("ascii")
 
 

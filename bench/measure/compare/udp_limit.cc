@@ -30,13 +30,15 @@ namespace {
 
 using pacecar::give_up;
 
-constexpr int kFailed = 2;  // exit code
-
 constexpr uint8_t kHello = 'H';  // one-byte datagrams; the server answers them
 constexpr uint8_t kEnd = 'E';
 constexpr int kBufferBytes = 16 << 20;
 constexpr size_t kSourceBytes = 8 << 20;
-constexpr size_t kHeaderBytes = 44;  // of a segment; the rest is payload
+constexpr size_t kSegmentBytes = 8240;  // of a datagram
+constexpr size_t kHeaderBytes = 44;     // of them; the rest is payload
+constexpr size_t kPayloadBytes = kSegmentBytes - kHeaderBytes;
+constexpr size_t kSegments = 7;  // in one system call
+constexpr size_t kPingBytes = 8;
 constexpr size_t kReceiveBuffers = 8;
 constexpr size_t kReceiveBytes = 65536;
 constexpr int kAnswerTries = 200;
@@ -46,10 +48,7 @@ struct Options {
   std::string mode;
   std::string address;
   uint16_t port = 18599;
-  size_t segment = 8240;
-  size_t segments = 7;
   double seconds = 3;
-  size_t size = 8;
 };
 
 struct Summary {
@@ -59,29 +58,20 @@ struct Summary {
 };
 
 [[noreturn]] void die(const char* what) {
-  give_up(fmt::format("{}: {}", what, std::strerror(errno)), kFailed);
+  give_up(fmt::format("{}: {}", what, std::strerror(errno)));
 }
 
 int64_t now_ns() { return pacecar::perf::steady_now().ns(); }
 int64_t cpu_ns() { return pacecar::perf::process_cpu_time().ns(); }
 
-struct Endpoint {
-  pacecar::SocketAddress raw;
-  socklen_t length;
-};
-
-Endpoint resolve(const Options& options) {
+int open_socket(const Options& options, bool server) {
   const bool ipv6 = options.address.find(':') != std::string::npos;
   const std::string host = ipv6 ? "[" + options.address + "]" : options.address;
   const auto address = pacecar::parse_address(host + ":" + std::to_string(options.port));
-  if (!address) give_up(address.error().message, kFailed);
-  Endpoint end;
-  end.length = pacecar::to_sockaddr(*address, end.raw);
-  return end;
-}
-
-int open_socket(const Endpoint& end, bool server) {
-  const int fd = socket(end.raw.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (!address) give_up(address.error().message);
+  pacecar::SocketAddress raw;
+  const socklen_t length = pacecar::to_sockaddr(*address, raw);
+  const int fd = socket(raw.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   const int one = 1;
   if (fd < 0) die("socket");
   for (const auto& [forced, plain] :
@@ -92,8 +82,8 @@ int open_socket(const Endpoint& end, bool server) {
   }
   if (server) {
     if (setsockopt(fd, SOL_UDP, UDP_GRO, &one, sizeof(one)) != 0) die("UDP_GRO");
-    if (bind(fd, &end.raw.any, end.length) != 0) die("bind");
-  } else if (connect(fd, &end.raw.any, end.length) != 0) {
+    if (bind(fd, &raw.any, length) != 0) die("bind");
+  } else if (connect(fd, &raw.any, length) != 0) {
     die("connect");
   }
   return fd;
@@ -171,71 +161,55 @@ class Receiver {
       std::array<std::array<uint8_t, CMSG_SPACE(sizeof(int))>, kReceiveBuffers> controls_{};
 };
 
-// Answers for a while after the end: the client asks again when an answer was lost.
-void linger(Receiver& receiver, int fd, const Summary& summary) {
+// Calls `take(message)` for each message until the client ends; answers with the summary, and for a
+// while again, as the client asks again when an answer was lost. `flags`: of recvmmsg.
+template <typename Take>
+void serve(int fd, int flags, const Summary& summary, const Take& take) {
+  Receiver receiver(fd);
   pollfd ready{fd, POLLIN, 0};
-  while (poll(&ready, 1, 4 * kAnswerWaitMs) > 0) {
-    const int count = receiver.receive(MSG_DONTWAIT);
+  for (bool ended = false; !ended || poll(&ready, 1, 4 * kAnswerWaitMs) > 0;) {
+    const int count = receiver.receive(ended ? MSG_DONTWAIT : flags);
+    if (count < 0 && errno != EAGAIN) die("recvmmsg");
     for (int i = 0; i < count; ++i) {
-      if (receiver.command(i) == kEnd) receiver.reply(i, &summary, sizeof(summary));
+      if (!ended) take(receiver, i);
+      if (receiver.command(i) != kEnd) continue;
+      receiver.reply(i, &summary, sizeof(summary));
+      ended = true;
     }
   }
 }
 
 void serve_stream(int fd) {
-  Receiver receiver(fd);
   Summary summary;
   int64_t first = 0;
-  int64_t last = 0;
   int64_t cpu_start = 0;
-  for (;;) {
-    const int count = receiver.receive(MSG_WAITFORONE);
-    if (count < 0) die("recvmmsg");
-    for (int i = 0; i < count; ++i) {
-      const uint8_t command = receiver.command(i);
-      if (command == kHello) receiver.reply(i, &kHello, 1);
-      if (receiver.bytes(i) > 1) {
-        last = now_ns();
-        if (first == 0) {
-          first = last;
-          cpu_start = cpu_ns();
-        }
-        summary.bytes += receiver.bytes(i);
+  serve(fd, MSG_WAITFORONE, summary, [&](Receiver& receiver, int i) {
+    if (receiver.command(i) == kHello) receiver.reply(i, &kHello, 1);
+    if (receiver.bytes(i) > 1) {
+      const int64_t now = now_ns();
+      if (first == 0) {
+        first = now;
+        cpu_start = cpu_ns();
       }
-      if (command == kEnd) {
-        summary.wall_ns = last - first;
-        summary.cpu_ns = cpu_ns() - cpu_start;
-        receiver.reply(i, &summary, sizeof(summary));
-        return linger(receiver, fd, summary);
-      }
+      summary.wall_ns = now - first;
+      summary.bytes += receiver.bytes(i);
     }
-  }
+    if (receiver.command(i) == kEnd) summary.cpu_ns = cpu_ns() - cpu_start;
+  });
 }
 
 void serve_pingpong(int fd) {
-  Receiver receiver(fd);
-  for (;;) {
-    const int count = receiver.receive(MSG_DONTWAIT);
-    for (int i = 0; i < count; ++i) {
-      if (receiver.command(i) == kEnd) {
-        const Summary summary;
-        receiver.reply(i, &summary, sizeof(summary));
-        return linger(receiver, fd, summary);
-      }
-      receiver.reply(i, receiver.data(i), receiver.bytes(i));
-    }
-  }
+  serve(fd, MSG_DONTWAIT, Summary(), [](Receiver& receiver, int i) {
+    if (receiver.command(i) != kEnd) receiver.reply(i, receiver.data(i), receiver.bytes(i));
+  });
 }
 
 // One joined datagram: per segment a header and the next payload of the source buffer.
 class JoinedMessage {
  public:
-  explicit JoinedMessage(const Options& options)
-      : payload_(options.segment - kHeaderBytes),
-        source_(kSourceBytes, 0x5A),
-        headers_(kHeaderBytes * options.segments, 0xA5),
-        iovecs_(options.segments * 2) {
-    for (size_t i = 0; i < options.segments; ++i) {
+  JoinedMessage() {
+    headers_.fill(0xA5);
+    for (size_t i = 0; i < kSegments; ++i) {
       iovecs_[2 * i] = {headers_.data() + i * kHeaderBytes, kHeaderBytes};
     }
     message_.msg_iov = iovecs_.data();
@@ -246,25 +220,24 @@ class JoinedMessage {
     segment->cmsg_level = SOL_UDP;
     segment->cmsg_type = UDP_SEGMENT;
     segment->cmsg_len = CMSG_LEN(sizeof(uint16_t));
-    const auto bytes = static_cast<uint16_t>(options.segment);
-    std::memcpy(CMSG_DATA(segment), &bytes, sizeof(bytes));
+    constexpr uint16_t kBytes = kSegmentBytes;
+    std::memcpy(CMSG_DATA(segment), &kBytes, sizeof(kBytes));
   }
 
   const msghdr& next() {
     for (size_t i = 1; i < iovecs_.size(); i += 2) {
-      if (at_ + payload_ > source_.size()) at_ = 0;
-      iovecs_[i] = {source_.data() + at_, payload_};
-      at_ += payload_;
+      if (at_ + kPayloadBytes > source_.size()) at_ = 0;
+      iovecs_[i] = {source_.data() + at_, kPayloadBytes};
+      at_ += kPayloadBytes;
     }
     return message_;
   }
 
  private:
-  size_t payload_;
   size_t at_ = 0;
-  std::vector<uint8_t> source_;
-  std::vector<uint8_t> headers_;
-  std::vector<iovec> iovecs_;
+  std::vector<uint8_t> source_ = std::vector<uint8_t>(kSourceBytes, 0x5A);
+  std::array<uint8_t, kHeaderBytes * kSegments> headers_;
+  std::array<iovec, 2 * kSegments> iovecs_{};
   alignas(cmsghdr) std::array<uint8_t, CMSG_SPACE(sizeof(uint16_t))> control_{};
   msghdr message_{};
 };
@@ -272,7 +245,7 @@ class JoinedMessage {
 void print(const nlohmann::ordered_json& result) { fmt::print("{}\n", result.dump()); }
 
 void run_stream(int fd, const Options& options) {
-  JoinedMessage message(options);
+  JoinedMessage message;
   const int64_t cpu_start = cpu_ns();
   const int64_t start = now_ns();
   const int64_t end = start + static_cast<int64_t>(options.seconds * 1e9);
@@ -288,10 +261,7 @@ void run_stream(int fd, const Options& options) {
   const double sent_gb = static_cast<double>(sent) * 1e-9;
   const double received_gb = static_cast<double>(summary->bytes) * 1e-9;
   const double wall_s = static_cast<double>(summary->wall_ns) * 1e-9;
-  print({{"mode", "stream"},
-         {"segment_bytes", options.segment},
-         {"segments", options.segments},
-         {"gbps", received_gb * 8 / wall_s},
+  print({{"gbps", received_gb * 8 / wall_s},
          {"lost_share", 1 - received_gb / sent_gb},
          {"cpu_s_per_gb_sender", static_cast<double>(cpu) * 1e-9 / sent_gb},
          {"cpu_s_per_gb_receiver", static_cast<double>(summary->cpu_ns) * 1e-9 / received_gb}});
@@ -299,7 +269,7 @@ void run_stream(int fd, const Options& options) {
 
 void run_pingpong(int fd, const Options& options) {
   constexpr int64_t kLostAfterNs = 1'000'000'000;
-  std::vector<uint8_t> ball(options.size, 0x5A);
+  std::array<uint8_t, kPingBytes> ball{};
   std::vector<int64_t> rtts;
   rtts.reserve(static_cast<size_t>(options.seconds * 1e6) + 1);
   uint64_t lost = 0;
@@ -321,28 +291,14 @@ void run_pingpong(int fd, const Options& options) {
   if (!ask<Summary>(fd, kEnd) || rtts.empty()) die("no answer from the server");
   std::sort(rtts.begin(), rtts.end());
   const auto quantile_us = [&](double q) {
-    return static_cast<double>(
-               rtts[static_cast<size_t>(q * static_cast<double>(rtts.size() - 1))]) *
-           1e-3;
+    const double last = static_cast<double>(rtts.size() - 1);
+    return static_cast<double>(rtts[static_cast<size_t>(q * last)]) * 1e-3;
   };
-  print({{"mode", "pingpong"},
-         {"size_bytes", options.size},
-         {"round_trips", rtts.size()},
+  print({{"round_trips", rtts.size()},
          {"lost", lost},
          {"rtt_us_min", quantile_us(0)},
          {"rtt_us_median", quantile_us(0.5)},
          {"rtt_us_p99", quantile_us(0.99)}});
-}
-
-void serve(const Options& options) {
-  const int fd = open_socket(resolve(options), true);
-  options.mode == "stream" ? serve_stream(fd) : serve_pingpong(fd);
-}
-
-void run_client(const Options& options) {
-  const int fd = open_socket(resolve(options), false);
-  if (!ask<uint8_t>(fd, kHello)) die("no server answers");
-  options.mode == "stream" ? run_stream(fd, options) : run_pingpong(fd, options);
 }
 
 }  // namespace
@@ -356,29 +312,22 @@ int main(int argc, char** argv) {
   app.add_option("--address", options.address, "the server's IP address")->required();
   app.option_defaults()->always_capture_default();
   app.add_option("--port", options.port);
-  app.add_option("--segment", options.segment, "bytes per datagram, headers included")
-      ->check(CLI::Range(kHeaderBytes + 1, size_t{65000}));
-  app.add_option("--segments", options.segments, "datagrams per system call")
-      ->check(CLI::Range(1, 64));
   app.add_option("--seconds", options.seconds)->check(CLI::Range(0.001, 3600.0));
-  app.add_option("--size", options.size, "bytes of a pingpong datagram")
-      ->check(CLI::Range(2, 65000));
   auto* server_flag = app.add_flag("--server", server, "be the server of one client");
   app.add_flag("--connect", client, "be the client of a server elsewhere")->excludes(server_flag);
   CLI11_PARSE(app, argc, argv);
-  if (options.segment * options.segments > 65000) {
-    give_up(fmt::format("{} x {} B exceed the 65,000 B of one call: lower --segments",
-                        options.segments, options.segment),
-            kFailed);
-  }
   const bool alone = !server && !client;
   const pid_t child = alone ? fork() : 0;
   if (child < 0) die("fork");
-  if (server || (alone && child == 0)) {
-    serve(options);
+  const bool serves = server || (alone && child == 0);
+  const bool streams = options.mode == "stream";
+  const int fd = open_socket(options, serves);
+  if (serves) {
+    streams ? serve_stream(fd) : serve_pingpong(fd);
     return 0;
   }
-  run_client(options);
+  if (!ask<uint8_t>(fd, kHello)) die("no server answers");
+  streams ? run_stream(fd, options) : run_pingpong(fd, options);
   if (alone) waitpid(child, nullptr, 0);
   return 0;
 }

@@ -17,12 +17,17 @@ namespace {
 constexpr Bytes kMtu = 4096;
 constexpr uint32_t kFlows = 4096;
 
-std::shared_ptr<Controller> controller_at(int64_t index) {
+constexpr Grant kGrant{
+    .rate = Rate::from_gbps(50), .phase = {}, .validity = Duration::from_s(1), .epoch = 1};
+
+// The controller of this run, which is labelled with its name.
+std::shared_ptr<Controller> controller_of(benchmark::State& state) {
   const FlowEnvironment environment{.line_rate = Rate::from_gbps(100),
                                     .mtu = kMtu,
                                     .burst_bytes = 15 * kMtu,
                                     .base_rtt = Duration::from_us(20)};
-  const std::string_view name = controllers()[static_cast<size_t>(index)].name;
+  const std::string_view name = controllers()[static_cast<size_t>(state.range(0))].name;
+  state.SetLabel(std::string(name));
   std::shared_ptr<ControllerSet> set =
       make_controllers(name, environment, Rate(), {}, /*max_flows=*/1).value();
   Controller& controller = set->add_flow(Instant(), 0);
@@ -30,15 +35,18 @@ std::shared_ptr<Controller> controller_at(int64_t index) {
 }
 
 void each_controller(benchmark::internal::Benchmark* b) {
-  for (size_t i = 0; i < controllers().size(); ++i) b->Arg(static_cast<int64_t>(i));
+  b->DenseRange(0, static_cast<int64_t>(controllers().size()) - 1);
+}
+
+void count_each(benchmark::State& state, const char* what, size_t count) {
+  state.counters[what] =
+      benchmark::Counter(static_cast<double>(count), benchmark::Counter::kAvgIterations);
 }
 
 void decide(benchmark::State& state) {
-  const auto controller = controller_at(state.range(0));
-  state.SetLabel(std::string(controller->name()));
+  const auto controller = controller_of(state);
   Instant now;
-  controller->on_grant(
-      now, {.rate = Rate::from_gbps(50), .phase = {}, .validity = Duration::from_s(1), .epoch = 1});
+  controller->on_grant(now, kGrant);
   controller->demand(now, {.backlog = Bytes{1} << 40});
   for (auto _ : state) {
     now = now + Duration::from_ns(100);
@@ -48,8 +56,7 @@ void decide(benchmark::State& state) {
 BENCHMARK(decide)->Apply(each_controller);
 
 void on_ack(benchmark::State& state) {
-  const auto controller = controller_at(state.range(0));
-  state.SetLabel(std::string(controller->name()));
+  const auto controller = controller_of(state);
   TelemetryHop hop{.rate_mbps = 100'000};
   controller->demand({}, {.backlog = Bytes{1} << 40});
   AckSample sample{.now = {}, .rtt = {}, .acked = kMtu, .in_flight = 100 * kMtu};
@@ -71,10 +78,8 @@ BENCHMARK(on_ack)->Apply(each_controller);
 
 // A sender with a backlog computes its demand after each acknowledgement.
 void demand(benchmark::State& state) {
-  const auto controller = controller_at(state.range(0));
-  state.SetLabel(std::string(controller->name()));
-  controller->on_grant(
-      {}, {.rate = Rate::from_gbps(50), .phase = {}, .validity = Duration::from_s(1), .epoch = 1});
+  const auto controller = controller_of(state);
+  controller->on_grant({}, kGrant);
   Instant now;
   FlowStats stats{.backlog = Bytes{1} << 40};
   for (auto _ : state) {
@@ -119,10 +124,7 @@ class BusyReceiver {
     while (receiver_.next_deadline() <= now_) grants_ += receiver_.poll_grants(now_, updates);
     now_ = now_ + Duration::from_ns(100);
   }
-  void report(benchmark::State& state) const {
-    state.counters["grants"] =
-        benchmark::Counter(static_cast<double>(grants_), benchmark::Counter::kAvgIterations);
-  }
+  size_t grants() const { return grants_; }
 
  private:
   Instant now_ = Instant::from_ns(1'000'000);
@@ -131,45 +133,40 @@ class BusyReceiver {
   size_t grants_ = 0;
 };
 
+// `step(receiver, i)` of a receiver with so many active senders, and the grants that follow.
+template <typename Step>
+void pace(benchmark::State& state, uint32_t active, Step step) {
+  BusyReceiver busy(active);
+  uint32_t i = 0;
+  for (auto _ : state) {
+    step(busy, i++);
+    busy.poll();
+  }
+  count_each(state, "grants", busy.grants());
+}
+
 // The demand of one of 4096 active senders changes. Every second one can use 49 Mb/s only, and in
 // the next pass the others.
 void pace_demand(benchmark::State& state) {
-  BusyReceiver busy(kFlows);
-  uint32_t i = 0;
-  for (auto _ : state) {
+  pace(state, kFlows, [](BusyReceiver& busy, uint32_t i) {
     const bool little = (i + i / kFlows) % 2 == 0;
     busy.demand(i % kFlows, Rate::from_bps(400'000'000'000 >> (little ? 13 : 0)));
-    busy.poll();
-    ++i;
-  }
-  busy.report(state);
+  });
 }
 BENCHMARK(pace_demand);
 
 // A packet of one of 4096 active senders arrives. Its size does not matter.
 void pace_arrival(benchmark::State& state) {
-  BusyReceiver busy(kFlows);
-  uint32_t flow = 0;
-  for (auto _ : state) {
-    busy.arrive(flow);
-    busy.poll();
-    flow = (flow + 1) % kFlows;
-  }
-  busy.report(state);
+  pace(state, kFlows, [](BusyReceiver& busy, uint32_t i) { busy.arrive(i % kFlows); });
 }
 BENCHMARK(pace_arrival);
 
 // Of 4096 senders, half active, one has finished and another begins.
 void pace_activation(benchmark::State& state) {
-  BusyReceiver busy(kFlows / 2);
-  uint32_t flow = 0;
-  for (auto _ : state) {
-    busy.demand(flow, Rate());
-    busy.demand((flow + kFlows / 2) % kFlows, kFabric.line_rate);
-    busy.poll();
-    flow = (flow + 1) % kFlows;
-  }
-  busy.report(state);
+  pace(state, kFlows / 2, [](BusyReceiver& busy, uint32_t i) {
+    busy.demand(i % kFlows, Rate());
+    busy.demand((i + kFlows / 2) % kFlows, kFabric.line_rate);
+  });
 }
 BENCHMARK(pace_activation);
 
@@ -190,8 +187,7 @@ void link_share(benchmark::State& state) {
     flow = (flow + 1) % flows;
     pass += flow == 0 ? 1 : 0;
   }
-  state.counters["visits"] =
-      benchmark::Counter(static_cast<double>(visits), benchmark::Counter::kAvgIterations);
+  count_each(state, "visits", visits);
 }
 BENCHMARK(link_share)->Arg(64)->Arg(1024);
 
@@ -237,8 +233,7 @@ void credit_pull(benchmark::State& state) {
 BENCHMARK(credit_pull);
 
 void grant_word_round_trip(benchmark::State& state) {
-  Grant grant{
-      .rate = Rate::from_gbps(98), .phase = {}, .validity = Duration::from_us(50), .epoch = 7};
+  Grant grant = kGrant;
   for (auto _ : state) {
     benchmark::DoNotOptimize(grant);
     benchmark::DoNotOptimize(wire::decode_grant(wire::encode_grant(grant)));

@@ -1,7 +1,6 @@
-// Measures many connections of one process: how fast they are made, the memory of each when it
-// idles after a message, how much they slow down a busy one, and whether all memory is released.
-// One context sends to several others over an interface. All are in this process, so that the
-// figures of a connection are those of both ends. Prints one line of JSON.
+// Measures many connections of one process (README.md). One context sends to several others over an
+// interface. All are in this process, so that the figures of a connection are those of both ends.
+// Prints one line of JSON.
 #include <fmt/core.h>
 #include <malloc.h>
 #include <unistd.h>
@@ -66,12 +65,20 @@ class World {
 
   // Connects until there are so many connections, with each peer in turn.
   void connect(size_t count) {
-    while (pairs_.size() < count) join();
+    while (pairs_.size() < count) {
+      Process& to = peer(pairs_.size());
+      const auto connecting = must(from_.context->connect(0, to.listener->handle()));
+      Pair& pair = pairs_.emplace_back();
+      while (pair.send == nullptr || pair.receive == nullptr) {
+        if (pair.receive == nullptr) pair.receive = must(to.listener->accept());
+        if (pair.send == nullptr) pair.send = must(connecting->poll());
+      }
+    }
   }
 
-  // One message over each connection from `begin` on.
-  void send_each(size_t begin) {
-    for (size_t i = begin; i < pairs_.size(); ++i) round(i);
+  // One message over each connection but the first.
+  void send_each() {
+    for (size_t i = 1; i < pairs_.size(); ++i) round(i);
   }
 
   // One message over this connection.
@@ -89,22 +96,11 @@ class World {
     }
   }
 
-  // Closes all but the first `kept` connections.
-  void close(size_t kept) { pairs_.resize(kept); }
+  // Closes all but the first connection.
+  void close() { pairs_.resize(1); }
 
  private:
   Process& peer(size_t index) { return to_[index % to_.size()]; }
-
-  void join() {
-    Process& to = peer(pairs_.size());
-    const auto connecting = must(from_.context->connect(0, to.listener->handle()));
-    Pair pair;
-    while (pair.send == nullptr || pair.receive == nullptr) {
-      if (pair.receive == nullptr) pair.receive = must(to.listener->accept());
-      if (pair.send == nullptr) pair.send = must(connecting->poll());
-    }
-    pairs_.push_back(std::move(pair));
-  }
 
   Process from_;
   std::deque<Process> to_;
@@ -139,26 +135,25 @@ int main(int argc, char** argv) {
   const double first_kib = resident_kib();
   const double set_up_s = seconds_of([&] { world.connect(connections); });
   const double made_kib = resident_kib();
-  world.send_each(1);
+  world.send_each();
   const double used_kib = resident_kib();
   usleep(1000 * 1000);  // until all control writes are acknowledged and the connections idle
   const double among_us = rounds_us();
-  const double close_s = seconds_of([&] { world.close(1); });
+  const double close_s = seconds_of([&] { world.close(); });
   const double closed_kib = resident_kib();
   usleep(1000 * 3000);
   const double settled_kib = resident_kib();
   // Once more: memory that remains is a leak only if it grows.
   const double again_s = seconds_of([&] { world.connect(connections); });
-  world.send_each(1);
-  world.close(1);
+  world.send_each();
+  world.close();
   usleep(1000 * 3000);
   const double again_kib = resident_kib();
   const auto each = static_cast<double>(connections - 1);
   fmt::print(
       "{{\"connections\":{},\"peers\":{},\"context_kib\":{:.0f},\"set_up_per_s\":{:.0f},"
-      "\"again_per_s\":{:.0f},\"made_kib_each\":{:.1f},\"used_kib_each\":{:.1f},\"alone_us\":{:.1f}"
-      ","
-      "\"among_us\":{:.1f},\"close_per_s\":{:.0f},\"closed_kib_each\":{:.1f},"
+      "\"again_per_s\":{:.0f},\"made_kib_each\":{:.1f},\"used_kib_each\":{:.1f},"
+      "\"alone_us\":{:.1f},\"among_us\":{:.1f},\"close_per_s\":{:.0f},\"closed_kib_each\":{:.1f},"
       "\"settled_kib_each\":{:.1f},\"settled_again_kib_each\":{:.1f}}}\n",
       connections, peers, (open_kib - begin_kib) / static_cast<double>(peers + 1), each / set_up_s,
       each / again_s, (made_kib - first_kib) / each, (used_kib - first_kib) / each, alone_us,

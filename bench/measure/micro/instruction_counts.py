@@ -18,7 +18,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import typing
 
 FEW = 4_096
 MANY = 20_480
@@ -26,15 +25,8 @@ MANY = 20_480
 COPIES = re.compile(r"^ *([\d,]+) .*:\S*(?:memcpy|memmove|copy_by_avx2|ordered_copy)", re.MULTILINE)
 
 
-class Count(typing.NamedTuple):
-    """Instructions of a whole run."""
-
-    instructions: int
-    copies: int  # those of them in COPIES
-
-
-def count(program: pathlib.Path, counted_function: str, packets: int) -> Count:
-    """Counts while the program moves so many packets."""
+def count(program: pathlib.Path, counted_function: str, packets: int) -> tuple[int, int]:
+    """Instructions while the program moves so many packets, and those of them in COPIES."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out"]
         command += ["--collect-atstart=no", f"--toggle-collect={counted_function}"]
@@ -45,7 +37,7 @@ def count(program: pathlib.Path, counted_function: str, packets: int) -> Count:
         annotate = ["callgrind_annotate", "--threshold=100", "--auto=no", f"{folder}/out"]
         functions = subprocess.run(annotate, capture_output=True, text=True, check=True).stdout
     copies = sum(int(number.replace(",", "")) for number in COPIES.findall(functions))
-    return Count(int(counted.group(1)), copies)
+    return int(counted.group(1)), copies
 
 
 def main() -> int:
@@ -62,8 +54,8 @@ def main() -> int:
     if not arguments.program.exists():
         parser.error(f"there is no {arguments.program}: build it first")
     few, many = (count(arguments.program, arguments.counted, number) for number in (FEW, MANY))
-    copies = (many.copies - few.copies) / (MANY - FEW)
-    per_packet = (many.instructions - few.instructions) / (MANY - FEW) - copies
+    instructions, copies = ((late - early) / (MANY - FEW) for early, late in zip(few, many))
+    per_packet = instructions - copies
     print(f"{per_packet:.0f} instructions per {arguments.of}, and {copies:.0f} in copies")
     if arguments.most is not None and per_packet > arguments.most:
         print(f"more than {arguments.most:.0f}", file=sys.stderr)

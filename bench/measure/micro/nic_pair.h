@@ -63,90 +63,109 @@ class MemoryWire final : public Wire {
   std::vector<uint8_t> datagrams_;
 };
 
-inline RandomSource random_source(Prng& prng) {
-  return {
-      [](void* source) { return static_cast<uint32_t>(static_cast<Prng*>(source)->next_u64()); },
-      &prng};
-}
+// A software NIC with a queue pair and registered memory.
+struct NicEnd {
+  static constexpr Instant kStart = Instant::from_ns(1'000'000);
+
+  NicEnd(SoftNicConfig config, Bytes write_bytes)
+      : nic(with_common_values(config),
+            {[](void* prng) { return static_cast<uint32_t>(static_cast<Prng*>(prng)->next_u64()); },
+             &random},
+            kStart),
+        memory(write_bytes),
+        region(nic.register_memory(memory.data(), memory.size(), Access::kRemoteWrite).value()),
+        queue_pair(nic.create_queue_pair({.work_requests = 256}).value()) {
+    nic.set_flow_limits(0, {.rate = Rate::from_gbps(1'000'000), .window = Bytes{1} << 40}, kStart);
+  }
+
+  bool connect(const NicEnd& peer) {
+    const auto address = peer.nic.queue_pair_address(peer.queue_pair);
+    return nic.connect_queue_pair(queue_pair, address.view()).has_value();
+  }
+  // Of all memory to the peer's.
+  WorkRequest write_to(const NicEnd& peer) const {
+    return {.local = memory.data(),
+            .remote = peer.region.remote_address,
+            .length = memory.size(),
+            .local_key = region.key,
+            .remote_key = peer.region.key,
+            .opcode = Opcode::kWriteWithImm};
+  }
+
+  static inline Prng random{1};
+  SoftNic nic;
+  std::vector<uint8_t> memory;
+  MemoryRegion region;
+  QueuePairId queue_pair;
+
+ private:
+  static SoftNicConfig with_common_values(SoftNicConfig config) {
+    config.line_rate = Rate::from_gbps(100);
+    config.flows = 2;
+    config.queue_pairs = 4;
+    config.full_checksum = false;
+    return config;
+  }
+};
 
 class NicPair {
  public:
   NicPair(Bytes mtu, Bytes write_bytes, Wire& wire, Security security = Security::kOff)
-      : wire_(wire), memory_{std::vector<uint8_t>(write_bytes), std::vector<uint8_t>(write_bytes)} {
+      : wire_(wire) {
     for (size_t side = 0; side < 2; ++side) {
-      nics_[side] = std::make_unique<SoftNic>(SoftNicConfig{.address = wire.address(side),
-                                                            .line_rate = Rate::from_gbps(100),
-                                                            .mtu = mtu,
-                                                            .burst_bytes = 8 * mtu,
-                                                            .flows = 2,
-                                                            .queue_pairs = 4,
-                                                            .full_checksum = false,
-                                                            .security = security},
-                                              random_source(random_), now_);
-      ends_[side] = nics_[side]->create_queue_pair({.work_requests = 256}).value();
-      regions_[side] =
-          nics_[side]
-              ->register_memory(memory_[side].data(), write_bytes, Access::kRemoteWrite)
-              .value();
-      nics_[side]->set_flow_limits(
-          0, {.rate = Rate::from_gbps(1'000'000), .window = Bytes{1} << 40}, now_);
+      ends_[side] = std::make_unique<NicEnd>(SoftNicConfig{.address = wire.address(side),
+                                                           .mtu = mtu,
+                                                           .burst_bytes = 8 * mtu,
+                                                           .security = security},
+                                             write_bytes);
     }
-    for (size_t side = 0; side < 2; ++side) {
-      const auto peer = nics_[1 - side]->queue_pair_address(ends_[1 - side]);
-      static_cast<void>(nics_[side]->connect_queue_pair(ends_[side], peer.view()));
-    }
+    for (size_t side = 0; side < 2; ++side) ends_[side]->connect(*ends_[1 - side]);
   }
 
   // Moves `count` writes of `write_bytes` each; returns the number of data packets. Not inlined:
   // instruction_counts.py counts this function by its name.
   [[gnu::noinline]] uint64_t move(size_t count) {
-    const uint64_t before = nics_[0]->counters().data_packets_sent;
-    const WorkRequest write{.local = memory_[0].data(),
-                            .remote = regions_[1].remote_address,
-                            .length = memory_[0].size(),
-                            .local_key = regions_[0].key,
-                            .remote_key = regions_[1].key,
-                            .opcode = Opcode::kWriteWithImm};
+    NicEnd& from = *ends_[0];
+    const uint64_t before = from.nic.counters().data_packets_sent;
+    const WorkRequest write = from.write_to(*ends_[1]);
     size_t posted = 0;
     size_t sent = 0;
     std::array<Completion, 64> completions;
     while (sent < count) {
-      while (posted < count && nics_[0]->post(ends_[0], {&write, 1}) == 1) ++posted;
+      while (posted < count && from.nic.post(from.queue_pair, {&write, 1}) == 1) ++posted;
       now_ = now_ + Duration::from_us(1);
       for (size_t side = 0; side < 2; ++side) {
-        nics_[side]->on_time(now_);
+        ends_[side]->nic.on_time(now_);
         hand_over(side);
       }
-      while (nics_[1]->poll(completions) > 0) {
+      while (ends_[1]->nic.poll(completions) > 0) {
       }
-      while (const size_t some = nics_[0]->poll(completions)) sent += some;
+      while (const size_t some = from.nic.poll(completions)) sent += some;
     }
-    return nics_[0]->counters().data_packets_sent - before;
+    return from.nic.counters().data_packets_sent - before;
   }
 
  private:
   void hand_over(size_t from) {
-    const size_t count = nics_[from]->poll_transmit(now_, packets_);
+    const size_t count = ends_[from]->nic.poll_transmit(now_, packets_);
     const size_t arrived = wire_.carry(from, std::span(packets_).first(count), received_, now_);
-    nics_[1 - from]->on_packets(now_, std::span(received_).first(arrived));
+    ends_[1 - from]->nic.on_packets(now_, std::span(received_).first(arrived));
   }
 
   Wire& wire_;
-  Prng random_{1};
-  Instant now_ = Instant::from_ns(1'000'000);
-  std::array<std::vector<uint8_t>, 2> memory_;
-  std::array<std::unique_ptr<SoftNic>, 2> nics_;
-  std::array<QueuePairId, 2> ends_{};
-  std::array<MemoryRegion, 2> regions_;
+  Instant now_ = NicEnd::kStart;
+  std::array<std::unique_ptr<NicEnd>, 2> ends_;
   std::array<TxPacket, Wire::kBurst> packets_;
   std::array<RxPacket, Wire::kBurst> received_;
 };
 
-// The argument of the programs for instruction_counts.py; 0, with a message, if it is no number.
-inline uint64_t packets_to_move(int argc, char** argv) {
+// main() of the programs for instruction_counts.py: calls `move(packets)` with the argument.
+template <typename Move>
+int cost_main(int argc, char** argv, const Move& move) {
   const uint64_t packets = argc == 2 ? std::strtoull(argv[1], nullptr, 10) : 0;
-  if (packets == 0) std::fprintf(stderr, "usage: %s PACKETS\n", argv[0]);
-  return packets;
+  if (packets > 0) return move(packets) ? 0 : 1;
+  std::fprintf(stderr, "usage: %s PACKETS\n", argv[0]);
+  return 2;
 }
 
 // Moves at least so many packets, by writes of 1 MiB.

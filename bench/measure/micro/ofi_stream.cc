@@ -12,7 +12,6 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
-#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -30,9 +29,10 @@
 #include <limits>
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "bench/perf/must.h"
 #include "transport/base/histogram.h"
+#include "transport/ofi/handles.h"
 
 namespace pacecar {
 namespace {
@@ -49,14 +49,8 @@ struct Settings {
   size_t size = 1 << 20;
   size_t in_flight = 8;
   double seconds = 2;
-  std::vector<size_t> cpus;  // of the receiver and of the sender
   bool ping = false;
 };
-
-[[noreturn]] void give_up(const std::string& sentence) {
-  fmt::print(stderr, "ofi_stream: {}\n", sentence);
-  std::_Exit(2);
-}
 
 // `result` is libfabric's: 0, a count, or a negative error.
 ssize_t must(const char* what, ssize_t result) {
@@ -66,15 +60,7 @@ ssize_t must(const char* what, ssize_t result) {
 
 int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
-struct Close {
-  void operator()(fi_info* info) const { fi_freeinfo(info); }
-  template <typename Object>
-  void operator()(Object* object) const {
-    fi_close(&object->fid);
-  }
-};
-template <typename Object>
-using Owned = std::unique_ptr<Object, Close>;
+using InfoOwner = std::unique_ptr<fi_info, decltype(&fi_freeinfo)>;
 
 // The address and the memory key of an endpoint, for its peer.
 struct Card {
@@ -83,8 +69,8 @@ struct Card {
   uint64_t key = 0;
 };
 
-Owned<fi_info> find_provider(const Settings& settings) {
-  const Owned<fi_info> hints(fi_allocinfo());
+InfoOwner find_provider(const Settings& settings) {
+  const InfoOwner hints(fi_allocinfo(), &fi_freeinfo);
   hints->caps = FI_RMA;
   hints->tx_attr->msg_order = FI_ORDER_WAW;  // notifications are written after the writes
   hints->ep_attr->type = FI_EP_RDM;
@@ -102,7 +88,7 @@ Owned<fi_info> find_provider(const Settings& settings) {
                     "look what `fi_info -t FI_EP_RDM` lists",
                     settings.provider, settings.address, fi_strerror(-result)));
   }
-  return Owned<fi_info>(found);
+  return {found, &fi_freeinfo};
 }
 
 // One endpoint with one completion queue and one memory region.
@@ -196,7 +182,7 @@ class Nic {
   static constexpr size_t kContexts = 4096;
 
   template <typename Object, typename Function>
-  static void open(Owned<Object>& owned, const char* what, Function function) {
+  static void open(FidHandle<Object>& owned, const char* what, Function function) {
     Object* object = nullptr;
     must(what, function(&object));
     owned.reset(object);
@@ -225,13 +211,13 @@ class Nic {
 
   std::unique_ptr<uint8_t, decltype(&std::free)> memory_;
   const size_t memory_bytes_;
-  const Owned<fi_info> info_;
-  Owned<fid_fabric> fabric_;
-  Owned<fid_domain> domain_;
-  Owned<fid_cq> queue_;
-  Owned<fid_av> addresses_;
-  Owned<fid_mr> region_;
-  Owned<fid_ep> endpoint_;
+  const InfoOwner info_;
+  FidHandle<fid_fabric> fabric_;
+  FidHandle<fid_domain> domain_;
+  FidHandle<fid_cq> queue_;
+  FidHandle<fid_av> addresses_;
+  FidHandle<fid_mr> region_;
+  FidHandle<fid_ep> endpoint_;
   std::array<fi_context2, kContexts> contexts_;  // some providers need them
   Card peer_;
   fi_addr_t peer_address_ = FI_ADDR_UNSPEC;
@@ -344,19 +330,8 @@ void send_pings(Nic& nic, int peer, const Settings& settings) {
       static_cast<double>(half_trips.value_at_percentile(99)) / 1e3);
 }
 
-void pin(const Settings& settings, bool sends) {
-  if (settings.cpus.empty()) return;
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  CPU_SET(settings.cpus[sends ? 1 : 0], &cpus);
-  if (sched_setaffinity(0, sizeof cpus, &cpus) != 0) {
-    give_up("this process cannot choose its processor: give others with --cpus");
-  }
-}
-
 void run(const Settings& settings, int peer, bool sends) {
   alarm(kSetUpSeconds + static_cast<unsigned>(settings.seconds));
-  pin(settings, sends);
   const size_t bytes = std::max(kPageBytes, settings.size * settings.in_flight);
   Nic nic(settings, (bytes + kPageBytes - 1) / kPageBytes * kPageBytes);
   send_value(peer, nic.card());
@@ -386,7 +361,7 @@ int measure(const Settings& settings) {
   run(settings, peers[0], true);
   int status = 0;
   waitpid(receiver, &status, 0);
-  return status == 0 ? 0 : 2;
+  return status == 0 ? 0 : 1;
 }
 
 }  // namespace
@@ -402,7 +377,6 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(size_t{1}, size_t{1} << 30));
   app.add_option("--in-flight", settings.in_flight, "writes")->check(CLI::Range(1, 1024));
   app.add_option("--seconds", settings.seconds)->check(CLI::Range(0.001, 3600.));
-  app.add_option("--cpus", settings.cpus, "of receiver and sender")->delimiter(',')->expected(2);
   app.add_flag("--ping", settings.ping, "half a round trip of 8 bytes, polled in memory");
   CLI11_PARSE(app, argc, argv);
   return pacecar::measure(settings);

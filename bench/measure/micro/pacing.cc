@@ -1,12 +1,4 @@
-// pacing: measures how evenly the packets of a paced flow leave and arrive. The whole stack
-// (engine, messages, software NIC, DPDK's net_memif) runs at a fixed rate in two processes, one
-// core each. Each process records when its packet I/O has sent or received every data packet.
-// Packets of one poll have the same time.
-//
-// The ideal gap is the time of the packet before it at the rate, with headers and Ethernet's
-// preamble, FCS and gap; the error is the difference from it. Both processes run at real-time
-// priority, for less than a second at a time: the kernel takes 50 ms of each second from real-time
-// processes.
+// pacing: measures how evenly the packets of a paced flow leave and arrive (README.md).
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -33,6 +25,7 @@ namespace {
 
 constexpr Bytes kMessageBytes = 1 << 20;
 constexpr size_t kInFlight = 8;
+constexpr Bytes kMtu = 4096;
 constexpr Bytes kLeastData = 1024;            // smaller packets are the protocol's own
 constexpr Bytes kHeadersBelow = 38 + 20 + 8;  // Ethernet with preamble, FCS and gap; IP; UDP
 constexpr Duration kLinkUp = Duration::from_ms(400);
@@ -81,7 +74,6 @@ class Witness final : public PacketIoDecorator {
   std::vector<Passing>& seen_;
 };
 
-// A process's report to its parent.
 struct Figures {
   uint64_t packets = 0;
   uint64_t most_at_once = 0;
@@ -119,7 +111,6 @@ Figures figures_of(std::span<const Passing> seen, Rate rate) {
 struct Settings {
   std::vector<double> rates_gbps = {10, 25, 50};
   double seconds = 0.4;
-  Bytes mtu = 4096;
   std::array<int, 2> cores = {0, 1};
   bool real_time = true;
 };
@@ -143,8 +134,8 @@ class End {
  public:
   End(bool sends, const Settings& settings, Rate rate, const std::string& socket, int peer)
       : sends_(sends), rate_(rate), peer_(peer), memory_(kInFlight * kMessageBytes) {
-    seen_.resize(static_cast<size_t>((settings.seconds + 1) * rate.gbps() * 1e9 / 8 /
-                                     static_cast<double>(settings.mtu)));  // touched
+    seen_.resize(
+        static_cast<size_t>((settings.seconds + 1) * rate.gbps() * 1e9 / 8 / kMtu));  // touched
     seen_.clear();
     const LogSink log{[](void*, LogLevel level, std::string_view line) {
                         if (level <= LogLevel::kWarn) fmt::print(stderr, "{}\n", line);
@@ -156,7 +147,7 @@ class End {
     Params params;
     params.cc = "fixed";
     params.rate_max = rate;
-    params.mtu = settings.mtu;
+    params.mtu = kMtu;
     auto opened = open_dpdk({.device = device, .paths = params.paths}, log);
     if (!opened) give_up(opened.error().message, kCannotRunHere);
     auto io = std::move(opened->io);
@@ -263,22 +254,21 @@ void print(const char* where, Rate rate, const Figures& figures) {
     fmt::print(" {:>8.2f}", static_cast<double>(ns) / 1e3);
   }
   fmt::print(" {:>8}\n", figures.most_at_once);
+  std::fflush(stdout);
 }
 
-// Forks one end; returns the descriptor from which its figures can be read.
-int start(bool sends, const Settings& settings, Rate rate, const std::string& socket,
-          const std::array<int, 2>& peers) {
-  int figures_pipe[2];
-  if (pipe(figures_pipe) != 0) give_up("no pipe");
-  if (fork() == 0) {
-    close(peers[sends ? 1 : 0]);
-    End end(sends, settings, rate, socket, peers[sends ? 0 : 1]);
-    const Figures figures = end.run(settings.seconds);
-    write_all(figures_pipe[1], {reinterpret_cast<const uint8_t*>(&figures), sizeof figures});
-    std::_Exit(0);
-  }
-  close(figures_pipe[1]);
-  return figures_pipe[0];
+// Forks one end, which prints its figures: first the sender, then the receiver.
+void start(bool sends, const Settings& settings, Rate rate, const std::string& socket,
+           const std::array<int, 2>& peers) {
+  if (fork() != 0) return;
+  close(peers[sends ? 1 : 0]);
+  const int peer = peers[sends ? 0 : 1];
+  End end(sends, settings, rate, socket, peer);
+  const Figures figures = end.run(settings.seconds);
+  if (!sends) read_some(peer);
+  print(sends ? "left" : "arrived", rate, figures);
+  if (sends) write_all(peer, std::array<uint8_t, 1>());
+  std::_Exit(0);
 }
 
 // Returns the exit code.
@@ -288,18 +278,9 @@ int measure(const Settings& settings, Rate rate) {
   const std::string socket = folder + "/memif";
   std::array<int, 2> peers{};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, peers.data()) != 0) give_up("no socket pair");
-  const std::array<int, 2> results = {start(true, settings, rate, socket, peers),
-                                      start(false, settings, rate, socket, peers)};
+  for (const bool sends : {true, false}) start(sends, settings, rate, socket, peers);
   for (const int fd : peers) close(fd);
   int code = 0;
-  for (const bool sends : {true, false}) {
-    Figures figures;
-    const int fd = results[sends ? 0 : 1];
-    if (read(fd, &figures, sizeof figures) == sizeof figures) {
-      print(sends ? "left" : "arrived", rate, figures);
-    }
-    close(fd);
-  }
   for (int status = 0; wait(&status) > 0;) code = std::max(code, WEXITSTATUS(status));
   unlink(socket.c_str());
   rmdir(folder.c_str());
@@ -316,8 +297,6 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::Range(1., 400.));
   app.add_option("--seconds", settings.seconds, "of each rate")->check(CLI::Range(0.1, 0.8));
-  app.add_option("--mtu", settings.mtu, "bytes of payload of a packet")
-      ->check(CLI::Range(1088, 8192));
   app.add_option("--cores", settings.cores, "of receiver and sender")->delimiter(',');
   app.add_flag("!--no-real-time", settings.real_time, "run at normal priority");
   CLI11_PARSE(app, argc, argv);
@@ -328,7 +307,6 @@ int main(int argc, char** argv) {
   for (const double gbps : settings.rates_gbps) {
     const auto rate = pacecar::Rate::from_bps(static_cast<uint64_t>(gbps * 1e9));
     code = std::max(code, pacecar::measure(settings, rate));
-    std::fflush(stdout);
   }
   return code;
 }

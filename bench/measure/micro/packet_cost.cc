@@ -3,8 +3,7 @@
 #include "bench/measure/micro/nic_pair.h"
 
 int main(int argc, char** argv) {
-  const uint64_t packets = pacecar::packets_to_move(argc, argv);
-  if (packets == 0) return 2;
   pacecar::MemoryWire wire(pacecar::kCostMtu, pacecar::MemoryWire::Payload::kElided);
-  return pacecar::move_packets(packets, wire) ? 0 : 1;
+  return pacecar::cost_main(argc, argv,
+                            [&](uint64_t packets) { return pacecar::move_packets(packets, wire); });
 }

@@ -1,7 +1,5 @@
-// simulation_bench [HOSTS...]: measures the speed of whole simulations: the production stack at
-// every host of a leaf-spine network at 400G, each host sending to one other. Prints events and
-// packets per second of one core, without the set-up, and the maximum of resident memory. Each size
-// runs in a new process. Without arguments: 128 to 8,192 hosts.
+// simulation_bench [HOSTS...]: measures the speed of whole simulations (README.md), each size in a
+// new process.
 #include <fmt/core.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -56,14 +54,19 @@ bool measure(const std::string& size) {
   return true;
 }
 
-int bench(const std::vector<std::string>& sizes) {
+}  // namespace
+}  // namespace pacecar
+
+int main(int argc, char** argv) {
+  std::vector<std::string> sizes(argv + 1, argv + argc);
+  if (sizes.empty()) sizes = {"128", "1024", "4096", "8192"};
   fmt::print("{:>6} {:>12} {:>9} {:>9} {:>12} {:>12} {:>12} {:>18}\n", "hosts", "events",
              "set-up s", "loop s", "M events/s", "M packets/s", "MB resident", "trace hash");
   std::fflush(stdout);
   for (const std::string& size : sizes) {
     const pid_t child = fork();
     if (child == 0) {
-      const bool measured = measure(size);
+      const bool measured = pacecar::measure(size);
       std::fflush(stdout);
       _exit(measured ? 0 : 1);
     }
@@ -71,13 +74,4 @@ int bench(const std::vector<std::string>& sizes) {
     if (child < 0 || waitpid(child, &status, 0) < 0 || status != 0) return 1;
   }
   return 0;
-}
-
-}  // namespace
-}  // namespace pacecar
-
-int main(int argc, char** argv) {
-  std::vector<std::string> sizes(argv + 1, argv + argc);
-  if (sizes.empty()) sizes = {"128", "1024", "4096", "8192"};
-  return pacecar::bench(sizes);
 }

@@ -11,8 +11,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <functional>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -28,138 +26,106 @@ struct World {
   int size = 1;
 };
 
-struct Buffers {
-  std::vector<int64_t> in;
-  std::vector<int64_t> out;
+// Data of one operation: `each` words, for every rank where it says so.
+struct Data {
+  const int64_t* in;
+  int64_t* out;
+  int each;
 };
 
-// One operation on `count` elements per rank: the sizes of `in` and `out`, the call, and the
-// elements that must then be in `out`.
+enum class Blocks : uint8_t { kOne, kOfEachRank };
+// The ranks whose data a result is, or is the sum of. kOwner: the rank with the number of the
+// block.
+enum class Source : uint8_t { kAll, kUpToThis, kRoot, kOwner, kBefore };
+
 struct Collective {
   const char* name;
-  std::function<size_t(size_t count, World)> in_words;
-  std::function<size_t(size_t count, World)> out_words;
-  std::function<void(Buffers&, size_t count, World)> run;
-  std::function<int64_t(size_t at, size_t count, World, uint64_t turn)> expected;
-  bool only_root = false;  // which is rank 0
+  Blocks in;
+  Blocks out;
+  Source source;
+  void (*run)(const Data& data, World world);
+  bool only_root = false;  // has a result; it is rank 0
 };
 
-size_t same(size_t count, World /*world*/) { return count; }
-size_t of_all(size_t count, World world) { return count * static_cast<size_t>(world.size); }
-// `count` elements, rounded to equal parts for all ranks.
-size_t parts(size_t count, World world) {
-  const auto size = static_cast<size_t>(world.size);
-  return std::max<size_t>(count / size, 1) * size;
-}
-size_t one_part(size_t count, World world) {
-  return parts(count, world) / static_cast<size_t>(world.size);
-}
+int before(World world) { return (world.rank + world.size - 1) % world.size; }
 
-int64_t sum_at(size_t at, World world, uint64_t turn) {
-  int64_t sum = 0;
-  for (int rank = 0; rank < world.size; ++rank) sum += value(rank, at, turn);
-  return sum;
-}
-
-int words(size_t count) { return static_cast<int>(count); }
-
-std::vector<Collective> reductions() {
-  return {
-      {"allreduce", same, same,
-       [](Buffers& buffers, size_t count, World) {
-         MPI_Allreduce(buffers.in.data(), buffers.out.data(), words(count), MPI_INT64_T, MPI_SUM,
-                       MPI_COMM_WORLD);
-       },
-       [](size_t at, size_t, World world, uint64_t turn) { return sum_at(at, world, turn); }},
-      {"reduce", same, same,
-       [](Buffers& buffers, size_t count, World) {
-         MPI_Reduce(buffers.in.data(), buffers.out.data(), words(count), MPI_INT64_T, MPI_SUM, 0,
-                    MPI_COMM_WORLD);
-       },
-       [](size_t at, size_t, World world, uint64_t turn) { return sum_at(at, world, turn); }, true},
-      {"reduce_scatter", parts, one_part,
-       [](Buffers& buffers, size_t count, World world) {
-         MPI_Reduce_scatter_block(buffers.in.data(), buffers.out.data(),
-                                  words(one_part(count, world)), MPI_INT64_T, MPI_SUM,
-                                  MPI_COMM_WORLD);
-       },
-       [](size_t at, size_t count, World world, uint64_t turn) {
-         return sum_at(static_cast<size_t>(world.rank) * one_part(count, world) + at, world, turn);
-       }},
-      {"scan", same, same,
-       [](Buffers& buffers, size_t count, World) {
-         MPI_Scan(buffers.in.data(), buffers.out.data(), words(count), MPI_INT64_T, MPI_SUM,
-                  MPI_COMM_WORLD);
-       },
-       [](size_t at, size_t, World world, uint64_t turn) {
-         return sum_at(at, {.size = world.rank + 1}, turn);
-       }},
+// Word `at` of that block of the result. An input of one block for each rank is divided: this
+// rank's block comes from there.
+int64_t expected(const Collective& collective, int block, size_t at, size_t each, World world,
+                 uint64_t turn) {
+  if (collective.in == Blocks::kOfEachRank) at += static_cast<size_t>(world.rank) * each;
+  const auto sum_of = [&](int first, int ranks) {
+    int64_t sum = 0;
+    for (int rank = first; rank < first + ranks; ++rank) sum += value(rank, at, turn);
+    return sum;
   };
+  switch (collective.source) {
+    case Source::kAll:
+      return sum_of(0, world.size);
+    case Source::kUpToThis:
+      return sum_of(0, world.rank + 1);
+    case Source::kRoot:
+      return sum_of(0, 1);
+    case Source::kOwner:
+      return sum_of(block, 1);
+    case Source::kBefore:
+      return sum_of(before(world), 1);
+  }
+  return -1;
 }
 
-std::vector<Collective> movements() {
-  return {
-      {"bcast", same, same,
-       [](Buffers& buffers, size_t count, World world) {
-         if (world.rank == 0) buffers.out = buffers.in;
-         MPI_Bcast(buffers.out.data(), words(count), MPI_INT64_T, 0, MPI_COMM_WORLD);
-       },
-       [](size_t at, size_t, World, uint64_t turn) { return value(0, at, turn); }},
-      {"allgather", same, of_all,
-       [](Buffers& buffers, size_t count, World) {
-         MPI_Allgather(buffers.in.data(), words(count), MPI_INT64_T, buffers.out.data(),
-                       words(count), MPI_INT64_T, MPI_COMM_WORLD);
-       },
-       [](size_t at, size_t count, World, uint64_t turn) {
-         return value(static_cast<int>(at / count), at % count, turn);
-       }},
-      {"gather", same, of_all,
-       [](Buffers& buffers, size_t count, World) {
-         MPI_Gather(buffers.in.data(), words(count), MPI_INT64_T, buffers.out.data(), words(count),
-                    MPI_INT64_T, 0, MPI_COMM_WORLD);
-       },
-       [](size_t at, size_t count, World, uint64_t turn) {
-         return value(static_cast<int>(at / count), at % count, turn);
-       },
-       true},
-      {"scatter", parts, one_part,
-       [](Buffers& buffers, size_t count, World world) {
-         const int each = words(one_part(count, world));
-         MPI_Scatter(buffers.in.data(), each, MPI_INT64_T, buffers.out.data(), each, MPI_INT64_T, 0,
+using enum Blocks;
+using enum Source;
+constexpr Collective kCollectives[] = {
+    {"allreduce", kOne, kOne, kAll,
+     [](const Data& data, World) {
+       MPI_Allreduce(data.in, data.out, data.each, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+     }},
+    {"reduce", kOne, kOne, kAll,
+     [](const Data& data, World) {
+       MPI_Reduce(data.in, data.out, data.each, MPI_INT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
+     },
+     true},
+    {"reduce_scatter", kOfEachRank, kOne, kAll,
+     [](const Data& data, World) {
+       MPI_Reduce_scatter_block(data.in, data.out, data.each, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+     }},
+    {"scan", kOne, kOne, kUpToThis,
+     [](const Data& data, World) {
+       MPI_Scan(data.in, data.out, data.each, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+     }},
+    {"bcast", kOne, kOne, kRoot,
+     [](const Data& data, World world) {
+       if (world.rank == 0) std::copy_n(data.in, data.each, data.out);
+       MPI_Bcast(data.out, data.each, MPI_INT64_T, 0, MPI_COMM_WORLD);
+     }},
+    {"allgather", kOne, kOfEachRank, kOwner,
+     [](const Data& data, World) {
+       MPI_Allgather(data.in, data.each, MPI_INT64_T, data.out, data.each, MPI_INT64_T,
                      MPI_COMM_WORLD);
-       },
-       [](size_t at, size_t count, World world, uint64_t turn) {
-         return value(0, static_cast<size_t>(world.rank) * one_part(count, world) + at, turn);
-       }},
-      {"alltoall", parts, parts,
-       [](Buffers& buffers, size_t count, World world) {
-         const int each = words(one_part(count, world));
-         MPI_Alltoall(buffers.in.data(), each, MPI_INT64_T, buffers.out.data(), each, MPI_INT64_T,
-                      MPI_COMM_WORLD);
-       },
-       [](size_t at, size_t count, World world, uint64_t turn) {
-         const size_t each = one_part(count, world);
-         return value(static_cast<int>(at / each),
-                      static_cast<size_t>(world.rank) * each + at % each, turn);
-       }},
-      {"sendrecv", same, same,
-       [](Buffers& buffers, size_t count, World world) {
-         MPI_Sendrecv(buffers.in.data(), words(count), MPI_INT64_T, (world.rank + 1) % world.size,
-                      7, buffers.out.data(), words(count), MPI_INT64_T,
-                      (world.rank + world.size - 1) % world.size, 7, MPI_COMM_WORLD,
-                      MPI_STATUS_IGNORE);
-       },
-       [](size_t at, size_t, World world, uint64_t turn) {
-         return value((world.rank + world.size - 1) % world.size, at, turn);
-       }},
-  };
-}
-
-std::vector<Collective> collectives() {
-  std::vector<Collective> all = reductions();
-  std::ranges::move(movements(), std::back_inserter(all));
-  return all;
-}
+     }},
+    {"gather", kOne, kOfEachRank, kOwner,
+     [](const Data& data, World) {
+       MPI_Gather(data.in, data.each, MPI_INT64_T, data.out, data.each, MPI_INT64_T, 0,
+                  MPI_COMM_WORLD);
+     },
+     true},
+    {"scatter", kOfEachRank, kOne, kRoot,
+     [](const Data& data, World) {
+       MPI_Scatter(data.in, data.each, MPI_INT64_T, data.out, data.each, MPI_INT64_T, 0,
+                   MPI_COMM_WORLD);
+     }},
+    {"alltoall", kOfEachRank, kOfEachRank, kOwner,
+     [](const Data& data, World) {
+       MPI_Alltoall(data.in, data.each, MPI_INT64_T, data.out, data.each, MPI_INT64_T,
+                    MPI_COMM_WORLD);
+     }},
+    {"sendrecv", kOne, kOne, kBefore,
+     [](const Data& data, World world) {
+       MPI_Sendrecv(data.in, data.each, MPI_INT64_T, (world.rank + 1) % world.size, 7, data.out,
+                    data.each, MPI_INT64_T, before(world), 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+     }},
+};
 
 // MPI's one-sided operations: puts with a fence, and fetch-and-add. Whether all results are right.
 bool one_sided_is_right(World world, uint64_t turn) {
@@ -206,56 +172,50 @@ struct Outcome {
 };
 
 Outcome measure(const Collective& collective, size_t bytes, int iterations, World world) {
+  const auto ranks = static_cast<size_t>(world.size);
   const size_t count = std::max<size_t>(bytes / sizeof(int64_t), 1);
-  Buffers buffers{std::vector<int64_t>(collective.in_words(count, world)),
-                  std::vector<int64_t>(collective.out_words(count, world))};
+  // An input for all ranks is divided among them.
+  const size_t each = collective.in == kOne ? count : std::max<size_t>(count / ranks, 1);
+  const auto words = [&](Blocks blocks) { return blocks == kOne ? each : each * ranks; };
+  std::vector<int64_t> in(words(collective.in));
+  std::vector<int64_t> out(words(collective.out));
+  const Data data{in.data(), out.data(), static_cast<int>(each)};
   Outcome outcome;
   for (uint64_t turn = 1; turn <= 2; ++turn) {  // also warms up
-    for (size_t at = 0; at < buffers.in.size(); ++at) buffers.in[at] = value(world.rank, at, turn);
-    std::ranges::fill(buffers.out, -1);
-    collective.run(buffers, count, world);
+    for (size_t at = 0; at < in.size(); ++at) in[at] = value(world.rank, at, turn);
+    std::ranges::fill(out, -1);
+    collective.run(data, world);
     if (collective.only_root && world.rank != 0) continue;
-    for (size_t at = 0; at < buffers.out.size(); ++at) {
-      outcome.right &= buffers.out[at] == collective.expected(at, count, world, turn);
+    for (size_t i = 0; i < out.size(); ++i) {
+      const auto block = static_cast<int>(i / each);
+      outcome.right &= out[i] == expected(collective, block, i % each, each, world, turn);
     }
   }
   outcome.right = all_agree(outcome.right);
   MPI_Barrier(MPI_COMM_WORLD);
   const double begin = MPI_Wtime();
-  for (int i = 0; i < iterations; ++i) collective.run(buffers, count, world);
+  for (int i = 0; i < iterations; ++i) collective.run(data, world);
   double mine = (MPI_Wtime() - begin) / std::max(iterations, 1);
   MPI_Allreduce(&mine, &outcome.seconds, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   return outcome;
-}
-
-struct Sizes {
-  size_t least = 8;
-  size_t most = 1 << 20;
-  size_t factor = 8;
-};
-
-bool parse_sizes(const std::string& text, Sizes* sizes) {
-  const int read =
-      std::sscanf(text.c_str(), "%zu:%zu:%zu", &sizes->least, &sizes->most, &sizes->factor);
-  return read == 3 && sizes->least > 0 && sizes->least <= sizes->most && sizes->factor > 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Collectives of MPI, checked and timed.", "mpi_collectives");
-  std::string range = "8:1048576:8";
+  std::vector<size_t> sizes = {8, 1 << 20, 8};
   int iterations = 20;
   std::vector<std::string> only;
   bool one_sided = false;
-  app.add_option("--sizes", range, "LEAST:MOST:FACTOR in bytes");
+  app.add_option("--sizes", sizes, "LEAST:MOST:FACTOR in bytes")->delimiter(':');
   app.add_option("--iterations", iterations, "operations timed");
   app.add_option("--only", only, "operations")->delimiter(',');
   app.add_flag("--one-sided", one_sided, "windows too; not every MPI has them on every network");
   CLI11_PARSE(app, argc, argv);
-  Sizes sizes;
-  if (!parse_sizes(range, &sizes)) {
-    fmt::print(stderr, "--sizes {}: give LEAST:MOST:FACTOR, such as 8:1048576:8\n", range);
+  if (sizes.size() != 3 || sizes[0] == 0 || sizes[0] > sizes[1] || sizes[2] < 2) {
+    fmt::print(stderr, "--sizes {}: give LEAST:MOST:FACTOR, such as 8:1048576:8\n",
+               fmt::join(sizes, ":"));
     return 2;
   }
 
@@ -265,9 +225,9 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &world.size);
   bool right = true;
   std::string results;
-  for (const Collective& collective : collectives()) {
+  for (const Collective& collective : kCollectives) {
     const bool wanted = only.empty() || std::ranges::count(only, collective.name) > 0;
-    for (size_t bytes = sizes.least; wanted && bytes <= sizes.most; bytes *= sizes.factor) {
+    for (size_t bytes = sizes[0]; wanted && bytes <= sizes[1]; bytes *= sizes[2]) {
       const Outcome outcome = measure(collective, bytes, iterations, world);
       right &= outcome.right;
       results += fmt::format(R"({}{{"op":"{}","size_bytes":{},"seconds":{:.9f},"right":{}}})",

@@ -34,24 +34,20 @@ struct Plan {
 };
 
 // A socket to the other process.
-class Pipe {
- public:
-  Pipe(int fd, int rank) : fd_(fd), rank_(rank) {}
-  int rank() const { return rank_; }
+struct Pipe {
+  const int fd;
+  const int rank;  // of this process
+
   template <typename T>
   T swap(const T& own) {
     T other;
-    const bool written = write(fd_, &own, sizeof own) == sizeof own;
-    if (!written || recv(fd_, &other, sizeof other, MSG_WAITALL) != sizeof other) {
+    const bool written = write(fd, &own, sizeof own) == sizeof own;
+    if (!written || recv(fd, &other, sizeof other, MSG_WAITALL) != sizeof other) {
       give_up("the other process is gone");
     }
     return other;
   }
   void meet() { swap('m'); }
-
- private:
-  int fd_;
-  int rank_;
 };
 
 double seconds_since(Clock::time_point start) {
@@ -72,23 +68,17 @@ class Messages {
     memory_ = must(context.register_memory(0, memory.data(), memory.size()));
   }
 
-  Request* send(size_t place, size_t size) {
-    Request* request = nullptr;
-    while (request == nullptr) request = must(send_->isend(data_ + place, size, 0, memory_));
-    return request;
-  }
-  Request* receive(size_t place, size_t size) {
+  // Starts to send or to receive.
+  Request* start(bool sends, size_t place, size_t size) {
     const ReceiveBuffer buffer{data_ + place, size, 0, memory_};
-    Request* request = nullptr;
-    while (request == nullptr) request = must(receive_->irecv({&buffer, 1}));
-    return request;
-  }
-  void finish_send(Request* request) {
-    while (!must(send_->test(request)).done) {
+    for (;;) {
+      Request* const request = must(sends ? send_->isend(data_ + place, size, 0, memory_)
+                                          : receive_->irecv({&buffer, 1}));
+      if (request != nullptr) return request;
     }
   }
-  void finish_receive(Request* request) {
-    while (!must(receive_->test(request)).done) {
+  void finish(bool sends, Request* request) {
+    while (!must(sends ? send_->test(request) : receive_->test(request)).done) {
     }
   }
 
@@ -100,38 +90,54 @@ class Messages {
   const Memory* memory_;
 };
 
-// Gb/s, measured at the sender.
-double stream_messages(const Plan& plan, Pipe& pipe, Messages& messages) {
-  std::vector<Request*> requests(plan.in_flight, nullptr);
-  const bool sends = pipe.rank() == 0;
-  pipe.meet();
-  const auto start = Clock::now();
+// Gb/s of operations, so many of which are in flight: `start(place)` returns one, `finish` waits.
+template <typename Start, typename Finish>
+double stream(const Plan& plan, const Start& start, const Finish& finish) {
+  std::vector<decltype(start(0))> operations(plan.in_flight, nullptr);
+  const auto begin = Clock::now();
   for (size_t i = 0; i < plan.messages + plan.in_flight; ++i) {
-    Request*& request = requests[i % plan.in_flight];
-    if (request != nullptr) {
-      sends ? messages.finish_send(request) : messages.finish_receive(request);
-      request = nullptr;
-    }
-    if (i >= plan.messages) continue;
-    const size_t place = i % plan.in_flight * plan.size;
-    request = sends ? messages.send(place, plan.size) : messages.receive(place, plan.size);
+    auto& operation = operations[i % plan.in_flight];
+    if (operation != nullptr) finish(std::exchange(operation, nullptr));
+    if (i < plan.messages) operation = start(i % plan.in_flight * plan.size);
   }
-  return static_cast<double>(plan.messages * plan.size) * 8e-9 / seconds_since(start);
+  return static_cast<double>(plan.messages * plan.size) * 8e-9 / seconds_since(begin);
 }
 
-double half_trip_of_messages(const Plan& plan, Pipe& pipe, Messages& messages) {
-  Request* receiving = messages.receive(64, 8);
+// The median of half a round trip, in us: `send` begins a signal of this process, `await` returns
+// when the other's has come, and `settle` ends what is not part of the time.
+template <typename Send, typename Await, typename Settle>
+double half_trip(const Plan& plan, Pipe& pipe, const Send& send, const Await& await,
+                 const Settle& settle) {
   pipe.meet();
   std::vector<double> halves;
   for (size_t i = 0; i < plan.trips; ++i) {
     const auto start = Clock::now();
-    if (pipe.rank() == 0) messages.finish_send(messages.send(0, 8));
-    messages.finish_receive(receiving);
-    if (i + 1 < plan.trips) receiving = messages.receive(64, 8);
-    if (pipe.rank() == 1) messages.finish_send(messages.send(0, 8));
+    if (pipe.rank == 0) send();
+    await(i);
+    if (pipe.rank == 1) send();
     halves.push_back(seconds_since(start) / 2 * 1e6);
+    settle();
   }
   return nccl::spread_of(halves).median;
+}
+
+// Measured at the sender.
+double stream_messages(const Plan& plan, Pipe& pipe, Messages& messages) {
+  const bool sends = pipe.rank == 0;
+  pipe.meet();
+  return stream(
+      plan, [&](size_t place) { return messages.start(sends, place, plan.size); },
+      [&](Request* request) { messages.finish(sends, request); });
+}
+
+double half_trip_of_messages(const Plan& plan, Pipe& pipe, Messages& messages) {
+  Request* receiving = messages.start(false, 64, 8);
+  const auto await = [&](size_t trip) {
+    messages.finish(false, receiving);
+    if (trip + 1 < plan.trips) receiving = messages.start(false, 64, 8);
+  };
+  return half_trip(
+      plan, pipe, [&] { messages.finish(true, messages.start(true, 0, 8)); }, await, [] {});
 }
 
 // Windows of one group.
@@ -140,61 +146,46 @@ struct Windows {
   rma::SharedWindow* data;
   rma::SharedWindow* words;
   std::atomic_ref<uint64_t> word;  // the peer's signals add to it
-};
 
-void finish(rma::Group& group, rma::Operation* operation) {
-  while (!must(group.test(operation))) {
+  rma::Operation* put(size_t peer, size_t offset, size_t bytes, uint64_t signal) {
+    const rma::Location place{data, offset};
+    const std::optional<rma::Signal> added =
+        signal == 0 ? std::nullopt : std::optional(rma::Signal{{words, 0}, signal});
+    return must(group.put(peer, place, bytes, place, added));
   }
-}
-
-void await(Windows& windows, uint64_t value) {
-  while (windows.word.load() < value) windows.group.progress();
-}
+  void finish(rma::Operation* operation) {
+    while (!must(group.test(operation))) {
+    }
+  }
+  void await(uint64_t value) {
+    while (word.load() < value) group.progress();
+  }
+};
 
 double stream_puts(const Plan& plan, Pipe& pipe, Windows& windows) {
   const uint64_t goal = windows.word.load() + 1;
+  double rate = 0;
   pipe.meet();
-  if (pipe.rank() == 1) {
-    await(windows, goal);
-    pipe.meet();
-    return 0;
+  if (pipe.rank == 0) {
+    rate = stream(
+        plan, [&](size_t place) { return windows.put(1, place, plan.size, 0); },
+        [&](rma::Operation* operation) { windows.finish(operation); });
+    windows.finish(windows.put(1, 0, 0, 1));
+  } else {
+    windows.await(goal);
   }
-  std::vector<rma::Operation*> operations(plan.in_flight, nullptr);
-  const auto start = Clock::now();
-  for (size_t i = 0; i < plan.messages + plan.in_flight; ++i) {
-    rma::Operation*& operation = operations[i % plan.in_flight];
-    if (operation != nullptr) finish(windows.group, std::exchange(operation, nullptr));
-    if (i >= plan.messages) continue;
-    const rma::Location place{windows.data, i % plan.in_flight * plan.size};
-    operation = must(windows.group.put(1, place, plan.size, place, std::nullopt));
-  }
-  const double rate = static_cast<double>(plan.messages * plan.size) * 8e-9 / seconds_since(start);
-  const rma::Signal signal{{windows.words, 0}, 1};
-  finish(windows.group, must(windows.group.put(1, {}, 0, {}, signal)));
   pipe.meet();
   return rate;
 }
 
-// Half a round trip of a signal after a put of `bytes`, in us.
+// Of a signal after a put of `bytes`.
 double half_trip_of_signals(const Plan& plan, Pipe& pipe, Windows& windows, size_t bytes) {
-  const size_t peer = pipe.rank() == 0 ? 1 : 0;
+  const size_t peer = pipe.rank == 0 ? 1 : 0;
   uint64_t goal = windows.word.load();
-  const auto signal = [&] {
-    const rma::Location place{windows.data, 0};
-    return must(windows.group.put(peer, place, bytes, place, rma::Signal{{windows.words, 0}, 1}));
-  };
-  pipe.meet();
-  std::vector<double> halves;
-  for (size_t i = 0; i < plan.trips; ++i) {
-    const auto start = Clock::now();
-    rma::Operation* operation = nullptr;
-    if (pipe.rank() == 0) operation = signal();
-    await(windows, ++goal);
-    if (pipe.rank() == 1) operation = signal();
-    halves.push_back(seconds_since(start) / 2 * 1e6);
-    finish(windows.group, operation);
-  }
-  return nccl::spread_of(halves).median;
+  rma::Operation* operation = nullptr;
+  return half_trip(
+      plan, pipe, [&] { operation = windows.put(peer, 0, bytes, 1); },
+      [&](size_t) { windows.await(++goal); }, [&] { windows.finish(operation); });
 }
 
 struct Row {
@@ -223,10 +214,10 @@ void measure(const Plan& plan, Pipe pipe) {
 
   const auto listener = must(context->listen(0));
   std::array<Handle, 2> handles;
-  handles[static_cast<size_t>(pipe.rank())] = listener->handle();
-  handles[static_cast<size_t>(1 - pipe.rank())] = pipe.swap(listener->handle());
-  const auto group = must(
-      rma::Group::join(context, 0, *listener, handles, static_cast<size_t>(pipe.rank()), 0, {}));
+  handles[static_cast<size_t>(pipe.rank)] = listener->handle();
+  handles[static_cast<size_t>(1 - pipe.rank)] = pipe.swap(listener->handle());
+  const auto group =
+      must(rma::Group::join(context, 0, *listener, handles, static_cast<size_t>(pipe.rank), 0, {}));
   alignas(64) uint64_t word = 0;
   Windows windows{*group, must(group->share({.address = other.data(), .length = other.size()})),
                   must(group->share({.address = &word, .length = sizeof word})),
@@ -244,7 +235,7 @@ void measure(const Plan& plan, Pipe pipe) {
     rows[3].figures.push_back(half_trip_of_signals(plan, pipe, windows, 0));
     rows[4].figures.push_back(half_trip_of_signals(plan, pipe, windows, 8));
   }
-  if (pipe.rank() == 0) {
+  if (pipe.rank == 0) {
     fmt::print("{} rounds on {}: medians (least to most); ratio to the messages'\n", plan.rounds,
                plan.nic);
     for (const Row& row : rows) print(row, rows[row.base]);

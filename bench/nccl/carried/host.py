@@ -14,7 +14,6 @@ import sys
 import bundle_folder as bundle
 import arms
 import bridged
-import links
 import mps
 import namespaces
 import toolkit
@@ -318,7 +317,7 @@ def check_needs_of_parts(host):
     host.check(control, "MPS", control, WANTED, f"{mps.CONTROL} is not installed: {mps.SLOW}, and "
                "times mean little for the network")
     try:
-        with bridged.hosts(2, links.VETH_MTU):
+        with bridged.hosts(2, namespaces.VETH_MTU):
             pass
     except namespaces.Unavailable as reason:
         host.add(WANTED, "veth", f"{reason}; the parts over veth are left out")
