@@ -89,7 +89,7 @@ class SimHost final : public EventSink {
   void look(Instant now);
 
   EventLoop& loop_;
-  PacketIo& io_;
+  HostPort& io_;
   Listener& listener_;
   uint32_t number_;
   bool report_steps_;

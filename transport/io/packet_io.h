@@ -1,6 +1,6 @@
 // PacketIo: sends and receives datagrams in bursts. Back ends: udp, raw, dpdk and the simulator;
-// decorators (fault, trace, pcap) wrap any of them. A datagram that the system refuses is counted
-// and lost; the protocol above retransmits it.
+// decorators (fault, trace, pcap) wrap any of them. A datagram that the system refuses is lost; the
+// protocol above retransmits it.
 //
 // Thread rule: one thread at a time, except wait_fd(), which never changes.
 #pragma once
@@ -39,12 +39,6 @@ struct PacketIoCaps {
   Duration pause;   // the longest time for which a healthy host of this kind does nothing
 };
 
-struct PacketIoCounters {
-  uint64_t send_errors = 0;     // datagrams that the system refused; treated as lost
-  uint64_t receive_errors = 0;  // truncated or unreadable datagrams; dropped
-  uint64_t send_blocked = 0;    // send() calls that accepted less than offered
-};
-
 class PacketIo {
  public:
   virtual ~PacketIo() = default;
@@ -64,7 +58,6 @@ class PacketIo {
   virtual size_t receive(std::span<RxPacket> packets, Instant now) = 0;
   // A file descriptor that is readable when packets wait, for an engine that sleeps; -1: none.
   virtual int wait_fd() const = 0;
-  virtual const PacketIoCounters& counters() const = 0;
 };
 
 // The UDP source ports: of data, one for each path, then the one of control writes.

@@ -28,7 +28,6 @@ class PacketIoDecorator : public PacketIo {
     return inner_->receive(packets, now);
   }
   int wait_fd() const override { return inner_->wait_fd(); }
-  const PacketIoCounters& counters() const override { return inner_->counters(); }
 
  protected:
   PacketIo& inner() { return *inner_; }

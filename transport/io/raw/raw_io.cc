@@ -45,7 +45,6 @@ class RawIo final : public PacketIo {
     return static_cast<uint16_t>(roce::kFirstSourcePort + (control ? caps_.paths : path));
   }
   int wait_fd() const override { return sockets_.receiver.get(); }
-  const PacketIoCounters& counters() const override { return counters_; }
 
   size_t send(std::span<const TxPacket> packets, Instant now) override;
   size_t receive(std::span<RxPacket> packets, Instant now) override;
@@ -56,7 +55,6 @@ class RawIo final : public PacketIo {
   bool can_send(const TxPacket& packet) const;
 
   PacketIoCaps caps_;
-  PacketIoCounters counters_;
   Address local_;
   Sockets sockets_;
   uint8_t data_tc_;
@@ -138,12 +136,8 @@ size_t RawIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
       continue;
     }
     if (planned > 0 && errno == EINTR) continue;
-    if (planned > 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)) {
-      ++counters_.send_blocked;
-      break;
-    }
-    ++counters_.send_errors;
-    ++taken;
+    if (planned > 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)) break;
+    ++taken;  // refused
   }
   return taken;
 }
@@ -152,20 +146,12 @@ size_t RawIo::receive(std::span<RxPacket> packets, Instant /*now*/) {
   const size_t most = std::min(packets.size(), kBurst);
   const int received = recvmmsg(sockets_.receiver.get(), in_.data(), static_cast<unsigned>(most),
                                 MSG_DONTWAIT, nullptr);
-  if (received < 0) {
-    if (errno != EAGAIN && errno != EINTR) ++counters_.receive_errors;
-    return 0;
-  }
   size_t count = 0;
-  for (size_t i = 0; i < static_cast<size_t>(received); ++i) {
+  for (int i = 0; i < received; ++i) {
     const uint8_t* begin = static_cast<const uint8_t*>(in_pieces_[i].iov_base);
     const auto datagram = read_datagram({.bytes = {begin, in_[i].msg_len}, .type = frame::kIpv4});
     // Before it is bound, a raw socket receives all datagrams of the host.
-    if (datagram && datagram->destination != local_) continue;
-    if (!datagram || datagram->bytes.empty()) {
-      ++counters_.receive_errors;
-      continue;
-    }
+    if (!datagram || datagram->destination != local_ || datagram->bytes.empty()) continue;
     sources_[i] = datagram->source;
     packets[count++] = RxPacket{.bytes = datagram->bytes,
                                 .source = &sources_[i],

@@ -3,7 +3,6 @@
 #include <netinet/udp.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -45,18 +44,18 @@ ReceiveRing::ReceiveRing()
   }
 }
 
-size_t ReceiveRing::receive(int fd, std::span<RxPacket> packets, PacketIoCounters& counters) {
+size_t ReceiveRing::receive(int fd, std::span<RxPacket> packets) {
   const Placement placement = std::exchange(placement_, {});
   size_t count = 0;
-  if (rest_.empty() && !next_message(counters)) {
+  if (rest_.empty() && !next_message()) {
     if (placement.place == nullptr) {
-      if (!fill(fd, counters) || !next_message(counters)) return 0;
+      if (!fill(fd) || !next_message()) return 0;
     } else {
-      if (!fill_places(fd, placement, counters)) return 0;
+      if (!fill_places(fd, placement)) return 0;
       count = hand_out_placed(packets);
     }
   }
-  while (count < packets.size() && (!rest_.empty() || next_message(counters))) {
+  while (count < packets.size() && (!rest_.empty() || next_message())) {
     const auto datagram = rest_.first(std::min(segment_bytes_, rest_.size()));
     rest_ = rest_.subspan(datagram.size());
     packets[count++] = {datagram, &sources_[next_ - 1], ecn_, waited_};
@@ -73,7 +72,7 @@ int ReceiveRing::receive_one(int fd) {
 }
 
 // One system call, for at most `messages`. False if nothing waits.
-bool ReceiveRing::ask(int fd, unsigned messages, PacketIoCounters& counters) {
+bool ReceiveRing::ask(int fd, unsigned messages) {
   for (size_t i = 0; i < filled_; ++i) {  // overwritten by the kernel
     messages_[i].msg_hdr.msg_namelen = sizeof(SocketAddress);
     messages_[i].msg_hdr.msg_controllen = sizeof(Control);
@@ -83,10 +82,7 @@ bool ReceiveRing::ask(int fd, unsigned messages, PacketIoCounters& counters) {
   const int received = messages == 1
                            ? receive_one(fd)
                            : recvmmsg(fd, messages_.data(), messages, MSG_DONTWAIT, nullptr);
-  if (received <= 0) {
-    if (errno != EAGAIN && errno != EINTR) ++counters.receive_errors;
-    return false;
-  }
+  if (received <= 0) return false;
   filled_ = static_cast<size_t>(received);
   timespec fetched;
   clock_gettime(CLOCK_REALTIME, &fetched);
@@ -94,9 +90,9 @@ bool ReceiveRing::ask(int fd, unsigned messages, PacketIoCounters& counters) {
   return true;
 }
 
-bool ReceiveRing::fill(int fd, PacketIoCounters& counters) {
+bool ReceiveRing::fill(int fd) {
   const bool was_full = std::exchange(full_, false);
-  if (!ask(fd, static_cast<unsigned>(batch_), counters)) return false;
+  if (!ask(fd, static_cast<unsigned>(batch_))) return false;
   size_t largest = 1;
   for (size_t i = 0; i < filled_; ++i) largest = std::max<size_t>(largest, messages_[i].msg_len);
   // Reading one message is cheapest; after two full bursts in a row more messages may be waiting.
@@ -108,12 +104,12 @@ bool ReceiveRing::fill(int fd, PacketIoCounters& counters) {
 
 // Receives one message with its payload in the predicted place. A message that was not predicted is
 // gathered in the second buffer. False if nothing readable waits.
-bool ReceiveRing::fill_places(int fd, const Placement& placement, PacketIoCounters& counters) {
+bool ReceiveRing::fill_places(int fd, const Placement& placement) {
   msghdr& header = messages_[0].msg_hdr;
   const auto pieces = scatter_.lay(placement, {buffer(0), kBufferBytes});
   header.msg_iov = pieces.data();
   header.msg_iovlen = pieces.size();
-  const bool received = ask(fd, 1, counters) && next_message(counters);
+  const bool received = ask(fd, 1) && next_message();
   header.msg_iov = &iovecs_[0];
   header.msg_iovlen = 1;
   return received;
@@ -141,10 +137,9 @@ size_t ReceiveRing::hand_out_placed(std::span<RxPacket> packets) {
 }
 
 // Opens the next readable message of the burst. False if none is left.
-bool ReceiveRing::next_message(PacketIoCounters& counters) {
+bool ReceiveRing::next_message() {
   while (next_ < filled_) {
     if (open(messages_[next_++])) return true;
-    ++counters.receive_errors;
   }
   return false;
 }

@@ -29,7 +29,7 @@ class ReceiveRing {
   // See PacketIo::predict.
   void predict(const Placement& placement) { placement_ = placement; }
   // Returns datagrams of the last burst; reads the socket, once, only if none is left.
-  size_t receive(int fd, std::span<RxPacket> packets, PacketIoCounters& counters);
+  size_t receive(int fd, std::span<RxPacket> packets);
 
  private:
   static constexpr size_t kBuffers = 32;
@@ -51,11 +51,11 @@ class ReceiveRing {
 
   uint8_t* buffer(size_t i) { return slab_.get() + i * kStride; }
   int receive_one(int fd);
-  bool fill(int fd, PacketIoCounters& counters);
-  bool ask(int fd, unsigned messages, PacketIoCounters& counters);
-  bool fill_places(int fd, const Placement& placement, PacketIoCounters& counters);
+  bool fill(int fd);
+  bool ask(int fd, unsigned messages);
+  bool fill_places(int fd, const Placement& placement);
   size_t hand_out_placed(std::span<RxPacket> packets);
-  bool next_message(PacketIoCounters& counters);
+  bool next_message();
   bool open(mmsghdr& message);
 
   std::unique_ptr<uint8_t[], AlignedDelete> slab_;

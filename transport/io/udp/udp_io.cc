@@ -53,7 +53,6 @@ class UdpIo final : public PacketIo {
   const PacketIoCaps& caps() const override { return caps_; }
   const Address& local_address() const override { return local_; }
   int wait_fd() const override { return receiver_.get(); }
-  const PacketIoCounters& counters() const override { return counters_; }
 
   uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override {
     return transmitters_[transmitter_of(path, traffic_class)].port;
@@ -73,7 +72,6 @@ class UdpIo final : public PacketIo {
   UdpSocket receiver_;
   std::vector<Transmitter> transmitters_;  // one per path, then one for control
   bool segments_;                          // UDP_SEGMENT has not failed yet
-  PacketIoCounters counters_;
   SendBatch batch_;
   ReceiveRing ring_;
   SwitchTraces traces_;
@@ -112,11 +110,9 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
       taken += submit(transmitter, full);
       settle_on(transmitter, *rest[0].destination);
     } else {
-      ++counters_.send_errors;
-      ++taken;
+      ++taken;  // it cannot be sent at all
     }
   }
-  if (full) ++counters_.send_blocked;
   return taken;
 }
 
@@ -152,7 +148,6 @@ size_t UdpIo::submit(const Transmitter& transmitter, bool& full) {
     if (++refusals < most_refusals) continue;
     refusals = 0;
     taken += batch_.packets_in(group);
-    counters_.send_errors += batch_.packets_in(group);
     ++group;
   }
   return taken;
@@ -170,7 +165,7 @@ int UdpIo::hand_over(int fd, std::span<mmsghdr> messages) {
 }
 
 size_t UdpIo::receive(std::span<RxPacket> packets, Instant /*now*/) {
-  const size_t count = ring_.receive(receiver_.get(), packets, counters_);
+  const size_t count = ring_.receive(receiver_.get(), packets);
   traces_.read(packets.first(count));
   return count;
 }
