@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "transport/api/failure.h"
-#include "transport/api/stall.h"
+#include "transport/api/reports.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {

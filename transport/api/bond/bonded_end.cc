@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "transport/api/failure.h"
+#include "transport/api/reports.h"
 
 namespace pacecar {
 

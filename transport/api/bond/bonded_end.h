@@ -16,7 +16,7 @@
 #include "transport/api/bond/keeper.h"
 #include "transport/api/bond/lanes.h"
 #include "transport/api/pacecar.hpp"
-#include "transport/api/stall.h"
+#include "transport/api/reports.h"
 
 namespace pacecar {
 
