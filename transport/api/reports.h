@@ -12,9 +12,8 @@
 
 namespace pacecar {
 
-// The error of a failed request.
-// `peer` names the other side for people: "192.0.2.1:4791 (soft:udp:eth0)". `fault` is the NIC's
-// description of the failure, and may be empty.
+// The error of a failed request. `peer` names the other side for people: "192.0.2.1:4791
+// (soft:udp:eth0)". `fault` is the NIC's description of the failure, and may be empty.
 Error describe(MessageFailure failure, const std::string& peer, Duration timeout,
                const std::string& fault);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "transport/api/bond/bonded.h"
 #include "transport/api/bond/bonded_end.h"
 #include "transport/api/bond/lane_split.h"
 #include "transport/api/memory.h"
