@@ -1,9 +1,7 @@
 #include "transport/engine/engine.h"
 
-#include <sys/prctl.h>
-
 #include <algorithm>
-#include <csignal>
+#include <array>
 
 #include "transport/base/check.h"
 #include "transport/base/return_if_error.h"
@@ -29,9 +27,6 @@ constexpr int64_t kStreamRests = 10;
 // How long a closing engine waits for its last control words, and how often it polls.
 constexpr Duration kLinger = Duration::from_ms(300);
 constexpr Duration kLingerStep = Duration::from_us(200);
-// The longest sleep if nothing wakes the thread: a decorator holds packets back, or the device has
-// no descriptor to wait for.
-constexpr Duration kBlindSleep = Duration::from_us(100);
 
 }  // namespace
 
@@ -229,11 +224,7 @@ bool Engine::callers_poll(Instant now) const {
 }
 
 void Engine::keep() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the application's
-  prctl(PR_SET_TIMERSLACK, 1);                // sleeps end in time, not up to 50 us later
-  pthread_setname_np(pthread_self(), "pacecar");
+  begin_thread("pacecar");
   Instant last_moved = now();
   while (!stop_.load(std::memory_order_relaxed)) {
     Instant time = now();
@@ -261,15 +252,6 @@ void Engine::nap() { sleep_until(now() + kNap, {}); }
 Instant Engine::sleep_limit(Instant deadline) const {
   const bool woken = params_.fault.empty() && port_->wait_fd() >= 0;
   return woken ? deadline : std::min(deadline, now() + kBlindSleep);
-}
-
-// Returns earlier when one of the descriptors is readable.
-void Engine::sleep_until(Instant deadline, std::span<pollfd> waiting) {
-  const Instant time = now();
-  if (deadline <= time) return;
-  const int64_t ns = deadline == Instant::never() ? 0 : (deadline - time).ns();
-  const timespec timeout{ns / 1'000'000'000, ns % 1'000'000'000};
-  ppoll(waiting.data(), waiting.size(), deadline == Instant::never() ? nullptr : &timeout, nullptr);
 }
 
 void Engine::sleep_until_needed() {

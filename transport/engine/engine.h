@@ -7,13 +7,10 @@
 // Thread rule: any thread; the submissions of one connection from one thread at a time.
 #pragma once
 
-#include <poll.h>
-
 #include <atomic>
 #include <concepts>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <thread>
 #include <utility>
 
@@ -128,7 +125,6 @@ class Engine {
   void sleep_until_needed();
   // When a sleep must end at the latest, with that next deadline.
   Instant sleep_limit(Instant deadline) const;
-  static void sleep_until(Instant deadline, std::span<pollfd> waiting);
 
   const Params params_;
   const NicIdentity identity_;

@@ -1,5 +1,3 @@
-#include "transport/engine/process_nic.h"
-
 #include <fmt/format.h>
 
 #include <utility>
@@ -7,8 +5,8 @@
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/open_io.h"
+#include "transport/engine/open_nic.h"
 #include "transport/engine/soft_port.h"
-#include "transport/engine/tags.h"
 #include "transport/io/udp/udp_io.h"
 #include "transport/wire/roce.h"
 

@@ -1,11 +1,9 @@
 #include "transport/api/bond/keeper.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <system_error>
 
 #include "transport/api/bond/bonded_end.h"
@@ -59,10 +57,7 @@ void BondKeeper::forget_memory(const Memory& memory) {
 }
 
 void BondKeeper::keep(const std::stop_token& stop) {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the application's
-  pthread_setname_np(pthread_self(), "pacecar-bond");
+  begin_thread("pacecar-bond");
   std::unique_lock lock(mutex_);
   bool soon = false;
   while (!stop.stop_requested()) {
