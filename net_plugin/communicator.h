@@ -43,7 +43,7 @@ class Communicator {
   // `handle` is NCCL's copy of a handle. An empty pointer means "not yet, call again".
   Result<std::unique_ptr<SendComm>> connect(size_t nic, const void* handle);
   // Peers that may send to us at once, and connections of each; 0: unknown. Cheap.
-  void expect(uint32_t senders, uint32_t connections_per_sender);
+  void expect(uint32_t senders);
   // Logs, once, that data packets do not have this traffic class.
   void check_traffic_class(uint32_t wanted) const;
 

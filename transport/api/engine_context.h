@@ -40,7 +40,7 @@ class EngineContext final : public Context {
   Result<std::unique_ptr<Listener>> listen(size_t nic) override;
   Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
                                               const ConnectOptions& options) override;
-  void expect(uint32_t senders, uint32_t connections_per_sender) override;
+  void expect(uint32_t senders) override;
   Result<const Memory*> register_memory(size_t nic, const MemoryRange& range) override;
   Result<void> deregister_memory(size_t nic, const Memory* memory) override;
 

@@ -126,16 +126,10 @@ bool Engine::prepare_to_wait() {
   return !caps().manual_progress || !poll_without_receiving(now());
 }
 
-void Engine::expect(const TrafficHint& hint) {
-  hint_.store(uint64_t{hint.peers} << 32 | hint.connections_per_peer);
-}
-
 size_t Engine::drain_submissions(Instant now) {
-  if (const uint64_t hint = hint_.load(std::memory_order_relaxed); hint != hint_applied_) {
+  if (const TrafficHint hint = hint_.load(std::memory_order_relaxed); hint != hint_applied_) {
     hint_applied_ = hint;
-    messenger_->hint({.peers = static_cast<uint32_t>(hint >> 32),
-                      .connections_per_peer = static_cast<uint32_t>(hint)},
-                     now);
+    messenger_->hint(hint, now);
   }
   // The application's request pools have the same bounds, so no submission is refused.
   const size_t sent = sends_.drain([this](uint32_t connection, const SendOperation& operation) {

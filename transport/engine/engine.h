@@ -73,7 +73,7 @@ class Engine {
     if (asleep_until_ns_.load() != 0) bell_->ring();
   }
   // The newest hint counts. The messenger gets it before any operation that is submitted later.
-  void expect(const TrafficHint& hint);
+  void expect(const TrafficHint& hint) { hint_.store(hint); }
   // While waiting for a request.
   void progress();
   // Messenger::stall_changes, without the lock.
@@ -136,8 +136,8 @@ class Engine {
   Submissions<ReceiveOperation> receives_;
 
   std::atomic<uint64_t> stall_changes_{0};
-  std::atomic<uint64_t> hint_{0};  // of expect(): atomic, so that no caller waits
-  uint64_t hint_applied_ = 0;      // the newest one that the messenger has; under the lock
+  std::atomic<TrafficHint> hint_;  // of expect(): atomic, so that no caller waits
+  TrafficHint hint_applied_;       // the newest one that the messenger has; under the lock
 
   std::mutex mutex_;
   Instant deadline_;             // of the poll loop, after the last poll that moved anything
