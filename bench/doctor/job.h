@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "transport/base/result.h"
-#include "transport/metrics/figures.h"
+#include "transport/metrics/metric_table.h"
 
 namespace pacecar::doctor {
 

@@ -10,6 +10,7 @@
 #include "transport/base/check.h"
 #include "transport/base/edit_distance.h"
 #include "transport/base/printable.h"
+#include "transport/base/take_until.h"
 
 namespace pacecar {
 
@@ -205,9 +206,7 @@ Result<Params> load_params(std::span<const ParamSetting> settings,
 Result<std::vector<ParamSetting>> parse_param_file(std::string_view text, std::string_view file) {
   std::vector<ParamSetting> settings;
   for (size_t number = 1; !text.empty(); ++number) {
-    const size_t end = text.find('\n');
-    const std::string_view line = trim(text.substr(0, end));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    const std::string_view line = trim(take_until(text, '\n'));
     if (line.empty() || line.front() == '#') continue;
     const size_t equals = line.find('=');
     const std::string_view name = trim(line.substr(0, equals));

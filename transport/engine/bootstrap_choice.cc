@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "transport/base/take_until.h"
 #include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
 
@@ -27,8 +28,7 @@ bool names_interface(std::string_view selection, std::string_view interface) {
   if (selection.empty()) return true;
   bool found = false;
   while (!selection.empty()) {
-    const std::string_view name = selection.substr(0, selection.find(','));
-    selection.remove_prefix(std::min(selection.size(), name.size() + 1));
+    const std::string_view name = take_until(selection, ',');
     found |= !name.empty() && (whole ? interface == name : interface.starts_with(name));
   }
   return found != others;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "transport/base/return_if_error.h"
+#include "transport/base/take_until.h"
 #include "transport/base/to_number.h"
 
 namespace pacecar {
@@ -23,13 +24,6 @@ constexpr std::string_view kOfiPrefix = "ofi:";
 constexpr std::array kPrefixes = {
     KindPrefix{NicKind::kSoftUdp, "soft:udp:"}, KindPrefix{NicKind::kSoftRaw, "soft:raw:"},
     KindPrefix{NicKind::kSoftDpdk, kDpdkPrefix}, KindPrefix{NicKind::kOfi, kOfiPrefix}};
-
-std::string_view take_until(std::string_view& text, char end) {
-  const size_t at = std::min(text.find(end), text.size());
-  const std::string_view taken = text.substr(0, at);
-  text.remove_prefix(std::min(at + 1, text.size()));
-  return taken;
-}
 
 // Removes the next entry of PACECAR_NICS from `list`. It ends at a comma, except that the arguments
 // of a DPDK device (NAME=VALUE after a comma) belong to its entry.

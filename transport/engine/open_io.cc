@@ -8,9 +8,7 @@
 #include <utility>
 
 #include "transport/base/return_if_error.h"
-#include "transport/io/decorators/fault.h"
-#include "transport/io/decorators/pcap.h"
-#include "transport/io/decorators/trace.h"
+#include "transport/io/decorators/decorator.h"
 #include "transport/io/raw/raw_io.h"
 #include "transport/io/udp/udp_io.h"
 #include "transport/wire/extended.h"

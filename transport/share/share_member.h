@@ -39,8 +39,5 @@ class BasicShareMember {
 };
 
 using ShareMember = BasicShareMember<std::atomic<uint64_t>>;
-extern template class BasicShareMember<std::atomic<uint64_t>>;
-extern template class BasicShareLink<std::atomic<uint64_t>>;
-extern template class BasicShareSeat<std::atomic<uint64_t>>;
 
 }  // namespace pacecar

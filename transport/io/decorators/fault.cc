@@ -1,5 +1,3 @@
-#include "transport/io/decorators/fault.h"
-
 #include <algorithm>
 #include <map>
 #include <optional>

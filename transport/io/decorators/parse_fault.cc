@@ -4,8 +4,9 @@
 #include <limits>
 #include <utility>
 
+#include "transport/base/take_until.h"
 #include "transport/base/to_number.h"
-#include "transport/io/decorators/fault.h"
+#include "transport/io/decorators/decorator.h"
 
 namespace pacecar {
 namespace {
@@ -60,12 +61,10 @@ bool parse_part(std::string_view key, std::string_view value, FaultConfig& confi
 Result<FaultConfig> parse_fault(std::string_view text) {
   FaultConfig config;
   while (!text.empty()) {
-    const size_t comma = text.find(',');
-    const std::string_view part = text.substr(0, comma);
-    text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
-    const size_t equals = part.find('=');
-    if (equals == std::string_view::npos ||
-        !parse_part(part.substr(0, equals), part.substr(equals + 1), config)) {
+    const std::string_view part = take_until(text, ',');
+    std::string_view value = part;
+    const std::string_view key = take_until(value, '=');
+    if (!parse_part(key, value, config)) {
       return fail(
           ErrorCode::kInvalidArgument,
           fmt::format("'{}' is not a fault: write loss=, duplicate=, corrupt= or reorder= with "

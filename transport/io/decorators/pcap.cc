@@ -1,5 +1,3 @@
-#include "transport/io/decorators/pcap.h"
-
 #include <array>
 
 #include "transport/base/return_if_error.h"

@@ -1,5 +1,3 @@
-#include "transport/io/decorators/trace.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "transport/base/return_if_error.h"
+#include "transport/base/take_until.h"
 #include "transport/base/to_number.h"
 #include "transport/io/udp/parse_address.h"
 #include "transport/wire/address.h"
@@ -15,13 +16,6 @@ namespace {
 constexpr Bytes kMinMtu = 576;
 constexpr Bytes kMaxMtu = 9600;
 constexpr uint16_t kMaxVlan = 4094;
-
-std::string_view take_until(std::string_view& text, char end) {
-  const size_t at = std::min(text.find(end), text.size());
-  const std::string_view taken = text.substr(0, at);
-  text.remove_prefix(std::min(at + 1, text.size()));
-  return taken;
-}
 
 tl::unexpected<Error> refuse(std::string_view device, std::string_view argument,
                              std::string_view cure) {
