@@ -1,4 +1,4 @@
-// What opening any kind of NIC has in common: its part of the link, and whether its packets are safe.
+// What opening any kind of NIC has in common: its part of the link, and the check of its security.
 #include <fmt/format.h>
 
 #include <algorithm>
