@@ -18,7 +18,7 @@
 
 #include "transport/base/file_descriptor.h"
 #include "transport/base/to_number.h"
-#include "transport/io/dpdk/driver.h"
+#include "transport/io/dpdk/device_name.h"
 #include "transport/io/udp/interfaces.h"
 
 namespace pacecar {

@@ -12,7 +12,6 @@
 #include "transport/base/result.h"
 #include "transport/base/units.h"
 #include "transport/io/dpdk/device_name.h"
-#include "transport/io/dpdk/driver.h"
 #include "transport/io/dpdk/driver_sockets.h"
 #include "transport/io/frame.h"
 
