@@ -91,7 +91,7 @@ TEST(OpenUdp, ErrorsNameTheMistake) {
   EXPECT_THAT(message(config), HasSubstr("choose one of"));
   config.interface = "lo";
   config.address = kElsewhere;
-  EXPECT_THAT(message(config), HasSubstr("does not have the address 192.0.2.1"));
+  EXPECT_THAT(message(config), HasSubstr("cannot bind a UDP socket to 192.0.2.1"));
 }
 
 TEST(OpenUdp, CapsFollowTheConfiguration) {

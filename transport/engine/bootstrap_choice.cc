@@ -2,10 +2,10 @@
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 
+#include "transport/base/file_descriptor.h"
 #include "transport/base/take_until.h"
 #include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
@@ -59,15 +59,13 @@ std::optional<Address> choose_bootstrap(std::span<const InterfaceInfo> interface
 std::optional<Address> routed_source() {
   sockaddr_in anywhere{.sin_family = AF_INET, .sin_port = htons(9), .sin_addr = {}, .sin_zero = {}};
   inet_pton(AF_INET, "198.51.100.1", &anywhere.sin_addr);  // TEST-NET-2 (RFC 5737)
-  const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (socket < 0) return std::nullopt;
+  const FileDescriptor udp(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   SocketAddress source{};
   socklen_t size = sizeof source;
-  const bool known =
-      connect(socket, reinterpret_cast<const sockaddr*>(&anywhere), sizeof anywhere) == 0 &&
-      getsockname(socket, &source.any, &size) == 0;
-  close(socket);
-  if (!known) return std::nullopt;
+  if (connect(udp.get(), reinterpret_cast<const sockaddr*>(&anywhere), sizeof anywhere) != 0 ||
+      getsockname(udp.get(), &source.any, &size) != 0) {
+    return std::nullopt;
+  }
   Address address = from_sockaddr(source);
   address.port = 0;
   return address;

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <rdma/fi_domain.h>
 
 #include <algorithm>

@@ -23,7 +23,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "transport/api/connections.h"
 #include "transport/api/lane_list.h"

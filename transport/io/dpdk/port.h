@@ -3,7 +3,10 @@
 // PacketIo.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,7 +15,6 @@
 #include "transport/base/result.h"
 #include "transport/base/units.h"
 #include "transport/io/dpdk/device_name.h"
-#include "transport/io/dpdk/driver_sockets.h"
 #include "transport/io/frame.h"
 
 struct rte_mbuf;

@@ -176,17 +176,7 @@ Result<Address> local_address_of(const UdpConfig& config, const InterfaceInfo& i
                 fmt::format("interface '{0}' is down: bring it up with 'ip link set {0} up'",
                             interface.name));
   }
-  std::optional<Address> local = config.address;
-  if (!local) {
-    local = preferred_address(interface);
-  } else if (std::find(interface.addresses.begin(), interface.addresses.end(), *local) ==
-             interface.addresses.end()) {
-    return fail(
-        ErrorCode::kNotFound,
-        fmt::format("interface '{}' does not have the address {}: name one that 'ip address' "
-                    "shows for it, with port 0",
-                    interface.name, to_string(*local)));
-  }
+  auto local = config.address ? config.address : preferred_address(interface);
   if (!local) {
     return fail(ErrorCode::kNotFound,
                 fmt::format("interface '{0}' has no IP address: give it one with "
