@@ -12,10 +12,9 @@
 #include <vector>
 
 #include "transport/base/log.h"
+#include "transport/base/packet_modes.h"
 #include "transport/base/result.h"
-#include "transport/base/security.h"
 #include "transport/base/units.h"
-#include "transport/base/wire_mode.h"
 
 namespace pacecar {
 

@@ -61,10 +61,21 @@ class PacketIo {
 };
 
 // The UDP source ports: of data, one for each path, then the one of control writes.
-std::vector<uint16_t> source_ports(const PacketIo& io);
+inline std::vector<uint16_t> source_ports(const PacketIo& io) {
+  std::vector<uint16_t> ports;
+  for (uint32_t path = 0; path < io.caps().paths; ++path) {
+    ports.push_back(io.source_port(static_cast<uint16_t>(path), TrafficClass::kData));
+  }
+  ports.push_back(io.source_port(0, TrafficClass::kControl));
+  return ports;
+}
 
 // The traffic class byte of an IP header: the upper six bits (DSCP) of `configured`, and ECN, which
 // data is capable of and control is not.
-uint8_t ip_traffic_class(uint32_t configured, TrafficClass traffic_class);
+inline uint8_t ip_traffic_class(uint32_t configured, TrafficClass traffic_class) {
+  constexpr uint32_t kDscpMask = 0xFC;
+  const Ecn ecn = traffic_class == TrafficClass::kData ? Ecn::kCapable0 : Ecn::kNotCapable;
+  return static_cast<uint8_t>((configured & kDscpMask) | static_cast<uint32_t>(ecn));
+}
 
 }  // namespace pacecar
