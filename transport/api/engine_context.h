@@ -25,7 +25,6 @@ namespace pacecar {
 
 class EngineContext final : public Context {
  public:
-  using RunningNic = pacecar::RunningNic;
   // The NICs of one device.
   using Group = std::vector<RunningNic>;
 

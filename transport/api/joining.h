@@ -49,7 +49,6 @@ struct OwnDevices {
   const OwnDevice& requested() const { return devices.front(); }
 };
 
-NamedDevice named(const OwnDevice& device);
 // All usable devices, and their indices in `own`.
 struct UsableDevices {
   std::vector<NamedDevice> named;
