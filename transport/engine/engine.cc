@@ -6,7 +6,6 @@
 #include "transport/base/check.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/bootstrap/auth.h"
-#include "transport/engine/clock.h"
 
 namespace pacecar {
 namespace {
@@ -49,7 +48,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_p
                                       .first_flow_number = bootstrap::random_value<uint64_t>(),
                                       .eager = eager,
                                       .strict = params.strict},
-                                     now());
+                                     clock_now());
   if (!messenger) {
     return fail(messenger.error().code, "PACECAR_CC: " + messenger.error().message);
   }
@@ -72,12 +71,12 @@ Engine::Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIde
       keeper_([this] { keep(); }) {}
 
 Engine::~Engine() {
-  const Instant give_up = now() + kLinger;
+  const Instant give_up = clock_now() + kLinger;
   bool drained = false;
-  while (!drained && now() < give_up) {
+  while (!drained && clock_now() < give_up) {
     {
       const Hold hold(*this);
-      poll(now());
+      poll(clock_now());
       drained = messenger_->drained();
     }
     if (!drained) std::this_thread::sleep_for(std::chrono::nanoseconds(kLingerStep.ns()));
@@ -87,8 +86,6 @@ Engine::~Engine() {
   keeper_.join();
 }
 
-Instant Engine::now() { return clock_now(); }
-
 // --- with the lock held ---
 
 bool Engine::poll(Instant now) {
@@ -96,7 +93,7 @@ bool Engine::poll(Instant now) {
   // Most polls find nothing, and end here.
   if (received == 0 && now < deadline_ && sends_.empty() && receives_.empty()) return false;
   // Packets may have arrived after the turn began.
-  const Instant time = received > 0 ? Engine::now() : now;
+  const Instant time = received > 0 ? clock_now() : now;
   // A thread that waits for a message continues at once; the next turn does the rest of this one.
   if (received > 0 && !unfinished_ && loop_.deliver(time)) {
     leave_unfinished();
@@ -123,7 +120,7 @@ bool Engine::poll_without_receiving(Instant now) {
 // report that later, so it is processed now.
 bool Engine::prepare_to_wait() {
   if (!port_->prepare_to_wait()) return false;
-  return !caps().manual_progress || !poll_without_receiving(now());
+  return !caps().manual_progress || !poll_without_receiving(clock_now());
 }
 
 size_t Engine::drain_submissions(Instant now) {
@@ -149,14 +146,14 @@ bool Engine::try_lock() {
 void Engine::submitted() {
   // If not here, the holder of the lock, the keeper or the next progress() processes it.
   if (params_.progress == Progress::kThread || !try_lock()) return noted();
-  const Instant time = now();
+  const Instant time = clock_now();
   poll_without_receiving(time);
   end_inline_poll(time);
 }
 
 void Engine::hurry() {
   if (params_.progress == Progress::kThread || !try_lock()) return noted();
-  const Instant time = now();
+  const Instant time = clock_now();
   drain_submissions(time);
   loop_.hurry(time);
   leave_unfinished();
@@ -166,7 +163,7 @@ void Engine::hurry() {
 void Engine::progress() {
   if (params_.progress == Progress::kThread) return std::this_thread::yield();
   if (!try_lock()) return std::this_thread::yield();
-  const Instant time = now();
+  const Instant time = clock_now();
   const bool moved = poll(time);
   empty_polls_ = moved ? 0 : empty_polls_ + 1;
   if (moved) last_moved_ = time;
@@ -176,10 +173,10 @@ void Engine::progress() {
 }
 
 void Engine::rest() {
-  Instant until = now() + kLongestRest;
+  Instant until = clock_now() + kLongestRest;
   int fd = -1;  // if another thread polls, only time ends the wait
   if (params_.progress == Progress::kInline && try_lock()) {
-    const Instant time = now();
+    const Instant time = clock_now();
     const Duration short_sleep = caps().jitter / kStreamRestShare;
     const bool needs_polling = port_->wait_fd() < 0 || caps().manual_progress;
     if (poll(time)) {
@@ -219,16 +216,16 @@ bool Engine::callers_poll(Instant now) const {
 
 void Engine::keep() {
   begin_thread("pacecar");
-  Instant last_moved = now();
+  Instant last_moved = clock_now();
   while (!stop_.load(std::memory_order_relaxed)) {
-    Instant time = now();
+    Instant time = clock_now();
     if (callers_poll(time)) {
       nap();
-      last_moved = now();
+      last_moved = clock_now();
       continue;
     }
     if (try_lock()) {
-      time = now();  // others may have polled since
+      time = clock_now();  // others may have polled since
       if (poll(time)) last_moved = time;
       mutex_.unlock();
     } else if (params_.progress == Progress::kInline) {
@@ -241,11 +238,11 @@ void Engine::keep() {
   }
 }
 
-void Engine::nap() { sleep_until(now() + kNap, {}); }
+void Engine::nap() { sleep_until(clock_now() + kNap, {}); }
 
 Instant Engine::sleep_limit(Instant deadline) const {
   const bool woken = params_.fault.empty() && port_->wait_fd() >= 0;
-  return woken ? deadline : std::min(deadline, now() + kBlindSleep);
+  return woken ? deadline : std::min(deadline, clock_now() + kBlindSleep);
 }
 
 void Engine::sleep_until_needed() {

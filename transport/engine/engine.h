@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "transport/base/params.h"
+#include "transport/engine/clock.h"
 #include "transport/engine/doorbell.h"
 #include "transport/engine/poll_loop.h"
 #include "transport/engine/submissions.h"
@@ -44,12 +45,12 @@ class Engine {
   template <typename Use>
   auto exclusively(Use use) {
     const Hold hold(*this);
-    drain_submissions(now());
+    drain_submissions(clock_now());
     deadline_ = Instant();  // the next poll must look at everything
     if constexpr (std::invocable<Use, Messenger&>) {
-      return use(messenger());
+      return use(*messenger_);
     } else {
-      return use(messenger(), nic(), now());
+      return use(*messenger_, nic(), clock_now());
     }
   }
 
@@ -105,8 +106,6 @@ class Engine {
   Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIdentity& identity,
          EngineLink link, std::unique_ptr<Messenger> messenger, std::unique_ptr<Doorbell> bell);
 
-  static Instant now();
-  Messenger& messenger() { return *messenger_; }
   Nic& nic() { return port_->nic(); }
 
   // All require the lock.
