@@ -153,12 +153,10 @@ TEST(Bootstrap, SessionFailsWithoutConfirmation) {
   EXPECT_TRUE(await_reply(*leaver, world.now));
   leaver.reset();
   EXPECT_EQ(finish(*from_leaver, world.now), State::kFailed);
-  EXPECT_THAT(from_leaver->error().message, HasSubstr("closed before it was confirmed"));
 
   const Instant deadline = world.now + BootstrapWorld::kTimeout;
   EXPECT_EQ(from_silent->poll(deadline - Duration::from_ns(1)), State::kWaiting);
   EXPECT_EQ(from_silent->poll(deadline), State::kFailed);
-  EXPECT_THAT(from_silent->error().message, HasSubstr("not confirmed in time"));
 }
 
 TEST(Bootstrap, ConnectorFailsWhenTheSessionIsDestroyed) {
