@@ -323,7 +323,9 @@ TEST(OpenUdp, PacketsToImpossibleDestinationsAreLostAlone) {
   packets[2].destination = packets[3].destination = &broadcast;
   ASSERT_EQ((*io)->send(packets, Instant()), 6U);
   std::vector<RxPacket> received(8);
-  EXPECT_EQ((*io)->receive(received, Instant()), 4U);
+  size_t arrived = 0;
+  while (const size_t count = (*io)->receive(received, Instant())) arrived += count;
+  EXPECT_EQ(arrived, 4U);
   EXPECT_GT((*io)->caps().burst_bytes, 4140U);  // joined datagrams are still used
 }
 
