@@ -21,8 +21,7 @@ struct GrantUpdate {
 
 // The application's hint of the traffic to come. 0: unknown.
 struct TrafficHint {
-  uint32_t peers = 0;                 // that may send to this NIC at the same time
-  uint32_t connections_per_peer = 0;  // of each; they share its flow
+  uint32_t peers = 0;  // that may send to this NIC at the same time
 
   bool operator==(const TrafficHint&) const = default;
 };

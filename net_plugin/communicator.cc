@@ -26,18 +26,13 @@ struct Process {
   // The members of each bond, in order of creation: a new Context gives them the same numbers.
   std::vector<std::vector<size_t>> bonds;
 
-  struct Expected {
-    uint32_t senders = 0;
-    uint32_t connections_per_sender = 0;
-    auto operator<=>(const Expected&) const = default;
-  };
-  std::mutex expected_mutex;  // never held for long
-  std::map<const Communicator*, Expected> expected;
+  std::mutex expected_mutex;                         // never held for long
+  std::map<const Communicator*, uint32_t> expected;  // senders
 
   void pass_hint(Context& target) const {
-    Expected most;
-    for (const auto& [communicator, one] : expected) most = std::max(most, one);
-    target.expect(most.senders, most.connections_per_sender);
+    uint32_t most = 0;
+    for (const auto& [communicator, senders] : expected) most = std::max(most, senders);
+    target.expect(most);
   }
 };
 
@@ -178,9 +173,9 @@ Communicator::~Communicator() {
   if (process().expected.erase(this) > 0) process().pass_hint(*context_);
 }
 
-void Communicator::expect(uint32_t senders, uint32_t connections_per_sender) {
+void Communicator::expect(uint32_t senders) {
   const std::lock_guard lock(process().expected_mutex);
-  process().expected[this] = {senders, connections_per_sender};
+  process().expected[this] = senders;
   process().pass_hint(*context_);
 }
 

@@ -104,8 +104,8 @@ class Communicator {
   Result<std::unique_ptr<ListenComm>> listen(size_t nic) const;
   // `handle` is NCCL's copy of a handle. An empty pointer means "not yet, call again".
   Result<std::unique_ptr<SendConnection>> connect(size_t nic, const void* handle);
-  // Peers that may send to us at once, and connections of each; 0: unknown. Cheap.
-  void expect(uint32_t senders, uint32_t connections_per_sender);
+  // Peers that may send to us at once; 0: unknown. Cheap.
+  void expect(uint32_t senders);
 
   const std::shared_ptr<Context>& context() const { return context_; }
 

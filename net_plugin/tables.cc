@@ -172,8 +172,7 @@ NcclResult init(void** context, uint64_t /*comm_id*/, nccl::CommConfig* config, 
 NcclResult set_attributes(void* context, nccl::NetAttributes* attributes) noexcept {
   return guarded([&] {
     const nccl::CommAttributes& receive = attributes->receive;
-    static_cast<Communicator*>(context)->expect(known_count(receive.max_concurrent_peers),
-                                                known_count(receive.max_flows_per_peer));
+    static_cast<Communicator*>(context)->expect(known_count(receive.max_concurrent_peers));
     return NcclResult::kSuccess;
   });
 }

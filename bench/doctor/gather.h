@@ -8,7 +8,7 @@
 #include "bench/doctor/documents.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
-#include "transport/state/state_request.h"
+#include "transport/state/state_server.h"
 
 namespace pacecar::doctor {
 

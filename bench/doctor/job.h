@@ -12,7 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "transport/metrics/figures.h"
+#include "transport/base/result.h"
+#include "transport/metrics/metric_table.h"
 
 namespace pacecar::doctor {
 

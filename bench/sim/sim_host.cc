@@ -176,13 +176,13 @@ void SimHost::look(Instant now) {
 }
 
 void SimHost::on_event(Instant now, uint32_t) {
-  const uint64_t blocked = io_.counters().send_blocked;
+  const uint64_t blocked = io_.blocked_sends();
   for (size_t sent = 1; poll_loop_->receive(now) + sent > 0;) sent = poll_loop_->advance(now);
   // A full port notifies when it has room; any other due work is due a little later.
   const Instant next = poll_loop_->next_deadline();
   if (next > now) {
     loop_.arm(timer_, next);
-  } else if (io_.counters().send_blocked != blocked) {
+  } else if (io_.blocked_sends() != blocked) {
     loop_.cancel(timer_);
   } else {
     loop_.arm(timer_, now + Duration::from_ns(1));

@@ -18,7 +18,7 @@
 #include "transport/engine/poll_loop.h"
 #include "transport/engine/soft_port.h"
 #include "transport/message/messenger.h"
-#include "transport/share/share_member.h"
+#include "transport/share/share_link.h"
 #include "transport/share/share_table.h"
 #include "transport/sim/event_loop.h"
 #include "transport/sim/fabric.h"
@@ -89,7 +89,7 @@ class SimHost final : public EventSink {
   void look(Instant now);
 
   EventLoop& loop_;
-  PacketIo& io_;
+  HostPort& io_;
   Listener& listener_;
   uint32_t number_;
   bool report_steps_;

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "bench/perf/command_line.h"
-#include "transport/base/param_value.h"
+#include "transport/base/params.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/to_number.h"
 

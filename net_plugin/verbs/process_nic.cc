@@ -1,11 +1,8 @@
 #include "net_plugin/verbs/process_nic.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +11,7 @@
 #include "net_plugin/verbs/log.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
-#include "transport/engine/process_nic.h"
+#include "transport/engine/open_nic.h"
 
 namespace pacecar::ibverbs {
 namespace {
@@ -35,8 +32,6 @@ constexpr int kTrialNaps = 3;
 constexpr Duration kLeastSpin = Duration::from_us(200);
 // After this time without packets it yields, as both ends of a connection may share a processor.
 constexpr Duration kOwnTime = Duration::from_us(5);
-// Sleeps are this short with PACECAR_FAULT, as packets that it delays do not wake the socket.
-constexpr Duration kBlindSleep = Duration::from_us(100);
 // How long the last context's close waits for acknowledgements and retransmissions to be sent.
 constexpr Duration kLinger = Duration::from_ms(50);
 
@@ -170,14 +165,10 @@ Instant ProcessNic::prepare_to_sleep() {
 }
 
 void ProcessNic::sleep(Instant until, int other_fd) const {
-  const Instant now = clock_now();
-  if (!params_.fault.empty()) until = std::min(until, now + kBlindSleep);
-  if (until <= now) return;
+  if (!params_.fault.empty()) until = std::min(until, clock_now() + kBlindSleep);
   std::array<pollfd, 2> waiting{pollfd{opened_.port->wait_fd(), POLLIN, 0},
                                 pollfd{other_fd, POLLIN, 0}};
-  const int64_t ns = until == Instant::never() ? 0 : (until - now).ns();
-  const timespec timeout{ns / 1'000'000'000, ns % 1'000'000'000};
-  ppoll(waiting.data(), waiting.size(), until == Instant::never() ? nullptr : &timeout, nullptr);
+  sleep_until(until, waiting);
 }
 
 // --- the keeper ---
@@ -234,11 +225,7 @@ void ProcessNic::nap(Duration time) const {
 }
 
 void ProcessNic::keep() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the application's
-  prctl(PR_SET_TIMERSLACK, 1);                // sleeps are not 50 us longer than requested
-  pthread_setname_np(pthread_self(), "pacecar");
+  begin_thread("pacecar");
   const Duration spin = std::max(params_.spin, kLeastSpin);
   Instant last_moved = clock_now();
   nap_ = kNap;

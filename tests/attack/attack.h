@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "tests/attack/overheard.h"
+#include "transport/base/packet_modes.h"
 #include "transport/base/prng.h"
-#include "transport/base/security.h"
 
 namespace pacecar::attack {
 

@@ -171,12 +171,10 @@ TEST_P(PacketIoConformance, ReportsUsableCaps) {
   EXPECT_NE(address(0), address(1));
 }
 
-TEST_P(PacketIoConformance, IdleEndReceivesAndCountsNothing) {
+TEST_P(PacketIoConformance, IdleEndReceivesNothing) {
   std::vector<RxPacket> packets(8);
   EXPECT_EQ(end(0).send({}, now_), 0U);
   EXPECT_EQ(end(0).receive(packets, now_), 0U);
-  EXPECT_EQ(end(0).counters().receive_errors, 0U);
-  EXPECT_EQ(end(0).counters().send_blocked, 0U);
 }
 
 TEST_P(PacketIoConformance, GathersHeaderPayloadAndTrailer) {
@@ -238,13 +236,11 @@ TEST_P(PacketIoConformance, DeliversTheLargestDatagram) {
   expect_delivered({{1, 40, largest - 44, 4}, {2, 40, largest - 45, 4}});
 }
 
-TEST_P(PacketIoConformance, RefusesOrCountsADatagramThatIsTooLong) {
+TEST_P(PacketIoConformance, RefusesOrLosesADatagramThatIsTooLong) {
   const Letter long_letter(1, 40, end(0).caps().datagram_bytes - 43, 4);
   const Letter good_letter(2, 40, 10, 4);
   const TxPacket packet = long_letter.to(address(1));
-  if (end(0).send({&packet, 1}, now_) == 1) {
-    EXPECT_EQ(end(0).counters().send_errors, 1U);
-  }
+  EXPECT_LE(end(0).send({&packet, 1}, now_), 1U);
   expect_delivered({good_letter});
 }
 
@@ -357,14 +353,11 @@ TEST_P(PacketIoConformance, CountersAgreeUnderOverload) {
   for (const Letter& letter : letters) packets.push_back(letter.to(address(1)));
   const size_t rounds = end(1).caps().receive_bytes / (64 * payload) * 3 + 2;
   uint64_t taken = 0;
-  uint64_t blocked = 0;
   for (size_t round = 0; round < rounds; ++round) {
     const size_t count = end(0).send(packets, now_);
     ASSERT_LE(count, packets.size());
     taken += count;
-    blocked += count < packets.size() ? 1 : 0;
   }
-  EXPECT_EQ(end(0).counters().send_blocked, blocked);
 
   std::vector<RxPacket> received(32);
   uint64_t arrived = 0;

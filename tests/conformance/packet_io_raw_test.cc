@@ -101,7 +101,6 @@ TEST(RawIo, ReceivesNoPacketsOfOthersWhileOpening) {
     ASSERT_TRUE(io);
     std::array<RxPacket, 4> received;
     ASSERT_EQ((*io)->receive(received, monotonic_now()), 0U) << i;
-    ASSERT_EQ((*io)->counters().receive_errors, 0U) << i;
   }
 }
 

@@ -26,7 +26,6 @@ class OwningPort final : public PacketIo {
     return port_.receive(packets, now);
   }
   int wait_fd() const override { return port_.wait_fd(); }
-  const PacketIoCounters& counters() const override { return port_.counters(); }
 
  private:
   std::shared_ptr<SimStar> network_;

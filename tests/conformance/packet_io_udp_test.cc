@@ -5,9 +5,7 @@
 #include <stdexcept>
 
 #include "tests/conformance/packet_io_conformance.h"
-#include "transport/io/decorators/fault.h"
-#include "transport/io/decorators/pcap.h"
-#include "transport/io/decorators/trace.h"
+#include "transport/io/decorators/decorator.h"
 #include "transport/io/udp/udp_io.h"
 
 namespace pacecar {

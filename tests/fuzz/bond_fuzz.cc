@@ -10,7 +10,6 @@
 #include "tests/fuzz/hostile_peer.h"
 #include "tests/fuzz/margined_memory.h"
 #include "tests/support/memory_nic.h"
-#include "transport/api/bond/bonded.h"
 #include "transport/api/bond/bonded_end.h"
 #include "transport/engine/clock.h"
 #include "transport/nic/nic_port.h"

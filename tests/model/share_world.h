@@ -19,7 +19,7 @@
 
 #include "tests/model/chooser.h"
 #include "tests/model/share_steps.h"
-#include "transport/share/share_member.h"
+#include "transport/share/share_link.h"
 
 namespace pacecar::model {
 

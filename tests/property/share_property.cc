@@ -8,7 +8,7 @@
 
 #include "bench/sim/max_min.h"
 #include "transport/share/division.h"
-#include "transport/share/share_member.h"
+#include "transport/share/share_link.h"
 
 namespace pacecar {
 namespace {

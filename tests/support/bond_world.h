@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "transport/api/bond/keeper.h"
+#include "transport/api/bond/bonded_end.h"
 #include "transport/api/joining.h"
 #include "transport/api/memory.h"
 #include "transport/base/prng.h"

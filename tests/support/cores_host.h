@@ -65,7 +65,6 @@ class CorePort final : public PacketIo {
     return count;
   }
   int wait_fd() const override { return -1; }
-  const PacketIoCounters& counters() const override { return io_.counters(); }
 
  private:
   const Address& port_address(size_t host, size_t core) const {

@@ -56,7 +56,7 @@ class Process {
  private:
   using Group = EngineContext::Group;
 
-  EngineContext::RunningNic make_nic(const Params& params, const Networks& networks) {
+  RunningNic make_nic(const Params& params, const Networks& networks) {
     auto io = open_io(params, find_interface("lo").value(), Sockets::kUdp).value();
     std::unique_ptr<NicPort> port = make_soft_port(params, std::move(io), clock_now(), bootstrap_);
     NicCaps caps = port->nic().caps();

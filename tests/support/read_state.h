@@ -4,7 +4,7 @@
 #include <string>
 
 #include "transport/state/ask.h"
-#include "transport/state/state_request.h"
+#include "transport/state/state_server.h"
 
 namespace pacecar::test {
 

@@ -38,7 +38,6 @@ class ScriptedPacketIo final : public PacketIo {
     return static_cast<uint16_t>(traffic_class == TrafficClass::kControl ? 50'000 : 40'000 + path);
   }
   int wait_fd() const override { return -1; }
-  const PacketIoCounters& counters() const override { return counters_; }
 
   size_t send(std::span<const TxPacket> packets, Instant /*now*/) override {
     const size_t taken = std::min(packets.size(), room);
@@ -71,7 +70,6 @@ class ScriptedPacketIo final : public PacketIo {
 
  private:
   PacketIoCaps caps_;
-  PacketIoCounters counters_;
   Address local_;
   Address peer_;
   std::deque<std::vector<uint8_t>> handed_out_;

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "transport/api/request_pool.h"
+#include "transport/api/connections.h"
 
 namespace pacecar {
 namespace {

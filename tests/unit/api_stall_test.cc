@@ -1,7 +1,7 @@
 // The log line about a stalled connection.
 #include <gmock/gmock.h>
 
-#include "transport/api/stall.h"
+#include "transport/api/reports.h"
 
 namespace pacecar {
 namespace {

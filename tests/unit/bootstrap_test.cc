@@ -134,7 +134,6 @@ TEST(Bootstrap, RefusalReachesTheConnectorInOneLine) {
   EXPECT_THAT(refused.error.message, HasSubstr("the MTU differs:?1024 here"));
   EXPECT_THAT(refused.error.message, HasSubstr(refused.connector->peer()));
   EXPECT_EQ(finish(*refused.session, refused.world.now), State::kFailed);
-  EXPECT_THAT(refused.session->error().message, HasSubstr("the MTU differs"));
 }
 
 TEST(Bootstrap, StaleRefusalKeepsItsErrorCode) {
@@ -154,12 +153,10 @@ TEST(Bootstrap, SessionFailsWithoutConfirmation) {
   EXPECT_TRUE(await_reply(*leaver, world.now));
   leaver.reset();
   EXPECT_EQ(finish(*from_leaver, world.now), State::kFailed);
-  EXPECT_THAT(from_leaver->error().message, HasSubstr("closed before it was confirmed"));
 
   const Instant deadline = world.now + BootstrapWorld::kTimeout;
   EXPECT_EQ(from_silent->poll(deadline - Duration::from_ns(1)), State::kWaiting);
   EXPECT_EQ(from_silent->poll(deadline), State::kFailed);
-  EXPECT_THAT(from_silent->error().message, HasSubstr("not confirmed in time"));
 }
 
 TEST(Bootstrap, ConnectorFailsWhenTheSessionIsDestroyed) {

@@ -166,7 +166,7 @@ TEST(CcPaceReceiverGolden, FlowsThatComeAndGo) {
   course.begin(5, 400, 4 << 20);
   course.run(Duration::from_us(30));
   course.receiver().remove_flow(course.now(), 6);
-  course.receiver().on_hint(course.now(), {.peers = 3, .connections_per_peer = 1});
+  course.receiver().on_hint(course.now(), {.peers = 3});
   course.run(Duration::from_us(150));
   testing::expect_golden("cc/pace_receiver.txt", course.text());
 }

@@ -193,7 +193,6 @@ TEST_P(DpdkChecksums, ChecksumsAreComputedAndVerified) {
   const auto right = turned_round(world.send_one());
   ASSERT_TRUE(has_right_udp_checksum(right));
   world.receive_all();
-  const uint64_t errors = world.end->counters().receive_errors;
   auto wrong = right;
   wrong.back() ^= 1;
   auto without = wrong;
@@ -202,7 +201,6 @@ TEST_P(DpdkChecksums, ChecksumsAreComputedAndVerified) {
   EXPECT_EQ(world.receive_all(), 1U);
   world.far->send(wrong);
   EXPECT_EQ(world.receive_all(), 0U);
-  EXPECT_EQ(world.end->counters().receive_errors, errors + 1);
   world.far->send(without);
   EXPECT_EQ(world.receive_all(), 1U);
 }
@@ -240,7 +238,6 @@ TEST(DpdkChecksumsOfBoth, PartialChecksumsAreAcceptedAndOffloadIsLogged) {
     }
   }
   EXPECT_GE(std::ranges::min(arrived), 10U);
-  for (const PacketIo* end : ends) EXPECT_EQ(end->counters().receive_errors, 0U);
 }
 
 // The interface that net_tap creates when tests/support/with_nics runs this test.
@@ -284,7 +281,6 @@ TEST_P(DpdkChecksumsOfTap, ChecksumsInteroperateWithTheKernel) {
   }
   EXPECT_GE(taken, 10);
   EXPECT_GE(received, 10U);
-  EXPECT_EQ(end->counters().receive_errors, 0U);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ TEST(Engine, NewestHintReachesTheMessenger) {
   const auto engine = open(Params());
   EXPECT_EQ(report(*engine).hint, TrafficHint());
   for (const uint32_t peers : {5U, 200U, 0U, 1U}) {
-    const TrafficHint hint{.peers = peers, .connections_per_peer = 3};
+    const TrafficHint hint{.peers = peers};
     engine->expect({.peers = 77});
     engine->expect(hint);
     EXPECT_EQ(report(*engine).hint, hint);

@@ -53,7 +53,6 @@ class UdpErrors : public testing::Test {
   }
 
   size_t send() { return io_->send(packets_, Instant()); }
-  const PacketIoCounters& counters() { return io_->counters(); }
 
   std::unique_ptr<PacketIo> io_;
   std::vector<uint8_t> bytes_ = std::vector<uint8_t>(1000);
@@ -63,18 +62,16 @@ class UdpErrors : public testing::Test {
 TEST_F(UdpErrors, FullSocketTakesFewerPackets) {
   answers = {1, -EAGAIN};
   EXPECT_EQ(send(), 2U);
-  EXPECT_EQ(counters().send_blocked, 1U);
-  EXPECT_EQ(counters().send_errors, 0U);
+  EXPECT_EQ(offered, (std::vector<unsigned>{3, 2}));
 }
 
 TEST_F(UdpErrors, RefusedMessageIsLostAndTheOthersAreSent) {
   for (const int error : {ENETUNREACH, EPERM, EMSGSIZE, ECONNREFUSED}) {
-    const PacketIoCounters before = counters();
+    offered.clear();
     answers = {1, -error};
     EXPECT_EQ(send(), 6U);
-    EXPECT_EQ(counters().send_errors - before.send_errors, 2U);
+    EXPECT_EQ(offered, (std::vector<unsigned>{3, 2, 1}));
   }
-  EXPECT_EQ(counters().send_blocked, 0U);
 }
 
 TEST_F(UdpErrors, AnInterruptedCallIsRepeated) {
@@ -87,7 +84,6 @@ TEST_F(UdpErrors, DeviceWithoutSegmentationGetsSingleDatagramsFromThenOn) {
   device_can_segment = false;
   EXPECT_EQ(send(), 6U);
   EXPECT_EQ(offered, (std::vector<unsigned>{3, 6}));
-  EXPECT_EQ(counters().send_errors, 0U);
   EXPECT_EQ(io_->caps().burst_bytes, io_->caps().datagram_bytes);
   offered.clear();
   EXPECT_EQ(send(), 6U);

@@ -91,7 +91,7 @@ TEST(OpenUdp, ErrorsNameTheMistake) {
   EXPECT_THAT(message(config), HasSubstr("choose one of"));
   config.interface = "lo";
   config.address = kElsewhere;
-  EXPECT_THAT(message(config), HasSubstr("does not have the address 192.0.2.1"));
+  EXPECT_THAT(message(config), HasSubstr("cannot bind a UDP socket to 192.0.2.1"));
 }
 
 TEST(OpenUdp, CapsFollowTheConfiguration) {
@@ -306,10 +306,9 @@ TEST(OpenUdp, IcmpErrorsLoseNoPacket) {
     RxPacket received;
     EXPECT_EQ(peer->receive({&received, 1}, Instant()), 1U);
   }
-  EXPECT_EQ(sender->counters().send_errors, 0U);
 }
 
-TEST(OpenUdp, ImpossibleDestinationsOnlyCountAsSendErrors) {
+TEST(OpenUdp, PacketsToImpossibleDestinationsAreLostAlone) {
   UdpConfig config;
   config.interface = "lo";
   const auto io = open_udp(config);
@@ -323,7 +322,10 @@ TEST(OpenUdp, ImpossibleDestinationsOnlyCountAsSendErrors) {
   }
   packets[2].destination = packets[3].destination = &broadcast;
   ASSERT_EQ((*io)->send(packets, Instant()), 6U);
-  EXPECT_EQ((*io)->counters().send_errors, 2U);
+  std::vector<RxPacket> received(8);
+  size_t arrived = 0;
+  while (const size_t count = (*io)->receive(received, Instant())) arrived += count;
+  EXPECT_EQ(arrived, 4U);
   EXPECT_GT((*io)->caps().burst_bytes, 4140U);  // joined datagrams are still used
 }
 

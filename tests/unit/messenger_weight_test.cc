@@ -60,10 +60,10 @@ TEST_F(MessengerWeightTest, ConnectionWithoutAWeightTakesTheMessengersWeight) {
 
 TEST_F(MessengerWeightTest, HintOfMorePeersThanFlowsIsIgnored) {
   const uint32_t flows = hosts_[0]->nic().caps().flows;
-  messenger(0).hint({.peers = flows, .connections_per_peer = 2}, network_.now());
+  messenger(0).hint({.peers = flows}, network_.now());
   EXPECT_EQ(messenger(0).report().hint.peers, flows);
-  messenger(0).hint({.peers = flows + 1, .connections_per_peer = 2}, network_.now());
-  EXPECT_EQ(messenger(0).report().hint, (TrafficHint{.peers = 0, .connections_per_peer = 2}));
+  messenger(0).hint({.peers = flows + 1}, network_.now());
+  EXPECT_EQ(messenger(0).report().hint, TrafficHint());
 }
 
 }  // namespace

@@ -1,4 +1,3 @@
-#include "transport/base/ordered_copy.h"
 
 #include <gtest/gtest.h>
 

@@ -96,8 +96,8 @@ TEST(FabricProcesses, BackPressureConcernsOneProcess) {
   EXPECT_FALSE(world.try_send(0, {.to = 2, .payload = kPayload}));
   EXPECT_TRUE(world.try_send(1, {.to = 3, .payload = kPayload}));
   EXPECT_FALSE(world.try_send(1, {.to = 3, .payload = kPayload}));
-  EXPECT_EQ(world.fabric().port(0).counters().send_blocked, 1U);
-  EXPECT_EQ(world.fabric().port(1).counters().send_blocked, 1U);
+  EXPECT_EQ(world.fabric().port(0).blocked_sends(), 1U);
+  EXPECT_EQ(world.fabric().port(1).blocked_sends(), 1U);
   const LinkId uplink = world.link(0, 2);
   EXPECT_EQ(world.fabric().link_stats(uplink).queue_bytes,
             2 * (FabricWorld::datagram(kPayload) + HostPortConfig().overhead_bytes));

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "transport/engine/back_ends.h"
-#include "transport/engine/open_kinds.h"
 #include "transport/engine/open_nic.h"
 
 namespace pacecar {

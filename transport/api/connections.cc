@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "transport/api/failure.h"
-#include "transport/api/stall.h"
+#include "transport/api/reports.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -29,6 +28,21 @@ Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request
   if (state == MessageRequest::State::kDone) return result;
   result = tl::unexpected(describe(failure, at.peer, at.nic.timeout, at.call(fault)));
   return result;
+}
+
+// A request whose operation `fill` has made and the engine has; nullptr: full, again later.
+template <typename Operation, typename Fill>
+MessageRequest* submit(Submissions<Operation>& submissions, const Attachment& at, RequestPool& pool,
+                       Fill fill) {
+  MessageRequest* const request = pool.take();
+  if (request == nullptr) return nullptr;
+  const bool submitted = submissions.push_made(at.connection, [&](Operation& operation) {
+    operation.request = request;
+    fill(operation);
+  });
+  if (submitted) return request;
+  pool.give_back(request);
+  return nullptr;
 }
 
 void fill(ReceiveOperation::Buffer& place, const ReceiveBuffer& buffer) {
@@ -67,7 +81,7 @@ class EngineSendConnection final : public SendConnection {
 
   Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) override {
     if (!usable(at_, data, size, memory)) return not_usable(at_, memory);
-    MessageRequest* request = submit(data, size, memory, [&](SendOperation& operation) {
+    MessageRequest* request = post(data, size, memory, [&](SendOperation& operation) {
       operation.tag = tag;
       operation.awaited = !puts_ && !copied_;
       operation.put = false;
@@ -84,7 +98,7 @@ class EngineSendConnection final : public SendConnection {
                         uint64_t offset) override {
     if (!usable(at_, data, size, memory)) return not_usable(at_, memory);
     RETURN_IF_ERROR(check_put(size, window, offset));
-    MessageRequest* request = submit(data, size, memory, [&](SendOperation& operation) {
+    MessageRequest* request = post(data, size, memory, [&](SendOperation& operation) {
       operation.awaited = true;
       operation.put = true;
       operation.remote = {window.address + offset, window.key};
@@ -109,23 +123,14 @@ class EngineSendConnection final : public SendConnection {
   // `fill(operation)` sets the fields that differ between messages and puts. nullptr: full, again
   // later.
   template <typename Fill>
-  MessageRequest* submit(const void* data, size_t size, const Memory* memory, Fill fill) {
-    MessageRequest* request = pool_.take();
-    if (request == nullptr) return nullptr;
-    const bool submitted =
-        at_.nic.engine->sends().push_made(at_.connection, [&](SendOperation& operation) {
-          operation.data = static_cast<const uint8_t*>(data);
-          operation.size = size;
-          operation.key = memory != nullptr ? memory->region().key : 0;
-          operation.request = request;
-          operation.host = memory != nullptr && memory->host();
-          fill(operation);
-        });
-    if (!submitted) {
-      pool_.give_back(request);
-      return nullptr;
-    }
-    return request;
+  MessageRequest* post(const void* data, size_t size, const Memory* memory, Fill fill) {
+    return submit(at_.nic.engine->sends(), at_, pool_, [&](SendOperation& operation) {
+      operation.data = static_cast<const uint8_t*>(data);
+      operation.size = size;
+      operation.key = memory != nullptr ? memory->region().key : 0;
+      operation.host = memory != nullptr && memory->host();
+      fill(operation);
+    });
   }
 
   Result<void> check_put(size_t size, const Window& window, uint64_t offset) const {
@@ -163,20 +168,13 @@ class EngineReceiveConnection final : public ReceiveConnection {
 
   Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) override {
     RETURN_IF_ERROR(check_buffers(at_, buffers));
-    MessageRequest* request = pool_.take();
-    if (request == nullptr) return nullptr;
-    const bool submitted =
-        at_.nic.engine->receives().push_made(at_.connection, [&](ReceiveOperation& operation) {
+    MessageRequest* const request =
+        submit(at_.nic.engine->receives(), at_, pool_, [&](ReceiveOperation& operation) {
           operation.count = static_cast<uint32_t>(buffers.size());
-          operation.request = request;
           for (size_t i = 0; i < buffers.size(); ++i) fill(operation.buffers[i], buffers[i]);
         });
-    if (!submitted) {
-      pool_.give_back(request);
-      return nullptr;
-    }
     // The next poll advertises it, perhaps together with data to that peer.
-    at_.nic.engine->noted();
+    if (request != nullptr) at_.nic.engine->noted();
     return request;
   }
 

@@ -75,9 +75,9 @@ Result<std::unique_ptr<Connecting>> EngineContext::connect(size_t nic, const Han
   return make_connecting(own(nic), params_, key_, handle, options);
 }
 
-void EngineContext::expect(uint32_t senders, uint32_t connections_per_sender) {
+void EngineContext::expect(uint32_t senders) {
   for (const Group& group : std::span(groups_).first(own_)) {
-    for (const RunningNic& nic : group) nic.engine->expect({senders, connections_per_sender});
+    for (const RunningNic& nic : group) nic.engine->expect({.peers = senders});
   }
 }
 

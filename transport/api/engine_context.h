@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/api/bond/keeper.h"
+#include "transport/api/bond/bonded_end.h"
 #include "transport/api/flushes.h"
 #include "transport/api/joining.h"
 #include "transport/api/pacecar.hpp"
@@ -25,7 +25,6 @@ namespace pacecar {
 
 class EngineContext final : public Context {
  public:
-  using RunningNic = pacecar::RunningNic;
   // The NICs of one device.
   using Group = std::vector<RunningNic>;
 
@@ -40,7 +39,7 @@ class EngineContext final : public Context {
   Result<std::unique_ptr<Listener>> listen(size_t nic) override;
   Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
                                               const ConnectOptions& options) override;
-  void expect(uint32_t senders, uint32_t connections_per_sender) override;
+  void expect(uint32_t senders) override;
   Result<const Memory*> register_memory(size_t nic, const MemoryRange& range) override;
   Result<void> deregister_memory(size_t nic, const Memory* memory) override;
 

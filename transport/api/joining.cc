@@ -4,7 +4,7 @@
 #include <deque>
 #include <vector>
 
-#include "transport/api/bond/bonded.h"
+#include "transport/api/bond/bonded_end.h"
 #include "transport/api/connections.h"
 #include "transport/api/lane_list.h"
 #include "transport/base/return_if_error.h"

@@ -1,10 +1,9 @@
-#include "transport/api/own_devices.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
 
+#include "transport/api/joining.h"
 #include "transport/api/state_document.h"
 
 namespace pacecar {
@@ -24,6 +23,16 @@ std::string networks_of(const OwnDevice& device) {
   return fmt::format("{}", fmt::join(names, "+"));
 }
 
+NamedDevice named(const OwnDevice& device) {
+  NamedDevice named;
+  for (const OwnNic& nic : device.nics) {
+    named.numbers.push_back(nic.engine->identity().back());
+    NicNetworks& networks = named.networks.emplace_back();
+    std::ranges::transform(nic.engine->caps().networks, std::back_inserter(networks), network_id);
+  }
+  return named;
+}
+
 }  // namespace
 
 void Replacements::log_use(const OwnDevice& requested, const OwnDevice& used,
@@ -39,16 +48,6 @@ void Replacements::log_use(const OwnDevice& requested, const OwnDevice& used,
     if (!reported_.insert(line).second) return;
   }
   used.nics.front().log(LogLevel::kInfo, line);
-}
-
-NamedDevice named(const OwnDevice& device) {
-  NamedDevice named;
-  for (const OwnNic& nic : device.nics) {
-    named.numbers.push_back(nic.engine->identity().back());
-    NicNetworks& networks = named.networks.emplace_back();
-    std::ranges::transform(nic.engine->caps().networks, std::back_inserter(networks), network_id);
-  }
-  return named;
 }
 
 UsableDevices usable_devices(const OwnDevices& own) {

@@ -323,10 +323,10 @@ class Context {
     return connect(nic, handle, ConnectOptions());
   }
 
-  // A hint: how many peers may send to each NIC at the same time, over how many connections each.
-  //   context->expect(7, 2);
+  // A hint: how many peers may send to each NIC at the same time.
+  //   context->expect(7);
   // 0: unknown. The newest hint counts. The call is cheap.
-  virtual void expect(uint32_t senders, uint32_t connections_per_sender) = 0;
+  virtual void expect(uint32_t senders) = 0;
 
   // Registers memory with a NIC for all its connections. Registering is slow: keep the result.
   //   const Memory* memory = *context->register_memory(0, data, size);

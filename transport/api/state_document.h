@@ -11,7 +11,7 @@
 #include "transport/api/pacecar.hpp"
 #include "transport/base/units.h"
 #include "transport/message/flow_status.h"
-#include "transport/metrics/figures.h"
+#include "transport/metrics/metric_table.h"
 #include "transport/share/memory/host_share.h"
 
 namespace pacecar {

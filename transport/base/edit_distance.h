@@ -1,12 +1,28 @@
 // The edit distance of two words, for "did you mean ...?". Pure.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <string_view>
+#include <vector>
 
 namespace pacecar {
 
 // Insertions, deletions and replacements of letters that turn `a` into `b` (Levenshtein).
-size_t edit_distance(std::string_view a, std::string_view b);
+inline size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
 
 }  // namespace pacecar

@@ -22,8 +22,8 @@ template <std::unsigned_integral Word>
 
 // Word by word: it may be written meanwhile, so the record must have a check of its own.
 template <typename Record>
-  requires(std::is_trivially_copyable_v<Record> && alignof(Record) >= sizeof(uint64_t))
-inline Record load_polled_record(const Record& record) {
+requires(std::is_trivially_copyable_v<Record> && alignof(Record) >= sizeof(uint64_t)) inline Record
+    load_polled_record(const Record& record) {
   using Aliasing [[gnu::may_alias]] = uint64_t;
   const auto* const words = reinterpret_cast<const Aliasing*>(&record);
   std::array<uint64_t, sizeof(Record) / sizeof(uint64_t)> copy;
@@ -37,5 +37,12 @@ template <std::unsigned_integral Word>
   using Aliasing [[gnu::may_alias]] = Word;
   __atomic_store_n(reinterpret_cast<Aliasing*>(place), word, __ATOMIC_RELEASE);
 }
+
+// Copies a payload into place in ascending order, in stores of at least 8 aligned bytes.
+//
+// Why not memcpy: a reader may poll the destination while it is written (NCCL's LL and LL128
+// protocols do, from a GPU). It needs 8-byte stores that are never torn, and flags that never
+// become visible before the data before them; memcpy may write a block's end first.
+void ordered_copy(uint8_t* destination, const uint8_t* source, size_t length);
 
 }  // namespace pacecar

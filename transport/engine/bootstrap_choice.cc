@@ -2,10 +2,11 @@
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 
+#include "transport/base/file_descriptor.h"
+#include "transport/base/take_until.h"
 #include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
 
@@ -27,8 +28,7 @@ bool names_interface(std::string_view selection, std::string_view interface) {
   if (selection.empty()) return true;
   bool found = false;
   while (!selection.empty()) {
-    const std::string_view name = selection.substr(0, selection.find(','));
-    selection.remove_prefix(std::min(selection.size(), name.size() + 1));
+    const std::string_view name = take_until(selection, ',');
     found |= !name.empty() && (whole ? interface == name : interface.starts_with(name));
   }
   return found != others;
@@ -59,15 +59,13 @@ std::optional<Address> choose_bootstrap(std::span<const InterfaceInfo> interface
 std::optional<Address> routed_source() {
   sockaddr_in anywhere{.sin_family = AF_INET, .sin_port = htons(9), .sin_addr = {}, .sin_zero = {}};
   inet_pton(AF_INET, "198.51.100.1", &anywhere.sin_addr);  // TEST-NET-2 (RFC 5737)
-  const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (socket < 0) return std::nullopt;
+  const FileDescriptor udp(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   SocketAddress source{};
   socklen_t size = sizeof source;
-  const bool known =
-      connect(socket, reinterpret_cast<const sockaddr*>(&anywhere), sizeof anywhere) == 0 &&
-      getsockname(socket, &source.any, &size) == 0;
-  close(socket);
-  if (!known) return std::nullopt;
+  if (connect(udp.get(), reinterpret_cast<const sockaddr*>(&anywhere), sizeof anywhere) != 0 ||
+      getsockname(udp.get(), &source.any, &size) != 0) {
+    return std::nullopt;
+  }
   Address address = from_sockaddr(source);
   address.port = 0;
   return address;

@@ -1,14 +1,11 @@
 #include "transport/engine/engine.h"
 
-#include <sys/prctl.h>
-
 #include <algorithm>
-#include <csignal>
+#include <array>
 
 #include "transport/base/check.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/bootstrap/auth.h"
-#include "transport/engine/clock.h"
 
 namespace pacecar {
 namespace {
@@ -29,9 +26,6 @@ constexpr int64_t kStreamRests = 10;
 // How long a closing engine waits for its last control words, and how often it polls.
 constexpr Duration kLinger = Duration::from_ms(300);
 constexpr Duration kLingerStep = Duration::from_us(200);
-// The longest sleep if nothing wakes the thread: a decorator holds packets back, or the device has
-// no descriptor to wait for.
-constexpr Duration kBlindSleep = Duration::from_us(100);
 
 }  // namespace
 
@@ -54,7 +48,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_p
                                       .first_flow_number = bootstrap::random_value<uint64_t>(),
                                       .eager = eager,
                                       .strict = params.strict},
-                                     now());
+                                     clock_now());
   if (!messenger) {
     return fail(messenger.error().code, "PACECAR_CC: " + messenger.error().message);
   }
@@ -77,12 +71,12 @@ Engine::Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIde
       keeper_([this] { keep(); }) {}
 
 Engine::~Engine() {
-  const Instant give_up = now() + kLinger;
+  const Instant give_up = clock_now() + kLinger;
   bool drained = false;
-  while (!drained && now() < give_up) {
+  while (!drained && clock_now() < give_up) {
     {
       const Hold hold(*this);
-      poll(now());
+      poll(clock_now());
       drained = messenger_->drained();
     }
     if (!drained) std::this_thread::sleep_for(std::chrono::nanoseconds(kLingerStep.ns()));
@@ -92,8 +86,6 @@ Engine::~Engine() {
   keeper_.join();
 }
 
-Instant Engine::now() { return clock_now(); }
-
 // --- with the lock held ---
 
 bool Engine::poll(Instant now) {
@@ -101,7 +93,7 @@ bool Engine::poll(Instant now) {
   // Most polls find nothing, and end here.
   if (received == 0 && now < deadline_ && sends_.empty() && receives_.empty()) return false;
   // Packets may have arrived after the turn began.
-  const Instant time = received > 0 ? Engine::now() : now;
+  const Instant time = received > 0 ? clock_now() : now;
   // A thread that waits for a message continues at once; the next turn does the rest of this one.
   if (received > 0 && !unfinished_ && loop_.deliver(time)) {
     leave_unfinished();
@@ -128,19 +120,13 @@ bool Engine::poll_without_receiving(Instant now) {
 // report that later, so it is processed now.
 bool Engine::prepare_to_wait() {
   if (!port_->prepare_to_wait()) return false;
-  return !caps().manual_progress || !poll_without_receiving(now());
-}
-
-void Engine::expect(const TrafficHint& hint) {
-  hint_.store(uint64_t{hint.peers} << 32 | hint.connections_per_peer);
+  return !caps().manual_progress || !poll_without_receiving(clock_now());
 }
 
 size_t Engine::drain_submissions(Instant now) {
-  if (const uint64_t hint = hint_.load(std::memory_order_relaxed); hint != hint_applied_) {
+  if (const TrafficHint hint = hint_.load(std::memory_order_relaxed); hint != hint_applied_) {
     hint_applied_ = hint;
-    messenger_->hint({.peers = static_cast<uint32_t>(hint >> 32),
-                      .connections_per_peer = static_cast<uint32_t>(hint)},
-                     now);
+    messenger_->hint(hint, now);
   }
   // The application's request pools have the same bounds, so no submission is refused.
   const size_t sent = sends_.drain([this](uint32_t connection, const SendOperation& operation) {
@@ -160,14 +146,14 @@ bool Engine::try_lock() {
 void Engine::submitted() {
   // If not here, the holder of the lock, the keeper or the next progress() processes it.
   if (params_.progress == Progress::kThread || !try_lock()) return noted();
-  const Instant time = now();
+  const Instant time = clock_now();
   poll_without_receiving(time);
   end_inline_poll(time);
 }
 
 void Engine::hurry() {
   if (params_.progress == Progress::kThread || !try_lock()) return noted();
-  const Instant time = now();
+  const Instant time = clock_now();
   drain_submissions(time);
   loop_.hurry(time);
   leave_unfinished();
@@ -177,7 +163,7 @@ void Engine::hurry() {
 void Engine::progress() {
   if (params_.progress == Progress::kThread) return std::this_thread::yield();
   if (!try_lock()) return std::this_thread::yield();
-  const Instant time = now();
+  const Instant time = clock_now();
   const bool moved = poll(time);
   empty_polls_ = moved ? 0 : empty_polls_ + 1;
   if (moved) last_moved_ = time;
@@ -187,10 +173,10 @@ void Engine::progress() {
 }
 
 void Engine::rest() {
-  Instant until = now() + kLongestRest;
+  Instant until = clock_now() + kLongestRest;
   int fd = -1;  // if another thread polls, only time ends the wait
   if (params_.progress == Progress::kInline && try_lock()) {
-    const Instant time = now();
+    const Instant time = clock_now();
     const Duration short_sleep = caps().jitter / kStreamRestShare;
     const bool needs_polling = port_->wait_fd() < 0 || caps().manual_progress;
     if (poll(time)) {
@@ -229,21 +215,17 @@ bool Engine::callers_poll(Instant now) const {
 }
 
 void Engine::keep() {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the application's
-  prctl(PR_SET_TIMERSLACK, 1);                // sleeps end in time, not up to 50 us later
-  pthread_setname_np(pthread_self(), "pacecar");
-  Instant last_moved = now();
+  begin_thread("pacecar");
+  Instant last_moved = clock_now();
   while (!stop_.load(std::memory_order_relaxed)) {
-    Instant time = now();
+    Instant time = clock_now();
     if (callers_poll(time)) {
       nap();
-      last_moved = now();
+      last_moved = clock_now();
       continue;
     }
     if (try_lock()) {
-      time = now();  // others may have polled since
+      time = clock_now();  // others may have polled since
       if (poll(time)) last_moved = time;
       mutex_.unlock();
     } else if (params_.progress == Progress::kInline) {
@@ -256,20 +238,11 @@ void Engine::keep() {
   }
 }
 
-void Engine::nap() { sleep_until(now() + kNap, {}); }
+void Engine::nap() { sleep_until(clock_now() + kNap, {}); }
 
 Instant Engine::sleep_limit(Instant deadline) const {
   const bool woken = params_.fault.empty() && port_->wait_fd() >= 0;
-  return woken ? deadline : std::min(deadline, now() + kBlindSleep);
-}
-
-// Returns earlier when one of the descriptors is readable.
-void Engine::sleep_until(Instant deadline, std::span<pollfd> waiting) {
-  const Instant time = now();
-  if (deadline <= time) return;
-  const int64_t ns = deadline == Instant::never() ? 0 : (deadline - time).ns();
-  const timespec timeout{ns / 1'000'000'000, ns % 1'000'000'000};
-  ppoll(waiting.data(), waiting.size(), deadline == Instant::never() ? nullptr : &timeout, nullptr);
+  return woken ? deadline : std::min(deadline, clock_now() + kBlindSleep);
 }
 
 void Engine::sleep_until_needed() {

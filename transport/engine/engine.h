@@ -7,17 +7,15 @@
 // Thread rule: any thread; the submissions of one connection from one thread at a time.
 #pragma once
 
-#include <poll.h>
-
 #include <atomic>
 #include <concepts>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <thread>
 #include <utility>
 
 #include "transport/base/params.h"
+#include "transport/engine/clock.h"
 #include "transport/engine/doorbell.h"
 #include "transport/engine/poll_loop.h"
 #include "transport/engine/submissions.h"
@@ -47,12 +45,12 @@ class Engine {
   template <typename Use>
   auto exclusively(Use use) {
     const Hold hold(*this);
-    drain_submissions(now());
+    drain_submissions(clock_now());
     deadline_ = Instant();  // the next poll must look at everything
     if constexpr (std::invocable<Use, Messenger&>) {
-      return use(messenger());
+      return use(*messenger_);
     } else {
-      return use(messenger(), nic(), now());
+      return use(*messenger_, nic(), clock_now());
     }
   }
 
@@ -76,7 +74,7 @@ class Engine {
     if (asleep_until_ns_.load() != 0) bell_->ring();
   }
   // The newest hint counts. The messenger gets it before any operation that is submitted later.
-  void expect(const TrafficHint& hint);
+  void expect(const TrafficHint& hint) { hint_.store(hint); }
   // While waiting for a request.
   void progress();
   // Messenger::stall_changes, without the lock.
@@ -108,8 +106,6 @@ class Engine {
   Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIdentity& identity,
          EngineLink link, std::unique_ptr<Messenger> messenger, std::unique_ptr<Doorbell> bell);
 
-  static Instant now();
-  Messenger& messenger() { return *messenger_; }
   Nic& nic() { return port_->nic(); }
 
   // All require the lock.
@@ -128,7 +124,6 @@ class Engine {
   void sleep_until_needed();
   // When a sleep must end at the latest, with that next deadline.
   Instant sleep_limit(Instant deadline) const;
-  static void sleep_until(Instant deadline, std::span<pollfd> waiting);
 
   const Params params_;
   const NicIdentity identity_;
@@ -140,8 +135,8 @@ class Engine {
   Submissions<ReceiveOperation> receives_;
 
   std::atomic<uint64_t> stall_changes_{0};
-  std::atomic<uint64_t> hint_{0};  // of expect(): atomic, so that no caller waits
-  uint64_t hint_applied_ = 0;      // the newest one that the messenger has; under the lock
+  std::atomic<TrafficHint> hint_;  // of expect(): atomic, so that no caller waits
+  TrafficHint hint_applied_;       // the newest one that the messenger has; under the lock
 
   std::mutex mutex_;
   Instant deadline_;             // of the poll loop, after the last poll that moved anything

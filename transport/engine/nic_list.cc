@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "transport/base/return_if_error.h"
+#include "transport/base/take_until.h"
 #include "transport/base/to_number.h"
 
 namespace pacecar {
@@ -14,22 +15,10 @@ namespace {
 
 using Candidates = std::span<const NicCandidate>;
 
-struct KindPrefix {
-  NicKind kind;
-  std::string_view prefix;
-};
 constexpr std::string_view kDpdkPrefix = "soft:dpdk:";
 constexpr std::string_view kOfiPrefix = "ofi:";
-constexpr std::array kPrefixes = {
-    KindPrefix{NicKind::kSoftUdp, "soft:udp:"}, KindPrefix{NicKind::kSoftRaw, "soft:raw:"},
-    KindPrefix{NicKind::kSoftDpdk, kDpdkPrefix}, KindPrefix{NicKind::kOfi, kOfiPrefix}};
-
-std::string_view take_until(std::string_view& text, char end) {
-  const size_t at = std::min(text.find(end), text.size());
-  const std::string_view taken = text.substr(0, at);
-  text.remove_prefix(std::min(at + 1, text.size()));
-  return taken;
-}
+constexpr std::array<std::string_view, 5> kPrefixes = {"", "soft:udp:", "soft:raw:", kDpdkPrefix,
+                                                       kOfiPrefix};  // by NicKind
 
 // Removes the next entry of PACECAR_NICS from `list`. It ends at a comma, except that the arguments
 // of a DPDK device (NAME=VALUE after a comma) belong to its entry.
@@ -57,13 +46,6 @@ std::optional<NicCandidate> nic_by_name(std::string_view entry) {
                       .arguments = std::string(entry)};
 }
 
-std::string_view prefix_of(NicKind kind) {
-  for (const KindPrefix& known : kPrefixes) {
-    if (known.kind == kind) return known.prefix;
-  }
-  return {};
-}
-
 std::string names_of(Candidates candidates) {
   std::string names;
   for (const NicCandidate& candidate : candidates) {
@@ -83,8 +65,8 @@ Result<void> check_form(std::string_view entry, Candidates candidates) {
   if (std::ranges::any_of(candidates, is_entry)) return {};
   if (const auto named_nic = nic_by_name(entry); named_nic && !named_nic->device.empty()) return {};
   std::string_view device = entry;
-  for (const KindPrefix& known : kPrefixes) {
-    if (entry.starts_with(known.prefix)) device.remove_prefix(known.prefix.size());
+  for (const std::string_view prefix : kPrefixes) {
+    if (entry.starts_with(prefix)) device.remove_prefix(prefix.size());
   }
   if (!device.empty() && device.find(':') == std::string_view::npos) return {};
   return fail(
@@ -156,7 +138,9 @@ Result<void> add_group(std::string_view entry, Candidates candidates,
 
 }  // namespace
 
-std::string NicCandidate::name() const { return std::string(prefix_of(kind)) + device; }
+std::string NicCandidate::name() const {
+  return std::string(kPrefixes[static_cast<size_t>(kind)]) + device;
+}
 
 Result<std::vector<NicGroup>> choose_nics(std::string_view list, Candidates candidates) {
   const bool list_was_empty = list.empty();

@@ -8,32 +8,18 @@
 #include <utility>
 
 #include "transport/base/return_if_error.h"
-#include "transport/io/decorators/fault.h"
-#include "transport/io/decorators/pcap.h"
-#include "transport/io/decorators/trace.h"
+#include "transport/io/decorators/decorator.h"
 #include "transport/io/raw/raw_io.h"
-#include "transport/io/udp/udp_io.h"
 #include "transport/wire/extended.h"
 #include "transport/wire/roce.h"
 
 namespace pacecar {
-
 namespace {
 
 Result<std::unique_ptr<PacketIo>> open_sockets(const Params& params, const InterfaceInfo& interface,
                                                Sockets sockets) {
-  if (sockets == Sockets::kRaw) {
-    return open_raw({.interface = interface.name,
-                     .paths = params.paths,
-                     .socket_buffer = params.socket_buffer,
-                     .data_tc = static_cast<uint8_t>(params.tc),
-                     .control_tc = static_cast<uint8_t>(params.control_tc)});
-  }
-  UdpConfig config{.interface = interface.name,
-                   .paths = params.paths,
-                   .socket_buffer = params.socket_buffer,
-                   .data_tc = static_cast<uint8_t>(params.tc),
-                   .control_tc = static_cast<uint8_t>(params.control_tc)};
+  UdpConfig config = socket_config(params, interface);
+  if (sockets == Sockets::kRaw) return open_raw(config);
   if (params.wire == WireMode::kExtended) {
     config.beginning_bits = wire::kBeginning.bits;
     config.beginning = wire::kBeginning.value;
@@ -54,6 +40,14 @@ Result<std::unique_ptr<PacketIo>> open_sockets(const Params& params, const Inter
 }
 
 }  // namespace
+
+UdpConfig socket_config(const Params& params, const InterfaceInfo& interface) {
+  return {.interface = interface.name,
+          .paths = params.paths,
+          .socket_buffer = params.socket_buffer,
+          .data_tc = static_cast<uint8_t>(params.tc),
+          .control_tc = static_cast<uint8_t>(params.control_tc)};
+}
 
 Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceInfo& interface,
                                           Sockets sockets) {

@@ -9,16 +9,11 @@
 #include "transport/engine/clock.h"
 #include "transport/engine/cores/multi_core_nic.h"
 #include "transport/engine/open_io.h"
-#include "transport/engine/open_kinds.h"
 #include "transport/engine/soft_port.h"
-#include "transport/engine/tags.h"
 #include "transport/io/udp/interfaces.h"
 
 namespace pacecar {
 namespace {
-
-// The sleep of a thread that must poll for packets which a decorator holds back.
-constexpr Duration kBlindSleep = Duration::from_us(100);
 
 // Whether the NIC can have several engines.
 bool takes_engines(const NicCandidate& candidate, const Params& params) {
@@ -30,9 +25,7 @@ Result<std::unique_ptr<NicPort>> open_engines(const InterfaceInfo& interface, co
                                               std::unique_ptr<Processors> processors) {
   ASSIGN_OR_RETURN(auto ios, open_ios(params, interface, engines));
   const CoreThreadConfig config{
-      .clock = clock_now,
-      .spin = params.spin,
-      .longest_sleep = params.fault.empty() ? Duration::max() : kBlindSleep};
+      .clock = clock_now, .spin = params.spin, .blind = !params.fault.empty()};
   return MultiCoreNic::make(make_soft_ports(params, std::move(ios), clock_now()), config,
                             std::move(processors));
 }

@@ -4,6 +4,8 @@
 // Pure: time is an argument. Thread rule: one thread at a time.
 #pragma once
 
+#include <algorithm>
+
 #include "transport/message/messenger.h"
 #include "transport/nic/nic_port.h"
 
@@ -24,9 +26,18 @@ class PollLoop {
     port_.transmit(now);
   }
   // Runs timers and messages, and transmits what is due; returns the number of packets or writes.
-  size_t advance(Instant now);
+  size_t advance(Instant now) {
+    port_.nic().on_time(now);
+    messenger_.poll(now);
+    // Where control writes may join data packets, both leave together; otherwise data leaves first.
+    const size_t sent = port_.nic().caps().software ? 0 : port_.transmit(now);
+    messenger_.inform(now);
+    return sent + port_.transmit(now);
+  }
   // When advance() has work even if nothing arrives.
-  Instant next_deadline() const;
+  Instant next_deadline() const {
+    return std::min(port_.next_deadline(), messenger_.next_deadline());
+  }
 
  private:
   NicPort& port_;

@@ -1,5 +1,3 @@
-#include "transport/engine/process_nic.h"
-
 #include <fmt/format.h>
 
 #include <utility>
@@ -7,9 +5,8 @@
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/open_io.h"
+#include "transport/engine/open_nic.h"
 #include "transport/engine/soft_port.h"
-#include "transport/engine/tags.h"
-#include "transport/io/udp/udp_io.h"
 #include "transport/wire/roce.h"
 
 namespace pacecar {
@@ -18,14 +15,8 @@ Result<OpenedNic> open_process_nic(const InterfaceInfo& interface, const Params&
                                    const LogSink& log) {
   RETURN_IF_ERROR(accept_without_tags("soft:udp:" + interface.name, "standard RDMA packets", false,
                                       params, log));
-  UdpConfig config{.interface = interface.name,
-                   .address = preferred_address(interface),
-                   .paths = params.paths,
-                   .socket_buffer = params.socket_buffer,
-                   .data_tc = static_cast<uint8_t>(params.tc),
-                   .control_tc = static_cast<uint8_t>(params.control_tc),
-                   .without_checksum = true,
-                   .identifies = true};
+  UdpConfig config = socket_config(params, interface);
+  config.without_checksum = config.identifies = true;
   for (uint32_t slot = 0; slot < roce::kSlots; ++slot) {
     config.port = roce::port_of_slot(slot);
     auto io = open_udp(config);

@@ -1,6 +1,6 @@
 // PacketIo: sends and receives datagrams in bursts. Back ends: udp, raw, dpdk and the simulator;
-// decorators (fault, trace, pcap) wrap any of them. A datagram that the system refuses is counted
-// and lost; the protocol above retransmits it.
+// decorators (fault, trace, pcap) wrap any of them. A datagram that the system refuses is lost; the
+// protocol above retransmits it.
 //
 // Thread rule: one thread at a time, except wait_fd(), which never changes.
 #pragma once
@@ -39,12 +39,6 @@ struct PacketIoCaps {
   Duration pause;   // the longest time for which a healthy host of this kind does nothing
 };
 
-struct PacketIoCounters {
-  uint64_t send_errors = 0;     // datagrams that the system refused; treated as lost
-  uint64_t receive_errors = 0;  // truncated or unreadable datagrams; dropped
-  uint64_t send_blocked = 0;    // send() calls that accepted less than offered
-};
-
 class PacketIo {
  public:
   virtual ~PacketIo() = default;
@@ -64,14 +58,24 @@ class PacketIo {
   virtual size_t receive(std::span<RxPacket> packets, Instant now) = 0;
   // A file descriptor that is readable when packets wait, for an engine that sleeps; -1: none.
   virtual int wait_fd() const = 0;
-  virtual const PacketIoCounters& counters() const = 0;
 };
 
 // The UDP source ports: of data, one for each path, then the one of control writes.
-std::vector<uint16_t> source_ports(const PacketIo& io);
+inline std::vector<uint16_t> source_ports(const PacketIo& io) {
+  std::vector<uint16_t> ports;
+  for (uint32_t path = 0; path < io.caps().paths; ++path) {
+    ports.push_back(io.source_port(static_cast<uint16_t>(path), TrafficClass::kData));
+  }
+  ports.push_back(io.source_port(0, TrafficClass::kControl));
+  return ports;
+}
 
 // The traffic class byte of an IP header: the upper six bits (DSCP) of `configured`, and ECN, which
 // data is capable of and control is not.
-uint8_t ip_traffic_class(uint32_t configured, TrafficClass traffic_class);
+inline uint8_t ip_traffic_class(uint32_t configured, TrafficClass traffic_class) {
+  constexpr uint32_t kDscpMask = 0xFC;
+  const Ecn ecn = traffic_class == TrafficClass::kData ? Ecn::kCapable0 : Ecn::kNotCapable;
+  return static_cast<uint8_t>((configured & kDscpMask) | static_cast<uint32_t>(ecn));
+}
 
 }  // namespace pacecar

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "transport/base/ordered_copy.h"
+#include "transport/base/polled_memory.h"
 
 namespace pacecar {
 

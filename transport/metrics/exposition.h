@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-#include "transport/metrics/figures.h"
 #include "transport/metrics/metric_table.h"
 
 namespace pacecar::metrics {

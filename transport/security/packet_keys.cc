@@ -1,6 +1,6 @@
 #include "transport/security/packet_keys.h"
 
-#include "transport/security/key_derivation.h"
+#include "transport/security/key_exchange.h"
 
 namespace pacecar {
 namespace {

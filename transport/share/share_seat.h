@@ -4,14 +4,35 @@
 // No locks: a slot is taken by one compare-and-swap, and given up by one. Pure; one thread.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
 
-#include "transport/share/share_process.h"
 #include "transport/share/share_table.h"
 
 namespace pacecar {
+
+// A process that uses a ShareTable, and what it can learn about the others. The class itself is a
+// process of a simulated host: its owner word is any number that no other has, and the others never
+// end.
+class ShareProcess {
+ public:
+  explicit ShareProcess(uint64_t owner) : owner_(owner) {}
+  virtual ~ShareProcess() = default;
+  ShareProcess(const ShareProcess&) = delete;
+  ShareProcess& operator=(const ShareProcess&) = delete;
+
+  // The word for its slot; 0: no longer that process (a forked child).
+  virtual uint64_t owner() const { return owner_; }
+  // The process with this owner's word has certainly ended.
+  virtual bool ended(uint64_t /*owner*/) const { return false; }
+  // The process is in another process namespace, so its end cannot be detected.
+  virtual bool hidden(uint64_t /*owner*/) const { return false; }
+
+ private:
+  const uint64_t owner_;
+};
 
 template <typename Word>
 class BasicShareSeat {

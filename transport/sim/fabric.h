@@ -54,7 +54,7 @@ class Fabric final : private EventSink {
   uint32_t hosts() const { return hosts_; }
   uint32_t processes() const { return topology_.all_processes(); }  // of all hosts
   // The port of a process, by number; with one process per host, of a host.
-  PacketIo& port(uint32_t process) { return ports_[process]; }
+  HostPort& port(uint32_t process) { return ports_[process]; }
   const Address& address(uint32_t process) const { return ports_[process].local_address(); }
   // Sends a frame from a process, with PayloadMode::kBytes. False: it is longer than a datagram, or
   // the host's NIC has no room for it.

@@ -73,7 +73,7 @@ size_t HostPort::send(std::span<const TxPacket> packets, Instant now) {
   if (!frozen()) {
     while (taken < packets.size() && send_one(packets[taken])) ++taken;
   }
-  if (taken < packets.size()) ++counters_.send_blocked;
+  if (taken < packets.size()) ++blocked_sends_;
   return taken;
 }
 
@@ -105,10 +105,7 @@ bool HostPort::has_room(LinkId id, bool data, Bytes size) const {
 // False when it does not fit now.
 bool HostPort::send_one(const TxPacket& packet) {
   PACECAR_CHECK(packet.path < caps_.paths);
-  if (too_long(packet)) {
-    ++counters_.send_errors;
-    return true;
-  }
+  if (too_long(packet)) return true;  // refused
   const uint32_t destination = find_process(*packet.destination, fabric_.topology_.all_processes());
   const uint64_t hash = flow_hash(process_, destination, packet.path);
   const LinkId link = fabric_.choose_uplink(host_, fabric_.topology_.host_of(destination), hash);

@@ -38,7 +38,8 @@ class HostPort final : public PacketIo, public EventSink {
   size_t receive(std::span<RxPacket> packets, Instant now) override;
   bool send_frame(const FabricFrame& frame);
   int wait_fd() const override { return -1; }  // virtual time: there is nothing to sleep on
-  const PacketIoCounters& counters() const override { return counters_; }
+  // Calls of send() that took less than was offered.
+  uint64_t blocked_sends() const { return blocked_sends_; }
 
   void set_listener(EventSink& sink, uint32_t what) {
     listener_ = &sink;
@@ -85,7 +86,7 @@ class HostPort final : public PacketIo, public EventSink {
   uint8_t local_;  // the process among those of its host
   Address address_;
   PacketIoCaps caps_;
-  PacketIoCounters counters_;
+  uint64_t blocked_sends_ = 0;
   EventSink* listener_ = nullptr;
   uint32_t listener_what_ = 0;
   Blocked blocked_;

@@ -5,9 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "transport/base/security.h"
+#include "transport/base/packet_modes.h"
 #include "transport/base/units.h"
-#include "transport/base/wire_mode.h"
 #include "transport/security/packet_keys.h"
 #include "transport/softnic/path_selector.h"
 #include "transport/wire/packet.h"

@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <span>
 
-#include "transport/base/security.h"
+#include "transport/base/packet_modes.h"
 #include "transport/base/units.h"
 #include "transport/security/packet_keys.h"
 #include "transport/security/replay_window.h"

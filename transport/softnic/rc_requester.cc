@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "transport/base/check.h"
-#include "transport/base/ordered_copy.h"
+#include "transport/base/polled_memory.h"
 #include "transport/base/seq.h"
 
 namespace pacecar {

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <utility>
 
-#include "transport/base/ordered_copy.h"
+#include "transport/base/polled_memory.h"
 #include "transport/base/seq.h"
 
 namespace pacecar {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "transport/base/ordered_copy.h"
+#include "transport/base/polled_memory.h"
 #include "transport/base/seq.h"
 
 namespace pacecar {

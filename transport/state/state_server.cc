@@ -24,6 +24,25 @@ constexpr int kPauseMs = 10;
 constexpr int kSilenceMs = 100;
 constexpr size_t kMaxRequest = 4096;
 
+struct StateRequest {
+  std::string_view path;  // empty: unknown request
+  bool headers = false;   // the answer must have HTTP headers
+};
+
+// Parses "GET PATH" and the end of the line (HTTP 0.9), or "GET PATH HTTP/1.1" and so on. `text` is
+// untrusted; the result points into it.
+StateRequest parse(std::string_view text) {
+  constexpr std::string_view kGet = "GET ";
+  std::string_view line = text.substr(0, text.find_first_of("\r\n"));
+  if (!line.starts_with(kGet)) return {};
+  line.remove_prefix(kGet.size());
+  const size_t end = line.find(' ');
+  if (end == std::string_view::npos) return {.path = line};
+  const std::string_view version = line.substr(end + 1);
+  if (!version.starts_with("HTTP/1.")) return {};
+  return {.path = line.substr(0, end), .headers = true};
+}
+
 bool may_ask(const FileDescriptor& caller) {
   ucred peer{};
   socklen_t size = sizeof peer;
@@ -125,7 +144,7 @@ std::string StateServer::first_line(const FileDescriptor& caller, const TimeLimi
 }
 
 std::string StateServer::response(std::string_view text) const {
-  const StateRequest request = parse_state_request(text);
+  const StateRequest request = parse(text);
   const auto named = [&request](const StatePage& page) { return page.path == request.path; };
   const auto found =
       text.empty() ? pages_.begin() : std::find_if(pages_.begin(), pages_.end(), named);

@@ -15,10 +15,15 @@
 #include <vector>
 
 #include "transport/state/state_directory.h"
-#include "transport/state/state_request.h"
 #include "transport/state/time_limit.h"
 
 namespace pacecar {
+
+inline constexpr std::string_view kWholeState = "/state";      // JSON, every flow
+inline constexpr std::string_view kStateSummary = "/summary";  // JSON, sums over the flows
+inline constexpr std::string_view kStateMetrics = "/metrics";  // Prometheus' text
+inline constexpr std::string_view kStateProfile = "/profile";  // of net_plugin/profiler, JSON
+inline constexpr const char* kJsonType = "application/json";
 
 struct StatePage {
   std::string_view path;

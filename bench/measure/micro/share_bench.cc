@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "transport/share/share_member.h"
+#include "transport/share/share_link.h"
 
 namespace pacecar {
 namespace {

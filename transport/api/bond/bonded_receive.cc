@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "transport/api/bond/bonded.h"
 #include "transport/api/bond/bonded_end.h"
 #include "transport/api/memory.h"
 #include "transport/base/check.h"

@@ -88,9 +88,7 @@ class GpuContext final : public Context {
     return std::make_unique<StagedConnecting>(std::move(*connecting), inner_, gpus_);
   }
 
-  void expect(uint32_t senders, uint32_t connections_per_sender) override {
-    inner_->expect(senders, connections_per_sender);
-  }
+  void expect(uint32_t senders) override { inner_->expect(senders); }
 
   Result<const Memory*> register_memory(size_t nic, const MemoryRange& range) override;
 

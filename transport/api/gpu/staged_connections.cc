@@ -197,12 +197,8 @@ class StagedSendConnection final : public SendConnection {
     }
     if (!request->taken) return tested_again();
     if (!request->error && request->inner == nullptr) return TestResult();
-    Result<TestResult> result = TestResult();
-    if (request->error) {
-      result = tl::unexpected(*request->error);
-    } else {
-      result = inner_->test(request->inner);
-    }
+    auto result = request->error ? Result<TestResult>(tl::unexpected(*request->error))
+                                 : inner_->test(request->inner);
     if (!result || result->done) stage_.give_back(request);
     return result;
   }

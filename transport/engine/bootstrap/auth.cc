@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "transport/security/key_derivation.h"
+#include "transport/security/key_exchange.h"
 
 namespace pacecar::bootstrap {
 namespace {

@@ -12,7 +12,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,19 +29,18 @@ class BootstrapSession {
   enum class State {
     kWaiting,    // for the owner's answer, or for the peer to confirm it
     kConfirmed,  // the peer has the reply
-    kFailed,     // error() says why
+    kFailed,     // refused, or the peer has gone, is silent or has no proof
   };
 
   std::span<const uint8_t> offer() const { return offer_; }
   std::string peer() const;  // "host:port" of the connecting side
 
   // Call exactly one of the two, once. refuse() sends the reason's message, and whether its code is
-  // kStale; the connecting side reports them as an error, and the session here fails, too.
+  // kStale; the connecting side reports them as an error, and the session here fails.
   void reply(std::span<const uint8_t> payload);
   void refuse(const Error& reason);
 
   State poll(Instant now);
-  const Error& error() const { return error_; }  // of a failed session
 
  private:
   friend class BootstrapListener;  // makes it, and takes it as far as the offer
@@ -56,7 +54,6 @@ class BootstrapSession {
         deadline_(now + limit) {}
 
   void answer(bootstrap::ReplyStatus status, std::span<const uint8_t> payload);
-  State fail_with(std::string_view what);
 
   bootstrap::Channel channel_;
   bootstrap::Handshake handshake_;
@@ -65,9 +62,8 @@ class BootstrapSession {
   Instant deadline_;            // for the proof, then for the confirmation
   std::vector<uint8_t> offer_;  // once proved
   bool answered_ = false;
-  std::optional<std::string> refusal_;
+  bool refused_ = false;
   State state_ = State::kWaiting;
-  Error error_{};
 };
 
 // Accepts any number of connections, until it is destroyed.

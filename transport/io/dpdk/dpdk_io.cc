@@ -82,7 +82,6 @@ class DpdkIo final : public PacketIo {
     return static_cast<uint16_t>(roce::kFirstSourcePort + (control ? caps_.paths : path));
   }
   int wait_fd() const override { return -1; }
-  const PacketIoCounters& counters() const override { return counters_; }
 
   size_t send(std::span<const TxPacket> packets, Instant now) override;
   size_t receive(std::span<RxPacket> packets, Instant now) override;
@@ -101,7 +100,6 @@ class DpdkIo final : public PacketIo {
   void send_message(const NeighborMessage& message);
 
   PacketIoCaps caps_;
-  PacketIoCounters counters_;
   Address local_;
   std::unique_ptr<DpdkPort> port_;
   UdpSocket holder_;  // if the kernel has our address: keeps it from answering for us
@@ -174,13 +172,9 @@ size_t DpdkIo::send(std::span<const TxPacket> packets, Instant now) {
     const bool full = room == 0 || planned > 0;
     if (full) {
       look_at_link(now, kLinkDownInterval);
-      if (link_up_) {
-        ++counters_.send_blocked;
-        break;
-      }
+      if (link_up_) break;
     }
-    ++counters_.send_errors;
-    ++taken;
+    ++taken;  // lost
   }
   return taken;
 }
@@ -235,7 +229,6 @@ void DpdkIo::drop_damaged() {
   size_t kept = 0;
   for (rte_mbuf* const buffer : std::span(buffers_).first(held_)) {
     if (is_damaged(*buffer)) {
-      ++counters_.receive_errors;
       rte_pktmbuf_free(buffer);
     } else {
       buffers_[kept++] = buffer;
@@ -262,17 +255,11 @@ void DpdkIo::drop_damaged() {
 
 // False: the frame is no datagram for us.
 bool DpdkIo::read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now) {
-  if (buffer.nb_segs > 1 && rte_pktmbuf_linearize(&buffer) != 0) {
-    ++counters_.receive_errors;
-    return false;
-  }
+  if (buffer.nb_segs > 1 && rte_pktmbuf_linearize(&buffer) != 0) return false;
   const auto frame = frame_of(buffer);
   FrameDatagram datagram;
   if (!known_.read(frame, datagram) && !read_unknown(frame, datagram, now)) return false;
-  if (datagram.bytes.empty()) {
-    ++counters_.receive_errors;
-    return false;
-  }
+  if (datagram.bytes.empty()) return false;
   sources_[slot] = datagram.source;
   // Constructed in place: an assignment would build a temporary and copy it.
   new (&packet) RxPacket{.bytes = datagram.bytes,

@@ -17,7 +17,6 @@
 #include <fstream>
 #include <future>
 #include <iterator>
-#include <optional>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -129,11 +128,6 @@ bool run_alarm(const std::function<void()>& work, std::chrono::microseconds dela
   return true;
 }
 
-struct State {
-  std::optional<Result<void>> outcome;
-  bool pci = false;
-};
-
 Result<void> start(const std::string& arguments, bool pci, const LogSink& log) {
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
@@ -236,18 +230,15 @@ std::string EalOutput::last(std::string_view otherwise) const {
 }
 
 Result<void> start_eal(const std::string& arguments, bool pci, const LogSink& log) {
-  static State state;
   const std::lock_guard lock(eal_mutex());
-  if (!state.outcome) {
-    state.outcome = start(arguments, pci, log);
-    state.pci = pci || !arguments.empty();
-  }
-  if (*state.outcome && pci && !state.pci) {
+  static const Result<void> outcome = start(arguments, pci, log);
+  static const bool takes_pci = pci || !arguments.empty();
+  if (outcome && pci && !takes_pci) {
     return fail(ErrorCode::kInvalidArgument,
                 "DPDK has been started for virtual devices only: name a PCI device first in "
                 "PACECAR_NICS, or give EAL arguments in PACECAR_DPDK_EAL");
   }
-  return *state.outcome;
+  return outcome;
 }
 
 }  // namespace pacecar

@@ -36,7 +36,7 @@ struct Sockets {
 
 class RawIo final : public PacketIo {
  public:
-  RawIo(const RawConfig& config, PacketIoCaps caps, Address local, Sockets sockets);
+  RawIo(const UdpConfig& config, PacketIoCaps caps, Address local, Sockets sockets);
 
   const PacketIoCaps& caps() const override { return caps_; }
   const Address& local_address() const override { return local_; }
@@ -45,7 +45,6 @@ class RawIo final : public PacketIo {
     return static_cast<uint16_t>(roce::kFirstSourcePort + (control ? caps_.paths : path));
   }
   int wait_fd() const override { return sockets_.receiver.get(); }
-  const PacketIoCounters& counters() const override { return counters_; }
 
   size_t send(std::span<const TxPacket> packets, Instant now) override;
   size_t receive(std::span<RxPacket> packets, Instant now) override;
@@ -56,7 +55,6 @@ class RawIo final : public PacketIo {
   bool can_send(const TxPacket& packet) const;
 
   PacketIoCaps caps_;
-  PacketIoCounters counters_;
   Address local_;
   Sockets sockets_;
   uint8_t data_tc_;
@@ -74,7 +72,7 @@ class RawIo final : public PacketIo {
   std::vector<uint8_t> memory_;
 };
 
-RawIo::RawIo(const RawConfig& config, PacketIoCaps caps, Address local, Sockets sockets)
+RawIo::RawIo(const UdpConfig& config, PacketIoCaps caps, Address local, Sockets sockets)
     : caps_(caps),
       local_(local),
       sockets_(std::move(sockets)),
@@ -138,12 +136,8 @@ size_t RawIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
       continue;
     }
     if (planned > 0 && errno == EINTR) continue;
-    if (planned > 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)) {
-      ++counters_.send_blocked;
-      break;
-    }
-    ++counters_.send_errors;
-    ++taken;
+    if (planned > 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)) break;
+    ++taken;  // refused
   }
   return taken;
 }
@@ -152,20 +146,12 @@ size_t RawIo::receive(std::span<RxPacket> packets, Instant /*now*/) {
   const size_t most = std::min(packets.size(), kBurst);
   const int received = recvmmsg(sockets_.receiver.get(), in_.data(), static_cast<unsigned>(most),
                                 MSG_DONTWAIT, nullptr);
-  if (received < 0) {
-    if (errno != EAGAIN && errno != EINTR) ++counters_.receive_errors;
-    return 0;
-  }
   size_t count = 0;
-  for (size_t i = 0; i < static_cast<size_t>(received); ++i) {
+  for (int i = 0; i < received; ++i) {
     const uint8_t* begin = static_cast<const uint8_t*>(in_pieces_[i].iov_base);
     const auto datagram = read_datagram({.bytes = {begin, in_[i].msg_len}, .type = frame::kIpv4});
     // Before it is bound, a raw socket receives all datagrams of the host.
-    if (datagram && datagram->destination != local_) continue;
-    if (!datagram || datagram->bytes.empty()) {
-      ++counters_.receive_errors;
-      continue;
-    }
+    if (!datagram || datagram->destination != local_ || datagram->bytes.empty()) continue;
     sources_[i] = datagram->source;
     packets[count++] = RxPacket{.bytes = datagram->bytes,
                                 .source = &sources_[i],
@@ -203,7 +189,7 @@ bool accept_roce_only(int fd) {
   return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) == 0;
 }
 
-Result<Sockets> open_sockets(const RawConfig& config, const Address& local) {
+Result<Sockets> open_sockets(const UdpConfig& config, const Address& local) {
   Sockets sockets;
   ASSIGN_OR_RETURN(sockets.holder, open_deaf_socket(local));
   ASSIGN_OR_RETURN(sockets.receiver, open_raw_socket(IPPROTO_UDP));
@@ -224,7 +210,7 @@ Result<Sockets> open_sockets(const RawConfig& config, const Address& local) {
   return sockets;
 }
 
-Result<Address> choose_address(const RawConfig& config, const InterfaceInfo& interface) {
+Result<Address> choose_address(const UdpConfig& config, const InterfaceInfo& interface) {
   const auto found = std::ranges::find_if(interface.addresses, is_ipv4);
   if (!config.address && (!interface.up || found == interface.addresses.end())) {
     return fail(ErrorCode::kNotFound,
@@ -239,7 +225,7 @@ Result<Address> choose_address(const RawConfig& config, const InterfaceInfo& int
 
 }  // namespace
 
-Result<std::unique_ptr<PacketIo>> open_raw(const RawConfig& config) {
+Result<std::unique_ptr<PacketIo>> open_raw(const UdpConfig& config) {
   ASSIGN_OR_RETURN(const auto interface, find_interface(config.interface));
   ASSIGN_OR_RETURN(const auto local, choose_address(config, interface));
   ASSIGN_OR_RETURN(auto sockets, open_sockets(config, local));

@@ -5,7 +5,6 @@
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -13,6 +12,7 @@
 #include <fstream>
 #include <memory>
 
+#include "transport/base/file_descriptor.h"
 #include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
 
@@ -22,13 +22,10 @@ namespace {
 std::filesystem::path sys_path(const std::string& name) { return "/sys/class/net/" + name; }
 
 Bytes read_mtu(const std::string& name) {
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return 0;
+  const FileDescriptor any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request{};
   name.copy(request.ifr_name, IF_NAMESIZE - 1);
-  const bool known = ioctl(fd, SIOCGIFMTU, &request) == 0;
-  close(fd);
-  return known ? static_cast<Bytes>(request.ifr_mtu) : 0;
+  return ioctl(any.get(), SIOCGIFMTU, &request) == 0 ? static_cast<Bytes>(request.ifr_mtu) : 0;
 }
 
 std::string read_pci_path(const std::string& name) {
@@ -57,27 +54,16 @@ InterfaceInfo describe(const ifaddrs& entry) {
 }
 
 void add_address(InterfaceInfo& info, const sockaddr& raw) {
-  SocketAddress address;
-  switch (raw.sa_family) {
-    case AF_INET:
-      std::memcpy(&address.v4, &raw, sizeof(address.v4));
-      info.addresses.push_back(from_sockaddr(address));
-      break;
-    case AF_INET6:
-      std::memcpy(&address.v6, &raw, sizeof(address.v6));
-      info.addresses.push_back(from_sockaddr(address));
-      break;
-    case AF_PACKET: {
-      sockaddr_ll link;
-      std::memcpy(&link, &raw, sizeof(link));
-      if (link.sll_halen == 6)
-        info.guid = guid_from_mac(
-            std::to_array<uint8_t>({link.sll_addr[0], link.sll_addr[1], link.sll_addr[2],
-                                    link.sll_addr[3], link.sll_addr[4], link.sll_addr[5]}));
-      break;
-    }
-    default:
-      break;
+  if (raw.sa_family == AF_INET || raw.sa_family == AF_INET6) {
+    SocketAddress address;
+    std::memcpy(&address, &raw, raw.sa_family == AF_INET ? sizeof address.v4 : sizeof address.v6);
+    info.addresses.push_back(from_sockaddr(address));
+  } else if (raw.sa_family == AF_PACKET) {
+    sockaddr_ll link;
+    std::memcpy(&link, &raw, sizeof(link));
+    std::array<uint8_t, 6> mac;
+    std::copy_n(link.sll_addr, mac.size(), mac.begin());
+    if (link.sll_halen == mac.size()) info.guid = guid_from_mac(mac);
   }
 }
 

@@ -3,7 +3,6 @@
 #include <netinet/udp.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -45,18 +44,18 @@ ReceiveRing::ReceiveRing()
   }
 }
 
-size_t ReceiveRing::receive(int fd, std::span<RxPacket> packets, PacketIoCounters& counters) {
+size_t ReceiveRing::receive(int fd, std::span<RxPacket> packets) {
   const Placement placement = std::exchange(placement_, {});
   size_t count = 0;
-  if (rest_.empty() && !next_message(counters)) {
+  if (rest_.empty() && !next_message()) {
     if (placement.place == nullptr) {
-      if (!fill(fd, counters) || !next_message(counters)) return 0;
+      if (!fill(fd) || !next_message()) return 0;
     } else {
-      if (!fill_places(fd, placement, counters)) return 0;
+      if (!fill_places(fd, placement)) return 0;
       count = hand_out_placed(packets);
     }
   }
-  while (count < packets.size() && (!rest_.empty() || next_message(counters))) {
+  while (count < packets.size() && (!rest_.empty() || next_message())) {
     const auto datagram = rest_.first(std::min(segment_bytes_, rest_.size()));
     rest_ = rest_.subspan(datagram.size());
     packets[count++] = {datagram, &sources_[next_ - 1], ecn_, waited_};
@@ -73,7 +72,7 @@ int ReceiveRing::receive_one(int fd) {
 }
 
 // One system call, for at most `messages`. False if nothing waits.
-bool ReceiveRing::ask(int fd, unsigned messages, PacketIoCounters& counters) {
+bool ReceiveRing::ask(int fd, unsigned messages) {
   for (size_t i = 0; i < filled_; ++i) {  // overwritten by the kernel
     messages_[i].msg_hdr.msg_namelen = sizeof(SocketAddress);
     messages_[i].msg_hdr.msg_controllen = sizeof(Control);
@@ -83,10 +82,7 @@ bool ReceiveRing::ask(int fd, unsigned messages, PacketIoCounters& counters) {
   const int received = messages == 1
                            ? receive_one(fd)
                            : recvmmsg(fd, messages_.data(), messages, MSG_DONTWAIT, nullptr);
-  if (received <= 0) {
-    if (errno != EAGAIN && errno != EINTR) ++counters.receive_errors;
-    return false;
-  }
+  if (received <= 0) return false;
   filled_ = static_cast<size_t>(received);
   timespec fetched;
   clock_gettime(CLOCK_REALTIME, &fetched);
@@ -94,9 +90,9 @@ bool ReceiveRing::ask(int fd, unsigned messages, PacketIoCounters& counters) {
   return true;
 }
 
-bool ReceiveRing::fill(int fd, PacketIoCounters& counters) {
+bool ReceiveRing::fill(int fd) {
   const bool was_full = std::exchange(full_, false);
-  if (!ask(fd, static_cast<unsigned>(batch_), counters)) return false;
+  if (!ask(fd, static_cast<unsigned>(batch_))) return false;
   size_t largest = 1;
   for (size_t i = 0; i < filled_; ++i) largest = std::max<size_t>(largest, messages_[i].msg_len);
   // Reading one message is cheapest; after two full bursts in a row more messages may be waiting.
@@ -108,12 +104,12 @@ bool ReceiveRing::fill(int fd, PacketIoCounters& counters) {
 
 // Receives one message with its payload in the predicted place. A message that was not predicted is
 // gathered in the second buffer. False if nothing readable waits.
-bool ReceiveRing::fill_places(int fd, const Placement& placement, PacketIoCounters& counters) {
+bool ReceiveRing::fill_places(int fd, const Placement& placement) {
   msghdr& header = messages_[0].msg_hdr;
   const auto pieces = scatter_.lay(placement, {buffer(0), kBufferBytes});
   header.msg_iov = pieces.data();
   header.msg_iovlen = pieces.size();
-  const bool received = ask(fd, 1, counters) && next_message(counters);
+  const bool received = ask(fd, 1) && next_message();
   header.msg_iov = &iovecs_[0];
   header.msg_iovlen = 1;
   return received;
@@ -141,10 +137,9 @@ size_t ReceiveRing::hand_out_placed(std::span<RxPacket> packets) {
 }
 
 // Opens the next readable message of the burst. False if none is left.
-bool ReceiveRing::next_message(PacketIoCounters& counters) {
+bool ReceiveRing::next_message() {
   while (next_ < filled_) {
     if (open(messages_[next_++])) return true;
-    ++counters.receive_errors;
   }
   return false;
 }
@@ -172,6 +167,64 @@ bool ReceiveRing::open(mmsghdr& message) {
   }
   sources_[next_ - 1] = from_sockaddr(*static_cast<const SocketAddress*>(header.msg_name));
   return true;
+}
+
+std::span<iovec> ScatterList::lay(const Placement& placement, std::span<uint8_t> plain) {
+  placement_ = placement;
+  plain_ = plain;
+  const size_t whole = ends_bytes() + placement.payload_bytes;
+  const size_t most = std::clamp<size_t>(plain.size() / whole, 1, kMostPackets);
+  const size_t wanted = (placement.bytes + placement.payload_bytes - 1) / placement.payload_bytes;
+  packets_ = std::min(most, wanted);
+  size_t count = 0;
+  size_t plain_used = 0;
+  // Between two payloads there are the trailer of one packet and the header of the next.
+  for (size_t i = 0; i < packets_; ++i) {
+    const size_t between = i == 0 ? placement.header_bytes : ends_bytes();
+    pieces_[count++] = {&plain_[plain_used], between};
+    plain_used += between;
+    const auto place = payload(i);
+    pieces_[count++] = {const_cast<uint8_t*>(place.data()), place.size()};
+  }
+  pieces_[count++] = {&plain_[plain_used], plain_.size() - plain_used};
+  return std::span(pieces_).first(count);
+}
+
+size_t ScatterList::placed_packets(size_t bytes, size_t packet_bytes) const {
+  size_t left = bytes;
+  for (size_t i = 0; i < packets_; ++i) {
+    if (left == 0) return i;
+    const size_t size = std::min(left, packet_bytes);
+    if (size != this->packet_bytes(i)) return 0;
+    left -= size;
+  }
+  return packets_;
+}
+
+std::span<const uint8_t> ScatterList::ends(size_t i) const {
+  return plain_.subspan(i * ends_bytes(), ends_bytes());
+}
+
+std::span<const uint8_t> ScatterList::payload(size_t i) const {
+  const size_t begin = i * placement_.payload_bytes;
+  return {placement_.place + begin, std::min(placement_.payload_bytes, placement_.bytes - begin)};
+}
+
+std::span<const uint8_t> ScatterList::rest(size_t bytes) const {
+  size_t predicted = 0;
+  for (size_t i = 0; i < packets_; ++i) predicted += packet_bytes(i);
+  if (bytes <= predicted) return {};
+  return plain_.subspan(packets_ * ends_bytes(), bytes - predicted);
+}
+
+void ScatterList::gather(size_t bytes, uint8_t* to) const {
+  for (const iovec& piece : std::span(pieces_).first(2 * packets_ + 1)) {
+    const size_t size = std::min(bytes, piece.iov_len);
+    if (size == 0) return;
+    std::memcpy(to, piece.iov_base, size);
+    to += size;
+    bytes -= size;
+  }
 }
 
 }  // namespace pacecar

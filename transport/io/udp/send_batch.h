@@ -3,7 +3,6 @@
 // in bytes. Pure: no system call. Thread rule: one owner.
 #pragma once
 
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <array>

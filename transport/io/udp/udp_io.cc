@@ -53,7 +53,6 @@ class UdpIo final : public PacketIo {
   const PacketIoCaps& caps() const override { return caps_; }
   const Address& local_address() const override { return local_; }
   int wait_fd() const override { return receiver_.get(); }
-  const PacketIoCounters& counters() const override { return counters_; }
 
   uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override {
     return transmitters_[transmitter_of(path, traffic_class)].port;
@@ -73,7 +72,6 @@ class UdpIo final : public PacketIo {
   UdpSocket receiver_;
   std::vector<Transmitter> transmitters_;  // one per path, then one for control
   bool segments_;                          // UDP_SEGMENT has not failed yet
-  PacketIoCounters counters_;
   SendBatch batch_;
   ReceiveRing ring_;
   SwitchTraces traces_;
@@ -112,11 +110,9 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
       taken += submit(transmitter, full);
       settle_on(transmitter, *rest[0].destination);
     } else {
-      ++counters_.send_errors;
-      ++taken;
+      ++taken;  // it cannot be sent at all
     }
   }
-  if (full) ++counters_.send_blocked;
   return taken;
 }
 
@@ -152,7 +148,6 @@ size_t UdpIo::submit(const Transmitter& transmitter, bool& full) {
     if (++refusals < most_refusals) continue;
     refusals = 0;
     taken += batch_.packets_in(group);
-    counters_.send_errors += batch_.packets_in(group);
     ++group;
   }
   return taken;
@@ -170,7 +165,7 @@ int UdpIo::hand_over(int fd, std::span<mmsghdr> messages) {
 }
 
 size_t UdpIo::receive(std::span<RxPacket> packets, Instant /*now*/) {
-  const size_t count = ring_.receive(receiver_.get(), packets, counters_);
+  const size_t count = ring_.receive(receiver_.get(), packets);
   traces_.read(packets.first(count));
   return count;
 }
@@ -181,17 +176,7 @@ Result<Address> local_address_of(const UdpConfig& config, const InterfaceInfo& i
                 fmt::format("interface '{0}' is down: bring it up with 'ip link set {0} up'",
                             interface.name));
   }
-  std::optional<Address> local = config.address;
-  if (!local) {
-    local = preferred_address(interface);
-  } else if (std::find(interface.addresses.begin(), interface.addresses.end(), *local) ==
-             interface.addresses.end()) {
-    return fail(
-        ErrorCode::kNotFound,
-        fmt::format("interface '{}' does not have the address {}: name one that 'ip address' "
-                    "shows for it, with port 0",
-                    interface.name, to_string(*local)));
-  }
+  auto local = config.address ? config.address : preferred_address(interface);
   if (!local) {
     return fail(ErrorCode::kNotFound,
                 fmt::format("interface '{0}' has no IP address: give it one with "

@@ -1,14 +1,93 @@
 #include "transport/share/memory/host_share.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
+#include <cctype>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "transport/base/file_descriptor.h"
 #include "transport/base/printable.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
+namespace {
+
+constexpr int kVersion = 2;
+constexpr size_t kLongestName = 64;
+// Access rights of others, which directory and file must not have.
+constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
+
+tl::unexpected<Error> system_error(std::string_view what, std::string_view cure) {
+  return fail(ErrorCode::kSystem, fmt::format("{} ({}): {}", what, std::strerror(errno), cure));
+}
+
+tl::unexpected<Error> not_ours(const std::string& path) {
+  return fail(ErrorCode::kPermission,
+              path + " is another user's, or open to others: remove it, or chmod go= it");
+}
+
+bool ours(const struct stat& information) {
+  return information.st_uid == geteuid() && (information.st_mode & kOthers) == 0;
+}
+
+Result<FileDescriptor> open_directory(const std::string& path, bool make) {
+  if (make && mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
+    return system_error("cannot make " + path, "mount a tmpfs there that you may write to");
+  }
+  FileDescriptor directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!directory && errno == ENOENT) return fail(ErrorCode::kNotFound, path + " is not there");
+  if (!directory && errno == EACCES) return not_ours(path);
+  struct stat information {};
+  struct statfs file_system {};
+  if (!directory || fstat(directory.get(), &information) != 0 ||
+      fstatfs(directory.get(), &file_system) != 0) {
+    return system_error("cannot open the directory " + path, "remove what is there");
+  }
+  if (!ours(information)) return not_ours(path);
+  if (file_system.f_type != TMPFS_MAGIC && file_system.f_type != RAMFS_MAGIC) {
+    return fail(ErrorCode::kSystem, path + " is not in memory: mount a tmpfs at /dev/shm");
+  }
+  return directory;
+}
+
+// 0 if the kernel has no such namespace.
+uint64_t name_space(const char* path) {
+  struct stat information {};
+  return stat(path, &information) == 0 ? information.st_ino : 0;
+}
+
+std::string file_name(std::string_view link) {
+  std::string name = fmt::format("link{}-{}-{}-", kVersion, name_space("/proc/self/ns/net"),
+                                 name_space("/proc/self/ns/time"));
+  for (const char letter : link.substr(0, kLongestName)) {
+    const auto byte = static_cast<unsigned char>(letter);
+    const bool plain = std::isalnum(byte) != 0 || letter == '.' || letter == '_' || letter == '-';
+    name += plain ? std::string(1, letter) : fmt::format("%{:02x}", byte);
+  }
+  return name;
+}
+
+Result<ShareMemory> map_table(const FileDescriptor& file, int protection, const std::string& path) {
+  struct stat information {};
+  if (fstat(file.get(), &information) != 0) return system_error("cannot see " + path, "remove it");
+  if (!ours(information)) return not_ours(path);
+  if (!S_ISREG(information.st_mode) || information.st_size != sizeof(ShareTable)) {
+    return fail(ErrorCode::kInvalidArgument, path + " is no table of links: remove it");
+  }
+  void* const memory = mmap(nullptr, sizeof(ShareTable), protection, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) return system_error("cannot map " + path, "raise ulimit -v");
+  return ShareMemory(static_cast<ShareTable*>(memory));
+}
+
+}  // namespace
 
 std::string link_name(std::string_view device, uint64_t guid) {
   return fmt::format("{}-{:016x}", device, guid);
@@ -58,6 +137,41 @@ Result<std::vector<LinkSharer>> link_sharers(std::string_view link, Instant now,
     }
   }
   return sharers;
+}
+
+void UnmapTable::operator()(ShareTable* table) const { munmap(table, sizeof *table); }
+
+std::string default_share_directory() { return fmt::format("/dev/shm/pacecar-{}", geteuid()); }
+
+Result<ShareMemory> open_share_memory(const std::string& directory, std::string_view link) {
+  ASSIGN_OR_RETURN(const auto folder, open_directory(directory, true));
+  const std::string name = file_name(link);
+  const std::string path = directory + "/" + name;
+  // O_NONBLOCK: a FIFO of that name would block us.
+  const FileDescriptor file(
+      openat(folder.get(), name.c_str(),
+             O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!file) return system_error("cannot open " + path, "remove it");
+  struct stat information {};
+  if (fstat(file.get(), &information) != 0) return system_error("cannot see " + path, "remove it");
+  if (!ours(information)) return not_ours(path);
+  // The first process, or the next after one that was killed here, allocates the file.
+  if (S_ISREG(information.st_mode) && information.st_size == 0) {
+    if (const int error = posix_fallocate(file.get(), 0, sizeof(ShareTable)); error != 0) {
+      errno = error;
+      return system_error("no memory for " + path, "make room in /dev/shm");
+    }
+  }
+  return map_table(file, PROT_READ | PROT_WRITE, path);
+}
+
+Result<ShareMemory> find_share_memory(const std::string& directory, std::string_view link) {
+  ASSIGN_OR_RETURN(const auto folder, open_directory(directory, false));
+  const std::string name = file_name(link);
+  const FileDescriptor file(
+      openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file) return fail(ErrorCode::kNotFound, "no process uses " + directory + "/" + name);
+  return map_table(file, PROT_READ, directory + "/" + name);
 }
 
 }  // namespace pacecar

@@ -1,5 +1,12 @@
 // HostShare: a NIC's link, shared with the other processes of this user on this host; and the list
-// of sharers, for display.
+// of sharers, for display. The link's ShareTable is in a file of /dev/shm that processes of one
+// user have in common.
+//
+// Trust: directory and file belong to this user alone and are no symbolic links, so only processes
+// of this user write there. The name has the version of the table, the link, and the network and
+// time namespaces: two containers may both have an eth0, and clocks differ between time namespaces.
+// A zeroed file is an empty table, so a process that is killed while it makes one leaves nothing
+// half done.
 #pragma once
 
 #include <sys/types.h>
@@ -11,11 +18,26 @@
 #include <string_view>
 #include <vector>
 
+#include "transport/base/result.h"
 #include "transport/share/memory/live_process.h"
-#include "transport/share/memory/share_memory.h"
-#include "transport/share/share_member.h"
+#include "transport/share/share_link.h"
+#include "transport/share/share_table.h"
 
 namespace pacecar {
+
+// pacecar-UID in /dev/shm.
+std::string default_share_directory();
+
+struct UnmapTable {
+  void operator()(ShareTable* table) const;
+};
+using ShareMemory = std::unique_ptr<ShareTable, UnmapTable>;
+
+// Makes what is missing. Errors: kPermission (another's, or open to others), kSystem (no shared
+// memory, or none left), kInvalidArgument (no such table as this version's).
+Result<ShareMemory> open_share_memory(const std::string& directory, std::string_view link);
+// The link's table, to read. Errors: as for open_share_memory; kNotFound.
+Result<ShareMemory> find_share_memory(const std::string& directory, std::string_view link);
 
 // The name of a NIC's link, unique on the host. Software NICs may differ only in their address.
 std::string link_name(std::string_view device, uint64_t guid);

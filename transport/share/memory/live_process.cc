@@ -9,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <string_view>
 
 #include "transport/base/file_descriptor.h"

@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "transport/base/result.h"
-#include "transport/share/share_process.h"
+#include "transport/share/share_seat.h"
 
 namespace pacecar {
 

@@ -1,4 +1,4 @@
-// Logs why a connection stalls. Thread rule: that of the connection.
+// What users read when a request fails or a connection stalls. Thread rule: that of the connection.
 #pragma once
 
 #include <optional>
@@ -11,6 +11,11 @@
 #include "transport/message/messenger.h"
 
 namespace pacecar {
+
+// The error of a failed request. `peer` names the other side for people: "192.0.2.1:4791
+// (soft:udp:eth0)". `fault` is the NIC's description of the failure, and may be empty.
+Error describe(MessageFailure failure, const std::string& peer, Duration timeout,
+               const std::string& fault);
 
 // kInfo if the connection waits for the peer's application, which may only be computing.
 LogLevel level_of(const Stall& stall);

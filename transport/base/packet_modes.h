@@ -1,4 +1,4 @@
-// The protection of the software NIC's packets; the same at both ends of a connection.
+// How the software NIC protects its packets, and their format.
 #pragma once
 
 #include <array>
@@ -8,6 +8,7 @@
 
 namespace pacecar {
 
+// The same at both ends of a connection.
 enum class Security : uint8_t {
   kOff,      // a checksum
   kAuth,     // a tag proves a packet's sender, and that it is new
@@ -19,5 +20,13 @@ constexpr std::string_view name_of(Security security) {
   constexpr std::array<std::string_view, 3> kNames = {"off", "auth", "encrypt"};
   return kNames[static_cast<size_t>(security)];
 }
+
+// The packet formats that a software NIC uses (PACECAR_WIRE). A connection is extended or standard
+// RC; with kAuto the peer decides.
+enum class WireMode : uint8_t {
+  kExtended,  // our own: any order, many paths; only between software NICs
+  kAuto,      // extended with peers that offer it, else standard RC
+  kRoce,      // standard RC over RoCE v2: also with RDMA NICs
+};
 
 }  // namespace pacecar

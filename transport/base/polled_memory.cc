@@ -1,9 +1,8 @@
-#include "transport/base/ordered_copy.h"
+
+#include "transport/base/polled_memory.h"
 
 #include <concepts>
 #include <cstring>
-
-#include "transport/base/polled_memory.h"
 
 namespace pacecar {
 namespace {

@@ -1,0 +1,89 @@
+#include "transport/api/reports.h"
+
+#include <fmt/format.h>
+
+namespace pacecar {
+namespace {
+
+std::string gbps(Rate rate) {
+  return fmt::format("{:.3g} Gb/s", static_cast<double>(rate.bps()) * 1e-9);
+}
+
+std::string limits_of(const Stall& stall) {
+  const Explanation& flow = stall.explanation;
+  std::string text = fmt::format("the flow may send {}, limited by {}", gbps(flow.rate),
+                                 to_string(flow.limited_by));
+  if (flow.grant > Rate()) {
+    text += fmt::format(" (grant {}, {:.0f} ms old)", gbps(flow.grant), flow.grant_age.us() * 1e-3);
+  }
+  if (stall.rtt > Duration()) text += fmt::format("; last round trip {:.0f} us", stall.rtt.us());
+  return text;
+}
+
+}  // namespace
+
+Error describe(MessageFailure failure, const std::string& peer, Duration timeout,
+               const std::string& fault) {
+  const auto of_peer = [&](std::string_view what) {
+    return Error{ErrorCode::kPeer, fmt::format("peer {} {}", peer, what)};
+  };
+  switch (failure) {
+    case MessageFailure::kPeerSilent:
+      if (!fault.empty()) return {ErrorCode::kPeer, fmt::format("peer {}: {}", peer, fault)};
+      return of_peer(
+          fmt::format("does not answer: it has died or the network between is down "
+                      "(PACECAR_TIMEOUT={:g}s bounds the wait)",
+                      timeout.seconds()));
+    case MessageFailure::kPeerClosed:
+      return of_peer(
+          "closed the connection before the message was complete: look for the first error there");
+    case MessageFailure::kPeerRefused:
+      return of_peer(
+          "refused the write: its receive buffer was deregistered; look for the first error there");
+    case MessageFailure::kPeerAbandoned:
+      return of_peer("gave up a message before it was complete: look for the first error there");
+    case MessageFailure::kPeerProtocol:
+      return of_peer("broke the protocol: run the same version of Pacecar on both sides");
+    case MessageFailure::kTooLong:
+      return {ErrorCode::kInvalidArgument,
+              fmt::format("a message to or from {} is larger than the posted receive buffer: post "
+                          "a buffer at least as large, or let it be cut (PACECAR_STRICT=0)",
+                          peer)};
+    case MessageFailure::kMemoryGone:
+      return {ErrorCode::kInvalidArgument,
+              fmt::format("memory of a message to or from {} was deregistered before the message "
+                          "was complete: wait for its requests first",
+                          peer)};
+    case MessageFailure::kNone:
+      break;
+  }
+  return {ErrorCode::kInternal, "a request failed without a reason"};
+}
+
+LogLevel level_of(const Stall& stall) {
+  return stall.awaits_peer ? LogLevel::kInfo : LogLevel::kWarn;
+}
+
+std::string describe(const Stall& stall, const std::string& end) {
+  const std::string begin = fmt::format("{}: nothing has moved for {:.0f} s, {} requests wait", end,
+                                        stall.lasted.seconds(), stall.requests);
+  if (stall.awaits_peer) {
+    return begin + ": the peer has not come to this message; if it does not compute, look there";
+  }
+  return fmt::format("{}, {} writes are not acknowledged; {}", begin, stall.writes,
+                     limits_of(stall));
+}
+
+void StallWatch::report(const Attachment& at, std::string_view what,
+                        const std::optional<Stall>& stall) {
+  const std::string end = fmt::format("{} {} over {}", what, at.peer, at.nic.name);
+  if (stall && !reported_) {
+    reported_ = level_of(*stall);
+    at.nic.log(*reported_, describe(*stall, end));
+  } else if (!stall && reported_) {
+    at.nic.log(*reported_, end + " moves again");
+    reported_.reset();
+  }
+}
+
+}  // namespace pacecar
