@@ -55,8 +55,7 @@ Endpoint::~Endpoint() {
     if (tx_queue_ != nullptr) --tx_queue_->users;
     if (rx_queue_ != nullptr) --rx_queue_->users;
     for (const auto& [what, counter] : counters_) --counter->users;
-    operations_.for_each(
-        [&](uint64_t number, Operation& operation) { release(number, operation); });
+    operations_.for_each([&](uint64_t /*number*/, Operation& operation) { release(operation); });
     peers_.clear();
     unidentified_.clear();
   }
@@ -176,24 +175,29 @@ void Endpoint::poll_nic() {
 
 void Endpoint::progress() {
   poll_nic();
-  for (PeerId number = 0; number < peers_.size(); ++number) {
-    Peer& peer = *peers_[number];
-    const bool shared = peer.frames.source != nullptr && read_frames(number, peer.shared);
+  for (const auto& each : peers_) {
+    Peer& peer = *each;
+    const bool shared = peer.frames.source != nullptr && read_frames(peer, peer.shared);
     if (shared) shared_turns_ = kSharedTurns;
-    read_frames(number, peer.frames);
-    read_frames(number, peer.placed);
+    read_frames(peer, peer.frames);
+    read_frames(peer, peer.placed);
     if (!peer.can_send()) continue;
     auto moved = peer.outbox->finish();
     if (moved && peer.puts != nullptr) {
-      moved = peer.puts->finish([this](uint64_t operation) { on_put_done(operation); });
+      moved = peer.puts->finish([this](uint64_t number) {
+        Operation* const operation = operations_.find(number);
+        if (operation == nullptr) return;
+        --operation->outstanding_puts;
+        end_if_done(*operation);
+      });
     }
     if (moved) {
-      start_queued_puts(number);
-      start_queued_reads(number);
-      continue_direct_reads(number);
+      start_queued_puts(peer);
+      start_queued_reads(peer);
+      continue_direct_reads(peer);
       moved = peer.outbox->start(Outbox::Coming::kNothing);
     }
-    if (!moved) cannot_send(number, moved.error());
+    if (!moved) cannot_send(peer, moved.error());
   }
   progress_connections();
 }
@@ -259,15 +263,12 @@ void Endpoint::count(uint64_t what, bool failed) {
 void Endpoint::report(PendingCompletion& pending, CompletionQueue* queue) {
   const bool failed = pending.completion.error != 0;
   const bool queued = failed || pending.queued_on_success;
+  SharedBuffer* const shared = pending.shared.get();
+  if (shared != nullptr && --shared->incomplete == 0 && shared->used_up) {
+    pending.completion.flags |= FI_MULTI_RECV;
+  }
   if (queued && queue != nullptr) queue->add(std::move(pending.completion));
   if (pending.counter_event != 0) count(pending.counter_event, failed);
-}
-
-void Endpoint::report_error(PendingCompletion& pending, CompletionQueue* queue, int error,
-                            const std::string& why) {
-  pending.completion.error = error;
-  pending.completion.why = why;
-  report(pending, queue);
 }
 
 bool Endpoint::receives_full() const { return rx_queue_ != nullptr && rx_queue_->full(); }

@@ -98,6 +98,11 @@ struct Completion {
   int error = 0;          // fi_errno; 0: none
   uint64_t overflow = 0;  // bytes of the message beyond the buffer
   std::string why = {};   // text for fi_cq_strerror
+
+  void fail(int its_error, const std::string& reason) {
+    error = its_error;
+    why = reason;
+  }
 };
 
 struct CompletionQueue : fid_cq, InDomain {
