@@ -27,6 +27,12 @@
 
 namespace pacecar::fabric {
 
+// The tables of the calls that start operations: transfer_calls.cc.
+extern fi_ops_msg message_calls;
+extern fi_ops_tagged tagged_calls;
+extern fi_ops_rma rma_calls;
+extern fi_ops_atomic atomic_calls;
+
 // Local memory of an operation.
 struct Local {
   std::array<Piece, kMaxSegments> pieces{};

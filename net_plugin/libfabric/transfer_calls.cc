@@ -1,9 +1,48 @@
 // fi_send, fi_recv, fi_tsend, fi_trecv, fi_write, fi_read and their variants. Their arguments
 // differ only in what follows the peer's address: nothing, a tag, or a remote address and its key.
-#include "net_plugin/libfabric/calls.h"
+// Likewise fi_atomic and its variants: they differ in the memory that follows the operands'.
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+
+#include "net_plugin/libfabric/core/atomics.h"
+#include "net_plugin/libfabric/endpoint.h"
+#include "net_plugin/libfabric/info.h"
 
 namespace pacecar::fabric {
 namespace {
+
+Endpoint& endpoint_of(fid_ep* endpoint) { return *static_cast<Endpoint*>(endpoint); }
+
+Local local_of(const void* buffer, size_t length, void* desc) {
+  return Local::one(static_cast<uint8_t*>(const_cast<void*>(buffer)), length,
+                    static_cast<MemoryRegion*>(desc));
+}
+
+// The caller has checked that `count` is at most kMaxIov.
+Local local_of(const iovec* iov, void* const* desc, size_t count) {
+  Local local;
+  for (size_t i = 0; i < count; ++i) {
+    local.pieces[i] = {static_cast<uint8_t*>(iov[i].iov_base), iov[i].iov_len};
+    local.regions[i] = desc != nullptr ? static_cast<MemoryRegion*>(desc[i]) : nullptr;
+  }
+  local.count = count;
+  return local;
+}
+
+// Starts any operation but a receive.
+ssize_t start(fid_ep* endpoint, const OperationRequest& request) {
+  return guarded([&]() -> ssize_t {
+    Endpoint& at = endpoint_of(endpoint);
+    if (request.local.bytes() > kMaxMessageBytes) return -FI_EMSGSIZE;
+    if (request.inject && request.local.bytes() > at.inject_bytes()) return -FI_EMSGSIZE;
+    at.domain().note_call();
+    const std::lock_guard lock(at.domain().mutex);
+    return at.start(request);
+  });
+}
+
+// --- messages, writes and reads ---
 
 // The tag that a receive matches; nullopt: it is untagged.
 using Tag = std::optional<Pattern>;
@@ -177,6 +216,132 @@ constexpr Table messages() {
           .injectdata = Sending::inject_data};
 }
 
+// --- atomics ---
+
+// Elements in local memory, as pieces of bytes; `descs` may be null. run() refuses more than
+// kMaxIov pieces, and too many elements, which become more than kAtomicBytes.
+Local elements_of(fi_datatype datatype, const fi_ioc* iov, void* const* descs, size_t count) {
+  Local local;
+  local.count = count;
+  for (size_t i = 0; i < std::min(count, kMaxIov); ++i) {
+    const size_t element = datatype_bytes(static_cast<uint8_t>(datatype));
+    const size_t bytes = iov[i].count > kAtomicBytes ? kAtomicBytes + 1 : iov[i].count * element;
+    local.pieces[i] = {static_cast<uint8_t*>(iov[i].addr), bytes};
+    if (descs != nullptr) local.regions[i] = static_cast<MemoryRegion*>(descs[i]);
+  }
+  return local;
+}
+
+// Where the results of an operation that fetches go, and the comparands of one that compares.
+struct Others {
+  std::optional<Local> results;
+  std::optional<Local> comparands;
+};
+Others others_of(fi_datatype /*datatype*/, size_t /*count*/) { return {}; }
+Others others_of(fi_datatype datatype, size_t /*count*/, const fi_ioc* results, void** descs,
+                 size_t pieces) {
+  return {elements_of(datatype, results, descs, pieces), {}};
+}
+Others others_of(fi_datatype datatype, size_t /*count*/, const fi_ioc* comparands,
+                 void** comparand_descs, size_t comparand_pieces, const fi_ioc* results,
+                 void** descs, size_t pieces) {
+  return {elements_of(datatype, results, descs, pieces),
+          elements_of(datatype, comparands, comparand_descs, comparand_pieces)};
+}
+Others others_of(fi_datatype datatype, size_t count, void* result, void* desc) {
+  const fi_ioc results{result, count};
+  return others_of(datatype, count, &results, &desc, 1);
+}
+Others others_of(fi_datatype datatype, size_t count, const void* comparand, void* comparand_desc,
+                 void* result, void* desc) {
+  const fi_ioc comparands{const_cast<void*>(comparand), count};
+  const fi_ioc results{result, count};
+  return others_of(datatype, count, &comparands, &comparand_desc, 1, &results, &desc, 1);
+}
+
+bool known(fi_datatype datatype, fi_op op, bool fetches, bool compares) {
+  return op >= 0 && op < kAtomicOps && datatype >= 0 && datatype < kDatatypes &&
+         atomic_valid(static_cast<uint8_t>(op), static_cast<uint8_t>(datatype), fetches, compares);
+}
+
+ssize_t run(fid_ep* endpoint, const fi_msg_atomic& message, uint64_t flags, const Others& others,
+            bool inject = false) {
+  const bool fetches = others.results.has_value();
+  const bool compares = others.comparands.has_value();
+  if (!known(message.datatype, message.op, fetches, compares)) return -FI_EOPNOTSUPP;
+  OperationRequest request{.kind = FrameKind::kAtomic,
+                           .inject = inject,
+                           .has_data = (flags & FI_REMOTE_CQ_DATA) != 0,
+                           .to = message.addr,
+                           .data = message.data,
+                           .context = message.context,
+                           .flags = flags,
+                           .operation = static_cast<uint8_t>(message.op),
+                           .datatype = static_cast<uint8_t>(message.datatype),
+                           .comparands = others.comparands.value_or(Local()),
+                           .results = others.results.value_or(Local()),
+                           .fetches = fetches,
+                           .compares = compares};
+  const bool fit = message.rma_iov_count == 1 && message.iov_count <= kMaxIov &&
+                   request.comparands.count <= kMaxIov && request.results.count <= kMaxIov;
+  if (!fit) return -FI_EINVAL;
+  request.tag = message.rma_iov[0].key;
+  request.address = message.rma_iov[0].addr;
+  const bool reads = message.op == FI_ATOMIC_READ;
+  if (!reads) {
+    request.local = elements_of(message.datatype, message.msg_iov, message.desc, message.iov_count);
+  }
+  const size_t operands = request.local.bytes();
+  const bool alike = (!compares || request.comparands.bytes() == operands) &&
+                     (!fetches || reads || request.results.bytes() == operands);
+  if (!alike) return -FI_EINVAL;
+  if (operands > kAtomicBytes || request.results.bytes() > kAtomicBytes) return -FI_EMSGSIZE;
+  return start(endpoint, request);
+}
+
+// `Other`: the arguments of others_of() beyond the first two.
+template <typename... Other>
+struct Atomics {
+  static ssize_t one(fid_ep* endpoint, const void* buffer, size_t count, void* desc, Other... other,
+                     fi_addr_t to, uint64_t address, uint64_t key, fi_datatype datatype, fi_op op,
+                     void* context) {
+    const fi_ioc operands{const_cast<void*>(buffer), count};
+    const fi_rma_ioc remote{address, count, key};
+    return run(endpoint, {&operands, &desc, 1, to, &remote, 1, datatype, op, context, 0},
+               endpoint_of(endpoint).tx_flags(), others_of(datatype, count, other...));
+  }
+
+  static ssize_t pieces(fid_ep* endpoint, const fi_ioc* iov, void** descs, size_t count,
+                        Other... other, fi_addr_t to, uint64_t address, uint64_t key,
+                        fi_datatype datatype, fi_op op, void* context) {
+    const fi_rma_ioc remote{address, count, key};
+    return run(endpoint, {iov, descs, count, to, &remote, 1, datatype, op, context, 0},
+               endpoint_of(endpoint).tx_flags(), others_of(datatype, count, other...));
+  }
+
+  static ssize_t by_message(fid_ep* endpoint, const fi_msg_atomic* message, Other... other,
+                            uint64_t flags) {
+    return run(endpoint, *message, flags, others_of(message->datatype, 0, other...));
+  }
+};
+using Fetches = Atomics<fi_ioc*, void**, size_t>;
+using Compares = Atomics<const fi_ioc*, void**, size_t, fi_ioc*, void**, size_t>;
+
+ssize_t inject_atomic(fid_ep* endpoint, const void* buffer, size_t count, fi_addr_t to,
+                      uint64_t address, uint64_t key, fi_datatype datatype, fi_op op) {
+  const fi_ioc operands{const_cast<void*>(buffer), count};
+  const fi_rma_ioc remote{address, count, key};
+  return run(endpoint, {&operands, nullptr, 1, to, &remote, 1, datatype, op, nullptr, 0}, 0, {},
+             true);
+}
+
+template <bool kFetches, bool kCompares>
+int valid(fid_ep* /*endpoint*/, fi_datatype datatype, fi_op op, size_t* count) {
+  if (!known(datatype, op, kFetches, kCompares)) return -FI_EOPNOTSUPP;
+  *count = kAtomicBytes / datatype_bytes(static_cast<uint8_t>(datatype));
+  return 0;
+}
+
 }  // namespace
 
 fi_ops_msg message_calls =
@@ -193,5 +358,30 @@ fi_ops_rma rma_calls = {.size = sizeof(fi_ops_rma),
                         .inject = Writes::inject,
                         .writedata = Writes::with_data,
                         .injectdata = Writes::inject_data};
+
+fi_ops_atomic atomic_calls = {.size = sizeof(fi_ops_atomic),
+                              .write = Atomics<>::one,
+                              .writev = Atomics<>::pieces,
+                              .writemsg = Atomics<>::by_message,
+                              .inject = inject_atomic,
+                              .readwrite = Atomics<void*, void*>::one,
+                              .readwritev = Fetches::pieces,
+                              .readwritemsg = Fetches::by_message,
+                              .compwrite = Atomics<const void*, void*, void*, void*>::one,
+                              .compwritev = Compares::pieces,
+                              .compwritemsg = Compares::by_message,
+                              .writevalid = valid<false, false>,
+                              .readwritevalid = valid<true, false>,
+                              .compwritevalid = valid<true, true>};
+
+int query_atomic(fid_domain* /*domain*/, fi_datatype datatype, fi_op op, fi_atomic_attr* attr,
+                 uint64_t flags) {
+  const bool compares = (flags & FI_COMPARE_ATOMIC) != 0;
+  const bool fetches = compares || (flags & FI_FETCH_ATOMIC) != 0;
+  if (!known(datatype, op, fetches, compares)) return -FI_EOPNOTSUPP;
+  attr->size = datatype_bytes(static_cast<uint8_t>(datatype));
+  attr->count = kAtomicBytes / attr->size;
+  return 0;
+}
 
 }  // namespace pacecar::fabric

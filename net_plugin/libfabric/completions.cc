@@ -1,3 +1,4 @@
+// Completion queues, counters, and poll sets: which of several of them have changed.
 #include <array>
 #include <cstring>
 
@@ -5,6 +6,8 @@
 
 namespace pacecar::fabric {
 namespace {
+
+// --- completion queues ---
 
 constexpr size_t kDefaultSize = 4096;
 
@@ -125,6 +128,127 @@ fi_ops_cq kQueue = {.size = sizeof(fi_ops_cq),
                     .signal = wake,
                     .strerror = describe_error};
 
+// --- counters ---
+
+Counter& of(fid_cntr* counter) { return *static_cast<Counter*>(counter); }
+
+void make_progress(Counter& counter) {
+  counter.domain.note_call();
+  const std::lock_guard lock(counter.domain.mutex);
+  counter.domain.progress();
+}
+
+using Count = std::atomic<uint64_t> Counter::*;
+
+template <Count kCount>
+uint64_t read(fid_cntr* counter) {
+  make_progress(of(counter));
+  return of(counter).*kCount;
+}
+
+template <Count kCount>
+int add(fid_cntr* counter, uint64_t more) {
+  of(counter).*kCount += more;
+  of(counter).signal.raise();
+  return 0;
+}
+
+template <Count kCount>
+int set(fid_cntr* counter, uint64_t value) {
+  of(counter).*kCount = value;
+  of(counter).signal.raise();
+  return 0;
+}
+
+int wait_for_value(fid_cntr* counter, uint64_t threshold, int timeout) {
+  return guarded([&]() -> int {
+    Counter& waited = of(counter);
+    const uint64_t errors = waited.errors;
+    const bool arrived = waited.domain.wait(
+        [&] { return waited.value >= threshold || waited.errors != errors; }, timeout);
+    if (!arrived) return -FI_ETIMEDOUT;
+    return waited.value >= threshold ? 0 : -FI_EAVAIL;
+  });
+}
+
+int close_counter(fid* object) {
+  auto* const counter = reinterpret_cast<Counter*>(object);
+  {
+    const std::lock_guard lock(counter->domain.mutex);
+    for (const auto& [key, region] : counter->domain.regions) {
+      if (region->counter == counter) return -FI_EBUSY;
+    }
+  }
+  return close_unused<Counter>(object);
+}
+
+fi_ops kCounterObject = object_calls(close_counter, control_signal<Counter>);
+fi_ops_cntr kCounter = {.size = sizeof(fi_ops_cntr),
+                        .read = read<&Counter::value>,
+                        .readerr = read<&Counter::errors>,
+                        .add = add<&Counter::value>,
+                        .set = set<&Counter::value>,
+                        .wait = wait_for_value,
+                        .adderr = add<&Counter::errors>,
+                        .seterr = set<&Counter::errors>};
+
+// --- poll sets ---
+
+struct PollSet : fid_poll, InDomain {
+  explicit PollSet(Domain& its_domain) : fid_poll{}, InDomain(its_domain) {}
+
+  struct Watched {
+    struct fid* object = nullptr;
+    uint64_t reported = 0;  // of a counter: its value at the last poll
+  };
+  std::vector<Watched> watched;
+};
+
+PollSet& of(fid_poll* set) { return *static_cast<PollSet*>(set); }
+
+bool has_news(PollSet::Watched& watched) {
+  if (watched.object->fclass == FI_CLASS_CQ) {
+    return !reinterpret_cast<CompletionQueue*>(watched.object)->unread.empty();
+  }
+  const auto& counter = *reinterpret_cast<Counter*>(watched.object);
+  return std::exchange(watched.reported, counter.value + counter.errors) != watched.reported;
+}
+
+int poll(fid_poll* set, void** contexts, int count) {
+  return guarded([&] {
+    PollSet& from = of(set);
+    from.domain.note_call();
+    const std::lock_guard lock(from.domain.mutex);
+    from.domain.progress();
+    int found = 0;
+    for (PollSet::Watched& watched : from.watched) {
+      if (found == count) break;
+      if (has_news(watched)) contexts[found++] = watched.object->context;
+    }
+    return found;
+  });
+}
+
+int watch(fid_poll* set, fid* object, uint64_t /*flags*/) {
+  return guarded([&]() -> int {
+    if (object->fclass != FI_CLASS_CQ && object->fclass != FI_CLASS_CNTR) return -FI_EINVAL;
+    const std::lock_guard lock(of(set).domain.mutex);
+    of(set).watched.push_back({.object = object});
+    return 0;
+  });
+}
+
+int unwatch(fid_poll* set, fid* object, uint64_t /*flags*/) {
+  const std::lock_guard lock(of(set).domain.mutex);
+  const auto removed = std::erase_if(
+      of(set).watched, [&](const PollSet::Watched& watched) { return watched.object == object; });
+  return removed > 0 ? 0 : -FI_EINVAL;
+}
+
+fi_ops kSetObject = object_calls(close_unused<PollSet>);
+fi_ops_poll kSet = {
+    .size = sizeof(fi_ops_poll), .poll = poll, .poll_add = watch, .poll_del = unwatch};
+
 }  // namespace
 
 CompletionQueue::CompletionQueue(Domain& its_domain, const fi_cq_attr& attr)
@@ -153,6 +277,28 @@ int open_completion_queue(fid_domain* domain, fi_cq_attr* attr, fid_cq** queue, 
     auto* const made = new CompletionQueue(its_domain, *attr);
     if (made->signal.has_descriptor()) its_domain.enable_auto_progress();
     return hand_out(made, FI_CLASS_CQ, &kQueueObject, &kQueue, context, queue);
+  });
+}
+
+void Counter::count(bool failed) {
+  ++(failed ? errors : value);
+  signal.raise();
+}
+
+int open_counter(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** counter, void* context) {
+  return guarded([&]() -> int {
+    if (!Signal::known(attr->wait_obj)) return -FI_ENOSYS;
+    auto& its_domain = *static_cast<Domain*>(domain);
+    auto* const made = new Counter(its_domain, attr->wait_obj);
+    if (made->signal.has_descriptor()) its_domain.enable_auto_progress();
+    return hand_out(made, FI_CLASS_CNTR, &kCounterObject, &kCounter, context, counter);
+  });
+}
+
+int open_poll_set(fid_domain* domain, fi_poll_attr* /*attr*/, fid_poll** set) {
+  return guarded([&] {
+    auto* const made = new PollSet(*static_cast<Domain*>(domain));
+    return hand_out(made, FI_CLASS_POLL, &kSetObject, &kSet, nullptr, set);
   });
 }
 
