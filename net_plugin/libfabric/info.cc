@@ -44,6 +44,26 @@ struct OwnedInfo {
   }
 };
 
+// The hints of fi_getinfo, with all their parts: 0 where nothing is wanted.
+struct Wanted {
+  explicit Wanted(const fi_info* hints) {
+    if (hints == nullptr) return;
+    info = *hints;
+    if (hints->tx_attr != nullptr) tx = *hints->tx_attr;
+    if (hints->rx_attr != nullptr) rx = *hints->rx_attr;
+    if (hints->ep_attr != nullptr) ep = *hints->ep_attr;
+    if (hints->domain_attr != nullptr) domain = *hints->domain_attr;
+    if (hints->fabric_attr != nullptr) fabric = *hints->fabric_attr;
+  }
+
+  fi_info info{};
+  fi_tx_attr tx{};
+  fi_rx_attr rx{};
+  fi_ep_attr ep{};
+  fi_domain_attr domain{.av_type = FI_AV_MAP};
+  fi_fabric_attr fabric{};
+};
+
 // What transmit and receive contexts have in common.
 template <typename Attr>
 bool context_fits(const Attr& wanted, uint64_t caps, uint64_t flags) {
@@ -52,54 +72,39 @@ bool context_fits(const Attr& wanted, uint64_t caps, uint64_t flags) {
          wanted.size <= kMaxOperations && wanted.iov_limit <= kMaxIov;
 }
 
-bool tx_fits(const fi_tx_attr* wanted) {
-  return wanted == nullptr ||
-         (context_fits(*wanted, kTxCaps, kTxFlags) && wanted->inject_size <= kMaxInjectBytes &&
-          wanted->rma_iov_limit <= 1);
+bool ep_fits(const fi_ep_attr& wanted) {
+  return (wanted.type == FI_EP_UNSPEC || wanted.type == FI_EP_RDM) &&
+         wanted.protocol == FI_PROTO_UNSPEC && wanted.max_msg_size <= kMaxMessageBytes &&
+         wanted.max_order_raw_size <= kEagerBytes && wanted.max_order_war_size <= kEagerBytes &&
+         wanted.max_order_waw_size <= kEagerBytes && wanted.tx_ctx_cnt <= 1 &&
+         wanted.rx_ctx_cnt <= 1 && wanted.auth_key_size == 0;
 }
 
-bool rx_fits(const fi_rx_attr* wanted) {
-  return wanted == nullptr ||
-         (context_fits(*wanted, kRxCaps, kRxFlags) && wanted->total_buffered_recv <= kMaxBuffered);
+bool domain_fits(const fi_domain_attr& wanted) {
+  return wanted.cq_data_size <= sizeof(uint64_t) && wanted.mr_key_size <= sizeof(uint64_t) &&
+         wanted.auth_key_size == 0 && (wanted.caps & ~kDomainCaps) == 0;
 }
 
-bool ep_fits(const fi_ep_attr* wanted) {
-  return wanted == nullptr ||
-         ((wanted->type == FI_EP_UNSPEC || wanted->type == FI_EP_RDM) &&
-          wanted->protocol == FI_PROTO_UNSPEC && wanted->max_msg_size <= kMaxMessageBytes &&
-          wanted->max_order_raw_size <= kEagerBytes && wanted->max_order_war_size <= kEagerBytes &&
-          wanted->max_order_waw_size <= kEagerBytes && wanted->tx_ctx_cnt <= 1 &&
-          wanted->rx_ctx_cnt <= 1 && wanted->auth_key_size == 0);
-}
-
-bool domain_fits(const fi_domain_attr* wanted) {
-  return wanted == nullptr ||
-         (wanted->cq_data_size <= sizeof(uint64_t) && wanted->mr_key_size <= sizeof(uint64_t) &&
-          wanted->auth_key_size == 0 && (wanted->caps & ~kDomainCaps) == 0);
-}
-
-// FI_HMEM requires FI_MR_HMEM: each GPU buffer is passed with its descriptor.
-bool gpus_fit(const fi_info* hints) {
-  if ((hints->caps & FI_HMEM) == 0) return true;
-  const bool described =
-      hints->domain_attr != nullptr && (hints->domain_attr->mr_mode & FI_MR_HMEM) != 0;
-  return described && gpus_of_process().has_value();
-}
-
-bool fits(const fi_info* hints) {
-  if (hints == nullptr) return true;
-  const bool format = hints->addr_format == FI_FORMAT_UNSPEC || hints->addr_format == FI_SOCKADDR ||
-                      hints->addr_format == FI_SOCKADDR_IN || hints->addr_format == FI_SOCKADDR_IN6;
-  const bool fabric = hints->fabric_attr == nullptr || hints->fabric_attr->name == nullptr ||
-                      std::strcmp(hints->fabric_attr->name, kProviderName) == 0;
-  const bool caps = (hints->caps & ~(kTxCaps | kRxCaps | kDomainCaps | FI_HMEM)) == 0;
-  return format && fabric && caps && gpus_fit(hints) && tx_fits(hints->tx_attr) &&
-         rx_fits(hints->rx_attr) && ep_fits(hints->ep_attr) && domain_fits(hints->domain_attr);
+bool fits(const Wanted& wanted) {
+  const uint32_t as = wanted.info.addr_format;
+  const bool format =
+      as == FI_FORMAT_UNSPEC || as == FI_SOCKADDR || as == FI_SOCKADDR_IN || as == FI_SOCKADDR_IN6;
+  const bool fabric =
+      wanted.fabric.name == nullptr || std::strcmp(wanted.fabric.name, kProviderName) == 0;
+  const bool caps = (wanted.info.caps & ~(kTxCaps | kRxCaps | kDomainCaps | FI_HMEM)) == 0;
+  const bool tx = context_fits(wanted.tx, kTxCaps, kTxFlags) &&
+                  wanted.tx.inject_size <= kMaxInjectBytes && wanted.tx.rma_iov_limit <= 1;
+  const bool rx =
+      context_fits(wanted.rx, kRxCaps, kRxFlags) && wanted.rx.total_buffered_recv <= kMaxBuffered;
+  const bool domain = domain_fits(wanted.domain);
+  if (!format || !fabric || !caps || !tx || !rx || !domain || !ep_fits(wanted.ep)) return false;
+  // FI_HMEM requires FI_MR_HMEM: each GPU buffer is passed with its descriptor.
+  return (wanted.info.caps & FI_HMEM) == 0 ||
+         ((wanted.domain.mr_mode & FI_MR_HMEM) != 0 && gpus_of_process().has_value());
 }
 
 // The capabilities in the hints, and those that they imply.
-uint64_t caps_for(const fi_info* hints) {
-  const uint64_t requested = hints != nullptr ? hints->caps : 0;
+uint64_t caps_for(uint64_t requested) {
   if (requested == 0) return kTxCaps | kRxCaps | kDomainCaps;
   uint64_t caps = requested | kDomainCaps;
   if ((caps & (FI_MSG | FI_TAGGED)) != 0 && (caps & (FI_SEND | FI_RECV)) == 0) {
@@ -110,9 +115,7 @@ uint64_t caps_for(const fi_info* hints) {
   return caps;
 }
 
-int mr_mode_for(uint32_t version, const fi_info* hints) {
-  const int requested =
-      hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
+int mr_mode_for(uint32_t version, int requested) {
   if (requested == FI_MR_BASIC || requested == FI_MR_SCALABLE) return requested;
   return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
 }
@@ -123,34 +126,23 @@ T or_default(T requested, T otherwise) {
 }
 
 template <typename Attr>
-void describe_context(const Attr* wanted, uint64_t caps, Attr& attr) {
+void describe_context(const Attr& wanted, uint64_t caps, Attr& attr) {
   attr.caps = caps;
-  attr.op_flags = wanted != nullptr ? wanted->op_flags : 0;
-  attr.msg_order = wanted != nullptr ? or_default(wanted->msg_order, kOrder) : kOrder;
-  attr.size = wanted != nullptr ? or_default<size_t>(wanted->size, 1024) : 1024;
+  attr.op_flags = wanted.op_flags;
+  attr.msg_order = or_default(wanted.msg_order, kOrder);
+  attr.size = or_default<size_t>(wanted.size, 1024);
   attr.iov_limit = kMaxIov;
 }
 
-void describe_contexts(const fi_info* hints, fi_info& info) {
-  describe_context(hints != nullptr ? hints->tx_attr : nullptr, info.caps & (kTxCaps | FI_HMEM),
-                   *info.tx_attr);
-  info.tx_attr->inject_size = kMaxInjectBytes;
-  info.tx_attr->rma_iov_limit = 1;
-  describe_context(hints != nullptr ? hints->rx_attr : nullptr, info.caps & (kRxCaps | FI_HMEM),
-                   *info.rx_attr);
-  info.rx_attr->total_buffered_recv = kMaxBuffered;
-}
-
-void describe_domain(uint32_t version, const fi_info* hints, fi_info& info) {
-  const bool has_hints = hints != nullptr && hints->domain_attr != nullptr;
-  const fi_domain_attr requested = has_hints ? *hints->domain_attr : fi_domain_attr{};
+void describe_domain(uint32_t version, const fi_domain_attr& wanted, fi_info& info) {
   fi_domain_attr& domain = *info.domain_attr;
-  domain.threading = or_default(requested.threading, FI_THREAD_SAFE);
-  domain.control_progress = or_default(requested.control_progress, FI_PROGRESS_MANUAL);
-  domain.data_progress = or_default(requested.data_progress, FI_PROGRESS_MANUAL);
-  domain.av_type = has_hints ? requested.av_type : FI_AV_MAP;
+  domain.threading = or_default(wanted.threading, FI_THREAD_SAFE);
+  domain.control_progress = or_default(wanted.control_progress, FI_PROGRESS_MANUAL);
+  domain.data_progress = or_default(wanted.data_progress, FI_PROGRESS_MANUAL);
+  domain.av_type = wanted.av_type;
   domain.resource_mgmt = FI_RM_ENABLED;
-  domain.mr_mode = mr_mode_for(version, hints) | ((info.caps & FI_HMEM) != 0 ? FI_MR_HMEM : 0);
+  domain.mr_mode = mr_mode_for(version, wanted.mr_mode);
+  if ((info.caps & FI_HMEM) != 0) domain.mr_mode |= FI_MR_HMEM;
   domain.mr_key_size = sizeof(uint64_t);
   domain.cq_data_size = sizeof(uint64_t);
   domain.cq_cnt = 1 << 16;
@@ -165,20 +157,16 @@ void describe_domain(uint32_t version, const fi_info* hints, fi_info& info) {
   domain.caps = kDomainCaps;
 }
 
-void describe_endpoint(const fi_info* hints, fi_info& info) {
-  fi_ep_attr& endpoint = *info.ep_attr;
+void describe_endpoint(const fi_ep_attr& wanted, fi_ep_attr& endpoint) {
   endpoint.type = FI_EP_RDM;
   endpoint.protocol_version = 1;
   endpoint.max_msg_size = kMaxMessageBytes;
   endpoint.max_order_raw_size = kEagerBytes;
   endpoint.max_order_war_size = kEagerBytes;
   endpoint.max_order_waw_size = kEagerBytes;
-  endpoint.mem_tag_format = ~uint64_t{0};
+  endpoint.mem_tag_format = or_default(wanted.mem_tag_format, ~uint64_t{0});
   endpoint.tx_ctx_cnt = 1;
   endpoint.rx_ctx_cnt = 1;
-  if (hints != nullptr && hints->ep_attr != nullptr && hints->ep_attr->mem_tag_format != 0) {
-    endpoint.mem_tag_format = hints->ep_attr->mem_tag_format;
-  }
 }
 
 void set_address(void*& place, size_t& bytes, const Name& name) {
@@ -188,14 +176,18 @@ void set_address(void*& place, size_t& bytes, const Name& name) {
   bytes = name.size();
 }
 
-fi_info* describe(uint32_t version, const fi_info* hints, const std::string& nic) {
+fi_info* describe(uint32_t version, const Wanted& wanted, const std::string& nic) {
   OwnedInfo owned{fi_allocinfo()};
   if (owned.info == nullptr) throw std::bad_alloc();
   fi_info& info = *owned.info;
-  info.caps = caps_for(hints);
-  describe_contexts(hints, info);
-  describe_domain(version, hints, info);
-  describe_endpoint(hints, info);
+  info.caps = caps_for(wanted.info.caps);
+  describe_context(wanted.tx, info.caps & (kTxCaps | FI_HMEM), *info.tx_attr);
+  info.tx_attr->inject_size = kMaxInjectBytes;
+  info.tx_attr->rma_iov_limit = 1;
+  describe_context(wanted.rx, info.caps & (kRxCaps | FI_HMEM), *info.rx_attr);
+  info.rx_attr->total_buffered_recv = kMaxBuffered;
+  describe_domain(version, wanted.domain, info);
+  describe_endpoint(wanted.ep, *info.ep_attr);
   info.domain_attr->name = strdup(nic.c_str());
   info.fabric_attr->name = strdup(kProviderName);
   info.fabric_attr->prov_name = strdup(kProviderName);
@@ -261,28 +253,23 @@ std::vector<NicCandidate> usable_nics() {
 struct Ends {
   std::optional<Name> source;
   std::optional<Name> dest;
-  bool sound = true;
 };
 
-Ends ends_of(const char* node, const char* service, uint64_t flags, const fi_info* hints,
-             int family) {
+// nullopt: node or service cannot be resolved.
+std::optional<Ends> ends_of(const char* node, const char* service, uint64_t flags,
+                            const fi_info& hints, int family) {
   Ends ends;
-  const bool numeric = (flags & FI_NUMERICHOST) != 0;
-  if ((flags & FI_SOURCE) != 0) {
-    if (node != nullptr || service != nullptr) {
-      ends.source = resolve(node, service, family, true, numeric);
-      ends.sound = ends.source.has_value();
-    }
-  } else if (node != nullptr || service != nullptr) {
-    ends.dest = resolve(node, service, family, false, numeric);
-    ends.sound = ends.dest.has_value();
+  if (node != nullptr || service != nullptr) {
+    const bool source = (flags & FI_SOURCE) != 0;
+    std::optional<Name>& end = source ? ends.source : ends.dest;
+    end = resolve(node, service, family, source, (flags & FI_NUMERICHOST) != 0);
+    if (!end) return std::nullopt;
   }
-  if (hints == nullptr) return ends;
-  if (!ends.source && hints->src_addr != nullptr) {
-    ends.source = name_of(static_cast<const sockaddr*>(hints->src_addr));
+  if (!ends.source && hints.src_addr != nullptr) {
+    ends.source = name_of(static_cast<const sockaddr*>(hints.src_addr));
   }
-  if (!ends.dest && hints->dest_addr != nullptr) {
-    ends.dest = name_of(static_cast<const sockaddr*>(hints->dest_addr));
+  if (!ends.dest && hints.dest_addr != nullptr) {
+    ends.dest = name_of(static_cast<const sockaddr*>(hints.dest_addr));
   }
   return ends;
 }
@@ -320,39 +307,37 @@ std::optional<Name> address_of_device(const std::string& device, int family) {
 int get_info(uint32_t version, const char* node, const char* service, uint64_t flags,
              const fi_info* hints, fi_info** info) {
   *info = nullptr;
-  if (!fits(hints)) return -FI_ENODATA;
-  const uint32_t format = hints != nullptr ? hints->addr_format : uint32_t{FI_FORMAT_UNSPEC};
+  const Wanted wanted(hints);
+  if (!fits(wanted)) return -FI_ENODATA;
+  const uint32_t format = wanted.info.addr_format;
   const int family = format == FI_SOCKADDR_IN    ? AF_INET
                      : format == FI_SOCKADDR_IN6 ? AF_INET6
                                                  : AF_UNSPEC;
-  Ends ends = ends_of(node, service, flags, hints, family);
-  if (!ends.sound) return -FI_ENODATA;
-  if (!ends.source && ends.dest) ends.source = source_towards(*ends.dest);
+  auto ends = ends_of(node, service, flags, wanted.info, family);
+  if (!ends) return -FI_ENODATA;
+  if (!ends->source && ends->dest) ends->source = source_towards(*ends->dest);
   std::vector<NicCandidate> nics = usable_nics();
-  const char* const wanted =
-      hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->name : nullptr;
-  if (wanted != nullptr) {
-    std::erase_if(nics, [&](const NicCandidate& nic) { return nic.name() != wanted; });
+  if (const char* const name = wanted.domain.name; name != nullptr) {
+    std::erase_if(nics, [&](const NicCandidate& nic) { return nic.name() != name; });
   }
-  if (nics.empty()) return -FI_ENODATA;
-  if (ends.source) {  // NICs with this address come first
+  if (ends->source) {  // NICs with this address come first
     std::ranges::stable_partition(nics, [&](const NicCandidate& nic) {
-      const auto own = address_of_device(nic.device, socket_address(*ends.source).ss_family);
-      return own && same_host(*own, *ends.source);
+      const auto own = address_of_device(nic.device, socket_address(*ends->source).ss_family);
+      return own && same_host(*own, *ends->source);
     });
   }
   OwnedInfo first;
   fi_info** next = &first.info;
   for (const NicCandidate& nic : nics) {
-    auto source = ends.source;
+    auto source = ends->source;
     if (!source) source = address_of_device(nic.device, family == AF_UNSPEC ? AF_INET : family);
     if (!source && family == AF_UNSPEC) source = address_of_device(nic.device, AF_INET6);
     if (!source) continue;
-    *next = describe(version, hints, nic.name());
+    *next = describe(version, wanted, nic.name());
     const bool six = socket_address(*source).ss_family == AF_INET6;
     (*next)->addr_format = uint32_t{six ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN};
     set_address((*next)->src_addr, (*next)->src_addrlen, *source);
-    if (ends.dest) set_address((*next)->dest_addr, (*next)->dest_addrlen, *ends.dest);
+    if (ends->dest) set_address((*next)->dest_addr, (*next)->dest_addrlen, *ends->dest);
     next = &(*next)->next;
   }
   *info = std::exchange(first.info, nullptr);
