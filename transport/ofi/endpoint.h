@@ -15,7 +15,7 @@
 
 #include "transport/base/result.h"
 #include "transport/ofi/domain.h"
-#include "transport/ofi/handles.h"
+#include "transport/ofi/library.h"
 
 namespace pacecar {
 

@@ -1,13 +1,17 @@
 // The entry points of libfabric, loaded at run time when a libfabric NIC is named. All other calls
-// go through the objects' own tables of functions.
+// go through the objects' own tables of functions. And owning pointers for these objects: an
+// object's parents must outlive it, so mind the order of members.
 //
 // Thread rule: any.
 #pragma once
 
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 
+#include <memory>
 #include <string>
 
 #include "transport/base/result.h"
@@ -48,5 +52,15 @@ class OfiLibrary {
   decltype(&fi_strerror) strerror_ = nullptr;
   decltype(&fi_version) version_ = nullptr;
 };
+
+// A failure to close means that the device is gone, and with it the object.
+struct FidDeleter {
+  template <typename T>
+  void operator()(T* object) const {
+    fi_close(&object->fid);
+  }
+};
+template <typename T>
+using FidHandle = std::unique_ptr<T, FidDeleter>;
 
 }  // namespace pacecar

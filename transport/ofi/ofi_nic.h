@@ -19,9 +19,7 @@
 #include "transport/nic/paced/paced_nic.h"
 #include "transport/ofi/domain.h"
 #include "transport/ofi/endpoint.h"
-#include "transport/ofi/operations.h"
 #include "transport/ofi/queue_pair.h"
-#include "transport/ofi/registrations.h"
 
 namespace pacecar {
 

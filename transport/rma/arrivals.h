@@ -24,7 +24,6 @@
 #include <utility>
 #include <vector>
 
-#include "transport/rma/operation.h"
 #include "transport/rma/windows.h"
 
 namespace pacecar::rma {

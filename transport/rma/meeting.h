@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "transport/api/pacecar.hpp"
-#include "transport/rma/inbox.h"
 #include "transport/rma/outbox.h"
+#include "transport/rma/record.h"
 
 namespace pacecar::rma {
 

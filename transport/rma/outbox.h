@@ -14,8 +14,6 @@
 
 #include "gdr/ring_space.h"
 #include "transport/api/pacecar.hpp"
-#include "transport/rma/landing.h"
-#include "transport/rma/operation.h"
 #include "transport/rma/record.h"
 #include "transport/rma/windows.h"
 

@@ -10,10 +10,8 @@
 #include <utility>
 
 #include "transport/rma/arrivals.h"
-#include "transport/rma/inbox.h"
-#include "transport/rma/landing.h"
-#include "transport/rma/operation.h"
 #include "transport/rma/outbox.h"
+#include "transport/rma/record.h"
 #include "transport/rma/windows.h"
 
 namespace pacecar::rma {

@@ -2,8 +2,13 @@
 // byte order (control words require it, too). The fields of a peer's record are checked before use.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <type_traits>
+
+#include "transport/api/pacecar.hpp"
 
 namespace pacecar::rma {
 
@@ -35,5 +40,27 @@ static_assert(sizeof(Record) == 48 && std::is_trivially_copyable_v<Record>);
 
 // The largest number of outstanding records to a rank: the receives of a connection.
 inline constexpr uint32_t kRecords = 32;
+
+// The records of one rank, in the order of sending. A record arrives when the puts before it are in
+// place. Thread rule: one thread at a time.
+class Inbox {
+ public:
+  // `places`: kRecords of them, in `memory`; both outlive the inbox.
+  Inbox(std::unique_ptr<ReceiveConnection> connection, Record* places, const Memory* memory)
+      : connection_(std::move(connection)), places_(places), memory_(memory) {}
+
+  Result<void> open();
+  // The next record; nullopt: none yet. Errors: kPeer (also: a message of another size).
+  Result<std::optional<Record>> next();
+
+ private:
+  Result<void> post(uint32_t place);
+
+  std::unique_ptr<ReceiveConnection> connection_;
+  Record* places_;
+  const Memory* memory_;
+  std::array<Request*, kRecords> requests_{};
+  uint32_t oldest_ = 0;
+};
 
 }  // namespace pacecar::rma

@@ -1,4 +1,4 @@
-#include "transport/rma/inbox.h"
+#include "transport/rma/record.h"
 
 #include "transport/base/return_if_error.h"
 
