@@ -17,11 +17,9 @@
 #include "net_plugin/libfabric/core/matcher.h"
 #include "net_plugin/libfabric/core/operation_table.h"
 #include "net_plugin/libfabric/core/pieces.h"
+#include "net_plugin/libfabric/link/connections.h"
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
-#include "net_plugin/libfabric/link/inbox.h"
-#include "net_plugin/libfabric/link/outbox.h"
 #include "net_plugin/libfabric/link/peer_memory.h"
-#include "net_plugin/libfabric/link/put_box.h"
 #include "net_plugin/libfabric/objects.h"
 #include "transport/base/fresh_pages.h"
 

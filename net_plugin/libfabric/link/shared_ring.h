@@ -13,13 +13,33 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "net_plugin/libfabric/core/frame.h"
-#include "net_plugin/libfabric/link/frame_source.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/result.h"
 
 namespace pacecar::fabric {
+
+// Where the frames of one peer come from: messages of frames, in the order of sending.
+class FrameSource {
+ public:
+  FrameSource() = default;
+  virtual ~FrameSource() = default;
+  FrameSource(const FrameSource&) = delete;
+  FrameSource& operator=(const FrameSource&) = delete;
+
+  // The next message; it is valid until done() is called. Empty: none yet. Errors: kPeer; the next
+  // call returns the same.
+  virtual Result<std::span<const uint8_t>> next() = 0;
+  // Errors: as irecv.
+  virtual Result<void> done() = 0;
+  // Polls the NIC. False: it was not polled, because a message is ready, or there is none.
+  virtual bool turn() { return false; }
+  // The caller is going to sleep: what arrives wakes it. False: a message is there.
+  virtual bool rest() { return true; }
+};
 
 struct SharedRing {
   // Message n is described by entry n % kMaxMessages: the low half of n + 1, the slot, the bytes.
