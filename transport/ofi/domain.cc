@@ -108,21 +108,16 @@ std::span<const fi_cq_data_entry> OfiDomain::poll() {
   return std::span(entries_).first(count > 0 ? static_cast<size_t>(count) : 0);
 }
 
-bool OfiDomain::take_failure(Failed* failed) {
-  if (!failed_) return false;
+std::optional<OfiDomain::Failed> OfiDomain::take_failure() {
   fi_cq_err_entry entry{};
-  if (fi_cq_readerr(completions_.get(), &entry, 0) != 1) {
-    failed_ = false;
-    return false;
-  }
+  failed_ = failed_ && fi_cq_readerr(completions_.get(), &entry, 0) == 1;
+  if (!failed_) return std::nullopt;
   const char* const text =
       fi_cq_strerror(completions_.get(), entry.prov_errno, entry.err_data, nullptr, 0);
-  *failed = {.context = entry.op_context,
-             .failure = {.error = entry.err,
-                         .provider_error = entry.prov_errno,
-                         .provider_text = text != nullptr ? text : "",
-                         .text = libfabric().text_of(entry.err)}};
-  return true;
+  Failed failed{.context = entry.op_context, .failure = failure(-entry.err)};
+  failed.failure.provider_error = entry.prov_errno;
+  if (text != nullptr) failed.failure.provider_text = text;
+  return failed;
 }
 
 bool OfiDomain::prepare_to_wait() {

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -48,8 +49,8 @@ class OfiDomain {
   };
   // Completions, at most kBatch, valid until the next call. Drives the provider's progress.
   std::span<const fi_cq_data_entry> poll();
-  // The next failed operation, after a poll() that found an error; false: there is none.
-  bool take_failure(Failed* failed);
+  // The next failed operation, after a poll() that found an error; nullopt: there is none.
+  std::optional<Failed> take_failure();
 
   // Replaces the completion queue; all endpoints must be closed. The old queue cannot be kept:
   // tcp;ofi_rxm still polls closed endpoints through it.

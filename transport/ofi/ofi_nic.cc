@@ -237,6 +237,15 @@ QueuePairMemory OfiNic::queue_pair_memory(const QueuePairConfig& config) const {
           .queues = 0};
 }
 
+void OfiNic::break_queue_pair(QueuePair& qp, CompletionStatus status, std::string_view what,
+                              std::string_view cure) {
+  break_queue_pair(qp, status, describe_fault(place_of(qp), what, cure));
+}
+
+void OfiNic::break_queue_pair(QueuePair& qp, const OfiFailure& failure) {
+  break_queue_pair(qp, ofi_error_info(failure).status, describe_fault(place_of(qp), failure));
+}
+
 void OfiNic::break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault) {
   if (qp.leaving()) return step_leaving(qp);
   if (qp.state == QueuePair::State::kBroken) return;
@@ -315,9 +324,8 @@ void OfiNic::reopen_endpoints(const std::string& why) {
     qp.peer_dead = true;
     qp.started = qp.messages = 0;
     qp.outbox.clear();
-    break_queue_pair(qp, CompletionStatus::kLocalError,
-                     describe_fault(place_of(qp), why,
-                                    "connect again, and look for the first error at the peers"));
+    break_queue_pair(qp, CompletionStatus::kLocalError, why,
+                     "connect again, and look for the first error at the peers");
   }
   sweep();
 }
@@ -351,12 +359,6 @@ bool OfiNic::wait_until(Duration limit, const std::function<bool()>& done) {
   return true;
 }
 
-bool OfiNic::in_use(uint32_t local_key) const {
-  return std::ranges::any_of(operations_.all(), [local_key](const OfiOperation& operation) {
-    return operation.kind == OfiOperation::Kind::kWrite && operation.local_key == local_key;
-  });
-}
-
 void OfiNic::revoke(QueuePair& qp, uint32_t key) {
   if (qp.peer_may_write() && !qp.gone_sent) {
     queue_message(qp, {.kind = OfiMessage::Kind::kRevoke, .key = key});
@@ -377,12 +379,15 @@ void OfiNic::deregister_memory(const MemoryRegion& region) {
       return qp != nullptr && qp->peer_may_write() && qp->advertised.contains(key);
     });
   };
+  const auto reads_it = [key](const OfiOperation& operation) {
+    return operation.kind == OfiOperation::Kind::kWrite && operation.local_key == key;
+  };
   // Our own writes must complete, too. No use of the memory outlives the endpoints.
-  const bool unused = wait_until(config_.silence_limit, [&] { return !in_use(key); });
+  const bool unused = wait_until(config_.silence_limit,
+                                 [&] { return std::ranges::none_of(operations_.all(), reads_it); });
   if (!unused || !wait_until(config_.silence_limit, [&] { return !advertised(); })) {
-    for (OfiOperation& operation : operations_.all()) {
-      if (operation.kind != OfiOperation::Kind::kWrite || operation.local_key != key) continue;
-      QueuePair* qp = find(operation.queue_pair);
+    for (const OfiOperation& operation : operations_.all()) {
+      QueuePair* qp = reads_it(operation) ? find(operation.queue_pair) : nullptr;
       if (qp == nullptr || !qp->connected() || !operation.finishes) continue;
       finish(*qp, operation.number, CompletionStatus::kMemoryGone);
     }

@@ -87,6 +87,9 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
 
   // --- queue pairs ---
   void break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault);
+  void break_queue_pair(QueuePair& qp, CompletionStatus status, std::string_view what,
+                        std::string_view cure);
+  void break_queue_pair(QueuePair& qp, const OfiFailure& failure);
   OfiPlace place_of(const QueuePair& qp) const { return {domain_.name(), qp.peer}; }
   // Ends an operation at the provider, and returns its queue pair; nullptr: that is gone.
   QueuePair* end_operation(void* context, OfiOperation* ended);
@@ -99,18 +102,16 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   // --- memory ---
   // Drives the provider and the messages until `done()`; false: not within the limit.
   bool wait_until(Duration limit, const std::function<bool()>& done);
-  bool in_use(uint32_t local_key) const;
   void revoke(QueuePair& qp, uint32_t key);
 
   // --- what arrives ---
   std::span<const fi_cq_data_entry> poll_provider();
   void on_entry(const fi_cq_data_entry& entry, Instant now);
   void on_failure(const OfiDomain::Failed& failed);
-  void on_notified(QueuePair& qp, uint32_t immediate, Bytes bytes);
   void on_write_over(QueuePair& qp, const OfiOperation& operation);
   void finish(QueuePair& qp, uint64_t number, CompletionStatus status);
   size_t take_messages(QueuePair& qp);
-  void on_protocol_error(QueuePair& qp);
+  void on_protocol_error(QueuePair& qp, std::string_view what = "the peer breaks the protocol");
   void on_message(QueuePair& qp, const OfiMessage& message);
   void on_ask(QueuePair& qp, uint32_t key);
   void on_region(QueuePair& qp, const OfiMessage& message);
@@ -130,8 +131,10 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   // False: nothing was posted to the provider.
   bool start(QueuePair& qp, uint8_t endpoint, Instant now);
   uint8_t next_endpoint();
-  // Posts to the provider; returns as OfiEndpoint::write.
-  int hand_over(QueuePair& qp, uint8_t endpoint, const OfiWrite& write);
+  // Posts a write to the provider, and a message behind it, if there is one. nullptr: the provider
+  // does not take it.
+  OfiOperation* hand_over(QueuePair& qp, OfiOperation::Kind kind, uint8_t endpoint, OfiWrite write,
+                          const OfiMessage* message);
   // Handles the provider's answer; true if it has taken the operation.
   bool accepted(QueuePair& qp, int error);
   void block(QueuePair& qp);

@@ -175,7 +175,6 @@ class OfiOperations {
   }
 
   std::vector<OfiOperation>& all() { return operations_; }
-  const std::vector<OfiOperation>& all() const { return operations_; }
 
  private:
   std::vector<OfiOperation> operations_;
