@@ -88,14 +88,12 @@ class Group {
 
   // With the lock held.
   bool advance();
-  Result<void> check(size_t rank) const;
   Result<Operation*> begin(size_t rank);
-  Operation* take_operation();
-  Result<void> check(size_t rank, const Location& bytes, size_t owner, size_t size) const;
+  Result<void> check(size_t rank, const Location& bytes = {}, size_t owner = 0,
+                     size_t size = 0) const;
   bool idle() const;
 
   Result<void> prepare(const std::shared_ptr<const CopyEngine>& engine, bool staged);
-  void announce(const Place& own);
   void release(std::unique_lock<std::mutex>& lock, const std::optional<OwnMemory>& own);
   bool count_arrivals();
   void keep(const std::stop_token& stop);

@@ -98,9 +98,6 @@ class Outbox {
   Result<bool> write(const Put& put, size_t size, const Window& window, uint64_t offset,
                      Started started);
   Result<void> finish();
-  void start_mark(Operation* operation);
-  void drop_marks();
-  static void report_done(Operation* operation);
 
   std::unique_ptr<SendConnection> connection_;
   Record* places_;

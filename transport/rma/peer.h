@@ -36,6 +36,8 @@ class Peer {
   void get(Record record, Operation& operation);
   // Done when all earlier operations are done, and arrivals from all ranks are visible.
   void flush(Operation& operation);
+  // Advertises a window of ours.
+  void share(const Place& own);
   // Advertises the landing, where the peer puts data for GPU memory that our NIC does not reach.
   void land_in(const Landing& landing);
   // The arrival counts now.
