@@ -351,8 +351,9 @@ void Endpoint::report(PendingCompletion& pending, CompletionQueue* queue) {
   if (shared != nullptr && --shared->incomplete == 0 && shared->used_up) {
     pending.completion.flags |= FI_MULTI_RECV;
   }
+  const uint64_t kind = pending.completion.flags & (FI_SEND | FI_RECV | FI_WRITE | FI_READ);
   if (queued && queue != nullptr) queue->add(std::move(pending.completion));
-  if (pending.counter_event != 0) count(pending.counter_event, failed);
+  if (pending.counted) count(kind, failed);
 }
 
 bool Endpoint::receives_full() const { return rx_queue_ != nullptr && rx_queue_->full(); }

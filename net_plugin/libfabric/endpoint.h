@@ -150,7 +150,7 @@ class Endpoint : public fid_ep {
   struct PendingCompletion {
     Completion completion;
     bool queued_on_success = false;  // a failure is always queued
-    uint64_t counter_event = 0;      // FI_SEND, FI_RECV, FI_WRITE, FI_READ: the counter; 0: none
+    bool counted = true;
     std::shared_ptr<SharedBuffer> shared;  // of a message that is received
   };
 
@@ -263,7 +263,6 @@ class Endpoint : public fid_ep {
   Greeting greeting_for(const Peer& peer) const;
   void fail_peer_later(Peer& peer, DelayedFailure failure);
   void cannot_send(Peer& peer, const Error& why);
-  bool is_drained(Peer& peer, Clock::duration turn);
   static bool is_flushed(const Peer& peer);
   void progress_connections();
   void on_event(const EndpointBootstrap::Event& event);
@@ -274,7 +273,6 @@ class Endpoint : public fid_ep {
   void identify_connections();
   void fail_peer(Peer& peer, int error, const std::string& why);
   void forget_messages_of(const Peer& peer);
-  void fail_receives_from(const Peer& peer, int error, const std::string& why);
 
   // endpoint_send.cc
   bool make_room(const Peer& peer, size_t payload);
@@ -289,7 +287,6 @@ class Endpoint : public fid_ep {
   ssize_t start_atomic(const OperationRequest& request, Peer& peer);
   PendingCompletion completion_for(const OperationRequest& request) const;
   void start_sending(Peer& peer, Outbox::Coming coming);
-  void report_or_hold(Peer& peer, PendingCompletion pending);
   std::optional<size_t> describe_segments(Operation& operation);
   Result<const Memory*> memory_for(Operation& operation, size_t piece, size_t nic);
   void start_queued_reads(Peer& peer);

@@ -97,14 +97,6 @@ void Endpoint::cannot_send(Peer& peer, const Error& why) {
   fail_peer_later(peer, {.error = fi_error(why.code), .why = why.message, .sends_fail = true});
 }
 
-// Whether a delayed failure is due: kDrainTime has passed. Time does not count while frames of the
-// peer wait for the application to read its completions.
-bool Endpoint::is_drained(Peer& peer, Clock::duration turn) {
-  const bool waits = receives_full() && has_unread_frames(peer);
-  if (!waits) peer.failure->lasted += turn;
-  return peer.failure->lasted > kDrainTime;
-}
-
 void Endpoint::progress_connections() {
   const auto now = Clock::now();
   const auto turn = attended_.look(now);
@@ -116,7 +108,11 @@ void Endpoint::progress_connections() {
     awaited |= peer.tcp_connecting || peer.connecting != nullptr ||
                peer.connecting_puts != nullptr ||
                (peer.instance != 0 && peer.frames.source == nullptr);
-    if (peer.failure && is_drained(peer, turn)) {
+    if (!peer.failure) continue;
+    // Time does not count while frames of the peer wait for the application to read its
+    // completions.
+    if (!receives_full() || !has_unread_frames(peer)) peer.failure->lasted += turn;
+    if (peer.failure->lasted > kDrainTime) {
       const DelayedFailure failure = *peer.failure;
       fail_peer(peer, failure.error, failure.why);
     }
@@ -341,7 +337,14 @@ void Endpoint::fail_peer(Peer& peer, int error, const std::string& why) {
     if (operation.peer == &peer) end(operation, error, why);
   });
   forget_messages_of(peer);
-  if (!closed) fail_receives_from(peer, error, why);
+  if (closed) return;
+  for (Messages* messages : {&tagged_, &untagged_}) {  // receives that only this peer could match
+    for (auto at = messages->receives().begin(); at != messages->receives().end();) {
+      const auto next = std::next(at);
+      if (at->pattern.source == peer.number) fail_receive(*messages, at, error, why);
+      at = next;
+    }
+  }
 }
 
 // Drops the peer's unexpected offers. Its eager messages can still be received, but get no kDone.
@@ -352,17 +355,6 @@ void Endpoint::forget_messages_of(const Peer& peer) {
       const bool of_peer = at->source == peer.number;
       if (of_peer) at->message.frame.flags &= static_cast<uint8_t>(~kWantsDone);
       if (of_peer && at->message.frame.kind == FrameKind::kOffer) take_unexpected(*messages, at);
-      at = next;
-    }
-  }
-}
-
-// Fails the receives that only this peer could match.
-void Endpoint::fail_receives_from(const Peer& peer, int error, const std::string& why) {
-  for (Messages* messages : {&tagged_, &untagged_}) {
-    for (auto at = messages->receives().begin(); at != messages->receives().end();) {
-      const auto next = std::next(at);
-      if (at->pattern.source == peer.number) fail_receive(*messages, at, error, why);
       at = next;
     }
   }

@@ -26,7 +26,6 @@ Endpoint::PendingCompletion Endpoint::receive_completion(const Frame& frame, con
     completion.overflow = frame.length - room;
   }
   pending.queued_on_success = !rx_selective_ || (receive.flags & FI_COMPLETION) != 0;
-  pending.counter_event = FI_RECV;
   pending.shared = receive.shared;
   return pending;
 }
@@ -49,7 +48,6 @@ void Endpoint::fail_receive(Messages& messages, Messages::Receives::iterator at,
   const Receive receive = messages.take(at);
   PendingCompletion pending =
       without_message(receive.context, &messages == &tagged_, tag, error, why);
-  pending.counter_event = FI_RECV;
   report(pending, rx_queue_);
 }
 
@@ -193,13 +191,14 @@ ssize_t Endpoint::peek(const Pattern& pattern, const Receive& receive) {
   if (at == tagged_.messages().end()) {
     PendingCompletion none = without_message(receive.context, true, pattern.tag, FI_ENOMSG,
                                              "no such message has arrived yet");
+    none.counted = false;
     report(none, rx_queue_);
     return 0;
   }
   PendingCompletion pending = receive_completion(at->message.frame, receive, *at->message.peer);
   pending.completion.error = 0;
   pending.completion.length = at->message.frame.length;
-  pending.counter_event = 0;
+  pending.counted = false;
   if ((receive.flags & FI_CLAIM) != 0) {
     at->claimed_by = receive.context;
   } else if ((receive.flags & FI_DISCARD) != 0) {

@@ -24,11 +24,6 @@ uint64_t completion_flags(const OperationRequest& request) {
   }
 }
 
-uint64_t counted_as(const OperationRequest& request) {
-  if (request.kind == FrameKind::kMessage) return FI_SEND;
-  return request.kind == FrameKind::kRead || request.fetches ? FI_READ : FI_WRITE;
-}
-
 Outbox::Coming coming(const OperationRequest& request) {
   return (request.flags & FI_MORE) != 0 ? Outbox::Coming::kMore : Outbox::Coming::kUnknown;
 }
@@ -41,7 +36,6 @@ Endpoint::PendingCompletion Endpoint::completion_for(const OperationRequest& req
   pending.completion.flags = completion_flags(request);
   pending.queued_on_success =
       !request.inject && (!tx_selective_ || (request.flags & FI_COMPLETION) != 0);
-  pending.counter_event = counted_as(request);
   return pending;
 }
 
@@ -156,7 +150,13 @@ ssize_t Endpoint::start_eagerly(const OperationRequest& request, Peer& peer) {
   Frame frame = frame_of(request, request.kind, bytes, operation ? operation->number : 0);
   if (!delivered) frame.flags &= static_cast<uint8_t>(~kWantsDone);
   (void)request.local.copy_out({peer.outbox->add(frame), bytes});  // host memory
-  if (operation == nullptr) report_or_hold(peer, completion_for(request));
+  if (operation == nullptr) {
+    // It completes when the peer is connected: from then on the frame will be sent. With a lost
+    // peer it fails.
+    PendingCompletion pending = completion_for(request);
+    peer.can_send() ? report(pending, tx_queue_)
+                    : peer.held_completions.push_back(std::move(pending));
+  }
   start_sending(peer, coming(request));
   return 0;
 }
@@ -167,13 +167,6 @@ void Endpoint::start_sending(Peer& peer, Outbox::Coming coming) {
     return cannot_send(peer, started.error());
   }
   if (outbox.has_unsent_frames()) domain_.progress_until_sent();
-}
-
-// A copied operation completes when the peer is connected: from then on the frame will be sent.
-// With a lost peer it fails.
-void Endpoint::report_or_hold(Peer& peer, PendingCompletion pending) {
-  if (peer.can_send()) return report(pending, tx_queue_);
-  peer.held_completions.push_back(std::move(pending));
 }
 
 ssize_t Endpoint::start_offered(const OperationRequest& request, Peer& peer) {

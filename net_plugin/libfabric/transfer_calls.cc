@@ -19,10 +19,10 @@ Local local_of(const void* buffer, size_t length, void* desc) {
                     static_cast<MemoryRegion*>(desc));
 }
 
-// The caller has checked that `count` is at most kMaxIov.
+// start() and post() refuse more than kMaxIov pieces.
 Local local_of(const iovec* iov, void* const* desc, size_t count) {
   Local local;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < std::min(count, kMaxIov); ++i) {
     local.pieces[i] = {static_cast<uint8_t*>(iov[i].iov_base), iov[i].iov_len};
     local.regions[i] = desc != nullptr ? static_cast<MemoryRegion*>(desc[i]) : nullptr;
   }
@@ -34,6 +34,7 @@ Local local_of(const iovec* iov, void* const* desc, size_t count) {
 ssize_t start(fid_ep* endpoint, const OperationRequest& request) {
   return guarded([&]() -> ssize_t {
     Endpoint& at = endpoint_of(endpoint);
+    if (request.local.count > kMaxIov) return -FI_EINVAL;
     if (request.local.bytes() > kMaxMessageBytes) return -FI_EMSGSIZE;
     if (request.inject && request.local.bytes() > at.inject_bytes()) return -FI_EMSGSIZE;
     at.domain().note_call();
@@ -69,18 +70,11 @@ void place_as(const fi_msg_rma& message, OperationRequest& request) {
   if (message.rma_iov_count > 0) place(request, message.rma_iov[0].addr, message.rma_iov[0].key);
 }
 
-template <typename Message>
-bool fits(const Message& message) {
-  if constexpr (requires { message.rma_iov_count; }) {
-    if (message.rma_iov_count > 1) return false;
-  }
-  return message.iov_count <= kMaxIov;
-}
-
 ssize_t post(fid_ep* endpoint, const Local& local, fi_addr_t source, const Tag& tag, void* context,
              uint64_t flags) {
   return guarded([&]() -> ssize_t {
     Endpoint& at = endpoint_of(endpoint);
+    if (local.count > kMaxIov) return -FI_EINVAL;
     at.domain().note_call();
     const std::lock_guard lock(at.domain().mutex);
     if (!at.enabled()) return -FI_EOPBADSTATE;
@@ -113,13 +107,11 @@ struct Receives {
 
   static ssize_t pieces(fid_ep* endpoint, const iovec* iov, void** desc, size_t count,
                         fi_addr_t source, TagArguments... tag, void* context) {
-    if (count > kMaxIov) return -FI_EINVAL;
     return post(endpoint, local_of(iov, desc, count), source, tag_of(tag...), context,
                 endpoint_of(endpoint).rx_flags());
   }
 
   static ssize_t by_message(fid_ep* endpoint, const Message* message, uint64_t flags) {
-    if (!fits(*message)) return -FI_EINVAL;
     return post(endpoint, local_of(message->msg_iov, message->desc, message->iov_count),
                 message->addr, tag_of_message(*message), message->context, flags);
   }
@@ -135,12 +127,13 @@ struct Starts {
 
   static ssize_t pieces(fid_ep* endpoint, const iovec* iov, void** desc, size_t count,
                         fi_addr_t peer, Place... where, void* context) {
-    if (count > kMaxIov) return -FI_EINVAL;
     return run(endpoint, local_of(iov, desc, count), {}, peer, where..., context);
   }
 
   static ssize_t by_message(fid_ep* endpoint, const Message* message, uint64_t flags) {
-    if (!fits(*message)) return -FI_EINVAL;
+    if constexpr (requires { message->rma_iov_count; }) {
+      if (message->rma_iov_count > 1) return -FI_EINVAL;
+    }
     OperationRequest request{.kind = kKind,
                              .has_data = (flags & FI_REMOTE_CQ_DATA) != 0,
                              .local = local_of(message->msg_iov, message->desc, message->iov_count),
@@ -154,7 +147,7 @@ struct Starts {
 
   static ssize_t inject(fid_ep* endpoint, const void* buffer, size_t length, fi_addr_t to,
                         Place... where) {
-    return run_injected(endpoint, local_of(buffer, length, nullptr), {}, to, where...);
+    return run(endpoint, local_of(buffer, length, nullptr), {}, to, where..., nullptr, true);
   }
 
   static ssize_t with_data(fid_ep* endpoint, const void* buffer, size_t length, void* desc,
@@ -164,31 +157,20 @@ struct Starts {
 
   static ssize_t inject_data(fid_ep* endpoint, const void* buffer, size_t length, uint64_t data,
                              fi_addr_t to, Place... where) {
-    return run_injected(endpoint, local_of(buffer, length, nullptr), data, to, where...);
+    return run(endpoint, local_of(buffer, length, nullptr), data, to, where..., nullptr, true);
   }
 
  private:
   static ssize_t run(fid_ep* endpoint, const Local& local, std::optional<uint64_t> data,
-                     fi_addr_t peer, Place... where, void* context) {
+                     fi_addr_t peer, Place... where, void* context, bool inject = false) {
     OperationRequest request{.kind = kKind,
+                             .inject = inject,
                              .has_data = data.has_value(),
                              .local = local,
                              .to = peer,
                              .data = data.value_or(0),
                              .context = context,
-                             .flags = endpoint_of(endpoint).tx_flags()};
-    place(request, where...);
-    return start(endpoint, request);
-  }
-
-  static ssize_t run_injected(fid_ep* endpoint, const Local& local, std::optional<uint64_t> data,
-                              fi_addr_t to, Place... where) {
-    OperationRequest request{.kind = kKind,
-                             .inject = true,
-                             .has_data = data.has_value(),
-                             .local = local,
-                             .to = to,
-                             .data = data.value_or(0)};
+                             .flags = inject ? 0 : endpoint_of(endpoint).tx_flags()};
     place(request, where...);
     return start(endpoint, request);
   }
