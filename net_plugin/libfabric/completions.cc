@@ -132,17 +132,14 @@ fi_ops_cq kQueue = {.size = sizeof(fi_ops_cq),
 
 Counter& of(fid_cntr* counter) { return *static_cast<Counter*>(counter); }
 
-void make_progress(Counter& counter) {
-  counter.domain.note_call();
-  const std::lock_guard lock(counter.domain.mutex);
-  counter.domain.progress();
-}
-
 using Count = std::atomic<uint64_t> Counter::*;
 
 template <Count kCount>
 uint64_t read(fid_cntr* counter) {
-  make_progress(of(counter));
+  Domain& domain = of(counter).domain;
+  domain.note_call();
+  const std::lock_guard lock(domain.mutex);
+  domain.progress();
   return of(counter).*kCount;
 }
 
@@ -256,7 +253,9 @@ CompletionQueue::CompletionQueue(Domain& its_domain, const fi_cq_attr& attr)
       InDomain(its_domain),
       format(attr.format == FI_CQ_FORMAT_UNSPEC ? FI_CQ_FORMAT_CONTEXT : attr.format),
       size(attr.size == 0 ? kDefaultSize : attr.size),
-      signal(attr.wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : attr.wait_obj) {}
+      signal(attr.wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : attr.wait_obj) {
+  if (signal.has_descriptor()) domain.enable_auto_progress();
+}
 
 void CompletionQueue::add(Completion completion) {
   unread.push_back(std::move(completion));
@@ -273,9 +272,7 @@ int open_completion_queue(fid_domain* domain, fi_cq_attr* attr, fid_cq** queue, 
   return guarded([&]() -> int {
     const bool known = Signal::known(attr->wait_obj) && attr->format <= FI_CQ_FORMAT_TAGGED;
     if (!known) return -FI_ENOSYS;
-    auto& its_domain = *static_cast<Domain*>(domain);
-    auto* const made = new CompletionQueue(its_domain, *attr);
-    if (made->signal.has_descriptor()) its_domain.enable_auto_progress();
+    auto* const made = new CompletionQueue(*static_cast<Domain*>(domain), *attr);
     return hand_out(made, FI_CLASS_CQ, &kQueueObject, &kQueue, context, queue);
   });
 }

@@ -11,13 +11,6 @@
 namespace pacecar::fabric {
 namespace {
 
-int close_region(fid* object) {
-  return guarded([&] {
-    delete reinterpret_cast<MemoryRegion*>(object);
-    return 0;
-  });
-}
-
 int bind_region(fid* object, fid* other, uint64_t flags) {
   auto& region = *reinterpret_cast<MemoryRegion*>(object);
   if (other->fclass == FI_CLASS_EP) return 0;  // a region is valid for all endpoints of the domain
@@ -31,7 +24,7 @@ int control_region(fid* /*object*/, int command, void* /*argument*/) {
   return command == FI_ENABLE ? 0 : -FI_ENOSYS;
 }
 
-fi_ops kRegionObject = object_calls(close_region, control_region, bind_region);
+fi_ops kRegionObject = object_calls(close_object<MemoryRegion>, control_region, bind_region);
 
 Result<std::unique_ptr<StagedRange>> gpu_memory(const iovec& range, int ordinal) {
   ASSIGN_OR_RETURN(const auto gpus, gpus_of_process());

@@ -320,8 +320,10 @@ constexpr fi_ops object_calls(int (*close)(fid*), int (*control)(fid*, int, void
 
 template <typename Object>
 int close_object(fid* object) {
-  delete reinterpret_cast<Object*>(object);
-  return 0;
+  return guarded([&] {
+    delete reinterpret_cast<Object*>(object);
+    return 0;
+  });
 }
 // Likewise, an object within a domain that nothing else uses any more.
 template <typename Object>

@@ -87,19 +87,16 @@ Result<void> Outbox::open(std::unique_ptr<SendConnection> connection, const Fram
   std::memcpy(greeting(0), &hello, sizeof hello);
   std::memcpy(greeting(1), &wake, sizeof wake);
   ASSIGN_OR_RETURN(auto started, connection_->isend(greeting(0), sizeof hello, 0, memory_));
-  if (shared != nullptr) share(std::move(shared));
+  if (shared != nullptr) {  // what was added before goes through it, too
+    for (const Message& message : messages_) {
+      std::memcpy(shared->slot(message.slot), at(message.slot), message.bytes);
+    }
+    shared->close_descriptor();
+    shared_ = std::move(shared);
+  }
   messages_.push_front({.slot = kMaxMessages, .bytes = sizeof hello, .request = started});
   ++started_;
   return {};
-}
-
-// What was added before goes into the shared memory, too.
-void Outbox::share(std::unique_ptr<SharedSender> shared) {
-  for (const Message& message : messages_) {
-    std::memcpy(shared->slot(message.slot), at(message.slot), message.bytes);
-  }
-  shared->close_descriptor();
-  shared_ = std::move(shared);
 }
 
 // Whether so many bytes fit into the last message, which is not posted yet.
@@ -179,7 +176,12 @@ Result<void> Outbox::start(Coming coming) {
     if (!started) break;
     ++started_;
   }
-  if (shared_ != nullptr && shared_->must_wake_receiver()) wake();
+  if (shared_ == nullptr || !shared_->must_wake_receiver()) return {};
+  // A peer that cannot be woken wakes by itself soon, or has ended.
+  const auto woken = connection_->isend(greeting(1), sizeof(Frame), 0, memory_);
+  if (!woken || *woken == nullptr) return {};
+  wakes_.push_back(*woken);
+  shared_->receiver_is_woken();
   return {};
 }
 
@@ -192,14 +194,6 @@ Result<bool> Outbox::start_message(Message& message) {
   ASSIGN_OR_RETURN(message.request,
                    connection_->isend(at(message.slot), message.bytes, 0, memory_));
   return message.request != nullptr;
-}
-
-// A peer that cannot be woken wakes by itself soon, or has ended.
-void Outbox::wake() {
-  const auto started = connection_->isend(greeting(1), sizeof(Frame), 0, memory_);
-  if (!started || *started == nullptr) return;
-  wakes_.push_back(*started);
-  shared_->receiver_is_woken();
 }
 
 // --- puts ---

@@ -119,13 +119,11 @@ class Outbox {
   uint8_t* greeting(size_t frame) const {
     return &pages_[kMaxMessages * kMessageBytes + frame * sizeof(Frame)];
   }
-  void share(std::unique_ptr<SharedSender> shared);
   bool gathers(size_t bytes) const;
   bool fits(size_t payload) const;
   bool may_gather_more(Coming coming) const;
   Result<bool> start_message(Message& message);
   Result<bool> is_sent(const Message& message);
-  void wake();
 
   const std::shared_ptr<Context> context_;
   std::unique_ptr<SendConnection> connection_;

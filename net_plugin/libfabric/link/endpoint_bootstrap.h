@@ -118,20 +118,19 @@ class EndpointBootstrap {
     Clock::duration begun{};  // attended_.total() at that time
   };
 
-  explicit EndpointBootstrap(FileDescriptor events, FileDescriptor listener, Name address)
-      : events_(std::move(events)), listener_(std::move(listener)), address_(std::move(address)) {}
+  explicit EndpointBootstrap(FileDescriptor epoll, FileDescriptor listener, Name address)
+      : epoll_(std::move(epoll)), listener_(std::move(listener)), address_(std::move(address)) {}
   void accept(int listener);
   std::optional<Call> call_within_host(const Name& peer) const;
   using Calls = std::map<CallId, Call>;
-  Calls::iterator drop(Calls::iterator at, int error, std::vector<Event>& events);
-  void poll_call(CallId id, std::vector<Event>& events);
+  Calls::iterator drop(Calls::iterator at, int error);
+  void poll_call(CallId id);
   static bool greet(Call& call);
   static bool receive(Call& call);
   static ssize_t receive_some(const Call& call, std::span<char> place, FileDescriptor& memory);
-  void expire_silent_calls(std::vector<Event>& events);
   CallId add(Call call, uint32_t wanted);
 
-  FileDescriptor events_;
+  FileDescriptor epoll_;
   FileDescriptor listener_;
   FileDescriptor listener_within_host_;
   bool calls_within_host_ = false;
@@ -140,7 +139,7 @@ class EndpointBootstrap {
   CallId next_ = 1;
   size_t unknown_ = 0;
   AttendedTime attended_{std::chrono::milliseconds(10)};  // a process that yields has few turns
-  std::vector<Event> ended_;  // calls that ended outside of poll(), for its next call
+  std::vector<Event> events_;                             // since the last poll
 };
 
 }  // namespace pacecar::fabric
