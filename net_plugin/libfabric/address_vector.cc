@@ -2,7 +2,6 @@
 #include <charconv>
 #include <cstring>
 
-#include "net_plugin/libfabric/info.h"
 #include "net_plugin/libfabric/link/socket_name.h"
 #include "net_plugin/libfabric/objects.h"
 
@@ -25,15 +24,16 @@ int insert_all(AddressVector& vector, size_t count, fi_addr_t* numbers, uint64_t
     if (numbers != nullptr) numbers[i] = number;
     if ((flags & FI_SYNC_ERR) != 0) static_cast<int*>(context)[i] = name ? 0 : FI_EINVAL;
     if (vector.events != nullptr && !name) {
-      vector.events->add_error(
-          {.fid = &vector.fid, .context = context, .data = i, .err = FI_EINVAL});
+      const fi_eq_err_entry error{
+          .fid = &vector.fid, .context = context, .data = i, .err = FI_EINVAL};
+      vector.events->add(0, error, FI_EINVAL);
     }
   }
   ++vector.version;
   if (vector.events == nullptr) return inserted;
-  vector.events->add(
-      FI_AV_COMPLETE,
-      {.fid = &vector.fid, .context = context, .data = static_cast<uint64_t>(inserted)});
+  const fi_eq_entry done{
+      .fid = &vector.fid, .context = context, .data = static_cast<uint64_t>(inserted)};
+  vector.events->add(FI_AV_COMPLETE, done);
   return 0;
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "net_plugin/libfabric/endpoint.h"
-#include "net_plugin/libfabric/info.h"
 #include "net_plugin/libfabric/objects.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"

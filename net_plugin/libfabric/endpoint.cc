@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "net_plugin/libfabric/info.h"
 #include "net_plugin/libfabric/link/socket_name.h"
+#include "net_plugin/libfabric/objects.h"
 #include "transport/base/random_word.h"
 
 namespace pacecar::fabric {
@@ -160,19 +160,15 @@ int Endpoint::bind(struct fid* other, uint64_t flags) {
       return 0;
     case FI_CLASS_CQ: {
       auto* const queue = reinterpret_cast<CompletionQueue*>(other);
+      const bool transmits = (flags & FI_TRANSMIT) != 0;
+      const bool receives = (flags & FI_RECV) != 0;
+      const bool taken = (transmits && tx_queue_ != nullptr) || (receives && rx_queue_ != nullptr);
+      if (taken || !(transmits || receives)) return -FI_EINVAL;
       const bool selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
-      if ((flags & (FI_TRANSMIT | FI_RECV)) == 0) return -FI_EINVAL;
-      const auto attach = [&](CompletionQueue*& place, bool& is_selective) {
-        if (place != nullptr) return -FI_EINVAL;
-        place = queue;
-        is_selective = selective;
-        ++queue->users;
-        return 0;
-      };
-      int result = 0;
-      if ((flags & FI_TRANSMIT) != 0) result = attach(tx_queue_, tx_selective_);
-      if ((flags & FI_RECV) != 0 && result == 0) result = attach(rx_queue_, rx_selective_);
-      return result;
+      if (transmits) std::tie(tx_queue_, tx_selective_) = std::pair(queue, selective);
+      if (receives) std::tie(rx_queue_, rx_selective_) = std::pair(queue, selective);
+      queue->users += (transmits ? 1 : 0) + (receives ? 1 : 0);
+      return 0;
     }
     case FI_CLASS_CNTR: {
       auto* const counter = reinterpret_cast<Counter*>(other);

@@ -57,25 +57,11 @@ ssize_t read_error(fid_eq* queue, fi_eq_err_entry* buffer, uint64_t flags) {
   return sizeof *buffer;
 }
 
-// Adds an event and wakes waiting threads. With its lock held.
-void push(EventQueue& queue, EventQueue::Event event) {
-  queue.events.push_back(std::move(event));
-  queue.arrived.notify_all();
-  queue.signal.raise();
-}
-
-template <typename Entry>
-std::vector<uint8_t> bytes_of(const Entry& entry) {
-  const auto* const bytes = reinterpret_cast<const uint8_t*>(&entry);
-  return {bytes, bytes + sizeof entry};
-}
-
 ssize_t write_event(fid_eq* queue, uint32_t event, const void* buffer, size_t length,
                     uint64_t /*flags*/) {
   return guarded([&] {
     const auto* const bytes = static_cast<const uint8_t*>(buffer);
-    const std::lock_guard lock(of(queue).mutex);
-    push(of(queue), {event, {bytes, bytes + length}});
+    of(queue).push({event, {bytes, bytes + length}});
     return static_cast<ssize_t>(length);
   });
 }
@@ -155,14 +141,11 @@ int Signal::control(int command, void* argument) const {
   return 0;
 }
 
-void EventQueue::add(uint32_t kind, const fi_eq_entry& entry) {
+void EventQueue::push(Event event) {
   const std::lock_guard lock(mutex);
-  push(*this, {kind, bytes_of(entry)});
-}
-
-void EventQueue::add_error(const fi_eq_err_entry& entry) {
-  const std::lock_guard lock(mutex);
-  push(*this, {0, bytes_of(entry), entry.err});
+  events.push_back(std::move(event));
+  arrived.notify_all();
+  signal.raise();
 }
 
 int open_event_queue(fid_fabric* /*fabric*/, fi_eq_attr* attr, fid_eq** queue, void* context) {

@@ -1,4 +1,3 @@
-#include "net_plugin/libfabric/info.h"
 
 #include <fmt/format.h>
 #include <ifaddrs.h>
@@ -196,24 +195,6 @@ fi_info* describe(uint32_t version, const Wanted& wanted, const std::string& nic
   return std::exchange(owned.info, nullptr);
 }
 
-// The first address of this family: of this device, if one is given, else of any interface.
-std::optional<Name> interface_address(const std::string* device, int family) {
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return std::nullopt;
-  std::optional<Name> loopback;
-  std::optional<Name> found;
-  for (const ifaddrs* at = all; at != nullptr && !found; at = at->ifa_next) {
-    if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != family) continue;
-    const auto name = name_of(at->ifa_addr);
-    const bool local = std::strcmp(at->ifa_name, "lo") == 0;
-    if (device != nullptr ? *device == at->ifa_name : !local) found = name;
-    if (local && !loopback) loopback = name;
-  }
-  freeifaddrs(all);
-  if (!found && device == nullptr) return loopback;
-  return found;
-}
-
 // The source address of packets to `dest`.
 std::optional<Name> source_towards(const Name& dest) {
   const sockaddr_storage address = socket_address(dest);
@@ -300,8 +281,19 @@ std::optional<std::string> own_nics(const std::string& list) {
 }
 
 std::optional<Name> address_of_device(const std::string& device, int family) {
-  const auto own = interface_address(&device, family);
-  return own ? own : interface_address(nullptr, family);
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return std::nullopt;
+  std::optional<Name> own;
+  std::optional<Name> other;
+  std::optional<Name> loopback;
+  for (const ifaddrs* at = all; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != family) continue;
+    const std::string_view name = at->ifa_name;
+    std::optional<Name>& found = name == device ? own : name == "lo" ? loopback : other;
+    if (!found) found = name_of(at->ifa_addr);
+  }
+  freeifaddrs(all);
+  return own ? own : other ? other : loopback;
 }
 
 int get_info(uint32_t version, const char* node, const char* service, uint64_t flags,

@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,6 +31,13 @@
 #include "transport/base/file_descriptor.h"
 
 namespace pacecar::fabric {
+
+inline constexpr const char* kProviderName = "pacecar";
+inline constexpr size_t kMaxInjectBytes = 4096;  // bytes
+inline constexpr size_t kMaxOperations = 4096;   // of an endpoint, in each direction
+inline constexpr size_t kMaxIov = 4;
+inline constexpr uint64_t kMaxMessageBytes = uint64_t{1} << 35;
+inline constexpr uint64_t kMrModes = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
 class Domain;
 class Endpoint;
@@ -44,7 +52,6 @@ class Signal {
   }
   explicit Signal(fi_wait_obj wanted);
 
-  fi_wait_obj kind() const { return kind_; }
   bool has_descriptor() const { return static_cast<bool>(descriptor_); }
   int descriptor() const { return descriptor_.get(); }
   void raise() const;
@@ -77,8 +84,12 @@ struct EventQueue : fid_eq {
     std::vector<uint8_t> bytes;
     int error = 0;  // if not 0, the bytes are an fi_eq_err_entry
   };
-  void add(uint32_t kind, const fi_eq_entry& entry);
-  void add_error(const fi_eq_err_entry& entry);
+  void push(Event event);
+  template <typename Entry>
+  void add(uint32_t kind, const Entry& entry, int error = 0) {
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(&entry);
+    push({kind, {bytes, bytes + sizeof entry}, error});
+  }
 
   std::mutex mutex;
   std::condition_variable arrived;
@@ -293,6 +304,21 @@ extern fi_ops_mr memory_calls;
 int query_atomic(fid_domain* domain, fi_datatype datatype, fi_op op, fi_atomic_attr* attr,
                  uint64_t flags);
 int try_wait(fid_fabric* fabric, fid** waited, int count);
+
+// --- fi_getinfo: the provider's capabilities and limits, for each NIC ---
+
+int get_info(uint32_t version, const char* node, const char* service, uint64_t flags,
+             const fi_info* hints, fi_info** info);
+
+// The address of a NIC's device; if it has none of this family, the host's first address.
+std::optional<Name> address_of_device(const std::string& device, int family);
+
+// `list`, a value of PACECAR_NICS, without NICs on libfabric itself; nullopt: there are no others.
+std::optional<std::string> own_nics(const std::string& list);
+
+// getaddrinfo() for one address of this family (AF_UNSPEC: IPv4 or IPv6). nullopt: there is none.
+std::optional<Name> resolve(const char* node, const char* service, int family, bool passive,
+                            bool numeric);
 
 // Text for an application: copied into its buffer if there is one.
 inline const char* copied_text(const char* text, char* buffer, size_t length) {

@@ -4,7 +4,6 @@
 
 #include <cstring>
 
-#include "net_plugin/libfabric/info.h"
 #include "net_plugin/libfabric/objects.h"
 
 namespace pacecar::fabric {
