@@ -19,7 +19,7 @@
 #include "net_plugin/libfabric/core/pieces.h"
 #include "net_plugin/libfabric/link/connections.h"
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
-#include "net_plugin/libfabric/link/peer_memory.h"
+#include "net_plugin/libfabric/link/same_host.h"
 #include "net_plugin/libfabric/objects.h"
 #include "transport/base/fresh_pages.h"
 

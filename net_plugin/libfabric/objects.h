@@ -168,7 +168,7 @@ struct MemoryRegion : fid_mr, InDomain {
   uint64_t length;
   uint64_t access;
   uint64_t first;  // remote address of its first byte
-  // 0 once it is closed: see Guard in link/peer_memory.h.
+  // 0 once it is closed: see Guard in link/same_host.h.
   std::atomic<uint64_t> guard;
   Counter* counter = nullptr;                  // counts remote writes (fi_mr_bind)
   std::unique_ptr<StagedRange> device;         // set for GPU memory

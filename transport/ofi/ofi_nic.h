@@ -18,7 +18,6 @@
 #include "transport/base/work_list.h"
 #include "transport/nic/paced/paced_nic.h"
 #include "transport/ofi/domain.h"
-#include "transport/ofi/endpoint.h"
 #include "transport/ofi/queue_pair.h"
 
 namespace pacecar {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "net_plugin/libfabric/core/frame.h"
-#include "net_plugin/libfabric/link/shared_ring.h"
+#include "net_plugin/libfabric/link/same_host.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/fresh_pages.h"
 #include "transport/base/return_if_error.h"

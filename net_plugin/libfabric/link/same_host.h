@@ -1,22 +1,20 @@
-// Messages of frames between two processes of one host, in memory that both map. The sender makes
-// the memory; its greeting carries the descriptor (endpoint_bootstrap.h). Messages need no system
-// calls: a receiver announces that it sleeps, and is woken through the NIC.
-//
-// The other process is not trusted: the memory's size is sealed, so that access cannot fault, and
-// what is read of its state is checked. It may change a message while that is read; FrameReader
-// copies each frame before it checks it.
+// Two processes of one host: frames through memory that both map, and reading a peer's memory.
 //
 // Thread rule: one thread at a time, in either process.
 #pragma once
+
+#include <sys/types.h>
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "net_plugin/libfabric/core/frame.h"
+#include "net_plugin/libfabric/core/pieces.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
 
@@ -41,6 +39,13 @@ class FrameSource {
   virtual bool rest() { return true; }
 };
 
+// Messages of frames between two processes of one host, in memory that both map. The sender makes
+// the memory; its greeting carries the descriptor (endpoint_bootstrap.h). Messages need no system
+// calls: a receiver announces that it sleeps, and is woken through the NIC.
+//
+// The other process is not trusted: the memory's size is sealed, so that access cannot fault, and
+// what is read of its state is checked. It may change a message while that is read; FrameReader
+// copies each frame before it checks it.
 struct SharedRing {
   // Message n is described by entry n % kMaxMessages: the low half of n + 1, the slot, the bytes.
   alignas(64) std::array<std::atomic<uint64_t>, kMaxMessages> entries;
@@ -102,6 +107,48 @@ class SharedReceiver final : public FrameSource {
   MappedRing ring_;
   uint64_t consumed_ = 0;
   bool rests_ = false;
+};
+
+// A word of the peer's process that keeps this value while the bytes that it guards are valid.
+struct Guard {
+  uint64_t address = 0;
+  uint64_t value = 0;
+};
+
+// The memory of a peer's process on this host, read without a NIC (cross-memory attach).
+//
+// The kernel reports which process sent the greeting (endpoint_bootstrap.h); the greeting has the
+// address of its token in that process. The token is read after the bytes. If it has changed, the
+// peer has ended or has failed this endpoint, and the bytes are not valid. A memory region also has
+// a guard: a word that changes when the region is closed.
+//
+// The memory is only read, never written: a process that is late, dead or hostile can harm nobody's
+// memory.
+class PeerMemory {
+ public:
+  struct Part {  // less than 2 GiB: what one system call reads
+    uint64_t offset = 0;
+    uint64_t bytes = 0;
+  };
+
+  // nullopt: the kernel forbids it (ptrace_scope, seccomp), or no such token is there.
+  static std::optional<PeerMemory> open(pid_t process, uint64_t token_address, const Token& token);
+
+  // Reads a part of the segments into the same part of the pieces, as far as there is room. False:
+  // not all bytes could be read, such as those of a device's memory, or they are no longer valid;
+  // the pieces' content is undefined.
+  bool read(std::span<const RemoteSegment> from, std::span<const Piece> to, Part part,
+            const std::optional<Guard>& guard = std::nullopt) const;
+
+ private:
+  PeerMemory(pid_t pid, uint64_t token_address, const Token& token)
+      : pid_(pid), token_address_(token_address), token_(token) {}
+  bool read_run(uint64_t from, Piece to, const Guard& guard) const;
+  Guard token_guard() const { return {token_address_, token_[0]}; }
+
+  pid_t pid_;
+  uint64_t token_address_;
+  Token token_;
 };
 
 }  // namespace pacecar::fabric
