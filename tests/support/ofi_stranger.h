@@ -91,8 +91,8 @@ class OfiStranger {
     for (const fi_cq_data_entry& entry : domain_.poll()) {
       completed_ += entry.op_context == &context_ ? 1 : 0;
     }
-    for (OfiDomain::Failed failed; domain_.take_failure(&failed);) {
-      refused_ += failed.context == &context_ ? 1 : 0;
+    while (const auto failed = domain_.take_failure()) {
+      refused_ += failed->context == &context_ ? 1 : 0;
     }
     while (const auto message = mailbox_.take()) received.push_back(*message);
   }
