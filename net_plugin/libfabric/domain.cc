@@ -7,7 +7,6 @@
 
 #include "gdr/pointer_kind.h"
 #include "net_plugin/libfabric/endpoint.h"
-#include "net_plugin/libfabric/objects.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "net_plugin/libfabric/link/socket_name.h"
-#include "net_plugin/libfabric/objects.h"
 #include "transport/base/random_word.h"
 
 namespace pacecar::fabric {

@@ -1,5 +1,4 @@
 // An endpoint: its peers, its outstanding operations, and its posted receives.
-//
 // Thread rule: bind() to cancel() and flush() take the domain's lock; all others are called with
 // that lock held.
 #pragma once

@@ -1,5 +1,4 @@
 // Handles the frames of peers. Everything in them is checked; a protocol error fails the peer.
-#include <algorithm>
 #include <cstring>
 
 #include "net_plugin/libfabric/core/atomics.h"

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "net_plugin/libfabric/core/atomics.h"
 #include "net_plugin/libfabric/endpoint.h"
 
 namespace pacecar::fabric {

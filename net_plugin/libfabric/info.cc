@@ -3,7 +3,6 @@
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <rdma/fi_errno.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>

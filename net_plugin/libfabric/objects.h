@@ -1,6 +1,5 @@
 // The objects of libfabric's calls: the domain, and what is opened within it. Each derives from
 // libfabric's own structure, a pointer to which is the application's handle.
-//
 // Thread rule: any thread. The domain's lock guards all state that changes; every call takes it
 // once. Functions marked "with the lock held" require it.
 #pragma once

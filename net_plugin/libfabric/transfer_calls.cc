@@ -7,7 +7,6 @@
 
 #include "net_plugin/libfabric/core/atomics.h"
 #include "net_plugin/libfabric/endpoint.h"
-#include "net_plugin/libfabric/objects.h"
 
 namespace pacecar::fabric {
 namespace {

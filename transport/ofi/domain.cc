@@ -8,7 +8,6 @@
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>

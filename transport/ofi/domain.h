@@ -1,7 +1,6 @@
 // OfiDomain: an opened provider: its fabric and domain, the completion queue, and how to sleep
 // until something arrives. OfiRegistrations: the memory that is registered with it. OfiEndpoint:
 // writes to peers.
-//
 // Thread rule: one thread at a time; the file descriptor never changes.
 #pragma once
 

@@ -1,7 +1,6 @@
 // OfiNic: a NIC on the reliable datagrams and remote writes of a libfabric provider. Its endpoints
 // serve all queue pairs; the two ends of a queue pair agree by messages (mailbox.h). Work requests
 // wait here until the flow's limits allow each write.
-//
 // Thread rule: one thread at a time, except wait_fd().
 #pragma once
 
@@ -14,7 +13,6 @@
 #include <vector>
 
 #include "transport/base/fresh_pages.h"
-#include "transport/base/log.h"
 #include "transport/base/work_list.h"
 #include "transport/nic/paced/paced_nic.h"
 #include "transport/ofi/domain.h"

@@ -3,7 +3,6 @@
 // Only time counts in which the thread was running. A turn is short; for the rest of a long turn
 // the thread was not scheduled, which on a loaded host may last for a whole limit. On a host that
 // stalls in every turn the wait ends, too, but later.
-//
 // Pure. Thread rule: one owner.
 #pragma once
 

@@ -1,13 +1,11 @@
 // libfabric: the entry points of the library, and its providers on this machine, with what each can
 // do for Pacecar.
-//
 // Thread rule: any.
 #pragma once
 
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
-#include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 
 #include <memory>

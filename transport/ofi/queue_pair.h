@@ -2,7 +2,6 @@
 // requests, the peer's regions that we may write, our regions that the peer may write, and the
 // mailbox by which the two ends agree on these. OfiOperations: what the NIC has posted to the
 // provider for all of them.
-//
 // Thread rule: one thread at a time.
 #pragma once
 

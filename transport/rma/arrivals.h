@@ -11,7 +11,6 @@
 // arrive.
 // They are read in each round, since NCCL resets them between signals. Signals to one word in a
 // round are one copy.
-//
 // Bounds: kMost; check full() before adding. Thread rule: one thread at a time.
 #pragma once
 

@@ -1,5 +1,4 @@
 // Connects all ranks of a group to one another. A connection's first record names the sending rank.
-//
 // Thread rule: one thread at a time.
 #pragma once
 

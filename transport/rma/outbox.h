@@ -4,7 +4,6 @@
 // Memory that a NIC does not reach is put in pieces. If it is the peer's memory, a piece goes into
 // the landing that the peer has advertised, and the next record requests the copy to its
 // destination. The peer reports by a record that the copy is done and the space is free.
-//
 // Bounds: kMaxWaiting parts; check room() first. Thread rule: one thread at a time.
 #pragma once
 

@@ -1,6 +1,5 @@
 // One rank of the group, which may be this one: the records from it and to it, its gets and ours.
 // All that it sends is checked; an invalid record fails this peer and no other.
-//
 // Thread rule: one thread at a time.
 #pragma once
 

@@ -1,6 +1,5 @@
 // The windows that a group's ranks share: this rank's memory by number, and the peers' windows as
 // advertised. And the landing, for puts into GPU memory.
-//
 // Thread rule: one thread at a time.
 #pragma once
 

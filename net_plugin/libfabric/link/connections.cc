@@ -8,21 +8,9 @@ namespace pacecar::fabric {
 
 // --- inbox ---
 
-Inbox::Inbox(std::shared_ptr<Context> context, std::unique_ptr<ReceiveConnection> connection)
-    : context_(std::move(context)), connection_(std::move(connection)) {}
-
-Inbox::~Inbox() {
-  const size_t nic = connection_->nic();
-  connection_.reset();
-  if (memory_ != nullptr) (void)context_->deregister_memory(nic, memory_);
-}
-
 Result<void> Inbox::open() {
-  ASSIGN_OR_RETURN(memory_,
-                   context_->register_memory(connection_->nic(), pages_.data(), pages_.bytes()));
-  for (uint32_t slot = 0; slot < requests_.size(); ++slot) {
-    if (auto posted = post(slot); !posted) return posted;
-  }
+  RETURN_IF_ERROR(register_pages());
+  for (uint32_t slot = 0; slot < requests_.size(); ++slot) RETURN_IF_ERROR(post(slot));
   return {};
 }
 
@@ -59,30 +47,23 @@ Result<void> Inbox::done() {
   oldest_ = (oldest_ + 1) % kMaxMessages;
   if (++to_repost_ < kRepostBatch) return {};
   for (; to_repost_ > 0; --to_repost_) {
-    const auto posted = post((oldest_ + kMaxMessages - to_repost_) % kMaxMessages);
-    if (!posted) return posted;
+    RETURN_IF_ERROR(post((oldest_ + kMaxMessages - to_repost_) % kMaxMessages));
   }
   return {};
 }
 
 // --- outbox ---
 
-Outbox::Outbox(std::shared_ptr<Context> context) : context_(std::move(context)) {
+// The last message's memory holds kHello and kWake, which are never overwritten.
+Outbox::Outbox(std::shared_ptr<Context> context)
+    : ConnectionWithPages(std::move(context), nullptr, (kMaxMessages + 1) * kMessageBytes) {
   for (uint32_t slot = kMaxMessages; slot > 0; --slot) free_slots_.push_back(slot - 1);
-}
-
-Outbox::~Outbox() {
-  if (connection_ == nullptr) return;
-  const size_t nic = connection_->nic();
-  connection_.reset();
-  if (memory_ != nullptr) (void)context_->deregister_memory(nic, memory_);
 }
 
 Result<void> Outbox::open(std::unique_ptr<SendConnection> connection, const Frame& hello,
                           std::unique_ptr<SharedSender> shared) {
   connection_ = std::move(connection);
-  ASSIGN_OR_RETURN(memory_,
-                   context_->register_memory(connection_->nic(), pages_.data(), pages_.bytes()));
+  RETURN_IF_ERROR(register_pages());
   const Frame wake{.kind = FrameKind::kWake};
   std::memcpy(greeting(0), &hello, sizeof hello);
   std::memcpy(greeting(1), &wake, sizeof wake);
@@ -198,15 +179,8 @@ Result<bool> Outbox::start_message(Message& message) {
 
 // --- puts ---
 
-PutBox::~PutBox() {
-  const size_t nic = connection_->nic();
-  connection_.reset();
-  if (memory_ != nullptr) (void)context_->deregister_memory(nic, memory_);
-}
-
 Result<void> PutBox::open(const Frame& hello) {
-  ASSIGN_OR_RETURN(memory_,
-                   context_->register_memory(connection_->nic(), frames_.data(), frames_.bytes()));
+  RETURN_IF_ERROR(register_pages());
   send_frame(hello);
   return start();
 }
@@ -214,7 +188,7 @@ Result<void> PutBox::open(const Frame& hello) {
 void PutBox::send_frame(const Frame& frame) {
   --frames_free_;
   const uint32_t slot = std::exchange(next_slot_, (next_slot_ + 1) % kFrames);
-  frames_[slot] = frame;
+  pages_[slot] = frame;
   entries_.push_back({.slot = slot});
 }
 
@@ -225,7 +199,7 @@ Result<void> PutBox::start() {
     ASSIGN_OR_RETURN(auto started,
                      entry.is_put
                          ? connection_->iput(put.data, put.size, put.memory, put.window, 0)
-                         : connection_->isend(&frames_[entry.slot], sizeof(Frame), 0, memory_));
+                         : connection_->isend(&pages_[entry.slot], sizeof(Frame), 0, memory_));
     if (started == nullptr) return {};
     entry.request = started;
     ++started_;

@@ -1,5 +1,4 @@
 // What an endpoint sends to a peer and receives from it over connections: frames, and puts.
-//
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -18,13 +17,42 @@
 
 namespace pacecar::fabric {
 
+// A connection, and memory of its own, which is registered with its NIC until it is closed.
+template <typename Connection, typename T>
+class ConnectionWithPages {
+ protected:
+  ConnectionWithPages(std::shared_ptr<Context> context, std::unique_ptr<Connection> connection,
+                      size_t size)
+      : context_(std::move(context)), connection_(std::move(connection)), pages_(size) {}
+  ~ConnectionWithPages() {
+    if (connection_ == nullptr) return;
+    const size_t nic = connection_->nic();
+    connection_.reset();
+    if (memory_ != nullptr) (void)context_->deregister_memory(nic, memory_);
+  }
+  ConnectionWithPages(const ConnectionWithPages&) = delete;
+  ConnectionWithPages& operator=(const ConnectionWithPages&) = delete;
+
+  Result<void> register_pages() {
+    ASSIGN_OR_RETURN(memory_,
+                     context_->register_memory(connection_->nic(), pages_.data(), pages_.bytes()));
+    return {};
+  }
+
+  const std::shared_ptr<Context> context_;
+  std::unique_ptr<Connection> connection_;
+  OwnPages<T> pages_;
+  const Memory* memory_ = nullptr;
+};
+
 // Receives messages of frames from one peer, in the order of sending. When a message is received,
 // all puts that the peer issued before it are done. Receive buffers are reposted in batches: each
 // repost costs a control write to the peer.
-class Inbox final : public FrameSource {
+class Inbox final : public FrameSource, ConnectionWithPages<ReceiveConnection, uint8_t> {
  public:
-  Inbox(std::shared_ptr<Context> context, std::unique_ptr<ReceiveConnection> connection);
-  ~Inbox() override;
+  Inbox(std::shared_ptr<Context> context, std::unique_ptr<ReceiveConnection> connection)
+      : ConnectionWithPages(std::move(context), std::move(connection),
+                            kMaxMessages * kMessageBytes) {}
 
   // Errors: as register_memory and irecv.
   Result<void> open();
@@ -37,10 +65,6 @@ class Inbox final : public FrameSource {
 
   Result<void> post(uint32_t slot);
 
-  const std::shared_ptr<Context> context_;
-  std::unique_ptr<ReceiveConnection> connection_;
-  OwnPages<uint8_t> pages_{kMaxMessages * kMessageBytes};
-  const Memory* memory_ = nullptr;
   std::array<Request*, kMaxMessages> requests_{};
   uint32_t oldest_ = 0;
   uint32_t to_repost_ = 0;                    // buffers before the oldest that are not posted
@@ -56,7 +80,7 @@ class Inbox final : public FrameSource {
 // Bounds: kMaxMessages messages; callers of add() check has_room() first. Replies that find no room
 // wait in a queue of kMaxReplies. A full queue means that the peer sends requests but receives no
 // replies; the caller of reply() fails such a peer.
-class Outbox {
+class Outbox : ConnectionWithPages<SendConnection, uint8_t> {
  public:
   static constexpr size_t kMaxReplies = 4096;  // that wait for a free message
   // Which frames will be added next.
@@ -67,9 +91,6 @@ class Outbox {
   };
 
   explicit Outbox(std::shared_ptr<Context> context);
-  ~Outbox();
-  Outbox(const Outbox&) = delete;
-  Outbox& operator=(const Outbox&) = delete;
 
   // Takes the connection over; `hello` is sent over it first. With `shared`, all later messages go
   // through that memory, and the connection wakes a peer that sleeps.
@@ -125,11 +146,6 @@ class Outbox {
   Result<bool> start_message(Message& message);
   Result<bool> is_sent(const Message& message);
 
-  const std::shared_ptr<Context> context_;
-  std::unique_ptr<SendConnection> connection_;
-  // The last message's memory holds kHello and kWake, which are never overwritten.
-  OwnPages<uint8_t> pages_{(kMaxMessages + 1) * kMessageBytes};
-  const Memory* memory_ = nullptr;
   std::deque<Message> messages_;
   size_t started_ = 0;                // so many messages, the oldest, are posted
   std::vector<uint32_t> free_slots_;  // a stack: the last used is in cache
@@ -151,15 +167,12 @@ struct Put {
 // of other frames small messages may overtake puts (they are eager).
 //
 // Bounds: kFrames frames; callers check has_room() before a group of puts and its frame.
-class PutBox {
+class PutBox : ConnectionWithPages<SendConnection, Frame> {
  public:
   static constexpr uint32_t kFrames = kMaxRequests;
 
   PutBox(std::shared_ptr<Context> context, std::unique_ptr<SendConnection> connection)
-      : context_(std::move(context)), connection_(std::move(connection)) {}
-  ~PutBox();
-  PutBox(const PutBox&) = delete;
-  PutBox& operator=(const PutBox&) = delete;
+      : ConnectionWithPages(std::move(context), std::move(connection), kFrames) {}
 
   // Sends `hello` as the first frame.
   Result<void> open(const Frame& hello);
@@ -193,14 +206,10 @@ class PutBox {
   struct Entry {
     bool is_put = false;
     Put put;
-    uint32_t slot = 0;  // of a frame: its index in frames_
+    uint32_t slot = 0;  // of a frame: its index in pages_
     Request* request = nullptr;
   };
 
-  const std::shared_ptr<Context> context_;
-  std::unique_ptr<SendConnection> connection_;
-  OwnPages<Frame> frames_{kFrames};
-  const Memory* memory_ = nullptr;
   std::deque<Entry> entries_;
   size_t started_ = 0;  // posted: the first ones of entries_
   uint32_t frames_free_ = kFrames;

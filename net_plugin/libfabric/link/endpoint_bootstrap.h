@@ -5,7 +5,6 @@
 // A caller is dropped if it sends no greeting within kPatience, an invalid one, or one with the
 // name of another host. Within a host, calls between processes of one user may go through a Unix
 // socket: then the kernel says which process is at the other end.
-//
 // Never blocks. Thread rule: one thread at a time.
 #pragma once
 

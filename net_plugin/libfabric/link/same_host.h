@@ -1,5 +1,4 @@
 // Two processes of one host: frames through memory that both map, and reading a peer's memory.
-//
 // Thread rule: one thread at a time, in either process.
 #pragma once
 
@@ -39,13 +38,11 @@ class FrameSource {
   virtual bool rest() { return true; }
 };
 
-// Messages of frames between two processes of one host, in memory that both map. The sender makes
-// the memory; its greeting carries the descriptor (endpoint_bootstrap.h). Messages need no system
-// calls: a receiver announces that it sleeps, and is woken through the NIC.
-//
-// The other process is not trusted: the memory's size is sealed, so that access cannot fault, and
-// what is read of its state is checked. It may change a message while that is read; FrameReader
-// copies each frame before it checks it.
+// Messages of frames in memory that both processes map. The sender makes the memory; its greeting
+// carries the descriptor (endpoint_bootstrap.h). Messages need no system calls: a receiver
+// announces that it sleeps, and is woken through the NIC. The other process is not trusted: the
+// memory's size is sealed, so that access cannot fault, and what is read of its state is checked.
+// It may change a message while that is read; FrameReader copies each frame before it checks it.
 struct SharedRing {
   // Message n is described by entry n % kMaxMessages: the low half of n + 1, the slot, the bytes.
   alignas(64) std::array<std::atomic<uint64_t>, kMaxMessages> entries;
@@ -115,15 +112,11 @@ struct Guard {
   uint64_t value = 0;
 };
 
-// The memory of a peer's process on this host, read without a NIC (cross-memory attach).
-//
-// The kernel reports which process sent the greeting (endpoint_bootstrap.h); the greeting has the
-// address of its token in that process. The token is read after the bytes. If it has changed, the
-// peer has ended or has failed this endpoint, and the bytes are not valid. A memory region also has
-// a guard: a word that changes when the region is closed.
-//
-// The memory is only read, never written: a process that is late, dead or hostile can harm nobody's
-// memory.
+// The memory of a peer's process, read without a NIC (cross-memory attach), and never written. The
+// kernel reports which process sent the greeting, and the greeting has the address of its token
+// there. The token is read after the bytes: if it has changed, the peer has ended or has failed
+// this endpoint, and the bytes are not valid. A memory region also has a guard: a word that changes
+// when the region is closed.
 class PeerMemory {
  public:
   struct Part {  // less than 2 GiB: what one system call reads
