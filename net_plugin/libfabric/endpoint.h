@@ -30,7 +30,6 @@ extern fi_ops_tagged tagged_calls;
 extern fi_ops_rma rma_calls;
 extern fi_ops_atomic atomic_calls;
 
-// Local memory of an operation.
 struct Local {
   std::array<Piece, kMaxSegments> pieces{};
   std::array<MemoryRegion*, kMaxSegments>
@@ -74,7 +73,6 @@ struct SharedBuffer {
   bool used_up = false;     // no further message is matched with it
 };
 
-// A posted receive.
 struct Receive {
   void* context = nullptr;
   uint64_t flags = 0;
@@ -115,11 +113,9 @@ class Endpoint : public fid_ep {
   int get_name(void* address, size_t* bytes) const;
   ssize_t cancel(void* context);
   void progress();
-  // Whether frames wait in an outbox.
   bool has_unsent_frames() const;
   // Called before a thread sleeps: peers on this host wake it. False: the next turn has work to do.
   bool prepare_to_rest();
-  // Called when a memory region is closed.
   void forget(const MemoryRegion& region);
   // Waits until all frames and puts are sent, for a limited time, and sends kBye.
   void flush();
@@ -191,7 +187,6 @@ class Endpoint : public fid_ep {
     Frame request;                   // of kRead, kReceive and kServeWrite
   };
 
-  // Frames of a peer.
   struct IncomingStream {
     std::unique_ptr<FrameSource> source;
     std::optional<FrameReader> reading;  // rest of the oldest message

@@ -154,7 +154,6 @@ void Endpoint::discard(const Unexpected& message) {
 }
 
 ssize_t Endpoint::post(bool with_tag, const Pattern& pattern, const Receive& receive) {
-  if (!enabled()) return -FI_EOPBADSTATE;
   Messages& messages = with_tag ? tagged_ : untagged_;
   if (messages.receives().size() >= rx_size_) {
     domain_.progress();
@@ -184,7 +183,6 @@ ssize_t Endpoint::post(bool with_tag, const Pattern& pattern, const Receive& rec
 
 // Reports the message that a receive with this pattern would match.
 ssize_t Endpoint::peek(const Pattern& pattern, const Receive& receive) {
-  if (!enabled()) return -FI_EOPBADSTATE;
   domain_.progress();
   if (receives_full() || operations_.full()) return -FI_EAGAIN;
   const auto at = tagged_.message_for(pattern);
@@ -209,7 +207,6 @@ ssize_t Endpoint::peek(const Pattern& pattern, const Receive& receive) {
 }
 
 ssize_t Endpoint::post_claimed(const Receive& receive) {
-  if (!enabled()) return -FI_EOPBADSTATE;
   if (receives_full() || operations_.full()) return -FI_EAGAIN;
   const auto at = tagged_.claimed(receive.context);
   if (at == tagged_.messages().end()) return -FI_ENOMSG;

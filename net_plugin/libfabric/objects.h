@@ -44,7 +44,6 @@ class Endpoint;
 // A wait object: a descriptor that becomes readable when a completion or an event was added.
 class Signal {
  public:
-  // Whether this kind is supported.
   static bool known(fi_wait_obj wanted) {
     return wanted == FI_WAIT_NONE || wanted == FI_WAIT_UNSPEC || wanted == FI_WAIT_FD ||
            wanted == FI_WAIT_YIELD;
@@ -291,7 +290,6 @@ int hand_out(Object* made, size_t fclass, fi_ops* object_calls, decltype(Handle:
   return 0;
 }
 
-// Functions that open each kind of object.
 int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context);
 int open_event_queue(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** queue, void* context);
 int open_completion_queue(fid_domain* domain, fi_cq_attr* attr, fid_cq** queue, void* context);
@@ -357,7 +355,6 @@ int close_unused(fid* object) {
   return close_object<Object>(object);
 }
 
-// fi_control of an object with a wait object.
 template <typename Object>
 int control_signal(fid* object, int command, void* argument) {
   return reinterpret_cast<const Object*>(object)->signal.control(command, argument);

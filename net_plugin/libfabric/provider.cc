@@ -26,18 +26,14 @@ int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {
   });
 }
 
-int get_info_guarded(uint32_t version, const char* node, const char* service, uint64_t flags,
-                     const fi_info* hints, fi_info** info) {
-  return guarded([&] { return get_info(version, node, service, flags, hints, info); });
-}
-
-fi_provider provider_of_process = {.version = FI_VERSION(0, 1),
-                                   .fi_version = FI_VERSION(1, 17),
-                                   .context = {},
-                                   .name = kProviderName,
-                                   .getinfo = get_info_guarded,
-                                   .fabric = open_fabric,
-                                   .cleanup = [] {}};
+fi_provider provider_of_process = {
+    .version = FI_VERSION(0, 1),
+    .fi_version = FI_VERSION(1, 17),
+    .context = {},
+    .name = kProviderName,
+    .getinfo = [](auto... arguments) { return guarded([&] { return get_info(arguments...); }); },
+    .fabric = open_fabric,
+    .cleanup = [] {}};
 
 }  // namespace
 

@@ -149,11 +149,8 @@ Result<void> OfiRegistrations::check(uint64_t address, size_t length) const {
 }
 
 Result<MemoryRegion> OfiRegistrations::add(void* address, size_t length, Access access) {
-  const auto start = reinterpret_cast<uint64_t>(address);
-  RETURN_IF_ERROR(check(start, length));
-  const iovec range{.iov_base = address, .iov_len = length};
-  fi_mr_attr attributes{.mr_iov = &range, .iov_count = 1};
-  return keep(register_at_provider(attributes, start, length, access, 0));
+  RETURN_IF_ERROR(check(reinterpret_cast<uint64_t>(address), length));
+  return keep(add_own(address, length, access));
 }
 
 #ifdef FI_MR_DMABUF
@@ -178,11 +175,11 @@ Result<MemoryRegion> OfiRegistrations::add_dmabuf(const DmaBufMemory& /*memory*/
 }
 #endif
 
-Result<OfiRegistrations::Region> OfiRegistrations::add_own(void* address, size_t length) {
+Result<OfiRegistrations::Region> OfiRegistrations::add_own(void* address, size_t length,
+                                                           Access access) {
   const iovec range{.iov_base = address, .iov_len = length};
   fi_mr_attr attributes{.mr_iov = &range, .iov_count = 1};
-  return register_at_provider(attributes, reinterpret_cast<uint64_t>(address), length,
-                              Access::kRemoteWrite, 0);
+  return register_at_provider(attributes, reinterpret_cast<uint64_t>(address), length, access, 0);
 }
 
 Result<OfiRegistrations::Region> OfiRegistrations::register_at_provider(

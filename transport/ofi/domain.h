@@ -120,7 +120,7 @@ class OfiRegistrations {
   const Region* find(uint32_t key) const;
 
   // Registers memory of the NIC itself, which does not count towards the capacity.
-  Result<Region> add_own(void* address, size_t length);
+  Result<Region> add_own(void* address, size_t length, Access access = Access::kRemoteWrite);
 
  private:
   Result<Region> register_at_provider(fi_mr_attr& attributes, uint64_t address, size_t length,

@@ -70,13 +70,6 @@ struct Hints {
   }
   void want_datagrams() { info->ep_attr->type = FI_EP_RDM; }
   void want_writes() { info->caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE; }
-  void want_known_modes() {
-    info->mode = FI_CONTEXT | FI_CONTEXT2;
-    info->domain_attr->mr_mode = kKnownMemoryModes;
-    info->domain_attr->threading = FI_THREAD_DOMAIN;
-  }
-  void want_gpu_memory() { info->caps |= FI_HMEM; }
-  void want_order() { info->tx_attr->msg_order = kWriteOrder; }
 
   InfoHandle info;
 };
@@ -85,18 +78,14 @@ std::string text_or(const char* text, const char* otherwise) {
   return text != nullptr ? text : otherwise;
 }
 
-OfiProvider describe(const OfiLibrary& library, const fi_info& info) {
-  return {.name = text_or(info.fabric_attr->prov_name, "?"),
-          .domain = text_or(info.domain_attr->name, "?"),
-          .flaw = flaw_of(info),
-          .traits = traits_of(info),
-          .info = InfoHandle(library.dupinfo(&info), InfoDeleter{&library})};
-}
-
 std::vector<OfiProvider> one_per_domain(const OfiLibrary& library, const fi_info* infos) {
   std::vector<OfiProvider> found;
   for (const fi_info* info = infos; info != nullptr; info = info->next) {
-    OfiProvider provider = describe(library, *info);
+    OfiProvider provider{.name = text_or(info->fabric_attr->prov_name, "?"),
+                         .domain = text_or(info->domain_attr->name, "?"),
+                         .flaw = flaw_of(*info),
+                         .traits = traits_of(*info),
+                         .info = InfoHandle(library.dupinfo(info), InfoDeleter{&library})};
     const auto same = [&](const OfiProvider& other) {
       return other.name == provider.name && other.domain == provider.domain;
     };
@@ -111,7 +100,7 @@ std::vector<OfiProvider> one_per_domain(const OfiLibrary& library, const fi_info
 void ask_for_gpu_memory(const OfiLibrary& library, Hints& hints,
                         std::vector<OfiProvider>& providers) {
   if (!library.takes_dmabufs()) return;
-  hints.want_gpu_memory();
+  hints.info->caps |= FI_HMEM;
   const InfoHandle infos = query(library, *hints.info);
   for (OfiProvider& able : one_per_domain(library, infos.get())) {
     if (!able.flaw.empty() || !able.traits.device) continue;
@@ -295,8 +284,10 @@ Result<OfiProvider> choose_ofi_provider(std::string_view name, std::string_view 
   Hints hints(*library, name);
   hints.want_datagrams();
   hints.want_writes();
-  hints.want_known_modes();
-  hints.want_order();
+  hints.info->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints.info->domain_attr->mr_mode = kKnownMemoryModes;
+  hints.info->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints.info->tx_attr->msg_order = kWriteOrder;
   InfoHandle infos = query(*library, *hints.info);
   if (infos == nullptr) {
     hints.info->tx_attr->msg_order = 0;

@@ -45,7 +45,6 @@ class Outbox {
   Result<void> advance();
   // Sends started parts at once, not with the next poll.
   void hurry() { connection_->hurry(); }
-  // All pending operations fail.
   void fail(const Error& why);
   // The peer has left: parts that have not been started fail, and pieces that it has not copied.
   void abandon(const Error& why);

@@ -35,11 +35,9 @@ class Peer {
   void get(Record record, Operation& operation);
   // Done when all earlier operations are done, and arrivals from all ranks are visible.
   void flush(Operation& operation);
-  // Advertises a window of ours.
   void share(const Place& own);
   // Advertises the landing, where the peer puts data for GPU memory that our NIC does not reach.
   void land_in(const Landing& landing);
-  // The arrival counts now.
   void on_arrival(const Arrival& arrival);
   // All operations with the peer fail, because of a failure of this rank.
   void fail_all(const Error& why) {
@@ -49,7 +47,6 @@ class Peer {
   void hurry() {
     if (outbox_) outbox_->hurry();
   }
-  // No room for a further operation now.
   bool full() const { return outbox_ && !outbox_->room(); }
 
   // Whether an answer to a get from that window of ours is not acknowledged.

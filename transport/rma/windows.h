@@ -52,7 +52,6 @@ struct Word {
   std::shared_ptr<StagedRange> copies;  // null: host memory
 };
 
-// Registered memory of this rank.
 struct OwnMemory {
   uint8_t* base = nullptr;
   uint64_t length = 0;

@@ -97,7 +97,6 @@ struct FrameView {
   std::span<const uint8_t> payload;
 };
 
-// Iterates over the frames of a message.
 class FrameReader {
  public:
   explicit FrameReader(std::span<const uint8_t> message) : rest_(message) {}

@@ -83,7 +83,6 @@ class Inbox final : public FrameSource, ConnectionWithPages<ReceiveConnection, u
 class Outbox : ConnectionWithPages<SendConnection, uint8_t> {
  public:
   static constexpr size_t kMaxReplies = 4096;  // that wait for a free message
-  // Which frames will be added next.
   enum class Coming : uint8_t {
     kMore,     // further frames, at once
     kUnknown,  // perhaps more: the application has just started an operation

@@ -86,12 +86,10 @@ class EndpointBootstrap {
   // call peers through theirs where they have one.
   void enable_within_host(const Name& own);
 
-  // The address of the listener.
   const Name& address() const { return address_; }
   // Connects to a peer's listener, from our address, and sends `ours`.
   CallId call(const Name& peer, const Name& from, const Greeting& ours);
   void answer(CallId call, const Greeting& given);
-  // Whether the call goes through a Unix socket.
   bool is_within_host(CallId call) const;
   // Hands the memory over with our greeting. Requires that the greeting is not sent yet, and
   // is_within_host().
