@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "net_plugin/libfabric/link/socket_name.h"
 #include "transport/base/random_word.h"
 
 namespace pacecar::fabric {
@@ -16,12 +15,6 @@ constexpr auto kFlushTimeout = std::chrono::milliseconds(1000);
 constexpr uint32_t kTurnsWithoutNic = 32;
 // until none has come through it for so many turns.
 constexpr uint32_t kSharedTurns = 1024;
-
-Name any_name(uint32_t format) {
-  sockaddr_storage any{};
-  any.ss_family = format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET;
-  return *name_of(reinterpret_cast<const sockaddr*>(&any));
-}
 
 Endpoint& of(fid* object) { return *static_cast<Endpoint*>(reinterpret_cast<fid_ep*>(object)); }
 
@@ -118,12 +111,12 @@ Endpoint::Endpoint(Domain& domain, const fi_info& info)
       tx_size_(info.tx_attr->size),
       rx_size_(info.rx_attr->size),
       inject_bytes_(info.tx_attr->inject_size),
-      wanted_name_(any_name(info.addr_format)),
       instance_(random_u64()) {
-  if (info.src_addr != nullptr) {
-    const auto name = name_of(static_cast<const sockaddr*>(info.src_addr));
-    if (name) wanted_name_ = *name;
-  }
+  sockaddr_storage any{};
+  any.ss_family = info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET;
+  const auto name = info.src_addr != nullptr ? name_of(static_cast<const sockaddr*>(info.src_addr))
+                                             : std::nullopt;
+  wanted_name_ = name ? *name : *name_of(reinterpret_cast<const sockaddr*>(&any));
   ++domain_.users;
 }
 

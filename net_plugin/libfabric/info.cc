@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "net_plugin/libfabric/core/frame.h"
-#include "net_plugin/libfabric/link/socket_name.h"
+#include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 #include "net_plugin/libfabric/objects.h"
 #include "transport/base/params_environment.h"
 #include "transport/engine/open_nic.h"

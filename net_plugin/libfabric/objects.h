@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "gdr/gpu_system.h"
-#include "net_plugin/libfabric/core/names.h"
+#include "net_plugin/libfabric/core/tables.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/file_descriptor.h"
 

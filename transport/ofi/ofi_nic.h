@@ -105,7 +105,6 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   std::span<const fi_cq_data_entry> poll_provider();
   void on_entry(const fi_cq_data_entry& entry, Instant now);
   void on_failure(const OfiDomain::Failed& failed);
-  void on_write_over(QueuePair& qp, const OfiOperation& operation);
   void finish(QueuePair& qp, uint64_t number, CompletionStatus status);
   size_t take_messages(QueuePair& qp);
   void on_protocol_error(QueuePair& qp, std::string_view what = "the peer breaks the protocol");

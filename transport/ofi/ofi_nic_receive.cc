@@ -37,10 +37,17 @@ OfiNic::QueuePair* OfiNic::end_operation(void* context, OfiOperation* ended) {
   operations_.give_back(*operation);
   QueuePair* qp = find_any(ended->queue_pair);
   if (qp == nullptr) return nullptr;
-  if (ended->kind == OfiOperation::Kind::kWrite) {
-    on_write_over(*qp, *ended);
-  } else {
+  if (ended->kind == OfiOperation::Kind::kMessage) {
     --qp->messages;
+    return qp;
+  }
+  --qp->started;
+  in_flight_[ended->endpoint] -= ended->bytes;
+  if (qp->config.paced && !qp->leaving()) flows_.on_done(qp->config.flow, ended->bytes);
+  const auto region = qp->regions.find(ended->remote_key);
+  if (region != qp->regions.end() && --region->second.writes == 0 && region->second.revoked) {
+    qp->regions.erase(region);
+    queue_message(*qp, {.kind = OfiMessage::Kind::kRevoked, .key = ended->remote_key});
   }
   return qp;
 }
@@ -82,19 +89,6 @@ void OfiNic::on_failure(const OfiDomain::Failed& failed) {
     finish(*qp, done.number, info.status);
   }
   break_queue_pair(*qp, failed.failure);
-}
-
-// A write is over, with any result.
-void OfiNic::on_write_over(QueuePair& qp, const OfiOperation& operation) {
-  --qp.started;
-  in_flight_[operation.endpoint] -= operation.bytes;
-  if (qp.config.paced && !qp.leaving()) {
-    flows_.on_done(qp.config.flow, operation.bytes);
-  }
-  const auto region = qp.regions.find(operation.remote_key);
-  if (region == qp.regions.end() || --region->second.writes > 0 || !region->second.revoked) return;
-  qp.regions.erase(region);
-  queue_message(qp, {.kind = OfiMessage::Kind::kRevoked, .key = operation.remote_key});
 }
 
 void OfiNic::finish(QueuePair& qp, uint64_t number, CompletionStatus status) {

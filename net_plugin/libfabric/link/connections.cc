@@ -118,24 +118,19 @@ Result<void> Outbox::finish() {
   }
   while (started_ > 0) {
     const Message message = messages_.front();
-    ASSIGN_OR_RETURN(const auto sent, is_sent(message));
-    if (!sent) break;
+    if (message.request == nullptr) {
+      ASSIGN_OR_RETURN(const uint64_t consumed, shared_->consumed());
+      if (consumed <= message.number) break;
+    } else {
+      if (!settled(*message.request)) break;
+      RETURN_IF_ERROR(connection_->test(message.request));
+    }
     messages_.pop_front();
     --started_;
     const bool hello = message.slot == kMaxMessages;  // its memory is not reused
     if (!hello) free_slots_.push_back(message.slot);
   }
   return {};
-}
-
-Result<bool> Outbox::is_sent(const Message& message) {
-  if (message.request == nullptr) {
-    ASSIGN_OR_RETURN(const uint64_t consumed, shared_->consumed());
-    return consumed > message.number;
-  }
-  if (!settled(*message.request)) return false;
-  RETURN_IF_ERROR(connection_->test(message.request));
-  return true;
 }
 
 bool Outbox::may_gather_more(Coming coming) const {
@@ -153,8 +148,14 @@ Result<void> Outbox::start(Coming coming) {
     Message& message = messages_[started_];
     const bool last = started_ + 1 == messages_.size();
     if (last && may_gather_more(coming)) break;
-    ASSIGN_OR_RETURN(auto started, start_message(message));
-    if (!started) break;
+    if (shared_ != nullptr) {
+      message.number = shared_->posted();
+      shared_->post(message.slot, message.bytes);
+    } else {
+      ASSIGN_OR_RETURN(message.request,
+                       connection_->isend(at(message.slot), message.bytes, 0, memory_));
+      if (message.request == nullptr) break;
+    }
     ++started_;
   }
   if (shared_ == nullptr || !shared_->must_wake_receiver()) return {};
@@ -164,17 +165,6 @@ Result<void> Outbox::start(Coming coming) {
   wakes_.push_back(*woken);
   shared_->receiver_is_woken();
   return {};
-}
-
-Result<bool> Outbox::start_message(Message& message) {
-  if (shared_ != nullptr) {
-    message.number = shared_->posted();
-    shared_->post(message.slot, message.bytes);
-    return true;
-  }
-  ASSIGN_OR_RETURN(message.request,
-                   connection_->isend(at(message.slot), message.bytes, 0, memory_));
-  return message.request != nullptr;
 }
 
 // --- puts ---

@@ -142,8 +142,6 @@ class Outbox : ConnectionWithPages<SendConnection, uint8_t> {
   bool gathers(size_t bytes) const;
   bool fits(size_t payload) const;
   bool may_gather_more(Coming coming) const;
-  Result<bool> start_message(Message& message);
-  Result<bool> is_sent(const Message& message);
 
   std::deque<Message> messages_;
   size_t started_ = 0;                // so many messages, the oldest, are posted

@@ -13,7 +13,6 @@
 #include <cstring>
 #include <utility>
 
-#include "net_plugin/libfabric/link/socket_name.h"
 #include "transport/base/self_connection.h"
 
 namespace pacecar::fabric {
