@@ -22,14 +22,9 @@ constexpr std::array<size_t, FI_CQ_FORMAT_TAGGED + 1> kEntryBytes = {
 ssize_t take(CompletionQueue& queue, void* buffer, size_t count, fi_addr_t* sources) {
   size_t taken = 0;
   auto* place = static_cast<uint8_t*>(buffer);
-  while (taken < count && !queue.unread.empty() && queue.unread.front().error == 0) {
+  while (taken < count && !queue.unread.empty() && queue.unread.front().err == 0) {
     const Completion completion = queue.take();
-    const fi_cq_tagged_entry entry{.op_context = completion.context,
-                                   .flags = completion.flags,
-                                   .len = completion.length,
-                                   .buf = completion.buffer,
-                                   .data = completion.data,
-                                   .tag = completion.tag};
+    const fi_cq_err_entry& entry = completion;
     std::memcpy(place, &entry, kEntryBytes[queue.format]);
     place += kEntryBytes[queue.format];
     if (sources != nullptr) sources[taken] = completion.source;
@@ -37,7 +32,7 @@ ssize_t take(CompletionQueue& queue, void* buffer, size_t count, fi_addr_t* sour
   }
   if (taken > 0) return static_cast<ssize_t>(taken);
   if (queue.unread.empty()) return -FI_EAGAIN;
-  return queue.unread.front().error != 0 ? -FI_EAVAIL : 0;  // 0: none was asked for
+  return queue.unread.front().err != 0 ? -FI_EAVAIL : 0;  // 0: none was asked for
 }
 
 ssize_t read_from(fid_cq* queue, void* buffer, size_t count, fi_addr_t* sources) {
@@ -85,21 +80,13 @@ ssize_t read_error(fid_cq* queue, fi_cq_err_entry* buffer, uint64_t /*flags*/) {
   return guarded([&]() -> ssize_t {
     CompletionQueue& from = of(queue);
     const std::lock_guard lock(from.domain.mutex);
-    if (from.unread.empty() || from.unread.front().error == 0) return -FI_EAGAIN;
+    if (from.unread.empty() || from.unread.front().err == 0) return -FI_EAGAIN;
     from.error = from.take();
-    const Completion& error = from.error;
     // Programs leave the entry uninitialized, so its err_data is no valid buffer and is replaced.
-    *buffer = {.op_context = error.context,
-               .flags = error.flags,
-               .len = error.length,
-               .buf = error.buffer,
-               .data = error.data,
-               .tag = error.tag,
-               .olen = error.overflow,
-               .err = error.error,
-               .prov_errno = error.error,
-               .err_data = const_cast<char*>(from.error.why.c_str()),
-               .err_data_size = error.why.size() + 1};
+    *buffer = from.error;
+    buffer->prov_errno = buffer->err;
+    buffer->err_data = from.error.why.data();
+    buffer->err_data_size = from.error.why.size() + 1;
     return 1;
   });
 }

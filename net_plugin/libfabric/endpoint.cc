@@ -333,7 +333,7 @@ void Endpoint::count(uint64_t what, bool failed) {
 
 // Of a success, or of a failure if its completion has an error.
 void Endpoint::report(PendingCompletion& pending, CompletionQueue* queue) {
-  const bool failed = pending.completion.error != 0;
+  const bool failed = pending.completion.err != 0;
   const bool queued = failed || pending.queued_on_success;
   SharedBuffer* const shared = pending.shared.get();
   if (shared != nullptr && --shared->incomplete == 0 && shared->used_up) {

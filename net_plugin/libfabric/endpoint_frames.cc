@@ -167,7 +167,7 @@ void Endpoint::report_remote_access(MemoryRegion& region, const Frame& frame, Pe
   if ((frame.flags & kHasData) == 0 || rx_queue_ == nullptr) return;
   Completion completion;
   completion.flags = kind | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA;
-  completion.length = frame.length;
+  completion.len = frame.length;
   completion.data = frame.data;
   completion.source = source_of(from);
   rx_queue_->add(std::move(completion));
@@ -280,7 +280,7 @@ Endpoint::FrameResult Endpoint::on_clear_to_send(Peer& peer, const FrameView& vi
   if (!sound) return FrameResult::kProtocolError;
   operation->cts_received = true;
   operation->remote_id = frame.address;
-  operation->pending.completion.length = frame.length;
+  operation->pending.completion.len = frame.length;
   peer.queued_puts.push_back(frame.id);
   start_queued_puts(peer);
   return FrameResult::kHandled;

@@ -11,19 +11,19 @@ Endpoint::PendingCompletion Endpoint::receive_completion(const Frame& frame, con
   PendingCompletion pending;
   Completion& completion = pending.completion;
   const uint64_t room = receive.local.bytes();
-  completion.context = receive.context;
+  completion.op_context = receive.context;
   completion.flags = FI_RECV | ((frame.flags & kTagged) != 0 ? FI_TAGGED : FI_MSG);
-  completion.length = std::min(frame.length, room);
+  completion.len = std::min(frame.length, room);
   completion.tag = frame.tag;
   completion.source = source_of(from);
-  if (receive.local.count > 0) completion.buffer = receive.local.pieces[0].data;
+  if (receive.local.count > 0) completion.buf = receive.local.pieces[0].data;
   if ((frame.flags & kHasData) != 0) {
     completion.flags |= FI_REMOTE_CQ_DATA;
     completion.data = frame.data;
   }
   if (frame.length > room) {
     completion.fail(FI_ETRUNC, "the message is longer than its buffer");
-    completion.overflow = frame.length - room;
+    completion.olen = frame.length - room;
   }
   pending.queued_on_success = !rx_selective_ || (receive.flags & FI_COMPLETION) != 0;
   pending.shared = receive.shared;
@@ -34,7 +34,7 @@ Endpoint::PendingCompletion Endpoint::receive_completion(const Frame& frame, con
 Endpoint::PendingCompletion Endpoint::without_message(void* context, bool tagged, uint64_t tag,
                                                       int error, const std::string& why) {
   PendingCompletion pending;
-  pending.completion.context = context;
+  pending.completion.op_context = context;
   pending.completion.flags = FI_RECV | (tagged ? FI_TAGGED : FI_MSG);
   pending.completion.tag = tag;
   pending.completion.fail(error, why);
@@ -194,8 +194,8 @@ ssize_t Endpoint::peek(const Pattern& pattern, const Receive& receive) {
     return 0;
   }
   PendingCompletion pending = receive_completion(at->message.frame, receive, *at->message.peer);
-  pending.completion.error = 0;
-  pending.completion.length = at->message.frame.length;
+  pending.completion.err = 0;
+  pending.completion.len = at->message.frame.length;
   pending.counted = false;
   if ((receive.flags & FI_CLAIM) != 0) {
     at->claimed_by = receive.context;
@@ -213,7 +213,7 @@ ssize_t Endpoint::post_claimed(const Receive& receive) {
   const Unexpected message = take_unexpected(tagged_, at);
   if ((receive.flags & FI_DISCARD) != 0) {
     PendingCompletion pending = receive_completion(message.frame, receive, *message.peer);
-    pending.completion.error = 0;
+    pending.completion.err = 0;
     discard(message);
     report(pending, rx_queue_);
   } else {

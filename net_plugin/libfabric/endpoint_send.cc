@@ -31,7 +31,7 @@ Outbox::Coming coming(const OperationRequest& request) {
 
 Endpoint::PendingCompletion Endpoint::completion_for(const OperationRequest& request) const {
   PendingCompletion pending;
-  pending.completion.context = request.context;
+  pending.completion.op_context = request.context;
   pending.completion.flags = completion_flags(request);
   pending.queued_on_success =
       !request.inject && (!tx_selective_ || (request.flags & FI_COMPLETION) != 0);
@@ -368,7 +368,7 @@ void Endpoint::end(Operation& operation, int error, const std::string& why) {
   Completion& completion = operation.pending.completion;
   if (error != 0) {
     completion.fail(error, why);
-  } else if (receives || completion.error == 0) {
+  } else if (receives || completion.err == 0) {
     if (const auto delivered = deliver(operation); !delivered) {
       completion.fail(FI_EIO, delivered.error().message);
     }

@@ -95,24 +95,18 @@ struct EventQueue : fid_eq {
   Signal signal;
 };
 
-struct Completion {
-  void* context = nullptr;
-  uint64_t flags = 0;
-  uint64_t length = 0;
-  void* buffer = nullptr;
-  uint64_t data = 0;
-  uint64_t tag = 0;
-  fi_addr_t source = FI_ADDR_NOTAVAIL;  // the sender, where FI_SOURCE is requested
-  // Of an error only:
-  int error = 0;          // fi_errno; 0: none
-  uint64_t overflow = 0;  // bytes of the message beyond the buffer
-  std::string why = {};   // text for fi_cq_strerror
-
-  void fail(int its_error, const std::string& reason) {
-    error = its_error;
+// It begins with the fields of every format of completions (fi_cq_format).
+struct Completion : fi_cq_err_entry {
+  Completion() : fi_cq_err_entry{} {}
+  void fail(int error, const std::string& reason) {
+    err = error;
     why = reason;
   }
+
+  fi_addr_t source = FI_ADDR_NOTAVAIL;  // the sender, where FI_SOURCE is requested
+  std::string why;                      // of an error: text for fi_cq_strerror
 };
+static_assert(offsetof(fi_cq_err_entry, tag) == offsetof(fi_cq_tagged_entry, tag));
 
 struct CompletionQueue : fid_cq, InDomain {
   CompletionQueue(Domain& its_domain, const fi_cq_attr& attr);
