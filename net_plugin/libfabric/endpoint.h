@@ -81,24 +81,14 @@ struct Receive {
 
 // A send, write, read or atomic that the application starts.
 struct OperationRequest {
-  FrameKind kind = FrameKind::kMessage;
-  bool tagged = false;
+  Frame frame;          // without payload, length and id
   bool inject = false;  // no completion; the buffer may be reused at once
-  bool has_data = false;
   Local local;
   fi_addr_t to = FI_ADDR_UNSPEC;
-  uint64_t tag = 0;      // of a message; else the rkey
-  uint64_t address = 0;  // remote address
-  uint64_t data = 0;
   void* context = nullptr;
   uint64_t flags = 0;
-  // Of an atomic:
-  uint8_t operation = 0;
-  uint8_t datatype = 0;
-  Local comparands;
-  Local results;
-  bool fetches = false;
-  bool compares = false;
+  Local comparands;  // of an atomic
+  Local results;     // likewise
 };
 
 class Endpoint : public fid_ep {

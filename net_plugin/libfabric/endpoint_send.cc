@@ -11,15 +11,15 @@ constexpr uint64_t kCompleteAtPeer =
     FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_COMMIT_COMPLETE;
 
 uint64_t completion_flags(const OperationRequest& request) {
-  switch (request.kind) {
+  switch (request.frame.kind) {
     case FrameKind::kWrite:
       return FI_RMA | FI_WRITE;
     case FrameKind::kRead:
       return FI_RMA | FI_READ;
     case FrameKind::kAtomic:
-      return FI_ATOMIC | (request.fetches ? FI_READ : FI_WRITE);
+      return FI_ATOMIC | ((request.frame.flags & kFetches) != 0 ? FI_READ : FI_WRITE);
     default:
-      return FI_SEND | (request.tagged ? FI_TAGGED : FI_MSG);
+      return FI_SEND | ((request.frame.flags & kTagged) != 0 ? FI_TAGGED : FI_MSG);
   }
 }
 
@@ -49,7 +49,7 @@ ssize_t Endpoint::start(const OperationRequest& request) {
   };
   // Reads up to kEagerBytes are ordered before later writes and atomics (FI_ORDER_WAR).
   const auto overtakes = [&] {
-    return (request.kind == FrameKind::kWrite || request.kind == FrameKind::kAtomic) &&
+    return (request.frame.kind == FrameKind::kWrite || request.frame.kind == FrameKind::kAtomic) &&
            std::ranges::any_of(peer.queued_reads, [&](uint64_t read) {
              return operations_.find(read)->length <= kEagerBytes;
            });
@@ -61,7 +61,7 @@ ssize_t Endpoint::start(const OperationRequest& request) {
   if (copied && (request.local.on_device() || request.comparands.on_device())) {
     return start_from_host(request, peer);
   }
-  switch (request.kind) {
+  switch (request.frame.kind) {
     case FrameKind::kRead:
       return start_read(request, peer);
     case FrameKind::kAtomic:
@@ -72,12 +72,12 @@ ssize_t Endpoint::start(const OperationRequest& request) {
 }
 
 bool Endpoint::is_copied(const Peer& peer, const OperationRequest& request) {
-  if (request.kind == FrameKind::kAtomic) return true;
+  if (request.frame.kind == FrameKind::kAtomic) return true;
   // Not writes: these are ordered up to kEagerBytes, and one whose direct read fails would be late.
-  const bool direct = request.kind == FrameKind::kMessage && peer.reads_our_memory() &&
+  const bool direct = request.frame.kind == FrameKind::kMessage && peer.reads_our_memory() &&
                       !request.inject && (request.flags & FI_INJECT) == 0;
   const size_t most = direct ? kDirectEagerBytes : kEagerBytes;
-  return request.kind != FrameKind::kRead && request.local.bytes() <= most;
+  return request.frame.kind != FrameKind::kRead && request.local.bytes() <= most;
 }
 
 // GPU memory is copied to a bounce buffer first, and from there into the frame.
@@ -92,22 +92,19 @@ ssize_t Endpoint::start_from_host(const OperationRequest& request, Peer& peer) {
   }
   if (*local != nullptr) copy.local = (*local)->memory();
   if (*comparands != nullptr) copy.comparands = (*comparands)->memory();
-  return request.kind == FrameKind::kAtomic ? start_atomic(copy, peer) : start_eagerly(copy, peer);
+  return request.frame.kind == FrameKind::kAtomic ? start_atomic(copy, peer)
+                                                  : start_eagerly(copy, peer);
 }
 
 namespace {
 
 Frame frame_of(const OperationRequest& request, FrameKind kind, size_t payload, uint64_t id) {
-  Frame frame{.kind = kind,
-              .payload = static_cast<uint32_t>(payload),
-              .tag = request.tag,
-              .data = request.data,
-              .length = request.local.bytes(),
-              .id = id,
-              .address = request.address};
-  if (request.tagged) frame.flags |= kTagged;
-  if (request.has_data) frame.flags |= kHasData;
-  if (request.kind == FrameKind::kMessage && (request.flags & kCompleteAtPeer) != 0) {
+  Frame frame = request.frame;
+  frame.kind = kind;
+  frame.payload = static_cast<uint32_t>(payload);
+  frame.length = request.local.bytes();
+  frame.id = id;
+  if (request.frame.kind == FrameKind::kMessage && (request.flags & kCompleteAtPeer) != 0) {
     frame.flags |= kWantsDone;
   }
   return frame;
@@ -138,7 +135,7 @@ Endpoint::Operation& Endpoint::begin(Peer& peer, Operation::Kind kind, const Loc
 ssize_t Endpoint::start_eagerly(const OperationRequest& request, Peer& peer) {
   const size_t bytes = request.local.bytes();
   if (!make_room(peer, bytes)) return -FI_EAGAIN;
-  const bool write = request.kind == FrameKind::kWrite;
+  const bool write = request.frame.kind == FrameKind::kWrite;
   const bool delivered = !request.inject && (request.flags & kCompleteAtPeer) != 0;
   Operation* operation = nullptr;
   if (write || delivered) {
@@ -146,7 +143,7 @@ ssize_t Endpoint::start_eagerly(const OperationRequest& request, Peer& peer) {
     operation->pending = completion_for(request);
     operation->awaits_done = true;
   }
-  Frame frame = frame_of(request, request.kind, bytes, operation ? operation->number : 0);
+  Frame frame = frame_of(request, request.frame.kind, bytes, operation ? operation->number : 0);
   if (!delivered) frame.flags &= static_cast<uint8_t>(~kWantsDone);
   (void)request.local.copy_out({peer.outbox->add(frame), bytes});  // host memory
   if (operation == nullptr) {
@@ -175,7 +172,7 @@ ssize_t Endpoint::start_offered(const OperationRequest& request, Peer& peer) {
     log_warning(bounce.error().message);
     return -FI_EIO;
   }
-  const bool write = request.kind == FrameKind::kWrite;
+  const bool write = request.frame.kind == FrameKind::kWrite;
   Operation& operation = begin(peer, write ? Operation::Kind::kWrite : Operation::Kind::kOffer,
                                request.local, std::move(*bounce));
   operation.pending = completion_for(request);
@@ -240,10 +237,6 @@ ssize_t Endpoint::start_atomic(const OperationRequest& request, Peer& peer) {
   Frame frame = frame_of(request, FrameKind::kAtomic, payload, operation.number);
   // An atomic read has no operands: the length is that of the result.
   if (operands == 0) frame.length = request.results.bytes();
-  frame.operation = request.operation;
-  frame.datatype = request.datatype;
-  if (request.fetches) frame.flags |= kFetches;
-  if (request.compares) frame.flags |= kCompares;
   uint8_t* const place = peer.outbox->add(frame);
   (void)request.local.copy_out({place, operands});  // host memory
   (void)request.comparands.copy_out({place + operands, payload - operands});

@@ -296,11 +296,6 @@ int query_atomic(fid_domain* domain, fi_datatype datatype, fi_op op, fi_atomic_a
                  uint64_t flags);
 int try_wait(fid_fabric* fabric, fid** waited, int count);
 
-// --- fi_getinfo: the provider's capabilities and limits, for each NIC ---
-
-int get_info(uint32_t version, const char* node, const char* service, uint64_t flags,
-             const fi_info* hints, fi_info** info);
-
 // The address of a NIC's device; if it has none of this family, the host's first address.
 std::optional<Name> address_of_device(const std::string& device, int family);
 

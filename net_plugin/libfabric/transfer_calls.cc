@@ -44,6 +44,8 @@ ssize_t start(fid_ep* endpoint, const OperationRequest& request) {
 
 // --- messages, writes and reads ---
 
+uint8_t data_flag(bool has_data) { return has_data ? kHasData : 0; }
+
 // The tag that a receive matches; nullopt: it is untagged.
 using Tag = std::optional<Pattern>;
 Tag tag_of() { return {}; }
@@ -53,12 +55,12 @@ Tag tag_of_message(const fi_msg_tagged& message) { return tag_of(message.tag, me
 
 void place(OperationRequest& /*request*/) {}
 void place(OperationRequest& request, uint64_t tag) {
-  request.tagged = true;
-  request.tag = tag;
+  request.frame.flags |= kTagged;
+  request.frame.tag = tag;
 }
 void place(OperationRequest& request, uint64_t address, uint64_t key) {
-  request.address = address;
-  request.tag = key;
+  request.frame.address = address;
+  request.frame.tag = key;
 }
 void place_as(const fi_msg& /*message*/, OperationRequest& /*request*/) {}
 void place_as(const fi_msg_tagged& message, OperationRequest& request) {
@@ -133,11 +135,11 @@ struct Starts {
     if constexpr (requires { message->rma_iov_count; }) {
       if (message->rma_iov_count > 1) return -FI_EINVAL;
     }
-    OperationRequest request{.kind = kKind,
-                             .has_data = (flags & FI_REMOTE_CQ_DATA) != 0,
+    OperationRequest request{.frame = {.kind = kKind,
+                                       .flags = data_flag((flags & FI_REMOTE_CQ_DATA) != 0),
+                                       .data = message->data},
                              .local = local_of(message->msg_iov, message->desc, message->iov_count),
                              .to = message->addr,
-                             .data = message->data,
                              .context = message->context,
                              .flags = flags};
     place_as(*message, request);
@@ -162,14 +164,13 @@ struct Starts {
  private:
   static ssize_t run(fid_ep* endpoint, const Local& local, std::optional<uint64_t> data,
                      fi_addr_t peer, Place... where, void* context, bool inject = false) {
-    OperationRequest request{.kind = kKind,
-                             .inject = inject,
-                             .has_data = data.has_value(),
-                             .local = local,
-                             .to = peer,
-                             .data = data.value_or(0),
-                             .context = context,
-                             .flags = inject ? 0 : endpoint_of(endpoint).tx_flags()};
+    OperationRequest request{
+        .frame = {.kind = kKind, .flags = data_flag(data.has_value()), .data = data.value_or(0)},
+        .inject = inject,
+        .local = local,
+        .to = peer,
+        .context = context,
+        .flags = inject ? 0 : endpoint_of(endpoint).tx_flags()};
     place(request, where...);
     return start(endpoint, request);
   }
@@ -250,24 +251,23 @@ ssize_t run(fid_ep* endpoint, const fi_msg_atomic& message, uint64_t flags, cons
   const bool fetches = others.results.has_value();
   const bool compares = others.comparands.has_value();
   if (!known(message.datatype, message.op, fetches, compares)) return -FI_EOPNOTSUPP;
-  OperationRequest request{.kind = FrameKind::kAtomic,
+  OperationRequest request{.frame = {.kind = FrameKind::kAtomic,
+                                     .flags = data_flag((flags & FI_REMOTE_CQ_DATA) != 0),
+                                     .operation = static_cast<uint8_t>(message.op),
+                                     .datatype = static_cast<uint8_t>(message.datatype),
+                                     .data = message.data},
                            .inject = inject,
-                           .has_data = (flags & FI_REMOTE_CQ_DATA) != 0,
                            .to = message.addr,
-                           .data = message.data,
                            .context = message.context,
                            .flags = flags,
-                           .operation = static_cast<uint8_t>(message.op),
-                           .datatype = static_cast<uint8_t>(message.datatype),
                            .comparands = others.comparands.value_or(Local()),
-                           .results = others.results.value_or(Local()),
-                           .fetches = fetches,
-                           .compares = compares};
+                           .results = others.results.value_or(Local())};
+  if (fetches) request.frame.flags |= kFetches;
+  if (compares) request.frame.flags |= kCompares;
   const bool fit = message.rma_iov_count == 1 && message.iov_count <= kMaxIov &&
                    request.comparands.count <= kMaxIov && request.results.count <= kMaxIov;
   if (!fit) return -FI_EINVAL;
-  request.tag = message.rma_iov[0].key;
-  request.address = message.rma_iov[0].addr;
+  place(request, message.rma_iov[0].addr, message.rma_iov[0].key);
   const bool reads = message.op == FI_ATOMIC_READ;
   if (!reads) {
     request.local = elements_of(message.datatype, message.msg_iov, message.desc, message.iov_count);
