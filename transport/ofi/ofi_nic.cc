@@ -65,6 +65,7 @@ OfiNic::OfiNic(const OfiConfig& config, OfiDomain domain, Instant now)
                kReceived, now),
       config_(config),
       domain_(std::move(domain)),
+      notification_(config.notification.value_or(domain_.traits().notification)),
       memory_(domain_, config.regions),
       rings_(queue_pairs_.size()),
       ring_regions_(rings_.size()),
@@ -142,10 +143,6 @@ NicCaps OfiNic::make_caps(const OfiConfig& config, const OfiDomain& domain) {
           .dma_buf = traits.gpu_memory,
           .silent_writes_wake = domain.wakes(),
           .networks = {network_of(domain.provider())}};
-}
-
-OfiNotification OfiNic::notification() const {
-  return config_.notification.value_or(domain_.traits().notification);
 }
 
 // --- queue pairs ---
@@ -334,14 +331,6 @@ void OfiNic::reopen_endpoints(const std::string& why) {
 
 // A software provider may continue a write after the memory is deregistered, so the peers must
 // confirm first that they write no more.
-
-Result<MemoryRegion> OfiNic::register_memory(void* address, size_t length, Access access) {
-  return memory_.add(address, length, access);
-}
-
-Result<MemoryRegion> OfiNic::register_dmabuf(const DmaBufMemory& memory, Access access) {
-  return memory_.add_dmabuf(memory, access);
-}
 
 bool OfiNic::wait_until(Duration limit, const std::function<bool()>& done) {
   using Clock = std::chrono::steady_clock;

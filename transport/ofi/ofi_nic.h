@@ -52,8 +52,12 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   void reopen_endpoints(const std::string& why);
 
   // --- Nic ---
-  Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
-  Result<MemoryRegion> register_dmabuf(const DmaBufMemory& memory, Access access) override;
+  Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override {
+    return memory_.add(address, length, access);
+  }
+  Result<MemoryRegion> register_dmabuf(const DmaBufMemory& memory, Access access) override {
+    return memory_.add_dmabuf(memory, access);
+  }
   // Waits, for a bounded time, for the provider, and for peers that may write there; reopens the
   // endpoints if they do not answer.
   void deregister_memory(const MemoryRegion& region) override;
@@ -80,7 +84,6 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   Result<void> open_endpoints();
   void close_endpoints();
   static NicCaps make_caps(const OfiConfig& config, const OfiDomain& domain);
-  OfiNotification notification() const;
 
   // --- queue pairs ---
   void break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault);
@@ -150,6 +153,7 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   std::optional<HostLock> host_lock_;  // for our endpoints, if the provider works in shared memory
   std::vector<std::unique_ptr<OfiEndpoint>> endpoints_;  // for control words, then for data
   size_t name_bytes_ = 0;                                // of the longest name of them
+  const OfiNotification notification_;
   OfiRegistrations memory_;
   OwnPages<OfiRings> rings_;                            // by slot
   std::vector<OfiRegistrations::Region> ring_regions_;  // of each slot's latest queue pair

@@ -40,7 +40,7 @@ const WorkRequest* OfiNic::waiting(uint32_t slot) const {
   if (qp == nullptr || !qp->can_start()) return nullptr;
   const WorkRequest* request = qp->work.waiting();
   const bool notifies =
-      request->opcode == Opcode::kWriteWithImm && notification() == OfiNotification::kWithWrite;
+      request->opcode == Opcode::kWriteWithImm && notification_ == OfiNotification::kWithWrite;
   if (notifies && !qp->mailbox.has_room()) return nullptr;
   const auto region = qp->regions.find(request->remote_key);
   return region != qp->regions.end() && !region->second.revoked ? request : nullptr;
@@ -137,7 +137,7 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
   const OfiRegistrations::Region* local = memory_.find(request.local_key);
   PACECAR_CHECK(local != nullptr);
   const bool notifies = request.opcode == Opcode::kWriteWithImm;
-  const bool behind = notifies && notification() == OfiNotification::kWithWrite;
+  const bool behind = notifies && notification_ == OfiNotification::kWithWrite;
   const OfiMessage notice{
       .kind = OfiMessage::Kind::kNotify, .key = request.immediate, .length = request.length};
   OfiOperation* const operation =
@@ -164,7 +164,7 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
   ++region.writes;
   in_flight_[endpoint] += request.length;
   count_sent(request.length);
-  if (operation->notifies && notification() == OfiNotification::kAfterWrite) {
+  if (operation->notifies && notification_ == OfiNotification::kAfterWrite) {
     operation->notifies = false;
     operation->finishes = false;
     queue_message(qp, notice, operation->number, endpoint);

@@ -57,17 +57,13 @@ Group::~Group() {
   if (keeper_.joinable()) keeper_.join();
   for (Peer& peer : peers_) peer.send({.kind = RecordKind::kBye}, nullptr);
   const auto give_up = Clock::now() + kLinger;
-  while (!idle()) {
+  const auto idle = [](const Peer& peer) { return peer.idle(); };
+  while (!arrivals_.idle() || !std::ranges::all_of(peers_, idle)) {
     if (!advance()) context_->rest(nic_);
     if (Clock::now() >= give_up) break;
   }
   peers_.clear();
   if (records_memory_ != nullptr) (void)context_->deregister_memory(nic_, records_memory_);
-}
-
-bool Group::idle() const {
-  return arrivals_.idle() &&
-         std::ranges::all_of(peers_, [](const Peer& peer) { return peer.idle(); });
 }
 
 bool Group::advance() {

@@ -89,7 +89,6 @@ class Group {
   Result<Operation*> begin(size_t rank);
   Result<void> check(size_t rank, const Location& bytes = {}, size_t owner = 0,
                      size_t size = 0) const;
-  bool idle() const;
 
   Result<void> prepare(const std::shared_ptr<const CopyEngine>& engine, bool staged);
   void release(std::unique_lock<std::mutex>& lock, const std::optional<OwnMemory>& own);

@@ -110,18 +110,6 @@ void EndpointBootstrap::enable_within_host(const Name& own) {
   if (listens) listener_within_host_ = std::move(listener);  // else peers call by TCP
 }
 
-// nullopt: the peer does not listen there, so it is called by TCP.
-std::optional<EndpointBootstrap::Call> EndpointBootstrap::call_within_host(const Name& peer) const {
-  const UnixAddress address(peer);
-  Call call{.socket = make_socket(AF_UNIX), .ours = true, .within_host = true, .from = peer};
-  const int fd = call.socket.get();
-  if (fd < 0 || connect(fd, address.get(), address.bytes) != 0) return std::nullopt;
-  const auto process = process_behind(fd);
-  if (!process) return std::nullopt;
-  call.process = *process;
-  return call;
-}
-
 EndpointBootstrap::CallId EndpointBootstrap::add(Call call, uint32_t wanted) {
   const CallId id = next_++;
   epoll_event event{.events = wanted, .data = {.u64 = id}};
@@ -137,10 +125,18 @@ EndpointBootstrap::CallId EndpointBootstrap::add(Call call, uint32_t wanted) {
 
 EndpointBootstrap::CallId EndpointBootstrap::call(const Name& peer, const Name& from,
                                                   const Greeting& ours) {
-  if (calls_within_host_) {
-    if (auto call = call_within_host(peer)) {
-      call->outgoing = ours;
-      return add(std::move(*call), EPOLLOUT);
+  if (calls_within_host_) {  // by TCP if the peer does not listen there
+    const UnixAddress address(peer);
+    FileDescriptor socket = make_socket(AF_UNIX);
+    const bool open = socket && connect(socket.get(), address.get(), address.bytes) == 0;
+    if (const auto process = open ? process_behind(socket.get()) : std::nullopt) {
+      return add({.socket = std::move(socket),
+                  .ours = true,
+                  .within_host = true,
+                  .process = *process,
+                  .from = peer,
+                  .outgoing = ours},
+                 EPOLLOUT);
     }
   }
   const sockaddr_storage address = socket_address(peer);

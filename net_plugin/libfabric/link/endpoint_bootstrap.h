@@ -179,7 +179,6 @@ class EndpointBootstrap {
   explicit EndpointBootstrap(FileDescriptor epoll, FileDescriptor listener, Name address)
       : epoll_(std::move(epoll)), listener_(std::move(listener)), address_(std::move(address)) {}
   void accept(int listener);
-  std::optional<Call> call_within_host(const Name& peer) const;
   using Calls = std::map<CallId, Call>;
   Calls::iterator drop(Calls::iterator at, int error);
   void poll_call(CallId id);
