@@ -123,12 +123,12 @@ Signal::Signal(fi_wait_obj wanted)
 
 void Signal::raise() const {
   const uint64_t one = 1;
-  if (has_descriptor()) (void)!write(descriptor(), &one, sizeof one);
+  if (has_descriptor()) (void)!write(descriptor_.get(), &one, sizeof one);
 }
 
 void Signal::clear() const {
   uint64_t count = 0;
-  if (has_descriptor()) (void)!read(descriptor(), &count, sizeof count);
+  if (has_descriptor()) (void)!read(descriptor_.get(), &count, sizeof count);
 }
 
 int Signal::control(int command, void* argument) const {
@@ -137,7 +137,7 @@ int Signal::control(int command, void* argument) const {
     return 0;
   }
   if (command != FI_GETWAIT || !has_descriptor()) return -FI_ENOSYS;
-  *static_cast<int*>(argument) = descriptor();
+  *static_cast<int*>(argument) = descriptor_.get();
   return 0;
 }
 

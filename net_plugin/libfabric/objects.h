@@ -51,7 +51,6 @@ class Signal {
   explicit Signal(fi_wait_obj wanted);
 
   bool has_descriptor() const { return static_cast<bool>(descriptor_); }
-  int descriptor() const { return descriptor_.get(); }
   void raise() const;
   void clear() const;
   // fi_control of the object that this is a part of.
@@ -152,8 +151,7 @@ struct MemoryRegion : fid_mr, InDomain {
 
   // The registration with this NIC. With the lock held. Errors: as register_memory.
   Result<const Memory*> on(size_t nic);
-  // The local address of the remote address `address`; null: not all `length` bytes are within the
-  // region.
+  // The local address of these bytes at a remote address; null: not all are within the region.
   uint8_t* find(uint64_t address, uint64_t length) const;
 
   uint8_t* base;

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <ranges>
 #include <sstream>
 #include <vector>
 
@@ -40,12 +42,7 @@ constexpr uint64_t kOrder = FI_ORDER_SAS | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC
                             FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
 constexpr size_t kMaxBuffered = size_t{256} << 20;
 
-struct OwnedInfo {
-  fi_info* info = nullptr;
-  ~OwnedInfo() {
-    if (info != nullptr) fi_freeinfo(info);
-  }
-};
+using OwnedInfo = std::unique_ptr<fi_info, decltype([](fi_info* info) { fi_freeinfo(info); })>;
 
 // The hints of fi_getinfo, with all their parts: 0 where nothing is wanted.
 struct Wanted {
@@ -179,10 +176,10 @@ void set_address(void*& place, size_t& bytes, const Name& name) {
   bytes = name.size();
 }
 
-fi_info* describe(uint32_t version, const Wanted& wanted, const std::string& nic) {
-  OwnedInfo owned{fi_allocinfo()};
-  if (owned.info == nullptr) throw std::bad_alloc();
-  fi_info& info = *owned.info;
+OwnedInfo describe(uint32_t version, const Wanted& wanted, const std::string& nic) {
+  OwnedInfo owned(fi_allocinfo());
+  if (owned == nullptr) throw std::bad_alloc();
+  fi_info& info = *owned;
   info.caps = caps_for(wanted.info.caps);
   describe_context(wanted.tx, info.caps & (kTxCaps | FI_HMEM), *info.tx_attr);
   info.tx_attr->inject_size = kMaxInjectBytes;
@@ -196,7 +193,7 @@ fi_info* describe(uint32_t version, const Wanted& wanted, const std::string& nic
   info.fabric_attr->prov_name = strdup(kProviderName);
   info.fabric_attr->prov_version = FI_VERSION(0, 1);
   info.fabric_attr->api_version = version;
-  return std::exchange(owned.info, nullptr);
+  return owned;
 }
 
 // The source address of packets to `dest`.
@@ -282,20 +279,20 @@ int get_info(uint32_t version, const char* node, const char* service, uint64_t f
     });
   }
   OwnedInfo first;
-  fi_info** next = &first.info;
-  for (const NicCandidate& nic : nics) {
+  for (const NicCandidate& nic : nics | std::views::reverse) {
     auto source = ends->source;
     if (!source) source = address_of_device(nic.device, family == AF_UNSPEC ? AF_INET : family);
     if (!source && family == AF_UNSPEC) source = address_of_device(nic.device, AF_INET6);
     if (!source) continue;
-    *next = describe(version, wanted, nic.name());
+    OwnedInfo made = describe(version, wanted, nic.name());
     const bool six = socket_address(*source).ss_family == AF_INET6;
-    (*next)->addr_format = uint32_t{six ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN};
-    set_address((*next)->src_addr, (*next)->src_addrlen, *source);
-    if (ends->dest) set_address((*next)->dest_addr, (*next)->dest_addrlen, *ends->dest);
-    next = &(*next)->next;
+    made->addr_format = uint32_t{six ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN};
+    set_address(made->src_addr, made->src_addrlen, *source);
+    if (ends->dest) set_address(made->dest_addr, made->dest_addrlen, *ends->dest);
+    made->next = first.release();
+    first = std::move(made);
   }
-  *info = std::exchange(first.info, nullptr);
+  *info = first.release();
   return *info != nullptr ? 0 : -FI_ENODATA;
 }
 

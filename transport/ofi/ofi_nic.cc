@@ -13,7 +13,6 @@
 #include "transport/base/check.h"
 #include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
-#include "transport/ofi/patience.h"
 
 namespace pacecar {
 namespace {

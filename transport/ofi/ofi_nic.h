@@ -36,8 +36,7 @@ struct OfiConfig {
 
 class OfiNic final : public PacedNic<OfiQueuePair> {
  public:
-  // With a processor that moves the data, writes are larger: each costs more than fine pacing
-  // gains.
+  // Where a processor moves the data, writes are larger: each costs more than fine pacing gains.
   static constexpr Bytes kDefaultChunk = 64 << 10;
   static constexpr Bytes kSoftwareChunk = 512 << 10;
 

@@ -103,8 +103,7 @@ struct OfiTraits {
 };
 
 OfiTraits traits_of(const fi_info& info);
-// What the provider lacks for Pacecar, as the end of a sentence that begins with "it"; empty:
-// nothing.
+// What the provider lacks, as the end of a sentence that begins with "it"; empty: nothing.
 std::string flaw_of(const fi_info& info);
 
 struct OfiProvider {
@@ -115,8 +114,7 @@ struct OfiProvider {
   InfoHandle info;
 };
 
-// All providers with reliable datagrams, one entry per domain. Errors: kUnavailable (there is no
-// libfabric).
+// All providers with reliable datagrams, one entry per domain. Errors: kUnavailable (no libfabric).
 Result<std::vector<OfiProvider>> list_ofi_providers();
 
 // `name` is that of a provider ("tcp;ofi_rxm") or of its lowest layer ("tcp"). Without `domain`,

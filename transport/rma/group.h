@@ -4,7 +4,6 @@
 // Only join(), share(), unshare() and the destructor block. Requests progress in calls of test()
 // and progress(). If there are none, a thread of the group takes over, so that the peers' gets and
 // signals do not wait.
-//
 // If a peer fails or sends invalid records, the operations with that peer fail, and no others.
 // Thread rule: any thread; share() by one thread at a time.
 #pragma once
@@ -73,8 +72,7 @@ class Group {
   Result<Operation*> get(size_t rank, const Location& from, size_t size, const Location& to);
   // Done when all earlier operations with that rank are done, and GPUs see what has arrived so far.
   Result<Operation*> flush(size_t rank);
-  // True: the operation is done, and its pointer is invalid. Errors: kPeer; the pointer is invalid,
-  // too.
+  // True, or an error (kPeer): the operation is over, and its pointer is invalid.
   Result<bool> test(Operation* operation);
 
   void progress();

@@ -1,6 +1,5 @@
 // Puts and records to one rank, in order; they wait here until the connection takes them. A put is
 // done when its bytes are at their destination, a record when it has been posted.
-//
 // Memory that a NIC does not reach is put in pieces. If it is the peer's memory, a piece goes into
 // the landing that the peer has advertised, and the next record requests the copy to its
 // destination. The peer reports by a record that the copy is done and the space is free.

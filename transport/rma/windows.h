@@ -79,8 +79,7 @@ class Windows {
   ~Windows();
 
   // Registers memory of this rank, unless a range from the same address that is at least as long is
-  // registered already.
-  // Errors: as register_memory and window_of.
+  // registered already. Errors: as register_memory and window_of.
   Result<Place> register_own(const MemoryRange& range);
   // Ends one registration. If it was the last, peers cannot name the memory any more, and the
   // memory is returned: call deregister() once no put reads it.

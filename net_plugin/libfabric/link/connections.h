@@ -76,7 +76,6 @@ class Inbox final : public FrameSource, ConnectionWithPages<ReceiveConnection, u
 // messages are outstanding, new frames are gathered in one message. It is posted when the
 // application makes progress and adds nothing, as it may wait for an answer to these frames. Frames
 // may be added before there is a connection; they are sent when it is open.
-//
 // Bounds: kMaxMessages messages; callers of add() check has_room() first. Replies that find no room
 // wait in a queue of kMaxReplies. A full queue means that the peer sends requests but receives no
 // replies; the caller of reply() fails such a peer.
@@ -162,7 +161,6 @@ struct Put {
 // Puts into a peer's memory, each group followed by a frame: when the peer receives the frame, all
 // puts before it are done. This takes a connection of its own, opened for puts: on the connection
 // of other frames small messages may overtake puts (they are eager).
-//
 // Bounds: kFrames frames; callers check has_room() before a group of puts and its frame.
 class PutBox : ConnectionWithPages<SendConnection, Frame> {
  public:
