@@ -2,8 +2,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "net_plugin/libfabric/info.h"
-#include "net_plugin/libfabric/link/socket_name.h"
+#include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 #include "net_plugin/libfabric/objects.h"
 
 namespace pacecar::fabric {
@@ -21,19 +20,20 @@ int insert_all(AddressVector& vector, size_t count, fi_addr_t* numbers, uint64_t
   for (size_t i = 0; i < count; ++i) {
     const std::optional<Name> name = next(i);
     if (name) ++inserted;
-    if (numbers != nullptr) numbers[i] = name ? vector.names.add(*name) : FI_ADDR_NOTAVAIL;
-    if (numbers == nullptr && name) vector.names.add(*name);
+    const fi_addr_t number = name ? vector.names.add(*name) : FI_ADDR_NOTAVAIL;
+    if (numbers != nullptr) numbers[i] = number;
     if ((flags & FI_SYNC_ERR) != 0) static_cast<int*>(context)[i] = name ? 0 : FI_EINVAL;
     if (vector.events != nullptr && !name) {
-      vector.events->add_error(
-          {.fid = &vector.fid, .context = context, .data = i, .err = FI_EINVAL});
+      const fi_eq_err_entry error{
+          .fid = &vector.fid, .context = context, .data = i, .err = FI_EINVAL};
+      vector.events->add(0, error, FI_EINVAL);
     }
   }
   ++vector.version;
   if (vector.events == nullptr) return inserted;
-  vector.events->add(
-      FI_AV_COMPLETE,
-      {.fid = &vector.fid, .context = context, .data = static_cast<uint64_t>(inserted)});
+  const fi_eq_entry done{
+      .fid = &vector.fid, .context = context, .data = static_cast<uint64_t>(inserted)};
+  vector.events->add(FI_AV_COMPLETE, done);
   return 0;
 }
 
@@ -142,8 +142,7 @@ fi_ops_av kVector = {.size = sizeof(fi_ops_av),
 int open_address_vector(fid_domain* domain, fi_av_attr* attr, fid_av** vector, void* context) {
   return guarded([&]() -> int {
     if (attr->name != nullptr) return -FI_ENOSYS;  // no address vector is shared between processes
-    auto& its_domain = *static_cast<Domain*>(domain);
-    auto* const made = new AddressVector(its_domain);
+    auto* const made = new AddressVector(*static_cast<Domain*>(domain));
     if (attr->type == FI_AV_UNSPEC) attr->type = FI_AV_TABLE;
     return hand_out(made, FI_CLASS_AV, &kVectorObject, &kVector, context, vector);
   });

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "net_plugin/libfabric/info.h"
-#include "net_plugin/libfabric/link/socket_name.h"
 #include "transport/base/random_word.h"
 
 namespace pacecar::fabric {
@@ -18,13 +16,91 @@ constexpr uint32_t kTurnsWithoutNic = 32;
 // until none has come through it for so many turns.
 constexpr uint32_t kSharedTurns = 1024;
 
-Name any_name(uint32_t format) {
-  sockaddr_storage any{};
-  any.ss_family = format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET;
-  return *name_of(reinterpret_cast<const sockaddr*>(&any));
+Endpoint& of(fid* object) { return *static_cast<Endpoint*>(reinterpret_cast<fid_ep*>(object)); }
+
+// The call of libfabric that is this member function.
+template <auto kMember, typename... Arguments>
+auto guarded_call(fid* object, Arguments... arguments) {
+  return guarded([&] { return (of(object).*kMember)(arguments...); });
 }
 
+int close_endpoint(fid* object) {
+  return guarded([&] {
+    of(object).flush();
+    delete &of(object);
+    return 0;
+  });
+}
+
+int control_endpoint(fid* object, int command, void* argument) {
+  return guarded([&]() -> int {
+    Endpoint& endpoint = of(object);
+    switch (command) {
+      case FI_ENABLE:
+        return endpoint.enable();
+      case FI_GETOPSFLAG: {
+        auto* const flags = static_cast<uint64_t*>(argument);
+        *flags = (*flags & FI_RECV) != 0 ? endpoint.rx_flags() : endpoint.tx_flags();
+        return 0;
+      }
+      default:
+        return -FI_ENOSYS;
+    }
+  });
+}
+
+int get_option(fid_t object, int level, int name, void* value, size_t* bytes) {
+  if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
+  if (*bytes < sizeof(size_t)) return -FI_ETOOSMALL;
+  std::memcpy(value, &of(object).min_multi_receive, sizeof(size_t));
+  *bytes = sizeof(size_t);
+  return 0;
+}
+
+int set_option(fid_t object, int level, int name, const void* value, size_t bytes) {
+  if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
+  if (bytes != sizeof(size_t)) return -FI_EINVAL;
+  std::memcpy(&of(object).min_multi_receive, value, sizeof(size_t));
+  return 0;
+}
+
+fi_ops kEndpointObject =
+    object_calls(close_endpoint, control_endpoint, guarded_call<&Endpoint::bind>);
+fi_ops_ep kEndpoint = {.size = sizeof(fi_ops_ep),
+                       .cancel = guarded_call<&Endpoint::cancel>,
+                       .getopt = get_option,
+                       .setopt = set_option,
+                       .tx_ctx = unsupported,
+                       .rx_ctx = unsupported,
+                       .rx_size_left = unsupported,
+                       .tx_size_left = unsupported};
+fi_ops_cm kNames = {.size = sizeof(fi_ops_cm),
+                    .setname = guarded_call<&Endpoint::set_name>,
+                    .getname = guarded_call<&Endpoint::get_name>,
+                    .getpeer = unsupported,
+                    .connect = unsupported,
+                    .listen = unsupported,
+                    .accept = unsupported,
+                    .reject = unsupported,
+                    .shutdown = unsupported,
+                    .join = unsupported};
+
 }  // namespace
+
+int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* context) {
+  return guarded([&]() -> int {
+    const bool rdm = info->ep_attr == nullptr || info->ep_attr->type == FI_EP_RDM ||
+                     info->ep_attr->type == FI_EP_UNSPEC;
+    if (!rdm || info->tx_attr == nullptr || info->rx_attr == nullptr) return -FI_EINVAL;
+    auto* const made = new Endpoint(*static_cast<Domain*>(domain), *info);
+    made->cm = &kNames;
+    made->msg = &message_calls;
+    made->rma = &rma_calls;
+    made->tagged = &tagged_calls;
+    made->atomic = &atomic_calls;
+    return hand_out(made, FI_CLASS_EP, &kEndpointObject, &kEndpoint, context, endpoint);
+  });
+}
 
 Endpoint::Endpoint(Domain& domain, const fi_info& info)
     : fid_ep{},
@@ -35,12 +111,12 @@ Endpoint::Endpoint(Domain& domain, const fi_info& info)
       tx_size_(info.tx_attr->size),
       rx_size_(info.rx_attr->size),
       inject_bytes_(info.tx_attr->inject_size),
-      wanted_name_(any_name(info.addr_format)),
       instance_(random_u64()) {
-  if (info.src_addr != nullptr) {
-    const auto name = name_of(static_cast<const sockaddr*>(info.src_addr));
-    if (name) wanted_name_ = *name;
-  }
+  sockaddr_storage any{};
+  any.ss_family = info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET;
+  const auto name = info.src_addr != nullptr ? name_of(static_cast<const sockaddr*>(info.src_addr))
+                                             : std::nullopt;
+  wanted_name_ = name ? *name : *name_of(reinterpret_cast<const sockaddr*>(&any));
   ++domain_.users;
 }
 
@@ -55,8 +131,7 @@ Endpoint::~Endpoint() {
     if (tx_queue_ != nullptr) --tx_queue_->users;
     if (rx_queue_ != nullptr) --rx_queue_->users;
     for (const auto& [what, counter] : counters_) --counter->users;
-    operations_.for_each(
-        [&](uint64_t number, Operation& operation) { release(number, operation); });
+    operations_.for_each([&](uint64_t /*number*/, Operation& operation) { release(operation); });
     peers_.clear();
     unidentified_.clear();
   }
@@ -77,19 +152,15 @@ int Endpoint::bind(struct fid* other, uint64_t flags) {
       return 0;
     case FI_CLASS_CQ: {
       auto* const queue = reinterpret_cast<CompletionQueue*>(other);
+      const bool transmits = (flags & FI_TRANSMIT) != 0;
+      const bool receives = (flags & FI_RECV) != 0;
+      const bool taken = (transmits && tx_queue_ != nullptr) || (receives && rx_queue_ != nullptr);
+      if (taken || !(transmits || receives)) return -FI_EINVAL;
       const bool selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
-      if ((flags & (FI_TRANSMIT | FI_RECV)) == 0) return -FI_EINVAL;
-      const auto attach = [&](CompletionQueue*& place, bool& is_selective) {
-        if (place != nullptr) return -FI_EINVAL;
-        place = queue;
-        is_selective = selective;
-        ++queue->users;
-        return 0;
-      };
-      int result = 0;
-      if ((flags & FI_TRANSMIT) != 0) result = attach(tx_queue_, tx_selective_);
-      if ((flags & FI_RECV) != 0 && result == 0) result = attach(rx_queue_, rx_selective_);
-      return result;
+      if (transmits) std::tie(tx_queue_, tx_selective_) = std::pair(queue, selective);
+      if (receives) std::tie(rx_queue_, rx_selective_) = std::pair(queue, selective);
+      queue->users += (transmits ? 1 : 0) + (receives ? 1 : 0);
+      return 0;
     }
     case FI_CLASS_CNTR: {
       auto* const counter = reinterpret_cast<Counter*>(other);
@@ -176,24 +247,29 @@ void Endpoint::poll_nic() {
 
 void Endpoint::progress() {
   poll_nic();
-  for (PeerId number = 0; number < peers_.size(); ++number) {
-    Peer& peer = *peers_[number];
-    const bool shared = peer.frames.source != nullptr && read_frames(number, peer.shared);
+  for (const auto& each : peers_) {
+    Peer& peer = *each;
+    const bool shared = peer.frames.source != nullptr && read_frames(peer, peer.shared);
     if (shared) shared_turns_ = kSharedTurns;
-    read_frames(number, peer.frames);
-    read_frames(number, peer.placed);
+    read_frames(peer, peer.frames);
+    read_frames(peer, peer.placed);
     if (!peer.can_send()) continue;
     auto moved = peer.outbox->finish();
     if (moved && peer.puts != nullptr) {
-      moved = peer.puts->finish([this](uint64_t operation) { on_put_done(operation); });
+      moved = peer.puts->finish([this](uint64_t number) {
+        Operation* const operation = operations_.find(number);
+        if (operation == nullptr) return;
+        --operation->outstanding_puts;
+        end_if_done(*operation);
+      });
     }
     if (moved) {
-      start_queued_puts(number);
-      start_queued_reads(number);
-      continue_direct_reads(number);
+      start_queued_puts(peer);
+      start_queued_reads(peer);
+      continue_direct_reads(peer);
       moved = peer.outbox->start(Outbox::Coming::kNothing);
     }
-    if (!moved) cannot_send(number, moved.error());
+    if (!moved) cannot_send(peer, moved.error());
   }
   progress_connections();
 }
@@ -257,17 +333,15 @@ void Endpoint::count(uint64_t what, bool failed) {
 
 // Of a success, or of a failure if its completion has an error.
 void Endpoint::report(PendingCompletion& pending, CompletionQueue* queue) {
-  const bool failed = pending.completion.error != 0;
+  const bool failed = pending.completion.err != 0;
   const bool queued = failed || pending.queued_on_success;
+  SharedBuffer* const shared = pending.shared.get();
+  if (shared != nullptr && --shared->incomplete == 0 && shared->used_up) {
+    pending.completion.flags |= FI_MULTI_RECV;
+  }
+  const uint64_t kind = pending.completion.flags & (FI_SEND | FI_RECV | FI_WRITE | FI_READ);
   if (queued && queue != nullptr) queue->add(std::move(pending.completion));
-  if (pending.counter_event != 0) count(pending.counter_event, failed);
-}
-
-void Endpoint::report_error(PendingCompletion& pending, CompletionQueue* queue, int error,
-                            const std::string& why) {
-  pending.completion.error = error;
-  pending.completion.why = why;
-  report(pending, queue);
+  if (pending.counted) count(kind, failed);
 }
 
 bool Endpoint::receives_full() const { return rx_queue_ != nullptr && rx_queue_->full(); }

@@ -1,5 +1,4 @@
 // An endpoint: its peers, its outstanding operations, and its posted receives.
-//
 // Thread rule: bind() to cancel() and flush() take the domain's lock; all others are called with
 // that lock held.
 #pragma once
@@ -15,19 +14,21 @@
 
 #include "net_plugin/libfabric/core/frame.h"
 #include "net_plugin/libfabric/core/matcher.h"
-#include "net_plugin/libfabric/core/operation_table.h"
-#include "net_plugin/libfabric/core/pieces.h"
+#include "net_plugin/libfabric/core/tables.h"
+#include "net_plugin/libfabric/link/connections.h"
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
-#include "net_plugin/libfabric/link/inbox.h"
-#include "net_plugin/libfabric/link/outbox.h"
-#include "net_plugin/libfabric/link/peer_memory.h"
-#include "net_plugin/libfabric/link/put_box.h"
+#include "net_plugin/libfabric/link/same_host.h"
 #include "net_plugin/libfabric/objects.h"
 #include "transport/base/fresh_pages.h"
 
 namespace pacecar::fabric {
 
-// Local memory of an operation.
+// The tables of the calls that start operations: transfer_calls.cc.
+extern fi_ops_msg message_calls;
+extern fi_ops_tagged tagged_calls;
+extern fi_ops_rma rma_calls;
+extern fi_ops_atomic atomic_calls;
+
 struct Local {
   std::array<Piece, kMaxSegments> pieces{};
   std::array<MemoryRegion*, kMaxSegments>
@@ -43,11 +44,20 @@ struct Local {
   }
   std::span<const Piece> all() const { return {pieces.data(), count}; }
   size_t bytes() const { return total(all()); }
+  // Whether some of it is GPU memory.
+  bool on_device() const;
+  // Between it and host memory. Errors: as StagedRange::copy; none for host memory.
+  Result<void> copy_out(std::span<uint8_t> to) const;
+  Result<void> copy_in(std::span<const uint8_t> from) const;
 };
 
 // A bounce buffer: host memory in place of GPU memory.
 struct Bounce {
   explicit Bounce(uint64_t size) : host(std::max<uint64_t>(size, 1)), bytes(size) {}
+  // Each returns null if `local` has no GPU memory. with() is filled with its bytes; into() is
+  // copied to it later. Errors: as Local::copy_out.
+  static Result<std::unique_ptr<Bounce>> with(const Local& local);
+  static std::unique_ptr<Bounce> into(const Local& local, uint64_t bytes);
   Local memory() const { return Local::one(host.data(), bytes, nullptr); }
 
   OwnPages<uint8_t> host;
@@ -62,7 +72,6 @@ struct SharedBuffer {
   bool used_up = false;     // no further message is matched with it
 };
 
-// A posted receive.
 struct Receive {
   void* context = nullptr;
   uint64_t flags = 0;
@@ -70,32 +79,16 @@ struct Receive {
   std::shared_ptr<SharedBuffer> shared;  // for FI_MULTI_RECV
 };
 
-// An unexpected message: it matched no posted receive.
-struct Unexpected {
-  Frame frame;
-  std::vector<uint8_t> payload;  // of an eager message
-};
-
 // A send, write, read or atomic that the application starts.
 struct OperationRequest {
-  FrameKind kind = FrameKind::kMessage;
-  bool tagged = false;
+  Frame frame;          // without payload, length and id
   bool inject = false;  // no completion; the buffer may be reused at once
-  bool has_data = false;
   Local local;
   fi_addr_t to = FI_ADDR_UNSPEC;
-  uint64_t tag = 0;      // of a message; else the rkey
-  uint64_t address = 0;  // remote address
-  uint64_t data = 0;
   void* context = nullptr;
   uint64_t flags = 0;
-  // Of an atomic:
-  uint8_t operation = 0;
-  uint8_t datatype = 0;
-  Local comparands;
-  Local results;
-  bool fetches = false;
-  bool compares = false;
+  Local comparands;  // of an atomic
+  Local results;     // likewise
 };
 
 class Endpoint : public fid_ep {
@@ -109,11 +102,9 @@ class Endpoint : public fid_ep {
   int get_name(void* address, size_t* bytes) const;
   ssize_t cancel(void* context);
   void progress();
-  // Whether frames wait in an outbox.
   bool has_unsent_frames() const;
   // Called before a thread sleeps: peers on this host wake it. False: the next turn has work to do.
   bool prepare_to_rest();
-  // Called when a memory region is closed.
   void forget(const MemoryRegion& region);
   // Waits until all frames and puts are sent, for a limited time, and sends kBye.
   void flush();
@@ -143,9 +134,11 @@ class Endpoint : public fid_ep {
   struct PendingCompletion {
     Completion completion;
     bool queued_on_success = false;  // a failure is always queued
-    uint64_t counter_event = 0;      // FI_SEND, FI_RECV, FI_WRITE, FI_READ: the counter; 0: none
+    bool counted = true;
+    std::shared_ptr<SharedBuffer> shared;  // of a message that is received
   };
 
+  struct Peer;
   struct Operation {
     enum class Kind : uint8_t {
       kOffer,     // a rendezvous send
@@ -159,7 +152,9 @@ class Endpoint : public fid_ep {
     };
     Kind kind = Kind::kOffer;
     bool serves() const { return kind == Kind::kServeWrite || kind == Kind::kServeRead; }
-    PeerId peer = 0;
+    bool initiated() const { return !serves() && kind != Kind::kReceive; }
+    uint64_t number = 0;
+    Peer* peer = nullptr;
     PendingCompletion pending;
     Local local;
     std::array<const Memory*, kMaxSegments> registered{};  // for this operation only
@@ -177,12 +172,10 @@ class Endpoint : public fid_ep {
     uint64_t remote_id = 0;    // the peer's number of this operation
     std::array<RemoteSegment, kMaxSegments> segments{};
     size_t segment_count = 0;
-    std::shared_ptr<SharedBuffer> shared;  // kReceive
-    std::unique_ptr<Bounce> bounce;        // in place of GPU memory: `local` is this buffer
-    Frame request;                         // of kRead, kReceive and kServeWrite
+    std::unique_ptr<Bounce> bounce;  // in place of GPU memory: `local` is this buffer
+    Frame request;                   // of kRead, kReceive and kServeWrite
   };
 
-  // Frames of a peer.
   struct IncomingStream {
     std::unique_ptr<FrameSource> source;
     std::optional<FrameReader> reading;  // rest of the oldest message
@@ -197,6 +190,7 @@ class Endpoint : public fid_ep {
   };
 
   struct Peer {
+    PeerId number = 0;
     Name name;
     Name other_name;                                   // as in its greeting, if it differs
     Token token{};                                     // the peer sends it in kHello
@@ -230,133 +224,119 @@ class Endpoint : public fid_ep {
     uint64_t source_version = ~uint64_t{0};
   };
 
+  // An unexpected message: it matched no posted receive.
+  struct Unexpected {
+    Peer* peer = nullptr;
+    Frame frame;
+    std::vector<uint8_t> payload;
+    FrameView view() const { return {frame, payload}; }
+  };
+  using Messages = Matcher<Receive, Unexpected>;
+
   // kNoRoom: the frame is handled again later. kProtocolError: the peer fails.
   enum class FrameResult : uint8_t { kHandled, kNoRoom, kProtocolError };
 
   // endpoint_peers.cc
-  PeerId peer_named(const Name& name);
+  Peer& peer_named(const Name& name);
+  void reset(Peer& peer);
   bool admits(const Name& name) const;
   uint64_t source_of(Peer& peer);
   void call(Peer& peer);
   void hand_memory_over(Peer& peer, EndpointBootstrap::CallId call);
-  bool take_memory(Peer& peer, const EndpointBootstrap::Event& event);
   Greeting greeting_for(const Peer& peer) const;
-  void fail_peer_later(PeerId number, DelayedFailure failure);
-  void cannot_send(PeerId number, const Error& why);
-  bool is_drained(Peer& peer, Clock::duration turn);
+  void fail_peer_later(Peer& peer, DelayedFailure failure);
+  void cannot_send(Peer& peer, const Error& why);
   static bool is_flushed(const Peer& peer);
   void progress_connections();
   void on_event(const EndpointBootstrap::Event& event);
   void on_greeting(const EndpointBootstrap::Event& event);
-  void finish_connect(PeerId number);
-  void finish_connect_puts(PeerId number);
-  bool may_accept() const;
+  void finish_connect(Peer& peer);
+  void finish_connect_puts(Peer& peer);
   void accept_unidentified();
   void identify_connections();
-  void fail_peer(PeerId number, int error, const std::string& why);
-  void fail_operations(PeerId number, int error, const std::string& why);
-  void forget_messages_of(PeerId number);
-  void fail_receives_from(PeerId number, int error, const std::string& why);
+  void fail_peer(Peer& peer, int error, const std::string& why);
+  void forget_messages_of(const Peer& peer);
 
   // endpoint_send.cc
   bool make_room(const Peer& peer, size_t payload);
-  // Takes a free operation. Requires one.
-  std::pair<uint64_t, Operation*> initiate(PeerId number, Operation::Kind kind,
-                                           const OperationRequest& request);
-  ssize_t start_from_host(const OperationRequest& request, PeerId number);
-  ssize_t start_eagerly(const OperationRequest& request, PeerId number);
-  ssize_t start_offered(const OperationRequest& request, PeerId number);
+  // Takes a free operation. Requires one. A bounce buffer takes the place of `local`.
+  Operation& begin(Peer& peer, Operation::Kind kind, const Local& local = {},
+                   std::unique_ptr<Bounce> bounce = nullptr);
+  ssize_t start_from_host(const OperationRequest& request, Peer& peer);
+  ssize_t start_eagerly(const OperationRequest& request, Peer& peer);
+  ssize_t start_offered(const OperationRequest& request, Peer& peer);
   static bool is_copied(const Peer& peer, const OperationRequest& request);
-  ssize_t start_read(const OperationRequest& request, PeerId number);
-  ssize_t start_atomic(const OperationRequest& request, PeerId number);
+  ssize_t start_read(const OperationRequest& request, Peer& peer);
+  ssize_t start_atomic(const OperationRequest& request, Peer& peer);
   PendingCompletion completion_for(const OperationRequest& request) const;
-  void start_sending(PeerId number, Outbox::Coming coming);
-  void report_or_hold(Peer& peer, PendingCompletion pending);
-  std::optional<size_t> describe_segments(Operation& operation, size_t nic, uint64_t bytes);
+  void start_sending(Peer& peer, Outbox::Coming coming);
+  std::optional<size_t> describe_segments(Operation& operation);
   Result<const Memory*> memory_for(Operation& operation, size_t piece, size_t nic);
-  void start_queued_reads(PeerId number);
-  void start_queued_puts(PeerId number);
-  void put_all(Peer& peer, uint64_t number, Operation& operation);
-  void on_put_done(uint64_t number);
-  void end_if_done(uint64_t number, const Operation& operation);
-  void end(uint64_t number, int error, const std::string& why);
-  void release(uint64_t number, Operation& operation);
+  void start_queued_reads(Peer& peer);
+  void start_queued_puts(Peer& peer);
+  void put_all(Operation& operation);
+  void end_if_done(Operation& operation);
+  void end(Operation& operation, int error = 0, const std::string& why = {});
+  void release(Operation& operation);
 
   // endpoint_receive.cc
-  using Messages = Matcher<Receive, Unexpected>;
-  FrameResult on_message(PeerId number, const FrameView& view);
-  Messages& messages_of(const Frame& frame) {
-    return (frame.flags & kTagged) != 0 ? tagged_ : untagged_;
-  }
+  FrameResult on_message(Peer& peer, const FrameView& view);
   void fail_receive(Messages& messages, Messages::Receives::iterator at, int error,
                     const std::string& why);
+  static PendingCompletion without_message(void* context, bool tagged, uint64_t tag, int error,
+                                           const std::string& why);
   Receive take_receive(Messages& messages, Messages::Receives::iterator at, uint64_t length);
-  void receive_message(PeerId number, const Frame& frame, std::span<const uint8_t> payload,
-                       const Receive& receive);
-  void receive_offered(PeerId number, const Frame& frame, std::span<const uint8_t> payload,
-                       const Receive& receive, PendingCompletion pending);
-  void clear_to_send(uint64_t number);
-  PendingCompletion receive_completion(const Frame& frame, const Receive& receive, PeerId from);
-  void discard(PeerId number, const Unexpected& message);
+  Unexpected take_unexpected(Messages& messages, std::list<Messages::Arrived>::iterator at);
+  void receive_message(Peer& peer, const FrameView& view, const Receive& receive);
+  void receive_offered(Peer& peer, const FrameView& view, const Receive& receive,
+                       PendingCompletion pending);
+  void clear_to_send(Operation& operation);
+  PendingCompletion receive_completion(const Frame& frame, const Receive& receive, Peer& from);
+  void discard(const Unexpected& message);
 
   // endpoint_frames.cc
   // Reads at most kMaxMessages messages, so that other peers get their turn. False: there was none.
-  bool read_frames(PeerId number, IncomingStream& stream);
-  bool read_message(PeerId number, IncomingStream& stream);
+  bool read_frames(Peer& peer, IncomingStream& stream);
+  bool read_message(Peer& peer, IncomingStream& stream);
   static bool has_unread_frames(Peer& peer);
-  FrameResult on_frame(PeerId number, const IncomingStream& stream, const FrameView& view);
+  FrameResult on_frame(Peer& peer, const IncomingStream& stream, const FrameView& view);
   struct Target {
     Status status = Status::kOk;
     Local memory;
 
     MemoryRegion& region() const { return *memory.regions[0]; }
   };
-  FrameResult on_request(PeerId number, const FrameView& view);
-  bool waits_for_room(PeerId number, const Frame& frame) const;
+  FrameResult on_request(Peer& peer, const FrameView& view);
   Target resolve_target(const Frame& frame, uint64_t access) const;
   // Each returns the status to reply; nullopt: the reply is sent, or follows later.
-  std::optional<Status> on_write(PeerId number, const FrameView& view, const Target& target);
-  std::optional<Status> on_write_offer(PeerId number, const FrameView& view, const Target& target);
-  std::optional<Status> on_read(PeerId number, const FrameView& view, const Target& target);
-  std::optional<Status> on_atomic(PeerId number, const FrameView& view, const Target& target);
-  // Begins to serve an operation as its target. Errors: as bounce_for.
-  Result<std::pair<uint64_t, Operation*>> serve(PeerId number, Operation::Kind kind,
-                                                const Local& memory);
-  void report_remote_access(MemoryRegion& region, const Frame& frame, PeerId from, uint64_t kind);
-  void reply(PeerId number, const Frame& frame, std::span<const uint8_t> payload = {});
-  void reply_status(PeerId number, uint64_t id, Status status);
-  FrameResult on_clear_to_send(PeerId number, const FrameView& view);
-  FrameResult on_placed(PeerId number, const Frame& frame);
-  void on_all_bytes(uint64_t number);
-  FrameResult on_done(PeerId number, const FrameView& view);
+  std::optional<Status> on_write(Peer& peer, const FrameView& view, const Target& target);
+  std::optional<Status> on_write_offer(Peer& peer, const FrameView& view, const Target& target);
+  std::optional<Status> on_read(Peer& peer, const FrameView& view, const Target& target);
+  std::optional<Status> on_atomic(Peer& peer, const FrameView& view, const Target& target);
+  void report_remote_access(MemoryRegion& region, const Frame& frame, Peer& from, uint64_t kind);
+  void reply(Peer& peer, Frame frame, std::span<const uint8_t> payload = {});
+  void reply_status(Peer& peer, uint64_t id, Status status);
+  FrameResult on_clear_to_send(Peer& peer, const FrameView& view);
+  FrameResult on_placed(const Peer& peer, const Frame& frame);
+  void on_all_bytes(Operation& operation);
+  FrameResult on_done(const Peer& peer, const FrameView& view);
 
-  // endpoint_direct.cc
+  // endpoint_memory.cc
+  static Result<void> deliver(Operation& operation);
   static std::vector<uint8_t> own_segments(const Local& local);
   static bool take_segments(Operation& operation, std::span<const uint8_t> payload,
                             uint64_t length);
-  bool can_read_directly(Operation& operation, const FrameView& offer) const;
-  void start_direct_read(uint64_t number);
-  void continue_direct_reads(PeerId number);
-  bool read_part(Operation& operation, uint64_t bytes) const;
-  void finish_direct_read(uint64_t number, bool whole);
-  void reply_with_segments(PeerId number, const Frame& request, const Local& memory);
-  void on_direct_reply(uint64_t number, const FrameView& reply);
-  // endpoint_device.cc
-  static bool on_device(const Local& local);
-  // Between an operation's memory and host memory. Errors: as StagedRange::copy; none for host
-  // memory.
-  static Result<void> copy_out(const Local& local, std::span<uint8_t> to);
-  static Result<void> copy_in(const Local& local, std::span<const uint8_t> bytes);
-  // A bounce buffer; null: no memory is a GPU's. `sends`: filled with the bytes of that memory.
-  static Result<std::unique_ptr<Bounce>> bounce_for(const Local& local, uint64_t bytes, bool sends);
-  static void use_bounce(Operation& operation, std::unique_ptr<Bounce> bounce);
-  static Result<void> deliver(Operation& operation);
+  static bool can_read_directly(Operation& operation, const FrameView& offer);
+  void start_direct_read(Operation& operation);
+  static bool read_part(Operation& operation, uint64_t bytes);
+  void continue_direct_reads(Peer& peer);
+  void finish_direct_read(Operation& operation, bool whole);
+  void reply_with_segments(Peer& peer, const Frame& request, const Local& memory);
+  void on_direct_reply(Operation& operation, const FrameView& reply);
 
   // endpoint.cc
   void poll_nic();
   void report(PendingCompletion& pending, CompletionQueue* queue);
-  void report_error(PendingCompletion& pending, CompletionQueue* queue, int error,
-                    const std::string& why);
   void count(uint64_t what, bool failed);
   bool receives_full() const;
 
@@ -385,7 +365,7 @@ class Endpoint : public fid_ep {
   Clock::time_point polled_at_{};
 
   std::deque<std::unique_ptr<Peer>> peers_;
-  std::map<Name, PeerId> peers_by_name_;
+  std::map<Name, Peer*> peers_by_name_;
   std::vector<PeerId> peers_by_address_;  // a cache of the address vector, of cached_version_
   uint64_t cached_version_ = 0;
   size_t next_to_poll_ = 0;

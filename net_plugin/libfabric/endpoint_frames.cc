@@ -1,11 +1,8 @@
 // Handles the frames of peers. Everything in them is checked; a protocol error fails the peer.
-#include <algorithm>
 #include <cstring>
 
 #include "net_plugin/libfabric/core/atomics.h"
 #include "net_plugin/libfabric/endpoint.h"
-#include "net_plugin/libfabric/link/socket_name.h"
-#include "transport/base/return_if_error.h"
 
 namespace pacecar::fabric {
 namespace {
@@ -54,17 +51,16 @@ Status no_access(const Error& error) {
 
 }  // namespace
 
-bool Endpoint::read_frames(PeerId number, IncomingStream& stream) {
+bool Endpoint::read_frames(Peer& peer, IncomingStream& stream) {
   uint32_t messages = 0;
-  while (messages < kMaxMessages && read_message(number, stream)) ++messages;
+  while (messages < kMaxMessages && read_message(peer, stream)) ++messages;
   return messages > 0;
 }
 
-bool Endpoint::read_message(PeerId number, IncomingStream& stream) {
-  Peer& peer = *peers_[number];
+bool Endpoint::read_message(Peer& peer, IncomingStream& stream) {
   if (stream.source == nullptr) return false;
   const auto failed = [&](int error, const std::string& why) {
-    fail_peer(number, error, why);
+    fail_peer(peer, error, why);
     return false;
   };
   if (!stream.reading) {
@@ -78,7 +74,7 @@ bool Endpoint::read_message(PeerId number, IncomingStream& stream) {
     const FrameReader here = *stream.reading;
     const auto view = stream.reading->next();
     if (!view) break;
-    const FrameResult taken = on_frame(number, stream, *view);
+    const FrameResult taken = on_frame(peer, stream, *view);
     if (stream.source == nullptr) return false;  // the peer was failed
     if (taken == FrameResult::kNoRoom) {
       stream.reading = here;
@@ -107,29 +103,29 @@ bool Endpoint::has_unread_frames(Peer& peer) {
   return unread(peer.frames) || unread(peer.placed) || unread(peer.shared);
 }
 
-Endpoint::FrameResult Endpoint::on_frame(PeerId number, const IncomingStream& stream,
+Endpoint::FrameResult Endpoint::on_frame(Peer& peer, const IncomingStream& stream,
                                          const FrameView& view) {
   const FrameKind kind = view.frame.kind;
   const bool behind_puts = kind == FrameKind::kPlaced || kind == FrameKind::kDone;
-  if (&stream == &peers_[number]->placed && !behind_puts) return FrameResult::kProtocolError;
+  if (&stream == &peer.placed && !behind_puts) return FrameResult::kProtocolError;
   switch (kind) {
     case FrameKind::kMessage:
     case FrameKind::kOffer:
-      return on_message(number, view);
+      return on_message(peer, view);
     case FrameKind::kWrite:
     case FrameKind::kWriteOffer:
     case FrameKind::kRead:
     case FrameKind::kAtomic:
-      return on_request(number, view);
+      return on_request(peer, view);
     case FrameKind::kClearToSend:
-      return on_clear_to_send(number, view);
+      return on_clear_to_send(peer, view);
     case FrameKind::kPlaced:
-      return on_placed(number, view.frame);
+      return on_placed(peer, view.frame);
     case FrameKind::kDone:
-      return on_done(number, view);
+      return on_done(peer, view);
     case FrameKind::kBye:
-      peers_[number]->closed_by_peer = true;
-      fail_peer(number, FI_ENOTCONN, name_text(peers_[number]->name) + " has closed its endpoint");
+      peer.closed_by_peer = true;
+      fail_peer(peer, FI_ENOTCONN, name_text(peer.name) + " has closed its endpoint");
       return FrameResult::kHandled;
     case FrameKind::kWake:
       return FrameResult::kHandled;
@@ -139,20 +135,18 @@ Endpoint::FrameResult Endpoint::on_frame(PeerId number, const IncomingStream& st
   return FrameResult::kProtocolError;
 }
 
-void Endpoint::reply(PeerId number, const Frame& given, std::span<const uint8_t> payload) {
-  Peer& peer = *peers_[number];
+void Endpoint::reply(Peer& peer, Frame frame, std::span<const uint8_t> payload) {
   if (peer.sends_fail()) return;
-  Frame frame = given;
   frame.payload = static_cast<uint32_t>(payload.size());
   if (!peer.outbox->reply(frame, payload)) {
-    return fail_peer(number, EPROTO,
+    return fail_peer(peer, EPROTO,
                      name_text(peer.name) + " sends requests but receives no replies");
   }
-  start_sending(number, Outbox::Coming::kMore);
+  start_sending(peer, Outbox::Coming::kMore);
 }
 
-void Endpoint::reply_status(PeerId number, uint64_t id, Status status) {
-  reply(number, {.kind = FrameKind::kDone, .data = static_cast<uint64_t>(status), .id = id});
+void Endpoint::reply_status(Peer& peer, uint64_t id, Status status) {
+  reply(peer, {.kind = FrameKind::kDone, .data = static_cast<uint64_t>(status), .id = id});
 }
 
 // --- remote access to our memory ---
@@ -166,120 +160,93 @@ Endpoint::Target Endpoint::resolve_target(const Frame& frame, uint64_t access) c
   return {.memory = Local::one(bytes, frame.length, &region)};
 }
 
-void Endpoint::report_remote_access(MemoryRegion& region, const Frame& frame, PeerId from,
+void Endpoint::report_remote_access(MemoryRegion& region, const Frame& frame, Peer& from,
                                     uint64_t kind) {
   count(FI_REMOTE_WRITE, false);
   if (region.counter != nullptr) region.counter->count(false);
   if ((frame.flags & kHasData) == 0 || rx_queue_ == nullptr) return;
   Completion completion;
   completion.flags = kind | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA;
-  completion.length = frame.length;
+  completion.len = frame.length;
   completion.data = frame.data;
-  completion.source = source_of(*peers_[from]);
+  completion.source = source_of(from);
   rx_queue_->add(std::move(completion));
 }
 
-bool Endpoint::waits_for_room(PeerId number, const Frame& frame) const {
-  return operations_.full() || peers_[number]->serving == kMaxServedPerPeer ||
-         ((frame.flags & kHasData) != 0 && receives_full());
-}
-
-Result<std::pair<uint64_t, Endpoint::Operation*>> Endpoint::serve(PeerId number,
-                                                                  Operation::Kind kind,
-                                                                  const Local& memory) {
-  ASSIGN_OR_RETURN(auto bounce,
-                   bounce_for(memory, memory.bytes(), kind == Operation::Kind::kServeRead));
-  const auto [id, operation] = operations_.take();
-  ++peers_[number]->serving;
-  operation->kind = kind;
-  operation->peer = number;
-  operation->local = memory;
-  use_bounce(*operation, std::move(bounce));
-  return std::pair(id, operation);
-}
-
 // A request for remote access: a write, an offer of a write, a read or an atomic.
-Endpoint::FrameResult Endpoint::on_request(PeerId number, const FrameView& view) {
+Endpoint::FrameResult Endpoint::on_request(Peer& peer, const FrameView& view) {
   const Frame& frame = view.frame;
   const FrameKind kind = frame.kind;
   const bool whole = kind == FrameKind::kWrite  ? frame.length == view.payload.size()
                      : kind == FrameKind::kRead ? has_sound_segments(view)
                                                 : true;
   if (!whole) return FrameResult::kProtocolError;
-  if (waits_for_room(number, frame)) return FrameResult::kNoRoom;
+  const bool completes = (frame.flags & kHasData) != 0;
+  if (operations_.full() || peer.serving == kMaxServedPerPeer || (completes && receives_full())) {
+    return FrameResult::kNoRoom;
+  }
   const Target target = resolve_target(frame, access_of(frame));
   std::optional<Status> status = target.status;
   if (kind == FrameKind::kAtomic && !is_valid_atomic(view)) status = Status::kUnsupported;
   if (status == Status::kOk) {
-    status = kind == FrameKind::kWrite        ? on_write(number, view, target)
-             : kind == FrameKind::kWriteOffer ? on_write_offer(number, view, target)
-             : kind == FrameKind::kRead       ? on_read(number, view, target)
-                                              : on_atomic(number, view, target);
+    status = kind == FrameKind::kWrite        ? on_write(peer, view, target)
+             : kind == FrameKind::kWriteOffer ? on_write_offer(peer, view, target)
+             : kind == FrameKind::kRead       ? on_read(peer, view, target)
+                                              : on_atomic(peer, view, target);
   }
-  if (status) reply_status(number, frame.id, *status);
+  if (status) reply_status(peer, frame.id, *status);
   return FrameResult::kHandled;
 }
 
-std::optional<Status> Endpoint::on_write(PeerId number, const FrameView& view,
-                                         const Target& target) {
-  if (const auto copied = copy_in(target.memory, view.payload); !copied) {
+std::optional<Status> Endpoint::on_write(Peer& peer, const FrameView& view, const Target& target) {
+  if (const auto copied = target.memory.copy_in(view.payload); !copied) {
     return no_access(copied.error());
   }
-  report_remote_access(target.region(), view.frame, number, FI_RMA);
+  report_remote_access(target.region(), view.frame, peer, FI_RMA);
   return Status::kOk;
 }
 
-std::optional<Status> Endpoint::on_write_offer(PeerId number, const FrameView& view,
+std::optional<Status> Endpoint::on_write_offer(Peer& peer, const FrameView& view,
                                                const Target& target) {
-  const auto served = serve(number, Operation::Kind::kServeWrite, target.memory);
-  if (!served) return no_access(served.error());
-  const auto [id, operation] = *served;
-  operation->request = view.frame;
-  operation->remote_id = view.frame.id;
-  operation->length = view.frame.length;
-  if (can_read_directly(*operation, view)) {
-    start_direct_read(id);
-  } else {
-    clear_to_send(id);
-  }
+  Operation& operation = begin(peer, Operation::Kind::kServeWrite, target.memory,
+                               Bounce::into(target.memory, view.frame.length));
+  operation.request = view.frame;
+  operation.remote_id = view.frame.id;
+  can_read_directly(operation, view) ? start_direct_read(operation) : clear_to_send(operation);
   return std::nullopt;
 }
 
-std::optional<Status> Endpoint::on_read(PeerId number, const FrameView& view,
-                                        const Target& target) {
+std::optional<Status> Endpoint::on_read(Peer& peer, const FrameView& view, const Target& target) {
   const Frame& frame = view.frame;
   if ((frame.flags & kDirect) != 0) {
-    reply_with_segments(number, frame, target.memory);
+    reply_with_segments(peer, frame, target.memory);
     return std::nullopt;
   }
-  if (frame.length <= kEagerBytes) {
-    const auto copy = bounce_for(target.memory, frame.length, true);
-    if (!copy) return no_access(copy.error());
-    const uint8_t* const bytes =
-        *copy != nullptr ? (*copy)->host.data() : target.memory.pieces[0].data;
-    count(FI_REMOTE_READ, false);
-    reply(number, {.kind = FrameKind::kDone, .id = frame.id}, {bytes, frame.length});
-    return std::nullopt;
-  }
-  const auto served = serve(number, Operation::Kind::kServeRead, target.memory);
-  if (!served) return no_access(served.error());
-  const auto [id, operation] = *served;
+  auto bounce = Bounce::with(target.memory);
+  if (!bounce) return no_access(bounce.error());
   if ((frame.flags & kRepeated) == 0) count(FI_REMOTE_READ, false);
-  operation->remote_id = frame.id;
-  operation->segment_count = view.payload.size() / sizeof(RemoteSegment);
-  std::memcpy(operation->segments.data(), view.payload.data(), view.payload.size());
-  peers_[number]->queued_puts.push_back(id);
+  if (frame.length <= kEagerBytes) {
+    const uint8_t* const bytes =
+        *bounce != nullptr ? (*bounce)->host.data() : target.memory.pieces[0].data;
+    reply(peer, {.kind = FrameKind::kDone, .id = frame.id}, {bytes, frame.length});
+    return std::nullopt;
+  }
+  Operation& operation =
+      begin(peer, Operation::Kind::kServeRead, target.memory, std::move(*bounce));
+  operation.remote_id = frame.id;
+  operation.segment_count = view.payload.size() / sizeof(RemoteSegment);
+  std::memcpy(operation.segments.data(), view.payload.data(), view.payload.size());
+  peer.queued_puts.push_back(operation.number);
   return std::nullopt;
 }
 
-std::optional<Status> Endpoint::on_atomic(PeerId number, const FrameView& view,
-                                          const Target& target) {
+std::optional<Status> Endpoint::on_atomic(Peer& peer, const FrameView& view, const Target& target) {
   const Frame& frame = view.frame;
   const bool fetches = (frame.flags & kFetches) != 0;
   const uint8_t* const operands = view.payload.data();
   std::array<uint8_t, kAtomicBytes> result;
   // GPU memory is copied to the host, changed there and copied back.
-  const auto copy = bounce_for(target.memory, frame.length, true);
+  const auto copy = Bounce::with(target.memory);
   if (!copy) return no_access(copy.error());
   uint8_t* const at = *copy != nullptr ? (*copy)->host.data() : target.memory.pieces[0].data;
   apply_atomic(frame.operation, frame.datatype, frame.length / datatype_bytes(frame.datatype), at,
@@ -287,52 +254,51 @@ std::optional<Status> Endpoint::on_atomic(PeerId number, const FrameView& view,
                (frame.flags & kCompares) != 0 ? operands + frame.length : nullptr,
                fetches ? result.data() : nullptr);
   if (*copy != nullptr) {
-    if (auto copied = copy_in(target.memory, {at, frame.length}); !copied) {
+    if (auto copied = target.memory.copy_in({at, frame.length}); !copied) {
       return no_access(copied.error());
     }
   }
   if (reads(frame)) {
     count(FI_REMOTE_READ, false);
   } else {
-    report_remote_access(target.region(), frame, number, FI_ATOMIC);
+    report_remote_access(target.region(), frame, peer, FI_ATOMIC);
   }
-  reply(number, {.kind = FrameKind::kDone, .id = frame.id},
+  reply(peer, {.kind = FrameKind::kDone, .id = frame.id},
         {result.data(), fetches ? frame.length : 0});
   return std::nullopt;
 }
 
 // --- replies to our requests ---
 
-Endpoint::FrameResult Endpoint::on_clear_to_send(PeerId number, const FrameView& view) {
+Endpoint::FrameResult Endpoint::on_clear_to_send(Peer& peer, const FrameView& view) {
   const Frame& frame = view.frame;
   Operation* const operation = operations_.find(frame.id);
-  const bool expected = operation != nullptr && operation->peer == number &&
+  const bool expected = operation != nullptr && operation->peer == &peer &&
                         !operation->cts_received && operation->offered;
   const bool sound = expected && frame.length <= operation->length &&
                      take_segments(*operation, view.payload, frame.length);
   if (!sound) return FrameResult::kProtocolError;
   operation->cts_received = true;
   operation->remote_id = frame.address;
-  operation->pending.completion.length = frame.length;
-  peers_[number]->queued_puts.push_back(frame.id);
-  start_queued_puts(number);
+  operation->pending.completion.len = frame.length;
+  peer.queued_puts.push_back(frame.id);
+  start_queued_puts(peer);
   return FrameResult::kHandled;
 }
 
-Endpoint::FrameResult Endpoint::on_placed(PeerId number, const Frame& frame) {
+Endpoint::FrameResult Endpoint::on_placed(const Peer& peer, const Frame& frame) {
   Operation* const operation = operations_.find(frame.id);
-  const bool cts_sent = operation != nullptr && operation->peer == number &&
+  const bool cts_sent = operation != nullptr && operation->peer == &peer &&
                         (operation->kind == Operation::Kind::kReceive ||
                          operation->kind == Operation::Kind::kServeWrite);
   if (!cts_sent || operation->reads_directly) return FrameResult::kProtocolError;
-  on_all_bytes(frame.id);
+  on_all_bytes(*operation);
   return FrameResult::kHandled;
 }
 
 // All bytes of an offer are in our memory.
-void Endpoint::on_all_bytes(uint64_t id) {
-  Operation& operation = *operations_.find(id);
-  const PeerId number = operation.peer;
+void Endpoint::on_all_bytes(Operation& operation) {
+  Peer& peer = *operation.peer;
   const Frame offer = operation.request;
   const bool write = operation.kind == Operation::Kind::kServeWrite;
   Status status = Status::kOk;
@@ -343,17 +309,16 @@ void Endpoint::on_all_bytes(uint64_t id) {
     if (!delivered) {
       status = no_access(delivered.error());
     } else if (target.status == Status::kOk) {
-      report_remote_access(target.region(), offer, number, FI_RMA);
+      report_remote_access(target.region(), offer, peer, FI_RMA);
     }
   }
-  end(id, 0, {});
-  if (write || (offer.flags & kWantsDone) != 0) reply_status(number, offer.id, status);
+  end(operation);
+  if (write || (offer.flags & kWantsDone) != 0) reply_status(peer, offer.id, status);
 }
 
-Endpoint::FrameResult Endpoint::on_done(PeerId number, const FrameView& view) {
-  const uint64_t id = view.frame.id;
-  Operation* const operation = operations_.find(id);
-  const bool expected = operation != nullptr && operation->peer == number && operation->awaits_done;
+Endpoint::FrameResult Endpoint::on_done(const Peer& peer, const FrameView& view) {
+  Operation* const operation = operations_.find(view.frame.id);
+  const bool expected = operation != nullptr && operation->peer == &peer && operation->awaits_done;
   if (!expected) return FrameResult::kProtocolError;
   const int error = error_of(view.frame.data);
   const bool reads =
@@ -361,25 +326,24 @@ Endpoint::FrameResult Endpoint::on_done(PeerId number, const FrameView& view) {
   const bool eager = operation->length <= kEagerBytes;
   if (error == 0 && reads && eager) {
     if (view.payload.size() != operation->length) return FrameResult::kProtocolError;
-    (void)copy_in(operation->local, view.payload);  // host memory, or a bounce buffer
+    (void)operation->local.copy_in(view.payload);  // host memory, or a bounce buffer
   }
   const bool direct =
       operation->kind == Operation::Kind::kRead && (operation->request.flags & kDirect) != 0;
   if (error == 0 && direct) {
-    on_direct_reply(id, view);
+    on_direct_reply(*operation, view);
     return FrameResult::kHandled;
   }
   operation->awaits_done = false;
   if (operation->offered && !operation->cts_received) operation->puts_issued = true;
   if (error != 0) {
-    operation->pending.completion.error = error;
-    operation->pending.completion.why =
-        "the peer refuses the access: check key, bounds and access flags";
+    operation->pending.completion.fail(
+        error, "the peer refuses the access: check key, bounds and access flags");
   }
   if (error != 0 && operation->outstanding_puts == 0) {
-    end(id, 0, {});
+    end(*operation);
   } else {
-    end_if_done(id, *operation);
+    end_if_done(*operation);
   }
   return FrameResult::kHandled;
 }

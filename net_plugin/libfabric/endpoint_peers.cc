@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "net_plugin/libfabric/endpoint.h"
-#include "net_plugin/libfabric/link/socket_name.h"
 #include "transport/base/random_word.h"
 
 namespace pacecar::fabric {
@@ -15,17 +14,25 @@ constexpr auto kDrainTime = std::chrono::milliseconds(500);
 // For a connection's kHello, which takes a round trip, while further connections wait.
 constexpr auto kHelloTime = std::chrono::milliseconds(100);
 
-PeerId Endpoint::peer_named(const Name& name) {
+Endpoint::Peer& Endpoint::peer_named(const Name& name) {
   const auto known = peers_by_name_.find(name);
-  if (known != peers_by_name_.end()) return known->second;
-  const auto number = static_cast<PeerId>(peers_.size());
-  auto peer = std::make_unique<Peer>();
-  peer->name = name;
-  peer->token = {random_u64(), random_u64()};
-  peer->outbox = std::make_unique<Outbox>(domain_.context_of_process());
-  peers_.push_back(std::move(peer));
-  peers_by_name_.emplace(name, number);
-  return number;
+  if (known != peers_by_name_.end()) return *known->second;
+  peers_.push_back(std::make_unique<Peer>());
+  Peer& peer = *peers_.back();
+  peer.number = static_cast<PeerId>(peers_.size() - 1);
+  peer.name = name;
+  reset(peer);
+  peers_by_name_.emplace(name, &peer);
+  return peer;
+}
+
+// From now on the peer has no connections, and reads none of our memory, because the token is new.
+void Endpoint::reset(Peer& peer) {
+  Peer fresh{.number = peer.number, .name = peer.name, .other_name = peer.other_name};
+  fresh.token = {random_u64(), random_u64()};
+  fresh.outbox = std::make_unique<Outbox>(domain_.context_of_process());
+  fresh.serving = peer.serving;
+  peer = std::move(fresh);
 }
 
 std::optional<PeerId> Endpoint::peer_number(fi_addr_t address) {
@@ -39,7 +46,7 @@ std::optional<PeerId> Endpoint::peer_number(fi_addr_t address) {
   const Name* const name = vector_->names.find(address);
   if (name == nullptr) return std::nullopt;
   if (peers_by_address_.size() <= address) peers_by_address_.resize(address + 1, kAnyPeer);
-  return peers_by_address_[address] = peer_named(*name);
+  return peers_by_address_[address] = peer_named(*name).number;
 }
 
 uint64_t Endpoint::source_of(Peer& peer) {
@@ -77,47 +84,36 @@ void Endpoint::hand_memory_over(Peer& peer, EndpointBootstrap::CallId call) {
   if (peer.shared_sender != nullptr) bootstrap_->hand_over(call, peer.shared_sender->descriptor());
 }
 
-// Both sides may call: then the same memory comes twice. False: it is no such memory.
-bool Endpoint::take_memory(Peer& peer, const EndpointBootstrap::Event& event) {
-  if (!event.memory || peer.shared.source != nullptr) return true;
-  peer.shared.source = SharedReceiver::map(event.memory);
-  return peer.shared.source != nullptr;
-}
-
 // Fails the peer when what it sent before is received.
-void Endpoint::fail_peer_later(PeerId number, DelayedFailure failure) {
-  std::optional<DelayedFailure>& known = peers_[number]->failure;
+void Endpoint::fail_peer_later(Peer& peer, DelayedFailure failure) {
+  std::optional<DelayedFailure>& known = peer.failure;
   if (known && (known->sends_fail || !failure.sends_fail)) return;
   if (known) failure.lasted = known->lasted;
   known = std::move(failure);
 }
 
-void Endpoint::cannot_send(PeerId number, const Error& why) {
-  fail_peer_later(number, {.error = fi_error(why.code), .why = why.message, .sends_fail = true});
-}
-
-// Whether a delayed failure is due: kDrainTime has passed. Time does not count while frames of the
-// peer wait for the application to read its completions.
-bool Endpoint::is_drained(Peer& peer, Clock::duration turn) {
-  const bool waits = receives_full() && has_unread_frames(peer);
-  if (!waits) peer.failure->lasted += turn;
-  return peer.failure->lasted > kDrainTime;
+void Endpoint::cannot_send(Peer& peer, const Error& why) {
+  fail_peer_later(peer, {.error = fi_error(why.code), .why = why.message, .sends_fail = true});
 }
 
 void Endpoint::progress_connections() {
   const auto now = Clock::now();
   const auto turn = attended_.look(now);
   bool awaited = false;
-  for (PeerId number = 0; number < peers_.size(); ++number) {
-    Peer& peer = *peers_[number];
-    if (peer.connecting != nullptr) finish_connect(number);
-    if (peer.connecting_puts != nullptr) finish_connect_puts(number);
+  for (const auto& each : peers_) {
+    Peer& peer = *each;
+    if (peer.connecting != nullptr) finish_connect(peer);
+    if (peer.connecting_puts != nullptr) finish_connect_puts(peer);
     awaited |= peer.tcp_connecting || peer.connecting != nullptr ||
                peer.connecting_puts != nullptr ||
                (peer.instance != 0 && peer.frames.source == nullptr);
-    if (peer.failure && is_drained(peer, turn)) {
+    if (!peer.failure) continue;
+    // Time does not count while frames of the peer wait for the application to read its
+    // completions.
+    if (!receives_full() || !has_unread_frames(peer)) peer.failure->lasted += turn;
+    if (peer.failure->lasted > kDrainTime) {
       const DelayedFailure failure = *peer.failure;
-      fail_peer(number, failure.error, failure.why);
+      fail_peer(peer, failure.error, failure.why);
     }
   }
   awaited |= !unidentified_.empty();
@@ -132,19 +128,18 @@ void Endpoint::progress_connections() {
 void Endpoint::on_event(const EndpointBootstrap::Event& event) {
   using Kind = EndpointBootstrap::Event::Kind;
   if (event.kind == Kind::kCalled || event.kind == Kind::kAnswered) return on_greeting(event);
-  for (PeerId number = 0; number < peers_.size(); ++number) {
-    Peer& peer = *peers_[number];
-    if (std::erase(peer.tcp_calls, event.call) == 0) continue;
-    if (event.kind == Kind::kFailed) peer.tcp_connecting = false;
-    if (!peer.tcp_calls.empty()) return;  // both sides have called: the other TCP connection stays
-    if (peer.instance == 0) {
-      return fail_peer(number, event.error,
-                       name_text(peer.name) + " cannot be reached: " + std::strerror(event.error));
-    }
-    return fail_peer_later(number,
-                           {.error = FI_ECONNRESET,
-                            .why = name_text(peer.name) + " has ended: see that process's output"});
+  const auto at = std::ranges::find_if(
+      peers_, [&](auto& one) { return std::erase(one->tcp_calls, event.call) > 0; });
+  if (at == peers_.end()) return;
+  Peer& peer = **at;
+  if (event.kind == Kind::kFailed) peer.tcp_connecting = false;
+  if (!peer.tcp_calls.empty()) return;  // both sides have called: the other TCP connection stays
+  if (peer.instance == 0) {
+    return fail_peer(peer, event.error,
+                     name_text(peer.name) + " cannot be reached: " + std::strerror(event.error));
   }
+  fail_peer_later(peer, {.error = FI_ECONNRESET,
+                         .why = name_text(peer.name) + " has ended: see that process's output"});
 }
 
 // Whether a caller of this name may become a peer. Peers are never removed, and a greeting proves
@@ -164,26 +159,25 @@ bool Endpoint::admits(const Name& name) const {
 
 void Endpoint::on_greeting(const EndpointBootstrap::Event& event) {
   const bool answers = event.kind == EndpointBootstrap::Event::Kind::kAnswered;
-  PeerId number = 0;
+  Peer* peer = nullptr;
   if (!answers) {
     if (!admits(event.name)) return bootstrap_->end(event.call);
-    number = peer_named(event.name);
+    peer = &peer_named(event.name);
   } else {
-    const auto caller = std::ranges::find_if(peers_, [&](const auto& peer) {
-      return std::ranges::count(peer->tcp_calls, event.call) > 0;
+    const auto called = std::ranges::find_if(peers_, [&](const auto& one) {
+      return std::ranges::count(one->tcp_calls, event.call) > 0;
     });
-    if (caller == peers_.end()) return bootstrap_->end(event.call);
-    number = static_cast<PeerId>(caller - peers_.begin());
-    (*caller)->tcp_connecting = false;
+    if (called == peers_.end()) return bootstrap_->end(event.call);
+    peer = called->get();
+    peer->tcp_connecting = false;
     // A peer with several addresses may have a name other than the one that we have called.
-    if ((*caller)->name != event.name) (*caller)->other_name = event.name;
-    peers_by_name_.emplace(event.name, number);
+    if (peer->name != event.name) peer->other_name = event.name;
+    peers_by_name_.emplace(event.name, peer);
   }
-  Peer* peer = peers_[number].get();
   const bool other = peer->instance != 0 && peer->instance != event.greeting.instance;
   if (other || peer->sends_fail() || peer->closed_by_peer) {
     std::erase(peer->tcp_calls, event.call);
-    fail_peer(number, FI_ECONNRESET, name_text(peer->name) + " has ended and restarted");
+    fail_peer(*peer, FI_ECONNRESET, name_text(peer->name) + " has ended and restarted");
     if (answers) peer->tcp_calls.push_back(event.call);
   }
   // Two are usual, as both sides may call.
@@ -195,11 +189,15 @@ void Endpoint::on_greeting(const EndpointBootstrap::Event& event) {
     hand_memory_over(*peer, event.call);
     bootstrap_->answer(event.call, greeting_for(*peer));
   }
-  if (!take_memory(*peer, event)) {
-    return fail_peer(number, FI_ENOMEM,
-                     name_text(peer->name) +
-                         " handed over memory that cannot be mapped: raise ulimit -v, or set "
-                         "PACECAR_CMA=off");
+  // Both sides may call: then the same memory comes twice.
+  if (event.memory && peer->shared.source == nullptr) {
+    peer->shared.source = SharedReceiver::map(event.memory);
+    if (peer->shared.source == nullptr) {
+      return fail_peer(*peer, FI_ENOMEM,
+                       name_text(peer->name) +
+                           " handed over memory that cannot be mapped: raise ulimit -v, or set "
+                           "PACECAR_CMA=off");
+    }
   }
   if (peer->outbox->is_open() || peer->connecting != nullptr) return;
   peer->remote_token = event.greeting.token;
@@ -209,17 +207,16 @@ void Endpoint::on_greeting(const EndpointBootstrap::Event& event) {
   auto connecting =
       domain_.pacecar().connect(domain_.nic(), event.greeting.listener, {.copied = true});
   if (!connecting) {
-    return fail_peer(number, fi_error(connecting.error().code), connecting.error().message);
+    return fail_peer(*peer, fi_error(connecting.error().code), connecting.error().message);
   }
   peer->connecting = std::move(*connecting);
 }
 
-void Endpoint::finish_connect(PeerId number) {
-  Peer& peer = *peers_[number];
+void Endpoint::finish_connect(Peer& peer) {
   auto connection = peer.connecting->poll();
   if (connection && *connection == nullptr) return;
   peer.connecting.reset();
-  if (!connection) return cannot_send(number, connection.error());
+  if (!connection) return cannot_send(peer, connection.error());
   auto opened = peer.outbox->open(std::move(*connection),
                                   {.kind = FrameKind::kHello,
                                    .flags = peer.memory ? kDirect : uint8_t{0},
@@ -229,13 +226,12 @@ void Endpoint::finish_connect(PeerId number) {
   // Messages are posted before their completions are reported: the application that reads these may
   // make no progress for long afterwards.
   if (opened) opened = peer.outbox->start(Outbox::Coming::kNothing);
-  if (!opened) return cannot_send(number, opened.error());
+  if (!opened) return cannot_send(peer, opened.error());
   for (PendingCompletion& pending : peer.held_completions) report(pending, tx_queue_);
   peer.held_completions.clear();
 }
 
-void Endpoint::finish_connect_puts(PeerId number) {
-  Peer& peer = *peers_[number];
+void Endpoint::finish_connect_puts(Peer& peer) {
   auto connection = peer.connecting_puts->poll();
   if (connection && *connection == nullptr) return;
   peer.connecting_puts.reset();
@@ -247,17 +243,13 @@ void Endpoint::finish_connect_puts(PeerId number) {
                               .tag = peer.remote_token[0],
                               .data = peer.remote_token[1]});
   }
-  if (!opened) cannot_send(number, opened.error());
-}
-
-// Further connections wait in the listener until the oldest has had time for its kHello.
-bool Endpoint::may_accept() const {
-  return unidentified_.size() < kMaxUnidentified ||
-         Clock::now() - unidentified_.front().begun >= kHelloTime;
+  if (!opened) cannot_send(peer, opened.error());
 }
 
 void Endpoint::accept_unidentified() {
-  while (may_accept()) {
+  // Further connections wait in the listener until the oldest has had time for its kHello.
+  while (unidentified_.size() < kMaxUnidentified ||
+         Clock::now() - unidentified_.front().begun >= kHelloTime) {
     auto connection = listener_->accept();
     if (!connection) return log_warning(connection.error().message);
     if (*connection == nullptr) return;
@@ -302,95 +294,66 @@ void Endpoint::identify_connections() {
 // it whose bytes we are reading; no bounce buffer is copied to it. Other operations go on, and
 // register their memory for themselves.
 void Endpoint::forget(const MemoryRegion& region) {
-  std::vector<std::pair<uint64_t, PeerId>> served;
+  std::vector<uint64_t> served;
   operations_.for_each([&](uint64_t number, Operation& operation) {
     using Kind = Operation::Kind;
+    bool uses = false;
+    for (MemoryRegion*& of : operation.local.regions) {
+      uses |= of == &region;
+      if (of == &region) of = nullptr;
+    }
+    if (operation.bounce && std::ranges::count(operation.bounce->device.regions, &region) > 0) {
+      operation.bounce->device = Local();  // is not copied to
+      uses = true;
+    }
     const bool unserved = (operation.kind == Kind::kServeRead && !operation.puts_issued) ||
                           (operation.kind == Kind::kServeWrite && operation.reads_directly);
-    for (MemoryRegion*& of : operation.local.regions) {
-      if (of != &region) continue;
-      of = nullptr;
-      if (unserved) served.emplace_back(number, operation.peer);
-    }
-    if (operation.bounce == nullptr) return;
-    Local& device = operation.bounce->device;
-    if (std::ranges::count(device.regions, &region) == 0) return;
-    device = Local();  // is not copied to
-    if (unserved) served.emplace_back(number, operation.peer);
+    if (uses && unserved) served.push_back(number);
   });
-  for (const auto& [number, peer] : served) {
+  for (const uint64_t number : served) {
     Operation* const operation = operations_.find(number);
     if (operation == nullptr) continue;  // the peer was failed meanwhile
+    Peer& peer = *operation->peer;
     const uint64_t remote_id = operation->remote_id;
-    end(number, 0, {});
+    end(*operation);
     reply_status(peer, remote_id, Status::kNoKey);
   }
 }
 
 // --- failure of a peer ---
 
-void Endpoint::fail_peer(PeerId number, int error, const std::string& why) {
-  Peer& peer = *peers_[number];
+void Endpoint::fail_peer(Peer& peer, int error, const std::string& why) {
   const bool closed = peer.closed_by_peer;
   if (!closed) log_warning(why);
   for (const EndpointBootstrap::CallId one : peer.tcp_calls) bootstrap_->end(one);
-  peer.tcp_calls.clear();
-  peer.tcp_connecting = false;
-  peer.connecting.reset();
-  peer.connecting_puts.reset();
-  peer.frames = {};
-  peer.placed = {};
-  peer.shared = {};
-  peer.puts.reset();
-  peer.shared_sender.reset();
-  peer.outbox = std::make_unique<Outbox>(domain_.context_of_process());
-  peer.memory.reset();
-  peer.reports_reading = false;
-  peer.token = {random_u64(), random_u64()};  // from now on the peer reads none of our memory
-  peer.instance = 0;
-  peer.closed_by_peer = false;
-  peer.failure.reset();
-  peer.queued_puts.clear();
-  peer.queued_reads.clear();
-  peer.direct_reads.clear();
   std::deque<PendingCompletion> held = std::move(peer.held_completions);
-  peer.held_completions.clear();
-  for (PendingCompletion& pending : held) report_error(pending, tx_queue_, error, why);
-  fail_operations(number, error, why);
-  forget_messages_of(number);
-  if (!closed) fail_receives_from(number, error, why);
-}
-
-void Endpoint::fail_operations(PeerId number, int error, const std::string& why) {
-  std::vector<uint64_t> of_peer;
-  operations_.for_each([&](uint64_t operation, const Operation& at) {
-    if (at.peer == number) of_peer.push_back(operation);
+  reset(peer);
+  for (PendingCompletion& pending : held) {
+    pending.completion.fail(error, why);
+    report(pending, tx_queue_);
+  }
+  operations_.for_each([&](uint64_t /*number*/, Operation& operation) {
+    if (operation.peer == &peer) end(operation, error, why);
   });
-  for (const uint64_t operation : of_peer) end(operation, error, why);
-}
-
-// Drops the peer's unexpected offers. Its eager messages can still be received, but get no kDone.
-void Endpoint::forget_messages_of(PeerId number) {
-  for (Messages* messages : {&tagged_, &untagged_}) {
-    for (auto at = messages->messages().begin(); at != messages->messages().end();) {
+  forget_messages_of(peer);
+  if (closed) return;
+  for (Messages* messages : {&tagged_, &untagged_}) {  // receives that only this peer could match
+    for (auto at = messages->receives().begin(); at != messages->receives().end();) {
       const auto next = std::next(at);
-      const bool of_peer = at->source == number;
-      if (of_peer) at->message.frame.flags &= static_cast<uint8_t>(~kWantsDone);
-      if (of_peer && at->message.frame.kind == FrameKind::kOffer) {
-        unexpected_bytes_ -= frame_bytes(at->message.payload.size());
-        messages->take(at);
-      }
+      if (at->pattern.source == peer.number) fail_receive(*messages, at, error, why);
       at = next;
     }
   }
 }
 
-// Fails the receives that only this peer could match.
-void Endpoint::fail_receives_from(PeerId number, int error, const std::string& why) {
+// Drops the peer's unexpected offers. Its eager messages can still be received, but get no kDone.
+void Endpoint::forget_messages_of(const Peer& peer) {
   for (Messages* messages : {&tagged_, &untagged_}) {
-    for (auto at = messages->receives().begin(); at != messages->receives().end();) {
+    for (auto at = messages->messages().begin(); at != messages->messages().end();) {
       const auto next = std::next(at);
-      if (at->pattern.source == number) fail_receive(*messages, at, error, why);
+      const bool of_peer = at->source == peer.number;
+      if (of_peer) at->message.frame.flags &= static_cast<uint8_t>(~kWantsDone);
+      if (of_peer && at->message.frame.kind == FrameKind::kOffer) take_unexpected(*messages, at);
       at = next;
     }
   }

@@ -7,27 +7,37 @@
 namespace pacecar::fabric {
 
 Endpoint::PendingCompletion Endpoint::receive_completion(const Frame& frame, const Receive& receive,
-                                                         PeerId from) {
+                                                         Peer& from) {
   PendingCompletion pending;
   Completion& completion = pending.completion;
   const uint64_t room = receive.local.bytes();
-  completion.context = receive.context;
+  completion.op_context = receive.context;
   completion.flags = FI_RECV | ((frame.flags & kTagged) != 0 ? FI_TAGGED : FI_MSG);
-  completion.length = std::min(frame.length, room);
+  completion.len = std::min(frame.length, room);
   completion.tag = frame.tag;
-  completion.source = source_of(*peers_[from]);
-  if (receive.local.count > 0) completion.buffer = receive.local.pieces[0].data;
+  completion.source = source_of(from);
+  if (receive.local.count > 0) completion.buf = receive.local.pieces[0].data;
   if ((frame.flags & kHasData) != 0) {
     completion.flags |= FI_REMOTE_CQ_DATA;
     completion.data = frame.data;
   }
   if (frame.length > room) {
-    completion.error = FI_ETRUNC;
-    completion.overflow = frame.length - room;
-    completion.why = "the message is longer than its buffer";
+    completion.fail(FI_ETRUNC, "the message is longer than its buffer");
+    completion.olen = frame.length - room;
   }
   pending.queued_on_success = !rx_selective_ || (receive.flags & FI_COMPLETION) != 0;
-  pending.counter_event = FI_RECV;
+  pending.shared = receive.shared;
+  return pending;
+}
+
+// The completion of a receive or a peek that gets no message.
+Endpoint::PendingCompletion Endpoint::without_message(void* context, bool tagged, uint64_t tag,
+                                                      int error, const std::string& why) {
+  PendingCompletion pending;
+  pending.completion.op_context = context;
+  pending.completion.flags = FI_RECV | (tagged ? FI_TAGGED : FI_MSG);
+  pending.completion.tag = tag;
+  pending.completion.fail(error, why);
   return pending;
 }
 
@@ -36,12 +46,9 @@ void Endpoint::fail_receive(Messages& messages, Messages::Receives::iterator at,
                             const std::string& why) {
   const uint64_t tag = at->pattern.tag;
   const Receive receive = messages.take(at);
-  PendingCompletion pending;
-  pending.completion.context = receive.context;
-  pending.completion.flags = FI_RECV | (&messages == &tagged_ ? FI_TAGGED : FI_MSG);
-  pending.completion.tag = tag;
-  pending.counter_event = FI_RECV;
-  report_error(pending, rx_queue_, error, why);
+  PendingCompletion pending =
+      without_message(receive.context, &messages == &tagged_, tag, error, why);
+  report(pending, rx_queue_);
 }
 
 // Takes a matched receive. Of a buffer for several messages (FI_MULTI_RECV): the part for this one.
@@ -62,94 +69,91 @@ Receive Endpoint::take_receive(Messages& messages, Messages::Receives::iterator 
   return part;
 }
 
-Endpoint::FrameResult Endpoint::on_message(PeerId number, const FrameView& view) {
+Endpoint::Unexpected Endpoint::take_unexpected(Messages& messages,
+                                               std::list<Messages::Arrived>::iterator at) {
+  unexpected_bytes_ -= frame_bytes(at->message.payload.size());
+  return messages.take(at);
+}
+
+Endpoint::FrameResult Endpoint::on_message(Peer& peer, const FrameView& view) {
   const Frame& frame = view.frame;
   const bool whole = frame.kind == FrameKind::kMessage;
   if (whole && frame.length != view.payload.size()) return FrameResult::kProtocolError;
   if (!whole && view.payload.size() > kMaxSegments * sizeof(RemoteSegment)) {
     return FrameResult::kProtocolError;
   }
-  Messages& messages = messages_of(frame);
-  const uint64_t tag = (frame.flags & kTagged) != 0 ? frame.tag : 0;
-  const auto at = messages.receive_for(number, tag);
+  const bool with_tag = (frame.flags & kTagged) != 0;
+  Messages& messages = with_tag ? tagged_ : untagged_;
+  const uint64_t tag = with_tag ? frame.tag : 0;
+  const auto at = messages.receive_for(peer.number, tag);
   if (at == messages.receives().end()) {
-    if (unexpected_bytes_ + frame_bytes(view.payload.size()) > kMaxUnexpectedBytes)
-      return FrameResult::kNoRoom;
-    unexpected_bytes_ += frame_bytes(view.payload.size());
-    messages.keep(number, tag, {frame, {view.payload.begin(), view.payload.end()}});
+    const size_t bytes = frame_bytes(view.payload.size());
+    if (unexpected_bytes_ + bytes > kMaxUnexpectedBytes) return FrameResult::kNoRoom;
+    unexpected_bytes_ += bytes;
+    messages.keep(peer.number, tag, {&peer, frame, {view.payload.begin(), view.payload.end()}});
     return FrameResult::kHandled;
   }
   if (receives_full() || operations_.full()) return FrameResult::kNoRoom;
-  const Receive receive = take_receive(messages, at, frame.length);
-  receive_message(number, frame, view.payload, receive);
+  receive_message(peer, view, take_receive(messages, at, frame.length));
   return FrameResult::kHandled;
 }
 
-void Endpoint::receive_message(PeerId number, const Frame& frame, std::span<const uint8_t> payload,
-                               const Receive& receive) {
-  PendingCompletion pending = receive_completion(frame, receive, number);
+void Endpoint::receive_message(Peer& peer, const FrameView& view, const Receive& receive) {
+  const Frame& frame = view.frame;
+  PendingCompletion pending = receive_completion(frame, receive, peer);
   if (frame.kind == FrameKind::kOffer) {
-    return receive_offered(number, frame, payload, receive, std::move(pending));
+    return receive_offered(peer, view, receive, std::move(pending));
   }
-  if (const auto copied = copy_in(receive.local, payload); !copied) {
-    pending.completion.error = FI_EIO;
-    pending.completion.why = copied.error().message;
-  }
-  if (receive.shared != nullptr && --receive.shared->incomplete == 0 && receive.shared->used_up) {
-    pending.completion.flags |= FI_MULTI_RECV;
+  if (const auto copied = receive.local.copy_in(view.payload); !copied) {
+    pending.completion.fail(FI_EIO, copied.error().message);
   }
   report(pending, rx_queue_);
-  if ((frame.flags & kWantsDone) != 0) reply_status(number, frame.id, Status::kOk);
+  if ((frame.flags & kWantsDone) != 0) reply_status(peer, frame.id, Status::kOk);
 }
 
-void Endpoint::receive_offered(PeerId number, const Frame& frame, std::span<const uint8_t> payload,
-                               const Receive& receive, PendingCompletion pending) {
-  const auto [id, operation] = operations_.take();
-  operation->kind = Operation::Kind::kReceive;
-  operation->peer = number;
-  operation->pending = std::move(pending);
-  operation->local = receive.local;
-  operation->shared = receive.shared;
-  operation->request = frame;
-  operation->length = std::min<uint64_t>(frame.length, receive.local.bytes());
-  use_bounce(*operation, std::move(*bounce_for(receive.local, operation->length, false)));
-  if (can_read_directly(*operation, {frame, payload})) return start_direct_read(id);
-  clear_to_send(id);
+void Endpoint::receive_offered(Peer& peer, const FrameView& view, const Receive& receive,
+                               PendingCompletion pending) {
+  const uint64_t length = std::min<uint64_t>(view.frame.length, receive.local.bytes());
+  Operation& operation =
+      begin(peer, Operation::Kind::kReceive, receive.local, Bounce::into(receive.local, length));
+  operation.pending = std::move(pending);
+  operation.request = view.frame;
+  operation.length = length;
+  can_read_directly(operation, view) ? start_direct_read(operation) : clear_to_send(operation);
 }
 
 // Replies to an offer with the segments to put into: as many bytes as there is room for.
-void Endpoint::clear_to_send(uint64_t number) {
-  Operation& operation = *operations_.find(number);
-  const PeerId peer = operation.peer;
+void Endpoint::clear_to_send(Operation& operation) {
+  Peer& peer = *operation.peer;
   const uint64_t offer = operation.request.id;
-  const auto segments = describe_segments(operation, domain_.nic(), operation.length);
+  const auto segments = describe_segments(operation);
   if (!segments && operation.kind == Operation::Kind::kServeWrite) {
-    release(number, operation);
+    release(operation);
     return reply_status(peer, offer, Status::kNoAccess);
   }
   if (!segments) {
     operation.length = 0;
-    operation.pending.completion.error = FI_ENOMEM;
-    operation.pending.completion.why = "memory cannot be registered: see the log";
+    operation.pending.completion.fail(FI_ENOMEM, "memory cannot be registered: see the log");
   }
   const auto* const bytes = reinterpret_cast<const uint8_t*>(operation.segments.data());
-  reply(
-      peer,
-      {.kind = FrameKind::kClearToSend, .length = operation.length, .id = offer, .address = number},
-      {bytes, segments.value_or(0) * sizeof(RemoteSegment)});
+  reply(peer,
+        {.kind = FrameKind::kClearToSend,
+         .length = operation.length,
+         .id = offer,
+         .address = operation.number},
+        {bytes, segments.value_or(0) * sizeof(RemoteSegment)});
 }
 
 // Completes the send of a message that is discarded.
-void Endpoint::discard(PeerId number, const Unexpected& message) {
+void Endpoint::discard(const Unexpected& message) {
   if (message.frame.kind == FrameKind::kOffer) {
-    receive_offered(number, message.frame, {}, Receive(), PendingCompletion());
+    receive_offered(*message.peer, {message.frame, {}}, Receive(), PendingCompletion());
   } else if ((message.frame.flags & kWantsDone) != 0) {
-    reply_status(number, message.frame.id, Status::kOk);
+    reply_status(*message.peer, message.frame.id, Status::kOk);
   }
 }
 
 ssize_t Endpoint::post(bool with_tag, const Pattern& pattern, const Receive& receive) {
-  if (!enabled()) return -FI_EOPBADSTATE;
   Messages& messages = with_tag ? tagged_ : untagged_;
   if (messages.receives().size() >= rx_size_) {
     domain_.progress();
@@ -168,11 +172,9 @@ ssize_t Endpoint::post(bool with_tag, const Pattern& pattern, const Receive& rec
   while (mine != messages.receives().end()) {
     const auto at = messages.message_for(pattern);
     if (at == messages.messages().end()) break;
-    const PeerId from = at->source;
-    const Unexpected message = messages.take(at);
-    unexpected_bytes_ -= frame_bytes(message.payload.size());
+    const Unexpected message = take_unexpected(messages, at);
     const Receive part = take_receive(messages, mine, message.frame.length);
-    receive_message(from, message.frame, message.payload, part);
+    receive_message(*message.peer, message.view(), part);
     if (part.shared == nullptr || part.shared->used_up) break;
     mine = posted();
   }
@@ -181,49 +183,41 @@ ssize_t Endpoint::post(bool with_tag, const Pattern& pattern, const Receive& rec
 
 // Reports the message that a receive with this pattern would match.
 ssize_t Endpoint::peek(const Pattern& pattern, const Receive& receive) {
-  if (!enabled()) return -FI_EOPBADSTATE;
   domain_.progress();
   if (receives_full() || operations_.full()) return -FI_EAGAIN;
   const auto at = tagged_.message_for(pattern);
   if (at == tagged_.messages().end()) {
-    PendingCompletion none;
-    none.completion.context = receive.context;
-    none.completion.flags = FI_RECV | FI_TAGGED;
-    none.completion.tag = pattern.tag;
-    report_error(none, rx_queue_, FI_ENOMSG, "no such message has arrived yet");
+    PendingCompletion none = without_message(receive.context, true, pattern.tag, FI_ENOMSG,
+                                             "no such message has arrived yet");
+    none.counted = false;
+    report(none, rx_queue_);
     return 0;
   }
-  const PeerId from = at->source;
-  PendingCompletion pending = receive_completion(at->message.frame, receive, from);
-  pending.completion.error = 0;
-  pending.completion.length = at->message.frame.length;
-  pending.counter_event = 0;
+  PendingCompletion pending = receive_completion(at->message.frame, receive, *at->message.peer);
+  pending.completion.err = 0;
+  pending.completion.len = at->message.frame.length;
+  pending.counted = false;
   if ((receive.flags & FI_CLAIM) != 0) {
     at->claimed_by = receive.context;
   } else if ((receive.flags & FI_DISCARD) != 0) {
-    const Unexpected message = tagged_.take(at);
-    unexpected_bytes_ -= frame_bytes(message.payload.size());
-    discard(from, message);
+    discard(take_unexpected(tagged_, at));
   }
   report(pending, rx_queue_);
   return 0;
 }
 
 ssize_t Endpoint::post_claimed(const Receive& receive) {
-  if (!enabled()) return -FI_EOPBADSTATE;
   if (receives_full() || operations_.full()) return -FI_EAGAIN;
   const auto at = tagged_.claimed(receive.context);
   if (at == tagged_.messages().end()) return -FI_ENOMSG;
-  const PeerId from = at->source;
-  const Unexpected message = tagged_.take(at);
-  unexpected_bytes_ -= frame_bytes(message.payload.size());
+  const Unexpected message = take_unexpected(tagged_, at);
   if ((receive.flags & FI_DISCARD) != 0) {
-    PendingCompletion pending = receive_completion(message.frame, receive, from);
-    pending.completion.error = 0;
-    discard(from, message);
+    PendingCompletion pending = receive_completion(message.frame, receive, *message.peer);
+    pending.completion.err = 0;
+    discard(message);
     report(pending, rx_queue_);
   } else {
-    receive_message(from, message.frame, message.payload, receive);
+    receive_message(*message.peer, message.view(), receive);
   }
   return 0;
 }

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "net_plugin/libfabric/core/atomics.h"
 #include "net_plugin/libfabric/endpoint.h"
 
 namespace pacecar::fabric {
@@ -12,21 +11,16 @@ constexpr uint64_t kCompleteAtPeer =
     FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_COMMIT_COMPLETE;
 
 uint64_t completion_flags(const OperationRequest& request) {
-  switch (request.kind) {
+  switch (request.frame.kind) {
     case FrameKind::kWrite:
       return FI_RMA | FI_WRITE;
     case FrameKind::kRead:
       return FI_RMA | FI_READ;
     case FrameKind::kAtomic:
-      return FI_ATOMIC | (request.fetches ? FI_READ : FI_WRITE);
+      return FI_ATOMIC | ((request.frame.flags & kFetches) != 0 ? FI_READ : FI_WRITE);
     default:
-      return FI_SEND | (request.tagged ? FI_TAGGED : FI_MSG);
+      return FI_SEND | ((request.frame.flags & kTagged) != 0 ? FI_TAGGED : FI_MSG);
   }
-}
-
-uint64_t counted_as(const OperationRequest& request) {
-  if (request.kind == FrameKind::kMessage) return FI_SEND;
-  return request.kind == FrameKind::kRead || request.fetches ? FI_READ : FI_WRITE;
 }
 
 Outbox::Coming coming(const OperationRequest& request) {
@@ -37,11 +31,10 @@ Outbox::Coming coming(const OperationRequest& request) {
 
 Endpoint::PendingCompletion Endpoint::completion_for(const OperationRequest& request) const {
   PendingCompletion pending;
-  pending.completion.context = request.context;
+  pending.completion.op_context = request.context;
   pending.completion.flags = completion_flags(request);
   pending.queued_on_success =
       !request.inject && (!tx_selective_ || (request.flags & FI_COMPLETION) != 0);
-  pending.counter_event = counted_as(request);
   return pending;
 }
 
@@ -56,7 +49,7 @@ ssize_t Endpoint::start(const OperationRequest& request) {
   };
   // Reads up to kEagerBytes are ordered before later writes and atomics (FI_ORDER_WAR).
   const auto overtakes = [&] {
-    return (request.kind == FrameKind::kWrite || request.kind == FrameKind::kAtomic) &&
+    return (request.frame.kind == FrameKind::kWrite || request.frame.kind == FrameKind::kAtomic) &&
            std::ranges::any_of(peer.queued_reads, [&](uint64_t read) {
              return operations_.find(read)->length <= kEagerBytes;
            });
@@ -65,33 +58,33 @@ ssize_t Endpoint::start(const OperationRequest& request) {
   if (full() || overtakes()) return -FI_EAGAIN;
   call(peer);
   const bool copied = is_copied(peer, request);
-  if (copied && (on_device(request.local) || on_device(request.comparands))) {
-    return start_from_host(request, *number);
+  if (copied && (request.local.on_device() || request.comparands.on_device())) {
+    return start_from_host(request, peer);
   }
-  switch (request.kind) {
+  switch (request.frame.kind) {
     case FrameKind::kRead:
-      return start_read(request, *number);
+      return start_read(request, peer);
     case FrameKind::kAtomic:
-      return start_atomic(request, *number);
+      return start_atomic(request, peer);
     default:
-      return copied ? start_eagerly(request, *number) : start_offered(request, *number);
+      return copied ? start_eagerly(request, peer) : start_offered(request, peer);
   }
 }
 
 bool Endpoint::is_copied(const Peer& peer, const OperationRequest& request) {
-  if (request.kind == FrameKind::kAtomic) return true;
+  if (request.frame.kind == FrameKind::kAtomic) return true;
   // Not writes: these are ordered up to kEagerBytes, and one whose direct read fails would be late.
-  const bool direct = request.kind == FrameKind::kMessage && peer.reads_our_memory() &&
+  const bool direct = request.frame.kind == FrameKind::kMessage && peer.reads_our_memory() &&
                       !request.inject && (request.flags & FI_INJECT) == 0;
   const size_t most = direct ? kDirectEagerBytes : kEagerBytes;
-  return request.kind != FrameKind::kRead && request.local.bytes() <= most;
+  return request.frame.kind != FrameKind::kRead && request.local.bytes() <= most;
 }
 
 // GPU memory is copied to a bounce buffer first, and from there into the frame.
-ssize_t Endpoint::start_from_host(const OperationRequest& request, PeerId number) {
+ssize_t Endpoint::start_from_host(const OperationRequest& request, Peer& peer) {
   OperationRequest copy = request;
-  const auto local = bounce_for(request.local, request.local.bytes(), true);
-  const auto comparands = bounce_for(request.comparands, request.comparands.bytes(), true);
+  const auto local = Bounce::with(request.local);
+  const auto comparands = Bounce::with(request.comparands);
   for (const auto* made : {&local, &comparands}) {
     if (*made) continue;
     log_warning(made->error().message);
@@ -99,23 +92,19 @@ ssize_t Endpoint::start_from_host(const OperationRequest& request, PeerId number
   }
   if (*local != nullptr) copy.local = (*local)->memory();
   if (*comparands != nullptr) copy.comparands = (*comparands)->memory();
-  return request.kind == FrameKind::kAtomic ? start_atomic(copy, number)
-                                            : start_eagerly(copy, number);
+  return request.frame.kind == FrameKind::kAtomic ? start_atomic(copy, peer)
+                                                  : start_eagerly(copy, peer);
 }
 
 namespace {
 
 Frame frame_of(const OperationRequest& request, FrameKind kind, size_t payload, uint64_t id) {
-  Frame frame{.kind = kind,
-              .payload = static_cast<uint32_t>(payload),
-              .tag = request.tag,
-              .data = request.data,
-              .length = request.local.bytes(),
-              .id = id,
-              .address = request.address};
-  if (request.tagged) frame.flags |= kTagged;
-  if (request.has_data) frame.flags |= kHasData;
-  if (request.kind == FrameKind::kMessage && (request.flags & kCompleteAtPeer) != 0) {
+  Frame frame = request.frame;
+  frame.kind = kind;
+  frame.payload = static_cast<uint32_t>(payload);
+  frame.length = request.local.bytes();
+  frame.id = id;
+  if (request.frame.kind == FrameKind::kMessage && (request.flags & kCompleteAtPeer) != 0) {
     frame.flags |= kWantsDone;
   }
   return frame;
@@ -129,98 +118,92 @@ bool Endpoint::make_room(const Peer& peer, size_t payload) {
   return peer.outbox->has_room(payload);
 }
 
-std::pair<uint64_t, Endpoint::Operation*> Endpoint::initiate(PeerId number, Operation::Kind kind,
-                                                             const OperationRequest& request) {
-  const auto [id, operation] = operations_.take();
-  ++initiated_;
+Endpoint::Operation& Endpoint::begin(Peer& peer, Operation::Kind kind, const Local& local,
+                                     std::unique_ptr<Bounce> bounce) {
+  const auto [number, operation] = operations_.take();
+  operation->number = number;
+  operation->peer = &peer;
   operation->kind = kind;
-  operation->peer = number;
-  operation->pending = completion_for(request);
-  return {id, operation};
+  operation->local = bounce != nullptr ? bounce->memory() : local;
+  operation->length = operation->local.bytes();
+  operation->bounce = std::move(bounce);
+  if (operation->initiated()) ++initiated_;
+  if (operation->serves()) ++peer.serving;
+  return *operation;
 }
 
-ssize_t Endpoint::start_eagerly(const OperationRequest& request, PeerId number) {
-  Peer& peer = *peers_[number];
+ssize_t Endpoint::start_eagerly(const OperationRequest& request, Peer& peer) {
   const size_t bytes = request.local.bytes();
   if (!make_room(peer, bytes)) return -FI_EAGAIN;
-  const bool write = request.kind == FrameKind::kWrite;
+  const bool write = request.frame.kind == FrameKind::kWrite;
   const bool delivered = !request.inject && (request.flags & kCompleteAtPeer) != 0;
   Operation* operation = nullptr;
-  uint64_t id = 0;
   if (write || delivered) {
-    const auto kind = write ? Operation::Kind::kWrite : Operation::Kind::kDelivery;
-    std::tie(id, operation) = initiate(number, kind, request);
+    operation = &begin(peer, write ? Operation::Kind::kWrite : Operation::Kind::kDelivery);
+    operation->pending = completion_for(request);
     operation->awaits_done = true;
   }
-  Frame frame = frame_of(request, request.kind, bytes, id);
+  Frame frame = frame_of(request, request.frame.kind, bytes, operation ? operation->number : 0);
   if (!delivered) frame.flags &= static_cast<uint8_t>(~kWantsDone);
-  (void)copy_out(request.local, {peer.outbox->add(frame), bytes});  // host memory
-  if (operation == nullptr) report_or_hold(peer, completion_for(request));
-  start_sending(number, coming(request));
+  (void)request.local.copy_out({peer.outbox->add(frame), bytes});  // host memory
+  if (operation == nullptr) {
+    // It completes when the peer is connected: from then on the frame will be sent. With a lost
+    // peer it fails.
+    PendingCompletion pending = completion_for(request);
+    peer.can_send() ? report(pending, tx_queue_)
+                    : peer.held_completions.push_back(std::move(pending));
+  }
+  start_sending(peer, coming(request));
   return 0;
 }
 
-void Endpoint::start_sending(PeerId number, Outbox::Coming coming) {
-  Outbox& outbox = *peers_[number]->outbox;
+void Endpoint::start_sending(Peer& peer, Outbox::Coming coming) {
+  Outbox& outbox = *peer.outbox;
   if (const auto started = outbox.start(coming); !started) {
-    return cannot_send(number, started.error());
+    return cannot_send(peer, started.error());
   }
   if (outbox.has_unsent_frames()) domain_.progress_until_sent();
 }
 
-// A copied operation completes when the peer is connected: from then on the frame will be sent.
-// With a lost peer it fails.
-void Endpoint::report_or_hold(Peer& peer, PendingCompletion pending) {
-  if (peer.can_send()) return report(pending, tx_queue_);
-  peer.held_completions.push_back(std::move(pending));
-}
-
-ssize_t Endpoint::start_offered(const OperationRequest& request, PeerId number) {
-  Peer& peer = *peers_[number];
+ssize_t Endpoint::start_offered(const OperationRequest& request, Peer& peer) {
   if (!make_room(peer, kMaxSegments * sizeof(RemoteSegment))) return -FI_EAGAIN;
-  auto bounce = bounce_for(request.local, request.local.bytes(), true);
+  auto bounce = Bounce::with(request.local);
   if (!bounce) {
     log_warning(bounce.error().message);
     return -FI_EIO;
   }
-  const bool write = request.kind == FrameKind::kWrite;
-  const auto [id, operation] =
-      initiate(number, write ? Operation::Kind::kWrite : Operation::Kind::kOffer, request);
-  operation->local = request.local;
-  use_bounce(*operation, std::move(*bounce));
-  operation->length = request.local.bytes();
-  operation->offered = true;
+  const bool write = request.frame.kind == FrameKind::kWrite;
+  Operation& operation = begin(peer, write ? Operation::Kind::kWrite : Operation::Kind::kOffer,
+                               request.local, std::move(*bounce));
+  operation.pending = completion_for(request);
+  operation.offered = true;
   const bool direct = peer.reads_our_memory();
-  operation->awaits_done = write || direct || (request.flags & kCompleteAtPeer) != 0;
+  operation.awaits_done = write || direct || (request.flags & kCompleteAtPeer) != 0;
   std::vector<uint8_t> segments;
-  if (direct) segments = own_segments(operation->local);
-  Frame frame =
-      frame_of(request, write ? FrameKind::kWriteOffer : FrameKind::kOffer, segments.size(), id);
+  if (direct) segments = own_segments(operation.local);
+  Frame frame = frame_of(request, write ? FrameKind::kWriteOffer : FrameKind::kOffer,
+                         segments.size(), operation.number);
   if (direct) frame.flags |= kDirect | (write ? uint8_t{0} : kWantsDone);
   std::ranges::copy(segments, peer.outbox->add(frame));
-  start_sending(number, Outbox::Coming::kUnknown);
+  start_sending(peer, Outbox::Coming::kUnknown);
   return 0;
 }
 
-ssize_t Endpoint::start_read(const OperationRequest& request, PeerId number) {
-  Peer& peer = *peers_[number];
-  const auto [id, operation] = initiate(number, Operation::Kind::kRead, request);
-  operation->local = request.local;
-  operation->length = request.local.bytes();
-  use_bounce(*operation, std::move(*bounce_for(request.local, operation->length, false)));
-  operation->request = frame_of(request, FrameKind::kRead, 0, id);
-  peer.queued_reads.push_back(id);
-  start_queued_reads(number);
+ssize_t Endpoint::start_read(const OperationRequest& request, Peer& peer) {
+  Operation& operation = begin(peer, Operation::Kind::kRead, request.local,
+                               Bounce::into(request.local, request.local.bytes()));
+  operation.pending = completion_for(request);
+  operation.request = frame_of(request, FrameKind::kRead, 0, operation.number);
+  peer.queued_reads.push_back(operation.number);
+  start_queued_reads(peer);
   return 0;
 }
 
 // A large read waits for the peer's connection to us, because the peer serves it by puts.
-void Endpoint::start_queued_reads(PeerId number) {
-  Peer& peer = *peers_[number];
+void Endpoint::start_queued_reads(Peer& peer) {
   while (!peer.queued_reads.empty() &&
          peer.outbox->has_room(kMaxSegments * sizeof(RemoteSegment))) {
-    const uint64_t id = peer.queued_reads.front();
-    Operation& operation = *operations_.find(id);
+    Operation& operation = *operations_.find(peer.queued_reads.front());
     Frame frame = operation.request;
     const bool large = operation.length > kEagerBytes;
     if (large && peer.reads_our_memory() && !operation.direct_failed) {
@@ -228,10 +211,10 @@ void Endpoint::start_queued_reads(PeerId number) {
       frame.flags |= kDirect;
     } else if (large) {
       if (peer.frames.source == nullptr) break;
-      const auto segments = describe_segments(operation, domain_.nic(), operation.length);
+      const auto segments = describe_segments(operation);
       if (!segments) {
         peer.queued_reads.pop_front();
-        end(id, FI_ENOMEM, "memory cannot be registered: see the log line before this one");
+        end(operation, FI_ENOMEM, "memory cannot be registered: see the log line before this one");
         continue;
       }
       frame.payload = static_cast<uint32_t>(*segments * sizeof(RemoteSegment));
@@ -240,30 +223,24 @@ void Endpoint::start_queued_reads(PeerId number) {
     operation.awaits_done = true;
     std::memcpy(peer.outbox->add(frame), operation.segments.data(), frame.payload);
   }
-  start_sending(number, Outbox::Coming::kUnknown);
+  start_sending(peer, Outbox::Coming::kUnknown);
 }
 
-ssize_t Endpoint::start_atomic(const OperationRequest& request, PeerId number) {
-  Peer& peer = *peers_[number];
+ssize_t Endpoint::start_atomic(const OperationRequest& request, Peer& peer) {
   const size_t operands = request.local.bytes();
   const size_t payload = operands + request.comparands.bytes();
   if (!make_room(peer, payload)) return -FI_EAGAIN;
-  const auto [id, operation] = initiate(number, Operation::Kind::kAtomic, request);
-  operation->local = request.results;
-  operation->length = request.results.bytes();
-  use_bounce(*operation, std::move(*bounce_for(request.results, operation->length, false)));
-  operation->awaits_done = true;
-  Frame frame = frame_of(request, FrameKind::kAtomic, payload, id);
+  Operation& operation = begin(peer, Operation::Kind::kAtomic, request.results,
+                               Bounce::into(request.results, request.results.bytes()));
+  operation.pending = completion_for(request);
+  operation.awaits_done = true;
+  Frame frame = frame_of(request, FrameKind::kAtomic, payload, operation.number);
   // An atomic read has no operands: the length is that of the result.
   if (operands == 0) frame.length = request.results.bytes();
-  frame.operation = request.operation;
-  frame.datatype = request.datatype;
-  if (request.fetches) frame.flags |= kFetches;
-  if (request.compares) frame.flags |= kCompares;
   uint8_t* const place = peer.outbox->add(frame);
-  (void)copy_out(request.local, {place, operands});  // host memory
-  (void)copy_out(request.comparands, {place + operands, payload - operands});
-  start_sending(number, coming(request));
+  (void)request.local.copy_out({place, operands});  // host memory
+  (void)request.comparands.copy_out({place + operands, payload - operands});
+  start_sending(peer, coming(request));
   return 0;
 }
 
@@ -287,16 +264,16 @@ Result<const Memory*> Endpoint::memory_for(Operation& operation, size_t piece, s
   return operation.registered[piece];
 }
 
-// Fills the operation's segments with the first `bytes` of its memory; returns how many. nullopt:
-// the memory cannot be registered.
-std::optional<size_t> Endpoint::describe_segments(Operation& operation, size_t nic,
-                                                  uint64_t bytes) {
+// Fills the operation's segments with the first `length` bytes of its memory; returns how many.
+// nullopt: the memory cannot be registered.
+std::optional<size_t> Endpoint::describe_segments(Operation& operation) {
   size_t count = 0;
+  uint64_t bytes = operation.length;
   for (size_t i = 0; i < operation.local.count && bytes > 0; ++i) {
     const Piece& piece = operation.local.pieces[i];
     const uint64_t part = std::min<uint64_t>(piece.size, bytes);
     if (part == 0) continue;
-    const auto memory = memory_for(operation, i, nic);
+    const auto memory = memory_for(operation, i, domain_.nic());
     const auto window = memory ? window_of(**memory) : tl::unexpected(memory.error());
     if (!window) {
       log_warning(window.error().message);
@@ -312,28 +289,28 @@ std::optional<size_t> Endpoint::describe_segments(Operation& operation, size_t n
   return count;
 }
 
-void Endpoint::start_queued_puts(PeerId number) {
-  Peer& peer = *peers_[number];
+void Endpoint::start_queued_puts(Peer& peer) {
   if (peer.puts == nullptr) {
     const bool first = !peer.queued_puts.empty() && peer.connecting_puts == nullptr;
     if (!first || !peer.outbox->is_open()) return;
     auto connecting = domain_.pacecar().connect(domain_.nic(), peer.remote_listener,
                                                 ConnectOptions{.puts = true});
-    if (!connecting) return cannot_send(number, connecting.error());
+    if (!connecting) return cannot_send(peer, connecting.error());
     peer.connecting_puts = std::move(*connecting);
     return;
   }
   while (peer.puts != nullptr && !peer.queued_puts.empty() && peer.puts->has_room()) {
-    const uint64_t operation = peer.queued_puts.front();
+    Operation* const operation = operations_.find(peer.queued_puts.front());
     peer.queued_puts.pop_front();
-    if (Operation* const at = operations_.find(operation)) put_all(peer, operation, *at);
+    if (operation != nullptr) put_all(*operation);
   }
   if (peer.puts == nullptr) return;  // the peer was failed
-  if (auto started = peer.puts->start(); !started) cannot_send(number, started.error());
+  if (auto started = peer.puts->start(); !started) cannot_send(peer, started.error());
 }
 
 // Issues the operation's puts into the peer's segments, followed by kPlaced or kDone.
-void Endpoint::put_all(Peer& peer, uint64_t number, Operation& operation) {
+void Endpoint::put_all(Operation& operation) {
+  Peer& peer = *operation.peer;
   const size_t nic = peer.puts->nic();
   bool failed = false;
   pair_pieces(
@@ -353,75 +330,58 @@ void Endpoint::put_all(Peer& peer, uint64_t number, Operation& operation) {
                         .window = {.address = segment.address + to,
                                    .length = bytes,
                                    .key = static_cast<uint32_t>(segment.key)},
-                        .operation = number});
+                        .operation = operation.number});
         ++operation.outstanding_puts;
       });
   operation.puts_issued = true;
   if (failed) {
-    const PeerId peer_number = operation.peer;
-    return fail_peer(peer_number, FI_ENOMEM,
+    return fail_peer(peer, FI_ENOMEM,
                      "memory cannot be registered: see the log line before this one");
   }
   const bool reply = operation.kind == Operation::Kind::kServeRead;
   peer.puts->send_frame(
       {.kind = reply ? FrameKind::kDone : FrameKind::kPlaced, .id = operation.remote_id});
-  if (operation.outstanding_puts == 0) on_put_done(number);
-}
-
-void Endpoint::on_put_done(uint64_t number) {
-  Operation* const operation = operations_.find(number);
-  if (operation == nullptr) return;
-  if (operation->outstanding_puts > 0) --operation->outstanding_puts;
-  end_if_done(number, *operation);
+  end_if_done(operation);
 }
 
 // Ends the operation when the peer has confirmed it and all puts are acknowledged, so that no
 // retransmission reads the memory any more.
-void Endpoint::end_if_done(uint64_t number, const Operation& operation) {
+void Endpoint::end_if_done(Operation& operation) {
   const bool puts = operation.kind == Operation::Kind::kOffer || operation.segment_count > 0;
   const bool serves = operation.kind == Operation::Kind::kServeRead;
   if (operation.outstanding_puts > 0 || operation.awaits_done) return;
   if ((puts || serves) && operation.kind != Operation::Kind::kRead && !operation.puts_issued)
     return;
-  end(number, 0, {});
+  end(operation);
 }
 
 // Reports the completion and releases the operation. `error`: 0, or a fi_errno.
-void Endpoint::end(uint64_t number, int error, const std::string& why) {
-  Operation& operation = *operations_.find(number);
-  using Kind = Operation::Kind;
-  const Kind kind = operation.kind;
-  const bool arrived = kind == Kind::kReceive || operation.pending.completion.error == 0;
-  if (error == 0 && arrived) {
+void Endpoint::end(Operation& operation, int error, const std::string& why) {
+  const bool receives = operation.kind == Operation::Kind::kReceive;
+  Completion& completion = operation.pending.completion;
+  if (error != 0) {
+    completion.fail(error, why);
+  } else if (receives || completion.err == 0) {
     if (const auto delivered = deliver(operation); !delivered) {
-      operation.pending.completion.error = FI_EIO;
-      operation.pending.completion.why = delivered.error().message;
+      completion.fail(FI_EIO, delivered.error().message);
     }
   }
   PendingCompletion pending = std::move(operation.pending);
-  const std::shared_ptr<SharedBuffer> shared = std::move(operation.shared);
   const bool serves = operation.serves();
-  if (!serves && kind != Kind::kReceive) --initiated_;
-  release(number, operation);
-  if (serves) return;
-  CompletionQueue* const queue = kind == Kind::kReceive ? rx_queue_ : tx_queue_;
-  if (shared != nullptr && --shared->incomplete == 0 && shared->used_up) {
-    pending.completion.flags |= FI_MULTI_RECV;
-  }
-  if (error != 0) pending.completion.error = error;
-  if (!why.empty()) pending.completion.why = why;
-  report(pending, queue);
+  release(operation);
+  if (!serves) report(pending, receives ? rx_queue_ : tx_queue_);
 }
 
-void Endpoint::release(uint64_t number, Operation& operation) {
-  if (operation.serves()) --peers_[operation.peer]->serving;
+void Endpoint::release(Operation& operation) {
+  if (operation.initiated()) --initiated_;
+  if (operation.serves()) --operation.peer->serving;
   for (const Memory* memory : operation.registered) {
     if (memory != nullptr) {
       (void)domain_.pacecar().deregister_memory(operation.registered_nic, memory);
     }
   }
   operation.bounce.reset();
-  operations_.release(number);
+  operations_.release(operation.number);
 }
 
 }  // namespace pacecar::fabric

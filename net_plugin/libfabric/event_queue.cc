@@ -1,4 +1,9 @@
+// Event queues, wait objects, and fi_trywait.
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 
 #include "net_plugin/libfabric/objects.h"
@@ -52,25 +57,11 @@ ssize_t read_error(fid_eq* queue, fi_eq_err_entry* buffer, uint64_t flags) {
   return sizeof *buffer;
 }
 
-// Adds an event and wakes waiting threads. With its lock held.
-void push(EventQueue& queue, EventQueue::Event event) {
-  queue.events.push_back(std::move(event));
-  queue.arrived.notify_all();
-  queue.signal.raise();
-}
-
-template <typename Entry>
-std::vector<uint8_t> bytes_of(const Entry& entry) {
-  const auto* const bytes = reinterpret_cast<const uint8_t*>(&entry);
-  return {bytes, bytes + sizeof entry};
-}
-
 ssize_t write_event(fid_eq* queue, uint32_t event, const void* buffer, size_t length,
                     uint64_t /*flags*/) {
   return guarded([&] {
     const auto* const bytes = static_cast<const uint8_t*>(buffer);
-    const std::lock_guard lock(of(queue).mutex);
-    push(of(queue), {event, {bytes, bytes + length}});
+    of(queue).push({event, {bytes, bytes + length}});
     return static_cast<ssize_t>(length);
   });
 }
@@ -78,6 +69,42 @@ ssize_t write_event(fid_eq* queue, uint32_t event, const void* buffer, size_t le
 const char* describe_error(fid_eq* /*queue*/, int error, const void* /*data*/, char* buffer,
                            size_t length) {
   return copied_text(fi_strerror(error), buffer, length);
+}
+
+// 0: the application may block on the object's descriptor.
+int may_wait(fid* object) {
+  switch (object->fclass) {
+    case FI_CLASS_CQ: {
+      auto& queue = *reinterpret_cast<CompletionQueue*>(object);
+      {
+        const std::lock_guard lock(queue.domain.mutex);
+        queue.domain.progress();
+        if (!queue.unread.empty()) return -FI_EAGAIN;
+        queue.signal.clear();
+      }
+      queue.domain.about_to_block();
+      return 0;
+    }
+    case FI_CLASS_CNTR: {
+      auto& counter = *reinterpret_cast<Counter*>(object);
+      {
+        const std::lock_guard lock(counter.domain.mutex);
+        counter.signal.clear();
+        counter.domain.progress();
+      }
+      counter.domain.about_to_block();
+      return 0;
+    }
+    case FI_CLASS_EQ: {
+      auto& queue = *reinterpret_cast<EventQueue*>(object);
+      const std::lock_guard lock(queue.mutex);
+      if (!queue.events.empty()) return -FI_EAGAIN;
+      queue.signal.clear();
+      return 0;
+    }
+    default:
+      return -FI_EINVAL;
+  }
 }
 
 fi_ops kQueueObject = object_calls(close_object<EventQueue>, control_signal<EventQueue>);
@@ -90,14 +117,35 @@ fi_ops_eq kQueue = {.size = sizeof(fi_ops_eq),
 
 }  // namespace
 
-void EventQueue::add(uint32_t kind, const fi_eq_entry& entry) {
-  const std::lock_guard lock(mutex);
-  push(*this, {kind, bytes_of(entry)});
+Signal::Signal(fi_wait_obj wanted)
+    : kind_(wanted),
+      descriptor_(wanted == FI_WAIT_FD ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1) {}
+
+void Signal::raise() const {
+  const uint64_t one = 1;
+  if (has_descriptor()) (void)!write(descriptor_.get(), &one, sizeof one);
 }
 
-void EventQueue::add_error(const fi_eq_err_entry& entry) {
+void Signal::clear() const {
+  uint64_t count = 0;
+  if (has_descriptor()) (void)!read(descriptor_.get(), &count, sizeof count);
+}
+
+int Signal::control(int command, void* argument) const {
+  if (command == FI_GETWAITOBJ) {
+    *static_cast<fi_wait_obj*>(argument) = kind_;
+    return 0;
+  }
+  if (command != FI_GETWAIT || !has_descriptor()) return -FI_ENOSYS;
+  *static_cast<int*>(argument) = descriptor_.get();
+  return 0;
+}
+
+void EventQueue::push(Event event) {
   const std::lock_guard lock(mutex);
-  push(*this, {0, bytes_of(entry), entry.err});
+  events.push_back(std::move(event));
+  arrived.notify_all();
+  signal.raise();
 }
 
 int open_event_queue(fid_fabric* /*fabric*/, fi_eq_attr* attr, fid_eq** queue, void* context) {
@@ -105,6 +153,15 @@ int open_event_queue(fid_fabric* /*fabric*/, fi_eq_attr* attr, fid_eq** queue, v
     if (!Signal::known(attr->wait_obj)) return -FI_ENOSYS;
     auto* const made = new EventQueue(attr->wait_obj);
     return hand_out(made, FI_CLASS_EQ, &kQueueObject, &kQueue, context, queue);
+  });
+}
+
+int try_wait(fid_fabric* /*fabric*/, fid** waited, int count) {
+  return guarded([&] {
+    for (int i = 0; i < count; ++i) {
+      if (const int result = may_wait(waited[i]); result != 0) return result;
+    }
+    return 0;
   });
 }
 

@@ -1,6 +1,5 @@
 // The objects of libfabric's calls: the domain, and what is opened within it. Each derives from
 // libfabric's own structure, a pointer to which is the application's handle.
-//
 // Thread rule: any thread. The domain's lock guards all state that changes; every call takes it
 // once. Functions marked "with the lock held" require it.
 #pragma once
@@ -20,16 +19,24 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "gdr/gpu_system.h"
-#include "net_plugin/libfabric/core/names.h"
+#include "net_plugin/libfabric/core/tables.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/file_descriptor.h"
 
 namespace pacecar::fabric {
+
+inline constexpr const char* kProviderName = "pacecar";
+inline constexpr size_t kMaxInjectBytes = 4096;  // bytes
+inline constexpr size_t kMaxOperations = 4096;   // of an endpoint, in each direction
+inline constexpr size_t kMaxIov = 4;
+inline constexpr uint64_t kMaxMessageBytes = uint64_t{1} << 35;
+inline constexpr uint64_t kMrModes = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
 class Domain;
 class Endpoint;
@@ -37,16 +44,13 @@ class Endpoint;
 // A wait object: a descriptor that becomes readable when a completion or an event was added.
 class Signal {
  public:
-  // Whether this kind is supported.
   static bool known(fi_wait_obj wanted) {
     return wanted == FI_WAIT_NONE || wanted == FI_WAIT_UNSPEC || wanted == FI_WAIT_FD ||
            wanted == FI_WAIT_YIELD;
   }
   explicit Signal(fi_wait_obj wanted);
 
-  fi_wait_obj kind() const { return kind_; }
   bool has_descriptor() const { return static_cast<bool>(descriptor_); }
-  int descriptor() const { return descriptor_.get(); }
   void raise() const;
   void clear() const;
   // fi_control of the object that this is a part of.
@@ -77,8 +81,12 @@ struct EventQueue : fid_eq {
     std::vector<uint8_t> bytes;
     int error = 0;  // if not 0, the bytes are an fi_eq_err_entry
   };
-  void add(uint32_t kind, const fi_eq_entry& entry);
-  void add_error(const fi_eq_err_entry& entry);
+  void push(Event event);
+  template <typename Entry>
+  void add(uint32_t kind, const Entry& entry, int error = 0) {
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(&entry);
+    push({kind, {bytes, bytes + sizeof entry}, error});
+  }
 
   std::mutex mutex;
   std::condition_variable arrived;
@@ -86,19 +94,18 @@ struct EventQueue : fid_eq {
   Signal signal;
 };
 
-struct Completion {
-  void* context = nullptr;
-  uint64_t flags = 0;
-  uint64_t length = 0;
-  void* buffer = nullptr;
-  uint64_t data = 0;
-  uint64_t tag = 0;
+// It begins with the fields of every format of completions (fi_cq_format).
+struct Completion : fi_cq_err_entry {
+  Completion() : fi_cq_err_entry{} {}
+  void fail(int error, const std::string& reason) {
+    err = error;
+    why = reason;
+  }
+
   fi_addr_t source = FI_ADDR_NOTAVAIL;  // the sender, where FI_SOURCE is requested
-  // Of an error only:
-  int error = 0;          // fi_errno; 0: none
-  uint64_t overflow = 0;  // bytes of the message beyond the buffer
-  std::string why = {};   // text for fi_cq_strerror
+  std::string why;                      // of an error: text for fi_cq_strerror
 };
+static_assert(offsetof(fi_cq_err_entry, tag) == offsetof(fi_cq_tagged_entry, tag));
 
 struct CompletionQueue : fid_cq, InDomain {
   CompletionQueue(Domain& its_domain, const fi_cq_attr& attr);
@@ -144,15 +151,14 @@ struct MemoryRegion : fid_mr, InDomain {
 
   // The registration with this NIC. With the lock held. Errors: as register_memory.
   Result<const Memory*> on(size_t nic);
-  // The local address of the remote address `address`; null: not all `length` bytes are within the
-  // region.
+  // The local address of these bytes at a remote address; null: not all are within the region.
   uint8_t* find(uint64_t address, uint64_t length) const;
 
   uint8_t* base;
   uint64_t length;
   uint64_t access;
   uint64_t first;  // remote address of its first byte
-  // 0 once it is closed: see Guard in link/peer_memory.h.
+  // 0 once it is closed: see Guard in link/same_host.h.
   std::atomic<uint64_t> guard;
   Counter* counter = nullptr;                  // counts remote writes (fi_mr_bind)
   std::unique_ptr<StagedRange> device;         // set for GPU memory
@@ -276,7 +282,6 @@ int hand_out(Object* made, size_t fclass, fi_ops* object_calls, decltype(Handle:
   return 0;
 }
 
-// Functions that open each kind of object.
 int open_domain(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* context);
 int open_event_queue(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** queue, void* context);
 int open_completion_queue(fid_domain* domain, fi_cq_attr* attr, fid_cq** queue, void* context);
@@ -288,6 +293,16 @@ extern fi_ops_mr memory_calls;
 int query_atomic(fid_domain* domain, fi_datatype datatype, fi_op op, fi_atomic_attr* attr,
                  uint64_t flags);
 int try_wait(fid_fabric* fabric, fid** waited, int count);
+
+// The address of a NIC's device; if it has none of this family, the host's first address.
+std::optional<Name> address_of_device(const std::string& device, int family);
+
+// `list`, a value of PACECAR_NICS, without NICs on libfabric itself; nullopt: there are no others.
+std::optional<std::string> own_nics(const std::string& list);
+
+// getaddrinfo() for one address of this family (AF_UNSPEC: IPv4 or IPv6). nullopt: there is none.
+std::optional<Name> resolve(const char* node, const char* service, int family, bool passive,
+                            bool numeric);
 
 // Text for an application: copied into its buffer if there is one.
 inline const char* copied_text(const char* text, char* buffer, size_t length) {
@@ -315,8 +330,10 @@ constexpr fi_ops object_calls(int (*close)(fid*), int (*control)(fid*, int, void
 
 template <typename Object>
 int close_object(fid* object) {
-  delete reinterpret_cast<Object*>(object);
-  return 0;
+  return guarded([&] {
+    delete reinterpret_cast<Object*>(object);
+    return 0;
+  });
 }
 // Likewise, an object within a domain that nothing else uses any more.
 template <typename Object>
@@ -325,7 +342,6 @@ int close_unused(fid* object) {
   return close_object<Object>(object);
 }
 
-// fi_control of an object with a wait object.
 template <typename Object>
 int control_signal(fid* object, int command, void* argument) {
   return reinterpret_cast<const Object*>(object)->signal.control(command, argument);

@@ -12,7 +12,7 @@
 
 #include "tests/support/ofi_end.h"
 #include "transport/ofi/address.h"
-#include "transport/ofi/endpoint.h"
+#include "transport/ofi/domain.h"
 #include "transport/ofi/host_lock.h"
 #include "transport/ofi/mailbox.h"
 
@@ -91,8 +91,8 @@ class OfiStranger {
     for (const fi_cq_data_entry& entry : domain_.poll()) {
       completed_ += entry.op_context == &context_ ? 1 : 0;
     }
-    for (OfiDomain::Failed failed; domain_.take_failure(&failed);) {
-      refused_ += failed.context == &context_ ? 1 : 0;
+    while (const auto failed = domain_.take_failure()) {
+      refused_ += failed->context == &context_ ? 1 : 0;
     }
     while (const auto message = mailbox_.take()) received.push_back(*message);
   }

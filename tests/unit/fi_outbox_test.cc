@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "net_plugin/libfabric/link/outbox.h"
+#include "net_plugin/libfabric/link/connections.h"
 #include "tests/support/null_context.h"
 #include "transport/message/message_request.h"
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "net_plugin/libfabric/link/peer_memory.h"
+#include "net_plugin/libfabric/link/same_host.h"
 
 namespace pacecar::fabric {
 namespace {

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "net_plugin/libfabric/link/shared_ring.h"
+#include "net_plugin/libfabric/link/same_host.h"
 #include "transport/base/prng.h"
 
 namespace pacecar::fabric {

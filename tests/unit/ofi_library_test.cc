@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "transport/base/file_descriptor.h"
-#include "transport/ofi/library.h"
 #include "transport/ofi/ofi_nic.h"
 #include "transport/ofi/provider.h"
 

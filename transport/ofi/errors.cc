@@ -15,6 +15,9 @@ using enum CompletionStatus;
 constexpr std::string_view kDead = "the peer's process has ended, or the network between is down";
 constexpr std::string_view kLookThere =
     "look for the first error at the peer, and at the links and routes to it";
+constexpr std::string_view kRevoked =
+    "the peer does not let us write there: its memory was deregistered";
+constexpr std::string_view kLookAtPeer = "look for the first error at the peer";
 constexpr std::string_view kOtherNic = "use another NIC (PACECAR_NICS)";
 constexpr std::string_view kMemory =
     "raise the limits (ulimit -l, ulimit -n), or use fewer flows (PACECAR_MAX_FLOWS)";
@@ -34,18 +37,14 @@ constexpr auto kErrors = std::to_array<OfiErrorInfo>({
      "its process was killed, or one that was writing to it", "look for the first error there"},
     {FI_ECANCELED, "FI_ECANCELED", kLocalError, ErrorCode::kSystem,
      "its endpoint was closed while it was under way", "look for the error before this one"},
-    {FI_EACCES, "FI_EACCES", kRemoteAccessError, ErrorCode::kPermission,
-     "the peer does not let us write there: its memory was deregistered",
-     "look for the first error at the peer"},
-    {FI_ENOENT, "FI_ENOENT", kRemoteAccessError, ErrorCode::kPermission,
-     "the peer does not let us write there: its memory was deregistered",
-     "look for the first error at the peer"},
+    {FI_EACCES, "FI_EACCES", kRemoteAccessError, ErrorCode::kPermission, kRevoked, kLookAtPeer},
+    {FI_ENOENT, "FI_ENOENT", kRemoteAccessError, ErrorCode::kPermission, kRevoked, kLookAtPeer},
     {FI_EPERM, "FI_EPERM", kRemoteAccessError, ErrorCode::kPermission,
-     "the system or the peer refuses", "look for the first error at the peer"},
+     "the system or the peer refuses", kLookAtPeer},
     {FI_ENOKEY, "FI_ENOKEY", kRemoteAccessError, ErrorCode::kSystem,
-     "the key of the memory is not known", "look for the first error at the peer"},
+     "the key of the memory is not known", kLookAtPeer},
     {FI_ETRUNC, "FI_ETRUNC", kRemoteAccessError, ErrorCode::kSystem,
-     "the memory there is smaller than what was written", "look for the first error at the peer"},
+     "the memory there is smaller than what was written", kLookAtPeer},
     {FI_EMSGSIZE, "FI_EMSGSIZE", kLocalError, ErrorCode::kSystem,
      "the provider does not take writes of this length", "set a smaller PACECAR_CHUNK"},
     {FI_ENOMEM, "FI_ENOMEM", kLocalError, ErrorCode::kUnavailable,

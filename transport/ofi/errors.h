@@ -1,5 +1,4 @@
 // Error texts for what libfabric reports: what happened, its likely cause, and the cure.
-//
 // Pure. Thread rule: any.
 #pragma once
 

@@ -3,7 +3,6 @@
 // likely for a process that moves data, all others spin for ever. So a process acquires this lock
 // first. It is a robust mutex in memory of the NIC's process, which reports that its owner has
 // died.
-//
 // Thread rule: one thread at a time.
 #pragma once
 

@@ -3,7 +3,6 @@
 // is gone. A message is a remote write into a ring in the peer's memory. Its sequence number shows
 // that it is new. Its check shows that it is whole and from the peer, because others do not know
 // the secret of the ring.
-//
 // Pure. Thread rule: one owner.
 #pragma once
 
@@ -12,8 +11,6 @@
 #include <cstdint>
 #include <optional>
 #include <type_traits>
-
-#include "transport/base/units.h"
 
 namespace pacecar {
 

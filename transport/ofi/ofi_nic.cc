@@ -1,10 +1,12 @@
-// Making a NIC and its queue pairs.
+// Making a NIC and its queue pairs; registering memory and revoking it at the peers.
 #include "transport/ofi/ofi_nic.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <fstream>
 #include <utility>
 
@@ -24,6 +26,9 @@ constexpr Duration kPause = Duration::from_ms(25);
 constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 constexpr uint32_t kOperations = 1 << 13;
 constexpr size_t kReceived = 1 << 13;
+// How long the peer of a lost bond lane may take to answer; meanwhile the messages wait for another
+// lane.
+constexpr Duration kHaltLimit = Duration::from_ms(50);
 
 // The peer's endpoint to which our endpoint `i` writes: control writes go to the first, data to the
 // others.
@@ -59,6 +64,7 @@ OfiNic::OfiNic(const OfiConfig& config, OfiDomain domain, Instant now)
                kReceived, now),
       config_(config),
       domain_(std::move(domain)),
+      notification_(config.notification.value_or(domain_.traits().notification)),
       memory_(domain_, config.regions),
       rings_(queue_pairs_.size()),
       ring_regions_(rings_.size()),
@@ -136,10 +142,6 @@ NicCaps OfiNic::make_caps(const OfiConfig& config, const OfiDomain& domain) {
           .dma_buf = traits.gpu_memory,
           .silent_writes_wake = domain.wakes(),
           .networks = {network_of(domain.provider())}};
-}
-
-OfiNotification OfiNic::notification() const {
-  return config_.notification.value_or(domain_.traits().notification);
 }
 
 // --- queue pairs ---
@@ -231,6 +233,15 @@ QueuePairMemory OfiNic::queue_pair_memory(const QueuePairConfig& config) const {
           .queues = 0};
 }
 
+void OfiNic::break_queue_pair(QueuePair& qp, CompletionStatus status, std::string_view what,
+                              std::string_view cure) {
+  break_queue_pair(qp, status, describe_fault(place_of(qp), what, cure));
+}
+
+void OfiNic::break_queue_pair(QueuePair& qp, const OfiFailure& failure) {
+  break_queue_pair(qp, ofi_error_info(failure).status, describe_fault(place_of(qp), failure));
+}
+
 void OfiNic::break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault) {
   if (qp.leaving()) return step_leaving(qp);
   if (qp.state == QueuePair::State::kBroken) return;
@@ -309,11 +320,83 @@ void OfiNic::reopen_endpoints(const std::string& why) {
     qp.peer_dead = true;
     qp.started = qp.messages = 0;
     qp.outbox.clear();
-    break_queue_pair(qp, CompletionStatus::kLocalError,
-                     describe_fault(place_of(qp), why,
-                                    "connect again, and look for the first error at the peers"));
+    break_queue_pair(qp, CompletionStatus::kLocalError, why,
+                     "connect again, and look for the first error at the peers");
   }
   sweep();
+}
+
+// --- memory ---
+
+// A software provider may continue a write after the memory is deregistered, so the peers must
+// confirm first that they write no more.
+
+bool OfiNic::wait_until(Duration limit, const std::function<bool()>& done) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  const Instant begin_now = now_;
+  Patience patience(limit);
+  while (!done()) {
+    const auto waited = Duration::from_ns(std::chrono::nanoseconds(Clock::now() - begin).count());
+    if (!patience.lasts(waited)) return false;
+    receive(begin_now + waited);
+    retry_blocked(begin_now + waited);
+    transmit_messages();
+    sched_yield();
+  }
+  return true;
+}
+
+void OfiNic::revoke(QueuePair& qp, uint32_t key) {
+  if (qp.peer_may_write() && !qp.gone_sent) {
+    queue_message(qp, {.kind = OfiMessage::Kind::kRevoke, .key = key});
+  }
+}
+
+void OfiNic::deregister_memory(const MemoryRegion& region) {
+  const uint32_t key = region.key;
+  retiring_ = key;
+  for (const auto& qp : queue_pairs_) {
+    if (qp == nullptr) continue;
+    qp->work.revoke(key);
+    if (!qp->leaving()) completed_.add(slot_of(qp->id));
+    if (qp->advertised.contains(key)) revoke(*qp, key);
+  }
+  const auto advertised = [&] {
+    return std::ranges::any_of(queue_pairs_, [key](const auto& qp) {
+      return qp != nullptr && qp->peer_may_write() && qp->advertised.contains(key);
+    });
+  };
+  const auto reads_it = [key](const OfiOperation& operation) {
+    return operation.kind == OfiOperation::Kind::kWrite && operation.local_key == key;
+  };
+  // Our own writes must complete, too. No use of the memory outlives the endpoints.
+  const bool unused = wait_until(config_.silence_limit,
+                                 [&] { return std::ranges::none_of(operations_.all(), reads_it); });
+  if (!unused || !wait_until(config_.silence_limit, [&] { return !advertised(); })) {
+    for (const OfiOperation& operation : operations_.all()) {
+      QueuePair* qp = reads_it(operation) ? find(operation.queue_pair) : nullptr;
+      if (qp == nullptr || !qp->connected() || !operation.finishes) continue;
+      finish(*qp, operation.number, CompletionStatus::kMemoryGone);
+    }
+    reopen_endpoints("memory was deregistered while a peer, or the provider, was using it");
+  }
+  memory_.remove(key);
+  retiring_.reset();
+}
+
+void OfiNic::halt_queue_pair(QueuePairId id) {
+  QueuePair* qp = find(id);
+  if (qp == nullptr) return;
+  while (receive(now_) > 0) {
+  }
+  qp = find(id);
+  qp->halted = true;
+  for (const uint32_t key : qp->advertised) revoke(*qp, key);
+  const auto quiet = [&] { return !qp->peer_may_write(); };
+  if (!wait_until(kHaltLimit, quiet)) {
+    reopen_endpoints("a peer did not confirm that it writes no more");
+  }
 }
 
 }  // namespace pacecar

@@ -1,7 +1,6 @@
 // OfiNic: a NIC on the reliable datagrams and remote writes of a libfabric provider. Its endpoints
 // serve all queue pairs; the two ends of a queue pair agree by messages (mailbox.h). Work requests
 // wait here until the flow's limits allow each write.
-//
 // Thread rule: one thread at a time, except wait_fd().
 #pragma once
 
@@ -14,14 +13,10 @@
 #include <vector>
 
 #include "transport/base/fresh_pages.h"
-#include "transport/base/log.h"
 #include "transport/base/work_list.h"
 #include "transport/nic/paced/paced_nic.h"
 #include "transport/ofi/domain.h"
-#include "transport/ofi/endpoint.h"
-#include "transport/ofi/operations.h"
 #include "transport/ofi/queue_pair.h"
-#include "transport/ofi/registrations.h"
 
 namespace pacecar {
 
@@ -41,8 +36,7 @@ struct OfiConfig {
 
 class OfiNic final : public PacedNic<OfiQueuePair> {
  public:
-  // With a processor that moves the data, writes are larger: each costs more than fine pacing
-  // gains.
+  // Where a processor moves the data, writes are larger: each costs more than fine pacing gains.
   static constexpr Bytes kDefaultChunk = 64 << 10;
   static constexpr Bytes kSoftwareChunk = 512 << 10;
 
@@ -57,8 +51,12 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   void reopen_endpoints(const std::string& why);
 
   // --- Nic ---
-  Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
-  Result<MemoryRegion> register_dmabuf(const DmaBufMemory& memory, Access access) override;
+  Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override {
+    return memory_.add(address, length, access);
+  }
+  Result<MemoryRegion> register_dmabuf(const DmaBufMemory& memory, Access access) override {
+    return memory_.add_dmabuf(memory, access);
+  }
   // Waits, for a bounded time, for the provider, and for peers that may write there; reopens the
   // endpoints if they do not answer.
   void deregister_memory(const MemoryRegion& region) override;
@@ -85,10 +83,12 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   Result<void> open_endpoints();
   void close_endpoints();
   static NicCaps make_caps(const OfiConfig& config, const OfiDomain& domain);
-  OfiNotification notification() const;
 
   // --- queue pairs ---
   void break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault);
+  void break_queue_pair(QueuePair& qp, CompletionStatus status, std::string_view what,
+                        std::string_view cure);
+  void break_queue_pair(QueuePair& qp, const OfiFailure& failure);
   OfiPlace place_of(const QueuePair& qp) const { return {domain_.name(), qp.peer}; }
   // Ends an operation at the provider, and returns its queue pair; nullptr: that is gone.
   QueuePair* end_operation(void* context, OfiOperation* ended);
@@ -101,18 +101,15 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   // --- memory ---
   // Drives the provider and the messages until `done()`; false: not within the limit.
   bool wait_until(Duration limit, const std::function<bool()>& done);
-  bool in_use(uint32_t local_key) const;
   void revoke(QueuePair& qp, uint32_t key);
 
   // --- what arrives ---
   std::span<const fi_cq_data_entry> poll_provider();
   void on_entry(const fi_cq_data_entry& entry, Instant now);
   void on_failure(const OfiDomain::Failed& failed);
-  void on_notified(QueuePair& qp, uint32_t immediate, Bytes bytes);
-  void on_write_over(QueuePair& qp, const OfiOperation& operation);
   void finish(QueuePair& qp, uint64_t number, CompletionStatus status);
   size_t take_messages(QueuePair& qp);
-  void on_protocol_error(QueuePair& qp);
+  void on_protocol_error(QueuePair& qp, std::string_view what = "the peer breaks the protocol");
   void on_message(QueuePair& qp, const OfiMessage& message);
   void on_ask(QueuePair& qp, uint32_t key);
   void on_region(QueuePair& qp, const OfiMessage& message);
@@ -132,8 +129,10 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   // False: nothing was posted to the provider.
   bool start(QueuePair& qp, uint8_t endpoint, Instant now);
   uint8_t next_endpoint();
-  // Posts to the provider; returns as OfiEndpoint::write.
-  int hand_over(QueuePair& qp, uint8_t endpoint, const OfiWrite& write);
+  // Posts a write to the provider, and a message behind it, if there is one. nullptr: the provider
+  // does not take it.
+  OfiOperation* hand_over(QueuePair& qp, OfiOperation::Kind kind, uint8_t endpoint, OfiWrite write,
+                          const OfiMessage* message);
   // Handles the provider's answer; true if it has taken the operation.
   bool accepted(QueuePair& qp, int error);
   void block(QueuePair& qp);
@@ -153,6 +152,7 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   std::optional<HostLock> host_lock_;  // for our endpoints, if the provider works in shared memory
   std::vector<std::unique_ptr<OfiEndpoint>> endpoints_;  // for control words, then for data
   size_t name_bytes_ = 0;                                // of the longest name of them
+  const OfiNotification notification_;
   OfiRegistrations memory_;
   OwnPages<OfiRings> rings_;                            // by slot
   std::vector<OfiRegistrations::Region> ring_regions_;  // of each slot's latest queue pair

@@ -6,11 +6,6 @@
 #include "transport/ofi/ofi_nic.h"
 
 namespace pacecar {
-namespace {
-
-constexpr std::string_view kSameVersion = "run the same version of Pacecar on both sides";
-
-}  // namespace
 
 size_t OfiNic::receive(Instant now) {
   set_time(now);
@@ -19,7 +14,7 @@ size_t OfiNic::receive(Instant now) {
   const auto entries = poll_provider();
   size_t count = entries.size();
   for (const fi_cq_data_entry& entry : entries) on_entry(entry, now);
-  for (OfiDomain::Failed failed; domain_.take_failure(&failed); ++count) on_failure(failed);
+  for (; const auto failed = domain_.take_failure(); ++count) on_failure(*failed);
   for (const uint32_t slot : live_) count += take_messages(*queue_pairs_[slot]);
   sweep();
   return count;
@@ -42,10 +37,17 @@ OfiNic::QueuePair* OfiNic::end_operation(void* context, OfiOperation* ended) {
   operations_.give_back(*operation);
   QueuePair* qp = find_any(ended->queue_pair);
   if (qp == nullptr) return nullptr;
-  if (ended->kind == OfiOperation::Kind::kWrite) {
-    on_write_over(*qp, *ended);
-  } else {
+  if (ended->kind == OfiOperation::Kind::kMessage) {
     --qp->messages;
+    return qp;
+  }
+  --qp->started;
+  in_flight_[ended->endpoint] -= ended->bytes;
+  if (qp->config.paced && !qp->leaving()) flows_.on_done(qp->config.flow, ended->bytes);
+  const auto region = qp->regions.find(ended->remote_key);
+  if (region != qp->regions.end() && --region->second.writes == 0 && region->second.revoked) {
+    qp->regions.erase(region);
+    queue_message(*qp, {.kind = OfiMessage::Kind::kRevoked, .key = ended->remote_key});
   }
   return qp;
 }
@@ -86,36 +88,12 @@ void OfiNic::on_failure(const OfiDomain::Failed& failed) {
   if (write && info.status == CompletionStatus::kRemoteAccessError && done.finishes) {
     finish(*qp, done.number, info.status);
   }
-  break_queue_pair(*qp, info.status, describe_fault(place_of(*qp), failed.failure));
-}
-
-// A write is over, with any result.
-void OfiNic::on_write_over(QueuePair& qp, const OfiOperation& operation) {
-  --qp.started;
-  in_flight_[operation.endpoint] -= operation.bytes;
-  if (qp.config.paced && !qp.leaving()) {
-    flows_.on_done(qp.config.flow, operation.bytes);
-  }
-  const auto region = qp.regions.find(operation.remote_key);
-  if (region == qp.regions.end() || --region->second.writes > 0 || !region->second.revoked) return;
-  qp.regions.erase(region);
-  queue_message(qp, {.kind = OfiMessage::Kind::kRevoked, .key = operation.remote_key});
+  break_queue_pair(*qp, failed.failure);
 }
 
 void OfiNic::finish(QueuePair& qp, uint64_t number, CompletionStatus status) {
   qp.work.finish(number, status);
   if (!qp.leaving()) completed_.add(slot_of(qp.id));
-}
-
-void OfiNic::on_notified(QueuePair& qp, uint32_t immediate, Bytes bytes) {
-  if (!qp.connected() || qp.halted) {
-    ++counters_.unknown_queue_pair;
-    return;
-  }
-  on_arrived(qp, {.bytes = bytes,
-                  .queue_pair = qp.id,
-                  .immediate = immediate,
-                  .kind = CompletionKind::kReceived});
 }
 
 // --- messages ---
@@ -137,9 +115,9 @@ size_t OfiNic::take_messages(QueuePair& qp) {
   return count;
 }
 
-void OfiNic::on_protocol_error(QueuePair& qp) {
-  break_queue_pair(qp, CompletionStatus::kLocalError,
-                   describe_fault(place_of(qp), "the peer breaks the protocol", kSameVersion));
+void OfiNic::on_protocol_error(QueuePair& qp, std::string_view what) {
+  break_queue_pair(qp, CompletionStatus::kLocalError, what,
+                   "run the same version of Pacecar on both sides");
 }
 
 void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
@@ -155,19 +133,24 @@ void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
       return;
     case OfiMessage::Kind::kNotify:
       if (message.length > OfiTraits::kMaxWrite) return on_protocol_error(qp);
-      return on_notified(qp, message.key, message.length);
+      if (!qp.connected() || qp.halted) {
+        ++counters_.unknown_queue_pair;
+        return;
+      }
+      return on_arrived(qp, {.bytes = message.length,
+                             .queue_pair = qp.id,
+                             .immediate = message.key,
+                             .kind = CompletionKind::kReceived});
     case OfiMessage::Kind::kCredit:
       return;
     case OfiMessage::Kind::kGone:
       qp.peer_gone = true;
       qp.advertised.clear();
-      break_queue_pair(qp, CompletionStatus::kRetryExceeded,
-                       describe_fault(place_of(qp), "the peer has closed its end",
-                                      "look for the first error there"));
+      break_queue_pair(qp, CompletionStatus::kRetryExceeded, "the peer has closed its end",
+                       "look for the first error there");
       return step_leaving(qp);
   }
-  break_queue_pair(qp, CompletionStatus::kLocalError,
-                   describe_fault(place_of(qp), "the peer sends an unknown message", kSameVersion));
+  on_protocol_error(qp, "the peer sends an unknown message");
 }
 
 void OfiNic::on_ask(QueuePair& qp, uint32_t key) {
@@ -183,10 +166,7 @@ void OfiNic::on_ask(QueuePair& qp, uint32_t key) {
     answer.length = region->length;
   }
   if (answer.length == 0 && ++qp.refused > QueuePair::kMaxRefused) {
-    return break_queue_pair(
-        qp, CompletionStatus::kLocalError,
-        describe_fault(place_of(qp), "the peer asks for memory that was not advertised to it",
-                       kSameVersion));
+    return on_protocol_error(qp, "the peer asks for memory that was not advertised to it");
   }
   if (!qp.leaving()) queue_message(qp, answer);
 }

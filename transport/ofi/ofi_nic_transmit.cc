@@ -40,7 +40,7 @@ const WorkRequest* OfiNic::waiting(uint32_t slot) const {
   if (qp == nullptr || !qp->can_start()) return nullptr;
   const WorkRequest* request = qp->work.waiting();
   const bool notifies =
-      request->opcode == Opcode::kWriteWithImm && notification() == OfiNotification::kWithWrite;
+      request->opcode == Opcode::kWriteWithImm && notification_ == OfiNotification::kWithWrite;
   if (notifies && !qp->mailbox.has_room()) return nullptr;
   const auto region = qp->regions.find(request->remote_key);
   return region != qp->regions.end() && !region->second.revoked ? request : nullptr;
@@ -136,47 +136,35 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
   OfiRemoteRegion& region = qp.regions.find(request.remote_key)->second;
   const OfiRegistrations::Region* local = memory_.find(request.local_key);
   PACECAR_CHECK(local != nullptr);
-  OfiOperation* operation = operations_.take(OfiOperation::Kind::kWrite);
-  if (operation == nullptr) {
-    block(qp);
-    return false;
-  }
   const bool notifies = request.opcode == Opcode::kWriteWithImm;
-  const bool behind = notifies && notification() == OfiNotification::kWithWrite;
+  const bool behind = notifies && notification_ == OfiNotification::kWithWrite;
   const OfiMessage notice{
       .kind = OfiMessage::Kind::kNotify, .key = request.immediate, .length = request.length};
-  const OfiWrite write{.part = {.data = request.local,
-                                .length = request.length,
-                                .descriptor = local->descriptor(),
-                                .place = region.place + (request.remote - region.address),
-                                .key = region.provider_key},
-                       .behind = behind ? part_of(qp, qp.mailbox.send(notice)) : OfiPart(),
-                       .from_gpu = local->in_gpu,
-                       .peer = qp.peers[endpoint],
-                       .answered = qp.config.paced || wants_answer(qp, request.length),
-                       .context = &operation->context};
-  if (!accepted(qp, hand_over(qp, endpoint, write))) {
-    if (behind) qp.mailbox.undo_send();
-    operations_.give_back(*operation);
-    return false;
-  }
+  OfiOperation* const operation =
+      hand_over(qp, OfiOperation::Kind::kWrite, endpoint,
+                {.part = {.data = request.local,
+                          .length = request.length,
+                          .descriptor = local->descriptor(),
+                          .place = region.place + (request.remote - region.address),
+                          .key = region.provider_key},
+                 .behind = {},
+                 .from_gpu = local->in_gpu,
+                 .answered = qp.config.paced || wants_answer(qp, request.length)},
+                behind ? &notice : nullptr);
+  if (operation == nullptr) return false;
   if (!qp.awaits()) qp.since = now;
-  operation->queue_pair = qp.id;
-  operation->order = ++handed_over_;
   operation->number = qp.work.start();
   operation->bytes = request.length;
   operation->departure = depart(request.length, now);
   operation->local_key = request.local_key;
   operation->remote_key = request.remote_key;
   operation->immediate = request.immediate;
-  operation->endpoint = endpoint;
-  operation->answered = write.answered;
   operation->notifies = notifies && !behind;
   ++qp.started;
   ++region.writes;
   in_flight_[endpoint] += request.length;
   count_sent(request.length);
-  if (operation->notifies && notification() == OfiNotification::kAfterWrite) {
+  if (operation->notifies && notification_ == OfiNotification::kAfterWrite) {
     operation->notifies = false;
     operation->finishes = false;
     queue_message(qp, notice, operation->number, endpoint);
@@ -184,13 +172,31 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
   return true;
 }
 
-int OfiNic::hand_over(QueuePair& qp, uint8_t endpoint, const OfiWrite& write) {
-  if (!qp.lock) return endpoints_[endpoint]->write(write);
-  int error = qp.lock->acquire();
-  if (error != 0) return error;
-  error = endpoints_[endpoint]->write(write);
-  qp.lock->release();
-  return error;
+OfiOperation* OfiNic::hand_over(QueuePair& qp, OfiOperation::Kind kind, uint8_t endpoint,
+                                OfiWrite write, const OfiMessage* message) {
+  OfiOperation* const operation = operations_.take(kind);
+  if (operation == nullptr) {
+    block(qp);
+    return nullptr;
+  }
+  if (message != nullptr) write.behind = part_of(qp, qp.mailbox.send(*message));
+  write.peer = qp.peers[endpoint];
+  write.context = &operation->context;
+  int error = qp.lock ? qp.lock->acquire() : 0;
+  if (error == 0) {
+    error = endpoints_[endpoint]->write(write);
+    if (qp.lock) qp.lock->release();
+  }
+  if (!accepted(qp, error)) {
+    if (message != nullptr) qp.mailbox.undo_send();
+    operations_.give_back(*operation);
+    return nullptr;
+  }
+  operation->queue_pair = qp.id;
+  operation->order = ++handed_over_;
+  operation->endpoint = endpoint;
+  operation->answered = write.answered;
+  return operation;
 }
 
 bool OfiNic::accepted(QueuePair& qp, int error) {
@@ -202,7 +208,6 @@ bool OfiNic::accepted(QueuePair& qp, int error) {
     block(qp);
     return false;
   }
-  const OfiFailure failure = domain_.failure(error);
   qp.peer_dead = true;
   // The provider completes in order, and would wait for this peer forever (first_awaited): watch()
   // breaks the queue pair in this turn.
@@ -210,7 +215,7 @@ bool OfiNic::accepted(QueuePair& qp, int error) {
     qp.since = now_ - config_.silence_limit;
     next_watch_ = now_;
   }
-  break_queue_pair(qp, ofi_error_info(failure).status, describe_fault(place_of(qp), failure));
+  break_queue_pair(qp, domain_.failure(error));
   return false;
 }
 
@@ -275,9 +280,7 @@ void OfiNic::queue_message(QueuePair& qp, const OfiMessage& message, uint64_t fi
                            uint8_t endpoint) {
   if (!qp.awaits()) qp.since = now_;
   if (!qp.outbox.push({.message = message, .finishes = finishes, .endpoint = endpoint})) {
-    return break_queue_pair(qp, CompletionStatus::kLocalError,
-                            describe_fault(place_of(qp), "the peer asks more than it may at once",
-                                           "run the same version of Pacecar on both sides"));
+    return on_protocol_error(qp, "the peer asks more than it may at once");
   }
   with_messages_.add(slot_of(qp.id));
 }
@@ -311,27 +314,13 @@ OfiPart OfiNic::part_of(const QueuePair& qp, const OfiMailbox::Outgoing& outgoin
 }
 
 bool OfiNic::send_message(QueuePair& qp, const OfiQueuePair::QueuedMessage& queued) {
-  OfiOperation* operation = operations_.take(OfiOperation::Kind::kMessage);
-  if (operation == nullptr) {
-    block(qp);
-    return false;
-  }
-  const OfiWrite write{.part = part_of(qp, qp.mailbox.send(queued.message)),
-                       .behind = {},
-                       .peer = qp.peers[queued.endpoint],
-                       .answered = wants_answer(qp, sizeof(OfiMessage)),
-                       .context = &operation->context};
-  if (!accepted(qp, hand_over(qp, queued.endpoint, write))) {
-    qp.mailbox.undo_send();
-    operations_.give_back(*operation);
-    return false;
-  }
-  operation->queue_pair = qp.id;
-  operation->order = ++handed_over_;
+  OfiOperation* const operation =
+      hand_over(qp, OfiOperation::Kind::kMessage, queued.endpoint,
+                {.part = {}, .behind = {}, .answered = wants_answer(qp, sizeof(OfiMessage))},
+                &queued.message);
+  if (operation == nullptr) return false;
   operation->number = queued.finishes;
-  operation->answered = write.answered;
   operation->finishes = queued.finishes != OfiQueuePair::kNoNumber;
-  operation->endpoint = queued.endpoint;
   ++qp.messages;
   return true;
 }
@@ -384,13 +373,10 @@ OfiNic::QueuePair* OfiNic::first_awaited() {
 
 void OfiNic::on_silence(QueuePair& qp) {
   if (!qp.connected()) return;
-  break_queue_pair(
-      qp, CompletionStatus::kRetryExceeded,
-      describe_fault(
-          place_of(qp),
-          fmt::format("nothing has come back for {:g} s", config_.silence_limit.seconds()),
-          "look for the first error at the peer, and at the links and routes to it "
-          "(PACECAR_TIMEOUT bounds the wait)"));
+  break_queue_pair(qp, CompletionStatus::kRetryExceeded,
+                   fmt::format("nothing has come back for {:g} s", config_.silence_limit.seconds()),
+                   "look for the first error at the peer, and at the links and routes to it "
+                   "(PACECAR_TIMEOUT bounds the wait)");
 }
 
 Instant OfiNic::next_deadline() const {

@@ -1,17 +1,49 @@
 #include "transport/ofi/provider.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 
 #include <algorithm>
+#include <array>
+#include <csignal>
 #include <cstring>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
+
+// The interface version that is requested: it has everything that is used except dma-bufs.
+constexpr uint32_t kInterface = FI_VERSION(1, 17);
+constexpr uint32_t kDmabufInterface = FI_VERSION(1, 20);
+#ifdef FI_MR_DMABUF
+constexpr bool kKnowsDmabufs = true;
+#else
+constexpr bool kKnowsDmabufs = false;
+#endif
+
+// Restores the process's handlers of these signals.
+class KeepSignalHandlers {
+ public:
+  KeepSignalHandlers() {
+    for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], nullptr, &kept_[i]);
+  }
+  ~KeepSignalHandlers() {
+    for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &kept_[i], nullptr);
+  }
+  KeepSignalHandlers(const KeepSignalHandlers&) = delete;
+  KeepSignalHandlers& operator=(const KeepSignalHandlers&) = delete;
+
+ private:
+  static constexpr std::array kSignals = {SIGHUP, SIGINT,  SIGQUIT, SIGILL,  SIGABRT, SIGBUS,
+                                          SIGFPE, SIGSEGV, SIGTERM, SIGPIPE, SIGTRAP, SIGSYS};
+  std::array<struct sigaction, kSignals.size()> kept_{};
+};
 
 constexpr int kKnownMemoryModes =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT | FI_MR_HMEM;
@@ -38,13 +70,6 @@ struct Hints {
   }
   void want_datagrams() { info->ep_attr->type = FI_EP_RDM; }
   void want_writes() { info->caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE; }
-  void want_known_modes() {
-    info->mode = FI_CONTEXT | FI_CONTEXT2;
-    info->domain_attr->mr_mode = kKnownMemoryModes;
-    info->domain_attr->threading = FI_THREAD_DOMAIN;
-  }
-  void want_gpu_memory() { info->caps |= FI_HMEM; }
-  void want_order() { info->tx_attr->msg_order = kWriteOrder; }
 
   InfoHandle info;
 };
@@ -53,18 +78,14 @@ std::string text_or(const char* text, const char* otherwise) {
   return text != nullptr ? text : otherwise;
 }
 
-OfiProvider describe(const OfiLibrary& library, const fi_info& info) {
-  return {.name = text_or(info.fabric_attr->prov_name, "?"),
-          .domain = text_or(info.domain_attr->name, "?"),
-          .flaw = flaw_of(info),
-          .traits = traits_of(info),
-          .info = InfoHandle(library.dupinfo(&info), InfoDeleter{&library})};
-}
-
 std::vector<OfiProvider> one_per_domain(const OfiLibrary& library, const fi_info* infos) {
   std::vector<OfiProvider> found;
   for (const fi_info* info = infos; info != nullptr; info = info->next) {
-    OfiProvider provider = describe(library, *info);
+    OfiProvider provider{.name = text_or(info->fabric_attr->prov_name, "?"),
+                         .domain = text_or(info->domain_attr->name, "?"),
+                         .flaw = flaw_of(*info),
+                         .traits = traits_of(*info),
+                         .info = InfoHandle(library.dupinfo(info), InfoDeleter{&library})};
     const auto same = [&](const OfiProvider& other) {
       return other.name == provider.name && other.domain == provider.domain;
     };
@@ -79,7 +100,7 @@ std::vector<OfiProvider> one_per_domain(const OfiLibrary& library, const fi_info
 void ask_for_gpu_memory(const OfiLibrary& library, Hints& hints,
                         std::vector<OfiProvider>& providers) {
   if (!library.takes_dmabufs()) return;
-  hints.want_gpu_memory();
+  hints.info->caps |= FI_HMEM;
   const InfoHandle infos = query(library, *hints.info);
   for (OfiProvider& able : one_per_domain(library, infos.get())) {
     if (!able.flaw.empty() || !able.traits.device) continue;
@@ -122,6 +143,71 @@ Error why_not(const OfiLibrary& library, std::string_view name) {
 bool leaves_host(const OfiProvider& provider) { return provider.domain != "lo"; }
 
 }  // namespace
+
+// --- the library ---
+
+Result<const OfiLibrary*> OfiLibrary::load(const std::string& file) {
+  static std::mutex mutex;
+  static std::unique_ptr<const OfiLibrary> loaded;  // never unloaded
+  const std::lock_guard lock(mutex);
+  if (loaded != nullptr) return loaded.get();
+  const KeepSignalHandlers keep;
+  void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("libfabric is not there ({}): install it (libfabric1)", dlerror()));
+  }
+  auto library = std::make_unique<OfiLibrary>();
+  if (const std::string missing = library->resolve(handle); !missing.empty()) {
+    dlclose(handle);
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("libfabric lacks {}: install version 1.17 or later", missing));
+  }
+  if (library->version_() < kInterface) {
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("libfabric is version {}: install version 1.17 or later", library->version()));
+  }
+  loaded = std::move(library);
+  return loaded.get();
+}
+
+// Later versions keep these symbols for programs built with the structures of 1.17.
+std::string OfiLibrary::resolve(void* library) {
+  std::string missing;
+  const auto find = [&](auto& entry, const char* symbol, const char* version) {
+    entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(
+        dlvsym(library, symbol, version));
+    if (entry == nullptr) missing = symbol;
+  };
+  find(getinfo_, "fi_getinfo", "FABRIC_1.3");
+  find(freeinfo_, "fi_freeinfo", "FABRIC_1.3");
+  find(dupinfo_, "fi_dupinfo", "FABRIC_1.3");
+  find(fabric_, "fi_fabric", "FABRIC_1.1");
+  find(strerror_, "fi_strerror", "FABRIC_1.0");
+  find(version_, "fi_version", "FABRIC_1.0");
+  return missing;
+}
+
+int OfiLibrary::getinfo(const fi_info* hints, fi_info** infos) const {
+  const KeepSignalHandlers keep;
+  return getinfo_(takes_dmabufs() ? kDmabufInterface : kInterface, nullptr, nullptr, 0, hints,
+                  infos);
+}
+
+int OfiLibrary::endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint) const {
+  const KeepSignalHandlers keep;
+  return fi_endpoint(domain, info, endpoint, nullptr);
+}
+
+bool OfiLibrary::takes_dmabufs() const { return kKnowsDmabufs && version_() >= kDmabufInterface; }
+
+std::string OfiLibrary::version() const {
+  const uint32_t version = version_();
+  return fmt::format("{}.{}", FI_MAJOR(version), FI_MINOR(version));
+}
+
+// --- providers ---
 
 std::string_view lowest_layer(std::string_view provider) {
   return provider.substr(0, provider.find(';'));
@@ -198,8 +284,10 @@ Result<OfiProvider> choose_ofi_provider(std::string_view name, std::string_view 
   Hints hints(*library, name);
   hints.want_datagrams();
   hints.want_writes();
-  hints.want_known_modes();
-  hints.want_order();
+  hints.info->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints.info->domain_attr->mr_mode = kKnownMemoryModes;
+  hints.info->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints.info->tx_attr->msg_order = kWriteOrder;
   InfoHandle infos = query(*library, *hints.info);
   if (infos == nullptr) {
     hints.info->tx_attr->msg_order = 0;

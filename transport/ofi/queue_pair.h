@@ -1,12 +1,13 @@
 // OfiQueuePair: a queue pair over libfabric, whose endpoints serve all queue pairs. It has work
 // requests, the peer's regions that we may write, our regions that the peer may write, and the
-// mailbox by which the two ends agree on these.
-//
+// mailbox by which the two ends agree on these. OfiOperations: what the NIC has posted to the
+// provider for all of them.
 // Thread rule: one thread at a time.
 #pragma once
 
 #include <rdma/fi_endpoint.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -118,6 +119,90 @@ struct OfiQueuePair {
   bool gone_sent = false;  // kGone is sent: nothing of ours follows
   bool peer_gone = false;  // the peer has sent kGone
   bool peer_dead = false;  // the provider has given up on the peer
+};
+
+struct OfiOperation {
+  enum class Kind : uint8_t { kFree, kWrite, kMessage };
+
+  fi_context2 context{};  // the provider's own; must come first
+  QueuePairId queue_pair = 0;
+  uint64_t number = 0;  // of the work request in its queue pair's WorkQueue
+  uint64_t order = 0;   // in which they were posted
+  Bytes bytes = 0;
+  Instant departure;  // of a write: when its last byte leaves, if nothing delays it
+  uint32_t local_key = 0;
+  uint32_t remote_key = 0;
+  Kind kind = Kind::kFree;
+  uint8_t endpoint = 0;
+  uint32_t immediate = 0;
+  bool answered = true;   // acknowledged by the peer when it is done
+  bool finishes = true;   // completes its work request
+  bool notifies = false;  // the peer must be notified when it is done
+};
+
+// The provider returns an operation's address, so operations never move while the NIC exists.
+// Bounded; allocates once.
+class OfiOperations {
+ public:
+  explicit OfiOperations(uint32_t count) : operations_(count) {
+    free_.reserve(count);
+    free_all();
+  }
+
+  // nullptr: all are in use.
+  OfiOperation* take(OfiOperation::Kind kind) {
+    if (free_.empty()) return nullptr;
+    OfiOperation* const operation = free_.back();
+    free_.pop_back();
+    *operation = OfiOperation{.kind = kind};
+    return operation;
+  }
+  void give_back(OfiOperation& operation) {
+    operation.kind = OfiOperation::Kind::kFree;
+    free_.push_back(&operation);
+  }
+  // The operation of a context that the provider returned; nullptr: not ours, or not in use.
+  OfiOperation* find(void* context) {
+    auto* const operation = static_cast<OfiOperation*>(context);
+    const bool ours =
+        operation >= operations_.data() && operation < operations_.data() + operations_.size();
+    return ours && operation->kind != OfiOperation::Kind::kFree ? operation : nullptr;
+  }
+  // Call it only when no operation is at the provider.
+  void free_all() {
+    free_.clear();
+    for (OfiOperation& operation : operations_) give_back(operation);
+  }
+
+  std::vector<OfiOperation>& all() { return operations_; }
+
+ private:
+  std::vector<OfiOperation> operations_;
+  std::vector<OfiOperation*> free_;
+};
+
+// Bounds how long a thread waits for a peer or the provider, turn by turn. Only time counts in
+// which the thread was running. A turn is short; for the rest of a long turn the thread was not
+// scheduled, which on a loaded host may last for a whole limit. On a host that stalls in every turn
+// the wait ends, too, but later.
+class Patience {
+ public:
+  explicit Patience(Duration limit) : limit_(limit) {}
+
+  // Call it once a turn. `waited`: time since the wait began. False: the wait is over.
+  bool lasts(Duration waited) {
+    counted_ = counted_ + std::min(waited - waited_, kTurnLimit);
+    waited_ = waited;
+    return counted_ <= limit_ && waited_ <= limit_ * kStalls;
+  }
+
+ private:
+  static constexpr Duration kTurnLimit = Duration::from_ms(2);  // most that a turn counts
+  static constexpr int64_t kStalls = 20;  // the wait lasts at most so many limits
+
+  Duration limit_;
+  Duration waited_;
+  Duration counted_;
 };
 
 }  // namespace pacecar

@@ -8,10 +8,8 @@
 //   write:  wait for these
 //
 // Nothing else writes a GPU's words during a round: NCCL forbids resetting a signal while one may
-// arrive.
-// They are read in each round, since NCCL resets them between signals. Signals to one word in a
-// round are one copy.
-//
+// arrive. They are read in each round, since NCCL resets them between signals. Signals to one word
+// in a round are one copy.
 // Bounds: kMost; check full() before adding. Thread rule: one thread at a time.
 #pragma once
 
@@ -24,7 +22,6 @@
 #include <utility>
 #include <vector>
 
-#include "transport/rma/operation.h"
 #include "transport/rma/windows.h"
 
 namespace pacecar::rma {

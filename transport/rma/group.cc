@@ -57,17 +57,13 @@ Group::~Group() {
   if (keeper_.joinable()) keeper_.join();
   for (Peer& peer : peers_) peer.send({.kind = RecordKind::kBye}, nullptr);
   const auto give_up = Clock::now() + kLinger;
-  while (!idle()) {
+  const auto idle = [](const Peer& peer) { return peer.idle(); };
+  while (!arrivals_.idle() || !std::ranges::all_of(peers_, idle)) {
     if (!advance()) context_->rest(nic_);
     if (Clock::now() >= give_up) break;
   }
   peers_.clear();
   if (records_memory_ != nullptr) (void)context_->deregister_memory(nic_, records_memory_);
-}
-
-bool Group::idle() const {
-  return arrivals_.idle() &&
-         std::ranges::all_of(peers_, [](const Peer& peer) { return peer.idle(); });
 }
 
 bool Group::advance() {
@@ -148,7 +144,7 @@ Result<SharedWindow*> Group::share(const MemoryRange& range) {
       release(lock, windows_.release_own(own.id));
       return tl::unexpected(prepared.error());
     }
-    announce(own);
+    for (Peer& peer : peers_) peer.share(own);
   }
   while (true) {
     progress();
@@ -189,18 +185,6 @@ Result<void> Group::prepare(const std::shared_ptr<const CopyEngine>& engine, boo
   return {};
 }
 
-void Group::announce(const Place& own) {
-  for (Peer& peer : peers_) {
-    peer.send({.kind = RecordKind::kWindow,
-               .window = own.id,
-               .offset = own.window.address,
-               .length = own.window.length,
-               .answer_window = own.window.key,
-               .staged = own.staged ? 1U : 0U},
-              nullptr);
-  }
-}
-
 void Group::unshare(SharedWindow* window) {
   std::unique_lock lock(mutex_);
   release(lock, windows_.unshare(window, rank_));
@@ -222,35 +206,25 @@ void Group::release(std::unique_lock<std::mutex>& lock, const std::optional<OwnM
 
 // --- operations ---
 
-Result<void> Group::check(size_t rank) const {
-  if (rank < peers_.size()) return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("there is no rank {}: the last one is {}", rank, peers_.size() - 1));
-}
-
 Result<Operation*> Group::begin(size_t rank) {
-  Operation* const operation = peers_[rank].full() ? nullptr : take_operation();
-  if (operation == nullptr) {
+  if (peers_[rank].full() || (free_.empty() && operations_.size() == kMaxOperations)) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("{} one-sided operations are pending: test some until they are done",
                             kMaxOperations));
   }
-  return operation;
-}
-
-Operation* Group::take_operation() {
-  if (free_.empty()) {
-    return operations_.size() == kMaxOperations ? nullptr : &operations_.emplace_back();
-  }
+  if (free_.empty()) return &operations_.emplace_back();
   Operation* const operation = free_.back();
   free_.pop_back();
-  operation->left = 0;
-  operation->error.reset();
+  *operation = Operation();
   return operation;
 }
 
-// Checks bounds in the owner's window.
+// Checks the rank, and bounds in the owner's window.
 Result<void> Group::check(size_t rank, const Location& bytes, size_t owner, size_t size) const {
+  if (rank >= peers_.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("there is no rank {}: the last one is {}", rank, peers_.size() - 1));
+  }
   if (size == 0) return {};
   if (bytes.window == nullptr) return fail(ErrorCode::kInvalidArgument, "bytes of no window");
   const uint64_t length = bytes.window->places[owner].window.length;
@@ -264,7 +238,6 @@ Result<void> Group::check(size_t rank, const Location& bytes, size_t owner, size
 Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, const Location& to,
                               const std::optional<Signal>& signal) {
   const std::lock_guard lock(mutex_);
-  RETURN_IF_ERROR(check(rank));
   RETURN_IF_ERROR(check(rank, from, rank_, size));
   RETURN_IF_ERROR(check(rank, to, rank, size));
   if (signal) RETURN_IF_ERROR(check(rank, signal->word, rank, sizeof(uint64_t)));
@@ -298,7 +271,6 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
 
 Result<Operation*> Group::get(size_t rank, const Location& from, size_t size, const Location& to) {
   const std::lock_guard lock(mutex_);
-  RETURN_IF_ERROR(check(rank));
   RETURN_IF_ERROR(check(rank, from, rank, size));
   RETURN_IF_ERROR(check(rank, to, rank_, size));
   ASSIGN_OR_RETURN(Operation* const operation, begin(rank));

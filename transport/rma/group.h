@@ -1,13 +1,10 @@
 // Group: ranks that write into each other's memory. Each advertises windows to all others, puts
 // into theirs, adds to words there (signals), and gets from them. Operations with one rank are in
 // the order of their start, so a signal arrives after all earlier puts.
-//
 // Only join(), share(), unshare() and the destructor block. Requests progress in calls of test()
 // and progress(). If there are none, a thread of the group takes over, so that the peers' gets and
 // signals do not wait.
-//
 // If a peer fails or sends invalid records, the operations with that peer fail, and no others.
-//
 // Thread rule: any thread; share() by one thread at a time.
 #pragma once
 
@@ -24,8 +21,6 @@
 #include "transport/api/pacecar.hpp"
 #include "transport/base/fresh_pages.h"
 #include "transport/rma/arrivals.h"
-#include "transport/rma/landing.h"
-#include "transport/rma/operation.h"
 #include "transport/rma/peer.h"
 #include "transport/rma/windows.h"
 
@@ -77,8 +72,7 @@ class Group {
   Result<Operation*> get(size_t rank, const Location& from, size_t size, const Location& to);
   // Done when all earlier operations with that rank are done, and GPUs see what has arrived so far.
   Result<Operation*> flush(size_t rank);
-  // True: the operation is done, and its pointer is invalid. Errors: kPeer; the pointer is invalid,
-  // too.
+  // True, or an error (kPeer): the operation is over, and its pointer is invalid.
   Result<bool> test(Operation* operation);
 
   void progress();
@@ -90,14 +84,11 @@ class Group {
 
   // With the lock held.
   bool advance();
-  Result<void> check(size_t rank) const;
   Result<Operation*> begin(size_t rank);
-  Operation* take_operation();
-  Result<void> check(size_t rank, const Location& bytes, size_t owner, size_t size) const;
-  bool idle() const;
+  Result<void> check(size_t rank, const Location& bytes = {}, size_t owner = 0,
+                     size_t size = 0) const;
 
   Result<void> prepare(const std::shared_ptr<const CopyEngine>& engine, bool staged);
-  void announce(const Place& own);
   void release(std::unique_lock<std::mutex>& lock, const std::optional<OwnMemory>& own);
   bool count_arrivals();
   void keep(const std::stop_token& stop);

@@ -1,5 +1,4 @@
 // Connects all ranks of a group to one another. A connection's first record names the sending rank.
-//
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -10,8 +9,8 @@
 #include <vector>
 
 #include "transport/api/pacecar.hpp"
-#include "transport/rma/inbox.h"
 #include "transport/rma/outbox.h"
+#include "transport/rma/record.h"
 
 namespace pacecar::rma {
 

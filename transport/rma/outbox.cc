@@ -13,6 +13,10 @@ void fail_operation(Operation* operation, const Error& why) {
   if (operation != nullptr) operation->fail(why);
 }
 
+void report_done(Operation* operation) {
+  if (operation != nullptr) --operation->left;
+}
+
 }  // namespace
 
 void Outbox::add(const Put& put, Operation* operation) {
@@ -71,10 +75,6 @@ Result<void> Outbox::finish() {
   return {};
 }
 
-void Outbox::report_done(Operation* operation) {
-  if (operation != nullptr) --operation->left;
-}
-
 Result<bool> Outbox::start() {
   Part& part = waiting_.front();
   if (part.kind == Kind::kPut) return start_put(part);
@@ -84,7 +84,11 @@ Result<bool> Outbox::start() {
     // The record is copied when posted, so its operation need not wait for the peer.
     report_done(part.operation);
   } else {
-    start_mark(part.operation);
+    started_.push_back({.operation = part.operation});
+    if (!pieces_.empty()) {
+      ++part.operation->left;
+      pieces_.push_back({std::nullopt, part.operation});
+    }
   }
   waiting_.pop_front();
   return true;
@@ -162,13 +166,6 @@ Result<bool> Outbox::send(const Record& record, Started started) {
   return true;
 }
 
-void Outbox::start_mark(Operation* operation) {
-  started_.push_back({.operation = operation});
-  if (pieces_.empty()) return;
-  ++operation->left;
-  pieces_.push_back({std::nullopt, operation});
-}
-
 bool Outbox::set_landing(const Window& window) {
   if (window.length != Landing::kBytes) return false;
   landing_ = window;
@@ -179,19 +176,12 @@ bool Outbox::delivered(uint64_t pieces) {
   for (; pieces > 0; --pieces) {
     if (pieces_.empty()) return false;
     space_.give_back(*pieces_.front().space);
-    report_done(pieces_.front().operation);
-    pieces_.pop_front();
-    drop_marks();
+    do {  // the piece, and the marks after it
+      report_done(pieces_.front().operation);
+      pieces_.pop_front();
+    } while (!pieces_.empty() && !pieces_.front().space);
   }
   return true;
-}
-
-// Completes the marks at the front, as no piece is before them.
-void Outbox::drop_marks() {
-  while (!pieces_.empty() && !pieces_.front().space) {
-    report_done(pieces_.front().operation);
-    pieces_.pop_front();
-  }
 }
 
 void Outbox::fail(const Error& why) {

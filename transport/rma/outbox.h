@@ -1,10 +1,8 @@
 // Puts and records to one rank, in order; they wait here until the connection takes them. A put is
 // done when its bytes are at their destination, a record when it has been posted.
-//
 // Memory that a NIC does not reach is put in pieces. If it is the peer's memory, a piece goes into
 // the landing that the peer has advertised, and the next record requests the copy to its
 // destination. The peer reports by a record that the copy is done and the space is free.
-//
 // Bounds: kMaxWaiting parts; check room() first. Thread rule: one thread at a time.
 #pragma once
 
@@ -14,8 +12,6 @@
 
 #include "gdr/ring_space.h"
 #include "transport/api/pacecar.hpp"
-#include "transport/rma/landing.h"
-#include "transport/rma/operation.h"
 #include "transport/rma/record.h"
 #include "transport/rma/windows.h"
 
@@ -48,7 +44,6 @@ class Outbox {
   Result<void> advance();
   // Sends started parts at once, not with the next poll.
   void hurry() { connection_->hurry(); }
-  // All pending operations fail.
   void fail(const Error& why);
   // The peer has left: parts that have not been started fail, and pieces that it has not copied.
   void abandon(const Error& why);
@@ -100,9 +95,6 @@ class Outbox {
   Result<bool> write(const Put& put, size_t size, const Window& window, uint64_t offset,
                      Started started);
   Result<void> finish();
-  void start_mark(Operation* operation);
-  void drop_marks();
-  static void report_done(Operation* operation);
 
   std::unique_ptr<SendConnection> connection_;
   Record* places_;

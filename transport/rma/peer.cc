@@ -11,6 +11,11 @@ Window window_in(const Record& record) {
   return {.address = record.offset, .length = record.length, .key = record.answer_window};
 }
 
+Record record_of(RecordKind kind, const Window& window) {
+  return {
+      .kind = kind, .offset = window.address, .length = window.length, .answer_window = window.key};
+}
+
 }  // namespace
 
 bool Peer::advance() {
@@ -137,14 +142,16 @@ void Peer::on_arrival(const Arrival& arrival) {
   ++gets_done_;
 }
 
+void Peer::share(const Place& own) {
+  Record record = record_of(RecordKind::kWindow, own.window);
+  record.window = own.id;
+  record.staged = own.staged ? 1 : 0;
+  send(record, nullptr);
+}
+
 void Peer::land_in(const Landing& landing) {
   landing_ = &landing;
-  const Window& window = landing.window(rank_);
-  send({.kind = RecordKind::kLanding,
-        .offset = window.address,
-        .length = window.length,
-        .answer_window = window.key},
-       nullptr);
+  send(record_of(RecordKind::kLanding, landing.window(rank_)), nullptr);
 }
 
 void Peer::put(const Put& put, Operation& operation) {

@@ -1,6 +1,5 @@
 // One rank of the group, which may be this one: the records from it and to it, its gets and ours.
 // All that it sends is checked; an invalid record fails this peer and no other.
-//
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -10,10 +9,8 @@
 #include <utility>
 
 #include "transport/rma/arrivals.h"
-#include "transport/rma/inbox.h"
-#include "transport/rma/landing.h"
-#include "transport/rma/operation.h"
 #include "transport/rma/outbox.h"
+#include "transport/rma/record.h"
 #include "transport/rma/windows.h"
 
 namespace pacecar::rma {
@@ -38,9 +35,9 @@ class Peer {
   void get(Record record, Operation& operation);
   // Done when all earlier operations are done, and arrivals from all ranks are visible.
   void flush(Operation& operation);
+  void share(const Place& own);
   // Advertises the landing, where the peer puts data for GPU memory that our NIC does not reach.
   void land_in(const Landing& landing);
-  // The arrival counts now.
   void on_arrival(const Arrival& arrival);
   // All operations with the peer fail, because of a failure of this rank.
   void fail_all(const Error& why) {
@@ -50,7 +47,6 @@ class Peer {
   void hurry() {
     if (outbox_) outbox_->hurry();
   }
-  // No room for a further operation now.
   bool full() const { return outbox_ && !outbox_->room(); }
 
   // Whether an answer to a get from that window of ours is not acknowledged.

@@ -2,8 +2,14 @@
 // byte order (control words require it, too). The fields of a peer's record are checked before use.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <type_traits>
+
+#include "transport/api/pacecar.hpp"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::rma {
 
@@ -35,5 +41,53 @@ static_assert(sizeof(Record) == 48 && std::is_trivially_copyable_v<Record>);
 
 // The largest number of outstanding records to a rank: the receives of a connection.
 inline constexpr uint32_t kRecords = 32;
+
+// The records of one rank, in the order of sending. A record arrives when the puts before it are in
+// place. Thread rule: one thread at a time.
+class Inbox {
+ public:
+  // `places`: kRecords of them, in `memory`; both outlive the inbox.
+  Inbox(std::unique_ptr<ReceiveConnection> connection, Record* places, const Memory* memory)
+      : connection_(std::move(connection)), places_(places), memory_(memory) {}
+
+  Result<void> open() {
+    for (uint32_t place = 0; place < kRecords; ++place) {
+      RETURN_IF_ERROR(post(place));
+    }
+    return {};
+  }
+  // The next record; nullopt: none yet. Errors: kPeer (also: a message of another size).
+  Result<std::optional<Record>> next() {
+    Request* const request = requests_[oldest_];
+    if (request == nullptr || !settled(*request)) return std::nullopt;
+    requests_[oldest_] = nullptr;
+    ASSIGN_OR_RETURN(const TestResult result, connection_->test(request));
+    if (result.sizes[0] != sizeof(Record)) {
+      return fail(ErrorCode::kPeer, connection_->peer() +
+                                        " sent an invalid record: run the same "
+                                        "version of Pacecar on both sides");
+    }
+    const Record record = places_[oldest_];
+    RETURN_IF_ERROR(post(oldest_));
+    oldest_ = (oldest_ + 1) % kRecords;
+    return record;
+  }
+
+ private:
+  Result<void> post(uint32_t place) {
+    const ReceiveBuffer buffer{
+        .data = &places_[place], .size = sizeof(Record), .tag = 0, .memory = memory_};
+    ASSIGN_OR_RETURN(auto started, connection_->irecv({&buffer, 1}));
+    if (started == nullptr) return fail(ErrorCode::kInternal, "a connection has too few receives");
+    requests_[place] = started;
+    return {};
+  }
+
+  std::unique_ptr<ReceiveConnection> connection_;
+  Record* places_;
+  const Memory* memory_;
+  std::array<Request*, kRecords> requests_{};
+  uint32_t oldest_ = 0;
+};
 
 }  // namespace pacecar::rma

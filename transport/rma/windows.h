@@ -1,6 +1,5 @@
 // The windows that a group's ranks share: this rank's memory by number, and the peers' windows as
-// advertised.
-//
+// advertised. And the landing, for puts into GPU memory.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -17,6 +16,17 @@
 #include "transport/api/pacecar.hpp"
 
 namespace pacecar::rma {
+
+// A one-sided operation, as its caller sees it. With the group's lock.
+struct Operation {
+  uint32_t left = 0;  // parts that are not done
+  std::optional<Error> error;
+
+  bool done() const { return left == 0 || error; }
+  void fail(const Error& why) {
+    if (!error) error = why;
+  }
+};
 
 using WindowId = uint32_t;  // a number that the owner chooses and never reuses
 
@@ -42,7 +52,6 @@ struct Word {
   std::shared_ptr<StagedRange> copies;  // null: host memory
 };
 
-// Registered memory of this rank.
 struct OwnMemory {
   uint8_t* base = nullptr;
   uint64_t length = 0;
@@ -70,8 +79,7 @@ class Windows {
   ~Windows();
 
   // Registers memory of this rank, unless a range from the same address that is at least as long is
-  // registered already.
-  // Errors: as register_memory and window_of.
+  // registered already. Errors: as register_memory and window_of.
   Result<Place> register_own(const MemoryRange& range);
   // Ends one registration. If it was the last, peers cannot name the memory any more, and the
   // memory is returned: call deregister() once no put reads it.
@@ -116,6 +124,40 @@ class Windows {
   std::vector<std::deque<Place>> announced_;      // by rank
   std::vector<std::map<WindowId, Known>> known_;  // likewise
   std::list<SharedWindow> shared_;
+};
+
+// Pinned memory of this rank, with a part for each rank. That rank puts data there for GPU memory
+// that our NIC does not reach, and manages the space. Each part is registered separately, so that
+// the NIC lets every rank write only to its own.
+class Landing {
+ public:
+  // Per rank: the bytes in flight between two ranks at 100 Gb/s, copy included.
+  static constexpr size_t kBytes = 1 << 20;
+  // The largest piece: one is copied while others are on the wire.
+  static constexpr size_t kPiece = kBytes / 4;
+
+  // Errors: those of pinned memory and of registering it.
+  static Result<std::unique_ptr<Landing>> make(std::shared_ptr<Context> context, size_t nic,
+                                               std::shared_ptr<const CopyEngine> engine,
+                                               size_t ranks);
+  ~Landing();  // no copy may still use it
+  Landing(const Landing&) = delete;
+  Landing& operator=(const Landing&) = delete;
+
+  // The window of that rank's part, to be advertised to it.
+  const Window& window(size_t rank) const { return windows_[rank]; }
+  // Bytes of that rank's part; nullptr: out of bounds.
+  uint8_t* bytes(size_t rank, uint64_t offset, uint64_t length) const;
+
+ private:
+  Landing(std::shared_ptr<Context> context, size_t nic, std::unique_ptr<PinnedMemory> pinned)
+      : context_(std::move(context)), nic_(nic), pinned_(std::move(pinned)) {}
+
+  const std::shared_ptr<Context> context_;
+  const size_t nic_;
+  const std::unique_ptr<PinnedMemory> pinned_;
+  std::vector<const Memory*> memory_;  // by rank
+  std::vector<Window> windows_;        // likewise
 };
 
 }  // namespace pacecar::rma

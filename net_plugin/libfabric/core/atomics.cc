@@ -96,26 +96,15 @@ struct TypeFacts {
   void (*apply)(AtomicOp, size_t, uint8_t*, const uint8_t*, const uint8_t*, uint8_t*);
 };
 
-template <typename T>
-constexpr TypeFacts facts() {
-  return {sizeof(T), std::is_integral_v<T>, kComplex<T>, &apply<T>};
+template <typename... T>
+constexpr std::array<TypeFacts, sizeof...(T)> facts() {
+  return {TypeFacts{sizeof(T), std::is_integral_v<T>, kComplex<T>, &apply<T>}...};
 }
 
 // As fi_datatype numbers them.
-constexpr std::array<TypeFacts, kDatatypes> kTypes = {facts<int8_t>(),
-                                                      facts<uint8_t>(),
-                                                      facts<int16_t>(),
-                                                      facts<uint16_t>(),
-                                                      facts<int32_t>(),
-                                                      facts<uint32_t>(),
-                                                      facts<int64_t>(),
-                                                      facts<uint64_t>(),
-                                                      facts<float>(),
-                                                      facts<double>(),
-                                                      facts<std::complex<float>>(),
-                                                      facts<std::complex<double>>(),
-                                                      facts<long double>(),
-                                                      facts<std::complex<long double>>()};
+constexpr std::array<TypeFacts, kDatatypes> kTypes =
+    facts<int8_t, uint8_t, int16_t, uint16_t, int32_t, uint32_t, int64_t, uint64_t, float, double,
+          std::complex<float>, std::complex<double>, long double, std::complex<long double>>();
 
 }  // namespace
 

@@ -36,7 +36,7 @@ inline constexpr uint8_t kHasData = 2;
 inline constexpr uint8_t kWantsDone = 4;  // of a message: the sender waits for a kDone
 inline constexpr uint8_t kFetches = 8;    // of an atomic: the old values are returned
 inline constexpr uint8_t kCompares = 16;  // of an atomic: comparands follow the operands
-// Of an offer: the receiver may read the bytes from the sender's memory (peer_memory.h), or reply
+// Of an offer: the receiver may read the bytes from the sender's memory (same_host.h), or reply
 // with a clear-to-send. Of a read: its sender can read the receiver's memory, if told where. Of a
 // kHello: likewise in general.
 inline constexpr uint8_t kDirect = 32;
@@ -97,7 +97,6 @@ struct FrameView {
   std::span<const uint8_t> payload;
 };
 
-// Iterates over the frames of a message.
 class FrameReader {
  public:
   explicit FrameReader(std::span<const uint8_t> message) : rest_(message) {}

@@ -13,7 +13,6 @@ namespace pacecar::fabric {
 using PeerId = uint32_t;
 inline constexpr PeerId kAnyPeer = ~PeerId{0};
 
-// What a receive matches.
 struct Pattern {
   PeerId source = kAnyPeer;
   uint64_t tag = 0;

@@ -8,13 +8,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <utility>
 
-#include "net_plugin/libfabric/link/socket_name.h"
 #include "transport/base/self_connection.h"
 
 namespace pacecar::fabric {
@@ -108,28 +106,16 @@ void EndpointBootstrap::enable_within_host(const Name& own) {
   const bool listens = listener.get() >= 0 &&
                        bind(listener.get(), address.get(), address.bytes) == 0 &&
                        listen(listener.get(), SOMAXCONN) == 0 &&
-                       epoll_ctl(events_.get(), EPOLL_CTL_ADD, listener.get(), &event) == 0;
+                       epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener.get(), &event) == 0;
   if (listens) listener_within_host_ = std::move(listener);  // else peers call by TCP
-}
-
-// nullopt: the peer does not listen there, so it is called by TCP.
-std::optional<EndpointBootstrap::Call> EndpointBootstrap::call_within_host(const Name& peer) const {
-  const UnixAddress address(peer);
-  Call call{.socket = make_socket(AF_UNIX), .ours = true, .within_host = true, .from = peer};
-  const int fd = call.socket.get();
-  if (fd < 0 || connect(fd, address.get(), address.bytes) != 0) return std::nullopt;
-  const auto process = process_behind(fd);
-  if (!process) return std::nullopt;
-  call.process = *process;
-  return call;
 }
 
 EndpointBootstrap::CallId EndpointBootstrap::add(Call call, uint32_t wanted) {
   const CallId id = next_++;
   epoll_event event{.events = wanted, .data = {.u64 = id}};
   call.begun = attended_.total();
-  if (epoll_ctl(events_.get(), EPOLL_CTL_ADD, call.socket.get(), &event) != 0) {
-    ended_.push_back({.kind = Event::Kind::kFailed, .call = id, .error = errno});
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, call.socket.get(), &event) != 0) {
+    events_.push_back({.kind = Event::Kind::kFailed, .call = id, .error = errno});
     if (!call.ours) --unknown_;
     return id;
   }
@@ -139,10 +125,18 @@ EndpointBootstrap::CallId EndpointBootstrap::add(Call call, uint32_t wanted) {
 
 EndpointBootstrap::CallId EndpointBootstrap::call(const Name& peer, const Name& from,
                                                   const Greeting& ours) {
-  if (calls_within_host_) {
-    if (auto call = call_within_host(peer)) {
-      call->outgoing = ours;
-      return add(std::move(*call), EPOLLOUT);
+  if (calls_within_host_) {  // by TCP if the peer does not listen there
+    const UnixAddress address(peer);
+    FileDescriptor socket = make_socket(AF_UNIX);
+    const bool open = socket && connect(socket.get(), address.get(), address.bytes) == 0;
+    if (const auto process = open ? process_behind(socket.get()) : std::nullopt) {
+      return add({.socket = std::move(socket),
+                  .ours = true,
+                  .within_host = true,
+                  .process = *process,
+                  .from = peer,
+                  .outgoing = ours},
+                 EPOLLOUT);
     }
   }
   const sockaddr_storage address = socket_address(peer);
@@ -157,7 +151,7 @@ EndpointBootstrap::CallId EndpointBootstrap::call(const Name& peer, const Name& 
     error = errno;
   }
   if (error == 0) return add(std::move(call), EPOLLOUT);
-  ended_.push_back({.kind = Event::Kind::kFailed, .call = next_, .error = error});
+  events_.push_back({.kind = Event::Kind::kFailed, .call = next_, .error = error});
   return next_++;
 }
 
@@ -165,7 +159,7 @@ void EndpointBootstrap::answer(CallId id, const Greeting& given) {
   const auto call = calls_.find(id);
   if (call == calls_.end()) return;
   call->second.outgoing = given;
-  if (!greet(call->second)) drop(call, ECONNRESET, ended_);
+  if (!greet(call->second)) drop(call, ECONNRESET);
 }
 
 void EndpointBootstrap::accept(int listener) {
@@ -261,35 +255,37 @@ bool EndpointBootstrap::receive(Call& call) {
 }
 
 // Ends a call, and adds the event of it; a caller without a greeting ends without one.
-EndpointBootstrap::Calls::iterator EndpointBootstrap::drop(Calls::iterator at, int error,
-                                                           std::vector<Event>& events) {
+EndpointBootstrap::Calls::iterator EndpointBootstrap::drop(Calls::iterator at, int error) {
   const auto& [id, call] = *at;
   if (call.greeted) {
-    events.push_back({.kind = Event::Kind::kLost, .call = id});
+    events_.push_back({.kind = Event::Kind::kLost, .call = id});
   } else if (call.ours) {
-    events.push_back({.kind = Event::Kind::kFailed, .call = id, .error = error});
+    events_.push_back({.kind = Event::Kind::kFailed, .call = id, .error = error});
   } else {
     --unknown_;
   }
   return calls_.erase(at);
 }
 
-void EndpointBootstrap::poll_call(CallId id, std::vector<Event>& events) {
+void EndpointBootstrap::poll_call(CallId id) {
   const auto at = calls_.find(id);
   if (at == calls_.end()) return;
   Call& call = at->second;
-  const auto dropped = [&](int error) { drop(at, error, events); };
   if (!call.connected) {
     int error = 0;
     socklen_t bytes = sizeof error;
     (void)getsockopt(call.socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
-    if (error == 0 && !call.within_host && is_self_connection(call.socket.get()))
+    if (error == 0 && !call.within_host && is_self_connection(call.socket.get())) {
       error = ECONNREFUSED;
-    if (error != 0) return dropped(error);
+    }
+    if (error == 0 && !greet(call)) error = ECONNRESET;
+    if (error != 0) {
+      drop(at, error);
+      return;
+    }
     call.connected = true;
-    if (!greet(call)) return dropped(ECONNRESET);
     epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.u64 = id}};
-    (void)epoll_ctl(events_.get(), EPOLL_CTL_MOD, call.socket.get(), &event);
+    (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, call.socket.get(), &event);
   }
   const bool alive = receive(call);
   if (!call.greeted && call.received == sizeof(Greeting)) {
@@ -302,30 +298,24 @@ void EndpointBootstrap::poll_call(CallId id, std::vector<Event>& events) {
     const bool valid = greeting.magic == Greeting::kMagic && name &&
                        greeting.name_size == name->size() &&
                        (call.ours || call.within_host || same_host(*name, call.from));
-    if (!valid) return dropped(EPROTO);
+    if (!valid) {
+      drop(at, EPROTO);
+      return;
+    }
     if (!call.ours) --unknown_;
     call.greeted = true;
     event.name = *name;
     event.process = call.process;
     event.memory = std::move(call.incoming_memory);
-    events.push_back(std::move(event));
+    events_.push_back(std::move(event));
   }
-  if (!alive) dropped(ECONNRESET);
-}
-
-void EndpointBootstrap::expire_silent_calls(std::vector<Event>& events) {
-  attended_.look(Clock::now());
-  for (auto at = calls_.begin(); at != calls_.end();) {
-    const bool silent = !at->second.greeted && attended_.total() - at->second.begun >= kPatience;
-    at = silent ? drop(at, ETIMEDOUT, events) : std::next(at);
-  }
+  if (!alive) drop(at, ECONNRESET);
 }
 
 std::vector<EndpointBootstrap::Event> EndpointBootstrap::poll() {
-  std::vector<Event> events = std::exchange(ended_, {});
   epoll_event ready[16];
   for (int round = 0; round < kRounds; ++round) {
-    const int count = epoll_wait(events_.get(), ready, std::size(ready), 0);
+    const int count = epoll_wait(epoll_.get(), ready, std::size(ready), 0);
     if (count <= 0) break;
     for (int i = 0; i < count; ++i) {
       if (ready[i].data.u64 == kListener) {
@@ -333,12 +323,16 @@ std::vector<EndpointBootstrap::Event> EndpointBootstrap::poll() {
       } else if (ready[i].data.u64 == kListenerWithinHost) {
         accept(listener_within_host_.get());
       } else {
-        poll_call(ready[i].data.u64, events);
+        poll_call(ready[i].data.u64);
       }
     }
   }
-  expire_silent_calls(events);
-  return events;
+  attended_.look(Clock::now());
+  for (auto at = calls_.begin(); at != calls_.end();) {
+    const bool silent = !at->second.greeted && attended_.total() - at->second.begun >= kPatience;
+    at = silent ? drop(at, ETIMEDOUT) : std::next(at);
+  }
+  return std::exchange(events_, {});
 }
 
 }  // namespace pacecar::fabric

@@ -1,17 +1,19 @@
 // Bootstrap of endpoints over TCP: a listener, and calls to the listeners of other endpoints. The
 // two sides exchange greetings: the endpoint's name, its Pacecar listener and a token. The socket
 // stays open: when it is closed, the peer has ended.
-//
 // A caller is dropped if it sends no greeting within kPatience, an invalid one, or one with the
 // name of another host. Within a host, calls between processes of one user may go through a Unix
 // socket: then the kernel says which process is at the other end.
-//
 // Never blocks. Thread rule: one thread at a time.
 #pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,11 +22,68 @@
 #include <vector>
 
 #include "net_plugin/libfabric/core/frame.h"
-#include "net_plugin/libfabric/core/names.h"
+#include "net_plugin/libfabric/core/tables.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/file_descriptor.h"
 
 namespace pacecar::fabric {
+
+// --- names of endpoints: the socket addresses of their TCP listeners, IPv4 or IPv6 ---
+
+inline size_t name_bytes(sa_family_t family) {
+  return family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+}
+
+// nullopt: it is of another family.
+inline std::optional<Name> name_of(const sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    sockaddr_in name{};
+    std::memcpy(&name, address, sizeof name);
+    std::memset(name.sin_zero, 0, sizeof name.sin_zero);
+    return Name(reinterpret_cast<const char*>(&name), sizeof name);
+  }
+  if (address->sa_family == AF_INET6) {
+    sockaddr_in6 name{};
+    std::memcpy(&name, address, sizeof name);
+    name.sin6_flowinfo = 0;
+    return Name(reinterpret_cast<const char*>(&name), sizeof name);
+  }
+  return std::nullopt;
+}
+
+inline sockaddr_storage socket_address(const Name& name) {
+  sockaddr_storage address{};
+  std::memcpy(&address, name.data(), std::min(name.size(), sizeof address));
+  return address;
+}
+
+inline uint16_t port_of(const Name& name) {  // in either family at the same place
+  const sockaddr_storage address = socket_address(name);
+  return ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+}
+
+inline Name with_port(const Name& name, uint16_t port) {
+  sockaddr_storage address = socket_address(name);
+  reinterpret_cast<sockaddr_in*>(&address)->sin_port = htons(port);
+  return *name_of(reinterpret_cast<const sockaddr*>(&address));
+}
+
+inline bool same_host(const Name& one, const Name& other) {
+  return with_port(one, 0) == with_port(other, 0);
+}
+
+inline bool is_any(const Name& name) {
+  const sockaddr_storage address = socket_address(name);
+  if (address.ss_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in*>(&address)->sin_addr.s_addr == INADDR_ANY;
+  }
+  return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(&address)->sin6_addr);
+}
+
+// "192.0.2.1:7000", "[2001:db8::1]:7000"
+std::string name_text(const Name& name);
+
+// --- bootstrap ---
 
 // A clock for time limits on peers. It advances by at most `longest_turn` from one look at the
 // peers to the next: time in which this process was stopped, starved or computing is no silence of
@@ -87,12 +146,10 @@ class EndpointBootstrap {
   // call peers through theirs where they have one.
   void enable_within_host(const Name& own);
 
-  // The address of the listener.
   const Name& address() const { return address_; }
   // Connects to a peer's listener, from our address, and sends `ours`.
   CallId call(const Name& peer, const Name& from, const Greeting& ours);
   void answer(CallId call, const Greeting& given);
-  // Whether the call goes through a Unix socket.
   bool is_within_host(CallId call) const;
   // Hands the memory over with our greeting. Requires that the greeting is not sent yet, and
   // is_within_host().
@@ -118,20 +175,18 @@ class EndpointBootstrap {
     Clock::duration begun{};  // attended_.total() at that time
   };
 
-  explicit EndpointBootstrap(FileDescriptor events, FileDescriptor listener, Name address)
-      : events_(std::move(events)), listener_(std::move(listener)), address_(std::move(address)) {}
+  explicit EndpointBootstrap(FileDescriptor epoll, FileDescriptor listener, Name address)
+      : epoll_(std::move(epoll)), listener_(std::move(listener)), address_(std::move(address)) {}
   void accept(int listener);
-  std::optional<Call> call_within_host(const Name& peer) const;
   using Calls = std::map<CallId, Call>;
-  Calls::iterator drop(Calls::iterator at, int error, std::vector<Event>& events);
-  void poll_call(CallId id, std::vector<Event>& events);
+  Calls::iterator drop(Calls::iterator at, int error);
+  void poll_call(CallId id);
   static bool greet(Call& call);
   static bool receive(Call& call);
   static ssize_t receive_some(const Call& call, std::span<char> place, FileDescriptor& memory);
-  void expire_silent_calls(std::vector<Event>& events);
   CallId add(Call call, uint32_t wanted);
 
-  FileDescriptor events_;
+  FileDescriptor epoll_;
   FileDescriptor listener_;
   FileDescriptor listener_within_host_;
   bool calls_within_host_ = false;
@@ -140,7 +195,7 @@ class EndpointBootstrap {
   CallId next_ = 1;
   size_t unknown_ = 0;
   AttendedTime attended_{std::chrono::milliseconds(10)};  // a process that yields has few turns
-  std::vector<Event> ended_;  // calls that ended outside of poll(), for its next call
+  std::vector<Event> events_;                             // since the last poll
 };
 
 }  // namespace pacecar::fabric
