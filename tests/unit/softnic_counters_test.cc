@@ -1,22 +1,10 @@
 // What a software NIC counts, in both wire modes: metrics and `doctor` rely on it.
 #include <gtest/gtest.h>
 
-#include <cstring>
-
+#include "tests/support/nic_counters.h"
 #include "tests/support/rc_pair.h"
 
 namespace pacecar {
-
-static bool operator==(const NicCounters& a, const NicCounters& b) {
-  static_assert(sizeof(NicCounters) % sizeof(uint64_t) == 0);
-  return std::memcmp(&a, &b, sizeof a) == 0;
-}
-
-static void PrintTo(const NicCounters& counters, std::ostream* out) {
-  uint64_t values[sizeof(NicCounters) / sizeof(uint64_t)];
-  std::memcpy(values, &counters, sizeof counters);
-  for (const uint64_t value : values) *out << value << ' ';
-}
 
 namespace {
 

@@ -77,6 +77,62 @@ TEST(Placement, APacketGoesBehindTheOneBefore) {
   EXPECT_EQ(next.payload_bytes, kPayload);
 }
 
+// Packets of one write, one after another, as the follower sees them.
+struct Followed {
+  WriteFollower follower{kBurst, Duration::from_us(100)};
+  wire::DataHeader header{.destination_qp = 5, .address = 4096, .key = 7, .msn = kPsnMask};
+  Instant now = Instant::from_ns(1'000'000);
+
+  const WriteFollower::Write* next() {
+    follower.on_packet(header, kPayload, now);
+    header.address += kPayload;
+    return follower.predicted(now);
+  }
+  void follow(size_t packets) {
+    for (size_t i = 0; i < packets; ++i) next();
+  }
+};
+
+TEST(WriteFollower, PredictsAfterMoreThanABurstInSequence) {
+  Followed write;
+  write.header.address = 0;
+  write.follow(1);
+  for (size_t i = 0; i < kBurst; ++i) EXPECT_EQ(write.next(), nullptr) << i;
+  ASSERT_NE(write.next(), nullptr);
+  EXPECT_EQ(write.follower.predicted(write.now)->address, write.header.address);
+  const Instant last = write.now + Duration::from_us(100);
+  EXPECT_NE(write.follower.predicted(last), nullptr);
+  EXPECT_EQ(write.follower.predicted(last + Duration::from_ns(1)), nullptr);
+}
+
+TEST(WriteFollower, APacketElsewhereBeginsANewSequence) {
+  for (const bool other_key : {true, false}) {
+    Followed write;
+    write.follow(2 * kBurst);
+    ASSERT_NE(write.next(), nullptr);
+    (other_key ? write.header.key : write.header.destination_qp) += 1;
+    if (!other_key) write.header.address += kPayload;
+    EXPECT_EQ(write.next(), nullptr) << other_key;
+    for (size_t i = 0; i < kBurst; ++i) EXPECT_EQ(write.next(), nullptr) << i;
+    EXPECT_NE(write.next(), nullptr);
+  }
+}
+
+TEST(WriteFollower, TheNextWriteOfTheQueuePairContinuesTheSequence) {
+  Followed write;
+  write.follow(2 * kBurst);
+  write.header.address = 1 << 20;
+  write.header.msn = 0;  // behind kPsnMask
+  EXPECT_NE(write.next(), nullptr);
+  write.header.address = 2 << 20;
+  EXPECT_EQ(write.next(), nullptr) << "another place of the same write";
+  write.follow(2 * kBurst);
+  write.header.address = 3 << 20;
+  write.header.msn = 1;
+  write.header.destination_qp = 6;
+  EXPECT_EQ(write.next(), nullptr) << "a write of another queue pair";
+}
+
 TEST(Placement, AllButTheBeginningOfAWriteIsPlaced) {
   Started write;
   write.finish();

@@ -14,11 +14,11 @@ constexpr size_t kCounterBytes = 4;
 // of an eager message's header.
 constexpr size_t kShortPayload = 152;
 
-// The counter nearest to `reference` whose low 32 bits are those.
+// The counter nearest to `reference` whose low 32 bits are those. A forged packet may name one that
+// no peer ever reaches; then its tag is wrong.
 uint64_t expand_counter(uint64_t reference, uint32_t low) {
   const auto ahead = static_cast<int32_t>(low - static_cast<uint32_t>(reference));
-  const uint64_t counter = reference + static_cast<uint64_t>(int64_t{ahead});
-  return ahead < 0 && counter > reference ? counter + (uint64_t{1} << 32) : counter;
+  return reference + static_cast<uint64_t>(int64_t{ahead});
 }
 
 std::span<const uint8_t> join(std::span<const uint8_t> header, std::span<const uint8_t> more,
