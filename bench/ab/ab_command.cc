@@ -29,6 +29,7 @@
 #include "bench/perf/progress.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
@@ -152,9 +153,8 @@ class AbCommand {
     ASSIGN_OR_RETURN(auto runs, filter_runs(plan.experiment, options_.filters));
     if (options_.run) {
       if (*options_.run >= plan.experiment.runs()) {
-        return fail(ErrorCode::kInvalidArgument,
-                    fmt::format("--run {} is beyond the last run {}: see --list", *options_.run,
-                                plan.experiment.runs() - 1));
+        return invalid("--run {} is beyond the last run {}: see --list", *options_.run,
+                       plan.experiment.runs() - 1);
       }
       runs = {*options_.run};
     }
@@ -216,9 +216,9 @@ class AbCommand {
   Result<ExitCode> programs_of_plan(ProgramPlan& plan) {
     if (options_.run || options_.resume || options_.jobs.value_or(1) > 1 ||
         !options_.emit.empty()) {
-      return fail(ErrorCode::kInvalidArgument,
-                  "--run, --resume, --jobs and --emit are for simulations: leave them out with a "
-                  "plan that has a command");
+      return invalid(
+          "--run, --resume, --jobs and --emit are for simulations: leave them out with a plan that "
+          "has a command");
     }
     if (options_.seed) plan.seed = *options_.seed;
     ASSIGN_OR_RETURN(auto runs, filter_runs(plan.experiment, options_.filters));

@@ -1,13 +1,12 @@
 #include "bench/ab/ab_options.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include "bench/ab/program_plan.h"
 #include "bench/perf/command_line.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
@@ -97,16 +96,14 @@ Result<void> read_arms(const Flags& flags, ProgramPlan& programs) {
   for (const std::string& arm : flags.arms) {
     const size_t equals = arm.find('=');
     if (equals == 0 || equals == std::string::npos) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--arm {} has no name: write --arm NAME='VARIABLE=value'", arm));
+      return invalid("--arm {} has no name: write --arm NAME='VARIABLE=value'", arm);
     }
     RETURN_IF_ERROR(
         add_arm(programs, flags.command, arm.substr(0, equals), arm.substr(equals + 1)));
   }
   if (programs.commands.size() >= 2) return {};
-  return fail(ErrorCode::kInvalidArgument,
-              "a comparison needs two arms: give --a 'ENV' and --b 'ENV', or --arm NAME='ENV' for "
-              "each");
+  return invalid(
+      "a comparison needs two arms: give --a 'ENV' and --b 'ENV', or --arm NAME='ENV' for each");
 }
 
 Result<void> read_programs(const Flags& flags, AbOptions& options) {
@@ -118,15 +115,13 @@ Result<void> read_programs(const Flags& flags, AbOptions& options) {
   RETURN_IF_ERROR(read_arms(flags, programs));
   if (!options.plan.empty() || options.list || options.dry_run || !options.emit.empty() ||
       options.resume || options.run || !options.filters.empty()) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        "PLAN, --list, --dry-run, --filter, --run, --resume and --emit are for simulations: "
-        "leave them out with '-- COMMAND'");
+    return invalid(
+        "PLAN, --list, --dry-run, --filter, --run, --resume and --emit are for simulations: leave "
+        "them out with '-- COMMAND'");
   }
   if (options.jobs && *options.jobs > 1) {
-    return fail(ErrorCode::kInvalidArgument,
-                "programs run one at a time, so that they do not disturb each other: leave out "
-                "--jobs");
+    return invalid(
+        "programs run one at a time, so that they do not disturb each other: leave out --jobs");
   }
   programs.seed = options.seed.value_or(1);
   if (flags.timeout) {
@@ -138,19 +133,16 @@ Result<void> read_programs(const Flags& flags, AbOptions& options) {
 Result<void> judge(const CLI::App& app, Flags& flags) {
   AbOptions& options = flags.options;
   if (options.resume && options.force) {
-    return fail(ErrorCode::kInvalidArgument,
-                "--resume keeps what --force replaces: give one of them");
+    return invalid("--resume keeps what --force replaces: give one of them");
   }
   if (options.what == AbOptions::What::kPrograms) return read_programs(flags, options);
   for (const CLI::Option* flag : app.get_options()) {
     if (flag->get_group() != kProgramGroup || flag->count() == 0) continue;
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} is for real programs: end the command line with '-- COMMAND'",
-                            flag->get_name()));
+    return invalid("{} is for real programs: end the command line with '-- COMMAND'",
+                   flag->get_name());
   }
   if (!options.plan.empty()) return {};
-  return fail(ErrorCode::kInvalidArgument,
-              "no plan: give its TOML file, or a command behind '--' (see 'pacecar ab --help')");
+  return invalid("no plan: give its TOML file, or a command behind '--' (see 'pacecar ab --help')");
 }
 
 Result<AbOptions> parse_merge(int argc, const char* const* argv) {
@@ -174,9 +166,7 @@ Result<AbOptions> parse_ab_options(int argc, const char* const* argv) {
   if (dashes != end) {
     flags.options.what = AbOptions::What::kPrograms;
     flags.command.assign(dashes + 1, end);
-    if (flags.command.empty()) {
-      return fail(ErrorCode::kInvalidArgument, "no command behind '--': write what to run there");
-    }
+    if (flags.command.empty()) return invalid("no command behind '--': write what to run there");
   }
   CLI::App app("Compares arms of an experiment: simulations of a plan, or real programs.",
                "pacecar ab");

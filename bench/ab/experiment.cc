@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "transport/base/invalid.h"
+
 namespace pacecar::ab {
 
 using nlohmann::json;
@@ -65,7 +67,7 @@ json json_of(const Experiment& experiment) {
 Result<Experiment> experiment_from_json(json document) {
   try {
     if (document.at("schema_version") != kExperimentVersion) {
-      return fail(ErrorCode::kInvalidArgument, "another version of pacecar wrote it");
+      return invalid("another version of pacecar wrote it");
     }
     // JSON has no infinity: a bound that a threshold does not have was written as null.
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -75,7 +77,7 @@ Result<Experiment> experiment_from_json(json document) {
     }
     auto experiment = document.get<Experiment>();
     if (consistent(experiment)) return experiment;
-    return fail(ErrorCode::kInvalidArgument, "its parts do not fit together");
+    return invalid("its parts do not fit together");
   } catch (const json::exception& error) {
     return fail(ErrorCode::kInvalidArgument, error.what());
   }

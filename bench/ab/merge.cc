@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
@@ -37,17 +38,15 @@ Result<MergedResults> merge_results(const std::vector<std::string>& folders,
     if (&path == &folders.front()) {
       merged.experiment = std::move(experiment);
     } else if (json_of(experiment) != json_of(merged.experiment)) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{} and {} hold results of different experiments: merge those of one "
-                              "plan only",
-                              folders.front(), path));
+      return invalid(
+          "{} and {} hold results of different experiments: merge those of one plan only",
+          folders.front(), path);
     }
     ASSIGN_OR_RETURN(const auto records, folder.read_finished());
     for (const RunRecord& record : records) {
       if (record.index >= merged.experiment.runs()) {
-        return fail(ErrorCode::kInvalidArgument,
-                    fmt::format("{} has a run {} that its experiment does not have: run it again",
-                                folder.records(), record.index));
+        return invalid("{} has a run {} that its experiment does not have: run it again",
+                       folder.records(), record.index);
       }
       const auto known = by_index.find(record.index);
       if (known != by_index.end() && (known->second.ok || !record.ok)) continue;

@@ -7,6 +7,7 @@
 
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/to_number.h"
 
@@ -26,9 +27,8 @@ Result<std::vector<bool>> select_names(const SpecValue& value, const std::string
     const std::string text = plain_text(each);
     const auto found = std::find(names.begin(), names.end(), text);
     if (found == names.end()) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: {} has no '{}'{}: it has {}", value.place.text(), what, text,
-                              did_you_mean(text, known), fmt::join(names, ", ")));
+      return invalid("{}: {} has no '{}'{}: it has {}", value.place.text(), what, text,
+                     did_you_mean(text, known), fmt::join(names, ", "));
     }
     selected[static_cast<size_t>(found - names.begin())] = true;
   }
@@ -150,11 +150,11 @@ Result<void> set_versus(const SpecValue& table, const std::string& arm,
                          : partner(experiment, cell, static_cast<size_t>(found - names.begin()));
   if (!other) {
     const std::vector<std::string_view> known(names.begin(), names.end());
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: [[threshold]] versus is '{}'{}, an arm that the plan does not run "
-                            "beside '{}': it has {}",
-                            table.place.text(), arm, did_you_mean(arm, known),
-                            cell_text(experiment, cell), fmt::join(names, ", ")));
+    return invalid(
+        "{}: [[threshold]] versus is '{}'{}, an arm that the plan does not run beside '{}': it has "
+        "{}",
+        table.place.text(), arm, did_you_mean(arm, known), cell_text(experiment, cell),
+        fmt::join(names, ", "));
   }
   threshold.versus = *other;
   threshold.expected += threshold.of == Threshold::Of::kRatio ? " x " + arm : " more than " + arm;
@@ -182,9 +182,7 @@ Result<void> check_names(const std::vector<std::string>& names, const std::strin
                          const SpecPlace& place) {
   for (auto name = names.begin(); name != names.end(); ++name) {
     if (std::find(names.begin(), name, *name) == name) continue;
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}: there are two {} named '{}': rename one", place.text(), what, *name));
+    return invalid("{}: there are two {} named '{}': rename one", place.text(), what, *name);
   }
   return {};
 }
@@ -198,9 +196,8 @@ Result<std::vector<const SpecValue*>> tables_of(const SpecTable& plan, std::stri
                     std::all_of(value->list()->begin(), value->list()->end(),
                                 [](const SpecValue& each) { return each.table() != nullptr; });
   if (!fits) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: '{}' is {}: write each as a table under [[{}]]",
-                            value->place.text(), key, kind_of(*value), key));
+    return invalid("{}: '{}' is {}: write each as a table under [[{}]]", value->place.text(), key,
+                   kind_of(*value), key);
   }
   for (const SpecValue& each : *value->list()) tables.push_back(&each);
   return tables;
@@ -284,10 +281,8 @@ Result<void> read_threshold(const SpecValue& table, Experiment& experiment) {
     any = true;
   }
   if (any) return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}: [[threshold]] is about no cell of the plan: see 'pacecar ab PLAN "
-                          "--list'",
-                          table.place.text()));
+  return invalid("{}: [[threshold]] is about no cell of the plan: see 'pacecar ab PLAN --list'",
+                 table.place.text());
 }
 
 // An arm's settings as the report shows them.
@@ -418,10 +413,8 @@ Result<Layers> read_parts(const SpecValue& file, SpecReader& top, Experiment& ex
   Layers layers;
   ASSIGN_OR_RETURN(layers.arms, read_layers(file, "arm", "[[arm]]", "arms", experiment.kind));
   if (layers.arms.size() < (programs ? 2 : 1)) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: the plan has {}: write [[arm]] with name = \"...\" and what sets "
-                            "it apart",
-                            file.place.text(), programs ? "fewer than two arms" : "no arm"));
+    return invalid("{}: the plan has {}: write [[arm]] with name = \"...\" and what sets it apart",
+                   file.place.text(), programs ? "fewer than two arms" : "no arm");
   }
   for (const Layer& arm : layers.arms) {
     experiment.arms.push_back({arm.name, settings_text(arm.keys)});
@@ -439,10 +432,10 @@ Result<Layers> read_parts(const SpecValue& file, SpecReader& top, Experiment& ex
   RETURN_IF_ERROR(top.finish());
   RETURN_IF_ERROR(choose_cells(table, experiment));
   if (experiment.cells.empty() || experiment.runs() > kMaxRuns) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: the plan has {} runs, and should have 1 to {}: look at [[skip]], "
-                            "[[only]], factors and seeds",
-                            file.place.text(), experiment.runs(), kMaxRuns));
+    return invalid(
+        "{}: the plan has {} runs, and should have 1 to {}: look at [[skip]], [[only]], factors "
+        "and seeds",
+        file.place.text(), experiment.runs(), kMaxRuns);
   }
   ASSIGN_OR_RETURN(const auto thresholds, tables_of(table, "threshold"));
   for (const SpecValue* threshold : thresholds) {

@@ -1,7 +1,5 @@
 #include "bench/ab/program_plan.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
@@ -9,6 +7,7 @@
 #include "bench/ab/plan_parts.h"
 #include "bench/ab/provenance.h"
 #include "bench/perf/files.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
@@ -50,8 +49,7 @@ Result<std::vector<std::string>> split_environment(const std::string& text) {
     return equals == 0 || equals == std::string::npos;
   });
   if (quote == 0 && broken == words.end()) return words;
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is no list of variables: write NAME=value NAME='two words'", text));
+  return invalid("'{}' is no list of variables: write NAME=value NAME='two words'", text);
 }
 
 }  // namespace
@@ -108,8 +106,7 @@ Result<void> add_arm(ProgramPlan& plan, const std::vector<std::string>& command,
   ASSIGN_OR_RETURN(const auto variables, split_environment(environment));
   Experiment& experiment = plan.experiment;
   if (std::ranges::find(experiment.arms, name, &Arm::name) != experiment.arms.end()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("there are two arms named '{}': rename one", name));
+    return invalid("there are two arms named '{}': rename one", name);
   }
   experiment.cells.push_back({experiment.arms.size(), {}});
   experiment.arms.push_back({name, shell_line(variables)});

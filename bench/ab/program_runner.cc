@@ -10,6 +10,7 @@
 #include "bench/ab/output_parser.h"
 #include "bench/ab/process.h"
 #include "bench/ab/provenance.h"
+#include "transport/base/invalid.h"
 #include "transport/base/prng.h"
 #include "transport/base/return_if_error.h"
 
@@ -25,10 +26,10 @@ Result<void> add_thresholds(const ProgramPlan& plan, Experiment& experiment) {
   const std::string& metric = experiment.shown.front();
   const Better better = metric_info(metric).better;
   if (better == Better::kNeither) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' is neither better when lower nor when higher: choose another "
-                            "--metric for --min-improvement",
-                            metric));
+    return invalid(
+        "'{}' is neither better when lower nor when higher: choose another --metric for "
+        "--min-improvement",
+        metric);
   }
   for (size_t cell = 1; cell < experiment.cells.size(); ++cell) {
     Threshold threshold{.metric = metric, .cell = cell, .versus = 0, .of = Threshold::Of::kRatio};
@@ -139,9 +140,7 @@ class ProgramRunner {
       if (parsed.metrics.contains(metric)) continue;
       std::string names;
       for (const auto& [name, value] : parsed.metrics) names += (names.empty() ? "" : ", ") + name;
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("the command's output has no '{}': choose --metric among {}", metric, names));
+      return invalid("the command's output has no '{}': choose --metric among {}", metric, names);
     }
     return {};
   }

@@ -10,6 +10,7 @@
 
 #include "bench/perf/json_fields.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/invalid.h"
 
 namespace pacecar::ab {
 namespace {
@@ -43,7 +44,7 @@ std::string to_line(const RunRecord& record) {
 
 Result<RunRecord> record_from_line(const std::string& line) {
   const json document = perf::parse_json(line);
-  if (document.is_discarded()) return fail(ErrorCode::kInvalidArgument, "it is no JSON");
+  if (document.is_discarded()) return invalid("it is no JSON");
   try {
     return document.get<RunRecord>();
   } catch (const json::exception& error) {
@@ -75,9 +76,8 @@ Result<std::vector<RunRecord>> read_records(const std::string& path) {
     auto record = record_from_line(line);
     if (!record) {
       if (file.eof()) break;  // no line end: unfinished
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}, line {}: {}: remove the line, and run it again with --resume",
-                              path, number, record.error().message));
+      return invalid("{}, line {}: {}: remove the line, and run it again with --resume", path,
+                     number, record.error().message);
     }
     latest[record->index] = std::move(*record);
   }

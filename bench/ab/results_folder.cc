@@ -7,6 +7,7 @@
 
 #include "bench/perf/files.h"
 #include "bench/perf/json_fields.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
@@ -27,10 +28,10 @@ Result<ResultsFolder> ResultsFolder::open(const std::string& path, Existing exis
   const bool used =
       fs::exists(folder.file(kExperiment), failed) || fs::exists(folder.records(), failed);
   if (used && existing == Existing::kRefuse) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} holds results already: go on with --resume, replace them with "
-                            "--force, or choose another folder with --out",
-                            path));
+    return invalid(
+        "{} holds results already: go on with --resume, replace them with --force, or choose "
+        "another folder with --out",
+        path);
   }
   if (existing == Existing::kReplace) {
     for (const char* name : kFiles) fs::remove(folder.file(name), failed);

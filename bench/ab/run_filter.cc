@@ -7,6 +7,7 @@
 
 #include "bench/ab/record.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/base/invalid.h"
 
 namespace pacecar::ab {
 Result<std::vector<size_t>> filter_runs(const Experiment& experiment,
@@ -16,9 +17,8 @@ Result<std::vector<size_t>> filter_runs(const Experiment& experiment,
   for (const std::string& filter : filters) {
     const std::string name = filter.substr(0, filter.find('='));
     if (name != filter && std::ranges::find(names, name) != names.end()) continue;
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("--filter {} makes no sense{}: write NAME=VALUE with one of {}", filter,
-                            did_you_mean(name, names), fmt::join(names, ", ")));
+    return invalid("--filter {} makes no sense{}: write NAME=VALUE with one of {}", filter,
+                   did_you_mean(name, names), fmt::join(names, ", "));
   }
   std::vector<size_t> runs;
   for (size_t run = 0; run < experiment.runs(); ++run) {
@@ -34,8 +34,7 @@ Result<std::vector<size_t>> filter_runs(const Experiment& experiment,
     if (kept) runs.push_back(run);
   }
   if (!runs.empty()) return runs;
-  return fail(ErrorCode::kInvalidArgument,
-              "--filter leaves no run: see 'pacecar ab PLAN --list' for what there is");
+  return invalid("--filter leaves no run: see 'pacecar ab PLAN --list' for what there is");
 }
 
 }  // namespace pacecar::ab

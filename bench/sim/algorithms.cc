@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cc/registry.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -20,7 +21,7 @@ Result<void> assign(T& slot, const T& value, fmt::format_string<uint32_t&, T&, c
                     uint32_t host) {
   if (slot == T()) slot = value;
   if (slot == value) return {};
-  return fail(ErrorCode::kInvalidArgument, fmt::format(both, host, slot, value));
+  return invalid(both, host, slot, value);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/sim/spec_reader.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -23,9 +24,8 @@ Result<NodeId> find_node(const Topology& topology, std::string_view name) {
     return static_cast<NodeId>(found - topology.node_names.begin());
   }
   const std::vector<std::string_view> known(topology.node_names.begin(), topology.node_names.end());
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("the topology has no node '{}'{}: it has '{}' to '{}'", name,
-                          did_you_mean(name, known), known.front(), known.back()));
+  return invalid("the topology has no node '{}'{}: it has '{}' to '{}'", name,
+                 did_you_mean(name, known), known.front(), known.back());
 }
 
 }  // namespace
@@ -40,8 +40,7 @@ std::string link_name(const Topology& topology, LinkId link) {
 Result<LinkId> find_link(const Topology& topology, std::string_view name) {
   const size_t arrow = name.find('>');
   if (arrow == std::string_view::npos) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' names no link: write it as 'leaf 0 > host 3'", name));
+    return invalid("'{}' names no link: write it as 'leaf 0 > host 3'", name);
   }
   ASSIGN_OR_RETURN(const auto from, find_node(topology, trimmed(name.substr(0, arrow))));
   ASSIGN_OR_RETURN(const auto to, find_node(topology, trimmed(name.substr(arrow + 1))));
@@ -50,9 +49,8 @@ Result<LinkId> find_link(const Topology& topology, std::string_view name) {
     if (cable.a == from && cable.b == to) return static_cast<LinkId>(2 * i);
     if (cable.b == from && cable.a == to) return static_cast<LinkId>(2 * i + 1);
   }
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("no cable joins '{}' and '{}': name two neighbours",
-                          topology.node_names[from], topology.node_names[to]));
+  return invalid("no cable joins '{}' and '{}': name two neighbours", topology.node_names[from],
+                 topology.node_names[to]);
 }
 
 }  // namespace pacecar

@@ -12,6 +12,7 @@
 
 #include "bench/sim/fairness.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -309,14 +310,12 @@ Result<const Metric*> find_metric(std::string_view name) {
   const auto found = std::ranges::find(kMetrics, plain, &Metric::name);
   if (found == kMetrics.end()) {
     const std::vector<std::string_view> known = names_of(metrics());
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("there is no metric '{}'{}: use one of {}", plain,
-                            did_you_mean(plain, known), fmt::join(known, ", ")));
+    return invalid("there is no metric '{}'{}: use one of {}", plain, did_you_mean(plain, known),
+                   fmt::join(known, ", "));
   }
   if (at != std::string_view::npos && !found->of_flows) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("metric '{}' is one of the whole fabric: leave out '{}'", plain,
-                            name.substr(at)));
+    return invalid("metric '{}' is one of the whole fabric: leave out '{}'", plain,
+                   name.substr(at));
   }
   return &*found;
 }
@@ -327,9 +326,8 @@ Result<double> metric_value(const RunResult& run, std::string_view name) {
   if (at == std::string_view::npos) return metric->value(run);
   const auto job = std::ranges::find(run.jobs, name.substr(at + 1));
   if (job == run.jobs.end()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' asks for a job that the workload does not have: it has {}", name,
-                            fmt::join(run.jobs, ", ")));
+    return invalid("'{}' asks for a job that the workload does not have: it has {}", name,
+                   fmt::join(run.jobs, ", "));
   }
   const auto number = static_cast<uint32_t>(job - run.jobs.begin());
   return metric->value(of_job(run, number));

@@ -23,6 +23,7 @@
 #include "bench/sim/spec_file.h"
 #include "bench/sim/trace_file.h"
 #include "bench/sim/traffic.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/sim/event_loop.h"
 #include "transport/sim/fabric.h"
@@ -132,15 +133,14 @@ Result<void> check_flows(const RunSpec& spec) {
   };
   const auto found = std::ranges::find_if(workload.flows, bad);
   if (found != workload.flows.end()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("flow {} goes from host {} to host {}, but the topology has hosts 0 to "
-                            "{}, and no host sends to itself: change the workload or the topology",
-                            found->id, spec.topology.host_of(found->source),
-                            spec.topology.host_of(found->destination), spec.topology.hosts - 1));
+    return invalid(
+        "flow {} goes from host {} to host {}, but the topology has hosts 0 to {}, and no host "
+        "sends to itself: change the workload or the topology",
+        found->id, spec.topology.host_of(found->source), spec.topology.host_of(found->destination),
+        spec.topology.hosts - 1);
   }
   if (workload.flows.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "the workload has no flows: nothing would be measured");
+    return invalid("the workload has no flows: nothing would be measured");
   }
   return {};
 }
@@ -228,10 +228,8 @@ class Experiment {
     for (uint32_t host = 0; host < topology.all_processes(); ++host) {
       const Traffic::Peers peers = traffic_->peers(host);
       if (std::max(peers.to, peers.from) > Immediate::kMaxConnections) {
-        return fail(
-            ErrorCode::kInvalidArgument,
-            fmt::format("host {} has {} peers, more than {}: use fewer senders per receiver", host,
-                        std::max(peers.to, peers.from), Immediate::kMaxConnections));
+        return invalid("host {} has {} peers, more than {}: use fewer senders per receiver", host,
+                       std::max(peers.to, peers.from), Immediate::kMaxConnections);
       }
       ASSIGN_OR_RETURN(
           auto made,
@@ -260,9 +258,9 @@ class Experiment {
       sent = fabric_->counters().sent;
       loop_.run_until(loop_.now() + kQuiet);
       if (loop_.now() - Instant() > kLongestSetUp) {
-        return fail(ErrorCode::kInvalidArgument,
-                    "the hosts could not advertise their buffers within a second: the fabric loses "
-                    "too much, or its control queues are too small");
+        return invalid(
+            "the hosts could not advertise their buffers within a second: the fabric loses too "
+            "much, or its control queues are too small");
       }
     }
     return {};

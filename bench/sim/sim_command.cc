@@ -25,6 +25,7 @@
 #include "bench/sim/summary.h"
 #include "bench/workload/workload_spec.h"
 #include "cc/registry.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -125,9 +126,8 @@ Result<RunSpec> spec_of(const Flags& flags) {
     ASSIGN_OR_RETURN(auto file, read_spec(flags.file));
     spec = std::move(*file.table());
     if (const SpecValue* arm = spec.find("arm")) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: an arm belongs to a plan: run it with 'pacecar ab {}'",
-                              arm->place.text(), flags.file));
+      return invalid("{}: an arm belongs to a plan: run it with 'pacecar ab {}'", arm->place.text(),
+                     flags.file);
     }
   }
   RETURN_IF_ERROR(put_short_form(spec, "topology", flags.topology));

@@ -7,6 +7,7 @@
 #include "bench/sim/algorithms.h"
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
@@ -25,15 +26,13 @@ const SpecValue& part_of(const SpecTable& spec, std::string_view name) {
 Result<void> check_tables(const SpecTable& spec) {
   for (const auto& [key, value] : spec.entries()) {
     if (std::ranges::find(kRunTables, key) == std::end(kRunTables)) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: there is no table [{}]{}: use {}", value.place.text(), key,
-                              did_you_mean(key, kRunTables), fmt::join(kRunTables, ", ")));
+      return invalid("{}: there is no table [{}]{}: use {}", value.place.text(), key,
+                     did_you_mean(key, kRunTables), fmt::join(kRunTables, ", "));
     }
     const bool listed = key == "fault";
     if (listed ? value.list() == nullptr : value.table() == nullptr) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: {} is {}: write it as {}", value.place.text(), key,
-                              kind_of(value), listed ? "[[fault]]" : "a table [" + key + "]"));
+      return invalid("{}: {} is {}: write it as {}", value.place.text(), key, kind_of(value),
+                     listed ? "[[fault]]" : "a table [" + key + "]");
     }
   }
   return {};

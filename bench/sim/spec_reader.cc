@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "transport/base/edit_distance.h"
+#include "transport/base/invalid.h"
 #include "transport/base/param_value.h"
 #include "transport/base/to_number.h"
 
@@ -223,9 +224,8 @@ Result<void> SpecReader::finish() {
   if (error_) return tl::unexpected(*error_);
   for (const auto& [key, value] : table_.entries()) {
     if (std::ranges::find(known_, key) != known_.end()) continue;
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: {} has no key '{}'{}: it takes {}", value.place.text(), name_, key,
-                            did_you_mean(key, known_), fmt::join(known_, ", ")));
+    return invalid("{}: {} has no key '{}'{}: it takes {}", value.place.text(), name_, key,
+                   did_you_mean(key, known_), fmt::join(known_, ", "));
   }
   return {};
 }

@@ -8,6 +8,7 @@
 #include "bench/sim/link_names.h"
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -92,9 +93,8 @@ Result<std::vector<FaultEvent>> read_faults(const SpecValue& value, const SpecCo
   std::vector<FaultEvent> faults;
   for (const SpecValue& each : *value.list()) {
     if (each.table() == nullptr) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: fault is no list of tables: write each fault as [[fault]]",
-                              each.place.text()));
+      return invalid("{}: fault is no list of tables: write each fault as [[fault]]",
+                     each.place.text());
     }
     ASSIGN_OR_RETURN(const auto read, read_fault(each, context));
     faults.insert(faults.end(), read.begin(), read.end());

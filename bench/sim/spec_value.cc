@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/sim/text_file.h"
 
@@ -71,9 +72,8 @@ Result<SpecValue> convert(const toml::node& node, const FileName& file) {
   } else if (const auto* flag = node.as_boolean()) {
     converted.value = flag->get();
   } else {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: dates and times of day mean nothing here: put the value in quotes",
-                            converted.place.text()));
+    return invalid("{}: dates and times of day mean nothing here: put the value in quotes",
+                   converted.place.text());
   }
   return converted;
 }
@@ -154,12 +154,10 @@ Result<SpecValue> parse_spec(std::string_view text, const std::string& name) {
     ASSIGN_OR_RETURN(auto table, convert_table(toml::parse(text), file));
     return SpecValue{.value = std::move(table), .place = {file, 1}};
   } catch (const toml::parse_error& error) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}, line {}: not valid TOML: {}", name, error.source().begin.line,
-                            error.description()));
+    return invalid("{}, line {}: not valid TOML: {}", name, error.source().begin.line,
+                   error.description());
   } catch (const TomlAssertion&) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: not valid TOML: a table or a key has no name", name));
+    return invalid("{}: not valid TOML: a table or a key has no name", name);
   }
 }
 
@@ -179,9 +177,7 @@ void merge_spec(SpecTable& base, const SpecTable& top) {
 Result<void> set_spec(SpecTable& table, std::string_view assignment) {
   const size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("'{}' sets nothing: write KEY=VALUE, such as workload.senders=32", assignment));
+    return invalid("'{}' sets nothing: write KEY=VALUE, such as workload.senders=32", assignment);
   }
   const std::string text(assignment.substr(equals + 1));
   SpecValue value{.value = text, .place = {}};
@@ -197,9 +193,7 @@ Result<void> set_spec(SpecTable& table, std::string_view dotted_key, SpecValue v
   const size_t dot = dotted_key.find('.');
   const std::string key(dotted_key.substr(0, dot));
   if (key.empty()) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("'{}' names no value: write something such as workload.senders", dotted_key));
+    return invalid("'{}' names no value: write something such as workload.senders", dotted_key);
   }
   if (dot == std::string_view::npos) {
     SpecTable top;
@@ -213,9 +207,8 @@ Result<void> set_spec(SpecTable& table, std::string_view dotted_key, SpecValue v
     inner = &table.set(key, SpecValue{.value = SpecTable(), .place = value.place});
   }
   if (inner->table() == nullptr) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: '{}' is {}, not a table: '{}' cannot be set in it",
-                            inner->place.text(), key, kind_of(*inner), dotted_key.substr(dot + 1)));
+    return invalid("{}: '{}' is {}, not a table: '{}' cannot be set in it", inner->place.text(),
+                   key, kind_of(*inner), dotted_key.substr(dot + 1));
   }
   return set_spec(*inner->table(), dotted_key.substr(dot + 1), std::move(value));
 }

@@ -1,11 +1,10 @@
 #include "bench/switch/switch_options.h"
 
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "bench/perf/command_line.h"
+#include "transport/base/invalid.h"
 #include "transport/base/param_value.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/to_number.h"
@@ -37,8 +36,7 @@ Result<uint64_t> value_of(std::string_view flag, ParamType type, std::string_vie
   const char* example = type == ParamType::kBytes  ? "100K, 1M or plain bytes"
                         : type == ParamType::kRate ? "200M or 10G, in bits per second"
                                                    : "10us, 500ns or 1ms";
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}: '{}' cannot be read: write it as {}", flag, text, example));
+  return invalid("{}: '{}' cannot be read: write it as {}", flag, text, example);
 }
 
 Result<Bytes> bytes_of(std::string_view flag, std::string_view text) {
@@ -53,10 +51,7 @@ Result<Duration> time_of(std::string_view flag, std::string_view text) {
 
 Result<Rate> rate_of(std::string_view flag, std::string_view text) {
   ASSIGN_OR_RETURN(const auto bps, value_of(flag, ParamType::kRate, text));
-  if (bps == 0) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: a cable of rate 0 carries nothing: choose 1 or more", flag));
-  }
+  if (bps == 0) return invalid("{}: a cable of rate 0 carries nothing: choose 1 or more", flag);
   return Rate::from_bps(bps);
 }
 
@@ -76,9 +71,8 @@ Result<void> read_ecn(const std::string& text, EcnConfig& ecn) {
   if (text.empty()) return {};
   const auto parts = split(text);
   if (parts.size() > 3) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("--ecn: '{}' has {} parts: write LOW or LOW,HIGH,PROBABILITY", text,
-                            parts.size()));
+    return invalid("--ecn: '{}' has {} parts: write LOW or LOW,HIGH,PROBABILITY", text,
+                   parts.size());
   }
   ecn.kind = parts.size() == 1 ? EcnConfig::Kind::kStep : EcnConfig::Kind::kRed;
   ASSIGN_OR_RETURN(ecn.low, bytes_of("--ecn", parts[0]));
@@ -87,10 +81,7 @@ Result<void> read_ecn(const std::string& text, EcnConfig& ecn) {
   }
   if (parts.size() > 2) {
     const auto probability = to_number<double>(parts[2]);
-    if (!probability) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--ecn: '{}' is no probability: write it as 0.2", parts[2]));
-    }
+    if (!probability) return invalid("--ecn: '{}' is no probability: write it as 0.2", parts[2]);
     ecn.max_probability = *probability;
   }
   return {};
@@ -115,14 +106,13 @@ Result<void> read_ports(const SwitchFlags& flags, SwitchPlan& plan) {
     plan.arguments.push_back(parts[0].starts_with(kDpdkPort) ? take_arguments(parts) : "");
     ASSIGN_OR_RETURN(const auto rate, parts.size() == 2 ? rate_of("--port", parts[1]) : common);
     if (parts[0].empty() || parts.size() > 2) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--port: '{}' cannot be read: write INTERFACE or INTERFACE,RATE, or "
-                              "dpdk:DEVICE,KEY=VALUE,...,RATE",
-                              text));
+      return invalid(
+          "--port: '{}' cannot be read: write INTERFACE or INTERFACE,RATE, or "
+          "dpdk:DEVICE,KEY=VALUE,...,RATE",
+          text);
     }
     if (std::ranges::find(plan.interfaces, parts[0]) != plan.interfaces.end()) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--port: '{}' is named twice: name each interface once", parts[0]));
+      return invalid("--port: '{}' is named twice: name each interface once", parts[0]);
     }
     plan.interfaces.push_back(parts[0]);
     plan.rates.push_back(rate);
@@ -178,9 +168,8 @@ Result<SwitchPlan> make_switch_plan(const SwitchFlags& flags) {
   SwitchConfig& switches = config.switches;
   RETURN_IF_ERROR(read_ports(flags, plan));
   if (plan.interfaces.size() < 2) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("a switch joins ports: name two or more with --port, not {}",
-                            plan.interfaces.size()));
+    return invalid("a switch joins ports: name two or more with --port, not {}",
+                   plan.interfaces.size());
   }
   ASSIGN_OR_RETURN(switches.buffer_bytes, bytes_of("--buffer", flags.buffer));
   ASSIGN_OR_RETURN(switches.queue_bytes, bytes_of("--queue", flags.queue));
@@ -190,14 +179,12 @@ Result<SwitchPlan> make_switch_plan(const SwitchFlags& flags) {
   config.control_dscp = static_cast<uint8_t>(flags.control_tc >> 2);
   ASSIGN_OR_RETURN(config.sample, time_of("--sample", flags.sample));
   if (config.sample < Duration::from_us(1)) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("--sample: '{}' is too often: choose 1us or more", flags.sample));
+    return invalid("--sample: '{}' is too often: choose 1us or more", flags.sample);
   }
   ASSIGN_OR_RETURN(config.nic_bytes, bytes_of("--nic-queue", flags.nic_queue));
   if (config.nic_bytes < kLeastNicBytes) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("--nic-queue: '{}' does not hold the largest frame: choose {} or more",
-                            flags.nic_queue, kLeastNicBytes));
+    return invalid("--nic-queue: '{}' does not hold the largest frame: choose {} or more",
+                   flags.nic_queue, kLeastNicBytes);
   }
   return plan;
 }

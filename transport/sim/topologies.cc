@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -17,7 +18,7 @@ constexpr uint64_t kMaxNodes = 1 << 20;
 constexpr uint64_t kMaxCables = 1 << 23;
 
 tl::unexpected<Error> impossible(std::string_view shape, const std::string& reason) {
-  return fail(ErrorCode::kInvalidArgument, fmt::format("a {} cannot be built: {}", shape, reason));
+  return invalid("a {} cannot be built: {}", shape, reason);
 }
 
 // The product, limited to a number that is too large for a network.
@@ -239,10 +240,9 @@ Result<FatTreeSpec> fat_tree_of_radix(uint32_t radix, uint32_t hosts, uint32_t o
   const uint64_t pod = uint64_t{spec.hosts_per_leaf} * spec.leaves_per_pod;
   check.multiple("hosts", hosts, "the hosts of a pod", pod);
   if (hosts / pod > radix) {
-    check.refuse(
-        fmt::format("hosts is {}, but switches of {} ports carry at most {}; give switches "
-                    "with more ports",
-                    hosts, radix, pod * radix));
+    check.refuse(fmt::format(
+        "hosts is {}, but switches of {} ports carry at most {}; give switches with more ports",
+        hosts, radix, pod * radix));
   }
   RETURN_IF_ERROR(check.result());
   spec.pods = hosts == 0 ? radix : static_cast<uint32_t>(hosts / pod);
