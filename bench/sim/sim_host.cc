@@ -58,7 +58,7 @@ uint32_t packets_per_turn(const TransportSpec& transport) {
 
 SoftNicConfig nic_config(const RunSpec& spec, const SimHostConfig& config, Fabric& fabric) {
   const TransportSpec& transport = spec.transport;
-  return {.address = fabric.address(config.number),
+  return {.address = fabric.port(config.number).local_address(),
           .line_rate = line_rate(spec, config.number, fabric),
           .mtu = transport.mtu,
           .burst_bytes = transport.burst,
@@ -117,7 +117,7 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
           loop.now()));
   host->poll_loop_.emplace(host->port_, *host->messenger_);
   if (config.shared != nullptr) config.shared->processes.push_back(host.get());
-  fabric.set_listener(config.number, *host, kPort);
+  fabric.port(config.number).set_listener(*host, kPort);
   return host;
 }
 

@@ -7,7 +7,6 @@
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
 #include "transport/base/return_if_error.h"
-#include "transport/sim/topo_file.h"
 #include "transport/sim/topologies.h"
 
 namespace pacecar {

@@ -77,7 +77,7 @@ Result<std::unique_ptr<LiveSwitch>> LiveSwitch::create(
   made->loop_.run_until(now);
   ASSIGN_OR_RETURN(made->fabric_, Fabric::create(made->loop_, topology,
                                                  fabric_config(config, frame_bytes), config.seed));
-  for (uint32_t i = 0; i < hosts; ++i) made->fabric_->set_listener(i, *made, i);
+  for (uint32_t i = 0; i < hosts; ++i) made->fabric_->port(i).set_listener(*made, i);
   SimFaults faults;
   faults.loss = config.loss;
   made->fabric_->set_faults(faults);
@@ -169,7 +169,7 @@ void LiveSwitch::enter(uint32_t from, const ReceivedFrame& received) {
 void LiveSwitch::send_to(uint32_t from, FabricFrame& frame, uint32_t to) {
   if (to == from) return;
   frame.destination = to;
-  if (!fabric_->send_frame(from, frame)) ++ports_[from].nic_dropped;
+  if (!fabric_->port(from).send_frame(frame)) ++ports_[from].nic_dropped;
 }
 
 // A frame as it leaves. Where the switch has changed it, `copy` holds its head, or all of it where

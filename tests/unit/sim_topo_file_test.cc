@@ -5,7 +5,7 @@
 #include <string>
 
 #include "transport/sim/routing.h"
-#include "transport/sim/topo_file.h"
+#include "transport/sim/topologies.h"
 
 namespace pacecar {
 namespace {

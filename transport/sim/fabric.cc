@@ -7,7 +7,7 @@
 
 #include "transport/base/prefetch.h"
 #include "transport/base/return_if_error.h"
-#include "transport/sim/ecmp_hash.h"
+#include "transport/sim/routing.h"
 
 namespace pacecar {
 namespace {

@@ -34,7 +34,6 @@
 #include "transport/sim/packet_faults.h"
 #include "transport/sim/packet_store.h"
 #include "transport/sim/routing.h"
-#include "transport/sim/sim_faults.h"
 #include "transport/sim/switch_buffer.h"
 #include "transport/sim/topology.h"
 
@@ -54,33 +53,13 @@ class Fabric final : private EventSink {
   uint32_t hosts() const { return hosts_; }
   uint32_t processes() const { return topology_.all_processes(); }  // of all hosts
   // The port of a process, by number; with one process per host, of a host.
-  PacketIo& port(uint32_t process) { return ports_[process]; }
-  const Address& address(uint32_t process) const { return ports_[process].local_address(); }
-  // Sends a frame from a process, with PayloadMode::kBytes. False: it is longer than a datagram, or
-  // the host's NIC has no room for it.
-  bool send_frame(uint32_t process, const FabricFrame& frame) {
-    return ports_[process].send_frame(frame);
-  }
-  // Calls `sink` (with `what`) at once when something arrives in an empty inbox, or when a blocked
-  // send() may continue: in virtual time, never from within a call of the host.
-  void set_listener(uint32_t process, EventSink& sink, uint32_t what) {
-    ports_[process].set_listener(sink, what);
-  }
+  HostPort& port(uint32_t process) { return ports_[process]; }
 
   // Links: both directions of cable i of the topology are 2i (a to b) and 2i + 1 (b to a).
   size_t links() const { return links_.size(); }
   LinkInfo link_info(LinkId link) const;
   LinkStats link_stats(LinkId link) const;
   void reset_queue_max();
-  // Counts, from now on, the payload that arrives at one process from another; every packet of it,
-  // so needless retransmissions count again.
-  void count_arrivals(uint32_t source, uint32_t destination) {
-    ports_[destination].count_arrivals(source);
-  }
-  // 0 for a pair that is not counted.
-  Bytes arrived_bytes(uint32_t source, uint32_t destination) const {
-    return ports_[destination].arrived_bytes(source);
-  }
   // Most bytes that waited in any switch at once, all ports together; a packet that is being sent
   // is not in the buffer any more.
   Bytes switch_buffer_max() const;

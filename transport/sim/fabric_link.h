@@ -11,7 +11,6 @@
 #include "transport/sim/event_loop.h"
 #include "transport/sim/fabric_packet.h"
 #include "transport/sim/fabric_types.h"
-#include "transport/sim/policer.h"
 #include "transport/sim/serial_clock.h"
 #include "transport/sim/switch_buffer.h"
 

@@ -1,7 +1,7 @@
 // Packets in switches: routes, admission, marks, trimming.
 
-#include "transport/sim/ecmp_hash.h"
 #include "transport/sim/fabric.h"
+#include "transport/sim/routing.h"
 
 namespace pacecar {
 

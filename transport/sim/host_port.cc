@@ -5,8 +5,8 @@
 
 #include "transport/base/check.h"
 #include "transport/base/prefetch.h"
-#include "transport/sim/ecmp_hash.h"
 #include "transport/sim/fabric.h"
+#include "transport/sim/routing.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -199,13 +199,6 @@ void HostPort::arrive(FabricPacket& packet) {
   } else {
     fabric_.loop_.arm(reader_timer_, reader_->free_at());
   }
-}
-
-void HostPort::count_arrivals(uint32_t source) { arrivals_.try_emplace(source, 0); }
-
-Bytes HostPort::arrived_bytes(uint32_t source) const {
-  const auto found = arrivals_.find(source);
-  return found == arrivals_.end() ? 0 : found->second;
 }
 
 bool HostPort::may_read() { return !reader_ || !reader_->busy(fabric_.loop_.now()); }

@@ -1,6 +1,6 @@
 // One host's NIC at a simulated fabric, as a packet I/O: the code above runs as in production. If
 // several processes of a host share the NIC each has a port of its own: queues with back-pressure,
-// and an inbox; the NIC serves their queues in turn (class_queue.h). Everything is driven by the
+// and an inbox; the NIC serves their queues in turn (egress_queue.h). Everything is driven by the
 // fabric's clock: `now` must be that of its event loop. Thread rule: the fabric's thread.
 #pragma once
 
@@ -36,14 +36,27 @@ class HostPort final : public PacketIo, public EventSink {
   uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override;
   size_t send(std::span<const TxPacket> packets, Instant now) override;
   size_t receive(std::span<RxPacket> packets, Instant now) override;
+  // With PayloadMode::kBytes. False: the frame is longer than a datagram, or the NIC has no room
+  // for it.
   bool send_frame(const FabricFrame& frame);
   int wait_fd() const override { return -1; }  // virtual time: there is nothing to sleep on
   const PacketIoCounters& counters() const override { return counters_; }
 
+  // Calls `sink` (with `what`) at once when something arrives in an empty inbox, or when a blocked
+  // send() may continue: in virtual time, never from within a call of the host.
   void set_listener(EventSink& sink, uint32_t what) {
     listener_ = &sink;
     listener_what_ = what;
   }
+  // Counts, from now on, the payload that arrives from another process; every packet of it, so
+  // needless retransmissions count again.
+  void count_arrivals(uint32_t source) { arrivals_.try_emplace(source, 0); }
+  // 0 for a process that is not counted.
+  Bytes arrived_bytes(uint32_t source) const {
+    const auto found = arrivals_.find(source);
+    return found == arrivals_.end() ? 0 : found->second;
+  }
+
   using EventSink::prepare;
   // A slow host may read again.
   void on_event(Instant now, uint32_t what) override;
@@ -56,8 +69,6 @@ class HostPort final : public PacketIo, public EventSink {
   // As EventSink::prepare, of whatever wakes the host.
   void prepare(unsigned events_before) const;
   size_t waiting() const { return inbox_.count(); }
-  void count_arrivals(uint32_t source);
-  Bytes arrived_bytes(uint32_t source) const;
 
  private:
   bool frozen() const;

@@ -1,5 +1,3 @@
-#include "transport/sim/topo_file.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
