@@ -21,8 +21,7 @@ constexpr size_t kHeaderBytes = 128;
 // packet that each end had just begun, and the one that exceeded the threshold.
 Bytes headroom_of(const Cable& cable, const FabricConfig& config) {
   if (config.switches.pfc.headroom > 0) return config.switches.pfc.headroom;
-  const Bytes largest = config.hosts.datagram_bytes + config.hosts.overhead_bytes;
-  return cable.rate.bytes_in(cable.delay * 2) + 4 * largest;
+  return cable.rate.bytes_in(cable.delay * 2) + 4 * config.hosts.largest_packet();
 }
 
 }  // namespace

@@ -72,9 +72,11 @@ struct HostPortConfig {
   Bytes overhead_bytes = 66;
   uint16_t paths = 64;  // UDP source ports
   Rate drain_rate;      // of a slow host that reads no faster than this; 0: as fast as it likes
+
+  Bytes largest_packet() const { return datagram_bytes + overhead_bytes; }  // on the wire
 };
 
-// A token bucket at the far end of a link, which drops what exceeds it (policer.h). Sizes are those
+// A token bucket at the far end of a link, which drops what exceeds it (Policer). Sizes are those
 // on the wire; packets of all classes count.
 struct PolicerConfig {
   LinkId link = 0;

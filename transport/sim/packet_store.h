@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <vector>
 
 #include "transport/base/fresh_pages.h"
@@ -19,7 +20,12 @@ namespace pacecar {
 class PacketStore {
  public:
   // `bytes` is the most that is held of a packet; with telemetry, records of its hops come on top.
-  PacketStore(Bytes bytes, bool telemetry);
+  PacketStore(Bytes bytes, bool telemetry)
+      : telemetry_bytes_(telemetry ? whole_lines(kMaxTelemetryHops * sizeof(TelemetryHop)) : 0) {
+    const size_t fixed = sizeof(FabricPacket) + telemetry_bytes_;
+    pools_[0].packet_bytes = fixed + kSmallBytes;
+    pools_[1].packet_bytes = fixed + whole_lines(bytes);
+  }
 
   // A packet with room for so many bytes; its fields are those of its last use.
   FabricPacket& take(Bytes bytes) {
@@ -55,7 +61,22 @@ class PacketStore {
     size_t left = 0;          // packets there
   };
 
-  void add_one(Pool& pool);
+  static size_t whole_lines(size_t bytes) {
+    constexpr size_t kLine = alignof(FabricPacket);
+    return (bytes + kLine - 1) / kLine * kLine;
+  }
+  void add_one(Pool& pool) {
+    if (pool.left == 0) {
+      pool.next = chunks_.emplace_back(make_fresh_pages(kChunk * pool.packet_bytes)).get();
+      pool.left = kChunk;
+    }
+    auto* const packet = new (pool.next) FabricPacket();
+    packet->memory = pool.next + sizeof(FabricPacket) + telemetry_bytes_;
+    packet->large = &pool == &pools_[1];
+    pool.next += pool.packet_bytes;
+    --pool.left;
+    pool.free = packet;
+  }
 
   size_t telemetry_bytes_;
   std::array<Pool, 2> pools_;  // small ones, and large ones
