@@ -1,5 +1,3 @@
-#include "bench/switch/dpdk_frames.h"
-
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "bench/switch/frame_headers.h"
+#include "bench/switch/frame_port.h"
 #include "transport/base/invalid.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"

@@ -18,11 +18,11 @@
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/files.h"
+#include "bench/perf/interrupt.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
-#include "bench/switch/dpdk_frames.h"
+#include "bench/switch/frame_port.h"
 #include "bench/switch/live_switch.h"
-#include "bench/switch/packet_socket.h"
 #include "bench/switch/switch_options.h"
 #include "bench/switch/switch_report.h"
 #include "transport/base/result.h"
@@ -41,17 +41,7 @@ constexpr Duration kLongestSleep = Duration::from_ms(10);
 constexpr Duration kPolledSleep = Duration::from_us(20);  // with a port that must be polled
 constexpr Duration kBetweenWarnings = Duration::from_s(1);
 
-volatile std::sig_atomic_t stop_asked = 0;
 volatile std::sig_atomic_t figures_asked = 0;
-
-void install_signals() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { stop_asked = 1; };
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  action.sa_handler = [](int) { figures_asked = 1; };
-  sigaction(SIGUSR1, &action, nullptr);
-}
 
 // Warns of each port that receives frames which its user must make shorter; once per port.
 void warn_of_long_frames(LiveSwitch& live, const Console& console, std::vector<bool>& warned) {
@@ -89,7 +79,7 @@ void serve(LiveSwitch& live, SwitchReport& report, const SwitchFlags& flags, con
   Instant interval_end = begin + span(flags.interval);
   Instant next_warning = begin;
   std::vector<bool> warned;
-  for (Instant now = begin; stop_asked == 0 && now < end; now = steady_now()) {
+  for (Instant now = begin; !perf::Interrupt::asked() && now < end; now = steady_now()) {
     const bool complete = live.poll(now);
     if (now >= interval_end) {
       interval_end = now + span(flags.interval);
@@ -122,26 +112,28 @@ Result<std::unique_ptr<FramePort>> open_dpdk(const std::string& device,
 Result<void> run(const SwitchFlags& flags, const Console& console) {
   RETURN_IF_ERROR(perf::check_writable(flags.json_file));
   RETURN_IF_ERROR(perf::check_writable(flags.queue_log));
-  ASSIGN_OR_RETURN(auto plan, make_switch_plan(flags));
+  ASSIGN_OR_RETURN(const auto named, make_switch_ports(flags));
   std::vector<std::unique_ptr<FramePort>> ports;
-  for (size_t i = 0; i < plan.interfaces.size(); ++i) {
-    const std::string& name = plan.interfaces[i];
+  std::vector<Rate> rates;
+  for (const auto& [name, arguments, rate] : named) {
     ASSIGN_OR_RETURN(auto port, name.starts_with(kDpdkPort)
-                                    ? open_dpdk(name.substr(kDpdkPort.size()), plan.arguments[i])
+                                    ? open_dpdk(name.substr(kDpdkPort.size()), arguments)
                                     : open_packet_socket(name));
     ports.push_back(std::move(port));
+    rates.push_back(rate);
   }
-  install_signals();
+  const perf::Interrupt interrupt;
+  std::signal(SIGUSR1, [](int) { figures_asked = 1; });
   prctl(PR_SET_TIMERSLACK, 1);  // ns: the default of 50 us would make frames late
   const Instant begin = steady_now();
-  ASSIGN_OR_RETURN(auto live, LiveSwitch::create(std::move(ports), plan.rates, plan.config, begin));
+  ASSIGN_OR_RETURN(auto live, LiveSwitch::create(std::move(ports), rates, flags.config, begin));
   std::ofstream log;
   if (!flags.queue_log.empty()) {
     log.open(flags.queue_log);
     log << "time_s,port,queue_bytes\n";  // of the monotonic clock
     live->set_sampler([&](Instant time, size_t port, Bytes queue_bytes) {
-      log << fmt::format("{:.6f},{},{}\n", static_cast<double>(time.ns()) * 1e-9,
-                         plan.interfaces[port], queue_bytes);
+      log << fmt::format("{:.6f},{},{}\n", static_cast<double>(time.ns()) * 1e-9, named[port].name,
+                         queue_bytes);
     });
   }
   SwitchReport report(*live, begin);

@@ -27,32 +27,29 @@ and between processes that share memory (DPDK; the other ends have role=client):
 It runs until --seconds are over or it is interrupted; SIGUSR1 prints the figures so far.
 Exit codes: 0 success, 1 failed, 2 wrong usage.)";
 
-constexpr Bytes kLeastNicBytes = 65'536;
+// What the text of a flag means: bytes, nanoseconds or bits per second.
+struct Quantity {
+  ParamType type;
+  const char* example;
+  uint64_t least = 0;
+  const char* too_little = "";
+};
+constexpr Quantity kBytes{ParamType::kBytes, "100K, 1M or plain bytes"};
+constexpr Quantity kTime{ParamType::kDuration, "10us, 500ns or 1ms"};
+constexpr Quantity kSampleTime{kTime.type, kTime.example, 1000, "is too often: choose 1us or more"};
+constexpr Quantity kNicBytes{kBytes.type, kBytes.example, 65'536,
+                             "does not hold the largest frame: choose 65536 or more"};
+constexpr Quantity kRate{ParamType::kRate, "200M or 10G, in bits per second", 1,
+                         "is too slow: a cable of rate 0 carries nothing: choose 1 or more"};
 
-// Bytes, nanoseconds or bits per second.
-Result<uint64_t> value_of(std::string_view flag, ParamType type, std::string_view text) {
-  const ParamInfo info{.name = {}, .type = type, .doc = {}, .range = {}, .choices = {}};
-  if (const auto value = parse_param(info, text)) return *value;
-  const char* example = type == ParamType::kBytes  ? "100K, 1M or plain bytes"
-                        : type == ParamType::kRate ? "200M or 10G, in bits per second"
-                                                   : "10us, 500ns or 1ms";
-  return invalid("{}: '{}' cannot be read: write it as {}", flag, text, example);
-}
-
-Result<Bytes> bytes_of(std::string_view flag, std::string_view text) {
-  return value_of(flag, ParamType::kBytes, text);
-}
-
-Result<Duration> time_of(std::string_view flag, std::string_view text) {
-  return value_of(flag, ParamType::kDuration, text).map([](uint64_t ns) {
-    return Duration::from_ns(static_cast<int64_t>(ns));
-  });
-}
-
-Result<Rate> rate_of(std::string_view flag, std::string_view text) {
-  ASSIGN_OR_RETURN(const auto bps, value_of(flag, ParamType::kRate, text));
-  if (bps == 0) return invalid("{}: a cable of rate 0 carries nothing: choose 1 or more", flag);
-  return Rate::from_bps(bps);
+Result<uint64_t> value_of(std::string_view flag, const Quantity& quantity, std::string_view text) {
+  const ParamInfo info{.name = {}, .type = quantity.type, .doc = {}, .range = {}, .choices = {}};
+  const auto value = parse_param(info, text);
+  if (!value) {
+    return invalid("{}: '{}' cannot be read: write it as {}", flag, text, quantity.example);
+  }
+  if (*value < quantity.least) return invalid("{}: '{}' {}", flag, text, quantity.too_little);
+  return *value;
 }
 
 std::vector<std::string> split(const std::string& text) {
@@ -68,22 +65,20 @@ std::vector<std::string> split(const std::string& text) {
 // LOW: all frames are marked from there on; LOW,HIGH or LOW,HIGH,PROBABILITY: the probability rises
 // from LOW to HIGH.
 Result<void> read_ecn(const std::string& text, EcnConfig& ecn) {
-  if (text.empty()) return {};
   const auto parts = split(text);
   if (parts.size() > 3) {
     return invalid("--ecn: '{}' has {} parts: write LOW or LOW,HIGH,PROBABILITY", text,
                    parts.size());
   }
   ecn.kind = parts.size() == 1 ? EcnConfig::Kind::kStep : EcnConfig::Kind::kRed;
-  ASSIGN_OR_RETURN(ecn.low, bytes_of("--ecn", parts[0]));
+  ASSIGN_OR_RETURN(ecn.low, value_of("--ecn", kBytes, parts[0]));
   if (parts.size() > 1) {
-    ASSIGN_OR_RETURN(ecn.high, bytes_of("--ecn", parts[1]));
+    ASSIGN_OR_RETURN(ecn.high, value_of("--ecn", kBytes, parts[1]));
   }
-  if (parts.size() > 2) {
-    const auto probability = to_number<double>(parts[2]);
-    if (!probability) return invalid("--ecn: '{}' is no probability: write it as 0.2", parts[2]);
-    ecn.max_probability = *probability;
-  }
+  if (parts.size() < 3) return {};
+  const auto probability = to_number<double>(parts[2]);
+  if (!probability) return invalid("--ecn: '{}' is no probability: write it as 0.2", parts[2]);
+  ecn.max_probability = *probability;
   return {};
 }
 
@@ -98,26 +93,23 @@ std::string take_arguments(std::vector<std::string>& parts) {
   return arguments;
 }
 
-Result<void> read_ports(const SwitchFlags& flags, SwitchPlan& plan) {
-  const auto common = rate_of("--rate", flags.rate);
-  if (!common) return tl::unexpected(common.error());
-  for (const std::string& text : flags.ports) {
-    auto parts = split(text);
-    plan.arguments.push_back(parts[0].starts_with(kDpdkPort) ? take_arguments(parts) : "");
-    ASSIGN_OR_RETURN(const auto rate, parts.size() == 2 ? rate_of("--port", parts[1]) : common);
-    if (parts[0].empty() || parts.size() > 2) {
-      return invalid(
-          "--port: '{}' cannot be read: write INTERFACE or INTERFACE,RATE, or "
-          "dpdk:DEVICE,KEY=VALUE,...,RATE",
-          text);
-    }
-    if (std::ranges::find(plan.interfaces, parts[0]) != plan.interfaces.end()) {
-      return invalid("--port: '{}' is named twice: name each interface once", parts[0]);
-    }
-    plan.interfaces.push_back(parts[0]);
-    plan.rates.push_back(rate);
-  }
-  return {};
+// Adds a flag whose text `read` takes.
+template <typename Read>
+void add_text(CLI::App& app, const std::string& flag, Read read, const std::string& doc) {
+  app.add_option_function<std::string>(
+      flag,
+      [read](const std::string& text) {
+        if (const auto done = read(text); !done) throw CLI::ParseError(done.error().message, 1);
+      },
+      doc);
+}
+
+template <typename Set>
+void add_quantity(CLI::App& app, const std::string& flag, const Quantity& quantity, Set set,
+                  const std::string& doc) {
+  add_text(
+      app, flag, [=](const std::string& text) { return value_of(flag, quantity, text).map(set); },
+      doc);
 }
 
 }  // namespace
@@ -127,28 +119,46 @@ void add_switch_flags(CLI::App& app, SwitchFlags& flags) {
                  "INTERFACE or INTERFACE,RATE, or a DPDK device: dpdk:DEVICE,KEY=VALUE,...,RATE; "
                  "two or more")
       ->allow_extra_args(false);
-  app.add_option("--rate", flags.rate, "of the ports that name none, bits per second; default 1G");
-  app.add_option("--buffer", flags.buffer,
-                 "that all ports share; 0: only --queue bounds it; default 1M");
-  app.add_option("--queue", flags.queue, "of one port's queue; 0: only the buffer bounds it");
-  app.add_option("--ecn", flags.ecn, "mark from LOW on, or by LOW,HIGH,PROBABILITY");
-  app.add_flag("--ecn-at-dequeue", flags.ecn_at_dequeue, "judge when a frame leaves its queue");
-  app.add_flag("--pfc", flags.config.switches.pfc.enabled,
+  LiveSwitchConfig& config = flags.config;
+  SwitchConfig& switches = config.switches;
+  const auto bytes_of = [](Bytes& bytes) { return [&](uint64_t value) { bytes = value; }; };
+  const auto time_of = [](Duration& time) {
+    return [&](uint64_t ns) { time = Duration::from_ns(static_cast<int64_t>(ns)); };
+  };
+  add_quantity(
+      app, "--rate", kRate, [&](uint64_t bps) { flags.rate = Rate::from_bps(bps); },
+      "of the ports that name none, bits per second; default 1G");
+  add_quantity(app, "--buffer", kBytes, bytes_of(switches.buffer_bytes),
+               "that all ports share; 0: only --queue bounds it; default 1M");
+  add_quantity(app, "--queue", kBytes, bytes_of(switches.queue_bytes),
+               "of one port's queue; 0: only the buffer bounds it");
+  add_text(
+      app, "--ecn", [&](const std::string& text) { return read_ecn(text, switches.ecn); },
+      "mark from LOW on, or by LOW,HIGH,PROBABILITY");
+  app.add_flag_callback(
+      "--ecn-at-dequeue", [&] { switches.ecn.when = EcnConfig::When::kDequeue; },
+      "judge when a frame leaves its queue");
+  app.add_flag("--pfc", switches.pfc.enabled,
                "pause senders instead of dropping (their NIC queues fill)");
-  app.add_option("--pfc-alpha", flags.config.switches.pfc.alpha,
-                 "threshold as a share of the free buffer");
-  app.add_flag("--trim", flags.config.switches.trimming,
-               "cut Pacecar's data packets instead of dropping them");
-  app.add_flag("--int", flags.config.switches.telemetry,
-               "stamp Pacecar's data packets with telemetry");
-  app.add_option("--delay", flags.delay, "of each cable, each way; default 1us");
-  app.add_option("--loss", flags.config.loss, "probability that a frame is lost")
+  app.add_option("--pfc-alpha", switches.pfc.alpha, "threshold as a share of the free buffer");
+  app.add_flag("--trim", switches.trimming, "cut Pacecar's data packets instead of dropping them");
+  app.add_flag("--int", switches.telemetry, "stamp Pacecar's data packets with telemetry");
+  add_quantity(app, "--delay", kTime, time_of(config.delay),
+               "of each cable, each way; default 1us");
+  app.add_option("--loss", config.loss, "probability that a frame is lost")
       ->check(CLI::Range(0., 1.));
-  app.add_option("--nic-queue", flags.nic_queue, "in front of each sender's cable; default 4M");
-  app.add_option("--control-tc", flags.control_tc, "IP traffic class that goes first; default 184")
+  add_quantity(app, "--nic-queue", kNicBytes, bytes_of(config.nic_bytes),
+               "in front of each sender's cable; default 4M");
+  app.add_option_function<unsigned>(
+         "--control-tc",
+         [&](unsigned traffic_class) {
+           config.control_dscp = static_cast<uint8_t>(traffic_class >> 2);
+         },
+         "IP traffic class that goes first; default 184")
       ->check(perf::whole_number(0, 255));
-  app.add_option("--sample", flags.sample, "time between two looks at the queues; default 100us");
-  app.add_option("--seed", flags.config.seed, "of marks and losses")
+  add_quantity(app, "--sample", kSampleTime, time_of(config.sample),
+               "time between two looks at the queues; default 100us");
+  app.add_option("--seed", config.seed, "of marks and losses")
       ->check(perf::whole_number(0, INT64_MAX));
   app.add_option("--seconds", flags.seconds, "how long; default: until interrupted")
       ->check(perf::positive_number(1e6));
@@ -162,31 +172,29 @@ void add_switch_flags(CLI::App& app, SwitchFlags& flags) {
   app.footer(kFooter);
 }
 
-Result<SwitchPlan> make_switch_plan(const SwitchFlags& flags) {
-  SwitchPlan plan{.config = flags.config};
-  LiveSwitchConfig& config = plan.config;
-  SwitchConfig& switches = config.switches;
-  RETURN_IF_ERROR(read_ports(flags, plan));
-  if (plan.interfaces.size() < 2) {
-    return invalid("a switch joins ports: name two or more with --port, not {}",
-                   plan.interfaces.size());
+Result<std::vector<SwitchPort>> make_switch_ports(const SwitchFlags& flags) {
+  std::vector<SwitchPort> ports;
+  for (const std::string& text : flags.ports) {
+    auto parts = split(text);
+    SwitchPort port{.name = parts[0], .arguments = "", .rate = flags.rate};
+    if (port.name.starts_with(kDpdkPort)) port.arguments = take_arguments(parts);
+    if (parts[0].empty() || parts.size() > 2) {
+      return invalid(
+          "--port: '{}' cannot be read: write INTERFACE or INTERFACE,RATE, or "
+          "dpdk:DEVICE,KEY=VALUE,...,RATE",
+          text);
+    }
+    if (parts.size() == 2) {
+      ASSIGN_OR_RETURN(const auto bps, value_of("--port", kRate, parts[1]));
+      port.rate = Rate::from_bps(bps);
+    }
+    if (std::ranges::find(ports, port.name, &SwitchPort::name) != ports.end()) {
+      return invalid("--port: '{}' is named twice: name each interface once", port.name);
+    }
+    ports.push_back(std::move(port));
   }
-  ASSIGN_OR_RETURN(switches.buffer_bytes, bytes_of("--buffer", flags.buffer));
-  ASSIGN_OR_RETURN(switches.queue_bytes, bytes_of("--queue", flags.queue));
-  RETURN_IF_ERROR(read_ecn(flags.ecn, switches.ecn));
-  if (flags.ecn_at_dequeue) switches.ecn.when = EcnConfig::When::kDequeue;
-  ASSIGN_OR_RETURN(config.delay, time_of("--delay", flags.delay));
-  config.control_dscp = static_cast<uint8_t>(flags.control_tc >> 2);
-  ASSIGN_OR_RETURN(config.sample, time_of("--sample", flags.sample));
-  if (config.sample < Duration::from_us(1)) {
-    return invalid("--sample: '{}' is too often: choose 1us or more", flags.sample);
-  }
-  ASSIGN_OR_RETURN(config.nic_bytes, bytes_of("--nic-queue", flags.nic_queue));
-  if (config.nic_bytes < kLeastNicBytes) {
-    return invalid("--nic-queue: '{}' does not hold the largest frame: choose {} or more",
-                   flags.nic_queue, kLeastNicBytes);
-  }
-  return plan;
+  if (ports.size() >= 2) return ports;
+  return invalid("a switch joins ports: name two or more with --port, not {}", ports.size());
 }
 
 }  // namespace pacecar

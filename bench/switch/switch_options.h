@@ -15,21 +15,12 @@ class App;
 
 namespace pacecar {
 
-// As on the command line. Text is not checked yet.
 struct SwitchFlags {
-  std::vector<std::string> ports;
-  std::string rate = "1G";
-  std::string buffer = "1M";
-  std::string queue = "0";
-  std::string ecn;
-  bool ecn_at_dequeue = false;
-  std::string delay = "1us";
-  std::string nic_queue = "4M";
-  int control_tc = 184;
-  std::string sample = "100us";
-  LiveSwitchConfig config;  // what other flags set
-  double seconds = 0;       // 0: until interrupted
-  double interval = 0;      // 0: none
+  std::vector<std::string> ports;  // as on the command line; make_switch_ports() checks them
+  Rate rate = Rate::from_gbps(1);  // of the ports that name none
+  LiveSwitchConfig config{.switches = {.buffer_bytes = 1 << 20}, .delay = Duration::from_us(1)};
+  double seconds = 0;   // 0: until interrupted
+  double interval = 0;  // 0: none
   bool spin = false;
   std::string json_file;
   std::string queue_log;
@@ -42,13 +33,12 @@ void add_switch_flags(CLI::App& app, SwitchFlags& flags);
 // The names of ports on DPDK devices begin with this.
 inline constexpr std::string_view kDpdkPort = "dpdk:";
 
-struct SwitchPlan {
-  std::vector<std::string> interfaces;  // or "dpdk:DEVICE"
-  std::vector<std::string> arguments;   // of the DPDK devices
-  std::vector<Rate> rates;
-  LiveSwitchConfig config;
+struct SwitchPort {
+  std::string name;       // of an interface, or "dpdk:DEVICE"
+  std::string arguments;  // of a DPDK device
+  Rate rate;
 };
-// Errors: kInvalidArgument, naming the flag.
-Result<SwitchPlan> make_switch_plan(const SwitchFlags& flags);
+// Two or more. Errors: kInvalidArgument, naming the flag.
+Result<std::vector<SwitchPort>> make_switch_ports(const SwitchFlags& flags);
 
 }  // namespace pacecar
