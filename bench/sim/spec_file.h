@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "bench/sim/ideal.h"
 #include "bench/sim/run_spec.h"
@@ -33,5 +34,18 @@ PacketSizes packet_sizes(const RunSpec& run, Bytes overhead);
 // A table from its short form: "leaf-spine:hosts=128,rate=400G" is kind = "leaf-spine", and so on.
 // A name that ends in ".topo" or ".cm" is file = "...". Errors: kInvalidArgument.
 Result<SpecTable> table_from_short_form(std::string_view text);
+
+// Which congestion control, weight and allocator each host of a run has: those of its jobs, or else
+// the experiment's.
+struct Algorithms {
+  std::vector<std::string> controls;    // by host, as a sender
+  std::vector<uint32_t> weights;        // by host, as a sender
+  std::vector<std::string> allocators;  // by host, as a receiver; empty: that of its own control
+};
+
+// A host that receives under several algorithms has the allocator of those that take grants; the
+// others are granted the line rate. Errors: kInvalidArgument if the jobs of a host need two
+// different ones, or for an unknown algorithm.
+Result<Algorithms> algorithms_of(const RunSpec& spec);
 
 }  // namespace pacecar

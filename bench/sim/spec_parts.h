@@ -22,6 +22,11 @@ struct SpecContext {
   Bytes bdp = 0;
 };
 
+// Links as people name them: "leaf 0 > host 3".
+std::string link_name(const Topology& topology, LinkId link);
+// Errors: kInvalidArgument, for nodes that are not there or not neighbours.
+Result<LinkId> find_link(const Topology& topology, std::string_view name);
+
 class SpecReader;
 
 // The key `cc` of [transport] or of a job.
@@ -46,9 +51,5 @@ Result<FabricConfig> read_fabric(const SpecValue& value, const RunSpec& run,
                                  const SpecContext& context);
 // The bytes of a packet on the wire beyond its datagram: needed before the rest of [fabric].
 Result<Bytes> read_overhead(const SpecValue& value);
-// `value` holds a list.
-Result<std::vector<FaultEvent>> read_faults(const SpecValue& value, const SpecContext& context);
-// The [run] table into `spec`.
-Result<void> read_run(const SpecValue& value, const SpecContext& context, RunSpec& spec);
 
 }  // namespace pacecar

@@ -1,11 +1,13 @@
-// [topology]: kind and the keys of that kind, or file = "x.topo".
+// [topology]: kind and the keys of that kind, or file = "x.topo". Links by name.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/sim/topologies.h"
 
@@ -151,6 +153,22 @@ constexpr std::array kKinds{
         dumbbell},
     TopologyKind{"star", "hosts; all on one switch", star}};
 
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+Result<NodeId> find_node(const Topology& topology, std::string_view name) {
+  const auto found = std::ranges::find(topology.node_names, name);
+  if (found != topology.node_names.end()) {
+    return static_cast<NodeId>(found - topology.node_names.begin());
+  }
+  const std::vector<std::string_view> known(topology.node_names.begin(), topology.node_names.end());
+  return invalid("the topology has no node '{}'{}: it has '{}' to '{}'", name,
+                 did_you_mean(name, known), known.front(), known.back());
+}
+
 }  // namespace
 
 std::span<const TopologyKind> topology_kinds() { return kKinds; }
@@ -178,6 +196,29 @@ Result<Topology> read_topology(const SpecValue& value, const std::string& base_d
   slow_down(reader, *topology);
   RETURN_IF_ERROR(reader.finish());
   return topology;
+}
+
+std::string link_name(const Topology& topology, LinkId link) {
+  const Cable& cable = topology.cables[link / 2];
+  const bool forward = link % 2 == 0;
+  return fmt::format("{} > {}", topology.node_names[forward ? cable.a : cable.b],
+                     topology.node_names[forward ? cable.b : cable.a]);
+}
+
+Result<LinkId> find_link(const Topology& topology, std::string_view name) {
+  const size_t arrow = name.find('>');
+  if (arrow == std::string_view::npos) {
+    return invalid("'{}' names no link: write it as 'leaf 0 > host 3'", name);
+  }
+  ASSIGN_OR_RETURN(const auto from, find_node(topology, trimmed(name.substr(0, arrow))));
+  ASSIGN_OR_RETURN(const auto to, find_node(topology, trimmed(name.substr(arrow + 1))));
+  for (size_t i = 0; i < topology.cables.size(); ++i) {
+    const Cable& cable = topology.cables[i];
+    if (cable.a == from && cable.b == to) return static_cast<LinkId>(2 * i);
+    if (cable.b == from && cable.a == to) return static_cast<LinkId>(2 * i + 1);
+  }
+  return invalid("no cable joins '{}' and '{}': name two neighbours", topology.node_names[from],
+                 topology.node_names[to]);
 }
 
 }  // namespace pacecar

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 
-#include "bench/sim/link_names.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
