@@ -11,8 +11,8 @@
 #include "bench/ab/provenance.h"
 #include "bench/ab/run_detail.h"
 #include "bench/ab/run_hash.h"
-#include "bench/sim/result_json.h"
 #include "bench/sim/run.h"
+#include "bench/sim/run_output.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {

@@ -10,7 +10,6 @@
 #include <numeric>
 #include <utility>
 
-#include "bench/sim/fairness.h"
 #include "bench/sim/spec_reader.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"

@@ -13,14 +13,13 @@
 #include <optional>
 #include <span>
 
-#include "bench/sim/fairness.h"
 #include "bench/sim/ideal.h"
+#include "bench/sim/metrics.h"
 #include "bench/sim/monitor.h"
 #include "bench/sim/run_spec.h"
 #include "bench/sim/sim_host.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_parts.h"
-#include "bench/sim/trace_file.h"
 #include "bench/sim/traffic.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"

@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "bench/sim/fairness.h"
 #include "bench/sim/max_min.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
