@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/ab/program_runner.h"
+#include "bench/ab/programs.h"
 #include "transport/base/result.h"
 
 namespace pacecar::ab {

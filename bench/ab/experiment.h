@@ -79,4 +79,10 @@ nlohmann::json json_of(const Experiment& experiment);
 // Errors: kInvalidArgument.
 Result<Experiment> experiment_from_json(nlohmann::json json);
 
+// The runs that --filter selects: those for which all filters hold, in order. A filter is
+// "NAME=PATTERN" where NAME is arm, seed or a factor; * and ? in the pattern stand for any letters.
+// Errors: kInvalidArgument for unknown names, and when nothing is left.
+Result<std::vector<size_t>> filter_runs(const Experiment& experiment,
+                                        const std::vector<std::string>& filters);
+
 }  // namespace pacecar::ab

@@ -10,8 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "bench/ab/build_info.h"
-
 namespace pacecar::ab {
 namespace {
 

@@ -1,16 +1,185 @@
 #include "bench/ab/report_data.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
-#include "bench/ab/metric_info.h"
-#include "bench/ab/run_detail.h"
+#include "bench/ab/output_parser.h"
+#include "bench/sim/metrics.h"
 
 namespace pacecar::ab {
 namespace {
 
 using Json = nlohmann::json;
+
+// To thousandths.
+double rounded(double value) { return std::round(value * 1000) / 1000; }
+
+// --- one run ---
+
+constexpr size_t kLimits = static_cast<size_t>(LimitedBy::kApplication) + 1;
+constexpr size_t kPoints = 500;       // of a series: as many as a plot has pixels for
+constexpr size_t kFewestPoints = 20;  // of a rate, however few packets it is of
+constexpr double kPacketsPerPoint = 8;
+constexpr size_t kFlowsExplained = 4;             // a reader looks at one at a time
+constexpr size_t kLimitPoints = 250;              // of each of their four lines
+constexpr std::string_view kWallTime = "wall_s";  // has a place of its own in the record
+
+Json time_json(Duration time) { return time == Duration::max() ? Json() : Json(time.us()); }
+
+Json flows_json(const std::vector<FlowResult>& flows) {
+  Json columns;
+  for (const char* name : {"id", "source", "destination", "job", "bytes", "start_us", "finish_us",
+                           "received_us", "ideal_us"}) {
+    columns[name] = Json::array();
+  }
+  for (const FlowResult& flow : flows) {
+    columns["id"].push_back(flow.id);
+    columns["source"].push_back(flow.source);
+    columns["destination"].push_back(flow.destination);
+    columns["job"].push_back(flow.job);
+    columns["bytes"].push_back(flow.bytes);
+    columns["start_us"].push_back(time_json(flow.start));
+    columns["finish_us"].push_back(time_json(flow.finish));
+    columns["received_us"].push_back(time_json(flow.received));
+    columns["ideal_us"].push_back(time_json(flow.ideal));
+  }
+  return columns;
+}
+
+double mean_of(const double* first, const double* last) {
+  return std::accumulate(first, last, 0.0) / static_cast<double>(last - first);
+}
+
+double max_of(const double* first, const double* last) { return *std::max_element(first, last); }
+
+// Joins `step` neighbours by `join`.
+Series joined(const Series& series, size_t step,
+              double (*join)(const double* first, const double* last)) {
+  Series result{series.name, series.interval * static_cast<int64_t>(step), {}};
+  for (size_t i = 0; i < series.values.size(); i += step) {
+    const double* first = series.values.data() + i;
+    result.values.push_back(join(first, first + std::min(step, series.values.size() - i)));
+  }
+  return result;
+}
+
+// The least number of neighbours to join, so that a plot has few enough points.
+size_t fewest(const Series& series) {
+  return std::max<size_t>((series.values.size() + kPoints - 1) / kPoints, 1);
+}
+
+// The number of samples of a rate to join: so many that a flow under way sends some packets in
+// them. With fewer the rate would jump between 0 and that of a whole packet.
+size_t smoothing(const RunResult& run) {
+  if (run.rates.empty() || run.nics.data_packets_sent == 0) return 1;
+  double sum = 0;
+  double samples = 0;
+  for (const Series& rate : run.rates) {
+    const auto sends = [](double value) { return value > 0; };
+    const auto first = std::ranges::find_if(rate.values, sends);
+    const auto last = std::find_if(rate.values.rbegin(), rate.values.rend(), sends).base();
+    if (first == rate.values.end()) continue;
+    sum += std::accumulate(first, last, 0.0);
+    samples += static_cast<double>(last - first);
+  }
+  const double packet = static_cast<double>(run.nics.data_bytes_sent) /
+                        static_cast<double>(run.nics.data_packets_sent);
+  const Series& any = run.rates[0];
+  const double sample = sum / samples / 8 * any.interval.seconds();  // bytes, the mean
+  const double most = static_cast<double>(any.values.size()) / kFewestPoints;
+  const double wanted =
+      sum == 0 ? 1 : std::min(std::ceil(kPacketsPerPoint * packet / sample), most);
+  return std::max(fewest(any), static_cast<size_t>(wanted));
+}
+
+// Values have four digits, which is all that a plot shows.
+Json series_json(const Series& series, double scale) {
+  Json values = Json::array();
+  for (const double value : series.values) {
+    values.push_back(std::stod(fmt::format("{:.4g}", value * scale)));
+  }
+  return {{"name", series.name}, {"interval_us", series.interval.us()}, {"values", values}};
+}
+
+// The most frequent reason of every `step` samples, written where it changes.
+Json reasons_json(const std::vector<LimitedBy>& reasons, size_t step) {
+  Json changes = Json::array();
+  std::string_view before;
+  for (size_t i = 0; i < reasons.size(); i += step) {
+    std::array<size_t, kLimits> found{};
+    for (size_t j = i; j < std::min(i + step, reasons.size()); ++j) {
+      ++found[static_cast<size_t>(reasons[j])];
+    }
+    const auto most = std::ranges::max_element(found) - found.begin();
+    const std::string_view reason = to_string(static_cast<LimitedBy>(most));
+    if (reason != before) changes.push_back(Json::array({i / step, reason}));
+    before = reason;
+  }
+  return changes;
+}
+
+// A flow's rate, and its limits. Only the rate is averaged over `smoothing` samples.
+Json limit_json(const Series& rate, const LimitSeries& limits, size_t smoothing) {
+  const size_t step = (limits.limited_by.size() + kLimitPoints - 1) / kLimitPoints;
+  const auto values = [&](const std::vector<double>& figures) {
+    const Series series{.name = "", .interval = limits.interval, .values = figures};
+    return series_json(joined(series, step, mean_of), 1e-9).at("values");
+  };
+  return {{"name", limits.name},
+          {"rate", series_json(joined(rate, std::max(smoothing, step), mean_of), 1e-9)},
+          {"interval_us", (limits.interval * static_cast<int64_t>(step)).us()},
+          {"allowed", values(limits.allowed)},
+          {"grant", values(limits.grant)},
+          {"core", values(limits.core)},
+          {"limited_by", reasons_json(limits.limited_by, step)}};
+}
+
+// Jain's index of the flows that sent anything in each interval; 1 while none does.
+Series fairness(const std::vector<Series>& rates) {
+  Series result{"Jain fairness of the flows under way", rates[0].interval, {}};
+  size_t points = 0;
+  for (const Series& rate : rates) points = std::max(points, rate.values.size());
+  for (size_t i = 0; i < points; ++i) {
+    std::vector<double> sending;
+    for (const Series& rate : rates) {
+      if (i < rate.values.size() && rate.values[i] > 0) sending.push_back(rate.values[i]);
+    }
+    result.values.push_back(sending.empty() ? 1 : jain_index(sending));
+  }
+  return result;
+}
+
+// Without figures that are 0: there are many links, and most are idle.
+Json link_json(const LinkResult& link) {
+  const size_t arrow = link.name.find(" > ");
+  Json json = {{"from", link.name.substr(0, arrow)},
+               {"to", arrow == std::string::npos ? "" : link.name.substr(arrow + 3)},
+               {"gbps", link.info.rate.gbps()}};
+  const auto add = [&json](const char* name, auto value) {
+    if (value != 0) json[name] = value;
+  };
+  add("utilisation", rounded(link.utilisation));
+  add("queue_max_bytes", link.stats.queue_max_bytes);
+  add("marked", link.stats.marked);
+  add("trimmed", link.stats.trimmed);
+  add("dropped", link.stats.dropped);
+  add("paused_us", rounded(link.stats.paused.us()));
+  return json;
+}
+
+void add_metric(std::map<std::string, double>& values, const RunResult& run,
+                const std::string& name) {
+  const auto value = metric_value(run, name);
+  if (value && std::isfinite(*value)) values[name] = *value;
+}
+
+// --- the experiment ---
 
 constexpr int kReportVersion = 1;
 constexpr size_t kCdfPoints = 200;
@@ -177,6 +346,43 @@ class Builder {
 };
 
 }  // namespace
+
+Json run_detail(const RunResult& run) {
+  Json queues = Json::array();
+  for (const Series& series : run.queues) {
+    queues.push_back(series_json(joined(series, fewest(series), max_of), 1));  // peaks must stay
+  }
+  std::vector<Series> smooth;
+  const size_t step = smoothing(run);
+  for (const Series& series : run.rates) smooth.push_back(joined(series, step, mean_of));
+  Json rates = Json::array();
+  for (const Series& series : smooth) rates.push_back(series_json(series, 1e-9));
+  Json limits = Json::array();
+  for (size_t flow = 0; flow < std::min(run.limits.size(), kFlowsExplained); ++flow) {
+    limits.push_back(limit_json(run.rates[flow], run.limits[flow], step));
+  }
+  Json links = Json::array();
+  for (const LinkResult& link : run.links) links.push_back(link_json(link));
+  return {{"flows", flows_json(run.flows)},
+          {"jobs", run.jobs},
+          {"queues", queues},
+          {"rates", rates},
+          {"limits", limits},
+          {"fairness", smooth.empty() ? Json() : series_json(fairness(smooth), 1)},
+          {"links", links}};
+}
+
+std::map<std::string, double> run_metrics(const RunResult& run) {
+  std::map<std::string, double> values;
+  for (const Metric& metric : metrics()) {
+    const std::string name(metric.name);
+    if (name == kWallTime) continue;
+    add_metric(values, run, name);
+    if (!metric.of_flows || run.jobs.size() < 2) continue;
+    for (const std::string& job : run.jobs) add_metric(values, run, name + "@" + job);
+  }
+  return values;
+}
 
 Json report_data(const Experiment& experiment, const Summary& summary,
                  const std::vector<RunRecord>& records, const ResultsFolder& folder) {

@@ -1,17 +1,28 @@
 #include "bench/ab/results_folder.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "bench/perf/files.h"
 #include "bench/perf/json_fields.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
 namespace {
+
+using nlohmann::json;
+
+constexpr int kRecordVersion = 1;
 
 namespace fs = std::filesystem;
 
@@ -20,7 +31,85 @@ constexpr const char* kFiles[] = {"runs.jsonl",   "experiment.json", "plan.toml"
 constexpr const char* kDetails = "runs";
 constexpr const char* kExperiment = "experiment.json";
 
+Result<void> copy_detail(const RunRecord& record, const ResultsFolder& from,
+                         const ResultsFolder& into) {
+  if (record.detail.empty()) return {};
+  // The record is untrusted: its name of a file must not lead out of the folder.
+  const fs::path name = fs::path("runs") / fs::path(record.detail).filename();
+  std::error_code failed;
+  fs::copy_file(from.file(record.detail), into.file(name.string()),
+                fs::copy_options::overwrite_existing, failed);
+  if (!failed) return {};
+  return fail(ErrorCode::kSystem, fmt::format("cannot copy {} to {}: {}", from.file(record.detail),
+                                              into.path(), failed.message()));
+}
+
 }  // namespace
+
+RunRecord record_of(const Experiment& experiment, size_t run) {
+  const Cell& cell = experiment.cell_of(run);
+  RunRecord record;
+  record.plan = experiment.name;
+  record.index = run;
+  record.arm = experiment.arms[cell.arm].name;
+  for (size_t i = 0; i < experiment.factors.size(); ++i) {
+    const Factor& factor = experiment.factors[i];
+    record.factors[factor.name] = factor.values[cell.values[i]];
+  }
+  record.seed = experiment.seed_of(run);
+  return record;
+}
+
+std::string to_line(const RunRecord& record) {
+  json document = record;
+  document["schema_version"] = kRecordVersion;
+  // A program's output may be invalid UTF-8.
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<RunRecord> record_from_line(const std::string& line) {
+  const json document = perf::parse_json(line);
+  if (document.is_discarded()) return invalid("it is no JSON");
+  try {
+    return document.get<RunRecord>();
+  } catch (const json::exception& error) {
+    return fail(ErrorCode::kInvalidArgument, error.what());
+  }
+}
+
+Result<void> append_record(const std::string& path, const RunRecord& record) {
+  const std::string line = to_line(record) + "\n";
+  const FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  // One write: after a crash a line is there or not.
+  const bool written =
+      file && write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  if (written) return {};
+  return fail(ErrorCode::kSystem,
+              fmt::format("cannot write {}: {}: make room, or choose another folder with --out",
+                          path, std::strerror(errno)));
+}
+
+Result<std::vector<RunRecord>> read_records(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("cannot read {}: name a folder that 'pacecar ab' wrote", path));
+  }
+  std::map<size_t, RunRecord> latest;
+  std::string line;
+  for (size_t number = 1; std::getline(file, line); ++number) {
+    auto record = record_from_line(line);
+    if (!record) {
+      if (file.eof()) break;  // no line end: unfinished
+      return invalid("{}, line {}: {}: remove the line, and run it again with --resume", path,
+                     number, record.error().message);
+    }
+    latest[record->index] = std::move(*record);
+  }
+  std::vector<RunRecord> records;
+  for (auto& [index, record] : latest) records.push_back(std::move(record));
+  return records;
+}
 
 Result<ResultsFolder> ResultsFolder::open(const std::string& path, Existing existing) {
   const ResultsFolder folder(path);
@@ -100,6 +189,41 @@ nlohmann::json ResultsFolder::read_detail(const RunRecord& record) const {
   const auto text = perf::read_text(file(record.detail));
   nlohmann::json detail = perf::parse_json(text.value_or(""));
   return detail.is_discarded() ? nlohmann::json() : detail;
+}
+
+Result<MergedResults> merge_results(const std::vector<std::string>& folders,
+                                    const ResultsFolder& into) {
+  MergedResults merged;
+  std::map<size_t, RunRecord> by_index;
+  for (const std::string& path : folders) {
+    const ResultsFolder folder(path);
+    ASSIGN_OR_RETURN(auto experiment, folder.read_experiment());
+    if (&path == &folders.front()) {
+      merged.experiment = std::move(experiment);
+    } else if (json_of(experiment) != json_of(merged.experiment)) {
+      return invalid(
+          "{} and {} hold results of different experiments: merge those of one plan only",
+          folders.front(), path);
+    }
+    ASSIGN_OR_RETURN(const auto records, folder.read_finished());
+    for (const RunRecord& record : records) {
+      if (record.index >= merged.experiment.runs()) {
+        return invalid("{} has a run {} that its experiment does not have: run it again",
+                       folder.records(), record.index);
+      }
+      const auto known = by_index.find(record.index);
+      if (known != by_index.end() && (known->second.ok || !record.ok)) continue;
+      by_index[record.index] = record;
+      RETURN_IF_ERROR(copy_detail(record, folder, into));
+    }
+  }
+  for (size_t run = 0; run < merged.experiment.runs(); ++run) {
+    if (!by_index.contains(run)) merged.missing.push_back(run);
+  }
+  for (auto& [index, record] : by_index) merged.records.push_back(std::move(record));
+  RETURN_IF_ERROR(into.write_experiment(merged.experiment));
+  RETURN_IF_ERROR(into.write_records(merged.records));
+  return merged;
 }
 
 }  // namespace pacecar::ab

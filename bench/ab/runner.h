@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "bench/ab/plan.h"
-#include "bench/ab/record.h"
 #include "bench/ab/results_folder.h"
 
 namespace pacecar::ab {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/ab/metric_info.h"
+#include "bench/ab/output_parser.h"
 
 namespace pacecar::ab {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bench/ab/experiment.h"
-#include "bench/ab/record.h"
+#include "bench/ab/results_folder.h"
 #include "bench/ab/statistics.h"
 
 namespace pacecar::ab {
@@ -60,5 +60,13 @@ nlohmann::json thresholds_json(const Experiment& experiment, const Summary& summ
 // summary.json and summary.csv.
 std::string summary_json(const Experiment& experiment, const Summary& summary);
 std::string summary_csv(const Experiment& experiment, const Summary& summary);
+
+// The summary as people read it on a terminal.
+
+// At most five significant digits, no exponent where it can be avoided.
+std::string number_text(double value);
+
+// `color`: with escape sequences.
+std::string summary_text(const Experiment& experiment, const Summary& summary, bool color);
 
 }  // namespace pacecar::ab

@@ -1,9 +1,9 @@
-#include "bench/ab/summary_text.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+
+#include "bench/ab/summary.h"
 
 namespace pacecar::ab {
 namespace {

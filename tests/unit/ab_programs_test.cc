@@ -5,8 +5,7 @@
 #include <set>
 
 #include "bench/ab/emit.h"
-#include "bench/ab/program_plan.h"
-#include "bench/ab/program_runner.h"
+#include "bench/ab/programs.h"
 #include "bench/ab/provenance.h"
 #include "tests/support/scratch_directory.h"
 
