@@ -17,10 +17,10 @@ struct Metric {
   std::string_view name;  // with its unit as suffix: "fct_p99_us"
   std::string_view unit;  // "us"; "" for a plain number
   std::string_view doc;   // a phrase
-  Better better = Better::kNeither;
-  bool of_flows = false;  // computed from flows, so that one job has it, too
-  // NaN if the run has no such flow: none of that size, or none done.
+  // NaN if the run has no such flow: none of that size, or none done. Null: not of a simulation.
   double (*value)(const RunResult& run) = nullptr;
+  Better better = Better::kLower;
+  bool of_flows = false;  // computed from flows, so that one job has it, too
 };
 
 // In the order in which they are listed.

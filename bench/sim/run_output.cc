@@ -69,13 +69,8 @@ Json link_json(const LinkResult& link) {
           {"paused_ns", link.stats.paused.ns()}};
 }
 
-Json series_json(const std::vector<Series>& all) {
-  Json list = Json::array();
-  for (const Series& series : all) {
-    list.push_back(
-        {{"name", series.name}, {"interval_ns", series.interval.ns()}, {"values", series.values}});
-  }
-  return list;
+Json series_json(const Series& series) {
+  return {{"name", series.name}, {"interval_ns", series.interval.ns()}, {"values", series.values}};
 }
 
 // The samples at which the reason changes.
@@ -88,17 +83,10 @@ Json reasons_json(const std::vector<LimitedBy>& reasons) {
   return list;
 }
 
-Json limits_json(const std::vector<LimitSeries>& all) {
-  Json list = Json::array();
-  for (const LimitSeries& series : all) {
-    list.push_back({{"name", series.name},
-                    {"interval_ns", series.interval.ns()},
-                    {"rate_bps", series.allowed},
-                    {"grant_bps", series.grant},
-                    {"core_bps", series.core},
-                    {"limited_by", reasons_json(series.limited_by)}});
-  }
-  return list;
+Json limits_json(const LimitSeries& series) {
+  return {{"name", series.name},        {"interval_ns", series.interval.ns()},
+          {"rate_bps", series.allowed}, {"grant_bps", series.grant},
+          {"core_bps", series.core},    {"limited_by", reasons_json(series.limited_by)}};
 }
 
 Json metrics_json(const RunResult& run) {
@@ -203,10 +191,6 @@ Json counters_json(const RunResult& run) {
 }
 
 Json to_json(const RunResult& run) {
-  Json flows = Json::array();
-  for (const FlowResult& flow : run.flows) flows.push_back(flow_json(flow));
-  Json links = Json::array();
-  for (const LinkResult& link : run.links) links.push_back(link_json(link));
   Json all = {{"schema_version", kRunSchemaVersion},
               {"name", run.name},
               {"congestion_control", run.congestion_control},
@@ -215,11 +199,11 @@ Json to_json(const RunResult& run) {
               {"duration_ns", run.duration.ns()},
               {"metrics", metrics_json(run)},
               {"jobs", jobs_json(run)},
-              {"flows", flows},
-              {"links", links},
-              {"queues_bytes", series_json(run.queues)},
-              {"rates_bps", series_json(run.rates)},
-              {"limits", limits_json(run.limits)},
+              {"flows", json_list(run.flows, flow_json)},
+              {"links", json_list(run.links, link_json)},
+              {"queues_bytes", json_list(run.queues, series_json)},
+              {"rates_bps", json_list(run.rates, series_json)},
+              {"limits", json_list(run.limits, limits_json)},
               {"wall_s", run.wall_seconds}};
   all.update(counters_json(run));
   all["fabric"]["in_flight"] = run.fabric.in_flight;

@@ -3,7 +3,7 @@
 // key names the unit. Pure.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "bench/sim/run_result.h"
@@ -12,6 +12,14 @@
 namespace pacecar {
 
 inline constexpr int kRunSchemaVersion = 1;
+
+// What `make` makes of each.
+template <typename List, typename Make>
+nlohmann::json json_list(const List& list, Make make) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const auto& each : list) all.push_back(make(each));
+  return all;
+}
 
 nlohmann::json to_json(const RunResult& run);
 // The part of it that tells two runs apart: "nics" and "fabric" (sums of their counters), "events",
