@@ -22,13 +22,12 @@ Result<std::vector<bool>> select_names(const SpecValue& value, const std::string
                                        const std::vector<std::string>& names) {
   std::vector<bool> selected(names.size(), false);
   const SpecList one{value};
-  const std::vector<std::string_view> known(names.begin(), names.end());
   for (const SpecValue& each : value.list() != nullptr ? *value.list() : one) {
     const std::string text = plain_text(each);
     const auto found = std::find(names.begin(), names.end(), text);
     if (found == names.end()) {
       return invalid("{}: {} has no '{}'{}: it has {}", value.place.text(), what, text,
-                     did_you_mean(text, known), fmt::join(names, ", "));
+                     did_you_mean(text, names), fmt::join(names, ", "));
     }
     selected[static_cast<size_t>(found - names.begin())] = true;
   }
@@ -149,11 +148,10 @@ Result<void> set_versus(const SpecValue& table, const std::string& arm,
                          ? std::nullopt
                          : partner(experiment, cell, static_cast<size_t>(found - names.begin()));
   if (!other) {
-    const std::vector<std::string_view> known(names.begin(), names.end());
     return invalid(
         "{}: [[threshold]] versus is '{}'{}, an arm that the plan does not run beside '{}': it has "
         "{}",
-        table.place.text(), arm, did_you_mean(arm, known), cell_text(experiment, cell),
+        table.place.text(), arm, did_you_mean(arm, names), cell_text(experiment, cell),
         fmt::join(names, ", "));
   }
   threshold.versus = *other;

@@ -11,6 +11,7 @@
 
 #include "bench/ab/output_parser.h"
 #include "bench/sim/metrics.h"
+#include "bench/sim/run_output.h"
 
 namespace pacecar::ab {
 namespace {
@@ -33,23 +34,21 @@ constexpr std::string_view kWallTime = "wall_s";  // has a place of its own in t
 Json time_json(Duration time) { return time == Duration::max() ? Json() : Json(time.us()); }
 
 Json flows_json(const std::vector<FlowResult>& flows) {
-  Json columns;
-  for (const char* name : {"id", "source", "destination", "job", "bytes", "start_us", "finish_us",
-                           "received_us", "ideal_us"}) {
-    columns[name] = Json::array();
-  }
-  for (const FlowResult& flow : flows) {
-    columns["id"].push_back(flow.id);
-    columns["source"].push_back(flow.source);
-    columns["destination"].push_back(flow.destination);
-    columns["job"].push_back(flow.job);
-    columns["bytes"].push_back(flow.bytes);
-    columns["start_us"].push_back(time_json(flow.start));
-    columns["finish_us"].push_back(time_json(flow.finish));
-    columns["received_us"].push_back(time_json(flow.received));
-    columns["ideal_us"].push_back(time_json(flow.ideal));
-  }
-  return columns;
+  const auto column = [&](auto figure) {
+    return json_list(flows, [&](const FlowResult& flow) { return Json(flow.*figure); });
+  };
+  const auto times = [&](Duration FlowResult::*time) {
+    return json_list(flows, [&](const FlowResult& flow) { return time_json(flow.*time); });
+  };
+  return {{"id", column(&FlowResult::id)},
+          {"source", column(&FlowResult::source)},
+          {"destination", column(&FlowResult::destination)},
+          {"job", column(&FlowResult::job)},
+          {"bytes", column(&FlowResult::bytes)},
+          {"start_us", times(&FlowResult::start)},
+          {"finish_us", times(&FlowResult::finish)},
+          {"received_us", times(&FlowResult::received)},
+          {"ideal_us", times(&FlowResult::ideal)}};
 }
 
 double mean_of(const double* first, const double* last) {
@@ -100,11 +99,12 @@ size_t smoothing(const RunResult& run) {
 
 // Values have four digits, which is all that a plot shows.
 Json series_json(const Series& series, double scale) {
-  Json values = Json::array();
-  for (const double value : series.values) {
-    values.push_back(std::stod(fmt::format("{:.4g}", value * scale)));
-  }
-  return {{"name", series.name}, {"interval_us", series.interval.us()}, {"values", values}};
+  const auto shown = [scale](double value) {
+    return std::stod(fmt::format("{:.4g}", value * scale));
+  };
+  return {{"name", series.name},
+          {"interval_us", series.interval.us()},
+          {"values", json_list(series.values, shown)}};
 }
 
 // The most frequent reason of every `step` samples, written where it changes.
@@ -326,15 +326,13 @@ class Builder {
       if (names.erase(name) > 0) order.push_back(name);
     }
     order.insert(order.end(), names.begin(), names.end());
-    Json metrics = Json::array();
-    for (const std::string& name : order) {
+    return json_list(order, [](const std::string& name) -> Json {
       const MetricInfo info = metric_info(name);
-      metrics.push_back({{"name", name},
-                         {"label", info.label},
-                         {"unit", info.unit},
-                         {"better", kDirections[static_cast<size_t>(info.better)]}});
-    }
-    return metrics;
+      return {{"name", name},
+              {"label", info.label},
+              {"unit", info.unit},
+              {"better", kDirections[static_cast<size_t>(info.better)]}};
+    });
   }
 
   const Experiment& experiment_;
@@ -348,28 +346,24 @@ class Builder {
 }  // namespace
 
 Json run_detail(const RunResult& run) {
-  Json queues = Json::array();
-  for (const Series& series : run.queues) {
-    queues.push_back(series_json(joined(series, fewest(series), max_of), 1));  // peaks must stay
-  }
   std::vector<Series> smooth;
   const size_t step = smoothing(run);
   for (const Series& series : run.rates) smooth.push_back(joined(series, step, mean_of));
-  Json rates = Json::array();
-  for (const Series& series : smooth) rates.push_back(series_json(series, 1e-9));
   Json limits = Json::array();
   for (size_t flow = 0; flow < std::min(run.limits.size(), kFlowsExplained); ++flow) {
     limits.push_back(limit_json(run.rates[flow], run.limits[flow], step));
   }
-  Json links = Json::array();
-  for (const LinkResult& link : run.links) links.push_back(link_json(link));
+  const auto queue_json = [](const Series& series) {
+    return series_json(joined(series, fewest(series), max_of), 1);  // peaks must stay
+  };
+  const auto rate_json = [](const Series& series) { return series_json(series, 1e-9); };
   return {{"flows", flows_json(run.flows)},
           {"jobs", run.jobs},
-          {"queues", queues},
-          {"rates", rates},
+          {"queues", json_list(run.queues, queue_json)},
+          {"rates", json_list(smooth, rate_json)},
           {"limits", limits},
           {"fairness", smooth.empty() ? Json() : series_json(fairness(smooth), 1)},
-          {"links", links}};
+          {"links", json_list(run.links, link_json)}};
 }
 
 std::map<std::string, double> run_metrics(const RunResult& run) {

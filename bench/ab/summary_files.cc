@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/ab/summary.h"
+#include "bench/sim/run_output.h"
 
 namespace pacecar::ab {
 
@@ -94,41 +95,35 @@ Json cell_json(const Experiment& experiment, const CellSummary& summary) {
 }
 
 Json comparisons_json(const Experiment& experiment, const Summary& summary) {
-  Json comparisons = Json::array();
-  for (const Comparison& comparison : summary.comparisons) {
-    comparisons.push_back(comparison_json(experiment, comparison));
-  }
-  return comparisons;
+  return json_list(summary.comparisons, [&](const Comparison& comparison) {
+    return comparison_json(experiment, comparison);
+  });
 }
 
 Json thresholds_json(const Experiment& experiment, const Summary& summary) {
-  Json thresholds = Json::array();
-  for (const ThresholdResult& result : summary.thresholds) {
-    thresholds.push_back({{"text", subject_of(experiment, result.threshold)},
-                          {"expected", result.threshold.expected},
-                          {"reference", result.threshold.reference},
-                          {"measured", optional_json(result.measured)},
-                          {"deviation", optional_json(result.deviation)},
-                          {"passed", result.passed}});
-  }
-  return thresholds;
+  return json_list(summary.thresholds, [&](const ThresholdResult& result) -> Json {
+    return {{"text", subject_of(experiment, result.threshold)},
+            {"expected", result.threshold.expected},
+            {"reference", result.threshold.reference},
+            {"measured", optional_json(result.measured)},
+            {"deviation", optional_json(result.deviation)},
+            {"passed", result.passed}};
+  });
 }
 
 std::string summary_json(const Experiment& experiment, const Summary& summary) {
-  Json cells = Json::array();
-  for (const CellSummary& cell : summary.cells) cells.push_back(cell_json(experiment, cell));
-  Json failed = Json::array();
-  for (const RunRecord& record : summary.failed) {
-    failed.push_back({{"index", record.index}, {"error", record.error}});
-  }
+  const auto cell = [&](const CellSummary& one) { return cell_json(experiment, one); };
+  const auto failed = [](const RunRecord& record) -> Json {
+    return {{"index", record.index}, {"error", record.error}};
+  };
   const Json json = {{"schema_version", kSummaryVersion},
                      {"name", experiment.name},
                      {"baseline", experiment.arms[experiment.baseline].name},
                      {"seeds", experiment.seeds},
-                     {"cells", cells},
+                     {"cells", json_list(summary.cells, cell)},
                      {"comparisons", comparisons_json(experiment, summary)},
                      {"thresholds", thresholds_json(experiment, summary)},
-                     {"failed", failed},
+                     {"failed", json_list(summary.failed, failed)},
                      {"unfinished", summary.unfinished},
                      {"passed", summary.passed() && summary.failed.empty()}};
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -164,9 +164,9 @@ Result<NodeId> find_node(const Topology& topology, std::string_view name) {
   if (found != topology.node_names.end()) {
     return static_cast<NodeId>(found - topology.node_names.begin());
   }
-  const std::vector<std::string_view> known(topology.node_names.begin(), topology.node_names.end());
   return invalid("the topology has no node '{}'{}: it has '{}' to '{}'", name,
-                 did_you_mean(name, known), known.front(), known.back());
+                 did_you_mean(name, topology.node_names), topology.node_names.front(),
+                 topology.node_names.back());
 }
 
 }  // namespace
