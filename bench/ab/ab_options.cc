@@ -4,7 +4,6 @@
 #include <string_view>
 #include <utility>
 
-#include "bench/ab/programs.h"
 #include "bench/perf/command_line.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"

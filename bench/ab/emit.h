@@ -36,4 +36,9 @@ Result<std::string> emit_slurm(const EmitPlan& plan, const std::string& name,
                                const ResultsFolder& folder);
 Result<std::string> emit_parallel(const EmitPlan& plan, const ResultsFolder& folder);
 
+// Writes repro.sh, a script that makes the results again. `argv` ("ab", ...) is the command line;
+// it ran in `folder` with `plan` (a path, or empty for programs). Errors: kSystem.
+Result<void> write_repro(const ResultsFolder& results, const std::vector<std::string>& argv,
+                         const std::string& folder, const std::string& plan);
+
 }  // namespace pacecar::ab

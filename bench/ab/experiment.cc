@@ -4,7 +4,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "bench/ab/results_folder.h"
 #include "bench/sim/spec_reader.h"

@@ -1,10 +1,9 @@
-#include "bench/ab/plan_parts.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "bench/ab/plan.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
 #include "transport/base/invalid.h"

@@ -8,7 +8,6 @@
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 namespace pacecar::ab {
 namespace {

@@ -8,8 +8,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <nlohmann/json.hpp>
 
 #include "bench/perf/files.h"
 #include "bench/perf/json_fields.h"

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <fstream>
 #include <span>
-#include <string>
 
 #include "bench/ab/process.h"
 #include "bench/ab/provenance.h"

@@ -8,7 +8,6 @@
 #include <bit>
 #include <chrono>
 #include <cstddef>
-#include <functional>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -16,7 +15,6 @@
 #include "bench/sim/ideal.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/monitor.h"
-#include "bench/sim/run_spec.h"
 #include "bench/sim/sim_host.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_parts.h"

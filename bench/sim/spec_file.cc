@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <string_view>
 
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"

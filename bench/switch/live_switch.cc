@@ -1,7 +1,6 @@
 #include "bench/switch/live_switch.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "transport/base/return_if_error.h"
 #include "transport/io/frame.h"

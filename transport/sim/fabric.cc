@@ -7,7 +7,6 @@
 
 #include "transport/base/prefetch.h"
 #include "transport/base/return_if_error.h"
-#include "transport/sim/routing.h"
 
 namespace pacecar {
 namespace {

@@ -29,12 +29,9 @@
 #include "transport/sim/fabric_config.h"
 #include "transport/sim/fabric_link.h"
 #include "transport/sim/fabric_packet.h"
-#include "transport/sim/fabric_types.h"
 #include "transport/sim/host_port.h"
 #include "transport/sim/packet_faults.h"
-#include "transport/sim/packet_store.h"
 #include "transport/sim/routing.h"
-#include "transport/sim/switch_buffer.h"
 #include "transport/sim/topology.h"
 
 namespace pacecar {

@@ -13,8 +13,8 @@
 
 #include "transport/io/packet_io.h"
 #include "transport/sim/event_loop.h"
+#include "transport/sim/fabric_config.h"
 #include "transport/sim/fabric_packet.h"
-#include "transport/sim/fabric_types.h"
 #include "transport/sim/serial_clock.h"
 
 namespace pacecar {

@@ -1,5 +1,5 @@
 // The shape of a simulated network: hosts, switches and cables. Pure data; builders for the usual
-// shapes, and the readers of files, are in topologies.h and topo_file.h.
+// shapes, and the readers of files, are in topologies.h.
 #pragma once
 
 #include <cstdint>
