@@ -58,10 +58,10 @@ std::vector<Hop> way_between(const Topology& topology, const Routing& routing, u
     std::vector<NodeId> next;
     for (const NodeId node : here) {
       for (const LinkId link : routing.next_links(node, to)) {
-        const Cable& cable = topology.cables[link / 2];
+        const Cable& cable = topology.cable_of(link);
         if (next.empty()) hop = {cable.rate, cable.delay, Rate()};
         hop.total = sum(hop.total, cable.rate);
-        next.push_back(link % 2 == 0 ? cable.b : cable.a);
+        next.push_back(topology.to(link));
         if (spread == Spread::kNo) break;
       }
     }
@@ -116,8 +116,7 @@ bool many_ways(const Topology& topology, const Routing& routing) {
     while (here != to) {
       const auto links = routing.next_links(here, to);
       if (links.size() != 1) return true;
-      const Cable& cable = topology.cables[links.front() / 2];
-      here = links.front() % 2 == 0 ? cable.b : cable.a;
+      here = topology.to(links.front());
     }
   }
   return false;
@@ -126,11 +125,11 @@ bool many_ways(const Topology& topology, const Routing& routing) {
 HostLimits host_limits(const Topology& topology, std::span<const PolicerConfig> policers) {
   HostLimits limits{std::vector<Rate>(topology.hosts), std::vector<Rate>(topology.hosts)};
   for (LinkId link = 0; link < 2 * topology.cables.size(); ++link) {
-    const Cable& cable = topology.cables[link / 2];
+    Rate rate = topology.cable_of(link).rate;
     const auto policer = std::ranges::find(policers, link, &PolicerConfig::link);
-    const Rate rate = policer == policers.end() ? cable.rate : std::min(cable.rate, policer->rate);
-    const NodeId from = link % 2 == 0 ? cable.a : cable.b;
-    const NodeId to = link % 2 == 0 ? cable.b : cable.a;
+    if (policer != policers.end()) rate = std::min(rate, policer->rate);
+    const NodeId from = topology.from(link);
+    const NodeId to = topology.to(link);
     if (from < topology.hosts) limits.out[from] = sum(limits.out[from], rate);
     if (to < topology.hosts) limits.in[to] = sum(limits.in[to], rate);
   }

@@ -30,73 +30,6 @@
 namespace pacecar {
 namespace {
 
-// Injects the faults of a run at their times.
-class FaultPlayer final : public EventSink {
- public:
-  // `faults` are in the order of their times; all outlive the player; `trace` may be null.
-  FaultPlayer(EventLoop& loop, Fabric& fabric, std::span<const FaultEvent> faults, TraceFile* trace)
-      : loop_(loop),
-        fabric_(fabric),
-        faults_(faults),
-        trace_(trace),
-        timer_(loop.add_timer(*this, 0)) {}
-
-  // Time 0 is now.
-  void begin() {
-    begin_ = loop_.now();
-    // The fabric takes the times of all frozen hosts in advance.
-    for (const FaultEvent& fault : faults_) {
-      if (fault.kind != FaultKind::kHostFrozen) continue;
-      const Instant from = begin_ + fault.at;
-      faulty_.stalls.push_back({{from, from + fault.length}, fault.target});
-    }
-    if (!faulty_.stalls.empty()) fabric_.set_faults(faulty_);
-    if (!faults_.empty()) loop_.arm(timer_, begin_ + faults_.front().at);
-  }
-
-  void on_event(Instant now, uint32_t) override {
-    while (next_ < faults_.size() && begin_ + faults_[next_].at <= now) {
-      apply(faults_[next_]);
-      if (trace_ != nullptr) trace_->write(now - begin_, "fault", "number", next_);
-      ++next_;
-    }
-    if (next_ < faults_.size()) loop_.arm(timer_, begin_ + faults_[next_].at);
-  }
-
- private:
-  void apply(const FaultEvent& fault) {
-    switch (fault.kind) {
-      case FaultKind::kCableDown:
-        return fabric_.set_cable_up(fault.target, false);
-      case FaultKind::kCableUp:
-        return fabric_.set_cable_up(fault.target, true);
-      case FaultKind::kCableRate:
-        return fabric_.set_cable_rate(fault.target, fault.rate);
-      case FaultKind::kCableLoss:
-        return fabric_.set_cable_loss(fault.target, fault.probability);
-      case FaultKind::kHostFrozen:
-        return;  // since begin()
-      case FaultKind::kWordLoss:
-        faulty_.word_losses.push_back(
-            {fault.probability,
-             fault.everywhere ? std::nullopt : std::optional<size_t>(fault.target)});
-        return fabric_.set_faults(faulty_);
-      case FaultKind::kPacketLoss:
-        faulty_.loss = fault.probability;
-        return fabric_.set_faults(faulty_);
-    }
-  }
-
-  EventLoop& loop_;
-  Fabric& fabric_;
-  std::span<const FaultEvent> faults_;
-  TraceFile* trace_;
-  EventLoop::TimerId timer_;
-  Instant begin_;
-  size_t next_ = 0;
-  SimFaults faulty_;  // as set in the fabric
-};
-
 // Set-up is over when nothing has moved for this long.
 constexpr Duration kQuiet = Duration::from_us(250);
 constexpr Duration kLongestSetUp = Duration::from_s(1);
@@ -166,8 +99,9 @@ FabricConfig fabric_config(const RunSpec& spec, uint32_t window) {
   return config;
 }
 
-// A run: fabric, hosts, traffic, faults, and what observes them.
-class Experiment {
+// A run: fabric, hosts, traffic, faults, and what observes them. As an event sink it injects the
+// faults, which are in the order of their times.
+class Experiment final : private EventSink {
  public:
   explicit Experiment(const RunSpec& spec) : spec_(spec) {}
 
@@ -185,7 +119,7 @@ class Experiment {
     RETURN_IF_ERROR(make_hosts());
     RETURN_IF_ERROR(traffic_->set_up(hosts_));
     monitor_.emplace(loop_, *fabric_, spec_, *traffic_, sampled_flows());
-    faults_.emplace(loop_, *fabric_, spec_.faults, trace_.get());
+    fault_timer_ = loop_.add_timer(*this, 0);
     const auto settled = settle();
     set_up_cpu_seconds_ = thread_cpu_seconds() - started;
     return settled;
@@ -202,7 +136,7 @@ class Experiment {
     events_before_ = loop_.events();
     fabric_->reset_queue_max();
     traffic_->begin();
-    faults_->begin();
+    begin_faults();
     monitor_->begin();
     const double started = thread_cpu_seconds();
     play(progress);
@@ -272,6 +206,48 @@ class Experiment {
     largest.resize(std::min(largest.size(), spec_.sampling.series));
     std::ranges::sort(largest);
     return largest;
+  }
+
+  void begin_faults() {
+    // The fabric takes the times of all frozen hosts in advance.
+    for (const FaultEvent& fault : spec_.faults) {
+      if (fault.kind != FaultKind::kHostFrozen) continue;
+      const Instant from = begin_ + fault.at;
+      faulty_.stalls.push_back({{from, from + fault.length}, fault.target});
+    }
+    if (!faulty_.stalls.empty()) fabric_->set_faults(faulty_);
+    if (!spec_.faults.empty()) loop_.arm(fault_timer_, begin_ + spec_.faults.front().at);
+  }
+
+  void on_event(Instant now, uint32_t) override {
+    const auto& faults = spec_.faults;
+    for (; next_fault_ < faults.size() && begin_ + faults[next_fault_].at <= now; ++next_fault_) {
+      inject(faults[next_fault_]);
+      if (trace_ != nullptr) trace_->write(now - begin_, "fault", "number", next_fault_);
+    }
+    if (next_fault_ < faults.size()) loop_.arm(fault_timer_, begin_ + faults[next_fault_].at);
+  }
+
+  void inject(const FaultEvent& fault) {
+    switch (fault.kind) {
+      case FaultKind::kCableDown:
+      case FaultKind::kCableUp:
+        return fabric_->set_cable_up(fault.target, fault.kind == FaultKind::kCableUp);
+      case FaultKind::kCableRate:
+        return fabric_->set_cable_rate(fault.target, fault.rate);
+      case FaultKind::kCableLoss:
+        return fabric_->set_cable_loss(fault.target, fault.probability);
+      case FaultKind::kHostFrozen:
+        return;  // since begin_faults()
+      case FaultKind::kWordLoss:
+        faulty_.word_losses.push_back(
+            {fault.probability,
+             fault.everywhere ? std::nullopt : std::optional<size_t>(fault.target)});
+        return fabric_->set_faults(faulty_);
+      case FaultKind::kPacketLoss:
+        faulty_.loss = fault.probability;
+        return fabric_->set_faults(faulty_);
+    }
   }
 
   void play(const ProgressCallback& progress) {
@@ -363,7 +339,9 @@ class Experiment {
   std::array<RxPacket, SoftPort::kMaxReceive> received_;  // by the host whose turn it is
   Traffic::Hosts hosts_;
   std::optional<Monitor> monitor_;
-  std::optional<FaultPlayer> faults_;
+  EventLoop::TimerId fault_timer_ = 0;
+  size_t next_fault_ = 0;
+  SimFaults faulty_;  // as set in the fabric
   Instant begin_;
   FabricCounters fabric_before_;
   NicCounters nics_before_;

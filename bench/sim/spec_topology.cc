@@ -199,10 +199,8 @@ Result<Topology> read_topology(const SpecValue& value, const std::string& base_d
 }
 
 std::string link_name(const Topology& topology, LinkId link) {
-  const Cable& cable = topology.cables[link / 2];
-  const bool forward = link % 2 == 0;
-  return fmt::format("{} > {}", topology.node_names[forward ? cable.a : cable.b],
-                     topology.node_names[forward ? cable.b : cable.a]);
+  return fmt::format("{} > {}", topology.node_names[topology.from(link)],
+                     topology.node_names[topology.to(link)]);
 }
 
 Result<LinkId> find_link(const Topology& topology, std::string_view name) {
@@ -212,10 +210,8 @@ Result<LinkId> find_link(const Topology& topology, std::string_view name) {
   }
   ASSIGN_OR_RETURN(const auto from, find_node(topology, trimmed(name.substr(0, arrow))));
   ASSIGN_OR_RETURN(const auto to, find_node(topology, trimmed(name.substr(arrow + 1))));
-  for (size_t i = 0; i < topology.cables.size(); ++i) {
-    const Cable& cable = topology.cables[i];
-    if (cable.a == from && cable.b == to) return static_cast<LinkId>(2 * i);
-    if (cable.b == from && cable.a == to) return static_cast<LinkId>(2 * i + 1);
+  for (LinkId link = 0; link < 2 * topology.cables.size(); ++link) {
+    if (topology.from(link) == from && topology.to(link) == to) return link;
   }
   return invalid("no cable joins '{}' and '{}': name two neighbours", topology.node_names[from],
                  topology.node_names[to]);

@@ -40,6 +40,9 @@ struct Topology {
   uint32_t nodes() const { return hosts + switches; }
   uint32_t all_processes() const { return hosts * processes; }
   uint32_t host_of(uint32_t process) const { return process / processes; }
+  const Cable& cable_of(LinkId link) const { return cables[link / 2]; }
+  NodeId from(LinkId link) const { return link % 2 == 0 ? cable_of(link).a : cable_of(link).b; }
+  NodeId to(LinkId link) const { return from(link ^ 1); }
 };
 
 }  // namespace pacecar
