@@ -3,10 +3,8 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -196,8 +194,7 @@ class AbCommand {
   // stdout. Errors: kSystem.
   Result<ExitCode> conclude(const ResultsFolder& folder, const Experiment& experiment,
                             const std::vector<RunRecord>& records) const {
-    const bool color =
-        !options_.no_color && isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+    const bool color = perf::may_color(!options_.no_color, STDOUT_FILENO);
     const std::string report = folder.file("report.html");
     const Summary summary = summarise(experiment, records);
     fmt::print("{}", summary_text(experiment, summary, color));

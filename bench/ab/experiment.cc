@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "bench/ab/results_folder.h"
 #include "bench/sim/spec_reader.h"
 #include "transport/base/invalid.h"
 
@@ -43,6 +42,23 @@ bool consistent(const Experiment& experiment) {
 }
 
 }  // namespace
+
+std::map<std::string, std::string> factors_of(const Experiment& experiment, const Cell& cell) {
+  const std::vector<std::string> names = names_of(experiment, cell);
+  std::map<std::string, std::string> factors;
+  for (size_t i = 0; i < experiment.factors.size(); ++i) {
+    factors[experiment.factors[i].name] = names[i + 1];
+  }
+  return factors;
+}
+
+std::vector<std::string> names_of(const Experiment& experiment, const Cell& cell) {
+  std::vector<std::string> names{experiment.arms[cell.arm].name};
+  for (size_t i = 0; i < cell.values.size(); ++i) {
+    names.push_back(experiment.factors[i].values[cell.values[i]]);
+  }
+  return names;
+}
 
 std::string cell_text(const Experiment& experiment, const Cell& cell) {
   std::string text = experiment.arms[cell.arm].name;
@@ -97,10 +113,10 @@ Result<std::vector<size_t>> filter_runs(const Experiment& experiment,
   }
   std::vector<size_t> runs;
   for (size_t run = 0; run < experiment.runs(); ++run) {
-    const RunRecord record = record_of(experiment, run);
-    std::map<std::string, std::string> values = record.factors;
-    values["arm"] = record.arm;
-    values["seed"] = std::to_string(record.seed);
+    const Cell& cell = experiment.cell_of(run);
+    std::map<std::string, std::string> values = factors_of(experiment, cell);
+    values["arm"] = experiment.arms[cell.arm].name;
+    values["seed"] = std::to_string(experiment.seed_of(run));
     const bool kept = std::ranges::all_of(filters, [&](const std::string& filter) {
       const size_t equals = filter.find('=');
       const std::string& value = values.at(filter.substr(0, equals));

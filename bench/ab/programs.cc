@@ -119,8 +119,7 @@ class ProgramRunner {
       RETURN_IF_ERROR(run_step(step));
     }
     RETURN_IF_ERROR(add_thresholds(plan_, results_.experiment));
-    std::sort(results_.records.begin(), results_.records.end(),
-              [](const RunRecord& a, const RunRecord& b) { return a.index < b.index; });
+    std::ranges::sort(results_.records, {}, &RunRecord::index);
     return std::move(results_);
   }
 

@@ -256,92 +256,25 @@ void keep_what_is_shown(Json& detail) {
   detail.erase("queues");
 }
 
-class Builder {
- public:
-  Builder(const Experiment& experiment, const Summary& summary,
-          const std::vector<RunRecord>& records, const ResultsFolder& folder)
-      : experiment_(experiment), summary_(summary), folder_(folder) {
-    for (const RunRecord& record : records) records_[record.index] = &record;
+// The metrics that any run has; those that are shown come first.
+Json metrics_json(const Experiment& experiment, const Summary& summary) {
+  std::set<std::string> names;
+  for (const CellSummary& cell : summary.cells) {
+    for (const auto& [name, value] : cell.metrics) names.insert(name);
   }
-
-  void add_cell(const CellSummary& summary) {
-    Json cell = cell_json(experiment_, summary);
-    const size_t number = cells_.size();
-    std::vector<DoneFlow> done;  // of all runs of the cell
-    bool kept = false;
-    for (const size_t run : summary.runs) {
-      const RunRecord& record = *records_.at(run);
-      Json detail = folder_.read_detail(record);
-      if (!detail.is_null()) {
-        add_flows(detail.at("flows"), done);
-        keep_what_is_shown(detail);
-      }
-      add_run(record, number, kept ? Json() : detail);
-      kept = kept || !detail.is_null();
-    }
-    cell["fct_cdf_us"] = cdf_json(done);
-    cell["slowdown_by_size"] = slowdowns_json(std::move(done));
-    cells_.push_back(std::move(cell));
+  std::vector<std::string> order;
+  for (const std::string& name : experiment.shown) {
+    if (names.erase(name) > 0) order.push_back(name);
   }
-
-  Json result() {
-    const bool programs = experiment_.kind == Experiment::Kind::kPrograms;
-    return {
-        {"schema_version", kReportVersion},
-        {"kind", programs ? "programs" : "simulation"},
-        {"name", experiment_.name},
-        {"description", experiment_.description},
-        {"baseline", experiment_.arms[experiment_.baseline].name},
-        {"provenance", records_.empty() ? Json::object() : records_.begin()->second->provenance},
-        {"arms", experiment_.arms},
-        {"factors", experiment_.factors},
-        {"seeds", experiment_.seeds},
-        {"metrics", metrics()},
-        {"shown", experiment_.shown},
-        {"cells", cells_},
-        {"runs", runs_},
-        {"comparisons", comparisons_json(experiment_, summary_)},
-        {"thresholds", thresholds_json(experiment_, summary_)}};
-  }
-
- private:
-  void add_run(const RunRecord& record, size_t cell, Json detail) {
-    runs_.push_back({{"index", record.index},
-                     {"cell", cell},
-                     {"seed", record.seed},
-                     {"ok", record.ok},
-                     {"error", record.error},
-                     {"metrics", record.metrics},
-                     {"detail", std::move(detail)}});
-  }
-
-  // The metrics that any run has; those of `shown` come first.
-  Json metrics() const {
-    std::set<std::string> names;
-    for (const CellSummary& cell : summary_.cells) {
-      for (const auto& [name, value] : cell.metrics) names.insert(name);
-    }
-    std::vector<std::string> order;
-    for (const std::string& name : experiment_.shown) {
-      if (names.erase(name) > 0) order.push_back(name);
-    }
-    order.insert(order.end(), names.begin(), names.end());
-    return json_list(order, [](const std::string& name) -> Json {
-      const MetricInfo info = metric_info(name);
-      return {{"name", name},
-              {"label", info.label},
-              {"unit", info.unit},
-              {"better", kDirections[static_cast<size_t>(info.better)]}};
-    });
-  }
-
-  const Experiment& experiment_;
-  const Summary& summary_;
-  const ResultsFolder& folder_;
-  std::map<size_t, const RunRecord*> records_;
-  Json cells_ = Json::array();
-  Json runs_ = Json::array();
-};
+  order.insert(order.end(), names.begin(), names.end());
+  return json_list(order, [](const std::string& name) -> Json {
+    const MetricInfo info = metric_info(name);
+    return {{"name", name},
+            {"label", info.label},
+            {"unit", info.unit},
+            {"better", kDirections[static_cast<size_t>(info.better)]}};
+  });
+}
 
 }  // namespace
 
@@ -380,9 +313,47 @@ std::map<std::string, double> run_metrics(const RunResult& run) {
 
 Json report_data(const Experiment& experiment, const Summary& summary,
                  const std::vector<RunRecord>& records, const ResultsFolder& folder) {
-  Builder builder(experiment, summary, records, folder);
-  for (const CellSummary& cell : summary.cells) builder.add_cell(cell);
-  return builder.result();
+  Json cells = Json::array();
+  Json runs = Json::array();
+  for (const CellSummary& one : summary.cells) {
+    std::vector<DoneFlow> done;  // of all runs of the cell
+    bool kept = false;
+    for (const size_t run : one.runs) {
+      const RunRecord& record = *std::ranges::lower_bound(records, run, {}, &RunRecord::index);
+      Json detail = folder.read_detail(record);
+      if (!detail.is_null()) {
+        add_flows(detail.at("flows"), done);
+        keep_what_is_shown(detail);
+      }
+      runs.push_back({{"index", record.index},
+                      {"cell", cells.size()},
+                      {"seed", record.seed},
+                      {"ok", record.ok},
+                      {"error", record.error},
+                      {"metrics", record.metrics},
+                      {"detail", kept ? Json() : std::move(detail)}});
+      kept |= !runs.back()["detail"].is_null();
+    }
+    Json& cell = cells.emplace_back(cell_json(experiment, one));
+    cell["fct_cdf_us"] = cdf_json(done);
+    cell["slowdown_by_size"] = slowdowns_json(std::move(done));
+  }
+  const bool programs = experiment.kind == Experiment::Kind::kPrograms;
+  return {{"schema_version", kReportVersion},
+          {"kind", programs ? "programs" : "simulation"},
+          {"name", experiment.name},
+          {"description", experiment.description},
+          {"baseline", experiment.arms[experiment.baseline].name},
+          {"provenance", records.empty() ? Json::object() : records.front().provenance},
+          {"arms", experiment.arms},
+          {"factors", experiment.factors},
+          {"seeds", experiment.seeds},
+          {"metrics", metrics_json(experiment, summary)},
+          {"shown", experiment.shown},
+          {"cells", cells},
+          {"runs", runs},
+          {"comparisons", comparisons_json(experiment, summary)},
+          {"thresholds", thresholds_json(experiment, summary)}};
 }
 
 }  // namespace pacecar::ab

@@ -40,7 +40,7 @@
 
 namespace pacecar::ab {
 
-// Reads the runs' detail files in `folder`.
+// `records` are sorted by index. Reads the runs' detail files in `folder`.
 nlohmann::json report_data(const Experiment& experiment, const Summary& summary,
                            const std::vector<RunRecord>& records, const ResultsFolder& folder);
 

@@ -50,10 +50,7 @@ RunRecord record_of(const Experiment& experiment, size_t run) {
   record.plan = experiment.name;
   record.index = run;
   record.arm = experiment.arms[cell.arm].name;
-  for (size_t i = 0; i < experiment.factors.size(); ++i) {
-    const Factor& factor = experiment.factors[i];
-    record.factors[factor.name] = factor.values[cell.values[i]];
-  }
+  record.factors = factors_of(experiment, cell);
   record.seed = experiment.seed_of(run);
   return record;
 }
@@ -61,8 +58,7 @@ RunRecord record_of(const Experiment& experiment, size_t run) {
 std::string to_line(const RunRecord& record) {
   json document = record;
   document["schema_version"] = kRecordVersion;
-  // A program's output may be invalid UTF-8.
-  return document.dump(-1, ' ', false, json::error_handler_t::replace);
+  return perf::json_line(document);  // a program's output may be invalid UTF-8
 }
 
 Result<RunRecord> record_from_line(const std::string& line) {
@@ -76,7 +72,7 @@ Result<RunRecord> record_from_line(const std::string& line) {
 }
 
 Result<void> append_record(const std::string& path, const RunRecord& record) {
-  const std::string line = to_line(record) + "\n";
+  const std::string line = to_line(record);
   const FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   // One write: after a crash a line is there or not.
   const bool written =
@@ -160,7 +156,7 @@ Result<void> ResultsFolder::write_experiment(const Experiment& experiment) const
 
 Result<void> ResultsFolder::write_records(const std::vector<RunRecord>& records) const {
   std::string text;
-  for (const RunRecord& record : records) text += to_line(record) + "\n";
+  for (const RunRecord& record : records) text += to_line(record);
   return write("runs.jsonl", text);
 }
 

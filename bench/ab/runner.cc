@@ -135,8 +135,7 @@ class Runner {
       }
       progress(done_.size(), all);
     }
-    std::sort(done_.begin(), done_.end(),
-              [](const RunRecord& a, const RunRecord& b) { return a.index < b.index; });
+    std::ranges::sort(done_, {}, &RunRecord::index);
     return std::move(done_);
   }
 

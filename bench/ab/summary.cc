@@ -13,8 +13,7 @@ using Samples = std::vector<std::map<size_t, const RunRecord*>>;
 
 std::optional<double> metric_of(const RunRecord& record, const std::string& metric) {
   const auto found = record.metrics.find(metric);
-  if (found == record.metrics.end()) return std::nullopt;
-  return found->second;
+  return found == record.metrics.end() ? std::nullopt : std::optional(found->second);
 }
 
 bool ended_early(const RunRecord& record) {
@@ -53,8 +52,7 @@ Pairs pairs_of(const std::map<size_t, const RunRecord*>& arm,
 }
 
 std::optional<double> ratio_of(double value, double base) {
-  if (base == 0) return std::nullopt;
-  return value / base;
+  return base == 0 ? std::nullopt : std::optional(value / base);
 }
 
 // After the family's correction.
@@ -129,10 +127,7 @@ ThresholdResult judge(const Threshold& threshold, const Samples& samples) {
 
 }  // namespace
 
-bool Summary::passed() const {
-  return std::all_of(thresholds.begin(), thresholds.end(),
-                     [](const ThresholdResult& result) { return result.passed; });
-}
+bool Summary::passed() const { return std::ranges::all_of(thresholds, &ThresholdResult::passed); }
 
 Summary summarise(const Experiment& experiment, const std::vector<RunRecord>& records) {
   Summary summary;

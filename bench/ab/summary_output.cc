@@ -22,18 +22,10 @@ Json optional_json(const std::optional<Value>& value) {
   return value ? Json(*value) : Json();
 }
 
-Json factors_json(const Experiment& experiment, const Cell& cell) {
-  Json factors = Json::object();
-  for (size_t i = 0; i < experiment.factors.size(); ++i) {
-    factors[experiment.factors[i].name] = experiment.factors[i].values[cell.values[i]];
-  }
-  return factors;
-}
-
 Json comparison_json(const Experiment& experiment, const Comparison& comparison) {
   const PairedResult& result = comparison.result;
   const Cell& cell = experiment.cells[comparison.cell];
-  return {{"factors", factors_json(experiment, cell)},
+  return {{"factors", factors_of(experiment, cell)},
           {"metric", comparison.metric},
           {"arm", experiment.arms[cell.arm].name},
           {"baseline", experiment.arms[experiment.baseline].name},
@@ -132,11 +124,7 @@ std::string cells_text(const Experiment& experiment, const Summary& summary) {
   for (const std::string& metric : experiment.shown) head.push_back(metric);
   rows.push_back(head);
   for (const CellSummary& cell_summary : summary.cells) {
-    const Cell& cell = experiment.cells[cell_summary.cell];
-    Row row = {experiment.arms[cell.arm].name};
-    for (size_t i = 0; i < cell.values.size(); ++i) {
-      row.push_back(experiment.factors[i].values[cell.values[i]]);
-    }
+    Row row = names_of(experiment, experiment.cells[cell_summary.cell]);
     row.push_back(fmt::format("{}", cell_summary.runs.size() - cell_summary.failed));
     for (const std::string& metric : experiment.shown) {
       const auto found = cell_summary.metrics.find(metric);
@@ -173,9 +161,8 @@ Row comparison_row(const Experiment& experiment, const Comparison& comparison) {
 
 std::string comparisons_text(const Experiment& experiment, const Summary& summary) {
   if (summary.comparisons.empty()) return "";
-  const auto tested =
-      std::count_if(summary.comparisons.begin(), summary.comparisons.end(),
-                    [](const Comparison& comparison) { return comparison.result.p.has_value(); });
+  const auto tested = std::ranges::count_if(
+      summary.comparisons, [](const Comparison& one) { return one.result.p.has_value(); });
   std::string text = fmt::format(
       "\nDifferences from {}: means over pairs; 95% intervals by bootstrap (marked t: Student's, "
       "n < {}); p corrected by Holm for {} tests\n",
@@ -232,7 +219,7 @@ std::string unfinished_text(const Summary& summary) {
 Json cell_json(const Experiment& experiment, const CellSummary& summary) {
   const Cell& cell = experiment.cells[summary.cell];
   return {{"arm", experiment.arms[cell.arm].name},
-          {"factors", factors_json(experiment, cell)},
+          {"factors", factors_of(experiment, cell)},
           {"runs", summary.runs},
           {"failed", summary.failed},
           {"metrics", summary.metrics}};
@@ -279,12 +266,10 @@ std::string summary_csv(const Experiment& experiment, const Summary& summary) {
   csv += ",metric,n,mean,median,min,max,difference,low,high,ratio,cohens_d,p_holm,verdict\n";
   for (const CellSummary& cell_summary : summary.cells) {
     const Cell& cell = experiment.cells[cell_summary.cell];
-    std::string names = csv_field(experiment.arms[cell.arm].name);
-    for (size_t i = 0; i < cell.values.size(); ++i) {
-      names += "," + csv_field(experiment.factors[i].values[cell.values[i]]);
-    }
+    std::string names;
+    for (const std::string& name : names_of(experiment, cell)) names += csv_field(name) + ",";
     for (const auto& [name, value] : cell_summary.metrics) {
-      csv += fmt::format("{},{},{},{},{},{},{}{}\n", names, csv_field(name), value.n, value.mean,
+      csv += fmt::format("{}{},{},{},{},{},{}{}\n", names, csv_field(name), value.n, value.mean,
                          value.median, value.min, value.max,
                          csv_comparison(find_comparison(summary, cell_summary.cell, name)));
     }

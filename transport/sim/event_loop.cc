@@ -81,9 +81,13 @@ void EventLoop::unlink(TimerId timer) {
   Slot& slot = slots_[index];
   (t.previous == kNone ? slot.first : timers_[t.previous].next) = t.next;
   (t.next == kNone ? slot.last : timers_[t.next].previous) = t.previous;
-  if (slot.first != kNone) return;
-  occupied_[index / 64] &= ~(uint64_t{1} << (index % 64));
-  if (occupied_[index / 64] == 0) summary_[index / 4096] &= ~(uint64_t{1} << (index / 64 % 64));
+  if (slot.first == kNone) vacate(index);
+}
+
+void EventLoop::vacate(uint32_t slot) {
+  slots_[slot] = Slot{};
+  occupied_[slot / 64] &= ~(uint64_t{1} << (slot % 64));
+  if (occupied_[slot / 64] == 0) summary_[slot / 4096] &= ~(uint64_t{1} << (slot / 64 % 64));
 }
 
 EventLoop::TimerId EventLoop::next_due(Instant limit) {
@@ -100,9 +104,7 @@ EventLoop::TimerId EventLoop::next_due(Instant limit) {
     const uint64_t start = start_of(level, index);
     if (start > static_cast<uint64_t>(limit.ns())) return kNone;
     TimerId timer = slots_[index].first;
-    slots_[index] = Slot{};
-    occupied_[index / 64] &= ~(uint64_t{1} << (index % 64));
-    if (occupied_[index / 64] == 0) summary_[index / 4096] &= ~(uint64_t{1} << (index / 64 % 64));
+    vacate(index);
     base_ = start;
     while (timer != kNone) {
       const TimerId next = timers_[timer].next;

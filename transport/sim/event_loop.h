@@ -91,6 +91,7 @@ class EventLoop {
   uint64_t start_of(unsigned level, uint32_t slot) const;
   void link(TimerId timer);
   void unlink(TimerId timer);
+  void vacate(uint32_t slot);
   // The next timer that is due until `limit`, kNone if there is none; moves lists down on the way.
   TimerId next_due(Instant limit);
   void look_ahead(TimerId next) const;
