@@ -58,7 +58,8 @@ RunRecord record_of(const Experiment& experiment, size_t run) {
 std::string to_line(const RunRecord& record) {
   json document = record;
   document["schema_version"] = kRecordVersion;
-  return perf::json_line(document);  // a program's output may be invalid UTF-8
+  // A program's output may be invalid UTF-8.
+  return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 Result<RunRecord> record_from_line(const std::string& line) {
@@ -72,7 +73,7 @@ Result<RunRecord> record_from_line(const std::string& line) {
 }
 
 Result<void> append_record(const std::string& path, const RunRecord& record) {
-  const std::string line = to_line(record);
+  const std::string line = to_line(record) + "\n";
   const FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   // One write: after a crash a line is there or not.
   const bool written =
@@ -156,7 +157,7 @@ Result<void> ResultsFolder::write_experiment(const Experiment& experiment) const
 
 Result<void> ResultsFolder::write_records(const std::vector<RunRecord>& records) const {
   std::string text;
-  for (const RunRecord& record : records) text += to_line(record);
+  for (const RunRecord& record : records) text += to_line(record) + "\n";
   return write("runs.jsonl", text);
 }
 

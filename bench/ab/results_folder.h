@@ -38,7 +38,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunRecord, plan, index, arm, factors, seed, s
 // A record with the run's identity only.
 RunRecord record_of(const Experiment& experiment, size_t run);
 
-// With its end.
 std::string to_line(const RunRecord& record);
 // Errors: kInvalidArgument.
 Result<RunRecord> record_from_line(const std::string& line);
