@@ -44,7 +44,6 @@ std::span<const TopologyKind> topology_kinds();
 
 // Each `value` holds a table. Errors: kInvalidArgument and those of files.
 Result<Topology> read_topology(const SpecValue& value, const std::string& base_dir);
-Result<Workload> read_workload(const SpecValue& value, const SpecContext& context);
 Result<TransportSpec> read_transport(const SpecValue& value);
 // `run` has topology, transport and workload.
 Result<FabricConfig> read_fabric(const SpecValue& value, const RunSpec& run,

@@ -36,10 +36,6 @@
 
 namespace pacecar {
 
-// Whether a configuration makes sense. Errors: kInvalidArgument, one sentence that names the
-// setting and its cure.
-Result<void> check_fabric_config(const FabricConfig& config, const Topology& topology);
-
 class Fabric final : private EventSink {
  public:
   // Errors: kInvalidArgument for a topology whose hosts cannot all reach each other, or a
