@@ -184,22 +184,6 @@ Result<void> check_names(const std::vector<std::string>& names, const std::strin
   return {};
 }
 
-// The tables of a list such as [[arm]]; none when the key is missing.
-Result<std::vector<const SpecValue*>> tables_of(const SpecTable& plan, std::string_view key) {
-  std::vector<const SpecValue*> tables;
-  const SpecValue* value = plan.find(key);
-  if (value == nullptr) return tables;
-  const bool fits = value->list() != nullptr &&
-                    std::all_of(value->list()->begin(), value->list()->end(),
-                                [](const SpecValue& each) { return each.table() != nullptr; });
-  if (!fits) {
-    return invalid("{}: '{}' is {}: write each as a table under [[{}]]", value->place.text(), key,
-                   kind_of(*value), key);
-  }
-  for (const SpecValue& each : *value->list()) tables.push_back(&each);
-  return tables;
-}
-
 // True for the cells that a table such as {arm = "nscc", matrix = ["inc32", "perm128"]} names; what
 // it leaves out may be anything. `cells` are those to look at.
 Result<std::vector<bool>> select_cells(const SpecValue& select, const std::string& name,
@@ -230,8 +214,8 @@ Result<std::vector<bool>> select_cells(const SpecValue& select, const std::strin
 // and, where there is an [[only]], those that none names.
 Result<void> choose_cells(const SpecTable& table, Experiment& experiment) {
   const std::vector<Cell> cells = all_cells(experiment);
-  ASSIGN_OR_RETURN(const auto skips, tables_of(table, "skip"));
-  ASSIGN_OR_RETURN(const auto onlys, tables_of(table, "only"));
+  ASSIGN_OR_RETURN(const auto skips, tables_of(table, "skip", "skip"));
+  ASSIGN_OR_RETURN(const auto onlys, tables_of(table, "only", "only"));
   std::vector<bool> kept(cells.size(), onlys.empty());
   for (const SpecValue* only : onlys) {
     ASSIGN_OR_RETURN(const auto selected, select_cells(*only, "[[only]]", experiment, cells));
@@ -318,7 +302,7 @@ Result<Layer> read_layer(const SpecValue& value, const std::string& what, Experi
 Result<std::vector<Layer>> read_layers(const SpecValue& parent, std::string_view key,
                                        const std::string& title, const std::string& what,
                                        Experiment::Kind kind) {
-  ASSIGN_OR_RETURN(const auto tables, tables_of(*parent.table(), key));
+  ASSIGN_OR_RETURN(const auto tables, tables_of(*parent.table(), key, key));
   std::vector<Layer> layers;
   for (const SpecValue* table : tables) {
     ASSIGN_OR_RETURN(auto layer, read_layer(*table, title, kind));
@@ -416,7 +400,7 @@ Result<Layers> read_parts(const SpecValue& file, SpecReader& top, Experiment& ex
   for (const Layer& arm : layers.arms) {
     experiment.arms.push_back({arm.name, settings_text(arm.keys)});
   }
-  ASSIGN_OR_RETURN(const auto factors, tables_of(table, "factor"));
+  ASSIGN_OR_RETURN(const auto factors, tables_of(table, "factor", "factor"));
   for (const SpecValue* factor : factors) {
     ASSIGN_OR_RETURN(auto values, read_factor(*factor, experiment));
     layers.factors.push_back(std::move(values));
@@ -434,7 +418,7 @@ Result<Layers> read_parts(const SpecValue& file, SpecReader& top, Experiment& ex
         "and seeds",
         file.place.text(), experiment.runs(), kMaxRuns);
   }
-  ASSIGN_OR_RETURN(const auto thresholds, tables_of(table, "threshold"));
+  ASSIGN_OR_RETURN(const auto thresholds, tables_of(table, "threshold", "threshold"));
   for (const SpecValue* threshold : thresholds) {
     RETURN_IF_ERROR(read_threshold(*threshold, experiment));
   }

@@ -164,12 +164,7 @@ void SimHost::prepare(uint32_t, unsigned events_before) {
   }
 }
 
-void SimHost::let_others_look(Instant now) {
-  for (SimHost* other : shared_->processes) {
-    if (other != this) other->look(now);
-  }
-}
-
+// At what another process of the host has done to the share table.
 void SimHost::look(Instant now) {
   if (!member_->outgoing().due(now) && !member_->incoming().due(now)) return;
   loop_.arm(timer_, std::min(loop_.deadline(timer_), now + SharedNic::kPoll));
@@ -187,13 +182,15 @@ void SimHost::on_event(Instant now, uint32_t) {
   } else {
     loop_.arm(timer_, now + Duration::from_ns(1));
   }
-  if (shared_ != nullptr) let_others_look(now);
-  if (report_steps_) listener_.on_step(number_, now);
+  if (shared_ != nullptr) {
+    for (SimHost* other : shared_->processes) {
+      if (other != this) other->look(now);
+    }
+  }
   const MessengerCounters& counters = messenger_->counters();
-  const uint64_t messages = counters.messages_sent + counters.messages_received;
-  if (messages == messages_) return;
-  messages_ = messages;
-  listener_.on_messages(number_, now);
+  const uint64_t before =
+      std::exchange(messages_, counters.messages_sent + counters.messages_received);
+  if (report_steps_ || messages_ != before) listener_.on_step(number_, now, messages_ != before);
 }
 
 }  // namespace pacecar

@@ -57,10 +57,9 @@ class SimHost final : public EventSink {
   class Listener {
    public:
     virtual ~Listener() = default;
-    // After every step in which messages were sent or received completely.
-    virtual void on_messages(uint32_t host, Instant now) = 0;
-    // After every step, with SimHostConfig::report_steps.
-    virtual void on_step(uint32_t host, Instant now) = 0;
+    // After every step in which messages were sent or received completely; with
+    // SimHostConfig::report_steps after every step.
+    virtual void on_step(uint32_t host, Instant now, bool messages) = 0;
   };
 
   // Errors: kInvalidArgument for an unknown congestion control or allocator.
@@ -85,7 +84,6 @@ class SimHost final : public EventSink {
   SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const SimHostConfig& config,
           Listener& listener);
 
-  void let_others_look(Instant now);
   void look(Instant now);
 
   EventLoop& loop_;

@@ -91,14 +91,11 @@ Result<std::vector<FaultEvent>> read_fault(const SpecValue& value, const SpecCon
   return faults;
 }
 
-Result<std::vector<FaultEvent>> read_faults(const SpecValue& value, const SpecContext& context) {
+Result<std::vector<FaultEvent>> read_faults(const SpecTable& spec, const SpecContext& context) {
   std::vector<FaultEvent> faults;
-  for (const SpecValue& each : *value.list()) {
-    if (each.table() == nullptr) {
-      return invalid("{}: fault is no list of tables: write each fault as [[fault]]",
-                     each.place.text());
-    }
-    ASSIGN_OR_RETURN(const auto read, read_fault(each, context));
+  ASSIGN_OR_RETURN(const auto tables, tables_of(spec, "fault", "fault"));
+  for (const SpecValue* table : tables) {
+    ASSIGN_OR_RETURN(const auto read, read_fault(*table, context));
     faults.insert(faults.end(), read.begin(), read.end());
   }
   std::ranges::stable_sort(faults, {}, &FaultEvent::at);
@@ -152,19 +149,14 @@ std::string read_sizes(SpecReader& reader, const SpecContext& context, std::stri
 
 Result<WorkloadSpec> read_spec(const SpecValue& value, const SpecContext& context);
 
-void read_jobs(SpecReader& reader, const SpecContext& context, WorkloadSpec& spec) {
-  const SpecValue* jobs = reader.value("job");
-  if (jobs == nullptr || jobs->list() == nullptr) {
-    return reader.complain("job", "is no list: write each job as [[workload.job]]");
+Result<void> read_jobs(SpecReader& reader, const SpecTable& table, const SpecContext& context,
+                       WorkloadSpec& spec) {
+  if (!reader.has("job")) reader.complain("job", "is missing: write each as [[workload.job]]");
+  ASSIGN_OR_RETURN(const auto jobs, tables_of(table, "job", "workload.job"));
+  for (const SpecValue* job : jobs) {
+    ASSIGN_OR_RETURN(spec.jobs.emplace_back(), read_spec(*job, context));
   }
-  for (const SpecValue& job : *jobs->list()) {
-    if (job.table() == nullptr) {
-      return reader.complain("job", "is no list of tables: write each job as [[workload.job]]");
-    }
-    auto read = read_spec(job, context);
-    if (!read) return reader.keep(tl::unexpected(read.error()));
-    spec.jobs.push_back(std::move(*read));
-  }
+  return {};
 }
 
 void read_keys(SpecReader& reader, const WorkloadKind& kind, const SpecContext& context,
@@ -190,7 +182,6 @@ void read_keys(SpecReader& reader, const WorkloadKind& kind, const SpecContext& 
   if (takes("rate")) spec.rate = reader.rate("rate", context.line_rate);
   if (takes("length")) spec.length = reader.duration("length", spec.length);
   if (takes("compute")) spec.compute = reader.duration("compute", spec.compute);
-  if (takes("job")) read_jobs(reader, context, spec);
 }
 
 Result<WorkloadSpec> read_spec(const SpecValue& value, const SpecContext& context) {
@@ -215,6 +206,9 @@ Result<WorkloadSpec> read_spec(const SpecValue& value, const SpecContext& contex
       spec.start = reader.duration("start", Duration());
     }
     read_keys(reader, kind, context, spec);
+    if (kind.make == nullptr) {
+      RETURN_IF_ERROR(read_jobs(reader, *value.table(), context, spec));
+    }
   }
   RETURN_IF_ERROR(reader.finish());
   return spec;
@@ -245,10 +239,9 @@ Result<void> check_tables(const SpecTable& spec) {
       return invalid("{}: there is no table [{}]{}: use {}", value.place.text(), key,
                      did_you_mean(key, kRunTables), fmt::join(kRunTables, ", "));
     }
-    const bool listed = key == "fault";
-    if (listed ? value.list() == nullptr : value.table() == nullptr) {
-      return invalid("{}: {} is {}: write it as {}", value.place.text(), key, kind_of(value),
-                     listed ? "[[fault]]" : "a table [" + key + "]");
+    if (key != "fault" && value.table() == nullptr) {
+      return invalid("{}: {} is {}: write it as a table [{}]", value.place.text(), key,
+                     kind_of(value), key);
     }
   }
   return {};
@@ -321,9 +314,7 @@ Result<RunSpec> make_run_spec(const SpecTable& spec, const std::string& base_dir
                             algorithms.error().message));
   }
   ASSIGN_OR_RETURN(run.fabric, read_fabric(part_of(spec, "fabric"), run, context));
-  if (const SpecValue* listed = spec.find("fault")) {
-    ASSIGN_OR_RETURN(run.faults, read_faults(*listed, context));
-  }
+  ASSIGN_OR_RETURN(run.faults, read_faults(spec, context));
   run.name = fmt::format("{} on {}", run.workload.name, run.topology.name);
   RETURN_IF_ERROR(read_run(run_table, context, run));
   if (run.transport.base_rtt == Duration()) run.transport.base_rtt = context.base_rtt;

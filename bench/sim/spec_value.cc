@@ -143,6 +143,20 @@ std::string to_text(const SpecValue& value) {
   return std::visit(Writer{}, value.value);
 }
 
+Result<std::vector<const SpecValue*>> tables_of(const SpecTable& table, std::string_view key,
+                                                std::string_view title) {
+  std::vector<const SpecValue*> tables;
+  const SpecValue* value = table.find(key);
+  if (value == nullptr) return tables;
+  const SpecList none;
+  for (const SpecValue& each : value->list() == nullptr ? none : *value->list()) {
+    if (each.table() != nullptr) tables.push_back(&each);
+  }
+  if (value->list() != nullptr && tables.size() == value->list()->size()) return tables;
+  return invalid("{}: '{}' is {}: write each as a table under [[{}]]", value->place.text(), key,
+                 kind_of(*value), title);
+}
+
 Result<SpecValue> read_spec(const std::string& path) {
   ASSIGN_OR_RETURN(const auto text, read_text_file(path));
   return parse_spec(text, path);

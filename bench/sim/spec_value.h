@@ -63,6 +63,10 @@ std::string_view kind_of(const SpecValue& value);
 // As TOML writes it, on one line: for names of arms and for messages.
 std::string to_text(const SpecValue& value);
 
+// The tables of a list such as [[arm]]; none when the key is missing. Errors: kInvalidArgument.
+Result<std::vector<const SpecValue*>> tables_of(const SpecTable& table, std::string_view key,
+                                                std::string_view title);
+
 // Reads a TOML file; the value is a table. Errors: kSystem, kInvalidArgument; file, line, cause.
 Result<SpecValue> read_spec(const std::string& path);
 Result<SpecValue> parse_spec(std::string_view text, const std::string& name);

@@ -157,7 +157,7 @@ void Traffic::on_event(Instant now, uint32_t) {
 
 void Traffic::start(uint32_t flow, Instant now) {
   Connection& connection = connections_[connection_of_[flow]];
-  results_[flow].start = since_begin(now);
+  results_[flow].start = now - begin_;
   note("start", flow, now);
   ++connection.started;
   connection.unposted.push_back(flow);
@@ -204,11 +204,6 @@ void Traffic::post_sends(Connection& connection) {
   }
 }
 
-void Traffic::on_messages(uint32_t host, Instant now) {
-  collect_received(host, now);
-  collect_sent(host, now);
-}
-
 // Collects completed receives. Triggers that fire here may append to receiving_[host].
 void Traffic::collect_received(uint32_t host, Instant now) {
   std::vector<uint32_t>& waiting = receiving_[host];
@@ -221,7 +216,7 @@ void Traffic::collect_received(uint32_t host, Instant now) {
       connection.sent.pop_front();
       ++connection.received;
       post_receives(connection);
-      results_[flow].received = since_begin(now);
+      results_[flow].received = now - begin_;
       arrived_bytes_ += workload_.flows[flow].bytes;
       if (results_[flow].done()) --left_;
       note("received", flow, now);
@@ -248,7 +243,7 @@ void Traffic::collect_sent(uint32_t host, Instant now) {
   for (const uint32_t flow : ended) {
     post_sends(connections_[connection_of_[flow]]);
     if (sends_[flow].state() != MessageRequest::State::kDone) continue;  // stays undone
-    results_[flow].finish = since_begin(now);
+    results_[flow].finish = now - begin_;
     if (results_[flow].received != Duration::max()) --left_;
     note("finish", flow, now);
     note_rate(flow, now);
@@ -260,7 +255,7 @@ void Traffic::fire(uint32_t number, Instant now) {
   const WorkloadTrigger& trigger = workload_.triggers[number];
   TriggerState& state = triggers_[number];
   const uint64_t firing = ++state.fired;
-  if (trace_ != nullptr) trace_->write(since_begin(now), "trigger", "trigger", number);
+  if (trace_ != nullptr) trace_->write(now - begin_, "trigger", "trigger", number);
   const auto release = [&](uint32_t flow) {
     if (workload_.flows[flow].start == Duration()) {
       start(flow, now);
@@ -288,13 +283,18 @@ Explanation Traffic::explain(uint32_t flow) const {
 
 // Traces one flow of each connection: the first that is not acknowledged, which is the one that
 // sends.
-void Traffic::on_step(uint32_t host, Instant now) {
-  for (const uint32_t flow : sending_[host]) {
-    Traced& traced = traced_[connection_of_[flow]];
-    if (now < traced.next_look) continue;
-    traced.next_look = now + kLookInterval;
-    note_rate(flow, now);
+void Traffic::on_step(uint32_t host, Instant now, bool messages) {
+  if (trace_ != nullptr) {
+    for (const uint32_t flow : sending_[host]) {
+      Traced& traced = traced_[connection_of_[flow]];
+      if (now < traced.next_look) continue;
+      traced.next_look = now + kLookInterval;
+      note_rate(flow, now);
+    }
   }
+  if (!messages) return;
+  collect_received(host, now);
+  collect_sent(host, now);
 }
 
 void Traffic::note_rate(uint32_t flow, Instant now) {
@@ -304,11 +304,11 @@ void Traffic::note_rate(uint32_t flow, Instant now) {
   if (traced.flow == flow && !changed(traced.why, why)) return;
   traced.flow = flow;
   traced.why = why;
-  trace_->write_rate(since_begin(now), results_[flow].id, why);
+  trace_->write_rate(now - begin_, results_[flow].id, why);
 }
 
 void Traffic::note(std::string_view event, uint32_t flow, Instant now) {
-  if (trace_ != nullptr) trace_->write(since_begin(now), event, "flow", results_[flow].id);
+  if (trace_ != nullptr) trace_->write(now - begin_, event, "flow", results_[flow].id);
 }
 
 }  // namespace pacecar

@@ -86,8 +86,7 @@ class Traffic final : public EventSink, public SimHost::Listener {
   Explanation explain(uint32_t flow) const;
 
   void on_event(Instant now, uint32_t what) override;  // flows to start
-  void on_messages(uint32_t host, Instant now) override;
-  void on_step(uint32_t host, Instant now) override;  // traces rates
+  void on_step(uint32_t host, Instant now, bool messages) override;
 
  private:
   struct Connection {
@@ -126,7 +125,6 @@ class Traffic final : public EventSink, public SimHost::Listener {
   void fire(uint32_t trigger, Instant now);
   void collect_received(uint32_t host, Instant now);
   void collect_sent(uint32_t host, Instant now);
-  Duration since_begin(Instant now) const { return now - begin_; }
   void note(std::string_view event, uint32_t flow, Instant now);
   void note_rate(uint32_t flow, Instant now);
 
