@@ -55,7 +55,15 @@ struct AbOptions {
   bool dry_run = false;
   std::string emit;  // "", "slurm", "parallel"
 
-  ProgramPlan programs;              // of kPrograms
+  // Of kPrograms:
+  ProgramPlan programs;
+  std::vector<std::string> command;  // behind "--"
+  std::optional<std::string> a;
+  std::optional<std::string> b;
+  std::vector<std::string> arms;
+  uint64_t reps = 10;
+  std::optional<double> timeout;
+
   std::vector<std::string> folders;  // of kMerge
 
   std::string out;  // empty: from the plan's name
@@ -76,17 +84,6 @@ constexpr const char* kPlanExamples =
     "                (several: --arm NAME='ENV'; the first is the baseline)\n"
     "Join folders:   pacecar ab merge --out FOLDER FOLDER...\n"
     "Exit codes: 0 passed, 1 a threshold was missed, 2 an error, or a run that failed.";
-
-// Flags that AbOptions has in another form.
-struct Flags {
-  AbOptions options;
-  std::vector<std::string> command;  // behind "--"
-  std::optional<std::string> a;
-  std::optional<std::string> b;
-  std::vector<std::string> arms;
-  uint64_t reps = 10;
-  std::optional<double> timeout;
-};
 
 void add_common(CLI::App& app, AbOptions& options) {
   app.add_option("--out", options.out, "Folder for the results (default: NAME.results)");
@@ -119,17 +116,17 @@ void add_plan_flags(CLI::App& app, AbOptions& options) {
 
 constexpr const char* kProgramGroup = "Real programs";
 
-void add_program_flags(CLI::App& app, Flags& flags) {
-  ProgramPlan& programs = flags.options.programs;
+void add_program_flags(CLI::App& app, AbOptions& options) {
+  ProgramPlan& programs = options.programs;
   app.option_defaults()->group(kProgramGroup);
-  app.add_option("--a", flags.a, "Environment of the baseline");
-  app.add_option("--b", flags.b, "Environment of the other arm");
-  app.add_option("--arm", flags.arms, "NAME='ENV': one more arm");
-  app.add_option("--reps", flags.reps, "Runs of each arm (default: 10)")
+  app.add_option("--a", options.a, "Environment of the baseline");
+  app.add_option("--b", options.b, "Environment of the other arm");
+  app.add_option("--arm", options.arms, "NAME='ENV': one more arm");
+  app.add_option("--reps", options.reps, "Runs of each arm (default: 10)")
       ->check(perf::whole_number(1, kMaxReps));
   app.add_option("--warmup", programs.warmups, "Runs of each arm before, that do not count")
       ->check(perf::whole_number(0, kMaxReps));
-  app.add_option("--timeout", flags.timeout, "Seconds that one run may take (default: no limit)")
+  app.add_option("--timeout", options.timeout, "Seconds that one run may take (default: no limit)")
       ->check(perf::positive_number(kMaxTimeoutSeconds));
   app.add_option("--metric", programs.experiment.shown,
                  "What to compare (default: what the output is known for, else wall_s)")
@@ -140,32 +137,32 @@ void add_program_flags(CLI::App& app, Flags& flags) {
   app.option_defaults()->group("Options");
 }
 
-Result<void> read_arms(const Flags& flags, ProgramPlan& programs) {
-  for (const auto& [name, environment] : {std::pair("a", &flags.a), std::pair("b", &flags.b)}) {
+Result<void> read_arms(const AbOptions& options, ProgramPlan& programs) {
+  for (const auto& [name, environment] : {std::pair("a", &options.a), std::pair("b", &options.b)}) {
     if (!*environment) continue;
     const std::string& text = **environment;
-    RETURN_IF_ERROR(add_arm(programs, flags.command, text.empty() ? name : text, text));
+    RETURN_IF_ERROR(add_arm(programs, options.command, text.empty() ? name : text, text));
   }
-  for (const std::string& arm : flags.arms) {
+  for (const std::string& arm : options.arms) {
     const size_t equals = arm.find('=');
     if (equals == 0 || equals == std::string::npos) {
       return invalid("--arm {} has no name: write --arm NAME='VARIABLE=value'", arm);
     }
     RETURN_IF_ERROR(
-        add_arm(programs, flags.command, arm.substr(0, equals), arm.substr(equals + 1)));
+        add_arm(programs, options.command, arm.substr(0, equals), arm.substr(equals + 1)));
   }
   if (programs.commands.size() >= 2) return {};
   return invalid(
       "a comparison needs two arms: give --a 'ENV' and --b 'ENV', or --arm NAME='ENV' for each");
 }
 
-Result<void> read_programs(const Flags& flags, AbOptions& options) {
+Result<void> read_programs(AbOptions& options) {
   ProgramPlan& programs = options.programs;
   Experiment& experiment = programs.experiment;
   auto shown = std::move(experiment.shown);
-  experiment = program_plan(flags.command, flags.reps).experiment;
+  experiment = program_plan(options.command, options.reps).experiment;
   experiment.shown = std::move(shown);
-  RETURN_IF_ERROR(read_arms(flags, programs));
+  RETURN_IF_ERROR(read_arms(options, programs));
   if (!options.plan.empty() || options.list || options.dry_run || !options.emit.empty() ||
       options.resume || options.run || !options.filters.empty()) {
     return invalid(
@@ -177,18 +174,17 @@ Result<void> read_programs(const Flags& flags, AbOptions& options) {
         "programs run one at a time, so that they do not disturb each other: leave out --jobs");
   }
   programs.seed = options.seed.value_or(1);
-  if (flags.timeout) {
-    programs.timeout = Duration::from_ns(static_cast<int64_t>(*flags.timeout * 1e9));
+  if (options.timeout) {
+    programs.timeout = Duration::from_ns(static_cast<int64_t>(*options.timeout * 1e9));
   }
   return {};
 }
 
-Result<void> judge(const CLI::App& app, Flags& flags) {
-  AbOptions& options = flags.options;
+Result<void> judge(const CLI::App& app, AbOptions& options) {
   if (options.resume && options.force) {
     return invalid("--resume keeps what --force replaces: give one of them");
   }
-  if (options.what == AbOptions::What::kPrograms) return read_programs(flags, options);
+  if (options.what == AbOptions::What::kPrograms) return read_programs(options);
   for (const CLI::Option* flag : app.get_options()) {
     if (flag->get_group() != kProgramGroup || flag->count() == 0) continue;
     return invalid("{} is for real programs: end the command line with '-- COMMAND'",
@@ -211,25 +207,25 @@ Result<AbOptions> parse_merge(int argc, const char* const* argv) {
 // argv[0] is "ab". Errors: kInvalidArgument, one sentence.
 Result<AbOptions> parse_ab_options(int argc, const char* const* argv) {
   if (argc > 1 && std::string_view(argv[1]) == "merge") return parse_merge(argc - 1, argv + 1);
-  Flags flags;
+  AbOptions options;
   // After "--" follows another command, whose flags are not ours.
   const char* const* end = argv + argc;
   const char* const* dashes = std::find(argv, end, std::string_view("--"));
   if (dashes != end) {
-    flags.options.what = AbOptions::What::kPrograms;
-    flags.command.assign(dashes + 1, end);
-    if (flags.command.empty()) return invalid("no command behind '--': write what to run there");
+    options.what = AbOptions::What::kPrograms;
+    options.command.assign(dashes + 1, end);
+    if (options.command.empty()) return invalid("no command behind '--': write what to run there");
   }
   CLI::App app("Compares arms of an experiment: simulations of a plan, or real programs.",
                "pacecar ab");
-  add_plan_flags(app, flags.options);
-  add_common(app, flags.options);
-  add_program_flags(app, flags);
-  ASSIGN_OR_RETURN(flags.options.help,
+  add_plan_flags(app, options);
+  add_common(app, options);
+  add_program_flags(app, options);
+  ASSIGN_OR_RETURN(options.help,
                    perf::parse_command_line(app, static_cast<int>(dashes - argv), argv));
-  if (!flags.options.help.empty()) return flags.options;
-  RETURN_IF_ERROR(judge(app, flags));
-  return flags.options;
+  if (!options.help.empty()) return options;
+  RETURN_IF_ERROR(judge(app, options));
+  return options;
 }
 
 // --- the command ---

@@ -1,5 +1,3 @@
-#include "transport/sim/host_port.h"
-
 #include <algorithm>
 #include <cstring>
 
