@@ -1,9 +1,6 @@
 // Runs one experiment: the production stack at every host of a simulated fabric, driven by a
 // workload on virtual time.
-//
-// Set-up: connections are made, receives are posted and advertised. From time 0 on flows start,
-// faults are injected, queues and rates are sampled. The run ends with the last flow, or at the
-// time limit. Thread rule: one thread per run.
+// README.md describes its two phases. Thread rule: one thread per run.
 #pragma once
 
 #include <functional>

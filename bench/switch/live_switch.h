@@ -2,13 +2,7 @@
 //
 //   FramePort --> [NIC queue --cable--> switch: admit, mark, trim, queue --cable-->] --> FramePort
 //
-// Each port is a host of a star-shaped Fabric; its cable has the port's rate each way. A frame
-// enters the model at the time of its arrival, and the model's events run at their own times up to
-// `now`. A loop that polls late sends frames late, and lateness() reports how late, but the queues
-// are the same.
-//
-// The switch learns which port an address is at. A frame to an unknown or group address is sent to
-// every other port, and passes its sender's cable once for each. Thread rule: one thread.
+// Each port is a host of a star-shaped Fabric (README.md). Thread rule: one thread.
 #pragma once
 
 #include <cstddef>
