@@ -21,7 +21,6 @@
 #include "bench/ab/report/report.h"
 #include "bench/ab/report_data.h"
 #include "bench/ab/results_folder.h"
-#include "bench/ab/runner.h"
 #include "bench/ab/summary.h"
 #include "bench/perf/clock.h"
 #include "bench/perf/command_line.h"

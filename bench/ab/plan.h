@@ -2,12 +2,14 @@
 // are common to all runs; arms and factor values override keys of them.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bench/ab/experiment.h"
+#include "bench/ab/results_folder.h"
 #include "bench/sim/run_spec.h"
 #include "bench/sim/spec_reader.h"
 #include "bench/sim/spec_value.h"
@@ -29,6 +31,21 @@ Result<Plan> read_plan(const std::string& path, std::optional<uint64_t> seed);
 Result<Plan> parse_plan(std::string_view text, const std::string& name);
 
 Result<RunSpec> run_spec(const Plan& plan, size_t run);
+
+// --- its runs ---
+
+// Called when a run has ended, and at least every 200 ms: `done` of `all` runs have ended.
+using RunProgressSink = std::function<void(size_t done, size_t all)>;
+
+// Runs those of `runs` (sorted) that `finished` does not hold with the same hash, at most `jobs` at
+// once, and appends the record of each to the folder as it ends; drops records of `finished` that
+// are not the plan's. A run that crashes has a record with its error. Returns all records, sorted.
+// Errors: kSystem; kUnavailable at SIGINT or SIGTERM (finished runs are kept).
+Result<std::vector<RunRecord>> run_plan(const Plan& plan, const std::vector<size_t>& runs,
+                                        const std::vector<RunRecord>& finished,
+                                        const ResultsFolder& folder, size_t jobs,
+                                        const std::string& command_line,
+                                        const RunProgressSink& progress);
 
 // --- what plans of simulations and of real programs have in common ---
 

@@ -36,7 +36,7 @@
 #include "bench/ab/experiment.h"
 #include "bench/ab/results_folder.h"
 #include "bench/ab/summary.h"
-#include "bench/sim/run_result.h"
+#include "bench/sim/run.h"
 
 namespace pacecar::ab {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/sim/run_result.h"
+#include "bench/sim/run.h"
 #include "bench/sim/run_spec.h"
 #include "transport/base/result.h"
 

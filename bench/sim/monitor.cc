@@ -8,7 +8,7 @@
 #include <span>
 
 #include "bench/sim/metrics.h"
-#include "bench/sim/spec_parts.h"
+#include "bench/sim/spec_file.h"
 
 namespace pacecar {
 namespace {

@@ -17,7 +17,6 @@
 #include "bench/sim/monitor.h"
 #include "bench/sim/sim_host.h"
 #include "bench/sim/spec_file.h"
-#include "bench/sim/spec_parts.h"
 #include "bench/sim/traffic.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"

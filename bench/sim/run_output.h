@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "bench/sim/run_result.h"
+#include "bench/sim/run.h"
 #include "bench/sim/run_spec.h"
 
 namespace pacecar {

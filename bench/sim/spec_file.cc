@@ -8,7 +8,6 @@
 #include <numeric>
 #include <tuple>
 
-#include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
 #include "bench/workload/workload_spec.h"
 #include "cc/registry.h"

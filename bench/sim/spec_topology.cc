@@ -5,7 +5,7 @@
 #include <array>
 #include <vector>
 
-#include "bench/sim/spec_parts.h"
+#include "bench/sim/spec_file.h"
 #include "bench/sim/spec_reader.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"

@@ -5,7 +5,6 @@
 #include <array>
 
 #include "bench/sim/spec_file.h"
-#include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
 #include "cc/host_link.h"
 #include "cc/registry.h"

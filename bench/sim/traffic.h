@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/sim/run_result.h"
+#include "bench/sim/run.h"
 #include "bench/sim/sim_host.h"
 #include "bench/workload/workload.h"
 #include "transport/base/result.h"

@@ -7,7 +7,6 @@
 #include "bench/sim/max_min.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
-#include "bench/sim/spec_parts.h"
 #include "transport/base/prng.h"
 
 namespace pacecar {

@@ -32,7 +32,6 @@
 #include "transport/sim/fabric_packet.h"
 #include "transport/sim/packet_faults.h"
 #include "transport/sim/routing.h"
-#include "transport/sim/serial_clock.h"
 #include "transport/sim/topology.h"
 
 namespace pacecar {
