@@ -16,10 +16,6 @@ std::optional<double> metric_of(const RunRecord& record, const std::string& metr
   return found == record.metrics.end() ? std::nullopt : std::optional(found->second);
 }
 
-bool ended_early(const RunRecord& record) {
-  return record.counters.is_object() && !record.counters.value("complete", true);
-}
-
 std::map<std::string, Description> describe_all(const std::map<size_t, const RunRecord*>& runs) {
   std::map<std::string, std::vector<double>> samples;
   for (const auto& [seed, record] : runs) {
@@ -138,7 +134,8 @@ Summary summarise(const Experiment& experiment, const std::vector<RunRecord>& re
     cells[cell].runs.push_back(record.index);
     if (record.ok) {
       samples[cell][record.index % experiment.seeds.size()] = &record;
-      if (ended_early(record)) summary.unfinished.push_back(record.index);
+      const bool done = !record.counters.is_object() || record.counters.value("complete", true);
+      if (!done) summary.unfinished.push_back(record.index);
     } else {
       ++cells[cell].failed;
       summary.failed.push_back(record);

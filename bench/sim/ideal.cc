@@ -19,8 +19,6 @@ Picoseconds time_on_wire(Rate rate, Bytes bytes) {
 
 Rate sum(Rate a, Rate b) { return Rate::from_bps(a.bps() + b.bps()); }
 
-Duration round_up(Picoseconds time) { return Duration::from_ns((time + 999) / 1000); }
-
 // When the last bit arrives at the far end of a way, counted from the first bit sent: of `full`
 // full packets and a last one. Full packets follow each other at the pace of the slowest hop so
 // far.
@@ -39,12 +37,6 @@ Picoseconds last_arrival(std::span<const Hop> way, uint64_t full, Bytes full_byt
     last_packet += time_on_wire(hop.rate, last) + delay;
   }
   return last_packet;
-}
-
-Picoseconds arrival_of_message(std::span<const Hop> way, Bytes message, const PacketSizes& sizes) {
-  const uint64_t full = message == 0 ? 0 : (message - 1) / sizes.mtu;
-  return last_arrival(way, full, sizes.mtu + sizes.overhead,
-                      message - full * sizes.mtu + sizes.overhead);
 }
 
 }  // namespace
@@ -76,7 +68,11 @@ std::vector<Hop> way_between(const Topology& topology, const Routing& routing, u
 
 Duration completion_time(std::span<const Hop> there, std::span<const Hop> back, Bytes message,
                          const PacketSizes& sizes) {
-  return round_up(arrival_of_message(there, message, sizes) + last_arrival(back, 0, 0, sizes.ack));
+  const uint64_t full = message == 0 ? 0 : (message - 1) / sizes.mtu;
+  const Picoseconds time = last_arrival(there, full, sizes.mtu + sizes.overhead,
+                                        message - full * sizes.mtu + sizes.overhead) +
+                           last_arrival(back, 0, 0, sizes.ack);
+  return Duration::from_ns((time + 999) / 1000);  // rounded up
 }
 
 Duration longest_round_trip(const Topology& topology, const Routing& routing,

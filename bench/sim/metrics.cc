@@ -38,15 +38,13 @@ double fct_us(const FlowResult& flow) { return (flow.finish - flow.start).us(); 
 
 double slowdown(const FlowResult& flow) { return fct_us(flow) / std::max(flow.ideal.us(), 1e-3); }
 
-template <int kPerMille, Bytes kFrom = 0, Bytes kBelow = kAny>
+template <int kPerMille, Bytes kFrom = 0, Bytes kBelow = kAny, auto* kFigure = fct_us>
 double fct(const RunResult& run) {
-  return percentile(of_done_flows(run, fct_us, kFrom, kBelow), kPerMille / 10.0);
+  return percentile(of_done_flows(run, kFigure, kFrom, kBelow), kPerMille / 10.0);
 }
 
 template <int kPerMille, Bytes kFrom = 0, Bytes kBelow = kAny>
-double slowdowns(const RunResult& run) {
-  return percentile(of_done_flows(run, slowdown, kFrom, kBelow), kPerMille / 10.0);
-}
+constexpr auto slowdowns = fct<kPerMille, kFrom, kBelow, slowdown>;
 
 double mean_fct(const RunResult& run) {
   const auto values = of_done_flows(run, fct_us);

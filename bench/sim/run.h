@@ -20,7 +20,7 @@ namespace pacecar {
 
 inline constexpr double kNoFigure = std::numeric_limits<double>::quiet_NaN();
 
-// A flow's share of common links (fairness.h). Rates in bits per second of payload; kNoFigure:
+// A flow's share of common links (metrics.h). Rates in bits per second of payload; kNoFigure:
 // unknown.
 struct FlowShare {
   double fair_rate = kNoFigure;    // max-min, while all flows run

@@ -39,18 +39,6 @@ Rate line_rate(const RunSpec& spec, uint32_t host, Fabric& fabric) {
   return spec.transport.nominal_rate(fabric.port(host).caps().line_rate);
 }
 
-AckPolicy ack_policy(const TransportSpec& transport) {
-  if (transport.ack_bytes == 0) return {.every_packet = true};
-  return {.bytes = transport.ack_bytes, .out_of_order_at_once = false, .idle = transport.base_rtt};
-}
-
-// Simulated hosts are never late, so a probe need not wait for them.
-LossRecovery loss_recovery(const TransportSpec& transport) {
-  return {.reordering = transport.reordering,
-          .packet_timeout = transport.timeout,
-          .min_probe = Duration()};
-}
-
 // What a flow sends in one turn.
 uint32_t packets_per_turn(const TransportSpec& transport) {
   return static_cast<uint32_t>(transport.burst / transport.mtu);
@@ -58,6 +46,8 @@ uint32_t packets_per_turn(const TransportSpec& transport) {
 
 SoftNicConfig nic_config(const RunSpec& spec, const SimHostConfig& config, Fabric& fabric) {
   const TransportSpec& transport = spec.transport;
+  const AckPolicy spaced{
+      .bytes = transport.ack_bytes, .out_of_order_at_once = false, .idle = transport.base_rtt};
   return {.address = fabric.port(config.number).local_address(),
           .line_rate = line_rate(spec, config.number, fabric),
           .mtu = transport.mtu,
@@ -75,8 +65,11 @@ SoftNicConfig nic_config(const RunSpec& spec, const SimHostConfig& config, Fabri
           .random_addresses = false,
           .sees_ecn = true,
           .control_first = true,
-          .ack = ack_policy(transport),
-          .loss = loss_recovery(transport),
+          .ack = transport.ack_bytes == 0 ? AckPolicy{.every_packet = true} : spaced,
+          // Simulated hosts are never late, so a probe need not wait for them.
+          .loss = {.reordering = transport.reordering,
+                   .packet_timeout = transport.timeout,
+                   .min_probe = Duration()},
           .silence_limit = silence_limit(spec)};
 }
 

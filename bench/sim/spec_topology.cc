@@ -69,9 +69,6 @@ Result<Topology> leaf_spine(SpecReader& reader, uint32_t ports) {
   return make_leaf_spine(spec);
 }
 
-Result<Topology> one_port(SpecReader& reader) { return leaf_spine(reader, 1); }
-Result<Topology> two_ports(SpecReader& reader) { return leaf_spine(reader, 2); }
-
 Result<Topology> fat_tree(SpecReader& reader) {
   FatTreeSpec spec;
   if (reader.has("radix")) {
@@ -137,7 +134,7 @@ void slow_down(SpecReader& reader, Topology& topology) {
 constexpr std::array kKinds{
     TopologyKind{"leaf-spine",
                  "hosts, hosts_per_leaf, spines, bundle; every leaf joined with every spine",
-                 one_port},
+                 [](SpecReader& reader) { return leaf_spine(reader, 1); }},
     TopologyKind{"fat-tree",
                  "radix (with hosts, oversubscription), or pods, leaves_per_pod, ...; three tiers",
                  fat_tree},
@@ -146,7 +143,7 @@ constexpr std::array kKinds{
                  "i of its group (rails)",
                  rail},
     TopologyKind{"dual-port", "as leaf-spine, but every host has a cable to each of two leaves",
-                 two_ports},
+                 [](SpecReader& reader) { return leaf_spine(reader, 2); }},
     TopologyKind{
         "dumbbell",
         "left, right, bottleneck_rate, bottleneck_delay; two switches and the cable between",

@@ -24,10 +24,6 @@ bool changed(const Explanation& before, const Explanation& now) {
          std::abs(difference) * kSmallestChange > static_cast<int64_t>(before.rate.bps());
 }
 
-bool pending(const MessageRequest& request) {
-  return request.state() == MessageRequest::State::kPending;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<TraceFile>> TraceFile::create(const std::string& path) {
@@ -236,7 +232,7 @@ void Traffic::collect_received(uint32_t host, Instant now) {
 void Traffic::collect_sent(uint32_t host, Instant now) {
   std::vector<uint32_t> ended;
   std::erase_if(sending_[host], [&](uint32_t flow) {
-    if (pending(sends_[flow])) return false;
+    if (sends_[flow].state() == MessageRequest::State::kPending) return false;
     ended.push_back(flow);
     return true;
   });
