@@ -8,7 +8,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "bench/sim/spec_reader.h"
+#include "bench/sim/spec_value.h"
 #include "bench/workload/workload_spec.h"
 #include "cc/registry.h"
 #include "transport/base/invalid.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/sim/spec_file.h"
-#include "bench/sim/spec_reader.h"
+#include "bench/sim/spec_value.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/sim/topologies.h"

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "bench/sim/spec_file.h"
-#include "bench/sim/spec_reader.h"
+#include "bench/sim/spec_value.h"
 #include "cc/host_link.h"
 #include "cc/registry.h"
 #include "transport/base/return_if_error.h"

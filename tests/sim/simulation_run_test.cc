@@ -9,7 +9,7 @@
 #include "bench/sim/run.h"
 #include "bench/sim/run_output.h"
 #include "bench/sim/spec_file.h"
-#include "bench/sim/spec_reader.h"
+#include "bench/sim/spec_value.h"
 #include "bench/workload/workload_spec.h"
 #include "transport/softnic/config.h"
 

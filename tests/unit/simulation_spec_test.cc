@@ -3,7 +3,7 @@
 
 #include "bench/sim/run_output.h"
 #include "bench/sim/spec_file.h"
-#include "bench/sim/spec_reader.h"
+#include "bench/sim/spec_value.h"
 #include "transport/softnic/path_selector.h"
 
 namespace pacecar {

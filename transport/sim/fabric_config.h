@@ -1,11 +1,12 @@
 // The configuration of a simulated fabric, apart from its shape (topology.h); its counters,
-// statistics and frames. Plain values.
+// statistics, frames and faults. Plain values.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -166,6 +167,49 @@ struct LinkInfo {
   NodeId to = 0;
   Rate rate;
   Duration delay;
+};
+
+// --- faults ---
+
+// Half open: [from, until).
+struct SimWindow {
+  Instant from;
+  Instant until = Instant::never();
+
+  bool contains(Instant time) const { return from <= time && time < until; }
+};
+
+// Nothing passes between the island and the other ports.
+struct SimPartition {
+  SimWindow window;
+  std::vector<size_t> island;  // ports, which are numbered as processes are
+};
+
+// The port neither sends nor receives, as if its process were stopped; its inbox fills meanwhile.
+struct SimStall {
+  SimWindow window;
+  size_t port = 0;
+};
+
+// Control packets that carry payload are lost: the small RDMA writes by which hosts coordinate, not
+// acknowledgements.
+struct SimWordLoss {
+  double probability = 0;
+  std::optional<size_t> port;  // that sends them; none: any
+};
+
+// A default one is a network without faults, which a test sets for its last phase to see that
+// everything completes.
+struct SimFaults {
+  // Probabilities per packet, independent of each other.
+  double loss = 0;
+  double duplication = 0;
+  double reordering = 0;  // the packet is late by up to reorder_delay, others overtake it
+  double corruption = 0;  // one bit flips
+  Duration reorder_delay = Duration::from_us(50);
+  std::vector<SimPartition> partitions;
+  std::vector<SimStall> stalls;
+  std::vector<SimWordLoss> word_losses;
 };
 
 }  // namespace pacecar

@@ -1,5 +1,3 @@
-#include "transport/sim/packet_faults.h"
-
 #include <algorithm>
 
 #include "transport/sim/fabric.h"
