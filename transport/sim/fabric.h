@@ -30,7 +30,6 @@
 #include "transport/sim/fabric_config.h"
 #include "transport/sim/fabric_link.h"
 #include "transport/sim/fabric_packet.h"
-#include "transport/sim/routing.h"
 #include "transport/sim/topology.h"
 
 namespace pacecar {

@@ -4,7 +4,7 @@
 #include "transport/base/check.h"
 #include "transport/base/prefetch.h"
 #include "transport/sim/fabric.h"
-#include "transport/sim/routing.h"
+#include "transport/sim/topology.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {

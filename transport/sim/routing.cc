@@ -1,5 +1,4 @@
-#include "transport/sim/routing.h"
-
+// The shortest ways through a topology.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
+#include "transport/sim/topology.h"
 
 namespace pacecar {
 namespace {
