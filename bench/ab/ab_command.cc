@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "bench/ab/emit.h"
 #include "bench/ab/experiment.h"
 #include "bench/ab/plan.h"
 #include "bench/ab/programs.h"

@@ -1,10 +1,7 @@
-// Experiments with real programs: a command whose arms differ in environment and flags. They come
-// from a TOML file with a `command`, or from the flags --a, --b and --arm, and run one after the
-// other on one machine.
-//
-// A block runs every cell once, in a new random order, so that drift (heat, other tenants) affects
-// all arms alike; the arms of the same factor values run one after the other. Samples are paired by
-// block.
+// Experiments with real programs: a command whose arms differ in environment and flags. Runs come
+// one after the other. A block runs every cell once, in a new random order, so that drift (heat,
+// other tenants) affects all arms alike; the arms of the same factor values run one after the
+// other. Samples are paired by block.
 #pragma once
 
 #include <optional>

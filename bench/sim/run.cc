@@ -154,6 +154,9 @@ class Experiment final : private EventSink {
       for (uint32_t i = 0; i < topology.hosts; ++i) nics_.push_back(std::make_unique<SharedNic>());
     }
     Prng seeds(spec_.seed);
+    const auto listener = [this](uint32_t host, Instant now, bool messages) {
+      traffic_->on_step(host, now, messages);
+    };
     for (uint32_t host = 0; host < topology.all_processes(); ++host) {
       const Traffic::Peers peers = traffic_->peers(host);
       if (std::max(peers.to, peers.from) > Immediate::kMaxConnections) {
@@ -174,7 +177,7 @@ class Experiment final : private EventSink {
                            .window_packets = window_,
                            .seed = seeds.next_u64(),
                            .report_steps = trace_ != nullptr},
-                          *traffic_));
+                          listener));
       hosts_.push_back(std::move(made));
     }
     return {};

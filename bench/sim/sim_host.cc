@@ -77,8 +77,9 @@ SoftNicConfig nic_config(const RunSpec& spec, const SimHostConfig& config, Fabri
 
 Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric,
                                                  const RunSpec& spec, const SimHostConfig& config,
-                                                 Listener& listener) {
-  auto host = std::unique_ptr<SimHost>(new SimHost(loop, fabric, spec, config, listener));
+                                                 Listener listener) {
+  auto host =
+      std::unique_ptr<SimHost>(new SimHost(loop, fabric, spec, config, std::move(listener)));
   const auto region = host->nic_.register_memory(reinterpret_cast<void*>(kPayloadAddress),
                                                  kPayloadBytes, Access::kRemoteWrite);
   PACECAR_CHECK(region.has_value());  // there is room for it
@@ -115,10 +116,10 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
 }
 
 SimHost::SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const SimHostConfig& config,
-                 Listener& listener)
+                 Listener listener)
     : loop_(loop),
       io_(fabric.port(config.number)),
-      listener_(listener),
+      listener_(std::move(listener)),
       number_(config.number),
       report_steps_(config.report_steps),
       timer_(loop.add_timer(*this, kTimer)),
@@ -183,7 +184,7 @@ void SimHost::on_event(Instant now, uint32_t) {
   const MessengerCounters& counters = messenger_->counters();
   const uint64_t before =
       std::exchange(messages_, counters.messages_sent + counters.messages_received);
-  if (report_steps_ || messages_ != before) listener_.on_step(number_, now, messages_ != before);
+  if (report_steps_ || messages_ != before) listener_(number_, now, messages_ != before);
 }
 
 }  // namespace pacecar

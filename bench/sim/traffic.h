@@ -53,7 +53,7 @@ class TraceFile {
   uint64_t rates_ = 0;
 };
 
-class Traffic final : public EventSink, public SimHost::Listener {
+class Traffic final : public EventSink {
  public:
   using Hosts = std::vector<std::unique_ptr<SimHost>>;
   // Most receives that a connection has posted at once. One packet advertises them all, so more
@@ -85,8 +85,8 @@ class Traffic final : public EventSink, public SimHost::Listener {
   // Why this flow has its rate. A flow that is not under way is limited by the application.
   Explanation explain(uint32_t flow) const;
 
-  void on_event(Instant now, uint32_t what) override;  // flows to start
-  void on_step(uint32_t host, Instant now, bool messages) override;
+  void on_event(Instant now, uint32_t what) override;       // flows to start
+  void on_step(uint32_t host, Instant now, bool messages);  // SimHost::Listener
 
  private:
   struct Connection {

@@ -8,12 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
-#include <memory>
-#include <nlohmann/json.hpp>
-#include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "bench/perf/clock.h"
 #include "bench/perf/command_line.h"
@@ -22,15 +17,11 @@
 #include "bench/perf/interrupt.h"
 #include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
-#include "bench/switch/frame_port.h"
 #include "bench/switch/live_switch.h"
-#include "transport/base/histogram.h"
 #include "transport/base/invalid.h"
 #include "transport/base/param_value.h"
-#include "transport/base/result.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/to_number.h"
-#include "transport/base/units.h"
 #include "transport/io/dpdk/module.h"
 
 namespace pacecar {
@@ -52,15 +43,13 @@ struct SwitchFlags {
 };
 
 // The names of ports on DPDK devices begin with this.
-inline constexpr std::string_view kDpdkPort = "dpdk:";
+constexpr std::string_view kDpdkPort = "dpdk:";
 
 struct SwitchPort {
   std::string name;       // of an interface, or "dpdk:DEVICE"
   std::string arguments;  // of a DPDK device
   Rate rate;
 };
-// Two or more. Errors: kInvalidArgument, naming the flag.
-Result<std::vector<SwitchPort>> make_switch_ports(const SwitchFlags& flags);
 
 constexpr const char* kFooter = R"(Frames pass the switch of 'pacecar sim' in real time.
 Every port has a cable of its rate each way, a NIC queue before it, and an egress queue in the

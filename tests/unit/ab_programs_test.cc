@@ -4,9 +4,9 @@
 
 #include <set>
 
-#include "bench/ab/emit.h"
 #include "bench/ab/programs.h"
 #include "bench/ab/provenance.h"
+#include "bench/ab/results_folder.h"
 #include "tests/support/scratch_directory.h"
 
 namespace pacecar::ab {
