@@ -123,8 +123,6 @@ ThresholdResult judge(const Threshold& threshold, const Samples& samples) {
 
 }  // namespace
 
-bool Summary::passed() const { return std::ranges::all_of(thresholds, &ThresholdResult::passed); }
-
 Summary summarise(const Experiment& experiment, const std::vector<RunRecord>& records) {
   Summary summary;
   Samples samples(experiment.cells.size());

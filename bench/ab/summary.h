@@ -2,6 +2,7 @@
 // thresholds. Pure; it does not depend on the order in which runs ended, nor on their folder.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -45,7 +46,7 @@ struct Summary {
   std::vector<RunRecord> failed;
   std::vector<size_t> unfinished;  // runs that ended at their time limit with flows not done
 
-  bool passed() const;
+  bool passed() const { return std::ranges::all_of(thresholds, &ThresholdResult::passed); }
 };
 
 // `records` are of `experiment`, sorted by index.

@@ -38,12 +38,8 @@ double percentile(std::vector<double> values, double percent);
 double jain_index(const std::vector<double>& values);
 
 // The flows' shares of common links, compared with max-min fair ones (max_min.h), from samples of
-// the receivers' arrivals.
-//
-// A run has these figures if samples distinguish its flows: all flows are sampled ([run]
-// sample_series), no two of them have the same source and destination, and samples are at most a
-// quarter of the base round trip apart. A flow runs from its start until its receiver has all of
-// it. Rates are of payload; so are capacities, without packet overhead.
+// the receivers' arrivals, if these distinguish the flows (README.md, "Shares"). Rates are of
+// payload; so are capacities, without packet overhead.
 
 // Fills FlowResult::share of a run whose flows and rates are known.
 void fill_shares(const RunSpec& spec, RunResult& run);

@@ -298,15 +298,10 @@ std::optional<Bytes> parse_bytes(std::string_view text) {
   return parse_as(ParamType::kBytes, text);
 }
 
-SpecReader::SpecReader(const SpecTable& table, std::string name, SpecPlace place)
-    : table_(table), name_(std::move(name)), place_(std::move(place)) {}
-
 const SpecValue* SpecReader::value(std::string_view key) {
   if (std::ranges::find(known_, key) == known_.end()) known_.push_back(key);
   return table_.find(key);
 }
-
-bool SpecReader::has(std::string_view key) { return value(key) != nullptr; }
 
 void SpecReader::complain(std::string_view key, std::string_view what) {
   if (error_) return;

@@ -107,9 +107,10 @@ std::optional<Bytes> parse_bytes(std::string_view text);
 class SpecReader {
  public:
   // `name` is used in messages: "[fabric]", "[topology] leaf-spine".
-  SpecReader(const SpecTable& table, std::string name, SpecPlace place);
+  SpecReader(const SpecTable& table, std::string name, SpecPlace place)
+      : table_(table), name_(std::move(name)), place_(std::move(place)) {}
 
-  bool has(std::string_view key);
+  bool has(std::string_view key) { return value(key) != nullptr; }
   // Each returns `otherwise` when the key is missing or its value is refused.
   bool flag(std::string_view key, bool otherwise);
   uint64_t whole(std::string_view key, uint64_t otherwise, uint64_t min = 0,

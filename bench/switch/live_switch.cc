@@ -299,8 +299,6 @@ PortCounts LiveSwitch::take_counts(size_t index) {
   return counts;
 }
 
-void LiveSwitch::begin_counts() { fabric_->reset_queue_max(); }
-
 SwitchReport::SwitchReport(LiveSwitch& live, Instant begin)
     : live_(live), begin_(begin), end_(begin), ports_(live.ports()) {
   for (size_t i = 0; i < ports_.size(); ++i) ports_[i].name = live.port(i).name();

@@ -65,7 +65,7 @@ class LiveSwitch final : public EventSink {
   FabricCounters counters() const { return fabric_->counters(); }
 
   PortCounts take_counts(size_t port);
-  void begin_counts();
+  void begin_counts() { fabric_->reset_queue_max(); }
   // How much later than in the model frames left, in ns.
   const Histogram& lateness() const { return lateness_; }
   // How late frames entered the model, in ns, because frames with later times had entered before.

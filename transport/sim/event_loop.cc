@@ -7,8 +7,6 @@
 
 namespace pacecar {
 
-EventLoop::EventLoop() : slots_(kSlots) {}
-
 EventLoop::TimerId EventLoop::add_timer(EventSink& sink, uint32_t what) {
   PACECAR_CHECK(timers_.size() < kNone);
   timers_.push_back(Timer{.sink = &sink, .what = what});
@@ -22,8 +20,6 @@ void EventLoop::arm(TimerId timer, Instant time) {
   t.time = time;
   if (time != Instant::never()) link(timer);
 }
-
-void EventLoop::cancel(TimerId timer) { arm(timer, Instant::never()); }
 
 uint32_t EventLoop::slot_of(uint64_t time) const {
   const uint64_t differing = time ^ base_;

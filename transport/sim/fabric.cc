@@ -321,11 +321,6 @@ void Fabric::trace_bytes(const FabricPacket& packet) {
   add_to_trace(head[1]);
 }
 
-LinkInfo Fabric::link_info(LinkId id) const {
-  const FabricLink& link = links_[id];
-  return {.from = link.from, .to = link.to, .rate = link.clock.rate(), .delay = link.delay};
-}
-
 LinkStats Fabric::link_stats(LinkId id) const {
   const FabricLink& link = links_[id];
   const Instant now = loop_.now();
@@ -335,19 +330,10 @@ LinkStats Fabric::link_stats(LinkId id) const {
   return stats;
 }
 
-void Fabric::reset_queue_max() {
-  for (FabricLink& link : links_) link.stats.queue_max_bytes = link.data_bytes(loop_.now());
-}
-
 Bytes Fabric::switch_buffer_max() const {
   Bytes most = 0;
   for (const Switch& node : switches_) most = std::max(most, node.buffer.max_bytes());
   return most;
-}
-
-void Fabric::set_cable_rate(uint32_t cable, Rate rate) {
-  links_[2 * cable].clock.set_rate(rate);
-  links_[2 * cable + 1].clock.set_rate(rate);
 }
 
 Result<void> Fabric::capture(LinkId link, const std::string& path) {

@@ -78,7 +78,7 @@ class HostPort final : public PacketIo, public EventSink {
 
   using EventSink::prepare;
   // A slow host may read again.
-  void on_event(Instant now, uint32_t what) override;
+  void on_event(Instant /*now*/, uint32_t /*what*/) override { wake(); }
 
   // The fabric's side.
   void arrive(FabricPacket& packet);
@@ -188,9 +188,14 @@ class Fabric final : private EventSink {
 
   // Links: both directions of cable i of the topology are 2i (a to b) and 2i + 1 (b to a).
   size_t links() const { return links_.size(); }
-  LinkInfo link_info(LinkId link) const;
+  LinkInfo link_info(LinkId id) const {
+    const FabricLink& link = links_[id];
+    return {.from = link.from, .to = link.to, .rate = link.clock.rate(), .delay = link.delay};
+  }
   LinkStats link_stats(LinkId link) const;
-  void reset_queue_max();
+  void reset_queue_max() {
+    for (FabricLink& link : links_) link.stats.queue_max_bytes = link.data_bytes(loop_.now());
+  }
   // Most bytes that waited in any switch at once, all ports together; a packet that is being sent
   // is not in the buffer any more.
   Bytes switch_buffer_max() const;
@@ -199,7 +204,9 @@ class Fabric final : private EventSink {
 
   // Faults. What is on a cable that goes down is lost.
   void set_cable_up(uint32_t cable, bool up);
-  void set_cable_rate(uint32_t cable, Rate rate);  // more than 0
+  void set_cable_rate(uint32_t cable, Rate rate) {  // more than 0
+    for (const LinkId link : {2 * cable, 2 * cable + 1}) links_[link].clock.set_rate(rate);
+  }
   void set_cable_loss(uint32_t cable, double probability) {
     links_[2 * cable].loss = links_[2 * cable + 1].loss = probability;
   }
@@ -296,7 +303,7 @@ class Fabric final : private EventSink {
   void transmitter_free(LinkId id);
   void cut(LinkId id);
   void set_in_routes(uint32_t cable, bool in_routes);
-  void reroute();
+  void reroute() { routing_ = make_routing(topology_, in_routes_); }
   // Priority flow control: pauses the sender on the other side, or is paused by it.
   void send_pause(LinkId from_sender, PacketKind kind);
   void be_paused(LinkId id, PacketKind kind);

@@ -172,8 +172,6 @@ void Fabric::set_in_routes(uint32_t cable, bool in_routes) {
   loop_.arm(reroute_timer_, loop_.now());  // once for all that happens now
 }
 
-void Fabric::reroute() { routing_ = make_routing(topology_, in_routes_); }
-
 // Packets on the cable and in the queue before it are lost, and pauses end.
 void Fabric::cut(LinkId id) {
   FabricLink& link = links_[id];

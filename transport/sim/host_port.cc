@@ -201,8 +201,6 @@ void HostPort::arrive(FabricPacket& packet) {
 
 bool HostPort::may_read() { return !reader_ || !reader_->busy(fabric_.loop_.now()); }
 
-void HostPort::on_event(Instant, uint32_t) { wake(); }
-
 void HostPort::prepare(unsigned events_before) const {
   if (events_before + 1 == kEventsAhead) return prefetch(*this);
   if (listener_ != nullptr) listener_->prepare(listener_what_, events_before);
