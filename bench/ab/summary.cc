@@ -1,6 +1,5 @@
 #include "bench/ab/summary.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "bench/ab/output_parser.h"

@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <numeric>
 #include <optional>
-#include <span>
 
 #include "bench/sim/ideal.h"
 #include "bench/sim/metrics.h"

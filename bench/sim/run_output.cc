@@ -135,43 +135,35 @@ std::string us(double time) { return number_text(time, "{:.3f} us"); }
 
 std::string plain(double number) { return number_text(number, "{:.3f}"); }
 
-void add_line(std::string& text, std::string_view label, const std::string& what) {
-  text += fmt::format("  {:<26}{}\n", label, what);
+template <typename... Args>
+void add_line(std::string& text, std::string_view label, fmt::format_string<Args...> what,
+              Args&&... args) {
+  text += fmt::format("  {:<26}{}\n", label, fmt::format(what, std::forward<Args>(args)...));
 }
 
 // Of one job ("@NAME"), or of all flows ("").
 void add_flows(std::string& text, const RunResult& run, const std::string& job) {
   const auto of = [&](std::string_view name) { return value(run, std::string(name) + job); };
-  add_line(text, "finish, first / last",
-           fmt::format("{} / {}", us(of("first_finish_us")), us(of("finish_us"))));
-  add_line(text, "FCT p50 / p99 / max",
-           fmt::format("{} / {} / {}", us(of("fct_p50_us")), us(of("fct_p99_us")),
-                       us(of("fct_max_us"))));
-  add_line(text, "slowdown p50 / p99 / max",
-           fmt::format("{} / {} / {}", plain(of("slowdown_p50")), plain(of("slowdown_p99")),
-                       plain(of("slowdown_max"))));
-  add_line(text, "goodput, fairness",
-           fmt::format("{}, Jain {}", number_text(of("goodput_gbps"), "{:.2f} Gb/s"),
-                       plain(of("jain"))));
+  add_line(text, "finish, first / last", "{} / {}", us(of("first_finish_us")), us(of("finish_us")));
+  add_line(text, "FCT p50 / p99 / max", "{} / {} / {}", us(of("fct_p50_us")), us(of("fct_p99_us")),
+           us(of("fct_max_us")));
+  add_line(text, "slowdown p50 / p99 / max", "{} / {} / {}", plain(of("slowdown_p50")),
+           plain(of("slowdown_p99")), plain(of("slowdown_max")));
+  add_line(text, "goodput, fairness", "{}, Jain {}", number_text(of("goodput_gbps"), "{:.2f} Gb/s"),
+           plain(of("jain")));
 }
 
 void add_fabric(std::string& text, const RunResult& run) {
-  const auto busiest = std::ranges::max_element(
-      run.links, {}, [](const LinkResult& link) { return link.stats.queue_max_bytes; });
   const bool queued = run.queue_max_bytes > 0 && !run.queues.empty();
-  add_line(text, "queue max / p99",
-           fmt::format("{} / {}{}; buffer {}", bytes_text(value(run, "queue_max_bytes")),
-                       bytes_text(run.queue_p99_bytes),
-                       queued && busiest != run.links.end() ? " at " + run.queues[0].name : "",
-                       bytes_text(value(run, "buffer_max_bytes"))));
-  add_line(
-      text, "marks / trims / drops",
-      fmt::format("{} / {} / {}", run.fabric.marked, run.fabric.trimmed, run.fabric.all_dropped()));
-  add_line(text, "sent again, timeouts",
-           fmt::format("{}, {}", run.nics.packets_retransmitted, run.nics.timeouts));
+  add_line(text, "queue max / p99", "{} / {}{}; buffer {}",
+           bytes_text(value(run, "queue_max_bytes")), bytes_text(run.queue_p99_bytes),
+           queued ? " at " + run.queues[0].name : "", bytes_text(value(run, "buffer_max_bytes")));
+  add_line(text, "marks / trims / drops", "{} / {} / {}", run.fabric.marked, run.fabric.trimmed,
+           run.fabric.all_dropped());
+  add_line(text, "sent again, timeouts", "{}, {}", run.nics.packets_retransmitted,
+           run.nics.timeouts);
   if (run.fabric.pauses > 0) {
-    add_line(text, "PFC pauses",
-             fmt::format("{}, {} in all", run.fabric.pauses, us(run.pause_time.us())));
+    add_line(text, "PFC pauses", "{}, {} in all", run.fabric.pauses, us(run.pause_time.us()));
   }
 }
 
@@ -247,9 +239,8 @@ std::string summary(const RunResult& run) {
   double bytes = 0;
   for (const FlowResult& flow : run.flows) bytes += static_cast<double>(flow.bytes);
   std::string text = fmt::format("{}: {}, seed {}\n", run.name, run.congestion_control, run.seed);
-  add_line(text, "flows",
-           fmt::format("{:.0f} of {} done, {}", value(run, "flows_done"), run.flows.size(),
-                       bytes_text(bytes)));
+  add_line(text, "flows", "{:.0f} of {} done, {}", value(run, "flows_done"), run.flows.size(),
+           bytes_text(bytes));
   add_flows(text, run, "");
   if (run.jobs.size() > 1) {
     for (const std::string& job : run.jobs) {
@@ -259,11 +250,9 @@ std::string summary(const RunResult& run) {
   }
   if (run.jobs.size() > 1) text += "  - fabric\n";
   add_fabric(text, run);
-  add_line(
-      text, "simulated",
-      fmt::format("{} in {:.2f} s: {:.2f} M events, {:.2f} M/s", us(run.duration.us()),
-                  run.loop_cpu_seconds, static_cast<double>(run.events) * 1e-6,
-                  static_cast<double>(run.events) * 1e-6 / std::max(run.loop_cpu_seconds, 1e-6)));
+  add_line(text, "simulated", "{} in {:.2f} s: {:.2f} M events, {:.2f} M/s", us(run.duration.us()),
+           run.loop_cpu_seconds, static_cast<double>(run.events) * 1e-6,
+           static_cast<double>(run.events) * 1e-6 / std::max(run.loop_cpu_seconds, 1e-6));
   return text;
 }
 

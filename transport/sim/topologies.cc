@@ -187,15 +187,13 @@ Result<Topology> make_fat_tree(const FatTreeSpec& spec) {
   }
   for (uint32_t i = 0; i < leaves; ++i) {
     const NodeId first = aggregation + i / spec.leaves_per_pod * spec.aggregations_per_pod;
-    for (uint32_t j = 0; j < spec.aggregations_per_pod; ++j) {
-      build.join(leaf + i, first + j, spec.leaf_uplink, spec.leaf_bundle);
-    }
+    build.join_all(leaf + i, 1, first, spec.aggregations_per_pod, spec.leaf_uplink,
+                   spec.leaf_bundle);
   }
   for (uint32_t i = 0; i < aggregations; ++i) {
     const NodeId first = core + i % spec.aggregations_per_pod * spec.cores_per_aggregation;
-    for (uint32_t j = 0; j < spec.cores_per_aggregation; ++j) {
-      build.join(aggregation + i, first + j, spec.core_uplink, spec.core_bundle);
-    }
+    build.join_all(aggregation + i, 1, first, spec.cores_per_aggregation, spec.core_uplink,
+                   spec.core_bundle);
   }
   return build.take();
 }
