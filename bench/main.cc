@@ -10,7 +10,7 @@
 #include <system_error>
 #include <vector>
 
-#include "bench/ab/build_info.h"
+#include "bench/ab/provenance.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/files.h"

@@ -3,31 +3,30 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "bench/ab/ab_options.h"
-#include "bench/ab/build_info.h"
-#include "bench/ab/emit.h"
-#include "bench/ab/merge.h"
+#include "bench/ab/experiment.h"
 #include "bench/ab/plan.h"
-#include "bench/ab/program_plan.h"
+#include "bench/ab/programs.h"
 #include "bench/ab/provenance.h"
 #include "bench/ab/report/report.h"
 #include "bench/ab/report_data.h"
 #include "bench/ab/results_folder.h"
-#include "bench/ab/run_filter.h"
-#include "bench/ab/runner.h"
 #include "bench/ab/summary.h"
-#include "bench/ab/summary_text.h"
 #include "bench/perf/clock.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/subcommands.h"
+#include "transport/base/invalid.h"
+#include "transport/base/result.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
@@ -35,68 +34,197 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The words of a command line without those that name the results' folder or are about old results.
-std::vector<std::string> flags_to_keep(const std::vector<std::string>& argv) {
-  std::vector<std::string> kept;
-  bool command = false;  // the words behind "--" are another program's
-  for (size_t i = 1; i < argv.size(); ++i) {
-    command |= argv[i] == "--";
-    const bool dropped =
-        argv[i] == "--force" || argv[i] == "--resume" || argv[i].starts_with("--out=");
-    if (!command && argv[i] == "--out") {
-      ++i;
-    } else if (command || !dropped) {
-      kept.push_back(argv[i]);
+// --- the command line ---
+
+struct AbOptions {
+  enum class What { kPlan, kPrograms, kMerge };
+  What what = What::kPlan;
+  std::string help;  // not empty: it was asked for, and nothing else counts
+
+  // Of kPlan:
+  std::string plan;  // its path
+  std::vector<std::string> filters;
+  std::optional<size_t> run;  // this one only
+  std::optional<uint64_t> seed;
+  std::optional<size_t> jobs;
+  bool list = false;
+  bool dry_run = false;
+  std::string emit;  // "", "slurm", "parallel"
+
+  // Of kPrograms:
+  ProgramPlan programs;
+  std::vector<std::string> command;  // behind "--"
+  std::optional<std::string> a;
+  std::optional<std::string> b;
+  std::vector<std::string> arms;
+  uint64_t reps = 10;
+  std::optional<double> timeout;
+
+  std::vector<std::string> folders;  // of kMerge
+
+  std::string out;  // empty: from the plan's name
+  bool resume = false;
+  bool force = false;
+  bool quiet = false;
+  bool no_color = false;
+};
+
+constexpr uint64_t kMaxJobs = 4096;
+constexpr uint64_t kMaxReps = 100'000;
+constexpr double kMaxTimeoutSeconds = 1e6;
+constexpr double kMaxPercent = 1e6;
+
+constexpr const char* kPlanExamples =
+    "Real programs:  pacecar ab --a 'PACECAR_CC=swift' --b 'PACECAR_CC=fixed' --reps 10 -- "
+    "COMMAND\n"
+    "                (several: --arm NAME='ENV'; the first is the baseline)\n"
+    "Join folders:   pacecar ab merge --out FOLDER FOLDER...\n"
+    "Exit codes: 0 passed, 1 a threshold was missed, 2 an error, or a run that failed.";
+
+void add_common(CLI::App& app, AbOptions& options) {
+  app.add_option("--out", options.out, "Folder for the results (default: NAME.results)");
+  app.add_flag("--force", options.force, "Replace the results in that folder");
+  app.add_flag("-q,--quiet", options.quiet, "No progress bar, no notes");
+  app.add_flag("--no-color", options.no_color, "No colour");
+  app.footer(kPlanExamples);
+}
+
+void add_plan_flags(CLI::App& app, AbOptions& options) {
+  app.add_option("plan", options.plan, "The plan, a TOML file");
+  app.add_flag("--list", options.list, "List the runs, and run nothing");
+  app.add_flag("--dry-run", options.dry_run, "Check every run's spec, and run nothing");
+  app.add_option("--filter", options.filters,
+                 "Only these runs: arm=NAME, FACTOR=VALUE, seed=N; * and ? stand for any letters; "
+                 "all of several must hold")
+      ->delimiter(',');
+  app.add_option("--run", options.run,
+                 "Only the run of this number (see --list), without a summary")
+      ->check(perf::whole_number(0, UINT32_MAX));
+  app.add_option("--seed", options.seed,
+                 "Instead of the plan's seeds; of programs: of their order (default: 1)")
+      ->check(perf::whole_number(0, INT64_MAX));
+  app.add_option("--jobs", options.jobs, "Runs at once (default: one per processor)")
+      ->check(perf::whole_number(1, kMaxJobs));
+  app.add_flag("--resume", options.resume, "Keep what is finished in the folder, run the rest");
+  app.add_option("--emit", options.emit, "Write jobs for 'slurm' or GNU 'parallel' instead")
+      ->check(CLI::IsMember({"slurm", "parallel"}));
+}
+
+constexpr const char* kProgramGroup = "Real programs";
+
+void add_program_flags(CLI::App& app, AbOptions& options) {
+  ProgramPlan& programs = options.programs;
+  app.option_defaults()->group(kProgramGroup);
+  app.add_option("--a", options.a, "Environment of the baseline");
+  app.add_option("--b", options.b, "Environment of the other arm");
+  app.add_option("--arm", options.arms, "NAME='ENV': one more arm");
+  app.add_option("--reps", options.reps, "Runs of each arm (default: 10)")
+      ->check(perf::whole_number(1, kMaxReps));
+  app.add_option("--warmup", programs.warmups, "Runs of each arm before, that do not count")
+      ->check(perf::whole_number(0, kMaxReps));
+  app.add_option("--timeout", options.timeout, "Seconds that one run may take (default: no limit)")
+      ->check(perf::positive_number(kMaxTimeoutSeconds));
+  app.add_option("--metric", programs.experiment.shown,
+                 "What to compare (default: what the output is known for, else wall_s)")
+      ->allow_extra_args(false);
+  app.add_option("--min-improvement", programs.min_improvement,
+                 "Threshold: better than the baseline by so many percent")
+      ->check(perf::positive_number(kMaxPercent));
+  app.option_defaults()->group("Options");
+}
+
+Result<void> read_arms(const AbOptions& options, ProgramPlan& programs) {
+  for (const auto& [name, environment] : {std::pair("a", &options.a), std::pair("b", &options.b)}) {
+    if (!*environment) continue;
+    const std::string& text = **environment;
+    RETURN_IF_ERROR(add_arm(programs, options.command, text.empty() ? name : text, text));
+  }
+  for (const std::string& arm : options.arms) {
+    const size_t equals = arm.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      return invalid("--arm {} has no name: write --arm NAME='VARIABLE=value'", arm);
     }
+    RETURN_IF_ERROR(
+        add_arm(programs, options.command, arm.substr(0, equals), arm.substr(equals + 1)));
   }
-  return kept;
+  if (programs.commands.size() >= 2) return {};
+  return invalid(
+      "a comparison needs two arms: give --a 'ENV' and --b 'ENV', or --arm NAME='ENV' for each");
 }
 
-std::string exports() {
-  std::string lines;
-  const nlohmann::json settings = provenance("")["environment"];
-  for (const auto& [name, value] : settings.items()) {
-    lines += fmt::format("export {}={}\n", name, perf::shell_quoted(value.get<std::string>()));
+Result<void> read_programs(AbOptions& options) {
+  ProgramPlan& programs = options.programs;
+  Experiment& experiment = programs.experiment;
+  auto shown = std::move(experiment.shown);
+  experiment = program_plan(options.command, options.reps).experiment;
+  experiment.shown = std::move(shown);
+  RETURN_IF_ERROR(read_arms(options, programs));
+  if (!options.plan.empty() || options.list || options.dry_run || !options.emit.empty() ||
+      options.resume || options.run || !options.filters.empty()) {
+    return invalid(
+        "PLAN, --list, --dry-run, --filter, --run, --resume and --emit are for simulations: leave "
+        "them out with '-- COMMAND'");
   }
-  return lines;
-}
-
-// Writes repro.sh, a script that makes the results again. `argv` ("ab", ...) is the command line;
-// it ran in `folder` with `plan` (a path, or empty for programs). Errors: kSystem.
-Result<void> write_repro(const ResultsFolder& results, const std::vector<std::string>& argv,
-                         const std::string& folder, const std::string& plan) {
-  std::string script = fmt::format(
-      "#!/bin/sh\n"
-      "# Runs this experiment again, into the folder that is given or a new one. These results "
-      "are\n"
-      "# of pacecar {}, commit {}.\n"
-      "# shellcheck disable=SC2016  # variables of the command's own\n"
-      "set -eu\n"
-      "pacecar=${{PACECAR:-pacecar}}\n"
-      "command -v \"$pacecar\" >/dev/null || {{\n"
-      "  echo \"error: there is no program $pacecar: put pacecar on PATH, or its path into "
-      "PACECAR\" >&2\n"
-      "  exit 2\n"
-      "}}\n"
-      "results=$(cd \"$(dirname \"$0\")\" && pwd)\n",
-      build_version(), build_commit());
-  if (!plan.empty()) {
-    const std::string path = perf::shell_quoted(fs::absolute(plan).string());
-    script += fmt::format(
-        "cmp -s {} \"$results/plan.toml\" ||\n"
-        "  echo 'warning: the plan has changed since; plan.toml is what it was' >&2\n",
-        path);
+  if (options.jobs && *options.jobs > 1) {
+    return invalid(
+        "programs run one at a time, so that they do not disturb each other: leave out --jobs");
   }
-  script += fmt::format("cd {}\n{}exec \"$pacecar\" ab --out \"${{1:-$results.again}}\"",
-                        perf::shell_quoted(folder), exports());
-  script += " " + perf::shell_line(flags_to_keep(argv)) + "\n";
-  RETURN_IF_ERROR(results.write("repro.sh", script));
-  using Perms = fs::perms;
-  fs::permissions(results.file("repro.sh"),
-                  Perms::owner_exec | Perms::group_exec | Perms::others_exec,
-                  fs::perm_options::add);
+  programs.seed = options.seed.value_or(1);
+  if (options.timeout) {
+    programs.timeout = Duration::from_ns(static_cast<int64_t>(*options.timeout * 1e9));
+  }
   return {};
 }
+
+Result<void> judge(const CLI::App& app, AbOptions& options) {
+  if (options.resume && options.force) {
+    return invalid("--resume keeps what --force replaces: give one of them");
+  }
+  if (options.what == AbOptions::What::kPrograms) return read_programs(options);
+  for (const CLI::Option* flag : app.get_options()) {
+    if (flag->get_group() != kProgramGroup || flag->count() == 0) continue;
+    return invalid("{} is for real programs: end the command line with '-- COMMAND'",
+                   flag->get_name());
+  }
+  if (!options.plan.empty()) return {};
+  return invalid("no plan: give its TOML file, or a command behind '--' (see 'pacecar ab --help')");
+}
+
+Result<AbOptions> parse_merge(int argc, const char* const* argv) {
+  AbOptions options{.what = AbOptions::What::kMerge};
+  CLI::App app("Joins the results of one experiment that was run in several folders.",
+               "pacecar ab merge");
+  app.add_option("folders", options.folders, "Folders that 'pacecar ab' wrote")->required();
+  add_common(app, options);
+  ASSIGN_OR_RETURN(options.help, perf::parse_command_line(app, argc, argv));
+  return options;
+}
+
+// argv[0] is "ab". Errors: kInvalidArgument, one sentence.
+Result<AbOptions> parse_ab_options(int argc, const char* const* argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "merge") return parse_merge(argc - 1, argv + 1);
+  AbOptions options;
+  // After "--" follows another command, whose flags are not ours.
+  const char* const* end = argv + argc;
+  const char* const* dashes = std::find(argv, end, std::string_view("--"));
+  if (dashes != end) {
+    options.what = AbOptions::What::kPrograms;
+    options.command.assign(dashes + 1, end);
+    if (options.command.empty()) return invalid("no command behind '--': write what to run there");
+  }
+  CLI::App app("Compares arms of an experiment: simulations of a plan, or real programs.",
+               "pacecar ab");
+  add_plan_flags(app, options);
+  add_common(app, options);
+  add_program_flags(app, options);
+  ASSIGN_OR_RETURN(options.help,
+                   perf::parse_command_line(app, static_cast<int>(dashes - argv), argv));
+  if (!options.help.empty()) return options;
+  RETURN_IF_ERROR(judge(app, options));
+  return options;
+}
+
+// --- the command ---
 
 // Exit codes of `pacecar ab`.
 enum ExitCode : int {
@@ -151,9 +279,8 @@ class AbCommand {
     ASSIGN_OR_RETURN(auto runs, filter_runs(plan.experiment, options_.filters));
     if (options_.run) {
       if (*options_.run >= plan.experiment.runs()) {
-        return fail(ErrorCode::kInvalidArgument,
-                    fmt::format("--run {} is beyond the last run {}: see --list", *options_.run,
-                                plan.experiment.runs() - 1));
+        return invalid("--run {} is beyond the last run {}: see --list", *options_.run,
+                       plan.experiment.runs() - 1);
       }
       runs = {*options_.run};
     }
@@ -215,9 +342,9 @@ class AbCommand {
   Result<ExitCode> programs_of_plan(ProgramPlan& plan) {
     if (options_.run || options_.resume || options_.jobs.value_or(1) > 1 ||
         !options_.emit.empty()) {
-      return fail(ErrorCode::kInvalidArgument,
-                  "--run, --resume, --jobs and --emit are for simulations: leave them out with a "
-                  "plan that has a command");
+      return invalid(
+          "--run, --resume, --jobs and --emit are for simulations: leave them out with a plan that "
+          "has a command");
     }
     if (options_.seed) plan.seed = *options_.seed;
     ASSIGN_OR_RETURN(auto runs, filter_runs(plan.experiment, options_.filters));
@@ -261,8 +388,7 @@ class AbCommand {
   // stdout. Errors: kSystem.
   Result<ExitCode> conclude(const ResultsFolder& folder, const Experiment& experiment,
                             const std::vector<RunRecord>& records) const {
-    const bool color =
-        !options_.no_color && isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+    const bool color = perf::may_color(!options_.no_color, STDOUT_FILENO);
     const std::string report = folder.file("report.html");
     const Summary summary = summarise(experiment, records);
     fmt::print("{}", summary_text(experiment, summary, color));

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -70,6 +71,10 @@ struct Experiment {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Arm, name, settings)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Factor, name, values)
 
+// The value of each factor, by its name.
+std::map<std::string, std::string> factors_of(const Experiment& experiment, const Cell& cell);
+// The name of its arm, then the value of each factor.
+std::vector<std::string> names_of(const Experiment& experiment, const Cell& cell);
 // "nscc, matrix = inc32, queue = large": one line for people.
 std::string cell_text(const Experiment& experiment, const Cell& cell);
 // The cell of `arm` with the factor values of `cell`; none if the plan leaves it out.
@@ -78,5 +83,11 @@ std::optional<size_t> partner(const Experiment& experiment, const Cell& cell, si
 nlohmann::json json_of(const Experiment& experiment);
 // Errors: kInvalidArgument.
 Result<Experiment> experiment_from_json(nlohmann::json json);
+
+// The runs that --filter selects: those for which all filters hold, in order. A filter is
+// "NAME=PATTERN" where NAME is arm, seed or a factor; * and ? in the pattern stand for any letters.
+// Errors: kInvalidArgument for unknown names, and when nothing is left.
+Result<std::vector<size_t>> filter_runs(const Experiment& experiment,
+                                        const std::vector<std::string>& filters);
 
 }  // namespace pacecar::ab

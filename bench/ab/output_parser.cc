@@ -5,6 +5,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <sstream>
 
 #include "bench/perf/json_fields.h"
@@ -200,6 +201,42 @@ void add_sizes(const std::vector<SizeFigures>& sizes, ParsedOutput& parsed) {
   }
 }
 
+// --- what is known of the metrics ---
+
+// The metrics that parse_output() finds.
+constexpr Metric kProgramMetrics[] = {
+    {"bw_gbps", "Gb/s", "average bandwidth", nullptr, Better::kHigher},
+    {"bw_peak_gbps", "Gb/s", "bandwidth of the fastest interval", nullptr, Better::kHigher},
+    {"message_rate_mpps", "M/s", "messages per second", nullptr, Better::kHigher},
+    {"lat_min_us", "us", "least latency"},
+    {"lat_max_us", "us", "largest latency"},
+    {"lat_typical_us", "us", "typical latency"},
+    {"lat_avg_us", "us", "mean latency"},
+    {"lat_stdev_us", "us", "standard deviation of the latency"},
+    {"lat_p99_us", "us", "latency, 99th percentile"},
+    {"lat_p999_us", "us", "latency, 99.9th percentile"},
+    {"avg_busbw_gbs", "GB/s", "bus bandwidth, mean over sizes", nullptr, Better::kHigher},
+    {"busbw_gbs", "GB/s", "bus bandwidth, out of place", nullptr, Better::kHigher},
+    {"algbw_gbs", "GB/s", "algorithm bandwidth, out of place", nullptr, Better::kHigher},
+    {"time_us", "us", "time of a collective, out of place"},
+    {"in_place_busbw_gbs", "GB/s", "bus bandwidth, in place", nullptr, Better::kHigher},
+    {"in_place_algbw_gbs", "GB/s", "algorithm bandwidth, in place", nullptr, Better::kHigher},
+    {"in_place_time_us", "us", "time of a collective, in place"},
+    {"wrong", "", "wrong values"},
+    {"gbps", "Gb/s", "payload that arrived", nullptr, Better::kHigher},
+    {"link_share", "", "payload that arrived, of what the link carries", nullptr, Better::kHigher},
+    {"told_share", "", "the same, of the link's nominal rate where that is less", nullptr,
+     Better::kHigher},
+    {"fair_share", "", "payload that arrived, of the fair part beside others", nullptr,
+     Better::kHigher},
+    {"queue_p50_bytes", "B", "queue of the bottleneck, median"},
+    {"queue_p99_bytes", "B", "queue of the bottleneck, 99th percentile"},
+    {"delay_p99_us", "us", "delay by the bottleneck's queue, 99th percentile"},
+    {"settle_ms", "ms", "until a new rate of the link was found"},
+    {"drain_ms", "ms", "until the queue was back after it"},
+    {"wall_s", "s", "time that the command took"},
+};
+
 }  // namespace
 
 ParsedOutput parse_output(std::string_view text) {
@@ -216,6 +253,20 @@ ParsedOutput parse_output(std::string_view text) {
   add_sizes(sizes, parsed);
   if (parsed.metrics.empty()) add_named(output, parsed);
   return parsed;
+}
+
+MetricInfo metric_info(const std::string& name) {
+  const size_t at = name.find('@');
+  const std::string plain = name.substr(0, at);
+  const std::string part = at == std::string::npos ? "" : " (" + name.substr(at + 1) + ")";
+  // Programs first: of a simulation, wall_s is no result.
+  for (const std::span<const Metric> known :
+       {std::span<const Metric>(kProgramMetrics), metrics()}) {
+    const auto found = std::ranges::find(known, plain, &Metric::name);
+    if (found == known.end()) continue;
+    return {std::string(found->doc) + part, std::string(found->unit), found->better};
+  }
+  return {.label = name};
 }
 
 }  // namespace pacecar::ab

@@ -8,11 +8,11 @@
 #include <limits>
 #include <numeric>
 
-#include "bench/ab/plan_parts.h"
 #include "bench/perf/files.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
-#include "bench/sim/spec_reader.h"
+#include "bench/sim/spec_value.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
@@ -64,10 +64,10 @@ tl::unexpected<Error> no_such_job(const std::string& file, const std::string& me
                                   const RunSpec& spec) {
   std::vector<std::string_view> names;
   for (const WorkloadJob& job : spec.workload.jobs) names.push_back(job.name);
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}: '{}' asks for one of several jobs, and {} has {}: name one of these "
-                          "in a workload of [[workload.job]], or leave out '@'",
-                          file, metric, spec.name, fmt::join(names, ", ")));
+  return invalid(
+      "{}: '{}' asks for one of several jobs, and {} has {}: name one of these in a workload of "
+      "[[workload.job]], or leave out '@'",
+      file, metric, spec.name, fmt::join(names, ", "));
 }
 
 // Each cell can run and has the metrics that are asked for.
@@ -125,10 +125,10 @@ Result<RunSpec> run_spec(const Plan& plan, size_t run) {
   const size_t cell = run / experiment.seeds.size();
   auto spec = make_run_spec(plan.specs[cell], plan.base_dir, experiment.seed_of(run));
   if (spec && (!spec->trace.empty() || !spec->pcap.empty())) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: [run] trace and pcap name one file, which all runs would write: "
-                            "leave them out, and trace one run with 'pacecar sim'",
-                            plan.specs[cell].find("run")->place.text()));
+    return invalid(
+        "{}: [run] trace and pcap name one file, which all runs would write: leave them out, and "
+        "trace one run with 'pacecar sim'",
+        plan.specs[cell].find("run")->place.text());
   }
   if (spec) {
     spec->name = fmt::format("{}: {}, seed {}", experiment.name,

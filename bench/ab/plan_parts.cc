@@ -1,12 +1,12 @@
-#include "bench/ab/plan_parts.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "bench/ab/plan.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/to_number.h"
 
@@ -21,14 +21,12 @@ Result<std::vector<bool>> select_names(const SpecValue& value, const std::string
                                        const std::vector<std::string>& names) {
   std::vector<bool> selected(names.size(), false);
   const SpecList one{value};
-  const std::vector<std::string_view> known(names.begin(), names.end());
   for (const SpecValue& each : value.list() != nullptr ? *value.list() : one) {
     const std::string text = plain_text(each);
     const auto found = std::find(names.begin(), names.end(), text);
     if (found == names.end()) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: {} has no '{}'{}: it has {}", value.place.text(), what, text,
-                              did_you_mean(text, known), fmt::join(names, ", ")));
+      return invalid("{}: {} has no '{}'{}: it has {}", value.place.text(), what, text,
+                     did_you_mean(text, names), fmt::join(names, ", "));
     }
     selected[static_cast<size_t>(found - names.begin())] = true;
   }
@@ -149,12 +147,11 @@ Result<void> set_versus(const SpecValue& table, const std::string& arm,
                          ? std::nullopt
                          : partner(experiment, cell, static_cast<size_t>(found - names.begin()));
   if (!other) {
-    const std::vector<std::string_view> known(names.begin(), names.end());
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: [[threshold]] versus is '{}'{}, an arm that the plan does not run "
-                            "beside '{}': it has {}",
-                            table.place.text(), arm, did_you_mean(arm, known),
-                            cell_text(experiment, cell), fmt::join(names, ", ")));
+    return invalid(
+        "{}: [[threshold]] versus is '{}'{}, an arm that the plan does not run beside '{}': it has "
+        "{}",
+        table.place.text(), arm, did_you_mean(arm, names), cell_text(experiment, cell),
+        fmt::join(names, ", "));
   }
   threshold.versus = *other;
   threshold.expected += threshold.of == Threshold::Of::kRatio ? " x " + arm : " more than " + arm;
@@ -182,28 +179,9 @@ Result<void> check_names(const std::vector<std::string>& names, const std::strin
                          const SpecPlace& place) {
   for (auto name = names.begin(); name != names.end(); ++name) {
     if (std::find(names.begin(), name, *name) == name) continue;
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}: there are two {} named '{}': rename one", place.text(), what, *name));
+    return invalid("{}: there are two {} named '{}': rename one", place.text(), what, *name);
   }
   return {};
-}
-
-// The tables of a list such as [[arm]]; none when the key is missing.
-Result<std::vector<const SpecValue*>> tables_of(const SpecTable& plan, std::string_view key) {
-  std::vector<const SpecValue*> tables;
-  const SpecValue* value = plan.find(key);
-  if (value == nullptr) return tables;
-  const bool fits = value->list() != nullptr &&
-                    std::all_of(value->list()->begin(), value->list()->end(),
-                                [](const SpecValue& each) { return each.table() != nullptr; });
-  if (!fits) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: '{}' is {}: write each as a table under [[{}]]",
-                            value->place.text(), key, kind_of(*value), key));
-  }
-  for (const SpecValue& each : *value->list()) tables.push_back(&each);
-  return tables;
 }
 
 // True for the cells that a table such as {arm = "nscc", matrix = ["inc32", "perm128"]} names; what
@@ -236,8 +214,8 @@ Result<std::vector<bool>> select_cells(const SpecValue& select, const std::strin
 // and, where there is an [[only]], those that none names.
 Result<void> choose_cells(const SpecTable& table, Experiment& experiment) {
   const std::vector<Cell> cells = all_cells(experiment);
-  ASSIGN_OR_RETURN(const auto skips, tables_of(table, "skip"));
-  ASSIGN_OR_RETURN(const auto onlys, tables_of(table, "only"));
+  ASSIGN_OR_RETURN(const auto skips, tables_of(table, "skip", "skip"));
+  ASSIGN_OR_RETURN(const auto onlys, tables_of(table, "only", "only"));
   std::vector<bool> kept(cells.size(), onlys.empty());
   for (const SpecValue* only : onlys) {
     ASSIGN_OR_RETURN(const auto selected, select_cells(*only, "[[only]]", experiment, cells));
@@ -284,10 +262,8 @@ Result<void> read_threshold(const SpecValue& table, Experiment& experiment) {
     any = true;
   }
   if (any) return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("{}: [[threshold]] is about no cell of the plan: see 'pacecar ab PLAN "
-                          "--list'",
-                          table.place.text()));
+  return invalid("{}: [[threshold]] is about no cell of the plan: see 'pacecar ab PLAN --list'",
+                 table.place.text());
 }
 
 // An arm's settings as the report shows them.
@@ -326,7 +302,7 @@ Result<Layer> read_layer(const SpecValue& value, const std::string& what, Experi
 Result<std::vector<Layer>> read_layers(const SpecValue& parent, std::string_view key,
                                        const std::string& title, const std::string& what,
                                        Experiment::Kind kind) {
-  ASSIGN_OR_RETURN(const auto tables, tables_of(*parent.table(), key));
+  ASSIGN_OR_RETURN(const auto tables, tables_of(*parent.table(), key, key));
   std::vector<Layer> layers;
   for (const SpecValue* table : tables) {
     ASSIGN_OR_RETURN(auto layer, read_layer(*table, title, kind));
@@ -418,15 +394,13 @@ Result<Layers> read_parts(const SpecValue& file, SpecReader& top, Experiment& ex
   Layers layers;
   ASSIGN_OR_RETURN(layers.arms, read_layers(file, "arm", "[[arm]]", "arms", experiment.kind));
   if (layers.arms.size() < (programs ? 2 : 1)) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: the plan has {}: write [[arm]] with name = \"...\" and what sets "
-                            "it apart",
-                            file.place.text(), programs ? "fewer than two arms" : "no arm"));
+    return invalid("{}: the plan has {}: write [[arm]] with name = \"...\" and what sets it apart",
+                   file.place.text(), programs ? "fewer than two arms" : "no arm");
   }
   for (const Layer& arm : layers.arms) {
     experiment.arms.push_back({arm.name, settings_text(arm.keys)});
   }
-  ASSIGN_OR_RETURN(const auto factors, tables_of(table, "factor"));
+  ASSIGN_OR_RETURN(const auto factors, tables_of(table, "factor", "factor"));
   for (const SpecValue* factor : factors) {
     ASSIGN_OR_RETURN(auto values, read_factor(*factor, experiment));
     layers.factors.push_back(std::move(values));
@@ -439,12 +413,12 @@ Result<Layers> read_parts(const SpecValue& file, SpecReader& top, Experiment& ex
   RETURN_IF_ERROR(top.finish());
   RETURN_IF_ERROR(choose_cells(table, experiment));
   if (experiment.cells.empty() || experiment.runs() > kMaxRuns) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: the plan has {} runs, and should have 1 to {}: look at [[skip]], "
-                            "[[only]], factors and seeds",
-                            file.place.text(), experiment.runs(), kMaxRuns));
+    return invalid(
+        "{}: the plan has {} runs, and should have 1 to {}: look at [[skip]], [[only]], factors "
+        "and seeds",
+        file.place.text(), experiment.runs(), kMaxRuns);
   }
-  ASSIGN_OR_RETURN(const auto thresholds, tables_of(table, "threshold"));
+  ASSIGN_OR_RETURN(const auto thresholds, tables_of(table, "threshold", "threshold"));
   for (const SpecValue* threshold : thresholds) {
     RETURN_IF_ERROR(read_threshold(*threshold, experiment));
   }

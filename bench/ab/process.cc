@@ -29,10 +29,6 @@ constexpr int kProgressIntervalMs = 200;
 constexpr int kCannotExecute = 127;    // as in shells
 constexpr size_t kMaxKept = 64 << 20;  // of each stream
 
-volatile sig_atomic_t interrupt_signal = 0;
-
-void on_interrupt(int number) { interrupt_signal = number; }
-
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -98,26 +94,16 @@ std::string last_lines(const std::string& text, size_t count) {
                      fmt::join(lines.begin() + static_cast<ptrdiff_t>(more), lines.end(), "\n"));
 }
 
-Processes::Processes() {
-  interrupt_signal = 0;
-  struct sigaction action = {};
-  action.sa_handler = on_interrupt;  // without SA_RESTART: poll returns at once
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-}
+Processes::Processes() = default;
 
 Processes::~Processes() {
   for (Child& child : children_) {
     kill(-child.pid, SIGKILL);
     waitpid(child.pid, nullptr, 0);
   }
-  signal(SIGINT, SIG_DFL);
-  signal(SIGTERM, SIG_DFL);
 }
 
 size_t Processes::running() const { return children_.size(); }
-
-bool Processes::interrupted() { return interrupt_signal != 0; }
 
 bool Processes::start(size_t id, const std::function<int()>& body, Duration timeout) {
   std::array<int, 2> output{-1, -1};
@@ -151,8 +137,14 @@ std::optional<std::pair<size_t, Outcome>> Processes::wait() {
     }
   }
   poll(polled.data(), polled.size(), kProgressIntervalMs);
-  read_all();
-  end_late_ones();
+  for (Child& child : children_) {
+    drain(child.output, child.outcome.output);
+    drain(child.errors, child.outcome.errors);
+    if (child.outcome.timed_out || seconds_since(child.start) < child.limit_seconds) continue;
+    child.outcome.timed_out = true;
+    child.outcome.seconds = child.limit_seconds;
+    kill(-child.pid, SIGKILL);
+  }
   for (auto child = children_.begin(); child != children_.end(); ++child) {
     siginfo_t ended = {};
     waitid(P_PID, static_cast<id_t>(child->pid), &ended, WEXITED | WNOHANG | WNOWAIT);
@@ -171,22 +163,6 @@ std::optional<std::pair<size_t, Outcome>> Processes::wait() {
     return std::pair(id, std::move(outcome));
   }
   return std::nullopt;
-}
-
-void Processes::read_all() {
-  for (Child& child : children_) {
-    drain(child.output, child.outcome.output);
-    drain(child.errors, child.outcome.errors);
-  }
-}
-
-void Processes::end_late_ones() {
-  for (Child& child : children_) {
-    if (child.outcome.timed_out || seconds_since(child.start) < child.limit_seconds) continue;
-    child.outcome.timed_out = true;
-    child.outcome.seconds = child.limit_seconds;
-    kill(-child.pid, SIGKILL);
-  }
 }
 
 std::function<int()> command_body(std::vector<std::string> command,

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/perf/interrupt.h"
 #include "transport/base/units.h"
 
 namespace pacecar::ab {
@@ -43,15 +44,13 @@ class Processes {
   // The next child that has ended, with its id. None after 200 ms, so that the caller can draw a
   // progress bar, or at SIGINT or SIGTERM.
   std::optional<std::pair<size_t, Outcome>> wait();
-  // Whether SIGINT or SIGTERM has arrived.
-  static bool interrupted();
+  // Whether SIGINT or SIGTERM has arrived. The second one ends this process.
+  static bool interrupted() { return perf::Interrupt::asked(); }
 
  private:
   struct Child;
 
-  void read_all();
-  void end_late_ones();
-
+  perf::Interrupt interrupt_;
   std::vector<Child> children_;
 };
 

@@ -8,9 +8,6 @@
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <string_view>
-
-#include "bench/ab/build_info.h"
 
 namespace pacecar::ab {
 namespace {

@@ -28,18 +28,26 @@
 //   thresholds [{text, expected, reference, measured, deviation, passed}]
 #pragma once
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <vector>
 
 #include "bench/ab/experiment.h"
-#include "bench/ab/record.h"
 #include "bench/ab/results_folder.h"
 #include "bench/ab/summary.h"
+#include "bench/sim/run.h"
 
 namespace pacecar::ab {
 
-// Reads the runs' detail files in `folder`.
+// `records` are sorted by index. Reads the runs' detail files in `folder`.
 nlohmann::json report_data(const Experiment& experiment, const Summary& summary,
                            const std::vector<RunRecord>& records, const ResultsFolder& folder);
+
+// The details of a simulated run: flows, queues and rates over time, links. They become one JSON
+// file per run; "detail" in the schema above.
+nlohmann::json run_detail(const RunResult& run);
+// All metrics that the run has; with several jobs also those of each job alone ("fct_p99_us@bulk").
+std::map<std::string, double> run_metrics(const RunResult& run);
 
 }  // namespace pacecar::ab

@@ -1,18 +1,18 @@
-#include "bench/ab/runner.h"
-
 #include <fmt/format.h>
+#include <openssl/sha.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <fstream>
-#include <string>
+#include <span>
 
+#include "bench/ab/plan.h"
 #include "bench/ab/process.h"
 #include "bench/ab/provenance.h"
-#include "bench/ab/run_detail.h"
-#include "bench/ab/run_hash.h"
-#include "bench/sim/result_json.h"
+#include "bench/ab/report_data.h"
 #include "bench/sim/run.h"
+#include "bench/sim/run_output.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
@@ -20,6 +20,32 @@ namespace {
 
 // Lines of a failed run's output in its error.
 constexpr size_t kShownLines = 3;
+
+// Whether two runs are the same: 16 hexadecimal digits, of the spec's tables, the topology and
+// workload that were made of them (and of the files that they name), the seed, and the program's
+// commit.
+std::string run_hash(const SpecTable& tables, const RunSpec& spec) {
+  const Topology& topology = spec.topology;
+  const Workload& workload = spec.workload;
+  std::string text =
+      fmt::format("{} {} {} {} {} {}", build_commit(), to_text(SpecValue{tables, {}}), spec.seed,
+                  topology.hosts, topology.processes, topology.switches);
+  for (const Cable& cable : topology.cables) {
+    text += fmt::format(";{} {} {} {}", cable.a, cable.b, cable.rate.bps(), cable.delay.ns());
+  }
+  for (const WorkloadFlow& flow : workload.flows) {
+    text += fmt::format(";{} {} {} {} {} {} {} {}", flow.source, flow.destination, flow.bytes,
+                        flow.start.ns(), flow.trigger, flow.job, fmt::join(flow.on_sent, ","),
+                        fmt::join(flow.on_received, ","));
+  }
+  for (const WorkloadTrigger& trigger : workload.triggers) {
+    text += fmt::format(";{} {}", static_cast<int>(trigger.kind), trigger.count);
+  }
+  for (const WorkloadJob& job : workload.jobs) text += ";" + job.congestion_control;
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
+  return fmt::format("{:02x}", fmt::join(std::span(digest).first(8), ""));
+}
 
 // In the child: prints the record's outcome on stdout, errors on stderr.
 int simulate(const Plan& plan, RunRecord record, const ResultsFolder& folder) {
@@ -108,8 +134,7 @@ class Runner {
       }
       progress(done_.size(), all);
     }
-    std::sort(done_.begin(), done_.end(),
-              [](const RunRecord& a, const RunRecord& b) { return a.index < b.index; });
+    std::ranges::sort(done_, {}, &RunRecord::index);
     return std::move(done_);
   }
 

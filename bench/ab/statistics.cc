@@ -73,10 +73,6 @@ double deviation_of(std::span<const double> samples, double mean) {
   return std::sqrt(squares / static_cast<double>(samples.size() - 1));
 }
 
-bool all_equal(std::span<const double> samples) {
-  return std::adjacent_find(samples.begin(), samples.end(), std::not_equal_to<>()) == samples.end();
-}
-
 std::vector<double> resampled_means(std::span<const double> samples) {
   Prng prng(kBootstrapSeed);
   std::vector<double> means(kResamples);
@@ -196,7 +192,7 @@ PairedResult compare_pairs(std::span<const double> arm, std::span<const double> 
   if (result.n == 1) return result;
   const bool enough = result.n >= kEffectPairs;
   if (enough) result.cliffs_delta = cliffs_delta(arm, baseline);
-  if (all_equal(differences)) {
+  if (std::ranges::count(differences, differences[0]) == std::ssize(differences)) {
     result.verdict = differences[0] == 0 ? Verdict::kEqual : Verdict::kConstant;
     return result;
   }

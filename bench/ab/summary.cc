@@ -1,9 +1,8 @@
 #include "bench/ab/summary.h"
 
-#include <algorithm>
 #include <cmath>
 
-#include "bench/ab/metric_info.h"
+#include "bench/ab/output_parser.h"
 
 namespace pacecar::ab {
 namespace {
@@ -13,12 +12,7 @@ using Samples = std::vector<std::map<size_t, const RunRecord*>>;
 
 std::optional<double> metric_of(const RunRecord& record, const std::string& metric) {
   const auto found = record.metrics.find(metric);
-  if (found == record.metrics.end()) return std::nullopt;
-  return found->second;
-}
-
-bool ended_early(const RunRecord& record) {
-  return record.counters.is_object() && !record.counters.value("complete", true);
+  return found == record.metrics.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::map<std::string, Description> describe_all(const std::map<size_t, const RunRecord*>& runs) {
@@ -53,8 +47,7 @@ Pairs pairs_of(const std::map<size_t, const RunRecord*>& arm,
 }
 
 std::optional<double> ratio_of(double value, double base) {
-  if (base == 0) return std::nullopt;
-  return value / base;
+  return base == 0 ? std::nullopt : std::optional(value / base);
 }
 
 // After the family's correction.
@@ -129,11 +122,6 @@ ThresholdResult judge(const Threshold& threshold, const Samples& samples) {
 
 }  // namespace
 
-bool Summary::passed() const {
-  return std::all_of(thresholds.begin(), thresholds.end(),
-                     [](const ThresholdResult& result) { return result.passed; });
-}
-
 Summary summarise(const Experiment& experiment, const std::vector<RunRecord>& records) {
   Summary summary;
   Samples samples(experiment.cells.size());
@@ -143,7 +131,8 @@ Summary summarise(const Experiment& experiment, const std::vector<RunRecord>& re
     cells[cell].runs.push_back(record.index);
     if (record.ok) {
       samples[cell][record.index % experiment.seeds.size()] = &record;
-      if (ended_early(record)) summary.unfinished.push_back(record.index);
+      const bool done = !record.counters.is_object() || record.counters.value("complete", true);
+      if (!done) summary.unfinished.push_back(record.index);
     } else {
       ++cells[cell].failed;
       summary.failed.push_back(record);

@@ -2,6 +2,7 @@
 // thresholds. Pure; it does not depend on the order in which runs ended, nor on their folder.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -9,7 +10,7 @@
 #include <vector>
 
 #include "bench/ab/experiment.h"
-#include "bench/ab/record.h"
+#include "bench/ab/results_folder.h"
 #include "bench/ab/statistics.h"
 
 namespace pacecar::ab {
@@ -45,7 +46,7 @@ struct Summary {
   std::vector<RunRecord> failed;
   std::vector<size_t> unfinished;  // runs that ended at their time limit with flows not done
 
-  bool passed() const;
+  bool passed() const { return std::ranges::all_of(thresholds, &ThresholdResult::passed); }
 };
 
 // `records` are of `experiment`, sorted by index.
@@ -60,5 +61,13 @@ nlohmann::json thresholds_json(const Experiment& experiment, const Summary& summ
 // summary.json and summary.csv.
 std::string summary_json(const Experiment& experiment, const Summary& summary);
 std::string summary_csv(const Experiment& experiment, const Summary& summary);
+
+// The summary as people read it on a terminal.
+
+// At most five significant digits, no exponent where it can be avoided.
+std::string number_text(double value);
+
+// `color`: with escape sequences.
+std::string summary_text(const Experiment& experiment, const Summary& summary, bool color);
 
 }  // namespace pacecar::ab

@@ -1,5 +1,3 @@
-#include "bench/sim/fairness.h"
-
 #include <algorithm>
 #include <cmath>
 #include <set>

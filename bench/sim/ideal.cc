@@ -19,8 +19,6 @@ Picoseconds time_on_wire(Rate rate, Bytes bytes) {
 
 Rate sum(Rate a, Rate b) { return Rate::from_bps(a.bps() + b.bps()); }
 
-Duration round_up(Picoseconds time) { return Duration::from_ns((time + 999) / 1000); }
-
 // When the last bit arrives at the far end of a way, counted from the first bit sent: of `full`
 // full packets and a last one. Full packets follow each other at the pace of the slowest hop so
 // far.
@@ -41,12 +39,6 @@ Picoseconds last_arrival(std::span<const Hop> way, uint64_t full, Bytes full_byt
   return last_packet;
 }
 
-Picoseconds arrival_of_message(std::span<const Hop> way, Bytes message, const PacketSizes& sizes) {
-  const uint64_t full = message == 0 ? 0 : (message - 1) / sizes.mtu;
-  return last_arrival(way, full, sizes.mtu + sizes.overhead,
-                      message - full * sizes.mtu + sizes.overhead);
-}
-
 }  // namespace
 
 std::vector<Hop> way_between(const Topology& topology, const Routing& routing, uint32_t from,
@@ -58,10 +50,10 @@ std::vector<Hop> way_between(const Topology& topology, const Routing& routing, u
     std::vector<NodeId> next;
     for (const NodeId node : here) {
       for (const LinkId link : routing.next_links(node, to)) {
-        const Cable& cable = topology.cables[link / 2];
+        const Cable& cable = topology.cable_of(link);
         if (next.empty()) hop = {cable.rate, cable.delay, Rate()};
         hop.total = sum(hop.total, cable.rate);
-        next.push_back(link % 2 == 0 ? cable.b : cable.a);
+        next.push_back(topology.to(link));
         if (spread == Spread::kNo) break;
       }
     }
@@ -76,7 +68,11 @@ std::vector<Hop> way_between(const Topology& topology, const Routing& routing, u
 
 Duration completion_time(std::span<const Hop> there, std::span<const Hop> back, Bytes message,
                          const PacketSizes& sizes) {
-  return round_up(arrival_of_message(there, message, sizes) + last_arrival(back, 0, 0, sizes.ack));
+  const uint64_t full = message == 0 ? 0 : (message - 1) / sizes.mtu;
+  const Picoseconds time = last_arrival(there, full, sizes.mtu + sizes.overhead,
+                                        message - full * sizes.mtu + sizes.overhead) +
+                           last_arrival(back, 0, 0, sizes.ack);
+  return Duration::from_ns((time + 999) / 1000);  // rounded up
 }
 
 Duration longest_round_trip(const Topology& topology, const Routing& routing,
@@ -116,8 +112,7 @@ bool many_ways(const Topology& topology, const Routing& routing) {
     while (here != to) {
       const auto links = routing.next_links(here, to);
       if (links.size() != 1) return true;
-      const Cable& cable = topology.cables[links.front() / 2];
-      here = links.front() % 2 == 0 ? cable.b : cable.a;
+      here = topology.to(links.front());
     }
   }
   return false;
@@ -126,11 +121,11 @@ bool many_ways(const Topology& topology, const Routing& routing) {
 HostLimits host_limits(const Topology& topology, std::span<const PolicerConfig> policers) {
   HostLimits limits{std::vector<Rate>(topology.hosts), std::vector<Rate>(topology.hosts)};
   for (LinkId link = 0; link < 2 * topology.cables.size(); ++link) {
-    const Cable& cable = topology.cables[link / 2];
+    Rate rate = topology.cable_of(link).rate;
     const auto policer = std::ranges::find(policers, link, &PolicerConfig::link);
-    const Rate rate = policer == policers.end() ? cable.rate : std::min(cable.rate, policer->rate);
-    const NodeId from = link % 2 == 0 ? cable.a : cable.b;
-    const NodeId to = link % 2 == 0 ? cable.b : cable.a;
+    if (policer != policers.end()) rate = std::min(rate, policer->rate);
+    const NodeId from = topology.from(link);
+    const NodeId to = topology.to(link);
     if (from < topology.hosts) limits.out[from] = sum(limits.out[from], rate);
     if (to < topology.hosts) limits.in[to] = sum(limits.in[to], rate);
   }

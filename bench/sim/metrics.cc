@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
 #include <utility>
 
-#include "bench/sim/fairness.h"
-#include "bench/sim/spec_reader.h"
+#include "bench/sim/spec_value.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -38,15 +37,13 @@ double fct_us(const FlowResult& flow) { return (flow.finish - flow.start).us(); 
 
 double slowdown(const FlowResult& flow) { return fct_us(flow) / std::max(flow.ideal.us(), 1e-3); }
 
-template <int kPerMille, Bytes kFrom = 0, Bytes kBelow = kAny>
+template <int kPerMille, Bytes kFrom = 0, Bytes kBelow = kAny, auto* kFigure = fct_us>
 double fct(const RunResult& run) {
-  return percentile(of_done_flows(run, fct_us, kFrom, kBelow), kPerMille / 10.0);
+  return percentile(of_done_flows(run, kFigure, kFrom, kBelow), kPerMille / 10.0);
 }
 
 template <int kPerMille, Bytes kFrom = 0, Bytes kBelow = kAny>
-double slowdowns(const RunResult& run) {
-  return percentile(of_done_flows(run, slowdown, kFrom, kBelow), kPerMille / 10.0);
-}
+constexpr auto slowdowns = fct<kPerMille, kFrom, kBelow, slowdown>;
 
 double mean_fct(const RunResult& run) {
   const auto values = of_done_flows(run, fct_us);
@@ -189,94 +186,84 @@ double dropped(const RunResult& run, FabricDrop cause) {
   return static_cast<double>(run.fabric.dropped_for(cause));
 }
 
-constexpr auto kLower = Better::kLower;
 constexpr auto kHigher = Better::kHigher;
 constexpr auto kNeither = Better::kNeither;
 using Run = const RunResult&;
 
-constexpr std::array kMetrics{
-    Metric{"finish_us", "us", "finish of the last flow, at its sender", kLower, true, finish},
-    Metric{"first_finish_us", "us", "finish of the first flow, at its sender", kNeither, true,
-           first_finish},
-    Metric{"finish_ratio", "", "finish over the least that the links at hosts allow", kLower, true,
-           finish_ratio},
-    Metric{"flows_done", "", "flows done in time", kHigher, true, completed},
-    Metric{"fct_mean_us", "us", "flow completion time, mean", kLower, true, mean_fct},
-    Metric{"fct_p50_us", "us", "flow completion time, median", kLower, true, fct<500>},
-    Metric{"fct_p99_us", "us", "flow completion time, 99th percentile", kLower, true, fct<990>},
-    Metric{"fct_p999_us", "us", "flow completion time, 99.9th percentile", kLower, true, fct<999>},
-    Metric{"fct_max_us", "us", "flow completion time, longest", kLower, true, fct<1000>},
-    Metric{"fct_p50_short_us", "us", "completion time of flows below 10 KB, median", kLower, true,
-           fct<500, 0, kShort>},
-    Metric{"fct_p99_short_us", "us", "completion time of flows below 10 KB, 99th percentile",
-           kLower, true, fct<990, 0, kShort>},
-    Metric{"fct_p50_long_us", "us", "completion time of flows from 1 MB on, median", kLower, true,
-           fct<500, kLong>},
-    Metric{"fct_p99_long_us", "us", "completion time of flows from 1 MB on, 99th percentile",
-           kLower, true, fct<990, kLong>},
-    Metric{"fct_spread", "", "slowest over fastest among flows of the same size", kLower, true,
-           fct_spread},
-    Metric{"slowdown_p50", "", "slowdown against the same flow alone, median", kLower, true,
-           slowdowns<500>},
-    Metric{"slowdown_p99", "", "slowdown against the same flow alone, 99th percentile", kLower,
-           true, slowdowns<990>},
-    Metric{"slowdown_max", "", "slowdown against the same flow alone, largest", kLower, true,
-           slowdowns<1000>},
-    Metric{"slowdown_p99_short", "", "slowdown of flows below 10 KB, 99th percentile", kLower, true,
-           slowdowns<990, 0, kShort>},
-    Metric{"slowdown_p99_medium", "", "slowdown of flows from 10 KB to 1 MB, 99th percentile",
-           kLower, true, slowdowns<990, kShort, kLong>},
-    Metric{"slowdown_p99_long", "", "slowdown of flows from 1 MB on, 99th percentile", kLower, true,
-           slowdowns<990, kLong>},
-    Metric{"slowdown_p50_long", "", "slowdown of flows from 1 MB on, median", kLower, true,
-           slowdowns<500, kLong>},
-    Metric{"goodput_gbps", "Gb/s", "goodput: payload of whole flows over the time they took",
-           kHigher, true, goodput},
-    Metric{"jain", "", "Jain's fairness index of the flows' mean rates", kHigher, true, jain},
-    Metric{"jain_min", "", "least Jain's index over 10 round trips, of rates over fair ones",
-           kHigher, true, least_jain},
-    Metric{"share", "", "rate over the max-min fair one, while all flows of the run are under way",
-           kNeither, true, share},
-    Metric{"maxmin_error", "", "largest relative difference of a flow's rate from the fair one",
-           kLower, true, max_min_error},
-    Metric{"newcomer_rtts", "rtt", "until a flow on a busy link has 90% of its fair rate, longest",
-           kLower, true, largest<&FlowShare::newcomer_rtts>},
-    Metric{"leaver_rtts", "rtt", "until what a flow leaves is used by the others, longest", kLower,
-           true, largest<&FlowShare::leaver_rtts>},
-    Metric{"queue_max_bytes", "bytes", "largest data queue of any switch port", kLower, false,
-           figure<&RunResult::queue_max_bytes>},
-    Metric{"queue_warm_max_bytes", "bytes", "the same since the end of the warm-up", kLower, false,
-           figure<&RunResult::queue_warm_max_bytes>},
-    Metric{"queue_sample_max_bytes", "bytes", "largest sample of any switch port's data queue",
-           kLower, false, largest_sample},
-    Metric{"queue_p99_bytes", "bytes", "data queue of the busiest switch port, 99th percentile",
-           kLower, false, figure<&RunResult::queue_p99_bytes>},
-    Metric{"buffer_max_bytes", "bytes", "largest buffer in use in any switch", kLower, false,
-           figure<&RunResult::switch_buffer_max_bytes>},
-    Metric{"utilisation_max", "", "utilisation of the busiest link", kNeither, false, busiest},
-    Metric{"drops", "packets", "drops by full queues and inboxes", kLower, false,
-           [](Run run) {
-             return dropped(run, FabricDrop::kQueueFull) + dropped(run, FabricDrop::kInboxFull);
-           }},
-    Metric{"policed", "packets", "drops by policers", kLower, false,
-           [](Run run) { return dropped(run, FabricDrop::kPolicer); }},
-    Metric{"drops_all", "packets", "drops for any cause, injected faults included", kLower, false,
-           [](Run run) { return static_cast<double>(run.fabric.all_dropped()); }},
-    Metric{"trims", "packets", "payloads cut off by full queues", kLower, false,
-           figure<&RunResult::fabric, &FabricCounters::trimmed>},
-    Metric{"marks", "packets", "ECN marks", kLower, false,
-           figure<&RunResult::fabric, &FabricCounters::marked>},
-    Metric{"pauses", "frames", "PFC pause frames", kLower, false,
-           figure<&RunResult::fabric, &FabricCounters::pauses>},
-    Metric{"pause_us", "us", "time paused by PFC, all links together", kLower, false,
-           [](Run run) { return run.pause_time.us(); }},
-    Metric{"retransmissions", "packets", "retransmissions", kLower, false,
-           figure<&RunResult::nics, &NicCounters::packets_retransmitted>},
-    Metric{"timeouts", "", "timeouts", kLower, false,
-           figure<&RunResult::nics, &NicCounters::timeouts>},
-    Metric{"events", "", "simulated events", kNeither, false, figure<&RunResult::events>},
-    Metric{"wall_s", "s", "wall-clock time of the simulation", kNeither, false,
-           figure<&RunResult::wall_seconds>},
+// Computed from flows, so that one job has them, too.
+constexpr Metric kOfFlows[] = {
+    {"finish_us", "us", "finish of the last flow, at its sender", finish},
+    {"first_finish_us", "us", "finish of the first flow, at its sender", first_finish, kNeither},
+    {"finish_ratio", "", "finish over the least that the links at hosts allow", finish_ratio},
+    {"flows_done", "", "flows done in time", completed, kHigher},
+    {"fct_mean_us", "us", "flow completion time, mean", mean_fct},
+    {"fct_p50_us", "us", "flow completion time, median", fct<500>},
+    {"fct_p99_us", "us", "flow completion time, 99th percentile", fct<990>},
+    {"fct_p999_us", "us", "flow completion time, 99.9th percentile", fct<999>},
+    {"fct_max_us", "us", "flow completion time, longest", fct<1000>},
+    {"fct_p50_short_us", "us", "completion time of flows below 10 KB, median", fct<500, 0, kShort>},
+    {"fct_p99_short_us", "us", "completion time of flows below 10 KB, 99th percentile",
+     fct<990, 0, kShort>},
+    {"fct_p50_long_us", "us", "completion time of flows from 1 MB on, median", fct<500, kLong>},
+    {"fct_p99_long_us", "us", "completion time of flows from 1 MB on, 99th percentile",
+     fct<990, kLong>},
+    {"fct_spread", "", "slowest over fastest among flows of the same size", fct_spread},
+    {"slowdown_p50", "", "slowdown against the same flow alone, median", slowdowns<500>},
+    {"slowdown_p99", "", "slowdown against the same flow alone, 99th percentile", slowdowns<990>},
+    {"slowdown_max", "", "slowdown against the same flow alone, largest", slowdowns<1000>},
+    {"slowdown_p99_short", "", "slowdown of flows below 10 KB, 99th percentile",
+     slowdowns<990, 0, kShort>},
+    {"slowdown_p99_medium", "", "slowdown of flows from 10 KB to 1 MB, 99th percentile",
+     slowdowns<990, kShort, kLong>},
+    {"slowdown_p99_long", "", "slowdown of flows from 1 MB on, 99th percentile",
+     slowdowns<990, kLong>},
+    {"slowdown_p50_long", "", "slowdown of flows from 1 MB on, median", slowdowns<500, kLong>},
+    {"goodput_gbps", "Gb/s", "goodput: payload of whole flows over the time they took", goodput,
+     kHigher},
+    {"jain", "", "Jain's fairness index of the flows' mean rates", jain, kHigher},
+    {"jain_min", "", "least Jain's index over 10 round trips, of rates over fair ones", least_jain,
+     kHigher},
+    {"share", "", "rate over the max-min fair one, while all flows of the run are under way", share,
+     kNeither},
+    {"maxmin_error", "", "largest relative difference of a flow's rate from the fair one",
+     max_min_error},
+    {"newcomer_rtts", "rtt", "until a flow on a busy link has 90% of its fair rate, longest",
+     largest<&FlowShare::newcomer_rtts>},
+    {"leaver_rtts", "rtt", "until what a flow leaves is used by the others, longest",
+     largest<&FlowShare::leaver_rtts>},
+};
+constexpr Metric kOfFabric[] = {
+    {"queue_max_bytes", "bytes", "largest data queue of any switch port",
+     figure<&RunResult::queue_max_bytes>},
+    {"queue_warm_max_bytes", "bytes", "the same since the end of the warm-up",
+     figure<&RunResult::queue_warm_max_bytes>},
+    {"queue_sample_max_bytes", "bytes", "largest sample of any switch port's data queue",
+     largest_sample},
+    {"queue_p99_bytes", "bytes", "data queue of the busiest switch port, 99th percentile",
+     figure<&RunResult::queue_p99_bytes>},
+    {"buffer_max_bytes", "bytes", "largest buffer in use in any switch",
+     figure<&RunResult::switch_buffer_max_bytes>},
+    {"utilisation_max", "", "utilisation of the busiest link", busiest, kNeither},
+    {"drops", "packets", "drops by full queues and inboxes",
+     [](Run run) {
+       return dropped(run, FabricDrop::kQueueFull) + dropped(run, FabricDrop::kInboxFull);
+     }},
+    {"policed", "packets", "drops by policers",
+     [](Run run) { return dropped(run, FabricDrop::kPolicer); }},
+    {"drops_all", "packets", "drops for any cause, injected faults included",
+     [](Run run) { return static_cast<double>(run.fabric.all_dropped()); }},
+    {"trims", "packets", "payloads cut off by full queues",
+     figure<&RunResult::fabric, &FabricCounters::trimmed>},
+    {"marks", "packets", "ECN marks", figure<&RunResult::fabric, &FabricCounters::marked>},
+    {"pauses", "frames", "PFC pause frames", figure<&RunResult::fabric, &FabricCounters::pauses>},
+    {"pause_us", "us", "time paused by PFC, all links together",
+     [](Run run) { return run.pause_time.us(); }},
+    {"retransmissions", "packets", "retransmissions",
+     figure<&RunResult::nics, &NicCounters::packets_retransmitted>},
+    {"timeouts", "", "timeouts", figure<&RunResult::nics, &NicCounters::timeouts>},
+    {"events", "", "simulated events", figure<&RunResult::events>, kNeither},
+    {"wall_s", "s", "wall-clock time of the simulation", figure<&RunResult::wall_seconds>,
+     kNeither},
 };
 
 // The flows of one job, and what metrics of flows need besides.
@@ -301,22 +288,28 @@ RunResult of_job(const RunResult& run, uint32_t job) {
 
 }  // namespace
 
-std::span<const Metric> metrics() { return kMetrics; }
+std::span<const Metric> metrics() {
+  static const std::vector<Metric> all = [] {
+    std::vector<Metric> metrics(std::begin(kOfFlows), std::end(kOfFlows));
+    for (Metric& metric : metrics) metric.of_flows = true;
+    metrics.insert(metrics.end(), std::begin(kOfFabric), std::end(kOfFabric));
+    return metrics;
+  }();
+  return all;
+}
 
 Result<const Metric*> find_metric(std::string_view name) {
   const size_t at = name.find('@');
   const std::string_view plain = name.substr(0, at);
-  const auto found = std::ranges::find(kMetrics, plain, &Metric::name);
-  if (found == kMetrics.end()) {
+  const auto found = std::ranges::find(metrics(), plain, &Metric::name);
+  if (found == metrics().end()) {
     const std::vector<std::string_view> known = names_of(metrics());
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("there is no metric '{}'{}: use one of {}", plain,
-                            did_you_mean(plain, known), fmt::join(known, ", ")));
+    return invalid("there is no metric '{}'{}: use one of {}", plain, did_you_mean(plain, known),
+                   fmt::join(known, ", "));
   }
   if (at != std::string_view::npos && !found->of_flows) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("metric '{}' is one of the whole fabric: leave out '{}'", plain,
-                            name.substr(at)));
+    return invalid("metric '{}' is one of the whole fabric: leave out '{}'", plain,
+                   name.substr(at));
   }
   return &*found;
 }
@@ -327,9 +320,8 @@ Result<double> metric_value(const RunResult& run, std::string_view name) {
   if (at == std::string_view::npos) return metric->value(run);
   const auto job = std::ranges::find(run.jobs, name.substr(at + 1));
   if (job == run.jobs.end()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' asks for a job that the workload does not have: it has {}", name,
-                            fmt::join(run.jobs, ", ")));
+    return invalid("'{}' asks for a job that the workload does not have: it has {}", name,
+                   fmt::join(run.jobs, ", "));
   }
   const auto number = static_cast<uint32_t>(job - run.jobs.begin());
   return metric->value(of_job(run, number));

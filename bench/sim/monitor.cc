@@ -7,8 +7,8 @@
 #include <numeric>
 #include <span>
 
-#include "bench/sim/link_names.h"
 #include "bench/sim/metrics.h"
+#include "bench/sim/spec_file.h"
 
 namespace pacecar {
 namespace {
@@ -48,7 +48,7 @@ Monitor::Monitor(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const Tra
   }
   for (const uint32_t number : flows_) {
     const WorkloadFlow& flow = spec.workload.flows[number];
-    fabric.count_arrivals(flow.source, flow.destination);
+    fabric.port(flow.destination).count_arrivals(flow.source);
   }
   const size_t affordable = kQueueSamples / std::max<size_t>(ports_.size(), 1);
   const size_t most = std::min(spec.sampling.points, std::max(affordable, kFewestPoints));
@@ -90,7 +90,7 @@ void Monitor::sample() {
   }
   for (const uint32_t number : flows_) {
     const WorkloadFlow& flow = spec_.workload.flows[number];
-    sample.arrived.push_back(fabric_.arrived_bytes(flow.source, flow.destination));
+    sample.arrived.push_back(fabric_.port(flow.destination).arrived_bytes(flow.source));
     const Explanation why = traffic_.explain(number);
     sample.limits.push_back(
         {bps_of(why.rate), bps_of(why.grant), bps_of(why.core), why.limited_by});

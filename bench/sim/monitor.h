@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/sim/run_result.h"
+#include "bench/sim/run.h"
 #include "bench/sim/run_spec.h"
 #include "bench/sim/traffic.h"
 #include "transport/sim/event_loop.h"

@@ -8,97 +8,25 @@
 #include <bit>
 #include <chrono>
 #include <cstddef>
-#include <functional>
 #include <numeric>
 #include <optional>
-#include <span>
 
-#include "bench/sim/algorithms.h"
-#include "bench/sim/fairness.h"
 #include "bench/sim/ideal.h"
-#include "bench/sim/link_names.h"
+#include "bench/sim/metrics.h"
 #include "bench/sim/monitor.h"
-#include "bench/sim/run_spec.h"
 #include "bench/sim/sim_host.h"
 #include "bench/sim/spec_file.h"
-#include "bench/sim/trace_file.h"
 #include "bench/sim/traffic.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/sim/event_loop.h"
 #include "transport/sim/fabric.h"
-#include "transport/sim/routing.h"
+#include "transport/sim/topology.h"
 #include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
 
 namespace pacecar {
 namespace {
-
-// Injects the faults of a run at their times.
-class FaultPlayer final : public EventSink {
- public:
-  // `faults` are in the order of their times; all outlive the player; `trace` may be null.
-  FaultPlayer(EventLoop& loop, Fabric& fabric, std::span<const FaultEvent> faults, TraceFile* trace)
-      : loop_(loop),
-        fabric_(fabric),
-        faults_(faults),
-        trace_(trace),
-        timer_(loop.add_timer(*this, 0)) {}
-
-  // Time 0 is now.
-  void begin() {
-    begin_ = loop_.now();
-    // The fabric takes the times of all frozen hosts in advance.
-    for (const FaultEvent& fault : faults_) {
-      if (fault.kind != FaultKind::kHostFrozen) continue;
-      const Instant from = begin_ + fault.at;
-      faulty_.stalls.push_back({{from, from + fault.length}, fault.target});
-    }
-    if (!faulty_.stalls.empty()) fabric_.set_faults(faulty_);
-    if (!faults_.empty()) loop_.arm(timer_, begin_ + faults_.front().at);
-  }
-
-  void on_event(Instant now, uint32_t) override {
-    while (next_ < faults_.size() && begin_ + faults_[next_].at <= now) {
-      apply(faults_[next_]);
-      if (trace_ != nullptr) trace_->write(now - begin_, "fault", "number", next_);
-      ++next_;
-    }
-    if (next_ < faults_.size()) loop_.arm(timer_, begin_ + faults_[next_].at);
-  }
-
- private:
-  void apply(const FaultEvent& fault) {
-    switch (fault.kind) {
-      case FaultKind::kCableDown:
-        return fabric_.set_cable_up(fault.target, false);
-      case FaultKind::kCableUp:
-        return fabric_.set_cable_up(fault.target, true);
-      case FaultKind::kCableRate:
-        return fabric_.set_cable_rate(fault.target, fault.rate);
-      case FaultKind::kCableLoss:
-        return fabric_.set_cable_loss(fault.target, fault.probability);
-      case FaultKind::kHostFrozen:
-        return;  // since begin()
-      case FaultKind::kWordLoss:
-        faulty_.word_losses.push_back(
-            {fault.probability,
-             fault.everywhere ? std::nullopt : std::optional<size_t>(fault.target)});
-        return fabric_.set_faults(faulty_);
-      case FaultKind::kPacketLoss:
-        faulty_.loss = fault.probability;
-        return fabric_.set_faults(faulty_);
-    }
-  }
-
-  EventLoop& loop_;
-  Fabric& fabric_;
-  std::span<const FaultEvent> faults_;
-  TraceFile* trace_;
-  EventLoop::TimerId timer_;
-  Instant begin_;
-  size_t next_ = 0;
-  SimFaults faulty_;  // as set in the fabric
-};
 
 // Set-up is over when nothing has moved for this long.
 constexpr Duration kQuiet = Duration::from_us(250);
@@ -132,15 +60,14 @@ Result<void> check_flows(const RunSpec& spec) {
   };
   const auto found = std::ranges::find_if(workload.flows, bad);
   if (found != workload.flows.end()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("flow {} goes from host {} to host {}, but the topology has hosts 0 to "
-                            "{}, and no host sends to itself: change the workload or the topology",
-                            found->id, spec.topology.host_of(found->source),
-                            spec.topology.host_of(found->destination), spec.topology.hosts - 1));
+    return invalid(
+        "flow {} goes from host {} to host {}, but the topology has hosts 0 to {}, and no host "
+        "sends to itself: change the workload or the topology",
+        found->id, spec.topology.host_of(found->source), spec.topology.host_of(found->destination),
+        spec.topology.hosts - 1);
   }
   if (workload.flows.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "the workload has no flows: nothing would be measured");
+    return invalid("the workload has no flows: nothing would be measured");
   }
   return {};
 }
@@ -170,8 +97,9 @@ FabricConfig fabric_config(const RunSpec& spec, uint32_t window) {
   return config;
 }
 
-// A run: fabric, hosts, traffic, faults, and what observes them.
-class Experiment {
+// A run: fabric, hosts, traffic, faults, and what observes them. As an event sink it injects the
+// faults, which are in the order of their times.
+class Experiment final : private EventSink {
  public:
   explicit Experiment(const RunSpec& spec) : spec_(spec) {}
 
@@ -189,7 +117,7 @@ class Experiment {
     RETURN_IF_ERROR(make_hosts());
     RETURN_IF_ERROR(traffic_->set_up(hosts_));
     monitor_.emplace(loop_, *fabric_, spec_, *traffic_, sampled_flows());
-    faults_.emplace(loop_, *fabric_, spec_.faults, trace_.get());
+    fault_timer_ = loop_.add_timer(*this, 0);
     const auto settled = settle();
     set_up_cpu_seconds_ = thread_cpu_seconds() - started;
     return settled;
@@ -206,7 +134,7 @@ class Experiment {
     events_before_ = loop_.events();
     fabric_->reset_queue_max();
     traffic_->begin();
-    faults_->begin();
+    begin_faults();
     monitor_->begin();
     const double started = thread_cpu_seconds();
     play(progress);
@@ -225,13 +153,14 @@ class Experiment {
       for (uint32_t i = 0; i < topology.hosts; ++i) nics_.push_back(std::make_unique<SharedNic>());
     }
     Prng seeds(spec_.seed);
+    const auto listener = [this](uint32_t host, Instant now, bool messages) {
+      traffic_->on_step(host, now, messages);
+    };
     for (uint32_t host = 0; host < topology.all_processes(); ++host) {
       const Traffic::Peers peers = traffic_->peers(host);
       if (std::max(peers.to, peers.from) > Immediate::kMaxConnections) {
-        return fail(
-            ErrorCode::kInvalidArgument,
-            fmt::format("host {} has {} peers, more than {}: use fewer senders per receiver", host,
-                        std::max(peers.to, peers.from), Immediate::kMaxConnections));
+        return invalid("host {} has {} peers, more than {}: use fewer senders per receiver", host,
+                       std::max(peers.to, peers.from), Immediate::kMaxConnections);
       }
       ASSIGN_OR_RETURN(
           auto made,
@@ -247,7 +176,7 @@ class Experiment {
                            .window_packets = window_,
                            .seed = seeds.next_u64(),
                            .report_steps = trace_ != nullptr},
-                          *traffic_));
+                          listener));
       hosts_.push_back(std::move(made));
     }
     return {};
@@ -260,9 +189,9 @@ class Experiment {
       sent = fabric_->counters().sent;
       loop_.run_until(loop_.now() + kQuiet);
       if (loop_.now() - Instant() > kLongestSetUp) {
-        return fail(ErrorCode::kInvalidArgument,
-                    "the hosts could not advertise their buffers within a second: the fabric loses "
-                    "too much, or its control queues are too small");
+        return invalid(
+            "the hosts could not advertise their buffers within a second: the fabric loses too "
+            "much, or its control queues are too small");
       }
     }
     return {};
@@ -278,6 +207,48 @@ class Experiment {
     largest.resize(std::min(largest.size(), spec_.sampling.series));
     std::ranges::sort(largest);
     return largest;
+  }
+
+  void begin_faults() {
+    // The fabric takes the times of all frozen hosts in advance.
+    for (const FaultEvent& fault : spec_.faults) {
+      if (fault.kind != FaultKind::kHostFrozen) continue;
+      const Instant from = begin_ + fault.at;
+      faulty_.stalls.push_back({{from, from + fault.length}, fault.target});
+    }
+    if (!faulty_.stalls.empty()) fabric_->set_faults(faulty_);
+    if (!spec_.faults.empty()) loop_.arm(fault_timer_, begin_ + spec_.faults.front().at);
+  }
+
+  void on_event(Instant now, uint32_t) override {
+    const auto& faults = spec_.faults;
+    for (; next_fault_ < faults.size() && begin_ + faults[next_fault_].at <= now; ++next_fault_) {
+      inject(faults[next_fault_]);
+      if (trace_ != nullptr) trace_->write(now - begin_, "fault", "number", next_fault_);
+    }
+    if (next_fault_ < faults.size()) loop_.arm(fault_timer_, begin_ + faults[next_fault_].at);
+  }
+
+  void inject(const FaultEvent& fault) {
+    switch (fault.kind) {
+      case FaultKind::kCableDown:
+      case FaultKind::kCableUp:
+        return fabric_->set_cable_up(fault.target, fault.kind == FaultKind::kCableUp);
+      case FaultKind::kCableRate:
+        return fabric_->set_cable_rate(fault.target, fault.rate);
+      case FaultKind::kCableLoss:
+        return fabric_->set_cable_loss(fault.target, fault.probability);
+      case FaultKind::kHostFrozen:
+        return;  // since begin_faults()
+      case FaultKind::kWordLoss:
+        faulty_.word_losses.push_back(
+            {fault.probability,
+             fault.everywhere ? std::nullopt : std::optional<size_t>(fault.target)});
+        return fabric_->set_faults(faulty_);
+      case FaultKind::kPacketLoss:
+        faulty_.loss = fault.probability;
+        return fabric_->set_faults(faulty_);
+    }
   }
 
   void play(const ProgressCallback& progress) {
@@ -369,7 +340,9 @@ class Experiment {
   std::array<RxPacket, SoftPort::kMaxReceive> received_;  // by the host whose turn it is
   Traffic::Hosts hosts_;
   std::optional<Monitor> monitor_;
-  std::optional<FaultPlayer> faults_;
+  EventLoop::TimerId fault_timer_ = 0;
+  size_t next_fault_ = 0;
+  SimFaults faulty_;  // as set in the fabric
   Instant begin_;
   FabricCounters fabric_before_;
   NicCounters nics_before_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -15,13 +16,12 @@
 #include "bench/perf/interrupt.h"
 #include "bench/perf/subcommands.h"
 #include "bench/sim/metrics.h"
-#include "bench/sim/result_json.h"
 #include "bench/sim/run.h"
+#include "bench/sim/run_output.h"
 #include "bench/sim/spec_file.h"
-#include "bench/sim/spec_parts.h"
-#include "bench/sim/summary.h"
 #include "bench/workload/workload_spec.h"
 #include "cc/registry.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -42,13 +42,10 @@ struct Flags {
   std::string file;
   std::string topology;
   std::string workload;
-  std::string cc;
+  std::map<std::string, std::string> texts;  // that have a flag of their own, by their keys
   std::vector<std::string> settings;
   std::optional<uint64_t> seed;
   std::string json_file;
-  std::string trace;
-  std::string pcap;
-  std::string pcap_link;
   bool list = false;
   bool quiet = false;
   bool no_color = false;
@@ -58,15 +55,17 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("FILE", flags.file, "TOML file of the experiment; the flags below override it");
   app.add_option("--topology", flags.topology, "KIND:KEY=VALUE,... or a .topo file");
   app.add_option("--workload", flags.workload, "KIND:KEY=VALUE,... or a .cm file");
-  app.add_option("--cc", flags.cc, "congestion control");
+  app.add_option("--cc", flags.texts["transport.cc"], "congestion control");
   app.add_option("--set", flags.settings, "TABLE.KEY=VALUE, as in the file; may be repeated")
       ->allow_extra_args(false);
   app.add_option("--seed", flags.seed, "seed of everything random")
       ->check(perf::whole_number(0, INT64_MAX));
   perf::add_json_flag(app, flags.json_file, "write the whole result");
-  app.add_option("--trace", flags.trace, "write the events of all flows, one JSON line each");
-  app.add_option("--pcap", flags.pcap, "write what a link carries; open it with tshark");
-  app.add_option("--pcap-link", flags.pcap_link, "which: 'leaf 0 > host 3'");
+  app.add_option("--trace", flags.texts["run.trace"],
+                 "write the events of all flows, one JSON line each");
+  app.add_option("--pcap", flags.texts["run.pcap"],
+                 "write what a link carries; open it with tshark");
+  app.add_option("--pcap-link", flags.texts["run.pcap_link"], "which: 'leaf 0 > host 3'");
   app.add_flag("--list", flags.list, "list topologies, workloads, algorithms and metrics");
   app.add_flag("--quiet", flags.quiet, "no progress, no summary");
   app.add_flag("--no-color", flags.no_color, "no colours");
@@ -111,28 +110,22 @@ Result<void> put_short_form(SpecTable& spec, const std::string& name, const std:
   return {};
 }
 
-Result<void> put_text(SpecTable& spec, std::string_view key, const std::string& text) {
-  if (text.empty()) return {};
-  return set_spec(spec, key, SpecValue{.value = text, .place = {}});
-}
-
 Result<RunSpec> spec_of(const Flags& flags) {
   SpecTable spec;
   if (!flags.file.empty()) {
     ASSIGN_OR_RETURN(auto file, read_spec(flags.file));
     spec = std::move(*file.table());
     if (const SpecValue* arm = spec.find("arm")) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: an arm belongs to a plan: run it with 'pacecar ab {}'",
-                              arm->place.text(), flags.file));
+      return invalid("{}: an arm belongs to a plan: run it with 'pacecar ab {}'", arm->place.text(),
+                     flags.file);
     }
   }
   RETURN_IF_ERROR(put_short_form(spec, "topology", flags.topology));
   RETURN_IF_ERROR(put_short_form(spec, "workload", flags.workload));
-  RETURN_IF_ERROR(put_text(spec, "transport.cc", flags.cc));
-  RETURN_IF_ERROR(put_text(spec, "run.trace", flags.trace));
-  RETURN_IF_ERROR(put_text(spec, "run.pcap", flags.pcap));
-  RETURN_IF_ERROR(put_text(spec, "run.pcap_link", flags.pcap_link));
+  for (const auto& [key, text] : flags.texts) {
+    if (text.empty()) continue;
+    RETURN_IF_ERROR(set_spec(spec, key, SpecValue{.value = text, .place = {}}));
+  }
   for (const std::string& setting : flags.settings) {
     RETURN_IF_ERROR(set_spec(spec, setting));
   }

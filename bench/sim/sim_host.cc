@@ -39,18 +39,6 @@ Rate line_rate(const RunSpec& spec, uint32_t host, Fabric& fabric) {
   return spec.transport.nominal_rate(fabric.port(host).caps().line_rate);
 }
 
-AckPolicy ack_policy(const TransportSpec& transport) {
-  if (transport.ack_bytes == 0) return {.every_packet = true};
-  return {.bytes = transport.ack_bytes, .out_of_order_at_once = false, .idle = transport.base_rtt};
-}
-
-// Simulated hosts are never late, so a probe need not wait for them.
-LossRecovery loss_recovery(const TransportSpec& transport) {
-  return {.reordering = transport.reordering,
-          .packet_timeout = transport.timeout,
-          .min_probe = Duration()};
-}
-
 // What a flow sends in one turn.
 uint32_t packets_per_turn(const TransportSpec& transport) {
   return static_cast<uint32_t>(transport.burst / transport.mtu);
@@ -58,7 +46,9 @@ uint32_t packets_per_turn(const TransportSpec& transport) {
 
 SoftNicConfig nic_config(const RunSpec& spec, const SimHostConfig& config, Fabric& fabric) {
   const TransportSpec& transport = spec.transport;
-  return {.address = fabric.address(config.number),
+  const AckPolicy spaced{
+      .bytes = transport.ack_bytes, .out_of_order_at_once = false, .idle = transport.base_rtt};
+  return {.address = fabric.port(config.number).local_address(),
           .line_rate = line_rate(spec, config.number, fabric),
           .mtu = transport.mtu,
           .burst_bytes = transport.burst,
@@ -75,8 +65,11 @@ SoftNicConfig nic_config(const RunSpec& spec, const SimHostConfig& config, Fabri
           .random_addresses = false,
           .sees_ecn = true,
           .control_first = true,
-          .ack = ack_policy(transport),
-          .loss = loss_recovery(transport),
+          .ack = transport.ack_bytes == 0 ? AckPolicy{.every_packet = true} : spaced,
+          // Simulated hosts are never late, so a probe need not wait for them.
+          .loss = {.reordering = transport.reordering,
+                   .packet_timeout = transport.timeout,
+                   .min_probe = Duration()},
           .silence_limit = silence_limit(spec)};
 }
 
@@ -84,8 +77,9 @@ SoftNicConfig nic_config(const RunSpec& spec, const SimHostConfig& config, Fabri
 
 Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric,
                                                  const RunSpec& spec, const SimHostConfig& config,
-                                                 Listener& listener) {
-  auto host = std::unique_ptr<SimHost>(new SimHost(loop, fabric, spec, config, listener));
+                                                 Listener listener) {
+  auto host =
+      std::unique_ptr<SimHost>(new SimHost(loop, fabric, spec, config, std::move(listener)));
   const auto region = host->nic_.register_memory(reinterpret_cast<void*>(kPayloadAddress),
                                                  kPayloadBytes, Access::kRemoteWrite);
   PACECAR_CHECK(region.has_value());  // there is room for it
@@ -117,15 +111,15 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
           loop.now()));
   host->poll_loop_.emplace(host->port_, *host->messenger_);
   if (config.shared != nullptr) config.shared->processes.push_back(host.get());
-  fabric.set_listener(config.number, *host, kPort);
+  fabric.port(config.number).set_listener(*host, kPort);
   return host;
 }
 
 SimHost::SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const SimHostConfig& config,
-                 Listener& listener)
+                 Listener listener)
     : loop_(loop),
       io_(fabric.port(config.number)),
-      listener_(listener),
+      listener_(std::move(listener)),
       number_(config.number),
       report_steps_(config.report_steps),
       timer_(loop.add_timer(*this, kTimer)),
@@ -164,12 +158,7 @@ void SimHost::prepare(uint32_t, unsigned events_before) {
   }
 }
 
-void SimHost::let_others_look(Instant now) {
-  for (SimHost* other : shared_->processes) {
-    if (other != this) other->look(now);
-  }
-}
-
+// At what another process of the host has done to the share table.
 void SimHost::look(Instant now) {
   if (!member_->outgoing().due(now) && !member_->incoming().due(now)) return;
   loop_.arm(timer_, std::min(loop_.deadline(timer_), now + SharedNic::kPoll));
@@ -187,13 +176,15 @@ void SimHost::on_event(Instant now, uint32_t) {
   } else {
     loop_.arm(timer_, now + Duration::from_ns(1));
   }
-  if (shared_ != nullptr) let_others_look(now);
-  if (report_steps_) listener_.on_step(number_, now);
+  if (shared_ != nullptr) {
+    for (SimHost* other : shared_->processes) {
+      if (other != this) other->look(now);
+    }
+  }
   const MessengerCounters& counters = messenger_->counters();
-  const uint64_t messages = counters.messages_sent + counters.messages_received;
-  if (messages == messages_) return;
-  messages_ = messages;
-  listener_.on_messages(number_, now);
+  const uint64_t before =
+      std::exchange(messages_, counters.messages_sent + counters.messages_received);
+  if (report_steps_ || messages_ != before) listener_(number_, now, messages_ != before);
 }
 
 }  // namespace pacecar

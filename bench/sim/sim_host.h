@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -54,19 +55,14 @@ struct SimHostConfig {
 
 class SimHost final : public EventSink {
  public:
-  class Listener {
-   public:
-    virtual ~Listener() = default;
-    // After every step in which messages were sent or received completely.
-    virtual void on_messages(uint32_t host, Instant now) = 0;
-    // After every step, with SimHostConfig::report_steps.
-    virtual void on_step(uint32_t host, Instant now) = 0;
-  };
+  // Called after every step in which messages were sent or received completely; with
+  // SimHostConfig::report_steps after every step.
+  using Listener = std::function<void(uint32_t host, Instant now, bool messages)>;
 
   // Errors: kInvalidArgument for an unknown congestion control or allocator.
   static Result<std::unique_ptr<SimHost>> create(EventLoop& loop, Fabric& fabric,
                                                  const RunSpec& spec, const SimHostConfig& config,
-                                                 Listener& listener);
+                                                 Listener listener);
 
   // Called when something was posted: the host takes a step in this instant.
   void wake() { loop_.arm(timer_, loop_.now()); }
@@ -83,14 +79,13 @@ class SimHost final : public EventSink {
 
  private:
   SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const SimHostConfig& config,
-          Listener& listener);
+          Listener listener);
 
-  void let_others_look(Instant now);
   void look(Instant now);
 
   EventLoop& loop_;
   HostPort& io_;
-  Listener& listener_;
+  Listener listener_;
   uint32_t number_;
   bool report_steps_;
   EventLoop::TimerId timer_;

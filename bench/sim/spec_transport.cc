@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <array>
 
-#include "bench/sim/link_names.h"
 #include "bench/sim/spec_file.h"
-#include "bench/sim/spec_parts.h"
-#include "bench/sim/spec_reader.h"
+#include "bench/sim/spec_value.h"
 #include "cc/host_link.h"
 #include "cc/registry.h"
 #include "transport/base/return_if_error.h"
@@ -100,9 +98,8 @@ std::vector<LinkId> policed_links(SpecReader& reader, const Topology& topology) 
     return links;
   }
   for (LinkId link = 0; link < 2 * topology.cables.size(); ++link) {
-    const Cable& cable = topology.cables[link / 2];
-    const bool up = at == "uplinks";
-    if (((link % 2 == 0) == up ? cable.a : cable.b) < topology.hosts) links.push_back(link);
+    const NodeId end = at == "uplinks" ? topology.from(link) : topology.to(link);
+    if (end < topology.hosts) links.push_back(link);
   }
   return links;
 }

@@ -1,8 +1,11 @@
 #include "bench/sim/traffic.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
-#include <map>
+#include <cstring>
 #include <utility>
 
 #include "transport/base/check.h"
@@ -21,11 +24,41 @@ bool changed(const Explanation& before, const Explanation& now) {
          std::abs(difference) * kSmallestChange > static_cast<int64_t>(before.rate.bps());
 }
 
-bool pending(const MessageRequest& request) {
-  return request.state() == MessageRequest::State::kPending;
+}  // namespace
+
+Result<std::unique_ptr<TraceFile>> TraceFile::create(const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  if (file == nullptr) {
+    return fail(ErrorCode::kSystem,
+                fmt::format("cannot write the trace '{}': {}", path, std::strerror(errno)));
+  }
+  return std::unique_ptr<TraceFile>(new TraceFile(path, file));
 }
 
-}  // namespace
+void TraceFile::write(Duration time, std::string_view event, std::string_view what,
+                      uint64_t number) {
+  fmt::print(file_.get(), "{{\"time_ns\": {}, \"event\": \"{}\", \"{}\": {}}}\n", time.ns(), event,
+             what, number);
+}
+
+void TraceFile::write_rate(Duration time, uint64_t flow, const Explanation& why) {
+  if (rates_ > kMostRates) return;
+  if (rates_++ == kMostRates) return write(time, "rates-left-out", "flow", flow);
+  fmt::print(file_.get(),
+             "{{\"time_ns\": {}, \"event\": \"rate\", \"flow\": {}, \"rate_bps\": {}, "
+             "\"limited_by\": \"{}\", \"grant_bps\": {}, \"grant_age_ns\": {}, \"epoch\": {}, "
+             "\"phase_ns\": {}, \"share_bps\": {}, \"core_bps\": {}, \"budget_bps\": {}}}\n",
+             time.ns(), flow, why.rate.bps(), to_string(why.limited_by), why.grant.bps(),
+             why.grant_age.ns(), why.epoch, why.phase.ns(), why.share.bps(), why.core.bps(),
+             why.rate_max.bps());
+}
+
+Result<void> TraceFile::close() {
+  const bool good = std::ferror(file_.get()) == 0 && std::fflush(file_.get()) == 0;
+  if (good) return {};
+  return fail(ErrorCode::kSystem,
+              fmt::format("cannot write the trace '{}': is its disk full?", path_));
+}
 
 Traffic::Traffic(EventLoop& loop, const Workload& workload, uint32_t hosts, bool receives_posted,
                  TraceFile* trace)
@@ -120,7 +153,7 @@ void Traffic::on_event(Instant now, uint32_t) {
 
 void Traffic::start(uint32_t flow, Instant now) {
   Connection& connection = connections_[connection_of_[flow]];
-  results_[flow].start = since_begin(now);
+  results_[flow].start = now - begin_;
   note("start", flow, now);
   ++connection.started;
   connection.unposted.push_back(flow);
@@ -167,11 +200,6 @@ void Traffic::post_sends(Connection& connection) {
   }
 }
 
-void Traffic::on_messages(uint32_t host, Instant now) {
-  collect_received(host, now);
-  collect_sent(host, now);
-}
-
 // Collects completed receives. Triggers that fire here may append to receiving_[host].
 void Traffic::collect_received(uint32_t host, Instant now) {
   std::vector<uint32_t>& waiting = receiving_[host];
@@ -184,7 +212,7 @@ void Traffic::collect_received(uint32_t host, Instant now) {
       connection.sent.pop_front();
       ++connection.received;
       post_receives(connection);
-      results_[flow].received = since_begin(now);
+      results_[flow].received = now - begin_;
       arrived_bytes_ += workload_.flows[flow].bytes;
       if (results_[flow].done()) --left_;
       note("received", flow, now);
@@ -204,14 +232,14 @@ void Traffic::collect_received(uint32_t host, Instant now) {
 void Traffic::collect_sent(uint32_t host, Instant now) {
   std::vector<uint32_t> ended;
   std::erase_if(sending_[host], [&](uint32_t flow) {
-    if (pending(sends_[flow])) return false;
+    if (sends_[flow].state() == MessageRequest::State::kPending) return false;
     ended.push_back(flow);
     return true;
   });
   for (const uint32_t flow : ended) {
     post_sends(connections_[connection_of_[flow]]);
     if (sends_[flow].state() != MessageRequest::State::kDone) continue;  // stays undone
-    results_[flow].finish = since_begin(now);
+    results_[flow].finish = now - begin_;
     if (results_[flow].received != Duration::max()) --left_;
     note("finish", flow, now);
     note_rate(flow, now);
@@ -223,7 +251,7 @@ void Traffic::fire(uint32_t number, Instant now) {
   const WorkloadTrigger& trigger = workload_.triggers[number];
   TriggerState& state = triggers_[number];
   const uint64_t firing = ++state.fired;
-  if (trace_ != nullptr) trace_->write(since_begin(now), "trigger", "trigger", number);
+  if (trace_ != nullptr) trace_->write(now - begin_, "trigger", "trigger", number);
   const auto release = [&](uint32_t flow) {
     if (workload_.flows[flow].start == Duration()) {
       start(flow, now);
@@ -251,13 +279,18 @@ Explanation Traffic::explain(uint32_t flow) const {
 
 // Traces one flow of each connection: the first that is not acknowledged, which is the one that
 // sends.
-void Traffic::on_step(uint32_t host, Instant now) {
-  for (const uint32_t flow : sending_[host]) {
-    Traced& traced = traced_[connection_of_[flow]];
-    if (now < traced.next_look) continue;
-    traced.next_look = now + kLookInterval;
-    note_rate(flow, now);
+void Traffic::on_step(uint32_t host, Instant now, bool messages) {
+  if (trace_ != nullptr) {
+    for (const uint32_t flow : sending_[host]) {
+      Traced& traced = traced_[connection_of_[flow]];
+      if (now < traced.next_look) continue;
+      traced.next_look = now + kLookInterval;
+      note_rate(flow, now);
+    }
   }
+  if (!messages) return;
+  collect_received(host, now);
+  collect_sent(host, now);
 }
 
 void Traffic::note_rate(uint32_t flow, Instant now) {
@@ -267,11 +300,11 @@ void Traffic::note_rate(uint32_t flow, Instant now) {
   if (traced.flow == flow && !changed(traced.why, why)) return;
   traced.flow = flow;
   traced.why = why;
-  trace_->write_rate(since_begin(now), results_[flow].id, why);
+  trace_->write_rate(now - begin_, results_[flow].id, why);
 }
 
 void Traffic::note(std::string_view event, uint32_t flow, Instant now) {
-  if (trace_ != nullptr) trace_->write(since_begin(now), event, "flow", results_[flow].id);
+  if (trace_ != nullptr) trace_->write(now - begin_, event, "flow", results_[flow].id);
 }
 
 }  // namespace pacecar

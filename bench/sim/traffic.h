@@ -8,20 +8,52 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <deque>
 #include <map>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "bench/sim/run_result.h"
+#include "bench/sim/run.h"
 #include "bench/sim/sim_host.h"
-#include "bench/sim/trace_file.h"
 #include "bench/workload/workload.h"
+#include "transport/base/result.h"
+#include "transport/base/units.h"
+#include "transport/message/messenger.h"
 #include "transport/sim/event_loop.h"
 
 namespace pacecar {
 
-class Traffic final : public EventSink, public SimHost::Listener {
+// A file with the events of a run, one JSON object per line: starts, arrivals and ends of flows,
+// triggers, faults, and changes of a flow's rate or of what limits it. Times are in nanoseconds
+// since time 0.
+class TraceFile {
+ public:
+  static constexpr uint64_t kMostRates = 1'000'000;  // some 200 MB
+
+  // Errors: kSystem, naming the file.
+  static Result<std::unique_ptr<TraceFile>> create(const std::string& path);
+
+  void write(Duration time, std::string_view event, std::string_view what, uint64_t number);
+  // After kMostRates of them, one line "rates-left-out" follows, and no more.
+  void write_rate(Duration time, uint64_t flow, const Explanation& why);
+  // Errors: kSystem, when not all could be written.
+  Result<void> close();
+
+ private:
+  struct Closer {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  TraceFile(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
+
+  std::string path_;
+  std::unique_ptr<std::FILE, Closer> file_;
+  uint64_t rates_ = 0;
+};
+
+class Traffic final : public EventSink {
  public:
   using Hosts = std::vector<std::unique_ptr<SimHost>>;
   // Most receives that a connection has posted at once. One packet advertises them all, so more
@@ -53,9 +85,8 @@ class Traffic final : public EventSink, public SimHost::Listener {
   // Why this flow has its rate. A flow that is not under way is limited by the application.
   Explanation explain(uint32_t flow) const;
 
-  void on_event(Instant now, uint32_t what) override;  // flows to start
-  void on_messages(uint32_t host, Instant now) override;
-  void on_step(uint32_t host, Instant now) override;  // traces rates
+  void on_event(Instant now, uint32_t what) override;       // flows to start
+  void on_step(uint32_t host, Instant now, bool messages);  // SimHost::Listener
 
  private:
   struct Connection {
@@ -94,7 +125,6 @@ class Traffic final : public EventSink, public SimHost::Listener {
   void fire(uint32_t trigger, Instant now);
   void collect_received(uint32_t host, Instant now);
   void collect_sent(uint32_t host, Instant now);
-  Duration since_begin(Instant now) const { return now - begin_; }
   void note(std::string_view event, uint32_t flow, Instant now);
   void note_rate(uint32_t flow, Instant now);
 

@@ -1,6 +1,3 @@
-#include "bench/switch/dpdk_frames.h"
-
-#include <fmt/format.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
@@ -10,6 +7,8 @@
 #include <utility>
 
 #include "bench/switch/frame_headers.h"
+#include "bench/switch/frame_port.h"
+#include "transport/base/invalid.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 #include "transport/io/dpdk/device_name.h"
@@ -117,11 +116,10 @@ Result<std::unique_ptr<FramePort>> open_dpdk_frames(const std::string& device,
   if (parsed.driver() == kMemif) {
     const auto role = parsed.argument("role");
     if (role.value_or("server") != "server") {
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("--port dpdk:{}: a switch is net_memif's server: leave role= out, and "
-                      "give role=client to the host at the other end",
-                      device));
+      return invalid(
+          "--port dpdk:{}: a switch is net_memif's server: leave role= out, and give role=client "
+          "to the host at the other end",
+          device);
     }
     if (!role) parsed.arguments += parsed.arguments.empty() ? "role=server" : ",role=server";
   }

@@ -5,9 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
+#include "transport/base/log.h"
+#include "transport/base/result.h"
 #include "transport/base/units.h"
 
 namespace pacecar {
@@ -46,5 +50,22 @@ class FramePort {
   virtual int wait_fd() const = 0;
   virtual FramePortCounters counters() = 0;
 };
+
+// A port on a network interface: a packet socket (AF_PACKET). Linux, with the capability
+// CAP_NET_RAW. It completes the checksums that senders left to the device. Packets that senders
+// joined (GSO) are longer than a frame may be, and dropped: senders must cut them ('ip link set DEV
+// gso_max_segs 1' on their side). Errors: kNotFound for no such interface, kUnavailable for one
+// that is down, kPermission without the capability, kSystem.
+Result<std::unique_ptr<FramePort>> open_packet_socket(const std::string& interface);
+
+// A port on a DPDK device: shared memory with another process (net_memif, of which it is the
+// server), or a NIC. The device is polled, and a frame's time of arrival is that of the poll. Part
+// of a module that is loaded when needed (transport/io/dpdk/module.h). `device` and `arguments` are
+// those of transport/io/dpdk: "net_memif0", "id=0,socket=/run/x". Errors: kInvalidArgument for
+// net_memif as a client, and those of DpdkPort.
+Result<std::unique_ptr<FramePort>> open_dpdk_frames(const std::string& device,
+                                                    const std::string& arguments,
+                                                    const LogSink& log);
+inline constexpr const char* kDpdkFramesModule = "libpacecar-switch-dpdk.so";
 
 }  // namespace pacecar

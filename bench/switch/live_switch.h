@@ -2,19 +2,15 @@
 //
 //   FramePort --> [NIC queue --cable--> switch: admit, mark, trim, queue --cable-->] --> FramePort
 //
-// Each port is a host of a star-shaped Fabric; its cable has the port's rate each way. A frame
-// enters the model at the time of its arrival, and the model's events run at their own times up to
-// `now`. A loop that polls late sends frames late, and lateness() reports how late, but the queues
-// are the same.
-//
-// The switch learns which port an address is at. A frame to an unknown or group address is sent to
-// every other port, and passes its sender's cable once for each. Thread rule: one thread.
+// Each port is a host of a star-shaped Fabric (README.md). Thread rule: one thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -69,7 +65,7 @@ class LiveSwitch final : public EventSink {
   FabricCounters counters() const { return fabric_->counters(); }
 
   PortCounts take_counts(size_t port);
-  void begin_counts();
+  void begin_counts() { fabric_->reset_queue_max(); }
   // How much later than in the model frames left, in ns.
   const Histogram& lateness() const { return lateness_; }
   // How late frames entered the model, in ns, because frames with later times had entered before.
@@ -119,6 +115,34 @@ class LiveSwitch final : public EventSink {
   std::vector<RxPacket> leaving_;
   std::vector<OutgoingFrame> outgoing_;
   std::vector<std::vector<uint8_t>> changed_;  // what the switch has changed of them
+};
+
+// The figures of a live switch, of each interval and of the whole time, as text and as JSON.
+class SwitchReport {
+ public:
+  SwitchReport(LiveSwitch& live, Instant begin);
+
+  // Ends the interval that began when the last one ended. Returns its lines, one per port.
+  std::string end_interval(Instant now);
+  // Of the whole time, up to the last end_interval().
+  std::string summary() const;
+  nlohmann::json to_json() const;
+
+ private:
+  struct Port {
+    std::string name;
+    PortCounts last;        // since the begin, without samples
+    Histogram queue_bytes;  // of the whole time
+    Bytes queue_max_bytes = 0;
+  };
+
+  nlohmann::json ports_json() const;  // of the whole time
+
+  LiveSwitch& live_;
+  Instant begin_;
+  Instant end_;
+  std::vector<Port> ports_;
+  std::vector<nlohmann::json> intervals_;
 };
 
 }  // namespace pacecar

@@ -1,5 +1,3 @@
-#include "bench/switch/packet_socket.h"
-
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <linux/if_packet.h>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "bench/switch/frame_headers.h"
+#include "bench/switch/frame_port.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/return_if_error.h"
 #include "transport/io/frame.h"

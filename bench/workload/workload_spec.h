@@ -56,7 +56,7 @@ struct WorkloadKind {
 std::span<const WorkloadKind> workload_kinds();
 
 // The flows for a fabric of `hosts` hosts with `processes` processes each; the same arguments give
-// the same flows. Expects numbers in the ranges that bench/sim/spec_workload.cc reads.
+// the same flows. Expects numbers in the ranges that bench/sim/spec_file.cc reads.
 // Errors: kInvalidArgument for values that do not fit each other or the fabric, kSystem for a file
 // that cannot be read; one sentence that names the field, or the file and line, and the cure.
 Result<Workload> make_workload(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed,

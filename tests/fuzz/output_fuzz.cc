@@ -1,5 +1,4 @@
 // A benchmark's output of any bytes: no crash, and every named metric has a label.
-#include "bench/ab/metric_info.h"
 #include "bench/ab/output_parser.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "transport/base/check.h"

@@ -1,7 +1,7 @@
 // A plan of `pacecar ab`, of simulations or of programs, of any bytes: no crash, and each cell of
 // an accepted plan has its spec and its arm.
 #include "bench/ab/plan.h"
-#include "bench/ab/program_plan.h"
+#include "bench/ab/programs.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "transport/base/check.h"
 

@@ -2,8 +2,8 @@
 #include <cstdint>
 
 #include "transport/base/check.h"
-#include "transport/sim/routing.h"
-#include "transport/sim/topo_file.h"
+#include "transport/sim/topologies.h"
+#include "transport/sim/topology.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace pacecar;

@@ -6,7 +6,6 @@
 
 #include "bench/sim/run.h"
 #include "bench/sim/spec_file.h"
-#include "bench/sim/spec_parts.h"
 #include "tests/support/golden.h"
 
 namespace pacecar {

@@ -4,10 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/sim/algorithms.h"
 #include "bench/sim/metrics.h"
-#include "bench/sim/result_json.h"
 #include "bench/sim/run.h"
+#include "bench/sim/run_output.h"
 #include "bench/sim/spec_file.h"
 
 namespace pacecar {

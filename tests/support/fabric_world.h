@@ -57,7 +57,7 @@ class FabricWorld final : public EventSink {
         payload_(config.hosts.datagram_bytes),
         outgoing_(fabric_->processes()) {
     for (uint32_t host = 0; host < fabric_->processes(); ++host) {
-      fabric_->set_listener(host, *this, host);
+      fabric_->port(host).set_listener(*this, host);
     }
   }
 
@@ -103,7 +103,7 @@ class FabricWorld final : public EventSink {
     const TxPacket packet{.header = header,
                           .payload = {payload_.data(), letter.payload},
                           .trailer = trailer,
-                          .destination = &fabric_->address(letter.to),
+                          .destination = &fabric_->port(letter.to).local_address(),
                           .path = letter.path,
                           .traffic_class = letter.traffic_class};
     return fabric_->port(from).send({&packet, 1}, loop_.now()) == 1;

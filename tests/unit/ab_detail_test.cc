@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/ab/run_detail.h"
+#include "bench/ab/report_data.h"
 
 namespace pacecar::ab {
 namespace {

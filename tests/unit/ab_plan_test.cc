@@ -3,8 +3,8 @@
 
 #include <cmath>
 
+#include "bench/ab/experiment.h"
 #include "bench/ab/plan.h"
-#include "bench/ab/run_filter.h"
 
 namespace pacecar::ab {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <set>
 
-#include "bench/ab/emit.h"
-#include "bench/ab/program_plan.h"
-#include "bench/ab/program_runner.h"
 #include "bench/perf/command_line.h"
+#include "bench/ab/programs.h"
+#include "bench/ab/provenance.h"
+#include "bench/ab/results_folder.h"
 #include "tests/support/scratch_directory.h"
 
 namespace pacecar::ab {

@@ -50,7 +50,7 @@ TEST(FabricProcesses, EachProcessGetsItsPackets) {
   std::set<uint32_t> seen;
   for (const Arrival& arrival : world.arrivals()) {
     EXPECT_EQ(arrival.number % 1000, arrival.host);
-    EXPECT_EQ(arrival.source.ip, world.fabric().address(arrival.number / 1000).ip);
+    EXPECT_EQ(arrival.source.ip, world.fabric().port(arrival.number / 1000).local_address().ip);
     EXPECT_TRUE(seen.insert(arrival.number).second);
   }
   EXPECT_EQ(seen.size(), sent);
@@ -61,7 +61,7 @@ TEST(FabricProcesses, EachProcessGetsItsPackets) {
 TEST(FabricProcesses, EachProcessHasItsOwnAddress) {
   FabricWorld world(shared_star(2, 4), default_fabric());
   std::set<std::array<uint8_t, 16>> addresses;
-  for (uint32_t i = 0; i < 8; ++i) addresses.insert(world.fabric().address(i).ip);
+  for (uint32_t i = 0; i < 8; ++i) addresses.insert(world.fabric().port(i).local_address().ip);
   EXPECT_EQ(addresses.size(), 8U);
   EXPECT_EQ(world.fabric().port(7).caps().line_rate, world.fabric().link_info(0).rate);
 }

@@ -48,8 +48,8 @@ TEST(Fabric, DeliversTheBytesInOrder) {
     const Arrival& arrival = world.arrivals()[i];
     ASSERT_EQ(arrival.bytes, expected({.number = i, .payload = kPayload}));
     ASSERT_EQ(arrival.elided, 0U);
-    ASSERT_EQ(arrival.source.ip, world.fabric().address(0).ip);
-    ASSERT_EQ(arrival.source.port, world.fabric().address(0).port + 5);
+    ASSERT_EQ(arrival.source.ip, world.fabric().port(0).local_address().ip);
+    ASSERT_EQ(arrival.source.port, world.fabric().port(0).local_address().port + 5);
   }
 }
 
@@ -111,13 +111,14 @@ TEST(Fabric, WordLossesAffectOnlyControlPacketsWithPayload) {
 
 TEST(Fabric, CountsThePayloadThatArrives) {
   FabricWorld world(star(3), default_fabric());
-  world.fabric().count_arrivals(0, 2);
+  world.fabric().port(2).count_arrivals(0);
   world.send_many(0, {.to = 2, .payload = kPayload}, 5);
   world.send(0, {.to = 2, .payload = 64, .traffic_class = TrafficClass::kControl});
   world.send_many(1, {.to = 2, .payload = kPayload}, 7);
   world.run_dry();
-  EXPECT_EQ(world.fabric().arrived_bytes(0, 2), 5 * kPayload);
-  EXPECT_EQ(world.fabric().arrived_bytes(1, 2), 0U);  // count_arrivals was not called for this pair
+  EXPECT_EQ(world.fabric().port(2).arrived_bytes(0), 5 * kPayload);
+  EXPECT_EQ(world.fabric().port(2).arrived_bytes(1),
+            0U);  // count_arrivals was not called for this pair
 }
 
 TEST(Fabric, CorruptionFlipsOneBitAndIsCounted) {
@@ -284,7 +285,7 @@ TEST(Fabric, InboxDropsBeyondItsBound) {
 
 TEST(Fabric, PacketToAnUnknownAddressIsDropped) {
   FabricWorld world(star(2), default_fabric());
-  Address nobody = world.fabric().address(1);
+  Address nobody = world.fabric().port(1).local_address();
   nobody.ip[15] = 9;
   const TxPacket packet{.header = {}, .payload = {}, .trailer = {}, .destination = &nobody};
   EXPECT_EQ(world.fabric().port(0).send({&packet, 1}, Instant()), 1U);
@@ -297,8 +298,10 @@ TEST(Fabric, OversizedDatagramFailsAlone) {
   config.hosts.datagram_bytes = kDatagram;
   FabricWorld world(star(2), config);
   const std::vector<uint8_t> bytes(kDatagram + 1);
-  const TxPacket packet{
-      .header = {}, .payload = bytes, .trailer = {}, .destination = &world.fabric().address(1)};
+  const TxPacket packet{.header = {},
+                        .payload = bytes,
+                        .trailer = {},
+                        .destination = &world.fabric().port(1).local_address()};
   EXPECT_EQ(world.fabric().port(0).send({&packet, 1}, Instant()), 1U);
   world.send(0, {.to = 1, .payload = kPayload});
   world.run_dry();

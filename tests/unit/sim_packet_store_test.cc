@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/sim/packet_store.h"
+#include "transport/sim/fabric_packet.h"
 
 namespace pacecar {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "tests/support/fabric_world.h"
 #include "transport/base/prng.h"
-#include "transport/sim/policer.h"
+#include "transport/sim/fabric_link.h"
 
 namespace pacecar::test {
 namespace {

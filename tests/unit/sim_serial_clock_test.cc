@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "transport/sim/serial_clock.h"
+#include "transport/sim/fabric_link.h"
 
 namespace pacecar {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "transport/sim/routing.h"
-#include "transport/sim/topo_file.h"
+#include "transport/sim/topologies.h"
+#include "transport/sim/topology.h"
 
 namespace pacecar {
 namespace {

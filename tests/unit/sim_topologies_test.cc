@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "transport/sim/routing.h"
 #include "transport/sim/topologies.h"
+#include "transport/sim/topology.h"
 
 namespace pacecar {
 namespace {

@@ -4,11 +4,9 @@
 
 #include <cmath>
 
-#include "bench/sim/fairness.h"
 #include "bench/sim/max_min.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
-#include "bench/sim/spec_parts.h"
 #include "transport/base/prng.h"
 
 namespace pacecar {

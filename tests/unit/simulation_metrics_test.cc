@@ -5,8 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/sim/metrics.h"
-#include "bench/sim/result_json.h"
-#include "bench/sim/summary.h"
+#include "bench/sim/run_output.h"
 
 namespace pacecar {
 namespace {

@@ -7,8 +7,6 @@
 
 namespace pacecar {
 
-EventLoop::EventLoop() : slots_(kSlots) {}
-
 EventLoop::TimerId EventLoop::add_timer(EventSink& sink, uint32_t what) {
   PACECAR_CHECK(timers_.size() < kNone);
   timers_.push_back(Timer{.sink = &sink, .what = what});
@@ -22,8 +20,6 @@ void EventLoop::arm(TimerId timer, Instant time) {
   t.time = time;
   if (time != Instant::never()) link(timer);
 }
-
-void EventLoop::cancel(TimerId timer) { arm(timer, Instant::never()); }
 
 uint32_t EventLoop::slot_of(uint64_t time) const {
   const uint64_t differing = time ^ base_;
@@ -81,9 +77,13 @@ void EventLoop::unlink(TimerId timer) {
   Slot& slot = slots_[index];
   (t.previous == kNone ? slot.first : timers_[t.previous].next) = t.next;
   (t.next == kNone ? slot.last : timers_[t.next].previous) = t.previous;
-  if (slot.first != kNone) return;
-  occupied_[index / 64] &= ~(uint64_t{1} << (index % 64));
-  if (occupied_[index / 64] == 0) summary_[index / 4096] &= ~(uint64_t{1} << (index / 64 % 64));
+  if (slot.first == kNone) vacate(index);
+}
+
+void EventLoop::vacate(uint32_t slot) {
+  slots_[slot] = Slot{};
+  occupied_[slot / 64] &= ~(uint64_t{1} << (slot % 64));
+  if (occupied_[slot / 64] == 0) summary_[slot / 4096] &= ~(uint64_t{1} << (slot / 64 % 64));
 }
 
 EventLoop::TimerId EventLoop::next_due(Instant limit) {
@@ -100,9 +100,7 @@ EventLoop::TimerId EventLoop::next_due(Instant limit) {
     const uint64_t start = start_of(level, index);
     if (start > static_cast<uint64_t>(limit.ns())) return kNone;
     TimerId timer = slots_[index].first;
-    slots_[index] = Slot{};
-    occupied_[index / 64] &= ~(uint64_t{1} << (index % 64));
-    if (occupied_[index / 64] == 0) summary_[index / 4096] &= ~(uint64_t{1} << (index / 64 % 64));
+    vacate(index);
     base_ = start;
     while (timer != kNone) {
       const TimerId next = timers_[timer].next;

@@ -36,7 +36,7 @@ class EventLoop {
  public:
   using TimerId = uint32_t;
 
-  EventLoop();
+  EventLoop() : slots_(kSlots) {}
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
@@ -46,7 +46,7 @@ class EventLoop {
   Instant now() const { return now_; }
   // Moves the timer when it is armed; Instant::never() cancels. Not before now().
   void arm(TimerId timer, Instant time);
-  void cancel(TimerId timer);
+  void cancel(TimerId timer) { arm(timer, Instant::never()); }
   // Never when not armed.
   Instant deadline(TimerId timer) const { return timers_[timer].time; }
 
@@ -91,6 +91,7 @@ class EventLoop {
   uint64_t start_of(unsigned level, uint32_t slot) const;
   void link(TimerId timer);
   void unlink(TimerId timer);
+  void vacate(uint32_t slot);
   // The next timer that is due until `limit`, kNone if there is none; moves lists down on the way.
   TimerId next_due(Instant limit);
   void look_ahead(TimerId next) const;

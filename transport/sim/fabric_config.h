@@ -1,12 +1,19 @@
-// The configuration of a simulated fabric, apart from its shape (topology.h).
+// The configuration of a simulated fabric, apart from its shape (topology.h); its counters,
+// statistics, frames and faults. Plain values.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "transport/base/prng.h"
 #include "transport/base/units.h"
 #include "transport/sim/topology.h"
+#include "transport/wire/packet.h"
 
 namespace pacecar {
 
@@ -72,9 +79,11 @@ struct HostPortConfig {
   Bytes overhead_bytes = 66;
   uint16_t paths = 64;  // UDP source ports
   Rate drain_rate;      // of a slow host that reads no faster than this; 0: as fast as it likes
+
+  Bytes largest_packet() const { return datagram_bytes + overhead_bytes; }  // on the wire
 };
 
-// A token bucket at the far end of a link, which drops what exceeds it (policer.h). Sizes are those
+// A token bucket at the far end of a link, which drops what exceeds it (Policer). Sizes are those
 // on the wire; packets of all classes count.
 struct PolicerConfig {
   LinkId link = 0;
@@ -99,6 +108,108 @@ struct FabricConfig {
   size_t packets = 1 << 20;  // inside the whole fabric at once; a host's send() blocks beyond
   // After this long a failed cable is left out of all routes.
   Duration failover = Duration::from_us(0);
+};
+
+enum class FabricDrop : uint8_t {
+  kNoRoute,
+  kQueueFull,
+  kInboxFull,
+  kLinkDown,   // on a failed cable, in the queue before it, or without another route
+  kLoss,       // injected
+  kPartition,  // injected
+  kPolicer,
+  kCount
+};
+
+struct FabricCounters {
+  uint64_t sent = 0;        // taken from hosts
+  uint64_t duplicated = 0;  // injected
+  uint64_t corrupted = 0;   // injected
+  uint64_t delayed = 0;     // injected
+  uint64_t marked = 0;
+  uint64_t trimmed = 0;    // their headers are delivered or dropped like any packet
+  uint64_t delivered = 0;  // handed to the reader
+  std::array<uint64_t, static_cast<size_t>(FabricDrop::kCount)> dropped{};
+  uint64_t in_flight = 0;  // in queues, on cables, in inboxes
+  uint64_t pauses = 0;     // PFC pause frames
+
+  uint64_t dropped_for(FabricDrop cause) const { return dropped[static_cast<size_t>(cause)]; }
+  uint64_t all_dropped() const {
+    return std::accumulate(dropped.begin(), dropped.end(), uint64_t{0});
+  }
+  bool conserved() const { return sent + duplicated == delivered + all_dropped() + in_flight; }
+};
+
+// Statistics of one direction of a cable so far.
+struct LinkStats {
+  Bytes sent_bytes = 0;  // on the wire
+  uint64_t sent_packets = 0;
+  Bytes queue_bytes = 0;      // data waiting now, the packet being sent included
+  Bytes queue_max_bytes = 0;  // since the begin or reset_queue_max()
+  uint64_t marked = 0;
+  uint64_t trimmed = 0;
+  uint64_t dropped = 0;
+  Duration paused;  // by PFC
+};
+
+// A frame of a real network as a packet: it has its own ECN field, and receive() of the
+// destination's port returns it.
+struct FabricFrame {
+  std::span<const uint8_t> bytes;
+  Bytes kept_bytes = 0;      // that trimming leaves; 0: it is dropped rather than trimmed
+  uint32_t destination = 0;  // process
+  TrafficClass traffic_class = TrafficClass::kData;
+  Ecn ecn = Ecn::kNotCapable;
+};
+
+struct LinkInfo {
+  NodeId from = 0;
+  NodeId to = 0;
+  Rate rate;
+  Duration delay;
+};
+
+// --- faults ---
+
+// Half open: [from, until).
+struct SimWindow {
+  Instant from;
+  Instant until = Instant::never();
+
+  bool contains(Instant time) const { return from <= time && time < until; }
+};
+
+// Nothing passes between the island and the other ports.
+struct SimPartition {
+  SimWindow window;
+  std::vector<size_t> island;  // ports, which are numbered as processes are
+};
+
+// The port neither sends nor receives, as if its process were stopped; its inbox fills meanwhile.
+struct SimStall {
+  SimWindow window;
+  size_t port = 0;
+};
+
+// Control packets that carry payload are lost: the small RDMA writes by which hosts coordinate, not
+// acknowledgements.
+struct SimWordLoss {
+  double probability = 0;
+  std::optional<size_t> port;  // that sends them; none: any
+};
+
+// A default one is a network without faults, which a test sets for its last phase to see that
+// everything completes.
+struct SimFaults {
+  // Probabilities per packet, independent of each other.
+  double loss = 0;
+  double duplication = 0;
+  double reordering = 0;  // the packet is late by up to reorder_delay, others overtake it
+  double corruption = 0;  // one bit flips
+  Duration reorder_delay = Duration::from_us(50);
+  std::vector<SimPartition> partitions;
+  std::vector<SimStall> stalls;
+  std::vector<SimWordLoss> word_losses;
 };
 
 }  // namespace pacecar

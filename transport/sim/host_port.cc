@@ -1,12 +1,10 @@
-#include "transport/sim/host_port.h"
-
 #include <algorithm>
 #include <cstring>
 
 #include "transport/base/check.h"
 #include "transport/base/prefetch.h"
-#include "transport/sim/ecmp_hash.h"
 #include "transport/sim/fabric.h"
+#include "transport/sim/topology.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -198,16 +196,7 @@ void HostPort::arrive(FabricPacket& packet) {
   }
 }
 
-void HostPort::count_arrivals(uint32_t source) { arrivals_.try_emplace(source, 0); }
-
-Bytes HostPort::arrived_bytes(uint32_t source) const {
-  const auto found = arrivals_.find(source);
-  return found == arrivals_.end() ? 0 : found->second;
-}
-
 bool HostPort::may_read() { return !reader_ || !reader_->busy(fabric_.loop_.now()); }
-
-void HostPort::on_event(Instant, uint32_t) { wake(); }
 
 void HostPort::prepare(unsigned events_before) const {
   if (events_before + 1 == kEventsAhead) return prefetch(*this);

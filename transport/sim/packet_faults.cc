@@ -1,17 +1,8 @@
-#include "transport/sim/packet_faults.h"
-
 #include <algorithm>
 
 #include "transport/sim/fabric.h"
 
 namespace pacecar {
-namespace {
-
-bool listed(const std::vector<size_t>& hosts, size_t host) {
-  return std::ranges::find(hosts, host) != hosts.end();
-}
-
-}  // namespace
 
 PacketFaults::PacketFaults(Fabric& fabric)
     : fabric_(fabric),
@@ -46,8 +37,8 @@ void PacketFaults::arm_thaw() {
 
 bool PacketFaults::partitioned(uint32_t a, uint32_t b) const {
   return std::ranges::any_of(faults_.partitions, [&](const SimPartition& partition) {
-    return partition.window.contains(fabric_.loop_.now()) &&
-           listed(partition.island, a) != listed(partition.island, b);
+    const auto inside = [&](size_t port) { return std::ranges::count(partition.island, port) > 0; };
+    return partition.window.contains(fabric_.loop_.now()) && inside(a) != inside(b);
   });
 }
 

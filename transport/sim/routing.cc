@@ -1,5 +1,4 @@
-#include "transport/sim/routing.h"
-
+// The shortest ways through a topology.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +7,9 @@
 #include <string>
 #include <unordered_map>
 
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
+#include "transport/sim/topology.h"
 
 namespace pacecar {
 namespace {
@@ -40,10 +41,9 @@ Result<void> check_cables(const Topology& topology) {
   for (size_t i = 0; i < topology.cables.size(); ++i) {
     const Cable& cable = topology.cables[i];
     if (cable.a < topology.nodes() && cable.b < topology.nodes() && cable.a != cable.b) continue;
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("cable {} of topology {} joins nodes {} and {}; give it two different "
-                            "nodes below {}",
-                            i, topology.name, cable.a, cable.b, topology.nodes()));
+    return invalid(
+        "cable {} of topology {} joins nodes {} and {}; give it two different nodes below {}", i,
+        topology.name, cable.a, cable.b, topology.nodes());
   }
   return {};
 }

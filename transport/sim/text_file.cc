@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "transport/base/invalid.h"
 #include "transport/base/printable.h"
 #include "transport/base/to_number.h"
 
@@ -66,7 +67,7 @@ std::string shown(std::string_view word) {
 }
 
 tl::unexpected<Error> bad_line(const std::string& file, size_t line, const std::string& reason) {
-  return fail(ErrorCode::kInvalidArgument, fmt::format("{}, line {}: {}", file, line, reason));
+  return invalid("{}, line {}: {}", file, line, reason);
 }
 
 }  // namespace pacecar

@@ -1,5 +1,3 @@
-#include "transport/sim/topo_file.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/sim/text_file.h"
 #include "transport/sim/topologies.h"
@@ -62,10 +61,7 @@ class TopoFile {
   Result<Topology> build() const {
     RETURN_IF_ERROR(check_numbers());
     auto topology = header(kTiers) == 2 ? make_leaf_spine(leaf_spine()) : make_fat_tree(fat_tree());
-    if (!topology) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: {}", file_, topology.error().message));
-    }
+    if (!topology) return invalid("{}: {}", file_, topology.error().message);
     topology->name = file_;
     return topology;
   }
@@ -129,8 +125,7 @@ class TopoFile {
   }
 
   Result<void> missing(std::string_view name, const std::string& where) const {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{}: {} is missing{}; add it", file_, name, where));
+    return invalid("{}: {} is missing{}; add it", file_, name, where);
   }
 
   Result<void> check_complete() const {
@@ -167,10 +162,10 @@ class TopoFile {
                       header(kNodes), header(kPodsize));
     }
     if (header(kPodsize) % get(0, kDown) != 0) {
-      return error_at(tiers_[0][kDown].line,
-                      "leaves of {} hosts do not make up a pod of {}; make Podsize a multiple of "
-                      "Radix_down",
-                      get(0, kDown), header(kPodsize));
+      return error_at(
+          tiers_[0][kDown].line,
+          "leaves of {} hosts do not make up a pod of {}; make Podsize a multiple of Radix_down",
+          get(0, kDown), header(kPodsize));
     }
     for (size_t tier = 0; tier + 1 < header(kTiers); ++tier) {
       if (auto fits = check_between(tier); !fits) return fits;
@@ -189,10 +184,10 @@ class TopoFile {
     }
     const uint64_t down = uint64_t{below} * bundle(tier + 1);
     if (get(tier + 1, kDown) != down) {
-      return error_at(tiers_[tier + 1][kDown].line,
-                      "a switch of tier {} has a bundle of {} to each of {} {} below; make its "
-                      "Radix_down {}",
-                      tier + 1, bundle(tier + 1), below, tier == 0 ? "leaves" : "pods", down);
+      return error_at(
+          tiers_[tier + 1][kDown].line,
+          "a switch of tier {} has a bundle of {} to each of {} {} below; make its Radix_down {}",
+          tier + 1, bundle(tier + 1), below, tier == 0 ? "leaves" : "pods", down);
     }
     const Value& oversubscribed = tiers_[tier][kOversubscribed];
     const uint64_t in = uint64_t{get(tier, kDown)} * get(tier, kSpeed);

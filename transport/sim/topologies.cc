@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <initializer_list>
-#include <string>
-#include <string_view>
 #include <utility>
 
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -16,8 +15,11 @@ namespace {
 constexpr uint64_t kMaxNodes = 1 << 20;
 constexpr uint64_t kMaxCables = 1 << 23;
 
-tl::unexpected<Error> impossible(std::string_view shape, const std::string& reason) {
-  return fail(ErrorCode::kInvalidArgument, fmt::format("a {} cannot be built: {}", shape, reason));
+template <typename... Args>
+tl::unexpected<Error> impossible(std::string_view shape, fmt::format_string<Args...> reason,
+                                 Args&&... args) {
+  return invalid("a {} cannot be built: {}", shape,
+                 fmt::format(reason, std::forward<Args>(args)...));
 }
 
 // The product, limited to a number that is too large for a network.
@@ -30,48 +32,34 @@ uint64_t product(std::initializer_list<uint64_t> factors) {
   return result;
 }
 
-// Checks the fields of one spec, and keeps the first error.
-class SpecCheck {
- public:
-  explicit SpecCheck(std::string_view shape) : shape_(shape) {}
-
-  void positive(std::string_view field, uint32_t value) {
-    if (value == 0) refuse(fmt::format("{} is 0; give at least 1", field));
+// Checks the fields of one spec: numbers that must not be 0, and cables.
+Result<void> check_fields(std::string_view shape,
+                          std::initializer_list<std::pair<std::string_view, uint32_t>> numbers,
+                          std::initializer_list<std::pair<std::string_view, CableSpec>> cables) {
+  for (const auto& [field, value] : numbers) {
+    if (value == 0) return impossible(shape, "{} is 0; give at least 1", field);
   }
-
-  void cable(std::string_view field, const CableSpec& cable) {
-    if (cable.rate == Rate()) refuse(fmt::format("the rate of {} is 0; give one", field));
+  for (const auto& [field, cable] : cables) {
+    if (cable.rate == Rate()) return impossible(shape, "the rate of {} is 0; give one", field);
     if (cable.delay < Duration()) {
-      refuse(fmt::format("the delay of {} is negative; give 0 or more", field));
+      return impossible(shape, "the delay of {} is negative; give 0 or more", field);
     }
   }
+  return {};
+}
 
-  void multiple(std::string_view field, uint32_t value, std::string_view of, uint64_t unit) {
-    if (reason_.empty() && value % unit != 0) {
-      refuse(fmt::format("{} is {}, which is no multiple of {} ({}); make it {}", field, value, of,
-                         unit, (value / unit + 1) * unit));
-    }
-  }
+Result<void> check_multiple(std::string_view shape, std::string_view field, uint32_t value,
+                            std::string_view of, uint64_t unit) {
+  if (value % unit == 0) return {};
+  return impossible(shape, "{} is {}, which is no multiple of {} ({}); make it {}", field, value,
+                    of, unit, (value / unit + 1) * unit);
+}
 
-  void size(uint64_t nodes, uint64_t cables) {
-    if (nodes <= kMaxNodes && cables <= kMaxCables) return;
-    refuse(fmt::format("it would have more than {} nodes or {} cables; make it smaller", kMaxNodes,
-                       kMaxCables));
-  }
-
-  void refuse(std::string reason) {
-    if (reason_.empty()) reason_ = std::move(reason);
-  }
-
-  Result<void> result() const {
-    if (reason_.empty()) return {};
-    return impossible(shape_, reason_);
-  }
-
- private:
-  std::string_view shape_;
-  std::string reason_;
-};
+Result<void> check_size(std::string_view shape, uint64_t nodes, uint64_t cables) {
+  if (nodes <= kMaxNodes && cables <= kMaxCables) return {};
+  return impossible(shape, "it would have more than {} nodes or {} cables; make it smaller",
+                    kMaxNodes, kMaxCables);
+}
 
 // Adds named nodes and cables.
 class Builder {
@@ -115,11 +103,8 @@ class Builder {
 }  // namespace
 
 Result<Topology> make_star(const StarSpec& spec) {
-  SpecCheck check("star");
-  check.positive("hosts", spec.hosts);
-  check.cable("cable", spec.cable);
-  check.size(uint64_t{spec.hosts} + 1, spec.hosts);
-  RETURN_IF_ERROR(check.result());
+  RETURN_IF_ERROR(check_fields("star", {{"hosts", spec.hosts}}, {{"cable", spec.cable}}));
+  RETURN_IF_ERROR(check_size("star", uint64_t{spec.hosts} + 1, spec.hosts));
 
   Builder build("star", spec.hosts);
   const NodeId center = build.switches("switch", 1);
@@ -128,14 +113,10 @@ Result<Topology> make_star(const StarSpec& spec) {
 }
 
 Result<Topology> make_dumbbell(const DumbbellSpec& spec) {
-  SpecCheck check("dumbbell");
-  check.positive("left", spec.left);
-  check.positive("right", spec.right);
-  check.cable("cable", spec.cable);
-  check.cable("bottleneck", spec.bottleneck);
+  RETURN_IF_ERROR(check_fields("dumbbell", {{"left", spec.left}, {"right", spec.right}},
+                               {{"cable", spec.cable}, {"bottleneck", spec.bottleneck}}));
   const uint64_t hosts = uint64_t{spec.left} + spec.right;
-  check.size(hosts + 2, hosts + 1);
-  RETURN_IF_ERROR(check.result());
+  RETURN_IF_ERROR(check_size("dumbbell", hosts + 2, hosts + 1));
 
   Builder build("dumbbell", static_cast<uint32_t>(hosts));
   const NodeId left = build.switches("switch", 2);
@@ -147,23 +128,23 @@ Result<Topology> make_dumbbell(const DumbbellSpec& spec) {
 }
 
 Result<Topology> make_leaf_spine(const LeafSpineSpec& spec) {
-  SpecCheck check("leaf-spine network");
-  check.positive("hosts", spec.hosts);
-  check.positive("hosts_per_leaf", spec.hosts_per_leaf);
-  check.positive("spines", spec.spines);
-  check.positive("bundle", spec.bundle);
-  check.cable("cable", spec.cable);
-  check.cable("uplink", spec.uplink);
+  constexpr const char* kShape = "leaf-spine network";
+  RETURN_IF_ERROR(check_fields(kShape,
+                               {{"hosts", spec.hosts},
+                                {"hosts_per_leaf", spec.hosts_per_leaf},
+                                {"spines", spec.spines},
+                                {"bundle", spec.bundle}},
+                               {{"cable", spec.cable}, {"uplink", spec.uplink}}));
   if (spec.ports_per_host != 1 && spec.ports_per_host != 2) {
-    check.refuse(fmt::format("ports_per_host is {}; give 1 or 2", spec.ports_per_host));
+    return impossible(kShape, "ports_per_host is {}; give 1 or 2", spec.ports_per_host);
   }
-  check.multiple("hosts", spec.hosts, "hosts_per_leaf", spec.hosts_per_leaf);
-  RETURN_IF_ERROR(check.result());
+  RETURN_IF_ERROR(
+      check_multiple(kShape, "hosts", spec.hosts, "hosts_per_leaf", spec.hosts_per_leaf));
   const uint32_t ports = spec.ports_per_host;
   const uint64_t leaves = product({spec.hosts / spec.hosts_per_leaf, ports});
-  check.size(spec.hosts + leaves + spec.spines,
-             product({spec.hosts, ports}) + product({leaves, spec.spines, spec.bundle}));
-  RETURN_IF_ERROR(check.result());
+  RETURN_IF_ERROR(
+      check_size(kShape, spec.hosts + leaves + spec.spines,
+                 product({spec.hosts, ports}) + product({leaves, spec.spines, spec.bundle})));
 
   Builder build("leaf-spine", spec.hosts);
   const NodeId leaf = build.switches("leaf", static_cast<uint32_t>(leaves));
@@ -177,25 +158,25 @@ Result<Topology> make_leaf_spine(const LeafSpineSpec& spec) {
 }
 
 Result<Topology> make_fat_tree(const FatTreeSpec& spec) {
-  SpecCheck check("fat tree");
-  check.positive("pods", spec.pods);
-  check.positive("leaves_per_pod", spec.leaves_per_pod);
-  check.positive("hosts_per_leaf", spec.hosts_per_leaf);
-  check.positive("aggregations_per_pod", spec.aggregations_per_pod);
-  check.positive("cores_per_aggregation", spec.cores_per_aggregation);
-  check.positive("leaf_bundle", spec.leaf_bundle);
-  check.positive("core_bundle", spec.core_bundle);
-  check.cable("cable", spec.cable);
-  check.cable("leaf_uplink", spec.leaf_uplink);
-  check.cable("core_uplink", spec.core_uplink);
+  RETURN_IF_ERROR(check_fields("fat tree",
+                               {{"pods", spec.pods},
+                                {"leaves_per_pod", spec.leaves_per_pod},
+                                {"hosts_per_leaf", spec.hosts_per_leaf},
+                                {"aggregations_per_pod", spec.aggregations_per_pod},
+                                {"cores_per_aggregation", spec.cores_per_aggregation},
+                                {"leaf_bundle", spec.leaf_bundle},
+                                {"core_bundle", spec.core_bundle}},
+                               {{"cable", spec.cable},
+                                {"leaf_uplink", spec.leaf_uplink},
+                                {"core_uplink", spec.core_uplink}}));
   const uint64_t leaves = product({spec.pods, spec.leaves_per_pod});
   const uint64_t hosts = product({leaves, spec.hosts_per_leaf});
   const uint64_t aggregations = product({spec.pods, spec.aggregations_per_pod});
   const uint64_t cores = product({spec.aggregations_per_pod, spec.cores_per_aggregation});
-  check.size(hosts + leaves + aggregations + cores,
-             hosts + product({leaves, spec.aggregations_per_pod, spec.leaf_bundle}) +
-                 product({aggregations, spec.cores_per_aggregation, spec.core_bundle}));
-  RETURN_IF_ERROR(check.result());
+  RETURN_IF_ERROR(
+      check_size("fat tree", hosts + leaves + aggregations + cores,
+                 hosts + product({leaves, spec.aggregations_per_pod, spec.leaf_bundle}) +
+                     product({aggregations, spec.cores_per_aggregation, spec.core_bundle})));
 
   Builder build("fat tree", static_cast<uint32_t>(hosts));
   const NodeId leaf = build.switches("leaf", static_cast<uint32_t>(leaves));
@@ -206,30 +187,26 @@ Result<Topology> make_fat_tree(const FatTreeSpec& spec) {
   }
   for (uint32_t i = 0; i < leaves; ++i) {
     const NodeId first = aggregation + i / spec.leaves_per_pod * spec.aggregations_per_pod;
-    for (uint32_t j = 0; j < spec.aggregations_per_pod; ++j) {
-      build.join(leaf + i, first + j, spec.leaf_uplink, spec.leaf_bundle);
-    }
+    build.join_all(leaf + i, 1, first, spec.aggregations_per_pod, spec.leaf_uplink,
+                   spec.leaf_bundle);
   }
   for (uint32_t i = 0; i < aggregations; ++i) {
     const NodeId first = core + i % spec.aggregations_per_pod * spec.cores_per_aggregation;
-    for (uint32_t j = 0; j < spec.cores_per_aggregation; ++j) {
-      build.join(aggregation + i, first + j, spec.core_uplink, spec.core_bundle);
-    }
+    build.join_all(aggregation + i, 1, first, spec.cores_per_aggregation, spec.core_uplink,
+                   spec.core_bundle);
   }
   return build.take();
 }
 
 Result<FatTreeSpec> fat_tree_of_radix(uint32_t radix, uint32_t hosts, uint32_t oversubscription) {
-  SpecCheck check("fat tree");
-  check.positive("oversubscription", oversubscription);
+  RETURN_IF_ERROR(check_fields("fat tree", {{"oversubscription", oversubscription}}, {}));
   // Half of an aggregation switch's ports, and one of `parts` of a leaf's, go up.
   const uint64_t parts = uint64_t{oversubscription} + 1;
   const uint64_t unit = parts % 2 == 0 ? parts : 2 * parts;
   if (radix == 0 || radix % unit != 0) {
-    check.refuse(fmt::format("the radix is {}; with oversubscription {} give a multiple of {}",
-                             radix, oversubscription, unit));
+    return impossible("fat tree", "the radix is {}; with oversubscription {} give a multiple of {}",
+                      radix, oversubscription, unit);
   }
-  RETURN_IF_ERROR(check.result());
 
   FatTreeSpec spec;
   spec.aggregations_per_pod = static_cast<uint32_t>(radix / parts);
@@ -237,33 +214,31 @@ Result<FatTreeSpec> fat_tree_of_radix(uint32_t radix, uint32_t hosts, uint32_t o
   spec.leaves_per_pod = radix / 2;
   spec.cores_per_aggregation = radix / 2;
   const uint64_t pod = uint64_t{spec.hosts_per_leaf} * spec.leaves_per_pod;
-  check.multiple("hosts", hosts, "the hosts of a pod", pod);
+  RETURN_IF_ERROR(check_multiple("fat tree", "hosts", hosts, "the hosts of a pod", pod));
   if (hosts / pod > radix) {
-    check.refuse(
-        fmt::format("hosts is {}, but switches of {} ports carry at most {}; give switches "
-                    "with more ports",
-                    hosts, radix, pod * radix));
+    return impossible(
+        "fat tree",
+        "hosts is {}, but switches of {} ports carry at most {}; give switches with more ports",
+        hosts, radix, pod * radix);
   }
-  RETURN_IF_ERROR(check.result());
   spec.pods = hosts == 0 ? radix : static_cast<uint32_t>(hosts / pod);
   return spec;
 }
 
 Result<Topology> make_rails(const RailSpec& spec) {
-  SpecCheck check("rail-optimised network");
-  check.positive("servers", spec.servers);
-  check.positive("gpus_per_server", spec.gpus_per_server);
-  check.positive("spines", spec.spines);
-  check.cable("cable", spec.cable);
-  check.cable("uplink", spec.uplink);
+  constexpr const char* kShape = "rail-optimised network";
+  RETURN_IF_ERROR(check_fields(kShape,
+                               {{"servers", spec.servers},
+                                {"gpus_per_server", spec.gpus_per_server},
+                                {"spines", spec.spines}},
+                               {{"cable", spec.cable}, {"uplink", spec.uplink}}));
   const uint32_t group = spec.servers_per_leaf == 0 ? spec.servers : spec.servers_per_leaf;
-  if (group != 0) check.multiple("servers", spec.servers, "servers_per_leaf", group);
-  RETURN_IF_ERROR(check.result());
+  RETURN_IF_ERROR(check_multiple(kShape, "servers", spec.servers, "servers_per_leaf", group));
   const uint32_t rails = spec.gpus_per_server;
   const uint64_t hosts = product({spec.servers, rails});
   const uint64_t leaves = product({spec.servers / group, rails});
-  check.size(hosts + leaves + spec.spines, hosts + product({leaves, spec.spines}));
-  RETURN_IF_ERROR(check.result());
+  RETURN_IF_ERROR(
+      check_size(kShape, hosts + leaves + spec.spines, hosts + product({leaves, spec.spines})));
 
   Builder build("rails", static_cast<uint32_t>(hosts));
   const NodeId leaf = build.switches("leaf", static_cast<uint32_t>(leaves));

@@ -12,7 +12,7 @@ foreach(file IN LISTS files)
   string(APPEND rows "    {\"${name}\", {kPart${index}, sizeof kPart${index}}},\n")
   math(EXPR index "${index} + 1")
 endforeach()
-file(WRITE "${OUTPUT}" "#include \"bench/ab/report/page_parts.h\"
+file(WRITE "${OUTPUT}" "#include \"bench/ab/report/report.h\"
 
 namespace pacecar {
 namespace {

@@ -7,10 +7,16 @@
 #include <string>
 #include <string_view>
 
-#include "bench/ab/report/page_parts.h"
 #include "transport/base/result.h"
 
 namespace pacecar {
+
+struct PagePart {
+  std::string_view name;  // without its folder
+  std::string_view text;
+};
+// The files of the report's page, as the build embedded them (embed.cmake).
+std::span<const PagePart> page_parts();
 
 // `data` is the object of bench/ab/report_data.h; text in it may hold anything. Errors: kSystem
 // when `path` cannot be written.

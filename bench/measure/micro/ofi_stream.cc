@@ -32,7 +32,7 @@
 
 #include "bench/perf/must.h"
 #include "transport/base/histogram.h"
-#include "transport/ofi/handles.h"
+#include "transport/ofi/provider.h"
 
 namespace pacecar {
 namespace {

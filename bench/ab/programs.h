@@ -1,18 +1,17 @@
-// Runs the cells of an experiment with real programs, one after the other on one machine.
-//
-// A block runs every cell once, in a new random order, so that drift (heat, other tenants) affects
-// all arms alike; the arms of the same factor values run one after the other. Samples are paired by
-// block.
+// Experiments with real programs: a command whose arms differ in environment and flags. Runs come
+// one after the other. A block runs every cell once, in a new random order, so that drift (heat,
+// other tenants) affects all arms alike; the arms of the same factor values run one after the
+// other. Samples are paired by block.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/ab/experiment.h"
-#include "bench/ab/record.h"
+#include "bench/ab/plan.h"
 #include "bench/ab/results_folder.h"
-#include "bench/ab/runner.h"
 
 namespace pacecar::ab {
 
@@ -31,6 +30,20 @@ struct ProgramPlan {
   uint64_t seed = 1;                        // of the order
   std::optional<double> min_improvement;  // threshold: by so many percent better than the baseline
 };
+
+// Nothing for a plan of simulations. Errors: kNotFound, kSystem, kInvalidArgument; one sentence
+// with file, line, cause and cure. `name` stands for the file in messages.
+Result<std::optional<ProgramPlan>> parse_program_plan(std::string_view text,
+                                                      const std::string& name);
+Result<std::optional<ProgramPlan>> read_program_plan(const std::string& path);
+
+// A plan without arms, named after its command.
+ProgramPlan program_plan(const std::vector<std::string>& command, size_t rounds);
+// Adds an arm that runs `command` with the variables of `environment`: "A=1 B='two words'", which
+// is split as a shell does. Errors: kInvalidArgument for what is no assignment, and for a name that
+// another arm has.
+Result<void> add_arm(ProgramPlan& plan, const std::vector<std::string>& command,
+                     const std::string& name, const std::string& environment);
 
 struct ProgramStep {
   size_t block = 0;

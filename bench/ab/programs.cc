@@ -1,21 +1,68 @@
-#include "bench/ab/program_runner.h"
+#include "bench/perf/command_line.h"
+#include "bench/ab/programs.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
+#include <numeric>
 #include <span>
 
-#include "bench/ab/metric_info.h"
 #include "bench/ab/output_parser.h"
+#include "bench/ab/plan.h"
 #include "bench/ab/process.h"
 #include "bench/ab/provenance.h"
-#include "bench/perf/command_line.h"
+#include "bench/perf/files.h"
+#include "transport/base/invalid.h"
 #include "transport/base/prng.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
 namespace {
+
+// --- plans ---
+
+constexpr uint64_t kMaxRounds = 100'000;
+constexpr uint64_t kDefaultRounds = 10;
+
+// Adds what a layer sets to a command.
+void put_on(ProgramCommand& command, const SpecTable& keys) {
+  if (const SpecValue* environment = keys.find("environment")) {
+    for (const auto& [name, text] : environment->table()->entries()) {
+      command.environment.push_back(name + "=" + plain_text(text));
+    }
+  }
+  if (const SpecValue* flags = keys.find("flags")) {
+    for (const SpecValue& flag : *flags->list()) command.words.push_back(plain_text(flag));
+  }
+}
+
+// Variables of an environment, split as a shell does.
+Result<std::vector<std::string>> split_environment(const std::string& text) {
+  std::vector<std::string> words;
+  char quote = 0;
+  bool inside = false;  // of a word
+  for (const char letter : text) {
+    if (quote != 0 ? letter == quote : letter == '\'' || letter == '"') {
+      quote = quote != 0 ? 0 : letter;
+    } else if (quote == 0 && (letter == ' ' || letter == '\t')) {
+      inside = false;
+    } else {
+      if (!inside) words.emplace_back();
+      inside = true;
+      words.back() += letter;
+    }
+  }
+  const auto broken = std::find_if(words.begin(), words.end(), [](const std::string& word) {
+    const size_t equals = word.find('=');
+    return equals == 0 || equals == std::string::npos;
+  });
+  if (quote == 0 && broken == words.end()) return words;
+  return invalid("'{}' is no list of variables: write NAME=value NAME='two words'", text);
+}
+
+// --- runs ---
 
 constexpr size_t kShownLines = 5;  // of a failed command's output, in the error
 constexpr const char* kWallTime = "wall_s";
@@ -26,10 +73,10 @@ Result<void> add_thresholds(const ProgramPlan& plan, Experiment& experiment) {
   const std::string& metric = experiment.shown.front();
   const Better better = metric_info(metric).better;
   if (better == Better::kNeither) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("'{}' is neither better when lower nor when higher: choose another "
-                            "--metric for --min-improvement",
-                            metric));
+    return invalid(
+        "'{}' is neither better when lower nor when higher: choose another --metric for "
+        "--min-improvement",
+        metric);
   }
   for (size_t cell = 1; cell < experiment.cells.size(); ++cell) {
     Threshold threshold{.metric = metric, .cell = cell, .versus = 0, .of = Threshold::Of::kRatio};
@@ -73,8 +120,7 @@ class ProgramRunner {
       RETURN_IF_ERROR(run_step(step));
     }
     RETURN_IF_ERROR(add_thresholds(plan_, results_.experiment));
-    std::sort(results_.records.begin(), results_.records.end(),
-              [](const RunRecord& a, const RunRecord& b) { return a.index < b.index; });
+    std::ranges::sort(results_.records, {}, &RunRecord::index);
     return std::move(results_);
   }
 
@@ -99,10 +145,10 @@ class ProgramRunner {
       const Outcome& outcome = ended->second;
       if (outcome.ok()) return std::move(ended->second);
       const std::string lines = last_lines(outcome.output + "\n" + outcome.errors, kShownLines);
-      return fail(ErrorCode::kSystem, fmt::format("{} {} {}; its last lines:\n{}",
-                                                  perf::shell_line(command.environment),
-                                                  perf::shell_line(command.words), outcome.cause(),
-                                                  lines.empty() ? "(it printed nothing)" : lines));
+      return fail(ErrorCode::kSystem,
+                  fmt::format("{} {} {}; its last lines:\n{}", perf::shell_line(command.environment),
+                              perf::shell_line(command.words), outcome.cause(),
+                              lines.empty() ? "(it printed nothing)" : lines));
     }
   }
 
@@ -140,9 +186,7 @@ class ProgramRunner {
       if (parsed.metrics.contains(metric)) continue;
       std::string names;
       for (const auto& [name, value] : parsed.metrics) names += (names.empty() ? "" : ", ") + name;
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("the command's output has no '{}': choose --metric among {}", metric, names));
+      return invalid("the command's output has no '{}': choose --metric among {}", metric, names);
     }
     return {};
   }
@@ -166,6 +210,66 @@ void shuffle(std::span<T> values, Prng& prng) {
 }
 
 }  // namespace
+
+Result<std::optional<ProgramPlan>> parse_program_plan(std::string_view text,
+                                                      const std::string& name) {
+  ASSIGN_OR_RETURN(const auto file, parse_spec(text, name));
+  if (file.table()->find("command") == nullptr) return std::nullopt;
+  SpecReader top(*file.table(), "top level", file.place);
+  const std::vector<std::string> command = read_texts(top, "command");
+  if (command.empty()) {
+    top.complain("command", "is empty: name the program to run");
+    return tl::unexpected(top.finish().error());
+  }
+  ProgramPlan plan = program_plan(command, top.whole("rounds", kDefaultRounds, 1, kMaxRounds));
+  Experiment& experiment = plan.experiment;
+  experiment.name = top.text("name", std::filesystem::path(name).stem());
+  experiment.description = top.text("description", experiment.description);
+  experiment.shown = read_texts(top, "metrics");
+  plan.warmups = top.whole("warm_up", 0, 0, kMaxRounds);
+  plan.timeout = top.duration("timeout", Duration::max());
+  plan.seed = top.whole("seed", 1);
+  ASSIGN_OR_RETURN(const auto layers, read_parts(file, top, experiment));
+  for (size_t arm = 0; arm < layers.arms.size(); ++arm) {
+    ProgramCommand settings;
+    put_on(settings, layers.arms[arm].keys);
+    std::ranges::copy(settings.words, std::back_inserter(settings.environment));
+    experiment.arms[arm].settings = perf::shell_line(settings.environment);
+  }
+  for (const Cell& cell : experiment.cells) {
+    ProgramCommand& whole = plan.commands.emplace_back(ProgramCommand{command, {}});
+    for (const SpecTable* keys : layers.of(cell)) put_on(whole, *keys);
+  }
+  return plan;
+}
+
+Result<std::optional<ProgramPlan>> read_program_plan(const std::string& path) {
+  ASSIGN_OR_RETURN(const auto text, perf::read_text(path));
+  return parse_program_plan(text, path);
+}
+
+ProgramPlan program_plan(const std::vector<std::string>& command, size_t rounds) {
+  ProgramPlan plan;
+  plan.experiment.kind = Experiment::Kind::kPrograms;
+  plan.experiment.name = std::filesystem::path(command[0]).filename();
+  plan.experiment.description = perf::shell_line(command);
+  plan.experiment.seeds.resize(rounds);
+  std::iota(plan.experiment.seeds.begin(), plan.experiment.seeds.end(), 1);
+  return plan;
+}
+
+Result<void> add_arm(ProgramPlan& plan, const std::vector<std::string>& command,
+                     const std::string& name, const std::string& environment) {
+  ASSIGN_OR_RETURN(const auto variables, split_environment(environment));
+  Experiment& experiment = plan.experiment;
+  if (std::ranges::find(experiment.arms, name, &Arm::name) != experiment.arms.end()) {
+    return invalid("there are two arms named '{}': rename one", name);
+  }
+  experiment.cells.push_back({experiment.arms.size(), {}});
+  experiment.arms.push_back({name, perf::shell_line(variables)});
+  plan.commands.push_back({command, variables});
+  return {};
+}
 
 std::vector<ProgramStep> program_order(const std::vector<Cell>& cells, size_t blocks,
                                        uint64_t seed) {
