@@ -1,4 +1,4 @@
-// GpuSystem: the driver, its GPUs, and the copy engine of each.
+// The driver, its GPUs, how NICs may reach the memory of each, and its copy engine.
 //
 // Thread rule: any thread.
 #pragma once
@@ -10,10 +10,23 @@
 #include <string>
 #include <vector>
 
-#include "gdr/gpu.h"
+#include "gdr/cuda_driver.h"
 #include "gdr/staging.h"
+#include "transport/base/result.h"
 
 namespace pacecar {
+
+struct Gpu {
+  int device = 0;              // its ordinal
+  std::string pci_bus_id;      // 0000:3b:00.0, as sysfs names it
+  bool dma_buf = false;        // its memory can be exported as dma-buf
+  bool peer_memory = false;    // a kernel module may give its memory to NICs
+  bool flush_call = false;     // cuFlushGPUDirectRDMAWrites works for it
+  bool orders_writes = false;  // its kernels see a NIC's writes without a flush
+};
+
+// In the order of their ordinals. Errors: kSystem.
+Result<std::vector<Gpu>> list_gpus(const CudaDriver& driver);
 
 class GpuSystem {
  public:

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "gdr/gpu.h"
+#include "gdr/gpu_system.h"
 #include "transport/base/params.h"
 #include "transport/base/result.h"
 

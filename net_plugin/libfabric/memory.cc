@@ -1,7 +1,7 @@
 // Memory registration: fi_mr_reg and its like.
 #include <fmt/format.h>
 
-#include "gdr/pointer_kind.h"
+#include "gdr/gpu_memory.h"
 #include "net_plugin/libfabric/endpoint.h"
 #include "net_plugin/libfabric/info.h"
 #include "net_plugin/libfabric/objects.h"

@@ -12,7 +12,7 @@
 #include <chrono>
 #include <utility>
 
-#include "gdr/peermem.h"
+#include "gdr/gpu_memory.h"
 #include "transport/base/check.h"
 #include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
