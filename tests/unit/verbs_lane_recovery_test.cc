@@ -8,7 +8,6 @@
 
 #include "transport/base/prng.h"
 #include "transport/nic/lanes/lane_recovery.h"
-#include "transport/nic/lanes/recovery_message.h"
 #include "transport/verbs/lane_account.h"
 
 namespace pacecar {

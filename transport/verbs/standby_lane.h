@@ -11,7 +11,7 @@
 
 #include "transport/base/fresh_pages.h"
 #include "transport/base/result.h"
-#include "transport/nic/lanes/recovery_message.h"
+#include "transport/nic/lanes/lane_recovery.h"
 #include "transport/verbs/handles.h"
 #include "transport/verbs/lane.h"
 #include "transport/verbs/work_id.h"
