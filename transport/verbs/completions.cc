@@ -9,7 +9,7 @@
 
 #include "transport/base/return_if_error.h"
 #include "transport/verbs/errors.h"
-#include "transport/verbs/work_id.h"
+#include "transport/verbs/lane_ledger.h"
 
 namespace pacecar {
 namespace {

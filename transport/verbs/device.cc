@@ -8,10 +8,13 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
 
 #include "transport/base/return_if_error.h"
+#include "transport/verbs/device.h"
 #include "transport/verbs/errors.h"
-#include "transport/verbs/library.h"
 
 namespace pacecar {
 namespace {
@@ -190,6 +193,35 @@ Result<VerbsDevice> VerbsDevice::open(const std::string& name, uint32_t port,
   device.mtu = 128U << device.port_attributes.active_mtu;
   RETURN_IF_ERROR(choose_address(device, gid_index, log));
   return device;
+}
+
+HardwareCounters::HardwareCounters(std::filesystem::path folder)
+    : folder_(std::move(folder)), before_(read()) {}
+
+std::filesystem::path HardwareCounters::folder_of(const std::string& device, uint32_t port) {
+  return std::filesystem::path("/sys/class/infiniband") / device / "ports" / std::to_string(port) /
+         "hw_counters";
+}
+
+std::vector<HardwareCounter> HardwareCounters::deltas() const {
+  std::vector<HardwareCounter> deltas;
+  for (const auto& [name, value] : read()) {
+    const auto before = before_.find(name);
+    deltas.push_back({name, value - (before == before_.end() ? 0 : before->second)});
+  }
+  return deltas;
+}
+
+std::map<std::string, uint64_t> HardwareCounters::read() const {
+  std::map<std::string, uint64_t> values;
+  std::error_code ignored;  // no folder: no counters
+  for (const auto& file : std::filesystem::directory_iterator(folder_, ignored)) {
+    uint64_t value = 0;
+    // "lifespan" is no count: for so long the driver caches the others.
+    const std::string name = file.path().filename().string();
+    if (name != "lifespan" && std::ifstream(file.path()) >> value) values[name] = value;
+  }
+  return values;
 }
 
 }  // namespace pacecar

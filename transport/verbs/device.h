@@ -7,6 +7,8 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
+#include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,11 +16,20 @@
 #include "transport/base/log.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
+#include "transport/nic/caps.h"
 #include "transport/nic/rc_endpoint.h"
 #include "transport/verbs/gid_choice.h"
 #include "transport/verbs/handles.h"
 
 namespace pacecar {
+
+// libibverbs is loaded at run time: a host without it lacks RDMA NICs only. We define the library's
+// functions under their own names, and call the loaded ones. The data path uses the device's own
+// table of functions in any case.
+//
+// Call it before any function of the library, which stays loaded. Any thread. A replacement
+// (LD_PRELOAD) is used, as in programs that are linked with the library. Errors: kUnavailable.
+Result<void> load_verbs_library();
 
 // One port of one device, for lists.
 struct VerbsPortInfo {
@@ -55,6 +66,24 @@ struct VerbsDevice {
   // kUnavailable (no library, the port is not active), and the system's errors.
   static Result<VerbsDevice> open(const std::string& name, uint32_t port,
                                   std::optional<uint32_t> gid_index, const LogSink& log);
+};
+
+// The counters in sysfs that a port's driver has, under the driver's names, since the port was
+// opened: retransmissions, packets out of sequence, CNPs, bad checksums and others. Any thread.
+class HardwareCounters {
+ public:
+  // `folder` has one file per counter. Devices without counters have no such folder.
+  explicit HardwareCounters(std::filesystem::path folder);
+  static std::filesystem::path folder_of(const std::string& device, uint32_t port);
+
+  // Since construction; in the order of their names.
+  std::vector<HardwareCounter> deltas() const;
+
+ private:
+  std::map<std::string, uint64_t> read() const;
+
+  std::filesystem::path folder_;
+  std::map<std::string, uint64_t> before_;
 };
 
 }  // namespace pacecar

@@ -13,9 +13,8 @@
 #include "transport/nic/rc_endpoint.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/handles.h"
-#include "transport/verbs/lane_account.h"
 #include "transport/verbs/lane_ledger.h"
-#include "transport/verbs/lane_limit.h"
+#include "transport/verbs/rate_limits.h"
 
 namespace pacecar {
 
@@ -38,8 +37,8 @@ struct LaneConfig {
 struct LaneEnd {
   Instant stopped;
   bool received_all = false;  // it takes no more shared receive requests
-  bool marked = false;        // mark_end() has posted a last work request
-  bool drained = false;       // that one has completed, and so have all before it
+  bool marked = false;   // a last work request has been posted, which completes after all others
+  bool drained = false;  // that one has completed, and so have all before it
 };
 
 struct Lane {
@@ -58,8 +57,8 @@ struct Lane {
   std::string failed_because;  // for logs; while it is not up
 };
 
-// How many outstanding reads of the peer a lane accepts.
-uint8_t read_depth(const VerbsDevice& device);
+// Of the device, without lanes.
+RcEndpoint endpoint_of(const VerbsDevice& device);
 // Writes of up to this size are inline, where the device allows it.
 constexpr uint32_t kInlineBytes = 64;
 
@@ -76,9 +75,10 @@ Result<void> connect_lane(const VerbsDevice& device, const LaneConfig& config, c
 // Ends sending and receiving; outstanding work requests complete with an error. Nothing to do for a
 // lane without a connection.
 void stop_lane(const Lane& lane);
-// Posts on a stopped lane a work request that completes after all others. False: the device refuses
-// it.
-bool mark_end(const Lane& lane, uint64_t id);
+// Post one request; `piece` of length 0: without memory. 0, or the errno of the refusal.
+int post_send(const Lane& lane, ibv_send_wr request, ibv_sge piece);
+int post_receive(const Lane& lane, uint64_t id, ibv_sge piece);
+ibv_sge piece_of(const void* memory, size_t length, uint32_t key);
 
 // The largest ack timeout with which all retries together take at most `silence`.
 uint8_t choose_ack_timeout(Duration silence);

@@ -1,8 +1,7 @@
-// LaneLedger: the outstanding work requests of one lane (an RC connection), in the order of
-// posting. RC completes in order, so a completion covers all before it, and only some work requests
-// need to be signaled.
+// The work requests of one lane (an RC connection): those that are outstanding, and those whose
+// results were lost with the connection.
 //
-// Pure. Thread rule: one owner.
+// Bounded; allocates once. Pure. Thread rule: one owner.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +9,15 @@
 
 #include "transport/base/check.h"
 #include "transport/base/fixed_queue.h"
+#include "transport/base/result.h"
 #include "transport/base/units.h"
 #include "transport/nic/nic.h"
+#include "transport/nic/paced/work_queue.h"
 
 namespace pacecar {
 
+// The outstanding work requests, in the order of posting. RC completes in order, so a completion
+// covers all before it, and only some work requests need to be signaled.
 class LaneLedger {
  public:
   struct Entry {
@@ -79,6 +82,64 @@ class LaneLedger {
   Bytes in_flight_ = 0;
   Bytes unsignaled_ = 0;  // since the last signaled one
   Instant moved_;         // the last completion
+};
+
+// A completion's queue pair, lane and operation, as the 64 bits that libibverbs returns. In
+// completions with an error nothing else is reliable.
+struct VerbsWorkId {
+  QueuePairId queue_pair = 0;  // 0: none, a shared receive request
+  uint8_t lane = 0;
+  bool receive = false;
+  uint32_t sequence = 0;  // on the lane; of LaneLedger
+
+  uint64_t pack() const {
+    return uint64_t{queue_pair} << 32 | uint64_t{receive} << 31 | uint64_t{lane} << 24 | sequence;
+  }
+  static VerbsWorkId unpack(uint64_t id) {
+    return {.queue_pair = static_cast<QueuePairId>(id >> 32),
+            .lane = static_cast<uint8_t>(id >> 24 & 0x7F),
+            .receive = (id >> 31 & 1) != 0,
+            .sequence = static_cast<uint32_t>(id) & LaneLedger::kSequenceMask};
+  }
+};
+
+// Which work requests of a failed lane have been done. The receiver counts writes with immediate.
+// RC keeps order, so its count also covers everything posted before them. The rest is sent again.
+// The counts are of one RC connection; settle() starts those of the next.
+class LaneAccount {
+ public:
+  explicit LaneAccount(uint32_t capacity) : unsettled_(capacity) {}
+
+  // The peer's write with immediate has arrived.
+  void on_received() { ++received_; }
+  uint64_t received() const { return received_; }
+
+  // A work request of ours is done.
+  void on_done(const LaneLedger::Entry& entry) { confirmed_ += notifies(entry) ? 1 : 0; }
+  // The device has flushed it, and its result is unknown. In order of posting.
+  void on_lost(const LaneLedger::Entry& entry) { PACECAR_CHECK(unsettled_.push(entry)); }
+
+  struct Settled {
+    size_t arrived = 0;
+    Bytes arrived_bytes = 0;
+    size_t put_back = 0;
+  };
+  // With the peer's count: finishes the work requests that arrived, and puts the others back into
+  // `work`. Errors: kPeer for an impossible count; then nothing changes.
+  Result<Settled> settle(uint64_t peer_received, WorkQueue& work);
+  // Gives up the unsettled ones: their results will never be known.
+  void abandon(WorkQueue& work);
+
+  size_t unsettled() const { return unsettled_.size(); }
+
+ private:
+  static bool notifies(const LaneLedger::Entry& entry) {
+    return entry.opcode == Opcode::kWriteWithImm;
+  }
+
+  FixedQueue<LaneLedger::Entry> unsettled_;
+  uint64_t received_ = 0;
+  uint64_t confirmed_ = 0;  // our writes with immediate that are done
 };
 
 }  // namespace pacecar

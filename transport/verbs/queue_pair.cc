@@ -6,7 +6,7 @@
 #include <ranges>
 
 #include "transport/base/check.h"
-#include "transport/verbs/work_id.h"
+#include "transport/verbs/lane_ledger.h"
 
 namespace pacecar {
 namespace {

@@ -14,7 +14,7 @@
 #include "transport/nic/lanes/lane_recovery.h"
 #include "transport/verbs/handles.h"
 #include "transport/verbs/lane.h"
-#include "transport/verbs/work_id.h"
+#include "transport/verbs/lane_ledger.h"
 
 namespace pacecar {
 
@@ -59,7 +59,7 @@ class StandbyLane {
   };
 
   StandbyLane(const LaneConfig& lanes, QueuePairId id);
-  int post_receive(uint32_t slot);
+  int receive_into(uint32_t slot);
   VerbsWorkId work_id(bool receive, uint32_t slot) const {
     return {.queue_pair = id_, .lane = kLaneNumber, .receive = receive, .sequence = slot};
   }

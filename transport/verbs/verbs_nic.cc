@@ -288,23 +288,19 @@ Result<void> VerbsNic::make_lanes(QueuePair& qp) {
   return {};
 }
 
-void VerbsNic::index_lanes(const QueuePair& qp) {
+void VerbsNic::index_lanes(QueuePair& qp) {
   for (size_t i = 0; i < qp.lanes.size(); ++i) {
-    by_lane_[qp.lanes[i].local.queue_pair] = {qp.id, static_cast<uint8_t>(i)};
+    by_lane_[qp.lanes[i].local.queue_pair] = {&qp, static_cast<uint8_t>(i)};
   }
   if (qp.standby == nullptr) return;
-  by_lane_[qp.standby->end().queue_pair] = {qp.id, StandbyLane::kLaneNumber};
+  by_lane_[qp.standby->end().queue_pair] = {&qp, StandbyLane::kLaneNumber};
 }
 
 QueuePairAddress VerbsNic::queue_pair_address(QueuePairId id) const {
   const QueuePair* qp = find(id);
   PACECAR_CHECK(qp != nullptr);
-  RcEndpoint endpoint{.gid = device_.gid.gid,
-                      .lid = device_.port_attributes.lid,
-                      .link_layer = device_.link_layer,
-                      .mtu = device_.mtu,
-                      .read_depth = read_depth(device_),
-                      .lanes = static_cast<uint8_t>(qp->lanes.size())};
+  RcEndpoint endpoint = endpoint_of(device_);
+  endpoint.lanes = static_cast<uint8_t>(qp->lanes.size());
   for (size_t i = 0; i < qp->lanes.size(); ++i) endpoint.lane[i] = qp->lanes[i].local;
   if (qp->standby != nullptr) announce_standby(qp->standby->end(), endpoint);
   return encode(endpoint);

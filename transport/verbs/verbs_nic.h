@@ -19,12 +19,11 @@
 #include "transport/verbs/device.h"
 #include "transport/verbs/errors.h"
 #include "transport/verbs/flush_pair.h"
-#include "transport/verbs/hardware_counters.h"
+#include "transport/verbs/lane_ledger.h"
 #include "transport/verbs/memory.h"
 #include "transport/verbs/offloads.h"
 #include "transport/verbs/queue_pair.h"
 #include "transport/verbs/rate_limits.h"
-#include "transport/verbs/work_id.h"
 
 namespace pacecar {
 
@@ -102,7 +101,7 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
 
   // The lane that a queue pair of the device belongs to.
   struct LaneRef {
-    QueuePairId queue_pair = 0;
+    QueuePair* queue_pair = nullptr;
     uint8_t lane = 0;  // or StandbyLane::kLaneNumber
   };
 
@@ -112,12 +111,12 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   static NicCaps make_caps(const VerbsConfig& config, const VerbsDevice& device, ibv_pd* domain,
                            const Offloads& offloads);
 
-  // By the number that the device gave its queue pair; queue pair 0: unknown.
+  // By the number that the device gave its queue pair; nullptr: unknown.
   LaneRef find_lane(uint32_t number) const;
   LaneConfig lane_config(const QueuePairConfig& config) const;
   uint32_t lanes_of(const QueuePairConfig& config) const;
   Result<void> make_lanes(QueuePair& qp);
-  void index_lanes(const QueuePair& qp);
+  void index_lanes(QueuePair& qp);
   // The connection is gone: the results of its outstanding work requests are unknown.
   void on_results_lost(QueuePair& qp, Lane& lane);
   // Destroys the device's queue pairs: from then on the device uses none of their memory.
@@ -191,7 +190,7 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   std::unordered_map<uint32_t, LaneRef> by_lane_;  // by the device's number
   WorkList recovering_;  // slots of queue pairs with lanes that are not up
   uint32_t next_generation_;
-  const uint32_t most_started_;  // capacity of a queue of the device, less one for mark_end()
+  const uint32_t most_started_;  // capacity of a queue of the device, less one for LaneEnd::marked
   FileDescriptor wait_fd_;
   Instant next_event_poll_;
   Instant next_recovery_;

@@ -92,10 +92,9 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
 
 void VerbsNic::on_received(const ibv_wc& completion, bool shared) {
   if (shared) completions_.on_receive_used();
-  const LaneRef ref = find_lane(completion.qp_num);
-  QueuePair* qp = find(ref.queue_pair);
-  if (qp == nullptr || ref.lane >= qp->lanes.size()) return;
-  Lane& lane = qp->lanes[ref.lane];
+  const auto [qp, index] = find_lane(completion.qp_num);
+  if (qp == nullptr || index >= qp->lanes.size()) return;
+  Lane& lane = qp->lanes[index];
   if (completion.status != IBV_WC_SUCCESS) {
     const StatusInfo& failure = status_info(completion.status);
     return fail_lane(*qp, lane, failure.completion,
@@ -165,22 +164,20 @@ void VerbsNic::on_event(const ibv_async_event& event) {
 }
 
 void VerbsNic::on_last_receive(uint32_t number) {
-  const LaneRef ref = find_lane(number);
-  QueuePair* qp = find(ref.queue_pair);
+  const auto [qp, lane] = find_lane(number);
   if (qp == nullptr) return;
-  if (ref.lane < qp->lanes.size()) qp->lanes[ref.lane].ending.received_all = true;
+  if (lane < qp->lanes.size()) qp->lanes[lane].ending.received_all = true;
   next_recovery_ = now_;
 }
 
 void VerbsNic::on_lane_failed(uint32_t number, std::string_view event) {
-  const LaneRef ref = find_lane(number);
-  QueuePair* qp = find(ref.queue_pair);
+  const auto [qp, lane] = find_lane(number);
   if (qp == nullptr) return;
-  if (ref.lane == StandbyLane::kLaneNumber) {
+  if (lane == StandbyLane::kLaneNumber) {
     qp->standby->stop();
     return on_standby_failed(*qp);
   }
-  fail_lane(*qp, qp->lanes[ref.lane], CompletionStatus::kLocalError,
+  fail_lane(*qp, qp->lanes[lane], CompletionStatus::kLocalError,
             describe_fault(place_of(*qp), event,
                            "look at the peer's log: it may have asked for memory that is not "
                            "registered here"));

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "transport/base/random_word.h"
+#include "transport/verbs/lane_ledger.h"
 #include "transport/verbs/verbs_nic.h"
-#include "transport/verbs/work_id.h"
 
 namespace pacecar {
 namespace {
@@ -165,9 +165,10 @@ bool VerbsNic::drained(const QueuePair& qp, Lane& lane, Instant now) {
     const VerbsWorkId id{.queue_pair = qp.id,
                          .lane = static_cast<uint8_t>(&lane - qp.lanes.data()),
                          .sequence = lane.ledger.next_sequence()};
+    const ibv_send_wr last{
+        .wr_id = id.pack(), .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
     ending.marked = true;
-    // a device that refuses it returns no more completions
-    ending.drained = !mark_end(lane, id.pack());
+    ending.drained = post_send(lane, last, {}) != 0;  // refused: no more completions will come
   }
   return drain(now) && ending.drained;
 }

@@ -1,4 +1,5 @@
-// The part of VerbsNic that sends posted work requests, as the limits of their flows allow.
+// The part of VerbsNic that sends posted work requests, as the limits of their flows allow, and
+// that sets the lanes' rate limits at the device.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +14,12 @@ namespace {
 // Work requests per call, so that completions are polled in between.
 constexpr size_t kMaxTransmit = 64;
 constexpr Duration kEventPeriod = Duration::from_ms(5);
+// Between commands that set a rate limit, as each takes some tens of microseconds, during which
+// this thread does nothing else. Meanwhile the flow's lanes keep their old limits.
+constexpr Duration kBetween = Duration::from_ms(2);
+// Of these commands in a row; a single one may come from a connection whose failure has not been
+// reported yet.
+constexpr uint32_t kMostRefused = 3;
 
 }  // namespace
 
@@ -37,15 +44,9 @@ size_t VerbsNic::post_receives(QueuePairId id, std::span<const ReceiveRequest> r
   while (count < requests.size() && !qp->receives.full() &&
          qp->state != QueuePair::State::kBroken) {
     const ReceiveRequest& request = requests[count];
-    ibv_sge piece{.addr = reinterpret_cast<uint64_t>(request.local),
-                  .length = static_cast<uint32_t>(request.length),
-                  .lkey = request.local_key};
-    ibv_recv_wr receive{.wr_id = VerbsWorkId{.queue_pair = id, .receive = true}.pack(),
-                        .next = nullptr,
-                        .sg_list = &piece,
-                        .num_sge = request.length > 0 ? 1 : 0};
-    ibv_recv_wr* refused = nullptr;
-    const int error = ibv_post_recv(qp->lanes.front().queue_pair.get(), &receive, &refused);
+    const int error =
+        post_receive(qp->lanes.front(), VerbsWorkId{.queue_pair = id, .receive = true}.pack(),
+                     piece_of(request.local, request.length, request.local_key));
     if (error != 0) {
       break_queue_pair(*qp, CompletionStatus::kLocalError,
                        verbs_error(Call::kOther, "ibv_post_recv", error, device_.name).message);
@@ -148,6 +149,59 @@ size_t VerbsNic::post_batch(QueuePair& qp, PostBatch& batch) {
 
 Bytes VerbsNic::wire_bytes(Bytes payload) const {
   return payload + packets_of(payload) * caps_.packet_overhead;
+}
+
+void VerbsNic::apply_rate_limits(Instant now) {
+  rate_limits_.on_time(now);
+  if (now < next_limit_) return;
+  for (; rate_limits_.any_unequal(); rate_limits_.settled()) {
+    const FlowId flow = rate_limits_.unequal();
+    const Rate limit = rate_limits_.limit(flow);
+    QueuePair* qp = nullptr;
+    Lane* const lane = lane_to_limit(flow, limit, &qp);
+    if (lane == nullptr) continue;
+    next_limit_ = now + kBetween;
+    return limit_lane(*qp, *lane, limit);
+  }
+}
+
+Lane* VerbsNic::lane_to_limit(FlowId flow, Rate limit, QueuePair** of) {
+  for (const uint32_t slot : flows_.slots(flow)) {
+    QueuePair& qp = *queue_pairs_[slot];
+    if (qp.state != QueuePair::State::kConnected) continue;
+    for (Lane& lane : std::span(qp.lanes).first(qp.lanes_used)) {
+      if (!lane.recovery.up() || lane.limit.rate() == limit) continue;
+      *of = &qp;
+      return &lane;
+    }
+  }
+  return nullptr;
+}
+
+void VerbsNic::limit_lane(QueuePair& qp, Lane& lane, Rate limit) {
+  ibv_qp_rate_limit_attr wanted{};  // the burst and packet sizes stay the device's
+  wanted.rate_limit = static_cast<uint32_t>((limit.bps() + kBpsPerKbps - 1) / kBpsPerKbps);
+  const int error = ibv_modify_qp_rate_limit(lane.queue_pair.get(), &wanted);
+  if (error == 0) {
+    limits_refused_ = 0;
+    return lane.limit.set(limit);
+  }
+  const std::string fault =
+      verbs_error(Call::kOther, "ibv_modify_qp_rate_limit", error, device_.name).message;
+  if (limit == Rate()) {
+    // The old limit would slow the flow down: replace the connection, and with it the limit.
+    lane.limit.set({});
+    if (qp.recovers()) fail_lane(qp, lane, CompletionStatus::kLocalError, fault);
+  } else {
+    rate_limits_.settled();  // until it changes
+  }
+  if (++limits_refused_ == kMostRefused) {
+    config_.log(LogLevel::kWarn,
+                fmt::format("{}; from here on it has no rate limits: the packets of a chunk "
+                            "leave at line rate",
+                            fault));
+    rate_limits_.stop();
+  }
 }
 
 }  // namespace pacecar

@@ -1,4 +1,4 @@
-#include "transport/verbs/lane_account.h"
+#include "transport/verbs/lane_ledger.h"
 
 #include <fmt/format.h>
 
