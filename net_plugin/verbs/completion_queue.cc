@@ -173,8 +173,7 @@ CompletionQueue* create_queue(ibv_context* context, int entries, void* cq_contex
     queue->channel = channel;
     queue->cq_context = cq_context;
     queue->cqe = entries;
-    pthread_mutex_init(&queue->mutex, nullptr);
-    pthread_cond_init(&queue->cond, nullptr);
+    begin_events(*queue);
     set_readers(*queue);
     if (channel != nullptr) ++users_of(*channel);
     return queue.release();
@@ -244,11 +243,8 @@ PACECAR_VERBS int ibv_destroy_cq(ibv_cq* cq) {
         [&](const CompletionQueue* queue) { return queue == &completions; });
     --users_of(*completions.channel);
   }
-  drop_events(cq->context, cq, completions.async_events);
   await_acknowledgements(*cq, cq->comp_events_completed, completions.completion_events);
-  await_acknowledgements(*cq, cq->async_events_completed, completions.async_events);
-  pthread_cond_destroy(&cq->cond);
-  pthread_mutex_destroy(&cq->mutex);
+  end_events(*cq, cq->async_events_completed, completions.async_events);
   delete &completions;
   return 0;
 }

@@ -1,5 +1,3 @@
-#include "net_plugin/verbs/event_pipe.h"
-
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>

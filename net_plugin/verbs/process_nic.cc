@@ -10,8 +10,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 
-#include "net_plugin/verbs/log.h"
+#include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/process_nic.h"
@@ -41,6 +42,17 @@ constexpr Duration kBlindSleep = Duration::from_us(100);
 constexpr Duration kLinger = Duration::from_ms(50);
 
 }  // namespace
+
+LogSink log_sink() {
+  static const LogLevel most = [] {
+    const auto params = load_params_from_environment({}, nullptr);
+    return params ? params->log : LogLevel::kWarn;
+  }();
+  return {[](void*, LogLevel, std::string_view line) {
+            std::fprintf(stderr, "pacecar: %.*s\n", static_cast<int>(line.size()), line.data());
+          },
+          nullptr, most};
+}
 
 Result<std::unique_ptr<ProcessNic>> ProcessNic::open(const InterfaceInfo& interface,
                                                      const Params& params) {

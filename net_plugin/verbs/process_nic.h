@@ -20,6 +20,7 @@
 #include "net_plugin/verbs/staging.h"
 #include "net_plugin/verbs/turn_lock.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/log.h"
 #include "transport/base/params.h"
 #include "transport/engine/open_nic.h"
 #include "transport/io/udp/interfaces.h"
@@ -28,6 +29,10 @@ namespace pacecar::ibverbs {
 
 struct Region;
 struct Window;
+
+// The log of the device: the error stream, filtered by PACECAR_LOG, which is read at the first
+// call. Any thread.
+LogSink log_sink();
 
 // Receives the events of a queue pair.
 class CompletionSink {

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "net_plugin/verbs/core/states.h"
-#include "net_plugin/verbs/windows.h"
+#include "net_plugin/verbs/queue_pair.h"
 #include "transport/engine/clock.h"
 #include "transport/wire/address.h"
 #include "transport/wire/roce.h"
@@ -65,8 +65,7 @@ QueuePair::QueuePair(const ibv_qp_init_attr_ex& made_for, uint32_t sends, uint32
   qp_base.state = IBV_QPS_RESET;
   std::memcpy(&init, &made_for, kCommonAttributes);
   shared = static_cast<SharedReceives*>(made_for.srq);
-  pthread_mutex_init(&qp_base.mutex, nullptr);
-  pthread_cond_init(&qp_base.cond, nullptr);
+  begin_events(qp_base);
 }
 
 // --- states ---
@@ -171,15 +170,18 @@ void QueuePair::leave_flow() {
   flow_.reset();
 }
 
+void QueuePair::drop_oldest() {
+  sent_.front().memory.give_back(nic());
+  sent_.pop_front();
+  ++first_sent_;
+}
+
 // Drops all work requests and completions.
 void QueuePair::reset() {
   unbind_windows_of(*this);
   nic().nic().reset_queue_pair(id);
   leave_flow();
-  for (; !sent_.empty(); ++first_sent_) {
-    nic().staging().give_back(sent_.front().staging);
-    sent_.pop_front();
-  }
+  while (!sent_.empty()) drop_oldest();
   own_receives_.drop_all(nic());
   queue_of(qp_base.send_cq).forget(qp_base.qp_num);
   queue_of(qp_base.recv_cq).forget(qp_base.qp_num);
@@ -194,10 +196,8 @@ void QueuePair::end() {
 void QueuePair::fail(ibv_wc_status first) {
   qp_base.state = IBV_QPS_ERR;
   nic().nic().break_queue_pair(id);
-  for (; !sent_.empty(); ++first_sent_) {
+  for (; !sent_.empty(); drop_oldest()) {
     complete(sent_.front(), first);
-    nic().staging().give_back(sent_.front().staging);
-    sent_.pop_front();
     first = IBV_WC_WR_FLUSH_ERR;
   }
   flush_receives();
@@ -272,20 +272,13 @@ void QueuePair::on_broken(const Completion& completion) {
 // Work requests complete in order: all before this one are done as well.
 void QueuePair::on_sent(const Completion& completion) {
   const uint64_t number = completion.work_request;
-  for (; !sent_.empty() && first_sent_ <= number; ++first_sent_) {
-    Sent& sent = sent_.front();
-    const bool named = first_sent_ == number;
-    if (named && completion.status != CompletionStatus::kOk) {
+  for (; !sent_.empty() && first_sent_ <= number; drop_oldest()) {
+    const Sent& sent = sent_.front();
+    if (first_sent_ == number && completion.status != CompletionStatus::kOk) {
       return fail(status_of(completion.status));
     }
-    const uint8_t* from = sent.staging.data;
-    for (const auto& [place, length] : sent.pieces) {
-      std::copy_n(from, length, place);
-      from += length;
-    }
+    sent.memory.scatter(sent.bytes);
     if (sent.signaled) complete(sent, IBV_WC_SUCCESS);
-    nic().staging().give_back(sent.staging);
-    sent_.pop_front();
   }
 }
 

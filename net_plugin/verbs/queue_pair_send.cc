@@ -2,10 +2,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
+#include <span>
 
 #include "net_plugin/verbs/queue_pair.h"
-#include "net_plugin/verbs/windows.h"
 
 namespace pacecar::ibverbs {
 namespace {
@@ -34,45 +33,6 @@ bool is_atomic(Opcode opcode) {
 bool comes_back(Opcode opcode) { return opcode == Opcode::kRead || is_atomic(opcode); }
 
 }  // namespace
-
-// Makes the scatter list one piece: a single one stays in place, several use staging.
-int QueuePair::gather(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent) {
-  const bool in_line = (wr.send_flags & IBV_SEND_INLINE) != 0;
-  const bool reads = comes_back(work_request->opcode);
-  if (in_line && (reads || work_request->length > init.cap.max_inline_data)) return EINVAL;
-  int pieces = 0;
-  for (int i = 0; i < wr.num_sge; ++i) {
-    const ibv_sge& piece = wr.sg_list[i];
-    if (piece.length == 0) continue;
-    ++pieces;
-    uint8_t* const place =
-        in_line ? reinterpret_cast<uint8_t*>(piece.addr) : locate(nic(), qp_base.pd, piece, reads);
-    if (place == nullptr) return EINVAL;
-    work_request->local = place;
-    work_request->local_key = piece.lkey;
-    if (reads) sent->pieces.emplace_back(place, piece.length);
-  }
-  if (pieces <= 1 && !in_line) {
-    sent->pieces.clear();
-    return 0;
-  }
-  if (pieces == 0) return 0;
-  sent->staging = nic().staging().take(work_request->length);
-  if (sent->staging.data == nullptr) return ENOMEM;
-  work_request->local = sent->staging.data;
-  work_request->local_key = sent->staging.key;
-  if (reads) return 0;
-  uint8_t* to = sent->staging.data;
-  for (int i = 0; i < wr.num_sge; ++i) {
-    const ibv_sge& piece = wr.sg_list[i];
-    if (piece.length == 0) continue;
-    const uint8_t* const from = in_line ? reinterpret_cast<const uint8_t*>(piece.addr)
-                                        : locate(nic(), qp_base.pd, piece, false);
-    std::memcpy(to, from, piece.length);
-    to += piece.length;
-  }
-  return 0;
-}
 
 int QueuePair::fill(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent) {
   const auto* const found = std::ranges::find(kKinds, wr.opcode, &Kind::posted);
@@ -106,9 +66,13 @@ int QueuePair::fill(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent
     work_request->remote = wr.wr.rdma.remote_addr;
     work_request->remote_key = wr.wr.rdma.rkey;
   }
-  const int failed = gather(wr, work_request, sent);
+  const bool in_line = (wr.send_flags & IBV_SEND_INLINE) != 0;
+  const bool reads = comes_back(kind.opcode);
+  if (in_line && (reads || length > init.cap.max_inline_data)) return EINVAL;
+  const std::span list(wr.sg_list, static_cast<size_t>(wr.num_sge));
+  const int failed = sent->memory.gather(nic(), qp_base.pd, list, reads, in_line, work_request);
   // Only a completion releases the staging, and copies data that was read to the pieces.
-  if (!sent->pieces.empty() || sent->staging.data != nullptr) work_request->signaled = true;
+  if (sent->memory.staging.data != nullptr) work_request->signaled = true;
   return failed;
 }
 
@@ -162,7 +126,7 @@ int QueuePair::post_send(const ibv_send_wr& wr) {
   WorkRequest work_request{.id = first_sent_ + sent_.size()};
   if (const int failed = fill(wr, &work_request, &sent); failed != 0) return failed;
   if (qp_base.state == IBV_QPS_ERR) {
-    nic().staging().give_back(sent.staging);
+    sent.memory.give_back(nic());
     complete(sent, IBV_WC_WR_FLUSH_ERR);
     return 0;
   }
@@ -173,7 +137,7 @@ int QueuePair::post_send(const ibv_send_wr& wr) {
     nic().flows().on_posted(*flow_, work_request.length);
   }
   if (failed != 0) {
-    nic().staging().give_back(sent.staging);
+    sent.memory.give_back(nic());
     return failed;
   }
   sent_.push(std::move(sent));

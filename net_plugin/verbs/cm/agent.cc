@@ -1,10 +1,7 @@
-#include "net_plugin/verbs/cm/agent.h"
-
 #include <algorithm>
 #include <cstring>
 
 #include "net_plugin/verbs/cm/ids.h"
-#include "net_plugin/verbs/objects.h"
 #include "transport/base/check.h"
 #include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
@@ -34,24 +31,25 @@ bool asks(const Message& message) {
 
 }  // namespace
 
-Result<std::unique_ptr<Agent>> Agent::open(ProcessNic& nic, CmDevice& device) {
+Result<std::unique_ptr<Agent>> Agent::open(CmDevice& device) {
+  Nic& nic = device.nic().nic();
   auto rooms = std::make_unique<uint8_t[]>(kReceives * kRoomBytes);
-  ASSIGN_OR_RETURN(const auto region, nic.nic().register_memory(rooms.get(), kReceives * kRoomBytes,
-                                                                Access::kLocalWrite));
-  const auto id = nic.nic().create_queue_pair({.work_requests = kSends,
-                                               .receives = kReceives,
-                                               .service = Service::kDatagram,
-                                               .general_services = true});
+  ASSIGN_OR_RETURN(const auto region,
+                   nic.register_memory(rooms.get(), kReceives * kRoomBytes, Access::kLocalWrite));
+  const auto id = nic.create_queue_pair({.work_requests = kSends,
+                                         .receives = kReceives,
+                                         .service = Service::kDatagram,
+                                         .general_services = true});
   if (!id) {
-    nic.nic().deregister_memory(region);
+    nic.deregister_memory(region);
     return tl::unexpected(id.error());
   }
-  return std::unique_ptr<Agent>(new Agent(nic, device, *id, std::move(rooms), region));
+  return std::unique_ptr<Agent>(new Agent(device, *id, std::move(rooms), region));
 }
 
-Agent::Agent(ProcessNic& nic, CmDevice& device, QueuePairId id, std::unique_ptr<uint8_t[]> rooms,
+Agent::Agent(CmDevice& device, QueuePairId id, std::unique_ptr<uint8_t[]> rooms,
              const MemoryRegion& region)
-    : nic_(nic), device_(device), id_(id), rooms_(std::move(rooms)), region_(region) {
+    : device_(device), nic_(device.nic()), id_(id), rooms_(std::move(rooms)), region_(region) {
   next_transaction_ = uint64_t{new_id()} << 32;
   nic_.add_sink(id_, this);
   nic_.add_timed(this);
