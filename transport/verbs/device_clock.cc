@@ -30,31 +30,19 @@ Duration DeviceClock::since_anchor(uint64_t stamp) const {
       static_cast<int64_t>((static_cast<__int128>(ticks) * tick_) >> kFraction));
 }
 
-void DeviceClock::anchor(uint64_t stamp, Instant now) {
-  anchor_stamp_ = stamp;
-  anchored_ = now;
-}
-
-Duration DeviceClock::distrust(uint64_t stamp, Instant now) {
-  nonsense_ += kNonsense;
-  anchor(stamp, now);
-  return {};
-}
-
 Duration DeviceClock::lateness(uint64_t stamp, Instant now, Instant emptied) {
   if (!trusted()) return {};
-  if (anchored_ == Instant::never() || now - anchored_ >= half_period_) {
-    anchor(stamp, now);
-    return {};
-  }
-  const Duration ours = now - anchored_;
-  const Duration late = ours - since_anchor(stamp) - ours / kDrift;
-  if (late <= Duration()) {
-    anchor(stamp, now);
-    return {};
-  }
+  const bool anchored = anchored_ != Instant::never() && now - anchored_ < half_period_;
+  const Duration ours = anchored ? now - anchored_ : Duration();
+  const Duration late = anchored ? ours - since_anchor(stamp) - ours / kDrift : Duration();
   const Duration most = now - emptied;
-  if (late > most + kSlowest) return distrust(stamp, now);
+  const bool impossible = late > most + kSlowest;
+  if (late <= Duration() || impossible) {
+    anchor_stamp_ = stamp;
+    anchored_ = now;
+    if (impossible) nonsense_ += kNonsense;
+    return {};
+  }
   if (nonsense_ > 0) --nonsense_;
   return std::min(late, most);
 }

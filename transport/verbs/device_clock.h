@@ -34,8 +34,6 @@ class DeviceClock {
 
   // From the anchor to `stamp`, by the device's clock; less than half of its period either way.
   Duration since_anchor(uint64_t stamp) const;
-  void anchor(uint64_t stamp, Instant now);
-  Duration distrust(uint64_t stamp, Instant now);
 
   uint64_t mask_;
   uint64_t tick_;         // ns, in 2^-32

@@ -125,23 +125,19 @@ void PostBatch::add(const WorkRequest& request, uint64_t number, Instant now, In
                    .opcode = request.opcode,
                    .signaled = signaled});
   Chain& chain = chains_[index];
-  if (chain.first == kNone) {
-    chain.first = count_;
-  } else {
-    requests_[chain.last].next = &out;
-  }
-  chain.last = count_++;
+  (chain.first == nullptr ? chain.first : chain.last->next) = &out;
+  chain.last = &out;
+  ++count_;
 }
 
 int PostBatch::post() {
   for (size_t i = 0; i < queue_pair_.lanes_used; ++i) {
     const Chain& chain = chains_[i];
-    if (chain.first == kNone) continue;
+    if (chain.first == nullptr) continue;
     Lane& lane = queue_pair_.lanes[i];
-    requests_[chain.last].send_flags |= IBV_SEND_SIGNALED;
+    chain.last->send_flags |= IBV_SEND_SIGNALED;
     lane.ledger.signal_last();
-    const bool by_calls = queue_pair_.lane_config.calls;
-    const int error = post_chain(lane, by_calls, &requests_[chain.first]);
+    const int error = post_chain(lane, queue_pair_.lane_config.calls, chain.first);
     if (error != 0) return error;
   }
   return 0;

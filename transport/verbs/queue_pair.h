@@ -90,10 +90,9 @@ class PostBatch {
   int post();
 
  private:
-  static constexpr size_t kNone = kCapacity;
   struct Chain {
-    size_t first = kNone;
-    size_t last = kNone;
+    ibv_send_wr* first = nullptr;
+    ibv_send_wr* last = nullptr;
   };
 
   VerbsQueuePair& queue_pair_;

@@ -148,14 +148,6 @@ Result<void> VerbsNic::set_up_waiting() {
 
 // --- memory ---
 
-Result<MemoryRegion> VerbsNic::register_memory(void* address, size_t length, Access access) {
-  return registrations_.add(address, length, access);
-}
-
-Result<MemoryRegion> VerbsNic::register_dmabuf(const DmaBufMemory& memory, Access access) {
-  return registrations_.add_dmabuf(memory, access);
-}
-
 Result<std::optional<uint64_t>> VerbsNic::start_flush(const MemoryRegion& region,
                                                       const uint8_t* data) {
   if (flushes_ == nullptr || flushes_->failed()) {

@@ -63,8 +63,12 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   std::vector<HardwareCounter> hardware_counters() const override {
     return hardware_counters_.deltas();
   }
-  Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
-  Result<MemoryRegion> register_dmabuf(const DmaBufMemory& memory, Access access) override;
+  Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override {
+    return registrations_.add(address, length, access);
+  }
+  Result<MemoryRegion> register_dmabuf(const DmaBufMemory& memory, Access access) override {
+    return registrations_.add_dmabuf(memory, access);
+  }
   Result<std::optional<uint64_t>> start_flush(const MemoryRegion& region,
                                               const uint8_t* data) override;
   Result<bool> flushed(uint64_t flush) override;

@@ -114,10 +114,11 @@ void on_reply(End& end, const Message& reply) {
   if (id.qp == nullptr) return raise_answer(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, reply);
   Agent& agent = *id.device->agent;
   if (!bring_up(id)) {
-    agent.send(end, end.connection.reject({.reason = kRejectedByConsumer}));
+    agent.send(end, end.connection.answer({.kind = Kind::kReject, .reason = kRejectedByConsumer},
+                                          clock_now()));
     return raise_answer(id, RDMA_CM_EVENT_CONNECT_ERROR, -EINVAL, reply);
   }
-  agent.send(end, end.connection.ready({}, clock_now()));
+  agent.send(end, end.connection.ready(clock_now()));
   raise_answer(id, RDMA_CM_EVENT_ESTABLISHED, 0, reply);
 }
 
@@ -150,8 +151,7 @@ void End::on_notice(Notice notice, const Message& message) {
 namespace {
 
 int ask(Id& id, const rdma_conn_param* param) {
-  const Kind kind = id.is_datagram() ? Kind::kFind : Kind::kRequest;
-  Message message = own_part(id, kind, param);
+  Message message = own_part(id, id.is_datagram() ? Kind::kFind : Kind::kRequest, param);
   message.transaction = id.device->agent->new_transaction();
   message.service = service_of(static_cast<uint16_t>(id.ps), port_of(id, false));
   const rdma_ib_addr& ends = id.route.addr.addr.ibaddr;
@@ -167,9 +167,7 @@ int ask(Id& id, const rdma_conn_param* param) {
   id.end->peer.gid = message.remote_gid;
   id.end->searching = true;
   agent.add(*id.end);
-  Connection& connection = id.end->connection;
-  agent.send(*id.end, id.is_datagram() ? connection.find(message, clock_now())
-                                       : connection.request(message, clock_now()));
+  agent.send(*id.end, id.end->connection.ask(message, clock_now()));
   return 0;
 }
 
@@ -182,12 +180,8 @@ int answer(Id& id, const rdma_conn_param* param) {
   }
   if (id.qp != nullptr && !id.is_datagram() && !bring_up(id)) return EINVAL;
   leave_listener(id);
-  if (id.is_datagram()) {
-    message.queue_key = RDMA_UDP_QKEY;
-    id.device->agent->send(*id.end, connection.found(message));
-  } else {
-    id.device->agent->send(*id.end, connection.reply(message, clock_now()));
-  }
+  if (id.is_datagram()) message.queue_key = RDMA_UDP_QKEY;
+  id.device->agent->send(*id.end, connection.answer(message, clock_now()));
   return 0;
 }
 
@@ -200,8 +194,7 @@ int refuse(Id& id, const void* data, size_t length) {
                   .reason = kRejectedByConsumer};
   if (!put_private(data, length, 0, &message)) return EINVAL;
   leave_listener(id);
-  id.device->agent->send(*id.end,
-                         id.is_datagram() ? connection.found(message) : connection.reject(message));
+  id.device->agent->send(*id.end, connection.answer(message, clock_now()));
   return 0;
 }
 
@@ -299,7 +292,7 @@ PACECAR_VERBS int rdma_establish(rdma_cm_id* id) {
   if (own.end == nullptr) return failed(EINVAL);
   const Move move(own);
   if (own.end->connection.state() != Connection::State::kReplied) return failed(EINVAL);
-  own.device->agent->send(*own.end, own.end->connection.ready({}, pacecar::clock_now()));
+  own.device->agent->send(*own.end, own.end->connection.ready(pacecar::clock_now()));
   return 0;
 }
 
