@@ -13,7 +13,6 @@
 
 #include "gdr/cuda_driver.h"
 #include "transport/base/file_descriptor.h"
-#include "transport/base/result.h"
 
 namespace pacecar {
 

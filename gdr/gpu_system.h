@@ -10,9 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "gdr/cuda_driver.h"
 #include "gdr/staging.h"
-#include "transport/base/result.h"
 
 namespace pacecar {
 

@@ -8,7 +8,6 @@
 
 #include "gdr/gpu_system.h"
 #include "transport/base/params.h"
-#include "transport/base/result.h"
 
 namespace pacecar {
 

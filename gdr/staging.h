@@ -12,7 +12,6 @@
 #include <span>
 
 #include "gdr/cuda_driver.h"
-#include "transport/base/result.h"
 
 namespace pacecar {
 

@@ -2,9 +2,7 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cerrno>
 
-#include "net_plugin/verbs/forward.h"
 #include "net_plugin/verbs/objects.h"
 #include "transport/engine/clock.h"
 

@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <map>
 
-#include "net_plugin/verbs/forward.h"
 #include "net_plugin/verbs/objects.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"

@@ -2,9 +2,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <cerrno>
-
-#include "net_plugin/verbs/forward.h"
 #include "net_plugin/verbs/objects.h"
 
 namespace pacecar::ibverbs {

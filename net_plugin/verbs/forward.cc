@@ -1,11 +1,8 @@
-#include "net_plugin/verbs/forward.h"
-
+// Calls to the real libibverbs; and functions that concern none of our devices.
 #include <dlfcn.h>
-#include <infiniband/verbs.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
 
 #include "net_plugin/verbs/objects.h"

@@ -3,10 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 
-#include "net_plugin/verbs/forward.h"
-#include "net_plugin/verbs/objects.h"
 #include "net_plugin/verbs/queue_pair.h"
 #include "transport/base/random_word.h"
 

@@ -3,7 +3,6 @@
 #include <endian.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstring>
 

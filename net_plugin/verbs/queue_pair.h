@@ -3,16 +3,12 @@
 // Thread rule: call with the NIC's mutex held.
 #pragma once
 
-#include <infiniband/verbs.h>
-
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "net_plugin/verbs/objects.h"
-#include "net_plugin/verbs/staging.h"
-#include "transport/nic/nic.h"
 
 namespace pacecar::ibverbs {
 

@@ -1,9 +1,7 @@
 // The calls on queue pairs: checks arguments, and takes the NIC's lock; and ibv_wr_*: work requests
 // that are built field by field, and posted together.
 #include <algorithm>
-#include <cerrno>
 
-#include "net_plugin/verbs/forward.h"
 #include "net_plugin/verbs/queue_pair.h"
 
 namespace pacecar::ibverbs {

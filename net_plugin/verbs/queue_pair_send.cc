@@ -1,7 +1,6 @@
 // Translates work requests of verbs into the NIC's.
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <span>
 
 #include "net_plugin/verbs/queue_pair.h"

@@ -1,11 +1,8 @@
 // Scatter lists, receive requests, shared receive queues, and address handles.
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <span>
 
-#include "net_plugin/verbs/forward.h"
-#include "net_plugin/verbs/objects.h"
 #include "net_plugin/verbs/queue_pair.h"
 #include "transport/wire/address.h"
 

@@ -10,10 +10,8 @@
 #include <optional>
 #include <span>
 
-#include "transport/base/result.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/device_clock.h"
-#include "transport/verbs/handles.h"
 #include "transport/verbs/offloads.h"
 
 namespace pacecar {

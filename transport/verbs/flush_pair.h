@@ -11,9 +11,6 @@
 #include <string>
 
 #include "transport/base/fresh_pages.h"
-#include "transport/base/result.h"
-#include "transport/nic/nic.h"
-#include "transport/verbs/handles.h"
 #include "transport/verbs/lane.h"
 
 namespace pacecar {

@@ -8,11 +8,8 @@
 #include <cstdint>
 #include <string>
 
-#include "transport/base/result.h"
 #include "transport/nic/lanes/lane_recovery.h"
-#include "transport/nic/rc_endpoint.h"
 #include "transport/verbs/device.h"
-#include "transport/verbs/handles.h"
 #include "transport/verbs/lane_ledger.h"
 #include "transport/verbs/rate_limits.h"
 

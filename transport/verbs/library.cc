@@ -1,6 +1,5 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <infiniband/verbs.h>
 
 #include "transport/base/check.h"
 #include "transport/verbs/device.h"

@@ -6,7 +6,6 @@
 #include <ranges>
 
 #include "transport/base/check.h"
-#include "transport/verbs/lane_ledger.h"
 
 namespace pacecar {
 namespace {

@@ -11,10 +11,7 @@
 #include <vector>
 
 #include "transport/base/fixed_queue.h"
-#include "transport/nic/nic.h"
 #include "transport/nic/paced/work_queue.h"
-#include "transport/nic/rc_endpoint.h"
-#include "transport/verbs/lane.h"
 #include "transport/verbs/standby_lane.h"
 
 namespace pacecar {

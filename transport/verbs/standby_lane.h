@@ -10,11 +10,7 @@
 #include <optional>
 
 #include "transport/base/fresh_pages.h"
-#include "transport/base/result.h"
-#include "transport/nic/lanes/lane_recovery.h"
-#include "transport/verbs/handles.h"
 #include "transport/verbs/lane.h"
-#include "transport/verbs/lane_ledger.h"
 
 namespace pacecar {
 

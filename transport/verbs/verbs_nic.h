@@ -16,12 +16,9 @@
 #include "transport/base/work_list.h"
 #include "transport/nic/paced/paced_nic.h"
 #include "transport/verbs/completions.h"
-#include "transport/verbs/device.h"
 #include "transport/verbs/errors.h"
 #include "transport/verbs/flush_pair.h"
-#include "transport/verbs/lane_ledger.h"
 #include "transport/verbs/memory.h"
-#include "transport/verbs/offloads.h"
 #include "transport/verbs/queue_pair.h"
 #include "transport/verbs/rate_limits.h"
 

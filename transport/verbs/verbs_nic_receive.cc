@@ -1,7 +1,6 @@
 // The part of VerbsNic that receives: completions and events of the device.
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <infiniband/verbs.h>
 
 #include <algorithm>
 

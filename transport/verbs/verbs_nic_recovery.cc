@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "transport/base/random_word.h"
-#include "transport/verbs/lane_ledger.h"
 #include "transport/verbs/verbs_nic.h"
 
 namespace pacecar {

@@ -5,14 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
 
 #include "net_plugin/verbs/cm/ids.h"
-#include "net_plugin/verbs/forward.h"
 #include "transport/base/random_word.h"
 #include "transport/engine/clock.h"
 #include "transport/io/sockaddr.h"

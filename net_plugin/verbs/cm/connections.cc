@@ -1,10 +1,8 @@
 // Connections: listen, connect, accept, reject, disconnect.
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "net_plugin/verbs/cm/ids.h"
-#include "net_plugin/verbs/forward.h"
 #include "transport/engine/clock.h"
 #include "transport/wire/address.h"
 

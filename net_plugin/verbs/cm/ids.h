@@ -20,7 +20,6 @@
 
 #include "net_plugin/verbs/cm/core/connection.h"
 #include "net_plugin/verbs/objects.h"
-#include "net_plugin/verbs/process_nic.h"
 #include "transport/base/file_descriptor.h"
 
 namespace pacecar::ibverbs::cm {

@@ -3,11 +3,9 @@
 #include <netdb.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "net_plugin/verbs/cm/ids.h"
-#include "net_plugin/verbs/forward.h"
 #include "net_plugin/verbs/queue_pair.h"
 
 namespace pacecar::ibverbs::cm {

@@ -12,7 +12,6 @@
 #include "transport/base/timer_wheel.h"
 #include "transport/base/work_list.h"
 #include "transport/nic/flow_gate.h"
-#include "transport/nic/nic.h"
 
 namespace pacecar {
 

@@ -13,8 +13,6 @@
 #include <vector>
 
 #include "transport/base/fixed_queue.h"
-#include "transport/base/work_list.h"
-#include "transport/nic/nic.h"
 #include "transport/nic/nic_port.h"
 #include "transport/nic/paced/paced_flows.h"
 
