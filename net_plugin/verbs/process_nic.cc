@@ -217,13 +217,6 @@ bool ProcessNic::callers_are_late() const {
          last_call_ns_.load(std::memory_order_relaxed) == last;
 }
 
-// True: something was done.
-bool ProcessNic::keep_turn() {
-  mutex_.lock_last();
-  const std::lock_guard lock(mutex_, std::adopt_lock);
-  return turn();
-}
-
 void ProcessNic::nap_or_lead() {
   nap(nap_);
   ++naps_;
@@ -241,6 +234,10 @@ void ProcessNic::nap(Duration time) const {
   pollfd woken{wake_.get(), POLLIN, 0};
   const timespec span{0, time.ns()};
   ppoll(&woken, 1, &span, nullptr);
+  forget_wakes();
+}
+
+void ProcessNic::forget_wakes() const {
   eventfd_t count = 0;
   eventfd_read(wake_.get(), &count);
 }
@@ -266,7 +263,10 @@ void ProcessNic::keep() {
       naps_ = 0;
     }
     nap_ = kNap;
-    if (keep_turn()) {
+    mutex_.lock_last();
+    const bool moved = turn();
+    mutex_.unlock();
+    if (moved) {
       last_moved = now;
     } else if (now - last_moved >= spin) {
       sleep_until_needed();
@@ -285,8 +285,7 @@ void ProcessNic::sleep_until_needed() {
   }
   if (!stop_.load()) sleep(until, wake_.get());
   asleep_until_ns_.store(0);
-  eventfd_t count = 0;
-  eventfd_read(wake_.get(), &count);
+  forget_wakes();
 }
 
 }  // namespace pacecar::ibverbs

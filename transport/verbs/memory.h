@@ -11,7 +11,7 @@
 #include "gdr/registration_cache.h"
 #include "transport/base/result.h"
 #include "transport/nic/nic.h"
-#include "transport/verbs/handles.h"
+#include "transport/verbs/device.h"
 
 namespace pacecar {
 
@@ -33,8 +33,10 @@ class Registrations {
   [[nodiscard]] RegistrationCache::Hold remove(uint32_t key) { return cache_.release(key); }
 
  private:
-  Result<RegistrationCache::Registration> hold(ibv_mr* memory, std::string_view call,
-                                               Access access) const;
+  // `make` registers the memory with the device by `call`; null with errno.
+  template <typename Make>
+  Result<MemoryRegion> add(const RegistrationCache::Memory& memory, Access access,
+                           std::string_view call, Make make);
 
   ibv_pd* const domain_;
   const std::string device_;

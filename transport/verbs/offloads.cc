@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "transport/verbs/handles.h"
+#include "transport/verbs/device.h"
 
 namespace pacecar {
 namespace {
@@ -67,14 +67,6 @@ void Offloads::try_calls(ibv_pd* domain, ibv_cq* completions) {
   } else if (ibv_qp_to_qp_ex(made.get()) == nullptr) {
     refuse(Offload::kCalls, "the device's driver has none");
   }
-}
-
-Rate Offloads::least_limit() const {
-  return Rate::from_bps(limits_.qp_rate_limit_min * kBpsPerKbps);
-}
-
-Rate Offloads::most_limit() const {
-  return Rate::from_bps(limits_.qp_rate_limit_max * kBpsPerKbps);
 }
 
 std::string Offloads::text() const {

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "transport/base/result.h"
-#include "transport/base/units.h"
+#include "transport/verbs/rate_limits.h"
 
 namespace pacecar {
 
@@ -40,9 +40,11 @@ class Offloads {
   // Disables kCalls unless the device makes a queue pair that takes ibv_wr_*.
   void try_calls(ibv_pd* domain, ibv_cq* completions);
 
-  // Limits of the device's queue pairs, if rate limits are used.
-  Rate least_limit() const;
-  Rate most_limit() const;
+  // Of the device's queue pairs, if rate limits are used.
+  RateLimits::Bounds limits() const {
+    return {.least = Rate::from_bps(limits_.qp_rate_limit_min * kBpsPerKbps),
+            .most = Rate::from_bps(limits_.qp_rate_limit_max * kBpsPerKbps)};
+  }
 
   // "offloads: time_stamps; no rate_limits: the device has none for RC queue pairs; ..."
   std::string text() const;
