@@ -1,5 +1,7 @@
 #include "gdr/gpu_system.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -14,6 +16,31 @@ namespace {
 int attribute(const CudaDriver& driver, int which, cuda::Device device) {
   int value = 0;
   return driver->device_attribute(&value, which, device) == cuda::kSuccess ? value : 0;
+}
+
+GpuChoice choose_direct(const NicReach& nic, const Result<std::span<const Gpu>>& gpus) {
+  if (nic.software) return {GpuWay::kHost, "a software NIC cannot reach the GPU"};
+  if (!nic.dma_buf && !nic.peer_memory) {
+    return {GpuWay::kHost,
+            "the NIC's driver takes no dma-buf, and nvidia_peermem is not loaded (modprobe "
+            "nvidia-peermem)"};
+  }
+  if (!gpus) return {GpuWay::kHost, gpus.error().message};
+  if (nic.dma_buf && std::ranges::all_of(*gpus, &Gpu::dma_buf)) {
+    return {GpuWay::kDmaBuf, "NIC and GPU drivers have it"};
+  }
+  if (nic.peer_memory && std::ranges::all_of(*gpus, &Gpu::peer_memory)) {
+    return {GpuWay::kPeerMemory, nic.dma_buf ? "the GPU's driver exports no dma-buf"
+                                             : "the NIC's driver takes no dma-buf"};
+  }
+  return {GpuWay::kHost,
+          "the GPU's driver exports no dma-buf (NVIDIA's open kernel modules do), and "
+          "nvidia_peermem cannot serve (modprobe nvidia-peermem)"};
+}
+
+GpuChoice choose_staged(const Result<std::span<const Gpu>>& gpus) {
+  if (!gpus) return {GpuWay::kHost, gpus.error().message, true};
+  return {GpuWay::kStaged, "PACECAR_GPU=staged"};
 }
 
 }  // namespace
@@ -64,6 +91,35 @@ Result<std::shared_ptr<const CopyEngine>> GpuSystem::engine(int device) {
   if (engine != nullptr) return engine;
   ASSIGN_OR_RETURN(auto opened, CopyEngine::open(driver_, device));
   return engine = std::move(opened);
+}
+
+bool depends_on_gpus(GpuSetting setting, const NicReach& nic) {
+  if (setting == GpuSetting::kStaged) return true;
+  return setting != GpuSetting::kHost && (nic.dma_buf || nic.peer_memory);
+}
+
+GpuChoice choose_gpu_way(GpuSetting setting, const NicReach& nic,
+                         const Result<std::span<const Gpu>>& gpus) {
+  switch (setting) {
+    case GpuSetting::kHost:
+      break;
+    case GpuSetting::kStaged:
+      return choose_staged(gpus);
+    case GpuSetting::kAuto:
+      return choose_direct(nic, gpus);
+    case GpuSetting::kDirect: {
+      GpuChoice choice = choose_direct(nic, gpus);
+      choice.refused = choice.way == GpuWay::kHost;
+      return choice;
+    }
+  }
+  return {GpuWay::kHost, "PACECAR_GPU=host"};
+}
+
+std::string describe(const GpuChoice& choice) {
+  constexpr std::string_view kWays[] = {"through host buffers", "staged through pinned host memory",
+                                        "direct by nvidia_peermem", "direct by dma-buf"};
+  return fmt::format("GPU memory {}: {}", kWays[static_cast<size_t>(choice.way)], choice.why);
 }
 
 }  // namespace pacecar

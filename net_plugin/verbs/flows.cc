@@ -90,8 +90,8 @@ void Flows::poll(Instant now) {
 
 void Flows::settle(FlowId id, Instant now) {
   if (id >= flows_.size() || flows_[id].users == 0) return;
-  (void)flows_[id].controller->demand(
-      now, flows_[id].stats);  // gives the controller the flow's statistics
+  // Gives the controller the flow's statistics.
+  (void)flows_[id].controller->demand(now, flows_[id].stats);
   decide(id, now);
 }
 

@@ -138,9 +138,7 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   void on_received(const ibv_wc& completion, bool shared);
   void poll_events();
   void on_event(const ibv_async_event& event);
-  // Of the lane with this number at the device: it takes no more shared receive requests, or
-  // failed.
-  void on_last_receive(uint32_t number);
+  // Of the lane with this number at the device.
   void on_lane_failed(uint32_t number, std::string_view event);
 
   // --- failed lanes --- Breaks the queue pair if its lanes cannot come back.

@@ -139,7 +139,11 @@ void VerbsNic::on_event(const ibv_async_event& event) {
     case IBV_EVENT_QP_ACCESS_ERR:
       return on_lane_failed(event.element.qp->qp_num, name);
     case IBV_EVENT_QP_LAST_WQE_REACHED:
-      return on_last_receive(event.element.qp->qp_num);
+      if (const auto [qp, lane] = find_lane(event.element.qp->qp_num); qp != nullptr) {
+        if (lane < qp->lanes.size()) qp->lanes[lane].ending.received_all = true;
+        next_recovery_ = now_;
+      }
+      return;
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:
     case IBV_EVENT_DEVICE_FATAL:
@@ -160,13 +164,6 @@ void VerbsNic::on_event(const ibv_async_event& event) {
     default:
       return;
   }
-}
-
-void VerbsNic::on_last_receive(uint32_t number) {
-  const auto [qp, lane] = find_lane(number);
-  if (qp == nullptr) return;
-  if (lane < qp->lanes.size()) qp->lanes[lane].ending.received_all = true;
-  next_recovery_ = now_;
 }
 
 void VerbsNic::on_lane_failed(uint32_t number, std::string_view event) {

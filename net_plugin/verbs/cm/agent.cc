@@ -104,13 +104,6 @@ void Agent::abandon(std::unique_ptr<End> end) {
   abandoned_[number] = std::move(end);
 }
 
-void Agent::drop_abandoned(End& end) {
-  const auto abandoned = abandoned_.find(end.connection.local_id());
-  if (abandoned == abandoned_.end()) return;
-  remove(end);
-  abandoned_.erase(abandoned);
-}
-
 void Agent::disconnect_all() {
   for (const auto& [number, end] : ends_) disconnect(*end);
 }
@@ -242,7 +235,11 @@ void Agent::run(End& end, const Connection::Step& step, const Message& message) 
   send(end, step.send);
   if (step.notice == Notice::kNothing) return;
   end.on_notice(step.notice, message);
-  if (step.notice == Notice::kDisconnected) drop_abandoned(end);
+  if (step.notice != Notice::kDisconnected) return;
+  const auto abandoned = abandoned_.find(end.connection.local_id());
+  if (abandoned == abandoned_.end()) return;
+  remove(end);
+  abandoned_.erase(abandoned);
 }
 
 // --- time ---

@@ -97,7 +97,6 @@ class Agent final : CompletionSink, Timed {
   bool still_searching(End& end, const Message& message);
   void run(End& end, const Connection::Step& step, const Message& message);
   void on_end_due(End& end, Instant now);
-  void drop_abandoned(End& end);
   Instant due() const override { return due_; }
   void on_due(Instant now) override;
 
