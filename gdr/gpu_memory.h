@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <string>
 
 #include "gdr/cuda_driver.h"
 #include "transport/base/file_descriptor.h"

@@ -4,11 +4,7 @@
 #pragma once
 
 #include <map>
-#include <memory>
-#include <mutex>
 #include <optional>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "gdr/staging.h"

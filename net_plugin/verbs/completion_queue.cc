@@ -1,7 +1,6 @@
 // Completion queues: polling, and notifications; events that programs read from a file descriptor.
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>

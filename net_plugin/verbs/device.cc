@@ -3,7 +3,6 @@
 #include <net/if.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <map>
 

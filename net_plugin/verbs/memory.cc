@@ -2,8 +2,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <atomic>
-
 #include "net_plugin/verbs/queue_pair.h"
 #include "transport/base/random_word.h"
 

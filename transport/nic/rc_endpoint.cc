@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <string>
 
 #include "transport/base/check.h"
 #include "transport/base/seq.h"

@@ -5,10 +5,8 @@
 #include <net/if.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <system_error>
 #include <utility>

@@ -5,11 +5,6 @@
 // time.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-
 #include "transport/base/fresh_pages.h"
 #include "transport/verbs/lane.h"
 

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <ranges>
 
-#include "transport/base/check.h"
-
 namespace pacecar {
 namespace {
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <span>
 #include <utility>
 
 #include "transport/base/return_if_error.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "transport/base/check.h"
 #include "transport/verbs/verbs_nic.h"
 
 namespace pacecar {

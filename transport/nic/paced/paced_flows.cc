@@ -1,7 +1,6 @@
 #include "transport/nic/paced/paced_flows.h"
 
 #include <algorithm>
-#include <array>
 
 namespace pacecar {
 
