@@ -55,8 +55,6 @@ class RegistrationCache {
   // At most `capacity` users at a time, each of one registration.
   explicit RegistrationCache(size_t capacity);
   ~RegistrationCache();
-  RegistrationCache(const RegistrationCache&) = delete;
-  RegistrationCache& operator=(const RegistrationCache&) = delete;
 
   // The key of the memory, which stays mapped until it is released; `make` registers it with the
   // device if it is not registered yet. Errors: kInvalidArgument (an empty or wrapping range),

@@ -256,8 +256,7 @@ PACECAR_VERBS void ibv_free_device_list(ibv_device** list) {
 PACECAR_VERBS const char* ibv_get_device_name(ibv_device* device) { return device->name; }
 
 PACECAR_VERBS int ibv_get_device_index(ibv_device* device) {
-  FORWARD_UNLESS_OURS(ibv_get_device_index, device);
-  return -1;
+  return ours(device) ? -1 : CALL_REAL(ibv_get_device_index)(device);
 }
 
 PACECAR_VERBS __be64 ibv_get_device_guid(ibv_device* device) {

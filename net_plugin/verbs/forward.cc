@@ -175,8 +175,7 @@ PACECAR_VERBS ibv_context* ibv_import_device(int command_fd) {
 }
 
 PACECAR_VERBS ibv_pd* ibv_import_pd(ibv_context* context, uint32_t handle) {
-  FORWARD_UNLESS_OURS(ibv_import_pd, context, handle);
-  return no_object(EOPNOTSUPP);
+  return ours(context) ? no_object(EOPNOTSUPP) : CALL_REAL(ibv_import_pd)(context, handle);
 }
 
 PACECAR_VERBS void ibv_unimport_pd(ibv_pd* pd) {
@@ -184,8 +183,7 @@ PACECAR_VERBS void ibv_unimport_pd(ibv_pd* pd) {
 }
 
 PACECAR_VERBS ibv_mr* ibv_import_mr(ibv_pd* pd, uint32_t handle) {
-  FORWARD_UNLESS_OURS(ibv_import_mr, pd, handle);
-  return no_object(EOPNOTSUPP);
+  return ours(pd) ? no_object(EOPNOTSUPP) : CALL_REAL(ibv_import_mr)(pd, handle);
 }
 
 PACECAR_VERBS void ibv_unimport_mr(ibv_mr* mr) {
@@ -193,8 +191,7 @@ PACECAR_VERBS void ibv_unimport_mr(ibv_mr* mr) {
 }
 
 PACECAR_VERBS ibv_dm* ibv_import_dm(ibv_context* context, uint32_t handle) {
-  FORWARD_UNLESS_OURS(ibv_import_dm, context, handle);
-  return no_object(EOPNOTSUPP);
+  return ours(context) ? no_object(EOPNOTSUPP) : CALL_REAL(ibv_import_dm)(context, handle);
 }
 
 PACECAR_VERBS void ibv_unimport_dm(ibv_dm* dm) {

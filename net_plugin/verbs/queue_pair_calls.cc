@@ -280,23 +280,19 @@ PACECAR_VERBS int ibv_destroy_qp(ibv_qp* qp) {
 }
 
 PACECAR_VERBS int ibv_set_ece(ibv_qp* qp, ibv_ece* ece) {
-  FORWARD_UNLESS_OURS(ibv_set_ece, qp, ece);
-  return EOPNOTSUPP;
+  return ours(qp) ? EOPNOTSUPP : CALL_REAL(ibv_set_ece)(qp, ece);
 }
 
 PACECAR_VERBS int ibv_query_ece(ibv_qp* qp, ibv_ece* ece) {
-  FORWARD_UNLESS_OURS(ibv_query_ece, qp, ece);
-  return EOPNOTSUPP;
+  return ours(qp) ? EOPNOTSUPP : CALL_REAL(ibv_query_ece)(qp, ece);
 }
 
 PACECAR_VERBS int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
-  FORWARD_UNLESS_OURS(ibv_attach_mcast, qp, gid, lid);
-  return EOPNOTSUPP;
+  return ours(qp) ? EOPNOTSUPP : CALL_REAL(ibv_attach_mcast)(qp, gid, lid);
 }
 
 PACECAR_VERBS int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
-  FORWARD_UNLESS_OURS(ibv_detach_mcast, qp, gid, lid);
-  return EOPNOTSUPP;
+  return ours(qp) ? EOPNOTSUPP : CALL_REAL(ibv_detach_mcast)(qp, gid, lid);
 }
 
 }  // extern "C"
