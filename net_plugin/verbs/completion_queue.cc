@@ -190,6 +190,34 @@ ibv_cq_ex* create_queue_extended(ibv_context* context, ibv_cq_init_attr_ex* attr
                       static_cast<int>(attr->comp_vector));
 }
 
+template <typename Object>
+void acknowledge(Object& object, uint32_t& acknowledged, uint32_t count) {
+  pthread_mutex_lock(&object.mutex);
+  acknowledged += count;
+  pthread_cond_signal(&object.cond);
+  pthread_mutex_unlock(&object.mutex);
+}
+
+// False: not ours. Our devices raise only these types.
+bool acknowledged_ours(const ibv_async_event& event) {
+  const auto acknowledged = [](auto* object, uint32_t& count) {
+    const bool own = ours(object);
+    if (own) acknowledge(*object, count, 1);
+    return own;
+  };
+  switch (event.event_type) {
+    case IBV_EVENT_CQ_ERR:
+      return acknowledged(event.element.cq, event.element.cq->async_events_completed);
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      return acknowledged(event.element.qp, event.element.qp->events_completed);
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      return acknowledged(event.element.srq, event.element.srq->events_completed);
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 void set_completion_calls(verbs_context& verbs) {
@@ -249,38 +277,6 @@ void drop_events(ibv_context* context, const void* object, uint32_t& reported) {
   reported -= context_of(context).async.remove_if<ibv_async_event>(
       [&](const ibv_async_event& event) { return event.element.qp == object; });
 }
-
-namespace {
-
-template <typename Object>
-void acknowledge(Object& object, uint32_t& acknowledged, uint32_t count) {
-  pthread_mutex_lock(&object.mutex);
-  acknowledged += count;
-  pthread_cond_signal(&object.cond);
-  pthread_mutex_unlock(&object.mutex);
-}
-
-// False: not ours. Our devices raise only these types.
-bool acknowledged_ours(const ibv_async_event& event) {
-  const auto acknowledged = [](auto* object, uint32_t& count) {
-    const bool own = ours(object);
-    if (own) acknowledge(*object, count, 1);
-    return own;
-  };
-  switch (event.event_type) {
-    case IBV_EVENT_CQ_ERR:
-      return acknowledged(event.element.cq, event.element.cq->async_events_completed);
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
-      return acknowledged(event.element.qp, event.element.qp->events_completed);
-    case IBV_EVENT_SRQ_LIMIT_REACHED:
-      return acknowledged(event.element.srq, event.element.srq->events_completed);
-    default:
-      return false;
-  }
-}
-
-}  // namespace
 
 }  // namespace pacecar::ibverbs
 

@@ -44,6 +44,24 @@ Duration not_ready_limit(uint8_t retries, uint8_t delay) {
                   roce::rnr_delay(roce::receiver_not_ready(delay)) * (int64_t{retries} + 1));
 }
 
+using StatusRow = std::pair<CompletionStatus, ibv_wc_status>;
+constexpr StatusRow kStatuses[] = {
+    {CompletionStatus::kOk, IBV_WC_SUCCESS},
+    {CompletionStatus::kRemoteAccessError, IBV_WC_REM_ACCESS_ERR},
+    {CompletionStatus::kMemoryGone, IBV_WC_LOC_PROT_ERR},
+    {CompletionStatus::kReceiveGone, IBV_WC_LOC_PROT_ERR},
+    {CompletionStatus::kRetryExceeded, IBV_WC_RETRY_EXC_ERR},
+    {CompletionStatus::kReceiverNotReady, IBV_WC_RNR_RETRY_EXC_ERR},
+    {CompletionStatus::kRemoteRefused, IBV_WC_REM_INV_REQ_ERR},
+    {CompletionStatus::kRemoteFailed, IBV_WC_REM_OP_ERR},
+    {CompletionStatus::kReceiveTooShort, IBV_WC_LOC_LEN_ERR},
+    {CompletionStatus::kLocalError, IBV_WC_LOC_QP_OP_ERR},
+};
+
+ibv_wc_status status_of(CompletionStatus status) {
+  return std::ranges::find(kStatuses, status, &StatusRow::first)->second;
+}
+
 }  // namespace
 
 ibv_qp_init_attr_ex extended_of(const ibv_qp_init_attr& attr, ibv_pd* pd) {
@@ -214,28 +232,6 @@ void QueuePair::flush_receives() {
 }
 
 // --- completions ---
-
-namespace {
-
-using StatusRow = std::pair<CompletionStatus, ibv_wc_status>;
-constexpr StatusRow kStatuses[] = {
-    {CompletionStatus::kOk, IBV_WC_SUCCESS},
-    {CompletionStatus::kRemoteAccessError, IBV_WC_REM_ACCESS_ERR},
-    {CompletionStatus::kMemoryGone, IBV_WC_LOC_PROT_ERR},
-    {CompletionStatus::kReceiveGone, IBV_WC_LOC_PROT_ERR},
-    {CompletionStatus::kRetryExceeded, IBV_WC_RETRY_EXC_ERR},
-    {CompletionStatus::kReceiverNotReady, IBV_WC_RNR_RETRY_EXC_ERR},
-    {CompletionStatus::kRemoteRefused, IBV_WC_REM_INV_REQ_ERR},
-    {CompletionStatus::kRemoteFailed, IBV_WC_REM_OP_ERR},
-    {CompletionStatus::kReceiveTooShort, IBV_WC_LOC_LEN_ERR},
-    {CompletionStatus::kLocalError, IBV_WC_LOC_QP_OP_ERR},
-};
-
-ibv_wc_status status_of(CompletionStatus status) {
-  return std::ranges::find(kStatuses, status, &StatusRow::first)->second;
-}
-
-}  // namespace
 
 void QueuePair::on_completion(const Completion& completion) {
   if (qp_base.state == IBV_QPS_ERR) return;  // everything has been flushed

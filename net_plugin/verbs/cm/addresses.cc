@@ -160,6 +160,64 @@ void raise_request(Id& listener, Id& id, const Message& request) {
   raise_locked(listener, event, user);
 }
 
+bool is_any(const Address& address) {
+  const auto tail = std::span(address.ip).subspan(is_ipv4(address) ? kIpv4Prefix.size() : 0);
+  return std::ranges::all_of(tail, [](uint8_t byte) { return byte == 0; });
+}
+
+uint16_t any_port() { return static_cast<uint16_t>(kFirstAnyPort + random_word() % kAnyPorts); }
+
+// The device with the address; for the unspecified address, any device. Null with errno.
+CmDevice* device_at(const Address& local) {
+  for (ibv_device* const device : own_devices()) {
+    const auto addresses = static_cast<Device*>(device)->interface().addresses;
+    const bool found = std::ranges::any_of(
+        addresses, [&](const Address& address) { return address.ip == local.ip; });
+    if (found || is_any(local)) return opened(device);
+  }
+  return no_object(ENODEV);
+}
+
+// 0 or an errno.
+int bind_to(Id& id, const sockaddr* address) {
+  if (address == nullptr || !has_address(address)) return EINVAL;
+  Address own = address_of(address);
+  id.any_address = is_any(own);
+  if (!id.any_address) {
+    CmDevice* const device = device_at(own);
+    if (device == nullptr) return errno;
+    id.use(*device);
+  }
+  const bool chosen = own.port != 0;
+  for (int tries = 0; tries < kPortTries; ++tries) {
+    if (!chosen) own.port = any_port();
+    id.set_source(own);
+    if (reserve_port(id)) return 0;
+    if (chosen && !id.reuse_address) break;
+    if (chosen) return 0;  // rdma_listen will reserve it
+  }
+  id.route.addr.src_storage = {};
+  return errno;
+}
+
+int resolve(Id& id, const sockaddr* destination) {
+  if (destination == nullptr || !has_address(destination)) return EINVAL;
+  const Address to = address_of(destination);
+  const auto source = source_towards(to, source_of(id));
+  if (!source) return errno;
+  if (id.device == nullptr) {
+    CmDevice* const device = device_at(*source);
+    if (device == nullptr) return errno;
+    id.use(*device);
+  }
+  Address own = id.device->address();
+  if (is_ipv4(own) != is_ipv4(to)) return EAFNOSUPPORT;
+  own.port = port_of(id, true) != 0 ? port_of(id, true) : any_port();
+  id.set_source(own);
+  id.set_destination(to);
+  return 0;
+}
+
 }  // namespace
 
 Address address_of(const sockaddr* address) {
@@ -168,17 +226,10 @@ Address address_of(const sockaddr* address) {
   return from_sockaddr(raw);
 }
 
-bool is_any(const Address& address) {
-  const auto tail = std::span(address.ip).subspan(is_ipv4(address) ? kIpv4Prefix.size() : 0);
-  return std::ranges::all_of(tail, [](uint8_t byte) { return byte == 0; });
-}
-
 uint16_t port_of(const Id& id, bool source) {
   const sockaddr* const address = source ? source_of(id) : &id.route.addr.dst_addr;
   return has_address(address) ? address_of(address).port : 0;
 }
-
-uint16_t any_port() { return static_cast<uint16_t>(kFirstAnyPort + random_word() % kAnyPorts); }
 
 // Ports belong to the host. So that processes use different ones, a process binds an abstract
 // socket with the port's name; the kernel releases the name when the process ends.
@@ -235,16 +286,6 @@ void Id::set_destination(const Address& to) {
   path.packet_life_time = 18;
 }
 
-CmDevice* device_at(const Address& local) {
-  for (ibv_device* const device : own_devices()) {
-    const auto addresses = static_cast<Device*>(device)->interface().addresses;
-    const bool found = std::ranges::any_of(
-        addresses, [&](const Address& address) { return address.ip == local.ip; });
-    if (found || is_any(local)) return opened(device);
-  }
-  return no_object(ENODEV);
-}
-
 std::vector<CmDevice*> all_devices() {
   std::vector<CmDevice*> all;
   for (ibv_device* const device : own_devices()) {
@@ -293,50 +334,6 @@ using namespace pacecar;  // NOLINT: the C interface lies in no namespace
 using namespace pacecar::ibverbs;
 using namespace pacecar::ibverbs::cm;
 using namespace pacecar::ibverbs;  // NOLINT: the C interface lies in no namespace
-
-namespace {
-
-// 0 or an errno.
-int bind_to(Id& id, const sockaddr* address) {
-  if (address == nullptr || !has_address(address)) return EINVAL;
-  Address own = address_of(address);
-  id.any_address = is_any(own);
-  if (!id.any_address) {
-    CmDevice* const device = device_at(own);
-    if (device == nullptr) return errno;
-    id.use(*device);
-  }
-  const bool chosen = own.port != 0;
-  for (int tries = 0; tries < kPortTries; ++tries) {
-    if (!chosen) own.port = any_port();
-    id.set_source(own);
-    if (reserve_port(id)) return 0;
-    if (chosen && !id.reuse_address) break;
-    if (chosen) return 0;  // rdma_listen will reserve it
-  }
-  id.route.addr.src_storage = {};
-  return errno;
-}
-
-int resolve(Id& id, const sockaddr* destination) {
-  if (destination == nullptr || !has_address(destination)) return EINVAL;
-  const Address to = address_of(destination);
-  const auto source = source_towards(to, source_of(id));
-  if (!source) return errno;
-  if (id.device == nullptr) {
-    CmDevice* const device = device_at(*source);
-    if (device == nullptr) return errno;
-    id.use(*device);
-  }
-  Address own = id.device->address();
-  if (is_ipv4(own) != is_ipv4(to)) return EAFNOSUPPORT;
-  own.port = port_of(id, true) != 0 ? port_of(id, true) : any_port();
-  id.set_source(own);
-  id.set_destination(to);
-  return 0;
-}
-
-}  // namespace
 
 extern "C" {
 

@@ -120,34 +120,6 @@ void on_reply(End& end, const Message& reply) {
   raise_answer(id, RDMA_CM_EVENT_ESTABLISHED, 0, reply);
 }
 
-}  // namespace
-
-void End::on_notice(Notice notice, const Message& message) {
-  if (id == nullptr) return;
-  switch (notice) {
-    case Notice::kNothing:
-      break;
-    case Notice::kReply:
-      on_reply(*this, message);
-      break;
-    case Notice::kEstablished:
-      raise_answer(*id, RDMA_CM_EVENT_ESTABLISHED, 0, message);
-      break;
-    case Notice::kRejected:
-      if (message.kind == Kind::kFound) return raise_found(*id, message);
-      raise_answer(*id, RDMA_CM_EVENT_REJECTED, message.reason, message);
-      break;
-    case Notice::kUnreachable:
-      raise(*id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
-      break;
-    case Notice::kDisconnected:
-      raise(*id, RDMA_CM_EVENT_DISCONNECTED);
-      break;
-  }
-}
-
-namespace {
-
 int ask(Id& id, const rdma_conn_param* param) {
   Message message = own_part(id, id.is_datagram() ? Kind::kFind : Kind::kRequest, param);
   message.transaction = id.device->agent->new_transaction();
@@ -222,6 +194,31 @@ void destroy(Id& id) {
 }
 
 }  // namespace
+
+void End::on_notice(Notice notice, const Message& message) {
+  if (id == nullptr) return;
+  switch (notice) {
+    case Notice::kNothing:
+      break;
+    case Notice::kReply:
+      on_reply(*this, message);
+      break;
+    case Notice::kEstablished:
+      raise_answer(*id, RDMA_CM_EVENT_ESTABLISHED, 0, message);
+      break;
+    case Notice::kRejected:
+      if (message.kind == Kind::kFound) return raise_found(*id, message);
+      raise_answer(*id, RDMA_CM_EVENT_REJECTED, message.reason, message);
+      break;
+    case Notice::kUnreachable:
+      raise(*id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+      break;
+    case Notice::kDisconnected:
+      raise(*id, RDMA_CM_EVENT_DISCONNECTED);
+      break;
+  }
+}
+
 }  // namespace pacecar::ibverbs::cm
 
 using namespace pacecar::ibverbs;  // NOLINT: the C interface lies in no namespace

@@ -143,8 +143,6 @@ struct CmDevice {
   End* on_request(const Message& request, const Peer& from, uint16_t* reason);
 };
 
-// The device with the address; for the unspecified address, any device. Null with errno.
-CmDevice* device_at(const Address& local);
 std::vector<CmDevice*> all_devices();
 
 struct Id final : rdma_cm_id {
@@ -218,7 +216,5 @@ uint16_t port_of(const Id& id, bool source);
 Address address_of(const sockaddr* address);
 // Reserves the id's port on this host. False with errno.
 bool reserve_port(Id& id);
-uint16_t any_port();
-bool is_any(const Address& address);
 
 }  // namespace pacecar::ibverbs::cm
