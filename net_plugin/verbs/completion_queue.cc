@@ -43,8 +43,7 @@ void CompletionQueue::on_due(Instant /*now*/) {
 // The others keep their order.
 void CompletionQueue::forget(uint32_t qp_num) {
   for (size_t left = queue.size(); left > 0; --left) {
-    const ibv_wc wc = queue.front();
-    queue.pop_front();
+    const ibv_wc wc = take();
     if (wc.qp_num != qp_num) queue.push(wc);
   }
 }
@@ -64,8 +63,7 @@ int poll_queue(ibv_cq* cq, int most, ibv_wc* wc) {
     const Call call(nic);
     if (completions.queue.empty()) nic.look();
     for (; count < most && !completions.queue.empty(); ++count) {
-      wc[count] = completions.queue.front();
-      completions.queue.pop_front();
+      wc[count] = completions.take();
     }
     completions.empty_polls = empty_polls = count > 0 ? 0 : completions.empty_polls + 1;
   }
@@ -106,8 +104,7 @@ int modify_queue(ibv_cq* cq, ibv_modify_cq_attr* attr) {
 
 bool next_current(CompletionQueue& completions) {
   if (completions.queue.empty()) return false;
-  completions.current = completions.queue.front();
-  completions.queue.pop_front();
+  completions.current = completions.take();
   completions.current_time_ns = static_cast<uint64_t>(clock_now().ns());
   completions.wr_id = completions.current.wr_id;
   completions.status = completions.current.status;
@@ -300,9 +297,7 @@ PACECAR_VERBS int ibv_resize_cq(ibv_cq* cq, int entries) {
   completions.nic().turn();  // completions up to now must fit
   if (static_cast<size_t>(entries) < completions.queue.size()) return EINVAL;
   FixedQueue<ibv_wc> resized(static_cast<size_t>(entries));
-  for (; !completions.queue.empty(); completions.queue.pop_front()) {
-    resized.push(completions.queue.front());
-  }
+  while (!completions.queue.empty()) resized.push(completions.take());
   completions.queue = std::move(resized);
   cq->cqe = entries;
   return 0;

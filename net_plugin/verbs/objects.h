@@ -192,6 +192,12 @@ struct CompletionQueue final : ibv_cq_ex, Timed {
   ProcessNic& nic() { return nic_of(context); }
   // Adds a completion; `wanted`: it also notifies threads that wait for solicited ones only.
   void add(const ibv_wc& wc, bool solicited);
+  // The oldest completion; there is one.
+  ibv_wc take() {
+    const ibv_wc oldest = queue.front();
+    queue.pop_front();
+    return oldest;
+  }
   // Drops the completions of a queue pair.
   void forget(uint32_t qp_num);
   void notify();

@@ -24,9 +24,6 @@ int access_flags(Access access) {
 
 }  // namespace
 
-Registrations::Registrations(ibv_pd* domain, uint32_t capacity, std::string device)
-    : domain_(domain), device_(std::move(device)), cache_(capacity) {}
-
 template <typename Make>
 Result<MemoryRegion> Registrations::add(const RegistrationCache::Memory& memory, Access access,
                                         std::string_view call, Make make) {

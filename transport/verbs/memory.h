@@ -12,7 +12,8 @@ namespace pacecar {
 class Registrations {
  public:
   // `domain` outlives this and the holds of remove().
-  Registrations(ibv_pd* domain, uint32_t capacity, std::string device);
+  Registrations(ibv_pd* domain, uint32_t capacity, std::string device)
+      : domain_(domain), device_(std::move(device)), cache_(capacity) {}
 
   // Errors: kInvalidArgument (empty, wrapping or unmapped range), kUnavailable (all are used),
   // kPermission (the memory cannot be locked), kSystem (a device with different local and remote

@@ -15,8 +15,6 @@ PacedFlows::PacedFlows(const WaitingWork& work, uint32_t flows, Bytes burst, Dur
   }
 }
 
-void PacedFlows::join(FlowId flow, uint32_t slot) { flows_[flow].slots.push_back(slot); }
-
 void PacedFlows::leave(FlowId index, uint32_t slot) {
   Flow& flow = flows_[index];
   std::erase(flow.slots, slot);
