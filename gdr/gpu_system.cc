@@ -38,11 +38,6 @@ GpuChoice choose_direct(const NicReach& nic, const Result<std::span<const Gpu>>&
           "nvidia_peermem cannot serve (modprobe nvidia-peermem)"};
 }
 
-GpuChoice choose_staged(const Result<std::span<const Gpu>>& gpus) {
-  if (!gpus) return {GpuWay::kHost, gpus.error().message, true};
-  return {GpuWay::kStaged, "PACECAR_GPU=staged"};
-}
-
 }  // namespace
 
 Result<std::vector<Gpu>> list_gpus(const CudaDriver& driver) {
@@ -104,7 +99,8 @@ GpuChoice choose_gpu_way(GpuSetting setting, const NicReach& nic,
     case GpuSetting::kHost:
       break;
     case GpuSetting::kStaged:
-      return choose_staged(gpus);
+      if (!gpus) return {GpuWay::kHost, gpus.error().message, true};
+      return {GpuWay::kStaged, "PACECAR_GPU=staged"};
     case GpuSetting::kAuto:
       return choose_direct(nic, gpus);
     case GpuSetting::kDirect: {

@@ -71,17 +71,14 @@ int poll_queue(ibv_cq* cq, int most, ibv_wc* wc) {
   return count;
 }
 
-// If the queue is armed for all completions, a request for solicited ones does not narrow it.
-void arm(CompletionQueue& completions, bool solicited_only) {
-  completions.solicited_only = solicited_only && (!completions.armed || completions.solicited_only);
-  completions.armed = true;
-}
-
 int request_notification(ibv_cq* cq, int solicited_only) {
   CompletionQueue& completions = queue_of(cq);
   {
     const std::lock_guard lock(completions.nic().mutex());
-    arm(completions, solicited_only != 0);
+    // If it is armed for all completions, a request for solicited ones does not narrow it.
+    const bool for_all = completions.armed && !completions.solicited_only;
+    completions.solicited_only = solicited_only != 0 && !for_all;
+    completions.armed = true;
   }
   // A program with a non-blocking channel sleeps in its own poll(), which does not drive the NIC.
   if (completions.channel != nullptr && does_not_block(completions.channel->fd)) {

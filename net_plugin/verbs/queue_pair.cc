@@ -87,7 +87,7 @@ QueuePair::QueuePair(const ibv_qp_init_attr_ex& made_for, uint32_t sends, uint32
 
 // --- states ---
 
-int QueuePair::check(const ibv_qp_attr& given, int mask) const {
+bool QueuePair::valid(const ibv_qp_attr& given, int mask) const {
   const auto has = [&](int bit) { return (mask & bit) != 0; };
   const ibv_ah_attr& path = given.ah_attr;
   const bool wrong =
@@ -97,7 +97,7 @@ int QueuePair::check(const ibv_qp_attr& given, int mask) const {
       (has(IBV_QP_AV) && (path.is_global == 0 || path.grh.sgid_index != 0)) ||
       (has(IBV_QP_MAX_QP_RD_ATOMIC) && given.max_rd_atomic > kMaxReads) ||
       (has(IBV_QP_MAX_DEST_RD_ATOMIC) && given.max_dest_rd_atomic > kMaxReads);
-  return wrong ? EINVAL : 0;
+  return !wrong;
 }
 
 void QueuePair::keep_attributes(const ibv_qp_attr& given, int mask) {
@@ -125,7 +125,7 @@ int QueuePair::modify(const ibv_qp_attr& given, int mask) {
   const ibv_qp_state from = (mask & IBV_QP_CUR_STATE) != 0 ? given.cur_qp_state : qp_base.state;
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? given.qp_state : from;
   if (from != qp_base.state || !allowed(qp_base.qp_type, from, to, mask)) return EINVAL;
-  if (const int wrong = check(given, mask); wrong != 0) return wrong;
+  if (!valid(given, mask)) return EINVAL;
   keep_attributes(given, mask);
   if (from == to && to != IBV_QPS_RESET && to != IBV_QPS_ERR) return 0;
   switch (to) {

@@ -114,7 +114,7 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   uint32_t async_events = 0;  // in the pipe or read
 
  private:
-  int check(const ibv_qp_attr& given, int mask) const;
+  bool valid(const ibv_qp_attr& given, int mask) const;
   void keep_attributes(const ibv_qp_attr& given, int mask);
   int connect();
   void start_sending();

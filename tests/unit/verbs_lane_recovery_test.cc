@@ -8,7 +8,7 @@
 
 #include "transport/base/prng.h"
 #include "transport/nic/lanes/lane_recovery.h"
-#include "transport/verbs/lane_ledger.h"
+#include "transport/verbs/lane.h"
 
 namespace pacecar {
 namespace {

@@ -19,12 +19,20 @@ namespace {
 
 using DeviceList = VerbsHandle<ibv_device*, ibv_free_device_list>;
 
-Result<std::vector<ibv_device*>> devices_in(const DeviceList& list, int count, int errno_value) {
+struct Devices {
+  DeviceList list;
+  std::span<ibv_device*> all;  // of the list
+};
+
+Result<Devices> list_devices() {
+  int count = 0;
+  DeviceList list(ibv_get_device_list(&count));
   // Without kernel support there is no list; so there is no device.
-  if (list == nullptr && errno_value != ENOSYS && errno_value != ENODEV) {
-    return verbs_failed("ibv_get_device_list", errno_value, "RDMA devices");
+  if (list == nullptr && errno != ENOSYS && errno != ENODEV) {
+    return verbs_failed("ibv_get_device_list", errno, "RDMA devices");
   }
-  return std::vector<ibv_device*>(list.get(), list.get() + (list == nullptr ? 0 : count));
+  const std::span all(list.get(), list == nullptr ? 0 : static_cast<size_t>(count));
+  return Devices{std::move(list), all};
 }
 
 GidKind kind_of(uint32_t gid_type) {
@@ -111,11 +119,9 @@ constexpr std::array<std::string_view, kOffloads> kNames = {"time_stamps", "rate
 
 Result<std::vector<VerbsPortInfo>> list_verbs_ports() {
   RETURN_IF_ERROR(load_verbs_library());
-  int count = 0;
-  const DeviceList list(ibv_get_device_list(&count));
-  ASSIGN_OR_RETURN(const auto devices, devices_in(list, count, errno));
+  ASSIGN_OR_RETURN(const auto devices, list_devices());
   std::vector<VerbsPortInfo> ports;
-  for (ibv_device* device : devices) {
+  for (ibv_device* device : devices.all) {
     const ContextHandle context(ibv_open_device(device));
     ibv_device_attr attributes{};
     if (context == nullptr || ibv_query_device(context.get(), &attributes) != 0) continue;
@@ -155,12 +161,9 @@ Result<VerbsDevice> VerbsDevice::open(const std::string& name, uint32_t port,
   // Before Linux 5.12 a fork would separate pages from the device. The call does nothing if the
   // application has made it already, or if the kernel copies the pages at fork.
   if (ibv_is_fork_initialized() == IBV_FORK_DISABLED) ibv_fork_init();
-  int count = 0;
-  const DeviceList list(ibv_get_device_list(&count));
-  ASSIGN_OR_RETURN(const auto devices, devices_in(list, count, errno));
-  const auto found = std::ranges::find_if(
-      devices, [&](ibv_device* each) { return name == ibv_get_device_name(each); });
-  if (found == devices.end()) {
+  ASSIGN_OR_RETURN(const auto devices, list_devices());
+  const auto found = std::ranges::find(devices.all, name, ibv_get_device_name);
+  if (found == devices.all.end()) {
     return fail(
         ErrorCode::kNotFound,
         fmt::format("there is no RDMA device {}: `ibv_devices` lists those that are there", name));

@@ -126,7 +126,7 @@ class Offloads {
   // The device's features, without `unwanted`.
   Offloads(const ibv_device_attr_ex& device, const OffloadSet& unwanted);
 
-  bool uses(Offload which) const { return refused(which).empty(); }
+  bool uses(Offload which) const { return refused_[static_cast<size_t>(which)].empty(); }
   // Disables an offload; the first reason is kept.
   void refuse(Offload which, std::string_view because);
   // Disables kCalls unless the device makes a queue pair that takes ibv_wr_*.
@@ -142,8 +142,6 @@ class Offloads {
   std::string text() const;
 
  private:
-  const std::string& refused(Offload which) const { return refused_[static_cast<size_t>(which)]; }
-
   std::array<std::string, kOffloads> refused_{"not asked for", "not asked for", "not asked for"};
   ibv_packet_pacing_caps limits_{};
 };

@@ -68,20 +68,11 @@ int post_chain(const Lane& lane, bool by_calls, ibv_send_wr* first) {
 
 }  // namespace
 
-bool VerbsQueuePair::any_lane_up() const {
-  return std::any_of(lanes.begin(), lanes.begin() + static_cast<ptrdiff_t>(lanes_used),
-                     [](const Lane& lane) { return lane.recovery.up(); });
-}
-
-bool VerbsQueuePair::all_lanes_up() const {
-  return std::ranges::all_of(lanes, [](const Lane& lane) { return lane.recovery.up(); });
-}
-
 size_t VerbsQueuePair::next_lane() {
   const auto from_turn = [this](size_t i) { return (turn + i) % lanes_used; };
   const auto in_flight = [&](size_t i) {
     const Lane& lane = lanes[from_turn(i)];
-    return lane.recovery.up() ? lane.ledger.in_flight() : ~Bytes{0};
+    return lane.up() ? lane.ledger.in_flight() : ~Bytes{0};
   };
   const auto all = std::views::iota(size_t{0}, lanes_used);
   const size_t lane = from_turn(*std::ranges::min_element(all, {}, in_flight));

@@ -34,8 +34,10 @@ struct VerbsQueuePair {
     return state == State::kConnected && started < lane_config.work_requests &&
            work.waiting() != nullptr && any_lane_up();
   }
-  bool any_lane_up() const;
-  bool all_lanes_up() const;
+  bool any_lane_up() const {
+    return std::ranges::any_of(std::span(lanes).first(lanes_used), &Lane::up);
+  }
+  bool all_lanes_up() const { return std::ranges::all_of(lanes, &Lane::up); }
   // Whether lanes that fail may come back.
   bool recovers() const {
     return state == State::kConnected && standby != nullptr && standby->usable();

@@ -44,8 +44,6 @@ constexpr auto kDrainLimit = std::chrono::milliseconds(50);
 constexpr int kDrainPolls = 10'000;
 constexpr std::string_view kStartAgain = "look at the kernel's log (dmesg), and start again";
 
-bool is_ipv4_gid(const VerbsDevice& device) { return is_ipv4(Address{.ip = device.gid.gid}); }
-
 }  // namespace
 
 Result<std::unique_ptr<VerbsNic>> VerbsNic::open(const VerbsConfig& config, Instant now) {
@@ -108,9 +106,10 @@ NicCaps VerbsNic::make_caps(const VerbsConfig& config, const VerbsDevice& device
                        : port.bps() != 0           ? port
                                                    : kDefaultLineRate,
           .mtu = device.mtu,
-          .packet_overhead = ethernet
-                                 ? kRoceOverhead + (is_ipv4_gid(device) ? kIpv4Header : kIpv6Header)
-                                 : kInfinibandOverhead,
+          .packet_overhead =
+              ethernet
+                  ? kRoceOverhead + (is_ipv4({.ip = device.gid.gid}) ? kIpv4Header : kIpv6Header)
+                  : kInfinibandOverhead,
           .burst_bytes = chunk,
           .jitter = device.hardware ? kJitter : kSoftwareJitter,
           .pause = kPause,
@@ -181,7 +180,7 @@ void VerbsNic::stop_using(QueuePair& qp, uint32_t key) {
       describe_fault(place_of(qp), "memory was deregistered while the NIC used it",
                      "keep memory registered until its requests are done");
   for (Lane& lane : qp.lanes) {
-    if (!qp.recovers() || !lane.recovery.up() || lane.ledger.empty()) continue;
+    if (!qp.recovers() || !lane.up() || lane.ledger.empty()) continue;
     fail_lane(qp, lane, CompletionStatus::kMemoryGone, fault);
   }
   if (wait_until_unused(key)) return;  // everything has completed
@@ -340,8 +339,7 @@ void VerbsNic::halt_queue_pair(QueuePairId id) {
   QueuePair* qp = find(id);
   if (qp == nullptr) return;
   for (const Lane& lane : qp->lanes) stop_lane(lane);
-  while (receive(now_) > 0) {
-  }
+  drain(now_);
 }
 
 void VerbsNic::destroy_queue_pair(QueuePairId id) {
@@ -355,8 +353,7 @@ void VerbsNic::destroy_queue_pair(QueuePairId id) {
   queue_pairs_[slot].reset();
   // Polls its remaining completions, so that they are not taken for those of a later queue pair
   // with the same number.
-  while (receive(now_) > 0) {
-  }
+  drain(now_);
   completions_.refill_receives();
   completions_.give_back(reserved);
 }

@@ -177,7 +177,7 @@ Lane* VerbsNic::lane_to_limit(FlowId flow, Rate limit, QueuePair** of) {
     QueuePair& qp = *queue_pairs_[slot];
     if (qp.state != QueuePair::State::kConnected) continue;
     for (Lane& lane : std::span(qp.lanes).first(qp.lanes_used)) {
-      if (!lane.recovery.up() || lane.limit.rate() == limit) continue;
+      if (!lane.up() || lane.limit.rate() == limit) continue;
       *of = &qp;
       return &lane;
     }

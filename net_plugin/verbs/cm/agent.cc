@@ -25,10 +25,6 @@ bool refuses_service(const Message& message) {
          (message.kind == Kind::kFound && message.status == kServiceUnsupported);
 }
 
-bool asks(const Message& message) {
-  return message.kind == Kind::kRequest || message.kind == Kind::kFind;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Agent>> Agent::open(CmDevice& device) {
@@ -168,7 +164,8 @@ void Agent::on_completion(const Completion& completion) {
 }
 
 void Agent::take(const Message& message, const Peer& from) {
-  if (asks(message)) return on_request(message, from);
+  const bool asks = message.kind == Kind::kRequest || message.kind == Kind::kFind;
+  if (asks) return on_request(message, from);
   const uint32_t number = message.kind == Kind::kFound ? message.local_id : message.remote_id;
   const auto found = ends_.find(number);
   const bool known = found != ends_.end() && found->second->peer.gid == from.gid;

@@ -119,18 +119,15 @@ int prepare(Id& id, rdma_addrinfo& info, ibv_pd* pd, ibv_qp_init_attr* attr) {
   if (attr != nullptr) attr->qp_type = static_cast<ibv_qp_type>(info.ai_qp_type);
   if (passive(info)) {
     if (rdma_bind_addr(&id, info.ai_src_addr) != 0) return -1;
-    if (pd != nullptr) id.pd = pd;
     if (attr != nullptr) id.made_for = *attr;
-    return 0;
+  } else {
+    constexpr int kTimeoutMs = 2000;
+    if (rdma_resolve_addr(&id, info.ai_src_addr, info.ai_dst_addr, kTimeoutMs) != 0) return -1;
+    if (rdma_resolve_route(&id, kTimeoutMs) != 0) return -1;
+    if (attr != nullptr) return rdma_create_qp(&id, pd, attr);
   }
-  constexpr int kTimeoutMs = 2000;
-  if (rdma_resolve_addr(&id, info.ai_src_addr, info.ai_dst_addr, kTimeoutMs) != 0) return -1;
-  if (rdma_resolve_route(&id, kTimeoutMs) != 0) return -1;
-  if (attr == nullptr) {
-    if (pd != nullptr) id.pd = pd;
-    return 0;
-  }
-  return rdma_create_qp(&id, pd, attr);
+  if (pd != nullptr) id.pd = pd;
+  return 0;
 }
 
 }  // namespace
