@@ -113,7 +113,8 @@ uint32_t active_speed(const Port& port) {
   return port.active_speed;
 }
 
-constexpr std::array<std::string_view, kOffloads> kNames = {"time_stamps", "rate_limits", "calls"};
+constexpr std::array<std::string_view, kOffloads> kOffloadNames = {"time_stamps", "rate_limits",
+                                                                   "calls"};
 
 }  // namespace
 
@@ -232,13 +233,13 @@ Result<OffloadSet> parse_offloads(std::string_view text) {
   while (!text.empty()) {
     const std::string_view name = text.substr(0, text.find(','));
     text.remove_prefix(std::min(text.size(), name.size() + 1));
-    const auto found = std::ranges::find(kNames, name);
-    if (found == kNames.end()) {
+    const auto found = std::ranges::find(kOffloadNames, name);
+    if (found == kOffloadNames.end()) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("PACECAR_VERBS_WITHOUT names '{}', which is no offload: there are {}",
-                              name, fmt::join(kNames, ", ")));
+                              name, fmt::join(kOffloadNames, ", ")));
     }
-    set[static_cast<size_t>(found - kNames.begin())] = true;
+    set[static_cast<size_t>(found - kOffloadNames.begin())] = true;
   }
   return set;
 }
@@ -286,9 +287,9 @@ std::string Offloads::text() const {
   std::string unused;
   for (size_t i = 0; i < kOffloads; ++i) {
     if (refused_[i].empty()) {
-      used += fmt::format("{}{}", used.empty() ? "" : ", ", kNames[i]);
+      used += fmt::format("{}{}", used.empty() ? "" : ", ", kOffloadNames[i]);
     } else {
-      unused += fmt::format("; no {}: {}", kNames[i], refused_[i]);
+      unused += fmt::format("; no {}: {}", kOffloadNames[i], refused_[i]);
     }
   }
   return fmt::format("offloads: {}{}", used.empty() ? "none" : used, unused);
