@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <ranges>
 
 namespace pacecar {
 namespace {
@@ -69,15 +68,17 @@ int post_chain(const Lane& lane, bool by_calls, ibv_send_wr* first) {
 }  // namespace
 
 size_t VerbsQueuePair::next_lane() {
-  const auto from_turn = [this](size_t i) { return (turn + i) % lanes_used; };
-  const auto in_flight = [&](size_t i) {
-    const Lane& lane = lanes[from_turn(i)];
+  const auto in_flight = [this](size_t index) {
+    const Lane& lane = lanes[index];
     return lane.up() ? lane.ledger.in_flight() : ~Bytes{0};
   };
-  const auto all = std::views::iota(size_t{0}, lanes_used);
-  const size_t lane = from_turn(*std::ranges::min_element(all, {}, in_flight));
-  turn = lane + 1;
-  return lane;
+  size_t best = turn % lanes_used;
+  for (size_t i = 1; i < lanes_used; ++i) {
+    const size_t next = (turn + i) % lanes_used;
+    if (in_flight(next) < in_flight(best)) best = next;
+  }
+  turn = best + 1;
+  return best;
 }
 
 void PostBatch::add(const WorkRequest& request, uint64_t number, Instant now, Instant departure,
