@@ -67,8 +67,7 @@ void raise_event(ibv_context* context, const ibv_async_event& event, uint32_t& r
 // Drops the unread events of an object that is being destroyed, and subtracts them from `reported`.
 void drop_events(ibv_context* context, const void* object, uint32_t& reported);
 
-// For objects whose events a program acknowledges: waits until it has acknowledged as many as were
-// reported.
+// Waits until the program has acknowledged as many events of the object as were reported.
 template <typename Object>
 void await_acknowledgements(Object& object, const uint32_t& acknowledged, uint32_t reported) {
   pthread_mutex_lock(&object.mutex);

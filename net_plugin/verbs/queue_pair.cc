@@ -90,14 +90,13 @@ QueuePair::QueuePair(const ibv_qp_init_attr_ex& made_for, uint32_t sends, uint32
 bool QueuePair::valid(const ibv_qp_attr& given, int mask) const {
   const auto has = [&](int bit) { return (mask & bit) != 0; };
   const ibv_ah_attr& path = given.ah_attr;
-  const bool wrong =
-      (has(IBV_QP_PORT) && given.port_num != 1) ||
-      (has(IBV_QP_PKEY_INDEX) && given.pkey_index != 0) ||
-      (has(IBV_QP_PATH_MTU) && (given.path_mtu < IBV_MTU_256 || given.path_mtu > IBV_MTU_4096)) ||
-      (has(IBV_QP_AV) && (path.is_global == 0 || path.grh.sgid_index != 0)) ||
-      (has(IBV_QP_MAX_QP_RD_ATOMIC) && given.max_rd_atomic > kMaxReads) ||
-      (has(IBV_QP_MAX_DEST_RD_ATOMIC) && given.max_dest_rd_atomic > kMaxReads);
-  return !wrong;
+  const ibv_mtu mtu = given.path_mtu;
+  return (!has(IBV_QP_PORT) || given.port_num == 1) &&
+         (!has(IBV_QP_PKEY_INDEX) || given.pkey_index == 0) &&
+         (!has(IBV_QP_PATH_MTU) || (mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096)) &&
+         (!has(IBV_QP_AV) || (path.is_global != 0 && path.grh.sgid_index == 0)) &&
+         (!has(IBV_QP_MAX_QP_RD_ATOMIC) || given.max_rd_atomic <= kMaxReads) &&
+         (!has(IBV_QP_MAX_DEST_RD_ATOMIC) || given.max_dest_rd_atomic <= kMaxReads);
 }
 
 void QueuePair::keep_attributes(const ibv_qp_attr& given, int mask) {
