@@ -52,18 +52,13 @@ Result<std::shared_ptr<const CudaDriver>> CudaDriver::load(const std::string& li
         ErrorCode::kUnavailable,
         fmt::format("NVIDIA's driver library lacks {}: bring the driver up to date", missing));
   }
-  RETURN_IF_ERROR(driver->start());
-  return driver;
-}
-
-Result<void> CudaDriver::start() {
-  const cuda::Status status = entries_.init(0);
-  if (status == cuda::kErrorNoDevice) return fail(ErrorCode::kNotFound, std::string(kNoGpu));
-  RETURN_IF_ERROR(check("cuInit", status, "`nvidia-smi` shows whether the driver works"));
-  if (entries_.device_count(&devices_) != cuda::kSuccess || devices_ == 0) {
-    return fail(ErrorCode::kNotFound, std::string(kNoGpu));
+  const cuda::Status status = driver->entries_.init(0);
+  if (status != cuda::kErrorNoDevice) {
+    RETURN_IF_ERROR(driver->check("cuInit", status, "`nvidia-smi` shows whether the driver works"));
+    driver->entries_.device_count(&driver->devices_);
   }
-  return {};
+  if (driver->devices_ == 0) return fail(ErrorCode::kNotFound, std::string(kNoGpu));
+  return driver;
 }
 
 Result<void> CudaDriver::check(std::string_view call, cuda::Status status,

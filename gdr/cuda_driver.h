@@ -38,8 +38,6 @@ class CudaDriver {
   Result<void> check(std::string_view call, cuda::Status status, std::string_view cure) const;
 
  private:
-  Result<void> start();
-
   CudaEntryPoints entries_;
   int devices_ = 0;
 };

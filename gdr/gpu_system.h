@@ -1,19 +1,28 @@
-// GpuSystem: the driver, its GPUs, and the copy engine of each.
+// The driver, its GPUs, how NICs may reach the memory of each, and its copy engine.
 //
 // Thread rule: any thread.
 #pragma once
 
 #include <map>
-#include <memory>
-#include <mutex>
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "gdr/gpu.h"
 #include "gdr/staging.h"
+#include "transport/base/params.h"
 
 namespace pacecar {
+
+struct Gpu {
+  int device = 0;              // its ordinal
+  std::string pci_bus_id;      // 0000:3b:00.0, as sysfs names it
+  bool dma_buf = false;        // its memory can be exported as dma-buf
+  bool peer_memory = false;    // a kernel module may give its memory to NICs
+  bool flush_call = false;     // cuFlushGPUDirectRDMAWrites works for it
+  bool orders_writes = false;  // its kernels see a NIC's writes without a flush
+};
+
+// In the order of their ordinals. Errors: kSystem.
+Result<std::vector<Gpu>> list_gpus(const CudaDriver& driver);
 
 class GpuSystem {
  public:
@@ -36,5 +45,39 @@ class GpuSystem {
   std::mutex mutex_;
   std::map<int, std::shared_ptr<const CopyEngine>> engines_;  // by ordinal
 };
+
+// How a NIC transfers GPU memory.
+enum class GpuWay : uint8_t {
+  kHost,        // not at all: the application copies to and from host memory
+  kStaged,      // we copy, through pinned host memory
+  kPeerMemory,  // the NIC reaches it, registered by its address
+  kDmaBuf,      // the NIC reaches it, registered as a dma-buf
+};
+
+constexpr bool is_direct(GpuWay way) {
+  return way == GpuWay::kPeerMemory || way == GpuWay::kDmaBuf;
+}
+
+struct NicReach {
+  bool software = false;  // this host's processors make its packets
+  bool dma_buf = false;
+  bool peer_memory = false;
+};
+
+struct GpuChoice {
+  GpuWay way = GpuWay::kHost;
+  std::string why;
+  bool refused = false;  // the requested way is impossible
+};
+
+// Whether the choice depends on the GPUs, so that the driver must be loaded.
+bool depends_on_gpus(GpuSetting setting, const NicReach& nic);
+
+// `gpus` of the driver, or why there are none; unused unless depends_on_gpus.
+GpuChoice choose_gpu_way(GpuSetting setting, const NicReach& nic,
+                         const Result<std::span<const Gpu>>& gpus);
+
+// "GPU memory through host buffers: a software NIC cannot reach the GPU", for people.
+std::string describe(const GpuChoice& choice);
 
 }  // namespace pacecar

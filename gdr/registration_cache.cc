@@ -1,12 +1,8 @@
 #include "gdr/registration_cache.h"
 
-#include <unistd.h>
-
 #include <utility>
 
 namespace pacecar {
-
-RegistrationCache::RegistrationCache(size_t capacity) : capacity_(capacity), owner_(getpid()) {}
 
 RegistrationCache::~RegistrationCache() {
   if (!in_child()) return;
@@ -75,12 +71,5 @@ RegistrationCache::Hold RegistrationCache::release(uint32_t key) {
   by_key_.erase(found);
   return hold;
 }
-
-size_t RegistrationCache::users() const {
-  const std::lock_guard lock(mutex_);
-  return users_;
-}
-
-bool RegistrationCache::in_child() const { return getpid() != owner_; }
 
 }  // namespace pacecar

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <compare>
 #include <condition_variable>
@@ -53,10 +54,8 @@ class RegistrationCache {
   using Register = std::function<Result<Registration>()>;
 
   // At most `capacity` users at a time, each of one registration.
-  explicit RegistrationCache(size_t capacity);
+  explicit RegistrationCache(size_t capacity) : capacity_(capacity), owner_(getpid()) {}
   ~RegistrationCache();
-  RegistrationCache(const RegistrationCache&) = delete;
-  RegistrationCache& operator=(const RegistrationCache&) = delete;
 
   // The key of the memory, which stays mapped until it is released; `make` registers it with the
   // device if it is not registered yet. Errors: kInvalidArgument (an empty or wrapping range),
@@ -68,7 +67,10 @@ class RegistrationCache {
   // Call it once for each acquire(). Null while there are other users, and for an unknown key.
   [[nodiscard]] Hold release(uint32_t key);
 
-  size_t users() const;
+  size_t users() const {
+    const std::lock_guard lock(mutex_);
+    return users_;
+  }
 
  private:
   struct Entry {
@@ -77,7 +79,7 @@ class RegistrationCache {
     uint32_t users = 0;
   };
   using Entries = std::multimap<Memory, Entry>;
-  bool in_child() const;
+  bool in_child() const { return getpid() != owner_; }
 
   const size_t capacity_;
   const pid_t owner_;

@@ -5,9 +5,12 @@
 // Thread rule: one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <optional>
+
+#include "transport/base/check.h"
 
 namespace pacecar {
 
@@ -19,8 +22,30 @@ class RingSpace {
   explicit RingSpace(size_t bytes) : bytes_(bytes) {}
 
   // The offset of `bytes` > 0 bytes; nullopt when there is no room for now.
-  std::optional<size_t> take(size_t bytes);
-  void give_back(size_t offset);
+  std::optional<size_t> take(size_t bytes) {
+    if (bytes > bytes_) return std::nullopt;
+    const size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    if (pieces_.empty()) end_ = 0;
+    const size_t begin = pieces_.empty() ? bytes_ : pieces_.front().offset;
+    size_t offset = end_;
+    if (!pieces_.empty() && end_ == begin) return std::nullopt;  // full
+    if (end_ < begin) {
+      if (size > begin - end_) return std::nullopt;
+      // no room at the end: wrap to the start, up to the oldest piece
+    } else if (size > bytes_ - end_) {
+      if (size > begin) return std::nullopt;
+      offset = 0;
+    }
+    end_ = offset + size;
+    pieces_.push_back({offset});
+    return offset;
+  }
+  void give_back(size_t offset) {
+    const auto piece = std::ranges::find(pieces_, offset, &Piece::offset);
+    PACECAR_CHECK(piece != pieces_.end() && piece->used);
+    piece->used = false;
+    while (!pieces_.empty() && !pieces_.front().used) pieces_.pop_front();
+  }
 
  private:
   struct Piece {

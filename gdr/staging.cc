@@ -1,6 +1,9 @@
 #include "gdr/staging.h"
 
+#include <fmt/core.h>
+
 #include <thread>
+#include <utility>
 
 #include "transport/base/return_if_error.h"
 
@@ -16,9 +19,14 @@ constexpr std::string_view kSeeLog =
 
 Result<std::shared_ptr<CopyEngine>> CopyEngine::open(std::shared_ptr<const CudaDriver> driver,
                                                      int device) {
-  ASSIGN_OR_RETURN(auto context, PrimaryContext::retain(std::move(driver), device));
-  const std::shared_ptr<CopyEngine> engine(new CopyEngine(std::move(context)));
-  const PrimaryContext::Current current(engine->context());
+  cuda::Device handle = 0;
+  cuda::Context context = nullptr;
+  cuda::Status status = (*driver)->device_get(&handle, device);
+  if (status == cuda::kSuccess) status = (*driver)->retain_context(&context, handle);
+  RETURN_IF_ERROR(driver->check("cuDevicePrimaryCtxRetain", status,
+                                "`nvidia-smi` shows whether the GPU works and is free"));
+  const std::shared_ptr<CopyEngine> engine(new CopyEngine(std::move(driver), handle, context));
+  const Current current(*engine);
   for (cuda::Stream& stream : engine->streams_) {
     RETURN_IF_ERROR(engine->driver().check(
         "cuStreamCreate", engine->driver()->stream_create(&stream, cuda::kStreamNonBlocking),
@@ -29,28 +37,48 @@ Result<std::shared_ptr<CopyEngine>> CopyEngine::open(std::shared_ptr<const CudaD
 
 CopyEngine::~CopyEngine() {
   wait();
-  const PrimaryContext::Current current(*context_);
-  for (const cuda::Stream stream : streams_) {
-    if (stream != nullptr) driver()->stream_destroy(stream);
+  {
+    const Current current(*this);
+    for (const cuda::Stream stream : streams_) {
+      if (stream != nullptr) driver()->stream_destroy(stream);
+    }
   }
+  driver()->release_context(device_);
+}
+
+// If the context cannot be made current, the calls that follow fail and report it.
+CopyEngine::Current::Current(const CopyEngine& engine)
+    : driver_(*engine.driver_), pushed_(driver_->push_context(engine.context_) == cuda::kSuccess) {}
+
+CopyEngine::Current::~Current() {
+  cuda::Context popped = nullptr;
+  if (pushed_) driver_->pop_context(&popped);
 }
 
 // A failure means that this process has lost the GPU; then no copy is pending.
 void CopyEngine::wait() const {
-  const PrimaryContext::Current current(*context_);
+  const Current current(*this);
   for (const cuda::Stream stream : streams_) {
     if (stream != nullptr) driver()->stream_synchronize(stream);
   }
 }
 
+Result<void> CopyEngine::flush_writes() const {
+  const Current current(*this);
+  return driver().check(
+      "cuFlushGPUDirectRDMAWrites",
+      driver()->flush_writes(cuda::kFlushTargetCurrentContext, cuda::kFlushScopeOwner),
+      "look at the kernel's log (dmesg) for the GPU");
+}
+
 CopyEvent::~CopyEvent() {
   if (event_ == nullptr) return;
-  const PrimaryContext::Current current(engine_->context());
+  const CopyEngine::Current current(*engine_);
   engine_->driver()->event_destroy(event_);
 }
 
 Result<void> CopyEvent::record(std::shared_ptr<const CopyEngine> engine, CopyWay way) {
-  const PrimaryContext::Current current(engine->context());
+  const CopyEngine::Current current(*engine);
   const CudaDriver& driver = engine->driver();
   if (engine_ != engine) {  // of another GPU, or the first time
     if (event_ != nullptr) driver->event_destroy(event_);
@@ -63,7 +91,7 @@ Result<void> CopyEvent::record(std::shared_ptr<const CopyEngine> engine, CopyWay
 }
 
 Result<bool> CopyEvent::done() const {
-  const PrimaryContext::Current current(engine_->context());
+  const CopyEngine::Current current(*engine_);
   const cuda::Status status = engine_->driver()->event_query(event_);
   if (status == cuda::kErrorNotReady) return false;
   RETURN_IF_ERROR(engine_->driver().check(kCopy, status, kSeeLog));
@@ -73,7 +101,7 @@ Result<bool> CopyEvent::done() const {
 Result<std::unique_ptr<PinnedMemory>> PinnedMemory::allocate(
     std::shared_ptr<const CopyEngine> engine, size_t bytes) {
   void* memory = nullptr;
-  const PrimaryContext::Current current(engine->context());
+  const CopyEngine::Current current(*engine);
   RETURN_IF_ERROR(engine->driver().check(
       "cuMemHostAlloc", engine->driver()->host_alloc(&memory, bytes, cuda::kHostMemoryPortable),
       "free memory of the host, use fewer channels (NCCL_MAX_NCHANNELS), or set "
@@ -83,7 +111,7 @@ Result<std::unique_ptr<PinnedMemory>> PinnedMemory::allocate(
 }
 
 PinnedMemory::~PinnedMemory() {
-  const PrimaryContext::Current current(engine_->context());
+  const CopyEngine::Current current(*engine_);
   engine_->driver()->host_free(bytes_.data());
 }
 
@@ -94,7 +122,7 @@ Result<void> StagedRange::copy(CopyWay way, const void* device, void* host, size
                 "GPU memory of a message was deregistered before the message was complete: wait "
                 "for its requests first");
   }
-  const PrimaryContext::Current current(engine_->context());
+  const CopyEngine::Current current(*engine_);
   const CudaDriver& driver = engine_->driver();
   const auto address = reinterpret_cast<cuda::DevicePointer>(device);
   const cuda::Stream stream = engine_->stream(way);
@@ -121,6 +149,36 @@ void StagedRange::withdraw() {
     withdrawn_ = true;
   }
   engine_->wait();
+}
+
+Result<std::unique_ptr<GpuAllocation>> GpuAllocation::make(std::shared_ptr<const CopyEngine> engine,
+                                                           size_t bytes) {
+  const CopyEngine::Current current(*engine);
+  cuda::DevicePointer address = 0;
+  const cuda::Status status = engine->driver()->device_alloc(&address, bytes);
+  if (status == cuda::kErrorOutOfMemory) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("the GPU has no {} MiB of free memory: ask for less, or end what else "
+                            "uses it (nvidia-smi)",
+                            (bytes >> 20) + 1));
+  }
+  RETURN_IF_ERROR(engine->driver().check("cuMemAlloc", status, "look at nvidia-smi"));
+  return std::unique_ptr<GpuAllocation>(
+      new GpuAllocation(std::move(engine), reinterpret_cast<uint8_t*>(address), bytes));
+}
+
+GpuAllocation::~GpuAllocation() {
+  const CopyEngine::Current current(*engine_);
+  engine_->driver()->device_free(reinterpret_cast<cuda::DevicePointer>(address_));
+}
+
+Result<void> GpuAllocation::write(uint8_t* to, std::span<const uint8_t> from) {
+  return range_.copy_and_wait(CopyWay::kToDevice, to, const_cast<uint8_t*>(from.data()),
+                              from.size());
+}
+
+Result<void> GpuAllocation::read(std::span<uint8_t> to, const uint8_t* from) {
+  return range_.copy_and_wait(CopyWay::kToHost, from, to.data(), to.size());
 }
 
 }  // namespace pacecar

@@ -7,17 +7,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <span>
 
-#include "gdr/primary_context.h"
-#include "transport/base/result.h"
+#include "gdr/cuda_driver.h"
 
 namespace pacecar {
 
 enum class CopyWay : uint8_t { kToHost, kToDevice };
 
+// Holds the GPU's primary context, which CUDA's runtime uses, too.
 class CopyEngine {
  public:
   // Errors: kSystem.
@@ -27,16 +26,35 @@ class CopyEngine {
   CopyEngine(const CopyEngine&) = delete;
   CopyEngine& operator=(const CopyEngine&) = delete;
 
-  const PrimaryContext& context() const { return *context_; }
-  const CudaDriver& driver() const { return context_->driver(); }
+  // Makes the context current in this thread for as long as the object lives, as most calls of the
+  // driver need it.
+  class Current {
+   public:
+    explicit Current(const CopyEngine& engine);
+    ~Current();
+    Current(const Current&) = delete;
+    Current& operator=(const Current&) = delete;
+
+   private:
+    const CudaDriver& driver_;
+    const bool pushed_;
+  };
+
+  const CudaDriver& driver() const { return *driver_; }
   cuda::Stream stream(CopyWay way) const { return streams_[static_cast<size_t>(way)]; }
   // Waits until no copy is pending.
   void wait() const;
+  // Returns when everything that NICs have written to the GPU so far is visible to its kernels: for
+  // NICs that cannot read GPU memory after their own writes. Errors: kSystem.
+  Result<void> flush_writes() const;
 
  private:
-  explicit CopyEngine(std::unique_ptr<PrimaryContext> context) : context_(std::move(context)) {}
+  CopyEngine(std::shared_ptr<const CudaDriver> driver, cuda::Device device, cuda::Context context)
+      : driver_(std::move(driver)), device_(device), context_(context) {}
 
-  const std::unique_ptr<PrimaryContext> context_;
+  const std::shared_ptr<const CudaDriver> driver_;
+  const cuda::Device device_;
+  const cuda::Context context_;
   cuda::Stream streams_[2] = {nullptr, nullptr};
 };
 
@@ -104,6 +122,33 @@ class StagedRange {
   const size_t length_;
   std::mutex mutex_;
   bool withdrawn_ = false;
+};
+
+// GPU memory that this process allocates, as an application would.
+class GpuAllocation {
+ public:
+  // Its contents are undefined. Errors: kUnavailable (the GPU has less free memory), kSystem.
+  static Result<std::unique_ptr<GpuAllocation>> make(std::shared_ptr<const CopyEngine> engine,
+                                                     size_t bytes);
+  ~GpuAllocation();
+  GpuAllocation(const GpuAllocation&) = delete;
+  GpuAllocation& operator=(const GpuAllocation&) = delete;
+
+  // An address of the GPU: the host's processors cannot access it.
+  uint8_t* address() const { return address_; }
+
+  // Copy, and wait until the copy is done. The GPU's address must be in this allocation. Errors:
+  // kSystem.
+  Result<void> write(uint8_t* to, std::span<const uint8_t> from);
+  Result<void> read(std::span<uint8_t> to, const uint8_t* from);
+
+ private:
+  GpuAllocation(std::shared_ptr<const CopyEngine> engine, uint8_t* address, size_t bytes)
+      : engine_(std::move(engine)), address_(address), range_(engine_, address, bytes) {}
+
+  const std::shared_ptr<const CopyEngine> engine_;
+  uint8_t* const address_;
+  StagedRange range_;
 };
 
 }  // namespace pacecar

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "bench/perf/pattern.h"
-#include "gdr/dmabuf.h"
+#include "gdr/gpu_memory.h"
 #include "gdr/gpu_system.h"
 #include "transport/base/return_if_error.h"
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "bench/perf/options.h"
-#include "gdr/gpu_allocation.h"
 #include "gdr/staging.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/result.h"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "gdr/pointer_kind.h"
+#include "gdr/gpu_memory.h"
 #include "net_plugin/libfabric/endpoint.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/random_word.h"

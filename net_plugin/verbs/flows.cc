@@ -49,7 +49,7 @@ Result<FlowId> Flows::join(const std::array<uint8_t, 16>& peer, Instant now) {
   if (unused == flows_.end()) flows_.emplace_back();
   Flow& flow = flows_[id];
   flow = Flow{.peer = peer, .users = 1, .controller = &controllers_->add_flow(now, id)};
-  decide(id, now);
+  apply_decision(nic_, id, *flow.controller, flow.decision, now);
   return id;
 }
 
@@ -90,13 +90,9 @@ void Flows::poll(Instant now) {
 
 void Flows::settle(FlowId id, Instant now) {
   if (id >= flows_.size() || flows_[id].users == 0) return;
-  (void)flows_[id].controller->demand(
-      now, flows_[id].stats);  // gives the controller the flow's statistics
-  decide(id, now);
-}
-
-void Flows::decide(FlowId id, Instant now) {
-  apply_decision(nic_, id, *flows_[id].controller, flows_[id].decision, now);
+  Flow& flow = flows_[id];
+  (void)flow.controller->demand(now, flow.stats);  // gives the controller the flow's statistics
+  apply_decision(nic_, id, *flow.controller, flow.decision, now);
 }
 
 }  // namespace pacecar::ibverbs

@@ -45,7 +45,6 @@ class Flows {
 
   Flows(Nic& nic, std::unique_ptr<ControllerSet> controllers);
   void settle(FlowId id, Instant now);
-  void decide(FlowId id, Instant now);
 
   Nic& nic_;
   std::unique_ptr<ControllerSet> controllers_;

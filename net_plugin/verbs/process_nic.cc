@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <cstdio>
 
-#include "net_plugin/verbs/log.h"
+#include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/open_nic.h"
@@ -36,6 +36,17 @@ constexpr Duration kOwnTime = Duration::from_us(5);
 constexpr Duration kLinger = Duration::from_ms(50);
 
 }  // namespace
+
+LogSink log_sink() {
+  static const LogLevel most = [] {
+    const auto params = load_params_from_environment({}, nullptr);
+    return params ? params->log : LogLevel::kWarn;
+  }();
+  return {[](void*, LogLevel, std::string_view line) {
+            std::fprintf(stderr, "pacecar: %.*s\n", static_cast<int>(line.size()), line.data());
+          },
+          nullptr, most};
+}
 
 Result<std::unique_ptr<ProcessNic>> ProcessNic::open(const InterfaceInfo& interface,
                                                      const Params& params) {
@@ -196,13 +207,6 @@ bool ProcessNic::callers_are_late() const {
          last_call_ns_.load(std::memory_order_relaxed) == last;
 }
 
-// True: something was done.
-bool ProcessNic::keep_turn() {
-  mutex_.lock_last();
-  const std::lock_guard lock(mutex_, std::adopt_lock);
-  return turn();
-}
-
 void ProcessNic::nap_or_lead() {
   nap(nap_);
   ++naps_;
@@ -220,6 +224,10 @@ void ProcessNic::nap(Duration time) const {
   pollfd woken{wake_.get(), POLLIN, 0};
   const timespec span{0, time.ns()};
   ppoll(&woken, 1, &span, nullptr);
+  forget_wakes();
+}
+
+void ProcessNic::forget_wakes() const {
   eventfd_t count = 0;
   eventfd_read(wake_.get(), &count);
 }
@@ -241,7 +249,10 @@ void ProcessNic::keep() {
       naps_ = 0;
     }
     nap_ = kNap;
-    if (keep_turn()) {
+    mutex_.lock_last();
+    const bool moved = turn();
+    mutex_.unlock();
+    if (moved) {
       last_moved = now;
     } else if (now - last_moved >= spin) {
       sleep_until_needed();
@@ -260,8 +271,7 @@ void ProcessNic::sleep_until_needed() {
   }
   if (!stop_.load()) sleep(until, wake_.get());
   asleep_until_ns_.store(0);
-  eventfd_t count = 0;
-  eventfd_read(wake_.get(), &count);
+  forget_wakes();
 }
 
 }  // namespace pacecar::ibverbs

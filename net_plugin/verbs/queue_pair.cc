@@ -3,12 +3,11 @@
 #include <endian.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstring>
 
 #include "net_plugin/verbs/core/states.h"
-#include "net_plugin/verbs/windows.h"
+#include "net_plugin/verbs/queue_pair.h"
 #include "transport/engine/clock.h"
 #include "transport/wire/address.h"
 #include "transport/wire/roce.h"
@@ -45,6 +44,24 @@ Duration not_ready_limit(uint8_t retries, uint8_t delay) {
                   roce::rnr_delay(roce::receiver_not_ready(delay)) * (int64_t{retries} + 1));
 }
 
+using StatusRow = std::pair<CompletionStatus, ibv_wc_status>;
+constexpr StatusRow kStatuses[] = {
+    {CompletionStatus::kOk, IBV_WC_SUCCESS},
+    {CompletionStatus::kRemoteAccessError, IBV_WC_REM_ACCESS_ERR},
+    {CompletionStatus::kMemoryGone, IBV_WC_LOC_PROT_ERR},
+    {CompletionStatus::kReceiveGone, IBV_WC_LOC_PROT_ERR},
+    {CompletionStatus::kRetryExceeded, IBV_WC_RETRY_EXC_ERR},
+    {CompletionStatus::kReceiverNotReady, IBV_WC_RNR_RETRY_EXC_ERR},
+    {CompletionStatus::kRemoteRefused, IBV_WC_REM_INV_REQ_ERR},
+    {CompletionStatus::kRemoteFailed, IBV_WC_REM_OP_ERR},
+    {CompletionStatus::kReceiveTooShort, IBV_WC_LOC_LEN_ERR},
+    {CompletionStatus::kLocalError, IBV_WC_LOC_QP_OP_ERR},
+};
+
+ibv_wc_status status_of(CompletionStatus status) {
+  return std::ranges::find(kStatuses, status, &StatusRow::first)->second;
+}
+
 }  // namespace
 
 ibv_qp_init_attr_ex extended_of(const ibv_qp_init_attr& attr, ibv_pd* pd) {
@@ -65,23 +82,21 @@ QueuePair::QueuePair(const ibv_qp_init_attr_ex& made_for, uint32_t sends, uint32
   qp_base.state = IBV_QPS_RESET;
   std::memcpy(&init, &made_for, kCommonAttributes);
   shared = static_cast<SharedReceives*>(made_for.srq);
-  pthread_mutex_init(&qp_base.mutex, nullptr);
-  pthread_cond_init(&qp_base.cond, nullptr);
+  begin_events(qp_base);
 }
 
 // --- states ---
 
-int QueuePair::check(const ibv_qp_attr& given, int mask) const {
+bool QueuePair::valid(const ibv_qp_attr& given, int mask) const {
   const auto has = [&](int bit) { return (mask & bit) != 0; };
   const ibv_ah_attr& path = given.ah_attr;
-  const bool wrong =
-      (has(IBV_QP_PORT) && given.port_num != 1) ||
-      (has(IBV_QP_PKEY_INDEX) && given.pkey_index != 0) ||
-      (has(IBV_QP_PATH_MTU) && (given.path_mtu < IBV_MTU_256 || given.path_mtu > IBV_MTU_4096)) ||
-      (has(IBV_QP_AV) && (path.is_global == 0 || path.grh.sgid_index != 0)) ||
-      (has(IBV_QP_MAX_QP_RD_ATOMIC) && given.max_rd_atomic > kMaxReads) ||
-      (has(IBV_QP_MAX_DEST_RD_ATOMIC) && given.max_dest_rd_atomic > kMaxReads);
-  return wrong ? EINVAL : 0;
+  const ibv_mtu mtu = given.path_mtu;
+  return (!has(IBV_QP_PORT) || given.port_num == 1) &&
+         (!has(IBV_QP_PKEY_INDEX) || given.pkey_index == 0) &&
+         (!has(IBV_QP_PATH_MTU) || (mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096)) &&
+         (!has(IBV_QP_AV) || (path.is_global != 0 && path.grh.sgid_index == 0)) &&
+         (!has(IBV_QP_MAX_QP_RD_ATOMIC) || given.max_rd_atomic <= kMaxReads) &&
+         (!has(IBV_QP_MAX_DEST_RD_ATOMIC) || given.max_dest_rd_atomic <= kMaxReads);
 }
 
 void QueuePair::keep_attributes(const ibv_qp_attr& given, int mask) {
@@ -109,7 +124,7 @@ int QueuePair::modify(const ibv_qp_attr& given, int mask) {
   const ibv_qp_state from = (mask & IBV_QP_CUR_STATE) != 0 ? given.cur_qp_state : qp_base.state;
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? given.qp_state : from;
   if (from != qp_base.state || !allowed(qp_base.qp_type, from, to, mask)) return EINVAL;
-  if (const int wrong = check(given, mask); wrong != 0) return wrong;
+  if (!valid(given, mask)) return EINVAL;
   keep_attributes(given, mask);
   if (from == to && to != IBV_QPS_RESET && to != IBV_QPS_ERR) return 0;
   switch (to) {
@@ -171,15 +186,18 @@ void QueuePair::leave_flow() {
   flow_.reset();
 }
 
+void QueuePair::drop_oldest() {
+  sent_.front().memory.give_back(nic());
+  sent_.pop_front();
+  ++first_sent_;
+}
+
 // Drops all work requests and completions.
 void QueuePair::reset() {
   unbind_windows_of(*this);
   nic().nic().reset_queue_pair(id);
   leave_flow();
-  for (; !sent_.empty(); ++first_sent_) {
-    nic().staging().give_back(sent_.front().staging);
-    sent_.pop_front();
-  }
+  while (!sent_.empty()) drop_oldest();
   own_receives_.drop_all(nic());
   queue_of(qp_base.send_cq).forget(qp_base.qp_num);
   queue_of(qp_base.recv_cq).forget(qp_base.qp_num);
@@ -194,10 +212,8 @@ void QueuePair::end() {
 void QueuePair::fail(ibv_wc_status first) {
   qp_base.state = IBV_QPS_ERR;
   nic().nic().break_queue_pair(id);
-  for (; !sent_.empty(); ++first_sent_) {
+  for (; !sent_.empty(); drop_oldest()) {
     complete(sent_.front(), first);
-    nic().staging().give_back(sent_.front().staging);
-    sent_.pop_front();
     first = IBV_WC_WR_FLUSH_ERR;
   }
   flush_receives();
@@ -215,28 +231,6 @@ void QueuePair::flush_receives() {
 }
 
 // --- completions ---
-
-namespace {
-
-using StatusRow = std::pair<CompletionStatus, ibv_wc_status>;
-constexpr StatusRow kStatuses[] = {
-    {CompletionStatus::kOk, IBV_WC_SUCCESS},
-    {CompletionStatus::kRemoteAccessError, IBV_WC_REM_ACCESS_ERR},
-    {CompletionStatus::kMemoryGone, IBV_WC_LOC_PROT_ERR},
-    {CompletionStatus::kReceiveGone, IBV_WC_LOC_PROT_ERR},
-    {CompletionStatus::kRetryExceeded, IBV_WC_RETRY_EXC_ERR},
-    {CompletionStatus::kReceiverNotReady, IBV_WC_RNR_RETRY_EXC_ERR},
-    {CompletionStatus::kRemoteRefused, IBV_WC_REM_INV_REQ_ERR},
-    {CompletionStatus::kRemoteFailed, IBV_WC_REM_OP_ERR},
-    {CompletionStatus::kReceiveTooShort, IBV_WC_LOC_LEN_ERR},
-    {CompletionStatus::kLocalError, IBV_WC_LOC_QP_OP_ERR},
-};
-
-ibv_wc_status status_of(CompletionStatus status) {
-  return std::ranges::find(kStatuses, status, &StatusRow::first)->second;
-}
-
-}  // namespace
 
 void QueuePair::on_completion(const Completion& completion) {
   if (qp_base.state == IBV_QPS_ERR) return;  // everything has been flushed
@@ -272,20 +266,13 @@ void QueuePair::on_broken(const Completion& completion) {
 // Work requests complete in order: all before this one are done as well.
 void QueuePair::on_sent(const Completion& completion) {
   const uint64_t number = completion.work_request;
-  for (; !sent_.empty() && first_sent_ <= number; ++first_sent_) {
-    Sent& sent = sent_.front();
-    const bool named = first_sent_ == number;
-    if (named && completion.status != CompletionStatus::kOk) {
+  for (; !sent_.empty() && first_sent_ <= number; drop_oldest()) {
+    const Sent& sent = sent_.front();
+    if (first_sent_ == number && completion.status != CompletionStatus::kOk) {
       return fail(status_of(completion.status));
     }
-    const uint8_t* from = sent.staging.data;
-    for (const auto& [place, length] : sent.pieces) {
-      std::copy_n(from, length, place);
-      from += length;
-    }
+    sent.memory.scatter(sent.bytes);
     if (sent.signaled) complete(sent, IBV_WC_SUCCESS);
-    nic().staging().give_back(sent.staging);
-    sent_.pop_front();
   }
 }
 

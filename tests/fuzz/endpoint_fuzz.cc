@@ -5,7 +5,7 @@
 
 #include "tests/fuzz/fuzz_input.h"
 #include "transport/base/check.h"
-#include "transport/nic/lanes/recovery_message.h"
+#include "transport/nic/lanes/lane_recovery.h"
 #include "transport/softnic/queue_pair.h"
 
 namespace pacecar {

@@ -13,13 +13,13 @@ constexpr uint32_t kOwn = 7;
 
 Connection end_in(size_t state, Instant now) {
   Connection end(kOwn, Duration::from_s(10));
-  if (state == 1) end.request({}, now);
-  if (state == 2) end.find({}, now);
+  if (state == 1) end.ask({}, now);
+  if (state == 2) end.ask({.kind = Kind::kFind}, now);
   if (state >= 3) end.on_request({.local_id = 9});
-  if (state == 4) end.reply({}, now);
-  if (state == 5) end.ready({}, now);
+  if (state == 4) end.answer({.kind = Kind::kReply}, now);
+  if (state == 5) end.ready(now);
   if (state == 6) end.disconnect(2, now);
-  if (state == 7) end.reject({});
+  if (state == 7) end.answer({.kind = Kind::kReject}, now);
   return end;
 }
 

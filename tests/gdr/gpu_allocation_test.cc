@@ -1,6 +1,4 @@
 // GPU memory that this process allocates.
-#include "gdr/gpu_allocation.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "gdr/gpu_system.h"
+#include "gdr/staging.h"
 #include "tests/support/fake_gpu.h"
 
 namespace pacecar {

@@ -1,8 +1,8 @@
 // The choice of the way to GPU memory, and its description.
-#include "gdr/gpu_way.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "gdr/gpu_system.h"
 
 namespace pacecar {
 namespace {

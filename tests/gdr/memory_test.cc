@@ -7,10 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "gdr/dmabuf.h"
+#include "gdr/gpu_memory.h"
 #include "gdr/gpu_system.h"
-#include "gdr/peermem.h"
-#include "gdr/pointer_kind.h"
 #include "tests/support/fake_gpu.h"
 
 namespace pacecar {
@@ -104,7 +102,7 @@ TEST_F(GpuMemory, RefusedExportNamesCauseAndCure) {
 
 TEST_F(GpuMemory, FlushCallsTheDriver) {
   const auto engine = system_->engine(0).value();
-  EXPECT_TRUE(flush_writes(engine->context()));
+  EXPECT_TRUE(engine->flush_writes());
   EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.flushes; }), 1);
 }
 

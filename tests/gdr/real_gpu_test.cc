@@ -6,9 +6,8 @@
 #include <optional>
 #include <thread>
 
-#include "gdr/dmabuf.h"
+#include "gdr/gpu_memory.h"
 #include "gdr/gpu_system.h"
-#include "gdr/pointer_kind.h"
 
 namespace pacecar {
 namespace {
@@ -24,7 +23,7 @@ class RealGpu : public testing::Test {
     const auto allocate = call<int(cuda::DevicePointer*, size_t)>("cuMemAlloc_v2");
     if (allocate == nullptr) GTEST_SKIP() << "this is not NVIDIA's driver";
     engine_ = system_->engine(0).value();
-    current_.emplace(engine_->context());
+    current_.emplace(*engine_);
     ASSERT_EQ(allocate(&memory_, kBytes), 0);
   }
   void TearDown() override {
@@ -46,7 +45,7 @@ class RealGpu : public testing::Test {
 
   std::shared_ptr<GpuSystem> system_;
   std::shared_ptr<const CopyEngine> engine_;
-  std::optional<PrimaryContext::Current> current_;
+  std::optional<CopyEngine::Current> current_;
   cuda::DevicePointer memory_ = 0;
 };
 

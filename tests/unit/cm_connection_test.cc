@@ -33,14 +33,15 @@ struct Pair {
     if (to == 1 && ends[1].state() == State::kIdle) {
       if (message.kind != Kind::kRequest) return;
       ends[1].on_request(message);
-      if (refuses) return send(0, ends[1].reject({.reason = kRejectedByConsumer}));
-      return send(0, ends[1].reply({.queue_pair = 2}, now));
+      if (refuses)
+        return send(0, ends[1].answer({.kind = Kind::kReject, .reason = kRejectedByConsumer}, now));
+      return send(0, ends[1].answer({.kind = Kind::kReply, .queue_pair = 2}, now));
     }
     take(to, ends[to].on_message(message, now));
-    if (to == 0 && ends[0].state() == State::kReplied) send(1, ends[0].ready({}, now));
+    if (to == 0 && ends[0].state() == State::kReplied) send(1, ends[0].ready(now));
   }
   void come_up() {
-    send(1, ends[0].request({.service = 5, .queue_pair = 1}, now));
+    send(1, ends[0].ask({.service = 5, .queue_pair = 1}, now));
     run(Duration::from_s(1));
     ASSERT_TRUE(up());
   }
@@ -70,7 +71,7 @@ struct Pair {
 TEST(CmConnection, ConnectionOpensAndClosesDespiteLosses) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     Pair pair(seed, seed % 4 * 10);
-    pair.send(1, pair.ends[0].request({.queue_pair = 1}, pair.now));
+    pair.send(1, pair.ends[0].ask({.queue_pair = 1}, pair.now));
     pair.run(kLimit);
     ASSERT_EQ(pair.ends[0].state(), State::kEstablished) << seed;
     ASSERT_EQ(pair.ends[1].state(), State::kEstablished) << seed;
@@ -91,7 +92,7 @@ TEST(CmConnection, RejectArrivesDespiteLosses) {
   for (uint32_t seed = 0; seed < 100; ++seed) {
     Pair pair(seed, 30);
     pair.refuses = true;
-    pair.send(1, pair.ends[0].request({}, pair.now));
+    pair.send(1, pair.ends[0].ask({}, pair.now));
     pair.run(kLimit * 2);
     ASSERT_EQ(pair.notices[0], std::vector{Notice::kRejected}) << seed;
   }
@@ -99,7 +100,7 @@ TEST(CmConnection, RejectArrivesDespiteLosses) {
 
 TEST(CmConnection, UnansweredRequestEndsAsUnreachable) {
   Pair pair(1, 100);
-  pair.ends[0].request({}, pair.now);
+  pair.ends[0].ask({}, pair.now);
   pair.run(kLimit - Duration::from_ms(20));
   EXPECT_TRUE(pair.notices[0].empty());
   pair.run(Duration::from_ms(100));
@@ -109,7 +110,7 @@ TEST(CmConnection, UnansweredRequestEndsAsUnreachable) {
 
 TEST(CmConnection, ReceiptExtendsTheTimeLimit) {
   Pair pair(1, 0);
-  pair.ends[0].request({}, pair.now);
+  pair.ends[0].ask({}, pair.now);
   pair.take(0, pair.ends[0].on_message({.kind = Kind::kReceipt, .wait = 22}, pair.now));  // 17 s
   pair.run(kLimit + Duration::from_s(1));
   EXPECT_TRUE(pair.notices[0].empty());
@@ -182,10 +183,11 @@ TEST(CmConnection, RepeatedQuestionIsAnsweredAgain) {
   Connection asks(11, kLimit);
   Connection answers(22, kLimit);
   const Instant now = Instant() + Duration::from_s(1);
-  const Message question = *asks.find({.service = 5}, now);
+  const Message question = *asks.ask({.kind = Kind::kFind, .service = 5}, now);
   EXPECT_EQ(question.kind, Kind::kFind);
   answers.on_request(question);
-  const Message found = *answers.found({.queue_key = 7, .queue_pair = 9});
+  const Message found =
+      *answers.answer({.kind = Kind::kFound, .queue_key = 7, .queue_pair = 9}, now);
   EXPECT_EQ(found.local_id, 11U);
   const auto again = answers.on_message(question, now);
   ASSERT_NE(again.send, nullptr);

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "transport/verbs/device_clock.h"
+#include "transport/verbs/completions.h"
 
 namespace pacecar {
 namespace {

@@ -7,7 +7,6 @@
 #include <fstream>
 
 #include "transport/verbs/device.h"
-#include "transport/verbs/hardware_counters.h"
 
 namespace pacecar {
 namespace {

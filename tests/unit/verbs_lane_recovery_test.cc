@@ -8,8 +8,7 @@
 
 #include "transport/base/prng.h"
 #include "transport/nic/lanes/lane_recovery.h"
-#include "transport/nic/lanes/recovery_message.h"
-#include "transport/verbs/lane_account.h"
+#include "transport/verbs/lane.h"
 
 namespace pacecar {
 namespace {

@@ -6,7 +6,6 @@
 #include "transport/verbs/lane.h"
 #include "transport/verbs/lane_ledger.h"
 #include "transport/verbs/queue_pair.h"
-#include "transport/verbs/work_id.h"
 
 namespace pacecar {
 namespace {

@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include "transport/verbs/lane_limit.h"
 #include "transport/verbs/rate_limits.h"
 
 namespace pacecar {

@@ -16,13 +16,30 @@ class FlowGate {
  public:
   // A flow that was polled late may catch up by this many bursts.
   static constexpr Bytes kCatchUpBursts = 4;
+  // A slow flow may catch up by so many times the jitter.
+  static constexpr int64_t kCatchUpJitters = 20;
 
   // `burst`: payload that may leave at once, NicCaps::burst_bytes; `jitter`: usual lateness of a
   // turn.
   FlowGate(Bytes burst, Duration jitter)
       : most_(burst), burst_(burst), jitter_(jitter), pacer_(burst) {}
 
-  void set_limits(const FlowLimits& limits, Instant now);
+  void set_limits(const FlowLimits& limits, Instant now) {
+    burst_ = limits.burst == 0 ? most_ : std::min(limits.burst, most_);
+    const Bytes late = limits.rate.bytes_in(jitter_ * kCatchUpJitters);
+    pacer_.set_catch_up(std::min(std::max(burst_ * kCatchUpBursts, late), most_ * kCatchUpBursts));
+    pacer_.set_rate(
+        limits.rate, now,
+        limits.from_next_packet ? Pacer::Change::kFromNextPacket : Pacer::Change::kAtOnce);
+    if (limits.aligned) {
+      pacer_.align(limits.first_send);
+    } else {
+      pacer_.hold_until(limits.first_send);
+    }
+    pacer_.move_to(limits.grid, now);
+    window_ = limits.window;
+    credit_ = limits.credit;
+  }
 
   // Bytes that the window has room for. With nothing in flight it always has room for one unit, of
   // `unit` bytes: otherwise the flow would stop for ever.

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <string>
 
 #include "transport/base/check.h"
+#include "transport/base/seq.h"
 #include "transport/wire/big_endian.h"
 
 namespace pacecar {
@@ -28,7 +28,6 @@ static_assert(kHeaderBytes + RcEndpoint::kMaxLanes * kLaneBytes + RcEndpoint::kM
 using wire::load_be16;
 using wire::store_be16;
 
-constexpr uint32_t kMax24 = (1U << 24) - 1;
 constexpr uint16_t kMaxUnicastLid = 0xBFFF;
 
 uint32_t load_be24(const uint8_t* from) {
@@ -54,8 +53,9 @@ const char* flaw(const RcEndpoint& endpoint) {
     return "an impossible number of lanes";
   }
   for (const RcLane& lane : endpoint.lane_view()) {
-    if (lane.queue_pair <= 1 || lane.queue_pair > kMax24) return "an impossible queue pair number";
-    if (lane.first_psn > kMax24) return "a sequence number of more than 24 bits";
+    if (lane.queue_pair <= 1 || lane.queue_pair > kPsnMask)
+      return "an impossible queue pair number";
+    if (lane.first_psn > kPsnMask) return "a sequence number of more than 24 bits";
   }
   return nullptr;
 }

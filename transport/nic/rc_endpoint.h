@@ -8,12 +8,6 @@
 // Pure. Thread rule: any.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-
-#include "transport/base/result.h"
 #include "transport/nic/nic.h"
 
 namespace pacecar {

@@ -9,7 +9,7 @@
 #include <optional>
 #include <span>
 
-#include "transport/nic/lanes/recovery_message.h"
+#include "transport/nic/lanes/lane_recovery.h"
 #include "transport/nic/nic.h"
 #include "transport/softnic/rc_requester.h"
 

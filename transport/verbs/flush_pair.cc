@@ -45,12 +45,8 @@ Result<std::unique_ptr<FlushPair>> FlushPair::create(const VerbsDevice& device,
     return verbs_failed("ibv_reg_mr", errno, device.name, Call::kRegister);
   }
   ASSIGN_OR_RETURN(pair->lane_, make_lane(device, pair->config_, path_label(random_word(), 0)));
-  const RcEndpoint self{.gid = device.gid.gid,
-                        .lid = device.port_attributes.lid,
-                        .link_layer = device.link_layer,
-                        .mtu = device.mtu,
-                        .read_depth = read_depth(device)};
-  RETURN_IF_ERROR(connect_lane(device, pair->config_, *pair->lane_, self, pair->lane_->local));
+  RETURN_IF_ERROR(
+      connect_lane(device, pair->config_, *pair->lane_, endpoint_of(device), pair->lane_->local));
   return pair;
 }
 
@@ -60,18 +56,12 @@ Result<uint64_t> FlushPair::start(const MemoryRegion& region, const uint8_t* dat
   if (started_ - done_ == config_.work_requests) {
     return fail(ErrorCode::kUnavailable, "too many flushes at once: wait for earlier ones");
   }
-  ibv_sge piece{
-      .addr = reinterpret_cast<uint64_t>(byte_.data()), .length = 1, .lkey = memory_->lkey};
-  ibv_send_wr request{};
-  request.wr_id = started_;
-  request.sg_list = &piece;
-  request.num_sge = 1;
-  request.opcode = IBV_WR_RDMA_READ;
-  request.send_flags = IBV_SEND_SIGNALED;
-  request.wr.rdma.remote_addr = region.remote(data);
-  request.wr.rdma.rkey = region.key;
-  ibv_send_wr* refused = nullptr;
-  const int error = ibv_post_send(lane_->queue_pair.get(), &request, &refused);
+  const ibv_send_wr request{
+      .wr_id = started_,
+      .opcode = IBV_WR_RDMA_READ,
+      .send_flags = IBV_SEND_SIGNALED,
+      .wr = {.rdma = {.remote_addr = region.remote(data), .rkey = region.key}}};
+  const int error = post_send(*lane_, request, piece_of(byte_.data(), 1, memory_->lkey));
   if (error != 0) return verbs_failed("ibv_post_send", error, device_);
   return started_++;
 }

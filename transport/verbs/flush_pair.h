@@ -5,15 +5,7 @@
 // time.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-
 #include "transport/base/fresh_pages.h"
-#include "transport/base/result.h"
-#include "transport/nic/nic.h"
-#include "transport/verbs/handles.h"
 #include "transport/verbs/lane.h"
 
 namespace pacecar {

@@ -51,16 +51,15 @@ GidChoice chosen(const GidEntry& entry) {
 }  // namespace
 
 Result<GidChoice> choose_gid(std::span<const GidEntry> entries, std::optional<uint32_t> wanted) {
+  const auto found = wanted ? std::ranges::find(entries, *wanted, &GidEntry::index)
+                            : std::ranges::min_element(entries, {}, preference);
+  if (found != entries.end() && preference(*found) != kUnusable) return chosen(*found);
   if (wanted) {
-    const auto found = std::ranges::find(entries, *wanted, &GidEntry::index);
-    if (found != entries.end() && preference(*found) != kUnusable) return chosen(*found);
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("PACECAR_GID_INDEX is {}, but that is no GID of RoCE v2: the port's "
                             "table {}",
                             *wanted, list(entries)));
   }
-  const auto best = std::ranges::min_element(entries, {}, preference);
-  if (best != entries.end() && preference(*best) != kUnusable) return chosen(*best);
   return fail(ErrorCode::kNotFound,
               fmt::format("the port has no GID of RoCE v2 (its table {}): give its network "
                           "interface an IP address and bring it up",

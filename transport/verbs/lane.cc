@@ -1,5 +1,7 @@
 #include "transport/verbs/lane.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -7,7 +9,6 @@
 #include "transport/base/random_word.h"
 #include "transport/base/seq.h"
 #include "transport/verbs/errors.h"
-#include "transport/verbs/offloads.h"
 
 namespace pacecar {
 namespace {
@@ -56,10 +57,19 @@ ibv_ah_attr path_to(const VerbsDevice& device, const LaneConfig& config, const L
   return path;
 }
 
-}  // namespace
-
+// How many outstanding reads of the peer a lane accepts.
 uint8_t read_depth(const VerbsDevice& device) {
   return static_cast<uint8_t>(std::clamp<int>(device.attributes.max_qp_rd_atom, 0, kReadDepth));
+}
+
+}  // namespace
+
+RcEndpoint endpoint_of(const VerbsDevice& device) {
+  return {.gid = device.gid.gid,
+          .lid = device.port_attributes.lid,
+          .link_layer = device.link_layer,
+          .mtu = device.mtu,
+          .read_depth = read_depth(device)};
 }
 
 // The low 14 bits of a flow label select the UDP source port (InfiniBand Architecture
@@ -79,7 +89,7 @@ Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint
   init.srq = config.shared_receives;
   init.qp_type = IBV_QPT_RC;
   const auto most = static_cast<uint32_t>(device.attributes.max_qp_wr);
-  init.cap.max_send_wr = std::min(config.work_requests + 1, most);  // one for mark_end()
+  init.cap.max_send_wr = std::min(config.work_requests + 1, most);  // one for LaneEnd::marked
   init.cap.max_send_sge = 1;
   init.cap.max_recv_wr = config.receives;
   init.cap.max_recv_sge = config.receives > 0 ? 1 : 0;
@@ -142,19 +152,63 @@ void stop_lane(const Lane& lane) {
   ibv_modify_qp(lane.queue_pair.get(), &attributes, IBV_QP_STATE);
 }
 
-bool mark_end(const Lane& lane, uint64_t id) {
-  ibv_send_wr request{};
-  request.wr_id = id;
-  request.opcode = IBV_WR_RDMA_WRITE;
-  request.send_flags = IBV_SEND_SIGNALED;
+int post_send(const Lane& lane, ibv_send_wr request, ibv_sge piece) {
+  request.sg_list = &piece;
+  request.num_sge = piece.length > 0 ? 1 : 0;
   ibv_send_wr* refused = nullptr;
-  return ibv_post_send(lane.queue_pair.get(), &request, &refused) == 0;
+  return ibv_post_send(lane.queue_pair.get(), &request, &refused);
+}
+
+int post_receive(const Lane& lane, uint64_t id, ibv_sge piece) {
+  ibv_recv_wr request{
+      .wr_id = id, .next = nullptr, .sg_list = &piece, .num_sge = piece.length > 0 ? 1 : 0};
+  ibv_recv_wr* refused = nullptr;
+  return ibv_post_recv(lane.queue_pair.get(), &request, &refused);
+}
+
+ibv_sge piece_of(const void* memory, size_t length, uint32_t key) {
+  return {.addr = reinterpret_cast<uint64_t>(memory),
+          .length = static_cast<uint32_t>(length),
+          .lkey = key};
 }
 
 uint8_t choose_ack_timeout(Duration silence) {
   const int64_t units = silence.ns() / (kRetries + 1) / kTimeoutUnitNs;
   const int width = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(units, 1)));
   return static_cast<uint8_t>(std::clamp<int>(width - 1, 1, kMaxAckTimeout));
+}
+
+Result<LaneAccount::Settled> LaneAccount::settle(uint64_t peer_received, WorkQueue& work) {
+  uint64_t most = confirmed_;
+  for (size_t i = 0; i < unsettled_.size(); ++i) most += notifies(unsettled_[i]) ? 1 : 0;
+  if (peer_received < confirmed_ || peer_received > most) {
+    return fail(
+        ErrorCode::kPeer,
+        fmt::format("the peer reports that {} writes have arrived on a lane, and it is {} to {}",
+                    peer_received, confirmed_, most));
+  }
+  uint64_t covered = peer_received - confirmed_;  // of unsettled_, and all before them
+  Settled settled;
+  for (; !unsettled_.empty(); unsettled_.pop_front()) {
+    const LaneLedger::Entry& entry = unsettled_.front();
+    // The response to a read may have been lost.
+    if (covered > 0 && entry.opcode != Opcode::kRead) {
+      work.finish(entry.number, CompletionStatus::kOk);
+      ++settled.arrived;
+      settled.arrived_bytes += entry.bytes;
+    } else {
+      work.put_back(entry.number);
+      ++settled.put_back;
+    }
+    if (covered > 0 && notifies(entry)) --covered;
+  }
+  received_ = 0;
+  confirmed_ = 0;
+  return settled;
+}
+
+void LaneAccount::abandon(WorkQueue& work) {
+  for (; !unsettled_.empty(); unsettled_.pop_front()) work.abandon(unsettled_.front().number);
 }
 
 }  // namespace pacecar

@@ -5,17 +5,10 @@
 // Thread rule: one thread at a time.
 #pragma once
 
-#include <cstdint>
-#include <string>
-
-#include "transport/base/result.h"
 #include "transport/nic/lanes/lane_recovery.h"
-#include "transport/nic/rc_endpoint.h"
+#include "transport/nic/paced/work_queue.h"
 #include "transport/verbs/device.h"
-#include "transport/verbs/handles.h"
-#include "transport/verbs/lane_account.h"
 #include "transport/verbs/lane_ledger.h"
-#include "transport/verbs/lane_limit.h"
 
 namespace pacecar {
 
@@ -38,12 +31,52 @@ struct LaneConfig {
 struct LaneEnd {
   Instant stopped;
   bool received_all = false;  // it takes no more shared receive requests
-  bool marked = false;        // mark_end() has posted a last work request
-  bool drained = false;       // that one has completed, and so have all before it
+  bool marked = false;   // a last work request has been posted, which completes after all others
+  bool drained = false;  // that one has completed, and so have all before it
+};
+
+// Which work requests of a failed lane have been done. The receiver counts writes with immediate.
+// RC keeps order, so its count also covers everything posted before them. The rest is sent again.
+// The counts are of one RC connection; settle() starts those of the next.
+class LaneAccount {
+ public:
+  explicit LaneAccount(uint32_t capacity) : unsettled_(capacity) {}
+
+  // The peer's write with immediate has arrived.
+  void on_received() { ++received_; }
+  uint64_t received() const { return received_; }
+
+  // A work request of ours is done.
+  void on_done(const LaneLedger::Entry& entry) { confirmed_ += notifies(entry) ? 1 : 0; }
+  // The device has flushed it, and its result is unknown. In order of posting.
+  void on_lost(const LaneLedger::Entry& entry) { PACECAR_CHECK(unsettled_.push(entry)); }
+
+  struct Settled {
+    size_t arrived = 0;
+    Bytes arrived_bytes = 0;
+    size_t put_back = 0;
+  };
+  // With the peer's count: finishes the work requests that arrived, and puts the others back into
+  // `work`. Errors: kPeer for an impossible count; then nothing changes.
+  Result<Settled> settle(uint64_t peer_received, WorkQueue& work);
+  // Gives up the unsettled ones: their results will never be known.
+  void abandon(WorkQueue& work);
+
+  size_t unsettled() const { return unsettled_.size(); }
+
+ private:
+  static bool notifies(const LaneLedger::Entry& entry) {
+    return entry.opcode == Opcode::kWriteWithImm;
+  }
+
+  FixedQueue<LaneLedger::Entry> unsettled_;
+  uint64_t received_ = 0;
+  uint64_t confirmed_ = 0;  // our writes with immediate that are done
 };
 
 struct Lane {
   explicit Lane(uint32_t work_requests) : ledger(work_requests), account(work_requests) {}
+  bool up() const { return recovery.up(); }
 
   QueuePairHandle queue_pair;
   LaneLimit limit;  // as set at the device
@@ -58,8 +91,8 @@ struct Lane {
   std::string failed_because;  // for logs; while it is not up
 };
 
-// How many outstanding reads of the peer a lane accepts.
-uint8_t read_depth(const VerbsDevice& device);
+// Of the device, without lanes.
+RcEndpoint endpoint_of(const VerbsDevice& device);
 // Writes of up to this size are inline, where the device allows it.
 constexpr uint32_t kInlineBytes = 64;
 
@@ -76,9 +109,10 @@ Result<void> connect_lane(const VerbsDevice& device, const LaneConfig& config, c
 // Ends sending and receiving; outstanding work requests complete with an error. Nothing to do for a
 // lane without a connection.
 void stop_lane(const Lane& lane);
-// Posts on a stopped lane a work request that completes after all others. False: the device refuses
-// it.
-bool mark_end(const Lane& lane, uint64_t id);
+// Post one request; `piece` of length 0: without memory. 0, or the errno of the refusal.
+int post_send(const Lane& lane, ibv_send_wr request, ibv_sge piece);
+int post_receive(const Lane& lane, uint64_t id, ibv_sge piece);
+ibv_sge piece_of(const void* memory, size_t length, uint32_t key);
 
 // The largest ack timeout with which all retries together take at most `silence`.
 uint8_t choose_ack_timeout(Duration silence);

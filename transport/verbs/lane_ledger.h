@@ -1,8 +1,6 @@
-// LaneLedger: the outstanding work requests of one lane (an RC connection), in the order of
-// posting. RC completes in order, so a completion covers all before it, and only some work requests
-// need to be signaled.
+// The outstanding work requests of one lane (an RC connection), and what a completion refers to.
 //
-// Pure. Thread rule: one owner.
+// Bounded; allocates once. Pure. Thread rule: one owner.
 #pragma once
 
 #include <algorithm>
@@ -15,6 +13,8 @@
 
 namespace pacecar {
 
+// The outstanding work requests, in the order of posting. RC completes in order, so a completion
+// covers all before it, and only some work requests need to be signaled.
 class LaneLedger {
  public:
   struct Entry {
@@ -79,6 +79,25 @@ class LaneLedger {
   Bytes in_flight_ = 0;
   Bytes unsignaled_ = 0;  // since the last signaled one
   Instant moved_;         // the last completion
+};
+
+// A completion's queue pair, lane and operation, as the 64 bits that libibverbs returns. In
+// completions with an error nothing else is reliable.
+struct VerbsWorkId {
+  QueuePairId queue_pair = 0;  // 0: none, a shared receive request
+  uint8_t lane = 0;
+  bool receive = false;
+  uint32_t sequence = 0;  // on the lane; of LaneLedger
+
+  uint64_t pack() const {
+    return uint64_t{queue_pair} << 32 | uint64_t{receive} << 31 | uint64_t{lane} << 24 | sequence;
+  }
+  static VerbsWorkId unpack(uint64_t id) {
+    return {.queue_pair = static_cast<QueuePairId>(id >> 32),
+            .lane = static_cast<uint8_t>(id >> 24 & 0x7F),
+            .receive = (id >> 31 & 1) != 0,
+            .sequence = static_cast<uint32_t>(id) & LaneLedger::kSequenceMask};
+  }
 };
 
 }  // namespace pacecar

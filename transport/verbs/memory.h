@@ -4,21 +4,16 @@
 // Bounded by the number of registrations. Thread rule: any thread.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-
 #include "gdr/registration_cache.h"
-#include "transport/base/result.h"
-#include "transport/nic/nic.h"
-#include "transport/verbs/handles.h"
+#include "transport/verbs/device.h"
 
 namespace pacecar {
 
 class Registrations {
  public:
   // `domain` outlives this and the holds of remove().
-  Registrations(ibv_pd* domain, uint32_t capacity, std::string device);
+  Registrations(ibv_pd* domain, uint32_t capacity, std::string device)
+      : domain_(domain), device_(std::move(device)), cache_(capacity) {}
 
   // Errors: kInvalidArgument (empty, wrapping or unmapped range), kUnavailable (all are used),
   // kPermission (the memory cannot be locked), kSystem (a device with different local and remote
@@ -33,8 +28,10 @@ class Registrations {
   [[nodiscard]] RegistrationCache::Hold remove(uint32_t key) { return cache_.release(key); }
 
  private:
-  Result<RegistrationCache::Registration> hold(ibv_mr* memory, std::string_view call,
-                                               Access access) const;
+  // `make` registers the memory with the device by `call`; null with errno.
+  template <typename Make>
+  Result<MemoryRegion> add(const RegistrationCache::Memory& memory, Access access,
+                           std::string_view call, Make make);
 
   ibv_pd* const domain_;
   const std::string device_;

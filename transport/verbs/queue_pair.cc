@@ -3,10 +3,6 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <ranges>
-
-#include "transport/base/check.h"
-#include "transport/verbs/work_id.h"
 
 namespace pacecar {
 namespace {
@@ -71,25 +67,18 @@ int post_chain(const Lane& lane, bool by_calls, ibv_send_wr* first) {
 
 }  // namespace
 
-bool VerbsQueuePair::any_lane_up() const {
-  return std::any_of(lanes.begin(), lanes.begin() + static_cast<ptrdiff_t>(lanes_used),
-                     [](const Lane& lane) { return lane.recovery.up(); });
-}
-
-bool VerbsQueuePair::all_lanes_up() const {
-  return std::ranges::all_of(lanes, [](const Lane& lane) { return lane.recovery.up(); });
-}
-
 size_t VerbsQueuePair::next_lane() {
-  const auto from_turn = [this](size_t i) { return (turn + i) % lanes_used; };
-  const auto in_flight = [&](size_t i) {
-    const Lane& lane = lanes[from_turn(i)];
-    return lane.recovery.up() ? lane.ledger.in_flight() : ~Bytes{0};
+  const auto in_flight = [this](size_t index) {
+    const Lane& lane = lanes[index];
+    return lane.up() ? lane.ledger.in_flight() : ~Bytes{0};
   };
-  const auto all = std::views::iota(size_t{0}, lanes_used);
-  const size_t lane = from_turn(*std::ranges::min_element(all, {}, in_flight));
-  turn = lane + 1;
-  return lane;
+  size_t best = turn % lanes_used;
+  for (size_t i = 1; i < lanes_used; ++i) {
+    const size_t next = (turn + i) % lanes_used;
+    if (in_flight(next) < in_flight(best)) best = next;
+  }
+  turn = best + 1;
+  return best;
 }
 
 void PostBatch::add(const WorkRequest& request, uint64_t number, Instant now, Instant departure,
@@ -125,23 +114,19 @@ void PostBatch::add(const WorkRequest& request, uint64_t number, Instant now, In
                    .opcode = request.opcode,
                    .signaled = signaled});
   Chain& chain = chains_[index];
-  if (chain.first == kNone) {
-    chain.first = count_;
-  } else {
-    requests_[chain.last].next = &out;
-  }
-  chain.last = count_++;
+  (chain.first == nullptr ? chain.first : chain.last->next) = &out;
+  chain.last = &out;
+  ++count_;
 }
 
 int PostBatch::post() {
   for (size_t i = 0; i < queue_pair_.lanes_used; ++i) {
     const Chain& chain = chains_[i];
-    if (chain.first == kNone) continue;
+    if (chain.first == nullptr) continue;
     Lane& lane = queue_pair_.lanes[i];
-    requests_[chain.last].send_flags |= IBV_SEND_SIGNALED;
+    chain.last->send_flags |= IBV_SEND_SIGNALED;
     lane.ledger.signal_last();
-    const bool by_calls = queue_pair_.lane_config.calls;
-    const int error = post_chain(lane, by_calls, &requests_[chain.first]);
+    const int error = post_chain(lane, queue_pair_.lane_config.calls, chain.first);
     if (error != 0) return error;
   }
   return 0;

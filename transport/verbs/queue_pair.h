@@ -4,17 +4,6 @@
 // Thread rule: one thread at a time.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "transport/base/fixed_queue.h"
-#include "transport/nic/nic.h"
-#include "transport/nic/paced/work_queue.h"
-#include "transport/nic/rc_endpoint.h"
-#include "transport/verbs/lane.h"
 #include "transport/verbs/standby_lane.h"
 
 namespace pacecar {
@@ -45,8 +34,10 @@ struct VerbsQueuePair {
     return state == State::kConnected && started < lane_config.work_requests &&
            work.waiting() != nullptr && any_lane_up();
   }
-  bool any_lane_up() const;
-  bool all_lanes_up() const;
+  bool any_lane_up() const {
+    return std::ranges::any_of(std::span(lanes).first(lanes_used), &Lane::up);
+  }
+  bool all_lanes_up() const { return std::ranges::all_of(lanes, &Lane::up); }
   // Whether lanes that fail may come back.
   bool recovers() const {
     return state == State::kConnected && standby != nullptr && standby->usable();
@@ -90,10 +81,9 @@ class PostBatch {
   int post();
 
  private:
-  static constexpr size_t kNone = kCapacity;
   struct Chain {
-    size_t first = kNone;
-    size_t last = kNone;
+    ibv_send_wr* first = nullptr;
+    ibv_send_wr* last = nullptr;
   };
 
   VerbsQueuePair& queue_pair_;

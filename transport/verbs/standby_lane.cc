@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <span>
 #include <utility>
 
 #include "transport/base/return_if_error.h"
@@ -21,7 +20,7 @@ Result<std::unique_ptr<StandbyLane>> StandbyLane::create(const VerbsDevice& devi
   }
   ASSIGN_OR_RETURN(standby->lane_, make_lane(device, standby->config_, flow_label));
   for (uint32_t slot = 0; slot < kMessages; ++slot) {
-    if (const int error = standby->post_receive(slot); error != 0) {
+    if (const int error = standby->receive_into(slot); error != 0) {
       return verbs_failed("ibv_post_recv", error, device.name);
     }
   }
@@ -47,17 +46,12 @@ bool StandbyLane::send(const RecoveryMessage& message) {
   if (!usable() || in_flight_ == kMessages) return false;
   const uint32_t slot = sent_ % kMessages;
   buffers_->sent[slot] = encode(message);
-  ibv_sge piece{.addr = reinterpret_cast<uint64_t>(buffers_->sent[slot].data()),
-                .length = RecoveryMessage::kBytes,
-                .lkey = memory_->lkey};
-  ibv_send_wr request{};
-  request.wr_id = work_id(false, slot).pack();
-  request.sg_list = &piece;
-  request.num_sge = 1;
-  request.opcode = IBV_WR_SEND;
-  request.send_flags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;  // a sleeping peer must answer
-  ibv_send_wr* refused = nullptr;
-  if (ibv_post_send(lane_.queue_pair.get(), &request, &refused) != 0) {
+  const ibv_send_wr request{
+      .wr_id = work_id(false, slot).pack(),
+      .opcode = IBV_WR_SEND,
+      .send_flags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED};  // a sleeping peer must answer
+  const auto& bytes = buffers_->sent[slot];
+  if (post_send(lane_, request, piece_of(bytes.data(), bytes.size(), memory_->lkey)) != 0) {
     failed_ = true;
     return false;
   }
@@ -79,7 +73,7 @@ StandbyLane::Event StandbyLane::on_completion(const ibv_wc& completion) {
   const auto& bytes = buffers_->received[id.sequence];
   const size_t length = std::min<size_t>(completion.byte_len, bytes.size());
   const Event event{true, decode_recovery_message(std::span(bytes).first(length))};
-  if (post_receive(id.sequence) != 0) failed_ = true;
+  if (receive_into(id.sequence) != 0) failed_ = true;
   return event;
 }
 
@@ -88,15 +82,10 @@ void StandbyLane::stop() {
   stop_lane(lane_);
 }
 
-int StandbyLane::post_receive(uint32_t slot) {
-  auto& bytes = buffers_->received[slot];
-  ibv_sge piece{.addr = reinterpret_cast<uint64_t>(bytes.data()),
-                .length = static_cast<uint32_t>(bytes.size()),
-                .lkey = memory_->lkey};
-  ibv_recv_wr request{
-      .wr_id = work_id(true, slot).pack(), .next = nullptr, .sg_list = &piece, .num_sge = 1};
-  ibv_recv_wr* refused = nullptr;
-  return ibv_post_recv(lane_.queue_pair.get(), &request, &refused);
+int StandbyLane::receive_into(uint32_t slot) {
+  const auto& bytes = buffers_->received[slot];
+  return post_receive(lane_, work_id(true, slot).pack(),
+                      piece_of(bytes.data(), bytes.size(), memory_->lkey));
 }
 
 }  // namespace pacecar

@@ -5,16 +5,8 @@
 // Bounded: at most kMessages outstanding in each direction. Thread rule: one thread at a time.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <optional>
-
 #include "transport/base/fresh_pages.h"
-#include "transport/base/result.h"
-#include "transport/nic/lanes/recovery_message.h"
-#include "transport/verbs/handles.h"
 #include "transport/verbs/lane.h"
-#include "transport/verbs/work_id.h"
 
 namespace pacecar {
 
@@ -59,7 +51,7 @@ class StandbyLane {
   };
 
   StandbyLane(const LaneConfig& lanes, QueuePairId id);
-  int post_receive(uint32_t slot);
+  int receive_into(uint32_t slot);
   VerbsWorkId work_id(bool receive, uint32_t slot) const {
     return {.queue_pair = id_, .lane = kLaneNumber, .receive = receive, .sequence = slot};
   }

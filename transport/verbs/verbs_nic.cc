@@ -12,8 +12,7 @@
 #include <chrono>
 #include <utility>
 
-#include "gdr/peermem.h"
-#include "transport/base/check.h"
+#include "gdr/gpu_memory.h"
 #include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
 #include "transport/wire/address.h"
@@ -44,8 +43,6 @@ constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 constexpr auto kDrainLimit = std::chrono::milliseconds(50);
 constexpr int kDrainPolls = 10'000;
 constexpr std::string_view kStartAgain = "look at the kernel's log (dmesg), and start again";
-
-bool is_ipv4_gid(const VerbsDevice& device) { return is_ipv4(Address{.ip = device.gid.gid}); }
 
 }  // namespace
 
@@ -86,8 +83,7 @@ VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle d
       registrations_(domain_.get(), config.regions, config.device),
       completions_(std::move(completions)),
       hardware_counters_(HardwareCounters::folder_of(config.device, config.port)),
-      rate_limits_({.least = offloads_.least_limit(), .most = offloads_.most_limit()},
-                   caps_.line_rate, config.flows, now),
+      rate_limits_(offloads_.limits(), caps_.line_rate, config.flows, now),
       recovering_(queue_pairs_.size()),
       next_generation_(random_word()),
       most_started_(static_cast<uint32_t>(std::max(device_.attributes.max_qp_wr - 1, 1))),
@@ -110,9 +106,10 @@ NicCaps VerbsNic::make_caps(const VerbsConfig& config, const VerbsDevice& device
                        : port.bps() != 0           ? port
                                                    : kDefaultLineRate,
           .mtu = device.mtu,
-          .packet_overhead = ethernet
-                                 ? kRoceOverhead + (is_ipv4_gid(device) ? kIpv4Header : kIpv6Header)
-                                 : kInfinibandOverhead,
+          .packet_overhead =
+              ethernet
+                  ? kRoceOverhead + (is_ipv4({.ip = device.gid.gid}) ? kIpv4Header : kIpv6Header)
+                  : kInfinibandOverhead,
           .burst_bytes = chunk,
           .jitter = device.hardware ? kJitter : kSoftwareJitter,
           .pause = kPause,
@@ -147,14 +144,6 @@ Result<void> VerbsNic::set_up_waiting() {
 }
 
 // --- memory ---
-
-Result<MemoryRegion> VerbsNic::register_memory(void* address, size_t length, Access access) {
-  return registrations_.add(address, length, access);
-}
-
-Result<MemoryRegion> VerbsNic::register_dmabuf(const DmaBufMemory& memory, Access access) {
-  return registrations_.add_dmabuf(memory, access);
-}
 
 Result<std::optional<uint64_t>> VerbsNic::start_flush(const MemoryRegion& region,
                                                       const uint8_t* data) {
@@ -191,7 +180,7 @@ void VerbsNic::stop_using(QueuePair& qp, uint32_t key) {
       describe_fault(place_of(qp), "memory was deregistered while the NIC used it",
                      "keep memory registered until its requests are done");
   for (Lane& lane : qp.lanes) {
-    if (!qp.recovers() || !lane.recovery.up() || lane.ledger.empty()) continue;
+    if (!qp.recovers() || !lane.up() || lane.ledger.empty()) continue;
     fail_lane(qp, lane, CompletionStatus::kMemoryGone, fault);
   }
   if (wait_until_unused(key)) return;  // everything has completed
@@ -288,23 +277,19 @@ Result<void> VerbsNic::make_lanes(QueuePair& qp) {
   return {};
 }
 
-void VerbsNic::index_lanes(const QueuePair& qp) {
+void VerbsNic::index_lanes(QueuePair& qp) {
   for (size_t i = 0; i < qp.lanes.size(); ++i) {
-    by_lane_[qp.lanes[i].local.queue_pair] = {qp.id, static_cast<uint8_t>(i)};
+    by_lane_[qp.lanes[i].local.queue_pair] = {&qp, static_cast<uint8_t>(i)};
   }
   if (qp.standby == nullptr) return;
-  by_lane_[qp.standby->end().queue_pair] = {qp.id, StandbyLane::kLaneNumber};
+  by_lane_[qp.standby->end().queue_pair] = {&qp, StandbyLane::kLaneNumber};
 }
 
 QueuePairAddress VerbsNic::queue_pair_address(QueuePairId id) const {
   const QueuePair* qp = find(id);
   PACECAR_CHECK(qp != nullptr);
-  RcEndpoint endpoint{.gid = device_.gid.gid,
-                      .lid = device_.port_attributes.lid,
-                      .link_layer = device_.link_layer,
-                      .mtu = device_.mtu,
-                      .read_depth = read_depth(device_),
-                      .lanes = static_cast<uint8_t>(qp->lanes.size())};
+  RcEndpoint endpoint = endpoint_of(device_);
+  endpoint.lanes = static_cast<uint8_t>(qp->lanes.size());
   for (size_t i = 0; i < qp->lanes.size(); ++i) endpoint.lane[i] = qp->lanes[i].local;
   if (qp->standby != nullptr) announce_standby(qp->standby->end(), endpoint);
   return encode(endpoint);
@@ -354,8 +339,7 @@ void VerbsNic::halt_queue_pair(QueuePairId id) {
   QueuePair* qp = find(id);
   if (qp == nullptr) return;
   for (const Lane& lane : qp->lanes) stop_lane(lane);
-  while (receive(now_) > 0) {
-  }
+  drain(now_);
 }
 
 void VerbsNic::destroy_queue_pair(QueuePairId id) {
@@ -369,8 +353,7 @@ void VerbsNic::destroy_queue_pair(QueuePairId id) {
   queue_pairs_[slot].reset();
   // Polls its remaining completions, so that they are not taken for those of a later queue pair
   // with the same number.
-  while (receive(now_) > 0) {
-  }
+  drain(now_);
   completions_.refill_receives();
   completions_.give_back(reserved);
 }

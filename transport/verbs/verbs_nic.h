@@ -5,26 +5,15 @@
 // Thread rule: one thread at a time, except wait_fd() and the registration of memory.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "transport/base/file_descriptor.h"
-#include "transport/base/log.h"
-#include "transport/base/work_list.h"
 #include "transport/nic/paced/paced_nic.h"
 #include "transport/verbs/completions.h"
-#include "transport/verbs/device.h"
 #include "transport/verbs/errors.h"
 #include "transport/verbs/flush_pair.h"
-#include "transport/verbs/hardware_counters.h"
 #include "transport/verbs/memory.h"
-#include "transport/verbs/offloads.h"
 #include "transport/verbs/queue_pair.h"
-#include "transport/verbs/rate_limits.h"
-#include "transport/verbs/work_id.h"
 
 namespace pacecar {
 
@@ -64,8 +53,12 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   std::vector<HardwareCounter> hardware_counters() const override {
     return hardware_counters_.deltas();
   }
-  Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
-  Result<MemoryRegion> register_dmabuf(const DmaBufMemory& memory, Access access) override;
+  Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override {
+    return registrations_.add(address, length, access);
+  }
+  Result<MemoryRegion> register_dmabuf(const DmaBufMemory& memory, Access access) override {
+    return registrations_.add_dmabuf(memory, access);
+  }
   Result<std::optional<uint64_t>> start_flush(const MemoryRegion& region,
                                               const uint8_t* data) override;
   Result<bool> flushed(uint64_t flush) override;
@@ -102,7 +95,7 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
 
   // The lane that a queue pair of the device belongs to.
   struct LaneRef {
-    QueuePairId queue_pair = 0;
+    QueuePair* queue_pair = nullptr;
     uint8_t lane = 0;  // or StandbyLane::kLaneNumber
   };
 
@@ -112,12 +105,12 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   static NicCaps make_caps(const VerbsConfig& config, const VerbsDevice& device, ibv_pd* domain,
                            const Offloads& offloads);
 
-  // By the number that the device gave its queue pair; queue pair 0: unknown.
+  // By the number that the device gave its queue pair; nullptr: unknown.
   LaneRef find_lane(uint32_t number) const;
   LaneConfig lane_config(const QueuePairConfig& config) const;
   uint32_t lanes_of(const QueuePairConfig& config) const;
   Result<void> make_lanes(QueuePair& qp);
-  void index_lanes(const QueuePair& qp);
+  void index_lanes(QueuePair& qp);
   // The connection is gone: the results of its outstanding work requests are unknown.
   void on_results_lost(QueuePair& qp, Lane& lane);
   // Destroys the device's queue pairs: from then on the device uses none of their memory.
@@ -138,9 +131,7 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   void on_received(const ibv_wc& completion, bool shared);
   void poll_events();
   void on_event(const ibv_async_event& event);
-  // Of the lane with this number at the device: it takes no more shared receive requests, or
-  // failed.
-  void on_last_receive(uint32_t number);
+  // Of the lane with this number at the device.
   void on_lane_failed(uint32_t number, std::string_view event);
 
   // --- failed lanes --- Breaks the queue pair if its lanes cannot come back.
@@ -191,7 +182,7 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   std::unordered_map<uint32_t, LaneRef> by_lane_;  // by the device's number
   WorkList recovering_;  // slots of queue pairs with lanes that are not up
   uint32_t next_generation_;
-  const uint32_t most_started_;  // capacity of a queue of the device, less one for mark_end()
+  const uint32_t most_started_;  // capacity of a queue of the device, less one for LaneEnd::marked
   FileDescriptor wait_fd_;
   Instant next_event_poll_;
   Instant next_recovery_;

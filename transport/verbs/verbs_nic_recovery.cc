@@ -11,7 +11,6 @@
 
 #include "transport/base/random_word.h"
 #include "transport/verbs/verbs_nic.h"
-#include "transport/verbs/work_id.h"
 
 namespace pacecar {
 namespace {
@@ -30,7 +29,7 @@ void VerbsNic::fail_lane(QueuePair& qp, Lane& lane, CompletionStatus status, std
   if (lane.recovery.state() == LaneRecovery::State::kFailed) return;
   fault = likely_cause(qp, std::move(fault));
   const bool again = lane.recovery.may_fail_again();
-  if (!qp.recovers() || !(lane.recovery.up() || again)) {
+  if (!qp.recovers() || !(lane.up() || again)) {
     return break_queue_pair(qp, status, std::move(fault));
   }
   stop_lane(lane);
@@ -54,7 +53,7 @@ void VerbsNic::watch_lanes(Instant now) {
   if (started_ == 0 || now < next_watch_) return;
   next_watch_ = now + kWatchPeriod;
   const auto stalled = [&](const Lane& lane) {
-    return lane.recovery.up() && now - lane.ledger.stalled_since() > config_.silence_limit;
+    return lane.up() && now - lane.ledger.stalled_since() > config_.silence_limit;
   };
   for (const auto& qp : queue_pairs_) {
     if (qp == nullptr || std::ranges::none_of(qp->lanes, stalled)) continue;
@@ -91,7 +90,7 @@ void VerbsNic::on_standby_message(QueuePair& qp, const RecoveryMessage& message)
                        "run the same version of Pacecar on both sides"));
   }
   Lane& lane = qp.lanes[message.lane];
-  if (!lane.recovery.up() || !lane.recovery.offered()) return;
+  if (!lane.up() || !lane.recovery.offered()) return;
   fail_lane(qp, lane, CompletionStatus::kLocalError,
             describe_fault(place_of(qp), "the peer's end of a lane has failed",
                            "look at the peer's log"));
@@ -100,8 +99,7 @@ void VerbsNic::on_standby_message(QueuePair& qp, const RecoveryMessage& message)
 // Without the standby lane no lane can recover, which is harmless until one fails.
 void VerbsNic::on_standby_failed(QueuePair& qp) {
   if (qp.state != QueuePair::State::kConnected) return;
-  const auto down =
-      std::ranges::find_if(qp.lanes, [](const Lane& lane) { return !lane.recovery.up(); });
+  const auto down = std::ranges::find(qp.lanes, false, &Lane::up);
   if (down == qp.lanes.end()) return;
   break_queue_pair(qp, down->failed_by, likely_cause(qp, down->failed_because));
 }
@@ -122,7 +120,7 @@ void VerbsNic::recover(Instant now) {
 
 void VerbsNic::recover_queue_pair(QueuePair& qp, bool ready, Instant now) {
   for (Lane& lane : qp.lanes) {
-    while (qp.state == QueuePair::State::kConnected && !lane.recovery.up()) {
+    while (qp.state == QueuePair::State::kConnected && !lane.up()) {
       if (now >= lane.recovery.deadline()) {
         return break_queue_pair(qp, lane.failed_by, likely_cause(qp, lane.failed_because));
       }
@@ -165,9 +163,10 @@ bool VerbsNic::drained(const QueuePair& qp, Lane& lane, Instant now) {
     const VerbsWorkId id{.queue_pair = qp.id,
                          .lane = static_cast<uint8_t>(&lane - qp.lanes.data()),
                          .sequence = lane.ledger.next_sequence()};
+    const ibv_send_wr last{
+        .wr_id = id.pack(), .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
     ending.marked = true;
-    // a device that refuses it returns no more completions
-    ending.drained = !mark_end(lane, id.pack());
+    ending.drained = post_send(lane, last, {}) != 0;  // refused: no more completions will come
   }
   return drain(now) && ending.drained;
 }

@@ -1,10 +1,7 @@
-#include "net_plugin/verbs/cm/agent.h"
-
 #include <algorithm>
 #include <cstring>
 
 #include "net_plugin/verbs/cm/ids.h"
-#include "net_plugin/verbs/objects.h"
 #include "transport/base/check.h"
 #include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
@@ -28,30 +25,27 @@ bool refuses_service(const Message& message) {
          (message.kind == Kind::kFound && message.status == kServiceUnsupported);
 }
 
-bool asks(const Message& message) {
-  return message.kind == Kind::kRequest || message.kind == Kind::kFind;
-}
-
 }  // namespace
 
-Result<std::unique_ptr<Agent>> Agent::open(ProcessNic& nic, CmDevice& device) {
+Result<std::unique_ptr<Agent>> Agent::open(CmDevice& device) {
+  Nic& nic = device.nic().nic();
   auto rooms = std::make_unique<uint8_t[]>(kReceives * kRoomBytes);
-  ASSIGN_OR_RETURN(const auto region, nic.nic().register_memory(rooms.get(), kReceives * kRoomBytes,
-                                                                Access::kLocalWrite));
-  const auto id = nic.nic().create_queue_pair({.work_requests = kSends,
-                                               .receives = kReceives,
-                                               .service = Service::kDatagram,
-                                               .general_services = true});
+  ASSIGN_OR_RETURN(const auto region,
+                   nic.register_memory(rooms.get(), kReceives * kRoomBytes, Access::kLocalWrite));
+  const auto id = nic.create_queue_pair({.work_requests = kSends,
+                                         .receives = kReceives,
+                                         .service = Service::kDatagram,
+                                         .general_services = true});
   if (!id) {
-    nic.nic().deregister_memory(region);
+    nic.deregister_memory(region);
     return tl::unexpected(id.error());
   }
-  return std::unique_ptr<Agent>(new Agent(nic, device, *id, std::move(rooms), region));
+  return std::unique_ptr<Agent>(new Agent(device, *id, std::move(rooms), region));
 }
 
-Agent::Agent(ProcessNic& nic, CmDevice& device, QueuePairId id, std::unique_ptr<uint8_t[]> rooms,
+Agent::Agent(CmDevice& device, QueuePairId id, std::unique_ptr<uint8_t[]> rooms,
              const MemoryRegion& region)
-    : nic_(nic), device_(device), id_(id), rooms_(std::move(rooms)), region_(region) {
+    : device_(device), nic_(device.nic()), id_(id), rooms_(std::move(rooms)), region_(region) {
   next_transaction_ = uint64_t{new_id()} << 32;
   nic_.add_sink(id_, this);
   nic_.add_timed(this);
@@ -104,13 +98,6 @@ void Agent::abandon(std::unique_ptr<End> end) {
   if (end->connection.state() != Connection::State::kDisconnecting) return remove(*end);
   const uint32_t number = end->connection.local_id();
   abandoned_[number] = std::move(end);
-}
-
-void Agent::drop_abandoned(End& end) {
-  const auto abandoned = abandoned_.find(end.connection.local_id());
-  if (abandoned == abandoned_.end()) return;
-  remove(end);
-  abandoned_.erase(abandoned);
 }
 
 void Agent::disconnect_all() {
@@ -177,7 +164,8 @@ void Agent::on_completion(const Completion& completion) {
 }
 
 void Agent::take(const Message& message, const Peer& from) {
-  if (asks(message)) return on_request(message, from);
+  const bool asks = message.kind == Kind::kRequest || message.kind == Kind::kFind;
+  if (asks) return on_request(message, from);
   const uint32_t number = message.kind == Kind::kFound ? message.local_id : message.remote_id;
   const auto found = ends_.find(number);
   const bool known = found != ends_.end() && found->second->peer.gid == from.gid;
@@ -244,7 +232,11 @@ void Agent::run(End& end, const Connection::Step& step, const Message& message) 
   send(end, step.send);
   if (step.notice == Notice::kNothing) return;
   end.on_notice(step.notice, message);
-  if (step.notice == Notice::kDisconnected) drop_abandoned(end);
+  if (step.notice != Notice::kDisconnected) return;
+  const auto abandoned = abandoned_.find(end.connection.local_id());
+  if (abandoned == abandoned_.end()) return;
+  remove(end);
+  abandoned_.erase(abandoned);
 }
 
 // --- time ---

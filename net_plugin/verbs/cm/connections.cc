@@ -1,10 +1,8 @@
 // Connections: listen, connect, accept, reject, disconnect.
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "net_plugin/verbs/cm/ids.h"
-#include "net_plugin/verbs/forward.h"
 #include "transport/engine/clock.h"
 #include "transport/wire/address.h"
 
@@ -114,44 +112,16 @@ void on_reply(End& end, const Message& reply) {
   if (id.qp == nullptr) return raise_answer(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, reply);
   Agent& agent = *id.device->agent;
   if (!bring_up(id)) {
-    agent.send(end, end.connection.reject({.reason = kRejectedByConsumer}));
+    agent.send(end, end.connection.answer({.kind = Kind::kReject, .reason = kRejectedByConsumer},
+                                          clock_now()));
     return raise_answer(id, RDMA_CM_EVENT_CONNECT_ERROR, -EINVAL, reply);
   }
-  agent.send(end, end.connection.ready({}, clock_now()));
+  agent.send(end, end.connection.ready(clock_now()));
   raise_answer(id, RDMA_CM_EVENT_ESTABLISHED, 0, reply);
 }
 
-}  // namespace
-
-void End::on_notice(Notice notice, const Message& message) {
-  if (id == nullptr) return;
-  switch (notice) {
-    case Notice::kNothing:
-      break;
-    case Notice::kReply:
-      on_reply(*this, message);
-      break;
-    case Notice::kEstablished:
-      raise_answer(*id, RDMA_CM_EVENT_ESTABLISHED, 0, message);
-      break;
-    case Notice::kRejected:
-      if (message.kind == Kind::kFound) return raise_found(*id, message);
-      raise_answer(*id, RDMA_CM_EVENT_REJECTED, message.reason, message);
-      break;
-    case Notice::kUnreachable:
-      raise(*id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
-      break;
-    case Notice::kDisconnected:
-      raise(*id, RDMA_CM_EVENT_DISCONNECTED);
-      break;
-  }
-}
-
-namespace {
-
 int ask(Id& id, const rdma_conn_param* param) {
-  const Kind kind = id.is_datagram() ? Kind::kFind : Kind::kRequest;
-  Message message = own_part(id, kind, param);
+  Message message = own_part(id, id.is_datagram() ? Kind::kFind : Kind::kRequest, param);
   message.transaction = id.device->agent->new_transaction();
   message.service = service_of(static_cast<uint16_t>(id.ps), port_of(id, false));
   const rdma_ib_addr& ends = id.route.addr.addr.ibaddr;
@@ -167,9 +137,7 @@ int ask(Id& id, const rdma_conn_param* param) {
   id.end->peer.gid = message.remote_gid;
   id.end->searching = true;
   agent.add(*id.end);
-  Connection& connection = id.end->connection;
-  agent.send(*id.end, id.is_datagram() ? connection.find(message, clock_now())
-                                       : connection.request(message, clock_now()));
+  agent.send(*id.end, id.end->connection.ask(message, clock_now()));
   return 0;
 }
 
@@ -182,12 +150,8 @@ int answer(Id& id, const rdma_conn_param* param) {
   }
   if (id.qp != nullptr && !id.is_datagram() && !bring_up(id)) return EINVAL;
   leave_listener(id);
-  if (id.is_datagram()) {
-    message.queue_key = RDMA_UDP_QKEY;
-    id.device->agent->send(*id.end, connection.found(message));
-  } else {
-    id.device->agent->send(*id.end, connection.reply(message, clock_now()));
-  }
+  if (id.is_datagram()) message.queue_key = RDMA_UDP_QKEY;
+  id.device->agent->send(*id.end, connection.answer(message, clock_now()));
   return 0;
 }
 
@@ -200,8 +164,7 @@ int refuse(Id& id, const void* data, size_t length) {
                   .reason = kRejectedByConsumer};
   if (!put_private(data, length, 0, &message)) return EINVAL;
   leave_listener(id);
-  id.device->agent->send(*id.end,
-                         id.is_datagram() ? connection.found(message) : connection.reject(message));
+  id.device->agent->send(*id.end, connection.answer(message, clock_now()));
   return 0;
 }
 
@@ -231,6 +194,31 @@ void destroy(Id& id) {
 }
 
 }  // namespace
+
+void End::on_notice(Notice notice, const Message& message) {
+  if (id == nullptr) return;
+  switch (notice) {
+    case Notice::kNothing:
+      break;
+    case Notice::kReply:
+      on_reply(*this, message);
+      break;
+    case Notice::kEstablished:
+      raise_answer(*id, RDMA_CM_EVENT_ESTABLISHED, 0, message);
+      break;
+    case Notice::kRejected:
+      if (message.kind == Kind::kFound) return raise_found(*id, message);
+      raise_answer(*id, RDMA_CM_EVENT_REJECTED, message.reason, message);
+      break;
+    case Notice::kUnreachable:
+      raise(*id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
+      break;
+    case Notice::kDisconnected:
+      raise(*id, RDMA_CM_EVENT_DISCONNECTED);
+      break;
+  }
+}
+
 }  // namespace pacecar::ibverbs::cm
 
 using namespace pacecar::ibverbs;  // NOLINT: the C interface lies in no namespace
@@ -299,7 +287,7 @@ PACECAR_VERBS int rdma_establish(rdma_cm_id* id) {
   if (own.end == nullptr) return failed(EINVAL);
   const Move move(own);
   if (own.end->connection.state() != Connection::State::kReplied) return failed(EINVAL);
-  own.device->agent->send(*own.end, own.end->connection.ready({}, pacecar::clock_now()));
+  own.device->agent->send(*own.end, own.end->connection.ready(pacecar::clock_now()));
   return 0;
 }
 

@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 
 #include "net_plugin/verbs/cm/ids.h"
-#include "net_plugin/verbs/forward.h"
 
 namespace pacecar::ibverbs::cm {
 

@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "gdr/distance.h"
-#include "gdr/dmabuf.h"
-#include "gdr/pointer_kind.h"
+#include "gdr/gpu_memory.h"
 #include "transport/api/gpu/staged_connections.h"
 #include "transport/api/memory.h"
 #include "transport/base/return_if_error.h"
@@ -195,7 +194,7 @@ Result<void> GpuContext::flush_without_read(const void* data) {
                 "neither the NIC nor the GPU's driver can flush GPU memory: set PACECAR_GPU=host");
   }
   ASSIGN_OR_RETURN(const auto engine, gpus_->engine(kind.device));
-  return flush_writes(engine->context());
+  return engine->flush_writes();
 }
 
 // " (nearest: 0000:3b:00.0, PIX)"; empty if unknown.

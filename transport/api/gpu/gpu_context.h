@@ -9,7 +9,6 @@
 #include <span>
 
 #include "gdr/gpu_system.h"
-#include "gdr/gpu_way.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/log.h"
 

@@ -1,7 +1,6 @@
 #include "transport/nic/paced/paced_flows.h"
 
 #include <algorithm>
-#include <array>
 
 namespace pacecar {
 
@@ -15,8 +14,6 @@ PacedFlows::PacedFlows(const WaitingWork& work, uint32_t flows, Bytes burst, Dur
     flow.arrival.flow = i;
   }
 }
-
-void PacedFlows::join(FlowId flow, uint32_t slot) { flows_[flow].slots.push_back(slot); }
 
 void PacedFlows::leave(FlowId index, uint32_t slot) {
   Flow& flow = flows_[index];

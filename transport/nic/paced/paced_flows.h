@@ -4,15 +4,9 @@
 // Bounded by the number of flows. Pure: time is an argument. Thread rule: one owner.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <vector>
-
 #include "transport/base/timer_wheel.h"
 #include "transport/base/work_list.h"
 #include "transport/nic/flow_gate.h"
-#include "transport/nic/nic.h"
 
 namespace pacecar {
 
@@ -32,7 +26,7 @@ class PacedFlows {
   PacedFlows(const WaitingWork& work, uint32_t flows, Bytes burst, Duration jitter, Instant now);
 
   size_t size() const { return flows_.size(); }
-  void join(FlowId flow, uint32_t slot);
+  void join(FlowId flow, uint32_t slot) { flows_[flow].slots.push_back(slot); }
   // A flow ends with its last queue pair; its number may then be reused.
   void leave(FlowId flow, uint32_t slot);
   std::span<const uint32_t> slots(FlowId flow) const { return flows_[flow].slots; }

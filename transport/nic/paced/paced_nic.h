@@ -1,22 +1,16 @@
 // PacedNic: what NICs that pace whole writes have in common: queue pairs by slot, flows,
 // completions and counters.
 //
-// A `QueuePair` has `id`, `config`, `peer`, `fault`, `leaving()` (its user has destroyed it), and
-// the members that next_completion() needs. Thread rule: as Nic and NicPort.
+// A `QueuePair` has `id`, `config`, `peer`, `fault`, `leaving()` (its user has destroyed it),
+// `work` (WorkQueue), `state`, `broken_by` and `broken_reported`. Thread rule: as Nic and NicPort.
 #pragma once
 
 #include <algorithm>
 #include <bit>
-#include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "transport/base/fixed_queue.h"
-#include "transport/base/work_list.h"
-#include "transport/nic/nic.h"
 #include "transport/nic/nic_port.h"
-#include "transport/nic/paced/next_completion.h"
 #include "transport/nic/paced/paced_flows.h"
 
 namespace pacecar {
@@ -110,6 +104,11 @@ class PacedNic : public Nic, public NicPort, protected WaitingWork {
   FixedQueue<Completion> received_;
   Instant now_;         // of the last turn
   Instant departures_;  // when all that was posted has left the device, at line rate
+
+ private:
+  // The next completion: of work requests in the order of posting, and last kBroken if the queue
+  // pair is broken. False: none now.
+  static bool next_completion(QueuePair& qp, Completion* completion);
 };
 
 template <typename QueuePair>
@@ -128,6 +127,23 @@ size_t PacedNic<QueuePair>::poll(std::span<Completion> completions) {
     }
   }
   return count;
+}
+
+template <typename QueuePair>
+bool PacedNic<QueuePair>::next_completion(QueuePair& qp, Completion* completion) {
+  *completion = {.queue_pair = qp.id, .kind = CompletionKind::kSent};
+  if (qp.broken_reported) return false;
+  WorkRequest request;
+  while (qp.work.pop_completed(&request, &completion->status)) {
+    if (!request.signaled && completion->status == CompletionStatus::kOk) continue;
+    completion->work_request = request.id;
+    return true;
+  }
+  if (qp.state != QueuePair::State::kBroken) return false;
+  qp.broken_reported = true;
+  completion->kind = CompletionKind::kBroken;
+  completion->status = qp.broken_by;
+  return true;
 }
 
 }  // namespace pacecar

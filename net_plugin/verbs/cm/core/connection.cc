@@ -18,27 +18,21 @@ constexpr int kMostUnanswered = 6;
 
 }  // namespace
 
-const Message* Connection::send(Kind kind, Instant now) {
-  sent_.kind = kind;
+const Message* Connection::send(const Message& message, Instant now) {
+  sent_ = message;
   sent_.transaction = transaction_;
   sent_.local_id = local_id_;
   sent_.remote_id = remote_id_;
   wait_ = kFirstWait;
   due_ = now + wait_;
-  given_up_ = now + (kind == Kind::kDisconnect ? kDisconnectLimit : limit_);
+  given_up_ = now + (message.kind == Kind::kDisconnect ? kDisconnectLimit : limit_);
   return &sent_;
 }
 
-const Message* Connection::request(Message message, Instant now) {
-  sent_ = message;
-  transaction_ = message.transaction;
+const Message* Connection::ask(const Message& question, Instant now) {
+  transaction_ = question.transaction;
   state_ = State::kRequesting;
-  return send(Kind::kRequest, now);
-}
-
-const Message* Connection::find(Message message, Instant now) {
-  request(message, now);
-  return send(Kind::kFind, now);
+  return send(question, now);
 }
 
 void Connection::on_request(const Message& request) {
@@ -48,42 +42,29 @@ void Connection::on_request(const Message& request) {
   state_ = State::kRequested;
 }
 
-const Message* Connection::reply(Message message, Instant now) {
-  sent_ = message;
-  state_ = State::kReplying;
-  return send(Kind::kReply, now);
-}
-
-const Message* Connection::found(Message message) {
-  sent_ = message;
-  send(Kind::kFound, Instant());
-  sent_.local_id = remote_id_;  // the number of the question
-  close(Notice::kNothing);
+const Message* Connection::answer(Message answer, Instant now) {
+  answer.rejected = state_ == State::kReplied ? Kind::kReply : Kind::kRequest;
+  send(answer, now);
+  if (answer.kind == Kind::kFound) sent_.local_id = remote_id_;  // the number of the question
+  if (answer.kind == Kind::kReply) {
+    state_ = State::kReplying;
+  } else {
+    close(Notice::kNothing);
+  }
   return &sent_;
 }
 
-const Message* Connection::ready(const Message& message, Instant now) {
-  sent_ = message;
+const Message* Connection::ready(Instant now) {
   state_ = State::kEstablished;
-  send(Kind::kReadyToUse, now);  // repeated only after a repeated reply
+  send({.kind = Kind::kReadyToUse}, now);  // repeated only after a repeated reply
   due_ = now + kFirstProbe;
   return &sent_;
 }
 
-const Message* Connection::reject(Message message) {
-  sent_ = message;
-  sent_.rejected = state_ == State::kReplied ? Kind::kReply : Kind::kRequest;
-  send(Kind::kReject, Instant());
-  due_ = Instant::never();
-  state_ = State::kClosed;
-  return &sent_;
-}
-
 const Message* Connection::disconnect(uint64_t transaction, Instant now) {
-  sent_ = Message{.queue_pair = remote_queue_pair_};
   transaction_ = transaction;
   state_ = State::kDisconnecting;
-  return send(Kind::kDisconnect, now);
+  return send({.kind = Kind::kDisconnect, .queue_pair = remote_queue_pair_}, now);
 }
 
 Connection::Step Connection::close(Notice notice) {

@@ -1,10 +1,10 @@
 // The state machine of one end of a connection: when it sends which message, and how it reacts to
 // the peer's (InfiniBand Architecture Specification vol. 1, 12.9).
 //
-//   active:  request -> kReply -> ready, established            rejected, or nobody answers
-//   passive: on_request -> reply -> kEstablished                reject
+//   active:  ask -> kReply -> ready, established                rejected, or nobody answers
+//   passive: on_request -> answer -> kEstablished               answer: kReject
 //   both:    disconnect -> kDisconnected, or kDisconnected
-//   UD:      find -> kReply: a question and its answer           on_request -> found
+//   UD:      ask -> kReply: a question and its answer            on_request -> answer
 //
 // A message without an answer is repeated, at growing intervals. A message that the peer repeats is
 // answered again.
@@ -18,8 +18,6 @@
 // Pure: time is an argument. Thread rule: one thread at a time.
 #pragma once
 
-#include <cstdint>
-
 #include "net_plugin/verbs/cm/core/mad.h"
 #include "transport/base/units.h"
 
@@ -27,7 +25,7 @@ namespace pacecar::ibverbs::cm {
 
 enum class Notice : uint8_t {
   kNothing,
-  kReply,         // the message is it: call ready() or reject()
+  kReply,         // the message is it: call ready(), or answer() with kReject
   kEstablished,   // of the passive end
   kRejected,      // the message has the reason
   kUnreachable,   // no answer within the limit
@@ -59,15 +57,12 @@ class Connection {
   uint32_t local_id() const { return local_id_; }
   uint32_t remote_id() const { return remote_id_; }
 
-  // Each fills in the numbers and the kind of its message, and returns the message to send.
-  const Message* request(Message message, Instant now);
-  const Message* find(Message message, Instant now);
+  // Each fills in the numbers of its message, and returns the message to send.
+  const Message* ask(const Message& question, Instant now);  // kRequest or kFind
   void on_request(const Message& request);  // the first kRequest or kFind of a peer, to a new end
-  const Message* reply(Message message, Instant now);
-  const Message* found(Message message);
-  const Message* ready(const Message& message, Instant now);
-  // Rejects a request or a reply.
-  const Message* reject(Message message);
+  // kReply, kFound, or kReject of a request or a reply.
+  const Message* answer(Message answer, Instant now);
+  const Message* ready(Instant now);
   const Message* disconnect(uint64_t transaction, Instant now);
 
   // A message of the peer to local_id(), or a repeated request.
@@ -77,7 +72,7 @@ class Connection {
   const Message* newest() const { return &sent_; }
 
  private:
-  const Message* send(Kind kind, Instant now);
+  const Message* send(const Message& message, Instant now);
   Step close(Notice notice);
   void wait_longer(uint8_t code, Instant now);
   void note_alive(const Message& message, Instant now);

@@ -20,7 +20,8 @@ constexpr uint8_t kMostTries = 15;
 constexpr uint8_t kRate = 3 << 2;  // 10 Gb/s, in the upper six bits; no peer uses it
 constexpr uint8_t kHopLimit = 64;
 
-enum RejectedMessage : uint8_t { kRejectedRequest = 0, kRejectedReply = 1, kRejectedOther = 2 };
+// What is rejected, by its code; the last one stands for all others.
+constexpr std::array kRejected = {Kind::kRequest, Kind::kReply, Kind::kReadyToUse};
 
 // Where the private data of each kind begins in the body; it goes on to the end.
 size_t private_at(Kind kind) {
@@ -104,13 +105,10 @@ void reply_fields(Body& body, Message& m) {
 }
 
 void reject_fields(Body& body, Message& m) {
-  uint8_t rejected = m.rejected == Kind::kRequest ? kRejectedRequest
-                     : m.rejected == Kind::kReply ? kRejectedReply
-                                                  : kRejectedOther;
-  body.field(8, 0, 2, rejected);
-  m.rejected = rejected == kRejectedRequest ? Kind::kRequest
-               : rejected == kRejectedReply ? Kind::kReply
-                                            : Kind::kReadyToUse;
+  constexpr ptrdiff_t kOther = kRejected.size() - 1;
+  auto code = std::min(std::ranges::find(kRejected, m.rejected) - kRejected.begin(), kOther);
+  body.field(8, 0, 2, code);
+  m.rejected = kRejected[static_cast<size_t>(std::min(code, kOther))];
   body.field(10, 0, 16, m.reason);
 }
 

@@ -1,4 +1,4 @@
-#include "gdr/pointer_kind.h"
+#include "gdr/gpu_memory.h"
 
 #include <array>
 
@@ -43,6 +43,33 @@ Result<PointerKind> kind_of_gpu_range(const CudaDriver& driver, const void* poin
   }
   if (kind.allocation != end.allocation) kind.allocation = 0;
   return kind;
+}
+
+Result<DmaBuf> export_dmabuf(const CudaDriver& driver, const void* address, size_t length) {
+  if (driver->range_handle == nullptr) {
+    return fail(ErrorCode::kUnavailable,
+                "the NVIDIA driver exports no dma-bufs: use one of CUDA 11.7 or later, or load "
+                "nvidia_peermem (modprobe nvidia-peermem)");
+  }
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uint64_t>(address);
+  const uint64_t first = begin & ~(page - 1);
+  const uint64_t end = (begin + length + page - 1) & ~(page - 1);
+  int fd = -1;
+  RETURN_IF_ERROR(driver.check(
+      "cuMemGetHandleForAddressRange",
+      driver->range_handle(&fd, first, end - first, cuda::kHandleDmaBuf, 0),
+      "use NVIDIA's open kernel modules and Linux 5.12, or load nvidia_peermem (modprobe "
+      "nvidia-peermem)"));
+  return DmaBuf{FileDescriptor(fd), begin - first};
+}
+
+std::optional<std::string> peer_memory_module(const std::filesystem::path& root) {
+  std::error_code ignored;
+  for (const char* name : {"nvidia_peermem", "nv_peer_mem"}) {
+    if (std::filesystem::exists(root / "sys/module" / name, ignored)) return name;
+  }
+  return std::nullopt;
 }
 
 }  // namespace pacecar

@@ -1,13 +1,17 @@
-// Whether a pointer is host memory or a GPU's.
+// Whether a pointer is host memory or a GPU's; and the two ways by which a NIC's driver finds a
+// GPU's memory: as a dma-buf, which is a file descriptor, or by its address, through a kernel
+// module.
 //
 // Thread rule: any thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 
 #include "gdr/cuda_driver.h"
-#include "transport/base/result.h"
+#include "transport/base/file_descriptor.h"
 
 namespace pacecar {
 
@@ -28,5 +32,18 @@ Result<PointerKind> kind_of_pointer(const CudaDriver& driver, const void* pointe
 // allocations; the number is 0 then. Errors: kInvalidArgument, if the range does not begin and end
 // in memory of one GPU; kSystem.
 Result<PointerKind> kind_of_gpu_range(const CudaDriver& driver, const void* pointer, size_t length);
+
+struct DmaBuf {
+  FileDescriptor fd;    // a registration with a NIC outlives it
+  uint64_t offset = 0;  // of the memory in it
+};
+
+// The pages of the host's size that hold [address, address + length). Errors: kUnavailable (the
+// driver is too old), kSystem (it refuses).
+Result<DmaBuf> export_dmabuf(const CudaDriver& driver, const void* address, size_t length);
+
+// The loaded module of NVIDIA for registration by address, which has two names;
+// nullopt: not loaded. `root` is "/" except in tests.
+std::optional<std::string> peer_memory_module(const std::filesystem::path& root = "/");
 
 }  // namespace pacecar
