@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "gdr/cuda_driver.h"
 #include "transport/base/file_descriptor.h"

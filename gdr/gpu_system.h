@@ -4,7 +4,11 @@
 #pragma once
 
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "gdr/staging.h"

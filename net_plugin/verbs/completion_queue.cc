@@ -1,6 +1,7 @@
 // Completion queues: polling, and notifications; events that programs read from a file descriptor.
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>

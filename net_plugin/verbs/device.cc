@@ -3,6 +3,7 @@
 #include <net/if.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <map>
 

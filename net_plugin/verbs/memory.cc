@@ -2,6 +2,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
+
 #include "net_plugin/verbs/queue_pair.h"
 #include "transport/base/random_word.h"
 

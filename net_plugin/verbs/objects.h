@@ -5,9 +5,16 @@
 
 #include <infiniband/verbs.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
 
 #include "net_plugin/verbs/process_nic.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/base/fixed_queue.h"
 
 // Marks each function that the library exports.

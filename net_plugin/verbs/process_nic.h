@@ -10,15 +10,23 @@
 // also guards the completion queues and the queue pairs.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <bit>
+#include <cstdint>
+#include <memory>
 #include <thread>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "net_plugin/verbs/flows.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/log.h"
+#include "transport/base/params.h"
 #include "transport/engine/open_nic.h"
 #include "transport/io/udp/interfaces.h"
+#include "transport/nic/nic.h"
 
 namespace pacecar::ibverbs {
 

@@ -3,8 +3,10 @@
 // Thread rule: call with the NIC's mutex held.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "net_plugin/verbs/objects.h"
 

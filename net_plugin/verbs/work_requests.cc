@@ -1,6 +1,8 @@
 // Work requests of verbs as the NIC's; receive requests, shared receive queues, address handles.
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <span>
 
 #include "net_plugin/verbs/queue_pair.h"
 #include "transport/wire/address.h"

@@ -7,12 +7,16 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "transport/base/result.h"
 #include "transport/base/send_grid.h"
+#include "transport/base/units.h"
 #include "transport/nic/caps.h"
 #include "transport/wire/packet.h"
 

@@ -4,6 +4,8 @@
 // Thread rule: one thread at a time, except wait_fd(), which never changes.
 #pragma once
 
+#include <cstddef>
+
 #include "transport/nic/nic.h"
 
 namespace pacecar {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
 
 #include "transport/base/check.h"
 #include "transport/base/seq.h"

@@ -8,6 +8,12 @@
 // Pure. Thread rule: any.
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transport/base/result.h"
 #include "transport/nic/nic.h"
 
 namespace pacecar {

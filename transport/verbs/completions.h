@@ -5,6 +5,12 @@
 // Thread rule: one thread at a time; the file descriptor never changes.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "transport/base/units.h"
 #include "transport/verbs/device.h"
 
 namespace pacecar {

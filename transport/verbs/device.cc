@@ -5,8 +5,10 @@
 #include <net/if.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <system_error>
 #include <utility>

@@ -6,11 +6,19 @@
 
 #include <infiniband/verbs.h>
 
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "transport/base/log.h"
+#include "transport/base/result.h"
+#include "transport/base/units.h"
 #include "transport/nic/caps.h"
 #include "transport/nic/rc_endpoint.h"
 #include "transport/verbs/gid_choice.h"

@@ -5,6 +5,11 @@
 // time.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
 #include "transport/base/fresh_pages.h"
 #include "transport/verbs/lane.h"
 

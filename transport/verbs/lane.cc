@@ -8,6 +8,7 @@
 
 #include "transport/base/random_word.h"
 #include "transport/base/seq.h"
+#include "transport/verbs/device.h"
 #include "transport/verbs/errors.h"
 
 namespace pacecar {

@@ -5,10 +5,14 @@
 // Thread rule: one thread at a time.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "transport/nic/lanes/lane_recovery.h"
 #include "transport/nic/paced/work_queue.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/lane_ledger.h"
+#include "transport/verbs/rate_limits.h"
 
 namespace pacecar {
 

@@ -4,7 +4,13 @@
 // Bounded by the number of registrations. Thread rule: any thread.
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <string_view>
+
 #include "gdr/registration_cache.h"
+#include "transport/base/result.h"
+#include "transport/nic/nic.h"
 #include "transport/verbs/device.h"
 
 namespace pacecar {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "transport/base/check.h"
+
 namespace pacecar {
 namespace {
 

@@ -4,6 +4,14 @@
 // Thread rule: one thread at a time.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/base/fixed_queue.h"
+#include "transport/nic/paced/work_queue.h"
 #include "transport/verbs/standby_lane.h"
 
 namespace pacecar {

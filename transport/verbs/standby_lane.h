@@ -5,6 +5,10 @@
 // Bounded: at most kMessages outstanding in each direction. Thread rule: one thread at a time.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
+
 #include "transport/base/fresh_pages.h"
 #include "transport/verbs/lane.h"
 

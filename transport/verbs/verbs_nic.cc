@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "gdr/gpu_memory.h"
+#include "transport/base/check.h"
 #include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
 #include "transport/wire/address.h"

@@ -5,15 +5,22 @@
 // Thread rule: one thread at a time, except wait_fd() and the registration of memory.
 #pragma once
 
+#include <memory>
+#include <optional>
+#include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "transport/base/file_descriptor.h"
+#include "transport/base/log.h"
+#include "transport/base/work_list.h"
 #include "transport/nic/paced/paced_nic.h"
 #include "transport/verbs/completions.h"
 #include "transport/verbs/errors.h"
 #include "transport/verbs/flush_pair.h"
 #include "transport/verbs/memory.h"
 #include "transport/verbs/queue_pair.h"
+#include "transport/verbs/rate_limits.h"
 
 namespace pacecar {
 

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "net_plugin/verbs/cm/ids.h"
 #include "transport/base/random_word.h"

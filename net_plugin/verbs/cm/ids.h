@@ -9,11 +9,18 @@
 #include <rdma/rdma_verbs.h>
 
 #include <condition_variable>
+#include <cstdint>
 #include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <tuple>
+#include <unordered_map>
+#include <vector>
 
 #include "net_plugin/verbs/cm/core/connection.h"
 #include "net_plugin/verbs/objects.h"
+#include "transport/base/file_descriptor.h"
 
 namespace pacecar::ibverbs::cm {
 

@@ -9,6 +9,12 @@
 // Pure: the owner does the step that next() returns, and reports it. Thread rule: one owner.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "transport/base/units.h"
 #include "transport/nic/rc_endpoint.h"
 
 namespace pacecar {

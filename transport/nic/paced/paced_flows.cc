@@ -1,6 +1,7 @@
 #include "transport/nic/paced/paced_flows.h"
 
 #include <algorithm>
+#include <array>
 
 namespace pacecar {
 

@@ -4,6 +4,11 @@
 // Bounded by the number of flows. Pure: time is an argument. Thread rule: one owner.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "transport/base/timer_wheel.h"
 #include "transport/base/work_list.h"
 #include "transport/nic/flow_gate.h"

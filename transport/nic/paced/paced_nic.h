@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "transport/base/fixed_queue.h"
 #include "transport/nic/nic_port.h"

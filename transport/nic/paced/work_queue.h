@@ -4,6 +4,9 @@
 // Bounded; allocates once. Pure. Thread rule: one owner.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "transport/base/fixed_queue.h"
 #include "transport/nic/nic.h"
 

@@ -18,6 +18,8 @@
 // Pure: time is an argument. Thread rule: one thread at a time.
 #pragma once
 
+#include <cstdint>
+
 #include "net_plugin/verbs/cm/core/mad.h"
 #include "transport/base/units.h"
 
