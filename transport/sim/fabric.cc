@@ -27,7 +27,7 @@ Result<void> between(std::string_view setting, Number value, Number least, Numbe
   return invalid("{} is {}: choose {} to {}", setting, value, least, most);
 }
 
-Result<void> check_cables(const Topology& topology) {
+Result<void> check_rates(const Topology& topology) {
   for (size_t i = 0; i < topology.cables.size(); ++i) {
     const Cable& cable = topology.cables[i];
     if (cable.rate.bps() == 0 || cable.rate.bps() > kMaxBps || cable.delay < Duration()) {
@@ -140,7 +140,7 @@ Result<void> check_fabric_config(const FabricConfig& config, const Topology& top
         "the topology has {} hosts with {} processes each: this simulator numbers at most {}",
         topology.hosts, topology.processes, kMaxProcesses);
   }
-  RETURN_IF_ERROR(check_cables(topology));
+  RETURN_IF_ERROR(check_rates(topology));
   if (config.payload == PayloadMode::kLength) {
     RETURN_IF_ERROR(between<Bytes>("header_bytes", config.header_bytes, 1, kMaxDatagram));
   }

@@ -37,7 +37,7 @@ std::string name_of(const Topology& topology, NodeId node) {
   return fmt::format("{} {}", is_host ? "host" : "switch", is_host ? node : node - topology.hosts);
 }
 
-Result<void> check_cables(const Topology& topology) {
+Result<void> check_ends(const Topology& topology) {
   for (size_t i = 0; i < topology.cables.size(); ++i) {
     const Cable& cable = topology.cables[i];
     if (cable.a < topology.nodes() && cable.b < topology.nodes() && cable.a != cable.b) continue;
@@ -175,7 +175,7 @@ class RoutingBuilder {
 };
 
 Result<Routing> make_routing(const Topology& topology) {
-  RETURN_IF_ERROR(check_cables(topology));
+  RETURN_IF_ERROR(check_ends(topology));
   RoutingBuilder builder(topology, std::vector<bool>(topology.cables.size(), true));
   Routing routing = builder.build();
   if (builder.error().empty()) return routing;
