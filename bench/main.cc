@@ -1,8 +1,6 @@
 // The program `pacecar`: runs the subcommand that its first argument names.
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,6 +12,7 @@
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/files.h"
+#include "bench/perf/interrupt.h"
 #include "bench/perf/subcommands.h"
 
 namespace pacecar::perf {
@@ -123,16 +122,6 @@ int run(int argc, char** argv, const Console& console) {
   console.error(fmt::format("there is no subcommand '{}'{}: 'pacecar --help' lists them", name,
                             nearest_hint(name, known)));
   return kExitUsage;
-}
-
-// The kernel ignores SIGINT and SIGTERM for the first process of a container, unless it has
-// handlers.
-void end_by_signals_as_first_process() {
-  if (getpid() != 1) return;
-  constexpr int kEndedBySignal = 128;  // as in shells
-  for (const int signal : {SIGINT, SIGTERM}) {
-    std::signal(signal, [](int number) { _exit(kEndedBySignal + number); });
-  }
 }
 
 }  // namespace

@@ -158,11 +158,11 @@ Series fairness(const std::vector<Series>& rates) {
 // Without figures that are 0: there are many links, and most are idle.
 Json link_json(const LinkResult& link) {
   const size_t arrow = link.name.find(" > ");
-  Json json = {{"from", link.name.substr(0, arrow)},
-               {"to", arrow == std::string::npos ? "" : link.name.substr(arrow + 3)},
-               {"gbps", link.info.rate.gbps()}};
-  const auto add = [&json](const char* name, auto value) {
-    if (value != 0) json[name] = value;
+  Json document = {{"from", link.name.substr(0, arrow)},
+                   {"to", arrow == std::string::npos ? "" : link.name.substr(arrow + 3)},
+                   {"gbps", link.info.rate.gbps()}};
+  const auto add = [&document](const char* name, auto value) {
+    if (value != 0) document[name] = value;
   };
   add("utilisation", rounded(link.utilisation));
   add("queue_max_bytes", link.stats.queue_max_bytes);
@@ -170,7 +170,7 @@ Json link_json(const LinkResult& link) {
   add("trimmed", link.stats.trimmed);
   add("dropped", link.stats.dropped);
   add("paused_us", rounded(link.stats.paused.us()));
-  return json;
+  return document;
 }
 
 void add_metric(std::map<std::string, double>& values, const RunResult& run,

@@ -2,6 +2,8 @@
 // results are printed and written; the second one ends the process.
 #pragma once
 
+#include <unistd.h>
+
 #include <csignal>
 
 namespace pacecar::perf {
@@ -33,5 +35,15 @@ class Interrupt {
   struct sigaction before_interrupt_;
   struct sigaction before_terminate_;
 };
+
+// The kernel ignores SIGINT and SIGTERM for the first process of a container, unless it has
+// handlers. Called at the start of main().
+inline void end_by_signals_as_first_process() {
+  if (getpid() != 1) return;
+  constexpr int kEndedBySignal = 128;  // as in shells
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::signal(signal, [](int number) { _exit(kEndedBySignal + number); });
+  }
+}
 
 }  // namespace pacecar::perf
