@@ -23,7 +23,7 @@ class DirectContext final : public Context {
                                               const ConnectOptions&) override {
     return none();
   }
-  void expect(uint32_t, uint32_t) override {}
+  void expect(uint32_t) override {}
   Result<const Memory*> register_memory(size_t, const MemoryRange& range) override {
     ++registered;
     MemoryRegion region;

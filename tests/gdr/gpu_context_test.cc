@@ -83,7 +83,7 @@ class ScriptedContext final : public Context {
                                               const ConnectOptions&) override {
     return std::make_unique<AtOnce>(script_.joins_over);
   }
-  void expect(uint32_t, uint32_t) override {}
+  void expect(uint32_t) override {}
   Result<const Memory*> register_memory(size_t nic, const MemoryRange& range) override {
     const bool by_file = range.dmabuf_fd >= 0;
     if (by_file && fcntl(range.dmabuf_fd, F_GETFD) == -1) {

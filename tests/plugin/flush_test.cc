@@ -25,7 +25,7 @@ class FlushingContext final : public Context {
                                               const ConnectOptions&) override {
     return nullptr;
   }
-  void expect(uint32_t, uint32_t) override {}
+  void expect(uint32_t) override {}
   Result<const Memory*> register_memory(size_t nic, const MemoryRange&) override {
     nics_used.push_back(nic);
     return nullptr;

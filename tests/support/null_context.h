@@ -17,7 +17,7 @@ class NullContext : public Context {
                                               const ConnectOptions&) override {
     return fail(ErrorCode::kInternal, "no connection");
   }
-  void expect(uint32_t, uint32_t) override {}
+  void expect(uint32_t) override {}
   Result<const Memory*> register_memory(size_t, const MemoryRange&) override { return nullptr; }
   Result<std::optional<FlushId>> start_flush(size_t, const Memory*, const void*) override {
     return std::nullopt;
