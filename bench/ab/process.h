@@ -44,13 +44,13 @@ class Processes {
   // The next child that has ended, with its id. None after 200 ms, so that the caller can draw a
   // progress bar, or at SIGINT or SIGTERM.
   std::optional<std::pair<size_t, Outcome>> wait();
-  // Whether SIGINT or SIGTERM has arrived. The second one ends this process.
+  // Whether SIGINT or SIGTERM has arrived.
   static bool interrupted() { return perf::Interrupt::asked(); }
 
  private:
   struct Child;
 
-  perf::Interrupt interrupt_;
+  perf::Interrupt interrupt_{perf::Interrupt::Second::kIgnored};  // the children must be killed
   std::vector<Child> children_;
 };
 

@@ -1,4 +1,3 @@
-#include "bench/perf/command_line.h"
 #include "bench/ab/programs.h"
 
 #include <fmt/format.h>
@@ -13,6 +12,7 @@
 #include "bench/ab/plan.h"
 #include "bench/ab/process.h"
 #include "bench/ab/provenance.h"
+#include "bench/perf/command_line.h"
 #include "bench/perf/files.h"
 #include "transport/base/invalid.h"
 #include "transport/base/prng.h"
@@ -145,10 +145,10 @@ class ProgramRunner {
       const Outcome& outcome = ended->second;
       if (outcome.ok()) return std::move(ended->second);
       const std::string lines = last_lines(outcome.output + "\n" + outcome.errors, kShownLines);
-      return fail(ErrorCode::kSystem,
-                  fmt::format("{} {} {}; its last lines:\n{}", perf::shell_line(command.environment),
-                              perf::shell_line(command.words), outcome.cause(),
-                              lines.empty() ? "(it printed nothing)" : lines));
+      return fail(ErrorCode::kSystem, fmt::format("{} {} {}; its last lines:\n{}",
+                                                  perf::shell_line(command.environment),
+                                                  perf::shell_line(command.words), outcome.cause(),
+                                                  lines.empty() ? "(it printed nothing)" : lines));
     }
   }
 

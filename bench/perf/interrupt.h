@@ -1,5 +1,5 @@
 // Ctrl-C and SIGTERM during a measurement: the first one ends the measurement early, so that its
-// results are printed and written; the second one ends the process.
+// results are printed and written; the second one ends the process, or is ignored.
 #pragma once
 
 #include <unistd.h>
@@ -11,11 +11,15 @@ namespace pacecar::perf {
 // Records the first signal during its life. One at a time.
 class Interrupt {
  public:
-  Interrupt() {
+  // What a second signal of the same kind does: ends the process, or nothing, for those whose
+  // clean-up must not be cut short.
+  enum class Second { kEnds, kIgnored };
+
+  explicit Interrupt(Second second = Second::kEnds) {
     came_ = 0;
     struct sigaction action {};
     action.sa_handler = [](int) { came_ = 1; };
-    action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+    action.sa_flags = SA_RESTART | (second == Second::kEnds ? static_cast<int>(SA_RESETHAND) : 0);
     sigaction(SIGINT, &action, &before_interrupt_);
     sigaction(SIGTERM, &action, &before_terminate_);
   }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -58,6 +57,11 @@ void predict_all(const Description& asked, std::vector<Answer>& answers) {
   work();
 }
 
+bool same_question(const Answer& a, const Answer& b) {
+  return a.collective.operation == b.collective.operation &&
+         a.collective.bytes == b.collective.bytes;
+}
+
 // In the order of the description's operations and sizes.
 std::vector<Answer> answers_to(const Description& asked) {
   std::vector<Answer> answers;
@@ -77,12 +81,14 @@ std::vector<Answer> answers_to(const Description& asked) {
     }
   }
   predict_all(asked, answers);
-  std::map<std::pair<Operation, Bytes>, Answer*> best;
-  for (Answer& each : answers) {
-    Answer*& first = best[{each.collective.operation, each.collective.bytes}];
-    if (first == nullptr || each.prediction.time_s < first->prediction.time_s) first = &each;
+  for (auto begin = answers.begin(); begin != answers.end();) {
+    const auto end = std::find_if_not(
+        begin, answers.end(), [&](const Answer& answer) { return same_question(*begin, answer); });
+    std::ranges::min_element(begin, end, {}, [](const Answer& answer) {
+      return answer.prediction.time_s;
+    })->best = true;
+    begin = end;
   }
-  for (const auto& [question, answer] : best) answer->best = true;
   return answers;
 }
 

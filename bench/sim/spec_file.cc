@@ -205,9 +205,8 @@ Result<WorkloadSpec> read_spec(const SpecValue& value, const SpecContext& contex
       spec.start = reader.duration("start", Duration());
     }
     read_keys(reader, kind, context, spec);
-    if (kind.make == nullptr) {
-      RETURN_IF_ERROR(read_jobs(reader, *value.table(), context, spec));
-    }
+    // A complaint about an earlier key stands.
+    if (kind.make == nullptr) reader.keep(read_jobs(reader, *value.table(), context, spec));
   }
   RETURN_IF_ERROR(reader.finish());
   return spec;

@@ -198,13 +198,18 @@ Result<std::vector<const SpecValue*>> tables_of(const SpecTable& table, std::str
   std::vector<const SpecValue*> tables;
   const SpecValue* value = table.find(key);
   if (value == nullptr) return tables;
-  const SpecList none;
-  for (const SpecValue& each : value->list() == nullptr ? none : *value->list()) {
-    if (each.table() != nullptr) tables.push_back(&each);
+  if (value->list() == nullptr) {
+    return invalid("{}: '{}' is {}: write each as a table under [[{}]]", value->place.text(), key,
+                   kind_of(*value), title);
   }
-  if (value->list() != nullptr && tables.size() == value->list()->size()) return tables;
-  return invalid("{}: '{}' is {}: write each as a table under [[{}]]", value->place.text(), key,
-                 kind_of(*value), title);
+  for (const SpecValue& each : *value->list()) {
+    if (each.table() == nullptr) {
+      return invalid("{}: '{}' is no list of tables: write each under [[{}]]", each.place.text(),
+                     key, title);
+    }
+    tables.push_back(&each);
+  }
+  return tables;
 }
 
 Result<SpecValue> read_spec(const std::string& path) {

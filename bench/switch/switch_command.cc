@@ -100,9 +100,10 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-// LOW: all frames are marked from there on; LOW,HIGH or LOW,HIGH,PROBABILITY: the probability rises
-// from LOW to HIGH.
+// Empty: nothing is marked. LOW: all frames are marked from there on; LOW,HIGH or
+// LOW,HIGH,PROBABILITY: the probability rises from LOW to HIGH.
 Result<void> read_ecn(const std::string& text, EcnConfig& ecn) {
+  if (text.empty()) return {};
   const auto parts = split(text);
   if (parts.size() > 3) {
     return invalid("--ecn: '{}' has {} parts: write LOW or LOW,HIGH,PROBABILITY", text,
@@ -120,14 +121,16 @@ Result<void> read_ecn(const std::string& text, EcnConfig& ecn) {
   return {};
 }
 
-// Removes the arguments of a DPDK device, KEY=VALUE, from the parts; returns them as one list.
+// Removes the arguments of a DPDK device, KEY=VALUE, from the parts behind its name; returns them
+// as one list.
 std::string take_arguments(std::vector<std::string>& parts) {
   std::string arguments;
-  std::erase_if(parts, [&](const std::string& part) {
+  const auto rest = std::remove_if(parts.begin() + 1, parts.end(), [&](const std::string& part) {
     const bool argument = part.find('=') != std::string::npos;
     if (argument) arguments += (arguments.empty() ? "" : ",") + part;
     return argument;
   });
+  parts.erase(rest, parts.end());
   return arguments;
 }
 
@@ -325,7 +328,8 @@ Result<void> run(const SwitchFlags& flags, const Console& console) {
     ports.push_back(std::move(port));
     rates.push_back(rate);
   }
-  const perf::Interrupt interrupt;
+  // The figures are written whatever else comes.
+  const perf::Interrupt interrupt(perf::Interrupt::Second::kIgnored);
   std::signal(SIGUSR1, [](int) { figures_asked = 1; });
   prctl(PR_SET_TIMERSLACK, 1);  // ns: the default of 50 us would make frames late
   const Instant begin = steady_now();

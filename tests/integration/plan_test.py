@@ -108,6 +108,14 @@ class Plan(unittest.TestCase):
         sizes = [one["size"] for one in json.loads(done.stdout)["results"]]
         self.assertEqual(sizes, [1, 1 << 44])
 
+    def test_each_of_two_equal_sizes_has_a_best_choice(self):
+        done = subprocess.run([PROGRAM, "predict", "--hosts", "2", "--gpus", "1", "--sizes",
+                               "1M,2M,1M", "--json"], text=True, capture_output=True,
+                              timeout=LIMIT_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        best = [one["size"] for one in json.loads(done.stdout)["results"] if one["best"]]
+        self.assertEqual(best, [1 << 20, 2 << 20, 1 << 20])
+
     def test_bad_input_is_one_sentence(self):
         def setting(text, message, code=2):
             self.fails(self.small, "--set", text, message=message, code=code)

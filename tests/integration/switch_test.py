@@ -253,12 +253,15 @@ class Usage(unittest.TestCase):
                 ((*ports, "--rate", "0"), "rate 0"),
                 ((*ports, "--ecn", "1K,2K,3,4"), "--ecn"),
                 ((*ports, "--ecn", "1K,2K,x"), "probability"),
+                (("--port", "lo", "--port", "lo", "--ecn", ""), "named twice"),  # not --ecn
                 ((*ports, "--delay", "10"), "--delay"),
                 ((*ports, "--loss", "2"), "--loss"),
                 ((*ports, "--nic-queue", "1K"), "--nic-queue"),
                 (("--port", "lo,1G,2G", "--port", "b"), "INTERFACE,RATE"),
                 (("--port", "dpdk:net_memif0,id=0,1G,2G", "--port", "b"), "dpdk:DEVICE"),
-                (("--port", "dpdk:net_memif0,id=0,fast", "--port", "b"), "'fast'")):
+                (("--port", "dpdk:net_memif0,id=0,fast", "--port", "b"), "'fast'"),
+                (("--port", "dpdk:a=b,fast", "--port", "b"), "'fast'"),
+                (("--port", "dpdk:a=b", "--port", "dpdk:a=b"), "named twice")):
             with self.subTest(flags=flags):
                 done = self.run_switch(*flags)
                 self.assertEqual(done.returncode, 2, done.stderr)

@@ -87,6 +87,15 @@ TEST(Processes, CommandsReceiveTheirEnvironment) {
   EXPECT_NE(outcomes.at(1).errors.find("cannot run /does/not/exist"), std::string::npos);
 }
 
+// Else the processes that a child has started would live on.
+TEST(Processes, LaterSignalsLeaveTheTimeToKillChildren) {
+  Processes processes;
+  for (const int number : {SIGINT, SIGINT, SIGTERM, SIGTERM}) {
+    std::raise(number);
+    EXPECT_TRUE(Processes::interrupted());
+  }
+}
+
 TEST(LastLines, BlankLinesAreSkipped) {
   EXPECT_EQ(last_lines("a\nb\n\nc\n \n", 2), "b\nc");
   EXPECT_EQ(last_lines("one", 5), "one");

@@ -328,6 +328,11 @@ TEST(Fabric, InvalidConfigurationIsRefused) {
          c.switches.buffer_bytes = 1 << 20;
          c.switches.pfc.enabled = true;
        }},
+      {"the largest packet",
+       [](FabricConfig& c) {
+         c.switches.trimming = true;
+         c.switches.trimmed_bytes = 1 << 20;
+       }},
       {"switches.trimmed_bytes",
        [](FabricConfig& c) {
          c.switches.trimming = true;

@@ -123,8 +123,9 @@ Result<void> check_switches(const FabricConfig& config) {
           switches.queue_bytes, switches.buffer_bytes, largest);
     }
   }
-  if (switches.trimming) {
-    RETURN_IF_ERROR(between<Bytes>("switches.trimmed_bytes", switches.trimmed_bytes, 1, largest));
+  if (switches.trimming && (switches.trimmed_bytes == 0 || switches.trimmed_bytes > largest)) {
+    return invalid("switches.trimmed_bytes is {}: choose 1 to {}, the largest packet",
+                   switches.trimmed_bytes, largest);
   }
   RETURN_IF_ERROR(check_ecn(switches.ecn));
   return check_pfc(switches);

@@ -22,7 +22,6 @@
 #include "bench/predict/choices/choice_case.h"
 #include "bench/sim/run.h"
 #include "bench/workload/workload.h"
-#include "bench/workload/workload.h"
 #include "net_plugin/predict/collective.h"
 #include "net_plugin/tuner/tuner.h"
 
