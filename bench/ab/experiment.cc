@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "bench/sim/spec_value.h"
+#include "bench/sim/spec_reader.h"
 #include "transport/base/invalid.h"
 
 namespace pacecar::ab {

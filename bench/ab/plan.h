@@ -11,6 +11,7 @@
 #include "bench/ab/experiment.h"
 #include "bench/ab/results_folder.h"
 #include "bench/sim/run_spec.h"
+#include "bench/sim/spec_reader.h"
 #include "bench/sim/spec_value.h"
 
 namespace pacecar::ab {

@@ -6,6 +6,7 @@
 #include "bench/ab/plan.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
+#include "bench/sim/spec_reader.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/to_number.h"

@@ -18,7 +18,7 @@
 #include "bench/plan/plan_report.h"
 #include "bench/plan/search.h"
 #include "bench/predict/description.h"
-#include "bench/sim/spec_value.h"
+#include "bench/sim/spec_reader.h"
 #include "transport/base/result.h"
 #include "transport/base/return_if_error.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "bench/perf/command_line.h"
-#include "bench/sim/spec_value.h"
+#include "bench/sim/spec_reader.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/to_number.h"
 

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <utility>
 
-#include "bench/sim/spec_value.h"
+#include "bench/sim/spec_reader.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <span>
 
+#include "bench/sim/link_names.h"
 #include "bench/sim/metrics.h"
-#include "bench/sim/spec_file.h"
 
 namespace pacecar {
 namespace {

@@ -11,7 +11,9 @@
 #include <numeric>
 #include <optional>
 
+#include "bench/sim/algorithms.h"
 #include "bench/sim/ideal.h"
+#include "bench/sim/link_names.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/monitor.h"
 #include "bench/sim/sim_host.h"

@@ -19,6 +19,7 @@
 #include "bench/sim/run.h"
 #include "bench/sim/run_output.h"
 #include "bench/sim/spec_file.h"
+#include "bench/sim/spec_parts.h"
 #include "bench/workload/workload_spec.h"
 #include "cc/registry.h"
 #include "transport/base/invalid.h"

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 
+#include "bench/sim/link_names.h"
 #include "bench/sim/spec_file.h"
-#include "bench/sim/spec_value.h"
+#include "bench/sim/spec_parts.h"
+#include "bench/sim/spec_reader.h"
 #include "cc/host_link.h"
 #include "cc/registry.h"
 #include "transport/base/return_if_error.h"

@@ -3,17 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <memory>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "transport/base/result.h"
-#include "transport/base/units.h"
 
 namespace pacecar {
 
@@ -84,74 +80,5 @@ void merge_spec(SpecTable& base, const SpecTable& top);
 // Errors: kInvalidArgument.
 Result<void> set_spec(SpecTable& table, std::string_view assignment);
 Result<void> set_spec(SpecTable& table, std::string_view dotted_key, SpecValue value);
-
-// " (did you mean 'queue'?)", or nothing when no word is near.
-std::string did_you_mean(std::string_view word, std::span<const std::string_view> known);
-inline std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
-  return did_you_mean(word, std::vector<std::string_view>(known.begin(), known.end()));
-}
-
-// The `name` of each: words that a key takes.
-template <typename Named>
-std::vector<std::string_view> names_of(std::span<const Named> all) {
-  std::vector<std::string_view> names;
-  for (const Named& each : all) names.push_back(each.name);
-  return names;
-}
-
-// "417KB" (1000 bytes), "417KiB" or "417K" (1024), "417000".
-std::optional<Bytes> parse_bytes(std::string_view text);
-
-// Reads typed values from a SpecTable, each key with its default. finish() returns the first
-// complaint, with file and line, so that code which reads a table checks for errors once.
-class SpecReader {
- public:
-  // `name` is used in messages: "[fabric]", "[topology] leaf-spine".
-  SpecReader(const SpecTable& table, std::string name, SpecPlace place)
-      : table_(table), name_(std::move(name)), place_(std::move(place)) {}
-
-  bool has(std::string_view key) { return value(key) != nullptr; }
-  // Each returns `otherwise` when the key is missing or its value is refused.
-  bool flag(std::string_view key, bool otherwise);
-  uint64_t whole(std::string_view key, uint64_t otherwise, uint64_t min = 0,
-                 uint64_t max = std::numeric_limits<uint32_t>::max());
-  double number(std::string_view key, double otherwise, double min, double max);
-  std::string text(std::string_view key, std::string otherwise);
-  // With a `bdp`, "1.5bdp" is that many bandwidth-delay products.
-  Bytes bytes(std::string_view key, Bytes otherwise, Bytes bdp = 0);
-  Rate rate(std::string_view key, Rate otherwise);
-  Duration duration(std::string_view key, Duration otherwise);
-  // The word's index in `names`.
-  size_t choice(std::string_view key, size_t otherwise, std::span<const std::string_view> names);
-  // A list of whole numbers from 0 to `max`.
-  template <typename Number = uint32_t>
-  std::vector<Number> wholes(std::string_view key, Number max) {
-    const std::vector<uint64_t> numbers = read_wholes(key, max);
-    return {numbers.begin(), numbers.end()};
-  }
-  // Null when missing.
-  const SpecValue* value(std::string_view key);
-  // Also null, and a complaint, when the value is no table.
-  const SpecValue* table(std::string_view key);
-
-  // Keeps a complaint about a key, unless there is one; `what` follows "[fabric] queue ".
-  void complain(std::string_view key, std::string_view what);
-  void keep(const Result<void>& inner);
-  bool failed() const { return error_.has_value(); }
-  // The first complaint; without one, the first key that nobody has read.
-  Result<void> finish();
-
- private:
-  std::vector<uint64_t> read_wholes(std::string_view key, uint64_t max);
-  void wrong(std::string_view key, const SpecValue& value, std::string_view wanted);
-  std::optional<uint64_t> in_base_units(std::string_view key, std::string_view wanted,
-                                        std::optional<uint64_t> (*parse)(std::string_view));
-
-  const SpecTable& table_;
-  std::string name_;
-  SpecPlace place_;
-  std::vector<std::string_view> known_;
-  std::optional<Error> error_;
-};
 
 }  // namespace pacecar

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/sim/algorithms.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/run.h"
 #include "bench/sim/run_output.h"

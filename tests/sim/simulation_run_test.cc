@@ -9,6 +9,8 @@
 #include "bench/sim/run.h"
 #include "bench/sim/run_output.h"
 #include "bench/sim/spec_file.h"
+#include "bench/sim/spec_parts.h"
+#include "bench/sim/spec_reader.h"
 #include "bench/sim/spec_value.h"
 #include "bench/workload/workload_spec.h"
 #include "transport/softnic/config.h"

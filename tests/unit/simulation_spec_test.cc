@@ -1,8 +1,10 @@
 // Experiment files: their values, merging, and the error for every mistake.
 #include <gmock/gmock.h>
 
+#include "bench/sim/algorithms.h"
 #include "bench/sim/run_output.h"
 #include "bench/sim/spec_file.h"
+#include "bench/sim/spec_reader.h"
 #include "bench/sim/spec_value.h"
 #include "transport/softnic/path_selector.h"
 
