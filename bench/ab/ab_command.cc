@@ -4,22 +4,23 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "bench/ab/ab_options.h"
+#include "bench/ab/emit.h"
 #include "bench/ab/experiment.h"
+#include "bench/ab/merge.h"
 #include "bench/ab/plan.h"
 #include "bench/ab/programs.h"
 #include "bench/ab/provenance.h"
 #include "bench/ab/report/report.h"
 #include "bench/ab/report_data.h"
 #include "bench/ab/results_folder.h"
+#include "bench/ab/runner.h"
 #include "bench/ab/summary.h"
 #include "bench/perf/clock.h"
 #include "bench/perf/command_line.h"
@@ -33,198 +34,6 @@ namespace pacecar::ab {
 namespace {
 
 namespace fs = std::filesystem;
-
-// --- the command line ---
-
-struct AbOptions {
-  enum class What { kPlan, kPrograms, kMerge };
-  What what = What::kPlan;
-  std::string help;  // not empty: it was asked for, and nothing else counts
-
-  // Of kPlan:
-  std::string plan;  // its path
-  std::vector<std::string> filters;
-  std::optional<size_t> run;  // this one only
-  std::optional<uint64_t> seed;
-  std::optional<size_t> jobs;
-  bool list = false;
-  bool dry_run = false;
-  std::string emit;  // "", "slurm", "parallel"
-
-  // Of kPrograms:
-  ProgramPlan programs;
-  std::vector<std::string> command;  // behind "--"
-  std::optional<std::string> a;
-  std::optional<std::string> b;
-  std::vector<std::string> arms;
-  uint64_t reps = 10;
-  std::optional<double> timeout;
-
-  std::vector<std::string> folders;  // of kMerge
-
-  std::string out;  // empty: from the plan's name
-  bool resume = false;
-  bool force = false;
-  bool quiet = false;
-  bool no_color = false;
-};
-
-constexpr uint64_t kMaxJobs = 4096;
-constexpr uint64_t kMaxReps = 100'000;
-constexpr double kMaxTimeoutSeconds = 1e6;
-constexpr double kMaxPercent = 1e6;
-
-constexpr const char* kPlanExamples =
-    "Real programs:  pacecar ab --a 'PACECAR_CC=swift' --b 'PACECAR_CC=fixed' --reps 10 -- "
-    "COMMAND\n"
-    "                (several: --arm NAME='ENV'; the first is the baseline)\n"
-    "Join folders:   pacecar ab merge --out FOLDER FOLDER...\n"
-    "Exit codes: 0 passed, 1 a threshold was missed, 2 an error, or a run that failed.";
-
-void add_common(CLI::App& app, AbOptions& options) {
-  app.add_option("--out", options.out, "Folder for the results (default: NAME.results)");
-  app.add_flag("--force", options.force, "Replace the results in that folder");
-  app.add_flag("-q,--quiet", options.quiet, "No progress bar, no notes");
-  app.add_flag("--no-color", options.no_color, "No colour");
-  app.footer(kPlanExamples);
-}
-
-void add_plan_flags(CLI::App& app, AbOptions& options) {
-  app.add_option("plan", options.plan, "The plan, a TOML file");
-  app.add_flag("--list", options.list, "List the runs, and run nothing");
-  app.add_flag("--dry-run", options.dry_run, "Check every run's spec, and run nothing");
-  app.add_option("--filter", options.filters,
-                 "Only these runs: arm=NAME, FACTOR=VALUE, seed=N; * and ? stand for any letters; "
-                 "all of several must hold")
-      ->delimiter(',');
-  app.add_option("--run", options.run,
-                 "Only the run of this number (see --list), without a summary")
-      ->check(perf::whole_number(0, UINT32_MAX));
-  app.add_option("--seed", options.seed,
-                 "Instead of the plan's seeds; of programs: of their order (default: 1)")
-      ->check(perf::whole_number(0, INT64_MAX));
-  app.add_option("--jobs", options.jobs, "Runs at once (default: one per processor)")
-      ->check(perf::whole_number(1, kMaxJobs));
-  app.add_flag("--resume", options.resume, "Keep what is finished in the folder, run the rest");
-  app.add_option("--emit", options.emit, "Write jobs for 'slurm' or GNU 'parallel' instead")
-      ->check(CLI::IsMember({"slurm", "parallel"}));
-}
-
-constexpr const char* kProgramGroup = "Real programs";
-
-void add_program_flags(CLI::App& app, AbOptions& options) {
-  ProgramPlan& programs = options.programs;
-  app.option_defaults()->group(kProgramGroup);
-  app.add_option("--a", options.a, "Environment of the baseline");
-  app.add_option("--b", options.b, "Environment of the other arm");
-  app.add_option("--arm", options.arms, "NAME='ENV': one more arm");
-  app.add_option("--reps", options.reps, "Runs of each arm (default: 10)")
-      ->check(perf::whole_number(1, kMaxReps));
-  app.add_option("--warmup", programs.warmups, "Runs of each arm before, that do not count")
-      ->check(perf::whole_number(0, kMaxReps));
-  app.add_option("--timeout", options.timeout, "Seconds that one run may take (default: no limit)")
-      ->check(perf::positive_number(kMaxTimeoutSeconds));
-  app.add_option("--metric", programs.experiment.shown,
-                 "What to compare (default: what the output is known for, else wall_s)")
-      ->allow_extra_args(false);
-  app.add_option("--min-improvement", programs.min_improvement,
-                 "Threshold: better than the baseline by so many percent")
-      ->check(perf::positive_number(kMaxPercent));
-  app.option_defaults()->group("Options");
-}
-
-Result<void> read_arms(const AbOptions& options, ProgramPlan& programs) {
-  for (const auto& [name, environment] : {std::pair("a", &options.a), std::pair("b", &options.b)}) {
-    if (!*environment) continue;
-    const std::string& text = **environment;
-    RETURN_IF_ERROR(add_arm(programs, options.command, text.empty() ? name : text, text));
-  }
-  for (const std::string& arm : options.arms) {
-    const size_t equals = arm.find('=');
-    if (equals == 0 || equals == std::string::npos) {
-      return invalid("--arm {} has no name: write --arm NAME='VARIABLE=value'", arm);
-    }
-    RETURN_IF_ERROR(
-        add_arm(programs, options.command, arm.substr(0, equals), arm.substr(equals + 1)));
-  }
-  if (programs.commands.size() >= 2) return {};
-  return invalid(
-      "a comparison needs two arms: give --a 'ENV' and --b 'ENV', or --arm NAME='ENV' for each");
-}
-
-Result<void> read_programs(AbOptions& options) {
-  ProgramPlan& programs = options.programs;
-  Experiment& experiment = programs.experiment;
-  auto shown = std::move(experiment.shown);
-  experiment = program_plan(options.command, options.reps).experiment;
-  experiment.shown = std::move(shown);
-  RETURN_IF_ERROR(read_arms(options, programs));
-  if (!options.plan.empty() || options.list || options.dry_run || !options.emit.empty() ||
-      options.resume || options.run || !options.filters.empty()) {
-    return invalid(
-        "PLAN, --list, --dry-run, --filter, --run, --resume and --emit are for simulations: leave "
-        "them out with '-- COMMAND'");
-  }
-  if (options.jobs && *options.jobs > 1) {
-    return invalid(
-        "programs run one at a time, so that they do not disturb each other: leave out --jobs");
-  }
-  programs.seed = options.seed.value_or(1);
-  if (options.timeout) {
-    programs.timeout = Duration::from_ns(static_cast<int64_t>(*options.timeout * 1e9));
-  }
-  return {};
-}
-
-Result<void> judge(const CLI::App& app, AbOptions& options) {
-  if (options.resume && options.force) {
-    return invalid("--resume keeps what --force replaces: give one of them");
-  }
-  if (options.what == AbOptions::What::kPrograms) return read_programs(options);
-  for (const CLI::Option* flag : app.get_options()) {
-    if (flag->get_group() != kProgramGroup || flag->count() == 0) continue;
-    return invalid("{} is for real programs: end the command line with '-- COMMAND'",
-                   flag->get_name());
-  }
-  if (!options.plan.empty()) return {};
-  return invalid("no plan: give its TOML file, or a command behind '--' (see 'pacecar ab --help')");
-}
-
-Result<AbOptions> parse_merge(int argc, const char* const* argv) {
-  AbOptions options{.what = AbOptions::What::kMerge};
-  CLI::App app("Joins the results of one experiment that was run in several folders.",
-               "pacecar ab merge");
-  app.add_option("folders", options.folders, "Folders that 'pacecar ab' wrote")->required();
-  add_common(app, options);
-  ASSIGN_OR_RETURN(options.help, perf::parse_command_line(app, argc, argv));
-  return options;
-}
-
-// argv[0] is "ab". Errors: kInvalidArgument, one sentence.
-Result<AbOptions> parse_ab_options(int argc, const char* const* argv) {
-  if (argc > 1 && std::string_view(argv[1]) == "merge") return parse_merge(argc - 1, argv + 1);
-  AbOptions options;
-  // After "--" follows another command, whose flags are not ours.
-  const char* const* end = argv + argc;
-  const char* const* dashes = std::find(argv, end, std::string_view("--"));
-  if (dashes != end) {
-    options.what = AbOptions::What::kPrograms;
-    options.command.assign(dashes + 1, end);
-    if (options.command.empty()) return invalid("no command behind '--': write what to run there");
-  }
-  CLI::App app("Compares arms of an experiment: simulations of a plan, or real programs.",
-               "pacecar ab");
-  add_plan_flags(app, options);
-  add_common(app, options);
-  add_program_flags(app, options);
-  ASSIGN_OR_RETURN(options.help,
-                   perf::parse_command_line(app, static_cast<int>(dashes - argv), argv));
-  if (!options.help.empty()) return options;
-  RETURN_IF_ERROR(judge(app, options));
-  return options;
-}
-
-// --- the command ---
 
 // Exit codes of `pacecar ab`.
 enum ExitCode : int {

@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 
+#include "bench/ab/plan_parts.h"
 #include "bench/perf/files.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"

@@ -1,12 +1,12 @@
+#include "bench/ab/plan_parts.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "bench/ab/plan.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
-#include "bench/sim/spec_reader.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/to_number.h"

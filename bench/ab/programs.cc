@@ -9,7 +9,7 @@
 #include <span>
 
 #include "bench/ab/output_parser.h"
-#include "bench/ab/plan.h"
+#include "bench/ab/plan_parts.h"
 #include "bench/ab/process.h"
 #include "bench/ab/provenance.h"
 #include "bench/perf/command_line.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "bench/ab/experiment.h"
-#include "bench/ab/plan.h"
 #include "bench/ab/results_folder.h"
+#include "bench/ab/runner.h"
 
 namespace pacecar::ab {
 

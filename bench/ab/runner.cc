@@ -1,3 +1,5 @@
+#include "bench/ab/runner.h"
+
 #include <fmt/format.h>
 #include <openssl/sha.h>
 
@@ -7,7 +9,6 @@
 #include <fstream>
 #include <span>
 
-#include "bench/ab/plan.h"
 #include "bench/ab/process.h"
 #include "bench/ab/provenance.h"
 #include "bench/ab/report_data.h"

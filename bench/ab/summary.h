@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/ab/experiment.h"
-#include "bench/ab/results_folder.h"
+#include "bench/ab/record.h"
 #include "bench/ab/statistics.h"
 
 namespace pacecar::ab {

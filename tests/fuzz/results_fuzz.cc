@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "bench/ab/merge.h"
 #include "bench/ab/report_data.h"
 #include "bench/ab/results_folder.h"
 #include "bench/ab/summary.h"

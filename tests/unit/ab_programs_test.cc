@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "bench/ab/emit.h"
 #include "bench/perf/command_line.h"
 #include "bench/ab/programs.h"
 #include "bench/ab/provenance.h"

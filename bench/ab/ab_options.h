@@ -1,0 +1,50 @@
+// The flags of `pacecar ab`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/ab/programs.h"
+#include "transport/base/result.h"
+
+namespace pacecar::ab {
+
+struct AbOptions {
+  enum class What { kPlan, kPrograms, kMerge };
+  What what = What::kPlan;
+  std::string help;  // not empty: it was asked for, and nothing else counts
+
+  // Of kPlan:
+  std::string plan;  // its path
+  std::vector<std::string> filters;
+  std::optional<size_t> run;  // this one only
+  std::optional<uint64_t> seed;
+  std::optional<size_t> jobs;
+  bool list = false;
+  bool dry_run = false;
+  std::string emit;  // "", "slurm", "parallel"
+
+  // Of kPrograms:
+  ProgramPlan programs;
+  std::vector<std::string> command;  // behind "--"
+  std::optional<std::string> a;
+  std::optional<std::string> b;
+  std::vector<std::string> arms;
+  uint64_t reps = 10;
+  std::optional<double> timeout;
+
+  std::vector<std::string> folders;  // of kMerge
+
+  std::string out;  // empty: from the plan's name
+  bool resume = false;
+  bool force = false;
+  bool quiet = false;
+  bool no_color = false;
+};
+
+// argv[0] is "ab". Errors: kInvalidArgument, one sentence.
+Result<AbOptions> parse_ab_options(int argc, const char* const* argv);
+
+}  // namespace pacecar::ab
