@@ -8,6 +8,7 @@
 
 #include "transport/base/units.h"
 #include "transport/sim/fabric_config.h"
+#include "transport/sim/routing.h"
 #include "transport/sim/topology.h"
 
 namespace pacecar {

@@ -23,6 +23,7 @@
 #include "transport/base/return_if_error.h"
 #include "transport/sim/event_loop.h"
 #include "transport/sim/fabric.h"
+#include "transport/sim/routing.h"
 #include "transport/sim/topology.h"
 #include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"

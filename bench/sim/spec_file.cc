@@ -9,6 +9,7 @@
 #include "bench/sim/spec_reader.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
+#include "transport/sim/routing.h"
 #include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
 

@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "transport/base/check.h"
+#include "transport/sim/routing.h"
 #include "transport/sim/topologies.h"
 #include "transport/sim/topology.h"
 

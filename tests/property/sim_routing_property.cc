@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "transport/sim/routing.h"
 #include "transport/sim/topology.h"
 
 namespace pacecar {

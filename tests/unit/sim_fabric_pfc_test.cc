@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "tests/support/fabric_world.h"
-#include "transport/sim/fabric_link.h"
+#include "transport/sim/switch_buffer.h"
 
 namespace pacecar::test {
 namespace {

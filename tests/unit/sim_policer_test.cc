@@ -3,7 +3,7 @@
 
 #include "tests/support/fabric_world.h"
 #include "transport/base/prng.h"
-#include "transport/sim/fabric_link.h"
+#include "transport/sim/serial_clock.h"
 
 namespace pacecar::test {
 namespace {

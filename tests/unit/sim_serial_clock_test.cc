@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "transport/sim/fabric_link.h"
+#include "transport/sim/serial_clock.h"
+
 
 namespace pacecar {
 namespace {

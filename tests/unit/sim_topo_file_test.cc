@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "transport/sim/routing.h"
 #include "transport/sim/topologies.h"
 #include "transport/sim/topology.h"
 

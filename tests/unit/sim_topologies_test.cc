@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "transport/sim/routing.h"
 #include "transport/sim/topologies.h"
 #include "transport/sim/topology.h"
 

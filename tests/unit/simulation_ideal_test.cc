@@ -5,6 +5,7 @@
 
 #include "bench/sim/ideal.h"
 #include "transport/base/prng.h"
+#include "transport/sim/routing.h"
 #include "transport/sim/topologies.h"
 
 namespace pacecar {

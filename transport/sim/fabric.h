@@ -19,161 +19,22 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "transport/base/prng.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
-#include "transport/io/packet_io.h"
 #include "transport/sim/event_loop.h"
 #include "transport/sim/fabric_config.h"
 #include "transport/sim/fabric_link.h"
 #include "transport/sim/fabric_packet.h"
+#include "transport/sim/host_port.h"
+#include "transport/sim/packet_faults.h"
+#include "transport/sim/routing.h"
+#include "transport/sim/switch_buffer.h"
 #include "transport/sim/topology.h"
 
 namespace pacecar {
-
-class Fabric;
-
-// ::ffff:10.x.y.z, where x.y.z is the process's number (topology.h); paths differ in their UDP
-// port, that of path 0 being the port that others send to.
-Address process_address(uint32_t process, uint16_t path);
-// The process with this address, or `processes` if there is none.
-uint32_t find_process(const Address& address, uint32_t processes);
-
-// One host's NIC at a simulated fabric, as a packet I/O: the code above runs as in production. If
-// several processes of a host share the NIC each has a port of its own: queues with back-pressure,
-// and an inbox; the NIC serves their queues in turn. Everything is driven by the
-// fabric's clock: `now` must be that of its event loop. Thread rule: the fabric's thread.
-class HostPort final : public PacketIo, public EventSink {
- public:
-  HostPort(Fabric& fabric, uint32_t process, Rate line_rate);
-
-  const PacketIoCaps& caps() const override { return caps_; }
-  const Address& local_address() const override { return address_; }
-  uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override;
-  size_t send(std::span<const TxPacket> packets, Instant now) override;
-  size_t receive(std::span<RxPacket> packets, Instant now) override;
-  // With PayloadMode::kBytes. False: the frame is longer than a datagram, or the NIC has no room
-  // for it.
-  bool send_frame(const FabricFrame& frame);
-  int wait_fd() const override { return -1; }  // virtual time: there is nothing to sleep on
-  // Calls of send() that took less than was offered.
-  uint64_t blocked_sends() const { return blocked_sends_; }
-
-  // Calls `sink` (with `what`) at once when something arrives in an empty inbox, or when a blocked
-  // send() may continue: in virtual time, never from within a call of the host.
-  void set_listener(EventSink& sink, uint32_t what) {
-    listener_ = &sink;
-    listener_what_ = what;
-  }
-  // Counts, from now on, the payload that arrives from another process; every packet of it, so
-  // needless retransmissions count again.
-  void count_arrivals(uint32_t source) { arrivals_.try_emplace(source, 0); }
-  // 0 for a process that is not counted.
-  Bytes arrived_bytes(uint32_t source) const {
-    const auto found = arrivals_.find(source);
-    return found == arrivals_.end() ? 0 : found->second;
-  }
-
-  using EventSink::prepare;
-  // A slow host may read again.
-  void on_event(Instant /*now*/, uint32_t /*what*/) override { wake(); }
-
-  // The fabric's side.
-  void arrive(FabricPacket& packet);
-  // A link of the host has sent a packet: send() may go on if that is what it waits for.
-  void link_is_free(LinkId link);
-  void wake();
-  // As EventSink::prepare, of whatever wakes the host.
-  void prepare(unsigned events_before) const;
-  size_t waiting() const { return inbox_.count(); }
-
- private:
-  bool frozen() const;
-  bool send_one(const TxPacket& packet);
-  bool too_long(const TxPacket& packet) const;
-  bool has_room(LinkId link, bool data, Bytes size) const;
-  Bytes kept_bytes(const TxPacket& packet) const;
-  Bytes wire_bytes(const TxPacket& packet) const;
-  FabricPacket& make_packet(uint32_t destination, uint64_t hash, const TxPacket& from) const;
-  void hand_over(FabricPacket& packet, RxPacket& to, Address& source);
-  void release_lent();
-  bool may_read();
-
-  // Why a send() stopped, until the host is notified that it may continue.
-  struct Blocked {
-    bool active = false;
-    bool data = false;
-    LinkId link = 0;
-    Bytes size = 0;
-  };
-
-  Fabric& fabric_;
-  uint32_t process_;  // of the network
-  uint32_t host_;
-  uint8_t local_;  // the process among those of its host
-  Address address_;
-  PacketIoCaps caps_;
-  uint64_t blocked_sends_ = 0;
-  EventSink* listener_ = nullptr;
-  uint32_t listener_what_ = 0;
-  Blocked blocked_;
-  PacketList inbox_;
-  size_t inbox_packets_ = 0;
-  Bytes inbox_bytes_ = 0;
-  std::unordered_map<uint32_t, Bytes> arrivals_;  // payload that has arrived, by counted source
-  PacketList lent_;                               // with the reader
-  std::vector<Address> lent_sources_;             // of those
-  std::optional<SerialClock> reader_;             // of a slow host
-  EventLoop::TimerId reader_timer_;
-};
-
-// Applies SimFaults to packets at the first switch of their path, and to hosts.
-class PacketFaults final : public EventSink {
- public:
-  explicit PacketFaults(Fabric& fabric);
-
-  void set(const SimFaults& faults);
-  // Whether anything can happen to packets.
-  bool active() const { return active_; }
-  // Sends the packet on into its first switch, perhaps later, changed, twice or never.
-  void pass(FabricPacket& packet);
-  bool frozen(uint32_t process) const;
-  size_t delayed() const { return late_.size(); }
-
-  // A late packet goes on, or a frozen host thaws.
-  void on_event(Instant now, uint32_t what) override;
-
- private:
-  enum What : uint32_t { kLatePacket, kThaw };
-
-  // A packet that others overtake, in a heap by time.
-  struct Late {
-    Instant time;
-    uint64_t number;
-    FabricPacket* packet;
-  };
-  static bool later(const Late& a, const Late& b) {
-    return a.time != b.time ? a.time > b.time : a.number > b.number;
-  }
-
-  bool partitioned(uint32_t a, uint32_t b) const;
-  bool loses_word(const FabricPacket& packet);
-  void duplicate(const FabricPacket& packet);
-  void corrupt_and_delay(FabricPacket& packet);
-  void corrupt(FabricPacket& packet);
-  void arm_thaw();
-
-  Fabric& fabric_;
-  SimFaults faults_;
-  bool active_ = false;
-  std::vector<Late> late_;
-  uint64_t late_number_ = 0;
-  EventLoop::TimerId late_timer_;
-  EventLoop::TimerId thaw_timer_;
-};
 
 class Fabric final : private EventSink {
  public:

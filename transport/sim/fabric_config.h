@@ -1,5 +1,5 @@
 // The configuration of a simulated fabric, apart from its shape (topology.h); its counters,
-// statistics, frames and faults. Plain values.
+// statistics, frames and faults: plain values.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "transport/base/prng.h"
+#include "transport/base/result.h"
 #include "transport/base/units.h"
 #include "transport/sim/topology.h"
 #include "transport/wire/packet.h"
@@ -211,5 +212,8 @@ struct SimFaults {
   std::vector<SimStall> stalls;
   std::vector<SimWordLoss> word_losses;
 };
+
+// Errors: kInvalidArgument for what makes no sense, one sentence with the cure.
+Result<void> check_fabric_config(const FabricConfig& config, const Topology& topology);
 
 }  // namespace pacecar

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "transport/sim/fabric.h"
+#include "transport/sim/routing.h"
 #include "transport/sim/topology.h"
 
 namespace pacecar {

@@ -1,10 +1,11 @@
+#include "transport/sim/host_port.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "transport/base/check.h"
 #include "transport/base/prefetch.h"
 #include "transport/sim/fabric.h"
-#include "transport/sim/topology.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {

@@ -1,3 +1,5 @@
+#include "transport/sim/packet_faults.h"
+
 #include <algorithm>
 
 #include "transport/sim/fabric.h"

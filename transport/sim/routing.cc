@@ -1,4 +1,5 @@
-// The shortest ways through a topology.
+#include "transport/sim/routing.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
-#include "transport/sim/topology.h"
 
 namespace pacecar {
 namespace {

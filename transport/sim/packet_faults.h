@@ -1,0 +1,61 @@
+// Applies SimFaults to packets at the first switch of their path, and to hosts.
+// Thread rule: the fabric's thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "transport/sim/event_loop.h"
+#include "transport/sim/fabric_config.h"
+#include "transport/sim/fabric_packet.h"
+
+namespace pacecar {
+
+class Fabric;
+
+class PacketFaults final : public EventSink {
+ public:
+  explicit PacketFaults(Fabric& fabric);
+
+  void set(const SimFaults& faults);
+  // Whether anything can happen to packets.
+  bool active() const { return active_; }
+  // Sends the packet on into its first switch, perhaps later, changed, twice or never.
+  void pass(FabricPacket& packet);
+  bool frozen(uint32_t process) const;
+  size_t delayed() const { return late_.size(); }
+
+  // A late packet goes on, or a frozen host thaws.
+  void on_event(Instant now, uint32_t what) override;
+
+ private:
+  enum What : uint32_t { kLatePacket, kThaw };
+
+  // A packet that others overtake, in a heap by time.
+  struct Late {
+    Instant time;
+    uint64_t number;
+    FabricPacket* packet;
+  };
+  static bool later(const Late& a, const Late& b) {
+    return a.time != b.time ? a.time > b.time : a.number > b.number;
+  }
+
+  bool partitioned(uint32_t a, uint32_t b) const;
+  bool loses_word(const FabricPacket& packet);
+  void duplicate(const FabricPacket& packet);
+  void corrupt_and_delay(FabricPacket& packet);
+  void corrupt(FabricPacket& packet);
+  void arm_thaw();
+
+  Fabric& fabric_;
+  SimFaults faults_;
+  bool active_ = false;
+  std::vector<Late> late_;
+  uint64_t late_number_ = 0;
+  EventLoop::TimerId late_timer_;
+  EventLoop::TimerId thaw_timer_;
+};
+
+}  // namespace pacecar
