@@ -22,6 +22,7 @@
 #include "bench/ab/results_folder.h"
 #include "bench/ab/runner.h"
 #include "bench/ab/summary.h"
+#include "bench/ab/summary_text.h"
 #include "bench/perf/clock.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"

@@ -11,7 +11,7 @@
 
 #include "bench/ab/output_parser.h"
 #include "bench/sim/metrics.h"
-#include "bench/sim/run_output.h"
+#include "bench/sim/result_json.h"
 
 namespace pacecar::ab {
 namespace {

@@ -12,8 +12,8 @@
 #include "bench/ab/process.h"
 #include "bench/ab/provenance.h"
 #include "bench/ab/report_data.h"
+#include "bench/sim/result_json.h"
 #include "bench/sim/run.h"
-#include "bench/sim/run_output.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {

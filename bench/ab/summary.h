@@ -62,12 +62,4 @@ nlohmann::json thresholds_json(const Experiment& experiment, const Summary& summ
 std::string summary_json(const Experiment& experiment, const Summary& summary);
 std::string summary_csv(const Experiment& experiment, const Summary& summary);
 
-// The summary as people read it on a terminal.
-
-// At most five significant digits, no exponent where it can be avoided.
-std::string number_text(double value);
-
-// `color`: with escape sequences.
-std::string summary_text(const Experiment& experiment, const Summary& summary, bool color);
-
 }  // namespace pacecar::ab

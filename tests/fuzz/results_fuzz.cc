@@ -11,6 +11,7 @@
 #include "bench/ab/report_data.h"
 #include "bench/ab/results_folder.h"
 #include "bench/ab/summary.h"
+#include "bench/ab/summary_text.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "transport/base/check.h"
 

@@ -6,8 +6,8 @@
 
 #include "bench/sim/algorithms.h"
 #include "bench/sim/metrics.h"
+#include "bench/sim/result_json.h"
 #include "bench/sim/run.h"
-#include "bench/sim/run_output.h"
 #include "bench/sim/spec_file.h"
 
 namespace pacecar {

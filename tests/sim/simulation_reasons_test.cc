@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "bench/sim/result_json.h"
 #include "bench/sim/run.h"
-#include "bench/sim/run_output.h"
 #include "bench/sim/spec_file.h"
 #include "cc/registry.h"
 #include "tests/support/scratch_directory.h"

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/ab/summary.h"
+#include "bench/ab/summary_text.h"
 #include "tests/support/scratch_directory.h"
 
 namespace pacecar::ab {

@@ -5,7 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/sim/metrics.h"
-#include "bench/sim/run_output.h"
+#include "bench/sim/result_json.h"
+#include "bench/sim/summary.h"
 
 namespace pacecar {
 namespace {

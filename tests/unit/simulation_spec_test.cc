@@ -2,10 +2,10 @@
 #include <gmock/gmock.h>
 
 #include "bench/sim/algorithms.h"
-#include "bench/sim/run_output.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_reader.h"
 #include "bench/sim/spec_value.h"
+#include "bench/sim/summary.h"
 #include "transport/softnic/path_selector.h"
 
 namespace pacecar {

@@ -1,0 +1,17 @@
+// A run's summary for people, as a few lines of text. Pure.
+#pragma once
+
+#include <string>
+
+#include "bench/sim/run.h"
+#include "bench/sim/run_spec.h"
+
+namespace pacecar {
+
+std::string summary(const RunResult& run);
+// What a run is made of, defaults included, in one line: rates, round trip, queues.
+std::string fabric_text(const RunSpec& spec);
+// Which flows are not done, the first few by name; empty when all are.
+std::string undone_flows(const RunResult& run);
+
+}  // namespace pacecar
