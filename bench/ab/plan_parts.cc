@@ -3,18 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
-#include "bench/sim/metrics.h"
+#include "bench/ab/thresholds.h"
 #include "bench/sim/spec_file.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
-#include "transport/base/to_number.h"
 
 namespace pacecar::ab {
 namespace {
 
-constexpr double kLargest = 1e300;
 constexpr size_t kMaxRuns = 1'000'000;
 
 // Which of `names` the value has: one name, or a list.
@@ -32,131 +29,6 @@ Result<std::vector<bool>> select_names(const SpecValue& value, const std::string
     selected[static_cast<size_t>(found - names.begin())] = true;
   }
   return selected;
-}
-
-template <typename Named>
-std::vector<std::string> names_of(const std::vector<Named>& all) {
-  std::vector<std::string> names;
-  for (const Named& each : all) names.push_back(each.name);
-  return names;
-}
-
-// "5%" of `reference`, or a plain number.
-double read_within(SpecReader& reader, double reference) {
-  const SpecValue* value = reader.value("within");
-  if (value == nullptr || value->string() == nullptr) {
-    return reader.number("within", 0, 0, kLargest);
-  }
-  const std::string& text = *value->string();
-  const auto percent = to_number<double>(std::string_view(text).substr(0, text.find('%')));
-  if (text.find('%') + 1 != text.size() || !percent || !(*percent >= 0)) {
-    reader.complain("within",
-                    fmt::format("is \"{}\": it takes a share such as \"5%\", or a number", text));
-  }
-  return std::abs(reference) * percent.value_or(0) / 100;
-}
-
-// expect = 668, or expect = [3250, 4056] for anything between.
-void read_expectation(SpecReader& reader, Threshold& threshold) {
-  const SpecValue* expect = reader.value("expect");
-  double low = 0;
-  double high = 0;
-  if (expect->list() != nullptr && expect->list()->size() == 2) {
-    SpecTable ends;
-    ends.set("low", (*expect->list())[0]);
-    ends.set("high", (*expect->list())[1]);
-    SpecReader range(ends, "expect", expect->place);
-    low = range.number("low", 0, -kLargest, kLargest);
-    high = range.number("high", 0, low, kLargest);
-    reader.keep(range.finish());
-  } else {
-    low = high = reader.number("expect", 0, -kLargest, kLargest);
-  }
-  const double below = read_within(reader, low);
-  const double above = read_within(reader, high);
-  threshold.low = low - below;
-  threshold.high = high + above;
-  threshold.reference = low + (high - low) / 2;
-  const std::string within =
-      reader.has("within") ? " within " + plain_text(*reader.value("within")) : std::string();
-  threshold.expected = plain_text(*expect) + within;
-}
-
-// The keys of a bound that is not an expectation.
-struct BoundKeys {
-  std::string_view min;
-  std::string_view max;
-  Threshold::Of of;
-};
-constexpr BoundKeys kBounds[] = {{"min", "max", Threshold::Of::kValue},
-                                 {"min_ratio", "max_ratio", Threshold::Of::kRatio},
-                                 {"min_difference", "max_difference", Threshold::Of::kDifference}};
-
-void read_bounds(SpecReader& reader, const BoundKeys& keys, Threshold& threshold) {
-  std::vector<std::string> texts;
-  if (reader.has(keys.min)) {
-    threshold.low = threshold.reference = reader.number(keys.min, 0, -kLargest, kLargest);
-    texts.push_back(fmt::format("at least {:g}", threshold.low));
-  }
-  if (reader.has(keys.max)) {
-    threshold.high = threshold.reference = reader.number(keys.max, 0, -kLargest, kLargest);
-    texts.push_back(fmt::format("at most {:g}", threshold.high));
-  }
-  threshold.of = keys.of;
-  threshold.expected = fmt::format("{}", fmt::join(texts, ", "));
-}
-
-// Reads all keys of a bound, so that the reader knows them. The metrics of programs are not known
-// before they run.
-Threshold read_bound(SpecReader& reader, Experiment::Kind kind) {
-  Threshold threshold;
-  threshold.metric = reader.text("metric", "");
-  const auto metric = find_metric(threshold.metric);
-  if (!metric && kind == Experiment::Kind::kSimulation) {
-    reader.complain("metric", "is wrong: " + metric.error().message);
-  }
-  int kinds = 0;
-  if (reader.has("expect")) {
-    read_expectation(reader, threshold);
-    ++kinds;
-  } else if (reader.has("within")) {
-    reader.complain("within", "goes with expect");
-  }
-  for (const BoundKeys& keys : kBounds) {
-    const bool min = reader.has(keys.min);
-    const bool max = reader.has(keys.max);
-    if (!min && !max) continue;
-    read_bounds(reader, keys, threshold);
-    ++kinds;
-  }
-  if (kinds != 1) {
-    reader.complain("metric",
-                    "needs one kind of bound: expect (with within), or min and max, or beside "
-                    "versus = \"ARM\" min_ratio and max_ratio, or min_difference and "
-                    "max_difference");
-  }
-  return threshold;
-}
-
-// The cell that `threshold` compares its own with.
-Result<void> set_versus(const SpecValue& table, const std::string& arm,
-                        const Experiment& experiment, Threshold& threshold) {
-  const std::vector<std::string> names = names_of(experiment.arms);
-  const auto found = std::find(names.begin(), names.end(), arm);
-  const Cell& cell = experiment.cells[threshold.cell];
-  const auto other = found == names.end()
-                         ? std::nullopt
-                         : partner(experiment, cell, static_cast<size_t>(found - names.begin()));
-  if (!other) {
-    return invalid(
-        "{}: [[threshold]] versus is '{}'{}, an arm that the plan does not run beside '{}': it has "
-        "{}",
-        table.place.text(), arm, did_you_mean(arm, names), cell_text(experiment, cell),
-        fmt::join(names, ", "));
-  }
-  threshold.versus = *other;
-  threshold.expected += threshold.of == Threshold::Of::kRatio ? " x " + arm : " more than " + arm;
-  return {};
 }
 
 // All combinations. Arms vary fastest, then the last factor, so that compared cells run one after
@@ -185,32 +57,6 @@ Result<void> check_names(const std::vector<std::string>& names, const std::strin
   return {};
 }
 
-// True for the cells that a table such as {arm = "nscc", matrix = ["inc32", "perm128"]} names; what
-// it leaves out may be anything. `cells` are those to look at.
-Result<std::vector<bool>> select_cells(const SpecValue& select, const std::string& name,
-                                       const Experiment& experiment,
-                                       const std::vector<Cell>& cells) {
-  std::vector<bool> selected(cells.size(), true);
-  SpecReader reader(*select.table(), name, select.place);
-  if (const SpecValue* value = reader.value("arm")) {
-    ASSIGN_OR_RETURN(const auto arms,
-                     select_names(*value, "the plan's list of arms", names_of(experiment.arms)));
-    for (size_t i = 0; i < cells.size(); ++i) selected[i] = arms[cells[i].arm];
-  }
-  for (size_t f = 0; f < experiment.factors.size(); ++f) {
-    const Factor& factor = experiment.factors[f];
-    const SpecValue* value = reader.value(factor.name);
-    if (value == nullptr) continue;
-    ASSIGN_OR_RETURN(const auto values,
-                     select_names(*value, fmt::format("factor '{}'", factor.name), factor.values));
-    for (size_t i = 0; i < cells.size(); ++i) {
-      selected[i] = selected[i] && values[cells[i].values[f]];
-    }
-  }
-  RETURN_IF_ERROR(reader.finish());
-  return selected;
-}
-
 // All combinations of the experiment's arms and factor values, except those that a [[skip]] names
 // and, where there is an [[only]], those that none names.
 Result<void> choose_cells(const SpecTable& table, Experiment& experiment) {
@@ -230,41 +76,6 @@ Result<void> choose_cells(const SpecTable& table, Experiment& experiment) {
     if (kept[i]) experiment.cells.push_back(cells[i]);
   }
   return {};
-}
-
-// Reads one [[threshold]] and appends a threshold for each cell that it is about.
-Result<void> read_threshold(const SpecValue& table, Experiment& experiment) {
-  SpecReader reader(*table.table(), "[[threshold]]", table.place);
-  Threshold bound = read_bound(reader, experiment.kind);
-  constexpr std::string_view kStatistics[] = {"mean", "median"};
-  bound.median = reader.choice("statistic", 0, kStatistics) == 1;
-  if (bound.median) bound.expected = "median " + bound.expected;
-  const std::string versus = reader.text("versus", "");
-  if ((bound.of == Threshold::Of::kValue) != versus.empty()) {
-    reader.complain("versus", "goes with a ratio or a difference, and these need it");
-  }
-  SpecValue select{SpecTable(), table.place};
-  if (const SpecValue* where = reader.table("where")) select = *where;
-  if (const SpecValue* arm = reader.value("arm")) select.table()->set("arm", *arm);
-  RETURN_IF_ERROR(reader.finish());
-  ASSIGN_OR_RETURN(const auto selected,
-                   select_cells(select, "[[threshold]] where", experiment, experiment.cells));
-  bool any = false;
-  for (size_t cell = 0; cell < experiment.cells.size(); ++cell) {
-    // Without an arm of its own, a comparison is about all arms but the one compared with.
-    const bool itself = experiment.arms[experiment.cells[cell].arm].name == versus;
-    if (!selected[cell] || itself) continue;
-    Threshold threshold = bound;
-    threshold.cell = cell;
-    if (!versus.empty()) {
-      RETURN_IF_ERROR(set_versus(table, versus, experiment, threshold));
-    }
-    experiment.thresholds.push_back(threshold);
-    any = true;
-  }
-  if (any) return {};
-  return invalid("{}: [[threshold]] is about no cell of the plan: see 'pacecar ab PLAN --list'",
-                 table.place.text());
 }
 
 // An arm's settings as the report shows them.
@@ -363,6 +174,30 @@ Result<std::vector<Layer>> read_factor(const SpecValue& value, Experiment& exper
 }
 
 }  // namespace
+
+Result<std::vector<bool>> select_cells(const SpecValue& select, const std::string& name,
+                                       const Experiment& experiment,
+                                       const std::vector<Cell>& cells) {
+  std::vector<bool> selected(cells.size(), true);
+  SpecReader reader(*select.table(), name, select.place);
+  if (const SpecValue* value = reader.value("arm")) {
+    ASSIGN_OR_RETURN(const auto arms,
+                     select_names(*value, "the plan's list of arms", names_of(experiment.arms)));
+    for (size_t i = 0; i < cells.size(); ++i) selected[i] = arms[cells[i].arm];
+  }
+  for (size_t f = 0; f < experiment.factors.size(); ++f) {
+    const Factor& factor = experiment.factors[f];
+    const SpecValue* value = reader.value(factor.name);
+    if (value == nullptr) continue;
+    ASSIGN_OR_RETURN(const auto values,
+                     select_names(*value, fmt::format("factor '{}'", factor.name), factor.values));
+    for (size_t i = 0; i < cells.size(); ++i) {
+      selected[i] = selected[i] && values[cells[i].values[f]];
+    }
+  }
+  RETURN_IF_ERROR(reader.finish());
+  return selected;
+}
 
 std::string plain_text(const SpecValue& value) {
   return value.string() != nullptr ? *value.string() : to_text(value);

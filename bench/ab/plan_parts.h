@@ -17,6 +17,19 @@ std::string plain_text(const SpecValue& value);
 // The list of texts under `key`; empty when the key is missing.
 std::vector<std::string> read_texts(SpecReader& reader, std::string_view key);
 
+template <typename Named>
+std::vector<std::string> names_of(const std::vector<Named>& all) {
+  std::vector<std::string> names;
+  for (const Named& each : all) names.push_back(each.name);
+  return names;
+}
+
+// True for the cells that a table such as {arm = "nscc", matrix = ["inc32", "perm128"]} names; what
+// it leaves out may be anything. `cells` are those to look at.
+Result<std::vector<bool>> select_cells(const SpecValue& select, const std::string& name,
+                                       const Experiment& experiment,
+                                       const std::vector<Cell>& cells);
+
 // An arm or a factor value: its name, and the keys that it sets.
 struct Layer {
   std::string name;
