@@ -5,10 +5,10 @@
 #include <set>
 
 #include "bench/ab/emit.h"
-#include "bench/perf/command_line.h"
 #include "bench/ab/programs.h"
 #include "bench/ab/provenance.h"
 #include "bench/ab/results_folder.h"
+#include "bench/perf/command_line.h"
 #include "tests/support/scratch_directory.h"
 
 namespace pacecar::ab {

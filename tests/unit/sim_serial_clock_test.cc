@@ -2,7 +2,6 @@
 
 #include "transport/sim/serial_clock.h"
 
-
 namespace pacecar {
 namespace {
 
