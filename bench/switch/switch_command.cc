@@ -18,7 +18,7 @@
 #include "bench/perf/subcommands.h"
 #include "bench/switch/live_switch.h"
 #include "transport/base/invalid.h"
-#include "transport/base/params.h"
+#include "transport/base/param_value.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/to_number.h"
 #include "transport/io/dpdk/module.h"

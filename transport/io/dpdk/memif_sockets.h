@@ -1,8 +1,5 @@
-// Work on their sockets that drivers of DPDK 22.11 leave to their callers. Thread rule: any thread,
-// unless a function has another.
-//
-// The control sockets of net_memif have the name in its argument "socket". The driver hides them,
-// and has two faults with them that end a process:
+// The control sockets of net_memif, by the name in its argument "socket". The driver hides them,
+// and DPDK 22.11 has two faults with them that end a process:
 //
 // - If a client leaves before the server greets it, the server closes the connection, but the EAL's
 //   interrupt thread still waits for it and panics. So clients wait until they are greeted.
@@ -11,12 +8,9 @@
 //
 // By the first fault anyone who may connect to a server can crash it. So the socket's file is
 // accessible to its user alone, and abstract names, to which everybody on the host may connect,
-// cause a warning.
+// cause a warning. Thread rule: any thread, unless a function has another.
 #pragma once
 
-#include <sys/types.h>
-
-#include <map>
 #include <string>
 #include <string_view>
 
@@ -35,13 +29,5 @@ bool memif_client_is_connected(std::string_view socket);
 // Call it on the EAL's interrupt thread, after the last device with this socket has been closed.
 // Rejects waiting clients. Leaks one descriptor.
 void retire_memif_listener(std::string_view socket);
-
-// The AF_XDP sockets of this process: descriptors by inode. The driver does not close the socket of
-// a closed device's buffers, which occupies the interface's queue; so the port closes it. It
-// identifies its sockets by their inodes, which are not reused.
-std::map<ino_t, int> xdp_sockets();
-
-// Why a device on this interface probably did not open, and what to do.
-std::string af_xdp_cure(const std::string& interface);
 
 }  // namespace pacecar
