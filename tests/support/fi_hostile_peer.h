@@ -18,6 +18,7 @@
 #include "net_plugin/libfabric/core/frame.h"
 #include "net_plugin/libfabric/link/connections.h"
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
+#include "net_plugin/libfabric/link/socket_name.h"
 #include "net_plugin/libfabric/link/same_host.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/prng.h"
