@@ -234,6 +234,7 @@ PACECAR_VERBS int ibv_destroy_cq(ibv_cq* cq) {
         [&](const CompletionQueue* queue) { return queue == &completions; });
     --users_of(*completions.channel);
   }
+  drop_events(cq->context, cq, completions.async_events);  // before this call waits
   await_acknowledgements(*cq, cq->comp_events_completed, completions.completion_events);
   end_events(*cq, cq->async_events_completed, completions.async_events);
   delete &completions;
