@@ -10,14 +10,11 @@
 // also guards the completion queues and the queue pairs.
 #pragma once
 
-#include <array>
 #include <atomic>
-#include <bit>
 #include <cstdint>
 #include <memory>
 #include <thread>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "net_plugin/verbs/flows.h"

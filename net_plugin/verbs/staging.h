@@ -4,6 +4,7 @@
 // Thread rule: one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
