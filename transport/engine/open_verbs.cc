@@ -15,6 +15,8 @@
 #include "transport/io/udp/interfaces.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/gid_choice.h"
+#include "transport/verbs/library.h"
+#include "transport/verbs/offloads.h"
 #include "transport/verbs/verbs_nic.h"
 
 namespace pacecar {
