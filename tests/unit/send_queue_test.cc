@@ -319,10 +319,8 @@ TEST_F(SendQueueTest, StrictQueueReportsATooLongMessageToTheReceiver) {
     EXPECT_EQ(Immediate::unpack(writes_[write].immediate).writes, Immediate::kTooLong);
     EXPECT_TRUE(done(write));
   }
-  EXPECT_EQ(request.failure, MessageFailure::kTooLong);
-  EXPECT_EQ(part.failure, MessageFailure::kTooLong);
-  EXPECT_TRUE(done(2));
-  EXPECT_EQ(next.state(), State::kDone);
+  for (const auto* failed : {&request, &part}) EXPECT_EQ(failed->failure, MessageFailure::kTooLong);
+  EXPECT_TRUE(done(2) && next.state() == State::kDone);
 }
 
 TEST_F(SendQueueTest, LongMessageTakesSeveralWrites) {
