@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "net_plugin/log.h"
+#include "net_plugin/profiler/document.h"
 #include "net_plugin/profiler/net_events.h"
 #include "net_plugin/profiler/recorder.h"
 #include "transport/base/params_environment.h"
@@ -200,6 +201,12 @@ Result<std::unique_ptr<SendConnection>> Communicator::connect(size_t nic, const 
   return connection;
 }
 
+void Communicator::check_traffic_class(std::optional<uint32_t> wanted) {
+  if (wanted && reported_class_.exchange(*wanted) != *wanted) {
+    plugin::check_traffic_class(*context_, wanted);
+  }
+}
+
 std::optional<uint32_t> checked_traffic_class(int given) {
   constexpr int kLargest = 255;
   constexpr uint32_t kEcnBits = 3;
@@ -213,9 +220,8 @@ std::optional<uint32_t> checked_traffic_class(int given) {
 }
 
 void check_traffic_class(const Context& context, std::optional<uint32_t> wanted) {
-  static std::atomic<uint32_t> reported{~0U};  // none
   const uint32_t used = context.nics().front().traffic_class;
-  if (!wanted || *wanted == used || reported.exchange(*wanted) == *wanted) return;
+  if (!wanted || *wanted == used) return;
   log(LogLevel::kWarn, "the communicator's traffic class " + std::to_string(*wanted) +
                            " is not used: data packets of this process have " +
                            std::to_string(used) +
@@ -230,8 +236,9 @@ Result<std::unique_ptr<Communicator>> open_communicator(std::optional<uint32_t> 
     ASSIGN_OR_RETURN(context, open_context(traffic_class));
     process().context = context;
   }
-  check_traffic_class(*context, traffic_class);
-  return std::make_unique<Communicator>(std::move(context), params.weight);
+  auto communicator = std::make_unique<Communicator>(std::move(context), params.weight);
+  communicator->check_traffic_class(traffic_class);
+  return communicator;
 }
 
 void close_communicator(std::unique_ptr<Communicator> communicator) {

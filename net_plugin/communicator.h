@@ -20,6 +20,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <compare>
 #include <map>
 #include <memory>
@@ -106,6 +107,8 @@ class Communicator {
   Result<std::unique_ptr<SendConnection>> connect(size_t nic, const void* handle);
   // Peers that may send to us at once; 0: unknown. Cheap.
   void expect(uint32_t senders);
+  // Logs it if data packets do not have this traffic class, the same one once.
+  void check_traffic_class(std::optional<uint32_t> wanted);
 
   const std::shared_ptr<Context>& context() const { return context_; }
 
@@ -119,15 +122,15 @@ class Communicator {
 
   std::shared_ptr<Context> context_;
   const uint32_t weight_;
-  std::mutex mutex_;  // guards attempts_
+  std::atomic<uint32_t> reported_class_{~0U};  // by check_traffic_class; at first none
+  std::mutex mutex_;                           // guards attempts_
   std::map<Attempt, std::unique_ptr<Connecting>> attempts_;
 };
 
 // The IP header's traffic class byte without its ECN bits, which applications must not set.
 // nullopt: none is requested, or an invalid one, which is logged.
 std::optional<uint32_t> checked_traffic_class(int given);
-// Logs that the data packets of `context` do not have the traffic class `wanted`, the same one
-// once.
+// Logs it if the data packets of `context` do not have the traffic class `wanted`.
 void check_traffic_class(const Context& context, std::optional<uint32_t> wanted);
 
 // Joins the process's Context, and opens it when this is the first communicator. `traffic_class` is
