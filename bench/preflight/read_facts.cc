@@ -8,7 +8,7 @@
 #include <array>
 #include <set>
 
-#include "bench/preflight/probes.h"
+#include "bench/preflight/kernel_probes.h"
 
 namespace pacecar::preflight {
 namespace {
