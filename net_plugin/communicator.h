@@ -1,9 +1,7 @@
-// What is behind NCCL's void pointers: a communicator, from init to finalize; a listener; either
-// end of a connection, and its requests. And the Context that all of them share.
+// A communicator of NCCL, from init to finalize, and the process's Context, which all share.
 //
-// A process has one Context, opened by the first init and destroyed by the last finalize. A
-// listener and an end hold it too, so that an application that finalizes before it closes (after an
-// abort) cannot destroy the engine of an open connection. A later init opens a new one.
+// A process has one Context, opened by the first init and destroyed by the last finalize, once no
+// listener and no end of a connection holds it (comm.h). A later init opens a new one.
 //
 // NCCL calls connect() until the connection is there, each time with the same copy of the
 // listener's handle. The attempt is found by the address of that copy, which NCCL keeps for all
@@ -15,8 +13,7 @@
 // senders of the communicator that expects most of them, as it is not known which communicators
 // work at the same time. The packets of all have the traffic class of the first one.
 //
-// Thread rule: any thread; but one thread at a time calls isend, irecv and test of a connection
-// (NCCL's progress thread).
+// Thread rule: any thread.
 #pragma once
 
 #include <array>
@@ -27,72 +24,11 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <string>
-#include <variant>
-#include <vector>
 
-#include "net_plugin/abi/types.h"
+#include "net_plugin/comm.h"
 #include "transport/api/pacecar.hpp"
 
 namespace pacecar::plugin {
-
-class Comm;
-
-// NCCL tests a request without naming its connection, so the request refers to it.
-struct CommRequest {
-  Comm* comm = nullptr;
-  Request* request = nullptr;
-  std::optional<FlushId> flush;  // instead of `request`
-  void* event = nullptr;         // of NCCL's profiler (profiler/net_events.h)
-};
-
-// The sending or the receiving end of a connection, with a fixed set of requests. One type, because
-// NCCL registers memory with either end, and closes either.
-class Comm {
- public:
-  using Connection =
-      std::variant<std::unique_ptr<SendConnection>, std::unique_ptr<ReceiveConnection>>;
-
-  Comm(std::shared_ptr<Context> context, Connection connection);
-  Comm(const Comm&) = delete;
-  Comm& operator=(const Comm&) = delete;
-
-  Context& context() const { return *context_; }
-  size_t nic() const { return nic_; }  // the connection's
-
-  // *request stays nullptr when the connection is full.
-  nccl::NcclResult isend(const void* data, size_t size, int tag, const Memory* memory,
-                         CommRequest** request);
-  nccl::NcclResult irecv(std::span<const ReceiveBuffer> buffers, CommRequest** request);
-  // For a completed receive. *request stays nullptr if the GPU sees its bytes already.
-  nccl::NcclResult iflush(std::span<const ReceiveBuffer> buffers, CommRequest** request);
-  // `sizes` may be nullptr; else it gets one size per buffer once *done is 1. A request that is
-  // done or failed is freed.
-  nccl::NcclResult test(CommRequest& request, int* done, int* sizes);
-
- private:
-  Result<TestResult> poll(const CommRequest& request) const;
-  // A dead peer fails every request of its connection: the same message is logged once.
-  nccl::NcclResult report_once(const Error& error);
-  // One must be free.
-  CommRequest* take(Request* request, std::optional<FlushId> flush);
-  // Sets *request for a started operation; leaves it nullptr if the connection's queue is full.
-  nccl::NcclResult track(const Result<Request*>& started, CommRequest** request);
-
-  std::shared_ptr<Context> context_;
-  Connection connection_;
-  size_t nic_;
-  std::vector<CommRequest> requests_;
-  std::vector<CommRequest*> free_;
-  std::string last_error_;
-};
-
-struct ListenComm {
-  std::shared_ptr<Context> context;
-  size_t nic;
-  uint32_t weight;  // the communicator's
-  std::unique_ptr<Listener> listener;
-};
 
 class Communicator {
  public:

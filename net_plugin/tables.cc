@@ -8,6 +8,7 @@
 #include <string>
 
 #include "net_plugin/abi/tables.h"
+#include "net_plugin/comm.h"
 #include "net_plugin/communicator.h"
 #include "net_plugin/log.h"
 #include "net_plugin/profiler/net_events.h"

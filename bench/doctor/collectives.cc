@@ -90,6 +90,7 @@ Member member_of(const Process& process, const Profile& profile) {
 }
 
 }  // namespace
+
 std::map<std::string, std::vector<Member>> communicators(const Job& job) {
   std::map<std::string, std::vector<Member>> found;
   for (const Process& process : job.processes()) {

@@ -120,6 +120,7 @@ constexpr std::array kRules = {
 };
 
 }  // namespace
+
 const Nic* Path::peer_nic() const { return job->find(flow->peer_identity).nic; }
 
 std::string Path::peer_name() const {

@@ -141,6 +141,7 @@ class RankTrace {
 };
 
 }  // namespace
+
 std::vector<double> clock_offsets(const std::vector<Member>& members) {
   Bounds bounds = bounds_of(members);
   tighten(bounds);

@@ -39,6 +39,7 @@ bool joins_words(std::string_view program) {
 }
 
 }  // namespace
+
 Result<std::vector<std::string>> shell_words(const std::string& line) {
   std::vector<std::string> words;
   bool within = false;  // a word, perhaps an empty one

@@ -161,6 +161,7 @@ std::vector<SlowPair> take_group(std::vector<SlowPair>& pairs, size_t host, bool
 }
 
 }  // namespace
+
 Outliers find_outliers(const Matrix& matrix, const Quantity& quantity) {
   Outliers outliers;
   const std::vector<double> all = matrix.all();

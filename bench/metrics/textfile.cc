@@ -26,6 +26,7 @@ tl::unexpected<Error> cannot_write(const std::string& path, int error) {
 }
 
 }  // namespace
+
 Result<void> replace_file(const std::string& path, std::string_view text) {
   if (!path.ends_with(".prom")) {
     return fail(

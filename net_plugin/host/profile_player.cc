@@ -11,6 +11,7 @@ namespace {
 void logs_nothing(LogSeverity, unsigned long, const char*, int, const char*, ...) {}
 
 }  // namespace
+
 std::unique_ptr<ProfilePlayer> ProfilePlayer::find(void* library) {
   const void* const table = dlsym(library, "ncclProfiler_v6");
   if (table == nullptr) return nullptr;

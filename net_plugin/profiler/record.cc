@@ -25,6 +25,7 @@ bool is_step(EventKind kind) {
 }
 
 }  // namespace
+
 void Record::clear(Ring& ring) {
   for (Slot& slot : ring.slots) set(slot.id, 0);
   set(ring.begun, 0);
