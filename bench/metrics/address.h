@@ -1,4 +1,4 @@
-// Where the page goes: the address of `--listen`, or the file of `--textfile`.
+// Where `pacecar metrics --listen` listens. Pure.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,5 @@ bool is_loopback(const Address& address);
 
 // "127.0.0.1:9000", "[::1]:9000"
 std::string to_string(const Address& address);
-
-// Replaces a file of node_exporter's textfile collector, atomically. Its name must end with
-// ".prom", as the collector reads no other files. Errors: kInvalidArgument (the name), kSystem.
-Result<void> replace_file(const std::string& path, std::string_view text);
 
 }  // namespace pacecar::metrics

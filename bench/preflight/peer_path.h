@@ -1,13 +1,11 @@
-// Facts that no file has. About interfaces: PFC over netlink, the driver's statistics over
-// ethtool's ioctl, the number of those with addresses. And the largest packets that reach a peer.
-// No privilege is needed. Any thread.
+// The largest packets that reach a peer. Probes are UDP datagrams that must not be fragmented, sent
+// to one port of the peer. README.md says what each answer, and silence, proves. Sizes are those of
+// IP packets, in bytes. Blocks for seconds; any thread.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <span>
 #include <string>
+#include <utility>
 
 #include "bench/preflight/facts.h"
 #include "transport/base/file_descriptor.h"
@@ -16,20 +14,6 @@
 
 namespace pacecar::preflight {
 
-// The priorities with PFC, a bit each; nullopt: not known.
-std::optional<uint8_t> ask_pfc(const std::string& netdev);
-// The driver's statistics; empty: not known.
-Counters ask_statistics(const std::string& netdev);
-// How many interfaces are up with an IP address.
-size_t count_interfaces();
-
-// PFC in the answer to a DCB_CMD_IEEE_GET; nullopt if the driver has none or the bytes are not such
-// an answer.
-std::optional<uint8_t> parse_pfc(std::span<const std::byte> answer);
-
-// Probes are UDP datagrams that must not be fragmented, sent to one port of the peer. README.md
-// says what each answer, and silence, proves. Sizes are those of IP packets, in bytes. Blocks for
-// seconds.
 struct ProbePlan {
   uint16_t port = 0;
   uint32_t tries = 3;
