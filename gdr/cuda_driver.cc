@@ -55,9 +55,12 @@ Result<std::shared_ptr<const CudaDriver>> CudaDriver::load(const std::string& li
   const cuda::Status status = driver->entries_.init(0);
   if (status != cuda::kErrorNoDevice) {
     RETURN_IF_ERROR(driver->check("cuInit", status, "`nvidia-smi` shows whether the driver works"));
-    driver->entries_.device_count(&driver->devices_);
   }
-  if (driver->devices_ == 0) return fail(ErrorCode::kNotFound, std::string(kNoGpu));
+  const bool counted = status != cuda::kErrorNoDevice &&
+                       driver->entries_.device_count(&driver->devices_) == cuda::kSuccess;
+  if (!counted || driver->devices_ == 0) {
+    return fail(ErrorCode::kNotFound, std::string(kNoGpu));
+  }
   return driver;
 }
 

@@ -1,24 +1,21 @@
 #include "net_plugin/communicator.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "net_plugin/log.h"
-#include "net_plugin/profiler/net_events.h"
+#include "net_plugin/profiler/document.h"
 #include "net_plugin/profiler/recorder.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::plugin {
 namespace {
-
-using nccl::NcclResult;
-
-bool sends(const Comm::Connection& connection) { return connection.index() == 0; }
 
 struct Process {
   std::mutex mutex;  // held while a Context opens or closes: one at a time
@@ -84,90 +81,6 @@ Result<std::shared_ptr<Context>> open_context(std::optional<uint32_t> traffic_cl
 
 }  // namespace
 
-Comm::Comm(std::shared_ptr<Context> context, Connection connection)
-    : context_(std::move(context)),
-      connection_(std::move(connection)),
-      nic_(std::visit([](const auto& end) { return end->nic(); }, connection_)),
-      // Each receive may be flushed.
-      requests_(size_t{kMaxRequests} * (sends(connection_) ? kMaxReceiveBuffers : 2)) {
-  free_.reserve(requests_.size());
-  for (CommRequest& request : requests_) {
-    request.comm = this;
-    free_.push_back(&request);
-  }
-}
-
-NcclResult Comm::isend(const void* data, size_t size, int tag, const Memory* memory,
-                       CommRequest** request) {
-  if (free_.empty()) return NcclResult::kSuccess;
-  return track(std::get<0>(connection_)->isend(data, size, tag, memory), request);
-}
-
-NcclResult Comm::irecv(std::span<const ReceiveBuffer> buffers, CommRequest** request) {
-  if (free_.empty()) return NcclResult::kSuccess;
-  return track(std::get<1>(connection_)->irecv(buffers), request);
-}
-
-// A flush covers all writes of the NIC to that GPU, and a receive's buffers are all on one GPU.
-NcclResult Comm::iflush(std::span<const ReceiveBuffer> buffers, CommRequest** request) {
-  const auto last = std::find_if(buffers.rbegin(), buffers.rend(),
-                                 [](const ReceiveBuffer& buffer) { return buffer.size > 0; });
-  if (last == buffers.rend() || last->memory == nullptr) return NcclResult::kSuccess;
-  if (free_.empty()) {
-    return report_once(
-        {ErrorCode::kInternal, "more requests and flushes than the properties allow"});
-  }
-  const auto flush = context_->start_flush(nic_, last->memory, last->data);
-  if (!flush) return report_once(flush.error());
-  if (*flush) *request = take(nullptr, *flush);
-  return NcclResult::kSuccess;
-}
-
-NcclResult Comm::track(const Result<Request*>& started, CommRequest** request) {
-  if (!started) return report_once(started.error());
-  if (*started != nullptr) *request = take(*started, std::nullopt);
-  return NcclResult::kSuccess;
-}
-
-CommRequest* Comm::take(Request* request, std::optional<FlushId> flush) {
-  CommRequest* const taken = free_.back();
-  free_.pop_back();
-  taken->request = request;
-  taken->flush = flush;
-  return taken;
-}
-
-Result<TestResult> Comm::poll(const CommRequest& request) const {
-  if (!request.flush) {
-    return std::visit([&](const auto& end) { return end->test(request.request); }, connection_);
-  }
-  ASSIGN_OR_RETURN(const bool done, context_->flushed(nic_, *request.flush));
-  return TestResult{.done = done};
-}
-
-NcclResult Comm::test(CommRequest& request, int* done, int* sizes) {
-  const Result<TestResult> result = poll(request);
-  if (result && !result->done) return NcclResult::kSuccess;
-  profiler::end_net_event(std::exchange(request.event, nullptr));
-  free_.push_back(&request);
-  if (!result) return report_once(result.error());
-  *done = 1;
-  for (int i = 0; sizes != nullptr && i < result->count; ++i) {
-    sizes[i] = static_cast<int>(result->sizes[static_cast<size_t>(i)]);
-  }
-  return NcclResult::kSuccess;
-}
-
-NcclResult Comm::report_once(const Error& error) {
-  if (error.message != last_error_) {
-    last_error_ = error.message;
-    const std::string peer = std::visit([](const auto& end) { return end->peer(); }, connection_);
-    log(LogLevel::kWarn,
-        (sends(connection_) ? "send to " : "receive from ") + peer + ": " + error.message);
-  }
-  return data_result(error.code);
-}
-
 Communicator::~Communicator() {
   const std::lock_guard lock(process().expected_mutex);
   if (process().expected.erase(this) > 0) process().pass_hint(*context_);
@@ -200,6 +113,12 @@ Result<std::unique_ptr<SendConnection>> Communicator::connect(size_t nic, const 
   return connection;
 }
 
+void Communicator::check_traffic_class(std::optional<uint32_t> wanted) {
+  const bool used = wanted == context_->nics().front().traffic_class;
+  if (!wanted || used || reported_class_.exchange(*wanted) == *wanted) return;
+  plugin::check_traffic_class(*context_, wanted);
+}
+
 std::optional<uint32_t> checked_traffic_class(int given) {
   constexpr int kLargest = 255;
   constexpr uint32_t kEcnBits = 3;
@@ -213,9 +132,8 @@ std::optional<uint32_t> checked_traffic_class(int given) {
 }
 
 void check_traffic_class(const Context& context, std::optional<uint32_t> wanted) {
-  static std::atomic<uint32_t> reported{~0U};  // none
   const uint32_t used = context.nics().front().traffic_class;
-  if (!wanted || *wanted == used || reported.exchange(*wanted) == *wanted) return;
+  if (!wanted || *wanted == used) return;
   log(LogLevel::kWarn, "the communicator's traffic class " + std::to_string(*wanted) +
                            " is not used: data packets of this process have " +
                            std::to_string(used) +
@@ -230,8 +148,9 @@ Result<std::unique_ptr<Communicator>> open_communicator(std::optional<uint32_t> 
     ASSIGN_OR_RETURN(context, open_context(traffic_class));
     process().context = context;
   }
-  check_traffic_class(*context, traffic_class);
-  return std::make_unique<Communicator>(std::move(context), params.weight);
+  auto communicator = std::make_unique<Communicator>(std::move(context), params.weight);
+  communicator->check_traffic_class(traffic_class);
+  return communicator;
 }
 
 void close_communicator(std::unique_ptr<Communicator> communicator) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "net_plugin/abi/tables.h"
+#include "net_plugin/comm.h"
 #include "net_plugin/communicator.h"
 #include "net_plugin/log.h"
 #include "net_plugin/profiler/net_events.h"
@@ -216,12 +217,14 @@ NcclResult connect(int device, void* handle, void** send_comm) {
 
 NcclResult connect(int device, nccl::CommConfig* config, void* handle, void** send_comm,
                    DeviceHandle** device_handle) {
-  const NcclResult result = connect(device, handle, send_comm, device_handle);
-  if (*send_comm != nullptr && config != nullptr) {
-    check_traffic_class(comm_of(*send_comm).context(),
-                        checked_traffic_class(config->traffic_class));
-  }
-  return result;
+  void* const context = process_context();
+  const NcclResult result = connect(context, device, handle, send_comm, device_handle);
+  if (*send_comm == nullptr || config == nullptr) return result;
+  return guarded([&] {
+    static_cast<Communicator*>(context)->check_traffic_class(
+        checked_traffic_class(config->traffic_class));
+    return result;
+  });
 }
 
 NcclResult accept(void* listen_comm, void** receive_comm,

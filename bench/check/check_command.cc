@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bench/check/host.h"
+#include "bench/check/rule.h"
 #include "bench/check/trial.h"
 #include "bench/nccl/pair_bench.h"
 #include "bench/perf/clock.h"
@@ -109,7 +110,8 @@ struct Options {
 
 std::vector<Rule> rules_of(const Options& options) {
   std::vector<Rule> rules;
-  for (const auto& group : {setup_rules(), transfer_rules(), stress_rules()}) {
+  for (const auto& group :
+       {setup_rules(), transfer_rules(), group_rules(), crowd_rules(), teardown_rules()}) {
     std::copy_if(group.begin(), group.end(), std::back_inserter(rules), [&](const Rule& rule) {
       return options.only.empty() || rule.name.find(options.only) != std::string_view::npos;
     });

@@ -1,4 +1,4 @@
-// Plays NCCL in one process of a trial, and the rules on which NCCL relies in a net plugin.
+// Plays NCCL in one process of a trial.
 #pragma once
 
 #include <signal.h>
@@ -130,16 +130,5 @@ class Host : public nccl::Host {
   Arena& arena_;
   const int rank_;
 };
-
-struct Rule {
-  std::string_view name;      // for --only
-  std::string_view sentence;  // what a plugin must do
-  void (*check)(Host& host);  // throws NotOffered or nccl::HostError
-  int ranks = 1;              // processes that run `check` at once, each with a Host
-};
-
-std::span<const Rule> setup_rules();
-std::span<const Rule> transfer_rules();
-std::span<const Rule> stress_rules();
 
 }  // namespace pacecar::check

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "bench/check/host.h"
+#include "bench/check/rule.h"
 
 namespace pacecar::check {
 namespace {

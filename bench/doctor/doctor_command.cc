@@ -8,6 +8,7 @@
 #include "bench/doctor/documents.h"
 #include "bench/doctor/gather.h"
 #include "bench/doctor/report.h"
+#include "bench/doctor/trace.h"
 #include "bench/doctor/verdict.h"
 #include "bench/hosts/crew.h"
 #include "bench/perf/command_line.h"

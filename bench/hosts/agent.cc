@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/hosts/agent_protocol.h"
 #include "bench/hosts/child.h"
 #include "bench/perf/clock.h"
 #include "bench/perf/command_line.h"

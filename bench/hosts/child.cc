@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "bench/hosts/agent_protocol.h"
 #include "transport/base/printable.h"
 
 namespace pacecar::hosts {

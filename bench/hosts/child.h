@@ -1,13 +1,11 @@
-// A process of this host with pipes to it, and the protocol of agents over pipes. The process leads
-// a process group of its own, so that Ctrl-C in a terminal reaches its parent alone, and it ends
-// with its parent.
+// A process of this host with pipes to it. It leads a process group of its own, so that Ctrl-C in a
+// terminal reaches its parent alone, and it ends with its parent.
 //
 // Thread rule: a child belongs to one thread, which outlives it.
 #pragma once
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -16,7 +14,6 @@
 
 #include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
-#include "transport/base/units.h"
 
 namespace pacecar::hosts {
 
@@ -66,24 +63,6 @@ Result<Pipe> make_pipe();
 
 // Appends the bytes that are there; false at the end. Does not block on a child's descriptors.
 bool read_some(const FileDescriptor& from, std::string& to);
-
-// The protocol between `pacecar agent` on a host ("there") and the command that has started it
-// ("here"): JSON objects, one per line, over the agent's standard input and output.
-//
-//   here: hello {protocol, release, environment}     there: welcome {protocol, release, machine}
-//   here: run {id, arguments, announces}             there: serving {id, address, port}, if it
-//                                                           announces; then ended {id, code,
-//                                                           output, errors}
-//   here: stop {id}                                  there: ended
-//   here: alive                                      no answer
-//
-// The agent ends, with all that it has started, when its standard input ends, or when it has
-// received nothing for kSilence, because a broken network does not report the end.
-inline constexpr uint64_t kAgentProtocol = 1;
-inline constexpr Duration kSilence = Duration::from_s(300);
-inline constexpr Duration kAlive = Duration::from_s(30);  // how often `alive` is sent
-inline constexpr int kGraceMs = 2000;                     // from stop to kill
-inline constexpr size_t kMaxAgentLine = 64U << 20;
 
 // Removes the whole lines from `text` and calls take(line) for each, without its end, as long as it
 // returns true. Returns false if it has not, or if `text` is longer than kMaxAgentLine.

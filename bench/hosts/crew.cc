@@ -12,6 +12,7 @@
 #include <map>
 #include <string_view>
 
+#include "bench/hosts/agent_protocol.h"
 #include "bench/perf/clock.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"

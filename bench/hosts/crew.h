@@ -14,6 +14,7 @@
 
 #include "bench/hosts/child.h"
 #include "bench/hosts/host_list.h"
+#include "bench/hosts/launcher.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "transport/base/result.h"

@@ -1,12 +1,11 @@
-// The hosts of --hosts: from a file, from names on the command line, or the nodes of a Slurm job;
-// and the local command that runs a command on one of them. Pure, except read_hosts().
+// The hosts of --hosts: from a file, from names on the command line, or the nodes of a Slurm job.
+// Pure, except read_hosts().
 //
 // A line of a file is HOST [addr=ADDRESS]; '#' begins a comment. Further words of MPI's host files
 // (slots=8, max_slots=8, HOST:8) are ignored. HOST may be USER@HOST, and a range, gpu[01-16]
 // (expand_names).
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,29 +39,5 @@ Result<std::vector<Host>> parse_host_words(std::string_view text);
 // The value of --hosts: "slurm" (SLURM_JOB_NODELIST), the name of a file, or names. Errors also:
 // kNotFound, kSystem.
 Result<std::vector<Host>> read_hosts(const std::string& value);
-
-// Splits a line into words as a shell does, with quotes and backslashes, but no expansions. Errors:
-// kInvalidArgument (a quote without end).
-Result<std::vector<std::string>> shell_words(const std::string& line);
-
-// ssh, srun, kubectl, or a command of the user.
-class Launcher {
- public:
-  // "ssh", "srun", "kubectl", or a command line with {host} for the host (default: as its last
-  // word) and {command} for the whole command as one quoted word (default: its words follow).
-  // Errors: kInvalidArgument.
-  static Result<Launcher> parse(const std::string& text);
-
-  // The local command that runs `words` on the host. They are quoted for ssh, which passes them to
-  // a shell there.
-  std::vector<std::string> command(const Host& host, std::span<const std::string> words) const;
-
-  const std::string& program() const { return words_.front(); }
-
- private:
-  explicit Launcher(std::vector<std::string> words) : words_(std::move(words)) {}
-
-  std::vector<std::string> words_;
-};
 
 }  // namespace pacecar::hosts

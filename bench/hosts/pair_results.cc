@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "bench/hosts/outliers.h"
 #include "bench/perf/json_fields.h"
 
 namespace pacecar::hosts {

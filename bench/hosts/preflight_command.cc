@@ -14,7 +14,7 @@
 #include "bench/perf/interrupt.h"
 #include "bench/perf/subcommands.h"
 #include "bench/preflight/checks.h"
-#include "bench/preflight/probes.h"
+#include "bench/preflight/peer_path.h"
 #include "bench/preflight/read_facts.h"
 #include "bench/preflight/report.h"
 #include "transport/base/params_environment.h"

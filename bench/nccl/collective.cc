@@ -10,15 +10,17 @@
 namespace pacecar::nccl {
 
 Collective::Collective(const Host& host, Board& board, int rank, size_t distance, size_t capacity,
-                       size_t received)
+                       size_t received, Received buffers)
     : host_(host),
       board_(board),
       rank_(static_cast<size_t>(rank)),
       ranks_(static_cast<size_t>(board.ranks())),
       sent_(capacity),
-      received_(received) {
+      received_(buffers == Received::kShared ? received : distance * received) {
   for (size_t i = 1; i <= distance; ++i) {
-    links_.emplace_back(host, board, rank_, i, sent_, received_);
+    const size_t first = buffers == Received::kShared ? 0 : (i - 1) * received;
+    links_.emplace_back(host, board, rank_, i, sent_,
+                        std::span(received_).subspan(first, received));
   }
 }
 
@@ -46,7 +48,8 @@ constexpr size_t kWindow = RequestStream::kWindow;
 class AllReduce : public Collective {
  public:
   AllReduce(const Host& host, Board& board, int rank, size_t distance, size_t capacity)
-      : Collective(host, board, rank, distance, capacity, distance * kWindow * kSliceElements) {}
+      : Collective(host, board, rank, distance, capacity, kWindow * kSliceElements,
+                   Received::kApart) {}
 
   void load(size_t elements) final {
     for (size_t i = 0; i < elements; ++i) sent_[i] = element(i, rank_);
@@ -235,7 +238,8 @@ class Tree final : public AllReduce {
 class AllToAll final : public Collective {
  public:
   AllToAll(const Host& host, Board& board, int rank, size_t capacity)
-      : Collective(host, board, rank, static_cast<size_t>(board.ranks()) - 1, capacity, capacity) {}
+      : Collective(host, board, rank, static_cast<size_t>(board.ranks()) - 1, capacity, capacity,
+                   Received::kShared) {}
 
   void load(size_t elements) override {
     clear(elements);

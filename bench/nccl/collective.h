@@ -35,10 +35,12 @@ class Collective {
   void close();
 
  protected:
+  enum class Received { kApart, kShared };  // a buffer for each link, or one for all
   // Connects to the ranks up to `distance` places away around the ring. `capacity` elements may be
-  // sent; `received` are the elements of the buffer that is received into.
+  // sent; `received` are the elements of a buffer that is received into. A link registers its own
+  // only, as registered memory is limited.
   Collective(const Host& host, Board& board, int rank, size_t distance, size_t capacity,
-             size_t received);
+             size_t received, Received buffers);
 
   // An operation begins.
   virtual void plan(size_t elements) = 0;

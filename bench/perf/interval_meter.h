@@ -1,51 +1,20 @@
-// Cuts a phase into intervals: the messages of each, for rates over time and their peak, and
-// samples of what limited the flow. Pure.
+// Cuts a phase into intervals and counts the messages of each, for rates over time and their peak.
+// Pure.
 //
 // An interval ends at the first count after its length at which it has at least `min_messages`, so
 // that a burst of completions is not taken for a rate. Memory is bounded: after kMaxIntervals,
 // neighbours are joined and the length doubles; the peak remains that of the shorter intervals.
+// Each interval has the samples of what limited the flow.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
-#include <string>
 #include <vector>
 
-#include "cc/controller.h"
-#include "transport/api/pacecar.hpp"
+#include "bench/perf/limits_seen.h"
 #include "transport/base/units.h"
 
 namespace pacecar::perf {
-
-// Samples of what limits a flow: how often each reason was found, and the last sample.
-class LimitsSeen {
- public:
-  void add(const FlowView& flow);
-  // Adds later samples.
-  void add(const LimitsSeen& later);
-
-  bool any() const { return samples_ > 0; }
-  const FlowView& last() const { return last_; }
-  // The share of samples with each reason: {"grant": 0.93, "network": 0.07}.
-  nlohmann::json shares() const;
-  // "grant 93% of the time, network 7%": the most frequent first; those below 0.5% are left out.
-  std::string words() const;
-
- private:
-  double share(size_t limit) const {
-    return static_cast<double>(found_[limit]) / static_cast<double>(samples_);
-  }
-
-  std::array<uint64_t, kLimits.size()> found_{};  // samples by reason, in the order of kLimits
-  uint64_t samples_ = 0;
-  FlowView last_;
-};
-
-nlohmann::json to_json(const FlowView& flow);
-// Errors: kPeer when a member is missing or impossible.
-Result<FlowView> flow_view_from_json(const nlohmann::json& object);
 
 struct Interval {
   Duration start;  // since the phase began

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string>
 
-#include "bench/perf/json_fields.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
@@ -338,72 +336,6 @@ Result<void> settle(TestKind kind, const RawFlags& raw, TestOptions& options) {
 }
 
 }  // namespace
-
-std::vector<Setting> transport_settings(const TestParameters& parameters, const std::string& nics) {
-  std::vector<Setting> settings;
-  const auto set = [&](const char* name, uint64_t value, const char* unit = "") {
-    if (value != 0) settings.emplace_back(name, std::to_string(value) + unit);
-  };
-  if (!nics.empty()) settings.emplace_back("PACECAR_NICS", nics);
-  const std::string& control = parameters.congestion_control;
-  if (!control.empty()) settings.emplace_back("PACECAR_CC", control);
-  set("PACECAR_MTU", parameters.mtu);
-  set("PACECAR_TC", parameters.tos);
-  set("PACECAR_RATE_MAX", parameters.rate_bps);
-  set("PACECAR_SL", parameters.sl);
-  set("PACECAR_TIMEOUT", parameters.timeout_ms, "ms");
-  return settings;
-}
-
-uint64_t buffer_bytes(const TestParameters& parameters, uint64_t size) {
-  return size * parameters.connections * (uint64_t{parameters.tx_depth} + parameters.rx_depth);
-}
-
-nlohmann::json to_json(const TestParameters& parameters) {
-  return {{"iterations", parameters.iterations},
-          {"duration_s", parameters.duration_s},
-          {"connections", parameters.connections},
-          {"tx_depth", parameters.tx_depth},
-          {"rx_depth", parameters.rx_depth},
-          {"bidirectional", parameters.bidirectional},
-          {"validate", parameters.validate},
-          {"gigabits", parameters.gigabits},
-          {"cpu_util", parameters.cpu_util},
-          {"congestion_control", parameters.congestion_control},
-          {"mtu_bytes", parameters.mtu},
-          {"tos", parameters.tos},
-          {"rate_bps", parameters.rate_bps},
-          {"reversed", parameters.reversed},
-          {"report_both", parameters.report_both},
-          {"post_list", parameters.post_list},
-          {"sl", parameters.sl},
-          {"timeout_ms", parameters.timeout_ms}};
-}
-
-Result<TestParameters> test_parameters_from_json(const nlohmann::json& object) {
-  TestParameters parameters;
-  ASSIGN_OR_RETURN(parameters.iterations, unsigned_field(object, "iterations", 1, kMaxIterations));
-  ASSIGN_OR_RETURN(parameters.duration_s,
-                   number_field(object, "duration_s", 0, kMaxDurationSeconds));
-  ASSIGN_OR_RETURN(parameters.connections,
-                   unsigned_field(object, "connections", 1, kMaxConnections));
-  ASSIGN_OR_RETURN(parameters.tx_depth, unsigned_field(object, "tx_depth", 1, kMaxDepth));
-  ASSIGN_OR_RETURN(parameters.rx_depth, unsigned_field(object, "rx_depth", 1, kMaxDepth));
-  ASSIGN_OR_RETURN(parameters.bidirectional, bool_field(object, "bidirectional"));
-  ASSIGN_OR_RETURN(parameters.validate, bool_field(object, "validate"));
-  ASSIGN_OR_RETURN(parameters.gigabits, bool_field(object, "gigabits"));
-  ASSIGN_OR_RETURN(parameters.cpu_util, bool_field(object, "cpu_util"));
-  ASSIGN_OR_RETURN(parameters.congestion_control, text_field(object, "congestion_control", 32));
-  ASSIGN_OR_RETURN(parameters.mtu, unsigned_field(object, "mtu_bytes", 0, 65536));
-  ASSIGN_OR_RETURN(parameters.tos, unsigned_field(object, "tos", 0, 255));
-  ASSIGN_OR_RETURN(parameters.rate_bps, unsigned_field(object, "rate_bps", 0, UINT64_MAX));
-  ASSIGN_OR_RETURN(parameters.reversed, bool_field(object, "reversed"));
-  ASSIGN_OR_RETURN(parameters.report_both, bool_field(object, "report_both"));
-  ASSIGN_OR_RETURN(parameters.post_list, unsigned_field(object, "post_list", 1, kMaxDepth));
-  ASSIGN_OR_RETURN(parameters.sl, unsigned_field(object, "sl", 0, 15));
-  ASSIGN_OR_RETURN(parameters.timeout_ms, unsigned_field(object, "timeout_ms", 0, kMaxTimeoutMs));
-  return parameters;
-}
 
 std::string_view name_of(TestKind kind) { return kind == TestKind::kBandwidth ? "bw" : "lat"; }
 

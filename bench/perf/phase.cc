@@ -9,8 +9,8 @@
 
 #include "bench/perf/clock.h"
 #include "bench/perf/interrupt.h"
-#include "bench/perf/interval_meter.h"
 #include "bench/perf/json_fields.h"
+#include "bench/perf/limits_seen.h"
 #include "bench/perf/probe.h"
 #include "transport/base/return_if_error.h"
 

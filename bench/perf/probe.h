@@ -8,6 +8,7 @@
 
 #include "bench/perf/console.h"
 #include "bench/perf/interval_meter.h"
+#include "bench/perf/limits_seen.h"
 #include "bench/perf/options.h"
 #include "bench/perf/phase.h"
 

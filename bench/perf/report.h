@@ -14,6 +14,7 @@
 #include "bench/perf/interval_meter.h"
 #include "bench/perf/options.h"
 #include "bench/perf/phase.h"
+#include "bench/perf/test_parameters.h"
 #include "transport/base/histogram.h"
 
 namespace pacecar::perf {

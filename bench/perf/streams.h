@@ -18,7 +18,7 @@
 
 #include "bench/perf/control_channel.h"
 #include "bench/perf/message_buffer.h"
-#include "bench/perf/options.h"
+#include "bench/perf/test_parameters.h"
 #include "transport/api/pacecar.hpp"
 
 namespace pacecar::perf {

@@ -1,5 +1,5 @@
 // The checks: pure functions from facts to findings. The id of a finding begins with the name of
-// its check. A new check is its section, its declaration and its line in checks.cc.
+// its check. A new check is its file, its declaration and its line in checks.cc.
 #pragma once
 
 #include <span>

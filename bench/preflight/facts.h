@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/preflight/host_tree.h"
+#include "bench/preflight/text.h"
 #include "transport/base/units.h"
 
 namespace pacecar::preflight {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "bench/preflight/probes.h"
+#include "bench/preflight/kernel_probes.h"
 #include "bench/preflight/read_facts.h"
 
 namespace pacecar::preflight {

@@ -20,6 +20,9 @@ void note_growth(const Facts& before, Duration watched, Facts& after);
 std::vector<RdmaDevice> read_rdma(const HostTree& tree);
 std::vector<Netdev> read_netdevs(const HostTree& tree, bool live);
 void read_pci(const HostTree& tree, Facts& facts);
+Process read_process(const HostTree& tree);
+Cpu read_cpu(const HostTree& tree);
+Software read_software(const HostTree& tree);
 
 // Whether a bridge redirects requests or completions between peers upstream. `config`: its
 // configuration space as the kernel's file has it, 4096 bytes, or only 64 if we are not root.

@@ -7,7 +7,7 @@
 
 #include "transport/base/edit_distance.h"
 #include "transport/base/invalid.h"
-#include "transport/base/params.h"
+#include "transport/base/param_value.h"
 #include "transport/base/to_number.h"
 
 namespace pacecar {

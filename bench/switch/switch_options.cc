@@ -7,7 +7,7 @@
 
 #include "bench/perf/command_line.h"
 #include "transport/base/invalid.h"
-#include "transport/base/params.h"
+#include "transport/base/param_value.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/to_number.h"
 

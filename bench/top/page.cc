@@ -6,7 +6,7 @@
 #include <ranges>
 
 #include "bench/doctor/report.h"
-#include "bench/doctor/verdict.h"
+#include "bench/doctor/rules.h"
 
 namespace pacecar::top {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "bench/doctor/verdict.h"
+#include "bench/doctor/rules.h"
 
 namespace pacecar::top {
 namespace {

@@ -127,12 +127,26 @@ def open_output(options, rank, name):
         return open(options.output / f"{rank}.{name[3:]}", "wb", buffering=0)
     target = getattr(sys, name).buffer
     if options.guests == 1:
-        return open(target.fileno(), "wb", buffering=0, closefd=False)
+        return Plain(target)
 
     def write_line(line):
         target.write(b"[%d] %s\n" % (rank, line))
         target.flush()
     return Lines(write_line)
+
+
+class Plain:
+    """Writes all bytes at once, or throws."""
+
+    def __init__(self, target):
+        self._target = target
+
+    def write(self, data):
+        self._target.write(data)
+        self._target.flush()
+
+    def close(self):
+        pass
 
 
 class Lines:

@@ -1,3 +1,5 @@
+#include "net_plugin/host/any_net.h"
+
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -6,8 +8,6 @@
 #include <cstring>
 #include <iterator>
 #include <string>
-
-#include "net_plugin/host/host.h"
 
 namespace pacecar::nccl {
 namespace {

@@ -17,103 +17,13 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
-#include "net_plugin/abi/profiler.h"
 #include "net_plugin/abi/tables.h"
+#include "net_plugin/host/any_net.h"
+#include "net_plugin/host/profile_player.h"
 
 namespace pacecar::nccl {
-
-template <typename Pointer>
-using Function = std::function<std::remove_pointer_t<Pointer>>;
-
-// The host's side of the interface: a plugin's table of any version, called as if it were the
-// newest, with what NCCL does for old plugins. The members keep NCCL's names. A function that the
-// plugin lacks is empty, or returns kSuccess where NCCL would not call it (finalize, setNetAttr).
-struct AnyNet {
-  int version = 0;  // of the table
-  const char* name = nullptr;
-  // Before version 11 the context means nothing, but is not nullptr when init succeeded.
-  std::function<NcclResult(void** context, uint64_t comm_id, const CommConfig& config,
-                           Logger logger, ProfilerCallback profiler)>
-      init;
-  Function<decltype(NetV12::devices)> devices;
-  // Properties that a version lacks get NCCL's default.
-  Function<decltype(NetV12::getProperties)> getProperties;
-  // Returns kInvalidUsage for more members than the version can express.
-  std::function<NcclResult(int* device, const VirtualDeviceV12& members)> makeVDevice;
-  Function<ListenV11> listen;
-  Function<ConnectV11> connect;
-  Function<AcceptV7> accept;
-  // Return kInternalError for a size that the version cannot express.
-  Function<RegMrV8> regMr;
-  Function<IsendV10> isend;
-  Function<IrecvV10> irecv;
-  Function<decltype(NetV12::regMrDmaBuf)> regMrDmaBuf;
-  Function<decltype(NetV12::deregMr)> deregMr;
-  Function<decltype(NetV12::iflush)> iflush;
-  Function<decltype(NetV12::test)> test;
-  Function<decltype(NetV12::closeSend)> closeSend;
-  Function<decltype(NetV12::closeRecv)> closeRecv;
-  Function<decltype(NetV12::closeListen)> closeListen;
-  Function<decltype(NetV12::finalize)> finalize;
-  Function<decltype(NetV12::setNetAttr)> setNetAttr;
-  CommConfig config{kUndefined};  // of init
-};
-
-// The table of this version in a loaded library, which outlives it; 0: the newest that there is, as
-// NCCL chooses. nullptr: there is none.
-std::unique_ptr<AnyNet> find_net(void* library, int version);
-
-// Plays NCCL for a plugin's profiler: reports one communicator's collectives, the operations of its
-// proxy thread, and each message, in NCCL's order. Steps are the profiler handles of isend and
-// irecv, so that the plugin can report its own requests. Reports only events of the plugin's
-// activation mask.
-class ProfilePlayer {
- public:
-  // A step of an operation. It must not move from its start to its stop: the plugin has its
-  // address.
-  struct Step {
-    const ProfilePlayer* player = nullptr;
-    void* event = nullptr;
-  };
-
-  // The communicator's identity.
-  struct Who {
-    uint64_t communicator = 0;
-    int nodes = 1;
-    int ranks = 1;
-    int rank = 0;
-  };
-
-  explicit ProfilePlayer(const ProfilerV6& table) : table_(table) {}
-  // nullptr: the library has no profiler of version 6.
-  static std::unique_ptr<ProfilePlayer> find(void* library);
-  // For the net plugin's init.
-  static NcclResult callback(void** event, int type, void* step, int64_t plugin_id, void* data);
-
-  NcclResult start(const Who& who);
-  NcclResult finalize();
-  int activation_mask() const { return mask_; }
-  void* context() const { return context_; }
-
-  // Handles; nullptr: not recorded.
-  void* start_collective(const std::string& function, size_t count, uint64_t sequence) const;
-  void* start_operation(void* collective, int peer, bool sending, int steps) const;
-  void start_step(void* operation, int number, Step& step) const;
-  void change(const Step& step, ProfileState state, size_t bytes = 0) const;
-  void stop_step(Step& step) const;
-  void stop(void* event) const;
-
- private:
-  void* begin(ProfileEventV6 event) const;
-
-  const ProfilerV6 table_;
-  Who who_;
-  void* context_ = nullptr;
-  int mask_ = 0;
-};
 
 class HostError : public std::runtime_error {
   using std::runtime_error::runtime_error;

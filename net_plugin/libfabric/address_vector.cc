@@ -2,7 +2,8 @@
 #include <charconv>
 #include <cstring>
 
-#include "net_plugin/libfabric/link/endpoint_bootstrap.h"
+#include "net_plugin/libfabric/info.h"
+#include "net_plugin/libfabric/link/socket_name.h"
 #include "net_plugin/libfabric/objects.h"
 
 namespace pacecar::fabric {

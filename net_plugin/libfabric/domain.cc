@@ -7,6 +7,7 @@
 
 #include "gdr/gpu_memory.h"
 #include "net_plugin/libfabric/endpoint.h"
+#include "net_plugin/libfabric/info.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "net_plugin/libfabric/info.h"
+#include "net_plugin/libfabric/link/socket_name.h"
 #include "transport/base/random_word.h"
 
 namespace pacecar::fabric {

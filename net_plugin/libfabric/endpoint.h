@@ -14,7 +14,8 @@
 
 #include "net_plugin/libfabric/core/frame.h"
 #include "net_plugin/libfabric/core/matcher.h"
-#include "net_plugin/libfabric/core/tables.h"
+#include "net_plugin/libfabric/core/operation_table.h"
+#include "net_plugin/libfabric/core/pieces.h"
 #include "net_plugin/libfabric/link/connections.h"
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 #include "net_plugin/libfabric/link/same_host.h"

@@ -3,6 +3,7 @@
 
 #include "net_plugin/libfabric/core/atomics.h"
 #include "net_plugin/libfabric/endpoint.h"
+#include "net_plugin/libfabric/link/socket_name.h"
 
 namespace pacecar::fabric {
 namespace {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "net_plugin/libfabric/endpoint.h"
+#include "net_plugin/libfabric/link/socket_name.h"
 #include "transport/base/random_word.h"
 
 namespace pacecar::fabric {

@@ -1,7 +1,4 @@
-// Event queues, wait objects, and fi_trywait.
-#include <sys/eventfd.h>
-#include <unistd.h>
-
+// Event queues.
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -71,42 +68,6 @@ const char* describe_error(fid_eq* /*queue*/, int error, const void* /*data*/, c
   return copied_text(fi_strerror(error), buffer, length);
 }
 
-// 0: the application may block on the object's descriptor.
-int may_wait(fid* object) {
-  switch (object->fclass) {
-    case FI_CLASS_CQ: {
-      auto& queue = *reinterpret_cast<CompletionQueue*>(object);
-      {
-        const std::lock_guard lock(queue.domain.mutex);
-        queue.domain.progress();
-        if (!queue.unread.empty()) return -FI_EAGAIN;
-        queue.signal.clear();
-      }
-      queue.domain.about_to_block();
-      return 0;
-    }
-    case FI_CLASS_CNTR: {
-      auto& counter = *reinterpret_cast<Counter*>(object);
-      {
-        const std::lock_guard lock(counter.domain.mutex);
-        counter.signal.clear();
-        counter.domain.progress();
-      }
-      counter.domain.about_to_block();
-      return 0;
-    }
-    case FI_CLASS_EQ: {
-      auto& queue = *reinterpret_cast<EventQueue*>(object);
-      const std::lock_guard lock(queue.mutex);
-      if (!queue.events.empty()) return -FI_EAGAIN;
-      queue.signal.clear();
-      return 0;
-    }
-    default:
-      return -FI_EINVAL;
-  }
-}
-
 fi_ops kQueueObject = object_calls(close_object<EventQueue>, control_signal<EventQueue>);
 fi_ops_eq kQueue = {.size = sizeof(fi_ops_eq),
                     .read = read_event,
@@ -116,30 +77,6 @@ fi_ops_eq kQueue = {.size = sizeof(fi_ops_eq),
                     .strerror = describe_error};
 
 }  // namespace
-
-Signal::Signal(fi_wait_obj wanted)
-    : kind_(wanted),
-      descriptor_(wanted == FI_WAIT_FD ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1) {}
-
-void Signal::raise() const {
-  const uint64_t one = 1;
-  if (has_descriptor()) (void)!write(descriptor_.get(), &one, sizeof one);
-}
-
-void Signal::clear() const {
-  uint64_t count = 0;
-  if (has_descriptor()) (void)!read(descriptor_.get(), &count, sizeof count);
-}
-
-int Signal::control(int command, void* argument) const {
-  if (command == FI_GETWAITOBJ) {
-    *static_cast<fi_wait_obj*>(argument) = kind_;
-    return 0;
-  }
-  if (command != FI_GETWAIT || !has_descriptor()) return -FI_ENOSYS;
-  *static_cast<int*>(argument) = descriptor_.get();
-  return 0;
-}
 
 void EventQueue::push(Event event) {
   const std::lock_guard lock(mutex);
@@ -153,15 +90,6 @@ int open_event_queue(fid_fabric* /*fabric*/, fi_eq_attr* attr, fid_eq** queue, v
     if (!Signal::known(attr->wait_obj)) return -FI_ENOSYS;
     auto* const made = new EventQueue(attr->wait_obj);
     return hand_out(made, FI_CLASS_EQ, &kQueueObject, &kQueue, context, queue);
-  });
-}
-
-int try_wait(fid_fabric* /*fabric*/, fid** waited, int count) {
-  return guarded([&] {
-    for (int i = 0; i < count; ++i) {
-      if (const int result = may_wait(waited[i]); result != 0) return result;
-    }
-    return 0;
   });
 }
 

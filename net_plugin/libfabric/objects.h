@@ -25,18 +25,11 @@
 #include <vector>
 
 #include "gdr/gpu_system.h"
-#include "net_plugin/libfabric/core/tables.h"
+#include "net_plugin/libfabric/core/names.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/file_descriptor.h"
 
 namespace pacecar::fabric {
-
-inline constexpr const char* kProviderName = "pacecar";
-inline constexpr size_t kMaxInjectBytes = 4096;  // bytes
-inline constexpr size_t kMaxOperations = 4096;   // of an endpoint, in each direction
-inline constexpr size_t kMaxIov = 4;
-inline constexpr uint64_t kMaxMessageBytes = uint64_t{1} << 35;
-inline constexpr uint64_t kMrModes = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
 class Domain;
 class Endpoint;
@@ -293,16 +286,6 @@ extern fi_ops_mr memory_calls;
 int query_atomic(fid_domain* domain, fi_datatype datatype, fi_op op, fi_atomic_attr* attr,
                  uint64_t flags);
 int try_wait(fid_fabric* fabric, fid** waited, int count);
-
-// The address of a NIC's device; if it has none of this family, the host's first address.
-std::optional<Name> address_of_device(const std::string& device, int family);
-
-// `list`, a value of PACECAR_NICS, without NICs on libfabric itself; nullopt: there are no others.
-std::optional<std::string> own_nics(const std::string& list);
-
-// getaddrinfo() for one address of this family (AF_UNSPEC: IPv4 or IPv6). nullopt: there is none.
-std::optional<Name> resolve(const char* node, const char* service, int family, bool passive,
-                            bool numeric);
 
 // Text for an application: copied into its buffer if there is one.
 inline const char* copied_text(const char* text, char* buffer, size_t length) {

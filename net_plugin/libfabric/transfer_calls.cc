@@ -7,6 +7,7 @@
 
 #include "net_plugin/libfabric/core/atomics.h"
 #include "net_plugin/libfabric/endpoint.h"
+#include "net_plugin/libfabric/info.h"
 
 namespace pacecar::fabric {
 namespace {

@@ -1,3 +1,5 @@
+#include "net_plugin/profiler/document.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,8 +8,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <system_error>
-
-#include "net_plugin/profiler/recorder.h"
 
 namespace pacecar::profiler {
 namespace {

@@ -1,194 +1,3 @@
-// What NCCL reports to its profiler: events in the form that all versions of the table share, a
-// record for each communicator, and the process's records. Units: nanoseconds of the host's
-// monotonic clock, bytes, elements.
-#pragma once
-
-#include <array>
-#include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <string_view>
-#include <vector>
-
-namespace pacecar::profiler {
-
-enum class EventKind : uint8_t {
-  kNone,
-  kCollective,
-  kPointToPoint,
-  kProxyOp,    // one channel's part of a collective, send or receive, to or from one peer
-  kProxyStep,  // one message of a proxy operation
-  kKernel,     // a kernel's work on one channel
-  kNetwork,    // our request for a step
-};
-
-// ncclFunc_t in its order, then operations that have only a name.
-inline constexpr std::array<std::string_view, 11> kOperations = {
-    "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "SendRecv",
-    "Send",      "Recv",   "AlltoAll",  "Scatter",       "Gather"};
-inline constexpr uint8_t kSend = 6;  // index of "Send"
-static_assert(kOperations[kSend] == "Send");
-// ncclDataType_t, in its order.
-inline constexpr std::array<std::string_view, 12> kDatatypes = {
-    "ncclInt8",    "ncclUint8",    "ncclInt32",      "ncclUint32",
-    "ncclInt64",   "ncclUint64",   "ncclFloat16",    "ncclFloat32",
-    "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"};
-inline constexpr uint8_t kUnknownName = 255;
-
-// What a step waits for, one after the other.
-enum class Wait : uint8_t {
-  kNothing,
-  kGpu,   // for the GPU to provide the data, or to consume it
-  kPeer,  // for room at the receiver
-  kNetwork,
-  kFlush,
-};
-inline constexpr size_t kWaits = 5;
-using WaitTimes = std::array<uint64_t, kWaits>;  // by Wait; the first is 0
-
-// What is known of an event when it begins. Without padding: a record stores it as words.
-struct Description {
-  EventKind kind = EventKind::kNone;
-  uint8_t operation = kUnknownName;  // index of kOperations
-  uint8_t datatype = kUnknownName;   // index of kDatatypes
-  uint8_t channel = 0;
-  bool sending : 1 = false;
-  bool detailed : 1 = true;  // of an operation: its messages are recorded
-  int32_t peer : 30 = -1;    // rank; of a collective its root
-  // Of a collective: its sequence number; of a proxy operation: its steps; of a step: its index; of
-  // a kernel: GPU time of its start.
-  uint64_t number = 0;
-  uint64_t amount = 0;  // elements, or bytes
-};
-
-// An event as it is read out of a record.
-struct Event {
-  Description what;
-  uint64_t id = 0;
-  uint64_t parent = 0;  // id; 0: none
-  uint64_t start_ns = 0;
-  uint64_t stop_ns = 0;  // 0: not yet; of a collective: of the last of its parts so far
-  // Of a collective: when the host was done with it. Of a step: when its data left for the network
-  // or came from it. 0: not yet.
-  uint64_t moment_ns = 0;
-  // Of a proxy operation: the time from its start to its first message. Of a kernel: GPU time of
-  // its end.
-  uint64_t first_ns = 0;
-  uint64_t bytes = 0;  // that its parts have moved
-  WaitTimes waits{};   // of its parts
-};
-
-// Sums of a communicator since it began: of events, bytes and nanoseconds.
-enum Sum : size_t {
-  kCollectives,
-  kPointToPoints,
-  kBytesSent,
-  kBytesReceived,
-  kBusyNs,  // of all channels' parts
-  kGpuNs,   // waits, in Wait's order
-  kPeerNs,
-  kNetworkNs,
-  kFlushNs,
-  kSums,
-};
-using Totals = std::array<uint64_t, kSums>;
-
-// A communicator's identity. Before version 4 of the table events carry it.
-struct Identity {
-  uint64_t communicator = 0;
-  int32_t rank = -1;
-  int32_t ranks = 0;  // 0: not known
-  int32_t nodes = 0;
-};
-
-// The record of one communicator: its newest events, in rings of fixed size, and sums of all.
-//
-// NCCL's threads write it while others read it: every word is atomic, nobody waits, nothing is
-// allocated. An event stays in its ring until enough newer ones have begun; later updates of it are
-// dropped. A reader skips events that are overwritten meanwhile. Several threads may begin events
-// at a time; one thread updates a step and the operation that it belongs to.
-//
-// The cost is bounded: of operations beyond kMessageRate messages a second only start and end are
-// recorded.
-//
-// Time is an argument. Collectives, proxy operations and kernels have a ring of their own, so that
-// the many steps do not overwrite them.
-class Record {
- public:
-  static constexpr size_t kOperations = 2048;
-  static constexpr size_t kSteps = 4096;
-  // Messages per second, and in one burst. One takes some 170 ns (bench/measure/micro), so all take
-  // 0.1% of one core.
-  static constexpr uint64_t kMessageRate = 5000;
-
-  // Drops everything. Meanwhile only readers and late calls may use it: these are harmless.
-  void reset(const Identity& identity);
-
-  // An id; 0: it is not recorded. `parent` is one, or 0.
-  uint64_t start(const Description& given, uint64_t parent, uint64_t now_ns);
-  // Ends a step, kernel, request or operation; of a collective, the host's part.
-  void stop(uint64_t id, uint64_t now_ns);
-  // From now on the step waits for this. `bytes` that it moves; 0: not known yet.
-  void wait(uint64_t id, Wait wait, uint64_t bytes, uint64_t now_ns);
-  void add_bytes(uint64_t id, uint64_t bytes);  // of an operation, before version 4
-  void kernel_ended(uint64_t id, uint64_t gpu_ns);
-  void identify(uint64_t communicator, int32_t rank);  // unless it is known
-
-  Identity identity() const;
-  Totals totals() const;
-  // The oldest first, as they began.
-  std::vector<Event> operations() const { return read(operations_); }
-  std::vector<Event> steps() const { return read(steps_); }
-
- private:
-  using Word = std::atomic<uint64_t>;
-  using DescriptionWords = std::array<uint64_t, sizeof(Description) / sizeof(uint64_t)>;
-  struct alignas(64) Slot {
-    Word id{0};  // 0: never written, kWriting: being written
-    std::array<Word, std::tuple_size_v<DescriptionWords>> what;
-    Word parent;
-    Word start;
-    Word stop;
-    Word moment;
-    Word first;
-    Word bytes;
-    Word waiting;  // the time since when; in the top byte the Wait
-    std::array<Word, kWaits> waits;
-  };
-  struct Ring {
-    explicit Ring(size_t size) : slots(size) {}
-
-    std::vector<Slot> slots;
-    Word begun{0};
-  };
-
-  static void store(const Description& what, Slot& slot);
-  static Description load(const Slot& slot);
-  static void enter(Slot& slot, Wait wait, uint64_t now_ns);
-  static std::vector<Event> read(const Ring& ring);
-  static void clear(Ring& ring);
-
-  Slot* find(uint64_t id);  // nullptr: overwritten
-  bool may_detail(uint64_t messages, uint64_t now_ns);
-  void stop_step(Slot& step, uint64_t now_ns);
-  void stop_operation(Slot& operation, uint64_t now_ns);
-
-  Ring operations_{kOperations};
-  Ring steps_{kSteps};
-  Word communicator_{0};
-  std::atomic<int32_t> rank_{-1};
-  std::atomic<int32_t> ranks_{0};
-  std::atomic<int32_t> nodes_{0};
-  std::array<Word, kSums> totals_{};
-  Word allowed_until_{0};  // until when the recorded messages use up kMessageRate
-};
-
-using Clock = uint64_t (*)();  // nanoseconds
-uint64_t monotonic_ns();
-
 // The records of all communicators of this process, and NCCL's contexts and event handles.
 //
 // Both are numbers in place of pointers. NCCL's proxy thread may pass those of another process (a
@@ -197,6 +6,22 @@ uint64_t monotonic_ns();
 // only open() allocates.
 //
 // Thread rule: any thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "net_plugin/profiler/record.h"
+
+namespace pacecar::profiler {
+
+using Clock = uint64_t (*)();  // nanoseconds
+uint64_t monotonic_ns();
+
 class Recorder {
  public:
   static constexpr size_t kMaxCommunicators = 64;
@@ -234,20 +59,5 @@ class Recorder {
 
 // The process's; never destroyed, since NCCL's threads may still call while the process ends.
 Recorder& recorder();
-
-// The processor time of the process's threads, as Linux counts it.
-struct ProcessorTime {
-  uint64_t run_ns = 0;
-  uint64_t waited_ns = 0;  // runnable without a processor: busy with others, or a quota applied
-};
-
-// Zeros if the kernel does not count (no CONFIG_SCHED_INFO).
-ProcessorTime processor_time();
-
-// The page /profile of the process's state socket, as JSON (see README.md).
-std::string profile_document(const Recorder& recorder, const ProcessorTime& processor);
-
-// Sums over the communicators, in Prometheus' text format; empty where there is none.
-std::string profile_metrics(const Recorder& recorder);
 
 }  // namespace pacecar::profiler

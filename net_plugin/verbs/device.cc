@@ -291,7 +291,7 @@ PACECAR_VERBS ibv_context* ibv_open_device(ibv_device* device) {
     calls.query_device_ex = query_device_extended;
     calls.query_rt_values = query_values;
     set_completion_calls(calls);
-    set_memory_calls(calls);
+    set_window_calls(calls);
     set_queue_pair_calls(calls);
     set_receive_calls(calls);
     return context.release()->base();

@@ -13,12 +13,10 @@
 #include <mutex>
 #include <vector>
 
+#include "net_plugin/verbs/event_pipe.h"
+#include "net_plugin/verbs/forward.h"
 #include "net_plugin/verbs/process_nic.h"
-#include "transport/base/file_descriptor.h"
 #include "transport/base/fixed_queue.h"
-
-// Marks each function that the library exports.
-#define PACECAR_VERBS __attribute__((visibility("default")))
 
 namespace pacecar::ibverbs {
 
@@ -28,74 +26,6 @@ inline constexpr int kMaxWorkRequests = 32768;
 inline constexpr int kMaxCqe = 1 << 20;
 inline constexpr uint32_t kMaxMessage = 1U << 30;
 inline constexpr uint8_t kMaxReads = kMostReads;
-
-// A pipe of fixed-size records, for completion channels and a context's asynchronous events: a
-// program may poll() it, and set O_NONBLOCK. Any thread.
-class EventPipe {
- public:
-  EventPipe();
-
-  int fd() const { return read_.get(); }
-  // False: the pipe is full, as the program does not read.
-  bool put(const void* record, size_t size);
-  // As read(2): false with errno.
-  bool take(void* record, size_t size);
-  // Removes the unread records for which `ended` holds. Returns how many.
-  template <typename Record, typename Ended>
-  uint32_t remove_if(const Ended& ended) {
-    const std::lock_guard lock(mutex_);
-    std::vector<Record> others;
-    uint32_t removed = 0;
-    for (Record record{}; take_now(&record, sizeof record);) {
-      if (ended(record)) {
-        ++removed;
-      } else {
-        others.push_back(record);
-      }
-    }
-    for (const Record& other : others) put_now(&other, sizeof other);
-    return removed;
-  }
-
- private:
-  bool put_now(const void* record, size_t size) const;
-  bool take_now(void* record, size_t size) const;
-
-  std::mutex mutex_;
-  FileDescriptor read_;
-  FileDescriptor write_;
-};
-
-// O_NONBLOCK is set.
-bool does_not_block(int fd);
-
-// Queues an event for ibv_get_async_event, and counts it in `reported`.
-void raise_event(ibv_context* context, const ibv_async_event& event, uint32_t& reported);
-// Drops the unread events of an object that is being destroyed, and subtracts them from `reported`.
-void drop_events(ibv_context* context, const void* object, uint32_t& reported);
-
-// Waits until the program has acknowledged as many events of the object as were reported.
-template <typename Object>
-void await_acknowledgements(Object& object, const uint32_t& acknowledged, uint32_t reported) {
-  pthread_mutex_lock(&object.mutex);
-  while (acknowledged < reported) pthread_cond_wait(&object.cond, &object.mutex);
-  pthread_mutex_unlock(&object.mutex);
-}
-
-template <typename Object>
-void begin_events(Object& object) {
-  pthread_mutex_init(&object.mutex, nullptr);
-  pthread_cond_init(&object.cond, nullptr);
-}
-// Before the object is deleted. Drops the asynchronous events that the program has not read, and
-// waits for those that it has.
-template <typename Object>
-void end_events(Object& object, const uint32_t& acknowledged, uint32_t& reported) {
-  drop_events(object.context, &object, reported);
-  await_acknowledgements(object, acknowledged, reported);
-  pthread_cond_destroy(&object.cond);
-  pthread_mutex_destroy(&object.mutex);
-}
 
 // A listed device: a network interface, with a software NIC in each process that opens it.
 class Device : public ibv_device {
@@ -145,7 +75,7 @@ inline Context& context_of(ibv_context* context) {
 inline ProcessNic& nic_of(ibv_context* context) { return *context_of(context).nic; }
 // Set calls of our contexts (ibv_context_ops and verbs_context).
 void set_completion_calls(verbs_context& verbs);
-void set_memory_calls(verbs_context& verbs);
+void set_window_calls(verbs_context& verbs);
 void set_queue_pair_calls(verbs_context& verbs);
 void set_receive_calls(verbs_context& verbs);
 
@@ -264,29 +194,4 @@ auto made(Make make) -> decltype(make()) {
   }
 }
 
-// --- calls to the real libibverbs, for devices that are not ours ---
-// It is the next one in the program's search order; if this library has its name, it is found by
-// its path.
-
-bool have_real();
-// False if this library has the name of libibverbs: the drivers of real devices would load it in
-// place of libibverbs.
-bool real_has_devices();
-// The newest version of the function, as exports.map has it. Ends the process if there is no real
-// library: then no objects of other devices exist.
-void* real_function(const char* name);
-
 }  // namespace pacecar::ibverbs
-
-// The real function of this name, looked up once.
-#define CALL_REAL(name)                                                                \
-  ([]() -> decltype(&::name) {                                                         \
-    static const auto function =                                                       \
-        reinterpret_cast<decltype(&::name)>(::pacecar::ibverbs::real_function(#name)); \
-    return function;                                                                   \
-  }())
-
-// Returns from an exported function with the result of the real one if `object`, its first
-// argument, is not ours.
-#define FORWARD_UNLESS_OURS(name, object, ...) \
-  if (!ours(object)) return CALL_REAL(name)(object __VA_OPT__(, ) __VA_ARGS__)

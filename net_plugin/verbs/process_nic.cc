@@ -12,7 +12,8 @@
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
-#include "transport/engine/open_nic.h"
+#include "transport/engine/own_thread.h"
+#include "transport/engine/process_nic.h"
 
 namespace pacecar::ibverbs {
 namespace {

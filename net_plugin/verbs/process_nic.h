@@ -10,17 +10,16 @@
 // also guards the completion queues and the queue pairs.
 #pragma once
 
-#include <array>
 #include <atomic>
-#include <bit>
 #include <cstdint>
 #include <memory>
 #include <thread>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "net_plugin/verbs/flows.h"
+#include "net_plugin/verbs/staging.h"
+#include "net_plugin/verbs/turn_lock.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/log.h"
 #include "transport/base/params.h"
@@ -32,107 +31,6 @@ namespace pacecar::ibverbs {
 
 struct Region;
 struct Window;
-
-// The lock of a NIC. Threads that call verbs have priority over the keeper, which polls and holds
-// the lock nearly always: it would take a plain mutex again before a waiting caller has woken up.
-// Any thread.
-class TurnLock {
- public:
-  void lock() {
-    callers_.fetch_add(1, std::memory_order_relaxed);
-    if (!spin([this] { return mutex_.try_lock(); })) mutex_.lock();
-  }
-  // For the keeper: waits as long as callers have the lock or want it.
-  void lock_last() {
-    const auto taken = [this] { return !called() && try_lock(); };
-    while (!spin(taken)) sched_yield();
-  }
-  // For the keeper: false if any thread has the lock.
-  bool try_lock() {
-    if (!mutex_.try_lock()) return false;
-    kept_ = true;
-    return true;
-  }
-  void unlock() {
-    const bool kept = std::exchange(kept_, false);
-    mutex_.unlock();
-    if (!kept) callers_.fetch_sub(1, std::memory_order_relaxed);
-  }
-  // A caller has the lock, or waits for it.
-  bool called() const { return callers_.load(std::memory_order_relaxed) > 0; }
-
- private:
-  // Tries for about the time of a turn, as sleeping and waking take longer.
-  static constexpr int kTries = 2000;
-
-  template <typename Taken>
-  static bool spin(Taken taken) {
-    for (int i = 0; i < kTries; ++i) {
-      if (taken()) return true;
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#endif
-    }
-    return false;
-  }
-
-  std::mutex mutex_;
-  bool kept_ = false;            // the keeper has the lock; guarded by mutex_
-  std::atomic<int> callers_{0};  // callers that have the lock or want it
-};
-
-struct Staging {
-  uint8_t* data = nullptr;  // null: none
-  uint32_t key = 0;
-  unsigned size_class = 0;  // logarithm of the size
-};
-
-// Registered memory for inline data, and for work requests with several pieces. Sizes are powers of
-// two; memory is reused, and released with the pool.
-class StagingPool {
- public:
-  explicit StagingPool(Nic& nic) : nic_(nic) {}
-  ~StagingPool() {
-    for (const auto& [memory, region] : all_) nic_.deregister_memory(region);
-  }
-  StagingPool(const StagingPool&) = delete;
-  StagingPool& operator=(const StagingPool&) = delete;
-
-  // Null data: the NIC has no region left.
-  Staging take(Bytes bytes) {
-    const auto size_class = static_cast<unsigned>(std::bit_width(std::max(bytes, kLeast) - 1));
-    auto& free = free_[size_class];
-    if (free.empty() && !grow(size_class)) return {};
-    const Staging staging = free.back();
-    free.pop_back();
-    return staging;
-  }
-  void give_back(const Staging& staging) {
-    if (staging.data != nullptr) free_[staging.size_class].push_back(staging);
-  }
-
- private:
-  static constexpr Bytes kLeast = 256;
-  // Small ones are allocated this many bytes at a time.
-  static constexpr Bytes kSlab = 1 << 16;
-
-  bool grow(unsigned size_class) {
-    const Bytes each = Bytes{1} << size_class;
-    const Bytes bytes = std::max(each, kSlab);
-    auto memory = std::make_unique_for_overwrite<uint8_t[]>(bytes);
-    const auto region = nic_.register_memory(memory.get(), bytes, Access::kLocalWrite);
-    if (!region) return false;
-    for (Bytes at = 0; at < bytes; at += each) {
-      free_[size_class].push_back({memory.get() + at, region->key, size_class});
-    }
-    all_.emplace_back(std::move(memory), *region);
-    return true;
-  }
-
-  Nic& nic_;
-  std::array<std::vector<Staging>, 64> free_;  // by size class
-  std::vector<std::pair<std::unique_ptr<uint8_t[]>, MemoryRegion>> all_;
-};
 
 // The log of the device: the error stream, filtered by PACECAR_LOG, which is read at the first
 // call. Any thread.

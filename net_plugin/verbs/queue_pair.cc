@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "net_plugin/verbs/core/states.h"
-#include "net_plugin/verbs/queue_pair.h"
+#include "net_plugin/verbs/windows.h"
 #include "transport/engine/clock.h"
 #include "transport/wire/address.h"
 #include "transport/wire/roce.h"

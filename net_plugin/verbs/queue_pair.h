@@ -5,60 +5,12 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "net_plugin/verbs/objects.h"
+#include "net_plugin/verbs/receives.h"
 
 namespace pacecar::ibverbs {
-
-Bytes total_of(const ibv_sge* pieces, int count);
-
-// The memory of a work request or receive request. A single piece stays in place; several, and
-// inline data, use staging.
-struct ScatterList {
-  // Sets the NIC's place of the data. `filled`: the NIC writes there; otherwise the data is copied
-  // to the staging now. 0, or an errno.
-  template <typename Request>
-  int gather(ProcessNic& nic, const ibv_pd* pd, std::span<const ibv_sge> list, bool filled,
-             bool in_line, Request* request);
-  // Copies what the NIC has written to the pieces.
-  void scatter(Bytes bytes) const;
-  void give_back(ProcessNic& nic);
-
-  Staging staging;
-  std::vector<std::pair<uint8_t*, uint32_t>> pieces;  // final places of the data in `staging`
-};
-
-// The receive requests of a queue pair, or of a shared receive queue: id and scatter list of each.
-class Receives {
- public:
-  explicit Receives(uint32_t most) : slots_(most) {
-    for (uint32_t i = most; i > 0; --i) free_.push_back(i - 1);
-  }
-
-  size_t posted() const { return slots_.size() - free_.size(); }
-  size_t capacity() const { return slots_.size(); }
-  // Fills the request for the NIC. 0, or an errno.
-  int prepare(ProcessNic& nic, const ibv_pd* pd, const ibv_recv_wr& wr, ReceiveRequest* request);
-  // Copies the received bytes to the pieces of a completed request. Returns its wr_id.
-  uint64_t finish(ProcessNic& nic, uint64_t slot, Bytes bytes);
-  // Drops all pending requests, and returns their wr_ids in the order of posting.
-  std::vector<uint64_t> drop_all(ProcessNic& nic);
-
- private:
-  struct Slot {
-    uint64_t wr_id = 0;
-    uint64_t order = 0;
-    bool posted = false;
-    ScatterList memory;
-  };
-  void release(ProcessNic& nic, uint32_t slot);
-
-  std::vector<Slot> slots_;
-  std::vector<uint32_t> free_;
-  uint64_t order_ = 0;
-};
 
 struct SharedReceives : ibv_srq {
   explicit SharedReceives(uint32_t most) : ibv_srq{}, receives(most) {}
@@ -151,20 +103,5 @@ inline QueuePair& queue_pair_of(ibv_qp_ex* qp) { return *static_cast<QueuePair*>
 
 // Sets the functions behind ibv_wr_*.
 void set_build_calls(QueuePair& qp);
-
-// --- memory windows: parts of registered regions with their own keys ---
-// ibv_bind_mw binds a window of type 1, and gives it a new key, which is valid on all queue pairs.
-// A work request binds a window of type 2 to a key whose lower 8 bits the program chooses; the key
-// is valid on the queue pair of the work request, until a work request of this end or of the peer
-// invalidates it. Binding and invalidation take effect when they are posted.
-
-// IBV_WR_BIND_MW, for both types; length 0 unbinds a window of type 1. 0, or an errno.
-int bind_window(QueuePair& by, const ibv_send_wr& wr);
-// IBV_WR_LOCAL_INV. 0, or an errno.
-int invalidate(QueuePair& by, uint32_t key);
-// The peer has invalidated the window.
-void on_invalidated(ProcessNic& nic, uint32_t key);
-// Unbinds the queue pair's windows of type 2, as its connection ends.
-void unbind_windows_of(QueuePair& qp);
 
 }  // namespace pacecar::ibverbs

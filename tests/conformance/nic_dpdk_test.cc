@@ -6,7 +6,7 @@
 #include "tests/support/dpdk_hub.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/soft_nic_host.h"
-#include "transport/io/decorators/decorator.h"
+#include "transport/io/decorators/fault.h"
 
 namespace pacecar {
 namespace {

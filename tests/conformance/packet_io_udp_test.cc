@@ -5,7 +5,9 @@
 #include <stdexcept>
 
 #include "tests/conformance/packet_io_conformance.h"
-#include "transport/io/decorators/decorator.h"
+#include "transport/io/decorators/fault.h"
+#include "transport/io/decorators/pcap.h"
+#include "transport/io/decorators/trace.h"
 #include "transport/io/udp/udp_io.h"
 
 namespace pacecar {
@@ -23,7 +25,7 @@ PacketIoWorld make_udp_world(bool ipv6, Wrap wrap) {
   PacketIoWorld world;
   std::vector<pollfd> descriptors;
   for (int i = 0; i < 3; ++i) {
-    UdpConfig config;
+    SocketConfig config;
     config.interface = "lo";
     config.socket_buffer = 4 << 20;
     if (ipv6) config.address = Address{.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};

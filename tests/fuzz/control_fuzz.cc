@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/perf/control_listener.h"
-#include "bench/perf/interval_meter.h"
 #include "bench/perf/json_fields.h"
-#include "bench/perf/options.h"
+#include "bench/perf/limits_seen.h"
 #include "bench/perf/phase.h"
+#include "bench/perf/test_parameters.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/json_mutator.h"
 #include "transport/base/check.h"

@@ -4,6 +4,7 @@
 
 #include "bench/doctor/documents.h"
 #include "bench/doctor/report.h"
+#include "bench/doctor/trace.h"
 #include "bench/metrics/exporter.h"
 #include "bench/top/page.h"
 #include "tests/fuzz/fuzz_input.h"

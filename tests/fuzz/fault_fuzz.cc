@@ -1,6 +1,6 @@
 // A fault configuration that is accepted is within its bounds.
 #include "transport/base/check.h"
-#include "transport/io/decorators/decorator.h"
+#include "transport/io/decorators/fault.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -1,6 +1,6 @@
 // Preflight's parsers of the kernel's answers and files, with any bytes. The first byte chooses.
-#include "bench/preflight/probes.h"
-#include "bench/preflight/host_tree.h"
+#include "bench/preflight/kernel_probes.h"
+#include "bench/preflight/text.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "transport/base/check.h"
 

@@ -57,6 +57,15 @@ TEST(CudaDriver, LoadingWithoutAGpuReturnsNotFound) {
   EXPECT_EQ(driver.error().code, ErrorCode::kNotFound);
 }
 
+TEST(CudaDriver, FailedCountOfGpusReturnsNotFound) {
+  const FakeGpu fake(FAKE_CUDA);
+  fake.with([](FakeCuda& cuda) { cuda.count_status = 1; });
+  const auto driver = CudaDriver::load(FAKE_CUDA);
+  ASSERT_FALSE(driver);
+  EXPECT_EQ(driver.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(driver.error().message, HasSubstr("finds no GPU"));
+}
+
 TEST(CudaDriver, FailedInitNamesTheReason) {
   const FakeGpu fake(FAKE_CUDA);
   fake.with([](FakeCuda& cuda) { cuda.init_status = 2; });

@@ -206,7 +206,7 @@ FAKE Status cuGetErrorString(Status status, const char** text) {
 FAKE Status cuDeviceGetCount(int* count) {
   const std::lock_guard lock(fake().mutex);
   *count = fake().state.devices;
-  return kSuccess;
+  return fake().state.count_status;
 }
 
 FAKE Status cuDeviceGet(Device* device, int ordinal) {

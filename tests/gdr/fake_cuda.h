@@ -8,6 +8,7 @@
 struct FakeCuda {
   int devices = 1;
   int init_status = 0;          // returned by cuInit
+  int count_status = 0;         // returned by cuDeviceGetCount, which writes the number in any case
   bool dma_buf = true;          // the device attribute
   bool refuses_export = false;  // the export fails, whatever dma_buf is
   bool peer_memory = true;

@@ -24,6 +24,7 @@ BUILD = ""
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(FOLDER))
 import exchange  # noqa: E402  (the module is beside the program)
+import namespaces  # noqa: E402
 import probes  # noqa: E402
 import report  # noqa: E402
 
@@ -84,14 +85,14 @@ class WholeRun(unittest.TestCase):
                 if process.poll() is not None or time.monotonic() > deadline:
                     process.kill()
                     self.fail(f"no measurement began: {process.communicate()[1]}")
-            namespaces = [namespace_of(child) for child in children]
+            used = [namespace_of(child) for child in children]
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 130, errors)
         self.assertIn("interrupted", errors)
         for child in children:
             self.assertFalse(pathlib.Path("/proc", child).exists())
-        for namespace in filter(None, namespaces):
+        for namespace in filter(None, used):
             self.assertFalse(pathlib.Path("/run/netns", namespace).exists())
 
 
@@ -137,6 +138,23 @@ def namespace_of(pid):
         return ""
     return subprocess.run(["ip", "netns", "identify", pid], capture_output=True, text=True,
                           check=False).stdout.strip()
+
+
+class Namespaces(unittest.TestCase):
+    def test_no_key_of_the_terminal_ends_their_deletion(self):
+        """A signal of the terminal reaches the processes of its session only."""
+        with tempfile.TemporaryDirectory() as folder:
+            program, seen = pathlib.Path(folder, "ip"), pathlib.Path(folder, "seen")
+            program.write_text('#!/bin/sh\n[ "$2" != del ] || '
+                               f"cut -d' ' -f6 /proc/$$/stat >> '{seen}'\n")
+            program.chmod(0o700)
+            with (unittest.mock.patch.dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"),
+                  unittest.mock.patch.object(os, "geteuid", return_value=0),
+                  namespaces.made(["one", "two"])):
+                pass
+            sessions = set(seen.read_text("utf-8").split())
+        self.assertEqual(len(sessions), 2)
+        self.assertNotIn(str(os.getsid(0)), sessions)
 
 
 class Report(unittest.TestCase):

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "deploy/lab"
 UNAVAILABLE, SKIPPED = 69, 77
@@ -19,6 +20,7 @@ LIMIT_S = 280
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(FOLDER))
 import network  # noqa: E402  (lies beside the program)
+import supervise  # noqa: E402
 
 
 def run(*words):
@@ -42,6 +44,21 @@ class Usage(unittest.TestCase):
             self.assertEqual(done.returncode, 2, words)
             self.assertIn(part, done.stderr)
             self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+
+class Output(unittest.TestCase):
+    def test_output_of_a_guest_is_written_whole_or_fails(self):
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        os.set_blocking(writer, False)
+        with (open(writer, "wb") as stream,
+              unittest.mock.patch.object(sys, "stdout", types.SimpleNamespace(buffer=stream))):
+            sink = supervise.open_output(types.SimpleNamespace(output=None, guests=1), 0, "stdout")
+            sink.write(b"line\n")
+            self.assertEqual(os.read(reader, 16), b"line\n")
+            with self.assertRaises(BlockingIOError):
+                sink.write(bytes(1 << 20))
+            os.read(reader, 1 << 20)  # room for what is buffered
 
 
 class OtherUsers(unittest.TestCase):

@@ -236,6 +236,17 @@ class Refusals(unittest.TestCase):
     def test_a_plugin_that_does_not_load_is_an_error(self):
         self.refused(2, "the plugin does not load here", *TINY, "--plugin", __file__)
 
+    def test_a_rank_that_is_started_by_hand_is_refused(self):
+        for words in (["x", "2", "0", "id", "allreduce", "4:1", "1"],
+                      ["2", "2", "0", "id", "allreduce", "4:1", "1"],
+                      ["0", "17", "0", "id", "allreduce", "4:1", "1"],
+                      ["0", "2", "0", "id", "allreduce", "3:1", "1"]):
+            with self.subTest(words=words):
+                done = subprocess.run([PROGRAMS / "collectives", "/nowhere", *words], text=True,
+                                      capture_output=True, timeout=LIMIT_S, check=False)
+                self.assertGreater(done.returncode, 0, "it was killed")
+                self.assertIn("bench/nccl/run starts it", done.stderr)
+
     def test_wrong_usage_is_refused_in_a_sentence(self):
         for flags, sentence in [(("--ops", "gather"), "'gather' is none of allreduce"),
                                 (("--sizes", "6"), "'6' is no size"),

@@ -441,6 +441,23 @@ TEST(FiProvider, ASendToAnAddressWithoutAListenerFails) {
   });
 }
 
+// A second queue for a direction that has one is refused, and nothing of the call takes effect.
+TEST(FiProvider, ARefusedCompletionQueueIsNotInUse) {
+  expect_processes_pass(1, [](Rank&) {
+    const FiEnd end;
+    fid_ep* endpoint = nullptr;
+    must(fi_endpoint(end.domain, end.info(), &endpoint, nullptr), "fi_endpoint");
+    must(fi_ep_bind(endpoint, &end.completions->fid, FI_RECV), "fi_ep_bind");
+    fi_cq_attr attr{.format = FI_CQ_FORMAT_TAGGED};
+    fid_cq* queue = nullptr;
+    must(fi_cq_open(end.domain, &attr, &queue, nullptr), "fi_cq_open");
+    EXPECT_EQ(fi_ep_bind(endpoint, &queue->fid, FI_TRANSMIT | FI_RECV), -FI_EINVAL);
+    EXPECT_EQ(fi_close(&queue->fid), 0);
+    EXPECT_EQ(fi_ep_bind(endpoint, &end.completions->fid, FI_TRANSMIT), 0);
+    EXPECT_EQ(fi_close(&endpoint->fid), 0);
+  });
+}
+
 TEST(FiProvider, NicsOfLibfabricAreNotOffered) {
   expect_processes_pass(1, [](Rank&) {
     const auto found = [](const char* nics) {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "net_plugin/abi/tables.h"
-#include "net_plugin/communicator.h"
+#include "net_plugin/comm.h"
 #include "tests/support/fake_nccl_host.h"
 
 extern "C" const pacecar::nccl::NetV11 ncclNetPlugin_v11;

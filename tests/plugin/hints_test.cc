@@ -2,8 +2,13 @@
 // plugin is linked in, so that the tests can read its statistics.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <climits>
+#include <cstdarg>
+#include <cstdio>
 #include <cstdlib>
+#include <string_view>
+#include <vector>
 
 #include "net_plugin/abi/tables.h"
 #include "net_plugin/communicator.h"
@@ -134,6 +139,35 @@ TEST_F(HintsTest, AnOutOfRangeWeightIsRefused) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message,
             "PACECAR_WEIGHT='65' (environment) is not valid: give a whole number from 1 to 64");
+}
+
+int g_unused_classes = 0;
+
+void count_unused_classes(nccl::LogSeverity severity, unsigned long, const char*, int,
+                          const char* format, ...) {
+  std::array<char, 512> line{};
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(line.data(), line.size(), format, arguments);
+  va_end(arguments);
+  const bool tells =
+      std::string_view(line.data()).find("traffic class 32 is not used") != std::string_view::npos;
+  if (severity == nccl::LogSeverity::kWarn && tells) ++g_unused_classes;
+}
+
+TEST_F(HintsTest, EachCommunicatorReportsAnUnusedTrafficClassOnce) {
+  setenv("PACECAR_TC", "0", 1);
+  nccl::CommConfig config{32};
+  std::array<void*, 2> contexts{};
+  for (void*& context : contexts) {
+    ASSERT_EQ(kNet.init(&context, 0x1234, &config, count_unused_classes, nullptr),
+              NcclResult::kSuccess);
+    auto& communicator = *static_cast<plugin::Communicator*>(context);
+    communicator.check_traffic_class(32);  // as each connection of an older NCCL does
+  }
+  EXPECT_EQ(g_unused_classes, 2);
+  for (void* const context : contexts) kNet.finalize(context);
+  unsetenv("PACECAR_TC");
 }
 
 }  // namespace

@@ -10,7 +10,9 @@
 
 #include "net_plugin/libfabric/core/frame.h"
 #include "net_plugin/libfabric/core/matcher.h"
-#include "net_plugin/libfabric/core/tables.h"
+#include "net_plugin/libfabric/core/names.h"
+#include "net_plugin/libfabric/core/operation_table.h"
+#include "net_plugin/libfabric/core/pieces.h"
 
 namespace pacecar::fabric {
 namespace {

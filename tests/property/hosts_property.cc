@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/hosts/host_list.h"
+#include "bench/hosts/launcher.h"
 #include "bench/perf/command_line.h"
 
 namespace pacecar::test {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/preflight/checks.h"
-#include "bench/preflight/probes.h"
+#include "bench/preflight/kernel_probes.h"
 #include "bench/preflight/read_facts.h"
 #include "bench/preflight/report.h"
 #include "tests/support/fake_host.h"

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "transport/api/bond/bonded_end.h"
+#include "transport/api/bond/keeper.h"
 #include "transport/api/joining.h"
 #include "transport/api/memory.h"
 #include "transport/base/prng.h"

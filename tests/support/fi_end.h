@@ -91,6 +91,7 @@ class FiEnd {
     fi_freeinfo(info_);
   }
 
+  fi_info* info() const { return info_; }
   std::vector<uint8_t> name() const {
     std::vector<uint8_t> name(64);
     size_t bytes = name.size();

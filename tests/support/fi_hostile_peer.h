@@ -19,6 +19,7 @@
 #include "net_plugin/libfabric/link/connections.h"
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 #include "net_plugin/libfabric/link/same_host.h"
+#include "net_plugin/libfabric/link/socket_name.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/prng.h"
 #include "transport/base/random_word.h"

@@ -13,8 +13,10 @@
 #include "tests/support/ofi_end.h"
 #include "transport/ofi/address.h"
 #include "transport/ofi/domain.h"
+#include "transport/ofi/endpoint.h"
 #include "transport/ofi/host_lock.h"
 #include "transport/ofi/mailbox.h"
+#include "transport/ofi/registrations.h"
 
 namespace pacecar::test {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/support/soft_nic_pair.h"
-#include "transport/io/udp/receive_ring.h"
+#include "transport/io/udp/scatter_list.h"
 
 namespace pacecar::test {
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <numeric>
 
+#include "transport/api/bond/lane_split.h"
 #include "transport/api/bond/lanes.h"
 #include "transport/api/lane_list.h"
 #include "transport/base/prng.h"

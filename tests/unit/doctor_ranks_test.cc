@@ -3,8 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/doctor/collectives.h"
 #include "bench/doctor/ranks.h"
-#include "bench/doctor/report.h"
+#include "bench/doctor/trace.h"
 #include "bench/doctor/verdict.h"
 #include "tests/support/doctor_job.h"
 

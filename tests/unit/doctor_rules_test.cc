@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "bench/doctor/report.h"
+#include "bench/doctor/rules.h"
 #include "bench/doctor/verdict.h"
 #include "tests/support/doctor_job.h"
 

@@ -23,6 +23,7 @@
 #include <string>
 
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
+#include "net_plugin/libfabric/link/socket_name.h"
 #include "tests/support/own_network.h"
 #include "tests/support/tcp.h"
 

@@ -8,7 +8,7 @@
 
 #include "net_plugin/libfabric/core/atomics.h"
 #include "net_plugin/libfabric/core/frame.h"
-#include "net_plugin/libfabric/core/tables.h"
+#include "net_plugin/libfabric/core/names.h"
 
 namespace pacecar::fabric {
 namespace {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "bench/hosts/host_list.h"
+#include "bench/hosts/launcher.h"
 #include "bench/perf/command_line.h"
 
 namespace pacecar::test {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "bench/hosts/matrix.h"
+#include "bench/hosts/outliers.h"
 #include "bench/hosts/pair_results.h"
 
 namespace pacecar::test {

@@ -12,7 +12,9 @@
 
 #include "tests/support/scratch_directory.h"
 #include "tests/support/scripted_packet_io.h"
-#include "transport/io/decorators/decorator.h"
+#include "transport/io/decorators/fault.h"
+#include "transport/io/decorators/pcap.h"
+#include "transport/io/decorators/trace.h"
 
 namespace pacecar {
 namespace {

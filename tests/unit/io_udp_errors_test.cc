@@ -40,7 +40,7 @@ class UdpErrors : public testing::Test {
     answers.clear();
     offered.clear();
     device_can_segment = true;
-    UdpConfig config;
+    SocketConfig config;
     config.interface = "lo";
     auto opened = open_udp(config);
     if (!opened) throw std::runtime_error(opened.error().message);

@@ -82,20 +82,20 @@ TEST(Interfaces, AddressesArePreferredInOrder) {
 }
 
 TEST(OpenUdp, ErrorsNameTheMistake) {
-  const auto message = [](const UdpConfig& config) {
+  const auto message = [](const SocketConfig& config) {
     const auto io = open_udp(config);
     return io ? std::string("opened") : io.error().message;
   };
-  UdpConfig config;
+  SocketConfig config;
   config.interface = "no-such-interface";
   EXPECT_THAT(message(config), HasSubstr("choose one of"));
   config.interface = "lo";
   config.address = kElsewhere;
-  EXPECT_THAT(message(config), HasSubstr("cannot bind a UDP socket to 192.0.2.1"));
+  EXPECT_THAT(message(config), HasSubstr("does not have the address 192.0.2.1"));
 }
 
 TEST(OpenUdp, CapsFollowTheConfiguration) {
-  UdpConfig config;
+  SocketConfig config;
   config.interface = "lo";
   config.paths = 3;
   const auto io = open_udp(config);
@@ -105,13 +105,13 @@ TEST(OpenUdp, CapsFollowTheConfiguration) {
       << "the loopback's MTU is larger";
   EXPECT_TRUE((*io)->caps().checks_payload);
   EXPECT_EQ((*io)->caps().line_rate, Rate());
-  UdpConfig same_port = config;
+  SocketConfig same_port = config;
   same_port.port = (*io)->local_address().port;
   EXPECT_FALSE(open_udp(same_port));
 }
 
 TEST(OpenUdp, ControlPacketsAreNotEcnCapable) {
-  UdpConfig config;
+  SocketConfig config;
   config.interface = "lo";
   config.data_tc = 0xFF;  // the caller does not decide the ECN bits
   config.control_tc = 0xFF;
@@ -131,7 +131,7 @@ TEST(OpenUdp, ControlPacketsAreNotEcnCapable) {
 
 // A socket is connected to a peer to which it sends repeatedly; other peers are still reached.
 TEST(OpenUdp, ConnectedSocketStillReachesOtherPeers) {
-  const UdpConfig config{.interface = "lo", .paths = 1};
+  const SocketConfig config{.interface = "lo", .paths = 1};
   const auto sender = open_udp(config).value();
   const std::array<std::unique_ptr<PacketIo>, 2> peers{open_udp(config).value(),
                                                        open_udp(config).value()};
@@ -156,7 +156,7 @@ TEST(OpenUdp, ConnectedSocketStillReachesOtherPeers) {
 }
 
 TEST(OpenUdp, DatagramsWithAnotherBeginningAreDropped) {
-  UdpConfig config{.interface = "lo", .paths = 1};
+  SocketConfig config{.interface = "lo", .paths = 1};
   const auto sender = open_udp(config).value();
   config.beginning_bits = 0xFC00'0000'00FF'0000;
   config.beginning = 0xC000'0000'0012'0000;
@@ -217,7 +217,7 @@ struct Predicted {
     return bytes;
   }
 
-  UdpConfig config{.interface = "lo", .paths = 1};
+  SocketConfig config{.interface = "lo", .paths = 1};
   std::unique_ptr<PacketIo> sender = open_udp(config).value();
   std::unique_ptr<PacketIo> receiver = open_udp(config).value();
   std::vector<uint8_t> place = std::vector<uint8_t>(16 * kPayload);
@@ -283,7 +283,7 @@ TEST(OpenUdp, PredictionHoldsForTheNextReceiveOnly) {
 // Anyone can forge the ICMP message "port unreachable". The kernel reports it as an error of the
 // next send, and does not send that packet.
 TEST(OpenUdp, IcmpErrorsLoseNoPacket) {
-  UdpConfig config{.interface = "lo", .paths = 1};
+  SocketConfig config{.interface = "lo", .paths = 1};
   const auto sender = open_udp(config).value();
   // A port below those that the kernel chooses, so that it stays free while the peer is closed.
   config.port = static_cast<uint16_t>(10'000 + getpid() % 20'000);
@@ -309,7 +309,7 @@ TEST(OpenUdp, IcmpErrorsLoseNoPacket) {
 }
 
 TEST(OpenUdp, PacketsToImpossibleDestinationsAreLostAlone) {
-  UdpConfig config;
+  SocketConfig config;
   config.interface = "lo";
   const auto io = open_udp(config);
   ASSERT_TRUE(io) << io.error().message;

@@ -5,8 +5,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "bench/metrics/destination.h"
+#include "bench/metrics/address.h"
 #include "bench/metrics/exporter.h"
+#include "bench/metrics/textfile.h"
 #include "tests/support/scratch_directory.h"
 #include "transport/api/state_document.h"
 

@@ -1,5 +1,7 @@
 // Which NICs of two processes are joined, and how a handle names the NICs of a process.
 
+#include "transport/api/network_choice.h"
+
 #include <gmock/gmock.h>
 
 #include "transport/api/lane_list.h"

@@ -15,7 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "bench/preflight/probes.h"
+#include "bench/preflight/kernel_probes.h"
+#include "bench/preflight/peer_path.h"
 
 namespace pacecar::preflight {
 namespace {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "net_plugin/profiler/document.h"
 #include "net_plugin/profiler/recorder.h"
 
 namespace pacecar::profiler {

@@ -308,34 +308,19 @@ TEST_F(SendQueueTest, PartOfABondLaneIsCutToItsPlaceInTheBuffer) {
 TEST_F(SendQueueTest, StrictQueueReportsATooLongMessageToTheReceiver) {
   queue_ = SendQueue(true);
   const auto& request = send(101);
+  const auto& part = send(100, 0, 1, 1);  // of a bond lane
   const auto& next = send(100);
-  advertise({0}, 8, 100);
-  advertise({0}, 8, 100);
+  for (int i = 0; i < 3; ++i) advertise({0}, 8, 100);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
-  EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 1}));
-  EXPECT_EQ(writes_[0].length, 0U);
-  EXPECT_EQ(Immediate::unpack(writes_[0].immediate).writes, Immediate::kTooLong);
-  EXPECT_TRUE(done(0));
-  EXPECT_EQ(request.state(), State::kFailed);
-  EXPECT_EQ(request.failure, MessageFailure::kTooLong);
-  EXPECT_TRUE(done(1));
-  EXPECT_EQ(next.state(), State::kDone);
-}
-
-TEST_F(SendQueueTest, StrictQueueRefusesAPartOfABondLaneThatEndsBehindTheBuffer) {
-  queue_ = SendQueue(true);
-  send(400, 0, 1, 200);
-  const auto& beyond = send(400, 0, 1, 201);
-  for (int i = 0; i < 2; ++i) advertise({0}, 8, 600);
-  EXPECT_EQ(match(), SendQueue::Match::kOk);
-  EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 1}));
-  EXPECT_EQ(writes_[0].length, 400U);
-  EXPECT_EQ(writes_[0].remote, 0x100000U + 200);
-  EXPECT_EQ(writes_[1].length, 0U);
-  EXPECT_EQ(writes_[1].remote, 0x200000U);
-  EXPECT_EQ(Immediate::unpack(writes_[1].immediate).writes, Immediate::kTooLong);
-  EXPECT_TRUE(done(1));
-  EXPECT_EQ(beyond.failure, MessageFailure::kTooLong);
+  EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 1, 2}));
+  for (const size_t write : {0, 1}) {
+    EXPECT_EQ(writes_[write].length, 0U);
+    EXPECT_EQ(writes_[write].remote, 0x100000U * (write + 1)) << "never beyond the buffer";
+    EXPECT_EQ(Immediate::unpack(writes_[write].immediate).writes, Immediate::kTooLong);
+    EXPECT_TRUE(done(write));
+  }
+  for (const auto* failed : {&request, &part}) EXPECT_EQ(failed->failure, MessageFailure::kTooLong);
+  EXPECT_TRUE(done(2) && next.state() == State::kDone);
 }
 
 TEST_F(SendQueueTest, LongMessageTakesSeveralWrites) {

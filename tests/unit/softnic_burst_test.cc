@@ -81,8 +81,9 @@ std::string change(Receiver& receiver, Prng& random) {
   std::vector<Datagram>& packets = receiver.packets;
   const size_t chosen = random.below(packets.size());
   Datagram& packet = packets[chosen];
-  if (packet.trimmed) return "nothing";
-  wire::DataHeader header = packet.data();
+  wire::DataHeader header;
+  const auto header_bytes = std::span(packet.bytes).first(wire::kDataHeaderBytes);
+  if (packet.trimmed || !wire::decode_trimmed(header_bytes, header)) return "nothing";
   const std::vector<uint8_t> payload(packet.bytes.begin() + wire::kDataHeaderBytes,
                                      packet.bytes.end() - wire::kChecksumBytes);
   const auto encode = [&](const std::vector<uint8_t>& bytes) {

@@ -102,6 +102,37 @@ TEST_F(VerbsDeviceEvents, UnreadEventsEndWithTheirCompletionQueue) {
   EXPECT_FALSE(has_event());
 }
 
+// As above, and while the call waits for the acknowledgement of an event of the channel.
+TEST_F(VerbsDeviceEvents, UnreadEventsEndBeforeDestroyWaitsForOthers) {
+  ibv_comp_channel* const channel = ibv_create_comp_channel(context);
+  ibv_cq* const small = ibv_create_cq(context, 1, nullptr, channel, 0);
+  ASSERT_EQ(ibv_req_notify_cq(small, 0), 0);
+  ibv_qp* const qp = make_queue_pair(small, nullptr);
+  for (int i = 0; i < 2; ++i) {
+    ibv_recv_wr receive{};
+    ibv_recv_wr* bad = nullptr;
+    ASSERT_EQ(ibv_post_recv(qp, &receive, &bad), 0);
+  }
+  fail(qp);
+  ASSERT_TRUE(has_event()) << "the completion queue is overrun";
+  ibv_cq* of = nullptr;
+  void* user = nullptr;
+  ASSERT_EQ(ibv_get_cq_event(channel, &of, &user), 0);
+  EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  std::atomic<bool> ended = false;
+  std::thread ending([&] {
+    EXPECT_EQ(ibv_destroy_cq(small), 0);
+    ended = true;
+  });
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (has_event() && std::chrono::steady_clock::now() < give_up) std::this_thread::yield();
+  EXPECT_FALSE(has_event());
+  EXPECT_FALSE(ended);
+  ibv_ack_cq_events(small, 1);
+  ending.join();
+  EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+}
+
 TEST_F(VerbsDeviceEvents, DestroyWaitsUntilEventsAreAcknowledged) {
   ibv_qp* const qp = make_failed_queue_pair();
   ibv_async_event event{};

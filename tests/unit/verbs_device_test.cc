@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "transport/verbs/device.h"
+#include "transport/verbs/hardware_counters.h"
 
 namespace pacecar {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/support/hostile_nics.h"
-#include "transport/verbs/device.h"
+#include "transport/verbs/offloads.h"
 
 namespace pacecar {
 namespace {

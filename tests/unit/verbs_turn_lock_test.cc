@@ -4,7 +4,7 @@
 #include <mutex>
 #include <thread>
 
-#include "net_plugin/verbs/process_nic.h"
+#include "net_plugin/verbs/turn_lock.h"
 
 namespace pacecar::ibverbs {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "transport/engine/back_ends.h"
-#include "transport/engine/open_nic.h"
+#include "transport/engine/open_kinds.h"
 
 namespace pacecar {
 namespace {

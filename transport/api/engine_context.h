@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/api/bond/bonded_end.h"
+#include "transport/api/bond/keeper.h"
 #include "transport/api/flushes.h"
 #include "transport/api/joining.h"
 #include "transport/api/pacecar.hpp"

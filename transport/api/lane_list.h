@@ -1,10 +1,8 @@
-// The choice of the NICs of two processes that are joined, and the bytes that the bootstrap carries
-// for a connection: the NICs of the listener's process, and the offers and answers of each lane's
-// messengers. A connection between two single NICs has one lane. Pure, except random_identity().
-// Thread rule: any.
+// The bytes that the bootstrap carries for a connection: the NICs of the listener's process, and
+// the offers and answers of each lane's messengers. A connection between two single NICs has one
+// lane. Pure, except random_identity(). Thread rule: any.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -12,39 +10,12 @@
 #include <string_view>
 #include <vector>
 
+#include "transport/api/network_choice.h"
 #include "transport/base/result.h"
 #include "transport/engine/bootstrap/wire.h"
 #include "transport/message/handshake.h"
 
 namespace pacecar {
-
-// A network's name, short enough for a handle. Each NIC is on one or several networks
-// (NicCaps::networks); two NICs can be joined if and only if they have one in common.
-using NetworkId = uint32_t;
-NetworkId network_id(std::string_view name);
-
-using NicNetworks = std::vector<NetworkId>;
-using DeviceNetworks = std::vector<NicNetworks>;  // of each NIC of the device
-
-// The networks that all NICs of the device have, in the order of the first NIC.
-NicNetworks common_networks(const DeviceNetworks& device);
-
-// Whether each lane between the two joins NICs that have a network in common.
-bool can_join(const DeviceNetworks& one, const DeviceNetworks& other);
-
-// A device of ours and one of the peer's, by index.
-struct DevicePair {
-  size_t own = 0;
-  size_t peer = 0;
-
-  bool operator==(const DevicePair&) const = default;
-};
-
-// The first device of each side is the requested one. Chooses the first pair that can be joined:
-// both requested devices; ours with another of the peer's; another of ours with the peer's; any two
-// others. nullopt: no two can be joined.
-std::optional<DevicePair> choose_devices(std::span<const DeviceNetworks> own,
-                                         std::span<const DeviceNetworks> peer);
 
 constexpr size_t kMaxLanes = 8;
 

@@ -1,9 +1,10 @@
+#include "transport/api/own_devices.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
 
-#include "transport/api/joining.h"
 #include "transport/api/state_document.h"
 
 namespace pacecar {

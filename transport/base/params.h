@@ -4,8 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,43 +11,11 @@
 
 #include "transport/base/log.h"
 #include "transport/base/packet_modes.h"
+#include "transport/base/param_value.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
 
 namespace pacecar {
-
-// The text form of one parameter: how it is parsed, checked, printed and explained. Every type but
-// text has a raw value, a uint64_t: a bool's 0 or 1, bytes, bits per second, nanoseconds, or an
-// enum's index.
-enum class ParamType { kText, kBool, kInteger, kBytes, kRate, kDuration, kEnum };
-
-// The raw values that a parameter accepts. kAutoToo: 0 as well, which is written "auto".
-struct ParamRange {
-  enum class Rule { kBetween, kZeroToo, kAutoToo, kPowerOfTwo, kMultipleOf4 };
-
-  uint64_t min = 0;
-  uint64_t max = std::numeric_limits<uint64_t>::max();
-  Rule rule = Rule::kBetween;
-
-  bool contains(uint64_t raw) const;
-};
-
-struct ParamInfo {
-  std::string_view name;  // "PACECAR_PATHS"
-  ParamType type;
-  std::string_view doc;      // a phrase without a full stop
-  ParamRange range;          // of numbers
-  std::string_view choices;  // of an enum, in the order of its values: "auto|full|header"
-};
-
-// nullopt: the parameter does not accept `text`. Not for text parameters.
-std::optional<uint64_t> parse_param(const ParamInfo& info, std::string_view text);
-
-// The shortest text that parses to `raw`. Not for text parameters.
-std::string format_param(const ParamInfo& info, uint64_t raw);
-
-// What the parameter accepts, for people: "a whole number from 1 to 64".
-std::string describe_accepted(const ParamInfo& info);
 
 enum class Progress : uint8_t { kInline, kThread };
 enum class AutoOrOff : uint8_t { kAuto, kOff };

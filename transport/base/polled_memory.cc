@@ -1,4 +1,3 @@
-
 #include "transport/base/polled_memory.h"
 
 #include <concepts>

@@ -1,45 +1,16 @@
-// The engine's clock, the only place where time is read, and what the threads that poll NICs have
-// in common.
+// The engine's clock: the only place where time is read.
 #pragma once
 
-#include <poll.h>
-#include <pthread.h>
-#include <sys/prctl.h>
-
-#include <csignal>
 #include <ctime>
-#include <span>
 
 #include "transport/base/units.h"
 
 namespace pacecar {
 
-// The longest sleep if nothing wakes the thread: a decorator holds packets back, or the device has
-// no descriptor to wait for.
-inline constexpr Duration kBlindSleep = Duration::from_us(100);
-
 inline Instant clock_now() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return Instant::from_ns(int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec);
-}
-
-// Returns earlier when one of the descriptors is readable.
-inline void sleep_until(Instant deadline, std::span<pollfd> waiting) {
-  const Instant now = clock_now();
-  if (deadline <= now) return;
-  const int64_t ns = (deadline - now).ns();
-  const timespec timeout{ns / 1'000'000'000, ns % 1'000'000'000};
-  ppoll(waiting.data(), waiting.size(), deadline == Instant::never() ? nullptr : &timeout, nullptr);
-}
-
-// Called by a thread of ours first.
-inline void begin_thread(const char* name) {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the application's
-  prctl(PR_SET_TIMERSLACK, 1);                // sleeps end in time, not up to 50 us later
-  pthread_setname_np(pthread_self(), name);
 }
 
 }  // namespace pacecar

@@ -6,6 +6,7 @@
 #include "transport/base/check.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/bootstrap/auth.h"
+#include "transport/engine/own_thread.h"
 
 namespace pacecar {
 namespace {

@@ -7,7 +7,7 @@
 #include "transport/engine/back_ends.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/open_io.h"
-#include "transport/engine/open_nic.h"
+#include "transport/engine/open_kinds.h"
 #include "transport/engine/soft_port.h"
 #include "transport/io/dpdk/dpdk_io.h"
 #include "transport/io/dpdk/module.h"

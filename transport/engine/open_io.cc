@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "transport/base/return_if_error.h"
-#include "transport/io/decorators/decorator.h"
+#include "transport/io/decorators/fault.h"
+#include "transport/io/decorators/pcap.h"
+#include "transport/io/decorators/trace.h"
 #include "transport/io/raw/raw_io.h"
 #include "transport/wire/extended.h"
 #include "transport/wire/roce.h"
@@ -18,7 +20,7 @@ namespace {
 
 Result<std::unique_ptr<PacketIo>> open_sockets(const Params& params, const InterfaceInfo& interface,
                                                Sockets sockets) {
-  UdpConfig config = socket_config(params, interface);
+  SocketConfig config = socket_config(params, interface);
   if (sockets == Sockets::kRaw) return open_raw(config);
   if (params.wire == WireMode::kExtended) {
     config.beginning_bits = wire::kBeginning.bits;
@@ -41,7 +43,7 @@ Result<std::unique_ptr<PacketIo>> open_sockets(const Params& params, const Inter
 
 }  // namespace
 
-UdpConfig socket_config(const Params& params, const InterfaceInfo& interface) {
+SocketConfig socket_config(const Params& params, const InterfaceInfo& interface) {
   return {.interface = interface.name,
           .paths = params.paths,
           .socket_buffer = params.socket_buffer,

@@ -9,7 +9,9 @@
 #include "transport/engine/clock.h"
 #include "transport/engine/cores/multi_core_nic.h"
 #include "transport/engine/open_io.h"
+#include "transport/engine/open_kinds.h"
 #include "transport/engine/soft_port.h"
+#include "transport/engine/tags.h"
 #include "transport/io/udp/interfaces.h"
 
 namespace pacecar {

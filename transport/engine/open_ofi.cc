@@ -9,7 +9,7 @@
 #include "transport/engine/back_ends.h"
 #include "transport/engine/bootstrap_choice.h"
 #include "transport/engine/clock.h"
-#include "transport/engine/open_nic.h"
+#include "transport/engine/open_kinds.h"
 #include "transport/io/sockaddr.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/ofi/ofi_nic.h"

@@ -11,10 +11,12 @@
 #include "transport/engine/back_ends.h"
 #include "transport/engine/bootstrap_choice.h"
 #include "transport/engine/clock.h"
-#include "transport/engine/open_nic.h"
+#include "transport/engine/open_kinds.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/gid_choice.h"
+#include "transport/verbs/library.h"
+#include "transport/verbs/offloads.h"
 #include "transport/verbs/verbs_nic.h"
 
 namespace pacecar {

@@ -1,3 +1,5 @@
+#include "transport/engine/process_nic.h"
+
 #include <fmt/format.h>
 
 #include <utility>
@@ -5,8 +7,9 @@
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/open_io.h"
-#include "transport/engine/open_nic.h"
 #include "transport/engine/soft_port.h"
+#include "transport/engine/tags.h"
+#include "transport/io/udp/udp_io.h"
 #include "transport/wire/roce.h"
 
 namespace pacecar {
@@ -15,7 +18,7 @@ Result<OpenedNic> open_process_nic(const InterfaceInfo& interface, const Params&
                                    const LogSink& log) {
   RETURN_IF_ERROR(accept_without_tags("soft:udp:" + interface.name, "standard RDMA packets", false,
                                       params, log));
-  UdpConfig config = socket_config(params, interface);
+  SocketConfig config = socket_config(params, interface);
   config.without_checksum = config.identifies = true;
   for (uint32_t slot = 0; slot < roce::kSlots; ++slot) {
     config.port = roce::port_of_slot(slot);

@@ -1,6 +1,6 @@
 // Replaces open_verbs.cc in a build without libibverbs.
 #include "transport/engine/back_ends.h"
-#include "transport/engine/open_nic.h"
+#include "transport/engine/open_kinds.h"
 
 namespace pacecar {
 

@@ -16,7 +16,9 @@
 #include "transport/base/work_list.h"
 #include "transport/nic/paced/paced_nic.h"
 #include "transport/ofi/domain.h"
+#include "transport/ofi/endpoint.h"
 #include "transport/ofi/queue_pair.h"
+#include "transport/ofi/registrations.h"
 
 namespace pacecar {
 

@@ -21,6 +21,7 @@
 #include "transport/api/pacecar.hpp"
 #include "transport/base/fresh_pages.h"
 #include "transport/rma/arrivals.h"
+#include "transport/rma/landing.h"
 #include "transport/rma/peer.h"
 #include "transport/rma/windows.h"
 

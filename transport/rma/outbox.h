@@ -12,6 +12,7 @@
 
 #include "gdr/ring_space.h"
 #include "transport/api/pacecar.hpp"
+#include "transport/rma/landing.h"
 #include "transport/rma/record.h"
 #include "transport/rma/windows.h"
 

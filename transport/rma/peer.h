@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "transport/rma/arrivals.h"
+#include "transport/rma/landing.h"
 #include "transport/rma/outbox.h"
 #include "transport/rma/record.h"
 #include "transport/rma/windows.h"

@@ -1,9 +1,6 @@
 #include "transport/security/key_exchange.h"
 
 #include <openssl/evp.h>
-#include <openssl/kdf.h>
-
-#include <memory>
 
 #include "transport/base/check.h"
 
@@ -37,24 +34,6 @@ std::optional<Secret> KeyExchange::agree(const PublicKey& peer) const {
                       EVP_PKEY_derive_set_peer(context.get(), other.get()) == 1 &&
                       EVP_PKEY_derive(context.get(), secret.data(), &size) == 1;
   return agreed ? std::optional(secret) : std::nullopt;
-}
-
-void derive_key(std::span<const uint8_t> secret, std::span<const uint8_t> salt,
-                std::string_view purpose, std::span<uint8_t> key) {
-  const std::unique_ptr<EVP_PKEY_CTX, void (*)(EVP_PKEY_CTX*)> context(
-      EVP_PKEY_CTX_new_id(EVP_PKEY_HKDF, nullptr), EVP_PKEY_CTX_free);
-  EVP_PKEY_CTX* const hkdf = context.get();
-  const auto* info = reinterpret_cast<const uint8_t*>(purpose.data());
-  size_t size = key.size();
-  // The library takes no empty salt; none equals one of zeros (RFC 5869, 2.2).
-  PACECAR_CHECK(
-      hkdf != nullptr && EVP_PKEY_derive_init(hkdf) == 1 &&
-      EVP_PKEY_CTX_set_hkdf_md(hkdf, EVP_sha256()) == 1 &&
-      EVP_PKEY_CTX_set1_hkdf_key(hkdf, secret.data(), static_cast<int>(secret.size())) == 1 &&
-      EVP_PKEY_CTX_add1_hkdf_info(hkdf, info, static_cast<int>(purpose.size())) == 1 &&
-      (salt.empty() ||
-       EVP_PKEY_CTX_set1_hkdf_salt(hkdf, salt.data(), static_cast<int>(salt.size())) == 1) &&
-      EVP_PKEY_derive(hkdf, key.data(), &size) == 1 && size == key.size());
 }
 
 }  // namespace pacecar

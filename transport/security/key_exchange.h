@@ -1,7 +1,6 @@
 // X25519 (RFC 7748): two NICs that know each other's public key derive a common secret. Who only
 // observes the public keys cannot derive it. A NIC makes its key pair when it is opened and stores
-// it nowhere, so earlier packets stay secret if other keys leak later. From a secret derive_key()
-// makes keys for many purposes.
+// it nowhere, so earlier packets stay secret if other keys leak later.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -10,8 +9,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
-#include <string_view>
 
 struct evp_pkey_st;  // OpenSSL's EVP_PKEY
 
@@ -39,10 +36,5 @@ class KeyExchange {
   OwnedKey key_;
   PublicKey public_key_{};
 };
-
-// HKDF with SHA-256 (RFC 5869). Fills `key`. No two keys of a secret may have both the same salt
-// and the same purpose.
-void derive_key(std::span<const uint8_t> secret, std::span<const uint8_t> salt,
-                std::string_view purpose, std::span<uint8_t> key);
 
 }  // namespace pacecar

@@ -1,6 +1,6 @@
 #include "transport/security/packet_keys.h"
 
-#include "transport/security/key_exchange.h"
+#include "transport/security/key_derivation.h"
 
 namespace pacecar {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "transport/base/return_if_error.h"
-#include "transport/security/key_exchange.h"
+#include "transport/security/key_derivation.h"
 #include "transport/softnic/soft_nic.h"
 #include "transport/wire/big_endian.h"
 #include "transport/wire/extended.h"

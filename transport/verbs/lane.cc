@@ -8,8 +8,8 @@
 
 #include "transport/base/random_word.h"
 #include "transport/base/seq.h"
-#include "transport/verbs/device.h"
 #include "transport/verbs/errors.h"
+#include "transport/verbs/offloads.h"
 
 namespace pacecar {
 namespace {

@@ -1,8 +1,10 @@
+#include "transport/verbs/library.h"
+
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <infiniband/verbs.h>
 
 #include "transport/base/check.h"
-#include "transport/verbs/device.h"
 
 // The header defines these as macros for inline functions.
 #undef ibv_query_port

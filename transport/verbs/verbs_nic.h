@@ -18,7 +18,9 @@
 #include "transport/verbs/completions.h"
 #include "transport/verbs/errors.h"
 #include "transport/verbs/flush_pair.h"
+#include "transport/verbs/hardware_counters.h"
 #include "transport/verbs/memory.h"
+#include "transport/verbs/offloads.h"
 #include "transport/verbs/queue_pair.h"
 #include "transport/verbs/rate_limits.h"
 

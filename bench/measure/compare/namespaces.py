@@ -40,7 +40,9 @@ def made(names, programs=("ip",)):
     finally:
         with uninterrupted():
             for name in names:  # some may not have been made
-                subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+                # In a session of its own, which a second Ctrl-C in the terminal does not reach.
+                subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True,
+                               start_new_session=True)
 
 
 def prefix(name):

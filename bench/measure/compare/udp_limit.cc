@@ -30,6 +30,8 @@ namespace {
 
 using pacecar::give_up;
 
+constexpr int kFailed = 2;  // exit code
+
 constexpr uint8_t kHello = 'H';  // one-byte datagrams; the server answers them
 constexpr uint8_t kEnd = 'E';
 constexpr int kBufferBytes = 16 << 20;
@@ -58,7 +60,7 @@ struct Summary {
 };
 
 [[noreturn]] void die(const char* what) {
-  give_up(fmt::format("{}: {}", what, std::strerror(errno)));
+  give_up(fmt::format("{}: {}", what, std::strerror(errno)), kFailed);
 }
 
 int64_t now_ns() { return pacecar::perf::steady_now().ns(); }
@@ -68,7 +70,7 @@ int open_socket(const Options& options, bool server) {
   const bool ipv6 = options.address.find(':') != std::string::npos;
   const std::string host = ipv6 ? "[" + options.address + "]" : options.address;
   const auto address = pacecar::parse_address(host + ":" + std::to_string(options.port));
-  if (!address) give_up(address.error().message);
+  if (!address) give_up(address.error().message, kFailed);
   pacecar::SocketAddress raw;
   const socklen_t length = pacecar::to_sockaddr(*address, raw);
   const int fd = socket(raw.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -12,6 +12,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -29,8 +30,8 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "bench/perf/must.h"
 #include "transport/base/histogram.h"
 #include "transport/ofi/provider.h"
 
@@ -49,8 +50,15 @@ struct Settings {
   size_t size = 1 << 20;
   size_t in_flight = 8;
   double seconds = 2;
+  std::vector<size_t> cpus;  // of the receiver and of the sender
   bool ping = false;
 };
+
+// Without destructors: libfabric's would run in both processes.
+[[noreturn]] void give_up(const std::string& sentence) {
+  fmt::print(stderr, "ofi_stream: {}\n", sentence);
+  std::_Exit(2);
+}
 
 // `result` is libfabric's: 0, a count, or a negative error.
 ssize_t must(const char* what, ssize_t result) {
@@ -330,8 +338,19 @@ void send_pings(Nic& nic, int peer, const Settings& settings) {
       static_cast<double>(half_trips.value_at_percentile(99)) / 1e3);
 }
 
+void pin(const Settings& settings, bool sends) {
+  if (settings.cpus.empty()) return;
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  CPU_SET(settings.cpus[sends ? 1 : 0], &cpus);
+  if (sched_setaffinity(0, sizeof cpus, &cpus) != 0) {
+    give_up("this process cannot choose its processor: give others with --cpus");
+  }
+}
+
 void run(const Settings& settings, int peer, bool sends) {
   alarm(kSetUpSeconds + static_cast<unsigned>(settings.seconds));
+  pin(settings, sends);
   const size_t bytes = std::max(kPageBytes, settings.size * settings.in_flight);
   Nic nic(settings, (bytes + kPageBytes - 1) / kPageBytes * kPageBytes);
   send_value(peer, nic.card());
@@ -361,7 +380,7 @@ int measure(const Settings& settings) {
   run(settings, peers[0], true);
   int status = 0;
   waitpid(receiver, &status, 0);
-  return status == 0 ? 0 : 1;
+  return status == 0 ? 0 : 2;
 }
 
 }  // namespace
@@ -377,6 +396,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(size_t{1}, size_t{1} << 30));
   app.add_option("--in-flight", settings.in_flight, "writes")->check(CLI::Range(1, 1024));
   app.add_option("--seconds", settings.seconds)->check(CLI::Range(0.001, 3600.));
+  app.add_option("--cpus", settings.cpus, "of receiver and sender")->delimiter(',')->expected(2);
   app.add_flag("--ping", settings.ping, "half a round trip of 8 bytes, polled in memory");
   CLI11_PARSE(app, argc, argv);
   return pacecar::measure(settings);

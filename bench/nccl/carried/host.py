@@ -289,12 +289,12 @@ def nccl_of_torch(torch):
     script = ("import importlib.util, pathlib\n"
               "for base in importlib.util.find_spec('nvidia').submodule_search_locations:\n"
               f"  for file in pathlib.Path(base).glob('*/lib/{toolkit.NCCL}'): print(file)")
-    return (toolkit.answer([torch, "-c", script]) or "").partition("\n")[0]
+    return (toolkit.answer([torch, "-c", script], LOADER_LIMIT_S) or "").partition("\n")[0]
 
 
 def check_gpu_state(host):
     output = toolkit.answer(["nvidia-smi", "--query-gpu=compute_mode,memory.free",
-                     "--format=csv,noheader,nounits"])
+                             "--format=csv,noheader,nounits"], LOADER_LIMIT_S)
     for number, line in enumerate((output or "").splitlines()):
         mode, _, free = (part.strip() for part in line.partition(","))
         if mode == "Prohibited":
@@ -344,7 +344,7 @@ def find_torch(named):
     """A Python that has PyTorch; empty when none is found. A named one is not checked."""
     usual = [sys.executable, shutil.which("python3"), *map(str, globbed(PYTHONS))]
     for python in [named] if named else dict.fromkeys(filter(None, usual)):
-        if named or toolkit.answer([python, "-c", HAS_TORCH]) is not None:
+        if named or toolkit.answer([python, "-c", HAS_TORCH], LOADER_LIMIT_S) is not None:
             return python
     return ""
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <span>
 #include <sstream>
 #include <string>
@@ -212,7 +213,7 @@ const Operation* operation_called(const std::string& name) {
   end_with("there is no operation '" + name + "': see bench/nccl/run --list");
 }
 
-// `bench/nccl/run` has checked the values.
+// `bench/nccl/run` has checked the values; those of a call by hand may throw.
 Options parse(char** argv) {
   Options options{.rank = std::stoi(argv[2]),
                   .ranks = std::stoi(argv[3]),
@@ -226,6 +227,25 @@ Options parse(char** argv) {
     options.sizes.push_back({std::stoul(size), std::stoul(size.substr(size.find(':') + 1))});
   }
   return options;
+}
+
+Options options_or_end(int argc, char** argv) {
+  constexpr int kArguments = 9;
+  const auto sound = [](const Options& options) {
+    return options.ranks >= 2 && options.ranks <= kMaxRanks && options.rank >= 0 &&
+           options.rank < options.ranks && options.gpu >= 0 && options.repetitions > 0 &&
+           std::ranges::all_of(options.sizes, [](const Size& size) {
+             return size.bytes >= sizeof(float) && size.iterations > 0;
+           });
+  };
+  try {
+    if (argc == kArguments) {
+      Options options = parse(argv);
+      if (sound(options)) return options;
+    }
+  } catch (const std::exception&) {  // a value that is no number
+  }
+  end_with("this program is one rank of a job: bench/nccl/run starts it");
 }
 
 // The number of GPUs; 0 when the first cannot be used, with the reason in `reason`.
@@ -376,13 +396,9 @@ class Rank {
 
 int main(int argc, char** argv) {
   using namespace pacecar::nccl;
-  constexpr int kArguments = 9;
   if (argc == 3 && std::string_view(argv[2]) == "probe") return probe(argv[1]);
-  if (argc != kArguments) {
-    end_with("this program is one rank of a job: bench/nccl/run starts it");
-  }
+  const Options options = options_or_end(argc, argv);
   load_libraries(argv[1]);
-  const Options options = parse(argv);
   Rank(options).run();
   return 0;
 }

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "net_plugin/libfabric/core/frame.h"
-#include "net_plugin/libfabric/core/tables.h"
+#include "net_plugin/libfabric/core/pieces.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
 

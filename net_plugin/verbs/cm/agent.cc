@@ -1,3 +1,5 @@
+#include "net_plugin/verbs/cm/agent.h"
+
 #include <algorithm>
 #include <cstring>
 

@@ -2,22 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
-#include <system_error>
-
 #include "transport/api/reports.h"
-#include "transport/engine/clock.h"
 
 namespace pacecar {
-namespace {
-
-constexpr std::chrono::milliseconds kSoon{2};
-// The longest delay, beyond the silence limit, of detecting a lost lane. Driving a connection costs
-// a few reads of memory.
-constexpr std::chrono::milliseconds kQuiet{50};
-
-}  // namespace
 
 BondedEnd::BondedEnd(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper,
                      const LaneCalls& calls)
@@ -167,56 +154,6 @@ void BondedEnd::send_note(LaneNote note) {
 Error BondedEnd::error_of(MessageFailure failure, size_t lane, const std::string& fault) const {
   const Attachment& at = lanes_[lane].at;
   return describe(failure, at.peer, at.nic.timeout, fault);
-}
-
-Result<void> BondKeeper::start() {
-  const std::lock_guard lock(mutex_);
-  if (thread_.joinable()) return {};
-  try {
-    thread_ = std::jthread([this](const std::stop_token& stop) { keep(stop); });
-  } catch (const std::system_error& error) {
-    return fail(ErrorCode::kSystem,
-                fmt::format("cannot start the thread that joined NICs need ({}): raise the limit "
-                            "of processes (ulimit -u)",
-                            error.what()));
-  }
-  return {};
-}
-
-void BondKeeper::add(BondedEnd& connection) {
-  const std::lock_guard lock(mutex_);
-  connections_.push_back(&connection);
-  if (connections_.size() == 1) changed_.notify_all();
-}
-
-void BondKeeper::remove(BondedEnd& connection) {
-  const std::lock_guard lock(mutex_);
-  std::erase(connections_, &connection);
-}
-
-void BondKeeper::hurry() {
-  // Without the lock: a thread that is about to wait may miss it, and then waits for one more
-  // period.
-  hurried_ = true;
-  changed_.notify_all();
-}
-
-void BondKeeper::forget_memory(const Memory& memory) {
-  const std::lock_guard lock(mutex_);
-  for (BondedEnd* connection : connections_) connection->forget_memory(memory);
-}
-
-void BondKeeper::keep(const std::stop_token& stop) {
-  begin_thread("pacecar-bond");
-  std::unique_lock lock(mutex_);
-  bool soon = false;
-  while (!stop.stop_requested()) {
-    changed_.wait(lock, stop, [this] { return !connections_.empty(); });
-    changed_.wait_for(lock, stop, soon ? kSoon : kQuiet, [this] { return hurried_.load(); });
-    hurried_ = soon = false;
-    const Instant now = clock_now();
-    for (BondedEnd* connection : connections_) soon |= connection->drive(now);
-  }
 }
 
 }  // namespace pacecar

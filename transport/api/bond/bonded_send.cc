@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "transport/api/bond/bonded_end.h"
-#include "transport/api/bond/lanes.h"
+#include "transport/api/bond/lane_split.h"
 #include "transport/api/memory.h"
 #include "transport/base/check.h"
 #include "transport/base/fixed_queue.h"

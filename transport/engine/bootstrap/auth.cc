@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "transport/security/key_exchange.h"
+#include "transport/security/key_derivation.h"
 
 namespace pacecar::bootstrap {
 namespace {

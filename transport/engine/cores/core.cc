@@ -1,13 +1,11 @@
 #include "transport/engine/cores/core.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <thread>
 
 #include "transport/base/check.h"
 #include "transport/base/return_if_error.h"
-#include "transport/engine/clock.h"
 
 namespace pacecar {
 namespace {
@@ -29,29 +27,6 @@ bool move_into(SpscRing<T>& ring, uint64_t& moved, Poll poll) {
     PACECAR_CHECK(ring.push(element));
   }
   return false;
-}
-
-void sleep(Core& core, const CoreThreadConfig& config, const std::stop_token& stop) {
-  core.bell().expect();
-  const Instant deadline = stop.stop_requested() ? Instant() : core.prepare_to_wait();
-  std::array<pollfd, 2> waiting{pollfd{core.wait_fd(), POLLIN, 0},
-                                pollfd{core.bell().fd(), POLLIN, 0}};
-  sleep_until(config.blind ? std::min(deadline, config.clock() + kBlindSleep) : deadline, waiting);
-  core.bell().answer();
-}
-
-void run(Core& core, const CoreThreadConfig& config, const std::stop_token& stop) {
-  const std::stop_callback wake(stop, [&core] { core.bell().ring(); });
-  begin_thread("pacecar core");
-  Instant last_moved = config.clock();
-  while (!stop.stop_requested()) {
-    const Instant now = config.clock();
-    if (core.turn(now, config.clock)) {
-      last_moved = now;
-    } else if (now - last_moved >= config.spin) {
-      sleep(core, config, stop);
-    }
-  }
 }
 
 }  // namespace
@@ -165,14 +140,6 @@ bool Core::publish() {
   published_.fetch_add(moved, std::memory_order_release);
   owner_.ring();
   return all;
-}
-
-std::jthread start_core_thread(Core& core, const CoreThreadConfig& config,
-                               const Processors* processors) {
-  return std::jthread([&core, config, processors](const std::stop_token& stop) {
-    if (processors != nullptr) processors->bind_this_thread();
-    run(core, config, stop);
-  });
 }
 
 }  // namespace pacecar

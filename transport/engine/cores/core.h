@@ -13,11 +13,9 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "transport/base/fixed_queue.h"
 #include "transport/base/spsc_ring.h"
-#include "transport/engine/cores/processors.h"
 #include "transport/engine/doorbell.h"
 #include "transport/engine/soft_port.h"
 
@@ -144,17 +142,5 @@ class Core {
   std::atomic<int> waiting_{0};  // threads that wait for set-up: turns yield to them
   Instant deadline_;
 };
-
-// The thread of a Core takes turns as long as there is work, and a little longer. Then it sleeps
-// until something arrives or is handed over, without using the processor.
-struct CoreThreadConfig {
-  SoftPort::Clock clock = nullptr;
-  Duration spin;       // PACECAR_SPIN
-  bool blind = false;  // a decorator may hold packets back, which must be polled
-};
-
-// `core` outlives the thread. `processors`: where it runs; null: anywhere.
-std::jthread start_core_thread(Core& core, const CoreThreadConfig& config,
-                               const Processors* processors);
 
 }  // namespace pacecar

@@ -21,6 +21,7 @@
 #include "transport/base/fixed_queue.h"
 #include "transport/base/work_list.h"
 #include "transport/engine/cores/core.h"
+#include "transport/engine/cores/core_thread.h"
 #include "transport/engine/cores/flow_division.h"
 #include "transport/engine/soft_port.h"
 

@@ -1,3 +1,5 @@
+#include "transport/io/decorators/fault.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -21,8 +21,8 @@
 #include <thread>
 
 #include "transport/base/return_if_error.h"
-#include "transport/io/dpdk/driver_sockets.h"
 #include "transport/io/dpdk/eal.h"
+#include "transport/io/dpdk/memif_sockets.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/wire/address.h"
 

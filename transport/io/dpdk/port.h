@@ -3,10 +3,7 @@
 // PacketIo.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,7 +11,9 @@
 #include "transport/base/log.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
+#include "transport/io/dpdk/af_xdp.h"
 #include "transport/io/dpdk/device_name.h"
+#include "transport/io/dpdk/driver.h"
 #include "transport/io/frame.h"
 
 struct rte_mbuf;
@@ -53,7 +52,7 @@ class DpdkPort {
   // Whether the device must connect again when its link is down (net_memif as a client).
   bool can_reconnect() const { return !server_socket_.empty(); }
   // Starts an attempt to connect. This aborts a running attempt, which may crash the other end: see
-  // driver_sockets.h.
+  // memif_sockets.h.
   void reconnect();
   // Whether an attempt to connect is running.
   bool is_connecting() const;

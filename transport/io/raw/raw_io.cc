@@ -36,7 +36,7 @@ struct Sockets {
 
 class RawIo final : public PacketIo {
  public:
-  RawIo(const UdpConfig& config, PacketIoCaps caps, Address local, Sockets sockets);
+  RawIo(const SocketConfig& config, PacketIoCaps caps, Address local, Sockets sockets);
 
   const PacketIoCaps& caps() const override { return caps_; }
   const Address& local_address() const override { return local_; }
@@ -72,7 +72,7 @@ class RawIo final : public PacketIo {
   std::vector<uint8_t> memory_;
 };
 
-RawIo::RawIo(const UdpConfig& config, PacketIoCaps caps, Address local, Sockets sockets)
+RawIo::RawIo(const SocketConfig& config, PacketIoCaps caps, Address local, Sockets sockets)
     : caps_(caps),
       local_(local),
       sockets_(std::move(sockets)),
@@ -189,7 +189,7 @@ bool accept_roce_only(int fd) {
   return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) == 0;
 }
 
-Result<Sockets> open_sockets(const UdpConfig& config, const Address& local) {
+Result<Sockets> open_sockets(const SocketConfig& config, const Address& local) {
   Sockets sockets;
   ASSIGN_OR_RETURN(sockets.holder, open_deaf_socket(local));
   ASSIGN_OR_RETURN(sockets.receiver, open_raw_socket(IPPROTO_UDP));
@@ -210,7 +210,7 @@ Result<Sockets> open_sockets(const UdpConfig& config, const Address& local) {
   return sockets;
 }
 
-Result<Address> choose_address(const UdpConfig& config, const InterfaceInfo& interface) {
+Result<Address> choose_address(const SocketConfig& config, const InterfaceInfo& interface) {
   const auto found = std::ranges::find_if(interface.addresses, is_ipv4);
   if (!config.address && (!interface.up || found == interface.addresses.end())) {
     return fail(ErrorCode::kNotFound,
@@ -225,7 +225,7 @@ Result<Address> choose_address(const UdpConfig& config, const InterfaceInfo& int
 
 }  // namespace
 
-Result<std::unique_ptr<PacketIo>> open_raw(const UdpConfig& config) {
+Result<std::unique_ptr<PacketIo>> open_raw(const SocketConfig& config) {
   ASSIGN_OR_RETURN(const auto interface, find_interface(config.interface));
   ASSIGN_OR_RETURN(const auto local, choose_address(config, interface));
   ASSIGN_OR_RETURN(auto sockets, open_sockets(config, local));

@@ -7,9 +7,9 @@
 
 namespace pacecar {
 
-// Without an address: the first IPv4 address of the interface. The members of UdpConfig about the
-// port and about received datagrams do not apply. Errors: kPermission without the capability;
+// Without an address: the first IPv4 address of the interface. The members of SocketConfig about
+// the port and about received datagrams do not apply. Errors: kPermission without the capability;
 // kNotFound without an IPv4 address; kSystem when UDP port 4791 of the address is taken.
-Result<std::unique_ptr<PacketIo>> open_raw(const UdpConfig& config);
+Result<std::unique_ptr<PacketIo>> open_raw(const SocketConfig& config);
 
 }  // namespace pacecar

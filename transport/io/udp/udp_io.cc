@@ -170,13 +170,21 @@ size_t UdpIo::receive(std::span<RxPacket> packets, Instant /*now*/) {
   return count;
 }
 
-Result<Address> local_address_of(const UdpConfig& config, const InterfaceInfo& interface) {
+Result<Address> local_address_of(const SocketConfig& config, const InterfaceInfo& interface) {
   if (!interface.up) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("interface '{0}' is down: bring it up with 'ip link set {0} up'",
                             interface.name));
   }
   auto local = config.address ? config.address : preferred_address(interface);
+  if (config.address &&
+      std::ranges::find(interface.addresses, *config.address) == interface.addresses.end()) {
+    return fail(
+        ErrorCode::kNotFound,
+        fmt::format("interface '{}' does not have the address {}: name one that 'ip address' "
+                    "shows for it, with port 0",
+                    interface.name, to_string(*config.address)));
+  }
   if (!local) {
     return fail(ErrorCode::kNotFound,
                 fmt::format("interface '{0}' has no IP address: give it one with "
@@ -187,7 +195,7 @@ Result<Address> local_address_of(const UdpConfig& config, const InterfaceInfo& i
   return *local;
 }
 
-Result<std::vector<UdpIo::Transmitter>> open_transmitters(const UdpConfig& config,
+Result<std::vector<UdpIo::Transmitter>> open_transmitters(const SocketConfig& config,
                                                           const Address& local) {
   const uint8_t data_tc = ip_traffic_class(config.data_tc, TrafficClass::kData);
   const uint8_t control_tc = ip_traffic_class(config.control_tc, TrafficClass::kControl);
@@ -217,7 +225,7 @@ Result<Bytes> datagram_bytes_of(const InterfaceInfo& interface, bool ipv4) {
 
 }  // namespace
 
-Result<std::unique_ptr<PacketIo>> open_udp(const UdpConfig& config) {
+Result<std::unique_ptr<PacketIo>> open_udp(const SocketConfig& config) {
   ASSIGN_OR_RETURN(const auto interface, find_interface(config.interface));
   ASSIGN_OR_RETURN(const auto local, local_address_of(config, interface));
   ASSIGN_OR_RETURN(const auto datagram, datagram_bytes_of(interface, is_ipv4(local)));

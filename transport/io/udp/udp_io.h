@@ -15,7 +15,8 @@
 
 namespace pacecar {
 
-struct UdpConfig {
+// Of open_udp(), and of open_raw().
+struct SocketConfig {
   std::string interface;  // "eth0"
   // One of its addresses, with port 0; none: preferred_address().
   std::optional<Address> address = std::nullopt;
@@ -33,6 +34,6 @@ struct UdpConfig {
   bool identifies = false;
 };
 
-Result<std::unique_ptr<PacketIo>> open_udp(const UdpConfig& config);
+Result<std::unique_ptr<PacketIo>> open_udp(const SocketConfig& config);
 
 }  // namespace pacecar

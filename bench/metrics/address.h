@@ -1,0 +1,29 @@
+// Where `pacecar metrics --listen` listens. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "transport/base/result.h"
+
+namespace pacecar::metrics {
+
+constexpr uint16_t kDefaultPort = 18516;  // next to that of `pacecar bw`
+
+struct Address {
+  std::string host = "127.0.0.1";
+  uint16_t port = kDefaultPort;  // 0: any that is free
+};
+
+// Parses "9000", "node1:9000", "[::1]:9000", "192.0.2.1"; empty: the default. Errors:
+// kInvalidArgument.
+Result<Address> parse_address(std::string_view text);
+
+// Whether only this host can reach the address.
+bool is_loopback(const Address& address);
+
+// "127.0.0.1:9000", "[::1]:9000"
+std::string to_string(const Address& address);
+
+}  // namespace pacecar::metrics

@@ -1,0 +1,49 @@
+#include "bench/metrics/textfile.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "bench/perf/files.h"
+#include "transport/base/file_descriptor.h"
+
+namespace pacecar::metrics {
+namespace {
+
+constexpr mode_t kReadableByAll = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH;
+
+tl::unexpected<Error> cannot_write(const std::string& path, int error) {
+  return fail(ErrorCode::kSystem,
+              fmt::format("cannot write {} ({}): name a file in a directory that you may write to "
+                          "and that has room",
+                          path, std::strerror(error)));
+}
+
+}  // namespace
+
+Result<void> replace_file(const std::string& path, std::string_view text) {
+  if (!path.ends_with(".prom")) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("'{}' does not end with .prom: node_exporter reads no other files", path));
+  }
+  // The collector ignores this name: it reads *.prom.
+  std::string part = path + ".XXXXXX";
+  const FileDescriptor file(mkostemp(part.data(), O_CLOEXEC));
+  if (!file) return cannot_write(path, errno);
+  auto written = perf::write_text(part, text);
+  if (written &&
+      (fchmod(file.get(), kReadableByAll) != 0 || rename(part.c_str(), path.c_str()) != 0)) {
+    written = cannot_write(path, errno);
+  }
+  if (!written) unlink(part.c_str());
+  return written;
+}
+
+}  // namespace pacecar::metrics

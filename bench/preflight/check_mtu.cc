@@ -1,0 +1,73 @@
+// Packet sizes: what the interface allows RDMA, and what reaches a peer.
+#include <fmt/format.h>
+
+#include "bench/preflight/checks.h"
+
+namespace pacecar::preflight {
+namespace {
+
+constexpr uint64_t kEthernetMtu = 1500;  // IEEE 802.3, without jumbo frames
+
+void check_port(const Facts& facts, const RdmaPort& port, Findings& findings) {
+  const Netdev* netdev = facts.netdev(port.netdev);
+  if (!port.ethernet || netdev == nullptr || netdev->mtu == 0) return;
+  const uint64_t mtu = rdma_mtu(netdev->mtu);
+  const std::string text =
+      fmt::format("interface {} has MTU {}: RDMA MTU {}", netdev->name, netdev->mtu, mtu);
+  if (mtu == kRdmaMtus.front()) {
+    findings.add("mtu.full", about(port), "{}", text);
+  } else {
+    findings.add("mtu.small", about(port), "{}; {} needs {}, on the switches too", text,
+                 kRdmaMtus.front(), kRdmaMtus.front() + kRoceHeaders);
+  }
+}
+
+void check_plain_interfaces(const Facts& facts, Findings& findings) {
+  for (const Netdev& netdev : facts.netdevs) {
+    if (netdev.virtual_device || !netdev.up || netdev.mtu > kEthernetMtu || netdev.mtu == 0) {
+      continue;
+    }
+    findings.add("mtu.no_jumbo", {netdev.name, {{"NETDEV", netdev.name}}},
+                 "MTU {}: with 9000, if the network allows it, soft:udp costs less CPU",
+                 netdev.mtu);
+  }
+}
+
+void check_peer(const PeerPath& peer, Findings& findings) {
+  const Subject subject{peer.host, {{"PEER", peer.host}}};
+  const uint64_t bytes = peer.largest_bytes;
+  if (!peer.error.empty()) {
+    findings.add(peer.has_address ? FindingId("mtu.peer_no_route") : FindingId("mtu.peer_unknown"),
+                 subject, "{}", peer.error);
+  } else if (peer.proof == PathProof::kNone) {
+    findings.add("mtu.peer_silent", subject,
+                 "no answer, even to small packets: a firewall may drop them; start the listener "
+                 "there and try again");
+  } else if (bytes < peer.wanted_bytes) {
+    findings.add("mtu.peer_small", subject,
+                 "packets of {} bytes get there {}, those of {} bytes do not: RDMA MTU {} at most",
+                 bytes, peer.proof == PathProof::kBothWays ? "and back" : "unfragmented",
+                 peer.wanted_bytes, rdma_mtu(bytes));
+  } else if (peer.proof == PathProof::kBothWays) {
+    findings.add("mtu.peer_both_ways", subject,
+                 "packets of {} bytes went there and came back, unfragmented: RDMA MTU {}", bytes,
+                 rdma_mtu(bytes));
+  } else {
+    findings.add("mtu.peer_one_way", subject,
+                 "packets of {} bytes got there unfragmented (its kernel refused them): RDMA MTU "
+                 "{}; for the way back start the listener there",
+                 bytes, rdma_mtu(bytes));
+  }
+}
+
+}  // namespace
+
+void check_mtu(const Facts& facts, Findings& findings) {
+  for (const RdmaDevice& device : facts.rdma) {
+    for (const RdmaPort& port : device.ports) check_port(facts, port, findings);
+  }
+  if (facts.rdma.empty()) check_plain_interfaces(facts, findings);
+  if (facts.peer) check_peer(*facts.peer, findings);
+}
+
+}  // namespace pacecar::preflight

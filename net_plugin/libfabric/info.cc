@@ -1,0 +1,337 @@
+#include "net_plugin/libfabric/info.h"
+
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <rdma/fi_errno.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <ranges>
+#include <sstream>
+#include <vector>
+
+#include "net_plugin/libfabric/core/frame.h"
+#include "net_plugin/libfabric/link/socket_name.h"
+#include "net_plugin/libfabric/objects.h"
+#include "transport/base/params_environment.h"
+#include "transport/engine/open_nic.h"
+
+namespace pacecar::fabric {
+namespace {
+
+constexpr uint64_t kPrimary = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC;
+constexpr uint64_t kTransmitting = FI_READ | FI_WRITE | FI_SEND;
+constexpr uint64_t kReceiving = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
+constexpr uint64_t kDomainCaps = FI_LOCAL_COMM | FI_REMOTE_COMM;
+constexpr uint64_t kTxCaps = kPrimary | kTransmitting;
+constexpr uint64_t kRxCaps =
+    kPrimary | kReceiving | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV | FI_RMA_EVENT;
+constexpr uint64_t kTxFlags =
+    FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
+constexpr uint64_t kRxFlags = FI_COMPLETION | FI_MULTI_RECV;
+// Frames are handled in the order of sending. The data of an offer is transferred later.
+constexpr uint64_t kOrder = FI_ORDER_SAS | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
+                            FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RMA_RAW |
+                            FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW | FI_ORDER_RMA_RAR | FI_ORDER_RAR |
+                            FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
+constexpr size_t kMaxBuffered = size_t{256} << 20;
+
+using OwnedInfo = std::unique_ptr<fi_info, decltype([](fi_info* info) { fi_freeinfo(info); })>;
+
+// The hints of fi_getinfo, with all their parts: 0 where nothing is wanted.
+struct Wanted {
+  explicit Wanted(const fi_info* hints) {
+    if (hints == nullptr) return;
+    info = *hints;
+    if (hints->tx_attr != nullptr) tx = *hints->tx_attr;
+    if (hints->rx_attr != nullptr) rx = *hints->rx_attr;
+    if (hints->ep_attr != nullptr) ep = *hints->ep_attr;
+    if (hints->domain_attr != nullptr) domain = *hints->domain_attr;
+    if (hints->fabric_attr != nullptr) fabric = *hints->fabric_attr;
+  }
+
+  fi_info info{};
+  fi_tx_attr tx{};
+  fi_rx_attr rx{};
+  fi_ep_attr ep{};
+  fi_domain_attr domain{.av_type = FI_AV_MAP};
+  fi_fabric_attr fabric{};
+};
+
+// What transmit and receive contexts have in common.
+template <typename Attr>
+bool context_fits(const Attr& wanted, uint64_t caps, uint64_t flags) {
+  return (wanted.caps & ~(caps | kDomainCaps | FI_HMEM)) == 0 && (wanted.op_flags & ~flags) == 0 &&
+         (wanted.msg_order & ~kOrder) == 0 && wanted.comp_order == FI_ORDER_NONE &&
+         wanted.size <= kMaxOperations && wanted.iov_limit <= kMaxIov;
+}
+
+bool ep_fits(const fi_ep_attr& wanted) {
+  return (wanted.type == FI_EP_UNSPEC || wanted.type == FI_EP_RDM) &&
+         wanted.protocol == FI_PROTO_UNSPEC && wanted.max_msg_size <= kMaxMessageBytes &&
+         wanted.max_order_raw_size <= kEagerBytes && wanted.max_order_war_size <= kEagerBytes &&
+         wanted.max_order_waw_size <= kEagerBytes && wanted.tx_ctx_cnt <= 1 &&
+         wanted.rx_ctx_cnt <= 1 && wanted.auth_key_size == 0;
+}
+
+bool domain_fits(const fi_domain_attr& wanted) {
+  return wanted.cq_data_size <= sizeof(uint64_t) && wanted.mr_key_size <= sizeof(uint64_t) &&
+         wanted.auth_key_size == 0 && (wanted.caps & ~kDomainCaps) == 0;
+}
+
+bool fits(const Wanted& wanted) {
+  const uint32_t as = wanted.info.addr_format;
+  const bool format =
+      as == FI_FORMAT_UNSPEC || as == FI_SOCKADDR || as == FI_SOCKADDR_IN || as == FI_SOCKADDR_IN6;
+  const bool fabric =
+      wanted.fabric.name == nullptr || std::strcmp(wanted.fabric.name, kProviderName) == 0;
+  const bool caps = (wanted.info.caps & ~(kTxCaps | kRxCaps | kDomainCaps | FI_HMEM)) == 0;
+  const bool tx = context_fits(wanted.tx, kTxCaps, kTxFlags) &&
+                  wanted.tx.inject_size <= kMaxInjectBytes && wanted.tx.rma_iov_limit <= 1;
+  const bool rx =
+      context_fits(wanted.rx, kRxCaps, kRxFlags) && wanted.rx.total_buffered_recv <= kMaxBuffered;
+  const bool domain = domain_fits(wanted.domain);
+  if (!format || !fabric || !caps || !tx || !rx || !domain || !ep_fits(wanted.ep)) return false;
+  // FI_HMEM requires FI_MR_HMEM: each GPU buffer is passed with its descriptor.
+  return (wanted.info.caps & FI_HMEM) == 0 ||
+         ((wanted.domain.mr_mode & FI_MR_HMEM) != 0 && gpus_of_process().has_value());
+}
+
+// The capabilities in the hints, and those that they imply.
+uint64_t caps_for(uint64_t requested) {
+  if (requested == 0) return kTxCaps | kRxCaps | kDomainCaps;
+  uint64_t caps = requested | kDomainCaps;
+  if ((caps & (FI_MSG | FI_TAGGED)) != 0 && (caps & (FI_SEND | FI_RECV)) == 0) {
+    caps |= FI_SEND | FI_RECV;
+  }
+  const uint64_t rma = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+  if ((caps & (FI_RMA | FI_ATOMIC)) != 0 && (caps & rma) == 0) caps |= rma;
+  return caps;
+}
+
+int mr_mode_for(uint32_t version, int requested) {
+  if (requested == FI_MR_BASIC || requested == FI_MR_SCALABLE) return requested;
+  return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
+}
+
+template <typename T>
+T or_default(T requested, T otherwise) {
+  return requested != 0 ? requested : otherwise;
+}
+
+template <typename Attr>
+void describe_context(const Attr& wanted, uint64_t caps, Attr& attr) {
+  attr.caps = caps;
+  attr.op_flags = wanted.op_flags;
+  attr.msg_order = or_default(wanted.msg_order, kOrder);
+  attr.size = or_default<size_t>(wanted.size, 1024);
+  attr.iov_limit = kMaxIov;
+}
+
+void describe_domain(uint32_t version, const fi_domain_attr& wanted, fi_info& info) {
+  fi_domain_attr& domain = *info.domain_attr;
+  domain.threading = or_default(wanted.threading, FI_THREAD_SAFE);
+  domain.control_progress = or_default(wanted.control_progress, FI_PROGRESS_MANUAL);
+  domain.data_progress = or_default(wanted.data_progress, FI_PROGRESS_MANUAL);
+  domain.av_type = wanted.av_type;
+  domain.resource_mgmt = FI_RM_ENABLED;
+  domain.mr_mode = mr_mode_for(version, wanted.mr_mode);
+  if ((info.caps & FI_HMEM) != 0) domain.mr_mode |= FI_MR_HMEM;
+  domain.mr_key_size = sizeof(uint64_t);
+  domain.cq_data_size = sizeof(uint64_t);
+  domain.cq_cnt = 1 << 16;
+  domain.ep_cnt = 1 << 12;
+  domain.tx_ctx_cnt = 1 << 12;
+  domain.rx_ctx_cnt = 1 << 12;
+  domain.max_ep_tx_ctx = 1;
+  domain.max_ep_rx_ctx = 1;
+  domain.cntr_cnt = 1 << 16;
+  domain.mr_iov_limit = 1;
+  domain.mr_cnt = 1 << 16;
+  domain.caps = kDomainCaps;
+}
+
+void describe_endpoint(const fi_ep_attr& wanted, fi_ep_attr& endpoint) {
+  endpoint.type = FI_EP_RDM;
+  endpoint.protocol_version = 1;
+  endpoint.max_msg_size = kMaxMessageBytes;
+  endpoint.max_order_raw_size = kEagerBytes;
+  endpoint.max_order_war_size = kEagerBytes;
+  endpoint.max_order_waw_size = kEagerBytes;
+  endpoint.mem_tag_format = or_default(wanted.mem_tag_format, ~uint64_t{0});
+  endpoint.tx_ctx_cnt = 1;
+  endpoint.rx_ctx_cnt = 1;
+}
+
+void set_address(void*& place, size_t& bytes, const Name& name) {
+  place = std::malloc(name.size());
+  if (place == nullptr) throw std::bad_alloc();
+  std::memcpy(place, name.data(), name.size());
+  bytes = name.size();
+}
+
+OwnedInfo describe(uint32_t version, const Wanted& wanted, const std::string& nic) {
+  OwnedInfo owned(fi_allocinfo());
+  if (owned == nullptr) throw std::bad_alloc();
+  fi_info& info = *owned;
+  info.caps = caps_for(wanted.info.caps);
+  describe_context(wanted.tx, info.caps & (kTxCaps | FI_HMEM), *info.tx_attr);
+  info.tx_attr->inject_size = kMaxInjectBytes;
+  info.tx_attr->rma_iov_limit = 1;
+  describe_context(wanted.rx, info.caps & (kRxCaps | FI_HMEM), *info.rx_attr);
+  info.rx_attr->total_buffered_recv = kMaxBuffered;
+  describe_domain(version, wanted.domain, info);
+  describe_endpoint(wanted.ep, *info.ep_attr);
+  info.domain_attr->name = strdup(nic.c_str());
+  info.fabric_attr->name = strdup(kProviderName);
+  info.fabric_attr->prov_name = strdup(kProviderName);
+  info.fabric_attr->prov_version = FI_VERSION(0, 1);
+  info.fabric_attr->api_version = version;
+  return owned;
+}
+
+// The source address of packets to `dest`.
+std::optional<Name> source_towards(const Name& dest) {
+  const sockaddr_storage address = socket_address(dest);
+  const FileDescriptor probe(socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const auto* const to = reinterpret_cast<const sockaddr*>(&address);
+  sockaddr_storage source{};
+  socklen_t bytes = sizeof source;
+  if (!probe || connect(probe.get(), to, static_cast<socklen_t>(dest.size())) != 0 ||
+      getsockname(probe.get(), reinterpret_cast<sockaddr*>(&source), &bytes) != 0) {
+    return std::nullopt;
+  }
+  const auto name = name_of(reinterpret_cast<sockaddr*>(&source));
+  return name ? std::optional(with_port(*name, 0)) : std::nullopt;
+}
+
+std::vector<NicCandidate> usable_nics() {
+  const auto params = load_params_from_environment({}, nullptr);
+  if (!params) {
+    log_warning(params.error().message);
+    return {};
+  }
+  const auto list = own_nics(params->nics);
+  if (!list) return {};
+  const auto groups = choose_nics(*list, list_nics());
+  if (!groups) {
+    log_warning(groups.error().message);
+    return {};
+  }
+  std::vector<NicCandidate> nics;
+  for (const NicGroup& group : *groups) {
+    // Connections for puts do not work on bonded NICs.
+    if (group.size() == 1) nics.push_back(group[0]);
+  }
+  return nics;
+}
+
+struct Ends {
+  std::optional<Name> source;
+  std::optional<Name> dest;
+};
+
+// nullopt: node or service cannot be resolved.
+std::optional<Ends> ends_of(const char* node, const char* service, uint64_t flags,
+                            const fi_info& hints, int family) {
+  Ends ends;
+  if (node != nullptr || service != nullptr) {
+    const bool source = (flags & FI_SOURCE) != 0;
+    std::optional<Name>& end = source ? ends.source : ends.dest;
+    end = resolve(node, service, family, source, (flags & FI_NUMERICHOST) != 0);
+    if (!end) return std::nullopt;
+  }
+  if (!ends.source && hints.src_addr != nullptr) {
+    ends.source = name_of(static_cast<const sockaddr*>(hints.src_addr));
+  }
+  if (!ends.dest && hints.dest_addr != nullptr) {
+    ends.dest = name_of(static_cast<const sockaddr*>(hints.dest_addr));
+  }
+  return ends;
+}
+
+}  // namespace
+
+int get_info(uint32_t version, const char* node, const char* service, uint64_t flags,
+             const fi_info* hints, fi_info** info) {
+  *info = nullptr;
+  const Wanted wanted(hints);
+  if (!fits(wanted)) return -FI_ENODATA;
+  const uint32_t format = wanted.info.addr_format;
+  const int family = format == FI_SOCKADDR_IN    ? AF_INET
+                     : format == FI_SOCKADDR_IN6 ? AF_INET6
+                                                 : AF_UNSPEC;
+  auto ends = ends_of(node, service, flags, wanted.info, family);
+  if (!ends) return -FI_ENODATA;
+  if (!ends->source && ends->dest) ends->source = source_towards(*ends->dest);
+  std::vector<NicCandidate> nics = usable_nics();
+  if (const char* const name = wanted.domain.name; name != nullptr) {
+    std::erase_if(nics, [&](const NicCandidate& nic) { return nic.name() != name; });
+  }
+  if (ends->source) {  // NICs with this address come first
+    std::ranges::stable_partition(nics, [&](const NicCandidate& nic) {
+      const auto own = address_of_device(nic.device, socket_address(*ends->source).ss_family);
+      return own && same_host(*own, *ends->source);
+    });
+  }
+  OwnedInfo first;
+  for (const NicCandidate& nic : nics | std::views::reverse) {
+    auto source = ends->source;
+    if (!source) source = address_of_device(nic.device, family == AF_UNSPEC ? AF_INET : family);
+    if (!source && family == AF_UNSPEC) source = address_of_device(nic.device, AF_INET6);
+    if (!source) continue;
+    OwnedInfo made = describe(version, wanted, nic.name());
+    const bool six = socket_address(*source).ss_family == AF_INET6;
+    made->addr_format = uint32_t{six ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN};
+    set_address(made->src_addr, made->src_addrlen, *source);
+    if (ends->dest) set_address(made->dest_addr, made->dest_addrlen, *ends->dest);
+    made->next = first.release();
+    first = std::move(made);
+  }
+  *info = first.release();
+  return *info != nullptr ? 0 : -FI_ENODATA;
+}
+
+std::optional<Name> resolve(const char* node, const char* service, int family, bool passive,
+                            bool numeric) {
+  addrinfo hints{};
+  hints.ai_family = family == AF_UNSPEC && node == nullptr ? AF_INET : family;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = (passive ? AI_PASSIVE : 0) | (numeric ? AI_NUMERICHOST : 0);
+  addrinfo* found = nullptr;
+  if (getaddrinfo(node, service, &hints, &found) != 0) return std::nullopt;
+  const auto name = name_of(found->ai_addr);
+  freeaddrinfo(found);
+  return name;
+}
+
+std::optional<std::string> own_nics(const std::string& list) {
+  std::vector<std::string> own;
+  std::istringstream entries(list);
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    if (entry.find("ofi:") == std::string::npos) own.push_back(entry);
+  }
+  if (own.empty() && !list.empty()) return std::nullopt;
+  return fmt::format("{}", fmt::join(own, ","));
+}
+
+std::optional<Name> address_of_device(const std::string& device, int family) {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return std::nullopt;
+  std::optional<Name> own;
+  std::optional<Name> other;
+  std::optional<Name> loopback;
+  for (const ifaddrs* at = all; at != nullptr; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != family) continue;
+    const std::string_view name = at->ifa_name;
+    std::optional<Name>& found = name == device ? own : name == "lo" ? loopback : other;
+    if (!found) found = name_of(at->ifa_addr);
+  }
+  freeifaddrs(all);
+  return own ? own : other ? other : loopback;
+}
+
+}  // namespace pacecar::fabric

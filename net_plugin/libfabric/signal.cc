@@ -1,0 +1,83 @@
+// Wait objects, and fi_trywait.
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+#include "net_plugin/libfabric/objects.h"
+
+namespace pacecar::fabric {
+namespace {
+
+// 0: the application may block on the object's descriptor.
+int may_wait(fid* object) {
+  switch (object->fclass) {
+    case FI_CLASS_CQ: {
+      auto& queue = *reinterpret_cast<CompletionQueue*>(object);
+      {
+        const std::lock_guard lock(queue.domain.mutex);
+        queue.domain.progress();
+        if (!queue.unread.empty()) return -FI_EAGAIN;
+        queue.signal.clear();
+      }
+      queue.domain.about_to_block();
+      return 0;
+    }
+    case FI_CLASS_CNTR: {
+      auto& counter = *reinterpret_cast<Counter*>(object);
+      {
+        const std::lock_guard lock(counter.domain.mutex);
+        counter.signal.clear();
+        counter.domain.progress();
+      }
+      counter.domain.about_to_block();
+      return 0;
+    }
+    case FI_CLASS_EQ: {
+      auto& queue = *reinterpret_cast<EventQueue*>(object);
+      const std::lock_guard lock(queue.mutex);
+      if (!queue.events.empty()) return -FI_EAGAIN;
+      queue.signal.clear();
+      return 0;
+    }
+    default:
+      return -FI_EINVAL;
+  }
+}
+
+}  // namespace
+
+Signal::Signal(fi_wait_obj wanted)
+    : kind_(wanted),
+      descriptor_(wanted == FI_WAIT_FD ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1) {}
+
+void Signal::raise() const {
+  const uint64_t one = 1;
+  if (has_descriptor()) (void)!write(descriptor_.get(), &one, sizeof one);
+}
+
+void Signal::clear() const {
+  uint64_t count = 0;
+  if (has_descriptor()) (void)!read(descriptor_.get(), &count, sizeof count);
+}
+
+int Signal::control(int command, void* argument) const {
+  if (command == FI_GETWAITOBJ) {
+    *static_cast<fi_wait_obj*>(argument) = kind_;
+    return 0;
+  }
+  if (command != FI_GETWAIT || !has_descriptor()) return -FI_ENOSYS;
+  *static_cast<int*>(argument) = descriptor_.get();
+  return 0;
+}
+
+int try_wait(fid_fabric* /*fabric*/, fid** waited, int count) {
+  return guarded([&] {
+    for (int i = 0; i < count; ++i) {
+      if (const int result = may_wait(waited[i]); result != 0) return result;
+    }
+    return 0;
+  });
+}
+
+}  // namespace pacecar::fabric

@@ -1,0 +1,67 @@
+// The receive requests of a queue pair, or of a shared receive queue: id and scatter list of each.
+//
+// Thread rule: call with the NIC's mutex held.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "net_plugin/verbs/staging.h"
+#include "transport/nic/nic.h"
+
+namespace pacecar::ibverbs {
+
+class ProcessNic;
+
+Bytes total_of(const ibv_sge* pieces, int count);
+
+// The memory of a work request or receive request. A single piece stays in place; several, and
+// inline data, use staging.
+struct ScatterList {
+  // Sets the NIC's place of the data. `filled`: the NIC writes there; otherwise the data is copied
+  // to the staging now. 0, or an errno.
+  template <typename Request>
+  int gather(ProcessNic& nic, const ibv_pd* pd, std::span<const ibv_sge> list, bool filled,
+             bool in_line, Request* request);
+  // Copies what the NIC has written to the pieces.
+  void scatter(Bytes bytes) const;
+  void give_back(ProcessNic& nic);
+
+  Staging staging;
+  std::vector<std::pair<uint8_t*, uint32_t>> pieces;  // final places of the data in `staging`
+};
+
+class Receives {
+ public:
+  explicit Receives(uint32_t most) : slots_(most) {
+    for (uint32_t i = most; i > 0; --i) free_.push_back(i - 1);
+  }
+
+  size_t posted() const { return slots_.size() - free_.size(); }
+  size_t capacity() const { return slots_.size(); }
+  // Fills the request for the NIC. 0, or an errno.
+  int prepare(ProcessNic& nic, const ibv_pd* pd, const ibv_recv_wr& wr, ReceiveRequest* request);
+  // Copies the received bytes to the pieces of a completed request. Returns its wr_id.
+  uint64_t finish(ProcessNic& nic, uint64_t slot, Bytes bytes);
+  // Drops all pending requests, and returns their wr_ids in the order of posting.
+  std::vector<uint64_t> drop_all(ProcessNic& nic);
+
+ private:
+  struct Slot {
+    uint64_t wr_id = 0;
+    uint64_t order = 0;
+    bool posted = false;
+    ScatterList memory;
+  };
+  void release(ProcessNic& nic, uint32_t slot);
+
+  std::vector<Slot> slots_;
+  std::vector<uint32_t> free_;
+  uint64_t order_ = 0;
+};
+
+}  // namespace pacecar::ibverbs

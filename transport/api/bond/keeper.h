@@ -1,0 +1,43 @@
+// Drives bonded connections while the application does not call, so that their ends agree on lost
+// lanes. One thread for all connections of a Context, made with the first bonded one; it mostly
+// sleeps.
+//
+// Thread rule: any thread; not from within drive().
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "transport/base/result.h"
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+class BondedEnd;
+class Memory;
+
+class BondKeeper {
+ public:
+  // Before the first connection. Errors: kSystem (no thread can be made).
+  Result<void> start();
+  void add(BondedEnd& connection);
+  // No drive() of the connection runs after it returns.
+  void remove(BondedEnd& connection);
+  // There is work to do soon. May be called with a connection's lock held.
+  void hurry();
+  void forget_memory(const Memory& memory);
+
+ private:
+  void keep(const std::stop_token& stop);
+
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::vector<BondedEnd*> connections_;
+  std::atomic<bool> hurried_{false};
+  std::jthread thread_;  // the last member, as it uses the others
+};
+
+}  // namespace pacecar

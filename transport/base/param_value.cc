@@ -1,0 +1,142 @@
+#include "transport/base/param_value.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <span>
+#include <vector>
+
+#include "transport/base/take_until.h"
+
+namespace pacecar {
+namespace {
+
+struct Suffix {
+  std::string_view text;
+  uint64_t factor;
+};
+
+// Largest first.
+constexpr std::array kByteSuffixes{Suffix{"G", 1U << 30}, Suffix{"M", 1U << 20},
+                                   Suffix{"K", 1U << 10}, Suffix{"", 1}};
+constexpr std::array kRateSuffixes{Suffix{"T", 1'000'000'000'000}, Suffix{"G", 1'000'000'000},
+                                   Suffix{"M", 1'000'000}, Suffix{"K", 1'000}, Suffix{"", 1}};
+constexpr std::array kDurationSuffixes{Suffix{"s", 1'000'000'000}, Suffix{"ms", 1'000'000},
+                                       Suffix{"us", 1'000}, Suffix{"ns", 1}};
+constexpr std::string_view kAuto = "auto";  // instead of 0
+constexpr std::array kNoSuffixes{Suffix{"", 1}};
+
+std::span<const Suffix> suffixes_of(ParamType type) {
+  switch (type) {
+    case ParamType::kBytes:
+      return kByteSuffixes;
+    case ParamType::kRate:
+      return kRateSuffixes;
+    case ParamType::kDuration:
+      return kDurationSuffixes;
+    default:
+      return kNoSuffixes;
+  }
+}
+
+// "a|b|c" in parts.
+std::vector<std::string_view> split_choices(std::string_view choices) {
+  std::vector<std::string_view> parts;
+  while (!choices.empty()) parts.push_back(take_until(choices, '|'));
+  return parts;
+}
+
+std::optional<uint64_t> parse_choice(std::string_view choices, std::string_view text) {
+  const std::vector<std::string_view> parts = split_choices(choices);
+  const auto found = std::ranges::find(parts, text);
+  if (found == parts.end()) return std::nullopt;
+  return static_cast<uint64_t>(found - parts.begin());
+}
+
+std::optional<uint64_t> parse_number(std::span<const Suffix> suffixes, std::string_view text) {
+  uint64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc()) return std::nullopt;
+  for (const Suffix& suffix : suffixes) {
+    if (suffix.text != std::string_view(rest, end)) continue;
+    uint64_t raw = 0;
+    if (__builtin_mul_overflow(number, suffix.factor, &raw)) return std::nullopt;
+    return raw;
+  }
+  return std::nullopt;
+}
+
+std::string describe_range(const ParamInfo& info) {
+  const std::string from_to = fmt::format("from {} to {}", format_param(info, info.range.min),
+                                          format_param(info, info.range.max));
+  if (info.range.rule == ParamRange::Rule::kAutoToo) return from_to + ", or auto";
+  return info.range.rule == ParamRange::Rule::kZeroToo ? "0 or " + from_to : from_to;
+}
+
+std::string_view describe_integer(ParamRange::Rule rule) {
+  switch (rule) {
+    case ParamRange::Rule::kPowerOfTwo:
+      return "a power of two";
+    case ParamRange::Rule::kMultipleOf4:
+      return "a multiple of 4";
+    default:
+      return "a whole number";
+  }
+}
+
+}  // namespace
+
+bool ParamRange::contains(uint64_t raw) const {
+  if (raw == 0 && (rule == Rule::kZeroToo || rule == Rule::kAutoToo)) return true;
+  if (raw < min || raw > max) return false;
+  if (rule == Rule::kPowerOfTwo) return std::has_single_bit(raw);
+  if (rule == Rule::kMultipleOf4) return raw % 4 == 0;
+  return true;
+}
+
+std::optional<uint64_t> parse_param(const ParamInfo& info, std::string_view text) {
+  if (info.type == ParamType::kEnum) return parse_choice(info.choices, text);
+  const bool has_auto = info.range.rule == ParamRange::Rule::kAutoToo;
+  if (has_auto && text == kAuto) return 0;
+  const std::optional<uint64_t> raw = parse_number(suffixes_of(info.type), text);
+  if (has_auto && raw == uint64_t{0}) return std::nullopt;
+  return raw && info.range.contains(*raw) ? raw : std::nullopt;
+}
+
+std::string format_param(const ParamInfo& info, uint64_t raw) {
+  if (info.type == ParamType::kEnum) return std::string(split_choices(info.choices).at(raw));
+  if (raw == 0 && info.range.rule == ParamRange::Rule::kAutoToo) return std::string(kAuto);
+  if (raw == 0) return info.type == ParamType::kDuration ? "0s" : "0";
+  const auto suffixes = suffixes_of(info.type);
+  const auto suffix = std::ranges::find_if(
+      suffixes, [raw](uint64_t factor) { return raw % factor == 0; },  // the last factor is 1
+      &Suffix::factor);
+  return fmt::format("{}{}", raw / suffix->factor, suffix->text);
+}
+
+std::string describe_accepted(const ParamInfo& info) {
+  switch (info.type) {
+    case ParamType::kText:
+      return "any text";
+    case ParamType::kBool:
+      return "0 or 1";
+    case ParamType::kInteger:
+      return fmt::format("{} {}", describe_integer(info.range.rule), describe_range(info));
+    case ParamType::kBytes:
+      return fmt::format("bytes, {}, such as 4096 or 8M", describe_range(info));
+    case ParamType::kRate:
+      return fmt::format("bits per second, {}, such as 25G", describe_range(info));
+    case ParamType::kDuration:
+      return fmt::format("a time {} with its unit (ns, us, ms or s), such as 50us",
+                         describe_range(info));
+    case ParamType::kEnum:
+      break;
+  }
+  return fmt::format("one of {}", fmt::join(split_choices(info.choices), ", "));
+}
+
+}  // namespace pacecar

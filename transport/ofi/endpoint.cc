@@ -1,0 +1,107 @@
+#include "transport/ofi/endpoint.h"
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+
+#include <array>
+
+#include "transport/base/return_if_error.h"
+
+namespace pacecar {
+
+Result<std::unique_ptr<OfiEndpoint>> OfiEndpoint::open(const OfiDomain& domain) {
+  std::unique_ptr<OfiEndpoint> made(new OfiEndpoint(domain));
+  fi_av_attr attributes{.type = FI_AV_TABLE};
+  fid_av* addresses = nullptr;
+  if (const int error = fi_av_open(domain.domain(), &attributes, &addresses, nullptr); error != 0) {
+    return domain.failed("fi_av_open", error);
+  }
+  made->addresses_.reset(addresses);
+  fid_ep* endpoint = nullptr;
+  fi_info* const info = domain.provider().info.get();
+  if (const int error = domain.libfabric().endpoint(domain.domain(), info, &endpoint); error != 0) {
+    return domain.failed("fi_endpoint", error);
+  }
+  made->endpoint_.reset(endpoint);
+  int error = fi_ep_bind(endpoint, &addresses->fid, 0);
+  if (error == 0) {
+    error = fi_ep_bind(endpoint, &domain.completions()->fid, FI_TRANSMIT | FI_RECV);
+  }
+  if (error == 0) error = fi_enable(endpoint);
+  if (error != 0) return domain.failed("fi_enable", error);
+  size_t size = 0;
+  fi_getname(&endpoint->fid, nullptr, &size);
+  made->name_.resize(size);
+  if (error = fi_getname(&endpoint->fid, made->name_.data(), &size); error != 0) {
+    return domain.failed("fi_getname", error);
+  }
+  return made;
+}
+
+Result<fi_addr_t> OfiEndpoint::add_peer(std::span<const uint8_t> name) {
+  std::vector<uint8_t> key(name.begin(), name.end());
+  Peer& peer = peers_[key];
+  if (peer.users == 0) {
+    const bool fits =
+        name.size() == name_.size() || domain_.provider().info->addr_format == FI_ADDR_STR;
+    key.push_back(0);  // addresses of some providers are text
+    const int added =
+        fits ? fi_av_insert(addresses_.get(), key.data(), 1, &peer.address, 0, nullptr) : 0;
+    if (added != 1 || peer.address == FI_ADDR_NOTAVAIL) {
+      peers_.erase({name.begin(), name.end()});
+      return fail(ErrorCode::kPeer,
+                  domain_.name() +
+                      " cannot use the peer's address: choose NICs of the same network "
+                      "on both sides with PACECAR_NICS");
+    }
+  }
+  ++peer.users;
+  return peer.address;
+}
+
+void OfiEndpoint::remove_peer(std::span<const uint8_t> name) {
+  const auto found = peers_.find({name.begin(), name.end()});
+  if (found == peers_.end() || --found->second.users > 0) return;
+  fi_av_remove(addresses_.get(), &found->second.address, 1, 0);
+  peers_.erase(found);
+}
+
+std::string OfiEndpoint::text_of(std::span<const uint8_t> name) const {
+  std::vector<uint8_t> address(name.begin(), name.end());
+  address.push_back(0);
+  std::array<char, 256> text{};
+  size_t size = text.size();
+  fi_av_straddr(addresses_.get(), address.data(), text.data(), &size);
+  const std::string_view all(text.data());
+  const size_t scheme = all.find("://");
+  return std::string(scheme == std::string_view::npos ? all : all.substr(scheme + 3));
+}
+
+int OfiEndpoint::write(const OfiWrite& write) const {
+  std::array<iovec, 2> local;
+  std::array<fi_rma_iov, 2> remote;
+  std::array<void*, 2> descriptors;
+  size_t count = 0;
+  for (const OfiPart* part : {&write.part, &write.behind}) {
+    if (part->length == 0) continue;
+    local[count] = {.iov_base = const_cast<void*>(part->data), .iov_len = part->length};
+    remote[count] = {.addr = part->place, .len = part->length, .key = part->key};
+    descriptors[count++] = part->descriptor;
+  }
+  const fi_msg_rma message{.msg_iov = local.data(),
+                           .desc = descriptors.data(),
+                           .iov_count = count,
+                           .addr = write.peer,
+                           .rma_iov = remote.data(),
+                           .rma_iov_count = count,
+                           .context = write.context,
+                           .data = 0};
+  const Bytes length = write.part.length + write.behind.length;
+  uint64_t flags = FI_COMPLETION;
+  if (write.answered) flags |= FI_DELIVERY_COMPLETE;
+  if (length <= domain_.traits().inject && !write.from_gpu) flags |= FI_INJECT;
+  return static_cast<int>(fi_writemsg(endpoint_.get(), &message, flags));
+}
+
+}  // namespace pacecar

@@ -1,0 +1,16 @@
+// HKDF with SHA-256 (RFC 5869): derives keys for many purposes from one secret.
+//
+// Pure. Thread rule: any.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace pacecar {
+
+// Fills `key`. No two keys of a secret may have both the same salt and the same purpose.
+void derive_key(std::span<const uint8_t> secret, std::span<const uint8_t> salt,
+                std::string_view purpose, std::span<uint8_t> key);
+
+}  // namespace pacecar
