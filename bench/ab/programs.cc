@@ -64,7 +64,7 @@ Result<std::vector<std::string>> split_environment(const std::string& text) {
 
 // --- runs ---
 
-constexpr size_t kShownLines = 5;  // of a failed command's output, in the error
+constexpr size_t kCommandLines = 5;  // of a failed command's output, in the error
 constexpr const char* kWallTime = "wall_s";
 
 // --min-improvement: every arm but the baseline must be better by so many percent.
@@ -144,7 +144,7 @@ class ProgramRunner {
       progress_(++done_, all_);
       const Outcome& outcome = ended->second;
       if (outcome.ok()) return std::move(ended->second);
-      const std::string lines = last_lines(outcome.output + "\n" + outcome.errors, kShownLines);
+      const std::string lines = last_lines(outcome.output + "\n" + outcome.errors, kCommandLines);
       return fail(ErrorCode::kSystem, fmt::format("{} {} {}; its last lines:\n{}",
                                                   perf::shell_line(command.environment),
                                                   perf::shell_line(command.words), outcome.cause(),
