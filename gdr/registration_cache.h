@@ -2,9 +2,10 @@
 // registered with a device once for all users; the last release deregisters it.
 //
 // Only equal ranges are shared, not parts or pages, because nothing of memory that its owner has
-// freed may stay registered: a late write of a peer could reach reused memory, and a new mapping at
-// the same address would get the old pages. A GPU's addresses may be reused while the old memory is
-// still registered; there the allocation's number distinguishes them.
+// freed may stay registered: a late write of a peer could reach reused memory, and a registration
+// that is found again for a new mapping at the same address would refer to the old pages. A GPU's
+// addresses may be reused while the old memory is still registered; there the allocation's number
+// distinguishes them.
 //
 // A child process after fork() has no registrations: it acquires none, and its releases leave the
 // parent's alone. Thread rule: any thread; no lock is held while a device works.
@@ -36,6 +37,7 @@ struct AddressRange {
 
 class RegistrationCache {
  public:
+  // Values of Memory::allocation.
   static constexpr uint64_t kHost = 0;
   static constexpr uint64_t kUnknown = ~uint64_t{0};  // never shared
 
@@ -57,14 +59,15 @@ class RegistrationCache {
   explicit RegistrationCache(size_t capacity) : capacity_(capacity), owner_(getpid()) {}
   ~RegistrationCache();
 
-  // The key of the memory, which stays mapped until it is released; `make` registers it with the
-  // device if it is not registered yet. Errors: kInvalidArgument (an empty or wrapping range),
-  // kUnavailable (too many users, or this is a child process), and make's.
+  // The key of the memory; `make` registers it with the device if it is not registered yet. The
+  // caller keeps the memory mapped until release(). Errors: kInvalidArgument (an empty or wrapping
+  // range), kUnavailable (too many users, or this is a child process), and make's.
   Result<uint32_t> acquire(const Memory& memory, const Register& make);
   // Whether the key has at most one user. That user must wait until the device is done with the
   // memory before it calls release().
   bool last(uint32_t key) const;
-  // Call it once for each acquire(). Null while there are other users, and for an unknown key.
+  // Ends one acquire(). Returns the registration if this was its last user: destroying it
+  // deregisters the memory. Null if there are other users, and for an unknown key.
   [[nodiscard]] Hold release(uint32_t key);
 
   size_t users() const {

@@ -21,7 +21,7 @@ struct NicRow {
   std::string congestion_control;
   std::optional<double> sends_bps;
   std::optional<double> receives_bps;
-  std::optional<double> of_line;     // of what it sends
+  std::optional<double> of_line;     // what it sends, as a share of its line rate
   std::optional<double> sent_again;  // of the packets sent
   std::optional<double> marked;      // of the packets received
   std::optional<double> rtt_s;       // median of its flows
@@ -30,9 +30,9 @@ struct NicRow {
 };
 
 struct FlowRow {
-  bool trouble = false;
-  size_t severity = 0;  // of the rule: 0 is the worst
-  std::string limit;    // the doctor's rule
+  bool trouble = false;  // the rule names a fault, not a normal limit
+  size_t severity = 0;  // of a fault: 0 is the worst
+  std::string limit;    // the doctor's rule that holds: what limits the flow
   std::string why;      // one sentence
   std::string process;
   std::string nic;
@@ -56,7 +56,8 @@ struct Rows {
 // Leaves out documents that cannot be read; the errors are added to `notes`.
 Rows rows_of(const doctor::Evidence& evidence, std::vector<std::string>& notes);
 
-// Columns by which flows are sorted, the largest value first; kLimit: the worst first.
+// The columns by which flows can be sorted: the largest value first, unknown ones last; kLimit: the
+// worst first; kProcess: by name.
 enum class Column : uint8_t {
   kLimit,
   kGoodput,
@@ -71,7 +72,7 @@ constexpr size_t kColumns = 8;
 std::string_view name_of(Column column);
 
 void sort_flows(std::vector<FlowRow>& flows, Column column, bool reversed);
-// Keeps those with a text that contains the filter.
+// Keeps the rows whose process, NIC, peer or limit contains the filter.
 void filter_rows(Rows& rows, std::string_view filter);
 
 }  // namespace pacecar::top

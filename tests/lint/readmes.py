@@ -1,4 +1,4 @@
-"""A folder with many source files has a README.md."""
+"""A folder with many source files has a README.md; each begins with a heading."""
 
 import collections
 
@@ -13,4 +13,7 @@ def check(tree, _built=()):
         if count > rules["files_without"] and not readme.is_file():
             problems.append(f"{folder}: {count} source files need a {readme.name} that says what "
                             "they are for, how data flows, and what may depend on them")
+        if readme.is_file() and not readme.read_text("utf-8").startswith("# "):
+            problems.append(f"{readme.relative_to(tree.root)}: its first line is no heading: begin "
+                            "with '# '")
     return problems

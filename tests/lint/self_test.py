@@ -151,13 +151,16 @@ class ReadmesTest(CheckTest):
     UNIT = {f"tests/unit/{i}.cc": "" for i in range(4)}
 
     def test_a_readme_passes(self):
-        self.assert_clean(readmes, {**self.FILES, "low/README.md": ""})
+        self.assert_clean(readmes, {**self.FILES, "low/README.md": "# low\n"})
+
+    def test_a_readme_without_a_heading_is_found(self):
+        self.assert_one(readmes, {**self.FILES, "low/README.md": "#low :\n"}, "low/README.md: its")
 
     def test_a_missing_readme_is_found(self):
         self.assert_one(readmes, self.FILES, "low: 4 source files")
 
     def test_the_readme_of_the_parent_passes(self):
-        self.assert_clean(readmes, {**self.UNIT, "tests/README.md": ""})
+        self.assert_clean(readmes, {**self.UNIT, "tests/README.md": "# tests\n"})
 
     def test_a_missing_readme_of_the_parent_is_found(self):
         self.assert_one(readmes, self.UNIT, "tests/unit: 4")

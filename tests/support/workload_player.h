@@ -1,5 +1,5 @@
-// Plays a workload without a network: started flows end in random order, at the receiver before at
-// the sender. A model of triggers. One thread.
+// Plays a workload without a network, as a model of its triggers. Flows end in random order; each
+// is received before its sender is done. One thread.
 #pragma once
 
 #include <cstddef>
@@ -56,20 +56,20 @@ class WorkloadPlayer {
 
   void fire(uint32_t index) {
     const WorkloadTrigger& trigger = workload_.triggers[index];
-    const uint32_t number = ++firings_[index];
-    uint32_t waiting = 0;
+    const uint32_t firing = ++firings_[index];
+    uint32_t place = 0;  // of a flow among those of the trigger
     for (size_t i = 0; i < workload_.flows.size(); ++i) {
       if (workload_.flows[i].trigger != index) continue;
-      ++waiting;
+      ++place;
       switch (trigger.kind) {
         case WorkloadTrigger::Kind::kOneShot:
-          if (number == 1) start(i);
+          if (firing == 1) start(i);
           break;
         case WorkloadTrigger::Kind::kMultiShot:
-          if (number == waiting) start(i);
+          if (firing == place) start(i);  // each firing starts the next flow
           break;
         case WorkloadTrigger::Kind::kBarrier:
-          if (number == trigger.count) start(i);
+          if (firing == trigger.count) start(i);
           break;
       }
     }
@@ -82,7 +82,7 @@ class WorkloadPlayer {
 };
 
 // The hosts whose data each host has in the end, if every flow carries the data that its sender has
-// at its start.
+// when the flow starts.
 inline std::vector<std::set<uint32_t>> spread_data(const Workload& workload, uint64_t seed) {
   std::vector<std::set<uint32_t>> known(workload.hosts);
   for (uint32_t host = 0; host < workload.hosts; ++host) known[host] = {host};

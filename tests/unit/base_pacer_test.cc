@@ -49,7 +49,7 @@ TEST(Pacer, ExcusedLatenessIsRepaidGradually) {
   pacer.set_rate(kByteEveryNs, at(0));
   pacer.excuse(at(400), Duration::from_ns(100), Duration::from_ns(250));
   pacer.on_sent(800, at(400));
-  EXPECT_EQ(pacer.next_send(), at(250 + 700));  // 250 of 300 beyond the grace excused, 1/8 repaid
+  EXPECT_EQ(pacer.next_send(), at(250 + 700));  // 250 ns excused of 400 - 100; 800 / 8 repaid
   pacer.on_sent(800, at(950));
   EXPECT_EQ(pacer.next_send(), at(1650));
   pacer.on_sent(800, at(1650));
@@ -74,7 +74,7 @@ TEST(Pacer, NewRateKeepsBytesExcused) {
   EXPECT_EQ(pacer.next_send(), at(400 + (8000 - 400) / 2));
 }
 
-TEST(Pacer, HoldStartsTheLine) {
+TEST(Pacer, HoldStartsTheSchedule) {
   Pacer pacer(1000);
   pacer.set_rate(kByteEveryNs, at(0));
   pacer.hold_until(at(700));
@@ -95,11 +95,11 @@ TEST(Pacer, NewRateMayApplyFromTheNextPacket) {
   EXPECT_EQ(pacer.next_send(), Instant::never());  // a stop takes effect at once
 }
 
-TEST(Pacer, NewRateKeepsBytesAheadOfTheLine) {
+TEST(Pacer, NewRateKeepsBytesAheadOfTheSchedule) {
   Pacer pacer(1000);
   pacer.set_rate(kByteEveryNs, at(0));
   pacer.on_sent(4000, at(0));
-  pacer.set_rate(Rate::from_gbps(16), at(1000));  // 3,000 bytes ahead of the line
+  pacer.set_rate(Rate::from_gbps(16), at(1000));  // 3,000 bytes ahead of the schedule
   EXPECT_EQ(pacer.next_send(), at(2500));
   pacer.set_rate(Rate::from_gbps(4), at(1500));  // 2,000 bytes ahead
   EXPECT_EQ(pacer.next_send(), at(5500));
@@ -133,7 +133,7 @@ TEST(Pacer, NewRateKeepsBytesEarnedSinceAHold) {
   }
 }
 
-TEST(Pacer, StopKeepsBytesAheadOfTheLine) {
+TEST(Pacer, StopKeepsBytesAheadOfTheSchedule) {
   Pacer pacer(1000);
   pacer.set_rate(kByteEveryNs, at(0));
   pacer.on_sent(4000, at(0));
@@ -168,7 +168,7 @@ TEST(Pacer, FlowMovesToTheNearestInstantOfAGrid) {
   Pacer pacer = pacer_with_next_at(5000);
   pacer.move_to({at(4400), kPeriod}, at(4100));
   EXPECT_EQ(pacer.next_send(), at(5400));
-  pacer.move_to({at(4100), kPeriod}, at(4100));  // 400 late from the first move
+  pacer.move_to({at(4100), kPeriod}, at(4100));  // the first move delayed it by 400
   EXPECT_EQ(pacer.next_send(), at(5100));
   pacer.move_to({at(9900), kPeriod}, at(4100));
   EXPECT_EQ(pacer.next_send(), at(4900));

@@ -98,7 +98,8 @@ TEST(FixedQueue, PoppedElementReleasesItsResources) {
   EXPECT_EQ(owned.use_count(), 1);
 }
 
-// An empty queue reuses the memory that was used last.
+// A queue that has been emptied begins at its first slot again, so that a short one uses little
+// cache.
 TEST(FixedQueue, EmptiedQueueReusesItsFront) {
   FixedQueue<int> queue(4);
   queue.push(1);

@@ -75,6 +75,7 @@ TEST_P(OfiMessengerTest, FlowThatHasBrokenAtThePeerIsNotShared) {
   Host to(2);
   expect_open(from, to, connect(from, to));
   to.end.nic().reopen_endpoints("the cable was pulled");
+  // The first offer names the old flow and is refused; the second makes a new one.
   EXPECT_FALSE(connect(from, to));
   expect_open(from, to, connect(from, to));
 }

@@ -62,9 +62,9 @@ TEST(VerbsErrors, SilenceAndRefusalsHaveDifferentStatuses) {
   EXPECT_EQ(status_info(IBV_WC_RNR_RETRY_EXC_ERR).completion, CompletionStatus::kReceiverNotReady);
   EXPECT_EQ(status_info(IBV_WC_REM_ACCESS_ERR).completion, CompletionStatus::kRemoteAccessError);
   EXPECT_EQ(status_info(IBV_WC_REM_INV_REQ_ERR).completion, CompletionStatus::kRemoteRefused);
-  EXPECT_TRUE(status_info(IBV_WC_REM_ACCESS_ERR).own);
-  EXPECT_FALSE(status_info(IBV_WC_RETRY_EXC_ERR).own);
-  EXPECT_FALSE(status_info(IBV_WC_WR_FLUSH_ERR).own) << "an earlier request has failed";
+  EXPECT_TRUE(status_info(IBV_WC_REM_ACCESS_ERR).request_at_fault);
+  EXPECT_FALSE(status_info(IBV_WC_RETRY_EXC_ERR).request_at_fault);
+  EXPECT_FALSE(status_info(IBV_WC_WR_FLUSH_ERR).request_at_fault) << "an earlier one has failed";
 }
 
 TEST(VerbsErrors, StatusOfALaterVersionIsALocalError) {
@@ -82,10 +82,10 @@ TEST(VerbsErrors, AFaultNamesDevicePortPeerStatusAndCure) {
 }
 
 TEST(VerbsErrors, CureOfAnErrnoDependsOnTheCall) {
-  const Error locked = verbs_error(Call::kRegister, "ibv_reg_mr", ENOMEM, "mlx5_0");
-  EXPECT_EQ(locked.code, ErrorCode::kPermission);
-  EXPECT_THAT(locked.message, HasSubstr("ulimit -l unlimited"));
-  EXPECT_THAT(locked.message, HasSubstr("mlx5_0: ibv_reg_mr failed"));
+  const Error not_pinned = verbs_error(Call::kRegister, "ibv_reg_mr", ENOMEM, "mlx5_0");
+  EXPECT_EQ(not_pinned.code, ErrorCode::kPermission);
+  EXPECT_THAT(not_pinned.message, HasSubstr("ulimit -l unlimited"));
+  EXPECT_THAT(not_pinned.message, HasSubstr("mlx5_0: ibv_reg_mr failed"));
   EXPECT_EQ(verbs_error(Call::kOther, "ibv_create_qp", ENOMEM, "mlx5_0").code,
             ErrorCode::kUnavailable);
   EXPECT_EQ(verbs_error(Call::kConnect, "ibv_modify_qp", ETIMEDOUT, "mlx5_0").code,

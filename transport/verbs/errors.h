@@ -21,7 +21,7 @@ struct StatusInfo {
   std::string_view name;
   CompletionStatus completion;
   // The work request itself is wrong (key, bounds or length). The connection fails in any case.
-  bool own;
+  bool request_at_fault;
   std::string_view what;
   std::string_view cause;
   std::string_view cure;

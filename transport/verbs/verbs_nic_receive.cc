@@ -73,7 +73,7 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
         const Duration rtt = entry.signaled ? round_trip(lane, entry, late, now) : Duration();
         flows_.on_acknowledged(qp.config.flow, entry.bytes, rtt);
       }
-    } else if (left == 1 && failure->own && qp.state == QueuePair::State::kConnected) {
+    } else if (left == 1 && failure->request_at_fault && qp.state == QueuePair::State::kConnected) {
       qp.work.finish(entry.number, failure->completion);
     } else {
       qp.work.lose(entry.number);

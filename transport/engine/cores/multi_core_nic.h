@@ -134,10 +134,11 @@ class MultiCoreNic final : public Nic, public NicPort {
 
   bool post_one(QueuePair& qp, const WorkRequest& work_request);
   // Takes a core's completion. True: return it to the caller at once.
-  bool take(uint32_t core, Completion& completion);
+  bool take(uint32_t index, Completion& completion);
   // Returns completions in order; the result is their number.
   size_t report_done(QueuePair& qp, std::span<Completion> completions);
-  void complete(FlowSignal& signal, uint32_t core);
+  // Makes a core's signal the whole flow's.
+  void merge(FlowSignal& signal, uint32_t index);
   // Sends the busy cores of a flow their parts of its limits.
   void divide(FlowId id);
   bool send_limits(uint32_t core, FlowId id, const FlowLimits& limits);

@@ -7,7 +7,8 @@
 namespace pacecar {
 namespace {
 
-constexpr Duration kOfLate = Duration::from_ms(1);
+// A core's round trip and its last acknowledgement count for so long.
+constexpr Duration kRecent = Duration::from_ms(1);
 
 }  // namespace
 
@@ -44,7 +45,7 @@ bool MultiCoreNic::post_one(QueuePair& qp, const WorkRequest& work_request) {
   Lane& lane = qp.lanes[chosen];
   WorkRequest write = work_request;
   write.signaled = true;
-  // A core gets limits before it has anything to send.
+  // A core that had nothing of this flow gets its limits before the write.
   if (flow.division.on_posted(chosen, bytes)) divide(qp.flow);
   const bool taken =
       chosen == 0 ? first_.post(lane.id, {&write, 1}) == 1 : core(chosen).post(lane.id, write);
@@ -83,6 +84,8 @@ size_t MultiCoreNic::poll(std::span<Completion> completions) {
 
 bool MultiCoreNic::take(uint32_t index, Completion& completion) {
   QueuePair* qp = index == 0 ? find(completion.queue_pair) : find(index, completion.queue_pair);
+  // A queue pair without lanes is on the first core only: its completion passes unchanged. Another
+  // core's is of a queue pair that is gone.
   if (qp == nullptr) return index == 0;
   if (qp->broken_by) return false;
   completion.queue_pair = qp->id;
@@ -131,9 +134,9 @@ size_t MultiCoreNic::report_done(QueuePair& qp, std::span<Completion> completion
 
 size_t MultiCoreNic::poll_signals(std::span<FlowSignal> signals) {
   size_t count = first_.poll_signals(signals);
-  for (FlowSignal& signal : signals.first(count)) complete(signal, 0);
+  for (FlowSignal& signal : signals.first(count)) merge(signal, 0);
   for (uint32_t i = 1; i < cores(); ++i) {
-    while (count < signals.size() && core(i).poll(signals[count])) complete(signals[count++], i);
+    while (count < signals.size() && core(i).poll(signals[count])) merge(signals[count++], i);
   }
   return count;
 }
@@ -141,7 +144,7 @@ size_t MultiCoreNic::poll_signals(std::span<FlowSignal> signals) {
 // A core knows only its own packets. A delay on one core only is not the network's, and the
 // division handles it. So the least of the cores' recent round trips counts, and a timeout counts
 // only if no other core had an acknowledgement lately.
-void MultiCoreNic::complete(FlowSignal& signal, uint32_t index) {
+void MultiCoreNic::merge(FlowSignal& signal, uint32_t index) {
   Flow& flow = this->flow(signal.flow);
   CoreOfFlow& own = flow.cores[index];
   own.in_flight = signal.in_flight;
@@ -157,10 +160,10 @@ void MultiCoreNic::complete(FlowSignal& signal, uint32_t index) {
   for (const CoreOfFlow& core : std::span(flow.cores).first(cores())) {
     signal.in_flight += core.in_flight;
     signal.sent += core.sent;
-    if (signal.rtt > Duration() && now_ - core.rtt_at < kOfLate) {
+    if (signal.rtt > Duration() && now_ - core.rtt_at < kRecent) {
       signal.rtt = std::min(signal.rtt, core.rtt);
     }
-    if (&core != &own && now_ - core.acked_at < kOfLate) signal.timed_out = false;
+    if (&core != &own && now_ - core.acked_at < kRecent) signal.timed_out = false;
   }
 }
 
@@ -178,7 +181,7 @@ void MultiCoreNic::set_flow_limits(FlowId id, const FlowLimits& limits, Instant 
   flow.limits = limits;
   ++flow.limits_version;
   divide(id);
-  // An alignment happens only once.
+  // The limits may be sent again later, for another division: the alignment must not be repeated.
   flow.limits.aligned = false;
   flow.limits.grid = {};
 }
