@@ -22,7 +22,7 @@ namespace {
 // Lines of a failed run's output in its error.
 constexpr size_t kShownLines = 3;
 
-// Whether two runs are the same: 16 hexadecimal digits, of the spec's tables, the topology and
+// Identifies a run, as 16 hexadecimal digits: a hash of the spec's tables, the topology and
 // workload that were made of them (and of the files that they name), the seed, and the program's
 // commit.
 std::string run_hash(const SpecTable& tables, const RunSpec& spec) {
@@ -48,7 +48,7 @@ std::string run_hash(const SpecTable& tables, const RunSpec& spec) {
   return fmt::format("{:02x}", fmt::join(std::span(digest).first(8), ""));
 }
 
-// In the child: prints the record's outcome on stdout, errors on stderr.
+// In the child: prints the finished record on stdout, errors on stderr.
 int simulate(const Plan& plan, RunRecord record, const ResultsFolder& folder) {
   const auto spec = run_spec(plan, record.index);
   const auto result = spec ? run_experiment(*spec) : tl::unexpected(spec.error());
@@ -72,7 +72,11 @@ int simulate(const Plan& plan, RunRecord record, const ResultsFolder& folder) {
 
 RunRecord record_of_outcome(RunRecord record, const Outcome& outcome) {
   if (outcome.ok()) {
-    if (auto printed = record_from_line(outcome.output)) record = std::move(*printed);
+    if (auto printed = record_from_line(outcome.output)) {
+      record = std::move(*printed);
+    } else {
+      record.error = printed.error().message;
+    }
   } else {
     const std::string lines = last_lines(outcome.errors, kShownLines);
     record.error = fmt::format("the run {}{}{}", outcome.cause(), lines.empty() ? "" : ": ", lines);
@@ -88,7 +92,7 @@ class Runner {
   Runner(const Plan& plan, const ResultsFolder& folder, const std::string& command_line)
       : plan_(plan), folder_(folder), provenance_(provenance(command_line)) {}
 
-  // Keeps the record of a finished run. Queues any other run if it is wanted.
+  // Takes the run's record from `finished` if it is there; else queues the run if it is wanted.
   Result<void> add(size_t run, bool wanted, const std::vector<RunRecord>& finished) {
     if (!wanted && finished.empty()) return {};
     ASSIGN_OR_RETURN(const auto spec, run_spec(plan_, run));

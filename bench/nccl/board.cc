@@ -88,21 +88,22 @@ bool wait_for_one(const std::vector<pid_t>& children) {
   const pid_t child = wait(&status);
   if (WIFSIGNALED(status)) {
     const auto rank = std::find(children.begin(), children.end(), child) - children.begin();
-    print_error(static_cast<int>(rank), fmt::format("ended by {}", strsignal(WTERMSIG(status))));
+    print_error(static_cast<int>(rank), fmt::format("ended by signal {} ({})", WTERMSIG(status),
+                                                    strsignal(WTERMSIG(status))));
   }
-  return status == 0;
+  return child > 0 && status == 0;
 }
 
 constexpr Duration kOneTry = Duration::from_s(1);
 constexpr auto kBetweenTries = std::chrono::milliseconds(100);
 
-json note_of(const Board& board, size_t rank) {
+json entry_of(const Board& board, size_t rank) {
   json note = board.figures[rank];
   note["handle"] = board.handles[rank];
   return note;
 }
 
-Result<void> take_note(const json& note, Board& board, size_t rank) {
+Result<void> store_entry(const json& note, Board& board, size_t rank) {
   try {
     note.at("handle").get_to(board.handles[rank]);
     note.get_to(board.figures[rank]);
@@ -165,8 +166,10 @@ class RemoteBoard final : public Board {
     return {};
   }
 
-  Result<void> barrier() override { return self_.rank == 0 ? keep() : report(); }
-  Result<void> others_are_well() override { return {}; }  // the transport itself will report it
+  Result<void> barrier() override {
+    return self_.rank == 0 ? gather_and_send() : exchange_with_root();
+  }
+  Result<void> others_are_well() override { return {}; }  // operations with a failed one fail
   // Called before this rank ends with an error: the others' next barrier fails with `why`.
   void give_up(const std::string& why) {
     for (auto& channel : channels_) channel.send_error(why);
@@ -174,26 +177,22 @@ class RemoteBoard final : public Board {
 
  private:
   // Rank 0: gathers all notes, and sends them to all.
-  Result<void> keep() {
+  Result<void> gather_and_send() {
     for (size_t i = 0; i < channels_.size(); ++i) {
-      const auto note = channels_[i].expect("note", limit_);
-      if (!note) {
-        give_up(note.error().message);
-        return tl::unexpected(note.error());
-      }
-      RETURN_IF_ERROR(take_note(*note, *this, i + 1));
+      ASSIGN_OR_RETURN(const json note, channels_[i].expect("note", limit_));
+      RETURN_IF_ERROR(store_entry(note, *this, i + 1));
     }
     json notes = json::array();
-    for (size_t i = 0; i < static_cast<size_t>(ranks()); ++i) notes.push_back(note_of(*this, i));
+    for (size_t i = 0; i < static_cast<size_t>(ranks()); ++i) notes.push_back(entry_of(*this, i));
     for (auto& channel : channels_) {
       RETURN_IF_ERROR(channel.send({{"type", "all"}, {"notes", notes}}));
     }
     return {};
   }
 
-  Result<void> report() {
+  Result<void> exchange_with_root() {
     perf::ControlChannel& root = channels_.front();
-    json note = note_of(*this, static_cast<size_t>(self_.rank));
+    json note = entry_of(*this, static_cast<size_t>(self_.rank));
     note["type"] = "note";
     RETURN_IF_ERROR(root.send(note));
     ASSIGN_OR_RETURN(const json all, root.expect("all", limit_));
@@ -202,7 +201,7 @@ class RemoteBoard final : public Board {
       return fail(ErrorCode::kPeer,
                   "rank 0 has another number of ranks: give all the same --ranks");
     }
-    for (size_t i = 0; i < notes.size(); ++i) RETURN_IF_ERROR(take_note(notes[i], *this, i));
+    for (size_t i = 0; i < notes.size(); ++i) RETURN_IF_ERROR(store_entry(notes[i], *this, i));
     return {};
   }
 

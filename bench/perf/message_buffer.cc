@@ -21,7 +21,7 @@
 namespace pacecar::perf {
 namespace {
 
-// A PCI address without leading zeros and capitals: sysfs has 0000:3b:00.0, nvidia-smi
+// A PCI address in lower case, without leading zeros and colons: sysfs has 0000:3b:00.0, nvidia-smi
 // 00000000:3B:00.0, lspci 3b:00.0.
 std::string bare_bus_id(std::string text) {
   std::ranges::transform(text, text.begin(),

@@ -38,13 +38,14 @@ constexpr const char* kFooter = R"(Examples:
   pacecar sim --topology net.topo --workload matrix.cm --cc fixed --json
   pacecar sim --list
 bench/sim/README.md lists the tables and keys of a file.
-Exit codes: 0 the run ended (the summary says when flows were not done), 2 it could not run.)";
+Exit codes: 0 the run ended or was interrupted (a warning names flows that are not done), 2 it could
+not run, or its result could not be written.)";
 
 struct Flags {
   std::string file;
   std::string topology;
   std::string workload;
-  std::map<std::string, std::string> texts;  // that have a flag of their own, by their keys
+  std::map<std::string, std::string> texts;  // of flags that set one key, by that key
   std::vector<std::string> settings;
   std::optional<uint64_t> seed;
   std::string json_file;
@@ -66,8 +67,9 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--trace", flags.texts["run.trace"],
                  "write the events of all flows, one JSON line each");
   app.add_option("--pcap", flags.texts["run.pcap"],
-                 "write what a link carries; open it with tshark");
-  app.add_option("--pcap-link", flags.texts["run.pcap_link"], "which: 'leaf 0 > host 3'");
+                 "write the packets of the link --pcap-link; open it with tshark");
+  app.add_option("--pcap-link", flags.texts["run.pcap_link"],
+                 "the link, such as 'leaf 0 > host 3'");
   app.add_flag("--list", flags.list, "list topologies, workloads, algorithms and metrics");
   app.add_flag("--quiet", flags.quiet, "no progress, no summary");
   app.add_flag("--no-color", flags.no_color, "no colours");

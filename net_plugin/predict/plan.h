@@ -1,6 +1,6 @@
-// A collective as flows that wait for one another, over the links of a Network. Of steps and pieces
-// that repeat, only as many are planned as show the period; of equal hosts, only some, which
-// represent the others. Pure.
+// A collective as flows that wait for one another, over the links of a Network. Where steps or
+// pieces repeat, only enough of them are planned to show the period. Where hosts are equal, only
+// some are planned; they represent the others. Pure.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,11 @@ struct FlowRange {
 
 struct Plan {
   FlowRange flows;
-  // The time from the end of `early` to the end of `late` passes `repeats` times more.
+  // From the end of `early` to the end of `late` is one period; `repeats` more follow.
   FlowRange early;
   FlowRange late;
   double repeats = 0;
-  double least_s = 0;  // lower bound, of the busiest link or of links that no flow uses
+  double least_s = 0;  // a lower bound: of the busiest link, or of links without flows
   Cause least_cause = Cause::kNvlink;
   double extra_s = 0;  // before and after all flows
 
@@ -51,11 +51,11 @@ struct PlanInput {
   const Collective& collective;
   const LibraryCosts& overheads;
   const Limits& limits;
-  std::span<const uint32_t> hosts;  // that are planned, in the order of their ranks
-  uint32_t all_hosts = 0;           // that take part
+  std::span<const uint32_t> hosts;  // the planned ones, in the order of their ranks
+  uint32_t all_hosts = 0;           // how many take part
 
   const ProtocolCosts& costs() const { return overheads.of(collective.protocol); }
-  // Of the first host; all have as many GPUs.
+  // The group of the first host; all hosts have the same number of GPUs.
   const HostGroup& group() const { return network.cluster().group_of(hosts.front()); }
 };
 
@@ -72,7 +72,7 @@ Plan plan_pieces(const PlanInput& input, FlowSet& set);  // trees, and chains
 Plan plan_pat(const PlanInput& input, FlowSet& set);
 Plan plan_all_to_all(const PlanInput& input, FlowSet& set);
 
-// The channels, of which one is planned, with the loads of all.
+// One channel is planned and stands for all `count`; the loads are those of all.
 struct Channels {
   uint32_t count = 1;
   uint32_t nic = 0;  // the slowest one, as all carry equal parts
@@ -83,8 +83,8 @@ Channels channels_of(const PlanInput& input);
 bool has_two_trees(const PlanInput& input);
 // The rounds of a ring, or the pieces.
 double rounds_of(const PlanInput& input);
-// Of `steps` alike steps of `flows` each, the first `planned` are in the set, from `first` on: the
-// second half of these shows the period.
+// The collective has `steps` equal steps of `flows` flows. The set has the first `planned` of them,
+// from flow `first` on. The second half of those is the period.
 void repeat(Plan& plan, uint32_t first, uint32_t flows, uint32_t planned, double steps);
 
 }  // namespace pacecar::predict

@@ -1,4 +1,5 @@
-// Applies SimFaults to packets at the first switch of their path, and to hosts.
+// Applies SimFaults to packets at the first switch of their path, and stalls to the ports of
+// processes.
 // Thread rule: the fabric's thread.
 #pragma once
 
@@ -19,20 +20,20 @@ class PacketFaults final : public EventSink {
   explicit PacketFaults(Fabric& fabric);
 
   void set(const SimFaults& faults);
-  // Whether anything can happen to packets.
+  // Whether a fault of packets is set; stalls do not count.
   bool active() const { return active_; }
-  // Sends the packet on into its first switch, perhaps later, changed, twice or never.
+  // Forwards the packet to its first switch: at once, late, changed, twice, or not at all.
   void pass(FabricPacket& packet);
   bool frozen(uint32_t process) const;
   size_t delayed() const { return late_.size(); }
 
-  // A late packet goes on, or a frozen host thaws.
+  // A late packet goes on, or a stall ends.
   void on_event(Instant now, uint32_t what) override;
 
  private:
   enum What : uint32_t { kLatePacket, kThaw };
 
-  // A packet that others overtake, in a heap by time.
+  // A packet that is held back until `time`, so that others overtake it.
   struct Late {
     Instant time;
     uint64_t number;

@@ -58,13 +58,13 @@ class RcRequester {
   // Sets limits and first PSN. Nothing may have been posted before.
   void start(const StandardSending& sending, uint64_t first_psn);
 
-  // Memory of the work requests.
+  // Bytes that the queue of `work_requests` takes.
   static Bytes work_request_bytes(uint32_t work_requests);
 
   size_t post(std::span<const WorkRequest> work_requests);
-  // Work requests are posted and not popped.
+  // Whether a posted work request has not been popped yet.
   bool has_requests() const { return !requests_.empty(); }
-  // A completed work request is not popped.
+  // Whether a completion waits to be popped.
   bool has_completed() const { return first_request_ != oldest_; }
   // Everything sent is acknowledged.
   bool idle() const { return unacknowledged_ == highest_; }
@@ -75,7 +75,7 @@ class RcRequester {
   // One packet is to be sent after a timeout, regardless of window and pacing.
   bool probing() const { return probe_; }
   uint16_t choose_path(Instant now) { return path_ = paths_.next(now); }
-  // The next packet requests a further piece of a read.
+  // The next packet is a READ request, for the first or a further piece.
   bool next_reads() const {
     if (probe_ || cursor_ == end_of_requests()) return false;
     return posted(cursor_).is_read() && !posted(cursor_).is_atomic();
@@ -91,7 +91,8 @@ class RcRequester {
   SendProgress on_ack(const roce::Packet& ack, Instant arrival, Instant now);
   SendProgress on_read_response(const roce::Packet& response, const MemoryTable& memory,
                                 Instant now);
-  // UC: the packet I/O has all packets that were taken before the last call of on_handed_over().
+  // UC: packets that were taken before the previous call count as arrived, as the packet I/O has
+  // sent them.
   SendProgress on_handed_over();
   // A CNP has arrived: the next acknowledged bytes count as marked.
   void on_congestion() { congested_ = true; }
@@ -108,7 +109,7 @@ class RcRequester {
   // The connection has ended: none of its packets is in flight any more.
   void stop(CompletionStatus status);
   // No other connection will follow. If deregistered memory was the cause, the oldest work request
-  // fails with it.
+  // fails with that status.
   void abandon();
   // Continues over another connection. On the last one the peer has received `received` writes with
   // immediate and, because RC keeps order, all requests before them. Returns how many bytes of
@@ -125,7 +126,7 @@ class RcRequester {
     uint32_t packets = 0;    // sequence numbers that it takes
     bool started = false;
     bool revoked = false;  // its memory may not be read any more
-    bool over = false;     // it is not sent any more: it has failed, or had arrived
+    bool over = false;     // it is not sent again: it has failed, or it has arrived
     CompletionStatus status = CompletionStatus::kOk;
 
     uint64_t end() const { return first_psn + packets; }
@@ -173,14 +174,14 @@ class RcRequester {
   PathSelector paths_;
   FixedQueue<Posted> requests_;  // numbers first_request_ .. ; the front completes first
   uint64_t first_request_ = 0;
-  uint64_t oldest_ = 0;     // the first request that is not acknowledged
-  uint64_t cursor_ = 0;     // the request of next_
-  uint64_t confirmed_ = 0;  // writes with immediate that are acknowledged, on this connection
-  uint64_t unacknowledged_;
-  uint64_t next_;       // the PSN to send next
-  uint64_t highest_;    // beyond every PSN ever sent
-  uint64_t allocated_;  // beyond every PSN given to a request
-  uint64_t taken_ = 0;  // next_ at the last on_handed_over()
+  uint64_t oldest_ = 0;      // the first request that is not acknowledged
+  uint64_t cursor_ = 0;      // the request of next_
+  uint64_t confirmed_ = 0;   // writes with immediate that are acknowledged, on this connection
+  uint64_t unacknowledged_;  // the oldest PSN that is not acknowledged
+  uint64_t next_;            // the PSN to send next
+  uint64_t highest_;         // beyond every PSN ever sent
+  uint64_t allocated_;       // beyond every PSN given to a request
+  uint64_t taken_ = 0;       // next_ at the previous on_handed_over()
   Bytes in_flight_ = 0;
   ReadWindow::Share reading_;    // bytes of reads that are requested and have not arrived
   FixedQueue<uint64_t> pieces_;  // of each outstanding piece of a read, the PSN behind it
@@ -189,7 +190,7 @@ class RcRequester {
   RttEstimator rtt_;
   Instant deadline_ = Instant::never();
   Instant last_progress_;    // or the time of the first packet after everything was acknowledged
-  uint64_t probe_mark_ = 0;  // next_ when the probe was sent; 0: nothing was sent before it
+  uint64_t probe_mark_ = 0;  // next_ at the last probe; 0: none since it began or went back
   uint32_t probes_ = 0;      // in a row without progress
   uint32_t unasked_ = 0;     // packets since the last one that requested an acknowledgement
   uint16_t path_ = 0;

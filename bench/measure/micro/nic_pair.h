@@ -82,7 +82,7 @@ struct NicEnd {
     const auto address = peer.nic.queue_pair_address(peer.queue_pair);
     return nic.connect_queue_pair(queue_pair, address.view()).has_value();
   }
-  // Of all memory to the peer's.
+  // A write of our whole memory into the peer's.
   WorkRequest write_to(const NicEnd& peer) const {
     return {.local = memory.data(),
             .remote = peer.region.remote_address,
@@ -168,8 +168,8 @@ int cost_main(int argc, char** argv, const Move& move) {
   return 2;
 }
 
-// Moves at least so many packets, by writes of 1 MiB.
 inline constexpr Bytes kCostMtu = 4096;
+// Moves at least `packets` data packets, in writes of 1 MiB. False: fewer were sent.
 inline bool move_packets(uint64_t packets, Wire& wire) {
   constexpr Bytes kWriteBytes = 1 << 20;
   NicPair pair(kCostMtu, kWriteBytes, wire);
