@@ -159,7 +159,7 @@ void adapt_requests(const Table& table, AnyNet& net) {
     net.isend = [&](void* send_comm, void* data, size_t size, int tag, void* memory, void*,
                     void** request) {
       if (kVersion < 9 && size > INT_MAX) return NcclResult::kInternalError;
-      using Size = std::conditional_t < kVersion<9, int, size_t>;
+      using Size = std::conditional_t<(kVersion < 9), int, size_t>;
       return table.isend(send_comm, data, static_cast<Size>(size), tag, memory, request);
     };
     net.irecv = [&](void* receive_comm, int count, void** data, size_t* sizes, int* tags,
