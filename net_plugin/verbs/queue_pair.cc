@@ -90,7 +90,7 @@ QueuePair::QueuePair(const ibv_qp_init_attr_ex& made_for, uint32_t sends, uint32
 bool QueuePair::valid(const ibv_qp_attr& given, int mask) const {
   const auto has = [&](int bit) { return (mask & bit) != 0; };
   const ibv_ah_attr& path = given.ah_attr;
-  const ibv_mtu mtu = given.path_mtu;
+  const ibv_mtu& mtu = given.path_mtu;  // only set with its bit
   return (!has(IBV_QP_PORT) || given.port_num == 1) &&
          (!has(IBV_QP_PKEY_INDEX) || given.pkey_index == 0) &&
          (!has(IBV_QP_PATH_MTU) || (mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096)) &&
