@@ -229,10 +229,11 @@ class PairTest {
                 {"date", fmt::format("{:%F %R} UTC", fmt::gmtime(std::time(nullptr)))},
                 {"seconds", (perf::steady_now() - begun_).seconds()},
                 {"interrupted", perf::Interrupt::asked()}});
-    RETURN_IF_ERROR(perf::write_results(results.text(least), options_.json_file, document));
+    const auto written = perf::write_results(results.text(least), options_.json_file, document);
     if (!options_.many.html_file.empty()) {
       RETURN_IF_ERROR(perf::write_text(options_.many.html_file, matrix_page(document)));
     }
+    RETURN_IF_ERROR(written);
     if (results.measured() == 0) return fail(ErrorCode::kPeer, "nothing was measured: see above");
     if (!results.complete()) return perf::kExitFailed;
     return results.thresholds_met(least) ? perf::kExitOk : perf::kExitThresholdMissed;

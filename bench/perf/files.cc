@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "transport/base/file_descriptor.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
@@ -68,11 +69,13 @@ Result<void> write_json(const std::string& path, const nlohmann::json& document)
 
 Result<void> write_results(std::string_view text, const std::string& json_file,
                            const nlohmann::json& document) {
+  Result<void> printed;
   if (json_file != kStandardOutput) {
     std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);  // before errors that refer to it
+    printed = flush_output();  // before errors that refer to it
   }
-  return write_json(json_file, document);
+  RETURN_IF_ERROR(write_json(json_file, document));
+  return printed;
 }
 
 Result<void> flush_output() {

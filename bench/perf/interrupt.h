@@ -20,7 +20,8 @@ class Interrupt {
     came_ = 0;
     struct sigaction action {};
     action.sa_handler = [](int) { came_ = 1; };
-    action.sa_flags = SA_RESTART | (second == Second::kEnds ? static_cast<int>(SA_RESETHAND) : 0);
+    // Where no second signal ends the process, the first one ends a write that blocks.
+    action.sa_flags = second == Second::kEnds ? SA_RESTART | static_cast<int>(SA_RESETHAND) : 0;
     sigaction(SIGINT, &action, &before_interrupt_);
     sigaction(SIGTERM, &action, &before_terminate_);
   }

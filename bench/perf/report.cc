@@ -178,11 +178,12 @@ std::vector<std::string> further_lines(const TestOptions& options, const Json& r
   std::vector<std::string> lines;
   for (const std::string& name : options.counters) {
     const auto grown = [&](const char* end) -> uint64_t {
+      const auto member = [](const Json& of, const std::string& key) {
+        return of.is_object() ? of.value(key, Json()) : Json();
+      };
       for (const char* kind : {"counters", "device_counters"}) {
-        const auto place = Json::json_pointer() / end / kind / name;
-        if (result.contains(place) && result.at(place).is_number_unsigned()) {
-          return result.at(place).get<uint64_t>();
-        }
+        const Json count = member(member(member(result, end), kind), name);
+        if (count.is_number_unsigned()) return count.get<uint64_t>();
       }
       return 0;
     };

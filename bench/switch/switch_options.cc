@@ -34,11 +34,14 @@ struct Quantity {
   ParamType type;
   const char* example;
   uint64_t least = 0;
-  const char* too_little = "";
+  const char* outside = "";  // the sentence's end for less than `least` or more than `most`
+  uint64_t most = UINT64_MAX;
 };
 constexpr Quantity kBytes{ParamType::kBytes, "100K, 1M or plain bytes"};
 constexpr Quantity kTime{ParamType::kDuration, "10us, 500ns or 1ms"};
-constexpr Quantity kSampleTime{kTime.type, kTime.example, 1000, "is too often: choose 1us or more"};
+constexpr Quantity kSampleTime{kTime.type, kTime.example, 1000,
+                               "is too often or too seldom: choose 1us to 3600s",
+                               3'600'000'000'000};
 constexpr Quantity kNicBytes{kBytes.type, kBytes.example, 65'536,
                              "does not hold the largest frame: choose 65536 or more"};
 constexpr Quantity kRate{ParamType::kRate, "200M or 10G, in bits per second", 1,
@@ -50,7 +53,9 @@ Result<uint64_t> value_of(std::string_view flag, const Quantity& quantity, std::
   if (!value) {
     return invalid("{}: '{}' cannot be read: write it as {}", flag, text, quantity.example);
   }
-  if (*value < quantity.least) return invalid("{}: '{}' {}", flag, text, quantity.too_little);
+  if (*value < quantity.least || *value > quantity.most) {
+    return invalid("{}: '{}' {}", flag, text, quantity.outside);
+  }
   return *value;
 }
 

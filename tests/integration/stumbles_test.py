@@ -92,6 +92,22 @@ class Files(Cli):
             self.assertEqual(code, 1, errors)
             self.assertIn("error: cannot write to standard output", errors)
 
+    def test_warnings_that_cannot_be_printed_are_a_failure(self):
+        with tempfile.TemporaryDirectory() as root:
+            for number in range(60):  # more text than stdio's buffer holds
+                port = pathlib.Path(root, f"sys/class/infiniband/mlx5_{number}/ports/1")
+                (port / "hw_counters").mkdir(parents=True)
+                for name, value in (("state", "4: ACTIVE"), ("phys_state", "5: LinkUp"),
+                                    ("rate", "400 Gb/sec (4X NDR)"), ("link_layer", "Ethernet"),
+                                    ("hw_counters/packet_seq_err", "500")):
+                    (port / name).write_text(f"{value}\n", encoding="ascii")
+            preflight = ("preflight", "--root", root, "--only", "fabric")
+            self.assertEqual(run(*preflight).returncode, 3)
+            code, errors = to_full(*preflight)
+            self.assertEqual(code, 1, errors)
+            self.assertEqual(errors.count("error: cannot write to standard output (No space"), 1,
+                             errors)
+
     def test_an_unwritable_file_is_reported_before_the_test(self):
         client = run("bw", "-p", "1", "--json=/nonexistent/x.json", "127.0.0.1")
         self.assertEqual(client.returncode, 1)

@@ -257,6 +257,8 @@ class Usage(unittest.TestCase):
                 ((*ports, "--delay", "10"), "--delay"),
                 ((*ports, "--loss", "2"), "--loss"),
                 ((*ports, "--nic-queue", "1K"), "--nic-queue"),
+                ((*ports, "--sample", "500ns"), "--sample"),
+                ((*ports, "--sample", "9999999999s"), "--sample"),  # more than 2^63 ns
                 (("--port", "lo,1G,2G", "--port", "b"), "INTERFACE,RATE"),
                 (("--port", "dpdk:net_memif0,id=0,1G,2G", "--port", "b"), "dpdk:DEVICE"),
                 (("--port", "dpdk:net_memif0,id=0,fast", "--port", "b"), "'fast'"),

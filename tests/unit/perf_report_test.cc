@@ -170,15 +170,18 @@ TEST(PerfReport, ThresholdsAreCheckedAgainstBandwidthAndLatency) {
 TEST(PerfReport, ThresholdsCountersAndSamplesSurviveAnyResultOfThePeer) {
   TestOptions options;
   options.min_gbits = options.min_average = options.min_msg_rate = options.max_usec = 1;
-  options.counters = {"timeouts"};
+  options.counters = {"timeouts", "", "99999999999999999999"};
   options.samples = Samples::kAsTheyCame;
   for (const Json& wrong : {Json::object(), Json({{"bytes", "many"}, {"t_typical", Json()}}),
-                            Json({{"client", 5}, {"server", {{"counters", 5}}}}),
+                            Json({{"client", 5}, {"server", {{"counters", 5}}}}), Json::array(),
+                            Json({{"client", {{"counters", Json::array()}}}}),
                             Json({{"client", {{"counters", {{"timeouts", "x"}}}}}})}) {
     EXPECT_FALSE(meets_threshold(options, wrong)) << wrong;
     EXPECT_EQ(further_lines(options, wrong),
-              std::vector<std::string>{" timeouts: client 0, server 0"});
+              (std::vector<std::string>{" timeouts: client 0, server 0", " : client 0, server 0",
+                                        " 99999999999999999999: client 0, server 0"}));
   }
+  options.counters = {"timeouts"};
   const Json samples = {{"client", {{"counters", {{"timeouts", 2U}}}}},
                         {"server", {{"device_counters", {{"timeouts", 3U}}}}},
                         {"samples", {1.5, "x"}}};

@@ -242,7 +242,7 @@ def check_gpu(host, named):
         host.add(NEEDED, "NCCL", str(reason))
         return
     # A folder with the driver's library that the loader does not search.
-    places = [place for place in globbed(DRIVER_PLACES) if (place / DRIVER).is_file()]
+    places = [place for place in globbed(DRIVER_PLACES) if os.path.isfile(place / DRIVER)]
     if DRIVER in host.seen["reason"] and places:
         add_library_path(places[0])
         host.seen = probe(host.nccl)
@@ -274,7 +274,7 @@ def find_nccl(named, torch):
         return nccl, probe(nccl)
     found = [toolkit.find_nccl(None), nccl_of_torch(torch)]
     found += [str(place / toolkit.NCCL) for place in (*globbed(NCCL_PLACES), bundle.CARRIED_NCCL)
-              if (place / toolkit.NCCL).is_file()]
+              if os.path.isfile(place / toolkit.NCCL)]  # False also where it may not be read
     for nccl in filter(None, found):
         seen = probe(nccl)
         if seen["nccl"]:
