@@ -239,7 +239,7 @@ class Endpoint : public fid_ep {
 
   // endpoint_peers.cc
   Peer& peer_named(const Name& name);
-  void reset(Peer& peer);
+  std::deque<PendingCompletion> reset(Peer& peer);
   bool admits(const Name& name) const;
   uint64_t source_of(Peer& peer);
   void call(Peer& peer);

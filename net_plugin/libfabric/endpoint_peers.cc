@@ -18,22 +18,25 @@ constexpr auto kHelloTime = std::chrono::milliseconds(100);
 Endpoint::Peer& Endpoint::peer_named(const Name& name) {
   const auto known = peers_by_name_.find(name);
   if (known != peers_by_name_.end()) return *known->second;
-  peers_.push_back(std::make_unique<Peer>());
-  Peer& peer = *peers_.back();
-  peer.number = static_cast<PeerId>(peers_.size() - 1);
-  peer.name = name;
-  reset(peer);
+  auto made = std::make_unique<Peer>();
+  made->number = static_cast<PeerId>(peers_.size());
+  made->name = name;
+  reset(*made);  // without memory for it the peer is none of peers_
+  Peer& peer = *peers_.emplace_back(std::move(made));
   peers_by_name_.emplace(name, &peer);
   return peer;
 }
 
 // From now on the peer has no connections, and reads none of our memory, because the token is new.
-void Endpoint::reset(Peer& peer) {
+// Returns the completions that it held. Without memory nothing changes.
+std::deque<Endpoint::PendingCompletion> Endpoint::reset(Peer& peer) {
   Peer fresh{.number = peer.number, .name = peer.name, .other_name = peer.other_name};
   fresh.token = {random_u64(), random_u64()};
   fresh.outbox = std::make_unique<Outbox>(domain_.context_of_process());
   fresh.serving = peer.serving;
+  auto held = std::move(peer.held_completions);
   peer = std::move(fresh);
+  return held;
 }
 
 std::optional<PeerId> Endpoint::peer_number(fi_addr_t address) {
@@ -327,8 +330,7 @@ void Endpoint::fail_peer(Peer& peer, int error, const std::string& why) {
   const bool closed = peer.closed_by_peer;
   if (!closed) log_warning(why);
   for (const EndpointBootstrap::CallId one : peer.tcp_calls) bootstrap_->end(one);
-  std::deque<PendingCompletion> held = std::move(peer.held_completions);
-  reset(peer);
+  std::deque<PendingCompletion> held = reset(peer);
   for (PendingCompletion& pending : held) {
     pending.completion.fail(error, why);
     report(pending, tx_queue_);
