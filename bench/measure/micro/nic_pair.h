@@ -6,8 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "transport/base/check.h"
 #include "transport/base/prng.h"
 #include "transport/softnic/soft_nic.h"
 
@@ -119,7 +121,9 @@ class NicPair {
                                                            .security = security},
                                              write_bytes);
     }
-    for (size_t side = 0; side < 2; ++side) ends_[side]->connect(*ends_[1 - side]);
+    for (size_t side = 0; side < 2; ++side) {
+      PACECAR_CHECK(ends_[side]->connect(*ends_[1 - side]));
+    }
   }
 
   // Moves `count` writes of `write_bytes` each; returns the number of data packets. Not inlined:
@@ -140,7 +144,12 @@ class NicPair {
       }
       while (ends_[1]->nic.poll(completions) > 0) {
       }
-      while (const size_t some = from.nic.poll(completions)) sent += some;
+      while (const size_t some = from.nic.poll(completions)) {
+        for (const Completion& one : std::span(completions).first(some)) {
+          PACECAR_CHECK(one.status == CompletionStatus::kOk);
+        }
+        sent += some;
+      }
     }
     return from.nic.counters().data_packets_sent - before;
   }
