@@ -90,5 +90,24 @@ TEST_P(OfiFarewellTest, DestroyedEndStillAnswersAFarewell) {
   EXPECT_EQ(first.broken(others.b), nullptr) << first.nic().fault(others.b);
 }
 
+// It would otherwise wait for the limit of silent peers, and break all queue pairs.
+TEST_P(OfiFarewellTest, ANicThatIsClosedRightAfterItsQueuePairsEndedSaysSo) {
+  OfiEnd first(kind(), Duration::from_s(2));
+  OfiEnd other(kind());
+  const OfiConnection others = connect(first, other);
+  const auto& sink = first.memory(kSize, Access::kRemoteWrite);
+  {
+    OfiEnd second(kind());
+    const OfiConnection ends = connect(second, first);
+    const auto& source = second.memory(kSize, Access::kLocalRead, 3);
+    ASSERT_TRUE(second.post(ends.a, OfiEnd::write(1, source, sink.target())));
+    ASSERT_TRUE(run_until({&first, &second}, [&] { return second.finished(ends.a) == 1; }));
+    second.nic().destroy_queue_pair(ends.a);
+  }
+  first.nic().deregister_memory(sink.region);
+  first.step();
+  EXPECT_EQ(first.broken(others.a), nullptr) << first.nic().fault(others.a);
+}
+
 }  // namespace
 }  // namespace pacecar

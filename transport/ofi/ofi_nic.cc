@@ -84,9 +84,11 @@ OfiNic::OfiNic(const OfiConfig& config, OfiDomain domain, Instant now)
 OfiNic::~OfiNic() {
   const bool software = !domain_.traits().device;
   if (software) memory_.clear();
+  transmit_messages();  // farewells of queue pairs that have just ended
   for (const uint32_t slot : live_) {
     QueuePair& qp = *queue_pairs_[slot];
-    if (qp.gone_sent || qp.peer_dead || !qp.mailbox.has_reserved_room()) continue;
+    const bool notified = qp.gone_sent && qp.outbox.empty();
+    if (notified || qp.peer_dead || !qp.mailbox.has_reserved_room()) continue;
     send_message(qp, {.message = {.kind = OfiMessage::Kind::kGone}});
   }
   if (software) ring_regions_.clear();

@@ -32,6 +32,7 @@ constexpr double kLlMost = 20.4;  // Intel, more than two hosts
 constexpr double kRingLl128PerChannel = 20.0;
 constexpr double kTreeLl128PerChannel = 20.0;
 constexpr double kTreePerChannel = 17.8;
+constexpr double kTreePattern = 0.85;  // of hosts with one GPU, whose trees are not balanced
 constexpr double kPlateau = 1.4;  // factor of a ring's latency from 64 bytes per channel and rank
 
 // By size, in powers of two from 64 bytes.
@@ -82,6 +83,7 @@ Cost tree(const ChoiceNetwork& network, size_t protocol, Bytes bytes) {
       std::min(channels * channel_rate(network.gbps / 8.0) * 0.92, channels * kTreePerChannel);
   if (protocol == 0) bus = std::min(bus / 3.8, kLlMost);
   if (protocol == 1) bus = std::min(bus * 120 / 128, channels * kTreeLl128PerChannel);
+  bus *= kTreePattern;
   const auto size = static_cast<size_t>(std::bit_width(std::max<Bytes>(bytes >> 6, 1)) - 1);
   const Correction& correction = kTreeCorrection[protocol];
   const double share = size < correction.size() ? correction[size] : 1;
