@@ -84,10 +84,9 @@ OfiNic::OfiNic(const OfiConfig& config, OfiDomain domain, Instant now)
 OfiNic::~OfiNic() {
   const bool software = !domain_.traits().device;
   if (software) memory_.clear();
-  transmit_messages();  // farewells of queue pairs that have just ended
   for (const uint32_t slot : live_) {
     QueuePair& qp = *queue_pairs_[slot];
-    const bool notified = qp.gone_sent && qp.outbox.empty();
+    const bool notified = qp.gone_sent && qp.outbox.empty();  // its kGone may still be queued
     if (notified || qp.peer_dead || !qp.mailbox.has_reserved_room()) continue;
     send_message(qp, {.message = {.kind = OfiMessage::Kind::kGone}});
   }
