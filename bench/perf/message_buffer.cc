@@ -65,8 +65,8 @@ void FreePages::operator()(uint8_t* bytes) const {
 
 Result<MessageBuffer> MessageBuffer::create(Context& context, size_t nic, uint64_t size,
                                             size_t slots, const MessagePlace& place) {
-  const NicInfo& info = context.nics()[nic];
-  if (place.dma_buf && !info.dma_buf) {
+  if (place.dma_buf && !context.nics()[nic].dma_buf) {
+    const NicInfo& info = context.nics()[nic];
     return fail(ErrorCode::kUnavailable,
                 fmt::format("{} takes no dma-buf ({}): leave out --use_cuda_dmabuf", info.name,
                             info.gpu_memory));

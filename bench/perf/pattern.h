@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -28,7 +29,8 @@ inline void fill_pattern(std::span<uint8_t> message, uint64_t number) {
     std::memcpy(message.data() + i * kPatternWord, &word, kPatternWord);
   }
   const uint64_t last = pattern_word(number, words);
-  std::memcpy(message.data() + words * kPatternWord, &last, message.size() % kPatternWord);
+  const auto bytes = std::bit_cast<std::array<uint8_t, kPatternWord>>(last);
+  std::copy_n(bytes.begin(), message.size() % kPatternWord, message.data() + words * kPatternWord);
 }
 
 // The offset of the first byte that differs from the pattern.

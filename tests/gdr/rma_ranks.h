@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -58,7 +59,7 @@ class RankMemory {
   }
   void write(std::span<const uint8_t> from, size_t offset = 0) const {
     if (device_) return device_->write(from, offset);
-    std::memcpy(data() + offset, from.data(), from.size());
+    std::ranges::copy(from, data() + offset);
   }
   uint64_t word(size_t offset) const {
     if (!device_) return std::atomic_ref(*reinterpret_cast<uint64_t*>(data() + offset)).load();

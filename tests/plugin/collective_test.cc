@@ -27,8 +27,9 @@ TEST_P(Collective, EveryOperationOfRandomSizes) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Collective, testing::Range(2, 9));
 
 TEST(CollectiveOfThreads, EveryOperationOfRandomSizes) {
-  expect_threads_pass(
-      3, [](Rank& rank) { run_collectives(rank, Draw(seed(), 3), nic_count(), kRounds); });
+  const Draw draw(seed(), 3);
+  const size_t nics = nic_count();
+  expect_threads_pass(3, [&](Rank& rank) { run_collectives(rank, draw, nics, kRounds); });
 }
 
 }  // namespace

@@ -48,11 +48,13 @@ inline std::string nic_address() { return setting("PLUGIN_TEST_ADDRESS", "127.0.
 // A host whose plugin is loaded and initialised, with the first `nics` NICs. Only the first call of
 // a process chooses the NICs.
 inline std::unique_ptr<FakeNcclHost> start_host(size_t nics = SIZE_MAX) {
-  std::string names = nic_names();
-  size_t end = 0;
-  for (size_t i = 0; i < nics && end != std::string::npos; ++i) end = end_of_nic(names, end + 1);
-  names = names.substr(0, end);
-  static const int once = setenv("PACECAR_NICS", names.c_str(), 1);  // ranks may be threads
+  // Ranks may be threads: none reads the environment while another one writes to it.
+  static const int once = [nics] {
+    const std::string names = nic_names();
+    size_t end = 0;
+    for (size_t i = 0; i < nics && end != std::string::npos; ++i) end = end_of_nic(names, end + 1);
+    return setenv("PACECAR_NICS", names.substr(0, end).c_str(), 1);
+  }();
   if (once != 0) throw HostError("setenv failed");
   auto host = std::make_unique<FakeNcclHost>(kPluginPath);
   if (host->init() != nccl::NcclResult::kSuccess) throw HostError("init failed");

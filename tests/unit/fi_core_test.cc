@@ -14,9 +14,9 @@ namespace pacecar::fabric {
 namespace {
 
 std::vector<uint8_t> message_of(const Frame& frame, const std::vector<uint8_t>& payload) {
-  std::vector<uint8_t> message(sizeof frame + payload.size());
+  std::vector<uint8_t> message(sizeof frame);
   std::memcpy(message.data(), &frame, sizeof frame);
-  std::memcpy(message.data() + sizeof frame, payload.data(), payload.size());
+  message.insert(message.end(), payload.begin(), payload.end());
   return message;
 }
 
