@@ -2,15 +2,12 @@
 // and peers that end.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstddef>
-#include <fstream>
 #include <functional>
 #include <optional>
 #include <thread>
@@ -443,67 +440,6 @@ TEST(FiProvider, ASendToAnAddressWithoutAListenerFails) {
     EXPECT_EQ(end.outcome_of(&context).error, FI_ECONNREFUSED);
   });
 }
-
-// A sanitizer ends the process where it gets no memory.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// While it lives, the process gets little more memory than it has: less than a peer needs.
-class ScarceMemory {
- public:
-  ScarceMemory() {
-    getrlimit(RLIMIT_AS, &before_);
-    size_t pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    const rlimit scarce{pages * static_cast<size_t>(getpagesize()) + (1 << 20), before_.rlim_max};
-    setrlimit(RLIMIT_AS, &scarce);
-  }
-  ScarceMemory(const ScarceMemory&) = delete;
-  ScarceMemory& operator=(const ScarceMemory&) = delete;
-  ~ScarceMemory() { setrlimit(RLIMIT_AS, &before_); }
-
- private:
-  rlimit before_;
-};
-
-TEST(FiProvider, AnEndpointWorksOnAfterASendThatGotNoMemory) {
-  expect_processes_pass(1, [](Rank&) {
-    FiEnd end;
-    const TcpNobody nobody;
-    const fi_addr_t address = end.add(&nobody.address());
-    int context = 0;
-    const auto send = [&] { return fi_tsend(end.endpoint, "x", 1, nullptr, address, 1, &context); };
-    {
-      const ScarceMemory scarce;
-      EXPECT_EQ(send(), -FI_ENOMEM);
-    }
-    end.progress();
-    end.until_taken(send);
-    EXPECT_EQ(end.outcome_of(&context).error, FI_ECONNREFUSED);
-  });
-}
-
-TEST(FiProvider, ASendCompletesAlthoughItsPeerFailedWithoutMemory) {
-  expect_processes_pass(1, [](Rank&) {
-    FiEnd end;
-    const TcpNobody nobody;
-    const fi_addr_t address = end.add(&nobody.address());
-    std::array<int, 2> contexts{};
-    const auto send = [&](int& context) {
-      end.until_taken(
-          [&] { return fi_tsend(end.endpoint, "x", 1, nullptr, address, 1, &context); });
-    };
-    send(contexts[0]);
-    {
-      const ScarceMemory scarce;
-      fi_cq_tagged_entry entry{};
-      ssize_t result = -FI_EAGAIN;
-      while (result == -FI_EAGAIN) result = fi_cq_read(end.completions, &entry, 1);
-      EXPECT_EQ(result, -FI_ENOMEM);
-    }
-    send(contexts[1]);
-    for (int& context : contexts) EXPECT_EQ(end.outcome_of(&context).error, FI_ECONNREFUSED);
-  });
-}
-#endif
 
 // A second queue for a direction that has one is refused, and nothing of the call takes effect.
 TEST(FiProvider, ARefusedCompletionQueueIsNotInUse) {
