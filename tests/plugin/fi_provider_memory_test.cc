@@ -193,9 +193,9 @@ TEST(FiProviderMemory, TheWaitDescriptorBecomesReadable) {
 
 // The target makes no libfabric call meanwhile.
 TEST(FiProviderMemory, AutomaticProgressAnswersReads) {
+  std::vector<uint8_t> shared = pattern(60000, 8);  // outlives its region
   with_two(
-      [](World& world) {
-        std::vector<uint8_t> shared = pattern(60000, 8);
+      [&shared](World& world) {
         world.end.share(shared.data(), shared.size(), 1);
         world.rank.barrier();
         if (world.first()) {
