@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/support/nic_counters.h"
 #include "tests/support/soft_nic_pair.h"
@@ -19,6 +21,10 @@ using test::TestMemory;
 constexpr Bytes kMtu = 1024;
 constexpr Bytes kAround = 2 * kMtu;  // registered memory before and behind the write
 
+struct Packet : Datagram {
+  Address source = test::test_address(1);
+};
+
 // A receiver to which the packets of a write are on their way. Two of them are equal.
 struct Receiver {
   Receiver(Bytes bytes, bool full_checksum, bool with_immediate)
@@ -28,11 +34,13 @@ struct Receiver {
         from(pair.memory(0, bytes, Access::kLocalRead, 3)),
         to(pair.memory(1, bytes + 2 * kAround, Access::kRemoteWrite, 100)),
         other(pair.memory(1, bytes, Access::kRemoteWrite, 50)) {
-    auto write = SoftNicPair::write(
-        from, to, bytes, 1, with_immediate ? std::optional<uint32_t>(7) : std::nullopt);
+    auto write = SoftNicPair::write(from, to, bytes, 1,
+                                    with_immediate ? std::optional<uint32_t>(7) : std::nullopt);
     write.remote += kAround;
     pair.post(0, ends[0], write);
-    packets = pair.transmit_for(0, Duration::from_us(20));
+    for (Datagram& sent : pair.transmit_for(0, Duration::from_us(20))) {
+      packets.push_back({std::move(sent)});
+    }
   }
   static SoftNicConfig config(bool full_checksum) {
     SoftNicConfig config = SoftNicPair::default_config();
@@ -41,14 +49,13 @@ struct Receiver {
   }
 
   void deliver_each() {
-    for (const Datagram& packet : packets) pair.deliver(1, packet);
+    for (const Packet& packet : packets) pair.deliver(1, packet, packet.source);
   }
   void deliver_together() {
-    const Address source = test::test_address(1);
     std::vector<RxPacket> burst;
-    for (const Datagram& packet : packets) {
+    for (const Packet& packet : packets) {
       burst.push_back({.bytes = packet.bytes,
-                       .source = &source,
+                       .source = &packet.source,
                        .ecn = packet.ecn,
                        .trimmed = packet.trimmed});
     }
@@ -73,14 +80,14 @@ struct Receiver {
   TestMemory& from;
   TestMemory& to;
   TestMemory& other;
-  std::vector<Datagram> packets;
+  std::vector<Packet> packets;
 };
 
 // Changes one packet, or the order of all, in the same way at both receivers; returns what it did.
 std::string change(Receiver& receiver, Prng& random) {
-  std::vector<Datagram>& packets = receiver.packets;
+  std::vector<Packet>& packets = receiver.packets;
   const size_t chosen = random.below(packets.size());
-  Datagram& packet = packets[chosen];
+  Packet& packet = packets[chosen];
   wire::DataHeader header;
   const auto header_bytes = std::span(packet.bytes).first(wire::kDataHeaderBytes);
   if (packet.trimmed || !wire::decode_trimmed(header_bytes, header)) return "nothing";
@@ -90,7 +97,7 @@ std::string change(Receiver& receiver, Prng& random) {
     packet.bytes = wire::encode_data(header, bytes, receiver.coverage);
   };
   const std::string which = " of packet " + std::to_string(chosen);
-  switch (random.below(16)) {
+  switch (random.below(17)) {
     case 0:
       header.address = receiver.to.address(receiver.to.bytes.size() - random.below(kMtu));
       return encode(payload), "an address at the end" + which;
@@ -135,8 +142,11 @@ std::string change(Receiver& receiver, Prng& random) {
       return "lost: the whole" + which;
     case 14:
       packets.insert(packets.begin() + static_cast<ptrdiff_t>(random.below(packets.size())),
-                     Datagram(packet));
+                     Packet(packet));
       return "again: the whole" + which;
+    case 15:
+      packet.source = test::test_address(9);
+      return "the sender" + which;
     default:
       std::swap(packet, packets[random.below(packets.size())]);
       return "the order" + which;
