@@ -1,4 +1,4 @@
-// The program `pacecar`: runs the subcommand that its first argument names.
+// The program `pacecar`: runs the subcommand that its first argument names, itself or in a module.
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -8,11 +8,14 @@
 #include <system_error>
 #include <vector>
 
-#include "bench/ab/provenance.h"
+#include "bench/modules/module.h"
+#include "bench/perf/build_info.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
+#include "bench/perf/options.h"
+#include "bench/perf/probe.h"
 #include "bench/perf/subcommands.h"
 
 namespace pacecar::perf {
@@ -24,24 +27,36 @@ struct Subcommand {
   int (*run)(int argc, char** argv);
 };
 
+int diagnose(int argc, char** argv) { return run_in_module("diagnose", argc, argv); }
+int simulate(int argc, char** argv) { return run_in_module("simulate", argc, argv); }
+
+// Between two hosts; between all pairs of many it is the module's.
+template <TestKind kKind>
+int run_pair(int argc, char** argv) {
+  const auto parsed = parse_test_options(kKind, argc, argv);
+  if (const auto code = code_of_words(parsed)) return *code;
+  const TestOptions& options = parsed->options;
+  if (options.many.flags.given()) return diagnose(argc, argv);
+  const Console console(options.quiet, !options.no_color);
+  return code_of(run_test(kKind, options, console), console);
+}
+
 constexpr Subcommand kSubcommands[] = {
-    {"bw", "bandwidth between two hosts, or all of many", hosts::run_bw},
-    {"lat", "latency between two hosts, or all of many", hosts::run_lat},
-    {"sim", "one run in a simulated fabric", run_sim},
-    {"plan", "how to train a model on unequal accelerators: the best divisions", run_plan},
-    {"predict", "how long collectives take on a described cluster", run_predict},
-    {"ab", "compares arms: many simulated runs, or real programs", run_ab},
-    {"switch", "forwards real frames through the simulated switch, in real time", run_switch},
+    {"bw", "bandwidth between two hosts, or all of many", run_pair<TestKind::kBandwidth>},
+    {"lat", "latency between two hosts, or all of many", run_pair<TestKind::kLatency>},
+    {"sim", "one run in a simulated fabric", simulate},
+    {"plan", "how to train a model on unequal accelerators: the best divisions", simulate},
+    {"predict", "how long collectives take on a described cluster", simulate},
+    {"ab", "compares arms: many simulated runs, or real programs", simulate},
+    {"switch", "forwards real frames through the simulated switch, in real time", simulate},
     {"info", "NICs, congestion controls, limits and parameters of this host", run_info},
-    {"preflight", "what is wrong with this host, or with many, and what cures it",
-     hosts::run_preflight},
-    {"doctor", "which rank, NIC and path of a running job is slow, and why?", run_doctor},
-    {"top", "NICs and flows of the running jobs, live", run_top},
-    {"metrics", "what the processes of this host count, for Prometheus", run_metrics},
-    {"check-plugin", "does an NCCL net plugin, any, do what NCCL relies on?", run_check_plugin},
-    {"run", "runs a program of libibverbs or libfabric over Pacecar's NICs", run_program},
-    {"agent", "one host of --hosts, started there by bw, lat, preflight and doctor",
-     hosts::run_agent},
+    {"preflight", "what is wrong with this host, or with many, and what cures it", diagnose},
+    {"doctor", "which rank, NIC and path of a running job is slow, and why?", diagnose},
+    {"top", "NICs and flows of the running jobs, live", diagnose},
+    {"metrics", "what the processes of this host count, for Prometheus", diagnose},
+    {"check-plugin", "does an NCCL net plugin, any, do what NCCL relies on?", diagnose},
+    {"run", "runs a program of libibverbs or libfabric over Pacecar's NICs", diagnose},
+    {"agent", "one host of --hosts, started there by bw, lat, preflight and doctor", diagnose},
 };
 
 constexpr std::string_view kSummary =
@@ -110,8 +125,8 @@ int run(int argc, char** argv, const Console& console) {
     return kExitOk;
   }
   if (name == "--version" || name == "-V") {
-    fmt::print("pacecar {} (commit {}, {})\nback ends: {}\n", PACECAR_VERSION, ab::build_commit(),
-               ab::build_compiler(), PACECAR_BACK_ENDS);
+    fmt::print("pacecar {} (commit {}, {})\nback ends: {}\n", PACECAR_VERSION, build_commit(),
+               build_compiler(), PACECAR_BACK_ENDS);
     return kExitOk;
   }
   for (const Subcommand& subcommand : kSubcommands) {

@@ -7,11 +7,11 @@ import sys
 
 WHAT_NEXT = """\
 What next
-  build/quickstart/bench/pacecar info -c      the NICs, and every parameter with its value
-  build/quickstart/bench/pacecar bw --help    the flags of perftest; start the server, then the
+  build/release/bench/pacecar info -c      the NICs, and every parameter with its value
+  build/release/bench/pacecar bw --help    the flags of perftest; start the server, then the
                                                    client with the server's name on another host
   PACECAR_FAULT=loss=0.01 deploy/quickstart        the same with one packet in a hundred lost
-  NCCL_NET_PLUGIN=pacecar                          in an NCCL job, with build/quickstart/net_plugin
+  NCCL_NET_PLUGIN=pacecar                          in an NCCL job, with build/release/net_plugin
                                                    in LD_LIBRARY_PATH"""
 
 

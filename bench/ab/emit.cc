@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "bench/ab/provenance.h"
+#include "bench/perf/build_info.h"
 #include "bench/perf/command_line.h"
 #include "transport/base/return_if_error.h"
 

@@ -8,6 +8,9 @@
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "bench/perf/build_info.h"
 
 namespace pacecar::ab {
 namespace {

@@ -12,6 +12,7 @@
 #include "bench/ab/process.h"
 #include "bench/ab/provenance.h"
 #include "bench/ab/report_data.h"
+#include "bench/perf/build_info.h"
 #include "bench/sim/result_json.h"
 #include "bench/sim/run.h"
 #include "transport/base/return_if_error.h"

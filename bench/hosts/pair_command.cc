@@ -1,4 +1,4 @@
-// `pacecar bw` and `pacecar lat`: between two hosts, or with --hosts between all pairs of many.
+// `pacecar bw` and `pacecar lat` with --hosts: between all pairs of many.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -19,7 +19,6 @@
 #include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
 #include "bench/perf/options.h"
-#include "bench/perf/probe.h"
 #include "bench/perf/subcommands.h"
 #include "transport/base/return_if_error.h"
 
@@ -251,9 +250,7 @@ int run(TestKind kind, int argc, char** argv) {
   if (const auto code = perf::code_of_words(parsed)) return *code;
   const TestOptions& options = parsed->options;
   const Console console(options.quiet, !options.no_color);
-  return perf::code_of(options.many.flags.given() ? PairTest(kind, options, console).run()
-                                                  : perf::run_test(kind, options, console),
-                       console);
+  return perf::code_of(PairTest(kind, options, console).run(), console);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The subcommands of `pacecar`: one file each. To add one, write its file, declare it here and add
-// its line to the table in bench/main.cc.
+// The subcommands of `pacecar`: one file each. To add one, write its file, declare it here, and add
+// its line to the table in bench/main.cc and to its module in bench/modules.
 //
 // argv[0] is the subcommand's own name. They return an ExitCode, or what a comment says here.
 #pragma once
@@ -31,6 +31,7 @@ int run_info(int argc, char** argv);
 
 namespace pacecar::hosts {
 
+// Between all pairs of the hosts that --hosts names.
 int run_bw(int argc, char** argv);
 int run_lat(int argc, char** argv);
 int run_preflight(int argc, char** argv);

@@ -2,38 +2,13 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <link.h>
 
-#include <filesystem>
 #include <string_view>
+
+#include "transport/base/module_path.h"
 
 namespace pacecar {
 namespace {
-
-namespace fs = std::filesystem;
-
-// The folder of the program or library that has this code, links followed; empty: not known.
-fs::path own_folder() {
-  static const char here = 0;
-  Dl_info info{};
-  link_map* object = nullptr;
-  if (dladdr1(&here, &info, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) == 0) return {};
-  const bool program = object->l_name[0] == '\0';
-  std::error_code missing;
-  return fs::canonical(program ? "/proc/self/exe" : object->l_name, missing).parent_path();
-}
-
-// The module where it is installed, else its name alone.
-std::string find_file(const std::string& file) {
-  const fs::path own = own_folder();
-  for (const fs::path& folder :
-       {own / "pacecar", own / "../pacecar", own / PACECAR_MODULES_FROM_PROGRAMS,
-        own / PACECAR_PACKAGED_MODULES_FROM_PROGRAMS}) {
-    std::error_code missing;
-    if (!own.empty() && fs::exists(folder / file, missing)) return folder / file;
-  }
-  return file;
-}
 
 tl::unexpected<Error> not_loaded(const std::string& file, std::string_view reason) {
   if (reason.find(file + ": cannot open") != std::string_view::npos) {
@@ -53,7 +28,7 @@ tl::unexpected<Error> not_loaded(const std::string& file, std::string_view reaso
 }  // namespace
 
 Result<const DpdkModule*> load_dpdk_module(const std::string& file) {
-  const std::string path = find_file(file);
+  const std::string path = module_path(file);
   void* const loaded = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (loaded == nullptr) return not_loaded(file, dlerror());
   const auto* const module = static_cast<const DpdkModule*>(dlsym(loaded, "pacecar_module"));

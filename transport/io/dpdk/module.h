@@ -20,9 +20,7 @@ struct DpdkModule {
   void (*open)();     // cast to the type that the loader knows
 };
 
-// Loads a module, and DPDK with it; both stay loaded. The module is searched in the folder pacecar
-// next to the program or library with this code, then in the installed libraries' folder, then by
-// the system. Errors: kUnavailable.
+// Loads a module (module_path()), and DPDK with it; both stay loaded. Errors: kUnavailable.
 Result<const DpdkModule*> load_dpdk_module(const std::string& file);
 
 template <typename Function>

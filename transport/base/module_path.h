@@ -1,0 +1,13 @@
+// Modules: shared objects of ours that are loaded when they are needed.
+#pragma once
+
+#include <string>
+
+namespace pacecar {
+
+// The path of a module: in the folder `pacecar` next to the program or library with this code, else
+// in the installed libraries' folder; where it is in neither, `file`, which dlopen() then searches.
+// Thread rule: any thread.
+std::string module_path(const std::string& file);
+
+}  // namespace pacecar
