@@ -26,7 +26,7 @@ RULES = {
              "symbols": ["getenv", "recv(from)?"], "exempt_objects": {"exempt.o": "a reason"}},
     "lengths": {"file_lines": 10, "columns": 40, "function_lines": 4},
     "readmes": {"files_without": 3, "covered_by_parent": ["tests/unit"]},
-    "parameters": {"other_names": ["PACECAR_OPTION"]},
+    "parameters": {"page": "README.md", "other_names": ["PACECAR_OPTION"]},
     "names": {"roots": ["low", "high"], "instead": {"told": "reported", "hear": "receive"},
               "most": {"low": 1}},
     "examples": {"header": "low/api.h", "program": "low/tour.cc"},

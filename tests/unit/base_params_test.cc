@@ -187,7 +187,8 @@ TEST(Params, EachTypeDescribesAcceptedValues) {
   EXPECT_EQ(accepted("PACECAR_TC"), "a multiple of 4 from 0 to 252");
   EXPECT_EQ(accepted("PACECAR_MTU"), "bytes, 0 or from 256 to 16K");
   EXPECT_EQ(accepted("PACECAR_RATE_MAX"), "bits per second, from 0 to 10T, such as 25G");
-  EXPECT_EQ(accepted("PACECAR_TIMEOUT"), "a time from 100ms to 3600s with its unit (ns, us, ms or s)");
+  EXPECT_EQ(accepted("PACECAR_TIMEOUT"),
+            "a time from 100ms to 3600s with its unit (ns, us, ms or s)");
   EXPECT_EQ(accepted("PACECAR_INTEGRITY"), "one of auto, full, header");
 }
 
