@@ -11,8 +11,8 @@ using predict::Algorithm;
 using predict::Operation;
 using predict::Protocol;
 
-// Seconds from a post to the poll of its completion. bench/README.md has measurements of the
-// software NIC; that of RDMA NICs is the order of magnitude that their vendors give.
+// Seconds from a post to the poll of its completion. bench/log has measurements of the software
+// NIC; that of RDMA NICs is the order of magnitude that their vendors give.
 constexpr double kSoftwareLatency = 4e-6;
 constexpr double kHardwareLatency = 1e-6;
 

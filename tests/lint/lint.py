@@ -10,6 +10,7 @@ import sys
 import tomllib
 
 import examples
+import figures
 import includes
 import lengths
 import names
@@ -22,9 +23,9 @@ import words
 from tree import Tree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CHECKS = {"examples": examples, "includes": includes, "lengths": lengths, "names": names,
-          "parameters": parameters, "picture": picture, "purity": purity, "readmes": readmes,
-          "references": references, "words": words}
+CHECKS = {"examples": examples, "figures": figures, "includes": includes, "lengths": lengths,
+          "names": names, "parameters": parameters, "picture": picture, "purity": purity,
+          "readmes": readmes, "references": references, "words": words}
 
 
 def main(arguments):

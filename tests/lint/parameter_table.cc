@@ -1,4 +1,4 @@
-// Prints the table of parameters in the README's format.
+// Prints the table of parameters as transport/parameters.md has it.
 #include <cstdio>
 #include <string>
 

@@ -1,4 +1,4 @@
-"""Documents name existing parameters, and the README's table agrees with the code."""
+"""Documents name existing parameters, and the page of parameters has the table of the code."""
 
 import re
 import subprocess
@@ -16,7 +16,8 @@ def check(tree, built):
         if path.suffix == ".md":
             for name in sorted(set(NAME.findall(tree.text(path))) - known):
                 problems.append(f"{path}: {name} is no parameter")
-    in_readme = TABLE.search(tree.text("README.md"))
-    if in_readme is None or in_readme.group() != table:
-        problems.append(f"README.md: its table of parameters should be:\n{table}")
+    page = tree.rules["parameters"]["page"]
+    on_page = TABLE.search(tree.text(page))
+    if on_page is None or on_page.group() != table:
+        problems.append(f"{page}: its table of parameters should be:\n{table}")
     return problems

@@ -8,6 +8,7 @@ import unittest
 
 import cpp_functions
 import examples
+import figures
 import includes
 import lengths
 import names
@@ -26,10 +27,11 @@ RULES = {
              "symbols": ["getenv", "recv(from)?"], "exempt_objects": {"exempt.o": "a reason"}},
     "lengths": {"file_lines": 10, "columns": 40, "function_lines": 4},
     "readmes": {"files_without": 3, "covered_by_parent": ["tests/unit"]},
-    "parameters": {"other_names": ["PACECAR_OPTION"]},
+    "parameters": {"page": "README.md", "other_names": ["PACECAR_OPTION"]},
     "names": {"roots": ["low", "high"], "instead": {"told": "reported", "hear": "receive"},
               "most": {"low": 1}},
     "examples": {"header": "low/api.h", "program": "low/tour.cc"},
+    "figures": {"readme": "README.md", "heading": "## Results", "results": "low/results.md"},
     "references": {"documents": ["low/about.md"]},
     "sleeps": {"tests/patient.cc": "a reason"},
 }
@@ -286,6 +288,32 @@ class ReferencesTest(CheckTest):
 
     def test_other_documents_may_name_anything(self):
         self.assert_clean(references, {"high/about.md": "`low/stack.h`", "low/about.md": ""})
+
+
+class FiguresTest(CheckTest):
+    PAGE = "| a | 0.82 | 12 KB |\nOn 2026-11-26 it took 1,351 us, -30%."
+
+    def readme(self, row):
+        return {"low/results.md": self.PAGE,
+                "README.md": f"# A\n7.7\n## Results\n9.9\n| x | {row} |\n## More\n| 8.8 |\n"}
+
+    def test_figures_of_the_page_pass(self):
+        self.assert_clean(figures, self.readme("8 ranks: 0.82, 12 KB; 1,351 us, -30% | 2026-11-26"))
+
+    def test_another_number_is_found(self):
+        self.assert_one(figures, self.readme("0.83"), "'0.83' does not stand in low/results.md")
+
+    def test_another_unit_is_found(self):
+        self.assert_one(figures, self.readme("12 MB"), "'12 MB'")
+
+    def test_part_of_a_number_is_no_figure(self):
+        self.assert_one(figures, self.readme("351 us"), "'351 us'")
+
+    def test_another_percentage_and_date_are_found(self):
+        self.assertEqual(len(self.problems(figures, self.readme("+30% on 2026-11-27"))), 2)
+
+    def test_a_missing_table_is_found(self):
+        self.assert_one(figures, {"low/results.md": self.PAGE, "README.md": "# A\n"}, "no table")
 
 
 class WordsTest(CheckTest):

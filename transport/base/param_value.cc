@@ -127,12 +127,11 @@ std::string describe_accepted(const ParamInfo& info) {
     case ParamType::kInteger:
       return fmt::format("{} {}", describe_integer(info.range.rule), describe_range(info));
     case ParamType::kBytes:
-      return fmt::format("bytes, {}, such as 4096 or 8M", describe_range(info));
+      return fmt::format("bytes, {}", describe_range(info));
     case ParamType::kRate:
       return fmt::format("bits per second, {}, such as 25G", describe_range(info));
     case ParamType::kDuration:
-      return fmt::format("a time {} with its unit (ns, us, ms or s), such as 50us",
-                         describe_range(info));
+      return fmt::format("a time {} with its unit (ns, us, ms or s)", describe_range(info));
     case ParamType::kEnum:
       break;
   }

@@ -1,4 +1,4 @@
-"""Makes one report in Markdown from the parts' documents, for bench/README.md."""
+"""Makes one report in Markdown from the parts' documents, for a note in bench/log."""
 
 import bundle_folder as bundle
 import arms
