@@ -25,9 +25,9 @@ TEST(Processors, MatchTheAffinityOfTheProcess) {
 
 TEST(Processors, AutoLeavesMostProcessorsToTheApplication) {
   EXPECT_EQ(engines_for(1, Rate::from_gbps(400)), 1U);
-  EXPECT_EQ(engines_for(7, Rate::from_gbps(400)), 1U);
-  EXPECT_EQ(engines_for(8, Rate::from_gbps(400)), 2U);
-  EXPECT_EQ(engines_for(8, Rate()), 2U);
+  EXPECT_EQ(engines_for(15, Rate::from_gbps(400)), 1U);
+  EXPECT_EQ(engines_for(16, Rate::from_gbps(400)), 2U);
+  EXPECT_EQ(engines_for(16, Rate()), 2U);
   EXPECT_EQ(engines_for(128, Rate::from_gbps(100)), 4U);
   EXPECT_EQ(engines_for(128, Rate::from_gbps(25)), 1U) << "one engine keeps up";
 }
