@@ -8,7 +8,7 @@
 #include "tests/support/hostile_nics.h"
 #include "tests/support/under_sanitizer.h"
 
-namespace pacecar {
+namespace pacecar::nic_hostile_verbs_test {
 namespace {
 
 NicWorld make_world(uint64_t seed) {
@@ -36,4 +36,4 @@ INSTANTIATE_TEST_SUITE_P(Hostile, NicRequests, testing::ValuesIn(cases()), nic_c
 INSTANTIATE_TEST_SUITE_P(Hostile, NicRcConformance, testing::ValuesIn(cases()), nic_case_name);
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::nic_hostile_verbs_test

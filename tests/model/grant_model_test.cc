@@ -13,7 +13,7 @@
 #include "tests/model/scenario.h"
 #include "tests/model/world.h"
 
-namespace pacecar::model {
+namespace pacecar::model::grant_model_test {
 namespace {
 
 uint64_t number_from_environment(const char* name, uint64_t otherwise) {
@@ -157,4 +157,4 @@ TEST(GrantModel, PropertiesHoldWithManyRandomFaults) {
 }
 
 }  // namespace
-}  // namespace pacecar::model
+}  // namespace pacecar::model::grant_model_test

@@ -10,7 +10,7 @@
 
 #include "tests/model/share_world.h"
 
-namespace pacecar::model {
+namespace pacecar::model::share_model_test {
 namespace {
 
 uint64_t from_environment(const char* name, uint64_t otherwise) {
@@ -72,4 +72,4 @@ TEST_F(ShareModel, PropertiesHoldInRandomWorlds) {
 }
 
 }  // namespace
-}  // namespace pacecar::model
+}  // namespace pacecar::model::share_model_test

@@ -15,7 +15,7 @@
 #include "tests/support/sim_host.h"
 #include "tests/support/two_hosts.h"
 
-namespace pacecar::test {
+namespace pacecar::test::hostile_network_test {
 namespace {
 
 constexpr Duration kFaultsBegin = Duration::from_ms(5);  // at the latest
@@ -235,4 +235,4 @@ TEST(HostileNetwork, SameSeedGivesTheSameRun) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::hostile_network_test
