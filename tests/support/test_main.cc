@@ -4,10 +4,10 @@
 
 #include <cstdlib>
 
-#include "tests/support/tests_all.h"
+#include "tests/support/draws.h"
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  setenv("RC_PARAMS", pacecar::tests_all() ? "seed=20" : "seed=20 max_success=25", 0);
+  setenv("RC_PARAMS", pacecar::test::tests_all() ? "seed=20" : "seed=20 max_success=25", 0);
   return RUN_ALL_TESTS();
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/sim/traffic.h"
+#include "tests/support/draws.h"
 #include "tests/support/hostile_nics.h"
 #include "tests/support/two_hosts.h"
 
@@ -105,7 +106,7 @@ class HostileWorld final : public TrafficWorld {
 };
 
 TEST(MessagesOverHostileDevices, EveryMessageArrivesExactlyOnce) {
-  const auto [first, count] = hostile_seeds(200);
+  const auto [first, count] = hostile_seeds(draws(200));
   for (uint64_t seed = first; seed < first + count; ++seed) {
     Prng random(seed);
     HostileWorld world(hostile::draw_behavior(seed), random);
