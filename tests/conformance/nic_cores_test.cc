@@ -4,7 +4,7 @@
 #include "tests/support/cores_host.h"
 #include "tests/support/two_cores_loopback.h"
 
-namespace pacecar {
+namespace pacecar::nic_cores_test {
 namespace {
 
 using test::CorePorts;
@@ -73,4 +73,4 @@ INSTANTIATE_TEST_SUITE_P(Cores, NicConformance,
                          nic_case_name);
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::nic_cores_test

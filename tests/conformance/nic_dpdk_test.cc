@@ -8,7 +8,7 @@
 #include "tests/support/soft_nic_host.h"
 #include "transport/io/decorators/fault.h"
 
-namespace pacecar {
+namespace pacecar::nic_dpdk_test {
 namespace {
 
 using test::DpdkHub;
@@ -86,4 +86,4 @@ INSTANTIATE_TEST_SUITE_P(DpdkNic, NicRequests, kRoceCases, nic_case_name);
 INSTANTIATE_TEST_SUITE_P(DpdkNic, NicRcConformance, kRoceCases, nic_case_name);
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::nic_dpdk_test

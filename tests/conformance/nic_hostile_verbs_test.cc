@@ -5,10 +5,11 @@
 
 #include "tests/conformance/nic_rc_conformance.h"
 #include "tests/conformance/nic_requests_conformance.h"
+#include "tests/support/draws.h"
 #include "tests/support/hostile_nics.h"
 #include "tests/support/under_sanitizer.h"
 
-namespace pacecar {
+namespace pacecar::nic_hostile_verbs_test {
 namespace {
 
 NicWorld make_world(uint64_t seed) {
@@ -21,7 +22,7 @@ NicWorld make_world(uint64_t seed) {
 }
 
 std::vector<NicCase> cases() {
-  const auto [first, count] = test::hostile_seeds(test::rounds(200));
+  const auto [first, count] = test::hostile_seeds(test::rounds(test::draws(200)));
   static std::deque<std::string> names;  // NicCase refers to its name
   std::vector<NicCase> all;
   for (uint64_t seed = first; seed < first + count; ++seed) {
@@ -36,4 +37,4 @@ INSTANTIATE_TEST_SUITE_P(Hostile, NicRequests, testing::ValuesIn(cases()), nic_c
 INSTANTIATE_TEST_SUITE_P(Hostile, NicRcConformance, testing::ValuesIn(cases()), nic_case_name);
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::nic_hostile_verbs_test

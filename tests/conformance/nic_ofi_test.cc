@@ -7,7 +7,7 @@
 #include "tests/support/turned_nics.h"
 #include "transport/ofi/ofi_nic.h"
 
-namespace pacecar {
+namespace pacecar::nic_ofi_test {
 namespace {
 
 using test::monotonic_now;
@@ -69,4 +69,4 @@ INSTANTIATE_TEST_SUITE_P(
     nic_case_name);
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::nic_ofi_test

@@ -12,7 +12,7 @@
 #include "tests/support/soft_nic_host.h"
 #include "transport/io/udp/udp_io.h"
 
-namespace pacecar {
+namespace pacecar::nic_softnic_test {
 namespace {
 
 using test::SoftNicHost;
@@ -107,4 +107,4 @@ INSTANTIATE_TEST_SUITE_P(SoftNic, NicRequests, kRoceCases, nic_case_name);
 INSTANTIATE_TEST_SUITE_P(SoftNic, NicRcConformance, kRoceCases, nic_case_name);
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::nic_softnic_test

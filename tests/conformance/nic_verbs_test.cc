@@ -8,7 +8,7 @@
 #include "tests/support/verbs_port.h"
 #include "transport/verbs/verbs_nic.h"
 
-namespace pacecar {
+namespace pacecar::nic_verbs_test {
 namespace {
 
 using test::monotonic_now;
@@ -45,4 +45,4 @@ INSTANTIATE_TEST_SUITE_P(Verbs, NicConformance, kCases, nic_case_name);
 INSTANTIATE_TEST_SUITE_P(Verbs, NicRequests, kCases, nic_case_name);
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::nic_verbs_test

@@ -12,7 +12,7 @@
 #include "transport/io/udp/parse_address.h"
 #include "transport/wire/address.h"
 
-namespace pacecar {
+namespace pacecar::packet_io_dpdk_test {
 namespace {
 
 using test::DpdkHub;
@@ -134,4 +134,4 @@ INSTANTIATE_TEST_SUITE_P(
     case_name);
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::packet_io_dpdk_test

@@ -14,7 +14,7 @@
 #include "transport/io/udp/udp_socket.h"
 #include "transport/wire/address.h"
 
-namespace pacecar {
+namespace pacecar::packet_io_raw_test {
 namespace {
 
 Instant monotonic_now() {
@@ -117,4 +117,4 @@ TEST(RawIo, SecondSocketOnAnAddressIsRefused) {
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::packet_io_raw_test

@@ -2,7 +2,7 @@
 #include "tests/conformance/packet_io_conformance.h"
 #include "tests/support/sim_star.h"
 
-namespace pacecar {
+namespace pacecar::packet_io_sim_test {
 namespace {
 
 using test::SimStar;
@@ -78,4 +78,4 @@ INSTANTIATE_TEST_SUITE_P(Sim, PacketIoConformance,
                          case_name);
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::packet_io_sim_test

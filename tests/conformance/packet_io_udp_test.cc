@@ -10,7 +10,7 @@
 #include "transport/io/decorators/trace.h"
 #include "transport/io/udp/udp_io.h"
 
-namespace pacecar {
+namespace pacecar::packet_io_udp_test {
 namespace {
 
 using Wrap = std::unique_ptr<PacketIo> (*)(std::unique_ptr<PacketIo>);
@@ -70,4 +70,4 @@ INSTANTIATE_TEST_SUITE_P(
     case_name);
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::packet_io_udp_test

@@ -7,7 +7,7 @@
 #include "tests/gdr/rma_ranks.h"
 #include "transport/api/memory.h"
 
-namespace pacecar::rma {
+namespace pacecar::rma::arrivals_test {
 namespace {
 
 // A NIC that reaches GPU memory; flush_done ends its flushes.
@@ -171,4 +171,4 @@ TEST_F(ArrivalsOfDirectMemory, EachWordOfAFullRoundGetsItsOwnSignal) {
 }
 
 }  // namespace
-}  // namespace pacecar::rma
+}  // namespace pacecar::rma::arrivals_test

@@ -6,7 +6,7 @@
 
 #include "gdr/cuda_driver.h"
 
-namespace pacecar {
+namespace pacecar::cuda_abi_test {
 namespace {
 
 static_assert(sizeof(CUresult) == sizeof(cuda::Status) && sizeof(CUdevice) == sizeof(cuda::Device));
@@ -71,4 +71,4 @@ constexpr bool same_call(CUresult (*)(Theirs...), cuda::Status (*)(Ours...)) {
 #undef PACECAR_CUDA_ENTRY
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::cuda_abi_test

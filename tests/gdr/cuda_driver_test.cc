@@ -7,7 +7,7 @@
 #include "gdr/gpu_system.h"
 #include "tests/support/fake_gpu.h"
 
-namespace pacecar {
+namespace pacecar::cuda_driver_test {
 namespace {
 
 using test::FakeGpu;
@@ -95,4 +95,4 @@ TEST(Gpus, AreListedWithTheirCapabilities) {
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::cuda_driver_test

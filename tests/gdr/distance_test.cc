@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 
-namespace pacecar {
+namespace pacecar::distance_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -67,4 +67,4 @@ TEST(GpuDistance, ReadsSysfs) {
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::distance_test

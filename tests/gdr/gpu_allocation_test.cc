@@ -9,7 +9,7 @@
 #include "gdr/staging.h"
 #include "tests/support/fake_gpu.h"
 
-namespace pacecar {
+namespace pacecar::gpu_allocation_test {
 namespace {
 
 constexpr size_t kAllocated = 100'000;
@@ -51,4 +51,4 @@ TEST_F(GpuAllocationTest, OutOfMemoryNamesTheCure) {
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::gpu_allocation_test

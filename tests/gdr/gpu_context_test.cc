@@ -9,7 +9,7 @@
 #include "tests/support/fake_gpu.h"
 #include "transport/api/memory.h"
 
-namespace pacecar {
+namespace pacecar::gpu_context_test {
 namespace {
 
 using test::FakeGpu;
@@ -308,4 +308,4 @@ TEST_F(GpuContextTest, UnavailableSettingIsLoggedInOneLine) {
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::gpu_context_test

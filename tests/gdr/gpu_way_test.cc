@@ -4,7 +4,7 @@
 
 #include "gdr/gpu_system.h"
 
-namespace pacecar {
+namespace pacecar::gpu_way_test {
 namespace {
 
 using testing::HasSubstr;
@@ -78,4 +78,4 @@ TEST(GpuWay, ChoiceIsDescribedInOneSentence) {
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::gpu_way_test

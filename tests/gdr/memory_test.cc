@@ -11,7 +11,7 @@
 #include "gdr/gpu_system.h"
 #include "tests/support/fake_gpu.h"
 
-namespace pacecar {
+namespace pacecar::memory_test {
 namespace {
 
 using test::FakeGpu;
@@ -119,4 +119,4 @@ TEST(PeerMemory, EitherModuleNameIsFound) {
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::memory_test

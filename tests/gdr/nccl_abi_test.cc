@@ -7,7 +7,7 @@
 
 #include "bench/nccl/gpu/libraries.h"
 
-namespace pacecar::nccl {
+namespace pacecar::nccl::nccl_abi_test {
 namespace {
 
 // Whether the calling convention passes both types alike: our int stands for NVIDIA's enums.
@@ -46,4 +46,4 @@ static_assert(CUDA_ERROR_NOT_READY == kNotReady);
 static_assert(ncclFloat == kFloat && ncclSum == kSum);
 
 }  // namespace
-}  // namespace pacecar::nccl
+}  // namespace pacecar::nccl::nccl_abi_test

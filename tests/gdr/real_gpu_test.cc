@@ -9,7 +9,7 @@
 #include "gdr/gpu_memory.h"
 #include "gdr/gpu_system.h"
 
-namespace pacecar {
+namespace pacecar::real_gpu_test {
 namespace {
 
 constexpr size_t kBytes = 3 << 20;
@@ -81,4 +81,4 @@ TEST_F(RealGpu, ExportSucceedsIfTheGpuReportsDmaBuf) {
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::real_gpu_test

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-namespace pacecar {
+namespace pacecar::registration_cache_test {
 namespace {
 
 constexpr uint64_t kPage = 4096;
@@ -255,4 +255,4 @@ RC_GTEST_PROP(RegistrationCacheProperty, EqualRangesShareAndUsedOnesStayRegister
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::registration_cache_test

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <map>
 
-namespace pacecar {
+namespace pacecar::ring_space_test {
 namespace {
 
 constexpr size_t kUnit = RingSpace::kAlignment;
@@ -69,4 +69,4 @@ RC_GTEST_PROP(RingSpaceProperty, PiecesNeverOverlapAndAnEmptyRingTakesAll, ()) {
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::ring_space_test

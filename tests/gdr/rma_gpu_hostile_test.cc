@@ -6,7 +6,7 @@
 #include "tests/gdr/rma_ranks.h"
 #include "transport/rma/meeting.h"
 
-namespace pacecar::rma {
+namespace pacecar::rma::rma_gpu_hostile_test {
 namespace {
 
 constexpr uint64_t kGpuBytes = 4096;
@@ -148,4 +148,4 @@ TEST_F(RmaGpuHostile, DeliveriesWaitForTheirCopies) {
 }
 
 }  // namespace
-}  // namespace pacecar::rma
+}  // namespace pacecar::rma::rma_gpu_hostile_test

@@ -9,7 +9,7 @@
 
 #include "tests/gdr/rma_ranks.h"
 
-namespace pacecar {
+namespace pacecar::rma_gpu_property {
 namespace {
 
 using rma::Signal;
@@ -149,4 +149,4 @@ TEST(RmaGpuProperty, OperationsMatchTheModel) {
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::rma_gpu_property

@@ -3,7 +3,7 @@
 
 #include "tests/gdr/rma_ranks.h"
 
-namespace pacecar {
+namespace pacecar::rma_gpu_test {
 namespace {
 
 using rma::Signal;
@@ -312,4 +312,4 @@ TEST(RmaGpu, WindowIsRefusedWithoutPinnedMemory) {
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::rma_gpu_test

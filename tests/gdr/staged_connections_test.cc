@@ -11,7 +11,7 @@
 
 #include "tests/support/fake_gpu.h"
 
-namespace pacecar {
+namespace pacecar::staged_connections_test {
 namespace {
 
 using test::FakeGpu;
@@ -361,4 +361,4 @@ TEST_F(StagedConnections, CloseWithMessagesInFlightFreesEverything) {
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::staged_connections_test

@@ -11,7 +11,7 @@
 #include "gdr/gpu_system.h"
 #include "tests/support/fake_gpu.h"
 
-namespace pacecar {
+namespace pacecar::staging_test {
 namespace {
 
 using test::FakeGpu;
@@ -129,4 +129,4 @@ TEST(CopyEngine, FreesStreamsAndPinnedMemory) {
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::staging_test

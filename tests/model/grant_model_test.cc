@@ -2,7 +2,8 @@
 // words, and with many faults from a seed.
 //
 // PACECAR_MODEL_FAULTS is how many faults a run of the fixed worlds has at most (1),
-// PACECAR_MODEL_SEEDS how many worlds are drawn (2000), PACECAR_MODEL_SEED the first of them.
+// PACECAR_MODEL_SEEDS how many worlds are drawn (2000 with TESTS_ALL=1, else 500),
+// PACECAR_MODEL_SEED the first of them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -12,8 +13,9 @@
 
 #include "tests/model/scenario.h"
 #include "tests/model/world.h"
+#include "tests/support/draws.h"
 
-namespace pacecar::model {
+namespace pacecar::model::grant_model_test {
 namespace {
 
 uint64_t number_from_environment(const char* name, uint64_t otherwise) {
@@ -146,7 +148,7 @@ TEST(GrantModel, ASenderThatDiesLeavesItsShareToOthers) {
 
 TEST(GrantModel, PropertiesHoldWithManyRandomFaults) {
   const uint64_t first = number_from_environment("PACECAR_MODEL_SEED", 1);
-  const uint64_t seeds = number_from_environment("PACECAR_MODEL_SEEDS", 2000);
+  const uint64_t seeds = number_from_environment("PACECAR_MODEL_SEEDS", test::draws(2000));
   Tally tally;
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
     SeededChoice chooser(seed, seed % 4 * 0.125);
@@ -157,4 +159,4 @@ TEST(GrantModel, PropertiesHoldWithManyRandomFaults) {
 }
 
 }  // namespace
-}  // namespace pacecar::model
+}  // namespace pacecar::model::grant_model_test

@@ -2,15 +2,17 @@
 // stops and deaths, and random ones with many.
 //
 // PACECAR_MODEL_FAULTS is how many a run of the fixed worlds has at most (1; 2 take an hour),
-// PACECAR_MODEL_SEEDS how many worlds are drawn (2000), PACECAR_MODEL_SEED the first of them.
+// PACECAR_MODEL_SEEDS how many worlds are drawn (2000 with TESTS_ALL=1, else 500),
+// PACECAR_MODEL_SEED the first of them.
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <cstdlib>
 
 #include "tests/model/share_world.h"
+#include "tests/support/draws.h"
 
-namespace pacecar::model {
+namespace pacecar::model::share_model_test {
 namespace {
 
 uint64_t from_environment(const char* name, uint64_t otherwise) {
@@ -61,7 +63,7 @@ TEST_F(ShareModel, PropertiesHoldWithEveryInterruptionStopAndDeath) {
 
 TEST_F(ShareModel, PropertiesHoldInRandomWorlds) {
   const uint64_t first = from_environment("PACECAR_MODEL_SEED", 1);
-  const uint64_t seeds = from_environment("PACECAR_MODEL_SEEDS", 2000);
+  const uint64_t seeds = from_environment("PACECAR_MODEL_SEEDS", test::draws(2000));
   constexpr std::array<double, 4> kProbabilities = {0.01, 0.05, 0.2, 0.5};
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
     SeededChoice chooser(seed, kProbabilities[seed % kProbabilities.size()]);
@@ -72,4 +74,4 @@ TEST_F(ShareModel, PropertiesHoldInRandomWorlds) {
 }
 
 }  // namespace
-}  // namespace pacecar::model
+}  // namespace pacecar::model::share_model_test

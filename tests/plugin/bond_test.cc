@@ -8,7 +8,7 @@
 
 #include "tests/plugin/plugin_test.h"
 
-namespace pacecar::test {
+namespace pacecar::test::bond_test {
 namespace {
 
 constexpr size_t kBytes = 400'000;  // of the largest message
@@ -119,4 +119,4 @@ TEST_F(PluginBond, ATransferFinishesOnTheOtherNicWhenOneIsLost) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::bond_test

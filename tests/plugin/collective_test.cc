@@ -4,7 +4,7 @@
 
 #include "tests/plugin/collective_job.h"
 
-namespace pacecar::test {
+namespace pacecar::test::collective_test {
 namespace {
 
 constexpr int kRounds = 3;  // of all operations
@@ -33,4 +33,4 @@ TEST(CollectiveOfThreads, EveryOperationOfRandomSizes) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::collective_test

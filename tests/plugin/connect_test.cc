@@ -10,7 +10,7 @@
 #include "tests/plugin/plugin_test.h"
 #include "tests/support/tcp.h"
 
-namespace pacecar::test {
+namespace pacecar::test::connect_test {
 namespace {
 
 using nccl::NcclResult;
@@ -229,4 +229,4 @@ TEST(Connect, ClosedConnectionsDoNotCountTowardsTheLimit) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::connect_test

@@ -6,7 +6,7 @@
 
 #include "tests/plugin/plugin_test.h"
 
-namespace pacecar::test {
+namespace pacecar::test::failure_test {
 namespace {
 
 using nccl::LogSeverity;
@@ -136,4 +136,4 @@ TEST(Failure, AKilledReceiverFailsTheSend) { peer_is_killed(0); }
 TEST(Failure, AKilledSenderFailsTheReceive) { peer_is_killed(1); }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::failure_test

@@ -10,7 +10,7 @@
 #include "tests/support/fake_gpu.h"
 #include "tests/support/fi_world.h"
 
-namespace pacecar::test {
+namespace pacecar::test::fi_gpu_test {
 namespace {
 
 // Two processes, each with a GPU and a buffer in it that is registered under the key `kKey`.
@@ -264,4 +264,4 @@ TEST(FiGpu, HostMemoryIsRefusedAsGpuMemory) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::fi_gpu_test

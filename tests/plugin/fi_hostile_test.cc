@@ -15,7 +15,7 @@
 #include "tests/support/hostile_seeds.h"
 #include "tests/support/own_network.h"
 
-namespace pacecar::test {
+namespace pacecar::test::fi_hostile_test {
 namespace {
 
 enum RankOf : int { kVictim, kGood, kHostile };
@@ -342,4 +342,4 @@ TEST(FiHostile, SilentConnectionsAreLimited) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::fi_hostile_test

@@ -21,7 +21,7 @@
 #include "tests/support/fi_world.h"
 #include "tests/support/own_network.h"
 
-namespace pacecar::test {
+namespace pacecar::test::fi_provider_direct_test {
 namespace {
 
 constexpr uint64_t kSharedKey = 9;
@@ -213,4 +213,4 @@ TEST(FiProviderDirect, SizesAroundTheCopyLimitsArrive) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::fi_provider_direct_test

@@ -8,7 +8,7 @@
 
 #include "tests/support/fi_world.h"
 
-namespace pacecar::test {
+namespace pacecar::test::fi_provider_memory_test {
 namespace {
 
 void write_and_read(World& world, bool virtual_addresses) {
@@ -213,4 +213,4 @@ TEST(FiProviderMemory, AutomaticProgressAnswersReads) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::fi_provider_memory_test

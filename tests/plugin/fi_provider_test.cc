@@ -17,7 +17,7 @@
 #include "tests/support/tcp.h"
 #include "transport/base/prng.h"
 
-namespace pacecar::test {
+namespace pacecar::test::fi_provider_test {
 namespace {
 
 TEST(FiProvider, TaggedMessagesOfAllSizesArriveBothWays) {
@@ -477,4 +477,4 @@ TEST(FiProvider, NicsOfLibfabricAreNotOffered) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::fi_provider_test

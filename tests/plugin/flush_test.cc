@@ -8,7 +8,7 @@
 
 extern "C" const pacecar::nccl::NetV11 ncclNetPlugin_v11;
 
-namespace pacecar::test {
+namespace pacecar::test::flush_test {
 namespace {
 
 using nccl::NcclResult;
@@ -137,4 +137,4 @@ TEST_F(FlushTest, AFlushFailsWhenTheNicFails) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::flush_test

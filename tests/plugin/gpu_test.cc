@@ -2,7 +2,7 @@
 #include "tests/plugin/plugin_test.h"
 #include "tests/support/fake_gpu.h"
 
-namespace pacecar::test {
+namespace pacecar::test::gpu_test {
 namespace {
 
 using nccl::LogSeverity;
@@ -277,4 +277,4 @@ TEST(Gpu, NcclCopiesByDefaultForASoftwareNic) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::gpu_test

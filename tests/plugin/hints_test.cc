@@ -16,7 +16,7 @@
 
 extern "C" const pacecar::nccl::NetV11 ncclNetPlugin_v11;
 
-namespace pacecar::test {
+namespace pacecar::test::hints_test {
 namespace {
 
 using nccl::HandleBytes;
@@ -171,4 +171,4 @@ TEST_F(HintsTest, EachCommunicatorReportsAnUnusedTrafficClassOnce) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::hints_test

@@ -12,7 +12,7 @@
 #include "tests/support/hostile_verbs/hostile_verbs.h"
 #include "transport/base/prng.h"
 
-namespace pacecar::test {
+namespace pacecar::test::hostile_test {
 namespace {
 
 // Here the devices run in threads, whose ticks are longer: the delays get fewer of them.
@@ -70,4 +70,4 @@ TEST(HostileCollectives, EveryOperationOfRandomSizes) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::hostile_test

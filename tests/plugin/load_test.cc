@@ -14,7 +14,7 @@
 #include "tests/plugin/plugin_test.h"
 #include "tests/support/any_one_sided.h"
 
-namespace pacecar::test {
+namespace pacecar::test::load_test {
 namespace {
 
 using nccl::LogSeverity;
@@ -345,4 +345,4 @@ TEST(Load, PacecarRequireTurnsAFailedInitIntoASystemError) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::load_test

@@ -6,7 +6,7 @@
 
 #include "tests/plugin/plugin_test.h"
 
-namespace pacecar::test {
+namespace pacecar::test::networks_test {
 namespace {
 
 using nccl::LogSeverity;
@@ -50,4 +50,4 @@ TEST(PluginNetworks, RefusalNamesTheNetworksOfBothRanks) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::networks_test

@@ -9,7 +9,7 @@
 #include "tests/plugin/one_sided_member.h"
 #include "tests/support/fake_gpu.h"
 
-namespace pacecar::test {
+namespace pacecar::test::one_sided_gpu_test {
 namespace {
 
 using nccl::NcclResult;
@@ -241,4 +241,4 @@ TEST(OneSidedGpuFailure, AbortedRankReceivesNoMoreWrites) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::one_sided_gpu_test

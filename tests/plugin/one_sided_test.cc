@@ -9,7 +9,7 @@
 
 #include "tests/plugin/one_sided_member.h"
 
-namespace pacecar::test {
+namespace pacecar::test::one_sided_test {
 namespace {
 
 using nccl::NcclResult;
@@ -450,4 +450,4 @@ TEST(OneSidedFailure, AbortedRankReceivesNoMoreWrites) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::one_sided_test

@@ -12,7 +12,7 @@
 #include "tests/support/read_state.h"
 #include "tests/support/scratch_directory.h"
 
-namespace pacecar::test {
+namespace pacecar::test::profiler_test {
 namespace {
 
 using nccl::NcclResult;
@@ -187,4 +187,4 @@ TEST(Profiler, KernelEventsAreRequestedOnlyForAll) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::profiler_test

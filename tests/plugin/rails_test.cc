@@ -11,7 +11,7 @@
 #include "tests/support/read_state.h"
 #include "tests/support/scratch_directory.h"
 
-namespace pacecar::test {
+namespace pacecar::test::rails_test {
 namespace {
 
 constexpr size_t kHosts = 3;
@@ -153,4 +153,4 @@ TEST(Rails, EachChannelUsesItsOwnNic) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::rails_test

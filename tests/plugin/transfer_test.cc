@@ -7,7 +7,7 @@
 #include "net_plugin/host/line_poller.h"
 #include "tests/plugin/plugin_test.h"
 
-namespace pacecar::test {
+namespace pacecar::test::transfer_test {
 namespace {
 
 using nccl::NcclResult;
@@ -335,4 +335,4 @@ TEST(Transfer, AGpuSeesLinesWholeInOrderAndOnceOverABadNetwork) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::transfer_test

@@ -7,7 +7,7 @@
 #include "tests/plugin/plugin_test.h"
 #include "tests/support/any_tuner.h"
 
-namespace pacecar::test {
+namespace pacecar::test::tuner_test {
 namespace {
 
 using nccl::AnyTuner;
@@ -255,4 +255,4 @@ TEST(Tuner, DisabledTunerChangesNothing) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::tuner_test

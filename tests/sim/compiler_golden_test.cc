@@ -8,7 +8,7 @@
 #include "bench/sim/spec_file.h"
 #include "tests/support/golden.h"
 
-namespace pacecar {
+namespace pacecar::compiler_golden_test {
 namespace {
 
 struct Run {
@@ -251,11 +251,11 @@ std::string result_of(const Run& run) {
 class CompilerGolden : public ::testing::TestWithParam<Run> {};
 
 TEST_P(CompilerGolden, RunMatchesTheStoredResult) {
-  testing::expect_golden(fmt::format("sim/{}.txt", GetParam().name), result_of(GetParam()));
+  test::expect_golden(fmt::format("sim/{}.txt", GetParam().name), result_of(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CompilerGolden, ::testing::ValuesIn(kRuns),
                          [](const auto& run) { return std::string(run.param.name); });
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::compiler_golden_test

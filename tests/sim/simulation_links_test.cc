@@ -8,7 +8,7 @@
 #include "bench/sim/run.h"
 #include "bench/sim/spec_file.h"
 
-namespace pacecar {
+namespace pacecar::simulation_links_test {
 namespace {
 
 using testing::HasSubstr;
@@ -166,4 +166,4 @@ TEST(SimulationCredit, CreditWordsKeepUpWithAFastLink) {
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::simulation_links_test

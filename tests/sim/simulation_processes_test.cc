@@ -10,7 +10,7 @@
 #include "bench/sim/run.h"
 #include "bench/sim/spec_file.h"
 
-namespace pacecar {
+namespace pacecar::simulation_processes_test {
 namespace {
 
 using testing::HasSubstr;
@@ -170,4 +170,4 @@ TEST(SimulationRates, ConfiguredLineRateIsUsed) {
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::simulation_processes_test

@@ -12,7 +12,7 @@
 #include "cc/registry.h"
 #include "tests/support/scratch_directory.h"
 
-namespace pacecar {
+namespace pacecar::simulation_reasons_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -154,4 +154,4 @@ TEST(SimulationReasonsJson, JsonHasTheChangesOfReason) {
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::simulation_reasons_test

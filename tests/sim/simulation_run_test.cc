@@ -15,7 +15,7 @@
 #include "bench/workload/workload_spec.h"
 #include "transport/softnic/config.h"
 
-namespace pacecar {
+namespace pacecar::simulation_run_test {
 namespace {
 
 using testing::HasSubstr;
@@ -397,4 +397,4 @@ TEST(SimulationRun, ProgressCallbackMayEndTheRun) {
 }
 
 }  // namespace
-}  // namespace pacecar
+}  // namespace pacecar::simulation_run_test

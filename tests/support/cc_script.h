@@ -9,7 +9,7 @@
 
 #include "cc/controller.h"
 
-namespace pacecar::testing {
+namespace pacecar::test {
 
 class CcScript {
  public:
@@ -121,4 +121,4 @@ class CcScript {
   std::string text_;
 };
 
-}  // namespace pacecar::testing
+}  // namespace pacecar::test

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace pacecar::testing {
+namespace pacecar::test {
 
 inline std::vector<std::string> split_lines(const std::string& text) {
   std::vector<std::string> lines;
@@ -51,4 +51,4 @@ inline void expect_golden(const std::string& file, const std::string& actual) {
                 << "If the new lines are right, run this test again with PACECAR_UPDATE_GOLDEN=1.";
 }
 
-}  // namespace pacecar::testing
+}  // namespace pacecar::test

@@ -6,7 +6,7 @@
 
 #include "bench/sim/max_min.h"
 
-namespace pacecar::testing {
+namespace pacecar::test {
 
 // The solver has one host for a host's outgoing link and one for its incoming link.
 inline std::vector<double> max_min_reference(std::vector<MaxMinFlow> flows, uint32_t hosts,
@@ -21,4 +21,4 @@ inline std::vector<double> max_min_reference(std::vector<MaxMinFlow> flows, uint
   return max_min_rates(flows, capacities);
 }
 
-}  // namespace pacecar::testing
+}  // namespace pacecar::test

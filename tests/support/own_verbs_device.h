@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-namespace pacecar::tests {
+namespace pacecar::test {
 
 class OwnVerbsDevice {
  public:
@@ -28,4 +28,4 @@ class OwnVerbsDevice {
   ibv_context* context_ = nullptr;
 };
 
-}  // namespace pacecar::tests
+}  // namespace pacecar::test

@@ -19,7 +19,7 @@
 #include "transport/base/pacer.h"
 #include "transport/base/prng.h"
 
-namespace pacecar::testing {
+namespace pacecar::test {
 
 struct PaceNetworkConfig {
   FlowEnvironment environment{.line_rate = Rate::from_gbps(400),
@@ -299,4 +299,4 @@ class PaceNetwork {
   Instant now_ = Instant::from_ns(1'000'000'000);
 };
 
-}  // namespace pacecar::testing
+}  // namespace pacecar::test

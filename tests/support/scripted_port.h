@@ -7,7 +7,7 @@
 #include "transport/base/telemetry.h"
 #include "transport/base/units.h"
 
-namespace pacecar::testing {
+namespace pacecar::test {
 
 class ScriptedPort {
  public:
@@ -31,4 +31,4 @@ class ScriptedPort {
   TelemetryHop hop_;
 };
 
-}  // namespace pacecar::testing
+}  // namespace pacecar::test

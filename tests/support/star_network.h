@@ -14,7 +14,7 @@
 #include "cc/controller.h"
 #include "transport/base/pacer.h"
 
-namespace pacecar::testing {
+namespace pacecar::test {
 
 struct StarConfig {
   Rate rate;                  // of each link
@@ -217,4 +217,4 @@ class StarNetwork {
   Bytes largest_queue_ = 0;
 };
 
-}  // namespace pacecar::testing
+}  // namespace pacecar::test

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace pacecar::tests {
+namespace pacecar::test {
 namespace {
 
 std::string describe(const ibv_wc& wc) {
@@ -70,4 +70,4 @@ void ModelQueue::clear() {
   may_flush_ = failed_ = false;
 }
 
-}  // namespace pacecar::tests
+}  // namespace pacecar::test

@@ -12,7 +12,7 @@
 #include <functional>
 #include <string>
 
-namespace pacecar::tests {
+namespace pacecar::test {
 
 struct Expected {
   uint64_t wr_id = 0;
@@ -49,4 +49,4 @@ class ModelQueue {
   bool failed_ = false;
 };
 
-}  // namespace pacecar::tests
+}  // namespace pacecar::test

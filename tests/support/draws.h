@@ -1,0 +1,18 @@
+// How much a test draws at random. TESTS_ALL=1 asks for all of it, a usual run makes do with a part.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+namespace pacecar::test {
+
+inline bool tests_all() {
+  const char* const value = std::getenv("TESTS_ALL");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+// So many of `all` worlds, seeds or rounds.
+inline uint64_t draws(uint64_t all) { return tests_all() ? all : (all + 3) / 4; }
+
+}  // namespace pacecar::test

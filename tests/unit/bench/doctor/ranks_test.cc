@@ -1,0 +1,256 @@
+// Findings from the profiles of ranks: scripted jobs with one fault each, clock offsets, traces.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "bench/doctor/collectives.h"
+#include "bench/doctor/ranks.h"
+#include "bench/doctor/trace.h"
+#include "bench/doctor/verdict.h"
+#include "tests/support/doctor_job.h"
+
+namespace pacecar::test::ranks_test {
+namespace {
+
+using doctor::Job;
+using doctor::Process;
+using doctor::Profile;
+using doctor::ProfiledEvent;
+using doctor::ProfiledKind;
+using testing::HasSubstr;
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kPeriod = 50 * kMs;
+constexpr uint64_t kCollectives = 20;
+constexpr uint64_t kMessages = 6;
+
+// How a rank of a ring behaves in each collective; in milliseconds.
+struct Behavior {
+  double late = 0;
+  double gpu = 0;        // until the first data of its GPU
+  double copy = 0;       // time of its GPU to copy a message
+  double network = 0.2;  // time of each message to this rank
+  double clock_ms = 0;   // by which its clock is ahead
+  double starved = 0;
+  uint64_t count = 1000;
+  bool swapped = false;  // collectives 10 and 11 are in the other order
+};
+
+uint64_t ns(double ms) { return static_cast<uint64_t>(ms * static_cast<double>(kMs)); }
+
+class Recorded {
+ public:
+  Recorded(const std::vector<Behavior>& behaviors, size_t rank)
+      : behaviors_(behaviors), rank_(rank) {
+    const size_t next = (rank + 1) % behaviors.size();
+    const size_t previous = (rank + behaviors.size() - 1) % behaviors.size();
+    for (uint64_t i = 0; i < kCollectives; ++i) {
+      const uint64_t number = behaviors[rank].swapped && (i == 10 || i == 11) ? 21 - i : i;
+      add(i, number, next, previous);
+    }
+    profile.communicator = "c";
+    profile.rank = static_cast<int64_t>(rank);
+    profile.since_ns = at(0);
+    profile.now_ns = at(kCollectives * kPeriod);
+    profile.starved = behaviors[rank].starved;
+  }
+  Profile profile;
+
+ private:
+  uint64_t at(uint64_t since) const { return 1000 * kMs + since + ns(behaviors_[rank_].clock_ms); }
+
+  uint64_t begin(std::vector<ProfiledEvent>& list, ProfiledEvent event) {
+    event.id = ++last_id_;
+    list.push_back(event);
+    return last_id_;
+  }
+
+  // All ranks end a collective together, when the slowest one is done.
+  void add(uint64_t index, uint64_t number, size_t next, size_t previous) {
+    const Behavior& own = behaviors_[rank_];
+    double longest = 0;
+    for (const Behavior& one : behaviors_) longest = std::max(longest, one.late + one.gpu);
+    const uint64_t start = index * kPeriod + ns(own.late);
+    const uint64_t data = index * kPeriod + ns(longest);  // from then on messages flow
+    double spent = 0;
+    for (const Behavior& one : behaviors_) spent = std::max(spent, one.network + one.copy);
+    const uint64_t end = data + kMessages * ns(spent) + kMs;
+    const uint64_t whole = begin(profile.operations, {.kind = ProfiledKind::kCollective,
+                                                      .operation = "AllReduce",
+                                                      .number = number,
+                                                      .amount = own.count,
+                                                      .start_ns = at(start),
+                                                      .stop_ns = at(end)});
+    ProfiledEvent op{.kind = ProfiledKind::kProxyOp,
+                     .parent = whole,
+                     .start_ns = at(start),
+                     .stop_ns = at(end),
+                     .first_ns = ns(own.gpu)};
+    op.sending = true;
+    op.peer = static_cast<int64_t>(next);
+    const uint64_t sends = begin(profile.operations, op);
+    op.sending = false;
+    op.peer = static_cast<int64_t>(previous);
+    op.first_ns = 0;
+    op.waits.gpu_ns = kMessages * ns(own.copy);
+    const uint64_t receives = begin(profile.operations, op);
+    for (uint64_t step = 0; step < kMessages; ++step) {
+      const uint64_t left = data + step * ns(std::max(behaviors_[next].network, own.network));
+      begin(profile.steps, {.kind = ProfiledKind::kProxyStep,
+                            .number = step,
+                            .parent = sends,
+                            .start_ns = at(start),
+                            .stop_ns = at(left + ns(behaviors_[next].network)),
+                            .moment_ns = at(left)});
+      const uint64_t came =
+          data + step * ns(std::max(own.network, behaviors_[previous].network)) + ns(own.network);
+      const uint64_t posted = std::max(start, came - ns(own.network));
+      begin(profile.steps, {.kind = ProfiledKind::kProxyStep,
+                            .number = step,
+                            .parent = receives,
+                            .start_ns = at(posted),
+                            .stop_ns = at(came + ns(own.copy)),
+                            .moment_ns = at(came)});
+    }
+  }
+
+  const std::vector<Behavior>& behaviors_;
+  size_t rank_;
+  uint64_t last_id_ = 0;
+};
+
+Job job_of_behaviors(const std::vector<Behavior>& behaviors) {
+  std::vector<Process> processes = ranks(behaviors.size());
+  for (size_t rank = 0; rank < behaviors.size(); ++rank) {
+    processes[rank].profiles.push_back(Recorded(behaviors, rank).profile);
+  }
+  return job_of(std::move(processes));
+}
+
+void expect_found(const Job& job, std::string_view rule, size_t rank) {
+  const auto findings = doctor::examine_ranks(job);
+  ASSERT_FALSE(findings.empty()) << rule;
+  EXPECT_EQ(findings.front().rule, rule);
+  EXPECT_EQ(findings.front().process->rank, rank) << findings.front().why;
+  const doctor::Verdict verdict = doctor::conclude(job, doctor::examine(job));
+  EXPECT_TRUE(verdict.trouble);
+  EXPECT_EQ(verdict.rule, rule);
+}
+
+TEST(DoctorRanks, HealthyJobHasNoFindingsWhateverItsClocks) {
+  for (const size_t size : {2, 3, 4, 8}) {
+    std::vector<Behavior> behaviors(size);
+    for (size_t i = 0; i < size; ++i) {
+      behaviors[i].late = 0.3 * static_cast<double>(i % 3);
+      behaviors[i].clock_ms = 1e5 * static_cast<double>(i);
+      behaviors[i].starved = 0.05 * static_cast<double>(i % 2);
+    }
+    const Job job = job_of_behaviors(behaviors);
+    const auto findings = doctor::examine_ranks(job);
+    EXPECT_TRUE(findings.empty()) << findings.front().rule << ": " << findings.front().why;
+    EXPECT_FALSE(doctor::conclude(job, doctor::examine(job)).trouble);
+  }
+}
+
+TEST(DoctorRanks, FaultyRankAndItsRuleAreFound) {
+  for (const size_t size : {3, 4, 8}) {
+    const std::vector<Behavior> well(size);
+    const auto with = [&](size_t rank, const Behavior& behavior) {
+      std::vector<Behavior> behaviors = well;
+      behaviors[rank] = behavior;
+      return job_of_behaviors(behaviors);
+    };
+    expect_found(with(1, {.late = 20}), "late-rank", 1);
+    expect_found(with(2, {.gpu = 20}), "late-gpu", 2);
+    expect_found(with(0, {.copy = 5}), "slow-copy", 0);
+    expect_found(with(1, {.starved = 0.6}), "slow-host", 1);
+    expect_found(with(2, {.late = 20, .starved = 0.6}), "slow-host", 2);
+    expect_found(with(1, {.count = 999}), "mismatch", 1);
+    expect_found(with(2, {.swapped = true}), "mismatch", 2);
+    expect_found(with(2, {.network = 6}), "slow-path", 1);  // from the rank before it
+  }
+}
+
+TEST(DoctorRanks, EquallySlowRanksGiveNoFinding) {
+  const std::vector<Behavior> behaviors(4, Behavior{.late = 20, .gpu = 5, .copy = 2, .network = 3});
+  EXPECT_TRUE(doctor::examine_ranks(job_of_behaviors(behaviors)).empty());
+}
+
+TEST(DoctorRanks, UsedLinkThatIsDownIsADeadPort) {
+  std::vector<Process> processes = ranks(3);
+  processes[1].nics[0].link_down = true;
+  EXPECT_FALSE(doctor::conclude(job_of(processes), {}).trouble) << "no flow uses the NIC";
+  processes[1].nics[0].flows = {flow_to(2)};
+  const Job job = job_of(processes);
+  const doctor::Verdict verdict = doctor::conclude(job, doctor::examine(job));
+  EXPECT_EQ(verdict.rule, "dead-port");
+  EXPECT_EQ(verdict.process, "rank 1 (h1, pid 101)");
+}
+
+TEST(DoctorRanks, TwoCutPathsMakeADeadPortAndOneACut) {
+  std::vector<Process> processes = ranks(4);
+  const auto cut = [&](size_t from, size_t to) {
+    processes[from].nics[0].flows.push_back(still(flow_to(to), 6, true));
+    processes[to].nics[0].flows.push_back(still(flow_from(from), 6, true));
+  };
+  cut(1, 2);
+  Job job = job_of(processes);
+  EXPECT_EQ(doctor::conclude(job, doctor::examine(job)).rule, "cut");
+  cut(2, 3);
+  job = job_of(processes);
+  const doctor::Verdict verdict = doctor::conclude(job, doctor::examine(job));
+  EXPECT_EQ(verdict.rule, "dead-port");
+  EXPECT_EQ(verdict.process, "rank 2 (h2, pid 102)");
+}
+
+TEST(DoctorRanks, RankStarvedOfProcessorTimeIsNotLate) {
+  std::vector<Behavior> behaviors(4, Behavior{.starved = 0.2});
+  behaviors[1].late = 20;  // 40% of the time
+  EXPECT_EQ(doctor::examine_ranks(job_of_behaviors(behaviors)).size(), 1U);
+  behaviors[1].starved = 0.4;
+  EXPECT_TRUE(doctor::examine_ranks(job_of_behaviors(behaviors)).empty());
+}
+
+TEST(DoctorRanks, DelayByTheSchedulerIsNoSlowPath) {
+  std::vector<Behavior> behaviors(4, Behavior{.starved = 0.3});
+  behaviors[2].network = 3.5;
+  EXPECT_TRUE(doctor::examine_ranks(job_of_behaviors(behaviors)).empty());
+}
+
+TEST(DoctorClocks, ClockOffsetsAreFoundWithinAMillisecond) {
+  std::vector<Behavior> behaviors(5);
+  for (size_t i = 0; i < behaviors.size(); ++i)
+    behaviors[i].clock_ms = 777.0 * static_cast<double>(i * i);
+  behaviors[3].late = 15;
+  const Job job = job_of_behaviors(behaviors);
+  const auto members = doctor::communicators(job).at("c");
+  const std::vector<double> offsets = doctor::clock_offsets(members);
+  ASSERT_EQ(offsets.size(), behaviors.size());
+  for (size_t i = 0; i < behaviors.size(); ++i) {
+    EXPECT_NEAR(offsets[i], 1e-3 * behaviors[i].clock_ms, 1e-3) << i;
+  }
+}
+
+TEST(DoctorTrace, TraceHasEveryRankOnOneTimeAxis) {
+  std::vector<Behavior> behaviors(3);
+  behaviors[1].clock_ms = 5000;
+  const nlohmann::json trace = doctor::trace_of(job_of_behaviors(behaviors));
+  std::map<int, double> first;
+  size_t steps = 0;
+  std::set<std::string> names;
+  for (const auto& event : trace["traceEvents"]) {
+    const int rank = event["pid"];
+    if (event["ph"] == "M" && event["name"] == "process_name") names.insert(event["args"]["name"]);
+    if (event["ph"] != "X") continue;
+    steps += event["name"].get<std::string>().starts_with("step");
+    if (event["name"] == "AllReduce 0") first[rank] = event["ts"];
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"rank 0 (h0, pid 100)", "rank 1 (h1, pid 101)",
+                                          "rank 2 (h2, pid 102)"}));
+  EXPECT_EQ(steps, 3 * kCollectives * kMessages * 2);
+  EXPECT_NEAR(first[1], first[0], 1000);
+  EXPECT_NEAR(first[2], first[0], 1000);
+}
+
+}  // namespace
+}  // namespace pacecar::test::ranks_test

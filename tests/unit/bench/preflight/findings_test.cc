@@ -1,0 +1,122 @@
+// The table of findings, the output of findings, and the agreement of README and program.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "bench/preflight/checks.h"
+#include "bench/preflight/finding.h"
+#include "bench/preflight/report.h"
+#include "tests/support/finding_matchers.h"
+
+namespace pacecar::preflight::findings_test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+std::string table() {
+  std::string table = "| id | severity | what | cure |\n|---|---|---|---|\n";
+  for (const FindingKind& kind : kFindingKinds) {
+    const std::string cure = kind.cure.empty() ? "" : "`" + std::string(kind.cure) + "`";
+    table += "| `" + std::string(kind.id) + "` | " + std::string(to_string(kind.severity)) + " | " +
+             std::string(kind.what) + " | " + cure + " |\n";
+  }
+  return table;
+}
+
+std::string text_of(const std::string& file) {
+  std::stringstream text;
+  text << std::ifstream(PACECAR_PREFLIGHT_DIR + file).rdbuf();
+  return text.str();
+}
+
+TEST(PreflightFindings, ReadmeHasTheTableOfFindings) {
+  const std::string readme = text_of("README.md");
+  const size_t begin = readme.find("| id | severity |");
+  ASSERT_NE(begin, std::string::npos);
+  const size_t end = readme.find("\n\n", begin);
+  EXPECT_EQ(readme.substr(begin, end + 1 - begin), table());
+}
+
+TEST(PreflightFindings, FindingIsMadeByTheCheckThatItsIdBeginsWith) {
+  for (const FindingKind& kind : kFindingKinds) {
+    const std::string id(kind.id);
+    const std::string source = text_of("check_" + id.substr(0, id.find('.')) + ".cc");
+    EXPECT_THAT(source, HasSubstr('"' + id + '"'));
+  }
+}
+
+TEST(PreflightFindings, EachIdBelongsToACheckAndIsUsedOnce) {
+  std::set<std::string_view> seen;
+  for (const FindingKind& kind : kFindingKinds) {
+    EXPECT_TRUE(seen.insert(kind.id).second) << kind.id;
+    const auto check = kind.id.substr(0, kind.id.find('.'));
+    EXPECT_NE(std::ranges::find(checks(), check, &Check::name), checks().end()) << kind.id;
+    EXPECT_FALSE(kind.what.empty()) << kind.id;
+    if (kind.severity >= Severity::kWarning) {
+      EXPECT_FALSE(kind.cure.empty()) << kind.id;
+    }
+    if (kind.severity == Severity::kOk && kind.id != "mtu.peer_one_way") {
+      EXPECT_EQ(kind.cure, "") << kind.id;
+    }
+  }
+}
+
+TEST(PreflightFindings, ChecksAreListedWithWhatTheyFind) {
+  const std::string list = list_checks();
+  for (const Check& check : checks()) EXPECT_THAT(list, HasSubstr(check.summary));
+  for (const FindingKind& kind : kFindingKinds) EXPECT_THAT(list, HasSubstr(kind.id));
+}
+
+TEST(PreflightFindings, CuresAreSafeToPaste) {
+  Findings findings;
+  findings.add("rdma.link_down", {"a", {{"NETDEV", "eth0; rm -rf '/'"}}}, "b");
+  findings.add("rdma.link_down", {"a\x1b[31m", {{"NETDEV", ""}}}, "{}", "b\nc\xff");
+  EXPECT_EQ(findings.all()[0].cure, "ip link set dev 'eth0; rm -rf /' up");
+  EXPECT_EQ(findings.all()[1].cure, "ip link set dev NETDEV up");  // unknown value
+  EXPECT_EQ(findings.all()[1].subject, "a?[31m");
+  EXPECT_EQ(findings.all()[1].message, "b?c?");
+}
+
+TEST(PreflightReport, ProblemsComeLastAndErrorsAfterWarnings) {
+  Findings findings;
+  findings.add("rdma.libibverbs_missing", "library", "the error");
+  findings.add("mtu.small", {"port", {{"NETDEV", "eth2"}}}, "the warning");
+  findings.add("cpu.governor", "governor", "fine");
+  EXPECT_EQ(to_text(findings, {}),
+            "cpu\n"
+            "  ok       governor  fine\n"
+            "\n"
+            "  warning  port      the warning\n"
+            "                     cure: ip link set dev eth2 mtu 9000\n"
+            "\n"
+            "  error    library   the error\n"
+            "                     cure: apt-get install libibverbs1 ibverbs-providers\n"
+            "\n"
+            "Not ready: 1 error and 1 warning.\n");
+  EXPECT_THAT(to_text(findings, {.quiet = true}), Not(HasSubstr("governor")));
+  EXPECT_THAT(to_text(findings, {.color = true}), HasSubstr("\033[31merror  \033[0m"));
+  EXPECT_EQ(to_text({}, {}), "Ready.\n");
+}
+
+TEST(PreflightReport, JsonHasFindingsAndTheWorstSeverity) {
+  Findings findings;
+  findings.add("mtu.small", {"mlx5_0/1", {{"NETDEV", "eth2"}}}, "small");
+  const auto document = to_json(findings, "1.2.3");
+  EXPECT_EQ(document["schema_version"], 1);
+  EXPECT_EQ(document["version"], "1.2.3");
+  EXPECT_EQ(document["worst"], "warning");
+  EXPECT_EQ(document["findings"][0], nlohmann::json({{"id", "mtu.small"},
+                                                     {"severity", "warning"},
+                                                     {"subject", "mlx5_0/1"},
+                                                     {"message", "small"},
+                                                     {"cure", "ip link set dev eth2 mtu 9000"}}));
+}
+
+}  // namespace
+}  // namespace pacecar::preflight::findings_test

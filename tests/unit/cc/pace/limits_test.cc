@@ -1,0 +1,261 @@
+// LinkCapacity: the rate that the receiving link carries for granted flows.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "cc/pace/link_capacity.h"
+#include "cc/pace/receiver.h"
+
+namespace pacecar::limits_test {
+namespace {
+
+constexpr double kLine = 400e9;
+constexpr Duration kRoundTrip = Duration::from_us(8);
+constexpr Bytes kPacket = 4160;
+constexpr FlowEnvironment kLink{.line_rate = Rate::from_gbps(400), .mtu = 4096, .overhead = 64};
+constexpr PaceConstants kConstants;
+
+class CcPaceCapacity : public ::testing::Test {
+ protected:
+  // Packets at `gbps` for some round trips, all with the delay `excess`.
+  void arrive(double gbps, bool covered, Duration excess, int round_trips = 1) {
+    const auto gap = Duration::from_ns(static_cast<int64_t>(kPacket * 8 / gbps));
+    for (const Instant end = now_ + kRoundTrip * round_trips; now_ < end; now_ = now_ + gap) {
+      capacity_.on_arrival(now_, kPacket, covered, excess, /*overtaken=*/false, /*flow=*/0);
+    }
+  }
+  // A covered and an uncovered stream at the same time.
+  void share(double own_gbps, double foreign_gbps, Duration excess, int round_trips) {
+    double own = 0;
+    for (const Instant end = now_ + kRoundTrip * round_trips; now_ < end;) {
+      own += own_gbps / (own_gbps + foreign_gbps);
+      const bool covered = own >= 1;
+      if (covered) own -= 1;
+      capacity_.on_arrival(now_, kPacket, covered, excess, /*overtaken=*/false, /*flow=*/0);
+      const double ns = kPacket * 8 / (own_gbps + foreign_gbps);
+      now_ = now_ + Duration::from_ns(static_cast<int64_t>(ns));
+    }
+  }
+
+  LinkCapacity capacity_{kLink, kRoundTrip, Duration::from_ms(10), kConstants};
+  Instant now_ = Instant::from_ns(1'000'000'000);
+  static constexpr Duration kQueue = Duration::from_us(5);
+};
+
+TEST_F(CcPaceCapacity, OneFlowGetsTheLinkAndSeveralShareALittleLess) {
+  EXPECT_EQ(capacity_.available(1), kLine);
+  EXPECT_EQ(capacity_.available(2), kConstants.shared * kLine);
+  arrive(390, true, Duration(), 10);
+  EXPECT_EQ(capacity_.available(2), kConstants.shared * kLine)
+      << "traffic of granted flows is not subtracted";
+}
+
+TEST_F(CcPaceCapacity, UncoveredTrafficIsSubtracted) {
+  share(250, 100, Duration(), 20);
+  EXPECT_NEAR(capacity_.uncovered(), 100e9, 5e9);
+  EXPECT_NEAR(capacity_.available(2), kConstants.shared * kLine - 100e9, 5e9);
+}
+
+TEST_F(CcPaceCapacity, ArrivalRateUnderAQueueIsTheLinkRate) {
+  arrive(200, true, kQueue, 6);
+  EXPECT_LT(capacity_.available(2), 205e9);
+  EXPECT_EQ(capacity_.uncovered(), 0);
+}
+
+// Senders that can use no more than arrives are limited by the core, which has the queue.
+TEST_F(CcPaceCapacity, QueueDoesNotCountWhenSendersCanUseLessThanTheLink) {
+  capacity_.set_usable(200e9);
+  arrive(200, true, kQueue, 12);
+  EXPECT_EQ(capacity_.line(), kLine);
+  capacity_.set_usable(390e9);
+  arrive(200, true, kQueue, 12);
+  EXPECT_LT(capacity_.line(), 205e9);
+}
+
+TEST_F(CcPaceCapacity, HalfUsedLinkWithoutAQueueKeepsItsCapacity) {
+  arrive(200, true, Duration(), 20);
+  EXPECT_EQ(capacity_.available(2), kConstants.shared * kLine);
+}
+
+TEST_F(CcPaceCapacity, UncoveredTrafficDecaysAfterItEnds) {
+  share(250, 100, Duration(), 20);
+  double before = capacity_.uncovered();
+  for (int i = 0; i < 64; ++i) {
+    arrive(250, true, Duration(), 1);
+    EXPECT_LE(capacity_.uncovered(), before);
+    before = capacity_.uncovered();
+  }
+  EXPECT_LT(before, 5e9);
+}
+
+TEST_F(CcPaceCapacity, LongSilenceClearsUncoveredTraffic) {
+  share(250, 100, Duration(), 20);
+  now_ = now_ + Duration::from_s(10);
+  arrive(250, true, Duration(), 100);
+  EXPECT_LT(capacity_.uncovered(), 1e9);
+}
+
+TEST_F(CcPaceCapacity, StandingQueueIsDrained) {
+  arrive(399, true, kQueue, 3);
+  const double empty = kConstants.shared * kLine;
+  const double drain = kLine * kQueue.us() / (kConstants.drain_round_trips * kRoundTrip.us());
+  EXPECT_LT(capacity_.available(2), empty - 0.7 * drain);
+  EXPECT_GT(capacity_.available(2), empty - 1.1 * drain - 0.05 * kLine);
+  arrive(390, true, Duration(), 40);
+  EXPECT_NEAR(capacity_.available(2), empty, 0.01 * kLine);
+}
+
+// With 1,200 flows each one sends a packet every dozen round trips. A queue stands if it was there
+// for that whole time.
+TEST_F(CcPaceCapacity, QueueThatEmptiesOnceInAllFlowsTurnDoesNotStand) {
+  capacity_.set_flows(1200);
+  for (int i = 0; i < 10; ++i) {
+    arrive(390, true, Duration(), 1);
+    arrive(390, true, kQueue, 6);
+    EXPECT_EQ(capacity_.queue(), Duration());
+  }
+  capacity_.set_flows(2);
+  arrive(390, true, kQueue, 2);
+  EXPECT_GT(capacity_.queue(), Duration());
+}
+
+// A packet without delay shows that the last hop has no queue: the others were delayed elsewhere.
+TEST_F(CcPaceCapacity, DelaysOfSomePacketsAreNotTakenForAQueue) {
+  for (int i = 0; i < 200; ++i) {
+    arrive(300, true, kQueue, 1);
+    capacity_.on_arrival(now_, kPacket, true, Duration(), /*overtaken=*/false, /*flow=*/0);
+  }
+  EXPECT_EQ(capacity_.queue(), Duration());
+  EXPECT_EQ(capacity_.available(2), kConstants.shared * kLine);
+}
+
+TEST_F(CcPaceCapacity, GrantedFlowsKeepALeastShareAgainstOthers) {
+  share(10, 390, Duration(), 20);
+  EXPECT_GE(capacity_.available(2), 0.99 * kConstants.least_share * kLine);
+  share(10, 390, Duration::from_ms(1), 20);
+  EXPECT_GE(capacity_.available(2), 0.99 * kConstants.least_share * kLine)
+      << "however long the queue";
+}
+
+// Others that send little do not cause the queue.
+TEST_F(CcPaceCapacity, QueueIsDrainedBelowTheLeastShareWhenOthersSendLittle) {
+  share(310, 60, Duration::from_us(60), 20);
+  EXPECT_LT(capacity_.available(2), 0.9 * kConstants.least_share * kLine);
+  EXPECT_GT(capacity_.available(2), 0.3 * kLine);
+}
+
+TEST_F(CcPaceCapacity, FourPacketsOfDelayAreNoQueue) {
+  const Duration packet = kLink.line_rate.time_for(kPacket);
+  arrive(390, true, packet * 4, 10);
+  EXPECT_EQ(capacity_.queue(), Duration());
+  arrive(390, true, packet * 5, 10);
+  EXPECT_GT(capacity_.queue(), Duration());
+}
+
+TEST_F(CcPaceCapacity, FewPacketsOnASlowLinkDoNotShowAQueue) {
+  LinkCapacity slow({.line_rate = Rate::from_gbps(1), .mtu = 4096, .overhead = 64}, kRoundTrip,
+                    Duration::from_ms(10), kConstants);
+  for (int i = 0; i < 200; ++i) {
+    now_ = now_ + Duration::from_us(34);
+    const Duration late = i % 12 == 0 ? Duration() : Duration::from_us(300);
+    slow.on_arrival(now_, kPacket, true, late, /*overtaken=*/false, /*flow=*/0);
+    EXPECT_EQ(slow.queue(), Duration());
+  }
+}
+
+TEST_F(CcPaceCapacity, OnArrivalReportsEveryChangeOfTheRate) {
+  double known = capacity_.available(2);
+  int changes = 0;
+  for (int i = 0; i < 5000; ++i) {
+    now_ = now_ + Duration::from_ns(166);
+    const bool covered = i % 3 > 0 || i > 2000;
+    const Duration late = i > 1000 ? kQueue : Duration();
+    const bool changed = capacity_.on_arrival(now_, kPacket, covered, late, false, 0);
+    EXPECT_TRUE(changed || capacity_.available(2) == known) << i;
+    known = capacity_.available(2);
+    changes += changed ? 1 : 0;
+  }
+  EXPECT_LT(known, 0.7 * kLine);
+  EXPECT_LT(changes, 300) << "about once in a round trip";
+}
+
+TEST(CcPaceCapacityJitter, JitterOfHostsIsNoQueue) {
+  FlowEnvironment link = kLink;
+  link.jitter = Duration::from_us(10);
+  LinkCapacity capacity(link, kRoundTrip, Duration::from_ms(10), kConstants);
+  Instant now = Instant::from_ns(1'000'000'000);
+  for (int i = 0; i < 10'000; ++i) {
+    now = now + Duration::from_ns(160);
+    capacity.on_arrival(now, kPacket, true, Duration::from_us(9), /*overtaken=*/false, /*flow=*/0);
+  }
+  EXPECT_EQ(capacity.available(2), kConstants.shared * kLine);
+}
+
+// Its arrivals are no foreign traffic, which would reduce its own grant.
+TEST(CcPaceCovered, ArrivalsOfAFlowWhoseDemandWasLostAreCovered) {
+  PaceReceiver receiver({.line_rate = Rate::from_gbps(400),
+                         .mtu = 4096,
+                         .overhead = 64,
+                         .burst_bytes = 4096,
+                         .base_rtt = kRoundTrip},
+                        1);
+  std::array<GrantUpdate, 4> grants;
+  Instant now = Instant::from_ns(1'000'000'000);
+  receiver.add_flow(now, 0);
+  receiver.on_posted(now, 0, 1 << 30);
+  ASSERT_EQ(receiver.poll_grants(now, grants), 1U);
+  ASSERT_EQ(grants[0].grant.rate, Rate::from_gbps(400));
+  for (int packets = 0; packets < 1000; ++packets, now = now + Duration::from_ns(84)) {
+    receiver.on_arrival(now, 0, 4096, {1000, 4096});
+    receiver.poll_grants(now, grants);
+  }
+  receiver.on_demand(now, 0, {.usable = Rate::from_gbps(400), .wanted = 1 << 30, .epoch = 1});
+  now = now + Duration::from_us(5);
+  receiver.poll_grants(now, grants);
+  EXPECT_GE(receiver.grant(0).rate, Rate::from_gbps(390));
+}
+
+// A flow that is granted `busy` does not begin at the line rate behind a queue.
+TEST(CcPaceBusy, IdleFlowsGrantShowsWhetherTheLinkStaysBusy) {
+  PaceReceiver receiver({.line_rate = Rate::from_gbps(400),
+                         .mtu = 4096,
+                         .overhead = 64,
+                         .burst_bytes = 4096,
+                         .base_rtt = kRoundTrip},
+                        2);
+  constexpr uint32_t kActive = 0;
+  constexpr uint32_t kIdle = 1;
+  std::array<GrantUpdate, 4> words;
+  std::array<bool, 2> busy{};  // in each flow's newest grant
+  Instant now = Instant::from_ns(1'000'000'000);
+  const auto run = [&](Duration span) {
+    for (const Instant end = now + span; now < end; now = now + Duration::from_ns(500)) {
+      const size_t count = receiver.poll_grants(now, words);
+      for (size_t i = 0; i < count; ++i) busy[words[i].flow] = words[i].grant.busy;
+    }
+  };
+  const auto demand = [&](Bytes wanted, uint16_t epoch) {
+    receiver.on_demand(now, kActive,
+                       {.usable = Rate::from_gbps(400), .wanted = wanted, .epoch = epoch});
+  };
+  receiver.add_flow(now, kActive);
+  receiver.add_flow(now, kIdle);
+  receiver.on_posted(now, kIdle, 1 << 20);
+  receiver.on_posted(now, kActive, 1 << 30);
+  demand(1 << 30, 1);
+  run(kRoundTrip / 2);
+  demand((1 << 30) - 4096, 2);
+  run(kRoundTrip / 4);
+  EXPECT_FALSE(busy[kIdle]);
+  run(kRoundTrip);
+  demand((1 << 30) - 8192, 3);
+  run(kRoundTrip);
+  EXPECT_TRUE(busy[kIdle]);
+  EXPECT_FALSE(busy[kActive]);
+  demand(0, 4);
+  run(kRoundTrip * 4);
+  EXPECT_FALSE(busy[kIdle]);
+}
+
+}  // namespace
+}  // namespace pacecar::limits_test

@@ -1,0 +1,204 @@
+// The inputs of LinkBudget: the rate of arrivals (ArrivalMeter), and neighbors that keep a queue
+// (GreedyNeighbor).
+#include <gtest/gtest.h>
+
+#include "cc/pace/arrival_meter.h"
+#include "cc/pace/arrival_order.h"
+#include "cc/pace/greedy_neighbor.h"
+
+namespace pacecar::signals_test {
+namespace {
+
+constexpr Bytes kPacket = 4200;
+
+// --- ArrivalMeter ---
+
+class CcPaceArrivalMeter : public ::testing::Test {
+ protected:
+  // Returns how many measurements ended.
+  int arrive(Duration gap, int packets, Duration late) {
+    int measured = 0;
+    for (int i = 0; i < packets; ++i) {
+      now_ = now_ + gap;
+      measured += meter_.on_bytes(now_, kPacket, late) ? 1 : 0;
+    }
+    return measured;
+  }
+
+  ArrivalMeter meter_{Duration::from_ms(1), Duration::from_us(300), kPacket};
+  Instant now_ = Instant::from_ns(1'000'000'000);
+};
+
+TEST_F(CcPaceArrivalMeter, RateIsMeasuredOverAWindow) {
+  meter_.begin(now_);
+  EXPECT_GT(arrive(Duration::from_us(20), 100, Duration()), 2);
+  EXPECT_NEAR(meter_.rate(), kPacket * 8 / 20e-6, 0.02 * meter_.rate());
+  arrive(Duration::from_us(40), 100, Duration());
+  EXPECT_NEAR(meter_.rate(), kPacket * 8 / 40e-6, 0.02 * meter_.rate());
+}
+
+TEST_F(CcPaceArrivalMeter, DelayIsTheLeastOfARoundTrip) {
+  meter_.begin(now_);
+  arrive(Duration::from_us(10), 100, Duration::from_us(500));
+  EXPECT_EQ(meter_.delay(), Duration::from_us(500));
+  arrive(Duration::from_us(10), 1, Duration::from_us(50));
+  arrive(Duration::from_us(10), 30, Duration::from_us(500));
+  EXPECT_EQ(meter_.delay(), Duration::from_us(50)) << "one packet met no queue";
+  arrive(Duration::from_us(10), 100, Duration::from_us(500));
+  EXPECT_EQ(meter_.delay(), Duration::from_us(500)) << "that packet is older than a round trip";
+  arrive(Duration::from_us(10), 100, Duration::max());
+  EXPECT_EQ(meter_.delay(), Duration::max());
+}
+
+TEST_F(CcPaceArrivalMeter, ArrivalsAreScatteredWhenManyAreOvertaken) {
+  meter_.begin(now_);
+  const auto one_of = [this](int many) {
+    for (int i = 0; i < 200; ++i) {
+      now_ = now_ + Duration::from_us(10);
+      meter_.on_bytes(now_, kPacket, Duration::from_us(500), i % many == 0);
+    }
+    return meter_.scattered();
+  };
+  EXPECT_TRUE(one_of(8));
+  EXPECT_FALSE(one_of(40)) << "one of 40 may be chance";
+  EXPECT_TRUE(one_of(2));
+}
+
+TEST(CcPaceArrivalOrder, PacketsThatLeftEarlierAreOvertaken) {
+  ArrivalOrder order;
+  const auto arrives = [&](uint32_t sent_ns) {
+    return order.overtaken(sent_ns, Duration::from_ns(300));
+  };
+  EXPECT_FALSE(arrives(0xFFFF'FF00));
+  EXPECT_FALSE(arrives(0xFFFF'FE00)) << "within the spread";
+  EXPECT_TRUE(arrives(0xFFFF'F000));
+  EXPECT_FALSE(arrives(1000)) << "send times wrap";
+  EXPECT_TRUE(arrives(0xFFFF'FF00));
+  EXPECT_FALSE(arrives(3'000'000'000)) << "a long pause resets the order";
+  EXPECT_FALSE(arrives(3'000'000'100));
+}
+
+// On a slow link a measurement takes longer than a window, and two packets show the rate only
+// roughly.
+TEST_F(CcPaceArrivalMeter, FewPacketsAreAveragedOverFourMeasurements) {
+  meter_.begin(now_);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(arrive(Duration::from_us(1'500), 1, Duration()), 0);
+    EXPECT_EQ(arrive(Duration::from_us(i % 2 == 0 ? 500 : 2'500), 1, Duration()), 1);
+    if (i > 3) {
+      EXPECT_NEAR(meter_.rate(), kPacket * 8 / 1.5e-3, 0.15 * meter_.rate()) << i;
+    }
+  }
+}
+
+TEST_F(CcPaceArrivalMeter, FewPacketsEndNoMeasurement) {
+  meter_.begin(now_);
+  now_ = now_ + Duration::from_us(500);
+  EXPECT_EQ(arrive(Duration::from_us(1), 3, Duration()), 0)
+      << "three packets within a window do not suffice";
+  EXPECT_GT(arrive(Duration::from_us(1), 20, Duration()), 0);
+  meter_.begin(now_);
+  EXPECT_EQ(arrive(Duration::from_ms(5), 1, Duration()), 0) << "one packet does not suffice";
+  EXPECT_EQ(arrive(Duration::from_ms(5), 1, Duration()), 1);
+  EXPECT_EQ(arrive(ArrivalMeter::kLongestLook, 1, Duration()), 1)
+      << "after the longest measurement one packet suffices";
+}
+
+TEST_F(CcPaceArrivalMeter, PauseLowersTheRate) {
+  meter_.begin(now_);
+  arrive(Duration::from_us(20), 100, Duration());
+  now_ = now_ + Duration::from_ms(20);
+  arrive(Duration::from_us(20), 2, Duration());
+  EXPECT_LT(meter_.rate(), 0.1 * kPacket * 8 / 20e-6);
+}
+
+// --- GreedyNeighbor ---
+
+class CcPaceGreedyNeighbor : public ::testing::Test {
+ protected:
+  static constexpr Duration kUsual = Duration::from_us(100);
+  static constexpr Duration kTrip = Duration::from_us(200);
+  static constexpr Duration kKept = Duration::from_ms(1);
+
+  // True if the neighbor was recognized meanwhile.
+  bool look(Duration delay, Duration span) {
+    bool recognized = false;
+    for (const Instant end = now_ + span; now_ < end; now_ = now_ + kTrip / 4) {
+      recognized |= neighbor_.look(now_, delay, kUsual, kTrip, rate_ *= yields_);
+    }
+    return recognized;
+  }
+
+  GreedyNeighbor neighbor_;
+  double rate_ = 1e9;
+  double yields_ = 0.99;  // each quarter of a round trip
+  Instant now_ = Instant::from_ns(1'000'000'000);
+};
+
+TEST_F(CcPaceGreedyNeighbor, NeighborThatKeepsADelayIsRecognizedOnce) {
+  EXPECT_FALSE(look(kKept, (kKept + kTrip) * 2));
+  EXPECT_EQ(neighbor_.kept(), Duration());
+  EXPECT_TRUE(look(kKept, (kKept + kTrip) * 20));
+  EXPECT_NEAR(neighbor_.kept().us(), kKept.us(), 0.1 * kKept.us());
+  EXPECT_FALSE(look(kKept, (kKept + kTrip) * 20));
+}
+
+TEST_F(CcPaceGreedyNeighbor, ToleratedDelaysAreNotANeighbors) {
+  EXPECT_FALSE(look(kUsual * 2, Duration::from_s(1)));
+  EXPECT_EQ(neighbor_.kept(), Duration());
+}
+
+TEST_F(CcPaceGreedyNeighbor, FallingQueueIsNotAGreedyNeighbors) {
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_FALSE(look(kKept, (kKept + kTrip) * 3));
+    EXPECT_FALSE(look(kKept / 2, kTrip));
+  }
+  EXPECT_EQ(neighbor_.kept(), Duration());
+}
+
+// A queue would also stand if all its users had yielded as little as we have.
+TEST_F(CcPaceGreedyNeighbor, NeighborIsRecognizedOnlyAfterYielding) {
+  yields_ = 1;
+  EXPECT_FALSE(look(kKept, (kKept + kTrip) * 100));
+  yields_ = 0.99;
+  EXPECT_TRUE(look(kKept, (kKept + kTrip) * 20));
+}
+
+// Otherwise every small fall of the delay would require another halving.
+TEST_F(CcPaceGreedyNeighbor, YieldBeforeADelayFellStillCounts) {
+  EXPECT_FALSE(look(kKept * 2, (kKept + kTrip) * 10)) << "most of the half is yielded";
+  yields_ = 1;
+  EXPECT_TRUE(look(kKept, (kKept + kTrip) * 30));
+}
+
+TEST_F(CcPaceGreedyNeighbor, StandingDelayIsReportedBeforeRecognition) {
+  look(kKept, kTrip);
+  EXPECT_FALSE(neighbor_.stays());
+  look(kKept, (kKept + kTrip) * 6);
+  EXPECT_TRUE(neighbor_.stays());
+  EXPECT_EQ(neighbor_.kept(), Duration());
+  look(kUsual, kTrip);
+  EXPECT_FALSE(neighbor_.stays());
+}
+
+TEST_F(CcPaceGreedyNeighbor, NeighborIsForgottenWhenItsDelayIsGone) {
+  look(kKept, (kKept + kTrip) * 30);
+  ASSERT_GT(neighbor_.kept(), Duration());
+  look(kKept * 3 / 4, (kKept + kTrip) * 10);
+  EXPECT_GT(neighbor_.kept(), Duration()) << "most of the delay remains";
+  look(kUsual, (kKept + kTrip) * 10);
+  EXPECT_EQ(neighbor_.kept(), Duration());
+}
+
+TEST_F(CcPaceGreedyNeighbor, NeighborIsForgottenAfterAWhile) {
+  look(kKept, (kKept + kTrip) * 30);
+  bool forgotten = false;
+  for (const Instant end = now_ + Duration::from_s(10); now_ < end;) {
+    look(kKept, kTrip);
+    forgotten |= neighbor_.kept() == Duration();
+  }
+  EXPECT_TRUE(forgotten);
+}
+
+}  // namespace
+}  // namespace pacecar::signals_test

@@ -1,0 +1,61 @@
+// A program may be built with a later version of libibverbs, whose structures are longer: fields
+// that the device does not know are 0, as with libibverbs itself.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "tests/support/own_verbs_device.h"
+
+namespace pacecar::test::attributes_test {
+namespace {
+
+constexpr uint8_t kUntouched = 0xa5;
+
+// A structure that is longer than the device knows.
+template <typename Known>
+struct Longer {
+  Longer() { bytes.fill(kUntouched); }
+  Known* known() { return reinterpret_cast<Known*>(bytes.data()); }
+  void expect_rest_is_zero() const {
+    EXPECT_EQ(std::count(bytes.begin() + sizeof(Known), bytes.end(), 0),
+              static_cast<ptrdiff_t>(bytes.size() - sizeof(Known)));
+  }
+
+  alignas(Known) std::array<uint8_t, sizeof(Known) + 16> bytes{};
+};
+
+TEST(VerbsDeviceAttributes, FieldsOfALaterVersionAreZero) {
+  OwnVerbsDevice device;
+  ibv_context* const context = device.context();
+  ASSERT_NE(context, nullptr);
+  const verbs_context* const verbs = verbs_get_ctx(context);
+  Longer<ibv_port_attr> port;
+  ASSERT_EQ(verbs->query_port(context, 1, port.known(), port.bytes.size()), 0);
+  EXPECT_EQ(port.known()->state, IBV_PORT_ACTIVE);
+  port.expect_rest_is_zero();
+  Longer<ibv_device_attr_ex> whole;
+  ASSERT_EQ(verbs->query_device_ex(context, nullptr, whole.known(), whole.bytes.size()), 0);
+  EXPECT_EQ(whole.known()->phys_port_cnt_ex, 1);
+  whole.expect_rest_is_zero();
+  Longer<ibv_gid_entry> gid;
+  ASSERT_EQ(_ibv_query_gid_ex(context, 1, 0, gid.known(), 0, gid.bytes.size()), 0);
+  EXPECT_EQ(gid.known()->gid_type, static_cast<uint32_t>(IBV_GID_TYPE_ROCE_V2));
+  gid.expect_rest_is_zero();
+}
+
+// A program built with an earlier version has shorter structures.
+TEST(VerbsDeviceAttributes, NothingIsWrittenBehindAShorterStructure) {
+  OwnVerbsDevice device;
+  ibv_context* const context = device.context();
+  ASSERT_NE(context, nullptr);
+  Longer<ibv_port_attr> port;
+  constexpr size_t kShort = sizeof(ibv_port_attr) - 8;
+  ASSERT_EQ(verbs_get_ctx(context)->query_port(context, 1, port.known(), kShort), 0);
+  EXPECT_TRUE(std::all_of(port.bytes.begin() + kShort, port.bytes.end(),
+                          [](uint8_t byte) { return byte == kUntouched; }));
+}
+
+}  // namespace
+}  // namespace pacecar::test::attributes_test

@@ -1,0 +1,66 @@
+// The rates of programs' own queue pairs.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "net_plugin/verbs/flows.h"
+#include "tests/support/passing_nic.h"
+#include "tests/support/soft_nic_pair.h"
+
+namespace pacecar::test::flows_test {
+namespace {
+
+using ibverbs::Flows;
+
+// Reports the signal of the test, and keeps the limits that it gets.
+class SignallingNic final : public PassingNic {
+ public:
+  using PassingNic::PassingNic;
+
+  size_t poll_signals(std::span<FlowSignal> signals) override {
+    if (!due || signals.empty()) return 0;
+    signals[0] = signal;
+    due = false;
+    return 1;
+  }
+  void set_flow_limits(FlowId /*flow*/, const FlowLimits& given, Instant /*now*/) override {
+    limits = given;
+  }
+
+  FlowSignal signal;
+  bool due = false;
+  FlowLimits limits;
+};
+
+// A program may post much at once and then wait long on a slow link.
+TEST(VerbsDeviceFlows, FlowKeepsItsRateLongAfterTheLastPost) {
+  for (const std::string cc : {"pace", "swift", "dcqcn"}) {
+    SoftNicPair pair;
+    SignallingNic nic(pair.nic(0), pair.nic(0).caps());
+    Params params;
+    params.cc = cc;
+    auto flows = Flows::make(params, nic, Rate(), nullptr);
+    ASSERT_TRUE(flows) << flows.error().message;
+    Instant now = Instant::from_ns(1'000'000'000);
+    const auto flow = (*flows)->join({}, now);
+    ASSERT_TRUE(flow);
+    (*flows)->on_posted(*flow, Bytes{1} << 40);
+    Rate settled;
+    const Bytes each = 16 * nic.caps().mtu;
+    for (int i = 0; i < 1000; ++i) {
+      now = now + Duration::from_ms(30);
+      nic.signal.flow = *flow;
+      nic.signal.rtt = Duration::from_us(20);
+      nic.signal.acked = each;
+      nic.signal.in_flight = each;
+      nic.signal.sent += each;
+      nic.due = true;
+      (*flows)->poll(now);
+      if (i == 100) settled = nic.limits.rate;
+      ASSERT_GE(nic.limits.rate.bps(), settled.bps() * 3 / 4) << cc << ", " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pacecar::test::flows_test

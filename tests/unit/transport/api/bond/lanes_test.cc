@@ -1,0 +1,193 @@
+// The parts of bonded connections: lists and notes of lanes, the split of a message, the detection
+// of lost lanes.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <numeric>
+
+#include "transport/api/bond/lane_split.h"
+#include "transport/api/bond/lanes.h"
+#include "transport/api/lane_list.h"
+#include "transport/base/prng.h"
+
+namespace pacecar::lanes_test {
+namespace {
+
+Instant at_ms(int64_t ms) { return Instant() + Duration::from_ms(ms); }
+
+TEST(LaneList, OnlyPackedLanesAreUnpacked) {
+  const std::vector<Blob> lanes{{1, 2, 3}, {}, Blob(400, 7)};
+  const Blob packed = pack_lanes(lanes);
+  EXPECT_EQ(unpack_lanes(packed).value(), lanes);
+  for (size_t size = 0; size < packed.size(); ++size) {
+    EXPECT_FALSE(unpack_lanes(std::span(packed).first(size))) << size;
+  }
+  Blob longer = packed;
+  longer.push_back(0);
+  EXPECT_FALSE(unpack_lanes(longer));
+  for (const uint8_t count : {0, 2, 4, 9, 255}) {
+    Blob other = packed;
+    other[0] = count;
+    EXPECT_FALSE(unpack_lanes(other)) << int{count};
+  }
+}
+
+TEST(LaneNote, PartlyWrittenNoteIsNotRead) {
+  const NoteWords old = seal({.epoch = 9, .next = 5, .done = {1, 2, 3, 4}, .number = 3});
+  const NoteWords next = seal({.epoch = 10, .next = 6, .done = {5, 6, 7, 8}, .number = 4});
+  EXPECT_EQ(read_note(old)->epoch, 9U);
+  for (unsigned there = 1; there < 255; ++there) {  // any subset of the next note's words
+    NoteWords place = old;
+    for (size_t i = 0; i < place.size(); ++i) {
+      if ((there >> i & 1) != 0) place[i] = next[i];
+    }
+    EXPECT_FALSE(read_note(place)) << there;
+  }
+  EXPECT_EQ(read_note(next)->epoch, 10U);
+  EXPECT_EQ(read_note({})->number, 0U);
+}
+
+TEST(LaneNote, SlotsOlderThanTheNoteAreDone) {
+  LaneNote resume{.next = 1000, .done = {~0ULL, ~0ULL, ~0ULL, ~0ULL}};
+  resume.done[(800 % kCtsSlots) / 64] &= ~(1ULL << 800 % 64);
+  EXPECT_FALSE(slot_done(resume, 800));
+  EXPECT_TRUE(slot_done(resume, 799));
+  EXPECT_TRUE(slot_done(resume, 999));
+  EXPECT_TRUE(slot_done(resume, 800 - kCtsSlots));  // the same bit, one round of slots earlier
+  EXPECT_FALSE(slot_done(resume, 1000));
+  EXPECT_FALSE(slot_done(resume, ~0ULL));
+}
+
+LaneMeter lane(double rate, Bytes outstanding) {
+  LaneMeter meter;
+  constexpr Bytes kWork = Bytes{8} << 20;
+  meter.on_posted(kWork, Instant());
+  meter.on_done(kWork, Instant() + Duration::from_ns(static_cast<int64_t>(8e9 * (1 << 20) / rate)));
+  meter.on_posted(outstanding, Instant());
+  return meter;
+}
+
+TEST(LaneSplit, FasterLanesGetMore) {
+  const std::vector lanes{lane(1e9, 0), lane(3e9, 0)};
+  const auto parts = split(Bytes{4} << 20, lanes, 0b11);
+  EXPECT_NEAR(static_cast<double>(parts[0]), 1 << 20, 8192);
+  EXPECT_NEAR(static_cast<double>(parts[1]), 3 << 20, 8192);
+}
+
+TEST(LaneSplit, BusyLanesGetLess) {
+  const std::vector lanes{lane(1e9, 1 << 20), lane(1e9, 0), lane(1e9, 16 << 20)};
+  const auto parts = split(Bytes{3} << 20, lanes, 0b111);
+  EXPECT_NEAR(static_cast<double>(parts[0]), 1 << 20, 8192);
+  EXPECT_NEAR(static_cast<double>(parts[1]), 2 << 20, 8192);
+  EXPECT_EQ(parts[2], 0U);
+}
+
+TEST(LaneSplit, SmallMessageTakesTheLaneThatIsFreeFirst) {
+  const std::vector lanes{lane(1e9, 5000), lane(1e9, 100), lane(1e9, 0)};
+  EXPECT_EQ(split(8000, lanes, 0b011)[1], 8000U);
+  EXPECT_EQ(split(8000, lanes, 0b111)[2], 8000U);
+}
+
+// Lanes that are slow or have carried nothing yet get a part, so that their rate is measured.
+TEST(LaneSplit, EveryLaneGetsAPart) {
+  const std::vector lanes{LaneMeter(), lane(1e9, 0), lane(1e6, 0)};
+  const auto parts = split(Bytes{16} << 20, lanes, 0b111);
+  for (size_t i = 0; i < lanes.size(); ++i) EXPECT_GT(parts[i], 0U) << i;
+}
+
+TEST(LaneSplit, PartsCoverTheMessageAndBeginAtPages) {
+  Prng random(1);
+  for (int turn = 0; turn < 2000; ++turn) {
+    std::vector<LaneMeter> lanes;
+    const size_t count = 1 + random.below(kMaxLanes);
+    for (size_t i = 0; i < count; ++i) {
+      lanes.push_back(lane(1e6 * static_cast<double>(1 + random.below(100'000)),
+                           random.below(2) * random.below(1 << 24)));
+    }
+    const auto usable = static_cast<LaneMask>(1 + random.below((1U << count) - 1));
+    const Bytes size = random.below(1ULL << (1 + random.below(30)));
+    const auto parts = split(size, lanes, usable);
+    EXPECT_EQ(std::accumulate(parts.begin(), parts.end(), Bytes{0}), size);
+    Bytes offset = 0;
+    for (size_t i = 0; i < kMaxLanes; ++i) {
+      EXPECT_TRUE((usable & bit_of(i)) != 0 || parts[i] == 0);
+      EXPECT_TRUE(parts[i] == 0 || offset % 4096 == 0);
+      offset += parts[i];
+    }
+  }
+}
+
+TEST(LaneWatch, SilentLaneIsLostWhileAnotherIsAlive) {
+  LaneWatch watch(Duration::from_ms(100));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1)));
+  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 1}, at_ms(1)));
+  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 2}, at_ms(10)));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(109)));
+  EXPECT_TRUE(watch.look(0, {.waits = true, .life = 1}, at_ms(110)));
+  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 2}, at_ms(110)));
+}
+
+TEST(LaneWatch, IdleLaneIsNotLost) {
+  LaneWatch watch(Duration::from_ms(100));
+  for (int64_t ms = 1; ms < 1000; ms += 10) {
+    EXPECT_FALSE(watch.look(0, {.waits = false, .life = 1}, at_ms(ms)));
+    EXPECT_FALSE(watch.look(1, {.waits = true, .life = static_cast<uint64_t>(ms)}, at_ms(ms)));
+  }
+}
+
+// If the other lanes have nothing to acknowledge, they get a probe write.
+TEST(LaneWatch, SilentLaneIsSuspectedWhileOthersAreIdle) {
+  LaneWatch watch(Duration::from_ms(100));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1000)));
+  EXPECT_FALSE(watch.look(1, {.waits = false, .life = 1}, at_ms(1000)));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1001)));
+  EXPECT_FALSE(watch.doubts(at_ms(1049)));
+  EXPECT_TRUE(watch.doubts(at_ms(1050)));
+  EXPECT_FALSE(watch.doubts(at_ms(1060)));  // reported once
+  EXPECT_FALSE(watch.look(1, {.waits = false, .life = 2}, at_ms(1070)));
+  EXPECT_FALSE(watch.doubts(at_ms(1150)));
+  EXPECT_TRUE(watch.look(0, {.waits = true, .life = 1}, at_ms(1170)));
+}
+
+// If all lanes are silent, the peer may have stopped.
+TEST(LaneWatch, NoLaneIsLostWhileAllAreSilent) {
+  LaneWatch watch(Duration::from_ms(100));
+  for (int64_t ms = 1; ms < 1000; ms += 10) {
+    EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(ms)));
+    EXPECT_FALSE(watch.look(1, {.waits = true, .life = 1}, at_ms(ms)));
+  }
+  watch.on_sign(at_ms(1000));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1050)));
+  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 2}, at_ms(1050)));
+  EXPECT_TRUE(watch.look(0, {.waits = true, .life = 1}, at_ms(1100)));
+}
+
+// An acknowledgement on another lane from before this lane's write does not prove that the peer was
+// alive after the write.
+TEST(LaneWatch, EarlierAcknowledgementDoesNotMakeALaneLost) {
+  LaneWatch watch(Duration::from_ms(100));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1)));
+  EXPECT_FALSE(watch.look(1, {.waits = false, .life = 1}, at_ms(1)));
+  for (int64_t ms = 50; ms < 1000; ms += 50) {  // the peer stops at 50 ms
+    EXPECT_FALSE(watch.look(0, {.waits = true, .life = 2}, at_ms(ms)));
+    EXPECT_FALSE(watch.look(1, {.waits = true, .life = 1}, at_ms(ms)));
+  }
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 3}, at_ms(1000)));
+  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 1}, at_ms(1099)));
+  EXPECT_TRUE(watch.look(1, {.waits = true, .life = 1}, at_ms(1100)));
+}
+
+// Acknowledgements that arrived during our own pause have not been read yet.
+TEST(LaneWatch, OurOwnPauseIsNotCountedAsSilence) {
+  LaneWatch watch(Duration::from_ms(100));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1)));
+  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 1}, at_ms(1)));
+  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 2}, at_ms(10)));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(20)));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(5000)));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(5089)));
+  EXPECT_TRUE(watch.look(0, {.waits = true, .life = 1}, at_ms(5090)));
+}
+
+}  // namespace
+}  // namespace pacecar::lanes_test

@@ -1,0 +1,34 @@
+// RequestPool: the number of requests of a connection, and their reuse.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "transport/api/connections.h"
+
+namespace pacecar::request_pool_test {
+namespace {
+
+TEST(RequestPool, PoolHasItsNumberOfRequests) {
+  constexpr uint32_t kSize = 40;
+  RequestPool pool(kSize);
+  for (int round = 0; round < 2; ++round) {
+    std::set<MessageRequest*> taken;
+    while (MessageRequest* const request = pool.take()) ASSERT_TRUE(taken.insert(request).second);
+    EXPECT_EQ(taken.size(), kSize);
+    EXPECT_EQ(pool.taken(), kSize);
+    for (MessageRequest* request : taken) pool.give_back(request);
+    EXPECT_EQ(pool.taken(), 0U);
+  }
+}
+
+TEST(RequestPool, ReturnedRequestIsTakenNext) {
+  RequestPool pool(64);
+  MessageRequest* const first = pool.take();
+  for (int i = 0; i < 63; ++i) EXPECT_NE(pool.take(), nullptr);
+  EXPECT_EQ(pool.take(), nullptr);
+  pool.give_back(first);
+  EXPECT_EQ(pool.take(), first);
+}
+
+}  // namespace
+}  // namespace pacecar::request_pool_test

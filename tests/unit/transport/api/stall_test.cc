@@ -1,0 +1,47 @@
+// The log line about a stalled connection.
+#include <gmock/gmock.h>
+
+#include "transport/api/reports.h"
+
+namespace pacecar::stall_test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kEnd = "send to 192.0.2.7:4791 over rxe0";
+
+TEST(Stall, MissingReceiveBufferIsNoWarning) {
+  const Stall stall{.lasted = Duration::from_s(5), .requests = 3, .awaits_peer = true};
+  EXPECT_EQ(level_of(stall), LogLevel::kInfo);
+  EXPECT_EQ(
+      describe(stall, kEnd),
+      "send to 192.0.2.7:4791 over rxe0: nothing has moved for 5 s, 3 requests wait: the peer "
+      "has not come to this message; if it does not compute, look there");
+}
+
+TEST(Stall, StalledWritesAreReportedWithTheFlowsLimit) {
+  const Stall stall{.lasted = Duration::from_s(7),
+                    .requests = 2,
+                    .writes = 16,
+                    .explanation = {.limited_by = LimitedBy::kGrant,
+                                    .rate = Rate::from_bps(8'000'000),
+                                    .grant = Rate::from_bps(16'000'000),
+                                    .grant_age = Duration::from_ms(40)},
+                    .rtt = Duration::from_us(7870)};
+  EXPECT_EQ(level_of(stall), LogLevel::kWarn);
+  EXPECT_THAT(
+      describe(stall, kEnd),
+      AllOf(HasSubstr("rxe0: nothing has moved for 7 s, 2 requests wait, 16 writes"),
+            HasSubstr("may send 0.008 Gb/s, limited by grant (grant 0.016 Gb/s, 40 ms old)"),
+            HasSubstr("last round trip 7870 us")));
+}
+
+TEST(Stall, MissingGrantIsNotMentioned) {
+  const Stall stall{.lasted = Duration::from_s(5), .requests = 1, .writes = 1};
+  EXPECT_THAT(describe(stall, kEnd), AllOf(Not(HasSubstr("grant ")), Not(HasSubstr("round trip"))));
+}
+
+}  // namespace
+}  // namespace pacecar::stall_test

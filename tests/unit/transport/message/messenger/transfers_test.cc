@@ -1,0 +1,139 @@
+// Messenger: connections that end in unusual ways, and stalls. The whole-stack simulation tests
+// ordinary traffic.
+#include <gtest/gtest.h>
+
+#include "tests/support/sim_host.h"
+
+namespace pacecar::test::transfers_test {
+namespace {
+
+class MessengerTest : public testing::Test {
+ protected:
+  MessengerTest() {
+    for (size_t port = 0; port < 2; ++port) {
+      hosts_.push_back(std::make_unique<SimHost>(network_, port, port));
+    }
+  }
+  Messenger& messenger(size_t port) { return hosts_[port]->messenger(); }
+  void run_for(Duration time) {
+    run(network_, hosts_, network_.now() + time, [] { return false; });
+  }
+
+  SimStar network_;
+  std::vector<std::unique_ptr<SimHost>> hosts_;
+};
+
+// The sender gives up before it has the answer, and its flow stays open for another connection.
+// When the receiver closes its end, the end must be released.
+TEST_F(MessengerTest, ConnectionThatTheSenderAbandonsIsReleased) {
+  connect(*hosts_[0], *hosts_[1], 1, network_.now());
+  for (int i = 0; i < 100; ++i) {
+    const auto offered = messenger(0).open_send(SimHost::identity_of(1), network_.now());
+    ASSERT_TRUE(offered) << i;
+    const auto answered = messenger(1).open_receive(offered->offer, network_.now());
+    ASSERT_TRUE(answered) << i << ": " << answered.error().message;
+    messenger(0).close_send(offered->connection, network_.now());
+    messenger(1).close_receive(answered->connection);
+    run_for(Duration::from_ms(5));
+    EXPECT_TRUE(messenger(1).drained());
+  }
+}
+
+TEST_F(MessengerTest, ClosedConnectionsAndTheirFlowsAreReleased) {
+  for (int i = 0; i < 100; ++i) {
+    const ConnectionPair ends = connect(*hosts_[0], *hosts_[1], 1, network_.now());
+    messenger(0).close_send(ends.send, network_.now());
+    run_for(Duration::from_ms(2));
+    messenger(1).close_receive(ends.receive);
+    run_for(Duration::from_s(3));
+    EXPECT_EQ(messenger(0).report().flows, 0U);
+    EXPECT_EQ(messenger(1).report().flows, 0U);
+  }
+}
+
+TEST_F(MessengerTest, ReceiverLearnsThatTheSenderHasClosed) {
+  const ConnectionPair ends = connect(*hosts_[0], *hosts_[1], 1, network_.now());
+  uint8_t byte = 0;
+  const auto region = hosts_[1]->nic().register_memory(&byte, 1, Access::kRemoteWrite).value();
+  MessageRequest request;
+  request.set(MessageRequest::State::kPending);
+  ReceiveOperation receive{.count = 1, .request = &request};
+  receive.buffers[0] = {&byte, 1, 0, region.key, region.remote_address};
+  ASSERT_TRUE(messenger(1).receive(ends.receive, receive, network_.now()));
+  run_for(Duration::from_ms(1));
+  messenger(0).close_send(ends.send, network_.now());
+  run_for(Duration::from_ms(5));
+  EXPECT_EQ(request.state(), MessageRequest::State::kFailed);
+  EXPECT_EQ(request.failure, MessageFailure::kPeerClosed);
+}
+
+TEST_F(MessengerTest, StallBeginsWithoutProgressAndEndsWithProgress) {
+  const ConnectionPair ends = connect(*hosts_[0], *hosts_[1], 1, network_.now());
+  std::vector<uint8_t> from(100), to(100);
+  const auto from_region =
+      hosts_[0]->nic().register_memory(from.data(), 100, Access::kLocalRead).value();
+  const auto to_region =
+      hosts_[1]->nic().register_memory(to.data(), 100, Access::kRemoteWrite).value();
+  std::array<MessageRequest, 3> requests;
+  for (auto& request : requests) request.set(MessageRequest::State::kPending);
+  ReceiveOperation receive{.count = 1, .request = &requests[0]};
+  receive.buffers[0] = {to.data(), 100, 0, to_region.key, to_region.remote_address};
+  run_for(Duration::from_s(20));  // idle is not stalled
+  EXPECT_EQ(messenger(0).stall_changes() + messenger(1).stall_changes(), 0U);
+
+  ASSERT_TRUE(messenger(0).send(ends.send, {from.data(), 100, 0, from_region.key, &requests[1]}));
+  run_for(Duration::from_ms(4900));
+  EXPECT_FALSE(messenger(0).send_stall(ends.send));
+  run_for(Duration::from_ms(200));
+  const auto stall = messenger(0).send_stall(ends.send);
+  ASSERT_TRUE(stall);
+  EXPECT_EQ(messenger(0).stall_changes(), 1U);
+  EXPECT_TRUE(stall->awaits_peer) << "no buffer is posted";
+  EXPECT_EQ(stall->requests, 1U);
+  EXPECT_EQ(stall->writes, 0U);
+  EXPECT_GE(stall->lasted, Duration::from_s(5));
+
+  ASSERT_TRUE(messenger(1).receive(ends.receive, receive, network_.now()));
+  run_for(Duration::from_ms(20));
+  EXPECT_EQ(requests[1].state(), MessageRequest::State::kDone);
+  EXPECT_FALSE(messenger(0).send_stall(ends.send));
+  EXPECT_EQ(messenger(0).stall_changes(), 2U);
+
+  for (auto& request : requests) request.set(MessageRequest::State::kPending);
+  ASSERT_TRUE(messenger(1).receive(ends.receive, receive, network_.now()));
+  run_for(Duration::from_ms(5100));
+  const auto starved = messenger(1).receive_stall(ends.receive);
+  ASSERT_TRUE(starved);
+  EXPECT_EQ(starved->requests, 1U);
+  EXPECT_TRUE(starved->awaits_peer);
+  EXPECT_FALSE(messenger(0).send_stall(ends.send));
+}
+
+// The memory of a posted receive is deregistered: the receive fails, and so does the send to which
+// the buffer was advertised.
+TEST_F(MessengerTest, DeregisteredMemoryFailsItsReceive) {
+  const ConnectionPair ends = connect(*hosts_[0], *hosts_[1], 1, network_.now());
+  std::vector<uint8_t> from(100);
+  auto to = std::make_unique<std::vector<uint8_t>>(100);
+  const auto from_region =
+      hosts_[0]->nic().register_memory(from.data(), 100, Access::kLocalRead).value();
+  const auto to_region =
+      hosts_[1]->nic().register_memory(to->data(), 100, Access::kRemoteWrite).value();
+  std::array<MessageRequest, 2> requests;
+  for (auto& request : requests) request.set(MessageRequest::State::kPending);
+  ReceiveOperation receive{.count = 1, .request = &requests[1]};
+  receive.buffers[0] = {to->data(), 100, 0, to_region.key, to_region.remote_address};
+  ASSERT_TRUE(messenger(1).receive(ends.receive, receive, network_.now()));
+  run_for(Duration::from_ms(1));
+  messenger(1).forget_memory(to_region.key);
+  hosts_[1]->nic().deregister_memory(to_region);
+  to.reset();  // the address sanitizer sees every write from here on
+  EXPECT_EQ(requests[1].failure, MessageFailure::kMemoryGone);
+  ASSERT_TRUE(messenger(0).send(ends.send, {from.data(), 100, 0, from_region.key, &requests[0]}));
+  run_for(Duration::from_ms(50));
+  EXPECT_EQ(requests[0].state(), MessageRequest::State::kFailed);
+  EXPECT_EQ(requests[0].failure, MessageFailure::kPeerRefused);
+}
+
+}  // namespace
+}  // namespace pacecar::test::transfers_test

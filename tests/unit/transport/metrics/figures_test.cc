@@ -1,0 +1,123 @@
+// A process's flows as figures, and figures as the text that Prometheus reads.
+#include <gmock/gmock.h>
+
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "transport/api/state_document.h"
+#include "transport/metrics/exposition.h"
+#include "transport/metrics/metric_table.h"
+
+namespace pacecar::test::figures_test {
+namespace {
+
+using namespace metrics;
+using testing::HasSubstr;
+using testing::Not;
+
+FlowStatus sending(LimitedBy limit, Duration rtt) {
+  FlowStatus flow{{.sending = true, .state = FlowState::kOpen, .connections = 2}};
+  flow.stats = {.backlog = 100, .in_flight = 40};
+  flow.explanation = {.limited_by = limit, .rate = Rate::from_gbps(8), .grant = Rate::from_gbps(4)};
+  flow.rtt = rtt;
+  flow.writes = 3;
+  return flow;
+}
+
+NicState nic_of(std::vector<FlowStatus> flows) {
+  NicState nic{.info = {.name = "mlx5_0"}, .line_rate = Rate::from_gbps(400)};
+  nic.statistics.congestion_control = "pace";
+  nic.flows = std::move(flows);
+  return nic;
+}
+
+TEST(MetricsFiguresTest, FiguresAreSumsOverTheFlows) {
+  FlowStatus still{{.state = FlowState::kBroken, .connections = 1}};
+  still.requests = 2;
+  still.still = kStallLimit;
+  FlowStatus short_of_it = sending(LimitedBy::kNetwork, Duration::from_us(30));
+  short_of_it.requests = 1;
+  short_of_it.still = kStallLimit - Duration::from_ns(1);
+  const NicFigures figures =
+      figures_of(nic_of({sending(LimitedBy::kGrant, Duration::from_us(10)),
+                         sending(LimitedBy::kGrant, Duration::from_us(20)), short_of_it,
+                         sending(LimitedBy::kLine, Duration()), still}));
+  EXPECT_EQ(figures.flows_sending, 4);
+  EXPECT_EQ(figures.flows_receiving, 1);
+  EXPECT_EQ(figures.flows_broken, 1);
+  EXPECT_EQ(figures.connections_sending, 8);
+  EXPECT_EQ(figures.limited_by_grant, 2);
+  EXPECT_EQ(figures.limited_by_network, 1);
+  EXPECT_EQ(figures.limited_by_line, 1);
+  EXPECT_EQ(figures.rate, 4e9) << "bytes per second";
+  EXPECT_EQ(figures.granted_to_us, 2e9);
+  EXPECT_EQ(figures.backlog, 400);
+  EXPECT_EQ(figures.unacknowledged_writes, 12);
+  EXPECT_EQ(figures.stalled_sending, 0);
+  EXPECT_EQ(figures.stalled_receiving, 1);
+  EXPECT_EQ(figures.longest_stall, 5);
+  EXPECT_DOUBLE_EQ(figures.rtt_min, 10e-6);
+  EXPECT_DOUBLE_EQ(figures.rtt_median, 20e-6);
+  EXPECT_DOUBLE_EQ(figures.rtt_max, 30e-6) << "a flow without a round-trip time is left out";
+}
+
+TEST(MetricsTableTest, NamesKeysAndUnitsAreThoseOfPrometheus) {
+  std::set<std::string_view> names;
+  std::set<std::string_view> keys;
+  for (const Family& family : families()) {
+    EXPECT_TRUE(names.insert(family.name).second) << family.name;
+    EXPECT_TRUE(family.unit.empty() || family.name.ends_with(family.unit)) << family.name;
+    EXPECT_FALSE(family.name.ends_with("_total")) << family.name;
+    EXPECT_TRUE(std::regex_match(std::string(family.name), std::regex("[a-z][a-z_]*")));
+    EXPECT_TRUE(family.help.ends_with('.')) << family.name;
+    EXPECT_NE(family.series[0].value, nullptr) << family.name;
+  }
+  for_each_series([&](const Series& series) {
+    EXPECT_TRUE(series.key.empty() || keys.insert(series.key).second) << series.key;
+  });
+}
+
+ProcessState process_of(NicState nic) {
+  ProcessState state;
+  state.name = {.host = "h", .program = "a\"b\\c", .pid = 7, .rank = 3};
+  state.uptime = Duration::from_ms(1500);
+  state.nics.push_back(std::move(nic));
+  return state;
+}
+
+TEST(MetricsTextTest, QuotesAreEscapedAndUnknownValuesAreLeftOut) {
+  NicState nic = nic_of({});
+  nic.statistics.bytes_sent = 12;
+  nic.statistics.device_counters = {{"out\nof", 5}};
+  const std::string text = state_metrics(process_of(std::move(nic)));
+  const std::string labels = R"(program="a\"b\\c",rank="3",nic="mlx5_0",cc="pace")";
+  EXPECT_THAT(text, HasSubstr("# TYPE pacecar_sent_bytes_total counter\npacecar_sent_bytes_total{" +
+                              labels + "} 12\n"));
+  EXPECT_THAT(text, HasSubstr("pacecar_limited_flows{" + labels + R"(,limit="grant"} 0)"));
+  EXPECT_THAT(text, HasSubstr("pacecar_device_events_total{" + labels + R"(,counter="out?of"} 5)"));
+  EXPECT_THAT(text, Not(HasSubstr("pacecar_rtt_min_seconds{")));
+  EXPECT_THAT(text, HasSubstr("pacecar_process_uptime_seconds{program=\"a\\\"b\\\\c\",rank=\"3\"} "
+                              "1.5\n"));
+}
+
+TEST(MetricsTextTest, NumberOfSeriesDoesNotDependOnTheFlows) {
+  const auto lines = [](size_t flows) {
+    const std::string text = state_metrics(process_of(
+        nic_of(std::vector<FlowStatus>(flows, sending(LimitedBy::kGrant, Duration::from_us(9))))));
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  EXPECT_EQ(lines(1), lines(5000));
+}
+
+TEST(MetricsTextTest, OpenMetricsFamiliesLackTotalAndTheTextEndsWithEof) {
+  Exposition exposition(Format::kOpenMetrics);
+  exposition.family("pacecar_x_bytes", Type::kCounter, "bytes", "X.");
+  exposition.sample("", 1e18);
+  EXPECT_EQ(exposition.take(),
+            "# HELP pacecar_x_bytes X.\n# TYPE pacecar_x_bytes counter\n"
+            "# UNIT pacecar_x_bytes bytes\npacecar_x_bytes_total 1e+18\n# EOF\n");
+}
+
+}  // namespace
+}  // namespace pacecar::test::figures_test
