@@ -30,11 +30,6 @@ both() {
   wait
 }
 
-await_listener() {
-  local tries=300
-  until [[ -n $(ss -Hltn "sport = :$1") ]] || ((--tries == 0)); do sleep 0.1; done
-}
-
 for server in 0 1; do
   both "$server" ibv_rc_pingpong -g -c -n 200
   both "$server" ibv_rc_pingpong -g -c -n 100 -s 60000 -m 4096

@@ -90,6 +90,11 @@ interop() {
   LIMIT=240 check "interop, $1" "$BUILD/tests/interop_peer" --nic "$1" "${role[@]}"
 }
 
+await_listener() {
+  local tries=300
+  until [[ -n $(ss -Hltn "sport = :$1") ]] || ((--tries == 0)); do sleep 0.1; done
+}
+
 # await_gid DEVICE ADDRESS: an IPv4 address becomes a GID a moment after device and address are
 # there.
 await_gid() {
