@@ -15,9 +15,9 @@ int run_in_module(const char* module, int argc, char** argv) {
   void* const run = loaded == nullptr ? nullptr : dlsym(loaded, "pacecar_run_subcommand");
   if (run == nullptr) {
     perf::Console(false, true)
-        .error(fmt::format("'pacecar {}' needs {} ({}): build all targets, or install the whole "
-                           "package",
-                           argv[0], file, dlerror()));
+        .error(fmt::format("'pacecar {}' needs {} ({}): build it (cmake --build build/release "
+                           "--target {}_module), or install the whole package",
+                           argv[0], file, dlerror(), module));
     return perf::kExitFailed;
   }
   return reinterpret_cast<decltype(&pacecar_run_subcommand)>(run)(argc, argv);
