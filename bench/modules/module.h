@@ -7,8 +7,8 @@
 
 namespace pacecar {
 
-// Loads the module (transport/base/module_path.h) and runs the subcommand argv[0] in it. Returns its
-// exit code, or kExitFailed after a sentence if the module cannot be loaded.
+// Loads the module (transport/base/module_path.h) and runs the subcommand argv[0] in it. Returns
+// its exit code, or kExitFailed after a sentence if the module cannot be loaded.
 int run_in_module(const char* module, int argc, char** argv);
 
 }  // namespace pacecar
