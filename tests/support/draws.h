@@ -1,4 +1,4 @@
-// How much a test draws at random. TESTS_ALL=1 asks for all of it, a usual run makes do with a part.
+// How much a test draws at random: all of it with TESTS_ALL=1, in a usual run a part.
 #pragma once
 
 #include <cstdint>

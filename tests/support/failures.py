@@ -1,19 +1,37 @@
-"""failures.py RESULTS.xml: prints the output of failed tests from ctest's JUnit file."""
+"""failures.py RESULTS.xml: prints what failed, from ctest's JUnit file: of programs that run many
+cases those that failed, each with what it printed, of others the end of their output."""
 
+import re
 import sys
 import xml.etree.ElementTree
 
-LINES = 60  # the last lines of each test
+LINES = 60  # the last lines of each
+FAILED = re.compile(r"\[  FAILED  \] (\S+\.\S+?)(?:, where .*)?(?: \(\d+ ms\)|: the process ended.*)$")
+PASSING = re.compile(r"\[(?: RUN  |       OK |  SKIPPED |==========|----------)")
+
+
+def failed_cases(lines):
+    """Each with the lines before its own."""
+    printed = []
+    for line in lines:
+        if case := FAILED.match(line):
+            yield case[1], printed
+        if FAILED.match(line) or PASSING.match(line):
+            printed = []
+        else:
+            printed.append(line)
 
 
 def main():
-    for case in xml.etree.ElementTree.parse(sys.argv[1]).getroot().iter("testcase"):
-        if case.get("status") != "fail":
+    for entry in xml.etree.ElementTree.parse(sys.argv[1]).getroot().iter("testcase"):
+        if entry.get("status") != "fail":
             continue
-        output = (case.findtext("system-out") or "").splitlines()
-        print(f"--- {case.get('name')} failed after {float(case.get('time')):.0f} s", end="")
-        print(f", the last {LINES} lines" if len(output) > LINES else "")
-        print("\n".join(output[-LINES:]))
+        output = (entry.findtext("system-out") or "").splitlines()
+        print(f"--- {entry.get('name')} failed after {float(entry.get('time')):.0f} s")
+        for name, printed in list(failed_cases(output)) or [("", output)]:
+            more = f" (the last {LINES} lines)" if len(printed) > LINES else ""
+            print(f"--- {name}{more}" if name else f"---{more}")
+            print("\n".join(printed[-LINES:]))
 
 
 main()

@@ -1,13 +1,62 @@
 // The main() of every test program. Property tests draw the same few cases each time: all of them
-// (rapidcheck's 100) with TESTS_ALL=1, new ones where RC_PARAMS is set, be it to nothing.
+// (rapidcheck's 100) with TESTS_ALL=1, new ones where RC_PARAMS is set, be it to nothing. A case that
+// ends the process, or does not end, is named as those are that fail.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 
 #include "tests/support/draws.h"
 
+namespace {
+
+constexpr unsigned kHangsAfterS = 280;  // where nothing slows the tests (TESTS_SLOWER)
+
+pid_t process = 0;
+std::array<char, 512> last_words{};
+
+void name_the_case(int number) {
+  if (getpid() == process) {  // children that end like this are what a test wants
+    size_t size = 0;
+    while (size < last_words.size() && last_words[size] != 0) ++size;
+    [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, last_words.data(), size);
+  }
+  raise(number);  // now as it would have been
+}
+
+class Running final : public testing::EmptyTestEventListener {
+  void OnTestStart(const testing::TestInfo& test) override {
+    std::snprintf(last_words.data(), last_words.size(),
+                  "\n[  FAILED  ] %s.%s: the process ended, or this took too long\n",
+                  test.test_suite_name(), test.name());
+    const char* const slower = std::getenv("TESTS_SLOWER");
+    alarm(kHangsAfterS * static_cast<unsigned>(slower == nullptr ? 1 : std::atoi(slower)));
+  }
+  void OnTestEnd(const testing::TestInfo&) override { alarm(0); }
+};
+
+void watch() {
+  process = getpid();
+  struct sigaction handler {};
+  handler.sa_handler = name_the_case;
+  handler.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGALRM, &handler, nullptr);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which say more
+  for (const int fatal : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV}) {
+    sigaction(fatal, &handler, nullptr);
+  }
+#endif
+  testing::UnitTest::GetInstance()->listeners().Append(new Running);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   setenv("RC_PARAMS", pacecar::test::tests_all() ? "seed=20" : "seed=20 max_success=25", 0);
+  watch();
   return RUN_ALL_TESTS();
 }

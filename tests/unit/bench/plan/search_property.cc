@@ -13,6 +13,7 @@
 #include "bench/plan/stage_costs.h"
 #include "bench/plan/split.h"
 #include "bench/plan/search.h"
+#include "tests/support/draws.h"
 
 namespace pacecar::plan::search_property {
 namespace {
@@ -245,12 +246,12 @@ bool matches_enumeration(const Problem& problem, uint32_t wanted) {
 TEST(PlanSearch, SearchFindsTheOptimum) {
   const auto problems = rc::gen::exec(any_problem);
   uint32_t with_strategies = 0;
-  for (uint64_t seed = 1; seed <= 500; ++seed) {
+  for (uint64_t seed = 1; seed <= test::draws(500); ++seed) {
     SCOPED_TRACE(seed);
     const Problem problem = problems(rc::Random(seed), rc::kNominalSize).value();
     if (matches_enumeration(problem, 1 + seed % 4)) ++with_strategies;
   }
-  EXPECT_GE(with_strategies, 300U);
+  EXPECT_GE(with_strategies, test::draws(300));
 }
 
 RC_GTEST_PROP(PlanSearch, StrategiesFitMemoryAndCluster, ()) {

@@ -19,7 +19,8 @@ constexpr useconds_t kAwayUs = 700'000;
 
 // Replaces the C library's.
 extern "C" int sched_yield() noexcept {
-  if (pacecar::starved_test::taken_away.load() > 0 && pacecar::starved_test::taken_away.fetch_sub(1) > 0) {
+  using pacecar::starved_test::taken_away;
+  if (taken_away.load() > 0 && taken_away.fetch_sub(1) > 0) {
     return usleep(pacecar::starved_test::kAwayUs);
   }
   return static_cast<int>(syscall(SYS_sched_yield));

@@ -146,7 +146,7 @@ TEST_P(SoftNicTurnsTest, NothingIsDueOfAQueuePairThatIsGone) {
   EXPECT_EQ(pair_.nic(0).next_deadline(), Instant::never());
 }
 
-TEST_P(SoftNicTurnsTest, SlotsNumberTheQueuePairsFromZero) {
+TEST_P(SoftNicTurnsTest, SlotsNumberTheQueuePairsFromOne) {
   std::set<uint32_t> slots;
   for (int i = 0; i < 4; ++i) slots.insert(pair_.nic(0).slot_of(pair_.connect()[0]));
   EXPECT_THAT(slots, testing::ElementsAre(1, 2, 3, 4));

@@ -38,26 +38,29 @@ ibv_mr* registered(int access) {
 }  // namespace
 }  // namespace pacecar::memory_test
 
+using pacecar::memory_test::library;
+using pacecar::memory_test::registered;
+
 extern "C" {
 
 ibv_mr* ibv_reg_mr_iova2(ibv_pd*, void*, size_t, uint64_t, unsigned access) {
-  return pacecar::memory_test::registered(static_cast<int>(access));
+  return registered(static_cast<int>(access));
 }
 
 ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, uint64_t offset, size_t, uint64_t address, int file,
                           int access) {
   if (file == -1) {
-    errno = pacecar::memory_test::library.refuses != 0 ? pacecar::memory_test::library.refuses : EBADF;
+    errno = library.refuses != 0 ? library.refuses : EBADF;
     return nullptr;
   }
-  pacecar::memory_test::library.offset = offset;
-  pacecar::memory_test::library.address = address;
-  pacecar::memory_test::library.file = file;
-  return pacecar::memory_test::registered(access);
+  library.offset = offset;
+  library.address = address;
+  library.file = file;
+  return registered(access);
 }
 
 int ibv_dereg_mr(ibv_mr* memory) {
-  ++pacecar::memory_test::library.deregistered;
+  ++library.deregistered;
   delete memory;
   return 0;
 }
