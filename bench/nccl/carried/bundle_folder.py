@@ -11,6 +11,7 @@ MANIFEST = ROOT / "manifest.json"
 PROGRAMS, LIBRARIES, SPARE = ROOT / "bin", ROOT / "lib", ROOT / "spare"
 CARRIED_NCCL = ROOT / "nccl"
 PLUGIN = "libnccl-net-pacecar.so"
+MODULE = "libpacecar-diagnose.so"  # of pacecar, with check-plugin
 GPU_TEST = "real_gpu_test"
 TOOLS = ("pacecar", "ip", "perf")  # used by name if the host has none of its own
 

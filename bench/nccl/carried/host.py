@@ -224,6 +224,9 @@ def lend_program(host, name):
         return
     try:
         lent = host.lender.lend_to(program)
+        if name == "pacecar":
+            module = shutil.copy2(bundle.LIBRARIES / bundle.MODULE, host.lent)
+            lent += host.lender.lend_to(pathlib.Path(module))
     except Lacking as reason:
         host.add(WANTED, name, str(reason))
         return
