@@ -6,7 +6,8 @@ import sys
 import xml.etree.ElementTree
 
 LINES = 60  # the last lines of each
-FAILED = re.compile(r"\[  FAILED  \] (\S+\.\S+?)(?:, where .*)?(?: \(\d+ ms\)|: the process ended.*)$")
+FAILED = re.compile(r"\[  FAILED  \] (\S+\.\S+?)(?:, where .*)?"
+                    r"(?: \(\d+ ms\)|: the process ended.*)$")
 PASSING = re.compile(r"\[(?: RUN  |       OK |  SKIPPED |==========|----------)")
 
 

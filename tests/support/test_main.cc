@@ -1,6 +1,6 @@
 // The main() of every test program. Property tests draw the same few cases each time: all of them
-// (rapidcheck's 100) with TESTS_ALL=1, new ones where RC_PARAMS is set, be it to nothing. A case that
-// ends the process, or does not end, is named as those are that fail.
+// (rapidcheck's 100) with TESTS_ALL=1, new ones where RC_PARAMS is set, be it to nothing. A case
+// that ends the process, or does not end, is named as those are that fail.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -13,7 +13,12 @@
 
 namespace {
 
-constexpr unsigned kHangsAfterS = 280;  // where nothing slows the tests (TESTS_SLOWER)
+// A case hangs after so many seconds, where nothing slows the tests (TESTS_SLOWER).
+#ifdef __SANITIZE_ADDRESS__
+constexpr unsigned kHangsAfterS = 800;
+#else
+constexpr unsigned kHangsAfterS = 280;
+#endif
 
 pid_t process = 0;
 std::array<char, 512> last_words{};

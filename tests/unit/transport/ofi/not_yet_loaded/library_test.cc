@@ -48,10 +48,10 @@ bool is_loaded() {
   return found;
 }
 
-// The first tests of their program: later ones load libfabric, which stays loaded.
+// A program of their own: libfabric stays loaded, so what loads it does that in a child.
 class OfiLibraryTest : public testing::Test {
  protected:
-  void SetUp() override { ASSERT_FALSE(is_loaded()) << "run these tests alone"; }
+  void SetUp() override { ASSERT_FALSE(is_loaded()) << "by another test"; }
 };
 
 TEST_F(OfiLibraryTest, MissingFileIsUnavailableAndNamesTheCure) {
