@@ -129,9 +129,9 @@ class Objects(unittest.TestCase):
             self.assertEqual(names, ["pacecar_module"])
 
     def test_modules_duplicate_no_state_of_their_loader(self):
-        def state(binary):
+        def state(binary):  # without constants (kName) that are set at the start
             return {line.split(" ", 2)[2] for line in self.symbols([], binary)
-                    if re.match(r"\w+ [bB] pacecar::", line)}
+                    if re.match(r"\w+ [bB] pacecar::(?!.*\bk[A-Z]\w*$)", line)}
 
         for loader in (PROGRAM, PLUGIN):
             own = state(loader)
