@@ -20,6 +20,7 @@ import struct
 import subprocess
 import tempfile
 
+import clock
 import private
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -220,9 +221,12 @@ def boots(booted):
                "-display", "none", "-machine", "q35", *HARDWARE, "-m", "256",
                "-kernel", booted.vmlinux, "-initrd", booted.initramfs,
                "-append", "quiet panic=-1 lab.probe"]
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True,
-                              timeout=PROBE_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL) as process:
+        limit = clock.Clock()
+        limit.watch(process.pid)
+        while process.poll() is None and limit.advance() < PROBE_SECONDS:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.1)
+        process.kill()
+    return process.returncode == 0

@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 
+import clock
 import network
 import private
 from guest import Guest
@@ -13,6 +14,8 @@ from guest import Guest
 LOST = 70  # status of a guest that ended without one
 TIMED_OUT = 124
 BARRIERS = ".barriers"  # folder of deploy/lab/barrier inside the share
+CLOCK = ".clock"        # file in the share: seconds of the laboratory's clock, and slowness in %
+TICK_S = 0.5
 CHUNK = 1 << 16
 
 
@@ -21,7 +24,7 @@ class Run:
         self._options = options
         self._share = share
         self._selector = selectors.DefaultSelector()
-        self._start = time.monotonic()
+        self._clock = clock.Clock()
         self._guests = [Guest(rank, options, folder, share) for rank in range(options.guests)]
         self._waiting = set(self._guests)  # for their report "ready"
 
@@ -30,9 +33,11 @@ class Run:
         nics = network.join(self._options.guests, self._selector)
         shutil.rmtree(self._share / BARRIERS, ignore_errors=True)  # of a run that was killed
         environment, directory = dict(os.environ), os.getcwd()
+        self._tell_time()
         try:
             for guest, nic in zip(self._guests, nics):
                 guest.start(image, accel, nic, environment, directory)
+                self._clock.watch(guest.process.pid)
                 private.write_new(self._pid_file(guest), f"{guest.process.pid}\n")
                 self._watch(guest)
             return self._wait()
@@ -41,6 +46,13 @@ class Run:
             for guest in self._guests:
                 guest.kill()
                 self._pid_file(guest).unlink(missing_ok=True)
+            (self._share / CLOCK).unlink(missing_ok=True)
+
+    def _tell_time(self):
+        """For deploy/lab/limit and others in the guests. They see the old file or the new one."""
+        new = self._share / f"{CLOCK}.new"
+        private.write_new(new, f"{self._clock.seconds:.0f} {100 * self._clock.slowness():.0f}\n")
+        new.replace(self._share / CLOCK)
 
     def _pid_file(self, guest):
         return self._share / f"guest.{guest.rank}.pid"
@@ -108,13 +120,16 @@ class Run:
         self._no_longer_waits(guest)
 
     def _wait(self):
+        tick = time.monotonic()
         while not all(guest.over() for guest in self._guests):
-            left = self._start + self._options.timeout - time.monotonic()
-            if left <= 0:
-                print(f"lab: the time limit of {self._options.timeout} s (--timeout) has passed",
-                      file=sys.stderr)
-                return TIMED_OUT
-            for key, events in self._selector.select(left):
+            if time.monotonic() >= tick:
+                tick = time.monotonic() + TICK_S
+                if self._clock.advance() >= self._options.timeout:
+                    print(f"lab: the time limit of {self._options.timeout} s (--timeout) has "
+                          "passed", file=sys.stderr)
+                    return TIMED_OUT
+                self._tell_time()
+            for key, events in self._selector.select(max(0, tick - time.monotonic())):
                 if key.fileobj.fileno() >= 0:  # not closed by an earlier handler of this round
                     key.data(events)
         return max(guest.status for guest in self._guests)

@@ -10,7 +10,7 @@ import tempfile
 import unittest
 
 WITH_ROUTER = pathlib.Path(__file__).resolve().parents[1] / "support/with_router"
-LIMIT_S = 100
+LIMIT_S = 100 * int(os.environ.get("TESTS_SLOWER", "1"))
 SKIPPED = 77
 PROGRAM = ""
 

@@ -9,5 +9,5 @@ if ((rank == 1)); then
   (await_bytes eth0 2000000 && echo b >/proc/sysrq-trigger) &
   "${job[@]}"
 fi
-LIMIT=60 check_error "the peer's machine dies" "rxe0.*${peers[1]}|${peers[1]}.*rxe0" "${job[@]}"
+TIMEOUT=5 check_error "the peer's machine dies" "rxe0.*${peers[1]}|${peers[1]}.*rxe0" "${job[@]}"
 finish

@@ -26,10 +26,8 @@ else
 fi
 
 # await_server: until one listens there; it passes over strangers.
-await_server() {
-  local tries=600 # of 0.1 s
-  until (: >/dev/tcp/guest0/18515) 2>/dev/null || ((--tries == 0)); do sleep 0.1; done
-}
+await_server() { await 60 answers; }
+answers() { (: >/dev/tcp/guest0/18515) 2>/dev/null; }
 bw=("$BUILD/bench/pacecar" bw -s 65536 -n 100 --data_validation)
 meet bandwidth
 case $rank in
@@ -54,9 +52,8 @@ alone() {
     log=$(mktemp)
     PACECAR_NICS=$1 "${bw[@]}" >"$log" 2>&1 &
     meet "refused by $1"
-    local tries=300 # of 0.1 s: the client is told before the log is
-    until grep -qE "$said" "$log" || ((--tries == 0)); do sleep 0.1; done
-    grep -qE "$said" "$log" && kill -0 $! || status=1
+    await 30 grep -qE "$said" "$log" || status=1 # the client is told before the log is
+    kill -0 $! || status=1
     verdict "the server, $1" "$status" "$log"
     kill $!
     wait $!

@@ -20,11 +20,10 @@ export FI_OFI_RXM_USE_SRX=1 FI_OFI_RXM_BUFFER_SIZE=1024 FI_OFI_RXM_{,MSG_}{RX,TX
   FI_VERBS_{RX,TX}_SIZE=64
 conformance "NIC conformance" '*/verbs:*Immediate*/verbs_notify*'
 
-export PACECAR_TIMEOUT=4s
 export PLUGIN_TEST_NICS='ofi:verbs;ofi_rxm' PLUGIN_TEST_ADDRESS=${peers[0]}
 plugin_tests=(Connect.{ManyConnects,ClosedConnections}'*' 'Transfer*' 'Failure*'
   'CollectiveOfThreads*' 'Ranks/Collective.*/2' '-*ABadNetwork')
-LIMIT=240 check "the plugin" "$BUILD/tests/plugin_test" \
+TIMEOUT=4 LIMIT=240 check "the plugin" "$BUILD/tests/plugin_test" \
   "--gtest_filter=$(IFS=: && echo "${plugin_tests[*]}")"
 check_kernel_log
 finish

@@ -20,13 +20,13 @@ ip link set far up
 ip link set eth1 up
 rdma link add rxe1 type rxe netdev eth1
 await_gid rxe1 192.0.2.1
-PLUGIN_TEST_NICS=rxe0 PLUGIN_TEST_ADDRESS=${peers[0]} LIMIT=240 \
+PLUGIN_TEST_NICS=rxe0 PLUGIN_TEST_ADDRESS=${peers[0]} TIMEOUT=5 LIMIT=240 \
   check "one-sided operations on rxe0" "$BUILD/tests/plugin_one_sided_test" \
   "--gtest_filter=OneSidedOrder*:OneSidedFailure*:*EachRankPutsToAndGetsFromAllRanks/3"
 export PLUGIN_TEST_NICS=rxe0,rxe1 PLUGIN_TEST_ADDRESS=${peers[0]}
 # plugin VERSION TESTS...: through this version of the table.
 plugin() {
-  PLUGIN_TEST_VERSION=$1 LIMIT=240 check "plugin v$1 on two devices: ${*:2}" \
+  PLUGIN_TEST_VERSION=$1 TIMEOUT=1 LIMIT=240 check "plugin v$1 on two devices: ${*:2}" \
     "$BUILD/tests/plugin_test" "--gtest_filter=$(IFS=: && echo "${*:2}")"
 }
 # More than four ranks take an emulated machine long. What no device has a part in is left out:
