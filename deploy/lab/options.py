@@ -59,8 +59,8 @@ def add_machine(parser):
     group.add_argument("--accel", choices=["auto", "kvm", "tcg"], default="auto",
                        help="hardware virtualisation, emulation, or the first that works (default)")
     group.add_argument("--timeout", type=whole(1, 86400), default=600, metavar="SECONDS",
-                       help="limit of the whole run, without the time in which a busy host does not "
-                            "run the guests (default 600)")
+                       help="limit of the whole run, without the time in which a busy host does "
+                            "not run the guests (default 600)")
     group.add_argument("--may-die", default="none", metavar="RANKS",
                        help="guests that may end without a status, which then counts as 0")
 

@@ -13,15 +13,15 @@ export NO_COLOR=1
 
 has_dpdk() { [[ -e $BUILD/modules/libpacecar-dpdk.so ]]; }
 
-# Sets `now` and `slowness`: seconds of the laboratory's clock (deploy/lab/clock.py), and by how much it
-# lags, lately, in %.
+# Sets `now` and `slowness`: seconds of the laboratory's clock (deploy/lab/clock.py), and by how
+# much it lags, lately, in %.
 look_at_clock() { read -r now slowness <"$share/.clock"; }
 look_at_clock
 began=$now
 
-# Programs in the machine have limits of their own, and do not know that clock: sets `slower`, a factor
-# for them. It has a margin, for the load may grow: 1 on a calm machine, 9 where a fifth of the time is
-# left to us.
+# Programs in the machine have limits of their own, and do not know that clock: sets `slower`, a
+# factor for them. It has a margin, for the load may grow: 1 on a calm machine, 9 where a fifth of
+# the time is left to us.
 be_patient() {
   look_at_clock
   slower=$(((2 * slowness - 99) / 100))
@@ -41,15 +41,15 @@ await() {
   done
 }
 
-# limited COMMAND...: LIMIT is in seconds of the clock; TIMEOUT is what PACECAR_TIMEOUT would be on a
-# machine that nobody disturbs.
+# limited COMMAND...: LIMIT is in seconds of the clock; TIMEOUT is what PACECAR_TIMEOUT would be
+# on a machine that nobody disturbs.
 limited() {
   be_patient
   "$root/deploy/lab/limit" "${LIMIT:-120}" "$@"
 }
 
-# verdict NAME STATUS [LOG]: with the seconds that have passed since the suite began, by the clock and
-# in all.
+# verdict NAME STATUS [LOG]: with the seconds that have passed since the suite began, by the clock
+# and in all.
 verdict() {
   if (($2 == 0)); then
     passed=$((passed + 1))
