@@ -1,0 +1,50 @@
+// How tests wait: they leave the processors to what they wait for, and only what hangs ends a wait.
+#pragma once
+
+#include <sched.h>
+
+#include <chrono>
+#include <thread>
+
+namespace pacecar::test {
+
+// A wait hangs after so long, and after twice as long a case. It says nothing about speed: a busy
+// machine may run a test for a tenth of the time.
+inline constexpr std::chrono::seconds kWaitHangs{200};
+
+// A thread that polls calls pause() after each turn that found nothing. It spins at first, so that
+// events still meet in any order.
+class Waiting {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // A turn has found something.
+  void restart() { begin_ = Clock::now(); }
+  void pause() const {
+    if (Clock::now() - begin_ < kSpins) {
+      sched_yield();
+    } else {
+      std::this_thread::sleep_for(kSleeps);
+    }
+  }
+  bool hangs() const { return Clock::now() - begin_ > kWaitHangs; }
+
+ private:
+  static constexpr std::chrono::microseconds kSpins{100};
+  static constexpr std::chrono::microseconds kSleeps{50};
+
+  Clock::time_point begin_ = Clock::now();
+};
+
+// Polls until `done`; false: it hangs.
+template <typename Done>
+bool eventually(Done done) {
+  const Waiting waiting;
+  while (!done()) {
+    if (waiting.hangs()) return false;
+    waiting.pause();
+  }
+  return true;
+}
+
+}  // namespace pacecar::test
