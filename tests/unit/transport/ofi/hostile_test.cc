@@ -12,10 +12,10 @@
 namespace pacecar::hostile_test {
 namespace {
 
+using test::eventually;
 using test::OfiConnection;
 using test::OfiEnd;
 using test::OfiStranger;
-using test::eventually;
 using test::run_until;
 using testing::AllOf;
 using testing::HasSubstr;
