@@ -41,8 +41,8 @@ void* poll_for(std::string_view what, const Step& step) {
 
 }  // namespace
 
-void throw_timeout(std::string_view what, std::chrono::seconds limit) {
-  throw HostError(fmt::format("{}: not after {} s", what, limit.count()));
+void throw_timeout(std::string_view what) {
+  throw HostError(fmt::format("{}: not after {} s", what, g_polls_for.count()));
 }
 
 LogListener stderr_log(bool everything) {

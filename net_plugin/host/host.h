@@ -39,15 +39,19 @@ inline void expect_success(NcclResult result, std::string_view call) {
   throw HostError(std::string(call) + " returns " + std::to_string(static_cast<int>(result)));
 }
 
-[[noreturn]] void throw_timeout(std::string_view what, std::chrono::seconds limit);
-// Polls `step` until it is true; throws when that takes longer than `limit`.
+// How long this process polls, and what it does in between. Tests are more patient.
+inline std::chrono::seconds g_polls_for{30};
+inline void (*g_between_polls)(std::chrono::nanoseconds waited) = [](auto) { sched_yield(); };
+
+[[noreturn]] void throw_timeout(std::string_view what);
+// Polls `step` until it is true; throws when that takes too long.
 template <typename Step>
-void poll_until(std::string_view what, const Step& step,
-                std::chrono::seconds limit = std::chrono::seconds(30)) {
-  const auto deadline = std::chrono::steady_clock::now() + limit;
+void poll_until(std::string_view what, const Step& step) {
+  const auto begin = std::chrono::steady_clock::now();
   while (!step()) {
-    if (std::chrono::steady_clock::now() > deadline) throw_timeout(what, limit);
-    sched_yield();
+    const auto waited = std::chrono::steady_clock::now() - begin;
+    if (waited > g_polls_for) throw_timeout(what);
+    g_between_polls(waited);
   }
 }
 

@@ -3,11 +3,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <future>
 #include <memory>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "tests/support/fake_gpu.h"
+#include "tests/support/waiting.h"
 #include "transport/base/fresh_pages.h"
 #include "transport/rma/group.h"
 
@@ -23,11 +22,7 @@ namespace pacecar::test {
 
 template <typename Step>
 void step_until(const char* what, Step step) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!step()) {
-    if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error(what);
-    sched_yield();
-  }
+  if (!eventually(step)) throw std::runtime_error(what);
 }
 
 // The value of `result`; throws its error's message if there is none.

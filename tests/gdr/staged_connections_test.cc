@@ -3,13 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
 #include "tests/support/fake_gpu.h"
+#include "tests/support/waiting.h"
 
 namespace pacecar::staged_connections_test {
 namespace {
@@ -26,11 +25,7 @@ std::vector<uint8_t> pattern(size_t size, uint8_t seed) {
 
 template <typename Step>
 void poll_until(const char* what, Step step) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!step()) {
-    if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error(what);
-    sched_yield();
-  }
+  if (!test::eventually(step)) throw std::runtime_error(what);
 }
 
 class StagedConnections : public testing::Test {

@@ -15,9 +15,9 @@ using nccl::NcclResult;
 constexpr size_t kBytes = 1U << 20;
 constexpr size_t kRequests = 16;
 
-// The environment may set a longer timeout, for a machine that is too slow for 1 s.
+// The environment may set a longer timeout, for a machine that is too slow for 3 s.
 std::unique_ptr<FakeNcclHost> start_impatient_host() {
-  setenv("PACECAR_TIMEOUT", "1s", 0);
+  setenv("PACECAR_TIMEOUT", "3s", 0);
   return start_host();
 }
 

@@ -396,9 +396,11 @@ void expect_received_from_ended(Rank& rank, const std::function<void(World&, uin
   };
   const auto makes_progress_for = [&](std::chrono::milliseconds time) {
     const auto until = std::chrono::steady_clock::now() + time;
-    while (std::chrono::steady_clock::now() < until) makes_progress();
+    for (const Waiting idle; std::chrono::steady_clock::now() < until; idle.pause()) {
+      makes_progress();
+    }
   };
-  while (!closed) makes_progress();
+  for (const Waiting idle; !closed; idle.pause()) makes_progress();
   waiter.join();
   makes_progress_for(std::chrono::milliseconds(800));
   for (uint64_t i = 0; i < kMessagesOfEnded; ++i) {

@@ -397,6 +397,7 @@ TEST(OneSidedFailure, KilledPeerFailsOnlyPutsToIt) {
     member->await(signals.word(0), 1);
     void* const request = member->put({}, 0, {}, 2, SignalPart{signals.at(0), 1});
     EXPECT_EQ(member->result_of(request), NcclResult::kRemoteError);
+    rank.meet(peer);  // whose put may not be done yet
   });
   EXPECT_TRUE(WIFSIGNALED(statuses[2]));
   EXPECT_EQ(statuses[0], 0);

@@ -6,10 +6,10 @@
 
 #include <memory>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "tests/support/tcp.h"
+#include "tests/support/waiting.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 
 namespace pacecar::test {
@@ -25,18 +25,6 @@ inline Payload pattern(size_t size, uint8_t seed) {
   Payload payload(size);
   for (size_t i = 0; i < size; ++i) payload[i] = static_cast<uint8_t>(i * 7 + i / 256 + seed);
   return payload;
-}
-
-// Calls `done` until it is true, for a minute at most: the loopback may deliver only after send()
-// has returned.
-template <typename Done>
-bool eventually(Done done) {
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (std::chrono::steady_clock::now() < give_up) {
-    if (done()) return true;
-    std::this_thread::yield();
-  }
-  return false;
 }
 
 // A listener with its parameters.

@@ -13,6 +13,6 @@ inline bool tests_all() {
 }
 
 // So many of `all` worlds, seeds or rounds.
-inline uint64_t draws(uint64_t all) { return tests_all() ? all : (all + 3) / 4; }
+inline uint64_t draws(uint64_t all) { return tests_all() ? all : (all + 7) / 8; }
 
 }  // namespace pacecar::test

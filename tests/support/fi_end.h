@@ -11,12 +11,13 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "tests/support/waiting.h"
 
 namespace pacecar::test {
 
@@ -133,21 +134,19 @@ class FiEnd {
   // Repeats the call while the queue is full.
   template <typename Call>
   void until_taken(Call call) {
-    const auto begin = Clock::now();
-    while (true) {
+    for (const Waiting waiting;; waiting.pause()) {
       const ssize_t result = call();
       if (result == 0) return;
       if (result != -FI_EAGAIN) must(result, "an operation");
-      if (Clock::now() - begin > kPatience) throw std::runtime_error("it stays full");
+      if (waiting.hangs()) throw std::runtime_error("it stays full");
       progress();
     }
   }
   // Waits for the next completion; those that poll() has kept come first.
   FiOutcome next() {
-    const auto begin = Clock::now();
-    while (true) {
+    for (const Waiting waiting;; waiting.pause()) {
       if (auto outcome = poll()) return *outcome;
-      if (Clock::now() - begin > kPatience) throw std::runtime_error("nothing completes");
+      if (waiting.hangs()) throw std::runtime_error("nothing completes");
     }
   }
   std::optional<FiOutcome> poll() {
@@ -160,8 +159,7 @@ class FiEnd {
   }
   // Waits for the completion of that operation; others are kept.
   FiOutcome outcome_of(const void* context) {
-    const auto begin = Clock::now();
-    while (true) {
+    for (const Waiting waiting;; waiting.pause()) {
       for (size_t i = 0; i < kept_.size(); ++i) {
         if (kept_[i].context != context) continue;
         const FiOutcome outcome = kept_[i];
@@ -169,7 +167,7 @@ class FiEnd {
         return outcome;
       }
       progress();
-      if (Clock::now() - begin > kPatience) throw std::runtime_error("an operation hangs");
+      if (waiting.hangs()) throw std::runtime_error("an operation hangs");
     }
   }
   void progress() {
@@ -185,9 +183,6 @@ class FiEnd {
   fid_ep* endpoint = nullptr;
 
  private:
-  using Clock = std::chrono::steady_clock;
-  static constexpr auto kPatience = std::chrono::seconds(60);
-
   std::optional<FiOutcome> read() {
     fi_cq_tagged_entry entry{};
     fi_addr_t source = FI_ADDR_NOTAVAIL;

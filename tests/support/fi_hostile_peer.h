@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -20,6 +19,7 @@
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 #include "net_plugin/libfabric/link/same_host.h"
 #include "net_plugin/libfabric/link/socket_name.h"
+#include "tests/support/waiting.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/prng.h"
 #include "transport/base/random_word.h"
@@ -80,7 +80,7 @@ class FiHostilePeer {
   void hang_up_during_its_call(Progress progress) {
     const auto answer = answer_to(fabric::port_of(name()), progress).value();
     std::unique_ptr<ReceiveConnection> accepted;
-    while (accepted == nullptr) {
+    for (const Waiting waiting; accepted == nullptr; waiting.pause()) {
       progress();
       accepted = must(listener_->accept());
     }
@@ -96,8 +96,7 @@ class FiHostilePeer {
     std::vector<std::unique_ptr<SendConnection>> connections;
     for (size_t i = 0; i < count; ++i)
       calls.push_back(must(context_->connect(0, answer.greeting.listener, {})));
-    const auto until = Clock::now() + kPatience;
-    while (connections.size() < count) {
+    for (const Waiting waiting; connections.size() < count; waiting.pause()) {
       progress();
       for (auto& call : calls) {
         auto connection = call == nullptr ? nullptr : must(call->poll());
@@ -105,7 +104,7 @@ class FiHostilePeer {
         connections.push_back(std::move(connection));
         call.reset();
       }
-      if (Clock::now() > until) throw std::runtime_error("the endpoint accepts nobody");
+      if (waiting.hangs()) throw std::runtime_error("the endpoint accepts nobody");
     }
     return connections;
   }
@@ -117,14 +116,13 @@ class FiHostilePeer {
     const auto message = prng_.below(8) == 0 ? noise() : frames();
     if (ring_ != nullptr && prng_.below(2) == 0) return attack_through_memory(message);
     OutgoingStream& stream = streams_[streams_.size() > 1 ? prng_.below(4) / 3 : 0];
-    const auto until = Clock::now() + kPatience;
-    while (stream.request != nullptr) {
+    for (const Waiting waiting; stream.request != nullptr; waiting.pause()) {
       const auto tested = stream.connection->test(stream.request);
       if (!tested) return false;
       if (tested->done) stream.request = nullptr;
       receive();
       if (lost_) return false;
-      if (Clock::now() > until) throw std::runtime_error("the endpoint takes nothing more");
+      if (waiting.hangs()) throw std::runtime_error("the endpoint takes nothing more");
     }
     std::memcpy(stream.bytes.data(), message.data(), message.size());
     const auto started =
@@ -135,10 +133,8 @@ class FiHostilePeer {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
   using Frame = fabric::Frame;
   using Kind = fabric::FrameKind;
-  static constexpr auto kPatience = std::chrono::seconds(30);
 
   struct OutgoingStream {
     std::unique_ptr<SendConnection> connection;
@@ -162,8 +158,7 @@ class FiHostilePeer {
     greeting.listener = listener_->handle();
     std::memcpy(greeting.name.data(), greeted.data(), greeted.size());
     const auto call = bootstrap_->call(victim_, name(), greeting);
-    const auto until = Clock::now() + kPatience;
-    while (Clock::now() < until) {
+    for (const Waiting waiting; !waiting.hangs(); waiting.pause()) {
       progress();
       for (const auto& event : bootstrap_->poll()) {
         if (event.call != call) continue;
@@ -201,12 +196,12 @@ class FiHostilePeer {
 
   // In a random slot, which the endpoint may be reading; sometimes with a wrong description.
   bool attack_through_memory(const std::vector<uint8_t>& message) {
-    const auto until = Clock::now() + kPatience;
-    while (posted_ - ring_->consumed >= fabric::kMaxMessages) {
+    const Waiting waiting;
+    for (; posted_ - ring_->consumed >= fabric::kMaxMessages; waiting.pause()) {
       receive();
       if (lost_) return false;
       // The frame was not accepted, or the endpoint has no room.
-      if (Clock::now() > until) throw std::runtime_error("the endpoint reads nothing more");
+      if (waiting.hangs()) throw std::runtime_error("the endpoint reads nothing more");
     }
     const uint64_t slot =
         prng_.below(64) == 0 ? prng_.below(256) : prng_.below(fabric::kMaxMessages);
@@ -232,9 +227,8 @@ class FiHostilePeer {
   }
 
   fabric::Greeting answered() {
-    const auto until = Clock::now() + kPatience;
     std::optional<fabric::Greeting> answer;
-    while (Clock::now() < until) {
+    for (const Waiting waiting; !waiting.hangs(); waiting.pause()) {
       for (const auto& event : bootstrap_->poll()) {
         using EventKind = fabric::EndpointBootstrap::Event::Kind;
         if (event.kind == EventKind::kCalled) bootstrap_->answer(event.call, greeting_);
@@ -255,11 +249,10 @@ class FiHostilePeer {
   void open_stream(uint8_t number, const fabric::Greeting& answer) {
     auto connecting = must(context_->connect(0, answer.listener, {.puts = number == 1}));
     OutgoingStream stream;
-    const auto until = Clock::now() + kPatience;
-    while (stream.connection == nullptr) {
+    for (const Waiting waiting; stream.connection == nullptr; waiting.pause()) {
       stream.connection = must(connecting->poll());
       receive();
-      if (Clock::now() > until) throw std::runtime_error("the endpoint accepts nobody");
+      if (waiting.hangs()) throw std::runtime_error("the endpoint accepts nobody");
     }
     stream.memory = must(context_->register_memory(stream.connection->nic(), stream.bytes.data(),
                                                    stream.bytes.size()));

@@ -62,7 +62,7 @@ struct World {
       rank.barrier();
       done = true;
     });
-    while (!done) end.progress();
+    for (const Waiting waiting; !done; waiting.pause()) end.progress();
     waiter.join();
     done = false;
   }

@@ -76,8 +76,8 @@ class OfiChild {
   [[noreturn]] static void live(const OfiKind& kind, int socket) try {
     OfiEnd end(kind);
     const OfiTarget target = end.memory(kRegionBytes, Access::kRemoteWrite).target();
-    for (;;) {
-      end.step();
+    for (Waiting idle;;) {
+      end.step() ? idle.restart() : idle.pause();
       end.completions.clear();
       char wish = 0;
       const ssize_t got = recv(socket, &wish, 1, MSG_DONTWAIT);

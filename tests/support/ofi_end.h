@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tests/support/monotonic_now.h"
+#include "tests/support/waiting.h"
 #include "transport/ofi/ofi_nic.h"
 
 namespace pacecar::test {
@@ -98,18 +99,21 @@ class OfiEnd {
     return nic_->post(id, {&request, 1}) == 1;
   }
 
-  void step(Instant now = monotonic_now()) {
+  // False: there was nothing to do.
+  bool step(Instant now = monotonic_now()) {
     size_t moved = nic_->receive(now);
     nic_->on_time(now);
     moved += nic_->transmit(now);
     std::array<Completion, 16> some;
     while (const size_t count = nic_->poll(some)) {
+      moved += count;
       completions.insert(completions.end(), some.begin(), some.begin() + count);
       for (size_t i = 0; i < count; ++i) {
         if (some[i].kind == CompletionKind::kSent) ++finished_[some[i].queue_pair];
       }
     }
     if (moved == 0) sched_yield();
+    return moved > 0;
   }
 
   const Completion* broken(QueuePairId id) const {
@@ -143,13 +147,16 @@ class OfiEnd {
   std::unique_ptr<OfiNic> nic_;
 };
 
-// Polls the NICs until `done`; false after a very long time.
+// Polls the NICs until `done`; false: it hangs.
 template <typename Done>
 bool run_until(std::initializer_list<OfiEnd*> ends, Done done) {
-  const Instant limit = monotonic_now() + Duration::from_s(40);
+  const Waiting whole;
+  Waiting idle;
   while (!done()) {
-    if (monotonic_now() > limit) return false;
-    for (OfiEnd* end : ends) end->step();
+    if (whole.hangs()) return false;
+    bool moved = false;
+    for (OfiEnd* end : ends) moved |= end->step();
+    moved ? idle.restart() : idle.pause();
   }
   return true;
 }

@@ -82,7 +82,8 @@ class OfiStranger {
     const size_t refused = refused_;
     const Instant limit = monotonic_now() + kUnanswered;
     ssize_t error = -FI_EAGAIN;
-    while (completed_ == done && refused_ == refused && monotonic_now() < limit) {
+    for (const Waiting idle; completed_ == done && refused_ == refused && monotonic_now() < limit;
+         idle.pause()) {
       if (error == -FI_EAGAIN) error = fi_writemsg(endpoint_->endpoint(), &write, flags);
       step();
       for (OfiEnd* end : ends) end->step();

@@ -11,13 +11,12 @@
 #include <new>
 #include <thread>
 
+#include "tests/support/waiting.h"
+
 namespace pacecar::test {
 namespace {
 
 constexpr int kMaxRanks = 8;
-constexpr unsigned kMaxSeconds = 240;
-// DPDK starts slowly in six processes on two busy processors.
-constexpr std::chrono::seconds kOthersMayTake{120};
 
 struct Letter {
   std::atomic<bool> present{false};
@@ -38,8 +37,7 @@ class Board {
       round_.store(round + 1);
       return;
     }
-    poll_until(
-        "another rank", [&] { return round_.load() != round; }, kOthersMayTake);
+    poll_until("another rank", [&] { return round_.load() != round; });
   }
 
  private:
@@ -67,7 +65,7 @@ void run_rank(Board& board, int rank, int size, const RankBody& body) {
 }
 
 [[noreturn]] void run_child(Board& board, int rank, int size, const RankBody& body) {
-  alarm(kMaxSeconds);
+  alarm(kCaseHangs.count());
   run_rank(board, rank, size, body);
   const bool failed = ::testing::Test::HasFailure();
   if (failed) {
@@ -81,16 +79,14 @@ void run_rank(Board& board, int rank, int size, const RankBody& body) {
 
 void Rank::give(int peer, const HandleBytes& handle) {
   Letter& letter = board_.letter(rank_, peer);
-  poll_until(
-      "an earlier handle", [&] { return !letter.present.load(); }, kOthersMayTake);
+  poll_until("an earlier handle", [&] { return !letter.present.load(); });
   letter.handle = handle;
   letter.present.store(true);
 }
 
 HandleBytes Rank::take(int peer) {
   Letter& letter = board_.letter(peer, rank_);
-  poll_until(
-      "a handle", [&] { return letter.present.load(); }, kOthersMayTake);
+  poll_until("a handle", [&] { return letter.present.load(); });
   const HandleBytes handle = letter.handle;
   letter.present.store(false);
   return handle;

@@ -26,6 +26,11 @@ class Rank {
   // Sends a handle to `peer`; take() waits for the handle from `peer`.
   void give(int peer, const HandleBytes& handle);
   HandleBytes take(int peer);
+  // Waits for that rank.
+  void meet(int peer) {
+    give(peer, {});
+    take(peer);
+  }
   // Waits for all ranks.
   void barrier();
 

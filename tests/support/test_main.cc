@@ -9,16 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "net_plugin/host/host.h"
 #include "tests/support/draws.h"
+#include "tests/support/waiting.h"
 
 namespace {
-
-// A case hangs after so many seconds, where nothing slows the tests (TESTS_SLOWER).
-#ifdef __SANITIZE_ADDRESS__
-constexpr unsigned kHangsAfterS = 800;
-#else
-constexpr unsigned kHangsAfterS = 280;
-#endif
 
 pid_t process = 0;
 std::array<char, 512> last_words{};
@@ -37,8 +32,9 @@ class Running final : public testing::EmptyTestEventListener {
     std::snprintf(last_words.data(), last_words.size(),
                   "\n[  FAILED  ] %s.%s: the process ended, or this took too long\n",
                   test.test_suite_name(), test.name());
-    const char* const slower = std::getenv("TESTS_SLOWER");
-    alarm(kHangsAfterS * static_cast<unsigned>(slower == nullptr ? 1 : std::atoi(slower)));
+    const char* const slower = std::getenv("TESTS_SLOWER");  // how much a sanitizer slows it
+    alarm(static_cast<unsigned>(pacecar::test::kCaseHangs.count() *
+                                (slower == nullptr ? 1 : std::atoi(slower))));
   }
   void OnTestEnd(const testing::TestInfo&) override { alarm(0); }
 };
@@ -62,6 +58,8 @@ void watch() {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   setenv("RC_PARAMS", pacecar::test::tests_all() ? "seed=20" : "seed=20 max_success=25", 0);
+  pacecar::nccl::g_polls_for = pacecar::test::kWaitHangs;
+  pacecar::nccl::g_between_polls = pacecar::test::pause_after;
   watch();
   return RUN_ALL_TESTS();
 }

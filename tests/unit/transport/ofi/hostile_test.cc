@@ -12,6 +12,7 @@
 namespace pacecar::hostile_test {
 namespace {
 
+using test::eventually;
 using test::OfiConnection;
 using test::OfiEnd;
 using test::OfiStranger;
@@ -142,7 +143,10 @@ TEST_P(OfiHostileTest, RegionThatIsBeingRevokedIsNotLentAgain) {
   again.check = again.make_check(secret());
   std::atomic<bool> answered = false;
   std::jthread answering([&] {
-    while (stranger_->received_of(Kind::kRevoke) == nullptr) stranger_->step();
+    eventually([&] {
+      stranger_->step();
+      return stranger_->received_of(Kind::kRevoke) != nullptr;
+    });
     stranger_->place({}, again, 2);  // out of order: taken only after `revoked`
     stranger_->place({}, revoked, 1);
     answered = true;

@@ -98,12 +98,12 @@ TEST_P(OfiRevokeTest, DeregisteredMemoryIsNotWrittenAndTheQueuePairWorks) {
   EXPECT_GE(from.sent(ends.a, CompletionStatus::kRemoteAccessError), rounds.size());
 }
 
-// Steps `end` in a thread of its own, after a second of delay.
+// Steps `end` in a thread of its own, after a delay.
 class LateTurns {
  public:
   explicit LateTurns(OfiEnd& end)
       : thread_([&end](const std::stop_token& stop) {
-          usleep(1'000'000);
+          usleep(300'000);
           while (!stop.stop_requested()) end.step();
         }) {}
 

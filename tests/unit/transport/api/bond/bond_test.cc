@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "tests/support/bond_world.h"
+#include "tests/support/waiting.h"
 
 namespace pacecar::test::bond_test {
 namespace {
@@ -34,9 +35,9 @@ void exchange(BondWorld& world, size_t count, size_t depth, uint64_t seed, At at
   }
   size_t started = 0;
   size_t done = 0;
-  const Instant give_up = clock_now() + Duration::from_s(60);
-  while (done < count) {
-    ASSERT_LT(clock_now(), give_up) << done << " of " << count << " messages are complete";
+  Waiting waiting;
+  for (; done < count; waiting.pause()) {
+    ASSERT_FALSE(waiting.hangs()) << done << " of " << count << " messages are complete";
     while (started < count && started - done < depth) {
       at(started);
       BondTransfer& next = *transfers[started % depth];
@@ -47,6 +48,7 @@ void exchange(BondWorld& world, size_t count, size_t depth, uint64_t seed, At at
     while (done < started && transfers[done % depth]->poll(world.send(), world.receive())) {
       ASSERT_EQ(transfers[done % depth]->failure(), "") << "message " << done;
       ++done;
+      waiting.restart();
     }
   }
   at(count);
@@ -161,8 +163,7 @@ TEST(Bond, LossOfAllLanesFailsTheMessageWithTheCause) {
   world.to().cut(1);
   BondTransfer transfer(world.from(), world.to(), kLargest);
   transfer.start(world.send(), world.receive(), kLargest, 8);
-  const Instant give_up = clock_now() + Duration::from_s(30);
-  while (!transfer.poll(world.send(), world.receive())) ASSERT_LT(clock_now(), give_up);
+  ASSERT_TRUE(eventually([&] { return transfer.poll(world.send(), world.receive()); }));
   EXPECT_NE(transfer.failure().find("answer"), std::string::npos) << transfer.failure();
   uint8_t byte = 0;
   EXPECT_FALSE(world.send().isend(&byte, 0, 7, nullptr));
@@ -178,8 +179,7 @@ TEST(Bond, PeerDeathDuringLaneRecoveryFailsTheMessage) {
   while (clock_now() < dead) transfer.poll(world.send(), world.receive());
   world.to().cut(0);
   world.to().cut(1);
-  const Instant give_up = clock_now() + Duration::from_s(30);
-  while (!transfer.poll(world.send(), world.receive())) ASSERT_LT(clock_now(), give_up);
+  ASSERT_TRUE(eventually([&] { return transfer.poll(world.send(), world.receive()); }));
   EXPECT_NE(transfer.failure(), "");
 }
 
@@ -196,17 +196,17 @@ TEST(Bond, MessageReceivedBeforeTheCloseCompletesTheSend) {
   while (clock_now() < advertised) world.receive().test(receiving).value();
   world.to().cut(0, Cut::kOutgoing);  // its acknowledgements
   Request* sending = world.send().isend(bytes.data(), bytes.size(), 0, out.get()).value();
-  const Instant give_up = clock_now() + Duration::from_s(30);
-  while (!world.receive().test(receiving).value().done) {
+  ASSERT_TRUE(eventually([&] {
+    if (world.receive().test(receiving).value().done) return true;
     world.send().test(sending).value();
-    ASSERT_LT(clock_now(), give_up);
-  }
+    return false;
+  }));
   world.close_receive();
-  auto sent = world.send().test(sending);
-  while (sent && !sent->done) {
-    ASSERT_LT(clock_now(), give_up);
+  Result<TestResult> sent = TestResult();
+  ASSERT_TRUE(eventually([&] {
     sent = world.send().test(sending);
-  }
+    return !sent || sent->done;
+  }));
   EXPECT_TRUE(sent) << sent.error().message;
 }
 
@@ -219,11 +219,12 @@ TEST(Bond, PausedPeerLosesNoLane) {
   BondTransfer transfer(world.from(), world.to(), kLargest);
   transfer.start(world.send(), world.receive(), kLargest, 10);
   const Instant mended = clock_now() + Duration::from_ms(3500);
-  while (clock_now() < mended) transfer.poll(world.send(), world.receive());
+  for (const Waiting waiting; clock_now() < mended; waiting.pause()) {
+    transfer.poll(world.send(), world.receive());
+  }
   world.to().mend(0);
   world.to().mend(1);
-  while (!transfer.poll(world.send(), world.receive())) {
-  }
+  ASSERT_TRUE(eventually([&] { return transfer.poll(world.send(), world.receive()); }));
   EXPECT_EQ(transfer.failure(), "");
   const uint64_t before = world.from().bytes_sent(0);
   const uint64_t other = world.from().bytes_sent(1);
@@ -253,14 +254,13 @@ TEST(Bond, TagsChooseTheBuffersOfAGroup) {
                           .isend(out[i].data(), kSize - i, static_cast<int>(i), memory[2 * i].get())
                           .value());
   }
-  const Instant give_up = clock_now() + Duration::from_s(30);
   TestResult result;
-  while (!result.done || !sending.empty()) {
-    ASSERT_LT(clock_now(), give_up);
+  ASSERT_TRUE(eventually([&] {
     if (!result.done) result = world.receive().test(receiving).value();
     std::erase_if(sending,
                   [&](Request* request) { return world.send().test(request).value().done; });
-  }
+    return result.done && sending.empty();
+  }));
   ASSERT_EQ(result.count, 8);
   for (size_t i = 0; i < 8; ++i) {
     EXPECT_EQ(result.sizes[i], kSize - i);
@@ -279,12 +279,12 @@ void send_too_much(BondWorld& world, size_t kept, Result<TestResult>* sent,
   Request* const receiving = world.receive().irecv({&buffer, 1}).value();
   Request* const sending = world.send().isend(from.data(), from.size(), 0, out.get()).value();
   *sent = *received = TestResult();
-  const Instant give_up = clock_now() + Duration::from_s(30);
-  while ((*sent && !(*sent)->done) || (*received && !(*received)->done)) {
-    ASSERT_LT(clock_now(), give_up);
-    if (*sent && !(*sent)->done) *sent = world.send().test(sending);
-    if (*received && !(*received)->done) *received = world.receive().test(receiving);
-  }
+  const auto waits = [](const Result<TestResult>& end) { return end && !end->done; };
+  ASSERT_TRUE(eventually([&] {
+    if (waits(*sent)) *sent = world.send().test(sending);
+    if (waits(*received)) *received = world.receive().test(receiving);
+    return !waits(*sent) && !waits(*received);
+  }));
   const auto end = to.begin() + static_cast<ptrdiff_t>(kept);
   if (*received) {
     EXPECT_EQ(std::count(to.begin(), end, 7), end - to.begin());
@@ -364,11 +364,12 @@ TEST(Bond, WholeMessageOnEachLaneBreaksTheProtocol) {
                                      .request = &sent[lane]}));
     });
   }
-  auto result = world.receive().test(receiving);
-  while (result && !result->done) {
+  Result<TestResult> result = TestResult();
+  ASSERT_TRUE(eventually([&] {
     for (size_t nic = 0; nic < sent.size(); ++nic) world.from().engine(nic).progress();
     result = world.receive().test(receiving);
-  }
+    return !result || result->done;
+  }));
   ASSERT_FALSE(result) << result->sizes[0] << " bytes are reported in a buffer of " << kSize;
   EXPECT_NE(result.error().message.find("broke the protocol"), std::string::npos)
       << result.error().message;
@@ -380,8 +381,11 @@ TEST(Bond, ClosedReceiverFailsTheSend) {
   uint8_t byte = 0;
   Request* sending = world.send().isend(&byte, 0, 0, nullptr).value();
   world.close_receive();
-  auto result = world.send().test(sending);
-  while (result && !result->done) result = world.send().test(sending);
+  Result<TestResult> result = TestResult();
+  ASSERT_TRUE(eventually([&] {
+    result = world.send().test(sending);
+    return !result || result->done;
+  }));
   ASSERT_FALSE(result);
   EXPECT_NE(result.error().message.find("closed the connection"), std::string::npos);
 }
