@@ -20,10 +20,10 @@ import unittest
 sys.dont_write_bytecode = True  # the modules are beside the sources
 
 import chromium
+from limits import LIMIT_S
 import sshd_hosts
 
 PROGRAM = ""
-LIMIT_S = 240
 # Acknowledgements share the shaped link, so other hosts may also send slowly to this host.
 SLOW = "(sends slowly to|is slow in both directions with)"
 WHY_NO_HOSTS = sshd_hosts.missing()
@@ -188,7 +188,7 @@ class OverSsh(unittest.TestCase):
                 if one and one[0] in (PROGRAM, "/proc/self/exe")}
 
     def until_all_have_ended(self):
-        give_up = time.monotonic() + LIMIT_S / 4
+        give_up = time.monotonic() + LIMIT_S
         while left := self.programs():
             if time.monotonic() > give_up:
                 self.fail(f"still running: {left}")
@@ -274,7 +274,7 @@ class OverSsh(unittest.TestCase):
         process = subprocess.Popen(command, env=environment(), text=True, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE)
         self.addCleanup(process.kill)
-        give_up = time.monotonic() + LIMIT_S / 4
+        give_up = time.monotonic() + LIMIT_S
         while not all(any("--quiet" in one for one in self.programs(host).values())
                       for host in range(1, 5)):
             self.assertLess(time.monotonic(), give_up, "no pair is being measured")

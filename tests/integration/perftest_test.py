@@ -15,6 +15,7 @@ import unittest
 
 import cli_test
 from cli_test import Cli, Server, pair, run, squeeze
+from limits import LIMIT_S
 
 # The flags that 'ib_write_bw --help' of perftest 6.06 lists, with a value where they take one: of
 # both tests, of bw alone, of lat alone; and the flags that are refused.
@@ -51,7 +52,7 @@ class Flags(Cli):
                 done = subprocess.run(
                     [cli_test.PROGRAM, test, "-p", server.port, *words, *few, "127.0.0.1"],
                     env=cli_test.environment(), text=True, capture_output=True, cwd=folder,
-                    timeout=cli_test.LIMIT_S, check=False)
+                    timeout=LIMIT_S, check=False)
                 self.assertEqual(done.returncode, 0, (test, flag, done.stderr))
 
     def test_flags_of_bw_work(self):

@@ -14,7 +14,8 @@ import threading
 import unittest
 
 import cli_test
-from cli_test import LIMIT_S, Cli, Server, environment, pair, run
+from cli_test import Cli, Server, environment, pair, run
+from limits import LIMIT_S
 
 
 class LimitedBy(Cli):

@@ -17,8 +17,9 @@ import sys
 import time
 import unittest
 
+from limits import LIMIT_S
+
 PROGRAM = ""
-LIMIT_S = 60
 
 # As root of two namespaces that a veth pair joins, runs one end, then the other.
 TWO_HOSTS = r"""
