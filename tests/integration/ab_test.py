@@ -15,8 +15,9 @@ import tempfile
 import time
 import unittest
 
+from limits import LIMIT_S
+
 PROGRAM = ""
-LIMIT_S = 120
 PLANS = pathlib.Path(__file__).resolve().parents[2] / "bench/plans"
 SMOKE = PLANS / "smoke.toml"
 

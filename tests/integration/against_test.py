@@ -7,13 +7,15 @@ import sys
 import tempfile
 import unittest
 
+from limits import LIMIT_S
+
 COLLECTIVE, BENCH, PLUGIN, FAULTY = sys.argv[1:5]
 
 
 def run(*command, fault="no-flags"):
     environment = {**os.environ, "REAL_PLUGIN": PLUGIN, "FAULT": fault}
     return subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True,
-                          timeout=60, check=False)
+                          timeout=LIMIT_S, check=False)
 
 
 class Against(unittest.TestCase):

@@ -14,9 +14,10 @@ import sys
 import tempfile
 import unittest
 
+from limits import LIMIT_S
+
 PROGRAM = PLUGIN = ""
 MODULES = []
-LIMIT_S = 120
 SKIPPED = 77
 INSIDE = "BACK_ENDS_TEST_INSIDE"
 MISSING = ("libibverbs", "librdmacm", "libfabric", "librte_", "dpdk")

@@ -10,7 +10,8 @@ import shutil
 import subprocess
 import tempfile
 
-LIMIT_S = 60
+from limits import LIMIT_S
+
 SWITCHES = [
     "--headless", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-extensions",

@@ -17,8 +17,9 @@ import tempfile
 import time
 import unittest.mock
 
+from limits import LIMIT_S
+
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "bench/measure/compare"
-LIMIT_S = 120
 BUILD = ""
 
 sys.dont_write_bytecode = True

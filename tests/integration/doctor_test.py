@@ -16,10 +16,10 @@ import unittest
 sys.dont_write_bytecode = True  # the module is beside the sources
 
 import jobs
+from limits import LIMIT_S
 
 PROGRAM = ""
 RANK = ""
-LIMIT_S = 60
 
 
 class Job(jobs.JobCase):

@@ -9,8 +9,9 @@ import sys
 import tempfile
 import unittest
 
+from limits import LIMIT_S
+
 WITH_ROUTER = pathlib.Path(__file__).resolve().parents[1] / "support/with_router"
-LIMIT_S = 100 * int(os.environ.get("TESTS_SLOWER", "1"))
 SKIPPED = 77
 PROGRAM = ""
 

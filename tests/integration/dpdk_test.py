@@ -14,10 +14,11 @@ import tempfile
 import time
 import unittest
 
+from limits import LIMIT_S
+
 PROGRAM = ""
 CONFORMANCE = ""
 SLOWER = int(os.environ.get("TESTS_SLOWER", "1"))  # a sanitizer's build
-LIMIT_S = 60 * SLOWER
 FLOWING_BYTES = 1 << 20
 HUGE_PAGES = pathlib.Path("/proc/sys/vm/nr_hugepages")
 

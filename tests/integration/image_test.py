@@ -15,10 +15,11 @@ import sys
 import tempfile
 import unittest
 
+from limits import LIMIT_S
+
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = pathlib.Path()
 LAYOUT = BUNDLE = NAME = None
-LIMIT_S = 300
 ANSWER_LIMIT_S = 30
 SKIPPED = 77
 INSIDE = "IMAGE_TEST_INSIDE"

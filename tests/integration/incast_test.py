@@ -15,8 +15,9 @@ import time
 import types
 import unittest
 
+from limits import LIMIT_S
+
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "bench/measure/compare"
-LIMIT_S = 120
 BUILD = ""
 BRIEF = ("--seconds", "1.5", "--warm-up", "1", "--rounds", "1", "--senders", "2")
 SHORT = (*BRIEF, "--rate", "100M")

@@ -13,9 +13,10 @@ import sys
 import tempfile
 import unittest
 
+from limits import LIMIT_S
+
 BUILD = pathlib.Path()
 SCRATCH = PREFIX = LIBRARIES = pathlib.Path()
-LIMIT_S = 300
 EXAMPLE_LINES = 40
 
 

@@ -23,10 +23,10 @@ import urllib.request
 sys.dont_write_bytecode = True  # the module lies beside the sources
 
 import jobs
+from limits import LIMIT_S
 
 PROGRAM = ""
 RANK = ""
-LIMIT_S = 60
 DEPLOY = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "metrics"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 

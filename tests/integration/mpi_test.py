@@ -13,13 +13,14 @@ import tempfile
 import time
 import unittest
 
+from limits import LIMIT_S
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench/measure/mpi"), str(ROOT / "bench/measure/compare")]
 
 import bridged
 import job
 
-LIMIT_S = 240
 SIZES = "8:600000:20"
 BUILD = ""
 

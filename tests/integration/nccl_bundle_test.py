@@ -18,8 +18,9 @@ import types
 import unittest
 import unittest.mock
 
+from limits import LIMIT_S
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LIMIT_S = 120
 BUILD, FAKES = pathlib.Path(), pathlib.Path()
 PLACE = None  # holds the unpacked bundle and its output
 BUNDLE = pathlib.Path()

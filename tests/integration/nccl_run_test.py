@@ -21,9 +21,10 @@ import unittest
 import unittest.mock
 import xml.etree.ElementTree
 
+from limits import LIMIT_S
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUN = ROOT / "bench/nccl/run"
-LIMIT_S = 120
 PROGRAMS = pathlib.Path()
 NO_GOALS = ("--least-bandwidth", "0", "--most-time", "1e6")
 TINY = ("--sizes", "8,1K,64K", "--rounds", "2", "--repetitions", "2", "--iterations", "3",

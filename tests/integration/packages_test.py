@@ -12,10 +12,11 @@ import subprocess
 import sys
 import unittest
 
+from limits import LIMIT_S
+
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = SCRATCH = DEBS = ROOT = pathlib.Path()
 LIBRARIES = ""
-LIMIT_S = 300
 SKIPPED = 77
 INSIDE = "PACKAGES_TEST_INSIDE"
 NEEDED = ("debhelper:dh", "lintian:lintian", "mmdebstrap:mmdebstrap")

@@ -15,6 +15,7 @@ import unittest
 
 import cli_test
 from cli_test import Cli, Server, pair, run, squeeze
+from limits import LIMIT_S
 
 # The flags that 'ib_write_bw --help' of perftest 6.06 lists, with a value where they take one: of
 # both tests, of bw alone, of lat alone; and the flags that are refused.
@@ -46,12 +47,12 @@ class Flags(Cli):
                 words = flag.split()
                 if words[0] in ("-p", "--run_infinitely", "--use_hugepages", *PRINT_AND_EXIT):
                     continue
-                short = [] if {"-n", "-D", "-a"} & set(words) else ["-n", "20"]
+                short = [] if {"-n", "-D", "-a"} & set(words) else ["-n", "5"]
                 few = ["-n", "4"] if words == ["-a"] else short
                 done = subprocess.run(
                     [cli_test.PROGRAM, test, "-p", server.port, *words, *few, "127.0.0.1"],
                     env=cli_test.environment(), text=True, capture_output=True, cwd=folder,
-                    timeout=cli_test.LIMIT_S, check=False)
+                    timeout=LIMIT_S, check=False)
                 self.assertEqual(done.returncode, 0, (test, flag, done.stderr))
 
     def test_flags_of_bw_work(self):
@@ -130,24 +131,24 @@ class Meaning(Cli):
 
     def test_all_samples_are_printed(self):
         for flag, ordered in (("-H", True), ("-U", False)):
-            client, code, _ = pair("lat", "-n", "50", flag)
+            client, code, _ = pair("lat", "-n", "20", flag)
             self.assert_ok(client, code)
             lines = client.stdout.splitlines()
             self.assertEqual(lines[2], "#, usec")
             samples = [float(line.split(", ")[1]) for line in lines[3:]]
-            self.assertEqual(len(samples), 50)
+            self.assertEqual(len(samples), 20)
             if ordered:
                 self.assertEqual(samples, sorted(samples))
 
     def test_latency_gap_delays_each_message(self):
-        client, code, _ = pair("lat", "-n", "20", "--latency_gap", "5000", "--json")
+        client, code, _ = pair("lat", "-n", "10", "--latency_gap", "5000", "--json")
         self.assert_ok(client, code)
-        self.assertGreater(json.loads(client.stdout)["results"]["seconds"], 19 * 0.005)
+        self.assertGreater(json.loads(client.stdout)["results"]["seconds"], 9 * 0.005)
 
     def test_margins_are_not_measured(self):
-        client, code, _ = pair("bw", "-D", "4", "-f", "1.7", "--json")
+        client, code, _ = pair("bw", "-D", "3", "-f", "1.4", "--json")
         self.assert_ok(client, code)
-        self.assertLess(json.loads(client.stdout)["results"]["seconds"], 3.5)
+        self.assertLess(json.loads(client.stdout)["results"]["seconds"], 2.8)
         done = run("bw", "-D", "1", "-f", "0.5", "127.0.0.1")
         self.assertEqual(done.returncode, 2)
         self.assert_one_sentence(done, "-f leaves nothing of -D")
@@ -195,7 +196,7 @@ class GpuMemory(Cli):
             self.assert_one_sentence(client, expected)
 
     def test_messages_are_in_gpu_memory(self):
-        check = ("-n", "300", "--data_validation")
+        check = ("-n", "50", "--data_validation")
         for client, server in ((["--use_cuda=0"], ["--use_cuda=0"]),
                                (["--use_cuda_bus_id=00000000:3A:00.0"], []),
                                (["--use_cuda_bus_id=0000:3a:00.0"],
@@ -204,7 +205,7 @@ class GpuMemory(Cli):
             self.pair_of_gpus("bw", "-b", *check, *client, server_flags=server)
         self.pair_of_gpus("bw", "-t", "256", "-s", "100", *check, "--use_cuda=0",
                           server_flags=["--use_cuda=0"])
-        self.pair_of_gpus("lat", "-n", "50", "--use_cuda=0", server_flags=["--use_cuda=0"])
+        self.pair_of_gpus("lat", "-n", "10", "--use_cuda=0", server_flags=["--use_cuda=0"])
 
     def test_impossible_gpu_flags_are_refused(self):
         self.refused("there is no GPU 3: name one of 0 at 0000:3a:00.0", "--use_cuda=3")

@@ -7,8 +7,9 @@ import sys
 import tempfile
 import unittest
 
+from limits import LIMIT_S
+
 PROGRAM = ""
-LIMIT_S = 280
 HETHUB = pathlib.Path(__file__).resolve().parents[2] / "bench/plan/examples/hethub.toml"
 
 SMALL = """

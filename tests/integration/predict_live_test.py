@@ -10,8 +10,9 @@ import sys
 import tempfile
 import unittest
 
+from limits import LIMIT_S
+
 PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "bench/predict/live"
-LIMIT_S = 120
 BUILD = ""
 
 

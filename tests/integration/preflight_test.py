@@ -12,8 +12,9 @@ import sys
 import tempfile
 import unittest
 
+from limits import LIMIT_S
+
 PROGRAM = ""
-LIMIT_S = 60
 
 
 def run(*arguments):

@@ -12,10 +12,11 @@ import sys
 import tempfile
 import unittest
 
+from limits import LIMIT_S
+
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SPEC = SOURCE / "deploy/rpm/pacecar.spec"
 BUILD = TOP = pathlib.Path()
-LIMIT_S = 300
 SKIPPED = 77
 MACROS = """
 %cmake cmake -S . -B built -DCMAKE_INSTALL_PREFIX=%{_prefix} -DCMAKE_INSTALL_LIBDIR=%{_lib}

@@ -8,8 +8,9 @@ import sys
 import tempfile
 import unittest
 
+from limits import LIMIT_S
+
 PROGRAM = ""
-LIMIT_S = 120
 SMOKE = pathlib.Path(__file__).resolve().parents[2] / "bench/plans/smoke.toml"
 SMALL = ["--topology", "leaf-spine:hosts=16,rate=100G",
          "--workload", "incast:senders=4,bytes=100KB"]

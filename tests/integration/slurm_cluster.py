@@ -12,10 +12,11 @@ import subprocess
 import sys
 import time
 
+from limits import LIMIT_S
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "ip", "unshare")
 INSIDE = "SLURM_CLUSTER_INSIDE"
 SKIPPED = 77
-LIMIT_S = 60
 CONFIGURATION = """
 ClusterName=test
 SlurmctldHost=head

@@ -13,10 +13,10 @@ import sys
 import tempfile
 import unittest
 
+from limits import LIMIT_S
 import slurm_cluster
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "deploy/slurm"
-LIMIT_S = 60
 CLUSTER = None
 
 PLAN = """

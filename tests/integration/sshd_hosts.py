@@ -8,7 +8,8 @@ import subprocess
 import tempfile
 import time
 
-LIMIT_S = 60
+from limits import LIMIT_S
+
 SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
 

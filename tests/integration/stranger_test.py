@@ -12,10 +12,11 @@ import subprocess
 import sys
 import unittest
 
+from limits import LIMIT_S
+
 PROGRAM = ""
 COLLECTIVE = ""
 PLUGIN = ""
-LIMIT_S = 60
 
 DEEP = b"[" * 80000 + b"]" * 80000
 GARBAGE = (b"GET / HTTP/1.1\r\n\r\n", b"\xff\xfe\0", b"null\n", b"{}\n", b'{"type":7}\n',

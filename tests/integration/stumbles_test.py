@@ -10,11 +10,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 import unittest
 
 import cli_test
-from cli_test import LIMIT_S, Cli, Server, environment, pair, run
+from cli_test import Cli, Server, environment, pair, run
+from limits import LIMIT_S, draws
 
 
 class LimitedBy(Cli):
@@ -26,26 +27,25 @@ class LimitedBy(Cli):
         folder = self.enterContext(tempfile.TemporaryDirectory())
         alone = {"PACECAR_SHARE": "off", "PACECAR_STATE_DIR": folder}
         with Server("bw", **alone) as server:
-            client = None
-
-            def measure():
-                nonlocal client
-                client = run("bw", "-p", server.port, "-D", "6", "--out_json_file", "-", *flags,
-                             "127.0.0.1", **alone)
-
-            thread = threading.Thread(target=measure)
-            thread.start()
+            client = subprocess.Popen(
+                [cli_test.PROGRAM, "bw", "-p", server.port, "-D", "600", "--out_json_file", "-",
+                 *flags, "127.0.0.1"], env=environment(**alone), text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            self.addCleanup(client.kill)
             findings = []
-            while thread.is_alive() and (not findings or until not in (None, findings[0]["rule"])):
+            give_up = time.monotonic() + LIMIT_S
+            while not findings or until not in (None, findings[0]["rule"]):
+                self.assertLess(time.monotonic(), give_up, findings)
                 asked = run("doctor", "--json", "--watch", "1", PACECAR_STATE_DIR=folder)
                 if asked.returncode in (0, 1):
                     findings = [one for one in json.loads(asked.stdout)["findings"]
                                 if one["direction"] == "send" and one.get("goodput_bps")] \
                         or findings
-            thread.join()
-            self.assert_ok(client, server.finish()[0])
+            client.send_signal(signal.SIGINT)
+            output, errors = client.communicate(timeout=LIMIT_S)
+            self.assertEqual((client.returncode, server.finish()[0]), (0, 0), errors)
         self.assertEqual(len(findings), 1, findings)
-        return json.loads(client.stdout)["results"]["limited_by"], findings[0]
+        return json.loads(output)["results"]["limited_by"], findings[0]
 
     def test_bw_and_doctor_name_the_budget_as_limit(self):
         for control in ("fixed", "pace"):
@@ -222,7 +222,7 @@ class Interrupted(Cli):
 
 class Sentences(Cli):
     def test_all_intervals_are_printed(self):
-        for _ in range(3):
+        for _ in range(draws(3)):
             client, code, _ = pair("bw", "-D", "1", "--interval", "0.25")
             self.assert_ok(client, code)
             printed = re.findall(r"^ *([\d.]+) - +([\d.]+) s", client.stderr, re.MULTILINE)

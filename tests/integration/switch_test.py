@@ -14,8 +14,9 @@ import sys
 import tempfile
 import unittest
 
+from limits import LIMIT_S
+
 WITH_SWITCH = pathlib.Path(__file__).resolve().parents[1] / "support/with_switch"
-LIMIT_S = 120
 SKIPPED = 77
 PROGRAM = ""
 

@@ -9,9 +9,10 @@ import sys
 import tempfile
 import unittest
 
+from limits import LIMIT_S
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "bench/nccl/torch_ddp.py"
-LIMIT_S = 120
 
 sys.dont_write_bytecode = True
 SPEC = importlib.util.spec_from_file_location("torch_ddp", PROGRAM)
