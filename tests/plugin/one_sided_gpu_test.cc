@@ -185,7 +185,7 @@ TEST(OneSidedGpuOrder, SignalArrivesAfterEarlierPutsOverABadNetwork) {
 
 TEST(OneSidedGpuFailure, KilledPeerFailsOnlyPutsToIt) {
   const auto statuses = run_with_gpus(3, [](const FakeGpu& gpu, Rank& rank) {
-    limit_silence();
+    setenv("PACECAR_TIMEOUT", "5s", 0);
     const Member member(rank, kNewestTable);
     constexpr size_t kBytes = 4 << 20;  // written by rank 2; the others use the bytes behind
     const GpuShared data(gpu, member, kBytes + 8192);

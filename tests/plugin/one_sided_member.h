@@ -1,7 +1,6 @@
 // A rank of a test of one-sided operations: the plugin loaded, all ranks joined.
 #pragma once
 
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,13 +9,6 @@
 #include "tests/support/one_sided_host.h"
 
 namespace pacecar::test {
-
-// Sets for how long a silent peer may live; call it where one will be killed. Where the kernel ends
-// the connections of the killed process, no test waits for that time: a short one could pass on a
-// busy machine, and a peer that is only silent fails all others once memory is deregistered.
-inline void limit_silence() {
-  setenv("PACECAR_TIMEOUT", nic_names().starts_with("ofi:tcp") ? "60s" : "5s", 0);
-}
 
 class Member {
  public:

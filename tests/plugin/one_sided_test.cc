@@ -374,7 +374,7 @@ TEST(OneSidedFailure, PutToAnUnsharedWindowIsRefused) {
 
 TEST(OneSidedFailure, KilledPeerFailsOnlyPutsToIt) {
   const std::vector<int> statuses = run_processes(3, [](Rank& rank) {
-    limit_silence();
+    setenv("PACECAR_TIMEOUT", "5s", 0);
     Member member(rank, kNewest);
     const Shared data(member, 1 << 20);
     const Shared signals(member, 64);
