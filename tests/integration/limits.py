@@ -2,8 +2,8 @@
 
 import os
 
-# The one limit of time for what they start and wait for. It only ends a hang, so it is far more than
-# anything takes on a busy machine; ctest's own (PACECAR_HANGS_AFTER) is longer still.
+# The one limit of time for what they start and wait for. It only ends a hang, so it is far more
+# than a busy machine needs; ctest's own (PACECAR_HANGS_AFTER) is longer still.
 LIMIT_S = 500
 ALL = os.environ.get("TESTS_ALL") == "1"
 
