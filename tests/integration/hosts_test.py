@@ -1,5 +1,5 @@
 """`pacecar bw`, `lat`, `preflight`, `doctor` and `top` with --hosts: over real sshds in network
-namespaces, and with stand-ins for srun and kubectl: hosts_test.py PROGRAM.
+namespaces, and with stand-ins for srun and kubectl: hosts_test.py PROGRAM [unittest flags].
 
 No test asserts a speed, except that a link that is shaped to a small part of the others is named.
 Tests that need namespaces are skipped, with the reason, where none can be made.
@@ -167,7 +167,7 @@ class CommandLine(unittest.TestCase):
 
 
 @unittest.skipIf(WHY_NO_HOSTS, WHY_NO_HOSTS)
-class OverSsh(unittest.TestCase):
+class WithHosts(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.hosts = cls.enterClassContext(sshd_hosts.Hosts())
@@ -187,13 +187,8 @@ class OverSsh(unittest.TestCase):
         return {pid: one for pid, one in words.items()
                 if one and one[0] in (PROGRAM, "/proc/self/exe")}
 
-    def until_all_have_ended(self):
-        give_up = time.monotonic() + LIMIT_S
-        while left := self.programs():
-            if time.monotonic() > give_up:
-                self.fail(f"still running: {left}")
-            time.sleep(0.05)
 
+class OverSsh(WithHosts):
     def test_a_slow_link_is_named(self):
         listed = self.root / "hosts.txt"
         listed.write_text("# all four\ngpu01\nroot@gpu02\ngpu03 slots=8\n"
@@ -270,6 +265,57 @@ class OverSsh(unittest.TestCase):
         process = self.pacecar("bw", "-n", "100", hosts="gpu[01-02]", PACECAR_KEY_FILE=str(key))
         self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
 
+    def test_preflight_compares_the_hosts(self):
+        subprocess.run(self.hosts.within(2, "ip", "link", "set", "eth0", "mtu", "1400"), check=True)
+        file = self.root / "preflight.json"
+        process = self.pacecar("preflight", "--only", "mtu,software,limits", "--json", str(file))
+        subprocess.run(self.hosts.within(2, "ip", "link", "set", "eth0", "mtu", "1500"), check=True)
+        self.assertIn(process.returncode, (0, 1, 3), process.stderr)
+        self.assertRegex(process.stdout, r"differs  eth0 MTU: 1500 on 3 of 4 hosts \(not gpu02\); "
+                                         r"1400 on gpu02\n")
+        document = json.loads(file.read_text())
+        self.assertEqual([host["name"] for host in document["hosts"]],
+                         ["gpu01", "gpu02", "gpu03", "gpu04"])
+        worst = {"ok": 0, "info": 0, "warning": 3, "error": 1}[document["worst"]]
+        self.assertEqual(process.returncode, worst)
+
+    def test_top_and_doctor_show_remote_processes(self):
+        state = self.root / "state"
+        state.mkdir(mode=0o700, exist_ok=True)
+        nic = {"PACECAR_STATE_DIR": str(state)}
+        serve = self.hosts.within(1, PROGRAM, "bw", "-p", "0", "--run_infinitely")
+        server = subprocess.Popen(serve, env=environment(**nic), text=True, stderr=subprocess.PIPE)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        self.addCleanup(server.stderr.close)
+        while not re.search(r"on port (\d+)", server.stderr.readline()):
+            pass
+        remote = self.root / "remote"
+        remote.write_text(f"#!/bin/sh\nPACECAR_STATE_DIR={state} exec {PROGRAM} \"$@\"\n")
+        remote.chmod(0o755)
+        flags = ["--hosts", "gpu[01-02]", "--launch", self.hosts.launch, "--remote", str(remote)]
+        process = run(*self.hosts.within(0, PROGRAM, "top", "--once", "--interval", "0.2", *flags))
+        self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+        self.assertIn("2 hosts, ", process.stdout)
+        self.assertIn(f"pid {server.pid}", process.stdout)
+        process = run(*self.hosts.within(0, PROGRAM, "doctor", "--watch", "0", "--json", *flags))
+        self.assertIn(process.returncode, (0, 1), process.stderr)
+        seen = json.loads(process.stdout)["processes"]
+        self.assertEqual({one["now"]["pid"] for one in seen}, {server.pid})
+        process = run(*self.hosts.within(0, PROGRAM, "top", "--once", "--hosts", "gpu77",
+                                         "--launch", self.hosts.launch))
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("! gpu77: it cannot be reached (exit 255: ssh: ", process.stdout)
+
+
+class LostHosts(WithHosts):
+    def until_all_have_ended(self):
+        give_up = time.monotonic() + LIMIT_S
+        while left := self.programs():
+            if time.monotonic() > give_up:
+                self.fail(f"still running: {left}")
+            time.sleep(0.05)
+
     def start_long(self, *flags):
         command = self.words("bw", "-D", "1.5", *flags)
         process = subprocess.Popen(command, env=environment(), text=True, stdout=subprocess.PIPE,
@@ -321,48 +367,6 @@ class OverSsh(unittest.TestCase):
         self.assertEqual(process.returncode, 1)
         self.assertIn("! gpu02 is lost: its agent does not answer any more", output, errors)
         self.until_all_have_ended()
-
-    def test_preflight_compares_the_hosts(self):
-        subprocess.run(self.hosts.within(2, "ip", "link", "set", "eth0", "mtu", "1400"), check=True)
-        file = self.root / "preflight.json"
-        process = self.pacecar("preflight", "--only", "mtu,software,limits", "--json", str(file))
-        subprocess.run(self.hosts.within(2, "ip", "link", "set", "eth0", "mtu", "1500"), check=True)
-        self.assertIn(process.returncode, (0, 1, 3), process.stderr)
-        self.assertRegex(process.stdout, r"differs  eth0 MTU: 1500 on 3 of 4 hosts \(not gpu02\); "
-                                         r"1400 on gpu02\n")
-        document = json.loads(file.read_text())
-        self.assertEqual([host["name"] for host in document["hosts"]],
-                         ["gpu01", "gpu02", "gpu03", "gpu04"])
-        worst = {"ok": 0, "info": 0, "warning": 3, "error": 1}[document["worst"]]
-        self.assertEqual(process.returncode, worst)
-
-    def test_top_and_doctor_show_remote_processes(self):
-        state = self.root / "state"
-        state.mkdir(mode=0o700, exist_ok=True)
-        nic = {"PACECAR_STATE_DIR": str(state)}
-        serve = self.hosts.within(1, PROGRAM, "bw", "-p", "0", "--run_infinitely")
-        server = subprocess.Popen(serve, env=environment(**nic), text=True, stderr=subprocess.PIPE)
-        self.addCleanup(server.wait)
-        self.addCleanup(server.kill)
-        self.addCleanup(server.stderr.close)
-        while not re.search(r"on port (\d+)", server.stderr.readline()):
-            pass
-        remote = self.root / "remote"
-        remote.write_text(f"#!/bin/sh\nPACECAR_STATE_DIR={state} exec {PROGRAM} \"$@\"\n")
-        remote.chmod(0o755)
-        flags = ["--hosts", "gpu[01-02]", "--launch", self.hosts.launch, "--remote", str(remote)]
-        process = run(*self.hosts.within(0, PROGRAM, "top", "--once", "--interval", "0.2", *flags))
-        self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
-        self.assertIn("2 hosts, ", process.stdout)
-        self.assertIn(f"pid {server.pid}", process.stdout)
-        process = run(*self.hosts.within(0, PROGRAM, "doctor", "--watch", "0", "--json", *flags))
-        self.assertIn(process.returncode, (0, 1), process.stderr)
-        seen = json.loads(process.stdout)["processes"]
-        self.assertEqual({one["now"]["pid"] for one in seen}, {server.pid})
-        process = run(*self.hosts.within(0, PROGRAM, "top", "--once", "--hosts", "gpu77",
-                                         "--launch", self.hosts.launch))
-        self.assertEqual(process.returncode, 1)
-        self.assertIn("! gpu77: it cannot be reached (exit 255: ssh: ", process.stdout)
 
 
 if __name__ == "__main__":
