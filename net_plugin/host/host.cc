@@ -41,10 +41,6 @@ void* poll_for(std::string_view what, const Step& step) {
 
 }  // namespace
 
-void throw_timeout(std::string_view what) {
-  throw HostError(fmt::format("{}: not after {} s", what, g_polls_for.count()));
-}
-
 LogListener stderr_log(bool everything) {
   return [everything](LogSeverity severity, const char* line) {
     const bool warns = severity == LogSeverity::kWarn || severity == LogSeverity::kAbort;

@@ -43,14 +43,13 @@ inline void expect_success(NcclResult result, std::string_view call) {
 inline std::chrono::seconds g_polls_for{30};
 inline void (*g_between_polls)(std::chrono::nanoseconds waited) = [](auto) { sched_yield(); };
 
-[[noreturn]] void throw_timeout(std::string_view what);
 // Polls `step` until it is true; throws when that takes too long.
 template <typename Step>
 void poll_until(std::string_view what, const Step& step) {
   const auto begin = std::chrono::steady_clock::now();
   while (!step()) {
     const auto waited = std::chrono::steady_clock::now() - begin;
-    if (waited > g_polls_for) throw_timeout(what);
+    if (waited > g_polls_for) throw HostError(std::string(what) + ": it takes too long");
     g_between_polls(waited);
   }
 }
