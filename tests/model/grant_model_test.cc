@@ -2,7 +2,7 @@
 // words, and with many faults from a seed.
 //
 // PACECAR_MODEL_FAULTS is how many faults a run of the fixed worlds has at most (1),
-// PACECAR_MODEL_SEEDS how many worlds are drawn (2000 with TESTS_ALL=1, else 500),
+// PACECAR_MODEL_SEEDS how many worlds are drawn (2000 with TESTS_ALL=1, else 250),
 // PACECAR_MODEL_SEED the first of them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>

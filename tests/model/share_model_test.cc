@@ -2,7 +2,7 @@
 // stops and deaths, and random ones with many.
 //
 // PACECAR_MODEL_FAULTS is how many a run of the fixed worlds has at most (1; 2 take an hour),
-// PACECAR_MODEL_SEEDS how many worlds are drawn (2000 with TESTS_ALL=1, else 500),
+// PACECAR_MODEL_SEEDS how many worlds are drawn (2000 with TESTS_ALL=1, else 250),
 // PACECAR_MODEL_SEED the first of them.
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 #include "tests/support/fi_world.h"
 #include "tests/support/tcp.h"
 
-namespace pacecar::test {
+namespace pacecar::test::fi_provider_scarcity_test {
 namespace {
 
 // While it lives, the process gets little more memory than it has: less than a peer needs.
@@ -74,5 +74,5 @@ TEST(FiProviderScarcity, ASendCompletesAlthoughItsPeerFailedWithoutMemory) {
 }
 
 }  // namespace
-}  // namespace pacecar::test
+}  // namespace pacecar::test::fi_provider_scarcity_test
 #endif

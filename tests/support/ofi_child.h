@@ -41,15 +41,17 @@ class OfiChild {
     close(socket_);
   }
 
-  // A queue pair of `end` to the child, and the child's region.
-  std::pair<QueuePairId, OfiTarget> connect(OfiEnd& end, const QueuePairConfig& config = {}) {
+  // A queue pair of `end` to the child, and the child's region. The child writes its whole region to
+  // `sink` once, if there is one.
+  std::pair<QueuePairId, OfiTarget> connect(OfiEnd& end, const QueuePairConfig& config = {},
+                                            const OfiTarget& sink = {}) {
     ask_for(kConnect);
     Hello hello;
     if (recv(socket_, &hello, sizeof hello, 0) != sizeof hello) {
       throw std::runtime_error("the other process could not open its NIC");
     }
     const QueuePairId id = need(end.nic().create_queue_pair(config));
-    const Hello own{.address = end.nic().queue_pair_address(id), .target = {}};
+    const Hello own{.address = end.nic().queue_pair_address(id), .target = sink};
     send(socket_, &own, sizeof own, 0);
     join(end, id, hello.address.view());
     return {id, hello.target};
@@ -75,7 +77,7 @@ class OfiChild {
 
   [[noreturn]] static void live(const OfiKind& kind, int socket) try {
     OfiEnd end(kind);
-    const OfiTarget target = end.memory(kRegionBytes, Access::kRemoteWrite).target();
+    const auto& region = end.memory(kRegionBytes, Access::kRemoteWrite);
     for (Waiting idle;;) {
       end.step() ? idle.restart() : idle.pause();
       end.completions.clear();
@@ -88,10 +90,11 @@ class OfiChild {
         continue;
       }
       const QueuePairId id = need(end.nic().create_queue_pair({}));
-      Hello hello{.address = end.nic().queue_pair_address(id), .target = target};
+      Hello hello{.address = end.nic().queue_pair_address(id), .target = region.target()};
       send(socket, &hello, sizeof hello, 0);
       if (recv(socket, &hello, sizeof hello, 0) != sizeof hello) _exit(1);
       join(end, id, hello.address.view());
+      if (hello.target.address != 0) end.post(id, OfiEnd::write(1, region, hello.target));
     }
   } catch (const std::exception&) {
     _exit(1);

@@ -348,6 +348,18 @@ bool OfiNic::wait_until(Duration limit, const std::function<bool()>& done) {
   return true;
 }
 
+// A provider that has room refuses an operation only where it has no connection to the peer. Then
+// neither end writes to the other's memory: a peer that has died answers nothing, and is not waited
+// for.
+bool OfiNic::may_write(const QueuePair& qp) const {
+  if (!qp.peer_may_write()) return false;
+  const OfiTraits& traits = domain_.traits();
+  if (!traits.connects || !qp.blocked || operations_.in_use() >= traits.queue) return true;
+  return std::ranges::any_of(queue_pairs_, [&qp](const auto& other) {
+    return other != nullptr && other->peers == qp.peers && !other->idle();
+  });
+}
+
 void OfiNic::revoke(QueuePair& qp, uint32_t key) {
   if (qp.peer_may_write() && !qp.gone_sent) {
     queue_message(qp, {.kind = OfiMessage::Kind::kRevoke, .key = key});
@@ -364,8 +376,8 @@ void OfiNic::deregister_memory(const MemoryRegion& region) {
     if (qp->advertised.contains(key)) revoke(*qp, key);
   }
   const auto advertised = [&] {
-    return std::ranges::any_of(queue_pairs_, [key](const auto& qp) {
-      return qp != nullptr && qp->peer_may_write() && qp->advertised.contains(key);
+    return std::ranges::any_of(queue_pairs_, [this, key](const auto& qp) {
+      return qp != nullptr && qp->advertised.contains(key) && may_write(*qp);
     });
   };
   const auto reads_it = [key](const OfiOperation& operation) {
@@ -394,7 +406,7 @@ void OfiNic::halt_queue_pair(QueuePairId id) {
   qp = find(id);
   qp->halted = true;
   for (const uint32_t key : qp->advertised) revoke(*qp, key);
-  const auto quiet = [&] { return !qp->peer_may_write(); };
+  const auto quiet = [&] { return !may_write(*qp); };
   if (!wait_until(kHaltLimit, quiet)) {
     reopen_endpoints("a peer did not confirm that it writes no more");
   }

@@ -104,6 +104,8 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   // Drives the provider and the messages until `done()`; false: not within the limit.
   bool wait_until(Duration limit, const std::function<bool()>& done);
   void revoke(QueuePair& qp, uint32_t key);
+  // Whether the peer may still write to our memory.
+  bool may_write(const QueuePair& qp) const;
 
   // --- what arrives ---
   std::span<const fi_cq_data_entry> poll_provider();

@@ -216,6 +216,9 @@ std::string_view lowest_layer(std::string_view provider) {
 OfiTraits traits_of(const fi_info& info) {
   const int mode = info.domain_attr->mr_mode;
   const bool host_only = lowest_layer(text_or(info.fabric_attr->prov_name, "")) == "shm";
+  const uint32_t protocol = info.ep_attr->protocol;
+  const bool connects = protocol == FI_PROTO_RXM || protocol == FI_PROTO_RXM_TCP ||
+                        protocol == FI_PROTO_XNET || protocol == FI_PROTO_SOCK_TCP;
   const size_t key_bytes = std::min<size_t>(info.domain_attr->mr_key_size, 8);
   OfiTraits traits{.virtual_addresses = (mode & FI_MR_VIRT_ADDR) != 0,
                    .provider_keys = (mode & FI_MR_PROV_KEY) != 0,
@@ -224,9 +227,11 @@ OfiTraits traits_of(const fi_info& info) {
                    .ordered = (info.tx_attr->msg_order & kWriteOrder) != 0 &&
                               info.ep_attr->max_order_waw_size >= OfiTraits::kMaxWrite,
                    .host_only = host_only,
+                   .connects = connects,
                    .device = (mode & FI_MR_ALLOCATED) != 0,
                    .gpu_memory = (info.caps & FI_HMEM) != 0,
                    .key_mask = key_bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << 8 * key_bytes) - 1,
+                   .queue = info.tx_attr->size,
                    .inject = info.tx_attr->inject_size,
                    .word = host_only ? kWord : 0,
                    .max_write = std::min<Bytes>(info.ep_attr->max_msg_size, OfiTraits::kMaxWrite),

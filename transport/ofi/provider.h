@@ -90,9 +90,11 @@ struct OfiTraits {
   bool endpoint_memory = false;    // memory is registered with one endpoint
   bool ordered = false;            // writes of an endpoint to one peer are placed in order
   bool host_only = false;          // reaches only this host
+  bool connects = false;           // writes over a connection to each peer
   bool device = false;             // a device reads and writes the memory, not a processor
   bool gpu_memory = false;         // FI_HMEM, as dma-buf
   uint64_t key_mask = 0;           // of the keys that we choose
+  size_t queue = 0;                // operations that an endpoint takes, at least
   Bytes inject = 0;                // writes of so many bytes are copied when posted
   Bytes word = 0;                  // writes of so many bytes are in the peer's memory when posted
   Bytes max_write = 0;

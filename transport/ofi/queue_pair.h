@@ -161,6 +161,7 @@ class OfiOperations {
     operation.kind = OfiOperation::Kind::kFree;
     free_.push_back(&operation);
   }
+  size_t in_use() const { return operations_.size() - free_.size(); }
   // The operation of a context that the provider returned; nullptr: not ours, or not in use.
   OfiOperation* find(void* context) {
     auto* const operation = static_cast<OfiOperation*>(context);

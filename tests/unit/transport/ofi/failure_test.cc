@@ -129,6 +129,34 @@ TEST_P(OfiFailureTest, KilledPeerBreaksItsQueuePairAndNewOnesWork) {
   expect_traffic(from, other);
 }
 
+// A dead peer does not confirm that it writes no more. Without a connection it cannot write.
+TEST_P(OfiFailureTest, OthersSurviveDeregistrationOfWhatADeadPeerCouldWrite) {
+  if (kind().shares_fate || kind().slow) GTEST_SKIP() << "a provider without connections";
+  OfiChild child(kind());
+  OfiEnd from(kind(), Duration::from_s(3));
+  OfiEnd other(kind());
+  const auto& sink = from.memory(OfiChild::kRegionBytes, Access::kRemoteWrite);
+  const QueuePairId id = child.connect(from, {}, sink.target()).first;
+  const OfiConnection good = connect(from, other);
+  const auto& source = from.memory(kSize, Access::kLocalRead, 7);
+  const auto& there = other.memory(kSize, Access::kRemoteWrite);
+  OfiLoad load(from, good.a, source, there.target());
+  ASSERT_TRUE(run_until({&from, &other}, [&] {
+    load.top_up();
+    return from.received(id) == 1 && from.sent(good.a) >= 20;
+  }));
+  child.kill();
+  child.await();
+  from.nic().destroy_queue_pair(id);
+  from.nic().deregister_memory(sink.region);
+  const size_t before = from.sent(good.a);
+  ASSERT_TRUE(run_until({&from, &other}, [&] {
+    load.top_up();
+    return from.sent(good.a) >= before + 100 || from.broken(good.a) != nullptr;
+  }));
+  EXPECT_EQ(from.broken(good.a), nullptr) << from.nic().fault(good.a);
+}
+
 TEST_P(OfiFailureTest, SilentPeerBreaksItsQueuePairAndOthersWork) {
   OfiChild child(kind());
   OfiEnd from(kind(), Duration::from_s(3));
