@@ -41,7 +41,7 @@ class OfiChild {
     close(socket_);
   }
 
-  // A queue pair of `end` to the child, and the child's region. The child writes its whole region to
+  // A queue pair of `end` to the child, and the region of the child, which writes all of it to
   // `sink` once, if there is one.
   std::pair<QueuePairId, OfiTarget> connect(OfiEnd& end, const QueuePairConfig& config = {},
                                             const OfiTarget& sink = {}) {

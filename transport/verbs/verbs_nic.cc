@@ -40,10 +40,11 @@ constexpr Bytes kIpv4Header = 20;
 constexpr Bytes kIpv6Header = 40;
 constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 // How long the device may take to be done with deregistered memory. On a busy host this thread may
-// not run for so long; so it polls at least this often before it gives up. Between two polls others
-// run, there for tens of milliseconds: more polls would take longer than the device's retries.
+// not run for so long; so it polls at least this often before it gives up. Whenever it lets others
+// run, they do so for tens of milliseconds: with more turns the device's retries would end first.
 constexpr auto kDrainLimit = std::chrono::milliseconds(50);
-constexpr int kDrainPolls = 100;
+constexpr int kDrainPolls = 10'000;
+constexpr int kDrainTurn = 100;  // polls before others may run
 constexpr std::string_view kStartAgain = "look at the kernel's log (dmesg), and start again";
 
 }  // namespace
@@ -202,7 +203,7 @@ bool VerbsNic::wait_until_unused(uint32_t key) {
     const auto waited = Clock::now() - begin;
     if (waited > kDrainLimit && polls >= kDrainPolls) return false;
     receive(begin_now + Duration::from_ns(std::chrono::nanoseconds(waited).count()));
-    sched_yield();
+    if (polls % kDrainTurn == 0) sched_yield();
   }
   return true;
 }
