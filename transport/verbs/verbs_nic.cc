@@ -44,7 +44,7 @@ constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 // run, they do so for tens of milliseconds: with more turns the device's retries would end first.
 constexpr auto kDrainLimit = std::chrono::milliseconds(50);
 constexpr int kDrainPolls = 10'000;
-constexpr int kDrainTurn = 100;  // polls before others may run
+constexpr int kDrainTurn = 500;  // polls before others may run
 constexpr std::string_view kStartAgain = "look at the kernel's log (dmesg), and start again";
 
 }  // namespace

@@ -41,7 +41,6 @@ int poll_cq(ibv_cq* queue, int most, ibv_wc* completions) {
     if (brings) count = device.poll(queue, static_cast<size_t>(most), completions);
     if (count > 0) device.call();
   }
-  if (count == 0 && device.behavior().threaded) std::this_thread::yield();  // to its thread
   return static_cast<int>(count);
 }
 
