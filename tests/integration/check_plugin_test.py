@@ -12,7 +12,7 @@ from limits import LIMIT_S, further
 
 PACECAR, PLUGIN, FAULTY = sys.argv[1:4]
 SLOWER = int(os.environ.get("TESTS_SLOWER", "1"))  # a sanitizer's build
-HANG_S = 4  # after which a rule hangs that such a fault lets hang
+HANG_S = 2  # after which a rule hangs that such a fault lets hang
 HANGS = {"non-blocking", "depth", "unattended", "abort", "dead-receiver", "dead-sender"}
 # The faults that break a rule, where they do not have the rule's name.
 FAULTS = {"sizes": ["sizes", "crash"]}

@@ -197,7 +197,8 @@ class OverSsh(WithHosts):
         self.addCleanup(self.hosts.unshape, 3)
         matrix, page = self.root / "m.json", self.root / "m.html"
         # Small messages: those under way at the end take the slow link long.
-        process = self.pacecar("bw", "-D", "1", "-s", "8K", "--json", str(matrix), "--html",
+        process = self.pacecar("bw", "-D", "1", "-s", "8K", "--rate_limit", "0.2", "--rate_units",
+                               "g", "--json", str(matrix), "--html",
                                str(page), "--least", "0.5", hosts=str(listed))
         self.assertEqual(process.returncode, 3, process.stdout + process.stderr)
         self.assertIn("4 hosts, 12 measurements in 6 rounds, 2 at a time: about ", process.stderr)
@@ -317,7 +318,8 @@ class LostHosts(WithHosts):
             time.sleep(0.05)
 
     def start_long(self, *flags):
-        command = self.words("bw", "-D", "1.5", *flags)
+        # Slowly: what these tests look at is not the traffic.
+        command = self.words("bw", "-D", "1.5", "--rate_limit", "0.1", "--rate_units", "g", *flags)
         process = subprocess.Popen(command, env=environment(), text=True, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE)
         self.addCleanup(process.kill)

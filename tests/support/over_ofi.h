@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
+#include "tests/support/draws.h"
 #include "tests/support/ofi_end.h"
 
 namespace pacecar::test {
@@ -21,7 +23,12 @@ class OverOfi : public testing::TestWithParam<OfiKind> {
   static const OfiKind& kind() { return GetParam(); }
 };
 
-inline auto every_ofi_kind() { return testing::Values(kOfiTcp, kOfiShm, kOfiRxd); }
+// In a usual run not over rxd, which is slow.
+inline auto every_ofi_kind() {
+  std::vector<OfiKind> kinds{kOfiTcp, kOfiShm};
+  if (tests_all()) kinds.push_back(kOfiRxd);
+  return testing::ValuesIn(kinds);
+}
 inline std::string ofi_kind_name(const testing::TestParamInfo<OfiKind>& each) {
   return each.param.name;
 }

@@ -431,14 +431,6 @@ void SoftNic::wake(QueuePair& qp) {
   }
 }
 
-// Small packets count by number, larger ones by bytes, because a burst of full packets arrives as
-// one.
-bool SoftNic::much_unacknowledged(const QueuePair& qp) const {
-  const bool many = qp.unacknowledged_packets >= config_.ack.small_packets &&
-                    qp.unacknowledged_bytes < config_.burst_bytes;
-  return many || qp.unacknowledged_bytes >= config_.ack.bytes;
-}
-
 // Acknowledgements of packets in order may wait a little, so that one covers several packets.
 void SoftNic::want_ack(QueuePair& qp, Instant now, bool at_once) {
   if (at_once || much_unacknowledged(qp)) {

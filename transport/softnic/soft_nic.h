@@ -248,7 +248,13 @@ class SoftNic final : public Nic {
   static uint32_t work_requests(const QueuePairConfig& config);
   static Bytes standard_state(const QueuePairConfig& config);
   PathPolicy path_policy(const QueuePairConfig& config) const;
-  bool much_unacknowledged(const QueuePair& qp) const;
+  // Small packets count by number, larger ones by bytes, because a burst of full packets arrives as
+  // one.
+  bool much_unacknowledged(const QueuePair& qp) const {
+    const bool many = qp.unacknowledged_packets >= config_.ack.small_packets &&
+                      qp.unacknowledged_bytes < config_.burst_bytes;
+    return many || qp.unacknowledged_bytes >= config_.ack.bytes;
+  }
   void want_ack(QueuePair& qp, Instant now, bool at_once);
   void arm_timeout(const QueuePair& qp);
   void on_queue_pair_timeout(QueuePair& qp, Instant now);
