@@ -21,7 +21,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
 endif()
 
 # pacecar_program(NAME [FOLDERS f] [SOURCES a.cc] [DEPS x] [DEFINE A=b] [NEEDS target]): a program of
-# the *_test.cc and *_property.cc in the FOLDERS and of further SOURCES. They are compiled ten at a
+# the *_test.cc and *_property.cc in the FOLDERS and of further SOURCES. They are compiled twenty at a
 # time as one file, which takes a third of the time: a file whose helpers have the names of another's
 # puts them into a namespace of its own (pacecar::send_queue_test). NEEDS are built before it runs.
 function(pacecar_program name)
@@ -31,7 +31,7 @@ function(pacecar_program name)
     list(APPEND ARG_SOURCES ${found})
   endforeach()
   add_executable(${name} ${ARG_SOURCES} $<TARGET_OBJECTS:test_main>)
-  pacecar_together(${name} 10)
+  pacecar_together(${name} 20)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock rapidcheck_gtest)
   target_compile_definitions(${name} PRIVATE ${ARG_DEFINE})
