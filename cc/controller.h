@@ -42,6 +42,10 @@ struct FlowEnvironment {
   HostLink* host_link = nullptr;
 };
 
+// Larger round trips mean a stalled host, whatever their value. The bound also keeps arithmetic in
+// range.
+inline constexpr Duration kMaxRtt = Duration::from_s(1);
+
 struct AckSample {
   Instant now;
   Duration rtt;         // 0: this acknowledgement carries no usable round trip

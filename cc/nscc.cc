@@ -7,9 +7,6 @@
 namespace pacecar {
 namespace {
 
-// Larger samples mean a stalled host, whatever their value.
-constexpr Duration kMaxRtt = Duration::from_s(1);
-
 double ns(Duration d) { return static_cast<double>(d.ns()); }
 
 Duration duration(double ns) { return Duration::from_ns(static_cast<int64_t>(ns)); }

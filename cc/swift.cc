@@ -7,9 +7,6 @@
 namespace pacecar {
 namespace {
 
-// Larger samples mean a stalled host, whatever their value; the bound also keeps the arithmetic in
-// range.
-constexpr Duration kMaxRtt = Duration::from_s(1);
 constexpr int64_t kSmoothing = 8;  // the smoothed round trip moves by 1/8 of each sample's distance
 
 Duration scale(Duration d, double factor) {

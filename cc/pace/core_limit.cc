@@ -37,8 +37,6 @@ constexpr uint32_t kMostCalm = 4;
 constexpr double kMostGrowth = 0.25;  // of the rate, likewise, while they are not
 
 constexpr Duration kBaseMemory = Duration::from_s(1);
-// Larger samples mean a stalled host, whatever their value.
-constexpr Duration kMaxRtt = Duration::from_s(1);
 
 }  // namespace
 
