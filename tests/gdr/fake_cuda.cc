@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -112,9 +113,9 @@ void run_streams() {
                      [&] { return !gpu.state.copies_wait && (ready = next_stream()) != nullptr; });
     // Releases the lock: the program continues while a copy runs.
     ready->busy = true;
-    const int turns = gpu.state.copies_late;
+    const std::chrono::microseconds late(gpu.state.late_us);
     lock.unlock();
-    for (int i = 0; i < turns; ++i) std::this_thread::yield();
+    std::this_thread::sleep_for(late);  // not at all for none
     lock.lock();
     ready->work.front()();
     ready->work.pop_front();

@@ -47,7 +47,7 @@ TEST(SpscRing, ElementsPassBetweenThreadsInOrder) {
     uint64_t number;
     uint64_t complement;
   };
-  constexpr uint64_t kElements = 200'000;
+  constexpr uint64_t kElements = 20'000;
   SpscRing<Pair> ring(8);
   std::thread producer([&ring] {
     for (uint64_t i = 0; i < kElements; ++i) {
