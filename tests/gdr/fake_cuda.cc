@@ -1,9 +1,9 @@
 // A driver library without a GPU: the CUDA entry points that Pacecar uses.
 //
 // GPU memory is mapped without access at the address that the program gets, so a direct read or
-// write crashes. A second mapping, for copies only, holds the bytes. Streams run in a thread of
-// their own: a copy completes some time after the call, and a held stream (copies_wait) makes no
-// progress, so that code that does not wait for its copies fails.
+// write crashes. A second mapping, for copies only, holds the bytes. Streams make progress when
+// they are waited for or asked for an event: a copy completes some time after the call, and a held
+// stream (copies_wait) makes none, so that code that does not wait for its copies fails.
 //
 // FAKE_CUDA_OLD leaves out the entry points that drivers before CUDA 11.3 lack, FAKE_CUDA_BROKEN
 // one that all drivers have.
@@ -13,8 +13,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -24,7 +22,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "gdr/cuda_abi.h"
 
@@ -32,14 +29,12 @@ using namespace pacecar::cuda;
 
 struct pacecar::cuda::OpaqueStream {
   std::deque<std::function<void()>> work;
-  bool busy = false;
 };
 
 struct pacecar::cuda::OpaqueEvent {
-  // Atomic, not locked: a polling thread would keep the lock from the streams.
-  std::atomic<uint64_t> recorded = 0;
-  std::atomic<uint64_t> reached = 0;
-  std::atomic<Status> status = kSuccess;
+  uint64_t recorded = 0;
+  uint64_t reached = 0;
+  Status status = kSuccess;
 };
 
 struct pacecar::cuda::OpaqueContext {
@@ -71,10 +66,10 @@ struct Fake {
   uint64_t allocations = 0;               // so far, freed ones included
   OpaqueContext contexts[kMaxDevices];
   std::deque<std::unique_ptr<OpaqueStream>> streams;
-  std::thread worker;
+  uint32_t draw = 1;
+  int queries = 0;  // of events, since streams last made progress
 };
 
-// Never destroyed: its thread runs until the process ends.
 Fake& fake() {
   static Fake* const instance = new Fake;
   return *instance;
@@ -91,42 +86,40 @@ uint8_t* contents_of(uint64_t address, size_t bytes) {
   return allocation.contents + offset;
 }
 
-// One of the streams that have work, in a pseudo-random order.
-OpaqueStream* next_stream() {
-  static uint32_t draw = 1;
-  draw = draw * 1664525 + 1013904223;
-  Fake& gpu = fake();
-  for (size_t i = 0; i < gpu.streams.size(); ++i) {
-    OpaqueStream* const stream = gpu.streams[(i + (draw >> 16)) % gpu.streams.size()].get();
-    if (!stream->work.empty()) return stream;
-  }
-  return nullptr;
+uint32_t draw_below(uint32_t bound) {
+  fake().draw = fake().draw * 1664525 + 1013904223;
+  return (fake().draw >> 16) % bound;
 }
 
-// Streams take turns, one piece of work at a time.
-void run_streams() {
+// One piece of work of a stream that has some; false if none may run. Under the lock.
+bool run_one() {
   Fake& gpu = fake();
-  std::unique_lock lock(gpu.mutex);
-  while (true) {
-    OpaqueStream* ready = nullptr;
-    gpu.changed.wait(lock,
-                     [&] { return !gpu.state.copies_wait && (ready = next_stream()) != nullptr; });
-    // Releases the lock: the program continues while a copy runs.
-    ready->busy = true;
-    const std::chrono::microseconds late(gpu.state.late_us);
-    lock.unlock();
-    std::this_thread::sleep_for(late);  // not at all for none
-    lock.lock();
-    ready->work.front()();
-    ready->work.pop_front();
-    ready->busy = false;
-    gpu.changed.notify_all();
+  if (gpu.state.copies_wait || gpu.streams.empty()) return false;
+  const size_t first = draw_below(static_cast<uint32_t>(gpu.streams.size()));
+  for (size_t i = 0; i < gpu.streams.size(); ++i) {
+    OpaqueStream& stream = *gpu.streams[(first + i) % gpu.streams.size()];
+    if (stream.work.empty()) continue;
+    stream.work.front()();
+    stream.work.pop_front();
+    return true;
+  }
+  return false;
+}
+
+void run_some() {
+  for (uint32_t pieces = draw_below(3); pieces > 0; --pieces) run_one();
+}
+
+template <typename Done>
+void run_until(std::unique_lock<std::mutex>& lock, const Done& done) {
+  while (!done()) {
+    if (!run_one()) fake().changed.wait(lock);
   }
 }
 
 void give(OpaqueStream* stream, std::function<void()> work) {
   stream->work.push_back(std::move(work));
-  fake().changed.notify_all();
+  if (draw_below(4) == 0) run_one();
 }
 
 Status copy(OpaqueStream* stream, uint64_t device, size_t bytes,
@@ -187,6 +180,7 @@ FAKE void fake_cuda_write(void* memory, const void* from, size_t bytes) {
 
 FAKE void fake_cuda_read(void* to, const void* memory, size_t bytes) {
   const std::lock_guard lock(fake().mutex);
+  run_some();
   if (bytes == 0) return;
   std::memcpy(to, contents_of(reinterpret_cast<uint64_t>(memory), bytes), bytes);
 }
@@ -339,13 +333,12 @@ FAKE Status cuStreamCreate(Stream* stream, unsigned) {
   Fake& gpu = fake();
   *stream = gpu.streams.emplace_back(std::make_unique<OpaqueStream>()).get();
   ++gpu.state.streams;
-  if (!gpu.worker.joinable()) gpu.worker = std::thread(run_streams);
   return kSuccess;
 }
 
 FAKE Status cuStreamDestroy_v2(Stream stream) {
   std::unique_lock lock(fake().mutex);
-  fake().changed.wait(lock, [&] { return stream->work.empty(); });
+  run_until(lock, [&] { return stream->work.empty(); });
   std::erase_if(fake().streams, [&](const auto& each) { return each.get() == stream; });
   --fake().state.streams;
   return kSuccess;
@@ -353,7 +346,7 @@ FAKE Status cuStreamDestroy_v2(Stream stream) {
 
 FAKE Status cuStreamSynchronize(Stream stream) {
   std::unique_lock lock(fake().mutex);
-  fake().changed.wait(lock, [&] { return stream->work.empty(); });
+  run_until(lock, [&] { return stream->work.empty(); });
   return fake().state.copy_failure;
 }
 
@@ -378,7 +371,7 @@ FAKE Status cuEventCreate(Event* event, unsigned) {
 // use it.
 FAKE Status cuEventDestroy_v2(Event event) {
   std::unique_lock lock(fake().mutex);
-  fake().changed.wait(lock, [&] { return event->reached == event->recorded; });
+  run_until(lock, [&] { return event->reached == event->recorded; });
   delete event;
   return kSuccess;
 }
@@ -395,7 +388,12 @@ FAKE Status cuEventRecord(Event event, Stream stream) {
 
 #ifndef FAKE_CUDA_BROKEN
 FAKE Status cuEventQuery(Event event) {
-  return event->reached == event->recorded ? event->status.load() : kErrorNotReady;
+  const std::lock_guard lock(fake().mutex);
+  if (++fake().queries > fake().state.late) {
+    fake().queries = 0;
+    run_some();
+  }
+  return event->reached == event->recorded ? event->status : kErrorNotReady;
 }
 #endif
 

@@ -17,7 +17,7 @@ struct FakeCuda {
   bool managed = false;      // allocations are managed memory
   bool copies_fail = false;  // at the time they run, not at the call
   bool copies_wait = false;  // no stream makes progress
-  int late_us = 0;           // how long each copy takes, at least
+  int late = 0;              // how many queries of events pass before streams make progress
   bool host_memory_fails = false;
   int copy_failure = 0;  // set by a failed copy; permanent, as with CUDA
   // Counters.

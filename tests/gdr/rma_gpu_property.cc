@@ -142,7 +142,7 @@ class Case {
 TEST(RmaGpuProperty, OperationsMatchTheModel) {
   const RmaRanks ranks(kRanks);
   EXPECT_TRUE(rc::check([&](uint64_t seed) {
-    ranks.gpu().with([&](FakeCuda& cuda) { cuda.late_us = static_cast<int>(seed % 20); });
+    ranks.gpu().with([&](FakeCuda& cuda) { cuda.late = static_cast<int>(seed % 20); });
     Case one(ranks, seed);
     for (int i = 0; i < 3; ++i) one.round();
   }));

@@ -83,7 +83,7 @@ TEST_P(RmaGpuOrder, SignalIsVisibleAfterItsPut) {
   constexpr size_t kPart = 5000;
   const RankWindow data = ranks.share(kRounds * kPart, kOnGpu);
   const RankWindow words = ranks.share(64, [](size_t) { return GetParam(); });
-  ranks.gpu().with([](FakeCuda& cuda) { cuda.late_us = 50; });
+  ranks.gpu().with([](FakeCuda& cuda) { cuda.late = 50; });
   std::vector<rma::Operation*> puts;
   for (size_t round = 0; round < kRounds; ++round) {
     data.memory[0]->write(pattern_of(kPart, round), round * kPart);

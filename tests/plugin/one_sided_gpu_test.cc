@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(
 void put_in_order_to_gpus() {
   constexpr size_t kRounds = 200;
   expect_pass_with_gpus(2, [](const FakeGpu& gpu, Rank& rank) {
-    gpu.with([](FakeCuda& cuda) { cuda.late_us = 20; });
+    gpu.with([](FakeCuda& cuda) { cuda.late = 20; });
     const Member member(rank, kNewestTable);
     constexpr size_t kPart = 5000;
     const GpuShared data(gpu, member, kRounds * kPart);
