@@ -116,7 +116,7 @@ TEST_P(RmaGpuOrder, NothingCompletesBeforeTheCopy) {
   auto* const put =
       ranks[0].put(1, source.at(0, 0), 4096, target.at(0, 0), Signal{words.at(0, 0), 1}).value();
   auto* const flush = ranks[0].flush(1).value();
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 500; ++i) {
     ranks.progress();
     ASSERT_FALSE(*ranks[0].test(put)) << "the bytes are still in the landing";
     ASSERT_FALSE(*ranks[0].test(flush));
@@ -145,7 +145,7 @@ TEST(RmaGpu, SignalsToOneWordShareCopies) {
     sum += i;
   }
   for (auto* signal : signals) ranks.finish(0, signal);
-  for (int i = 0; i < 3000; ++i) ranks.progress();
+  for (int i = 0; i < 500; ++i) ranks.progress();
   const int before = ranks.gpu().with([](FakeCuda& cuda) { return cuda.copies; });
   ranks.hold(false);
   ranks.await(*words.memory[1], 0, sum);
@@ -184,7 +184,7 @@ TEST(RmaGpu, BothRanksPutMoreThanTheLandingHolds) {
         ranks[rank].put(1 - rank, source.at(rank, 0), kBytes, target.at(rank, 0), {}).value());
     puts.push_back(ranks[rank].get(1 - rank, source.at(rank, 0), 9, target.at(rank, 0)).value());
   }
-  for (int i = 0; i < 3000; ++i) ranks.progress();
+  for (int i = 0; i < 500; ++i) ranks.progress();
   ranks.hold(false);
   for (size_t i = 0; i < puts.size(); ++i) ranks.finish(i / 2, puts[i]);
   for (size_t rank = 0; rank < 2; ++rank) {

@@ -151,8 +151,10 @@ Result<SharedWindow*> Group::share(const MemoryRange& range) {
     {
       std::unique_lock lock(mutex_);
       if (windows_.all_announced()) return windows_.take_announced(rank_, own);
-      const auto gone = std::ranges::find_if(
-          peers_, [](const Peer& peer) { return peer.failure() || peer.left(); });
+      const auto gone = std::ranges::find_if(peers_, [this](const Peer& peer) {
+        const auto rank = static_cast<size_t>(&peer - peers_.data());
+        return peer.failure() || (peer.left() && !windows_.announced(rank));
+      });
       if (gone != peers_.end()) {
         auto error =
             fail(ErrorCode::kPeer,

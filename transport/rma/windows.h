@@ -88,6 +88,7 @@ class Windows {
 
   // A peer has announced its next window. False: too many.
   bool announce(size_t rank, const Place& place);
+  bool announced(size_t rank) const { return !announced_[rank].empty(); }
   bool all_announced() const;
   // The window that all ranks have announced; `own` is this rank's. If all have announced the same
   // again, it is the existing one.

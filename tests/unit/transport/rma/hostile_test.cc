@@ -19,7 +19,7 @@ constexpr WindowId kFirstWindow = 1;
 constexpr uint64_t kBytes = 4096;
 
 // Ranks 0 and 2 are groups that share a window; the test itself sends the records of rank 1.
-class RmaHostile : public testing::TestWithParam<std::vector<Record>> {
+class RmaHostile : public testing::Test {
  protected:
   RmaHostile() {
     for (size_t rank = 0; rank < kRanks; ++rank) {
@@ -84,7 +84,10 @@ class RmaHostile : public testing::TestWithParam<std::vector<Record>> {
   std::array<SharedWindow*, kRanks> windows_{};
 };
 
-TEST_P(RmaHostile, InvalidRecordFailsOnlyTransfersWithItsSender) {
+class RmaHostileRecords : public RmaHostile,
+                          public testing::WithParamInterface<std::vector<Record>> {};
+
+TEST_P(RmaHostileRecords, InvalidRecordFailsOnlyTransfersWithItsSender) {
   for (const Record& record : GetParam()) send_record(0, record);
   Group& victim = *groups_[0];
   while (!victim.failure()) {
@@ -110,13 +113,28 @@ TEST_P(RmaHostile, InvalidRecordFailsOnlyTransfersWithItsSender) {
     ASSERT_EQ(data_[0][i], 0) << "rank 1 has changed the memory of rank 0";
 }
 
+// Ranks share together, so a rank that is faster than the others may leave before they are done.
+TEST_F(RmaHostile, RankThatSharesAndLeavesIsNotMissed) {
+  for (const size_t rank : {size_t{0}, size_t{2}}) {
+    send_record(rank, {.kind = RecordKind::kWindow, .window = 8, .offset = 64, .length = 100});
+    send_record(rank, {.kind = RecordKind::kBye});
+  }
+  const auto share = [&](size_t rank) {
+    return groups_[rank]->share({.address = data_[rank].data(), .length = kBytes / 2}).has_value();
+  };
+  auto first = std::async(std::launch::async, share, 0);
+  EXPECT_EQ(first.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  EXPECT_TRUE(share(2));
+  EXPECT_TRUE(first.get());
+}
+
 std::vector<Record> gets(size_t count) {
   return std::vector<Record>(
       count, {.kind = RecordKind::kGet, .window = kFirstWindow, .length = 1, .answer_window = 7});
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Records, RmaHostile,
+    Invalid, RmaHostileRecords,
     testing::Values(
         std::vector<Record>{{.kind = RecordKind::kSignal, .window = 2, .value = 1}},
         std::vector<Record>{{.kind = RecordKind::kSignal, .window = 1, .offset = kBytes}},
