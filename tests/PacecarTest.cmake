@@ -8,17 +8,25 @@ if(PACECAR_SANITIZE)
   set(PACECAR_HANGS_AFTER 1800)
 endif()
 
-# The programs' main(), and the headers that all of them precompile: Clang wants the same
-# definitions in all targets that share them.
-add_library(test_main OBJECT ${CMAKE_CURRENT_SOURCE_DIR}/support/test_main.cc)
-target_include_directories(test_main PRIVATE ${CMAKE_SOURCE_DIR})
-target_link_libraries(test_main PRIVATE GTest::gmock)
-if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-  target_precompile_headers(test_main PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
-  # As programs are compiled; ccache requires the other.
-  set_target_properties(test_main PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-  target_compile_options(test_main PRIVATE -fPIE -fpch-preprocess)
-endif()
+# pacecar_test_objects(NAME SOURCES...): what several programs link, compiled once for all of them.
+function(pacecar_test_objects name)
+  add_library(${name} OBJECT ${ARGN})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE GTest::gmock)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # Clang wants the same definitions in all that share headers
+    if(name STREQUAL test_main)
+      target_precompile_headers(${name} PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
+    else()
+      target_precompile_headers(${name} REUSE_FROM test_main)
+    endif()
+    # As programs are compiled; ccache requires the other.
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${name} PRIVATE -fPIE -fpch-preprocess)
+  endif()
+endfunction()
+
+# The programs' main(), and the headers that all of them precompile.
+pacecar_test_objects(test_main ${CMAKE_CURRENT_SOURCE_DIR}/support/test_main.cc)
 
 # pacecar_program(NAME [FOLDERS f] [SOURCES a.cc] [DEPS x] [DEFINE A=b] [NEEDS target]): a program of
 # the *_test.cc and *_property.cc in the FOLDERS and of further SOURCES. They are compiled twenty at a

@@ -39,22 +39,6 @@ function(pacecar_together name files)
                                          $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# pacecar_precompile(NAME <a> <b>): precompiles the headers that nearly every source of a folder's
-# targets includes: the folder's first target compiles them, the others reuse that.
-function(pacecar_precompile name)
-  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # Clang requires the same definitions in all targets
-    return()
-  endif()
-  get_directory_property(first PACECAR_PRECOMPILED)
-  if(first)
-    target_precompile_headers(${name} REUSE_FROM ${first})
-  else()
-    set_directory_properties(PROPERTIES PACECAR_PRECOMPILED ${name})
-    target_precompile_headers(${name} PRIVATE ${ARGN})
-  endif()
-  target_compile_options(${name} PRIVATE -fpch-preprocess)  # ccache requires it
-endfunction()
-
 # pacecar_library(NAME SOURCES a.cc b.cc APART c.cc DEPS x y): one static library per folder, its
 # SOURCES compiled together. Its dependencies are PUBLIC because our headers include one another by
 # their path from the repository's root.

@@ -1,8 +1,6 @@
 // The NIC conformance suite for the software NIC over DPDK devices in one process: net_ring and
 // net_memif, without and with faults, and net_virtio_user.
 #include "tests/conformance/nic_conformance.h"
-#include "tests/conformance/nic_rc_conformance.h"
-#include "tests/conformance/nic_requests_conformance.h"
 #include "tests/support/dpdk_hub.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/soft_nic_host.h"

@@ -3,8 +3,7 @@
 #include <deque>
 #include <string>
 
-#include "tests/conformance/nic_rc_conformance.h"
-#include "tests/conformance/nic_requests_conformance.h"
+#include "tests/conformance/nic_conformance.h"
 #include "tests/support/draws.h"
 #include "tests/support/hostile_nics.h"
 #include "tests/support/under_sanitizer.h"

@@ -6,8 +6,6 @@
 #include <stdexcept>
 
 #include "tests/conformance/nic_conformance.h"
-#include "tests/conformance/nic_rc_conformance.h"
-#include "tests/conformance/nic_requests_conformance.h"
 #include "tests/support/sim_star.h"
 #include "tests/support/soft_nic_host.h"
 #include "transport/io/udp/udp_io.h"

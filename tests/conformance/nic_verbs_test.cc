@@ -3,7 +3,6 @@
 #include <stdexcept>
 
 #include "tests/conformance/nic_conformance.h"
-#include "tests/conformance/nic_requests_conformance.h"
 #include "tests/support/turned_nics.h"
 #include "tests/support/verbs_port.h"
 #include "transport/verbs/verbs_nic.h"

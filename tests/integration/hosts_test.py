@@ -319,7 +319,7 @@ class LostHosts(WithHosts):
 
     def start_long(self, *flags):
         # Slowly: what these tests look at is not the traffic.
-        command = self.words("bw", "-D", "1.5", "--rate_limit", "0.1", "--rate_units", "g", *flags)
+        command = self.words("bw", "-D", "1", "--rate_limit", "0.1", "--rate_units", "g", *flags)
         process = subprocess.Popen(command, env=environment(), text=True, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE)
         self.addCleanup(process.kill)

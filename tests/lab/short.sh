@@ -5,7 +5,8 @@
 . "$(dirname "$0")/lib.sh"
 
 export PACECAR_NICS=rxe0
-LIMIT=240 check "NIC conformance on rxe0" "$BUILD/tests/nic_verbs_test" --gtest_brief=1
+LIMIT=240 check "NIC conformance on rxe0" "$BUILD/tests/nic_verbs_test" --gtest_brief=1 \
+  '--gtest_filter=-*four_lanes*'
 
 export PLUGIN_TEST_NICS=rxe0 PLUGIN_TEST_ADDRESS=${peers[0]}
 for version in 6 12; do

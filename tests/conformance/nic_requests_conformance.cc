@@ -1,15 +1,6 @@
-// What every Nic with sends, reads and receive requests (caps().sends and caps().reads) must do,
-// beside tests/conformance/nic_conformance.h. To add a NIC:
-//
-//   INSTANTIATE_TEST_SUITE_P(MyNic, NicRequests,
-//                            testing::Values(NicCase{"plain", make_my_world}), nic_case_name);
-#pragma once
-
-#include "tests/conformance/nic_conformance_fixture.h"
+#include "tests/conformance/nic_conformance.h"
 
 namespace pacecar {
-
-class NicRequests : public NicConformance {};
 
 TEST_P(NicRequests, SendsFillReceiveRequestsInOrder) {
   const Ends ends = connect({.paced = false, .receives = 4});
