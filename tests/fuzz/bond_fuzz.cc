@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/hostile_peer.h"
 #include "tests/fuzz/margined_memory.h"
 #include "tests/support/memory_nic.h"
@@ -14,7 +15,7 @@
 #include "transport/engine/clock.h"
 #include "transport/nic/nic_port.h"
 
-namespace pacecar {
+namespace pacecar::bond_fuzz {
 namespace {
 
 using fuzz::HostilePeer;
@@ -227,10 +228,11 @@ class World {
 };
 
 }  // namespace
-}  // namespace pacecar
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  pacecar::fuzz::Input input(data, size);
-  pacecar::World(input).run(input);
+FUZZ_TARGET(bond) {
+  fuzz::Input input(data, size);
+  World(input).run(input);
   return 0;
 }
+
+}  // namespace pacecar::bond_fuzz

@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <cstring>
 
+#include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
 #include "transport/engine/bootstrap/wire.h"
 
-namespace pacecar::bootstrap {
+namespace pacecar::bootstrap::bootstrap_fuzz {
 namespace {
 
 using Bytes = std::span<const uint8_t>;
@@ -46,16 +47,16 @@ void check_frame(FrameType type, Bytes input) {
 }
 
 }  // namespace
-}  // namespace pacecar::bootstrap
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using pacecar::bootstrap::FrameType;
+FUZZ_TARGET(bootstrap) {
   if (size == 0) return 0;
   const std::span<const uint8_t> input(data + 1, size - 1);
   if (data[0] == 0) {
-    pacecar::bootstrap::check_handle(input);
+    check_handle(input);
   } else {
-    pacecar::bootstrap::check_frame(static_cast<FrameType>(data[0]), input);
+    check_frame(static_cast<FrameType>(data[0]), input);
   }
   return 0;
 }
+
+}  // namespace pacecar::bootstrap::bootstrap_fuzz

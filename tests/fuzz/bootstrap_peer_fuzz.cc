@@ -4,11 +4,12 @@
 #include <optional>
 
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/support/tcp.h"
 #include "transport/base/check.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 
-namespace pacecar {
+namespace pacecar::bootstrap_peer_fuzz {
 namespace {
 
 using namespace bootstrap;
@@ -163,17 +164,18 @@ void attack_connector(Input& input, bool has_key, bool peer_has_key) {
 }
 
 }  // namespace
-}  // namespace pacecar
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  pacecar::fuzz::Input input(data, size);
+FUZZ_TARGET(bootstrap_peer) {
+  fuzz::Input input(data, size);
   const uint8_t choice = input.u8();
   const bool has_key = (choice & 2) != 0;
   const bool peer_has_key = (choice & 4) != 0;
   if ((choice & 1) == 0) {
-    pacecar::attack_listener(input, has_key, peer_has_key);
+    attack_listener(input, has_key, peer_has_key);
   } else {
-    pacecar::attack_connector(input, has_key, peer_has_key);
+    attack_connector(input, has_key, peer_has_key);
   }
   return 0;
 }
+
+}  // namespace pacecar::bootstrap_peer_fuzz

@@ -6,11 +6,13 @@
 
 #include "bench/workload/cm_file.h"
 #include "bench/workload/workload.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/support/workload_text.h"
 #include "transport/base/check.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace pacecar;
+namespace pacecar::cm_fuzz {
+
+FUZZ_TARGET(cm) {
   const auto workload = parse_cm({reinterpret_cast<const char*>(data), size}, "fuzz.cm");
   if (!workload) return 0;
   busiest_host_bytes(*workload);
@@ -20,3 +22,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   PACECAR_CHECK(write_cm(*again) == written);
   return 0;
 }
+
+}  // namespace pacecar::cm_fuzz

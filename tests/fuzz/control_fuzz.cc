@@ -12,10 +12,11 @@
 #include "bench/perf/phase.h"
 #include "bench/perf/test_parameters.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/json_mutator.h"
 #include "transport/base/check.h"
 
-namespace pacecar::perf {
+namespace pacecar::perf::control_fuzz {
 namespace {
 
 using Json = nlohmann::json;
@@ -58,11 +59,8 @@ struct Pipe {
 };
 
 }  // namespace
-}  // namespace pacecar::perf
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace pacecar;
-  using namespace pacecar::perf;
+FUZZ_TARGET(control) {
   static const bootstrap::ClusterKey key{std::vector<uint8_t>(32, 7)};
   Pipe pipe;
   if (::send(pipe.peer.get(), data, size, MSG_NOSIGNAL) < 0) return 0;
@@ -82,3 +80,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace pacecar::perf::control_fuzz

@@ -8,12 +8,14 @@
 #include "bench/metrics/exporter.h"
 #include "bench/top/page.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/json_mutator.h"
 #include "transport/base/check.h"
 #include "transport/base/printable.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace pacecar;
+namespace pacecar::doctor_fuzz {
+
+FUZZ_TARGET(doctor) {
   doctor::Evidence evidence;
   if (!doctor::add_evidence(fuzz::Input(data, size).text(), evidence)) return 0;
   doctor::Job job;
@@ -45,3 +47,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   PACECAR_CHECK(again.seen.size() == evidence.seen.size());
   return 0;
 }
+
+}  // namespace pacecar::doctor_fuzz

@@ -4,11 +4,12 @@
 #include <algorithm>
 
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
 #include "transport/nic/lanes/lane_recovery.h"
 #include "transport/softnic/queue_pair.h"
 
-namespace pacecar {
+namespace pacecar::endpoint_fuzz {
 namespace {
 
 void check_endpoint(std::span<const uint8_t> bytes) {
@@ -42,10 +43,11 @@ void check_message(std::span<const uint8_t> bytes) {
 }
 
 }  // namespace
-}  // namespace pacecar
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  pacecar::check_endpoint({data, size});
-  pacecar::check_message({data, size});
+FUZZ_TARGET(endpoint) {
+  check_endpoint({data, size});
+  check_message({data, size});
   return 0;
 }
+
+}  // namespace pacecar::endpoint_fuzz

@@ -6,13 +6,14 @@
 
 #include "bench/switch/frame_headers.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
 #include "transport/io/dpdk/neighbor_message.h"
 #include "transport/io/frame.h"
 #include "transport/io/switch_traces.h"
 #include "transport/wire/telemetry_tail.h"
 
-namespace pacecar {
+namespace pacecar::frames_fuzz {
 namespace {
 
 using Octets = std::span<const uint8_t>;
@@ -66,13 +67,14 @@ void read_traces(Octets bytes) {
 }
 
 }  // namespace
-}  // namespace pacecar
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(frames) {
   const std::span bytes(data, size);
-  pacecar::read_frame(bytes);
-  pacecar::read_switched(bytes);
-  pacecar::read_raw(bytes);
-  pacecar::read_traces(bytes);
+  read_frame(bytes);
+  read_switched(bytes);
+  read_raw(bytes);
+  read_traces(bytes);
   return 0;
 }
+
+}  // namespace pacecar::frames_fuzz

@@ -2,10 +2,12 @@
 #include "bench/preflight/kernel_probes.h"
 #include "bench/preflight/text.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace pacecar;
+namespace pacecar::kernel_fuzz {
+
+FUZZ_TARGET(kernel) {
   fuzz::Input input(data, size);
   if (input.u8() % 2 == 0) {
     static_cast<void>(preflight::parse_pfc(std::as_bytes(input.rest())));
@@ -20,3 +22,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static_cast<void>(preflight::is_pci_address(text));
   return 0;
 }
+
+}  // namespace pacecar::kernel_fuzz

@@ -7,12 +7,14 @@
 #include <string>
 
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/engine/cluster_key.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace pacecar;
+namespace pacecar::key_file_fuzz {
+
+FUZZ_TARGET(key_file) {
   const FileDescriptor file(::memfd_create("key", MFD_CLOEXEC));
   PACECAR_CHECK(file && ::fchmod(file.get(), 0600) == 0);
   PACECAR_CHECK(::write(file.get(), data, size) == static_cast<ssize_t>(size));
@@ -24,3 +26,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                 std::equal(key->bytes.begin(), key->bytes.end(), data));
   return 0;
 }
+
+}  // namespace pacecar::key_file_fuzz

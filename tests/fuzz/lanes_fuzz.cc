@@ -2,10 +2,11 @@
 // accepted input must encode to the same bytes.
 #include <algorithm>
 
+#include "tests/fuzz/fuzz_target.h"
 #include "transport/api/lane_list.h"
 #include "transport/base/check.h"
 
-namespace pacecar {
+namespace pacecar::lanes_fuzz {
 namespace {
 
 void check_name(std::span<const uint8_t> input) {
@@ -29,15 +30,16 @@ void check_lanes(std::span<const uint8_t> input) {
 }
 
 }  // namespace
-}  // namespace pacecar
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(lanes) {
   if (size == 0) return 0;
   const std::span<const uint8_t> input(data + 1, size - 1);
   if (data[0] == 0) {
-    pacecar::check_name(input);
-  } else if (input.size() <= pacecar::kMaxBootstrapPayload) {
-    pacecar::check_lanes(input);
+    check_name(input);
+  } else if (input.size() <= kMaxBootstrapPayload) {
+    check_lanes(input);
   }
   return 0;
 }
+
+}  // namespace pacecar::lanes_fuzz

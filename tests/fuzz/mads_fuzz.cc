@@ -4,9 +4,10 @@
 
 #include "net_plugin/verbs/cm/core/connection.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
 
-namespace pacecar::ibverbs::cm {
+namespace pacecar::ibverbs::cm::mads_fuzz {
 namespace {
 
 constexpr uint32_t kOwn = 7;
@@ -24,11 +25,8 @@ Connection end_in(size_t state, Instant now) {
 }
 
 }  // namespace
-}  // namespace pacecar::ibverbs::cm
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace pacecar;
-  using namespace pacecar::ibverbs::cm;
+FUZZ_TARGET(mads) {
   fuzz::Input input(data, size);
   Instant now = Instant() + Duration::from_s(1);
   Connection end = end_in(input.below(8), now);
@@ -51,3 +49,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace pacecar::ibverbs::cm::mads_fuzz

@@ -9,12 +9,13 @@
 
 #include "cc/registry.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/hostile_peer.h"
 #include "tests/fuzz/margined_memory.h"
 #include "tests/support/connect_messengers.h"
 #include "tests/support/memory_nic.h"
 
-namespace pacecar {
+namespace pacecar::messages_fuzz {
 namespace {
 
 using fuzz::HostileEnd;
@@ -295,10 +296,11 @@ class World {
 };
 
 }  // namespace
-}  // namespace pacecar
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  pacecar::fuzz::Input input(data, size);
-  pacecar::World(input).run(input);
+FUZZ_TARGET(messages) {
+  fuzz::Input input(data, size);
+  World(input).run(input);
   return 0;
 }
+
+}  // namespace pacecar::messages_fuzz

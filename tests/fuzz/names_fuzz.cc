@@ -4,11 +4,12 @@
 
 #include "bench/workload/flow_sizes.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
 #include "transport/engine/nic_list.h"
 #include "transport/io/dpdk/device_name.h"
 
-namespace pacecar {
+namespace pacecar::names_fuzz {
 namespace {
 
 void check_nics(std::string_view text) {
@@ -46,21 +47,22 @@ void check_sizes(std::string_view text) {
 }
 
 }  // namespace
-}  // namespace pacecar
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  pacecar::fuzz::Input input(data, size);
+FUZZ_TARGET(names) {
+  fuzz::Input input(data, size);
   const uint8_t choice = input.u8();
   const std::string_view text = input.text();
   switch (choice % 3) {
     case 0:
-      pacecar::check_nics(text);
+      check_nics(text);
       break;
     case 1:
-      pacecar::check_device(text);
+      check_device(text);
       break;
     default:
-      pacecar::check_sizes(text);
+      check_sizes(text);
   }
   return 0;
 }
+
+}  // namespace pacecar::names_fuzz

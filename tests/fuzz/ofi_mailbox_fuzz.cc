@@ -3,17 +3,19 @@
 #include <cstring>
 #include <memory>
 
+#include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
 #include "transport/ofi/mailbox.h"
 
 // Each message of the input has two bytes before it: the place in the ring, and bits that choose
 // which of its fields (sequence, check) are made valid.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using pacecar::OfiMessage;
-  using pacecar::OfiRings;
+
+namespace pacecar::ofi_mailbox_fuzz {
+
+FUZZ_TARGET(ofi_mailbox) {
   const auto rings = std::make_unique<OfiRings>();
   constexpr uint64_t kSecret = 7;
-  pacecar::OfiMailbox mailbox(*rings, kSecret);
+  OfiMailbox mailbox(*rings, kSecret);
   mailbox.join(8);
   uint64_t taken = 0;
   constexpr size_t kStep = 2 + sizeof(OfiMessage);
@@ -34,3 +36,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace pacecar::ofi_mailbox_fuzz

@@ -4,11 +4,13 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
 #include "transport/base/params.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace pacecar;
+namespace pacecar::params_fuzz {
+
+FUZZ_TARGET(params) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto settings = parse_param_file(text, "fuzz");
   if (!settings) return 0;
@@ -27,3 +29,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace pacecar::params_fuzz

@@ -3,10 +3,12 @@
 #include "bench/ab/plan.h"
 #include "bench/ab/programs.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace pacecar;
+namespace pacecar::plan_fuzz {
+
+FUZZ_TARGET(plan) {
   const std::string_view text = fuzz::Input(data, size).text();
   static_cast<void>(ab::parse_program_plan(text, "fuzz.toml"));
   const auto plan = ab::parse_plan(text, "fuzz.toml");
@@ -19,3 +21,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace pacecar::plan_fuzz

@@ -1,13 +1,18 @@
 // The decoder of RC queue pair addresses: what it accepts must encode to the bytes that it got.
 #include <algorithm>
 
+#include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
 #include "transport/nic/rc_endpoint.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+namespace pacecar::rc_endpoint_fuzz {
+
+FUZZ_TARGET(rc_endpoint) {
   const std::span<const uint8_t> input(data, size);
-  if (const auto endpoint = pacecar::decode_rc_endpoint(input)) {
+  if (const auto endpoint = decode_rc_endpoint(input)) {
     PACECAR_CHECK(std::ranges::equal(encode(*endpoint).view(), input));
   }
   return 0;
 }
+
+}  // namespace pacecar::rc_endpoint_fuzz

@@ -1,6 +1,6 @@
-// Replays a corpus through a libFuzzer entry point where the compiler has no libFuzzer: every input
-// of the files named on the command line (see corpus.py), and each of its prefixes; after --whole
-// only whole inputs.
+// Replays corpora where the compiler has no libFuzzer: `fuzz_replay TARGET [--whole] FILE...` gives
+// the target every input of the files (see corpus.py) and each of its prefixes; with --whole only
+// whole inputs.
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+#include "tests/fuzz/fuzz_target.h"
 
 namespace {
 
@@ -31,10 +31,16 @@ std::vector<uint8_t> input_of(const std::string& line) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const auto* target = pacecar::fuzz::Target::first;
+  while (argc > 1 && target != nullptr && std::string_view(target->name) != argv[1]) {
+    target = target->next;
+  }
+  if (argc < 2 || target == nullptr)
+    return std::fputs("usage: fuzz_replay TARGET FILE\n", stderr), 2;
   size_t inputs = 0;
   size_t replayed = 0;
   bool whole = false;
-  for (int i = 1; i < argc; ++i) {
+  for (int i = 2; i < argc; ++i) {
     if (std::string_view(argv[i]) == "--whole") {
       whole = true;
       continue;
@@ -45,7 +51,7 @@ int main(int argc, char** argv) {
       for (size_t size = whole ? bytes.size() : 0; size <= bytes.size(); ++size) {
         // A copy of exactly this size, so that the address sanitizer sees every overrun.
         const std::vector<uint8_t> input(bytes.begin(), bytes.begin() + static_cast<long>(size));
-        LLVMFuzzerTestOneInput(input.data(), input.size());
+        target->run(input.data(), input.size());
         ++replayed;
       }
     }

@@ -13,9 +13,10 @@
 #include "bench/ab/summary.h"
 #include "bench/ab/summary_text.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
 
-namespace pacecar::ab {
+namespace pacecar::ab::results_fuzz {
 namespace {
 
 class Folders {
@@ -48,17 +49,17 @@ void sum_up(const MergedResults& results, const ResultsFolder& folder) {
 }
 
 }  // namespace
-}  // namespace pacecar::ab
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace pacecar;
-  static const ab::Folders folders;
+FUZZ_TARGET(results) {
+  static const Folders folders;
   const std::string_view text = fuzz::Input(data, size).text();
   const size_t end = text.find('\n');
   folders.put("experiment.json", text.substr(0, end));
   folders.put("runs.jsonl", end == text.npos ? "" : text.substr(end + 1));
   const auto ours = ab::ResultsFolder::open(folders.ours(), ab::ResultsFolder::Existing::kReplace);
   const auto merged = ab::merge_results({folders.theirs()}, *ours);
-  if (merged) ab::sum_up(*merged, *ours);
+  if (merged) sum_up(*merged, *ours);
   return 0;
 }
+
+}  // namespace pacecar::ab::results_fuzz

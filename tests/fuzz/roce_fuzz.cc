@@ -6,10 +6,11 @@
 #include <cstdlib>
 #include <span>
 
+#include "tests/fuzz/fuzz_target.h"
 #include "transport/wire/icrc.h"
 #include "transport/wire/roce.h"
 
-namespace pacecar::roce {
+namespace pacecar::roce::roce_fuzz {
 namespace {
 
 void try_decoder(std::span<const uint8_t> datagram) {
@@ -42,9 +43,10 @@ void try_decoder(std::span<const uint8_t> datagram) {
 }
 
 }  // namespace
-}  // namespace pacecar::roce
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  pacecar::roce::try_decoder({data, size});
+FUZZ_TARGET(roce) {
+  try_decoder({data, size});
   return 0;
 }
+
+}  // namespace pacecar::roce::roce_fuzz

@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/support/soft_nic_pair.h"
 #include "tests/support/wire_reencode.h"
 
-namespace pacecar {
+namespace pacecar::softnic_fuzz {
 namespace {
 
 using fuzz::Input;
@@ -149,9 +150,10 @@ class Target {
 };
 
 }  // namespace
-}  // namespace pacecar
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  pacecar::Target().run(pacecar::Input(data, size));
+FUZZ_TARGET(softnic) {
+  Target().run(Input(data, size));
   return 0;
 }
+
+}  // namespace pacecar::softnic_fuzz

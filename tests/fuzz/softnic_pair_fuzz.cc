@@ -15,21 +15,20 @@
 
 #include "tests/fuzz/forged_packets.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/margined_memory.h"
 #include "tests/support/rc_pair.h"
 #include "tests/support/wire_reencode.h"
 
-namespace pacecar {
+namespace pacecar::softnic_pair_fuzz {
 namespace {
 
 using fuzz::Input;
-using fuzz::MarginedMemory;
 using test::Datagram;
-using test::SoftNicPair;
 
 constexpr size_t kSlot = 1024;  // of one write
 constexpr size_t kSlots = 10;
-constexpr uint8_t kUntouched = MarginedMemory::kUntouched;
+constexpr uint8_t kUntouched = fuzz::MarginedMemory::kUntouched;
 constexpr size_t kLinks = 3;
 constexpr size_t kMaxOnTheWay = 128;
 constexpr size_t kMaxWrites = 64;
@@ -51,8 +50,8 @@ struct Block {
   }
   const uint8_t* slot(size_t number) const { return memory.data() + number * kSlot; }
 
-  MarginedMemory memory;
-  std::optional<MarginedMemory> last;  // as it was when it was deregistered
+  fuzz::MarginedMemory memory;
+  std::optional<fuzz::MarginedMemory> last;  // as it was when it was deregistered
   MemoryRegion region;
   size_t used = 0;  // slots
 };
@@ -71,7 +70,7 @@ struct Write {
 };
 
 struct Link {
-  SoftNicPair::Ends ends{};
+  test::SoftNicPair::Ends ends{};
   uint32_t generation = 0;
   bool up = false;
   std::array<bool, 2> broken{};
@@ -102,7 +101,8 @@ class World {
 
  private:
   static SoftNicConfig make_config(Mode mode, uint8_t options) {
-    SoftNicConfig config = mode == Mode::kRoce ? test::rc_config() : SoftNicPair::default_config();
+    SoftNicConfig config =
+        mode == Mode::kRoce ? test::rc_config() : test::SoftNicPair::default_config();
     config.mtu = 256;
     config.burst_bytes = 1024;
     config.window_packets = 64;
@@ -374,7 +374,7 @@ class World {
         transmit(side);
         deliver_oldest(1 - side, kMaxOnTheWay);
       }
-      pass_time(SoftNicPair::kDelay);
+      pass_time(test::SoftNicPair::kDelay);
     }
   }
 
@@ -476,9 +476,9 @@ class World {
 
   const Mode mode_;
   const SoftNicConfig config_;
-  SoftNicPair pair_;
+  test::SoftNicPair pair_;
   std::array<std::unique_ptr<Block>, 2> source_;
-  std::array<std::optional<MarginedMemory>, 2> source_before_;
+  std::array<std::optional<fuzz::MarginedMemory>, 2> source_before_;
   std::array<std::vector<std::unique_ptr<Block>>, 2> blocks_;  // the last is registered
   std::array<Link, kLinks> links_;
   std::vector<Write> writes_;
@@ -491,10 +491,11 @@ class World {
 };
 
 }  // namespace
-}  // namespace pacecar
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  pacecar::fuzz::Input input(data, size);
-  pacecar::World(input).run(input);
+FUZZ_TARGET(softnic_pair) {
+  Input input(data, size);
+  World(input).run(input);
   return 0;
 }
+
+}  // namespace pacecar::softnic_pair_fuzz

@@ -5,9 +5,10 @@
 
 #include "bench/sim/spec_file.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
 
-namespace pacecar {
+namespace pacecar::spec_fuzz {
 namespace {
 
 constexpr int64_t kMost = 12;
@@ -33,10 +34,8 @@ void make_run(SpecValue& spec) {
 }
 
 }  // namespace
-}  // namespace pacecar
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace pacecar;
+FUZZ_TARGET(spec) {
   const std::string_view text = fuzz::Input(data, size).text();
   const std::string_view option = text.substr(0, text.find('\n'));
   static_cast<void>(table_from_short_form(option));
@@ -49,3 +48,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   make_run(*spec);
   return 0;
 }
+
+}  // namespace pacecar::spec_fuzz

@@ -5,9 +5,10 @@
 #include <cstdlib>
 #include <span>
 
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/support/wire_reencode.h"
 
-namespace pacecar::wire {
+namespace pacecar::wire::wire_fuzz {
 namespace {
 
 void try_every_decoder(std::span<const uint8_t> datagram) {
@@ -50,10 +51,11 @@ void take_apart(std::span<const uint8_t> datagram) {
 }
 
 }  // namespace
-}  // namespace pacecar::wire
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  pacecar::wire::try_every_decoder({data, size});
-  pacecar::wire::take_apart({data, size});
+FUZZ_TARGET(wire) {
+  try_every_decoder({data, size});
+  take_apart({data, size});
   return 0;
 }
+
+}  // namespace pacecar::wire::wire_fuzz
