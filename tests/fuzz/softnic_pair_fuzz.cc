@@ -1,6 +1,5 @@
 // Two software NICs, a network that does anything to their packets, and somebody who forges some.
-// The first byte chooses the wire mode and the security; then each byte is an operation, with what
-// it needs behind it.
+// The first byte chooses wire mode and security; then each is an operation, with what it needs.
 //
 // Whatever happens, nothing outside registered memory is written, and nothing into memory that was
 // deregistered. What completes has the bytes that were posted: with tags or encryption always,
