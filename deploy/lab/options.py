@@ -34,6 +34,8 @@ def parse(arguments):
     add_output(parser)
     if "--" not in arguments:
         options = parser.parse_args(arguments)
+        if options.prepare:
+            return options
         parser.error("COMMAND is missing: write it after '--'")
     split = arguments.index("--")
     options = parser.parse_args(arguments[:split])
@@ -61,6 +63,8 @@ def add_machine(parser):
     group.add_argument("--timeout", type=whole(1, 86400), default=600, metavar="SECONDS",
                        help="limit of the whole run, without the time in which a busy host does "
                             "not run the guests (default 600)")
+    group.add_argument("--prepare", action="store_true",
+                       help="without COMMAND: only install the packages and make the image")
     group.add_argument("--may-die", default="none", metavar="RANKS",
                        help="guests that may end without a status, which then counts as 0")
 

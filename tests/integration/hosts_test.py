@@ -197,7 +197,7 @@ class OverSsh(WithHosts):
         self.addCleanup(self.hosts.unshape, 3)
         matrix, page = self.root / "m.json", self.root / "m.html"
         # Small messages: those under way at the end take the slow link long.
-        process = self.pacecar("bw", "-D", "1", "-s", "8K", "--rate_limit", "0.2", "--rate_units",
+        process = self.pacecar("bw", "-D", "0.5", "-s", "8K", "--rate_limit", "0.2", "--rate_units",
                                "g", "--json", str(matrix), "--html",
                                str(page), "--least", "0.5", hosts=str(listed))
         self.assertEqual(process.returncode, 3, process.stdout + process.stderr)

@@ -47,6 +47,13 @@ class Usage(unittest.TestCase):
             self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
 
 
+class Preparation(unittest.TestCase):
+    def test_no_machine_is_booted(self):
+        done = run("--prepare")
+        self.assertIn(done.returncode, (0, UNAVAILABLE), done.stderr)
+        self.assertEqual(done.stdout, "")
+
+
 class Output(unittest.TestCase):
     def test_output_of_a_guest_is_written_whole_or_fails(self):
         reader, writer = os.pipe()
