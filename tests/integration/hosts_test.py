@@ -315,7 +315,7 @@ class LostHosts(WithHosts):
         while left := self.programs():
             if time.monotonic() > give_up:
                 self.fail(f"still running: {left}")
-            time.sleep(0.05)
+            time.sleep(0.2)
 
     def start_long(self, *flags):
         # Slowly: what these tests look at is not the traffic.
@@ -327,7 +327,7 @@ class LostHosts(WithHosts):
         while not all(any("--quiet" in one for one in self.programs(host).values())
                       for host in range(1, 5)):
             self.assertLess(time.monotonic(), give_up, "no pair is being measured")
-            time.sleep(0.05)
+            time.sleep(0.2)
         return process
 
     def test_ctrl_c_ends_all_processes_of_the_hosts(self):
