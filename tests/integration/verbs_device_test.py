@@ -140,7 +140,8 @@ class Programs(unittest.TestCase):
         # Both ends of most spin: on a busy machine each turn around takes a turn of the scheduler.
         # With -a they take 0.2 s for each size before the first byte.
         for command in (("ib_write_bw", "-s", "8388608", "-n", "10"), ("ib_read_bw", "-n", "100"),
-                        ("ib_send_bw", "-s", "65537", "-n", "100"), ("ib_send_bw", "-e", "-n", "200"),
+                        ("ib_send_bw", "-s", "65537", "-n", "100"),
+                        ("ib_send_bw", "-e", "-n", "200"),
                         ("ib_send_bw", "-c", "UD", "-n", "100"),
                         # All messages fit into the socket's buffer: UC retransmits nothing, and
                         # perftest waits for each message.
