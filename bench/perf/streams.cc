@@ -11,12 +11,12 @@
 #include "bench/perf/clock.h"
 #include "bench/perf/json_fields.h"
 #include "transport/base/check.h"
+#include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
 namespace {
 
-constexpr Duration kConnectLimit = Duration::from_s(5);
 // Of the NICs that match, the first; another serves where the peer has none of its network.
 constexpr size_t kNic = 0;
 
@@ -25,10 +25,10 @@ using Pointers = std::vector<std::unique_ptr<T>>;
 
 // Sends the listener's handle, if there is one. Returns the peer's, if it is wanted.
 Result<std::optional<Handle>> exchange_handles(ControlChannel& channel, const Listener* listener,
-                                               bool wanted) {
+                                               bool wanted, Duration limit) {
   const std::string own = listener != nullptr ? to_hex(listener->handle().bytes) : "";
   ASSIGN_OR_RETURN(const auto message,
-                   channel.ask({{"type", "handle"}, {"handle", own}}, "handle", kConnectLimit));
+                   channel.ask({{"type", "handle"}, {"handle", own}}, "handle", limit));
   if (!wanted) return std::nullopt;
   Handle handle;
   RETURN_IF_ERROR(bytes_field(message, "handle", handle.bytes));
@@ -36,7 +36,7 @@ Result<std::optional<Handle>> exchange_handles(ControlChannel& channel, const Li
 }
 
 // Makes `count` connections in each direction that is wanted: to `remote`, and from `listener`.
-Result<void> connect_all(Context& context, ControlChannel& channel, size_t count,
+Result<void> connect_all(Context& context, ControlChannel& channel, Duration limit, size_t count,
                          Listener* listener, const std::optional<Handle>& remote,
                          Pointers<SendConnection>& senders,
                          Pointers<ReceiveConnection>& receivers) {
@@ -46,7 +46,7 @@ Result<void> connect_all(Context& context, ControlChannel& channel, size_t count
     pending.push_back(std::move(connecting));
   }
   const size_t expected = listener != nullptr ? count : 0;
-  const Instant deadline = steady_now() + kConnectLimit;
+  const Instant deadline = steady_now() + limit;
   while (!pending.empty() || receivers.size() < expected) {
     if (!pending.empty()) {
       ASSIGN_OR_RETURN(auto made, pending.back()->poll());
@@ -66,7 +66,7 @@ Result<void> connect_all(Context& context, ControlChannel& channel, size_t count
           fmt::format("only {} of {} connections came about within {:.0f} s: check that the "
                       "two NICs reach each other and that no firewall drops their packets",
                       senders.size() + receivers.size(), (remote ? count : 0) + expected,
-                      kConnectLimit.seconds()));
+                      limit.seconds()));
     }
     std::this_thread::yield();
   }
@@ -240,15 +240,17 @@ uint64_t Streams::received() const { return finished_of(receivers); }
 
 Result<Streams> make_streams(Context& context, ControlChannel& channel, const StreamPlan& plan,
                              const TestParameters& parameters) {
+  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
+  const Duration limit = params.connect_timeout;
   std::unique_ptr<Listener> listener;
   if (plan.receive) {
     ASSIGN_OR_RETURN(listener, context.listen(kNic));
   }
-  ASSIGN_OR_RETURN(const auto remote, exchange_handles(channel, listener.get(), plan.send));
+  ASSIGN_OR_RETURN(const auto remote, exchange_handles(channel, listener.get(), plan.send, limit));
   Pointers<SendConnection> senders;
   Pointers<ReceiveConnection> receivers;
-  const auto connected = connect_all(context, channel, parameters.connections, listener.get(),
-                                     remote, senders, receivers);
+  const auto connected = connect_all(context, channel, limit, parameters.connections,
+                                     listener.get(), remote, senders, receivers);
   if (!connected) return tl::unexpected(channel.explain(connected.error()));
 
   Streams streams;
@@ -264,7 +266,7 @@ Result<Streams> make_streams(Context& context, ControlChannel& channel, const St
                                            receive_slots(parameters.rx_depth), plan.place));
     streams.receivers.emplace_back(std::move(connection), std::move(buffer), parameters, plan.echo);
   }
-  RETURN_IF_ERROR(channel.ask({{"type", "connected"}}, "connected", kConnectLimit * 2));
+  RETURN_IF_ERROR(channel.ask({{"type", "connected"}}, "connected", limit * 2));
   return streams;
 }
 

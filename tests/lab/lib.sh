@@ -27,6 +27,7 @@ be_patient() {
   slower=$(((2 * slowness - 99) / 100))
   ((slower <= 12)) || slower=12
   export TESTS_SLOWER=$slower PACECAR_TIMEOUT=$((slower * ${TIMEOUT:-10}))s
+  export PACECAR_CONNECT_TIMEOUT=$((slower * 10))s
 }
 be_patient
 

@@ -18,7 +18,7 @@ done
 # pair KIND FLAGS...: `pacecar KIND` between a server and a client of this machine.
 pair() {
   port=$((port + 1))
-  "$BUILD/bench/pacecar" "$1" -p "$port" >/tmp/server.log 2>&1 &
+  limited "$BUILD/bench/pacecar" "$1" -p "$port" >/tmp/server.log 2>&1 &
   await_listener "$port"
   check "pacecar $* over rxe0" "$BUILD/bench/pacecar" "$1" "${peers[0]}" -p "$port" "${@:2}"
   wait $!
