@@ -22,8 +22,8 @@ done
 # between KIND: near0 and far0, each with a NIC of this kind, whose name the interface completes.
 between() {
   port=$((port + 1))
-  ip netns exec far "$BUILD/tests/interop_peer" --nic "soft:$1far0" --server "$port" \
-    >/tmp/far.log 2>&1 &
+  LIMIT=240 limited ip netns exec far "$BUILD/tests/interop_peer" --nic "soft:$1far0" \
+    --server "$port" >/tmp/far.log 2>&1 &
   LIMIT=240 check "interop, soft:$1 and soft:$1" "$BUILD/tests/interop_peer" --nic "soft:$1near0" \
     --client "192.0.2.2:$port"
   wait $!
