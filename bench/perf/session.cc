@@ -120,6 +120,7 @@ struct Side {
   const TestOptions& options;
   const MessagePlace& place;
   const Console& console;
+  Duration connect_limit;  // from when streams are asked for until they are there
 
   bool echo() const { return kind == TestKind::kLatency; }  // the server answers each message
 
@@ -139,7 +140,8 @@ StreamPlan plan_of(const Side& side, const TestParameters& parameters, uint64_t 
           .send = both || parameters.reversed != client,
           .receive = both || parameters.reversed == client,
           .echo = side.echo(),
-          .place = side.place};
+          .place = side.place,
+          .connect_limit = side.connect_limit};
 }
 
 class Client : Side {
@@ -365,25 +367,22 @@ class Server : Side {
 };
 
 // PACECAR_CC of the client's environment applies to both ends, as --cc does.
-Result<void> choose_control(TestParameters& parameters) {
-  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
+void choose_control(const Params& params, TestParameters& parameters) {
   const auto row = std::ranges::find(param_table(), "PACECAR_CC", &ParamInfo::name);
   const auto index = static_cast<size_t>(row - param_table().begin());
   const bool chosen = params.origin(index) != Params().origin(index);
   if (chosen && parameters.congestion_control.empty()) parameters.congestion_control = params.cc;
-  return {};
 }
 
 }  // namespace
 
 Result<int> run_test(TestKind kind, TestOptions options, const Console& console) {
   RETURN_IF_ERROR(check_writable(options.json_file));
+  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
   const bool server = options.host.empty();
-  if (!server) {
-    RETURN_IF_ERROR(choose_control(options.parameters));
-  }
+  if (!server) choose_control(params, options.parameters);
   ASSIGN_OR_RETURN(const auto place, find_place(options));
-  const Side side{kind, options, place, console};
+  const Side side{kind, options, place, console, params.connect_timeout};
   return server ? Server(side).run() : Client(side).run();
 }
 

@@ -11,7 +11,6 @@
 #include "bench/perf/clock.h"
 #include "bench/perf/json_fields.h"
 #include "transport/base/check.h"
-#include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
@@ -240,8 +239,7 @@ uint64_t Streams::received() const { return finished_of(receivers); }
 
 Result<Streams> make_streams(Context& context, ControlChannel& channel, const StreamPlan& plan,
                              const TestParameters& parameters) {
-  ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
-  const Duration limit = params.connect_timeout;
+  const Duration limit = plan.connect_limit;
   std::unique_ptr<Listener> listener;
   if (plan.receive) {
     ASSIGN_OR_RETURN(listener, context.listen(kNic));

@@ -122,6 +122,7 @@ struct StreamPlan {
   bool receive = false;
   bool echo = false;  // each message answers the one before
   const MessagePlace& place;
+  Duration connect_limit;
 };
 
 // Both sides call it at the same time, each with the other's directions reversed.

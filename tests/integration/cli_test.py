@@ -313,6 +313,18 @@ class Failures(Cli):
             client = self.client_of(silent.getsockname()[1])
         self.assert_one_sentence(client, "did not answer within 2 s")
 
+    def test_connections_are_waited_for_as_long_as_the_parameter_says(self):
+        with socket.create_server(("127.0.0.1", 0)) as welcoming:
+            with subprocess.Popen([PROGRAM, "bw", "-p", str(welcoming.getsockname()[1]),
+                                   "127.0.0.1"], env=environment(PACECAR_CONNECT_TIMEOUT="1s"),
+                                  text=True, stderr=subprocess.PIPE) as client:
+                connection, _ = welcoming.accept()
+                with connection:
+                    connection.sendall(b'{"type":"welcome"}\n')
+                    errors = client.communicate(timeout=LIMIT_S)[1]
+        self.assertEqual(client.returncode, 1)
+        self.assertIn("did not answer within 1 s", errors)
+
     def test_server_of_another_protocol_is_named(self):
         with socket.create_server(("127.0.0.1", 0)) as other:
             with subprocess.Popen([PROGRAM, "bw", "-p", str(other.getsockname()[1]), "127.0.0.1"],

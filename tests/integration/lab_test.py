@@ -48,7 +48,7 @@ class Usage(unittest.TestCase):
 
 
 class Preparation(unittest.TestCase):
-    def test_no_machine_is_booted(self):
+    def test_it_needs_no_command(self):
         done = run("--prepare")
         self.assertIn(done.returncode, (0, UNAVAILABLE), done.stderr)
         self.assertEqual(done.stdout, "")
