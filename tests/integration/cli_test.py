@@ -313,28 +313,26 @@ class Failures(Cli):
             client = self.client_of(silent.getsockname()[1])
         self.assert_one_sentence(client, "did not answer within 2 s")
 
-    def test_connections_are_waited_for_as_long_as_the_parameter_says(self):
-        with socket.create_server(("127.0.0.1", 0)) as welcoming:
-            with subprocess.Popen([PROGRAM, "bw", "-p", str(welcoming.getsockname()[1]),
-                                   "127.0.0.1"], env=environment(PACECAR_CONNECT_TIMEOUT="1s"),
-                                  text=True, stderr=subprocess.PIPE) as client:
-                connection, _ = welcoming.accept()
+    def errors_after(self, words, **changes):
+        """What a client says whose server sends these words and then nothing."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            with subprocess.Popen([PROGRAM, "bw", "-p", str(server.getsockname()[1]), "127.0.0.1"],
+                                  env=environment(**changes), text=True,
+                                  stderr=subprocess.PIPE) as client:
+                connection, _ = server.accept()
                 with connection:
-                    connection.sendall(b'{"type":"welcome"}\n')
+                    connection.sendall(words)
                     errors = client.communicate(timeout=LIMIT_S)[1]
         self.assertEqual(client.returncode, 1)
+        return errors
+
+    def test_connections_are_waited_for_as_long_as_the_parameter_says(self):
+        errors = self.errors_after(b'{"type":"welcome"}\n', PACECAR_CONNECT_TIMEOUT="1s")
         self.assertIn("did not answer within 1 s", errors)
 
     def test_server_of_another_protocol_is_named(self):
-        with socket.create_server(("127.0.0.1", 0)) as other:
-            with subprocess.Popen([PROGRAM, "bw", "-p", str(other.getsockname()[1]), "127.0.0.1"],
-                                  env=environment(), text=True, stderr=subprocess.PIPE) as client:
-                connection, _ = other.accept()
-                with connection:
-                    connection.sendall(b"220 mail ready\r\n")
-                    errors = client.communicate(timeout=LIMIT_S)[1]
-        self.assertEqual(client.returncode, 1)
-        self.assertRegex(errors, "another program uses this port")
+        errors = self.errors_after(b"220 mail ready\r\n")
+        self.assertIn("another program uses this port", errors)
 
     def test_client_of_another_test_is_refused(self):
         with Server("lat") as server:
