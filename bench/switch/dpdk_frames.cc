@@ -33,8 +33,7 @@ class DpdkFrames final : public FramePort {
   Bytes frame_bytes() const override { return port_->mtu() + kEthernetBytes + kVlanTagBytes; }
   size_t receive(std::span<ReceivedFrame> frames, Instant now) override {
     release();
-    const auto most = static_cast<uint16_t>(std::min(frames.size(), kBurst));
-    held_ = rte_eth_rx_burst(port_->id(), 0, received_.data(), most);
+    held_ = port_->receive(std::span(received_).first(std::min(frames.size(), kBurst)));
     size_t count = 0;
     for (rte_mbuf* buffer : std::span(received_).first(held_)) {
       if (buffer->pkt_len > frame_bytes() || rte_pktmbuf_linearize(buffer) != 0) {
@@ -94,8 +93,7 @@ class DpdkFrames final : public FramePort {
   }
 
   void submit(std::span<rte_mbuf*> buffers) {
-    const size_t sent =
-        rte_eth_tx_burst(port_->id(), 0, buffers.data(), static_cast<uint16_t>(buffers.size()));
+    const size_t sent = port_->send(buffers);
     counters_.refused += buffers.size() - sent;
     for (rte_mbuf* buffer : buffers.subspan(sent)) rte_pktmbuf_free(buffer);
   }

@@ -85,13 +85,13 @@ void DpdkHub::turn() {
   std::array<rte_mbuf*, 32> burst{};
   for (size_t i = 0; i < ports_.size(); ++i) {
     const auto& from = ports_[i];
-    const uint16_t count = rte_eth_rx_burst(from->id(), 0, burst.data(), burst.size());
+    const uint16_t count = from->receive(burst);
     if (count > 0) received_[i] = true;
     for (const auto& to : ports_) {
       if (to == from) continue;
       for (rte_mbuf* const packet : std::span(burst).first(count)) {
         rte_mbuf* copy = rte_pktmbuf_copy(packet, &to->transmit_pool(), 0, UINT32_MAX);
-        if (copy != nullptr && rte_eth_tx_burst(to->id(), 0, &copy, 1) == 0) rte_pktmbuf_free(copy);
+        if (copy != nullptr && to->send({&copy, 1}) == 0) rte_pktmbuf_free(copy);
       }
     }
     rte_pktmbuf_free_bulk(burst.data(), count);

@@ -1,7 +1,6 @@
 #include "transport/io/dpdk/dpdk_io.h"
 
 #include <fmt/format.h>
-#include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
 #include <algorithm>
@@ -241,9 +240,7 @@ void DpdkIo::drop_damaged() {
 [[gnu::flatten]] size_t DpdkIo::receive(std::span<RxPacket> packets, Instant now) {
   release();
   const size_t most = std::min(packets.size(), kReceiveBurst);
-  if (port_->is_started()) {
-    held_ = rte_eth_rx_burst(port_->id(), 0, buffers_.data(), static_cast<uint16_t>(most));
-  }
+  held_ = port_->receive(std::span(buffers_).first(most));
   if (port_->offloads_udp_checksums()) drop_damaged();
   if (held_ == 0) look_at_link(now, link_up_ ? kLinkUpInterval : kLinkDownInterval);
   size_t count = 0;

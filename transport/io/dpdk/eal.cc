@@ -23,6 +23,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/units.h"
+#include "transport/io/dpdk/burst_gate.h"
 
 namespace pacecar {
 namespace {
@@ -181,6 +182,7 @@ std::mutex& eal_mutex() {
 }
 
 void run_on_interrupt_thread(const std::function<void()>& work) {
+  const InterruptTurn turn;
   if (!run_alarm(work, std::chrono::microseconds(1))) return work();  // no memory for an alarm
   // Earlier events of that thread may refer to descriptors that are closed now. Wait until these
   // are processed, before other descriptors with the same numbers are opened.

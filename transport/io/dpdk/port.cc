@@ -21,6 +21,7 @@
 #include <thread>
 
 #include "transport/base/return_if_error.h"
+#include "transport/io/dpdk/burst_gate.h"
 #include "transport/io/dpdk/eal.h"
 #include "transport/io/dpdk/memif_sockets.h"
 #include "transport/io/udp/interfaces.h"
@@ -164,6 +165,7 @@ void DpdkPort::close() {
   for (int ms = 0; ms < kPatienceMs && !link_is_up() && is_connecting(); ++ms) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  if (std::exchange(guarded_, false)) remove_guarded_device();
   // Work that a driver has deferred to that thread (net_virtio_user, when its peer is gone) must be
   // done before the device is closed.
   run_on_interrupt_thread([] {});
@@ -227,6 +229,8 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
   name_ = device.name;
   devices_in_use()[name_] = memif_socket(device);
   guard_memif_server(device, log);
+  guarded_ = device.driver() == kMemifDriver;
+  if (guarded_) add_guarded_device();
   return {};
 }
 
@@ -419,6 +423,20 @@ Rate DpdkPort::line_rate() const {
     return Rate();
   }
   return Rate::from_bps(uint64_t{link.link_speed} * 1'000'000);
+}
+
+uint16_t DpdkPort::receive(std::span<rte_mbuf*> buffers) const {
+  const auto most = static_cast<uint16_t>(buffers.size());
+  if (!guarded_) return rte_eth_rx_burst(id_, 0, buffers.data(), most);
+  const GuardedBurst burst;
+  return started_ ? rte_eth_rx_burst(id_, 0, buffers.data(), most) : 0;
+}
+
+uint16_t DpdkPort::send(std::span<rte_mbuf*> buffers) const {
+  const auto count = static_cast<uint16_t>(buffers.size());
+  if (!guarded_) return rte_eth_tx_burst(id_, 0, buffers.data(), count);
+  const GuardedBurst burst;
+  return started_ ? rte_eth_tx_burst(id_, 0, buffers.data(), count) : 0;
 }
 
 bool DpdkPort::is_connecting() const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "transport/base/log.h"
@@ -47,8 +48,10 @@ class DpdkPort {
   uint32_t receive_slots() const { return receive_slots_; }
   Rate line_rate() const;  // 0: unknown, or a virtual device
   bool link_is_up() const;
-  // False while a memif client waits for its server: then no burst call may be made.
-  bool is_started() const { return started_; }
+  // Fill `buffers` with received packets, and send those in it; return how many. None while a
+  // client of net_memif waits for its server.
+  uint16_t receive(std::span<rte_mbuf*> buffers) const;
+  uint16_t send(std::span<rte_mbuf*> buffers) const;
   // Whether the device must connect again when its link is down (net_memif as a client).
   bool can_reconnect() const { return !server_socket_.empty(); }
   // Starts an attempt to connect. This aborts a running attempt, which may crash the other end: see
@@ -103,6 +106,7 @@ class DpdkPort {
   bool steered_ = false;
   uint32_t receive_slots_ = 0;
   bool started_ = false;
+  bool guarded_ = false;       // see burst_gate.h
   std::string server_socket_;  // of a client of net_memif
   bool copies_on_send_ = false;
   bool offloads_udp_checksums_ = false;

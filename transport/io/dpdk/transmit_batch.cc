@@ -117,9 +117,9 @@ size_t TransmitBatch::ask_for_checksums() {
 
 size_t TransmitBatch::submit() {
   size_t sent = 0;
-  if (count_ > 0 && port_.is_started()) {
+  if (count_ > 0) {
     const size_t ready = checksum_flags_ != 0 ? ask_for_checksums() : count_;
-    sent = rte_eth_tx_burst(port_.id(), 0, heads_.data(), static_cast<uint16_t>(ready));
+    sent = port_.send(std::span(heads_).first(ready));
   }
   if (!port_.copies_on_send() && sent < taken_) {
     rte_pktmbuf_free_bulk(&heads_[sent], static_cast<unsigned>(taken_ - sent));
@@ -128,13 +128,12 @@ size_t TransmitBatch::submit() {
 }
 
 void TransmitBatch::send_frame(std::span<const uint8_t> frame) {
-  if (!port_.is_started()) return;
   rte_mbuf* buffer = rte_pktmbuf_alloc(&port_.transmit_pool());
   if (buffer == nullptr) return;  // lost, and sent again later
   append(rte_pktmbuf_mtod(buffer, uint8_t*), frame);
   buffer->data_len = static_cast<uint16_t>(frame.size());
   buffer->pkt_len = buffer->data_len;
-  if (rte_eth_tx_burst(port_.id(), 0, &buffer, 1) == 0) rte_pktmbuf_free(buffer);
+  if (port_.send({&buffer, 1}) == 0) rte_pktmbuf_free(buffer);
 }
 
 }  // namespace pacecar

@@ -2,7 +2,6 @@
 // them is the tested end, the other one looks at its frames.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <sys/socket.h>
 
@@ -80,12 +79,12 @@ class Far {
     ASSERT_NE(buffer, nullptr);
     std::memcpy(rte_pktmbuf_append(buffer, static_cast<uint16_t>(frame.size())), frame.data(),
                 frame.size());
-    if (rte_eth_tx_burst(port_->id(), 0, &buffer, 1) == 0) rte_pktmbuf_free(buffer);
+    if (port_->send({&buffer, 1}) == 0) rte_pktmbuf_free(buffer);
   }
   // Frames without a UDP datagram are dropped.
   std::vector<std::vector<uint8_t>> take_datagrams() {
     std::array<rte_mbuf*, 32> burst{};
-    const uint16_t count = rte_eth_rx_burst(port_->id(), 0, burst.data(), burst.size());
+    const uint16_t count = port_->receive(burst);
     std::vector<std::vector<uint8_t>> frames;
     for (rte_mbuf* const buffer : std::span(burst).first(count)) {
       const auto* const data = rte_pktmbuf_mtod(buffer, const uint8_t*);

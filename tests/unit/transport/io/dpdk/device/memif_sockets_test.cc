@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/support/dpdk_hub.h"
 #include "tests/support/scratch_directory.h"
@@ -116,6 +119,33 @@ TEST(MemifSockets, ServerFreesItsNames) {
   const test::ScratchDirectory folder;
   serve_again_and_again("socket-abstract=no,socket=" + (folder.path() / "file").string());
   serve_again_and_again("socket=" + (folder.path() / "abstract").string());
+}
+
+// The driver unmaps the rings on another thread than the one that fills them.
+TEST(MemifSockets, ServerThatSendsOutlivesItsClients) {
+  constexpr int kClients = 20;
+  constexpr size_t kBurst = 64;
+  const test::ScratchDirectory folder;
+  const std::string socket = "socket-abstract=no,socket=" + (folder.path() / "file").string();
+  const auto server = open_memif("net_memif0", "address=192.0.2.1,role=server," + socket);
+  Address to = server->local_address();
+  to.ip.back() = 2;
+  const std::vector<uint8_t> payload(server->caps().datagram_bytes);
+  const std::vector<TxPacket> burst(kBurst, TxPacket{.payload = payload, .destination = &to});
+  std::atomic<bool> over{false};
+  std::jthread sender([&] {
+    std::array<RxPacket, kBurst> none;
+    while (!over) {
+      server->send(burst, rested_now());
+      server->receive(none, rested_now());
+    }
+  });
+  std::array<RxPacket, kBurst> received;
+  for (int i = 0; i < kClients; ++i) {
+    const auto client = open_memif("net_memif1", "address=192.0.2.2,role=client," + socket);
+    for (size_t count = 0; count < 5 * kBurst;) count += client->receive(received, rested_now());
+  }
+  over = true;
 }
 
 }  // namespace
