@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <fstream>
+#include <optional>
 
 #include "tests/support/fi_world.h"
 #include "tests/support/tcp.h"
@@ -53,8 +54,9 @@ TEST(FiProviderScarcity, AnEndpointWorksOnAfterASendThatGotNoMemory) {
 TEST(FiProviderScarcity, ASendCompletesAlthoughItsPeerFailedWithoutMemory) {
   expect_processes_pass(1, [](Rank&) {
     FiEnd end;
-    const TcpNobody nobody;
-    const fi_addr_t address = end.add(&nobody.address());
+    std::optional<TcpServer> silent(std::in_place);
+    const sockaddr_in name = local(silent->port());
+    const fi_addr_t address = end.add(&name);
     std::array<int, 2> contexts{};
     const auto send = [&](int& context) {
       end.until_taken(
@@ -63,6 +65,7 @@ TEST(FiProviderScarcity, ASendCompletesAlthoughItsPeerFailedWithoutMemory) {
     send(contexts[0]);
     {
       const ScarceMemory scarce;
+      silent.reset();  // it resets the connection
       fi_cq_tagged_entry entry{};
       ssize_t result = -FI_EAGAIN;
       while (result == -FI_EAGAIN) result = fi_cq_read(end.completions, &entry, 1);
