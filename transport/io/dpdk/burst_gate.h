@@ -1,15 +1,17 @@
 // Keeps the EAL's interrupt thread from changing a device during its bursts. When a peer of
 // net_memif ends, the driver unmaps the rings on that thread, even if a burst uses them (DPDK
 // 22.11): the process would die. So bursts of such a device run only while the interrupt thread
-// waits in a callback of ours. Every 10 ms it gets a turn of 0.1 ms, for which bursts wait.
+// waits in a callback of ours. Every 10 ms (1 ms while another guarded device connects) it gets a
+// turn of 0.1 ms, for which bursts wait. While no guarded device has a link it is not held.
 //
 //    turn: bursts wait ──alarm, 0.1 ms──▶ held: bursts run
 //            ▲                              │
-//            └───10 ms, or InterruptTurn────┘
+//            └──10 ms, or an InterruptTurn──┘
 //
 // Thread rule: any thread but the interrupt thread.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 
 namespace pacecar {
@@ -27,16 +29,22 @@ class InterruptTurn {
 };
 
 // The interrupt thread is held only while guarded devices exist.
-void add_guarded_device();
-void remove_guarded_device();
+void add_guarded_device(uint16_t port_id);
+void remove_guarded_device(uint16_t port_id);
 
-// Lives during one burst call of a guarded device.
+// Lives during one burst call of a guarded device, which may run only if the device has a link.
 class GuardedBurst {
  public:
-  GuardedBurst();
+  explicit GuardedBurst(uint16_t port_id);
   GuardedBurst(const GuardedBurst&) = delete;
   GuardedBurst& operator=(const GuardedBurst&) = delete;
   ~GuardedBurst();
+  bool may_run() const { return may_run_; }
+
+ private:
+  bool may_run_;
 };
+
+bool has_link(uint16_t port_id);
 
 }  // namespace pacecar

@@ -166,7 +166,7 @@ void DpdkPort::close() {
   for (int ms = 0; ms < kPatienceMs && !link_is_up() && is_connecting(); ++ms) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  if (std::exchange(guarded_, false)) remove_guarded_device();
+  if (std::exchange(guarded_, false)) remove_guarded_device(id_);
   // Work that a driver has deferred to that thread (net_virtio_user, when its peer is gone) must be
   // done before the device is closed.
   run_on_interrupt_thread([] {});
@@ -231,7 +231,7 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
   devices_in_use()[name_] = memif_socket(device);
   guard_memif_server(device, log);
   guarded_ = device.driver() == kMemifDriver;
-  if (guarded_) add_guarded_device();
+  if (guarded_) add_guarded_device(id_);
   return {};
 }
 
@@ -429,15 +429,15 @@ Rate DpdkPort::line_rate() const {
 uint16_t DpdkPort::receive(std::span<rte_mbuf*> buffers) const {
   const auto most = static_cast<uint16_t>(buffers.size());
   if (!guarded_) return rte_eth_rx_burst(id_, 0, buffers.data(), most);
-  const GuardedBurst burst;
-  return started_ ? rte_eth_rx_burst(id_, 0, buffers.data(), most) : 0;
+  const GuardedBurst burst(id_);
+  return started_ && burst.may_run() ? rte_eth_rx_burst(id_, 0, buffers.data(), most) : 0;
 }
 
 uint16_t DpdkPort::send(std::span<rte_mbuf*> buffers) const {
   const auto count = static_cast<uint16_t>(buffers.size());
   if (!guarded_) return rte_eth_tx_burst(id_, 0, buffers.data(), count);
-  const GuardedBurst burst;
-  return started_ ? rte_eth_tx_burst(id_, 0, buffers.data(), count) : 0;
+  const GuardedBurst burst(id_);
+  return started_ && burst.may_run() ? rte_eth_tx_burst(id_, 0, buffers.data(), count) : 0;
 }
 
 bool DpdkPort::is_connecting() const {
@@ -449,10 +449,6 @@ void DpdkPort::reconnect() {
   started_ = rte_eth_dev_start(id_) == 0;
 }
 
-bool DpdkPort::link_is_up() const {
-  rte_eth_link link{};
-  return started_ && rte_eth_link_get_nowait(id_, &link) == 0 &&
-         link.link_status == RTE_ETH_LINK_UP;
-}
+bool DpdkPort::link_is_up() const { return started_ && has_link(id_); }
 
 }  // namespace pacecar
