@@ -3,13 +3,12 @@
 #include <rte_alarm.h>
 #include <rte_ethdev.h>
 
-#include <algorithm>
 #include <atomic>
+#include <bitset>
 #include <chrono>
 #include <cstdint>
 #include <semaphore>
 #include <thread>
-#include <vector>
 
 namespace pacecar {
 namespace {
@@ -21,7 +20,9 @@ constexpr std::chrono::microseconds kTurn(100);
 constexpr std::chrono::microseconds kTurnWithoutLink(1000);
 
 std::mutex turns;
-std::vector<uint16_t> guarded;  // changes only in an InterruptTurn
+// By port. Changes only in an InterruptTurn. Needs no destructor: that thread runs until the
+// process ends.
+std::bitset<RTE_MAX_ETHPORTS> guarded;
 std::counting_semaphore<> wanted(0);
 std::atomic<bool> held{false};
 std::atomic<int> bursts{0};
@@ -33,10 +34,11 @@ void hold_after(std::chrono::microseconds turn) {
 }
 
 void hold(void* /*none*/) {
-  const auto links = static_cast<size_t>(std::ranges::count_if(guarded, has_link));
+  size_t links = 0;
+  for (uint16_t port = 0; port < guarded.size(); ++port) links += guarded[port] && has_link(port);
   if (links == 0) return hold_after(kTurnWithoutLink);
   held = true;
-  wanted.try_acquire_for(links == guarded.size() ? kHold : kHoldWhileConnecting);
+  wanted.try_acquire_for(links == guarded.count() ? kHold : kHoldWhileConnecting);
   held = false;
   while (bursts > 0) std::this_thread::yield();
   hold_after(kTurn);
@@ -45,23 +47,23 @@ void hold(void* /*none*/) {
 }  // namespace
 
 InterruptTurn::InterruptTurn() : lock_(turns) {
-  if (guarded.empty()) return;
+  if (guarded.none()) return;
   wanted.release();
   rte_eal_alarm_cancel(hold, nullptr);  // waits until it does not run
 }
 
 InterruptTurn::~InterruptTurn() {
-  if (!guarded.empty()) hold_after(kTurn);
+  if (guarded.any()) hold_after(kTurn);
 }
 
 void add_guarded_device(uint16_t port_id) {
   const InterruptTurn turn;
-  guarded.push_back(port_id);
+  guarded.set(port_id);
 }
 
 void remove_guarded_device(uint16_t port_id) {
   const InterruptTurn turn;
-  std::erase(guarded, port_id);
+  guarded.reset(port_id);
 }
 
 GuardedBurst::GuardedBurst(uint16_t port_id) : may_run_(true) {

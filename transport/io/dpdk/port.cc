@@ -43,8 +43,8 @@ constexpr uint64_t kChecksChecksums = RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
 // How long to wait for a server, which answers at once if it is scheduled.
 constexpr int kPatienceMs = 1000;
 // The kernel frees a queue some time after the program that had it has ended: on a busy machine
-// more than 0.2 s.
-constexpr int kXdpTries = 300;
+// more than 0.2 s. A hundred tries take 2 to 3 s.
+constexpr int kXdpTries = 100;
 constexpr useconds_t kXdpPauseUs = 10'000;
 
 std::string interface_name(uint32_t index) {

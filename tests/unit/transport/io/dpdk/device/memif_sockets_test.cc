@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
@@ -132,10 +131,9 @@ TEST(MemifSockets, ServerThatSendsOutlivesItsClients) {
   to.ip.back() = 2;
   const std::vector<uint8_t> payload(server->caps().datagram_bytes);
   const std::vector<TxPacket> burst(kBurst, TxPacket{.payload = payload, .destination = &to});
-  std::atomic<bool> over{false};
-  std::jthread sender([&] {
+  const std::jthread sender([&](const std::stop_token& over) {
     std::array<RxPacket, kBurst> none;
-    while (!over) {
+    while (!over.stop_requested()) {
       server->send(burst, rested_now());
       server->receive(none, rested_now());
     }
@@ -145,7 +143,6 @@ TEST(MemifSockets, ServerThatSendsOutlivesItsClients) {
     const auto client = open_memif("net_memif1", "address=192.0.2.2,role=client," + socket);
     for (size_t count = 0; count < 5 * kBurst;) count += client->receive(received, rested_now());
   }
-  over = true;
 }
 
 }  // namespace
