@@ -50,9 +50,16 @@ class Device(unittest.TestCase):
     def serve(self, nic, *arguments):
         """Starts a server and waits until it listens."""
         server = self.start(nic, *arguments)
-        while "waiting for a client" not in (line := server.stdout.readline()):
-            self.assertTrue(line, "the server ended")
+        self.wait_until_it_listens(server)
         return server
+
+    def wait_until_it_listens(self, server):
+        """Returns what the server prints until then."""
+        printed = ""
+        while "waiting for a client" not in printed:
+            self.assertTrue(line := server.stdout.readline(), f"the server ended: {printed}")
+            printed += line
+        return printed
 
     def stream(self, nic):
         """Starts a client and waits until its messages flow."""
@@ -61,7 +68,8 @@ class Device(unittest.TestCase):
         client = self.start(nic, "-D", "600", "127.0.0.1", PACECAR_PCAP=str(capture))
         give_up = time.monotonic() + LIMIT_S
         while not capture.exists() or capture.stat().st_size < FLOWING_BYTES:
-            self.assertIsNone(client.poll(), "the client ended")
+            if client.poll() is not None:
+                self.fail(f"the client ended: {client.stdout.read()}")
             self.assertLess(time.monotonic(), give_up, "nothing flows")
             time.sleep(0.01)
         return client
@@ -94,10 +102,7 @@ class Ends(Device):
 
     def test_several_engines_are_refused_with_a_sentence(self):
         server = self.start(self.kinds["memif"][0], PACECAR_ENGINES="2")
-        printed = ""
-        while "waiting for a client" not in printed:
-            self.assertTrue(line := server.stdout.readline(), printed)
-            printed += line
+        printed = self.wait_until_it_listens(server)
         self.assertIn("net_memif0: one engine, not PACECAR_ENGINES=2: several are for", printed)
 
     def test_server_names_a_client_that_dies_or_hangs_and_serves_the_next(self):
@@ -107,10 +112,7 @@ class Ends(Device):
                     server = self.serve(ours, "--run_infinitely")
                     client = self.stream(theirs)
                     client.send_signal(number)
-                    printed = ""
-                    while "waiting for a client" not in printed:
-                        self.assertTrue(line := server.stdout.readline(), printed)
-                        printed += line
+                    printed = self.wait_until_it_listens(server)
                     self.assertRegex(printed, r"127\.0\.0\.1.*(went away|answer)")
                     client.kill()
                     client.wait()

@@ -13,7 +13,8 @@
 namespace pacecar {
 namespace {
 
-constexpr std::chrono::milliseconds kHold(10);
+// On a busy machine each turn costs a burst its processor.
+constexpr std::chrono::milliseconds kHold(100);
 constexpr std::chrono::milliseconds kHoldWhileConnecting(1);
 // An alarm that is already due follows the one before it directly, without a look at other events.
 constexpr std::chrono::microseconds kTurn(100);
@@ -23,24 +24,36 @@ std::mutex turns;
 // By port. Changes only in an InterruptTurn. Needs no destructor: that thread runs until the
 // process ends.
 std::bitset<RTE_MAX_ETHPORTS> guarded;
-std::counting_semaphore<> wanted(0);
-std::atomic<bool> held{false};
+std::atomic<bool> turn_wanted{false};  // while an InterruptTurn lives
+std::counting_semaphore<> ends_hold(0);
+enum class Turn { kInterruptThread, kBursts, kNobody };  // kNobody: there is no link
+std::atomic<Turn> turn{Turn::kNobody};
 std::atomic<int> bursts{0};
+
+void give(Turn to) {
+  turn = to;
+  turn.notify_all();
+}
 
 void hold(void* /*none*/);
 
-void hold_after(std::chrono::microseconds turn) {
-  rte_eal_alarm_set(static_cast<uint64_t>(turn.count()), hold, nullptr);
+void hold_after(std::chrono::microseconds time) {
+  rte_eal_alarm_set(static_cast<uint64_t>(time.count()), hold, nullptr);
 }
 
 void hold(void* /*none*/) {
+  if (turn_wanted) return;  // else an InterruptTurn would have to cancel this between two calls
   size_t links = 0;
   for (uint16_t port = 0; port < guarded.size(); ++port) links += guarded[port] && has_link(port);
-  if (links == 0) return hold_after(kTurnWithoutLink);
-  held = true;
-  wanted.try_acquire_for(links == guarded.count() ? kHold : kHoldWhileConnecting);
-  held = false;
-  while (bursts > 0) std::this_thread::yield();
+  if (links == 0) {
+    give(Turn::kNobody);
+    return hold_after(kTurnWithoutLink);
+  }
+  give(Turn::kBursts);
+  ends_hold.try_acquire_for(links == guarded.count() ? kHold : kHoldWhileConnecting);
+  turn = Turn::kInterruptThread;
+  // A burst that lasts longer than that has lost its processor.
+  while (bursts > 0) std::this_thread::sleep_for(std::chrono::microseconds(10));
   hold_after(kTurn);
 }
 
@@ -48,11 +61,13 @@ void hold(void* /*none*/) {
 
 InterruptTurn::InterruptTurn() : lock_(turns) {
   if (guarded.none()) return;
-  wanted.release();
+  turn_wanted = true;
+  ends_hold.release();
   rte_eal_alarm_cancel(hold, nullptr);  // waits until it does not run
 }
 
 InterruptTurn::~InterruptTurn() {
+  turn_wanted = false;
   if (guarded.any()) hold_after(kTurn);
 }
 
@@ -67,11 +82,11 @@ void remove_guarded_device(uint16_t port_id) {
 }
 
 GuardedBurst::GuardedBurst(uint16_t port_id) : may_run_(true) {
-  while (++bursts, !held) {
+  while (++bursts, turn != Turn::kBursts) {
     --bursts;
     may_run_ = has_link(port_id);
     if (!may_run_) return;
-    std::this_thread::yield();
+    turn.wait(Turn::kInterruptThread);
   }
 }
 

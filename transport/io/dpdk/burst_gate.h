@@ -1,12 +1,14 @@
 // Keeps the EAL's interrupt thread from changing a device during its bursts. When a peer of
 // net_memif ends, the driver unmaps the rings on that thread, even if a burst uses them (DPDK
 // 22.11): the process would die. So bursts of such a device run only while the interrupt thread
-// waits in a callback of ours. Every 10 ms (1 ms while another guarded device connects) it gets a
-// turn of 0.1 ms, for which bursts wait. While no guarded device has a link it is not held.
+// waits in a callback of ours. Every 100 ms (1 ms while another guarded device connects) it gets a
+// turn of 0.1 ms, for which bursts wait. While no guarded device has a link it is not held, and no
+// burst runs.
 //
-//    turn: bursts wait ──alarm, 0.1 ms──▶ held: bursts run
-//            ▲                              │
-//            └──10 ms, or an InterruptTurn──┘
+//    kInterruptThread: bursts wait ──0.1 ms, a link──▶ kBursts: it is held, bursts run
+//       │                  ▲                             │        ▲
+//    no link               └──100 ms or InterruptTurn────┘        │ a link
+//       └──────────────────────▶ kNobody ─────────────────────────┘
 //
 // Thread rule: any thread but the interrupt thread.
 #pragma once
