@@ -7,7 +7,7 @@ import socket
 import subprocess
 
 import network
-from image import HERE
+from image import HERE, KERNEL_LINE
 
 STREAMS = ["control", "stdout", "stderr"]
 
@@ -102,7 +102,7 @@ class Guest:
 
     def _emulator(self, image, accel, nic, theirs):
         options = self._options
-        kernel_line = ["console=ttyS0", "quiet", "panic=-1", "mitigations=off", "tsc=reliable",
+        kernel_line = ["console=ttyS0", *KERNEL_LINE, "mitigations=off", "tsc=reliable",
                        f"lab.init={HERE / 'guest-init'}", f"lab.folder={self._folder}"]
         command = [
             shutil.which("qemu-system-x86_64"), "-nodefaults", "-no-user-config", "-no-reboot",

@@ -37,6 +37,9 @@ KEPT_MODULES = [
 # Modules that every guest loads before it has a root file system.
 BOOT_MODULES = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "virtio_net"]
 
+# no_timer_check: the kernel would panic if a busy host delays the first ticks of its timer.
+KERNEL_LINE = ["quiet", "panic=-1", "no_timer_check"]
+
 TRANSLATION = ["-accel", "tcg,thread=multi", "-cpu", "max"]
 HARDWARE = ["-accel", "kvm", "-cpu", "host"]
 PROBE_SECONDS = 8  # a boot with KVM takes one or two, or hangs for ever
@@ -220,7 +223,7 @@ def boots(booted):
     command = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot",
                "-display", "none", "-machine", "q35", *HARDWARE, "-m", "256",
                "-kernel", booted.vmlinux, "-initrd", booted.initramfs,
-               "-append", "quiet panic=-1 lab.probe"]
+               "-append", " ".join([*KERNEL_LINE, "lab.probe"])]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL) as process:
         limit = clock.Clock()
