@@ -74,7 +74,7 @@ class Guest:
             file = self._folder / name
             if file.exists():
                 lines += file.read_text(encoding="utf-8", errors="replace").splitlines()
-        return [line for line in lines if line.strip()][-5:]
+        return [line for line in lines if line.strip()][-40:]
 
     def _write_files(self, image, environment, working_directory):
         options, rank = self._options, self.rank
