@@ -1,5 +1,7 @@
 #include "transport/api/joining.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <deque>
 #include <vector>
@@ -39,6 +41,24 @@ std::vector<BondLane> make_lanes(const OwnDevice& device, const Connections& con
                      .member = lane % device.nics.size()});
   }
   return lanes;
+}
+
+// The bootstrap's connection, which the peer's process closes when it ends.
+class TcpLine final : public PeerLine {
+ public:
+  explicit TcpLine(bootstrap::Socket socket) : socket_(std::move(socket)) {}
+  bool ended() override { return socket_.at_end(); }
+
+ private:
+  const bootstrap::Socket socket_;
+};
+
+// Null: too few file descriptors are left to keep one open for each flow.
+std::shared_ptr<PeerLine> line_over(bootstrap::Socket socket) {
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  if (static_cast<rlim_t>(socket.get()) >= files.rlim_cur / 2) return nullptr;
+  return std::make_shared<TcpLine>(std::move(socket));
 }
 
 // Closed connections hold their places until their peers have closed, too. For this long an
@@ -182,10 +202,14 @@ class EngineListener final : public Listener {
   std::unique_ptr<ReceiveConnection> connection_of(const Joining& joining) {
     const std::string peer = joining.session->peer();
     own_.replacements->log_use(own_.requested(), *joining.device, peer);
+    const auto line = line_over(joining.session->take_socket());
     std::vector<BondLane> lanes = make_lanes(*joining.device, joining.connections, peer);
     for (const BondLane& lane : lanes) {
       Engine& engine = *lane.at.nic.engine;
-      engine.exclusively([&](const Messenger&) { engine.receives().attach(lane.at.connection); });
+      engine.exclusively([&](Messenger& messenger) {
+        messenger.keep_receive_line(lane.at.connection, line);
+        engine.receives().attach(lane.at.connection);
+      });
     }
     if (lanes.size() == 1) return make_receive_connection(std::move(lanes.front().at));
     return make_bonded_receive(std::move(lanes), own_.keeper);
@@ -269,9 +293,13 @@ class EngineConnecting final : public Connecting {
   std::unique_ptr<SendConnection> connection() {
     own_.replacements->log_use(own_.requested(), device_, bootstrap_->peer());
     std::vector<BondLane> lanes = make_lanes(device_, connections_, bootstrap_->peer());
+    const auto line = line_over(bootstrap_->take_socket());
     for (const BondLane& lane : lanes) {
       Engine& engine = *lane.at.nic.engine;
-      engine.exclusively([&](const Messenger&) { engine.sends().attach(lane.at.connection); });
+      engine.exclusively([&](Messenger& messenger) {
+        messenger.keep_send_line(lane.at.connection, line);
+        engine.sends().attach(lane.at.connection);
+      });
     }
     connections_.clear();
     if (lanes.size() == 1) return make_send_connection(std::move(lanes.front().at), options_);

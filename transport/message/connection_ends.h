@@ -63,6 +63,7 @@ class ConnectionEnds {
         attended_(config.max_connections) {}
 
   const MessageFlow& flow(ConnectionId id) const { return *ends_[id].flow; }
+  MessageFlow& flow(ConnectionId id) { return *ends_[id].flow; }
   const NoteWords& peer_note(ConnectionId id) const { return ends_[id].table->peer_note; }
   // Some end has pending requests or is closed by the application: housekeeping visits only these.
   bool housekeeping_due() const { return !attended_.empty(); }

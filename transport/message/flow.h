@@ -4,6 +4,7 @@
 
 #include "transport/message/flow_connections.h"
 #include "transport/message/flow_status.h"
+#include "transport/message/peer_watch.h"
 #include "transport/nic/nic.h"
 
 namespace pacecar {
@@ -24,6 +25,7 @@ struct MessageFlow : FlowFacts {
   bool undecided = false;  // sending: something has changed since its limits were decided
   uint32_t writes = 0;     // sending: at the NIC
   Instant last_word;
+  PeerWatch watch;
   Instant leave_at;
   Decision decision;
   Controller* controller = nullptr;  // sending

@@ -113,6 +113,7 @@ Result<void> FlowTable::join(MessageFlow& flow, const FlowEnd& remote, Instant n
 void FlowTable::leave(MessageFlow& flow, Instant now) {
   if (--flow.connections > 0) return;
   if (flow.state != FlowState::kOpen) return remove(flow, now);
+  flow.watch = {};  // its file descriptors are wanted back
   flow.state = FlowState::kLeaving;
   flow.leave_at = now + config_.silence_limit / 5;
   housekeeping_due_ = true;

@@ -254,7 +254,22 @@ void Messenger::do_housekeeping(Instant now) {
   flows_.begin_housekeeping();
   sends_.do_housekeeping(now);
   receives_.do_housekeeping(now);
+  watch_peers(now);
   flows_.do_housekeeping(now);
+}
+
+void Messenger::watch_peers(Instant now) {
+  for (const FlowId id : flows_.ids()) {
+    MessageFlow& flow = flows_.all()[id];
+    if (!flow.active || flow.state != FlowState::kOpen) continue;
+    const PeerWatch::Sight sight = flow.watch.look(now);
+    if (sight == PeerWatch::Sight::kAsk && flow.words_outstanding == 0) {
+      control_.post_word(flow, now);
+    } else if (sight == PeerWatch::Sight::kEnded) {
+      flow.fault = "its process has ended: look for the first error there";
+      break_now(id);
+    }
+  }
 }
 
 }  // namespace pacecar

@@ -65,6 +65,14 @@ class Messenger {
   // and an offer over another flow may succeed.
   bool doubt_flow(ConnectionId sender, ErrorCode failure, Instant now);
 
+  // The line over which a finished connection was made: its end shows that the peer has ended.
+  void keep_send_line(ConnectionId sender, std::shared_ptr<PeerLine> line) {
+    sends_.flow(sender).watch.keep(std::move(line), true);
+  }
+  void keep_receive_line(ConnectionId receiver, std::shared_ptr<PeerLine> line) {
+    receives_.flow(receiver).watch.keep(std::move(line), false);
+  }
+
   // Whether a closed connection still holds its place, until its peer has closed, too.
   bool releasing_sends() const { return sends_.releasing(); }
   bool releasing_receives() const { return receives_.releasing(); }
@@ -180,6 +188,7 @@ class Messenger {
   void note_waiting(Instant now);
   bool housekeeping_due() const;
   void do_housekeeping(Instant now);
+  void watch_peers(Instant now);
   void break_flow(MessageFlow& flow, Instant now);
   void break_now(FlowId id);
 

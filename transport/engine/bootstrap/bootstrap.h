@@ -41,6 +41,8 @@ class BootstrapSession {
   void refuse(const Error& reason);
 
   State poll(Instant now);
+  // Once confirmed: the last call.
+  bootstrap::Socket take_socket() { return channel_.take_socket(); }
 
  private:
   friend class BootstrapListener;  // makes it, and takes it as far as the offer
@@ -130,6 +132,8 @@ class BootstrapConnector {
   Result<bool> confirm(Instant now);
 
   std::string peer() const;  // "host:port" of the listener
+  // Once confirmed: the last call.
+  bootstrap::Socket take_socket() { return channel_->take_socket(); }
 
  private:
   enum class Stage { kWaiting, kConnecting, kChallenge, kReply, kAnswered, kConfirm, kEnded };

@@ -103,6 +103,12 @@ Address Socket::local() const {
   return from_sockaddr(address);
 }
 
+bool Socket::at_end() const {
+  uint8_t byte;
+  const ssize_t n = ::recv(get(), &byte, 1, MSG_PEEK);
+  return n == 0 || (n < 0 && errno != EAGAIN);
+}
+
 int Channel::connect_error() const {
   pollfd entry{socket_.get(), POLLOUT, 0};
   if (::poll(&entry, 1, 0) <= 0) return EINPROGRESS;
@@ -149,12 +155,6 @@ ChannelStatus Channel::receive(FrameType expected) {
     if (header_.verdict == HeaderVerdict::kForeign) return ChannelStatus::kForeign;
     if (header_.verdict == HeaderVerdict::kOtherVersion) return ChannelStatus::kOtherVersion;
   }
-}
-
-bool Channel::at_end() const {
-  uint8_t byte;
-  const ssize_t n = ::recv(socket_.get(), &byte, 1, MSG_PEEK);
-  return n == 0 || (n < 0 && errno != EAGAIN);
 }
 
 }  // namespace pacecar::bootstrap

@@ -28,6 +28,9 @@ class Socket : public FileDescriptor {
   Socket accept(Address& remote) const;
 
   Address local() const;
+
+  // True when the peer has closed and everything that it sent has been received.
+  bool at_end() const;
 };
 
 // The error of a failed system call, with its cure where one is known; `code` is its errno.
@@ -59,8 +62,9 @@ class Channel {
   }
   uint8_t peer_version() const { return header_.version; }
 
-  // True when the peer has closed and everything that it sent has been received.
-  bool at_end() const;
+  bool at_end() const { return socket_.at_end(); }
+  // The last call.
+  Socket take_socket() { return std::move(socket_); }
 
   const Address& peer() const { return peer_; }
 

@@ -50,7 +50,7 @@ Result<UdpSocket> open_bound(const Address& local) {
           ErrorCode::kUnavailable,
           fmt::format("the UDP port of {} is taken, by another program or (4791) by the "
                       "kernel's rdma_rxe: end that ('rmmod rdma_rxe'), use another address, "
-                      "or set PACECAR_WIRE=extended, which takes any port",
+                      "or use soft:udp with PACECAR_WIRE=extended, which takes any port",
                       to_string(local)));
     }
     return fail(

@@ -1,0 +1,76 @@
+// PeerWatch: notices soon that the peer of a flow has ended. A line is the connection over which
+// the two sides met; the process that ends closes it. That is a hint only, as a peer may close it
+// for another reason: so the peer is asked, by a word that a living one acknowledges.
+//
+//   kNoLine --keep--> kLine --all lines have ended--> kAsking --kQuestions looks--> Sight::kEnded
+//      ^                                                 |
+//      +------------------ a word is acknowledged -------+
+//
+// Counts looks, not time: a process that was stopped finds acknowledgements late. Pure.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+class PeerLine {
+ public:
+  virtual ~PeerLine() = default;
+  // Does not wait. From any thread.
+  virtual bool ended() = 0;
+};
+
+class PeerWatch {
+ public:
+  static constexpr Duration kBetweenLooks = Duration::from_ms(50);
+  static constexpr uint32_t kQuestions = 6;
+  static constexpr size_t kMostLines = 2;
+
+  enum class Sight : uint8_t { kNothing, kAsk, kEnded };
+
+  // Of the many connections that may share a flow, the sender keeps the first two lines and closes
+  // the others. The receiver, which may learn of them in another order, keeps those that are left.
+  void keep(std::shared_ptr<PeerLine> line, bool sending) {
+    drop_ended();
+    if (line == nullptr || (sending && lines_.size() == kMostLines)) return;
+    lines_.push_back(std::move(line));
+    state_ = State::kLine;
+  }
+
+  // While the flow has requests. kAsk: write a word to the peer, unless one is on its way.
+  Sight look(Instant now) {
+    if (state_ == State::kNoLine || now < next_look_) return Sight::kNothing;
+    next_look_ = now + kBetweenLooks;
+    if (state_ == State::kLine) {
+      drop_ended();
+      if (!lines_.empty()) return Sight::kNothing;
+      state_ = State::kAsking;
+      questions_ = 0;
+    }
+    return ++questions_ > kQuestions ? Sight::kEnded : Sight::kAsk;
+  }
+
+  // What the peer has acknowledged before it ended may arrive after the first question.
+  void on_word_done() {
+    if (state_ == State::kAsking && questions_ > 1) state_ = State::kNoLine;
+  }
+
+ private:
+  enum class State : uint8_t { kNoLine, kLine, kAsking };
+
+  void drop_ended() {
+    std::erase_if(lines_, [](const auto& line) { return line->ended(); });
+  }
+
+  State state_ = State::kNoLine;
+  uint32_t questions_ = 0;
+  Instant next_look_;
+  std::vector<std::shared_ptr<PeerLine>> lines_;
+};
+
+}  // namespace pacecar
