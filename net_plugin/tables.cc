@@ -2,6 +2,7 @@
 // the arguments of some versions: the types of a table's members choose.
 #include "net_plugin/tables.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <mutex>
@@ -178,15 +179,29 @@ NcclResult set_attributes(void* context, nccl::NetAttributes* attributes) noexce
   });
 }
 
+bool is_off_pci(int device) {
+  const NicInfo* nic = nullptr;
+  return nic_info(device, &nic) == NcclResult::kSuccess && nic->pci_path.empty();
+}
+
 // Adds a device that bonds these; NCCL calls it once per process, and relies on it from then on.
 template <typename VirtualDevice>
 NcclResult make_virtual_device(int* device, VirtualDevice* members) noexcept {
-  return guarded("makeVDevice", [&]() -> Result<void> {
-    const int most = static_cast<int>(std::size(members->devices));
-    const auto count = static_cast<size_t>(std::clamp(members->count, 0, most));
-    ASSIGN_OR_RETURN(const size_t made, make_bond(std::span(members->devices).first(count)));
-    *device = static_cast<int>(made);
-    return {};
+  const int most = static_cast<int>(std::size(members->devices));
+  const auto count = static_cast<size_t>(std::clamp(members->count, 0, most));
+  const auto nics = std::span(members->devices).first(count);
+  return guarded([&] {
+    // NCCL 2.29 merges all NICs that are not on PCI, finds no path to what it made, and does not
+    // start. Once it is refused, it uses them one by one.
+    if (std::ranges::any_of(nics, is_off_pci)) {
+      log(LogLevel::kInfo,
+          "NICs that are not on PCI are not merged; to join them, name them A+B in PACECAR_NICS");
+      return NcclResult::kInvalidUsage;
+    }
+    const Result<size_t> made = make_bond(nics);
+    if (!made) return report("makeVDevice", made.error());
+    *device = static_cast<int>(*made);
+    return NcclResult::kSuccess;
   });
 }
 

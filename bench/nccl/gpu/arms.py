@@ -62,7 +62,9 @@ def parse(text):
 def usual(devices=pathlib.Path("/sys/class/infiniband"), interface="lo"):
     """(arms that this host can run, a sentence for each arm that it cannot run)."""
     arms, notes = [parse(BASELINE), parse(f"soft:udp:{interface}")], []
-    if may_open_raw():
+    if interface == "lo":
+        notes.append("soft:raw:lo is left out: an address has one such NIC, and so one rank")
+    elif may_open_raw():
         arms.append(parse(f"soft:raw:{interface}"))
     else:
         notes.append(f"soft:raw:{interface} is left out: raw sockets need root or CAP_NET_RAW")

@@ -50,6 +50,21 @@ def find_nccl(named):
     return NCCL
 
 
+def cpu_device():
+    """The folder of the CPU device's libraries."""
+    folder = ROOT / "build/release/cpu_device"
+    if not (folder / "libcuda.so.1").exists():
+        raise Broken(f"{folder} is missing: build it (cmake --preset release && cmake --build "
+                     "--preset release --target cpu_device)")
+    return folder
+
+
+def use_libraries(*folders):
+    """Programs that are started from now on look for libraries in these folders first."""
+    os.environ["LD_LIBRARY_PATH"] = ":".join(
+        [*map(str, folders), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+
+
 def compile_program(sources, program, *flags):
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
     if not compiler:
@@ -87,7 +102,7 @@ def probe(command, **environment):
 def require_gpu(seen):
     if seen["gpus"] == 0:
         raise Skipped(f"there is no GPU that CUDA can use ({seen['reason']}): run this on a host "
-                      "with one and NVIDIA's driver; collective_bench needs none")
+                      "with one and NVIDIA's driver, or with --cpu")
 
 
 def require_nccl(seen):

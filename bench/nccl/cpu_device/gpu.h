@@ -1,0 +1,121 @@
+// A GPU: a thread that works off streams. Commands of one stream run in order; the default stream
+// waits for all blocking streams, and they for it, as CUDA's legacy default stream does.
+//
+//   enqueue -> waiting -> running (its function returns false) -> done (true): the next of its
+//   stream
+//
+// Thread rule: any thread may call; commands run on the GPU's own thread.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace pacecar::nccl::cpu {
+
+// Called again and again until it returns true. It must not wait.
+using Command = std::function<bool()>;
+
+class Gpu;
+
+class Stream {
+ public:
+  Gpu& gpu() const { return gpu_; }
+  uint64_t id() const { return id_; }
+
+ private:
+  friend class Gpu;
+  struct Entry {
+    uint64_t order;  // among all commands of the GPU
+    Command command;
+  };
+  Stream(Gpu& gpu, bool blocking, uint64_t id) : gpu_(gpu), blocking_(blocking), id_(id) {}
+
+  Gpu& gpu_;
+  const bool blocking_;
+  const uint64_t id_;
+  bool destroyed_ = false;
+  std::deque<Entry> entries_;          // the first is running
+  std::atomic<size_t> unfinished_{0};  // = entries_.size(), for those who poll
+};
+
+class Gpu {
+ public:
+  // The GPU of that number, which is below settings().devices.
+  static Gpu& get(int number);
+
+  int number() const { return number_; }
+  Stream& default_stream() { return default_stream_; }
+  Stream& create_stream(bool blocking);
+  // What was enqueued still runs.
+  void destroy(Stream& stream);
+
+  void enqueue(Stream& stream, Command command);
+  static bool idle(const Stream& stream) { return stream.unfinished_.load() == 0; }
+  void wait_until_idle(const Stream& stream) const;
+  void wait_until_idle() const;
+
+ private:
+  explicit Gpu(int number);
+  [[noreturn]] void work();
+  bool may_run(const Stream& stream) const;
+  bool any_waiting() const;
+  void collect();
+
+  const int number_;
+  mutable std::mutex mutex_;
+  std::condition_variable enqueued_;
+  mutable std::condition_variable completed_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  uint64_t last_order_ = 0;
+  Stream& default_stream_;  // the first; found without the mutex
+};
+
+// A point in a stream. Recorded again, it is another point: who was held up by the first still is.
+class Event {
+ public:
+  Event() { latest_->reached = true; }  // it means nothing yet
+  // The event now means what `stream` holds.
+  void record(Stream& stream);
+  // `stream` waits for what the event means now.
+  void hold(Stream& stream) const;
+  bool reached() const { return latest()->reached.load(); }
+  void wait() const { latest()->reached.wait(false); }
+  // The seconds when it was reached, of a monotonic clock; 0 before.
+  double seconds() const;
+
+ private:
+  struct Point {
+    std::atomic<bool> reached{false};
+    double seconds = 0;  // written before it is reached
+  };
+  std::shared_ptr<Point> latest() const {
+    const std::lock_guard lock(mutex_);
+    return latest_;
+  }
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<Point> latest_ = std::make_shared<Point>();  // commands may outlive the event
+};
+
+// To be called where a block moves data: a GPU whose blocks only wait takes longer pauses.
+void note_progress();
+
+// What a thread does between two looks at memory that others write: at first it gives way, then it
+// sleeps, as a machine may have fewer processors than GPUs and proxy threads. Linux 6.18 starves
+// all other programs for seconds while many threads yield. One per thread and wait.
+class Patience {
+ public:
+  void reset() { looks_ = 0; }
+  void wait();
+
+ private:
+  uint32_t looks_ = 0;
+};
+
+}  // namespace pacecar::nccl::cpu

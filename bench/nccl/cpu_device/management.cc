@@ -1,0 +1,69 @@
+// NVIDIA's management library, as far as NCCL uses it: GPUs without NVLink.
+#include <cstdint>
+#include <cstdio>
+
+#include "bench/nccl/cpu_device/exported.h"
+#include "bench/nccl/cpu_device/settings.h"
+
+using namespace pacecar::nccl::cpu;
+
+namespace {
+
+constexpr int kManagementNotSupported = 3;
+
+// A device's handle is its number + 1.
+int number_of(const void* device) {
+  return static_cast<int>(reinterpret_cast<intptr_t>(device)) - 1;
+}
+int give_handle(int number, void** device) {
+  *device = reinterpret_cast<void*>(intptr_t{number} + 1);
+  return kSuccess;
+}
+
+}  // namespace
+
+CPU_DEVICE_EXPORT int nvmlInit_v2() { return kSuccess; }
+CPU_DEVICE_EXPORT int nvmlInit() { return kSuccess; }
+CPU_DEVICE_EXPORT int nvmlShutdown() { return kSuccess; }
+CPU_DEVICE_EXPORT const char* nvmlErrorString(int) { return "not supported by the CPU device"; }
+
+CPU_DEVICE_EXPORT int nvmlDeviceGetCount_v2(unsigned* count) {
+  *count = static_cast<unsigned>(settings().devices);
+  return kSuccess;
+}
+CPU_DEVICE_EXPORT int nvmlDeviceGetCount(unsigned* count) { return nvmlDeviceGetCount_v2(count); }
+
+CPU_DEVICE_EXPORT int nvmlDeviceGetHandleByIndex(unsigned index, void** device) {
+  return give_handle(static_cast<int>(index), device);
+}
+CPU_DEVICE_EXPORT int nvmlDeviceGetHandleByPciBusId(const char* text, void** device) {
+  unsigned bus = 0;
+  if (std::sscanf(text, "%*x:%x", &bus) != 1) return kManagementNotSupported;
+  return give_handle(static_cast<int>(bus) - settings().first_bus, device);
+}
+CPU_DEVICE_EXPORT int nvmlDeviceGetIndex(void* device, unsigned* index) {
+  *index = static_cast<unsigned>(number_of(device));
+  return kSuccess;
+}
+CPU_DEVICE_EXPORT int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) {
+  *major = 9;
+  *minor = 0;
+  return kSuccess;
+}
+CPU_DEVICE_EXPORT int nvmlDeviceGetP2PStatus(void*, void*, int, int* status) {
+  constexpr int kUnsupported = 5;
+  *status = kUnsupported;
+  return kSuccess;
+}
+CPU_DEVICE_EXPORT int nvmlDeviceGetNvLinkState(void*, unsigned, int*) {
+  return kManagementNotSupported;
+}
+CPU_DEVICE_EXPORT int nvmlDeviceGetNvLinkRemotePciInfo(void*, unsigned, void*) {
+  return kManagementNotSupported;
+}
+CPU_DEVICE_EXPORT int nvmlDeviceGetNvLinkCapability(void*, unsigned, int, unsigned*) {
+  return kManagementNotSupported;
+}
+CPU_DEVICE_EXPORT int nvmlDeviceGetFieldValues(void*, int, void*) {
+  return kManagementNotSupported;
+}
