@@ -1,7 +1,8 @@
-"""Runs bench/nccl/run against a stand-in for NCCL: nccl_run_test.py PROGRAMS [unittest flags].
+"""Runs bench/nccl/run against a stand-in for NCCL: nccl_run_test.py PROGRAMS FAKES [unittest
+flags].
 
-PROGRAMS holds `collectives`, `paired_ratios`, and tests/support/fake_nccl as libraries. Nothing
-here asserts a speed.
+PROGRAMS holds `collectives` and `paired_ratios`, FAKES the libraries of tests/support/fake_nccl.
+Nothing here asserts a speed.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ from limits import LIMIT_S
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUN = ROOT / "bench/nccl/run"
-PROGRAMS = pathlib.Path()
+PROGRAMS = FAKES = pathlib.Path()
 NO_GOALS = ("--least-bandwidth", "0", "--most-time", "1e6")
 TINY = ("--sizes", "8,1K,64K", "--rounds", "2", "--repetitions", "2", "--iterations", "3",
         "--arms", "socket,soft:udp:lo", *NO_GOALS)
@@ -53,14 +54,14 @@ def some_library():
 
 def command(*flags, programs=True):
     built = ("--programs", PROGRAMS, "--plugin", some_library(), "--nccl",
-             PROGRAMS / toolkit.NCCL) if programs else ()
+             FAKES / toolkit.NCCL) if programs else ()
     return [sys.executable, RUN, *built, *flags]
 
 
 def run(*flags, programs=True, fault="", **environment):
     return subprocess.run(list(map(str, command(*flags, programs=programs))), capture_output=True,
                           text=True, timeout=LIMIT_S, check=False,
-                          env={**os.environ, "LD_LIBRARY_PATH": str(PROGRAMS),
+                          env={**os.environ, "LD_LIBRARY_PATH": str(FAKES),
                                "FAKE_NCCL": fault, **environment})
 
 
@@ -181,7 +182,7 @@ class WholeRun(unittest.TestCase):
                          [("collectives", 2)])
 
     def test_an_interrupt_leaves_no_rank(self):
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(PROGRAMS), "FAKE_NCCL": "hang"}
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(FAKES), "FAKE_NCCL": "hang"}
         with tempfile.TemporaryDirectory() as folder:
             process = subprocess.Popen(list(map(str, command(*TINY))),
                                        env={**environment, "TMPDIR": folder},
@@ -334,9 +335,10 @@ class Arms(unittest.TestCase):
                 (port / "state").write_text(state, "ascii")
             found, notes = arms.usual(pathlib.Path(folder))
         names = [arm.name for arm in found]
-        self.assertEqual(names[:2], ["socket", "soft:udp:lo"])
-        self.assertEqual(names[-1], "mlx5_0")
+        self.assertEqual(names, ["socket", "soft:udp:lo", "mlx5_0"])
         self.assertIn("mlx5_1 is left out: none of its ports is active", notes)
+        self.assertIn("soft:raw:lo is left out: an address has one such NIC, and so one rank",
+                      notes)
 
     def test_a_log_proves_no_other_arm(self):
         self.assertIsNone(arms.complaint(arms.parse("mlx5_0"), self.LOG))
@@ -460,10 +462,10 @@ class Mps(unittest.TestCase):
             program.write_text(self.CONTROL, "utf-8")
             program.chmod(0o755)
             ours = {"PATH": f"{folder}:{os.environ['PATH']}", "CALLS": str(calls),
-                    "CODE": str(code), "FAKE_NCCL": fault, "LD_LIBRARY_PATH": str(PROGRAMS)}
+                    "CODE": str(code), "FAKE_NCCL": fault, "LD_LIBRARY_PATH": str(FAKES)}
             printed = io.StringIO()
             with unittest.mock.patch.dict(os.environ, ours), contextlib.redirect_stderr(printed):
-                with mps.serving([PROGRAMS / toolkit.DRIVER, PROGRAMS / toolkit.NCCL,
+                with mps.serving([PROGRAMS / toolkit.DRIVER, FAKES / toolkit.NCCL,
                                   "probe"]) as environment:
                     pass
             return environment, printed.getvalue(), calls.read_text("utf-8").splitlines()
@@ -484,5 +486,5 @@ class Mps(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    PROGRAMS = pathlib.Path(sys.argv.pop(1)).resolve()
+    PROGRAMS, FAKES = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(2))
     unittest.main()

@@ -1,5 +1,5 @@
-// Two NICs as one device, of which one NIC vanishes in the middle of a transfer. NCCL creates the
-// device with makeVDevice; for older versions of the table PACECAR_NICS joins the NICs.
+// Two NICs as one device, of which one NIC vanishes in the middle of a transfer. (As NCCL makes
+// such a device: hints_test.cc.)
 //
 // Needs two NICs and the right to remove one: support/with_nics provides both. For other NICs,
 // PLUGIN_TEST_BREAK is the command that breaks the second.
@@ -27,19 +27,14 @@ size_t size_of(uint64_t message) {
   return message % 5 == 0 ? message % 300 : spread;
 }
 
-// A host with one device of two NICs, and its number.
-std::unique_ptr<FakeNcclHost> start_bonded(int* device) {
-  const bool makes = std::stoi(setting("PLUGIN_TEST_VERSION", "12")) >= 9;
+// A host with one device of two NICs.
+std::unique_ptr<FakeNcclHost> start_bonded() {
   std::string names = nic_names();
-  if (!makes) std::ranges::replace(names, ',', '+');
+  std::ranges::replace(names, ',', '+');
   setenv("PACECAR_NICS", names.c_str(), 1);
   setenv("PACECAR_TIMEOUT", "15s", 1);
   auto host = std::make_unique<FakeNcclHost>(kPluginPath);
   host->start();
-  *device = 0;
-  if (makes) {
-    nccl::expect_success(host->net().makeVDevice(device, {2, {0, 1}}), "makeVDevice");
-  }
   return host;
 }
 
@@ -78,38 +73,32 @@ void stream(const FakeNcclHost& host, Rank& rank, int device, Before before) {
 
 TEST_F(PluginBond, TwoNicsFormOneDevice) {
   expect_processes_pass(1, [](Rank&) {
-    int device = 0;
-    const auto host = start_bonded(&device);
-    const nccl::NetPropertiesV12 properties = host->properties(device);
-    const std::string name = properties.name;  // the plugin's memory is gone after finalize
+    const auto host = start_bonded();
+    EXPECT_EQ(host->device_count(), 1);
+    const std::string name = host->properties(0).name;
     EXPECT_NE(name.find('+'), std::string::npos) << name;
-    if (host->net().makeVDevice == nullptr) return;
-    EXPECT_EQ(device, 2);
-    EXPECT_EQ(host->device_count(), 3);
-    EXPECT_EQ(properties.virtual_device.count, 2);
-    EXPECT_EQ(properties.virtual_device.devices[1], 1);
-    EXPECT_EQ(properties.speed, host->properties(0).speed + host->properties(1).speed);
-    int again = 0;
-    nccl::expect_success(host->net().makeVDevice(&again, {2, {0, 1}}), "makeVDevice");
-    EXPECT_EQ(again, device);
-    for (const nccl::VirtualDeviceV12& wrong :
-         {nccl::VirtualDeviceV12{2, {0, 2}}, {2, {1, 1}}, {2, {0, -1}}, {0, {}}, {2, {0, 99}}}) {
-      EXPECT_NE(host->net().makeVDevice(&again, wrong), nccl::NcclResult::kSuccess);
-    }
-    EXPECT_EQ(host->device_count(), 3);
-    // NCCL creates the device once and uses it in every later communicator.
-    host->finalize();
-    host->start();
-    EXPECT_EQ(host->device_count(), 3);
-    EXPECT_EQ(host->properties(device).name, name);
+  });
+}
+
+// NCCL merges NICs that have no path on PCI, then finds no path to what it made, and does not
+// start.
+TEST_F(PluginBond, NicsThatAreNotOnPciAreNotMerged) {
+  expect_processes_pass(1, [](Rank&) {
+    setenv("PACECAR_NICS", nic_names().c_str(), 1);
+    FakeNcclHost host(kPluginPath);
+    host.start();
+    if (host.net().makeVDevice == nullptr) return;
+    ASSERT_EQ(host.properties(0).pci_path, nullptr);
+    int device = 0;
+    EXPECT_NE(host.net().makeVDevice(&device, {2, {0, 1}}), nccl::NcclResult::kSuccess);
+    EXPECT_EQ(host.device_count(), 2);
   });
 }
 
 TEST_F(PluginBond, ATransferFinishesOnTheOtherNicWhenOneIsLost) {
   expect_processes_pass(2, [](Rank& rank) {
-    int device = 0;
-    const auto host = start_bonded(&device);
-    stream(*host, rank, device, [&](uint64_t message) {
+    const auto host = start_bonded();
+    stream(*host, rank, 0, [&](uint64_t message) {
       if (rank.rank() == 0 && message == kMessages / 3) {
         ASSERT_EQ(std::system(setting("PLUGIN_TEST_BREAK", "ip link delete nic1").c_str()), 0);
       }

@@ -1,0 +1,38 @@
+#include "tests/nccl/more_calls.h"
+
+#include <dlfcn.h>
+
+#include "bench/nccl/gpu/device.h"
+
+namespace pacecar::nccl_test {
+namespace {
+
+MoreCalls loaded;
+
+template <typename Function>
+void find(void* library, const char* name, Function& to) {
+  to = reinterpret_cast<Function>(dlsym(library, name));
+}
+
+}  // namespace
+
+void load_all(const std::string& nccl_file) {
+  for (const std::string& reason : {nccl::load_driver(), nccl::load_nccl(nccl_file)}) {
+    if (!reason.empty()) nccl::end_with(reason);
+  }
+  nccl::require_driver(nccl::driver().init(0), "cuInit");
+  void* const library = dlopen(nccl_file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  find(library, "ncclCommInitRankConfig", loaded.init_with);
+  find(library, "ncclCommSplit", loaded.split);
+  find(library, "ncclCommCount", loaded.count);
+  find(library, "ncclCommAbort", loaded.abort);
+  find(library, "ncclCommFinalize", loaded.finalize);
+  find(library, "ncclCommRegister", loaded.register_buffer);
+  find(library, "ncclCommDeregister", loaded.deregister_buffer);
+  find(library, "ncclRedOpCreatePreMulSum", loaded.create_scaled_sum);
+  find(library, "ncclRedOpDestroy", loaded.destroy_operation);
+}
+
+const MoreCalls& more() { return loaded; }
+
+}  // namespace pacecar::nccl_test

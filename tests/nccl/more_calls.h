@@ -1,0 +1,49 @@
+// The functions of NCCL that tests call, beyond those of bench/nccl/gpu/libraries.h. Any that a
+// version lacks is nullptr. Thread rule: load once, before threads start.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "bench/nccl/gpu/libraries.h"
+
+namespace pacecar::nccl_test {
+
+using nccl::NcclCommunicator;
+using nccl::Stream;
+using nccl::UniqueId;
+
+inline constexpr int kInProgress = 7;  // ncclInProgress
+
+// ncclConfig_t as NCCL 2.22 has it; later versions take the fields that are not there for unset.
+struct Config {
+  static constexpr int kUnset = -2147483647 - 1;
+  size_t size = sizeof(Config);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 22200;
+  int blocking = kUnset;
+  int cluster_blocks = kUnset;
+  int least_blocks = kUnset;
+  int most_blocks = kUnset;
+  const char* network = nullptr;
+  int split_share = kUnset;
+};
+
+struct MoreCalls {
+  int (*init_with)(NcclCommunicator*, int, UniqueId, int, Config*) = nullptr;
+  int (*split)(NcclCommunicator, int, int, NcclCommunicator*, Config*) = nullptr;
+  int (*count)(NcclCommunicator, int*) = nullptr;
+  int (*abort)(NcclCommunicator) = nullptr;
+  int (*finalize)(NcclCommunicator) = nullptr;
+  int (*register_buffer)(NcclCommunicator, void*, size_t, void**) = nullptr;
+  int (*deregister_buffer)(NcclCommunicator, void*) = nullptr;
+  // Operation, scalar, type, residence (1: in host memory, read at once), communicator.
+  int (*create_scaled_sum)(int*, void*, int, int, NcclCommunicator) = nullptr;
+  int (*destroy_operation)(int, NcclCommunicator) = nullptr;
+};
+
+// Loads the driver and NCCL, from the file; ends the program with a sentence when that fails.
+void load_all(const std::string& nccl_file);
+const MoreCalls& more();
+
+}  // namespace pacecar::nccl_test

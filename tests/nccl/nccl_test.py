@@ -1,0 +1,300 @@
+"""NCCL over the plugin: nccl_test.py BUILD [unittest flags].
+
+Every rank is a process that looks to NCCL like a host of its own, unless a test says otherwise. It
+runs on the CPU device; with NCCL_ON_GPU=PATH (NCCL's library) on this machine's GPUs.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NCCL = ROOT / "bench/nccl"
+sys.path[:0] = [str(NCCL / "gpu"), str(NCCL / "cpu_device"), str(ROOT / "bench/measure/compare"),
+                str(ROOT / "tests/integration")]
+import arms  # noqa: E402
+import job  # noqa: E402
+import linked  # noqa: E402
+from exchange import Failed  # noqa: E402
+from limits import ALL, LIMIT_S, draws  # noqa: E402
+
+SKIPPED = 77
+BUILD = pathlib.Path()
+ON_GPU = os.environ.get("NCCL_ON_GPU")
+LIBRARIES = {}  # version: the library's file
+OLD, NEW = "2.22.3", "2.29.7"
+MIB = 1 << 20
+
+
+def library_path(nccl_file):
+    own = [] if ON_GPU else [str(BUILD / "cpu_device")]
+    return ":".join([*own, str(pathlib.Path(nccl_file).parent),
+                     *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
+
+
+def ranks_of(program, version, arm, ranks, arguments, folder, hosts=None, **environment):
+    """The job.Rank of each of the ranks. `hosts`: of which host each is; default its own."""
+    nccl_file = LIBRARIES[version]
+    plugin = BUILD / "net_plugin" / arms.PLUGIN_NAME
+    made = []
+    for rank in range(ranks):
+        log = folder / f"nccl.{rank}.log"
+        variables = {**os.environ, **arms.environment(arm, rank, plugin, log),
+                     "LD_LIBRARY_PATH": library_path(nccl_file), "CPU_GPU_BUS": str(rank + 1)}
+        if hosts is not None:
+            variables.update(NCCL_HOSTID=f"pacecar-host-{hosts[rank]}", NCCL_SHM_DISABLE="0")
+        variables.update(environment)
+        argv = [BUILD / "tests" / program, nccl_file, rank, ranks, 0, *arguments]
+        made.append(job.Rank(argv, variables, log))
+    return made
+
+
+class Job(unittest.TestCase):
+    def run_job(self, program, arguments, *, version=NEW, arm="soft:udp:lo", ranks=2, hosts=None,
+                **environment):
+        """The last line of each rank's output, as JSON; fails when a rank does."""
+        arm = arms.parse(arm)
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            made = ranks_of(program, version, arm, ranks,
+                            [one.format(folder=folder) for one in map(str, arguments)], folder,
+                            hosts, **environment)
+            try:
+                outputs = job.run(made, LIMIT_S)
+            except Failed as reason:
+                self.fail(str(reason))
+            if hosts is None and "," not in arm.nic:  # whose names NCCL's log has one by one
+                for rank in made:
+                    self.assertIsNone(arms.complaint(arm, job.nccl_log(rank)))
+            return [json.loads(output.strip().splitlines()[-1]) if output.strip() else None
+                    for output in outputs]
+
+    def check(self, steps, most_bytes, *further, seed=1, **how):
+        """Draws collectives and checks them; prints how many."""
+        results = self.run_job("checked_rank", ["{folder}/id", seed, steps, most_bytes, *further],
+                               **how)
+        checked = sum(result["checked"] for result in results)
+        print(f"{self.id().split('.')[-1]}: {checked} collectives checked, "
+              f"{sum(result['wrong'] for result in results)} wrong", flush=True)
+        return checked
+
+    def live(self, scenario, *number, **how):
+        return self.run_job("lives_rank", ["{folder}", scenario, *number], **how)
+
+
+class Collectives(Job):
+    """Operations, types, reductions, sizes and places by a seed."""
+
+    def test_two_ranks_of_each_version(self):
+        for version in LIBRARIES:
+            with self.subTest(version=version):
+                self.check(draws(300), MIB, version=version)
+
+    def test_protocols_and_trees(self):
+        for protocol in ("LL", "LL128", "Simple"):
+            with self.subTest(protocol=protocol):
+                self.check(draws(60), MIB // 4, seed=2, ranks=3, NCCL_PROTO=protocol,
+                           NCCL_ALGO="Ring;allreduce:Tree")
+
+    def test_pat(self):
+        # NCCL has no PAT that scales sums: those go around the ring.
+        self.check(draws(60), MIB // 4, seed=6, ranks=5, NCCL_PROTO="Simple",
+                   NCCL_ALGO="Ring;allgather:PAT;reducescatter:PAT,Ring")
+
+    def test_memory_of_a_gpu_that_the_processor_may_not_touch(self):
+        # NCCL gives its buffers on the GPU to the plugin, which stages them by CUDA's copies.
+        for further in ((), ("registered",)):
+            with self.subTest(further=further):
+                self.check(draws(80), MIB, *further, seed=5, CPU_GPU_TRAP="1",
+                           PACECAR_GPU="staged", NCCL_NET_GDR_LEVEL="SYS")
+
+    def test_over_libfabric(self):
+        self.check(draws(60), MIB, seed=4, arm="ofi:tcp:lo")
+
+    def test_what_the_network_loses_doubles_and_mixes_up(self):
+        self.check(draws(100), MIB, seed=3,
+                   PACECAR_FAULT="loss=0.01,duplicate=0.02,reorder=0.02,corrupt=0.005,on=both")
+
+
+class Lives(Job):
+    """Communicators, as programs make, use and end them."""
+
+    def test_split(self):
+        self.live("split", ranks=3)
+
+    def test_without_blocking(self):
+        self.live("without_blocking")
+
+    def test_registered_buffers(self):
+        self.live("registered")
+
+    def test_children(self):
+        self.live("forked")
+
+    def test_nothing_is_left_of_a_communicator(self):
+        self.live("cycles", 200 if ALL else 9)
+
+
+class Faults(Job):
+    """A job that is ended, or whose ranks are."""
+
+    def test_abort_at_every_stage(self):
+        results = self.live("aborted", 500 if ALL else 8)
+        print("longest abort by stage:", *(result["longest_seconds"] for result in results))
+
+    def test_a_killed_rank_is_an_error_for_the_others(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            # Silence would take an hour: it is the closed connection that shows the end.
+            made = ranks_of("lives_rank", NEW, arms.parse("soft:udp:lo+PACECAR_TIMEOUT=3600s"), 3,
+                            [folder, "killed"], folder)
+            processes = []
+            try:
+                for rank in made:
+                    processes.append(job.Process(rank.prefix, rank.argv, rank.environment))
+                for process in processes[:-1]:
+                    self.assertTrue(process.ends_well(LIMIT_S), process.complaint())
+                    result = json.loads(process.output().splitlines()[-1])
+                    remote_error = 6
+                    self.assertEqual(result["error"], remote_error)
+                    print("a killed rank was noticed after", result["noticed_seconds"], "s")
+            finally:
+                for process in processes:
+                    process.__exit__()
+
+    def test_a_stopped_rank_goes_on_and_the_doctor_names_it(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            state = {"PACECAR_STATE_DIR": str(folder / "state")}
+            (folder / "state").mkdir(mode=0o700)
+            made = ranks_of("lives_rank", NEW, arms.parse("soft:udp:lo+PACECAR_TIMEOUT=60s"), 2,
+                            [folder, "disturbed", 8], folder, **state)
+            processes = [job.Process(rank.prefix, rank.argv, rank.environment) for rank in made]
+            try:
+                while not (folder / "warm.1").exists():
+                    self.assertFalse(processes[1].ended(), processes[1].complaint())
+                    time.sleep(0.01)
+                os.kill(processes[1].pid, signal.SIGSTOP)
+                time.sleep(20 if ALL else 5)
+                doctor = subprocess.run([BUILD / "bench/pacecar", "doctor", "--watch", "1"],
+                                        env={**os.environ, **state}, capture_output=True,
+                                        text=True, timeout=LIMIT_S, check=False)
+                self.assertRegex(doctor.stdout, f"Trouble: pid {processes[1].pid} .*\n"
+                                                ".*it is stopped, or stuck")
+                os.kill(processes[1].pid, signal.SIGCONT)
+                for process in processes:
+                    self.assertTrue(process.ends_well(LIMIT_S), process.complaint())
+                    self.assertGreater(json.loads(process.output().splitlines()[-1])["done"], 0)
+            finally:
+                for process in processes:
+                    process.__exit__()
+
+
+class Broken(Job):
+    """A plugin that is broken on purpose: NCCL or the checks of these tests notice it."""
+
+    FAULTS = ("handle is changed", "nobody is accepted", "registration is too short",
+              "registration ends at once", "send fails", "test fails", "message is lost",
+              "messages change places", "message comes twice", "end of the message is missing",
+              "end of the message is late", "byte is changed", "halves change places",
+              "request of a send is not returned", "request of a receive is not returned",
+              "send is done too early", "receive is done too early")
+    # NCCL takes sizes only to decide whether to flush, and the host's memory needs no flush.
+    UNSEEN = ("size is too large", "size is 0", "flush is left out")
+    HANGS_S = 30
+
+    def ends(self, fault):
+        """How a job ends: "well", or why it does not."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            made = ranks_of("checked_rank", NEW, arms.parse("soft:udp:lo"), 2,
+                            [folder / "id", 9, 60, 16 * MIB], folder, BROKEN=fault,
+                            NCCL_NET_PLUGIN=str(BUILD / "tests/nccl/libbroken_plugin.so"),
+                            BROKEN_PLUGIN=str(BUILD / "net_plugin" / arms.PLUGIN_NAME),
+                            # What is sent again shows that a buffer was in use.
+                            PACECAR_FAULT="loss=0.05")
+            try:
+                job.run(made, self.HANGS_S if fault in self.FAULTS else LIMIT_S)
+            except Failed as reason:
+                return str(reason).splitlines()[0]
+        return "well"
+
+    def test_faults_are_noticed(self):
+        self.assertEqual(self.ends(""), "well")
+        for fault in self.FAULTS + self.UNSEEN:
+            with self.subTest(fault):
+                end = self.ends(fault)
+                print(f"{fault}: {end}", flush=True)
+                self.assertEqual(end == "well", fault in self.UNSEEN)
+
+
+class TwoNics(Job):
+    """NICs that NCCL finds no PCI path to. Needs nic0 and nic1 of support/with_nics."""
+
+    def test_both_are_used(self):
+        for version in LIBRARIES:
+            for nics in ("soft:udp:nic0,soft:udp:nic1", "soft:udp:nic0+soft:udp:nic1"):
+                with self.subTest(version=version, nics=nics):
+                    self.check(draws(80), MIB, arm=nics, version=version)
+
+
+class Crowds(Job):
+    """More threads than a small machine has processors for: Linux 6.18 starves some for seconds."""
+
+    def test_four_ranks_on_two_hosts(self):
+        # NCCL joins those of a host by shared memory, and the hosts by the plugin.
+        self.check(draws(120), MIB, ranks=4, hosts=[0, 0, 1, 1])
+
+    def test_threads_with_a_communicator_each(self):
+        self.live("threads", 4)
+
+
+class Networks(Job):
+    """Every kind of NIC that this machine has."""
+
+    def test_kinds(self):
+        for nic in ("ofi:tcp:lo", "ofi:shm", "soft:udp:lo+PACECAR_CC=swift",
+                    "soft:udp:lo+PACECAR_PROGRESS=inline",
+                    "soft:udp:lo+PACECAR_ENGINES=2", "soft:udp:lo+PACECAR_SECURITY=off",
+                    "soft:udp:lo+PACECAR_PROFILER=off", "soft:udp:lo+PACECAR_TUNER=observe"):
+            for version in LIBRARIES:
+                with self.subTest(nic=nic, version=version):
+                    self.check(60, MIB, arm=nic, version=version)
+
+
+class Many(Job):
+    """As many collectives as a release should have seen."""
+
+    def test_seeds(self):
+        checked = 0
+        for seed in range(100, 106):
+            for version in LIBRARIES:
+                with self.subTest(seed=seed, version=version):
+                    checked += self.check(500, 4 * MIB, seed=seed, version=version,
+                                          ranks=2 + seed % 3)
+        print(f"{checked} collectives checked in all")
+
+
+def find_libraries():
+    if ON_GPU:
+        LIBRARIES.update({OLD: ON_GPU, NEW: ON_GPU})
+        return
+    for version in (NEW, OLD):
+        LIBRARIES[version] = linked.folder_of(version) / linked.LIBRARY
+
+
+if __name__ == "__main__":
+    BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+    try:
+        find_libraries()
+    except linked.Unavailable as why:
+        print(f"skipped: {why}")
+        sys.exit(SKIPPED)
+    unittest.main(verbosity=2)
