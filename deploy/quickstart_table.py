@@ -17,15 +17,12 @@ What next
 
 def rows(folder):
     """(what, figure) for each line of the table."""
-    ring = json.loads((folder / "ring.json").read_text())
+    yield all_reduce(folder)
     bandwidth = json.loads((folder / "bw.json").read_text())["results"]
     latency = json.loads((folder / "lat.json").read_text())["results"]
-    best = max(ring["results"], key=lambda result: result["busbw_bps"])
     sender, receiver = bandwidth["client"], bandwidth["server"]
     control = sender["congestion_control"]
     counters = sender["counters"]
-    yield (f"bus bandwidth, {ring['ranks']} ranks, {best['size_bytes'] >> 10} KiB",
-           f"{best['busbw_bps'] / 1e9:.2f} Gb/s, {sum(r['wrong'] for r in ring['results'])} wrong")
     yield "bandwidth, 1 MiB messages", f"{bandwidth['BW_average']:.2f} Gb/s"
     yield ("latency, 8 bytes, half round trip",
            f"{latency['t_typical']:.1f} us, 99%: {latency['percentile_99']:.1f} us")
@@ -36,9 +33,22 @@ def rows(folder):
            f"{sender['cpu_s_per_gb']:.2f} sending, {receiver['cpu_s_per_gb']:.2f} receiving")
 
 
+def all_reduce(folder):
+    if (folder / "nccl.json").exists():
+        measured = json.loads((folder / "nccl.json").read_text())
+        run, = measured["runs"]
+        nccl = measured["versions"]["nccl"]
+        return (f"NCCL {nccl}, {run['ranks']} processes, no GPU, all-reduce",
+                f"{sum(row['wrong'] for row in run['rows'])} wrong")
+    ring = json.loads((folder / "ring.json").read_text())
+    best = max(ring["results"], key=lambda result: result["busbw_bps"])
+    return (f"bus bandwidth, {ring['ranks']} ranks, {best['size_bytes'] >> 10} KiB",
+            f"{best['busbw_bps'] / 1e9:.2f} Gb/s, {sum(r['wrong'] for r in ring['results'])} wrong")
+
+
 def main(arguments):
     for what, figure in rows(pathlib.Path(arguments[0])):
-        print(f"  {what:<36} {figure}")
+        print(f"  {what:<50} {figure}")
     print(f"\n{WHAT_NEXT}")
 
 
