@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,9 +15,9 @@ namespace {
 
 constexpr std::chrono::seconds kIdPatience{60};
 constexpr std::chrono::milliseconds kIdPause{5};
-constexpr uint32_t kPollsPerErrorCheck = 4096;
-constexpr uint32_t kBusyPolls = 1024;
-constexpr std::chrono::microseconds kPollPause{5};
+constexpr std::chrono::microseconds kBusyPolling{100};
+constexpr int kPauseShare = 64;  // of the time waited so far: the end is noticed 1.6% late at most
+constexpr std::chrono::nanoseconds kLongestPause = std::chrono::milliseconds(10);
 
 UniqueId publish_id(const std::string& file) {
   UniqueId id;
@@ -154,13 +155,15 @@ Communicator::~Communicator() {
 }
 
 void Communicator::wait() const {
-  for (uint32_t polls = 1;; ++polls) {
+  const auto start = std::chrono::steady_clock::now();
+  for (;;) {
     const int state = driver().stream_query(stream_);
     if (state == kSuccess) return;
     if (state != kNotReady) require_driver(state, "the stream");
+    const std::chrono::nanoseconds waited = std::chrono::steady_clock::now() - start;
+    if (waited < kBusyPolling) continue;
     // A machine without a GPU may have fewer processors than the ranks' threads.
-    if (polls > kBusyPolls) std::this_thread::sleep_for(kPollPause);
-    if (polls % kPollsPerErrorCheck != 0) continue;
+    std::this_thread::sleep_for(std::min(waited / kPauseShare, kLongestPause));
     // A failure of the network is visible only here: the GPU would wait forever.
     int failure = kSuccess;
     require_nccl(nccl().async_error(handle_, &failure), "ncclCommGetAsyncError");
