@@ -246,7 +246,7 @@ class TwoNics(Job):
 
 
 class Crowds(Job):
-    """More threads than a small machine has processors for: Linux 6.18 starves some for seconds."""
+    """More threads than a small machine has processors for."""
 
     def test_four_ranks_on_two_hosts(self):
         # NCCL joins those of a host by shared memory, and the hosts by the plugin.
