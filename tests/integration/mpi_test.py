@@ -65,8 +65,8 @@ class Collectives(unittest.TestCase):
     def ranks_of(self, process):
         until = time.monotonic() + LIMIT_S
         while time.monotonic() < until:
-            ranks = [pid for pid, name, session in processes()
-                     if session == process.pid and name == "mpi_collectives"]
+            ranks = [pid for pid, name, parent in processes()
+                     if parent == process.pid and name == "mpi_collectives"]
             if len(ranks) == 3:
                 return ranks
             time.sleep(0.05)
@@ -74,14 +74,14 @@ class Collectives(unittest.TestCase):
 
 
 def processes():
-    """(pid, name, session) of all processes."""
+    """(pid, name, parent's pid) of all processes."""
     for file in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
             before, _, after = file.read_text(encoding="utf-8").rpartition(")")
         except OSError:  # the process has ended
             continue
         pid, _, name = before.partition(" (")
-        yield int(pid), name, int(after.split()[3])
+        yield int(pid), name, int(after.split()[1])
 
 
 class Compare(unittest.TestCase):

@@ -325,6 +325,10 @@ class Arms(unittest.TestCase):
         other = arms.environment(arms.parse("socket"), 0, None, log)
         self.assertEqual((other["NCCL_NET"], other["NCCL_NET_PLUGIN"]), ("Socket", "none"))
         self.assertNotIn("PACECAR_NICS", other)
+        theirs = arms.environment(arms.parse("/opt/x.so+OFI_X=1"), 0, plugin, log)
+        self.assertEqual((theirs["NCCL_NET_PLUGIN"], theirs["OFI_X"]), ("/opt/x.so", "1"))
+        self.assertFalse({"NCCL_NET", "PACECAR_NICS"} & set(theirs))
+        self.assertEqual(arms.environment(arms.parse("ib"), 0, None, log)["NCCL_NET"], "IB")
         self.assertNotEqual(ours["NCCL_HOSTID"], other["NCCL_HOSTID"])
 
     def test_rdma_devices_with_an_active_port_are_arms(self):
@@ -345,6 +349,9 @@ class Arms(unittest.TestCase):
         self.assertIn("does not name mlx5_1", arms.complaint(arms.parse("mlx5_1"), self.LOG))
         self.assertIn("not Socket", arms.complaint(arms.parse("socket"), self.LOG))
         self.assertIn("none in its log", arms.complaint(arms.parse("socket"), ""))
+        another, fell_back = arms.parse("/opt/x.so"), self.LOG.replace("Pacecar", "Socket")
+        self.assertIsNone(arms.complaint(another, self.LOG))
+        self.assertIn("not /opt/x.so", arms.complaint(another, fell_back))
         past = self.LOG + "NCCL INFO Channel 01 : 0[0] -> 1[0] via SHM/direct/direct\n"
         self.assertIn("SHM/direct/direct, past the network",
                       arms.complaint(arms.parse("mlx5_0"), past))
@@ -401,13 +408,15 @@ class Slices(unittest.TestCase):
 
 
 class Figures(unittest.TestCase):
-    def line(self, rank_seconds, wrong=0, op="allreduce", size=1 << 20):
+    def line(self, rank_seconds, wrong=0, op="allreduce", size=1 << 20, processor=1):
         return json.dumps({"op": op, "bytes": size, "count": size // 4, "iterations": 3,
-                           "wrong": wrong, "seconds": rank_seconds})
+                           "wrong": wrong, "seconds": rank_seconds,
+                           "processor_seconds": processor})
 
-    def test_a_repetition_takes_as_long_as_its_slowest_rank(self):
-        row, = figures.merge(["hello\n" + self.line([1, 4], 1), self.line([3, 2], 2)])
-        self.assertEqual((row["times_s"], row["wrong"]), ([3, 4], 3))
+    def test_a_repetition_takes_as_long_as_its_slowest_rank_and_the_processors_of_all(self):
+        row, = figures.merge(["hello\n" + self.line([1, 4], 1, processor=2),
+                              self.line([3, 2], 2, processor=5)])
+        self.assertEqual((row["times_s"], row["wrong"], row["processor_s"]), ([3, 4], 3, 7))
         with self.assertRaises(exchange.Failed):
             figures.merge([self.line([1]), self.line([1], op="reduce")])
         with self.assertRaises(exchange.Failed):
@@ -425,14 +434,15 @@ class Figures(unittest.TestCase):
     def test_ratios_are_paired_by_rounds_and_compared_with_goals(self):
         runs = []
         for number, (base, arm) in enumerate([(1, 0.5), (2, 1), (8, 4), (1, None)]):
-            for name, seconds in (("socket", base), ("nic", arm)):
+            for name, seconds, processor in (("socket", base, 2), ("nic", arm, 3)):
                 if seconds:
-                    rows = figures.merge([self.line([seconds]), self.line([seconds])])
+                    rows = figures.merge([self.line([seconds], processor=processor)] * 2)
                     runs.append({"ranks": 2, "round": number, "arm": name, "rows": rows})
         for wanted, met in ((1.5, True), (2.5, False)):
             one, = figures.ratios(PROGRAMS / toolkit.RATIOS, runs, 2, ["socket", "nic"], "socket",
                                   figures.Goals(wanted, 1), "nic")
             self.assertAlmostEqual(one["ratio"], 2)
+            self.assertAlmostEqual(one["processor_ratio"], 1.5)
             self.assertEqual((one["n"], one["goal"], one["met"]), (3, wanted, met))
 
     def test_goals_are_bandwidth_for_large_and_time_for_small_sizes(self):

@@ -1,14 +1,20 @@
 // A net plugin that hands NCCL's calls to the one that BROKEN_PLUGIN names, and breaks what it
-// answers in the way that BROKEN names: whether NCCL and the checks of tests/nccl notice it. Data
-// must lie in the host's memory. Each connection is used by one thread.
+// answers in the way that BROKEN names: whether NCCL and the checks of tests/nccl notice it. What
+// arrives in a GPU's memory is hidden until NCCL flushes it, as writes over PCIe may be; all faults
+// but that of the flush and "size is 0" need messages in the host's memory. Each connection is used
+// by one thread.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <string_view>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "net_plugin/abi/tables.h"
@@ -43,9 +49,48 @@ const nccl::NetV11& whole() {
   return *table;
 }
 
+// Copies between a GPU's memory and the host's, beside the kernels that run.
+class GpuCopies {
+ public:
+  static GpuCopies& of_thread() {
+    static thread_local GpuCopies copies;
+    return copies;
+  }
+  void to_host(void* host, const void* gpu, size_t bytes) {
+    to_host_(host, gpu, bytes, stream_);
+    wait_(stream_);
+  }
+  void to_gpu(void* gpu, const void* host, size_t bytes) {
+    to_gpu_(gpu, host, bytes, stream_);
+    wait_(stream_);
+  }
+
+ private:
+  GpuCopies() {
+    void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    int (*create)(void**, unsigned) = nullptr;
+    find(driver, "cuStreamCreate", create);
+    find(driver, "cuStreamSynchronize", wait_);
+    find(driver, "cuMemcpyDtoHAsync_v2", to_host_);
+    find(driver, "cuMemcpyHtoDAsync_v2", to_gpu_);
+    constexpr unsigned kBesideOthers = 1;
+    create(&stream_, kBesideOthers);
+  }
+  template <typename Function>
+  static void find(void* driver, const char* name, Function& function) {
+    function = reinterpret_cast<Function>(dlsym(driver, name));
+  }
+
+  void* stream_ = nullptr;
+  int (*wait_)(void*) = nullptr;
+  int (*to_host_)(void*, const void*, size_t, void*) = nullptr;
+  int (*to_gpu_)(void*, const void*, size_t, void*) = nullptr;
+};
+
 struct Request {
   void* inner = nullptr;
   bool receives = false;
+  bool in_gpu = false;
   char* data = nullptr;
   size_t bytes = 0;
 };
@@ -58,6 +103,15 @@ struct Late {
   std::vector<char> bytes;
 };
 thread_local Late t_late;
+thread_local std::vector<Late> t_unflushed;
+// Registrations of GPU memory, which another thread makes.
+std::mutex g_mutex;
+std::unordered_set<void*> g_gpu_memory;
+
+bool in_gpu(void* memory) {
+  const std::lock_guard lock(g_mutex);
+  return g_gpu_memory.contains(memory);
+}
 // A send that leaves after the next one.
 struct Held {
   void* comm = nullptr;
@@ -95,6 +149,10 @@ NcclResult register_memory(void* comm, void* data, size_t size, int type, void**
   if (breaks("registration is too short")) size /= 2;
   const NcclResult result = whole().regMr(comm, data, size, type, memory);
   if (breaks("registration ends at once")) whole().deregMr(comm, *memory);
+  constexpr int kCuda = 2;
+  const std::lock_guard lock(g_mutex);
+  g_gpu_memory.erase(*memory);  // of an earlier one
+  if (type == kCuda) g_gpu_memory.insert(*memory);
   return result;
 }
 
@@ -141,7 +199,10 @@ NcclResult irecv(void* comm, int count, void** data, size_t* sizes, int* tags, v
                  void** profilers, void** request) {
   finish_old_ones();
   auto* const made = new Request{
-      .receives = true, .data = static_cast<char*>(data[0]), .bytes = count == 1 ? sizes[0] : 0};
+      .receives = true,
+      .in_gpu = in_gpu(memories[0]),
+      .data = static_cast<char*>(data[0]),
+      .bytes = count == 1 ? sizes[0] : 0};
   const NcclResult result =
       whole().irecv(comm, count, data, sizes, tags, memories, profilers, &made->inner);
   *request = nullptr;
@@ -173,6 +234,14 @@ void spoil(char* data, size_t bytes) {
   }
 }
 
+void hide_until_flush(char* data, size_t bytes) {
+  const std::vector<char> nothing(bytes);
+  Late late{data, nothing};
+  GpuCopies::of_thread().to_host(late.bytes.data(), data, bytes);
+  GpuCopies::of_thread().to_gpu(data, nothing.data(), bytes);
+  t_unflushed.push_back(std::move(late));
+}
+
 NcclResult test(void* request, int* done, int* sizes) {
   auto* const tested = static_cast<Request*>(request);
   finish_old_ones();
@@ -189,7 +258,12 @@ NcclResult test(void* request, int* done, int* sizes) {
   }
   if (*done == 0) return result;
   if (tested->receives && sizes != nullptr && result == NcclResult::kSuccess) {
-    if (!early && tested->bytes > 0) spoil(tested->data, static_cast<size_t>(sizes[0]));
+    const auto arrived = static_cast<size_t>(sizes[0]);
+    if (tested->in_gpu) {
+      hide_until_flush(tested->data, arrived);
+    } else if (!early && tested->bytes > 0) {
+      spoil(tested->data, arrived);
+    }
     if (breaks_now("size is too large")) sizes[0] += 64;
     if (breaks_now("size is 0")) sizes[0] = 0;
   }
@@ -200,6 +274,11 @@ NcclResult test(void* request, int* done, int* sizes) {
 NcclResult iflush(void* comm, int count, void** data, int* sizes, void** memories, void** request) {
   *request = nullptr;
   if (breaks("flush is left out")) return NcclResult::kSuccess;
+  std::erase_if(t_unflushed, [&](const Late& late) {
+    if (std::find(data, data + count, late.data) == data + count) return false;
+    GpuCopies::of_thread().to_gpu(late.data, late.bytes.data(), late.bytes.size());
+    return true;
+  });
   auto* const made = new Request;
   const NcclResult result = whole().iflush(comm, count, data, sizes, memories, &made->inner);
   if (result == NcclResult::kSuccess && made->inner != nullptr) {

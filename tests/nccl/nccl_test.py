@@ -47,7 +47,7 @@ def ranks_of(program, version, arm, ranks, arguments, folder, hosts=None, **envi
     for rank in range(ranks):
         log = folder / f"nccl.{rank}.log"
         variables = {**os.environ, **arms.environment(arm, rank, plugin, log),
-                     "LD_LIBRARY_PATH": library_path(nccl_file), "CPU_GPU_BUS": str(rank + 1)}
+                     "LD_LIBRARY_PATH": library_path(nccl_file)}
         if hosts is not None:
             variables.update(NCCL_HOSTID=f"pacecar-host-{hosts[rank]}", NCCL_SHM_DISABLE="0")
         variables.update(environment)
@@ -206,11 +206,13 @@ class Broken(Job):
               "end of the message is late", "byte is changed", "halves change places",
               "request of a send is not returned", "request of a receive is not returned",
               "send is done too early", "receive is done too early")
-    # NCCL takes sizes only to decide whether to flush, and the host's memory needs no flush.
-    UNSEEN = ("size is too large", "size is 0", "flush is left out")
-    HANGS_S = 30
+    IN_GPU_MEMORY = ("size is 0", "flush is left out")
+    UNSEEN = "size is too large"  # NCCL takes sizes only to decide whether to flush
+    HANGS_S = 15
+    ON_GPU = {"CPU_GPU_TRAP": "1", "PACECAR_GPU": "staged", "NCCL_NET_GDR_LEVEL": "SYS",
+              "NCCL_NET_FORCE_FLUSH": "1"}
 
-    def ends(self, fault):
+    def ends(self, fault, **environment):
         """How a job ends: "well", or why it does not."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
@@ -219,20 +221,21 @@ class Broken(Job):
                             NCCL_NET_PLUGIN=str(BUILD / "tests/nccl/libbroken_plugin.so"),
                             BROKEN_PLUGIN=str(BUILD / "net_plugin" / arms.PLUGIN_NAME),
                             # What is sent again shows that a buffer was in use.
-                            PACECAR_FAULT="loss=0.05")
+                            PACECAR_FAULT="loss=0.05", **environment)
             try:
-                job.run(made, self.HANGS_S if fault in self.FAULTS else LIMIT_S)
+                job.run(made, LIMIT_S if fault in ("", self.UNSEEN) else self.HANGS_S)
             except Failed as reason:
                 return str(reason).splitlines()[0]
         return "well"
 
     def test_faults_are_noticed(self):
-        self.assertEqual(self.ends(""), "well")
-        for fault in self.FAULTS + self.UNSEEN:
-            with self.subTest(fault):
-                end = self.ends(fault)
-                print(f"{fault}: {end}", flush=True)
-                self.assertEqual(end == "well", fault in self.UNSEEN)
+        for memory, faults in (({}, ("", *self.FAULTS, self.UNSEEN)),
+                               (self.ON_GPU, ("", *self.IN_GPU_MEMORY))):
+            for fault in faults:
+                with self.subTest(fault):
+                    end = self.ends(fault, **memory)
+                    print(f"{fault or 'nothing'}: {end}", flush=True)
+                    self.assertEqual(end == "well", fault in ("", self.UNSEEN))
 
 
 class TwoNics(Job):

@@ -105,9 +105,9 @@ class Process:
         self.name = pathlib.Path(argv[0]).name
         self._output = tempfile.TemporaryFile("w+", encoding="utf-8")
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")
-        # In a process group of its own, so that Ctrl-C reaches only this program, which then ends its
-        # children. Not in a session of its own: Linux schedules sessions as groups (autogroup), and
-        # 6.18 can let a group that polls starve the others for seconds.
+        # A process group of its own: Ctrl-C reaches only this program, which then ends its
+        # children. But no session: Linux schedules sessions as groups (autogroup), and 6.18 can
+        # let one that polls starve the others for seconds.
         self._process = subprocess.Popen([*prefix, *map(str, argv)], env=environment,
                                          stdin=subprocess.DEVNULL, stdout=self._output,
                                          stderr=self._errors, preexec_fn=os.setpgrp)

@@ -1,8 +1,8 @@
-"""The arms of a comparison: NCCL over its own sockets, or over Pacecar on some NIC. Checks NCCL's
-log for the network that was used.
+"""The arms of a comparison: NCCL over its own sockets or its own use of RDMA, over Pacecar on some
+NIC, or over another net plugin. Checks NCCL's log for the network that was used.
 
-An arm is written `socket` or as the NIC's name in PACECAR_NICS; `+NAME=VALUE` adds to the
-environment of its ranks, as in soft:udp:lo+PACECAR_CC=swift.
+An arm is written `socket`, `ib`, as the NIC's name in PACECAR_NICS or as the path of a plugin;
+`+NAME=VALUE` adds to the environment of its ranks, as in soft:udp:lo+PACECAR_CC=swift.
 """
 
 import dataclasses
@@ -19,6 +19,7 @@ from machine import ROOT
 from toolkit import Broken
 
 BASELINE = "socket"
+BUILT_IN = {BASELINE: "Socket", "ib": "IB"}  # NCCL's own: its name in NCCL's log
 PLUGIN_NAME = "libnccl-net-pacecar.so"
 USUAL_PLUGINS = [ROOT / "build" / build / "net_plugin" / PLUGIN_NAME
                  for build in ("release", "quickstart")]
@@ -35,7 +36,8 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 @dataclasses.dataclass(frozen=True)
 class Arm:
     name: str
-    nic: str  # empty: NCCL's own sockets
+    nic: str = ""  # of Pacecar
+    plugin: str = ""  # another one's file
     settings: tuple = ()  # pairs
 
     def __str__(self):
@@ -43,7 +45,10 @@ class Arm:
 
     @property
     def network(self):
-        return "Pacecar" if self.nic else "Socket"
+        """In NCCL's log; of another plugin it is not known."""
+        if self.plugin:
+            return ""
+        return "Pacecar" if self.nic else BUILT_IN[self.name.split("+")[0]]
 
 
 def parse(text):
@@ -54,9 +59,12 @@ def parse(text):
     pairs = [tuple(setting.split("=", 1)) for setting in parts[len(nics):]]
     if not all(nics) or not nics or not all(len(pair) == 2 and NAME.fullmatch(pair[0])
                                             for pair in pairs):
-        raise ValueError(f"'{text}' is no arm: write {BASELINE}, or a NIC as in PACECAR_NICS such "
-                         "as soft:udp:lo, each with +NAME=VALUE for its environment")
-    return Arm(text, "" if nic == BASELINE else nic, tuple(pairs))
+        raise ValueError(f"'{text}' is no arm: write {' or '.join(BUILT_IN)}, a NIC as in "
+                         "PACECAR_NICS such as soft:udp:lo, or the path of a plugin, each with "
+                         "+NAME=VALUE for its environment")
+    if "/" in nic:
+        return Arm(text, plugin=nic, settings=tuple(pairs))
+    return Arm(text, nic="" if nic in BUILT_IN else nic, settings=tuple(pairs))
 
 
 def usual(devices=pathlib.Path("/sys/class/infiniband"), interface="lo"):
@@ -90,8 +98,12 @@ def may_open_raw():
 def environment(arm, rank, plugin, log, interface="lo"):
     """Environment variables of a rank, in addition to the caller's. NCCL's log goes to `log`."""
     result = {**ALONE, "NCCL_HOSTID": f"pacecar-rank-{rank}", "NCCL_NET": arm.network,
+              "CPU_GPU_BUS": str(rank + 1),  # without a GPU: each rank has its own
               "NCCL_SOCKET_IFNAME": interface,
               "NCCL_DEBUG_FILE": str(log), "NCCL_NET_PLUGIN": "none"}
+    if arm.plugin:
+        del result["NCCL_NET"]
+        result.update(NCCL_NET_PLUGIN=arm.plugin)
     if arm.nic:
         result.update(NCCL_NET_PLUGIN=str(plugin), PACECAR_NICS=arm.nic, PACECAR_REQUIRE="1",
                       LD_LIBRARY_PATH=library_path(plugin))
@@ -104,7 +116,10 @@ def library_path(plugin):
 
 
 def find_plugin(named, arms):
-    """The plugin, after a check that it loads; None if no arm needs it."""
+    """Pacecar's plugin, after a check that the arms' plugins load; None if no arm needs it."""
+    for arm in arms:
+        if arm.plugin:
+            check_plugin(pathlib.Path(arm.plugin))
     if not any(arm.nic for arm in arms):
         return None
     for plugin in [named] if named else USUAL_PLUGINS:
@@ -136,13 +151,14 @@ def describe_plugin(plugin):
 def complaint(arm, log):
     """Why a rank's log does not show the network of the arm; None when it does."""
     networks = set(re.findall(r"Using network (\S+)", log))
-    if networks != {arm.network}:
+    network = arm.network or next(iter(networks - set(BUILT_IN.values())), arm.plugin)
+    if networks != {network}:
         return (f"NCCL used the network {', '.join(sorted(networks)) or '(none in its log)'}, not "
-                f"{arm.network}")
+                f"{network}")
     if arm.nic and f"Pacecar on {arm.nic} (" not in log:
         return f"Pacecar's line in NCCL's log does not name {arm.nic} alone"
     paths = set(re.findall(r"(?:Channel|CollNet) .* via (\S+)", log))
-    if not any(path.startswith(f"NET/{arm.network}/") for path in paths):
-        return f"NCCL's log shows no connection over NET/{arm.network}"
+    if not any(path.startswith(f"NET/{network}") for path in paths):
+        return f"NCCL's log shows no connection over NET/{network}"
     others = sorted(path for path in paths if not path.startswith("NET/"))
     return f"some ranks were joined by {', '.join(others)}, past the network" if others else None

@@ -2,7 +2,8 @@
 //   collectives NCCL probe
 //   collectives NCCL RANK RANKS GPU ID_FILE OPERATIONS BYTES:ITERATIONS,... REPETITIONS
 // NCCL is the library's file. `bench/nccl/run` starts this program and reads its output: a line of
-// JSON per operation and size, with the seconds of one operation in each repetition. One thread.
+// JSON per operation and size, with the seconds of one operation in each repetition and the seconds
+// of processor time that one took. One thread.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -324,14 +325,18 @@ class Rank {
     fill(operation, one_.data(), count);
     other_.poison();
     const Call call{.send = one_.data(), .receive = other_.data(), .count = count};
+    const double processor_before = processor_seconds();
     const std::vector<double> seconds = timed(operation, call, size.iterations);
+    const double processor = processor_seconds() - processor_before;
     wrong += checked(operation, count, call.receive);
     std::printf(
         "{\"op\": \"%s\", \"bytes\": %zu, \"count\": %zu, \"iterations\": %zu, "
         "\"wrong\": %zu, \"seconds\": [",
         operation.name, size.bytes, count, size.iterations, wrong);
     for (size_t i = 0; i < seconds.size(); ++i) std::printf("%s%.9f", i ? ", " : "", seconds[i]);
-    std::printf("]}\n");
+    const auto operations =
+        static_cast<double>(size.iterations * options_.repetitions + warm_up(size.iterations));
+    std::printf("], \"processor_seconds\": %.9f}\n", processor / operations);
     std::fflush(stdout);
   }
 
@@ -366,9 +371,18 @@ class Rank {
     }
   }
 
+  static size_t warm_up(size_t iterations) { return std::min(kWarmUp, iterations); }
+
+  // Of all threads of this rank.
+  static double processor_seconds() {
+    timespec used{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+  }
+
   // The seconds that one operation took, in each repetition.
   std::vector<double> timed(const Operation& operation, const Call& call, size_t iterations) {
-    launch(operation, call, std::min(kWarmUp, iterations));
+    launch(operation, call, warm_up(iterations));
     job_.wait();
     std::vector<double> seconds;
     for (size_t repetition = 0; repetition < options_.repetitions; ++repetition) {

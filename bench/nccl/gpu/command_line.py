@@ -27,7 +27,7 @@ FIXED = {
     ("-y", "--stream_null"): ("0", "operations follow each other in a stream of their own"),
     ("-G", "--cudagraph"): ("0", "operations are launched one by one"),
     ("-a", "--average"): ("3", "a repetition takes as long as its slowest rank"),
-    ("-C", "--report_cputime"): ("0", "--profile looks at the processor time"),
+    ("-C", "--report_cputime"): ("0", "the processor time is always shown"),
     ("-S", "--report_timestamps"): ("0", "the --json file has every time"),
     ("-w", "--warmup_iters"): ("5", "up to 5 operations come before those that count"),
     ("-R", "--local_register"): ("0", "buffers are not registered by the application"),

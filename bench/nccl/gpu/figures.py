@@ -20,13 +20,14 @@ OPERATIONS = {"allreduce": (lambda n: 2 * (n - 1) / n, "sum", -1),
               "reduce": (lambda n: 1, "sum", 0),
               "sendrecv": (lambda n: 1, "none", -1),
               "alltoall": (lambda n: (n - 1) / n, "none", -1)}
-COLUMNS = "{:>12} {:>12} {:>8} {:>6} {:>5} {:>10} {:>8} {:>8} {:>7} {:>10} {:>10}"
+COLUMNS = "{:>12} {:>12} {:>8} {:>6} {:>5} {:>10} {:>8} {:>8} {:>7} {:>10} {:>10} {:>10}"
 KIB, MIB = 1 << 10, 1 << 20
 RATIOS_LIMIT_S = 60
 
 
 def merge(outputs):
-    """Rows of one run: the time of a repetition is that of the slowest rank."""
+    """Rows of one run: the time of a repetition is that of the slowest rank, the processor time
+    that of all ranks together."""
     # Libraries may print other lines.
     ranks = [[json.loads(line) for line in output.splitlines() if line.startswith("{")]
              for output in outputs]
@@ -38,7 +39,9 @@ def merge(outputs):
         merged.append({"op": first["op"], "size_bytes": first["bytes"], "count": first["count"],
                        "iterations": first["iterations"],
                        "wrong": sum(row["wrong"] for row in rows),
-                       "times_s": [max(times) for times in zip(*(row["seconds"] for row in rows))]})
+                       "times_s": [max(times)
+                                   for times in zip(*(row["seconds"] for row in rows))],
+                       "processor_s": sum(row["processor_seconds"] for row in rows)})
     return merged
 
 
@@ -66,6 +69,7 @@ def summary(runs, ranks, arm):
         result.append({"op": op, "size_bytes": size, "count": rows[0]["count"], "type": "float",
                        "redop": redop, "root": root, "time_s": median, "time_min_s": min(times),
                        "time_mean_s": statistics.mean(times), "n": len(times),
+                       "processor_s": statistics.median(row["processor_s"] for row in rows),
                        "algbw_Bps": size / median, "busbw_Bps": size / median * factor(ranks),
                        "wrong": sum(row["wrong"] for row in rows)})
     return result
@@ -76,15 +80,16 @@ def table(lines, ranks, arm):
     for op in dict.fromkeys(line["op"] for line in lines):
         text += ["", f"# {op}, {ranks} ranks, {arm}",
                  "#" + COLUMNS.format("size", "count", "type", "redop", "root", "time", "algbw",
-                                      "busbw", "#wrong", "least", "mean")[1:],
+                                      "busbw", "#wrong", "least", "mean", "CPU")[1:],
                  "#" + COLUMNS.format("(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)",
-                                      "", "(us)", "(us)")[1:]]
+                                      "", "(us)", "(us)", "(us)")[1:]]
         text += [COLUMNS.format(line["size_bytes"], line["count"], line["type"], line["redop"],
                                 line["root"], f"{line['time_s'] * 1e6:.2f}",
                                 f"{line['algbw_Bps'] * 1e-9:.3f}",
                                 f"{line['busbw_Bps'] * 1e-9:.3f}", line["wrong"],
                                 f"{line['time_min_s'] * 1e6:.2f}",
-                                f"{line['time_mean_s'] * 1e6:.2f}")
+                                f"{line['time_mean_s'] * 1e6:.2f}",
+                                f"{line['processor_s'] * 1e6:.2f}")
                  for line in lines if line["op"] == op]
     return text
 
@@ -102,20 +107,25 @@ class Goals:
 
 
 def ratios(program, runs, ranks, arms, baseline, goals, judged):
-    """How many times as fast as the baseline each arm is, paired by rounds; with goals for the arm
-    `judged`."""
+    """How many times as fast as the baseline each arm is, paired by rounds, and how many times its
+    processor time each takes; with goals for the arm `judged`."""
     def medians(arm):
         return {(run["round"], *key(row)): statistics.median(row["times_s"]) for run in runs
                 if run["ranks"] == ranks and run["arm"] == arm for row in run["rows"]}
 
-    pairs, base = [], medians(baseline)
+    def processor_medians(arm):
+        rows = rows_of(runs, ranks, arm)
+        return {one: statistics.median(row["processor_s"] for row in rows[one]) for one in rows}
+
+    pairs, base, base_processor = [], medians(baseline), processor_medians(baseline)
     for arm in arms:
-        times = medians(arm)
+        times, processor = medians(arm), processor_medians(arm)
         for op, size in dict.fromkeys(one[1:] for one in times):
             both = [(times[one], base[one]) for one in times if one[1:] == (op, size)
                     and one in base]
             if arm != baseline and both:
-                pairs.append(({"arm": arm, "op": op, "size_bytes": size}, both))
+                pairs.append(({"arm": arm, "op": op, "size_bytes": size, "processor_ratio":
+                               processor[op, size] / base_processor[op, size]}, both))
     for (one, _), found in zip(pairs, computed(program, [both for _, both in pairs])):
         one.update(found)
         least = goals.least_ratio(one["size_bytes"]) if one["arm"] == judged else None
@@ -133,13 +143,15 @@ def computed(program, pairs):
 
 
 def ratio_table(found, ranks, baseline):
-    rows = [["ranks", "operation", "size", "arm", f"x {baseline}", "95%", "rounds", "goal"]]
+    rows = [["ranks", "operation", "size", "arm", f"x {baseline}", "95%", "rounds", "CPU x",
+             "goal"]]
     for one in found:
         interval = f"{one['low']:.2f}..{one['high']:.2f}" if "low" in one else "-"
         goal = "" if one["goal"] is None else (
             f">= {one['goal']:.2f} {'met' if one['met'] else 'MISSED'}")
         rows.append([str(ranks), one["op"], size_text(one["size_bytes"]), one["arm"],
-                     f"{one['ratio']:.2f}", interval, str(one["n"]), goal])
+                     f"{one['ratio']:.2f}", interval, str(one["n"]),
+                     f"{one['processor_ratio']:.2f}", goal])
     return aligned(rows)
 
 
