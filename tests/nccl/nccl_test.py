@@ -4,6 +4,7 @@ Every rank is a process that looks to NCCL like a host of its own, unless a test
 runs on the CPU device; with NCCL_ON_GPU=PATH (NCCL's library) on this machine's GPUs.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -20,8 +21,10 @@ NCCL = ROOT / "bench/nccl"
 sys.path[:0] = [str(NCCL / "gpu"), str(NCCL / "cpu_device"), str(ROOT / "bench/measure/compare"),
                 str(ROOT / "tests/integration")]
 import arms  # noqa: E402
+import bridged  # noqa: E402
 import job  # noqa: E402
 import linked  # noqa: E402
+import namespaces  # noqa: E402
 from exchange import Failed  # noqa: E402
 from limits import ALL, LIMIT_S, draws  # noqa: E402
 
@@ -39,38 +42,44 @@ def library_path(nccl_file):
                      *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
 
 
-def ranks_of(program, version, arm, ranks, arguments, folder, hosts=None, **environment):
-    """The job.Rank of each of the ranks. `hosts`: of which host each is; default its own."""
+def ranks_of(program, version, arm, ranks, arguments, folder, hosts=None, place=bridged.Here(),
+             nics=None, **environment):
+    """The job.Rank of each of the ranks. `hosts`: of which host each is; default its own. `place`:
+    as bridged has it. `nics`: of each rank, in the place of the arm's."""
     nccl_file = LIBRARIES[version]
     plugin = BUILD / "net_plugin" / arms.PLUGIN_NAME
     made = []
     for rank in range(ranks):
         log = folder / f"nccl.{rank}.log"
-        variables = {**os.environ, **arms.environment(arm, rank, plugin, log),
+        variables = {**os.environ,
+                     **arms.environment(arm, rank, plugin, log, place.interface),
                      "LD_LIBRARY_PATH": library_path(nccl_file)}
         if hosts is not None:
             variables.update(NCCL_HOSTID=f"pacecar-host-{hosts[rank]}", NCCL_SHM_DISABLE="0")
+        if nics is not None:
+            variables["PACECAR_NICS"] = nics[rank]
         variables.update(environment)
         argv = [BUILD / "tests" / program, nccl_file, rank, ranks, 0, *arguments]
-        made.append(job.Rank(argv, variables, log))
+        made.append(job.Rank(argv, variables, log, place.prefix(rank)))
     return made
 
 
 class Job(unittest.TestCase):
     def run_job(self, program, arguments, *, version=NEW, arm="soft:udp:lo", ranks=2, hosts=None,
-                **environment):
+                nics=None, **environment):
         """The last line of each rank's output, as JSON; fails when a rank does."""
         arm = arms.parse(arm)
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             made = ranks_of(program, version, arm, ranks,
                             [one.format(folder=folder) for one in map(str, arguments)], folder,
-                            hosts, **environment)
+                            hosts, nics=nics, **environment)
             try:
                 outputs = job.run(made, LIMIT_S)
             except Failed as reason:
                 self.fail(str(reason))
-            if hosts is None and "," not in arm.nic:  # whose names NCCL's log has one by one
+            # Of several NICs NCCL's log has the names one by one.
+            if hosts is None and nics is None and "," not in arm.nic:
                 for rank in made:
                     self.assertIsNone(arms.complaint(arm, job.nccl_log(rank)))
             return [json.loads(output.strip().splitlines()[-1]) if output.strip() else None
@@ -263,25 +272,108 @@ class Networks(Job):
     """Every kind of NIC that this machine has."""
 
     def test_kinds(self):
-        for nic in ("ofi:tcp:lo", "ofi:shm", "soft:udp:lo+PACECAR_CC=swift",
-                    "soft:udp:lo+PACECAR_PROGRESS=inline",
+        for nic in ("ofi:tcp:lo", "ofi:shm", "soft:udp:lo,ofi:tcp:lo",
+                    "soft:udp:lo+PACECAR_CC=swift", "soft:udp:lo+PACECAR_PROGRESS=inline",
                     "soft:udp:lo+PACECAR_ENGINES=2", "soft:udp:lo+PACECAR_SECURITY=off",
-                    "soft:udp:lo+PACECAR_PROFILER=off", "soft:udp:lo+PACECAR_TUNER=observe"):
+                    "soft:udp:lo+PACECAR_PROFILER=off", "soft:udp:lo+PACECAR_TUNER=observe",
+                    "soft:udp:lo+PACECAR_TUNER=on"):
             for version in LIBRARIES:
                 with self.subTest(nic=nic, version=version):
                     self.check(60, MIB, arm=nic, version=version)
+
+    def test_eight_ranks(self):
+        self.check(60, MIB // 4, ranks=8)
+
+    def test_dpdk_over_memory(self):
+        if not (BUILD / "modules/libpacecar-dpdk.so").exists():
+            self.skipTest("Pacecar was built without DPDK")
+        with tempfile.TemporaryDirectory() as folder:
+            end = f"socket={folder}/memif.sock,socket-abstract=no"
+            self.check(60, MIB, nics=[f"soft:dpdk:net_memif0,role={role},{end}"
+                                      for role in ("server", "client")])
+
+    def test_rdma_devices_that_do_all_that_one_may(self):
+        device = BUILD / "tests/support/hostile_verbs/libhostile_verbs.so"
+        if not device.exists():
+            self.skipTest("Pacecar was built without verbs")
+        for seed in range(1, 5):
+            with self.subTest(seed=seed):
+                self.check(60, MIB, arm="hostile0", seed=seed, LD_PRELOAD=str(device),
+                           HOSTILE_VERBS_WORLD=f"nccl.{os.getpid()}.{seed}",
+                           HOSTILE_VERBS=f"seed={seed},late_landing=50")
+
+
+class Hosts(Job):
+    """Hosts with interfaces of their own: network namespaces at a bridge."""
+
+    def run_on_hosts(self, mtu_bytes, program, *arguments, prepare=None, disturb=None, **environment):
+        """`prepare(place)` before the job, `disturb(place, folder)` while it runs."""
+        try:
+            with bridged.hosts(2, mtu_bytes) as place, tempfile.TemporaryDirectory() as name:
+                folder = pathlib.Path(name)
+                if prepare is not None:
+                    prepare(place)
+                made = ranks_of(program, NEW, arms.parse(f"soft:udp:{place.interface}"), 2,
+                                [folder / "id" if program == "checked_rank" else folder,
+                                 *arguments], folder, place=place, **environment)
+
+                @contextlib.contextmanager
+                def disturbed(_):
+                    if disturb is not None:
+                        disturb(place, folder)
+                    yield
+
+                outputs = job.run(made, LIMIT_S, disturbed)
+        except namespaces.Unavailable as why:
+            self.skipTest(str(why))
+        except Failed as reason:
+            self.fail(str(reason))
+        return [json.loads(output.strip().splitlines()[-1]) for output in outputs]
+
+    def test_frames_of_1500_and_9000_bytes(self):
+        for mtu_bytes in (1500, 9000):
+            with self.subTest(mtu_bytes=mtu_bytes):
+                for result in self.run_on_hosts(mtu_bytes, "checked_rank", 7, draws(60), MIB):
+                    self.assertGreater(result["checked"], 0)
+
+    def test_only_ipv6(self):
+        def prepare(place):
+            for number, member in enumerate(place.members):
+                for interface in ("lo", place.interface):
+                    namespaces.command(*namespaces.prefix(member), "sysctl", "-qw",
+                                       f"net.ipv6.conf.{interface}.disable_ipv6=0")
+                namespaces.command("ip", "-n", member, "address", "flush", "dev", place.interface)
+                namespaces.command("ip", "-n", member, "address", "add", f"fd00::{number + 1}/64",
+                                   "dev", place.interface, "nodad")
+
+        for result in self.run_on_hosts(1500, "checked_rank", 8, draws(60), MIB, prepare=prepare,
+                                        NCCL_SOCKET_FAMILY="AF_INET6"):
+            self.assertGreater(result["checked"], 0)
+
+    def test_a_link_that_is_down_for_3_s(self):
+        def disturb(place, folder):
+            while not (folder / "warm.1").exists():
+                time.sleep(0.01)
+            for state, then_s in (("down", 3), ("up", 0)):
+                namespaces.command("ip", "-n", place.members[1], "link", "set", place.interface,
+                                   state)
+                time.sleep(then_s)
+
+        for result in self.run_on_hosts(1500, "lives_rank", "disturbed", 6, disturb=disturb):
+            self.assertGreater(result["done"], 0)
 
 
 class Many(Job):
     """As many collectives as a release should have seen."""
 
     def test_seeds(self):
-        checked = 0
-        for seed in range(100, 106):
+        checked, seed = 0, 100
+        while checked < 100_000:
             for version in LIBRARIES:
                 with self.subTest(seed=seed, version=version):
-                    checked += self.check(500, 4 * MIB, seed=seed, version=version,
-                                          ranks=2 + seed % 3)
+                    checked += self.check(500, 4 * MIB if seed % 8 == 0 else MIB // 4, seed=seed,
+                                          version=version, ranks=2 + seed % 3)
+            seed += 1
         print(f"{checked} collectives checked in all")
 
 
