@@ -306,7 +306,8 @@ class Networks(Job):
 class Hosts(Job):
     """Hosts with interfaces of their own: network namespaces at a bridge."""
 
-    def run_on_hosts(self, mtu_bytes, program, *arguments, prepare=None, disturb=None, **environment):
+    def run_on_hosts(self, mtu_bytes, program, *arguments, prepare=None, disturb=None,
+                     **environment):
         """`prepare(place)` before the job, `disturb(place, folder)` while it runs."""
         try:
             with bridged.hosts(2, mtu_bytes) as place, tempfile.TemporaryDirectory() as name:
@@ -367,12 +368,16 @@ class Many(Job):
     """As many collectives as a release should have seen."""
 
     def test_seeds(self):
+        # NCCL 2.22.3 crashes, over its sockets too, where it divides some groups of broadcasts
+        # between channels.
+        further = {OLD: {"NCCL_MAX_NCHANNELS": "1"}}
         checked, seed = 0, 100
         while checked < 100_000:
             for version in LIBRARIES:
                 with self.subTest(seed=seed, version=version):
                     checked += self.check(500, 4 * MIB if seed % 8 == 0 else MIB // 4, seed=seed,
-                                          version=version, ranks=2 + seed % 3)
+                                          version=version, ranks=2 + seed % 3,
+                                          **further.get(version, {}))
             seed += 1
         print(f"{checked} collectives checked in all")
 
