@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "bench/nccl/cpu_device/launch.h"
@@ -236,6 +237,18 @@ CPU_DEVICE_EXPORT int cuMemFreeHost(void* memory) {
   return Memory::get().release(memory) ? kSuccess : kInvalidValue;
 }
 
+CPU_DEVICE_EXPORT int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned) {
+  Memory::get().register_host(memory, bytes, current_gpu().number());
+  return kSuccess;
+}
+
+CPU_DEVICE_EXPORT int cuMemHostUnregister(void* memory) { return cuMemFreeHost(memory); }
+
+CPU_DEVICE_EXPORT int cuMemHostGetDevicePointer_v2(DevicePointer* to, void* memory, unsigned) {
+  *to = reinterpret_cast<DevicePointer>(memory);
+  return kSuccess;
+}
+
 CPU_DEVICE_EXPORT int cuMemGetAddressRange_v2(DevicePointer* base, size_t* bytes,
                                               DevicePointer pointer) {
   const auto found = Memory::get().find(address(pointer));
@@ -261,6 +274,9 @@ CPU_DEVICE_EXPORT int cuPointerGetAttributes(unsigned count, const int* which, v
 }
 
 CPU_DEVICE_EXPORT int cuPointerSetAttribute(const void*, int, DevicePointer) { return kSuccess; }
+
+// What NICs write is in memory at once.
+CPU_DEVICE_EXPORT int cuFlushGPUDirectRDMAWrites(int, int) { return kSuccess; }
 
 CPU_DEVICE_EXPORT int cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes,
                                            void* stream) {
@@ -315,6 +331,13 @@ CPU_DEVICE_EXPORT int cuStreamDestroy_v2(void* stream) {
 CPU_DEVICE_EXPORT int cuStreamSynchronize(void* stream) {
   const Stream& waited = stream_of(stream);
   waited.gpu().wait_until_idle(waited);
+  return kSuccess;
+}
+
+// Nothing is captured.
+CPU_DEVICE_EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
+  static thread_local int current_mode = 0;
+  std::swap(current_mode, *mode);
   return kSuccess;
 }
 

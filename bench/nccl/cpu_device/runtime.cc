@@ -20,6 +20,10 @@ int cuMemAlloc_v2(DevicePointer*, size_t);
 int cuMemFree_v2(DevicePointer);
 int cuMemHostAlloc(void**, size_t, unsigned);
 int cuMemFreeHost(void*);
+int cuMemHostRegister_v2(void*, size_t, unsigned);
+int cuMemHostUnregister(void*);
+int cuMemHostGetDevicePointer_v2(DevicePointer*, void*, unsigned);
+int cuThreadExchangeStreamCaptureMode(int*);
 int cuStreamCreate(void**, unsigned);
 int cuStreamDestroy_v2(void*);
 int cuStreamSynchronize(void*);
@@ -192,15 +196,13 @@ CPU_DEVICE_EXPORT int cudaFreeHost(void* memory) {
 }
 
 CPU_DEVICE_EXPORT int cudaHostRegister(void* memory, size_t bytes, unsigned) {
-  Memory::get().register_host(memory, bytes, current_gpu().number());
-  return kSuccess;
+  return cuMemHostRegister_v2(memory, bytes, 0);
 }
 
-CPU_DEVICE_EXPORT int cudaHostUnregister(void* memory) { return cuMemFreeHost(memory); }
+CPU_DEVICE_EXPORT int cudaHostUnregister(void* memory) { return cuMemHostUnregister(memory); }
 
 CPU_DEVICE_EXPORT int cudaHostGetDevicePointer(void** device, void* host, unsigned) {
-  *device = host;
-  return kSuccess;
+  return cuMemHostGetDevicePointer_v2(reinterpret_cast<DevicePointer*>(device), host, 0);
 }
 
 CPU_DEVICE_EXPORT int cudaPointerGetAttributes(void* attributes, const void* pointer) {
@@ -314,9 +316,7 @@ CPU_DEVICE_EXPORT int cudaStreamGetCaptureInfo_v3(void*, int* status, unsigned l
   return kSuccess;
 }
 CPU_DEVICE_EXPORT int cudaThreadExchangeStreamCaptureMode(int* mode) {
-  static thread_local int current_mode = 0;
-  std::swap(current_mode, *mode);
-  return kSuccess;
+  return cuThreadExchangeStreamCaptureMode(mode);
 }
 
 // --- kernels ---
@@ -343,13 +343,24 @@ CPU_DEVICE_EXPORT int cudaLaunchKernel(const void* stub, Dimensions, Dimensions,
   return kNotSupported;
 }
 
-// --- what NCCL can ask for and is not there ---
+// --- what NCCL and net plugins can ask for and is not there ---
 
 #define NOT_THERE(name)                \
   CPU_DEVICE_EXPORT int name() {       \
     static bool reported = false;      \
     return not_there(#name, reported); \
   }
+NOT_THERE(cuMemAddressFree)
+NOT_THERE(cuMemAddressReserve)
+NOT_THERE(cuMemCreate)
+NOT_THERE(cuMemGetAllocationGranularity)
+NOT_THERE(cuMemGetAllocationPropertiesFromHandle)
+NOT_THERE(cuMemGetHandleForAddressRange)
+NOT_THERE(cuMemMap)
+NOT_THERE(cuMemRelease)
+NOT_THERE(cuMemRetainAllocationHandle)
+NOT_THERE(cuMemSetAccess)
+NOT_THERE(cuMemUnmap)
 NOT_THERE(cudaDeviceEnablePeerAccess)
 NOT_THERE(cudaGraphAddDependencies)
 NOT_THERE(cudaGraphAddDependencies_v2)
