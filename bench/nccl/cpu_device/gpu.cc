@@ -22,10 +22,11 @@ thread_local uint64_t progress = 0;
 void note_progress() { ++progress; }
 
 void Patience::wait() {
-  constexpr uint32_t kYields = 32;
-  constexpr uint32_t kSleepsOfALength = 64;
-  constexpr uint32_t kLengths = 6;
-  constexpr std::chrono::microseconds kShortestSleep{5};
+  constexpr uint32_t kYields = 200;
+  constexpr uint32_t kSleepsOfALength = 16;
+  constexpr uint32_t kLengths = 3;
+  // A shorter one costs more processor time than it lasts, in virtual machines above all.
+  constexpr std::chrono::microseconds kShortestSleep{50};
   ++looks_;
   if (looks_ < kYields) {
     sched_yield();

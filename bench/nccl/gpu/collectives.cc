@@ -325,6 +325,8 @@ class Rank {
     fill(operation, one_.data(), count);
     other_.poison();
     const Call call{.send = one_.data(), .receive = other_.data(), .count = count};
+    launch(operation, call, std::min(kWarmUp, size.iterations));
+    job_.wait();
     const double processor_before = processor_seconds();
     const std::vector<double> seconds = timed(operation, call, size.iterations);
     const double processor = processor_seconds() - processor_before;
@@ -334,9 +336,8 @@ class Rank {
         "\"wrong\": %zu, \"seconds\": [",
         operation.name, size.bytes, count, size.iterations, wrong);
     for (size_t i = 0; i < seconds.size(); ++i) std::printf("%s%.9f", i ? ", " : "", seconds[i]);
-    const auto operations =
-        static_cast<double>(size.iterations * options_.repetitions + warm_up(size.iterations));
-    std::printf("], \"processor_seconds\": %.9f}\n", processor / operations);
+    std::printf("], \"processor_seconds\": %.9f}\n",
+                processor / static_cast<double>(size.iterations * options_.repetitions));
     std::fflush(stdout);
   }
 
@@ -371,8 +372,6 @@ class Rank {
     }
   }
 
-  static size_t warm_up(size_t iterations) { return std::min(kWarmUp, iterations); }
-
   // Of all threads of this rank.
   static double processor_seconds() {
     timespec used{};
@@ -382,8 +381,6 @@ class Rank {
 
   // The seconds that one operation took, in each repetition.
   std::vector<double> timed(const Operation& operation, const Call& call, size_t iterations) {
-    launch(operation, call, warm_up(iterations));
-    job_.wait();
     std::vector<double> seconds;
     for (size_t repetition = 0; repetition < options_.repetitions; ++repetition) {
       job_.barrier(scratch_);
