@@ -23,8 +23,6 @@ void add_operation(const ProfiledEvent& op, Parts& to) {
   if (op.sending) {
     ++to.sends;
     to.part.first_s += seconds(op.first_ns);
-  } else {
-    to.part.taken_s += seconds(op.waits.gpu_ns + op.waits.flush_ns);
   }
 }
 
@@ -54,6 +52,9 @@ void add_messages(const Profile& profile, uint64_t since_ns, Member& member) {
     const uint64_t from = operation.sending ? moment : step.start_ns;
     const uint64_t to = operation.sending ? step.stop_ns : moment;
     if (from <= to) all[{operation.sending, operation.peer}].emplace_back(from, to);
+    if (!operation.sending && step.moment_ns != 0) {
+      member.taken_s.push_back(seconds(step.stop_ns - std::min(step.moment_ns, step.stop_ns)));
+    }
   });
   for (auto& [whose, intervals] : all) {
     std::ranges::sort(intervals);

@@ -18,9 +18,8 @@ using CollectiveKey = std::pair<std::string, uint64_t>;
 struct Part {
   double began_s = std::numeric_limits<double>::infinity();  // on the rank's clock
   double ended_s = 0;
-  bool detailed = true;  // the next two are known
+  bool detailed = true;  // the next one is known
   double first_s = 0;    // until the GPU's first message was ready
-  double taken_s = 0;    // in which the GPU took received data, summed over messages
 };
 
 // A rank's messages to a peer, or from one.
@@ -37,6 +36,7 @@ struct Member {
   std::map<CollectiveKey, Part> parts;  // between the samples
   std::map<int64_t, Messages> sent;     // by peer
   std::map<int64_t, Messages> received;
+  std::vector<double> taken_s;  // the GPU's time to take each received message
 };
 
 // The members of each communicator, by its name; those with one rank are left out.

@@ -178,32 +178,50 @@ class Faults(Job):
                 for process in processes:
                     process.__exit__()
 
-    def test_a_stopped_rank_goes_on_and_the_doctor_names_it(self):
+    @contextlib.contextmanager
+    def disturbed_job(self, seconds, **environment):
+        """Two ranks at work for so long, and a call of the doctor that looks at them."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             state = {"PACECAR_STATE_DIR": str(folder / "state")}
             (folder / "state").mkdir(mode=0o700)
             made = ranks_of("lives_rank", NEW, arms.parse("soft:udp:lo+PACECAR_TIMEOUT=60s"), 2,
-                            [folder, "disturbed", 8], folder, **state)
+                            [folder, "disturbed", seconds], folder, **state, **environment)
+
+            def doctor():
+                return subprocess.run([BUILD / "bench/pacecar", "doctor", "--watch", "1"],
+                                      env={**os.environ, **state}, capture_output=True, text=True,
+                                      timeout=LIMIT_S, check=False)
+
             processes = [job.Process(rank.prefix, rank.argv, rank.environment) for rank in made]
             try:
                 while not (folder / "warm.1").exists():
                     self.assertFalse(processes[1].ended(), processes[1].complaint())
                     time.sleep(0.01)
-                os.kill(processes[1].pid, signal.SIGSTOP)
-                time.sleep(20 if ALL else 5)
-                doctor = subprocess.run([BUILD / "bench/pacecar", "doctor", "--watch", "1"],
-                                        env={**os.environ, **state}, capture_output=True,
-                                        text=True, timeout=LIMIT_S, check=False)
-                self.assertRegex(doctor.stdout, f"Trouble: pid {processes[1].pid} .*\n"
-                                                ".*it is stopped, or stuck")
-                os.kill(processes[1].pid, signal.SIGCONT)
+                yield processes, doctor
                 for process in processes:
                     self.assertTrue(process.ends_well(LIMIT_S), process.complaint())
                     self.assertGreater(json.loads(process.output().splitlines()[-1])["done"], 0)
             finally:
                 for process in processes:
                     process.__exit__()
+
+    def test_a_stopped_rank_goes_on_and_the_doctor_names_it(self):
+        with self.disturbed_job(8) as (processes, doctor):
+            os.kill(processes[1].pid, signal.SIGSTOP)
+            time.sleep(20 if ALL else 5)
+            self.assertRegex(doctor().stdout, f"Trouble: pid {processes[1].pid} .*\n"
+                                              ".*it is stopped, or stuck")
+            os.kill(processes[1].pid, signal.SIGCONT)
+
+    def test_the_doctor_sees_loss_and_a_job_that_is_well(self):
+        with self.disturbed_job(4) as (_, doctor):
+            seen = doctor()
+            self.assertEqual(seen.returncode, 0, seen.stdout)
+        with self.disturbed_job(4, PACECAR_FAULT="loss=0.1,on=both") as (_, doctor):
+            seen = doctor()
+            self.assertEqual(seen.returncode, 1, seen.stdout)
+            self.assertIn("was sent again: packets are lost", seen.stdout)
 
 
 class Broken(Job):

@@ -29,6 +29,7 @@ struct Behavior {
   double late = 0;
   double gpu = 0;        // until the first data of its GPU
   double copy = 0;       // time of its GPU to copy a message
+  double held = 0;       // its GPU takes the first message so much later: it waits for others
   double network = 0.2;  // time of each message to this rank
   double clock_ms = 0;   // by which its clock is ahead
   double starved = 0;
@@ -92,7 +93,7 @@ class Recorded {
     op.sending = false;
     op.peer = static_cast<int64_t>(previous);
     op.first_ns = 0;
-    op.waits.gpu_ns = kMessages * ns(own.copy);
+    op.waits.gpu_ns = kMessages * ns(own.copy) + ns(own.held);
     const uint64_t receives = begin(profile.operations, op);
     for (uint64_t step = 0; step < kMessages; ++step) {
       const uint64_t left = data + step * ns(std::max(behaviors_[next].network, own.network));
@@ -109,7 +110,7 @@ class Recorded {
                             .number = step,
                             .parent = receives,
                             .start_ns = at(posted),
-                            .stop_ns = at(came + ns(own.copy)),
+                            .stop_ns = at(came + ns(own.copy) + (step == 0 ? ns(own.held) : 0)),
                             .moment_ns = at(came)});
     }
   }
@@ -169,6 +170,15 @@ TEST(DoctorRanks, FaultyRankAndItsRuleAreFound) {
     expect_found(with(2, {.swapped = true}), "mismatch", 2);
     expect_found(with(2, {.network = 6}), "slow-path", 1);  // from the rank before it
   }
+}
+
+// As NCCL's kernels do: a rank whose next one is late, or whose own GPU is, takes what has arrived
+// only when it can pass it on.
+TEST(DoctorRanks, GpuThatWaitsForOthersIsNoSlowCopy) {
+  std::vector<Behavior> behaviors(4);
+  behaviors[2].late = 20;
+  behaviors[1].held = 20;
+  expect_found(job_of_behaviors(behaviors), "late-rank", 2);
 }
 
 TEST(DoctorRanks, EquallySlowRanksGiveNoFinding) {
