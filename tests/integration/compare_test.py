@@ -158,6 +158,14 @@ class Namespaces(unittest.TestCase):
         self.assertNotIn(str(os.getsid(0)), sessions)
 
 
+class Processes(unittest.TestCase):
+    def test_one_is_a_process_group_of_this_session(self):
+        """Linux would schedule a session of its own as a group beside the others."""
+        with exchange.Process((), ["sleep", "60"], dict(os.environ)) as process:
+            self.assertEqual(os.getpgid(process.pid), process.pid)
+            self.assertEqual(os.getsid(process.pid), os.getsid(0))
+
+
 class Report(unittest.TestCase):
     ROUNDS = [{"plugin": {"gbps": 10}, "iperf3": {"gbps": 20}},
               {"plugin": {"gbps": 30}, "iperf3": {"gbps": 10}},

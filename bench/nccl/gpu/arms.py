@@ -150,15 +150,15 @@ def describe_plugin(plugin):
 
 def complaint(arm, log):
     """Why a rank's log does not show the network of the arm; None when it does."""
-    networks = set(re.findall(r"Using network (\S+)", log))
+    networks = set(re.findall(r"Using network (.+)", log))
     network = arm.network or next(iter(networks - set(BUILT_IN.values())), arm.plugin)
     if networks != {network}:
         return (f"NCCL used the network {', '.join(sorted(networks)) or '(none in its log)'}, not "
                 f"{network}")
     if arm.nic and f"Pacecar on {arm.nic} (" not in log:
         return f"Pacecar's line in NCCL's log does not name {arm.nic} alone"
-    paths = set(re.findall(r"(?:Channel|CollNet) .* via (\S+)", log))
-    if not any(path.startswith(f"NET/{network}") for path in paths):
+    paths = set(re.findall(r"(?:Channel|CollNet) .* via (.+)", log))
+    if not any(path.startswith(f"NET/{network}/") for path in paths):
         return f"NCCL's log shows no connection over NET/{network}"
     others = sorted(path for path in paths if not path.startswith("NET/"))
     return f"some ranks were joined by {', '.join(others)}, past the network" if others else None
