@@ -1,7 +1,8 @@
 // One rank of a job that draws collectives by a seed, and checks every element of their results:
-//   checked_rank NCCL RANK RANKS GPU ID_FILE SEED STEPS BYTES [registered]
+//   checked_rank NCCL RANK RANKS GPU ID_FILE SEED STEPS BYTES [registered] [graphs]
 // Operation, type, reduction, size (up to BYTES), place and grouping are drawn, the same in all
-// ranks. Prints a line of JSON: how many collectives were checked, and how many had wrong elements.
+// ranks. With `graphs` most steps are captured into a CUDA graph that is launched twice. Prints a
+// line of JSON: how many collectives were checked, and how many had wrong elements.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -160,25 +161,28 @@ class Rank {
 
   // Runs the calls as one group, and returns how many had wrong elements.
   size_t run(const std::vector<Call>& calls) {
-    other_.poison();
-    std::vector<Places> places;
-    size_t offset = kGuard;
-    for (const Call& call : calls) {
-      places.push_back(place(call, offset));
-      fill(call, places.back());
-      const size_t most = call.count * static_cast<size_t>(job_.ranks()) + call.shift;
-      offset += (most * call.type->bytes + 2 * kGuard + 255) / 256 * 256;
-    }
-    if (calls.size() > 1) require_nccl(nccl::nccl().group_start(), "ncclGroupStart");
-    std::vector<int> made;
-    for (size_t i = 0; i < calls.size(); ++i) launch(calls[i], places[i], made);
-    if (calls.size() > 1) require_nccl(nccl::nccl().group_end(), "ncclGroupEnd");
-    job_.wait();
-    for (const int operation : made) {
-      require_nccl(more().destroy_operation(operation, job_.handle()), "ncclRedOpDestroy");
-    }
+    const std::vector<Places> places = prepare(calls);
+    enqueue(calls, places);
+    return wrong_of(calls, places);
+  }
+
+  // The same from a graph of the calls, launched `times`.
+  size_t run_graph(const std::vector<Call>& calls, size_t times) {
+    constexpr int kThreadLocal = 1;
+    require_driver(more().begin_capture(job_.stream(), kThreadLocal), "cuStreamBeginCapture");
+    enqueue(calls, places_of(calls));
+    Graph graph = nullptr;
+    require_driver(more().end_capture(job_.stream(), &graph), "cuStreamEndCapture");
+    ExecutableGraph executable = nullptr;
+    require_driver(more().instantiate(&executable, graph, 0), "cuGraphInstantiate");
+    require_driver(more().destroy_graph(graph), "cuGraphDestroy");
     size_t wrong = 0;
-    for (size_t i = 0; i < calls.size(); ++i) wrong += is_right(calls[i], places[i]) ? 0 : 1;
+    for (size_t i = 0; i < times; ++i) {
+      const std::vector<Places> places = prepare(calls);
+      require_driver(more().launch(executable, job_.stream()), "cuGraphLaunch");
+      wrong += wrong_of(calls, places);
+    }
+    require_driver(more().destroy_executable(executable), "cuGraphExecDestroy");
     return wrong;
   }
 
@@ -205,6 +209,41 @@ class Rank {
     char* send;
     char* receive;
   };
+
+  std::vector<Places> places_of(const std::vector<Call>& calls) const {
+    std::vector<Places> places;
+    size_t offset = kGuard;
+    for (const Call& call : calls) {
+      places.push_back(place(call, offset));
+      const size_t most = call.count * static_cast<size_t>(job_.ranks()) + call.shift;
+      offset += (most * call.type->bytes + 2 * kGuard + 255) / 256 * 256;
+    }
+    return places;
+  }
+
+  std::vector<Places> prepare(const std::vector<Call>& calls) {
+    other_.poison();
+    std::vector<Places> places = places_of(calls);
+    for (size_t i = 0; i < calls.size(); ++i) fill(calls[i], places[i]);
+    return places;
+  }
+
+  void enqueue(const std::vector<Call>& calls, const std::vector<Places>& places) {
+    if (calls.size() > 1) require_nccl(nccl::nccl().group_start(), "ncclGroupStart");
+    std::vector<int> made;
+    for (size_t i = 0; i < calls.size(); ++i) launch(calls[i], places[i], made);
+    if (calls.size() > 1) require_nccl(nccl::nccl().group_end(), "ncclGroupEnd");
+    for (const int operation : made) {
+      require_nccl(more().destroy_operation(operation, job_.handle()), "ncclRedOpDestroy");
+    }
+  }
+
+  size_t wrong_of(const std::vector<Call>& calls, const std::vector<Places>& places) {
+    job_.wait();
+    size_t wrong = 0;
+    for (size_t i = 0; i < calls.size(); ++i) wrong += is_right(calls[i], places[i]) ? 0 : 1;
+    return wrong;
+  }
 
   // Three grouped calls, each with its guards and rounding.
   size_t floats() const { return bytes_ / sizeof(float) + 4096; }
@@ -362,7 +401,7 @@ class Rank {
   std::vector<void*> registrations_;
 };
 
-int run(char** arguments, bool registered) {
+int run(char** arguments, bool registered, bool graphs) {
   load_all(arguments[1]);
   const int ranks = std::stoi(arguments[3]);
   const size_t bytes = std::stoul(arguments[8]);
@@ -378,8 +417,10 @@ int run(char** arguments, bool registered) {
   size_t wrong = 0;
   for (size_t step = 0; step < steps; ++step) {
     const std::vector<Call> calls = draw.step();
-    wrong += rank.run(calls);
-    checked += calls.size();
+    constexpr size_t kEveryOtherMode = 4;
+    const size_t launches = graphs && step % kEveryOtherMode != 0 ? 2 : 1;
+    wrong += launches > 1 ? rank.run_graph(calls, launches) : rank.run(calls);
+    checked += launches * calls.size();
   }
   rank.leave();
   std::printf("{\"nccl\": %d, \"checked\": %zu, \"wrong\": %zu}\n", version, checked, wrong);
@@ -393,8 +434,11 @@ int main(int argc, char** argv) {
   constexpr int kArguments = 9;
   if (argc < kArguments) {
     std::fprintf(stderr,
-                 "usage: checked_rank NCCL RANK RANKS GPU ID_FILE SEED STEPS BYTES [registered]\n");
+                 "usage: checked_rank NCCL RANK RANKS GPU ID_FILE SEED STEPS BYTES [registered] "
+                 "[graphs]\n");
     return 2;
   }
-  return pacecar::nccl_test::run(argv, argc > kArguments);
+  const std::vector<std::string> further(argv + kArguments, argv + argc);
+  const auto has = [&](const char* word) { return std::ranges::count(further, word) > 0; };
+  return pacecar::nccl_test::run(argv, has("registered"), has("graphs"));
 }

@@ -31,6 +31,13 @@ void load_all(const std::string& nccl_file) {
   find(library, "ncclCommDeregister", loaded.deregister_buffer);
   find(library, "ncclRedOpCreatePreMulSum", loaded.create_scaled_sum);
   find(library, "ncclRedOpDestroy", loaded.destroy_operation);
+  void* const cuda = dlopen(nccl::kDriverLibrary, RTLD_NOW | RTLD_LOCAL);
+  find(cuda, "cuStreamBeginCapture_v2", loaded.begin_capture);
+  find(cuda, "cuStreamEndCapture", loaded.end_capture);
+  find(cuda, "cuGraphInstantiateWithFlags", loaded.instantiate);
+  find(cuda, "cuGraphLaunch", loaded.launch);
+  find(cuda, "cuGraphDestroy", loaded.destroy_graph);
+  find(cuda, "cuGraphExecDestroy", loaded.destroy_executable);
 }
 
 const MoreCalls& more() { return loaded; }

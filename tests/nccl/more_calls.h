@@ -1,5 +1,6 @@
-// The functions of NCCL that tests call, beyond those of bench/nccl/gpu/libraries.h. Any that a
-// version lacks is nullptr. Thread rule: load once, before threads start.
+// The functions of NCCL and of CUDA's driver that tests call, beyond those of
+// bench/nccl/gpu/libraries.h. Any that a version lacks is nullptr. Thread rule: load once, before
+// threads start.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +13,8 @@ namespace pacecar::nccl_test {
 using nccl::NcclCommunicator;
 using nccl::Stream;
 using nccl::UniqueId;
+using Graph = struct OpaqueGraph*;
+using ExecutableGraph = struct OpaqueExecutableGraph*;
 
 inline constexpr int kInProgress = 7;  // ncclInProgress
 
@@ -40,6 +43,12 @@ struct MoreCalls {
   // Operation, scalar, type, residence (1: in host memory, read at once), communicator.
   int (*create_scaled_sum)(int*, void*, int, int, NcclCommunicator) = nullptr;
   int (*destroy_operation)(int, NcclCommunicator) = nullptr;
+  int (*begin_capture)(Stream, int mode) = nullptr;
+  int (*end_capture)(Stream, Graph*) = nullptr;
+  int (*instantiate)(ExecutableGraph*, Graph, unsigned long long flags) = nullptr;
+  int (*launch)(ExecutableGraph, Stream) = nullptr;
+  int (*destroy_graph)(Graph) = nullptr;
+  int (*destroy_executable)(ExecutableGraph) = nullptr;
 };
 
 // Loads the driver and NCCL, from the file; ends the program with a sentence when that fails.

@@ -34,6 +34,8 @@ ON_GPU = os.environ.get("NCCL_ON_GPU")
 LIBRARIES = {}  # version: the library's file
 OLD, NEW = "2.22.3", "2.29.7"
 MIB = 1 << 20
+# NCCL gives its buffers on the GPU to the plugin, which stages them by CUDA's copies.
+IN_GPU_MEMORY = {"CPU_GPU_TRAP": "1", "PACECAR_GPU": "staged", "NCCL_NET_GDR_LEVEL": "SYS"}
 
 
 def library_path(nccl_file):
@@ -118,11 +120,16 @@ class Collectives(Job):
                    NCCL_ALGO="Ring;allgather:PAT;reducescatter:PAT,Ring")
 
     def test_memory_of_a_gpu_that_the_processor_may_not_touch(self):
-        # NCCL gives its buffers on the GPU to the plugin, which stages them by CUDA's copies.
         for further in ((), ("registered",)):
             with self.subTest(further=further):
-                self.check(draws(80), MIB, *further, seed=5, CPU_GPU_TRAP="1",
-                           PACECAR_GPU="staged", NCCL_NET_GDR_LEVEL="SYS")
+                self.check(draws(80), MIB, *further, seed=5, **IN_GPU_MEMORY)
+
+    def test_graphs(self):
+        # NCCL keeps the work of a graph, and registers its buffers with the plugin.
+        for version in LIBRARIES:
+            for further in ({}, IN_GPU_MEMORY):
+                with self.subTest(version=version, further=further):
+                    self.check(draws(100), MIB, "graphs", seed=9, version=version, **further)
 
     def test_over_libfabric(self):
         self.check(draws(60), MIB, seed=4, arm="ofi:tcp:lo")
@@ -233,11 +240,10 @@ class Broken(Job):
               "end of the message is late", "byte is changed", "halves change places",
               "request of a send is not returned", "request of a receive is not returned",
               "send is done too early", "receive is done too early")
-    IN_GPU_MEMORY = ("size is 0", "flush is left out")
+    SEEN_WHEN_FLUSHED = ("size is 0", "flush is left out")
     UNSEEN = "size is too large"  # NCCL takes sizes only to decide whether to flush
     HANGS_S = 15
-    ON_GPU = {"CPU_GPU_TRAP": "1", "PACECAR_GPU": "staged", "NCCL_NET_GDR_LEVEL": "SYS",
-              "NCCL_NET_FORCE_FLUSH": "1"}
+    FLUSHED = {**IN_GPU_MEMORY, "NCCL_NET_FORCE_FLUSH": "1"}
 
     def ends(self, fault, **environment):
         """How a job ends: "well", or why it does not."""
@@ -257,7 +263,7 @@ class Broken(Job):
 
     def test_faults_are_noticed(self):
         for memory, faults in (({}, ("", *self.FAULTS, self.UNSEEN)),
-                               (self.ON_GPU, ("", *self.IN_GPU_MEMORY))):
+                               (self.FLUSHED, ("", *self.SEEN_WHEN_FLUSHED))):
             for fault in faults:
                 with self.subTest(fault):
                     end = self.ends(fault, **memory)

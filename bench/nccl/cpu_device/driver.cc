@@ -334,13 +334,6 @@ CPU_DEVICE_EXPORT int cuStreamSynchronize(void* stream) {
   return kSuccess;
 }
 
-// Nothing is captured.
-CPU_DEVICE_EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
-  static thread_local int current_mode = 0;
-  std::swap(current_mode, *mode);
-  return kSuccess;
-}
-
 CPU_DEVICE_EXPORT int cuStreamQuery(void* stream) {
   return Gpu::idle(stream_of(stream)) ? kSuccess : kNotReady;
 }

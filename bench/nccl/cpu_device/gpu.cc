@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "bench/nccl/cpu_device/graph.h"
 #include "bench/nccl/cpu_device/settings.h"
 
 namespace pacecar::nccl::cpu {
@@ -65,11 +66,25 @@ void Gpu::destroy(Stream& stream) {
   enqueued_.notify_one();
 }
 
+Graph* Stream::graph() const { return Graph::capturing(graph_id_); }
+
 void Gpu::enqueue(Stream& stream, Command command) {
+  if (Graph* const graph = stream.graph()) {
+    graph->add([command = std::move(command)] { return command; });
+    return;
+  }
   const std::lock_guard lock(mutex_);
   stream.entries_.push_back({++last_order_, std::move(command)});
   ++stream.unfinished_;
   enqueued_.notify_one();
+}
+
+void Gpu::enqueue_made(Stream& stream, CommandMaker make) {
+  if (Graph* const graph = stream.graph()) {
+    graph->add(std::move(make));
+  } else {
+    enqueue(stream, make());
+  }
 }
 
 void Gpu::wait_until_idle(const Stream& stream) const {
@@ -140,23 +155,37 @@ void Gpu::work() {
 }
 
 void Event::record(Stream& stream) {
+  const Graph* const graph = stream.graph();
+  graph_id_ = graph == nullptr ? 0 : graph->id();
+  if (graph == nullptr) stream.gpu().enqueue(stream, next_point());
+}
+
+Command Event::next_point() {
   const auto point = std::make_shared<Point>();
   {
     const std::lock_guard lock(mutex_);
     latest_ = point;
   }
-  stream.gpu().enqueue(stream, [point] {
+  return [point] {
     timespec now{};
     clock_gettime(CLOCK_MONOTONIC, &now);
     point->seconds = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
     point->reached = true;
     point->reached.notify_all();
     return true;
-  });
+  };
 }
 
 void Event::hold(Stream& stream) const {
-  stream.gpu().enqueue(stream, [point = latest()] { return point->reached.load(); });
+  if (Graph::capturing(graph_id_) != nullptr) {
+    stream.capture(graph_id_);
+  } else {
+    stream.gpu().enqueue_made(stream, [this] { return held(); });
+  }
+}
+
+Command Event::held() const {
+  return [point = latest()] { return point->reached.load(); };
 }
 
 double Event::seconds() const {

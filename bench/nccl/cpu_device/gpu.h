@@ -20,6 +20,8 @@ namespace pacecar::nccl::cpu {
 
 // Called again and again until it returns true. It must not wait.
 using Command = std::function<bool()>;
+// Makes a command that has a state of its own; called for each launch of a graph.
+using CommandMaker = std::function<Command()>;
 
 class Gpu;
 
@@ -27,6 +29,9 @@ class Stream {
  public:
   Gpu& gpu() const { return gpu_; }
   uint64_t id() const { return id_; }
+  // The graph that captures this stream; nullptr: its commands run.
+  class Graph* graph() const;
+  void capture(uint64_t graph_id) { graph_id_ = graph_id; }
 
  private:
   friend class Gpu;
@@ -39,6 +44,7 @@ class Stream {
   Gpu& gpu_;
   const bool blocking_;
   const uint64_t id_;
+  uint64_t graph_id_ = 0;  // of the last graph that captured this stream
   bool destroyed_ = false;
   std::deque<Entry> entries_;          // the first is running
   std::atomic<size_t> unfinished_{0};  // = entries_.size(), for those who poll
@@ -55,7 +61,9 @@ class Gpu {
   // What was enqueued still runs.
   void destroy(Stream& stream);
 
+  // Of a stream that is captured: every launch of the graph runs a copy of `command`.
   void enqueue(Stream& stream, Command command);
+  void enqueue_made(Stream& stream, CommandMaker make);
   static bool idle(const Stream& stream) { return stream.unfinished_.load() == 0; }
   void wait_until_idle(const Stream& stream) const;
   void wait_until_idle() const;
@@ -80,10 +88,15 @@ class Gpu {
 class Event {
  public:
   Event() { latest_->reached = true; }  // it means nothing yet
-  // The event now means what `stream` holds.
+  // The event now means what `stream` holds. Of a stream that is captured: only for streams that
+  // are held by it, which are then captured too.
   void record(Stream& stream);
   // `stream` waits for what the event means now.
   void hold(Stream& stream) const;
+  // The event means from now on what is before the returned command.
+  Command next_point();
+  // Holds up what is behind it, until what the event means now is reached.
+  Command held() const;
   bool reached() const { return latest()->reached.load(); }
   void wait() const { latest()->reached.wait(false); }
   // The seconds when it was reached, of a monotonic clock; 0 before.
@@ -101,6 +114,7 @@ class Event {
 
   mutable std::mutex mutex_;
   std::shared_ptr<Point> latest_ = std::make_shared<Point>();  // commands may outlive the event
+  uint64_t graph_id_ = 0;  // where it was recorded last, if in a graph
 };
 
 // To be called where a block moves data: a GPU whose blocks only wait takes longer pauses.

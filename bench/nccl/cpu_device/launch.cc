@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "bench/nccl/cpu_device/collectives/kernel.h"
 #include "bench/nccl/cpu_device/collectives/reduction.h"
@@ -44,9 +45,13 @@ bool launch(const KernelSymbol& kernel, const char* arguments, size_t bytes, siz
   if (settings().log) {
     std::fprintf(stderr, "cpu_device: %s, %zu blocks\n", kernel.name.c_str(), blocks);
   }
-  stream.gpu().enqueue(
-      stream, [running = std::make_shared<Kernel>(*kernel.nccl, arguments, bytes, blocks)] {
-        return running->advance();
+  stream.gpu().enqueue_made(
+      stream,
+      [&library = *kernel.nccl, kept = std::vector(arguments, arguments + bytes),
+       blocks]() -> Command {
+        return [running = std::make_shared<Kernel>(library, kept.data(), kept.size(), blocks)] {
+          return running->advance();
+        };
       });
   return true;
 }

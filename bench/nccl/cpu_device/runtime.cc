@@ -23,7 +23,6 @@ int cuMemFreeHost(void*);
 int cuMemHostRegister_v2(void*, size_t, unsigned);
 int cuMemHostUnregister(void*);
 int cuMemHostGetDevicePointer_v2(DevicePointer*, void*, unsigned);
-int cuThreadExchangeStreamCaptureMode(int*);
 int cuStreamCreate(void**, unsigned);
 int cuStreamDestroy_v2(void*);
 int cuStreamSynchronize(void*);
@@ -299,26 +298,6 @@ CPU_DEVICE_EXPORT int cudaEventElapsedTime(float* milliseconds, void* begin, voi
   return kSuccess;
 }
 
-// --- graphs: no stream is ever captured ---
-
-CPU_DEVICE_EXPORT int cudaStreamIsCapturing(void*, int* status) {
-  *status = 0;
-  return kSuccess;
-}
-CPU_DEVICE_EXPORT int cudaStreamGetCaptureInfo_v2(void*, int* status, unsigned long long*, void**,
-                                                  const void***, size_t*) {
-  *status = 0;
-  return kSuccess;
-}
-CPU_DEVICE_EXPORT int cudaStreamGetCaptureInfo_v3(void*, int* status, unsigned long long*, void**,
-                                                  const void***, const void**, size_t*) {
-  *status = 0;
-  return kSuccess;
-}
-CPU_DEVICE_EXPORT int cudaThreadExchangeStreamCaptureMode(int* mode) {
-  return cuThreadExchangeStreamCaptureMode(mode);
-}
-
 // --- kernels ---
 
 CPU_DEVICE_EXPORT int cudaFuncGetAttributes(char* attributes, const void*) {
@@ -362,16 +341,7 @@ NOT_THERE(cuMemRetainAllocationHandle)
 NOT_THERE(cuMemSetAccess)
 NOT_THERE(cuMemUnmap)
 NOT_THERE(cudaDeviceEnablePeerAccess)
-NOT_THERE(cudaGraphAddDependencies)
-NOT_THERE(cudaGraphAddDependencies_v2)
-NOT_THERE(cudaGraphAddEventRecordNode)
-NOT_THERE(cudaGraphAddEventWaitNode)
-NOT_THERE(cudaGraphAddHostNode)
 NOT_THERE(cudaGraphAddKernelNode)
-NOT_THERE(cudaGraphRetainUserObject)
 NOT_THERE(cudaIpcCloseMemHandle)
 NOT_THERE(cudaIpcGetMemHandle)
 NOT_THERE(cudaIpcOpenMemHandle)
-NOT_THERE(cudaStreamUpdateCaptureDependencies)
-NOT_THERE(cudaStreamUpdateCaptureDependencies_v2)
-NOT_THERE(cudaUserObjectCreate)

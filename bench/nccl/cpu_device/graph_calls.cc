@@ -1,0 +1,154 @@
+// CUDA graphs, of the driver library and of the runtime, as far as NCCL and its callers use them.
+#include <utility>
+
+#include "bench/nccl/cpu_device/driver.h"
+#include "bench/nccl/cpu_device/graph.h"
+
+using namespace pacecar::nccl::cpu;
+
+namespace {
+
+using Object = std::shared_ptr<void>;
+
+Graph& graph_of(void* handle) { return *static_cast<Graph*>(handle); }
+
+int capture_info(void* stream, int* status, unsigned long long* id, void** graph,
+                 const void*** dependencies, size_t* count) {
+  Graph* const captured = stream_of(stream).graph();
+  *status = captured != nullptr ? 1 : 0;
+  if (captured != nullptr && id != nullptr) *id = captured->id();
+  if (graph != nullptr) *graph = captured;
+  // Order is dependency enough.
+  if (dependencies != nullptr) *dependencies = nullptr;
+  if (count != nullptr) *count = 0;
+  return kSuccess;
+}
+
+}  // namespace
+
+// --- capture ---
+
+CPU_DEVICE_EXPORT int cuStreamBeginCapture_v2(void* stream, int) {
+  Graph::begin(stream_of(stream));
+  return kSuccess;
+}
+
+CPU_DEVICE_EXPORT int cuStreamEndCapture(void* stream, void** graph) {
+  Graph* const captured = stream_of(stream).graph();
+  if (captured == nullptr) return kInvalidValue;
+  captured->end();
+  *graph = captured;
+  return kSuccess;
+}
+
+CPU_DEVICE_EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
+  static thread_local int current = 0;
+  std::swap(current, *mode);
+  return kSuccess;
+}
+
+CPU_DEVICE_EXPORT int cudaStreamBeginCapture(void* stream, int mode) {
+  return cuStreamBeginCapture_v2(stream, mode);
+}
+CPU_DEVICE_EXPORT int cudaStreamEndCapture(void* stream, void** graph) {
+  return cuStreamEndCapture(stream, graph);
+}
+CPU_DEVICE_EXPORT int cudaThreadExchangeStreamCaptureMode(int* mode) {
+  return cuThreadExchangeStreamCaptureMode(mode);
+}
+CPU_DEVICE_EXPORT int cudaStreamIsCapturing(void* stream, int* status) {
+  return capture_info(stream, status, nullptr, nullptr, nullptr, nullptr);
+}
+CPU_DEVICE_EXPORT int cudaStreamGetCaptureInfo_v2(void* stream, int* status, unsigned long long* id,
+                                                  void** graph, const void*** dependencies,
+                                                  size_t* count) {
+  return capture_info(stream, status, id, graph, dependencies, count);
+}
+CPU_DEVICE_EXPORT int cudaStreamGetCaptureInfo_v3(void* stream, int* status, unsigned long long* id,
+                                                  void** graph, const void*** dependencies,
+                                                  const void**, size_t* count) {
+  return capture_info(stream, status, id, graph, dependencies, count);
+}
+
+// --- nodes; what they depend on was captured before them ---
+
+CPU_DEVICE_EXPORT int cudaGraphAddEventRecordNode(void**, void* graph, const void*, size_t,
+                                                  void* event) {
+  graph_of(graph).add([event] { return static_cast<Event*>(event)->next_point(); });
+  return kSuccess;
+}
+
+CPU_DEVICE_EXPORT int cudaGraphAddEventWaitNode(void**, void* graph, const void*, size_t,
+                                                void* event) {
+  graph_of(graph).add([event] { return static_cast<Event*>(event)->held(); });
+  return kSuccess;
+}
+
+CPU_DEVICE_EXPORT int cudaGraphAddHostNode(void**, void* graph, const void*, size_t,
+                                           const void* parameters) {
+  struct Host {  // cudaHostNodeParams
+    HostFunction function;
+    void* argument;
+  };
+  graph_of(graph).add([host = *static_cast<const Host*>(parameters)]() -> Command {
+    return [host] {
+      host.function(host.argument);
+      return true;
+    };
+  });
+  return kSuccess;
+}
+
+CPU_DEVICE_EXPORT int cudaGraphAddDependencies() { return kSuccess; }
+CPU_DEVICE_EXPORT int cudaGraphAddDependencies_v2() { return kSuccess; }
+CPU_DEVICE_EXPORT int cudaStreamUpdateCaptureDependencies() { return kSuccess; }
+CPU_DEVICE_EXPORT int cudaStreamUpdateCaptureDependencies_v2() { return kSuccess; }
+
+// --- objects that graphs keep ---
+
+CPU_DEVICE_EXPORT int cudaUserObjectCreate(void** object, void* what, HostFunction destroy,
+                                           unsigned, unsigned) {
+  *object = new Object(what, destroy);
+  return kSuccess;
+}
+
+CPU_DEVICE_EXPORT int cudaUserObjectRelease(void* object, unsigned) {
+  delete static_cast<Object*>(object);
+  return kSuccess;
+}
+
+CPU_DEVICE_EXPORT int cudaGraphRetainUserObject(void* graph, void* object, unsigned count,
+                                                unsigned flags) {
+  constexpr unsigned kMove = 1;
+  graph_of(graph).retain(*static_cast<Object*>(object));
+  return (flags & kMove) != 0 ? cudaUserObjectRelease(object, count) : kSuccess;
+}
+
+// --- launches: an executable graph is a copy ---
+
+CPU_DEVICE_EXPORT int cuGraphInstantiateWithFlags(void** executable, void* graph,
+                                                  unsigned long long) {
+  *executable = new Graph(graph_of(graph));
+  return kSuccess;
+}
+
+CPU_DEVICE_EXPORT int cuGraphLaunch(void* executable, void* stream) {
+  graph_of(executable).launch(stream_of(stream));
+  return kSuccess;
+}
+
+CPU_DEVICE_EXPORT int cuGraphDestroy(void* graph) {
+  delete &graph_of(graph);
+  return kSuccess;
+}
+CPU_DEVICE_EXPORT int cuGraphExecDestroy(void* executable) { return cuGraphDestroy(executable); }
+
+CPU_DEVICE_EXPORT int cudaGraphInstantiate(void** executable, void* graph,
+                                           unsigned long long flags) {
+  return cuGraphInstantiateWithFlags(executable, graph, flags);
+}
+CPU_DEVICE_EXPORT int cudaGraphLaunch(void* executable, void* stream) {
+  return cuGraphLaunch(executable, stream);
+}
+CPU_DEVICE_EXPORT int cudaGraphDestroy(void* graph) { return cuGraphDestroy(graph); }
+CPU_DEVICE_EXPORT int cudaGraphExecDestroy(void* executable) { return cuGraphDestroy(executable); }
