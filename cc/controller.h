@@ -4,14 +4,12 @@
 // The message layer feeds signals and applies decide(); the NIC enforces rate and window.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string_view>
 
-#include "transport/base/send_grid.h"
-#include "transport/base/telemetry.h"
+#include "transport/base/flow_limits.h"
+#include "transport/base/flow_signal.h"
 #include "transport/base/units.h"
 
 namespace pacecar {
@@ -46,32 +44,17 @@ struct FlowEnvironment {
 // range.
 inline constexpr Duration kMaxRtt = Duration::from_s(1);
 
-struct AckSample {
-  Instant now;
-  Duration rtt;         // 0: this acknowledgement carries no usable round trip
-  Bytes acked = 0;      // newly acknowledged payload bytes
-  Bytes marked = 0;     // of these, with ECN congestion experienced
-  Bytes in_flight = 0;  // after this acknowledgement
-  Bytes sent = 0;       // by the flow since it began, retransmissions included
-  // The NIC is searching for a better path: signals say little about the path it will keep.
-  bool rerouting = false;
-  // The packet that caused this acknowledgement had congestion experienced.
-  bool echo_marked = false;
-  std::span<const TelemetryHop> telemetry;  // of that packet; valid during the call
-};
-
 enum class LossKind : uint8_t {
   kMissing,  // found by the sender: others arrived, or nothing did
   kTrimmed,  // reported by the receiver: a switch cut off the payload
 };
 
-struct LossSample {
-  Instant now;
+struct Loss {
   LossKind kind = LossKind::kMissing;
   Bytes lost = 0;          // newly known to be lost, payload bytes
   Duration rtt{};          // kTrimmed: from sending the packet to this notice; 0: unknown
   Bytes in_flight = 0;     // after this
-  Bytes sent = 0;          // as in AckSample
+  Bytes sent = 0;          // as in FlowSignal
   bool rerouting = false;  // likewise
 };
 
@@ -126,23 +109,6 @@ struct FlowStats {
   uint32_t sharing = 1;  // flows that competed for the sender's link when this one sent last
 };
 
-// Why the rate is what it is.
-enum class LimitedBy : uint8_t {
-  kLine,         // the sender's own link, or this flow's share of it
-  kGrant,        // the receiver
-  kNetwork,      // signs of congestion, or a window that is full
-  kBudget,       // the rate that the application set
-  kHost,         // none of these: a host is too slow, or too little is in flight
-  kApplication,  // there is no more to send
-};
-inline constexpr std::array kLimits = {LimitedBy::kLine,    LimitedBy::kGrant,
-                                       LimitedBy::kNetwork, LimitedBy::kBudget,
-                                       LimitedBy::kHost,    LimitedBy::kApplication};
-constexpr std::string_view to_string(LimitedBy limit) {
-  constexpr std::array<std::string_view, kLimits.size()> kNames = {
-      "line", "grant", "network", "budget", "host", "application"};
-  return kNames[static_cast<size_t>(limit)];
-}
 // What limits a flow whose rate is environment.line_rate: the link, or rate_max where that is
 // less.
 constexpr LimitedBy limit_at_line(const FlowEnvironment& environment) {
@@ -150,22 +116,6 @@ constexpr LimitedBy limit_at_line(const FlowEnvironment& environment) {
       environment.rate_max > Rate() && environment.rate_max <= environment.line_rate;
   return bounded ? LimitedBy::kBudget : LimitedBy::kLine;
 }
-
-struct Decision {
-  Rate rate;
-  Instant first_send;  // nothing before this time
-  // The next packet leaves at `first_send`, even if it would otherwise have waited for longer.
-  bool aligned = false;
-  SendGrid grid;     // the next departure moves to its nearest instant; none: it stays
-  Bytes window = 0;  // most bytes in flight
-  Bytes burst = 0;   // payload that may leave at once; 0: the NIC's burst
-  // The most that the flow may have sent since it began, retransmissions included; ~0: no limit.
-  Bytes credit = ~Bytes{0};
-  LimitedBy limited_by = LimitedBy::kLine;
-  // A new rate applies from the next packet on; the departure of the packet that is waiting does
-  // not change.
-  bool from_next_packet = false;
-};
 
 // Why a flow has its rate: what is granted, shared and known, for reports. 0: does not apply.
 struct Explanation {
@@ -185,11 +135,11 @@ class Controller {
   virtual ~Controller() = default;
 
   virtual std::string_view name() const = 0;
-  virtual void on_ack(const AckSample& sample) = 0;
-  virtual void on_loss(const LossSample&) {}
+  virtual void on_ack(Instant now, const FlowSignal& ack) = 0;
+  virtual void on_loss(Instant, const Loss&) {}
   virtual void on_timeout(Instant) {}
   virtual void on_grant(Instant now, const Grant& grant) = 0;
-  virtual Decision decide(Instant now) = 0;
+  virtual FlowLimits decide(Instant now) = 0;
   // The demand for the receiver, if the controller has one. Asked for after every event that may
   // change it and, while there is a backlog, by housekeeping; sent if it differs from the last one.
   virtual std::optional<Demand> demand(Instant, const FlowStats&) { return std::nullopt; }

@@ -27,22 +27,22 @@ DcqcnController::DcqcnController(const FlowEnvironment& environment, const Const
                  kReferenceLineBps),
       target_bps_(line_bps_) {}
 
-void DcqcnController::on_ack(const AckSample& sample) {
-  catch_up(sample.now);
-  if (sample.marked == 0 && !sample.echo_marked) return;
+void DcqcnController::on_ack(Instant now, const FlowSignal& ack) {
+  catch_up(now);
+  if (ack.marked == 0 && !ack.echo_marked) return;
   if (!started_) {
     started_ = true;
-    started_at_ = sample.now;
+    started_at_ = now;
   } else {
-    update_alpha(sample.now);
+    update_alpha(now);
     marked_ = true;
   }
   if (next_cut_ != Instant::never()) return;
-  const int64_t ticks = (sample.now - started_at_).ns() / constants_.cut_period.ns();
+  const int64_t ticks = (now - started_at_).ns() / constants_.cut_period.ns();
   next_cut_ = started_at_ + constants_.cut_period * (ticks + 1);
 }
 
-Decision DcqcnController::decide(Instant now) {
+FlowLimits DcqcnController::decide(Instant now) {
   catch_up(now);
   return RateController::decide(now);
 }

@@ -54,8 +54,8 @@ class DcqcnController final : public RateController<DcqcnConstants> {
   explicit DcqcnController(const FlowEnvironment& environment, const Constants& constants = {});
 
   std::string_view name() const override { return "dcqcn"; }
-  void on_ack(const AckSample& sample) override;
-  Decision decide(Instant now) override;
+  void on_ack(Instant now, const FlowSignal& ack) override;
+  FlowLimits decide(Instant now) override;
 
   double alpha() const { return alpha_; }  // as of the newest call
 

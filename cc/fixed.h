@@ -16,7 +16,7 @@ class FixedController final : public GrantedController {
   explicit FixedController(const FlowEnvironment& environment, const Constants& = {});
 
   std::string_view name() const override { return "fixed"; }
-  void on_ack(const AckSample&) override {}
+  void on_ack(Instant, const FlowSignal&) override {}
 };
 
 }  // namespace pacecar

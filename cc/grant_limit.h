@@ -40,9 +40,9 @@ class GrantedController : public Controller {
     validity_ = std::clamp(grant.validity, kMinValidity, kMaxValidity);
   }
 
-  Decision decide(Instant now) override { return capped(now, own_); }
+  FlowLimits decide(Instant now) override { return capped(now, own_); }
   Explanation explain(Instant now) override {
-    const Decision decision = decide(now);
+    const FlowLimits decision = decide(now);
     Explanation explanation{.limited_by = decision.limited_by, .rate = decision.rate};
     if (!has_grant_) return explanation;
     explanation.grant = rate_at(now);
@@ -60,7 +60,7 @@ class GrantedController : public Controller {
   }
 
   // `own` with at most the granted rate, and not before the grant's phase.
-  Decision capped(Instant now, Decision own) const {
+  FlowLimits capped(Instant now, FlowLimits own) const {
     if (!has_grant_) return own;
     own.first_send = std::max(own.first_send, first_send_);
     const Rate limit = rate_at(now);
@@ -73,7 +73,7 @@ class GrantedController : public Controller {
     return own;
   }
 
-  Decision own_;  // before the grant
+  FlowLimits own_;  // before the grant
 
  private:
   bool lapsed(Instant now) const { return now - received_ >= validity_; }

@@ -5,9 +5,9 @@
 namespace pacecar {
 
 // NewAck, with ComputeWind inlined; a window W of the paper is a rate W/T here.
-void HpccController::on_ack(const AckSample& sample) {
-  const bool new_round = once_per_round_trip_(sample);
-  const bool measured = signal_.update(sample.telemetry, [this](const HopChange& hop) {
+void HpccController::on_ack(Instant, const FlowSignal& ack) {
+  const bool new_round = once_per_round_trip_(ack);
+  const bool measured = signal_.update(ack.path(), [this](const HopChange& hop) {
     const double queue = std::min(hop.queue_bits, hop.queue_bits_before);
     return (hop.sent_bps + queue / base_rtt_.seconds()) / hop.line_bps;
   });

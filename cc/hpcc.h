@@ -38,7 +38,7 @@ class HpccController final : public InbandController<HpccConstants> {
       : InbandController(environment, constants) {}
 
   std::string_view name() const override { return "hpcc"; }
-  void on_ack(const AckSample& sample) override;
+  void on_ack(Instant now, const FlowSignal& ack) override;
 
  private:
   int stage_ = 0;  // additive increases since the last multiplicative change

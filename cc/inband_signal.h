@@ -104,7 +104,7 @@ class InbandSignal {
 template <typename LawConstants>
 class InbandController : public RateController<LawConstants> {
  public:
-  Decision decide(Instant now) override {
+  FlowLimits decide(Instant now) override {
     const Bytes window = window_for(this->rate_bps_, base_rtt_, this->environment_);
     return this->capped(now, rate_decision(this->rate_bps_, window, this->environment_));
   }

@@ -45,35 +45,35 @@ double NsccController::on_wire(Bytes payload) const {
   return static_cast<double>(payload) * packet_ / static_cast<double>(environment_.mtu);
 }
 
-void NsccController::on_ack(const AckSample& sample) {
-  const double acked = on_wire(sample.acked);
+void NsccController::on_ack(Instant now, const FlowSignal& ack) {
+  const double acked = on_wire(ack.acked);
   achieved_ += acked;
   acked_ += acked;
   settling_ -= acked;
-  const Signal signal{.now = sample.now,
-                      .marked = sample.echo_marked,
-                      .delay = observe_delay(sample),
-                      .in_flight = on_wire(sample.in_flight)};
+  const Signal signal{.now = now,
+                      .marked = ack.echo_marked,
+                      .delay = observe_delay(ack),
+                      .in_flight = on_wire(ack.in_flight)};
   if (quick_adapt(signal)) return;
   react(signal, acked);
   clip();
-  apply_increases(sample.now);
+  apply_increases(now);
   clip();
 }
 
 // A trimmed packet lowers the window by its size, unless quick adapt reacts to it. A missing one
 // does, too, but is no signal of the present: it was given up a timeout after it was sent.
-void NsccController::on_loss(const LossSample& sample) {
-  const double lost = on_wire(sample.lost);
-  if (sample.kind == LossKind::kTrimmed) {
+void NsccController::on_loss(Instant now, const Loss& loss) {
+  const double lost = on_wire(loss.lost);
+  if (loss.kind == LossKind::kTrimmed) {
     settling_ -= lost;
-    observe_least(sample.rtt);
+    observe_least(loss.rtt);
     average_in(round_trip_);
     adapt_wanted_ = true;
     Signal signal;
-    signal.now = sample.now;
+    signal.now = now;
     signal.marked = signal.lost = true;
-    signal.in_flight = on_wire(sample.in_flight) + lost;
+    signal.in_flight = on_wire(loss.in_flight) + lost;
     if (quick_adapt(signal)) return;
   }
   window_ -= lost;
@@ -85,13 +85,13 @@ void NsccController::observe_least(Duration rtt) {
 }
 
 // The queueing delay of a packet; without a usable round trip, the average.
-double NsccController::observe_delay(const AckSample& sample) {
-  if (sample.rtt <= Duration()) return average_delay_;
-  observe_least(sample.rtt);
-  const double delay = ns(std::min(sample.rtt, kMaxRtt)) - least_rtt_;
+double NsccController::observe_delay(const FlowSignal& ack) {
+  if (ack.rtt <= Duration()) return average_delay_;
+  observe_least(ack.rtt);
+  const double delay = ns(std::min(ack.rtt, kMaxRtt)) - least_rtt_;
   // Marks are set when a packet leaves the queue: a long delay without a mark is that of a queue
   // that has drained.
-  const bool stale = !sample.echo_marked && delay > target_;
+  const bool stale = !ack.echo_marked && delay > target_;
   average_in(stale ? constants_.stale_delay * least_rtt_ : delay);
   return delay;
 }
@@ -170,7 +170,7 @@ void NsccController::apply_increases(Instant now) {
 
 void NsccController::clip() { window_ = std::clamp(window_, packet_, window_max()); }
 
-Decision NsccController::decide(Instant now) {
+FlowLimits NsccController::decide(Instant now) {
   const double payload = window_ * static_cast<double>(environment_.mtu) / packet_;
   own_.window = static_cast<Bytes>(payload + 0.5);
   own_.limited_by = window_ < window_max() ? LimitedBy::kNetwork : limit_at_line(environment_);

@@ -77,10 +77,10 @@ class NsccController final : public GrantedController {
   explicit NsccController(const FlowEnvironment& environment, const Constants& constants = {});
 
   std::string_view name() const override { return "nscc"; }
-  void on_ack(const AckSample& sample) override;
-  void on_loss(const LossSample& sample) override;
+  void on_ack(Instant now, const FlowSignal& ack) override;
+  void on_loss(Instant now, const Loss& loss) override;
   void on_timeout(Instant) override {}  // its packets are reported as losses
-  Decision decide(Instant now) override;
+  FlowLimits decide(Instant now) override;
 
   // For tests; windows on the wire.
   double window() const { return window_; }
@@ -99,7 +99,7 @@ class NsccController final : public GrantedController {
   };
 
   double on_wire(Bytes payload) const;
-  double observe_delay(const AckSample& sample);
+  double observe_delay(const FlowSignal& ack);
   void observe_least(Duration rtt);
   void average_in(double delay);
   // True when the signal has no further effect.

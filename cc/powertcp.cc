@@ -7,11 +7,11 @@ namespace pacecar {
 // NewAck and UpdateWindow; a window of the paper is a rate here. The paper leaves open what the
 // first acknowledgement is compared with. A flow that starts into a queue must not wait a round
 // trip before it reacts, so the queue counts as growth.
-void PowerTcpController::on_ack(const AckSample& sample) {
-  const bool new_round = once_per_round_trip_(sample);
-  if (signal_.empty()) signal_.assume_full_links_before(sample.telemetry);
-  const bool measured = signal_.update(
-      sample.telemetry, [this](const HopChange& hop) { return normalized_power(hop); });
+void PowerTcpController::on_ack(Instant, const FlowSignal& ack) {
+  const bool new_round = once_per_round_trip_(ack);
+  if (signal_.empty()) signal_.assume_full_links_before(ack.path());
+  const bool measured =
+      signal_.update(ack.path(), [this](const HopChange& hop) { return normalized_power(hop); });
   if (!measured) return;
   const double excess = signal_.load() / constants_.target_power;
   const auto increase = static_cast<double>(constants_.additive_increase.bps());

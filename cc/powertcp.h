@@ -43,7 +43,7 @@ class PowerTcpController final : public InbandController<PowerTcpConstants> {
       : InbandController(environment, constants) {}
 
   std::string_view name() const override { return "powertcp"; }
-  void on_ack(const AckSample& sample) override;
+  void on_ack(Instant now, const FlowSignal& ack) override;
 
  private:
   double normalized_power(const HopChange& hop) const;

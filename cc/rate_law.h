@@ -32,7 +32,7 @@ inline Bytes no_window(const FlowEnvironment& environment) {
                     environment);
 }
 
-inline Decision rate_decision(double bps, Bytes window, const FlowEnvironment& environment) {
+inline FlowLimits rate_decision(double bps, Bytes window, const FlowEnvironment& environment) {
   const Rate line_rate = environment.line_rate;
   const Rate rate = std::min(Rate::from_bps(static_cast<uint64_t>(bps)), line_rate);
   return {.rate = rate,
@@ -48,8 +48,8 @@ class RateController : public GrantedController {
  public:
   using Constants = LawConstants;
 
-  Decision decide(Instant now) override {
-    Decision decision = rate_decision(rate_bps_, no_window(environment_), environment_);
+  FlowLimits decide(Instant now) override {
+    FlowLimits decision = rate_decision(rate_bps_, no_window(environment_), environment_);
     decision.from_next_packet = true;
     return capped(now, decision);
   }
@@ -74,10 +74,10 @@ class RateController : public GrantedController {
 // acknowledged.
 class OncePerRoundTrip {
  public:
-  bool operator()(const AckSample& sample) {
-    const Bytes acknowledged = sample.sent - std::min(sample.in_flight, sample.sent);
+  bool operator()(const FlowSignal& ack) {
+    const Bytes acknowledged = ack.sent - std::min(ack.in_flight, ack.sent);
     if (acknowledged <= until_) return false;
-    until_ = sample.sent;
+    until_ = ack.sent;
     return true;
   }
 

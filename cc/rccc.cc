@@ -34,9 +34,9 @@ void RcccController::on_signal(Bytes sent) {
 }
 
 // A loss counts like a packet that is sent: the flow's wish may have grown.
-void RcccController::on_loss(const LossSample& sample) {
-  on_signal(sample.sent);
-  if (sample.kind == LossKind::kMissing && may_send_ <= sent_) may_ask_ = true;
+void RcccController::on_loss(Instant, const Loss& loss) {
+  on_signal(loss.sent);
+  if (loss.kind == LossKind::kMissing && may_send_ <= sent_) may_ask_ = true;
 }
 
 // The first grant ends the blind start, too; its own credit is not withdrawn with the blind credit.
@@ -52,9 +52,9 @@ void RcccController::on_grant(Instant now, const Grant& grant) {
   may_send_ = std::min(may_send_ + static_cast<Bytes>(ahead) * kCreditUnit, most);
 }
 
-Decision RcccController::decide(Instant now) {
+FlowLimits RcccController::decide(Instant now) {
   if (!on_credit_) return capped(now, own_);
-  Decision decision = own_;
+  FlowLimits decision = own_;
   decision.credit = may_send_;
   decision.limited_by = blind_ ? own_.limited_by : LimitedBy::kGrant;
   return decision;

@@ -26,10 +26,10 @@ class RcccController final : public GrantedController {
   explicit RcccController(const FlowEnvironment& environment, const Constants& = {});
 
   std::string_view name() const override { return "rccc"; }
-  void on_ack(const AckSample& sample) override { on_signal(sample.sent); }
-  void on_loss(const LossSample& sample) override;
+  void on_ack(Instant, const FlowSignal& ack) override { on_signal(ack.sent); }
+  void on_loss(Instant now, const Loss& loss) override;
   void on_grant(Instant now, const Grant& grant) override;
-  Decision decide(Instant now) override;
+  FlowLimits decide(Instant now) override;
   std::optional<Demand> demand(Instant now, const FlowStats& stats) override;
 
  private:

@@ -39,29 +39,29 @@ SwiftController::SwiftController(const FlowEnvironment& environment, const Const
   refresh_decision();
 }
 
-void SwiftController::on_ack(const AckSample& sample) {
-  if (sample.acked > 0) retransmits_ = 0;
-  count_delivery(sample.acked, 0);
-  if (sample.rtt <= Duration()) return;
-  observe_round_trip(sample.now, std::min(sample.rtt, kMaxRtt));
+void SwiftController::on_ack(Instant now, const FlowSignal& ack) {
+  if (ack.acked > 0) retransmits_ = 0;
+  count_delivery(ack.acked, 0);
+  if (ack.rtt <= Duration()) return;
+  observe_round_trip(now, std::min(ack.rtt, kMaxRtt));
   if (rtt_ < target_) {
-    increase(sample);
+    increase(ack);
   } else {
     const double excess =
         static_cast<double>((rtt_ - target_).ns()) / static_cast<double>(rtt_.ns());
-    decrease(sample.now, 1.0 - kSwift.beta * excess);
+    decrease(now, 1.0 - kSwift.beta * excess);
   }
   refresh_decision();
 }
 
 // A loss is a sign of congestion when it comes with a queue, or when losses are many: a few losses
 // on a path without a queue come from the cable, and a lower rate would not help.
-void SwiftController::on_loss(const LossSample& sample) {
+void SwiftController::on_loss(Instant now, const Loss& loss) {
   retransmits_ = 0;
-  count_delivery(0, sample.lost);
+  count_delivery(0, loss.lost);
   const double share = recently_lost_ / std::max(recently_acked_ + recently_lost_, 1.0);
   if (rtt_ < target_ && share <= kSwift.loss_tolerance) return;
-  decrease(sample.now, 1.0 - kSwift.max_mdf);
+  decrease(now, 1.0 - kSwift.max_mdf);
   refresh_decision();
 }
 
@@ -108,10 +108,10 @@ double SwiftController::flow_scaling() const {
 }
 
 // A window that was not used is no measurement of the path and is not increased.
-void SwiftController::increase(const AckSample& sample) {
+void SwiftController::increase(const FlowSignal& ack) {
   const double mtu = static_cast<double>(environment_.mtu);
-  const double acked = static_cast<double>(sample.acked) / mtu;
-  const double used = acked + static_cast<double>(sample.in_flight) / mtu;
+  const double acked = static_cast<double>(ack.acked) / mtu;
+  const double used = acked + static_cast<double>(ack.in_flight) / mtu;
   if (2.0 * used < cwnd_) return;
   const double counted = std::min(acked, std::max(cwnd_, 1.0));  // at most one window's worth
   if (slow_start_) {

@@ -43,8 +43,8 @@ class SwiftController final : public GrantedController {
   explicit SwiftController(const FlowEnvironment& environment, const Constants& = {});
 
   std::string_view name() const override { return "swift"; }
-  void on_ack(const AckSample& sample) override;
-  void on_loss(const LossSample& sample) override;
+  void on_ack(Instant now, const FlowSignal& ack) override;
+  void on_loss(Instant now, const Loss& loss) override;
   void on_timeout(Instant now) override;
 
   double cwnd_packets() const { return cwnd_; }
@@ -53,7 +53,7 @@ class SwiftController final : public GrantedController {
  private:
   void observe_round_trip(Instant now, Duration rtt);
   double flow_scaling() const;
-  void increase(const AckSample& sample);
+  void increase(const FlowSignal& ack);
   void decrease(Instant now, double factor);
   void count_delivery(Bytes acked, Bytes lost);
   double max_cwnd() const;

@@ -7,14 +7,14 @@ namespace pacecar {
 TimelyController::TimelyController(const FlowEnvironment& environment, const Constants& constants)
     : RateController(environment, constants) {}
 
-void TimelyController::on_ack(const AckSample& sample) {
-  if (sample.rtt <= Duration() || !once_per_round_trip_(sample)) return;
+void TimelyController::on_ack(Instant, const FlowSignal& ack) {
+  if (ack.rtt <= Duration() || !once_per_round_trip_(ack)) return;
   const bool first = rtt_before_ == Duration();
-  const auto grown = static_cast<double>(sample.rtt.ns() - rtt_before_.ns());
-  rtt_before_ = sample.rtt;
+  const auto grown = static_cast<double>(ack.rtt.ns() - rtt_before_.ns());
+  rtt_before_ = ack.rtt;
   if (first) return;
   difference_ += constants_.smoothing * (grown - difference_);
-  const double factor = decrease_factor(sample.rtt);
+  const double factor = decrease_factor(ack.rtt);
   if (factor < 1) {
     rate_bps_ = std::max(rate_bps_ * factor, min_bps_);
     increases_ = 0;

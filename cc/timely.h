@@ -51,7 +51,7 @@ class TimelyController final : public RateController<TimelyConstants> {
   explicit TimelyController(const FlowEnvironment& environment, const Constants& constants = {});
 
   std::string_view name() const override { return "timely"; }
-  void on_ack(const AckSample& sample) override;
+  void on_ack(Instant now, const FlowSignal& ack) override;
 
  private:
   double decrease_factor(Duration rtt) const;

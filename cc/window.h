@@ -31,7 +31,7 @@ class WindowController final : public GrantedController {
   explicit WindowController(const FlowEnvironment& environment, const Constants& constants = {});
 
   std::string_view name() const override { return "window"; }
-  void on_ack(const AckSample&) override {}
+  void on_ack(Instant, const FlowSignal&) override {}
 };
 
 }  // namespace pacecar

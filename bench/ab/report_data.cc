@@ -23,7 +23,6 @@ double rounded(double value) { return std::round(value * 1000) / 1000; }
 
 // --- one run ---
 
-constexpr size_t kLimits = static_cast<size_t>(LimitedBy::kApplication) + 1;
 constexpr size_t kPoints = 500;       // of a series: as many as a plot has pixels for
 constexpr size_t kFewestPoints = 20;  // of a rate, however few packets it is of
 constexpr double kPacketsPerPoint = 8;
@@ -112,7 +111,7 @@ Json reasons_json(const std::vector<LimitedBy>& reasons, size_t step) {
   Json changes = Json::array();
   std::string_view before;
   for (size_t i = 0; i < reasons.size(); i += step) {
-    std::array<size_t, kLimits> found{};
+    std::array<size_t, kEveryLimit.size()> found{};
     for (size_t j = i; j < std::min(i + step, reasons.size()); ++j) {
       ++found[static_cast<size_t>(reasons[j])];
     }

@@ -112,11 +112,11 @@ class Reader {
   Result<void> status_;
 };
 
-// By kLimits.
+// By kEveryLimit.
 Result<std::vector<uint64_t>> read_limits(const Json& object) {
   std::vector<uint64_t> counts;
   Reader reader(object);
-  for (const LimitedBy limit : kLimits) {
+  for (const LimitedBy limit : kEveryLimit) {
     reader.number(counts.emplace_back(), std::string(to_string(limit)).c_str());
   }
   return reader.result(std::move(counts));
@@ -317,7 +317,7 @@ void most_of_the_time(const Flow& before, Flow& now) {
   for (size_t i = 0; i < now.limits.size(); ++i) {
     if (now.limits[i] < before.limits[i] || now.limits[i] - before.limits[i] <= most) continue;
     most = now.limits[i] - before.limits[i];
-    now.limited_by = to_string(kLimits[i]);
+    now.limited_by = to_string(kEveryLimit[i]);
   }
 }
 

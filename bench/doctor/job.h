@@ -94,7 +94,7 @@ struct Flow {
   double grant_bps = 0;
   // Sending:
   std::string limited_by;        // most of the time; one look only: at that moment
-  std::vector<uint64_t> limits;  // as kLimits: how often each was found, since the flow began
+  std::vector<uint64_t> limits;  // as kEveryLimit: how often each was found, since the flow began
   double rate_bps = 0;
   double core_bps = 0;
   double budget_bps = 0;

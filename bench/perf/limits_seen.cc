@@ -35,13 +35,13 @@ constexpr std::array<std::pair<const char*, uint64_t FlowView::*>, 3> kCounts = 
 }};
 
 auto find_limit(std::string_view name) {
-  return std::ranges::find(kLimits, name, [](LimitedBy limit) { return to_string(limit); });
+  return std::ranges::find(kEveryLimit, name, [](LimitedBy limit) { return to_string(limit); });
 }
 
 }  // namespace
 
 void LimitsSeen::add(const FlowView& flow) {
-  ++found_.at(static_cast<size_t>(find_limit(flow.limited_by) - kLimits.begin()));
+  ++found_.at(static_cast<size_t>(find_limit(flow.limited_by) - kEveryLimit.begin()));
   ++samples_;
   last_ = flow;
 }
@@ -56,19 +56,19 @@ void LimitsSeen::add(const LimitsSeen& later) {
 Json LimitsSeen::shares() const {
   Json shares = Json::object();
   for (size_t i = 0; i < found_.size(); ++i) {
-    if (found_[i] > 0) shares[std::string(to_string(kLimits[i]))] = share(i);
+    if (found_[i] > 0) shares[std::string(to_string(kEveryLimit[i]))] = share(i);
   }
   return shares;
 }
 
 std::string LimitsSeen::words() const {
-  std::array<size_t, kLimits.size()> order{};
+  std::array<size_t, kEveryLimit.size()> order{};
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, std::greater<>(), [this](size_t i) { return found_[i]; });
   std::string words;
   for (const size_t i : order) {
     if (found_[i] == 0 || share(i) < kWorthReporting) break;
-    words += fmt::format("{}{} {:.0f}%{}", words.empty() ? "" : ", ", to_string(kLimits[i]),
+    words += fmt::format("{}{} {:.0f}%{}", words.empty() ? "" : ", ", to_string(kEveryLimit[i]),
                          100 * share(i), words.empty() ? " of the time" : "");
   }
   return words;
@@ -85,7 +85,7 @@ Result<FlowView> flow_view_from_json(const Json& object) {
   FlowView flow;
   ASSIGN_OR_RETURN(const auto reason, text_field(object, "limited_by", 64));
   const auto known = find_limit(reason);
-  if (known == kLimits.end()) {
+  if (known == kEveryLimit.end()) {
     return fail(ErrorCode::kPeer,
                 fmt::format("the peer's rate is limited by '{}', which is not known here: run the "
                             "same version of pacecar at both ends",

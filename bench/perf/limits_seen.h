@@ -30,7 +30,8 @@ class LimitsSeen {
     return static_cast<double>(found_[limit]) / static_cast<double>(samples_);
   }
 
-  std::array<uint64_t, kLimits.size()> found_{};  // samples by reason, in the order of kLimits
+  std::array<uint64_t, kEveryLimit.size()>
+      found_{};  // samples by reason, in the order of kEveryLimit
   uint64_t samples_ = 0;
   FlowView last_;
 };

@@ -73,30 +73,30 @@ Duration CoreLimit::target() const {
   return Duration::from_ns(static_cast<int64_t>(static_cast<double>(unit_.ns()) * scale));
 }
 
-bool CoreLimit::on_ack(const AckSample& sample, double rate) {
-  const bool drained = yielded_ < 1 && sample.now >= yields_until_;
+bool CoreLimit::on_ack(Instant now, const FlowSignal& ack, double rate) {
+  const bool drained = yielded_ < 1 && now >= yields_until_;
   if (drained) yielded_ = 1;
   silent_ = false;
-  const Duration rtt = std::min(sample.rtt, kMaxRtt);
-  if (rtt > Duration()) observe_base(sample.now, rtt);
-  reroutes_ |= sample.rerouting;
-  if (awaits_effect(sample.sent, sample.in_flight)) return drained;
-  if (acked_ == 0) began_ = sample.now;
-  acked_ += sample.acked;
-  passed_ += sample.acked;
+  const Duration rtt = std::min(ack.rtt, kMaxRtt);
+  if (rtt > Duration()) observe_base(now, rtt);
+  reroutes_ |= ack.rerouting;
+  if (awaits_effect(ack.sent, ack.in_flight)) return drained;
+  if (acked_ == 0) began_ = now;
+  acked_ += ack.acked;
+  passed_ += ack.acked;
   fastest_ = std::max(fastest_, rate);
   if (rtt > Duration()) {
     const Duration delay = rtt - base_;
     // A mark shows a queue, too: it counts as half of the delay that makes a packet late.
-    const Duration counted = sample.echo_marked ? delay + unit_ / 2 : delay;
+    const Duration counted = ack.echo_marked ? delay + unit_ / 2 : delay;
     const int64_t bin = counted.ns() * kBinsPerUnit / unit_.ns();
     ++delays_[static_cast<size_t>(std::min<int64_t>(bin, kBins - 1))];
     least_ = std::min(least_, delay);
     ++samples_;
   }
-  if (!round_trip_(sample) || samples_ < kFewPackets) return drained;
+  if (!round_trip_(ack) || samples_ < kFewPackets) return drained;
   const double before = this->rate();
-  judge(sample.now, sample.sent);
+  judge(now, ack.sent);
   return drained || this->rate() != before;
 }
 
@@ -106,21 +106,21 @@ bool CoreLimit::awaits_effect(Bytes sent, Bytes in_flight) const {
 }
 
 // A full queue passes what the path carries, and trimming reports the rest at once.
-bool CoreLimit::on_loss(const LossSample& sample) {
-  reroutes_ |= sample.rerouting;
-  if (awaits_effect(sample.sent, sample.in_flight)) return false;
-  lost_ += sample.lost;
-  if (sample.kind != LossKind::kTrimmed || reroutes_) return false;
-  if (trimmed_ == 0 || sample.now - trimmed_since_ > base_ * kTrimRoundTrips) {
-    trimmed_since_ = sample.now;
+bool CoreLimit::on_loss(Instant now, const Loss& loss) {
+  reroutes_ |= loss.rerouting;
+  if (awaits_effect(loss.sent, loss.in_flight)) return false;
+  lost_ += loss.lost;
+  if (loss.kind != LossKind::kTrimmed || reroutes_) return false;
+  if (trimmed_ == 0 || now - trimmed_since_ > base_ * kTrimRoundTrips) {
+    trimmed_since_ = now;
     trimmed_ = passed_ = 0;
   }
-  trimmed_ += sample.lost;
+  trimmed_ += loss.lost;
   if (passed_ + trimmed_ < trims_believed_) return false;
   const double passed = static_cast<double>(passed_) / static_cast<double>(passed_ + trimmed_);
   trimmed_ = passed_ = 0;
   if (passed > 1 - kManyLosses) return false;
-  cut(sample.now, rate_ * std::max(passed, kLeastPassed), base_, sample.sent);
+  cut(now, rate_ * std::max(passed, kLeastPassed), base_, loss.sent);
   return true;
 }
 

@@ -24,8 +24,8 @@ class CoreLimit {
   CoreLimit(const FlowEnvironment& environment, const PaceConstants& constants);
 
   // `rate`: at which the flow sends. True if the limit has changed.
-  bool on_ack(const AckSample& sample, double rate);
-  bool on_loss(const LossSample& sample);
+  bool on_ack(Instant now, const FlowSignal& ack, double rate);
+  bool on_loss(Instant now, const Loss& loss);
   // Consecutive timeouts without an acknowledgement count once.
   void on_timeout(double rate);
   // Continues from `rate`: nothing else limits the flow any more.

@@ -104,28 +104,28 @@ void PaceController::set_weight(Instant now, uint32_t weight) {
 
 // --- signals ---
 
-void PaceController::on_ack(const AckSample& sample) {
-  last_ack_ = sample.now;
-  if (link_.listens()) report_to_link(sample);
-  if (core_.on_ack(sample, static_cast<double>(decision_.rate.bps()))) refresh(sample.now);
-  if (core_.clear()) link_.note_clear(sample.now);
+void PaceController::on_ack(Instant now, const FlowSignal& ack) {
+  last_ack_ = now;
+  if (link_.listens()) report_to_link(now, ack);
+  if (core_.on_ack(now, ack, static_cast<double>(decision_.rate.bps()))) refresh(now);
+  if (core_.clear()) link_.note_clear(now);
 }
 
-void PaceController::report_to_link(const AckSample& sample) {
-  const Bytes wire = on_wire(sample.acked, environment_.mtu, environment_.overhead);
-  if (sample.rtt <= Duration()) {
-    return link_.on_acked(sample.now, wire, Duration::max(), /*overtaken=*/false, flow_);
+void PaceController::report_to_link(Instant now, const FlowSignal& ack) {
+  const Bytes wire = on_wire(ack.acked, environment_.mtu, environment_.overhead);
+  if (ack.rtt <= Duration()) {
+    return link_.on_acked(now, wire, Duration::max(), /*overtaken=*/false, flow_);
   }
-  const Duration base = std::min(core_.base_rtt(), sample.rtt);
-  const auto sent_ns = static_cast<uint32_t>((sample.now - sample.rtt).ns());
+  const Duration base = std::min(core_.base_rtt(), ack.rtt);
+  const auto sent_ns = static_cast<uint32_t>((now - ack.rtt).ns());
   const bool overtaken = echoes_.overtaken(sent_ns, link_.spread());
-  link_.on_acked(sample.now, wire, sample.rtt - base, overtaken, flow_);
+  link_.on_acked(now, wire, ack.rtt - base, overtaken, flow_);
 }
 
-void PaceController::on_loss(const LossSample& sample) {
-  if (core_.on_loss(sample)) refresh(sample.now);
-  if (sample.kind == LossKind::kMissing) {
-    link_.on_lost(on_wire(sample.lost, environment_.mtu, environment_.overhead));
+void PaceController::on_loss(Instant now, const Loss& loss) {
+  if (core_.on_loss(now, loss)) refresh(now);
+  if (loss.kind == LossKind::kMissing) {
+    link_.on_lost(on_wire(loss.lost, environment_.mtu, environment_.overhead));
   }
 }
 
@@ -252,7 +252,7 @@ void PaceController::refresh(Instant now) {
   link_.set(flow_, limit, weight_);
 }
 
-Decision PaceController::decide(Instant now) {
+FlowLimits PaceController::decide(Instant now) {
   const Duration silence = now - std::max(granted_at_, busy_since_);
   if (has_grant_ && has_backlog() && silence >= grant_.validity) {
     if (!grant_overdue_ && silence >= grant_.validity * 2 && now - last_ack_ <= halving() * 2) {

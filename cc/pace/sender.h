@@ -32,11 +32,11 @@ class PaceController final : public Controller {
   ~PaceController() override;
 
   std::string_view name() const override { return "pace"; }
-  void on_ack(const AckSample& sample) override;
-  void on_loss(const LossSample& sample) override;
+  void on_ack(Instant now, const FlowSignal& ack) override;
+  void on_loss(Instant now, const Loss& loss) override;
   void on_timeout(Instant now) override;
   void on_grant(Instant now, const Grant& grant) override;
-  Decision decide(Instant now) override;
+  FlowLimits decide(Instant now) override;
   std::optional<Demand> demand(Instant now, const FlowStats& stats) override;
   Explanation explain(Instant now) override;
 
@@ -48,7 +48,7 @@ class PaceController final : public Controller {
     LimitedBy limited_by = LimitedBy::kLine;
   };
 
-  void report_to_link(const AckSample& sample);
+  void report_to_link(Instant now, const FlowSignal& ack);
   bool outranks(const Grant& grant) const;
   bool has_backlog() const { return stats_.backlog > 0; }
   // Backlog that is not in flight yet, by the newest signal.
@@ -85,7 +85,7 @@ class PaceController final : public Controller {
   CoreLimit core_;
   ArrivalOrder echoes_;  // of acknowledged packets
   FlowStats stats_;
-  Decision decision_;
+  FlowLimits decision_;
   Bytes at_once_ = 0;  // bytes that leave within the hosts' jitter
 
   // The newest grant.

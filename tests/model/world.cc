@@ -274,11 +274,10 @@ void World::deliver_acks() {
     Flow& flow = flows_[ack.flow];
     if (dead(flow)) continue;
     flow.stats.in_flight -= ack.bytes;
-    flow.controller->on_ack({.now = now_,
-                             .rtt = kRoundTrip + ack.waited,
-                             .acked = ack.bytes,
-                             .in_flight = flow.stats.in_flight,
-                             .sent = flow.stats.sent});
+    flow.controller->on_ack(now_, {.rtt = kRoundTrip + ack.waited,
+                                   .acked = ack.bytes,
+                                   .in_flight = flow.stats.in_flight,
+                                   .sent = flow.stats.sent});
     flow.stats.acked += ack.bytes;
     flow.stats.backlog -= ack.bytes;
     left_ -= ack.bytes;

@@ -53,7 +53,7 @@ class World {
     uint32_t receiver = 0;
     Controller* controller = nullptr;  // null: no such flow
     FlowStats stats;
-    Decision decision;
+    FlowLimits decision;
     Bytes unsent = 0;
     int64_t busy_since = 0;  // step in which it began to have a backlog
     Bytes arrived = 0;

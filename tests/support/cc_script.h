@@ -30,37 +30,34 @@ class CcScript {
     return *this;
   }
   CcScript& ack_at_once(int64_t rtt_us, Bytes packets) {
-    controller_.on_ack({.now = now_,
-                        .rtt = Duration::from_us(rtt_us),
-                        .acked = packets * mtu_,
-                        .in_flight = packets * mtu_});
+    controller_.on_ack(
+        now_,
+        {.rtt = Duration::from_us(rtt_us), .acked = packets * mtu_, .in_flight = packets * mtu_});
     record(fmt::format("ack rtt={}us n={}", rtt_us, packets));
     return *this;
   }
   // `packets` are acknowledged while ten are in flight: with more than ten a round trip is over.
   // The rest is as in `sample`.
-  CcScript& ack(const std::string& signal, Bytes packets, AckSample sample) {
+  CcScript& ack(const std::string& signal, Bytes packets, FlowSignal sample) {
     acked_ += packets * mtu_;
-    sample.now = now_;
     sample.acked = packets * mtu_;
     sample.in_flight = 10 * mtu_;
     sample.sent = acked_ + sample.in_flight;
-    controller_.on_ack(sample);
+    controller_.on_ack(now_, sample);
     record(signal);
     return *this;
   }
   CcScript& loss() {
-    controller_.on_loss({.now = now_, .lost = mtu_});
+    controller_.on_loss(now_, {.lost = mtu_});
     record("loss");
     return *this;
   }
   // A packet is trimmed while ten are in flight.
   CcScript& trim() {
-    controller_.on_loss({.now = now_,
-                         .kind = LossKind::kTrimmed,
-                         .lost = mtu_,
-                         .in_flight = 10 * mtu_,
-                         .sent = acked_ + 11 * mtu_});
+    controller_.on_loss(now_, {.kind = LossKind::kTrimmed,
+                               .lost = mtu_,
+                               .in_flight = 10 * mtu_,
+                               .sent = acked_ + 11 * mtu_});
     record("trim");
     return *this;
   }
@@ -103,7 +100,7 @@ class CcScript {
 
  private:
   void record(const std::string& signal) {
-    const Decision d = controller_.decide(now_);
+    const FlowLimits d = controller_.decide(now_);
     text_ += fmt::format("{:>9.1f} {:<26} {:>10.2f} {:>10.0f}  {}", us(now_), signal,
                          static_cast<double>(d.window) / static_cast<double>(mtu_),
                          static_cast<double>(d.rate.bps()) / 1e6, to_string(d.limited_by));

@@ -97,7 +97,7 @@ class PaceNetwork {
   Bytes received(uint32_t id) const { return flows_[id].received; }
   Bytes backlog(uint32_t id) const { return flows_[id].stats.backlog; }
   // By the sender's state.
-  Decision decision(uint32_t id) const { return flows_[id].decision; }
+  FlowLimits decision(uint32_t id) const { return flows_[id].decision; }
   Grant grant(uint32_t id) const { return hosts_[flows_[id].destination].receiver->grant(id); }
   // The longest queue at a host's link since the last call.
   Bytes take_queue(uint32_t host) {
@@ -125,7 +125,7 @@ class PaceNetwork {
     uint32_t destination = 0;
     Controller* controller = nullptr;
     FlowStats stats;
-    Decision decision;
+    FlowLimits decision;
     Bytes unsent() const { return stats.backlog - stats.in_flight; }
     Pacer pacer{4 * 4160};  // may catch up four packets, like a NIC
     Instant armed = Instant::never();
@@ -248,11 +248,10 @@ class PaceNetwork {
     Flow& flow = flows_[id];
     flow.stats.in_flight -= packet;
     const Duration serial = link_rate_.time_for(wire(packet));
-    flow.controller->on_ack({.now = now_,
-                             .rtt = now_ - sent - serial,
-                             .acked = packet,
-                             .in_flight = flow.stats.in_flight,
-                             .sent = flow.stats.sent});
+    flow.controller->on_ack(now_, {.rtt = now_ - sent - serial,
+                                   .acked = packet,
+                                   .in_flight = flow.stats.in_flight,
+                                   .sent = flow.stats.sent});
     flow.stats.acked += packet;
     flow.stats.backlog -= packet;
     refresh(id);

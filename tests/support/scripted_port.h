@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "transport/base/telemetry.h"
 #include "transport/base/units.h"
@@ -19,11 +18,11 @@ class ScriptedPort {
              .rate_mbps = static_cast<uint32_t>(rate.bps() / 1'000'000)} {}
 
   // The record `time` later; the port was busy for `percent` of that time.
-  std::span<const TelemetryHop> after(Duration time, uint64_t percent, uint32_t queue_bytes) {
+  TelemetryHop after(Duration time, uint64_t percent, uint32_t queue_bytes) {
     hop_.time_ns += static_cast<uint32_t>(time.ns());
     hop_.sent_bytes += static_cast<uint32_t>(rate_.bytes_in(time) * percent / 100);
     hop_.queue_bytes = queue_bytes;
-    return {&hop_, 1};
+    return hop_;
   }
 
  private:

@@ -116,7 +116,7 @@ class StarNetwork {
 
   void try_send(size_t id) {
     Sender& s = senders_[id];
-    const Decision d = s.controller->decide(now_);
+    const FlowLimits d = s.controller->decide(now_);
     s.pacer.set_rate(d.rate, now_);
     if (s.paused || (s.in_flight > 0 && s.in_flight + config_.payload > d.window)) return;
     const Instant ready = std::max(s.pacer.next_send(), s.link_free);
@@ -172,14 +172,14 @@ class StarNetwork {
   void acknowledge(const Event& event) {
     Sender& s = senders_[event.sender];
     s.in_flight -= config_.payload;
-    s.controller->on_ack({.now = now_,
-                          .rtt = now_ - event.packet.sent_at,
-                          .acked = config_.payload,
-                          .marked = event.packet.marked ? config_.payload : 0,
-                          .in_flight = s.in_flight,
-                          .sent = s.sent,
-                          .echo_marked = event.packet.marked,
-                          .telemetry = {&event.packet.hop, 1}});
+    s.controller->on_ack(now_, {.rtt = now_ - event.packet.sent_at,
+                                .acked = config_.payload,
+                                .marked = event.packet.marked ? config_.payload : 0,
+                                .in_flight = s.in_flight,
+                                .sent = s.sent,
+                                .echo_marked = event.packet.marked,
+                                .hops = 1,
+                                .telemetry = {event.packet.hop}});
     try_send(event.sender);
   }
 

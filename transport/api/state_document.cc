@@ -39,7 +39,7 @@ constexpr std::array kFlowStates = {"joining", "open", "broken", "leaving"};  //
 
 Json limits_json(const LimitCounts& counts) {
   Json json = Json::object();
-  for (const LimitedBy limit : kLimits) {
+  for (const LimitedBy limit : kEveryLimit) {
     json[std::string(to_string(limit))] = counts[static_cast<size_t>(limit)];
   }
   return json;

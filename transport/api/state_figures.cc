@@ -42,7 +42,7 @@ constexpr std::array kLimitedBy = {
     &NicFigures::limited_by_line,    &NicFigures::limited_by_grant,
     &NicFigures::limited_by_network, &NicFigures::limited_by_budget,
     &NicFigures::limited_by_host,    &NicFigures::limited_by_application};
-static_assert(kLimitedBy.size() == kLimits.size());
+static_assert(kLimitedBy.size() == kEveryLimit.size());
 
 void add_sending(const FlowStatus& flow, NicFigures& figures) {
   figures.flows_sending += 1;

@@ -27,7 +27,7 @@ struct MessageFlow : FlowFacts {
   Instant last_word;
   PeerWatch watch;
   Instant leave_at;
-  Decision decision;
+  FlowLimits decision;
   Controller* controller = nullptr;  // sending
   LimitMeter limits;                 // sending
 };

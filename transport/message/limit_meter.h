@@ -10,8 +10,8 @@
 
 namespace pacecar {
 
-// How often each of kLimits was found.
-using LimitCounts = std::array<uint64_t, kLimits.size()>;
+// How often each of kEveryLimit was found.
+using LimitCounts = std::array<uint64_t, kEveryLimit.size()>;
 
 class LimitMeter {
  public:

@@ -29,7 +29,7 @@ struct FlowReport {
   uint64_t flows = 0;
   TrafficHint hint;  // the allocator's
   uint32_t weight = 0;
-  Decision decision;
+  FlowLimits decision;
   Duration rtt;
 };
 

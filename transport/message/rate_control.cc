@@ -8,7 +8,7 @@
 #include "cc/registry.h"
 #include "transport/base/prefetch.h"
 #include "transport/base/return_if_error.h"
-#include "transport/message/flow_limits.h"
+#include "transport/message/feedback.h"
 
 namespace pacecar {
 namespace {
@@ -192,7 +192,7 @@ void RateControl::poll_grants(Instant now) {
 
 // Applies the controller's decision at the NIC.
 void RateControl::decide(MessageFlow& flow, Instant now) {
-  apply_decision(nic_, flow.id, *flow.controller, flow.decision, now);
+  apply_limits(nic_, flow.id, *flow.controller, flow.decision, now);
 }
 
 // Sends the controller's demand, if it has one.

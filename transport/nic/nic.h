@@ -14,8 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "transport/base/flow_limits.h"
+#include "transport/base/flow_signal.h"
 #include "transport/base/result.h"
-#include "transport/base/send_grid.h"
 #include "transport/base/units.h"
 #include "transport/nic/caps.h"
 #include "transport/wire/packet.h"
@@ -25,9 +26,6 @@ namespace pacecar {
 // A queue pair of this NIC. An id is not reused while late packets could still name the old queue
 // pair.
 using QueuePairId = uint32_t;
-// A flow: a (source NIC, destination NIC) pair, numbered by the user of the NIC, 0 ..
-// caps().flows-1. Its queue pairs share one pacer and one window.
-using FlowId = uint32_t;
 // A protection domain, below 2^24: the peer of a queue pair reaches memory of the queue pair's
 // domain. With kNoDomain the peer of the queue pair reaches all memory; all peers reach the memory.
 using DomainId = uint32_t;
@@ -266,28 +264,6 @@ struct Completion {
   uint32_t source_qp = 0;      // of a datagram; 40 bytes of GRH precede it in the receive
 };
 
-// Feedback on a flow's data since the last signal, for the congestion control. A flow that had to
-// wait for its rate also signals when everything posted has been sent. A flow on credit signals
-// whenever it has sent, with `sharing`: how many flows of the NIC, including itself, had something
-// to send at that time and were allowed to.
-struct FlowSignal {
-  FlowId flow = 0;
-  Duration rtt;              // of the newest packet acknowledged; 0 when there is none
-  Bytes acked = 0;           // newly acknowledged bytes
-  Bytes marked = 0;          // of these, marked by ECN in the network
-  Bytes lost = 0;            // newly found missing
-  Bytes trimmed = 0;         // newly found trimmed: a switch cut off their payload
-  Duration trimmed_rtt;      // from sending the newest trimmed packet to its notice; 0: none
-  uint32_t sharing = 0;      // see above; 0: not sent since the last signal
-  Bytes in_flight = 0;       // after this signal
-  Bytes sent = 0;            // by the flow since it began, retransmissions included
-  bool rerouting = false;    // a search for a better path is in progress
-  bool timed_out = false;    // no acknowledgement for a whole timeout
-  bool echo_marked = false;  // the packet that the newest acknowledgement answers was marked
-  uint8_t hops = 0;          // of `telemetry`
-  std::array<TelemetryHop, kMaxTelemetryHops> telemetry{};  // of that packet
-};
-
 // The arrivals on a flow since the last such report, for the allocator.
 struct FlowArrival {
   FlowId flow = 0;
@@ -296,24 +272,6 @@ struct FlowArrival {
   // and modulo 2^32, so only differences within a flow are meaningful.
   uint32_t transit_ns = 0;
   uint32_t timed_bytes = 0;  // payload of that packet
-};
-
-inline constexpr Bytes kNoCredit = ~Bytes{0};
-
-// The congestion control's decision, applied by the NIC.
-struct FlowLimits {
-  Rate rate;
-  Instant first_send;  // phase: nothing before this time
-  // The next packet leaves at first_send, even if it would otherwise have waited longer.
-  bool aligned = false;
-  SendGrid grid;     // the next packet moves to the nearest instant of the grid; none: not moved
-  Bytes window = 0;  // most bytes in flight
-  Bytes burst = 0;   // payload that may leave at once; 0: caps().burst_bytes, the maximum
-  // The bytes that the flow may have sent since it began, retransmissions included. A packet that
-  // begins within the credit is sent whole. kNoCredit: no such limit.
-  Bytes credit = kNoCredit;
-  // A new rate applies after the packet that is already waiting: its departure does not change.
-  bool from_next_packet = false;
 };
 
 class Nic {

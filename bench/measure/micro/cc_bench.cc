@@ -57,21 +57,22 @@ BENCHMARK(decide)->Apply(each_controller);
 
 void on_ack(benchmark::State& state) {
   const auto controller = controller_of(state);
-  TelemetryHop hop{.rate_mbps = 100'000};
   controller->demand({}, {.backlog = Bytes{1} << 40});
-  AckSample sample{.now = {}, .rtt = {}, .acked = kMtu, .in_flight = 100 * kMtu};
-  sample.telemetry = {&hop, 1};
+  FlowSignal signal{.acked = kMtu, .in_flight = 100 * kMtu, .hops = 1};
+  TelemetryHop& hop = signal.telemetry[0];
+  hop.rate_mbps = 100'000;
   constexpr uint32_t kPacketNs = 330;  // of kMtu at 100 Gb/s
+  Instant now;
   int64_t i = 0;
   for (auto _ : state) {
-    sample.now = sample.now + Duration::from_ns(kPacketNs);
-    sample.rtt = Duration::from_us(30 + (i++ & 63));
-    sample.sent += kMtu;
-    sample.echo_marked = (i & 64) != 0;
+    now = now + Duration::from_ns(kPacketNs);
+    signal.rtt = Duration::from_us(30 + (i++ & 63));
+    signal.sent += kMtu;
+    signal.echo_marked = (i & 64) != 0;
     hop.time_ns += kPacketNs;
     hop.sent_bytes += kMtu;
     hop.queue_bytes = static_cast<uint32_t>(i & 63) * 1000;
-    controller->on_ack(sample);
+    controller->on_ack(now, signal);
   }
 }
 BENCHMARK(on_ack)->Apply(each_controller);

@@ -75,7 +75,7 @@ class Bottleneck {
 
   void try_send(Instant now, size_t id) {
     Flow& f = flows_[id];
-    const Decision d = f.controller.decide(now);
+    const FlowLimits d = f.controller.decide(now);
     const Bytes room = d.window - std::min(d.window, f.in_flight);
     const Bytes bytes =
         std::min(room / environment_.mtu * environment_.mtu, environment_.burst_bytes);
@@ -102,7 +102,7 @@ class Bottleneck {
     Flow& f = flows_[e.flow];
     f.in_flight -= e.acked;
     const Duration rtt = e.at - e.sent_at;
-    f.controller.on_ack({.now = e.at, .rtt = rtt, .acked = e.acked, .in_flight = f.in_flight});
+    f.controller.on_ack(e.at, {.rtt = rtt, .acked = e.acked, .in_flight = f.in_flight});
     if (measuring_) {
       f.delivered += e.acked;
       delays_ +=

@@ -87,7 +87,7 @@ RC_GTEST_PROP(CcDcqcn, LateEvaluationOfTimersIsExact, ()) {
     now += *rc::gen::element<int64_t>(0, 1, 7, 100, 3000) * *rc::gen::inRange(1, 5);
     model.advance(now);
     if (*rc::gen::inRange(0, 3) > 0) {
-      late.on_ack({.now = Instant::from_ns(now), .marked = 1});
+      late.on_ack(Instant::from_ns(now), {.marked = 1});
       model.mark();
       RC_ASSERT(std::abs(late.alpha() - model.alpha()) <= 1e-9);
     }

@@ -13,7 +13,7 @@ const FlowEnvironment kFlow{.line_rate = Rate::from_gbps(25),
                             .overhead = 48,
                             .burst_bytes = kMtu,
                             .base_rtt = Duration::from_us(10)};
-const AckSample kMarked{.marked = kMtu};
+const FlowSignal kMarked{.marked = kMtu};
 
 TEST(CcDcqcn, CutsByMarksAndRecoversByTime) {
   DcqcnController dcqcn(kFlow);
@@ -37,7 +37,7 @@ TEST(CcDcqcn, CutsByMarksAndRecoversByTime) {
 // Otherwise a decision after a year would first compute the increases of that year.
 TEST(CcDcqcn, NoIncreaseIsPendingAtTheLineRate) {
   DcqcnController dcqcn(kFlow);
-  dcqcn.on_ack({.marked = kMtu});
+  dcqcn.on_ack({}, {.marked = kMtu});
   const Instant second = Instant() + Duration::from_s(1);
   EXPECT_EQ(dcqcn.decide(second).rate, kFlow.line_rate);
   EXPECT_EQ(dcqcn.decide(second + Duration::from_s(365 * 24 * 3600)).rate, kFlow.line_rate);
@@ -49,9 +49,9 @@ TEST(CcDcqcn, AlphaFollowsTheShareOfTimeWithMarks) {
   const auto run = [&](int us, int marked_every) {
     for (int i = 1; i <= us; ++i) {
       now = now + Duration::from_us(1);
-      AckSample sample{.now = now, .acked = kMtu};
+      FlowSignal sample{.acked = kMtu};
       sample.echo_marked = i % marked_every == 0;
-      dcqcn.on_ack(sample);
+      dcqcn.on_ack(now, sample);
     }
   };
   run(2000, 1);
@@ -70,7 +70,7 @@ double rate_after_second_increase(Rate line, uint64_t additive_mbps) {
   constants.additive_increase = Rate::from_bps(additive_mbps * 1'000'000);
   DcqcnController dcqcn(flow, constants);
   for (const int64_t us : {0, 304}) {
-    dcqcn.on_ack({.now = Instant() + Duration::from_us(us), .marked = kMtu});
+    dcqcn.on_ack(Instant() + Duration::from_us(us), {.marked = kMtu});
   }
   return dcqcn.decide(Instant() + Duration::from_us(608)).rate.gbps() * 1e3;
 }

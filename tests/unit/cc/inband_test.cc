@@ -26,14 +26,14 @@ const FlowEnvironment kFlow{.line_rate = kLine,
 // queue.
 class Path {
  public:
-  Path(Controller& controller, test::CcScript& script)
-      : controller_(controller), script_(script) {}
+  Path(Controller& controller, test::CcScript& script) : controller_(controller), script_(script) {}
 
   void ack(int64_t us, uint64_t percent, uint32_t queue, Bytes packets) {
     script_.wait(Duration::from_us(us));
     script_.ack(fmt::format("busy={}% q={} n={}", percent, queue, packets), packets,
                 {.rtt = Duration::from_us(10),
-                 .telemetry = port_.after(Duration::from_us(us), percent, queue)});
+                 .hops = 1,
+                 .telemetry = {port_.after(Duration::from_us(us), percent, queue)}});
   }
   double gbps() { return controller_.decide(Instant()).rate.gbps(); }
 

@@ -34,18 +34,15 @@ class CcNscc : public ::testing::Test {
   }
   double ack_round_trip(int64_t rtt_ns, bool marked, Bytes packets) {
     const double before = nscc_.window();
-    AckSample sample{.now = now_,
-                     .rtt = Duration::from_ns(rtt_ns),
-                     .acked = packets * kMtu,
-                     .in_flight = in_flight_ * kMtu};
+    FlowSignal sample{
+        .rtt = Duration::from_ns(rtt_ns), .acked = packets * kMtu, .in_flight = in_flight_ * kMtu};
     sample.echo_marked = marked;
-    nscc_.on_ack(sample);
+    nscc_.on_ack(now_, sample);
     return nscc_.window() - before;
   }
   double lose(LossKind kind, Bytes packets = 1) {
     const double before = nscc_.window();
-    nscc_.on_loss(
-        {.now = now_, .kind = kind, .lost = packets * kMtu, .in_flight = in_flight_ * kMtu});
+    nscc_.on_loss(now_, {.kind = kind, .lost = packets * kMtu, .in_flight = in_flight_ * kMtu});
     return nscc_.window() - before;
   }
   // Brings the window down to about so many packets, and leaves no increase pending.
@@ -62,7 +59,7 @@ class CcNscc : public ::testing::Test {
 
 TEST_F(CcNscc, StartsWithTheLargestWindow) {
   EXPECT_NEAR(nscc_.window(), kLargest, 10);
-  const Decision d = nscc_.decide(now_);
+  const FlowLimits d = nscc_.decide(now_);
   EXPECT_EQ(d.rate, Rate::from_gbps(400)) << "paced at the line rate";
   EXPECT_EQ(d.limited_by, LimitedBy::kLine);
   EXPECT_NEAR(static_cast<double>(d.window), kLargest * 4086 / 4150, 10) << "payload";
@@ -236,7 +233,7 @@ TEST_F(CcNscc, DelayOfAnUnmarkedLateAckHardlyMovesTheAverage) {
 }
 
 TEST_F(CcNscc, ShorterPathHasASmallerLargestWindow) {
-  nscc_.on_loss({.now = now_, .kind = LossKind::kTrimmed, .rtt = Duration::from_ns(8255)});
+  nscc_.on_loss(now_, {.kind = LossKind::kTrimmed, .rtt = Duration::from_ns(8255)});
   EXPECT_NEAR(nscc_.window(), 619'125, 50);
   ack_round_trip(4169, false, 1);
   EXPECT_NEAR(nscc_.window(), 312'642, 50);
@@ -247,7 +244,7 @@ TEST(CcNsccTrace, Course) {
   NsccController nscc(fabric(true));
   test::CcScript s(nscc, kMtu);
   const auto words = [&](int count, int64_t delay_us, bool marked) {
-    AckSample sample{.rtt = Duration::from_ns(kBaseNs + delay_us * 1000)};
+    FlowSignal sample{.rtt = Duration::from_ns(kBaseNs + delay_us * 1000)};
     sample.echo_marked = marked;
     for (int i = 0; i < count; ++i) {
       s.wait(Duration::from_us(1))

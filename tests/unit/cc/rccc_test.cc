@@ -28,9 +28,7 @@ class CcRccc : public ::testing::Test {
     EXPECT_TRUE(demand && demand->is_credit);
     return demand->credit / kCreditUnit;
   }
-  void acknowledge(Bytes sent) {
-    rccc_.on_ack({.now = now_, .rtt = {}, .acked = kMtu, .sent = sent});
-  }
+  void acknowledge(Bytes sent) { rccc_.on_ack(now_, {.rtt = {}, .acked = kMtu, .sent = sent}); }
   void grant(uint64_t units) {
     Grant grant;
     grant.is_credit = true;
@@ -64,7 +62,7 @@ TEST(CcCredit, CreditLimitIsAtLeastAFewPackets) {
 }
 
 TEST_F(CcRccc, LossEndsTheBlindPhase) {
-  rccc_.on_loss({.now = now_, .kind = LossKind::kTrimmed, .lost = kMtu, .sent = 7 * kMtu});
+  rccc_.on_loss(now_, {.kind = LossKind::kTrimmed, .lost = kMtu, .sent = 7 * kMtu});
   EXPECT_EQ(may_send(), 7 * kMtu);
 }
 
@@ -160,12 +158,11 @@ TEST_F(CcRccc, TooSmallRequestIsRaisedAfterAWait) {
 TEST_F(CcRccc, TimeoutWithoutCreditRaisesTheRequest) {
   acknowledge(100'000);
   EXPECT_EQ(request(kMtu, kMtu, 100'000), 0U);
-  const LossSample missing{
-      .now = now_, .kind = LossKind::kMissing, .lost = kMtu, .in_flight = 0, .sent = 100'000};
-  rccc_.on_loss(missing);
+  const Loss missing{.kind = LossKind::kMissing, .lost = kMtu, .in_flight = 0, .sent = 100'000};
+  rccc_.on_loss(now_, missing);
   EXPECT_EQ(request(kMtu, 0, 100'000), 64U);
   grant(100);
-  rccc_.on_loss(missing);
+  rccc_.on_loss(now_, missing);
   EXPECT_EQ(request(3 * kMtu, 0, 100'000), 64U)
       << "a flow with credit raises its request when it sends";
 }
@@ -199,7 +196,7 @@ TEST_F(CcRccc, GrantsOfRatesAreObeyed) {
   rccc_.on_grant(
       now_,
       {.rate = Rate::from_gbps(50), .phase = {}, .validity = Duration::from_ms(1), .epoch = 1});
-  const Decision d = rccc_.decide(now_);
+  const FlowLimits d = rccc_.decide(now_);
   EXPECT_EQ(d.rate, Rate::from_gbps(50));
   EXPECT_EQ(d.credit, ~Bytes{0});
   EXPECT_FALSE(rccc_.demand(now_, {.backlog = 1000}).has_value());

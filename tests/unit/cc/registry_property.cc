@@ -33,9 +33,8 @@ Bytes any_bytes() {
 }
 
 // Telemetry that switches have stamped or a peer has made up.
-std::vector<TelemetryHop> any_telemetry() {
-  return *rc::gen::container<std::vector<TelemetryHop>>(
-      *rc::gen::inRange<size_t>(0, 2 * kMaxTelemetryHops),
+std::array<TelemetryHop, kMaxTelemetryHops> any_telemetry() {
+  return *rc::gen::container<std::array<TelemetryHop, kMaxTelemetryHops>>(
       rc::gen::construct<TelemetryHop>(
           rc::gen::arbitrary<uint32_t>(), rc::gen::arbitrary<uint32_t>(),
           rc::gen::arbitrary<uint32_t>(), rc::gen::element<uint32_t>(0, 1, 400'000, UINT32_MAX)));
@@ -45,8 +44,8 @@ std::vector<TelemetryHop> any_telemetry() {
 void signal(Controller& controller, Instant now) {
   switch (*rc::gen::inRange(0, 7)) {
     case 0:
-      return controller.on_loss({.now = now,
-                                 .kind = *rc::gen::element(LossKind::kMissing, LossKind::kTrimmed),
+      return controller.on_loss(now,
+                                {.kind = *rc::gen::element(LossKind::kMissing, LossKind::kTrimmed),
                                  .lost = any_bytes(),
                                  .in_flight = any_bytes(),
                                  .sent = any_bytes()});
@@ -68,15 +67,14 @@ void signal(Controller& controller, Instant now) {
                               .sent = any_bytes()});
       return;
     default:
-      const std::vector<TelemetryHop> telemetry = any_telemetry();
-      return controller.on_ack({.now = now,
-                                .rtt = any_duration(),
-                                .acked = any_bytes(),
-                                .marked = any_bytes(),
-                                .in_flight = any_bytes(),
-                                .sent = any_bytes(),
-                                .echo_marked = *rc::gen::arbitrary<bool>(),
-                                .telemetry = telemetry});
+      return controller.on_ack(now, {.rtt = any_duration(),
+                                     .acked = any_bytes(),
+                                     .marked = any_bytes(),
+                                     .in_flight = any_bytes(),
+                                     .sent = any_bytes(),
+                                     .echo_marked = *rc::gen::arbitrary<bool>(),
+                                     .hops = *rc::gen::inRange<uint8_t>(0, kMaxTelemetryHops + 1),
+                                     .telemetry = any_telemetry()});
   }
 }
 
@@ -111,7 +109,7 @@ RC_GTEST_PROP(CcProperty, ControllersStayInBounds, ()) {
   for (int i = *rc::gen::inRange(0, 60); i > 0; --i) {
     now = now + std::max(any_duration(), Duration());
     signal(*controller, now);
-    const Decision d = controller->decide(now);
+    const FlowLimits d = controller->decide(now);
     RC_ASSERT(d.rate <= line);
     RC_ASSERT(d.rate >= kLeastRate);
     RC_ASSERT(d.window >= mtu);
@@ -147,7 +145,7 @@ RC_GTEST_PROP(CcProperty, AnyAcceptedConstantsAreSafe, ()) {
   for (int i = *rc::gen::inRange(0, 60); i > 0; --i) {
     now = now + std::max(any_duration(), Duration());
     signal(*controller, now);
-    const Decision d = controller->decide(now);
+    const FlowLimits d = controller->decide(now);
     RC_ASSERT(d.rate <= line);
     RC_ASSERT(d.rate >= kLeastRate);
     RC_ASSERT(d.window >= environment.mtu);
@@ -225,18 +223,17 @@ class CreditModel {
     s.in_flight -= acked_bytes;
     if (lossy && *rc::gen::arbitrary<bool>()) {
       s.unsent += acked_bytes;
-      s.controller.on_loss(
-          {.now = now_, .lost = acked_bytes, .in_flight = s.in_flight, .sent = s.sent});
+      s.controller.on_loss(now_, {.lost = acked_bytes, .in_flight = s.in_flight, .sent = s.sent});
     } else {
       s.controller.on_ack(
-          {.now = now_, .rtt = {}, .acked = acked_bytes, .in_flight = s.in_flight, .sent = s.sent});
+          now_, {.rtt = {}, .acked = acked_bytes, .in_flight = s.in_flight, .sent = s.sent});
     }
     announce(flow);
   }
 
   void transmit(uint32_t flow) {
     Sender& s = senders_[flow];
-    const Decision d = s.controller.decide(now_);
+    const FlowLimits d = s.controller.decide(now_);
     while (s.unsent > 0 && s.sent < d.credit) {
       const Bytes packet = std::min(s.unsent, kLink.mtu);
       s.unsent -= packet;

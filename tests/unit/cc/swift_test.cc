@@ -24,8 +24,8 @@ FlowEnvironment fabric() {
           .base_rtt = Duration::from_us(8)};
 }
 
-AckSample ack(Instant now, Duration rtt, Bytes packets) {
-  return {.now = now, .rtt = rtt, .acked = packets * kMtu, .in_flight = packets * kMtu};
+FlowSignal ack(Duration rtt, Bytes packets) {
+  return {.rtt = rtt, .acked = packets * kMtu, .in_flight = packets * kMtu};
 }
 
 TEST(CcSwift, RampsUpThenHoldsTheTarget) {
@@ -82,14 +82,14 @@ TEST(CcSwift, WindowBelowOnePacketIsPaced) {
   const Duration rtt = Duration::from_us(100);
   for (int i = 0; i < 6; ++i) {
     now = now + rtt;
-    swift.on_ack(ack(now, rtt, 1));
+    swift.on_ack(now, ack(rtt, 1));
     now = now + rtt;
-    swift.on_loss({.now = now, .lost = kMtu});
+    swift.on_loss(now, {.lost = kMtu});
   }
   // The rate is the window over the newest round trip, so the flow slows down while packets queue.
   const Duration late = rtt * 5;
-  swift.on_ack(ack(now, late, 0));
-  const Decision d = swift.decide(now);
+  swift.on_ack(now, ack(late, 0));
+  const FlowLimits d = swift.decide(now);
   ASSERT_LT(swift.cwnd_packets(), 1.0);
   EXPECT_EQ(d.window, kMtu) << "a packet must always fit";
   const double per_round_trip = static_cast<double>(d.rate.bytes_in(late)) / kMtu;
@@ -102,8 +102,8 @@ TEST(CcSwift, FewLossesWithoutAQueueKeepTheWindow) {
   Instant now;
   const auto round = [&](Duration rtt, int lost) {
     now = now + rtt;
-    swift.on_ack(ack(now, rtt, 100));
-    for (int i = 0; i < lost; ++i) swift.on_loss({.now = now, .lost = kMtu});
+    swift.on_ack(now, ack(rtt, 100));
+    for (int i = 0; i < lost; ++i) swift.on_loss(now, {.lost = kMtu});
   };
   const Duration empty = Duration::from_us(8);
   for (int i = 0; i < 50; ++i) round(empty, 0);
@@ -123,7 +123,7 @@ TEST(CcSwift, DoesNotRaiseAnUnusedWindow) {
   Instant now;
   for (int i = 0; i < 100; ++i) {
     now = now + Duration::from_us(30);
-    swift.on_ack({.now = now, .rtt = Duration::from_us(30), .acked = kMtu, .in_flight = kMtu});
+    swift.on_ack(now, {.rtt = Duration::from_us(30), .acked = kMtu, .in_flight = kMtu});
   }
   EXPECT_EQ(swift.cwnd_packets(), before);
 }
@@ -133,22 +133,22 @@ TEST(CcSwift, WindowIsAtMostTwiceTheTargetAtLineRate) {
   Instant now;
   for (int i = 0; i < 20; ++i) {
     now = now + Duration::from_us(8);
-    swift.on_ack(ack(now, Duration::from_us(8), 1 << i));
+    swift.on_ack(now, ack(Duration::from_us(8), 1 << i));
   }
   EXPECT_EQ(swift.decide(now).window, Rate::from_gbps(400).bytes_in(Duration::from_us(66)));
 }
 
 TEST(CcSwift, TargetGrowsAsTheWindowShrinks) {
   SwiftController swift(fabric());
-  swift.on_ack(ack(Instant(), Duration::from_us(8), 1));
+  swift.on_ack(Instant(), ack(Duration::from_us(8), 1));
   const Duration large = swift.target_delay();
   EXPECT_NEAR(large.us(), 33, 0.1) << "8 us and an allowance of 25 us";
   Instant now;
   for (int i = 0; i < 10; ++i) {
     now = now + Duration::from_us(50);
-    swift.on_loss({.now = now, .lost = kMtu});
+    swift.on_loss(now, {.lost = kMtu});
   }
-  swift.on_ack(ack(now, Duration::from_us(8), 0));
+  swift.on_ack(now, ack(Duration::from_us(8), 0));
   ASSERT_LT(swift.cwnd_packets(), kSwift.fs_min_cwnd);
   EXPECT_EQ(swift.target_delay(), Duration::from_us(8 + 25 * 2)) << "fs_range = 1 allowance";
 }
@@ -176,9 +176,9 @@ TEST(CcSwift, OnlyTimeoutsInARowResetTheWindow) {
       swift.on_timeout(now);
     }
   };
-  swift.on_ack(ack(now, Duration::from_us(8), 100));
+  swift.on_ack(now, ack(Duration::from_us(8), 100));
   time_out(4);
-  swift.on_loss({.now = now, .lost = kMtu});
+  swift.on_loss(now, {.lost = kMtu});
   time_out(4);
   EXPECT_GT(swift.cwnd_packets(), kSwift.min_cwnd);
   time_out(1);
@@ -189,11 +189,11 @@ TEST(CcSwift, OnlyTimeoutsInARowResetTheWindow) {
 TEST(CcSwift, StandingQueueDoesNotMoveTheTarget) {
   SwiftController swift(fabric());
   Instant now;
-  swift.on_ack(ack(now, Duration::from_us(8), 100));
+  swift.on_ack(now, ack(Duration::from_us(8), 100));
   const Duration before = swift.target_delay();
   for (int i = 0; i < 300'000; ++i) {
     now = now + Duration::from_us(33);
-    swift.on_ack(ack(now, before + Duration::from_us(i % 2 == 0 ? -1 : 5), 100));
+    swift.on_ack(now, ack(before + Duration::from_us(i % 2 == 0 ? -1 : 5), 100));
   }
   EXPECT_LT(swift.target_delay(), before + Duration::from_us(2));
 }
@@ -201,18 +201,18 @@ TEST(CcSwift, StandingQueueDoesNotMoveTheTarget) {
 TEST(CcSwift, LongerPathBecomesTheBaseAfterASecond) {
   SwiftController swift(fabric());
   Instant now;
-  swift.on_ack(ack(now, Duration::from_us(8), 100));
+  swift.on_ack(now, ack(Duration::from_us(8), 100));
   for (int i = 0; i < 999; ++i) {
     now = now + Duration::from_ms(1);
-    swift.on_ack(ack(now, Duration::from_us(i % 2 == 0 ? 900 : 500), 1));
+    swift.on_ack(now, ack(Duration::from_us(i % 2 == 0 ? 900 : 500), 1));
   }
   EXPECT_LT(swift.target_delay(), Duration::from_us(500));
   now = now + Duration::from_ms(1);
-  swift.on_ack(ack(now, Duration::from_us(500), 1));
+  swift.on_ack(now, ack(Duration::from_us(500), 1));
   EXPECT_GT(swift.target_delay(), Duration::from_us(525)) << "the new base and its allowance";
   EXPECT_LE(swift.target_delay(), Duration::from_us(550))
       << "the base is the least round trip of that second";
-  swift.on_ack(ack(now, Duration::from_us(8), 1));
+  swift.on_ack(now, ack(Duration::from_us(8), 1));
   EXPECT_LT(swift.target_delay(), Duration::from_us(60)) << "a shorter path counts at once";
 }
 
@@ -223,13 +223,13 @@ TEST(CcSwift, OneStallCostsOneHalving) {
   Instant now;
   for (int i = 0; i < 20; ++i) {
     now = now + Duration::from_us(40);
-    swift.on_ack(ack(now, Duration::from_us(40), 200));
+    swift.on_ack(now, ack(Duration::from_us(40), 200));
   }
   const double before = swift.cwnd_packets();
   now = now + Duration::from_ms(4);
   for (int i = 0; i < 15; ++i) {
     now = now + Duration::from_us(5);
-    swift.on_ack(ack(now, Duration::from_ms(4), 15));
+    swift.on_ack(now, ack(Duration::from_ms(4), 15));
   }
   EXPECT_DOUBLE_EQ(swift.cwnd_packets(), before / 2);
   EXPECT_GT(swift.decide(now).rate, Rate::from_gbps(50));

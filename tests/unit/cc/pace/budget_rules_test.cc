@@ -253,13 +253,12 @@ class CcPaceBudgetOfSenders : public ::testing::Test {
       const Duration waited = apart * (acks.batch - 1 - i % acks.batch);
       const Duration rtt = environment.base_rtt + acks.late + waited;
       if (is_one_of(acks.lost_of)) {
-        flow.on_loss({.now = now_, .lost = 4096, .in_flight = 64 * 4096, .sent = sent});
+        flow.on_loss(now_, {.lost = 4096, .in_flight = 64 * 4096, .sent = sent});
       } else {
-        flow.on_ack({.now = now_,
-                     .rtt = is_one_of(acks.without_round_trip_of) ? Duration() : rtt,
-                     .acked = 4096,
-                     .in_flight = 64 * 4096,
-                     .sent = sent});
+        flow.on_ack(now_, {.rtt = is_one_of(acks.without_round_trip_of) ? Duration() : rtt,
+                           .acked = 4096,
+                           .in_flight = 64 * 4096,
+                           .sent = sent});
       }
       least = std::min(least, flow.decide(now_).rate.gbps() + flows[1]->decide(now_).rate.gbps());
     }

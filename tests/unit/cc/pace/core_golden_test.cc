@@ -67,8 +67,8 @@ class Course {
     Duration rtt = environment_.base_rtt + spell.longer;
     if (of_ten < spell.late_of_ten) rtt = rtt + spell.late + spell.late * (number_ % 4) / 8;
     const double before = core_.rate();
-    const bool changed = core_.on_ack({.now = now_,
-                                       .rtt = rtt,
+    const bool changed = core_.on_ack(now_,
+                                      {.rtt = rtt,
                                        .acked = kMtu,
                                        .in_flight = in_flight,
                                        .sent = sent,
@@ -79,12 +79,11 @@ class Course {
   }
   void lose(LossKind kind, Bytes sent, const Spell& spell) {
     const double before = core_.rate();
-    const bool changed = core_.on_loss({.now = now_,
-                                        .kind = kind,
-                                        .lost = kMtu,
-                                        .in_flight = sent - acked_,
-                                        .sent = sent,
-                                        .rerouting = spell.rerouting});
+    const bool changed = core_.on_loss(now_, {.kind = kind,
+                                              .lost = kMtu,
+                                              .in_flight = sent - acked_,
+                                              .sent = sent,
+                                              .rerouting = spell.rerouting});
     compare(changed, before);
   }
   void compare(bool changed, double before) {

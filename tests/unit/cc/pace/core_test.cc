@@ -34,8 +34,8 @@ class CcPaceCore : public ::testing::Test {
   void acknowledge(Duration gap, Duration delay = {}) {
     now_ = now_ + gap;
     sent_ += kMtu;
-    core_.on_ack({.now = now_,
-                  .rtt = kRoundTrip + delay,
+    core_.on_ack(now_,
+                 {.rtt = kRoundTrip + delay,
                   .acked = kMtu,
                   .in_flight = kPackets * kMtu,
                   .sent = sent_,
@@ -46,11 +46,10 @@ class CcPaceCore : public ::testing::Test {
     acknowledge_round_trips([=](int) { return delay; }, round_trips);
   }
   void lose(int packets, LossKind kind = LossKind::kMissing) {
-    core_.on_loss({.now = now_,
-                   .kind = kind,
-                   .lost = static_cast<Bytes>(packets) * kMtu,
-                   .in_flight = kPackets * kMtu,
-                   .sent = sent_});
+    core_.on_loss(now_, {.kind = kind,
+                         .lost = static_cast<Bytes>(packets) * kMtu,
+                         .in_flight = kPackets * kMtu,
+                         .sent = sent_});
   }
   static Duration most_late(int i) { return i % 10 < 7 ? Duration::from_us(6) : Duration(); }
   static Duration some_late(int i) { return i % 10 < 3 ? Duration::from_us(6) : Duration(); }
@@ -107,8 +106,8 @@ TEST_F(CcPaceCore, MarkMakesASmallDelayCountAsLate) {
       now_ = now_ + kRoundTrip / kPackets;
       sent_ += kMtu;
       const bool delayed = i % 10 < 7;
-      core_.on_ack({.now = now_,
-                    .rtt = kRoundTrip + (delayed ? Duration::from_ns(1800) : Duration()),
+      core_.on_ack(now_,
+                   {.rtt = kRoundTrip + (delayed ? Duration::from_ns(1800) : Duration()),
                     .acked = kMtu,
                     .in_flight = kPackets * kMtu,
                     .sent = sent_,
@@ -151,8 +150,8 @@ TEST_F(CcPaceCore, JitterDoesNotCountAsDelay) {
   for (int i = 0; i < 100 * kPackets; ++i) {
     now = now + kRoundTrip / kPackets;
     sent += kMtu;
-    calm.on_ack({.now = now,
-                 .rtt = kRoundTrip + most_late(i),
+    calm.on_ack(now,
+                {.rtt = kRoundTrip + most_late(i),
                  .acked = kMtu,
                  .in_flight = kPackets * kMtu,
                  .sent = sent},
@@ -214,7 +213,7 @@ TEST_F(CcPaceCore, HalfOfThePacketsAreNotMost) {
 TEST_F(CcPaceCore, AckWithoutARoundTripIsNotMeasured) {
   for (int i = 0; i < 200; ++i) {
     sent_ += kMtu;
-    core_.on_ack({.now = now_, .acked = kMtu, .in_flight = kMtu, .sent = sent_}, core_.rate());
+    core_.on_ack(now_, {.acked = kMtu, .in_flight = kMtu, .sent = sent_}, core_.rate());
   }
   EXPECT_EQ(core_.base_rtt(), kRoundTrip);
   EXPECT_EQ(core_.rate(), kConstants.core_start * kLine);
@@ -345,9 +344,8 @@ TEST_F(CcPaceCore, FewLossesDoNotCutWhileLittleIsAcknowledged) {
     now_ = now_ + kRoundTrip / 10;
     sent_ += kMtu;
     if (i % 10 == 0) lose(2);
-    core_.on_ack(
-        {.now = now_, .rtt = kRoundTrip, .acked = kMtu, .in_flight = 10 * kMtu, .sent = sent_},
-        core_.rate());
+    core_.on_ack(now_, {.rtt = kRoundTrip, .acked = kMtu, .in_flight = 10 * kMtu, .sent = sent_},
+                 core_.rate());
   }
   EXPECT_EQ(core_.rate(), kLine);
 }
@@ -361,13 +359,11 @@ TEST_F(CcPaceCore, LossesAboveATwentiethOfARoundTripCutTheRate) {
       now_ = now_ + kRoundTrip / 10;
       sent_ += kMtu;
       if (i % 10 == 0)
-        core.on_loss({.now = now_,
-                      .lost = static_cast<Bytes>(lost * worth),
-                      .in_flight = 10 * kMtu,
-                      .sent = sent_});
-      core.on_ack(
-          {.now = now_, .rtt = kRoundTrip, .acked = kMtu, .in_flight = 10 * kMtu, .sent = sent_},
-          kConstants.core_start * kLine);
+        core.on_loss(
+            now_,
+            {.lost = static_cast<Bytes>(lost * worth), .in_flight = 10 * kMtu, .sent = sent_});
+      core.on_ack(now_, {.rtt = kRoundTrip, .acked = kMtu, .in_flight = 10 * kMtu, .sent = sent_},
+                  kConstants.core_start * kLine);
     }
     return core.rate();
   };
@@ -378,11 +374,10 @@ TEST_F(CcPaceCore, LossesAboveATwentiethOfARoundTripCutTheRate) {
 TEST_F(CcPaceCore, FewTrimmedPacketsDoNotCutTheRate) {
   acknowledge_round_trips(Duration(), 20);
   for (int i = 0; i < 60; ++i) {
-    EXPECT_FALSE(core_.on_loss({.now = now_,
-                                .kind = LossKind::kTrimmed,
-                                .lost = kMtu / 4,
-                                .in_flight = kPackets * kMtu,
-                                .sent = sent_}));
+    EXPECT_FALSE(core_.on_loss(now_, {.kind = LossKind::kTrimmed,
+                                      .lost = kMtu / 4,
+                                      .in_flight = kPackets * kMtu,
+                                      .sent = sent_}));
     for (int packet = 0; packet < 7; ++packet) acknowledge(kRoundTrip / kPackets);
   }
   EXPECT_EQ(core_.rate(), kLine);
@@ -395,11 +390,10 @@ TEST_F(CcPaceCore, TrimmedPacketsAreCountedOverTwoRoundTrips) {
     CoreLimit core(environment(), kConstants);
     const double before = core.rate();
     const auto trim = [&](Bytes packets) {
-      return core.on_loss({.now = now_,
-                           .kind = LossKind::kTrimmed,
-                           .lost = packets * kMtu,
-                           .in_flight = kPackets * kMtu,
-                           .sent = sent_});
+      return core.on_loss(now_, {.kind = LossKind::kTrimmed,
+                                 .lost = packets * kMtu,
+                                 .in_flight = kPackets * kMtu,
+                                 .sent = sent_});
     };
     EXPECT_FALSE(trim(31));
     now_ = now_ + kRoundTrip * 2 + Duration::from_ns(together ? 0 : 1);

@@ -109,7 +109,7 @@ TEST_F(CcPaceFlow, MessageOfOnePacketDoesNotWaitForItsPhase) {
       grant(flow, 10);
       want(flow, {.backlog = kEndless});
     }
-    const Decision decision = flows_[0]->decide(now_);
+    const FlowLimits decision = flows_[0]->decide(now_);
     ASSERT_TRUE(decision.aligned);
     EXPECT_EQ(decision.first_send == now_, message == kMtu);
     EXPECT_EQ(decision.grid, SendGrid()) << "the pacer begins anew, without a grid";
@@ -185,7 +185,7 @@ TEST_F(CcPaceFlow, CoreLimitIsRestoredWhenTheReceiverIsBack) {
   grant(0, 100, kValidity);
   want(0, {.backlog = kEndless});
   now_ = now_ + kValidity * 2;
-  flows_[0]->on_ack({.now = now_, .rtt = kRoundTrip, .acked = kMtu, .sent = kMtu});
+  flows_[0]->on_ack(now_, {.rtt = kRoundTrip, .acked = kMtu, .sent = kMtu});
   ASSERT_LT(gbps(0), 2);
   grant(0, 400);
   EXPECT_DOUBLE_EQ(gbps(0), 400);
@@ -204,17 +204,11 @@ TEST_F(CcPaceFlow, OtherFlowsGetTheRateThatOnePathDoesNotCarry) {
     now_ = now_ + Duration::from_ns(400);  // far below the granted rate
     sent += kMtu;
     const Duration late = i > 100 && i % 10 < 7 ? Duration::from_us(6) : Duration();
-    flows_[0]->on_ack({.now = now_,
-                       .rtt = kRoundTrip + late,
-                       .acked = kMtu,
-                       .in_flight = 20 * kMtu,
-                       .sent = sent});
+    flows_[0]->on_ack(
+        now_, {.rtt = kRoundTrip + late, .acked = kMtu, .in_flight = 20 * kMtu, .sent = sent});
     if (i > 600) {
-      flows_[0]->on_loss({.now = now_,
-                          .kind = LossKind::kTrimmed,
-                          .lost = kMtu,
-                          .in_flight = 20 * kMtu,
-                          .sent = sent});
+      flows_[0]->on_loss(
+          now_, {.kind = LossKind::kTrimmed, .lost = kMtu, .in_flight = 20 * kMtu, .sent = sent});
     }
     least = std::min(least, gbps(0));
     ASSERT_GE(gbps(0) + gbps(1), 390) << i;
@@ -229,11 +223,10 @@ TEST_F(CcPaceFlow, CongestedFlowDoesNotMakeTheNetworkClear) {
   for (int i = 0; i < 400; ++i) {
     now_ = now_ + Duration::from_ns(166);
     sent += kMtu;
-    one.on_ack({.now = now_,
-                .rtt = kRoundTrip + Duration::from_us(i % 10 < 7 ? 6 : 0),
-                .acked = kMtu,
-                .in_flight = 50 * kMtu,
-                .sent = sent});
+    one.on_ack(now_, {.rtt = kRoundTrip + Duration::from_us(i % 10 < 7 ? 6 : 0),
+                      .acked = kMtu,
+                      .in_flight = 50 * kMtu,
+                      .sent = sent});
   }
   Controller& other = senders.add_flow(now_, 1);
   other.demand(now_, {.backlog = kEndless});

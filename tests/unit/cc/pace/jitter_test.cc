@@ -76,7 +76,7 @@ TEST(CcPaceJitter, MessageBeginsWithTheBytesOfOneJitter) {
       pace.demand(now, {.backlog = 0});
       pace.decide(now);
       pace.demand(now, {.backlog = at_once});
-      const Decision decision = pace.decide(now);
+      const FlowLimits decision = pace.decide(now);
       ASSERT_TRUE(decision.aligned);
       const Duration earned = bursts_are_longer ? Duration() : std::min(pause, environment.jitter);
       EXPECT_EQ(decision.first_send, now - earned);

@@ -36,8 +36,8 @@ struct LateHosts {
       const auto late = static_cast<int64_t>(random.below(static_cast<uint64_t>(latest.ns()) + 1));
       const auto in_flight = static_cast<Bytes>(rate / 8 * (kRoundTrip + latest).seconds());
       acked += kPacket;
-      core.on_ack({.now = now,
-                   .rtt = kRoundTrip + Duration::from_ns(late),
+      core.on_ack(now,
+                  {.rtt = kRoundTrip + Duration::from_ns(late),
                    .acked = kPacket,
                    .in_flight = in_flight,
                    .sent = acked + in_flight},

@@ -416,7 +416,7 @@ TEST_F(CcPaceReceiver, PacketsSentInTheGridDoNotMeet) {
       pace_gap_ns(Rate::from_bps(static_cast<uint64_t>(rates_[0] * 1e9)), 4096, 4096, 64);
   for (uint32_t flow = 0; flow < kSenders; ++flow) {
     ASSERT_EQ(rates_[flow], rates_[0]);
-    const Decision d = senders[flow]->decide(now_ + kRoundTrip / 2);
+    const FlowLimits d = senders[flow]->decide(now_ + kRoundTrip / 2);
     ASSERT_GT(d.grid.period, Duration());
     const Instant arrival = d.grid.point + kRoundTrip / 2;
     arrivals.push_back(modulo(static_cast<double>((arrival - now_).ns()), gap));

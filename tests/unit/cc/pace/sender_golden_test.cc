@@ -15,7 +15,7 @@ void round_trip(test::CcScript& s, Bytes packets, Duration late = {}) {
   for (int i = 0; i < 4; ++i) {
     s.wait(Duration::from_us(2));
     const Duration rtt = Duration::from_us(8) + (i > 0 ? late : Duration());
-    s.ack(i > 0 && late > Duration() ? "ack late" : "ack", packets, {.now = {}, .rtt = rtt});
+    s.ack(i > 0 && late > Duration() ? "ack late" : "ack", packets, {.rtt = rtt});
   }
 }
 

@@ -93,7 +93,7 @@ class Course {
   struct Flow {
     Controller* controller = nullptr;
     FlowStats stats;
-    Decision decision;
+    FlowLimits decision;
     std::deque<Packet> packets;
     Bytes earned = 0;
     uint32_t sent = 0;  // packets
@@ -128,15 +128,14 @@ class Course {
     flow.stats.in_flight -= kMtu;
     if (packet.lost) {
       return flow.controller->on_loss(
-          {.now = now_, .lost = kMtu, .in_flight = flow.stats.in_flight, .sent = flow.stats.sent});
+          now_, {.lost = kMtu, .in_flight = flow.stats.in_flight, .sent = flow.stats.sent});
     }
     flow.stats.acked += kMtu;
     flow.stats.backlog -= kMtu;
-    flow.controller->on_ack({.now = now_,
-                             .rtt = now_ - packet.sent,
-                             .acked = kMtu,
-                             .in_flight = flow.stats.in_flight,
-                             .sent = flow.stats.sent});
+    flow.controller->on_ack(now_, {.rtt = now_ - packet.sent,
+                                   .acked = kMtu,
+                                   .in_flight = flow.stats.in_flight,
+                                   .sent = flow.stats.sent});
   }
 
   // Polls demand and decision of the flow, and shows what has changed.
@@ -149,7 +148,7 @@ class Course {
       shown_demand = fmt::format("tells {:.3f}G wants {} turn {} epoch {}", demand->usable.gbps(),
                                  demand->wanted, demand->turn, demand->epoch);
     }
-    const Decision& d = flow.decision;
+    const FlowLimits& d = flow.decision;
     std::string shown = fmt::format("sends {:.3f}G window {} burst {} {}", d.rate.gbps(), d.window,
                                     d.burst, to_string(d.limited_by));
     if (d.credit != ~Bytes{0}) shown += fmt::format(" credit {}", d.credit);

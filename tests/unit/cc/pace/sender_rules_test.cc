@@ -167,8 +167,8 @@ TEST_F(CcPaceSenders, OnlyAQueueWithoutReorderingIsTheLinks) {
     for (int i = 0; i < 4000; ++i) {  // at half of what the link should give
       now_ = now_ + Duration::from_ns(166);
       sent += 4096;
-      flows_[0]->on_ack({.now = now_,
-                         .rtt = kFabric.base_rtt + kQueue - (i % 4 == 0 ? Duration() : earlier),
+      flows_[0]->on_ack(now_,
+                        {.rtt = kFabric.base_rtt + kQueue - (i % 4 == 0 ? Duration() : earlier),
                          .acked = 4096,
                          .in_flight = 64 * 4096,
                          .sent = sent});

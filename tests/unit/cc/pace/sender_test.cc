@@ -52,11 +52,9 @@ class CcPaceSender : public ::testing::Test {
     stats_.acked += bytes;
     stats_.backlog -= std::min(bytes, stats_.backlog);
     stats_.sent = stats_.acked + stats_.in_flight;
-    pace_.on_ack({.now = now_,
-                  .rtt = kRoundTrip,
-                  .acked = bytes,
-                  .in_flight = stats_.in_flight,
-                  .sent = stats_.sent});
+    pace_.on_ack(
+        now_,
+        {.rtt = kRoundTrip, .acked = bytes, .in_flight = stats_.in_flight, .sent = stats_.sent});
     return pace_.demand(now_, stats_);
   }
   double gbps() { return static_cast<double>(pace_.decide(now_).rate.bps()) / 1e9; }
@@ -109,7 +107,7 @@ TEST_F(CcPaceSender, InvalidGrantsAreBounded) {
                             .aligned = true,
                             .validity = span,
                             .epoch = ++epoch});
-      const Decision d = pace_.decide(now_);
+      const FlowLimits d = pace_.decide(now_);
       EXPECT_GE(d.rate, Rate::from_bps(100'000));
       EXPECT_LE(d.rate, kFabric.line_rate);
       EXPECT_GE(d.window, kMtu);
@@ -176,14 +174,13 @@ TEST_F(CcPaceSender, RateMaxIsReportedAsTheLimit) {
   pace.on_grant(now_, {.rate = Rate::from_gbps(100), .validity = kValidity, .epoch = 1});
   for (int i = 1; i <= 2000; ++i) {  // until the core is known to be clear
     now_ = now_ + kRoundTrip / 20;
-    pace.on_ack({.now = now_,
-                 .rtt = kRoundTrip,
-                 .acked = kMtu,
-                 .in_flight = 20 * kMtu,
-                 .sent = (20 + static_cast<Bytes>(i)) * kMtu});
+    pace.on_ack(now_, {.rtt = kRoundTrip,
+                       .acked = kMtu,
+                       .in_flight = 20 * kMtu,
+                       .sent = (20 + static_cast<Bytes>(i)) * kMtu});
   }
   pace.on_grant(now_, {.rate = Rate::from_gbps(100), .validity = kValidity, .epoch = 2});
-  const Decision d = pace.decide(now_);
+  const FlowLimits d = pace.decide(now_);
   EXPECT_EQ(d.rate, Rate::from_gbps(10));
   EXPECT_EQ(d.limited_by, LimitedBy::kBudget);
   const Explanation why = pace.explain(now_);
@@ -395,7 +392,7 @@ TEST_F(CcPaceSender, RealignmentKeepsTheRate) {
                             .aligned = true,
                             .validity = kValidity,
                             .epoch = ++epoch});
-      const Decision d = pace_.decide(now_);
+      const FlowLimits d = pace_.decide(now_);
       ASSERT_GT(d.grid.period, Duration());
       pacer.set_rate(d.rate, now_);
       pacer.move_to(d.grid, now_);
@@ -417,7 +414,7 @@ TEST_F(CcPaceSender, RaisedRateCountsFromTheNextPacket) {
   want(1 << 30);
   Pacer pacer(kMtu);
   const auto apply = [&] {
-    const Decision d = pace_.decide(now_);
+    const FlowLimits d = pace_.decide(now_);
     pacer.set_rate(d.rate, now_);
     pacer.move_to(d.grid, now_);
   };
@@ -450,7 +447,7 @@ TEST_F(CcPaceSender, FlowLimitedByItsLinkHasNoGrid) {
 TEST_F(CcPaceSender, FirstPacketLeavesAtOnce) {
   cts(100, 1);
   want(1 << 30);
-  const Decision d = pace_.decide(now_);
+  const FlowLimits d = pace_.decide(now_);
   EXPECT_TRUE(d.aligned);
   EXPECT_EQ(d.first_send, now_);
 }
@@ -464,7 +461,7 @@ TEST_F(CcPaceSender, FlowBeginsWithLittleCreditOnABusyLink) {
   pace_.on_grant(now_, busy);
   wait(Duration::from_ms(1));
   want(1 << 30);
-  const Decision first = pace_.decide(now_);
+  const FlowLimits first = pace_.decide(now_);
   EXPECT_EQ(first.rate, Rate::from_gbps(100));
   EXPECT_NEAR(static_cast<double>(first.credit),
               static_cast<double>(Rate::from_gbps(100).bytes_in(kRoundTrip / 4)), kMtu);
@@ -483,7 +480,7 @@ TEST_F(CcPaceSender, FlowOnABusyLinkContinuesWithoutAnAnswer) {
   want(1 << 30);
   pace_.decide(now_);
   wait(kRoundTrip * 4);
-  const Decision later = pace_.decide(now_);
+  const FlowLimits later = pace_.decide(now_);
   EXPECT_EQ(later.credit, ~Bytes{0});
   EXPECT_LT(later.rate, Rate::from_gbps(50));
   EXPECT_GE(later.rate, Rate::from_bps(1'000'000));

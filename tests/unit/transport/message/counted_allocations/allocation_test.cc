@@ -147,11 +147,10 @@ class PaceFlows {
       now_ = now_ + Duration::from_ns(300);
       stats_[flow].backlog = stats_[flow].backlog > 0 ? 0 : 1'000'000;
       if (stats_[flow].backlog == 0) stats_[flow].acked += 1'000'000;
-      controllers_[flow]->on_ack({.now = now_,
-                                  .rtt = Duration::from_us(9),
-                                  .acked = 4096,
-                                  .in_flight = 40'960,
-                                  .sent = stats_[flow].acked + 40'960});
+      controllers_[flow]->on_ack(now_, {.rtt = Duration::from_us(9),
+                                        .acked = 4096,
+                                        .in_flight = 40'960,
+                                        .sent = stats_[flow].acked + 40'960});
       refresh(flow);
       receiver_.on_arrival(now_, flow, 4096, {1000 + flow, 4096});
       receiver_.on_foreign_arrival(now_, 4096);
