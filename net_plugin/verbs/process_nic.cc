@@ -63,7 +63,11 @@ Result<std::unique_ptr<ProcessNic>> ProcessNic::open(const InterfaceInfo& interf
 }
 
 ProcessNic::ProcessNic(OpenedNic opened, const Params& params, FileDescriptor wake)
-    : params_(params), opened_(std::move(opened)), staging_(nic()), wake_(std::move(wake)) {}
+    : params_(params),
+      opened_(std::move(opened)),
+      nic_(dynamic_cast<StandardNic&>(opened_.port->nic())),
+      staging_(nic_),
+      wake_(std::move(wake)) {}
 
 ProcessNic::~ProcessNic() {
   if (!keeper_.joinable()) return;

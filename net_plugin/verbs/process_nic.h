@@ -25,7 +25,7 @@
 #include "transport/base/params.h"
 #include "transport/engine/open_nic.h"
 #include "transport/io/udp/interfaces.h"
-#include "transport/nic/nic.h"
+#include "transport/nic/standard_nic.h"
 
 namespace pacecar::ibverbs {
 
@@ -63,7 +63,7 @@ class ProcessNic {
   ~ProcessNic();
 
   TurnLock& mutex() { return mutex_; }
-  Nic& nic() { return opened_.port->nic(); }
+  StandardNic& nic() { return nic_; }
   const NicCaps& caps() { return nic().caps(); }
   const Address& address() const { return opened_.port->address(); }
   // The time limit of making a connection.
@@ -111,6 +111,7 @@ class ProcessNic {
 
   const Params params_;
   OpenedNic opened_;
+  StandardNic& nic_;  // of opened_
   std::unique_ptr<Flows> flows_;
   StagingPool staging_;
   std::unordered_map<uint32_t, Region*> regions_;  // by key

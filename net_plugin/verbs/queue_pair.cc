@@ -148,7 +148,7 @@ int QueuePair::modify(const ibv_qp_attr& given, int mask) {
 }
 
 int QueuePair::connect() {
-  Nic& device = nic().nic();
+  StandardNic& device = nic().nic();
   if (is_datagram()) {
     device.open_datagrams(id, attr.qkey, 0);
     return 0;

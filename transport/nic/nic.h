@@ -104,11 +104,10 @@ using ReceiveQueueId = uint32_t;
 // The service of a queue pair, and who connects it.
 enum class Service : uint8_t {
   kConnected,  // connect_queue_pair: the NIC maintains the connection
-  // connect_standard: exactly one connection of standard RC, which its user brings up; the queue
-  // pair ends with it. connect_standard sets the flow. Only the software NIC has it, if it speaks
-  // standard RC alone; likewise all that follows for such a NIC.
+  // Of a StandardNic that speaks standard RC alone. connect_standard: exactly one connection of
+  // standard RC, which its user brings up; the queue pair ends with it. It sets the flow.
   kStandard,
-  kDatagram,  // open_datagrams: UD. Only NICs with kStandard.
+  kDatagram,  // likewise; open_datagrams: UD
 };
 
 struct QueuePairConfig {
@@ -128,47 +127,6 @@ struct QueuePairConfig {
   DomainId domain = kNoDomain;                                 // of kStandard
   // Of kDatagram: peers address it as queue pair 1 (general services). At most one of a NIC.
   bool general_services = false;
-};
-
-// The receiving half of a connection of standard RC that its user brings up (InfiniBand
-// Architecture Specification vol. 1, 11.2.5.2): the peer and its attributes.
-struct StandardPeer {
-  FlowId flow = 0;  // whose limits apply to what is sent
-  std::array<uint8_t, 16> gid{};
-  uint32_t queue_pair = 0;
-  uint32_t first_psn = 0;  // of what it sends
-  Bytes mtu = 0;           // path MTU, of both ends
-  uint8_t read_depth = 1;  // most outstanding reads and atomics of the peer; 0 counts as 1
-  // The peer's rights to memory that grants them.
-  Access access = Access::kRemoteAll | Access::kRemoteAtomic;
-  uint8_t rnr_delay = 0;  // RNR timer code (table 45): how long the peer waits before a retry
-  // False: UC. Packets are paced, but not acknowledged: a work request is done when the packet I/O
-  // has its packets. A message that does not arrive whole is dropped.
-  bool reliable = true;
-};
-
-// A memory window: a part of registered memory that peers access by another key.
-struct MemoryWindow {
-  uint8_t* address = nullptr;
-  size_t length = 0;
-  uint64_t remote_address = 0;
-  uint32_t key = 0;  // chosen by the user
-  Access access = Access::kLocalRead;
-  // If set, only the peer of this queue pair may use the key, and may invalidate it.
-  std::optional<QueuePairId> queue_pair;
-  DomainId domain = kNoDomain;
-};
-
-// Most outstanding reads and atomics, each way, of a kStandard connection: as many as rdma_rxe
-// takes.
-inline constexpr uint8_t kMostReads = 128;
-
-// The sending half of such a connection.
-struct StandardSending {
-  uint32_t first_psn = 0;
-  uint8_t read_depth = 1;    // most outstanding reads and atomics; 0 counts as 1
-  Duration silence_limit;    // a peer that makes no progress for so long is dead
-  Duration not_ready_limit;  // a peer that has no receive request for so long is dead
 };
 
 enum class Opcode : uint8_t {
@@ -210,14 +168,6 @@ struct WorkRequest {
   bool fenced = false;     // starts only when all earlier reads and atomics are done
   uint64_t operand = 0;    // of an atomic: the value that is swapped in or added
   uint64_t compare = 0;    // of kCompareSwap
-};
-
-// A message of UD: one packet, which is not acknowledged.
-struct Datagram {
-  WorkRequest send;  // kSend or kSendWithImm, not longer than caps().mtu
-  std::array<uint8_t, 16> gid{};
-  uint32_t queue_pair = 0;
-  uint32_t queue_key = 0;
 };
 
 // The buffer for the peer's next send; the memory must be writable.
@@ -286,12 +236,6 @@ class Nic {
   // Errors: kInvalidArgument for an empty or wrapping range, kUnavailable when all caps().regions
   // are used.
   virtual Result<MemoryRegion> register_memory(void* address, size_t length, Access access) = 0;
-  // Registers memory with the remote address `remote`. Only NICs with Service::kStandard.
-  virtual Result<MemoryRegion> register_memory_as(void* /*address*/, size_t /*length*/,
-                                                  Access /*access*/, uint64_t /*remote*/,
-                                                  DomainId /*domain*/) {
-    return fail(ErrorCode::kInvalidArgument, "the NIC chooses remote addresses by itself");
-  }
   // Needs caps().dma_buf. Errors: those of register_memory, and those of the device.
   virtual Result<MemoryRegion> register_dmabuf(const DmaBufMemory& /*memory*/, Access /*access*/) {
     return fail(ErrorCode::kInvalidArgument, "the NIC takes no dma-buf: use host memory");
@@ -333,41 +277,6 @@ class Nic {
   // From here on nothing from the peer is accepted or acknowledged. Completions of what was
   // accepted before can be polled. Destroy the queue pair afterwards.
   virtual void halt_queue_pair(QueuePairId /*id*/) {}
-
-  // --- Only NICs with Service::kStandard; not called for others ---
-  // Errors: kUnavailable.
-  virtual Result<ReceiveQueueId> create_receive_queue(uint32_t /*receives*/) {
-    return fail(ErrorCode::kUnavailable, "the NIC has no receive queues to share");
-  }
-  // No queue pair may still use it.
-  virtual void destroy_receive_queue(ReceiveQueueId /*id*/) {}
-  virtual size_t post_shared_receives(ReceiveQueueId /*id*/,
-                                      std::span<const ReceiveRequest> /*requests*/) {
-    return 0;
-  }
-  // Packets of the peer are accepted from here on. Errors: kInvalidArgument (unreachable GID).
-  virtual Result<void> connect_standard(QueuePairId /*id*/, const StandardPeer& /*peer*/) {
-    return fail(ErrorCode::kInvalidArgument, "the NIC brings up its connections by itself");
-  }
-  // Work requests may be posted from here on.
-  virtual void start_sending(QueuePairId /*id*/, const StandardSending& /*sending*/) {}
-  // Datagrams with this queue key are accepted, and datagrams may be posted, from here on.
-  virtual void open_datagrams(QueuePairId /*id*/, uint32_t /*queue_key*/, uint32_t /*first_psn*/) {}
-  // As post(). A datagram to an unreachable GID is lost.
-  virtual size_t post_datagrams(QueuePairId /*id*/, std::span<const Datagram> /*datagrams*/) {
-    return 0;
-  }
-  // Errors: kInvalidArgument (as for regions), kUnavailable (no room, or the key is in use).
-  virtual Result<void> bind_window(const MemoryWindow& /*window*/) {
-    return fail(ErrorCode::kUnavailable, "the NIC has no memory windows");
-  }
-  // Has no effect on an unknown key.
-  virtual void unbind_window(uint32_t /*key*/) {}
-  // Returns the queue pair to its state after creation, with the same number. Work requests are
-  // dropped without completions.
-  virtual void reset_queue_pair(QueuePairId /*id*/) {}
-  // Breaks the queue pair, as a refusal by the peer does: a kBroken completion follows.
-  virtual void break_queue_pair(QueuePairId /*id*/) {}
 
   // Destroys the queue pair and all its work requests, at once and without completions.
   virtual void destroy_queue_pair(QueuePairId id) = 0;

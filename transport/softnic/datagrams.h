@@ -9,7 +9,7 @@
 #include <span>
 
 #include "transport/base/fixed_queue.h"
-#include "transport/nic/nic.h"
+#include "transport/nic/standard_nic.h"
 #include "transport/softnic/memory_table.h"
 #include "transport/wire/roce.h"
 

@@ -15,7 +15,7 @@
 #include <unordered_map>
 
 #include "transport/base/fresh_pages.h"
-#include "transport/nic/nic.h"
+#include "transport/nic/standard_nic.h"
 #include "transport/softnic/random_source.h"
 
 namespace pacecar {

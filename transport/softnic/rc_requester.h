@@ -21,7 +21,7 @@
 #include <optional>
 
 #include "transport/base/fixed_queue.h"
-#include "transport/nic/nic.h"
+#include "transport/nic/standard_nic.h"
 #include "transport/softnic/memory_table.h"
 #include "transport/softnic/path_selector.h"
 #include "transport/softnic/read_window.h"

@@ -23,7 +23,7 @@
 #include "transport/base/timer_wheel.h"
 #include "transport/base/work_list.h"
 #include "transport/nic/flow_gate.h"
-#include "transport/nic/nic.h"
+#include "transport/nic/standard_nic.h"
 #include "transport/softnic/config.h"
 #include "transport/softnic/memory_table.h"
 #include "transport/softnic/queue_pair.h"
@@ -34,7 +34,7 @@
 
 namespace pacecar {
 
-class SoftNic final : public Nic {
+class SoftNic final : public StandardNic {
  public:
   SoftNic(const SoftNicConfig& config, RandomSource random, Instant now);
   ~SoftNic() override;
@@ -70,10 +70,6 @@ class SoftNic final : public Nic {
   Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override {
     return memory_.add(address, length, access);
   }
-  Result<MemoryRegion> register_memory_as(void* address, size_t length, Access access,
-                                          uint64_t remote, DomainId domain) override {
-    return memory_.add_as(address, length, access, remote, domain);
-  }
   void deregister_memory(const MemoryRegion& region) override;
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
   QueuePairAddress queue_pair_address(QueuePairId id) const override;
@@ -82,6 +78,22 @@ class SoftNic final : public Nic {
   QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override;
   std::string fault(QueuePairId id) const override;
   void halt_queue_pair(QueuePairId id) override;
+  void destroy_queue_pair(QueuePairId id) override;
+  size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
+  size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) override;
+  size_t poll(std::span<Completion> completions) override;
+  size_t poll_signals(std::span<FlowSignal> signals) override;
+  void report_arrivals(bool wanted) override { report_arrivals_ = wanted; }
+  size_t poll_arrivals(std::span<FlowArrival> arrivals) override;
+  void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override;
+  void on_time(Instant now) override;
+  Instant next_deadline() const override;
+
+  // --- StandardNic ---
+  Result<MemoryRegion> register_memory_as(void* address, size_t length, Access access,
+                                          uint64_t remote, DomainId domain) override {
+    return memory_.add_as(address, length, access, remote, domain);
+  }
   Result<ReceiveQueueId> create_receive_queue(uint32_t receives) override;
   void destroy_receive_queue(ReceiveQueueId id) override { receive_queues_[id].reset(); }
   size_t post_shared_receives(ReceiveQueueId id,
@@ -96,16 +108,6 @@ class SoftNic final : public Nic {
   void unbind_window(uint32_t key) override { memory_.remove(key); }
   void reset_queue_pair(QueuePairId id) override;
   void break_queue_pair(QueuePairId id) override;
-  void destroy_queue_pair(QueuePairId id) override;
-  size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
-  size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) override;
-  size_t poll(std::span<Completion> completions) override;
-  size_t poll_signals(std::span<FlowSignal> signals) override;
-  void report_arrivals(bool wanted) override { report_arrivals_ = wanted; }
-  size_t poll_arrivals(std::span<FlowArrival> arrivals) override;
-  void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override;
-  void on_time(Instant now) override;
-  Instant next_deadline() const override;
 
  private:
   struct AddressHash {
