@@ -172,8 +172,8 @@ def run(command, place):
     except subprocess.TimeoutExpired:
         raise Unavailable(f"{command[0]} took more than {APT_LIMIT_S} s") from None
     if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise Unavailable(f"{command[0]} failed, so Debian's NCCL cannot be had: {last}")
+        first = (done.stderr.strip().splitlines() or ["no message"])[0]
+        raise Unavailable(f"{command[0]} failed, so Debian's NCCL cannot be had: {first}")
 
 
 def link(archive, folder):
