@@ -247,7 +247,8 @@ int main(int argc, char** argv) {
   using namespace pacecar::nccl;
   pacecar::perf::end_by_signals_as_first_process();
   Options options;
-  CLI::App app("Runs, checks and times a collective over a net plugin, as NCCL would.");
+  CLI::App app("Runs, checks and times a collective over a net plugin, as NCCL would.",
+               "collective_bench");
   const CLI::AsSizeValue size(false);
   std::map<std::string, const CollectiveKind*> kinds;
   for (const CollectiveKind& kind : collectives()) kinds.emplace(kind.name, &kind);

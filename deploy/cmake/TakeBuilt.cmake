@@ -1,12 +1,14 @@
-# cmake -DFROM=FOLDER -DTO=FOLDER -P TakeBuilt.cmake: copies the program, the libraries, the plugin, the
+# cmake -DFROM=FOLDER -DTO=FOLDER -P TakeBuilt.cmake: copies the programs, the libraries, the plugin, the
 # modules and the manual from the build folder FROM into TO. TO was configured from the same tree for
 # other installation folders, and nothing was built in it. `cmake --install TO` then works.
-set(binaries bench/pacecar modules/libpacecar-diagnose.so modules/libpacecar-dpdk.so
+set(binaries bench/pacecar bench/nccl/collective_bench bench/nccl/programs/collectives
+             bench/nccl/programs/libslice-waits.so bench/nccl/programs/paired_ratios
+             cpu_device/libcudart.so.12 modules/libpacecar-diagnose.so modules/libpacecar-dpdk.so
              modules/libpacecar-simulate.so modules/libpacecar-switch-dpdk.so
              net_plugin/libnccl-net-pacecar.so net_plugin/libfabric/libpacecar-fi.so
              net_plugin/verbs/libpacecar-verbs.so)
 file(GLOB libraries RELATIVE ${FROM} ${FROM}/deploy/library/libpacecar.so*)
-set(others ${libraries} deploy/library/libpacecar.a deploy/library/manual
+set(others ${libraries} cpu_device/libcuda.so.1 cpu_device/libnvidia-ml.so.1 deploy/library/libpacecar.a deploy/library/manual
            net_plugin/librccl-net-pacecar.so net_plugin/verbs/libibverbs.so
            net_plugin/verbs/libibverbs.so.1
            net_plugin/verbs/librdmacm.so.1)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""make.py PROGRAM FOLDER: makes manual pages and completions from the program's --describe."""
+"""make.py PROGRAM FOLDER OTHER...: makes manual pages and completions from a program's --describe,
+and manual pages of others from their --help."""
 
 import json
 import os
@@ -116,6 +117,17 @@ def parameter_page(parameters, version, pages):
             + entries + see_also(pages[:-1]))
 
 
+def help_page(program, version, pages):
+    """(the name of the program, its page)."""
+    text = subprocess.run([program, "--help"], text=True, check=True, capture_output=True,
+                          env={**os.environ, "COLUMNS": "80"}).stdout
+    name = re.search(r"(?im)^usage: (\S+)", text)[1]
+    about = next(part for part in text.split("\n\n") if not part.startswith("usage"))
+    summary = about.partition(".")[0].replace("\n", " ")
+    return name, (header(name, 1, summary, version) + ".SH DESCRIPTION\n" + verbatim(text) +
+                  see_also(pages[:1]))
+
+
 def short_name(described):
     return described["name"].split(" ", 1)[1]
 
@@ -159,7 +171,8 @@ def zsh(top, subcommands):
 
 
 def main():
-    program, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+    program, folder, *others = sys.argv[1:]
+    folder = pathlib.Path(folder)
     top = ask(program, "--describe")
     subcommands = [ask(program, s["name"], "--describe") for s in top["subcommands"]]
     pages = [("pacecar", 1), *((s["name"].replace(" ", "-"), 1) for s in subcommands),
@@ -168,6 +181,9 @@ def main():
     for described in subcommands:
         page = described["name"].replace(" ", "-")
         files[f"man1/{page}.1"] = subcommand_page(described, top["version"], pages)
+    for other in others:
+        name, page = help_page(other, top["version"], pages)
+        files[f"man1/{name}.1"] = page
     parameters = ask(program, "info", "-c", "--json")["parameters"]
     files["man5/pacecar.conf.5"] = parameter_page(parameters, top["version"], pages)
     files["bash/pacecar"] = bash(top, subcommands)

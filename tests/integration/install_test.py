@@ -69,6 +69,15 @@ class Programs(unittest.TestCase):
             run(PREFIX / "bin/pacecar", "ab", PREFIX / f"share/pacecar/plans/{plan}.toml",
                 "--dry-run")
 
+    def test_nccl_runs_without_a_gpu(self):
+        made = subprocess.run([LIBRARIES / "pacecar/nccl/bench/nccl/cpu_device/get_nccl", "2.29.7"],
+                              text=True, capture_output=True, check=False)
+        if made.returncode != 0:
+            self.skipTest(made.stderr)
+        shown = run(PREFIX / "bin/pacecar-nccl", "--cpu", "--ops", "allreduce", "--sizes", "8",
+                    "--rounds", "1", "--arms", "socket,soft:udp:lo").stdout
+        self.assertIn("wrong elements: 0; failed runs: 0", shown)
+
     def test_no_file_contains_its_install_or_build_path(self):
         for path in filter(pathlib.Path.is_file, PREFIX.rglob("*")):
             if path.suffix in (".cmake", ".pc", ".hpp", ".h"):

@@ -1,8 +1,8 @@
 """Makes a bundle of bench/nccl/bundle, unpacks it, and runs it as its users do:
-nccl_bundle_test.py BUILD PROGRAMS FAKES [unittest flags].
+nccl_bundle_test.py BUILD FAKES [unittest flags].
 
-BUILD is the build folder, PROGRAMS holds those of the ranks, FAKES the libraries of
-tests/support/fake_nccl. Nothing here asserts a speed.
+BUILD is the build folder, FAKES the libraries of tests/support/fake_nccl. Nothing here asserts a
+speed.
 """
 
 import json
@@ -21,7 +21,7 @@ import unittest.mock
 from limits import LIMIT_S
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD, PROGRAMS, FAKES = (pathlib.Path(),) * 3
+BUILD, FAKES = (pathlib.Path(),) * 2
 PLACE = None  # holds the unpacked bundle and its output
 BUNDLE = pathlib.Path()
 
@@ -34,7 +34,7 @@ def setUpModule():
     PLACE = tempfile.TemporaryDirectory()
     archive = pathlib.Path(PLACE.name, "some.tar.gz")
     done = subprocess.run([sys.executable, ROOT / "bench/nccl/bundle", "--build", BUILD,
-                           "--programs", PROGRAMS, "--output", archive, "--without", "perf"],
+                           "--output", archive, "--without", "perf"],
                           capture_output=True, text=True, check=False, timeout=LIMIT_S)
     if done.returncode != 0:
         raise AssertionError(done.stderr)
@@ -292,5 +292,5 @@ class Report(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BUILD, PROGRAMS, FAKES = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(3))
+    BUILD, FAKES = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(2))
     unittest.main()

@@ -215,6 +215,20 @@ class Installed(unittest.TestCase):
         shown = must(try_there("pacecar", "run", "--show", "--", "true"))
         self.assertRegex(shown, r"^LD_PRELOAD=/usr/lib/[\w-]+/pacecar/verbs/libpacecar-verbs\.so$")
 
+    def test_nccl_runs_without_a_gpu_with_its_package(self):
+        made = finish(start(SOURCE / "bench/nccl/cpu_device/get_nccl", "2.29.7"))
+        if made.returncode != 0:
+            self.skipTest(made.stderr)
+        shutil.copytree(made.stdout.strip(), ROOT / "nccl")
+        install("new", "pacecar-nccl", flags=["--no-install-recommends"])
+        self.addCleanup(apt_get, "purge", "--autoremove", "pacecar-nccl")
+        shown = must(try_there("pacecar-nccl", "--cpu", "--nccl", "/nccl", "--ops", "allreduce",
+                               "--sizes", "8", "--rounds", "1", "--arms", "socket,soft:udp:lo"))
+        self.assertIn("wrong elements: 0; failed runs: 0", shown)
+        refused = try_there("pacecar-nccl", "--cpu", "--arms", "socket", XDG_CACHE_HOME="/tmp")
+        self.assertEqual(refused.stderr,
+                         "pacecar-nccl: skipped: there is no nm here: install g++\n")
+
     def test_service_is_disabled_and_can_read_jobs_of_other_users(self):
         self.assertEqual(list((ROOT / "etc/systemd/system").rglob("pacecar*")), [])
         unit = ROOT / "lib/systemd/system/pacecar-metrics.service"

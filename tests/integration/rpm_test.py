@@ -75,6 +75,8 @@ class Packages(unittest.TestCase):
                            ("pacecar-devel", "/usr/lib64/pkgconfig/pacecar.pc"),
                            ("nccl-net-pacecar", "/usr/lib64/libnccl-net-pacecar.so"),
                            ("nccl-net-pacecar", "/usr/lib64/librccl-net-pacecar.so"),
+                           ("pacecar-nccl", "/usr/bin/pacecar-nccl"),
+                           ("pacecar-nccl", "/usr/lib64/pacecar/nccl/cpu_device/libcuda.so.1"),
                            ("libibverbs-pacecar",
                             "/usr/lib64/pacecar/verbs/libpacecar-verbs.so"),
                            ("pacecar-dpdk", "/usr/lib64/pacecar/libpacecar-dpdk.so")):

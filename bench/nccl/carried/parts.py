@@ -54,9 +54,9 @@ class Part:
     def command(self, host, rounds, limits):
         """The command line of the program, which writes the file. `limits` has its flags for the
         budget, within which it ends, and the timeout."""
-        return [sys.executable, "-B", bundle.RUN, "--programs", bundle.PROGRAMS, "--plugin",
-                host.plugin, "--nccl", host.nccl, "--resume", "--json", self.file(host.output),
-                "--rounds", min(rounds, self.rounds), *limits, *self.flags]
+        return [sys.executable, "-B", bundle.RUN, "--plugin", host.plugin, "--nccl", host.nccl,
+                "--resume", "--json", self.file(host.output), "--rounds",
+                min(rounds, self.rounds), *limits, *self.flags]
 
 
 class WholePart(Part):

@@ -26,6 +26,8 @@ PACKAGES = {
 NEWEST = "2.29.7"
 LIBRARY = "libnccl.so.2"
 ARCHIVE = "libnccl_static.a"
+OWN = (f"link an {ARCHIVE} of your own with "
+       f"{pathlib.Path(__file__).with_name('get_nccl')} --archive FILE --output FOLDER")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 APT_LIMIT_S = 300
 KERNEL = re.compile(r"_Z\w*DevKernel\w*|_Z\d+ncclGinResetSignalsAndCounters\w*")
@@ -115,19 +117,22 @@ def folder_of(version):
     own = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()[:8]
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     folder = cache / "pacecar" / "nccl" / f"{version}-{own}"
-    if not (folder / LIBRARY).is_file():
-        with tempfile.TemporaryDirectory(prefix="pacecar-nccl-") as place:
-            link(fetched(version, pathlib.Path(place)), folder)
+    try:
+        if not (folder / LIBRARY).is_file():
+            with tempfile.TemporaryDirectory(prefix="pacecar-nccl-") as place:
+                link(fetched(version, pathlib.Path(place)), folder)
+    except OSError as reason:
+        raise Unavailable(f"{reason}: name a folder for NCCL with XDG_CACHE_HOME") from None
     return folder
 
 
 def fetched(version, place):
     """The archive of that version, fetched into the folder `place`."""
     package, suite, checksum = PACKAGES[version]
-    for program in ("apt-get", "dpkg"):
+    for program, cure in {"nm": "install g++", "cc": "install g++", "apt-get": OWN,
+                          "dpkg": OWN}.items():
         if shutil.which(program) is None:
-            raise Unavailable(f"there is no {program} here: link libnccl_static.a of your own with "
-                              "--archive")
+            raise Unavailable(f"there is no {program} here: {cure}")
     for folder in ("lists/partial", "archives/partial", "parts"):
         (place / folder).mkdir(parents=True)
     (place / "sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror()} {suite} contrib\n",
@@ -136,7 +141,7 @@ def fetched(version, place):
                 f"Dir::Etc::sourceparts={place}/parts",
                 f"Dir::Etc::preferencesparts={place}/parts", f"Dir::State::lists={place}/lists",
                 f"Dir::Cache={place}", "Dir::State::status=/dev/null", "APT::Architecture=amd64",
-                "APT::Sandbox::User=", "Acquire::Languages=none"]
+                "APT::Sandbox::User=", "APT::Update::Error-Mode=any", "Acquire::Languages=none"]
     apt = ["apt-get", "-qq", *(word for one in settings for word in ("-o", one))]
     run([*apt, "update"], place)
     run([*apt, "download", f"libnccl-dev={package}"], place)
@@ -157,8 +162,7 @@ def mirror():
     for text in texts:
         if found := re.search(r"^(?:URIs:|deb(?: \[.*\])?) *(\S+/debian/?)(?:\s|$)", text, re.M):
             return found[1]
-    raise Unavailable("apt has no source of Debian's archive here: link libnccl_static.a of your "
-                      "own with --archive")
+    raise Unavailable(f"apt has no source of Debian's archive here: {OWN}")
 
 
 def run(command, place):
@@ -168,8 +172,8 @@ def run(command, place):
     except subprocess.TimeoutExpired:
         raise Unavailable(f"{command[0]} took more than {APT_LIMIT_S} s") from None
     if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise Unavailable(f"{command[0]} failed, so Debian's NCCL cannot be had: {last}")
+        first = (done.stderr.strip().splitlines() or ["no message"])[0]
+        raise Unavailable(f"{command[0]} failed, so Debian's NCCL cannot be had: {first}")
 
 
 def link(archive, folder):

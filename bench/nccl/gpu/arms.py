@@ -21,8 +21,8 @@ from toolkit import Broken
 BASELINE = "socket"
 BUILT_IN = {BASELINE: "Socket", "ib": "IB"}  # NCCL's own: its name in NCCL's log
 PLUGIN_NAME = "libnccl-net-pacecar.so"
-USUAL_PLUGINS = [ROOT / "build" / build / "net_plugin" / PLUGIN_NAME
-                 for build in ("release", "quickstart")]
+USUAL_PLUGINS = [ROOT / "build/release/net_plugin" / PLUGIN_NAME,
+                 ROOT.parents[1] / PLUGIN_NAME]  # as installed
 LOAD_LIMIT_S = 60
 # Each rank has a host id of its own, so that NCCL accepts several ranks on one GPU and uses only
 # the network between them. Features that need a GPU for one rank alone, or a second GPU, are off.
@@ -111,8 +111,8 @@ def environment(arm, rank, plugin, log, interface="lo"):
 
 
 def library_path(plugin):
-    """The plugin's folder comes first, for libraries that the host may lack."""
-    return ":".join(filter(None, [str(plugin.parent), os.environ.get("LD_LIBRARY_PATH")]))
+    """The plugin's folder comes last, for libraries that the host may lack."""
+    return ":".join(filter(None, [os.environ.get("LD_LIBRARY_PATH"), str(plugin.parent)]))
 
 
 def find_plugin(named, arms):
@@ -127,7 +127,7 @@ def find_plugin(named, arms):
             check_plugin(plugin.resolve())
             return plugin.resolve()
     raise Broken(f"{named or 'the plugin'} is missing: build it (cmake --preset release && cmake "
-                 "--build --preset release), or name it with --plugin")
+                 "--build --preset release), install nccl-net-pacecar, or name it with --plugin")
 
 
 def check_plugin(plugin):

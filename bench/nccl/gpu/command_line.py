@@ -47,7 +47,8 @@ def arm_list(text):
 def add_common(add):
     """Options of both programs, for a parser's add_argument."""
     add("--seed", type=int, default=1, help="seed of the order of the runs; default 1")
-    add("--plugin", type=pathlib.Path, metavar="FILE", help="default: the one in build/")
+    add("--plugin", type=pathlib.Path, metavar="FILE",
+        help="default: the installed one, or that in build/")
     add("--no-mps", action="store_true", help="without MPS: ranks that share a GPU take turns")
     add("-J", "--output_file", "--json", dest="json", type=writable, metavar="FILE",
         help="write every figure to this file")

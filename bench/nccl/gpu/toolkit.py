@@ -14,6 +14,7 @@ DRIVER, RATIOS, SLICES = PROGRAMS = "collectives", "paired_ratios", "libslice-wa
 DRIVER_SOURCES = [HERE / name for name in ("collectives.cc", "device.cc")]
 RATIOS_SOURCES = [HERE / "paired_ratios.cc",
                   ROOT / "bench/ab/statistics.cc", ROOT / "transport/base/check.cc"]
+INSTALLED = ROOT / "bin"
 NCCL = "libnccl.so.2"
 NCCL_FOLDERS = ("lib64", "lib", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
                 "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
@@ -51,12 +52,12 @@ def find_nccl(named):
 
 
 def cpu_device():
-    """The folder of the CPU device's libraries."""
-    folder = ROOT / "build/release/cpu_device"
-    if not (folder / "libcuda.so.1").exists():
-        raise Broken(f"{folder} is missing: build it (cmake --preset release && cmake --build "
-                     "--preset release --target cpu_device)")
-    return folder
+    """The folder of the CPU device's libraries: installed, or built."""
+    for folder in (ROOT / "cpu_device", ROOT / "build/release/cpu_device"):
+        if (folder / "libcuda.so.1").exists():
+            return folder
+    raise Broken(f"{folder} is missing: build it (cmake --preset release && cmake --build "
+                 "--preset release --target cpu_device)")
 
 
 def use_libraries(*folders):
@@ -76,8 +77,11 @@ def compile_program(sources, program, *flags):
         raise Broken(f"{program.name} does not compile with {compiler}:\n{done.stderr.strip()}")
 
 
-def build(folder):
-    """Builds both programs and NCCL's profiler plugin in this folder, and returns the folder."""
+def programs(folder):
+    """The folder of both programs and NCCL's profiler plugin: where they are installed, or the
+    given one, in which they are built."""
+    if (INSTALLED / DRIVER).is_file():
+        return INSTALLED
     compile_program(DRIVER_SOURCES, folder / DRIVER, "-ldl")
     compile_program(RATIOS_SOURCES, folder / RATIOS)
     compile_program([HERE / "slice_waits.cc"], folder / SLICES, "-shared", "-fPIC")
