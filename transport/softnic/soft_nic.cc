@@ -73,17 +73,15 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       queue_pairs_(slots_of(config)),
       receive_queues_(config.receive_queues),
       standby_rooms_(speaks_standard() ? std::bit_ceil(config.queue_pairs) : 0),
+      flows_(config.flows, FlowGate(config.burst_bytes, config.jitter)),
       timers_(static_cast<uint32_t>(queue_pairs_.size()) + config.flows, now),
       naks_(std::min<size_t>(config.completions, kNaks)),
       acks_(queue_pairs_.size()),
       later_(queue_pairs_.size()),
       controls_(queue_pairs_.size()),
-      ready_(config.flows),
       readers_(config.flows),
       events_(queue_pairs_.size()),
       posted_(queue_pairs_.size()),
-      signals_(config.flows),
-      arrivals_(config.flows),
       received_(config.completions),
       slab_(header_memory(config)),
       trailer_bytes_(trailer_bytes(config.security)),
@@ -197,12 +195,12 @@ Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
     qp->standby = RcLane{.queue_pair = next_number(slot + caps_.queue_pairs),
                          .first_psn = random_() & static_cast<uint32_t>(kPsnMask)};
   }
-  make_flows(config.flow);
+  flows_.make(config.flow);
   if (config.receive_queue) qp->shared_receives = receive_queues_[*config.receive_queue].get();
   if (config.service != Service::kConnected) {
     qp->config.paced = false;  // until it is connected
   } else if (config.paced) {
-    flows_[config.flow].queue_pairs.push_back(slot);
+    flows_.join(config.flow, slot);
   }
   const QueuePairId id = qp->id;
   if (config.general_services) general_services_ = id;
@@ -217,14 +215,6 @@ uint32_t SoftNic::next_number(uint32_t slot) {
   const uint32_t mask = config_.port_slot ? (1U << roce::kSlotShift) - 1 : kPsnMask;
   if (((next_generation_ * slots) & mask) == 0) ++next_generation_;  // 0 and 1 are taken
   return prefix | ((next_generation_++ * slots | slot) & mask);
-}
-
-// Makes all flows up to the newest.
-void SoftNic::make_flows(FlowId newest) {
-  while (flows_.size() <= newest) {
-    Flow& flow = flows_.emplace_back(FlowGate(config_.burst_bytes, config_.jitter));
-    flow.signal.flow = flow.arrival.flow = static_cast<FlowId>(flows_.size() - 1);
-  }
 }
 
 QueuePairAddress SoftNic::queue_pair_address(QueuePairId id) const {
@@ -327,31 +317,8 @@ size_t SoftNic::poll(std::span<Completion> completions) {
   return count;
 }
 
-size_t SoftNic::poll_signals(std::span<FlowSignal> signals) {
-  size_t count = 0;
-  while (count < signals.size() && !signals_.empty()) {
-    const uint32_t index = signals_.take();
-    Flow& flow = flows_[index];
-    flow.signal.in_flight = flow.gate.in_flight();
-    flow.signal.sent = flow.gate.sent();
-    signals[count++] = flow.signal;
-    flow.signal = FlowSignal{.flow = index};
-  }
-  return count;
-}
-
-size_t SoftNic::poll_arrivals(std::span<FlowArrival> arrivals) {
-  size_t count = 0;
-  while (count < arrivals.size() && !arrivals_.empty()) {
-    const uint32_t index = arrivals_.take();
-    arrivals[count++] = flows_[index].arrival;
-    flows_[index].arrival = FlowArrival{.flow = index};
-  }
-  return count;
-}
-
 void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant now) {
-  make_flows(index);
+  flows_.make(index);
   Flow& flow = flows_[index];
   flow.gate.set_limits(limits, now);
   // With packets paced one by one, bursts are only for hosts that cannot keep up.
@@ -370,7 +337,7 @@ void SoftNic::on_time(Instant now) {
     count = timers_.expire(now, due);
     for (size_t i = 0; i < count; ++i) {
       if (due[i] >= queue_pairs_.size()) {
-        ready_.add(due[i] - static_cast<uint32_t>(queue_pairs_.size()));
+        flows_.ready().add(due[i] - static_cast<uint32_t>(queue_pairs_.size()));
       } else if (queue_pairs_[due[i]] != nullptr) {
         on_queue_pair_timeout(*queue_pairs_[due[i]], now);
       }
@@ -379,7 +346,8 @@ void SoftNic::on_time(Instant now) {
 }
 
 Instant SoftNic::next_deadline() const {
-  if (!naks_.empty() || !acks_.empty() || !controls_.empty() || !ready_.empty()) return Instant();
+  if (!naks_.empty() || !acks_.empty() || !controls_.empty() || !flows_.ready().empty())
+    return Instant();
   if (later_.empty()) return timers_.next_deadline();
   const Instant ack_deadline = queue_pairs_[later_.front()]->ack_deadline;
   return std::min({ack_deadline, quiet_at_, timers_.next_deadline()});
@@ -458,7 +426,7 @@ void SoftNic::on_progress(QueuePair& qp, Bytes in_flight_before, const SendProgr
   flow.signal.trimmed += progress.trimmed;
   if (progress.trimmed_rtt.ns() != 0) flow.signal.trimmed_rtt = progress.trimmed_rtt;
   flow.signal.timed_out |= progress.timed_out;
-  signals_.add(qp.config.flow);
+  flows_.signals(qp.config.flow);
 }
 
 }  // namespace pacecar

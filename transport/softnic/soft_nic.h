@@ -22,7 +22,7 @@
 #include "transport/base/fresh_pages.h"
 #include "transport/base/timer_wheel.h"
 #include "transport/base/work_list.h"
-#include "transport/nic/flow_gate.h"
+#include "transport/nic/flow_table.h"
 #include "transport/nic/standard_nic.h"
 #include "transport/softnic/config.h"
 #include "transport/softnic/memory_table.h"
@@ -82,9 +82,13 @@ class SoftNic final : public StandardNic {
   size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
   size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) override;
   size_t poll(std::span<Completion> completions) override;
-  size_t poll_signals(std::span<FlowSignal> signals) override;
-  void report_arrivals(bool wanted) override { report_arrivals_ = wanted; }
-  size_t poll_arrivals(std::span<FlowArrival> arrivals) override;
+  size_t poll_signals(std::span<FlowSignal> signals) override {
+    return flows_.poll_signals(signals);
+  }
+  void report_arrivals(bool wanted) override { flows_.report_arrivals(wanted); }
+  size_t poll_arrivals(std::span<FlowArrival> arrivals) override {
+    return flows_.poll_arrivals(arrivals);
+  }
   void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override;
   void on_time(Instant now) override;
   Instant next_deadline() const override;
@@ -117,15 +121,10 @@ class SoftNic final : public StandardNic {
       return std::hash<std::string_view>()(ip) ^ address.port;
     }
   };
-  struct Flow {
-    explicit Flow(const FlowGate& limits) : gate(limits) {}
-    FlowGate gate;
-    std::vector<uint32_t> queue_pairs;  // slots of the paced ones
-    FlowSignal signal;
-    FlowArrival arrival;
+  struct Flow : FlowState {  // of its queue pairs, the paced ones
+    using FlowState::FlowState;
     bool sparse = false;   // so slow that each packet requests an acknowledgement
     bool waiting = false;  // only for the pacer: any lateness is the host's
-    uint32_t turn = 0;     // round robin over queue_pairs
     Duration repaid;       // lateness of the host that is caught up gradually
   };
 
@@ -160,7 +159,6 @@ class SoftNic final : public StandardNic {
   size_t take_receives(FixedQueue<ReceiveRequest>& queue,
                        std::span<const ReceiveRequest> requests) const;
   void detach(QueuePair& qp);
-  void make_flows(FlowId newest);
   void join_siblings(QueuePair& qp);
   void leave_siblings(const QueuePair& qp);
   [[gnu::noinline]] static Completion breaking_of(const QueuePair& qp);
@@ -239,7 +237,8 @@ class SoftNic final : public StandardNic {
   bool waits_to_read(const QueuePair& qp) const;
   void wake_readers();
   void make_ready(uint32_t flow) {
-    if (!flows_[flow].gate.on_credit() || can_send_on_credit(flows_[flow])) ready_.add(flow);
+    if (!flows_[flow].gate.on_credit() || can_send_on_credit(flows_[flow]))
+      flows_.ready().add(flow);
   }
   bool has_work(const Flow& flow) const;
   bool can_send_on_credit(const Flow& flow) const;
@@ -325,7 +324,7 @@ class SoftNic final : public StandardNic {
   std::vector<uint32_t> free_slots_;                              // used since, and free again
   uint32_t unused_slots_ = 0;                                     // from here on
   std::unordered_map<Address, uint32_t, AddressHash> companies_;  // one of each peer's siblings
-  std::vector<Flow> flows_;                                       // as far as ever used
+  FlowTable<Flow> flows_;
   TimerWheel timers_;  // ids: slots of queue pairs, then flows
   // NAKs to send; those that do not fit are lost, as in the network.
   FixedQueue<std::pair<QueuePairId, wire::Nak>> naks_;
@@ -333,12 +332,9 @@ class SoftNic final : public StandardNic {
   WorkList later_;     // slots of queue pairs whose acknowledgement may wait, by deadline
   Instant quiet_at_;   // when all of later_ are due, unless more arrives
   WorkList controls_;  // slots of unpaced queue pairs with work
-  WorkList ready_;     // flows that may have something to send
   WorkList readers_;   // flows that wait for the read window
   WorkList events_;    // slots of queue pairs with completions
   WorkList posted_;    // slots of queue pairs with work requests that may be incomplete
-  WorkList signals_;   // flows with a signal
-  WorkList arrivals_;  // flows with unreported arrivals
   FixedQueue<Completion> received_;
   Slab slab_;
   const size_t trailer_bytes_;   // of packets of the extended mode
@@ -358,7 +354,6 @@ class SoftNic final : public StandardNic {
   // the same slot do not find the new one.
   uint32_t next_generation_;
   uint64_t invalidations_ = 0;
-  bool report_arrivals_ = false;
 };
 
 }  // namespace pacecar

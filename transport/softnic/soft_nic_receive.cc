@@ -144,8 +144,7 @@ void SoftNic::note_arrival(FlowId flow, const Responder::Data& data) {
     arrival.transit_ns = transit;
     arrival.timed_bytes = static_cast<uint32_t>(data.bytes());
   }
-  arrival.bytes += data.bytes();
-  arrivals_.add(flow);
+  flows_.on_arrived(flow, data.bytes());
 }
 
 QueuePair* SoftNic::on_data(Instant now, const RxPacket& packet) {
@@ -180,7 +179,7 @@ bool SoftNic::count_placed(QueuePair& qp, Instant now, const Responder::Data& da
   if (data.header.length >= in_place_bytes_) {
     follower_.on_packet(data.header, bytes, now);
   }
-  if (report_arrivals_ && qp.config.paced) note_arrival(qp.config.flow, data);
+  if (flows_.reports_arrivals() && qp.config.paced) note_arrival(qp.config.flow, data);
   qp.unacknowledged_bytes += bytes;
   ++qp.unacknowledged_packets;
   return ack_at_once(qp, data.header);

@@ -56,8 +56,8 @@ Result<void> SoftNic::connect_standard(QueuePairId id, const StandardPeer& peer)
                             .first_psn = peer.first_psn,
                             .mtu = mtu};
   open_connection(*qp, peer, 1);
-  make_flows(peer.flow);
-  flows_[peer.flow].queue_pairs.push_back(slot_of(*qp));
+  flows_.make(peer.flow);
+  flows_.join(peer.flow, slot_of(*qp));
   return {};
 }
 
@@ -85,18 +85,9 @@ void SoftNic::detach(QueuePair& qp) {
   drop_standby(qp);
   ++invalidations_;
   if (!qp.config.paced) return;
-  Flow& flow = flows_[qp.config.flow];
-  std::erase(flow.queue_pairs, slot);
-  if (qp.state != QueuePair::State::kCreated) flow.gate.on_done(qp.in_flight());
-  flow.turn = 0;
-  if (flow.queue_pairs.empty()) {  // the flow has ended: the next one with its number starts fresh
-    flow.gate.forget_sent();
-    flow.signal = FlowSignal{.flow = qp.config.flow};
-    flow.arrival = FlowArrival{.flow = qp.config.flow};
-    signals_.remove(qp.config.flow);
-    arrivals_.remove(qp.config.flow);
-  }
-  ready_.add(qp.config.flow);  // the others have more window now
+  if (qp.state != QueuePair::State::kCreated) flows_[qp.config.flow].gate.on_done(qp.in_flight());
+  flows_.leave(qp.config.flow, slot);
+  flows_.ready().add(qp.config.flow);  // the others have more window now
 }
 
 void SoftNic::reset_queue_pair(QueuePairId id) {

@@ -244,10 +244,7 @@ void SoftNic::on_request(QueuePair& qp, const roce::Packet& packet, Instant now)
       counters_.data_bytes_received += packet.payload.size();
       // Only a write's last packet shows whether it has an immediate.
       counters_.silent_packets_received += roce::shape_of(packet.opcode).immediate ? 0 : 1;
-      if (report_arrivals_ && qp.config.paced) {
-        flows_[qp.config.flow].arrival.bytes += packet.payload.size();
-        arrivals_.add(qp.config.flow);
-      }
+      if (qp.config.paced) flows_.on_arrived(qp.config.flow, packet.payload.size());
       if (!qp.rc->reliable) return;
       qp.unacknowledged_bytes += packet.payload.size();
       ++qp.unacknowledged_packets;

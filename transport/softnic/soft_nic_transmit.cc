@@ -30,7 +30,7 @@ size_t SoftNic::poll_transmit(Instant now, std::span<TxPacket> packets) {
   }
   // A burst of data goes first, because the application waits for it; acknowledgements are sent
   // while the peer processes the burst.
-  if (!ready_.empty()) count = transmit_flow(ready_.take(), now, packets);
+  if (!flows_.ready().empty()) count = transmit_flow(flows_.ready().take(), now, packets);
   const bool in_passing = count > 0;
   count += transmit_control(now, packets.subspan(count));
   count += transmit_acks(in_passing ? now + kInPassing : now, now, packets.subspan(count));
@@ -40,8 +40,8 @@ size_t SoftNic::poll_transmit(Instant now, std::span<TxPacket> packets) {
 // Each ready flow gets a turn of one burst; a flow that stays ready goes to the end.
 size_t SoftNic::transmit_flows(Instant now, std::span<TxPacket> packets) {
   size_t count = 0;
-  while (count < packets.size() && !ready_.empty() && slab_.room() >= slab_bytes_) {
-    count += transmit_flow(ready_.take(), now, packets.subspan(count));
+  while (count < packets.size() && !flows_.ready().empty() && slab_.room() >= slab_bytes_) {
+    count += transmit_flow(flows_.ready().take(), now, packets.subspan(count));
   }
   return count;
 }
@@ -215,10 +215,10 @@ size_t SoftNic::transmit_control(Instant now, std::span<TxPacket> out) {
 size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> out) {
   Flow& flow = flows_[index];
   const auto timer = static_cast<uint32_t>(queue_pairs_.size()) + index;
-  const size_t pairs = flow.queue_pairs.size();
+  const size_t pairs = flow.slots.size();
   const bool waited = std::exchange(flow.waiting, false);
   for (size_t i = 0; i < pairs; ++i) {
-    QueuePair& qp = *queue_pairs_[flow.queue_pairs[(flow.turn + i) % pairs]];
+    QueuePair& qp = *queue_pairs_[flow.slots[(flow.turn + i) % pairs]];
     if (qp.state != QueuePair::State::kConnected || !qp.has_work()) continue;
     Bytes budget = room(qp);
     const bool probing = qp.probing();
@@ -236,8 +236,8 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
     size_t count = transmit_queue_pair(qp, now, std::min(budget, flow.gate.burst()), out);
     if (count == 0) continue;  // its lost packets have been acknowledged after all
     if (config_.joins_packets) count += follow(qp, now, out.first(count), out.subspan(count));
-    flow.turn = static_cast<uint32_t>((flow.turn + i + 1) % pairs);
-    if (waited && !has_work(flow)) signals_.add(index);
+    flow.turn = (flow.turn + i + 1) % pairs;
+    if (waited && !has_work(flow)) flows_.signals(index);
     flow.waiting = true;
     make_ready(index);
     return count;
@@ -246,7 +246,7 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
 }
 
 bool SoftNic::has_work(const Flow& flow) const {
-  return std::ranges::any_of(flow.queue_pairs, [&](uint32_t slot) {
+  return std::ranges::any_of(flow.slots, [&](uint32_t slot) {
     const QueuePair& qp = *queue_pairs_[slot];
     return qp.state == QueuePair::State::kConnected && qp.has_work();
   });
@@ -261,10 +261,10 @@ Bytes SoftNic::room(QueuePair& qp) const {
   return qp.next_bytes() > window ? 0 : std::min(window, gate.credit_left());
 }
 
-// Whether the flow, on credit, can send now. A flow on credit is in ready_ only while it can send,
-// because it counts in FlowSignal::sharing; other flows are checked in their turn.
+// Whether the flow, on credit, can send now. A flow on credit is in flows_.ready() only while it
+// can send, because it counts in FlowSignal::sharing; other flows are checked in their turn.
 bool SoftNic::can_send_on_credit(const Flow& flow) const {
-  return std::ranges::any_of(flow.queue_pairs, [&](uint32_t slot) {
+  return std::ranges::any_of(flow.slots, [&](uint32_t slot) {
     QueuePair& qp = *queue_pairs_[slot];
     return qp.state == QueuePair::State::kConnected && qp.has_work() &&
            (room(qp) > 0 || qp.probing());
@@ -369,10 +369,7 @@ void SoftNic::account(QueuePair& qp, Instant now, const Sent& sent) {
     flow.gate.on_sent(sent.payload, sent.wire, now);
     flow.gate.on_done(sent.payload -
                       sent.in_flight);  // unequal for packets taken back, and RC's probes
-    if (flow.gate.on_credit()) {
-      flow.signal.sharing = static_cast<uint32_t>(ready_.size()) + 1;
-      signals_.add(qp.config.flow);
-    }
+    flows_.report_sharing(qp.config.flow);
   }
   arm_timeout(qp);
 }

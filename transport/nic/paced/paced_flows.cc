@@ -7,26 +7,12 @@ namespace pacecar {
 
 PacedFlows::PacedFlows(const WaitingWork& work, uint32_t flows, Bytes burst, Duration jitter,
                        Instant now)
-    : work_(work), timers_(flows, now), ready_(flows), signals_(flows), arrivals_(flows) {
-  flows_.reserve(flows);
-  for (FlowId i = 0; i < flows; ++i) {
-    Flow& flow = flows_.emplace_back(FlowGate(burst, jitter));
-    flow.signal.flow = i;
-    flow.arrival.flow = i;
-  }
+    : work_(work), flows_(flows, FlowGate(burst, jitter)), timers_(flows, now) {
+  flows_.make(flows - 1);
 }
 
 void PacedFlows::leave(FlowId index, uint32_t slot) {
-  Flow& flow = flows_[index];
-  std::erase(flow.slots, slot);
-  flow.turn = 0;
-  if (flow.slots.empty()) {
-    flow.gate.forget_sent();
-    flow.signal = FlowSignal{.flow = index};
-    flow.arrival = FlowArrival{.flow = index};
-    signals_.remove(index);
-    arrivals_.remove(index);
-  }
+  flows_.leave(index, slot);
   wake(index);  // the others have more window now
 }
 
@@ -35,7 +21,7 @@ void PacedFlows::set_limits(FlowId flow, const FlowLimits& limits, Instant now) 
   wake(flow);
 }
 
-bool PacedFlows::can_send(const Flow& flow, uint32_t slot) const {
+bool PacedFlows::can_send(const FlowState& flow, uint32_t slot) const {
   const WorkRequest* request = work_.waiting(slot);
   return request != nullptr && flow.gate.has_room(request->length);
 }
@@ -43,9 +29,9 @@ bool PacedFlows::can_send(const Flow& flow, uint32_t slot) const {
 // A flow on credit counts in FlowSignal::sharing of the others, so it is ready only while it can
 // send.
 void PacedFlows::wake(FlowId index) {
-  const Flow& flow = flows_[index];
+  const FlowState& flow = flows_[index];
   const auto sends = [&](uint32_t slot) { return can_send(flow, slot); };
-  if (!flow.gate.on_credit() || std::ranges::any_of(flow.slots, sends)) ready_.add(index);
+  if (!flow.gate.on_credit() || std::ranges::any_of(flow.slots, sends)) flows_.ready().add(index);
 }
 
 void PacedFlows::on_time(Instant now) {
@@ -58,8 +44,8 @@ void PacedFlows::on_time(Instant now) {
 }
 
 std::optional<PacedFlows::Turn> PacedFlows::next_turn(Instant now) {
-  while (!ready_.empty()) {
-    const FlowId flow = ready_.take();
+  while (!flows_.ready().empty()) {
+    const FlowId flow = flows_.ready().take();
     if (const auto slot = choose(flow, now)) return Turn{.flow = flow, .slot = *slot};
   }
   return std::nullopt;
@@ -68,7 +54,7 @@ std::optional<PacedFlows::Turn> PacedFlows::next_turn(Instant now) {
 // The queue pair that may send now. A flow without one is woken by a completion, a new limit or its
 // timer.
 std::optional<uint32_t> PacedFlows::choose(FlowId index, Instant now) {
-  Flow& flow = flows_[index];
+  FlowState& flow = flows_[index];
   const size_t count = flow.slots.size();
   for (size_t i = 0; i < count; ++i) {
     const size_t at = (flow.turn + i) % count;
@@ -94,11 +80,7 @@ void PacedFlows::on_sent(Turn& turn, Bytes bytes, Bytes wire_bytes, Instant now)
 }
 
 void PacedFlows::end_turn(const Turn& turn) {
-  Flow& flow = flows_[turn.flow];
-  if (flow.gate.on_credit()) {
-    flow.signal.sharing = static_cast<uint32_t>(ready_.size()) + 1;
-    signals_.add(turn.flow);
-  }
+  flows_.report_sharing(turn.flow);
   wake(turn.flow);
 }
 
@@ -106,40 +88,7 @@ void PacedFlows::on_acknowledged(FlowId flow, Bytes bytes, Duration rtt) {
   FlowSignal& signal = flows_[flow].signal;
   signal.acked += bytes;
   if (rtt > Duration()) signal.rtt = rtt;
-  signals_.add(flow);
-}
-
-void PacedFlows::on_arrived(FlowId flow, Bytes bytes) {
-  if (!report_arrivals_) return;
-  flows_[flow].arrival.bytes += bytes;
-  arrivals_.add(flow);
-}
-
-bool PacedFlows::any_in_flight() const {
-  return std::ranges::any_of(flows_, [](const Flow& flow) { return flow.gate.in_flight() > 0; });
-}
-
-size_t PacedFlows::poll_signals(std::span<FlowSignal> signals) {
-  size_t count = 0;
-  while (count < signals.size() && !signals_.empty()) {
-    const FlowId index = signals_.take();
-    Flow& flow = flows_[index];
-    flow.signal.in_flight = flow.gate.in_flight();
-    flow.signal.sent = flow.gate.sent();
-    signals[count++] = flow.signal;
-    flow.signal = FlowSignal{.flow = index};
-  }
-  return count;
-}
-
-size_t PacedFlows::poll_arrivals(std::span<FlowArrival> arrivals) {
-  size_t count = 0;
-  while (count < arrivals.size() && !arrivals_.empty()) {
-    const FlowId index = arrivals_.take();
-    arrivals[count++] = flows_[index].arrival;
-    flows_[index].arrival = FlowArrival{.flow = index};
-  }
-  return count;
+  flows_.signals(flow);
 }
 
 }  // namespace pacecar

@@ -7,11 +7,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "transport/base/timer_wheel.h"
-#include "transport/base/work_list.h"
-#include "transport/nic/flow_gate.h"
+#include "transport/nic/flow_table.h"
 
 namespace pacecar {
 
@@ -31,7 +29,7 @@ class PacedFlows {
   PacedFlows(const WaitingWork& work, uint32_t flows, Bytes burst, Duration jitter, Instant now);
 
   size_t size() const { return flows_.size(); }
-  void join(FlowId flow, uint32_t slot) { flows_[flow].slots.push_back(slot); }
+  void join(FlowId flow, uint32_t slot) { flows_.join(flow, slot); }
   // A flow ends with its last queue pair; its number may then be reused.
   void leave(FlowId flow, uint32_t slot);
   std::span<const uint32_t> slots(FlowId flow) const { return flows_[flow].slots; }
@@ -41,7 +39,9 @@ class PacedFlows {
   void wake(FlowId flow);
   void on_time(Instant now);
   // When on_time or next_turn must be called next; Instant(): at once.
-  Instant next_deadline() const { return ready_.empty() ? timers_.next_deadline() : Instant(); }
+  Instant next_deadline() const {
+    return flows_.ready().empty() ? timers_.next_deadline() : Instant();
+  }
 
   // One turn: what may leave at once from one queue pair.
   struct Turn {
@@ -61,33 +61,20 @@ class PacedFlows {
   void on_done(FlowId flow, Bytes bytes) { flows_[flow].gate.on_done(bytes); }
   // `rtt` 0: not known.
   void on_acknowledged(FlowId flow, Bytes bytes, Duration rtt);
-  void on_arrived(FlowId flow, Bytes bytes);
-  bool any_in_flight() const;
+  void on_arrived(FlowId flow, Bytes bytes) { flows_.on_arrived(flow, bytes); }
+  bool any_in_flight() const { return flows_.any_in_flight(); }
 
-  void report_arrivals(bool wanted) { report_arrivals_ = wanted; }
-  size_t poll_signals(std::span<FlowSignal> signals);
-  size_t poll_arrivals(std::span<FlowArrival> arrivals);
+  void report_arrivals(bool wanted) { flows_.report_arrivals(wanted); }
+  size_t poll_signals(std::span<FlowSignal> signals) { return flows_.poll_signals(signals); }
+  size_t poll_arrivals(std::span<FlowArrival> arrivals) { return flows_.poll_arrivals(arrivals); }
 
  private:
-  struct Flow {
-    explicit Flow(const FlowGate& limits) : gate(limits) {}
-    FlowGate gate;
-    std::vector<uint32_t> slots;  // of its queue pairs
-    FlowSignal signal;
-    FlowArrival arrival;
-    size_t turn = 0;  // round robin over `slots`
-  };
-
-  bool can_send(const Flow& flow, uint32_t slot) const;
+  bool can_send(const FlowState& flow, uint32_t slot) const;
   std::optional<uint32_t> choose(FlowId index, Instant now);
 
   const WaitingWork& work_;
-  std::vector<Flow> flows_;
+  FlowTable<FlowState> flows_;
   TimerWheel timers_;  // flows that wait for their next send
-  WorkList ready_;     // flows that may have something to send
-  WorkList signals_;   // flows with a signal
-  WorkList arrivals_;  // flows with unreported arrivals
-  bool report_arrivals_ = false;
 };
 
 }  // namespace pacecar
