@@ -1,11 +1,12 @@
 // The tables of functions by which NCCL calls a plugin for one-sided operations in proxy mode: puts
 // that a GPU asks for and a thread of NCCL's starts (GIN), and those of the host (RMA). One symbol
 // per version: ncclGinPlugin_v11 (NCCL 2.28), _v12 (2.29.7), _v13 (2.30); ncclRmaPlugin_v13, which
-// is GIN's, _v14 (2.30.7), _v15. GIN's version 14 has no proxy mode: NCCL has its own over RMA.
+// is GIN's, _v14 (2.30.7), _v15, _v16 (2.32.3). GIN's version 14 has no proxy mode: NCCL has its
+// own over RMA. RMA's version 17 has had three layouts so far; NCCL that has it takes 16, too.
 //
 // The members keep NCCL's names. What changed: 12 brought several connections, 13 contexts in
 // proxy mode, gets and flushes; 14 of RMA dropped device handles and distinguishes strong from weak
-// signals; 15 has flags by which puts may be gathered.
+// signals; 15 has flags by which puts may be gathered, 16 a communicator's properties.
 //
 // All ranks call regMrSym and connect, which block until all have called. A request is never NULL:
 // NCCL does not call again. Offsets and sizes are bytes; a window's offsets count within each
@@ -107,12 +108,20 @@ struct GinV13 {
 };
 using RmaV13 = GinV13;
 
-// `Flags`: of version 15.
-template <typename... Flags>
-struct RmaV14V15 {
+struct RmaPropertiesV16 {
+  bool any_signal_flushes_all_puts;  // false: NCCL flushes for each peer
+};
+
+using GetRmaPropertiesV16 = NcclResult (*)(void* collective, RmaPropertiesV16* properties);
+struct NoRmaProperties {};  // before version 16
+
+// `Flags`: from version 15.
+template <typename GetRmaProperties, typename... Flags>
+struct RmaV14V16 {
   const char* name;
   NcclResult (*init)(void** context, uint64_t comm_id, Logger logger);
   NcclResult (*devices)(int* count);
+  [[no_unique_address]] GetRmaProperties getRmaProperties;
   NcclResult (*getProperties)(int device, NetPropertiesV12* properties);
   NcclResult (*listen)(void* context, int device, void* handle, void** listen_comm);
   NcclResult (*connect)(void* context, void* handles[], int ranks, int rank, void* listen_comm,
@@ -142,12 +151,14 @@ struct RmaV14V15 {
   NcclResult (*queryLastError)(void* rma_context, bool* has_error);
   NcclResult (*finalize)(void* context);
 };
-using RmaV14 = RmaV14V15<>;
-using RmaV15 = RmaV14V15<uint32_t>;
+using RmaV14 = RmaV14V16<NoRmaProperties>;
+using RmaV15 = RmaV14V16<NoRmaProperties, uint32_t>;
+using RmaV16 = RmaV14V16<GetRmaPropertiesV16, uint32_t>;
 
 static_assert(sizeof(GinConfigV13) == 20 && sizeof(RmaConfigV14) == 12);
 static_assert(sizeof(GinV11) == 152 && sizeof(GinV12) == 152);
 static_assert(sizeof(GinV13) == 168 && sizeof(RmaV14) == 168 && sizeof(RmaV15) == 168);
+static_assert(sizeof(RmaPropertiesV16) == 1 && sizeof(RmaV16) == 176);
 static_assert(offsetof(GinV11, connect) == 40 && offsetof(GinV12, connect) == 40);
 static_assert(offsetof(GinV11, iput) == 104 && offsetof(GinV12, iput) == 104);
 static_assert(offsetof(GinV11, finalize) == 144 && offsetof(GinV12, finalize) == 144);
@@ -155,5 +166,6 @@ static_assert(offsetof(GinV13, iput) == 104 && offsetof(GinV13, test) == 136);
 static_assert(offsetof(RmaV14, createContext) == 48 && offsetof(RmaV14, iput) == 104);
 static_assert(offsetof(RmaV14, iflush) == 128 && offsetof(RmaV14, finalize) == 160);
 static_assert(offsetof(RmaV15, iget) == 120 && offsetof(RmaV15, rmaProgress) == 144);
+static_assert(offsetof(RmaV16, getRmaProperties) == 24 && offsetof(RmaV16, getProperties) == 32);
 
 }  // namespace pacecar::nccl

@@ -1,12 +1,12 @@
 // The binary interface between NCCL and a profiler plugin, written from its published layout: one
 // symbol, ncclProfiler_vN, per version: 1 (NCCL 2.23), 2 (2.24), 3 (2.26), 4 (2.27), 5 (2.28),
-// 6 (2.29). NCCL takes the newest.
+// 6 (2.29), 7 (2.31). NCCL takes the newest.
 //
 // Types carry our names, but sizes, offsets, order and values are NCCL's; static_assert holds them.
 // The members of the tables keep NCCL's names. What changed: 2 brought names in place of numbers,
 // 3 kernels and events of the net plugin, 4 the communicator's identity at init, 5 its number as
-// the first argument and calls of the application, 6 copy engines. A context is one communicator's;
-// a handle is one event's, NULL if it is not recorded.
+// the first argument and calls of the application, 6 copy engines, 7 users' tags and phases of
+// kernels. A context is one communicator's; a handle is one event's, NULL if it is not recorded.
 //
 // Strings are NCCL's, and valid during the call only. Units: counts in elements, sizes in bytes,
 // GPU times in nanoseconds of the GPU's global timer.
@@ -160,8 +160,8 @@ struct PointToPointV5 : PointToPointV4 {
 };
 
 // A descriptor: its type says which member counts. Versions 1 and 2 have no kernel channels and no
-// events of net plugins. Version 6 also describes copies by copy engines, in no more space, for a
-// bit of the mask that we never set.
+// events of net plugins. Versions 6 and 7 describe more kinds of events, for bits of the mask that
+// we never set, and add members behind those that we read.
 template <typename Type, typename Collective, typename PointToPoint, typename KernelChannel>
 struct ProfileEvent {
   Type type;
@@ -181,7 +181,7 @@ using ProfileEventV2 = ProfileEvent<uint8_t, CollectiveV2, PointToPointV2, Kerne
 using ProfileEventV3 = ProfileEvent<uint8_t, CollectiveV3, PointToPointV2, KernelChannelV3>;
 using ProfileEventV4 = ProfileEvent<uint8_t, CollectiveV4, PointToPointV4, KernelChannelV4>;
 using ProfileEventV5 = ProfileEvent<uint64_t, CollectiveV5, PointToPointV5, KernelChannelV4>;
-using ProfileEventV6 = ProfileEventV5;
+using ProfileEventV6 = ProfileEventV5;  // and version 7, as far as we read it
 
 // What comes with a change of state, as far as we use it; may be absent.
 union ProfileStateArgumentsV1 {  // versions 1 to 3
@@ -217,7 +217,7 @@ static_assert(offsetof(KernelChannelV4, gpu_time) == 8);
 static_assert(sizeof(ProfileStateArgumentsV1) == 16 && sizeof(ProfileStateArgumentsV4) == 8);
 
 constexpr int kOldestProfiler = 1;
-constexpr int kNewestProfiler = 6;
+constexpr int kNewestProfiler = 7;
 
 template <typename Init, typename Event, typename StateArguments>
 struct Profiler {
@@ -241,6 +241,7 @@ using ProfilerV3 = Profiler<ProfilerInitV1, ProfileEventV3, ProfileStateArgument
 using ProfilerV4 = Profiler<ProfilerInitV4, ProfileEventV4, ProfileStateArgumentsV4>;
 using ProfilerV5 = Profiler<ProfilerInitV5, ProfileEventV5, ProfileStateArgumentsV4>;
 using ProfilerV6 = ProfilerV5;
+using ProfilerV7 = ProfilerV6;
 
 static_assert(sizeof(ProfilerV1) == 48);
 static_assert(offsetof(ProfilerV1, startEvent) == 16 && offsetof(ProfilerV1, finalize) == 40);

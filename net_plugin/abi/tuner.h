@@ -1,12 +1,12 @@
 // The tables of functions by which NCCL calls a tuner plugin: one symbol, ncclTunerPlugin_vN, per
-// version, 2 to 6; NCCL 2.28 has 5. NCCL takes the newest, from the net plugin if no other tuner is
-// named.
+// version, 2 to 7; NCCL 2.28 has 5, 2.32.6 has 7. NCCL takes the newest, from the net plugin if no
+// other tuner is named.
 //
 // The members keep NCCL's names. What changed: 3 brought the table of costs in place of one choice,
 // 4 whether buffers are registered, 5 the communicator's number and NCCL's constants, 6 chunk
-// sizes. A context is one communicator's. Costs are microseconds, rows by algorithm, columns by
-// protocol; choices that NCCL has ruled out are kRuledOut. An init that fails ends the
-// communicator.
+// sizes, 7 other constants. A context is one communicator's. Costs are microseconds, rows by
+// algorithm, columns by protocol; choices that NCCL has ruled out are kRuledOut. An init that fails
+// ends the communicator.
 #pragma once
 
 #include "net_plugin/abi/types.h"
@@ -14,7 +14,7 @@
 namespace pacecar::nccl {
 
 constexpr int kOldestTuner = 2;
-constexpr int kNewestTuner = 6;
+constexpr int kNewestTuner = 7;
 
 // ncclFunc_t, as far as NCCL asks.
 enum class TunedFunction : int { kBroadcast, kReduce, kAllGather, kReduceScatter, kAllReduce };
@@ -75,10 +75,12 @@ struct TunerV5 {
   NcclResult (*finalize)(void* context);
 };
 struct TunerV6 : TunerV5 {
-  // NULL: NCCL's own sizes.
+  // NULL: NCCL's own sizes. Else called once for each collective, after the choice; NCCL cuts the
+  // size to its buffers and to whole grains of the protocol.
   NcclResult (*getChunkSize)(void* context, TunedFunction function, size_t bytes, int algorithm,
                              int protocol, int channels, size_t* chunk_bytes);
 };
+using TunerV7 = TunerV6;
 
 static_assert(sizeof(TunedFunction) == 4 && sizeof(NvlDomainsV5) == 12);
 static_assert(sizeof(TunerV2) == 32 && sizeof(TunerV5) == 32 && sizeof(TunerV6) == 40);

@@ -1,4 +1,4 @@
-// NCCL's tables for one-sided operations in proxy mode, GIN 11 to 13 and RMA 13 to 15. The
+// NCCL's tables for one-sided operations in proxy mode, GIN 11 to 13 and RMA 13 to 16. The
 // functions translate void pointers to objects, and Result to ncclResult_t. A collective
 // communicator is the group of its ranks; a context is a set of queues in it, which all share the
 // group's order. Weak signals are treated as strong, and puts are posted at once, whatever the
@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,12 @@ NcclResult get_properties(int device, Properties* properties) {
   const NcclResult result = plugin::get_properties(device, properties);
   if (result == NcclResult::kSuccess) properties->device_type = nccl::kDeviceTypeGinProxy;
   return result;
+}
+
+// That a signal makes the puts of all other ranks visible, too, has not been tried on a GPU.
+NcclResult get_rma_properties(void* /*collective*/, nccl::RmaPropertiesV16* properties) noexcept {
+  properties->any_signal_flushes_all_puts = false;
+  return NcclResult::kSuccess;
 }
 
 // NCCL may pass the net plugin's context, so the listener's own is used.
@@ -316,9 +323,10 @@ constexpr nccl::GinV13 gin_v13() {
   return table;
 }
 
-template <typename... Flags>
-constexpr nccl::RmaV14V15<Flags...> rma_table() {
-  auto table = common_table<nccl::RmaV14V15<Flags...>, OfContext>();
+template <typename Table, typename... Flags>
+constexpr Table rma_table() {
+  auto table = common_table<Table, OfContext>();
+  if constexpr (std::is_same_v<Table, nccl::RmaV16>) table.getRmaProperties = get_rma_properties;
   table.createContext = create_context;
   table.destroyContext = destroy<PutContext>;
   table.regMrSym = share_memory<>;
@@ -342,8 +350,9 @@ PACECAR_ONE_SIDED_TABLE(ncclGinPlugin_v11, gin_table<>())
 PACECAR_ONE_SIDED_TABLE(ncclGinPlugin_v12, gin_table<int>())
 PACECAR_ONE_SIDED_TABLE(ncclGinPlugin_v13, gin_v13())
 PACECAR_ONE_SIDED_TABLE(ncclRmaPlugin_v13, gin_v13())
-PACECAR_ONE_SIDED_TABLE(ncclRmaPlugin_v14, rma_table<>())
-PACECAR_ONE_SIDED_TABLE(ncclRmaPlugin_v15, rma_table<uint32_t>())
+PACECAR_ONE_SIDED_TABLE(ncclRmaPlugin_v14, rma_table<nccl::RmaV14>())
+PACECAR_ONE_SIDED_TABLE(ncclRmaPlugin_v15, (rma_table<nccl::RmaV15, uint32_t>()))
+PACECAR_ONE_SIDED_TABLE(ncclRmaPlugin_v16, (rma_table<nccl::RmaV16, uint32_t>()))
 #undef PACECAR_ONE_SIDED_TABLE
 }
 

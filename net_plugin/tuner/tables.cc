@@ -179,6 +179,7 @@ PACECAR_TUNER_TABLE(3, {"Pacecar", init_v3, get_v3, finalize})
 PACECAR_TUNER_TABLE(4, {"Pacecar", init_v3, get_v4, finalize})
 PACECAR_TUNER_TABLE(5, {"Pacecar", init_v5, get_v4, finalize})
 PACECAR_TUNER_TABLE(6, {{"Pacecar", init_v5, get_v4, finalize}, nullptr})
+PACECAR_TUNER_TABLE(7, {{"Pacecar", init_v5, get_v4, finalize}, nullptr})
 #undef PACECAR_TUNER_TABLE
 }
 

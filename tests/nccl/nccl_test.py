@@ -99,6 +99,26 @@ class Job(unittest.TestCase):
     def live(self, scenario, *number, **how):
         return self.run_job("lives_rank", ["{folder}", scenario, *number], **how)
 
+    def expect_others_notice_a_killed_rank(self, nic):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            # Silence would take an hour: it is the closed connection that shows the end.
+            made = ranks_of("lives_rank", NEW, arms.parse(f"{nic}+PACECAR_TIMEOUT=3600s"), 3,
+                            [folder, "killed"], folder)
+            processes = []
+            try:
+                for rank in made:
+                    processes.append(job.Process(rank.prefix, rank.argv, rank.environment))
+                for process in processes[:-1]:
+                    self.assertTrue(process.ends_well(LIMIT_S), process.complaint())
+                    result = json.loads(process.output().splitlines()[-1])
+                    remote_error = 6
+                    self.assertEqual(result["error"], remote_error)
+                    print("a killed rank was noticed after", result["noticed_seconds"], "s")
+            finally:
+                for process in processes:
+                    process.__exit__()
+
 
 class Collectives(Job):
     """Operations, types, reductions, sizes and places by a seed."""
@@ -166,24 +186,7 @@ class Faults(Job):
         print("longest abort by stage:", *(result["longest_seconds"] for result in results))
 
     def test_a_killed_rank_is_an_error_for_the_others(self):
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            # Silence would take an hour: it is the closed connection that shows the end.
-            made = ranks_of("lives_rank", NEW, arms.parse("soft:udp:lo+PACECAR_TIMEOUT=3600s"), 3,
-                            [folder, "killed"], folder)
-            processes = []
-            try:
-                for rank in made:
-                    processes.append(job.Process(rank.prefix, rank.argv, rank.environment))
-                for process in processes[:-1]:
-                    self.assertTrue(process.ends_well(LIMIT_S), process.complaint())
-                    result = json.loads(process.output().splitlines()[-1])
-                    remote_error = 6
-                    self.assertEqual(result["error"], remote_error)
-                    print("a killed rank was noticed after", result["noticed_seconds"], "s")
-            finally:
-                for process in processes:
-                    process.__exit__()
+        self.expect_others_notice_a_killed_rank("soft:udp:lo")
 
     @contextlib.contextmanager
     def disturbed_job(self, seconds, **environment):
@@ -330,15 +333,16 @@ class Networks(Job):
 class Hosts(Job):
     """Hosts with interfaces of their own: network namespaces at a bridge."""
 
-    def run_on_hosts(self, mtu_bytes, program, *arguments, prepare=None, disturb=None,
-                     **environment):
+    def run_on_hosts(self, mtu_bytes, program, *arguments, sockets="udp", prepare=None,
+                     disturb=None, **environment):
         """`prepare(place)` before the job, `disturb(place, folder)` while it runs."""
         try:
             with bridged.hosts(2, mtu_bytes) as place, tempfile.TemporaryDirectory() as name:
                 folder = pathlib.Path(name)
                 if prepare is not None:
                     prepare(place)
-                made = ranks_of(program, NEW, arms.parse(f"soft:udp:{place.interface}"), 2,
+                arm = arms.parse(f"soft:{sockets}:{place.interface}")
+                made = ranks_of(program, NEW, arm, 2,
                                 [folder / "id" if program == "checked_rank" else folder,
                                  *arguments], folder, place=place, **environment)
 
@@ -359,6 +363,13 @@ class Hosts(Job):
         for mtu_bytes in (1500, 9000):
             with self.subTest(mtu_bytes=mtu_bytes):
                 for result in self.run_on_hosts(mtu_bytes, "checked_rank", 7, draws(60), MIB):
+                    self.assertGreater(result["checked"], 0)
+
+    def test_raw_sockets(self):
+        for wire in ("extended", "roce"):
+            with self.subTest(wire=wire):
+                for result in self.run_on_hosts(1500, "checked_rank", 9, draws(60), MIB,
+                                                sockets="raw", PACECAR_WIRE=wire):
                     self.assertGreater(result["checked"], 0)
 
     def test_only_ipv6(self):
@@ -386,6 +397,33 @@ class Hosts(Job):
 
         for result in self.run_on_hosts(1500, "lives_rank", "disturbed", 6, disturb=disturb):
             self.assertGreater(result["done"], 0)
+
+
+@unittest.skipUnless("LAB_RANK" in os.environ, "of the laboratory: tests/lab/run BUILD nccl.sh")
+class Rdma(Job):
+    """An RDMA device, rxe0, of two machines. NCCL's own use of it is the reference."""
+
+    ARMS = ("rxe0", "ib")
+
+    def test_ranks_of_one_machine(self):
+        for arm in self.ARMS:
+            for further in ((), ("registered",)):
+                with self.subTest(arm=arm, further=further):
+                    self.check(12, MIB // 4, *further, arm=arm, seed=10)
+
+    def test_a_rank_on_each_machine(self):
+        own = int(os.environ["LAB_RANK"])
+        for arm in map(arms.parse, self.ARMS):
+            with self.subTest(arm=arm):
+                folder = pathlib.Path(os.environ["LAB_SHARE"]) / f"nccl.{arm}"
+                folder.mkdir(exist_ok=True)
+                rank = ranks_of("checked_rank", NEW, arm, 2, [folder / "id", 11, 12, MIB // 4],
+                                folder, NCCL_SOCKET_IFNAME="eth0")[own]
+                print(arm, *job.run([rank], LIMIT_S))
+                self.assertIsNone(arms.complaint(arm, job.nccl_log(rank)))
+
+    def test_a_killed_rank_is_an_error_for_the_others(self):
+        self.expect_others_notice_a_killed_rank("rxe0")
 
 
 class Many(Job):

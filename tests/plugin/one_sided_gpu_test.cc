@@ -16,7 +16,7 @@ using nccl::NcclResult;
 using nccl::SignalPart;
 using nccl::WindowPlace;
 
-constexpr const char* kNewestTable = "ncclRmaPlugin_v15";
+constexpr const char* kNewestTable = "ncclRmaPlugin_v16";
 constexpr std::array<size_t, 4> kGpuSizes = {1, 4096, 100'001, 900'000};
 constexpr size_t kGpuSlot = 1 << 20;  // room for each of kGpuSizes
 

@@ -18,7 +18,7 @@ using nccl::Pages;
 using nccl::SignalPart;
 using nccl::WindowPlace;
 
-constexpr const char* kNewest = "ncclRmaPlugin_v15";
+constexpr const char* kNewest = "ncclRmaPlugin_v16";
 constexpr std::array<size_t, 9> kSizes = {0, 1, 7, 8, 100, 4096, 5000, 65537, 1 << 20};
 constexpr size_t kSlot = 2 << 20;  // room for one rank's puts in each rank's window
 
@@ -124,6 +124,7 @@ TEST_P(OneSided, EachRankPutsToAndGetsFromAllRanks) {
     Member member(rank, GetParam().symbol);
     EXPECT_EQ(member->table().device_type(0), nccl::kDeviceTypeGinProxy);
     EXPECT_STREQ(member->table().name(), "Pacecar");
+    EXPECT_FALSE(member->table().any_signal_flushes_all_puts(member->collective()));
     const size_t size = kSlot * static_cast<size_t>(rank.size());
     const Shared source(member, size);
     const Shared target(member, size);
@@ -144,7 +145,7 @@ TEST_P(OneSided, EachRankPutsToAndGetsFromAllRanks) {
 INSTANTIATE_TEST_SUITE_P(Versions, OneSided,
                          testing::Values(Life{"ncclGinPlugin_v11", 2}, Life{"ncclGinPlugin_v12", 4},
                                          Life{"ncclGinPlugin_v13", 1}, Life{"ncclRmaPlugin_v13", 4},
-                                         Life{"ncclRmaPlugin_v14", 3}, Life{kNewest, 2},
+                                         Life{"ncclRmaPlugin_v14", 3}, Life{"ncclRmaPlugin_v15", 2},
                                          Life{kNewest, 8}));
 
 // The data of a put must be visible before its signal, whatever the network does.

@@ -98,6 +98,11 @@ TEST(Tuner, EveryVersionSetsCosts) {
       EXPECT_EQ(ruled_out(costs), ruled_out(costs_of_nccl()));
       EXPECT_EQ(costs == costs_of_nccl(), version == 2);
     }
+    size_t chunk_bytes = 131072;
+    EXPECT_EQ(tuner->getChunkSize(contexts[0], TunedFunction::kAllReduce, 1 << 20,
+                                  TunedAlgorithm::kRing, TunedProtocol::kSimple, 2, &chunk_bytes),
+              NcclResult::kSuccess);
+    EXPECT_EQ(chunk_bytes, 131072) << "NCCL's size is left";
     Costs large = costs_of_nccl();
     ask(*tuner, contexts[1], large, 1 << 30);
     if (version > 2) {

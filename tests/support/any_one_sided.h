@@ -17,9 +17,9 @@
 namespace pacecar::nccl {
 
 // The symbols of all versions.
-inline constexpr std::array<const char*, 6> kOneSidedSymbols = {
-    "ncclGinPlugin_v11", "ncclGinPlugin_v12", "ncclGinPlugin_v13",
-    "ncclRmaPlugin_v13", "ncclRmaPlugin_v14", "ncclRmaPlugin_v15"};
+inline constexpr std::array<const char*, 7> kOneSidedSymbols = {
+    "ncclGinPlugin_v11", "ncclGinPlugin_v12", "ncclGinPlugin_v13", "ncclRmaPlugin_v13",
+    "ncclRmaPlugin_v14", "ncclRmaPlugin_v15", "ncclRmaPlugin_v16"};
 
 // An offset in a rank's window.
 struct WindowPlace {
@@ -51,8 +51,10 @@ class AnyOneSided {
 
  public:
   // RmaV13 is GinV13.
-  using Table =
-      std::variant<const GinV11*, const GinV12*, const GinV13*, const RmaV14*, const RmaV15*>;
+  using Table = std::variant<const GinV11*, const GinV12*, const GinV13*, const RmaV14*,
+                             const RmaV15*, const RmaV16*>;
+  template <typename T>
+  static constexpr bool kHasFlags = std::is_same_v<T, RmaV15> || std::is_same_v<T, RmaV16>;
 
   explicit AnyOneSided(Table table) : table_(table) {}
 
@@ -86,19 +88,29 @@ class AnyOneSided {
     });
   }
   NcclResult createContext(void* collective, int contexts, void** context) const {
-    if (const auto* const table = as<GinV13>()) {
-      GinConfigV13 config{.contexts = contexts, .traffic_class = kUndefined};
-      return table->createContext(collective, &config, context, nullptr);
-    }
-    RmaConfigV14 config{.contexts = contexts, .traffic_class = kUndefined, .rank_stride = 1};
-    if (const auto* const table = as<RmaV14>()) {
-      return table->createContext(collective, &config, context);
-    }
-    if (const auto* const table = as<RmaV15>()) {
-      return table->createContext(collective, &config, context);
-    }
-    *context = collective;
-    return NcclResult::kSuccess;
+    return call([&]<typename T>(const T& table) {
+      if constexpr (std::is_same_v<T, GinV13>) {
+        GinConfigV13 config{.contexts = contexts, .traffic_class = kUndefined};
+        return table.createContext(collective, &config, context, nullptr);
+      } else if constexpr (requires { table.rmaProgress; }) {
+        RmaConfigV14 config{.contexts = contexts, .traffic_class = kUndefined, .rank_stride = 1};
+        return table.createContext(collective, &config, context);
+      } else {
+        *context = collective;
+        return NcclResult::kSuccess;
+      }
+    });
+  }
+  // Whether NCCL need not flush for each peer.
+  bool any_signal_flushes_all_puts(void* collective) const {
+    return call([&](const auto& table) {
+      RmaPropertiesV16 properties{.any_signal_flushes_all_puts = true};
+      if constexpr (requires { table.getRmaProperties(collective, &properties); }) {
+        return table.getRmaProperties(collective, &properties) != NcclResult::kSuccess ||
+               properties.any_signal_flushes_all_puts;
+      }
+      return false;
+    });
   }
   NcclResult destroyContext(void* context) const {
     if (!gets()) return NcclResult::kSuccess;
@@ -134,7 +146,7 @@ class AnyOneSided {
       } else if constexpr (std::is_same_v<T, GinV12>) {
         return table.iput(context, from.offset, from.window, size, to.offset, to.window, rank,
                           number, request);
-      } else if constexpr (std::is_same_v<T, RmaV15>) {
+      } else if constexpr (kHasFlags<T>) {
         return table.iput(context, number, from.offset, from.window, size, to.offset, to.window,
                           rank, 0, request);
       } else {
@@ -174,7 +186,7 @@ class AnyOneSided {
   NcclResult iget(void* context, int number, const WindowPlace& from, size_t size,
                   const WindowPlace& to, uint32_t rank, void** request) const {
     return call([&]<typename T>(const T& table) {
-      if constexpr (std::is_same_v<T, RmaV15>) {
+      if constexpr (kHasFlags<T>) {
         return table.iget(context, number, from.offset, from.window, size, to.offset, to.window,
                           rank, 0, request);
       } else if constexpr (requires { table.iget; }) {
@@ -218,11 +230,6 @@ class AnyOneSided {
   bool is() const {
     return std::holds_alternative<const T*>(table_);
   }
-  template <typename T>
-  const T* as() const {
-    return is<T>() ? std::get<const T*>(table_) : nullptr;
-  }
-
   Table table_;
 };
 
@@ -239,7 +246,8 @@ inline std::unique_ptr<AnyOneSided> find_one_sided(void* library, const std::str
   if (symbol.ends_with("_v12")) return one_sided_at<GinV12>(table);
   if (symbol.ends_with("_v13")) return one_sided_at<GinV13>(table);  // of either kind
   if (symbol.ends_with("_v14")) return one_sided_at<RmaV14>(table);
-  return one_sided_at<RmaV15>(table);
+  if (symbol.ends_with("_v15")) return one_sided_at<RmaV15>(table);
+  return one_sided_at<RmaV16>(table);
 }
 
 }  // namespace pacecar::nccl

@@ -129,11 +129,8 @@ ProfilerV6 find_profiler(void* library, int version) {
       return adapt<3>(static_cast<const ProfilerV3*>(table));
     case 4:
       return adapt<4>(static_cast<const ProfilerV4*>(table));
-    case 5:
-    case 6:
-      return *static_cast<const ProfilerV6*>(table);
     default:
-      return {};
+      return *static_cast<const ProfilerV6*>(table);
   }
 }
 

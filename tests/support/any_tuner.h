@@ -1,6 +1,5 @@
 // NCCL's side of the tuner's interface: calls a plugin's table of any version through one
-// interface. Not covered: registered buffers, CollNet and NVLS (always 0), getChunkSize of
-// version 6.
+// interface. Not covered: registered buffers, CollNet and NVLS (always 0).
 //
 // Thread rule: as the plugin's own; call init first.
 #pragma once
@@ -28,7 +27,6 @@ class AnyTuner {
 
   explicit AnyTuner(Table table) : table_(table) {}
 
-  int version() const { return 2 + static_cast<int>(table_.index()); }
   const char* name() const {
     return call([](const auto& table) { return table.name; });
   }
@@ -60,6 +58,20 @@ class AnyTuner {
         return table.getCollInfo(context, function, bytes, operations, all, algorithms, protocols,
                                  0, channels);
       }
+    });
+  }
+  // `chunk_bytes` holds NCCL's own size, which stands where the table does not set it.
+  NcclResult getChunkSize(void* context, TunedFunction function, size_t bytes,
+                          TunedAlgorithm algorithm, TunedProtocol protocol, int channels,
+                          size_t* chunk_bytes) const {
+    return call([&](const auto& table) {
+      if constexpr (requires { table.getChunkSize; }) {
+        if (table.getChunkSize != nullptr) {
+          return table.getChunkSize(context, function, bytes, static_cast<int>(algorithm),
+                                    static_cast<int>(protocol), channels, chunk_bytes);
+        }
+      }
+      return NcclResult::kSuccess;
     });
   }
   NcclResult finalize(void* context) const {

@@ -3,8 +3,11 @@
 // for another reason: so the peer is asked, by a word that a living one acknowledges.
 //
 //   kNoLine --keep--> kLine --all lines have ended--> kAsking --kQuestions looks--> Sight::kEnded
-//      ^                                                 |
-//      +------------------ a word is acknowledged -------+
+//      ^                                              |     ^
+//      +----- more than kMostQuestions ---- a word is acknowledged: twice the questions, later
+//
+// A queue pair of an RDMA NIC acknowledges after its process has ended, until the kernel has freed
+// what the process had. So one answer is not enough.
 //
 // Counts looks, not time: a process that was stopped finds acknowledgements late. Pure.
 #pragma once
@@ -29,6 +32,7 @@ class PeerWatch {
  public:
   static constexpr Duration kBetweenLooks = Duration::from_ms(50);
   static constexpr uint32_t kQuestions = 6;
+  static constexpr uint32_t kMostQuestions = 96;  // 9 s after the end of the line
   static constexpr size_t kMostLines = 2;
 
   enum class Sight : uint8_t { kNothing, kAsk, kEnded };
@@ -51,13 +55,18 @@ class PeerWatch {
       if (!lines_.empty()) return Sight::kNothing;
       state_ = State::kAsking;
       questions_ = 0;
+      limit_ = kQuestions;
     }
-    return ++questions_ > kQuestions ? Sight::kEnded : Sight::kAsk;
+    return ++questions_ > limit_ ? Sight::kEnded : Sight::kAsk;
   }
 
   // What the peer has acknowledged before it ended may arrive after the first question.
   void on_word_done() {
-    if (state_ == State::kAsking && questions_ > 1) state_ = State::kNoLine;
+    if (state_ != State::kAsking || questions_ <= 1) return;
+    questions_ = 0;
+    limit_ *= 2;
+    next_look_ = next_look_ + kBetweenLooks * limit_;
+    if (limit_ > kMostQuestions) state_ = State::kNoLine;
   }
 
  private:
@@ -69,6 +78,7 @@ class PeerWatch {
 
   State state_ = State::kNoLine;
   uint32_t questions_ = 0;
+  uint32_t limit_ = kQuestions;  // of questions
   Instant next_look_;
   std::vector<std::shared_ptr<PeerLine>> lines_;
 };

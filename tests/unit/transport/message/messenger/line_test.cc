@@ -76,6 +76,15 @@ TEST(MessengerLine, AcknowledgementsFromBeforeTheEndProveNothing) {
   EXPECT_EQ(waiting.received.state(), State::kFailed);
 }
 
+// As an RDMA NIC's, until the kernel has freed the memory of the process.
+TEST(MessengerLine, QueuePairThatAnswersAfterTheEndProvesNothing) {
+  Waiting waiting;
+  waiting.line->over = true;
+  waiting.pair.run_for(Duration::from_ms(300));
+  waiting.wait_in_vain(Duration::from_ms(1500));
+  EXPECT_EQ(waiting.received.state(), State::kFailed);
+}
+
 TEST(MessengerLine, ReceiverTrustsTheLineThatIsLeft) {
   Waiting waiting;
   const auto other = std::make_shared<Line>();
