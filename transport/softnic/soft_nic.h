@@ -22,7 +22,7 @@
 #include "transport/base/fresh_pages.h"
 #include "transport/base/timer_wheel.h"
 #include "transport/base/work_list.h"
-#include "transport/nic/flow_table.h"
+#include "transport/nic/nic_flows.h"
 #include "transport/nic/standard_nic.h"
 #include "transport/softnic/config.h"
 #include "transport/softnic/memory_table.h"
@@ -121,8 +121,8 @@ class SoftNic final : public StandardNic {
       return std::hash<std::string_view>()(ip) ^ address.port;
     }
   };
-  struct Flow : FlowState {  // of its queue pairs, the paced ones
-    using FlowState::FlowState;
+  struct Flow : NicFlow {  // of its queue pairs, the paced ones
+    using NicFlow::NicFlow;
     bool sparse = false;   // so slow that each packet requests an acknowledgement
     bool waiting = false;  // only for the pacer: any lateness is the host's
     Duration repaid;       // lateness of the host that is caught up gradually
@@ -324,7 +324,7 @@ class SoftNic final : public StandardNic {
   std::vector<uint32_t> free_slots_;                              // used since, and free again
   uint32_t unused_slots_ = 0;                                     // from here on
   std::unordered_map<Address, uint32_t, AddressHash> companies_;  // one of each peer's siblings
-  FlowTable<Flow> flows_;
+  NicFlows<Flow> flows_;
   TimerWheel timers_;  // ids: slots of queue pairs, then flows
   // NAKs to send; those that do not fit are lost, as in the network.
   FixedQueue<std::pair<QueuePairId, wire::Nak>> naks_;

@@ -21,7 +21,7 @@ void PacedFlows::set_limits(FlowId flow, const FlowLimits& limits, Instant now) 
   wake(flow);
 }
 
-bool PacedFlows::can_send(const FlowState& flow, uint32_t slot) const {
+bool PacedFlows::can_send(const NicFlow& flow, uint32_t slot) const {
   const WorkRequest* request = work_.waiting(slot);
   return request != nullptr && flow.gate.has_room(request->length);
 }
@@ -29,7 +29,7 @@ bool PacedFlows::can_send(const FlowState& flow, uint32_t slot) const {
 // A flow on credit counts in FlowSignal::sharing of the others, so it is ready only while it can
 // send.
 void PacedFlows::wake(FlowId index) {
-  const FlowState& flow = flows_[index];
+  const NicFlow& flow = flows_[index];
   const auto sends = [&](uint32_t slot) { return can_send(flow, slot); };
   if (!flow.gate.on_credit() || std::ranges::any_of(flow.slots, sends)) flows_.ready().add(index);
 }
@@ -54,7 +54,7 @@ std::optional<PacedFlows::Turn> PacedFlows::next_turn(Instant now) {
 // The queue pair that may send now. A flow without one is woken by a completion, a new limit or its
 // timer.
 std::optional<uint32_t> PacedFlows::choose(FlowId index, Instant now) {
-  FlowState& flow = flows_[index];
+  NicFlow& flow = flows_[index];
   const size_t count = flow.slots.size();
   for (size_t i = 0; i < count; ++i) {
     const size_t at = (flow.turn + i) % count;

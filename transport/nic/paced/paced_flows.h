@@ -9,7 +9,7 @@
 #include <span>
 
 #include "transport/base/timer_wheel.h"
-#include "transport/nic/flow_table.h"
+#include "transport/nic/nic_flows.h"
 
 namespace pacecar {
 
@@ -69,11 +69,11 @@ class PacedFlows {
   size_t poll_arrivals(std::span<FlowArrival> arrivals) { return flows_.poll_arrivals(arrivals); }
 
  private:
-  bool can_send(const FlowState& flow, uint32_t slot) const;
+  bool can_send(const NicFlow& flow, uint32_t slot) const;
   std::optional<uint32_t> choose(FlowId index, Instant now);
 
   const WaitingWork& work_;
-  FlowTable<FlowState> flows_;
+  NicFlows<NicFlow> flows_;
   TimerWheel timers_;  // flows that wait for their next send
 };
 

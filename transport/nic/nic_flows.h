@@ -1,4 +1,4 @@
-// FlowTable: the flows of a NIC that paces by itself, and their reports. The NIC decides when a
+// NicFlows: the flows of a NIC that paces by itself, and their reports. The NIC decides when a
 // flow is ready, and what it sends in its turn.
 //
 // Bounded by the number of flows; memory is used as far as flows are. Thread rule: one owner.
@@ -16,8 +16,8 @@
 namespace pacecar {
 
 // What every such NIC keeps of a flow.
-struct FlowState {
-  explicit FlowState(const FlowGate& limits) : gate(limits) {}
+struct NicFlow {
+  explicit NicFlow(const FlowGate& limits) : gate(limits) {}
 
   FlowGate gate;
   std::vector<uint32_t> slots;  // of its queue pairs
@@ -26,11 +26,11 @@ struct FlowState {
   size_t turn = 0;  // round robin over `slots`
 };
 
-template <std::derived_from<FlowState> Flow>
-class FlowTable {
+template <std::derived_from<NicFlow> Flow>
+class NicFlows {
  public:
   // At most `flows`, whose gates begin as `gate`.
-  FlowTable(size_t flows, const FlowGate& gate)
+  NicFlows(size_t flows, const FlowGate& gate)
       : gate_(gate), ready_(flows), signals_(flows), arrivals_(flows) {}
 
   size_t size() const { return flows_.size(); }
