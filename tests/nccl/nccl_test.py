@@ -232,19 +232,25 @@ class VirtualMemory(Job):
 
     def test_two_ranks_of_each_version(self):
         for version in LIBRARIES:
-            for environment in (self.ON, self.ON_GPU):
-                with self.subTest(version=version, environment=environment):
-                    self.check(draws(60), MIB, "of_nccl", seed=10, version=version, **environment)
+            with self.subTest(version=version):
+                self.check(draws(40), MIB, "of_nccl", seed=10, version=version, **self.ON_GPU)
+
+
+class LivesOfVirtualMemory(Job):
+    """Communicators that NCCL connects only when they are used, as it does with such memory."""
 
     def test_memory_of_hosts_that_ranks_share(self):
-        self.check(draws(30), MIB // 4, seed=11, ranks=4, hosts=[0, 0, 1, 1],
-                   NCCL_CUMEM_HOST_ENABLE="1", **self.ON)
+        for version in LIBRARIES:
+            with self.subTest(version=version):
+                self.check(draws(60), MIB // 4, seed=11, version=version, ranks=4,
+                           hosts=[0, 0, 1, 1], NCCL_CUMEM_HOST_ENABLE="1", **VirtualMemory.ON)
 
-    def test_nothing_is_left_of_a_communicator(self):
-        self.live("cycles", 200 if ALL else 9, **self.ON)
-
-    def test_abort_at_every_stage(self):
-        self.live("aborted", 500 if ALL else 4, **self.ON)
+    def test_all(self):
+        for scenario, number, ranks in (("cycles", 20, 2), ("aborted", 40, 2), ("split", 0, 3),
+                                        ("without_blocking", 0, 2), ("registered", 0, 2),
+                                        ("forked", 0, 2), ("threads", 4, 2)):
+            with self.subTest(scenario=scenario):
+                self.live(scenario, number, ranks=ranks, **VirtualMemory.ON)
 
 
 @unittest.skipIf(ON_GPU, "these know the structures of one version of NCCL")
@@ -252,23 +258,21 @@ class Windows(Job):
     """Windows that ranks put into by NCCL's GIN, whose kernels the ranks play."""
 
     def with_gin(self, **environment):
-        return {**VirtualMemory.ON_GPU, "NCCL_GIN_PLUGIN": str(BUILD / "net_plugin" / arms.PLUGIN_NAME),
-                **environment}
+        return {**VirtualMemory.ON_GPU,
+                "NCCL_GIN_PLUGIN": str(BUILD / "net_plugin" / arms.PLUGIN_NAME), **environment}
 
     def test_collectives_of_symmetric_memory(self):
-        self.check(draws(60), MIB, "symmetric", seed=12, **self.with_gin())
+        self.check(draws(40), MIB, "symmetric", seed=12, **self.with_gin())
 
     def puts(self, steps, seed, **how):
         results = self.run_job("gin_rank", ["{folder}/id", seed, steps], **how)
         print(f"{sum(result['checked'] for result in results)} puts checked", flush=True)
 
     def test_puts(self):
-        for ranks in (2, 3):
-            with self.subTest(ranks=ranks):
-                self.puts(draws(30), ranks, ranks=ranks, **self.with_gin())
+        self.puts(draws(15), 3, ranks=3, **self.with_gin())
 
     def test_puts_over_a_network_that_loses_and_mixes_up(self):
-        self.puts(draws(15), 4, **self.with_gin(
+        self.puts(draws(10), 4, **self.with_gin(
             PACECAR_FAULT="loss=0.01,duplicate=0.02,reorder=0.02,on=both"))
 
 
