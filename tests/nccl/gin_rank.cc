@@ -1,13 +1,16 @@
 // One rank of a job that puts into the windows of others by NCCL's GIN, and checks every byte:
-//   gin_rank NCCL RANK RANKS GPU ID_FILE SEED STEPS
+//   gin_rank NCCL RANK RANKS GPU ID_FILE SEED STEPS [killed]
 // Peers, sizes, places, contexts and signals are drawn, the same in all ranks. Prints a line of
 // JSON: how many puts were checked, and how many had wrong bytes.
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <random>
@@ -111,7 +114,7 @@ class Rank {
     for (size_t i = 0; i < windows_.size(); ++i) {
       if (windows_[i]->window() == nullptr) end_with("NCCL has no windows here");
       views_[i] = Gin::window(windows_[i]->window());
-      const std::vector<uint64_t> zeros(kSignals);
+      const std::vector<uint64_t> zeros(kSignals + 1);
       to_gpu(windows_[i]->data() + kWords, zeros.data(), zeros.size() * sizeof(uint64_t));
     }
   }
@@ -134,6 +137,28 @@ class Rank {
     return wrong(step, pattern(number, from(step)));
   }
 
+  // NCCL's error.
+  int see_the_last_die() {
+    job_.barrier(scratch_);
+    // The last waits for all: what is on its way to them would end with it.
+    const int last = job_.ranks() - 1;
+    const Step ready{.window = 0, .end = End::kAddToWindow, .signal = kSignals, .added = 1};
+    if (job_.rank() == last) {
+      while (word(ready) + 1 < static_cast<uint64_t>(job_.ranks())) sched_yield();
+      raise(SIGKILL);
+    }
+    gin_->add(0, last, views_[0], kWords + kSignals * sizeof(uint64_t), 1);
+    const GinPut put{last, nullptr, 0, views_.data(), kArea, sizeof(uint64_t)};
+    int seen = 0;
+    while ((seen = failure()) == 0) {
+      gin_->put_value(0, put, 1, nullptr);
+      // NCCL sees refused puts only: the queue must not be full of such as were on their way.
+      usleep(50'000);
+    }
+    require_nccl(more().abort(job_.handle()), "ncclCommAbort");
+    return seen;
+  }
+
   void leave() {
     job_.barrier(scratch_);
     gin_.reset();
@@ -146,6 +171,12 @@ class Rank {
  private:
   int from(const Step& step) const {
     return (job_.rank() + job_.ranks() - step.shift) % job_.ranks();
+  }
+
+  int failure() const {
+    int seen = 0;
+    require_nccl(nccl::nccl().async_error(job_.handle(), &seen), "ncclCommGetAsyncError");
+    return seen;
   }
 
   static void to_gpu(char* to, const void* from, size_t bytes) {
@@ -185,9 +216,7 @@ class Rank {
     for (;;) {
       const uint64_t seen = in_window ? word(step) : gin_->signal(step.context, step.signal);
       if (seen == totals_[place]) return;
-      int failure = 0;
-      require_nccl(nccl::nccl().async_error(job_.handle(), &failure), "ncclCommGetAsyncError");
-      require_nccl(failure, "the network under GIN");
+      require_nccl(failure(), "the network under GIN");
       sched_yield();
     }
   }
@@ -234,7 +263,7 @@ class Rank {
   std::vector<uint64_t> totals_ = std::vector<uint64_t>((kMostContexts + 2) * kSignals);
 };
 
-int run(char** arguments) {
+int run(char** arguments, bool killed) {
   load_all(arguments[1]);
   Rank rank(arguments);
   Draw draw(std::stoul(arguments[6]), rank.ranks(), rank.contexts());
@@ -245,6 +274,11 @@ int run(char** arguments) {
     const Step made = draw.step();
     wrong += rank.run(step, made);
     checked += made.puts.size();
+  }
+  if (killed) {
+    std::printf("{\"error\": %d}\n", rank.see_the_last_die());
+    std::fflush(stdout);
+    std::_Exit(0);  // of the communicator nothing is left
   }
   rank.leave();
   std::printf("{\"checked\": %zu, \"wrong\": %zu}\n", checked, wrong);
@@ -257,8 +291,8 @@ int run(char** arguments) {
 int main(int argc, char** argv) {
   constexpr int kArguments = 8;
   if (argc < kArguments) {
-    std::fprintf(stderr, "usage: gin_rank NCCL RANK RANKS GPU ID_FILE SEED STEPS\n");
+    std::fprintf(stderr, "usage: gin_rank NCCL RANK RANKS GPU ID_FILE SEED STEPS [killed]\n");
     return 2;
   }
-  return pacecar::nccl_test::run(argv);
+  return pacecar::nccl_test::run(argv, argc > kArguments);
 }

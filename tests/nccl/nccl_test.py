@@ -94,6 +94,26 @@ class Job(unittest.TestCase):
               f"{sum(result['wrong'] for result in results)} wrong", flush=True)
         return checked
 
+    def outlive(self, program, arguments, arm, **environment):
+        """What the others print, as JSON, in a job whose last of three ranks ends without a word."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            made = ranks_of(program, NEW, arms.parse(arm), 3,
+                            [one.format(folder=folder) for one in arguments], folder, **environment)
+            processes, results = [], []
+            try:
+                for rank in made:
+                    processes.append(job.Process(rank.prefix, rank.argv, rank.environment))
+                for process in processes[:-1]:
+                    self.assertTrue(process.ends_well(LIMIT_S), process.complaint())
+                    results.append(json.loads(process.output().splitlines()[-1]))
+                    remote_error = 6
+                    self.assertEqual(results[-1]["error"], remote_error)
+            finally:
+                for process in processes:
+                    process.__exit__()
+            return results
+
     def live(self, scenario, *number, **how):
         return self.run_job("lives_rank", ["{folder}", scenario, *number], **how)
 
@@ -159,24 +179,10 @@ class Faults(Job):
         print("longest abort by stage:", *(result["longest_seconds"] for result in results))
 
     def test_a_killed_rank_is_an_error_for_the_others(self):
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            # Silence would take an hour: it is the closed connection that shows the end.
-            made = ranks_of("lives_rank", NEW, arms.parse("soft:udp:lo+PACECAR_TIMEOUT=3600s"), 3,
-                            [folder, "killed"], folder)
-            processes = []
-            try:
-                for rank in made:
-                    processes.append(job.Process(rank.prefix, rank.argv, rank.environment))
-                for process in processes[:-1]:
-                    self.assertTrue(process.ends_well(LIMIT_S), process.complaint())
-                    result = json.loads(process.output().splitlines()[-1])
-                    remote_error = 6
-                    self.assertEqual(result["error"], remote_error)
-                    print("a killed rank was noticed after", result["noticed_seconds"], "s")
-            finally:
-                for process in processes:
-                    process.__exit__()
+        # Silence would take an hour: it is the closed connection that shows the end.
+        for result in self.outlive("lives_rank", ["{folder}", "killed"],
+                                   arm="soft:udp:lo+PACECAR_TIMEOUT=3600s"):
+            print("a killed rank was noticed after", result["noticed_seconds"], "s")
 
     @contextlib.contextmanager
     def disturbed_job(self, seconds, **environment):
@@ -274,6 +280,10 @@ class Windows(Job):
     def test_puts_over_a_network_that_loses_and_mixes_up(self):
         self.puts(draws(10), 4, **self.with_gin(
             PACECAR_FAULT="loss=0.01,duplicate=0.02,reorder=0.02,on=both"))
+
+    def test_a_killed_rank_is_an_error_for_those_who_put(self):
+        self.outlive("gin_rank", ["{folder}/id", "5", "3", "killed"], "soft:udp:lo",
+                     **self.with_gin())
 
 
 class Broken(Job):
