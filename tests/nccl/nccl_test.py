@@ -95,7 +95,7 @@ class Job(unittest.TestCase):
         return checked
 
     def outlive(self, program, arguments, arm, **environment):
-        """What the others print, as JSON, in a job whose last of three ranks ends without a word."""
+        """What the others print, as JSON: in a job of three, whose last ends without a word."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             made = ranks_of(program, NEW, arms.parse(arm), 3,
