@@ -1,5 +1,5 @@
 // One rank of a job that draws collectives by a seed, and checks every element of their results:
-//   checked_rank NCCL RANK RANKS GPU ID_FILE SEED STEPS BYTES [registered] [graphs]
+//   checked_rank NCCL RANK RANKS GPU ID_FILE SEED STEPS BYTES [BUFFERS] [graphs]
 // Operation, type, reduction, size (up to BYTES), place and grouping are drawn, the same in all
 // ranks. With `graphs` most steps are captured into a CUDA graph that is launched twice. Prints a
 // line of JSON: how many collectives were checked, and how many had wrong elements.
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bench/nccl/gpu/device.h"
+#include "tests/nccl/buffer.h"
 #include "tests/nccl/elements.h"
 #include "tests/nccl/more_calls.h"
 
@@ -154,8 +155,10 @@ class Draw {
 
 class Rank {
  public:
-  Rank(int rank, int ranks, int gpu, const std::string& id_file, size_t bytes)
-      : job_(rank, ranks, gpu, id_file), bytes_(bytes), one_(floats()), other_(floats()) {}
+  Rank(int rank, int ranks, int gpu, const std::string& id_file, size_t bytes, BufferKind kind)
+      : job_(rank, ranks, gpu, id_file),
+        one_(job_.handle(), kind, bytes + kRoom),
+        other_(job_.handle(), kind, bytes + kRoom) {}
 
   int rank() const { return job_.rank(); }
 
@@ -186,21 +189,10 @@ class Rank {
     return wrong;
   }
 
-  void register_buffers() {
-    for (const nccl::DeviceBuffer* buffer : {&one_, &other_}) {
-      void* registration = nullptr;
-      require_nccl(more().register_buffer(job_.handle(), buffer->data(),
-                                          buffer->elements() * sizeof(float), &registration),
-                   "ncclCommRegister");
-      registrations_.push_back(registration);
-    }
-  }
-
   void leave() {
     job_.barrier(scratch_);
-    for (void* const registration : registrations_) {
-      require_nccl(more().deregister_buffer(job_.handle(), registration), "ncclCommDeregister");
-    }
+    one_.release();
+    other_.release();
   }
 
  private:
@@ -209,6 +201,9 @@ class Rank {
     char* send;
     char* receive;
   };
+
+  // For three grouped calls, each with its guards and rounding.
+  static constexpr size_t kRoom = 16384;
 
   std::vector<Places> places_of(const std::vector<Call>& calls) const {
     std::vector<Places> places;
@@ -245,14 +240,12 @@ class Rank {
     return wrong;
   }
 
-  // Three grouped calls, each with its guards and rounding.
-  size_t floats() const { return bytes_ / sizeof(float) + 4096; }
 
   Places place(const Call& call, size_t offset) const {
     const size_t begin = offset + call.shift * call.type->bytes;
     const size_t own = static_cast<size_t>(job_.rank()) * call.count * call.type->bytes;
-    char* const first = reinterpret_cast<char*>(one_.data()) + begin;
-    char* const second = reinterpret_cast<char*>(other_.data()) + begin;
+    char* const first = one_.data() + begin;
+    char* const second = other_.data() + begin;
     if (!call.in_place) return {first, second};
     switch (call.kind) {
       case Kind::kAllReduce:
@@ -393,15 +386,13 @@ class Rank {
   static const char* name(const Call& call) { return kNames[static_cast<size_t>(call.kind)]; }
 
   Communicator job_;
-  size_t bytes_;
-  nccl::DeviceBuffer one_;
-  nccl::DeviceBuffer other_;
+  Buffer one_;
+  Buffer other_;
   nccl::DeviceBuffer scratch_{1};
   std::vector<char> host_;
-  std::vector<void*> registrations_;
 };
 
-int run(char** arguments, bool registered, bool graphs) {
+int run(char** arguments, const std::string& buffers, bool graphs) {
   load_all(arguments[1]);
   const int ranks = std::stoi(arguments[3]);
   const size_t bytes = std::stoul(arguments[8]);
@@ -409,8 +400,8 @@ int run(char** arguments, bool registered, bool graphs) {
   nccl::nccl().version(&version);
   constexpr int kWithSmallFloats = 22400;
   const size_t types = element_types().size() - (version < kWithSmallFloats ? 2 : 0);
-  Rank rank(std::stoi(arguments[2]), ranks, std::stoi(arguments[4]), arguments[5], bytes);
-  if (registered) rank.register_buffers();
+  Rank rank(std::stoi(arguments[2]), ranks, std::stoi(arguments[4]), arguments[5], bytes,
+            buffer_kind(buffers));
   Draw draw(std::stoul(arguments[6]), ranks, bytes, types);
   const size_t steps = std::stoul(arguments[7]);
   size_t checked = 0;
@@ -434,11 +425,11 @@ int main(int argc, char** argv) {
   constexpr int kArguments = 9;
   if (argc < kArguments) {
     std::fprintf(stderr,
-                 "usage: checked_rank NCCL RANK RANKS GPU ID_FILE SEED STEPS BYTES [registered] "
+                 "usage: checked_rank NCCL RANK RANKS GPU ID_FILE SEED STEPS BYTES [BUFFERS] "
                  "[graphs]\n");
     return 2;
   }
-  const std::vector<std::string> further(argv + kArguments, argv + argc);
-  const auto has = [&](const char* word) { return std::ranges::count(further, word) > 0; };
-  return pacecar::nccl_test::run(argv, has("registered"), has("graphs"));
+  std::vector<std::string> further(argv + kArguments, argv + argc);
+  const bool graphs = std::erase(further, "graphs") > 0;
+  return pacecar::nccl_test::run(argv, further.empty() ? "" : further.front(), graphs);
 }

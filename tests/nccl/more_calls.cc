@@ -29,6 +29,12 @@ void load_all(const std::string& nccl_file) {
   find(library, "ncclCommFinalize", loaded.finalize);
   find(library, "ncclCommRegister", loaded.register_buffer);
   find(library, "ncclCommDeregister", loaded.deregister_buffer);
+  find(library, "ncclMemAlloc", loaded.allocate);
+  find(library, "ncclMemFree", loaded.release);
+  find(library, "ncclCommWindowRegister", loaded.register_window);
+  find(library, "ncclCommWindowDeregister", loaded.deregister_window);
+  find(library, "ncclDevCommCreate", loaded.create_device_communicator);
+  find(library, "ncclDevCommDestroy", loaded.destroy_device_communicator);
   find(library, "ncclRedOpCreatePreMulSum", loaded.create_scaled_sum);
   find(library, "ncclRedOpDestroy", loaded.destroy_operation);
   void* const cuda = dlopen(nccl::kDriverLibrary, RTLD_NOW | RTLD_LOCAL);

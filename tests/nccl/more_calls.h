@@ -40,6 +40,14 @@ struct MoreCalls {
   int (*finalize)(NcclCommunicator) = nullptr;
   int (*register_buffer)(NcclCommunicator, void*, size_t, void**) = nullptr;
   int (*deregister_buffer)(NcclCommunicator, void*) = nullptr;
+  int (*allocate)(void**, size_t) = nullptr;
+  int (*release)(void*) = nullptr;
+  // The last: 1 of a symmetric window.
+  int (*register_window)(NcclCommunicator, void*, size_t, void**, int) = nullptr;
+  int (*deregister_window)(NcclCommunicator, void*) = nullptr;
+  // What is wanted and made: gin.h.
+  int (*create_device_communicator)(NcclCommunicator, const void*, void*) = nullptr;
+  int (*destroy_device_communicator)(NcclCommunicator, const void*) = nullptr;
   // Operation, scalar, type, residence (1: in host memory, read at once), communicator.
   int (*create_scaled_sum)(int*, void*, int, int, NcclCommunicator) = nullptr;
   int (*destroy_operation)(int, NcclCommunicator) = nullptr;

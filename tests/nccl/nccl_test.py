@@ -15,109 +15,17 @@ import tempfile
 import time
 import unittest
 
-sys.dont_write_bytecode = True
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-NCCL = ROOT / "bench/nccl"
-sys.path[:0] = [str(NCCL / "gpu"), str(NCCL / "cpu_device"), str(ROOT / "bench/measure/compare"),
-                str(ROOT / "tests/integration")]
-import arms  # noqa: E402
-import bridged  # noqa: E402
-import job  # noqa: E402
-import linked  # noqa: E402
-import namespaces  # noqa: E402
-from exchange import Failed  # noqa: E402
-from limits import ALL, LIMIT_S, draws  # noqa: E402
+from nccl_job import (BUILD, IN_GPU_MEMORY, LIBRARIES, MIB, NEW, OLD, ON_GPU, Job, find_libraries,
+                      ranks_of)
+import arms
+import bridged
+import job
+import linked
+import namespaces
+from exchange import Failed
+from limits import ALL, LIMIT_S, draws
 
 SKIPPED = 77
-BUILD = pathlib.Path()
-ON_GPU = os.environ.get("NCCL_ON_GPU")
-LIBRARIES = {}  # version: the library's file
-OLD, NEW = "2.22.3", "2.29.7"
-MIB = 1 << 20
-# NCCL gives its buffers on the GPU to the plugin, which stages them by CUDA's copies.
-IN_GPU_MEMORY = {"CPU_GPU_TRAP": "1", "PACECAR_GPU": "staged", "NCCL_NET_GDR_LEVEL": "SYS"}
-
-
-def library_path(nccl_file):
-    own = [] if ON_GPU else [str(BUILD / "cpu_device")]
-    return ":".join([*own, str(pathlib.Path(nccl_file).parent),
-                     *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
-
-
-def ranks_of(program, version, arm, ranks, arguments, folder, hosts=None, place=bridged.Here(),
-             nics=None, **environment):
-    """The job.Rank of each of the ranks. `hosts`: of which host each is; default its own. `place`:
-    as bridged has it. `nics`: of each rank, in the place of the arm's."""
-    nccl_file = LIBRARIES[version]
-    plugin = BUILD / "net_plugin" / arms.PLUGIN_NAME
-    made = []
-    for rank in range(ranks):
-        log = folder / f"nccl.{rank}.log"
-        variables = {**os.environ,
-                     **arms.environment(arm, rank, plugin, log, place.interface),
-                     "LD_LIBRARY_PATH": library_path(nccl_file)}
-        if hosts is not None:
-            variables.update(NCCL_HOSTID=f"pacecar-host-{hosts[rank]}", NCCL_SHM_DISABLE="0")
-        if nics is not None:
-            variables["PACECAR_NICS"] = nics[rank]
-        variables.update(environment)
-        argv = [BUILD / "tests" / program, nccl_file, rank, ranks, 0, *arguments]
-        made.append(job.Rank(argv, variables, log, place.prefix(rank)))
-    return made
-
-
-class Job(unittest.TestCase):
-    def run_job(self, program, arguments, *, version=NEW, arm="soft:udp:lo", ranks=2, hosts=None,
-                nics=None, **environment):
-        """The last line of each rank's output, as JSON; fails when a rank does."""
-        arm = arms.parse(arm)
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            made = ranks_of(program, version, arm, ranks,
-                            [one.format(folder=folder) for one in map(str, arguments)], folder,
-                            hosts, nics=nics, **environment)
-            try:
-                outputs = job.run(made, LIMIT_S)
-            except Failed as reason:
-                self.fail(str(reason))
-            # Of several NICs NCCL's log has the names one by one.
-            if hosts is None and nics is None and "," not in arm.nic:
-                for rank in made:
-                    self.assertIsNone(arms.complaint(arm, job.nccl_log(rank)))
-            return [json.loads(output.strip().splitlines()[-1]) if output.strip() else None
-                    for output in outputs]
-
-    def check(self, steps, most_bytes, *further, seed=1, **how):
-        """Draws collectives and checks them; prints how many."""
-        results = self.run_job("checked_rank", ["{folder}/id", seed, steps, most_bytes, *further],
-                               **how)
-        checked = sum(result["checked"] for result in results)
-        print(f"{self.id().split('.')[-1]}: {checked} collectives checked, "
-              f"{sum(result['wrong'] for result in results)} wrong", flush=True)
-        return checked
-
-    def live(self, scenario, *number, **how):
-        return self.run_job("lives_rank", ["{folder}", scenario, *number], **how)
-
-    def expect_others_notice_a_killed_rank(self, nic):
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            # Silence would take an hour: it is the closed connection that shows the end.
-            made = ranks_of("lives_rank", NEW, arms.parse(f"{nic}+PACECAR_TIMEOUT=3600s"), 3,
-                            [folder, "killed"], folder)
-            processes = []
-            try:
-                for rank in made:
-                    processes.append(job.Process(rank.prefix, rank.argv, rank.environment))
-                for process in processes[:-1]:
-                    self.assertTrue(process.ends_well(LIMIT_S), process.complaint())
-                    result = json.loads(process.output().splitlines()[-1])
-                    remote_error = 6
-                    self.assertEqual(result["error"], remote_error)
-                    print("a killed rank was noticed after", result["noticed_seconds"], "s")
-            finally:
-                for process in processes:
-                    process.__exit__()
 
 
 class Collectives(Job):
@@ -232,6 +140,62 @@ class Faults(Job):
             seen = doctor()
             self.assertEqual(seen.returncode, 1, seen.stdout)
             self.assertIn("was sent again: packets are lost", seen.stdout)
+
+
+class VirtualMemory(Job):
+    """CUDA's virtual memory, where NCCL then has its own: NCCL_CUMEM_ENABLE=1."""
+
+    ON = {"NCCL_CUMEM_ENABLE": "1"}
+    ON_GPU = {**ON, "CPU_GPU_TRAP": "1", "PACECAR_GPU": "staged", "NCCL_NET_GDR_LEVEL": "SYS"}
+
+    def test_two_ranks_of_each_version(self):
+        for version in LIBRARIES:
+            with self.subTest(version=version):
+                self.check(draws(40), MIB, "of_nccl", seed=10, version=version, **self.ON_GPU)
+
+
+class LivesOfVirtualMemory(Job):
+    """Communicators that NCCL connects only when they are used, as it does with such memory."""
+
+    def test_memory_of_hosts_that_ranks_share(self):
+        for version in LIBRARIES:
+            with self.subTest(version=version):
+                self.check(draws(60), MIB // 4, seed=11, version=version, ranks=4,
+                           hosts=[0, 0, 1, 1], NCCL_CUMEM_HOST_ENABLE="1", **VirtualMemory.ON)
+
+    def test_all(self):
+        for scenario, number, ranks in (("cycles", 20, 2), ("aborted", 40, 2), ("split", 0, 3),
+                                        ("without_blocking", 0, 2), ("registered", 0, 2),
+                                        ("forked", 0, 2), ("threads", 4, 2)):
+            with self.subTest(scenario=scenario):
+                self.live(scenario, number, ranks=ranks, **VirtualMemory.ON)
+
+
+@unittest.skipIf(ON_GPU, "these know the structures of one version of NCCL")
+class Windows(Job):
+    """Windows that ranks put into by NCCL's GIN, whose kernels the ranks play."""
+
+    def with_gin(self, **environment):
+        return {**VirtualMemory.ON_GPU,
+                "NCCL_GIN_PLUGIN": str(BUILD / "net_plugin" / arms.PLUGIN_NAME), **environment}
+
+    def test_collectives_of_symmetric_memory(self):
+        self.check(draws(40), MIB, "symmetric", seed=12, **self.with_gin())
+
+    def puts(self, steps, seed, **how):
+        results = self.run_job("gin_rank", ["{folder}/id", seed, steps], **how)
+        print(f"{sum(result['checked'] for result in results)} puts checked", flush=True)
+
+    def test_puts(self):
+        self.puts(draws(15), 3, ranks=3, **self.with_gin())
+
+    def test_puts_over_a_network_that_loses_and_mixes_up(self):
+        self.puts(draws(10), 4, **self.with_gin(
+            PACECAR_FAULT="loss=0.01,duplicate=0.02,reorder=0.02,on=both"))
+
+    def test_a_killed_rank_is_an_error_for_those_who_put(self):
+        self.outlive("gin_rank", ["{folder}/id", "5", "3", "killed"], "soft:udp:lo",
+                     **self.with_gin())
 
 
 class Broken(Job):
@@ -444,16 +408,7 @@ class Many(Job):
         print(f"{checked} collectives checked in all")
 
 
-def find_libraries():
-    if ON_GPU:
-        LIBRARIES.update({OLD: ON_GPU, NEW: ON_GPU})
-        return
-    for version in (NEW, OLD):
-        LIBRARIES[version] = linked.folder_of(version) / linked.LIBRARY
-
-
 if __name__ == "__main__":
-    BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
     try:
         find_libraries()
     except linked.Unavailable as why:

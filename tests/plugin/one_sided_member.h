@@ -33,7 +33,7 @@ class Member {
   nccl::NcclResult first_failure(nccl::WindowPlace place, size_t bytes, int rank) const {
     auto result = nccl::NcclResult::kSuccess;
     poll_until("a put that fails", [&] {
-      result = host_.result_of(host_.put(place, bytes, place, rank));
+      result = host_.result_of_put(place, bytes, place, rank);
       return result != nccl::NcclResult::kSuccess;
     });
     return result;

@@ -108,6 +108,16 @@ NcclResult OneSidedHost::result_of(void* request) const {
   return result;
 }
 
+NcclResult OneSidedHost::result_of_put(const WindowPlace& from, size_t size, const WindowPlace& to,
+                                       int rank) const {
+  void* request = kGarbage;
+  const NcclResult result =
+      table_->iput(puts_, 0, from, size, to, static_cast<uint32_t>(rank), &request);
+  if (result == NcclResult::kSuccess) return result_of(request);
+  expect(request == nullptr, "a put that was refused has a request");
+  return result;
+}
+
 void OneSidedHost::await(const uint64_t& word, uint64_t value) const {
   poll_until("a signal", [&] {
     table_->progress(puts_);

@@ -46,6 +46,9 @@ class OneSidedHost {
   void finish(const std::vector<void*>& requests) const;
   // Waits until the request is done or has failed.
   NcclResult result_of(void* request) const;
+  // The same of a put that may be refused.
+  NcclResult result_of_put(const WindowPlace& from, size_t size, const WindowPlace& to,
+                           int rank) const;
   // Waits until the word has this value, as a GPU waits for a signal while NCCL's thread polls.
   void await(const uint64_t& word, uint64_t value) const;
   bool has_error() const;

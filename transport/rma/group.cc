@@ -209,6 +209,7 @@ void Group::release(std::unique_lock<std::mutex>& lock, const std::optional<OwnM
 // --- operations ---
 
 Result<Operation*> Group::begin(size_t rank) {
+  if (peers_[rank].closed()) return tl::unexpected(peers_[rank].closed_error());
   if (peers_[rank].full() || (free_.empty() && operations_.size() == kMaxOperations)) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("{} one-sided operations are pending: test some until they are done",
@@ -303,9 +304,9 @@ Result<bool> Group::test(Operation* operation) {
     progress();
     lock.lock();
   }
+  if (operation->error) return tl::unexpected(*operation->error);
   if (!operation->done()) return false;
   free_.push_back(operation);
-  if (operation->error) return tl::unexpected(*operation->error);
   return true;
 }
 

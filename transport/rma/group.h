@@ -66,14 +66,15 @@ class Group {
   void unshare(SharedWindow* window);
 
   // Each starts an operation with that rank, which may be this one. Errors: kInvalidArgument (no
-  // such rank, bytes outside of a window), kUnavailable (kMaxOperations, or too many with that
-  // rank). A put of 0 bytes needs no windows.
+  // such rank, bytes outside of a window), kPeer (the rank has failed or left), kUnavailable
+  // (kMaxOperations, or too many with that rank). A put of 0 bytes needs no windows.
   Result<Operation*> put(size_t rank, const Location& from, size_t size, const Location& to,
                          const std::optional<Signal>& signal);
   Result<Operation*> get(size_t rank, const Location& from, size_t size, const Location& to);
   // Done when all earlier operations with that rank are done, and GPUs see what has arrived so far.
   Result<Operation*> flush(size_t rank);
-  // True, or an error (kPeer): the operation is over, and its pointer is invalid.
+  // True: the operation is over, and its pointer is invalid. An error (kPeer) is one for ever, as
+  // NCCL tests again what has failed.
   Result<bool> test(Operation* operation);
 
   void progress();

@@ -155,17 +155,14 @@ void Peer::land_in(const Landing& landing) {
 }
 
 void Peer::put(const Put& put, Operation& operation) {
-  if (!outbox_ || left_) return operation.fail(closed_error());
   outbox_->add(put, &operation);
 }
 
 void Peer::send(const Record& record, Operation* operation) {
-  if (outbox_ && !left_) return outbox_->add(record, operation);
-  if (operation != nullptr) operation->fail(closed_error());
+  if (!closed()) outbox_->add(record, operation);
 }
 
 void Peer::get(Record record, Operation& operation) {
-  if (!outbox_ || left_) return operation.fail(closed_error());
   record.kind = RecordKind::kGet;
   record.value = gets_added_++;
   ++operation.left;
@@ -181,7 +178,6 @@ void Peer::request_gets() {
 }
 
 void Peer::flush(Operation& operation) {
-  if (!outbox_ || left_) return operation.fail(closed_error());
   ++operation.left;
   flushes_.push_back({gets_added_, &operation});
   outbox_->add_mark(operation);

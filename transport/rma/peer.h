@@ -28,8 +28,10 @@ class Peer {
   // Makes progress. True: something has arrived.
   bool advance();
 
-  // These four add parts to an operation, in order. If the peer has failed or left, the operation
-  // fails.
+  // The peer has failed or left: no operations with it.
+  bool closed() const { return !outbox_ || left_; }
+  Error closed_error() const;
+  // These four add parts to an operation, in order.
   void put(const Put& put, Operation& operation);
   void send(const Record& record, Operation* operation);
   // `record` is that of a get; its kind and number are set here.
@@ -90,7 +92,6 @@ class Peer {
   void finish_flushes();
   void abandon();
   void fail(const Error& cause);
-  Error closed_error() const;
   tl::unexpected<Error> invalid(const char* what) const;
 
   const size_t rank_;

@@ -55,6 +55,9 @@ int attribute(int which) {
     case 41:   // unified addresses
     case 91:   // host pointers are device pointers
     case 99:   // host memory can be registered
+    case 102:  // virtual memory
+    case 103:  // its handles are file descriptors
+    case 110:  // NICs can reach it
     case 120:  // clusters of blocks
       return 1;
     case 97:  // shared memory that a block can ask for
@@ -89,8 +92,6 @@ void copy(void* to, const void* from, size_t bytes, Stream& stream) {
 using namespace pacecar::nccl::cpu;
 
 namespace {
-
-void* address(DevicePointer pointer) { return reinterpret_cast<void*>(pointer); }
 
 Status allocate(void** to, size_t bytes, MemoryKind kind) {
   *to = Memory::get().allocate(bytes, kind, current_gpu().number());

@@ -13,6 +13,8 @@ namespace pacecar::nccl::cpu {
 using DevicePointer = unsigned long long;
 using HostFunction = void (*)(void*);
 
+inline void* address(DevicePointer pointer) { return reinterpret_cast<void*>(pointer); }
+
 // What CUDA 12.4 answers, with which Debian's NCCL is built.
 inline constexpr int kCudaVersion = 12040;
 

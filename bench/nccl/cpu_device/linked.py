@@ -30,7 +30,8 @@ OWN = (f"link an {ARCHIVE} of your own with "
        f"{pathlib.Path(__file__).with_name('get_nccl')} --archive FILE --output FOLDER")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 APT_LIMIT_S = 300
-KERNEL = re.compile(r"_Z\w*DevKernel\w*|_Z\d+ncclGinResetSignalsAndCounters\w*")
+KERNEL = re.compile(r"_Z\w*DevKernel\w*")
+END_GIN = re.compile(r"_Z\d+ncclGinResetSignalsAndCounters\w*")
 ONE_RANK = re.compile(r"_Z\d+ncclLaunchOneRank\w+")
 PUBLIC = re.compile(r"p?nccl[A-Z](?!\w*(?:Os|Param))\w*")
 CUDA = re.compile(r"cuda[A-Z]\w*")
@@ -68,13 +69,20 @@ GLUE = """\
 const void* cpu_device_add_nccl(int version, const int* function_rows);
 void cpu_device_add_kernel(const void* library, const void* stub, const char* name);
 void cpu_device_one_rank(void*, const void*, size_t, int, bool, uint64_t, int, void*);
+void cpu_device_end_gin(const void* device_communicator);
 int cpu_device_yield(void);
 HIDDEN int sched_yield(void) { return cpu_device_yield(); }
 extern const int ncclDevFuncRowToId[] HIDDEN;
 int ncclGetVersion(int*);
 struct Reduction { int device_op, op; bool operand_is_pointer; uint64_t operand; };
 """
-# In the place of the host code of onerank.cu, which is in an object with kernels.
+# In the place of host code that is in objects with kernels: of common.cu and onerank.cu.
+GLUE_END_GIN = """\
+HIDDEN int {name}(void* communicator, const void* device_communicator) {{
+  cpu_device_end_gin(device_communicator);
+  return 0;
+}}
+"""
 GLUE_ONE_RANK = """\
 HIDDEN int {name}(void* to, const void* from, size_t n, struct Reduction r, int type, void* s) {{
   cpu_device_one_rank(to, from, n, r.device_op, r.operand_is_pointer, r.operand, type, s);
@@ -189,12 +197,12 @@ def link(archive, folder):
     with tempfile.TemporaryDirectory(dir=folder) as name:
         place = pathlib.Path(name)
         (place / "glue.c").write_text(
-            glue(kernels, sorted(filter(ONE_RANK.fullmatch, undefined))), "utf-8")
+            glue(kernels, sorted(undefined)), "utf-8")
         # A stand-in for the CPU device, by its name: only the names of its functions count here.
         (place / "runtime.c").write_text("".join(
             f"void {name}(void) {{}}\n" for name in sorted(filter(CUDA.fullmatch, undefined)) +
-            ["cpu_device_add_nccl", "cpu_device_add_kernel", "cpu_device_one_rank",
-             "cpu_device_yield"]), "utf-8")
+            ["cpu_device_add_nccl", "cpu_device_add_kernel", "cpu_device_end_gin",
+             "cpu_device_one_rank", "cpu_device_yield"]), "utf-8")
         compiler = ["cc", "-shared", "-fPIC", "-O1", "-w"]
         run([*compiler, "runtime.c", "-Wl,-soname,libcudart.so.12", "-o", "libcudart.so"], place)
         # The runtime comes before the archive, whose weak definitions would win over it.
@@ -222,10 +230,11 @@ def symbols(archive):
     return defined, undefined
 
 
-def glue(kernels, one_rank):
+def glue(kernels, undefined):
     lines = [NEWER_C, GLUE]
     lines += [f"HIDDEN void {name}(void) {{ __builtin_trap(); }}" for name in kernels]
-    lines += [GLUE_ONE_RANK.format(name=name) for name in one_rank]
+    for pattern, text in ((END_GIN, GLUE_END_GIN), (ONE_RANK, GLUE_ONE_RANK)):
+        lines += [text.format(name=name) for name in filter(pattern.fullmatch, undefined)]
     lines += ["__attribute__((constructor)) static void tell_the_device(void) {",
               "  int version = 0;", "  ncclGetVersion(&version);",
               "  const void* library = cpu_device_add_nccl(version, ncclDevFuncRowToId);"]

@@ -15,24 +15,18 @@ namespace pacecar::nccl::cpu {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kDevicePage = size_t{2} << 20;
 
-size_t rounded(size_t bytes, size_t unit) {
-  return (std::max<size_t>(bytes, 1) + unit - 1) / unit * unit;
-}
-
-// At a multiple of kDevicePage; ends the program when the system refuses.
-uintptr_t map_arena(int file, size_t bytes, int protection) {
-  void* const reserved = mmap(nullptr, bytes + kDevicePage, PROT_NONE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  const uintptr_t begin = rounded(reinterpret_cast<uintptr_t>(reserved), kDevicePage);
-  if (reserved != MAP_FAILED &&
-      mmap(reinterpret_cast<void*>(begin), bytes, protection,
-           MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file, 0) != MAP_FAILED) {
-    return begin;
-  }
+[[noreturn]] void end_without_addresses() {
   std::perror("cpu_device: cannot reserve addresses for GPU memory; raise `ulimit -v`");
   std::abort();
+}
+
+// At a multiple of Memory::kDevicePage. Nobody may touch them.
+uintptr_t addresses(size_t bytes) {
+  void* const reserved = mmap(nullptr, bytes + Memory::kDevicePage, PROT_NONE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) end_without_addresses();
+  return rounded(reinterpret_cast<uintptr_t>(reserved), Memory::kDevicePage);
 }
 
 }  // namespace
@@ -48,10 +42,15 @@ Memory::Memory() {
     std::perror("cpu_device: cannot make a file in memory for the GPU");
     std::abort();
   }
-  const uintptr_t device = map_arena(file_, kArenaBytes, PROT_READ | PROT_WRITE);
-  arena_ = settings().trap ? map_arena(file_, kArenaBytes, PROT_NONE) : device;
+  const uintptr_t device = addresses(kArenaBytes + kReservableBytes);
+  arena_ = settings().trap ? addresses(kArenaBytes + kReservableBytes) : device;
   view_offset_ = device - arena_;
-  free_[arena_] = kArenaBytes;
+  if (mmap(reinterpret_cast<void*>(device), kArenaBytes, PROT_READ | PROT_WRITE,
+           MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file_, 0) == MAP_FAILED) {
+    end_without_addresses();
+  }
+  free_.give(arena_, kArenaBytes);
+  reservable_.give(arena_ + kArenaBytes, kReservableBytes);
 }
 
 void* Memory::allocate(size_t bytes, MemoryKind kind, int device) {
@@ -73,32 +72,16 @@ void* Memory::allocate(size_t bytes, MemoryKind kind, int device) {
 
 void* Memory::allocate_device(size_t bytes) {
   if (bytes > kArenaBytes) return nullptr;  // and cannot be rounded
-  const size_t wanted = rounded(bytes, kDevicePage);
-  for (auto [begin, size] : free_) {
-    if (size < wanted) continue;
-    free_.erase(begin);
-    if (size > wanted) free_[begin + wanted] = size - wanted;
-    return reinterpret_cast<void*>(begin);
-  }
-  return nullptr;
+  const auto taken = free_.take(rounded(bytes, kDevicePage), kDevicePage);
+  return reinterpret_cast<void*>(taken.value_or(0));
 }
 
 void Memory::release_device(uintptr_t base, size_t bytes) {
-  size_t size = rounded(bytes, kDevicePage);
+  const size_t size = rounded(bytes, kDevicePage);
   // Its pages go back to the system; who is given these addresses next finds zeros.
   fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(base - arena_),
             static_cast<off_t>(size));
-  const auto after = free_.find(base + size);
-  if (after != free_.end()) {
-    size += after->second;
-    free_.erase(after);
-  }
-  auto before = free_.lower_bound(base);
-  if (before != free_.begin() && (--before)->first + before->second == base) {
-    before->second += size;
-  } else {
-    free_[base] = size;
-  }
+  free_.give(base, size);
 }
 
 void Memory::register_host(void* begin, size_t bytes, int device) {
@@ -111,7 +94,7 @@ void Memory::register_host(void* begin, size_t bytes, int device) {
 bool Memory::release(const void* begin) {
   const std::lock_guard lock(mutex_);
   const auto found = allocations_.find(reinterpret_cast<uintptr_t>(begin));
-  if (found == allocations_.end()) return false;
+  if (found == allocations_.end() || found->second.physical != nullptr) return false;
   const Allocation allocation = found->second;
   allocations_.erase(found);
   if (allocation.kind == MemoryKind::kDevice) {

@@ -1,16 +1,22 @@
 // The memory of the GPUs that this process plays, and the host memory that CUDA knows.
 //
-// GPU memory is one file in memory, mapped where CUDA's pointers point. With CPU_GPU_TRAP=1
-// it is mapped a second time: the host then may not touch the addresses that it is given, and only
-// the device, through view(), finds the bytes. So code that reads or writes GPU memory with the
-// processor ends with a signal, as it does on a GPU. Thread rule: any thread.
+// GPU memory is one file in memory, mapped where CUDA's pointers point; what cuMemCreate makes has
+// files of its own (physical_memory.h). With CPU_GPU_TRAP=1 they are mapped elsewhere: the host
+// then may not touch the addresses that it is given, and only the device, through view(), finds the
+// bytes. So code that reads or writes GPU memory with the processor ends with a signal, as it does
+// on a GPU. Thread rule: any thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
+
+#include "bench/nccl/cpu_device/address_ranges.h"
+#include "bench/nccl/cpu_device/physical_memory.h"
 
 namespace pacecar::nccl::cpu {
 
@@ -20,9 +26,10 @@ struct Allocation {
   uintptr_t base = 0;
   size_t bytes = 0;
   MemoryKind kind = MemoryKind::kHost;
-  int device = 0;      // current when it was made
-  uint64_t id = 0;     // never given twice
-  bool mapped = true;  // false: the caller's own memory, registered
+  int device = 0;                              // current when it was made
+  uint64_t id = 0;                             // never given twice
+  bool mapped = true;                          // false: the caller's own memory, registered
+  std::shared_ptr<PhysicalMemory> physical{};  // of which this is a mapping
 };
 
 class Memory {
@@ -39,26 +46,52 @@ class Memory {
   // What holds `address`.
   std::optional<Allocation> find(const void* address) const;
 
+  // --- CUDA's virtual memory; false where CUDA has an error ---
+
+  static constexpr size_t kDevicePage = size_t{2} << 20;  // the unit of sizes and places
+
+  // Addresses without memory, at a multiple of `alignment`; nullptr when there are no more.
+  void* reserve(size_t bytes, size_t alignment);
+  bool unreserve(const void* begin, size_t bytes);
+  // Puts memory at reserved addresses. Nobody may touch it before protect().
+  bool map(void* begin, size_t bytes, size_t offset, std::shared_ptr<PhysicalMemory> memory);
+  // Of all mappings in the range: PROT_* of mmap.
+  bool protect(void* begin, size_t bytes, int protection);
+  bool unmap(void* begin, size_t bytes);
+
   // Where the device finds what CUDA's pointer points to; other addresses are themselves.
   template <typename T>
   T* view(T* address) const {
     const auto number = reinterpret_cast<uintptr_t>(address);
-    return number - arena_ < kArenaBytes ? reinterpret_cast<T*>(number + view_offset_) : address;
+    return number - arena_ < kArenaBytes + kReservableBytes
+               ? reinterpret_cast<T*>(number + view_offset_)
+               : address;
   }
 
  private:
-  static constexpr size_t kArenaBytes = size_t{64} << 30;  // of addresses; pages come when written
+  // Of addresses; pages come when written. Behind the arena are those that can be reserved.
+  static constexpr size_t kArenaBytes = size_t{64} << 30;
+  static constexpr size_t kReservableBytes = size_t{512} << 30;
+
+  using Allocations = std::map<uintptr_t, Allocation>;
 
   Memory();
   void* allocate_device(size_t bytes);
   void release_device(uintptr_t base, size_t bytes);
+  bool in_reservation(uintptr_t begin, size_t bytes) const;
+  // The mappings in the range; none when it cuts one.
+  std::vector<Allocations::iterator> mappings(const void* begin, size_t bytes);
+  template <typename Change>
+  bool change_places(const Allocation& mapping, const Change& change) const;
 
   int file_ = -1;
   uintptr_t arena_ = 0;
   uintptr_t view_offset_ = 0;
   mutable std::mutex mutex_;
-  std::map<uintptr_t, size_t> free_;  // of the arena: begin, bytes
-  std::map<uintptr_t, Allocation> allocations_;
+  AddressRanges free_;  // of the arena
+  AddressRanges reservable_;
+  std::map<uintptr_t, size_t> reserved_;  // begin, bytes
+  Allocations allocations_;
   uint64_t last_id_ = 0;
 };
 

@@ -329,17 +329,7 @@ CPU_DEVICE_EXPORT int cudaLaunchKernel(const void* stub, Dimensions, Dimensions,
     static bool reported = false;      \
     return not_there(#name, reported); \
   }
-NOT_THERE(cuMemAddressFree)
-NOT_THERE(cuMemAddressReserve)
-NOT_THERE(cuMemCreate)
-NOT_THERE(cuMemGetAllocationGranularity)
-NOT_THERE(cuMemGetAllocationPropertiesFromHandle)
 NOT_THERE(cuMemGetHandleForAddressRange)
-NOT_THERE(cuMemMap)
-NOT_THERE(cuMemRelease)
-NOT_THERE(cuMemRetainAllocationHandle)
-NOT_THERE(cuMemSetAccess)
-NOT_THERE(cuMemUnmap)
 NOT_THERE(cudaDeviceEnablePeerAccess)
 NOT_THERE(cudaGraphAddKernelNode)
 NOT_THERE(cudaIpcCloseMemHandle)

@@ -28,7 +28,8 @@ Transfers::Transfers(const Block& block, Protocol protocol, Slices slices,
                            ? step_bytes
                            : block.buffer_bytes(static_cast<int>(Protocol::kSimple)) / kSteps) /
                       element_bytes_ * slices.steps_each),
-      registered_(ends.registered) {
+      registered_(ends.registered),
+      of_pairs_(ends.connection != 0) {
   begin_side(receive_, ends.receive_from, false, ends.connection);
   begin_side(send_, ends.send_to, true, ends.connection);
 }

@@ -68,7 +68,10 @@ class Transfers {
   Task ll128(Transfer transfer);
   // Words of 4 bytes of data and 4 of the flag.
   Task receive_words(const uint64_t* from, size_t words, uint64_t flag, uint32_t* to) const;
-  bool in_place(const Connection& peer) const { return registered_ && peer.reaches_users(); }
+  // NCCL registers sends and receives only where NICs reach users; 2.22 does not mark receivers.
+  bool in_place(const Connection& peer) const {
+    return registered_ && (of_pairs_ || peer.reaches_users());
+  }
   void combine(const Transfer& transfer, std::span<char* const> received,
                std::span<char* const> sent) const;
   void begin_side(Side& side, std::span<const int> ranks, bool sends, int connection);
@@ -80,6 +83,7 @@ class Transfers {
   const size_t element_bytes_;
   const size_t slice_elements_;  // of SIMPLE
   const bool registered_;
+  const bool of_pairs_;
   Side receive_;
   Side send_;
 };

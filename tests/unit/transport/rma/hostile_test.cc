@@ -96,9 +96,9 @@ TEST_P(RmaHostileRecords, InvalidRecordFailsOnlyTransfersWithItsSender) {
   }
   EXPECT_NE(victim.failure()->message.find("rank 1"), std::string::npos)
       << victim.failure()->message;
-  auto failed = victim.put(kHostile, {}, 0, {}, std::nullopt);
-  ASSERT_TRUE(failed);
-  EXPECT_FALSE(victim.test(*failed));
+  const auto refused = victim.put(kHostile, {}, 0, {}, std::nullopt);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kPeer);
   // Transfers with rank 2 still work.
   data_[0][5] = 99;
   auto put = victim.put(2, {windows_[0], 0}, kBytes, {windows_[0], 0},
@@ -111,6 +111,27 @@ TEST_P(RmaHostileRecords, InvalidRecordFailsOnlyTransfersWithItsSender) {
   EXPECT_FALSE(groups_[2]->failure());
   for (size_t i = 8; i < kBytes - 8; ++i)
     ASSERT_EQ(data_[0][i], 0) << "rank 1 has changed the memory of rank 0";
+}
+
+// NCCL's GIN tests an operation that has failed again and again. No other becomes the same one.
+TEST_F(RmaHostile, OperationThatHasFailedStaysSo) {
+  Group& victim = *groups_[0];
+  const auto waiting = victim.get(kHostile, {windows_[0], 0}, 8, {windows_[0], 0});
+  ASSERT_TRUE(waiting);
+  send_record(0, {.kind = static_cast<RecordKind>(77)});
+  while (!victim.failure()) {
+    victim.progress();
+    contexts_[kHostile]->progress(0);
+  }
+  for (int i = 0; i < 3; ++i) {
+    const auto tested = victim.test(*waiting);
+    ASSERT_FALSE(tested);
+    EXPECT_EQ(tested.error().code, ErrorCode::kPeer);
+    const auto put = victim.put(2, {windows_[0], 0}, 8, {windows_[0], 0}, std::nullopt);
+    ASSERT_TRUE(put);
+    EXPECT_NE(*put, *waiting);
+    while (!victim.test(*put).value()) groups_[2]->progress();
+  }
 }
 
 // Ranks share together, so a rank that is faster than the others may leave before they are done.

@@ -196,28 +196,31 @@ TEST(Registered, BuffersAreNotLeftByOperationsEither) {
   }
 }
 
-// One step for everything, however small the chunks of the work are.
+// One step for everything, however small the chunks of the work are. NCCL 2.22 does not mark the
+// connections whose NICs reach the user's buffers.
 TEST(Registered, SendsAndReceivesAreOneStep) {
   constexpr int kIndex = 1;
   const ProtocolUse use{.protocol = Protocol::kSimple};
-  Middle middle(use, Fifo::kDirect, 0, kIndex);
-  std::vector<Bytes> sent{random_bytes(100'000, 1)};
-  const std::vector<Bytes> coming{random_bytes(70'000, 2)};
-  std::vector<Bytes> received{Bytes(70'000)};
-  SendReceiveFields fields;
-  fields.send = {sent[0].data(), 100'000, 1, 1, 40, false, true};
-  fields.receive = {received[0].data(), 70'000, 2, 1, 40, false, true};
-  const auto bytes = fields.bytes();
-  const std::vector works{SendReceiveWork(middle.block().layout(), bytes.data())};
-  Fiber fiber(send_receive(middle.block(), works));
-  std::deque<Neighbour> nics;
-  nics.emplace_back(middle.to(1), use, kReceives, sent, 0, addresses(sent));
-  nics.emplace_back(middle.from(2), use, kSends, coming, 0, addresses(received));
-  ASSERT_TRUE(run_together(fiber, nics));
-  EXPECT_EQ(received, coming);
-  EXPECT_EQ(middle.communicator().step(0, 1, true, kIndex), 1U);
-  EXPECT_EQ(middle.communicator().step(0, 2, false, kIndex), 1U);
-  EXPECT_TRUE(untouched(middle.to(1)));
+  for (const auto fifo : {Fifo::kDirect, Fifo::kInOrder}) {
+    Middle middle(use, fifo, 0, kIndex);
+    std::vector<Bytes> sent{random_bytes(100'000, 1)};
+    const std::vector<Bytes> coming{random_bytes(70'000, 2)};
+    std::vector<Bytes> received{Bytes(70'000)};
+    SendReceiveFields fields;
+    fields.send = {sent[0].data(), 100'000, 1, 1, 40, false, true};
+    fields.receive = {received[0].data(), 70'000, 2, 1, 40, false, true};
+    const auto bytes = fields.bytes();
+    const std::vector works{SendReceiveWork(middle.block().layout(), bytes.data())};
+    Fiber fiber(send_receive(middle.block(), works));
+    std::deque<Neighbour> nics;
+    nics.emplace_back(middle.to(1), use, kReceives, sent, 0, addresses(sent));
+    nics.emplace_back(middle.from(2), use, kSends, coming, 0, addresses(received));
+    ASSERT_TRUE(run_together(fiber, nics));
+    EXPECT_EQ(received, coming);
+    EXPECT_EQ(middle.communicator().step(0, 1, true, kIndex), 1U);
+    EXPECT_EQ(middle.communicator().step(0, 2, false, kIndex), 1U);
+    EXPECT_TRUE(untouched(middle.to(1)));
+  }
 }
 
 }  // namespace
