@@ -8,7 +8,6 @@ An arm is written `socket`, `ib`, as the NIC's name in PACECAR_NICS or as the pa
 import dataclasses
 import hashlib
 import itertools
-import os
 import pathlib
 import re
 import socket
@@ -105,14 +104,8 @@ def environment(arm, rank, plugin, log, interface="lo"):
         del result["NCCL_NET"]
         result.update(NCCL_NET_PLUGIN=arm.plugin)
     if arm.nic:
-        result.update(NCCL_NET_PLUGIN=str(plugin), PACECAR_NICS=arm.nic, PACECAR_REQUIRE="1",
-                      LD_LIBRARY_PATH=library_path(plugin))
+        result.update(NCCL_NET_PLUGIN=str(plugin), PACECAR_NICS=arm.nic, PACECAR_REQUIRE="1")
     return {**result, **dict(arm.settings)}
-
-
-def library_path(plugin):
-    """The plugin's folder comes last, for libraries that the host may lack."""
-    return ":".join(filter(None, [os.environ.get("LD_LIBRARY_PATH"), str(plugin.parent)]))
 
 
 def find_plugin(named, arms):
@@ -134,12 +127,11 @@ def check_plugin(plugin):
     """Loads the plugin in a process of its own for the loader's error: NCCL reports only that it
     found no plugin."""
     load = [sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", str(plugin)]
-    done = subprocess.run(load, capture_output=True, text=True, check=False, timeout=LOAD_LIMIT_S,
-                          env={**os.environ, "LD_LIBRARY_PATH": library_path(plugin)})
+    done = subprocess.run(load, capture_output=True, text=True, check=False, timeout=LOAD_LIMIT_S)
     if done.returncode != 0:
         why = (done.stderr.strip() or f"ended with {done.returncode}").splitlines()[-1]
-        raise Broken(f"the plugin does not load here ({why}): put the missing library into "
-                     f"{plugin.parent}")
+        raise Broken(f"the plugin does not load here ({why}): install the missing library, or "
+                     "name its folder in LD_LIBRARY_PATH")
 
 
 def describe_plugin(plugin):

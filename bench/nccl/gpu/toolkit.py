@@ -128,17 +128,12 @@ def versions(seen):
             "cuda_driver": dotted(seen["cuda_driver"], 1000, 10)}
 
 
-def answer(command, limit_s=PROBE_LIMIT_S):
-    """The command's standard output; None when it failed or does not exist."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False,
-                              timeout=limit_s)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
-
-
 def gpu_names():
     """The GPUs with their driver, by nvidia-smi; empty if it fails."""
-    names = answer(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
-    return (names or "").split("\n")[:-1]
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True,
+                              timeout=PROBE_LIMIT_S)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return done.stdout.splitlines()
