@@ -8,6 +8,7 @@ import importlib.machinery
 import importlib.util
 import io
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -25,6 +26,7 @@ from limits import LIMIT_S
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUN = ROOT / "bench/nccl/run"
 BUILD = pathlib.Path()
+COLLECTIVES = "bench/nccl/programs/collectives"
 NO_GOALS = ("--least-bandwidth", "0", "--most-time", "1e6")
 SMALL = ("--ops", "reduce", "--sizes", "8,1K", "--rounds", "1", "--iterations", "3", *NO_GOALS)
 
@@ -42,10 +44,6 @@ import mps  # noqa: E402
 import toolkit  # noqa: E402
 
 
-def programs():
-    return BUILD / "bench/nccl/programs"
-
-
 def nccl():
     """The folder of NCCL for the CPU device."""
     try:
@@ -54,18 +52,14 @@ def nccl():
         raise unittest.SkipTest(str(why)) from None
 
 
-def environment(**more):
-    return {**os.environ, "LD_LIBRARY_PATH": f"{BUILD}/cpu_device:{nccl()}", **more}
-
-
 def command(*flags):
-    return list(map(str, [sys.executable, RUN, "--programs", programs(), "--nccl", nccl(),
-                          "--plugin", BUILD / "net_plugin" / arms.PLUGIN_NAME, *flags]))
+    nccl()
+    return list(map(str, [sys.executable, RUN, "--cpu", "--build", BUILD, *flags]))
 
 
-def run(*flags, **more):
+def run(*flags, **environment):
     return subprocess.run(command(*flags), capture_output=True, text=True, timeout=LIMIT_S,
-                          check=False, env=environment(**more))
+                          check=False, env={**os.environ, **environment})
 
 
 class Case(unittest.TestCase):
@@ -171,7 +165,7 @@ class WholeRun(Case):
 
     def test_an_interrupt_leaves_no_rank(self):
         process = subprocess.Popen(command("--sizes", "64K", "--iterations", "100000"),
-                                   env=environment(TMPDIR=str(self.folder)),
+                                   env={**os.environ, "TMPDIR": str(self.folder)},
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         deadline = time.monotonic() + LIMIT_S
         # NCCL's log is written once the ranks are up.
@@ -255,11 +249,17 @@ class Refusals(Case):
         self.refused(77, f"libnccl.so.2 is not found in {self.folder}: give the file", "--nccl",
                      self.folder)
         self.refused(77, "NCCL does not load", "--nccl", __file__)
-        self.refused(77, "there is no nm here: install g++", "--cpu", "--nccl", "",
-                     PATH="/nowhere", XDG_CACHE_HOME="/nowhere")
-        (self.folder / "libcudart.so.12").symlink_to(BUILD / "cpu_device/libcudart.so.12")
-        self.refused(77, "there is no GPU that CUDA can use (libcuda.so.1: cannot open",
-                     LD_LIBRARY_PATH=str(self.folder))
+        self.refused(77, "there is no nm here: install g++", PATH="/nowhere",
+                     XDG_CACHE_HOME="/nowhere")
+
+    def test_no_gpu_is_a_skip(self):
+        runtime = "libcudart.so.12"
+        (self.folder / runtime).symlink_to(BUILD / "cpu_device" / runtime)
+        with unittest.mock.patch.dict(os.environ, LD_LIBRARY_PATH=str(self.folder)):
+            seen = toolkit.probe([BUILD / COLLECTIVES, nccl() / linked.LIBRARY, "probe"])
+        toolkit.require_nccl(seen)
+        with self.assertRaisesRegex(toolkit.Skipped, "no GPU that CUDA can use .libcuda.so.1: "):
+            toolkit.require_gpu(seen)
 
     def test_a_plugin_that_is_missing_or_does_not_load_is_an_error(self):
         self.refused(2, "/nowhere/plugin.so is missing: build it", "--plugin",
@@ -272,7 +272,7 @@ class Refusals(Case):
                       ["0", "17", "0", "id", "allreduce", "4:1", "1"],
                       ["0", "2", "0", "id", "allreduce", "3:1", "1"]):
             with self.subTest(words=words):
-                done = subprocess.run([programs() / toolkit.DRIVER, "/nowhere", *words], text=True,
+                done = subprocess.run([BUILD / COLLECTIVES, "/nowhere", *words], text=True,
                                       capture_output=True, timeout=LIMIT_S, check=False)
                 self.assertGreater(done.returncode, 0, "it was killed")
                 self.assertIn("bench/nccl/run starts it", done.stderr)
@@ -309,15 +309,6 @@ class Refusals(Case):
         self.assertIn("allreduce allgather reducescatter broadcast reduce sendrecv alltoall",
                       done.stdout)
         self.assertIn("socket soft:udp:lo", done.stdout)
-
-
-class RealToolkit(Case):
-    def test_a_bare_compiler_builds_the_programs(self):
-        made = toolkit.programs(self.folder)
-        seen = toolkit.probe([made / toolkit.DRIVER, "/nowhere", "probe"])
-        with self.assertRaisesRegex(toolkit.Skipped, "NCCL does not load"):
-            toolkit.require_nccl(seen)
-        self.assertTrue((made / toolkit.SLICES).exists())
 
 
 class Arms(unittest.TestCase):
@@ -400,11 +391,20 @@ class Figures(unittest.TestCase):
                     rows = figures.merge([self.line([seconds], processor=processor)] * 2)
                     runs.append({"ranks": 2, "round": number, "arm": name, "rows": rows})
         for wanted, met in ((1.5, True), (2.5, False)):
-            one, = figures.ratios(programs() / toolkit.RATIOS, runs, 2, ["socket", "nic"], "socket",
-                                  figures.Goals(wanted, 1), "nic")
+            one, = figures.ratios(runs, 2, ["socket", "nic"], "socket", figures.Goals(wanted, 1),
+                                  "nic")
             self.assertAlmostEqual(one["ratio"], 2)
             self.assertAlmostEqual(one["processor_ratio"], 1.5)
             self.assertEqual((one["n"], one["goal"], one["met"]), (3, wanted, met))
+
+    def test_the_interval_is_students(self):
+        # Half its width is t * deviation / sqrt(n), with t = 12.706 for 2 rounds, 2.201 for 12.
+        for logarithms, half in (([1, 3], 12.706), ([1, 3] * 6, 2.201 * (1 / 11) ** 0.5)):
+            found = figures.mean_ratio(logarithms)
+            self.assertAlmostEqual(math.log(found["ratio"]), 2)
+            for end, sign in (("low", -1), ("high", 1)):
+                self.assertAlmostEqual(math.log(found[end]), 2 + sign * half, places=2)
+        self.assertEqual(figures.mean_ratio([0.0]), {"n": 1, "ratio": 1})
 
     def test_goals_are_bandwidth_for_large_and_time_for_small_sizes(self):
         goals = figures.Goals(1.5, 0.8)

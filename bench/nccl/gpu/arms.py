@@ -20,8 +20,7 @@ from toolkit import Broken
 BASELINE = "socket"
 BUILT_IN = {BASELINE: "Socket", "ib": "IB"}  # NCCL's own: its name in NCCL's log
 PLUGIN_NAME = "libnccl-net-pacecar.so"
-USUAL_PLUGINS = [ROOT / "build/release/net_plugin" / PLUGIN_NAME,
-                 ROOT.parents[1] / PLUGIN_NAME]  # as installed
+INSTALLED_PLUGIN = ROOT.parents[1] / PLUGIN_NAME
 LOAD_LIMIT_S = 60
 # Each rank has a host id of its own, so that NCCL accepts several ranks on one GPU and uses only
 # the network between them. Features that need a GPU for one rank alone, or a second GPU, are off.
@@ -108,19 +107,21 @@ def environment(arm, rank, plugin, log, interface="lo"):
     return {**result, **dict(arm.settings)}
 
 
-def find_plugin(named, arms):
+def find_plugin(options):
     """Pacecar's plugin, after a check that the arms' plugins load; None if no arm needs it."""
-    for arm in arms:
+    for arm in options.arms:
         if arm.plugin:
             check_plugin(pathlib.Path(arm.plugin))
-    if not any(arm.nic for arm in arms):
+    if not any(arm.nic for arm in options.arms):
         return None
-    for plugin in [named] if named else USUAL_PLUGINS:
+    usual = [options.build / "net_plugin" / PLUGIN_NAME, INSTALLED_PLUGIN]
+    for plugin in [options.plugin] if options.plugin else usual:
         if plugin.is_file():
             check_plugin(plugin.resolve())
             return plugin.resolve()
-    raise Broken(f"{named or 'the plugin'} is missing: build it (cmake --preset release && cmake "
-                 "--build --preset release), install nccl-net-pacecar, or name it with --plugin")
+    raise Broken(f"{options.plugin or 'the plugin'} is missing: build it (cmake --preset release "
+                 "&& cmake --build --preset release), install nccl-net-pacecar, or name it with "
+                 "--plugin")
 
 
 def check_plugin(plugin):
