@@ -46,7 +46,7 @@ def main():
     plugin = arms.find_plugin(options)
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pacecar-")))
-        shared = options.ranks > seen["gpus"] and not options.no_mps
+        shared = options.ranks > seen["gpus"]
         client = stack.enter_context(mps.serving(probe)) if shared else {}
         setting = job.Setting(plugin, client, folder, options.timeout)
         document = {"schema_version": 1, "machine": machine.describe(),

@@ -50,7 +50,6 @@ def add_common(add):
     add("--plugin", type=pathlib.Path, metavar="FILE",
         help="default: that of --build, or the installed one")
     add_build(add)
-    add("--no-mps", action="store_true", help="without MPS: ranks that share a GPU take turns")
     add("-J", "--output_file", "--json", dest="json", type=writable, metavar="FILE",
         help="write every figure to this file")
 

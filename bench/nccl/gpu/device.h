@@ -16,6 +16,8 @@ void require_driver(int result, const char* what);
 void require_nccl(int result, const char* what);
 // The driver's text for its result.
 std::string driver_error(int result);
+// The driver, which is initialised, and NCCL.
+void load_libraries(const std::string& nccl_file);
 
 // `elements` floats on the GPU.
 class DeviceBuffer {
