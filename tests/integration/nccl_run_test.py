@@ -413,11 +413,11 @@ class Figures(unittest.TestCase):
 
     def test_sizes_and_iterations_are_parsed(self):
         self.assertEqual(nccl_run.sizes("1K,8,2M"), [8, 1024, 2 << 20])
-        self.assertEqual(nccl_run.sizes("8-64"), [8, 16, 32, 64])
         steps = [["-b", "8", "-e", "40", "-i", "8"], ["-b", "8", "-e", "40", "-f", "1.5"],
-                 ["-b", "64"], ["-e", "64", "-f", "1"]]
+                 ["-b", "8", "-e", "64"], ["-b", "64"], ["-e", "64", "-f", "1"]]
         found = [nccl_run.parse(["--arms", "socket", *flags]).sizes for flags in steps]
-        self.assertEqual(found, [[8, 16, 24, 32, 40], [8, 12, 16, 24, 40], [64], [64]])
+        self.assertEqual(found, [[8, 16, 24, 32, 40], [8, 12, 16, 24, 40], [8, 16, 32, 64],
+                                 [64], [64]])
         self.assertEqual([nccl_run.iterations(size, 20) for size in (8, 64 << 20, 1 << 30)],
                          [20, 4, 2])
 
