@@ -43,10 +43,10 @@ def main():
     seen = toolkit.probe(probe)
     require_torch(seen)
     toolkit.require_gpu(seen)
-    plugin = arms.find_plugin(options.plugin, options.arms)
+    plugin = arms.find_plugin(options)
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pacecar-")))
-        shared = options.ranks > seen["gpus"] and not options.no_mps
+        shared = options.ranks > seen["gpus"]
         client = stack.enter_context(mps.serving(probe)) if shared else {}
         setting = job.Setting(plugin, client, folder, options.timeout)
         document = {"schema_version": 1, "machine": machine.describe(),

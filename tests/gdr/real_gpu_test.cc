@@ -76,7 +76,7 @@ TEST_F(RealGpu, DriverDescribesTheAllocation) {
 TEST_F(RealGpu, ExportSucceedsIfTheGpuReportsDmaBuf) {
   const auto exported = export_dmabuf(system_->driver(), data(), kBytes);
   EXPECT_EQ(exported.has_value(), system_->gpus()[0].dma_buf);
-  // Both outcomes are valid; the report of bench/nccl/bundle shows which it was.
+  // Both outcomes are valid; --gtest_output=json: shows which it was.
   RecordProperty("said", exported ? "the GPU's memory is exported" : exported.error().message);
 }
 

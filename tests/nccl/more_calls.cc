@@ -17,10 +17,7 @@ void find(void* library, const char* name, Function& to) {
 }  // namespace
 
 void load_all(const std::string& nccl_file) {
-  for (const std::string& reason : {nccl::load_driver(), nccl::load_nccl(nccl_file)}) {
-    if (!reason.empty()) nccl::end_with(reason);
-  }
-  nccl::require_driver(nccl::driver().init(0), "cuInit");
+  nccl::load_libraries(nccl_file);
   void* const library = dlopen(nccl_file.c_str(), RTLD_NOW | RTLD_LOCAL);
   find(library, "ncclCommInitRankConfig", loaded.init_with);
   find(library, "ncclCommSplit", loaded.split);

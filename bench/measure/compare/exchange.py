@@ -187,4 +187,4 @@ def write_whole(file, text):
 
 
 def write_json(file, document):
-    file.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    write_whole(file, json.dumps(document, indent=1) + "\n")

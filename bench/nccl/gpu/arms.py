@@ -8,7 +8,6 @@ An arm is written `socket`, `ib`, as the NIC's name in PACECAR_NICS or as the pa
 import dataclasses
 import hashlib
 import itertools
-import os
 import pathlib
 import re
 import socket
@@ -21,8 +20,7 @@ from toolkit import Broken
 BASELINE = "socket"
 BUILT_IN = {BASELINE: "Socket", "ib": "IB"}  # NCCL's own: its name in NCCL's log
 PLUGIN_NAME = "libnccl-net-pacecar.so"
-USUAL_PLUGINS = [ROOT / "build/release/net_plugin" / PLUGIN_NAME,
-                 ROOT.parents[1] / PLUGIN_NAME]  # as installed
+INSTALLED_PLUGIN = ROOT.parents[1] / PLUGIN_NAME
 LOAD_LIMIT_S = 60
 # Each rank has a host id of its own, so that NCCL accepts several ranks on one GPU and uses only
 # the network between them. Features that need a GPU for one rank alone, or a second GPU, are off.
@@ -105,41 +103,36 @@ def environment(arm, rank, plugin, log, interface="lo"):
         del result["NCCL_NET"]
         result.update(NCCL_NET_PLUGIN=arm.plugin)
     if arm.nic:
-        result.update(NCCL_NET_PLUGIN=str(plugin), PACECAR_NICS=arm.nic, PACECAR_REQUIRE="1",
-                      LD_LIBRARY_PATH=library_path(plugin))
+        result.update(NCCL_NET_PLUGIN=str(plugin), PACECAR_NICS=arm.nic, PACECAR_REQUIRE="1")
     return {**result, **dict(arm.settings)}
 
 
-def library_path(plugin):
-    """The plugin's folder comes last, for libraries that the host may lack."""
-    return ":".join(filter(None, [os.environ.get("LD_LIBRARY_PATH"), str(plugin.parent)]))
-
-
-def find_plugin(named, arms):
+def find_plugin(options):
     """Pacecar's plugin, after a check that the arms' plugins load; None if no arm needs it."""
-    for arm in arms:
+    for arm in options.arms:
         if arm.plugin:
             check_plugin(pathlib.Path(arm.plugin))
-    if not any(arm.nic for arm in arms):
+    if not any(arm.nic for arm in options.arms):
         return None
-    for plugin in [named] if named else USUAL_PLUGINS:
+    usual = [options.build / "net_plugin" / PLUGIN_NAME, INSTALLED_PLUGIN]
+    for plugin in [options.plugin] if options.plugin else usual:
         if plugin.is_file():
             check_plugin(plugin.resolve())
             return plugin.resolve()
-    raise Broken(f"{named or 'the plugin'} is missing: build it (cmake --preset release && cmake "
-                 "--build --preset release), install nccl-net-pacecar, or name it with --plugin")
+    raise Broken(f"{options.plugin or 'the plugin'} is missing: build it (cmake --preset release "
+                 "&& cmake --build --preset release), install nccl-net-pacecar, or name it with "
+                 "--plugin")
 
 
 def check_plugin(plugin):
     """Loads the plugin in a process of its own for the loader's error: NCCL reports only that it
     found no plugin."""
     load = [sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", str(plugin)]
-    done = subprocess.run(load, capture_output=True, text=True, check=False, timeout=LOAD_LIMIT_S,
-                          env={**os.environ, "LD_LIBRARY_PATH": library_path(plugin)})
+    done = subprocess.run(load, capture_output=True, text=True, check=False, timeout=LOAD_LIMIT_S)
     if done.returncode != 0:
         why = (done.stderr.strip() or f"ended with {done.returncode}").splitlines()[-1]
-        raise Broken(f"the plugin does not load here ({why}): put the missing library into "
-                     f"{plugin.parent}")
+        raise Broken(f"the plugin does not load here ({why}): install the missing library, or "
+                     "name its folder in LD_LIBRARY_PATH")
 
 
 def describe_plugin(plugin):

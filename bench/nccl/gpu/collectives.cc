@@ -287,13 +287,6 @@ int probe(const std::string& nccl_library) {
   return 0;
 }
 
-void load_libraries(const std::string& nccl_library) {
-  for (const std::string& reason : {load_driver(), load_nccl(nccl_library)}) {
-    if (!reason.empty()) end_with(reason);
-  }
-  require_driver(driver().init(0), "cuInit");
-}
-
 class Rank {
  public:
   explicit Rank(const Options& options)

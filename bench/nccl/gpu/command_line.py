@@ -7,7 +7,7 @@ import subprocess
 
 import arms
 import toolkit
-from console import between, exit_with, log, writable
+from console import add_build, between, exit_with, log, writable
 
 MET, MISSED, ERROR, SKIPPED = 0, 1, 2, 77
 FLOAT_BYTES = 4
@@ -48,8 +48,8 @@ def add_common(add):
     """Options of both programs, for a parser's add_argument."""
     add("--seed", type=int, default=1, help="seed of the order of the runs; default 1")
     add("--plugin", type=pathlib.Path, metavar="FILE",
-        help="default: the installed one, or that in build/")
-    add("--no-mps", action="store_true", help="without MPS: ranks that share a GPU take turns")
+        help="default: that of --build, or the installed one")
+    add_build(add)
     add("-J", "--output_file", "--json", dest="json", type=writable, metavar="FILE",
         help="write every figure to this file")
 

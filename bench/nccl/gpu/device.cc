@@ -115,6 +115,13 @@ void require_nccl(int result, const char* what) {
   if (result != kSuccess) end_with(std::string(what) + ": " + nccl().error_string(result));
 }
 
+void load_libraries(const std::string& nccl_file) {
+  for (const std::string& reason : {load_driver(), load_nccl(nccl_file)}) {
+    if (!reason.empty()) end_with(reason);
+  }
+  require_driver(driver().init(0), "cuInit");
+}
+
 DeviceBuffer::DeviceBuffer(size_t elements) : elements_(elements) {
   DevicePointer memory = 0;
   require_driver(driver().allocate(&memory, elements * sizeof(float)), "cuMemAlloc");

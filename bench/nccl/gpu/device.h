@@ -1,7 +1,6 @@
 // A rank's use of CUDA and NCCL: memory, one stream, one communicator. Any failure ends the program
 // with one sentence on stderr, because a rank cannot continue without its peers. Needs only the
-// standard library and what libraries.h loads, so that a bare compiler can build it. Thread rule:
-// one thread.
+// standard library and what libraries.h loads. Thread rule: one thread.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +16,8 @@ void require_driver(int result, const char* what);
 void require_nccl(int result, const char* what);
 // The driver's text for its result.
 std::string driver_error(int result);
+// The driver, which is initialised, and NCCL.
+void load_libraries(const std::string& nccl_file);
 
 // `elements` floats on the GPU.
 class DeviceBuffer {

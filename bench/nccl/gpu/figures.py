@@ -6,8 +6,8 @@ ranks print for one operation and size. Times are in seconds, bandwidths in byte
 
 import dataclasses
 import json
+import math
 import statistics
-import subprocess
 
 from exchange import Failed
 from report import aligned
@@ -22,7 +22,8 @@ OPERATIONS = {"allreduce": (lambda n: 2 * (n - 1) / n, "sum", -1),
               "alltoall": (lambda n: (n - 1) / n, "none", -1)}
 COLUMNS = "{:>12} {:>12} {:>8} {:>6} {:>5} {:>10} {:>8} {:>8} {:>7} {:>10} {:>10} {:>10}"
 KIB, MIB = 1 << 10, 1 << 20
-RATIOS_LIMIT_S = 60
+# 97.5% quantiles of Student's t with 1, 2, ... degrees of freedom.
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 def merge(outputs):
@@ -55,7 +56,7 @@ def rows_of(runs, ranks, arm):
     for run in runs:
         if run["ranks"] == ranks and run["arm"] == arm:
             for row in run["rows"]:
-                result.setdefault(key(row), []).append(row)
+                result.setdefault(key(row), []).append({**row, "round": run["round"]})
     return result
 
 
@@ -69,7 +70,7 @@ def summary(runs, ranks, arm):
         result.append({"op": op, "size_bytes": size, "count": rows[0]["count"], "type": "float",
                        "redop": redop, "root": root, "time_s": median, "time_min_s": min(times),
                        "time_mean_s": statistics.mean(times), "n": len(times),
-                       "processor_s": statistics.median(row["processor_s"] for row in rows),
+                       "processor_s": processor_median(rows),
                        "algbw_Bps": size / median, "busbw_Bps": size / median * factor(ranks),
                        "wrong": sum(row["wrong"] for row in rows)})
     return result
@@ -106,40 +107,44 @@ class Goals:
         return 1 / self.time if KIB <= size_bytes <= 64 * KIB else None
 
 
-def ratios(program, runs, ranks, arms, baseline, goals, judged):
+def ratios(runs, ranks, arms, baseline, goals, judged):
     """How many times as fast as the baseline each arm is, paired by rounds, and how many times its
     processor time each takes; with goals for the arm `judged`."""
-    def medians(arm):
-        return {(run["round"], *key(row)): statistics.median(row["times_s"]) for run in runs
-                if run["ranks"] == ranks and run["arm"] == arm for row in run["rows"]}
-
-    def processor_medians(arm):
-        rows = rows_of(runs, ranks, arm)
-        return {one: statistics.median(row["processor_s"] for row in rows[one]) for one in rows}
-
-    pairs, base, base_processor = [], medians(baseline), processor_medians(baseline)
+    result, base = [], rows_of(runs, ranks, baseline)
     for arm in arms:
-        times, processor = medians(arm), processor_medians(arm)
-        for op, size in dict.fromkeys(one[1:] for one in times):
-            both = [(times[one], base[one]) for one in times if one[1:] == (op, size)
-                    and one in base]
-            if arm != baseline and both:
-                pairs.append(({"arm": arm, "op": op, "size_bytes": size, "processor_ratio":
-                               processor[op, size] / base_processor[op, size]}, both))
-    for (one, _), found in zip(pairs, computed(program, [both for _, both in pairs])):
-        one.update(found)
-        least = goals.least_ratio(one["size_bytes"]) if one["arm"] == judged else None
-        one.update(goal=least, met=None if least is None else one["ratio"] >= least)
-    return [one for one, _ in pairs]
+        for (op, size), rows in rows_of(runs, ranks, arm).items():
+            others = base.get((op, size), [])
+            pairs = [(other, row) for row in rows for other in others
+                     if other["round"] == row["round"]]
+            if arm == baseline or not pairs:
+                continue
+            one = {"arm": arm, "op": op, "size_bytes": size,
+                   "processor_ratio": processor_median(rows) / processor_median(others),
+                   **mean_ratio([math.log(statistics.median(other["times_s"]) /
+                                          statistics.median(row["times_s"]))
+                                 for other, row in pairs])}
+            least = goals.least_ratio(size) if arm == judged else None
+            result.append({**one, "goal": least,
+                           "met": None if least is None else one["ratio"] >= least})
+    return result
 
 
-def computed(program, pairs):
-    lines = [" ".join(",".join(f"{time:.9g}" for time in times) for times in zip(*both))
-             for both in pairs]
-    text = "\n".join(lines)
-    done = subprocess.run([str(program)], input=text, capture_output=True, text=True, check=True,
-                          timeout=RATIOS_LIMIT_S)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+def processor_median(rows):
+    return statistics.median(row["processor_s"] for row in rows)
+
+
+def mean_ratio(logarithms):
+    """The geometric mean, and Student's 95% interval of it."""
+    n, mean = len(logarithms), statistics.mean(logarithms)
+    if n == 1:
+        return {"n": n, "ratio": math.exp(mean)}
+    degrees = n - 1
+    # Beyond the table: the first terms of Cornish and Fisher's expansion.
+    quantile = (STUDENT[degrees - 1] if degrees <= len(STUDENT) else
+                1.960 + 2.372 / degrees + 2.823 / degrees ** 2)
+    reach = quantile * statistics.stdev(logarithms) / math.sqrt(n)
+    return {"n": n, "ratio": math.exp(mean), "low": math.exp(mean - reach),
+            "high": math.exp(mean + reach)}
 
 
 def ratio_table(found, ranks, baseline):

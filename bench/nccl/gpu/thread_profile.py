@@ -1,6 +1,6 @@
 """Profiles the ranks' threads while a job runs: their processor time, from /proc; where in the code
-they spend it, by `perf` if installed; what the slices of operations wait for, by NCCL's profiler
-interface (slice_waits.cc); and the report of `pacecar doctor`, if installed.
+they spend it, by `perf` if installed; and what the slices of operations wait for, by NCCL's
+profiler interface (slice_waits.cc).
 
 NCCL calls the plugin in its own thread ("NCCL Progress"): /proc cannot separate the two, perf can.
 The sampler's thread and perf slow the job down a little, so do not compare these times with others.
@@ -19,10 +19,8 @@ import threading
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 LOOK_EVERY_S = 0.2
-SETTLE_S = 3    # for the job's setup
 PERF_HZ = 499
 PERF_LIMIT_S = 120
-DOCTOR_LIMIT_S = 20
 PERF_LINES, PERF_WIDTH = 30, 120
 
 
@@ -60,7 +58,7 @@ class Watch:
     """
 
     def __init__(self, slices, folder):
-        self.result = {"threads": [], "slices": {}, "perf": "", "doctor": ""}
+        self.result = {"threads": [], "slices": {}, "perf": ""}
         self._left = tempfile.TemporaryDirectory(dir=folder)
         self.environment = {"NCCL_PROFILER_PLUGIN": str(slices),
                             "SLICE_WAITS": str(pathlib.Path(self._left.name, "slices"))}
@@ -70,18 +68,15 @@ class Watch:
     @contextlib.contextmanager
     def __call__(self, pids):
         looking = threading.Thread(target=self._keep_looking, args=(pids,))
-        asking = threading.Thread(target=self._ask)
         with tempfile.TemporaryDirectory(prefix="pacecar-perf-") as folder:
             perf, data = self._start_perf(pids, pathlib.Path(folder, "data"))
             self._look(pids)  # a short job may be over at the next look
             looking.start()
-            asking.start()
             try:
                 yield
             finally:
                 self._over.set()
                 looking.join()
-                asking.join()
                 self.result["threads"] = by_name(self._seen.values())
                 self.result["slices"] = slices_of(pathlib.Path(self._left.name))
                 self._left.cleanup()
@@ -94,15 +89,6 @@ class Watch:
     def _keep_looking(self, pids):
         while not self._over.wait(LOOK_EVERY_S):
             self._look(pids)
-
-    def _ask(self):
-        """Runs pacecar doctor, once the job is set up."""
-        if not shutil.which("pacecar") or self._over.wait(SETTLE_S):
-            return
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            done = subprocess.run(["pacecar", "doctor", "--no-color"], capture_output=True,
-                                  text=True, check=False, timeout=DOCTOR_LIMIT_S)
-            self.result["doctor"] = done.stdout.strip()
 
     def _start_perf(self, pids, data):
         if not shutil.which("perf"):
@@ -158,7 +144,4 @@ def table(seen, title):
     lines += ["", "   us each    slices  what a slice waits for"] if seen["slices"] else []
     lines += [f"{seconds / count * 1e6:10.1f} {count:9}  {wait}"
               for wait, (count, seconds) in seen["slices"].items() if count]
-    for text in (seen["perf"], seen["doctor"]):
-        if text:
-            lines += ["", *text.splitlines()]
-    return lines
+    return [*lines, "", *seen["perf"].splitlines()]

@@ -1,20 +1,15 @@
-"""Finds NCCL, builds the ranks' program and the statistics with a bare compiler, looks for GPUs."""
+"""Finds NCCL and the programs, looks for GPUs."""
 
 import importlib.util
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 
+from console import missing
 from machine import ROOT
 
-HERE = pathlib.Path(__file__).resolve().parent
-DRIVER, RATIOS, SLICES = PROGRAMS = "collectives", "paired_ratios", "libslice-waits.so"
-DRIVER_SOURCES = [HERE / name for name in ("collectives.cc", "device.cc")]
-RATIOS_SOURCES = [HERE / "paired_ratios.cc",
-                  ROOT / "bench/ab/statistics.cc", ROOT / "transport/base/check.cc"]
-INSTALLED = ROOT / "bin"
+DRIVER, SLICES = "collectives", "libslice-waits.so"
 NCCL = "libnccl.so.2"
 NCCL_FOLDERS = ("lib64", "lib", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
                 "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
@@ -51,41 +46,18 @@ def find_nccl(named):
     return NCCL
 
 
-def cpu_device():
-    """The folder of the CPU device's libraries: installed, or built."""
-    for folder in (ROOT / "cpu_device", ROOT / "build/release/cpu_device"):
-        if (folder / "libcuda.so.1").exists():
-            return folder
-    raise Broken(f"{folder} is missing: build it (cmake --preset release && cmake --build "
-                 "--preset release --target cpu_device)")
+def folder_with(file, installed, built):
+    """The folder with this program or library."""
+    for folder in (ROOT / installed, built):
+        if (folder / file).exists():
+            return folder.resolve()
+    raise Broken(missing(built / file))
 
 
 def use_libraries(*folders):
     """Programs that are started from now on look for libraries in these folders first."""
     os.environ["LD_LIBRARY_PATH"] = ":".join(
         [*map(str, folders), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])])
-
-
-def compile_program(sources, program, *flags):
-    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
-    if not compiler:
-        raise Skipped("there is no C++ compiler: install g++, or name one in CXX")
-    command = [compiler, "-std=c++20", "-O2", "-pthread", f"-I{ROOT}", *sources, *flags, "-o",
-               program]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Broken(f"{program.name} does not compile with {compiler}:\n{done.stderr.strip()}")
-
-
-def programs(folder):
-    """The folder of both programs and NCCL's profiler plugin: where they are installed, or the
-    given one, in which they are built."""
-    if (INSTALLED / DRIVER).is_file():
-        return INSTALLED
-    compile_program(DRIVER_SOURCES, folder / DRIVER, "-ldl")
-    compile_program(RATIOS_SOURCES, folder / RATIOS)
-    compile_program([HERE / "slice_waits.cc"], folder / SLICES, "-shared", "-fPIC")
-    return folder
 
 
 def probe(command, **environment):
@@ -128,17 +100,12 @@ def versions(seen):
             "cuda_driver": dotted(seen["cuda_driver"], 1000, 10)}
 
 
-def answer(command, limit_s=PROBE_LIMIT_S):
-    """The command's standard output; None when it failed or does not exist."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False,
-                              timeout=limit_s)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
-
-
 def gpu_names():
     """The GPUs with their driver, by nvidia-smi; empty if it fails."""
-    names = answer(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
-    return (names or "").split("\n")[:-1]
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True,
+                              timeout=PROBE_LIMIT_S)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return done.stdout.splitlines()
