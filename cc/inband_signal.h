@@ -106,7 +106,7 @@ class InbandController : public RateController<LawConstants> {
  public:
   FlowLimits decide(Instant now) override {
     const Bytes window = window_for(this->rate_bps_, base_rtt_, this->environment_);
-    return this->capped(now, rate_decision(this->rate_bps_, window, this->environment_));
+    return this->capped(now, rate_limits(this->rate_bps_, window, this->environment_));
   }
 
  protected:

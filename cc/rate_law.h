@@ -32,7 +32,7 @@ inline Bytes no_window(const FlowEnvironment& environment) {
                     environment);
 }
 
-inline FlowLimits rate_decision(double bps, Bytes window, const FlowEnvironment& environment) {
+inline FlowLimits rate_limits(double bps, Bytes window, const FlowEnvironment& environment) {
   const Rate line_rate = environment.line_rate;
   const Rate rate = std::min(Rate::from_bps(static_cast<uint64_t>(bps)), line_rate);
   return {.rate = rate,
@@ -49,7 +49,7 @@ class RateController : public GrantedController {
   using Constants = LawConstants;
 
   FlowLimits decide(Instant now) override {
-    FlowLimits decision = rate_decision(rate_bps_, no_window(environment_), environment_);
+    FlowLimits decision = rate_limits(rate_bps_, no_window(environment_), environment_);
     decision.from_next_packet = true;
     return capped(now, decision);
   }

@@ -30,8 +30,7 @@ class LimitsSeen {
     return static_cast<double>(found_[limit]) / static_cast<double>(samples_);
   }
 
-  std::array<uint64_t, kEveryLimit.size()>
-      found_{};  // samples by reason, in the order of kEveryLimit
+  std::array<uint64_t, kEveryLimit.size()> found_{};  // samples by reason
   uint64_t samples_ = 0;
   FlowView last_;
 };

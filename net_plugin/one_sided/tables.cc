@@ -149,7 +149,7 @@ NcclResult test(void* collective, void* request, int* done) noexcept {
     }
     const Result<bool> tested =
         static_cast<Collective*>(collective)->group->test(static_cast<rma::Operation*>(request));
-    if (!tested) return data_result(tested.error().code);  // the group has logged it
+    if (!tested) return data_result(tested.error().code);  // logged once, or its rank has left
     *done = *tested ? 1 : 0;
     return NcclResult::kSuccess;
   });

@@ -49,7 +49,7 @@ Result<FlowId> Flows::join(const std::array<uint8_t, 16>& peer, Instant now) {
   if (unused == flows_.end()) flows_.emplace_back();
   Flow& flow = flows_[id];
   flow = Flow{.peer = peer, .users = 1, .controller = &controllers_->add_flow(now, id)};
-  apply_limits(nic_, id, *flow.controller, flow.decision, now);
+  apply_limits(nic_, id, *flow.controller, flow.limits, now);
   return id;
 }
 
@@ -92,7 +92,7 @@ void Flows::settle(FlowId id, Instant now) {
   if (id >= flows_.size() || flows_[id].users == 0) return;
   Flow& flow = flows_[id];
   (void)flow.controller->demand(now, flow.stats);  // gives the controller the flow's statistics
-  apply_limits(nic_, id, *flow.controller, flow.decision, now);
+  apply_limits(nic_, id, *flow.controller, flow.limits, now);
 }
 
 }  // namespace pacecar::ibverbs

@@ -40,7 +40,7 @@ class Flows {
     uint32_t users = 0;  // queue pairs
     Controller* controller = nullptr;
     FlowStats stats;
-    FlowLimits decision;
+    FlowLimits limits;
   };
 
   Flows(Nic& nic, std::unique_ptr<ControllerSet> controllers);

@@ -82,6 +82,7 @@ class Job(unittest.TestCase):
         results = self.run_job("checked_rank", ["{folder}/id", seed, steps, most_bytes, *further],
                                **how)
         checked = sum(result["checked"] for result in results)
+        self.assertGreater(checked, 0)
         print(f"{self.id().split('.')[-1]}: {checked} collectives checked, "
               f"{sum(result['wrong'] for result in results)} wrong", flush=True)
         return checked

@@ -14,10 +14,10 @@ namespace pacecar {
 // caps().flows-1. Its queue pairs share one pacer and one window.
 using FlowId = uint32_t;
 
-// Since the last signal of the flow. A flow that had to wait for its rate also signals when
-// everything posted has been sent. A flow on credit signals whenever it has sent, with `sharing`:
-// how many flows of the NIC, including itself, had something to send at that time and were allowed
-// to.
+// A signal covers the time since the flow's last one. A flow that had to wait for its rate also
+// signals when everything posted has been sent. A flow on credit signals whenever it has sent, with
+// `sharing`: how many flows of the NIC, including itself, had something to send at that time and
+// were allowed to.
 struct FlowSignal {
   FlowId flow = 0;
   Duration rtt;              // of the newest packet acknowledged; 0 when there is none
@@ -29,7 +29,7 @@ struct FlowSignal {
   uint32_t sharing = 0;      // see above; 0: not sent since the last signal
   Bytes in_flight = 0;       // after this signal
   Bytes sent = 0;            // by the flow since it began, retransmissions included
-  bool rerouting = false;    // a search for a better path: little is said of the path it will keep
+  bool rerouting = false;    // in search of a better path: later packets may take another
   bool timed_out = false;    // no acknowledgement for a whole timeout
   bool echo_marked = false;  // the packet that the newest acknowledgement answers was marked
   uint8_t hops = 0;          // of `telemetry`

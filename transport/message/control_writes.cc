@@ -63,7 +63,7 @@ void ControlWrites::post_word(MessageFlow& flow, Instant now) {
 
 void ControlWrites::on_word_done(MessageFlow& flow) {
   --flow.words_outstanding;
-  flow.watch.on_word_done();
+  flow.watch.on_word_done(nic_.caps().software);
   if (words_out_[flow.id] != flow.word_posted) pending_.add(flow.id);
 }
 

@@ -27,9 +27,9 @@ struct MessageFlow : FlowFacts {
   Instant last_word;
   PeerWatch watch;
   Instant leave_at;
-  FlowLimits decision;
+  FlowLimits limits;
   Controller* controller = nullptr;  // sending
-  LimitMeter limits;                 // sending
+  LimitMeter meter;                  // sending
 };
 
 }  // namespace pacecar

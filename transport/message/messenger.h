@@ -24,12 +24,12 @@
 
 namespace pacecar {
 
-// The congestion control's decision for the flow that was used last.
+// What the congestion control has set for the flow that was used last.
 struct FlowReport {
   uint64_t flows = 0;
   TrafficHint hint;  // the allocator's
   uint32_t weight = 0;
-  FlowLimits decision;
+  FlowLimits limits;
   Duration rtt;
 };
 

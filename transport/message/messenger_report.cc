@@ -9,7 +9,7 @@ std::vector<FlowStatus> Messenger::flow_statuses(Instant now) const {
   for (const FlowId id : flows_.ids()) {
     const MessageFlow& flow = flows_.all()[id];
     places[id] = statuses.size();
-    statuses.push_back({flow, rates_.explain(flow, now_), flow.limits.counts()});
+    statuses.push_back({flow, rates_.explain(flow, now_), flow.meter.counts()});
   }
   const auto look = [&](const auto& end, uint32_t writes, bool awaits_peer) {
     FlowStatus& status = statuses[places[end.flow->id]];
@@ -30,7 +30,7 @@ FlowReport Messenger::report() const {
   const MessageFlow* flow = flows_.all().find(rates_.last_flow());
   if (flow != nullptr) {
     report.weight = flow->weight;
-    report.decision = flow->decision;
+    report.limits = flow->limits;
     report.rtt = flow->rtt;
   }
   return report;

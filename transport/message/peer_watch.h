@@ -4,10 +4,10 @@
 //
 //   kNoLine --keep--> kLine --all lines have ended--> kAsking --kQuestions looks--> Sight::kEnded
 //      ^                                              |     ^
-//      +----- more than kMostQuestions ---- a word is acknowledged: twice the questions, later
+//      +--- the answer is the peer's -- a word is acknowledged; or the NIC's: more questions, later
 //
 // A queue pair of an RDMA NIC acknowledges after its process has ended, until the kernel has freed
-// what the process had. So one answer is not enough.
+// what the process had. So one answer of such a NIC is not enough.
 //
 // Counts looks, not time: a process that was stopped finds acknowledgements late. Pure.
 #pragma once
@@ -32,7 +32,8 @@ class PeerWatch {
  public:
   static constexpr Duration kBetweenLooks = Duration::from_ms(50);
   static constexpr uint32_t kQuestions = 6;
-  static constexpr uint32_t kMostQuestions = 96;  // 9 s after the end of the line
+  static constexpr uint32_t kQuestionsToNic = 24;  // a peer that lives may be silent for 1 s
+  static constexpr uint32_t kMostQuestions = 96;   // 9 s after the end of the line
   static constexpr size_t kMostLines = 2;
 
   enum class Sight : uint8_t { kNothing, kAsk, kEnded };
@@ -44,6 +45,7 @@ class PeerWatch {
     if (line == nullptr || (sending && lines_.size() == kMostLines)) return;
     lines_.push_back(std::move(line));
     state_ = State::kLine;
+    next_look_ = Instant();
   }
 
   // While the flow has requests. kAsk: write a word to the peer, unless one is on its way.
@@ -61,12 +63,16 @@ class PeerWatch {
   }
 
   // What the peer has acknowledged before it ended may arrive after the first question.
-  void on_word_done() {
+  // `by_process`: queue pairs of this kind of NIC end with their process.
+  void on_word_done(bool by_process) {
     if (state_ != State::kAsking || questions_ <= 1) return;
+    if (by_process || limit_ == kMostQuestions) {
+      state_ = State::kNoLine;
+      return;
+    }
     questions_ = 0;
-    limit_ *= 2;
+    limit_ = limit_ < kQuestionsToNic ? kQuestionsToNic : 2 * limit_;
     next_look_ = next_look_ + kBetweenLooks * limit_;
-    if (limit_ > kMostQuestions) state_ = State::kNoLine;
   }
 
  private:

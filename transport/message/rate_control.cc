@@ -192,7 +192,7 @@ void RateControl::poll_grants(Instant now) {
 
 // Applies the controller's decision at the NIC.
 void RateControl::decide(MessageFlow& flow, Instant now) {
-  apply_limits(nic_, flow.id, *flow.controller, flow.decision, now);
+  apply_limits(nic_, flow.id, *flow.controller, flow.limits, now);
 }
 
 // Sends the controller's demand, if it has one.
@@ -220,7 +220,7 @@ void RateControl::do_housekeeping(MessageFlow& flow, Instant now) {
   if (!flow.sending) return;
   announce(flow, now);
   decide(flow, now);
-  flow.limits.look(now, flow.controller->explain(now), flow.stats);
+  flow.meter.look(now, flow.controller->explain(now), flow.stats);
 }
 
 // --- queries ---
@@ -232,7 +232,7 @@ uint64_t RateControl::grant_word(const MessageFlow& flow) const {
 
 Bytes RateControl::write_bytes(const MessageFlow& flow) const {
   const NicCaps& caps = nic_.caps();
-  const Bytes bytes = flow.decision.rate.bytes_in(kWriteTime) / caps.mtu * caps.mtu;
+  const Bytes bytes = flow.limits.rate.bytes_in(kWriteTime) / caps.mtu * caps.mtu;
   return caps.paces_packets ? caps.write_bytes : std::clamp(bytes, caps.mtu, caps.write_bytes);
 }
 
@@ -241,7 +241,7 @@ Explanation RateControl::explain(const MessageFlow& flow, Instant now) const {
   if (flow.controller == nullptr) return {.limited_by = LimitedBy::kApplication};
   Explanation explanation = flow.controller->explain(now);
   explanation.rate_max = config_.rate_max;
-  explanation.limited_by = flow.limits.limit(explanation, flow.stats);
+  explanation.limited_by = flow.meter.limit(explanation, flow.stats);
   return explanation;
 }
 

@@ -40,9 +40,9 @@ class NicFlows {
     return std::ranges::any_of(flows_, [](const Flow& flow) { return flow.gate.in_flight() > 0; });
   }
 
-  // Makes the flows up to this one.
-  void make(FlowId newest) {
-    while (flows_.size() <= newest) {
+  // Makes the first `count` flows.
+  void make(size_t count) {
+    while (flows_.size() < count) {
       const auto id = static_cast<FlowId>(flows_.size());
       Flow& flow = flows_.emplace_back(gate_);
       flow.signal.flow = flow.arrival.flow = id;
@@ -75,7 +75,7 @@ class NicFlows {
   }
 
   // Its signal has changed.
-  void signals(FlowId id) { signals_.add(id); }
+  void report(FlowId id) { signals_.add(id); }
   void report_arrivals(bool wanted) { reports_arrivals_ = wanted; }
   bool reports_arrivals() const { return reports_arrivals_; }
   void on_arrived(FlowId id, Bytes bytes) {

@@ -210,10 +210,11 @@ void Group::release(std::unique_lock<std::mutex>& lock, const std::optional<OwnM
 
 Result<Operation*> Group::begin(size_t rank) {
   if (peers_[rank].closed()) return tl::unexpected(peers_[rank].closed_error());
-  if (peers_[rank].full() || (free_.empty() && operations_.size() == kMaxOperations)) {
+  if (peers_[rank].full()) {
     return fail(ErrorCode::kUnavailable,
-                fmt::format("{} one-sided operations are pending: test some until they are done",
-                            kMaxOperations));
+                fmt::format("too many one-sided operations with rank {} are pending: test some "
+                            "until they are done",
+                            rank));
   }
   if (free_.empty()) return &operations_.emplace_back();
   Operation* const operation = free_.back();

@@ -41,9 +41,6 @@ struct Signal {
 
 class Group {
  public:
-  // Operations that test() has not reported as done.
-  static constexpr size_t kMaxOperations = 1 << 16;
-
   // Joins all ranks; `handles` are those of their listeners, by rank, `listener` is ours at `nic`.
   // Later failures of peers are logged. Blocks until all are connected. Errors: kPeer (one is
   // missing), kUnavailable (a peer is reached over another NIC only), and those of making
@@ -67,7 +64,7 @@ class Group {
 
   // Each starts an operation with that rank, which may be this one. Errors: kInvalidArgument (no
   // such rank, bytes outside of a window), kPeer (the rank has failed or left), kUnavailable
-  // (kMaxOperations, or too many with that rank). A put of 0 bytes needs no windows.
+  // (too many with that rank are pending). A put of 0 bytes needs no windows.
   Result<Operation*> put(size_t rank, const Location& from, size_t size, const Location& to,
                          const std::optional<Signal>& signal);
   Result<Operation*> get(size_t rank, const Location& from, size_t size, const Location& to);

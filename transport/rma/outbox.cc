@@ -195,10 +195,6 @@ void Outbox::abandon(const Error& why) {
   for (Piece& piece : pieces_) fail_operation(piece.operation, why);
   waiting_.clear();
   pieces_.clear();
-  // The operations of failed parts may no longer exist.
-  for (Started& started : started_) {
-    if (started.operation != nullptr && started.operation->error) started.operation = nullptr;
-  }
 }
 
 }  // namespace pacecar::rma

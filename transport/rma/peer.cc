@@ -154,9 +154,7 @@ void Peer::land_in(const Landing& landing) {
   send(record_of(RecordKind::kLanding, landing.window(rank_)), nullptr);
 }
 
-void Peer::put(const Put& put, Operation& operation) {
-  outbox_->add(put, &operation);
-}
+void Peer::put(const Put& put, Operation& operation) { outbox_->add(put, &operation); }
 
 void Peer::send(const Record& record, Operation* operation) {
   if (!closed()) outbox_->add(record, operation);

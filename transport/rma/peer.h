@@ -31,7 +31,7 @@ class Peer {
   // The peer has failed or left: no operations with it.
   bool closed() const { return !outbox_ || left_; }
   Error closed_error() const;
-  // These four add parts to an operation, in order.
+  // These four add parts to an operation, in order. Not when closed(), except send().
   void put(const Put& put, Operation& operation);
   void send(const Record& record, Operation* operation);
   // `record` is that of a get; its kind and number are set here.
@@ -50,7 +50,9 @@ class Peer {
   void hurry() {
     if (outbox_) outbox_->hurry();
   }
-  bool full() const { return outbox_ && !outbox_->room(); }
+  bool full() const {
+    return outbox_ && (!outbox_->room() || gets_.size() >= Outbox::kMaxWaiting);
+  }
 
   // Whether an answer to a get from that window of ours is not acknowledged.
   bool answers_from(WindowId id) const {

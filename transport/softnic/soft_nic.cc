@@ -195,7 +195,7 @@ Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
     qp->standby = RcLane{.queue_pair = next_number(slot + caps_.queue_pairs),
                          .first_psn = random_() & static_cast<uint32_t>(kPsnMask)};
   }
-  flows_.make(config.flow);
+  flows_.make(config.flow + 1);
   if (config.receive_queue) qp->shared_receives = receive_queues_[*config.receive_queue].get();
   if (config.service != Service::kConnected) {
     qp->config.paced = false;  // until it is connected
@@ -318,7 +318,7 @@ size_t SoftNic::poll(std::span<Completion> completions) {
 }
 
 void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant now) {
-  flows_.make(index);
+  flows_.make(index + 1);
   Flow& flow = flows_[index];
   flow.gate.set_limits(limits, now);
   // With packets paced one by one, bursts are only for hosts that cannot keep up.
@@ -426,7 +426,7 @@ void SoftNic::on_progress(QueuePair& qp, Bytes in_flight_before, const SendProgr
   flow.signal.trimmed += progress.trimmed;
   if (progress.trimmed_rtt.ns() != 0) flow.signal.trimmed_rtt = progress.trimmed_rtt;
   flow.signal.timed_out |= progress.timed_out;
-  flows_.signals(qp.config.flow);
+  flows_.report(qp.config.flow);
 }
 
 }  // namespace pacecar

@@ -56,7 +56,7 @@ Result<void> SoftNic::connect_standard(QueuePairId id, const StandardPeer& peer)
                             .first_psn = peer.first_psn,
                             .mtu = mtu};
   open_connection(*qp, peer, 1);
-  flows_.make(peer.flow);
+  flows_.make(peer.flow + 1);
   flows_.join(peer.flow, slot_of(*qp));
   return {};
 }

@@ -237,7 +237,7 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
     if (count == 0) continue;  // its lost packets have been acknowledged after all
     if (config_.joins_packets) count += follow(qp, now, out.first(count), out.subspan(count));
     flow.turn = (flow.turn + i + 1) % pairs;
-    if (waited && !has_work(flow)) flows_.signals(index);
+    if (waited && !has_work(flow)) flows_.report(index);
     flow.waiting = true;
     make_ready(index);
     return count;

@@ -24,6 +24,8 @@ def describe():
 
 def git(*arguments):
     """None without git or a repository, as in a release's archive."""
+    if not (ROOT / ".git").exists():
+        return None
     try:
         done = subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True,
                               check=False)

@@ -154,17 +154,17 @@ void Gpu::work() {
   }
 }
 
-void Event::record(Stream& stream) {
+void Event::record(Stream& stream) const {
   const Graph* const graph = stream.graph();
-  graph_id_ = graph == nullptr ? 0 : graph->id();
+  state_->graph = graph == nullptr ? 0 : graph->id();
   if (graph == nullptr) stream.gpu().enqueue(stream, next_point());
 }
 
-Command Event::next_point() {
+Command Event::next_point() const {
   const auto point = std::make_shared<Point>();
   {
-    const std::lock_guard lock(mutex_);
-    latest_ = point;
+    const std::lock_guard lock(state_->mutex);
+    state_->latest = point;
   }
   return [point] {
     timespec now{};
@@ -177,10 +177,10 @@ Command Event::next_point() {
 }
 
 void Event::hold(Stream& stream) const {
-  if (Graph::capturing(graph_id_) != nullptr) {
-    stream.capture(graph_id_);
+  if (Graph::capturing(state_->graph) != nullptr) {
+    stream.capture(state_->graph);
   } else {
-    stream.gpu().enqueue_made(stream, [this] { return held(); });
+    stream.gpu().enqueue_made(stream, [event = *this] { return event.held(); });
   }
 }
 

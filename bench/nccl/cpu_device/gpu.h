@@ -85,16 +85,16 @@ class Gpu {
 };
 
 // A point in a stream. Recorded again, it is another point: who was held up by the first still is.
+// Copies are the same event, which lives as long as graphs need it.
 class Event {
  public:
-  Event() { latest_->reached = true; }  // it means nothing yet
   // The event now means what `stream` holds. Of a stream that is captured: only for streams that
   // are held by it, which are then captured too.
-  void record(Stream& stream);
-  // `stream` waits for what the event means now.
+  void record(Stream& stream) const;
+  // `stream` waits for what the event means now; captured: for what it means at each launch.
   void hold(Stream& stream) const;
   // The event means from now on what is before the returned command.
-  Command next_point();
+  Command next_point() const;
   // Holds up what is behind it, until what the event means now is reached.
   Command held() const;
   bool reached() const { return latest()->reached.load(); }
@@ -107,14 +107,18 @@ class Event {
     std::atomic<bool> reached{false};
     double seconds = 0;  // written before it is reached
   };
+  struct State {
+    State() { latest->reached = true; }  // it means nothing yet
+    std::mutex mutex;
+    std::shared_ptr<Point> latest = std::make_shared<Point>();
+    std::atomic<uint64_t> graph{0};  // the id of that where it was recorded last; 0: none
+  };
   std::shared_ptr<Point> latest() const {
-    const std::lock_guard lock(mutex_);
-    return latest_;
+    const std::lock_guard lock(state_->mutex);
+    return state_->latest;
   }
 
-  mutable std::mutex mutex_;
-  std::shared_ptr<Point> latest_ = std::make_shared<Point>();  // commands may outlive the event
-  uint64_t graph_id_ = 0;  // where it was recorded last, if in a graph
+  std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 // To be called where a block moves data: a GPU whose blocks only wait takes longer pauses.

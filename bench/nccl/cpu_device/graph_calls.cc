@@ -8,8 +8,12 @@ using namespace pacecar::nccl::cpu;
 
 namespace {
 
-using Object = std::shared_ptr<void>;
+struct UserObject {
+  std::shared_ptr<void> object;
+  unsigned references;  // of the caller
+};
 
+const Event& event_of(const void* handle) { return *static_cast<const Event*>(handle); }
 Graph& graph_of(void* handle) { return *static_cast<Graph*>(handle); }
 
 int capture_info(void* stream, int* status, unsigned long long* id, void** graph,
@@ -29,6 +33,7 @@ int capture_info(void* stream, int* status, unsigned long long* id, void** graph
 // --- capture ---
 
 CPU_DEVICE_EXPORT int cuStreamBeginCapture_v2(void* stream, int) {
+  if (stream_of(stream).graph() != nullptr) return kInvalidValue;
   Graph::begin(stream_of(stream));
   return kSuccess;
 }
@@ -74,13 +79,13 @@ CPU_DEVICE_EXPORT int cudaStreamGetCaptureInfo_v3(void* stream, int* status, uns
 
 CPU_DEVICE_EXPORT int cudaGraphAddEventRecordNode(void**, void* graph, const void*, size_t,
                                                   void* event) {
-  graph_of(graph).add([event] { return static_cast<Event*>(event)->next_point(); });
+  graph_of(graph).add([event = event_of(event)] { return event.next_point(); });
   return kSuccess;
 }
 
 CPU_DEVICE_EXPORT int cudaGraphAddEventWaitNode(void**, void* graph, const void*, size_t,
                                                 void* event) {
-  graph_of(graph).add([event] { return static_cast<Event*>(event)->held(); });
+  graph_of(graph).add([event = event_of(event)] { return event.held(); });
   return kSuccess;
 }
 
@@ -107,20 +112,21 @@ CPU_DEVICE_EXPORT int cudaStreamUpdateCaptureDependencies_v2() { return kSuccess
 // --- objects that graphs keep ---
 
 CPU_DEVICE_EXPORT int cudaUserObjectCreate(void** object, void* what, HostFunction destroy,
-                                           unsigned, unsigned) {
-  *object = new Object(what, destroy);
+                                           unsigned references, unsigned) {
+  *object = new UserObject{{what, destroy}, references};
   return kSuccess;
 }
 
-CPU_DEVICE_EXPORT int cudaUserObjectRelease(void* object, unsigned) {
-  delete static_cast<Object*>(object);
+CPU_DEVICE_EXPORT int cudaUserObjectRelease(void* handle, unsigned count) {
+  auto* const object = static_cast<UserObject*>(handle);
+  if ((object->references -= count) == 0) delete object;
   return kSuccess;
 }
 
 CPU_DEVICE_EXPORT int cudaGraphRetainUserObject(void* graph, void* object, unsigned count,
                                                 unsigned flags) {
   constexpr unsigned kMove = 1;
-  graph_of(graph).retain(*static_cast<Object*>(object));
+  graph_of(graph).retain(static_cast<UserObject*>(object)->object);
   return (flags & kMove) != 0 ? cudaUserObjectRelease(object, count) : kSuccess;
 }
 

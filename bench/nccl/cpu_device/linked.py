@@ -123,13 +123,13 @@ def folder_of(version):
     """The folder with the library of that version, which is made if it is not there."""
     # Another version of this file may link in another way.
     own = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()[:8]
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    folder = cache / "pacecar" / "nccl" / f"{version}-{own}"
     try:
+        cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+        folder = cache / "pacecar" / "nccl" / f"{version}-{own}"
         if not (folder / LIBRARY).is_file():
             with tempfile.TemporaryDirectory(prefix="pacecar-nccl-") as place:
                 link(fetched(version, pathlib.Path(place)), folder)
-    except OSError as reason:
+    except (OSError, RuntimeError) as reason:
         raise Unavailable(f"{reason}: name a folder for NCCL with XDG_CACHE_HOME") from None
     return folder
 

@@ -69,21 +69,25 @@ bool Memory::map(void* begin, size_t bytes, size_t offset, std::shared_ptr<Physi
                         .device = on_device ? memory->properties().location : 0,
                         .id = ++last_id_,
                         .physical = std::move(memory)};
-  allocations_[made.base] = made;
-  return change_places(made, [&](void* place, size_t size) {
+  const bool done = change_places(made, [&](void* place, size_t size) {
     return mmap(place, size, PROT_NONE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
                 made.physical->descriptor(), static_cast<off_t>(offset)) != MAP_FAILED;
   });
+  if (done) allocations_[made.base] = made;
+  return done;
 }
 
 std::vector<Memory::Allocations::iterator> Memory::mappings(const void* begin, size_t bytes) {
   std::vector<Allocations::iterator> found;
-  const uintptr_t end = number(begin) + bytes;
-  for (auto one = allocations_.lower_bound(number(begin));
-       one != allocations_.end() && one->first < end; ++one) {
-    if (one->second.physical == nullptr || one->first + one->second.bytes > end) return {};
+  uintptr_t next = number(begin);
+  const uintptr_t end = next + bytes;
+  while (next < end) {
+    const auto one = allocations_.find(next);
+    if (one == allocations_.end() || one->second.physical == nullptr) return {};
     found.push_back(one);
+    next += one->second.bytes;
   }
+  if (next != end) return {};
   return found;
 }
 

@@ -20,7 +20,7 @@ from toolkit import Broken
 BASELINE = "socket"
 BUILT_IN = {BASELINE: "Socket", "ib": "IB"}  # NCCL's own: its name in NCCL's log
 PLUGIN_NAME = "libnccl-net-pacecar.so"
-INSTALLED_PLUGIN = ROOT.parents[1] / PLUGIN_NAME
+INSTALLED_PLUGIN = ROOT.parent.parent / PLUGIN_NAME
 LOAD_LIMIT_S = 60
 # Each rank has a host id of its own, so that NCCL accepts several ranks on one GPU and uses only
 # the network between them. Features that need a GPU for one rank alone, or a second GPU, are off.
@@ -127,6 +127,8 @@ def find_plugin(options):
 def check_plugin(plugin):
     """Loads the plugin in a process of its own for the loader's error: NCCL reports only that it
     found no plugin."""
+    if not plugin.is_file():
+        raise Broken(f"{plugin} is missing: build it, or name another plugin")
     load = [sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", str(plugin)]
     done = subprocess.run(load, capture_output=True, text=True, check=False, timeout=LOAD_LIMIT_S)
     if done.returncode != 0:

@@ -8,7 +8,7 @@ namespace pacecar {
 PacedFlows::PacedFlows(const WaitingWork& work, uint32_t flows, Bytes burst, Duration jitter,
                        Instant now)
     : work_(work), flows_(flows, FlowGate(burst, jitter)), timers_(flows, now) {
-  flows_.make(flows - 1);
+  flows_.make(flows);
 }
 
 void PacedFlows::leave(FlowId index, uint32_t slot) {
@@ -88,7 +88,7 @@ void PacedFlows::on_acknowledged(FlowId flow, Bytes bytes, Duration rtt) {
   FlowSignal& signal = flows_[flow].signal;
   signal.acked += bytes;
   if (rtt > Duration()) signal.rtt = rtt;
-  flows_.signals(flow);
+  flows_.report(flow);
 }
 
 }  // namespace pacecar

@@ -117,6 +117,16 @@ TEST_F(GraphTest, EventsInAGraphMeanTheirLastRecordBeforeItsLaunch) {
   wait_for(origin_);
 }
 
+TEST_F(GraphTest, KeepsEventsThatItWaitsFor) {
+  auto event = std::make_unique<Event>();
+  const std::unique_ptr<Graph> graph(Graph::begin(origin_));
+  event->hold(origin_);  // recorded nowhere
+  note(origin_, 1);
+  graph->end();
+  event.reset();
+  EXPECT_EQ(launched(*graph), std::vector{1});
+}
+
 TEST_F(GraphTest, KeepsObjectsUntilItsLastLaunchIsDone) {
   auto object = std::make_shared<int>(0);
   const std::weak_ptr<int> kept = object;

@@ -163,7 +163,13 @@ TEST(VirtualMemory, SeveralMappingsEndTogether) {
   size_t bytes = 0;
   EXPECT_EQ(cuMemGetAddressRange_v2(nullptr, &bytes, begin + kPage), 0);
   EXPECT_EQ(bytes, kPage);
-  release(begin, 4 * kPage);
+  const Access access;
+  EXPECT_NE(cuMemUnmap(begin, 4 * kPage), 0) << "a hole";
+  EXPECT_NE(cuMemSetAccess(begin, 4 * kPage, &access, 1), 0);
+  EXPECT_NE(cuMemUnmap(begin + kPage / 2, kPage), 0) << "it cuts mappings";
+  EXPECT_EQ(cuMemUnmap(begin + 3 * kPage, kPage), 0);
+  EXPECT_EQ(cuMemUnmap(begin, 2 * kPage), 0);
+  EXPECT_EQ(cuMemAddressFree(begin, 4 * kPage), 0);
 }
 
 TEST(VirtualMemory, RefusesWhatCudaRefuses) {

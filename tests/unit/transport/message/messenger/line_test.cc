@@ -21,7 +21,7 @@ struct Waiting {
   std::shared_ptr<Line> line = std::make_shared<Line>();
   MessageRequest& received = pair.receive();
 
-  Waiting() {
+  explicit Waiting(const NicCaps& caps = ScriptedNic::usual()) : pair(caps) {
     pair.messenger(1).keep_receive_line(pair.ends.receive, line);
     pair.run_for(Duration::from_ms(100));
   }
@@ -81,7 +81,31 @@ TEST(MessengerLine, QueuePairThatAnswersAfterTheEndProvesNothing) {
   Waiting waiting;
   waiting.line->over = true;
   waiting.pair.run_for(Duration::from_ms(300));
-  waiting.wait_in_vain(Duration::from_ms(1500));
+  waiting.wait_in_vain(Duration::from_s(2));
+  EXPECT_EQ(waiting.received.state(), State::kPending) << "a peer that lives may be silent";
+  waiting.wait_in_vain(Duration::from_s(1));
+  EXPECT_EQ(waiting.received.state(), State::kFailed);
+}
+
+TEST(MessengerLine, AnswerOfASoftwareNicIsItsProcess) {
+  NicCaps caps = ScriptedNic::usual();
+  caps.software = true;
+  Waiting waiting(caps);
+  waiting.line->over = true;
+  waiting.pair.run_for(Duration::from_ms(300));
+  waiting.wait_in_vain(Duration::from_s(5));
+  EXPECT_EQ(waiting.received.state(), State::kPending);
+}
+
+TEST(MessengerLine, EndOfALaterLineIsNoticedAsSoon) {
+  Waiting waiting;
+  waiting.line->over = true;
+  waiting.pair.run_for(Duration::from_s(9));
+  EXPECT_EQ(waiting.received.state(), State::kPending) << "it has answered";
+  const auto later = std::make_shared<Line>();
+  waiting.pair.messenger(1).keep_receive_line(waiting.pair.ends.receive, later);
+  later->over = true;
+  waiting.wait_in_vain(Duration::from_ms(500));
   EXPECT_EQ(waiting.received.state(), State::kFailed);
 }
 

@@ -124,7 +124,7 @@ TEST_F(MessengerStatusTest, ReportDescribesTheFlowThatWasUsedLast) {
   EXPECT_GT(report.rtt, Duration());
   EXPECT_EQ(report.rtt, status(0).rtt);
   EXPECT_EQ(report.rtt, messenger.rtt(ends_.send));
-  EXPECT_GT(report.decision.rate, Rate());
+  EXPECT_GT(report.limits.rate, Rate());
   const Explanation explanation = messenger.explain(ends_.send);
   EXPECT_GT(explanation.rate, Rate());
   EXPECT_EQ(explanation.limited_by, LimitedBy::kApplication) << "the flow has nothing to send";

@@ -108,8 +108,8 @@ TEST(MessengerWords, CreditIsGrantedWhileTheMessageIsSent) {
   exchange.receive();
   exchange.send();
   ASSERT_TRUE(exchange.arrives(Duration::from_ms(1)));
-  const FlowLimits decision = exchange.report().decision;
-  EXPECT_NE(decision.credit, ~Bytes{0});
+  const FlowLimits limits = exchange.report().limits;
+  EXPECT_NE(limits.credit, ~Bytes{0});
   EXPECT_GE(exchange.nic(1).counters().data_packets_sent, 10U) << "words with credit";
   EXPECT_GE(exchange.nic(0).counters().silent_packets_received, 10U);
 }
