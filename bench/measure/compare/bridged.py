@@ -21,6 +21,7 @@ class Hosts:
         self.hub = f"pacecar-{os.getpid()}-hub"
         self.members = [f"pacecar-{os.getpid()}-host{number}" for number in range(count)]
         self.namespaces = [self.hub, *self.members]
+        self.ports = [f"to-host{number}" for number in range(count)]  # in the hub
 
     def address(self, number):
         # For documentation (RFC 5737): they exist in these namespaces only.
@@ -28,6 +29,18 @@ class Hosts:
 
     def prefix(self, number):
         return prefix(self.members[number])
+
+    def join(self, mtu_bytes):
+        """Joins each member to the hub, in which nothing joins the ports yet."""
+        for number, (member, port) in enumerate(zip(self.members, self.ports)):
+            pair(member, INTERFACE, self.hub, port, mtu_bytes)
+            namespaces.give_address(member, INTERFACE, f"{self.address(number)}/24")
+
+    def bridge(self, mtu_bytes):
+        command("ip", "-n", self.hub, "link", "add", "bridge0", "type", "bridge")
+        command("ip", "-n", self.hub, "link", "set", "bridge0", "mtu", str(mtu_bytes), "up")
+        for port in self.ports:
+            command("ip", "-n", self.hub, "link", "set", port, "master", "bridge0")
 
 
 class Here:
@@ -46,15 +59,11 @@ def hosts(count, mtu_bytes, rate_mbps=None):
     """`rate_mbps`: of each host's link, in both directions; None: no limit."""
     made = Hosts(count)
     with namespaces.made(made.namespaces, ("ip", "tc") if rate_mbps else ("ip",)):
-        namespaces.bridge(made.hub, mtu_bytes)
-        for number, namespace in enumerate(made.members):
-            port = f"to-host{number}"
-            pair(namespace, INTERFACE, made.hub, port, mtu_bytes)
-            command("ip", "-n", made.hub, "link", "set", port, "master", "bridge0")
-            namespaces.give_address(namespace, INTERFACE, f"{made.address(number)}/24")
-            if rate_mbps:
-                shape(namespace, INTERFACE, mtu_bytes, rate_mbps)
-                shape(made.hub, port, mtu_bytes, rate_mbps)
+        made.join(mtu_bytes)
+        made.bridge(mtu_bytes)
+        for member, port in zip(made.members, made.ports) if rate_mbps else ():
+            shape(member, INTERFACE, mtu_bytes, rate_mbps)
+            shape(made.hub, port, mtu_bytes, rate_mbps)
         yield made
 
 

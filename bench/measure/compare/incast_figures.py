@@ -11,6 +11,7 @@ import statistics
 
 from exchange import Failed
 
+PROBE_RATE = 500        # a second, of queue_probe
 PROBE_BYTES = 38 + 20 + 8 + 8 + 10  # padded to the least Ethernet frame
 REACHED = 0.9           # the share of a new rate at which the senders have found it
 STEPS = 3               # sampling intervals over which the arrival rate is computed
@@ -21,13 +22,11 @@ LEAST_USUAL_PACKETS = 2  # the usual queue counts as at least so many
 @dataclasses.dataclass(frozen=True)
 class Traffic:
     """What the senders did. Times are CLOCK_MONOTONIC; counts are the transport's own."""
-    start_s: float
     begin_s: float
     end_s: float
     gbps: list
     payload_share: float  # of the bytes on the link, when all packets are full
     retransmitted: int
-    senders: list = dataclasses.field(default_factory=list)  # the report of each
     neighbour_gbps: float | None = None
     # Of a link whose rate changes: [(seconds, bits/s from then on)], the first at begin_s.
     rates: list = dataclasses.field(default_factory=list)
@@ -42,22 +41,18 @@ def mean_rate_bps(traffic, shape):
     return carried * 8 / (traffic.end_s - traffic.begin_s)
 
 
-def throughput(traffic, options, shape):
+def throughput(traffic, told_bps, shape):
     rates = traffic.gbps
-    total = sum(rates) + (traffic.neighbour_gbps or 0)
-    figures = {"gbps": sum(rates), "per_sender_gbps": rates,
-               "neighbour_gbps": traffic.neighbour_gbps, "capacity_gbps": None, "link_share": None,
-               "told_share": None, "fair_share": None,
-               "jain": jain(rates),
+    figures = {"gbps": sum(rates), "jain": jain(rates),
                "slowest_to_fastest": min(rates) / max(rates) if max(rates) else 0}
     if not shape.rate_bps:
         return figures
 
-    probes_bps = options.probe_rate * PROBE_BYTES * 8
+    probes_bps = PROBE_RATE * PROBE_BYTES * 8
     capacity = (mean_rate_bps(traffic, shape) - probes_bps) * traffic.payload_share * 1e-9
-    told = min(capacity, (options.told_bps or math.inf) * traffic.payload_share * 1e-9)
-    figures.update({"capacity_gbps": capacity, "link_share": total / capacity,
-                    "told_share": total / told})
+    told = min(capacity, (told_bps or math.inf) * traffic.payload_share * 1e-9)
+    total = sum(rates) + (traffic.neighbour_gbps or 0)
+    figures.update({"link_share": total / capacity, "told_share": total / told})
     if traffic.neighbour_gbps is not None:
         fair = capacity * len(rates) / (len(rates) + 1)
         figures["fair_share"] = sum(rates) / fair
@@ -70,19 +65,15 @@ def jain(rates):
 
 
 def delays(probes, idle, traffic):
-    """Of the probes sent within the window; `start_*`: of those sent in the warm-up."""
+    """Of the probes sent within the window."""
     window = [one for one in probes if traffic.begin_s <= one[0] < traffic.end_s]
-    start = [one for one in probes if traffic.start_s <= one[0] < traffic.begin_s]
+    waits, noise = (arrived(window, path) for path in (1, 2))
+    if not waits or not noise:
+        raise Failed("no probe came through the queue: raise --seconds")
     shaped, plain = (base(idle, path) for path in (1, 2))
-    waits, noise, first = arrived(window, 1), arrived(window, 2), arrived(start, 1)
-    if not waits or not noise or not first:
-        raise Failed("no probe came through the queue: raise --seconds or --probe-rate")
     return {"delay_p50_us": percentile(waits, 50) - shaped,
             "delay_p99_us": percentile(waits, 99) - shaped, "delay_max_us": max(waits) - shaped,
-            "start_p99_us": percentile(first, 99) - shaped, "start_max_us": max(first) - shaped,
-            "noise_p50_us": percentile(noise, 50) - plain,
-            "noise_p99_us": percentile(noise, 99) - plain, "idle_path_us": shaped,
-            "probes": len(window), "probes_lost": len(window) - len(waits)}
+            "noise_p99_us": percentile(noise, 99) - plain}
 
 
 def base(idle, path):
@@ -119,12 +110,12 @@ def carried_bytes(rates, begin_s, end_s):
                for (_, bps), begin, end in spans)
 
 
-def queue(samples, traffic, name):
+def queue(samples, traffic):
     """Percentiles of (seconds, bytes) within the window."""
     sizes = [size for at, size in samples if traffic.begin_s <= at < traffic.end_s]
-    return {f"{name}_p50_bytes": percentile(sizes, 50) if sizes else None,
-            f"{name}_p99_bytes": percentile(sizes, 99) if sizes else None,
-            f"{name}_max_bytes": max(sizes, default=None)}
+    return {"queue_p50_bytes": percentile(sizes, 50) if sizes else None,
+            "queue_p99_bytes": percentile(sizes, 99) if sizes else None,
+            "queue_max_bytes": max(sizes, default=None)}
 
 
 def recovery(samples, traffic, shape):
@@ -132,16 +123,14 @@ def recovery(samples, traffic, shape):
     rate is the new one (settle), and until the queue of `samples` is back for good (drain). What
     never happens counts as the whole time until the next change."""
     if not traffic.rates:
-        return {"settle_ms": None, "drain_ms": None}
+        return {}
     changes = traffic.rates[1:]
     ends = [at for at, _ in changes[1:]] + [traffic.end_s]
     before = [size for at, size in samples if traffic.begin_s <= at < changes[0][0]]
     usual = max(percentile(before, 50) if before else 0, LEAST_USUAL_PACKETS * shape.mtu_bytes)
     settled = [settle_s(traffic.arrivals, bps, at, end) for (at, bps), end in zip(changes, ends)]
     drained = [drain_s(samples, 2 * usual, at, end) for (at, _), end in zip(changes, ends)]
-    return {"settle_ms": max(settled) * 1e3, "drain_ms": max(drained) * 1e3,
-            "settle_each_ms": [one * 1e3 for one in settled],
-            "drain_each_ms": [one * 1e3 for one in drained]}
+    return {"settle_ms": max(settled) * 1e3, "drain_ms": max(drained) * 1e3}
 
 
 def settle_s(arrivals, bps, begin_s, end_s):

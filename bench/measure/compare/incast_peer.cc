@@ -11,9 +11,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -36,7 +36,8 @@ using perf::steady_now;
 
 constexpr size_t kNic = 0;  // the first one of PACECAR_NICS
 constexpr int kTag = 0;
-constexpr Duration kSampleInterval = Duration::from_ms(5);
+constexpr size_t kMessageBytes = 128 << 10;
+constexpr uint32_t kInFlight = 8;
 constexpr Duration kSetUpLimit = Duration::from_s(20);
 // How long senders continue after the measurement window, so that none stops within it.
 constexpr Duration kMargin = Duration::from_ms(300);
@@ -48,8 +49,6 @@ struct Settings {
   int64_t poll_us = 200;
   std::string handle_file;
   std::string start_file;  // empty: a receiver starts when all senders have connected
-  uint64_t size = 128 << 10;
-  uint32_t in_flight = 8;
   double warm_up_s = 1;
   double seconds = 5;
 };
@@ -61,14 +60,13 @@ void rest(const Settings& settings) {
   nanosleep(&span, nullptr);
 }
 
-// The requests of one connection, oldest first; request n uses slot n modulo the bound.
+// The requests of one connection, oldest first; request n uses slot n modulo their number.
 template <typename Connection>
 class InFlight {
  public:
-  InFlight(Context& context, std::unique_ptr<Connection> connection, const Settings& settings)
-      : buffer_(must(MessageBuffer::create(context, kNic, settings.size, settings.in_flight))),
-        connection_(std::move(connection)),
-        requests_(settings.in_flight) {}
+  InFlight(Context& context, std::unique_ptr<Connection> connection)
+      : buffer_(must(MessageBuffer::create(context, kNic, kMessageBytes, kInFlight))),
+        connection_(std::move(connection)) {}
 
   Connection& connection() { return *connection_; }
   bool idle() const { return started_ == done_; }
@@ -94,7 +92,7 @@ class InFlight {
  private:
   MessageBuffer buffer_;  // outlives the connection, which uses it
   std::unique_ptr<Connection> connection_;
-  std::vector<Request*> requests_;
+  std::array<Request*, kInFlight> requests_{};
   uint64_t started_ = 0;
   uint64_t done_ = 0;
 };
@@ -144,18 +142,6 @@ struct Stream {
   }
 };
 
-Json end_of(const Context& context) {
-  const Statistics counted = context.statistics(kNic);
-  return {{"congestion_control", counted.congestion_control},
-          {"cpu_s", perf::process_cpu_time().seconds()},
-          {"packet_payload_bytes", context.nics()[kNic].mtu_bytes},
-          {"packet_overhead_bytes", kPacketOverhead},
-          {"packets_sent", counted.packets_sent},
-          {"packets_retransmitted", counted.packets_retransmitted},
-          {"timeouts", counted.timeouts},
-          {"rtt_us", counted.rtt_us}};
-}
-
 void write_handle(const Handle& handle, const std::string& path) {
   // Renamed when it is complete, so that a reader never finds a part of it.
   const std::string unfinished = path + ".unfinished";
@@ -181,7 +167,7 @@ std::vector<Stream> accept_all(Context& context, const Settings& settings) {
   std::vector<Stream> streams;
   while (streams.size() < settings.senders) {
     if (auto joined = must(listener->accept())) {
-      streams.push_back({{context, std::move(joined), settings}, {}, false});
+      streams.push_back({{context, std::move(joined)}, {}, false});
     } else if (steady_now() > limit) {
       give_up(
           fmt::format("only {} of {} senders have connected", streams.size(), settings.senders));
@@ -222,15 +208,12 @@ Json receive(const Settings& settings) {
     }
     rest(settings);
   }
-  Json result = end_of(*context);
-  result.update({{"start_s", to_seconds(start)},
-                 {"begin_s", to_seconds(begin)},
+  Json result = {{"begin_s", to_seconds(begin)},
                  {"end_s", to_seconds(end)},
-                 {"senders", Json::array()}});
-  for (Stream& stream : streams) {
-    result["senders"].push_back(
-        {{"peer", stream.requests.connection().peer()}, {"gbps", stream.meter.gbps()}});
-  }
+                 {"packet_payload_bytes", context->nics()[kNic].mtu_bytes},
+                 {"packet_overhead_bytes", kPacketOverhead},
+                 {"senders_gbps", Json::array()}};
+  for (const Stream& stream : streams) result["senders_gbps"].push_back(stream.meter.gbps());
   return result;
 }
 
@@ -244,51 +227,13 @@ std::unique_ptr<SendConnection> join(Context& context, const Settings& settings)
   give_up("the receiver does not answer");
 }
 
-// Samples of what limits a sender.
-class LimitSamples {
- public:
-  void add(const SendConnection& connection, Instant now) {
-    if (now < next_) return;
-    next_ = now + kSampleInterval;
-    const FlowView flow = connection.flow();
-    if (count_++ == 0) {
-      begin_ = now;
-    } else {
-      grants_ += static_cast<uint16_t>(flow.epoch - epoch_);  // modulo 2^16
-    }
-    end_ = now;
-    epoch_ = flow.epoch;
-    ++limits_[std::string(flow.limited_by)];
-    grant_bps_ += flow.grant_bps;
-  }
-  Json result() const {
-    Json shares = Json::object();
-    for (const auto& [name, count] : limits_) shares[name] = count / count_;
-    return {{"limited_by", shares},
-            {"mean_grant_gbps", grant_bps_ / count_ * 1e-9},
-            {"grants_per_s", end_ > begin_ ? grants_ / (end_ - begin_).seconds() : 0}};
-  }
-
- private:
-  std::map<std::string, double> limits_;
-  double count_ = 0;
-  double grant_bps_ = 0;
-  double grants_ = 0;
-  uint64_t epoch_ = 0;
-  Instant begin_;
-  Instant end_;
-  Instant next_;
-};
-
 Json send(const Settings& settings) {
   const auto context = must(Context::open({}));
-  InFlight<SendConnection> requests(*context, join(*context, settings), settings);
+  InFlight<SendConnection> requests(*context, join(*context, settings));
   const Duration length = duration_of(settings.warm_up_s + settings.seconds) + kMargin;
   Instant stop = Instant::never();
   bool ended = false;
-  LimitSamples samples;
   while (!ended || !requests.idle()) {
-    if (!ended && stop != Instant::never()) samples.add(requests.connection(), steady_now());
     while (requests.take()) {
       if (stop == Instant::never()) stop = steady_now() + length;
     }
@@ -303,9 +248,7 @@ Json send(const Settings& settings) {
     }
     rest(settings);
   }
-  Json result = end_of(*context);
-  result["flow"] = samples.result();
-  return result;
+  return {{"packets_retransmitted", context->statistics(kNic).packets_retransmitted}};
 }
 
 int run(int argc, char** argv) {
@@ -316,8 +259,6 @@ int run(int argc, char** argv) {
   app.fallthrough();
   app.add_option("--handle-file", settings.handle_file, "File for the receiver's handle")
       ->required();
-  app.add_option("--size", settings.size, "Bytes per message")->check(CLI::Range(1, 1 << 30));
-  app.add_option("--in-flight", settings.in_flight, "Messages")->check(CLI::Range(1, kMaxRequests));
   app.add_option("--poll", settings.poll_us, "Microseconds between two polls")
       ->check(CLI::Range(1, 999'999));
   app.add_option("--warm-up", settings.warm_up_s, "Seconds before the measurement")

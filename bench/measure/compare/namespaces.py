@@ -1,4 +1,4 @@
-"""Network namespaces as hosts, joined by veth pairs; the paths between a server and a client."""
+"""Network namespaces as hosts, joined by veth pairs."""
 
 import contextlib
 import dataclasses
@@ -59,11 +59,6 @@ def pair(one, name, other, other_name, mtu_bytes):
     command("ip", "-n", other, "link", "set", other_name, "up")
 
 
-def bridge(hub, mtu_bytes):
-    command("ip", "-n", hub, "link", "add", "bridge0", "type", "bridge")
-    command("ip", "-n", hub, "link", "set", "bridge0", "mtu", str(mtu_bytes), "up")
-
-
 def give_address(name, interface, address):
     command("ip", "-n", name, "address", "add", address, "dev", interface)
 
@@ -78,22 +73,11 @@ def command(*argv):
 
 @dataclasses.dataclass(frozen=True)
 class Link:
-    name: str
-    interface: str
-    mtu_bytes: int
+    """A path between a server and a client."""
+    nic: str      # as in PACECAR_NICS
     address: str  # the server's
     server_prefix: tuple = ()  # words that run a command in the server's namespace
     client_prefix: tuple = ()
-
-    @property
-    def nic(self):
-        return f"soft:udp:{self.interface}"
-
-
-@contextlib.contextmanager
-def loopback():
-    with open("/sys/class/net/lo/mtu", encoding="ascii") as file:
-        yield Link("loopback", "lo", int(file.read()), "127.0.0.1")
 
 
 @contextlib.contextmanager
@@ -104,8 +88,4 @@ def veth():
         pair(server, VETH_NAME, client, VETH_NAME, VETH_MTU)
         for name, address in ((server, VETH_SERVER), (client, VETH_CLIENT)):
             give_address(name, VETH_NAME, f"{address}/24")
-        yield Link("veth", VETH_NAME, VETH_MTU, VETH_SERVER, prefix(server),
-                   prefix(client))
-
-
-LINKS = {"loopback": loopback, "veth": veth}
+        yield Link(f"soft:udp:{VETH_NAME}", VETH_SERVER, prefix(server), prefix(client))

@@ -3,7 +3,7 @@
 // time stamp of the arrival. Each probe goes once over the --shaped path and once over the --plain
 // one, which has no queue: delays on it are the machine's.
 //
-// Probes are sent at random times, --rate a second, until SIGTERM or SIGINT. Prints one JSON array
+// Probes are sent at random times, 500 a second, until SIGTERM or SIGINT. Prints one JSON array
 // with an entry per probe: [CLOCK_MONOTONIC seconds, us on the shaped path, us on the plain one];
 // -1: lost.
 #include <arpa/inet.h>
@@ -33,6 +33,7 @@ using pacecar::give_up;
 
 constexpr int64_t kNsPerS = 1'000'000'000;
 constexpr int64_t kLingerNs = kNsPerS / 10;  // for probes that still wait in the queue
+constexpr double kRate = 500;                // probes a second
 constexpr size_t kPathCount = 2;             // shaped, plain
 constexpr double kLost = -1;
 
@@ -133,7 +134,7 @@ void sleep_until(int64_t time) {
   clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &deadline, nullptr);
 }
 
-std::vector<Probe> measure(std::array<Path, kPathCount>& paths, double rate) {
+std::vector<Probe> measure(std::array<Path, kPathCount>& paths) {
   std::vector<Probe> probes;
   std::minstd_rand random(1);
   // Random, so that periodic traffic is sampled at all of its phases.
@@ -142,7 +143,7 @@ std::vector<Probe> measure(std::array<Path, kPathCount>& paths, double rate) {
     for (size_t i = 0; i < kPathCount; ++i) paths[i].receive(probes, i);
   };
   for (int64_t next = time_ns(CLOCK_MONOTONIC); g_stop == 0;) {
-    next += static_cast<int64_t>(gap(random) * kNsPerS / rate);
+    next += static_cast<int64_t>(gap(random) * kNsPerS / kRate);
     sleep_until(next);
     probes.push_back({.at_ns = time_ns(CLOCK_MONOTONIC), .sent_ns = {}});
     for (size_t i = 0; i < kPathCount; ++i) {
@@ -162,13 +163,11 @@ int main(int argc, char** argv) {
   std::string to;
   std::string shaped;
   std::string plain;
-  double rate = 500;
   CLI::App app{"Measures how long datagrams wait between two network namespaces, until SIGTERM."};
   app.add_option("--from", from, "Namespace that sends")->required();
   app.add_option("--to", to, "Namespace that receives")->required();
   app.add_option("--shaped", shaped, "Address in it, reached through the queue")->required();
   app.add_option("--plain", plain, "Address in it, reached past the queue")->required();
-  app.add_option("--rate", rate, "Probes per second")->check(CLI::Range(1.0, 10'000.0));
   CLI11_PARSE(app, argc, argv);
 
   for (const int number : {SIGTERM, SIGINT}) signal(number, [](int) { g_stop = 1; });
@@ -182,7 +181,7 @@ int main(int argc, char** argv) {
   for (Path& path : paths) path.open_sender();
 
   std::vector<std::string> entries;
-  for (const Probe& probe : measure(paths, rate)) {
+  for (const Probe& probe : measure(paths)) {
     entries.push_back(fmt::format("[{:.6f},{:.2f},{:.2f}]", static_cast<double>(probe.at_ns) * 1e-9,
                                   probe.delay_us[0], probe.delay_us[1]));
   }

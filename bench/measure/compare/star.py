@@ -16,26 +16,23 @@ class nor FIFO: packets pass as fast as the machine allows.
 import contextlib
 import dataclasses
 import json
-import os
 import subprocess
 import threading
 import time
 import types
 
+import bridged
 import namespaces
 from namespaces import command, give_address, pair
 
-INTERFACE = "net0"
 PLAIN = "plain0"
-EGRESS = "to-receiver"
 LEAF = "10:"
 # Addresses for documentation (RFC 5737): they exist in these namespaces only.
-RECEIVER, PROBER, NEIGHBOUR, FIRST_SENDER = "192.0.2.1", "192.0.2.9", "192.0.2.10", 11
 PLAIN_RECEIVER, PLAIN_PROBER = "198.51.100.1", "198.51.100.2"
 # HTB knows the 14 bytes of the Ethernet header; preamble, FCS and gap are 24 more.
 UNSEEN_OVERHEAD_BYTES = 24
 BURST_PACKETS = 1  # that HTB may send at once after a late timer; a real link sends none
-SAMPLE_INTERVAL_S = 0.1
+
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
@@ -46,83 +43,62 @@ class Shape:
     neighbour: bool = False
 
 
-class Star:
-    # Whether the queue's sampler is exact and frequent enough for the thresholds.
-    knows_queue = False
+class Star(bridged.Hosts):
+    """Host 0 receives, host 1 probes, the others send; the neighbour is the last."""
 
     def __init__(self, shape):
-        def name(role):
-            return f"pacecar-{os.getpid()}-{role}"
-
+        super().__init__(2 + shape.senders + shape.neighbour)
         self.shape = shape
-        self.hub, self.receiver, self.prober, self.neighbour = map(
-            name, ("hub", "receiver", "prober", "neighbour"))
-        self.senders = [name(f"sender{number}") for number in range(1, shape.senders + 1)]
-        # (namespace, its address, its port at the hub) of every host
-        self.hosts = [(self.receiver, RECEIVER, EGRESS), (self.prober, PROBER, "to-prober")]
-        self.hosts += [(namespace, f"192.0.2.{FIRST_SENDER + number}", f"to-sender{number + 1}")
-                       for number, namespace in enumerate(self.senders)]
-        if shape.neighbour:
-            self.hosts.append((self.neighbour, NEIGHBOUR, "to-neighbour"))
-        self.namespaces = [self.hub, *(namespace for namespace, _, _ in self.hosts)]
+        self.receiver, self.prober, *self.senders = self.members
+        self.neighbour = self.senders.pop() if shape.neighbour else None
+        self.egress = self.ports[0]
 
-    def set_rate(self, bps):
+    def join(self, mtu_bytes):
+        super().join(mtu_bytes)
+        for member in self.members:
+            command("ip", "-n", member, "link", "set", self.interface, "gso_max_segs", "1")
+        pair(self.receiver, PLAIN, self.prober, PLAIN, mtu_bytes)
+        give_address(self.receiver, PLAIN, f"{PLAIN_RECEIVER}/30")
+        give_address(self.prober, PLAIN, f"{PLAIN_PROBER}/30")
+
+    def limit(self):
+        tc = ["tc", "-n", self.hub, "qdisc", "add", "dev", self.egress]
+        command(*tc, "root", "handle", "1:", "htb", "default", "10")
+        self.set_rate(self.shape.rate_bps, "add")
+        command(*tc, "parent", "1:10", "handle", LEAF, "bfifo", "limit",
+                str(self.shape.queue_bytes))
+
+    def set_rate(self, bps, verb="change"):
         """Changes the rate of the limited link."""
-        command("tc", "-n", self.hub, "class", "change", *class_of(self.shape, bps))
+        mtu = self.shape.mtu_bytes + 14
+        burst = str(BURST_PACKETS * (mtu + UNSEEN_OVERHEAD_BYTES))
+        command("tc", "-n", self.hub, "class", verb, "dev", self.egress, "parent", "1:", "classid",
+                "1:10", "htb", "rate", f"{bps}bit", "burst", burst, "cburst", burst, "quantum",
+                str(mtu), "overhead", str(UNSEEN_OVERHEAD_BYTES))
 
-    def queue(self):
-        """The backlog of the FIFO in bytes, and its drops, by `tc`."""
-        done = subprocess.run(["tc", "-n", self.hub, "-s", "-j", "qdisc", "show", "dev", EGRESS],
-                              capture_output=True, text=True, check=True)
-        fifo = next(one for one in json.loads(done.stdout) if one.get("handle") == LEAF)
-        return fifo["backlog"], fifo["drops"]
-
+    @contextlib.contextmanager
     def queue_sampler(self):
-        """A context with samples and drops; without a FIFO there are none."""
-        if not self.shape.rate_bps:
-            return contextlib.nullcontext(types.SimpleNamespace(samples=[], drops=None))
-        return QueueSampler(SAMPLE_INTERVAL_S, self.queue)
+        """Yields samples, which only a switch has, and the number of drops, at the end."""
+        before = self._drops()
+        seen = types.SimpleNamespace(samples=None, drops=None)
+        yield seen
+        seen.drops = self._drops() - before
+
+    def _drops(self):
+        done = subprocess.run(["tc", "-n", self.hub, "-s", "-j", "qdisc", "show", "dev",
+                               self.egress], capture_output=True, text=True, check=True)
+        return sum(one["drops"] for one in json.loads(done.stdout) if one.get("handle") == LEAF)
 
 
 @contextlib.contextmanager
 def star(shape):
     made = Star(shape)
     with namespaces.made(made.namespaces, ("ip", "tc")):
-        namespaces.bridge(made.hub, shape.mtu_bytes)
-        for namespace, address, port in made.hosts:
-            join(made, namespace, address, port)
-            command("ip", "-n", made.hub, "link", "set", port, "master", "bridge0")
-        join_plain(made)
+        made.join(shape.mtu_bytes)
+        made.bridge(shape.mtu_bytes)
         if shape.rate_bps:
-            limit(made)
+            made.limit()
         yield made
-
-
-def join_plain(made):
-    pair(made.receiver, PLAIN, made.prober, PLAIN, made.shape.mtu_bytes)
-    give_address(made.receiver, PLAIN, f"{PLAIN_RECEIVER}/30")
-    give_address(made.prober, PLAIN, f"{PLAIN_PROBER}/30")
-
-
-def join(made, namespace, address, port):
-    pair(namespace, INTERFACE, made.hub, port, made.shape.mtu_bytes)
-    command("ip", "-n", namespace, "link", "set", INTERFACE, "gso_max_segs", "1")
-    give_address(namespace, INTERFACE, f"{address}/24")
-
-
-def limit(made):
-    tc = ["tc", "-n", made.hub]
-    command(*tc, "qdisc", "add", "dev", EGRESS, "root", "handle", "1:", "htb", "default", "10")
-    command(*tc, "class", "add", *class_of(made.shape, made.shape.rate_bps))
-    command(*tc, "qdisc", "add", "dev", EGRESS, "parent", "1:10", "handle", LEAF, "bfifo", "limit",
-            str(made.shape.queue_bytes))
-
-
-def class_of(shape, rate_bps):
-    burst = str(BURST_PACKETS * (shape.mtu_bytes + 14 + UNSEEN_OVERHEAD_BYTES))
-    return ["dev", EGRESS, "parent", "1:", "classid", "1:10", "htb", "rate", f"{rate_bps}bit",
-            "burst", burst, "cburst", burst, "quantum", str(shape.mtu_bytes + 14), "overhead",
-            str(UNSEEN_OVERHEAD_BYTES)]
 
 
 class Background:
@@ -144,51 +120,12 @@ class Background:
 class Sampler(Background):
     """Calls look() at an interval."""
 
-    def __init__(self, interval_s):
+    def __init__(self, interval_s, look):
         super().__init__()
-        self._interval_s = interval_s
+        self._interval_s, self._look = interval_s, look
         self.samples = []  # (CLOCK_MONOTONIC seconds, what look() returned) each
 
     def run(self):
         while not self.stop.wait(self._interval_s):
-            seen = self.look()
+            seen = self._look()
             self.samples.append((time.monotonic(), seen))
-
-
-class QueueSampler(Sampler):
-    """Samples the bytes in a queue. `queue`: returns them, and how many packets it has dropped."""
-
-    def __init__(self, interval_s, queue):
-        super().__init__(interval_s)
-        self._queue = queue
-        self.drops = None
-
-    def look(self):
-        return self._queue()[0]
-
-    def __enter__(self):
-        self._drops_before = self._queue()[1]
-        return super().__enter__()
-
-    def __exit__(self, *unused):
-        super().__exit__()
-        self.drops = self._queue()[1] - self._drops_before
-
-
-class ArrivalSampler(Sampler):
-    """Bytes that the receiving host has received so far, as on the wire."""
-
-    def __init__(self, pid):
-        """`pid`: a process of the receiving host; it may end meanwhile."""
-        super().__init__(interval_s=0.01)
-        self._counters = open(f"/proc/{pid}/net/dev", encoding="ascii")
-
-    def look(self):
-        self._counters.seek(0)
-        line = next(line for line in self._counters if line.strip().startswith(f"{INTERFACE}:"))
-        size, packets = map(int, line.split(":")[1].split()[:2])
-        return size + packets * UNSEEN_OVERHEAD_BYTES
-
-    def __exit__(self, *unused):
-        super().__exit__()
-        self._counters.close()

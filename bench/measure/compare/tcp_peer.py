@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """One end of an N-to-1 measurement over the kernel's TCP, with incast_peer's flags and output.
 
-tcp_peer.py receive|send --congestion NAME --handle-file FILE --seconds S --warm-up S
-                         [--senders N --start-file FILE]
+tcp_peer.py receive|send --congestion NAME --address RECEIVER --handle-file FILE --seconds S
+                         --warm-up S [--senders N --start-file FILE]
 """
 
 import argparse
 import json
 import pathlib
-import resource
 import selectors
 import socket
 import struct
@@ -17,7 +16,6 @@ import time
 
 sys.dont_write_bytecode = True
 
-import star
 from exchange import wait_until, write_whole
 
 LIMIT_S = 20
@@ -30,21 +28,19 @@ GO = b"g"                           # the receiver sends it to start the senders
 
 def main():
     options = parse()
-    result = receive(options) if options.role == "receive" else send(options)
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    print(json.dumps({**result, "congestion_control": options.congestion,
-                      "cpu_s": used.ru_utime + used.ru_stime}))
+    print(json.dumps(receive(options) if options.role == "receive" else send(options)))
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("role", choices=["receive", "send"])
     parser.add_argument("--congestion", required=True)
+    parser.add_argument("--address", required=True)
     parser.add_argument("--handle-file", type=pathlib.Path, required=True)
     parser.add_argument("--start-file", type=pathlib.Path)
-    parser.add_argument("--senders", type=int, default=1)
-    parser.add_argument("--warm-up", type=float, default=1)
-    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--senders", type=int)
+    parser.add_argument("--warm-up", type=float, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
     return parser.parse_args()
 
 
@@ -67,24 +63,20 @@ def make_socket(options):
 def receive(options):
     listener = make_socket(options)
     listener.settimeout(LIMIT_S)
-    listener.bind((star.RECEIVER, 0))
+    listener.bind((options.address, 0))
     listener.listen(options.senders)
     write_whole(options.handle_file, str(listener.getsockname()[1]))
     streams = [listener.accept()[0] for _ in range(options.senders)]
-    start_s = time.monotonic()
-    if options.start_file:
-        options.handle_file.with_name(options.handle_file.name + ".joined").touch()
-        start_s = float(wait_for(options.start_file))
-        time.sleep(max(0, start_s - time.monotonic()))
+    options.handle_file.with_name(options.handle_file.name + ".joined").touch()
+    start_s = float(wait_for(options.start_file))
+    time.sleep(max(0, start_s - time.monotonic()))
     begin_s = start_s + options.warm_up
-    end_s = begin_s + options.seconds
     for stream in streams:
         stream.sendall(GO)
-    counts = read_all(streams, begin_s, end_s)
+    counts = read_all(streams, begin_s, begin_s + options.seconds)
     segment = streams[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
-    return {"start_s": start_s, "begin_s": begin_s, "end_s": end_s,
-            "packet_payload_bytes": segment, "packet_overhead_bytes": OVERHEAD_BYTES,
-            "senders": [{"gbps": count * 8e-9 / options.seconds} for count in counts]}
+    return {"packet_payload_bytes": segment, "packet_overhead_bytes": OVERHEAD_BYTES,
+            "senders_gbps": [count * 8e-9 / options.seconds for count in counts]}
 
 
 def read_all(streams, begin_s, end_s):
@@ -106,7 +98,7 @@ def read_all(streams, begin_s, end_s):
 def send(options):
     stream = make_socket(options)
     stream.settimeout(LIMIT_S + options.seconds)
-    stream.connect((star.RECEIVER, int(wait_for(options.handle_file))))
+    stream.connect((options.address, int(wait_for(options.handle_file))))
     if stream.recv(1) != GO:
         sys.exit("tcp_peer.py: the receiver has ended")
     stop_s = time.monotonic() + options.warm_up + options.seconds + MARGIN_S

@@ -1,10 +1,11 @@
-"""Runs bench/measure/compare/tcp tiny, over loopback: compare_test.py BUILD [unittest flags].
+"""Runs bench/measure/compare/pair tiny, over loopback: compare_pair_test.py BUILD [unittest flags].
 
 No test asserts a speed.
 """
 
 import contextlib
 import faulthandler
+import importlib.machinery
 import json
 import os
 import pathlib
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 import unittest.mock
 
 from limits import LIMIT_S
@@ -26,59 +28,52 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(FOLDER))
 import exchange  # noqa: E402  (the module is beside the program)
 import namespaces  # noqa: E402
-import probes  # noqa: E402
-import report  # noqa: E402
+
+LOADER = importlib.machinery.SourceFileLoader("pair", str(FOLDER / "pair"))
+pair = types.ModuleType("pair")
+LOADER.exec_module(pair)
 
 
-def run(*flags, build=None, **environment):
-    command = [sys.executable, FOLDER / "tcp", "--build", build or BUILD, *flags]
+def run(program, *flags, build=None, **environment):
+    command = [sys.executable, FOLDER / "pair", program, "--build", build or BUILD, *flags]
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False,
                           env={**os.environ, **environment})
 
 
-class WholeRun(unittest.TestCase):
-    def test_one_round_has_every_installed_program(self):
-        with tempfile.TemporaryDirectory() as folder:
-            file = pathlib.Path(folder, "figures.json")
-            done = run("--seconds", "2", "--rounds", "1", "--paths", "loopback", "--json", file)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            document = json.loads(file.read_text(encoding="utf-8"))
-        path = document["paths"]["loopback"]
-        expected = {"plugin": {"gbps", "cpu_total", "rtt_median_us"},
-                    "pacecar": {"gbps", "cpu_total", "rtt_median_us"},
-                    "udp_limit": {"gbps", "cpu_total", "rtt_median_us"}}
+class Pair(unittest.TestCase):
+    def test_every_program_is_measured(self):
+        stream, trips = {"gbps", "cpu_sender", "cpu_receiver", "cpu_total"}, {"rtt_median_us"}
+        expected = {"plugin": stream | trips, "pacecar": stream | trips, "udp": stream | trips}
         if shutil.which("iperf3"):
-            expected["iperf3"] = {"gbps", "cpu_sender", "cpu_receiver"}
-        if shutil.which("fi_pingpong"):
-            expected["fi_pingpong"] = {"rtt_mean_us"}
+            expected["tcp"] = stream
         for program, names in expected.items():
-            for name in names:
-                self.assertGreater(path["summary"][program][name]["median"], 0, (program, name))
-            self.assertIn(report.NAMES[program], done.stdout)
-        self.assertEqual(document["failures"], [])
-        self.assertTrue(document["machine"]["kernel"])
+            with self.subTest(program=program):
+                done = run(program, "--seconds", "1")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                metrics = json.loads(done.stdout)["metrics"]
+                for name in names:
+                    self.assertGreater(metrics[name], 0, name)
 
-    def test_missing_peer_program_is_left_out_with_a_sentence(self):
-        done = run("--seconds", "0.3", "--rounds", "1", "--paths", "loopback", PATH="/nowhere")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("iperf3 is not installed (package iperf3)", done.stderr)
-        self.assertNotIn("TCP", done.stdout)
-
-    def test_a_folder_without_programs_says_how_to_build(self):
-        done = run(build="/nowhere")
+    def test_what_is_missing_is_named_with_its_cure(self):
+        done = run("tcp", PATH="/nowhere")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("iperf3 is not installed: install the package iperf3", done.stderr)
+        done = run("udp", build="/nowhere")
         self.assertEqual(done.returncode, 2)
         self.assertIn("cmake --build", done.stderr)
+        done = run("perftest", "--path", "rdma", PACECAR_NICS="none0")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("there is no RDMA device none0", done.stderr)
 
     def test_wrong_flags_are_refused(self):
-        for flags in (["--paths", "moon"], ["--rounds", "0"], ["--seconds", "nan"],
-                      ["--json", "/nowhere/file"]):
+        for flags in (["moon"], ["udp", "--path", "moon"], ["udp", "--seconds", "nan"]):
             with self.subTest(flags=flags):
                 self.assertEqual(run(*flags).returncode, 2)
 
     def test_an_interrupt_ends_its_children_and_removes_its_namespaces(self):
-        # Without the right to make namespaces, the loopback path is measured first.
-        command = [sys.executable, FOLDER / "tcp", "--build", BUILD, "--seconds", "60",
-                   "--paths", "veth,loopback"]
+        path = "veth" if os.geteuid() == 0 else "loopback"
+        command = [sys.executable, FOLDER / "pair", "plugin", "--build", BUILD, "--seconds", "60",
+                   "--path", path]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                               text=True) as process:
             deadline = time.monotonic() + LIMIT_S
@@ -166,69 +161,53 @@ class Processes(unittest.TestCase):
             self.assertEqual(os.getsid(process.pid), os.getsid(0))
 
 
-class Report(unittest.TestCase):
-    ROUNDS = [{"plugin": {"gbps": 10}, "iperf3": {"gbps": 20}},
-              {"plugin": {"gbps": 30}, "iperf3": {"gbps": 10}},
-              {"plugin": {"gbps": 20}, "iperf3": {"gbps": 20}},
-              {"plugin": {"gbps": 99}}]
-
-    def test_ratios_are_taken_within_a_round(self):
-        (ratio,) = report.ratios(self.ROUNDS)
-        self.assertEqual((ratio["program"], ratio["to"]), ("plugin", "iperf3"))
-        self.assertEqual([ratio[k] for k in ("median", "min", "max", "n")], [1, 0.5, 3, 3])
-
-    def test_summary_has_medians_of_what_was_measured(self):
-        spread = report.summary(self.ROUNDS)["plugin"]["gbps"]
-        self.assertEqual(spread, {"median": 25, "min": 10, "max": 99, "n": 4})
-
-    def test_a_run_that_failed_everywhere_leaves_no_row(self):
-        self.assertNotIn("udp_limit", report.summary(self.ROUNDS))
-        self.assertFalse(any("bare UDP" in line for line in report.table(self.ROUNDS)))
-
-
-class RoundTrips(unittest.TestCase):
+class Figures(unittest.TestCase):
     """Programs that print half of a round trip are doubled; the bare ping-pong is not."""
 
-    def setUp(self):
-        self.outputs = []
-        original = probes.exchange
-        probes.exchange = lambda *unused: self.outputs.pop(0)
-        self.addCleanup(setattr, probes, "exchange", original)
-        self.tools = unittest.mock.MagicMock()
-        self.link = type("Link", (), {"address": "127.0.0.1"})
-
-    def figures(self, run, output):
-        self.outputs.append(output)
-        return probes.figures(run, self.tools, self.link, 1)
+    def figures(self, program, *outputs):
+        remaining = list(outputs)
+        run_of = types.SimpleNamespace(
+            size=65536, seconds=1, whole_seconds=1, address="127.0.0.1", nic="none0", gid_index=1,
+            built=lambda path: path, exchange=lambda *unused: remaining.pop(0))
+        with unittest.mock.patch.object(shutil, "which", return_value="found"):
+            return pair.PROGRAMS[program](run_of)
 
     def test_plugin_is_doubled(self):
-        figures = self.figures(probes.plugin_ping_pong, '{"p50_us": 10, "p99_us": 20}')
-        self.assertEqual(figures, {"rtt_median_us": 20, "rtt_p99_us": 40})
+        figures = self.figures("plugin", '{"gbps": 8, "sender_cpu_s_per_gb": 1, '
+                               '"receiver_cpu_s_per_gb": 2}', '{"p50_us": 10, "p99_us": 20}')
+        self.assertEqual(figures, {"gbps": 8, "cpu_sender": 1, "cpu_receiver": 2, "cpu_total": 3,
+                                   "rtt_median_us": 20, "rtt_p99_us": 40})
 
     def test_pacecar_lat_is_doubled(self):
-        figures = self.figures(probes.pacecar_lat,
+        figures = self.figures("pacecar", '{"results": {"BW_average": 8, "client": '
+                               '{"cpu_s_per_gb": 1}, "server": {"cpu_s_per_gb": 2}}}',
                                '{"results": {"t_typical": 10, "percentile_99": 20}}')
-        self.assertEqual(figures, {"rtt_median_us": 20, "rtt_p99_us": 40})
+        self.assertEqual((figures["rtt_median_us"], figures["rtt_p99_us"]), (20, 40))
 
     def test_bare_udp_is_not_doubled(self):
-        figures = self.figures(probes.udp_ping_pong, '{"rtt_us_median": 10, "rtt_us_p99": 20}')
-        self.assertEqual(figures, {"rtt_median_us": 10, "rtt_p99_us": 20})
+        figures = self.figures("udp", '{"gbps": 8, "lost_share": 0, "cpu_s_per_gb_sender": 1, '
+                               '"cpu_s_per_gb_receiver": 2}',
+                               '{"rtt_us_median": 10, "rtt_us_p99": 20}')
+        self.assertEqual((figures["rtt_median_us"], figures["rtt_p99_us"]), (10, 20))
 
-    def test_fi_pingpong_is_doubled(self):
-        figures = self.figures(probes.fi_ping_pong, "bytes #sent usec/xfer Mxfers/sec\n"
-                               "8 1k 148.35 0.01\n")
-        self.assertEqual(figures, {"rtt_mean_us": 296.7})
+    def test_perftest_is_doubled(self):
+        figures = self.figures(
+            "perftest",
+            " #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n"
+            " 65536 100 0.00 0.64 0.001\n",
+            " #bytes #iterations t_min[usec] t_max[usec] t_typical[usec] t_avg[usec] "
+            "t_stdev[usec] 99% percentile[usec] 99.9% percentile[usec]\n"
+            " 8 2000 9.90 90.00 10.30 11.00 1.00 20.00 30.00\n")
+        self.assertEqual(figures, {"gbps": 0.64, "rtt_median_us": 20.6, "rtt_p99_us": 40})
 
     def test_an_error_of_iperf3_is_a_failure(self):
-        with self.assertRaisesRegex(probes.Failed, "refused"):
-            self.figures(probes.iperf3_stream, '{"end": {}, "error": "Connection refused"}')
+        with self.assertRaisesRegex(exchange.Failed, "refused"):
+            self.figures("tcp", '{"end": {}, "error": "Connection refused"}')
 
     def test_output_that_is_not_understood_is_a_failure(self):
-        for output in ("", "{}", "nothing"):
-            with self.subTest(output=output), self.assertRaises(probes.Failed):
-                self.figures(probes.fi_ping_pong, output)
-            with self.subTest(output=output), self.assertRaises(probes.Failed):
-                self.figures(probes.udp_stream, output)
+        for output in ("", "{}"):
+            with self.subTest(output=output), self.assertRaises(pair.NOT_UNDERSTOOD):
+                self.figures("udp", output)
 
 
 if __name__ == "__main__":

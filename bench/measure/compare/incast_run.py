@@ -1,9 +1,8 @@
-"""One run of an arm: runs senders and receivers, and samples queue, arrivals and processor time.
+"""One run of incast: runs senders and receivers, and samples queue, arrivals and processor time.
 
 A group is the processes of one algorithm: its senders, and one receiver for all of them or one for
-each. The arm is one group; with --beside there is a second one. All receivers start at the same
-time, which is written to a file when every sender has connected. The warm-up comes first, then the
-window.
+each. With --beside there is a second group. All receivers start at the same time, which is written
+to a file when every sender has connected. The warm-up comes first, then the window.
 """
 
 import contextlib
@@ -23,25 +22,24 @@ from exchange import END_LIMIT_S, SET_UP_LIMIT_S, Failed, started, write_whole
 TCP = "tcp:"
 IDLE_S = 1  # the probes run alone before the senders start
 SOON_S = 0.02  # from writing the start time until it comes, so that every receiver reads it before
+ARRIVALS_INTERVAL_S = 0.01
 INCAST, PAIRS, FAN_IN = "incast", "pairs", "fan-in"
 TCP_PEER = pathlib.Path(__file__).with_name("tcp_peer.py")
 # Many processes share few processors: each must sleep when it has nothing to do.
 CALM = {"PACECAR_PROGRESS": "thread", "PACECAR_SPIN": "0s"}
 
 
-def run(arm, options, made):
-    """Figures of one run. `options`: of incast_options."""
+def run(options, made):
+    """The figures by name; None: not measured."""
     probe = [options.queue_probe, "--from", made.prober, "--to", made.receiver, "--shaped",
-             star.RECEIVER, "--plain", star.PLAIN_RECEIVER, "--rate", options.probe_rate]
+             made.address(0), "--plain", star.PLAIN_RECEIVER]
     with contextlib.ExitStack() as stack:
         probing = started(stack, (), probe, os.environ)
-        backlog = stack.enter_context(made.queue_sampler())
-        before_s = time.monotonic()
+        queue = stack.enter_context(made.queue_sampler())
+        before_s, used_s = time.monotonic(), children_s()
         time.sleep(IDLE_S)
-        before = times()
-        traffic = send_all(arm, options, made)
-        wall_s, children_s, idle_ticks, all_ticks = (
-            late - early for early, late in zip(before, times()))
+        traffic = send_all(options, made)
+        used = (children_s() - used_s) / (time.monotonic() - before_s - IDLE_S)
         probing.stop()
         try:
             probes = json.loads(probing.output())
@@ -49,22 +47,20 @@ def run(arm, options, made):
             raise Failed(probing.complaint()) from error
     idle = [one for one in probes if before_s < one[0] < before_s + IDLE_S]
     by_probes = incast_figures.queue_of_probes(probes, idle, traffic, made.shape)
-    judged = backlog.samples if made.knows_queue else by_probes
-    return {**incast_figures.throughput(traffic, options, made.shape),
+    return {**incast_figures.throughput(traffic, options.told_bps, made.shape),
             **incast_figures.delays(probes, idle, traffic),
-            **incast_figures.queue(judged, traffic, "queue"),
-            **incast_figures.queue(backlog.samples, traffic, "backlog"),
+            **incast_figures.queue(by_probes if queue.samples is None else queue.samples, traffic),
             **incast_figures.recovery(by_probes, traffic, made.shape),
-            "drops": backlog.drops, "retransmitted": traffic.retransmitted,
-            "senders": traffic.senders, "processors_idle": idle_ticks / max(all_ticks, 1),
-            "processors_used": children_s / wall_s}
+            "drops": queue.drops, "retransmissions": traffic.retransmitted,
+            "processors_used": used}
 
 
-def send_all(arm, options, made):
+def send_all(options, made):
     hosts = made.senders * options.senders if options.shape == PAIRS else made.senders
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         folder = pathlib.Path(folder)
-        group = Group(arm, hosts, options.shape == INCAST, options, made, folder)
+        group = Group(os.environ.get("PACECAR_CC", "pace"), hosts, options.shape == INCAST,
+                      options, made, folder)
         groups = [group]
         if options.beside:
             groups.append(Group(options.beside, [made.neighbour], True, options, made, folder))
@@ -76,7 +72,8 @@ def send_all(arm, options, made):
         begin_s = start_s + options.warm_up
         changes = arrivals = None
         if options.change:
-            arrivals = stack.enter_context(star.ArrivalSampler(group.receivers[0].pid))
+            arrivals = stack.enter_context(star.Sampler(
+                ARRIVALS_INTERVAL_S, Arrivals(stack, group.receivers[0].pid).look))
             changes = stack.enter_context(Changes(made, options, begin_s))
         write_whole(folder / "start", f"{start_s:.6f}")
         for one in groups:
@@ -86,8 +83,8 @@ def send_all(arm, options, made):
     result = group.results[0]
     payload, overhead = result["packet_payload_bytes"], result["packet_overhead_bytes"]
     return incast_figures.Traffic(
-        start_s, begin_s, begin_s + options.seconds, group.gbps(), payload / (payload + overhead),
-        sum(end["packets_retransmitted"] for end in group.ends), group.ends,
+        begin_s, begin_s + options.seconds, group.gbps(), payload / (payload + overhead),
+        sum(end["packets_retransmitted"] for end in group.ends),
         sum(groups[1].gbps()) if options.beside else None,
         changes.rates if changes else [], arrivals.samples if arrivals else [])
 
@@ -95,9 +92,9 @@ def send_all(arm, options, made):
 class Group:
     """The processes of one algorithm, with a handle file for each receiver."""
 
-    def __init__(self, arm, hosts, one_receiver, options, made, folder):
+    def __init__(self, algorithm, hosts, one_receiver, options, made, folder):
         self._hosts, self._made = hosts, made
-        self._argv, self._environment = peer(arm, options)
+        self._argv, self._environment = peer(algorithm, options, made)
         self._start_file = folder / "start"
         name = "neighbour" if hosts == [made.neighbour] else "handle"
         count = 1 if one_receiver else len(hosts)
@@ -130,37 +127,30 @@ class Group:
 
     def gbps(self):
         """Of each sender."""
-        return [sender["gbps"] for result in self.results for sender in result["senders"]]
+        return [gbps for result in self.results for gbps in result["senders_gbps"]]
 
 
-def peer(arm, options):
+def peer(algorithm, options, made):
     """The command and the environment of an end."""
     window = ["--seconds", options.seconds, "--warm-up", options.warm_up]
-    if arm.startswith(TCP):
-        return [sys.executable, TCP_PEER, "--congestion", arm.removeprefix(TCP),
-                *window], os.environ
-    environment = {**CALM, **os.environ, "PACECAR_NICS": f"soft:udp:{star.INTERFACE}",
-                   "PACECAR_CC": arm}
+    if algorithm.startswith(TCP):
+        return [sys.executable, TCP_PEER, "--congestion", algorithm.removeprefix(TCP), "--address",
+                made.address(0), *window], os.environ
+    environment = {**CALM, **os.environ, "PACECAR_NICS": f"soft:udp:{made.interface}",
+                   "PACECAR_CC": algorithm}
     environment.pop("PACECAR_LINE_RATE", None)
     if options.told_bps:
         environment["PACECAR_LINE_RATE"] = str(options.told_bps)
-    if options.share:
-        environment["PACECAR_SHARE"] = options.share
-    return [options.incast_peer, *window, "--size", options.message, "--in-flight",
-            options.in_flight], environment
+    return [options.incast_peer, *window], environment
 
 
 class Changes(star.Background):
-    """Sets the link's rates in turn, each for an equal part of the window; at the end the first."""
+    """Sets the link's rates in turn, each for an equal part of the window."""
 
     def __init__(self, made, options, begin_s):
         super().__init__()
         self._made, self._options = made, options
         self.rates = [(begin_s, options.change[0])]
-
-    def __exit__(self, *unused):
-        super().__exit__()
-        self._made.set_rate(self._options.change[0])
 
     def run(self):
         begin_s, _ = self.rates[0]
@@ -172,15 +162,28 @@ class Changes(star.Background):
             self.rates.append((time.monotonic(), bps))
 
 
+class Arrivals:
+    """Bytes that the receiving host has received so far, as on the wire."""
+
+    def __init__(self, stack, pid):
+        """`pid`: a process of the receiving host; it may end meanwhile."""
+        self._counters = stack.enter_context(open(f"/proc/{pid}/net/dev", encoding="ascii"))
+
+    def look(self):
+        self._counters.seek(0)
+        prefix = f"{star.Star.interface}:"
+        line = next(line for line in self._counters if line.strip().startswith(prefix))
+        size, packets = map(int, line.split(":")[1].split()[:2])
+        return size + packets * star.UNSEEN_OVERHEAD_BYTES
+
+
 def finish(process, seconds):
     if not process.ends_well(seconds + SET_UP_LIMIT_S):
         raise Failed(process.complaint())
     return json.loads(process.output())
 
 
-def times():
-    """Seconds by the clock, and of ended children; ticks of all processors: idle, and all."""
+def children_s():
+    """Processor time of the processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ticks = list(map(int, pathlib.Path("/proc/stat").read_text("ascii").split()[1:9]))
-    idle_and_iowait = ticks[3] + ticks[4]
-    return time.monotonic(), used.ru_utime + used.ru_stime, idle_and_iowait, sum(ticks)
+    return used.ru_utime + used.ru_stime
