@@ -214,7 +214,7 @@ class Broken(Job):
               "send is done too early", "receive is done too early")
     SEEN_WHEN_FLUSHED = ("size is 0", "flush is left out")
     UNSEEN = "size is too large"  # NCCL takes sizes only to decide whether to flush
-    LEAST_S = 15  # what a fault that stops the job may take; on a busy machine more
+    LEAST_S = 15  # that a job is given before it counts as stopped; on a busy machine more
     FLUSHED = {**IN_GPU_MEMORY, "NCCL_NET_FORCE_FLUSH": "1"}
 
     def ends(self, fault, limit_s=LIMIT_S, **environment):
@@ -242,7 +242,7 @@ class Broken(Job):
                     began = time.monotonic()
                     end = self.ends(fault, limit_s, **memory)
                     if fault == "":
-                        limit_s = self.LEAST_S + 5 * (time.monotonic() - began)
+                        limit_s = max(self.LEAST_S, 4 * (time.monotonic() - began))
                     print(f"{fault or 'nothing'}: {end}", flush=True)
                     self.assertEqual(end == "well", fault in ("", self.UNSEEN))
 
