@@ -2,12 +2,12 @@
 // the two sides met; the process that ends closes it. That is a hint only, as a peer may close it
 // for another reason: so the peer is asked, by a word that a living one acknowledges.
 //
-//   kNoLine --keep--> kLine --all lines have ended--> kAsking --kQuestions looks--> Sight::kEnded
-//      ^                                              |     ^
-//      +--- the answer is the peer's -- a word is acknowledged; or the NIC's: more questions, later
+//   kNoLine --keep--> kLine --all lines have ended--> kAsking --limit_ looks--> Sight::kEnded
+//      ^                                                 |
+//      +------------------ a word is acknowledged -------+
 //
 // A queue pair of an RDMA NIC acknowledges after its process has ended, until the kernel has freed
-// what the process had. So one answer of such a NIC is not enough.
+// what the process had. So after an answer of such a NIC more questions follow, later.
 //
 // Counts looks, not time: a process that was stopped finds acknowledgements late. Pure.
 #pragma once

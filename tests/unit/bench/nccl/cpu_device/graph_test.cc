@@ -99,7 +99,7 @@ TEST_F(GraphTest, EventsInAGraphMeanTheirLastRecordBeforeItsLaunch) {
   Event before;
   Event after;
   const std::unique_ptr<Graph> graph(Graph::begin(origin_));
-  graph->add([&] { return before.held(); });
+  before.hold(origin_);
   note(origin_, 1);
   graph->add([&] { return after.next_point(); });
   graph->end();
@@ -107,6 +107,10 @@ TEST_F(GraphTest, EventsInAGraphMeanTheirLastRecordBeforeItsLaunch) {
   other_.gpu().enqueue(other_, [&] { return open.load(); });
   before.record(other_);
   graph->launch(origin_);
+  Stream& beside = new_stream();  // time in which the graph could run
+  beside.gpu().enqueue(beside, [turns = 5]() mutable { return --turns == 0; });
+  wait_for(beside);
+  beside.gpu().destroy(beside);
   EXPECT_FALSE(after.reached());
   EXPECT_TRUE(ran_.empty());
   after.hold(other_);
