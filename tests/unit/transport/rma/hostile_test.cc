@@ -117,10 +117,12 @@ TEST_P(RmaHostileRecords, InvalidRecordFailsOnlyTransfersWithItsSender) {
 TEST_F(RmaHostile, OperationThatHasFailedStaysSo) {
   Group& victim = *groups_[0];
   Operation* waiting = nullptr;
-  for (Result<Operation*> got = nullptr; got;) {  // as many as it takes
+  Result<Operation*> got = nullptr;
+  for (size_t i = 0; got && i <= Outbox::kMaxWaiting; ++i) {
     waiting = *got;
     got = victim.get(kHostile, {windows_[0], 0}, 8, {windows_[0], 0});
   }
+  ASSERT_FALSE(got) << "a rank takes only so many";
   send_record(0, {.kind = static_cast<RecordKind>(77)});
   while (!victim.failure()) {
     victim.progress();
