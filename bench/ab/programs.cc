@@ -131,9 +131,9 @@ class ProgramRunner {
 
   Result<Outcome> run_command(size_t cell) {
     const ProgramCommand& command = plan_.commands[cell];
-    if (!processes_.start(cell, command_body(command.words, command.environment), plan_.timeout)) {
-      return fail(ErrorCode::kSystem, "the system gives no further process: free memory");
-    }
+    ASSIGN_OR_RETURN(auto child,
+                     perf::Child::execute(command.words, {.environment = command.environment}));
+    processes_.add(cell, std::move(child), plan_.timeout);
     for (;;) {
       auto ended = processes_.wait();
       if (Processes::interrupted()) {
@@ -144,7 +144,8 @@ class ProgramRunner {
       progress_(++done_, all_);
       const Outcome& outcome = ended->second;
       if (outcome.ok()) return std::move(ended->second);
-      const std::string lines = last_lines(outcome.output + "\n" + outcome.errors, kCommandLines);
+      const std::string lines =
+          perf::last_lines(outcome.output + "\n" + outcome.errors, kCommandLines);
       return fail(ErrorCode::kSystem, fmt::format("{} {} {}; its last lines:\n{}",
                                                   perf::shell_line(command.environment),
                                                   perf::shell_line(command.words), outcome.cause(),

@@ -79,7 +79,7 @@ RunRecord record_of_outcome(RunRecord record, const Outcome& outcome) {
       record.error = printed.error().message;
     }
   } else {
-    const std::string lines = last_lines(outcome.errors, kShownLines);
+    const std::string lines = perf::last_lines(outcome.errors, kShownLines);
     record.error = fmt::format("the run {}{}{}", outcome.cause(), lines.empty() ? "" : ": ", lines);
     std::replace(record.error.begin(), record.error.end(), '\n', ' ');
     record.detail.clear();
@@ -123,9 +123,8 @@ class Runner {
     while (done_.size() < all) {
       for (; next < waiting_.size() && processes.running() < jobs; ++next) {
         const auto body = [this, next] { return simulate(plan_, waiting_[next], folder_); };
-        if (processes.start(next, body, Duration::max())) continue;
-        return fail(ErrorCode::kSystem,
-                    "cannot start another process: use fewer --jobs, or free memory");
+        ASSIGN_OR_RETURN(auto child, perf::Child::run(body));
+        processes.add(next, std::move(child), Duration::max());
       }
       const auto ended = processes.wait();
       if (Processes::interrupted()) {

@@ -3,12 +3,10 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <list>
@@ -18,12 +16,13 @@
 #include <vector>
 
 #include "bench/hosts/agent_protocol.h"
-#include "bench/hosts/child.h"
+#include "bench/perf/child.h"
 #include "bench/perf/clock.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/json_fields.h"
 #include "bench/perf/subcommands.h"
+#include "transport/base/to_number.h"
 
 namespace pacecar::hosts {
 namespace {
@@ -31,8 +30,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kThisProgram = "/proc/self/exe";
-constexpr int kTurnMs = 1000;
-constexpr size_t kMaxKept = 32U << 20;  // of one run's output
+constexpr int kTurnMs = 500;
 
 constexpr const char* kFooter =
     R"(Nobody needs to start it by hand: 'pacecar bw', 'lat', 'preflight', 'doctor' and 'top' with
@@ -41,11 +39,9 @@ agent ends, with everything that it has started.)";
 
 struct Run {
   uint64_t id = 0;
-  Child child;
+  perf::Child child;
   FileDescriptor announced;  // a server's announced address
   std::string announcement;
-  std::string output;
-  std::string errors;
   std::optional<Instant> kill_at;  // set when it is stopped
 };
 
@@ -65,24 +61,23 @@ class Agent {
   bool turn() {
     std::vector<pollfd> waiting{{STDIN_FILENO, POLLIN, 0}};
     for (const Run& run : runs_) {
-      for (const FileDescriptor* one : {&run.child.output(), &run.child.errors(), &run.announced}) {
-        waiting.push_back({one->get(), POLLIN, 0});
-      }
+      run.child.add_to(waiting);
+      waiting.push_back({run.announced.get(), POLLIN, 0});
     }
-    // With a timeout, for runs that have closed their pipes and continue.
-    poll(waiting.data(), waiting.size(), runs_.empty() ? kTurnMs : kTurnMs / 10);
+    poll(waiting.data(), waiting.size(), kTurnMs);
     read_runs();
     return waiting[0].revents == 0 || read_commands();
   }
 
+  // False: the input has ended, or is not of this protocol.
   bool read_commands() {
-    const bool more = read_some(input_, commands_);
+    perf::read_pipe(input_, commands_);
     last_message_ = perf::steady_now();
-    const auto take = [this](std::string_view line) {
-      const Json command = perf::parse_json(line);
-      return command.is_object() && execute(command);
-    };
-    return take_lines(commands_, take) && more;
+    while (const auto line = perf::take_line(commands_)) {
+      const Json command = perf::parse_json(*line);
+      if (!command.is_object() || !execute(command)) return false;
+    }
+    return input_ && commands_.size() <= kMaxAgentLine;
   }
 
   // False: the peer does not use this protocol.
@@ -109,8 +104,8 @@ class Agent {
   // The same for two host names that are one machine and one network namespace.
   static std::string machine() {
     std::string boot;
-    const FileDescriptor file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-    if (file) read_some(file, boot);
+    FileDescriptor file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+    perf::read_pipe(file, boot);
     std::array<char, 64> network{};
     const ssize_t size = readlink("/proc/self/ns/net", network.data(), network.size());
     return boot.substr(0, boot.find('\n')) + " " +
@@ -121,18 +116,18 @@ class Agent {
     const uint64_t id = command.at("id").get<uint64_t>();
     std::vector<std::string> words{kThisProgram};
     for (const Json& word : command.at("arguments")) words.push_back(word.get<std::string>());
-    Pipe announces{FileDescriptor(), FileDescriptor()};
+    perf::Pipe announces;
     if (command.value("announces", false)) {
-      auto made = make_pipe();
+      auto made = perf::make_pipe();
       if (!made) return end_unstarted(id, made.error());
       announces = std::move(*made);
       fcntl(announces.read.get(), F_SETFL, O_NONBLOCK);
       words.insert(words.end(),
                    {"--announce", fmt::format("/proc/self/fd/{}", announces.write.get())});
     }
-    auto child = Child::start(words, {.input = false, .kept = announces.write.get()});
+    auto child = perf::Child::execute(words, {.inherited = announces.write.get()});
     if (!child) return end_unstarted(id, child.error());
-    runs_.push_back({id, std::move(*child), std::move(announces.read), {}, {}, {}, {}});
+    runs_.push_back({id, std::move(*child), std::move(announces.read), {}, {}});
   }
 
   static void send_ended(uint64_t id, int code, const std::string& output,
@@ -154,42 +149,31 @@ class Agent {
 
   void read_runs() {
     for (auto run = runs_.begin(); run != runs_.end();) {
-      const auto status = run->child.ended();  // read before its output
-      read_all(run->child.output(), run->output);
-      read_all(run->child.errors(), run->errors);
+      const auto status = run->child.ended();  // before its last output is read
+      run->child.read();
       if (run->announced) read_announcement(*run);
       if (run->kill_at && perf::steady_now() > *run->kill_at) run->child.signal(SIGKILL);
       if (!status) {
         ++run;
         continue;
       }
-      const int code = WIFEXITED(*status) ? WEXITSTATUS(*status) : 128 + WTERMSIG(*status);
-      send_ended(run->id, code, run->output, run->errors);
+      const int code = status->signal == 0 ? status->code : 128 + status->signal;
+      send_ended(run->id, code, run->child.output, run->child.errors);
       run = runs_.erase(run);
     }
   }
 
-  // Reads until nothing is left.
-  static void read_all(const FileDescriptor& from, std::string& to) {
-    for (size_t before = to.size() + 1; to.size() != before && to.size() < kMaxKept;) {
-      before = to.size();
-      read_some(from, to);
-    }
-  }
-
   void read_announcement(Run& run) {
-    const bool more = read_some(run.announced, run.announcement);
-    const size_t end = run.announcement.find('\n');
-    const size_t space = run.announcement.find(' ');
-    uint16_t port = 0;
-    if (end != std::string::npos && space < end) {
-      std::from_chars(run.announcement.data() + space + 1, run.announcement.data() + end, port);
-      send({{"type", "serving"},
-            {"id", run.id},
-            {"address", run.announcement.substr(0, space)},
-            {"port", port}});
-    }
-    if (!more || port != 0) run.announced = FileDescriptor();
+    perf::read_pipe(run.announced, run.announcement);
+    const auto line = perf::take_line(run.announcement);
+    if (!line) return;
+    const size_t space = line->find(' ');
+    const auto port = to_number<uint16_t>(std::string_view(*line).substr(space + 1));
+    send({{"type", "serving"},
+          {"id", run.id},
+          {"address", line->substr(0, space)},
+          {"port", port.value_or(0)}});
+    run.announced = FileDescriptor();
   }
 
   static bool send(const Json& message) {
@@ -198,7 +182,7 @@ class Agent {
            std::fflush(stdout) == 0;
   }
 
-  const FileDescriptor input_{dup(STDIN_FILENO)};
+  FileDescriptor input_{dup(STDIN_FILENO)};
   std::string commands_;
   Instant last_message_;
   std::list<Run> runs_;

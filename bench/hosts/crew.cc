@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,10 +26,11 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxErrors = 1U << 16;
+constexpr size_t kMaxErrorLine = 300;
 constexpr size_t kMaxText = 256;
 constexpr int kNotFoundByShell = 127;
 constexpr int kEndStepMs = 10;
-constexpr int kEndMs = 3000;  // for launchers, once their input has ended
+constexpr Duration kEndLimit = Duration::from_s(3);  // of launchers, once their input has ended
 
 // Three pipes for each host are more than the usual limit from 300 hosts on.
 void allow_descriptors() {
@@ -40,11 +40,34 @@ void allow_descriptors() {
   setrlimit(RLIMIT_NOFILE, &files);
 }
 
+// The last line of a program's errors, cut to a length that fits a sentence.
+std::string last_line_of(const std::string& errors) {
+  return printable(perf::last_lines(errors, 1)).substr(0, kMaxErrorLine);
+}
+
 // A program's output, which may have newlines.
-std::optional<std::string> output_field(const Json& message, const char* key) {
+Result<std::string> output_field(const Json& message, const char* key) {
   const auto found = message.find(key);
-  if (found == message.end() || !found->is_string()) return std::nullopt;
-  return found->get<std::string>();
+  if (found != message.end() && found->is_string()) return found->get<std::string>();
+  return fail(ErrorCode::kPeer, fmt::format("there is no {}", key));
+}
+
+// What an agent reports of a run.
+Result<Event> event_of(size_t host, const Json& message) {
+  Event event{.host = host};
+  ASSIGN_OR_RETURN(event.id, perf::unsigned_field(message, "id", 0, UINT64_MAX));
+  if (message["type"] == "serving") {
+    event.kind = Event::Kind::kServing;
+    ASSIGN_OR_RETURN(event.address, perf::text_field(message, "address", kMaxText));
+    ASSIGN_OR_RETURN(event.port, perf::unsigned_field(message, "port", 1, UINT16_MAX));
+    return event;
+  }
+  if (message["type"] != "ended") return fail(ErrorCode::kPeer, "the type is not known");
+  event.kind = Event::Kind::kEnded;
+  ASSIGN_OR_RETURN(event.code, perf::unsigned_field(message, "code", 0, 255));
+  ASSIGN_OR_RETURN(event.output, output_field(message, "output"));
+  ASSIGN_OR_RETURN(event.errors, output_field(message, "errors"));
+  return event;
 }
 
 bool mentions(const std::string& text, std::string_view what) {
@@ -101,7 +124,7 @@ Crew::Crew(const std::vector<Host>& hosts, const Launcher& launcher, const std::
     members_.push_back({.host = host, .command = launcher.command(host, words)});
   }
   for (size_t i = 0; i < members_.size(); ++i) {
-    auto child = Child::start(members_[i].command, {.input = true});
+    auto child = perf::Child::execute(members_[i].command, {.input = true});
     if (!child) {
       const bool missing = child.error().code == ErrorCode::kNotFound;
       lose(i, child.error().message +
@@ -117,31 +140,22 @@ Crew::Crew(const std::vector<Host>& hosts, const Launcher& launcher, const std::
 }
 
 Crew::~Crew() {
+  std::vector<perf::Child*> left;
   for (Member& member : members_) {
-    if (member.child) member.child->close_input();
+    if (!member.child) continue;
+    member.child->close_input();
+    left.push_back(&*member.child);
   }
-  // A launcher passes the end of its input on; one that does not is killed.
-  const Instant deadline = perf::steady_now() + Duration::from_ms(kEndMs);
-  while (!all_ended() && perf::steady_now() < deadline) poll(nullptr, 0, kEndStepMs);
-  for (Member& member : members_) {
-    if (member.child) member.child->signal(SIGTERM);
+  // A launcher passes the end of its input on; one that does not is ended. An agent whose output
+  // nobody reads would not end.
+  const Instant deadline = perf::steady_now() + kEndLimit;
+  while (!left.empty() && perf::steady_now() < deadline) {
+    for (perf::Child* child : left) child->read();
+    std::erase_if(left, [](perf::Child* child) { return child->ended().has_value(); });
+    poll(nullptr, 0, kEndStepMs);
   }
-  for (Member& member : members_) {
-    if (member.child) member.child->end(kGraceMs);
-  }
-}
-
-// Reads their remaining output, because an agent with a full pipe would not end.
-bool Crew::all_ended() {
-  bool all = true;
-  for (Member& member : members_) {
-    if (!member.child || member.child->ended()) continue;
-    std::string ignored;
-    read_some(member.child->output(), ignored);
-    read_some(member.child->errors(), ignored);
-    all = false;
-  }
-  return all;
+  for (perf::Child* child : left) child->signal(SIGTERM);
+  for (perf::Child* child : left) child->end(kGraceMs);
 }
 
 size_t Crew::count(State state) const {
@@ -186,11 +200,8 @@ std::vector<Event> Crew::turn(Duration limit) {
   std::vector<pollfd> waiting;
   std::vector<size_t> whose;
   for (size_t i = 0; i < members_.size(); ++i) {
-    const Member& member = members_[i];
-    if (member.state == State::kLost) continue;
-    waiting.push_back({member.child->output().get(), POLLIN, 0});
-    waiting.push_back({member.errors_open ? member.child->errors().get() : -1, POLLIN, 0});
-    whose.insert(whose.end(), {i, i});
+    if (members_[i].state != State::kLost) members_[i].child->add_to(waiting);
+    whose.resize(waiting.size(), i);
   }
   if (events_.empty()) {
     poll(waiting.data(), waiting.size(), static_cast<int>(limit.ns() / 1'000'000));
@@ -213,15 +224,18 @@ std::vector<Event> Crew::turn(Duration limit) {
 void Crew::read(size_t index) {
   Member& member = members_[index];
   if (member.state == State::kLost) return;
-  member.errors_open = read_some(member.child->errors(), member.errors);
-  if (member.errors.size() > kMaxErrors) member.errors.erase(0, member.errors.size() - kMaxErrors);
-  const bool more = read_some(member.child->output(), member.output);
-  const bool sound = take_lines(member.output, [&](std::string_view line) {
-    take(index, line);
-    return member.state != State::kLost;
-  });
-  if (!sound) lose(index, "its output has no end: install the same version there");
-  if (!more && member.state != State::kLost) ended(index);
+  perf::Child& child = *member.child;
+  child.read();
+  if (child.errors.size() > kMaxErrors) child.errors.erase(0, child.errors.size() - kMaxErrors);
+  while (const auto line = perf::take_line(child.output)) {
+    take(index, *line);
+    if (member.state == State::kLost) return;
+  }
+  if (child.output.size() > kMaxAgentLine) {
+    lose(index, "its output has no end: install the same version there");
+  } else if (!child.output_open()) {
+    ended(index);
+  }
 }
 
 void Crew::take(size_t index, std::string_view line) {
@@ -236,7 +250,7 @@ void Crew::take(size_t index, std::string_view line) {
   if (object) return report(index, message);
   lose(index, fmt::format("'{}' is not from pacecar agent: does something print to standard output "
                           "there?",
-                          last_line_of_errors(std::string(line))));
+                          last_line_of(std::string(line))));
 }
 
 void Crew::greet(size_t index, const Json& message) {
@@ -251,56 +265,32 @@ void Crew::greet(size_t index, const Json& message) {
   }
   member.release = printable(*release);
   member.machine = *machine;
-  member.errors.clear();  // banners
+  member.child->errors.clear();  // banners
   member.state = State::kReady;
   events_.push_back({.kind = Event::Kind::kReady, .host = index});
 }
 
 void Crew::report(size_t index, const Json& message) {
-  Event event{.host = index};
-  const auto id = perf::unsigned_field(message, "id", 0, UINT64_MAX);
-  if (id && message["type"] == "serving") {
-    const auto address = perf::text_field(message, "address", kMaxText);
-    const auto port = perf::unsigned_field(message, "port", 1, UINT16_MAX);
-    if (address && port) {
-      event.kind = Event::Kind::kServing;
-      event.address = *address;
-      event.port = static_cast<uint16_t>(*port);
-    }
-  } else if (id && message["type"] == "ended") {
-    const auto code = perf::unsigned_field(message, "code", 0, 255);
-    const auto output = output_field(message, "output");
-    const auto errors = output_field(message, "errors");
-    if (code && output && errors) {
-      event.kind = Event::Kind::kEnded;
-      event.code = static_cast<int>(*code);
-      event.output = *output;
-      event.errors = *errors;
-    }
-  }
-  if (event.kind == Event::Kind::kReady) {
+  auto event = event_of(index, message);
+  if (!event) {
     return lose(index, "its output is not of this version of pacecar: install the same one");
   }
-  event.id = *id;
-  events_.push_back(std::move(event));
+  events_.push_back(std::move(*event));
 }
 
 // Its output has ended: finds out why.
 void Crew::ended(size_t index) {
   Member& member = members_[index];
-  const int status = member.child->end(kGraceMs);
-  while (member.errors_open && read_some(member.child->errors(), member.errors)) {
-    if (pollfd more{member.child->errors().get(), POLLIN, 0}; poll(&more, 1, 0) <= 0) break;
-  }
-  const std::string last_error =
-      last_line_of_errors(member.errors.empty() ? member.greeting : member.errors);
+  const perf::ExitStatus status = member.child->end(kGraceMs);
+  member.child->read();
+  const std::string& errors = member.child->errors;
+  const std::string last_error = last_line_of(errors.empty() ? member.greeting : errors);
   const std::string words = last_error.empty() ? "" : ": " + last_error;
-  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   if (member.state == State::kReady) {
     return lose(index, fmt::format("its agent has ended ({}{}): is the host still there?",
-                                   how_ended(status), words));
+                                   status.text(), words));
   }
-  if (mentions(member.errors, "no subcommand 'agent'")) {
+  if (mentions(errors, "no subcommand 'agent'")) {
     return lose(index, fmt::format("it has a version of pacecar that knows no --hosts: install the "
                                    "one of this host ({})",
                                    PACECAR_VERSION));
@@ -308,13 +298,13 @@ void Crew::ended(size_t index) {
   // The exit code is ssh's own if it was still writing.
   const bool missing = mentions(last_error, remote_) &&
                        (mentions(last_error, "not found") || mentions(last_error, "No such file"));
-  if (code == kNotFoundByShell || missing) {
+  if (status.code == kNotFoundByShell || missing) {
     return lose(
         index,
         fmt::format("it has no pacecar ({}{}): install it there, or give its path with --remote",
-                    how_ended(status), words));
+                    status.text(), words));
   }
-  lose(index, fmt::format("it cannot be reached ({}{}): does '{}' work by hand?", how_ended(status),
+  lose(index, fmt::format("it cannot be reached ({}{}): does '{}' work by hand?", status.text(),
                           words, fmt::join(member.command, " ")));
 }
 
@@ -392,7 +382,7 @@ std::vector<std::optional<Event>> run_on_all(
 
 std::string why_failed(const Event& ended) {
   constexpr std::string_view kErrorLabel = "error: ";
-  std::string text = last_line_of_errors(ended.errors);
+  std::string text = last_line_of(ended.errors);
   if (const size_t label = text.find(kErrorLabel); label != text.npos) {
     text.erase(0, label + kErrorLabel.size());
   }

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/hosts/child.h"
 #include "bench/hosts/host_list.h"
 #include "bench/hosts/launcher.h"
+#include "bench/perf/child.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "transport/base/result.h"
@@ -72,15 +72,12 @@ class Crew {
   struct Member {
     Host host;
     std::vector<std::string> command;
-    std::optional<Child> child;
+    std::optional<perf::Child> child;
     State state = State::kReaching;
     std::string why;
     std::string release;
     std::string machine;
-    std::string output;
-    std::string errors;
-    std::string greeting;     // the last line before the agent's first
-    bool errors_open = true;  // stderr has not ended
+    std::string greeting;  // the last line before the agent's first
   };
 
   size_t count(State state) const;
@@ -91,7 +88,6 @@ class Crew {
   void ended(size_t index);
   void send(size_t index, const nlohmann::json& message);
   void keep_alive();
-  bool all_ended();
 
   std::string remote_;
   Duration reach_;

@@ -174,10 +174,9 @@ Result<bool> ControlChannel::fill(Duration limit) {
 }
 
 Result<std::optional<Json>> ControlChannel::next_message() {
-  const size_t end = input_.find('\n');
-  if (end == std::string::npos) return std::optional<Json>();
-  Json message = parse_json(std::string_view(input_).substr(0, end));
-  input_.erase(0, end + 1);
+  const auto line = take_line(input_);
+  if (!line) return std::optional<Json>();
+  Json message = parse_json(*line);
   if (!message.is_object()) return not_ours();
   if (message.value("type", Json()) == "error") {
     gave_up_ = true;

@@ -46,6 +46,14 @@ bool nests_too_deep(std::string_view text) {
   return false;
 }
 
+std::optional<std::string> take_line(std::string& text) {
+  const size_t end = text.find('\n');
+  if (end == std::string::npos) return std::nullopt;
+  std::string line = text.substr(0, end);
+  text.erase(0, end + 1);
+  return line;
+}
+
 std::string json_line(const nlohmann::json& document) {
   return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }

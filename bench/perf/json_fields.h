@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,8 @@ Json parse_json(std::string_view text) {
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
+// Removes the first line of the text, and returns it without its end.
+std::optional<std::string> take_line(std::string& text);
 // The document on one line, with its end. What is not UTF-8 is replaced: texts may be a peer's.
 std::string json_line(const nlohmann::json& document);
 

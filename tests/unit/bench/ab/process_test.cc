@@ -1,3 +1,5 @@
+#include "bench/ab/process.h"
+
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -5,10 +7,10 @@
 #include <cstdlib>
 #include <map>
 
-#include "bench/ab/process.h"
-
 namespace pacecar::ab::process_test {
 namespace {
+
+using perf::Child;
 
 std::map<size_t, Outcome> wait_for_all(Processes& processes) {
   std::map<size_t, Outcome> outcomes;
@@ -21,20 +23,19 @@ std::map<size_t, Outcome> wait_for_all(Processes& processes) {
 TEST(Processes, OutputAndExitCodeOfChildrenAreKept) {
   Processes processes;
   for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(processes.start(
-        static_cast<size_t>(i),
-        [i] {
-          std::printf("out %d\n", i);
-          std::fprintf(stderr, "err %d\n", i);
-          return i;
-        },
-        Duration::max()));
+    auto child = Child::run([i] {
+      std::printf("out %d\n", i);
+      std::fprintf(stderr, "err %d\n", i);
+      return i;
+    });
+    ASSERT_TRUE(child);
+    processes.add(static_cast<size_t>(i), std::move(*child), Duration::max());
   }
   const auto outcomes = wait_for_all(processes);
   ASSERT_EQ(outcomes.size(), 3u);
   EXPECT_EQ(outcomes.at(2).output, "out 2\n");
   EXPECT_EQ(outcomes.at(1).errors, "err 1\n");
-  EXPECT_EQ(outcomes.at(2).exit_code, 2);
+  EXPECT_EQ(outcomes.at(2).status.code, 2);
   EXPECT_TRUE(outcomes.at(0).ok());
   EXPECT_FALSE(outcomes.at(2).ok());
   EXPECT_EQ(outcomes.at(2).cause(), "ended with exit code 2");
@@ -42,34 +43,35 @@ TEST(Processes, OutputAndExitCodeOfChildrenAreKept) {
 
 TEST(Processes, CrashIsReportedAsAnOutcome) {
   Processes processes;
-  ASSERT_TRUE(processes.start(
-      7,
-      [] {
-        std::signal(SIGABRT, SIG_DFL);
-        std::abort();
-        return 0;
-      },
-      Duration::max()));
+  auto child = Child::run([] {
+    std::signal(SIGABRT, SIG_DFL);
+    std::abort();
+    return 0;
+  });
+  ASSERT_TRUE(child);
+  processes.add(7, std::move(*child), Duration::max());
   const auto outcomes = wait_for_all(processes);
-  EXPECT_EQ(outcomes.at(7).signal, SIGABRT);
+  EXPECT_EQ(outcomes.at(7).status.signal, SIGABRT);
   EXPECT_NE(outcomes.at(7).cause().find("signal 6"), std::string::npos);
 }
 
 TEST(Processes, OutputBeyondAPipesCapacityIsKept) {
   Processes processes;
-  const auto body = [] {
+  auto child = Child::run([] {
     for (int i = 0; i < 300'000; ++i) std::puts("0123456789");
     return 0;
-  };
-  ASSERT_TRUE(processes.start(0, body, Duration::max()));
+  });
+  ASSERT_TRUE(child);
+  processes.add(0, std::move(*child), Duration::max());
   EXPECT_EQ(wait_for_all(processes).at(0).output.size(), 3'300'000u);
 }
 
 TEST(Processes, TimeoutKillsTheCommandAndItsChildren) {
   Processes processes;
   // The inner sleep would hold the pipe open for a minute.
-  ASSERT_TRUE(processes.start(0, command_body({"sh", "-c", "echo begun; sleep 60; echo late"}, {}),
-                              Duration::from_ms(2500)));
+  auto child = Child::execute({"sh", "-c", "echo begun; sleep 60; echo late"}, {});
+  ASSERT_TRUE(child);
+  processes.add(0, std::move(*child), Duration::from_ms(2500));
   const Outcome outcome = wait_for_all(processes).at(0);
   EXPECT_TRUE(outcome.timed_out);
   EXPECT_EQ(outcome.output, "begun\n");
@@ -78,13 +80,10 @@ TEST(Processes, TimeoutKillsTheCommandAndItsChildren) {
 
 TEST(Processes, CommandsReceiveTheirEnvironment) {
   Processes processes;
-  ASSERT_TRUE(processes.start(0, command_body({"sh", "-c", "echo $A-$B"}, {"A=1", "B=x=y z"}),
-                              Duration::max()));
-  ASSERT_TRUE(processes.start(1, command_body({"/does/not/exist"}, {}), Duration::max()));
-  const auto outcomes = wait_for_all(processes);
-  EXPECT_EQ(outcomes.at(0).output, "1-x=y z\n");
-  EXPECT_EQ(outcomes.at(1).exit_code, 127);
-  EXPECT_NE(outcomes.at(1).errors.find("cannot run /does/not/exist"), std::string::npos);
+  auto child = Child::execute({"sh", "-c", "echo $A-$B"}, {.environment = {"A=1", "B=x=y z"}});
+  ASSERT_TRUE(child);
+  processes.add(0, std::move(*child), Duration::max());
+  EXPECT_EQ(wait_for_all(processes).at(0).output, "1-x=y z\n");
 }
 
 // Else the processes that a child has started would live on.
@@ -94,12 +93,6 @@ TEST(Processes, LaterSignalsLeaveTheTimeToKillChildren) {
     std::raise(number);
     EXPECT_TRUE(Processes::interrupted());
   }
-}
-
-TEST(LastLines, BlankLinesAreSkipped) {
-  EXPECT_EQ(last_lines("a\nb\n\nc\n \n", 2), "b\nc");
-  EXPECT_EQ(last_lines("one", 5), "one");
-  EXPECT_EQ(last_lines("", 5), "");
 }
 
 }  // namespace
