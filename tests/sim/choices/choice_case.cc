@@ -1,4 +1,4 @@
-#include "bench/predict/choices/choice_case.h"
+#include "tests/sim/choices/choice_case.h"
 
 #include <fmt/format.h>
 

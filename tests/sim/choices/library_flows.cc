@@ -1,4 +1,4 @@
-#include "bench/predict/choices/library_flows.h"
+#include "tests/sim/choices/library_flows.h"
 
 #include <algorithm>
 #include <bit>

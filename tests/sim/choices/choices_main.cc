@@ -16,8 +16,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "bench/predict/choices/choice_case.h"
-#include "bench/predict/choices/library_flows.h"
+#include "tests/sim/choices/choice_case.h"
+#include "tests/sim/choices/library_flows.h"
 #include "bench/sim/run.h"
 #include "net_plugin/predict/collective.h"
 #include "net_plugin/tuner/tuner.h"
