@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "bench/sim/ideal.h"
-#include "bench/sim/max_min.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
+#include "net_plugin/predict/fluid.h"
 
 namespace pacecar {
 namespace {
@@ -61,6 +61,16 @@ double mean(const Series& series, size_t from, size_t until) {
   return sum / static_cast<double>(until - from);
 }
 
+// Max-min fair rates, by flow.
+std::vector<double> fair_rates(const std::vector<predict::Route>& flows,
+                               const std::vector<predict::Link>& links) {
+  std::vector<predict::Allotment> found(flows.size());
+  predict::MaxMin(links).solve(flows, found);
+  std::vector<double> rates;
+  for (const predict::Allotment& each : found) rates.push_back(each.rate);
+  return rates;
+}
+
 // One run's flows as the solver takes them.
 class Shares {
  public:
@@ -68,17 +78,19 @@ class Shares {
     const Bytes packet =
         spec.transport.mtu + packet_sizes(spec, spec.fabric.hosts.overhead_bytes).overhead;
     const double payload = static_cast<double>(mtu_) / static_cast<double>(packet);
-    // A host's outgoing and incoming links are two hosts of the solver.
+    // All hosts' outgoing links, then their incoming ones.
     const HostLimits limits = host_limits(spec.topology, spec.fabric.policers);
     for (const auto* rates : {&limits.out, &limits.in}) {
       for (const Rate rate : *rates) {
-        capacities_.push_back(static_cast<double>(rate.bps()) * payload);
+        links_.push_back({.rate = static_cast<double>(rate.bps()) * payload});
       }
     }
     for (const FlowResult& flow : run.flows) {
-      const double weight = spec.workload.jobs[flow.job].weight;
-      flows_.push_back(
-          {run.host_of(flow.source), spec.topology.hosts + run.host_of(flow.destination), weight});
+      predict::Route& route = flows_.emplace_back();
+      route.add(run.host_of(flow.source));
+      route.add(spec.topology.hosts + run.host_of(flow.destination));
+      const auto weight = static_cast<float>(spec.workload.jobs[flow.job].weight);
+      for (predict::Route::Use& use : route.uses) use.weight = weight;
     }
     series_.resize(run.flows.size());
     for (const Series& series : run.rates) series_[series.flow] = &series;
@@ -86,7 +98,7 @@ class Shares {
 
   void fill() {
     const Span common = common_time(run_);
-    const auto fair = max_min_rates(flows_, capacities_);
+    const auto fair = fair_rates(flows_, links_);
     for (size_t i = 0; i < flows_.size(); ++i) {
       FlowShare& share = run_.flows[i].share;
       fill_newcomer(i);
@@ -104,18 +116,19 @@ class Shares {
 
  private:
   bool share_a_link(size_t a, size_t b) const {
-    return flows_[a].source == flows_[b].source || flows_[a].destination == flows_[b].destination;
+    return flows_[a].uses[0].link == flows_[b].uses[0].link ||
+           flows_[a].uses[1].link == flows_[b].uses[1].link;
   }
   // By flow: the fair rates among the flows that run right after `time`; 0 for the others.
-  std::vector<double> fair_rates(Duration time) const {
+  std::vector<double> fair_rates_after(Duration time) const {
     std::vector<size_t> running;
-    std::vector<MaxMinFlow> flows;
+    std::vector<predict::Route> flows;
     for (size_t i = 0; i < flows_.size(); ++i) {
       if (run_.flows[i].start > time || end_of(run_, run_.flows[i]) <= time) continue;
       running.push_back(i);
       flows.push_back(flows_[i]);
     }
-    const auto rates = max_min_rates(flows, capacities_);
+    const auto rates = fair_rates(flows, links_);
     std::vector<double> by_flow(flows_.size(), 0);
     for (size_t i = 0; i < running.size(); ++i) by_flow[running[i]] = rates[i];
     return by_flow;
@@ -156,7 +169,7 @@ class Shares {
               end_of(run_, run_.flows[i]) > newcomer.start;
     }
     if (!busy) return;
-    const double wanted = kNearly * fair_rates(newcomer.start)[flow];
+    const double wanted = kNearly * fair_rates_after(newcomer.start)[flow];
     const Duration end = end_of(run_, newcomer);
     const Duration when = std::min(reached({flow}, wanted, newcomer.start, end), end);
     newcomer.share.newcomer_rtts = (when - newcomer.start).seconds() / run_.base_rtt.seconds();
@@ -167,7 +180,7 @@ class Shares {
   void fill_leaver(size_t flow) {
     FlowResult& leaver = run_.flows[flow];
     if (leaver.received == Duration::max()) return;
-    const auto fair = fair_rates(leaver.received);
+    const auto fair = fair_rates_after(leaver.received);
     std::vector<size_t> others;
     Duration until = run_.duration;
     double wanted = 0;
@@ -185,8 +198,8 @@ class Shares {
 
   RunResult& run_;
   Bytes mtu_;
-  std::vector<double> capacities_;
-  std::vector<MaxMinFlow> flows_;
+  std::vector<predict::Link> links_;
+  std::vector<predict::Route> flows_;
   std::vector<const Series*> series_;
 };
 

@@ -37,7 +37,7 @@ double percentile(std::vector<double> values, double percent);
 // Jain's index of fairness: 1 when all are equal, 1/n when one has all.
 double jain_index(const std::vector<double>& values);
 
-// The flows' shares of common links, compared with max-min fair ones (max_min.h), from samples of
+// The flows' shares of common links, compared with max-min fair ones, from samples of
 // the receivers' arrivals, if these distinguish the flows (README.md, "Shares"). Rates are of
 // payload; so are capacities, without packet overhead.
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "transport/base/check.h"
-#include "transport/base/prefetch.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -140,22 +139,6 @@ NicIdentity SimHost::identity() const {
     identity[i] = static_cast<uint8_t>((number_ + 1) >> 8 * i);
   }
   return identity;
-}
-
-// First the host itself, then what it points to.
-void SimHost::prepare(uint32_t, unsigned events_before) {
-  switch (events_before) {
-    case 4:
-      return prefetch(*this);
-    case 3:
-      nic_.prepare(1);
-      messenger_->prepare();
-      return port_.prepare();
-    case 1:
-      return nic_.prepare(2);
-    default:
-      return;
-  }
 }
 
 // At what another process of the host has done to the share table.

@@ -75,7 +75,6 @@ class SimHost final : public EventSink {
   const MemoryRegion& payload() const { return payload_; }
 
   void on_event(Instant now, uint32_t what) override;
-  void prepare(uint32_t what, unsigned events_before) override;
 
  private:
   SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const SimHostConfig& config,

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "bench/sim/max_min.h"
+#include "tests/support/max_min.h"
 
 namespace pacecar::model {
 namespace {
@@ -22,7 +22,7 @@ LinkClaim percent(uint64_t share, uint32_t weight = 1) {
 
 // The processes' max-min parts.
 std::vector<double> reference(const std::vector<LinkClaim>& claims) {
-  std::vector<MaxMinFlow> flows;
+  std::vector<test::MaxMinFlow> flows;
   std::vector<double> capacities = {static_cast<double>(kSharedLink.bps())};
   for (const LinkClaim& claim : claims) {
     capacities.push_back(static_cast<double>(claim.demand.bps()));
@@ -31,7 +31,7 @@ std::vector<double> reference(const std::vector<LinkClaim>& claims) {
                      .weight = static_cast<double>(std::max(claim.weight, 1U))});
   }
   for (double& capacity : capacities) capacity = std::max(capacity, 1.0);
-  return max_min_rates(flows, capacities);
+  return test::max_min_rates(flows, capacities);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "bench/sim/max_min.h"
+#include "tests/support/max_min.h"
 
 namespace pacecar::test {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "transport/base/prefetch.h"
 #include "transport/engine/bootstrap/auth.h"
 #include "transport/engine/clock.h"
 #include "transport/message/control_words.h"
@@ -109,11 +108,6 @@ class OwningSoftPort final : private OwnedParts, public SoftPort {
 };
 
 }  // namespace
-
-void SoftPort::prepare() const {
-  prefetch(*this);
-  prefetch(outgoing_.data(), sizeof(TxPacket));
-}
 
 size_t SoftPort::receive(Instant now) {
   if (const Placement placement = nic_.predict(now); placement.place != nullptr) {

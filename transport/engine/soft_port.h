@@ -48,8 +48,6 @@ class SoftPort : public NicPort {
   bool prepare_to_wait() override { return true; }
   int wait_fd() const override { return io_.wait_fd(); }
   const Address& address() const override { return io_.local_address(); }
-  // Prefetches the memory that the next turn will read, for the simulator, which drives many NICs.
-  void prepare() const;
 
  private:
   PacketIo& io_;

@@ -4,7 +4,6 @@
 #include <span>
 
 #include "transport/base/check.h"
-#include "transport/base/prefetch.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -125,16 +124,6 @@ void Messenger::inform(Instant now) {
   rates_.poll_grants(now);
   control_.post_pending(flows_.all(), now);
   if (now >= next_housekeeping_ && housekeeping_due()) do_housekeeping(now);
-}
-
-void Messenger::prepare() const {
-  const auto* begin = reinterpret_cast<const char*>(this);
-  prefetch(begin, static_cast<size_t>(reinterpret_cast<const char*>(&rates_) - begin));
-  rates_.prepare();
-  prefetch(flows_);
-  prefetch(sends_);
-  prefetch(receives_);
-  prefetch(completions_.front());
 }
 
 // Whether memory that peers write must be polled: always, unless the NIC counts writes without

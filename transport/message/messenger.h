@@ -142,8 +142,6 @@ class Messenger {
   void hurry_sends(Instant now);
   // After poll(): posts control writes (CTS slots, grants, demands), and does housekeeping.
   void inform(Instant now);
-  // Prefetches what poll touches, for a caller with many messengers.
-  void prepare() const;
   // When poll has something to do even if nothing arrives.
   Instant next_deadline() const;
   // All control writes have reached their peers or never will: the NIC may be destroyed.

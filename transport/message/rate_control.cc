@@ -6,7 +6,6 @@
 
 #include "cc/grant_word.h"
 #include "cc/registry.h"
-#include "transport/base/prefetch.h"
 #include "transport/base/return_if_error.h"
 #include "transport/message/feedback.h"
 
@@ -247,11 +246,6 @@ Explanation RateControl::explain(const MessageFlow& flow, Instant now) const {
 
 Instant RateControl::next_deadline() const {
   return std::min(congestion_.allocator->next_deadline(), congestion_.controllers->next_deadline());
-}
-
-void RateControl::prepare() const {
-  const auto* begin = reinterpret_cast<const char*>(this);
-  prefetch(begin, static_cast<size_t>(reinterpret_cast<const char*>(&signals_[1]) - begin));
 }
 
 }  // namespace pacecar

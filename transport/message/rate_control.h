@@ -80,8 +80,6 @@ class RateControl {
   const TrafficHint& hint() const { return hint_; }
   FlowId last_flow() const { return last_flow_; }  // with a signal
   Instant next_deadline() const;
-  // Prefetches what a poll touches.
-  void prepare() const;
 
  private:
   void on_signal(MessageFlow& flow, const FlowSignal& signal, Instant now);

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "transport/base/prefetch.h"
 #include "transport/base/units.h"
 #include "transport/sim/fabric_packet.h"
 
@@ -116,12 +115,6 @@ class EgressQueue {
     return &data_.pop();
   }
   void exchange_last_data(FabricPacket& packet) { data_.exchange_last(packet); }
-
-  // Fetches what pop() will touch.
-  void prefetch_next() const {
-    if (!data_.empty()) prefetch(data_.front());
-    if (!control_.empty()) prefetch(control_.front());
-  }
 
  private:
   ClassQueue data_;

@@ -124,21 +124,8 @@ Instant EventLoop::next_time() const {
   return Instant::never();
 }
 
-// Announces the timers that are due next at the same time, and prefetches the following one, so
-// that the next call can follow the list to it.
-void EventLoop::look_ahead(TimerId next) const {
-  for (unsigned before = 1; before <= EventSink::kEventsAhead; ++before) {
-    if (next == kNone) return;
-    const Timer& t = timers_[next];
-    t.sink->prepare(t.what, before);
-    next = t.next;
-  }
-  if (next != kNone) __builtin_prefetch(&timers_[next]);
-}
-
 void EventLoop::run(TimerId timer) {
   Timer& t = timers_[timer];
-  look_ahead(t.next);
   unlink(timer);
   now_ = t.time;
   t.time = Instant::never();

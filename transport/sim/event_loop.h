@@ -25,11 +25,6 @@ class EventSink {
   virtual ~EventSink() = default;
   // A timer of this sink is due. `what` is as given to add_timer.
   virtual void on_event(Instant now, uint32_t what) = 0;
-  // Another timer of this sink is due at the same time, `events_before` events later, at most
-  // kEventsAhead: a hint to fetch what its event will touch, because a large simulation does not
-  // fit into the caches. Called once for each distance, so that pointers can be followed.
-  static constexpr unsigned kEventsAhead = 6;
-  virtual void prepare([[maybe_unused]] uint32_t what, [[maybe_unused]] unsigned events_before) {}
 };
 
 class EventLoop {
@@ -94,7 +89,6 @@ class EventLoop {
   void vacate(uint32_t slot);
   // The next timer that is due until `limit`, kNone if there is none; moves lists down on the way.
   TimerId next_due(Instant limit);
-  void look_ahead(TimerId next) const;
   void run(TimerId timer);
 
   Instant now_;

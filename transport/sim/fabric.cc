@@ -5,16 +5,10 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/base/prefetch.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
-
-// The bytes of a link that packets use.
-constexpr size_t kHotLinkBytes = 256;
-// The bytes of a packet that its reader uses.
-constexpr size_t kHeaderBytes = 128;
 
 // The most that can still arrive after a pause was sent: a round trip's worth of the cable, a
 // packet that each end had just begun, and the one that exceeded the threshold.
@@ -94,31 +88,6 @@ void Fabric::on_event(Instant, uint32_t what) {
       return reroute();
     case Event::kStoreRoom:
       return notify_waiting_for_store();
-  }
-}
-
-// Prefetches first the link, then the packet, then its next place: a host with its state, or the
-// next link. Some events are between these steps, as each needs the result of the previous one.
-void Fabric::prepare(uint32_t what, unsigned events_before) {
-  const FabricLink& link = links_[what >> kEventBits];
-  const auto kind = static_cast<Event>(what & ((1U << kEventBits) - 1));
-  constexpr unsigned kLink = EventSink::kEventsAhead;
-  constexpr unsigned kPacket = kLink - 1;
-  constexpr unsigned kBeyond = 3;
-  if (events_before == kLink) return prefetch(&link, kHotLinkBytes);
-  if (kind == Event::kFree) {
-    if (events_before == kPacket) link.queue.prefetch_next();
-    if (link.room_wanted) port_of(link.from, 0).prepare(events_before);
-  } else if (kind == Event::kArrival && !link.flight.empty()) {
-    const FabricPacket& packet = link.flight.front();
-    if (events_before == kPacket) prefetch(packet);
-    if (events_before == kBeyond && packet.next != nullptr) prefetch(*packet.next);
-    if (link.to < hosts_) {
-      if (events_before == kBeyond) prefetch(packet.memory, kHeaderBytes);
-      port_of(link.to, packet.destination_process).prepare(events_before);
-    } else if (events_before == kBeyond) {
-      if (const auto out = way_on(packet, link.to)) prefetch(&links_[*out], kHotLinkBytes);
-    }
   }
 }
 

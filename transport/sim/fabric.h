@@ -93,7 +93,6 @@ class Fabric final : private EventSink {
          uint64_t seed);
 
   void on_event(Instant now, uint32_t what) override;
-  void prepare(uint32_t what, unsigned events_before) override;
 
   // Host ports: packets in, at this instant, on the uplink that `choose_uplink` gave two hosts.
   LinkId choose_uplink(uint32_t host, uint32_t destination, uint64_t flow_hash) const;

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "transport/base/check.h"
-#include "transport/base/prefetch.h"
 #include "transport/sim/fabric.h"
 #include "transport/wire/address.h"
 
@@ -198,11 +197,6 @@ void HostPort::arrive(FabricPacket& packet) {
 }
 
 bool HostPort::may_read() { return !reader_ || !reader_->busy(fabric_.loop_.now()); }
-
-void HostPort::prepare(unsigned events_before) const {
-  if (events_before + 1 == kEventsAhead) return prefetch(*this);
-  if (listener_ != nullptr) listener_->prepare(listener_what_, events_before);
-}
 
 void HostPort::wake() {
   if (listener_ == nullptr || frozen()) return;

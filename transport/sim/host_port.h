@@ -59,7 +59,6 @@ class HostPort final : public PacketIo, public EventSink {
     return found == arrivals_.end() ? 0 : found->second;
   }
 
-  using EventSink::prepare;
   // A slow host may read again.
   void on_event(Instant /*now*/, uint32_t /*what*/) override { wake(); }
 
@@ -68,8 +67,6 @@ class HostPort final : public PacketIo, public EventSink {
   // A link of the host has sent a packet: send() may go on if that is what it waits for.
   void link_is_free(LinkId link);
   void wake();
-  // As EventSink::prepare, of whatever wakes the host.
-  void prepare(unsigned events_before) const;
   size_t waiting() const { return inbox_.count(); }
 
  private:

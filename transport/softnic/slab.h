@@ -10,7 +10,6 @@
 #include <span>
 
 #include "transport/base/check.h"
-#include "transport/base/prefetch.h"
 
 namespace pacecar {
 
@@ -19,8 +18,6 @@ class Slab {
   explicit Slab(size_t size)
       : size_(size), bytes_(std::make_unique_for_overwrite<uint8_t[]>(size)) {}
 
-  // Prefetches the piece of the first packet.
-  void prepare() const { prefetch(bytes_.get(), 64); }
   void clear() { used_ = 0; }
   size_t room() const { return size_ - used_; }
   std::span<uint8_t> take(size_t size) {

@@ -4,7 +4,6 @@
 #include <bit>
 
 #include "transport/base/check.h"
-#include "transport/base/prefetch.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/seq.h"
 #include "transport/wire/big_endian.h"
@@ -137,17 +136,6 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
 }
 
 SoftNic::~SoftNic() = default;
-
-void SoftNic::prepare(unsigned step) const {
-  constexpr size_t kFew = 4;
-  if (step == 1) {
-    prefetch(queue_pairs_.data(), kFew * sizeof queue_pairs_[0]);
-    return slab_.prepare();
-  }
-  for (size_t i = 0; i < std::min(kFew, queue_pairs_.size()); ++i) {
-    if (queue_pairs_[i] != nullptr) prefetch(&queue_pairs_[i]->local, 64);
-  }
-}
 
 void SoftNic::deregister_memory(const MemoryRegion& region) {
   if (!memory_.remove(region.key)) return;

@@ -46,9 +46,6 @@ class SoftNic final : public StandardNic {
   // Fills in packets to send and returns how many. They are valid until the next call, as long as
   // invalidations() does not change: hand all of them to the packet I/O before the next call.
   size_t poll_transmit(Instant now, std::span<TxPacket> packets);
-  // Prefetches the memory that the calls above touch, for a driver of many NICs. Call it with step
-  // 1, and later with step 2, which follows pointers that step 1 has fetched.
-  void prepare(unsigned step) const;
   // Changes when packets of the last poll_transmit may point to deregistered memory. Packets that
   // the packet I/O does not have yet must then be dropped: they count as lost, and are
   // retransmitted.

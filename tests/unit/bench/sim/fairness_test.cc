@@ -4,19 +4,38 @@
 
 #include <cmath>
 
-#include "bench/sim/max_min.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
+#include "net_plugin/predict/fluid.h"
+#include "tests/support/max_min.h"
 #include "transport/base/prng.h"
 
 namespace pacecar::fairness_test {
 namespace {
 
+using test::MaxMinFlow;
 using testing::DoubleNear;
 using testing::Pointwise;
 
-std::vector<double> rates_of(std::vector<MaxMinFlow> flows, std::vector<double> capacities) {
-  return max_min_rates(flows, capacities);
+// By the solver of the metrics, in which each direction of a host's link is a link.
+std::vector<double> rates_of(const std::vector<MaxMinFlow>& flows,
+                             const std::vector<double>& capacities) {
+  std::vector<predict::Link> links;
+  for (int direction = 0; direction < 2; ++direction) {
+    for (const double capacity : capacities) links.push_back({.rate = capacity});
+  }
+  std::vector<predict::Route> routes;
+  for (const MaxMinFlow& flow : flows) {
+    predict::Route& route = routes.emplace_back();
+    route.add(flow.source);
+    route.add(static_cast<uint32_t>(capacities.size()) + flow.destination);
+    for (auto& use : route.uses) use.weight = static_cast<float>(flow.weight);
+  }
+  std::vector<predict::Allotment> found(flows.size());
+  predict::MaxMin(links).solve(routes, found);
+  std::vector<double> rates;
+  for (const predict::Allotment& each : found) rates.push_back(each.rate);
+  return rates;
 }
 
 TEST(MaxMin, ALinkIsDividedEqually) {
@@ -59,7 +78,9 @@ TEST(MaxMin, EveryFlowHasABottleneck) {
       flow.destination = static_cast<uint32_t>(random.below(kHosts));
       flow.weight = static_cast<double>(1 + random.below(4));
     }
-    const auto rates = max_min_rates(flows, capacities);
+    const auto rates = rates_of(flows, capacities);
+    const auto reference = test::max_min_rates(flows, capacities);
+    for (size_t i = 0; i < flows.size(); ++i) EXPECT_NEAR(rates[i], reference[i], 1e-6);
     const auto is_bottleneck = [&](size_t of, uint32_t MaxMinFlow::*end) {
       double used = 0;
       bool largest = true;

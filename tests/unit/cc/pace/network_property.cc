@@ -13,6 +13,7 @@ namespace pacecar::network_property {
 namespace {
 
 using test::max_min_reference;
+using test::MaxMinFlow;
 using test::PaceNetwork;
 using test::PaceNetworkConfig;
 

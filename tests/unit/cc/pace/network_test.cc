@@ -10,6 +10,7 @@ namespace pacecar::network_test {
 namespace {
 
 using test::max_min_reference;
+using test::MaxMinFlow;
 using test::PaceNetwork;
 using test::PaceNetworkConfig;
 

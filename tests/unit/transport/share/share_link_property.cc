@@ -6,7 +6,7 @@
 
 #include <numeric>
 
-#include "bench/sim/max_min.h"
+#include "tests/support/max_min.h"
 #include "transport/share/division.h"
 #include "transport/share/share_link.h"
 
@@ -27,7 +27,7 @@ LinkClaim any_claim() {
 }
 
 std::vector<double> reference(const std::vector<LinkClaim>& claims) {
-  std::vector<MaxMinFlow> flows;
+  std::vector<test::MaxMinFlow> flows;
   std::vector<double> capacities = {static_cast<double>(kLink.bps())};
   for (const LinkClaim& claim : claims) {
     capacities.push_back(std::max(static_cast<double>(claim.demand.bps()), 1.0));
@@ -35,7 +35,7 @@ std::vector<double> reference(const std::vector<LinkClaim>& claims) {
                      .destination = static_cast<uint32_t>(capacities.size() - 1),
                      .weight = static_cast<double>(claim.weight)});
   }
-  return max_min_rates(flows, capacities);
+  return test::max_min_rates(flows, capacities);
 }
 
 RC_GTEST_PROP(Share, PartsConvergeToMaxMinAndNeverExceedTheLink, ()) {
