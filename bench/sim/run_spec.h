@@ -11,7 +11,7 @@
 #include "transport/base/units.h"
 #include "transport/sim/fabric_config.h"
 #include "transport/sim/topology.h"
-#include "transport/softnic/path_selector.h"
+#include "transport/softnic/paths/path_selector.h"
 
 namespace pacecar {
 

@@ -13,7 +13,7 @@
 #include "transport/base/return_if_error.h"
 #include "transport/base/to_number.h"
 #include "transport/engine/soft_port.h"
-#include "transport/softnic/path_selector.h"
+#include "transport/softnic/paths/path_selector.h"
 #include "transport/wire/extended.h"
 
 namespace pacecar {

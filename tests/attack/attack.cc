@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "transport/softnic/packet_guard.h"
+#include "transport/softnic/extended/packet_guard.h"
 #include "transport/wire/big_endian.h"
 #include "transport/wire/checksum.h"
 

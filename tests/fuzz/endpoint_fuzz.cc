@@ -7,7 +7,7 @@
 #include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
 #include "transport/nic/lanes/lane_recovery.h"
-#include "transport/softnic/queue_pair.h"
+#include "transport/softnic/endpoint.h"
 
 namespace pacecar::endpoint_fuzz {
 namespace {

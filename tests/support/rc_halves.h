@@ -8,8 +8,8 @@
 #include "tests/support/prng_source.h"
 #include "transport/base/check.h"
 #include "transport/base/seq.h"
-#include "transport/softnic/rc_requester.h"
-#include "transport/softnic/rc_responder.h"
+#include "transport/softnic/rc/rc_requester.h"
+#include "transport/softnic/rc/rc_responder.h"
 
 namespace pacecar::test {
 

@@ -8,7 +8,7 @@
 #include "transport/base/packet_modes.h"
 #include "transport/base/units.h"
 #include "transport/security/packet_keys.h"
-#include "transport/softnic/path_selector.h"
+#include "transport/softnic/paths/path_selector.h"
 #include "transport/wire/packet.h"
 
 namespace pacecar {

@@ -18,6 +18,7 @@ struct SendProgress {
   Bytes trimmed = 0;
   Duration trimmed_rtt;    // 0: none
   bool timed_out = false;  // a long silence: a sign of congestion
+  bool rerouting = false;  // a search for a better path is in progress
 };
 
 // Each of so many timeouts in a row doubles the wait. A peer with fewer unanswered probes is not

@@ -21,7 +21,7 @@ class Slab {
   void clear() { used_ = 0; }
   size_t room() const { return size_ - used_; }
   std::span<uint8_t> take(size_t size) {
-    PACECAR_DCHECK(size <= room());
+    PACECAR_CHECK(size <= room());
     const std::span piece(bytes_.get() + used_, size);
     used_ += size;
     return piece;

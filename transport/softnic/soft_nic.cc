@@ -1,159 +1,169 @@
 #include "transport/softnic/soft_nic.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <bit>
 
 #include "transport/base/check.h"
 #include "transport/base/return_if_error.h"
-#include "transport/base/seq.h"
-#include "transport/wire/big_endian.h"
+#include "transport/wire/address.h"
 
 namespace pacecar {
 namespace {
 
-// AckPolicy::bytes by default.
-constexpr Bytes kBurstsPerAck = 2;
-// How long after the newest packet of a write the place of the next is predicted.
-constexpr Duration kPatience = Duration::from_ms(1);
-constexpr size_t kMostJoined = 256;  // most packets of one received burst
-constexpr size_t kNaks = 1024;       // most refusals that wait to be sent
-// Control writes are few and small.
-constexpr uint32_t kControlWindowPackets = 256;
+// How much earlier than its deadline an acknowledgement leaves right after a burst of data.
+constexpr Duration kInPassing = Duration::from_us(40);
 
-// Bytes of the slab: headers and trailers of one poll_transmit, and encrypted payloads. It is large
-// enough for small bursts, and small enough for the processor's cache.
-size_t header_memory(const SoftNicConfig& config) {
-  constexpr size_t kMost = 32768;
-  constexpr Bytes kSealedBursts = 4;
-  if (config.security == Security::kEncrypt) return kMost + kSealedBursts * config.burst_bytes;
-  if (config.transmit_packets == 0) return kMost;
-  const uint32_t window = std::max(config.window_packets, kControlWindowPackets);
-  const size_t largest =
-      wire::ack_bytes(window / 64, kMaxTelemetryHops) + trailer_bytes(config.security);
-  return std::min(kMost, config.transmit_packets * largest);
-}
-
-// The leading work requests that extended mode can send.
-std::span<const WorkRequest> leading_writes(std::span<const WorkRequest> work_requests) {
-  const auto end = std::ranges::find_if(work_requests, [](const WorkRequest& work_request) {
-    return work_request.opcode > Opcode::kWriteWithImm;
-  });
-  return {work_requests.begin(), end};
-}
-
-uint32_t regions_of(const SoftNicConfig& config) {
-  return config.regions + (config.wire_mode == WireMode::kExtended ? 0 : 1);  // standby_rooms_
-}
-
-size_t slots_of(const SoftNicConfig& config) {
-  return std::bit_ceil(config.queue_pairs) * (config.wire_mode == WireMode::kExtended ? 1U : 2U);
-}
-
-Secret random_secret(const RandomSource& random) {
-  Secret secret;
-  for (size_t i = 0; i < secret.size(); i += 4) wire::store_be32(random(), &secret[i]);
-  return secret;
-}
-
-std::vector<std::string> networks_of(WireMode mode) {
+std::vector<std::string> networks_of(const NicCore& core) {
   std::vector<std::string> names;
-  if (mode != WireMode::kRoce) names.emplace_back(kSoftNetwork);
-  if (mode != WireMode::kExtended) names.emplace_back(kRoceNetwork);
+  if (core.speaks_extended()) names.emplace_back(kSoftNetwork);
+  if (core.speaks_standard()) names.emplace_back(kRoceNetwork);
   return names;
 }
 
-}  // namespace
-
-SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
-    : config_(config),
-      random_(random),
-      memory_(regions_of(config), random, config.random_addresses),
-      reads_(config.receive_bytes),
-      queue_pairs_(slots_of(config)),
-      receive_queues_(config.receive_queues),
-      standby_rooms_(speaks_standard() ? std::bit_ceil(config.queue_pairs) : 0),
-      flows_(config.flows, FlowGate(config.burst_bytes, config.jitter)),
-      timers_(static_cast<uint32_t>(queue_pairs_.size()) + config.flows, now),
-      naks_(std::min<size_t>(config.completions, kNaks)),
-      acks_(queue_pairs_.size()),
-      later_(queue_pairs_.size()),
-      controls_(queue_pairs_.size()),
-      readers_(config.flows),
-      events_(queue_pairs_.size()),
-      posted_(queue_pairs_.size()),
-      received_(config.completions),
-      slab_(header_memory(config)),
-      trailer_bytes_(trailer_bytes(config.security)),
-      overhead_bytes_(wire::kDataHeaderBytes + trailer_bytes_),
-      enciphers_(config.security == Security::kEncrypt),
-      answers_pauses_(config.ack.idle != Duration::max()),
-      slab_bytes_(overhead_bytes_ + (enciphers_ ? config.mtu : 0)),
-      opened_(enciphers_ ? wire::kMaxDatagramBytes : 0),
-      in_place_bytes_(config.in_place_bytes > 0 && !enciphers_ ? config.in_place_bytes : ~Bytes{0}),
-      follower_(static_cast<uint32_t>(config.burst_bytes / config.mtu), kPatience),
-      next_generation_(random()) {
-  PACECAR_CHECK(queue_pairs_.size() <= (1U << 17));
-  if (config_.wire_mode == WireMode::kRoce) config_.mtu = standard_mtu(config_.mtu);
-  PACECAR_CHECK(!speaks_standard() || config_.source_ports.size() == config_.paths + 1);
-  PACECAR_CHECK(config.burst_bytes >= config.mtu && config.paths > 0);
-  if (config_.ack.bytes == 0) config_.ack.bytes = config.burst_bytes * kBurstsPerAck;
-  caps_ = NicCaps{
+NicCaps make_caps(const NicCore& core, Bytes extended_overhead) {
+  const SoftNicConfig& config = core.config;
+  const Bytes overhead = core.speaks_extended()
+                             ? extended_overhead
+                             : roce::kBthBytes + roce::kRethBytes + roce::kIcrcBytes;
+  return {
       .line_rate = config.line_rate,
-      .mtu = config_.mtu,
-      .packet_overhead = (config.wire_mode == WireMode::kRoce
-                              ? roce::kBthBytes + roce::kRethBytes + roce::kIcrcBytes
-                              : overhead_bytes_) +
-                         config.wire_overhead_bytes,
+      .mtu = config.mtu,
+      .packet_overhead = overhead + config.wire_overhead_bytes,
       .burst_bytes = config.burst_bytes,
       .receive_bytes = config.receive_bytes,
       .jitter = config.jitter,
       .pause = config.pause,
       .paths = config.paths,
       .flows = config.flows,
-      .queue_pairs = std::bit_ceil(config.queue_pairs),
+      .queue_pairs = core.user_slots(),
       .regions = config.regions,
       .software = true,
       .paces_packets = true,
       .sees_ecn = config.sees_ecn,
-      .times_arrivals = config.wire_mode == WireMode::kExtended,
-      .sends = config.wire_mode != WireMode::kExtended,
-      .reads = config.wire_mode != WireMode::kExtended,
+      .times_arrivals = !core.speaks_standard(),
+      .sends = core.speaks_standard(),
+      .reads = core.speaks_standard(),
       .counts_silent_packets = true,
-      .networks = networks_of(config.wire_mode),
+      .networks = networks_of(core),
   };
-  if (config.in_place_bytes > 0) {  // for all packets of a joined datagram
-    together_.reserve(kMostJoined);
-    in_one_piece_.reserve(wire::kMaxDatagramBytes);
-  }
-  if (speaks_standard()) {  // its key is not advertised, so peers can only send to it
-    standby_key_ = memory_.add(standby_rooms_.data(), standby_rooms_.bytes(), Access::kRemoteWrite)
-                       .value()
-                       .key;
-  }
-  if (config_.security != Security::kOff && config_.wire_mode != WireMode::kRoce) {
-    keys_.emplace(config_.key_seed ? *config_.key_seed : random_secret(random_));
+}
+
+// How the peer broke a queue pair, by the status alone.
+const char* fault_of(CompletionStatus status) {
+  switch (status) {
+    case CompletionStatus::kRetryExceeded:
+      return "has not answered within the limit: check that it runs and that UDP packets pass";
+    case CompletionStatus::kReceiverNotReady:
+      return "has posted no receive request within the limit: let it post more of them";
+    case CompletionStatus::kLocalError:
+      return "answered a read in packets of another size: use the same MTU on both sides";
+    default:
+      return nullptr;
   }
 }
 
-SoftNic::~SoftNic() = default;
+}  // namespace
 
-void SoftNic::deregister_memory(const MemoryRegion& region) {
-  if (!memory_.remove(region.key)) return;
-  ++invalidations_;
-  for (size_t left = posted_.size(); left > 0; --left) {
-    const uint32_t slot = posted_.take();
-    QueuePair& qp = *queue_pairs_[slot];
-    if (!qp.has_requests()) continue;
-    posted_.add(slot);
-    qp.revoke(region.key);
-    // Requests of which nothing was sent have failed already.
-    if (qp.rc && qp.state == QueuePair::State::kConnected) events_.add(slot);
-    wake(qp);
+SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
+    : core_(config, random, now),
+      roce_packets_(core_),
+      rc_(core_, roce_packets_),
+      datagrams_(core_, roce_packets_),
+      rc_receiver_(rc_, datagrams_),
+      extended_(core_),
+      extended_receiver_(
+          extended_,
+          [this](Instant then, const RxPacket& packet) { rc_receiver_.on_packet(then, packet); }),
+      receive_queues_(config.receive_queues) {
+  caps_ = make_caps(core_, extended_.overhead_bytes);
+}
+
+// The ends of queue pairs use what they share until they are gone.
+SoftNic::~SoftNic() {
+  for (auto& qp : core_.queue_pairs) qp.reset();
+}
+
+// --- the side of the packet I/O ---
+
+size_t SoftNic::poll_transmit(Instant now, std::span<TxPacket> packets) {
+  core_.slab.clear();
+  size_t count = 0;
+  if (core_.config.control_first) {
+    count = core_.flows.transmit_control(now, packets);
+    count += transmit_answers(now, now, packets.subspan(count));
+    return count + transmit_flows(now, packets.subspan(count));
   }
+  // A burst of data goes first, because the application waits for it; acknowledgements are sent
+  // while the peer processes the burst.
+  if (core_.flows.any_ready()) count = core_.flows.transmit_flow(now, packets);
+  const Instant deadline = count > 0 ? now + kInPassing : now;
+  count += core_.flows.transmit_control(now, packets.subspan(count));
+  count += transmit_answers(deadline, now, packets.subspan(count));
+  return count + transmit_flows(now, packets.subspan(count));
+}
+
+size_t SoftNic::transmit_flows(Instant now, std::span<TxPacket> out) {
+  size_t count = 0;
+  while (count < out.size() && core_.flows.any_ready() &&
+         core_.slab.room() >= extended_.slab_bytes) {
+    count += core_.flows.transmit_flow(now, out.subspan(count));
+  }
+  return count;
+}
+
+// Sends refusals, and the acknowledgements and responses that are due at `deadline`.
+size_t SoftNic::transmit_answers(Instant deadline, Instant now, std::span<TxPacket> out) {
+  core_.acks.advance(deadline, now);
+  size_t count = extended_receiver_.transmit_refusals(out);
+  while (core_.acks.any_due() && count < out.size()) {
+    QueuePair& qp = core_.acks.next_due();
+    const size_t answers = qp.end->transmit_answers(now, out.subspan(count));
+    if (answers == 0 && core_.acks.is_due(qp.slot)) break;  // the slab has no room
+    count += answers;
+  }
+  return count;
+}
+
+void SoftNic::fail_connections(Instant now) {
+  for (RcEnd* end : rc_.ends) {
+    if (end == nullptr || end->queue_pair().internal || !end->recovery().open()) continue;
+    end->recovery().fail(CompletionStatus::kLocalError, now);
+  }
+}
+
+void SoftNic::on_time(Instant now) {
+  const auto slots = static_cast<uint32_t>(core_.queue_pairs.size());
+  std::array<uint32_t, 64> due;
+  size_t count = 0;
+  do {
+    count = core_.timers.expire(now, due);
+    for (size_t i = 0; i < count; ++i) {
+      if (due[i] >= slots) {
+        core_.flows.flows().ready().add(due[i] - slots);
+      } else if (QueuePair* qp = core_.queue_pairs[due[i]].get();
+                 qp != nullptr && qp->connected()) {
+        qp->end->on_timeout(now);
+      }
+    }
+  } while (count == due.size());
+}
+
+Instant SoftNic::next_deadline() const {
+  if (extended_receiver_.any_refusals() || !core_.flows.idle()) return Instant();
+  return std::min(core_.acks.next_deadline(), core_.timers.next_deadline());
+}
+
+// --- queue pairs ---
+
+QueuePair& SoftNic::get(QueuePairId id) const {
+  QueuePair* qp = core_.find(id);
+  PACECAR_CHECK(qp != nullptr);
+  return *qp;
 }
 
 Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
-  PACECAR_CHECK(config.flow < config_.flows);
+  PACECAR_CHECK(config.flow < core_.config.flows);
   const bool used_before = !free_slots_.empty();
   if (!used_before && unused_slots_ == caps_.queue_pairs) {
     return fail(
@@ -162,259 +172,209 @@ Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
   }
   const uint32_t slot = used_before ? free_slots_.back() : unused_slots_;
   auto qp = std::make_unique<QueuePair>();
+  qp->slot = slot;
   qp->config = config;
-  qp->receives = FixedQueue<ReceiveRequest>(config.receives);
-  qp->id = next_number(slot);
+  qp->receives = ReceiveQueue(config.receives);
+  qp->id = core_.next_number(slot);
   qp->local = SoftEndpoint{
-      .address = config_.address,
+      .address = core_.config.address,
       .queue_pair = qp->id,
-      .first_psn = random_() & static_cast<uint32_t>(kPsnMask),
-      .window_packets = window(config),
+      .first_psn = core_.random_psn(),
+      .window_packets = window_packets(core_.config, config),
       .writes = config.work_requests,
-      .mtu = static_cast<uint32_t>(config_.mtu),
-      .full_checksum = config_.full_checksum,
-      .security = config_.security,
+      .mtu = static_cast<uint32_t>(core_.config.mtu),
+      .full_checksum = core_.config.full_checksum,
+      .security = core_.config.security,
   };
-  if (keys_) {
-    qp->local.public_key = keys_->public_key();
-    qp->local.salt = uint64_t{random_()} << 32 | random_();
+  extended_.keys.announce(qp->local, core_.random);
+  if (core_.speaks_standard() && config.receives == 0 && config.service == Service::kConnected) {
+    qp->standby = RcLane{.queue_pair = core_.next_number(slot + caps_.queue_pairs),
+                         .first_psn = core_.random_psn()};
   }
-  if (speaks_standard() && config.receives == 0 && config.service == Service::kConnected) {
-    qp->standby = RcLane{.queue_pair = next_number(slot + caps_.queue_pairs),
-                         .first_psn = random_() & static_cast<uint32_t>(kPsnMask)};
-  }
-  flows_.make(config.flow + 1);
   if (config.receive_queue) qp->shared_receives = receive_queues_[*config.receive_queue].get();
-  if (config.service != Service::kConnected) {
-    qp->config.paced = false;  // until it is connected
-  } else if (config.paced) {
-    flows_.join(config.flow, slot);
-  }
+  if (config.service != Service::kConnected) qp->config.paced = false;  // until it is connected
+  core_.flows.join(*qp);
   const QueuePairId id = qp->id;
-  if (config.general_services) general_services_ = id;
+  if (config.general_services) datagrams_.general_services = id;
   used_before ? free_slots_.pop_back() : void(++unused_slots_);
-  queue_pairs_[slot] = std::move(qp);
+  core_.queue_pairs[slot] = std::move(qp);
   return id;
 }
 
-uint32_t SoftNic::next_number(uint32_t slot) {
-  const auto slots = static_cast<uint32_t>(queue_pairs_.size());
-  const uint32_t prefix = config_.port_slot.value_or(0) << roce::kSlotShift;
-  const uint32_t mask = config_.port_slot ? (1U << roce::kSlotShift) - 1 : kPsnMask;
-  if (((next_generation_ * slots) & mask) == 0) ++next_generation_;  // 0 and 1 are taken
-  return prefix | ((next_generation_++ * slots | slot) & mask);
-}
-
 QueuePairAddress SoftNic::queue_pair_address(QueuePairId id) const {
-  const QueuePair* qp = find(id);
-  PACECAR_CHECK(qp != nullptr);
-  return encode(qp->local, offers_extended(qp->config), qp->standby);
+  const QueuePair& qp = get(id);
+  return encode(qp.local, offers_extended(qp.config), qp.standby);
 }
 
 Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) {
-  QueuePair* qp = find(id);
-  PACECAR_CHECK(qp != nullptr && qp->state == QueuePair::State::kCreated);
+  QueuePair& qp = get(id);
+  PACECAR_CHECK(qp.state == QueuePair::State::kCreated);
   ASSIGN_OR_RETURN(auto peer, decode_endpoint(remote));
-  if (!peer.extended || !offers_extended(qp->config)) {
-    return connect_standard(*qp, peer);
+  if (peer.extended && offers_extended(qp.config)) {
+    return ExtendedEnd::connect(extended_, qp, *peer.extended);
   }
-  return connect_extended(*qp, *peer.extended);
+  return RcEnd::connect(rc_, qp, peer);
 }
 
-uint32_t SoftNic::window(const QueuePairConfig& config) const {
-  return config.paced ? config_.window_packets : kControlWindowPackets;
+Result<void> SoftNic::connect_standard(QueuePairId id, const StandardPeer& peer) {
+  QueuePair& qp = get(id);
+  PACECAR_CHECK(qp.state == QueuePair::State::kCreated);
+  PACECAR_CHECK(qp.config.service == Service::kStandard && peer.flow < core_.config.flows);
+  return RcEnd::connect(rc_, qp, peer);
 }
 
-uint32_t SoftNic::send_window(const QueuePairConfig& config) const {
-  return config.posts ? window(config) : 1;
+void SoftNic::start_sending(QueuePairId id, const StandardSending& sending) {
+  RcEnd* end = rc_.ends[slot_of(id)];
+  PACECAR_CHECK(end != nullptr && get(id).config.service == Service::kStandard);
+  end->requester().start(sending, wide_psn(sending.first_psn));
 }
 
-uint32_t SoftNic::work_requests(const QueuePairConfig& config) {
-  return config.posts ? config.work_requests : 0;
+void SoftNic::open_datagrams(QueuePairId id, uint32_t queue_key, uint32_t first_psn) {
+  QueuePair& qp = get(id);
+  PACECAR_CHECK(qp.config.service == Service::kDatagram);
+  DatagramEnd::open(datagrams_, qp, queue_key, first_psn);
 }
 
-// Control writes keep to one path, so that they do not overtake each other and the newest arrives
-// last.
-PathPolicy SoftNic::path_policy(const QueuePairConfig& config) const {
-  if (!config.posts) return PathPolicy::kFixed;
-  return config.paced ? config_.path_policy : PathPolicy::kSticky;
+std::string SoftNic::peer(QueuePairId id) const {
+  const QueuePair* qp = core_.find(id);
+  return qp == nullptr ? std::string() : to_string(qp->remote.address);
 }
 
 QueuePairMemory SoftNic::queue_pair_memory(const QueuePairConfig& config) const {
-  if (config_.wire_mode == WireMode::kRoce) return {.state = standard_state(config), .queues = 0};
-  const Bytes queues =
-      SendWindow::queue_bytes(send_window(config)) + 2 * ReceiveWindow::queue_bytes(window(config));
-  const Bytes state = sizeof(QueuePair) + Requester::work_request_bytes(work_requests(config)) +
-                      WriteTracker::bytes(config.work_requests) +
-                      PathSelector::bytes(path_policy(config), config_.paths) +
-                      (keys_ ? PacketGuard::bytes(replay_window()) : 0);
-  return config.paced ? QueuePairMemory{state, queues} : QueuePairMemory{state + queues, 0};
+  if (!core_.speaks_extended()) return {.state = RcEnd::memory(config), .queues = 0};
+  return ExtendedEnd::memory(extended_, config);
+}
+
+std::string SoftNic::fault(QueuePairId id) const {
+  const QueuePair* qp = core_.find(id);
+  if (qp == nullptr || qp->state != QueuePair::State::kBroken) return {};
+  const char* what = qp->fault;
+  if (what == nullptr && qp->end != nullptr) what = qp->end->fault();
+  if (what == nullptr) what = fault_of(qp->broken_by);
+  return what == nullptr ? std::string() : fmt::format("the peer at {} {}", peer(id), what);
+}
+
+void SoftNic::halt_queue_pair(QueuePairId id) {
+  QueuePair* qp = core_.find(id);
+  if (qp != nullptr && qp->connected()) qp->end->halt();
+}
+
+void SoftNic::break_queue_pair(QueuePairId id) {
+  core_.break_queue_pair(get(id), CompletionStatus::kLocalError);
 }
 
 void SoftNic::destroy_queue_pair(QueuePairId id) {
-  QueuePair* qp = find(id);
+  QueuePair* qp = core_.find(id);
   if (qp == nullptr) return;
-  detach(*qp);
-  const uint32_t slot = slot_of(*qp);
-  queue_pairs_[slot].reset();
+  const uint32_t slot = qp->slot;
+  core_.detach(*qp);
+  core_.queue_pairs[slot].reset();
   free_slots_.push_back(slot);
-  wake_readers();
+  rc_.wake_readers();
+}
+
+void SoftNic::reset_queue_pair(QueuePairId id) {
+  QueuePair& qp = get(id);
+  PACECAR_CHECK(qp.config.service != Service::kConnected);
+  core_.detach(qp);
+  qp.config.paced = false;
+  qp.receives.clear();
+  rc_.wake_readers();
+  qp.unacknowledged_bytes = 0;
+  qp.unacknowledged_packets = 0;
+  qp.state = QueuePair::State::kCreated;
+  // Drop its completions of receives that were not polled, too.
+  for (size_t left = core_.received.size(); left > 0; --left) {
+    const Completion completion = core_.received.front();
+    core_.received.pop_front();
+    if (completion.queue_pair != id) core_.received.push(completion);
+  }
+}
+
+// --- work requests and completions ---
+
+void SoftNic::deregister_memory(const MemoryRegion& region) {
+  if (!core_.memory.remove(region.key)) return;
+  ++core_.invalidations;
+  for (size_t left = core_.posted.size(); left > 0; --left) {
+    const uint32_t slot = core_.posted.take();
+    QueuePair& qp = *core_.queue_pairs[slot];
+    if (!qp.end->has_requests()) continue;
+    core_.posted.add(slot);
+    qp.end->revoke(region.key);
+    core_.flows.wake(qp);
+  }
 }
 
 size_t SoftNic::post(QueuePairId id, std::span<const WorkRequest> work_requests) {
-  QueuePair* qp = find(id);
-  PACECAR_CHECK(qp != nullptr && qp->state != QueuePair::State::kCreated);
-  if (qp->state != QueuePair::State::kConnected) return 0;
-  if (!qp->rc) work_requests = leading_writes(work_requests);
-  for (const WorkRequest& work_request : work_requests) {
-    PACECAR_CHECK(work_request.length == 0 ||
-                  memory_.covers(work_request.local_key, work_request.local, work_request.length));
-    PACECAR_CHECK(work_request.length <= (qp->rc ? roce::kMaxMessageBytes : 0xFFFF'FFFF));
-  }
-  if (qp->requester && qp->requester->round_trip() == Duration()) ask_siblings(*qp);
-  const size_t accepted = qp->post(work_requests);
+  QueuePair& qp = get(id);
+  PACECAR_CHECK(qp.state != QueuePair::State::kCreated);
+  if (!qp.connected()) return 0;
+  const size_t accepted = qp.end->post(work_requests);
   if (accepted == 0) return 0;
-  posted_.add(slot_of(*qp));
-  if (qp->rc && qp->rc->requester.has_completed()) events_.add(slot_of(*qp));
-  wake(*qp);
+  core_.posted.add(qp.slot);
+  core_.flows.wake(qp);
   return accepted;
+}
+
+size_t SoftNic::post_datagrams(QueuePairId id, std::span<const Datagram> datagrams) {
+  DatagramEnd* end = datagrams_.ends[slot_of(id)];
+  return end == nullptr ? 0 : end->post_datagrams(datagrams);
+}
+
+Result<ReceiveQueueId> SoftNic::create_receive_queue(uint32_t receives) {
+  const auto free = std::find(receive_queues_.begin(), receive_queues_.end(), nullptr);
+  if (free == receive_queues_.end()) {
+    return fail(ErrorCode::kUnavailable, "all shared receive queues of the NIC are used");
+  }
+  *free = std::make_unique<ReceiveQueue>(receives);
+  return static_cast<ReceiveQueueId>(free - receive_queues_.begin());
+}
+
+size_t SoftNic::post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) {
+  QueuePair& qp = get(id);
+  return core_.speaks_standard() ? push_receives(qp.receives, requests) : 0;
+}
+
+size_t SoftNic::push_receives(ReceiveQueue& queue, std::span<const ReceiveRequest> requests) const {
+  size_t taken = 0;
+  for (const ReceiveRequest& request : requests) {
+    PACECAR_CHECK(request.length == 0 ||
+                  core_.memory.owner_may_write(request.local_key, request.local, request.length));
+    if (!queue.push(request)) break;
+    ++taken;
+  }
+  return taken;
 }
 
 size_t SoftNic::poll(std::span<Completion> completions) {
   size_t count = 0;
-  while (count < completions.size() && !received_.empty()) {
-    const Completion& received = received_.front();
-    if (find(received.queue_pair) != nullptr) completions[count++] = received;
-    received_.pop_front();
+  FixedQueue<Completion>& received = core_.received;
+  while (count < completions.size() && !received.empty()) {
+    if (core_.find(received.front().queue_pair) != nullptr) {
+      completions[count++] = received.front();
+    }
+    received.pop_front();
   }
-  while (count < completions.size() && !events_.empty()) {
-    QueuePair& qp = *queue_pairs_[events_.front()];
+  while (count < completions.size() && !core_.events.empty()) {
+    QueuePair& qp = *core_.queue_pairs[core_.events.front()];
     Completion completion{.queue_pair = qp.id, .kind = CompletionKind::kSent};
     WorkRequest work_request;
-    if (qp.pop_completed(&work_request, &completion.status)) {
+    if (qp.end != nullptr && qp.end->pop_completed(&work_request, &completion.status)) {
       if (!work_request.signaled && completion.status == CompletionStatus::kOk) continue;
       completion.work_request = work_request.id;
       completions[count++] = completion;
       continue;
     }
     if (qp.state == QueuePair::State::kBroken) {
-      completions[count++] = breaking_of(qp);
+      completions[count++] = {.work_request = qp.end == nullptr ? 0 : qp.end->bad_receive(),
+                              .queue_pair = qp.id,
+                              .kind = CompletionKind::kBroken,
+                              .status = qp.broken_by};
     }
-    events_.take();
+    core_.events.take();
   }
   return count;
-}
-
-void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant now) {
-  flows_.make(index + 1);
-  Flow& flow = flows_[index];
-  flow.gate.set_limits(limits, now);
-  // With packets paced one by one, bursts are only for hosts that cannot keep up.
-  const Bytes catch_up = flow.gate.burst() * FlowGate::kCatchUpBursts;
-  flow.repaid = config_.jitter == Duration() || config_.burst_bytes > config_.mtu
-                    ? Duration()
-                    : std::max(config_.jitter, limits.rate.time_for(catch_up));
-  flow.sparse = limits.rate.time_for(config_.mtu) > config_.ack.delay / 2;
-  make_ready(index);
-}
-
-void SoftNic::on_time(Instant now) {
-  std::array<uint32_t, 64> due;
-  size_t count = 0;
-  do {
-    count = timers_.expire(now, due);
-    for (size_t i = 0; i < count; ++i) {
-      if (due[i] >= queue_pairs_.size()) {
-        flows_.ready().add(due[i] - static_cast<uint32_t>(queue_pairs_.size()));
-      } else if (queue_pairs_[due[i]] != nullptr) {
-        on_queue_pair_timeout(*queue_pairs_[due[i]], now);
-      }
-    }
-  } while (count == due.size());
-}
-
-Instant SoftNic::next_deadline() const {
-  if (!naks_.empty() || !acks_.empty() || !controls_.empty() || !flows_.ready().empty())
-    return Instant();
-  if (later_.empty()) return timers_.next_deadline();
-  const Instant ack_deadline = queue_pairs_[later_.front()]->ack_deadline;
-  return std::min({ack_deadline, quiet_at_, timers_.next_deadline()});
-}
-
-void SoftNic::on_queue_pair_timeout(QueuePair& qp, Instant now) {
-  if (qp.state != QueuePair::State::kConnected) return;
-  if (qp.rc && !qp.rc->recovery.up()) return on_lane_timeout(qp, now);
-  const Bytes in_flight_before = qp.in_flight();
-  SendProgress progress;
-  switch (qp.on_timeout(now, &progress)) {
-    case SendTimeout::kNotYet:
-      break;
-    case SendTimeout::kPeerDead:
-      break_queue_pair(qp, qp.rc ? qp.rc->requester.failure() : CompletionStatus::kRetryExceeded);
-      return;
-    case SendTimeout::kRepair:
-      if (progress.timed_out || progress.lost > 0) {
-        ++counters_.timeouts;
-        on_progress(qp, in_flight_before, progress);
-        wake_readers();
-      }
-      wake(qp);
-      break;
-  }
-  arm_timeout(qp);
-}
-
-QueuePair* SoftNic::find(QueuePairId id) const {
-  QueuePair* qp = queue_pairs_[id & (queue_pairs_.size() - 1)].get();
-  return qp != nullptr && qp->id == id ? qp : nullptr;
-}
-
-QueuePair* SoftNic::find_end(uint32_t number) {
-  QueuePair* qp = queue_pairs_[number & (queue_pairs_.size() - 1)].get();
-  return qp != nullptr && qp->local.queue_pair == number ? qp : nullptr;
-}
-
-uint32_t SoftNic::slot_of(const QueuePair& qp) const {
-  return qp.local.queue_pair & static_cast<uint32_t>(queue_pairs_.size() - 1);
-}
-
-void SoftNic::wake(QueuePair& qp) {
-  if (qp.config.paced) {  // another queue pair of the flow may have waited for the window
-    // A flow without work is not made ready, so that next_deadline() is not "at once".
-    if (has_work(flows_[qp.config.flow])) make_ready(qp.config.flow);
-  } else if (qp.state == QueuePair::State::kConnected && qp.has_work()) {
-    controls_.add(slot_of(qp));
-  }
-}
-
-// Acknowledgements of packets in order may wait a little, so that one covers several packets.
-void SoftNic::want_ack(QueuePair& qp, Instant now, bool at_once) {
-  if (at_once || much_unacknowledged(qp)) {
-    acks_.add(slot_of(qp));
-    return;
-  }
-  if (config_.ack.delay == Duration::max()) return;
-  quiet_at_ = now + config_.ack.quiet;
-  if (later_.listed(slot_of(qp))) return;
-  qp.ack_deadline = now + config_.ack.delay;
-  later_.add(slot_of(qp));
-}
-
-void SoftNic::arm_timeout(const QueuePair& qp) { timers_.arm(slot_of(qp), qp.deadline()); }
-
-void SoftNic::on_progress(QueuePair& qp, Bytes in_flight_before, const SendProgress& progress) {
-  if (!qp.config.paced) return;
-  Flow& flow = flows_[qp.config.flow];
-  flow.gate.on_done(in_flight_before - qp.in_flight());
-  if (progress.rtt.ns() != 0) flow.signal.rtt = progress.rtt;
-  flow.signal.rerouting |= qp.rerouting();
-  flow.signal.acked += progress.acked;
-  flow.signal.marked += progress.marked;
-  flow.signal.lost += progress.lost;
-  flow.signal.trimmed += progress.trimmed;
-  if (progress.trimmed_rtt.ns() != 0) flow.signal.trimmed_rtt = progress.trimmed_rtt;
-  flow.signal.timed_out |= progress.timed_out;
-  flows_.report(qp.config.flow);
 }
 
 }  // namespace pacecar

@@ -6,8 +6,8 @@
 
 #include "bench/measure/micro/nic_pair.h"
 #include "transport/base/prng.h"
-#include "transport/softnic/receive_window.h"
-#include "transport/softnic/send_window.h"
+#include "transport/softnic/extended/receive_window.h"
+#include "transport/softnic/extended/send_window.h"
 
 namespace pacecar {
 namespace {

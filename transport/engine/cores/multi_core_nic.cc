@@ -10,7 +10,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/return_if_error.h"
-#include "transport/softnic/queue_pair.h"
+#include "transport/softnic/endpoint.h"
 
 namespace pacecar {
 namespace {

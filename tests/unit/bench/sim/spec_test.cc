@@ -6,7 +6,7 @@
 #include "bench/sim/spec_reader.h"
 #include "bench/sim/spec_value.h"
 #include "bench/sim/summary.h"
-#include "transport/softnic/path_selector.h"
+#include "transport/softnic/paths/path_selector.h"
 
 namespace pacecar::spec_test {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "tests/support/rc_halves.h"
 #include "tests/support/soft_nic_pair.h"
-#include "transport/softnic/datagrams.h"
+#include "transport/softnic/datagram/datagrams.h"
 
 namespace pacecar::datagrams_test {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/support/golden.h"
-#include "transport/softnic/path_selector.h"
+#include "transport/softnic/paths/path_selector.h"
 
 namespace pacecar::path_selector_golden_test {
 namespace {

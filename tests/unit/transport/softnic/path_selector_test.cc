@@ -1,4 +1,4 @@
-#include "transport/softnic/path_selector.h"
+#include "transport/softnic/paths/path_selector.h"
 
 #include <gtest/gtest.h>
 

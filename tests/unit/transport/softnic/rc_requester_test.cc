@@ -1,6 +1,6 @@
 // RcRequester: how the sending half of standard RC cuts messages, asks for acknowledgements, goes
 // back, and takes its peer for dead (InfiniBand Architecture Specification vol. 1, 9.7.3 to 9.7.5).
-#include "transport/softnic/rc_requester.h"
+#include "transport/softnic/rc/rc_requester.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

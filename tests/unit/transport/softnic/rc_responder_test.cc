@@ -1,6 +1,6 @@
 // RcResponder: what the receiving half of standard RC takes, and what it answers in which order
 // (InfiniBand Architecture Specification vol. 1, 9.7.4, 9.7.5 and 9.9).
-#include "transport/softnic/rc_responder.h"
+#include "transport/softnic/rc/rc_responder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "transport/base/prng.h"
-#include "transport/softnic/receive_window.h"
+#include "transport/softnic/extended/receive_window.h"
 
 namespace pacecar::receive_window_property {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "tests/support/wire_reencode.h"
 #include "transport/base/seq.h"
-#include "transport/softnic/requester.h"
+#include "transport/softnic/extended/requester.h"
 
 namespace pacecar::requester_test {
 namespace {

@@ -1,6 +1,6 @@
 // When a flow leaves its path, and for which other one: the rules of rerouted_path.h at their
 // bounds.
-#include "transport/softnic/rerouted_path.h"
+#include "transport/softnic/paths/rerouted_path.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "transport/base/prng.h"
-#include "transport/softnic/send_window.h"
+#include "transport/softnic/extended/send_window.h"
 
 namespace pacecar::send_window_property {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "tests/support/soft_nic_pair.h"
 #include "transport/nic/rc_endpoint.h"
-#include "transport/softnic/queue_pair.h"
+#include "transport/softnic/endpoint.h"
 #include "transport/wire/big_endian.h"
 #include "transport/wire/extended.h"
 

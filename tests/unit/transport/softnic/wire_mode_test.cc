@@ -74,7 +74,7 @@ TEST(SoftNicWireMode, MemoryOfStandardConnectionsIsTold) {
   EXPECT_GE(of_64, 64 * sizeof(WorkRequest));
   EXPECT_EQ(state(256, 1) - state(128, 1), 2 * of_64);
   EXPECT_EQ(state(64, 9) - state(64, 1), 8 * sizeof(ReceiveRequest));
-  const Bytes least = sizeof(QueuePair) + sizeof(RcConnection);
+  const Bytes least = sizeof(QueuePair) + sizeof(RcEnd);
   EXPECT_GE(state(64, 1), least + of_64 + sizeof(ReceiveRequest) + 2000) << "its samples and reads";
   EXPECT_LE(state(64, 1), least + of_64 + sizeof(ReceiveRequest) + 2500);
   EXPECT_GE(state(64, 0), state(64, 1) + least) << "with a standby lane";

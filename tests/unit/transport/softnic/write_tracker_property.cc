@@ -8,7 +8,7 @@
 
 #include "transport/base/prng.h"
 #include "transport/base/seq.h"
-#include "transport/softnic/write_tracker.h"
+#include "transport/softnic/extended/write_tracker.h"
 
 namespace pacecar::write_tracker_property {
 namespace {
