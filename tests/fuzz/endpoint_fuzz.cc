@@ -8,6 +8,7 @@
 #include "transport/base/check.h"
 #include "transport/nic/lanes/lane_recovery.h"
 #include "transport/softnic/endpoint.h"
+#include "transport/wire/extended.h"
 
 namespace pacecar::endpoint_fuzz {
 namespace {
