@@ -26,8 +26,7 @@ BUILD = ""
 
 class Collectives(unittest.TestCase):
     def check(self, place, ranks, **environment):
-        program = [f"{BUILD}/bench/measure/mpi/mpi_collectives", "--sizes", SIZES,
-                   "--iterations", 2, "--one-sided"]
+        program = [job.COLLECTIVES, "--sizes", SIZES, "--iterations", 2, "--one-sided"]
         output = job.run(place, ranks, "pacecar", f"{BUILD}/net_plugin/libfabric", program,
                          environment)
         document = json.loads(output)
@@ -51,8 +50,7 @@ class Collectives(unittest.TestCase):
             self.check(job.place_of(hosts), 4)
 
     def test_a_killed_rank_ends_the_job(self):
-        program = [f"{BUILD}/bench/measure/mpi/mpi_collectives", "--iterations", 1000000, "--only",
-                   "allreduce"]
+        program = [job.COLLECTIVES, "--iterations", 1000000, "--only", "allreduce"]
         with job.started(job.Place("lo"), 3, "pacecar", f"{BUILD}/net_plugin/libfabric",
                          program) as process:
             ranks = self.ranks_of(process)
@@ -112,7 +110,7 @@ class Run(unittest.TestCase):
     def test_wrong_flags_are_refused_in_a_sentence(self):
         for flags, sentence in ((("udp",), "choose from 'tcp', 'ofi-tcp', 'pacecar'"),
                                 (("tcp", "--switch", "200"), "give a rate such as 200M"),
-                                (("tcp", "--build", "/nowhere"), "install libopenmpi-dev")):
+                                (("tcp", "--build", "/nowhere"), "cmake --build")):
             with self.subTest(flags=flags):
                 done = self.run_tool(*flags)
                 self.assertEqual(done.returncode, 2)

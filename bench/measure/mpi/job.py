@@ -11,6 +11,7 @@ import namespaces
 from exchange import Failed, Process
 
 LIMIT_S = 240
+COLLECTIVES = pathlib.Path(__file__).with_name("mpi_collectives")
 # The transport of each arm; the collectives are Open MPI's own.
 ARMS = {
     "tcp": ["--mca", "pml", "ob1", "--mca", "btl", "self,tcp"],
