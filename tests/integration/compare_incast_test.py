@@ -22,9 +22,9 @@ SHORT = (*BRIEF, "--rate", "100M")
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(FOLDER))
-import exchange  # noqa: E402  (the module is beside the program)
-import incast_figures  # noqa: E402
+import incast_figures  # noqa: E402  (the module is beside the program)
 import namespaces  # noqa: E402
+import queues  # noqa: E402
 import star  # noqa: E402
 
 
@@ -97,12 +97,15 @@ class WholeRun(unittest.TestCase):
         # Neither a link nor PACECAR_LINE_RATE of the environment limits the rate.
         self.assertGreater(metrics["gbps"], 0.02)
         self.assertNotIn("link_share", metrics)
-        self.assertIn("queue_p99_bytes", metrics)
+        self.assertNotIn("queue_p99_bytes", metrics)  # no link, no queue
 
     def test_unknown_algorithm_is_named(self):
         done = run(*SHORT, PACECAR_CC="nonsense")
         self.assertEqual(done.returncode, 1)
         self.assertIn("there is no congestion control 'nonsense'", done.stderr)
+        done = run(*SHORT, PACECAR_CC="tcp:nonsense")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("iperf3 reports", done.stderr)
 
     def test_an_interrupt_ends_its_children_and_removes_its_namespaces(self):
         with subprocess.Popen(command("--seconds", "60"), text=True,
@@ -160,9 +163,7 @@ class Figures(unittest.TestCase):
         return incast_figures.throughput(self.traffic(gbps, **more), told_bps, self.shape())
 
     def test_goodput_is_judged_by_the_payload_that_the_link_can_carry(self):
-        # 500 probes per second, smallest frames of 84 bytes on the wire, reduce the capacity.
-        capacity = 0.8 * (1 - 500 * 84 * 8e-9)
-        figures = self.throughput([capacity / 4] * 4, payload_share=0.8)
+        figures = self.throughput([0.2] * 4, payload_share=0.8)
         self.assertAlmostEqual(figures["link_share"], 1)
 
     def test_fairness(self):
@@ -172,17 +173,22 @@ class Figures(unittest.TestCase):
         figures = self.throughput([0, 0, 0, 0])
         self.assertEqual((figures["jain"], figures["link_share"]), (0, 0))
 
-    def test_delays_are_measured_beyond_the_idle_path_within_the_window(self):
-        idle = [(-1, 10, 5), (-0.9, 12, 6), (-0.8, 11, 7)]
-        probes = [*idle, (0.5, 911, 6), (1.2, 111, 6), (1.3, -1, 6), (1.4, 211, 16), (2.5, 999, 9)]
-        figures = incast_figures.delays(probes, idle, self.traffic([1]))
-        self.assertEqual((figures["delay_p50_us"], figures["delay_max_us"]), (100, 200))
-        self.assertEqual(figures["noise_p99_us"], 10)
+    def samples(self, sizes, sent_bytes=lambda at_s: 0):
+        """Queues of these sizes, one each millisecond from second 1 on."""
+        times = [1 + i / 1000 for i in range(len(sizes))]
+        return [queues.Sample(at, size, sent_bytes(at), 0) for at, size in zip(times, sizes)]
 
-    def test_no_probe_in_the_window_is_a_failure(self):
-        idle = [(-1, 10, 5)]
-        with self.assertRaisesRegex(exchange.Failed, "raise --seconds"):
-            incast_figures.delays([*idle, (0.5, 1, 1)], idle, self.traffic([1]))
+    def test_queue_is_that_within_the_window(self):
+        samples = [queues.Sample(0.5, 10**6, 0, 3),
+                   *self.samples([1250 * i for i in range(100)]), queues.Sample(2.5, 10**6, 0, 5)]
+        figures = incast_figures.queue(samples, 1, 2, 10**9)
+        self.assertEqual((figures["queue_p50_bytes"], figures["queue_max_bytes"]),
+                         (1250 * 49, 1250 * 99))
+        # A link of 1 Gb/s carries 125 bytes in a microsecond.
+        self.assertEqual((figures["delay_p50_us"], figures["delay_max_us"]), (490, 990))
+        self.assertEqual(figures["drops"], 2)
+        self.assertNotIn("delay_p50_us", incast_figures.queue(samples, 1, 2))
+        self.assertEqual(incast_figures.queue([], 1, 2), {})
 
     def test_told_rate_counts_where_it_is_less(self):
         for told_bps, share in ((None, 0.5), (2 * 10**9, 0.5), (5 * 10**8, 1)):
@@ -199,23 +205,18 @@ class Figures(unittest.TestCase):
         traffic = self.traffic([0.55], rates=rates)
         figures = incast_figures.throughput(traffic, None, self.shape())
         self.assertAlmostEqual(figures["link_share"], 1, places=2)
-        # A probe that is queued across the change, for 0.1 s at each rate.
-        probes = [(0, 0, 0), (1.4, 0.2e6, 0)]
-        samples = incast_figures.queue_of_probes(probes, probes[:1], traffic, self.shape())
-        self.assertAlmostEqual(samples[1][1], 0.1 * 1.1e9 / 8, delta=1)
 
     def test_recovery_times_after_a_rate_change(self):
         rates = [(1, 10**8), (1.5, 10**9)]
-        # No arrivals for 100 ms after the change; the queue is long for 50 ms.
-        arrivals = [(1 + i / 100, max(0, i - 60) * 10**9 / 800) for i in range(100)]
-        samples = [(1 + i / 1000, 10**6 if 500 <= i < 550 else 100) for i in range(1000)]
-        traffic = self.traffic([1], rates=rates, arrivals=arrivals)
+        # Nothing leaves the queue for 100 ms after the change; it is long for 50 ms.
+        samples = self.samples([10**6 if 500 <= i < 550 else 100 for i in range(1000)],
+                               lambda at_s: max(0, at_s - 1.6) * 10**9 / 8)
+        traffic = self.traffic([1], rates=rates)
         figures = incast_figures.recovery(samples, traffic, self.shape())
         self.assertAlmostEqual(figures["settle_ms"], 100, delta=15)
         self.assertAlmostEqual(figures["drain_ms"], 50, delta=15)
-        # A single late probe is no queue; a rate that is never reached counts until the end.
-        samples = [(1 + i / 1000, 10**6 if i == 700 else 100) for i in range(1000)]
-        traffic = self.traffic([1], rates=rates, arrivals=[(at, 0) for at, _ in arrivals])
+        # A single long queue is none; a rate that is never reached counts until the end.
+        samples = self.samples([10**6 if i == 700 else 100 for i in range(1000)])
         figures = incast_figures.recovery(samples, traffic, self.shape())
         self.assertAlmostEqual(figures["settle_ms"], 500)
         self.assertEqual(figures["drain_ms"], 0)

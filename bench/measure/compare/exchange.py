@@ -174,6 +174,14 @@ class Process:
         return f"{self.name} {end}" + (f", saying '{messages[-1]}'" if messages else "")
 
 
+def parse_iperf3(output):
+    """Its JSON; with an error its exit code is 0."""
+    result = json.loads(output)
+    if "error" in result:
+        raise Failed(f"iperf3 reports '{result['error']}'")
+    return result
+
+
 def read_all(file):
     file.seek(0)
     return file.read()

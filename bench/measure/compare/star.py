@@ -1,11 +1,9 @@
-"""N sending hosts and a prober, joined to one receiving host: namespaces, a bridge, an HTB class.
+"""N sending hosts, joined to one receiving host: namespaces, a bridge, an HTB class.
 
     sender 1 --veth--+
     ...              bridge --HTB, then a FIFO--> receiver
-    sender N --veth--+                               |
-    neighbour -veth--+                               |
-    prober ---veth---+                               |
-         +------------- veth past the queue ---------+
+    sender N --veth--+
+    neighbour -veth--+
 
 The senders cut their data to the MTU before the bridge, so that the queue holds packets, as a
 switch's does, and no larger segments. The class counts Ethernet's overhead of each packet. The
@@ -15,23 +13,17 @@ class nor FIFO: packets pass as fast as the machine allows.
 
 import contextlib
 import dataclasses
-import json
-import subprocess
-import threading
-import time
-import types
 
 import bridged
 import namespaces
-from namespaces import command, give_address, pair
+from namespaces import command
+from queues import Qdisc, Sampler
 
-PLAIN = "plain0"
-LEAF = "10:"
-# Addresses for documentation (RFC 5737): they exist in these namespaces only.
-PLAIN_RECEIVER, PLAIN_PROBER = "198.51.100.1", "198.51.100.2"
+LEAF, LEAF_HANDLE = "10:", 0x100000
 # HTB knows the 14 bytes of the Ethernet header; preamble, FCS and gap are 24 more.
 UNSEEN_OVERHEAD_BYTES = 24
 BURST_PACKETS = 1  # that HTB may send at once after a late timer; a real link sends none
+SAMPLE_INTERVAL_S = 0.001
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +36,12 @@ class Shape:
 
 
 class Star(bridged.Hosts):
-    """Host 0 receives, host 1 probes, the others send; the neighbour is the last."""
+    """Host 0 receives, the others send; the neighbour is the last."""
 
     def __init__(self, shape):
-        super().__init__(2 + shape.senders + shape.neighbour)
+        super().__init__(1 + shape.senders + shape.neighbour)
         self.shape = shape
-        self.receiver, self.prober, *self.senders = self.members
+        self.receiver, *self.senders = self.members
         self.neighbour = self.senders.pop() if shape.neighbour else None
         self.egress = self.ports[0]
 
@@ -57,9 +49,6 @@ class Star(bridged.Hosts):
         super().join(mtu_bytes)
         for member in self.members:
             command("ip", "-n", member, "link", "set", self.interface, "gso_max_segs", "1")
-        pair(self.receiver, PLAIN, self.prober, PLAIN, mtu_bytes)
-        give_address(self.receiver, PLAIN, f"{PLAIN_RECEIVER}/30")
-        give_address(self.prober, PLAIN, f"{PLAIN_PROBER}/30")
 
     def limit(self):
         tc = ["tc", "-n", self.hub, "qdisc", "add", "dev", self.egress]
@@ -76,18 +65,12 @@ class Star(bridged.Hosts):
                 "1:10", "htb", "rate", f"{bps}bit", "burst", burst, "cburst", burst, "quantum",
                 str(mtu), "overhead", str(UNSEEN_OVERHEAD_BYTES))
 
-    @contextlib.contextmanager
-    def queue_sampler(self):
-        """Yields samples, which only a switch has, and the number of drops, at the end."""
-        before = self._drops()
-        seen = types.SimpleNamespace(samples=None, drops=None)
-        yield seen
-        seen.drops = self._drops() - before
-
-    def _drops(self):
-        done = subprocess.run(["tc", "-n", self.hub, "-s", "-j", "qdisc", "show", "dev",
-                               self.egress], capture_output=True, text=True, check=True)
-        return sum(one["drops"] for one in json.loads(done.stdout) if one.get("handle") == LEAF)
+    def watched_queue(self):
+        """A context: an object whose `samples` of the limited link's queue are all there at its
+        end. No samples without a limit."""
+        if not self.shape.rate_bps:
+            return contextlib.nullcontext(Sampler(SAMPLE_INTERVAL_S, None))
+        return Sampler(SAMPLE_INTERVAL_S, Qdisc(self.egress, LEAF_HANDLE, self.hub).sample)
 
 
 @contextlib.contextmanager
@@ -99,33 +82,3 @@ def star(shape):
         if shape.rate_bps:
             made.limit()
         yield made
-
-
-class Background:
-    """A context that calls run() in a thread. run() returns soon when `stop` is set."""
-
-    def __init__(self):
-        self.stop = threading.Event()
-        self._thread = threading.Thread(target=self.run)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *unused):
-        self.stop.set()
-        self._thread.join()
-
-
-class Sampler(Background):
-    """Calls look() at an interval."""
-
-    def __init__(self, interval_s, look):
-        super().__init__()
-        self._interval_s, self._look = interval_s, look
-        self.samples = []  # (CLOCK_MONOTONIC seconds, what look() returned) each
-
-    def run(self):
-        while not self.stop.wait(self._interval_s):
-            seen = self._look()
-            self.samples.append((time.monotonic(), seen))

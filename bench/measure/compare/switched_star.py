@@ -16,6 +16,7 @@ import types
 import namespaces
 import star
 from exchange import Failed, started, wait_until
+from queues import Sample
 
 LOG_LIMIT_S = 10
 SAMPLE = "1ms"
@@ -59,17 +60,16 @@ class SwitchedStar(star.Star):
         self.log = log  # for all runs; each reads its part
 
     @contextlib.contextmanager
-    def queue_sampler(self):
-        """Yields (CLOCK_MONOTONIC seconds, bytes) samples, at the end. The log has no drops;
-        what is sent again shows them."""
+    def watched_queue(self):
+        """The switch samples its queue; its log has no drops, but what is sent again shows them."""
         begin = self.log.stat().st_size
-        seen = types.SimpleNamespace(samples=[], drops=None)
+        seen = types.SimpleNamespace(samples=[])
         yield seen
         end_s = time.monotonic()
 
         def reaches_the_end():  # the switch writes in blocks
             seen.samples = self._read(begin)
-            return seen.samples and seen.samples[-1][0] >= end_s
+            return seen.samples and seen.samples[-1].at_s >= end_s
 
         wait_until(reaches_the_end, LOG_LIMIT_S, pause_s=0.05)
 
@@ -77,5 +77,5 @@ class SwitchedStar(star.Star):
         with self.log.open(encoding="ascii") as file:
             file.seek(begin)
             lines = file.read().split("\n")[1:-1]  # the first and last may be incomplete
-        return [(float(at), int(size)) for at, port, size in csv.reader(lines)
+        return [Sample(float(at), int(size), None, None) for at, port, size in csv.reader(lines)
                 if port == self.egress]
