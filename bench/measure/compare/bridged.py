@@ -1,17 +1,12 @@
-"""N equal hosts: network namespaces, each joined to one bridge by a veth pair. A job of
-collective_bench: its ranks on such hosts, over loopback, or on other NICs."""
+"""N equal hosts: network namespaces, each joined to one bridge by a veth pair."""
 
 import contextlib
-import json
 import os
-import tempfile
 
 import namespaces
-from exchange import Failed, started
 from namespaces import command, pair, prefix
 
 INTERFACE = "net0"
-RUN_LIMIT_S = 120
 
 
 class Hosts:
@@ -72,37 +67,3 @@ def shape(namespace, interface, mtu_bytes, rate_mbps):
     burst = max(8 * (mtu_bytes + 18), rate_mbps * 125)
     command("tc", "-n", namespace, "qdisc", "add", "dev", interface, "root", "tbf", "rate",
             f"{rate_mbps}mbit", "burst", str(burst), "latency", "20ms")
-
-
-@contextlib.contextmanager
-def place(path, ranks, mtu_bytes, rate_mbps=None, nic=None):
-    """Yields run(arguments, environment), which returns the JSON of one job. `nic`: of all ranks on
-    path loopback; default soft:udp:lo. On path memif two ranks share memory."""
-    with contextlib.ExitStack() as stack:
-        made, nics = Here(), [nic or "soft:udp:lo"] * ranks
-        if path == "veth":
-            made = stack.enter_context(hosts(ranks, mtu_bytes, rate_mbps))
-            nics = [f"soft:udp:{INTERFACE}"] * ranks
-        elif path == "memif":
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
-            end = f"socket={folder}/memif.sock,socket-abstract=no"
-            nics = [f"soft:dpdk:net_memif0,role={role},{end}"
-                    for role in ("server", *["client"] * (ranks - 1))]
-        yield lambda arguments, environment: one_job(made, nics, arguments, environment)
-
-
-def one_job(made, nics, arguments, environment):
-    environment = {**environment, "NCCL_SOCKET_IFNAME": made.interface}
-    # Below the kernel's range of ephemeral ports.
-    meeting = ["--root", made.address(0), "--port", 18000 + os.getpid() % 10000]
-    processors = sorted(os.sched_getaffinity(0))
-    with tempfile.NamedTemporaryFile() as file, contextlib.ExitStack() as stack:
-        processes = [
-            started(stack, [*made.prefix(rank), "taskset", "-c",
-                            str(processors[rank % len(processors)])],
-                    [*arguments, "--ranks", len(nics), "--rank", rank, *meeting,
-                     "--out_json_file", file.name], {**environment, "PACECAR_NICS": nic})
-            for rank, nic in enumerate(nics)]
-        if not all([process.ends_well(RUN_LIMIT_S) for process in processes]):
-            raise Failed("; ".join(process.complaint() for process in processes))
-        return json.load(file)

@@ -1,9 +1,7 @@
 """Network namespaces as hosts, joined by veth pairs."""
 
 import contextlib
-import dataclasses
 import os
-import secrets
 import shutil
 import subprocess
 
@@ -11,11 +9,6 @@ from exchange import uninterrupted
 
 WITHOUT_IPV6 = ("for file in /proc/sys/net/ipv6/conf/*/disable_ipv6; do "
                 "if [ -e $file ]; then echo 1 > $file; fi; done")
-VETH_MTU = 9000
-VETH_NAME = "veth0"
-# Addresses for documentation (RFC 5737): they exist in the two namespaces only.
-VETH_SERVER = "192.0.2.1"
-VETH_CLIENT = "192.0.2.2"
 
 
 class Unavailable(Exception):
@@ -69,23 +62,3 @@ def command(*argv):
         raise Unavailable(f"'{' '.join(argv)}' failed ({done.stderr.strip()}): this needs the "
                           "right to make network namespaces, and a kernel with veth, bridge and "
                           "sch_htb")
-
-
-@dataclasses.dataclass(frozen=True)
-class Link:
-    """A path between a server and a client."""
-    nic: str      # as in PACECAR_NICS
-    address: str  # the server's
-    server_prefix: tuple = ()  # words that run a command in the server's namespace
-    client_prefix: tuple = ()
-
-
-@contextlib.contextmanager
-def veth():
-    mark = f"pacecar-{secrets.token_hex(3)}"
-    server, client = f"{mark}-server", f"{mark}-client"
-    with made((server, client)):
-        pair(server, VETH_NAME, client, VETH_NAME, VETH_MTU)
-        for name, address in ((server, VETH_SERVER), (client, VETH_CLIENT)):
-            give_address(name, VETH_NAME, f"{address}/24")
-        yield Link(f"soft:udp:{VETH_NAME}", VETH_SERVER, prefix(server), prefix(client))

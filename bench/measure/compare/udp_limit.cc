@@ -87,7 +87,8 @@ Sockets open_sockets(const Options& options) {
   const int control = socket(raw.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   for (const auto& [forced, plain] :
        {std::pair{SO_RCVBUFFORCE, SO_RCVBUF}, std::pair{SO_SNDBUFFORCE, SO_SNDBUF}}) {
-    if (set(data, SOL_SOCKET, forced, kBufferBytes) != 0) set(data, SOL_SOCKET, plain, kBufferBytes);
+    if (set(data, SOL_SOCKET, forced, kBufferBytes) != 0)
+      set(data, SOL_SOCKET, plain, kBufferBytes);
   }
   if (!options.server) {
     check(connect(control, &raw.any, length), "no server answers");
@@ -106,12 +107,13 @@ Sockets open_sockets(const Options& options) {
 // Whether the client is done. Its thread sleeps until then.
 class End {
  public:
-  explicit End(int control) : thread_([this, control] {
-    char nothing = 0;
-    while (recv(control, &nothing, 1, 0) > 0) {
-    }
-    came_ = true;
-  }) {}
+  explicit End(int control)
+      : thread_([this, control] {
+          char nothing = 0;
+          while (recv(control, &nothing, 1, 0) > 0) {
+          }
+          came_ = true;
+        }) {}
   bool came() const { return came_; }
 
  private:
