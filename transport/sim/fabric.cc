@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/base/check.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -92,11 +93,10 @@ void Fabric::on_event(Instant, uint32_t what) {
 }
 
 LinkId Fabric::choose_uplink(uint32_t host, uint32_t destination, uint64_t hash) const {
-  const auto& own = uplinks_[host];
-  if (own.size() == 1) return own[0];
+  const std::span<const LinkId> own = uplinks_[host];
   const bool routed = destination < hosts_ && destination != host;
-  const auto ways = routed ? routing_.next_links(host, destination) : std::span<const LinkId>(own);
-  return ways.empty() ? own[0] : ways[pick_one(mix_bits(hash), ways.size())];
+  const auto links = routed ? routing_.next_links(host, destination) : own;
+  return pick_link(links.empty() ? own.first(1) : links, hash);
 }
 
 void Fabric::watch_store(uint32_t process) {
@@ -155,6 +155,12 @@ LinkStats Fabric::link_stats(LinkId id) const {
   stats.queue_bytes = link.data_bytes(now);
   if (link.paused) stats.paused = stats.paused + (now - link.paused_since);
   return stats;
+}
+
+void Fabric::reset_counters() {
+  PACECAR_CHECK(counters().in_flight == 0);
+  counters_ = {};
+  for (FabricLink& link : links_) link.stats = {};
 }
 
 Bytes Fabric::switch_buffer_max() const {

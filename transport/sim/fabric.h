@@ -16,7 +16,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -58,6 +57,8 @@ class Fabric final : private EventSink {
   void reset_queue_max() {
     for (FabricLink& link : links_) link.stats.queue_max_bytes = link.data_bytes(loop_.now());
   }
+  // All counters and statistics begin anew. Nothing is in flight.
+  void reset_counters();
   // Most bytes that waited in any switch at once, all ports together; a packet that is being sent
   // is not in the buffer any more.
   Bytes switch_buffer_max() const;
@@ -123,6 +124,7 @@ class Fabric final : private EventSink {
     trace_hash_ = (trace_hash_ ^ word) * 0x9E3779B97F4A7C15U;  // odd, so no information is lost
     trace_hash_ ^= trace_hash_ >> 32U;
   }
+  bool store_is_full() const { return store_.in_use() >= config_.packets; }
   // Whether a packet's memory holds its payload.
   bool keeps_payload(const FabricPacket& packet) const {
     return config_.payload == PayloadMode::kBytes || packet.kind == PacketKind::kControl;
@@ -140,8 +142,6 @@ class Fabric final : private EventSink {
   void add_link(const Cable& cable, NodeId from, NodeId to);
 
   // Switches.
-  // The link on which a packet leaves a switch; nothing if there is none.
-  std::optional<LinkId> way_on(const FabricPacket& packet, NodeId at) const;
   void forward_data(FabricPacket& packet, LinkId out);
   void forward_control(FabricPacket& packet, LinkId out);
   void overflow(FabricPacket& packet, LinkId out);
@@ -158,7 +158,7 @@ class Fabric final : private EventSink {
   void start_or_wait(LinkId id, bool was_waiting);
   void start(LinkId id, FabricPacket& packet);
   void start_next(LinkId id);
-  void leave(FabricLink& link);
+  void finish_service(FabricLink& link);
   void arrive(LinkId id);
   void record(PcapWriter& capture, const FabricPacket& packet) const;
   void transmitter_free(LinkId id);
@@ -167,7 +167,7 @@ class Fabric final : private EventSink {
   void reroute() { routing_ = make_routing(topology_, in_routes_); }
   // Priority flow control: pauses the sender on the other side, or is paused by it.
   void send_pause(LinkId from_sender, PacketKind kind);
-  void be_paused(LinkId id, PacketKind kind);
+  void on_pause(LinkId id, PacketKind kind);
   void set_paused(FabricLink& link, bool paused);
 
   void notify_waiting_for_store();

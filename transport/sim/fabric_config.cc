@@ -16,40 +16,63 @@ constexpr Bytes kMaxDatagram = 65'507;         // of UDP over IPv4
 constexpr uint64_t kMaxBps = 1'000'000'000'000'000;
 constexpr Bytes kMaxBytes = Bytes{1} << 50;  // far beyond any buffer; sums do not overflow
 
-template <typename Number>
-Result<void> between(std::string_view setting, Number value, Number least, Number most) {
-  if (value >= least && value <= most) return {};
-  return invalid("{} is {}: choose {} to {}", setting, value, least, most);
-}
-
-Result<void> check_rates(const Topology& topology) {
+Result<void> check_topology(const Topology& topology) {
+  if (topology.processes == 0 || topology.processes > kMaxProcessesOfHost) {
+    return invalid("the topology has {} processes per host: choose 1 to {}", topology.processes,
+                   kMaxProcessesOfHost);
+  }
+  if (topology.hosts > kMaxProcesses / topology.processes) {
+    return invalid(
+        "the topology has {} hosts with {} processes each: this simulator numbers at most {}",
+        topology.hosts, topology.processes, kMaxProcesses);
+  }
   for (size_t i = 0; i < topology.cables.size(); ++i) {
     const Cable& cable = topology.cables[i];
-    if (cable.rate.bps() == 0 || cable.rate.bps() > kMaxBps || cable.delay < Duration()) {
-      return invalid(
-          "cable {} of topology {} has a rate of {} b/s and a delay of {} ns: choose 1 to {} b/s "
-          "and 0 ns or more",
-          i, topology.name, cable.rate.bps(), cable.delay.ns(), kMaxBps);
-    }
+    if (cable.rate.bps() > 0 && cable.rate.bps() <= kMaxBps && cable.delay >= Duration()) continue;
+    return invalid(
+        "cable {} of topology {} has a rate of {} b/s and a delay of {} ns: choose 1 to {} b/s and "
+        "0 ns or more",
+        i, topology.name, cable.rate.bps(), cable.delay.ns(), kMaxBps);
   }
   return {};
 }
 
-Result<void> check_hosts(const FabricConfig& config) {
+Result<void> check_sizes(const FabricConfig& config) {
+  struct Size {
+    std::string_view setting;
+    Bytes value;
+    Bytes least;
+    Bytes most;
+  };
   const HostPortConfig& hosts = config.hosts;
-  RETURN_IF_ERROR(between<Bytes>("hosts.datagram_bytes", hosts.datagram_bytes, 1, kMaxDatagram));
-  RETURN_IF_ERROR(between<Bytes>("hosts.overhead_bytes", hosts.overhead_bytes, 0, kMaxDatagram));
-  if (hosts.control_queue_bytes < hosts.largest_packet()) {
-    return invalid(
-        "hosts.control_queue_bytes ({}) must hold the largest packet, {} bytes: raise it or lower "
-        "hosts.datagram_bytes",
-        hosts.control_queue_bytes, hosts.largest_packet());
+  const SwitchConfig& switches = config.switches;
+  const Bytes largest = hosts.largest_packet();
+  std::vector<Size> sizes = {
+      {"packets", config.packets, 1, kMaxBytes},
+      {"hosts.datagram_bytes", hosts.datagram_bytes, 1, kMaxDatagram},
+      {"hosts.overhead_bytes", hosts.overhead_bytes, 0, kMaxDatagram},
+      {"hosts.control_queue_bytes", hosts.control_queue_bytes, largest, kMaxBytes},
+      {"hosts.inbox_bytes", hosts.inbox_bytes, hosts.datagram_bytes, kMaxBytes},
+      {"hosts.paths", hosts.paths, 1, kMaxPaths},
+  };
+  if (config.payload == PayloadMode::kLength) {
+    sizes.push_back({"header_bytes", config.header_bytes, 1, kMaxDatagram});
   }
-  if (hosts.inbox_bytes < hosts.datagram_bytes) {
-    return invalid("hosts.inbox_bytes ({}) must hold the largest datagram, {} bytes",
-                   hosts.inbox_bytes, hosts.datagram_bytes);
+  if (switches.queue_bytes > 0) {
+    sizes.push_back({"switches.queue_bytes", switches.queue_bytes, largest, kMaxBytes});
   }
-  return between<uint16_t>("hosts.paths", hosts.paths, 1, kMaxPaths);
+  if (switches.buffer_bytes > 0) {
+    sizes.push_back({"switches.buffer_bytes", switches.buffer_bytes, largest, kMaxBytes});
+  }
+  if (switches.trimming) {
+    sizes.push_back({"switches.trimmed_bytes", switches.trimmed_bytes, 1, largest});
+  }
+  for (const auto& [setting, value, least, most] : sizes) {
+    if (value >= least && value <= most) continue;
+    return invalid("{} is {}: choose {} to {}; the largest packet has {} bytes", setting, value,
+                   least, most, largest);
+  }
+  return {};
 }
 
 Result<void> check_policers(const FabricConfig& config, const Topology& topology) {
@@ -74,16 +97,20 @@ Result<void> check_policers(const FabricConfig& config, const Topology& topology
   return {};
 }
 
-Result<void> check_ecn(const EcnConfig& ecn) {
-  RETURN_IF_ERROR(between("switches.ecn.max_probability", ecn.max_probability, 0.0, 1.0));
+Result<void> check_switches(const SwitchConfig& switches) {
+  const EcnConfig& ecn = switches.ecn;
+  if (switches.queue_bytes == 0 && switches.buffer_bytes == 0 && !switches.pfc.enabled) {
+    return invalid(
+        "a switch without bounds could hold everything: set switches.queue_bytes (per port) or "
+        "switches.buffer_bytes (shared)");
+  }
+  if (!(ecn.max_probability >= 0 && ecn.max_probability <= 1)) {
+    return invalid("switches.ecn.max_probability is {}: choose 0 to 1", ecn.max_probability);
+  }
   if (ecn.kind == EcnConfig::Kind::kRed && ecn.high < ecn.low) {
     return invalid("switches.ecn.high ({}) is below switches.ecn.low ({}): exchange them", ecn.high,
                    ecn.low);
   }
-  return {};
-}
-
-Result<void> check_pfc(const SwitchConfig& switches) {
   if (!switches.pfc.enabled) return {};
   if (switches.buffer_bytes == 0) {
     return invalid(
@@ -102,51 +129,14 @@ Result<void> check_pfc(const SwitchConfig& switches) {
   return {};
 }
 
-Result<void> check_switches(const FabricConfig& config) {
-  const SwitchConfig& switches = config.switches;
-  const Bytes largest = config.hosts.largest_packet();
-  if (switches.queue_bytes == 0 && switches.buffer_bytes == 0) {
-    return invalid(
-        "a switch without bounds could hold everything: set switches.queue_bytes (per port) or "
-        "switches.buffer_bytes (shared)");
-  }
-  for (const Bytes bytes : {switches.queue_bytes, switches.buffer_bytes}) {
-    if (bytes > 0 && (bytes < largest || bytes > kMaxBytes)) {
-      return invalid(
-          "switches.queue_bytes ({}) and switches.buffer_bytes ({}) must each be 0 or hold the "
-          "largest packet, {} bytes",
-          switches.queue_bytes, switches.buffer_bytes, largest);
-    }
-  }
-  if (switches.trimming && (switches.trimmed_bytes == 0 || switches.trimmed_bytes > largest)) {
-    return invalid("switches.trimmed_bytes is {}: choose 1 to {}, the largest packet",
-                   switches.trimmed_bytes, largest);
-  }
-  RETURN_IF_ERROR(check_ecn(switches.ecn));
-  return check_pfc(switches);
-}
-
 }  // namespace
 
 Result<void> check_fabric_config(const FabricConfig& config, const Topology& topology) {
-  if (topology.processes == 0 || topology.processes > kMaxProcessesOfHost) {
-    return invalid("the topology has {} processes per host: choose 1 to {}", topology.processes,
-                   kMaxProcessesOfHost);
-  }
-  if (topology.hosts > kMaxProcesses / topology.processes) {
-    return invalid(
-        "the topology has {} hosts with {} processes each: this simulator numbers at most {}",
-        topology.hosts, topology.processes, kMaxProcesses);
-  }
-  RETURN_IF_ERROR(check_rates(topology));
-  if (config.payload == PayloadMode::kLength) {
-    RETURN_IF_ERROR(between<Bytes>("header_bytes", config.header_bytes, 1, kMaxDatagram));
-  }
-  if (config.packets == 0) return invalid("packets is 0: choose at least 1");
   if (config.failover < Duration()) return invalid("failover is negative: choose 0 or more");
-  RETURN_IF_ERROR(check_hosts(config));
+  RETURN_IF_ERROR(check_topology(topology));
+  RETURN_IF_ERROR(check_sizes(config));
   RETURN_IF_ERROR(check_policers(config, topology));
-  return check_switches(config);
+  return check_switches(config.switches);
 }
 
 }  // namespace pacecar

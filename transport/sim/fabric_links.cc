@@ -29,7 +29,7 @@ void Fabric::send(LinkId id, FabricPacket& packet) {
 
 void Fabric::offer(LinkId id, FabricPacket& packet) {
   FabricLink& link = links_[id];
-  if (!link.clock.busy(loop_.now())) leave(link);
+  if (!link.clock.busy(loop_.now())) finish_service(link);
   if (packet.is_data()) {
     const Bytes queue = link.data_bytes(loop_.now()) + packet.wire_bytes;
     link.stats.queue_max_bytes = std::max(link.stats.queue_max_bytes, queue);
@@ -53,7 +53,7 @@ void Fabric::start_or_wait(LinkId id, bool was_waiting) {
 
 void Fabric::start_next(LinkId id) {
   FabricLink& link = links_[id];
-  leave(link);
+  finish_service(link);
   if (link.pause_due != PacketKind::kData) {
     FabricPacket& frame = store_.take(0);
     frame.kind = std::exchange(link.pause_due, PacketKind::kData);
@@ -71,7 +71,7 @@ void Fabric::start_next(LinkId id) {
 
 void Fabric::start(LinkId id, FabricPacket& packet) {
   FabricLink& link = links_[id];
-  leave(link);
+  finish_service(link);
   packet.arrival = link.clock.send(packet.wire_bytes, loop_.now()) + link.delay;
   link.stats.sent_bytes += packet.wire_bytes;
   ++link.stats.sent_packets;
@@ -84,7 +84,7 @@ void Fabric::start(LinkId id, FabricPacket& packet) {
 
 // The packet in service has left. Called as soon as anything depends on it; if nothing waited when
 // it left, nothing waits now.
-void Fabric::leave(FabricLink& link) {
+void Fabric::finish_service(FabricLink& link) {
   FabricPacket* packet = std::exchange(link.in_service, nullptr);
   if (packet == nullptr || link.in_service_data == 0 || link.from < hosts_) return;
   const Bytes behind = link.queue.data().bytes();
@@ -114,10 +114,10 @@ void Fabric::watch_room(LinkId id) {
 void Fabric::arrive(LinkId id) {
   FabricLink& link = links_[id];
   FabricPacket& packet = link.flight.pop();
-  if (&packet == link.in_service) leave(link);
+  if (&packet == link.in_service) finish_service(link);
   if (!link.flight.empty()) loop_.arm(link.arrival_timer, link.flight.front().arrival);
   if (packet.is_pause()) {
-    be_paused(id ^ 1U, packet.kind);
+    on_pause(id ^ 1U, packet.kind);
     return give_back(packet);
   }
   if (link.loss > 0 && random_.chance(link.loss)) {
@@ -204,7 +204,7 @@ void Fabric::set_paused(FabricLink& link, bool paused) {
   }
 }
 
-void Fabric::be_paused(LinkId id, PacketKind kind) {
+void Fabric::on_pause(LinkId id, PacketKind kind) {
   FabricLink& link = links_[id];
   set_paused(link, kind == PacketKind::kPause);
   if (!link.clock.busy(loop_.now())) start_next(id);
@@ -225,22 +225,12 @@ void Fabric::send_pause(LinkId from_sender, PacketKind kind) {
 void Fabric::enter_switch(FabricPacket& packet) {
   const NodeId at = links_[packet.came_by].to;
   if (packet.destination >= hosts_) return drop(packet, FabricDrop::kNoRoute);
-  const auto out = way_on(packet, at);
   // Without a usable link, a link failed: an intact topology has a route to every host.
-  if (!out || !links_[*out].up) return drop(packet, FabricDrop::kLinkDown);
-  if (packet.is_data()) {
-    forward_data(packet, *out);
-  } else {
-    forward_control(packet, *out);
-  }
-}
-
-std::optional<LinkId> Fabric::way_on(const FabricPacket& packet, NodeId at) const {
-  if (packet.destination >= hosts_) return std::nullopt;
-  const auto ways = routing_.next_links(at, packet.destination);
-  if (ways.empty()) return std::nullopt;
-  const uint64_t hash = packet.flow_hash ^ switches_[at - hosts_].salt;
-  return ways.size() == 1 ? ways[0] : ways[pick_one(mix_bits(hash), ways.size())];
+  const auto links = routing_.next_links(at, packet.destination);
+  if (links.empty()) return drop(packet, FabricDrop::kLinkDown);
+  const LinkId out = pick_link(links, packet.flow_hash ^ switches_[at - hosts_].salt);
+  if (!links_[out].up) return drop(packet, FabricDrop::kLinkDown);
+  packet.is_data() ? forward_data(packet, out) : forward_control(packet, out);
 }
 
 void Fabric::forward_data(FabricPacket& packet, LinkId out) {

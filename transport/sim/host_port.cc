@@ -88,62 +88,63 @@ Bytes HostPort::kept_bytes(const TxPacket& packet) const {
   return packet.size() - (keeps_payload ? 0 : packet.payload.size());
 }
 
-Bytes HostPort::wire_bytes(const TxPacket& packet) const {
-  return packet.size() + fabric_.config_.hosts.overhead_bytes;
+HostPort::Outgoing HostPort::outgoing(const TxPacket& packet, uint32_t destination) const {
+  const uint64_t hash = flow_hash(process_, destination, packet.path);
+  return {.destination = destination,
+          .hash = hash,
+          .link = fabric_.choose_uplink(host_, fabric_.topology_.host_of(destination), hash),
+          .data = packet.traffic_class == TrafficClass::kData,
+          .wire_bytes = packet.size() + fabric_.config_.hosts.overhead_bytes};
 }
 
-bool HostPort::has_room(LinkId id, bool data, Bytes size) const {
-  const FabricLink& link = fabric_.links_[id];
+bool HostPort::has_room(const Outgoing& packet) const {
+  const FabricLink& link = fabric_.links_[packet.link];
   const HostPortConfig& limits = fabric_.config_.hosts;
-  if (!data) return link.queue.control().bytes(local_) + size <= limits.control_queue_bytes;
+  if (!packet.data) {
+    return link.queue.control().bytes(local_) + packet.wire_bytes <= limits.control_queue_bytes;
+  }
   const Bytes waiting = link.data_bytes(fabric_.loop_.now(), local_);
-  return waiting == 0 || waiting + size <= limits.data_queue_bytes;
+  return waiting == 0 || waiting + packet.wire_bytes <= limits.data_queue_bytes;
 }
 
 // False when it does not fit now.
 bool HostPort::send_one(const TxPacket& packet) {
   PACECAR_CHECK(packet.path < caps_.paths);
   if (too_long(packet)) return true;  // refused
-  const uint32_t destination = find_process(*packet.destination, fabric_.topology_.all_processes());
-  const uint64_t hash = flow_hash(process_, destination, packet.path);
-  const LinkId link = fabric_.choose_uplink(host_, fabric_.topology_.host_of(destination), hash);
-  const bool data = packet.traffic_class == TrafficClass::kData;
-  const Bytes size = wire_bytes(packet);
-  if (!has_room(link, data, size)) {
-    blocked_ = {.active = true, .data = data, .link = link, .size = size};
-    fabric_.watch_room(link);
+  const Outgoing out =
+      outgoing(packet, find_process(*packet.destination, fabric_.topology_.all_processes()));
+  if (!has_room(out)) {
+    blocked_ = out;
+    fabric_.watch_room(out.link);
     return false;
   }
-  if (fabric_.store_.in_use() >= fabric_.config_.packets) {
+  if (fabric_.store_is_full()) {
     fabric_.watch_store(process_);
     return false;
   }
-  fabric_.send(link, make_packet(destination, hash, packet));
+  fabric_.send(out.link, make_packet(out, packet));
   return true;
 }
 
-// `destination`: a process; an unknown one gets an unknown host.
-FabricPacket& HostPort::make_packet(uint32_t destination, uint64_t hash,
-                                    const TxPacket& from) const {
+FabricPacket& HostPort::make_packet(const Outgoing& to, const TxPacket& from) const {
   FabricPacket& packet = fabric_.store_.take(kept_bytes(from));
-  const bool data = from.traffic_class == TrafficClass::kData;
-  packet.flow_hash = hash;
+  packet.flow_hash = to.hash;
   packet.source = host_;
   packet.source_process = local_;
-  packet.destination = fabric_.topology_.host_of(destination);
-  packet.destination_process = static_cast<uint8_t>(destination % fabric_.topology_.processes);
-  packet.wire_bytes = static_cast<uint32_t>(wire_bytes(from));
+  packet.destination = fabric_.topology_.host_of(to.destination);
+  packet.destination_process = static_cast<uint8_t>(to.destination % fabric_.topology_.processes);
+  packet.wire_bytes = static_cast<uint32_t>(to.wire_bytes);
   packet.path = from.path;
-  packet.kind = data ? PacketKind::kData : PacketKind::kControl;
-  packet.ecn = data && caps_.sees_ecn ? Ecn::kCapable0 : Ecn::kNotCapable;
+  packet.kind = to.data ? PacketKind::kData : PacketKind::kControl;
+  packet.ecn = to.data && caps_.sees_ecn ? Ecn::kCapable0 : Ecn::kNotCapable;
   packet.hops = 0;
   packet.whole = false;
   packet.header_bytes = static_cast<uint16_t>(from.header.size());
   packet.payload_bytes = static_cast<uint32_t>(from.payload.size());
   packet.trailer_bytes = static_cast<uint16_t>(from.trailer.size());
-  uint8_t* to = append(packet.memory, from.header);
-  if (fabric_.keeps_payload(packet)) to = append(to, from.payload);
-  append(to, from.trailer);
+  uint8_t* memory = append(packet.memory, from.header);
+  if (fabric_.keeps_payload(packet)) memory = append(memory, from.payload);
+  append(memory, from.trailer);
   return packet;
 }
 
@@ -153,25 +154,19 @@ bool HostPort::send_frame(const FabricFrame& frame) {
   const TxPacket packet{.header = frame.bytes.first(frame.kept_bytes),
                         .payload = frame.bytes.subspan(frame.kept_bytes),
                         .traffic_class = frame.traffic_class};
-  const uint64_t hash = flow_hash(process_, frame.destination, 0);
-  const LinkId link =
-      fabric_.choose_uplink(host_, fabric_.topology_.host_of(frame.destination), hash);
-  const bool data = frame.traffic_class == TrafficClass::kData;
-  if (too_long(packet) || !has_room(link, data, wire_bytes(packet)) ||
-      fabric_.store_.in_use() >= fabric_.config_.packets) {
-    return false;
-  }
-  FabricPacket& inside = make_packet(frame.destination, hash, packet);
+  const Outgoing out = outgoing(packet, frame.destination);
+  if (too_long(packet) || !has_room(out) || fabric_.store_is_full()) return false;
+  FabricPacket& inside = make_packet(out, packet);
   inside.ecn = frame.ecn;
   inside.whole = frame.kept_bytes == 0;
-  fabric_.send(link, inside);
+  fabric_.send(out.link, inside);
   return true;
 }
 
 void HostPort::link_is_free(LinkId link) {
-  if (!blocked_.active || blocked_.link != link) return;
-  if (!has_room(link, blocked_.data, blocked_.size)) return fabric_.watch_room(link);
-  blocked_.active = false;
+  if (!blocked_ || blocked_->link != link) return;
+  if (!has_room(*blocked_)) return fabric_.watch_room(link);
+  blocked_.reset();
   wake();
 }
 

@@ -71,23 +71,24 @@ class HostPort final : public PacketIo, public EventSink {
 
  private:
   bool frozen() const;
+  // What a packet needs of the NIC.
+  struct Outgoing {
+    uint32_t destination = 0;  // process; an unknown one gets an unknown host
+    uint64_t hash = 0;         // of its flow
+    LinkId link = 0;
+    bool data = false;
+    Bytes wire_bytes = 0;
+  };
+
+  Outgoing outgoing(const TxPacket& packet, uint32_t destination) const;
   bool send_one(const TxPacket& packet);
   bool too_long(const TxPacket& packet) const;
-  bool has_room(LinkId link, bool data, Bytes size) const;
+  bool has_room(const Outgoing& packet) const;
   Bytes kept_bytes(const TxPacket& packet) const;
-  Bytes wire_bytes(const TxPacket& packet) const;
-  FabricPacket& make_packet(uint32_t destination, uint64_t hash, const TxPacket& from) const;
+  FabricPacket& make_packet(const Outgoing& to, const TxPacket& from) const;
   void hand_over(FabricPacket& packet, RxPacket& to, Address& source);
   void release_lent();
   bool may_read();
-
-  // Why a send() stopped, until the host is notified that it may continue.
-  struct Blocked {
-    bool active = false;
-    bool data = false;
-    LinkId link = 0;
-    Bytes size = 0;
-  };
 
   Fabric& fabric_;
   uint32_t process_;  // of the network
@@ -98,7 +99,7 @@ class HostPort final : public PacketIo, public EventSink {
   uint64_t blocked_sends_ = 0;
   EventSink* listener_ = nullptr;
   uint32_t listener_what_ = 0;
-  Blocked blocked_;
+  std::optional<Outgoing> blocked_;  // where send() stopped, until the host is notified
   PacketList inbox_;
   size_t inbox_packets_ = 0;
   Bytes inbox_bytes_ = 0;

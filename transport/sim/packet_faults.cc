@@ -9,7 +9,7 @@ namespace pacecar {
 PacketFaults::PacketFaults(Fabric& fabric)
     : fabric_(fabric),
       late_timer_(fabric.loop_.add_timer(*this, kLatePacket)),
-      thaw_timer_(fabric.loop_.add_timer(*this, kThaw)) {}
+      stall_timer_(fabric.loop_.add_timer(*this, kStallEnd)) {}
 
 void PacketFaults::set(const SimFaults& faults) {
   const auto stalls = std::move(faults_.stalls);
@@ -20,7 +20,7 @@ void PacketFaults::set(const SimFaults& faults) {
   for (const SimStall& stall : stalls) {  // the new faults may end it early
     if (!frozen(static_cast<uint32_t>(stall.port))) fabric_.ports_[stall.port].wake();
   }
-  arm_thaw();
+  arm_stall_timer();
 }
 
 bool PacketFaults::frozen(uint32_t process) const {
@@ -29,12 +29,12 @@ bool PacketFaults::frozen(uint32_t process) const {
   });
 }
 
-void PacketFaults::arm_thaw() {
+void PacketFaults::arm_stall_timer() {
   Instant next = Instant::never();
   for (const SimStall& stall : faults_.stalls) {
     if (stall.window.until > fabric_.loop_.now()) next = std::min(next, stall.window.until);
   }
-  fabric_.loop_.arm(thaw_timer_, next);
+  fabric_.loop_.arm(stall_timer_, next);
 }
 
 bool PacketFaults::partitioned(uint32_t a, uint32_t b) const {
@@ -64,7 +64,7 @@ void PacketFaults::pass(FabricPacket& packet) {
 
 // The copy goes first. Without a free packet in the store nothing is duplicated.
 void PacketFaults::duplicate(const FabricPacket& packet) {
-  if (fabric_.store_.in_use() >= fabric_.config_.packets) return;
+  if (fabric_.store_is_full()) return;
   const auto bytes = fabric_.carried(packet);
   FabricPacket& copy = fabric_.store_.take(bytes.size());
   uint8_t* const memory = copy.memory;
@@ -100,11 +100,11 @@ void PacketFaults::corrupt(FabricPacket& packet) {
 }
 
 void PacketFaults::on_event(Instant now, uint32_t what) {
-  if (what == kThaw) {
+  if (what == kStallEnd) {
     for (const SimStall& stall : faults_.stalls) {
       if (stall.window.until == now) fabric_.ports_[stall.port].wake();
     }
-    return arm_thaw();
+    return arm_stall_timer();
   }
   std::pop_heap(late_.begin(), late_.end(), later);
   FabricPacket& packet = *late_.back().packet;

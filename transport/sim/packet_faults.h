@@ -31,7 +31,7 @@ class PacketFaults final : public EventSink {
   void on_event(Instant now, uint32_t what) override;
 
  private:
-  enum What : uint32_t { kLatePacket, kThaw };
+  enum What : uint32_t { kLatePacket, kStallEnd };
 
   // A packet that is held back until `time`, so that others overtake it.
   struct Late {
@@ -48,7 +48,7 @@ class PacketFaults final : public EventSink {
   void duplicate(const FabricPacket& packet);
   void corrupt_and_delay(FabricPacket& packet);
   void corrupt(FabricPacket& packet);
-  void arm_thaw();
+  void arm_stall_timer();
 
   Fabric& fabric_;
   SimFaults faults_;
@@ -56,7 +56,7 @@ class PacketFaults final : public EventSink {
   std::vector<Late> late_;
   uint64_t late_number_ = 0;
   EventLoop::TimerId late_timer_;
-  EventLoop::TimerId thaw_timer_;
+  EventLoop::TimerId stall_timer_;
 };
 
 }  // namespace pacecar

@@ -16,11 +16,11 @@ namespace {
 
 constexpr uint32_t kFar = std::numeric_limits<uint32_t>::max();
 
-struct Way {
+struct Edge {
   NodeId neighbour;
   LinkId link;
 
-  auto operator<=>(const Way&) const = default;
+  auto operator<=>(const Edge&) const = default;
 };
 
 struct LinksHash {
@@ -54,14 +54,14 @@ Result<void> check_ends(const Topology& topology) {
 class RoutingBuilder {
  public:
   RoutingBuilder(const Topology& topology, const std::vector<bool>& usable)
-      : topology_(topology), ways_(topology.nodes()), steps_(topology.nodes()) {
+      : topology_(topology), edges_(topology.nodes()), steps_(topology.nodes()) {
     for (uint32_t i = 0; i < topology.cables.size(); ++i) {
       if (!usable[i]) continue;
       const Cable& cable = topology.cables[i];
-      ways_[cable.a].push_back({cable.b, 2 * i});
-      ways_[cable.b].push_back({cable.a, 2 * i + 1});
+      edges_[cable.a].push_back({cable.b, 2 * i});
+      edges_[cable.b].push_back({cable.a, 2 * i + 1});
     }
-    for (auto& ways : ways_) std::ranges::sort(ways);
+    for (auto& edges : edges_) std::ranges::sort(edges);
   }
 
   Routing build() {
@@ -72,7 +72,7 @@ class RoutingBuilder {
     routing_.table_.reserve(groups_.size() * routing_.row_count_);
     routing_.set_begin_.push_back(0);
     for (uint32_t group = 0; group < groups_.size(); ++group) {
-      measure(ways_[groups_[group]]);
+      measure(edges_[groups_[group]]);
       check_reached(group);
       for (NodeId node = 0; node < topology_.nodes(); ++node) {
         if (routing_.rows_[node] != Routing::kOnlyWay) routing_.table_.push_back(next_set(node));
@@ -86,22 +86,22 @@ class RoutingBuilder {
  private:
   bool is_host(NodeId node) const { return node < topology_.hosts; }
   bool has_choice(NodeId node) const {
-    const auto& ways = ways_[node];
-    return !is_host(node) || (!ways.empty() && ways.front().neighbour != ways.back().neighbour);
+    const auto& edges = edges_[node];
+    return !is_host(node) || (!edges.empty() && edges.front().neighbour != edges.back().neighbour);
   }
 
   void add_hosts() {
     std::map<std::vector<NodeId>, uint32_t> groups;
     for (NodeId host = 0; host < topology_.hosts; ++host) {
-      if (ways_[host].empty() && error_.empty()) {
+      if (edges_[host].empty() && error_.empty()) {
         error_ = fmt::format("{} of topology {} has no cable; give it one, or leave it out",
                              name_of(topology_, host), topology_.name);
       }
       const auto begin = static_cast<uint32_t>(routing_.neighbours_.size());
-      for (const Way& way : ways_[host]) {
-        routing_.neighbours_.push_back(way.neighbour);
-        routing_.leaving_.push_back(way.link);
-        routing_.arriving_.push_back(way.link ^ 1);
+      for (const Edge& edge : edges_[host]) {
+        routing_.neighbours_.push_back(edge.neighbour);
+        routing_.leaving_.push_back(edge.link);
+        routing_.arriving_.push_back(edge.link ^ 1);
       }
       const auto end = static_cast<uint32_t>(routing_.neighbours_.size());
       std::vector<NodeId> neighbours(routing_.neighbours_.begin() + begin,
@@ -114,14 +114,14 @@ class RoutingBuilder {
     }
   }
 
-  // Sets steps_: how many cables each node is away from a host with these ways out.
-  void measure(const std::vector<Way>& ways) {
+  // Sets steps_: how many cables each node is away from a host with these edges out.
+  void measure(const std::vector<Edge>& edges) {
     steps_.assign(topology_.nodes(), kFar);
     frontier_.clear();
-    for (const Way& way : ways) reach(way.neighbour, 1);
+    for (const Edge& edge : edges) reach(edge.neighbour, 1);
     for (size_t i = 0; i < frontier_.size(); ++i) {
       const NodeId node = frontier_[i];
-      for (const Way& way : ways_[node]) reach(way.neighbour, steps_[node] + 1);
+      for (const Edge& edge : edges_[node]) reach(edge.neighbour, steps_[node] + 1);
     }
   }
 
@@ -147,9 +147,9 @@ class RoutingBuilder {
   // The links out of `node` that bring a packet one step nearer, as the number of a stored set.
   uint32_t next_set(NodeId node) {
     links_.clear();
-    for (const Way& way : ways_[node]) {
-      if (!is_host(way.neighbour) && steps_[way.neighbour] + 1 == steps_[node]) {
-        links_.push_back(way.link);
+    for (const Edge& edge : edges_[node]) {
+      if (!is_host(edge.neighbour) && steps_[edge.neighbour] + 1 == steps_[node]) {
+        links_.push_back(edge.link);
       }
     }
     std::ranges::sort(links_);
@@ -163,8 +163,8 @@ class RoutingBuilder {
   }
 
   const Topology& topology_;
-  std::vector<std::vector<Way>> ways_;  // out of each node
-  std::vector<NodeId> groups_;          // the first host of each
+  std::vector<std::vector<Edge>> edges_;  // out of each node
+  std::vector<NodeId> groups_;            // the first host of each
   std::unordered_map<std::vector<LinkId>, uint32_t, LinksHash> sets_;
   Routing routing_;
   std::string error_;

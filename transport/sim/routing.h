@@ -78,6 +78,9 @@ inline uint64_t flow_hash(uint32_t source, uint32_t destination, uint16_t path) 
   return mix_bits(uint64_t{source} << 40 | uint64_t{destination} << 16 | path);
 }
 
-inline size_t pick_one(uint64_t hash, size_t choices) { return ((hash >> 32) * choices) >> 32; }
+// `links` has one at least.
+inline LinkId pick_link(std::span<const LinkId> links, uint64_t hash) {
+  return links[((mix_bits(hash) >> 32) * links.size()) >> 32];
+}
 
 }  // namespace pacecar

@@ -100,6 +100,20 @@ class Builder {
   Topology topology_;
 };
 
+// Leaves that are all joined with all spines. `first_leaf` of a host: that of its first port.
+template <typename FirstLeaf>
+Topology two_tiers(const char* name, const LeafSpineSpec& spec, uint64_t leaves,
+                   FirstLeaf first_leaf) {
+  Builder build(name, spec.hosts);
+  const NodeId leaf = build.switches("leaf", static_cast<uint32_t>(leaves));
+  const NodeId spine = build.switches("spine", spec.spines);
+  for (NodeId host = 0; host < spec.hosts; ++host) {
+    build.join_all(host, 1, leaf + first_leaf(host), spec.ports_per_host, spec.cable);
+  }
+  build.join_all(leaf, leaves, spine, spec.spines, spec.uplink, spec.bundle);
+  return build.take();
+}
+
 }  // namespace
 
 Result<Topology> make_star(const StarSpec& spec) {
@@ -146,15 +160,8 @@ Result<Topology> make_leaf_spine(const LeafSpineSpec& spec) {
       check_size(kShape, spec.hosts + leaves + spec.spines,
                  product({spec.hosts, ports}) + product({leaves, spec.spines, spec.bundle})));
 
-  Builder build("leaf-spine", spec.hosts);
-  const NodeId leaf = build.switches("leaf", static_cast<uint32_t>(leaves));
-  const NodeId spine = build.switches("spine", spec.spines);
-  for (NodeId host = 0; host < spec.hosts; ++host) {
-    const NodeId first = leaf + host / spec.hosts_per_leaf * ports;
-    for (uint32_t port = 0; port < ports; ++port) build.join(host, first + port, spec.cable);
-  }
-  build.join_all(leaf, leaves, spine, spec.spines, spec.uplink, spec.bundle);
-  return build.take();
+  return two_tiers("leaf-spine", spec, leaves,
+                   [&](uint32_t host) { return host / spec.hosts_per_leaf * ports; });
 }
 
 Result<Topology> make_fat_tree(const FatTreeSpec& spec) {
@@ -240,15 +247,12 @@ Result<Topology> make_rails(const RailSpec& spec) {
   RETURN_IF_ERROR(
       check_size(kShape, hosts + leaves + spec.spines, hosts + product({leaves, spec.spines})));
 
-  Builder build("rails", static_cast<uint32_t>(hosts));
-  const NodeId leaf = build.switches("leaf", static_cast<uint32_t>(leaves));
-  const NodeId spine = build.switches("spine", spec.spines);
-  for (NodeId host = 0; host < hosts; ++host) {
-    const uint32_t server = host / rails;
-    build.join(host, leaf + server / group * rails + host % rails, spec.cable);
-  }
-  build.join_all(leaf, leaves, spine, spec.spines, spec.uplink);
-  return build.take();
+  const LeafSpineSpec tiers{.hosts = static_cast<uint32_t>(hosts),
+                            .spines = spec.spines,
+                            .cable = spec.cable,
+                            .uplink = spec.uplink};
+  return two_tiers("rails", tiers, leaves,
+                   [&](uint32_t host) { return host / rails / group * rails + host % rails; });
 }
 
 }  // namespace pacecar
