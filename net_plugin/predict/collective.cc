@@ -1,20 +1,6 @@
 #include "net_plugin/predict/collective.h"
 
 namespace pacecar::predict {
-namespace {
-
-constexpr std::array<std::string_view, kOperations> kOperationNames{
-    "allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall", "sendrecv"};
-constexpr std::array<std::string_view, kAlgorithms> kAlgorithmNames{
-    "ring", "tree", "nvls", "nvlstree", "pat", "hierarchical", "pairwise"};
-constexpr std::array<std::string_view, kProtocols> kProtocolNames{"Simple", "LL", "LL128"};
-
-}  // namespace
-
-std::string_view name_of(Operation what) { return kOperationNames[static_cast<size_t>(what)]; }
-std::string_view name_of(Algorithm what) { return kAlgorithmNames[static_cast<size_t>(what)]; }
-std::string_view name_of(Protocol what) { return kProtocolNames[static_cast<size_t>(what)]; }
-
 bool supported(Operation operation, Algorithm algorithm) {
   const bool all_reduce = operation == Operation::kAllReduce;
   const bool parts = operation == Operation::kAllGather || operation == Operation::kReduceScatter;

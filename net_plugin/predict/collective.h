@@ -36,10 +36,15 @@ inline constexpr size_t kAlgorithms = 7;
 enum class Protocol : uint8_t { kSimple, kLl, kLl128 };
 inline constexpr size_t kProtocols = 3;
 
-// As NCCL's variables and the names of nccl-tests have them: "allreduce", "ring", "LL128".
-std::string_view name_of(Operation operation);
-std::string_view name_of(Algorithm algorithm);
-std::string_view name_of(Protocol protocol);
+// As NCCL's variables and the names of nccl-tests have them.
+inline constexpr std::array<std::string_view, kOperations> kOperationNames{
+    "allreduce", "allgather", "reducescatter", "broadcast", "reduce", "alltoall", "sendrecv"};
+inline constexpr std::array<std::string_view, kAlgorithms> kAlgorithmNames{
+    "ring", "tree", "nvls", "nvlstree", "pat", "hierarchical", "pairwise"};
+inline constexpr std::array<std::string_view, kProtocols> kProtocolNames{"Simple", "LL", "LL128"};
+constexpr std::string_view name_of(Operation o) { return kOperationNames[static_cast<size_t>(o)]; }
+constexpr std::string_view name_of(Algorithm a) { return kAlgorithmNames[static_cast<size_t>(a)]; }
+constexpr std::string_view name_of(Protocol p) { return kProtocolNames[static_cast<size_t>(p)]; }
 
 struct Collective {
   Operation operation = Operation::kAllReduce;

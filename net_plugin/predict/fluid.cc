@@ -258,7 +258,7 @@ class FluidRun {
     while (!events_.empty() && events_.top().time <= now_ + kSameTime) {
       const Event event = events_.top();
       events_.pop();
-      happen(event);
+      handle(event);
     }
   }
 
@@ -273,7 +273,7 @@ class FluidRun {
     }
   }
 
-  void happen(const Event& event) {
+  void handle(const Event& event) {
     if (event.what != kSends) return release(event.flow * 3 + event.what);
     active_.push_back(event.flow);
     routes_.push_back(weighted_route(event.flow));

@@ -28,7 +28,7 @@ Parents near_tree(uint32_t n) {
 
 // The same tree with the nodes renumbered. For even n, a node that is inner in one tree is a leaf
 // in the other; for odd n, all inner nodes of a near_tree but one are.
-Parents moved(const Parents& parents) {
+Parents renumbered(const Parents& parents) {
   const auto n = static_cast<uint32_t>(parents.size());
   const auto place = [n](uint32_t i) { return n % 2 == 0 ? n - 1 - i : (i + 1) % n; };
   Parents other(n, kNoFlow);
@@ -148,7 +148,7 @@ Plan plan_pieces(const PlanInput& input, FlowSet& set) {
                                 ? near_tree(places)
                                 : tree(places, [](uint32_t i) { return (i - 1) / 2; });
     add_tree(parents, up, down, flow_between, edges);
-    if (two_trees) add_tree(moved(parents), up, down, flow_between, edges);
+    if (two_trees) add_tree(renumbered(parents), up, down, flow_between, edges);
     if (what.algorithm == Algorithm::kTree && group.gpus > 1) {
       // The GPUs of a host that reach the network through other GPUs.
       const int directions = up && down ? 2 : 1;

@@ -79,14 +79,6 @@ Prediction evaluate(const Plan& plan, std::span<const FlowTimes> times) {
   return found;
 }
 
-void finish(const Cluster& cluster, const Collective& what, Prediction& found) {
-  const auto largest = std::ranges::max_element(found.terms);
-  found.bottleneck = static_cast<Cause>(largest - found.terms.begin());
-  if (found.time_s <= 0) return;
-  found.algorithm_rate = static_cast<double>(what.bytes) / found.time_s;
-  found.bus_rate = found.algorithm_rate * bus_factor(what.operation, ranks_of(cluster, what));
-}
-
 // Calls use(input) with the representatives and their network.
 template <typename Use>
 auto with_input(const Cluster& cluster, const Collective& what, const LibraryCosts& library,
@@ -125,7 +117,12 @@ constexpr int kLargest = 34;
 // How many jumps of the time are in the table: later ones are small next to the whole time.
 constexpr int kJumps = 8;
 
-std::set<Bytes> sizes_of(double at_once) {
+// Powers of two, and both sides of each jump of the time: it jumps after each multiple of the bytes
+// that go in one round, or as one piece.
+std::set<Bytes> sizes_of(const Cluster& cluster, const Collective& what,
+                         const LibraryCosts& library, const Limits& limits) {
+  const double at_once = with_input(cluster, what, library, limits, limits.hosts,
+                                    [](const PlanInput& input) { return bytes_at_once(input); });
   std::set<Bytes> sizes;
   for (int i = kSmallest; i <= kLargest; ++i) sizes.insert(Bytes{1} << i);
   for (int i = 1; i <= kJumps; ++i) {
@@ -171,46 +168,12 @@ Prediction predict(const Cluster& cluster, const Collective& collective,
     }
     found.time_s += more * (larger.time_s - smaller.time_s);
   }
-  finish(cluster, collective, found);
-  return found;
-}
-
-double bytes_at_once(const Cluster& cluster, const Collective& collective,
-                     const LibraryCosts& library, const Limits& limits) {
-  return with_input(cluster, collective, library, limits, limits.hosts,
-                    [](const PlanInput& input) { return bytes_at_once(input); });
-}
-
-std::vector<Prediction> predict_together(const Cluster& cluster,
-                                         std::span<const Collective> collectives,
-                                         const LibraryCosts& library) {
-  constexpr uint32_t kAll = ~0U;
-  const Limits limits{.ranks = kAll, .hosts = kAll, .pieces = kAll, .flows = kAll};
-  std::vector<std::vector<uint32_t>> hosts;
-  std::set<uint32_t> every;
-  for (const Collective& what : collectives) {
-    hosts.push_back(representatives(cluster, what, limits, kAll));
-    every.insert(hosts.back().begin(), hosts.back().end());
-  }
-  const std::vector<uint32_t> once(every.begin(), every.end());
-  const Network network(cluster, once);
-  FlowSet flows;
-  std::vector<Plan> plans;
-  for (size_t i = 0; i < collectives.size(); ++i) {
-    plans.push_back(plan_collective({.network = network,
-                                     .collective = collectives[i],
-                                     .overheads = library,
-                                     .limits = limits,
-                                     .hosts = hosts[i],
-                                     .all_hosts = hosts_of(cluster, collectives[i])},
-                                    flows));
-  }
-  const auto times = run_fluid(flows, network.links());
-  std::vector<Prediction> found;
-  for (size_t i = 0; i < collectives.size(); ++i) {
-    found.push_back(evaluate(plans[i], times));
-    finish(cluster, collectives[i], found.back());
-  }
+  found.bottleneck =
+      static_cast<Cause>(std::ranges::max_element(found.terms) - found.terms.begin());
+  if (found.time_s <= 0) return found;
+  found.algorithm_rate = static_cast<double>(collective.bytes) / found.time_s;
+  found.bus_rate =
+      found.algorithm_rate * bus_factor(collective.operation, ranks_of(cluster, collective));
   return found;
 }
 
@@ -224,7 +187,7 @@ CostTable::CostTable(const Cluster& cluster, const LibraryCosts& library, const 
     what.protocol = static_cast<Protocol>(i % kProtocols);
     if (!supported(what.operation, what.algorithm) || !wanted(what.operation, what.algorithm))
       continue;
-    for (const Bytes bytes : sizes_of(bytes_at_once(cluster, what, library, limits))) {
+    for (const Bytes bytes : sizes_of(cluster, what, library, limits)) {
       what.bytes = bytes;
       columns_[i].push_back(
           {static_cast<double>(bytes), predict(cluster, what, library, limits).time_s});

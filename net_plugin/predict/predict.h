@@ -32,17 +32,6 @@ bool possible(const Cluster& cluster, Operation operation, Algorithm algorithm);
 Prediction predict(const Cluster& cluster, const Collective& collective,
                    const LibraryCosts& library = nccl_costs(), const Limits& limits = {});
 
-// The time jumps after each multiple of this number of bytes, as one round or piece more is needed;
-// 0: it does not jump.
-double bytes_at_once(const Cluster& cluster, const Collective& collective,
-                     const LibraryCosts& library, const Limits& limits);
-
-// Predicts several collectives that run at the same time and share links; by collective. Plans all
-// steps of all hosts, without Limits.
-std::vector<Prediction> predict_together(const Cluster& cluster,
-                                         std::span<const Collective> collectives,
-                                         const LibraryCosts& library = nccl_costs());
-
 // The times of all algorithms and protocols on a cluster, predicted once for many sizes. A lookup
 // reads memory and interpolates. Thread rule: immutable once made; any thread may read it.
 class CostTable {

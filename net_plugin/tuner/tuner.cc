@@ -21,7 +21,7 @@ constexpr uint32_t kHostsPerLeaf = 4;
 constexpr uint32_t kOversubscription = 4;
 constexpr double kOversubscribed = 1.0 / 3;  // probability of that oversubscription
 
-tl::unexpected<Error> doubt(std::string reason) {
+tl::unexpected<Error> unknown(std::string reason) {
   return fail(ErrorCode::kNotFound, std::move(reason));
 }
 
@@ -47,11 +47,6 @@ bool is_judged(Operation operation, Algorithm algorithm) {
 // hosts for two leaves.
 constexpr predict::Limits kLimits{.ranks = 16, .hosts = 8, .pieces = 24, .flows = 500};
 
-constexpr std::array<std::string_view, nccl::kTunedAlgorithms> kAlgorithmNames{
-    "Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"};
-constexpr std::array<std::string_view, nccl::kTunedProtocols> kProtocolNames{"LL", "LL128",
-                                                                             "Simple"};
-
 bool is_known(const Call& call, const CostView& costs) {
   const auto function = static_cast<int>(call.function);
   return function >= 0 && function < nccl::kTunedFunctions && call.bytes > 0 &&
@@ -72,14 +67,14 @@ predict::NicKind nic_kind(std::string name, double rate, double packet_bytes) {
 }
 
 Result<std::vector<PossibleCluster>> clusters_of(const Facts& facts) {
-  if (facts.nodes < 2) return doubt("the communicator does not leave its host");
-  if (facts.ranks % facts.nodes != 0) return doubt("hosts have different numbers of ranks");
+  if (facts.nodes < 2) return unknown("the communicator does not leave its host");
+  if (facts.ranks % facts.nodes != 0) return unknown("hosts have different numbers of ranks");
   const size_t gpus = facts.ranks / facts.nodes;
-  if (gpus == 0) return doubt("there are more hosts than ranks");
-  if (facts.ranks_per_nvlink_domain.value_or(gpus) > gpus) return doubt("NVLink joins hosts");
-  if (facts.nics.empty()) return doubt("no NIC of ours is open");
+  if (gpus == 0) return unknown("there are more hosts than ranks");
+  if (facts.ranks_per_nvlink_domain.value_or(gpus) > gpus) return unknown("NVLink joins hosts");
+  if (facts.nics.empty()) return unknown("no NIC of ours is open");
   if (facts.nics.size() > 2 * gpus) {
-    return doubt("it is not known which of so many NICs so few ranks use");
+    return unknown("it is not known which of so many NICs so few ranks use");
   }
   predict::Cluster one_switch;
   one_switch.nic_kinds.clear();
@@ -88,7 +83,7 @@ Result<std::vector<PossibleCluster>> clusters_of(const Facts& facts) {
                         .nics = {}}};
   for (const predict::NicKind& nic : facts.nics) {
     if (nic.rate <= 0) {
-      return doubt("the rate of " + nic.name + " is not known; PACECAR_LINE_RATE sets it");
+      return unknown("the rate of " + nic.name + " is not known; PACECAR_LINE_RATE sets it");
     }
     one_switch.groups[0].nics.push_back(static_cast<uint32_t>(one_switch.nic_kinds.size()));
     one_switch.nic_kinds.push_back(nic);
@@ -122,13 +117,6 @@ std::optional<Pick> fastest(const CostView& costs) {
     }
   }
   return found;
-}
-
-std::string_view name_of(nccl::TunedAlgorithm algorithm) {
-  return kAlgorithmNames[static_cast<size_t>(algorithm)];
-}
-std::string_view name_of(nccl::TunedProtocol protocol) {
-  return kProtocolNames[static_cast<size_t>(protocol)];
 }
 
 Tuner::Tuner(std::span<const PossibleCluster> possible, const predict::LibraryCosts& library) {

@@ -80,9 +80,17 @@ struct Pick {
 // The entry that NCCL takes: the smallest that is not ruled out, the first of equals. nullopt: all
 // are ruled out.
 std::optional<Pick> fastest(const CostView& costs);
-// As NCCL writes them: "Ring", "LL128".
-std::string_view name_of(nccl::TunedAlgorithm algorithm);
-std::string_view name_of(nccl::TunedProtocol protocol);
+// As NCCL writes them.
+inline constexpr std::array<std::string_view, nccl::kTunedAlgorithms> kAlgorithmNames{
+    "Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"};
+inline constexpr std::array<std::string_view, nccl::kTunedProtocols> kProtocolNames{"LL", "LL128",
+                                                                                    "Simple"};
+constexpr std::string_view name_of(nccl::TunedAlgorithm algorithm) {
+  return kAlgorithmNames[static_cast<size_t>(algorithm)];
+}
+constexpr std::string_view name_of(nccl::TunedProtocol protocol) {
+  return kProtocolNames[static_cast<size_t>(protocol)];
+}
 
 class Tuner {
  public:

@@ -10,6 +10,7 @@
 
 #include "net_plugin/predict/calibration.h"
 #include "net_plugin/predict/fluid.h"
+#include "tests/support/predict_together.h"
 
 namespace pacecar::predict::predict_test {
 namespace {
@@ -158,7 +159,7 @@ TEST(Predict, JobsThatShareTheCoreSlowEachOtherDown) {
   const double alone = predict(cluster, one, message_costs()).time_s;
   const auto both = predict_together(cluster, std::array{one, other}, message_costs());
   // The jobs' shares of the core differ, but the core stays full.
-  const auto [first, last] = std::minmax(both[0].time_s, both[1].time_s);
+  const auto [first, last] = std::minmax(both[0], both[1]);
   EXPECT_NEAR(last, 2 * alone, 0.01 * alone);
   EXPECT_GT(first, 1.8 * alone);
 }
