@@ -48,7 +48,7 @@ void read_expectation(SpecReader& reader, Threshold& threshold) {
     SpecReader range(ends, "expect", expect->place);
     low = range.number("low", 0, -kLargest, kLargest);
     high = range.number("high", 0, low, kLargest);
-    reader.keep(range.finish());
+    reader.add_error(range.finish());
   } else {
     low = high = reader.number("expect", 0, -kLargest, kLargest);
   }

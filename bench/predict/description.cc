@@ -2,26 +2,21 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 
 #include "bench/perf/command_line.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
+#include "transport/base/take_until.h"
 #include "transport/base/to_number.h"
 
 namespace pacecar::predict {
 namespace {
 
 constexpr Bytes kLargestSize = Bytes{1} << 44;
-
-// The table of this name; an empty one if it is missing.
-const SpecValue& part(const SpecTable& tables, std::string_view name) {
-  static const SpecValue kEmpty{.value = SpecTable(), .place = {}};
-  const SpecValue* found = tables.find(name);
-  return found == nullptr ? kEmpty : *found;
-}
 
 double seconds(SpecReader& reader, std::string_view key, double otherwise) {
   return reader.duration(key, Duration::from_ns(static_cast<int64_t>(otherwise * 1e9))).seconds();
@@ -32,33 +27,16 @@ double rate(SpecReader& reader, std::string_view key, double otherwise) {
   return static_cast<double>(reader.rate(key, Rate::from_bps(bits)).bps()) / 8;
 }
 
-Result<void> check_tables(const SpecTable& tables) {
-  constexpr std::array<std::string_view, 7> kTables{
-      "topology", "host", "nic", "background", "library", "protocol", "collective"};
-  for (const auto& [key, value] : tables.entries()) {
-    if (std::ranges::find(kTables, key) == kTables.end()) {
-      return invalid("{}: there is no table [{}]{}: use {}", value.place.text(), key,
-                     did_you_mean(key, kTables), fmt::join(kTables, ", "));
-    }
-    if (value.table() == nullptr) {
-      return invalid("{}: {} is {}: write it as a table [{}]", value.place.text(), key,
-                     kind_of(value), key);
-    }
-  }
-  return {};
-}
-
 // [topology]: keys as in experiments, but with oversubscription in place of spines.
 Result<void> read_topology(const SpecTable& tables, Cluster& cluster) {
   constexpr std::array<std::string_view, 3> kKinds{"leaf-spine", "rail", "star"};
-  const SpecValue& value = part(tables, "topology");
-  SpecReader reader(*value.table(), "[topology]", value.place);
+  SpecReader reader(table_or_empty(tables, "topology"), "[topology]");
   const size_t kind = reader.choice("kind", 0, kKinds);
   Fabric& fabric = cluster.fabric;
   fabric.rails = kind == 1;
-  cluster.groups[0].hosts = static_cast<uint32_t>(reader.whole("hosts", 2, 1, 10'000'000));
+  cluster.groups[0].hosts = reader.whole<uint32_t>("hosts", 2, 1, 10'000'000);
   if (kind != 2) {
-    fabric.hosts_per_leaf = static_cast<uint32_t>(reader.whole("hosts_per_leaf", 0));
+    fabric.hosts_per_leaf = reader.whole<uint32_t>("hosts_per_leaf", 0);
     fabric.oversubscription = reader.number("oversubscription", 1, 0.01, 1000);
   }
   fabric.cable_latency_s = seconds(reader, "delay", fabric.cable_latency_s);
@@ -72,14 +50,14 @@ Result<uint32_t> find_nic(const std::string& name, const SpecPlace& place, const
   for (uint32_t i = 0; i < cluster.nic_kinds.size(); ++i) {
     if (cluster.nic_kinds[i].name == name) return i;
   }
-  const SpecValue* described = part(tables, "nic").table()->find(name);
-  SpecTable own;
-  if (described == nullptr) own.set("rate", SpecValue{.value = name, .place = place});
-  const SpecTable* table = described == nullptr ? &own : described->table();
-  if (table == nullptr) {
+  const SpecValue* described = table_or_empty(tables, "nic").table()->find(name);
+  if (described != nullptr && described->table() == nullptr) {
     return invalid("{}: nic.{} is no table: write [nic.{}]", described->place.text(), name, name);
   }
-  SpecReader reader(*table, fmt::format("[nic.{}]", name), place);
+  SpecTable by_name;
+  by_name.set("rate", SpecValue{.value = name, .place = place});
+  SpecReader reader(described == nullptr ? by_name : *described->table(),
+                    fmt::format("[nic.{}]", name), place);
   NicKind kind{.name = name};
   kind.rate = rate(reader, "rate", kind.rate);
   kind.efficiency = reader.number("efficiency", kind.efficiency, 0.01, 1);
@@ -97,10 +75,10 @@ Result<uint32_t> find_nic(const std::string& name, const SpecPlace& place, const
 
 // [host]: nics = ["400G", "400G"], or one name, of which each GPU has a NIC.
 Result<void> read_host(const SpecTable& tables, Cluster& cluster) {
-  const SpecValue& value = part(tables, "host");
-  SpecReader reader(*value.table(), "[host]", value.place);
+  const SpecValue& value = table_or_empty(tables, "host");
+  SpecReader reader(value, "[host]");
   HostGroup& group = cluster.groups[0];
-  group.gpus = static_cast<uint32_t>(reader.whole("gpus", 8, 1, 1024));
+  group.gpus = reader.whole<uint32_t>("gpus", 8, 1, 1024);
   group.nvlink_rate = rate(reader, "nvlink", group.nvlink_rate);
   group.nvlink_latency_s = seconds(reader, "nvlink_latency", group.nvlink_latency_s);
   group.nvls = reader.flag("nvls", false);
@@ -132,19 +110,18 @@ Result<void> read_host(const SpecTable& tables, Cluster& cluster) {
 // [library] and [protocol.NAME].
 Result<void> read_library(const SpecTable& tables, Description& found) {
   constexpr std::array<std::string_view, 2> kLibraries{"nccl", "messages"};
-  const SpecValue& value = part(tables, "library");
-  SpecReader reader(*value.table(), "[library]", value.place);
+  SpecReader reader(table_or_empty(tables, "library"), "[library]");
   found.overheads = reader.choice("kind", 0, kLibraries) == 0 ? nccl_costs() : message_costs();
   RETURN_IF_ERROR(reader.finish());
-  for (const auto& [name, table] : part(tables, "protocol").table()->entries()) {
-    const auto protocol = named<Protocol>(name, kProtocols);
+  for (const auto& [name, table] : table_or_empty(tables, "protocol").table()->entries()) {
+    const auto protocol = named<Protocol>(name, kProtocolNames);
     if (!protocol || table.table() == nullptr) {
       return invalid(
           "{}: [protocol.{}] is no protocol's table: use [protocol.Simple], "
           "[protocol.LL] or [protocol.LL128]",
           table.place.text(), name);
     }
-    SpecReader each(*table.table(), fmt::format("[protocol.{}]", name), table.place);
+    SpecReader each(table, fmt::format("[protocol.{}]", name));
     ProtocolCosts& costs = found.overheads.protocols[static_cast<size_t>(*protocol)];
     costs.launch_s = seconds(each, "launch", costs.launch_s);
     costs.step_s = seconds(each, "step", costs.step_s);
@@ -152,39 +129,29 @@ Result<void> read_library(const SpecTable& tables, Description& found) {
     costs.payload = each.number("payload", costs.payload, 0.01, 1);
     costs.rate_share = each.number("rate_share", costs.rate_share, 0.01, 1);
     costs.chunk = each.bytes("chunk", costs.chunk);
-    costs.slots = static_cast<uint32_t>(each.whole("slots", costs.slots, 1, 64));
-    costs.slices = static_cast<uint32_t>(each.whole("slices", costs.slices, 1, 64));
+    costs.slots = each.whole<uint32_t>("slots", costs.slots, 1, 64);
+    costs.slices = each.whole<uint32_t>("slices", costs.slices, 1, 64);
     RETURN_IF_ERROR(each.finish());
   }
   return {};
 }
 
-std::vector<std::string_view> split(std::string_view text, char at) {
-  std::vector<std::string_view> parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(at, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 // The names of a list such as "allreduce,alltoall"; "all": every one.
-template <typename Name, size_t kCount>
+template <typename Name>
 void read_names(SpecReader& reader, std::string_view key, const char* otherwise,
-                std::vector<Name>& found) {
-  std::array<std::string_view, kCount> names;
-  for (size_t i = 0; i < kCount; ++i) names[i] = name_of(static_cast<Name>(i));
+                std::span<const std::string_view> names, std::vector<Name>& found) {
   const std::string text = reader.text(key, otherwise);
-  for (const std::string_view word : split(text, ',')) {
-    if (word != "all" && !named<Name>(word, kCount)) {
+  std::string_view left = text;
+  do {
+    const std::string_view word = take_until(left, ',');
+    if (word != "all" && !named<Name>(word, names)) {
       reader.complain(key, fmt::format("names '{}'{}: use {}, or all", word,
                                        did_you_mean(word, names), fmt::join(names, ", ")));
     }
-    for (size_t i = 0; i < kCount; ++i) {
+    for (size_t i = 0; i < names.size(); ++i) {
       if (word == "all" || word == names[i]) found.push_back(static_cast<Name>(i));
     }
-  }
+  } while (!left.empty());
 }
 
 Result<Bytes> parse_size(std::string_view text) {
@@ -194,42 +161,42 @@ Result<Bytes> parse_size(std::string_view text) {
   return *to_number<Bytes>(number);
 }
 
-// "8:16G:x4", "64K", "1K,1M". A plain number is in bytes; K, M and G are powers of 1024.
-Result<std::vector<Bytes>> parse_sizes(std::string_view text) {
-  std::vector<Bytes> sizes;
-  const auto range = split(text, ':');
-  if (range.size() == 1) {
-    for (const std::string_view each : split(text, ',')) {
-      ASSIGN_OR_RETURN(const auto size, parse_size(each));
-      sizes.push_back(size);
-    }
-    return sizes;
-  }
-  ASSIGN_OR_RETURN(const auto from, parse_size(range[0]));
-  ASSIGN_OR_RETURN(const auto to, parse_size(range[1]));
-  const std::string_view step = range.size() > 2 ? range[2] : "x2";
+// FROM:TO, or FROM:TO:xFACTOR.
+Result<std::vector<Bytes>> parse_range(std::string_view text) {
+  std::string_view left = text;
+  ASSIGN_OR_RETURN(const auto from, parse_size(take_until(left, ':')));
+  ASSIGN_OR_RETURN(const auto to, parse_size(take_until(left, ':')));
+  const std::string_view step = left.empty() ? "x2" : left;
   const auto factor = step.starts_with('x') ? parse_size(step.substr(1)) : Result<Bytes>(0);
-  if (!factor || *factor < 2 || from > to || range.size() > 3) {
+  if (!factor || *factor < 2 || from > to) {
     return invalid("is '{}': write FROM:TO:xFACTOR, as 8:16G:x4", text);
   }
-  sizes.push_back(from);
+  std::vector<Bytes> sizes{from};
   while (sizes.back() <= to / *factor) sizes.push_back(sizes.back() * *factor);
   return sizes;
 }
 
+// "8:16G:x4", "64K", "1K,1M". A plain number is in bytes; K, M and G are powers of 1024.
+Result<std::vector<Bytes>> parse_sizes(std::string_view text) {
+  if (text.find(':') != std::string_view::npos) return parse_range(text);
+  std::vector<Bytes> sizes;
+  do {
+    ASSIGN_OR_RETURN(const auto size, parse_size(take_until(text, ',')));
+    sizes.push_back(size);
+  } while (!text.empty());
+  return sizes;
+}
+
 Result<void> read_collective(const SpecTable& tables, Description& found) {
-  const SpecValue& value = part(tables, "collective");
-  SpecReader reader(*value.table(), "[collective]", value.place);
-  read_names<Operation, kOperations>(reader, "op", "allreduce", found.operations);
-  read_names<Algorithm, kAlgorithms>(reader, "algorithm", "all", found.algorithms);
-  read_names<Protocol, kProtocols>(reader, "protocol", "all", found.protocols);
-  const auto number = [&](std::string_view key, uint32_t max) {
-    return static_cast<uint32_t>(reader.whole(key, 0, 0, max));
-  };
-  found.like.channels = number("channels", 1024);
-  found.like.pieces = number("pieces", 1'000'000);
-  found.like.group = number("group", 1'000'000);
-  found.like.parallel = number("parallel", 1'000'000);
+  constexpr uint64_t kMost = 1'000'000;
+  SpecReader reader(table_or_empty(tables, "collective"), "[collective]");
+  read_names(reader, "op", "allreduce", kOperationNames, found.operations);
+  read_names(reader, "algorithm", "all", kAlgorithmNames, found.algorithms);
+  read_names(reader, "protocol", "all", kProtocolNames, found.protocols);
+  found.like.channels = reader.whole<uint32_t>("channels", 0, 0, 1024);
+  found.like.pieces = reader.whole<uint32_t>("pieces", 0, 0, kMost);
+  found.like.group = reader.whole<uint32_t>("group", 0, 0, kMost);
+  found.like.parallel = reader.whole<uint32_t>("parallel", 0, 0, kMost);
   const auto sizes = parse_sizes(reader.text("sizes", "8:16G:x4"));
   if (!sizes) reader.complain("sizes", sizes.error().message);
   RETURN_IF_ERROR(reader.finish());
@@ -241,13 +208,14 @@ Result<void> read_collective(const SpecTable& tables, Description& found) {
 
 Result<Description> read_description(const SpecTable& tables) {
   Description found;
-  RETURN_IF_ERROR(check_tables(tables));
+  constexpr std::string_view kTables[] = {"topology", "host",     "nic",       "background",
+                                          "library",  "protocol", "collective"};
+  RETURN_IF_ERROR(check_tables(tables, kTables));
   RETURN_IF_ERROR(read_topology(tables, found.cluster));
   RETURN_IF_ERROR(read_host(tables, found.cluster));
   RETURN_IF_ERROR(read_library(tables, found));
   RETURN_IF_ERROR(read_collective(tables, found));
-  const SpecValue& value = part(tables, "background");
-  SpecReader reader(*value.table(), "[background]", value.place);
+  SpecReader reader(table_or_empty(tables, "background"), "[background]");
   found.cluster.background.nics = reader.number("nics", 0, 0, 0.99);
   found.cluster.background.core = reader.number("core", 0, 0, 0.99);
   RETURN_IF_ERROR(reader.finish());

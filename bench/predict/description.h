@@ -2,9 +2,9 @@
 // library, and the collectives. README.md lists the keys.
 #pragma once
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -15,19 +15,12 @@
 
 namespace pacecar::predict {
 
-// The enumerator with this name_of(), of `count` that begin at 0.
+// The enumerator with this name, of those whose names are given.
 template <typename Name>
-std::optional<Name> named(std::string_view name, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    if (name_of(static_cast<Name>(i)) == name) return static_cast<Name>(i);
-  }
-  return std::nullopt;
-}
-
-// An error of the input, by a format of fmt.
-template <typename... Args>
-auto invalid(fmt::format_string<Args...> text, Args&&... args) {
-  return fail(ErrorCode::kInvalidArgument, fmt::format(text, std::forward<Args>(args)...));
+std::optional<Name> named(std::string_view name, std::span<const std::string_view> names) {
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end()) return std::nullopt;
+  return static_cast<Name>(found - names.begin());
 }
 
 struct Description {

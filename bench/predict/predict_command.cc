@@ -19,6 +19,7 @@
 #include "bench/sim/spec_value.h"
 #include "net_plugin/predict/calibration.h"
 #include "net_plugin/predict/predict.h"
+#include "transport/base/invalid.h"
 #include "transport/base/result.h"
 #include "transport/base/return_if_error.h"
 
@@ -161,7 +162,7 @@ std::optional<Measured> point_to_point(const Json& result, bool gigabits) {
 Result<std::vector<Measured>> collectives(const Json& document) {
   Measured each{.hosts = document.at("ranks").get<uint32_t>()};
   const auto operation = document.at("op").get<std::string>();
-  const auto known = named<Operation>(operation, kOperations);
+  const auto known = named<Operation>(operation, kOperationNames);
   if (!known) {
     return invalid("has the operation '{}', which the predictor does not know", operation);
   }
@@ -294,11 +295,7 @@ void add_flags(CLI::App& app, Flags& flags) {
 
 // The files, overridden by the flags, and these by --set.
 Result<SpecTable> tables_of(const Flags& flags, const std::vector<std::string>& files) {
-  SpecTable tables;
-  for (const std::string& name : files) {
-    ASSIGN_OR_RETURN(const auto file, read_spec(name));
-    merge_spec(tables, *file.table());
-  }
+  ASSIGN_OR_RETURN(auto tables, read_specs(files));
   for (size_t i = 0; i < kKeyFlags.size(); ++i) {
     if (flags.keys[i].empty()) continue;
     RETURN_IF_ERROR(
@@ -306,9 +303,7 @@ Result<SpecTable> tables_of(const Flags& flags, const std::vector<std::string>& 
             ? set_spec(tables, kKeyFlags[i].key, SpecValue{.value = flags.keys[i], .place = {}})
             : set_spec(tables, fmt::format("{}={}", kKeyFlags[i].key, flags.keys[i])));
   }
-  for (const std::string& setting : flags.settings) {
-    RETURN_IF_ERROR(set_spec(tables, setting));
-  }
+  RETURN_IF_ERROR(set_specs(tables, flags.settings));
   return tables;
 }
 

@@ -1,10 +1,9 @@
-#include "bench/sim/algorithms.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <string_view>
 
+#include "bench/sim/run_spec.h"
 #include "cc/registry.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"

@@ -41,8 +41,8 @@ Picoseconds last_arrival(std::span<const Hop> way, uint64_t full, Bytes full_byt
 
 }  // namespace
 
-std::vector<Hop> way_between(const Topology& topology, const Routing& routing, uint32_t from,
-                             uint32_t to, Spread spread) {
+std::vector<Hop> path_between(const Topology& topology, const Routing& routing, uint32_t from,
+                              uint32_t to, Spread spread) {
   std::vector<Hop> way;
   std::vector<NodeId> here{from};  // where packets may be by now
   while (here.front() != to) {
@@ -98,15 +98,15 @@ Duration longest_round_trip(const Topology& topology, const Routing& routing,
   for (const auto& [from_kind, from] : alike) {
     for (const auto& [to_kind, to] : alike) {
       if (from.front() == to.back()) continue;  // the only one of its kind
-      const auto there = way_between(topology, routing, from.front(), to.back(), Spread::kNo);
-      const auto back = way_between(topology, routing, to.back(), from.front(), Spread::kNo);
+      const auto there = path_between(topology, routing, from.front(), to.back(), Spread::kNo);
+      const auto back = path_between(topology, routing, to.back(), from.front(), Spread::kNo);
       longest = std::max(longest, completion_time(there, back, sizes.mtu, sizes));
     }
   }
   return longest;
 }
 
-bool many_ways(const Topology& topology, const Routing& routing) {
+bool has_several_paths(const Topology& topology, const Routing& routing) {
   for (uint32_t to = 1; to < topology.hosts; ++to) {
     NodeId here = 0;
     while (here != to) {

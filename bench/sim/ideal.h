@@ -22,8 +22,8 @@ struct Hop {
 // One of the shortest ways between two different hosts. Packets are spread over all equally short
 // ways, or all take the same.
 enum class Spread : uint8_t { kNo, kYes };
-std::vector<Hop> way_between(const Topology& topology, const Routing& routing, uint32_t from,
-                             uint32_t to, Spread spread);
+std::vector<Hop> path_between(const Topology& topology, const Routing& routing, uint32_t from,
+                              uint32_t to, Spread spread);
 
 // How the transport cuts messages into packets.
 struct PacketSizes {
@@ -42,7 +42,7 @@ Duration longest_round_trip(const Topology& topology, const Routing& routing,
                             const PacketSizes& sizes);
 
 // Whether packets from the first host to another one may take different ways.
-bool many_ways(const Topology& topology, const Routing& routing);
+bool has_several_paths(const Topology& topology, const Routing& routing);
 
 // What all links of each host carry together, in each direction: of a link its rate, or that of its
 // policer.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -15,8 +16,6 @@
 
 namespace pacecar {
 namespace {
-
-constexpr double kNone = kNoFigure;
 
 // Size classes of the published comparisons on WebSearch and FB_Hadoop.
 constexpr Bytes kShort = 10'000;
@@ -33,7 +32,17 @@ std::vector<double> of_done_flows(const RunResult& run, Value value, Bytes from 
   return values;
 }
 
+// The largest value; no figure if there is none.
+template <typename List, typename Value>
+double largest_of(const List& list, Value value) {
+  double most = kNoFigure;
+  for (const auto& each : list) most = std::fmax(most, std::invoke(value, each));
+  return most;
+}
+
 double fct_us(const FlowResult& flow) { return (flow.finish - flow.start).us(); }
+
+double finish_us(const FlowResult& flow) { return flow.finish.us(); }
 
 double slowdown(const FlowResult& flow) { return fct_us(flow) / std::max(flow.ideal.us(), 1e-3); }
 
@@ -47,31 +56,27 @@ constexpr auto slowdowns = fct<kPerMille, kFrom, kBelow, slowdown>;
 
 double mean_fct(const RunResult& run) {
   const auto values = of_done_flows(run, fct_us);
-  if (values.empty()) return kNone;
+  if (values.empty()) return kNoFigure;
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 double finish(const RunResult& run) {
-  const auto times = of_done_flows(run, [](const FlowResult& flow) { return flow.finish.us(); });
+  const auto times = of_done_flows(run, finish_us);
   // A run that was cut off has no last finish.
-  return times.size() == run.flows.size() ? percentile(times, 100) : kNone;
-}
-
-double first_finish(const RunResult& run) {
-  return percentile(of_done_flows(run, [](const FlowResult& flow) { return flow.finish.us(); }), 0);
+  return times.size() == run.flows.size() ? percentile(times, 100) : kNoFigure;
 }
 
 // The largest difference among flows of the same size; NaN with an unfinished flow.
 double fct_spread(const RunResult& run) {
   std::map<Bytes, std::pair<double, double>> extremes;
   for (const FlowResult& flow : run.flows) {
-    if (!flow.done()) return kNone;
+    if (!flow.done()) return kNoFigure;
     const auto [found, added] = extremes.try_emplace(flow.bytes, fct_us(flow), fct_us(flow));
     auto& [least, most] = found->second;
     least = std::min(least, fct_us(flow));
     most = std::max(most, fct_us(flow));
   }
-  double spread = kNone;
+  double spread = kNoFigure;
   for (const auto& [bytes, times] : extremes) {
     spread = std::fmax(spread, times.second / std::max(times.first, 1e-3));
   }
@@ -89,7 +94,7 @@ double least_finish_us(const RunResult& run) {
   };
   std::map<std::pair<uint32_t, bool>, LinkUse> sides;
   for (const FlowResult& flow : run.flows) {
-    if (flow.start == Duration::max()) return kNone;
+    if (flow.start == Duration::max()) return kNoFigure;
     for (const bool source : {true, false}) {
       LinkUse& side = sides[{run.host_of(source ? flow.source : flow.destination), source}];
       const Duration packets = source ? flow.at_source : flow.at_destination;
@@ -98,11 +103,9 @@ double least_finish_us(const RunResult& run) {
       side.beyond = std::min(side.beyond, flow.ideal - packets);
     }
   }
-  double least = kNone;
-  for (const auto& [host, side] : sides) {
-    least = std::fmax(least, (side.start + side.busy + side.beyond).us());
-  }
-  return least;
+  return largest_of(sides, [](const auto& side) {
+    return (side.second.start + side.second.busy + side.second.beyond).us();
+  });
 }
 
 double finish_ratio(const RunResult& run) { return finish(run) / least_finish_us(run); }
@@ -115,9 +118,7 @@ double figure(const RunResult& run) {
 
 template <double FlowShare::*kFigure>
 double largest(const RunResult& run) {
-  double most = kNone;
-  for (const FlowResult& flow : run.flows) most = std::fmax(most, flow.share.*kFigure);
-  return most;
+  return largest_of(run.flows, [](const FlowResult& flow) { return flow.share.*kFigure; });
 }
 
 double share(const RunResult& run) {
@@ -127,16 +128,13 @@ double share(const RunResult& run) {
     had += flow.share.mean_rate;
     fair += flow.share.fair_rate;
   }
-  return fair == 0 ? kNone : had / fair;
+  return fair == 0 ? kNoFigure : had / fair;
 }
 
 double max_min_error(const RunResult& run) {
-  double most = kNone;
-  for (const FlowResult& flow : run.flows) {
-    const FlowShare& share = flow.share;
-    most = std::fmax(most, std::abs(share.steady_rate - share.fair_rate) / share.fair_rate);
-  }
-  return most;
+  return largest_of(run.flows, [](const FlowResult& flow) {
+    return std::abs(flow.share.steady_rate - flow.share.fair_rate) / flow.share.fair_rate;
+  });
 }
 
 // Flows that the receiver does not have completely do not count.
@@ -150,7 +148,7 @@ double goodput(const RunResult& run) {
     end = std::max(end, flow.received);
     bytes += flow.bytes;
   }
-  if (bytes == 0 || end <= begin) return kNone;
+  if (bytes == 0 || end <= begin) return kNoFigure;
   return static_cast<double>(bytes) * 8 / static_cast<double>((end - begin).ns());
 }
 
@@ -163,19 +161,12 @@ double jain(const RunResult& run) {
   return jain_index(rates);
 }
 
-double busiest(const RunResult& run) {
-  double most = 0;
-  for (const LinkResult& link : run.links) most = std::max(most, link.utilisation);
-  return most;
-}
+double busiest(const RunResult& run) { return largest_of(run.links, &LinkResult::utilisation); }
 
 // Samples are kept of the busiest queues, which include the largest one.
 double largest_sample(const RunResult& run) {
-  double most = kNone;
-  for (const Series& queue : run.queues) {
-    for (const double bytes : queue.values) most = std::fmax(most, bytes);
-  }
-  return most;
+  return largest_of(run.queues,
+                    [](const Series& queue) { return largest_of(queue.values, std::identity()); });
 }
 
 double completed(const RunResult& run) {
@@ -193,7 +184,8 @@ using Run = const RunResult&;
 // Computed from flows, so that one job has them, too.
 constexpr Metric kOfFlows[] = {
     {"finish_us", "us", "finish of the last flow, at its sender", finish},
-    {"first_finish_us", "us", "finish of the first flow, at its sender", first_finish, kNeither},
+    {"first_finish_us", "us", "finish of the first flow, at its sender", fct<0, 0, kAny, finish_us>,
+     kNeither},
     {"finish_ratio", "", "finish over the least that the links at hosts allow", finish_ratio},
     {"flows_done", "", "flows done in time", completed, kHigher},
     {"fct_mean_us", "us", "flow completion time, mean", mean_fct},
@@ -328,7 +320,7 @@ Result<double> metric_value(const RunResult& run, std::string_view name) {
 }
 
 double percentile(std::vector<double> values, double percent) {
-  if (values.empty()) return kNone;
+  if (values.empty()) return kNoFigure;
   const auto n = static_cast<double>(values.size());
   const auto rank = static_cast<size_t>(std::max(std::ceil(n * percent / 100), 1.0));
   const auto at = values.begin() + static_cast<ptrdiff_t>(std::min(rank, values.size()) - 1);
@@ -343,7 +335,7 @@ double jain_index(const std::vector<double>& values) {
     sum += value;
     squares += value * value;
   }
-  return squares == 0 ? kNone : sum * sum / (static_cast<double>(values.size()) * squares);
+  return squares == 0 ? kNoFigure : sum * sum / (static_cast<double>(values.size()) * squares);
 }
 
 }  // namespace pacecar

@@ -19,16 +19,6 @@ constexpr size_t kFewestPoints = 64;
 
 enum Timer : uint32_t { kSample, kWarm };
 
-LinkStats since(LinkStats now, const LinkStats& before) {
-  now.sent_bytes -= before.sent_bytes;
-  now.sent_packets -= before.sent_packets;
-  now.marked -= before.marked;
-  now.trimmed -= before.trimmed;
-  now.dropped -= before.dropped;
-  now.paused = now.paused - before.paused;
-  return now;
-}
-
 float bps_of(Rate rate) { return static_cast<float>(rate.bps()); }
 
 }  // namespace
@@ -56,10 +46,7 @@ Monitor::Monitor(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const Tra
 }
 
 void Monitor::begin() {
-  for (LinkId link = 0; link < fabric_.links(); ++link) {
-    before_.push_back(fabric_.link_stats(link));
-    sent_before_.push_back(before_.back().sent_bytes);
-  }
+  sent_before_.assign(fabric_.links(), 0);
   if (spec_.sampling.warm_up > Duration())
     loop_.arm(warm_timer_, loop_.now() + spec_.sampling.warm_up);
   if (interval_ > Duration()) on_event(loop_.now(), kSample);
@@ -171,7 +158,7 @@ void Monitor::finish(RunResult& result) const {
     each.link = link;
     each.info = fabric_.link_info(link);
     each.name = link_name(spec_.topology, link);
-    each.stats = since(fabric_.link_stats(link), before_[link]);
+    each.stats = fabric_.link_stats(link);
     if (each.info.from >= spec_.topology.hosts) {
       result.queue_warm_max_bytes =
           std::max(result.queue_warm_max_bytes, each.stats.queue_max_bytes);
@@ -180,7 +167,7 @@ void Monitor::finish(RunResult& result) const {
       each.stats.queue_max_bytes = std::max(each.stats.queue_max_bytes, queues_of_warm_up_[link]);
     }
     if (last > first) {
-      const Bytes sent = fabric_.link_stats(link).sent_bytes - sent_before_[link];
+      const Bytes sent = each.stats.sent_bytes - sent_before_[link];
       each.utilisation = static_cast<double>(sent) * 8 /
                          (mean_bps(link / 2, first, last) * (last - first).seconds());
     }

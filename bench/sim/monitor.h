@@ -21,7 +21,7 @@ class Monitor final : public EventSink {
   Monitor(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const Traffic& traffic,
           std::vector<uint32_t> flows);
 
-  // Time 0 is now: what links have sent before does not count. The first sample is taken at once.
+  // Time 0 is now. The first sample is taken at once.
   void begin();
   // Fills links, queues, rates, limits, and the figures that are computed from them.
   void finish(RunResult& result) const;
@@ -57,9 +57,8 @@ class Monitor final : public EventSink {
   std::vector<uint32_t> flows_;
   EventLoop::TimerId timer_;
   Duration interval_;
-  size_t points_ = 0;              // most samples of a series
-  std::vector<LinkId> ports_;      // of switches
-  std::vector<LinkStats> before_;  // by link, at time 0
+  size_t points_ = 0;          // most samples of a series
+  std::vector<LinkId> ports_;  // of switches
   EventLoop::TimerId warm_timer_;
   std::vector<Bytes> sent_before_;        // by link, until the end of the warm-up
   std::vector<Bytes> queues_of_warm_up_;  // the longest, by link; empty until it is over

@@ -11,7 +11,6 @@
 #include <numeric>
 #include <optional>
 
-#include "bench/sim/algorithms.h"
 #include "bench/sim/ideal.h"
 #include "bench/sim/link_names.h"
 #include "bench/sim/metrics.h"
@@ -121,9 +120,9 @@ class Experiment final : private EventSink {
     RETURN_IF_ERROR(traffic_->set_up(hosts_));
     monitor_.emplace(loop_, *fabric_, spec_, *traffic_, sampled_flows());
     fault_timer_ = loop_.add_timer(*this, 0);
-    const auto settled = settle();
+    const auto quiet = run_until_quiet();
     set_up_cpu_seconds_ = thread_cpu_seconds() - started;
-    return settled;
+    return quiet;
   }
 
   Result<RunResult> run(const ProgressCallback& progress) {
@@ -132,10 +131,9 @@ class Experiment final : private EventSink {
       RETURN_IF_ERROR(fabric_->capture(link, spec_.pcap));
     }
     begin_ = loop_.now();
-    fabric_before_ = fabric_->counters();
     nics_before_ = nic_counters();
     events_before_ = loop_.events();
-    fabric_->reset_queue_max();
+    fabric_->reset_counters();
     traffic_->begin();
     begin_faults();
     monitor_->begin();
@@ -186,7 +184,7 @@ class Experiment final : private EventSink {
   }
 
   // Runs until all posted buffers are advertised and nothing is in flight.
-  Result<void> settle() {
+  Result<void> run_until_quiet() {
     uint64_t sent = ~uint64_t{0};
     while (sent != fabric_->counters().sent || fabric_->counters().in_flight > 0) {
       sent = fabric_->counters().sent;
@@ -277,8 +275,8 @@ class Experiment final : private EventSink {
     for (FlowResult& flow : result.flows) {
       const uint32_t source = spec_.topology.host_of(flow.source);
       const uint32_t destination = spec_.topology.host_of(flow.destination);
-      auto there = way_between(spec_.topology, *routing, source, destination, spread);
-      const auto back = way_between(spec_.topology, *routing, destination, source, spread);
+      auto there = path_between(spec_.topology, *routing, source, destination, spread);
+      const auto back = path_between(spec_.topology, *routing, destination, source, spread);
       there.front().total = std::min(there.front().total, limits.out[source]);
       there.back().total = std::min(there.back().total, limits.in[destination]);
       if (spec_.fabric.switches.telemetry) {
@@ -321,8 +319,6 @@ class Experiment final : private EventSink {
                       fabric.sent, fabric.duplicated, fabric.delivered, fabric.all_dropped(),
                       fabric.in_flight));
     }
-    // Nothing was in flight before: settle() waits for that.
-    result.fabric = combined(result.fabric, fabric_before_, std::minus<>());
     monitor_->finish(result);
     result.base_rtt = spec_.transport.base_rtt;
     fill_shares(spec_, result);
@@ -347,7 +343,6 @@ class Experiment final : private EventSink {
   size_t next_fault_ = 0;
   SimFaults faulty_;  // as set in the fabric
   Instant begin_;
-  FabricCounters fabric_before_;
   NicCounters nics_before_;
   uint64_t events_before_ = 0;
   double set_up_cpu_seconds_ = 0;

@@ -8,6 +8,7 @@
 
 #include "bench/workload/workload.h"
 #include "cc/registry.h"
+#include "transport/base/result.h"
 #include "transport/base/units.h"
 #include "transport/sim/fabric_config.h"
 #include "transport/sim/topology.h"
@@ -101,5 +102,18 @@ struct RunSpec {
   std::string pcap_link;  // "leaf 0 > host 3"
   std::string trace;      // file of events, one JSON line each; empty: none
 };
+
+// Which congestion control, weight and allocator each host of a run has: those of its jobs, or else
+// the experiment's.
+struct Algorithms {
+  std::vector<std::string> controls;    // by host, as a sender
+  std::vector<uint32_t> weights;        // by host, as a sender
+  std::vector<std::string> allocators;  // by host, as a receiver; empty: that of its own control
+};
+
+// A host that receives under several algorithms has the allocator of those that take grants; the
+// others are granted the line rate. Errors: kInvalidArgument if the jobs of a host need two
+// different ones, or for an unknown algorithm.
+Result<Algorithms> algorithms_of(const RunSpec& spec);
 
 }  // namespace pacecar

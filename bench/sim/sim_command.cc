@@ -19,7 +19,6 @@
 #include "bench/sim/result_json.h"
 #include "bench/sim/run.h"
 #include "bench/sim/spec_file.h"
-#include "bench/sim/spec_parts.h"
 #include "bench/sim/summary.h"
 #include "bench/workload/workload_spec.h"
 #include "cc/registry.h"
@@ -130,9 +129,7 @@ Result<RunSpec> spec_of(const Flags& flags) {
     if (text.empty()) continue;
     RETURN_IF_ERROR(set_spec(spec, key, SpecValue{.value = text, .place = {}}));
   }
-  for (const std::string& setting : flags.settings) {
-    RETURN_IF_ERROR(set_spec(spec, setting));
-  }
+  RETURN_IF_ERROR(set_specs(spec, flags.settings));
   return make_run_spec(spec, std::filesystem::path(flags.file).parent_path().string(), flags.seed);
 }
 

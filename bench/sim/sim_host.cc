@@ -142,7 +142,7 @@ NicIdentity SimHost::identity() const {
 }
 
 // At what another process of the host has done to the share table.
-void SimHost::look(Instant now) {
+void SimHost::poll_share(Instant now) {
   if (!member_->outgoing().due(now) && !member_->incoming().due(now)) return;
   loop_.arm(timer_, std::min(loop_.deadline(timer_), now + SharedNic::kPoll));
 }
@@ -161,7 +161,7 @@ void SimHost::on_event(Instant now, uint32_t) {
   }
   if (shared_ != nullptr) {
     for (SimHost* other : shared_->processes) {
-      if (other != this) other->look(now);
+      if (other != this) other->poll_share(now);
     }
   }
   const MessengerCounters& counters = messenger_->counters();

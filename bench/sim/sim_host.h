@@ -80,7 +80,7 @@ class SimHost final : public EventSink {
   SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const SimHostConfig& config,
           Listener listener);
 
-  void look(Instant now);
+  void poll_share(Instant now);
 
   EventLoop& loop_;
   HostPort& io_;

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "bench/sim/ideal.h"
 #include "bench/sim/run_spec.h"
@@ -14,6 +16,8 @@
 #include "transport/base/result.h"
 
 namespace pacecar {
+
+class SpecReader;
 
 // The top-level tables of a run; anything else in `spec` is refused. A plan takes its own tables
 // (arms, factors, ...) out first.
@@ -33,5 +37,44 @@ PacketSizes packet_sizes(const RunSpec& run, Bytes overhead);
 // A table from its short form: "leaf-spine:hosts=128,rate=400G" is kind = "leaf-spine", and so on.
 // A name that ends in ".topo" or ".cm" is file = "...". Errors: kInvalidArgument.
 Result<SpecTable> table_from_short_form(std::string_view text);
+
+struct TopologyKind {
+  std::string_view name;
+  std::string_view summary;  // its keys first
+  Result<Topology> (*make)(SpecReader& reader);
+};
+std::span<const TopologyKind> topology_kinds();
+
+// --- the parts, one per table; each `value` holds a table ---
+
+// What tables need of other tables.
+struct SpecContext {
+  std::string base_dir;
+  uint64_t seed = 1;
+  const Topology* topology = nullptr;
+  Rate line_rate;                  // of a host
+  Duration base_rtt;               // the longest
+  bool has_several_paths = false;  // packets between two hosts may take different ones
+  Bytes bdp = 0;
+};
+
+// The key `cc` of [transport] or of a job.
+std::string read_congestion_control(SpecReader& reader, const std::string& otherwise);
+// `name` as it is when absolute, else inside `base_dir`.
+std::string path_in(const std::string& base_dir, const std::string& name);
+
+// Errors: kInvalidArgument and those of files.
+Result<Topology> read_topology(const SpecValue& value, const std::string& base_dir);
+Result<Workload> read_workload(const SpecValue& value, const SpecContext& context);
+Result<TransportSpec> read_transport(const SpecValue& value);
+// `run` has topology, transport and workload.
+Result<FabricConfig> read_fabric(const SpecValue& value, const RunSpec& run,
+                                 const SpecContext& context);
+// The bytes of a packet on the wire beyond its datagram: needed before the rest of [fabric].
+Result<Bytes> read_overhead(const SpecValue& value);
+// All [[fault]] of a run's tables, by time.
+Result<std::vector<FaultEvent>> read_faults(const SpecTable& spec, const SpecContext& context);
+// The [run] table into `spec`.
+Result<void> read_run(const SpecValue& value, const SpecContext& context, RunSpec& spec);
 
 }  // namespace pacecar

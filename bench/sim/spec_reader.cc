@@ -13,29 +13,13 @@
 namespace pacecar {
 namespace {
 
-constexpr std::string_view kBytesWanted = "a number of bytes such as 4096, 417KB or 1MiB";
-constexpr std::string_view kBytesOrBdpWanted =
-    "a number of bytes such as 417KB or 1MiB, or a multiple of the bandwidth-delay product such as "
-    "1bdp";
-constexpr std::string_view kRateWanted =
-    "a rate with its unit such as 400G or 2500M (bits per second)";
-constexpr std::string_view kDurationWanted =
-    "a time with its unit such as 500ns, 10us or 2ms, or a whole number of nanoseconds";
-
 std::optional<uint64_t> parse_as(ParamType type, std::string_view text) {
   return parse_param(ParamInfo{.name = {}, .type = type, .doc = {}, .range = {}, .choices = {}},
                      text);
 }
 
-// A bare number is refused: whoever writes one means no bits per second.
-std::optional<uint64_t> parse_rate(std::string_view text) {
-  const auto rate = parse_as(ParamType::kRate, text);
-  const bool bare = text.find_first_not_of("0123456789.") == std::string_view::npos;
-  return bare && rate != uint64_t{0} ? std::nullopt : rate;
-}
-
-std::optional<uint64_t> parse_duration(std::string_view text) {
-  return parse_as(ParamType::kDuration, text);
+auto by_unit(ParamType type) {
+  return [type](std::string_view text) { return parse_as(type, text); };
 }
 
 // "1.5bdp".
@@ -46,17 +30,34 @@ std::optional<Bytes> parse_bdp(std::string_view text, Bytes bdp) {
   return static_cast<Bytes>(std::llround(*factor * static_cast<double>(bdp)));
 }
 
-// A number that was written without quotes; nothing when it is not whole.
+template <typename T>
+std::optional<T> as(const SpecValue& value) {
+  const T* found = std::get_if<T>(&value.value);
+  return found == nullptr ? std::nullopt : std::optional<T>(*found);
+}
+
+// A number that was written without quotes.
+std::optional<double> number_of(const SpecValue& value) {
+  const auto whole = as<int64_t>(value);
+  return whole ? static_cast<double>(*whole) : as<double>(value);
+}
+
 std::optional<uint64_t> whole_of(const SpecValue& value) {
-  if (const auto* whole = std::get_if<int64_t>(&value.value)) {
-    if (*whole < 0) return std::nullopt;
-    return static_cast<uint64_t>(*whole);
+  if (const auto whole = as<int64_t>(value)) {
+    return *whole < 0 ? std::nullopt : std::optional(static_cast<uint64_t>(*whole));
   }
-  const auto* number = std::get_if<double>(&value.value);
-  if (number == nullptr || !(*number >= 0) || *number > 9e18 || *number != std::floor(*number)) {
+  const auto number = as<double>(value);
+  if (!number || !(*number >= 0) || *number > 9e18 || *number != std::floor(*number)) {
     return std::nullopt;
   }
   return static_cast<uint64_t>(*number);
+}
+
+// A text by its unit, or a whole number; at most as much as a Duration has nanoseconds.
+template <typename Parse>
+std::optional<uint64_t> in_base_units(const SpecValue& value, Parse parse) {
+  const auto raw = value.string() != nullptr ? parse(*value.string()) : whole_of(value);
+  return raw && *raw <= INT64_MAX ? raw : std::nullopt;
 }
 
 }  // namespace
@@ -73,6 +74,28 @@ std::string did_you_mean(std::string_view word, std::span<const std::string_view
     }
   }
   return nearest.empty() ? std::string() : fmt::format(" (did you mean '{}'?)", nearest);
+}
+
+Result<void> check_tables(const SpecTable& spec, std::span<const std::string_view> tables,
+                          std::string_view list) {
+  for (const auto& [key, value] : spec.entries()) {
+    if (std::ranges::find(tables, key) == tables.end()) {
+      return invalid("{}: there is no table [{}]{}: use {}", value.place.text(), key,
+                     did_you_mean(key, tables), fmt::join(tables, ", "));
+    }
+    if (key != list && value.table() == nullptr) {
+      return invalid("{}: {} is {}: write it as a table [{}]", value.place.text(), key,
+                     kind_of(value), key);
+    }
+  }
+  return {};
+}
+
+const SpecValue& table_or_empty(const SpecTable& spec, std::string_view name) {
+  static const SpecValue kEmpty{.value = SpecTable(),
+                                .place = {std::make_shared<const std::string>("defaults"), 0}};
+  const SpecValue* value = spec.find(name);
+  return value == nullptr ? kEmpty : *value;
 }
 
 std::optional<Bytes> parse_bytes(std::string_view text) {
@@ -95,124 +118,113 @@ void SpecReader::complain(std::string_view key, std::string_view what) {
                              name_, key, what)};
 }
 
-void SpecReader::wrong(std::string_view key, const SpecValue& value, std::string_view wanted) {
-  complain(key, fmt::format("is {}: it takes {}", to_text(value), wanted));
-}
-
-void SpecReader::keep(const Result<void>& inner) {
+void SpecReader::add_error(const Result<void>& inner) {
   if (!inner && !error_) error_ = inner.error();
 }
 
-bool SpecReader::flag(std::string_view key, bool otherwise) {
+// The value as `convert` makes it, which returns nothing for one that it refuses.
+template <typename T, typename Convert>
+T SpecReader::read(std::string_view key, T otherwise, std::string_view wanted, Convert convert) {
   const SpecValue* value = this->value(key);
   if (value == nullptr) return otherwise;
-  if (const auto* flag = std::get_if<bool>(&value->value)) return *flag;
-  wrong(key, *value, "true or false");
+  if (std::optional<T> found = convert(*value)) return *std::move(found);
+  complain(key, fmt::format("is {}: it takes {}", to_text(*value), wanted));
   return otherwise;
 }
 
-uint64_t SpecReader::whole(std::string_view key, uint64_t otherwise, uint64_t min, uint64_t max) {
-  const SpecValue* value = this->value(key);
-  if (value == nullptr) return otherwise;
-  const auto whole = whole_of(*value);
-  if (whole && *whole >= min && *whole <= max) return *whole;
-  wrong(key, *value, fmt::format("a whole number from {} to {}", min, max));
-  return otherwise;
+bool SpecReader::flag(std::string_view key, bool otherwise) {
+  return read(key, otherwise, "true or false", as<bool>);
+}
+
+uint64_t SpecReader::read_whole(std::string_view key, uint64_t otherwise, uint64_t min,
+                                uint64_t max) {
+  return read(key, otherwise, fmt::format("a whole number from {} to {}", min, max),
+              [&](const SpecValue& value) {
+                const auto whole = whole_of(value);
+                return whole && *whole >= min && *whole <= max ? whole : std::nullopt;
+              });
 }
 
 double SpecReader::number(std::string_view key, double otherwise, double min, double max) {
-  const SpecValue* value = this->value(key);
-  if (value == nullptr) return otherwise;
-  double number = std::nan("");
-  if (const auto* real = std::get_if<double>(&value->value)) number = *real;
-  if (const auto* whole = std::get_if<int64_t>(&value->value)) number = static_cast<double>(*whole);
-  if (number >= min && number <= max) return number;
-  wrong(key, *value, fmt::format("a number from {} to {}", min, max));
-  return otherwise;
+  return read(key, otherwise, fmt::format("a number from {} to {}", min, max),
+              [&](const SpecValue& value) {
+                const auto number = number_of(value);
+                return number && *number >= min && *number <= max ? number : std::nullopt;
+              });
 }
 
 std::string SpecReader::text(std::string_view key, std::string otherwise) {
-  const SpecValue* value = this->value(key);
-  if (value == nullptr) return otherwise;
-  if (const std::string* text = value->string()) return *text;
-  wrong(key, *value, "text in quotes");
-  return otherwise;
-}
-
-std::optional<uint64_t> SpecReader::in_base_units(
-    std::string_view key, std::string_view wanted,
-    std::optional<uint64_t> (*parse)(std::string_view)) {
-  const SpecValue* value = this->value(key);
-  if (value == nullptr) return std::nullopt;
-  const std::string* text = value->string();
-  const auto raw = text != nullptr ? parse(*text) : whole_of(*value);
-  if (raw && *raw <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return raw;
-  wrong(key, *value, wanted);
-  return std::nullopt;
+  return read(key, std::move(otherwise), "text in quotes", as<std::string>);
 }
 
 Bytes SpecReader::bytes(std::string_view key, Bytes otherwise, Bytes bdp) {
-  if (const SpecValue* value = table_.find(key); value != nullptr && value->string() != nullptr) {
-    const auto multiple = parse_bdp(*value->string(), bdp);
-    if (multiple && has(key)) return *multiple;
-  }
-  return in_base_units(key, bdp == 0 ? kBytesWanted : kBytesOrBdpWanted, parse_bytes)
-      .value_or(otherwise);
+  const std::string_view wanted =
+      bdp == 0 ? "a number of bytes such as 4096, 417KB or 1MiB"
+               : "a number of bytes such as 417KB or 1MiB, or a multiple of the bandwidth-delay "
+                 "product such as 1bdp";
+  return read(key, otherwise, wanted, [&](const SpecValue& value) {
+    return in_base_units(value, [&](std::string_view text) {
+      const auto multiple = parse_bdp(text, bdp);
+      return multiple ? multiple : parse_bytes(text);
+    });
+  });
 }
 
 Rate SpecReader::rate(std::string_view key, Rate otherwise) {
-  const auto raw = in_base_units(key, kRateWanted, parse_rate);
-  const SpecValue* const value = table_.find(key);
-  if (!raw) return otherwise;
-  if (*raw != 0 && value->string() == nullptr) wrong(key, *value, kRateWanted);
-  return Rate::from_bps(*raw);
+  // A number without a unit is refused, but for 0: whoever writes one means no bits per second.
+  const auto with_unit = [](const SpecValue& value) -> std::optional<uint64_t> {
+    const auto rate = in_base_units(value, by_unit(ParamType::kRate));
+    const bool bare = value.string() == nullptr ||
+                      value.string()->find_first_not_of("0123456789.") == std::string::npos;
+    return bare && rate != uint64_t{0} ? std::nullopt : rate;
+  };
+  return Rate::from_bps(read(key, otherwise.bps(),
+                             "a rate with its unit such as 400G or 2500M (bits per second)",
+                             with_unit));
 }
 
 Duration SpecReader::duration(std::string_view key, Duration otherwise) {
-  const auto raw = in_base_units(key, kDurationWanted, parse_duration);
-  return raw ? Duration::from_ns(static_cast<int64_t>(*raw)) : otherwise;
+  const auto ns = read(
+      key, static_cast<uint64_t>(otherwise.ns()),
+      "a time with its unit such as 500ns, 10us or 2ms, or a whole number of nanoseconds",
+      [](const SpecValue& value) { return in_base_units(value, by_unit(ParamType::kDuration)); });
+  return Duration::from_ns(static_cast<int64_t>(ns));
 }
 
 size_t SpecReader::choice(std::string_view key, size_t otherwise,
                           std::span<const std::string_view> names) {
   const SpecValue* value = this->value(key);
-  if (value == nullptr) return otherwise;
-  const std::string* text = value->string();
-  if (text != nullptr) {
-    const auto found = std::ranges::find(names, *text);
-    if (found != names.end()) return static_cast<size_t>(found - names.begin());
-  }
-  const std::string hint = text == nullptr ? "" : did_you_mean(*text, names);
-  complain(key, fmt::format("is {}{}: it takes one of {}", to_text(*value), hint,
-                            fmt::join(names, ", ")));
-  return otherwise;
+  const bool text = value != nullptr && value->string() != nullptr;
+  const std::string hint = text ? did_you_mean(*value->string(), names) : "";
+  return read(key, otherwise, fmt::format("one of {}{}", fmt::join(names, ", "), hint),
+              [&](const SpecValue& word) -> std::optional<size_t> {
+                const auto found = text ? std::ranges::find(names, *word.string()) : names.end();
+                if (found == names.end()) return std::nullopt;
+                return static_cast<size_t>(found - names.begin());
+              });
 }
 
 std::vector<uint64_t> SpecReader::read_wholes(std::string_view key, uint64_t max) {
-  std::vector<uint64_t> numbers;
-  const SpecValue* value = this->value(key);
-  if (value == nullptr) return numbers;
-  const SpecList* list = value->list();
-  if (list == nullptr) {
-    wrong(key, *value, "a list of whole numbers such as [0, 1]");
-    return numbers;
-  }
-  for (const SpecValue& each : *list) {
-    const auto whole = whole_of(each);
-    if (!whole || *whole > max) {
-      wrong(key, *value, fmt::format("a list of whole numbers from 0 to {}", max));
-      return {};
+  const auto numbers_of = [max](const SpecValue& value) -> std::optional<std::vector<uint64_t>> {
+    if (value.list() == nullptr) return std::nullopt;
+    std::vector<uint64_t> numbers;
+    for (const SpecValue& each : *value.list()) {
+      const auto whole = whole_of(each);
+      if (!whole || *whole > max) return std::nullopt;
+      numbers.push_back(*whole);
     }
-    numbers.push_back(*whole);
-  }
-  return numbers;
+    return numbers;
+  };
+  return read(key, std::vector<uint64_t>(),
+              fmt::format("a list of whole numbers from 0 to {}", max), numbers_of);
 }
 
 const SpecValue* SpecReader::table(std::string_view key) {
-  const SpecValue* value = this->value(key);
-  if (value == nullptr || value->table() != nullptr) return value;
-  wrong(key, *value, "a table such as {key = value}");
-  return nullptr;
+  return read<const SpecValue*>(key, nullptr, "a table such as {key = value}",
+                                [](const SpecValue& value) -> std::optional<const SpecValue*> {
+                                  if (value.table() == nullptr) return std::nullopt;
+                                  return &value;
+                                });
 }
 
 Result<void> SpecReader::finish() {

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "bench/sim/link_names.h"
-#include "bench/sim/spec_parts.h"
+#include "bench/sim/spec_file.h"
 #include "bench/sim/spec_reader.h"
 #include "transport/base/return_if_error.h"
 
@@ -25,7 +25,7 @@ uint32_t read_cable(SpecReader& reader, const Topology& topology) {
     return 0;
   }
   if (value->string() == nullptr) {
-    return static_cast<uint32_t>(reader.whole("cable", 0, 0, topology.cables.size() - 1));
+    return reader.whole<uint32_t>("cable", 0, 0, topology.cables.size() - 1);
   }
   const auto link = find_link(topology, *value->string());
   if (link) return *link / 2;
@@ -36,9 +36,9 @@ uint32_t read_cable(SpecReader& reader, const Topology& topology) {
 // A host's fault applies to all its processes, unless it names one.
 std::vector<FaultEvent> of_processes(SpecReader& reader, const FaultEvent& fault,
                                      const Topology& topology) {
-  const auto host = static_cast<uint32_t>(reader.whole("host", 0, 0, topology.hosts - 1));
+  const auto host = reader.whole<uint32_t>("host", 0, 0, topology.hosts - 1);
   const bool all = !reader.has("process");
-  const auto one = static_cast<uint32_t>(reader.whole("process", 0, 0, topology.processes - 1));
+  const auto one = reader.whole<uint32_t>("process", 0, 0, topology.processes - 1);
   std::vector<FaultEvent> faults;
   for (uint32_t process = 0; process < topology.processes; ++process) {
     if (!all && process != one) continue;
@@ -50,14 +50,14 @@ std::vector<FaultEvent> of_processes(SpecReader& reader, const FaultEvent& fault
 
 // One fault, or one for each process of its host.
 Result<std::vector<FaultEvent>> read_fault(const SpecValue& value, const SpecContext& context) {
-  SpecReader reader(*value.table(), "[[fault]]", value.place);
+  SpecReader reader(value, "[[fault]]");
   FaultEvent fault;
   fault.at = reader.duration("at", Duration());
   if (!reader.has("kind")) {
     reader.complain("kind",
                     fmt::format("is missing: it takes one of {}", fmt::join(kFaultKinds, ", ")));
   }
-  fault.kind = static_cast<FaultKind>(reader.choice("kind", 0, kFaultKinds));
+  fault.kind = reader.choice("kind", fault.kind, kFaultKinds);
   const bool of_host = fault.kind == FaultKind::kHostFrozen || fault.kind == FaultKind::kWordLoss;
   if (fault.kind == FaultKind::kHostFrozen) {
     fault.length = reader.duration("length", Duration::from_us(100));
@@ -100,7 +100,7 @@ Result<std::vector<FaultEvent>> read_faults(const SpecTable& spec, const SpecCon
 }
 
 Result<void> read_run(const SpecValue& value, const SpecContext& context, RunSpec& spec) {
-  SpecReader reader(*value.table(), "[run]", value.place);
+  SpecReader reader(value, "[run]");
   spec.name = reader.text("name", spec.name);
   reader.whole("seed", 1, 0, UINT64_MAX);  // used before anything else
   spec.time_limit = reader.duration("time_limit", spec.time_limit);

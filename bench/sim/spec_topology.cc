@@ -5,7 +5,7 @@
 #include <array>
 #include <vector>
 
-#include "bench/sim/spec_parts.h"
+#include "bench/sim/spec_file.h"
 #include "bench/sim/spec_reader.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
@@ -15,7 +15,7 @@ namespace pacecar {
 namespace {
 
 uint32_t count(SpecReader& reader, std::string_view key, uint32_t otherwise, uint32_t min = 1) {
-  return static_cast<uint32_t>(reader.whole(key, otherwise, min, 1U << 20));
+  return reader.whole<uint32_t>(key, otherwise, min, 1U << 20);
 }
 
 CableSpec cable(SpecReader& reader, std::string_view rate, std::string_view delay,
@@ -155,7 +155,7 @@ constexpr std::array kKinds{
 std::span<const TopologyKind> topology_kinds() { return kKinds; }
 
 Result<Topology> read_topology(const SpecValue& value, const std::string& base_dir) {
-  SpecReader reader(*value.table(), "[topology]", value.place);
+  SpecReader reader(value, "[topology]");
   const uint32_t processes = count(reader, "processes", 1);
   // Marks the keys as known; slow_down() reads them when the topology exists.
   reader.has("slow_hosts");

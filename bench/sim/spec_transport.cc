@@ -6,7 +6,6 @@
 
 #include "bench/sim/link_names.h"
 #include "bench/sim/spec_file.h"
-#include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
 #include "cc/host_link.h"
 #include "cc/registry.h"
@@ -61,18 +60,16 @@ EcnConfig read_ecn(SpecReader& fabric, Bytes bdp) {
       fabric, "ecn", "{low = \"100KB\", high = \"400KB\", max_probability = 0.2}", enabled);
   if (!enabled) ecn.kind = EcnConfig::Kind::kOff;
   if (value == nullptr) return ecn;
-  SpecReader reader(*value->table(), "[fabric] ecn", value->place);
-  ecn.kind =
-      static_cast<EcnConfig::Kind>(reader.choice("kind", static_cast<size_t>(ecn.kind), kEcnKinds));
-  ecn.when =
-      static_cast<EcnConfig::When>(reader.choice("when", static_cast<size_t>(ecn.when), kEcnWhen));
+  SpecReader reader(*value, "[fabric] ecn");
+  ecn.kind = reader.choice("kind", ecn.kind, kEcnKinds);
+  ecn.when = reader.choice("when", ecn.when, kEcnWhen);
   ecn.low = reader.bytes("low", ecn.low, bdp);
   const bool step = ecn.kind == EcnConfig::Kind::kStep;
   ecn.high = step ? ecn.low : reader.bytes("high", std::max(ecn.high, ecn.low), bdp);
   if (!step) ecn.max_probability = reader.number("max_probability", 1.0, 0.0, 1.0);
   ecn.host_links = reader.flag("host_links", ecn.host_links);
   if (ecn.high < ecn.low) reader.complain("high", "is below low: marks would end where they begin");
-  fabric.keep(reader.finish());
+  fabric.add_error(reader.finish());
   return ecn;
 }
 
@@ -80,11 +77,11 @@ PfcConfig read_pfc(SpecReader& fabric, Bytes bdp) {
   PfcConfig pfc;
   const SpecValue* value = read_switch(fabric, "pfc", "{alpha = 0.125}", pfc.enabled);
   if (value == nullptr) return pfc;
-  SpecReader reader(*value->table(), "[fabric] pfc", value->place);
+  SpecReader reader(*value, "[fabric] pfc");
   pfc.alpha = reader.number("alpha", pfc.alpha, 1.0 / 1024, 64.0);
   pfc.headroom = reader.bytes("headroom", pfc.headroom, bdp);
   pfc.resume_offset = reader.bytes("resume_offset", pfc.resume_offset, bdp);
-  fabric.keep(reader.finish());
+  fabric.add_error(reader.finish());
   return pfc;
 }
 
@@ -117,7 +114,7 @@ void read_policers(SpecReader& fabric, const SpecContext& context, FabricConfig&
                              "takes a table such as {rate = \"100G\", burst = \"64KB\", at = "
                              "\"uplinks\"}, or a list of them");
     }
-    SpecReader reader(*each.table(), "[fabric] policer", each.place);
+    SpecReader reader(each, "[fabric] policer");
     const Rate rate = reader.rate("rate", Rate());
     const Bytes burst = reader.bytes("burst", 0, context.bdp);
     if (rate == Rate()) reader.complain("rate", "is missing or 0: nothing would pass");
@@ -125,7 +122,7 @@ void read_policers(SpecReader& fabric, const SpecContext& context, FabricConfig&
     for (const LinkId link : policed_links(reader, *context.topology)) {
       config.policers.push_back({.link = link, .rate = rate, .burst = burst});
     }
-    fabric.keep(reader.finish());
+    fabric.add_error(reader.finish());
   }
 }
 
@@ -162,7 +159,7 @@ void read_switches(SpecReader& reader, bool telemetry, Bytes bdp, SwitchConfig& 
                                            : kQueueWithout * bdp;
   switches.queue_bytes = reader.bytes("queue", queue, bdp);
   switches.control_queue_bytes = reader.bytes("control_queue", 0, bdp);
-  switches.control_weight = static_cast<uint32_t>(reader.whole("control_weight", 0));
+  switches.control_weight = reader.whole<uint32_t>("control_weight", 0);
   switches.ecn = read_ecn(reader, bdp);
   switches.telemetry = reader.flag("telemetry", telemetry);
 }
@@ -171,12 +168,12 @@ void read_switches(SpecReader& reader, bool telemetry, Bytes bdp, SwitchConfig& 
 void read_constants(SpecReader& transport, TransportSpec& spec) {
   const SpecValue* value = transport.table("constants");
   if (value == nullptr) return;
-  SpecReader reader(*value->table(), "[transport.constants]", value->place);
+  SpecReader reader(*value, "[transport.constants]");
   for (const SpecEntry& entry : value->table()->entries()) {
     spec.constants.push_back(
         {entry.key, reader.number(entry.key, 0, -kMostConstant, kMostConstant)});
   }
-  if (const auto read = reader.finish(); !read) return transport.keep(read);
+  if (const auto read = reader.finish(); !read) return transport.add_error(read);
   const FlowEnvironment any{.line_rate = Rate::from_gbps(100)};
   const auto made = make_controllers(spec.congestion_control, any, Rate(), spec.constants, 1);
   if (!made) transport.complain("constants", "is wrong: " + made.error().message);
@@ -229,7 +226,7 @@ std::string read_congestion_control(SpecReader& reader, const std::string& other
 }
 
 Result<TransportSpec> read_transport(const SpecValue& value) {
-  SpecReader reader(*value.table(), "[transport]", value.place);
+  SpecReader reader(value, "[transport]");
   TransportSpec spec;
   spec.congestion_control = read_congestion_control(reader, spec.congestion_control);
   if (reader.has("allocator")) {
@@ -238,7 +235,7 @@ Result<TransportSpec> read_transport(const SpecValue& value) {
   }
   read_constants(reader, spec);
   spec.rate_max = reader.rate("rate_max", Rate());
-  spec.share = static_cast<LinkSharing>(reader.choice("share", 0, kSharing));
+  spec.share = reader.choice("share", spec.share, kSharing);
   read_nominal_rate(reader, spec);
   spec.first_rate = reader.rate("first_rate", Rate());
   spec.mtu = reader.bytes("mtu", spec.mtu);
@@ -250,11 +247,9 @@ Result<TransportSpec> read_transport(const SpecValue& value) {
   if (spec.burst > SoftPort::kMaxTransmit * spec.mtu) {
     reader.complain("burst", fmt::format("is more than {} packets", SoftPort::kMaxTransmit));
   }
-  spec.paths = static_cast<uint32_t>(reader.whole("paths", spec.paths, 1, kMostPaths));
-  spec.path_policy = static_cast<PathPolicy>(
-      reader.choice("path_policy", static_cast<size_t>(spec.path_policy), kPathPolicies));
-  spec.window_packets =
-      static_cast<uint32_t>(reader.whole("window_packets", 0, 0, wire::kMaxBitmapWords * 64));
+  spec.paths = reader.whole<uint32_t>("paths", spec.paths, 1, kMostPaths);
+  spec.path_policy = reader.choice("path_policy", spec.path_policy, kPathPolicies);
+  spec.window_packets = reader.whole<uint32_t>("window_packets", 0, 0, wire::kMaxBitmapWords * 64);
   spec.ack_bytes = reader.bytes("ack_bytes", spec.ack_bytes);
   spec.oversubscription = reader.number("oversubscription", spec.oversubscription, 1, 1000);
   spec.base_rtt = reader.duration("base_rtt", spec.base_rtt);
@@ -271,7 +266,7 @@ Result<TransportSpec> read_transport(const SpecValue& value) {
 }
 
 Result<Bytes> read_overhead(const SpecValue& value) {
-  SpecReader reader(*value.table(), "[fabric]", value.place);
+  SpecReader reader(value, "[fabric]");
   const Bytes overhead = reader.bytes("overhead", HostPortConfig().overhead_bytes);
   if (overhead > 1024) reader.complain("overhead", "is more than 1024 bytes per packet");
   if (reader.failed()) return tl::unexpected(reader.finish().error());
@@ -280,7 +275,7 @@ Result<Bytes> read_overhead(const SpecValue& value) {
 
 Result<FabricConfig> read_fabric(const SpecValue& value, const RunSpec& run,
                                  const SpecContext& context) {
-  SpecReader reader(*value.table(), "[fabric]", value.place);
+  SpecReader reader(value, "[fabric]");
   FabricConfig config;
   config.hosts.overhead_bytes = reader.bytes("overhead", config.hosts.overhead_bytes);
   // The NIC's data queue holds a whole burst, so that none of it waits in front of the NIC, where

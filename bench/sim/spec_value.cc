@@ -180,6 +180,15 @@ Result<SpecValue> parse_spec(std::string_view text, const std::string& name) {
   }
 }
 
+Result<SpecTable> read_specs(const std::vector<std::string>& paths) {
+  SpecTable all;
+  for (const std::string& path : paths) {
+    ASSIGN_OR_RETURN(const auto file, read_spec(path));
+    merge_spec(all, *file.table());
+  }
+  return all;
+}
+
 void merge_spec(SpecTable& base, const SpecTable& top) {
   for (const auto& [key, value] : top.entries()) {
     SpecValue* old = base.find(key);
@@ -206,6 +215,13 @@ Result<void> set_spec(SpecTable& table, std::string_view assignment) {
     if (parsed_table.entries().size() == 1) value.value = parsed_table.find("value")->value;
   }
   return set_spec(table, assignment.substr(0, equals), std::move(value));
+}
+
+Result<void> set_specs(SpecTable& table, const std::vector<std::string>& assignments) {
+  for (const std::string& assignment : assignments) {
+    RETURN_IF_ERROR(set_spec(table, assignment));
+  }
+  return {};
 }
 
 Result<void> set_spec(SpecTable& table, std::string_view dotted_key, SpecValue value) {

@@ -70,6 +70,8 @@ Result<std::vector<const SpecValue*>> tables_of(const SpecTable& table, std::str
 // Reads a TOML file; the value is a table. Errors: kSystem, kInvalidArgument; file, line, cause.
 Result<SpecValue> read_spec(const std::string& path);
 Result<SpecValue> parse_spec(std::string_view text, const std::string& name);
+// Several files, of which later ones override earlier ones.
+Result<SpecTable> read_specs(const std::vector<std::string>& paths);
 
 // Puts `top` on `base`: tables are merged key by key, everything else is replaced. A table whose
 // `kind` or `file` changes is replaced as a whole, because each kind has its own keys.
@@ -79,6 +81,7 @@ void merge_spec(SpecTable& base, const SpecTable& top);
 // as TOML would (true, 3, 0.5, [1, 2], {low = "1KB"}), else as text.
 // Errors: kInvalidArgument.
 Result<void> set_spec(SpecTable& table, std::string_view assignment);
+Result<void> set_specs(SpecTable& table, const std::vector<std::string>& assignments);
 Result<void> set_spec(SpecTable& table, std::string_view dotted_key, SpecValue value);
 
 }  // namespace pacecar

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "bench/sim/spec_parts.h"
+#include "bench/sim/spec_file.h"
 #include "bench/sim/spec_reader.h"
 #include "bench/workload/workload_spec.h"
 #include "cc/registry.h"
@@ -61,7 +61,7 @@ void read_keys(SpecReader& reader, const WorkloadKind& kind, const SpecContext& 
       {"pieces", &WorkloadSpec::pieces, 1},
       {"microbatches", &WorkloadSpec::microbatches, 1}};
   for (const auto& [key, count, least] : kCounts) {
-    if (takes(key)) spec.*count = static_cast<uint32_t>(reader.whole(key, spec.*count, least));
+    if (takes(key)) spec.*count = reader.whole<uint32_t>(key, spec.*count, least);
   }
   if (takes("stagger")) spec.stagger = reader.duration("stagger", spec.stagger);
   if (takes("sizes")) spec.sizes = read_sizes(reader, context, spec.sizes);
@@ -72,11 +72,11 @@ void read_keys(SpecReader& reader, const WorkloadKind& kind, const SpecContext& 
 }
 
 Result<WorkloadSpec> read_spec(const SpecValue& value, const SpecContext& context) {
-  SpecReader reader(*value.table(), "[workload]", value.place);
+  SpecReader reader(value, "[workload]");
   WorkloadSpec spec;
   spec.name = reader.text("name", "");
   spec.congestion_control = read_congestion_control(reader, "");
-  spec.weight = static_cast<uint32_t>(reader.whole("weight", 1, 1, kMaxWeight));
+  spec.weight = reader.whole<uint32_t>("weight", 1, 1, kMaxWeight);
   if (reader.has("file")) {
     spec.kind = "file";
     spec.file = path_in(context.base_dir, reader.text("file", ""));
@@ -94,7 +94,7 @@ Result<WorkloadSpec> read_spec(const SpecValue& value, const SpecContext& contex
     }
     read_keys(reader, kind, context, spec);
     // A complaint about an earlier key stands.
-    if (kind.make == nullptr) reader.keep(read_jobs(reader, *value.table(), context, spec));
+    if (kind.make == nullptr) reader.add_error(read_jobs(reader, *value.table(), context, spec));
   }
   RETURN_IF_ERROR(reader.finish());
   return spec;

@@ -15,7 +15,7 @@ namespace pacecar {
 namespace {
 
 // Least time between two entries of a flow's rate in the trace, except when the flow ends.
-constexpr Duration kLookInterval = Duration::from_us(1);
+constexpr Duration kTraceInterval = Duration::from_us(1);
 constexpr int64_t kSmallestChange = 100;  // of a rate: a hundredth
 
 bool changed(const Explanation& before, const Explanation& now) {
@@ -27,35 +27,32 @@ bool changed(const Explanation& before, const Explanation& now) {
 }  // namespace
 
 Result<std::unique_ptr<TraceFile>> TraceFile::create(const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "w");
-  if (file == nullptr) {
-    return fail(ErrorCode::kSystem,
-                fmt::format("cannot write the trace '{}': {}", path, std::strerror(errno)));
-  }
-  return std::unique_ptr<TraceFile>(new TraceFile(path, file));
+  std::unique_ptr<TraceFile> made(new TraceFile(path));
+  if (made->file_) return made;
+  return fail(ErrorCode::kSystem,
+              fmt::format("cannot write the trace '{}': {}", path, std::strerror(errno)));
 }
 
 void TraceFile::write(Duration time, std::string_view event, std::string_view what,
                       uint64_t number) {
-  fmt::print(file_.get(), "{{\"time_ns\": {}, \"event\": \"{}\", \"{}\": {}}}\n", time.ns(), event,
-             what, number);
+  file_ << fmt::format("{{\"time_ns\": {}, \"event\": \"{}\", \"{}\": {}}}\n", time.ns(), event,
+                       what, number);
 }
 
 void TraceFile::write_rate(Duration time, uint64_t flow, const Explanation& why) {
   if (rates_ > kMostRates) return;
   if (rates_++ == kMostRates) return write(time, "rates-left-out", "flow", flow);
-  fmt::print(file_.get(),
-             "{{\"time_ns\": {}, \"event\": \"rate\", \"flow\": {}, \"rate_bps\": {}, "
-             "\"limited_by\": \"{}\", \"grant_bps\": {}, \"grant_age_ns\": {}, \"epoch\": {}, "
-             "\"phase_ns\": {}, \"share_bps\": {}, \"core_bps\": {}, \"budget_bps\": {}}}\n",
-             time.ns(), flow, why.rate.bps(), to_string(why.limited_by), why.grant.bps(),
-             why.grant_age.ns(), why.epoch, why.phase.ns(), why.share.bps(), why.core.bps(),
-             why.rate_max.bps());
+  file_ << fmt::format(
+      "{{\"time_ns\": {}, \"event\": \"rate\", \"flow\": {}, \"rate_bps\": {}, "
+      "\"limited_by\": \"{}\", \"grant_bps\": {}, \"grant_age_ns\": {}, \"epoch\": {}, "
+      "\"phase_ns\": {}, \"share_bps\": {}, \"core_bps\": {}, \"budget_bps\": {}}}\n",
+      time.ns(), flow, why.rate.bps(), to_string(why.limited_by), why.grant.bps(),
+      why.grant_age.ns(), why.epoch, why.phase.ns(), why.share.bps(), why.core.bps(),
+      why.rate_max.bps());
 }
 
 Result<void> TraceFile::close() {
-  const bool good = std::ferror(file_.get()) == 0 && std::fflush(file_.get()) == 0;
-  if (good) return {};
+  if (file_.flush()) return {};
   return fail(ErrorCode::kSystem,
               fmt::format("cannot write the trace '{}': is its disk full?", path_));
 }
@@ -154,7 +151,7 @@ void Traffic::on_event(Instant now, uint32_t) {
 void Traffic::start(uint32_t flow, Instant now) {
   Connection& connection = connections_[connection_of_[flow]];
   results_[flow].start = now - begin_;
-  note("start", flow, now);
+  trace_flow("start", flow, now);
   ++connection.started;
   connection.unposted.push_back(flow);
   post_receives(connection);
@@ -215,7 +212,7 @@ void Traffic::collect_received(uint32_t host, Instant now) {
       results_[flow].received = now - begin_;
       arrived_bytes_ += workload_.flows[flow].bytes;
       if (results_[flow].done()) --left_;
-      note("received", flow, now);
+      trace_flow("received", flow, now);
       for (const uint32_t trigger : workload_.flows[flow].on_received) fire(trigger, now);
     }
     if (!connection.sent.empty()) {
@@ -241,8 +238,8 @@ void Traffic::collect_sent(uint32_t host, Instant now) {
     if (sends_[flow].state() != MessageRequest::State::kDone) continue;  // stays undone
     results_[flow].finish = now - begin_;
     if (results_[flow].received != Duration::max()) --left_;
-    note("finish", flow, now);
-    note_rate(flow, now);
+    trace_flow("finish", flow, now);
+    trace_rate(flow, now);
     for (const uint32_t trigger : workload_.flows[flow].on_sent) fire(trigger, now);
   }
 }
@@ -283,9 +280,9 @@ void Traffic::on_step(uint32_t host, Instant now, bool messages) {
   if (trace_ != nullptr) {
     for (const uint32_t flow : sending_[host]) {
       Traced& traced = traced_[connection_of_[flow]];
-      if (now < traced.next_look) continue;
-      traced.next_look = now + kLookInterval;
-      note_rate(flow, now);
+      if (now < traced.next) continue;
+      traced.next = now + kTraceInterval;
+      trace_rate(flow, now);
     }
   }
   if (!messages) return;
@@ -293,7 +290,7 @@ void Traffic::on_step(uint32_t host, Instant now, bool messages) {
   collect_sent(host, now);
 }
 
-void Traffic::note_rate(uint32_t flow, Instant now) {
+void Traffic::trace_rate(uint32_t flow, Instant now) {
   if (trace_ == nullptr) return;
   Traced& traced = traced_[connection_of_[flow]];
   const Explanation why = explain(flow);
@@ -303,7 +300,7 @@ void Traffic::note_rate(uint32_t flow, Instant now) {
   trace_->write_rate(now - begin_, results_[flow].id, why);
 }
 
-void Traffic::note(std::string_view event, uint32_t flow, Instant now) {
+void Traffic::trace_flow(std::string_view event, uint32_t flow, Instant now) {
   if (trace_ != nullptr) trace_->write(now - begin_, event, "flow", results_[flow].id);
 }
 

@@ -8,8 +8,8 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <deque>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -43,13 +43,10 @@ class TraceFile {
   Result<void> close();
 
  private:
-  struct Closer {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  TraceFile(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
+  explicit TraceFile(const std::string& path) : path_(path), file_(path) {}
 
   std::string path_;
-  std::unique_ptr<std::FILE, Closer> file_;
+  std::ofstream file_;
   uint64_t rates_ = 0;
 };
 
@@ -110,7 +107,7 @@ class Traffic final : public EventSink {
   struct Traced {
     uint32_t flow = ~0U;
     Explanation why;
-    Instant next_look;
+    Instant next;
   };
   struct TriggerState {
     std::vector<uint32_t> waiting;  // flows
@@ -125,8 +122,8 @@ class Traffic final : public EventSink {
   void fire(uint32_t trigger, Instant now);
   void collect_received(uint32_t host, Instant now);
   void collect_sent(uint32_t host, Instant now);
-  void note(std::string_view event, uint32_t flow, Instant now);
-  void note_rate(uint32_t flow, Instant now);
+  void trace_flow(std::string_view event, uint32_t flow, Instant now);
+  void trace_rate(uint32_t flow, Instant now);
 
   EventLoop& loop_;
   const Workload& workload_;

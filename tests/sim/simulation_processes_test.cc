@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/sim/algorithms.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/result_json.h"
 #include "bench/sim/run.h"

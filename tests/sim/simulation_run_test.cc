@@ -9,7 +9,6 @@
 #include "bench/sim/result_json.h"
 #include "bench/sim/run.h"
 #include "bench/sim/spec_file.h"
-#include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
 #include "bench/sim/spec_value.h"
 #include "bench/workload/workload_spec.h"

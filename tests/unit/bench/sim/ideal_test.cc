@@ -76,8 +76,8 @@ TEST(SimulationIdeal, TheLongestRoundTripIsThatOfTheFarthestHosts) {
                        .uplink = {Rate::from_gbps(400), Duration::from_us(1)}})
           .value();
   const Routing routing = make_routing(topology).value();
-  const auto near = way_between(topology, routing, 0, 1, Spread::kNo);
-  const auto far = way_between(topology, routing, 0, 15, Spread::kNo);
+  const auto near = path_between(topology, routing, 0, 1, Spread::kNo);
+  const auto far = path_between(topology, routing, 0, 15, Spread::kNo);
   EXPECT_EQ(near.size(), 2U);
   EXPECT_EQ(far.size(), 4U);
   EXPECT_EQ(longest_round_trip(topology, routing, kSizes),
@@ -94,7 +94,7 @@ TEST(SimulationIdeal, SpreadPacketsUseAllCables) {
           .value();
   const Routing routing = make_routing(topology).value();
   const auto time = [&](Spread spread) {
-    return completion_time(way_between(topology, routing, 0, 7, spread), {}, 4086 * 1000, kSizes);
+    return completion_time(path_between(topology, routing, 0, 7, spread), {}, 4086 * 1000, kSizes);
   };
   // 83 ns per packet at 400G, 332 ns at 100G; 1000 packets, two hops at 100G.
   EXPECT_EQ(time(Spread::kYes), Duration::from_ns(1000 * 83 + 2 * 332 + 83 + 4000));
@@ -104,7 +104,7 @@ TEST(SimulationIdeal, SpreadPacketsUseAllCables) {
 TEST(SimulationIdeal, LongestRoundTripOfTwoHostsIsBetweenThem) {
   const Topology topology = make_star({.hosts = 2, .cable = {}}).value();
   const Routing routing = make_routing(topology).value();
-  const auto way = way_between(topology, routing, 0, 1, Spread::kNo);
+  const auto way = path_between(topology, routing, 0, 1, Spread::kNo);
   EXPECT_EQ(longest_round_trip(topology, routing, kSizes),
             completion_time(way, way, kSizes.mtu, kSizes));
 }

@@ -1,7 +1,6 @@
 // Experiment files: their values, merging, and the error for every mistake.
 #include <gmock/gmock.h>
 
-#include "bench/sim/algorithms.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_reader.h"
 #include "bench/sim/spec_value.h"
