@@ -7,14 +7,13 @@
 namespace pacecar {
 namespace {
 
+using frame::kIpv4Bytes;
+using frame::kIpv6Bytes;
+using frame::kUdpBytes;
 using frame::put16;
 using wire::load_be16;
 
-constexpr size_t kIpv4Bytes = 20;
-constexpr size_t kIpv6Bytes = 40;
-constexpr size_t kUdpBytes = 8;
 constexpr uint8_t kUdp = 17;
-constexpr uint16_t kFragmentMask = 0x3FFF;  // "more fragments", and the offset
 constexpr size_t kIpv4ChecksumAt = 10;
 constexpr size_t kUdpChecksumAt = 6;
 
@@ -30,7 +29,7 @@ void read_ipv4(std::span<const uint8_t> frame, bool cut, FrameHeaders& headers) 
   headers.ipv4 = true;
   headers.traffic_class = ip[1];
   headers.end = headers.ip_at + total;
-  const bool whole = (load_be16(ip + 6) & kFragmentMask) == 0;
+  const bool whole = (load_be16(ip + 6) & frame::kMoreFragmentsOrOffset) == 0;
   if (whole && ip[9] == kUdp && total >= header + kUdpBytes)
     headers.udp_at = headers.ip_at + header;
 }

@@ -198,10 +198,8 @@ tl::unexpected<Error> system_error(const std::string& interface, const char* wha
 Result<void> set_up(const FileDescriptor& socket, const std::string& interface) {
   const int on = 1;
   const auto index = static_cast<int>(if_nametoindex(interface.c_str()));
-  if (!set(socket, SOL_PACKET, PACKET_VNET_HDR, on)) {
-    return system_error(interface, "PACKET_VNET_HDR");
-  }
-  if (!set(socket, SOL_PACKET, PACKET_AUXDATA, on) ||
+  if (!set(socket, SOL_PACKET, PACKET_VNET_HDR, on) ||
+      !set(socket, SOL_PACKET, PACKET_AUXDATA, on) ||
       !set(socket, SOL_PACKET, PACKET_IGNORE_OUTGOING, on) ||
       !set(socket, SOL_SOCKET, SO_TIMESTAMPNS, on)) {
     return system_error(interface, "an option of the packet socket");

@@ -16,8 +16,11 @@
 #include "bench/perf/interrupt.h"
 #include "bench/perf/subcommands.h"
 #include "bench/switch/live_switch.h"
-#include "bench/switch/switch_options.h"
+#include "transport/base/invalid.h"
+#include "transport/base/param_value.h"
 #include "transport/base/return_if_error.h"
+#include "transport/base/take_until.h"
+#include "transport/base/to_number.h"
 #include "transport/io/dpdk/module.h"
 
 namespace pacecar {
@@ -25,6 +28,209 @@ namespace {
 
 using perf::Console;
 using perf::steady_now;
+
+// --- the command line ---
+
+constexpr const char* kFooter = R"(Frames pass the switch of 'pacecar sim' in real time.
+Every port has a cable of its rate each way, a NIC queue before it, and an egress queue in the
+switch; frames of the class --control-tc go first. Frames that their sender has joined (GSO) are
+refused: 'ip link set DEV gso_max_segs 1' on the sender's side.
+
+Examples, as root, in the namespace that holds the interfaces:
+  pacecar switch --port veth0 --port veth1 --rate 200M
+  pacecar switch --port veth0,10G --port veth1,500M --buffer 2M --ecn 100K,400K,0.2 --delay 10us
+  pacecar switch --port veth0 --port veth1 --rate 500M --loss 0.01 --seconds 10 --json figures.json
+and between processes that share memory (DPDK; the other ends have role=client):
+  S=socket=$HOME/switch.sock,socket-abstract=no
+  pacecar switch --rate 10G --port dpdk:net_memif0,id=0,$S --port dpdk:net_memif1,id=1,$S,1G
+It runs until --seconds are over or it is interrupted; SIGUSR1 prints the figures so far.
+Exit codes: 0 success, 1 failed, 2 wrong usage.)";
+
+// The names of ports on DPDK devices begin with this.
+constexpr std::string_view kDpdkPort = "dpdk:";
+
+struct SwitchFlags {
+  std::vector<std::string> ports;  // as on the command line; ports_of() checks them
+  Rate rate = Rate::from_gbps(1);  // of the ports that name none
+  LiveSwitchConfig config{.switches = {.buffer_bytes = 1 << 20}, .delay = Duration::from_us(1)};
+  double seconds = 0;   // 0: until interrupted
+  double interval = 0;  // 0: none
+  bool spin = false;
+  std::string json_file;
+  std::string queue_log;
+  bool quiet = false;
+  bool no_color = false;
+};
+
+// Reads a text with a unit as its raw value: bytes, nanoseconds or bits per second.
+CLI::Validator quantity(ParamType type, uint64_t least, uint64_t most) {
+  const auto convert = [=](std::string& text) {
+    const ParamInfo info{
+        .name = {}, .type = type, .doc = {}, .range = {least, most}, .choices = {}};
+    const auto value = parse_param(info, text);
+    if (!value) return fmt::format("'{}' cannot be read: write {}", text, describe_accepted(info));
+    text = std::to_string(*value);
+    return std::string();
+  };
+  return CLI::Validator(convert, "");
+}
+CLI::Validator bytes_from(Bytes least) { return quantity(ParamType::kBytes, least, 1ULL << 40); }
+CLI::Validator time_from(Duration least) {
+  constexpr Duration kMost = Duration::from_s(3600);
+  return quantity(ParamType::kDuration, static_cast<uint64_t>(least.ns()),
+                  static_cast<uint64_t>(kMost.ns()));
+}
+CLI::Validator any_rate() { return quantity(ParamType::kRate, 1, 100'000'000'000'000); }
+
+// What `form` reads in a part of a flag's text.
+Result<uint64_t> value_of(std::string_view flag, const CLI::Validator& form, std::string text) {
+  const std::string wrong = form(text);
+  if (!wrong.empty()) return invalid("{}: {}", flag, wrong);
+  return *to_number<uint64_t>(text);
+}
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts;
+  do parts.emplace_back(take_until(text, ','));
+  while (!text.empty());
+  return parts;
+}
+
+// Empty: nothing is marked. LOW: all frames are marked from there on; LOW,HIGH or
+// LOW,HIGH,PROBABILITY: the probability rises from LOW to HIGH.
+Result<void> read_ecn(const std::string& text, EcnConfig& ecn) {
+  if (text.empty()) return {};
+  const auto parts = split(text);
+  if (parts.size() > 3) {
+    return invalid("--ecn: '{}' has {} parts: write LOW or LOW,HIGH,PROBABILITY", text,
+                   parts.size());
+  }
+  ecn.kind = parts.size() == 1 ? EcnConfig::Kind::kStep : EcnConfig::Kind::kRed;
+  ASSIGN_OR_RETURN(ecn.low, value_of("--ecn", bytes_from(0), parts[0]));
+  if (parts.size() > 1) {
+    ASSIGN_OR_RETURN(ecn.high, value_of("--ecn", bytes_from(0), parts[1]));
+  }
+  if (parts.size() < 3) return {};
+  const auto probability = to_number<double>(parts[2]);
+  if (!probability) return invalid("--ecn: '{}' is no probability: write it as 0.2", parts[2]);
+  ecn.max_probability = *probability;
+  return {};
+}
+
+void add_model_flags(CLI::App& app, SwitchFlags& flags) {
+  LiveSwitchConfig& config = flags.config;
+  SwitchConfig& switches = config.switches;
+  const auto add_time = [&app](const char* flag, Duration& time, Duration least, const char* doc) {
+    const auto set = [&time](int64_t ns) { time = Duration::from_ns(ns); };
+    app.add_option_function<int64_t>(flag, set, doc)->transform(time_from(least));
+  };
+  app.add_option_function<uint64_t>(
+         "--rate", [&](uint64_t bps) { flags.rate = Rate::from_bps(bps); },
+         "of the ports that name none, bits per second; default 1G")
+      ->transform(any_rate());
+  app.add_option("--buffer", switches.buffer_bytes,
+                 "that all ports share; 0: only --queue bounds it; default 1M")
+      ->transform(bytes_from(0));
+  app.add_option("--queue", switches.queue_bytes,
+                 "of one port's queue; 0: only the buffer bounds it")
+      ->transform(bytes_from(0));
+  app.add_option_function<std::string>(
+      "--ecn",
+      [&](const std::string& text) {
+        const auto read = read_ecn(text, switches.ecn);
+        if (!read) throw CLI::ParseError(read.error().message, 1);
+      },
+      "mark from LOW on, or by LOW,HIGH,PROBABILITY");
+  app.add_flag_callback(
+      "--ecn-at-dequeue", [&] { switches.ecn.when = EcnConfig::When::kDequeue; },
+      "judge when a frame leaves its queue");
+  app.add_flag("--pfc", switches.pfc.enabled,
+               "pause senders instead of dropping (their NIC queues fill)");
+  app.add_option("--pfc-alpha", switches.pfc.alpha, "threshold as a share of the free buffer");
+  app.add_flag("--trim", switches.trimming, "cut Pacecar's data packets instead of dropping them");
+  app.add_flag("--int", switches.telemetry, "stamp Pacecar's data packets with telemetry");
+  add_time("--delay", config.delay, Duration(), "of each cable, each way; default 1us");
+  app.add_option("--loss", config.loss, "probability that a frame is lost")
+      ->check(CLI::Range(0., 1.));
+  app.add_option("--nic-queue", config.nic_bytes, "in front of each sender's cable; default 4M")
+      ->transform(bytes_from(65'536));  // holds the largest frame
+  app.add_option_function<unsigned>(
+         "--control-tc",
+         [&](unsigned traffic_class) {
+           config.control_dscp = static_cast<uint8_t>(traffic_class >> 2);
+         },
+         "IP traffic class that goes first; default 184")
+      ->check(perf::whole_number(0, 255));
+  add_time("--sample", config.sample, Duration::from_us(1),
+           "time between two looks at the queues; default 100us");
+  app.add_option("--seed", config.seed, "of marks and losses")
+      ->check(perf::whole_number(0, INT64_MAX));
+}
+
+void add_flags(CLI::App& app, SwitchFlags& flags) {
+  app.add_option("--port", flags.ports,
+                 "INTERFACE or INTERFACE,RATE, or a DPDK device: dpdk:DEVICE,KEY=VALUE,...,RATE; "
+                 "two or more")
+      ->allow_extra_args(false);
+  add_model_flags(app, flags);
+  app.add_option("--seconds", flags.seconds, "how long; default: until interrupted")
+      ->check(perf::positive_number(1e6));
+  app.add_option("--interval", flags.interval, "print figures every so many seconds")
+      ->check(perf::positive_number(1e6));
+  app.add_flag("--spin", flags.spin, "never sleep: less late, at the cost of a core");
+  perf::add_json_flag(app, flags.json_file, "write all figures at the end");
+  app.add_option("--queue-log", flags.queue_log, "write every sample: seconds, port, bytes");
+  app.add_flag("--quiet", flags.quiet, "no figures on the terminal");
+  app.add_flag("--no-color", flags.no_color, "no colours");
+  app.footer(kFooter);
+}
+
+struct SwitchPort {
+  std::string name;       // of an interface, or "dpdk:DEVICE"
+  std::string arguments;  // of a DPDK device
+  Rate rate;
+};
+
+// NAME or NAME,RATE; between them, for a DPDK device, arguments KEY=VALUE.
+Result<SwitchPort> port_of(const std::string& text, Rate usual) {
+  auto parts = split(text);
+  SwitchPort port{.name = parts[0], .arguments = "", .rate = usual};
+  const auto is_argument = [&](const std::string& part) {
+    return port.name.starts_with(kDpdkPort) && part.find('=') != std::string::npos;
+  };
+  parts.erase(parts.begin());
+  for (const std::string& part : parts) {
+    if (is_argument(part)) port.arguments += (port.arguments.empty() ? "" : ",") + part;
+  }
+  std::erase_if(parts, is_argument);
+  if (port.name.empty() || parts.size() > 1) {
+    return invalid(
+        "--port: '{}' cannot be read: write INTERFACE or INTERFACE,RATE, or "
+        "dpdk:DEVICE,KEY=VALUE,...,RATE",
+        text);
+  }
+  if (!parts.empty()) {
+    ASSIGN_OR_RETURN(const auto bps, value_of("--port", any_rate(), parts[0]));
+    port.rate = Rate::from_bps(bps);
+  }
+  return port;
+}
+
+// Two or more. Errors: kInvalidArgument, naming the flag.
+Result<std::vector<SwitchPort>> ports_of(const SwitchFlags& flags) {
+  std::vector<SwitchPort> ports;
+  for (const std::string& text : flags.ports) {
+    ASSIGN_OR_RETURN(auto port, port_of(text, flags.rate));
+    if (std::ranges::find(ports, port.name, &SwitchPort::name) != ports.end()) {
+      return invalid("--port: '{}' is named twice: name each interface once", port.name);
+    }
+    ports.push_back(std::move(port));
+  }
+  if (ports.size() >= 2) return ports;
+  return invalid("a switch joins ports: name two or more with --port, not {}", ports.size());
+}
+
+// --- the loop ---
 
 // Samples of idle queues wake nobody: they are taken this late at most.
 constexpr Duration kLongestSleep = Duration::from_ms(10);
@@ -102,7 +308,7 @@ Result<std::unique_ptr<FramePort>> open_dpdk(const std::string& device,
 Result<void> run(const SwitchFlags& flags, const Console& console) {
   RETURN_IF_ERROR(perf::check_writable(flags.json_file));
   RETURN_IF_ERROR(perf::check_writable(flags.queue_log));
-  ASSIGN_OR_RETURN(const auto named, make_switch_ports(flags));
+  ASSIGN_OR_RETURN(const auto named, ports_of(flags));
   std::vector<std::unique_ptr<FramePort>> ports;
   std::vector<Rate> rates;
   for (const auto& [name, arguments, rate] : named) {
@@ -141,7 +347,7 @@ int run_switch(int argc, char** argv) {
   SwitchFlags flags;
   CLI::App app("Forwards Ethernet frames between interfaces through the switch of 'pacecar sim'.",
                "pacecar switch");
-  add_switch_flags(app, flags);
+  add_flags(app, flags);
   return perf::run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
                               [&](const Console& console) { return run(flags, console); });
 }

@@ -251,7 +251,7 @@ class Usage(unittest.TestCase):
                 (("--port", "lo"), "two or more with --port"),
                 (("--port", "lo", "--port", "lo"), "named twice"),
                 ((*ports, "--rate", "fast"), "--rate: 'fast'"),
-                ((*ports, "--rate", "0"), "rate 0"),
+                ((*ports, "--rate", "0"), "--rate: '0'"),
                 ((*ports, "--ecn", "1K,2K,3,4"), "--ecn"),
                 ((*ports, "--ecn", "1K,2K,x"), "probability"),
                 (("--port", "lo", "--port", "lo", "--ecn", ""), "named twice"),  # not --ecn
