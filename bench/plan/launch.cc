@@ -100,7 +100,7 @@ struct Experiment {
           std::min(shape.data, problem.accelerators[part.kind].per_host / part.tensor);
       const uint32_t hosts = shape.data / on_host;
       if (hosts < 2) continue;
-      const HeldParameters held = held_parameters(problem, shape, stage, strategy.layers[stage]);
+      const ParameterCount held = held_parameters(problem, shape, stage, strategy.layers[stage]);
       const double bytes = scale * held.shared * problem.training.precision.gradient / on_host;
       const RankGroup ring{
           .kind = part.kind, .other = part.kind, .hosts = hosts, .sharing = part.tensor * on_host};
@@ -156,6 +156,7 @@ std::string torchrun(const Problem& problem, const Shape& shape, std::string_vie
   return text + fmt::format("torchrun --nnodes {} --nproc-per-node {} {}", hosts, per_host, script);
 }
 
+// How the layers are divided; empty if equally.
 std::string split_arguments(const std::vector<uint32_t>& layers) {
   const auto equal = [](std::span<const uint32_t> part) {
     return std::ranges::adjacent_find(part, std::ranges::not_equal_to()) == part.end();
@@ -163,30 +164,48 @@ std::string split_arguments(const std::vector<uint32_t>& layers) {
   if (equal(layers)) return "";
   if (layers.size() > 2 && equal(std::span(layers).subspan(1, layers.size() - 2))) {
     return fmt::format(
-        " \\\n  --decoder-first-pipeline-num-layers {} --decoder-last-pipeline-num-layers {}",
+        "--decoder-first-pipeline-num-layers {} --decoder-last-pipeline-num-layers {}",
         layers.front(), layers.back());
   }
   std::vector<std::string> stages;  // "Et*5|t*14|...|t*13L"
   for (const uint32_t each : layers) stages.push_back(each == 1 ? "t" : fmt::format("t*{}", each));
-  return fmt::format(" \\\n  --pipeline-model-parallel-layout \"E{}L\"", fmt::join(stages, "|"));
+  return fmt::format("--pipeline-model-parallel-layout \"E{}L\"", fmt::join(stages, "|"));
 }
 
-std::string model_arguments(const Model& model) {
-  std::string text = fmt::format(
-      "  --num-layers {} --hidden-size {} --ffn-hidden-size {} --num-attention-heads {} \\\n"
-      "  --seq-length {} --max-position-embeddings {}",
-      model.layers, model.hidden, model.ffn, model.heads, model.sequence, model.sequence);
-  if (model.kv_heads != model.heads)
-    text += fmt::format(" --group-query-attention --num-query-groups {}", model.kv_heads);
-  if (model.gated) text += " --swiglu";
-  if (!model.gpt) {
-    text +=
-        " \\\n  --normalization RMSNorm --disable-bias-linear --position-embedding-type rope"
-        " --untie-embeddings-and-output-weights";
-  }
-  if (model.experts > 1)
-    text += fmt::format(" \\\n  --num-experts {} --moe-router-topk {}", model.experts, model.top_k);
-  return text;
+// The lines of pretrain_gpt.py's arguments; empty ones are left out.
+std::vector<std::string> megatron_arguments(const Problem& problem, const Strategy& strategy) {
+  const Shape& shape = strategy.shape;
+  const Model& model = problem.model;
+  const Training& training = problem.training;
+  const auto only_if = [](bool wanted, std::string text) { return wanted ? text : std::string(); };
+  std::vector<std::string> lines = {
+      "pretrain_gpt.py",
+      fmt::format("--num-layers {} --hidden-size {} --ffn-hidden-size {} --num-attention-heads {}",
+                  model.layers, model.hidden, model.ffn, model.heads),
+      fmt::format("--seq-length {} --max-position-embeddings {}", model.sequence, model.sequence) +
+          only_if(model.kv_heads != model.heads,
+                  fmt::format(" --group-query-attention --num-query-groups {}", model.kv_heads)) +
+          only_if(model.gated, " --swiglu"),
+      only_if(!model.gpt,
+              "--normalization RMSNorm --disable-bias-linear --position-embedding-type rope"
+              " --untie-embeddings-and-output-weights"),
+      only_if(model.experts > 1,
+              fmt::format("--num-experts {} --moe-router-topk {}", model.experts, model.top_k)),
+      fmt::format("--micro-batch-size {} --global-batch-size {}", shape.micro_batch,
+                  training.global_batch),
+      fmt::format("--tensor-model-parallel-size {} --pipeline-model-parallel-size {}",
+                  shape.parts[0].tensor, shape.stages()),
+      split_arguments(strategy.layers),
+      only_if(model.experts > 1, fmt::format("--expert-model-parallel-size {}", shape.experts)),
+      only_if(shape.parts[0].tensor > 1, "--sequence-parallel"),
+      only_if(training.precision.element < 4, "--bf16"),
+      only_if(training.shard_optimizer, "--use-distributed-optimizer") +
+          only_if(training.shard_optimizer && training.overlap > 0,
+                  " --overlap-grad-reduce --overlap-param-gather"),
+      only_if(shape.recompute == Recompute::kFull,
+              "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1")};
+  std::erase(lines, "");
+  return lines;
 }
 
 }  // namespace
@@ -198,34 +217,15 @@ Result<std::string> sim_experiment(const Problem& problem, const Strategy& strat
 }
 
 std::string megatron_launch(const Problem& problem, const Strategy& strategy) {
-  const Shape& shape = strategy.shape;
-  const Training& training = problem.training;
-  std::string text = hosts_comment(problem, shape);
-  if (!equal_tensor(shape)) {
+  std::string text = hosts_comment(problem, strategy.shape);
+  if (!equal_tensor(strategy.shape)) {
     text +=
         "# Megatron-LM has one tensor parallel size for all stages, and this plan several: plan "
         "with\n# training.equal_tensor = true.\n";
   }
-  text += torchrun(problem, shape, "pretrain_gpt.py \\\n");
-  text += model_arguments(problem.model);
-  text += fmt::format(
-      " \\\n  --micro-batch-size {} --global-batch-size {} \\\n"
-      "  --tensor-model-parallel-size {} --pipeline-model-parallel-size {}",
-      shape.micro_batch, training.global_batch, shape.parts[0].tensor, shape.stages());
-  text += split_arguments(strategy.layers);
-  if (problem.model.experts > 1)
-    text += fmt::format(" \\\n  --expert-model-parallel-size {}", shape.experts);
-  if (shape.parts[0].tensor > 1) text += " \\\n  --sequence-parallel";
-  if (training.precision.element < 4) text += " \\\n  --bf16";
-  if (training.shard_optimizer) {
-    text += " \\\n  --use-distributed-optimizer";
-    if (training.overlap > 0) text += " --overlap-grad-reduce --overlap-param-gather";
-  }
-  if (shape.recompute == Recompute::kFull) {
-    text +=
-        " \\\n  --recompute-granularity full --recompute-method uniform --recompute-num-layers 1";
-  }
-  return text + "\n";
+  const auto lines = megatron_arguments(problem, strategy);
+  return text + torchrun(problem, strategy.shape, fmt::format("{}", fmt::join(lines, " \\\n  "))) +
+         "\n";
 }
 
 std::string torch_launch(const Problem& problem, const Strategy& strategy) {

@@ -73,9 +73,9 @@ std::span<const Model> presets() {
   return kPresets;
 }
 
-LayerParameters layer_parameters(const Model& model) {
+ParameterCount layer_parameters(const Model& model) {
   const double h = model.hidden;
-  LayerParameters found;
+  ParameterCount found;
   found.shared = attention_matrices(model) + router_matrix(model) + 2 * h;  // two norms
   // Two more vectors of the norms, and the biases of six matrices.
   if (model.gpt) found.shared += 2 * h + 2 * h + 2 * kv_width(model) + h + model.ffn;

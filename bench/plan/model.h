@@ -64,13 +64,13 @@ struct Model {
 // Known models, with unique names.
 std::span<const Model> presets();
 
-// Parameters of a layer: those that each rank of an expert group holds, and those of the experts.
-struct LayerParameters {
+// Numbers of parameters: those that each rank of an expert group holds, and those of the experts.
+struct ParameterCount {
   double shared = 0;
   double experts = 0;  // 0 in a dense model, whose feed-forward layer counts as shared
   double all() const { return shared + experts; }
 };
-LayerParameters layer_parameters(const Model& model);
+ParameterCount layer_parameters(const Model& model);
 // Before the first layer, and after the last one with its norm.
 double embedding_parameters(const Model& model);
 double head_parameters(const Model& model);
@@ -101,7 +101,6 @@ struct Precision {
   double gradient = 4;  // in the sum
   double optimizer = 12;
 };
-constexpr Precision kBf16{};
 constexpr Precision kFp32{4, 4, 8};
 
 struct Training {

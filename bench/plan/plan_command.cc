@@ -19,6 +19,7 @@
 #include "bench/plan/search.h"
 #include "bench/predict/description.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/base/invalid.h"
 #include "transport/base/result.h"
 #include "transport/base/return_if_error.h"
 
@@ -27,7 +28,6 @@ namespace {
 
 using namespace plan;
 using perf::Console;
-using predict::invalid;
 
 // The input of `pacecar plan`, from TOML tables: model, training, accelerators, and the network in
 // the format of `pacecar predict`. README.md lists the keys.
@@ -45,7 +45,7 @@ Result<const SpecValue*> table_of(const SpecTable& tables, std::string_view name
 }
 
 uint32_t count(SpecReader& reader, std::string_view key, uint32_t otherwise, uint32_t min = 1) {
-  return static_cast<uint32_t>(reader.whole(key, otherwise, min, kMost));
+  return reader.whole<uint32_t>(key, otherwise, min, kMost);
 }
 
 // A preset, a preset with some figures replaced, or all figures.
@@ -53,12 +53,10 @@ Result<void> read_model(const SpecTable& tables, Model& model) {
   ASSIGN_OR_RETURN(
       const auto value,
       table_of(tables, "model", "name one, such as model.preset = \"llama2-70b\", or describe it"));
-  SpecReader reader(*value->table(), "[model]", value->place);
+  SpecReader reader(*value, "[model]");
   const bool known = reader.has("preset");
   if (known) {
-    std::vector<std::string_view> names;
-    for (const Model& each : presets()) names.push_back(each.name);
-    model = presets()[reader.choice("preset", 0, names)];
+    model = presets()[reader.choice("preset", size_t{0}, names_of(presets()))];
   }
   model.name = reader.text("name", known ? model.name : "model");
   constexpr std::pair<const char*, uint32_t Model::*> kFigures[] = {
@@ -91,12 +89,11 @@ Result<void> read_model(const SpecTable& tables, Model& model) {
 std::vector<uint32_t> numbers(SpecReader& reader, std::string_view key,
                               std::vector<uint32_t> otherwise) {
   if (!reader.has(key)) return otherwise;
-  std::vector<uint32_t> found;
-  for (const uint64_t each : reader.wholes(key, kMost)) {
-    if (each == 0) reader.complain(key, "has a 0: it takes whole numbers from 1");
-    found.push_back(static_cast<uint32_t>(each));
-  }
+  std::vector<uint32_t> found = reader.wholes(key, kMost);
   std::ranges::sort(found);
+  if (!found.empty() && found[0] == 0) {
+    reader.complain(key, "has a 0: it takes whole numbers from 1");
+  }
   if (found.empty()) reader.complain(key, "is empty: list what may be tried");
   if (std::ranges::adjacent_find(found) != found.end())
     reader.complain(key, "lists a number twice: leave one out");
@@ -108,7 +105,7 @@ Result<void> read_training(const SpecTable& tables, Training& training) {
   constexpr std::array<std::string_view, 3> kRecompute{"any", "none", "full"};
   ASSIGN_OR_RETURN(const auto value,
                    table_of(tables, "training", "give at least training.global_batch = 1024"));
-  SpecReader reader(*value->table(), "[training]", value->place);
+  SpecReader reader(*value, "[training]");
   if (!reader.has("global_batch"))
     reader.complain("global_batch", "is missing: give the samples of a step");
   training.global_batch = count(reader, "global_batch", training.global_batch);
@@ -141,7 +138,7 @@ Result<std::vector<Sample>> read_samples(const SpecValue& list, const Model& mod
           "{}: a sample is {}: write {{micro_batch = 1, tensor = 1, forward = \"12ms\"}}",
           each.place.text(), kind_of(each));
     }
-    SpecReader reader(*each.table(), "a sample", each.place);
+    SpecReader reader(each, "a sample");
     const double tokens = double{1} * count(reader, "micro_batch", 1) * model.sequence;
     const double flops = layer_flops(model) * tokens / count(reader, "tensor", 1);
     const double seconds = reader.duration("forward", Duration()).seconds();
@@ -153,7 +150,7 @@ Result<std::vector<Sample>> read_samples(const SpecValue& list, const Model& mod
 }
 
 Result<Accelerator> read_accelerator(const SpecValue& value, const Model& model) {
-  SpecReader reader(*value.table(), "[[accelerators]]", value.place);
+  SpecReader reader(value, "[[accelerators]]");
   Accelerator found;
   found.name = reader.text("name", "accelerator");
   found.hosts = count(reader, "hosts", 1);
@@ -284,14 +281,8 @@ void add_flags(CLI::App& app, Flags& flags) {
 
 // Errors: kInvalidArgument, with file, line, cause and cure.
 Result<Problem> problem_of(const Flags& flags) {
-  SpecTable tables;
-  for (const std::string& name : flags.files) {
-    ASSIGN_OR_RETURN(const auto file, read_spec(name));
-    merge_spec(tables, *file.table());
-  }
-  for (const std::string& setting : flags.settings) {
-    RETURN_IF_ERROR(set_spec(tables, setting));
-  }
+  ASSIGN_OR_RETURN(auto tables, read_specs(flags.files));
+  RETURN_IF_ERROR(set_specs(tables, flags.settings));
   if (tables.empty()) {
     return invalid(
         "nothing is to be planned: name a file, such as bench/plan/examples/hethub.toml");

@@ -12,6 +12,19 @@ double round_trips(uint32_t stage, uint32_t stages, uint32_t micro_batches) {
 
 double pass_s(const StageTime& time) { return time.forward_s + time.backward_s; }
 
+// What the stages before one add to its times.
+struct Before {
+  double start_s = 0;  // until its first forward pass at the earliest
+  double trip_s = 0;   // of a micro-batch through them and back
+  double after_s = 0;  // from its last backward pass to the end of their steps
+
+  void add(const StageTime& stage) {
+    start_s += stage.forward_s + stage.send_s;
+    trip_s += pass_s(stage) + 2 * stage.send_s;
+    after_s = std::max(after_s, stage.tail_s) + stage.send_s + stage.backward_s;
+  }
+};
+
 // `best_s`: of the best split so far, or the limit.
 struct SplitSearch {
   const SplitProblem& problem;
@@ -19,7 +32,6 @@ struct SplitSearch {
   double best_s;
   double tolerance;
   uint32_t nodes_left;
-  Prefix prefix{problem.micro_batches};
   std::vector<uint32_t> layers = {};
   SplitResult found = {};
 
@@ -40,31 +52,30 @@ struct SplitSearch {
   bool useless(double bound_s) const { return bound_s >= best_s * (1 - tolerance); }
 
   void descend(uint32_t layers_left) {
-    const uint32_t stage = prefix.size();
-    if (stage == problem.stages()) return simulate();
-    for (const Child& child : children(stage, layers_left)) {
+    if (layers.size() == problem.stages()) return simulate();
+    for (const Child& child : children(layers_left)) {
       if (useless(child.bound_s) || nodes_left == 0) return;
       --nodes_left;
-      prefix.push(problem.times[stage][child.layers]);
       layers.push_back(child.layers);
       descend(layers_left - child.layers);
       layers.pop_back();
-      prefix.pop();
     }
   }
 
   // The layers that the next stage may have, the lowest bound first.
-  std::vector<Child> children(uint32_t stage, uint32_t layers_left) {
-    std::vector<Child> ways;
+  std::vector<Child> children(uint32_t layers_left) {
+    std::vector<Child> all;
+    const auto stage = static_cast<uint32_t>(layers.size());
     const uint32_t most = std::min(problem.most(stage), layers_left);
+    layers.push_back(0);
     for (uint32_t own = 1; own <= most; ++own) {
-      prefix.push(problem.times[stage][own]);
-      const double bound_s = bounds.bound_s(prefix, layers_left - own);
-      prefix.pop();
-      if (!useless(bound_s)) ways.push_back({own, bound_s});
+      layers.back() = own;
+      const double bound_s = bounds.bound_s(layers, layers_left - own);
+      if (!useless(bound_s)) all.push_back({own, bound_s});
     }
-    std::ranges::stable_sort(ways, {}, &Child::bound_s);
-    return ways;
+    layers.pop_back();
+    std::ranges::stable_sort(all, {}, &Child::bound_s);
+    return all;
   }
 
   void simulate() {
@@ -111,84 +122,66 @@ double run_schedule(std::span<const StageTime> stages, uint32_t micro_batches) {
   return step_s;
 }
 
-void Prefix::push(const StageTime& time) {
-  Stage now{.time = time, .busy_s = micro_batches_ * pass_s(time)};
-  if (!stages_.empty()) {
-    const Stage& before = stages_.back();
-    const StageTime& passed = before.time;
-    now.start_s = before.start_s + passed.forward_s + passed.send_s;
-    now.trip_s = before.trip_s + pass_s(passed) + 2 * passed.send_s;
-    now.after_s = before.after_s + passed.send_s + passed.backward_s;
-  }
-  now.after_s = std::max(now.after_s, time.tail_s);
-  stages_.push_back(now);
-}
-
 SplitBounds::SplitBounds(const SplitProblem& problem)
-    : layers_(problem.layers),
-      stages_(problem.stages()),
-      micro_batches_(problem.micro_batches),
-      trip_(index(stages_ + 1, 0), kNever),
-      ended_(trip_),
-      total_(trip_) {
-  for (uint32_t stage = stages_; stage-- > 0;) {
-    for (uint32_t layers = stages_ - stage; layers <= layers_; ++layers) {
-      fill(problem, stage, layers);
+    : problem_(problem), least_(index(problem.stages() + 1, 0)) {
+  for (uint32_t stage = problem.stages(); stage-- > 0;) {
+    for (uint32_t layers = problem.stages() - stage; layers <= problem.layers; ++layers) {
+      least_[index(stage, layers)] = least_of(stage, layers);
     }
   }
 }
 
-void SplitBounds::fill(const SplitProblem& problem, uint32_t stage, uint32_t layers) {
-  const size_t here = index(stage, layers);
-  const bool last = stage + 1 == stages_;
-  const double trips = round_trips(stage, stages_, micro_batches_);
-  const uint32_t after = stages_ - stage - 1;  // stages that need a layer each
-  const uint32_t most = std::min(problem.most(stage), layers - after);
-  for (uint32_t own = last ? layers : 1; own <= most; ++own) {
-    const StageTime& time = problem.times[stage][own];
+SplitBounds::Least SplitBounds::least_of(uint32_t stage, uint32_t layers) const {
+  const uint32_t after = problem_.stages() - stage - 1;  // stages that need a layer each
+  const double trips = round_trips(stage, problem_.stages(), problem_.micro_batches);
+  const uint32_t most = std::min(problem_.most(stage), layers - after);
+  Least least;
+  for (uint32_t own = after == 0 ? layers : 1; own <= most; ++own) {
+    const StageTime& time = problem_.times[stage][own];
     double trip = pass_s(time);
-    double ended = micro_batches_ * pass_s(time);
+    double ended = problem_.micro_batches * pass_s(time);
     double rest = 0;
-    if (!last) {
-      const size_t next = index(stage + 1, layers - own);
+    if (after > 0) {
+      const Least& next = at(stage + 1, layers - own);
       const double there_and_back = pass_s(time) + 2 * time.send_s;
-      trip = there_and_back + trip_[next];
-      ended = std::max(ended, there_and_back + ended_[next]);
-      rest = time.forward_s + time.send_s + total_[next];
+      trip = there_and_back + next.trip_s;
+      ended = std::max(ended, there_and_back + next.ended_s);
+      rest = time.forward_s + time.send_s + next.total_s;
     }
     ended = std::max(ended, trips * trip);
-    trip_[here] = std::min(trip_[here], trip);
-    ended_[here] = std::min(ended_[here], ended);
-    total_[here] = std::min(total_[here], std::max(ended + time.tail_s, rest));
+    least.trip_s = std::min(least.trip_s, trip);
+    least.ended_s = std::min(least.ended_s, ended);
+    least.total_s = std::min(least.total_s, std::max(ended + time.tail_s, rest));
   }
+  return least;
 }
 
-double SplitBounds::bound_s(const Prefix& prefix, uint32_t layers_left) const {
-  const uint32_t stage = prefix.size();
-  if (stage == 0) return root_s();
-  const Prefix::Stage& last = prefix.stages_.back();
-  const StageTime& passed = last.time;
-  if (stage == stages_) {
-    if (layers_left > 0) return kNever;
-  } else if (total(stage, layers_left) == kNever) {
-    return kNever;
-  }
-  // Relative to the start of the first of the remaining stages.
-  double trip_left = 0;
+double SplitBounds::bound_s(std::span<const uint32_t> layers, uint32_t layers_left) const {
+  const auto decided = static_cast<uint32_t>(layers.size());
+  const auto time_of = [&](uint32_t stage) -> const StageTime& {
+    return problem_.times[stage][layers[stage]];
+  };
+  Before all;
+  for (uint32_t stage = 0; stage < decided; ++stage) all.add(time_of(stage));
   double bound = 0;
-  const double trip_to = last.trip_s + pass_s(passed);
-  if (stage < stages_) {
-    const size_t left = index(stage, layers_left);
-    const double start = last.start_s + passed.forward_s + passed.send_s;
-    bound = std::max(start + total_[left],
-                     start + ended_[left] + passed.send_s + passed.backward_s + last.after_s);
-    trip_left = 2 * passed.send_s + trip_[left];
+  double trip = all.trip_s;
+  if (decided < problem_.stages()) {
+    const Least& left = at(decided, layers_left);
+    if (left.total_s == kNever) return kNever;
+    bound = all.start_s + std::max(left.total_s, left.ended_s + all.after_s);
+    trip += left.trip_s;
+  } else {
+    if (layers_left > 0) return kNever;
+    trip -= 2 * time_of(decided - 1).send_s;  // to nobody
   }
-  for (uint32_t i = 0; i < stage; ++i) {
-    const Prefix::Stage& each = prefix.stages_[i];
-    const double trip = trip_to - each.trip_s + trip_left;
-    const double ended = std::max(each.busy_s, round_trips(i, stages_, micro_batches_) * trip);
-    bound = std::max(bound, each.start_s + ended + each.after_s);
+  Before before;
+  for (uint32_t stage = 0; stage < decided; ++stage) {
+    const StageTime& time = time_of(stage);
+    const double trips = round_trips(stage, problem_.stages(), problem_.micro_batches);
+    const double ended =
+        std::max(problem_.micro_batches * pass_s(time), trips * (trip - before.trip_s));
+    bound = std::max(bound, before.start_s + ended + std::max(before.after_s, time.tail_s));
+    before.add(time);
   }
   return bound;
 }

@@ -64,11 +64,11 @@ double exposed(double time_s, double hidden_by_s, uint32_t layers) {
 
 }  // namespace
 
-HeldParameters held_parameters(const Problem& problem, const Shape& shape, uint32_t stage,
+ParameterCount held_parameters(const Problem& problem, const Shape& shape, uint32_t stage,
                                uint32_t layers) {
-  const LayerParameters layer = layer_parameters(problem.model);
+  const ParameterCount layer = layer_parameters(problem.model);
   const double tensor = shape.part_of(stage).tensor;
-  HeldParameters held{layers * layer.shared, layers * layer.experts / shape.experts};
+  ParameterCount held{layers * layer.shared, layers * layer.experts / shape.experts};
   if (stage == 0) held.shared += embedding_parameters(problem.model);
   if (stage + 1 == shape.stages()) held.shared += head_parameters(problem.model);
   if (shape.stages() == 1) held.shared -= shared_parameters(problem.model);
@@ -81,7 +81,7 @@ StageMemory stage_memory(const Problem& problem, const Shape& shape, uint32_t st
   const Precision& bytes = training.precision;
   const Part& part = shape.part_of(stage);
   const double tensor = part.tensor;
-  const HeldParameters held = held_parameters(problem, shape, stage, layers);
+  const ParameterCount held = held_parameters(problem, shape, stage, layers);
   StageMemory memory{.usable = problem.accelerators[part.kind].memory * training.usable_memory};
   memory.weights = held.all() * (bytes.element + bytes.gradient);
   const double ranks = training.shard_optimizer ? shape.data : 1;
@@ -166,7 +166,7 @@ StageCosts::PartTimes StageCosts::part_times(const Part& part) const {
   const Model& model = problem_.model;
   const Accelerator& accelerator = problem_.accelerators[part.kind];
   const Precision& bytes = problem_.training.precision;
-  const LayerParameters held = layer_parameters(model);
+  const ParameterCount held = layer_parameters(model);
   const double weights = held.shared + held.experts / shape_.experts;
   const double moved = (weights + 2 * activations(model) * tokens_) * bytes.element / part.tensor;
   const double flops = layer_flops(model) * tokens_ / part.tensor;
@@ -210,7 +210,7 @@ StageCost StageCosts::of(uint32_t stage, uint32_t layers) const {
   const PartTimes& part = parts_[places_[stage].part];
   const Training& training = problem_.training;
   const Precision& bytes = training.precision;
-  const HeldParameters held = held_parameters(problem_, shape_, stage, layers);
+  const ParameterCount held = held_parameters(problem_, shape_, stage, layers);
   const bool last = stage + 1 == stages();
   StageCost cost{.forward = of_layers(part.forward, layers, last ? part.head_s : 0),
                  .backward = of_layers(part.backward, layers, last ? 2 * part.head_s : 0),
@@ -242,7 +242,7 @@ uint32_t StageCosts::most_layers(uint32_t stage) const {
   return fits;
 }
 
-Traffic StageCosts::traffic(uint32_t stage, uint32_t layers, const HeldParameters& held) const {
+Traffic StageCosts::traffic(uint32_t stage, uint32_t layers, const ParameterCount& held) const {
   const Part& part = shape_.part_of(stage);
   const Training& training = problem_.training;
   const Precision& bytes = training.precision;

@@ -14,13 +14,9 @@
 
 namespace pacecar::plan {
 
-// The number of parameters on one accelerator.
-struct HeldParameters {
-  double shared = 0;   // divided by tensor parallelism; each data parallel rank has them
-  double experts = 0;  // divided by expert parallelism as well
-  double all() const { return shared + experts; }
-};
-HeldParameters held_parameters(const Problem& problem, const Shape& shape, uint32_t stage,
+// Of one accelerator: tensor parallelism divides all parameters, expert parallelism those of
+// experts as well.
+ParameterCount held_parameters(const Problem& problem, const Shape& shape, uint32_t stage,
                                uint32_t layers);
 
 // Of an accelerator. Only these items are counted; Training::usable_memory leaves room for the rest
@@ -148,7 +144,7 @@ class StageCosts {
 
   PartTimes part_times(const Part& part) const;
   double send_between(const Part& from, const Part& to) const;
-  Traffic traffic(uint32_t stage, uint32_t layers, const HeldParameters& held) const;
+  Traffic traffic(uint32_t stage, uint32_t layers, const ParameterCount& held) const;
 
   const Problem& problem_;
   const Shape& shape_;
