@@ -117,7 +117,7 @@ class Record {
  public:
   static constexpr size_t kOperations = 2048;
   static constexpr size_t kSteps = 4096;
-  // Messages per second, and in one burst. One takes some 170 ns (bench/measure/micro), so all take
+  // Messages per second, and in one burst. One takes some 170 ns, so all take
   // 0.1% of one core.
   static constexpr uint64_t kMessageRate = 5000;
 
