@@ -56,24 +56,19 @@ double mbps(Bytes bytes, Duration time) {
   return time.ns() > 0 ? static_cast<double>(bytes) * 8e-6 / time.seconds() : 0;
 }
 
-struct Figure {
-  const char* key;
-  uint64_t (*value)(const PortCounts& counts);
-};
-
-constexpr Figure kFigures[] = {
-    {"received_frames", [](const PortCounts& counts) { return counts.port.received_frames; }},
-    // On the cable to the port, with Ethernet's overhead.
-    {"sent_frames", [](const PortCounts& counts) { return counts.egress.sent_packets; }},
-    {"sent_bytes", [](const PortCounts& counts) { return counts.egress.sent_bytes; }},
-    {"marked", [](const PortCounts& counts) { return counts.egress.marked; }},
-    {"trimmed", [](const PortCounts& counts) { return counts.egress.trimmed; }},
-    {"dropped", [](const PortCounts& counts) { return counts.egress.dropped; }},
-    {"nic_dropped", [](const PortCounts& counts) { return counts.nic_dropped; }},
-    {"missed", [](const PortCounts& counts) { return counts.port.missed; }},
-    {"too_long", [](const PortCounts& counts) { return counts.port.too_long; }},
-    {"refused", [](const PortCounts& counts) { return counts.port.refused; }},
-};
+// Of the cable to the port with Ethernet's overhead.
+Json counts_json(const PortCounts& counts) {
+  return {{"received_frames", counts.port.received_frames},
+          {"sent_frames", counts.egress.sent_packets},
+          {"sent_bytes", counts.egress.sent_bytes},
+          {"marked", counts.egress.marked},
+          {"trimmed", counts.egress.trimmed},
+          {"dropped", counts.egress.dropped},
+          {"nic_dropped", counts.nic_dropped},
+          {"missed", counts.port.missed},
+          {"too_long", counts.port.too_long},
+          {"refused", counts.port.refused}};
+}
 
 Json queue_json(const Histogram& samples, Bytes now, Bytes most) {
   return {{"now_bytes", now},
@@ -83,13 +78,17 @@ Json queue_json(const Histogram& samples, Bytes now, Bytes most) {
           {"samples", samples.count()}};
 }
 
-// What happened at a port between two looks at it, `time` apart.
+// What happened at a port between two counts, `time` apart.
 Json port_json(const std::string& name, const PortCounts& before, const PortCounts& after,
                Duration time, Json queue) {
-  Json figures = {{"name", name},
-                  {"paused_us", (after.paused - before.paused).us()},
-                  {"queue", std::move(queue)}};
-  for (const auto& [key, value] : kFigures) figures[key] = value(after) - value(before);
+  Json figures = counts_json(after);
+  const Json earlier = counts_json(before);
+  for (const auto& [key, value] : earlier.items()) {
+    figures[key] = figures[key].get<uint64_t>() - value.get<uint64_t>();
+  }
+  figures["name"] = name;
+  figures["paused_us"] = (after.paused - before.paused).us();
+  figures["queue"] = std::move(queue);
   figures["sent_mbps"] = mbps(figures["sent_bytes"].get<Bytes>(), time);
   return figures;
 }
