@@ -1,5 +1,5 @@
 // The tables of functions by which NCCL calls a tuner plugin: one symbol, ncclTunerPlugin_vN, per
-// version, 2 to 7; NCCL 2.28 has 5, 2.32.6 has 7. NCCL takes the newest, from the net plugin if no
+// version, 3 to 7; NCCL 2.28 has 5, 2.32.6 has 7. NCCL takes the newest, from the net plugin if no
 // other tuner is named.
 //
 // The members keep NCCL's names. What changed: 3 brought the table of costs in place of one choice,
@@ -13,7 +13,7 @@
 
 namespace pacecar::nccl {
 
-constexpr int kOldestTuner = 2;
+constexpr int kOldestTuner = 3;
 constexpr int kNewestTuner = 7;
 
 // ncclFunc_t, as far as NCCL asks.
@@ -45,9 +45,6 @@ struct NvlDomainsV5 {
 
 struct TunerConstants;  // NCCL's, for a tuner to change at init; versions of NCCL differ in them
 
-using GetCollInfoV2 = NcclResult (*)(void* context, TunedFunction function, size_t bytes,
-                                     int collnet, int nvls, int operations, int* algorithm,
-                                     int* protocol, int* channels);
 // `costs` points to floats, though NCCL's type is another.
 using GetCollInfoV3 = NcclResult (*)(void* context, TunedFunction function, size_t bytes,
                                      int operations, float** costs, int algorithms, int protocols,
@@ -57,15 +54,14 @@ using GetCollInfoV4 = NcclResult (*)(void* context, TunedFunction function, size
                                      int registered, int* channels);
 
 template <typename GetCollInfo>
-struct TunerV2V4 {
+struct TunerV3V4 {
   const char* name;
   NcclResult (*init)(size_t ranks, size_t nodes, Logger logger, void** context);
   GetCollInfo getCollInfo;
   NcclResult (*destroy)(void* context);
 };
-using TunerV2 = TunerV2V4<GetCollInfoV2>;
-using TunerV3 = TunerV2V4<GetCollInfoV3>;
-using TunerV4 = TunerV2V4<GetCollInfoV4>;
+using TunerV3 = TunerV3V4<GetCollInfoV3>;
+using TunerV4 = TunerV3V4<GetCollInfoV4>;
 
 struct TunerV5 {
   const char* name;
@@ -83,7 +79,7 @@ struct TunerV6 : TunerV5 {
 using TunerV7 = TunerV6;
 
 static_assert(sizeof(TunedFunction) == 4 && sizeof(NvlDomainsV5) == 12);
-static_assert(sizeof(TunerV2) == 32 && sizeof(TunerV5) == 32 && sizeof(TunerV6) == 40);
-static_assert(offsetof(TunerV2, getCollInfo) == 16 && offsetof(TunerV5, finalize) == 24);
+static_assert(sizeof(TunerV3) == 32 && sizeof(TunerV5) == 32 && sizeof(TunerV6) == 40);
+static_assert(offsetof(TunerV3, getCollInfo) == 16 && offsetof(TunerV5, finalize) == 24);
 
 }  // namespace pacecar::nccl

@@ -85,16 +85,6 @@ NcclResult init(void** context, size_t ranks, size_t nodes, nccl::Logger logger,
   return NcclResult::kSuccess;
 }
 
-// Version 2 does not show what NCCL has ruled out, and NCCL takes any choice without a check. So
-// the tuner makes none.
-NcclResult init_v2(size_t /*ranks*/, size_t /*nodes*/, nccl::Logger logger,
-                   void** context) noexcept {
-  if (context == nullptr) return NcclResult::kInvalidArgument;
-  *context = nullptr;
-  plugin::set_logger(logger);
-  return NcclResult::kSuccess;
-}
-
 NcclResult init_v3(size_t ranks, size_t nodes, nccl::Logger logger, void** context) noexcept {
   return init(context, ranks, nodes, logger, nullptr);
 }
@@ -154,12 +144,6 @@ NcclResult get_v3(void* context, TunedFunction function, size_t bytes, int opera
   return get_v4(context, function, bytes, operations, costs, algorithms, protocols, 0, channels);
 }
 
-NcclResult get_v2(void* /*context*/, TunedFunction /*function*/, size_t /*bytes*/, int /*collnet*/,
-                  int /*nvls*/, int /*operations*/, int* /*algorithm*/, int* /*protocol*/,
-                  int* /*channels*/) noexcept {
-  return NcclResult::kSuccess;
-}
-
 NcclResult finalize(void* context) noexcept {
   tuners().close(context);
   return NcclResult::kSuccess;
@@ -174,7 +158,6 @@ extern "C" {
       "default")]] extern constexpr nccl::TunerV##version ncclTunerPlugin_v##version = \
       __VA_ARGS__;
 
-PACECAR_TUNER_TABLE(2, {"Pacecar", init_v2, get_v2, finalize})
 PACECAR_TUNER_TABLE(3, {"Pacecar", init_v3, get_v3, finalize})
 PACECAR_TUNER_TABLE(4, {"Pacecar", init_v3, get_v4, finalize})
 PACECAR_TUNER_TABLE(5, {"Pacecar", init_v5, get_v4, finalize})

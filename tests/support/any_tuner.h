@@ -22,8 +22,7 @@ class AnyTuner {
   }
 
  public:
-  using Table =
-      std::variant<const TunerV2*, const TunerV3*, const TunerV4*, const TunerV5*, const TunerV6*>;
+  using Table = std::variant<const TunerV3*, const TunerV4*, const TunerV5*, const TunerV6*>;
 
   explicit AnyTuner(Table table) : table_(table) {}
 
@@ -42,16 +41,11 @@ class AnyTuner {
       }
     });
   }
-  // Version 2 returns one choice. Its cost becomes 0, so that it is taken, unless the cost says
-  // that it is ruled out.
   NcclResult getCollInfo(void* context, TunedFunction function, size_t bytes, int operations,
                          float* costs, int algorithms, int protocols, int* channels) const {
     return call([&]<typename T>(const T& table) {
       auto* const all = reinterpret_cast<float**>(costs);
-      if constexpr (std::is_same_v<T, TunerV2>) {
-        return choose(table, context, function, bytes, operations, costs, algorithms, protocols,
-                      channels);
-      } else if constexpr (std::is_same_v<T, TunerV3>) {
+      if constexpr (std::is_same_v<T, TunerV3>) {
         return table.getCollInfo(context, function, bytes, operations, all, algorithms, protocols,
                                  channels);
       } else {
@@ -85,21 +79,6 @@ class AnyTuner {
   }
 
  private:
-  static NcclResult choose(const TunerV2& table, void* context, TunedFunction function,
-                           size_t bytes, int operations, float* costs, int algorithms,
-                           int protocols, int* channels) {
-    int algorithm = kUndefined;
-    int protocol = kUndefined;
-    const NcclResult result = table.getCollInfo(context, function, bytes, 0, 0, operations,
-                                                &algorithm, &protocol, channels);
-    const bool chosen =
-        algorithm >= 0 && algorithm < algorithms && protocol >= 0 && protocol < protocols;
-    if (costs != nullptr && chosen && costs[algorithm * protocols + protocol] != kRuledOut) {
-      costs[algorithm * protocols + protocol] = 0;
-    }
-    return result;
-  }
-
   Table table_;
 };
 
@@ -114,8 +93,6 @@ inline std::unique_ptr<AnyTuner> find_tuner(void* library, int version) {
   const void* const table = dlsym(library, symbol.c_str());
   if (table == nullptr) return nullptr;
   switch (version) {
-    case 2:
-      return tuner_at<TunerV2>(table);
     case 3:
       return tuner_at<TunerV3>(table);
     case 4:
