@@ -33,12 +33,11 @@ int simulate(int argc, char** argv) { return run_in_module("simulate", argc, arg
 // Between two hosts; between all pairs of many it is the module's.
 template <TestKind kKind>
 int run_pair(int argc, char** argv) {
-  const auto parsed = parse_test_options(kKind, argc, argv);
-  if (const auto code = code_of_words(parsed)) return *code;
-  const TestOptions& options = parsed->options;
-  if (options.many.flags.given()) return diagnose(argc, argv);
-  const Console console(options.quiet, !options.no_color);
-  return code_of(run_test(kKind, options, console), console);
+  return run_with_options(kKind, argc, argv,
+                          [&](const TestOptions& options, const Console& console) -> Result<int> {
+                            if (options.many.flags.given()) return diagnose(argc, argv);
+                            return run_test(kKind, options, console);
+                          });
 }
 
 constexpr Subcommand kSubcommands[] = {

@@ -224,7 +224,14 @@ namespace pacecar {
 
 int run_ab(int argc, char** argv) {
   const auto options = ab::parse_ab_options(argc, argv);
-  if (const auto code = perf::code_of_words(options)) return *code;
+  if (!options) {
+    perf::Console(false, true).error(options.error().message);
+    return perf::kExitUsage;
+  }
+  if (!options->help.empty()) {
+    fmt::print("{}", options->help);
+    return perf::kExitOk;
+  }
   ab::AbCommand command(*options, {argv, argv + argc});
   return perf::code_of(command.run(), command.console(),
                        [](const Error&) { return perf::kExitUsage; });

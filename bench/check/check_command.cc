@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "bench/check/host.h"
-#include "bench/check/rule.h"
 #include "bench/check/trial.h"
 #include "bench/nccl/pair_bench.h"
 #include "bench/perf/clock.h"
@@ -20,6 +19,7 @@
 #include "bench/perf/console.h"
 #include "bench/perf/files.h"
 #include "bench/perf/subcommands.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -51,22 +51,24 @@ std::string line_of(const Finding& finding, size_t width) {
 // The figures of a version: measure().
 std::string lines_of(const Json& figures) {
   const int version = figures.at("version");
+  const auto value = [&](const char* test, const char* name) {
+    return figures.at(test).at(name).get<double>();
+  };
   std::string lines;
-  if (const auto stream = figures.find("stream"); stream != figures.end()) {
-    const auto value = [&](const char* name) { return stream->at(name).get<double>(); };
+  if (figures.contains("stream")) {
     lines += fmt::format(
         "v{:<3} stream    {} B x {}: {:.2f} Gb/s, {:.0f} messages/s, CPU s per GB: sender {:.2f}, "
         "receiver {:.2f}\n",
-        version, stream->at("size_bytes").dump(), stream->at("in_flight").dump(), value("gbps"),
-        value("messages_per_s"), value("sender_cpu_s_per_gb"), value("receiver_cpu_s_per_gb"));
+        version, value("stream", "size_bytes"), value("stream", "in_flight"),
+        value("stream", "gbps"), value("stream", "messages_per_s"),
+        value("stream", "sender_cpu_s_per_gb"), value("stream", "receiver_cpu_s_per_gb"));
   }
-  if (const auto latency = figures.find("latency"); latency != figures.end()) {
-    const auto value = [&](const char* name) { return latency->at(name).get<double>(); };
+  if (figures.contains("latency")) {
     lines += fmt::format(
         "v{:<3} latency   8 B, half a round trip in us: least {:.1f}, median {:.1f}, p99 {:.1f}, "
         "p99.9 {:.1f}, most {:.1f}\n",
-        version, value("min_us"), value("p50_us"), value("p99_us"), value("p99_9_us"),
-        value("max_us"));
+        version, value("latency", "min_us"), value("latency", "p50_us"), value("latency", "p99_us"),
+        value("latency", "p99_9_us"), value("latency", "max_us"));
   }
   if (figures.contains("trouble")) {
     lines +=
@@ -110,17 +112,12 @@ struct Options {
 
 std::vector<Rule> rules_of(const Options& options) {
   std::vector<Rule> rules;
-  for (const auto& group :
-       {setup_rules(), transfer_rules(), group_rules(), crowd_rules(), teardown_rules()}) {
+  for (const auto& group : {connection_rules(), transfer_rules()}) {
     std::copy_if(group.begin(), group.end(), std::back_inserter(rules), [&](const Rule& rule) {
       return options.only.empty() || rule.name.find(options.only) != std::string_view::npos;
     });
   }
   return rules;
-}
-
-tl::unexpected<Error> bad_usage(std::string sentence) {
-  return fail(ErrorCode::kInvalidArgument, std::move(sentence));
 }
 
 // The versions to test. Only child processes load the plugin. Errors: kInvalidArgument (there is
@@ -134,20 +131,19 @@ Result<std::vector<int>> versions_of(const Options& options) {
     if (outcome.verdict == Verdict::kPass) {
       found.push_back(version);
     } else if (outcome.detail.find("exports no") == std::string::npos) {
-      return bad_usage(fmt::format("{}: {}", options.plugin, outcome.detail));
+      return invalid("{}: {}", options.plugin, outcome.detail);
     }
   }
   if (found.empty()) {
-    return bad_usage(
-        fmt::format("{} exports no ncclNetPlugin_v{} to v{}: it is no net plugin for NCCL 2.13 or "
-                    "later",
-                    options.plugin, nccl::kOldestVersion, nccl::kNewestVersion));
+    return invalid(
+        "{} exports no ncclNetPlugin_v{} to v{}: it is no net plugin for NCCL 2.13 or later",
+        options.plugin, nccl::kOldestVersion, nccl::kNewestVersion);
   }
   if (options.all_versions) return found;
   for (const int version : options.versions) {
     if (std::ranges::find(found, version) != found.end()) continue;
-    return bad_usage(fmt::format("{} has no table of version {}; it has: {}", options.plugin,
-                                 version, fmt::join(found, ", ")));
+    return invalid("{} has no table of version {}; it has: {}", options.plugin, version,
+                   fmt::join(found, ", "));
   }
   return options.versions.empty() ? std::vector{found.back()} : options.versions;
 }
@@ -221,16 +217,15 @@ Result<int> check_plugin(const Options& options) {
     return perf::kExitOk;
   }
   if (options.plugin.empty()) {
-    return bad_usage(
-        "which plugin? Name its shared library: pacecar check-plugin libnccl-net-x.so");
+    return invalid("which plugin? Name its shared library: pacecar check-plugin libnccl-net-x.so");
   }
   if (access(options.plugin.c_str(), R_OK) != 0 && options.plugin.find('/') != std::string::npos) {
-    return bad_usage(fmt::format("the plugin '{}' cannot be loaded ({}): name its shared library",
-                                 options.plugin, std::strerror(errno)));
+    return invalid("the plugin '{}' cannot be loaded ({}): name its shared library", options.plugin,
+                   std::strerror(errno));
   }
   RETURN_IF_ERROR(perf::check_writable(options.json));
   if (rules.empty()) {
-    return bad_usage(fmt::format("no rule's name contains '{}': --list shows them", options.only));
+    return invalid("no rule's name contains '{}': --list shows them", options.only);
   }
   ASSIGN_OR_RETURN(const auto versions, versions_of(options));
   FILE* const people = options.json == perf::kStandardOutput ? stderr : stdout;

@@ -1,4 +1,5 @@
-// Plays NCCL in one process of a trial.
+// The rules on which NCCL relies in a net plugin, and the host that plays NCCL in one process of a
+// rule's trial.
 #pragma once
 
 #include <signal.h>
@@ -130,5 +131,15 @@ class Host : public nccl::Host {
   Arena& arena_;
   const int rank_;
 };
+
+struct Rule {
+  std::string_view name;      // for --only
+  std::string_view sentence;  // what a plugin must do
+  void (*check)(Host& host);  // throws NotOffered or nccl::HostError
+  int ranks = 1;              // processes that run `check` at once, each with a Host
+};
+
+std::span<const Rule> connection_rules();
+std::span<const Rule> transfer_rules();
 
 }  // namespace pacecar::check

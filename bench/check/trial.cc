@@ -1,19 +1,19 @@
 #include "bench/check/trial.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <new>
 #include <vector>
 
+#include "bench/perf/child.h"
 #include "bench/perf/clock.h"
+#include "transport/base/printable.h"
 
 namespace pacecar::check {
 namespace {
@@ -24,73 +24,53 @@ constexpr useconds_t kLookEveryUs = 1000;
 // How long the other processes may run on after one has failed, to report why.
 constexpr Duration kGrace = Duration::from_s(1);
 
-[[noreturn]] void run_rank(Arena& arena, int rank, const std::function<void(Arena&, int)>& body) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  int status = EXIT_SUCCESS;
+int run_rank(Arena& arena, int rank, const std::function<void(Arena&, int)>& body) {
   try {
     body(arena, rank);
     ++arena.finished;
+    return EXIT_SUCCESS;
   } catch (const NotOffered& reason) {
     arena.not_offered.set(reason.what());
-    status = EXIT_FAILURE;
   } catch (const std::exception& reason) {
     arena.violation.set(reason.what());
-    status = EXIT_FAILURE;
   }
-  std::_Exit(status);
+  return EXIT_FAILURE;
 }
 
-std::vector<pid_t> start_ranks(Arena& arena, int count,
-                               const std::function<void(Arena&, int)>& body) {
-  std::vector<pid_t> running;
+void run_ranks(Arena& arena, int count, Duration limit,
+               const std::function<void(Arena&, int)>& body) {
+  std::vector<perf::Child> running;
   for (int rank = 0; rank < count; ++rank) {
-    const pid_t child = fork();
-    if (child == 0) run_rank(arena, rank, body);
-    if (child < 0) {
-      arena.violation.set(fmt::format("cannot start a process ({}): raise the limit of processes",
-                                      std::strerror(errno)));
+    auto child = perf::Child::run([&, rank] { return run_rank(arena, rank, body); });
+    if (!child) {
+      arena.violation.set(child.error().message);
       break;
     }
-    running.push_back(child);
+    running.push_back(std::move(*child));
   }
-  return running;
-}
-
-// Removes processes that have ended. False if one of them has failed.
-bool reap(Arena& arena, std::vector<pid_t>& running) {
-  bool well = true;
-  std::erase_if(running, [&](pid_t child) {
-    int status = 0;
-    if (waitpid(child, &status, WNOHANG) != child) return false;
-    // A rule may kill its own process (Host::die).
-    if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) {
-      arena.violation.set(fmt::format("it crashes: {}", strsignal(WTERMSIG(status))));
-      well = false;
-    } else if (WIFEXITED(status) && WEXITSTATUS(status) != EXIT_SUCCESS) {
-      well = false;
-    }
-    return true;
-  });
-  return well;
-}
-
-void wait_for(Arena& arena, std::vector<pid_t> running, Duration limit) {
   Instant deadline = steady_now() + limit;
   bool failed = false;
   while (!running.empty() && steady_now() < deadline) {
-    if (!reap(arena, running) && !failed) {
-      failed = true;
-      deadline = std::min(deadline, steady_now() + kGrace);
-    }
     usleep(kLookEveryUs);
+    std::erase_if(running, [&](perf::Child& child) {
+      child.read();
+      const auto status = child.ended();
+      if (!status) return false;
+      // A rule may kill its own process (Host::die).
+      const bool crashed = status->signal != 0 && status->signal != SIGKILL;
+      if (crashed) arena.violation.set(fmt::format("it crashes: {}", strsignal(status->signal)));
+      if (crashed || status->code != EXIT_SUCCESS) {
+        failed = true;
+        arena.warning.set(printable(perf::last_lines(child.errors, 1)));
+      }
+      return true;
+    });
+    if (failed) deadline = std::min(deadline, steady_now() + kGrace);
   }
   if (!running.empty() && !failed) {
     arena.violation.set(fmt::format("it hangs: no end after {:.0f} s", limit.seconds()));
   }
-  for (const pid_t child : running) {
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
-  }
+  for (perf::Child& child : running) child.end(0);
 }
 
 Outcome outcome_of(Arena& arena, int ranks) {
@@ -115,8 +95,7 @@ Outcome run_trial(int ranks, Duration limit, const std::function<void(Arena&, in
     return {Verdict::kFail, fmt::format("no shared memory: {}", std::strerror(errno))};
   }
   Arena* const arena = new (pages) Arena;
-  std::fflush(nullptr);
-  wait_for(*arena, start_ranks(*arena, ranks, body), limit);
+  run_ranks(*arena, ranks, limit, body);
   Outcome outcome = outcome_of(*arena, ranks);
   munmap(pages, sizeof(Arena));
   return outcome;

@@ -30,6 +30,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kThisProgram = "/proc/self/exe";
+constexpr const char* kOutput = "/proc/self/fd/1";
 constexpr int kTurnMs = 500;
 
 constexpr const char* kFooter =
@@ -38,11 +39,10 @@ constexpr const char* kFooter =
 agent ends, with everything that it has started.)";
 
 struct Run {
-  uint64_t id = 0;
+  uint64_t id;
   perf::Child child;
-  FileDescriptor announced;  // a server's announced address
-  std::string announcement;
-  std::optional<Instant> kill_at;  // set when it is stopped
+  bool announces = false;               // it will print its address and port
+  std::optional<Instant> kill_at = {};  // set when it is stopped
 };
 
 class Agent {
@@ -60,10 +60,7 @@ class Agent {
  private:
   bool turn() {
     std::vector<pollfd> waiting{{STDIN_FILENO, POLLIN, 0}};
-    for (const Run& run : runs_) {
-      run.child.add_to(waiting);
-      waiting.push_back({run.announced.get(), POLLIN, 0});
-    }
+    for (const Run& run : runs_) run.child.add_to(waiting);
     poll(waiting.data(), waiting.size(), kTurnMs);
     read_runs();
     return waiting[0].revents == 0 || read_commands();
@@ -113,30 +110,22 @@ class Agent {
   }
 
   void start(const Json& command) {
-    const uint64_t id = command.at("id").get<uint64_t>();
+    const auto id = command.at("id").get<uint64_t>();
+    const bool announces = command.value("announces", false);
     std::vector<std::string> words{kThisProgram};
     for (const Json& word : command.at("arguments")) words.push_back(word.get<std::string>());
-    perf::Pipe announces;
-    if (command.value("announces", false)) {
-      auto made = perf::make_pipe();
-      if (!made) return end_unstarted(id, made.error());
-      announces = std::move(*made);
-      fcntl(announces.read.get(), F_SETFL, O_NONBLOCK);
-      words.insert(words.end(),
-                   {"--announce", fmt::format("/proc/self/fd/{}", announces.write.get())});
+    if (announces) words.insert(words.end(), {"--announce", kOutput});
+    auto child = perf::Child::execute(words, {});
+    if (child) {
+      runs_.push_back({.id = id, .child = std::move(*child), .announces = announces});
+    } else {
+      send_ended(id, perf::kExitFailed, "", "error: " + child.error().message);
     }
-    auto child = perf::Child::execute(words, {.inherited = announces.write.get()});
-    if (!child) return end_unstarted(id, child.error());
-    runs_.push_back({id, std::move(*child), std::move(announces.read), {}, {}});
   }
 
   static void send_ended(uint64_t id, int code, const std::string& output,
                          const std::string& errors) {
     send({{"type", "ended"}, {"id", id}, {"code", code}, {"output", output}, {"errors", errors}});
-  }
-
-  static void end_unstarted(uint64_t id, const Error& why) {
-    send_ended(id, perf::kExitFailed, "", "error: " + why.message);
   }
 
   void stop(uint64_t id) {
@@ -151,7 +140,7 @@ class Agent {
     for (auto run = runs_.begin(); run != runs_.end();) {
       const auto status = run->child.ended();  // before its last output is read
       run->child.read();
-      if (run->announced) read_announcement(*run);
+      if (run->announces) pass_announcement_on(*run);
       if (run->kill_at && perf::steady_now() > *run->kill_at) run->child.signal(SIGKILL);
       if (!status) {
         ++run;
@@ -163,17 +152,17 @@ class Agent {
     }
   }
 
-  void read_announcement(Run& run) {
-    perf::read_pipe(run.announced, run.announcement);
-    const auto line = perf::take_line(run.announcement);
+  // The first line of a server's output.
+  static void pass_announcement_on(Run& run) {
+    const auto line = perf::take_line(run.child.output);
     if (!line) return;
+    run.announces = false;
     const size_t space = line->find(' ');
     const auto port = to_number<uint16_t>(std::string_view(*line).substr(space + 1));
     send({{"type", "serving"},
           {"id", run.id},
           {"address", line->substr(0, space)},
           {"port", port.value_or(0)}});
-    run.announced = FileDescriptor();
   }
 
   static bool send(const Json& message) {

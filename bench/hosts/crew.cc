@@ -15,6 +15,7 @@
 #include "bench/perf/clock.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
+#include "transport/base/invalid.h"
 #include "transport/base/printable.h"
 #include "transport/base/return_if_error.h"
 
@@ -49,7 +50,7 @@ std::string last_line_of(const std::string& errors) {
 Result<std::string> output_field(const Json& message, const char* key) {
   const auto found = message.find(key);
   if (found != message.end() && found->is_string()) return found->get<std::string>();
-  return fail(ErrorCode::kPeer, fmt::format("there is no {}", key));
+  return fail(ErrorCode::kPeer, "there is no {}", key);
 }
 
 // What an agent reports of a run.
@@ -63,7 +64,6 @@ Result<Event> event_of(size_t host, const Json& message) {
     return event;
   }
   if (message["type"] != "ended") return fail(ErrorCode::kPeer, "the type is not known");
-  event.kind = Event::Kind::kEnded;
   ASSIGN_OR_RETURN(event.code, perf::unsigned_field(message, "code", 0, 255));
   ASSIGN_OR_RETURN(event.output, output_field(message, "output"));
   ASSIGN_OR_RETURN(event.errors, output_field(message, "errors"));
@@ -225,6 +225,7 @@ void Crew::read(size_t index) {
   Member& member = members_[index];
   if (member.state == State::kLost) return;
   perf::Child& child = *member.child;
+  const bool over = child.ended().has_value();  // before its last output is read
   child.read();
   if (child.errors.size() > kMaxErrors) child.errors.erase(0, child.errors.size() - kMaxErrors);
   while (const auto line = perf::take_line(child.output)) {
@@ -233,7 +234,7 @@ void Crew::read(size_t index) {
   }
   if (child.output.size() > kMaxAgentLine) {
     lose(index, "its output has no end: install the same version there");
-  } else if (!child.output_open()) {
+  } else if (over || !child.output_open()) {
     ended(index);
   }
 }
@@ -267,7 +268,6 @@ void Crew::greet(size_t index, const Json& message) {
   member.machine = *machine;
   member.child->errors.clear();  // banners
   member.state = State::kReady;
-  events_.push_back({.kind = Event::Kind::kReady, .host = index});
 }
 
 void Crew::report(size_t index, const Json& message) {
@@ -306,12 +306,6 @@ void Crew::ended(size_t index) {
   }
   lose(index, fmt::format("it cannot be reached ({}{}): does '{}' work by hand?", status.text(),
                           words, fmt::join(member.command, " ")));
-}
-
-Result<Targets> targets_of(const perf::HostsFlags& flags) {
-  ASSIGN_OR_RETURN(auto hosts, read_hosts(flags.hosts));
-  ASSIGN_OR_RETURN(auto launcher, Launcher::parse(flags.launch));
-  return Targets{std::move(hosts), std::move(launcher)};
 }
 
 std::string count_of(size_t count, const std::string& what) {

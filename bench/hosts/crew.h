@@ -12,8 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/hosts/host_list.h"
-#include "bench/hosts/launcher.h"
+#include "bench/hosts/targets.h"
 #include "bench/perf/child.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
@@ -23,9 +22,9 @@
 namespace pacecar::hosts {
 
 struct Event {
-  enum class Kind { kReady, kServing, kEnded, kLost };
+  enum class Kind { kServing, kEnded, kLost };
 
-  Kind kind = Kind::kReady;
+  Kind kind = Kind::kEnded;
   size_t host = 0;
   uint64_t id = 0;  // of the run: kServing, kEnded
   std::string address;
@@ -97,15 +96,6 @@ class Crew {
   std::vector<Event> events_;
   uint64_t last_id_ = 0;
 };
-
-// The hosts of a command line, and how to reach them.
-struct Targets {
-  std::vector<Host> hosts;
-  Launcher launcher;
-};
-
-// Errors: those of read_hosts() and Launcher::parse().
-Result<Targets> targets_of(const perf::HostsFlags& flags);
 
 // Starts the agents and waits for them. Reports lost hosts, hosts with another release, and names
 // of the same machine. Errors: kPeer (no host has answered), kUnavailable (Ctrl-C).

@@ -8,7 +8,8 @@
 namespace pacecar::hosts {
 namespace {
 
-constexpr size_t kLongestLine = 120;  // in longer lines, numbers replace host names
+constexpr size_t kLongestLine = 140;
+constexpr std::string_view kCorner = "from \\ to";
 constexpr size_t kFigureWidth = 7;
 
 // Host names without their domains, if they are still distinct.
@@ -30,22 +31,14 @@ size_t widest(const std::vector<std::string>& texts) {
 
 std::string whole_matrix(const Matrix& matrix, const std::vector<std::string>& names,
                          const Quantity& quantity) {
-  std::vector<std::string> rows = short_names(names);
-  std::vector<std::string> heads = rows;
-  if ((widest(heads) + 1) * heads.size() > kLongestLine && widest(heads) > kFigureWidth) {
-    for (size_t i = 0; i < heads.size(); ++i) {
-      heads[i] = std::to_string(i + 1);
-      rows[i] = fmt::format("{:>2} {}", i + 1, rows[i]);
-    }
-  }
-  const size_t left = std::max(widest(rows), std::string_view("from \\ to").size());
-  const size_t width = std::max(widest(heads), kFigureWidth);
+  const size_t left = std::max(widest(names), kCorner.size());
+  const size_t width = std::max(widest(names), kFigureWidth);
   std::string text = fmt::format("{} in {}: rows send, columns receive\n{:<{}}", quantity.name,
-                                 quantity.unit, "from \\ to", left);
-  for (const std::string& head : heads) text += fmt::format(" {:>{}}", head, width);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::string line = fmt::format("\n{:<{}}", rows[i], left);
-    for (size_t j = 0; j < rows.size(); ++j) {
+                                 quantity.unit, kCorner, left);
+  for (const std::string& name : names) text += fmt::format(" {:>{}}", name, width);
+  for (size_t i = 0; i < names.size(); ++i) {
+    std::string line = fmt::format("\n{:<{}}", names[i], left);
+    for (size_t j = 0; j < names.size(); ++j) {
       const auto& value = matrix.at(i, j);
       const std::string cell = i == j ? "" : value ? figure(*value) : "-";
       line += fmt::format(" {:>{}}", cell, width);
@@ -86,9 +79,8 @@ Side side_of(const std::vector<std::string>& names, const Quantity& quantity, At
   return side;
 }
 
-std::string line_per_host(const Matrix& matrix, const std::vector<std::string>& all_names,
+std::string line_per_host(const Matrix& matrix, const std::vector<std::string>& names,
                           const Quantity& quantity) {
-  const std::vector<std::string> names = short_names(all_names);
   const size_t left = std::max<size_t>(widest(names), 4);
   std::string text = fmt::format("{} in {}\n{:<{}} {:>9} {:>9}  {:<{}} {:>9} {:>9}  {}\n",
                                  quantity.name, quantity.unit, "host", left, "sends", "worst", "to",
@@ -127,10 +119,13 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-std::string to_text(const Matrix& matrix, const std::vector<std::string>& names,
+std::string to_text(const Matrix& matrix, const std::vector<std::string>& all_names,
                     const Quantity& quantity) {
-  return matrix.hosts() <= kMatrixHosts ? whole_matrix(matrix, names, quantity)
-                                        : line_per_host(matrix, names, quantity);
+  const std::vector<std::string> names = short_names(all_names);
+  const size_t line = std::max(widest(names), kCorner.size()) +
+                      names.size() * (std::max(widest(names), kFigureWidth) + 1);
+  return line <= kLongestLine ? whole_matrix(matrix, names, quantity)
+                              : line_per_host(matrix, names, quantity);
 }
 
 }  // namespace pacecar::hosts

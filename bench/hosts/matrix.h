@@ -49,9 +49,8 @@ std::string figure(double value);
 // For an even number the mean of the two in the middle. `values` is not empty.
 double median(std::vector<double> values);
 
-// For up to kMatrixHosts a row for each sender and a column for each receiver; for more hosts a
-// line for each.
-inline constexpr size_t kMatrixHosts = 16;
+// A row for each sender and a column for each receiver, or, where this is wider than 140 characters
+// (from 17 hosts on), a line for each host.
 std::string to_text(const Matrix& matrix, const std::vector<std::string>& names,
                     const Quantity& quantity);
 

@@ -20,6 +20,7 @@
 #include "bench/perf/json_fields.h"
 #include "bench/perf/options.h"
 #include "bench/perf/subcommands.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -53,9 +54,8 @@ Result<std::string> nic_with_address(const std::string& info, const std::string&
       found.push_back(fmt::format("{} ({})", *name, *its));
     }
   }
-  return fail(ErrorCode::kNotFound,
-              fmt::format("none of its NICs has the address {}: it has {}", address,
-                          found.empty() ? "none" : fmt::format("{}", fmt::join(found, ", "))));
+  return fail(ErrorCode::kNotFound, "none of its NICs has the address {}: it has {}", address,
+              found.empty() ? "none" : fmt::format("{}", fmt::join(found, ", ")));
 }
 
 // Adds -d NIC to the flags of each host that has an address in the list. A host without such a NIC
@@ -144,11 +144,10 @@ class PairTest {
     }
     ASSIGN_OR_RETURN(const auto targets, targets_of(options_.many.flags));
     if (targets.hosts.size() < 2) {
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("--hosts names {0} alone: a pair needs two, or 'pacecar bw' there and "
-                      "'pacecar bw {0}' here",
-                      targets.hosts[0].name));
+      return invalid(
+          "--hosts names {0} alone: a pair needs two, or 'pacecar bw' there and 'pacecar bw {0}' "
+          "here",
+          targets.hosts[0].name);
     }
     const perf::Interrupt interrupt;
     begun_ = perf::steady_now();
@@ -246,11 +245,10 @@ class PairTest {
 };
 
 int run(TestKind kind, int argc, char** argv) {
-  const auto parsed = perf::parse_test_options(kind, argc, argv);
-  if (const auto code = perf::code_of_words(parsed)) return *code;
-  const TestOptions& options = parsed->options;
-  const Console console(options.quiet, !options.no_color);
-  return perf::code_of(PairTest(kind, options, console).run(), console);
+  return perf::run_with_options(kind, argc, argv,
+                                [kind](const TestOptions& options, const Console& console) {
+                                  return PairTest(kind, options, console).run();
+                                });
 }
 
 }  // namespace

@@ -63,13 +63,14 @@ void PairResults::add(Measurement measurement) {
   const auto value = figure_of(test_, measurement.results);
   if (value) {
     matrix_.set(measurement.pair.sender, measurement.pair.receiver, *value);
-    ++measured_;
   } else if (measurement.error.empty()) {
     measurement.error = "no message arrived: run 'pacecar bw' between the two hosts by hand";
   }
-  if (!value) failed_.push_back(all_.size());
-  if (measurement.threshold_missed) threshold_missed_.push_back(all_.size());
   all_.push_back(std::move(measurement));
+}
+
+bool PairResults::complete() const {
+  return lost_.empty() && std::ranges::all_of(all_, &std::string::empty, &Measurement::error);
 }
 
 std::string PairResults::arrow(const Pair& pair) const {
@@ -80,7 +81,9 @@ std::string PairResults::arrow(const Pair& pair) const {
 std::vector<std::string> PairResults::failures() const {
   std::vector<std::string> sentences;
   std::vector<const Measurement*> left;
-  for (const size_t index : failed_) left.push_back(&all_[index]);
+  for (const Measurement& one : all_) {
+    if (!one.error.empty()) left.push_back(&one);
+  }
   const auto with = [](size_t host) {
     return [host](const Measurement* one) {
       return one->pair.sender == host || one->pair.receiver == host;
@@ -108,13 +111,13 @@ std::vector<std::string> PairResults::failures() const {
 
 std::vector<std::string> PairResults::missed(double least) const {
   std::vector<std::string> sentences;
-  for (const size_t index : threshold_missed_) {
-    sentences.push_back(arrow(all_[index].pair) + " misses the threshold of the test");
-  }
   const double median = find_outliers(matrix_, quantity_).median;
   for (const Measurement& one : all_) {
+    if (one.threshold_missed) {
+      sentences.push_back(arrow(one.pair) + " misses the threshold of the test");
+    }
     const auto& value = matrix_.at(one.pair.sender, one.pair.receiver);
-    if (!value || least <= 0 || share_of(*value, median, quantity_) >= least) continue;
+    if (!value || share_of(*value, median, quantity_) >= least) continue;
     sentences.push_back(fmt::format("{} misses --least {:g}: {}", arrow(one.pair), least,
                                     compared_with_median(*value, median, quantity_)));
   }
@@ -125,8 +128,7 @@ std::vector<std::string> PairResults::missed(double least) const {
 std::string PairResults::text(double least) const {
   std::string text;
   const Outliers outliers = find_outliers(matrix_, quantity_);
-  if (measured_ > 0) {
-    const std::vector<double> values = matrix_.all();
+  if (const std::vector<double> values = matrix_.all(); !values.empty()) {
     text = fmt::format("{}\nmedian {} {}, from {} to {}\n", to_text(matrix_, names_, quantity_),
                        figure(outliers.median), quantity_.unit,
                        figure(*std::ranges::min_element(values)),
@@ -137,7 +139,7 @@ std::string PairResults::text(double least) const {
   for (const auto& lines : {slow, missed(least), failures()}) {
     for (const std::string& line : lines) text += fmt::format("! {}\n", line);
   }
-  const bool judged = hosts_.size() >= kFewestHosts && measured_ >= 2 * hosts_.size();
+  const bool judged = hosts_.size() >= kFewestHosts && measured() >= 2 * hosts_.size();
   if (judged && slow.empty()) text += "no host and no pair is out of line\n";
   return text;
 }

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/hosts/host_list.h"
 #include "bench/hosts/matrix.h"
 #include "bench/hosts/pair_runner.h"
+#include "bench/hosts/targets.h"
 
 namespace pacecar::hosts {
 
@@ -28,9 +28,9 @@ class PairResults {
   // Adds a lost host.
   void lose(size_t host, const std::string& why) { lost_.emplace_back(host, why); }
 
-  size_t measured() const { return measured_; }
+  size_t measured() const { return matrix_.all().size(); }
   // No host is lost, and no pair has failed.
-  bool complete() const { return failed_.empty() && lost_.empty(); }
+  bool complete() const;
   bool thresholds_met(double least) const { return missed(least).empty(); }
 
   // The matrix, and a sentence for each problem.
@@ -49,10 +49,7 @@ class PairResults {
   Quantity quantity_;
   Matrix matrix_;
   std::vector<Measurement> all_;
-  std::vector<size_t> failed_;            // of all_
-  std::vector<size_t> threshold_missed_;  // of all_: the test's own
   std::vector<std::pair<size_t, std::string>> lost_;
-  size_t measured_ = 0;
 };
 
 }  // namespace pacecar::hosts

@@ -19,7 +19,7 @@ constexpr Duration kServingLimit = Duration::from_s(30);  // for a server's star
 constexpr Duration kEndingLimit = Duration::from_s(10);   // for the second end after the first
 constexpr std::string_view kWarning = "warning: ";
 
-enum class Stage { kServing, kMeasuring, kEnding, kOver };
+enum class Stage { kServing, kMeasuring, kEnding, kStopped, kOver };
 
 struct End {
   size_t host = 0;
@@ -58,12 +58,13 @@ class Attempt {
     if (event.kind != Event::Kind::kEnded) return;
     if (event.id == server_.run) end_server(event);
     if (client_.run != 0 && event.id == client_.run) end_client(event);
-    settle();
+    end_if_idle();
   }
 
-  void look_at_clock() {
+  void check_deadline() {
     if (over() || perf::steady_now() < deadline_) return;
-    if (stage_ == Stage::kEnding) return stopped_ ? lose_silent() : stop();
+    if (stage_ == Stage::kStopped) return lose_silent();
+    if (stage_ == Stage::kEnding) return stop();
     give_up(stage_ == Stage::kServing
                 ? fmt::format("{} has not begun to serve within {:g} s",
                               crew_.host(server_.host).name, kServingLimit.seconds())
@@ -91,19 +92,18 @@ class Attempt {
       end->over = true;
       if (measurement_.results.is_null()) give_up(lost_text(host));
     }
-    settle();
+    end_if_idle();
   }
 
   // Stops what still runs and waits for its end.
   void give_up(const std::string& why) {
     if (measurement_.error.empty()) measurement_.error = why;
-    stage_ = Stage::kEnding;
     stop();
-    settle();
+    end_if_idle();
   }
 
   void stop() {
-    stopped_ = true;
+    stage_ = Stage::kStopped;
     deadline_ = perf::steady_now() + kEndingLimit;
     for (const End& end : {server_, client_}) {
       if (end.runs()) crew_.stop(end.host, end.run);
@@ -141,7 +141,7 @@ class Attempt {
 
   void end_server(const Event& event) {
     server_.over = true;
-    keep_warnings(event, server_.host);
+    add_warnings(event, server_.host);
     if (stage_ == Stage::kServing) {
       give_up(fmt::format("{}: {}", crew_.host(server_.host).name, why_failed(event)));
     }
@@ -151,7 +151,7 @@ class Attempt {
 
   void end_client(const Event& event) {
     client_.over = true;
-    keep_warnings(event, client_.host);
+    add_warnings(event, client_.host);
     const bool missed = event.code == perf::kExitThresholdMissed;
     if (event.code == perf::kExitOk || missed) {
       auto document = perf::parse_json(event.output);
@@ -166,11 +166,12 @@ class Attempt {
     give_up(fmt::format("{}: {}", crew_.host(client_.host).name, why_failed(event)));
   }
 
-  void settle() {
-    if (stage_ == Stage::kEnding && !client_.runs() && !server_.runs()) stage_ = Stage::kOver;
+  void end_if_idle() {
+    const bool ends = stage_ == Stage::kEnding || stage_ == Stage::kStopped;
+    if (ends && !client_.runs() && !server_.runs()) stage_ = Stage::kOver;
   }
 
-  void keep_warnings(const Event& event, size_t host) {
+  void add_warnings(const Event& event, size_t host) {
     std::istringstream lines(event.errors);
     for (std::string line; std::getline(lines, line);) {
       if (!line.starts_with(kWarning)) continue;
@@ -182,7 +183,6 @@ class Attempt {
   Crew& crew_;
   const PairPlan& plan_;
   Stage stage_ = Stage::kServing;
-  bool stopped_ = false;
   Instant deadline_;
   End server_;
   End client_;
@@ -233,22 +233,17 @@ std::vector<Round> both_ways(const std::vector<Round>& rounds) {
   return all;
 }
 
-std::vector<Round> one_at_a_time(size_t hosts) {
-  std::vector<Round> rounds;
-  for (size_t sender = 0; sender < hosts; ++sender) {
-    for (size_t receiver = 0; receiver < hosts; ++receiver) {
-      if (sender != receiver) rounds.push_back({{sender, receiver}});
-    }
-  }
-  return rounds;
-}
-
 }  // namespace
 
 std::vector<Round> schedule(size_t hosts, std::string_view pairs) {
   if (hosts < 2) return {};
-  if (pairs == "all") return one_at_a_time(hosts);
-  return both_ways(pairs == "ring" ? ring(hosts) : tournament(hosts));
+  const std::vector<Round> rounds = both_ways(pairs == "ring" ? ring(hosts) : tournament(hosts));
+  if (pairs != "all") return rounds;
+  std::vector<Round> one_at_a_time;
+  for (const Round& round : rounds) {
+    for (const Pair& pair : round) one_at_a_time.push_back({pair});
+  }
+  return one_at_a_time;
 }
 
 void measure_round(Crew& crew, const PairPlan& plan, const Round& round,
@@ -258,7 +253,7 @@ void measure_round(Crew& crew, const PairPlan& plan, const Round& round,
   for (const Pair& pair : round) attempts.emplace_back(crew, plan, pair);
   while (!perf::Interrupt::asked()) {
     for (auto one = attempts.begin(); one != attempts.end();) {
-      one->look_at_clock();
+      one->check_deadline();
       if (!one->over()) {
         ++one;
         continue;

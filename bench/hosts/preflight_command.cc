@@ -17,6 +17,7 @@
 #include "bench/preflight/peer_path.h"
 #include "bench/preflight/read_facts.h"
 #include "bench/preflight/report.h"
+#include "transport/base/invalid.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 
@@ -128,9 +129,7 @@ Result<void> check_copy(const std::string& root) {
     std::error_code ignored;
     if (std::filesystem::exists(std::filesystem::path(root) / folder, ignored)) return {};
   }
-  return fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("--root {} holds no sys, proc, dev or etc: copy those of a host there", root));
+  return invalid("--root {} holds no sys, proc, dev or etc: copy those of a host there", root);
 }
 
 Result<int> examine_host(const Flags& flags, const Console& console) {
@@ -157,8 +156,7 @@ Result<int> listen(const Flags& flags, const Console& console) {
   return fail(ErrorCode::kSystem, "the listener's socket failed: start it again");
 }
 
-json document_of(const std::vector<HostReport>& reports, const Crew& crew,
-                 const std::vector<json>& documents) {
+json document_of(const std::vector<HostReport>& reports, const Crew& crew) {
   json document = {{"schema_version", 1},
                    {"version", PACECAR_VERSION},
                    {"worst", preflight::to_string(worst_of(reports))},
@@ -166,27 +164,21 @@ json document_of(const std::vector<HostReport>& reports, const Crew& crew,
                    {"lost", json::array()},
                    {"groups", json::array()},
                    {"differences", json::array()}};
-  const auto names = [&](const std::vector<size_t>& hosts) {
-    auto list = json::array();
-    for (const size_t host : hosts) list.push_back(reports[host].host);
-    return list;
-  };
-  for (size_t i = 0; i < reports.size(); ++i) {
-    document["hosts"].push_back({{"name", reports[i].host}, {"preflight", documents[i]}});
+  for (const HostReport& report : reports) {
+    document["hosts"].push_back({{"name", report.host}, {"preflight", report.document}});
   }
   for (size_t i = 0; i < crew.size(); ++i) {
-    if (crew.lost(i)) {
-      document["lost"].push_back({{"name", crew.host(i).name}, {"why", crew.why_lost(i)}});
-    }
+    if (!crew.lost(i)) continue;
+    document["lost"].push_back({{"name", crew.host(i).name}, {"why", crew.why_lost(i)}});
   }
   for (const Group& group : group_findings(reports)) {
     document["groups"].push_back(preflight::to_json(group.finding));
-    document["groups"].back()["hosts"] = names(group.hosts);
+    document["groups"].back()["hosts"] = group.hosts;
   }
   for (const Difference& difference : find_differences(reports)) {
     auto values = json::array();
     for (const auto& [value, hosts] : difference.values) {
-      values.push_back({{"value", value}, {"hosts", names(hosts)}});
+      values.push_back({{"value", value}, {"hosts", hosts}});
     }
     document["differences"].push_back({{"fact", difference.fact}, {"values", values}});
   }
@@ -206,14 +198,12 @@ Result<int> examine_hosts(const Flags& flags, std::vector<std::string> words,
   const auto ends = run_on_all(
       *crew, [&](size_t) { return words; }, limit, console);
   std::vector<HostReport> reports;
-  std::vector<json> documents;
   for (size_t i = 0; i < ends.size(); ++i) {
     if (!ends[i]) continue;
     const std::string& name = crew->host(i).name;
     auto report = read_report(name, ends[i]->output);
     if (report) {
       reports.push_back(std::move(*report));
-      documents.push_back(json::parse(ends[i]->output));
       continue;
     }
     const bool failed = ends[i]->output.empty();
@@ -222,8 +212,8 @@ Result<int> examine_hosts(const Flags& flags, std::vector<std::string> words,
     crew->lose(i, why);
   }
   if (reports.empty()) return fail(ErrorCode::kPeer, "no host has been examined: see above");
-  RETURN_IF_ERROR(perf::write_results(to_text(reports), flags.json_file,
-                                      document_of(reports, *crew, documents)));
+  RETURN_IF_ERROR(
+      perf::write_results(to_text(reports), flags.json_file, document_of(reports, *crew)));
   if (reports.size() < crew->size()) return perf::kExitFailed;
   return exit_code_of(worst_of(reports));
 }

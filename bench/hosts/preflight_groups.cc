@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <span>
 #include <tuple>
 
 #include "bench/perf/json_fields.h"
@@ -34,12 +34,6 @@ auto key_of(const Finding& finding) {
   return std::tie(finding.severity, finding.id, finding.subject, finding.message);
 }
 
-std::string names_of(const std::vector<size_t>& hosts, const std::vector<HostReport>& reports) {
-  std::vector<std::string> names;
-  for (const size_t host : hosts) names.push_back(reports[host].host);
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
 std::string line_of(const Group& group, const std::vector<HostReport>& reports) {
   const Finding& finding = group.finding;
   std::string text =
@@ -67,9 +61,8 @@ size_t hosts_with(const std::vector<HostReport>& reports, Severity severity) {
 }  // namespace
 
 Result<HostReport> read_report(const std::string& host, const std::string& text) try {
-  const Json document = perf::parse_json(text);
-  HostReport report{.host = host, .findings = {}, .facts = {}};
-  for (const Json& one : document.at("findings")) {
+  HostReport report{.host = host, .findings = {}, .facts = {}, .document = perf::parse_json(text)};
+  for (const Json& one : report.document.at("findings")) {
     const auto* kind = kind_of(one.at("id").get<std::string>());
     if (kind == nullptr) return not_a_report();
     report.findings.push_back({kind->id, kind->severity,
@@ -77,7 +70,7 @@ Result<HostReport> read_report(const std::string& host, const std::string& text)
                                printable(one.at("message").get<std::string>()),
                                printable(one.at("cure").get<std::string>())});
   }
-  for (const auto& [name, value] : document.at("facts").items()) {
+  for (const auto& [name, value] : report.document.at("facts").items()) {
     report.facts[printable(name)] = printable(value.get<std::string>());
   }
   return report;
@@ -87,15 +80,15 @@ Result<HostReport> read_report(const std::string& host, const std::string& text)
 
 std::vector<Group> group_findings(const std::vector<HostReport>& reports) {
   std::vector<Group> groups;
-  for (size_t host = 0; host < reports.size(); ++host) {
-    for (const Finding& finding : reports[host].findings) {
+  for (const HostReport& report : reports) {
+    for (const Finding& finding : report.findings) {
       if (finding.severity < Severity::kWarning) continue;
       const auto same = std::ranges::find_if(
           groups, [&](const Group& group) { return key_of(group.finding) == key_of(finding); });
       if (same == groups.end()) {
-        groups.push_back({finding, {host}});
-      } else if (same->hosts.back() != host) {
-        same->hosts.push_back(host);
+        groups.push_back({finding, {report.host}});
+      } else if (same->hosts.back() != report.host) {
+        same->hosts.push_back(report.host);
       }
     }
   }
@@ -107,9 +100,9 @@ std::vector<Group> group_findings(const std::vector<HostReport>& reports) {
 }
 
 std::vector<Difference> find_differences(const std::vector<HostReport>& reports) {
-  std::map<std::string, std::map<std::string, std::vector<size_t>>> facts;
-  for (size_t host = 0; host < reports.size(); ++host) {
-    for (const auto& [name, value] : reports[host].facts) facts[name][value].push_back(host);
+  std::map<std::string, std::map<std::string, Names>> facts;
+  for (const HostReport& report : reports) {
+    for (const auto& [name, value] : report.facts) facts[name][value].push_back(report.host);
   }
   std::vector<Difference> differences;
   for (auto& [name, values] : facts) {
@@ -125,25 +118,24 @@ std::vector<Difference> find_differences(const std::vector<HostReport>& reports)
   return differences;
 }
 
-std::string who(const std::vector<size_t>& hosts, const std::vector<HostReport>& reports) {
+std::string who(const Names& hosts, const std::vector<HostReport>& reports) {
   if (hosts.size() == reports.size()) {
     return reports.size() == 1 ? reports[0].host : fmt::format("all {} hosts", reports.size());
   }
   if (2 * hosts.size() <= reports.size() && hosts.size() <= kNamedHosts) {
-    return names_of(hosts, reports);
+    return fmt::format("{}", fmt::join(hosts, ", "));
   }
-  std::vector<size_t> others;
-  for (size_t host = 0; host < reports.size(); ++host) {
-    if (std::ranges::find(hosts, host) == hosts.end()) others.push_back(host);
+  Names others;
+  for (const HostReport& report : reports) {
+    if (std::ranges::find(hosts, report.host) == hosts.end()) others.push_back(report.host);
   }
   const std::string part = fmt::format("{} of {} hosts", hosts.size(), reports.size());
   if (others.size() <= kNamedHosts && others.size() < hosts.size()) {
-    return fmt::format("{} (not {})", part, names_of(others, reports));
+    return fmt::format("{} (not {})", part, fmt::join(others, ", "));
   }
-  std::vector<size_t> first = hosts;
-  first.resize(std::min(first.size(), kNamedHosts));
-  return fmt::format("{} ({}{})", part, names_of(first, reports),
-                     first.size() < hosts.size() ? ", ..." : "");
+  const auto named = std::span(hosts).first(std::min(hosts.size(), kNamedHosts));
+  return fmt::format("{} ({}{})", part, fmt::join(named, ", "),
+                     named.size() < hosts.size() ? ", ..." : "");
 }
 
 std::string to_text(const std::vector<HostReport>& reports) {

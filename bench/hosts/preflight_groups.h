@@ -3,7 +3,7 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -16,15 +16,17 @@ struct HostReport {
   std::string host;
   std::vector<preflight::Finding> findings;  // their ids are known ones
   std::map<std::string, std::string> facts;
+  nlohmann::json document = {};  // all of it, as it was printed
 };
 
 // From the output of `pacecar preflight --json`. Errors: kPeer.
 Result<HostReport> read_report(const std::string& host, const std::string& text);
 
-// A finding, and the indices of the reports that have it.
+using Names = std::vector<std::string>;  // of hosts, in the order of the reports
+
 struct Group {
   preflight::Finding finding;
-  std::vector<size_t> hosts;
+  Names hosts;  // that have it
 };
 // Warnings and errors; errors last, and of each severity those of most hosts last.
 std::vector<Group> group_findings(const std::vector<HostReport>& reports);
@@ -33,12 +35,12 @@ std::vector<Group> group_findings(const std::vector<HostReport>& reports);
 // than half of the hosts have are ignored.
 struct Difference {
   std::string fact;
-  std::vector<std::pair<std::string, std::vector<size_t>>> values;
+  std::vector<std::pair<std::string, Names>> values;
 };
 std::vector<Difference> find_differences(const std::vector<HostReport>& reports);
 
 // "all 16 hosts", "14 of 16 hosts (not gpu03, gpu09)", "gpu03, gpu09".
-std::string who(const std::vector<size_t>& hosts, const std::vector<HostReport>& reports);
+std::string who(const Names& hosts, const std::vector<HostReport>& reports);
 
 std::string to_text(const std::vector<HostReport>& reports);
 preflight::Severity worst_of(const std::vector<HostReport>& reports);

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "transport/base/invalid.h"
 #include "transport/base/printable.h"
 #include "transport/base/return_if_error.h"
 
@@ -27,9 +28,20 @@ constexpr size_t kPipeBytes = 64U << 10;  // that a pipe holds
 constexpr size_t kMaxKept = 64U << 20;    // of each stream
 
 tl::unexpected<Error> cannot_start(int why) {
-  return fail(
-      ErrorCode::kSystem,
-      fmt::format("cannot start a process ({}): raise the limits (ulimit -a)", std::strerror(why)));
+  return fail(ErrorCode::kSystem, "cannot start a process ({}): raise the limits (ulimit -a)",
+              std::strerror(why));
+}
+
+struct Pipe {
+  FileDescriptor read;
+  FileDescriptor write;
+};
+
+// Both ends are closed on exec.
+Result<Pipe> make_pipe() {
+  std::array<int, 2> ends;
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return cannot_start(errno);
+  return Pipe{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
 // Does not return if it can. Without variables it makes system calls only: other threads of the
@@ -45,12 +57,6 @@ int become(char* const* words, const std::vector<std::string>& environment, int 
 }
 
 }  // namespace
-
-Result<Pipe> make_pipe() {
-  std::array<int, 2> ends;
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) return cannot_start(errno);
-  return Pipe{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
-}
 
 void read_pipe(FileDescriptor& pipe, std::string& text) {
   if (!pipe) return;
@@ -89,7 +95,6 @@ Result<Child> Child::start(const std::function<int()>& body, const Wiring& wirin
     dup2(wiring.input ? input.read.get() : nothing.get(), STDIN_FILENO);
     dup2(output.write.get(), STDOUT_FILENO);
     dup2(errors.write.get(), STDERR_FILENO);
-    if (wiring.inherited >= 0) fcntl(wiring.inherited, F_SETFD, 0);
     const int code = body();
     std::fflush(stdout);
     std::fflush(stderr);
@@ -115,8 +120,8 @@ Result<Child> Child::execute(const std::vector<std::string>& command, const Wiri
   int why = 0;
   if (::read(failure.read.get(), &why, sizeof why) <= 0) return child;
   child.wait();
-  return fail(ErrorCode::kNotFound,
-              fmt::format("cannot run {} ({})", printable(command[0]), std::strerror(why)));
+  return fail(ErrorCode::kNotFound, "cannot run {} ({})", printable(command[0]),
+              std::strerror(why));
 }
 
 Result<Child> Child::run(const std::function<int()>& body) { return start(body, {}); }
@@ -139,9 +144,11 @@ void Child::signal(int number) const {
 std::optional<ExitStatus> Child::reap(int flags) {
   if (status_) return status_;
   siginfo_t ended{};
-  while (waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOWAIT | flags) != 0) {
-  }
-  if (ended.si_pid == 0) return std::nullopt;
+  int failed = 0;
+  do {
+    failed = waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOWAIT | flags);
+  } while (failed != 0 && errno == EINTR);
+  if (failed == 0 && ended.si_pid == 0) return std::nullopt;
   kill(-pid_, SIGKILL);  // what it has left; before its number is free for others
   int status = 0;
   waitpid(pid_, &status, 0);

@@ -17,12 +17,6 @@
 
 namespace pacecar::perf {
 
-struct Pipe {
-  FileDescriptor read;
-  FileDescriptor write;
-};
-// Both ends are closed on exec. Errors: kSystem.
-Result<Pipe> make_pipe();
 // Appends what the pipe holds, as long as `text` has less than 64 MiB. Closes it at its end.
 void read_pipe(FileDescriptor& pipe, std::string& text);
 
@@ -39,7 +33,6 @@ class Child {
  public:
   struct Wiring {
     bool input = false;                    // its standard input is a pipe, otherwise /dev/null
-    int inherited = -1;                    // a further descriptor that it has
     std::vector<std::string> environment;  // "NAME=value", in addition
   };
 

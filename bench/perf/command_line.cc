@@ -1,16 +1,12 @@
 #include "bench/perf/command_line.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string_view>
-#include <vector>
 
 #include "bench/perf/files.h"
 #include "transport/base/edit_distance.h"
+#include "transport/base/invalid.h"
 #include "transport/base/to_number.h"
 
 namespace pacecar::perf {
@@ -21,21 +17,6 @@ constexpr double kLongestReach = 3600;   // seconds
 // Flags that are not passed on to other hosts.
 constexpr std::array<std::string_view, 7> kOwnFlags = {
     "--hosts", "--launch", "--remote", "--reach", "--json", "--quiet", "--no-color"};
-
-std::optional<uint64_t> parse_bytes(std::string_view text) {
-  unsigned shift = 0;
-  if (!text.empty()) {
-    const size_t unit = std::string_view("KMG").find(
-        static_cast<char>(std::toupper(static_cast<unsigned char>(text.back()))));
-    if (unit != std::string_view::npos) {
-      shift = 10 * (static_cast<unsigned>(unit) + 1);
-      text.remove_suffix(1);
-    }
-  }
-  const auto value = to_number<uint64_t>(text);
-  if (!value || *value > (UINT64_MAX >> shift)) return std::nullopt;
-  return *value << shift;
-}
 
 // The arguments in the order that CLI11 takes them, the last first. `--json FILE.json` becomes
 // `--json=FILE.json`; after `--json`, a word without that ending is not its file.
@@ -140,11 +121,9 @@ Result<std::string> parse_command_line(CLI::App& app, int argc, const char* cons
   } catch (const CLI::CallForVersion& version) {
     return std::string(version.what());
   } catch (const CLI::ExtrasError&) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} (see '{} --help')", unknown_word(app, hints), app.get_name()));
+    return invalid("{} (see '{} --help')", unknown_word(app, hints), app.get_name());
   } catch (const CLI::ParseError& error) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} (see '{} --help')", error.what(), app.get_name()));
+    return invalid("{} (see '{} --help')", error.what(), app.get_name());
   }
   return std::string();
 }
@@ -162,6 +141,32 @@ std::string shell_line(std::span<const std::string> words) {
   std::string line;
   for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_quoted(word);
   return line;
+}
+
+Result<std::vector<std::string>> shell_words(const std::string& line) {
+  std::vector<std::string> words;
+  bool within = false;  // a word, perhaps an empty one
+  char quote = 0;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    const bool escaped = c == '\\' && quote != '\'' && i + 1 < line.size();
+    if (quote == 0 && !escaped && (c == ' ' || c == '\t' || c == '\n')) {
+      within = false;
+      continue;
+    }
+    if (!std::exchange(within, true)) words.emplace_back();
+    if (escaped) {
+      words.back() += line[++i];
+    } else if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+    } else if (c == quote) {
+      quote = 0;
+    } else {
+      words.back() += c;
+    }
+  }
+  if (quote == 0) return words;
+  return invalid("'{}' opens a quote and does not close it", line);
 }
 
 void add_json_flag(CLI::App& app, std::string& file, const std::string& what) {
@@ -186,16 +191,18 @@ CLI::Validator whole_number(uint64_t min, uint64_t max) {
 
 CLI::Validator byte_count(uint64_t min, uint64_t max) {
   return CLI::Validator(
-      [min, max](std::string& text) {
-        const auto value = parse_bytes(text);
-        if (!value || *value < min || *value > max) {
-          return fmt::format(
-              "'{}' is not a number of bytes from {} to {} (K, M and G multiply by "
-              "1024)",
-              text, min, max);
+      [min, max, in_bytes = CLI::AsSizeValue(false)](std::string& text) {
+        std::string bytes = text;
+        try {
+          if (in_bytes(bytes).empty() && whole_number(min, max)(bytes).empty()) {
+            text = bytes;
+            return std::string();
+          }
+        } catch (const CLI::ValidationError&) {  // it is no number, or too large a one
         }
-        text = std::to_string(*value);
-        return std::string();
+        return fmt::format(
+            "'{}' is not a number of bytes from {} to {} (K, M and G multiply by 1024)", text, min,
+            max);
       },
       "");
 }

@@ -7,7 +7,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,6 +56,9 @@ std::string nearest_hint(std::string_view name, std::span<const std::string> kno
 // between them.
 std::string shell_quoted(const std::string& word);
 std::string shell_line(std::span<const std::string> words);
+// Splits a line into words as a shell does, with quotes and backslashes, but no expansions. Errors:
+// kInvalidArgument (a quote without end).
+Result<std::vector<std::string>> shell_words(const std::string& line);
 
 inline constexpr std::string_view kJsonFlag = "--json";
 // Adds `--json [FILE.json]`, the same for every subcommand. `file` becomes the name of the file, or
@@ -90,19 +92,6 @@ std::vector<std::string> given_flags(const CLI::App& app,
 // The exit code of what a subcommand returned; prints an error as one sentence.
 int code_of(const Result<int>& returned, const Console& console,
             ExitCode (*exit_code)(const Error& error) = exit_code_of);
-
-// The exit code if the command line is wrong, or asks for help; prints the error or the help.
-// `Parsed` has a member `help`.
-template <typename Parsed>
-std::optional<int> code_of_words(const Result<Parsed>& parsed) {
-  if (!parsed) {
-    return code_of(tl::unexpected(parsed.error()), Console(false, true),
-                   [](const Error&) { return kExitUsage; });
-  }
-  if (parsed->help.empty()) return std::nullopt;
-  fmt::print("{}", parsed->help);
-  return kExitOk;
-}
 
 struct SubcommandRules {
   // Bound to --quiet and --no-color; null: there is no such flag.

@@ -1,7 +1,6 @@
 #include "bench/perf/control_channel.h"
 
 #include <fmt/core.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -10,11 +9,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "bench/perf/clock.h"
 #include "bench/perf/json_fields.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/self_connection.h"
 
@@ -72,27 +71,21 @@ int connect_one(int fd, const addrinfo& target, Duration limit) {
 
 // Binds the socket to a numeric address and any port.
 bool bind_to(int fd, const std::string& source) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST;
-  addrinfo* list = nullptr;
-  if (getaddrinfo(source.c_str(), nullptr, &hints, &list) != 0) return false;
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
-  return bind(fd, list->ai_addr, list->ai_addrlen) == 0;
-}
-
-std::string connect_failure(const std::string& host, uint16_t port, int error) {
-  if (error == ECONNREFUSED) {
-    return fmt::format(
-        "nobody listens on {} port {}: start the server there first (the same command without a "
-        "host), or name the address and, with -p, the port that it prints",
-        host, port);
-  }
-  return fmt::format("cannot reach {} port {} ({}): check the address, the route and the firewall",
-                     host, port, std::strerror(error));
+  const auto own = resolve(source, 0, AI_NUMERICHOST);
+  return own && bind(fd, (*own)->ai_addr, (*own)->ai_addrlen) == 0;
 }
 
 }  // namespace
+
+Result<Addresses> resolve(const std::string& host, uint16_t port, int flags) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  addrinfo* list = nullptr;
+  const int status = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  if (status != 0) return fail(ErrorCode::kNotFound, gai_strerror(status));
+  return Addresses(list, freeaddrinfo);
+}
 
 ControlChannel::ControlChannel(FileDescriptor socket, const std::string& peer)
     : socket_(std::move(socket)), peer_(peer.empty() ? peer_of(socket_.get()) : peer) {
@@ -102,33 +95,35 @@ ControlChannel::ControlChannel(FileDescriptor socket, const std::string& peer)
 
 Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t port,
                                                Duration limit, const std::string& source) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  const int status = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
-  if (status != 0) {
+  const auto addresses = resolve(host, port);
+  if (!addresses) {
     return fail(ErrorCode::kNotFound,
-                fmt::format("host '{}' has no address ({}): check its spelling and the resolver",
-                            host, gai_strerror(status)));
+                "host '{}' has no address ({}): check its spelling and the resolver", host,
+                addresses.error().message);
   }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
   const Instant deadline = steady_now() + limit;
   int error = EHOSTUNREACH;
-  for (const addrinfo* target = list; target != nullptr; target = target->ai_next) {
+  for (const addrinfo* target = addresses->get(); target != nullptr; target = target->ai_next) {
     FileDescriptor fd(::socket(target->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!fd) {
       error = errno;
       continue;
     }
     if (!source.empty() && !bind_to(fd.get(), source)) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--source_ip {} is no address of this host: 'ip address' lists them",
-                              source));
+      return invalid("--source_ip {} is no address of this host: 'ip address' lists them", source);
     }
     error = connect_one(fd.get(), *target, deadline - steady_now());
     if (error == 0) return ControlChannel(std::move(fd));
   }
-  return fail(ErrorCode::kPeer, connect_failure(host, port, error));
+  if (error != ECONNREFUSED) {
+    return fail(ErrorCode::kPeer,
+                "cannot reach {} port {} ({}): check the address, the route and the firewall", host,
+                port, std::strerror(error));
+  }
+  return fail(ErrorCode::kPeer,
+              "nobody listens on {} port {}: start the server there first (the same command "
+              "without a host), or name the address and, with -p, the port that it prints",
+              host, port);
 }
 
 Result<void> ControlChannel::send(const Json& message) {
@@ -151,15 +146,15 @@ void ControlChannel::send_error(std::string_view text) {
   static_cast<void>(send({{"type", "error"}, {"message", text.substr(0, kMaxText)}}));
 }
 
-tl::unexpected<Error> ControlChannel::not_ours() const {
+tl::unexpected<Error> ControlChannel::wrong_protocol() const {
   return fail(ErrorCode::kPeer,
-              fmt::format("{} does not speak pacecar's protocol: another program uses this port, "
-                          "choose a free one with -p",
-                          peer_));
+              "{} does not speak pacecar's protocol: another program uses this port, choose a free "
+              "one with -p",
+              peer_);
 }
 
 tl::unexpected<Error> ControlChannel::gone() const {
-  return fail(ErrorCode::kPeer, fmt::format("{} went away: look at its own messages", peer_));
+  return fail(ErrorCode::kPeer, "{} went away: look at its own messages", peer_);
 }
 
 Result<bool> ControlChannel::fill(Duration limit) {
@@ -169,7 +164,7 @@ Result<bool> ControlChannel::fill(Duration limit) {
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (n <= 0) return gone();
   input_.append(chunk.data(), static_cast<size_t>(n));
-  if (input_.size() > kMaxLine) return not_ours();
+  if (input_.size() > kMaxLine) return wrong_protocol();
   return true;
 }
 
@@ -177,17 +172,16 @@ Result<std::optional<Json>> ControlChannel::next_message() {
   const auto line = take_line(input_);
   if (!line) return std::optional<Json>();
   Json message = parse_json(*line);
-  if (!message.is_object()) return not_ours();
+  if (!message.is_object()) return wrong_protocol();
   if (message.value("type", Json()) == "error") {
     gave_up_ = true;
     const auto text = text_field(message, "message", kMaxText);
-    return fail(ErrorCode::kPeer,
-                fmt::format("{} gave up: {}", peer_, text ? *text : "it gave no reason"));
+    return fail(ErrorCode::kPeer, "{} gave up: {}", peer_, text ? *text : "it gave no reason");
   }
   return std::optional(std::move(message));
 }
 
-Result<void> ControlChannel::still_there() {
+Result<void> ControlChannel::check_peer() {
   RETURN_IF_ERROR(fill(Duration()));
   std::string later = input_;
   RETURN_IF_ERROR(next_message());
@@ -201,7 +195,7 @@ Result<Json> ControlChannel::receive(Duration limit) {
     ASSIGN_OR_RETURN(auto message, next_message());
     if (message) return std::move(*message);
     const Duration left = deadline - steady_now();
-    if (left <= Duration()) return tl::unexpected(too_late(limit));
+    if (left <= Duration()) return tl::unexpected(timed_out(limit));
     RETURN_IF_ERROR(fill(left));
   }
 }
@@ -220,12 +214,11 @@ Result<Json> ControlChannel::ask(const Json& message, std::string_view type, Dur
 Result<void> ControlChannel::require(const Json& message, std::string_view type) const {
   if (message.value("type", Json()) == type) return {};
   return fail(ErrorCode::kPeer,
-              fmt::format("{} sent something else than '{}': run the same version of pacecar at "
-                          "both ends",
-                          peer_, type));
+              "{} sent something else than '{}': run the same version of pacecar at both ends",
+              peer_, type);
 }
 
-Error ControlChannel::too_late(Duration limit) const {
+Error ControlChannel::timed_out(Duration limit) const {
   return {ErrorCode::kPeer,
           fmt::format("{} did not answer within {:.0f} s: it is busy with another client or hangs, "
                       "or another program uses this port",

@@ -6,7 +6,10 @@
 // Thread rule: one thread at a time. Time limits are relative to the call.
 #pragma once
 
+#include <netdb.h>
+
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -17,6 +20,10 @@
 #include "transport/base/units.h"
 
 namespace pacecar::perf {
+
+using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+// TCP addresses of a host, by getaddrinfo() with these flags. Errors: kNotFound, only the reason.
+Result<Addresses> resolve(const std::string& host, uint16_t port, int flags = 0);
 
 class ControlChannel {
  public:
@@ -45,10 +52,10 @@ class ControlChannel {
   // The next message, if it has arrived.
   Result<std::optional<nlohmann::json>> poll();
   // An error if the peer is gone or has sent an error; keeps other messages for later.
-  Result<void> still_there();
+  Result<void> check_peer();
   // An error if the message is of another type.
   Result<void> require(const nlohmann::json& message, std::string_view type) const;
-  Error too_late(Duration limit) const;
+  Error timed_out(Duration limit) const;
 
   // The error to report after a failure that the peer may have caused: the peer's own, if it
   // arrives within half a second, otherwise `error`.
@@ -62,7 +69,7 @@ class ControlChannel {
   // False when `limit` passed; errors when the peer is gone or its line too long.
   Result<bool> fill(Duration limit);
   Result<std::optional<nlohmann::json>> next_message();
-  tl::unexpected<Error> not_ours() const;
+  tl::unexpected<Error> wrong_protocol() const;
   tl::unexpected<Error> gone() const;
 
   FileDescriptor socket_;

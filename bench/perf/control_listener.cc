@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 
 #include "bench/perf/clock.h"
 #include "bench/perf/json_fields.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
@@ -33,15 +33,9 @@ constexpr std::string_view kKeyCure =
     "let PACECAR_KEY_FILE name the same key on both hosts or on neither";
 constexpr std::string_view kNonsense = "sends no usable proof of the cluster key";
 
-Result<void> draw(Nonce& nonce) {
-  if (bootstrap::fill_random(nonce)) return {};
-  return fail(ErrorCode::kSystem,
-              "the system gives no random numbers: check the OpenSSL configuration");
-}
-
 // Both ends print it.
 tl::unexpected<Error> refuse(const ControlChannel& channel, std::string_view why) {
-  return fail(ErrorCode::kPeer, fmt::format("the client {} {}: {}", channel.peer(), why, kKeyCure));
+  return fail(ErrorCode::kPeer, "the client {} {}: {}", channel.peer(), why, kKeyCure);
 }
 
 }  // namespace
@@ -57,8 +51,7 @@ Mac ControlProof::mac(const ClusterKey& key, std::string_view side) const {
 Result<void> prove(ControlChannel& channel, const ClusterKey& key, Duration limit) {
   if (!key) return {};
   const Instant deadline = steady_now() + limit;
-  ControlProof proof;
-  RETURN_IF_ERROR(draw(proof.client));
+  ControlProof proof{.client = bootstrap::random_value<Nonce>()};
   ASSIGN_OR_RETURN(
       const auto challenge,
       channel.ask({{"type", "prove"}, {"nonce", to_hex(proof.client)}}, "challenge", limit));
@@ -69,41 +62,33 @@ Result<void> prove(ControlChannel& channel, const ClusterKey& key, Duration limi
   Mac mac;
   RETURN_IF_ERROR(bytes_field(answer, "mac", mac));
   if (bootstrap::same_mac(mac, proof.mac(key, "server"))) return {};
-  return fail(ErrorCode::kPeer, fmt::format("the server {} has another cluster key than the "
-                                            "client: {}",
-                                            channel.peer(), kKeyCure));
+  return fail(ErrorCode::kPeer, "the server {} has another cluster key than the client: {}",
+              channel.peer(), kKeyCure);
 }
 
 Result<bool> CallerProof::take(ControlChannel& channel, const ClusterKey& key,
                                const Json& message) {
-  switch (stage_) {
-    case Stage::kNothing: {
-      const bool proves = message.value("type", Json()) == "prove";
-      if (!proves && !key) return false;
-      if (!proves) return refuse(channel, "does not show the cluster key that the server asks for");
-      if (!key) return refuse(channel, "has a cluster key, and the server has none");
-      if (!bytes_field(message, "nonce", proof_.client)) return refuse(channel, kNonsense);
-      RETURN_IF_ERROR(draw(proof_.server));
-      RETURN_IF_ERROR(channel.send({{"type", "challenge"}, {"nonce", to_hex(proof_.server)}}));
-      stage_ = Stage::kChallenged;
-      return true;
-    }
-    case Stage::kChallenged: {
-      RETURN_IF_ERROR(channel.require(message, "proof"));
-      Mac mac;
-      if (!bytes_field(message, "mac", mac)) return refuse(channel, kNonsense);
-      if (!bootstrap::same_mac(mac, proof_.mac(key, "client"))) {
-        return refuse(channel, "has another cluster key than the server");
-      }
-      RETURN_IF_ERROR(
-          channel.send({{"type", "proof"}, {"mac", to_hex(proof_.mac(key, "server"))}}));
-      stage_ = Stage::kProved;
-      return true;
-    }
-    case Stage::kProved:
-      break;
+  if (stage_ == Stage::kProved) return false;
+  if (stage_ == Stage::kNothing) {
+    const bool proves = message.value("type", Json()) == "prove";
+    if (!proves && !key) return false;
+    if (!proves) return refuse(channel, "does not show the cluster key that the server asks for");
+    if (!key) return refuse(channel, "has a cluster key, and the server has none");
+    if (!bytes_field(message, "nonce", proof_.client)) return refuse(channel, kNonsense);
+    proof_.server = bootstrap::random_value<Nonce>();
+    RETURN_IF_ERROR(channel.send({{"type", "challenge"}, {"nonce", to_hex(proof_.server)}}));
+    stage_ = Stage::kChallenged;
+    return true;
   }
-  return false;
+  RETURN_IF_ERROR(channel.require(message, "proof"));
+  Mac mac;
+  if (!bytes_field(message, "mac", mac)) return refuse(channel, kNonsense);
+  if (!bootstrap::same_mac(mac, proof_.mac(key, "client"))) {
+    return refuse(channel, "has another cluster key than the server");
+  }
+  RETURN_IF_ERROR(channel.send({{"type", "proof"}, {"mac", to_hex(proof_.mac(key, "server"))}}));
+  stage_ = Stage::kProved;
+  return true;
 }
 
 Result<ControlListener> ControlListener::open(const std::vector<std::string>& hosts, uint16_t port,
@@ -124,20 +109,14 @@ Result<ControlListener> ControlListener::open(const std::vector<std::string>& ho
 }
 
 Result<void> ControlListener::listen_at(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  // One IPv6 socket serves IPv4 too.
   const bool anywhere = host == kAnywhere;
-  if (anywhere) hints.ai_family = AF_INET6;
-  addrinfo* list = nullptr;
-  const int status =
-      getaddrinfo(anywhere ? nullptr : host.c_str(), std::to_string(port_).c_str(), &hints, &list);
-  if (status != 0) {
-    return fail(ErrorCode::kNotFound, fmt::format("'{}' is no address ({}): name one of this host",
-                                                  host, gai_strerror(status)));
+  // One IPv6 socket serves IPv4 too.
+  const auto addresses = resolve(anywhere ? "::" : host, port_, AI_PASSIVE);
+  if (!addresses) {
+    return fail(ErrorCode::kNotFound, "'{}' is no address ({}): name one of this host", host,
+                addresses.error().message);
   }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
+  const addrinfo* const list = addresses->get();
   FileDescriptor fd(::socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const int on = 1;
   const int only_v6 = anywhere ? 0 : 1;
@@ -146,8 +125,8 @@ Result<void> ControlListener::listen_at(const std::string& host) {
   if (::bind(fd.get(), list->ai_addr, list->ai_addrlen) != 0 || ::listen(fd.get(), kBacklog) != 0) {
     const char* cure =
         errno == EADDRNOTAVAIL ? "name an address of this host" : "choose another one with -p";
-    return fail(ErrorCode::kSystem, fmt::format("cannot listen at {} on TCP port {} ({}): {}", host,
-                                                port_, std::strerror(errno), cure));
+    return fail(ErrorCode::kSystem, "cannot listen at {} on TCP port {} ({}): {}", host, port_,
+                std::strerror(errno), cure);
   }
   sockaddr_storage address{};
   socklen_t size = sizeof address;
@@ -161,13 +140,13 @@ Result<void> ControlListener::listen_at(const std::string& host) {
 Result<Caller> ControlListener::accept(std::string_view greeting, const OnRefused& on_refused) {
   for (;;) {
     if (auto caller = take_greeted(greeting, on_refused)) return std::move(*caller);
-    RETURN_IF_ERROR(wait());
+    wait();
     RETURN_IF_ERROR(take_connections(on_refused));
   }
 }
 
 // Waits for a client, a message or a deadline.
-Result<void> ControlListener::wait() const {
+void ControlListener::wait() const {
   std::vector<pollfd> entries;
   for (const FileDescriptor& socket : sockets_) entries.push_back({socket.get(), POLLIN, 0});
   for (const Waiting& one : waiting_) entries.push_back({one.channel.descriptor(), POLLIN, 0});
@@ -176,10 +155,7 @@ Result<void> ControlListener::wait() const {
     const Duration left = std::max(waiting_.front().deadline - steady_now(), Duration());
     limit_ms = static_cast<int>(left.ns() / 1'000'000) + 1;
   }
-  if (::poll(entries.data(), entries.size(), limit_ms) >= 0 || errno == EINTR) return {};
-  return fail(ErrorCode::kSystem,
-              fmt::format("cannot wait for clients ({}): raise the limits (ulimit -a)",
-                          std::strerror(errno)));
+  ::poll(entries.data(), entries.size(), limit_ms);
 }
 
 Result<void> ControlListener::take_connections(const OnRefused& on_refused) {
@@ -189,15 +165,12 @@ Result<void> ControlListener::take_connections(const OnRefused& on_refused) {
       // The last: a client has closed its connection meanwhile.
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
       return fail(ErrorCode::kSystem,
-                  fmt::format("cannot accept a client ({}): close other programs' files or raise "
-                              "'ulimit -n'",
-                              std::strerror(errno)));
+                  "cannot accept a client ({}): close other programs' files or raise 'ulimit -n'",
+                  std::strerror(errno));
     }
     if (waiting_.size() == kMaxWaiting) {
-      if (on_refused) {
-        on_refused({ErrorCode::kPeer, fmt::format("{} was dropped for others: it had sent nothing",
-                                                  waiting_.front().channel.peer())});
-      }
+      on_refused({ErrorCode::kPeer, fmt::format("{} was dropped for others: it had sent nothing",
+                                                waiting_.front().channel.peer())});
       waiting_.pop_front();
     }
     waiting_.push_back({ControlChannel(FileDescriptor(fd)), steady_now() + kGreetingLimit, {}});
@@ -231,9 +204,9 @@ std::optional<Caller> ControlListener::take_greeted(std::string_view greeting,
       ++one;
       continue;
     }
-    const Error why = message ? one->channel.too_late(kGreetingLimit) : message.error();
+    const Error why = message ? one->channel.timed_out(kGreetingLimit) : message.error();
     one->channel.send_error(why.message);
-    if (on_refused) on_refused(why);
+    on_refused(why);
     one = waiting_.erase(one);
   }
   return std::nullopt;

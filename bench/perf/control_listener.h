@@ -43,7 +43,7 @@ struct ControlProof {
 };
 
 // The client's part, within `limit`. Does nothing without a key. Errors: kPeer (the server has
-// another key or none, is silent or gone), kSystem.
+// another key or none, is silent or gone).
 Result<void> prove(ControlChannel& channel, const bootstrap::ClusterKey& key, Duration limit);
 
 // The server's part, message by message.
@@ -51,7 +51,7 @@ class CallerProof {
  public:
   // True: the message is part of the proof. False: it is the first one after it, and the client has
   // proved the key, if this server has one. Errors: kPeer (the client has another key, or one of
-  // the two has none), kSystem.
+  // the two has none).
   Result<bool> take(ControlChannel& channel, const bootstrap::ClusterKey& key,
                     const nlohmann::json& message);
 
@@ -82,7 +82,8 @@ class ControlListener {
                                       const bootstrap::ClusterKey& key = {});
 
   // Waits without limit for the next client whose first message is of the type `greeting`.
-  Result<Caller> accept(std::string_view greeting, const OnRefused& on_refused = {});
+  Result<Caller> accept(
+      std::string_view greeting, const OnRefused& on_refused = [](const Error&) {});
 
   uint16_t port() const { return port_; }
 
@@ -94,7 +95,7 @@ class ControlListener {
   };
 
   Result<void> listen_at(const std::string& host);
-  Result<void> wait() const;
+  void wait() const;
   Result<nlohmann::json> first_message(Waiting& caller, std::string_view greeting) const;
   Result<void> take_connections(const OnRefused& on_refused);
   std::optional<Caller> take_greeted(std::string_view greeting, const OnRefused& on_refused);

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "transport/base/file_descriptor.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
@@ -82,8 +83,8 @@ Result<void> flush_output() {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
   return fail(ErrorCode::kSystem,
-              fmt::format("cannot write to standard output ({}): what was printed is not complete",
-                          errno != 0 ? std::strerror(errno) : "a write before failed"));
+              "cannot write to standard output ({}): what was printed is not complete",
+              errno != 0 ? std::strerror(errno) : "a write before failed");
 }
 
 }  // namespace pacecar::perf

@@ -14,6 +14,11 @@
 #include "transport/base/return_if_error.h"
 #include "transport/share/memory/host_share.h"
 
+namespace pacecar {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NicInfo, name, device, address, pci_path, speed_mbps, mtu_bytes,
+                                   paths, engines, ecn, gpu_memory, offloads, max_connections)
+}  // namespace pacecar
+
 namespace pacecar::perf {
 namespace {
 
@@ -49,23 +54,12 @@ Json sharing_json(const NicInfo& nic) {
 Json nics_json(const Context& context) {
   Json nics = Json::array();
   for (size_t i = 0; i < context.nics().size(); ++i) {
-    const NicInfo& nic = context.nics()[i];
-    nics.push_back({{"name", nic.name},
-                    {"device", nic.device},
-                    {"address", nic.address},
-                    {"pci_path", nic.pci_path},
-                    {"guid", fmt::format("{:016x}", nic.guid)},
-                    {"speed_mbps", nic.speed_mbps},
-                    {"mtu_bytes", nic.mtu_bytes},
-                    {"paths", nic.paths},
-                    {"engines", nic.engines},
-                    {"ecn", nic.ecn},
-                    {"gpu_memory", nic.gpu_memory},
-                    {"offloads", nic.offloads},
-                    {"max_connections", nic.max_connections},
-                    {"flow_state_bytes", context.statistics(i).flow_state_bytes},
-                    {"flow_queue_bytes", context.statistics(i).flow_queue_bytes},
-                    {"sharing", sharing_json(nic)}});
+    const NicInfo& info = context.nics()[i];
+    Json& nic = nics.emplace_back(info);
+    nic["guid"] = fmt::format("{:016x}", info.guid);
+    nic["flow_state_bytes"] = context.statistics(i).flow_state_bytes;
+    nic["flow_queue_bytes"] = context.statistics(i).flow_queue_bytes;
+    nic["sharing"] = sharing_json(info);
   }
   return nics;
 }

@@ -1,15 +1,55 @@
 #include "bench/perf/interval_meter.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
 
 namespace pacecar::perf {
+namespace {
+
+constexpr double kWorthReporting = 0.005;
+
+}  // namespace
+
+void LimitsSeen::add(const FlowView& flow) {
+  ++found_[flow.limited_by];
+  ++samples_;
+  last_ = flow;
+}
+
+void LimitsSeen::add(const LimitsSeen& later) {
+  if (!later.any()) return;
+  for (const auto& [reason, found] : later.found_) found_[reason] += found;
+  samples_ += later.samples_;
+  last_ = later.last_;
+}
+
+nlohmann::json LimitsSeen::shares() const {
+  nlohmann::json shares = nlohmann::json::object();
+  for (const auto& [reason, found] : found_) shares[std::string(reason)] = share(found);
+  return shares;
+}
+
+std::string LimitsSeen::words() const {
+  std::multimap<uint64_t, std::string_view, std::greater<>> by_frequency;
+  for (const auto& [reason, found] : found_) by_frequency.emplace(found, reason);
+  std::string words;
+  for (const auto& [found, reason] : by_frequency) {
+    if (share(found) < kWorthReporting) break;
+    words += fmt::format("{}{} {:.0f}%{}", words.empty() ? "" : ", ", reason, 100 * share(found),
+                         words.empty() ? " of the time" : "");
+  }
+  return words;
+}
 
 IntervalMeter::IntervalMeter(Duration length, uint64_t min_messages)
     : length_(length), min_messages_(min_messages) {
   intervals_.reserve(kMaxIntervals);
 }
 
-void IntervalMeter::see(const FlowView& flow) {
+void IntervalMeter::sample(const FlowView& flow) {
   current_.add(flow);
   limits_.add(flow);
 }

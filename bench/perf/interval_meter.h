@@ -9,12 +9,40 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "bench/perf/limits_seen.h"
+#include "transport/api/pacecar.hpp"
 #include "transport/base/units.h"
 
 namespace pacecar::perf {
+
+// What limited the flow, by samples.
+class LimitsSeen {
+ public:
+  void add(const FlowView& flow);
+  // Adds later samples.
+  void add(const LimitsSeen& later);
+
+  bool any() const { return samples_ > 0; }
+  const FlowView& last() const { return last_; }
+  // The share of samples with each reason: {"grant": 0.93, "network": 0.07}.
+  nlohmann::json shares() const;
+  // "grant 93% of the time, network 7%": the most frequent first; those below 0.5% are left out.
+  std::string words() const;
+
+ private:
+  double share(uint64_t found) const {
+    return static_cast<double>(found) / static_cast<double>(samples_);
+  }
+
+  std::map<std::string_view, uint64_t> found_;  // samples by reason
+  uint64_t samples_ = 0;
+  FlowView last_;
+};
 
 struct Interval {
   Duration start;  // since the phase began
@@ -32,7 +60,7 @@ class IntervalMeter {
   IntervalMeter(Duration length, uint64_t min_messages);
 
   // Adds a sample of the flow.
-  void see(const FlowView& flow);
+  void sample(const FlowView& flow);
   // `total`: messages finished since the phase began. True when this ended an interval, which is
   // then last().
   bool count(Duration since_start, uint64_t total);

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "transport/base/invalid.h"
 #include "transport/base/to_number.h"
 
 namespace pacecar::perf {
@@ -12,9 +12,9 @@ namespace {
 
 tl::unexpected<Error> bad_field(std::string_view key) {
   return fail(ErrorCode::kPeer,
-              fmt::format("'{}' is missing or unusable in what another process sent: run the same "
-                          "version of pacecar everywhere",
-                          key));
+              "'{}' is missing or unusable in what another process sent: run the same version of "
+              "pacecar everywhere",
+              key);
 }
 
 const nlohmann::json* find(const nlohmann::json& object, std::string_view key) {
@@ -24,27 +24,6 @@ const nlohmann::json* find(const nlohmann::json& object, std::string_view key) {
 }
 
 }  // namespace
-
-// Counts brackets outside of strings. The count of invalid text may be wrong: the parser refuses
-// it.
-bool nests_too_deep(std::string_view text) {
-  size_t depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMaxJsonDepth) return true;
-    } else if (c == ']' || c == '}') {
-      if (depth > 0) --depth;
-    } else if (c == '"') {
-      in_string = true;
-    }
-  }
-  return false;
-}
 
 std::optional<std::string> take_line(std::string& text) {
   const size_t end = text.find('\n');

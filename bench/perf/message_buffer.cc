@@ -11,11 +11,11 @@
 #include <cstring>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "bench/perf/pattern.h"
 #include "gdr/gpu_memory.h"
 #include "gdr/gpu_system.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
@@ -54,22 +54,18 @@ Result<MessagePlace> find_place(const TestOptions& options) {
   }
   const std::string& bus_id = options.gpu.bus_id;
   const std::string wanted = bus_id.empty() ? std::to_string(options.gpu.device) : bus_id;
-  return fail(ErrorCode::kNotFound,
-              fmt::format("there is no GPU {}: name one of {}", wanted, fmt::join(known, ", ")));
+  return fail(ErrorCode::kNotFound, "there is no GPU {}: name one of {}", wanted,
+              fmt::join(known, ", "));
 }
 
-void FreePages::operator()(uint8_t* bytes) const {
-  if (mapped == 0) return std::free(bytes);
-  munmap(bytes, mapped);
-}
+void Unmap::operator()(uint8_t* bytes) const { munmap(bytes, length); }
 
 Result<MessageBuffer> MessageBuffer::create(Context& context, size_t nic, uint64_t size,
                                             size_t slots, const MessagePlace& place) {
   if (place.dma_buf && !context.nics()[nic].dma_buf) {
     const NicInfo& info = context.nics()[nic];
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{} takes no dma-buf ({}): leave out --use_cuda_dmabuf", info.name,
-                            info.gpu_memory));
+    return fail(ErrorCode::kUnavailable, "{} takes no dma-buf ({}): leave out --use_cuda_dmabuf",
+                info.name, info.gpu_memory);
   }
   MessageBuffer buffer;
   buffer.size_ = size;
@@ -101,26 +97,22 @@ Result<MemoryRange> MessageBuffer::allocate_gpu(uint64_t length,
 }
 
 Result<MemoryRange> MessageBuffer::allocate_host(uint64_t length, bool huge) {
-  if (huge) {
-    void* const mapped = mmap(nullptr, length, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | kHugeShift, -1, 0);
-    if (mapped == MAP_FAILED) {
-      return fail(ErrorCode::kUnavailable,
-                  fmt::format("no {} huge pages of 2 MiB are free: sysctl -w vm.nr_hugepages={}, "
-                              "or leave out --use_hugepages",
-                              length / kHugePage, length / kHugePage));
-    }
-    bytes_ = {static_cast<uint8_t*>(mapped), FreePages{length}};
-  } else {
-    bytes_.reset(static_cast<uint8_t*>(std::aligned_alloc(kPage, length)));
+  const int pages = huge ? MAP_HUGETLB | kHugeShift : 0;
+  // Populated, so that no page is touched first while the clock runs.
+  void* const mapped = mmap(nullptr, length, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | pages, -1, 0);
+  if (mapped == MAP_FAILED && huge) {
+    return fail(ErrorCode::kUnavailable,
+                "no {0} huge pages of 2 MiB are free: sysctl -w vm.nr_hugepages={0}, or leave out "
+                "--use_hugepages",
+                length / kHugePage);
   }
-  if (!bytes_) {
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("no memory for {} MiB of messages: lower -s, -q, -t or -r", length >> 20));
+  if (mapped == MAP_FAILED) {
+    return fail(ErrorCode::kUnavailable, "no memory for {} MiB of messages: lower -s, -q, -t or -r",
+                length >> 20);
   }
+  bytes_ = {static_cast<uint8_t*>(mapped), Unmap{length}};
   base_ = bytes_.get();
-  std::memset(base_, 0, length);  // touches the pages before the clock runs
   return MemoryRange{.address = base_, .length = length};
 }
 

@@ -26,9 +26,9 @@ struct MessagePlace {
 // Errors: kNotFound (no driver, no such GPU), kSystem.
 Result<MessagePlace> find_place(const TestOptions& options);
 
-struct FreePages {
+struct Unmap {
   void operator()(uint8_t* bytes) const;
-  size_t mapped = 0;  // bytes; 0: of the heap
+  size_t length = 0;
 };
 
 class MessageBuffer {
@@ -58,7 +58,7 @@ class MessageBuffer {
   uint64_t size_ = 0;
   uint64_t stride_ = 0;
   uint8_t* base_ = nullptr;  // the start of what one of the next two owns
-  std::unique_ptr<uint8_t[], FreePages> bytes_;
+  std::unique_ptr<uint8_t[], Unmap> bytes_;
   std::unique_ptr<GpuAllocation> gpu_;
   std::vector<uint8_t> copy_;  // of a GPU's message, for the host to read
   const Memory* memory_ = nullptr;

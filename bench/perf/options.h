@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,6 +82,11 @@ struct ParsedOptions {
 
 // arguments[0] is the subcommand. Errors: kInvalidArgument, one sentence.
 Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* const* argv);
+
+// Parses the command line, and calls `run`, unless it is wrong or asks for help, which are printed.
+// Returns the exit code.
+int run_with_options(TestKind kind, int argc, char** argv,
+                     const std::function<Result<int>(const TestOptions&, const Console&)>& run);
 
 // The error for a flag of perftest 6.x (ib_write_bw, ib_write_lat) that `bw` and `lat` do not have:
 // why, and its replacement. Empty: perftest does not have it either. `name` as written: "-R",

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "bench/perf/clock.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
-#include "bench/perf/limits_seen.h"
 #include "bench/perf/probe.h"
+#include "cc/controller.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
@@ -28,6 +28,21 @@ constexpr std::array<std::pair<const char*, uint64_t Statistics::*>, 7> kCounter
     {"duplicates", &Statistics::duplicates},
     {"rejected", &Statistics::rejected},
     {"marked_packets", &Statistics::marked_packets},
+}};
+
+constexpr std::array<std::pair<const char*, double FlowView::*>, 6> kNumbers = {{
+    {"rate_bps", &FlowView::rate_bps},
+    {"grant_bps", &FlowView::grant_bps},
+    {"share_bps", &FlowView::share_bps},
+    {"core_bps", &FlowView::core_bps},
+    {"budget_bps", &FlowView::budget_bps},
+    {"rtt_us", &FlowView::rtt_us},
+}};
+
+constexpr std::array<std::pair<const char*, uint64_t FlowView::*>, 3> kCounts = {{
+    {"grant_age_ns", &FlowView::grant_age_ns},
+    {"phase_ns", &FlowView::phase_ns},
+    {"epoch", &FlowView::epoch},
 }};
 
 constexpr size_t kMaxDeviceCounters = 256;
@@ -67,7 +82,7 @@ constexpr Duration kStallLimit = Duration::from_s(60);
 // Polls an end's streams, and now and then the control channel; fails when the streams stall.
 class Pump {
  public:
-  explicit Pump(const End& end) : end_(end), now_(steady_now()), last_move_(now_) {}
+  explicit Pump(const End& end) : end_(end), now_(steady_now()), last_progress_(now_) {}
 
   // Polls once. Reads the control channel every kChannelInterval, until it has given a message.
   Result<void> poll() {
@@ -75,17 +90,17 @@ class Pump {
     now_ = steady_now();
     if (!moved) return tl::unexpected(end_.channel.explain(moved.error()));
     if (*moved > 0) {
-      last_move_ = now_;
+      last_progress_ = now_;
     } else if (end_.rests) {
-      end_.context.rest(end_.nic);
+      end_.context.rest(end_.streams.nic);
     }
-    if (now_ < next_look_) return {};
-    next_look_ = now_ + kChannelInterval;
-    if (now_ - last_move_ > kStallLimit) {
+    if (now_ < next_channel_read_) return {};
+    next_channel_read_ = now_ + kChannelInterval;
+    if (now_ - last_progress_ > kStallLimit) {
       return fail(ErrorCode::kPeer,
-                  fmt::format("no message finished for {:.0f} s: raise --rate_limit, lower -s, or "
-                              "look at the peer's messages",
-                              kStallLimit.seconds()));
+                  "no message finished for {:.0f} s: raise --rate_limit, lower -s, or look at the "
+                  "peer's messages",
+                  kStallLimit.seconds());
     }
     if (message_) return {};
     ASSIGN_OR_RETURN(message_, end_.channel.poll());
@@ -99,8 +114,8 @@ class Pump {
  private:
   const End& end_;
   Instant now_;
-  Instant last_move_;
-  Instant next_look_;
+  Instant last_progress_;
+  Instant next_channel_read_;
   std::optional<Json> message_;
 };
 
@@ -112,7 +127,7 @@ class EndMeter {
   EndReport finish() const {
     EndReport report;
     report.cpu_s = (process_cpu_time() - cpu_before_).seconds();
-    report.growth = end_.context.statistics(end_.nic);
+    report.growth = end_.context.statistics(end_.streams.nic);
     for (const auto& [key, counter] : kCounters) report.growth.*counter -= before_.*counter;
     report.growth.device_counters = changed(before_.device_counters, report.growth.device_counters);
     const auto& senders = end_.streams.senders;
@@ -122,7 +137,7 @@ class EndMeter {
 
  private:
   const End& end_;
-  Statistics before_ = end_.context.statistics(end_.nic);
+  Statistics before_ = end_.context.statistics(end_.streams.nic);
   Duration cpu_before_ = process_cpu_time();
 };
 
@@ -155,6 +170,34 @@ Result<void> drain(const End& end, Pump& pump) {
 }
 
 }  // namespace
+
+Json to_json(const FlowView& flow) {
+  Json object = {{"limited_by", flow.limited_by}};
+  for (const auto& [key, value] : kNumbers) object[key] = flow.*value;
+  for (const auto& [key, value] : kCounts) object[key] = flow.*value;
+  return object;
+}
+
+Result<FlowView> flow_view_from_json(const Json& object) {
+  FlowView flow;
+  ASSIGN_OR_RETURN(const auto reason, text_field(object, "limited_by", 64));
+  const auto known =
+      std::ranges::find(kEveryLimit, reason, [](LimitedBy limit) { return to_string(limit); });
+  if (known == kEveryLimit.end()) {
+    return fail(ErrorCode::kPeer,
+                "the peer's rate is limited by '{}', which is not known here: run the same version "
+                "of pacecar at both ends",
+                reason);
+  }
+  flow.limited_by = to_string(*known);
+  for (const auto& [key, value] : kNumbers) {
+    ASSIGN_OR_RETURN(flow.*value, number_field(object, key, 0, kMaxNumber));
+  }
+  for (const auto& [key, value] : kCounts) {
+    ASSIGN_OR_RETURN(flow.*value, unsigned_field(object, key, 0, UINT64_MAX));
+  }
+  return flow;
+}
 
 Json to_json(const EndReport& report) {
   const Statistics& growth = report.growth;

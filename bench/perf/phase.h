@@ -28,8 +28,10 @@ struct EndReport {
   std::optional<FlowView> flow;
 };
 
+nlohmann::json to_json(const FlowView& flow);
 nlohmann::json to_json(const EndReport& report);
 // Errors: kPeer when a member is missing or impossible.
+Result<FlowView> flow_view_from_json(const nlohmann::json& object);
 Result<EndReport> end_report_from_json(const nlohmann::json& object);
 
 struct PhaseGoal {
@@ -40,7 +42,6 @@ struct PhaseGoal {
 // One end of a test under way.
 struct End {
   Context& context;
-  size_t nic;
   ControlChannel& channel;
   Streams& streams;
   bool rests;  // sleeps while nothing moves; for streams, not for round trips

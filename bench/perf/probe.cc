@@ -14,9 +14,9 @@ namespace {
 
 constexpr Duration kDefaultInterval = Duration::from_ms(100);
 // How often the flow is sampled: several times per interval, and rarely enough to cost nothing.
-constexpr Duration kLongestLookInterval = Duration::from_ms(5);
-constexpr Duration kShortestLookInterval = Duration::from_us(500);
-constexpr int64_t kLooksPerInterval = 4;
+constexpr Duration kLongestSampleInterval = Duration::from_ms(5);
+constexpr Duration kShortestSampleInterval = Duration::from_us(500);
+constexpr int64_t kSamplesPerInterval = 4;
 constexpr int64_t kWorthALine = 10;  // a rest of 1/10 of an interval gets a line
 
 Duration interval_length(const TestOptions& options) {
@@ -115,8 +115,8 @@ Probe::Probe(const ProbeSetup& setup)
     : setup_(setup),
       meter_(interval_length(setup.options), 2 * uint64_t{setup.options.parameters.connections} *
                                                  setup.options.parameters.tx_depth),
-      look_interval_(std::clamp(interval_length(setup.options) / kLooksPerInterval,
-                                kShortestLookInterval, kLongestLookInterval)),
+      sample_interval_(std::clamp(interval_length(setup.options) / kSamplesPerInterval,
+                                  kShortestSampleInterval, kLongestSampleInterval)),
       bar_(setup.visible && setup.console.interactive()) {}
 
 const IntervalMeter& Probe::finish_intervals(Duration elapsed, uint64_t messages) {
@@ -124,11 +124,11 @@ const IntervalMeter& Probe::finish_intervals(Duration elapsed, uint64_t messages
   meter_.finish(elapsed, messages);
   // An interval that the phase's end cuts a little short is printed; a short remainder after a
   // whole interval is not.
-  if ((elapsed - begin) * kWorthALine >= interval_length(setup_.options)) note_interval();
+  if ((elapsed - begin) * kWorthALine >= interval_length(setup_.options)) print_interval();
   return meter_;
 }
 
-void Probe::note_interval() {
+void Probe::print_interval() {
   if (!setup_.visible || setup_.options.interval_s == 0) return;
   const Interval& last = meter_.last();
   setup_.console.note(fmt::format("{:8.2f} - {:8.2f} s  {}", last.start.seconds(),
@@ -138,13 +138,13 @@ void Probe::note_interval() {
 
 void Probe::show(Instant now, const Streams& streams, uint64_t messages, uint64_t expected) {
   const Duration elapsed = now - start_;
-  if (elapsed >= next_look_) {
-    next_look_ = elapsed + look_interval_;
-    if (!streams.senders.empty()) meter_.see(streams.senders.front().flow());
+  if (elapsed >= next_sample_) {
+    next_sample_ = elapsed + sample_interval_;
+    if (!streams.senders.empty()) meter_.sample(streams.senders.front().flow());
   }
   const bool ended = meter_.count(elapsed, messages);
   if (!setup_.visible) return;
-  if (ended) note_interval();
+  if (ended) print_interval();
   if (bar_.due(elapsed)) {
     const double done = expected != 0
                             ? static_cast<double>(messages) / static_cast<double>(expected)

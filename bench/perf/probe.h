@@ -8,7 +8,6 @@
 
 #include "bench/perf/console.h"
 #include "bench/perf/interval_meter.h"
-#include "bench/perf/limits_seen.h"
 #include "bench/perf/options.h"
 #include "bench/perf/phase.h"
 
@@ -47,11 +46,11 @@ class Probe {
   Instant start_;
 
  private:
-  void note_interval();
+  void print_interval();
 
   IntervalMeter meter_;
-  Duration look_interval_;
-  Duration next_look_;
+  Duration sample_interval_;
+  Duration next_sample_;
   ProgressBar bar_;
 };
 

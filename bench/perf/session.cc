@@ -21,12 +21,12 @@
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
-#include "bench/perf/limits_seen.h"
 #include "bench/perf/options.h"
 #include "bench/perf/probe.h"
 #include "bench/perf/report.h"
 #include "bench/perf/streams.h"
 #include "bench/perf/test_parameters.h"
+#include "transport/base/invalid.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/cluster_key.h"
@@ -57,8 +57,10 @@ class Reporter {
     print(header_line(columns_));
   }
 
-  // Errors: kPeer when the result, which may be a peer's, lacks a number.
-  Result<void> add(Json result) {
+  // `nic`: that the streams used. Errors: kPeer when the result, which may be a peer's, lacks a
+  // number.
+  Result<void> add(Json result, size_t nic) {
+    nic_ = nic;
     ASSIGN_OR_RETURN(const auto line, result_line(columns_, result));
     print(options_.output.empty() ? line : line.substr(line.find_first_not_of(' ')));
     for (const std::string& further : further_lines(options_, result)) print(further);
@@ -67,8 +69,6 @@ class Reporter {
     return {};
   }
   bool thresholds_met() const { return met_; }
-  // The NIC that the streams used.
-  void set_nic(size_t nic) { nic_ = nic; }
   // Writes the document where the options say, if they do. Errors: kSystem.
   Result<void> write_json(std::span<const NicInfo> nics) const {
     return perf::write_json(options_.json_file,
@@ -131,18 +131,20 @@ struct Side {
                             options.settings.end());
     return Context::open(opening);
   }
-};
 
-// The streams that this end makes.
-StreamPlan plan_of(const Side& side, const TestParameters& parameters, uint64_t size, bool client) {
-  const bool both = parameters.bidirectional || side.echo();
-  return {.size = size,
-          .send = both || parameters.reversed != client,
-          .receive = both || parameters.reversed == client,
-          .echo = side.echo(),
-          .place = side.place,
-          .connect_limit = side.connect_limit};
-}
+  Result<Streams> connect(Context& context, ControlChannel& channel,
+                          const TestParameters& parameters, uint64_t size, bool client) const {
+    const bool both = parameters.bidirectional || echo();
+    return make_streams(context, channel,
+                        {.size = size,
+                         .send = both || parameters.reversed != client,
+                         .receive = both || parameters.reversed == client,
+                         .echo = echo(),
+                         .place = place,
+                         .connect_limit = connect_limit},
+                        parameters);
+  }
+};
 
 class Client : Side {
  public:
@@ -166,8 +168,7 @@ class Client : Side {
     Reporter reporter(kind, options, options.parameters);
     do {
       for (const uint64_t size : options.sizes) {
-        ASSIGN_OR_RETURN(auto result, run_size(context, channel, size, reporter));
-        RETURN_IF_ERROR(reporter.add(std::move(result)));
+        RETURN_IF_ERROR(run_size(context, channel, size, reporter));
         if (Interrupt::asked()) break;
       }
     } while (options.run_infinitely && !Interrupt::asked());
@@ -193,14 +194,12 @@ class Client : Side {
     return channel.ask(hello, "welcome", kWelcomeLimit).map([](const Json&) {});
   }
 
-  Result<Json> run_size(Context& context, ControlChannel& channel, uint64_t size,
+  Result<void> run_size(Context& context, ControlChannel& channel, uint64_t size,
                         Reporter& reporter) {
     const TestParameters& parameters = options.parameters;
     RETURN_IF_ERROR(channel.send({{"type", "test"}, {"size", size}}));
-    const StreamPlan plan = plan_of(*this, parameters, size, /*client=*/true);
-    ASSIGN_OR_RETURN(auto streams, make_streams(context, channel, plan, parameters));
-    reporter.set_nic(streams.nic);
-    const End end{context, streams.nic, channel, streams, !echo()};
+    ASSIGN_OR_RETURN(auto streams, connect(context, channel, parameters, size, /*client=*/true));
+    const End end{context, channel, streams, !echo()};
 
     ProbeSetup setup{size, {warmup_messages(parameters, size), {}}, options, console, false};
     if (options.margin_s > 0) setup.goal = {0, duration_of(options.margin_s)};
@@ -222,7 +221,7 @@ class Client : Side {
     Json reported = result;
     reported.erase("samples");  // ours alone, and many
     RETURN_IF_ERROR(channel.send({{"type", "result"}, {"result", std::move(reported)}}));
-    return result;
+    return reporter.add(std::move(result), streams.nic);
   }
 
   // Each end has its own parameters, except those that the client has sent.
@@ -231,10 +230,9 @@ class Client : Side {
     const std::string& theirs = phase.server.growth.congestion_control;
     if (controls_compared_ || ours == theirs) return;
     controls_compared_ = true;
-    console.warn(
-        fmt::format("the congestion control is {} here and {} at the server: choose one "
-                    "for both with --cc",
-                    ours, theirs));
+    console.warn(fmt::format(
+        "the congestion control is {} here and {} at the server: choose one for both with --cc",
+        ours, theirs));
   }
 
   bool controls_compared_ = false;
@@ -307,16 +305,16 @@ class Server : Side {
     const auto release = text_field(hello, "release", 64);
     if (!protocol || !release || *protocol != kProtocol) {
       return fail(ErrorCode::kPeer,
-                  fmt::format("client and server are different versions (server {}, client {}): "
-                              "install the same one on both hosts",
-                              PACECAR_VERSION, release ? *release : "unknown"));
+                  "client and server are different versions (server {}, client {}): install the "
+                  "same one on both hosts",
+                  PACECAR_VERSION, release ? *release : "unknown");
     }
     const auto test = text_field(hello, "test", 64);
     if (!test || *test != name_of(kind)) {
       return fail(ErrorCode::kPeer,
-                  fmt::format("the server runs 'pacecar {}' and the client 'pacecar {}': start the "
-                              "same test on both hosts",
-                              name_of(kind), test ? *test : "?"));
+                  "the server runs 'pacecar {}' and the client 'pacecar {}': start the same test "
+                  "on both hosts",
+                  name_of(kind), test ? *test : "?");
     }
     return test_parameters_from_json(hello.value("parameters", Json()));
   }
@@ -346,20 +344,18 @@ class Server : Side {
     ASSIGN_OR_RETURN(const auto size, unsigned_field(message, "size", 1, kMaxMessageBytes));
     if (const uint64_t wanted = buffer_bytes(parameters, size); wanted > options.max_buffers) {
       return fail(ErrorCode::kPeer,
-                  fmt::format("the client asks for {} MiB of buffers, and the server allows {}: "
-                              "lower -s, -q, -t or -r, or raise --max-buffers there",
-                              wanted >> 20, options.max_buffers >> 20));
+                  "the client asks for {} MiB of buffers, and the server allows {}: lower -s, -q, "
+                  "-t or -r, or raise --max-buffers there",
+                  wanted >> 20, options.max_buffers >> 20);
     }
-    const StreamPlan plan = plan_of(*this, parameters, size, /*client=*/false);
-    ASSIGN_OR_RETURN(auto streams, make_streams(context, channel, plan, parameters));
+    ASSIGN_OR_RETURN(auto streams, connect(context, channel, parameters, size, /*client=*/false));
     if (!reporter) reporter.emplace(kind, options, parameters);
-    reporter->set_nic(streams.nic);
-    const End end{context, streams.nic, channel, streams, !echo()};
+    const End end{context, channel, streams, !echo()};
     for (int phase = 0; phase < 2; ++phase) {  // warm-up, measurement
       RETURN_IF_ERROR(serve_phase(end, echo()));
     }
     ASSIGN_OR_RETURN(const auto received, channel.expect("result", kNextLimit));
-    return reporter->add(received.value("result", Json()));
+    return reporter->add(received.value("result", Json()), streams.nic);
   }
 
   std::vector<std::string> hosts_;    // where it waits

@@ -11,6 +11,7 @@
 #include "bench/perf/clock.h"
 #include "bench/perf/json_fields.h"
 #include "transport/base/check.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
@@ -19,57 +20,57 @@ namespace {
 // Of the NICs that match, the first; another serves where the peer has none of its network.
 constexpr size_t kNic = 0;
 
-template <typename T>
-using Pointers = std::vector<std::unique_ptr<T>>;
+struct Connections {
+  std::vector<std::unique_ptr<SendConnection>> senders;
+  std::vector<std::unique_ptr<ReceiveConnection>> receivers;
+};
 
-// Sends the listener's handle, if there is one. Returns the peer's, if it is wanted.
-Result<std::optional<Handle>> exchange_handles(ControlChannel& channel, const Listener* listener,
-                                               bool wanted, Duration limit) {
-  const std::string own = listener != nullptr ? to_hex(listener->handle().bytes) : "";
-  ASSIGN_OR_RETURN(const auto message,
-                   channel.ask({{"type", "handle"}, {"handle", own}}, "handle", limit));
-  if (!wanted) return std::nullopt;
-  Handle handle;
-  RETURN_IF_ERROR(bytes_field(message, "handle", handle.bytes));
-  return handle;
-}
-
-// Makes `count` connections in each direction that is wanted: to `remote`, and from `listener`.
-Result<void> connect_all(Context& context, ControlChannel& channel, Duration limit, size_t count,
-                         Listener* listener, const std::optional<Handle>& remote,
-                         Pointers<SendConnection>& senders,
-                         Pointers<ReceiveConnection>& receivers) {
-  Pointers<Connecting> pending;
-  for (size_t i = 0; remote && i < count; ++i) {
-    ASSIGN_OR_RETURN(auto connecting, context.connect(kNic, *remote));
-    pending.push_back(std::move(connecting));
+// Makes `count` connections in each direction of the plan. The other end does the same, with the
+// directions reversed.
+Result<Connections> connect_all(Context& context, ControlChannel& channel, const StreamPlan& plan,
+                                size_t count) {
+  std::unique_ptr<Listener> listener;
+  if (plan.receive) {
+    ASSIGN_OR_RETURN(listener, context.listen(kNic));
   }
-  const size_t expected = listener != nullptr ? count : 0;
-  const Instant deadline = steady_now() + limit;
-  while (!pending.empty() || receivers.size() < expected) {
+  const std::string own = listener != nullptr ? to_hex(listener->handle().bytes) : "";
+  ASSIGN_OR_RETURN(const auto message, channel.ask({{"type", "handle"}, {"handle", own}}, "handle",
+                                                   plan.connect_limit));
+  std::vector<std::unique_ptr<Connecting>> pending;
+  if (plan.send) {
+    Handle remote;
+    RETURN_IF_ERROR(bytes_field(message, "handle", remote.bytes));
+    for (size_t i = 0; i < count; ++i) {
+      ASSIGN_OR_RETURN(pending.emplace_back(), context.connect(kNic, remote));
+    }
+  }
+  Connections made;
+  const size_t outgoing = pending.size();
+  const size_t incoming = plan.receive ? count : 0;
+  const Instant deadline = steady_now() + plan.connect_limit;
+  while (!pending.empty() || made.receivers.size() < incoming) {
     if (!pending.empty()) {
-      ASSIGN_OR_RETURN(auto made, pending.back()->poll());
-      if (made) {
-        senders.push_back(std::move(made));
+      ASSIGN_OR_RETURN(auto sender, pending.back()->poll());
+      if (sender) {
+        made.senders.push_back(std::move(sender));
         pending.pop_back();
       }
     }
-    if (receivers.size() < expected) {
-      ASSIGN_OR_RETURN(auto accepted, listener->accept());
-      if (accepted) receivers.push_back(std::move(accepted));
+    if (made.receivers.size() < incoming) {
+      ASSIGN_OR_RETURN(auto receiver, listener->accept());
+      if (receiver) made.receivers.push_back(std::move(receiver));
     }
-    RETURN_IF_ERROR(channel.still_there());
+    RETURN_IF_ERROR(channel.check_peer());
     if (steady_now() > deadline) {
-      return fail(
-          ErrorCode::kPeer,
-          fmt::format("only {} of {} connections came about within {:.0f} s: check that the "
-                      "two NICs reach each other and that no firewall drops their packets",
-                      senders.size() + receivers.size(), (remote ? count : 0) + expected,
-                      limit.seconds()));
+      return fail(ErrorCode::kPeer,
+                  "only {} of {} connections came about within {:.0f} s: check that the two NICs "
+                  "reach each other and that no firewall drops their packets",
+                  made.senders.size() + made.receivers.size(), outgoing + incoming,
+                  plan.connect_limit.seconds());
     }
     std::this_thread::yield();
   }
-  return {};
+  return made;
 }
 
 uint32_t divide_up(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
@@ -92,11 +93,9 @@ uint32_t receive_slots(uint32_t rx_depth) {
 
 SendStream::SendStream(std::unique_ptr<SendConnection> connection, MessageBuffer buffer,
                        const TestParameters& parameters)
-    : buffer_(std::move(buffer)),
+    : Stream(std::move(buffer), parameters),
       connection_(std::move(connection)),
       requests_(parameters.tx_depth),
-      group_(group_size(parameters.rx_depth)),
-      validate_(parameters.validate),
       post_list_(std::min(parameters.post_list, parameters.tx_depth)) {}
 
 uint64_t SendStream::stop() {
@@ -137,11 +136,9 @@ Result<uint64_t> SendStream::poll() {
 
 ReceiveStream::ReceiveStream(std::unique_ptr<ReceiveConnection> connection, MessageBuffer buffer,
                              const TestParameters& parameters, bool echo)
-    : buffer_(std::move(buffer)),
+    : Stream(std::move(buffer), parameters),
       connection_(std::move(connection)),
-      group_(group_size(parameters.rx_depth)),
       slots_(receive_slots(parameters.rx_depth)),
-      validate_(parameters.validate),
       echo_(echo),
       posted_requests_(slots_ / group_) {}
 
@@ -168,17 +165,17 @@ Result<void> ReceiveStream::check(const TestResult& result, uint32_t messages) {
     const auto message = slot(number);
     if (static_cast<uint32_t>(result.count) != messages || result.sizes[i] != message.size()) {
       return fail(ErrorCode::kPeer,
-                  fmt::format("message {} from {} has another size than the {} bytes of the test: "
-                              "run the same version of pacecar at both ends",
-                              number, connection_->peer(), message.size()));
+                  "message {} from {} has another size than the {} bytes of the test: run the same "
+                  "version of pacecar at both ends",
+                  number, connection_->peer(), message.size());
     }
     if (!validate_) continue;
     ASSIGN_OR_RETURN(const auto bad, buffer_.find_mismatch(number % slots_, number));
     if (bad) {
       return fail(ErrorCode::kPeer,
-                  fmt::format("data validation failed: byte {} of message {} from {} is not what "
-                              "was sent, so do not trust this path with data",
-                              *bad, number, connection_->peer()));
+                  "data validation failed: byte {} of message {} from {} is not what was sent, so "
+                  "do not trust this path with data",
+                  *bad, number, connection_->peer());
     }
   }
   return {};
@@ -239,32 +236,24 @@ uint64_t Streams::received() const { return finished_of(receivers); }
 
 Result<Streams> make_streams(Context& context, ControlChannel& channel, const StreamPlan& plan,
                              const TestParameters& parameters) {
-  const Duration limit = plan.connect_limit;
-  std::unique_ptr<Listener> listener;
-  if (plan.receive) {
-    ASSIGN_OR_RETURN(listener, context.listen(kNic));
-  }
-  ASSIGN_OR_RETURN(const auto remote, exchange_handles(channel, listener.get(), plan.send, limit));
-  Pointers<SendConnection> senders;
-  Pointers<ReceiveConnection> receivers;
-  const auto connected = connect_all(context, channel, limit, parameters.connections,
-                                     listener.get(), remote, senders, receivers);
-  if (!connected) return tl::unexpected(channel.explain(connected.error()));
-
+  auto made = connect_all(context, channel, plan, parameters.connections);
+  if (!made) return tl::unexpected(channel.explain(made.error()));
   Streams streams;
-  streams.nic = senders.empty() ? receivers.front()->nic() : senders.front()->nic();
-  for (auto& connection : senders) {
-    ASSIGN_OR_RETURN(auto buffer, MessageBuffer::create(context, connection->nic(), plan.size,
-                                                        parameters.tx_depth, plan.place));
-    streams.senders.emplace_back(std::move(connection), std::move(buffer), parameters);
+  streams.nic =
+      made->senders.empty() ? made->receivers.front()->nic() : made->senders.front()->nic();
+  const auto buffer = [&](size_t nic, uint32_t slots) {
+    return MessageBuffer::create(context, nic, plan.size, slots, plan.place);
+  };
+  for (auto& connection : made->senders) {
+    ASSIGN_OR_RETURN(auto messages, buffer(connection->nic(), parameters.tx_depth));
+    streams.senders.emplace_back(std::move(connection), std::move(messages), parameters);
   }
-  for (auto& connection : receivers) {
-    ASSIGN_OR_RETURN(auto buffer,
-                     MessageBuffer::create(context, connection->nic(), plan.size,
-                                           receive_slots(parameters.rx_depth), plan.place));
-    streams.receivers.emplace_back(std::move(connection), std::move(buffer), parameters, plan.echo);
+  for (auto& connection : made->receivers) {
+    ASSIGN_OR_RETURN(auto messages, buffer(connection->nic(), receive_slots(parameters.rx_depth)));
+    streams.receivers.emplace_back(std::move(connection), std::move(messages), parameters,
+                                   plan.echo);
   }
-  RETURN_IF_ERROR(channel.ask({{"type", "connected"}}, "connected", limit * 2));
+  RETURN_IF_ERROR(channel.ask({{"type", "connected"}}, "connected", plan.connect_limit * 2));
   return streams;
 }
 

@@ -30,38 +30,51 @@ uint32_t group_size(uint32_t rx_depth);
 // Slots of a ReceiveStream's buffer.
 uint32_t receive_slots(uint32_t rx_depth);
 
-class SendStream {
+// What both directions have.
+class Stream {
+ public:
+  // Messages since the connection was made.
+  void set_limit(uint64_t limit) { limit_ = limit; }
+  uint64_t finished() const { return finished_; }
+  bool at_limit() const { return finished_ == limit_; }
+
+ protected:
+  Stream(MessageBuffer buffer, const TestParameters& parameters)
+      : buffer_(std::move(buffer)),
+        group_(group_size(parameters.rx_depth)),
+        validate_(parameters.validate) {}
+
+  MessageBuffer buffer_;
+  uint32_t group_;
+  bool validate_;
+  uint64_t limit_ = 0;
+  uint64_t finished_ = 0;
+};
+
+class SendStream : public Stream {
  public:
   SendStream(std::unique_ptr<SendConnection> connection, MessageBuffer buffer,
              const TestParameters& parameters);
 
   // Starts sends up to the limit, and tests those in flight. Returns how many have completed.
   Result<uint64_t> poll();
-  void set_limit(uint64_t limit) { limit_ = limit; }
   // Lowers the limit as far as the started sends allow, and returns it.
   uint64_t stop();
   // stop() would lower the limit.
   bool may_stop() const { return whole_groups() < limit_; }
-  uint64_t finished() const { return finished_; }
-  bool at_limit() const { return finished_ == limit_; }
   FlowView flow() const { return connection_->flow(); }
 
  private:
   Result<bool> start_one();
   uint64_t whole_groups() const { return (started_ + group_ - 1) / group_ * group_; }
 
-  MessageBuffer buffer_;
   std::unique_ptr<SendConnection> connection_;
   std::vector<Request*> requests_;  // by message number modulo depth
-  uint32_t group_;
-  bool validate_;
-  uint64_t post_list_;  // sends that are started together; the last ones may be fewer
-  uint64_t limit_ = 0;
+  uint64_t post_list_;              // sends that are started together; the last ones may be fewer
   uint64_t started_ = 0;
-  uint64_t finished_ = 0;
 };
 
-class ReceiveStream {
+class ReceiveStream : public Stream {
  public:
   // `echo`: the next message comes only after this one has been answered.
   ReceiveStream(std::unique_ptr<ReceiveConnection> connection, MessageBuffer buffer,
@@ -69,9 +82,6 @@ class ReceiveStream {
 
   // As SendStream::poll. Errors also: kPeer (a message with another size, or with wrong bytes).
   Result<uint64_t> poll();
-  void set_limit(uint64_t limit) { limit_ = limit; }
-  uint64_t finished() const { return finished_; }
-  bool at_limit() const { return finished_ == limit_; }
 
  private:
   struct Posted {
@@ -82,18 +92,13 @@ class ReceiveStream {
   Result<void> check(const TestResult& result, uint32_t messages);
   std::span<uint8_t> slot(uint64_t number) const { return buffer_.slot(number % slots_); }
 
-  MessageBuffer buffer_;
   std::unique_ptr<ReceiveConnection> connection_;
-  uint32_t group_;
   uint32_t slots_;
-  bool validate_;
   bool echo_;
   std::vector<Posted> posted_requests_;  // by request number modulo their bound
-  uint64_t limit_ = 0;
   uint64_t requests_started_ = 0;
   uint64_t requests_finished_ = 0;
   uint64_t posted_ = 0;
-  uint64_t finished_ = 0;
 };
 
 struct Streams {

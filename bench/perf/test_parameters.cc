@@ -7,6 +7,11 @@
 
 namespace pacecar::perf {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TestParameters, iterations, duration_s, connections, tx_depth,
+                                   rx_depth, bidirectional, validate, gigabits, cpu_util,
+                                   congestion_control, mtu_bytes, tos, rate_bps, reversed,
+                                   report_both, post_list, sl, timeout_ms)
+
 std::vector<Setting> transport_settings(const TestParameters& parameters, const std::string& nics) {
   std::vector<Setting> settings;
   const auto set = [&](const char* name, uint64_t value, const char* unit = "") {
@@ -15,7 +20,7 @@ std::vector<Setting> transport_settings(const TestParameters& parameters, const 
   if (!nics.empty()) settings.emplace_back("PACECAR_NICS", nics);
   const std::string& control = parameters.congestion_control;
   if (!control.empty()) settings.emplace_back("PACECAR_CC", control);
-  set("PACECAR_MTU", parameters.mtu);
+  set("PACECAR_MTU", parameters.mtu_bytes);
   set("PACECAR_TC", parameters.tos);
   set("PACECAR_RATE_MAX", parameters.rate_bps);
   set("PACECAR_SL", parameters.sl);
@@ -27,26 +32,7 @@ uint64_t buffer_bytes(const TestParameters& parameters, uint64_t size) {
   return size * parameters.connections * (uint64_t{parameters.tx_depth} + parameters.rx_depth);
 }
 
-nlohmann::json to_json(const TestParameters& parameters) {
-  return {{"iterations", parameters.iterations},
-          {"duration_s", parameters.duration_s},
-          {"connections", parameters.connections},
-          {"tx_depth", parameters.tx_depth},
-          {"rx_depth", parameters.rx_depth},
-          {"bidirectional", parameters.bidirectional},
-          {"validate", parameters.validate},
-          {"gigabits", parameters.gigabits},
-          {"cpu_util", parameters.cpu_util},
-          {"congestion_control", parameters.congestion_control},
-          {"mtu_bytes", parameters.mtu},
-          {"tos", parameters.tos},
-          {"rate_bps", parameters.rate_bps},
-          {"reversed", parameters.reversed},
-          {"report_both", parameters.report_both},
-          {"post_list", parameters.post_list},
-          {"sl", parameters.sl},
-          {"timeout_ms", parameters.timeout_ms}};
-}
+nlohmann::json to_json(const TestParameters& parameters) { return parameters; }
 
 Result<TestParameters> test_parameters_from_json(const nlohmann::json& object) {
   TestParameters parameters;
@@ -62,7 +48,7 @@ Result<TestParameters> test_parameters_from_json(const nlohmann::json& object) {
   ASSIGN_OR_RETURN(parameters.gigabits, bool_field(object, "gigabits"));
   ASSIGN_OR_RETURN(parameters.cpu_util, bool_field(object, "cpu_util"));
   ASSIGN_OR_RETURN(parameters.congestion_control, text_field(object, "congestion_control", 32));
-  ASSIGN_OR_RETURN(parameters.mtu, unsigned_field(object, "mtu_bytes", 0, 65536));
+  ASSIGN_OR_RETURN(parameters.mtu_bytes, unsigned_field(object, "mtu_bytes", 0, 65536));
   ASSIGN_OR_RETURN(parameters.tos, unsigned_field(object, "tos", 0, 255));
   ASSIGN_OR_RETURN(parameters.rate_bps, unsigned_field(object, "rate_bps", 0, UINT64_MAX));
   ASSIGN_OR_RETURN(parameters.reversed, bool_field(object, "reversed"));

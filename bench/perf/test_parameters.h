@@ -36,7 +36,7 @@ struct TestParameters {
   uint32_t post_list = 1;    // sends that are started together
   // The transport's own parameters, at both ends; empty or 0 leaves each end's own value.
   std::string congestion_control;
-  uint32_t mtu = 0;
+  uint32_t mtu_bytes = 0;
   uint32_t tos = 0;
   uint64_t rate_bps = 0;  // of one flow, headers included
   uint32_t sl = 0;

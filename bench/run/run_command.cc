@@ -1,4 +1,5 @@
-// `pacecar run`: runs a program over Pacecar's NICs.
+// `pacecar run`: sets the variables by which a program of libibverbs or libfabric finds Pacecar's
+// NICs, and becomes the program.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -9,61 +10,18 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/perf/command_line.h"
 #include "bench/perf/subcommands.h"
-#include "bench/run/launch.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
 
-// "ours:theirs", without duplicates.
-std::string before(const std::string& ours, const std::optional<std::string>& theirs) {
-  if (!theirs || theirs->empty()) return ours;
-  const std::string all = ":" + *theirs + ":";
-  return all.find(":" + ours + ":") != std::string::npos ? *theirs : ours + ":" + *theirs;
-}
-
-}  // namespace
-
-std::vector<Assignment> assignments_for(const LaunchPlan& plan, const Lookup& now) {
-  std::vector<Assignment> set;
-  if (plan.as == ProgramInterface::kVerbs) {
-    set.emplace_back("LD_PRELOAD", before(plan.object, now("LD_PRELOAD")));
-  } else {
-    const std::string folder = std::filesystem::path(plan.object).parent_path();
-    set.emplace_back("FI_PROVIDER_PATH", before(folder, now("FI_PROVIDER_PATH")));
-    if (!now("FI_PROVIDER")) set.emplace_back("FI_PROVIDER", "pacecar");
-  }
-  if (!plan.nics.empty()) set.emplace_back("PACECAR_NICS", plan.nics);
-  return set;
-}
-
-Result<std::string> find_library(ProgramInterface as, const std::string& program_folder,
-                                 const std::function<bool(const std::string&)>& exists) {
-  const bool verbs = as == ProgramInterface::kVerbs;
-  const std::string file = verbs ? "libpacecar-verbs.so" : "libpacecar-fi.so";
-  const std::string built = verbs ? "../net_plugin/verbs/" : "../net_plugin/libfabric/";
-  const std::string installed = verbs ? "pacecar/verbs/" : "libfabric/";
-  std::vector<std::string> places = {built};
-  for (const char* const folder :
-       {"../lib/x86_64-linux-gnu/", "../lib/aarch64-linux-gnu/", "../lib64/", "../lib/"}) {
-    places.push_back(folder + installed);
-  }
-  for (std::string& place : places) {
-    place = std::filesystem::path(program_folder + "/" + place + file).lexically_normal();
-    if (exists(place)) return place;
-  }
-  return fail(
-      ErrorCode::kNotFound,
-      fmt::format("{} is in none of {}: install the package {}, or build it with {}", file,
-                  fmt::join(places, ", "), verbs ? "libibverbs-pacecar" : "libfabric-pacecar",
-                  verbs ? "libibverbs-dev" : "libfabric-dev"));
-}
-
-namespace {
+namespace fs = std::filesystem;
 
 constexpr const char* kFooter = R"(Examples:
   pacecar run -- ib_write_bw                      a program of libibverbs, unchanged
@@ -91,46 +49,78 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_flag("-q,--quiet", flags.quiet, "do not print what was set");
 }
 
-std::string own_folder() {
+// Our library for an interface, and its folders from that of `pacecar`.
+struct Library {
+  const char* file;
+  const char* built;
+  const char* installed;  // in a folder of libraries
+  const char* package;
+  const char* build_needs;
+};
+constexpr Library kVerbs = {"libpacecar-verbs.so", "../net_plugin/verbs", "pacecar/verbs",
+                            "libibverbs-pacecar", "libibverbs-dev"};
+constexpr Library kLibfabric = {"libpacecar-fi.so", "../net_plugin/libfabric", "libfabric",
+                                "libfabric-pacecar", "libfabric-dev"};
+
+Result<fs::path> find_library(const Library& library) {
   std::error_code unreadable;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", unreadable);
-  return unreadable ? "." : program.parent_path().string();
-}
-
-std::optional<std::string> variable(std::string_view name) {
-  const char* const value = std::getenv(std::string(name).c_str());
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
-Result<int> start(const Flags& flags, const std::vector<Assignment>& set,
-                  const perf::Console& console) {
-  for (const auto& [name, value] : set) {
-    console.note(fmt::format("{}={}", name, value));
-    setenv(name.c_str(), value.c_str(), 1);
+  const fs::path own = fs::read_symlink("/proc/self/exe", unreadable).parent_path();
+  std::vector<fs::path> folders = {library.built};
+  for (const char* const lib :
+       {"../lib/x86_64-linux-gnu", "../lib/aarch64-linux-gnu", "../lib64", "../lib"}) {
+    folders.push_back(fs::path(lib) / library.installed);
   }
-  std::vector<char*> argv;
-  for (const std::string& word : flags.program) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  execvp(argv[0], argv.data());
+  std::vector<std::string> places;
+  for (const fs::path& folder : folders) {
+    places.push_back((own / folder / library.file).lexically_normal());
+    if (access(places.back().c_str(), R_OK) == 0) return places.back();
+  }
   return fail(ErrorCode::kNotFound,
-              fmt::format("cannot run {}: {}", flags.program[0], std::strerror(errno)));
+              "{} is in none of {}: install the package {}, or build it with {}", library.file,
+              fmt::join(places, ", "), library.package, library.build_needs);
 }
 
-// Prints or sets the variables; then becomes the program.
+// The list of the variable with `ours` as its first entry, unless it has it.
+std::string before_others(const std::string& ours, const char* variable) {
+  const char* const theirs = std::getenv(variable);
+  if (theirs == nullptr || *theirs == '\0') return ours;
+  const bool has_it =
+      fmt::format(":{}:", theirs).find(fmt::format(":{}:", ours)) != std::string::npos;
+  return has_it ? theirs : fmt::format("{}:{}", ours, theirs);
+}
+
+using Assignments = std::vector<std::pair<const char*, std::string>>;
+
+Result<Assignments> assignments_for(const Flags& flags) {
+  ASSIGN_OR_RETURN(const auto library, find_library(flags.libfabric ? kLibfabric : kVerbs));
+  Assignments set;
+  if (!flags.libfabric) {
+    set.emplace_back("LD_PRELOAD", before_others(library, "LD_PRELOAD"));
+  } else {
+    set.emplace_back("FI_PROVIDER_PATH", before_others(library.parent_path(), "FI_PROVIDER_PATH"));
+    if (std::getenv("FI_PROVIDER") == nullptr) set.emplace_back("FI_PROVIDER", "pacecar");
+  }
+  if (!flags.nic.empty()) set.emplace_back("PACECAR_NICS", flags.nic);
+  return set;
+}
+
 Result<int> run(const Flags& flags, const perf::Console& console) {
   if (flags.program.empty()) {
     return fail(ErrorCode::kInvalidArgument,
                 "no program is named: 'pacecar run -- PROGRAM' runs one");
   }
-  LaunchPlan plan{.as = flags.libfabric ? ProgramInterface::kLibfabric : ProgramInterface::kVerbs,
-                  .nics = flags.nic};
-  ASSIGN_OR_RETURN(plan.object, find_library(plan.as, own_folder(), [](const std::string& path) {
-                     return access(path.c_str(), R_OK) == 0;
-                   }));
-  const auto set = assignments_for(plan, variable);
-  if (!flags.show) return start(flags, set, console);
-  for (const auto& [name, value] : set) fmt::print("{}={}\n", name, value);
-  return perf::kExitOk;
+  ASSIGN_OR_RETURN(const auto set, assignments_for(flags));
+  for (const auto& [name, value] : set) {
+    if (flags.show) fmt::print("{}={}\n", name, value);
+    if (!flags.show) console.note(fmt::format("{}={}", name, value));
+    setenv(name, value.c_str(), 1);
+  }
+  if (flags.show) return perf::kExitOk;
+  std::vector<char*> argv;
+  for (const std::string& word : flags.program) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  return fail(ErrorCode::kNotFound, "cannot run {}: {}", flags.program[0], std::strerror(errno));
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 
 #include "bench/perf/control_listener.h"
 #include "bench/perf/json_fields.h"
-#include "bench/perf/limits_seen.h"
 #include "bench/perf/phase.h"
 #include "bench/perf/test_parameters.h"
 #include "tests/fuzz/fuzz_input.h"

@@ -50,8 +50,7 @@ class Server:
             if not line:
                 raise AssertionError(f"the server ended: {self.errors}")
             self.errors += line
-            found = re.search(r"on port (\d+)", line)
-            if found:
+            if found := re.search(r"on port (\d+)", line):
                 self.port = found.group(1)
 
     def finish(self):
@@ -463,15 +462,17 @@ class Run(Cli):
 
     def test_show_prints_the_variables(self):
         shown = self.show("--nic", "soft:udp:eth7")
-        self.assertEqual(os.path.basename(shown.pop("LD_PRELOAD")), "libpacecar-verbs.so")
+        ours = shown.pop("LD_PRELOAD")
+        self.assertEqual(os.path.basename(ours), "libpacecar-verbs.so")
         self.assertEqual(shown, {"PACECAR_NICS": "soft:udp:eth7"})
-        behind = self.show(LD_PRELOAD="")
-        self.assertNotIn(":", behind["LD_PRELOAD"])
+        for before, after in (("", ours), ("libm.so.6", f"{ours}:libm.so.6"), (ours, ours)):
+            self.assertEqual(self.show(LD_PRELOAD=before)["LD_PRELOAD"], after)
 
     def test_programs_of_libfabric_get_the_provider(self):
         shown = self.show("--libfabric")
         self.assertEqual(shown["FI_PROVIDER"], "pacecar")
         self.assertTrue(os.path.isfile(shown["FI_PROVIDER_PATH"] + "/libpacecar-fi.so"))
+        self.assertNotIn("FI_PROVIDER", self.show("--libfabric", FI_PROVIDER="tcp"))
 
     def test_variables_are_printed_and_the_program_runs(self):
         probe = run("run", "--quiet", "--", "true").stderr

@@ -78,7 +78,7 @@ class CommandLine(unittest.TestCase):
                 (["bw", "--hosts", "-oX,b"], "'-oX' is no host"),
                 (["bw", "--hosts", "a,b", "--launch", "'"], "--launch: "),
                 (["bw", "--hosts", "a,b", "--pairs", "some"], "some"),
-                (["bw", "--hosts", "a,b", "--bind", "::"], "--bind is for one pair"),
+                (["bw", "--hosts", "a,b", "--bind", "::"], "--bind excludes --hosts"),
                 (["bw", "--least", "0.8"], "--hosts"),
                 (["bw", "--hosts", "a,b", "c"], "host"),
                 (["bw", "--hsots", "a,b"], "did you mean '--hosts'?"),

@@ -127,7 +127,7 @@ class Meaning(Cli):
             self.assertRegex(client.stdout, r"\A[\d.]+ *\n\Z")
         done = run("lat", "--output", "bandwidth", "127.0.0.1")
         self.assertEqual(done.returncode, 2)
-        self.assert_one_sentence(done, "lat prints latency")
+        self.assert_one_sentence(done, "{latency}")
 
     def test_all_samples_are_printed(self):
         for flag, ordered in (("-H", True), ("-U", False)):

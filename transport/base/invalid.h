@@ -1,4 +1,4 @@
-// An error of the caller's input as one sentence, by a format of fmt.
+// Errors as one sentence, by a format of fmt.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,6 +9,13 @@
 
 namespace pacecar {
 
+template <typename First, typename... More>
+tl::unexpected<Error> fail(ErrorCode code, fmt::format_string<First, More...> sentence,
+                           First&& first, More&&... more) {
+  return fail(code, fmt::format(sentence, std::forward<First>(first), std::forward<More>(more)...));
+}
+
+// Of the caller's input.
 template <typename... Args>
 tl::unexpected<Error> invalid(fmt::format_string<Args...> sentence, Args&&... args) {
   return fail(ErrorCode::kInvalidArgument, fmt::format(sentence, std::forward<Args>(args)...));

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/hosts/host_list.h"
-#include "bench/hosts/launcher.h"
+#include "bench/hosts/targets.h"
 #include "bench/perf/command_line.h"
 
 namespace pacecar::test::launcher_property {
@@ -54,7 +53,7 @@ RC_GTEST_PROP(NodelistProperty, AnyTextExpandsOrIsRefused, ()) {
 RC_GTEST_PROP(LauncherProperty, QuotedWordsAreReadBack, (const std::vector<std::string>& words)) {
   std::string line;
   for (const std::string& word : words) line += perf::shell_quoted(word) + " ";
-  const auto read = shell_words(line);
+  const auto read = perf::shell_words(line);
   RC_ASSERT(read.has_value());
   RC_ASSERT(*read == words);
 }

@@ -3,8 +3,7 @@
 
 #include <cstdlib>
 
-#include "bench/hosts/host_list.h"
-#include "bench/hosts/launcher.h"
+#include "bench/hosts/targets.h"
 #include "bench/perf/command_line.h"
 
 namespace pacecar::test::list_test {
@@ -134,7 +133,7 @@ TEST(LauncherTest, WordsAreQuotedForAShell) {
   EXPECT_EQ(perf::shell_quoted(""), "''");
   EXPECT_EQ(perf::shell_quoted("a b"), "'a b'");
   EXPECT_EQ(perf::shell_quoted("it's $HOME `x`;"), R"('it'\''s $HOME `x`;')");
-  EXPECT_THAT(*shell_words(R"( a "b c" d\ e 'f"g' "" )"),
+  EXPECT_THAT(*perf::shell_words(R"( a "b c" d\ e 'f"g' "" )"),
               ElementsAre("a", "b c", "d e", "f\"g", ""));
 }
 

@@ -58,12 +58,12 @@ TEST(PreflightGroupsTest, FactsThatDifferAreNamed) {
 
 TEST(PreflightGroupsTest, LongListsOfHostsAreCut) {
   const auto reports = rack(40);
-  std::vector<size_t> half;
-  for (size_t i = 0; i < 20; ++i) half.push_back(i);
+  Names half;
+  for (size_t i = 0; i < 20; ++i) half.push_back("gpu" + std::to_string(i));
   EXPECT_EQ(who(half, reports),
             "20 of 40 hosts (gpu0, gpu1, gpu2, gpu3, gpu4, gpu5, gpu6, gpu7, ...)");
-  EXPECT_EQ(who({7}, reports), "gpu7");
-  EXPECT_EQ(who({0}, rack(1)), "gpu0");
+  EXPECT_EQ(who({"gpu7"}, reports), "gpu7");
+  EXPECT_EQ(who({"gpu0"}, rack(1)), "gpu0");
 }
 
 TEST(PreflightGroupsTest, ReportsAreReadAsUntrustedData) {

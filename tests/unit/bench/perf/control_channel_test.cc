@@ -91,23 +91,23 @@ TEST_F(ControlChannelTest, ClosedPeerIsAnErrorOnceItsLastMessageIsRead) {
   EXPECT_FALSE(channel_->send({{"type", "x"}}));
 }
 
-TEST_F(ControlChannelTest, StillThereFailsOnceThePeerIsGone) {
-  EXPECT_TRUE(channel_->still_there());
+TEST_F(ControlChannelTest, CheckOfThePeerFailsOnceThePeerIsGone) {
+  EXPECT_TRUE(channel_->check_peer());
   say("{\"type\":\"a\"}\n{\"ty");
-  EXPECT_TRUE(channel_->still_there());
+  EXPECT_TRUE(channel_->check_peer());
   say("pe\":\"b\"}\n");
-  EXPECT_TRUE(channel_->still_there());
-  EXPECT_TRUE(channel_->expect("a", kLong)) << "still_there() keeps messages";
+  EXPECT_TRUE(channel_->check_peer());
+  EXPECT_TRUE(channel_->expect("a", kLong)) << "check_peer() keeps messages";
   EXPECT_TRUE(channel_->expect("b", kLong));
   peer_ = FileDescriptor();
-  const auto gone = channel_->still_there();
+  const auto gone = channel_->check_peer();
   ASSERT_FALSE(gone);
   EXPECT_THAT(gone.error().message, HasSubstr("went away"));
 }
 
-TEST_F(ControlChannelTest, StillThereFailsWithTheErrorOfThePeer) {
+TEST_F(ControlChannelTest, CheckOfThePeerFailsWithTheErrorOfThePeer) {
   say("{\"type\":\"error\",\"message\":\"no luck\"}\n");
-  const auto gave_up = channel_->still_there();
+  const auto gave_up = channel_->check_peer();
   ASSERT_FALSE(gave_up);
   EXPECT_THAT(gave_up.error().message, HasSubstr("no luck"));
 }

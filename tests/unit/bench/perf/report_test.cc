@@ -1,9 +1,10 @@
+#include "bench/perf/report.h"
+
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
 
 #include "bench/perf/console.h"
-#include "bench/perf/report.h"
 
 namespace pacecar::perf::report_test {
 namespace {
@@ -236,11 +237,11 @@ TEST(PerfReport, EndReportSurvivesItsJsonAndFalseValuesAreRefused) {
 
 TEST(PerfReport, LimitsOfTheFlowAreReportedPerIntervalAndInAll) {
   IntervalMeter meter(Duration::from_ms(10), 1);
-  meter.see(granted(3e9));
-  meter.see(granted(5e9));
+  meter.sample(granted(3e9));
+  meter.sample(granted(5e9));
   meter.count(Duration::from_ms(10), 10);
   meter.count(Duration::from_ms(20), 20);  // no flow view in this interval
-  meter.see({.limited_by = "application"});
+  meter.sample({.limited_by = "application"});
   meter.finish(Duration::from_ms(25), 30);
   const Json result =
       bandwidth_result(1000, TestOptions(), phase_of(Duration::from_ms(25), 30), meter);
@@ -261,7 +262,8 @@ TEST(PerfReport, LimitsOfTheFlowAreReportedPerIntervalAndInAll) {
 TEST(PerfReport, JoinedIntervalsKeepTheLimitsOfBoth) {
   IntervalMeter meter(Duration::from_ms(1), 1);
   for (uint64_t i = 1; i <= IntervalMeter::kMaxIntervals + 1; ++i) {
-    meter.see({.limited_by = i % 2 == 0 ? "network" : "line", .rate_bps = static_cast<double>(i)});
+    meter.sample(
+        {.limited_by = i % 2 == 0 ? "network" : "line", .rate_bps = static_cast<double>(i)});
     meter.count(Duration::from_ms(static_cast<int64_t>(i)), i);
   }
   const Interval& joined = meter.intervals().front();

@@ -1,15 +1,18 @@
-// The hosts of --hosts: from a file, from names on the command line, or the nodes of a Slurm job.
-// Pure, except read_hosts().
+// The hosts of --hosts: from a file, from names on the command line, or the nodes of a Slurm job;
+// and the local command that runs a command there. Pure, except read_hosts() and targets_of().
 //
 // A line of a file is HOST [addr=ADDRESS]; '#' begins a comment. Further words of MPI's host files
 // (slots=8, max_slots=8, HOST:8) are ignored. HOST may be USER@HOST, and a range, gpu[01-16]
 // (expand_names).
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "bench/perf/command_line.h"
 #include "transport/base/result.h"
 
 namespace pacecar::hosts {
@@ -39,5 +42,33 @@ Result<std::vector<Host>> parse_host_words(std::string_view text);
 // The value of --hosts: "slurm" (SLURM_JOB_NODELIST), the name of a file, or names. Errors also:
 // kNotFound, kSystem.
 Result<std::vector<Host>> read_hosts(const std::string& value);
+
+// ssh, srun, kubectl, or a command of the user.
+class Launcher {
+ public:
+  // "ssh", "srun", "kubectl", or a command line with {host} for the host (default: as its last
+  // word) and {command} for the whole command as one quoted word (default: its words follow).
+  // Errors: kInvalidArgument.
+  static Result<Launcher> parse(const std::string& text);
+
+  // The local command that runs `words` on the host. They are quoted for ssh, which passes them to
+  // a shell there.
+  std::vector<std::string> command(const Host& host, std::span<const std::string> words) const;
+
+  const std::string& program() const { return words_.front(); }
+
+ private:
+  explicit Launcher(std::vector<std::string> words) : words_(std::move(words)) {}
+
+  std::vector<std::string> words_;
+};
+
+struct Targets {
+  std::vector<Host> hosts;
+  Launcher launcher;
+};
+
+// Errors: those of read_hosts() and Launcher::parse().
+Result<Targets> targets_of(const perf::HostsFlags& flags);
 
 }  // namespace pacecar::hosts
