@@ -36,19 +36,17 @@ ssize_t take(CompletionQueue& queue, void* buffer, size_t count, fi_addr_t* sour
 }
 
 ssize_t read_from(fid_cq* queue, void* buffer, size_t count, fi_addr_t* sources) {
-  return guarded([&] {
-    CompletionQueue& from = of(queue);
-    from.domain.note_call();
-    const std::lock_guard lock(from.domain.mutex);
-    // The application has completions to handle after a read that returned some. So if the next
-    // read finds the queue empty, it makes no progress, which takes as long as a message; the one
-    // after that does.
-    const bool last_read_nonempty = std::exchange(from.last_read_nonempty, false);
-    if (count == 0 || (from.unread.empty() && !last_read_nonempty)) from.domain.progress();
-    const ssize_t taken = take(from, buffer, count, sources);
-    from.last_read_nonempty = taken > 0;
-    return taken;
-  });
+  CompletionQueue& from = of(queue);
+  from.domain.note_call();
+  const std::lock_guard lock(from.domain.mutex);
+  // The application has completions to handle after a read that returned some. So if the next
+  // read finds the queue empty, it makes no progress, which takes as long as a message; the one
+  // after that does.
+  const bool last_read_nonempty = std::exchange(from.last_read_nonempty, false);
+  if (count == 0 || (from.unread.empty() && !last_read_nonempty)) from.domain.progress();
+  const ssize_t taken = take(from, buffer, count, sources);
+  from.last_read_nonempty = taken > 0;
+  return taken;
 }
 
 ssize_t read_entries(fid_cq* queue, void* buffer, size_t count) {
@@ -57,18 +55,16 @@ ssize_t read_entries(fid_cq* queue, void* buffer, size_t count) {
 
 ssize_t wait_and_read_from(fid_cq* queue, void* buffer, size_t count, fi_addr_t* sources,
                            const void* /*condition*/, int timeout) {
-  return guarded([&]() -> ssize_t {
-    CompletionQueue& from = of(queue);
-    ssize_t result = -FI_EAGAIN;
-    const bool arrived = from.domain.wait(
-        [&] {
-          if (std::exchange(from.woken, false)) return true;
-          result = take(from, buffer, count, sources);
-          return result != -FI_EAGAIN;
-        },
-        timeout);
-    return arrived ? result : -FI_EAGAIN;
-  });
+  CompletionQueue& from = of(queue);
+  ssize_t result = -FI_EAGAIN;
+  const bool arrived = from.domain.wait(
+      [&] {
+        if (std::exchange(from.woken, false)) return true;
+        result = take(from, buffer, count, sources);
+        return result != -FI_EAGAIN;
+      },
+      timeout);
+  return arrived ? result : -FI_EAGAIN;
 }
 
 ssize_t wait_and_read(fid_cq* queue, void* buffer, size_t count, const void* condition,
@@ -77,18 +73,16 @@ ssize_t wait_and_read(fid_cq* queue, void* buffer, size_t count, const void* con
 }
 
 ssize_t read_error(fid_cq* queue, fi_cq_err_entry* buffer, uint64_t /*flags*/) {
-  return guarded([&]() -> ssize_t {
-    CompletionQueue& from = of(queue);
-    const std::lock_guard lock(from.domain.mutex);
-    if (from.unread.empty() || from.unread.front().err == 0) return -FI_EAGAIN;
-    from.error = from.take();
-    // Programs leave the entry uninitialized, so its err_data is no valid buffer and is replaced.
-    *buffer = from.error;
-    buffer->prov_errno = buffer->err;
-    buffer->err_data = from.error.why.data();
-    buffer->err_data_size = from.error.why.size() + 1;
-    return 1;
-  });
+  CompletionQueue& from = of(queue);
+  const std::lock_guard lock(from.domain.mutex);
+  if (from.unread.empty() || from.unread.front().err == 0) return -FI_EAGAIN;
+  from.error = from.take();
+  // Programs leave the entry uninitialized, so its err_data is no valid buffer and is replaced.
+  *buffer = from.error;
+  buffer->prov_errno = buffer->err;
+  buffer->err_data = from.error.why.data();
+  buffer->err_data_size = from.error.why.size() + 1;
+  return 1;
 }
 
 int wake(fid_cq* queue) {
@@ -107,11 +101,11 @@ const char* describe_error(fid_cq* /*queue*/, int error, const void* data, char*
 
 fi_ops kQueueObject = object_calls(close_unused<CompletionQueue>, control_signal<CompletionQueue>);
 fi_ops_cq kQueue = {.size = sizeof(fi_ops_cq),
-                    .read = read_entries,
-                    .readfrom = read_from,
-                    .readerr = read_error,
-                    .sread = wait_and_read,
-                    .sreadfrom = wait_and_read_from,
+                    .read = safe<read_entries>,
+                    .readfrom = safe<read_from>,
+                    .readerr = safe<read_error>,
+                    .sread = safe<wait_and_read>,
+                    .sreadfrom = safe<wait_and_read_from>,
                     .signal = wake,
                     .strerror = describe_error};
 
@@ -145,14 +139,12 @@ int set(fid_cntr* counter, uint64_t value) {
 }
 
 int wait_for_value(fid_cntr* counter, uint64_t threshold, int timeout) {
-  return guarded([&]() -> int {
-    Counter& waited = of(counter);
-    const uint64_t errors = waited.errors;
-    const bool arrived = waited.domain.wait(
-        [&] { return waited.value >= threshold || waited.errors != errors; }, timeout);
-    if (!arrived) return -FI_ETIMEDOUT;
-    return waited.value >= threshold ? 0 : -FI_EAVAIL;
-  });
+  Counter& waited = of(counter);
+  const uint64_t errors = waited.errors;
+  const bool arrived = waited.domain.wait(
+      [&] { return waited.value >= threshold || waited.errors != errors; }, timeout);
+  if (!arrived) return -FI_ETIMEDOUT;
+  return waited.value >= threshold ? 0 : -FI_EAVAIL;
 }
 
 int close_counter(fid* object) {
@@ -172,7 +164,7 @@ fi_ops_cntr kCounter = {.size = sizeof(fi_ops_cntr),
                         .readerr = read<&Counter::errors>,
                         .add = add<&Counter::value>,
                         .set = set<&Counter::value>,
-                        .wait = wait_for_value,
+                        .wait = safe<wait_for_value>,
                         .adderr = add<&Counter::errors>,
                         .seterr = set<&Counter::errors>};
 
@@ -199,27 +191,23 @@ bool has_news(PollSet::Watched& watched) {
 }
 
 int poll(fid_poll* set, void** contexts, int count) {
-  return guarded([&] {
-    PollSet& from = of(set);
-    from.domain.note_call();
-    const std::lock_guard lock(from.domain.mutex);
-    from.domain.progress();
-    int found = 0;
-    for (PollSet::Watched& watched : from.watched) {
-      if (found == count) break;
-      if (has_news(watched)) contexts[found++] = watched.object->context;
-    }
-    return found;
-  });
+  PollSet& from = of(set);
+  from.domain.note_call();
+  const std::lock_guard lock(from.domain.mutex);
+  from.domain.progress();
+  int found = 0;
+  for (PollSet::Watched& watched : from.watched) {
+    if (found == count) break;
+    if (has_news(watched)) contexts[found++] = watched.object->context;
+  }
+  return found;
 }
 
 int watch(fid_poll* set, fid* object, uint64_t /*flags*/) {
-  return guarded([&]() -> int {
-    if (object->fclass != FI_CLASS_CQ && object->fclass != FI_CLASS_CNTR) return -FI_EINVAL;
-    const std::lock_guard lock(of(set).domain.mutex);
-    of(set).watched.push_back({.object = object});
-    return 0;
-  });
+  if (object->fclass != FI_CLASS_CQ && object->fclass != FI_CLASS_CNTR) return -FI_EINVAL;
+  const std::lock_guard lock(of(set).domain.mutex);
+  of(set).watched.push_back({.object = object});
+  return 0;
 }
 
 int unwatch(fid_poll* set, fid* object, uint64_t /*flags*/) {
@@ -231,7 +219,7 @@ int unwatch(fid_poll* set, fid* object, uint64_t /*flags*/) {
 
 fi_ops kSetObject = object_calls(close_unused<PollSet>);
 fi_ops_poll kSet = {
-    .size = sizeof(fi_ops_poll), .poll = poll, .poll_add = watch, .poll_del = unwatch};
+    .size = sizeof(fi_ops_poll), .poll = safe<poll>, .poll_add = safe<watch>, .poll_del = unwatch};
 
 }  // namespace
 
@@ -256,12 +244,10 @@ Completion CompletionQueue::take() {
 }
 
 int open_completion_queue(fid_domain* domain, fi_cq_attr* attr, fid_cq** queue, void* context) {
-  return guarded([&]() -> int {
-    const bool known = Signal::known(attr->wait_obj) && attr->format <= FI_CQ_FORMAT_TAGGED;
-    if (!known) return -FI_ENOSYS;
-    auto* const made = new CompletionQueue(*static_cast<Domain*>(domain), *attr);
-    return hand_out(made, FI_CLASS_CQ, &kQueueObject, &kQueue, context, queue);
-  });
+  const bool known = Signal::known(attr->wait_obj) && attr->format <= FI_CQ_FORMAT_TAGGED;
+  if (!known) return -FI_ENOSYS;
+  auto* const made = new CompletionQueue(*static_cast<Domain*>(domain), *attr);
+  return hand_out(made, FI_CLASS_CQ, &kQueueObject, &kQueue, context, queue);
 }
 
 void Counter::count(bool failed) {
@@ -270,20 +256,16 @@ void Counter::count(bool failed) {
 }
 
 int open_counter(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** counter, void* context) {
-  return guarded([&]() -> int {
-    if (!Signal::known(attr->wait_obj)) return -FI_ENOSYS;
-    auto& its_domain = *static_cast<Domain*>(domain);
-    auto* const made = new Counter(its_domain, attr->wait_obj);
-    if (made->signal.has_descriptor()) its_domain.enable_auto_progress();
-    return hand_out(made, FI_CLASS_CNTR, &kCounterObject, &kCounter, context, counter);
-  });
+  if (!Signal::known(attr->wait_obj)) return -FI_ENOSYS;
+  auto& its_domain = *static_cast<Domain*>(domain);
+  auto* const made = new Counter(its_domain, attr->wait_obj);
+  if (made->signal.has_descriptor()) its_domain.enable_auto_progress();
+  return hand_out(made, FI_CLASS_CNTR, &kCounterObject, &kCounter, context, counter);
 }
 
 int open_poll_set(fid_domain* domain, fi_poll_attr* /*attr*/, fid_poll** set) {
-  return guarded([&] {
-    auto* const made = new PollSet(*static_cast<Domain*>(domain));
-    return hand_out(made, FI_CLASS_POLL, &kSetObject, &kSet, nullptr, set);
-  });
+  auto* const made = new PollSet(*static_cast<Domain*>(domain));
+  return hand_out(made, FI_CLASS_POLL, &kSetObject, &kSet, nullptr, set);
 }
 
 }  // namespace pacecar::fabric

@@ -52,12 +52,10 @@ void release_context(std::shared_ptr<Context> context) {
 int close_domain(fid* object) {
   auto* const domain = reinterpret_cast<Domain*>(object);
   if (domain->users > 0) return -FI_EBUSY;
-  return guarded([&] {
-    auto context = domain->context_of_process();
-    delete domain;
-    release_context(std::move(context));
-    return 0;
-  });
+  auto context = domain->context_of_process();
+  delete domain;
+  release_context(std::move(context));
+  return 0;
 }
 
 // Registration is synchronous, so an event queue is accepted but gets no events.
@@ -65,14 +63,14 @@ int bind_domain(fid* /*object*/, fid* other, uint64_t /*flags*/) {
   return other->fclass == FI_CLASS_EQ ? 0 : -FI_EINVAL;
 }
 
-fi_ops kDomainObject = object_calls(close_domain, unsupported, bind_domain);
+fi_ops kDomainObject = object_calls(safe<close_domain>, unsupported, bind_domain);
 fi_ops_domain kDomain = {.size = sizeof(fi_ops_domain),
-                         .av_open = open_address_vector,
-                         .cq_open = open_completion_queue,
-                         .endpoint = open_endpoint,
+                         .av_open = safe<open_address_vector>,
+                         .cq_open = safe<open_completion_queue>,
+                         .endpoint = safe<open_endpoint>,
                          .scalable_ep = unsupported,
-                         .cntr_open = open_counter,
-                         .poll_open = open_poll_set,
+                         .cntr_open = safe<open_counter>,
+                         .poll_open = safe<open_poll_set>,
                          .stx_ctx = unsupported,
                          .srx_ctx = unsupported,
                          .query_atomic = query_atomic,
@@ -89,26 +87,24 @@ Result<std::shared_ptr<GpuSystem>> gpus_of_process() {
 }
 
 int open_domain(fid_fabric* /*fabric*/, fi_info* info, fid_domain** domain, void* context) {
-  return guarded([&]() -> int {
-    auto opened = context_of_this_process();
-    if (!opened) return failed(opened.error());
-    const auto nics = (*opened)->nics();
-    const char* const wanted = info->domain_attr->name;
-    const auto nic = std::ranges::find_if(nics, [&](const NicInfo& one) {
-      return one.ports == 1 && (wanted == nullptr || one.name == wanted);
-    });
-    if (nic == nics.end()) {
-      release_context(std::move(*opened));
-      return -FI_ENODEV;
-    }
-    const auto number = static_cast<size_t>(nic - nics.begin());
-    const auto params = load_params_from_environment({}, nullptr);
-    const bool cma = params && params->cma == AutoOrOff::kAuto;
-    auto* const made = new Domain(std::move(*opened), number, *info, cma);
-    made->mr = &memory_calls;
-    if (info->domain_attr->data_progress == FI_PROGRESS_AUTO) made->enable_auto_progress();
-    return hand_out(made, FI_CLASS_DOMAIN, &kDomainObject, &kDomain, context, domain);
+  auto opened = context_of_this_process();
+  if (!opened) return failed(opened.error());
+  const auto nics = (*opened)->nics();
+  const char* const wanted = info->domain_attr->name;
+  const auto nic = std::ranges::find_if(nics, [&](const NicInfo& one) {
+    return one.ports == 1 && (wanted == nullptr || one.name == wanted);
   });
+  if (nic == nics.end()) {
+    release_context(std::move(*opened));
+    return -FI_ENODEV;
+  }
+  const auto number = static_cast<size_t>(nic - nics.begin());
+  const auto params = load_params_from_environment({}, nullptr);
+  const bool cma = params && params->cma == AutoOrOff::kAuto;
+  auto* const made = new Domain(std::move(*opened), number, *info, cma);
+  made->mr = &memory_calls;
+  if (info->domain_attr->data_progress == FI_PROGRESS_AUTO) made->enable_auto_progress();
+  return hand_out(made, FI_CLASS_DOMAIN, &kDomainObject, &kDomain, context, domain);
 }
 
 Domain::Domain(std::shared_ptr<Context> context, size_t nic, const fi_info& info, bool cma)
@@ -238,29 +234,27 @@ Result<std::unique_ptr<StagedRange>> gpu_memory(const iovec& range, int ordinal)
 }
 
 int register_attr(fid* object, const fi_mr_attr* attr, uint64_t /*flags*/, fid_mr** made) {
-  return guarded([&]() -> int {
-    if (object->fclass != FI_CLASS_DOMAIN || attr->iov_count != 1) return -FI_EINVAL;
-    const bool gpu = attr->iface == FI_HMEM_CUDA;
-    if (attr->iface != FI_HMEM_SYSTEM && !gpu) return -FI_ENOSYS;
-    auto& domain = *reinterpret_cast<Domain*>(object);
-    const std::lock_guard lock(domain.mutex);
-    const bool own_key = (domain.mr_mode() & FI_MR_PROV_KEY) == 0;
-    if (own_key && domain.regions.contains(attr->requested_key)) return -FI_ENOKEY;
-    std::unique_ptr<StagedRange> device;
-    if (gpu) {
-      auto found = gpu_memory(attr->mr_iov[0], attr->device.cuda);
-      if (!found) return failed(found.error());
-      device = std::move(*found);
-    }
-    auto* const region = new MemoryRegion(domain, *attr);
-    region->device = std::move(device);
-    region->fid = {.fclass = FI_CLASS_MR, .context = attr->context, .ops = &kRegionObject};
-    region->mem_desc = region;
-    region->key = own_key ? attr->requested_key : domain.next_key++;
-    domain.regions[region->key] = region;
-    *made = region;
-    return 0;
-  });
+  if (object->fclass != FI_CLASS_DOMAIN || attr->iov_count != 1) return -FI_EINVAL;
+  const bool gpu = attr->iface == FI_HMEM_CUDA;
+  if (attr->iface != FI_HMEM_SYSTEM && !gpu) return -FI_ENOSYS;
+  auto& domain = *reinterpret_cast<Domain*>(object);
+  const std::lock_guard lock(domain.mutex);
+  const bool own_key = (domain.mr_mode() & FI_MR_PROV_KEY) == 0;
+  if (own_key && domain.regions.contains(attr->requested_key)) return -FI_ENOKEY;
+  std::unique_ptr<StagedRange> device;
+  if (gpu) {
+    auto found = gpu_memory(attr->mr_iov[0], attr->device.cuda);
+    if (!found) return failed(found.error());
+    device = std::move(*found);
+  }
+  auto* const region = new MemoryRegion(domain, *attr);
+  region->device = std::move(device);
+  region->fid = {.fclass = FI_CLASS_MR, .context = attr->context, .ops = &kRegionObject};
+  region->mem_desc = region;
+  region->key = own_key ? attr->requested_key : domain.next_key++;
+  domain.regions[region->key] = region;
+  *made = region;
+  return 0;
 }
 
 int register_pieces(fid* object, const iovec* iov, size_t count, uint64_t access, uint64_t offset,
@@ -283,9 +277,9 @@ int register_one(fid* object, const void* buffer, size_t length, uint64_t access
 }  // namespace
 
 fi_ops_mr memory_calls = {.size = sizeof(fi_ops_mr),
-                          .reg = register_one,
-                          .regv = register_pieces,
-                          .regattr = register_attr};
+                          .reg = safe<register_one>,
+                          .regv = safe<register_pieces>,
+                          .regattr = safe<register_attr>};
 
 MemoryRegion::MemoryRegion(Domain& its_domain, const fi_mr_attr& attr)
     : fid_mr{},

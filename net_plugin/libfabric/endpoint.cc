@@ -4,8 +4,9 @@
 #include <cstring>
 
 #include "net_plugin/libfabric/info.h"
-#include "net_plugin/libfabric/link/socket_name.h"
 #include "transport/base/random_word.h"
+#include "transport/io/sockaddr.h"
+#include "transport/wire/address.h"
 
 namespace pacecar::fabric {
 namespace {
@@ -20,6 +21,12 @@ constexpr uint32_t kSharedTurns = 1024;
 
 Endpoint& of(fid* object) { return *static_cast<Endpoint*>(reinterpret_cast<fid_ep*>(object)); }
 
+// Whether all that can be sent to the peer is sent.
+bool is_flushed(const Peer& peer) {
+  const bool puts = peer.puts != nullptr && !peer.puts->idle();
+  return !peer.can_send() || (!puts && peer.outbox->idle() && peer.queued_puts.empty());
+}
+
 // The call of libfabric that is this member function.
 template <auto kMember, typename... Arguments>
 auto guarded_call(fid* object, Arguments... arguments) {
@@ -27,28 +34,24 @@ auto guarded_call(fid* object, Arguments... arguments) {
 }
 
 int close_endpoint(fid* object) {
-  return guarded([&] {
-    of(object).flush();
-    delete &of(object);
-    return 0;
-  });
+  of(object).flush();
+  delete &of(object);
+  return 0;
 }
 
 int control_endpoint(fid* object, int command, void* argument) {
-  return guarded([&]() -> int {
-    Endpoint& endpoint = of(object);
-    switch (command) {
-      case FI_ENABLE:
-        return endpoint.enable();
-      case FI_GETOPSFLAG: {
-        auto* const flags = static_cast<uint64_t*>(argument);
-        *flags = (*flags & FI_RECV) != 0 ? endpoint.rx_flags() : endpoint.tx_flags();
-        return 0;
-      }
-      default:
-        return -FI_ENOSYS;
+  Endpoint& endpoint = of(object);
+  switch (command) {
+    case FI_ENABLE:
+      return endpoint.enable();
+    case FI_GETOPSFLAG: {
+      auto* const flags = static_cast<uint64_t*>(argument);
+      *flags = (*flags & FI_RECV) != 0 ? endpoint.rx_flags() : endpoint.tx_flags();
+      return 0;
     }
-  });
+    default:
+      return -FI_ENOSYS;
+  }
 }
 
 int get_option(fid_t object, int level, int name, void* value, size_t* bytes) {
@@ -67,7 +70,7 @@ int set_option(fid_t object, int level, int name, const void* value, size_t byte
 }
 
 fi_ops kEndpointObject =
-    object_calls(close_endpoint, control_endpoint, guarded_call<&Endpoint::bind>);
+    object_calls(safe<close_endpoint>, safe<control_endpoint>, guarded_call<&Endpoint::bind>);
 fi_ops_ep kEndpoint = {.size = sizeof(fi_ops_ep),
                        .cancel = guarded_call<&Endpoint::cancel>,
                        .getopt = get_option,
@@ -90,18 +93,16 @@ fi_ops_cm kNames = {.size = sizeof(fi_ops_cm),
 }  // namespace
 
 int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* context) {
-  return guarded([&]() -> int {
-    const bool rdm = info->ep_attr == nullptr || info->ep_attr->type == FI_EP_RDM ||
-                     info->ep_attr->type == FI_EP_UNSPEC;
-    if (!rdm || info->tx_attr == nullptr || info->rx_attr == nullptr) return -FI_EINVAL;
-    auto* const made = new Endpoint(*static_cast<Domain*>(domain), *info);
-    made->cm = &kNames;
-    made->msg = &message_calls;
-    made->rma = &rma_calls;
-    made->tagged = &tagged_calls;
-    made->atomic = &atomic_calls;
-    return hand_out(made, FI_CLASS_EP, &kEndpointObject, &kEndpoint, context, endpoint);
-  });
+  const bool rdm = info->ep_attr == nullptr || info->ep_attr->type == FI_EP_RDM ||
+                   info->ep_attr->type == FI_EP_UNSPEC;
+  if (!rdm || info->tx_attr == nullptr || info->rx_attr == nullptr) return -FI_EINVAL;
+  auto* const made = new Endpoint(*static_cast<Domain*>(domain), *info);
+  made->cm = &kNames;
+  made->msg = &message_calls;
+  made->rma = &rma_calls;
+  made->tagged = &tagged_calls;
+  made->atomic = &atomic_calls;
+  return hand_out(made, FI_CLASS_EP, &kEndpointObject, &kEndpoint, context, endpoint);
 }
 
 Endpoint::Endpoint(Domain& domain, const fi_info& info)
@@ -114,11 +115,11 @@ Endpoint::Endpoint(Domain& domain, const fi_info& info)
       rx_size_(info.rx_attr->size),
       inject_bytes_(info.tx_attr->inject_size),
       instance_(random_u64()) {
-  sockaddr_storage any{};
-  any.ss_family = info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET;
-  const auto name = info.src_addr != nullptr ? name_of(static_cast<const sockaddr*>(info.src_addr))
-                                             : std::nullopt;
-  wanted_name_ = name ? *name : *name_of(reinterpret_cast<const sockaddr*>(&any));
+  const SocketAddress any{.v4 = {.sin_family = AF_INET}};
+  const auto name = from_sockaddr(static_cast<const sockaddr*>(info.src_addr));
+  wanted_name_ = name                                  ? *name
+                 : info.addr_format == FI_SOCKADDR_IN6 ? Address()
+                                                       : from_sockaddr(any);
   ++domain_.users;
 }
 
@@ -194,10 +195,11 @@ int Endpoint::enable() {
   listener_ = std::move(*listener);
   bootstrap_ = std::move(*bootstrap);
   name_ = bootstrap_->address();
-  if (is_any(name_)) {  // the name is the address of this host that peers call
-    const auto own = address_of_device(domain_.pacecar().nics()[domain_.nic()].device,
-                                       socket_address(name_).ss_family);
-    if (own) name_ = with_port(*own, port_of(name_));
+  if (is_unspecified(name_)) {  // the name is the address of this host that peers call
+    const uint16_t port = name_.port;
+    const std::string& device = domain_.pacecar().nics()[domain_.nic()].device;
+    name_ = address_of_device(device, family_of(name_)).value_or(name_);
+    name_.port = port;
   }
   if (domain_.cma()) bootstrap_->enable_within_host(name_);
   domain_.endpoints.push_back(this);
@@ -207,9 +209,11 @@ int Endpoint::enable() {
 int Endpoint::set_name(const void* address, size_t bytes) {
   const std::lock_guard lock(domain_.mutex);
   if (enabled()) return -FI_EOPBADSTATE;
-  const auto name =
-      bytes >= sizeof(sockaddr_in) ? name_of(static_cast<const sockaddr*>(address)) : std::nullopt;
-  if (!name || name->size() > bytes) return -FI_EINVAL;
+  const auto* const wanted = static_cast<const sockaddr*>(address);
+  const bool whole = bytes >= sizeof(sockaddr_in6) ||
+                     (bytes >= sizeof(sockaddr_in) && wanted->sa_family == AF_INET);
+  const auto name = whole ? from_sockaddr(wanted) : std::nullopt;
+  if (!name) return -FI_EINVAL;
   wanted_name_ = *name;
   return 0;
 }
@@ -217,9 +221,7 @@ int Endpoint::set_name(const void* address, size_t bytes) {
 int Endpoint::get_name(void* address, size_t* bytes) const {
   const std::lock_guard lock(domain_.mutex);
   if (!enabled()) return -FI_EOPBADSTATE;
-  const size_t room = std::exchange(*bytes, name_.size());
-  std::memcpy(address, name_.data(), std::min(room, name_.size()));
-  return room < name_.size() ? -FI_ETOOSMALL : 0;
+  return copy_address(name_, address, bytes) ? 0 : -FI_ETOOSMALL;
 }
 
 ssize_t Endpoint::cancel(void* context) {
@@ -291,12 +293,6 @@ bool Endpoint::has_unsent_frames() const {
   });
 }
 
-// Whether all that can be sent to the peer is sent.
-bool Endpoint::is_flushed(const Peer& peer) {
-  const bool puts = peer.puts != nullptr && !peer.puts->idle();
-  return !peer.can_send() || (!puts && peer.outbox->idle() && peer.queued_puts.empty());
-}
-
 void Endpoint::flush() {
   if (!enabled()) return;
   std::unique_lock lock(domain_.mutex);
@@ -320,7 +316,7 @@ void Endpoint::flush() {
   }
   for (const auto& peer : peers_) {
     if (is_flushed(*peer)) continue;
-    log_warning(name_text(peer->name) +
+    log_warning(to_string(peer->name) +
                 " has not received all that was sent to it; the rest is lost, as the endpoint is "
                 "closed. Let the peer read its completions, or close later");
   }

@@ -3,7 +3,6 @@
 // that lock held.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <deque>
 #include <map>
@@ -12,15 +11,8 @@
 #include <span>
 #include <vector>
 
-#include "net_plugin/libfabric/core/frame.h"
-#include "net_plugin/libfabric/core/matcher.h"
 #include "net_plugin/libfabric/core/operation_table.h"
-#include "net_plugin/libfabric/core/pieces.h"
-#include "net_plugin/libfabric/link/connections.h"
-#include "net_plugin/libfabric/link/endpoint_bootstrap.h"
-#include "net_plugin/libfabric/link/same_host.h"
-#include "net_plugin/libfabric/objects.h"
-#include "transport/base/fresh_pages.h"
+#include "net_plugin/libfabric/peer.h"
 
 namespace pacecar::fabric {
 
@@ -29,68 +21,6 @@ extern fi_ops_msg message_calls;
 extern fi_ops_tagged tagged_calls;
 extern fi_ops_rma rma_calls;
 extern fi_ops_atomic atomic_calls;
-
-struct Local {
-  std::array<Piece, kMaxSegments> pieces{};
-  std::array<MemoryRegion*, kMaxSegments>
-      regions{};  // the descriptors; null: registered for the operation
-  size_t count = 0;
-
-  static Local one(uint8_t* data, size_t size, MemoryRegion* region) {
-    Local local;
-    local.pieces[0] = {data, size};
-    local.regions[0] = region;
-    local.count = 1;
-    return local;
-  }
-  std::span<const Piece> all() const { return {pieces.data(), count}; }
-  size_t bytes() const { return total(all()); }
-  // Whether some of it is GPU memory.
-  bool on_device() const;
-  // Between it and host memory. Errors: as StagedRange::copy; none for host memory.
-  Result<void> copy_out(std::span<uint8_t> to) const;
-  Result<void> copy_in(std::span<const uint8_t> from) const;
-};
-
-// A bounce buffer: host memory in place of GPU memory.
-struct Bounce {
-  explicit Bounce(uint64_t size) : host(std::max<uint64_t>(size, 1)), bytes(size) {}
-  // Each returns null if `local` has no GPU memory. with() is filled with its bytes; into() is
-  // copied to it later. Errors: as Local::copy_out.
-  static Result<std::unique_ptr<Bounce>> with(const Local& local);
-  static std::unique_ptr<Bounce> into(const Local& local, uint64_t bytes);
-  Local memory() const { return Local::one(host.data(), bytes, nullptr); }
-
-  OwnPages<uint8_t> host;
-  uint64_t bytes;
-  Local device;  // the destination of received bytes; empty: of a send, or already copied
-};
-
-// State of a buffer for several messages (FI_MULTI_RECV). The completion of the last message
-// returns the buffer to the application.
-struct SharedBuffer {
-  uint32_t incomplete = 0;  // messages in it without a completion yet
-  bool used_up = false;     // no further message is matched with it
-};
-
-struct Receive {
-  void* context = nullptr;
-  uint64_t flags = 0;
-  Local local;
-  std::shared_ptr<SharedBuffer> shared;  // for FI_MULTI_RECV
-};
-
-// A send, write, read or atomic that the application starts.
-struct OperationRequest {
-  Frame frame;          // without payload, length and id
-  bool inject = false;  // no completion; the buffer may be reused at once
-  Local local;
-  fi_addr_t to = FI_ADDR_UNSPEC;
-  void* context = nullptr;
-  uint64_t flags = 0;
-  Local comparands;  // of an atomic
-  Local results;     // likewise
-};
 
 class Endpoint : public fid_ep {
  public:
@@ -131,123 +61,21 @@ class Endpoint : public fid_ep {
  private:
   using Clock = EndpointBootstrap::Clock;
 
-  // The completion of an operation, reported when it has succeeded or failed.
-  struct PendingCompletion {
-    Completion completion;
-    bool queued_on_success = false;  // a failure is always queued
-    bool counted = true;
-    std::shared_ptr<SharedBuffer> shared;  // of a message that is received
-  };
-
-  struct Peer;
-  struct Operation {
-    enum class Kind : uint8_t {
-      kOffer,     // a rendezvous send
-      kDelivery,  // an eager send that waits for kDone
-      kWrite,
-      kRead,
-      kAtomic,
-      kReceive,     // a receive of what was offered, until all bytes are there
-      kServeWrite,  // as target: a peer's write, likewise
-      kServeRead,   // as target: a peer's large read, which we serve by puts
-    };
-    Kind kind = Kind::kOffer;
-    bool serves() const { return kind == Kind::kServeWrite || kind == Kind::kServeRead; }
-    bool initiated() const { return !serves() && kind != Kind::kReceive; }
-    uint64_t number = 0;
-    Peer* peer = nullptr;
-    PendingCompletion pending;
-    Local local;
-    std::array<const Memory*, kMaxSegments> registered{};  // for this operation only
-    size_t registered_nic = 0;
-    uint64_t length = 0;
-    uint32_t outstanding_puts = 0;
-    bool offered = false;         // by our kOffer or kWriteOffer
-    bool reads_directly = false;  // from the peer's memory, in parts
-    uint64_t bytes_read = 0;      // so far
-    std::optional<Guard> guard;   // of these bytes
-    bool direct_failed = false;   // of a read: it goes through the NIC now
-    bool cts_received = false;
-    bool puts_issued = false;  // all puts were given to the PutBox, or the peer has read the bytes
-    bool awaits_done = false;  // until the peer's kDone
-    uint64_t remote_id = 0;    // the peer's number of this operation
-    std::array<RemoteSegment, kMaxSegments> segments{};
-    size_t segment_count = 0;
-    std::unique_ptr<Bounce> bounce;  // in place of GPU memory: `local` is this buffer
-    Frame request;                   // of kRead, kReceive and kServeWrite
-  };
-
-  struct IncomingStream {
-    std::unique_ptr<FrameSource> source;
-    std::optional<FrameReader> reading;  // rest of the oldest message
-  };
-
-  // The failure of a peer, delayed until what it sent before is received.
-  struct DelayedFailure {
-    int error = 0;
-    std::string why;
-    bool sends_fail = false;   // at once
-    Clock::duration lasted{};  // since then
-  };
-
-  struct Peer {
-    PeerId number = 0;
-    Name name;
-    Name other_name;                                   // as in its greeting, if it differs
-    Token token{};                                     // the peer sends it in kHello
-    uint64_t instance = 0;                             // of the peer's endpoint; 0: no greeting yet
-    std::vector<EndpointBootstrap::CallId> tcp_calls;  // open ones, in either direction
-    bool tcp_connecting = false;
-    std::unique_ptr<Connecting> connecting;
-    Token remote_token{};
-    std::unique_ptr<SharedSender> shared_sender;  // until the outbox is open
-    std::unique_ptr<Outbox> outbox;
-    std::optional<PeerMemory> memory;  // if we can read it
-    bool reports_reading = false;      // its kHello says that it can read our memory
-    // Believed only of a process on this host, whose memory we can read, too.
-    bool reads_our_memory() const { return reports_reading && memory; }
-    IncomingStream frames;
-    IncomingStream placed;  // frames after the peer's puts
-    IncomingStream shared;  // through memory
-    Handle remote_listener;
-    std::unique_ptr<Connecting> connecting_puts;
-    std::unique_ptr<PutBox> puts;                    // opened for the first put
-    std::deque<PendingCompletion> held_completions;  // until the connection is open
-    std::deque<uint64_t> queued_puts;   // operations whose puts wait for the connection or room
-    std::deque<uint64_t> queued_reads;  // read requests, likewise
-    std::deque<uint64_t> direct_reads;  // operations that read its memory
-    uint32_t serving = 0;               // outstanding kServeRead and kServeWrite for it
-    bool closed_by_peer = false;        // kBye
-    std::optional<DelayedFailure> failure;
-    bool sends_fail() const { return failure && failure->sends_fail; }
-    bool can_send() const { return outbox->is_open() && !sends_fail(); }
-    uint64_t source = FI_ADDR_NOTAVAIL;
-    uint64_t source_version = ~uint64_t{0};
-  };
-
-  // An unexpected message: it matched no posted receive.
-  struct Unexpected {
-    Peer* peer = nullptr;
-    Frame frame;
-    std::vector<uint8_t> payload;
-    FrameView view() const { return {frame, payload}; }
-  };
   using Messages = Matcher<Receive, Unexpected>;
 
   // kNoRoom: the frame is handled again later. kProtocolError: the peer fails.
   enum class FrameResult : uint8_t { kHandled, kNoRoom, kProtocolError };
 
   // endpoint_peers.cc
-  Peer& peer_named(const Name& name);
+  Peer& peer_named(const Address& name);
   std::deque<PendingCompletion> reset(Peer& peer);
-  bool admits(const Name& name) const;
+  bool admits(const Address& name) const;
   uint64_t source_of(Peer& peer);
   void call(Peer& peer);
   void hand_memory_over(Peer& peer, EndpointBootstrap::CallId call);
   Greeting greeting_for(const Peer& peer) const;
   void fail_peer_later(Peer& peer, DelayedFailure failure);
   void cannot_send(Peer& peer, const Error& why);
-  static bool is_flushed(const Peer& peer);
   void progress_connections();
   void on_event(const EndpointBootstrap::Event& event);
   void on_greeting(const EndpointBootstrap::Event& event);
@@ -266,7 +94,6 @@ class Endpoint : public fid_ep {
   ssize_t start_from_host(const OperationRequest& request, Peer& peer);
   ssize_t start_eagerly(const OperationRequest& request, Peer& peer);
   ssize_t start_offered(const OperationRequest& request, Peer& peer);
-  static bool is_copied(const Peer& peer, const OperationRequest& request);
   ssize_t start_read(const OperationRequest& request, Peer& peer);
   ssize_t start_atomic(const OperationRequest& request, Peer& peer);
   PendingCompletion completion_for(const OperationRequest& request) const;
@@ -284,10 +111,8 @@ class Endpoint : public fid_ep {
   FrameResult on_message(Peer& peer, const FrameView& view);
   void fail_receive(Messages& messages, Messages::Receives::iterator at, int error,
                     const std::string& why);
-  static PendingCompletion without_message(void* context, bool tagged, uint64_t tag, int error,
-                                           const std::string& why);
   Receive take_receive(Messages& messages, Messages::Receives::iterator at, uint64_t length);
-  Unexpected take_unexpected(Messages& messages, std::list<Messages::Arrived>::iterator at);
+  Unexpected take_unexpected(Messages& messages, Messages::Messages::iterator at);
   void receive_message(Peer& peer, const FrameView& view, const Receive& receive);
   void receive_offered(Peer& peer, const FrameView& view, const Receive& receive,
                        PendingCompletion pending);
@@ -299,7 +124,6 @@ class Endpoint : public fid_ep {
   // Reads at most kMaxMessages messages, so that other peers get their turn. False: there was none.
   bool read_frames(Peer& peer, IncomingStream& stream);
   bool read_message(Peer& peer, IncomingStream& stream);
-  static bool has_unread_frames(Peer& peer);
   FrameResult on_frame(Peer& peer, const IncomingStream& stream, const FrameView& view);
   struct Target {
     Status status = Status::kOk;
@@ -323,13 +147,9 @@ class Endpoint : public fid_ep {
   FrameResult on_done(const Peer& peer, const FrameView& view);
 
   // endpoint_memory.cc
-  static Result<void> deliver(Operation& operation);
-  static std::vector<uint8_t> own_segments(const Local& local);
-  static bool take_segments(Operation& operation, std::span<const uint8_t> payload,
-                            uint64_t length);
-  static bool can_read_directly(Operation& operation, const FrameView& offer);
+  // The bytes of an offer: reads them from the peer's memory, or asks the peer to put them.
+  void fetch(Operation& operation, const FrameView& offer);
   void start_direct_read(Operation& operation);
-  static bool read_part(Operation& operation, uint64_t bytes);
   void continue_direct_reads(Peer& peer);
   void finish_direct_read(Operation& operation, bool whole);
   void reply_with_segments(Peer& peer, const Frame& request, const Local& memory);
@@ -348,8 +168,8 @@ class Endpoint : public fid_ep {
   size_t tx_size_;
   size_t rx_size_;
   size_t inject_bytes_;
-  Name wanted_name_;
-  Name name_;
+  Address wanted_name_;
+  Address name_;
   uint64_t instance_;
 
   AddressVector* vector_ = nullptr;
@@ -366,7 +186,7 @@ class Endpoint : public fid_ep {
   Clock::time_point polled_at_{};
 
   std::deque<std::unique_ptr<Peer>> peers_;
-  std::map<Name, Peer*> peers_by_name_;
+  std::map<Address, Peer*, AddressOrder> peers_by_name_;
   std::vector<PeerId> peers_by_address_;  // a cache of the address vector, of cached_version_
   uint64_t cached_version_ = 0;
   size_t next_to_poll_ = 0;

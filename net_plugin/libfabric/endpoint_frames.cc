@@ -3,7 +3,7 @@
 
 #include "net_plugin/libfabric/core/atomics.h"
 #include "net_plugin/libfabric/endpoint.h"
-#include "net_plugin/libfabric/link/socket_name.h"
+#include "transport/wire/address.h"
 
 namespace pacecar::fabric {
 namespace {
@@ -66,7 +66,7 @@ bool Endpoint::read_message(Peer& peer, IncomingStream& stream) {
   };
   if (!stream.reading) {
     const auto message = stream.source->next();
-    if (!message && has_unread_frames(peer)) return false;  // sent before the peer ended
+    if (!message && peer.has_unread_frames()) return false;  // sent before the peer ended
     if (!message) return failed(fi_error(message.error().code), Error(message.error()).message);
     if (message->empty()) return false;
     stream.reading.emplace(*message);
@@ -82,26 +82,26 @@ bool Endpoint::read_message(Peer& peer, IncomingStream& stream) {
       return false;
     }
     if (taken == FrameResult::kProtocolError) {
-      return failed(EPROTO, name_text(peer.name) +
+      return failed(EPROTO, to_string(peer.name) +
                                 " sent an invalid frame: run the same version of Pacecar on "
                                 "both sides");
     }
   }
   if (!stream.reading->whole()) {
-    return failed(EPROTO, name_text(peer.name) + " sent bytes that are no frame");
+    return failed(EPROTO, to_string(peer.name) + " sent bytes that are no frame");
   }
   stream.reading.reset();
   const auto done = stream.source->done();
   return done ? true : failed(fi_error(done.error().code), done.error().message);
 }
 
-bool Endpoint::has_unread_frames(Peer& peer) {
-  const auto unread = [](IncomingStream& stream) {
+bool Peer::has_unread_frames() const {
+  const auto unread = [](const IncomingStream& stream) {
     if (stream.reading) return true;
     const auto message = stream.source ? stream.source->next() : std::span<const uint8_t>();
     return message && !message->empty();
   };
-  return unread(peer.frames) || unread(peer.placed) || unread(peer.shared);
+  return unread(frames) || unread(placed) || unread(shared);
 }
 
 Endpoint::FrameResult Endpoint::on_frame(Peer& peer, const IncomingStream& stream,
@@ -126,7 +126,7 @@ Endpoint::FrameResult Endpoint::on_frame(Peer& peer, const IncomingStream& strea
       return on_done(peer, view);
     case FrameKind::kBye:
       peer.closed_by_peer = true;
-      fail_peer(peer, FI_ENOTCONN, name_text(peer.name) + " has closed its endpoint");
+      fail_peer(peer, FI_ENOTCONN, to_string(peer.name) + " has closed its endpoint");
       return FrameResult::kHandled;
     case FrameKind::kWake:
       return FrameResult::kHandled;
@@ -141,7 +141,7 @@ void Endpoint::reply(Peer& peer, Frame frame, std::span<const uint8_t> payload) 
   frame.payload = static_cast<uint32_t>(payload.size());
   if (!peer.outbox->reply(frame, payload)) {
     return fail_peer(peer, EPROTO,
-                     name_text(peer.name) + " sends requests but receives no replies");
+                     to_string(peer.name) + " sends requests but receives no replies");
   }
   start_sending(peer, Outbox::Coming::kMore);
 }
@@ -213,7 +213,7 @@ std::optional<Status> Endpoint::on_write_offer(Peer& peer, const FrameView& view
                                Bounce::into(target.memory, view.frame.length));
   operation.request = view.frame;
   operation.remote_id = view.frame.id;
-  can_read_directly(operation, view) ? start_direct_read(operation) : clear_to_send(operation);
+  fetch(operation, view);
   return std::nullopt;
 }
 
@@ -277,7 +277,7 @@ Endpoint::FrameResult Endpoint::on_clear_to_send(Peer& peer, const FrameView& vi
   const bool expected = operation != nullptr && operation->peer == &peer &&
                         !operation->cts_received && operation->offered;
   const bool sound = expected && frame.length <= operation->length &&
-                     take_segments(*operation, view.payload, frame.length);
+                     operation->take_segments(view.payload, frame.length);
   if (!sound) return FrameResult::kProtocolError;
   operation->cts_received = true;
   operation->remote_id = frame.address;
@@ -304,7 +304,7 @@ void Endpoint::on_all_bytes(Operation& operation) {
   const bool write = operation.kind == Operation::Kind::kServeWrite;
   Status status = Status::kOk;
   if (write) {
-    const auto delivered = deliver(operation);
+    const auto delivered = operation.deliver();
     // The application may have closed the memory region meanwhile.
     const Target target = resolve_target(offer, FI_REMOTE_WRITE);
     if (!delivered) {

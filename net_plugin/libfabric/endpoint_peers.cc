@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "net_plugin/libfabric/endpoint.h"
-#include "net_plugin/libfabric/link/socket_name.h"
 #include "transport/base/random_word.h"
+#include "transport/wire/address.h"
 
 namespace pacecar::fabric {
 
@@ -15,7 +15,7 @@ constexpr auto kDrainTime = std::chrono::milliseconds(500);
 // For a connection's kHello, which takes a round trip, while further connections wait.
 constexpr auto kHelloTime = std::chrono::milliseconds(100);
 
-Endpoint::Peer& Endpoint::peer_named(const Name& name) {
+Peer& Endpoint::peer_named(const Address& name) {
   const auto known = peers_by_name_.find(name);
   if (known != peers_by_name_.end()) return *known->second;
   auto made = std::make_unique<Peer>();
@@ -29,7 +29,7 @@ Endpoint::Peer& Endpoint::peer_named(const Name& name) {
 
 // From now on the peer has no connections, and reads none of our memory, because the token is new.
 // Returns the completions that it held. Without memory nothing changes.
-std::deque<Endpoint::PendingCompletion> Endpoint::reset(Peer& peer) {
+std::deque<PendingCompletion> Endpoint::reset(Peer& peer) {
   Peer fresh{.number = peer.number, .name = peer.name, .other_name = peer.other_name};
   fresh.token = {random_u64(), random_u64()};
   fresh.outbox = std::make_unique<Outbox>(domain_.context_of_process());
@@ -47,7 +47,7 @@ std::optional<PeerId> Endpoint::peer_number(fi_addr_t address) {
   if (address < peers_by_address_.size() && peers_by_address_[address] != kAnyPeer) {
     return peers_by_address_[address];
   }
-  const Name* const name = vector_->names.find(address);
+  const Address* const name = vector_->names.find(address);
   if (name == nullptr) return std::nullopt;
   if (peers_by_address_.size() <= address) peers_by_address_.resize(address + 1, kAnyPeer);
   return peers_by_address_[address] = peer_named(*name).number;
@@ -66,10 +66,9 @@ uint64_t Endpoint::source_of(Peer& peer) {
 Greeting Endpoint::greeting_for(const Peer& peer) const {
   Greeting greeting{.instance = instance_,
                     .token = peer.token,
-                    .name_size = static_cast<uint32_t>(name_.size()),
                     .token_address = reinterpret_cast<uint64_t>(peer.token.data()),
                     .listener = listener_->handle()};
-  std::memcpy(greeting.name.data(), name_.data(), name_.size());
+  greeting.set_name(name_);
   return greeting;
 }
 
@@ -102,7 +101,7 @@ void Endpoint::cannot_send(Peer& peer, const Error& why) {
 
 void Endpoint::progress_connections() {
   const auto now = Clock::now();
-  const auto turn = attended_.look(now);
+  const auto turn = attended_.advance(now);
   bool awaited = false;
   for (const auto& each : peers_) {
     Peer& peer = *each;
@@ -114,7 +113,7 @@ void Endpoint::progress_connections() {
     if (!peer.failure) continue;
     // Time does not count while frames of the peer wait for the application to read its
     // completions.
-    if (!receives_full() || !has_unread_frames(peer)) peer.failure->lasted += turn;
+    if (!receives_full() || !peer.has_unread_frames()) peer.failure->lasted += turn;
     if (peer.failure->lasted > kDrainTime) {
       const DelayedFailure failure = *peer.failure;
       fail_peer(peer, failure.error, failure.why);
@@ -140,23 +139,23 @@ void Endpoint::on_event(const EndpointBootstrap::Event& event) {
   if (!peer.tcp_calls.empty()) return;  // both sides have called: the other TCP connection stays
   if (peer.instance == 0) {
     return fail_peer(peer, event.error,
-                     name_text(peer.name) + " cannot be reached: " + std::strerror(event.error));
+                     to_string(peer.name) + " cannot be reached: " + std::strerror(event.error));
   }
   fail_peer_later(peer, {.error = FI_ECONNRESET,
-                         .why = name_text(peer.name) + " has ended: see that process's output"});
+                         .why = to_string(peer.name) + " has ended: see that process's output"});
 }
 
 // Whether a caller of this name may become a peer. Peers are never removed, and a greeting proves
 // nothing. So the number of peers that are neither connected nor in the address vector is bounded,
 // of one host and of all.
-bool Endpoint::admits(const Name& name) const {
+bool Endpoint::admits(const Address& name) const {
   if (peers_by_name_.contains(name) || vector_->names.number_of(name)) return true;
   size_t of_all = 0;
   size_t of_host = 0;
   for (const auto& peer : peers_) {
     if (peer->outbox->is_open() || vector_->names.number_of(peer->name)) continue;
     ++of_all;
-    of_host += same_host(peer->name, name) ? 1 : 0;
+    of_host += same_ip(peer->name, name) ? 1 : 0;
   }
   return of_host < kMaxUnprovenOfHost && of_all < kMaxUnproven;
 }
@@ -181,7 +180,7 @@ void Endpoint::on_greeting(const EndpointBootstrap::Event& event) {
   const bool other = peer->instance != 0 && peer->instance != event.greeting.instance;
   if (other || peer->sends_fail() || peer->closed_by_peer) {
     std::erase(peer->tcp_calls, event.call);
-    fail_peer(*peer, FI_ECONNRESET, name_text(peer->name) + " has ended and restarted");
+    fail_peer(*peer, FI_ECONNRESET, to_string(peer->name) + " has ended and restarted");
     if (answers) peer->tcp_calls.push_back(event.call);
   }
   // Two are usual, as both sides may call.
@@ -198,7 +197,7 @@ void Endpoint::on_greeting(const EndpointBootstrap::Event& event) {
     peer->shared.source = SharedReceiver::map(event.memory);
     if (peer->shared.source == nullptr) {
       return fail_peer(*peer, FI_ENOMEM,
-                       name_text(peer->name) +
+                       to_string(peer->name) +
                            " handed over memory that cannot be mapped: raise ulimit -v, or set "
                            "PACECAR_CMA=off");
     }

@@ -5,9 +5,23 @@
 #include "net_plugin/libfabric/endpoint.h"
 
 namespace pacecar::fabric {
+namespace {
 
-Endpoint::PendingCompletion Endpoint::receive_completion(const Frame& frame, const Receive& receive,
-                                                         Peer& from) {
+// The completion of a receive or a peek that gets no message.
+PendingCompletion without_message(void* context, bool tagged, uint64_t tag, int error,
+                                  const std::string& why) {
+  PendingCompletion pending;
+  pending.completion.op_context = context;
+  pending.completion.flags = FI_RECV | (tagged ? FI_TAGGED : FI_MSG);
+  pending.completion.tag = tag;
+  pending.completion.fail(error, why);
+  return pending;
+}
+
+}  // namespace
+
+PendingCompletion Endpoint::receive_completion(const Frame& frame, const Receive& receive,
+                                               Peer& from) {
   PendingCompletion pending;
   Completion& completion = pending.completion;
   const uint64_t room = receive.local.bytes();
@@ -27,17 +41,6 @@ Endpoint::PendingCompletion Endpoint::receive_completion(const Frame& frame, con
   }
   pending.queued_on_success = !rx_selective_ || (receive.flags & FI_COMPLETION) != 0;
   pending.shared = receive.shared;
-  return pending;
-}
-
-// The completion of a receive or a peek that gets no message.
-Endpoint::PendingCompletion Endpoint::without_message(void* context, bool tagged, uint64_t tag,
-                                                      int error, const std::string& why) {
-  PendingCompletion pending;
-  pending.completion.op_context = context;
-  pending.completion.flags = FI_RECV | (tagged ? FI_TAGGED : FI_MSG);
-  pending.completion.tag = tag;
-  pending.completion.fail(error, why);
   return pending;
 }
 
@@ -69,8 +72,7 @@ Receive Endpoint::take_receive(Messages& messages, Messages::Receives::iterator 
   return part;
 }
 
-Endpoint::Unexpected Endpoint::take_unexpected(Messages& messages,
-                                               std::list<Messages::Arrived>::iterator at) {
+Unexpected Endpoint::take_unexpected(Messages& messages, Messages::Messages::iterator at) {
   unexpected_bytes_ -= frame_bytes(at->message.payload.size());
   return messages.take(at);
 }
@@ -90,7 +92,8 @@ Endpoint::FrameResult Endpoint::on_message(Peer& peer, const FrameView& view) {
     const size_t bytes = frame_bytes(view.payload.size());
     if (unexpected_bytes_ + bytes > kMaxUnexpectedBytes) return FrameResult::kNoRoom;
     unexpected_bytes_ += bytes;
-    messages.keep(peer.number, tag, {&peer, frame, {view.payload.begin(), view.payload.end()}});
+    messages.add_unexpected(peer.number, tag,
+                            {&peer, frame, {view.payload.begin(), view.payload.end()}});
     return FrameResult::kHandled;
   }
   if (receives_full() || operations_.full()) return FrameResult::kNoRoom;
@@ -119,7 +122,7 @@ void Endpoint::receive_offered(Peer& peer, const FrameView& view, const Receive&
   operation.pending = std::move(pending);
   operation.request = view.frame;
   operation.length = length;
-  can_read_directly(operation, view) ? start_direct_read(operation) : clear_to_send(operation);
+  fetch(operation, view);
 }
 
 // Replies to an offer with the segments to put into: as many bytes as there is room for.

@@ -27,9 +27,18 @@ Outbox::Coming coming(const OperationRequest& request) {
   return (request.flags & FI_MORE) != 0 ? Outbox::Coming::kMore : Outbox::Coming::kUnknown;
 }
 
+bool is_copied(const Peer& peer, const OperationRequest& request) {
+  if (request.frame.kind == FrameKind::kAtomic) return true;
+  // Not writes: these are ordered up to kEagerBytes, and one whose direct read fails would be late.
+  const bool direct = request.frame.kind == FrameKind::kMessage && peer.reads_our_memory() &&
+                      !request.inject && (request.flags & FI_INJECT) == 0;
+  const size_t most = direct ? kDirectEagerBytes : kEagerBytes;
+  return request.frame.kind != FrameKind::kRead && request.local.bytes() <= most;
+}
+
 }  // namespace
 
-Endpoint::PendingCompletion Endpoint::completion_for(const OperationRequest& request) const {
+PendingCompletion Endpoint::completion_for(const OperationRequest& request) const {
   PendingCompletion pending;
   pending.completion.op_context = request.context;
   pending.completion.flags = completion_flags(request);
@@ -71,15 +80,6 @@ ssize_t Endpoint::start(const OperationRequest& request) {
   }
 }
 
-bool Endpoint::is_copied(const Peer& peer, const OperationRequest& request) {
-  if (request.frame.kind == FrameKind::kAtomic) return true;
-  // Not writes: these are ordered up to kEagerBytes, and one whose direct read fails would be late.
-  const bool direct = request.frame.kind == FrameKind::kMessage && peer.reads_our_memory() &&
-                      !request.inject && (request.flags & FI_INJECT) == 0;
-  const size_t most = direct ? kDirectEagerBytes : kEagerBytes;
-  return request.frame.kind != FrameKind::kRead && request.local.bytes() <= most;
-}
-
 // GPU memory is copied to a bounce buffer first, and from there into the frame.
 ssize_t Endpoint::start_from_host(const OperationRequest& request, Peer& peer) {
   OperationRequest copy = request;
@@ -118,8 +118,8 @@ bool Endpoint::make_room(const Peer& peer, size_t payload) {
   return peer.outbox->has_room(payload);
 }
 
-Endpoint::Operation& Endpoint::begin(Peer& peer, Operation::Kind kind, const Local& local,
-                                     std::unique_ptr<Bounce> bounce) {
+Operation& Endpoint::begin(Peer& peer, Operation::Kind kind, const Local& local,
+                           std::unique_ptr<Bounce> bounce) {
   const auto [number, operation] = operations_.take();
   operation->number = number;
   operation->peer = &peer;
@@ -180,7 +180,7 @@ ssize_t Endpoint::start_offered(const OperationRequest& request, Peer& peer) {
   const bool direct = peer.reads_our_memory();
   operation.awaits_done = write || direct || (request.flags & kCompleteAtPeer) != 0;
   std::vector<uint8_t> segments;
-  if (direct) segments = own_segments(operation.local);
+  if (direct) segments = operation.local.segments();
   Frame frame = frame_of(request, write ? FrameKind::kWriteOffer : FrameKind::kOffer,
                          segments.size(), operation.number);
   if (direct) frame.flags |= kDirect | (write ? uint8_t{0} : kWantsDone);
@@ -362,7 +362,7 @@ void Endpoint::end(Operation& operation, int error, const std::string& why) {
   if (error != 0) {
     completion.fail(error, why);
   } else if (receives || completion.err == 0) {
-    if (const auto delivered = deliver(operation); !delivered) {
+    if (const auto delivered = operation.deliver(); !delivered) {
       completion.fail(FI_EIO, delivered.error().message);
     }
   }

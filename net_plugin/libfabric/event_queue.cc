@@ -24,25 +24,21 @@ ssize_t take(EventQueue& queue, uint32_t* event, void* buffer, size_t length, ui
 }
 
 ssize_t read_event(fid_eq* queue, uint32_t* event, void* buffer, size_t length, uint64_t flags) {
-  return guarded([&] {
-    const std::lock_guard lock(of(queue).mutex);
-    return take(of(queue), event, buffer, length, flags);
-  });
+  const std::lock_guard lock(of(queue).mutex);
+  return take(of(queue), event, buffer, length, flags);
 }
 
 ssize_t wait_for_event(fid_eq* queue, uint32_t* event, void* buffer, size_t length, int timeout,
                        uint64_t flags) {
-  return guarded([&] {
-    EventQueue& from = of(queue);
-    std::unique_lock lock(from.mutex);
-    const auto arrived = [&] { return !from.events.empty(); };
-    if (timeout < 0) {
-      from.arrived.wait(lock, arrived);
-    } else {
-      from.arrived.wait_for(lock, std::chrono::milliseconds(timeout), arrived);
-    }
-    return take(from, event, buffer, length, flags);
-  });
+  EventQueue& from = of(queue);
+  std::unique_lock lock(from.mutex);
+  const auto arrived = [&] { return !from.events.empty(); };
+  if (timeout < 0) {
+    from.arrived.wait(lock, arrived);
+  } else {
+    from.arrived.wait_for(lock, std::chrono::milliseconds(timeout), arrived);
+  }
+  return take(from, event, buffer, length, flags);
 }
 
 ssize_t read_error(fid_eq* queue, fi_eq_err_entry* buffer, uint64_t flags) {
@@ -56,11 +52,9 @@ ssize_t read_error(fid_eq* queue, fi_eq_err_entry* buffer, uint64_t flags) {
 
 ssize_t write_event(fid_eq* queue, uint32_t event, const void* buffer, size_t length,
                     uint64_t /*flags*/) {
-  return guarded([&] {
-    const auto* const bytes = static_cast<const uint8_t*>(buffer);
-    of(queue).push({event, {bytes, bytes + length}});
-    return static_cast<ssize_t>(length);
-  });
+  const auto* const bytes = static_cast<const uint8_t*>(buffer);
+  of(queue).push({event, {bytes, bytes + length}});
+  return static_cast<ssize_t>(length);
 }
 
 const char* describe_error(fid_eq* /*queue*/, int error, const void* /*data*/, char* buffer,
@@ -70,10 +64,10 @@ const char* describe_error(fid_eq* /*queue*/, int error, const void* /*data*/, c
 
 fi_ops kQueueObject = object_calls(close_object<EventQueue>, control_signal<EventQueue>);
 fi_ops_eq kQueue = {.size = sizeof(fi_ops_eq),
-                    .read = read_event,
+                    .read = safe<read_event>,
                     .readerr = read_error,
-                    .write = write_event,
-                    .sread = wait_for_event,
+                    .write = safe<write_event>,
+                    .sread = safe<wait_for_event>,
                     .strerror = describe_error};
 
 }  // namespace
@@ -86,11 +80,9 @@ void EventQueue::push(Event event) {
 }
 
 int open_event_queue(fid_fabric* /*fabric*/, fi_eq_attr* attr, fid_eq** queue, void* context) {
-  return guarded([&]() -> int {
-    if (!Signal::known(attr->wait_obj)) return -FI_ENOSYS;
-    auto* const made = new EventQueue(attr->wait_obj);
-    return hand_out(made, FI_CLASS_EQ, &kQueueObject, &kQueue, context, queue);
-  });
+  if (!Signal::known(attr->wait_obj)) return -FI_ENOSYS;
+  auto* const made = new EventQueue(attr->wait_obj);
+  return hand_out(made, FI_CLASS_EQ, &kQueueObject, &kQueue, context, queue);
 }
 
 }  // namespace pacecar::fabric

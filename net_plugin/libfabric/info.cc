@@ -4,7 +4,6 @@
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <rdma/fi_errno.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -14,10 +13,11 @@
 #include <vector>
 
 #include "net_plugin/libfabric/core/frame.h"
-#include "net_plugin/libfabric/link/socket_name.h"
 #include "net_plugin/libfabric/objects.h"
 #include "transport/base/params_environment.h"
 #include "transport/engine/open_nic.h"
+#include "transport/io/sockaddr.h"
+#include "transport/wire/address.h"
 
 namespace pacecar::fabric {
 namespace {
@@ -166,11 +166,11 @@ void describe_endpoint(const fi_ep_attr& wanted, fi_ep_attr& endpoint) {
   endpoint.rx_ctx_cnt = 1;
 }
 
-void set_address(void*& place, size_t& bytes, const Name& name) {
-  place = std::malloc(name.size());
+void set_address(void*& place, size_t& bytes, const Address& name) {
+  bytes = sizeof(sockaddr_in6);
+  place = std::malloc(bytes);
   if (place == nullptr) throw std::bad_alloc();
-  std::memcpy(place, name.data(), name.size());
-  bytes = name.size();
+  copy_address(name, place, &bytes);
 }
 
 OwnedInfo describe(uint32_t version, const Wanted& wanted, const std::string& nic) {
@@ -191,21 +191,6 @@ OwnedInfo describe(uint32_t version, const Wanted& wanted, const std::string& ni
   info.fabric_attr->prov_version = FI_VERSION(0, 1);
   info.fabric_attr->api_version = version;
   return owned;
-}
-
-// The source address of packets to `dest`.
-std::optional<Name> source_towards(const Name& dest) {
-  const sockaddr_storage address = socket_address(dest);
-  const FileDescriptor probe(socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  const auto* const to = reinterpret_cast<const sockaddr*>(&address);
-  sockaddr_storage source{};
-  socklen_t bytes = sizeof source;
-  if (!probe || connect(probe.get(), to, static_cast<socklen_t>(dest.size())) != 0 ||
-      getsockname(probe.get(), reinterpret_cast<sockaddr*>(&source), &bytes) != 0) {
-    return std::nullopt;
-  }
-  const auto name = name_of(reinterpret_cast<sockaddr*>(&source));
-  return name ? std::optional(with_port(*name, 0)) : std::nullopt;
 }
 
 std::vector<NicCandidate> usable_nics() {
@@ -230,8 +215,8 @@ std::vector<NicCandidate> usable_nics() {
 }
 
 struct Ends {
-  std::optional<Name> source;
-  std::optional<Name> dest;
+  std::optional<Address> source;
+  std::optional<Address> dest;
 };
 
 // nullopt: node or service cannot be resolved.
@@ -240,15 +225,15 @@ std::optional<Ends> ends_of(const char* node, const char* service, uint64_t flag
   Ends ends;
   if (node != nullptr || service != nullptr) {
     const bool source = (flags & FI_SOURCE) != 0;
-    std::optional<Name>& end = source ? ends.source : ends.dest;
+    std::optional<Address>& end = source ? ends.source : ends.dest;
     end = resolve(node, service, family, source, (flags & FI_NUMERICHOST) != 0);
     if (!end) return std::nullopt;
   }
-  if (!ends.source && hints.src_addr != nullptr) {
-    ends.source = name_of(static_cast<const sockaddr*>(hints.src_addr));
-  }
-  if (!ends.dest && hints.dest_addr != nullptr) {
-    ends.dest = name_of(static_cast<const sockaddr*>(hints.dest_addr));
+  if (!ends.source) ends.source = from_sockaddr(static_cast<const sockaddr*>(hints.src_addr));
+  if (!ends.dest) ends.dest = from_sockaddr(static_cast<const sockaddr*>(hints.dest_addr));
+  if (!ends.source && ends.dest) {
+    ends.source = source_towards(*ends.dest);
+    if (ends.source) ends.source->port = 0;
   }
   return ends;
 }
@@ -266,15 +251,14 @@ int get_info(uint32_t version, const char* node, const char* service, uint64_t f
                                                  : AF_UNSPEC;
   auto ends = ends_of(node, service, flags, wanted.info, family);
   if (!ends) return -FI_ENODATA;
-  if (!ends->source && ends->dest) ends->source = source_towards(*ends->dest);
   std::vector<NicCandidate> nics = usable_nics();
   if (const char* const name = wanted.domain.name; name != nullptr) {
     std::erase_if(nics, [&](const NicCandidate& nic) { return nic.name() != name; });
   }
   if (ends->source) {  // NICs with this address come first
     std::ranges::stable_partition(nics, [&](const NicCandidate& nic) {
-      const auto own = address_of_device(nic.device, socket_address(*ends->source).ss_family);
-      return own && same_host(*own, *ends->source);
+      const auto own = address_of_device(nic.device, family_of(*ends->source));
+      return own && same_ip(*own, *ends->source);
     });
   }
   OwnedInfo first;
@@ -284,8 +268,7 @@ int get_info(uint32_t version, const char* node, const char* service, uint64_t f
     if (!source && family == AF_UNSPEC) source = address_of_device(nic.device, AF_INET6);
     if (!source) continue;
     OwnedInfo made = describe(version, wanted, nic.name());
-    const bool six = socket_address(*source).ss_family == AF_INET6;
-    made->addr_format = uint32_t{six ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN};
+    made->addr_format = uint32_t{is_ipv4(*source) ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6};
     set_address(made->src_addr, made->src_addrlen, *source);
     if (ends->dest) set_address(made->dest_addr, made->dest_addrlen, *ends->dest);
     made->next = first.release();
@@ -295,18 +278,27 @@ int get_info(uint32_t version, const char* node, const char* service, uint64_t f
   return *info != nullptr ? 0 : -FI_ENODATA;
 }
 
-std::optional<Name> resolve(const char* node, const char* service, int family, bool passive,
-                            bool numeric) {
+std::optional<Address> resolve(const char* node, const char* service, int family, bool passive,
+                               bool numeric) {
   addrinfo hints{};
   hints.ai_family = family == AF_UNSPEC && node == nullptr ? AF_INET : family;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = (passive ? AI_PASSIVE : 0) | (numeric ? AI_NUMERICHOST : 0);
   addrinfo* found = nullptr;
   if (getaddrinfo(node, service, &hints, &found) != 0) return std::nullopt;
-  const auto name = name_of(found->ai_addr);
+  const auto name = from_sockaddr(found->ai_addr);
   freeaddrinfo(found);
   return name;
 }
+
+bool copy_address(const Address& address, void* to, size_t* bytes) {
+  SocketAddress raw;
+  const size_t room = std::exchange(*bytes, to_sockaddr(address, raw));
+  std::memcpy(to, &raw, std::min(room, *bytes));
+  return room >= *bytes;
+}
+
+int family_of(const Address& address) { return is_ipv4(address) ? AF_INET : AF_INET6; }
 
 std::optional<std::string> own_nics(const std::string& list) {
   std::vector<std::string> own;
@@ -318,17 +310,17 @@ std::optional<std::string> own_nics(const std::string& list) {
   return fmt::format("{}", fmt::join(own, ","));
 }
 
-std::optional<Name> address_of_device(const std::string& device, int family) {
+std::optional<Address> address_of_device(const std::string& device, int family) {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return std::nullopt;
-  std::optional<Name> own;
-  std::optional<Name> other;
-  std::optional<Name> loopback;
+  std::optional<Address> own;
+  std::optional<Address> other;
+  std::optional<Address> loopback;
   for (const ifaddrs* at = all; at != nullptr; at = at->ifa_next) {
     if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != family) continue;
     const std::string_view name = at->ifa_name;
-    std::optional<Name>& found = name == device ? own : name == "lo" ? loopback : other;
-    if (!found) found = name_of(at->ifa_addr);
+    std::optional<Address>& found = name == device ? own : name == "lo" ? loopback : other;
+    if (!found) found = from_sockaddr(at->ifa_addr);
   }
   freeifaddrs(all);
   return own ? own : other ? other : loopback;

@@ -20,14 +20,17 @@ inline constexpr uint64_t kMrModes = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_P
 int get_info(uint32_t version, const char* node, const char* service, uint64_t flags,
              const fi_info* hints, fi_info** info);
 
+// AF_INET or AF_INET6.
+int family_of(const Address& address);
+
 // The address of a NIC's device; if it has none of this family, the host's first address.
-std::optional<Name> address_of_device(const std::string& device, int family);
+std::optional<Address> address_of_device(const std::string& device, int family);
 
 // `list`, a value of PACECAR_NICS, without NICs on libfabric itself; nullopt: there are no others.
 std::optional<std::string> own_nics(const std::string& list);
 
 // getaddrinfo() for one address of this family (AF_UNSPEC: IPv4 or IPv6). nullopt: there is none.
-std::optional<Name> resolve(const char* node, const char* service, int family, bool passive,
-                            bool numeric);
+std::optional<Address> resolve(const char* node, const char* service, int family, bool passive,
+                               bool numeric);
 
 }  // namespace pacecar::fabric

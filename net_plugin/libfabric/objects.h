@@ -257,6 +257,18 @@ auto guarded(const Body& body) noexcept -> decltype(body()) {
   }
 }
 
+template <auto kCall>
+struct Safe;
+template <typename Result, typename... Arguments, Result (*kCall)(Arguments...)>
+struct Safe<kCall> {
+  static Result call(Arguments... arguments) noexcept {
+    return guarded([&] { return kCall(arguments...); });
+  }
+};
+// The same as a function, for libfabric's tables.
+template <auto kCall>
+inline constexpr auto safe = &Safe<kCall>::call;
+
 // The (positive) fi_errno of an error code.
 int fi_error(ErrorCode code);
 
@@ -286,6 +298,10 @@ extern fi_ops_mr memory_calls;
 int query_atomic(fid_domain* domain, fi_datatype datatype, fi_op op, fi_atomic_attr* attr,
                  uint64_t flags);
 int try_wait(fid_fabric* fabric, fid** waited, int count);
+
+// As a socket address, for an application. `bytes`: the room; then the size of the address. False:
+// it has not all of it.
+bool copy_address(const Address& address, void* to, size_t* bytes);
 
 // Text for an application: copied into its buffer if there is one.
 inline const char* copied_text(const char* text, char* buffer, size_t length) {

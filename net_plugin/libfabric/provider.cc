@@ -3,7 +3,9 @@
 #include <rdma/providers/fi_log.h>
 #include <rdma/providers/fi_prov.h>
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "net_plugin/libfabric/info.h"
 #include "net_plugin/libfabric/objects.h"
@@ -13,29 +15,26 @@ namespace {
 
 fi_ops kFabricObject = object_calls(close_object<Fabric>);
 fi_ops_fabric kFabric = {.size = sizeof(fi_ops_fabric),
-                         .domain = open_domain,
+                         .domain = safe<open_domain>,
                          .passive_ep = unsupported,
-                         .eq_open = open_event_queue,
+                         .eq_open = safe<open_event_queue>,
                          .wait_open = unsupported,
-                         .trywait = try_wait};
+                         .trywait = safe<try_wait>};
 
 int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {
-  return guarded([&]() -> int {
-    if (attr->name != nullptr && std::strcmp(attr->name, kProviderName) != 0) return -FI_ENODATA;
-    auto* const made = new Fabric;
-    made->api_version = attr->api_version;
-    return hand_out(made, FI_CLASS_FABRIC, &kFabricObject, &kFabric, context, fabric);
-  });
+  if (attr->name != nullptr && std::strcmp(attr->name, kProviderName) != 0) return -FI_ENODATA;
+  auto* const made = new Fabric;
+  made->api_version = attr->api_version;
+  return hand_out(made, FI_CLASS_FABRIC, &kFabricObject, &kFabric, context, fabric);
 }
 
-fi_provider provider_of_process = {
-    .version = FI_VERSION(0, 1),
-    .fi_version = FI_VERSION(1, 17),
-    .context = {},
-    .name = kProviderName,
-    .getinfo = [](auto... arguments) { return guarded([&] { return get_info(arguments...); }); },
-    .fabric = open_fabric,
-    .cleanup = [] {}};
+fi_provider provider_of_process = {.version = FI_VERSION(0, 1),
+                                   .fi_version = FI_VERSION(1, 17),
+                                   .context = {},
+                                   .name = kProviderName,
+                                   .getinfo = safe<get_info>,
+                                   .fabric = safe<open_fabric>,
+                                   .cleanup = [] {}};
 
 }  // namespace
 
@@ -56,23 +55,13 @@ int failed(const Error& error) {
 }
 
 int fi_error(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalidArgument:
-      return FI_EINVAL;
-    case ErrorCode::kNotFound:
-      return FI_ENODEV;
-    case ErrorCode::kUnavailable:
-      return FI_ENOMEM;
-    case ErrorCode::kPermission:
-      return FI_EACCES;
-    case ErrorCode::kPeer:
-    case ErrorCode::kStale:
-      return FI_ECONNRESET;
-    case ErrorCode::kSystem:
-    case ErrorCode::kInternal:
-      return FI_EIO;
-  }
-  return FI_EIO;
+  using Row = std::pair<ErrorCode, int>;
+  static constexpr Row kNumbers[] = {
+      {ErrorCode::kInvalidArgument, FI_EINVAL}, {ErrorCode::kNotFound, FI_ENODEV},
+      {ErrorCode::kUnavailable, FI_ENOMEM},     {ErrorCode::kPermission, FI_EACCES},
+      {ErrorCode::kPeer, FI_ECONNRESET},        {ErrorCode::kStale, FI_ECONNRESET}};
+  const auto* const found = std::ranges::find(kNumbers, code, &Row::first);
+  return found == std::end(kNumbers) ? FI_EIO : found->second;
 }
 
 }  // namespace pacecar::fabric

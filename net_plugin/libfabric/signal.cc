@@ -9,29 +9,28 @@
 namespace pacecar::fabric {
 namespace {
 
+template <typename Unread>
+int may_wait_for(Domain& domain, const Signal& signal, Unread unread) {
+  {
+    const std::lock_guard lock(domain.mutex);
+    signal.clear();
+    domain.progress();
+    if (unread()) return -FI_EAGAIN;
+  }
+  domain.about_to_block();
+  return 0;
+}
+
 // 0: the application may block on the object's descriptor.
 int may_wait(fid* object) {
   switch (object->fclass) {
     case FI_CLASS_CQ: {
       auto& queue = *reinterpret_cast<CompletionQueue*>(object);
-      {
-        const std::lock_guard lock(queue.domain.mutex);
-        queue.domain.progress();
-        if (!queue.unread.empty()) return -FI_EAGAIN;
-        queue.signal.clear();
-      }
-      queue.domain.about_to_block();
-      return 0;
+      return may_wait_for(queue.domain, queue.signal, [&] { return !queue.unread.empty(); });
     }
     case FI_CLASS_CNTR: {
       auto& counter = *reinterpret_cast<Counter*>(object);
-      {
-        const std::lock_guard lock(counter.domain.mutex);
-        counter.signal.clear();
-        counter.domain.progress();
-      }
-      counter.domain.about_to_block();
-      return 0;
+      return may_wait_for(counter.domain, counter.signal, [] { return false; });
     }
     case FI_CLASS_EQ: {
       auto& queue = *reinterpret_cast<EventQueue*>(object);
@@ -72,12 +71,10 @@ int Signal::control(int command, void* argument) const {
 }
 
 int try_wait(fid_fabric* /*fabric*/, fid** waited, int count) {
-  return guarded([&] {
-    for (int i = 0; i < count; ++i) {
-      if (const int result = may_wait(waited[i]); result != 0) return result;
-    }
-    return 0;
-  });
+  for (int i = 0; i < count; ++i) {
+    if (const int result = may_wait(waited[i]); result != 0) return result;
+  }
+  return 0;
 }
 
 }  // namespace pacecar::fabric

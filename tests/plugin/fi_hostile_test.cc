@@ -221,8 +221,8 @@ void run_hostile_peer(Rank& rank, uint64_t seed, uint64_t attacks) {
   const HandleBytes victim = rank.take(kVictim);
   {
     Prng prng(seed);
-    FiHostilePeer hostile(fabric::Name(reinterpret_cast<const char*>(victim.data()), 16), seed);
-    rank.give(kVictim, as_handle(hostile.name().data(), hostile.name().size()));
+    FiHostilePeer hostile(victim.data(), seed);
+    rank.give(kVictim, as_handle(hostile.socket_name().data(), hostile.socket_name().size()));
     bool met = false;
     for (uint64_t i = 0; i < attacks; ++i) {
       if (!met) hostile.connect(prng.below(4) != 0);
@@ -253,14 +253,14 @@ TEST(FiHostile, PeerNamesPerHostAreLimited) {
     constexpr uint16_t kNames = 1100;
     constexpr size_t kAnswered = 1024;
     FiEnd victim;
-    FiHostilePeer hostile(fabric::Name(reinterpret_cast<const char*>(victim.name().data()), 16), 1);
+    FiHostilePeer hostile(victim.name().data(), 1);
     size_t answered = 0;
     for (uint16_t port = 1; port <= kNames; ++port) {
       answered += hostile.is_answered(port, [&] { victim.progress(); }) ? 1 : 0;
     }
     EXPECT_EQ(answered, kAnswered);
     EXPECT_TRUE(hostile.is_answered(1, [&] { victim.progress(); })) << "the name is known";
-    victim.add(hostile.name_with(kNames).data());
+    victim.add(hostile.socket_name(kNames).data());
     EXPECT_TRUE(hostile.is_answered(kNames, [&] { victim.progress(); }))
         << "the application has added the name";
   });
@@ -271,10 +271,10 @@ TEST(FiHostile, PeerNamesOfAllHostsAreLimited) {
     (void)enter_own_network();  // thousands of ports stay in TIME_WAIT
     constexpr size_t kAnswered = 4096;
     FiEnd victim;
-    const fabric::Name name(reinterpret_cast<const char*>(victim.name().data()), 16);
+    const auto name = victim.name();
     size_t answered = 0;
     for (uint8_t host = 1; host <= 5; ++host) {
-      FiHostilePeer hostile(name, 1, host);
+      FiHostilePeer hostile(name.data(), 1, host);
       for (uint16_t port = 1; port <= 900; ++port) {
         answered += hostile.is_answered(port, [&] { victim.progress(); }) ? 1 : 0;
       }
@@ -287,7 +287,7 @@ TEST(FiHostile, ConnectionsPerPeerNameAreLimited) {
   expect_processes_pass(1, [](Rank&) {
     constexpr size_t kCalls = 8;
     FiEnd victim;
-    FiHostilePeer hostile(fabric::Name(reinterpret_cast<const char*>(victim.name().data()), 16), 1);
+    FiHostilePeer hostile(victim.name().data(), 1);
     size_t answered = 0;
     for (size_t i = 0; i < 3 * kCalls; ++i) {
       answered += hostile.is_answered_for_good(1, [&] { victim.progress(); }) ? 1 : 0;
@@ -300,9 +300,8 @@ TEST(FiHostile, ConnectionsPerPeerNameAreLimited) {
 TEST(FiHostile, ASendFailsWhenThePeerEndsWhileConnecting) {
   expect_processes_pass(1, [](Rank&) {
     FiEnd victim;
-    std::optional<FiHostilePeer> hostile(
-        std::in_place, fabric::Name(reinterpret_cast<const char*>(victim.name().data()), 16), 1);
-    const fi_addr_t address = victim.add(hostile->name().data());
+    std::optional<FiHostilePeer> hostile(std::in_place, victim.name().data(), 1);
+    const fi_addr_t address = victim.add(hostile->socket_name().data());
     const std::vector<uint8_t> bytes(fabric::kEagerBytes + 1);
     int context = 0;
     ASSERT_EQ(fi_tsend(victim.endpoint, bytes.data(), bytes.size(), nullptr, address, 1, &context),
@@ -330,7 +329,7 @@ TEST(FiHostile, SilentConnectionsAreLimited) {
     constexpr size_t kConnections = 200;
     constexpr size_t kAtOnce = 64;
     FiEnd victim;
-    FiHostilePeer hostile(fabric::Name(reinterpret_cast<const char*>(victim.name().data()), 16), 1);
+    FiHostilePeer hostile(victim.name().data(), 1);
     const auto progress = [&] { victim.progress(); };
     ASSERT_TRUE(hostile.is_answered(1, progress));
     const size_t before = address_space_bytes();

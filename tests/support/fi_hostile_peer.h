@@ -18,19 +18,20 @@
 #include "net_plugin/libfabric/link/connections.h"
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 #include "net_plugin/libfabric/link/same_host.h"
-#include "net_plugin/libfabric/link/socket_name.h"
 #include "tests/support/waiting.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/prng.h"
 #include "transport/base/random_word.h"
+#include "transport/io/sockaddr.h"
 
 namespace pacecar::test {
 
 class FiHostilePeer {
  public:
-  // At 127.0.0.`host`. Every second seed connects through a Unix socket, as a process of this host.
-  FiHostilePeer(fabric::Name victim, uint64_t seed, uint8_t host = 1)
-      : victim_(std::move(victim)), prng_(seed) {
+  // `victim`: the endpoint's name. At 127.0.0.`host`. Every second seed connects through a Unix
+  // socket, as a process of this host.
+  FiHostilePeer(const void* victim, uint64_t seed, uint8_t host = 1)
+      : victim_(*from_sockaddr(static_cast<const sockaddr*>(victim))), prng_(seed) {
     context_ = must(Context::open({}));
     listener_ = must(context_->listen(0));
     bootstrap_ = must(fabric::EndpointBootstrap::open(loopback(host)));
@@ -38,7 +39,14 @@ class FiHostilePeer {
   }
   ~FiHostilePeer() { leave(); }
 
-  const fabric::Name& name() const { return bootstrap_->address(); }
+  const Address& name() const { return bootstrap_->address(); }
+  // That name, with another port if one is given, as libfabric has names.
+  std::vector<uint8_t> socket_name(uint16_t port = 0) const {
+    SocketAddress raw{};
+    const socklen_t bytes = to_sockaddr(name_with(port == 0 ? name().port : port), raw);
+    const auto* const first = reinterpret_cast<const uint8_t*>(&raw);
+    return {first, first + bytes};
+  }
   uint64_t attempts() const { return attempts_; }
 
   // Connects to the endpoint. `two`: with both connections that a provider makes; else with one.
@@ -46,11 +54,10 @@ class FiHostilePeer {
     leave();
     ++attempts_;
     greeting_ = {.instance = random_u64(), .token = {random_u64(), random_u64()}};
-    greeting_.name_size = static_cast<uint32_t>(name().size());
     greeting_.listener = listener_->handle();
     greeting_.token_address =
         prng_.below(4) == 0 ? number() : reinterpret_cast<uint64_t>(greeting_.token.data());
-    std::memcpy(greeting_.name.data(), name().data(), name().size());
+    greeting_.set_name(name());
     call_ = bootstrap_->call(victim_, name(), greeting_);
     if (bootstrap_->is_within_host(call_)) share_memory();
     const auto answer = answered();
@@ -61,7 +68,7 @@ class FiHostilePeer {
     if (only_puts && !two) ring_.reset();  // the endpoint reads it only with stream 0
   }
 
-  fabric::Name name_with(uint16_t port) const { return fabric::with_port(name(), port); }
+  Address name_with(uint16_t port) const { return {.ip = name().ip, .port = port}; }
   // Whether the endpoint answers a greeting with our name at that port; then closes the connection.
   template <typename Progress>
   bool is_answered(uint16_t port, Progress progress) {
@@ -78,7 +85,7 @@ class FiHostilePeer {
   // the first one. The endpoint's connection stays open until the peer is destroyed.
   template <typename Progress>
   void hang_up_during_its_call(Progress progress) {
-    const auto answer = answer_to(fabric::port_of(name()), progress).value();
+    const auto answer = answer_to(name().port, progress).value();
     std::unique_ptr<ReceiveConnection> accepted;
     for (const Waiting waiting; accepted == nullptr; waiting.pause()) {
       progress();
@@ -152,11 +159,9 @@ class FiHostilePeer {
   template <typename Progress>
   std::optional<Answer> answer_to(uint16_t port, Progress progress) {
     using EventKind = fabric::EndpointBootstrap::Event::Kind;
-    const fabric::Name greeted = name_with(port);
     fabric::Greeting greeting{.instance = port, .token = {port, port}};
-    greeting.name_size = static_cast<uint32_t>(greeted.size());
     greeting.listener = listener_->handle();
-    std::memcpy(greeting.name.data(), greeted.data(), greeted.size());
+    greeting.set_name(name_with(port));
     const auto call = bootstrap_->call(victim_, name(), greeting);
     for (const Waiting waiting; !waiting.hangs(); waiting.pause()) {
       progress();
@@ -175,11 +180,11 @@ class FiHostilePeer {
     if (!result) throw std::runtime_error(result.error().message);
     return std::move(*result);
   }
-  static fabric::Name loopback(uint8_t host) {
+  static Address loopback(uint8_t host) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host);
-    return *fabric::name_of(reinterpret_cast<const sockaddr*>(&address));
+    return *from_sockaddr(reinterpret_cast<const sockaddr*>(&address));
   }
 
   // Sometimes with a wrong size.
@@ -357,7 +362,7 @@ class FiHostilePeer {
 
   static constexpr size_t kRemembered = 16;
 
-  const fabric::Name victim_;
+  const Address victim_;
   Prng prng_;
   std::shared_ptr<Context> context_;
   std::unique_ptr<Listener> listener_;

@@ -1,11 +1,7 @@
 #include "transport/engine/bootstrap_choice.h"
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 
-#include "transport/base/file_descriptor.h"
 #include "transport/base/take_until.h"
 #include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
@@ -55,20 +51,11 @@ std::optional<Address> choose_bootstrap(std::span<const InterfaceInfo> interface
   return leaves ? leaves : first([](const InterfaceInfo& each) { return !each.loopback; });
 }
 
-// Connecting a datagram socket chooses its source address, and sends nothing.
 std::optional<Address> routed_source() {
-  sockaddr_in anywhere{.sin_family = AF_INET, .sin_port = htons(9), .sin_addr = {}, .sin_zero = {}};
-  inet_pton(AF_INET, "198.51.100.1", &anywhere.sin_addr);  // TEST-NET-2 (RFC 5737)
-  const FileDescriptor udp(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  SocketAddress source{};
-  socklen_t size = sizeof source;
-  if (connect(udp.get(), reinterpret_cast<const sockaddr*>(&anywhere), sizeof anywhere) != 0 ||
-      getsockname(udp.get(), &source.any, &size) != 0) {
-    return std::nullopt;
-  }
-  Address address = from_sockaddr(source);
-  address.port = 0;
-  return address;
+  constexpr Address kAnywhere{.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 198, 51, 100, 1}};
+  auto source = source_towards(kAnywhere);  // TEST-NET-2 (RFC 5737)
+  if (source) source->port = 0;
+  return source;
 }
 
 }  // namespace pacecar

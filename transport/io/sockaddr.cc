@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transport/base/file_descriptor.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -37,6 +38,31 @@ Address from_sockaddr(const SocketAddress& in) {
     address.scope_id = in.v6.sin6_scope_id;
   }
   return address;
+}
+
+std::optional<Address> from_sockaddr(const sockaddr* in) {
+  if (in == nullptr || (in->sa_family != AF_INET && in->sa_family != AF_INET6)) return std::nullopt;
+  SocketAddress raw{};
+  std::memcpy(&raw, in, in->sa_family == AF_INET ? sizeof raw.v4 : sizeof raw.v6);
+  return from_sockaddr(raw);
+}
+
+// Connecting a datagram socket chooses its source address, and sends nothing.
+std::optional<Address> source_towards(const Address& to, const std::optional<Address>& bound) {
+  SocketAddress peer;
+  SocketAddress own;
+  const socklen_t peer_bytes =
+      to_sockaddr({.ip = to.ip, .scope_id = to.scope_id, .port = 1}, peer);  // port 0 is refused
+  const FileDescriptor probe(socket(peer.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  bool routed = static_cast<bool>(probe);
+  if (routed && bound) {
+    const socklen_t bytes = to_sockaddr({.ip = bound->ip, .scope_id = bound->scope_id}, own);
+    routed = bind(probe.get(), &own.any, bytes) == 0;
+  }
+  socklen_t own_bytes = sizeof own;
+  routed = routed && connect(probe.get(), &peer.any, peer_bytes) == 0 &&
+           getsockname(probe.get(), &own.any, &own_bytes) == 0;
+  return routed ? std::optional(from_sockaddr(own)) : std::nullopt;
 }
 
 }  // namespace pacecar

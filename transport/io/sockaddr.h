@@ -1,9 +1,11 @@
 // Conversion between Address and the sockets API's addresses. IPv4-mapped addresses become
-// sockaddr_in. Pure. Thread rule: any thread.
+// sockaddr_in. Pure, but for source_towards(). Thread rule: any thread.
 #pragma once
 
 #include <netinet/in.h>
 #include <sys/socket.h>
+
+#include <optional>
 
 #include "transport/wire/packet.h"
 
@@ -20,5 +22,12 @@ union SocketAddress {
 socklen_t to_sockaddr(const Address& address, SocketAddress& out);
 // `in` must be AF_INET or AF_INET6.
 Address from_sockaddr(const SocketAddress& in);
+// nullopt: an address of another family, or null.
+std::optional<Address> from_sockaddr(const sockaddr* in);
+
+// The address of this host from which it sends to `to`, with any port; `bound`: an address to send
+// from. nullopt, with errno: there is no route.
+std::optional<Address> source_towards(const Address& to,
+                                      const std::optional<Address>& bound = std::nullopt);
 
 }  // namespace pacecar

@@ -4,11 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 namespace pacecar {
 
 bool is_ipv4(const Address& address) {
   return std::equal(kIpv4Prefix.begin(), kIpv4Prefix.end(), address.ip.begin());
+}
+
+bool is_unspecified(const Address& address) {
+  const auto ip = std::span(address.ip).subspan(is_ipv4(address) ? kIpv4Prefix.size() : 0);
+  return std::ranges::all_of(ip, [](uint8_t byte) { return byte == 0; });
 }
 
 bool is_link_local(const Address& address) {

@@ -16,6 +16,8 @@ inline constexpr std::array<uint8_t, 12> kIpv4Prefix = {0, 0, 0, 0, 0, 0, 0, 0, 
 
 // True for ::ffff:a.b.c.d.
 bool is_ipv4(const Address& address);
+// True for 0.0.0.0 and ::.
+bool is_unspecified(const Address& address);
 // True for fe80::/10.
 bool is_link_local(const Address& address);
 

@@ -1,11 +1,11 @@
 // Tag matching. A message goes to the oldest posted receive that matches it. A new receive takes
-// the oldest unexpected message that matches it. List entries are recycled, so that nothing is
-// allocated in the steady state. Pure; one thread.
+// the oldest unexpected message that matches it. Pure; one thread.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <list>
+#include <memory_resource>
 #include <utility>
 
 namespace pacecar::fabric {
@@ -36,8 +36,8 @@ class Matcher {
     Message message;
     const void* claimed_by = nullptr;  // context of the claim (FI_CLAIM); null: not claimed
   };
-  using Receives = std::list<Posted>;
-  using Messages = std::list<Arrived>;
+  using Receives = std::pmr::list<Posted>;
+  using Messages = std::pmr::list<Arrived>;
 
   Receives& receives() { return receives_; }
   Messages& messages() { return messages_; }
@@ -59,35 +59,26 @@ class Matcher {
   }
 
   Receive& post(const Pattern& pattern, Receive receive) {
-    return add(receives_, free_receives_, Posted{pattern, std::move(receive)}).receive;
+    return receives_.emplace_back(Posted{pattern, std::move(receive)}).receive;
   }
-  Message& keep(PeerId source, uint64_t tag, Message message) {
-    return add(messages_, free_messages_, Arrived{source, tag, std::move(message)}).message;
+  Message& add_unexpected(PeerId source, uint64_t tag, Message message) {
+    return messages_.emplace_back(Arrived{source, tag, std::move(message)}).message;
   }
   Receive take(typename Receives::iterator at) {
     Receive receive = std::move(at->receive);
-    free_receives_.splice(free_receives_.begin(), receives_, at);
+    receives_.erase(at);
     return receive;
   }
   Message take(typename Messages::iterator at) {
     Message message = std::move(at->message);
-    free_messages_.splice(free_messages_.begin(), messages_, at);
+    messages_.erase(at);
     return message;
   }
 
  private:
-  template <typename List>
-  static typename List::value_type& add(List& list, List& free, typename List::value_type value) {
-    if (free.empty()) return list.emplace_back(std::move(value));
-    free.front() = std::move(value);
-    list.splice(list.end(), free, free.begin());
-    return list.back();
-  }
-
-  Receives receives_;
-  Receives free_receives_;
-  Messages messages_;
-  Messages free_messages_;
+  std::pmr::unsynchronized_pool_resource entries_;  // recycles them: no allocation in steady state
+  Receives receives_{&entries_};
+  Messages messages_{&entries_};
 };
 
 }  // namespace pacecar::fabric

@@ -5,18 +5,23 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
+#include <tuple>
 #include <vector>
+
+#include "transport/wire/packet.h"
 
 namespace pacecar::fabric {
 
-// The bytes of a socket address, with unused fields zeroed, so that equal addresses compare equal.
-using Name = std::string;
+struct AddressOrder {
+  bool operator()(const Address& a, const Address& b) const {
+    return std::tie(a.ip, a.scope_id, a.port) < std::tie(b.ip, b.scope_id, b.port);
+  }
+};
 
 class Names {
  public:
   // A name that is added twice has two numbers; number_of() returns the older one.
-  uint64_t add(const Name& name) {
+  uint64_t add(const Address& name) {
     uint64_t number = names_.size();
     if (!free_.empty()) {
       number = free_.back();
@@ -38,18 +43,18 @@ class Names {
     free_.push_back(number);
     return true;
   }
-  const Name* find(uint64_t number) const {
+  const Address* find(uint64_t number) const {
     return number < names_.size() && names_[number] ? &*names_[number] : nullptr;
   }
-  std::optional<uint64_t> number_of(const Name& name) const {
+  std::optional<uint64_t> number_of(const Address& name) const {
     const auto at = numbers_.find(name);
     return at == numbers_.end() ? std::nullopt : std::optional(at->second);
   }
 
  private:
-  std::vector<std::optional<Name>> names_;
+  std::vector<std::optional<Address>> names_;
   std::vector<uint64_t> free_;
-  std::multimap<Name, uint64_t> numbers_;
+  std::multimap<Address, uint64_t, AddressOrder> numbers_;
 };
 
 }  // namespace pacecar::fabric

@@ -1,8 +1,6 @@
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -14,6 +12,8 @@
 #include <utility>
 
 #include "transport/base/self_connection.h"
+#include "transport/io/sockaddr.h"
+#include "transport/wire/address.h"
 
 namespace pacecar::fabric {
 namespace {
@@ -26,8 +26,8 @@ constexpr int kRounds = 4;
 
 // An abstract address: valid in this network namespace, without a file.
 struct UnixAddress {
-  explicit UnixAddress(const Name& name) {
-    const std::string text = "pacecar-fi-" + name_text(name);
+  explicit UnixAddress(const Address& name) {
+    const std::string text = "pacecar-fi-" + to_string(name);
     std::memcpy(address.sun_path + 1, text.data(), text.size());
     bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
   }
@@ -45,48 +45,46 @@ std::optional<pid_t> process_behind(int fd) {
   return known && other.uid == geteuid() ? std::optional(other.pid) : std::nullopt;
 }
 
-const sockaddr* as_sockaddr(const sockaddr_storage& address) {
-  return reinterpret_cast<const sockaddr*>(&address);
-}
-
-tl::unexpected<Error> system_error(const char* what, const Name& name) {
+tl::unexpected<Error> system_error(const char* what, const Address& name) {
   return fail(ErrorCode::kSystem,
-              fmt::format("{} {}: {}", what, name_text(name), std::strerror(errno)));
+              fmt::format("{} {}: {}", what, to_string(name), std::strerror(errno)));
 }
 
 FileDescriptor make_socket(sa_family_t family) {
   return FileDescriptor(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
-int bind_to(int fd, const Name& name) {
-  const sockaddr_storage address = socket_address(name);
-  return bind(fd, as_sockaddr(address), static_cast<socklen_t>(name_bytes(address.ss_family)));
+int bind_to(int fd, const Address& name) {
+  SocketAddress raw;
+  const socklen_t bytes = to_sockaddr(name, raw);
+  return bind(fd, &raw.any, bytes);
 }
 
 }  // namespace
 
-std::string name_text(const Name& name) {
-  char text[INET6_ADDRSTRLEN] = "";
-  const sockaddr_storage address = socket_address(name);
-  if (address.ss_family == AF_INET) {
-    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&address)->sin_addr, text,
-              sizeof text);
-    return fmt::format("{}:{}", text, port_of(name));
-  }
-  inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(&address)->sin6_addr, text,
-            sizeof text);
-  return fmt::format("[{}]:{}", text, port_of(name));
+void Greeting::set_name(const Address& of) {
+  SocketAddress raw;
+  name_size = to_sockaddr(of, raw);
+  std::memcpy(name.data(), &raw, name_size);
 }
 
-Result<std::unique_ptr<EndpointBootstrap>> EndpointBootstrap::open(const Name& address) {
-  FileDescriptor listener = make_socket(socket_address(address).ss_family);
+std::optional<Address> Greeting::sender() const {
+  SocketAddress raw{};
+  static_assert(sizeof raw == sizeof name);
+  std::memcpy(&raw, name.data(), sizeof raw);
+  const socklen_t expected = raw.any.sa_family == AF_INET6 ? sizeof raw.v6 : sizeof raw.v4;
+  return magic == kMagic && name_size == expected ? from_sockaddr(&raw.any) : std::nullopt;
+}
+
+Result<std::unique_ptr<EndpointBootstrap>> EndpointBootstrap::open(const Address& address) {
+  FileDescriptor listener = make_socket(is_ipv4(address) ? AF_INET : AF_INET6);
   if (listener.get() < 0) return system_error("no socket for", address);
   const int yes = 1;
   (void)setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  sockaddr_storage bound{};
+  SocketAddress bound;
   socklen_t bytes = sizeof bound;
   if (bind_to(listener.get(), address) != 0 || listen(listener.get(), SOMAXCONN) != 0 ||
-      getsockname(listener.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0) {
+      getsockname(listener.get(), &bound.any, &bytes) != 0) {
     return system_error("cannot listen at", address);
   }
   FileDescriptor events(epoll_create1(EPOLL_CLOEXEC));
@@ -95,10 +93,10 @@ Result<std::unique_ptr<EndpointBootstrap>> EndpointBootstrap::open(const Name& a
     return system_error("cannot wait for callers at", address);
   }
   return std::unique_ptr<EndpointBootstrap>(
-      new EndpointBootstrap(std::move(events), std::move(listener), *name_of(as_sockaddr(bound))));
+      new EndpointBootstrap(std::move(events), std::move(listener), from_sockaddr(bound)));
 }
 
-void EndpointBootstrap::enable_within_host(const Name& own) {
+void EndpointBootstrap::enable_within_host(const Address& own) {
   calls_within_host_ = true;
   const UnixAddress address(own);
   FileDescriptor listener = make_socket(AF_UNIX);
@@ -123,7 +121,7 @@ EndpointBootstrap::CallId EndpointBootstrap::add(Call call, uint32_t wanted) {
   return id;
 }
 
-EndpointBootstrap::CallId EndpointBootstrap::call(const Name& peer, const Name& from,
+EndpointBootstrap::CallId EndpointBootstrap::call(const Address& peer, const Address& from,
                                                   const Greeting& ours) {
   if (calls_within_host_) {  // by TCP if the peer does not listen there
     const UnixAddress address(peer);
@@ -139,17 +137,17 @@ EndpointBootstrap::CallId EndpointBootstrap::call(const Name& peer, const Name& 
                  EPOLLOUT);
     }
   }
-  const sockaddr_storage address = socket_address(peer);
-  Call call{.socket = make_socket(address.ss_family), .ours = true, .from = peer, .outgoing = ours};
+  SocketAddress address;
+  const socklen_t bytes = to_sockaddr(peer, address);
+  Call call{
+      .socket = make_socket(address.any.sa_family), .ours = true, .from = peer, .outgoing = ours};
   const int fd = call.socket.get();
   int error = fd < 0 ? errno : 0;
   // Bound to our own address: the peer compares it with the name in the greeting.
-  const bool bound = socket_address(from).ss_family == address.ss_family && !is_any(from);
-  if (error == 0 && bound && bind_to(fd, with_port(from, 0)) != 0) error = errno;
-  const auto bytes = static_cast<socklen_t>(name_bytes(address.ss_family));
-  if (error == 0 && connect(fd, as_sockaddr(address), bytes) != 0 && errno != EINPROGRESS) {
-    error = errno;
-  }
+  const Address source{.ip = from.ip, .scope_id = from.scope_id};
+  const bool bound = is_ipv4(from) == is_ipv4(peer) && !is_unspecified(from);
+  if (error == 0 && bound && bind_to(fd, source) != 0) error = errno;
+  if (error == 0 && connect(fd, &address.any, bytes) != 0 && errno != EINPROGRESS) error = errno;
   if (error == 0) return add(std::move(call), EPOLLOUT);
   events_.push_back({.kind = Event::Kind::kFailed, .call = next_, .error = error});
   return next_++;
@@ -166,12 +164,12 @@ void EndpointBootstrap::accept(int listener) {
   while (true) {
     sockaddr_storage from{};
     socklen_t bytes = sizeof from;
-    FileDescriptor socket(accept4(listener, reinterpret_cast<sockaddr*>(&from), &bytes,
-                                  SOCK_NONBLOCK | SOCK_CLOEXEC));
+    auto* const caller = reinterpret_cast<sockaddr*>(&from);
+    FileDescriptor socket(accept4(listener, caller, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.get() < 0) return;
     const bool within_host = listener == listener_within_host_.get();
     const auto process = within_host ? process_behind(socket.get()) : pid_t{0};
-    const auto name = within_host ? address_ : name_of(as_sockaddr(from));
+    const auto name = within_host ? address_ : from_sockaddr(caller);
     if (!name || !process || unknown_ == kMaxUnknown) continue;
     ++unknown_;
     add({.socket = std::move(socket),
@@ -291,14 +289,8 @@ void EndpointBootstrap::poll_call(CallId id) {
   if (!call.greeted && call.received == sizeof(Greeting)) {
     Event event{.kind = call.ours ? Event::Kind::kAnswered : Event::Kind::kCalled, .call = id};
     std::memcpy(&event.greeting, call.incoming.data(), sizeof(Greeting));
-    const Greeting& greeting = event.greeting;
-    sockaddr_storage bytes{};
-    std::memcpy(&bytes, greeting.name.data(), greeting.name.size());
-    const auto name = name_of(as_sockaddr(bytes));
-    const bool valid = greeting.magic == Greeting::kMagic && name &&
-                       greeting.name_size == name->size() &&
-                       (call.ours || call.within_host || same_host(*name, call.from));
-    if (!valid) {
+    const auto name = event.greeting.sender();
+    if (!name || !(call.ours || call.within_host || same_ip(*name, call.from))) {
       drop(at, EPROTO);
       return;
     }
@@ -327,7 +319,7 @@ std::vector<EndpointBootstrap::Event> EndpointBootstrap::poll() {
       }
     }
   }
-  attended_.look(Clock::now());
+  attended_.advance(Clock::now());
   for (auto at = calls_.begin(); at != calls_.end();) {
     const bool silent = !at->second.greeted && attended_.total() - at->second.begun >= kPatience;
     at = silent ? drop(at, ETIMEDOUT) : std::next(at);

@@ -14,14 +14,15 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "net_plugin/libfabric/core/frame.h"
-#include "net_plugin/libfabric/link/socket_name.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/file_descriptor.h"
+#include "transport/wire/packet.h"
 
 namespace pacecar::fabric {
 
@@ -35,8 +36,8 @@ class AttendedTime {
   explicit AttendedTime(Clock::duration longest_turn) : longest_turn_(longest_turn) {}
 
   // Counts the time since the last look, and returns it.
-  Clock::duration look(Clock::time_point now) {
-    const auto turn = std::min(now - std::exchange(looked_at_, now), longest_turn_);
+  Clock::duration advance(Clock::time_point now) {
+    const auto turn = std::min(now - std::exchange(last_, now), longest_turn_);
     total_ += turn;
     return turn;
   }
@@ -45,7 +46,7 @@ class AttendedTime {
  private:
   Clock::duration longest_turn_;
   Clock::duration total_{};
-  Clock::time_point looked_at_ = Clock::now();  // last
+  Clock::time_point last_ = Clock::now();
 };
 
 // As sent over the socket, in the byte order of the hosts.
@@ -58,6 +59,10 @@ struct Greeting {
   uint32_t name_size = 0;
   uint64_t token_address = 0;  // in its sender's process; 0 beyond this host
   Handle listener;             // of Pacecar, for the peer's connections to us
+
+  // `name` is a socket address. nullopt: an invalid one.
+  std::optional<Address> sender() const;
+  void set_name(const Address& of);
 };
 static_assert(sizeof(Greeting) == 200 && std::is_trivially_copyable_v<Greeting>);
 
@@ -73,22 +78,22 @@ class EndpointBootstrap {
     Kind kind = Kind::kLost;
     CallId call = 0;
     Greeting greeting;        // of kCalled, after which answer() must be called, and of kAnswered
-    Name name;                // the peer's name in that greeting
+    Address name;             // the peer's name in that greeting
     pid_t process = 0;        // the sender's, from the kernel; 0: on another host, or not known
     FileDescriptor memory{};  // handed over with the greeting; only within a host
     int error = 0;            // kFailed: an errno
   };
 
   // Listens at `address`; port 0: any. Errors: kSystem.
-  static Result<std::unique_ptr<EndpointBootstrap>> open(const Name& address);
+  static Result<std::unique_ptr<EndpointBootstrap>> open(const Address& address);
 
   // From now on processes of this user on this host may call `own` through a Unix socket, and we
   // call peers through theirs where they have one.
-  void enable_within_host(const Name& own);
+  void enable_within_host(const Address& own);
 
-  const Name& address() const { return address_; }
+  const Address& address() const { return address_; }
   // Connects to a peer's listener, from our address, and sends `ours`.
-  CallId call(const Name& peer, const Name& from, const Greeting& ours);
+  CallId call(const Address& peer, const Address& from, const Greeting& ours);
   void answer(CallId call, const Greeting& given);
   bool is_within_host(CallId call) const;
   // Hands the memory over with our greeting. Requires that the greeting is not sent yet, and
@@ -106,7 +111,7 @@ class EndpointBootstrap {
     bool greeted = false;
     bool within_host = false;
     pid_t process = 0;  // at the other end, if that is known
-    Name from;          // of an incoming call: the address of its socket
+    Address from;       // of an incoming call: the address of its socket
     Greeting outgoing;
     std::shared_ptr<const FileDescriptor> outgoing_memory;  // with it
     FileDescriptor incoming_memory{};
@@ -115,7 +120,7 @@ class EndpointBootstrap {
     Clock::duration begun{};  // attended_.total() at that time
   };
 
-  explicit EndpointBootstrap(FileDescriptor epoll, FileDescriptor listener, Name address)
+  explicit EndpointBootstrap(FileDescriptor epoll, FileDescriptor listener, Address address)
       : epoll_(std::move(epoll)), listener_(std::move(listener)), address_(std::move(address)) {}
   void accept(int listener);
   using Calls = std::map<CallId, Call>;
@@ -130,7 +135,7 @@ class EndpointBootstrap {
   FileDescriptor listener_;
   FileDescriptor listener_within_host_;
   bool calls_within_host_ = false;
-  Name address_;
+  Address address_;
   Calls calls_;
   CallId next_ = 1;
   size_t unknown_ = 0;

@@ -20,10 +20,6 @@ constexpr int kPortTries = 64;
 
 const sockaddr* source_of(const Id& id) { return &id.route.addr.src_addr; }
 
-bool has_address(const sockaddr* address) {
-  return address->sa_family == AF_INET || address->sa_family == AF_INET6;
-}
-
 void put(const Address& address, sockaddr_storage* to) {
   SocketAddress raw;
   const socklen_t length = to_sockaddr(address, raw);
@@ -31,36 +27,14 @@ void put(const Address& address, sockaddr_storage* to) {
   std::memcpy(to, &raw, length);
 }
 
-// The local address of the route to `to`; none with errno.
-std::optional<Address> source_towards(const Address& to, const sockaddr* bound) {
-  SocketAddress raw;
-  Address peer = to;
-  if (peer.port == 0) peer.port = 1;  // nothing is sent
-  const socklen_t length = to_sockaddr(peer, raw);
-  const FileDescriptor probe(socket(raw.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  bool routed = static_cast<bool>(probe);
-  if (routed && has_address(bound)) {
-    SocketAddress from;
-    Address local = address_of(bound);
-    local.port = 0;
-    const socklen_t size = to_sockaddr(local, from);
-    routed = bind(probe.get(), &from.any, size) == 0;
-  }
-  SocketAddress source;
-  socklen_t size = sizeof source;
-  routed = routed && connect(probe.get(), &raw.any, length) == 0 &&
-           getsockname(probe.get(), &source.any, &size) == 0;
-  if (!routed) return std::nullopt;
-  return from_sockaddr(source);
-}
-
 uint16_t any_port() { return static_cast<uint16_t>(kFirstAnyPort + random_word() % kAnyPorts); }
 
 // 0 or an errno.
 int bind_to(Id& id, const sockaddr* address) {
-  if (address == nullptr || !has_address(address)) return EINVAL;
-  Address own = address_of(address);
-  id.any_address = is_any(own);
+  const auto wanted = from_sockaddr(address);
+  if (!wanted) return EINVAL;
+  Address own = *wanted;
+  id.any_address = is_unspecified(own);
   if (!id.any_address) {
     CmDevice* const device = device_at(own);
     if (device == nullptr) return errno;
@@ -79,9 +53,9 @@ int bind_to(Id& id, const sockaddr* address) {
 }
 
 int resolve(Id& id, const sockaddr* destination) {
-  if (destination == nullptr || !has_address(destination)) return EINVAL;
-  const Address to = address_of(destination);
-  const auto source = source_towards(to, source_of(id));
+  const auto to = from_sockaddr(destination);
+  if (!to) return EINVAL;
+  const auto source = source_towards(*to, from_sockaddr(source_of(id)));
   if (!source) return errno;
   if (id.device == nullptr) {
     CmDevice* const device = device_at(*source);
@@ -89,29 +63,18 @@ int resolve(Id& id, const sockaddr* destination) {
     id.use(*device);
   }
   Address own = id.device->address();
-  if (is_ipv4(own) != is_ipv4(to)) return EAFNOSUPPORT;
+  if (is_ipv4(own) != is_ipv4(*to)) return EAFNOSUPPORT;
   own.port = port_of(id, true) != 0 ? port_of(id, true) : any_port();
   id.set_source(own);
-  id.set_destination(to);
+  id.set_destination(*to);
   return 0;
 }
 
 }  // namespace
 
-bool is_any(const Address& address) {
-  const auto tail = std::span(address.ip).subspan(is_ipv4(address) ? kIpv4Prefix.size() : 0);
-  return std::ranges::all_of(tail, [](uint8_t byte) { return byte == 0; });
-}
-
-Address address_of(const sockaddr* address) {
-  SocketAddress raw{};
-  std::memcpy(&raw, address, address->sa_family == AF_INET ? sizeof raw.v4 : sizeof raw.v6);
-  return from_sockaddr(raw);
-}
-
 uint16_t port_of(const Id& id, bool source) {
-  const sockaddr* const address = source ? source_of(id) : &id.route.addr.dst_addr;
-  return has_address(address) ? address_of(address).port : 0;
+  const auto address = from_sockaddr(source ? source_of(id) : &id.route.addr.dst_addr);
+  return address ? address->port : 0;
 }
 
 // Ports belong to the host. So that processes use different ones, a process binds an abstract
@@ -119,7 +82,7 @@ uint16_t port_of(const Id& id, bool source) {
 bool reserve_port(Id& id) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
-  const Address own = address_of(source_of(id));
+  const Address own = from_sockaddr(source_of(id)).value_or(Address());
   const auto text =
       fmt::format("pacecar-rdma-{:x}-{}", static_cast<unsigned>(id.ps), pacecar::to_string(own));
   std::copy_n(text.data(), std::min(text.size(), sizeof name.sun_path - 1), name.sun_path + 1);
@@ -169,12 +132,6 @@ void Id::set_destination(const Address& to) {
   path.packet_life_time = 18;
 }
 
-}  // namespace pacecar::ibverbs::cm
-
-using namespace pacecar;  // NOLINT: the C interface lies in no namespace
-using namespace pacecar::ibverbs;
-using namespace pacecar::ibverbs::cm;
-
 extern "C" {
 
 PACECAR_VERBS int rdma_create_id(rdma_event_channel* channel, rdma_cm_id** id, void* context,
@@ -199,7 +156,7 @@ PACECAR_VERBS int rdma_resolve_addr(rdma_cm_id* id, sockaddr* source, sockaddr* 
                                     int /*timeout_ms*/) {
   Id& own = id_of(id);
   int error = 0;
-  if (source != nullptr && !has_address(source_of(own))) error = bind_to(own, source);
+  if (source != nullptr && !from_sockaddr(source_of(own))) error = bind_to(own, source);
   if (error == 0) error = resolve(own, destination);
   if (error == ENODEV || error == EINVAL) return failed(error);
   raise(own, error == 0 ? RDMA_CM_EVENT_ADDR_RESOLVED : RDMA_CM_EVENT_ADDR_ERROR, -error);
@@ -208,7 +165,7 @@ PACECAR_VERBS int rdma_resolve_addr(rdma_cm_id* id, sockaddr* source, sockaddr* 
 
 PACECAR_VERBS int rdma_resolve_route(rdma_cm_id* id, int /*timeout_ms*/) {
   Id& own = id_of(id);
-  if (own.device == nullptr || !has_address(&own.route.addr.dst_addr)) return failed(EINVAL);
+  if (own.device == nullptr || !from_sockaddr(&own.route.addr.dst_addr)) return failed(EINVAL);
   own.route.path_rec = &own.path;
   own.route.num_paths = 1;
   raise(own, RDMA_CM_EVENT_ROUTE_RESOLVED);
@@ -244,3 +201,4 @@ PACECAR_VERBS int rdma_set_option(rdma_cm_id* id, int level, int option, void* v
 }
 
 }  // extern "C"
+}  // namespace pacecar::ibverbs::cm

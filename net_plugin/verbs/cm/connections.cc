@@ -4,6 +4,7 @@
 
 #include "net_plugin/verbs/cm/ids.h"
 #include "transport/engine/clock.h"
+#include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
 
 namespace pacecar::ibverbs::cm {
@@ -34,8 +35,8 @@ bool put_private(const void* data, size_t length, size_t from, Message* message)
 }
 
 void put_header(const Id& id, Message* message) {
-  const Address own = address_of(&id.route.addr.src_addr);
-  const Address to = address_of(&id.route.addr.dst_addr);
+  const Address own = from_sockaddr(&id.route.addr.src_addr).value_or(Address());
+  const Address to = from_sockaddr(&id.route.addr.dst_addr).value_or(Address());
   IpHeader header{.ipv4 = is_ipv4(own), .port = own.port};
   const size_t zeros = header.ipv4 ? kIpv4Prefix.size() : 0;
   std::copy(own.ip.begin() + zeros, own.ip.end(), header.source.begin() + zeros);
@@ -43,7 +44,7 @@ void put_header(const Id& id, Message* message) {
   encode(header, std::span(message->private_data).first<IpHeader::kBytes>());
 }
 
-void keep(Id& id, const rdma_conn_param& param, bool asks) {
+void set_parameters(Id& id, const rdma_conn_param& param, bool asks) {
   const auto fit = [](uint8_t wanted, uint8_t most) { return std::min({wanted, most, kMaxReads}); };
   const uint8_t most = asks ? kMaxReads : uint8_t{255};
   id.responder_resources = fit(param.responder_resources, std::min(most, id.responder_resources));
@@ -219,11 +220,6 @@ void End::on_notice(Notice notice, const Message& message) {
   }
 }
 
-}  // namespace pacecar::ibverbs::cm
-
-using namespace pacecar::ibverbs;  // NOLINT: the C interface lies in no namespace
-using namespace pacecar::ibverbs::cm;
-
 extern "C" {
 
 PACECAR_VERBS int rdma_listen(rdma_cm_id* id, int backlog) {
@@ -250,7 +246,7 @@ PACECAR_VERBS int rdma_connect(rdma_cm_id* id, rdma_conn_param* param) {
   int error = 0;
   {
     const Move move(own);
-    if (param != nullptr) keep(own, *param, true);
+    if (param != nullptr) set_parameters(own, *param, true);
     error = ask(own, param);
   }
   return error == 0 ? complete(own) : failed(error);
@@ -262,7 +258,7 @@ PACECAR_VERBS int rdma_accept(rdma_cm_id* id, rdma_conn_param* param) {
   int error = 0;
   {
     const Move move(own);
-    if (param != nullptr) keep(own, *param, false);
+    if (param != nullptr) set_parameters(own, *param, false);
     error = answer(own, param);
   }
   if (error != 0) return failed(error);
@@ -296,7 +292,7 @@ PACECAR_VERBS int rdma_disconnect(rdma_cm_id* id) {
   if (own.end == nullptr || own.is_datagram()) return failed(EINVAL);
   {
     const Move move(own);
-    make_unusable(own);
+    fail_queue_pair(own);
     own.device->agent->disconnect(*own.end);
     const auto state = own.end->connection.state();
     if (state != Connection::State::kDisconnecting && state != Connection::State::kClosed) {
@@ -354,3 +350,4 @@ PACECAR_VERBS int rdma_leave_multicast(rdma_cm_id* /*id*/, sockaddr* /*address*/
 }
 
 }  // extern "C"
+}  // namespace pacecar::ibverbs::cm

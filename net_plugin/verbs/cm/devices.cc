@@ -8,6 +8,7 @@
 
 #include "net_plugin/verbs/cm/ids.h"
 #include "transport/engine/clock.h"
+#include "transport/wire/address.h"
 
 namespace pacecar::ibverbs::cm {
 namespace {
@@ -40,7 +41,7 @@ void step_until(Instant give_up, ProcessNic& nic, Step step) {
 }
 
 // Disconnects all connections when the process exits, as the kernel does for other devices.
-void leave_peers() {
+void disconnect_peers() {
   const std::unique_lock lock(devices().mutex, std::try_to_lock);
   if (!lock || devices().process != getpid()) return;
   const Instant give_up = clock_now() + kExitLimit;
@@ -83,7 +84,7 @@ CmDevice* opened(ibv_device* device) {
   known = std::move(made);
   if (devices().process == 0) {
     devices().process = getpid();
-    std::atexit(leave_peers);
+    std::atexit(disconnect_peers);
   }
   return known.get();
 }
@@ -121,7 +122,7 @@ CmDevice* device_at(const Address& local) {
     const auto addresses = static_cast<Device*>(device)->interface().addresses;
     const bool found = std::ranges::any_of(
         addresses, [&](const Address& address) { return address.ip == local.ip; });
-    if (found || is_any(local)) return opened(device);
+    if (found || is_unspecified(local)) return opened(device);
   }
   return no_object(ENODEV);
 }
@@ -168,12 +169,6 @@ End* CmDevice::on_request(const Message& request, const Peer& from, uint16_t* re
   return made.release()->end.get();
 }
 
-}  // namespace pacecar::ibverbs::cm
-
-using namespace pacecar;  // NOLINT: the C interface lies in no namespace
-using namespace pacecar::ibverbs;
-using namespace pacecar::ibverbs::cm;
-
 extern "C" {
 
 PACECAR_VERBS ibv_context** rdma_get_devices(int* count) {
@@ -189,3 +184,4 @@ PACECAR_VERBS ibv_context** rdma_get_devices(int* count) {
 PACECAR_VERBS void rdma_free_devices(ibv_context** list) { free(list); }
 
 }  // extern "C"
+}  // namespace pacecar::ibverbs::cm

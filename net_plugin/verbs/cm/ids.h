@@ -125,14 +125,12 @@ int complete(Id& id);
 bool attributes_for(Id& id, ibv_qp_state state, ibv_qp_attr* attr, int* mask);
 // Brings the queue pair into RTS. With the NIC's mutex.
 bool bring_up(Id& id);
-void make_unusable(Id& id);
+void fail_queue_pair(Id& id);
 
 // --- addresses ---
 uint16_t port_of(const Id& id, bool source);
-Address address_of(const sockaddr* address);
 // Reserves the id's port on this host. False with errno.
 bool reserve_port(Id& id);
-bool is_any(const Address& address);
 // The device with the address; for the unspecified address, any device. Null with errno.
 CmDevice* device_at(const Address& local);
 

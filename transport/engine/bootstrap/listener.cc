@@ -30,11 +30,6 @@ constexpr Duration kGrace = Duration::from_ms(100);
 // Between two log lines about callers without a proof, so that they cannot fill the log.
 constexpr Duration kWarningPause = Duration::from_s(10);
 
-bool is_unspecified(const Address& address) {
-  const std::string ip = ip_to_string(address);
-  return ip == "::" || ip == "0.0.0.0";
-}
-
 }  // namespace
 
 BootstrapListener::BootstrapListener(bootstrap::Socket socket, const bootstrap::Secret& secret,

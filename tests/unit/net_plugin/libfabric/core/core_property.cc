@@ -95,7 +95,7 @@ RC_GTEST_PROP(FiMatcherProperty, MatchesLikeASearchOfLists, ()) {
       });
       RC_ASSERT((at == matcher.receives().end()) == (expected == receives.end()));
       if (expected == receives.end()) {
-        matcher.keep(source, tag, number);
+        matcher.add_unexpected(source, tag, number);
         messages.push_back({source, tag, number});
       } else {
         RC_ASSERT(matcher.take(at) == expected->number);
@@ -108,7 +108,7 @@ RC_GTEST_PROP(FiMatcherProperty, MatchesLikeASearchOfLists, ()) {
 RC_GTEST_PROP(FiMatcherProperty, ClaimedMessageMatchesNoReceive, ()) {
   Matcher<int, int> matcher;
   const int count = *rc::gen::inRange(1, 10);
-  for (int number = 0; number < count; ++number) matcher.keep(0, 5, number);
+  for (int number = 0; number < count; ++number) matcher.add_unexpected(0, 5, number);
   const int claimed = *rc::gen::inRange(0, count);
   int context = 0;
   std::next(matcher.messages().begin(), claimed)->claimed_by = &context;
@@ -184,27 +184,28 @@ RC_GTEST_PROP(FiPiecesProperty, EachByteIsCopiedToItsPlace, ()) {
 
 RC_GTEST_PROP(FiNamesProperty, BehavesAsAMap, ()) {
   Names names;
-  std::map<uint64_t, Name> model;
+  std::map<uint64_t, Address> model;
   const int steps = *rc::gen::inRange(1, 100);
   for (int step = 0; step < steps; ++step) {
     if (*rc::gen::arbitrary<bool>()) {
-      const Name name(1, static_cast<char>('a' + *rc::gen::inRange(0, 5)));
+      const Address name{.port = *rc::gen::inRange<uint16_t>(0, 5)};
       RC_ASSERT(model.emplace(names.add(name), name).second);
     } else {
       const uint64_t number = *rc::gen::inRange<uint64_t>(0, 20);
       RC_ASSERT(names.remove(number) == (model.erase(number) == 1));
     }
     for (uint64_t number = 0; number < 20; ++number) {
-      const Name* const name = names.find(number);
+      const Address* const name = names.find(number);
       RC_ASSERT((name != nullptr) == model.contains(number));
       if (name != nullptr) RC_ASSERT(*name == model.at(number));
     }
-    for (char letter = 'a'; letter < 'f'; ++letter) {
-      const auto number = names.number_of(Name(1, letter));
-      const bool known = std::ranges::any_of(
-          model, [&](const auto& entry) { return entry.second == Name(1, letter); });
+    for (uint16_t port = 0; port < 5; ++port) {
+      const Address name{.port = port};
+      const auto number = names.number_of(name);
+      const bool known =
+          std::ranges::any_of(model, [&](const auto& entry) { return entry.second == name; });
       RC_ASSERT(number.has_value() == known);
-      if (number) RC_ASSERT(model.at(*number) == Name(1, letter));
+      if (number) RC_ASSERT(model.at(*number) == name);
     }
   }
 }

@@ -146,13 +146,14 @@ TEST(FiAtomic, OnlyDefinedOperationsAreValid) {
 
 TEST(FiNames, RepeatedNameIsFoundByItsOlderNumber) {
   Names names;
-  EXPECT_EQ(names.add("a"), 0);
-  EXPECT_EQ(names.add("a"), 1);
-  EXPECT_EQ(names.number_of("a"), 0);
+  const Address name{.port = 1};
+  EXPECT_EQ(names.add(name), 0);
+  EXPECT_EQ(names.add(name), 1);
+  EXPECT_EQ(names.number_of(name), 0);
   EXPECT_TRUE(names.remove(0));
-  EXPECT_EQ(names.number_of("a"), 1);
+  EXPECT_EQ(names.number_of(name), 1);
   EXPECT_FALSE(names.remove(0));
-  EXPECT_EQ(names.add("b"), 0);
+  EXPECT_EQ(names.add({.port = 2}), 0);
 }
 
 }  // namespace

@@ -23,29 +23,31 @@
 #include <string>
 
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
-#include "net_plugin/libfabric/link/socket_name.h"
 #include "tests/support/own_network.h"
 #include "tests/support/tcp.h"
+#include "transport/io/sockaddr.h"
+#include "transport/wire/address.h"
 
 namespace pacecar::fabric::bootstrap_test {
 namespace {
 
 using Event = EndpointBootstrap::Event;
 
-Name loopback() {
+Address loopback(uint16_t port = 0) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
+  address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return *name_of(reinterpret_cast<const sockaddr*>(&address));
+  return *from_sockaddr(reinterpret_cast<const sockaddr*>(&address));
 }
 
 std::unique_ptr<EndpointBootstrap> opened() {
   return std::move(*EndpointBootstrap::open(loopback()));
 }
 
-Greeting greeting_of(const Name& name, uint64_t instance) {
-  Greeting greeting{.instance = instance, .name_size = static_cast<uint32_t>(name.size())};
-  std::memcpy(greeting.name.data(), name.data(), name.size());
+Greeting greeting_of(const Address& name, uint64_t instance) {
+  Greeting greeting{.instance = instance};
+  greeting.set_name(name);
   return greeting;
 }
 
@@ -88,9 +90,9 @@ TEST(FiBootstrap, EndedCallIsLostAtItsOtherSide) {
 TEST(FiBootstrap, CallIsLostWhenTheCallerResetsBeforeTheAnswer) {
   const auto called = opened();
   FileDescriptor caller(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const sockaddr_storage address = socket_address(called->address());
-  ASSERT_EQ(connect(caller.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(sockaddr_in)),
-            0);
+  SocketAddress address;
+  const socklen_t bytes = to_sockaddr(called->address(), address);
+  ASSERT_EQ(connect(caller.get(), &address.any, bytes), 0);
   const Greeting greeting = greeting_of(called->address(), 1);
   ASSERT_EQ(send(caller.get(), &greeting, sizeof greeting, 0),
             static_cast<ssize_t>(sizeof greeting));
@@ -105,7 +107,7 @@ TEST(FiBootstrap, CallIsLostWhenTheCallerResetsBeforeTheAnswer) {
   EXPECT_EQ(loss.call, arrival.call);
 }
 
-Greeting with_address(const Name& name) {
+Greeting with_address(const Address& name) {
   Greeting greeting = greeting_of(name, 1);
   greeting.token_address = 4711;
   return greeting;
@@ -167,7 +169,7 @@ TEST(FiBootstrap, CallerCannotExhaustDescriptors) {
   called->enable_within_host(called->address());
   const FileDescriptor caller(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-  const std::string path = "pacecar-fi-" + name_text(called->address());
+  const std::string path = "pacecar-fi-" + to_string(called->address());
   std::ranges::copy(path, address.sun_path + 1);
   const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
   ASSERT_EQ(connect(caller.get(), reinterpret_cast<const sockaddr*>(&address), bytes), 0);
@@ -259,7 +261,7 @@ TEST(FiBootstrap, AnotherUsersProcessIsCalledByTcp) {
 TEST(FiBootstrap, CallWithoutAListenerFails) {
   const auto caller = opened();
   const test::TcpNobody nobody;
-  const Name name = *name_of(reinterpret_cast<const sockaddr*>(&nobody.address()));
+  const Address name = *from_sockaddr(reinterpret_cast<const sockaddr*>(&nobody.address()));
   const auto outgoing = caller->call(name, caller->address(), greeting_of(caller->address(), 1));
   const Event failure = next_event(*caller);
   EXPECT_EQ(failure.kind, Event::Kind::kFailed);
@@ -269,9 +271,9 @@ TEST(FiBootstrap, CallWithoutAListenerFails) {
 
 TEST(FiBootstrap, CallConnectedToItselfFails) {
   test::in_network(test::enter_network_with_one_local_port, [] {
-    const auto caller = EndpointBootstrap::open(with_port(loopback(), test::kOnlyLocalPort + 1));
+    const auto caller = EndpointBootstrap::open(loopback(test::kOnlyLocalPort + 1));
     ASSERT_TRUE(caller) << caller.error().message;
-    const Name nobody = with_port(loopback(), test::kOnlyLocalPort);
+    const Address nobody = loopback(test::kOnlyLocalPort);
     (*caller)->call(nobody, (*caller)->address(), greeting_of((*caller)->address(), 1));
     const Event failure = next_event(**caller);
     EXPECT_EQ(failure.kind, Event::Kind::kFailed);
