@@ -191,11 +191,6 @@ void set_completion_calls(verbs_context& verbs) {
   verbs.create_cq_ex = create_queue_extended;
 }
 
-}  // namespace pacecar::ibverbs
-
-using namespace pacecar;  // NOLINT: the C interface lies in no namespace
-using namespace pacecar::ibverbs;
-
 extern "C" {
 
 PACECAR_VERBS ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* cq_context,
@@ -242,3 +237,4 @@ PACECAR_VERBS int ibv_destroy_cq(ibv_cq* cq) {
 }
 
 }  // extern "C"
+}  // namespace pacecar::ibverbs

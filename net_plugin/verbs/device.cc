@@ -46,7 +46,7 @@ Device& device_of(const InterfaceInfo& interface) {
     std::snprintf(device->ibdev_path, sizeof device->ibdev_path, "/sys/class/infiniband/%s",
                   name.c_str());
   }
-  device->see(interface);
+  device->set_interface(interface);
   return *device;
 }
 
@@ -216,11 +216,6 @@ int error_number(const Error& error) {
   return found == std::end(kNumbers) ? EIO : found->second;
 }
 
-}  // namespace pacecar::ibverbs
-
-using namespace pacecar;  // NOLINT: the C interface lies in no namespace
-using namespace pacecar::ibverbs;
-
 #undef ibv_query_port
 
 extern "C" {
@@ -370,3 +365,4 @@ PACECAR_VERBS int ibv_get_pkey_index(ibv_context* context, uint8_t port, __be16 
 }
 
 }  // extern "C"
+}  // namespace pacecar::ibverbs

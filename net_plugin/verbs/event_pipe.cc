@@ -93,11 +93,6 @@ void drop_events(ibv_context* context, const void* object, uint32_t& reported) {
       [&](const ibv_async_event& event) { return event.element.qp == object; });
 }
 
-}  // namespace pacecar::ibverbs
-
-using namespace pacecar;  // NOLINT: the C interface lies in no namespace
-using namespace pacecar::ibverbs;
-
 extern "C" {
 
 PACECAR_VERBS int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
@@ -144,3 +139,4 @@ PACECAR_VERBS void ibv_ack_cq_events(ibv_cq* cq, unsigned count) {
 }
 
 }  // extern "C"
+}  // namespace pacecar::ibverbs

@@ -32,7 +32,7 @@ Result<std::unique_ptr<Flows>> Flows::make(const Params& params, Nic& nic, Rate 
 }
 
 Flows::Flows(Nic& nic, std::unique_ptr<ControllerSet> controllers)
-    : nic_(nic), controllers_(std::move(controllers)), unsettled_(nic.caps().flows) {}
+    : nic_(nic), controllers_(std::move(controllers)), changed_(nic.caps().flows) {}
 
 Result<FlowId> Flows::join(const std::array<uint8_t, 16>& peer, Instant now) {
   const auto known = std::ranges::find_if(
@@ -56,14 +56,14 @@ Result<FlowId> Flows::join(const std::array<uint8_t, 16>& peer, Instant now) {
 void Flows::leave(FlowId id, Instant now) {
   Flow& flow = flows_[id];
   if (--flow.users > 0) return;
-  unsettled_.remove(id);
+  changed_.remove(id);
   controllers_->remove_flow(now, id);
   flow = Flow{};
 }
 
 void Flows::on_posted(FlowId id, Bytes bytes) {
   flows_[id].stats.backlog += bytes;
-  unsettled_.add(id);
+  changed_.add(id);
 }
 
 void Flows::poll(Instant now) {
@@ -75,20 +75,20 @@ void Flows::poll(Instant now) {
       if (signal.flow >= flows_.size() || flows_[signal.flow].users == 0) continue;
       Flow& flow = flows_[signal.flow];
       take_signal(*flow.controller, flow.stats, signal, now);
-      unsettled_.add(signal.flow);
+      changed_.add(signal.flow);
     }
   } while (count == signals.size());
-  while (!unsettled_.empty()) settle(unsettled_.take(), now);
+  while (!changed_.empty()) update(changed_.take(), now);
   // A change of one flow may change others' limits. After two rounds the rest can wait.
   std::array<uint32_t, 16> changed;
   count = changed.size();
   for (int round = 0; count == changed.size() || (round < 2 && count > 0); ++round) {
     count = controllers_->poll_changed(now, changed);
-    for (const uint32_t id : std::span(changed).first(count)) settle(id, now);
+    for (const uint32_t id : std::span(changed).first(count)) update(id, now);
   }
 }
 
-void Flows::settle(FlowId id, Instant now) {
+void Flows::update(FlowId id, Instant now) {
   if (id >= flows_.size() || flows_[id].users == 0) return;
   Flow& flow = flows_[id];
   (void)flow.controller->demand(now, flow.stats);  // gives the controller the flow's statistics

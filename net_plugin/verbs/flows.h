@@ -44,12 +44,12 @@ class Flows {
   };
 
   Flows(Nic& nic, std::unique_ptr<ControllerSet> controllers);
-  void settle(FlowId id, Instant now);
+  void update(FlowId id, Instant now);
 
   Nic& nic_;
   std::unique_ptr<ControllerSet> controllers_;
   std::vector<Flow> flows_;  // those without users are free
-  WorkList unsettled_;
+  WorkList changed_;
 };
 
 }  // namespace pacecar::ibverbs

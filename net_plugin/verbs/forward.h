@@ -20,11 +20,11 @@ void* real_function(const char* name);
 }  // namespace pacecar::ibverbs
 
 // The real function of this name, looked up once.
-#define CALL_REAL(name)                                                                \
-  ([]() -> decltype(&::name) {                                                         \
-    static const auto function =                                                       \
-        reinterpret_cast<decltype(&::name)>(::pacecar::ibverbs::real_function(#name)); \
-    return function;                                                                   \
+#define CALL_REAL(name)                                                              \
+  ([]() -> decltype(&name) {                                                         \
+    static const auto function =                                                     \
+        reinterpret_cast<decltype(&name)>(::pacecar::ibverbs::real_function(#name)); \
+    return function;                                                                 \
   }())
 
 // Returns from an exported function with the result of the real one if `object`, its first

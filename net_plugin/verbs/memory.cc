@@ -28,7 +28,7 @@ bool populate(const void* address, size_t length, int how) {
 
 // Faults in all pages, as pinning does for NICs. False: some are not mapped, or their protection
 // does not allow the access.
-bool bring_in(const void* address, size_t length, bool written) {
+bool fault_in(const void* address, size_t length, bool written) {
   static constexpr char kOwn = 0;
   static const bool possible = populate(&kOwn, 1, MADV_POPULATE_READ);  // from Linux 5.14 on
   return !possible || populate(address, length, written ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
@@ -37,7 +37,7 @@ bool bring_in(const void* address, size_t length, bool written) {
 ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova, unsigned flags) {
   return made([&]() -> ibv_mr* {
     if (!allowed(flags)) return no_object(EINVAL);
-    if (!bring_in(address, length, (flags & IBV_ACCESS_LOCAL_WRITE) != 0)) return no_object(EFAULT);
+    if (!fault_in(address, length, (flags & IBV_ACCESS_LOCAL_WRITE) != 0)) return no_object(EFAULT);
     auto region = std::make_unique<Region>();
     ProcessNic& nic = nic_of(pd->context);
     const Call call(nic);
@@ -75,11 +75,6 @@ Access access_of(unsigned flags) {
   if ((flags & IBV_ACCESS_REMOTE_ATOMIC) != 0) access = access | Access::kRemoteAtomic;
   return access;
 }
-
-}  // namespace pacecar::ibverbs
-
-using namespace pacecar;  // NOLINT: the C interface lies in no namespace
-using namespace pacecar::ibverbs;
 
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
@@ -150,3 +145,4 @@ PACECAR_VERBS int ibv_dereg_mr(ibv_mr* mr) {
 }
 
 }  // extern "C"
+}  // namespace pacecar::ibverbs

@@ -37,7 +37,7 @@ class Device : public ibv_device {
     const std::lock_guard lock(mutex_);
     return interface_;
   }
-  void see(const InterfaceInfo& now) {
+  void set_interface(const InterfaceInfo& now) {
     const std::lock_guard lock(mutex_);
     interface_ = now;
   }

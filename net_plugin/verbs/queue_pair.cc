@@ -99,25 +99,25 @@ bool QueuePair::valid(const ibv_qp_attr& given, int mask) const {
          (!has(IBV_QP_MAX_DEST_RD_ATOMIC) || given.max_dest_rd_atomic <= kMaxReads);
 }
 
-void QueuePair::keep_attributes(const ibv_qp_attr& given, int mask) {
-  const auto keep = [&](int bit, auto member) {
+void QueuePair::set_attributes(const ibv_qp_attr& given, int mask) {
+  const auto set = [&](int bit, auto member) {
     if ((mask & bit) != 0) attr.*member = given.*member;
   };
-  keep(IBV_QP_ACCESS_FLAGS, &ibv_qp_attr::qp_access_flags);
-  keep(IBV_QP_PKEY_INDEX, &ibv_qp_attr::pkey_index);
-  keep(IBV_QP_PORT, &ibv_qp_attr::port_num);
-  keep(IBV_QP_QKEY, &ibv_qp_attr::qkey);
-  keep(IBV_QP_AV, &ibv_qp_attr::ah_attr);
-  keep(IBV_QP_PATH_MTU, &ibv_qp_attr::path_mtu);
-  keep(IBV_QP_TIMEOUT, &ibv_qp_attr::timeout);
-  keep(IBV_QP_RETRY_CNT, &ibv_qp_attr::retry_cnt);
-  keep(IBV_QP_RNR_RETRY, &ibv_qp_attr::rnr_retry);
-  keep(IBV_QP_RQ_PSN, &ibv_qp_attr::rq_psn);
-  keep(IBV_QP_SQ_PSN, &ibv_qp_attr::sq_psn);
-  keep(IBV_QP_MAX_QP_RD_ATOMIC, &ibv_qp_attr::max_rd_atomic);
-  keep(IBV_QP_MAX_DEST_RD_ATOMIC, &ibv_qp_attr::max_dest_rd_atomic);
-  keep(IBV_QP_MIN_RNR_TIMER, &ibv_qp_attr::min_rnr_timer);
-  keep(IBV_QP_DEST_QPN, &ibv_qp_attr::dest_qp_num);
+  set(IBV_QP_ACCESS_FLAGS, &ibv_qp_attr::qp_access_flags);
+  set(IBV_QP_PKEY_INDEX, &ibv_qp_attr::pkey_index);
+  set(IBV_QP_PORT, &ibv_qp_attr::port_num);
+  set(IBV_QP_QKEY, &ibv_qp_attr::qkey);
+  set(IBV_QP_AV, &ibv_qp_attr::ah_attr);
+  set(IBV_QP_PATH_MTU, &ibv_qp_attr::path_mtu);
+  set(IBV_QP_TIMEOUT, &ibv_qp_attr::timeout);
+  set(IBV_QP_RETRY_CNT, &ibv_qp_attr::retry_cnt);
+  set(IBV_QP_RNR_RETRY, &ibv_qp_attr::rnr_retry);
+  set(IBV_QP_RQ_PSN, &ibv_qp_attr::rq_psn);
+  set(IBV_QP_SQ_PSN, &ibv_qp_attr::sq_psn);
+  set(IBV_QP_MAX_QP_RD_ATOMIC, &ibv_qp_attr::max_rd_atomic);
+  set(IBV_QP_MAX_DEST_RD_ATOMIC, &ibv_qp_attr::max_dest_rd_atomic);
+  set(IBV_QP_MIN_RNR_TIMER, &ibv_qp_attr::min_rnr_timer);
+  set(IBV_QP_DEST_QPN, &ibv_qp_attr::dest_qp_num);
 }
 
 int QueuePair::modify(const ibv_qp_attr& given, int mask) {
@@ -125,7 +125,7 @@ int QueuePair::modify(const ibv_qp_attr& given, int mask) {
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? given.qp_state : from;
   if (from != qp_base.state || !allowed(qp_base.qp_type, from, to, mask)) return EINVAL;
   if (!valid(given, mask)) return EINVAL;
-  keep_attributes(given, mask);
+  set_attributes(given, mask);
   if (from == to && to != IBV_QPS_RESET && to != IBV_QPS_ERR) return 0;
   switch (to) {
     case IBV_QPS_RESET:

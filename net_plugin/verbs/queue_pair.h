@@ -69,7 +69,7 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
 
  private:
   bool valid(const ibv_qp_attr& given, int mask) const;
-  void keep_attributes(const ibv_qp_attr& given, int mask);
+  void set_attributes(const ibv_qp_attr& given, int mask);
   int connect();
   void start_sending();
   void reset();

@@ -216,11 +216,6 @@ void set_build_calls(QueuePair& qp) {
   };
 }
 
-}  // namespace pacecar::ibverbs
-
-using namespace pacecar;  // NOLINT: the C interface lies in no namespace
-using namespace pacecar::ibverbs;
-
 extern "C" {
 
 PACECAR_VERBS ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
@@ -296,3 +291,4 @@ PACECAR_VERBS int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid)
 }
 
 }  // extern "C"
+}  // namespace pacecar::ibverbs

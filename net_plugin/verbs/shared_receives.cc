@@ -42,11 +42,6 @@ std::array<uint8_t, 16> sender_of(const ibv_grh& grh) {
 // ibv_create_srq_ex calls ibv_create_srq for basic queues, and fails for others (XRC, tags).
 void set_receive_calls(verbs_context& verbs) { verbs.context.ops.post_srq_recv = post_shared; }
 
-}  // namespace pacecar::ibverbs
-
-using namespace pacecar;  // NOLINT: the C interface lies in no namespace
-using namespace pacecar::ibverbs;
-
 extern "C" {
 
 PACECAR_VERBS ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
@@ -161,3 +156,4 @@ PACECAR_VERBS int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr*
 }
 
 }  // extern "C"
+}  // namespace pacecar::ibverbs

@@ -139,8 +139,8 @@ void Agent::send_to(const Peer& peer, const Message& message) {
   sending_[next_send_++] = staging;
 }
 
-void Agent::ask_all(End& end) {
-  end.asked_all = true;
+void Agent::send_to_all(End& end) {
+  end.sent_to_all = true;
   const Message* const request = end.connection.newest();
   for (uint32_t slot = 0; slot < roce::kSlots; ++slot) send_to({end.peer.gid, slot}, *request);
 }
@@ -174,7 +174,7 @@ void Agent::take(const Message& message, const Peer& from) {
   if (!known) return on_unknown(message, from);
   End& end = *found->second;
   if (end.searching) {
-    if (still_searching(end, message)) return;
+    if (continue_search(end, message)) return;
     end.searching = false;
     end.peer.slot = from.slot;
   }
@@ -197,14 +197,14 @@ void Agent::on_unknown(const Message& message, const Peer& from) {
 }
 
 // True if the process refuses the service: another process may still accept.
-bool Agent::still_searching(End& end, const Message& message) {
+bool Agent::continue_search(End& end, const Message& message) {
   if (!refuses_service(message)) return false;
   if (end.search_ends == Instant::never()) {
     end.refusal = message;
     end.search_ends = clock_now() + kSearch;
     due_ = std::min(due_, end.search_ends);
   }
-  if (!end.asked_all) ask_all(end);
+  if (!end.sent_to_all) send_to_all(end);
   return true;
 }
 
@@ -266,7 +266,7 @@ void Agent::on_end_due(End& end, Instant now) {
   }
   const Connection::Step step = end.connection.on_time(now);
   if (end.searching && step.send != nullptr) {
-    ask_all(end);
+    send_to_all(end);
   } else {
     run(end, step, Message());
   }

@@ -44,7 +44,7 @@ struct End {
   // It is not known yet which process has the service; from the first refusal on, the search lasts
   // until `search_ends`.
   bool searching = false;
-  bool asked_all = false;
+  bool sent_to_all = false;
   Instant search_ends = Instant::never();
   Message refusal;  // the first one, reported if no process accepts
 };
@@ -76,12 +76,12 @@ class Agent final : CompletionSink, Timed {
         const MemoryRegion& region);
   void post_receive(uint32_t slot);
   void send_to(const Peer& peer, const Message& message);
-  void ask_all(End& end);
+  void send_to_all(End& end);
   void on_completion(const Completion& completion) override;
   void take(const Message& message, const Peer& from);
   void on_request(const Message& request, const Peer& from);
   void on_unknown(const Message& message, const Peer& from);
-  bool still_searching(End& end, const Message& message);
+  bool continue_search(End& end, const Message& message);
   void run(End& end, const Connection::Step& step, const Message& message);
   void on_end_due(End& end, Instant now);
   Instant due() const override { return due_; }

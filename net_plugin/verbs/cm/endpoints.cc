@@ -62,11 +62,6 @@ int prepare(Id& id, rdma_addrinfo& info, ibv_pd* pd, ibv_qp_init_attr* attr) {
 }
 
 }  // namespace
-}  // namespace pacecar::ibverbs::cm
-
-using namespace pacecar;  // NOLINT: the C interface lies in no namespace
-using namespace pacecar::ibverbs;
-using namespace pacecar::ibverbs::cm;
 
 extern "C" {
 
@@ -124,3 +119,4 @@ PACECAR_VERBS void rdma_destroy_ep(rdma_cm_id* id) {
 }
 
 }  // extern "C"
+}  // namespace pacecar::ibverbs::cm

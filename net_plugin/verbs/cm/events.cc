@@ -140,11 +140,6 @@ int complete(Id& id) {
   return status == 0 ? 0 : failed(status);
 }
 
-}  // namespace pacecar::ibverbs::cm
-
-using namespace pacecar::ibverbs;  // NOLINT: the C interface lies in no namespace
-using namespace pacecar::ibverbs::cm;
-
 extern "C" {
 
 PACECAR_VERBS rdma_event_channel* rdma_create_event_channel() {
@@ -197,3 +192,4 @@ PACECAR_VERBS int rdma_migrate_id(rdma_cm_id* id, rdma_event_channel* channel) {
 }
 
 }  // extern "C"
+}  // namespace pacecar::ibverbs::cm

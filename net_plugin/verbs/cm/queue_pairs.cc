@@ -104,15 +104,10 @@ bool bring_up(Id& id) {
   return move_to(id, IBV_QPS_RTR) && move_to(id, IBV_QPS_RTS);
 }
 
-void make_unusable(Id& id) {
+void fail_queue_pair(Id& id) {
   if (id.qp == nullptr || id.is_datagram()) return;
   (void)queue_pair_of(id.qp).modify({.qp_state = IBV_QPS_ERR}, IBV_QP_STATE);
 }
-
-}  // namespace pacecar::ibverbs::cm
-
-using namespace pacecar::ibverbs;  // NOLINT: the C interface lies in no namespace
-using namespace pacecar::ibverbs::cm;
 
 extern "C" {
 
@@ -205,3 +200,4 @@ PACECAR_VERBS int rdma_notify(rdma_cm_id* id, ibv_event_type /*event*/) {
 }
 
 }  // extern "C"
+}  // namespace pacecar::ibverbs::cm
