@@ -40,7 +40,7 @@ constexpr Answer kAnswers[] = {
     {"--mmap --mmap-offset --odp ", "messages lie in memory of this process, which is registered"},
     {"--disable_pcie_relaxed ",
      "'pacecar preflight' prints the state of PCIe, and the BIOS or setpci changes it"},
-    {"--use_old_post_send ", "PACECAR_VERBS_WITHOUT=calls posts by ibv_post_send"},
+    {"--use_old_post_send ", "work requests are always posted by ibv_post_send"},
     {"--wait_destroy ", "what a test has made goes when it ends"},
     {"--aes_xts --encrypt_on_tx --sig_before --aes_block_size --data_enc_keys_number "
      "--kek_path --credentials_path --data_enc_key_app_path ",

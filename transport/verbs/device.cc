@@ -92,9 +92,7 @@ Result<void> choose_address(VerbsDevice& device, std::optional<uint32_t> gid_ind
                             const LogSink& log) {
   const GidTable table = read_gids(device.context.get(), device.port);
   if (table.error != 0) return verbs_failed("ibv_query_gid_table", table.error, device.name);
-  const bool ethernet = device.link_layer == LinkLayer::kEthernet;
-  const auto choice = ethernet ? choose_gid(table.entries, gid_index)
-                               : choose_infiniband_gid(table.entries, gid_index);
+  const auto choice = choose_gid(device.link_layer, table.entries, gid_index);
   if (!choice) {
     return fail(choice.error().code,
                 fmt::format("{} port {}: {}", device.name, device.port, choice.error().message));

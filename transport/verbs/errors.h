@@ -27,7 +27,7 @@ struct StatusInfo {
   std::string_view cure;
 };
 
-// One row for each ibv_wc_status but success, in the order of the enum.
+// One row for each ibv_wc_status that a request of ours may have, but success.
 std::span<const StatusInfo> status_table();
 // Also for numbers that this version of libibverbs does not have.
 const StatusInfo& status_info(ibv_wc_status status);

@@ -26,7 +26,6 @@ FlushPair::FlushPair(const VerbsDevice& device, const LaneConfig& lanes, uint64_
       started_(first),
       done_(first) {
   config_.shared_receives = nullptr;
-  config_.calls = false;
   config_.receives = 0;
   config_.work_requests = std::min({kFlushes, static_cast<uint32_t>(device.attributes.max_qp_wr),
                                     static_cast<uint32_t>(device.attributes.max_cqe)});

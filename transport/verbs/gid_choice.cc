@@ -12,6 +12,7 @@ namespace pacecar {
 namespace {
 
 constexpr uint32_t kMaxGidIndex = 255;  // the attribute has 8 bits
+constexpr int kLinkLocal = 2;
 constexpr int kUnusable = 3;
 
 Address as_address(const GidEntry& entry) { return {.ip = entry.gid}; }
@@ -24,7 +25,7 @@ bool empty(const GidEntry& entry) {
 int preference(const GidEntry& entry) {
   if (entry.kind != GidKind::kRoceV2 || empty(entry)) return kUnusable;
   if (is_ipv4(as_address(entry))) return 0;
-  return is_link_local(as_address(entry)) ? 2 : 1;
+  return is_link_local(as_address(entry)) ? kLinkLocal : 1;
 }
 
 std::string_view kind_name(GidKind kind) {
@@ -42,7 +43,7 @@ std::string list(std::span<const GidEntry> entries) {
 }
 
 GidChoice chosen(const GidEntry& entry) {
-  if (preference(entry) != 2) return {entry, {}};
+  if (preference(entry) != kLinkLocal) return {entry, {}};
   return {entry, fmt::format("GID {} is link-local ({}): it reaches hosts of the same subnet only; "
                              "give the interface an IP address",
                              entry.index, gid_text(entry.gid))};
@@ -50,35 +51,27 @@ GidChoice chosen(const GidEntry& entry) {
 
 }  // namespace
 
-Result<GidChoice> choose_gid(std::span<const GidEntry> entries, std::optional<uint32_t> wanted) {
-  const auto found = wanted ? std::ranges::find(entries, *wanted, &GidEntry::index)
-                            : std::ranges::min_element(entries, {}, preference);
-  if (found != entries.end() && preference(*found) != kUnusable) return chosen(*found);
+Result<GidChoice> choose_gid(LinkLayer link, std::span<const GidEntry> entries,
+                             std::optional<uint32_t> wanted) {
+  const bool ethernet = link == LinkLayer::kEthernet;
+  const auto usable = [&](const GidEntry& entry) {
+    return !ethernet || preference(entry) != kUnusable;
+  };
+  const auto found = wanted     ? std::ranges::find(entries, *wanted, &GidEntry::index)
+                     : ethernet ? std::ranges::min_element(entries, {}, preference)
+                                : std::ranges::find(entries, 0U, &GidEntry::index);
+  if (found != entries.end() && usable(*found)) return chosen(*found);
+  const std::string_view kind = ethernet ? "RoCE v2" : "InfiniBand";
   if (wanted) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("PACECAR_GID_INDEX is {}, but that is no GID of RoCE v2: the port's "
-                            "table {}",
-                            *wanted, list(entries)));
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("PACECAR_GID_INDEX is {}, but that is no GID of {}: the port's table {}",
+                    *wanted, kind, list(entries)));
   }
   return fail(ErrorCode::kNotFound,
-              fmt::format("the port has no GID of RoCE v2 (its table {}): give its network "
-                          "interface an IP address and bring it up",
-                          list(entries)));
-}
-
-Result<GidChoice> choose_infiniband_gid(std::span<const GidEntry> entries,
-                                        std::optional<uint32_t> wanted) {
-  const auto found = std::ranges::find(entries, wanted.value_or(0), &GidEntry::index);
-  if (found != entries.end()) return GidChoice{*found, {}};
-  if (wanted) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("PACECAR_GID_INDEX is {}, but the port has no such GID: its table {}",
-                            *wanted, list(entries)));
-  }
-  return fail(
-      ErrorCode::kNotFound,
-      fmt::format("the port has no GID 0 (its table {}): check that the subnet manager runs",
-                  list(entries)));
+              fmt::format("the port has no GID of {} (its table {}): {}", kind, list(entries),
+                          ethernet ? "give its network interface an IP address and bring it up"
+                                   : "check that the subnet manager runs"));
 }
 
 Result<std::optional<uint32_t>> parse_gid_index(std::string_view text) {

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "transport/base/result.h"
+#include "transport/nic/rc_endpoint.h"
 
 namespace pacecar {
 
@@ -29,14 +30,11 @@ struct GidChoice {
   std::string warning;  // empty: none
 };
 
-// `entries` are the valid ones of an Ethernet port; `wanted` is the index that the user has set.
-// Errors: kNotFound, if no entry is usable; kInvalidArgument, if the wanted one is not.
-Result<GidChoice> choose_gid(std::span<const GidEntry> entries, std::optional<uint32_t> wanted);
-
-// For an InfiniBand port: entry 0, whose prefix is the subnet's, or the wanted one. Errors: as
-// above.
-Result<GidChoice> choose_infiniband_gid(std::span<const GidEntry> entries,
-                                        std::optional<uint32_t> wanted);
+// `entries` are the valid ones of the port; `wanted` is the index that the user has set. On
+// InfiniBand the choice is entry 0, whose prefix is the subnet's, or the wanted one. Errors:
+// kNotFound, if no entry is usable; kInvalidArgument, if the wanted one is not.
+Result<GidChoice> choose_gid(LinkLayer link, std::span<const GidEntry> entries,
+                             std::optional<uint32_t> wanted);
 
 // The value of PACECAR_GID_INDEX; nullopt if it is empty. Error: kInvalidArgument.
 Result<std::optional<uint32_t>> parse_gid_index(std::string_view text);

@@ -9,7 +9,6 @@
 #include "transport/base/random_word.h"
 #include "transport/base/seq.h"
 #include "transport/verbs/errors.h"
-#include "transport/verbs/offloads.h"
 
 namespace pacecar {
 namespace {
@@ -82,10 +81,7 @@ uint32_t path_label(uint32_t random, uint32_t lane) {
 
 Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint32_t flow_label) {
   Lane lane(config.work_requests);
-  ibv_qp_init_attr_ex init{};
-  init.comp_mask = IBV_QP_INIT_ATTR_PD | (config.calls ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0);
-  init.pd = config.domain;
-  init.send_ops_flags = config.calls ? kPostedOperations : 0;
+  ibv_qp_init_attr init{};
   init.send_cq = init.recv_cq = config.completions;
   init.srq = config.shared_receives;
   init.qp_type = IBV_QPT_RC;
@@ -95,10 +91,10 @@ Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint
   init.cap.max_recv_wr = config.receives;
   init.cap.max_recv_sge = config.receives > 0 ? 1 : 0;
   init.cap.max_inline_data = kInlineBytes;
-  lane.queue_pair.reset(ibv_create_qp_ex(device.context.get(), &init));
+  lane.queue_pair.reset(ibv_create_qp(config.domain, &init));
   if (lane.queue_pair == nullptr) {
     init.cap.max_inline_data = 0;  // not every device supports it
-    lane.queue_pair.reset(ibv_create_qp_ex(device.context.get(), &init));
+    lane.queue_pair.reset(ibv_create_qp(config.domain, &init));
   }
   if (lane.queue_pair == nullptr) return verbs_failed("ibv_create_qp", errno, device.name);
   lane.inline_bytes = std::min(init.cap.max_inline_data, kInlineBytes);
@@ -179,37 +175,37 @@ uint8_t choose_ack_timeout(Duration silence) {
   return static_cast<uint8_t>(std::clamp<int>(width - 1, 1, kMaxAckTimeout));
 }
 
-Result<LaneAccount::Settled> LaneAccount::settle(uint64_t peer_received, WorkQueue& work) {
+Result<LaneAccount::Resolved> LaneAccount::resolve(uint64_t peer_received, WorkQueue& work) {
   uint64_t most = confirmed_;
-  for (size_t i = 0; i < unsettled_.size(); ++i) most += notifies(unsettled_[i]) ? 1 : 0;
+  for (size_t i = 0; i < unresolved_.size(); ++i) most += notifies(unresolved_[i]) ? 1 : 0;
   if (peer_received < confirmed_ || peer_received > most) {
     return fail(
         ErrorCode::kPeer,
         fmt::format("the peer reports that {} writes have arrived on a lane, and it is {} to {}",
                     peer_received, confirmed_, most));
   }
-  uint64_t covered = peer_received - confirmed_;  // of unsettled_, and all before them
-  Settled settled;
-  for (; !unsettled_.empty(); unsettled_.pop_front()) {
-    const LaneLedger::Entry& entry = unsettled_.front();
+  uint64_t covered = peer_received - confirmed_;  // of unresolved_, and all before them
+  Resolved resolved;
+  for (; !unresolved_.empty(); unresolved_.pop_front()) {
+    const LaneLedger::Entry& entry = unresolved_.front();
     // The response to a read may have been lost.
     if (covered > 0 && entry.opcode != Opcode::kRead) {
       work.finish(entry.number, CompletionStatus::kOk);
-      ++settled.arrived;
-      settled.arrived_bytes += entry.bytes;
+      ++resolved.arrived;
+      resolved.arrived_bytes += entry.bytes;
     } else {
       work.put_back(entry.number);
-      ++settled.put_back;
+      ++resolved.put_back;
     }
     if (covered > 0 && notifies(entry)) --covered;
   }
   received_ = 0;
   confirmed_ = 0;
-  return settled;
+  return resolved;
 }
 
 void LaneAccount::abandon(WorkQueue& work) {
-  for (; !unsettled_.empty(); unsettled_.pop_front()) work.abandon(unsettled_.front().number);
+  for (; !unresolved_.empty(); unresolved_.pop_front()) work.abandon(unresolved_.front().number);
 }
 
 }  // namespace pacecar

@@ -23,7 +23,6 @@ struct LaneConfig {
   ibv_srq* shared_receives = nullptr;  // or, when there is none:
   uint32_t receives = 0;
   uint32_t work_requests = 0;
-  bool calls = false;  // Offload::kCalls: the device takes ibv_wr_*
   uint8_t traffic_class = 0;
   uint16_t pkey_index = 0;
   uint8_t service_level = 0;  // on InfiniBand
@@ -41,10 +40,10 @@ struct LaneEnd {
 
 // Which work requests of a failed lane have been done. The receiver counts writes with immediate.
 // RC keeps order, so its count also covers everything posted before them. The rest is sent again.
-// The counts are of one RC connection; settle() starts those of the next.
+// The counts are of one RC connection; resolve() starts those of the next.
 class LaneAccount {
  public:
-  explicit LaneAccount(uint32_t capacity) : unsettled_(capacity) {}
+  explicit LaneAccount(uint32_t capacity) : unresolved_(capacity) {}
 
   // The peer's write with immediate has arrived.
   void on_received() { ++received_; }
@@ -53,27 +52,27 @@ class LaneAccount {
   // A work request of ours is done.
   void on_done(const LaneLedger::Entry& entry) { confirmed_ += notifies(entry) ? 1 : 0; }
   // The device has flushed it, and its result is unknown. In order of posting.
-  void on_lost(const LaneLedger::Entry& entry) { PACECAR_CHECK(unsettled_.push(entry)); }
+  void on_lost(const LaneLedger::Entry& entry) { PACECAR_CHECK(unresolved_.push(entry)); }
 
-  struct Settled {
+  struct Resolved {
     size_t arrived = 0;
     Bytes arrived_bytes = 0;
     size_t put_back = 0;
   };
   // With the peer's count: finishes the work requests that arrived, and puts the others back into
   // `work`. Errors: kPeer for an impossible count; then nothing changes.
-  Result<Settled> settle(uint64_t peer_received, WorkQueue& work);
-  // Gives up the unsettled ones: their results will never be known.
+  Result<Resolved> resolve(uint64_t peer_received, WorkQueue& work);
+  // Gives up the unresolved ones: their results will never be known.
   void abandon(WorkQueue& work);
 
-  size_t unsettled() const { return unsettled_.size(); }
+  size_t unresolved() const { return unresolved_.size(); }
 
  private:
   static bool notifies(const LaneLedger::Entry& entry) {
     return entry.opcode == Opcode::kWriteWithImm;
   }
 
-  FixedQueue<LaneLedger::Entry> unsettled_;
+  FixedQueue<LaneLedger::Entry> unresolved_;
   uint64_t received_ = 0;
   uint64_t confirmed_ = 0;  // our writes with immediate that are done
 };

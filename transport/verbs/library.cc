@@ -50,7 +50,6 @@
            (queue_pair, values, mask))                                                             \
   FUNCTION("1.1", ibv_context*, ibv_open_device, (ibv_device * device), (device))                  \
   FUNCTION("1.1", const char*, ibv_port_state_str, (ibv_port_state state), (state))                \
-  FUNCTION("1.6", ibv_qp_ex*, ibv_qp_to_qp_ex, (ibv_qp * queue_pair), (queue_pair))                \
   FUNCTION("1.1", int, ibv_query_device, (ibv_context * context, ibv_device_attr * attributes),    \
            (context, attributes))                                                                  \
   FUNCTION("1.1", int, ibv_query_port,                                                             \

@@ -3,15 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-
-#include "transport/verbs/handles.h"
 
 namespace pacecar {
 namespace {
 
-constexpr std::array<std::string_view, kOffloads> kNames = {"time_stamps", "rate_limits", "calls"};
+constexpr std::array<std::string_view, kOffloads> kNames = {"time_stamps", "rate_limits"};
 
 }  // namespace
 
@@ -50,23 +46,6 @@ Offloads::Offloads(const ibv_device_attr_ex& device, const OffloadSet& unwanted)
 
 void Offloads::refuse(Offload which, std::string_view because) {
   if (uses(which)) refused_[static_cast<size_t>(which)] = because;
-}
-
-void Offloads::try_calls(ibv_pd* domain, ibv_cq* completions) {
-  if (!uses(Offload::kCalls)) return;
-  ibv_qp_init_attr_ex init{};
-  init.send_cq = init.recv_cq = completions;
-  init.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1};
-  init.qp_type = IBV_QPT_RC;
-  init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-  init.pd = domain;
-  init.send_ops_flags = kPostedOperations;
-  const QueuePairHandle made(ibv_create_qp_ex(domain->context, &init));
-  if (made == nullptr) {
-    refuse(Offload::kCalls, fmt::format("ibv_create_qp_ex: {}", std::strerror(errno)));
-  } else if (ibv_qp_to_qp_ex(made.get()) == nullptr) {
-    refuse(Offload::kCalls, "the device's driver has none");
-  }
 }
 
 std::string Offloads::text() const {

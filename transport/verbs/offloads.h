@@ -19,14 +19,13 @@ namespace pacecar {
 enum class Offload : uint8_t {
   kTimeStamps,  // completions carry the device's time
   kRateLimits,  // a queue pair of the device has a rate limit
-  kCalls,       // work requests are posted by ibv_wr_*, not as structures
 };
-inline constexpr size_t kOffloads = 3;
+inline constexpr size_t kOffloads = 2;
 inline constexpr uint64_t kBpsPerKbps = 1000;  // libibverbs has rate limits in kb/s
 
 using OffloadSet = std::array<bool, kOffloads>;  // by Offload
 
-// "time_stamps,calls". Error: kInvalidArgument, which lists the valid names.
+// "time_stamps,rate_limits". Error: kInvalidArgument, which lists the valid names.
 Result<OffloadSet> parse_offloads(std::string_view text);
 
 class Offloads {
@@ -38,8 +37,6 @@ class Offloads {
   bool uses(Offload which) const { return refused_[static_cast<size_t>(which)].empty(); }
   // Disables an offload; the first reason is kept.
   void refuse(Offload which, std::string_view because);
-  // Disables kCalls unless the device makes a queue pair that takes ibv_wr_*.
-  void try_calls(ibv_pd* domain, ibv_cq* completions);
 
   // Of the device's queue pairs, if rate limits are used.
   RateLimits::Bounds limits() const {
@@ -51,13 +48,8 @@ class Offloads {
   std::string text() const;
 
  private:
-  std::array<std::string, kOffloads> refused_{"not asked for", "not asked for", "not asked for"};
+  std::array<std::string, kOffloads> refused_{"not asked for", "not asked for"};
   ibv_packet_pacing_caps limits_{};
 };
-
-// The operations that we post, for ibv_create_qp_ex.
-inline constexpr uint64_t kPostedOperations = IBV_QP_EX_WITH_RDMA_WRITE |
-                                              IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-                                              IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_READ;
 
 }  // namespace pacecar

@@ -25,48 +25,6 @@ ibv_wr_opcode opcode_of(Opcode opcode) {
   PACECAR_CHECK(!"a work request that no queue pair of this NIC takes");
 }
 
-// Calls the ibv_wr_* function of a request.
-void call(ibv_qp_ex* queue_pair, const ibv_send_wr& request) {
-  const auto& [remote, key] = request.wr.rdma;
-  switch (request.opcode) {
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      return ibv_wr_rdma_write_imm(queue_pair, key, remote, request.imm_data);
-    case IBV_WR_SEND:
-      return ibv_wr_send(queue_pair);
-    case IBV_WR_RDMA_READ:
-      return ibv_wr_rdma_read(queue_pair, key, remote);
-    default:
-      return ibv_wr_rdma_write(queue_pair, key, remote);
-  }
-}
-
-// Posts all of the chain, or none of it.
-int post_by_calls(ibv_qp_ex* queue_pair, const ibv_send_wr* request) {
-  ibv_wr_start(queue_pair);
-  for (; request != nullptr; request = request->next) {
-    const bool copied = (request->send_flags & IBV_SEND_INLINE) != 0;
-    queue_pair->wr_id = request->wr_id;
-    queue_pair->wr_flags = request->send_flags;  // rdma_rxe wants IBV_SEND_INLINE there, too
-    call(queue_pair, *request);
-    const ibv_sge& piece = *request->sg_list;
-    if (request->num_sge == 0) {
-      ibv_wr_set_sge_list(queue_pair, 0, request->sg_list);
-    } else if (copied) {
-      ibv_wr_set_inline_data(queue_pair, reinterpret_cast<void*>(piece.addr), piece.length);
-    } else {
-      ibv_wr_set_sge(queue_pair, piece.lkey, piece.addr, piece.length);
-    }
-  }
-  return ibv_wr_complete(queue_pair);
-}
-
-int post_chain(const Lane& lane, bool by_calls, ibv_send_wr* first) {
-  ibv_qp* const queue_pair = lane.queue_pair.get();
-  if (by_calls) return post_by_calls(ibv_qp_to_qp_ex(queue_pair), first);
-  ibv_send_wr* refused = nullptr;
-  return ibv_post_send(queue_pair, first, &refused);
-}
-
 }  // namespace
 
 size_t VerbsQueuePair::next_lane() {
@@ -128,7 +86,8 @@ int PostBatch::post() {
     Lane& lane = queue_pair_.lanes[i];
     chain.last->send_flags |= IBV_SEND_SIGNALED;
     lane.ledger.signal_last();
-    const int error = post_chain(lane, queue_pair_.lane_config.calls, chain.first);
+    ibv_send_wr* refused = nullptr;
+    const int error = ibv_post_send(lane.queue_pair.get(), chain.first, &refused);
     if (error != 0) return error;
   }
   return 0;

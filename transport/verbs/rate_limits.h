@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <vector>
 
 #include "transport/base/units.h"
@@ -27,34 +28,92 @@ class RateLimits {
   };
   static constexpr Duration kPeriod = Duration::from_ms(10);
 
-  RateLimits(Bounds bounds, Rate line, size_t flows, Instant now);
+  RateLimits(Bounds bounds, Rate line, size_t flows, Instant now)
+      : bounds_(bounds),
+        line_(line),
+        flows_(flows, Flow{.rate = {}, .highest = line, .limit = {}}),
+        moving_(flows),
+        lifts_(flows),
+        sets_(flows),
+        next_period_(now + kPeriod) {}
 
   // The pacer's rate has changed.
-  void on_rate(FlowId flow, Rate rate);
+  void on_rate(FlowId index, Rate rate) {
+    // A stopped flow sends nothing that a limit could smooth.
+    if (stopped_ || rate == Rate()) return;
+    Flow& flow = flows_[index];
+    flow.rate = rate;
+    flow.highest = std::max(flow.highest, rate);
+    moving_.add(index);
+    if (flow.limit != Rate() && rate > flow.limit) change(index, {});
+  }
   // The flow has new lanes, without a limit.
   void on_lanes(FlowId flow) {
     if (flows_[flow].limit != Rate()) sets_.add(flow);
   }
-  void on_time(Instant now);
+  void on_time(Instant now) {
+    if (now < next_period_) return;
+    next_period_ = now + kPeriod;
+    for (size_t left = moving_.size(); left > 0; --left) {
+      const FlowId index = moving_.take();
+      Flow& flow = flows_[index];
+      const Rate limit = choose(flow.limit, flow.highest);
+      if (limit != flow.limit) change(index, limit);
+      if (flow.highest != flow.rate) moving_.add(index);
+      flow.highest = flow.rate;
+    }
+  }
   // The device refuses limits: none from now on.
-  void stop();
+  void stop() {
+    stopped_ = true;
+    for (FlowId index = 0; index < flows_.size(); ++index) {
+      if (flows_[index].limit != Rate()) change(index, {});
+    }
+    while (!moving_.empty()) moving_.take();
+  }
 
-  // unequal() is a flow with lanes whose limits may differ from limit(); call settled() when they
-  // no longer do. Flows that a limit may slow down come first.
+  // unequal() is a flow with lanes whose limits may differ from limit(); call pop_unequal() when
+  // they no longer do. Flows that a limit may slow down come first.
   bool any_unequal() const { return !lifts_.empty() || !sets_.empty(); }
   FlowId unequal() const { return lifts_.empty() ? sets_.front() : lifts_.front(); }
-  void settled() { lifts_.empty() ? sets_.take() : lifts_.take(); }
+  void pop_unequal() { lifts_.empty() ? sets_.take() : lifts_.take(); }
   Rate limit(FlowId flow) const { return flows_[flow].limit; }  // 0: none
 
  private:
+  static constexpr uint64_t kWellBelow = 4;  // at most 1/4 of line rate
+  // A limit is set to an eighth above the rate, and stays as long as it is between a sixteenth and
+  // a half above.
+  static constexpr uint64_t kAbove = 8;
+  static constexpr uint64_t kLeastAbove = 16;
+  static constexpr uint64_t kMostAbove = 2;
+  // Limits are rounded to so many bits, because devices have a small table of different limits.
+  static constexpr int kBits = 4;
+
   struct Flow {
     Rate rate;
     Rate highest;  // in this period
     Rate limit;
   };
 
-  Rate choose(Rate current, Rate rate) const;
-  void change(FlowId flow, Rate limit);
+  static Rate rounded_up(uint64_t bps) {
+    const int width = static_cast<int>(std::bit_width(bps));
+    const uint64_t step = uint64_t{1} << std::max(width - kBits, 0);
+    return Rate::from_bps((bps + step - 1) / step * step);
+  }
+
+  Rate choose(Rate current, Rate rate) const {
+    const uint64_t bps = rate.bps();
+    if (bps > line_.bps() / kWellBelow) return {};
+    const bool fits =
+        current.bps() >= bps + bps / kLeastAbove && current.bps() <= bps + bps / kMostAbove;
+    if (fits) return current;
+    const Rate wanted = std::max(rounded_up(bps + bps / kAbove), bounds_.least);
+    return wanted > bounds_.most ? Rate() : wanted;
+  }
+  void change(FlowId flow, Rate limit) {
+    flows_[flow].limit = limit;
+    (limit == Rate() ? lifts_ : sets_).add(flow);
+  }
 
   Bounds bounds_;
   Rate line_;

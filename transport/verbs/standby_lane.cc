@@ -31,7 +31,6 @@ Result<std::unique_ptr<StandbyLane>> StandbyLane::create(const VerbsDevice& devi
 StandbyLane::StandbyLane(const LaneConfig& lanes, QueuePairId id)
     : config_(lanes), id_(id), lane_(kMessages) {
   config_.shared_receives = nullptr;
-  config_.calls = false;
   config_.receives = kMessages;
   config_.work_requests = kMessages;
 }

@@ -67,7 +67,6 @@ Result<std::unique_ptr<VerbsNic>> VerbsNic::open(const VerbsConfig& config, Inst
                                            std::min(config.queue_pairs, kBusyQueuePairs) *
                                                VerbsQueuePair::kMaxCompletions,
                                            offloads));
-  offloads.try_calls(domain.get(), completions.queue());
   auto nic =
       std::unique_ptr<VerbsNic>(new VerbsNic(config, std::move(device), std::move(domain),
                                              std::move(offloads), std::move(completions), now));
@@ -222,7 +221,6 @@ LaneConfig VerbsNic::lane_config(const QueuePairConfig& config) const {
           .shared_receives = config.receives == 0 ? completions_.shared_receives() : nullptr,
           .receives = config.receives,
           .work_requests = std::min(QueuePair::max_started(config), most_started_),
-          .calls = offloads_.uses(Offload::kCalls),
           .traffic_class =
               static_cast<uint8_t>(control ? config_.control_traffic_class : config_.traffic_class),
           .pkey_index = static_cast<uint16_t>(config_.pkey_index),

@@ -19,7 +19,7 @@ constexpr uint32_t kMostRefused = 3;
 void VerbsNic::apply_rate_limits(Instant now) {
   rate_limits_.on_time(now);
   if (now < next_limit_) return;
-  for (; rate_limits_.any_unequal(); rate_limits_.settled()) {
+  for (; rate_limits_.any_unequal(); rate_limits_.pop_unequal()) {
     const FlowId flow = rate_limits_.unequal();
     const Rate limit = rate_limits_.limit(flow);
     QueuePair* qp = nullptr;
@@ -58,7 +58,7 @@ void VerbsNic::limit_lane(QueuePair& qp, Lane& lane, Rate limit) {
     lane.limit.set({});
     if (qp.recovers()) fail_lane(qp, lane, CompletionStatus::kLocalError, fault);
   } else {
-    rate_limits_.settled();  // until it changes
+    rate_limits_.pop_unequal();  // until it changes
   }
   if (++limits_refused_ == kMostRefused) {
     config_.log(LogLevel::kWarn,

@@ -201,10 +201,10 @@ bool VerbsNic::join_lane(QueuePair& qp, Lane& lane) {
       return false;
     }
   }
-  const auto settled = lane.account.settle(offer.received, qp.work);
-  if (!settled) {
+  const auto resolved = lane.account.resolve(offer.received, qp.work);
+  if (!resolved) {
     break_queue_pair(qp, CompletionStatus::kLocalError,
-                     describe_fault(place_of(qp), settled.error().message,
+                     describe_fault(place_of(qp), resolved.error().message,
                                     "please report it with the versions of both sides"));
     return false;
   }
@@ -212,9 +212,9 @@ bool VerbsNic::join_lane(QueuePair& qp, Lane& lane) {
               fmt::format("{} port {}, peer {}: lane {} is back; of the work requests that were on "
                           "their way, {} had arrived and {} go out again",
                           device_.name, device_.port, qp.peer, &lane - qp.lanes.data(),
-                          settled->arrived, settled->put_back));
+                          resolved->arrived, resolved->put_back));
   if (qp.config.paced) {
-    flows_.on_acknowledged(qp.config.flow, settled->arrived_bytes, Duration());
+    flows_.on_acknowledged(qp.config.flow, resolved->arrived_bytes, Duration());
   }
   completed_.add(slot_of(qp.id));
   lane.recovery.on_joined();

@@ -25,7 +25,6 @@ uint64_t number(std::string_view text) {
 // Settings of HOSTILE_VERBS in addition to the seed.
 using Member = std::variant<bool Behavior::*, uint8_t Behavior::*, uint32_t Behavior::*>;
 constexpr std::array kMembers = std::to_array<std::pair<std::string_view, Member>>({
-    {"calls", &Behavior::calls},
     {"clock_bits", &Behavior::clock_bits},
     {"clock_khz", &Behavior::clock_khz},
     {"completion_burst", &Behavior::completion_burst},
@@ -76,7 +75,6 @@ Behavior draw_behavior(uint64_t seed) {
   b.max_reads_started = one_of(std::to_array<uint8_t>({1, 16, 128}));
   b.max_completion_queues = one_of(std::to_array<uint32_t>({2, 64}));
   b.idle_events = one_of(std::to_array<uint32_t>({0, 0, 50, 5'000}));
-  b.calls = prng.below(2) == 0;
   b.clock_khz = one_of(std::to_array<uint32_t>({0, 156'250, 332'667, 1'000'000}));
   b.clock_bits = one_of(std::to_array<uint32_t>({64, 48, 24}));
   b.clock_fault =

@@ -68,7 +68,6 @@ struct Behavior {
   uint32_t max_regions = 1 << 16;
 
   // --- offloads ---
-  bool calls = false;        // ibv_create_qp_ex and ibv_wr_*
   uint32_t clock_khz = 0;    // of the clock that stamps completions; 0: no clock
   uint32_t clock_bits = 64;  // after which the clock wraps
   ClockFault clock_fault = ClockFault::kNone;

@@ -84,7 +84,6 @@ class Device {
   std::unordered_set<SharedReceives*> shared_receives;
   std::unordered_set<ibv_pd*> domains;
   std::unordered_set<CompletionChannel*> channels;
-  uint64_t built_requests = 0;  // posted by ibv_wr_*
 
  private:
   void run();

@@ -41,7 +41,6 @@ std::string left_over();
 
 // Use of the offloads.
 struct OffloadUse {
-  uint64_t built_requests = 0;        // posted by ibv_wr_*
   std::vector<uint32_t> rate_limits;  // kbps, of each queue pair that has one
 };
 OffloadUse offload_use();

@@ -23,7 +23,6 @@ class QueuePair {
  public:
   ibv_qp_ex extended{};  // first member: has the address of the queue pair
   ibv_qp& verbs = extended.qp_base;
-  RequestBuilder builder;
   SendLimit send_limit;
 
   QueuePair(Device& device, const ibv_qp_init_attr& wanted);
@@ -44,7 +43,6 @@ class QueuePair {
   // Before it is destroyed: frees its entries in the shared receive queue.
   void give_back();
   const ibv_qp_cap& capacity() const { return capacity_; }
-  uint64_t room() const { return capacity_.max_send_wr - (posted_ - polled_); }
 
  private:
   struct Send {

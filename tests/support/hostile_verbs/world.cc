@@ -120,7 +120,6 @@ OffloadUse offload_use() {
   OffloadUse use;
   for_each_open([&](Device& device) {
     const std::lock_guard lock(device.lock());
-    use.built_requests += device.built_requests;
     device.list_limits(use.rate_limits);
   });
   return use;

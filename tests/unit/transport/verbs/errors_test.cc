@@ -1,3 +1,5 @@
+#include "transport/verbs/errors.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -5,8 +7,6 @@
 #include <iterator>
 #include <set>
 #include <string>
-
-#include "transport/verbs/errors.h"
 
 namespace pacecar::errors_test {
 namespace {
@@ -29,13 +29,17 @@ std::string_view call_name(Call call) {
   return call == Call::kConnect ? "connect" : "anything";
 }
 
-TEST(VerbsErrors, EveryStatusOfTheEnumHasOneRow) {
-  std::set<ibv_wc_status> seen;
+// All but those of memory windows, reliable datagrams and tag matching, which we do not use.
+TEST(VerbsErrors, EveryStatusOfOurOperationsHasOneRow) {
+  const std::set<int> unused{IBV_WC_LOC_EEC_OP_ERR,   IBV_WC_MW_BIND_ERR,
+                             IBV_WC_LOC_RDD_VIOL_ERR, IBV_WC_REM_INV_RD_REQ_ERR,
+                             IBV_WC_INV_EECN_ERR,     IBV_WC_INV_EEC_STATE_ERR,
+                             IBV_WC_TM_ERR,           IBV_WC_TM_RNDV_INCOMPLETE};
+  std::set<int> seen;
   for (const StatusInfo& info : status_table()) EXPECT_TRUE(seen.insert(info.status).second);
   for (int status = IBV_WC_SUCCESS + 1; status <= IBV_WC_TM_RNDV_INCOMPLETE; ++status) {
-    EXPECT_TRUE(seen.contains(static_cast<ibv_wc_status>(status))) << status;
+    EXPECT_NE(seen.contains(status), unused.contains(status)) << status;
   }
-  EXPECT_EQ(seen.size(), static_cast<size_t>(IBV_WC_TM_RNDV_INCOMPLETE));
 }
 
 TEST(VerbsErrors, DocumentHasEveryRowOfTheTables) {

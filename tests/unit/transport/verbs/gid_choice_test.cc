@@ -1,9 +1,9 @@
+#include "transport/verbs/gid_choice.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
-
-#include "transport/verbs/gid_choice.h"
 
 namespace pacecar::gid_choice_test {
 namespace {
@@ -18,7 +18,7 @@ constexpr std::array<uint8_t, 16> kLocal{0xFE, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 
 using Entries = std::vector<GidEntry>;
 
 uint32_t chosen(const Entries& entries) {
-  const auto choice = choose_gid(entries, std::nullopt);
+  const auto choice = choose_gid(LinkLayer::kEthernet, entries, std::nullopt);
   EXPECT_TRUE(choice);
   EXPECT_EQ(choice->warning, "");
   return choice->entry.index;
@@ -42,7 +42,7 @@ TEST(GidChoice, RoceV1EmptyAndInfinibandEntriesAreNotChosen) {
   for (const Entries& entries :
        {Entries{}, Entries{{0, GidKind::kRoceV1, kIpv4}}, Entries{{0, GidKind::kRoceV2, {}}},
         Entries{{0, GidKind::kInfiniband, kGlobal}}}) {
-    const auto choice = choose_gid(entries, std::nullopt);
+    const auto choice = choose_gid(LinkLayer::kEthernet, entries, std::nullopt);
     ASSERT_FALSE(choice);
     EXPECT_EQ(choice.error().code, ErrorCode::kNotFound);
     EXPECT_THAT(choice.error().message, HasSubstr("IP address"));
@@ -50,7 +50,8 @@ TEST(GidChoice, RoceV1EmptyAndInfinibandEntriesAreNotChosen) {
 }
 
 TEST(GidChoice, LinkLocalIsChosenLastAndWithAWarning) {
-  const auto choice = choose_gid(Entries{{3, GidKind::kRoceV2, kLocal}}, std::nullopt);
+  const auto choice =
+      choose_gid(LinkLayer::kEthernet, Entries{{3, GidKind::kRoceV2, kLocal}}, std::nullopt);
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->entry.index, 3U);
   EXPECT_THAT(choice->warning, HasSubstr("link-local (fe80::7)"));
@@ -58,23 +59,24 @@ TEST(GidChoice, LinkLocalIsChosenLastAndWithAWarning) {
 
 TEST(GidChoice, ConfiguredIndexOverridesThePreference) {
   const Entries entries{{2, GidKind::kRoceV2, kIpv4}, {4, GidKind::kRoceV2, kGlobal}};
-  const auto choice = choose_gid(entries, 4);
+  const auto choice = choose_gid(LinkLayer::kEthernet, entries, 4);
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->entry.index, 4U);
 }
 
 TEST(GidChoice, InfinibandUsesTheFirstOrTheConfiguredEntry) {
   const Entries entries{{0, GidKind::kInfiniband, kLocal}, {1, GidKind::kInfiniband, kGlobal}};
-  EXPECT_EQ(choose_infiniband_gid(entries, {})->entry.gid, kLocal);
-  EXPECT_EQ(choose_infiniband_gid(entries, 1)->entry.gid, kGlobal);
-  EXPECT_EQ(choose_infiniband_gid(entries, 2).error().code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(choose_infiniband_gid({}, {}).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(choose_gid(LinkLayer::kInfiniband, entries, {})->entry.gid, kLocal);
+  EXPECT_EQ(choose_gid(LinkLayer::kInfiniband, entries, 1)->entry.gid, kGlobal);
+  EXPECT_EQ(choose_gid(LinkLayer::kInfiniband, entries, 2).error().code,
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(choose_gid(LinkLayer::kInfiniband, {}, {}).error().code, ErrorCode::kNotFound);
 }
 
 TEST(GidChoice, UnusableConfiguredIndexIsRefusedWithTheTable) {
   const Entries entries{{2, GidKind::kRoceV2, kIpv4}, {3, GidKind::kRoceV1, kIpv4}};
   for (const uint32_t wanted : {3, 9}) {
-    const auto choice = choose_gid(entries, wanted);
+    const auto choice = choose_gid(LinkLayer::kEthernet, entries, wanted);
     ASSERT_FALSE(choice);
     EXPECT_EQ(choice.error().code, ErrorCode::kInvalidArgument);
     EXPECT_THAT(choice.error().message, HasSubstr("2 (RoCE v2, ::ffff:192.0.2.1)"));

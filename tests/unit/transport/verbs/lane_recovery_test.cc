@@ -1,5 +1,7 @@
 // Recovery of a lane by its two ends: their messages, the order of events, the accounts of
 // requests.
+#include "transport/nic/lanes/lane_recovery.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
@@ -7,7 +9,6 @@
 #include <vector>
 
 #include "transport/base/prng.h"
-#include "transport/nic/lanes/lane_recovery.h"
 #include "transport/verbs/lane.h"
 
 namespace pacecar::lane_recovery_test {
@@ -235,26 +236,26 @@ class LaneAccounts : public testing::Test {
 TEST_F(LaneAccounts, CountCoversRequestsUpToItsLastWriteWithImmediate) {
   lose({Opcode::kWrite, Opcode::kWriteWithImm, Opcode::kWrite, Opcode::kWriteWithImm,
         Opcode::kWrite});
-  const auto settled = account_.settle(1, work_);
-  ASSERT_TRUE(settled);
-  EXPECT_EQ(settled->arrived, 2U);
-  EXPECT_EQ(settled->arrived_bytes, 2U * kBytes);
-  EXPECT_EQ(settled->put_back, 3U);
+  const auto resolved = account_.resolve(1, work_);
+  ASSERT_TRUE(resolved);
+  EXPECT_EQ(resolved->arrived, 2U);
+  EXPECT_EQ(resolved->arrived_bytes, 2U * kBytes);
+  EXPECT_EQ(resolved->put_back, 3U);
   EXPECT_EQ(completed(), (Ids{0, 1}));
   EXPECT_EQ(waiting(), (Ids{2, 3, 4}));
-  EXPECT_EQ(account_.unsettled(), 0U);
+  EXPECT_EQ(account_.unresolved(), 0U);
 }
 
 TEST_F(LaneAccounts, UncountedWritesArePostedAgain) {
   lose({Opcode::kWrite, Opcode::kWrite});
-  ASSERT_TRUE(account_.settle(0, work_));
+  ASSERT_TRUE(account_.resolve(0, work_));
   EXPECT_EQ(completed(), Ids{});
   EXPECT_EQ(waiting(), (Ids{0, 1}));
 }
 
 TEST_F(LaneAccounts, ReadIsRepeatedEvenBeforeAnArrivedWrite) {
   lose({Opcode::kRead, Opcode::kWriteWithImm});
-  ASSERT_TRUE(account_.settle(1, work_));
+  ASSERT_TRUE(account_.resolve(1, work_));
   EXPECT_EQ(waiting(), (Ids{0}));
   work_.finish(0, CompletionStatus::kOk);
   EXPECT_EQ(completed(), (Ids{0, 1}));
@@ -265,15 +266,15 @@ TEST_F(LaneAccounts, DoneWritesCountUntilANewConnectionBegins) {
   account_.on_done({.opcode = Opcode::kWriteWithImm});
   account_.on_done({.opcode = Opcode::kWrite});
   lose({Opcode::kWriteWithImm, Opcode::kWriteWithImm});
-  EXPECT_FALSE(account_.settle(0, work_)) << "fewer than were acknowledged";
-  EXPECT_FALSE(account_.settle(4, work_)) << "more than were sent";
+  EXPECT_FALSE(account_.resolve(0, work_)) << "fewer than were acknowledged";
+  EXPECT_FALSE(account_.resolve(4, work_)) << "more than were sent";
   EXPECT_EQ(account_.received(), 1U);
-  ASSERT_TRUE(account_.settle(2, work_));
+  ASSERT_TRUE(account_.resolve(2, work_));
   EXPECT_EQ(account_.received(), 0U);
   EXPECT_EQ(completed(), (Ids{0}));
   EXPECT_EQ(waiting(), (Ids{1}));
   account_.on_lost({.number = 1, .opcode = Opcode::kWriteWithImm});
-  ASSERT_TRUE(account_.settle(1, work_));
+  ASSERT_TRUE(account_.resolve(1, work_));
   EXPECT_EQ(completed(), (Ids{1}));
 }
 
@@ -282,7 +283,7 @@ TEST_F(LaneAccounts, RequestsPutBackPrecedeWaitingOnes) {
   const std::array<WorkRequest, 3> more{WorkRequest{.id = 2}, {.id = 3}, {.id = 4}};
   ASSERT_EQ(work_.post(more), 3U);
   EXPECT_EQ(work_.start(), 2U) << "on another lane";
-  ASSERT_TRUE(account_.settle(0, work_));
+  ASSERT_TRUE(account_.resolve(0, work_));
   EXPECT_EQ(waiting(), (Ids{0, 1, 3, 4}));
   EXPECT_TRUE(work_.in_use(0));
 }
@@ -292,7 +293,7 @@ TEST_F(LaneAccounts, AbandonedRequestsUseNoMemory) {
   EXPECT_TRUE(work_.in_use(0));
   account_.abandon(work_);
   EXPECT_FALSE(work_.in_use(0));
-  EXPECT_EQ(account_.unsettled(), 0U);
+  EXPECT_EQ(account_.unresolved(), 0U);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include "transport/verbs/rate_limits.h"
+
+#include <gtest/gtest.h>
 
 namespace pacecar::rate_limits_test {
 namespace {
@@ -19,7 +19,7 @@ class RateLimitsTest : public testing::Test {
   // The number of commands that the device would get.
   int settle() {
     int count = 0;
-    for (; limits_.any_unequal(); ++count) limits_.settled();
+    for (; limits_.any_unequal(); ++count) limits_.pop_unequal();
     return count;
   }
   void expect_a_little_above(Rate rate) {

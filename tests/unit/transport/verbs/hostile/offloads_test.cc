@@ -1,4 +1,6 @@
 // Offloads that only some devices have: used where a device has them, needed nowhere.
+#include "transport/verbs/offloads.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +11,6 @@
 #include <vector>
 
 #include "tests/support/hostile_nics.h"
-#include "transport/verbs/offloads.h"
 
 namespace pacecar::offloads_test {
 namespace {
@@ -119,31 +120,6 @@ class VerbsOffloads : public testing::Test {
   std::array<MemoryRegion, 2> memory_{};
 };
 
-// --- posting by calls (ibv_wr_*) ---
-
-TEST_F(VerbsOffloads, WorkRequestsArePostedByCallsIfTheDeviceTakesThem) {
-  open({.calls = true}, 4);
-  EXPECT_THAT(offloads(), HasSubstr("offloads: calls"));
-  for (const Bytes length : {0, 1, 64, 65, 4096, 65536}) {
-    ASSERT_TRUE(carry(length));
-    EXPECT_TRUE(std::equal(bytes_[1].begin(), bytes_[1].begin() + static_cast<ptrdiff_t>(length),
-                           bytes_[0].begin()));
-  }
-  EXPECT_EQ(hostile::offload_use().built_requests, 6U);
-}
-
-TEST_F(VerbsOffloads, CallsAreNotUsedIfMissingOrNotWanted) {
-  for (const bool there : {false, true}) {
-    open({.calls = there}, 1, {false, false, true});
-    EXPECT_THAT(offloads(), HasSubstr("no calls: PACECAR_VERBS_WITHOUT"));
-    EXPECT_TRUE(carry(100));
-    EXPECT_EQ(hostile::offload_use().built_requests, 0U);
-  }
-  open({});
-  EXPECT_THAT(offloads(), HasSubstr("no calls: ibv_create_qp_ex: Operation not supported"));
-  EXPECT_TRUE(carry(100));
-}
-
 // --- time stamps ---
 
 TEST_F(VerbsOffloads, RoundTripExcludesLatePolling) {
@@ -155,7 +131,7 @@ TEST_F(VerbsOffloads, RoundTripExcludesLatePolling) {
     EXPECT_LT(prompt.us(), 50);
     EXPECT_LT(late_round_trip(5'000).us(), prompt.us() + 50);
   }
-  open({.clock_khz = 1'000'000}, 1, {true, false, false});
+  open({.clock_khz = 1'000'000}, 1, {true, false});
   ASSERT_TRUE(carry(4096));
   EXPECT_GT(late_round_trip(5'000).us(), 4'900) << "without stamps, late polling counts";
 }
@@ -226,9 +202,7 @@ TEST_F(VerbsOffloads, LanesAreLimitedOneByOne) {
 }
 
 TEST_F(VerbsOffloads, RecoveredAndNewLanesAreLimitedToo) {
-  Behavior behavior = kLimits;
-  behavior.calls = true;
-  open(behavior, 4);
+  open(kLimits, 4);
   set_rate(Rate::from_gbps(5));
   steps(kSteady);
   nic(0).upset_lane(ends_[0], 2);
@@ -300,9 +274,9 @@ TEST_F(VerbsOffloads, NoLimitIsSetIfTheDeviceHasNoneForRc) {
 
 TEST(OffloadNames, AreParsedOrListed) {
   EXPECT_EQ(parse_offloads("").value(), (OffloadSet{}));
-  EXPECT_EQ(parse_offloads("calls,time_stamps").value(), (OffloadSet{true, false, true}));
+  EXPECT_EQ(parse_offloads("rate_limits,time_stamps").value(), (OffloadSet{true, true}));
   EXPECT_THAT(parse_offloads("stamps").error().message,
-              AllOf(HasSubstr("'stamps'"), HasSubstr("time_stamps, rate_limits, calls")));
+              AllOf(HasSubstr("'stamps'"), HasSubstr("time_stamps, rate_limits")));
 }
 
 }  // namespace
