@@ -7,10 +7,16 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <type_traits>
+#include <utility>
+
+#include "transport/base/check.h"
+#include "transport/base/polled_memory.h"
 
 namespace pacecar {
 
@@ -38,7 +44,18 @@ struct OfiMessage {
 
   // Bytes at its beginning that are not written.
   size_t unwritten() const { return kind == Kind::kRegion ? 0 : offsetof(OfiMessage, kind); }
-  uint64_t make_check(uint64_t secret) const;
+  // Detects messages that are half written or forged. As the secret has 64 random bits, a simple
+  // check is enough.
+  uint64_t make_check(uint64_t secret) const {
+    std::array<uint64_t, sizeof(OfiMessage) / sizeof(uint64_t)> words;
+    std::memcpy(words.data(), this, sizeof *this);
+    words[offsetof(OfiMessage, check) / sizeof(uint64_t)] = 0;
+    uint64_t sum = secret;
+    for (size_t i = unwritten() / sizeof(uint64_t); i < words.size(); ++i) {
+      sum = (std::rotl(sum, 9) ^ words[i]) * 0xBF58476D1CE4E5B9;
+    }
+    return sum;
+  }
 };
 static_assert(sizeof(OfiMessage) == 64 && std::is_trivially_copyable_v<OfiMessage>);
 
@@ -69,7 +86,16 @@ class OfiMailbox {
     uint32_t slot = 0;                    // the index in the peer's ring
   };
   // Requires has_room(); for kCredit and kGone only has_reserved_room().
-  Outgoing send(OfiMessage message);
+  Outgoing send(OfiMessage message) {
+    PACECAR_CHECK(has_reserved_room());
+    const auto slot = static_cast<uint32_t>(sent_ % OfiRings::kMessages);
+    credited_before_ = std::exchange(credited_, taken_);
+    message.taken = taken_;
+    message.sequence = ++sent_;
+    message.check = message.make_check(peers_secret_);
+    rings_.out[slot] = message;
+    return {&rings_.out[slot], slot};
+  }
   // The provider did not accept the newest message.
   void undo_send() {
     --sent_;
@@ -81,9 +107,23 @@ class OfiMailbox {
 
   // --- receiving ---
   // The next message, if there is one. A message with a wrong check is not taken.
-  std::optional<OfiMessage> take();
+  std::optional<OfiMessage> take() {
+    if (!has_arrived()) return std::nullopt;
+    const OfiMessage message = load_polled_record(rings_.in[taken_ % OfiRings::kMessages]);
+    if (message.check != message.make_check(secret_)) return std::nullopt;
+    ++taken_;
+    // Modulo 2^64, so this is also true if the count went back.
+    if (message.taken - taken_by_peer_ > sent_ - taken_by_peer_) {
+      broke_protocol_ = true;
+      return std::nullopt;
+    }
+    taken_by_peer_ = message.taken;
+    return message;
+  }
   // Whether something has arrived, which take() will check.
-  bool has_arrived() const;
+  bool has_arrived() const {
+    return load_polled(rings_.in[taken_ % OfiRings::kMessages].sequence) == taken_ + 1;
+  }
   // The peer has reported more messages taken than were sent.
   bool broke_protocol() const { return broke_protocol_; }
 

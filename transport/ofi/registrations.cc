@@ -40,7 +40,7 @@ Result<void> OfiRegistrations::check(uint64_t address, size_t length) const {
 
 Result<MemoryRegion> OfiRegistrations::add(void* address, size_t length, Access access) {
   RETURN_IF_ERROR(check(reinterpret_cast<uint64_t>(address), length));
-  return keep(add_own(address, length, access));
+  return insert(add_own(address, length, access));
 }
 
 #ifdef FI_MR_DMABUF
@@ -55,7 +55,7 @@ Result<MemoryRegion> OfiRegistrations::add_dmabuf(const DmaBufMemory& memory, Ac
   auto region =
       register_at_provider(attributes, memory.address, memory.length, access, FI_MR_DMABUF);
   if (region) region->in_gpu = true;
-  return keep(std::move(region));
+  return insert(std::move(region));
 }
 #else
 Result<MemoryRegion> OfiRegistrations::add_dmabuf(const DmaBufMemory& /*memory*/,
@@ -98,7 +98,7 @@ Result<OfiRegistrations::Region> OfiRegistrations::register_at_provider(
   return region;
 }
 
-Result<MemoryRegion> OfiRegistrations::keep(Result<Region> region) {
+Result<MemoryRegion> OfiRegistrations::insert(Result<Region> region) {
   if (!region) return tl::unexpected(region.error());
   uint32_t key = 0;
   while (key == 0 || regions_.contains(key)) key = random_word();

@@ -51,7 +51,7 @@ class OfiRegistrations {
  private:
   Result<Region> register_at_provider(fi_mr_attr& attributes, uint64_t address, size_t length,
                                       Access access, uint64_t flags);
-  Result<MemoryRegion> keep(Result<Region> region);
+  Result<MemoryRegion> insert(Result<Region> region);
   Result<void> check(uint64_t address, size_t length) const;
 
   const OfiDomain& domain_;

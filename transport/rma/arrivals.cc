@@ -23,7 +23,7 @@ void Arrivals::add(WindowId window, uint64_t offset, uint64_t value) {
 Result<std::span<const Arrival>> Arrivals::advance() {
   if (idle()) return std::span<const Arrival>();
   if (phase_ == Phase::kNone) {
-    phase_ = Phase::kSettle;
+    phase_ = Phase::kRead;
     RETURN_IF_ERROR(begin());
   }
   ASSIGN_OR_RETURN(const auto passed, through());
@@ -38,7 +38,7 @@ Result<std::span<const Arrival>> Arrivals::advance() {
 }
 
 void Arrivals::fail(const Error& why) {
-  if (phase_ == Phase::kSettle) {
+  if (phase_ == Phase::kRead) {
     arrivals_.insert(arrivals_.end(), round_arrivals_.begin(), round_arrivals_.end());
   }
   for (const Arrival& arrival : arrivals_) {

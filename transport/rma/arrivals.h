@@ -2,7 +2,7 @@
 // when all earlier arrivals are visible. Without a window on a GPU they count at once. Otherwise
 // they count in rounds, one at a time; later arrivals wait for the next round:
 //
-//   settle: in parallel, flush the NIC's writes to each GPU, wait for copies to it, and read the
+//   read:   in parallel, flush the NIC's writes to each GPU, wait for copies to it, and read the
 //           words in its memory
 //   count:  add to the host's words, complete all else, and start writing the GPUs' words
 //   write:  wait for these
@@ -60,7 +60,7 @@ class Arrivals {
   void fail(const Error& why);
 
  private:
-  enum class Phase : uint8_t { kNone, kSettle, kWrite };
+  enum class Phase : uint8_t { kNone, kRead, kWrite };
   using At = std::pair<WindowId, uint64_t>;  // a window, and the offset in it
   struct Sum {
     uint64_t value = 0;
