@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "bench/nccl/cpu_device/exported.h"
+#include "bench/nccl/cpu_device/calls.h"
 #include "bench/nccl/cpu_device/memory.h"
 
 using namespace pacecar::nccl::cpu;

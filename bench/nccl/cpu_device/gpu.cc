@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <string>
 #include <thread>
 
@@ -167,9 +166,6 @@ Command Event::next_point() const {
     state_->latest = point;
   }
   return [point] {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    point->seconds = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
     point->reached = true;
     point->reached.notify_all();
     return true;
@@ -186,11 +182,6 @@ void Event::hold(Stream& stream) const {
 
 Command Event::held() const {
   return [point = latest()] { return point->reached.load(); };
-}
-
-double Event::seconds() const {
-  const auto point = latest();
-  return point->reached ? point->seconds : 0;
 }
 
 }  // namespace pacecar::nccl::cpu

@@ -99,13 +99,10 @@ class Event {
   Command held() const;
   bool reached() const { return latest()->reached.load(); }
   void wait() const { latest()->reached.wait(false); }
-  // The seconds when it was reached, of a monotonic clock; 0 before.
-  double seconds() const;
 
  private:
   struct Point {
     std::atomic<bool> reached{false};
-    double seconds = 0;  // written before it is reached
   };
   struct State {
     State() { latest->reached = true; }  // it means nothing yet

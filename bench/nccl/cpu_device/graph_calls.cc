@@ -1,7 +1,8 @@
 // CUDA graphs, of the driver library and of the runtime, as far as NCCL and its callers use them.
+#include <memory>
 #include <utility>
 
-#include "bench/nccl/cpu_device/driver.h"
+#include "bench/nccl/cpu_device/calls.h"
 #include "bench/nccl/cpu_device/graph.h"
 
 using namespace pacecar::nccl::cpu;
@@ -16,8 +17,13 @@ struct UserObject {
 const Event& event_of(const void* handle) { return *static_cast<const Event*>(handle); }
 Graph& graph_of(void* handle) { return *static_cast<Graph*>(handle); }
 
-int capture_info(void* stream, int* status, unsigned long long* id, void** graph,
-                 const void*** dependencies, size_t* count) {
+}  // namespace
+
+// --- capture ---
+
+CPU_DEVICE_EXPORT int cudaStreamGetCaptureInfo_v2(void* stream, int* status, unsigned long long* id,
+                                                  void** graph, const void*** dependencies,
+                                                  size_t* count) {
   Graph* const captured = stream_of(stream).graph();
   *status = captured != nullptr ? 1 : 0;
   if (captured != nullptr && id != nullptr) *id = captured->id();
@@ -27,10 +33,6 @@ int capture_info(void* stream, int* status, unsigned long long* id, void** graph
   if (count != nullptr) *count = 0;
   return kSuccess;
 }
-
-}  // namespace
-
-// --- capture ---
 
 CPU_DEVICE_EXPORT int cuStreamBeginCapture_v2(void* stream, int) {
   if (stream_of(stream).graph() != nullptr) return kInvalidValue;
@@ -52,27 +54,15 @@ CPU_DEVICE_EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
   return kSuccess;
 }
 
-CPU_DEVICE_EXPORT int cudaStreamBeginCapture(void* stream, int mode) {
-  return cuStreamBeginCapture_v2(stream, mode);
-}
-CPU_DEVICE_EXPORT int cudaStreamEndCapture(void* stream, void** graph) {
-  return cuStreamEndCapture(stream, graph);
-}
-CPU_DEVICE_EXPORT int cudaThreadExchangeStreamCaptureMode(int* mode) {
-  return cuThreadExchangeStreamCaptureMode(mode);
-}
+CPU_DEVICE_SAME(cudaThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode)
+
 CPU_DEVICE_EXPORT int cudaStreamIsCapturing(void* stream, int* status) {
-  return capture_info(stream, status, nullptr, nullptr, nullptr, nullptr);
-}
-CPU_DEVICE_EXPORT int cudaStreamGetCaptureInfo_v2(void* stream, int* status, unsigned long long* id,
-                                                  void** graph, const void*** dependencies,
-                                                  size_t* count) {
-  return capture_info(stream, status, id, graph, dependencies, count);
+  return cudaStreamGetCaptureInfo_v2(stream, status, nullptr, nullptr, nullptr, nullptr);
 }
 CPU_DEVICE_EXPORT int cudaStreamGetCaptureInfo_v3(void* stream, int* status, unsigned long long* id,
                                                   void** graph, const void*** dependencies,
                                                   const void**, size_t* count) {
-  return capture_info(stream, status, id, graph, dependencies, count);
+  return cudaStreamGetCaptureInfo_v2(stream, status, id, graph, dependencies, count);
 }
 
 // --- nodes; what they depend on was captured before them ---
@@ -104,10 +94,10 @@ CPU_DEVICE_EXPORT int cudaGraphAddHostNode(void**, void* graph, const void*, siz
   return kSuccess;
 }
 
-CPU_DEVICE_EXPORT int cudaGraphAddDependencies() { return kSuccess; }
-CPU_DEVICE_EXPORT int cudaGraphAddDependencies_v2() { return kSuccess; }
-CPU_DEVICE_EXPORT int cudaStreamUpdateCaptureDependencies() { return kSuccess; }
-CPU_DEVICE_EXPORT int cudaStreamUpdateCaptureDependencies_v2() { return kSuccess; }
+CPU_DEVICE_NOTHING_TO_DO(cudaGraphAddDependencies)
+CPU_DEVICE_NOTHING_TO_DO(cudaGraphAddDependencies_v2)
+CPU_DEVICE_NOTHING_TO_DO(cudaStreamUpdateCaptureDependencies)
+CPU_DEVICE_NOTHING_TO_DO(cudaStreamUpdateCaptureDependencies_v2)
 
 // --- objects that graphs keep ---
 
@@ -147,14 +137,4 @@ CPU_DEVICE_EXPORT int cuGraphDestroy(void* graph) {
   delete &graph_of(graph);
   return kSuccess;
 }
-CPU_DEVICE_EXPORT int cuGraphExecDestroy(void* executable) { return cuGraphDestroy(executable); }
-
-CPU_DEVICE_EXPORT int cudaGraphInstantiate(void** executable, void* graph,
-                                           unsigned long long flags) {
-  return cuGraphInstantiateWithFlags(executable, graph, flags);
-}
-CPU_DEVICE_EXPORT int cudaGraphLaunch(void* executable, void* stream) {
-  return cuGraphLaunch(executable, stream);
-}
-CPU_DEVICE_EXPORT int cudaGraphDestroy(void* graph) { return cuGraphDestroy(graph); }
-CPU_DEVICE_EXPORT int cudaGraphExecDestroy(void* executable) { return cuGraphDestroy(executable); }
+CPU_DEVICE_SAME(cuGraphExecDestroy, cuGraphDestroy)

@@ -1,5 +1,5 @@
-#include "bench/nccl/cpu_device/launch.h"
-
+// NCCL's libraries in this process, the kernels by which their host code refers to device code, and
+// how kernels start.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -7,16 +7,24 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
+#include "bench/nccl/cpu_device/calls.h"
 #include "bench/nccl/cpu_device/collectives/kernel.h"
 #include "bench/nccl/cpu_device/collectives/reduction.h"
-#include "bench/nccl/cpu_device/exported.h"
 #include "bench/nccl/cpu_device/memory.h"
 #include "bench/nccl/cpu_device/settings.h"
 
-namespace pacecar::nccl::cpu {
+using namespace pacecar::nccl::cpu;
+
 namespace {
+
+// What a CUfunction points to here.
+struct KernelSymbol {
+  std::string name;     // as the linker knows it
+  const Library* nccl;  // whose it is; nullptr: of an unknown version
+};
 
 struct Kernels {
   std::mutex mutex;
@@ -28,40 +36,85 @@ Kernels& kernels() {
   return all;
 }
 
-}  // namespace
-
+// The kernel whose stub in the host code is at `stub`; nullptr when none was registered there.
 const KernelSymbol* kernel_at(const void* stub) {
   const std::lock_guard lock(kernels().mutex);
   const auto found = kernels().by_stub.find(stub);
   return found == kernels().by_stub.end() ? nullptr : &found->second;
 }
 
-bool launch(const KernelSymbol& kernel, const char* arguments, size_t bytes, size_t blocks,
-            Stream& stream) {
+Status not_played(const char* kernel) {
+  std::fprintf(stderr, "cpu_device: the kernel %s is not played here\n", kernel);
+  return kNotSupported;
+}
+
+}  // namespace
+
+// --- CUDA's functions of kernels ---
+
+CPU_DEVICE_EXPORT int cudaFuncGetAttributes(char* attributes, const void*) {
+  constexpr size_t kBytes = 52;  // of cudaFuncAttributes that every version has
+  constexpr int kThreads = 1024;
+  std::memset(attributes, 0, kBytes);
+  std::memcpy(attributes + 24, &kThreads, sizeof(kThreads));
+  return kSuccess;
+}
+CPU_DEVICE_NOTHING_TO_DO(cudaFuncSetAttribute)
+
+CPU_DEVICE_EXPORT int cudaGetFuncBySymbol(void** function, const void* stub) {
+  *function = const_cast<KernelSymbol*>(kernel_at(stub));
+  return *function != nullptr ? kSuccess : kInvalidHandle;
+}
+
+// Of a program's own kernel: NCCL launches by cuLaunchKernelEx.
+CPU_DEVICE_EXPORT int cudaLaunchKernel(const void* stub) {
+  const KernelSymbol* const kernel = kernel_at(stub);
+  return not_played(kernel != nullptr ? kernel->name.c_str() : "of this program");
+}
+
+CPU_DEVICE_EXPORT int cuLaunchKernelEx(const void* configuration, void* function, void**,
+                                       void** extra) {
+  // CUlaunchConfig: three dimensions of the grid, three of a block, shared memory, the stream.
+  const auto* const config = static_cast<const char*>(configuration);
+  unsigned blocks = 0;
+  void* stream = nullptr;
+  std::memcpy(&blocks, config, sizeof(blocks));
+  std::memcpy(&stream, config + 32, sizeof(stream));
+  // `extra`: pairs of what follows and where it is.
+  constexpr uintptr_t kEnd = 0;
+  constexpr uintptr_t kBuffer = 1;
+  const char* arguments = nullptr;
+  size_t bytes = 0;
+  for (void** each = extra; each && reinterpret_cast<uintptr_t>(each[0]) != kEnd; each += 2) {
+    if (reinterpret_cast<uintptr_t>(each[0]) == kBuffer) {
+      arguments = static_cast<const char*>(each[1]);
+    } else {
+      bytes = *static_cast<const size_t*>(each[1]);
+    }
+  }
+  if (arguments == nullptr || function == nullptr) return kNotSupported;
+  const auto& kernel = *static_cast<const KernelSymbol*>(function);
   if (kernel.nccl == nullptr || kernel.name.find("ncclDevKernel_") == std::string::npos) {
-    std::fprintf(stderr, "cpu_device: the kernel %s is not played here\n", kernel.name.c_str());
-    return false;
+    return not_played(kernel.name.c_str());
   }
   if (settings().log) {
-    std::fprintf(stderr, "cpu_device: %s, %zu blocks\n", kernel.name.c_str(), blocks);
+    std::fprintf(stderr, "cpu_device: %s, %u blocks\n", kernel.name.c_str(), blocks);
   }
-  stream.gpu().enqueue_made(
-      stream,
+  Stream& when = stream_of(stream);
+  when.gpu().enqueue_made(
+      when,
       [&library = *kernel.nccl, kept = std::vector(arguments, arguments + bytes),
        blocks]() -> Command {
         return [running = std::make_shared<Kernel>(library, kept.data(), kept.size(), blocks)] {
           return running->advance();
         };
       });
-  return true;
+  return kSuccess;
 }
 
-}  // namespace pacecar::nccl::cpu
+// --- what is linked into NCCL (linked.py) ---
 
-using namespace pacecar::nccl::cpu;
-
-// What `link_nccl` puts into an NCCL library calls these when the library is loaded.
-
+// When the library is loaded.
 CPU_DEVICE_EXPORT const void* cpu_device_add_nccl(int version, const int* function_rows) {
   const Layout* const layout = layout_of(version);
   if (layout == nullptr) {
@@ -98,8 +151,7 @@ CPU_DEVICE_EXPORT void cpu_device_one_rank(void* to, const void* from, size_t el
                                            int type, void* stream_handle) {
   const auto element_type = static_cast<Type>(type);
   const auto kind = static_cast<Reduction>(reduction);
-  Stream& stream = stream_of(stream_handle);
-  stream.gpu().enqueue(stream, [=] {
+  enqueue(stream_of(stream_handle), [=] {
     uint64_t scalar = operand;
     if (operand_is_pointer) {
       std::memcpy(&scalar, view(reinterpret_cast<const void*>(operand)), size_of(element_type));
@@ -108,6 +160,5 @@ CPU_DEVICE_EXPORT void cpu_device_one_rank(void* to, const void* from, size_t el
     if (kind == Reduction::kPreMultipliedSum) {
       Arithmetic(kind, element_type, scalar, false).prepare(view(to), elements);
     }
-    return true;
   });
 }

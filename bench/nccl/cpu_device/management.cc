@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "bench/nccl/cpu_device/exported.h"
+#include "bench/nccl/cpu_device/calls.h"
 #include "bench/nccl/cpu_device/settings.h"
 
 using namespace pacecar::nccl::cpu;
@@ -22,16 +22,16 @@ int give_handle(int number, void** device) {
 
 }  // namespace
 
-CPU_DEVICE_EXPORT int nvmlInit_v2() { return kSuccess; }
-CPU_DEVICE_EXPORT int nvmlInit() { return kSuccess; }
-CPU_DEVICE_EXPORT int nvmlShutdown() { return kSuccess; }
+CPU_DEVICE_NOTHING_TO_DO(nvmlInit_v2)
+CPU_DEVICE_NOTHING_TO_DO(nvmlInit)
+CPU_DEVICE_NOTHING_TO_DO(nvmlShutdown)
 CPU_DEVICE_EXPORT const char* nvmlErrorString(int) { return "not supported by the CPU device"; }
 
 CPU_DEVICE_EXPORT int nvmlDeviceGetCount_v2(unsigned* count) {
   *count = static_cast<unsigned>(settings().devices);
   return kSuccess;
 }
-CPU_DEVICE_EXPORT int nvmlDeviceGetCount(unsigned* count) { return nvmlDeviceGetCount_v2(count); }
+CPU_DEVICE_SAME(nvmlDeviceGetCount, nvmlDeviceGetCount_v2)
 
 CPU_DEVICE_EXPORT int nvmlDeviceGetHandleByIndex(unsigned index, void** device) {
   return give_handle(static_cast<int>(index), device);
@@ -55,15 +55,7 @@ CPU_DEVICE_EXPORT int nvmlDeviceGetP2PStatus(void*, void*, int, int* status) {
   *status = kUnsupported;
   return kSuccess;
 }
-CPU_DEVICE_EXPORT int nvmlDeviceGetNvLinkState(void*, unsigned, int*) {
-  return kManagementNotSupported;
-}
-CPU_DEVICE_EXPORT int nvmlDeviceGetNvLinkRemotePciInfo(void*, unsigned, void*) {
-  return kManagementNotSupported;
-}
-CPU_DEVICE_EXPORT int nvmlDeviceGetNvLinkCapability(void*, unsigned, int, unsigned*) {
-  return kManagementNotSupported;
-}
-CPU_DEVICE_EXPORT int nvmlDeviceGetFieldValues(void*, int, void*) {
-  return kManagementNotSupported;
-}
+CPU_DEVICE_EXPORT int nvmlDeviceGetNvLinkState() { return kManagementNotSupported; }
+CPU_DEVICE_SAME(nvmlDeviceGetNvLinkRemotePciInfo, nvmlDeviceGetNvLinkState)
+CPU_DEVICE_SAME(nvmlDeviceGetNvLinkCapability, nvmlDeviceGetNvLinkState)
+CPU_DEVICE_SAME(nvmlDeviceGetFieldValues, nvmlDeviceGetNvLinkState)

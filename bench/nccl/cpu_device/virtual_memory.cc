@@ -8,7 +8,7 @@
 #include <mutex>
 #include <utility>
 
-#include "bench/nccl/cpu_device/driver.h"
+#include "bench/nccl/cpu_device/calls.h"
 #include "bench/nccl/cpu_device/memory.h"
 #include "bench/nccl/cpu_device/settings.h"
 

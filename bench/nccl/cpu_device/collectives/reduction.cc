@@ -5,30 +5,67 @@
 #include <cstring>
 #include <type_traits>
 
-#include "bench/nccl/cpu_device/collectives/small_floats.h"
+#include "bench/nccl/cpu_device/collectives/small_float.h"
 
 namespace pacecar::nccl::cpu {
 namespace {
 
-constexpr size_t kBlock = 512;  // elements that are converted at a time
+// Calls `body` with a number of the type; integers are unsigned.
+template <typename Body>
+void with_number(Type type, const Body& body) {
+  switch (type) {
+    case Type::kInt8:
+    case Type::kUint8:
+      return body(uint8_t{});
+    case Type::kInt32:
+    case Type::kUint32:
+      return body(uint32_t{});
+    case Type::kInt64:
+    case Type::kUint64:
+      return body(uint64_t{});
+    case Type::kFloat16:
+      return body(Half{});
+    case Type::kFloat32:
+      return body(float{});
+    case Type::kFloat64:
+      return body(double{});
+    case Type::kBfloat16:
+      return body(Bfloat16{});
+    case Type::kFloat8E4M3:
+      return body(Float8E4M3{});
+    case Type::kFloat8E5M2:
+      return body(Float8E5M2{});
+  }
+}
 
 // An element at any address.
 template <typename T>
-struct Anywhere {
-  using type __attribute__((aligned(1), may_alias)) = T;
-};
+T element(const void* data, size_t index) {
+  T value;
+  std::memcpy(&value, static_cast<const char*>(data) + index * sizeof(T), sizeof(T));
+  return value;
+}
+template <typename T>
+void set_element(void* data, size_t index, T value) {
+  std::memcpy(static_cast<char*>(data) + index * sizeof(T), &value, sizeof(T));
+}
 
-template <typename T, typename Combine>
-void combine_all(void* accumulated, const void* added, size_t elements, Combine combine) {
-  auto* const to = static_cast<typename Anywhere<T>::type*>(accumulated);
-  const auto* const from = static_cast<const typename Anywhere<T>::type*>(added);
-  for (size_t i = 0; i < elements; ++i) to[i] = combine(T{to[i]}, T{from[i]});
+template <typename T, typename Change>
+void change_all(void* data, size_t elements, Change change) {
+  for (size_t i = 0; i < elements; ++i) {
+    set_element(data, i, static_cast<T>(change(element<T>(data, i))));
+  }
 }
 
 template <typename T>
 void reduce_as(Reduction reduction, uint64_t operand, void* accumulated, const void* added,
                size_t elements) {
-  const auto all = [&](auto combine) { combine_all<T>(accumulated, added, elements, combine); };
+  const auto all = [&](auto combine) {
+    for (size_t i = 0; i < elements; ++i) {
+      const T result{combine(element<T>(accumulated, i), element<T>(added, i))};
+      set_element(accumulated, i, result);
+    }
+  };
   switch (reduction) {
     case Reduction::kProduct:
       return all([](T a, T b) { return static_cast<T>(a * b); });
@@ -39,8 +76,11 @@ void reduce_as(Reduction reduction, uint64_t operand, void* accumulated, const v
           return static_cast<T>(a ^ mask) < static_cast<T>(b ^ mask) ? a : b;
         });
       } else {
-        if (operand & 1) return all([](T a, T b) { return std::max(a, b); });
-        return all([](T a, T b) { return std::min(a, b); });
+        using Computed = decltype(T{} + T{});  // float, of small ones
+        if (operand & 1) {
+          return all([](T a, T b) { return static_cast<T>(std::max<Computed>(a, b)); });
+        }
+        return all([](T a, T b) { return static_cast<T>(std::min<Computed>(a, b)); });
       }
     case Reduction::kSum:
     case Reduction::kPreMultipliedSum:
@@ -49,27 +89,9 @@ void reduce_as(Reduction reduction, uint64_t operand, void* accumulated, const v
   }
 }
 
-template <typename T, typename Change>
-void change_all(void* data, size_t elements, Change change) {
-  auto* const all = static_cast<typename Anywhere<T>::type*>(data);
-  for (size_t i = 0; i < elements; ++i) all[i] = change(T{all[i]});
-}
-
-template <typename T>
-void multiply_as(uint64_t operand, void* data, size_t elements) {
-  T scalar;
-  std::memcpy(&scalar, &operand, sizeof(scalar));
-  change_all<T>(data, elements, [scalar](T value) { return static_cast<T>(value * scalar); });
-}
-
 template <typename T>
 void divide_as(uint64_t divisor, void* data, size_t elements) {
-  const auto by = static_cast<T>(divisor);
-  change_all<T>(data, elements, [by](T value) { return static_cast<T>(value / by); });
-}
-
-bool is_small_float(Type type) {
-  return type == Type::kFloat16 || type == Type::kBfloat16 || type >= Type::kFloat8E4M3;
+  change_all<T>(data, elements, [by = static_cast<T>(divisor)](T value) { return value / by; });
 }
 
 }  // namespace
@@ -80,74 +102,27 @@ size_t size_of(Type type) {
 }
 
 void Arithmetic::reduce(void* accumulated, const void* added, size_t elements) const {
-  switch (type_) {
-    case Type::kInt8:
-    case Type::kUint8:
-      return reduce_as<uint8_t>(reduction_, operand_, accumulated, added, elements);
-    case Type::kInt32:
-    case Type::kUint32:
-      return reduce_as<uint32_t>(reduction_, operand_, accumulated, added, elements);
-    case Type::kInt64:
-    case Type::kUint64:
-      return reduce_as<uint64_t>(reduction_, operand_, accumulated, added, elements);
-    case Type::kFloat32:
-      return reduce_as<float>(reduction_, operand_, accumulated, added, elements);
-    case Type::kFloat64:
-      return reduce_as<double>(reduction_, operand_, accumulated, added, elements);
-    default:
-      break;
-  }
-  std::array<float, kBlock> sum;
-  std::array<float, kBlock> other;
-  for (size_t begin = 0; begin < elements; begin += kBlock) {
-    const size_t block = std::min(kBlock, elements - begin);
-    char* const to = static_cast<char*>(accumulated) + begin * element_bytes();
-    to_floats(type_, to, sum.data(), block);
-    to_floats(type_, static_cast<const char*>(added) + begin * element_bytes(), other.data(),
-              block);
-    reduce_as<float>(reduction_, operand_, sum.data(), other.data(), block);
-    from_floats(type_, sum.data(), to, block);
-  }
+  with_number(type_, [&]<typename T>(T) {
+    reduce_as<T>(reduction_, operand_, accumulated, added, elements);
+  });
 }
 
 void Arithmetic::prepare(void* input, size_t elements) const {
   if (reduction_ != Reduction::kPreMultipliedSum) return;
-  switch (size_of(type_)) {
-    case 8:
-      return type_ == Type::kFloat64 ? multiply_as<double>(operand_, input, elements)
-                                     : multiply_as<uint64_t>(operand_, input, elements);
-    case 4:
-      return type_ == Type::kFloat32 ? multiply_as<float>(operand_, input, elements)
-                                     : multiply_as<uint32_t>(operand_, input, elements);
-    default:
-      break;
-  }
-  if (!is_small_float(type_)) return multiply_as<uint8_t>(operand_, input, elements);
-  float scalar = 0;
-  to_floats(type_, &operand_, &scalar, 1);
-  std::array<float, kBlock> values;
-  for (size_t begin = 0; begin < elements; begin += kBlock) {
-    const size_t block = std::min(kBlock, elements - begin);
-    char* const place = static_cast<char*>(input) + begin * element_bytes();
-    to_floats(type_, place, values.data(), block);
-    for (size_t i = 0; i < block; ++i) values[i] *= scalar;
-    from_floats(type_, values.data(), place, block);
-  }
+  with_number(type_, [&]<typename T>(T) {
+    const T scalar = element<T>(&operand_, 0);
+    change_all<T>(input, elements, [scalar](T value) { return value * scalar; });
+  });
 }
 
 void Arithmetic::finish(void* result, size_t elements) const {
   if (reduction_ != Reduction::kSumPostDivided) return;
-  switch (size_of(type_)) {
-    case 8:
-      return signed_ ? divide_as<int64_t>(operand_, result, elements)
-                     : divide_as<uint64_t>(operand_, result, elements);
-    case 4:
-      return signed_ ? divide_as<int32_t>(operand_, result, elements)
-                     : divide_as<uint32_t>(operand_, result, elements);
-    default:
-      return signed_ ? divide_as<int8_t>(operand_, result, elements)
-                     : divide_as<uint8_t>(operand_, result, elements);
-  }
+  with_number(type_, [&]<typename T>(T) {
+    if constexpr (std::is_integral_v<T>) {
+      if (signed_) return divide_as<std::make_signed_t<T>>(operand_, result, elements);
+      divide_as<T>(operand_, result, elements);
+    }
+  });
 }
 
 }  // namespace pacecar::nccl::cpu

@@ -15,17 +15,15 @@
 #include <vector>
 
 #include "bench/nccl/cpu_device/collectives/reduction.h"
-#include "bench/nccl/cpu_device/collectives/small_floats.h"
+#include "bench/nccl/cpu_device/collectives/small_float.h"
 #include "tests/support/slow_floats.h"
 
 namespace pacecar::arithmetic_test {
 namespace {
 
 using nccl::cpu::Arithmetic;
-using nccl::cpu::from_floats;
 using nccl::cpu::Reduction;
 using nccl::cpu::size_of;
-using nccl::cpu::to_floats;
 using nccl::cpu::Type;
 using test::bits_of;
 using test::load_bits;
@@ -40,6 +38,36 @@ constexpr std::array kTypes{Type::kInt8,    Type::kUint8,    Type::kInt32,      
                             Type::kFloat64, Type::kBfloat16, Type::kFloat8E4M3, Type::kFloat8E5M2};
 
 // --- numbers of 8 and 16 bits ---
+
+template <typename T>
+void to_floats_of(const void* from, float* to, size_t elements) {
+  for (size_t i = 0; i < elements; ++i) {
+    T code;
+    std::memcpy(&code, static_cast<const char*>(from) + i * sizeof(T), sizeof(T));
+    to[i] = code;
+  }
+}
+template <typename T>
+void from_floats_of(const float* from, void* to, size_t elements) {
+  for (size_t i = 0; i < elements; ++i) {
+    const T code(from[i]);
+    std::memcpy(static_cast<char*>(to) + i * sizeof(T), &code, sizeof(T));
+  }
+}
+
+void to_floats(Type type, const void* from, float* to, size_t elements) {
+  if (type == Type::kFloat16) return to_floats_of<nccl::cpu::Half>(from, to, elements);
+  if (type == Type::kBfloat16) return to_floats_of<nccl::cpu::Bfloat16>(from, to, elements);
+  if (type == Type::kFloat8E4M3) return to_floats_of<nccl::cpu::Float8E4M3>(from, to, elements);
+  to_floats_of<nccl::cpu::Float8E5M2>(from, to, elements);
+}
+
+void from_floats(Type type, const float* from, void* to, size_t elements) {
+  if (type == Type::kFloat16) return from_floats_of<nccl::cpu::Half>(from, to, elements);
+  if (type == Type::kBfloat16) return from_floats_of<nccl::cpu::Bfloat16>(from, to, elements);
+  if (type == Type::kFloat8E4M3) return from_floats_of<nccl::cpu::Float8E4M3>(from, to, elements);
+  from_floats_of<nccl::cpu::Float8E5M2>(from, to, elements);
+}
 
 std::vector<char> all_codes(Type type) {
   const uint32_t codes = SlowFloat::of(type)->codes();

@@ -25,14 +25,6 @@ struct Access {
   int flags = 3;  // read and write
 };
 
-struct Step {
-  uint32_t operation;
-  Pointer address;
-  uint64_t value;
-  uint32_t flags;
-  std::array<uint64_t, 2> unused{};
-};
-
 extern "C" {
 int cuMemAlloc_v2(Pointer*, size_t);
 int cuMemFree_v2(Pointer);
@@ -53,16 +45,6 @@ int cuMemAddressFree(Pointer, size_t);
 int cuMemMap(Pointer, size_t, size_t, Handle, unsigned long long);
 int cuMemUnmap(Pointer, size_t);
 int cuMemSetAccess(Pointer, size_t, const Access*, size_t);
-
-int cuStreamCreate(void**, unsigned);
-int cuStreamDestroy_v2(void*);
-int cuStreamQuery(void*);
-int cuStreamSynchronize(void*);
-int cuStreamBatchMemOp_v2(void*, unsigned, const Step*, unsigned);
-int cuStreamWaitValue32_v2(void*, Pointer, uint32_t, unsigned);
-int cuStreamWaitValue64_v2(void*, Pointer, uint64_t, unsigned);
-int cuStreamWriteValue32_v2(void*, Pointer, uint32_t, unsigned);
-int cuStreamWriteValue64_v2(void*, Pointer, uint64_t, unsigned);
 }
 
 }  // namespace pacecar::cuda_calls_test
