@@ -94,11 +94,15 @@ def may_open_raw():
 
 
 def environment(arm, rank, plugin, log, interface="lo"):
-    """Environment variables of a rank, in addition to the caller's. NCCL's log goes to `log`."""
+    """Environment variables of a rank, in addition to the caller's. NCCL's log goes to `log`, and
+    without it to standard output. Without `interface` NCCL chooses one."""
     result = {**ALONE, "NCCL_HOSTID": f"pacecar-rank-{rank}", "NCCL_NET": arm.network,
-              "CPU_GPU_BUS": str(rank + 1),  # without a GPU: each rank has its own
-              "NCCL_SOCKET_IFNAME": interface,
-              "NCCL_DEBUG_FILE": str(log), "NCCL_NET_PLUGIN": "none"}
+              "CPU_GPU_BUS": str(rank % 192 + 1),  # without a GPU: each rank has its own
+              "NCCL_NET_PLUGIN": "none"}
+    if log:
+        result["NCCL_DEBUG_FILE"] = str(log)
+    if interface:
+        result["NCCL_SOCKET_IFNAME"] = interface
     if arm.plugin:
         del result["NCCL_NET"]
         result.update(NCCL_NET_PLUGIN=arm.plugin)

@@ -1,9 +1,11 @@
 // One rank of an NCCL job: runs operations of several sizes, checks every element and takes times.
 //   collectives NCCL probe
-//   collectives NCCL RANK RANKS GPU ID_FILE OPERATIONS BYTES:ITERATIONS,... REPETITIONS
+//   collectives NCCL RANK RANKS GPU ID_FILE OPERATIONS BYTES:ITERATIONS,... REPETITIONS [SECONDS]
 // NCCL is the library's file. `bench/nccl/run` starts this program and reads its output: a line of
 // JSON per operation and size, with the seconds of one operation in each repetition and the seconds
-// of processor time that one took. One thread.
+// of processor time that one took. With SECONDS every operation and size is measured again and
+// again for so long, and the exit code is 1 when an element is wrong: nobody may read the output.
+// One thread.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -11,6 +13,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -185,6 +188,9 @@ size_t count_wrong(const Operation& operation, const Communicator& job, uint64_t
 
 constexpr size_t kWarmUp = 5;
 
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
 struct Size {
   size_t bytes = 0;
   size_t iterations = 0;
@@ -196,6 +202,7 @@ struct Options {
   int gpu = 0;
   std::string id_file;
   size_t repetitions = 0;
+  std::optional<double> seconds{};
   std::vector<const Operation*> operations{};
   std::vector<Size> sizes{};
 };
@@ -214,13 +221,16 @@ const Operation* operation_called(const std::string& name) {
   end_with("there is no operation '" + name + "': see bench/nccl/run --list");
 }
 
+constexpr int kLeastArguments = 9;
+
 // `bench/nccl/run` has checked the values; those of a call by hand may throw.
-Options parse(char** argv) {
+Options parse(int argc, char** argv) {
   Options options{.rank = std::stoi(argv[2]),
                   .ranks = std::stoi(argv[3]),
                   .gpu = std::stoi(argv[4]),
                   .id_file = argv[5],
                   .repetitions = std::stoul(argv[8])};
+  if (argc > kLeastArguments) options.seconds = std::stod(argv[kLeastArguments]);
   for (const std::string& name : split(argv[6])) {
     options.operations.push_back(operation_called(name));
   }
@@ -231,7 +241,6 @@ Options parse(char** argv) {
 }
 
 Options options_or_end(int argc, char** argv) {
-  constexpr int kArguments = 9;
   const auto sound = [](const Options& options) {
     return options.ranks >= 2 && options.ranks <= kMaxRanks && options.rank >= 0 &&
            options.rank < options.ranks && options.gpu >= 0 && options.repetitions > 0 &&
@@ -240,8 +249,8 @@ Options options_or_end(int argc, char** argv) {
            });
   };
   try {
-    if (argc == kArguments) {
-      Options options = parse(argv);
+    if (argc == kLeastArguments || argc == kLeastArguments + 1) {
+      Options options = parse(argc, argv);
       if (sound(options)) return options;
     }
   } catch (const std::exception&) {  // a value that is no number
@@ -296,11 +305,19 @@ class Rank {
         other_(one_.elements()),
         host_(one_.elements()) {}
 
-  void run() {
+  // The number of wrong elements.
+  size_t run() {
+    size_t wrong = 0;
     for (const Operation* operation : options_.operations) {
-      for (const Size& size : options_.sizes) measure(*operation, size);
+      for (const Size& size : options_.sizes) {
+        const auto begin = Clock::now();
+        do {
+          wrong += measure(*operation, size);
+        } while (goes_on(begin));
+      }
     }
     job_.barrier(scratch_);  // no rank leaves while another still needs it
+    return wrong;
   }
 
  private:
@@ -310,10 +327,21 @@ class Rank {
     return bytes / sizeof(float);
   }
 
-  void measure(const Operation& operation, const Size& size) {
+  // Whether the ranks measure the same once more: rank 0's clock decides.
+  bool goes_on(Clock::time_point begin) {
+    if (options_.seconds.value_or(0) == 0) return false;
+    const bool early = Seconds(Clock::now() - begin).count() < *options_.seconds;
+    host_[0] = job_.rank() == kRoot && early ? 1 : 0;
+    to_device(scratch_.data(), host_, 1);
+    job_.barrier(scratch_);  // a sum
+    to_host(host_, scratch_.data(), 1);
+    return host_[0] > 0;
+  }
+
+  size_t measure(const Operation& operation, const Size& size) {
     const auto ranks = static_cast<size_t>(job_.ranks());
     const size_t count = size.bytes / sizeof(float) / (operation.divides ? ranks : 1);
-    if (count == 0) return;  // less than one element per rank
+    if (count == 0) return 0;  // less than one element per rank
     size_t wrong = operation.in_place == InPlace::kNever ? 0 : in_place(operation, count);
     fill(operation, one_.data(), count);
     other_.poison();
@@ -332,6 +360,7 @@ class Rank {
     std::printf("], \"processor_seconds\": %.9f}\n",
                 processor / static_cast<double>(size.iterations * options_.repetitions));
     std::fflush(stdout);
+    return wrong;
   }
 
   // This rank's input, under a new salt, so that data of an earlier operation is detected.
@@ -377,10 +406,10 @@ class Rank {
     std::vector<double> seconds;
     for (size_t repetition = 0; repetition < options_.repetitions; ++repetition) {
       job_.barrier(scratch_);
-      const auto begin = std::chrono::steady_clock::now();
+      const auto begin = Clock::now();
       launch(operation, call, iterations);
       job_.wait();
-      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+      const Seconds taken = Clock::now() - begin;
       seconds.push_back(taken.count() / static_cast<double>(iterations));
     }
     return seconds;
@@ -403,6 +432,6 @@ int main(int argc, char** argv) {
   if (argc == 3 && std::string_view(argv[2]) == "probe") return probe(argv[1]);
   const Options options = options_or_end(argc, argv);
   load_libraries(argv[1]);
-  Rank(options).run();
-  return 0;
+  const size_t wrong = Rank(options).run();
+  return wrong > 0 && options.seconds ? 1 : 0;
 }
