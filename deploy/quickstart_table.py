@@ -17,7 +17,8 @@ What next
 
 def rows(folder):
     """(what, figure) for each line of the table."""
-    yield all_reduce(folder)
+    if (folder / "nccl.json").exists():
+        yield all_reduce(json.loads((folder / "nccl.json").read_text()))
     bandwidth = json.loads((folder / "bw.json").read_text())["results"]
     latency = json.loads((folder / "lat.json").read_text())["results"]
     sender, receiver = bandwidth["client"], bandwidth["server"]
@@ -33,17 +34,10 @@ def rows(folder):
            f"{sender['cpu_s_per_gb']:.2f} sending, {receiver['cpu_s_per_gb']:.2f} receiving")
 
 
-def all_reduce(folder):
-    if (folder / "nccl.json").exists():
-        measured = json.loads((folder / "nccl.json").read_text())
-        run, = measured["runs"]
-        nccl = measured["versions"]["nccl"]
-        return (f"NCCL {nccl}, {run['ranks']} processes, no GPU, all-reduce",
-                f"{sum(row['wrong'] for row in run['rows'])} wrong")
-    ring = json.loads((folder / "ring.json").read_text())
-    best = max(ring["results"], key=lambda result: result["busbw_bps"])
-    return (f"bus bandwidth, {ring['ranks']} ranks, {best['size_bytes'] >> 10} KiB",
-            f"{best['busbw_bps'] / 1e9:.2f} Gb/s, {sum(r['wrong'] for r in ring['results'])} wrong")
+def all_reduce(measured):
+    run, = measured["runs"]
+    return (f"NCCL {measured['versions']['nccl']}, {run['ranks']} processes, no GPU, all-reduce",
+            f"{sum(row['wrong'] for row in run['rows'])} wrong")
 
 
 def main(arguments):

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "bench/check/host.h"
+#include "bench/check/speed.h"
 #include "bench/check/trial.h"
-#include "bench/nccl/pair_bench.h"
 #include "bench/perf/clock.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
@@ -148,18 +148,15 @@ Result<std::vector<int>> versions_of(const Options& options) {
   return options.versions.empty() ? std::vector{found.back()} : options.versions;
 }
 
-// The figures of bench/nccl/pair_bench; "trouble": why one is missing.
+// The figures of a stream and of a ping-pong; "trouble": why one is missing.
 Json measure(const Options& options, int version) {
   Json figures = {{"version", version}};
   for (const bool latency : {false, true}) {
-    const Outcome outcome = run_trial(1, kMeasureLimit, [&](Arena& arena, int) {
-      Json result = nccl::run_pair({.plugin = options.plugin,
-                                    .version = version,
-                                    .device = options.device,
-                                    .seconds = options.seconds,
-                                    .latency = latency});
-      result.erase("plugin");  // may be too long for the note
-      arena.note.set(result.dump());
+    const Outcome outcome = run_trial(kMaxRanks, kMeasureLimit, [&](Arena& arena, int rank) {
+      const auto measured = latency ? measure_latency : measure_stream;
+      const Json result = measured(arena, {options.plugin, version, options.device}, rank,
+                                   perf::duration_of(options.seconds));
+      if (rank == 0) arena.note.set(result.dump());
     });
     if (outcome.verdict == Verdict::kPass) {
       figures[latency ? "latency" : "stream"] = Json::parse(outcome.detail);

@@ -191,7 +191,7 @@ Result<std::vector<Measured>> measurements_of(const Json& document) {
   return found;
 }
 
-// The file is of `pacecar bw`, `pacecar lat` (--json) or collective_bench (--out_json_file).
+// The file is of `pacecar bw` or `pacecar lat` (--json), or has times of collectives (README.md).
 // Errors: as perf::read_text; kInvalidArgument for a file of another kind.
 Result<std::vector<Measured>> read_measurements(const std::string& path) {
   ASSIGN_OR_RETURN(const auto text, perf::read_text(path));
@@ -207,8 +207,8 @@ Result<std::vector<Measured>> read_measurements(const std::string& path) {
   } catch (const Json::exception&) {  // reported below
   }
   return invalid(
-      "'{}' holds no measurements: give what 'pacecar bw --json', 'pacecar "
-      "lat --json' or 'collective_bench --out_json_file' write",
+      "'{}' holds no measurements: give what 'pacecar bw --json' or 'pacecar lat --json' write, or "
+      "times of collectives",
       path);
 }
 
@@ -281,7 +281,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   }
   app.add_option("--set", flags.settings, "set any key of the file, as topology.delay=500ns");
   app.add_flag("--calibrate", flags.calibrate,
-               "fit constants to measurements of bw, lat and collective_bench");
+               "fit constants to measurements of bw, lat and collectives");
   app.add_option("--nic-name", flags.calibration_nic, "name for the measured NIC")
       ->capture_default_str();
   app.add_option("--output", flags.output,
@@ -310,8 +310,7 @@ Result<SpecTable> tables_of(const Flags& flags, const std::vector<std::string>& 
 // The hosts of the measurements had one GPU and one NIC each, as the flags describe them.
 Result<void> fit(const Flags& flags, const Console& console) {
   if (flags.files.empty()) {
-    return invalid(
-        "--calibrate needs measurements: name the JSON files of bw, lat or collective_bench");
+    return invalid("--calibrate needs measurements: name the JSON files of bw, lat or collectives");
   }
   RETURN_IF_ERROR(perf::check_writable(flags.output));
   std::vector<Measured> measured;

@@ -1,7 +1,7 @@
 # cmake -DFROM=FOLDER -DTO=FOLDER -P TakeBuilt.cmake: copies the programs, the libraries, the plugin, the
 # modules and the manual from the build folder FROM into TO. TO was configured from the same tree for
 # other installation folders, and nothing was built in it. `cmake --install TO` then works.
-set(binaries bench/pacecar bench/nccl/collective_bench bench/nccl/programs/collectives
+set(binaries bench/pacecar bench/nccl/programs/collectives
              bench/nccl/programs/libslice-waits.so cpu_device/libcudart.so.12
              modules/libpacecar-diagnose.so modules/libpacecar-dpdk.so modules/libpacecar-simulate.so modules/libpacecar-switch-dpdk.so
              net_plugin/libnccl-net-pacecar.so net_plugin/libfabric/libpacecar-fi.so

@@ -37,8 +37,7 @@ class Scene:
     processors: dict = dataclasses.field(default_factory=dict)
 
     def program(self, name):
-        return self.build / {"pacecar": "bench/pacecar", "attacker": "tests/attack/attacker",
-                             "collective_bench": "bench/nccl/collective_bench"}[name]
+        return self.build / {"pacecar": "bench/pacecar", "attacker": "tests/attack/attacker"}[name]
 
     def environment(self):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
@@ -67,16 +66,14 @@ class Scene:
 
     @contextlib.contextmanager
     def collective(self, seconds, size="1M", iterations=2):
-        """An all-reduce of two ranks, which checks every element between timed operations."""
-        figures = self.folder / f"collective-{random.randrange(1 << 30)}.json"
-        plugin = self.build / "net_plugin/libnccl-net-pacecar.so"
-        argv = [self.program("collective_bench"), "--plugin", plugin, "--ranks", 2, "--root",
-                self.hosts.address(0), "--port", PORT + 1, "-b", size, "-e", size, "-n", iterations,
-                "--seconds", seconds, "--out_json_file", figures]
+        """NCCL's all-reduce of two ranks, which check every element after timed operations."""
+        argv = [ROOT / "bench/nccl/run", "--cpu", "--build", self.build, "--ops", "allreduce",
+                "--ranks", 2, "--master", f"{self.hosts.address(0)}:{PORT + 1}", "--sizes", size,
+                "-n", iterations, "--repetitions", 1, "--seconds", seconds]
         with contextlib.ExitStack() as stack:
             yield Job([stack.enter_context(self.start(self.hosts.members[rank], f"rank{rank}",
                                                       [*argv, "--rank", rank]))
-                       for rank in range(2)], figures)
+                       for rank in range(2)])
 
     @contextlib.contextmanager
     def bandwidth(self, seconds, port=PORT):
@@ -114,7 +111,7 @@ class Scene:
 class Job:
     """Both processes of a victim, with their largest memory, CPU time and counters so far."""
 
-    def __init__(self, processes, figures):
+    def __init__(self, processes, figures=None):
         self.processes = processes
         self._figures = figures
         self._before = None
@@ -153,6 +150,11 @@ class Job:
 
     def figures(self):
         return json.loads(self._figures.read_text("utf-8"))
+
+    def wrong(self):
+        """The number of wrong elements of a collective."""
+        return sum(json.loads(line)["wrong"] for process in self.processes
+                   for line in process.output().splitlines() if line.startswith("{"))
 
 
 def resident(pid):

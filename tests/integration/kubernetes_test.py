@@ -1,4 +1,4 @@
-"""The manifests of deploy/kubernetes: kubernetes_test.py PACECAR COLLECTIVE_BENCH PLUGIN.
+"""The manifests of deploy/kubernetes: kubernetes_test.py PACECAR BUILD.
 
 The tests check each manifest against the schemas of the API, its references to other documents, and
 its commands, which run unchanged, with their environment, in a network namespace that has the pods'
@@ -6,6 +6,7 @@ interface and the services' names.
 """
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -24,12 +25,13 @@ DEBIAN_PACKAGES = "/usr/lib/python3/dist-packages"  # another Python may run thi
 SKIPPED = 77
 INSIDE = "KUBERNETES_TEST_INSIDE"
 FLAGS = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "deploy/kubernetes"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "deploy/kubernetes"
 ADDRESS = "192.0.2.1"
 # The values that the kubelet would fill in.
 FIELDS = {"metadata.uid": "8d5e0a2c"}
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-PROGRAMS = ""
+PROGRAMS = BUILD = ""
 
 sys.path.append(DEBIAN_PACKAGES)
 try:
@@ -150,7 +152,7 @@ class References(unittest.TestCase):
                 ports = {port["name"] for port in container.get("ports", [])}
                 probe = container.get("livenessProbe", {}).get("tcpSocket", {}).get("port")
                 self.assertLessEqual({probe} - {None}, ports, name)
-        self.assertEqual(len(images), 1, images)
+        self.assertEqual(len(images), 2, images)  # one has NCCL
 
 
 @contextlib.contextmanager
@@ -238,19 +240,29 @@ class Commands(unittest.TestCase):
                 self.assertRegex(self.finish(process), r"\n 1048576 +\d+ +[\d.]+")
 
     def test_all_reduce(self):
+        made = subprocess.run([ROOT / "bench/nccl/cpu_device/get_nccl", "2.29.7"], text=True,
+                              capture_output=True, check=False)
+        if made.returncode:
+            self.skipTest(made.stderr)
+        program = self.folder / "pacecar-nccl"
+        program.write_text(f'#!/bin/sh\nexec "{ROOT}/bench/nccl/run" --build "{BUILD}" "$@"\n')
+        program.chmod(0o755)
         job = named("all-reduce.yaml", "Job", "pacecar-all-reduce")
         _, spec = pod_of(job)
         with contextlib.ExitStack() as stack:
-            ranks = [self.rank(stack, spec, str(index))
+            ranks = [self.rank(stack, spec, str(index), made.stdout.strip())
                      for index in range(job["spec"]["completions"])]
             output, *_ = [self.finish(rank) for rank in ranks]
-        self.assertIn("# ring all-reduce, 4 ranks, device soft:udp:eth0", output)
-        self.assertEqual({line.split()[-1] for line in output.splitlines()
-                          if re.match(r" +\d", line)}, {"0"})
+        self.assertIn("Pacecar on soft:udp:eth0 (", output)
+        rows = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+        self.assertEqual([row["bytes"] for row in rows], [1024 << 2 * i for i in range(8)])
+        self.assertEqual({row["wrong"] for row in rows}, {0})
 
-    def rank(self, stack, spec, index):
+    def rank(self, stack, spec, index, nccl):
         container = dict(spec["containers"][0])
-        container["args"] = command_of(container, index)[1:]
+        container["args"] = [nccl if word == "/nccl" else word
+                             for word in command_of(container, index)[1:]]
+        container["command"] = [str(self.folder / "pacecar-nccl")]
         return stack.enter_context(running({"containers": [container]}, index))
 
     def test_metrics(self):
@@ -302,7 +314,7 @@ class Commands(unittest.TestCase):
 
 if __name__ == "__main__":
     enter()
-    pacecar, collective_bench, plugin = (os.path.abspath(sys.argv.pop(1)) for _ in range(3))
-    PROGRAMS = f"{os.path.dirname(pacecar)}:{os.path.dirname(collective_bench)}"
-    os.environ["LD_LIBRARY_PATH"] = os.path.dirname(plugin)
+    pacecar, BUILD = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
+    PROGRAMS = os.path.dirname(pacecar)
+    os.environ["LD_LIBRARY_PATH"] = f"{BUILD}/net_plugin"
     unittest.main()

@@ -1,9 +1,10 @@
 """The scripts of deploy/slurm and `pacecar ab --emit slurm`, submitted to Slurm as users would:
-slurm_test.py PACECAR COLLECTIVE_BENCH PLUGIN [unittest flags].
+slurm_test.py PACECAR BUILD [unittest flags].
 
 Three nodes, each in a network namespace; see slurm_cluster.py. Nothing here asserts a speed.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -16,7 +17,8 @@ import unittest
 from limits import LIMIT_S
 import slurm_cluster
 
-SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "deploy/slurm"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "deploy/slurm"
 CLUSTER = None
 
 PLAN = """
@@ -79,17 +81,16 @@ class AllPairs(SlurmCase):
 class Nccl(SlurmCase):
     script = SCRIPTS / "nccl.sbatch"
 
-    command = ("collective_bench --plugin libnccl-net-pacecar.so --ranks $WORLD_SIZE --rank $RANK "
-               "--root $MASTER_ADDR --port $MASTER_PORT -b 1K -e 64K -f 64")
+    command = ("$NCCL_RUN --ranks $WORLD_SIZE --rank $RANK --master $MASTER_ADDR:$MASTER_PORT "
+               "--ops allreduce -b 1K -e 64K -f 64")
 
     def test_all_reduce_is_right_and_leaves_no_state(self):
         printed = self.submit("--nodes=3", "--ntasks-per-node=2", self.script, "bash", "-c",
                               self.command)
         self.assertIn("NET/Pacecar : Pacecar on soft:udp:eth0", printed)
-        self.assertIn("# ring all-reduce, 6 ranks", printed)
-        wrong = [line.split()[-1] for line in printed.splitlines()
-                 if re.match(r" +(1024|65536) ", line)]
-        self.assertEqual(wrong, ["0", "0"])
+        rows = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+        self.assertEqual(sorted(row["bytes"] for row in rows), 6 * [1024] + 6 * [65536])
+        self.assertEqual({row["wrong"] for row in rows}, {0})
         self.assertFalse(re.search("error|warning", printed), printed)
         state = re.search(r"PACECAR_STATE_DIR=(\S+)", printed).group(1)
         self.assertFalse(os.path.exists(state))
@@ -142,11 +143,10 @@ class Ab(SlurmCase):
 
 if __name__ == "__main__":
     slurm_cluster.enter()
-    pacecar, collective_bench, plugin = (os.path.abspath(sys.argv.pop(1)) for _ in range(3))
+    pacecar, build = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
     for name in [name for name in os.environ if name.startswith(("PACECAR_", "SLURM_", "NCCL_"))]:
         if name != slurm_cluster.INSIDE:
             del os.environ[name]
-    os.environ["PATH"] = ":".join((os.path.dirname(pacecar), os.path.dirname(collective_bench),
-                                   os.environ["PATH"]))
-    os.environ["LD_LIBRARY_PATH"] = os.path.dirname(plugin)
+    os.environ["PATH"] = f"{os.path.dirname(pacecar)}:{os.environ['PATH']}"
+    os.environ["NCCL_RUN"] = f"{ROOT}/bench/nccl/run --cpu --build {build}"
     unittest.main()

@@ -1,4 +1,4 @@
-"""Strangers at the servers of the command line: stranger_test.py PROGRAM COLLECTIVE PLUGIN.
+"""Strangers at the servers of the command line: stranger_test.py PROGRAM.
 
 Whatever strangers send or leave out, the server serves the next client.
 """
@@ -15,8 +15,6 @@ import unittest
 from limits import LIMIT_S
 
 PROGRAM = ""
-COLLECTIVE = ""
-PLUGIN = ""
 
 DEEP = b"[" * 80000 + b"]" * 80000
 GARBAGE = (b"GET / HTTP/1.1\r\n\r\n", b"\xff\xfe\0", b"null\n", b"{}\n", b'{"type":7}\n',
@@ -160,33 +158,6 @@ class Servers(Strangers):
         self.assertRegex(other.stderr, "error: .*192.0.2.1.* of this host")
 
 
-class Ranks(Strangers):
-    def rank(self, number):
-        return self.start(COLLECTIVE, "--plugin", PLUGIN, "--ranks", "2", "--rank", str(number),
-                          "--root", "127.0.0.1", "--port", str(self.port), "-b", "64", "-e", "64",
-                          "-n", "1")
-
-    def test_strangers_do_not_end_rank_0(self):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        root = self.rank(0)
-        while True:
-            with contextlib.suppress(ConnectionRefusedError):
-                self.connect()
-                break
-            self.assertIsNone(root.poll())
-        self.connect_with_nonsense()
-        for rank in ("x", -1, 0, 2, 1 << 40, None, 1.5):
-            reply = self.answer(self.connect(line(type="join", rank=rank)))
-            self.assertEqual(reply["type"], "error", rank)
-        with self.assertRaises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.2", self.port)).close()
-        other = self.rank(1)
-        for process in (other, root):
-            _, errors = process.communicate(timeout=LIMIT_S)
-            self.assertEqual(process.returncode, 0, errors)
-
-
 if __name__ == "__main__":
-    PROGRAM, COLLECTIVE, PLUGIN = (sys.argv.pop(1) for _ in range(3))
+    PROGRAM = sys.argv.pop(1)
     unittest.main()

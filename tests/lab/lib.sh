@@ -108,14 +108,16 @@ judge() {
 # meet NAME: waits until all guests are here.
 meet() { "$root/deploy/lab/barrier" "$1"; }
 
-# all_reduce FLAGS...: sets `job` to this rank's part of the plugin's all-reduce over all guests, in
-# which every element is checked, when all are ready for it.
+# all_reduce FLAGS...: sets `job` to this rank's part of NCCL's all-reduce over all guests, with
+# the flags of nccl-tests, in which every element is checked, when all are ready for it.
 port=20000
 all_reduce() {
   port=$((port + 1))
   meet "job$port"
-  job=("$BUILD/bench/nccl/collective_bench" --plugin "$plugin" --ranks "$LAB_GUESTS"
-    --rank "$rank" --root "${peers[0]}" --port "$port" "$@")
+  # Made on the host before; without it there is nothing to test.
+  "$root/bench/nccl/cpu_device/get_nccl" 2.29.7 >/dev/null || exit 69
+  job=("$root/bench/nccl/run" --cpu --build "$BUILD" --ops allreduce --repetitions 1
+    --ranks "$LAB_GUESTS" --rank "$rank" --master "${peers[0]}:$port" "$@")
 }
 
 # interop NIC: SEND, WRITE, WRITE_WITH_IMM and READ in many sizes, both ways, byte for byte, between

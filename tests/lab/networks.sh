@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# lab: --guests 3 --rxe 0,1
+# lab: --guests 3 --cpus 2 --memory 2048 --rxe 0,1
 # A job whose ranks have NICs of different networks, in different orders: each pair is joined over
 # one that both have. Where there is none, the error says what each has.
 . "$(dirname "$0")/lib.sh"
@@ -13,7 +13,7 @@ ring() {
   all_reduce -b 8 -e 1M -f 8 -n 2
   if ((rank == 0)); then
     # Rank 2 comes to the second of its NICs.
-    PACECAR_LOG=info check_says "$name" " in place of ${nics[0]%%,*} " "${job[@]}"
+    NCCL_DEBUG=INFO PACECAR_LOG=info check_says "$name" " in place of ${nics[0]%%,*} " "${job[@]}"
   else
     check "$name" "${job[@]}"
   fi

@@ -12,16 +12,20 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <span>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "bench/nccl/board.h"
-#include "bench/nccl/link.h"
+#include "net_plugin/host/host.h"
+#include "net_plugin/host/request_stream.h"
 
 namespace pacecar::nccl {
 namespace {
@@ -32,14 +36,17 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 constexpr size_t kElements = 1 << 18;       // 1 MiB
 constexpr size_t kSliceElements = 1 << 14;  // 64 KiB
 constexpr size_t kSliceBytes = kSliceElements * sizeof(float);
+constexpr size_t kWindow = 8;         // slices in flight
 constexpr milliseconds kCompute{15};  // in an iteration
 constexpr std::chrono::microseconds kRest{50};
 constexpr size_t kBatchBytes = 256 << 10;  // the data loader's file
 
 struct Options {
   std::string plugin;
-  std::string disk;  // folder of the data loader; empty: none
-  RemoteRank self{.ranks = 4};
+  std::string disk;     // folder of the data loader; empty: none
+  std::string meeting;  // folder of the job's ranks
+  int ranks = 4;
+  int rank = 0;
 };
 
 struct Behaviour {
@@ -58,18 +65,46 @@ struct Kind {
 // A rank's direction of a collective: its slices, as NCCL's proxy thread sees them.
 struct Direction {
   void* operation = nullptr;
-  std::array<ProfilePlayer::Step, RequestStream::kWindow> steps{};
+  std::array<ProfilePlayer::Step, kWindow> steps{};
   ProfilePlayer::Step& step(size_t slice) { return steps[slice % steps.size()]; }
 };
 
+std::span<uint8_t> bytes_of(std::span<float> elements) {
+  return {reinterpret_cast<uint8_t*>(elements.data()), elements.size_bytes()};
+}
+
+// Each rank leaves the handle of its listener in the folder.
+std::filesystem::path handle_file(const Options& options, int rank) {
+  return std::filesystem::path(options.meeting) / ("handle." + std::to_string(rank));
+}
+
+void leave_handle(const Options& options, const HandleBytes& handle) {
+  const std::filesystem::path file = handle_file(options, options.rank);
+  const std::filesystem::path part = file.string() + ".part";
+  std::ofstream(part, std::ios::binary)
+      .write(reinterpret_cast<const char*>(handle.data()), std::ssize(handle));
+  std::filesystem::rename(part, file);
+}
+
+HandleBytes await_handle(const Options& options, int rank) {
+  HandleBytes handle{};
+  poll_until("the handle of the next rank", [&] {
+    std::ifstream file(handle_file(options, rank), std::ios::binary);
+    return bool(file.read(reinterpret_cast<char*>(handle.data()), std::ssize(handle)));
+  });
+  return handle;
+}
+
 class Rank {
  public:
-  Rank(const Options& options, Board& board)
+  explicit Rank(const Options& options)
       : options_(options),
         host_({.path = options.plugin}, stderr_log(false)),
         sent_(kElements),
-        received_(RequestStream::kWindow * kSliceElements),
-        link_(connect(board)) {}
+        received_(kWindow * kSliceElements),
+        ends_(connect()),
+        send_memory_(host_, ends_.send, bytes_of(sent_)),
+        receive_memory_(host_, ends_.receive, bytes_of(received_)) {}
 
   void iterate(Behaviour& behaviour) {
     load(behaviour);
@@ -84,18 +119,28 @@ class Rank {
  private:
   Kind all_reduce() const { return {"AllReduce", 2 * (ranks() - 1)}; }
   Kind all_gather() const { return {"AllGather", ranks() - 1}; }
-  size_t ranks() const { return static_cast<size_t>(options_.self.ranks); }
+  size_t ranks() const { return static_cast<size_t>(options_.ranks); }
   ProfilePlayer& profile() const { return *host_.profile(); }
 
-  Link connect(Board& board) {
+  // Of the ring.
+  int next() const { return (options_.rank + 1) % options_.ranks; }
+  int previous() const { return (options_.rank + options_.ranks - 1) % options_.ranks; }
+
+  Ends connect() {
     if (host_.profile() == nullptr) throw HostError("the plugin has no profiler");
     expect_success(profile().start({.communicator = 0x7a17,
-                                    .nodes = options_.self.ranks,
-                                    .ranks = options_.self.ranks,
-                                    .rank = options_.self.rank}),
+                                    .nodes = options_.ranks,
+                                    .ranks = options_.ranks,
+                                    .rank = options_.rank}),
                    "the profiler's init");
     host_.start();
-    return {host_, board, static_cast<size_t>(options_.self.rank), 1, sent_, received_};
+    const Listening listening = host_.listen();
+    leave_handle(options_, listening.handle);
+    HandleBytes handle = await_handle(options_, next());
+    Ends ends;
+    poll_until("connections", [&] { return host_.try_both(handle, listening.comm, &ends); });
+    host_.close_listen(listening.comm);
+    return ends;
   }
 
   // Loads the next batch, through a file if there is a disk; tries again while the disk is full.
@@ -114,18 +159,18 @@ class Rank {
   void collective(const Kind& kind, const Behaviour& behaviour) {
     per_round_ = std::max<size_t>(1, kElements / ranks() / kSliceElements);
     total_ = kind.rounds * per_round_;
-    link_.begin();
+    sends_.reset();
+    receives_.reset();
     consumed_ = 0;
     uint64_t& number = kind.rounds > ranks() ? reduces_ : gathers_;
     void* const whole = profile().start_collective(kind.name, kElements, number++);
-    sending_.operation = profile().start_operation(whole, static_cast<int>(link_.to), true,
-                                                   static_cast<int>(total_));
-    receiving_.operation = profile().start_operation(whole, static_cast<int>(link_.from), false,
-                                                     static_cast<int>(total_));
+    sending_.operation = profile().start_operation(whole, next(), true, static_cast<int>(total_));
+    receiving_.operation =
+        profile().start_operation(whole, previous(), false, static_cast<int>(total_));
     profile().stop(whole);
     data_ready_ = std::chrono::steady_clock::now() + behaviour.gpu;
     started_ = 0;
-    while (link_.sends.done() < total_ || consumed_ < total_) {
+    while (sends_.done() < total_ || consumed_ < total_) {
       if (!step(behaviour)) std::this_thread::sleep_for(kRest);
     }
     profile().stop(sending_.operation);
@@ -136,31 +181,30 @@ class Rank {
     bool progress = post_receive();
     progress |= post_send();
     progress |= take(behaviour);
-    const size_t done = link_.sends.done();
-    if (!link_.sends.finish_send(host_)) return progress;
+    const size_t done = sends_.done();
+    if (!sends_.take(host_)) return progress;
     profile().stop_step(sending_.step(done));
     return true;
   }
 
   bool post_receive() {
-    const size_t slice = link_.receives.posted();
+    const size_t slice = receives_.posted();
     // The slice that had this buffer before must have been consumed.
-    if (!link_.receives.may_post(total_) || slice >= consumed_ + RequestStream::kWindow)
-      return false;
+    if (slice == total_ || receives_.full() || slice >= consumed_ + kWindow) return false;
     ProfilePlayer::Step& step = receiving_.step(slice);
     if (step.event == nullptr)
       profile().start_step(receiving_.operation, static_cast<int>(slice), step);
-    Part part{bytes_of(std::span(received_).subspan(
-                  (slice % RequestStream::kWindow) * kSliceElements, kSliceElements)),
-              0, link_.receive_memory.memory(), &step};
-    if (!link_.receives.post(host_.try_receive(link_.ends.receive, part))) return false;
+    Part part{
+        bytes_of(std::span(received_).subspan((slice % kWindow) * kSliceElements, kSliceElements)),
+        0, receive_memory_.memory(), &step};
+    if (!receives_.post(host_.try_receive(ends_.receive, part))) return false;
     profile().change(step, ProfileState::kReceiveWait);
     return true;
   }
 
   bool post_send() {
-    const size_t slice = link_.sends.posted();
-    if (!link_.sends.may_post(total_)) return false;
+    const size_t slice = sends_.posted();
+    if (slice == total_ || sends_.full()) return false;
     ProfilePlayer::Step& step = sending_.step(slice);
     if (started_ == slice) {
       profile().start_step(sending_.operation, static_cast<int>(slice), step);
@@ -171,9 +215,9 @@ class Rank {
     if (!came || std::chrono::steady_clock::now() < data_ready_) return false;
     profile().change(step, ProfileState::kSendPeerWait);
     const size_t place = (slice * kSliceElements) % (kElements - kSliceElements + 1);
-    Part part{bytes_of(std::span(sent_).subspan(place, kSliceElements)), 0,
-              link_.send_memory.memory(), &step};
-    if (!link_.sends.post(host_.try_send(link_.ends.send, part))) return false;
+    Part part{bytes_of(std::span(sent_).subspan(place, kSliceElements)), 0, send_memory_.memory(),
+              &step};
+    if (!sends_.post(host_.try_send(ends_.send, part))) return false;
     profile().change(step, ProfileState::kSendWait, part.data.size());
     return true;
   }
@@ -182,15 +226,16 @@ class Rank {
   bool take(const Behaviour& behaviour) {
     const auto now = std::chrono::steady_clock::now();
     bool progress = false;
-    const size_t slice = link_.receives.done();
-    if (link_.receives.finish_receive(host_, kSliceBytes)) {
+    const size_t slice = receives_.done();
+    if (const std::optional<size_t> bytes = receives_.take(host_)) {
+      if (*bytes != kSliceBytes) throw HostError("a message has another size than the slice");
       const ProfilePlayer::Step& step = receiving_.step(slice);
       profile().change(step, ProfileState::kReceiveFlushWait, kSliceBytes);
       profile().change(step, ProfileState::kReceiveGpuWait, kSliceBytes);
       if (consumed_ == slice) taken_at_ = now + behaviour.copy;
       progress = true;
     }
-    if (consumed_ < link_.receives.done() && now >= taken_at_) {
+    if (consumed_ < receives_.done() && now >= taken_at_) {
       profile().stop_step(receiving_.step(consumed_));
       ++consumed_;
       taken_at_ = now + behaviour.copy;
@@ -203,7 +248,11 @@ class Rank {
   Host host_;
   std::vector<float> sent_;
   std::vector<float> received_;
-  Link link_;
+  const Ends ends_;
+  Registration send_memory_;
+  Registration receive_memory_;
+  RequestStream sends_{kWindow};
+  RequestStream receives_{kWindow};
   uint64_t reduces_ = 0;
   uint64_t gathers_ = 0;
   // The running collective's.
@@ -236,9 +285,9 @@ bool listen(Behaviour& behaviour) {
   return true;
 }
 
-void run(const Options& options, Board& board) {
+void run(const Options& options) {
   constexpr int kWarmUp = 5;
-  Rank rank(options, board);
+  Rank rank(options);
   Behaviour behaviour;
   for (int iteration = 0; listen(behaviour); ++iteration) {
     rank.iterate(behaviour);
@@ -257,12 +306,15 @@ int main(int argc, char** argv) {
   pacecar::nccl::Options options;
   CLI::App app("One rank of a job with faults, for study.py.");
   app.add_option("--plugin", options.plugin, "libnccl-net-pacecar.so")->required();
-  app.add_option("--rank", options.self.rank, "which one this is")->required();
-  app.add_option("--ranks", options.self.ranks, "of the job")->check(CLI::Range(2, 64));
-  app.add_option("--root", options.self.root, "address of rank 0")->required();
-  app.add_option("--port", options.self.port, "of rank 0");
+  app.add_option("--rank", options.rank, "which one this is")->required();
+  app.add_option("--ranks", options.ranks, "of the job")->check(CLI::Range(2, 64));
+  app.add_option("--meeting", options.meeting, "folder of the job's ranks")->required();
   app.add_option("--disk", options.disk, "folder of the data loader");
   CLI11_PARSE(app, argc, argv);
-  const auto body = [&](pacecar::nccl::Board& board, int) { pacecar::nccl::run(options, board); };
-  return run_remote_rank(options.self, pacecar::Duration::from_s(30), body) ? 0 : 1;
+  try {
+    pacecar::nccl::run(options);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "rank {}: {}\n", options.rank, error.what());
+    return 1;
+  }
 }

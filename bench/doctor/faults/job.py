@@ -92,7 +92,7 @@ class Job:
         if rank == self.shifted_clock:
             command += ["unshare", "--time", "--monotonic", "100000", "--boottime", "100000"]
         command += [self.rank_program, "--plugin", self.plugin, "--rank", str(rank), "--ranks",
-                    str(self.size), "--root", self.address(0), "--disk", str(self.disk(rank))]
+                    str(self.size), "--meeting", str(self.root), "--disk", str(self.disk(rank))]
         return subprocess.Popen(command, env=self.environment(rank), text=True,
                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE)
