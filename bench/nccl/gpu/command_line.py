@@ -1,13 +1,12 @@
-"""Options and exit codes that the programs of bench/nccl share; and nccl-tests' flags: their
-meaning for bench/nccl/run, or a sentence why it does not have them."""
+"""Exit codes of bench/nccl/run; and nccl-tests' flags: their meaning for it, or a sentence why it
+does not have them."""
 
 import argparse
-import pathlib
 import subprocess
 
 import arms
 import toolkit
-from console import add_build, between, exit_with, log, writable
+from console import between, exit_with, log
 
 MET, MISSED, ERROR, SKIPPED = 0, 1, 2, 77
 FLOAT_BYTES = 4
@@ -42,22 +41,6 @@ def arm_list(text):
     if len(set(found)) != len(found):
         raise argparse.ArgumentTypeError("an arm is named twice")
     return found
-
-
-def add_common(add):
-    """Options of both programs, for a parser's add_argument."""
-    add("--seed", type=int, default=1, help="seed of the order of the runs; default 1")
-    add("--plugin", type=pathlib.Path, metavar="FILE",
-        help="default: that of --build, or the installed one")
-    add_build(add)
-    add("-J", "--output_file", "--json", dest="json", type=writable, metavar="FILE",
-        help="write every figure to this file")
-
-
-def recorded(options):
-    """The options for the JSON."""
-    values = {**vars(options), "arms": ",".join(arm.name for arm in options.arms)}
-    return {name: str(value) for name, value in values.items()}
 
 
 def finish(main):

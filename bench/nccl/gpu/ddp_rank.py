@@ -1,7 +1,8 @@
-"""One rank of bench/nccl/torch_ddp.py: trains a small transformer and prints a line of JSON.
+"""One rank of `bench/nccl/run --ddp`: trains a small transformer and prints a line of JSON, as
+collectives.cc does for an operation. All ranks must have the same parameters at last, bit by bit.
 
     ddp_rank.py probe
-    ddp_rank.py RANK RANKS GPU MEETING LAYERS WIDTH BATCH TOKENS WARM_UP STEPS
+    ddp_rank.py RANK RANKS GPU MEETING LAYERS WIDTH BATCH TOKENS STEPS REPETITIONS
 """
 
 import json
@@ -10,24 +11,29 @@ import time
 
 HEAD_WIDTH = 64
 LEARNING_RATE = 1e-3
+WARM_UP = 5
 
 
 def probe():
-    """{gpus, reason, torch, nccl}; torch is None if this Python has no PyTorch."""
+    """{gpus, reason, nccl, nccl_reason, cuda_driver}, of this Python's PyTorch."""
+    seen = {"gpus": 0, "nccl": 0, "nccl_reason": "", "cuda_driver": 0}
     try:
         import torch
     except ImportError as error:
-        return {"gpus": 0, "reason": str(error), "torch": None, "nccl": None}
-    seen = {"torch": torch.__version__, "nccl": None}
+        why = (f"this Python has no PyTorch ({error}): run it with one that has, as in PYTHON "
+               "bench/nccl/run --ddp")
+        return {**seen, "reason": why, "nccl_reason": why}
+    seen["nccl"] = 1
     try:
         torch.empty(1, device="cuda")
-        seen["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+        major, minor, patch = torch.cuda.nccl.version()
+        seen["nccl"] = major * 10000 + minor * 100 + patch
     except (RuntimeError, AssertionError) as error:  # the latter: a torch without CUDA
-        return {**seen, "gpus": 0, "reason": str(error).splitlines()[0]}
+        return {**seen, "reason": str(error).splitlines()[0]}
     return {**seen, "gpus": torch.cuda.device_count(), "reason": "no error"}
 
 
-def train(rank, ranks, gpu, meeting, layers, width, batch, tokens, warm_up, steps):
+def train(rank, ranks, gpu, meeting, layers, width, batch, tokens, steps, repetitions):
     import torch
     from torch import distributed
     from torch.nn.parallel import DistributedDataParallel
@@ -42,19 +48,27 @@ def train(rank, ranks, gpu, meeting, layers, width, batch, tokens, warm_up, step
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     torch.manual_seed(2 + rank)  # other data on each rank
     inputs, wanted = torch.randn(2, batch, tokens, width, device="cuda")
-    seconds = []
-    for _ in range(warm_up + steps):
+
+    def seconds(count):
+        """Of one of so many steps: forward, backward with the gradients' all-reduce, and SGD."""
         torch.cuda.synchronize()
         begin = time.perf_counter()
-        optimizer.zero_grad()
-        loss = torch.nn.functional.mse_loss(model(inputs), wanted)
-        loss.backward()
-        optimizer.step()
+        for _ in range(count):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(model(inputs), wanted)
+            loss.backward()
+            optimizer.step()
         torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - begin)
+        return (time.perf_counter() - begin) / count, loss
+
+    seconds(WARM_UP)
+    processor = time.process_time()
+    times, losses = zip(*(seconds(steps) for _ in range(repetitions)))
+    processor = time.process_time() - processor
     parameters = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
-    result = {"step_s": seconds[warm_up:], "loss": loss.item(), "parameters": len(parameters),
-              "apart": apart(parameters, distributed)}
+    result = {"op": "step", "bytes": 4 * len(parameters), "count": len(parameters),
+              "iterations": steps, "wrong": apart(parameters, distributed), "seconds": times,
+              "processor_seconds": processor / (steps * repetitions), "loss": losses[-1].item()}
     distributed.destroy_process_group()
     return result
 
