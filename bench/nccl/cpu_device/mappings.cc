@@ -19,7 +19,7 @@ bool whole_pages(size_t value) { return value % Memory::kDevicePage == 0; }
 void* Memory::reserve(size_t bytes, size_t alignment) {
   if (bytes == 0 || !whole_pages(bytes) || (alignment & (alignment - 1)) != 0) return nullptr;
   const std::lock_guard lock(mutex_);
-  const auto taken = reservable_.take(bytes, std::max(alignment, kDevicePage));
+  const auto taken = free_.take(bytes, std::max(alignment, kDevicePage));
   if (!taken) return nullptr;
   reserved_[*taken] = bytes;
   return reinterpret_cast<void*>(*taken);
@@ -32,7 +32,7 @@ bool Memory::unreserve(const void* begin, size_t bytes) {
   const auto inside = allocations_.lower_bound(number(begin));
   if (inside != allocations_.end() && inside->first < number(begin) + bytes) return false;
   reserved_.erase(found);
-  reservable_.give(number(begin), bytes);
+  free_.give(number(begin), bytes);
   return true;
 }
 
@@ -46,7 +46,7 @@ bool Memory::in_reservation(uintptr_t begin, size_t bytes) const {
 // The device finds the memory in its view; the host finds host memory where the pointer points.
 template <typename Change>
 bool Memory::change_places(const Allocation& mapping, const Change& change) const {
-  const bool done = change(reinterpret_cast<void*>(mapping.base + view_offset_), mapping.bytes);
+  const bool done = change(device_view(mapping.base), mapping.bytes);
   if (!done || mapping.kind == MemoryKind::kDevice) return done;
   return change(reinterpret_cast<void*>(mapping.base), mapping.bytes);
 }
@@ -105,10 +105,8 @@ bool Memory::unmap(void* begin, size_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto ended = mappings(begin, bytes);
   for (const auto& one : ended) {
-    change_places(one->second, [](void* place, size_t size) {
-      return mmap(place, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-                  -1, 0) != MAP_FAILED;
-    });
+    change_places(one->second,
+                  [](void* place, size_t size) { return map_zeros(place, size, PROT_NONE); });
     allocations_.erase(one);
   }
   return !ended.empty();

@@ -1,8 +1,6 @@
 #include "bench/nccl/cpu_device/memory.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -16,16 +14,14 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-[[noreturn]] void end_without_addresses() {
-  std::perror("cpu_device: cannot reserve addresses for GPU memory; raise `ulimit -v`");
-  std::abort();
-}
-
 // At a multiple of Memory::kDevicePage. Nobody may touch them.
 uintptr_t addresses(size_t bytes) {
   void* const reserved = mmap(nullptr, bytes + Memory::kDevicePage, PROT_NONE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (reserved == MAP_FAILED) end_without_addresses();
+  if (reserved == MAP_FAILED) {
+    std::perror("cpu_device: cannot reserve addresses for GPU memory; raise `ulimit -v`");
+    std::abort();
+  }
   return rounded(reinterpret_cast<uintptr_t>(reserved), Memory::kDevicePage);
 }
 
@@ -37,20 +33,15 @@ Memory& Memory::get() {
 }
 
 Memory::Memory() {
-  file_ = memfd_create("pacecar-gpu-memory", MFD_CLOEXEC);
-  if (file_ < 0 || ftruncate(file_, kArenaBytes) != 0) {
-    std::perror("cpu_device: cannot make a file in memory for the GPU");
-    std::abort();
-  }
-  const uintptr_t device = addresses(kArenaBytes + kReservableBytes);
-  arena_ = settings().trap ? addresses(kArenaBytes + kReservableBytes) : device;
-  view_offset_ = device - arena_;
-  if (mmap(reinterpret_cast<void*>(device), kArenaBytes, PROT_READ | PROT_WRITE,
-           MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file_, 0) == MAP_FAILED) {
-    end_without_addresses();
-  }
-  free_.give(arena_, kArenaBytes);
-  reservable_.give(arena_ + kArenaBytes, kReservableBytes);
+  const uintptr_t device = addresses(kAddressBytes);
+  first_address_ = settings().trap ? addresses(kAddressBytes) : device;
+  view_offset_ = device - first_address_;
+  free_.give(first_address_, kAddressBytes);
+}
+
+bool Memory::map_zeros(void* place, size_t bytes, int protection) {
+  return mmap(place, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+              0) != MAP_FAILED;
 }
 
 void* Memory::allocate(size_t bytes, MemoryKind kind, int device) {
@@ -71,16 +62,16 @@ void* Memory::allocate(size_t bytes, MemoryKind kind, int device) {
 }
 
 void* Memory::allocate_device(size_t bytes) {
-  if (bytes > kArenaBytes) return nullptr;  // and cannot be rounded
-  const auto taken = free_.take(rounded(bytes, kDevicePage), kDevicePage);
-  return reinterpret_cast<void*>(taken.value_or(0));
+  if (bytes > kMostBytes) return nullptr;  // it might be too many to be rounded
+  const size_t size = rounded(bytes, kDevicePage);
+  const auto taken = free_.take(size, kDevicePage);
+  if (!taken || !map_zeros(device_view(*taken), size, PROT_READ | PROT_WRITE)) return nullptr;
+  return reinterpret_cast<void*>(*taken);
 }
 
 void Memory::release_device(uintptr_t base, size_t bytes) {
   const size_t size = rounded(bytes, kDevicePage);
-  // Its pages go back to the system; who is given these addresses next finds zeros.
-  fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(base - arena_),
-            static_cast<off_t>(size));
+  map_zeros(device_view(base), size, PROT_NONE);
   free_.give(base, size);
 }
 

@@ -1,10 +1,10 @@
 // The memory of the GPUs that this process plays, and the host memory that CUDA knows.
 //
-// GPU memory is one file in memory, mapped where CUDA's pointers point; what cuMemCreate makes has
-// files of its own (physical_memory.h). With CPU_GPU_TRAP=1 they are mapped elsewhere: the host
-// then may not touch the addresses that it is given, and only the device, through view(), finds the
-// bytes. So code that reads or writes GPU memory with the processor ends with a signal, as it does
-// on a GPU. Thread rule: any thread.
+// GPU memory is mapped where CUDA's pointers point; what cuMemCreate makes is a file in memory
+// (physical_memory.h). With CPU_GPU_TRAP=1 both are mapped elsewhere: the host then may not touch
+// the addresses that it is given, and only the device, through view(), finds the bytes. So code
+// that reads or writes GPU memory with the processor ends with a signal, as it does on a GPU.
+// Thread rule: any thread.
 #pragma once
 
 #include <cstddef>
@@ -63,19 +63,22 @@ class Memory {
   template <typename T>
   T* view(T* address) const {
     const auto number = reinterpret_cast<uintptr_t>(address);
-    return number - arena_ < kArenaBytes + kReservableBytes
-               ? reinterpret_cast<T*>(number + view_offset_)
-               : address;
+    return number - first_address_ < kAddressBytes ? reinterpret_cast<T*>(number + view_offset_)
+                                                   : address;
   }
 
  private:
-  // Of addresses; pages come when written. Behind the arena are those that can be reserved.
-  static constexpr size_t kArenaBytes = size_t{64} << 30;
-  static constexpr size_t kReservableBytes = size_t{512} << 30;
+  // Of addresses; pages come when written.
+  static constexpr size_t kAddressBytes = size_t{512} << 30;
+  static constexpr size_t kMostBytes = size_t{64} << 30;  // of one piece
 
   using Allocations = std::map<uintptr_t, Allocation>;
 
   Memory();
+  void* device_view(uintptr_t address) const {
+    return reinterpret_cast<void*>(address + view_offset_);
+  }
+  static bool map_zeros(void* place, size_t bytes, int protection);
   void* allocate_device(size_t bytes);
   void release_device(uintptr_t base, size_t bytes);
   bool in_reservation(uintptr_t begin, size_t bytes) const;
@@ -84,12 +87,10 @@ class Memory {
   template <typename Change>
   bool change_places(const Allocation& mapping, const Change& change) const;
 
-  int file_ = -1;
-  uintptr_t arena_ = 0;
+  uintptr_t first_address_ = 0;
   uintptr_t view_offset_ = 0;
   mutable std::mutex mutex_;
-  AddressRanges free_;  // of the arena
-  AddressRanges reservable_;
+  AddressRanges free_;
   std::map<uintptr_t, size_t> reserved_;  // begin, bytes
   Allocations allocations_;
   uint64_t last_id_ = 0;
