@@ -5,7 +5,6 @@
 #include <span>
 
 #include "bench/nccl/cpu_device/collectives/algorithms.h"
-#include "bench/nccl/cpu_device/collectives/pat.h"
 #include "bench/nccl/cpu_device/collectives/transfers.h"
 
 namespace pacecar::nccl::cpu {

@@ -6,7 +6,7 @@
 //
 // Which pieces share a message, and in which order messages are sent to a neighbour, must match
 // PatAGAlgorithm and PatRSAlgorithm of collectives.h, by which NCCL's proxy threads count steps.
-#include "bench/nccl/cpu_device/collectives/pat.h"
+#include "bench/nccl/cpu_device/collectives/algorithms.h"
 
 #include <algorithm>
 #include <bit>
