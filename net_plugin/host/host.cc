@@ -41,11 +41,10 @@ void* poll_for(std::string_view what, const Step& step) {
 
 }  // namespace
 
-LogListener stderr_log(bool everything) {
-  return [everything](LogSeverity severity, const char* line) {
+LogListener warnings_to_stderr() {
+  return [](LogSeverity severity, const char* line) {
     const bool warns = severity == LogSeverity::kWarn || severity == LogSeverity::kAbort;
-    // One write, so that the lines of several ranks stay whole.
-    if (everything || warns) std::fprintf(stderr, "%s\n", line);
+    if (warns) std::fprintf(stderr, "%s\n", line);  // one write: lines of several ranks stay whole
   };
 }
 

@@ -57,8 +57,8 @@ void poll_until(std::string_view what, const Step& step) {
 // Receives the log lines of this process's plugins; from any thread, one line at a time. NCCL's
 // logger has no context argument, so it is the process's: the newest Host's.
 using LogListener = std::function<void(LogSeverity, const char* line)>;
-// To stderr: warnings, or everything.
-LogListener stderr_log(bool everything);
+// Writes warnings to stderr.
+LogListener warnings_to_stderr();
 
 struct Subject {
   std::string path;  // of the plugin
@@ -114,7 +114,6 @@ class Host {
   void* another_context();
   int device_count() const;
   NetPropertiesV12 properties(int device) const;
-  std::string device_name() const { return properties(device()).name; }
 
   // --- connections, on the subject's device unless another is named ---
   Listening listen(std::optional<int> device = {}) const;

@@ -99,7 +99,7 @@ class Rank {
  public:
   explicit Rank(const Options& options)
       : options_(options),
-        host_({.path = options.plugin}, stderr_log(false)),
+        host_({.path = options.plugin}, warnings_to_stderr()),
         sent_(kElements),
         received_(kWindow * kSliceElements),
         ends_(connect()),
