@@ -70,6 +70,15 @@ std::string lines_of(const Json& figures) {
         version, value("latency", "min_us"), value("latency", "p50_us"), value("latency", "p99_us"),
         value("latency", "p99_9_us"), value("latency", "max_us"));
   }
+  if (const auto made = figures.find("connections"); made != figures.end()) {
+    const auto value = [&](const char* name) { return made->at(name).get<double>(); };
+    lines += fmt::format(
+        "v{:<3} connections {} x {}: {:.0f} made and {:.0f} closed per second; grown by {} "
+        "descriptors, {} KiB\n",
+        version, made->at("connections").dump(), made->at("rounds").dump(), value("connects_per_s"),
+        value("closes_per_s"), made->at("descriptors_grown").dump(),
+        made->at("resident_kb_grown").dump());
+  }
   if (figures.contains("trouble")) {
     lines +=
         fmt::format("v{:<3} not measured: {}\n", version, figures["trouble"].get<std::string>());
@@ -107,6 +116,7 @@ struct Options {
   bool list = false;
   double limit = 60;
   double seconds = 1;
+  size_t connections = 0;
   std::string json;
 };
 
@@ -148,21 +158,34 @@ Result<std::vector<int>> versions_of(const Options& options) {
   return options.versions.empty() ? std::vector{found.back()} : options.versions;
 }
 
-// The figures of a stream and of a ping-pong; "trouble": why one is missing.
+// The figures that are asked for; "trouble": why one is missing.
 Json measure(const Options& options, int version) {
   Json figures = {{"version", version}};
-  for (const bool latency : {false, true}) {
-    const Outcome outcome = run_trial(kMaxRanks, kMeasureLimit, [&](Arena& arena, int rank) {
-      const auto measured = latency ? measure_latency : measure_stream;
-      const Json result = measured(arena, {options.plugin, version, options.device}, rank,
-                                   perf::duration_of(options.seconds));
+  const nccl::Subject subject{options.plugin, version, options.device};
+  const auto measure_one = [&](const char* name, int ranks, const auto& measured) {
+    const Outcome outcome = run_trial(ranks, kMeasureLimit, [&](Arena& arena, int rank) {
+      const Json result = measured(arena, rank);
       if (rank == 0) arena.note.set(result.dump());
     });
     if (outcome.verdict == Verdict::kPass) {
-      figures[latency ? "latency" : "stream"] = Json::parse(outcome.detail);
+      figures[name] = Json::parse(outcome.detail);
     } else {
       figures["trouble"] = outcome.detail;
     }
+  };
+  const Duration length = perf::duration_of(options.seconds);
+  if (options.seconds > 0) {
+    measure_one("stream", kMaxRanks, [&](Arena& arena, int rank) {
+      return measure_stream(arena, subject, rank, length);
+    });
+    measure_one("latency", kMaxRanks, [&](Arena& arena, int rank) {
+      return measure_latency(arena, subject, rank, length);
+    });
+  }
+  if (options.connections > 0) {
+    measure_one("connections", 1, [&](Arena& arena, int) {
+      return measure_connections(arena, subject, options.connections);
+    });
   }
   return figures;
 }
@@ -231,7 +254,8 @@ Result<int> check_plugin(const Options& options) {
   for (const int version : versions) {
     const std::vector<Finding> found = check_version(options, version, rules, people);
     findings.insert(findings.end(), found.begin(), found.end());
-    if (options.seconds == 0 || does_not_start(found.back())) continue;
+    const bool measures = options.seconds > 0 || options.connections > 0;
+    if (!measures || does_not_start(found.back())) continue;
     figures.push_back(measure(options, version));
     fmt::print(people, "{}", lines_of(figures.back()));
   }
@@ -268,6 +292,10 @@ int run_check_plugin(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--seconds", options.seconds, "Seconds of each measurement; 0: none")
       ->check(CLI::Range(0.0, 30.0))
+      ->capture_default_str();
+  app.add_option("--connections", options.connections,
+                 "Measure how fast so many connections are made and closed; 0: do not")
+      ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   perf::add_json_flag(app, options.json, "write everything");
   return perf::run_subcommand(app, argc, argv, {},

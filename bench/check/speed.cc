@@ -1,10 +1,15 @@
 #include "bench/check/speed.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -208,7 +213,67 @@ Ends connect_both_ways(Arena& arena, Host& host) {
   return ends;
 }
 
+constexpr size_t kListeners = 64;  // at once: each holds a descriptor
+
+void connect_to_self(const Host& host, std::span<Ends> ends) {
+  std::vector<Listening> listening(ends.size());
+  for (Listening& one : listening) one = host.listen();
+  poll_until("connections", [&] {
+    bool ready = true;
+    for (size_t i = 0; i < ends.size(); ++i) {
+      ready &= host.try_both(listening[i].handle, listening[i].comm, &ends[i]);
+    }
+    return ready;
+  });
+  host.close_listens(listening);
+}
+
+int64_t open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+}
+
+int64_t resident_kb() {
+  std::ifstream pages("/proc/self/statm");
+  int64_t all = 0;
+  int64_t resident = 0;
+  pages >> all >> resident;
+  return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
 }  // namespace
+
+Json measure_connections(Arena& arena, const nccl::Subject& subject, size_t count) {
+  constexpr size_t kRounds = 10;
+  Host host(arena, subject, 0);
+  host.start();
+  Duration connecting;
+  Duration closing;
+  int64_t descriptors = 0;
+  int64_t resident = 0;
+  for (size_t round = 0; round < kRounds; ++round) {
+    std::vector<Ends> ends(count);
+    const Instant begin = steady_now();
+    for (size_t first = 0; first < count; first += kListeners) {
+      connect_to_self(host, std::span(ends).subspan(first, std::min(kListeners, count - first)));
+    }
+    connecting = connecting + (steady_now() - begin);
+    for (const Ends& one : ends) Loop(host, one, kPingBytes).pass(kPingBytes, kPingBytes);
+    const Instant end = steady_now();
+    for (const Ends& one : ends) host.close(one);
+    closing = closing + (steady_now() - end);
+    if (round > 0) continue;
+    descriptors = open_descriptors();
+    resident = resident_kb();
+  }
+  const auto made = static_cast<double>(count * kRounds);
+  return {{"test", "connections"},
+          {"connections", count},
+          {"rounds", kRounds},
+          {"connects_per_s", made / connecting.seconds()},
+          {"closes_per_s", made / closing.seconds()},
+          {"descriptors_grown", open_descriptors() - descriptors},
+          {"resident_kb_grown", resident_kb() - resident}};
+}
 
 Json measure_stream(Arena& arena, const nccl::Subject& subject, int rank, Duration length) {
   Host host(arena, subject, rank);
