@@ -70,14 +70,13 @@ std::string lines_of(const Json& figures) {
         version, value("latency", "min_us"), value("latency", "p50_us"), value("latency", "p99_us"),
         value("latency", "p99_9_us"), value("latency", "max_us"));
   }
-  if (const auto made = figures.find("connections"); made != figures.end()) {
-    const auto value = [&](const char* name) { return made->at(name).get<double>(); };
+  if (figures.contains("connections")) {
     lines += fmt::format(
         "v{:<3} connections {} x {}: {:.0f} made and {:.0f} closed per second; grown by {} "
         "descriptors, {} KiB\n",
-        version, made->at("connections").dump(), made->at("rounds").dump(), value("connects_per_s"),
-        value("closes_per_s"), made->at("descriptors_grown").dump(),
-        made->at("resident_kb_grown").dump());
+        version, value("connections", "connections"), value("connections", "rounds"),
+        value("connections", "connects_per_s"), value("connections", "closes_per_s"),
+        value("connections", "descriptors_grown"), value("connections", "resident_kb_grown"));
   }
   if (figures.contains("trouble")) {
     lines +=

@@ -41,7 +41,7 @@ class CheckPlugin(unittest.TestCase):
 
     def test_our_plugin_keeps_every_rule(self):
         versions = (12, *further(8))
-        found = self.examine("--seconds", 0.4,
+        found = self.examine("--seconds", 0.4, "--connections", 70,
                              *(word for one in versions for word in ("--version", one)))
         verdicts = {(one["version"], one["rule"]): one["verdict"] for one in found["rules"]}
         self.assertEqual(len(verdicts), len(versions) * len(rules()))
@@ -50,6 +50,8 @@ class CheckPlugin(unittest.TestCase):
         for one in found["performance"]:
             self.assertGreater(one["stream"]["gbps"], 0)
             self.assertGreater(one["latency"]["p99_us"], one["latency"]["min_us"])
+            self.assertGreater(one["connections"]["connects_per_s"], 0)
+            self.assertEqual(one["connections"]["descriptors_grown"], 0)
 
     def test_rules_that_a_version_does_not_offer(self):
         for rule in ("two-communicators", "finalize-null"):
