@@ -31,11 +31,6 @@ std::string cure_of(std::string_view form, const Subject& subject) {
 
 }  // namespace
 
-std::string_view to_string(Severity severity) {
-  constexpr std::array<std::string_view, 4> kNames = {"ok", "info", "warning", "error"};
-  return kNames[static_cast<size_t>(severity)];
-}
-
 void Findings::add_text(const FindingKind& kind, const Subject& subject, std::string_view message) {
   all_.push_back({kind.id, kind.severity, printable(subject.name), printable(message),
                   cure_of(kind.cure, subject)});

@@ -1,5 +1,5 @@
-// Findings about a host, each of a kind that findings.def lists. The kind determines id, severity
-// and the form of the cure. Pure.
+// Findings about a host, each of a kind in README.md's table. The kind determines id, severity and
+// the form of the cure. Pure.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +16,17 @@
 namespace pacecar::preflight {
 
 enum class Severity : uint8_t { kOk, kInfo, kWarning, kError };
-std::string_view to_string(Severity severity);
+
+constexpr std::string_view to_string(Severity severity) {
+  constexpr std::array<std::string_view, 4> kNames = {"ok", "info", "warning", "error"};
+  return kNames[static_cast<size_t>(severity)];
+}
+
+consteval Severity severity_of(std::string_view name) {
+  auto severity = Severity::kOk;
+  while (to_string(severity) != name) severity = Severity(static_cast<uint8_t>(severity) + 1);
+  return severity;
+}
 
 struct FindingKind {
   std::string_view id;
@@ -26,8 +36,9 @@ struct FindingKind {
 };
 
 inline constexpr std::array kFindingKinds = {
-#define PACECAR_FINDING(id, severity, what, cure) FindingKind{id, Severity::severity, what, cure},
-#include "bench/preflight/findings.def"
+#define PACECAR_FINDING(id, severity, what, cure) \
+  FindingKind{id, severity_of(#severity), what, cure},
+#include <findings.def>  // CMakeLists.txt makes it from README.md
 #undef PACECAR_FINDING
 };
 
@@ -35,7 +46,7 @@ inline constexpr std::array kFindingKinds = {
 struct FindingId {
   consteval FindingId(const char* id)  // NOLINT: implicit
       : kind(std::ranges::find(kFindingKinds, std::string_view(id), &FindingKind::id)) {
-    if (kind == kFindingKinds.end()) throw "findings.def has no such id";
+    if (kind == kFindingKinds.end()) throw "README.md has no such id";
   }
   const FindingKind* kind;
 };
