@@ -8,7 +8,7 @@
 #include "tests/support/dpdk_hub.h"
 #include "tests/support/scratch_directory.h"
 #include "transport/io/dpdk/dpdk_io.h"
-#include "transport/io/dpdk/kernel_neighbors.h"
+#include "transport/io/dpdk/kernel_network.h"
 #include "transport/io/udp/parse_address.h"
 #include "transport/wire/address.h"
 
@@ -69,24 +69,42 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PacketIoConformance);
 INSTANTIATE_TEST_SUITE_P(DpdkInterfaces, PacketIoConformance, testing::ValuesIn(interface_cases()),
                          case_name);
 
-class KernelNeighborsOn : public testing::TestWithParam<std::string> {};
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(KernelNeighborsOn);
-INSTANTIATE_TEST_SUITE_P(Interfaces, KernelNeighborsOn,
+Address address_of(std::string_view text) {
+  const bool ipv6 = text.find(':') != std::string_view::npos;
+  return parse_address(fmt::format(fmt::runtime(ipv6 ? "[{}]:0" : "{}:0"), text)).value();
+}
+
+class KernelNetworkOn : public testing::TestWithParam<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(KernelNetworkOn);
+INSTANTIATE_TEST_SUITE_P(Interfaces, KernelNetworkOn,
                          testing::ValuesIn(has_interfaces() ? std::vector<std::string>{"nic0"}
                                                             : std::vector<std::string>{}));
 
-TEST_P(KernelNeighborsOn, FollowTheKernelsTable) {
-  KernelNeighbors neighbors(GetParam());
+TEST_P(KernelNetworkOn, FindsWhatTheKernelsTableHas) {
+  KernelNetwork network(GetParam());
   for (const char* const text : {"192.0.2.99", "2001:db8::99"}) {
-    const bool ipv6 = std::string_view(text).find(':') != std::string_view::npos;
-    const Address address =
-        parse_address(fmt::format(fmt::runtime(ipv6 ? "[{}]:0" : "{}:0"), text)).value();
-    EXPECT_FALSE(neighbors.find(address)) << text;
+    const Address address = address_of(text);
+    EXPECT_FALSE(network.find_mac(address)) << text;
     const std::string command = fmt::format("ip neigh replace {} dev {} lladdr ", text, GetParam());
     ASSERT_EQ(std::system((command + "02:00:00:00:00:63 nud stale").c_str()), 0);
-    EXPECT_EQ(neighbors.find(address), (MacAddress{2, 0, 0, 0, 0, 0x63}));
+    EXPECT_EQ(network.find_mac(address), (MacAddress{2, 0, 0, 0, 0, 0x63}));
     ASSERT_EQ(std::system((command + "02:00:00:00:00:64 nud failed").c_str()), 0);
-    EXPECT_FALSE(neighbors.find(address)) << text;
+    EXPECT_FALSE(network.find_mac(address)) << text;
+  }
+}
+
+TEST_P(KernelNetworkOn, TakesTheKernelsRoutes) {
+  KernelNetwork network(GetParam());
+  for (const auto& [far, gateway] : {std::pair("203.0.113.7", "192.0.2.99"),
+                                     std::pair("2001:db8:7::1", "2001:db8::99")}) {
+    const Address to = address_of(far);
+    EXPECT_EQ(network.next_hop(to), to) << "without a route all hosts are on the link";
+    const std::string route = fmt::format("{} via {} dev {} onlink", far, gateway, GetParam());
+    ASSERT_EQ(std::system(("ip route replace " + route).c_str()), 0);
+    EXPECT_EQ(network.next_hop(to), address_of(gateway));
+    EXPECT_EQ(network.next_hop(address_of(gateway)), address_of(gateway));
+    ASSERT_EQ(std::system(("ip route delete " + route).c_str()), 0);
+    EXPECT_EQ(network.next_hop(to), to);
   }
 }
 

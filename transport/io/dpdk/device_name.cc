@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "transport/base/return_if_error.h"
 #include "transport/base/take_until.h"
@@ -77,6 +78,18 @@ Result<bool> take_own(DpdkDevice& device, std::string_view argument) {
 }  // namespace
 
 bool DpdkDevice::is_pci() const { return name.find(':') != std::string::npos; }
+
+Address DpdkDevice::next_hop(const Address& own, const Address& to) const {
+  const size_t family_bits = is_ipv4(own) ? 8 * kIpv4Prefix.size() : 0;
+  const size_t prefix_bits = link_bits ? family_bits + *link_bits : 8 * own.ip.size();
+  const auto [ours, theirs] = std::ranges::mismatch(own.ip, to.ip);
+  auto common_bits = static_cast<size_t>(8 * (ours - own.ip.begin()));
+  if (ours != own.ip.end()) {
+    common_bits += static_cast<size_t>(std::countl_zero(static_cast<uint8_t>(*ours ^ *theirs)));
+  }
+  const bool on_link = !gateway || is_link_local(to) || common_bits >= prefix_bits;
+  return on_link ? to : *gateway;
+}
 
 std::string_view DpdkDevice::driver() const {
   const size_t end = name.find_last_not_of("0123456789");

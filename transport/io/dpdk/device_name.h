@@ -24,6 +24,9 @@ struct DpdkDevice {
   std::string bootstrap;                            // bootstrap=eth0
 
   bool is_pci() const;
+  // By these arguments, for a device with this address of its own: the gateway to `to`, or `to`
+  // itself if it is on the link, which all addresses are without a gateway.
+  Address next_hop(const Address& own, const Address& to) const;
   // The driver of a virtual device, "net_memif" for "net_memif0".
   std::string_view driver() const;
   // The value of a driver's argument.

@@ -11,7 +11,7 @@
 #include "transport/base/check.h"
 #include "transport/base/return_if_error.h"
 #include "transport/io/dpdk/eal.h"
-#include "transport/io/dpdk/kernel_neighbors.h"
+#include "transport/io/dpdk/kernel_network.h"
 #include "transport/io/dpdk/known_frames.h"
 #include "transport/io/dpdk/neighbors.h"
 #include "transport/io/dpdk/port.h"
@@ -33,8 +33,6 @@ constexpr Duration kLinkUpInterval = Duration::from_ms(200);
 // not scheduled.
 constexpr Duration kReconnectInterval = Duration::from_ms(50);
 constexpr Duration kPatience = Duration::from_s(3);
-
-constexpr Route kLinkLocalRoute{.prefix = {.ip = {0xFE, 0x80}}, .bits = 10};
 
 // Frees received buffers. Nearly all are single-segment packets of one pool without other
 // references: such a burst is freed by one call.
@@ -60,18 +58,18 @@ std::span<const uint8_t> frame_of(const rte_mbuf& buffer) {
 class DpdkIo final : public PacketIo {
  public:
   DpdkIo(const DpdkConfig& config, PacketIoCaps caps, const Address& local,
-         std::unique_ptr<DpdkPort> port, UdpSocket holder, Routes routes)
+         std::unique_ptr<DpdkPort> port, UdpSocket holder)
       : caps_(caps),
         local_(local),
         port_(std::move(port)),
         holder_(std::move(holder)),
+        device_(config.device),
+        kernel_(port_->interface()),
         neighbors_({.mac = port_->mac(), .address = {.ip = local.ip}, .vlan = config.device.vlan},
-                   std::move(routes)),
+                   [this](const Address& to) { return next_hop(to); }),
         batch_(*port_, local, config.device.vlan.has_value()),
         data_tc_(ip_traffic_class(config.data_tc, TrafficClass::kData)),
-        control_tc_(ip_traffic_class(config.control_tc, TrafficClass::kControl)) {
-    if (port_->is_steered()) kernel_.emplace(port_->interface());
-  }
+        control_tc_(ip_traffic_class(config.control_tc, TrafficClass::kControl)) {}
   ~DpdkIo() override { release(); }
 
   const PacketIoCaps& caps() const override { return caps_; }
@@ -87,6 +85,7 @@ class DpdkIo final : public PacketIo {
 
  private:
   bool can_send(const TxPacket& packet) const;
+  Address next_hop(const Address& to);
   const HeaderTemplate* headers_to(const TxPacket& packet, Instant now);
   size_t plan(std::span<const TxPacket> packets, Instant now);
   bool read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now);
@@ -102,8 +101,9 @@ class DpdkIo final : public PacketIo {
   Address local_;
   std::unique_ptr<DpdkPort> port_;
   UdpSocket holder_;  // if the kernel has our address: keeps it from answering for us
+  DpdkDevice device_;
+  KernelNetwork kernel_;
   Neighbors neighbors_;
-  std::optional<KernelNeighbors> kernel_;  // the kernel's neighbours, in place of ours
   TransmitBatch batch_;
   uint8_t data_tc_;
   uint8_t control_tc_;
@@ -122,6 +122,13 @@ bool DpdkIo::can_send(const TxPacket& packet) const {
   PACECAR_CHECK(packet.path < caps_.paths);
   return packet.size() > 0 && packet.size() <= caps_.datagram_bytes && to.port != 0 &&
          is_ipv4(to) == is_ipv4(local_);
+}
+
+// A gateway among the device's arguments replaces the kernel's routes. These do not apply to a VLAN,
+// which is another network.
+Address DpdkIo::next_hop(const Address& to) {
+  const bool kernels = !device_.gateway && !device_.vlan && !port_->interface().empty();
+  return kernels ? kernel_.next_hop(to) : device_.next_hop(local_, to);
 }
 
 const HeaderTemplate* DpdkIo::headers_to(const TxPacket& packet, Instant now) {
@@ -179,8 +186,8 @@ size_t DpdkIo::send(std::span<const TxPacket> packets, Instant now) {
 }
 
 void DpdkIo::ask(const NeighborMessage& question, Instant now) {
-  if (!kernel_) return send_message(question);
-  const auto mac = kernel_->find(question.target);
+  if (!port_->is_steered()) return send_message(question);
+  const auto mac = kernel_.find_mac(question.target);
   if (!mac) return;
   neighbors_.receive({.kind = NeighborMessage::Kind::kAnswer,
                       .sender = question.target,
@@ -199,7 +206,7 @@ void DpdkIo::look_at_link(Instant now, Duration interval) {
   if (link_seen_ != Instant() && now - link_seen_ < interval) return;
   link_seen_ = now;
   const bool was_up = std::exchange(link_up_, port_->link_is_up());
-  if (link_up_ && !was_up && !kernel_) send_message(neighbors_.announcement());
+  if (link_up_ && !was_up && !port_->is_steered()) send_message(neighbors_.announcement());
   if (link_up_ || reconnected_ == Instant()) reconnected_ = now;
   const Duration waited = now - reconnected_;
   if (port_->can_reconnect() && waited > kReconnectInterval &&
@@ -284,25 +291,6 @@ bool DpdkIo::read_unknown(std::span<const uint8_t> frame, FrameDatagram& datagra
   return true;
 }
 
-// The device's arguments take precedence over the kernel's routes, which do not apply to a VLAN:
-// that is another network.
-Routes routes_of(const DpdkDevice& device, const std::string& interface, const Address& local) {
-  std::vector<Route> routes;
-  const uint8_t family_bits = is_ipv4(local) ? 8 * kIpv4Prefix.size() : 0;
-  if (device.link_bits) {
-    routes.push_back(
-        {.prefix = local, .bits = static_cast<uint8_t>(family_bits + *device.link_bits)});
-  }
-  if (device.gateway) {
-    routes.push_back({.prefix = local, .bits = family_bits, .gateway = *device.gateway});
-    if (family_bits == 0) routes.push_back(kLinkLocalRoute);
-  }
-  if (!interface.empty() && !device.vlan) {
-    for (const Route& route : kernel_routes(interface, local)) routes.push_back(route);
-  }
-  return Routes(std::move(routes));
-}
-
 PacketIoCaps caps_of(const DpdkPort& port, const Address& local, uint32_t paths) {
   PacketIoCaps caps;
   caps.datagram_bytes =
@@ -362,8 +350,7 @@ Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
     RETURN_IF_ERROR(port->steer(local));
   }
   const PacketIoCaps caps = caps_of(*port, local, config.paths);
-  opened.io = std::make_unique<DpdkIo>(config, caps, local, std::move(port), std::move(holder),
-                                       routes_of(config.device, opened.interface, local));
+  opened.io = std::make_unique<DpdkIo>(config, caps, local, std::move(port), std::move(holder));
   return opened;
 }
 

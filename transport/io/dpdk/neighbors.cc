@@ -22,8 +22,8 @@ size_t set_of(const Address& address) {
 
 }  // namespace
 
-Neighbors::Neighbors(const Self& self, Routes routes)
-    : self_(self), routes_(std::move(routes)), entries_(kCapacity) {
+Neighbors::Neighbors(const Self& self, NextHop next_hop)
+    : self_(self), next_hop_(std::move(next_hop)), entries_(kCapacity) {
   // On a loopback all ends have the same address.
   learn(self.address, self.mac, Instant::never());
 }
@@ -44,7 +44,10 @@ Neighbors::Entry& Neighbors::make(const Address& address) {
   };
   Entry& entry = *std::min_element(
       set, set + kWays, [&](const Entry& a, const Entry& b) { return rank(a) < rank(b); });
-  entry = Entry{.address = {.ip = address.ip}, .next_hop = routes_.next_hop(address), .used = true};
+  entry = Entry{.address = {.ip = address.ip}, .next_hop = next_hop_(address), .used = true};
+  if (entry.next_hop.ip != address.ip && std::ranges::count(gateways_, entry.next_hop) == 0) {
+    gateways_.push_back(entry.next_hop);
+  }
   return entry;
 }
 
@@ -70,7 +73,7 @@ NeighborMessage Neighbors::question(const Address& target) const {
   return {.kind = Kind::kQuestion,
           .sender = self_.address,
           .sender_mac = self_.mac,
-          .target = routes_.next_hop(target)};
+          .target = next_hop_(target)};
 }
 
 NeighborMessage Neighbors::announcement() const {
@@ -96,7 +99,7 @@ bool Neighbors::learn(const Address& address, const MacAddress& mac, Instant now
   Entry& entry = known != nullptr ? *known : make(address);
   const bool is_new = !entry.known;
   fill(entry, mac, now);
-  if (routes_.is_gateway(address)) {
+  if (std::ranges::count(gateways_, address.ip, &Address::ip) > 0) {
     for (Entry& other : entries_) {
       if (other.used && other.next_hop.ip == address.ip) fill(other, mac, now);
     }
@@ -112,7 +115,7 @@ std::optional<NeighborMessage> Neighbors::receive(const NeighborMessage& message
   const bool to_us = message.target.ip == self_.address.ip;
   if (message.kind != Kind::kAnnouncement && !to_us) return std::nullopt;
   // A host behind a gateway has the gateway's MAC address, and must not set another.
-  const bool on_link = routes_.next_hop(message.sender).ip == message.sender.ip;
+  const bool on_link = next_hop_(message.sender).ip == message.sender.ip;
   const bool is_new = on_link && learn(message.sender, message.sender_mac, now);
   if (message.kind == Kind::kAnswer) return std::nullopt;
   if (message.kind == Kind::kAnnouncement && !is_new) return std::nullopt;

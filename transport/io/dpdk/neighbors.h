@@ -5,11 +5,11 @@
 // Pure: time is an argument. Thread rule: one thread at a time.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "transport/base/units.h"
 #include "transport/io/dpdk/neighbor_message.h"
-#include "transport/io/dpdk/routes.h"
 #include "transport/io/frame.h"
 
 namespace pacecar {
@@ -30,7 +30,10 @@ class Neighbors {
   // After so long without confirmation an entry is asked for again; it is used meanwhile.
   static constexpr Duration kFresh = Duration::from_s(30);
 
-  explicit Neighbors(const Self& self, Routes routes = Routes());
+  // The gateway to an address, or the address itself if it is on the link.
+  using NextHop = std::function<Address(const Address&)>;
+
+  explicit Neighbors(const Self& self, NextHop next_hop = std::identity());
 
   const Self& self() const { return self_; }
 
@@ -67,8 +70,9 @@ class Neighbors {
   bool learn(const Address& address, const MacAddress& mac, Instant now);
 
   Self self_;
-  Routes routes_;
+  NextHop next_hop_;
   std::vector<Entry> entries_;
+  std::vector<Address> gateways_;  // those of all entries so far
 };
 
 }  // namespace pacecar

@@ -225,6 +225,20 @@ TEST(DpdkDevice, OwnArgumentsAreParsedAndOthersPassedOn) {
   EXPECT_TRUE(parse_dpdk_device("0000:3b:00.0", "address=2001:db8::1")->is_pci());
 }
 
+TEST(DpdkDevice, HostsOutsideOfThePrefixAreBehindTheGateway) {
+  const auto device = parse_dpdk_device("net_ring0", "address=192.0.2.1/25,gateway=192.0.2.2");
+  EXPECT_EQ(device->next_hop(ipv4(1), ipv4(127)), ipv4(127));
+  EXPECT_EQ(device->next_hop(ipv4(1), ipv4(128)), ipv4(2));
+  const auto alone = parse_dpdk_device("net_ring0", "address=192.0.2.1,gateway=192.0.2.2");
+  EXPECT_EQ(alone->next_hop(ipv4(1), ipv4(3)), ipv4(2));
+  EXPECT_EQ(alone->next_hop(ipv4(1), ipv4(1)), ipv4(1)) << "itself";
+  const auto plain = parse_dpdk_device("net_ring0", "address=192.0.2.1/25");
+  EXPECT_EQ(plain->next_hop(ipv4(1), ipv4(200)), ipv4(200));
+  const auto ipv6 = parse_dpdk_device("net_ring0", "gateway=2001:db8::2");
+  const Address link_local{.ip = {0xFE, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7}};
+  EXPECT_EQ(ipv6->next_hop(*ipv6->gateway, link_local), link_local);
+}
+
 TEST(DpdkDevice, InvalidArgumentsAreRefused) {
   for (const char* bad : {"address=", "address=192.0.2", "address=fe80::1%lo", "address=192.0.2.1/",
                           "address=192.0.2.1/33", "address=2001:db8::1/129", "gateway=192.0.2.1/24",

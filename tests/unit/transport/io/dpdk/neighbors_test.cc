@@ -118,13 +118,12 @@ uint8_t destination_of(const Neighbors::Found& found) {
 // Host 1, with host 2 as the gateway to all hosts but host 3.
 class NeighborsBehind : public testing::TestWithParam<bool> {
  protected:
-  static Routes routes() {
-    const Address gateway = host(2, GetParam()).address;
-    return Routes({{.prefix = gateway, .bits = uint8_t(GetParam() ? 96 : 0), .gateway = gateway},
-                   {.prefix = host(3, GetParam()).address, .bits = 128}});
+  static Address next_hop(const Address& to) {
+    const uint8_t number = to.ip[15];
+    return number == 1 || number == 3 ? to : host(2, GetParam()).address;
   }
   const Address far_ = host(9, GetParam()).address;
-  Neighbors a_{host(1, GetParam()), routes()};
+  Neighbors a_{host(1, GetParam()), next_hop};
   Neighbors gateway_{host(2, GetParam())};
 };
 INSTANTIATE_TEST_SUITE_P(Families, NeighborsBehind, testing::Bool());
