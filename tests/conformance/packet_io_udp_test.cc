@@ -7,7 +7,6 @@
 #include "tests/conformance/packet_io_conformance.h"
 #include "transport/io/decorators/fault.h"
 #include "transport/io/decorators/pcap.h"
-#include "transport/io/decorators/trace.h"
 #include "transport/io/udp/udp_io.h"
 
 namespace pacecar::packet_io_udp_test {
@@ -49,10 +48,6 @@ std::unique_ptr<PacketIo> with_faults_off(std::unique_ptr<PacketIo> io) {
   return inject_faults(std::move(io), config);
 }
 
-std::unique_ptr<PacketIo> with_trace(std::unique_ptr<PacketIo> io) {
-  return trace_packets(std::move(io), LogSink());
-}
-
 std::unique_ptr<PacketIo> with_pcap(std::unique_ptr<PacketIo> io) {
   auto recorder = record_packets(std::move(io), "/dev/null");
   if (!recorder) throw std::runtime_error(recorder.error().message);
@@ -65,7 +60,6 @@ INSTANTIATE_TEST_SUITE_P(
                     PacketIoCase{"ipv6", [] { return make_udp_world(true, bare); }},
                     PacketIoCase{"faults_off",
                                  [] { return make_udp_world(false, with_faults_off); }},
-                    PacketIoCase{"trace", [] { return make_udp_world(false, with_trace); }},
                     PacketIoCase{"pcap", [] { return make_udp_world(true, with_pcap); }}),
     case_name);
 

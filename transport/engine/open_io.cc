@@ -2,15 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <utility>
 
 #include "transport/base/return_if_error.h"
 #include "transport/io/decorators/fault.h"
 #include "transport/io/decorators/pcap.h"
-#include "transport/io/decorators/trace.h"
 #include "transport/io/raw/raw_io.h"
 #include "transport/wire/extended.h"
 #include "transport/wire/roce.h"
@@ -72,19 +68,10 @@ Result<std::vector<std::unique_ptr<PacketIo>>> open_ios(const Params& params,
 }
 
 Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_ptr<PacketIo> io) {
-  // Faults first, so that trace and pcap show what the protocol sees.
+  // Faults first, so that the capture shows what the protocol sees.
   if (!params.fault.empty()) {
     ASSIGN_OR_RETURN(const auto fault, parse_fault(params.fault));
     io = inject_faults(std::move(io), fault);
-  }
-  if (!params.trace.empty()) {
-    std::FILE* file = std::fopen(params.trace.c_str(), "a");  // open until the process ends
-    if (file == nullptr) {
-      return fail(ErrorCode::kSystem, fmt::format("cannot write PACECAR_TRACE={} ({}): name a file "
-                                                  "in a directory that you may write to",
-                                                  params.trace, std::strerror(errno)));
-    }
-    io = trace_packets(std::move(io), log_to(file));
   }
   if (!params.pcap.empty()) {
     return record_packets(std::move(io), params.pcap);

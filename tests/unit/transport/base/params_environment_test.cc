@@ -53,8 +53,8 @@ TEST_F(ParamsEnvironment, UnsetParametersHaveDefaults) {
 }
 
 TEST_F(ParamsEnvironment, PriorityIsGivenThenEnvironmentThenFileThenSystemFile) {
-  system_file_ = file("system", "PACECAR_CC=s\nPACECAR_PCAP=s\nPACECAR_TRACE=s\nPACECAR_NICS=s\n");
-  const std::string conf = file("conf", "PACECAR_CC=f\nPACECAR_PCAP=f\nPACECAR_TRACE=f\n");
+  system_file_ = file("system", "PACECAR_CC=s\nPACECAR_PCAP=s\nPACECAR_FAULT=s\nPACECAR_NICS=s\n");
+  const std::string conf = file("conf", "PACECAR_CC=f\nPACECAR_PCAP=f\nPACECAR_FAULT=f\n");
   set("PACECAR_CONF_FILE", conf);
   set("PACECAR_CC", "e");
   set("PACECAR_PCAP", "e");
@@ -62,14 +62,14 @@ TEST_F(ParamsEnvironment, PriorityIsGivenThenEnvironmentThenFileThenSystemFile) 
   ASSERT_TRUE(params) << params.error().message;
   EXPECT_EQ(params->cc, "g");
   EXPECT_EQ(params->pcap, "e");
-  EXPECT_EQ(params->trace, "f");
+  EXPECT_EQ(params->fault, "f");
   EXPECT_EQ(params->nics, "s");
   for (size_t row = 0; row < param_table().size(); ++row) {
     const std::string_view name = param_table()[row].name;
     const std::string_view expected = name == "PACECAR_CC"          ? "command line"
                                       : name == "PACECAR_PCAP"      ? "environment"
                                       : name == "PACECAR_CONF_FILE" ? "environment"
-                                      : name == "PACECAR_TRACE"     ? std::string_view(conf)
+                                      : name == "PACECAR_FAULT"     ? std::string_view(conf)
                                       : name == "PACECAR_NICS"      ? std::string_view(system_file_)
                                                                     : "default";
     EXPECT_EQ(params->origin(row), expected) << name;

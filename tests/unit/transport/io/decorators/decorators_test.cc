@@ -14,7 +14,6 @@
 #include "tests/support/scripted_packet_io.h"
 #include "transport/io/decorators/fault.h"
 #include "transport/io/decorators/pcap.h"
-#include "transport/io/decorators/trace.h"
 
 namespace pacecar::decorators_test {
 namespace {
@@ -287,47 +286,6 @@ TEST(Fault, HeldPacketsLeaveByTimeThenByOrder) {
   std::vector<uint32_t> ids;
   for (const auto& sent : path.inner->sent) ids.push_back(id_of(sent.bytes));
   EXPECT_THAT(ids, ElementsAre(2, 4, 1, 3));
-}
-
-TEST(Trace, WritesOneLinePerPacket) {
-  auto owned = std::make_unique<ScriptedPacketIo>();
-  ScriptedPacketIo* inner = owned.get();
-  std::vector<std::string> lines;
-  const LogSink sink{[](void* context, LogLevel, std::string_view line) {
-                       static_cast<std::vector<std::string>*>(context)->emplace_back(line);
-                     },
-                     &lines};
-  const auto io = trace_packets(std::move(owned), sink);
-  const std::vector<uint8_t> header = {0xC0, 0x80}, payload(8);
-  TxPacket packet;
-  packet.header = header;
-  packet.payload = payload;
-  packet.destination = &inner->peer();
-  packet.path = 5;
-  const std::vector<TxPacket> packets(2, packet);
-  inner->room = 1;
-  EXPECT_EQ(io->send(packets, Instant::from_ns(1'000'000'042)), 1U);
-  inner->incoming.push_back({1, 2, 3});
-  std::vector<RxPacket> received(2);
-  io->receive(received, Instant::from_ns(2'500'000'000));
-  EXPECT_THAT(lines, ElementsAre("1.000000042 tx 192.0.2.2:18515 path 5 data 10 B c0 80",
-                                 "2.500000000 rx 192.0.2.2:18515 ect0 3 B 01 02 03"));
-}
-
-TEST(Trace, WritesToAFile) {
-  std::FILE* file = std::tmpfile();
-  ASSERT_NE(file, nullptr);
-  const auto io = trace_packets(std::make_unique<ScriptedPacketIo>(), log_to(file));
-  const std::vector<uint8_t> bytes(1);
-  TxPacket packet;
-  packet.header = bytes;
-  packet.destination = &io->local_address();
-  io->send({&packet, 1}, Instant());
-  std::rewind(file);
-  char line[128];
-  EXPECT_NE(std::fgets(line, sizeof(line), file), nullptr);
-  EXPECT_STREQ(line, "0.000000000 tx 192.0.2.1:18515 path 0 data 1 B 00\n");
-  std::fclose(file);
 }
 
 std::vector<uint8_t> read_file(const std::string& path) {
