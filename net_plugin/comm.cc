@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "net_plugin/log.h"
-#include "net_plugin/profiler/net_events.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::plugin {
@@ -80,7 +79,6 @@ Result<TestResult> Comm::poll(const CommRequest& request) const {
 NcclResult Comm::test(CommRequest& request, int* done, int* sizes) {
   const Result<TestResult> result = poll(request);
   if (result && !result->done) return NcclResult::kSuccess;
-  profiler::end_net_event(std::exchange(request.event, nullptr));
   free_.push_back(&request);
   if (!result) return report_once(result.error());
   *done = 1;

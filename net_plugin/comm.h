@@ -29,7 +29,6 @@ struct CommRequest {
   Comm* comm = nullptr;
   Request* request = nullptr;
   std::optional<FlushId> flush;  // instead of `request`
-  void* event = nullptr;         // of NCCL's profiler (profiler/net_events.h)
 };
 
 // The sending or the receiving end of a connection, with a fixed set of requests. One type, because

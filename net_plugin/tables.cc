@@ -12,7 +12,6 @@
 #include "net_plugin/comm.h"
 #include "net_plugin/communicator.h"
 #include "net_plugin/log.h"
-#include "net_plugin/profiler/net_events.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 
@@ -157,14 +156,10 @@ void* process_context() noexcept {
   return g_context;
 }
 
-NcclResult init(nccl::Logger logger, nccl::ProfilerCallback profiler) {
-  profiler::set_net_event_callback(profiler);
-  return init(logger);
-}
+NcclResult init(nccl::Logger logger, nccl::ProfilerCallback /*profiler*/) { return init(logger); }
 
 NcclResult init(void** context, uint64_t /*comm_id*/, nccl::CommConfig* config, nccl::Logger logger,
-                nccl::ProfilerCallback profiler) {
-  profiler::set_net_event_callback(profiler);
+                nccl::ProfilerCallback /*profiler*/) {
   return init(context, logger, config == nullptr ? nccl::kUndefined : config->traffic_class);
 }
 
@@ -285,13 +280,12 @@ NcclResult deregister_memory(void* comm, void* memory) noexcept {
 // --- requests ---
 
 NcclResult isend(void* send_comm, void* data, size_t size, int tag, void* memory,
-                 void* profiler_handle, void** request) noexcept {
+                 void* /*profiler_handle*/, void** request) noexcept {
   *request = nullptr;
   return guarded([&] {
     CommRequest* started = nullptr;
     const NcclResult result =
         comm_of(send_comm).isend(data, size, tag, static_cast<Memory*>(memory), &started);
-    if (started != nullptr) started->event = profiler::begin_net_event(profiler_handle, {size, 1});
     *request = started;
     return result;
   });
@@ -304,17 +298,13 @@ NcclResult isend(void* send_comm, void* data, Size size, int tag, void* memory, 
 
 template <typename Size>
 NcclResult irecv(void* receive_comm, int count, void** data, Size* sizes, int* tags,
-                 void** memories, void** profiler_handles, void** request) noexcept {
+                 void** memories, void** /*profiler_handles*/, void** request) noexcept {
   *request = nullptr;
   return guarded([&] {
     CommRequest* started = nullptr;
     const NcclResult result =
         with_buffers("receive", count, data, sizes, tags, memories,
                      [&](auto buffers) { return comm_of(receive_comm).irecv(buffers, &started); });
-    if (started != nullptr && profiler_handles != nullptr) {
-      started->event =
-          profiler::begin_net_event(profiler_handles[0], {static_cast<uint64_t>(sizes[0]), 0});
-    }
     *request = started;
     return result;
   });

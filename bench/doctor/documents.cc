@@ -181,9 +181,9 @@ Result<DeviceCounters> read_device(const Json& object) {
 Result<metrics::NicFigures> read_statistics(const Json& object) {
   metrics::NicFigures figures;
   Reader reader(object);
-  metrics::for_each_series([&](const metrics::Series& series) {
-    if (!series.key.empty()) reader.quantity(figures.*series.value, std::string(series.key));
-  });
+  for (const metrics::Series& series : metrics::kSeries) {
+    reader.quantity(figures.*series.value, std::string(series.key));
+  }
   reader.object(figures.device, "device", read_device);
   return reader.result(std::move(figures));
 }
@@ -227,7 +227,7 @@ Result<ProfiledEvent> read_event(const Json& numbers) {
   };
   if (!std::all_of(numbers.begin(), numbers.end(), usable)) return unusable("operations");
   const auto number = [&](size_t i) { return numbers[i].get<uint64_t>(); };
-  constexpr auto kLastKind = static_cast<uint64_t>(ProfiledKind::kNetwork);
+  constexpr auto kLastKind = static_cast<uint64_t>(ProfiledKind::kProxyStep);
   if (number(1) > kLastKind) return unusable("operations");
   return ProfiledEvent{
       .id = number(0),

@@ -25,8 +25,6 @@ enum class ProfiledKind : uint8_t {
   kPointToPoint,
   kProxyOp,
   kProxyStep,
-  kKernel,
-  kNetwork,
 };
 
 struct Waits {
@@ -63,8 +61,8 @@ struct Profile {
   uint64_t now_ns = 0;
   // The share of time between two samples in which a thread of the process was starved.
   double starved = 0;
-  std::vector<ProfiledEvent> operations;  // the oldest first; collectives, their parts, kernels
-  std::vector<ProfiledEvent> steps;       // and requests
+  std::vector<ProfiledEvent> operations;  // the oldest first; collectives and their parts
+  std::vector<ProfiledEvent> steps;
 
   // Calls visit(step, operation) for each recorded message, a step of an operation.
   template <typename Visit>

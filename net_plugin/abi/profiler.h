@@ -39,7 +39,6 @@ enum class ProfileState : int {  // ncclProfilerEventState_t; those that we use
   kReceiveFlushWait = 11,
   kReceiveGpuWait = 12,
   kSendPeerWait = 20,  // from version 4
-  kKernelChannelStop = 22,
 };
 
 // What the net plugin does to an event of its own, by the callback of its init.

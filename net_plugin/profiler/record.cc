@@ -20,10 +20,6 @@ void set(std::atomic<uint64_t>& word, uint64_t value) {
 // Not atomic as a whole: one thread at a time adds, so no locked instruction is needed.
 void add(std::atomic<uint64_t>& word, uint64_t value) { set(word, get(word) + value); }
 
-bool is_step(EventKind kind) {
-  return kind == EventKind::kProxyStep || kind == EventKind::kNetwork;
-}
-
 }  // namespace
 
 void Record::clear(Ring& ring) {
@@ -74,7 +70,7 @@ bool Record::may_detail(uint64_t messages, uint64_t now_ns) {
 // The lowest bit of an id selects the ring.
 uint64_t Record::start(const Description& given, uint64_t parent, uint64_t now_ns) {
   Description what = given;
-  const bool step = is_step(what.kind);
+  const bool step = what.kind == EventKind::kProxyStep;
   if (step) {
     const Slot* const whole = find(parent);
     if (whole != nullptr && !load(*whole).detailed) return 0;
@@ -132,11 +128,6 @@ void Record::add_bytes(uint64_t id, uint64_t bytes) {
   if (slot != nullptr) set(slot->bytes, std::max(get(slot->bytes), bytes));
 }
 
-void Record::kernel_ended(uint64_t id, uint64_t gpu_ns) {
-  Slot* const slot = find(id);
-  if (slot != nullptr) set(slot->first, gpu_ns);
-}
-
 void Record::stop(uint64_t id, uint64_t now_ns) {
   Slot* const slot = find(id);
   if (slot == nullptr) return;
@@ -150,8 +141,8 @@ void Record::stop(uint64_t id, uint64_t now_ns) {
       return stop_step(*slot, now_ns);
     case EventKind::kProxyOp:
       return stop_operation(*slot, now_ns);
-    default:
-      set(slot->stop, now_ns);
+    case EventKind::kNone:
+      return;
   }
 }
 

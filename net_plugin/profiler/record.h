@@ -18,8 +18,6 @@ enum class EventKind : uint8_t {
   kPointToPoint,
   kProxyOp,    // one channel's part of a collective, send or receive, to or from one peer
   kProxyStep,  // one message of a proxy operation
-  kKernel,     // a kernel's work on one channel
-  kNetwork,    // our request for a step
 };
 
 // ncclFunc_t in its order, then operations that have only a name.
@@ -55,8 +53,7 @@ struct Description {
   bool sending : 1 = false;
   bool detailed : 1 = true;  // of an operation: its messages are recorded
   int32_t peer : 30 = -1;    // rank; of a collective its root
-  // Of a collective: its sequence number; of a proxy operation: its steps; of a step: its index; of
-  // a kernel: GPU time of its start.
+  // Of a collective: its sequence number; of a proxy operation: its steps; of a step: its index.
   uint64_t number = 0;
   uint64_t amount = 0;  // elements, or bytes
 };
@@ -71,8 +68,7 @@ struct Event {
   // Of a collective: when the host was done with it. Of a step: when its data left for the network
   // or came from it. 0: not yet.
   uint64_t moment_ns = 0;
-  // Of a proxy operation: the time from its start to its first message. Of a kernel: GPU time of
-  // its end.
+  // Of a proxy operation: the time from its start to its first message.
   uint64_t first_ns = 0;
   uint64_t bytes = 0;  // that its parts have moved
   WaitTimes waits{};   // of its parts
@@ -111,8 +107,8 @@ struct Identity {
 // The cost is bounded: of operations beyond kMessageRate messages a second only start and end are
 // recorded.
 //
-// Time is an argument. Collectives, proxy operations and kernels have a ring of their own, so that
-// the many steps do not overwrite them.
+// Time is an argument. The many steps have a ring of their own, so that they do not overwrite
+// collectives and proxy operations.
 class Record {
  public:
   static constexpr size_t kOperations = 2048;
@@ -126,12 +122,11 @@ class Record {
 
   // An id; 0: it is not recorded. `parent` is one, or 0.
   uint64_t start(const Description& given, uint64_t parent, uint64_t now_ns);
-  // Ends a step, kernel, request or operation; of a collective, the host's part.
+  // Ends a step or operation; of a collective, the host's part.
   void stop(uint64_t id, uint64_t now_ns);
   // From now on the step waits for this. `bytes` that it moves; 0: not known yet.
   void wait(uint64_t id, Wait wait, uint64_t bytes, uint64_t now_ns);
   void add_bytes(uint64_t id, uint64_t bytes);  // of an operation, before version 4
-  void kernel_ended(uint64_t id, uint64_t gpu_ns);
   void identify(uint64_t communicator, int32_t rank);  // unless it is known
 
   Identity identity() const;

@@ -73,10 +73,6 @@ void Recorder::add_bytes(void* handle, uint64_t bytes) {
   if (Record* const record = record_of(handle)) record->add_bytes(id_of(handle), bytes);
 }
 
-void Recorder::kernel_ended(void* handle, uint64_t gpu_ns) {
-  if (Record* const record = record_of(handle)) record->kernel_ended(id_of(handle), gpu_ns);
-}
-
 void Recorder::identify(void* context, uint64_t communicator, int32_t rank) {
   if (Record* const record = record_of(context)) record->identify(communicator, rank);
 }

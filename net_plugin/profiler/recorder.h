@@ -37,7 +37,6 @@ class Recorder {
   void stop(void* handle);
   void wait(void* handle, Wait wait, uint64_t bytes);
   void add_bytes(void* handle, uint64_t bytes);
-  void kernel_ended(void* handle, uint64_t gpu_ns);
   void identify(void* context, uint64_t communicator, int32_t rank);
 
   // Of the communicators that are open.

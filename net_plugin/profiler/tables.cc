@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include "net_plugin/abi/profiler.h"
-#include "net_plugin/profiler/net_events.h"
 #include "net_plugin/profiler/recorder.h"
+#include "transport/base/params_environment.h"
 
 namespace pacecar::profiler {
 namespace {
@@ -16,46 +16,40 @@ namespace {
 using nccl::NcclResult;
 using nccl::ProfileState;
 
-constexpr int kAlways = nccl::kProfileCollective | nccl::kProfilePointToPoint |
-                        nccl::kProfileProxyOp | nccl::kProfileProxyStep;
+constexpr int kWantedEvents = nccl::kProfileCollective | nccl::kProfilePointToPoint |
+                              nccl::kProfileProxyOp | nccl::kProfileProxyStep;
 
-// The activation mask. NCCL has one for the process, so it is the same for all communicators.
-int wanted_events(int version) {
-  const ProfilerSetting setting = profiler_setting();
-  if (setting == ProfilerSetting::kOff) return 0;
-  int mask = kAlways;
-  if (version >= 3 && setting == ProfilerSetting::kAll) {
-    mask |= nccl::kProfileNetPlugin | nccl::kProfileKernelChannel;
-  }
-  return mask;
+// By PACECAR_PROFILER. Where the parameters are invalid, the net plugin logs why.
+bool wanted() {
+  const Result<Params> params = load_params_from_environment({}, nullptr);
+  return params && params->profiler == ProfilerSetting::kOn;
 }
 
-NcclResult open(int version, void** context, int* activation_mask,
-                const Identity& identity) noexcept {
+// NCCL has one activation mask for the process.
+NcclResult open(void** context, int* activation_mask, const Identity& identity) noexcept {
   *context = nullptr;
   *activation_mask = 0;
   try {
-    const int mask = wanted_events(version);
-    if (mask != 0) *context = recorder().open(identity);
-    *activation_mask = mask;
+    if (!wanted()) return NcclResult::kSuccess;
+    *context = recorder().open(identity);
+    *activation_mask = kWantedEvents;
   } catch (...) {  // no memory: the communicator is not recorded
   }
   return NcclResult::kSuccess;
 }
 
-template <int kVersion>
 NcclResult init_v1(void** context, int* activation_mask) noexcept {
-  return open(kVersion, context, activation_mask, {});
+  return open(context, activation_mask, {});
 }
 
 NcclResult init_v4(void** context, int* activation_mask, const char* /*name*/, uint64_t comm_hash,
                    int nodes, int ranks, int rank, nccl::Logger /*logger*/) noexcept {
-  return open(4, context, activation_mask, {comm_hash, rank, ranks, nodes});
+  return open(context, activation_mask, {comm_hash, rank, ranks, nodes});
 }
 
 NcclResult init_v5(void** context, uint64_t comm_id, int* activation_mask, const char* /*name*/,
                    int nodes, int ranks, int rank, nccl::Logger /*logger*/) noexcept {
-  return open(5, context, activation_mask, {comm_id, rank, ranks, nodes});
+  return open(context, activation_mask, {comm_id, rank, ranks, nodes});
 }
 
 // Version 1 passes numbers, the others names.
@@ -104,18 +98,6 @@ Description description_of(const Event& event) {
     case nccl::kProfileProxyStep:
       return {.kind = event.parent != nullptr ? EventKind::kProxyStep : EventKind::kNone,
               .number = static_cast<uint64_t>(std::max(event.proxy_step.step, 0))};
-    case nccl::kProfileKernelChannel:
-      if constexpr (requires { event.kernel_channel.gpu_time; }) {
-        return {.kind = EventKind::kKernel,
-                .channel = event.kernel_channel.channel,
-                .number = event.kernel_channel.gpu_time};
-      }
-      return {.kind = EventKind::kKernel, .channel = event.kernel_channel.channel};
-    case nccl::kProfileNetPlugin: {
-      const auto* const data = static_cast<const NetEventData*>(event.net_plugin.data);
-      if (event.net_plugin.id != kNetEventId || data == nullptr) return {};
-      return {.kind = EventKind::kNetwork, .sending = data->sending != 0, .amount = data->bytes};
-    }
     default:
       return {};
   }
@@ -171,9 +153,6 @@ NcclResult change(void* handle, ProfileState state, Arguments* arguments) noexce
   uint64_t bytes = 0;
   if constexpr (kHasStepBytes) {
     if (arguments != nullptr) bytes = arguments->proxy_step.bytes;
-    if (arguments != nullptr && state == ProfileState::kKernelChannelStop) {
-      recorder().kernel_ended(handle, arguments->kernel_channel.gpu_time);
-    }
   } else if (arguments != nullptr &&
              (state == ProfileState::kSendTransmitted || state == ProfileState::kReceiveReceived)) {
     recorder().add_bytes(handle, arguments->proxy_op.bytes);
@@ -206,9 +185,9 @@ extern "C" {
       "default")]] extern constexpr nccl::ProfilerV##version ncclProfiler_v##version = \
       filled(nccl::ProfilerV##version{}, init);
 
-PACECAR_PROFILER_TABLE(1, init_v1<1>)
-PACECAR_PROFILER_TABLE(2, init_v1<2>)
-PACECAR_PROFILER_TABLE(3, init_v1<3>)
+PACECAR_PROFILER_TABLE(1, init_v1)
+PACECAR_PROFILER_TABLE(2, init_v1)
+PACECAR_PROFILER_TABLE(3, init_v1)
 PACECAR_PROFILER_TABLE(4, init_v4)
 PACECAR_PROFILER_TABLE(5, init_v5)
 PACECAR_PROFILER_TABLE(6, init_v5)

@@ -33,7 +33,7 @@ constexpr std::string_view choices_of() {
   if constexpr (std::is_same_v<T, Integrity>) return "auto|full|header";
   if constexpr (std::is_same_v<T, Security>) return "off|auth|encrypt";
   if constexpr (std::is_same_v<T, GpuSetting>) return "auto|direct|staged|host";
-  if constexpr (std::is_same_v<T, ProfilerSetting>) return "off|on|all";
+  if constexpr (std::is_same_v<T, ProfilerSetting>) return "off|on";
   if constexpr (std::is_same_v<T, TunerSetting>) return "off|on|observe";
   if constexpr (std::is_same_v<T, WireMode>) return "extended|auto|roce";
   if constexpr (std::is_same_v<T, LogLevel>) return "error|warn|info|trace";

@@ -21,7 +21,7 @@ enum class Progress : uint8_t { kInline, kThread };
 enum class AutoOrOff : uint8_t { kAuto, kOff };
 enum class Integrity : uint8_t { kAuto, kFull, kHeader };
 enum class GpuSetting : uint8_t { kAuto, kDirect, kStaged, kHost };
-enum class ProfilerSetting : uint8_t { kOff, kOn, kAll };
+enum class ProfilerSetting : uint8_t { kOff, kOn };
 enum class TunerSetting : uint8_t { kOff, kOn, kObserve };
 
 struct Params {
