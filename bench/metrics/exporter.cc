@@ -20,7 +20,7 @@ std::string identity_of(const doctor::Process& process) {
 constexpr size_t kMaxSummaryBytes = 1U << 20;
 
 void add(Exposition& page, std::string_view name, std::string_view help, size_t value) {
-  page.family(name, Type::kGauge, "", help);
+  page.family(name, Type::kGauge, help);
   page.sample("", static_cast<double>(value));
 }
 
@@ -34,13 +34,12 @@ void add_host(Exposition& page, const Host& host) {
       "Processes, or their directories, whose state could not be read.", host.unreadable);
   add(page, "pacecar_nics_left_out", "NICs of processes beyond the reported maximum.",
       host.nics_left_out);
-  page.family("pacecar_exporter_info", Type::kGauge, "", "What serves this page.");
+  page.family("pacecar_exporter_info", Type::kGauge, "What serves this page.");
   std::string version;
   add_label(version, "version", PACECAR_VERSION);
   page.sample(version, 1);
   // Not process_cpu_seconds_total, which node_exporter also exports for itself.
-  page.family("pacecar_exporter_cpu_seconds", Type::kCounter, "seconds",
-              "CPU time of the exporter itself.");
+  page.family("pacecar_exporter_cpu_seconds", Type::kCounter, "CPU time of the exporter itself.");
   page.sample("", perf::process_cpu_time().seconds());
 }
 

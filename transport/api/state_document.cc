@@ -86,9 +86,9 @@ Json number(double value) {
 
 Json statistics_json(const metrics::NicFigures& figures) {
   Json json = Json::object();
-  metrics::for_each_series([&](const metrics::Series& series) {
-    if (!series.key.empty()) json[std::string(series.key)] = number(figures.*series.value);
-  });
+  for (const metrics::Series& series : metrics::kSeries) {
+    json[std::string(series.key)] = number(figures.*series.value);
+  }
   Json& device = json["device"] = Json::object();
   for (const auto& [name, count] : figures.device) device[name] = number(count);
   return json;

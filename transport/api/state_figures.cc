@@ -50,10 +50,10 @@ void add_sending(const FlowStatus& flow, NicFigures& figures) {
   figures.requests_sending += flow.requests;
   figures.stalled_sending += stalls(flow) ? 1 : 0;
   figures.*kLimitedBy[static_cast<size_t>(flow.explanation.limited_by)] += 1;
-  figures.rate += bytes_per_second(flow.explanation.rate);
-  figures.granted_to_us += bytes_per_second(flow.explanation.grant);
-  figures.backlog += static_cast<double>(flow.stats.backlog);
-  figures.in_flight += static_cast<double>(flow.stats.in_flight);
+  figures.rate_bytes_per_second += bytes_per_second(flow.explanation.rate);
+  figures.granted_to_us_bytes_per_second += bytes_per_second(flow.explanation.grant);
+  figures.backlog_bytes += static_cast<double>(flow.stats.backlog);
+  figures.in_flight_bytes += static_cast<double>(flow.stats.in_flight);
   figures.unacknowledged_writes += flow.writes;
 }
 
@@ -62,15 +62,15 @@ void add_receiving(const FlowStatus& flow, NicFigures& figures) {
   figures.connections_receiving += flow.connections;
   figures.requests_receiving += flow.requests;
   figures.stalled_receiving += stalls(flow) ? 1 : 0;
-  figures.granted_by_us += bytes_per_second(flow.explanation.grant);
+  figures.granted_by_us_bytes_per_second += bytes_per_second(flow.explanation.grant);
 }
 
 void add_round_trips(std::vector<double> seconds, NicFigures& figures) {
   if (seconds.empty()) return;
   std::sort(seconds.begin(), seconds.end());
-  figures.rtt_min = seconds.front();
-  figures.rtt_median = seconds[seconds.size() / 2];
-  figures.rtt_max = seconds.back();
+  figures.rtt_min_seconds = seconds.front();
+  figures.rtt_median_seconds = seconds[seconds.size() / 2];
+  figures.rtt_max_seconds = seconds.back();
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ NicFigures figures_of(const NicState& nic) {
     flow.sending ? add_sending(flow, figures) : add_receiving(flow, figures);
     figures.flows_broken += flow.state == FlowState::kBroken ? 1 : 0;
     if (flow.requests > 0) {
-      figures.longest_stall = std::max(figures.longest_stall, flow.still.seconds());
+      figures.longest_stall_seconds = std::max(figures.longest_stall_seconds, flow.still.seconds());
     }
     if (flow.sending && flow.rtt > Duration()) round_trips.push_back(flow.rtt.seconds());
   }

@@ -38,21 +38,20 @@ std::vector<Row> rows_of(std::span<const ProcessFigures> processes) {
   return rows;
 }
 
-void add_family(Exposition& exposition, const Family& family, std::span<const Row> rows) {
-  exposition.family(fmt::format("pacecar_{}", family.name), family.type, family.unit, family.help);
+void add_series(Exposition& exposition, const Series& series, std::span<const Row> rows) {
+  if (!series.name.empty()) {
+    exposition.family(fmt::format("pacecar_{}", series.name), series.type, series.help);
+  }
   for (const Row& row : rows) {
-    for (const Series& series : family.series) {
-      if (series.value == nullptr) break;
-      const double value = row.nic->*series.value;
-      if (family.only_known && value == 0) continue;
-      const std::string_view comma = series.labels.empty() ? "" : ",";
-      exposition.sample(fmt::format("{}{}{}", row.labels, comma, series.labels), value);
-    }
+    const double value = row.nic->*series.value;
+    if (series.type == Type::kKnown && value == 0) continue;
+    const std::string_view comma = series.labels.empty() ? "" : ",";
+    exposition.sample(fmt::format("{}{}{}", row.labels, comma, series.labels), value);
   }
 }
 
 void add_device_counters(Exposition& exposition, std::span<const Row> rows) {
-  exposition.family("pacecar_device_events", Type::kCounter, "",
+  exposition.family("pacecar_device_events", Type::kCounter,
                     "The device's own counters, of all users of the port.");
   for (const Row& row : rows) {
     const size_t count = std::min(row.nic->device.size(), kMaxDeviceCounters);
@@ -72,8 +71,7 @@ std::string_view content_type(Format format) {
              : "text/plain; version=0.0.4; charset=utf-8";
 }
 
-void Exposition::family(std::string_view name, Type type, std::string_view unit,
-                        std::string_view help) {
+void Exposition::family(std::string_view name, Type type, std::string_view help) {
   name_ = name;
   if (type == Type::kCounter) name_ += "_total";
   // OpenMetrics names a counter's family without the "_total" of its samples.
@@ -81,7 +79,9 @@ void Exposition::family(std::string_view name, Type type, std::string_view unit,
   const std::string_view kind = type == Type::kCounter ? "counter" : "gauge";
   fmt::format_to(std::back_inserter(text_), "# HELP {0} {1}\n# TYPE {0} {2}\n", described, help,
                  kind);
-  if (format_ == Format::kOpenMetrics && !unit.empty()) {
+  if (format_ != Format::kOpenMetrics) return;
+  for (const std::string_view unit : {"bytes_per_second", "bytes", "seconds"}) {
+    if (!name.ends_with(unit)) continue;
     fmt::format_to(std::back_inserter(text_), "# UNIT {} {}\n", described, unit);
   }
 }
@@ -114,9 +114,16 @@ void add_label(std::string& labels, std::string_view name, std::string_view valu
 
 void add_processes(Exposition& exposition, std::span<const ProcessFigures> processes) {
   const std::vector<Row> rows = rows_of(processes);
-  for (const Family& family : families()) add_family(exposition, family, rows);
+  constexpr Series kLineRate{"",
+                             "",
+                             &NicFigures::line_rate,
+                             Type::kKnown,
+                             "line_rate_bytes_per_second",
+                             "Rate of the NIC's link."};
+  add_series(exposition, kLineRate, rows);
+  for (const Series& series : kSeries) add_series(exposition, series, rows);
   add_device_counters(exposition, rows);
-  exposition.family("pacecar_process_uptime_seconds", Type::kGauge, "seconds",
+  exposition.family("pacecar_process_uptime_seconds", Type::kGauge,
                     "Since the process began to use Pacecar.");
   for (const ProcessFigures& process : processes) {
     exposition.sample(process_labels(process), process.uptime);

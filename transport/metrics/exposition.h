@@ -19,8 +19,8 @@ class Exposition {
  public:
   explicit Exposition(Format format) : format_(format) {}
 
-  // `name` is the full name, without a counter's "_total".
-  void family(std::string_view name, Type type, std::string_view unit, std::string_view help);
+  // `name` is the full name, without a counter's "_total". Its end is the unit, if it has one.
+  void family(std::string_view name, Type type, std::string_view help);
   // A sample of the last family. `labels`: as add_label() joins them.
   void sample(std::string_view labels, double value);
   std::string take();

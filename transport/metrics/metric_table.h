@@ -1,14 +1,11 @@
-// The only definition of all metrics of NICs. This table writes and reads the state document's
-// `statistics`, and Prometheus' families are made from it. A new metric is a member of NicFigures
-// and a line of the table. Times are in seconds, rates in bytes per second, as Prometheus requires.
-// Thread rule: any.
+// The only definition of all metrics of NICs: the rows of metric_table.def. The state document's
+// `statistics` and Prometheus' families are made from them. Times are in seconds, rates in bytes
+// per second, as Prometheus requires. Thread rule: any.
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,47 +17,12 @@ namespace pacecar::metrics {
 struct NicFigures {
   std::string nic;
   std::string congestion_control;
-  double line_rate = 0;
-  // Since the NIC was opened:
-  double bytes_sent = 0;
-  double bytes_received = 0;
-  double messages_sent = 0;
-  double messages_received = 0;
-  double packets_sent = 0;
-  double packets_received = 0;
-  double packets_retransmitted = 0;
-  double timeouts = 0;
-  double duplicates = 0;
-  double rejected = 0;
-  double marked_packets = 0;
-  // At present, of all flows:
-  double flows_sending = 0;
-  double flows_receiving = 0;
-  double flows_broken = 0;
-  double connections_sending = 0;
-  double connections_receiving = 0;
-  double requests_sending = 0;
-  double requests_receiving = 0;
-  double stalled_sending = 0;
-  double stalled_receiving = 0;
-  double longest_stall = 0;
-  double limited_by_line = 0;
-  double limited_by_grant = 0;
-  double limited_by_network = 0;
-  double limited_by_budget = 0;
-  double limited_by_host = 0;
-  double limited_by_application = 0;
-  double rate = 0;
-  double granted_to_us = 0;
-  double granted_by_us = 0;
-  double backlog = 0;
-  double in_flight = 0;
-  double unacknowledged_writes = 0;
-  double rtt_min = 0;
-  double rtt_median = 0;
-  double rtt_max = 0;
-  double expected_senders = 0;
-  double link_processes = 0;
+  double line_rate = 0;  // 0: unknown
+#define PACECAR_METRIC(value, ...) double value = 0;
+#define PACECAR_SERIES(value, labels) double value = 0;
+#include "transport/metrics/metric_table.def"
+#undef PACECAR_METRIC
+#undef PACECAR_SERIES
   std::vector<std::pair<std::string, double>> device;  // the device's own counters, by name
 };
 
@@ -73,35 +35,29 @@ struct ProcessFigures {
   std::vector<NicFigures> nics;
 };
 
-enum class Type : uint8_t { kCounter, kGauge };
+enum class Type : uint8_t {
+  kCounter,
+  kGauge,
+  kKnown,  // a gauge that is left out while it is 0: unknown
+};
 
-// One value of a family.
 struct Series {
-  std::string_view key;     // in `statistics`; empty: it is elsewhere in the document
-  std::string_view labels;  // distinguish it in the family; as Prometheus writes them
+  std::string_view key;
+  std::string_view labels;  // as Prometheus writes them
   double NicFigures::*value = nullptr;
-};
-
-constexpr size_t kMaxSeries = 6;
-
-struct Family {
-  std::string_view name;  // after "pacecar_", without "_total"
+  // Of the first series of a family; of the others empty.
   Type type = Type::kGauge;
-  std::string_view unit;  // the end of its name, or empty
-  std::string_view help;
-  std::array<Series, kMaxSeries> series;  // those that are not used have no value
-  bool only_known = false;                // 0 means unknown, and is left out
+  std::string_view name = "";
+  std::string_view help = "";
 };
 
-std::span<const Family> families();
-
-// Calls visit(series) for each series of each family.
-void for_each_series(auto visit) {
-  for (const Family& family : families()) {
-    for (const Series& series : family.series) {
-      if (series.value != nullptr) visit(series);
-    }
-  }
-}
+inline constexpr std::array kSeries = {
+#define PACECAR_METRIC(value, labels, type, name, help) \
+  Series{#value, labels, &NicFigures::value, Type::type, name, help},
+#define PACECAR_SERIES(value, labels) Series{#value, labels, &NicFigures::value},
+#include "transport/metrics/metric_table.def"
+#undef PACECAR_METRIC
+#undef PACECAR_SERIES
+};
 
 }  // namespace pacecar::metrics
