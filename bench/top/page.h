@@ -22,7 +22,7 @@ enum Key : int {
 
 // The user's choices.
 struct View {
-  Column sort = Column::kLimit;
+  size_t sort = 0;  // index of kSortColumns
   bool reversed = false;
   std::string filter;
   bool typing = false;  // the filter

@@ -3,145 +3,153 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <tuple>
+#include <initializer_list>
+#include <map>
+#include <optional>
 
 #include "bench/doctor/rules.h"
 
 namespace pacecar::top {
+
+const Cells kNicTitles = {" NIC", "PROCESS",    "CC",     "SENDS", "RECEIVES", "OF LINE",
+                          "RTT",  "RETRANSMIT", "MARKED", "FLOWS", "STALLED"};
+const Cells kFlowTitles = {" LIMIT", "PROCESS",    "",      "PEER",        "GOODPUT", "RATE",
+                           "RTT",    "RETRANSMIT", "QUEUE", "NO PROGRESS", "NIC"};
+
 namespace {
 
+enum NicCell : size_t { kNicsName, kNicsProcess };
+enum FlowCell : size_t { kLimit, kProcess, kDirection, kPeer, kFlowsNic = 10 };
+
 constexpr double kBits = 8;
+constexpr const char* kUnknown = "-";
+using Value = std::optional<double>;  // nullopt: not known, or there is one sample only
 
-struct Look {
-  doctor::Process now;
-  Result<doctor::Process> before;  // an error: this is the first look
-};
+std::string rate(Value bps) { return bps ? doctor::rate_text(*bps) : kUnknown; }
 
-// What a counter has grown by since `before`; nullopt if it has decreased.
-std::optional<double> grown(const metrics::NicFigures* before, const metrics::NicFigures& now,
-                            double metrics::NicFigures::*counter) {
-  if (before == nullptr || now.*counter < before->*counter) return std::nullopt;
-  return now.*counter - before->*counter;
+std::string percent(Value share) { return share ? fmt::format("{:.1f}%", 100 * *share) : kUnknown; }
+
+std::string micros(Value seconds) {
+  return seconds ? fmt::format("{:.0f} us", *seconds * 1e6) : kUnknown;
 }
 
-std::optional<double> share(std::optional<double> part, std::optional<double> whole) {
+std::string bytes(Value value) {
+  if (!value) return kUnknown;
+  if (*value < 1e4) return fmt::format("{:.0f} B", *value);
+  return *value < 1e7 ? fmt::format("{:.0f} KB", *value / 1e3)
+                      : fmt::format("{:.0f} MB", *value / 1e6);
+}
+
+Value share(Value part, Value whole) {
   if (!part || !whole || *whole <= 0) return std::nullopt;
   return std::min(1.0, *part / *whole);
 }
 
-std::optional<double> positive(double value) {
-  return value > 0 ? std::optional(value) : std::nullopt;
+Value positive(double value) { return value > 0 ? Value(value) : std::nullopt; }
+
+std::string mark(bool trouble, std::string_view text) {
+  return fmt::format("{}{}", trouble ? '!' : ' ', text);
 }
 
-NicRow nic_row(const doctor::Process& process, const doctor::Nic& nic, const Look& look) {
+// A NIC in the sample before.
+struct Earlier {
+  metrics::NicFigures figures;
+  double seconds = 0;  // since then
+};
+
+Cells nic_row(const doctor::Process& process, const doctor::Nic& nic, const Earlier* before) {
   using F = metrics::NicFigures;
-  const F* before = nullptr;
-  const double seconds = look.before ? look.now.uptime_s - look.before->uptime_s : 0;
-  if (seconds > 0) {
-    for (const doctor::Nic& one : look.before->nics) {
-      if (one.identity == nic.identity) before = &one.figures;
-    }
-  }
-  const auto rate = [&](double F::*bytes) -> std::optional<double> {
-    const auto more = grown(before, nic.figures, bytes);
-    if (!more) return std::nullopt;
-    return kBits * *more / seconds;
+  const F& now = nic.figures;
+  const auto grown = [&](double F::*counter) -> Value {
+    if (before == nullptr || now.*counter < before->figures.*counter) return std::nullopt;
+    return now.*counter - before->figures.*counter;
   };
-  const auto sends_bps = rate(&F::bytes_sent);
-  return {.process = doctor::name_of(process),
-          .nic = nic.name,
-          .congestion_control = nic.figures.congestion_control,
-          .sends_bps = sends_bps,
-          .receives_bps = rate(&F::bytes_received),
-          .of_line = share(sends_bps, nic.line_rate_bps),
-          .sent_again = share(grown(before, nic.figures, &F::packets_retransmitted),
-                              grown(before, nic.figures, &F::packets_sent)),
-          .marked = share(grown(before, nic.figures, &F::marked_packets),
-                          grown(before, nic.figures, &F::packets_received)),
-          .rtt_s = positive(nic.figures.rtt_median),
-          .flows = nic.figures.flows_sending + nic.figures.flows_receiving,
-          .stalled = nic.figures.stalled_sending + nic.figures.stalled_receiving};
+  const auto bps = [&](double F::*counter) -> Value {
+    const Value more = grown(counter);
+    return more ? Value(kBits * *more / before->seconds) : std::nullopt;
+  };
+  const double stalled = now.stalled_sending + now.stalled_receiving;
+  return {mark(stalled > 0, nic.name),
+          doctor::name_of(process),
+          now.congestion_control,
+          rate(bps(&F::bytes_sent)),
+          rate(bps(&F::bytes_received)),
+          percent(share(bps(&F::bytes_sent), nic.line_rate_bps)),
+          micros(positive(now.rtt_median_seconds)),
+          percent(share(grown(&F::packets_retransmitted), grown(&F::packets_sent))),
+          percent(share(grown(&F::marked_packets), grown(&F::packets_received))),
+          fmt::format("{:.0f}", now.flows_sending + now.flows_receiving),
+          fmt::format("{:.0f}", stalled)};
 }
 
 FlowRow flow_row(const doctor::Path& path) {
   const doctor::Flow& flow = *path.flow;
   const doctor::Rule& rule = doctor::diagnose(path);
-  FlowRow row{.trouble = rule.trouble,
-              .severity = static_cast<size_t>(&rule - doctor::rules().data()),
-              .limit = std::string(rule.name),
-              .why = rule.why(path),
-              .process = doctor::name_of(*path.process),
-              .nic = path.nic->name,
-              .peer = path.peer_name(),
-              .sending = flow.sending};
-  if (flow.requests > 0) row.still_s = flow.still_s;
-  if (!flow.sending) return row;
-  row.goodput_bps = flow.goodput_bps;
-  row.may_send_bps = flow.rate_bps;
-  row.queue_bytes = static_cast<double>(flow.backlog_bytes);
-  row.sent_again =
-      share(static_cast<double>(flow.repeated_bytes), static_cast<double>(flow.tried_bytes));
-  row.rtt_s = positive(flow.rtt_s);
+  const auto of_sending = [&](Value value) { return flow.sending ? value : std::nullopt; };
+  const Value goodput_bps = of_sending(flow.goodput_bps);
+  const Value may_send_bps = of_sending(flow.rate_bps);
+  const Value rtt_s = of_sending(positive(flow.rtt_s));
+  const Value sent_again = of_sending(
+      share(static_cast<double>(flow.repeated_bytes), static_cast<double>(flow.tried_bytes)));
+  const Value queue_bytes = of_sending(static_cast<double>(flow.backlog_bytes));
+  const Value still_s = flow.requests > 0 ? Value(flow.still_s) : std::nullopt;
+  const Cells cells = {mark(rule.trouble, rule.name),
+                       doctor::name_of(*path.process),
+                       flow.sending ? "to" : "from",
+                       path.peer_name(),
+                       rate(goodput_bps),
+                       rate(may_send_bps),
+                       micros(rtt_s),
+                       percent(sent_again),
+                       bytes(queue_bytes),
+                       still_s ? fmt::format("{:.1f} s", *still_s) : kUnknown,
+                       path.nic->name};
+  const auto severity = rule.trouble ? &rule - doctor::rules().data() : doctor::rules().size();
+  FlowRow row{.cells = cells,
+              .why = fmt::format("  {} {} {}: {}", cells[kProcess], cells[kDirection], cells[kPeer],
+                                 rule.why(path)),
+              .order = {{{static_cast<double>(severity), -goodput_bps.value_or(-1)}}}};
+  size_t column = 0;
+  for (const Value value : {goodput_bps, may_send_bps, rtt_s, sent_again, queue_bytes, still_s}) {
+    row.order[++column].first = -value.value_or(-1);
+  }
   return row;
 }
 
-std::vector<Look> looks_of(const doctor::Evidence& evidence, std::vector<std::string>& notes) {
-  std::vector<Look> looks;
-  for (const doctor::Sighting& sighting : evidence.seen) {
-    auto now = doctor::read_sighting(sighting);
-    if (!now) {
-      notes.push_back(now.error().message);
-      continue;
-    }
-    looks.push_back({std::move(*now), doctor::read_summary(sighting.before)});
-  }
-  return looks;
-}
-
-// In the order of Column. Null: goes_first() has the order.
-struct SortColumn {
-  std::string_view name;
-  std::optional<double> FlowRow::*value = nullptr;
-};
-constexpr SortColumn kSortColumns[kColumns] = {{"limit"},
-                                               {"goodput", &FlowRow::goodput_bps},
-                                               {"may-send", &FlowRow::may_send_bps},
-                                               {"rtt", &FlowRow::rtt_s},
-                                               {"sent-again", &FlowRow::sent_again},
-                                               {"queue", &FlowRow::queue_bytes},
-                                               {"still", &FlowRow::still_s},
-                                               {"process"}};
-
-bool goes_first(const FlowRow& a, const FlowRow& b, Column column) {
-  if (column == Column::kLimit) {
-    const auto key = [](const FlowRow& row) {
-      return std::tuple(row.trouble ? row.severity : doctor::rules().size(),
-                        -row.goodput_bps.value_or(-1));
-    };
-    return key(a) < key(b);
-  }
-  if (column == Column::kProcess) return a.process < b.process;
-  const auto value = kSortColumns[static_cast<size_t>(column)].value;
-  return (a.*value).value_or(-1) > (b.*value).value_or(-1);  // unknown last
+bool holds(const Cells& cells, std::initializer_list<size_t> which, std::string_view filter) {
+  return std::ranges::any_of(which,
+                             [&](size_t i) { return cells[i].find(filter) != cells[i].npos; });
 }
 
 }  // namespace
 
 Rows rows_of(const doctor::Evidence& evidence, std::vector<std::string>& notes) {
   Rows rows;
-  const std::vector<Look> looks = looks_of(evidence, notes);
   doctor::Job job;
-  for (const Look& look : looks) job.add(look.now);
+  std::map<std::string, Earlier> earlier;  // by the NIC's identity
+  for (const doctor::Sighting& sighting : evidence.seen) {
+    auto now = doctor::read_sighting(sighting);
+    if (!now) {
+      notes.push_back(now.error().message);
+      continue;
+    }
+    if (auto before = doctor::read_summary(sighting.before)) {
+      const double seconds = now->uptime_s - before->uptime_s;
+      for (doctor::Nic& nic : before->nics) {
+        if (seconds > 0) earlier[nic.identity] = {std::move(nic.figures), seconds};
+      }
+    }
+    job.add(std::move(*now));
+  }
   rows.processes = job.processes().size();
   for (const doctor::SilentProcess& process : evidence.silent) {
     rows.silent.push_back(fmt::format("{}: {}", doctor::name_of(process), process.reason));
   }
   for (const doctor::Process& process : job.processes()) {
-    const Look& look = *std::ranges::find_if(looks, [&](const Look& one) {
-      return one.now.pid == process.pid && one.now.host == process.host;
-    });
     for (const doctor::Nic& nic : process.nics) {
-      rows.nics.push_back(nic_row(process, nic, look));
+      const auto before = earlier.find(nic.identity);
+      rows.nics.push_back(
+          nic_row(process, nic, before == earlier.end() ? nullptr : &before->second));
       for (const doctor::Flow& flow : nic.flows) {
         rows.flows.push_back(flow_row({&job, &process, &nic, &flow}));
       }
@@ -150,24 +158,23 @@ Rows rows_of(const doctor::Evidence& evidence, std::vector<std::string>& notes) 
   return rows;
 }
 
-std::string_view name_of(Column column) { return kSortColumns[static_cast<size_t>(column)].name; }
-
-void sort_flows(std::vector<FlowRow>& flows, Column column, bool reversed) {
-  std::stable_sort(flows.begin(), flows.end(), [&](const FlowRow& a, const FlowRow& b) {
-    return reversed ? goes_first(b, a, column) : goes_first(a, b, column);
+void sort_flows(std::vector<FlowRow>& flows, size_t column, bool reversed) {
+  const auto first = [column](const FlowRow& a, const FlowRow& b) {
+    const bool by_name = column == kSortColumns.size() - 1;
+    return by_name ? a.cells[kProcess] < b.cells[kProcess] : a.order[column] < b.order[column];
+  };
+  std::ranges::stable_sort(flows, [&](const FlowRow& a, const FlowRow& b) {
+    return reversed ? first(b, a) : first(a, b);
   });
 }
 
 void filter_rows(Rows& rows, std::string_view filter) {
-  if (filter.empty()) return;
-  const auto holds = [filter](std::string_view text) {
-    return text.find(filter) != std::string_view::npos;
-  };
   std::erase_if(rows.flows, [&](const FlowRow& row) {
-    return !holds(row.process) && !holds(row.nic) && !holds(row.peer) && !holds(row.limit);
+    return !holds(row.cells, {kLimit, kProcess, kPeer, kFlowsNic}, filter);
   });
-  std::erase_if(rows.nics,
-                [&](const NicRow& row) { return !holds(row.process) && !holds(row.nic); });
+  std::erase_if(rows.nics, [&](const Cells& cells) {
+    return !holds(cells, {kNicsName, kNicsProcess}, filter);
+  });
 }
 
 }  // namespace pacecar::top

@@ -58,14 +58,13 @@ struct Flags {
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
-  std::vector<std::string> columns;
-  for (size_t i = 0; i < kColumns; ++i) columns.emplace_back(name_of(static_cast<Column>(i)));
+  const std::vector<std::string> columns(kSortColumns.begin(), kSortColumns.end());
   auto* hosts = perf::add_hosts_flags(app, flags.many, "watch these hosts, not this one");
   app.add_option("--interval", flags.interval_s, "seconds between two looks")
       ->check(CLI::Range(kShortestInterval, kLongestInterval))
       ->capture_default_str();
   const auto sort_by = [columns, &view = flags.view](const std::string& name) {
-    view.sort = static_cast<Column>(std::ranges::find(columns, name) - columns.begin());
+    view.sort = static_cast<size_t>(std::ranges::find(columns, name) - columns.begin());
   };
   app.add_option_function<std::string>("--sort", sort_by, "sort flows by this column")
       ->check(CLI::IsMember(columns))
