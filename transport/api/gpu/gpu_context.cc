@@ -6,7 +6,6 @@
 #include <atomic>
 #include <utility>
 
-#include "gdr/distance.h"
 #include "gdr/gpu_memory.h"
 #include "transport/api/gpu/staged_connections.h"
 #include "transport/api/memory.h"
@@ -197,17 +196,6 @@ Result<void> GpuContext::flush_without_read(const void* data) {
   return engine->flush_writes();
 }
 
-// " (nearest: 0000:3b:00.0, PIX)"; empty if unknown.
-std::string nearest(std::span<const Gpu> gpus, const std::string& nic_path) {
-  std::optional<std::pair<PciDistance, std::string>> best;
-  for (const Gpu& gpu : gpus) {
-    const auto distance = gpu_distance(gpu.pci_bus_id, nic_path);
-    if (distance && (!best || *distance < best->first)) best = {*distance, gpu.pci_bus_id};
-  }
-  if (!best) return "";
-  return fmt::format(" (nearest: {}, {})", best->second, to_string(best->first));
-}
-
 }  // namespace
 
 Result<std::span<const Gpu>> GpuWays::gpus() {
@@ -224,10 +212,7 @@ void GpuWays::choose(const NicReach& nic, NicInfo& info) {
   info.dma_buf = choice.way == GpuWay::kDmaBuf;
   info.gpu_message_bytes = choice.way == GpuWay::kStaged ? kStagedMessageBytes : 0;
   info.gpu_memory = describe(choice);
-  if (is_direct(choice.way)) {
-    info.gpu_flush = !std::ranges::all_of(*found, &Gpu::orders_writes);
-    info.gpu_memory += nearest(*found, info.pci_path);
-  }
+  if (is_direct(choice.way)) info.gpu_flush = !std::ranges::all_of(*found, &Gpu::orders_writes);
   if (choice.refused) {
     log_(LogLevel::kWarn,
          fmt::format("{}: PACECAR_GPU={} cannot be had; {}", info.name,

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/base/param_value.h"
 #include "transport/base/prng.h"
 #include "transport/base/take_until.h"
 #include "transport/base/to_number.h"
@@ -226,8 +227,6 @@ bool FaultIo::receive_new(std::span<RxPacket> packets, size_t& count, Instant no
   return received > 0;
 }
 
-constexpr double kMaxHoldNs = 10e9;  // ten seconds: longer than any protocol waits
-
 // A number from 0 to `most`.
 template <typename T>
 bool parse_number(std::string_view text, T most, T& out) {
@@ -237,18 +236,12 @@ bool parse_number(std::string_view text, T most, T& out) {
   return true;
 }
 
-bool parse_duration(std::string_view text, Duration& out) {
-  static constexpr std::pair<std::string_view, double> kUnitsInNs[] = {
-      {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
-  for (const auto& [unit, ns] : kUnitsInNs) {
-    if (!text.ends_with(unit)) continue;
-    double number = 0;
-    text.remove_suffix(unit.size());
-    if (!parse_number(text, kMaxHoldNs / ns, number)) return false;
-    out = Duration::from_ns(static_cast<int64_t>(number * ns));
-    return true;
-  }
-  return false;
+bool parse_time(std::string_view text, Duration& out) {
+  constexpr uint64_t kMostNs = 10'000'000'000;  // longer than any protocol waits
+  const auto ns = parse_param(
+      {.name = "", .type = ParamType::kDuration, .doc = "", .range = {.max = kMostNs}}, text);
+  if (ns) out = Duration::from_ns(static_cast<int64_t>(*ns));
+  return ns.has_value();
 }
 
 bool parse_sides(std::string_view text, FaultConfig& config) {
@@ -262,8 +255,8 @@ bool parse_part(std::string_view key, std::string_view value, FaultConfig& confi
   if (key == "duplicate") return parse_number(value, 1.0, config.duplicate);
   if (key == "corrupt") return parse_number(value, 1.0, config.corrupt);
   if (key == "reorder") return parse_number(value, 1.0, config.reorder);
-  if (key == "reorder_by") return parse_duration(value, config.reorder_by);
-  if (key == "delay") return parse_duration(value, config.delay);
+  if (key == "reorder_by") return parse_time(value, config.reorder_by);
+  if (key == "delay") return parse_time(value, config.delay);
   if (key == "seed") {
     return parse_number(value, std::numeric_limits<uint64_t>::max(), config.seed);
   }

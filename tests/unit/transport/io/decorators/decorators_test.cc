@@ -260,7 +260,7 @@ TEST(ParseFault, ReadsEveryKey) {
   expected.on_send = true;
   expected.on_receive = true;
   EXPECT_EQ(parse_fault("loss=0.02,duplicate=0.01,corrupt=1e-3,reorder=1,reorder_by=50us,"
-                        "delay=1.5us,seed=7,on=both"),
+                        "delay=1500ns,seed=7,on=both"),
             expected);
   EXPECT_EQ(parse_fault(""), FaultConfig());
 }
