@@ -30,7 +30,7 @@ class DpdkFrames final : public FramePort {
   ~DpdkFrames() override { release(); }
 
   std::string_view name() const override { return name_; }
-  Bytes frame_bytes() const override { return port_->mtu() + kEthernetBytes + kVlanTagBytes; }
+  Bytes frame_bytes() const override { return port_->info().mtu + kEthernetBytes + kVlanTagBytes; }
   size_t receive(std::span<ReceivedFrame> frames, Instant now) override {
     release();
     held_ = port_->receive(std::span(received_).first(std::min(frames.size(), kBurst)));
@@ -65,7 +65,7 @@ class DpdkFrames final : public FramePort {
   int wait_fd() const override { return -1; }
   FramePortCounters counters() override {
     rte_eth_stats stats{};
-    if (rte_eth_stats_get(port_->id(), &stats) == 0) {
+    if (rte_eth_stats_get(port_->info().id, &stats) == 0) {
       counters_.missed = stats.imissed + stats.rx_nombuf;
     }
     return counters_;
@@ -128,7 +128,8 @@ Result<std::unique_ptr<FramePort>> open_dpdk_frames(const std::string& device,
       auto port,
       DpdkPort::open({.device = parsed, .transmit_buffers = 2 * kBurst, .receive_burst = kBurst},
                      log));
-  rte_eth_promiscuous_enable(port->id());  // fails for net_memif, which receives all frames anyway
+  rte_eth_promiscuous_enable(
+      port->info().id);  // fails for net_memif, which receives all frames anyway
   return std::make_unique<DpdkFrames>("dpdk:" + device, std::move(port));
 }
 

@@ -64,9 +64,10 @@ class DpdkIo final : public PacketIo {
         port_(std::move(port)),
         holder_(std::move(holder)),
         device_(config.device),
-        kernel_(port_->interface()),
-        neighbors_({.mac = port_->mac(), .address = {.ip = local.ip}, .vlan = config.device.vlan},
-                   [this](const Address& to) { return next_hop(to); }),
+        kernel_(port_->info().interface),
+        neighbors_(
+            {.mac = port_->info().mac, .address = {.ip = local.ip}, .vlan = config.device.vlan},
+            [this](const Address& to) { return next_hop(to); }),
         batch_(*port_, local, config.device.vlan.has_value()),
         data_tc_(ip_traffic_class(config.data_tc, TrafficClass::kData)),
         control_tc_(ip_traffic_class(config.control_tc, TrafficClass::kControl)) {}
@@ -124,10 +125,10 @@ bool DpdkIo::can_send(const TxPacket& packet) const {
          is_ipv4(to) == is_ipv4(local_);
 }
 
-// A gateway among the device's arguments replaces the kernel's routes. These do not apply to a VLAN,
-// which is another network.
+// A gateway among the device's arguments replaces the kernel's routes. These do not apply to a
+// VLAN, which is another network.
 Address DpdkIo::next_hop(const Address& to) {
-  const bool kernels = !device_.gateway && !device_.vlan && !port_->interface().empty();
+  const bool kernels = !device_.gateway && !device_.vlan && !port_->info().interface.empty();
   return kernels ? kernel_.next_hop(to) : device_.next_hop(local_, to);
 }
 
@@ -186,7 +187,7 @@ size_t DpdkIo::send(std::span<const TxPacket> packets, Instant now) {
 }
 
 void DpdkIo::ask(const NeighborMessage& question, Instant now) {
-  if (!port_->is_steered()) return send_message(question);
+  if (!port_->info().steered) return send_message(question);
   const auto mac = kernel_.find_mac(question.target);
   if (!mac) return;
   neighbors_.receive({.kind = NeighborMessage::Kind::kAnswer,
@@ -206,7 +207,7 @@ void DpdkIo::look_at_link(Instant now, Duration interval) {
   if (link_seen_ != Instant() && now - link_seen_ < interval) return;
   link_seen_ = now;
   const bool was_up = std::exchange(link_up_, port_->link_is_up());
-  if (link_up_ && !was_up && !port_->is_steered()) send_message(neighbors_.announcement());
+  if (link_up_ && !was_up && !port_->info().steered) send_message(neighbors_.announcement());
   if (link_up_ || reconnected_ == Instant()) reconnected_ = now;
   const Duration waited = now - reconnected_;
   if (port_->can_reconnect() && waited > kReconnectInterval &&
@@ -248,7 +249,7 @@ void DpdkIo::drop_damaged() {
   release();
   const size_t most = std::min(packets.size(), kReceiveBurst);
   held_ = port_->receive(std::span(buffers_).first(most));
-  if (port_->offloads_udp_checksums()) drop_damaged();
+  if (port_->info().offloads_udp_checksums) drop_damaged();
   if (held_ == 0) look_at_link(now, link_up_ ? kLinkUpInterval : kLinkDownInterval);
   size_t count = 0;
   for (size_t i = 0; i < held_; ++i) {
@@ -294,13 +295,13 @@ bool DpdkIo::read_unknown(std::span<const uint8_t> frame, FrameDatagram& datagra
 PacketIoCaps caps_of(const DpdkPort& port, const Address& local, uint32_t paths) {
   PacketIoCaps caps;
   caps.datagram_bytes =
-      port.mtu() - frame::kUdpBytes - (is_ipv4(local) ? frame::kIpv4Bytes : frame::kIpv6Bytes);
+      port.info().mtu - frame::kUdpBytes - (is_ipv4(local) ? frame::kIpv4Bytes : frame::kIpv6Bytes);
   caps.burst_bytes = 0;  // single packets cost no more, so flows are paced packet by packet
-  caps.receive_bytes = port.receive_slots() * caps.datagram_bytes / 2;
+  caps.receive_bytes = port.info().receive_slots * caps.datagram_bytes / 2;
   caps.paths = paths;
   caps.line_rate = port.line_rate();
   // Copies within the host's memory need no checksum.
-  caps.checks_payload = port.offloads_udp_checksums() || port.is_memory();
+  caps.checks_payload = port.info().offloads_udp_checksums || port.info().is_memory;
   caps.sees_ecn = true;
   caps.sees_ipv4_header = is_ipv4(local);
   caps.jitter = kHostJitter;
@@ -317,16 +318,16 @@ Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
                                               .receive_burst = kReceiveBurst,
                                               .udp_checksums = config.udp_checksums},
                                              log));
-  if (port->mtu() < kNeededMtu) {
+  if (port->info().mtu < kNeededMtu) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("the DPDK device '{}' has an MTU of {}: at least {} are needed",
-                            config.device.name, port->mtu(), kNeededMtu));
+                            config.device.name, port->info().mtu, kNeededMtu));
   }
   OpenedDpdk opened{.io = nullptr,
-                    .mac = port->mac(),
-                    .interface = port->interface(),
-                    .takes_interface = port->takes_interface()};
-  const auto& kernels = port->kernel_address();
+                    .mac = port->info().mac,
+                    .interface = port->info().interface,
+                    .takes_interface = port->info().takes_interface};
+  const auto& kernels = port->info().kernel_address;
   Address local = config.device.address ? *config.device.address
                   : kernels             ? *kernels
                                         : link_local_address(opened.mac);
@@ -346,7 +347,7 @@ Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
     local.port = bound.port;
     holder = std::move(deaf);
   }
-  if (port->is_steered()) {
+  if (port->info().steered) {
     RETURN_IF_ERROR(port->steer(local));
   }
   const PacketIoCaps caps = caps_of(*port, local, config.paths);

@@ -23,7 +23,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/units.h"
-#include "transport/io/dpdk/burst_gate.h"
+#include "transport/io/dpdk/memif.h"
 
 namespace pacecar {
 namespace {

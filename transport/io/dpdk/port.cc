@@ -9,6 +9,8 @@
 #include <rte_ether.h>
 #include <rte_flow.h>
 #include <rte_mbuf.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,13 +19,14 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <ranges>
 #include <thread>
 
 #include "transport/base/return_if_error.h"
-#include "transport/io/dpdk/burst_gate.h"
+#include "transport/base/to_number.h"
 #include "transport/io/dpdk/eal.h"
-#include "transport/io/dpdk/memif_sockets.h"
+#include "transport/io/dpdk/memif.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/wire/address.h"
 
@@ -78,6 +81,33 @@ void guard_memif_server(const DpdkDevice& device, const LogSink& log) {
                     "name a socket in a directory of your own",
                     device.name));
   }
+}
+
+// The AF_XDP sockets of this process: descriptors by inode, which is not reused. The driver in DPDK
+// 22.11 does not close the socket of a closed device's buffers, which occupies the interface's
+// queue.
+std::map<ino_t, int> xdp_sockets() {
+  std::map<ino_t, int> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    const int fd = to_number<int>(entry.path().filename().native()).value_or(-1);
+    int domain = 0;
+    socklen_t size = sizeof domain;
+    struct stat status {};
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_XDP &&
+        fstat(fd, &status) == 0) {
+      found[status.st_ino] = fd;
+    }
+  }
+  return found;
+}
+
+std::string af_xdp_cure(const std::string& interface) {
+  return fmt::format(
+      "AF_XDP needs root (or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_IPC_LOCK), a kernel with "
+      "CONFIG_XDP_SOCKETS, an MTU of at most {}, and no other program on the interface's queue "
+      "('ip link show {}' shows XDP programs): give it these, or use net_af_packet",
+      dpdk_driver(kAfXdpDriver).most_mtu, interface);
 }
 
 // The devices in use by this process, and their sockets of net_memif. With eal_mutex() held.
@@ -166,7 +196,7 @@ void DpdkPort::close() {
   for (int ms = 0; ms < kPatienceMs && !link_is_up() && is_connecting(); ++ms) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  if (std::exchange(guarded_, false)) remove_guarded_device(id_);
+  if (std::exchange(guarded_, false)) remove_guarded_device(info_.id);
   // Work that a driver has deferred to that thread (net_virtio_user, when its peer is gone) must be
   // done before the device is closed.
   run_on_interrupt_thread([] {});
@@ -175,9 +205,9 @@ void DpdkPort::close() {
                                          [&](const auto& other) { return other == socket; });
   run_on_interrupt_thread([&] {
     rte_eth_dev_info info{};
-    const bool known = rte_eth_dev_info_get(id_, &info) == 0;
-    rte_eth_dev_stop(id_);
-    rte_eth_dev_close(id_);
+    const bool known = rte_eth_dev_info_get(info_.id, &info) == 0;
+    rte_eth_dev_stop(info_.id);
+    rte_eth_dev_close(info_.id);
     if (known) rte_dev_remove(info.device);
     if (last && !socket.empty()) retire_memif_listener(socket);
   });
@@ -202,11 +232,11 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
                             "a virtual device another number, such as {}1",
                             device.name, device.driver()));
   }
-  if (rte_eth_dev_get_port_by_name(device.name.c_str(), &id_) != 0) {
+  if (rte_eth_dev_get_port_by_name(device.name.c_str(), &info_.id) != 0) {
     if (serves_at_file(device)) remove_dead_memif_socket(memif_socket(device));
     const EalOutput output(log);
     const int done = rte_dev_probe(with_defaults(device).c_str());
-    if (done != 0 || rte_eth_dev_get_port_by_name(device.name.c_str(), &id_) != 0) {
+    if (done != 0 || rte_eth_dev_get_port_by_name(device.name.c_str(), &info_.id) != 0) {
       const std::string cause = output.from_driver(rte_strerror(done != 0 ? -done : ENODEV));
       // Some drivers return -1 for every error.
       if (done == -EACCES || (done == -1 && geteuid() != 0)) {
@@ -231,7 +261,7 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
   devices_in_use()[name_] = memif_socket(device);
   guard_memif_server(device, log);
   guarded_ = device.driver() == kMemifDriver;
-  if (guarded_) add_guarded_device(id_);
+  if (guarded_) add_guarded_device(info_.id);
   return {};
 }
 
@@ -239,7 +269,7 @@ DpdkPort::Pool DpdkPort::try_pool(const std::string& name, uint32_t buffers, Byt
   // Drivers that copy into their slots need few buffers at a time. A stack returns the newest ones,
   // which are still in the cache.
   const char* const order = driver_->has_slots ? "stack" : "ring_mp_mc";
-  const int socket = rte_eth_dev_socket_id(id_);
+  const int socket = rte_eth_dev_socket_id(info_.id);
   const auto room = static_cast<uint16_t>(bytes);
   if (!driver_->one_pool) {
     return Pool(rte_pktmbuf_pool_create_by_ops(name.c_str(), buffers, 0, 0, room, socket, order));
@@ -272,10 +302,11 @@ Result<DpdkPort::Pool> DpdkPort::make_pool(const char* purpose, uint32_t buffers
 }
 
 Result<void> DpdkPort::make_pools(const DpdkPortConfig& config) {
-  const Bytes frame =
-      std::max(mtu_ + kLinkBytes + driver_->room_before, driver_->has_slots ? kSlot : kLeastRoom);
-  const uint32_t received = receive_slots_ + config.receive_burst + driver_->held_to_receive;
-  const uint32_t sent = config.transmit_buffers + (copies_on_send_ ? 0 : driver_->held_to_send);
+  const Bytes frame = std::max(info_.mtu + kLinkBytes + driver_->room_before,
+                               driver_->has_slots ? kSlot : kLeastRoom);
+  const uint32_t received = info_.receive_slots + config.receive_burst + driver_->held_to_receive;
+  const uint32_t sent =
+      config.transmit_buffers + (info_.copies_on_send ? 0 : driver_->held_to_send);
   ASSIGN_OR_RETURN(receive_pool_,
                    make_pool("rx", received + (driver_->one_pool ? sent : 0), frame));
   if (driver_->one_pool) return {};
@@ -289,16 +320,16 @@ Result<void> DpdkPort::make_pools(const DpdkPortConfig& config) {
 tl::expected<Bytes, int> DpdkPort::choose_mtu(const DpdkDevice& device) const {
   const Bytes limit = driver_->has_slots ? kLargestMtu : driver_->most_mtu;
   if (limit > 0) {
-    const auto kernels = find_interface(interface_);
+    const auto kernels = find_interface(info_.interface);
     const Bytes most = kernels ? std::min(kernels->mtu, limit) : limit;
     return std::min(device.mtu.value_or(most), most);
   }
   if (device.mtu) {
-    const int done = rte_eth_dev_set_mtu(id_, static_cast<uint16_t>(*device.mtu));
+    const int done = rte_eth_dev_set_mtu(info_.id, static_cast<uint16_t>(*device.mtu));
     if (done != 0) return tl::unexpected(done);
   }
   uint16_t mtu = RTE_ETHER_MTU;
-  rte_eth_dev_get_mtu(id_, &mtu);
+  rte_eth_dev_get_mtu(info_.id, &mtu);
   return mtu;
 }
 
@@ -306,7 +337,7 @@ tl::unexpected<Error> DpdkPort::refuse(const char* what, int error, const EalOut
                                        const DpdkDevice& device) const {
   const std::string cure =
       driver_->name == kAfXdpDriver
-          ? af_xdp_cure(interface_)
+          ? af_xdp_cure(info_.interface)
           : fmt::format("check that nothing else uses it, and its arguments '{}'",
                         device.arguments);
   return fail(ErrorCode::kSystem, fmt::format("the DPDK device '{}' cannot be {} ({}): {}", name_,
@@ -316,110 +347,115 @@ tl::unexpected<Error> DpdkPort::refuse(const char* what, int error, const EalOut
 Result<void> DpdkPort::make_queues(const DpdkPortConfig& config, const EalOutput& output) {
   uint16_t receive_slots = kReceiveSlots;
   uint16_t transmit_slots = kTransmitSlots;
-  rte_eth_dev_adjust_nb_rx_tx_desc(id_, &receive_slots, &transmit_slots);
-  receive_slots_ = receive_slots;
-  const auto socket = static_cast<unsigned>(rte_eth_dev_socket_id(id_));
+  rte_eth_dev_adjust_nb_rx_tx_desc(info_.id, &receive_slots, &transmit_slots);
+  info_.receive_slots = receive_slots;
+  const auto socket = static_cast<unsigned>(rte_eth_dev_socket_id(info_.id));
   const bool xdp = driver_->name == kAfXdpDriver;
   const auto others = xdp ? xdp_sockets() : std::map<ino_t, int>();
   RETURN_IF_ERROR(make_pools(config));
-  int done = rte_eth_rx_queue_setup(id_, 0, receive_slots, socket, nullptr, receive_pool_.get());
+  int done =
+      rte_eth_rx_queue_setup(info_.id, 0, receive_slots, socket, nullptr, receive_pool_.get());
   if (xdp) {
     xdp_sockets_ = xdp_sockets();
     std::erase_if(xdp_sockets_, [&](const auto& each) { return others.contains(each.first); });
   }
   if (done != 0) return refuse("given a receive queue", done, output, config.device);
-  done = rte_eth_tx_queue_setup(id_, 0, transmit_slots, socket, nullptr);
+  done = rte_eth_tx_queue_setup(info_.id, 0, transmit_slots, socket, nullptr);
   if (done != 0) return refuse("given a transmit queue", done, output, config.device);
   return {};
 }
 
 void DpdkPort::find_interface_of(const DpdkDevice& device, uint32_t index) {
   if (!driver_->kernel_is_peer) {
-    interface_ = interface_name(index);
+    info_.interface = interface_name(index);
   } else if (const auto shared = device.argument(driver_->shared)) {
-    interface_ = *shared;
+    info_.interface = *shared;
   }
-  const auto found = find_interface(interface_);
+  const auto found = find_interface(info_.interface);
   if (!found) return;
   const bool ours = device.address && std::ranges::count(found->addresses, *device.address) > 0;
-  kernel_address_ = ours ? device.address : preferred_address(*found);
+  info_.kernel_address = ours ? device.address : preferred_address(*found);
 }
 
 void DpdkPort::leave_others_to_kernel(const DpdkDevice& device, const LogSink& log) {
   // The kernel would not answer for another address, or on another network.
-  if (!kernel_address_ || device.address.value_or(*kernel_address_) != *kernel_address_) return;
-  if (device.vlan) return;
-  const auto isolated = isolate_device(id_);
-  steered_ = isolated.has_value();
+  const auto& kernels = info_.kernel_address;
+  if (!kernels || device.address.value_or(*kernels) != *kernels || device.vlan) return;
+  const auto isolated = isolate_device(info_.id);
+  info_.steered = isolated.has_value();
   log(LogLevel::kTrace,
-      steered_ ? fmt::format("the DPDK device '{}' leaves other packets to the kernel", name_)
-               : fmt::format("the DPDK device '{}' gives us all packets, not only ours ({})", name_,
-                             isolated.error()));
+      info_.steered ? fmt::format("the DPDK device '{}' leaves other packets to the kernel", name_)
+                    : fmt::format("the DPDK device '{}' gives us all packets, not only ours ({})",
+                                  name_, isolated.error()));
 }
 
 Result<void> DpdkPort::steer(const Address& to) const {
-  const auto steered = steer_datagrams(id_, to);
+  const auto steered = steer_datagrams(info_.id, to);
   if (steered) return {};
   return fail(ErrorCode::kSystem,
               fmt::format("the DPDK device '{}' does not take a rule for the packets to {} ({}): "
                           "give it to DPDK alone, or use soft:udp:{}",
-                          name_, to_string(to), steered.error(), interface_));
+                          name_, to_string(to), steered.error(), info_.interface));
 }
 
 Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& log) {
   const EalOutput output(log);
   rte_eth_dev_info info{};
-  if (const int done = rte_eth_dev_info_get(id_, &info); done != 0) {
+  if (const int done = rte_eth_dev_info_get(info_.id, &info); done != 0) {
     return refuse("asked", done, output, config.device);
   }
   driver_ = &dpdk_driver(info.driver_name != nullptr ? info.driver_name : "");
-  copies_on_send_ =
+  info_.copies_on_send =
       driver_->copies_on_send && (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
+  info_.is_memory = driver_->is_memory;
+  info_.takes_interface = driver_->takes_interface;
   find_interface_of(config.device, info.if_index);
   is_hardware_ = config.device.is_pci();
 
-  offloads_udp_checksums_ = config.udp_checksums && (info.tx_offload_capa & kMakesChecksums) != 0 &&
-                            (info.rx_offload_capa & kChecksChecksums) != 0;
+  info_.offloads_udp_checksums = config.udp_checksums &&
+                                 (info.tx_offload_capa & kMakesChecksums) != 0 &&
+                                 (info.rx_offload_capa & kChecksChecksums) != 0;
   log(LogLevel::kTrace,
       fmt::format("the DPDK device '{}' {} UDP checksums; payloads are {}", name_,
-                  offloads_udp_checksums_ ? "makes and checks" : "does not make",
-                  copies_on_send_ ? "sent from the application's memory"
-                                  : "copied: it may still read a payload when the application has "
-                                    "its memory back"));
+                  info_.offloads_udp_checksums ? "makes and checks" : "does not make",
+                  info_.copies_on_send
+                      ? "sent from the application's memory"
+                      : "copied: it may still read a payload when the application has "
+                        "its memory back"));
 
   rte_eth_conf conf{};
-  if (copies_on_send_) conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
-  if (offloads_udp_checksums_) {
+  if (info_.copies_on_send) conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+  if (info_.offloads_udp_checksums) {
     conf.txmode.offloads |= kMakesChecksums;
     conf.rxmode.offloads |= kChecksChecksums;
   }
-  int done = rte_eth_dev_configure(id_, 1, 1, &conf);
+  int done = rte_eth_dev_configure(info_.id, 1, 1, &conf);
   if (done != 0) return refuse("configured", done, output, config.device);
   const auto mtu = choose_mtu(config.device);
   if (!mtu) return refuse("set to that MTU", mtu.error(), output, config.device);
-  mtu_ = *mtu;
+  info_.mtu = *mtu;
   RETURN_IF_ERROR(make_queues(config, output));
   leave_others_to_kernel(config.device, log);
   // The server may start later.
   if (is_memif_client(config.device)) server_socket_ = memif_socket(config.device);
-  done = rte_eth_dev_start(id_);
+  done = rte_eth_dev_start(info_.id);
   started_ = done == 0;
   if (!started_ && !can_reconnect()) return refuse("started", done, output, config.device);
   // Neighbours ask by multicast. Virtual devices without a filter receive it in any case.
-  rte_eth_allmulticast_enable(id_);
+  rte_eth_allmulticast_enable(info_.id);
   rte_ether_addr mac{};
-  rte_eth_macaddr_get(id_, &mac);
+  rte_eth_macaddr_get(info_.id, &mac);
   if (!rte_is_valid_assigned_ether_addr(&mac)) {
     rte_eth_random_addr(mac.addr_bytes);
-    rte_eth_dev_default_mac_addr_set(id_, &mac);
+    rte_eth_dev_default_mac_addr_set(info_.id, &mac);
   }
-  std::copy_n(mac.addr_bytes, mac_.size(), mac_.begin());
+  std::copy_n(mac.addr_bytes, info_.mac.size(), info_.mac.begin());
   return {};
 }
 
 Rate DpdkPort::line_rate() const {
   rte_eth_link link{};
-  if (!is_hardware_ || rte_eth_link_get_nowait(id_, &link) != 0) return Rate();
+  if (!is_hardware_ || rte_eth_link_get_nowait(info_.id, &link) != 0) return Rate();
   if (link.link_speed == RTE_ETH_SPEED_NUM_NONE || link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN) {
     return Rate();
   }
@@ -428,16 +464,16 @@ Rate DpdkPort::line_rate() const {
 
 uint16_t DpdkPort::receive(std::span<rte_mbuf*> buffers) const {
   const auto most = static_cast<uint16_t>(buffers.size());
-  if (!guarded_) return rte_eth_rx_burst(id_, 0, buffers.data(), most);
-  const GuardedBurst burst(id_);
-  return started_ && burst.may_run() ? rte_eth_rx_burst(id_, 0, buffers.data(), most) : 0;
+  if (!guarded_) return rte_eth_rx_burst(info_.id, 0, buffers.data(), most);
+  const GuardedBurst burst(info_.id);
+  return started_ && burst.may_run() ? rte_eth_rx_burst(info_.id, 0, buffers.data(), most) : 0;
 }
 
 uint16_t DpdkPort::send(std::span<rte_mbuf*> buffers) const {
   const auto count = static_cast<uint16_t>(buffers.size());
-  if (!guarded_) return rte_eth_tx_burst(id_, 0, buffers.data(), count);
-  const GuardedBurst burst(id_);
-  return started_ && burst.may_run() ? rte_eth_tx_burst(id_, 0, buffers.data(), count) : 0;
+  if (!guarded_) return rte_eth_tx_burst(info_.id, 0, buffers.data(), count);
+  const GuardedBurst burst(info_.id);
+  return started_ && burst.may_run() ? rte_eth_tx_burst(info_.id, 0, buffers.data(), count) : 0;
 }
 
 bool DpdkPort::is_connecting() const {
@@ -445,10 +481,10 @@ bool DpdkPort::is_connecting() const {
 }
 
 void DpdkPort::reconnect() {
-  run_on_interrupt_thread([this] { rte_eth_dev_stop(id_); });
-  started_ = rte_eth_dev_start(id_) == 0;
+  run_on_interrupt_thread([this] { rte_eth_dev_stop(info_.id); });
+  started_ = rte_eth_dev_start(info_.id) == 0;
 }
 
-bool DpdkPort::link_is_up() const { return started_ && has_link(id_); }
+bool DpdkPort::link_is_up() const { return started_ && has_link(info_.id); }
 
 }  // namespace pacecar

@@ -3,7 +3,10 @@
 // PacketIo.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,7 +15,6 @@
 #include "transport/base/log.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
-#include "transport/io/dpdk/af_xdp.h"
 #include "transport/io/dpdk/device_name.h"
 #include "transport/io/dpdk/driver.h"
 #include "transport/io/frame.h"
@@ -32,6 +34,25 @@ struct DpdkPortConfig {
   bool udp_checksums = false;  // the device makes and checks UDP checksums, if it can
 };
 
+struct DpdkPortInfo {
+  uint16_t id = 0;
+  MacAddress mac{};
+  Bytes mtu = 0;          // of IP packets
+  std::string interface;  // the kernel's, of the same device; empty: none
+  uint32_t receive_slots = 0;
+  // The driver copies packets before the burst call returns; packets may have many segments.
+  bool copies_on_send = false;
+  // The device computes the UDP checksums of flagged packets and checks those of received ones.
+  bool offloads_udp_checksums = false;
+  bool is_memory = false;        // frames stay in the memory of this host
+  bool takes_interface = false;  // the kernel receives nothing there while the device is open
+  // The kernel's IP address on that interface; the configured one, if the interface has it.
+  std::optional<Address> kernel_address;
+  // Only packets to our address and port are steered to us; the kernel receives all others, also
+  // ARP and neighbour discovery.
+  bool steered = false;
+};
+
 class DpdkPort {
  public:
   // Errors: kInvalidArgument, kNotFound, kPermission, kSystem; each names the device and the cure.
@@ -40,12 +61,7 @@ class DpdkPort {
   DpdkPort& operator=(const DpdkPort&) = delete;
   ~DpdkPort();
 
-  uint16_t id() const { return id_; }
-  const MacAddress& mac() const { return mac_; }
-  Bytes mtu() const { return mtu_; }  // of IP packets
-  // The kernel's network interface of the same device; empty: none.
-  const std::string& interface() const { return interface_; }
-  uint32_t receive_slots() const { return receive_slots_; }
+  const DpdkPortInfo& info() const { return info_; }
   Rate line_rate() const;  // 0: unknown, or a virtual device
   bool link_is_up() const;
   // Fill `buffers` with received packets, and send those in it; return how many. None while a
@@ -59,19 +75,6 @@ class DpdkPort {
   void reconnect();
   // Whether an attempt to connect is running.
   bool is_connecting() const;
-  // The driver copies packets before the burst call returns; packets may have many segments.
-  bool copies_on_send() const { return copies_on_send_; }
-  // The device computes the UDP checksums of flagged packets and checks those of received ones.
-  bool offloads_udp_checksums() const { return offloads_udp_checksums_; }
-  // The device exchanges frames with other processes of this host in memory.
-  bool is_memory() const { return driver_->is_memory; }
-  // The kernel receives nothing on the interface while the device is open.
-  bool takes_interface() const { return driver_->takes_interface; }
-  // The kernel's IP address on that interface; the configured one, if the interface has it.
-  const std::optional<Address>& kernel_address() const { return kernel_address_; }
-  // Only packets to our address and port are steered to us; the kernel receives all others, also
-  // ARP and neighbour discovery.
-  bool is_steered() const { return steered_; }
   // Sets the address and port whose packets a steered device receives.
   Result<void> steer(const Address& to) const;
   rte_mempool& transmit_pool() { return transmit_pool_ ? *transmit_pool_ : *receive_pool_; }
@@ -98,18 +101,10 @@ class DpdkPort {
 
   std::string name_;
   const DpdkDriver* driver_ = &dpdk_driver({});
-  uint16_t id_ = 0;
-  MacAddress mac_{};
-  Bytes mtu_ = 0;
-  std::string interface_;
-  std::optional<Address> kernel_address_;
-  bool steered_ = false;
-  uint32_t receive_slots_ = 0;
+  DpdkPortInfo info_;
   bool started_ = false;
-  bool guarded_ = false;       // see burst_gate.h
-  std::string server_socket_;  // of a client of net_memif
-  bool copies_on_send_ = false;
-  bool offloads_udp_checksums_ = false;
+  bool guarded_ = false;              // see memif.h
+  std::string server_socket_;         // of a client of net_memif
   bool is_hardware_ = false;          // virtual devices report a made-up speed
   std::map<ino_t, int> xdp_sockets_;  // of the device's buffers
   Pool receive_pool_;

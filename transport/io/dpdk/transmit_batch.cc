@@ -34,7 +34,7 @@ void hold(rte_mbuf& buffer) { rte_mbuf_refcnt_set(&buffer, kHeld); }
 }  // namespace
 
 TransmitBatch::TransmitBatch(DpdkPort& port, const Address& local, bool tagged) : port_(port) {
-  if (!port.offloads_udp_checksums()) return;
+  if (!port.info().offloads_udp_checksums) return;
   const bool ipv4 = is_ipv4(local);
   checksum_flags_ = RTE_MBUF_F_TX_UDP_CKSUM | (ipv4 ? RTE_MBUF_F_TX_IPV4 : RTE_MBUF_F_TX_IPV6);
   header_lengths_ =
@@ -60,7 +60,7 @@ size_t TransmitBatch::take_prepared(size_t packets) {
 size_t TransmitBatch::begin(size_t packets) {
   count_ = 0;
   packets = std::min(packets, kBurst);
-  if (port_.copies_on_send()) return taken_ = take_prepared(packets);
+  if (port_.info().copies_on_send) return taken_ = take_prepared(packets);
   // All or none: the missing buffers are in packets that the device has not sent yet.
   const bool enough = rte_pktmbuf_alloc_bulk(&port_.transmit_pool(), heads_.data(),
                                              static_cast<unsigned>(packets)) == 0;
@@ -93,7 +93,7 @@ void TransmitBatch::add(const TxPacket& packet) {
   auto* const start = rte_pktmbuf_mtod(&head, uint8_t*);
   std::memcpy(start, headers_.data(), headers_.size());
   uint8_t* end = append(start + headers_size_, packet.header);
-  const bool whole = !port_.copies_on_send() || packet.payload.size() <= kCopiedPayload ||
+  const bool whole = !port_.info().copies_on_send || packet.payload.size() <= kCopiedPayload ||
                      (checksum_flags_ != 0 && has_odd_piece(packet));
   if (whole) end = append(append(end, packet.payload), packet.trailer);
   head.data_len = static_cast<uint16_t>(end - start);
@@ -112,7 +112,7 @@ size_t TransmitBatch::ask_for_checksums() {
     head->ol_flags = checksum_flags_;
     head->tx_offload = header_lengths_;
   }
-  return rte_eth_tx_prepare(port_.id(), 0, heads_.data(), static_cast<uint16_t>(count_));
+  return rte_eth_tx_prepare(port_.info().id, 0, heads_.data(), static_cast<uint16_t>(count_));
 }
 
 size_t TransmitBatch::submit() {
@@ -121,7 +121,7 @@ size_t TransmitBatch::submit() {
     const size_t ready = checksum_flags_ != 0 ? ask_for_checksums() : count_;
     sent = port_.send(std::span(heads_).first(ready));
   }
-  if (!port_.copies_on_send() && sent < taken_) {
+  if (!port_.info().copies_on_send && sent < taken_) {
     rte_pktmbuf_free_bulk(&heads_[sent], static_cast<unsigned>(taken_ - sent));
   }
   return sent;
