@@ -13,12 +13,7 @@ using test::DpdkHub;
 using test::DpdkLink;
 using test::SoftNicHost;
 
-constexpr FaultConfig kStorm{.loss = 0.05,
-                             .duplicate = 0.05,
-                             .corrupt = 0.02,
-                             .reorder = 0.2,
-                             .on_send = true,
-                             .on_receive = true};
+constexpr FaultConfig kStorm{.loss = 0.1, .duplicate = 0.1, .corrupt = 0.04, .reorder = 0.36};
 
 // The storm loses one in four probes or their acknowledgements, and a busy machine has time for
 // few.

@@ -43,9 +43,7 @@ PacketIoWorld make_udp_world(bool ipv6, Wrap wrap) {
 std::unique_ptr<PacketIo> bare(std::unique_ptr<PacketIo> io) { return io; }
 
 std::unique_ptr<PacketIo> with_faults_off(std::unique_ptr<PacketIo> io) {
-  FaultConfig config;
-  config.on_send = true;
-  return inject_faults(std::move(io), config);
+  return inject_faults(std::move(io), FaultConfig());
 }
 
 std::unique_ptr<PacketIo> with_pcap(std::unique_ptr<PacketIo> io) {

@@ -41,7 +41,7 @@ class Collectives(unittest.TestCase):
 
     def test_collectives_are_right_through_loss_and_reordering(self):
         self.check(job.Place("lo"), 4,
-                   PACECAR_FAULT="loss=0.02,duplicate=0.02,reorder=0.03,on=both",
+                   PACECAR_FAULT="loss=0.04,duplicate=0.04,reorder=0.06",
                    PACECAR_CMA="off")  # so that all messages cross the network
 
     @unittest.skipUnless(os.geteuid() == 0, "network namespaces need root")

@@ -65,7 +65,7 @@ class Collectives(Job):
 
     def test_what_the_network_loses_doubles_and_mixes_up(self):
         self.check(draws(100), MIB, seed=3,
-                   PACECAR_FAULT="loss=0.01,duplicate=0.02,reorder=0.02,corrupt=0.005,on=both")
+                   PACECAR_FAULT="loss=0.02,duplicate=0.04,reorder=0.04,corrupt=0.01")
 
 
 class Lives(Job):
@@ -139,7 +139,7 @@ class Faults(Job):
         with self.disturbed_job(4) as (_, doctor):
             seen = doctor()
             self.assertEqual(seen.returncode, 0, seen.stdout)
-        with self.disturbed_job(4, PACECAR_FAULT="loss=0.1,on=both") as (_, doctor):
+        with self.disturbed_job(4, PACECAR_FAULT="loss=0.19") as (_, doctor):
             seen = doctor()
             self.assertEqual(seen.returncode, 1, seen.stdout)
             self.assertIn("was sent again: packets are lost", seen.stdout)
@@ -196,7 +196,7 @@ class Windows(Job):
 
     def test_puts_over_a_network_that_loses_and_mixes_up(self):
         self.puts(draws(10), 4, **self.with_gin(
-            PACECAR_FAULT="loss=0.01,duplicate=0.02,reorder=0.02,on=both"))
+            PACECAR_FAULT="loss=0.02,duplicate=0.04,reorder=0.04"))
 
     def test_a_killed_rank_is_an_error_for_those_who_put(self):
         self.outlive("gin_rank", ["{folder}/id", "5", "3", "killed"], "soft:udp:lo",

@@ -332,7 +332,7 @@ TEST(FiProvider, RandomTrafficArrives) {
 }
 
 TEST(FiProvider, RandomTrafficArrivesThroughLoss) {
-  setenv("PACECAR_FAULT", "loss=0.02,duplicate=0.02,reorder=0.03,on=both", 1);
+  setenv("PACECAR_FAULT", "loss=0.04,duplicate=0.04,reorder=0.06", 1);
   setenv("PACECAR_CMA", "off", 1);  // all frames cross the network
   with_two([](World& world) { random_traffic(world, 11); });
   unsetenv("PACECAR_FAULT");

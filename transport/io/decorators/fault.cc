@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
+#include <array>
 #include <map>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,7 +17,7 @@
 namespace pacecar {
 namespace {
 
-// The copies of one direction take at most this memory, within these bounds of their number.
+// The copies take at most this memory, within these bounds of their number.
 constexpr size_t kHeldBytes = 16 << 20;
 constexpr size_t kLeastHeld = 64;
 constexpr size_t kMostHeld = 4096;
@@ -26,10 +25,8 @@ constexpr size_t kMaxCopies = 2;  // of one packet
 
 struct HeldPacket {
   std::vector<uint8_t> bytes;
-  Address peer;
-  uint16_t path = 0;                                 // of a packet to send
-  TrafficClass traffic_class = TrafficClass::kData;  // likewise
-  Ecn ecn = Ecn::kNotCapable;                        // of a packet received
+  Address source;
+  Ecn ecn = Ecn::kNotCapable;
 };
 // By the time at which they may leave; packets of the same time stay in their order.
 using HeldPackets = std::multimap<Instant, HeldPacket>;
@@ -44,35 +41,6 @@ struct Fate {
   bool harmless() const { return !lost && !duplicated && !corrupted && held == Duration(); }
 };
 
-enum class Direction : uint64_t { kSend, kReceive };
-
-// The fates of the packets of one direction, in their order.
-class Fates {
- public:
-  Fates(const FaultConfig& config, Direction direction)
-      : config_(config),
-        stream_(Prng(config.seed * 2 + static_cast<uint64_t>(direction)).next_u64()) {}
-
-  // The fate of the packet `ahead` packets after the next one. Every packet has a generator of its
-  // own, so a second call, after back-pressure, returns the same fate.
-  Fate peek(size_t ahead = 0) const {
-    Prng prng(stream_ + next_ + ahead);
-    Fate fate;
-    fate.lost = prng.chance(config_.loss);
-    fate.duplicated = prng.chance(config_.duplicate);
-    fate.corrupted = prng.chance(config_.corrupt);
-    fate.held = config_.delay + (prng.chance(config_.reorder) ? config_.reorder_by : Duration());
-    fate.noise = prng.next_u64();
-    return fate;
-  }
-  void advance(size_t packets) { next_ += packets; }
-
- private:
-  FaultConfig config_;
-  uint64_t stream_;
-  uint64_t next_ = 0;
-};
-
 void flip_bit(std::span<uint8_t> bytes, uint64_t noise) {
   if (bytes.empty()) return;
   const uint64_t bit = noise % (bytes.size() * 8);
@@ -82,106 +50,61 @@ void flip_bit(std::span<uint8_t> bytes, uint64_t noise) {
 class FaultIo final : public PacketIoDecorator {
  public:
   FaultIo(std::unique_ptr<PacketIo> wrapped, const FaultConfig& config)
-      : PacketIoDecorator(std::move(wrapped)), caps_(inner().caps()) {
+      : PacketIoDecorator(std::move(wrapped)),
+        config_(config),
+        caps_(inner().caps()),
+        stream_(Prng(config.seed).next_u64()),
+        most_held_(std::clamp<size_t>(kHeldBytes / caps_.datagram_bytes, kLeastHeld, kMostHeld)) {
     if (config.corrupt > 0) caps_.checks_payload = false;
-    if (config.on_send) sending_.emplace(config, Direction::kSend, caps_.datagram_bytes);
-    if (config.on_receive) receiving_.emplace(config, Direction::kReceive, caps_.datagram_bytes);
   }
 
   const PacketIoCaps& caps() const override { return caps_; }
-  size_t send(std::span<const TxPacket> packets, Instant now) override;
   size_t receive(std::span<RxPacket> packets, Instant now) override;
 
  private:
-  struct Side {
-    Side(const FaultConfig& config, Direction direction, Bytes datagram)
-        : fates(config, direction),
-          datagram_bytes(datagram),
-          most_held(std::clamp<size_t>(kHeldBytes / datagram, kLeastHeld, kMostHeld)) {}
-
-    bool passes(size_t size, const Fate& fate) const {
-      return fate.harmless() || size > datagram_bytes;  // not one of ours: left to the inner one
-    }
-    size_t room() const { return most_held - held.size() - handed_out.size(); }
-    bool due(Instant now) const { return !held.empty() && held.begin()->first <= now; }
-    // Holds `packet`, and its duplicate if it has one.
-    void hold(HeldPacket packet, const Fate& fate, Instant now) {
-      const auto first = held.emplace(now + fate.held, packet);
-      if (fate.corrupted) flip_bit(first->second.bytes, fate.noise);
-      if (fate.duplicated) held.emplace(now + fate.held, std::move(packet));
-    }
-
-    Fates fates;
-    const size_t datagram_bytes;
-    const size_t most_held;
-    HeldPackets held;
-    std::vector<HeldPackets::node_type> handed_out;  // by the last receive()
-  };
-
-  void send_due(Instant now);
-  bool send_harmed(const TxPacket& packet, Instant now);
+  Fate next_fate();
+  bool passes(const RxPacket& packet, const Fate& fate) const {
+    // A longer one is not one of ours.
+    return fate.harmless() || packet.bytes.size() > caps_.datagram_bytes;
+  }
+  size_t room() const { return most_held_ - held_.size() - handed_out_.size(); }
+  void hold(const RxPacket& packet, const Fate& fate, Instant now);
   size_t hand_out_due(std::span<RxPacket> packets, Instant now);
   bool receive_new(std::span<RxPacket> packets, size_t& count, Instant now);
 
+  const FaultConfig config_;
   PacketIoCaps caps_;
-  std::optional<Side> sending_;
-  std::optional<Side> receiving_;
+  const uint64_t stream_;
+  uint64_t packets_ = 0;  // so far
+  const size_t most_held_;
+  HeldPackets held_;
+  std::vector<HeldPackets::node_type> handed_out_;  // by the last receive()
 };
 
-size_t FaultIo::send(std::span<const TxPacket> packets, Instant now) {
-  if (!sending_) return inner().send(packets, now);
-  send_due(now);
-  size_t taken = 0;
-  while (taken < packets.size()) {
-    const auto rest = packets.subspan(taken);
-    size_t run = 0;  // leading packets that pass
-    while (run < rest.size() && sending_->passes(rest[run].size(), sending_->fates.peek(run)))
-      ++run;
-    const size_t sent = run > 0 ? inner().send(rest.first(run), now) : 0;
-    taken += sent;
-    sending_->fates.advance(sent);
-    if (sent < run || run == rest.size() || !send_harmed(rest[run], now)) break;
-    ++taken;
-    sending_->fates.advance(1);
-    send_due(now);
-  }
-  return taken;
+// Every packet has a generator of its own.
+Fate FaultIo::next_fate() {
+  Prng prng(stream_ + packets_++);
+  Fate fate;
+  fate.lost = prng.chance(config_.loss);
+  fate.duplicated = prng.chance(config_.duplicate);
+  fate.corrupted = prng.chance(config_.corrupt);
+  fate.held = config_.delay + (prng.chance(config_.reorder) ? config_.reorder_by : Duration());
+  fate.noise = prng.next_u64();
+  return fate;
 }
 
-// False at the limit of held packets.
-bool FaultIo::send_harmed(const TxPacket& packet, Instant now) {
-  const Fate fate = sending_->fates.peek();
-  if (fate.lost) return true;
-  if (sending_->room() < kMaxCopies) return false;
-  HeldPacket copy{.bytes = {},
-                  .peer = *packet.destination,
-                  .path = packet.path,
-                  .traffic_class = packet.traffic_class};
-  for (const auto part : {packet.header, packet.payload, packet.trailer}) {
-    copy.bytes.insert(copy.bytes.end(), part.begin(), part.end());
-  }
-  sending_->hold(std::move(copy), fate, now);
-  return true;
-}
-
-void FaultIo::send_due(Instant now) {
-  while (sending_->due(now)) {
-    const HeldPacket& held = sending_->held.begin()->second;
-    const TxPacket packet{.header = held.bytes,
-                          .payload = {},
-                          .trailer = {},
-                          .destination = &held.peer,
-                          .path = held.path,
-                          .traffic_class = held.traffic_class};
-    if (inner().send({&packet, 1}, now) == 0) return;
-    sending_->held.erase(sending_->held.begin());
-  }
+// A copy of the packet, and its duplicate if it has one.
+void FaultIo::hold(const RxPacket& packet, const Fate& fate, Instant now) {
+  HeldPacket copy{.bytes = {packet.bytes.begin(), packet.bytes.end()},
+                  .source = *packet.source,
+                  .ecn = packet.ecn};
+  const auto first = held_.emplace(now + fate.held, copy);
+  if (fate.corrupted) flip_bit(first->second.bytes, fate.noise);
+  if (fate.duplicated) held_.emplace(now + fate.held, std::move(copy));
 }
 
 size_t FaultIo::receive(std::span<RxPacket> packets, Instant now) {
-  if (sending_) send_due(now);
-  if (!receiving_) return inner().receive(packets, now);
-  receiving_->handed_out.clear();
+  handed_out_.clear();
   size_t count = hand_out_due(packets, now);
   // Zero would mean that nothing waits, so continue if all received packets were lost.
   while (receive_new(packets, count, now) && count == 0) {
@@ -191,11 +114,10 @@ size_t FaultIo::receive(std::span<RxPacket> packets, Instant now) {
 
 size_t FaultIo::hand_out_due(std::span<RxPacket> packets, Instant now) {
   size_t count = 0;
-  while (count < packets.size() && receiving_->due(now)) {
-    auto& out = receiving_->handed_out;
-    out.push_back(receiving_->held.extract(receiving_->held.begin()));
-    const HeldPacket& packet = out.back().mapped();
-    packets[count++] = {packet.bytes, &packet.peer, packet.ecn};
+  while (count < packets.size() && !held_.empty() && held_.begin()->first <= now) {
+    handed_out_.push_back(held_.extract(held_.begin()));
+    const HeldPacket& packet = handed_out_.back().mapped();
+    packets[count++] = {packet.bytes, &packet.source, packet.ecn};
   }
   return count;
 }
@@ -203,65 +125,51 @@ size_t FaultIo::hand_out_due(std::span<RxPacket> packets, Instant now) {
 // Adds to the `count` packets that are ready. False if nothing came, or at the limit of held
 // packets.
 bool FaultIo::receive_new(std::span<RxPacket> packets, size_t& count, Instant now) {
-  Side& side = *receiving_;
   // A packet may become two. So packets are received into the later half of the span, and the
   // earlier half has room for the copies.
-  const size_t room = std::min((packets.size() - count + 1) / 2, side.room() / kMaxCopies);
-  if (room == 0) return false;
-  const size_t first = packets.size() - room;
+  const size_t most = std::min((packets.size() - count + 1) / 2, room() / kMaxCopies);
+  if (most == 0) return false;
+  const size_t first = packets.size() - most;
   const size_t received = inner().receive(packets.subspan(first), now);
   for (size_t i = first; i < first + received; ++i) {
     const RxPacket packet = packets[i];
-    const Fate fate = side.fates.peek();
-    side.fates.advance(1);
-    if (side.passes(packet.bytes.size(), fate)) {
+    const Fate fate = next_fate();
+    if (passes(packet, fate)) {
       packets[count++] = packet;
     } else if (!fate.lost) {
-      side.hold({.bytes = {packet.bytes.begin(), packet.bytes.end()},
-                 .peer = *packet.source,
-                 .ecn = packet.ecn},
-                fate, now);
+      hold(packet, fate, now);
       count += hand_out_due(packets.first(i + 1).subspan(count), now);
     }
   }
   return received > 0;
 }
 
-// A number from 0 to `most`.
-template <typename T>
-bool parse_number(std::string_view text, T most, T& out) {
-  const auto value = to_number<T>(text);
-  if (!value || std::clamp(*value, T{}, most) != *value) return false;  // NaN fails as well
-  out = *value;
-  return true;
-}
-
-bool parse_time(std::string_view text, Duration& out) {
-  constexpr uint64_t kMostNs = 10'000'000'000;  // longer than any protocol waits
-  const auto ns = parse_param(
-      {.name = "", .type = ParamType::kDuration, .doc = "", .range = {.max = kMostNs}}, text);
-  if (ns) out = Duration::from_ns(static_cast<int64_t>(*ns));
-  return ns.has_value();
-}
-
-bool parse_sides(std::string_view text, FaultConfig& config) {
-  config.on_send = text == "send" || text == "both";
-  config.on_receive = text == "receive" || text == "both";
-  return config.on_send || config.on_receive;
-}
+constexpr std::array<std::pair<std::string_view, double FaultConfig::*>, 4> kProbabilities = {
+    {{"loss", &FaultConfig::loss},
+     {"duplicate", &FaultConfig::duplicate},
+     {"corrupt", &FaultConfig::corrupt},
+     {"reorder", &FaultConfig::reorder}}};
+constexpr std::array<std::pair<std::string_view, Duration FaultConfig::*>, 2> kTimes = {
+    {{"delay", &FaultConfig::delay}, {"reorder_by", &FaultConfig::reorder_by}}};
 
 bool parse_part(std::string_view key, std::string_view value, FaultConfig& config) {
-  if (key == "loss") return parse_number(value, 1.0, config.loss);
-  if (key == "duplicate") return parse_number(value, 1.0, config.duplicate);
-  if (key == "corrupt") return parse_number(value, 1.0, config.corrupt);
-  if (key == "reorder") return parse_number(value, 1.0, config.reorder);
-  if (key == "reorder_by") return parse_time(value, config.reorder_by);
-  if (key == "delay") return parse_time(value, config.delay);
-  if (key == "seed") {
-    return parse_number(value, std::numeric_limits<uint64_t>::max(), config.seed);
+  for (const auto& [name, member] : kProbabilities) {
+    if (key != name) continue;
+    const auto probability = to_number<double>(value);
+    config.*member = probability.value_or(-1);
+    return config.*member >= 0 && config.*member <= 1;  // NaN fails as well
   }
-  if (key == "on") return parse_sides(value, config);
-  return false;
+  for (const auto& [name, member] : kTimes) {
+    if (key != name) continue;
+    constexpr uint64_t kMostNs = 10'000'000'000;  // longer than any protocol waits
+    const auto ns = parse_param(
+        {.name = "", .type = ParamType::kDuration, .doc = "", .range = {.max = kMostNs}}, value);
+    config.*member = Duration::from_ns(static_cast<int64_t>(ns.value_or(0)));
+    return ns.has_value();
+  }
+  const auto seed = to_number<uint64_t>(value);
+  config.seed = seed.value_or(0);
+  return key == "seed" && seed.has_value();
 }
 
 }  // namespace
@@ -282,8 +190,7 @@ Result<FaultConfig> parse_fault(std::string_view text) {
           ErrorCode::kInvalidArgument,
           fmt::format("'{}' is not a fault: write loss=, duplicate=, corrupt= or reorder= with "
                       "a probability of 0 to 1, delay= or reorder_by= with a time such as "
-                      "10us (at most 10s), seed= with a number, on= with send, receive or "
-                      "both",
+                      "10us (at most 10s), seed= with a number",
                       part));
     }
   }

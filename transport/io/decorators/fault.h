@@ -1,10 +1,10 @@
-// A decorator that loses, duplicates, reorders, corrupts and delays packets. The fate of the n-th
-// packet of a direction follows from the seed and n alone, so a run can be repeated.
+// A decorator that loses, duplicates, reorders, corrupts and delays the packets that arrive. The
+// fate of the n-th packet follows from the seed and n alone, so a run can be repeated.
 //
-// Bounded: each direction holds copies of a limited number of packets. At the limit send() takes no
-// packet, and receive() fetches none from the inner PacketIo, until some have left.
-// Held packets leave in later calls of send() or receive(); wait_fd() does not become readable for
-// them. For tests and fault-finding: copying allocates. Thread rule: as PacketIo.
+// Bounded: it holds copies of a limited number of packets. At the limit receive() fetches none from
+// the inner PacketIo, until some have left. Held packets leave in later calls of receive();
+// wait_fd() does not become readable for them. For tests and fault-finding: copying allocates.
+// Thread rule: as PacketIo.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,12 @@ struct FaultConfig {
   Duration reorder_by = Duration::from_us(100);
   Duration delay;  // of every packet
   uint64_t seed = 1;
-  bool on_send = false;
-  bool on_receive = true;
 
   bool operator==(const FaultConfig&) const = default;
 };
 
-// "loss=0.02,duplicate=0.01,reorder=0.01,reorder_by=50us,corrupt=0.001,delay=10us,seed=1,on=both";
-// every part may be left out; on is send, receive (the default) or both.
+// "loss=0.02,duplicate=0.01,reorder=0.01,reorder_by=50us,corrupt=0.001,delay=10us,seed=1"; every
+// part may be left out.
 Result<FaultConfig> parse_fault(std::string_view text);
 
 // If packets may be corrupted, caps().checks_payload is false, so that the protocol checks
