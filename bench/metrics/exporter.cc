@@ -103,14 +103,14 @@ Host host_of(const doctor::Gathered& gathered, ProcessNumbers& numbers) {
   return host;
 }
 
-std::string page_of(const Host& host, Format format) {
-  Exposition page(format);
+std::string page_of(const Host& host) {
+  Exposition page;
   add_processes(page, host.processes);
   add_host(page, host);
   return page.take();
 }
 
-Page Exporter::page(Format format) {
+Page Exporter::page() {
   const std::lock_guard lock(making_);
   const doctor::Gathered gathered = doctor::gather(
       {.directories = doctor::state_directories().value_or(std::vector<std::string>()),
@@ -118,7 +118,7 @@ Page Exporter::page(Format format) {
        .limit = kAnswerLimit,
        .max_bytes = kMaxSummaryBytes});
   const Host host = host_of(gathered, numbers_);
-  return {page_of(host, format), gathered.warnings};
+  return {page_of(host), gathered.warnings};
 }
 
 }  // namespace pacecar::metrics

@@ -46,12 +46,12 @@ struct Host {
   size_t nics_left_out = 0;
 };
 Host host_of(const doctor::Gathered& gathered, ProcessNumbers& numbers);
-std::string page_of(const Host& host, Format format);
+std::string page_of(const Host& host);
 
 class Exporter {
  public:
   // Takes kAnswerLimit if a process does not answer.
-  Page page(Format format);
+  Page page();
 
   // Below the time for which Prometheus waits.
   static constexpr Duration kAnswerLimit = Duration::from_s(3);

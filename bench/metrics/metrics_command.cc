@@ -40,7 +40,6 @@ struct Flags {
   bool no_tls = false;
   std::string textfile;
   uint64_t interval_s = 0;
-  bool openmetrics = false;
   bool quiet = false;
   bool no_color = false;
   bool listens = false;
@@ -59,13 +58,6 @@ constexpr const char* kFrontPage =
     "<!DOCTYPE html><title>pacecar metrics</title><h1>pacecar metrics</h1>"
     "<p><a href=\"/metrics\">Metrics</a></p>\n";
 
-Format wanted_format(const httplib::Request& request) {
-  return request.get_header_value("Accept").find("application/openmetrics-text") ==
-                 std::string::npos
-             ? Format::kPrometheus
-             : Format::kOpenMetrics;
-}
-
 std::unique_ptr<httplib::Server> make_server(const Flags& flags, Exporter& exporter) {
   const char* const ca = flags.tls_client_ca.empty() ? nullptr : flags.tls_client_ca.c_str();
   std::unique_ptr<httplib::Server> server =
@@ -82,11 +74,9 @@ std::unique_ptr<httplib::Server> make_server(const Flags& flags, Exporter& expor
     const int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   });
-  server->Get(
-      "/metrics", [&exporter](const httplib::Request& request, httplib::Response& response) {
-        const Format format = wanted_format(request);
-        response.set_content(exporter.page(format).text, std::string(content_type(format)).c_str());
-      });
+  server->Get("/metrics", [&exporter](const httplib::Request&, httplib::Response& response) {
+    response.set_content(exporter.page().text, kExpositionType);
+  });
   server->Get("/", [](const httplib::Request&, httplib::Response& response) {
     response.set_content(kFrontPage, "text/html; charset=utf-8");
   });
@@ -155,10 +145,6 @@ void add_flags(CLI::App& app, Flags& flags) {
                  "write the file every so many seconds, until ended (0: once)")
       ->check(perf::whole_number(0, kLongestInterval))
       ->needs(textfile);
-  app.add_flag("--openmetrics", flags.openmetrics,
-               "print OpenMetrics 1.0 (over HTTP the client chooses)")
-      ->excludes(listen)
-      ->excludes(textfile);
   app.add_flag("--quiet", flags.quiet, "no messages but warnings and errors");
   app.add_flag("--no-color", flags.no_color, "no colours");
   app.footer(kFooter);
@@ -195,8 +181,8 @@ Result<void> serve(const Flags& flags, Exporter& exporter, const sigset_t& signa
   return ended;
 }
 
-std::string page_of(Exporter& exporter, Format format, const Console& console) {
-  Page page = exporter.page(format);
+std::string page_of(Exporter& exporter, const Console& console) {
+  Page page = exporter.page();
   for (const std::string& warning : page.warnings) console.warn(warning);
   return std::move(page.text);
 }
@@ -205,15 +191,14 @@ Result<void> write_file(const Flags& flags, Exporter& exporter, const sigset_t& 
                         const Console& console) {
   const timespec interval{static_cast<time_t>(flags.interval_s), 0};
   do {
-    const std::string page = page_of(exporter, Format::kPrometheus, console);
+    const std::string page = page_of(exporter, console);
     RETURN_IF_ERROR(replace_file(flags.textfile, page));
   } while (flags.interval_s > 0 && sigtimedwait(&signals, nullptr, &interval) < 0);
   return {};
 }
 
-Result<void> print(const Flags& flags, Exporter& exporter, const Console& console) {
-  fmt::print("{}", page_of(exporter, flags.openmetrics ? Format::kOpenMetrics : Format::kPrometheus,
-                           console));
+Result<void> print(Exporter& exporter, const Console& console) {
+  fmt::print("{}", page_of(exporter, console));
   return perf::flush_output();
 }
 
@@ -221,7 +206,7 @@ Result<void> run(const Flags& flags, const Console& console) {
   RETURN_IF_ERROR(doctor::state_directories());  // checks PACECAR_STATE_DIR
   Exporter exporter;
   std::signal(SIGPIPE, SIG_IGN);  // a client that disconnects must not end the process
-  if (!flags.listens && flags.textfile.empty()) return print(flags, exporter, console);
+  if (!flags.listens && flags.textfile.empty()) return print(exporter, console);
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);

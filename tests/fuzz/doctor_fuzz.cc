@@ -29,9 +29,7 @@ FUZZ_TARGET(doctor) {
   static_cast<void>(doctor::to_text(job, findings, verdict));
   metrics::ProcessNumbers numbers;
   const metrics::Host host = metrics::host_of({evidence, {}}, numbers);
-  for (const auto format : {metrics::Format::kPrometheus, metrics::Format::kOpenMetrics}) {
-    PACECAR_CHECK(metrics::page_of(host, format).ends_with('\n'));
-  }
+  PACECAR_CHECK(metrics::page_of(host).ends_with('\n'));
   top::View view;
   std::vector<std::string> notes;
   for (const top::Line& line : top::page_of(top::rows_of(evidence, notes), view, {}, 0)) {

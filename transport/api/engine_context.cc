@@ -141,11 +141,9 @@ void EngineContext::serve_state() {
 
 StatePages EngineContext::state_pages() const {
   const auto json = [this](StateDetail detail) { return state_document(state(), detail); };
-  StatePages pages = {
-      {kWholeState, kJsonType, [json] { return json(StateDetail::kWhole); }},
-      {kStateSummary, kJsonType, [json] { return json(StateDetail::kSummary); }},
-      {kStateMetrics, std::string(metrics::content_type(metrics::Format::kPrometheus)),
-       [this] { return metrics(); }}};
+  StatePages pages = {{kWholeState, kJsonType, [json] { return json(StateDetail::kWhole); }},
+                      {kStateSummary, kJsonType, [json] { return json(StateDetail::kSummary); }},
+                      {kStateMetrics, metrics::kExpositionType, [this] { return metrics(); }}};
   for (const Page& page : pages_) {
     if (page.path != kStateMetrics) pages.push_back({page.path, page.type, page.make});
   }

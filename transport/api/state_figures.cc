@@ -101,7 +101,7 @@ std::string state_metrics(const ProcessState& state) {
                                   .uptime = state.uptime.seconds(),
                                   .nics = {}};
   for (const NicState& nic : state.nics) process.nics.push_back(figures_of(nic));
-  metrics::Exposition exposition(metrics::Format::kPrometheus);
+  metrics::Exposition exposition;
   metrics::add_processes(exposition, {&process, 1});
   return exposition.take();
 }

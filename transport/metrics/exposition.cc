@@ -65,25 +65,11 @@ void add_device_counters(Exposition& exposition, std::span<const Row> rows) {
 
 }  // namespace
 
-std::string_view content_type(Format format) {
-  return format == Format::kOpenMetrics
-             ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
-             : "text/plain; version=0.0.4; charset=utf-8";
-}
-
 void Exposition::family(std::string_view name, Type type, std::string_view help) {
-  name_ = name;
-  if (type == Type::kCounter) name_ += "_total";
-  // OpenMetrics names a counter's family without the "_total" of its samples.
-  const std::string_view described = format_ == Format::kOpenMetrics ? name : name_;
-  const std::string_view kind = type == Type::kCounter ? "counter" : "gauge";
-  fmt::format_to(std::back_inserter(text_), "# HELP {0} {1}\n# TYPE {0} {2}\n", described, help,
-                 kind);
-  if (format_ != Format::kOpenMetrics) return;
-  for (const std::string_view unit : {"bytes_per_second", "bytes", "seconds"}) {
-    if (!name.ends_with(unit)) continue;
-    fmt::format_to(std::back_inserter(text_), "# UNIT {} {}\n", described, unit);
-  }
+  const bool counter = type == Type::kCounter;
+  name_ = fmt::format("{}{}", name, counter ? "_total" : "");
+  fmt::format_to(std::back_inserter(text_), "# HELP {0} {1}\n# TYPE {0} {2}\n", name_, help,
+                 counter ? "counter" : "gauge");
 }
 
 void Exposition::sample(std::string_view labels, double value) {
@@ -94,11 +80,6 @@ void Exposition::sample(std::string_view labels, double value) {
   } else {
     fmt::format_to(out, "{}{{{}}} {}\n", name_, labels, value);
   }
-}
-
-std::string Exposition::take() {
-  if (format_ == Format::kOpenMetrics) text_ += "# EOF\n";
-  return std::move(text_);
 }
 
 void add_label(std::string& labels, std::string_view name, std::string_view value) {

@@ -1,32 +1,28 @@
-// Metrics as text: Prometheus' exposition format 0.0.4, or OpenMetrics 1.0. Pure.
+// Metrics as text, in Prometheus' exposition format 0.0.4. Pure.
 #pragma once
 
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "transport/metrics/metric_table.h"
 
 namespace pacecar::metrics {
 
-enum class Format : uint8_t { kPrometheus, kOpenMetrics };
-
-std::string_view content_type(Format format);
+inline constexpr const char* kExpositionType = "text/plain; version=0.0.4; charset=utf-8";
 
 // Add a family, then its samples, then the next family; then take(). Thread rule: one thread at a
 // time.
 class Exposition {
  public:
-  explicit Exposition(Format format) : format_(format) {}
-
-  // `name` is the full name, without a counter's "_total". Its end is the unit, if it has one.
+  // `name` is the full name, without a counter's "_total".
   void family(std::string_view name, Type type, std::string_view help);
   // A sample of the last family. `labels`: as add_label() joins them.
   void sample(std::string_view labels, double value);
-  std::string take();
+  std::string take() { return std::move(text_); }
 
  private:
-  const Format format_;
   std::string text_;
   std::string name_;  // of the samples
 };

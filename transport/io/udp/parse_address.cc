@@ -2,8 +2,9 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <net/if.h>
+#include <netdb.h>
 
+#include <cstring>
 #include <optional>
 #include <string>
 
@@ -14,38 +15,31 @@
 namespace pacecar {
 namespace {
 
-// 0: there is no such interface.
-uint32_t parse_scope(std::string_view text) {
-  const auto number = to_number<uint32_t>(text);
-  return number ? *number : if_nametoindex(std::string(text).c_str());
-}
-
-std::optional<Address> parse_ipv4(std::string_view host) {
+std::optional<Address> parse_ipv4(const std::string& host) {
   SocketAddress raw{.v4 = {}};
   raw.v4.sin_family = AF_INET;
-  if (inet_pton(AF_INET, std::string(host).c_str(), &raw.v4.sin_addr) != 1) return std::nullopt;
+  if (inet_pton(AF_INET, host.c_str(), &raw.v4.sin_addr) != 1) return std::nullopt;
   return from_sockaddr(raw);
 }
 
-std::optional<Address> parse_ipv6(std::string_view host) {
-  SocketAddress raw{.v6 = {}};
-  raw.v6.sin6_family = AF_INET6;
-  const size_t percent = host.find('%');
-  if (percent != std::string_view::npos) {
-    raw.v6.sin6_scope_id = parse_scope(host.substr(percent + 1));
-    if (raw.v6.sin6_scope_id == 0) return std::nullopt;
-  }
-  const std::string digits(host.substr(0, percent));
-  if (inet_pton(AF_INET6, digits.c_str(), &raw.v6.sin6_addr) != 1) return std::nullopt;
+std::optional<Address> parse_ipv6(const std::string& host) {
+  const addrinfo wanted{.ai_flags = AI_NUMERICHOST, .ai_family = AF_INET6};
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, &wanted, &found) != 0) return std::nullopt;
+  SocketAddress raw;
+  std::memcpy(&raw.v6, found->ai_addr, sizeof raw.v6);
+  freeaddrinfo(found);
   const Address address = from_sockaddr(raw);
-  if (address.scope_id != 0 && !is_link_local(address)) return std::nullopt;
+  const bool scoped = host.find('%') != std::string::npos;
+  if (scoped != (address.scope_id != 0) || (scoped && !is_link_local(address))) return std::nullopt;
   return address;
 }
 
 // IPv6 addresses are in brackets, because they contain colons.
 std::optional<Address> parse_host(std::string_view host) {
   const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  return bracketed ? parse_ipv6(host.substr(1, host.size() - 2)) : parse_ipv4(host);
+  return bracketed ? parse_ipv6(std::string(host.substr(1, host.size() - 2)))
+                   : parse_ipv4(std::string(host));
 }
 
 }  // namespace

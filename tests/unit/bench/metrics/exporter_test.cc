@@ -81,7 +81,7 @@ nlohmann::json summary(pid_t pid, size_t nics) {
 
 std::string page(const doctor::Gathered& gathered) {
   ProcessNumbers numbers;
-  return page_of(host_of(gathered, numbers), Format::kPrometheus);
+  return page_of(host_of(gathered, numbers));
 }
 
 TEST(MetricsPageTest, PageHasTheFiguresOfAllProcesses) {

@@ -108,14 +108,5 @@ TEST(MetricsTextTest, NumberOfSeriesDoesNotDependOnTheFlows) {
   EXPECT_EQ(lines(1), lines(5000));
 }
 
-TEST(MetricsTextTest, OpenMetricsFamiliesLackTotalAndTheTextEndsWithEof) {
-  Exposition exposition(Format::kOpenMetrics);
-  exposition.family("pacecar_x_bytes", Type::kCounter, "X.");
-  exposition.sample("", 1e18);
-  EXPECT_EQ(exposition.take(),
-            "# HELP pacecar_x_bytes X.\n# TYPE pacecar_x_bytes counter\n"
-            "# UNIT pacecar_x_bytes bytes\npacecar_x_bytes_total 1e+18\n# EOF\n");
-}
-
 }  // namespace
 }  // namespace pacecar::test::figures_test
