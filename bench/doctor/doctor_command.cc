@@ -147,8 +147,8 @@ std::string why_nothing(uint64_t pid) {
 Result<Job> job_of(const Evidence& evidence, uint64_t pid) {
   Job job;
   for (const SilentProcess& process : evidence.silent) job.add(process);
-  for (const Sighting& sighting : evidence.seen) {
-    ASSIGN_OR_RETURN(auto process, read_sighting(sighting));
+  for (const Samples& samples : evidence.seen) {
+    ASSIGN_OR_RETURN(auto process, read_samples(samples));
     job.add(std::move(process));
   }
   if (job.empty()) {

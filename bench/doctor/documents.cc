@@ -284,13 +284,13 @@ Result<SilentProcess> read_silent(const Json& object) {
   return reader.result(std::move(process));
 }
 
-Result<Sighting> read_pair(const Json& object) {
+Result<Samples> read_pair(const Json& object) {
   const Reader reader(object);
   for (const char* key : {"before", "now"}) {
     if (!object.contains(key)) return unusable(key);
   }
-  return Sighting{reader.at("before"), reader.at("now"), reader.at("profile_before"),
-                  reader.at("profile")};
+  return Samples{reader.at("before"), reader.at("now"), reader.at("profile_before"),
+                 reader.at("profile")};
 }
 
 // Bytes that are neither acknowledged nor in flight are lost.
@@ -352,13 +352,13 @@ Result<std::vector<Profile>> read_profiles(const Json& before, const Json& now) 
   return reader.result(std::move(profiles));
 }
 
-Result<Process> read_sighting(const Sighting& sighting) {
-  auto now = read_process(sighting.now, read_nic<true>);
+Result<Process> read_samples(const Samples& samples) {
+  auto now = read_process(samples.now, read_nic<true>);
   if (!now) return now;
   ASSIGN_OR_RETURN(const auto before,
-                   sighting.before.is_null() ? now : read_process(sighting.before, read_nic<true>));
-  if (!sighting.profile.is_null()) {
-    ASSIGN_OR_RETURN(now->profiles, read_profiles(sighting.profile_before, sighting.profile));
+                   samples.before.is_null() ? now : read_process(samples.before, read_nic<true>));
+  if (!samples.profile.is_null()) {
+    ASSIGN_OR_RETURN(now->profiles, read_profiles(samples.profile_before, samples.profile));
   }
   const double seconds = now->uptime_s - before.uptime_s;
   for (Nic& nic : now->nics) {
@@ -378,7 +378,7 @@ Result<Process> read_summary(const Json& document) {
 
 Json to_json(const Evidence& evidence) {
   Json processes = Json::array();
-  for (const Sighting& one : evidence.seen) {
+  for (const Samples& one : evidence.seen) {
     Json process = {{"before", one.before}, {"now", one.now}};
     if (!one.profile.is_null()) {
       process["profile_before"] = one.profile_before;

@@ -12,7 +12,7 @@
 namespace pacecar::doctor {
 
 // A process's documents of two samples with some time between, or of one: then `before` is null.
-struct Sighting {
+struct Samples {
   nlohmann::json before = nullptr;
   nlohmann::json now = nullptr;
   // The profiler's records at these times; null: no profiler. Of the first, only the counters of
@@ -23,12 +23,12 @@ struct Sighting {
 
 // The samples of a host's processes, or of several hosts' from files.
 struct Evidence {
-  std::vector<Sighting> seen;
+  std::vector<Samples> seen;
   std::vector<SilentProcess> silent;
 };
 
 // Reads whole documents. Errors: kPeer.
-Result<Process> read_sighting(const Sighting& sighting);
+Result<Process> read_samples(const Samples& samples);
 
 // Reads a summary (or a whole document, without its flows). Errors: kPeer.
 Result<Process> read_summary(const nlohmann::json& document);

@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 struct Socket {
   StatePlace place;
-  Sighting sighting;
+  Samples samples;
 
   uint64_t pid() const { return static_cast<uint64_t>(*pid_of_socket(place.name)); }
 };
@@ -55,7 +55,7 @@ Json document_of(const Socket& socket, const Result<std::string>& answer,
   }
   Json document = perf::parse_json(*answer);
   const auto process =
-      options.page == kStateSummary ? read_summary(document) : read_sighting({nullptr, document});
+      options.page == kStateSummary ? read_summary(document) : read_samples({nullptr, document});
   if (process) return document;
   gathered.warnings.push_back(fmt::format("pid {}: {}", socket.pid(), process.error().message));
   return nullptr;
@@ -69,18 +69,18 @@ std::vector<Result<std::string>> ask(const std::vector<Socket>& sockets, std::st
 }
 
 // One sample of every process; removes those that give none.
-void sample(std::vector<Socket>& sockets, Json Sighting::*document, const GatherOptions& options,
+void sample(std::vector<Socket>& sockets, Json Samples::*document, const GatherOptions& options,
             Gathered& gathered) {
   const auto answers = ask(sockets, options.page, options);
   for (size_t i = 0; i < sockets.size(); ++i) {
-    sockets[i].sighting.*document = document_of(sockets[i], answers[i], options, gathered);
+    sockets[i].samples.*document = document_of(sockets[i], answers[i], options, gathered);
   }
   std::erase_if(sockets,
-                [=](const Socket& socket) { return (socket.sighting.*document).is_null(); });
+                [=](const Socket& socket) { return (socket.samples.*document).is_null(); });
 }
 
 // The profilers' records of these processes; null: none.
-void sample_profiles(std::vector<Socket>& sockets, Json Sighting::*document,
+void sample_profiles(std::vector<Socket>& sockets, Json Samples::*document,
                      const GatherOptions& options) {
   if (options.page != kWholeState) return;
   const auto answers = ask(sockets, kStateProfile, options);
@@ -88,7 +88,7 @@ void sample_profiles(std::vector<Socket>& sockets, Json Sighting::*document,
     Json page = answers[i] ? perf::parse_json(*answers[i]) : Json();
     if (!page.is_object()) continue;  // a process without the plugin has no such page
     const auto profiles = read_profiles(nullptr, page);
-    if (profiles && !profiles->empty()) sockets[i].sighting.*document = std::move(page);
+    if (profiles && !profiles->empty()) sockets[i].samples.*document = std::move(page);
   }
 }
 
@@ -117,15 +117,15 @@ Gathered gather(const GatherOptions& options) {
   }
   std::vector<Socket> sockets = sockets_of(directories, options.pid);
   if (options.between > Duration()) {
-    sample(sockets, &Sighting::before, options, gathered);
-    sample_profiles(sockets, &Sighting::profile_before, options);
+    sample(sockets, &Samples::before, options, gathered);
+    sample_profiles(sockets, &Samples::profile_before, options);
     if (!sockets.empty()) {
       std::this_thread::sleep_for(std::chrono::nanoseconds(options.between.ns()));
     }
   }
-  sample(sockets, &Sighting::now, options, gathered);
-  sample_profiles(sockets, &Sighting::profile, options);
-  for (Socket& socket : sockets) gathered.evidence.seen.push_back(std::move(socket.sighting));
+  sample(sockets, &Samples::now, options, gathered);
+  sample_profiles(sockets, &Samples::profile, options);
+  for (Socket& socket : sockets) gathered.evidence.seen.push_back(std::move(socket.samples));
   return gathered;
 }
 

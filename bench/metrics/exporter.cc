@@ -72,8 +72,8 @@ Host host_of(const doctor::Gathered& gathered, ProcessNumbers& numbers) {
             .unreadable = gathered.warnings.size()};
   std::vector<doctor::Process> processes;
   std::unordered_set<std::string> seen;
-  for (const doctor::Sighting& sighting : gathered.evidence.seen) {
-    auto process = doctor::read_summary(sighting.now);
+  for (const doctor::Samples& samples : gathered.evidence.seen) {
+    auto process = doctor::read_summary(samples.now);
     if (!process) {
       ++host.unreadable;
       continue;

@@ -127,13 +127,13 @@ Rows rows_of(const doctor::Evidence& evidence, std::vector<std::string>& notes) 
   Rows rows;
   doctor::Job job;
   std::map<std::string, Earlier> earlier;  // by the NIC's identity
-  for (const doctor::Sighting& sighting : evidence.seen) {
-    auto now = doctor::read_sighting(sighting);
+  for (const doctor::Samples& samples : evidence.seen) {
+    auto now = doctor::read_samples(samples);
     if (!now) {
       notes.push_back(now.error().message);
       continue;
     }
-    if (auto before = doctor::read_summary(sighting.before)) {
+    if (auto before = doctor::read_summary(samples.before)) {
       const double seconds = now->uptime_s - before->uptime_s;
       for (doctor::Nic& nic : before->nics) {
         if (seconds > 0) earlier[nic.identity] = {std::move(nic.figures), seconds};

@@ -22,8 +22,8 @@
 #include "bench/perf/files.h"
 #include "bench/perf/json_fields.h"
 #include "bench/perf/subcommands.h"
-#include "bench/top/board.h"
 #include "bench/top/page.h"
+#include "bench/top/samples.h"
 #include "bench/top/screen.h"
 #include "transport/base/return_if_error.h"
 
@@ -35,15 +35,15 @@ using perf::Console;
 
 constexpr double kShortestInterval = 0.1;  // seconds
 constexpr double kLongestInterval = 3600;
-constexpr int kKeyMs = 100;  // between two reads of the board
-constexpr uint64_t kLooksForRates = 2;
+constexpr int kKeyMs = 100;  // between two looks for keys and samples
+constexpr uint64_t kSamplesForRates = 2;
 
 constexpr const char* kFooter = R"(Examples:
   pacecar top                            all processes of this user; as root, of all users
   pacecar top --hosts node1,node2        of these hosts, over ssh
   pacecar top --hosts slurm --launch srun  of the hosts of a Slurm job
   pacecar top --once                     one page for a log
-  pacecar top --json >>flows.jsonl       one line for each look, as pacecar doctor reads them
+  pacecar top --json >>flows.jsonl       one line for each sample, as pacecar doctor reads them
 Keys: q quit, space pause, s/S sort by another column, r reverse, / filter, esc no filter, arrows
 and PgUp/PgDn scroll, ? help. Lines of trouble begin with '!'; LIMIT is what pacecar doctor says.
 Exit codes: 0 success, 1 failed, 2 wrong usage.)";
@@ -60,7 +60,7 @@ struct Flags {
 void add_flags(CLI::App& app, Flags& flags) {
   const std::vector<std::string> columns(kSortColumns.begin(), kSortColumns.end());
   auto* hosts = perf::add_hosts_flags(app, flags.many, "watch these hosts, not this one");
-  app.add_option("--interval", flags.interval_s, "seconds between two looks")
+  app.add_option("--interval", flags.interval_s, "seconds between two samples")
       ->check(CLI::Range(kShortestInterval, kLongestInterval))
       ->capture_default_str();
   const auto sort_by = [columns, &view = flags.view](const std::string& name) {
@@ -72,8 +72,8 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--filter", flags.view.filter,
                  "only what has this in process, NIC, peer or limit");
   app.add_flag("--reverse", flags.view.reversed, "the other way round");
-  app.add_flag("--once", flags.once, "print one page, after two looks that give rates");
-  app.add_flag("--json", flags.json, "print a line of JSON for each look")->excludes(hosts);
+  app.add_flag("--once", flags.once, "print one page, after two samples that give rates");
+  app.add_flag("--json", flags.json, "print a line of JSON for each sample")->excludes(hosts);
   app.add_flag("--no-color", flags.no_color, "no colours (as NO_COLOR)");
   app.footer(kFooter);
 }
@@ -89,27 +89,27 @@ bool wait_for(double seconds, Ends ends) {
   return !ends();
 }
 
-void watch_this_host(const std::stop_token& stop, Board& board, double interval_s,
+void watch_this_host(const std::stop_token& stop, HostSamples& samples, double interval_s,
                      const std::vector<std::string>& directories) {
   do {
     doctor::Gathered gathered = doctor::gather({.directories = directories});
-    board.post(0, std::move(gathered.evidence), std::move(gathered.warnings));
+    samples.post(0, std::move(gathered.evidence), std::move(gathered.warnings));
   } while (wait_for(interval_s, [&] { return stop.stop_requested(); }));
 }
 
 // The agent on each host runs `pacecar top --json --once` again and again.
-void watch_hosts(const std::stop_token& stop, Board& board, const Flags& flags,
+void watch_hosts(const std::stop_token& stop, HostSamples& samples, const Flags& flags,
                  const hosts::Targets& targets) {
   hosts::Crew crew(targets.hosts, targets.launcher, flags.many.remote,
                    perf::duration_of(flags.many.reach_s));
-  std::vector<Instant> next(targets.hosts.size());  // look at each host; never: one is under way
+  std::vector<Instant> next(targets.hosts.size());  // sample at each host; never: one is under way
   const auto take = [&](const hosts::Event& event) {
     if (event.kind == hosts::Event::Kind::kLost) {
-      board.end(event.host, crew.why_lost(event.host));
+      samples.end(event.host, crew.why_lost(event.host));
     } else if (event.kind == hosts::Event::Kind::kEnded) {
       doctor::Evidence evidence;
       if (!event.output.empty() && doctor::add_evidence(event.output, evidence)) {
-        board.post(event.host, std::move(evidence), {});
+        samples.post(event.host, std::move(evidence), {});
         next[event.host] = perf::steady_now() + perf::duration_of(flags.interval_s);
       } else {
         crew.lose(event.host, "it gives no state: " + hosts::why_failed(event));
@@ -142,10 +142,10 @@ struct Shown {
   Status status;
 };
 
-Shown shown_of(const Flags& flags, const Board& board, const Board::Seen& seen) {
+Shown shown_of(const Flags& flags, const HostSamples& samples, const HostSamples::Seen& seen) {
   Shown shown{.rows = {},
               .status = {.time = fmt::format("{:%T}", fmt::localtime(std::time(nullptr))),
-                         .hosts = board.hosts(),
+                         .hosts = samples.hosts(),
                          .interval_s = flags.interval_s,
                          .notes = seen.notes}};
   shown.rows = rows_of(seen.evidence, shown.status.notes);
@@ -157,9 +157,9 @@ Result<void> print(const std::string& text) {
   return perf::flush_output();
 }
 
-Result<void> run_once(Flags& flags, const Board& board) {
-  while (!board.has_looks(kLooksForRates) && !ended) poll(nullptr, 0, kKeyMs);
-  Shown shown = shown_of(flags, board, board.all());
+Result<void> run_once(Flags& flags, const HostSamples& samples) {
+  while (!samples.has_samples(kSamplesForRates) && !ended) poll(nullptr, 0, kKeyMs);
+  Shown shown = shown_of(flags, samples, samples.all());
   std::string text;
   for (const Line& line : page_of(shown.rows, flags.view, shown.status, 0)) {
     text += line.text + "\n";
@@ -169,16 +169,16 @@ Result<void> run_once(Flags& flags, const Board& board) {
   return fail(ErrorCode::kNotFound, doctor::kNoProcess);
 }
 
-Result<void> run_live(Flags& flags, const Board& board) {
+Result<void> run_live(Flags& flags, const HostSamples& samples) {
   ASSIGN_OR_RETURN(const auto screen,
                    Screen::open(perf::may_color(!flags.no_color, STDOUT_FILENO)));
   View& view = flags.view;
-  Shown shown = shown_of(flags, board, {});
+  Shown shown = shown_of(flags, samples, {});
   uint64_t version = 0;
   while (!view.ends && !ended) {
-    if (!view.paused && board.version() != version) {
-      version = board.version();
-      shown = shown_of(flags, board, board.all());
+    if (!view.paused && samples.version() != version) {
+      version = samples.version();
+      shown = shown_of(flags, samples, samples.all());
     }
     screen->draw(page_of(shown.rows, view, shown.status, screen->height()));
     if (const int key = screen->key(kKeyMs); key >= 0) press(view, key);
@@ -206,16 +206,16 @@ Result<void> run(Flags& flags, const Console& console) {
   if (flags.json) return run_json(flags, directories, console);
   std::vector<std::string> names(targets ? targets->hosts.size() : 1);  // empty: this host
   if (targets) std::ranges::transform(targets->hosts, names.begin(), &hosts::Host::name);
-  Board board(names);
+  HostSamples samples(names);
   // A thread of its own, so that a process that does not answer delays no key.
   const std::jthread thread([&](const std::stop_token& stop) {
     if (targets) {
-      watch_hosts(stop, board, flags, *targets);
+      watch_hosts(stop, samples, flags, *targets);
     } else {
-      watch_this_host(stop, board, flags.interval_s, directories);
+      watch_this_host(stop, samples, flags.interval_s, directories);
     }
   });
-  return flags.once ? run_once(flags, board) : run_live(flags, board);
+  return flags.once ? run_once(flags, samples) : run_live(flags, samples);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Documents of any content, read, judged and printed by the doctor, exported as metrics and shown
-// by top: no crash, and the printed document has the same sightings when it is read again.
+// by top: no crash, and the printed document has the same samples when it is read again.
 #include <nlohmann/json.hpp>
 
 #include "bench/doctor/documents.h"
@@ -20,8 +20,8 @@ FUZZ_TARGET(doctor) {
   if (!doctor::add_evidence(fuzz::Input(data, size).text(), evidence)) return 0;
   doctor::Job job;
   for (const doctor::SilentProcess& process : evidence.silent) job.add(process);
-  for (const doctor::Sighting& sighting : evidence.seen) {
-    auto process = doctor::read_sighting(sighting);
+  for (const doctor::Samples& samples : evidence.seen) {
+    auto process = doctor::read_samples(samples);
     if (process) job.add(std::move(*process));
   }
   const auto findings = doctor::examine(job);

@@ -36,7 +36,7 @@ constexpr Duration kPatience = Duration::from_s(3);
 
 // Frees received buffers. Nearly all are single-segment packets of one pool without other
 // references: such a burst is freed by one call.
-void give_back(std::span<rte_mbuf* const> buffers) {
+void free_received(std::span<rte_mbuf* const> buffers) {
   rte_mempool* const pool = buffers.front()->pool;
   const bool plain = std::ranges::all_of(buffers, [pool](const rte_mbuf* buffer) {
     return buffer->pool == pool && rte_mbuf_refcnt_read(buffer) == 1 && buffer->nb_segs == 1 &&
@@ -58,11 +58,11 @@ std::span<const uint8_t> frame_of(const rte_mbuf& buffer) {
 class DpdkIo final : public PacketIo {
  public:
   DpdkIo(const DpdkConfig& config, PacketIoCaps caps, const Address& local,
-         std::unique_ptr<DpdkPort> port, UdpSocket holder)
+         std::unique_ptr<DpdkPort> port, UdpSocket port_holder)
       : caps_(caps),
         local_(local),
         port_(std::move(port)),
-        holder_(std::move(holder)),
+        port_holder_(std::move(port_holder)),
         device_(config.device),
         kernel_(port_->info().interface),
         neighbors_(
@@ -94,14 +94,14 @@ class DpdkIo final : public PacketIo {
                                       Instant now);
   void release();
   [[gnu::noinline]] void drop_damaged();
-  [[gnu::noinline]] void look_at_link(Instant now, Duration interval);
+  [[gnu::noinline]] void poll_link(Instant now, Duration interval);
   void ask(const NeighborMessage& question, Instant now);
   void send_message(const NeighborMessage& message);
 
   PacketIoCaps caps_;
   Address local_;
   std::unique_ptr<DpdkPort> port_;
-  UdpSocket holder_;  // if the kernel has our address: keeps it from answering for us
+  UdpSocket port_holder_;  // if the kernel has our address: keeps it from answering for us
   DpdkDevice device_;
   KernelNetwork kernel_;
   Neighbors neighbors_;
@@ -178,7 +178,7 @@ size_t DpdkIo::send(std::span<const TxPacket> packets, Instant now) {
     if (planned > 0 && sent == planned) continue;
     const bool full = room == 0 || planned > 0;
     if (full) {
-      look_at_link(now, kLinkDownInterval);
+      poll_link(now, kLinkDownInterval);
       if (link_up_) break;
     }
     ++taken;  // lost
@@ -203,7 +203,7 @@ void DpdkIo::send_message(const NeighborMessage& message) {
   batch_.send_frame(std::span(frame).first(length));
 }
 
-void DpdkIo::look_at_link(Instant now, Duration interval) {
+void DpdkIo::poll_link(Instant now, Duration interval) {
   if (link_seen_ != Instant() && now - link_seen_ < interval) return;
   link_seen_ = now;
   const bool was_up = std::exchange(link_up_, port_->link_is_up());
@@ -218,7 +218,7 @@ void DpdkIo::look_at_link(Instant now, Duration interval) {
 }
 
 void DpdkIo::release() {
-  if (held_ > 0) give_back(std::span(buffers_).first(held_));
+  if (held_ > 0) free_received(std::span(buffers_).first(held_));
   held_ = 0;
 }
 
@@ -250,7 +250,7 @@ void DpdkIo::drop_damaged() {
   const size_t most = std::min(packets.size(), kReceiveBurst);
   held_ = port_->receive(std::span(buffers_).first(most));
   if (port_->info().offloads_udp_checksums) drop_damaged();
-  if (held_ == 0) look_at_link(now, link_up_ ? kLinkUpInterval : kLinkDownInterval);
+  if (held_ == 0) poll_link(now, link_up_ ? kLinkUpInterval : kLinkDownInterval);
   size_t count = 0;
   for (size_t i = 0; i < held_; ++i) {
     if (read(*buffers_[i], i, packets[count], now)) ++count;
@@ -339,19 +339,20 @@ Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
                     ip_to_string(*config.device.gateway), config.device.name, ip_to_string(local)));
   }
   local.port = roce::kUdpPort;
-  UdpSocket holder;
+  UdpSocket port_holder;
   if (kernels && *kernels == Address{.ip = local.ip, .scope_id = local.scope_id}) {
     if (!config.standard_port) local.port = 0;
-    ASSIGN_OR_RETURN(auto deaf, open_deaf_socket(local));
+    ASSIGN_OR_RETURN(auto deaf, open_discarding_socket(local));
     ASSIGN_OR_RETURN(const auto bound, bound_address(deaf));
     local.port = bound.port;
-    holder = std::move(deaf);
+    port_holder = std::move(deaf);
   }
   if (port->info().steered) {
     RETURN_IF_ERROR(port->steer(local));
   }
   const PacketIoCaps caps = caps_of(*port, local, config.paths);
-  opened.io = std::make_unique<DpdkIo>(config, caps, local, std::move(port), std::move(holder));
+  opened.io =
+      std::make_unique<DpdkIo>(config, caps, local, std::move(port), std::move(port_holder));
   return opened;
 }
 

@@ -166,7 +166,7 @@ void remove_dead_memif_socket(const std::string& path) {
   }
 }
 
-void keep_memif_socket_private(const std::string& path) { chmod(path.c_str(), S_IRUSR | S_IWUSR); }
+void restrict_memif_socket(const std::string& path) { chmod(path.c_str(), S_IRUSR | S_IWUSR); }
 
 bool memif_client_is_connected(std::string_view socket) {
   return !find_sockets(getpeername, socket).empty();

@@ -66,7 +66,7 @@ bool has_link(uint16_t port_id);
 void remove_dead_memif_socket(const std::string& path);
 
 // Makes the file of a listening server accessible to its user alone.
-void keep_memif_socket_private(const std::string& path);
+void restrict_memif_socket(const std::string& path);
 
 // Whether a client of this process has a connection to the server, greeted or not.
 bool memif_client_is_connected(std::string_view socket);

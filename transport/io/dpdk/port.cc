@@ -73,7 +73,7 @@ bool serves_at_file(const DpdkDevice& device) {
 
 void guard_memif_server(const DpdkDevice& device, const LogSink& log) {
   if (serves_at_file(device)) {
-    keep_memif_socket_private(memif_socket(device));
+    restrict_memif_socket(memif_socket(device));
   } else if (device.driver() == kMemifDriver && device.argument("role") == "server") {
     log(LogLevel::kWarn,
         fmt::format("the DPDK device '{}': every user of this host may connect to its socket, and "

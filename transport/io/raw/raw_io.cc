@@ -191,7 +191,7 @@ bool accept_roce_only(int fd) {
 
 Result<Sockets> open_sockets(const SocketConfig& config, const Address& local) {
   Sockets sockets;
-  ASSIGN_OR_RETURN(sockets.holder, open_deaf_socket(local));
+  ASSIGN_OR_RETURN(sockets.holder, open_discarding_socket(local));
   ASSIGN_OR_RETURN(sockets.receiver, open_raw_socket(IPPROTO_UDP));
   ASSIGN_OR_RETURN(sockets.transmitter, open_raw_socket(IPPROTO_RAW));  // we write the IP header
   SocketAddress name;

@@ -63,7 +63,7 @@ class UdpIo final : public PacketIo {
 
  private:
   size_t transmitter_of(uint16_t path, TrafficClass traffic_class) const;
-  void settle_on(Transmitter& transmitter, const Address& destination);
+  void connect_if_frequent(Transmitter& transmitter, const Address& destination);
   size_t submit(const Transmitter& transmitter, bool& full);
   int hand_over(int fd, std::span<mmsghdr> messages);
 
@@ -83,7 +83,7 @@ size_t UdpIo::transmitter_of(uint16_t path, TrafficClass traffic_class) const {
   return path;
 }
 
-void UdpIo::settle_on(Transmitter& transmitter, const Address& destination) {
+void UdpIo::connect_if_frequent(Transmitter& transmitter, const Address& destination) {
   // The kernel would number a connected socket's datagrams from an unknown start.
   if (caps_.identifies_datagrams) return;
   if (destination == transmitter.connected) return;
@@ -108,7 +108,7 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
     Transmitter& transmitter = transmitters_[transmitter_of(rest[0].path, rest[0].traffic_class)];
     if (batch_.plan(rest, segments_, transmitter.connected) > 0) {
       taken += submit(transmitter, full);
-      settle_on(transmitter, *rest[0].destination);
+      connect_if_frequent(transmitter, *rest[0].destination);
     } else {
       ++taken;  // it cannot be sent at all
     }

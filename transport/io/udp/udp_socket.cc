@@ -98,7 +98,7 @@ Result<void> accept_without_checksum(const UdpSocket& socket) {
   return refused("UDP over IPv6 without checksums", "Linux 3.16 or newer");
 }
 
-Result<UdpSocket> open_deaf_socket(const Address& local) {
+Result<UdpSocket> open_discarding_socket(const Address& local) {
   ASSIGN_OR_RETURN(auto udp, open_bound(local));
   sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
   if (!attach(udp.get(), {&drop, 1})) return refused_option(local);
@@ -135,7 +135,7 @@ void set_send_buffer(const UdpSocket& socket) {
 Result<UdpSocket> open_transmit_socket(const Address& local, uint8_t traffic_class) {
   Address any_port = local;
   any_port.port = 0;
-  ASSIGN_OR_RETURN(auto udp, open_deaf_socket(any_port));
+  ASSIGN_OR_RETURN(auto udp, open_discarding_socket(any_port));
   const int fd = udp.get();
   // PROBE sets "don't fragment" and believes the device's MTU, not ICMP messages that anyone can
   // forge.

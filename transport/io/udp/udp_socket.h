@@ -27,7 +27,7 @@ Result<void> drop_unless(const UdpSocket& socket, uint64_t bits, uint64_t value)
 Result<void> accept_without_checksum(const UdpSocket& socket);
 
 // A socket that occupies `local`; the kernel drops what arrives there.
-Result<UdpSocket> open_deaf_socket(const Address& local);
+Result<UdpSocket> open_discarding_socket(const Address& local);
 
 // To `bytes`, or as many as the system allows.
 void set_receive_buffer(const UdpSocket& socket, Bytes bytes);

@@ -1,7 +1,8 @@
 // How pacecar doctor reads documents, which any process may have written.
+#include "bench/doctor/documents.h"
+
 #include <gmock/gmock.h>
 
-#include "bench/doctor/documents.h"
 #include "transport/api/state_document.h"
 #include "transport/base/prng.h"
 
@@ -45,7 +46,7 @@ Json document(uint64_t sent, uint64_t acknowledged, uint64_t in_flight, Duration
 }
 
 TEST(DoctorDocumentsTest, StateDocumentIsReadCompletely) {
-  const auto process = read_sighting({nullptr, document(900, 500, 100, Duration::from_s(10))});
+  const auto process = read_samples({nullptr, document(900, 500, 100, Duration::from_s(10))});
   ASSERT_TRUE(process) << process.error().message;
   EXPECT_EQ(name_of(*process), "rank 3 (node1, pid 12)");
   const doctor::Nic& nic = process->nics.at(0);
@@ -74,8 +75,8 @@ TEST(DoctorDocumentsTest, StateDocumentIsReadCompletely) {
 }
 
 TEST(DoctorDocumentsTest, TwoDocumentsGiveRates) {
-  const auto process = read_sighting({document(1'000, 600, 100, Duration::from_s(10)),
-                                      document(101'400, 100'600, 200, Duration::from_s(12))});
+  const auto process = read_samples({document(1'000, 600, 100, Duration::from_s(10)),
+                                     document(101'400, 100'600, 200, Duration::from_s(12))});
   ASSERT_TRUE(process);
   const Flow& flow = process->nics.at(0).flows.at(0);
   EXPECT_DOUBLE_EQ(flow.goodput_bps.value(), 8 * 100'000 / 2.0);
@@ -87,7 +88,7 @@ TEST(DoctorDocumentsTest, TwoDocumentsShowTheMostFrequentLimit) {
   Json before = document(1'000, 600, 100, Duration::from_s(10));
   Json now = document(101'400, 100'600, 200, Duration::from_s(12));
   const auto limited_by = [&] {
-    return read_sighting({before, now})->nics.at(0).flows.at(0).limited_by;
+    return read_samples({before, now})->nics.at(0).flows.at(0).limited_by;
   };
   EXPECT_EQ(limited_by(), "grant")
       << "without counts between both documents the newest limit counts";
@@ -101,8 +102,8 @@ TEST(DoctorDocumentsTest, TwoDocumentsShowTheMostFrequentLimit) {
 }
 
 TEST(DoctorDocumentsTest, DecreasingCountsGiveNoRates) {
-  const auto process = read_sighting({document(1'000, 600, 100, Duration::from_s(10)),
-                                      document(900, 500, 100, Duration::from_s(12))});
+  const auto process = read_samples({document(1'000, 600, 100, Duration::from_s(10)),
+                                     document(900, 500, 100, Duration::from_s(12))});
   EXPECT_FALSE(process->nics.at(0).flows.at(0).goodput_bps);
 }
 
@@ -125,7 +126,7 @@ TEST(DoctorDocumentsTest, EveryMissingOrForeignMemberIsRefusedInOneSentence) {
                                 Json::object(), Json(std::string(5000, 'x'))}) {
       Json changed = whole;
       changed[Json::json_pointer(path)] = instead;
-      const auto process = read_sighting({nullptr, changed});
+      const auto process = read_samples({nullptr, changed});
       if (process) continue;  // the doctor does not read this member
       ++refused;
       EXPECT_EQ(process.error().code, ErrorCode::kPeer);
@@ -143,7 +144,7 @@ TEST(DoctorDocumentsTest, DocumentsOfAnotherShapeAreRefused) {
                            "{\"schema_version\":1,\"processes\":[],\"silent\":[{\"pid\":1}]}"}) {
     Evidence evidence;
     EXPECT_FALSE(add_evidence(text, evidence)) << text;
-    EXPECT_FALSE(read_sighting({nullptr, Json::parse(text, nullptr, false)})) << text;
+    EXPECT_FALSE(read_samples({nullptr, Json::parse(text, nullptr, false)})) << text;
     EXPECT_TRUE(evidence.seen.empty() && evidence.silent.empty()) << text;
   }
 }
@@ -171,7 +172,7 @@ TEST(DoctorDocumentsTest, DamagedTextIsSurvived) {
     }
     Evidence evidence;
     if (!add_evidence(text, evidence)) continue;
-    for (const Sighting& sighting : evidence.seen) taken += read_sighting(sighting) ? 1 : 0;
+    for (const Samples& samples : evidence.seen) taken += read_samples(samples) ? 1 : 0;
   }
   EXPECT_GT(taken, 0U) << "some damage hits members that the doctor does not read";
 }

@@ -12,10 +12,10 @@
 
 namespace pacecar::top {
 
-class Board {
+class HostSamples {
  public:
   // An empty name: this host.
-  explicit Board(const std::vector<std::string>& hosts);
+  explicit HostSamples(const std::vector<std::string>& hosts);
 
   // Adds a host's sample. Each process is paired with its document in the sample before.
   void post(size_t host, doctor::Evidence evidence, std::vector<std::string> notes);
@@ -31,14 +31,14 @@ class Board {
   // Changes with every post() and end().
   uint64_t version() const;
   // Every host has this many samples, or is lost.
-  bool has_looks(uint64_t looks) const;
+  bool has_samples(uint64_t samples) const;
 
  private:
   struct Host {
     std::string name;
     doctor::Evidence evidence;
     std::vector<std::string> notes;
-    uint64_t looks = 0;
+    uint64_t samples = 0;
     bool ended = false;
   };
 

@@ -1,4 +1,4 @@
-#include "bench/top/board.h"
+#include "bench/top/samples.h"
 
 #include <fmt/format.h>
 
@@ -18,36 +18,36 @@ std::string identity_of(const nlohmann::json& document) {
 
 void pair_up(doctor::Evidence& before, doctor::Evidence& now) {
   std::map<std::string, nlohmann::json*> earlier;
-  for (doctor::Sighting& sighting : before.seen) {
-    earlier[identity_of(sighting.now)] = &sighting.now;
+  for (doctor::Samples& samples : before.seen) {
+    earlier[identity_of(samples.now)] = &samples.now;
   }
   earlier.erase("");
-  for (doctor::Sighting& sighting : now.seen) {
-    const auto same = earlier.find(identity_of(sighting.now));
-    sighting.before = same == earlier.end() ? nullptr : std::move(*same->second);
+  for (doctor::Samples& samples : now.seen) {
+    const auto same = earlier.find(identity_of(samples.now));
+    samples.before = same == earlier.end() ? nullptr : std::move(*same->second);
     if (same != earlier.end()) earlier.erase(same);
   }
 }
 
 }  // namespace
 
-Board::Board(const std::vector<std::string>& hosts) {
+HostSamples::HostSamples(const std::vector<std::string>& hosts) {
   for (const std::string& name : hosts) {
     hosts_.push_back({.name = name, .evidence = {}, .notes = {}});
   }
 }
 
-void Board::post(size_t host, doctor::Evidence evidence, std::vector<std::string> notes) {
+void HostSamples::post(size_t host, doctor::Evidence evidence, std::vector<std::string> notes) {
   const std::lock_guard lock(mutex_);
   Host& at = hosts_[host];
   pair_up(at.evidence, evidence);
   at.evidence = std::move(evidence);
   at.notes = std::move(notes);
-  ++at.looks;
+  ++at.samples;
   ++version_;
 }
 
-void Board::end(size_t host, const std::string& why) {
+void HostSamples::end(size_t host, const std::string& why) {
   const std::lock_guard lock(mutex_);
   Host& at = hosts_[host];
   at.evidence = {};
@@ -56,7 +56,7 @@ void Board::end(size_t host, const std::string& why) {
   ++version_;
 }
 
-Board::Seen Board::all() const {
+HostSamples::Seen HostSamples::all() const {
   const std::lock_guard lock(mutex_);
   Seen seen;
   for (const Host& host : hosts_) {
@@ -67,15 +67,15 @@ Board::Seen Board::all() const {
   return seen;
 }
 
-uint64_t Board::version() const {
+uint64_t HostSamples::version() const {
   const std::lock_guard lock(mutex_);
   return version_;
 }
 
-bool Board::has_looks(uint64_t looks) const {
+bool HostSamples::has_samples(uint64_t samples) const {
   const std::lock_guard lock(mutex_);
   return std::ranges::all_of(
-      hosts_, [looks](const Host& host) { return host.ended || host.looks >= looks; });
+      hosts_, [samples](const Host& host) { return host.ended || host.samples >= samples; });
 }
 
 }  // namespace pacecar::top
