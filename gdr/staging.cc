@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <thread>
 #include <utility>
 
 #include "transport/base/return_if_error.h"
@@ -133,14 +132,10 @@ Result<void> StagedRange::copy(CopyWay way, const void* device, void* host, size
 }
 
 Result<void> StagedRange::copy_and_wait(CopyWay way, const void* device, void* host, size_t bytes) {
-  CopyEvent event;
   RETURN_IF_ERROR(copy(way, device, host, bytes));
-  RETURN_IF_ERROR(event.record(engine_, way));
-  for (;;) {
-    ASSIGN_OR_RETURN(const auto done, event.done());
-    if (done) return {};
-    std::this_thread::yield();
-  }
+  const CopyEngine::Current current(*engine_);
+  const CudaDriver& driver = engine_->driver();
+  return driver.check(kCopy, driver->stream_synchronize(engine_->stream(way)), kSeeLog);
 }
 
 void StagedRange::withdraw() {

@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
-#include <unordered_set>
+#include <span>
 
 #include "bench/perf/clock.h"
 
@@ -70,34 +71,30 @@ Host host_of(const doctor::Gathered& gathered, ProcessNumbers& numbers) {
   Host host{.processes = {},
             .silent = gathered.evidence.silent.size(),
             .unreadable = gathered.warnings.size()};
-  std::vector<doctor::Process> processes;
-  std::unordered_set<std::string> seen;
+  doctor::Job job;  // a process may be found through several directories
   for (const doctor::Samples& samples : gathered.evidence.seen) {
     auto process = doctor::read_summary(samples.now);
-    if (!process) {
+    if (process) {
+      job.add(std::move(*process));
+    } else {
       ++host.unreadable;
-      continue;
     }
-    // A process may be found through several directories.
-    const bool known = !process->nics.empty() && !seen.insert(process->nics[0].identity).second;
-    if (!known) processes.push_back(std::move(*process));
   }
-  const std::vector<size_t> given = numbers.of(processes);
+  const std::vector<size_t> given = numbers.of(job.processes());
   size_t room = kMaxNics;
-  for (size_t i = 0; i < processes.size(); ++i) {
-    ProcessFigures figures{.program = processes[i].program,
-                           .rank = processes[i].rank,
+  for (size_t i = 0; i < given.size(); ++i) {
+    const doctor::Process& process = job.processes()[i];
+    ProcessFigures figures{.program = process.program,
+                           .rank = process.rank,
                            .number = std::to_string(given[i]),
-                           .uptime = processes[i].uptime_s,
+                           .uptime = process.uptime_s,
                            .nics = {}};
-    for (doctor::Nic& nic : processes[i].nics) {
-      if (room == 0) {
-        ++host.nics_left_out;
-        continue;
-      }
-      --room;
-      figures.nics.push_back(std::move(nic.figures));
+    const size_t count = std::min(room, process.nics.size());
+    for (const doctor::Nic& nic : std::span(process.nics).first(count)) {
+      figures.nics.push_back(nic.figures);
     }
+    room -= count;
+    host.nics_left_out += process.nics.size() - count;
     host.processes.push_back(std::move(figures));
   }
   return host;
