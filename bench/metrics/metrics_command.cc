@@ -16,9 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "bench/metrics/address.h"
+#include "bench/metrics/destination.h"
 #include "bench/metrics/exporter.h"
-#include "bench/metrics/textfile.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/files.h"

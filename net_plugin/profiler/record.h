@@ -126,7 +126,7 @@ class Record {
   void stop(uint64_t id, uint64_t now_ns);
   // From now on the step waits for this. `bytes` that it moves; 0: not known yet.
   void wait(uint64_t id, Wait wait, uint64_t bytes, uint64_t now_ns);
-  void add_bytes(uint64_t id, uint64_t bytes);  // of an operation, before version 4
+  void add_bytes(uint64_t id, uint64_t bytes);         // of an operation, before version 4
   void identify(uint64_t communicator, int32_t rank);  // unless it is known
 
   Identity identity() const;

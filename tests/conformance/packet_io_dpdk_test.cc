@@ -95,8 +95,8 @@ TEST_P(KernelNetworkOn, FindsWhatTheKernelsTableHas) {
 
 TEST_P(KernelNetworkOn, TakesTheKernelsRoutes) {
   KernelNetwork network(GetParam());
-  for (const auto& [far, gateway] : {std::pair("203.0.113.7", "192.0.2.99"),
-                                     std::pair("2001:db8:7::1", "2001:db8::99")}) {
+  for (const auto& [far, gateway] :
+       {std::pair("203.0.113.7", "192.0.2.99"), std::pair("2001:db8:7::1", "2001:db8::99")}) {
     const Address to = address_of(far);
     EXPECT_EQ(network.next_hop(to), to) << "without a route all hosts are on the link";
     const std::string route = fmt::format("{} via {} dev {} onlink", far, gateway, GetParam());

@@ -79,8 +79,8 @@ std::span<const uint8_t> KernelNetwork::ask(Request request, const Address& addr
     nlmsghdr header;
     std::memcpy(&header, answer_.data(), sizeof header);
     if (static_cast<size_t>(size) < header.nlmsg_len || header.nlmsg_seq != sequence_) continue;
-    const bool good = header.nlmsg_type != NLMSG_ERROR &&
-                      header.nlmsg_len >= NLMSG_SPACE(sizeof request.body);
+    const bool good =
+        header.nlmsg_type != NLMSG_ERROR && header.nlmsg_len >= NLMSG_SPACE(sizeof request.body);
     return good ? std::span(answer_).first(header.nlmsg_len) : std::span<uint8_t>();
   }
   return {};

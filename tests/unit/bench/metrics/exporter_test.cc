@@ -1,13 +1,13 @@
 // pacecar metrics: its address, the page with all processes of a host, and its file.
+#include "bench/metrics/exporter.h"
+
 #include <gmock/gmock.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "bench/metrics/address.h"
-#include "bench/metrics/exporter.h"
-#include "bench/metrics/textfile.h"
+#include "bench/metrics/destination.h"
 #include "tests/support/scratch_directory.h"
 #include "transport/api/state_document.h"
 
@@ -95,8 +95,8 @@ TEST(MetricsPageTest, PageHasTheFiguresOfAllProcesses) {
         "pacecar_sent_bytes_total{program=\"train\",process=\"1\",nic=\"nic0\",cc=\"\"} 77\n",
         "pacecar_device_events_total{program=\"train\",process=\"1\",nic=\"nic0\",cc=\"\","
         "counter=\"cnp\"} 3\n",
-        "pacecar_processes 2\n", "pacecar_silent_processes 1\n",
-        "pacecar_unreadable_processes 1\n", "pacecar_nics_left_out 0\n"}) {
+        "pacecar_processes 2\n", "pacecar_silent_processes 1\n", "pacecar_unreadable_processes 1\n",
+        "pacecar_nics_left_out 0\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }

@@ -1,11 +1,20 @@
-#include "bench/metrics/address.h"
+#include "bench/metrics/destination.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <optional>
 
+#include "bench/perf/files.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/base/to_number.h"
 
 namespace pacecar::metrics {
@@ -18,7 +27,17 @@ tl::unexpected<Error> bad(std::string_view text) {
                           text, kDefaultPort));
 }
 
+constexpr mode_t kReadableByAll = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH;
+
+tl::unexpected<Error> cannot_write(const std::string& path, int error) {
+  return fail(ErrorCode::kSystem,
+              fmt::format("cannot write {} ({}): name a file in a directory that you may write to "
+                          "and that has room",
+                          path, std::strerror(error)));
+}
+
 }  // namespace
+
 Result<Address> parse_address(std::string_view text) {
   Address address;
   if (text.empty()) return address;
@@ -60,6 +79,25 @@ bool is_loopback(const Address& address) {
 std::string to_string(const Address& address) {
   const bool v6 = address.host.find(':') != std::string::npos;
   return fmt::format("{}{}{}:{}", v6 ? "[" : "", address.host, v6 ? "]" : "", address.port);
+}
+
+Result<void> replace_file(const std::string& path, std::string_view text) {
+  if (!path.ends_with(".prom")) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("'{}' does not end with .prom: node_exporter reads no other files", path));
+  }
+  // The collector ignores this name: it reads *.prom.
+  std::string part = path + ".XXXXXX";
+  const FileDescriptor file(mkostemp(part.data(), O_CLOEXEC));
+  if (!file) return cannot_write(path, errno);
+  auto written = perf::write_text(part, text);
+  if (written &&
+      (fchmod(file.get(), kReadableByAll) != 0 || rename(part.c_str(), path.c_str()) != 0)) {
+    written = cannot_write(path, errno);
+  }
+  if (!written) unlink(part.c_str());
+  return written;
 }
 
 }  // namespace pacecar::metrics

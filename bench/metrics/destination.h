@@ -1,4 +1,4 @@
-// Where `pacecar metrics --listen` listens. Pure.
+// Where `pacecar metrics` puts its page: an address at which it listens, or a file.
 #pragma once
 
 #include <cstdint>
@@ -25,5 +25,9 @@ bool is_loopback(const Address& address);
 
 // "127.0.0.1:9000", "[::1]:9000"
 std::string to_string(const Address& address);
+
+// Replaces a file for node_exporter's textfile collector atomically. Its name must end with
+// ".prom", as the collector reads no other files. Errors: kInvalidArgument (the name), kSystem.
+Result<void> replace_file(const std::string& path, std::string_view text);
 
 }  // namespace pacecar::metrics
