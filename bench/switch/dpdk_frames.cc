@@ -11,7 +11,7 @@
 #include "transport/base/invalid.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
-#include "transport/io/dpdk/device_name.h"
+#include "transport/io/dpdk/device.h"
 #include "transport/io/dpdk/eal.h"
 #include "transport/io/dpdk/module.h"
 #include "transport/io/dpdk/port.h"

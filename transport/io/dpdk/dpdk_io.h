@@ -13,7 +13,7 @@
 
 #include "transport/base/log.h"
 #include "transport/base/result.h"
-#include "transport/io/dpdk/device_name.h"
+#include "transport/io/dpdk/device.h"
 #include "transport/io/frame.h"
 #include "transport/io/packet_io.h"
 

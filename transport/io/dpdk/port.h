@@ -15,8 +15,7 @@
 #include "transport/base/log.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
-#include "transport/io/dpdk/device_name.h"
-#include "transport/io/dpdk/driver.h"
+#include "transport/io/dpdk/device.h"
 #include "transport/io/frame.h"
 
 struct rte_mbuf;

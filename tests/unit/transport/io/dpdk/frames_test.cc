@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "transport/base/prng.h"
-#include "transport/io/dpdk/device_name.h"
+#include "transport/io/dpdk/device.h"
 #include "transport/io/dpdk/known_frames.h"
 #include "transport/io/frame.h"
 #include "transport/wire/address.h"

@@ -1,15 +1,41 @@
-// Properties of drivers that DPDK's device interface does not report. Pure. Thread rule: any
-// thread.
+// The text after "soft:dpdk:": a device and its arguments, of which some are ours and the others
+// its driver's; and properties of drivers that DPDK's device interface does not report. Pure.
+// Thread rule: any thread.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "transport/base/result.h"
 #include "transport/base/units.h"
-#include "transport/io/dpdk/device_name.h"
+#include "transport/wire/packet.h"
 
 namespace pacecar {
+
+struct DpdkDevice {
+  std::string name;       // a PCI address, or a virtual device: "net_memif0"
+  std::string arguments;  // of the driver: "role=client,id=0"
+  std::optional<Address> address = std::nullopt;    // address=192.0.2.1, or address=192.0.2.1/24
+  std::optional<uint8_t> link_bits = std::nullopt;  // what follows the '/'
+  std::optional<Address> gateway = std::nullopt;    // gateway=192.0.2.254
+  std::optional<uint16_t> vlan = std::nullopt;      // vlan=100
+  std::optional<Bytes> mtu = std::nullopt;          // mtu=9000
+  std::string bootstrap;                            // bootstrap=eth0
+
+  bool is_pci() const;
+  // By these arguments, for a device with this address of its own: the gateway to `to`, or `to`
+  // itself if it is on the link, which all addresses are without a gateway.
+  Address next_hop(const Address& own, const Address& to) const;
+  // The driver of a virtual device, "net_memif" for "net_memif0".
+  std::string_view driver() const;
+  // The value of a driver's argument.
+  std::optional<std::string_view> argument(std::string_view key) const;
+};
+
+// Errors: kInvalidArgument for an invalid argument of ours, or a device without a name.
+Result<DpdkDevice> parse_dpdk_device(std::string_view name, std::string_view arguments);
 
 inline constexpr std::string_view kMemifDriver = "net_memif";
 inline constexpr std::string_view kAfXdpDriver = "net_af_xdp";
