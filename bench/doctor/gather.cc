@@ -68,27 +68,23 @@ std::vector<Result<std::string>> ask(const std::vector<Socket>& sockets, std::st
   return ask_all(places, {.page = page, .limit = options.limit, .max_bytes = options.max_bytes});
 }
 
-// One sample of every process; removes those that give none.
-void sample(std::vector<Socket>& sockets, Json Samples::*document, const GatherOptions& options,
-            Gathered& gathered) {
+// One sample of every process, with its profiler's record if it has one (null: none); removes
+// processes that give no document.
+void sample(std::vector<Socket>& sockets, Json Samples::*document, Json Samples::*profile,
+            const GatherOptions& options, Gathered& gathered) {
   const auto answers = ask(sockets, options.page, options);
   for (size_t i = 0; i < sockets.size(); ++i) {
     sockets[i].samples.*document = document_of(sockets[i], answers[i], options, gathered);
   }
   std::erase_if(sockets,
                 [=](const Socket& socket) { return (socket.samples.*document).is_null(); });
-}
-
-// The profilers' records of these processes; null: none.
-void sample_profiles(std::vector<Socket>& sockets, Json Samples::*document,
-                     const GatherOptions& options) {
   if (options.page != kWholeState) return;
-  const auto answers = ask(sockets, kStateProfile, options);
+  const auto records = ask(sockets, kStateProfile, options);
   for (size_t i = 0; i < sockets.size(); ++i) {
-    Json page = answers[i] ? perf::parse_json(*answers[i]) : Json();
+    Json page = records[i] ? perf::parse_json(*records[i]) : Json();
     if (!page.is_object()) continue;  // a process without the plugin has no such page
     const auto profiles = read_profiles(nullptr, page);
-    if (profiles && !profiles->empty()) sockets[i].samples.*document = std::move(page);
+    if (profiles && !profiles->empty()) sockets[i].samples.*profile = std::move(page);
   }
 }
 
@@ -117,14 +113,12 @@ Gathered gather(const GatherOptions& options) {
   }
   std::vector<Socket> sockets = sockets_of(directories, options.pid);
   if (options.between > Duration()) {
-    sample(sockets, &Samples::before, options, gathered);
-    sample_profiles(sockets, &Samples::profile_before, options);
+    sample(sockets, &Samples::before, &Samples::profile_before, options, gathered);
     if (!sockets.empty()) {
       std::this_thread::sleep_for(std::chrono::nanoseconds(options.between.ns()));
     }
   }
-  sample(sockets, &Samples::now, options, gathered);
-  sample_profiles(sockets, &Samples::profile, options);
+  sample(sockets, &Samples::now, &Samples::profile, options, gathered);
   for (Socket& socket : sockets) gathered.evidence.seen.push_back(std::move(socket.samples));
   return gathered;
 }

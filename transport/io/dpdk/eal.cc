@@ -111,15 +111,6 @@ std::vector<std::string> own_arguments(const cpu_set_t& cpus, bool pci, const Lo
   return arguments;
 }
 
-// The EAL's threads outlive an unloaded plugin, so their code, and take_output(), must stay loaded.
-void stay_loaded() {
-  for (void* const function :
-       {reinterpret_cast<void*>(rte_eal_init), reinterpret_cast<void*>(take_output)}) {
-    Dl_info info{};
-    if (dladdr(function, &info) != 0) dlopen(info.dli_fname, RTLD_NOW | RTLD_NODELETE);
-  }
-}
-
 bool run_alarm(const std::function<void()>& work, std::chrono::microseconds delay) {
   std::packaged_task<void()> task(work);
   const auto run = [](void* own) { (*static_cast<std::packaged_task<void()>*>(own))(); };
@@ -138,7 +129,6 @@ Result<void> start(const std::string& arguments, bool pci, const LogSink& log) {
   parts.insert(parts.begin(), "pacecar");
   std::vector<char*> argv;
   for (std::string& part : parts) argv.push_back(part.data());
-  stay_loaded();
   collect_eal_output();
   const EalOutput collected(log);
   const WithoutPipeSignal quiet;
