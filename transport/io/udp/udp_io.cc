@@ -41,13 +41,11 @@ class UdpIo final : public PacketIo {
     uint32_t in_a_row = 0;  // calls to `newest`
     Address connected{};    // port 0: none
   };
-  UdpIo(PacketIoCaps caps, Address local, UdpSocket receiver, std::vector<Transmitter> transmitters,
-        bool segments)
+  UdpIo(PacketIoCaps caps, Address local, UdpSocket receiver, std::vector<Transmitter> transmitters)
       : caps_(caps),
         local_(local),
         receiver_(std::move(receiver)),
         transmitters_(std::move(transmitters)),
-        segments_(segments),
         batch_(caps.datagram_bytes, is_ipv4(local), caps.identifies_datagrams) {}
 
   const PacketIoCaps& caps() const override { return caps_; }
@@ -71,7 +69,7 @@ class UdpIo final : public PacketIo {
   Address local_;
   UdpSocket receiver_;
   std::vector<Transmitter> transmitters_;  // one per path, then one for control
-  bool segments_;                          // UDP_SEGMENT has not failed yet
+  bool segments_ = true;                   // UDP_SEGMENT has not failed yet
   SendBatch batch_;
   ReceiveRing ring_;
   SwitchTraces traces_;
@@ -239,10 +237,9 @@ Result<std::unique_ptr<PacketIo>> open_udp(const SocketConfig& config) {
   ASSIGN_OR_RETURN(const auto bound, bound_address(receiver));
   ASSIGN_OR_RETURN(auto transmitters, open_transmitters(config, local));
 
-  const bool segments = can_segment(transmitters.front().socket);
   PacketIoCaps caps;
   caps.datagram_bytes = datagram;
-  caps.burst_bytes = segments ? std::max(kJoinedBurst, datagram) : datagram;
+  caps.burst_bytes = std::max(kJoinedBurst, datagram);
   caps.receive_bytes = receive_capacity(receiver);
   caps.paths = config.paths;
   caps.line_rate = interface.speed;
@@ -251,8 +248,7 @@ Result<std::unique_ptr<PacketIo>> open_udp(const SocketConfig& config) {
   caps.identifies_datagrams = config.identifies && is_ipv4(local);
   caps.jitter = kHostJitter;
   caps.pause = kHostPause;
-  return std::make_unique<UdpIo>(caps, bound, std::move(receiver), std::move(transmitters),
-                                 segments);
+  return std::make_unique<UdpIo>(caps, bound, std::move(receiver), std::move(transmitters));
 }
 
 }  // namespace pacecar

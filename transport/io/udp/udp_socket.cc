@@ -164,8 +164,4 @@ Bytes receive_capacity(const UdpSocket& socket) {
   return static_cast<Bytes>(std::max(get_option(socket.get(), SOL_SOCKET, SO_RCVBUF), 0)) / 2;
 }
 
-bool can_segment(const UdpSocket& socket) {
-  return get_option(socket.get(), SOL_UDP, UDP_SEGMENT) >= 0;
-}
-
 }  // namespace pacecar

@@ -41,7 +41,4 @@ Result<Address> bound_address(const UdpSocket& socket);
 // overhead, too, which it estimates as one half. Joined datagrams have less.
 Bytes receive_capacity(const UdpSocket& socket);
 
-// Whether the kernel has UDP_SEGMENT.
-bool can_segment(const UdpSocket& socket);
-
 }  // namespace pacecar
