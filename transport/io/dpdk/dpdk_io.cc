@@ -342,10 +342,8 @@ Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
   UdpSocket port_holder;
   if (kernels && *kernels == Address{.ip = local.ip, .scope_id = local.scope_id}) {
     if (!config.standard_port) local.port = 0;
-    ASSIGN_OR_RETURN(auto reserved, open_discarding_socket(local));
-    ASSIGN_OR_RETURN(const auto bound, bound_address(reserved));
-    local.port = bound.port;
-    port_holder = std::move(reserved);
+    ASSIGN_OR_RETURN(port_holder, open_discarding_socket(local));
+    local.port = bound_address(port_holder).port;
   }
   if (port->info().steered) {
     RETURN_IF_ERROR(port->steer(local));

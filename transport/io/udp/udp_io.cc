@@ -201,8 +201,8 @@ Result<std::vector<UdpIo::Transmitter>> open_transmitters(const SocketConfig& co
   for (uint32_t i = 0; i <= config.paths; ++i) {
     ASSIGN_OR_RETURN(auto udp,
                      open_transmit_socket(local, i < config.paths ? data_tc : control_tc));
-    ASSIGN_OR_RETURN(const auto bound, bound_address(udp));
-    transmitters.push_back({.socket = std::move(udp), .port = bound.port});
+    const uint16_t port = bound_address(udp).port;
+    transmitters.push_back({.socket = std::move(udp), .port = port});
   }
   return transmitters;
 }
@@ -234,7 +234,7 @@ Result<std::unique_ptr<PacketIo>> open_udp(const SocketConfig& config) {
   if (config.beginning_bits != 0) {
     RETURN_IF_ERROR(drop_unless(receiver, config.beginning_bits, config.beginning));
   }
-  ASSIGN_OR_RETURN(const auto bound, bound_address(receiver));
+  const Address bound = bound_address(receiver);
   ASSIGN_OR_RETURN(auto transmitters, open_transmitters(config, local));
 
   PacketIoCaps caps;

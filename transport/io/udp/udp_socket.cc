@@ -11,6 +11,7 @@
 #include <cstring>
 #include <span>
 
+#include "transport/base/check.h"
 #include "transport/base/return_if_error.h"
 #include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
@@ -149,14 +150,10 @@ Result<UdpSocket> open_transmit_socket(const Address& local, uint8_t traffic_cla
   return udp;
 }
 
-Result<Address> bound_address(const UdpSocket& socket) {
+Address bound_address(const UdpSocket& socket) {
   SocketAddress raw;
   socklen_t length = sizeof(raw);
-  if (getsockname(socket.get(), &raw.any, &length) != 0) {
-    return fail(ErrorCode::kSystem,
-                fmt::format("getsockname failed ({}): the process may be out of memory",
-                            std::strerror(errno)));
-  }
+  PACECAR_CHECK(getsockname(socket.get(), &raw.any, &length) == 0);
   return from_sockaddr(raw);
 }
 
