@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -21,6 +22,9 @@ constexpr uint64_t kMaxHosts = 1 << 20;
 constexpr uint64_t kMaxNumber = kNoTrigger - 1;  // of flows and triggers
 constexpr uint64_t kMaxBytes = uint64_t{1} << 48;
 constexpr double kMaxStartUs = 1e12;
+constexpr std::string_view kNodes = "Nodes";
+constexpr std::string_view kConnections = "Connections";
+constexpr std::string_view kTriggers = "Triggers";
 
 class CmFile {
  public:
@@ -33,7 +37,7 @@ class CmFile {
       if (is_flow(line)) continue;
       RETURN_IF_ERROR(line.words[0] == "trigger" ? take_trigger(line) : take_header(line));
     }
-    workload_.hosts = static_cast<uint32_t>(hosts_.number);
+    workload_.hosts = static_cast<uint32_t>(headers_[kNodes].number);
     if (workload_.hosts == 0) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{}: the number of hosts is missing; add a line 'Nodes N'", file_));
@@ -65,22 +69,19 @@ class CmFile {
     if (name == "Failures" || name == "failure") {
       return bad(line, "failures belong to the experiment; remove them here and give them there");
     }
-    Header* const header = name == "Nodes"         ? &hosts_
-                           : name == "Connections" ? &connections_
-                           : name == "Triggers"    ? &triggers_
-                                                   : nullptr;
-    if (header == nullptr) {
+    const auto header = headers_.find(name);
+    if (header == headers_.end()) {
       return bad(line, fmt::format("'{}' begins no line of a .cm file; write Nodes, Connections, "
                                    "Triggers, 'SOURCE->DESTINATION ...' or 'trigger ...'",
                                    shown(name)));
     }
-    const uint64_t max = header == &hosts_ ? kMaxHosts : kMaxNumber;
+    const uint64_t max = name == kNodes ? kMaxHosts : kMaxNumber;
     const auto number =
         line.words.size() == 2 ? parse_number(line.words[1], max) : std::optional<uint64_t>();
-    if (!number || (header == &hosts_ && *number == 0)) {
+    if (!number || (name == kNodes && *number == 0)) {
       return bad(line, fmt::format("write {} and one whole number up to {}", name, max));
     }
-    *header = {line.number, *number};
+    header->second = {line.number, *number};
     return {};
   }
 
@@ -196,9 +197,9 @@ class CmFile {
   }
 
   Result<void> check_all() const {
-    const std::pair<Header, size_t> counts[] = {{connections_, workload_.flows.size()},
-                                                {triggers_, workload_.triggers.size()}};
-    for (const auto& [header, found] : counts) {
+    for (const auto& [name, found] : {std::pair(kConnections, workload_.flows.size()),
+                                      std::pair(kTriggers, workload_.triggers.size())}) {
+      const Header& header = headers_.at(name);
       if (header.line != 0 && header.number != found) {
         return bad_line(file_, header.line,
                         fmt::format("{} are announced here, but the file has {}; correct the "
@@ -216,9 +217,7 @@ class CmFile {
 
   const std::string& file_;
   Workload workload_;
-  Header hosts_;
-  Header connections_;
-  Header triggers_;
+  std::map<std::string_view, Header> headers_ = {{kNodes, {}}, {kConnections, {}}, {kTriggers, {}}};
   std::unordered_map<uint32_t, uint32_t> trigger_index_;  // by id
   std::unordered_map<uint64_t, size_t> flow_line_;        // by id
   std::vector<size_t> lines_;                             // by flow

@@ -1,13 +1,14 @@
 #include "bench/workload/generators.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <cmath>
 #include <map>
-#include <utility>
 #include <vector>
 
+#include "bench/workload/cm_file.h"
+#include "bench/workload/flow_sizes.h"
 #include "transport/base/prng.h"
+#include "transport/base/return_if_error.h"
 
 namespace pacecar {
 namespace {
@@ -84,10 +85,116 @@ class PieceTree {
   uint32_t pieces_;
 };
 
+// A run of more flows takes too much memory and time.
+constexpr uint64_t kMaxFlows = 10'000'000;
+
+// Refuses too many flows, and messages too small for `parts` parts.
+Result<void> check_parts(const WorkloadSpec& spec, uint64_t flows, uint64_t parts) {
+  if (spec.bytes < parts) {
+    return unfit(spec, "{} bytes cannot be cut into {} parts; raise bytes", spec.bytes, parts);
+  }
+  if (flows > kMaxFlows) {
+    return unfit(spec, "it would have {} flows; stay below {} with fewer hosts or pieces", flows,
+                 kMaxFlows);
+  }
+  return {};
+}
+
+Result<Workload> ring(const WorkloadSpec& spec, Hosts hosts, uint32_t rounds) {
+  const uint64_t n = hosts.size();
+  RETURN_IF_ERROR(check_parts(spec, rounds * n * (n - 1), n));
+  FlowGraph graph;
+  ring_steps(graph, hosts, spec.bytes, 0, static_cast<uint32_t>(rounds * (n - 1)),
+             std::vector<After>(n));
+  return graph.take();
+}
+
+// What `send` sends in pieces.
+template <typename Send>
+Result<Workload> in_pieces(const WorkloadSpec& spec, Hosts hosts, const Send& send) {
+  RETURN_IF_ERROR(check_parts(spec, 2 * hosts.size() * spec.pieces, spec.pieces));
+  FlowGraph graph;
+  PieceTree tree(graph, hosts, spec.bytes, spec.pieces);
+  send(tree);
+  return graph.take();
+}
+
 }  // namespace
 
-Result<Workload> permutation(Hosts hosts, uint32_t hosts_per_leaf, Bytes bytes, uint64_t seed) {
+Result<Workload> file_flows(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  ASSIGN_OR_RETURN(auto workload, read_cm_file(spec.file));
+  if (workload.hosts > hosts.size()) {
+    return unfit(spec, "{} has flows between {} hosts, but {} take part; let as many take part",
+                 spec.file, workload.hosts, hosts.size());
+  }
+  for (WorkloadFlow& flow : workload.flows) {
+    flow.source = hosts[flow.source];
+    flow.destination = hosts[flow.destination];
+  }
+  return workload;
+}
+
+Result<Workload> pairs(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  if (hosts.size() % 2 != 0) {
+    return unfit(spec, "hosts has {} entries; give an even number: source, destination, ...",
+                 hosts.size());
+  }
+  FlowGraph graph;
+  for (size_t i = 0; i < hosts.size(); i += 2) graph.add(hosts[i], hosts[i + 1], spec.bytes);
+  return graph.take();
+}
+
+Result<Workload> incast(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  const size_t left = hosts.size() - std::min<size_t>(hosts.size(), spec.receivers);
+  const size_t most = left / spec.receivers;
+  if (spec.senders > most || most == 0) {
+    return unfit(spec,
+                 "{} hosts are enough for {} senders per receiver; lower senders ({}) or "
+                 "receivers ({}), or let more hosts take part",
+                 hosts.size(), most, spec.senders, spec.receivers);
+  }
+  const auto senders = spec.senders == 0 ? static_cast<uint32_t>(most) : spec.senders;
+  FlowGraph graph;
+  for (uint32_t i = 0; i < spec.receivers; ++i) {
+    for (uint32_t j = 0; j < senders; ++j) {
+      graph.add(hosts[spec.receivers + i * senders + j], hosts[i], spec.bytes, spec.stagger * j);
+    }
+  }
+  return graph.take();
+}
+
+Result<Workload> random_flows(const WorkloadSpec& spec, Hosts hosts, uint64_t seed) {
+  if (spec.rate == Rate()) return unfit(spec, "rate is 0; give that of a host's link");
+  const auto sizes = FlowSizes::make(spec.sizes);
+  if (!sizes) return unfit(spec, "{}", sizes.error().message);
+  // Flows per nanosecond of all hosts together.
+  const auto n = static_cast<double>(hosts.size());
+  const double arrivals =
+      n * spec.load * static_cast<double>(spec.rate.bps()) / 8e9 / sizes->mean();
+  const auto end = static_cast<double>(spec.length.ns());
+  if (arrivals * end > static_cast<double>(kMaxFlows)) {
+    return unfit(spec,
+                 "about {:.3g} flows would start; shorten the length or lower the load to stay "
+                 "below {}",
+                 arrivals * end, kMaxFlows);
+  }
+  FlowGraph graph;
+  Prng prng(seed);
+  const auto fraction = [&prng] { return static_cast<double>(prng.next_u64() >> 11) * 0x1p-53; };
+  for (double now = 0;;) {
+    now -= std::log1p(-fraction()) / arrivals;
+    if (now >= end) break;
+    const uint64_t from = prng.below(hosts.size());
+    const uint64_t to = (from + 1 + prng.below(hosts.size() - 1)) % hosts.size();
+    graph.add(hosts[from], hosts[to], sizes->at(fraction()),
+              Duration::from_ns(static_cast<int64_t>(now)));
+  }
+  return graph.take();
+}
+
+Result<Workload> permutation(const WorkloadSpec& spec, Hosts hosts, uint64_t seed) {
   const size_t n = hosts.size();
+  const uint32_t hosts_per_leaf = spec.hosts_per_leaf;
   // Leaf by leaf, so that a host's partner at the distance of the largest leaf's size is on another
   // leaf.
   std::map<uint32_t, std::vector<uint32_t>> leaves;
@@ -99,11 +206,12 @@ Result<Workload> permutation(Hosts hosts, uint32_t hosts_per_leaf, Bytes bytes, 
     widest = std::max(widest, members.size());
   }
   if (2 * widest > n) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("a permutation that leaves the leaf needs another host for each of the "
-                            "{} hosts of one leaf, but only {} are on others; set hosts_per_leaf "
-                            "to 1 or let more hosts take part",
-                            widest, n - widest));
+    return unfit(
+        spec,
+        "a permutation that leaves the leaf needs another host for each of the {} hosts of "
+        "one leaf, but only {} are on others; set hosts_per_leaf to 1 or let more hosts "
+        "take part",
+        widest, n - widest);
   }
   std::vector<uint32_t> to(n);
   for (size_t i = 0; i < n; ++i) to[i] = from[(i + widest) % n];
@@ -119,14 +227,15 @@ Result<Workload> permutation(Hosts hosts, uint32_t hosts_per_leaf, Bytes bytes, 
   }
 
   FlowGraph graph;
-  for (size_t i = 0; i < n; ++i) graph.add(from[i], to[i], bytes);
+  for (size_t i = 0; i < n; ++i) graph.add(from[i], to[i], spec.bytes);
   return graph.take();
 }
 
-Workload all_to_all(Hosts hosts, uint32_t parallel, Bytes bytes) {
+Result<Workload> all_to_all(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
   const auto n = static_cast<uint32_t>(hosts.size());
   const uint32_t others = n - 1;
-  const uint32_t at_once = parallel == 0 ? others : std::min(parallel, others);
+  RETURN_IF_ERROR(check_parts(spec, uint64_t{n} * others, 1));
+  const uint32_t at_once = spec.parallel == 0 ? others : std::min(spec.parallel, others);
   const uint32_t stride = others / at_once;
   // The distance of each next destination around the circle of hosts: first `at_once` of them
   // spread evenly, then their neighbours, at last those that remain.
@@ -147,7 +256,7 @@ Workload all_to_all(Hosts hosts, uint32_t parallel, Bytes bytes) {
                     ? graph.add_trigger({.kind = WorkloadTrigger::Kind::kMultiShot})
                     : kNoTrigger;
       }
-      WorkloadFlow& flow = graph.flow(graph.add(hosts[i], hosts[(i + steps[k]) % n], bytes));
+      WorkloadFlow& flow = graph.flow(graph.add(hosts[i], hosts[(i + steps[k]) % n], spec.bytes));
       flow.trigger = waits;
       if (fires != kNoTrigger) flow.on_sent = {fires};
     }
@@ -155,14 +264,25 @@ Workload all_to_all(Hosts hosts, uint32_t parallel, Bytes bytes) {
   return graph.take();
 }
 
-Workload ring_collective(Hosts hosts, Bytes bytes, uint32_t rounds) {
-  FlowGraph graph;
-  const auto steps = static_cast<uint32_t>(rounds * (hosts.size() - 1));
-  ring_steps(graph, hosts, bytes, 0, steps, std::vector<After>(hosts.size()));
-  return graph.take();
+Result<Workload> ring_half(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  return ring(spec, hosts, 1);
 }
 
-Workload hierarchical_all_reduce(Hosts hosts, uint32_t per_server, Bytes bytes) {
+Result<Workload> ring_all_reduce(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  return ring(spec, hosts, 2);
+}
+
+Result<Workload> hierarchical_all_reduce(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  const uint64_t n = hosts.size();
+  const uint32_t per_server = spec.hosts_per_server;
+  const Bytes bytes = spec.bytes;
+  if (per_server < 2 || n % per_server != 0 || n == per_server) {
+    return unfit(spec,
+                 "{} hosts do not make up several servers of {}; give a hosts_per_server of "
+                 "at least 2 that divides the number of hosts",
+                 n, per_server);
+  }
+  RETURN_IF_ERROR(check_parts(spec, 2 * n * (per_server - 1 + n / per_server - 1), n));
   FlowGraph graph;
   const auto servers = static_cast<uint32_t>(hosts.size() / per_server);
   std::vector<After> after(hosts.size());  // by place in `hosts`
@@ -193,28 +313,24 @@ Workload hierarchical_all_reduce(Hosts hosts, uint32_t per_server, Bytes bytes) 
   return graph.take();
 }
 
-Workload tree_all_reduce(Hosts hosts, Bytes bytes, uint32_t pieces) {
-  FlowGraph graph;
-  PieceTree tree(graph, hosts, bytes, pieces);
-  tree.broadcast(tree.reduce());
-  return graph.take();
+Result<Workload> tree_all_reduce(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  return in_pieces(spec, hosts, [](PieceTree& tree) { tree.broadcast(tree.reduce()); });
 }
 
-Workload tree_broadcast(Hosts hosts, Bytes bytes, uint32_t pieces) {
-  FlowGraph graph;
-  PieceTree(graph, hosts, bytes, pieces).broadcast({});
-  return graph.take();
+Result<Workload> tree_broadcast(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  return in_pieces(spec, hosts, [](PieceTree& tree) { tree.broadcast({}); });
 }
 
-Workload ring_broadcast(Hosts hosts, Bytes bytes, uint32_t pieces) {
-  FlowGraph graph;
-  PieceTree way(graph, hosts, bytes, pieces);
-  std::vector<PieceTree::Flows> inputs;
-  for (uint32_t i = 0; i + 1 < hosts.size(); ++i) inputs = {way.send(i, i + 1, inputs)};
-  return graph.take();
+Result<Workload> ring_broadcast(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  return in_pieces(spec, hosts, [&](PieceTree& tree) {
+    std::vector<PieceTree::Flows> inputs;
+    for (uint32_t i = 0; i + 1 < hosts.size(); ++i) inputs = {tree.send(i, i + 1, inputs)};
+  });
 }
 
-Workload pipeline_parallel(Hosts hosts, Bytes bytes, uint32_t microbatches, Duration compute) {
+Result<Workload> pipeline_parallel(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  const uint32_t microbatches = spec.microbatches;
+  RETURN_IF_ERROR(check_parts(spec, 2 * hosts.size() * microbatches, 1));
   FlowGraph graph;
   const auto stages = static_cast<uint32_t>(hosts.size());
   // [stage][microbatch]: the activations from this stage to the next, the gradients to the one
@@ -224,10 +340,10 @@ Workload pipeline_parallel(Hosts hosts, Bytes bytes, uint32_t microbatches, Dura
   for (uint32_t stage = 0; stage < stages; ++stage) {
     for (uint32_t batch = 0; batch < microbatches; ++batch) {
       if (stage + 1 < stages) {
-        activations[stage].push_back(graph.add(hosts[stage], hosts[stage + 1], bytes));
+        activations[stage].push_back(graph.add(hosts[stage], hosts[stage + 1], spec.bytes));
       }
       if (stage > 0) {
-        gradients[stage].push_back(graph.add(hosts[stage], hosts[stage - 1], bytes));
+        gradients[stage].push_back(graph.add(hosts[stage], hosts[stage - 1], spec.bytes));
       }
     }
   }
@@ -241,12 +357,12 @@ Workload pipeline_parallel(Hosts hosts, Bytes bytes, uint32_t microbatches, Dura
       work = {};
     };
     const auto forward = [&](uint32_t batch) {
-      work = work + compute;
+      work = work + spec.compute;
       if (stage > 0) after.received.push_back(activations[stage - 1][batch]);
       if (stage + 1 < stages) send(activations[stage][batch]);
     };
     const auto backward = [&](uint32_t batch) {
-      work = work + compute;
+      work = work + spec.compute;
       if (stage + 1 < stages) after.received.push_back(gradients[stage + 1][batch]);
       if (stage > 0) send(gradients[stage][batch]);
     };

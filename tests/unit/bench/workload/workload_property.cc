@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "bench/workload/cm_file.h"
-#include "bench/workload/generators.h"
 #include "bench/workload/workload.h"
+#include "bench/workload/workload_spec.h"
 #include "tests/support/workload_player.h"
 #include "tests/support/workload_text.h"
 
@@ -62,17 +62,19 @@ class Draw {
   uint32_t n = static_cast<uint32_t>(hosts.size());
   Bytes bytes = *rc::gen::inRange<Bytes>(n, 1000);
 
-  Workload in_network(Workload workload) const {
-    workload.hosts = network;
-    return workload;
+  // Of these hosts and bytes, unless `spec` names others.
+  Workload make(WorkloadSpec spec) const {
+    if (spec.bytes == WorkloadSpec().bytes) spec.bytes = bytes;
+    spec.hosts = hosts;
+    return make_workload(spec, network, 1).value();
   }
 };
 
 RC_GTEST_PROP(Collectives, RingsMoveTheExpectedBytes, ()) {
   const Draw draw;
   const Bytes even = draw.bytes * draw.n;  // divides evenly
-  const auto scatter = draw.in_network(ring_collective(draw.hosts, even, 1));
-  const auto both = draw.in_network(ring_collective(draw.hosts, even, 2));
+  const auto scatter = draw.make({.kind = "reduce_scatter", .bytes = even});
+  const auto both = draw.make({.kind = "ring_all_reduce", .bytes = even});
   for (const uint32_t host : draw.hosts) {
     const Bytes once = draw.bytes * (draw.n - 1);
     RC_ASSERT(traffic_of(scatter).sent[host] == once);
@@ -86,7 +88,7 @@ RC_GTEST_PROP(Collectives, RingsMoveTheExpectedBytes, ()) {
 
 RC_GTEST_PROP(Collectives, UnevenSharesAddUp, ()) {
   const Draw draw;
-  const auto both = draw.in_network(ring_collective(draw.hosts, draw.bytes, 2));
+  const auto both = draw.make({.kind = "ring_all_reduce"});
   const Traffic traffic = traffic_of(both);
   Bytes all = 0;
   for (const uint32_t host : draw.hosts) {
@@ -105,8 +107,12 @@ RC_GTEST_PROP(Collectives, HierarchicalAllReduceMovesTheExpectedBytes, ()) {
   const auto hosts = draw_hosts(n, n);
   const Bytes share = *rc::gen::inRange<Bytes>(1, 1000);
   const Bytes bytes = share * n;
-  auto workload = hierarchical_all_reduce(hosts, per_server, bytes);
-  workload.hosts = n;
+  const auto workload = make_workload({.kind = "hierarchical_all_reduce",
+                                       .hosts = hosts,
+                                       .bytes = bytes,
+                                       .hosts_per_server = per_server},
+                                      n, 1)
+                            .value();
 
   std::map<uint32_t, uint32_t> server_of;
   for (uint32_t i = 0; i < n; ++i) server_of[hosts[i]] = i / per_server;
@@ -126,9 +132,9 @@ RC_GTEST_PROP(Collectives, HierarchicalAllReduceMovesTheExpectedBytes, ()) {
 RC_GTEST_PROP(Collectives, TreesMoveTheBufferOncePerEdge, ()) {
   const Draw draw;
   const auto pieces = *rc::gen::inRange(1U, static_cast<uint32_t>(std::min<Bytes>(5, draw.bytes)));
-  const auto reduce = draw.in_network(tree_all_reduce(draw.hosts, draw.bytes, pieces));
-  const auto broadcast = draw.in_network(tree_broadcast(draw.hosts, draw.bytes, pieces));
-  const auto chain = draw.in_network(ring_broadcast(draw.hosts, draw.bytes, pieces));
+  const auto reduce = draw.make({.kind = "tree_all_reduce", .pieces = pieces});
+  const auto broadcast = draw.make({.kind = "tree_broadcast", .pieces = pieces});
+  const auto chain = draw.make({.kind = "ring_broadcast", .pieces = pieces});
   RC_ASSERT(reduce.flows.size() == 2 * (draw.n - 1) * pieces);
   for (uint32_t i = 0; i < draw.n; ++i) {
     const uint32_t host = draw.hosts[i];
@@ -150,7 +156,7 @@ RC_GTEST_PROP(Collectives, PipelineLimitsMicrobatchesInFlight, ()) {
   const Draw draw;
   const auto batches = *rc::gen::inRange(1U, 10U);
   const auto workload =
-      draw.in_network(pipeline_parallel(draw.hosts, draw.bytes, batches, Duration::from_us(3)));
+      draw.make({.kind = "pipeline", .microbatches = batches, .compute = Duration::from_us(3)});
   RC_ASSERT(workload.flows.size() == 2 * (draw.n - 1) * batches);
   RC_ASSERT(!never_starting_flow(workload).has_value());
 
@@ -178,7 +184,7 @@ RC_GTEST_PROP(Collectives, PipelineLimitsMicrobatchesInFlight, ()) {
 RC_GTEST_PROP(Generators, AllToAllCoversAllPairsOnce, ()) {
   const Draw draw;
   const auto parallel = *rc::gen::inRange(0U, draw.n + 2);
-  const auto workload = draw.in_network(all_to_all(draw.hosts, parallel, draw.bytes));
+  const auto workload = draw.make({.kind = "all_to_all", .parallel = parallel});
   std::set<std::pair<uint32_t, uint32_t>> pairs_seen;
   for (const WorkloadFlow& flow : workload.flows) {
     RC_ASSERT(flow.source != flow.destination);
@@ -201,7 +207,8 @@ RC_GTEST_PROP(Generators, PermutationLeavesTheLeaf, (uint64_t seed)) {
   const auto leaves = *rc::gen::inRange(2U, 6U);
   const uint32_t n = per_leaf * leaves;
   const auto hosts = draw_hosts(n, n);
-  const auto workload = permutation(hosts, per_leaf, 1000, seed);
+  const auto workload = make_workload(
+      {.kind = "permutation", .hosts = hosts, .bytes = 1000, .hosts_per_leaf = per_leaf}, n, seed);
   RC_ASSERT(workload.has_value());
   RC_ASSERT(workload->flows.size() == n);
   std::set<uint32_t> sources;
@@ -218,9 +225,9 @@ RC_GTEST_PROP(Generators, PermutationLeavesTheLeaf, (uint64_t seed)) {
 RC_GTEST_PROP(CmFile, WrittenWorkloadReadsBack, ()) {
   const Draw draw;
   Workload workload = *rc::gen::element(
-      draw.in_network(tree_all_reduce(draw.hosts, draw.bytes, 2)),
-      draw.in_network(all_to_all(draw.hosts, 2, draw.bytes)),
-      draw.in_network(pipeline_parallel(draw.hosts, draw.bytes, 3, Duration::from_ns(1503))));
+      draw.make({.kind = "tree_all_reduce", .pieces = 2}),
+      draw.make({.kind = "all_to_all", .parallel = 2}),
+      draw.make({.kind = "pipeline", .microbatches = 3, .compute = Duration::from_ns(1503)}));
   const auto read = parse_cm(write_cm(workload), "test.cm");
   RC_ASSERT(read.has_value());
   RC_ASSERT(read->hosts == workload.hosts);
