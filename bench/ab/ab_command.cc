@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,16 +14,12 @@
 #include "bench/ab/ab_options.h"
 #include "bench/ab/emit.h"
 #include "bench/ab/experiment.h"
-#include "bench/ab/merge.h"
 #include "bench/ab/plan.h"
-#include "bench/ab/programs.h"
-#include "bench/ab/provenance.h"
 #include "bench/ab/report/report.h"
 #include "bench/ab/report_data.h"
-#include "bench/ab/results_folder.h"
+#include "bench/ab/results.h"
 #include "bench/ab/runner.h"
 #include "bench/ab/summary.h"
-#include "bench/ab/summary_text.h"
 #include "bench/perf/clock.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
@@ -67,25 +64,22 @@ class AbCommand {
   AbCommand(const AbOptions& options, std::vector<std::string> argv)
       : options_(options), argv_(std::move(argv)), console_(options.quiet, !options.no_color) {}
 
-  Result<ExitCode> run() {
-    switch (options_.what) {
-      case AbOptions::What::kPlan:
-        return plan();
-      case AbOptions::What::kPrograms:
-        return programs(options_.programs);
-      case AbOptions::What::kMerge:
-        return merge();
-    }
-    return kError;
-  }
+  Result<ExitCode> run() { return options_.what == AbOptions::What::kMerge ? merge() : plan(); }
 
   const perf::Console& console() const { return console_; }
 
  private:
   Result<ExitCode> plan() {
-    ASSIGN_OR_RETURN(auto program_plan, read_program_plan(options_.plan));
-    if (program_plan) return programs_of_plan(*program_plan);
-    ASSIGN_OR_RETURN(const auto plan, read_plan(options_.plan, options_.seed));
+    ASSIGN_OR_RETURN(const auto plan, options_.what == AbOptions::What::kPrograms
+                                          ? Result<Plan>(options_.programs)
+                                          : read_plan(options_.plan, options_.seed));
+    const bool for_simulations =
+        options_.run || options_.resume || !options_.emit.empty() || options_.jobs.value_or(1) > 1;
+    if (plan.of_programs() && for_simulations) {
+      return invalid(
+          "--run, --resume, --jobs and --emit are for simulations: leave them out with a plan that "
+          "has a command");
+    }
     ASSIGN_OR_RETURN(auto runs, filter_runs(plan.experiment, options_.filters));
     if (options_.run) {
       if (*options_.run >= plan.experiment.runs()) {
@@ -96,7 +90,7 @@ class AbCommand {
     }
     if (options_.list || options_.dry_run) return list(plan.experiment, runs);
     if (!options_.emit.empty()) return emit(plan, runs);
-    return simulate(plan, runs);
+    return run_these(plan, runs);
   }
 
   Result<ExitCode> list(const Experiment& experiment, const std::vector<size_t>& runs) {
@@ -117,27 +111,28 @@ class AbCommand {
     std::error_code ignored;
     const EmitPlan jobs{.program = fs::read_symlink("/proc/self/exe", ignored).string(),
                         .plan = fs::absolute(options_.plan).string(),
+                        .name = plan.experiment.name,
                         .runs = runs,
                         .seed = options_.seed,
                         .jobs = options_.jobs};
-    ASSIGN_OR_RETURN(const auto next, options_.emit == "slurm"
-                                          ? emit_slurm(jobs, plan.experiment.name, folder)
-                                          : emit_parallel(jobs, folder));
+    ASSIGN_OR_RETURN(const auto next, options_.emit == "slurm" ? emit_slurm(jobs, folder)
+                                                               : emit_parallel(jobs, folder));
     fmt::print("{}", next);
     return kPassed;
   }
 
-  Result<ExitCode> simulate(const Plan& plan, const std::vector<size_t>& runs) {
+  Result<ExitCode> run_these(const Plan& plan, const std::vector<size_t>& runs) {
     ASSIGN_OR_RETURN(const auto folder, open_at(out(plan.experiment.name)));
-    ASSIGN_OR_RETURN(const auto finished, folder.read_finished());
-    RETURN_IF_ERROR(folder.write("plan.toml", plan.text));
+    ASSIGN_OR_RETURN(auto finished, folder.read_records());
+    if (!plan.text.empty()) RETURN_IF_ERROR(folder.write("plan.toml", plan.text));
     RETURN_IF_ERROR(folder.write_experiment(plan.experiment));
     RETURN_IF_ERROR(write_repro(folder, argv_, fs::current_path().string(), options_.plan));
-    ASSIGN_OR_RETURN(const auto records,
-                     run_plan(plan, runs, finished, folder, options_.jobs.value_or(processors()),
-                              command_line_, progress_bar(console_)));
-    if (options_.run) return single_result(records);
-    return conclude(folder, plan.experiment, records);
+    ASSIGN_OR_RETURN(const auto results, run_plan(plan, runs,
+                                                  {.jobs = options_.jobs.value_or(processors()),
+                                                   .finished = std::move(finished),
+                                                   .command_line = command_line_},
+                                                  folder, progress_bar(console_)));
+    return options_.run ? single_result(results.records) : conclude(folder, results);
   }
 
   // With --run: the summary is made when the folders of all jobs are merged.
@@ -149,37 +144,17 @@ class AbCommand {
     return kPassed;
   }
 
-  Result<ExitCode> programs_of_plan(ProgramPlan& plan) {
-    if (options_.run || options_.resume || options_.jobs.value_or(1) > 1 ||
-        !options_.emit.empty()) {
-      return invalid(
-          "--run, --resume, --jobs and --emit are for simulations: leave them out with a plan that "
-          "has a command");
-    }
-    if (options_.seed) plan.seed = *options_.seed;
-    ASSIGN_OR_RETURN(auto runs, filter_runs(plan.experiment, options_.filters));
-    if (options_.list || options_.dry_run) return list(plan.experiment, runs);
-    plan.runs = std::move(runs);
-    return programs(plan);
-  }
-
-  Result<ExitCode> programs(const ProgramPlan& plan) {
-    ASSIGN_OR_RETURN(const auto folder, open_at(out(plan.experiment.name)));
-    RETURN_IF_ERROR(write_repro(folder, argv_, fs::current_path().string(), options_.plan));
-    ASSIGN_OR_RETURN(const auto results,
-                     run_programs(plan, folder, command_line_, progress_bar(console_)));
-    return conclude(folder, results.experiment, results.records);
-  }
-
   Result<ExitCode> merge() {
     ASSIGN_OR_RETURN(const auto folder, open_at(out("merged")));
     ASSIGN_OR_RETURN(const auto merged, merge_results(options_.folders, folder));
-    const auto code = conclude(folder, merged.experiment, merged.records);
-    if (!code || merged.missing.empty()) return code;
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("{} of {} runs are missing: {}: run them with --run, and merge again",
-                    merged.missing.size(), merged.experiment.runs(), index_ranges(merged.missing)));
+    const auto code = conclude(folder, merged);
+    std::vector<size_t> missing(merged.experiment.runs());
+    std::iota(missing.begin(), missing.end(), 0);
+    for (const RunRecord& record : merged.records) std::erase(missing, record.index);
+    if (!code || missing.empty()) return code;
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} of {} runs are missing: {}: run them with --run, and merge again",
+                            missing.size(), merged.experiment.runs(), index_ranges(missing)));
   }
 
   std::string out(const std::string& name) const {
@@ -196,17 +171,17 @@ class AbCommand {
 
   // Writes experiment.json, summary.csv, summary.json and report.html, and prints the summary on
   // stdout. Errors: kSystem.
-  Result<ExitCode> conclude(const ResultsFolder& folder, const Experiment& experiment,
-                            const std::vector<RunRecord>& records) const {
+  Result<ExitCode> conclude(const ResultsFolder& folder, const Results& results) const {
+    const auto& [experiment, records] = results;
     const bool color = perf::may_color(!options_.no_color, STDOUT_FILENO);
-    const std::string report = folder.file("report.html");
     const Summary summary = summarise(experiment, records);
     fmt::print("{}", summary_text(experiment, summary, color));
     RETURN_IF_ERROR(folder.write_experiment(experiment));
     RETURN_IF_ERROR(folder.write("summary.json", summary_json(experiment, summary)));
     RETURN_IF_ERROR(folder.write("summary.csv", summary_csv(experiment, summary)));
-    RETURN_IF_ERROR(write_report(report_data(experiment, summary, records, folder), report));
-    console_.note(fmt::format("report: {}", report));
+    const auto page = page_of({}, "page.html", report_data(experiment, summary, records, folder));
+    RETURN_IF_ERROR(folder.write("report.html", page));
+    console_.note(fmt::format("report: {}", folder.file("report.html")));
     if (!summary.failed.empty()) return kError;
     return summary.passed() ? kPassed : kThresholdMissed;
   }

@@ -14,7 +14,6 @@ namespace {
 constexpr uint64_t kMaxJobs = 4096;
 constexpr uint64_t kMaxReps = 100'000;
 constexpr double kMaxTimeoutSeconds = 1e6;
-constexpr double kMaxPercent = 1e6;
 
 constexpr const char* kPlanExamples =
     "Real programs:  pacecar ab --a 'PACECAR_CC=swift' --b 'PACECAR_CC=fixed' --reps 10 -- "
@@ -55,7 +54,7 @@ void add_plan_flags(CLI::App& app, AbOptions& options) {
 constexpr const char* kProgramGroup = "Real programs";
 
 void add_program_flags(CLI::App& app, AbOptions& options) {
-  ProgramPlan& programs = options.programs;
+  Plan& programs = options.programs;
   app.option_defaults()->group(kProgramGroup);
   app.add_option("--a", options.a, "Environment of the baseline");
   app.add_option("--b", options.b, "Environment of the other arm");
@@ -69,13 +68,10 @@ void add_program_flags(CLI::App& app, AbOptions& options) {
   app.add_option("--metric", programs.experiment.shown,
                  "What to compare (default: what the output is known for, else wall_s)")
       ->allow_extra_args(false);
-  app.add_option("--min-improvement", programs.min_improvement,
-                 "Threshold: better than the baseline by so many percent")
-      ->check(perf::positive_number(kMaxPercent));
   app.option_defaults()->group("Options");
 }
 
-Result<void> read_arms(const AbOptions& options, ProgramPlan& programs) {
+Result<void> read_arms(const AbOptions& options, Plan& programs) {
   for (const auto& [name, environment] : {std::pair("a", &options.a), std::pair("b", &options.b)}) {
     if (!*environment) continue;
     const std::string& text = **environment;
@@ -95,7 +91,7 @@ Result<void> read_arms(const AbOptions& options, ProgramPlan& programs) {
 }
 
 Result<void> read_programs(AbOptions& options) {
-  ProgramPlan& programs = options.programs;
+  Plan& programs = options.programs;
   Experiment& experiment = programs.experiment;
   auto shown = std::move(experiment.shown);
   experiment = program_plan(options.command, options.reps).experiment;
@@ -111,7 +107,7 @@ Result<void> read_programs(AbOptions& options) {
     return invalid(
         "programs run one at a time, so that they do not disturb each other: leave out --jobs");
   }
-  programs.seed = options.seed.value_or(1);
+  programs.order_seed = options.seed.value_or(1);
   if (options.timeout) {
     programs.timeout = Duration::from_ns(static_cast<int64_t>(*options.timeout * 1e9));
   }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/ab/programs.h"
+#include "bench/ab/plan.h"
 #include "transport/base/result.h"
 
 namespace pacecar::ab {
@@ -27,7 +27,7 @@ struct AbOptions {
   std::string emit;  // "", "slurm", "parallel"
 
   // Of kPrograms:
-  ProgramPlan programs;
+  Plan programs;
   std::vector<std::string> command;  // behind "--"
   std::optional<std::string> a;
   std::optional<std::string> b;

@@ -87,21 +87,7 @@ std::string index_ranges(const std::vector<size_t>& runs) {
   return text;
 }
 
-std::vector<SlurmArray> slurm_arrays(const std::vector<size_t>& runs) {
-  std::vector<SlurmArray> arrays;
-  for (auto next = runs.begin(); next != runs.end();) {
-    const size_t first = *next / kArraySize * kArraySize;
-    std::vector<size_t> indexes;
-    for (; next != runs.end() && *next < first + kArraySize; ++next) {
-      indexes.push_back(*next - first);
-    }
-    arrays.push_back({first, index_ranges(indexes)});
-  }
-  return arrays;
-}
-
-Result<std::string> emit_slurm(const EmitPlan& plan, const std::string& name,
-                               const ResultsFolder& folder) {
+Result<std::string> emit_slurm(const EmitPlan& plan, const ResultsFolder& folder) {
   const std::string limit = plan.jobs ? fmt::format("%{}", *plan.jobs) : "";
   const std::string script = fmt::format(
       "#!/bin/bash\n"
@@ -112,11 +98,16 @@ Result<std::string> emit_slurm(const EmitPlan& plan, const std::string& name,
       "set -eu\n"
       "run=$(($1 + SLURM_ARRAY_TASK_ID))\n"
       "exec {}\n",
-      plain_name(name), merge_command(plan, folder), job_command(plan, folder, "\"$run\""));
+      plain_name(plan.name), merge_command(plan, folder), job_command(plan, folder, "\"$run\""));
   RETURN_IF_ERROR(folder.write(kSlurmFile, script));
   std::string commands;
-  for (const auto& [first, indexes] : slurm_arrays(plan.runs)) {
-    commands += fmt::format("sbatch --array={}{} {} {}\n", indexes, limit,
+  for (auto next = plan.runs.begin(); next != plan.runs.end();) {
+    const size_t first = *next / kArraySize * kArraySize;
+    std::vector<size_t> indexes;
+    for (; next != plan.runs.end() && *next < first + kArraySize; ++next) {
+      indexes.push_back(*next - first);
+    }
+    commands += fmt::format("sbatch --array={}{} {} {}\n", index_ranges(indexes), limit,
                             perf::shell_quoted(folder.file(kSlurmFile)), first);
   }
   return fmt::format("{}# and when all {} jobs are done:\n{}\n", commands, plan.runs.size(),

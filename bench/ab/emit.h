@@ -8,33 +8,25 @@
 #include <string>
 #include <vector>
 
-#include "bench/ab/results_folder.h"
+#include "bench/ab/results.h"
 
 namespace pacecar::ab {
 
 struct EmitPlan {
-  std::string program;  // the path of `pacecar`
-  std::string plan;     // the path of the plan's file
-  std::vector<size_t> runs;
+  std::string program;       // the path of `pacecar`
+  std::string plan;          // the path of the plan's file
+  std::string name;          // of the experiment
+  std::vector<size_t> runs;  // sorted, not empty
   std::optional<uint64_t> seed;
   std::optional<size_t> jobs;  // at once, of each array; none: as many as the scheduler allows
 };
 
-// "0-4,7": as Slurm takes it. `runs` is sorted and not empty.
+// "0-4,7". `runs` is sorted.
 std::string index_ranges(const std::vector<size_t>& runs);
-
-struct SlurmArray {
-  size_t first;         // the run of index 0
-  std::string indexes;  // "0-4,7"
-};
-
-// Divides the runs into arrays with indexes that every Slurm allows. `runs` is sorted.
-std::vector<SlurmArray> slurm_arrays(const std::vector<size_t>& runs);
 
 // Each writes its file into the folder and returns the commands to enter next.
 // Errors: kSystem.
-Result<std::string> emit_slurm(const EmitPlan& plan, const std::string& name,
-                               const ResultsFolder& folder);
+Result<std::string> emit_slurm(const EmitPlan& plan, const ResultsFolder& folder);
 Result<std::string> emit_parallel(const EmitPlan& plan, const ResultsFolder& folder);
 
 // Writes repro.sh, a script that makes the results again. `argv` ("ab", ...) is the command line;

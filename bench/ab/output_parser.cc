@@ -46,23 +46,16 @@ std::optional<double> number_of(std::string_view word) {
 
 struct Column {
   std::string_view heading;  // as it begins
-  const char* key;           // in JSON
   const char* metric;        // nullptr: not kept
-  bool bandwidth = false;    // its unit is in brackets, or in "BW_unit"
+  bool bandwidth = false;    // its unit is in brackets
 };
 constexpr Column kColumns[] = {
-    {"BW peak", "BW_peak", "bw_peak_gbps", true},
-    {"BW average", "BW_average", "bw_gbps", true},
-    {"MsgRate", "MsgRate", "message_rate_mpps"},
-    {"t_min", "t_min", "lat_min_us"},
-    {"t_max", "t_max", "lat_max_us"},
-    {"t_typical", "t_typical", "lat_typical_us"},
-    {"t_avg", "t_avg", "lat_avg_us"},
-    {"t_stdev", "t_stdev", "lat_stdev_us"},
-    {"99% percentile", "percentile_99", "lat_p99_us"},
-    {"99.9% percentile", "percentile_99.9", "lat_p999_us"},
-    {"tps average", nullptr, nullptr},
-    {"CPU_Util", nullptr, nullptr},
+    {"BW peak", "bw_peak_gbps", true}, {"BW average", "bw_gbps", true},
+    {"MsgRate", "message_rate_mpps"},  {"t_min", "lat_min_us"},
+    {"t_max", "lat_max_us"},           {"t_typical", "lat_typical_us"},
+    {"t_avg", "lat_avg_us"},           {"t_stdev", "lat_stdev_us"},
+    {"99% percentile", "lat_p99_us"},  {"99.9% percentile", "lat_p999_us"},
+    {"tps average", nullptr},          {"CPU_Util", nullptr},
 };
 
 // The columns behind "#bytes #iterations", in the header's order.
@@ -99,36 +92,6 @@ std::vector<SizeFigures> perftest_columns(const std::string& output) {
       const auto& [column, scale] = columns[i];
       if (value && column->metric != nullptr) figures.values[column->metric] = *value * scale;
     }
-    if (!figures.values.empty()) sizes.push_back(std::move(figures));
-  }
-  return sizes;
-}
-
-SizeFigures json_figures(const Json& result, const Json& document) {
-  SizeFigures figures;
-  if (result.contains("MsgSize")) figures.size = result["MsgSize"].dump();
-  // `pacecar bw` names the unit next to the figures, perftest at the top.
-  const Json unit = result.value("BW_unit", document.value("BW_unit", Json()));
-  const bool mebibytes = unit.is_string() && unit.get<std::string>().starts_with("M");
-  for (const auto& [heading, key, metric, bandwidth] : kColumns) {
-    if (key == nullptr || !result.contains(key) || !result[key].is_number()) continue;
-    const double scale = bandwidth && mebibytes ? kGbitsPerMib : 1;
-    figures.values[metric] = result[key].get<double>() * scale;
-  }
-  return figures;
-}
-
-std::vector<SizeFigures> perftest_json(const std::string& output) {
-  const size_t begin = output.find('{');
-  const size_t end = output.rfind('}');
-  if (begin == std::string_view::npos || end == std::string_view::npos || end < begin) return {};
-  const Json document = perf::parse_json(output.substr(begin, end - begin + 1));
-  if (!document.is_object() || !document.contains("results")) return {};
-  const Json& results = document["results"];
-  std::vector<SizeFigures> sizes;
-  for (const Json& result : results.is_array() ? results : Json::array({results})) {
-    if (!result.is_object()) continue;
-    SizeFigures figures = json_figures(result, document);
     if (!figures.values.empty()) sizes.push_back(std::move(figures));
   }
   return sizes;
@@ -248,7 +211,6 @@ ParsedOutput parse_output(std::string_view text) {
     parsed.metrics["avg_busbw_gbs"] = *average;
     parsed.headline.push_back("avg_busbw_gbs");
   }
-  if (sizes.empty()) sizes = perftest_json(output);
   if (sizes.empty()) sizes = perftest_columns(output);
   add_sizes(sizes, parsed);
   if (parsed.metrics.empty()) add_named(output, parsed);

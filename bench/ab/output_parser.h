@@ -1,6 +1,6 @@
-// Finds the figures in the output of a benchmark: perftest (ib_write_bw, ib_send_lat, ...; columns
-// or JSON), `pacecar bw` and `lat` (the same two forms), nccl-tests (the table and its average),
-// and any program whose last line is {"metrics": {"NAME": NUMBER, ...}}. Pure; the output may hold
+// Finds the figures in the output of a benchmark: the columns of perftest (ib_write_bw,
+// ib_send_lat, ...) and of `pacecar bw` and `lat`, nccl-tests (the table and its average), and any
+// program whose last line is {"metrics": {"NAME": NUMBER, ...}}. Pure; the output may hold
 // anything.
 #pragma once
 

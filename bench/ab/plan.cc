@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "bench/ab/plan_parts.h"
+#include "bench/perf/command_line.h"
 #include "bench/perf/files.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
@@ -21,8 +22,16 @@ namespace pacecar::ab {
 namespace {
 
 constexpr uint64_t kMaxSeeds = 100'000;
+constexpr uint64_t kMaxRounds = 100'000;
+constexpr uint64_t kDefaultRounds = 10;
 constexpr const char* kDefaultShown[] = {"finish_us",    "fct_p50_us",      "fct_p99_us",
                                          "goodput_gbps", "queue_max_bytes", "retransmissions"};
+
+void set_rounds(Experiment& experiment, size_t rounds) {
+  experiment.kind = Experiment::Kind::kPrograms;
+  experiment.seeds.resize(rounds);
+  std::iota(experiment.seeds.begin(), experiment.seeds.end(), 1);
+}
 
 // seeds = 5 means 1 .. 5; a list names them.
 void read_seeds(SpecReader& reader, Experiment& experiment) {
@@ -41,15 +50,47 @@ void read_seeds(SpecReader& reader, Experiment& experiment) {
   std::iota(experiment.seeds.begin(), experiment.seeds.end(), 1);
 }
 
-void read_shown(SpecReader& reader, Experiment& experiment) {
-  experiment.shown = read_texts(reader, "metrics");
-  if (!reader.has("metrics")) {
+// The keys that only plans of simulations have. Returns the tables of all runs.
+SpecTable read_simulations(SpecReader& top, Experiment& experiment) {
+  read_seeds(top, experiment);
+  if (!top.has("metrics")) {
     experiment.shown.assign(std::begin(kDefaultShown), std::end(kDefaultShown));
   }
   for (const std::string& name : experiment.shown) {
     if (const auto metric = find_metric(name); !metric) {
-      reader.complain("metrics", "is wrong: " + metric.error().message);
+      top.complain("metrics", "is wrong: " + metric.error().message);
     }
+  }
+  SpecTable common;
+  for (const std::string_view table : kRunTables) {
+    if (const SpecValue* value = top.value(table)) common.set(std::string(table), *value);
+  }
+  return common;
+}
+
+// The keys that only plans of programs have. Returns the command of all runs.
+Command read_programs(SpecReader& top, Plan& plan) {
+  Command command{read_texts(top, "command"), {}};
+  if (command.words.empty()) top.complain("command", "is empty: name the program to run");
+  set_rounds(plan.experiment, top.whole("rounds", kDefaultRounds, 1, kMaxRounds));
+  if (plan.experiment.description.empty()) {
+    plan.experiment.description = perf::shell_line(command.words);
+  }
+  plan.warmups = top.whole("warm_up", 0, 0, kMaxRounds);
+  plan.timeout = top.duration("timeout", Duration::max());
+  plan.order_seed = top.whole("seed", 1);
+  return command;
+}
+
+// Adds what a layer sets to a command.
+void apply(const SpecTable& keys, Command& command) {
+  if (const SpecValue* environment = keys.find("environment")) {
+    for (const auto& [name, text] : environment->table()->entries()) {
+      command.environment.push_back(name + "=" + plain_text(text));
+    }
+  }
+  if (const SpecValue* flags = keys.find("flags")) {
+    for (const SpecValue& flag : *flags->list()) command.words.push_back(plain_text(flag));
   }
 }
 
@@ -91,24 +132,62 @@ Result<void> check_cells(const Plan& plan, const std::string& file) {
   return no_such_job(file, missing.front(), last);
 }
 
+// Variables of an environment, split as a shell does.
+Result<std::vector<std::string>> split_environment(const std::string& text) {
+  std::vector<std::string> words;
+  char quote = 0;
+  bool inside = false;  // of a word
+  for (const char letter : text) {
+    if (quote != 0 ? letter == quote : letter == '\'' || letter == '"') {
+      quote = quote != 0 ? 0 : letter;
+    } else if (quote == 0 && (letter == ' ' || letter == '\t')) {
+      inside = false;
+    } else {
+      if (!inside) words.emplace_back();
+      inside = true;
+      words.back() += letter;
+    }
+  }
+  const auto broken = std::find_if(words.begin(), words.end(), [](const std::string& word) {
+    const size_t equals = word.find('=');
+    return equals == 0 || equals == std::string::npos;
+  });
+  if (quote == 0 && broken == words.end()) return words;
+  return invalid("'{}' is no list of variables: write NAME=value NAME='two words'", text);
+}
+
 }  // namespace
 
 Result<Plan> parse_plan(std::string_view text, const std::string& name) {
   ASSIGN_OR_RETURN(const auto file, parse_spec(text, name));
-  Plan plan{.experiment = {}, .specs = {}, .base_dir = {}, .text = std::string(text)};
+  Plan plan{.experiment = {}, .text = std::string(text)};
+  Experiment& experiment = plan.experiment;
   SpecReader top(*file.table(), "top level", file.place);
-  plan.experiment.name = top.text("name", std::filesystem::path(name).stem());
-  plan.experiment.description = top.text("description", "");
-  read_seeds(top, plan.experiment);
-  read_shown(top, plan.experiment);
-  SpecTable common;
-  for (const std::string_view run_table : kRunTables) {
-    if (const SpecValue* value = top.value(run_table)) common.set(std::string(run_table), *value);
+  experiment.name = top.text("name", std::filesystem::path(name).stem());
+  experiment.description = top.text("description", "");
+  experiment.shown = read_texts(top, "metrics");
+  SpecTable common_spec;
+  Command common_command;
+  if (top.has("command")) {
+    common_command = read_programs(top, plan);
+  } else {
+    common_spec = read_simulations(top, experiment);
   }
-  ASSIGN_OR_RETURN(const auto layers, read_parts(file, top, plan.experiment));
-  for (const Cell& cell : plan.experiment.cells) {
-    SpecTable& spec = plan.specs.emplace_back(common);
-    for (const SpecTable* keys : layers.of(cell)) merge_spec(spec, *keys);
+  ASSIGN_OR_RETURN(const auto layers, read_parts(file, top, experiment));
+  for (const Cell& cell : experiment.cells) {
+    if (plan.of_programs()) {
+      Command& command = plan.commands.emplace_back(common_command);
+      for (const SpecTable* keys : layers.of(cell)) apply(*keys, command);
+    } else {
+      SpecTable& spec = plan.specs.emplace_back(common_spec);
+      for (const SpecTable* keys : layers.of(cell)) merge_spec(spec, *keys);
+    }
+  }
+  for (size_t arm = 0; plan.of_programs() && arm < layers.arms.size(); ++arm) {
+    Command settings;
+    apply(layers.arms[arm].keys, settings);
+    std::ranges::copy(settings.words, std::back_inserter(settings.environment));
+    experiment.arms[arm].settings = perf::shell_line(settings.environment);
   }
   return plan;
 }
@@ -117,9 +196,34 @@ Result<Plan> read_plan(const std::string& path, std::optional<uint64_t> seed) {
   ASSIGN_OR_RETURN(const auto text, perf::read_text(path));
   ASSIGN_OR_RETURN(auto plan, parse_plan(text, path));
   plan.base_dir = std::filesystem::path(path).parent_path();
+  if (plan.of_programs()) {
+    plan.order_seed = seed.value_or(plan.order_seed);
+    return plan;
+  }
   if (seed) plan.experiment.seeds = {*seed};
   RETURN_IF_ERROR(check_cells(plan, path));
   return plan;
+}
+
+Plan program_plan(const std::vector<std::string>& command, size_t rounds) {
+  Plan plan;
+  plan.experiment.name = std::filesystem::path(command[0]).filename();
+  plan.experiment.description = perf::shell_line(command);
+  set_rounds(plan.experiment, rounds);
+  return plan;
+}
+
+Result<void> add_arm(Plan& plan, const std::vector<std::string>& command, const std::string& name,
+                     const std::string& environment) {
+  ASSIGN_OR_RETURN(const auto variables, split_environment(environment));
+  Experiment& experiment = plan.experiment;
+  if (std::ranges::find(experiment.arms, name, &Arm::name) != experiment.arms.end()) {
+    return invalid("there are two arms named '{}': rename one", name);
+  }
+  experiment.cells.push_back({experiment.arms.size(), {}});
+  experiment.arms.push_back({name, perf::shell_line(variables)});
+  plan.commands.push_back({command, variables});
+  return {};
 }
 
 Result<RunSpec> run_spec(const Plan& plan, size_t run) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "bench/ab/thresholds.h"
 #include "bench/sim/spec_file.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"

@@ -26,8 +26,8 @@ double rounded(double value) { return std::round(value * 1000) / 1000; }
 constexpr size_t kPoints = 500;       // of a series: as many as a plot has pixels for
 constexpr size_t kFewestPoints = 20;  // of a rate, however few packets it is of
 constexpr double kPacketsPerPoint = 8;
-constexpr size_t kFlowsExplained = 4;             // a reader looks at one at a time
-constexpr size_t kLimitPoints = 250;              // of each of their four lines
+constexpr size_t kFlowsExplained = 4;               // a reader looks at one at a time
+constexpr size_t kLimitPoints = 250;                // of each of their four lines
 constexpr std::string_view kWallMetric = "wall_s";  // has a place of its own in the record
 
 Json time_json(Duration time) { return time == Duration::max() ? Json() : Json(time.us()); }

@@ -23,7 +23,7 @@
 //               paused_us}], figures that are 0 left out
 //     series: {name, interval_us, values []}
 //   comparisons [{factors {}, metric, arm, baseline, n, arm_mean, baseline_mean, difference, low,
-//                 high, interval ("bootstrap", "student", ""), ratio, cohens_d, cliffs_delta, p,
+//                 high, interval ("bootstrap", "student", ""), ratio, cohens_d, p,
 //                 p_holm, verdict, better (bool or null)}]
 //   thresholds [{text, expected, reference, measured, deviation, passed}]
 #pragma once
@@ -34,7 +34,7 @@
 #include <vector>
 
 #include "bench/ab/experiment.h"
-#include "bench/ab/results_folder.h"
+#include "bench/ab/results.h"
 #include "bench/ab/summary.h"
 #include "bench/sim/run.h"
 

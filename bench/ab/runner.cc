@@ -7,14 +7,20 @@
 #include <array>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <span>
 
+#include "bench/ab/output_parser.h"
 #include "bench/ab/process.h"
 #include "bench/ab/provenance.h"
 #include "bench/ab/report_data.h"
 #include "bench/perf/build_info.h"
+#include "bench/perf/child.h"
+#include "bench/perf/command_line.h"
 #include "bench/sim/result_json.h"
 #include "bench/sim/run.h"
+#include "transport/base/invalid.h"
+#include "transport/base/prng.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
@@ -22,6 +28,67 @@ namespace {
 
 // Lines of a failed run's output in its error.
 constexpr size_t kShownLines = 3;
+constexpr size_t kCommandLines = 5;
+constexpr const char* kWallTime = "wall_s";
+// How to go on after an interrupt.
+constexpr const char* kKept = ": what was measured is in runs.jsonl";
+constexpr const char* kGoOn = ": run it again with --resume to continue";
+
+// Steps are child processes; what they are, and what is made of their end, is the derived class'.
+class Runner {
+ public:
+  Runner(const Plan& plan, const ResultsFolder& folder, const std::string& command_line)
+      : plan_(plan), folder_(folder), provenance_(provenance(command_line)) {}
+  virtual ~Runner() = default;
+
+ protected:
+  // `all` steps, at most `jobs` at once.
+  Result<void> run_steps(size_t all, size_t jobs, const RunProgressSink& progress) {
+    Processes processes;
+    size_t next = 0;
+    for (size_t done = 0; done < all;) {
+      for (; next < all && processes.running() < jobs; ++next) {
+        ASSIGN_OR_RETURN(auto child, start(next));
+        processes.add(next, std::move(child), plan_.timeout);
+      }
+      const auto ended = processes.wait();
+      if (Processes::interrupted()) {
+        return fail(ErrorCode::kUnavailable, fmt::format("interrupted after {} of {} runs{}", done,
+                                                         all, plan_.of_programs() ? kKept : kGoOn));
+      }
+      if (ended) {
+        ++done;
+        RETURN_IF_ERROR(finish(ended->first, ended->second));
+      }
+      progress(done, all);
+    }
+    return {};
+  }
+
+  virtual Result<perf::Child> start(size_t step) = 0;
+  virtual Result<void> finish(size_t step, const Outcome& outcome) = 0;
+
+  RunRecord record_of_run(size_t run) const {
+    RunRecord record = record_of(plan_.experiment, run);
+    record.provenance = provenance_;
+    return record;
+  }
+  Result<void> keep(RunRecord record) {
+    records_.push_back(std::move(record));
+    return folder_.append(records_.back());
+  }
+  Results results(Experiment experiment) {
+    std::ranges::sort(records_, {}, &RunRecord::index);
+    return {std::move(experiment), std::move(records_)};
+  }
+
+  const Plan& plan_;
+  const ResultsFolder& folder_;
+  const nlohmann::json provenance_;
+  std::vector<RunRecord> records_;
+};
+
+// --- simulations ---
 
 // Identifies a run, as 16 hexadecimal digits: a hash of the spec's tables, the topology and
 // workload that were made of them (and of the files that they name), the seed, and the program's
@@ -88,82 +155,164 @@ RunRecord record_of_outcome(RunRecord record, const Outcome& outcome) {
   return record;
 }
 
-class Runner {
+class SimulationRunner final : public Runner {
  public:
-  Runner(const Plan& plan, const ResultsFolder& folder, const std::string& command_line)
-      : plan_(plan), folder_(folder), provenance_(provenance(command_line)) {}
+  using Runner::Runner;
 
+  Result<Results> run(const std::vector<size_t>& runs, const RunSettings& settings,
+                      const RunProgressSink& progress) {
+    for (size_t run = 0; run < plan_.experiment.runs(); ++run) {
+      const bool wanted = std::binary_search(runs.begin(), runs.end(), run);
+      RETURN_IF_ERROR(add(run, wanted, settings.finished));
+    }
+    RETURN_IF_ERROR(folder_.write_records(records_));
+    RETURN_IF_ERROR(run_steps(waiting_.size(), settings.jobs, progress));
+    return results(plan_.experiment);
+  }
+
+ private:
   // Takes the run's record from `finished` if it is there; else queues the run if it is wanted.
   Result<void> add(size_t run, bool wanted, const std::vector<RunRecord>& finished) {
     if (!wanted && finished.empty()) return {};
     ASSIGN_OR_RETURN(const auto spec, run_spec(plan_, run));
-    RunRecord record = record_of(plan_.experiment, run);
+    RunRecord record = record_of_run(run);
     record.spec_hash = run_hash(plan_.specs[run / plan_.experiment.seeds.size()], spec);
     record.detail = ResultsFolder::detail_name(record);
-    record.provenance = provenance_;
     // The index may differ: a plan that has grown numbers its runs differently.
-    const auto same = std::find_if(finished.begin(), finished.end(), [&](const RunRecord& other) {
+    const auto same = std::ranges::find_if(finished, [&](const RunRecord& other) {
       return other.ok && other.arm == record.arm && other.factors == record.factors &&
              other.seed == record.seed && other.spec_hash == record.spec_hash;
     });
     if (same != finished.end()) {
-      done_.push_back(*same);
-      done_.back().index = run;
+      records_.push_back(*same);
+      records_.back().index = run;
     } else if (wanted) {
       waiting_.push_back(std::move(record));
     }
     return {};
   }
 
-  Result<std::vector<RunRecord>> run(size_t jobs, const RunProgressSink& progress) {
-    RETURN_IF_ERROR(folder_.write_records(done_));
-    const size_t all = done_.size() + waiting_.size();
-    Processes processes;
-    size_t next = 0;
-    while (done_.size() < all) {
-      for (; next < waiting_.size() && processes.running() < jobs; ++next) {
-        const auto body = [this, next] { return simulate(plan_, waiting_[next], folder_); };
-        ASSIGN_OR_RETURN(auto child, perf::Child::run(body));
-        processes.add(next, std::move(child), Duration::max());
-      }
-      const auto ended = processes.wait();
-      if (Processes::interrupted()) {
-        return fail(
-            ErrorCode::kUnavailable,
-            fmt::format("interrupted after {} of {} runs: run it again with --resume to continue",
-                        done_.size(), all));
-      }
-      if (ended) {
-        done_.push_back(record_of_outcome(std::move(waiting_[ended->first]), ended->second));
-        RETURN_IF_ERROR(append_record(folder_.records(), done_.back()));
-      }
-      progress(done_.size(), all);
+  Result<perf::Child> start(size_t step) override {
+    return perf::Child::run([this, step] { return simulate(plan_, waiting_[step], folder_); });
+  }
+  Result<void> finish(size_t step, const Outcome& outcome) override {
+    return keep(record_of_outcome(std::move(waiting_[step]), outcome));
+  }
+
+  std::vector<RunRecord> waiting_;
+};
+
+// --- real programs ---
+
+class ProgramRunner final : public Runner {
+ public:
+  ProgramRunner(const Plan& plan, const ResultsFolder& folder, const std::string& command_line)
+      : Runner(plan, folder, command_line), experiment_(plan.experiment) {}
+
+  Result<Results> run(const std::vector<size_t>& runs, const RunProgressSink& progress) {
+    const size_t rounds = experiment_.seeds.size();
+    for (const ProgramStep& step : program_order(experiment_.cells, rounds, plan_.order_seed)) {
+      const size_t run = step.cell * rounds + step.block;
+      if (std::binary_search(runs.begin(), runs.end(), run)) runs_.push_back(run);
     }
-    std::ranges::sort(done_, {}, &RunRecord::index);
-    return std::move(done_);
+    for (const size_t run : runs_) {
+      if (std::ranges::find(cells_, run / rounds) == cells_.end()) cells_.push_back(run / rounds);
+    }
+    warmups_ = plan_.warmups * cells_.size();
+    unseen_ = experiment_.shown;
+    for (const Threshold& threshold : experiment_.thresholds) {
+      if (std::ranges::count(cells_, threshold.cell) > 0) unseen_.push_back(threshold.metric);
+    }
+    RETURN_IF_ERROR(run_steps(warmups_ + runs_.size(), 1, progress));
+    return results(std::move(experiment_));
   }
 
  private:
-  const Plan& plan_;
-  const ResultsFolder& folder_;
-  nlohmann::json provenance_;
-  std::vector<RunRecord> waiting_;
-  std::vector<RunRecord> done_;
+  size_t cell_of(size_t step) const {
+    return step < warmups_ ? cells_[step % cells_.size()]
+                           : runs_[step - warmups_] / experiment_.seeds.size();
+  }
+
+  Result<perf::Child> start(size_t step) override {
+    const Command& command = plan_.commands[cell_of(step)];
+    return perf::Child::execute(command.words, {.environment = command.environment});
+  }
+
+  Result<void> finish(size_t step, const Outcome& outcome) override {
+    if (!outcome.ok()) return failed(plan_.commands[cell_of(step)], outcome);
+    if (step < warmups_) return {};
+    ParsedOutput parsed = parse_output(outcome.output);
+    parsed.metrics[kWallTime] = outcome.seconds;
+    if (parsed.headline.empty()) parsed.headline.push_back(kWallTime);
+    RETURN_IF_ERROR(choose_metrics(parsed));
+    RunRecord record = record_of_run(runs_[step - warmups_]);
+    record.ok = true;
+    record.metrics = std::move(parsed.metrics);
+    record.wall_seconds = outcome.seconds;
+    RETURN_IF_ERROR(folder_.write(fmt::format("runs/{:06}.txt", record.index), outcome.output));
+    return keep(std::move(record));
+  }
+
+  static tl::unexpected<Error> failed(const Command& command, const Outcome& outcome) {
+    const std::string lines =
+        perf::last_lines(outcome.output + "\n" + outcome.errors, kCommandLines);
+    return fail(ErrorCode::kSystem,
+                fmt::format("{} {} {}; its last lines:\n{}", perf::shell_line(command.environment),
+                            perf::shell_line(command.words), outcome.cause(),
+                            lines.empty() ? "(it printed nothing)" : lines));
+  }
+
+  // Without names, the first run's output decides which metrics are shown. Otherwise each, and
+  // those of thresholds, must be in the output of at least one cell.
+  Result<void> choose_metrics(const ParsedOutput& parsed) {
+    if (experiment_.shown.empty()) experiment_.shown = parsed.headline;
+    std::erase_if(unseen_, [&](const std::string& name) { return parsed.metrics.contains(name); });
+    if (unseen_.empty() || records_.size() + 1 < cells_.size()) return {};
+    std::vector<std::string> names;
+    for (const auto& [name, value] : parsed.metrics) names.push_back(name);
+    return invalid("the command's output has no '{}': choose --metric among {}", unseen_.front(),
+                   fmt::join(names, ", "));
+  }
+
+  Experiment experiment_;
+  std::vector<size_t> runs_;         // in their order
+  std::vector<size_t> cells_;        // that have a run
+  std::vector<std::string> unseen_;  // needed metrics that no output has had yet
+  size_t warmups_ = 0;               // the first steps
 };
+
+template <typename T>
+void shuffle(std::span<T> values, Prng& prng) {
+  for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[prng.below(i)]);
+}
 
 }  // namespace
 
-Result<std::vector<RunRecord>> run_plan(const Plan& plan, const std::vector<size_t>& runs,
-                                        const std::vector<RunRecord>& finished,
-                                        const ResultsFolder& folder, size_t jobs,
-                                        const std::string& command_line,
-                                        const RunProgressSink& progress) {
-  Runner runner(plan, folder, command_line);
-  for (size_t run = 0; run < plan.experiment.runs(); ++run) {
-    const bool wanted = std::binary_search(runs.begin(), runs.end(), run);
-    RETURN_IF_ERROR(runner.add(run, wanted, finished));
+std::vector<ProgramStep> program_order(const std::vector<Cell>& cells, size_t blocks,
+                                       uint64_t seed) {
+  Prng prng(seed);
+  std::map<std::vector<size_t>, std::vector<size_t>> arms_of;  // cells, by their factor values
+  for (size_t cell = 0; cell < cells.size(); ++cell) arms_of[cells[cell].values].push_back(cell);
+  std::vector<std::vector<size_t>> groups;
+  for (auto& [values, arms] : arms_of) groups.push_back(std::move(arms));
+  std::vector<ProgramStep> steps;
+  for (size_t block = 0; block < blocks; ++block) {
+    shuffle(std::span(groups), prng);
+    for (std::vector<size_t>& group : groups) {
+      shuffle(std::span(group), prng);
+      for (const size_t cell : group) steps.push_back({block, cell});
+    }
   }
-  return runner.run(jobs, progress);
+  return steps;
+}
+
+Result<Results> run_plan(const Plan& plan, const std::vector<size_t>& runs,
+                         const RunSettings& settings, const ResultsFolder& folder,
+                         const RunProgressSink& progress) {
+  if (plan.of_programs()) {
+    return ProgramRunner(plan, folder, settings.command_line).run(runs, progress);
+  }
+  return SimulationRunner(plan, folder, settings.command_line).run(runs, settings, progress);
 }
 
 }  // namespace pacecar::ab

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 
 #include "transport/base/check.h"
@@ -9,40 +10,6 @@
 
 namespace pacecar::ab {
 namespace {
-
-// Continued fraction of the incomplete beta function, summed from the front (Lentz's method).
-double beta_fraction(double a, double b, double x) {
-  constexpr double kTiny = 1e-300;
-  constexpr double kEpsilon = 1e-15;
-  constexpr int kMaxTerms = 10'000;
-  const auto away_from_zero = [](double v) { return std::abs(v) < kTiny ? kTiny : v; };
-  double c = 1;
-  double d = 1 / away_from_zero(1 - (a + b) * x / (a + 1));
-  double fraction = d;
-  for (int m = 1; m < kMaxTerms; ++m) {
-    const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
-    d = 1 / away_from_zero(1 + even * d);
-    c = away_from_zero(1 + even / c);
-    fraction *= c * d;
-    const double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
-    d = 1 / away_from_zero(1 + odd * d);
-    c = away_from_zero(1 + odd / c);
-    fraction *= c * d;
-    if (std::abs(c * d - 1) < kEpsilon) break;
-  }
-  return fraction;
-}
-
-// The regularised incomplete beta function.
-double incomplete_beta(double a, double b, double x) {
-  if (x <= 0) return 0;
-  if (x >= 1) return 1;
-  const double front = std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) +
-                                a * std::log(x) + b * std::log1p(-x));
-  // The fraction converges fast on this side of the mean only.
-  if (x < (a + 1) / (a + b + 2)) return front * beta_fraction(a, b, x) / a;
-  return 1 - front * beta_fraction(b, a, 1 - x) / b;
-}
 
 // The x at which the rising function `cdf` is p.
 template <typename Cdf>
@@ -66,6 +33,8 @@ constexpr uint64_t kBootstrapSeed = 0x5eed;
 double mean_of(std::span<const double> samples) {
   return std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(samples.size());
 }
+
+int degrees_of(std::span<const double> samples) { return static_cast<int>(samples.size()) - 1; }
 
 double deviation_of(std::span<const double> samples, double mean) {
   double squares = 0;
@@ -97,14 +66,6 @@ double acceleration(std::span<const double> samples, double mean) {
   return cubes / (6 * std::pow(squares, 1.5));
 }
 
-double cliffs_delta(std::span<const double> arm, std::span<const double> baseline) {
-  int64_t wins = 0;
-  for (const double a : arm) {
-    for (const double b : baseline) wins += (a > b) - (a < b);
-  }
-  return static_cast<double>(wins) / static_cast<double>(arm.size() * baseline.size());
-}
-
 Verdict judge(const PairedResult& result) {
   if (*result.p_holm > kSignificant) return Verdict::kNotShown;
   if (result.interval->low > 0) return Verdict::kHigher;
@@ -118,12 +79,22 @@ double normal_cdf(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
 
 double normal_quantile(double p) { return invert(normal_cdf, p); }
 
-double student_cdf(double t, double degrees) {
-  const double tail = 0.5 * incomplete_beta(degrees / 2, 0.5, degrees / (degrees + t * t));
-  return t > 0 ? 1 - tail : tail;
+// Abramowitz and Stegun, 26.7.3 and 26.7.4: a finite series in cos^2.
+double student_cdf(double t, int degrees) {
+  const double angle = std::atan(t / std::sqrt(degrees));
+  const double cosine = std::cos(angle);
+  double sum = 0;
+  double term = degrees % 2 == 0 ? 1 : cosine;
+  for (int i = degrees % 2; i < degrees - 1; i += 2) {
+    sum += term;
+    term *= cosine * cosine * (i + 1) / (i + 2);
+  }
+  const double within = degrees % 2 == 0 ? std::sin(angle) * sum
+                                         : (angle + std::sin(angle) * sum) * 2 / std::numbers::pi;
+  return std::clamp(0.5 + within / 2, 0.0, 1.0);
 }
 
-double student_quantile(double p, double degrees) {
+double student_quantile(double p, int degrees) {
   return invert([degrees](double t) { return student_cdf(t, degrees); }, p);
 }
 
@@ -151,7 +122,8 @@ Interval bootstrap_interval(std::span<const double> differences) {
       static_cast<double>((first - means.begin()) + (last - means.begin())) / 2 / kResamples;
   const double bias = normal_quantile(std::clamp(share, 0.5 / kResamples, 1 - 0.5 / kResamples));
   const double skew = acceleration(differences, mean);
-  const double reach = student_quantile(1 - kTail, n - 1) * std::sqrt(n / (n - 1));
+  const double reach =
+      student_quantile(1 - kTail, degrees_of(differences)) * std::sqrt(n / (n - 1));
   const auto end = [&](double z) {
     const double shifted = bias + z;
     // The BCa denominator is kept positive. Beyond its zero the endpoint is the most extreme
@@ -165,8 +137,8 @@ Interval bootstrap_interval(std::span<const double> differences) {
 Interval student_interval(std::span<const double> differences) {
   const auto n = static_cast<double>(differences.size());
   const double mean = mean_of(differences);
-  const double reach =
-      student_quantile(1 - kTail, n - 1) * deviation_of(differences, mean) / std::sqrt(n);
+  const double reach = student_quantile(1 - kTail, degrees_of(differences)) *
+                       deviation_of(differences, mean) / std::sqrt(n);
   return {mean - reach, mean + reach};
 }
 
@@ -190,8 +162,6 @@ PairedResult compare_pairs(std::span<const double> arm, std::span<const double> 
   std::transform(arm.begin(), arm.end(), baseline.begin(), differences.begin(), std::minus<>());
   result.difference = mean_of(differences);
   if (result.n == 1) return result;
-  const bool enough = result.n >= kEffectPairs;
-  if (enough) result.cliffs_delta = cliffs_delta(arm, baseline);
   if (std::ranges::count(differences, differences[0]) == std::ssize(differences)) {
     result.verdict = differences[0] == 0 ? Verdict::kEqual : Verdict::kConstant;
     return result;
@@ -201,8 +171,8 @@ PairedResult compare_pairs(std::span<const double> arm, std::span<const double> 
       result.bootstrap ? bootstrap_interval(differences) : student_interval(differences);
   const auto n = static_cast<double>(result.n);
   const double d = result.difference / deviation_of(differences, result.difference);
-  if (enough) result.cohens_d = d;
-  result.p = 2 * student_cdf(-std::abs(d) * std::sqrt(n), n - 1);
+  if (result.n >= kEffectPairs) result.cohens_d = d;
+  result.p = 2 * student_cdf(-std::abs(d) * std::sqrt(n), degrees_of(differences));
   result.p_holm = result.p;
   result.verdict = judge(result);
   return result;

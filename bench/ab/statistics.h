@@ -21,8 +21,8 @@ double normal_cdf(double z);
 double normal_quantile(double p);
 
 // P(T <= t) for Student's t with `degrees` > 0 degrees of freedom, and its inverse.
-double student_cdf(double t, double degrees);
-double student_quantile(double p, double degrees);
+double student_cdf(double t, int degrees);
+double student_quantile(double p, int degrees);
 
 struct Description {
   size_t n = 0;
@@ -67,11 +67,10 @@ struct PairedResult {
   double difference = 0;  // mean of arm - baseline
   // Optional figures are absent for a single pair, or if all differences are equal.
   std::optional<Interval> interval;
-  bool bootstrap = false;              // the interval's kind; false: Student's
-  std::optional<double> cohens_d;      // mean difference / standard deviation of the differences
-  std::optional<double> cliffs_delta;  // P(arm > baseline) - P(arm < baseline), over all pairings
-  std::optional<double> p;             // two-sided paired t test
-  std::optional<double> p_holm;        // corrected: see correct_family()
+  bool bootstrap = false;          // the interval's kind; false: Student's
+  std::optional<double> cohens_d;  // mean difference / standard deviation of the differences
+  std::optional<double> p;         // two-sided paired t test
+  std::optional<double> p_holm;    // corrected: see correct_family()
   Verdict verdict = Verdict::kOnePair;
 };
 // Sample i of both belongs to pair i; at least one pair. The verdict holds for a family of one.

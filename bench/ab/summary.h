@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/ab/experiment.h"
-#include "bench/ab/record.h"
+#include "bench/ab/results.h"
 #include "bench/ab/statistics.h"
 
 namespace pacecar::ab {
@@ -61,5 +61,9 @@ nlohmann::json thresholds_json(const Experiment& experiment, const Summary& summ
 // summary.json and summary.csv.
 std::string summary_json(const Experiment& experiment, const Summary& summary);
 std::string summary_csv(const Experiment& experiment, const Summary& summary);
+// As people read it on a terminal. `color`: with escape sequences.
+std::string summary_text(const Experiment& experiment, const Summary& summary, bool color);
+// At most five significant digits, no exponent where it can be avoided.
+std::string number_text(double value);
 
 }  // namespace pacecar::ab

@@ -38,7 +38,6 @@ Json comparison_json(const Experiment& experiment, const Comparison& comparison)
                                           : "student"},
           {"ratio", optional_json(comparison.ratio)},
           {"cohens_d", optional_json(result.cohens_d)},
-          {"cliffs_delta", optional_json(result.cliffs_delta)},
           {"p", optional_json(result.p)},
           {"p_holm", optional_json(result.p_holm)},
           {"verdict", text_of(result.verdict)},
@@ -108,17 +107,17 @@ std::string summary_json(const Experiment& experiment, const Summary& summary) {
   const auto failed = [](const RunRecord& record) -> Json {
     return {{"index", record.index}, {"error", record.error}};
   };
-  const Json json = {{"schema_version", kSummaryVersion},
-                     {"name", experiment.name},
-                     {"baseline", experiment.arms[experiment.baseline].name},
-                     {"seeds", experiment.seeds},
-                     {"cells", json_list(summary.cells, cell)},
-                     {"comparisons", comparisons_json(experiment, summary)},
-                     {"thresholds", thresholds_json(experiment, summary)},
-                     {"failed", json_list(summary.failed, failed)},
-                     {"unfinished", summary.unfinished},
-                     {"passed", summary.passed() && summary.failed.empty()}};
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const Json document = {{"schema_version", kSummaryVersion},
+                         {"name", experiment.name},
+                         {"baseline", experiment.arms[experiment.baseline].name},
+                         {"seeds", experiment.seeds},
+                         {"cells", json_list(summary.cells, cell)},
+                         {"comparisons", comparisons_json(experiment, summary)},
+                         {"thresholds", thresholds_json(experiment, summary)},
+                         {"failed", json_list(summary.failed, failed)},
+                         {"unfinished", summary.unfinished},
+                         {"passed", summary.passed() && summary.failed.empty()}};
+  return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string summary_csv(const Experiment& experiment, const Summary& summary) {

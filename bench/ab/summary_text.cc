@@ -1,11 +1,12 @@
-#include "bench/ab/summary_text.h"
-
+// The summary as people read it on a terminal.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <string_view>
 #include <vector>
+
+#include "bench/ab/summary.h"
 
 namespace pacecar::ab {
 namespace {
@@ -47,13 +48,12 @@ std::string colored(std::string_view color, const std::string& text, bool wanted
 
 // One line per cell: the means of the metrics that are shown.
 std::string cells_text(const Experiment& experiment, const Summary& summary) {
-  std::vector<Row> rows;
   Row head = {"arm"};
   for (const Factor& factor : experiment.factors) head.push_back(factor.name);
   const size_t left = head.size();
   head.push_back("n");
-  for (const std::string& metric : experiment.shown) head.push_back(metric);
-  rows.push_back(head);
+  head.insert(head.end(), experiment.shown.begin(), experiment.shown.end());
+  std::vector<Row> rows = {head};
   for (const CellSummary& cell_summary : summary.cells) {
     Row row = names_of(experiment, experiment.cells[cell_summary.cell]);
     row.push_back(fmt::format("{}", cell_summary.runs.size() - cell_summary.failed));

@@ -1,4 +1,4 @@
-#include "bench/ab/thresholds.h"
+// The thresholds of a plan: what a metric of some cells must be, by itself or beside another arm.
 
 #include <fmt/format.h>
 
@@ -39,27 +39,25 @@ double read_within(SpecReader& reader, double reference) {
 // expect = 668, or expect = [3250, 4056] for anything between.
 void read_expectation(SpecReader& reader, Threshold& threshold) {
   const SpecValue* expect = reader.value("expect");
-  double low = 0;
-  double high = 0;
-  if (expect->list() != nullptr && expect->list()->size() == 2) {
-    SpecTable ends;
-    ends.set("low", (*expect->list())[0]);
-    ends.set("high", (*expect->list())[1]);
-    SpecReader range(ends, "expect", expect->place);
-    low = range.number("low", 0, -kLargest, kLargest);
-    high = range.number("high", 0, low, kLargest);
-    reader.add_error(range.finish());
-  } else {
-    low = high = reader.number("expect", 0, -kLargest, kLargest);
-  }
+  const SpecList one{*expect};
+  const SpecList& ends =
+      expect->list() != nullptr && expect->list()->size() == 2 ? *expect->list() : one;
+  SpecTable range;
+  range.set("low", ends.front());
+  range.set("high", ends.back());
+  SpecReader numbers(range, "expect", expect->place);
+  const double low = numbers.number("low", 0, -kLargest, kLargest);
+  const double high = numbers.number("high", 0, low, kLargest);
+  reader.add_error(numbers.finish());
   const double below = read_within(reader, low);
   const double above = read_within(reader, high);
   threshold.low = low - below;
   threshold.high = high + above;
   threshold.reference = low + (high - low) / 2;
-  const std::string within =
-      reader.has("within") ? " within " + plain_text(*reader.value("within")) : std::string();
-  threshold.expected = plain_text(*expect) + within;
+  threshold.expected = plain_text(*expect);
+  if (reader.has("within")) {
+    threshold.expected += " within " + plain_text(*reader.value("within"));
+  }
 }
 
 // The keys of a bound that is not an expectation.

@@ -7,11 +7,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "bench/ab/merge.h"
 #include "bench/ab/report_data.h"
-#include "bench/ab/results_folder.h"
+#include "bench/ab/results.h"
 #include "bench/ab/summary.h"
-#include "bench/ab/summary_text.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
@@ -37,7 +35,7 @@ class Folders {
   std::filesystem::path root_;
 };
 
-void sum_up(const MergedResults& results, const ResultsFolder& folder) {
+void sum_up(const Results& results, const ResultsFolder& folder) {
   const Summary summary = summarise(results.experiment, results.records);
   static_cast<void>(summary_text(results.experiment, summary, false));
   static_cast<void>(summary_json(results.experiment, summary));

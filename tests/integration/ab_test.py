@@ -138,6 +138,10 @@ class AbTest(unittest.TestCase):
         self.run_ab(plan, "--force", "--filter", "arm=swift", "--out", "out")
         self.assertEqual(len(self.records("out")), 4)
 
+    def test_a_folder_that_cannot_be_made_is_named(self):
+        error = self.run_ab(self.plan(), "--out", "/dev/null/out", expect=2).stderr
+        self.assertIn("cannot make /dev/null/out", error)
+
     def test_resume_after_the_plan_has_grown(self):
         self.run_ab(self.plan(), "--out", "out")
         old = {r["spec_hash"]: r["metrics"] for r in self.records("out")}
@@ -275,8 +279,7 @@ class AbTest(unittest.TestCase):
 
     def test_programs(self):
         done = self.run_ab("--a", "RATE=90", "--b", "RATE=95 X='a b'", "--reps", "6", "--warmup",
-                           "1", "--min-improvement", "5", "--out", "out", "--", "sh", "-c",
-                           BENCHMARK)
+                           "1", "--out", "out", "--", "sh", "-c", BENCHMARK)
         self.assertIn("bw_gbps", done.stdout)
         records = self.records("out")
         self.assertEqual(len(records), 12)
@@ -284,10 +287,17 @@ class AbTest(unittest.TestCase):
         summary = json.loads(self.results("out", "summary.json"))
         comparison, = summary["comparisons"]
         self.assertEqual((comparison["n"], comparison["difference"]), (6, 5))
-        self.assertEqual(len(summary["thresholds"]), 1)
         self.shellcheck(self.folder / "out/repro.sh")
-        self.run_ab("--a", "RATE=90", "--b", "RATE=95", "--reps", "2", "--min-improvement", "6",
-                    "--out", "missed", "--", "sh", "-c", BENCHMARK, expect=1)
+
+    def test_a_plan_of_programs_has_thresholds(self):
+        plan = self.folder / "rates.toml"
+        plan.write_text(f"command = ['sh', '-c', \"\"\"{BENCHMARK}\"\"\"]\nrounds = 2\n"
+                        "[[arm]]\nname = 'slow'\nenvironment = {RATE = 90}\n"
+                        "[[arm]]\nname = 'fast'\nenvironment = {RATE = 95}\n"
+                        "[[threshold]]\nmetric = 'bw_gbps'\nversus = 'slow'\nmin_ratio = 1.06\n")
+        done = self.run_ab(plan, "--out", "out", expect=1)
+        self.assertIn("MISS", done.stdout)
+        self.assertEqual(self.results("out", "plan.toml"), plan.read_bytes())
 
     def test_three_arms_and_a_metric(self):
         self.run_ab("--arm", "low=RATE=1", "--arm", "mid=RATE=2", "--arm", "high=RATE=3", "--reps",

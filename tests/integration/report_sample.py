@@ -87,7 +87,7 @@ def add_comparisons(data, factors):
                 "n": len(data["seeds"]), "arm_mean": ours, "baseline_mean": theirs,
                 "difference": ours - theirs, "low": ours - theirs - 10, "high": ours - theirs + 10,
                 "interval": "student",
-                "ratio": ours / theirs, "cohens_d": 1.5, "cliffs_delta": 0.8, "p": 0.01,
+                "ratio": ours / theirs, "cohens_d": 1.5, "p": 0.01,
                 "p_holm": 0.02, "verdict": "higher" if ours > theirs else "lower",
                 "better": not worse})
 

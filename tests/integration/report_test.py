@@ -342,15 +342,6 @@ class Damage(ReportTest):
                 self.assertIn("Make it again with the same plan", self.text())
                 self.assert_quiet()
 
-    def test_a_file_that_cannot_be_written_is_named(self):
-        source = self.folder / "data.json"
-        source.write_text("{}", encoding="utf-8")
-        path = self.folder / "missing" / "report.html"
-        done = subprocess.run([WRITE_REPORT, source, path], capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn(f"cannot be written to {path}: No such file or directory", done.stderr)
-
     def test_requests_and_errors_of_a_page_are_noticed(self):
         self.show(report_sample.programs())
         self.browser.evaluate("fetch('http://example.com/').catch(() => 0)")

@@ -148,12 +148,11 @@ function differences(view) {
     return section(view, "Differences", element("p", {}, "There is nothing to compare."));
   }
   const text = "Each arm minus the baseline, paired by seed or repetition: the mean difference " +
-               "with its 95% bootstrap interval (t: Student's, of few pairs), Cohen's d and " +
-               "Cliff's delta as effect sizes, and p adjusted by Holm's method for all " +
-               "comparisons made.";
+               "with its 95% bootstrap interval (t: Student's, of few pairs), Cohen's d as effect " +
+               "size, and p adjusted by Holm's method for all comparisons made.";
   const columns = [...plain("Arm", "In words"),
                    ...numbers("Baseline", "Arm's mean", "Difference", "95% interval", "Relative",
-                              "d", "delta", "p (Holm)", "n")];
+                              "d", "p (Holm)", "n")];
   return section(view, "Differences", element("p", { class: "quiet" }, text),
                  table("Paired differences", columns, groups));
 }
@@ -170,9 +169,9 @@ function differenceRow(comparison, size) {
                      ...effects(comparison), String(comparison.n))];
 }
 
-function effects({ cohens_d, cliffs_delta, p_holm, n }) {
-  if (n < FEW) return ["too few", "too few", "too few"];
-  return [cohens_d, cliffs_delta, p_holm].map((value) => figure(value, 3));
+function effects({ cohens_d, p_holm, n }) {
+  if (n < FEW) return ["too few", "too few"];
+  return [cohens_d, p_holm].map((value) => figure(value, 3));
 }
 
 function words({ verdict: text, better }) {

@@ -1,11 +1,6 @@
 #include "bench/ab/report/report.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "transport/base/check.h"
@@ -51,20 +46,6 @@ std::string page_of(std::span<const PagePart> own, std::string_view name,
     rest.remove_prefix(close + kClose.size());
   }
   return result.append(rest);
-}
-
-Result<void> write_report(const nlohmann::json& data, const std::string& path) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << page_of({}, "page.html", data);
-  file.close();
-  if (!file) {
-    return fail(
-        ErrorCode::kSystem,
-        fmt::format("The report cannot be written to {}: {}; name a folder that exists, has "
-                    "room and may be written to.",
-                    path, std::strerror(errno)));
-  }
-  return {};
 }
 
 }  // namespace pacecar

@@ -1,13 +1,12 @@
-// Writes the report of an experiment: one HTML file with its data and all scripts, which needs no
-// network. The page's parts are files of this folder, embedded at build time. Any thread.
+// Pages: one HTML file with its data and all scripts, which needs no network. "page.html" is the
+// report of an experiment (bench/ab/report_data.h). A page's parts are files of this folder,
+// embedded at build time. Any thread.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
-
-#include "transport/base/result.h"
 
 namespace pacecar {
 
@@ -17,10 +16,6 @@ struct PagePart {
 };
 // The files of the report's page, as the build embedded them (embed.cmake).
 std::span<const PagePart> page_parts();
-
-// `data` is the object of bench/ab/report_data.h; text in it may hold anything. Errors: kSystem
-// when `path` cannot be written.
-Result<void> write_report(const nlohmann::json& data, const std::string& path);
 
 // The part `name`, with each {{part}} replaced by that part of `own` or of this folder, and
 // {{data}} by the data, escaped for a script element. Marks in inserted text are not replaced.

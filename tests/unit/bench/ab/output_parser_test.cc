@@ -1,7 +1,7 @@
+#include "bench/ab/output_parser.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "bench/ab/output_parser.h"
 
 namespace pacecar::ab::output_parser_test {
 namespace {
@@ -49,23 +49,6 @@ TEST(OutputParser, PerftestLatencyOfATimedRunIsParsed) {
       " 2             100000            1.97           507000.00\n");
   EXPECT_DOUBLE_EQ(parsed.metrics.at("lat_avg_us"), 1.97);
   EXPECT_EQ(parsed.metrics.size(), 1u);
-}
-
-TEST(OutputParser, JsonAmongOtherLinesIsParsed) {
-  const ParsedOutput parsed = parse_output(
-      "a line before\n{\"test_info\": {\"test\": \"bw\"}, \"results\": {\"MsgSize\": 65536, "
-      "\"n_iterations\": 10, \"BW_peak\": 2.0, \"BW_average\": 1.0, \"MsgRate\": 0.5, "
-      "\"BW_unit\": \"MiB/sec\"}}\n");
-  EXPECT_DOUBLE_EQ(parsed.metrics.at("bw_gbps"), 0.008388608);
-  EXPECT_DOUBLE_EQ(parsed.metrics.at("message_rate_mpps"), 0.5);
-}
-
-TEST(OutputParser, JsonOfAllSizesIsParsed) {
-  const ParsedOutput parsed = parse_output(
-      "{\"BW_unit\": \"Gb/sec\", \"results\": [{\"MsgSize\": 2, \"BW_average\": 1.5}, "
-      "{\"MsgSize\": 4, \"BW_average\": 2.5, \"t_min\": \"no number\"}, 7]}");
-  EXPECT_THAT(parsed.headline, ElementsAre("bw_gbps@2", "bw_gbps@4"));
-  EXPECT_DOUBLE_EQ(parsed.metrics.at("bw_gbps@4"), 2.5);
 }
 
 constexpr std::string_view kNcclTests =

@@ -1,10 +1,11 @@
+#include "bench/ab/plan.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "bench/ab/experiment.h"
-#include "bench/ab/plan.h"
 
 namespace pacecar::ab::plan_test {
 namespace {
