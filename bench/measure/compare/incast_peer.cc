@@ -60,6 +60,15 @@ void rest(const Settings& settings) {
   nanosleep(&span, nullptr);
 }
 
+// Polls until `done` returns something true, and returns that; `otherwise`: why it never does.
+template <typename Done>
+auto wait_for(const Settings& settings, const Done& done, const std::string& otherwise) {
+  for (const Instant limit = steady_now() + kSetUpLimit; steady_now() < limit; rest(settings)) {
+    if (auto result = done()) return result;
+  }
+  give_up(otherwise);
+}
+
 // The requests of one connection, oldest first; request n uses slot n modulo their number.
 template <typename Connection>
 class InFlight {
@@ -163,17 +172,12 @@ Handle read_handle(const std::string& path) {
 std::vector<Stream> accept_all(Context& context, const Settings& settings) {
   const auto listener = must(context.listen(kNic));
   write_handle(listener->handle(), settings.handle_file);
-  const Instant limit = steady_now() + kSetUpLimit;
   std::vector<Stream> streams;
   while (streams.size() < settings.senders) {
-    if (auto joined = must(listener->accept())) {
-      streams.push_back({{context, std::move(joined)}, {}, false});
-    } else if (steady_now() > limit) {
-      give_up(
-          fmt::format("only {} of {} senders have connected", streams.size(), settings.senders));
-    } else {
-      rest(settings);
-    }
+    auto joined = wait_for(
+        settings, [&] { return must(listener->accept()); },
+        fmt::format("only {} of {} senders have connected", streams.size(), settings.senders));
+    streams.push_back({{context, std::move(joined)}, {}, false});
   }
   return streams;
 }
@@ -183,14 +187,13 @@ std::vector<Stream> accept_all(Context& context, const Settings& settings) {
 Instant wait_for_start(const Settings& settings) {
   if (settings.start_file.empty()) return steady_now();
   std::ofstream(settings.handle_file + ".joined").flush();
-  const Instant limit = steady_now() + kSetUpLimit;
-  for (double start_s = 0; steady_now() < limit; rest(settings)) {
-    if (!(std::ifstream(settings.start_file) >> start_s)) continue;
-    const Instant start = std::min(Instant() + duration_of(start_s), limit);
-    while (steady_now() < start) rest(settings);
-    return start;
-  }
-  give_up(fmt::format("{} was not written: another receiver failed", settings.start_file));
+  double start_s = 0;
+  wait_for(
+      settings, [&] { return static_cast<bool>(std::ifstream(settings.start_file) >> start_s); },
+      fmt::format("{} was not written: another receiver failed", settings.start_file));
+  const Instant start = std::min(Instant() + duration_of(start_s), steady_now() + kSetUpLimit);
+  while (steady_now() < start) rest(settings);
+  return start;
 }
 
 Json receive(const Settings& settings) {
@@ -200,12 +203,8 @@ Json receive(const Settings& settings) {
   const Instant begin = start + duration_of(settings.warm_up_s);
   const Instant end = begin + duration_of(settings.seconds);
   for (Stream& stream : streams) stream.meter = {begin, end, start, start};
-  for (size_t ended = 0; ended < streams.size();) {
-    ended = 0;
-    for (Stream& stream : streams) {
-      stream.poll();
-      ended += stream.ended ? 1 : 0;
-    }
+  while (!std::ranges::all_of(streams, &Stream::ended)) {
+    for (Stream& stream : streams) stream.poll();
     rest(settings);
   }
   Json result = {{"begin_s", to_seconds(begin)},
@@ -217,19 +216,12 @@ Json receive(const Settings& settings) {
   return result;
 }
 
-std::unique_ptr<SendConnection> join(Context& context, const Settings& settings) {
-  const auto connecting = must(context.connect(kNic, read_handle(settings.handle_file)));
-  const Instant limit = steady_now() + kSetUpLimit;
-  while (steady_now() < limit) {
-    if (auto joined = must(connecting->poll())) return joined;
-    rest(settings);
-  }
-  give_up("the receiver does not answer");
-}
-
 Json send(const Settings& settings) {
   const auto context = must(Context::open({}));
-  InFlight<SendConnection> requests(*context, join(*context, settings));
+  const auto connecting = must(context->connect(kNic, read_handle(settings.handle_file)));
+  auto joined = wait_for(
+      settings, [&] { return must(connecting->poll()); }, "the receiver does not answer");
+  InFlight<SendConnection> requests(*context, std::move(joined));
   const Duration length = duration_of(settings.warm_up_s + settings.seconds) + kMargin;
   Instant stop = Instant::never();
   bool ended = false;

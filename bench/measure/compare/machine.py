@@ -7,6 +7,7 @@ import platform
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+TCP_ALGORITHM = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
 
 def describe():
@@ -17,7 +18,7 @@ def describe():
             "cpu_model": cpu_model(),
             "cpus": len(os.sched_getaffinity(0)),
             "load_average_1min": os.getloadavg()[0],
-            "tcp_congestion_control": tcp_congestion_control(),
+            "tcp_congestion_control": TCP_ALGORITHM.read_text("ascii").strip(),
             "environment": {name: value for name, value in sorted(os.environ.items())
                             if name.startswith("PACECAR_")}}
 
@@ -40,8 +41,3 @@ def cpu_model():
         if name.strip() in ("model name", "Model"):
             return value.strip()
     return platform.machine()
-
-
-def tcp_congestion_control():
-    path = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control")
-    return path.read_text(encoding="ascii").strip()

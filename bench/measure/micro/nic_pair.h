@@ -112,14 +112,11 @@ struct NicEnd {
 
 class NicPair {
  public:
-  NicPair(Bytes mtu, Bytes write_bytes, Wire& wire, Security security = Security::kOff)
-      : wire_(wire) {
+  // `config` without the address.
+  NicPair(SoftNicConfig config, Bytes write_bytes, Wire& wire) : wire_(wire) {
     for (size_t side = 0; side < 2; ++side) {
-      ends_[side] = std::make_unique<NicEnd>(SoftNicConfig{.address = wire.address(side),
-                                                           .mtu = mtu,
-                                                           .burst_bytes = 8 * mtu,
-                                                           .security = security},
-                                             write_bytes);
+      config.address = wire.address(side);
+      ends_[side] = std::make_unique<NicEnd>(config, write_bytes);
     }
     for (size_t side = 0; side < 2; ++side) {
       PACECAR_CHECK(ends_[side]->connect(*ends_[1 - side]));
@@ -131,34 +128,42 @@ class NicPair {
   [[gnu::noinline]] uint64_t move(size_t count) {
     NicEnd& from = *ends_[0];
     const uint64_t before = from.nic.counters().data_packets_sent;
-    const WorkRequest write = from.write_to(*ends_[1]);
+    const WorkRequest request = write();
     size_t posted = 0;
     size_t sent = 0;
-    std::array<Completion, 64> completions;
     while (sent < count) {
-      while (posted < count && from.nic.post(from.queue_pair, {&write, 1}) == 1) ++posted;
+      while (posted < count && from.nic.post(from.queue_pair, {&request, 1}) == 1) ++posted;
       now_ = now_ + Duration::from_us(1);
-      for (size_t side = 0; side < 2; ++side) {
-        ends_[side]->nic.on_time(now_);
-        hand_over(side);
-      }
-      while (ends_[1]->nic.poll(completions) > 0) {
-      }
-      while (const size_t some = from.nic.poll(completions)) {
-        for (const Completion& one : std::span(completions).first(some)) {
-          PACECAR_CHECK(one.status == CompletionStatus::kOk);
-        }
-        sent += some;
-      }
+      sent += turn(now_);
     }
     return from.nic.counters().data_packets_sent - before;
   }
 
+  NicEnd& sender() { return *ends_[0]; }
+  WorkRequest write() const { return ends_[0]->write_to(*ends_[1]); }
+  // Both NICs' timers, and their packets of this moment. Returns the number of completed writes.
+  size_t turn(Instant now) {
+    for (size_t side = 0; side < 2; ++side) {
+      ends_[side]->nic.on_time(now);
+      hand_over(side, now);
+    }
+    while (ends_[1]->nic.poll(completions_) > 0) {
+    }
+    size_t sent = 0;
+    while (const size_t some = ends_[0]->nic.poll(completions_)) {
+      for (const Completion& one : std::span(completions_).first(some)) {
+        PACECAR_CHECK(one.status == CompletionStatus::kOk);
+      }
+      sent += some;
+    }
+    return sent;
+  }
+
  private:
-  void hand_over(size_t from) {
-    const size_t count = ends_[from]->nic.poll_transmit(now_, packets_);
-    const size_t arrived = wire_.carry(from, std::span(packets_).first(count), received_, now_);
-    ends_[1 - from]->nic.on_packets(now_, std::span(received_).first(arrived));
+  void hand_over(size_t from, Instant now) {
+    const size_t count = ends_[from]->nic.poll_transmit(now, packets_);
+    const size_t arrived = wire_.carry(from, std::span(packets_).first(count), received_, now);
+    ends_[1 - from]->nic.on_packets(now, std::span(received_).first(arrived));
   }
 
   Wire& wire_;
@@ -166,6 +171,7 @@ class NicPair {
   std::array<std::unique_ptr<NicEnd>, 2> ends_;
   std::array<TxPacket, Wire::kBurst> packets_;
   std::array<RxPacket, Wire::kBurst> received_;
+  std::array<Completion, 64> completions_;
 };
 
 // main() of the programs for instruction_counts.py: calls `move(packets)` with the argument.
@@ -179,9 +185,10 @@ int cost_main(int argc, char** argv, const Move& move) {
 
 inline constexpr Bytes kCostMtu = 4096;
 // Moves at least `packets` data packets, in writes of 1 MiB. False: fewer were sent.
-inline bool move_packets(uint64_t packets, Wire& wire) {
+inline bool move_packets(uint64_t packets, Wire& wire, Security security = Security::kOff) {
   constexpr Bytes kWriteBytes = 1 << 20;
-  NicPair pair(kCostMtu, kWriteBytes, wire);
+  NicPair pair({.mtu = kCostMtu, .burst_bytes = 8 * kCostMtu, .security = security}, kWriteBytes,
+               wire);
   return pair.move((packets * kCostMtu + kWriteBytes - 1) / kWriteBytes) >= packets;
 }
 
