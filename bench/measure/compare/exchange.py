@@ -21,24 +21,21 @@ class Failed(Exception):
     """A measurement failed; the text names the program and its last message."""
 
 
-def free_port(kind=socket.SOCK_STREAM):
+def free_port():
     """A port that is free at the moment, for a server that needs a port number."""
-    with socket.socket(socket.AF_INET, kind) as probe:
+    with socket.socket() as probe:
         probe.bind(("", 0))
         return probe.getsockname()[1]
 
 
-def exchange(link, server, client, seconds, tcp_port=None):
-    """Starts `server`, runs `client` until it ends, and returns the client's standard output.
-
-    With `tcp_port` the client starts when the server listens on that port. Without it the client
-    has to retry until the server answers.
+def exchange(link, server, client, seconds, tcp_port):
+    """Starts `server`, runs `client` when it listens on that port, and returns the client's
+    standard output.
     """
     environment = {**os.environ, "PACECAR_NICS": link.nic}
     with contextlib.ExitStack() as stack:
         serving = started(stack, link.server_prefix, server, environment)
-        if tcp_port is not None:
-            serving.wait_for_port(tcp_port)
+        serving.wait_for_port(tcp_port)
         asking = started(stack, link.client_prefix, client, environment)
         if not asking.ends_well(seconds + SET_UP_LIMIT_S):
             raise Failed(f"{asking.complaint()}; its server: {serving.complaint()}")
