@@ -67,7 +67,7 @@ Traffic::Traffic(EventLoop& loop, const Workload& workload, uint32_t hosts, bool
       peers_(hosts),
       connection_of_(workload.flows.size()),
       triggers_(workload.triggers.size()),
-      sends_(std::make_unique<MessageRequest[]>(workload.flows.size())),
+      sends_(std::make_unique<MessageSend[]>(workload.flows.size())),
       sending_(hosts),
       receiving_(hosts),
       results_(workload.flows.size()),
@@ -108,7 +108,7 @@ void Traffic::make_connections() {
     std::ranges::stable_sort(connection.flows, {},
                              [this](uint32_t flow) { return workload_.flows[flow].start; });
     connection.ring = std::min<uint32_t>(kReceivesAhead, connection.flows.size());
-    connection.receives = std::make_unique<MessageRequest[]>(connection.ring);
+    connection.receives = std::make_unique<MessageReceive[]>(connection.ring);
   }
 }
 
@@ -165,13 +165,13 @@ void Traffic::post_receives(Connection& connection) {
   const MemoryRegion& payload = host.payload();
   while (connection.receives_posted < wanted &&
          connection.receives_posted - connection.received < connection.ring) {
-    MessageRequest& request = connection.receives[connection.receives_posted % connection.ring];
+    MessageReceive& request = connection.receives[connection.receives_posted % connection.ring];
     request.set(MessageRequest::State::kPending);
     const uint32_t flow = connection.flows[connection.receives_posted];
     const Bytes size = connection.order_known ? workload_.flows[flow].bytes : connection.largest;
-    ReceiveOperation operation{.count = 1, .request = &request};
-    operation.buffers[0] = {payload.address, size, 0, payload.key, payload.remote_address};
-    PACECAR_CHECK(host.messenger().receive(connection.receive, operation, loop_.now()));
+    request.clear();
+    request.add(payload.address, size, 0, {payload.remote_address, payload.key});
+    PACECAR_CHECK(host.messenger().receive(connection.receive, request, loop_.now()));
     ++connection.receives_posted;
     host.wake();
   }
@@ -182,11 +182,10 @@ void Traffic::post_sends(Connection& connection) {
   const MemoryRegion& payload = host.payload();
   while (!connection.unposted.empty()) {
     const uint32_t flow = connection.unposted.front();
-    sends_[flow].set(MessageRequest::State::kPending);
-    if (!host.messenger().send(connection.send, {payload.address, workload_.flows[flow].bytes, 0,
-                                                 payload.key, &sends_[flow]})) {
-      return;
-    }
+    MessageSend& send = sends_[flow];
+    send.set(MessageRequest::State::kPending);
+    send.operation = {payload.address, workload_.flows[flow].bytes, 0, payload.key};
+    if (!host.messenger().send(connection.send, send)) return;
     connection.unposted.pop_front();
     connection.sent.push_back(flow);
     sending_[connection.source].push_back(flow);

@@ -96,7 +96,7 @@ class Traffic final : public EventSink {
     bool order_known = true;
     std::deque<uint32_t> unposted;               // started, but the connection took no more sends
     std::deque<uint32_t> sent;                   // posted, not yet received, in order
-    std::unique_ptr<MessageRequest[]> receives;  // a ring
+    std::unique_ptr<MessageReceive[]> receives;  // a ring
     uint32_t ring = 0;
     uint64_t receives_posted = 0;
     uint64_t received = 0;
@@ -137,7 +137,7 @@ class Traffic final : public EventSink {
   std::vector<uint32_t> connection_of_;  // by flow
   std::vector<Traced> traced_;           // by connection, where there is a trace
   std::vector<TriggerState> triggers_;
-  std::unique_ptr<MessageRequest[]> sends_;       // by flow
+  std::unique_ptr<MessageSend[]> sends_;          // by flow
   std::vector<std::vector<uint32_t>> sending_;    // by host: flows that are not acknowledged
   std::vector<std::vector<uint32_t>> receiving_;  // by host: connections with flows under way
   std::vector<FlowResult> results_;

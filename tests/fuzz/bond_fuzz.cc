@@ -127,10 +127,6 @@ class World {
                      : hostile_->send(*messengers[lane], *nics_[lane], clock_now(), "", input);
       });
       if (end == nullptr) return;
-      engines_[lane]->exclusively([&](Messenger&, Nic&, Instant) {
-        if (sends_) engines_[lane]->sends().attach(*end->connection);
-        if (!sends_) engines_[lane]->receives().attach(*end->connection);
-      });
       lanes.push_back({.at = {.nic = {.engine = engines_[lane],
                                       .name = "lane",
                                       .timeout = Duration::from_s(2),

@@ -43,7 +43,10 @@ struct Buffer {
 };
 
 struct Message {
-  MessageRequest request;
+  MessageRequest& request() { return sends ? static_cast<MessageRequest&>(send) : receive; }
+
+  MessageSend send;
+  MessageReceive receive;
   std::vector<std::unique_ptr<Buffer>> buffers;
   bool sends = false;
 };
@@ -138,33 +141,27 @@ class World {
   Message& message(bool sends) {
     Message& made = *messages_.emplace_back(std::make_unique<Message>());
     made.sends = sends;
-    made.request.set(MessageRequest::State::kPending);
+    made.request().set(MessageRequest::State::kPending);
     return made;
   }
   void send(Messenger& from, uint32_t host, ConnectionId connection, Message& made, size_t size,
             int32_t tag) {
     const auto first = static_cast<uint8_t>(messages_.size());
     Buffer& buffer = *made.buffers.emplace_back(std::make_unique<Buffer>(nic(host), size, first));
-    const SendOperation operation{.data = buffer.data(),
-                                  .size = size,
-                                  .tag = tag,
-                                  .key = buffer.region.key,
-                                  .request = &made.request,
-                                  .host = true};
-    if (!from.send(connection, operation)) made.request.set(MessageRequest::State::kFree);
+    made.send.operation = {
+        .data = buffer.data(), .size = size, .tag = tag, .key = buffer.region.key, .host = true};
+    if (!from.send(connection, made.send)) made.request().set(MessageRequest::State::kFree);
   }
   void receive(Messenger& to, uint32_t host, ConnectionId connection, Message& made, size_t size,
                uint32_t count, int32_t tag) {
-    ReceiveOperation operation{.count = count, .request = &made.request};
+    made.receive.clear();
     for (uint32_t i = 0; i < count; ++i) {
       Buffer& buffer = *made.buffers.emplace_back(std::make_unique<Buffer>(nic(host), size, 0));
-      operation.buffers[i] = {.data = buffer.data(),
-                              .size = size,
-                              .tag = tag + static_cast<int32_t>(i),
-                              .key = buffer.region.key,
-                              .remote = buffer.region.remote_address};
+      made.receive.add(buffer.data(), size, tag + static_cast<int32_t>(i),
+                       {buffer.region.remote_address, buffer.region.key});
     }
-    if (!to.receive(connection, operation, now_)) made.request.set(MessageRequest::State::kFree);
+    if (!to.receive(connection, made.receive, now_))
+      made.request().set(MessageRequest::State::kFree);
   }
   static size_t size_of_message(Input& input) {
     const uint8_t choice = input.u8();
@@ -249,14 +246,14 @@ class World {
   // --- what must hold ---
   static void check(const std::vector<std::unique_ptr<Message>>& messages) {
     for (const auto& message : messages) {
-      if (message->request.state() != MessageRequest::State::kDone) continue;
+      if (message->request().state() != MessageRequest::State::kDone) continue;
       if (message->sends) {
-        PACECAR_CHECK(message->request.sizes[0] <= message->buffers[0]->size);
+        PACECAR_CHECK(message->request().sizes[0] <= message->buffers[0]->size);
         continue;
       }
-      PACECAR_CHECK(message->request.count == message->buffers.size());
+      PACECAR_CHECK(message->request().count == message->buffers.size());
       for (size_t i = 0; i < message->buffers.size(); ++i) {
-        PACECAR_CHECK(message->request.sizes[i] <= message->buffers[i]->size);
+        PACECAR_CHECK(message->request().sizes[i] <= message->buffers[i]->size);
       }
     }
   }
@@ -264,7 +261,7 @@ class World {
     const auto done = [this] {
       return std::ranges::all_of(transfers_, [](const auto& pair) {
         return std::ranges::all_of(pair, [](const Message* message) {
-          return message->request.state() != MessageRequest::State::kPending;
+          return message->request().state() != MessageRequest::State::kPending;
         });
       });
     };
@@ -273,10 +270,10 @@ class World {
       now_ = now_ + Duration::from_us(20);
     }
     for (const auto& [sent, received] : transfers_) {
-      PACECAR_CHECK(sent->request.state() == MessageRequest::State::kDone);
-      PACECAR_CHECK(received->request.state() == MessageRequest::State::kDone);
+      PACECAR_CHECK(sent->request().state() == MessageRequest::State::kDone);
+      PACECAR_CHECK(received->request().state() == MessageRequest::State::kDone);
       const Buffer& from = *sent->buffers[0];
-      PACECAR_CHECK(received->request.sizes[0] == from.size);
+      PACECAR_CHECK(received->request().sizes[0] == from.size);
       const uint8_t* const bytes = from.memory.data();
       PACECAR_CHECK(std::equal(bytes, bytes + from.size, received->buffers[0]->data()));
     }

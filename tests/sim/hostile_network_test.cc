@@ -13,6 +13,7 @@
 
 #include "tests/sim/traffic.h"
 #include "tests/support/draws.h"
+#include "tests/support/pending.h"
 #include "tests/support/sim_host.h"
 #include "tests/support/two_hosts.h"
 
@@ -180,26 +181,22 @@ Duration time_over_a_lossy_cable(WireMode wire_mode) {
   const auto remote = hosts[1]->nic().register_memory(to.data(), kSize, Access::kRemoteWrite);
   const ConnectionPair ends = connect(*hosts[0], *hosts[1], 1, network.now());
   const Instant begin = network.now();
-  std::deque<MessageRequest> requests(2 * kMessages);
+  std::deque<MessageSend> sends(kMessages);
+  std::deque<MessageReceive> receives(kMessages);
   size_t posted = 0;
   const auto done = [&](size_t i) {
-    return requests[i].state() != MessageRequest::State::kPending;
+    return receives[i].state() != MessageRequest::State::kPending;
   };
   const auto drive = [&] {
-    while (posted < kMessages && (posted < 8 || done(2 * (posted - 8) + 1))) {
-      MessageRequest& send = requests[2 * posted];
-      MessageRequest& receive = requests[2 * posted + 1];
-      send.set(MessageRequest::State::kPending);
-      receive.set(MessageRequest::State::kPending);
-      ReceiveOperation operation{.count = 1, .request = &receive};
-      operation.buffers[0] = {to.data(), kSize, 0, remote.value().key,
-                              remote.value().remote_address};
-      EXPECT_TRUE(hosts[1]->messenger().receive(ends.receive, operation, network.now()));
-      EXPECT_TRUE(
-          hosts[0]->messenger().send(ends.send, {from.data(), kSize, 0, local.value().key, &send}));
+    while (posted < kMessages && (posted < 8 || done(posted - 8))) {
+      MessageReceive& receive = test::pending(receives[posted]);
+      receive.add(to.data(), kSize, 0, {remote.value().remote_address, remote.value().key});
+      EXPECT_TRUE(hosts[1]->messenger().receive(ends.receive, receive, network.now()));
+      EXPECT_TRUE(hosts[0]->messenger().send(
+          ends.send, test::pending(sends[posted], {from.data(), kSize, 0, local.value().key})));
       ++posted;
     }
-    return posted == kMessages && done(2 * kMessages - 1);
+    return posted == kMessages && done(kMessages - 1);
   };
   EXPECT_TRUE(test::run(network, hosts, begin + Duration::from_s(20), drive));
   return network.now() - begin;

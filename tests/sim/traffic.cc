@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tests/support/pending.h"
+
 namespace pacecar::test {
 namespace {
 
@@ -70,18 +72,15 @@ void Traffic::drive(Stream& stream) {
   while (stream.groups_posted < stream.groups.size() &&
          stream.groups_posted - stream.groups_received < kGroupsAhead) {
     Group& group = stream.groups[stream.groups_posted++];
-    MessageRequest& request = stream.receive_requests.emplace_back();
-    request.set(MessageRequest::State::kPending);
-    ReceiveOperation operation{.count = static_cast<uint32_t>(group.messages.size()),
-                               .request = &request};
+    MessageReceive& request = test::pending(stream.receive_requests.emplace_back());
     for (size_t i = 0; i < group.messages.size(); ++i) {
       Group::Message& message = group.messages[i];
       const auto region = world_.nic(stream.to).register_memory(
           message.received.data(), message.received.size(), Access::kRemoteWrite);
-      operation.buffers[i] = {message.received.data(), message.received.size(), message.tag,
-                              region.value().key, region.value().remote_address};
+      request.add(message.received.data(), message.received.size(), message.tag,
+                  {region.value().remote_address, region.value().key});
     }
-    if (!world_.messenger(stream.to).receive(stream.ends.receive, operation, now)) {
+    if (!world_.messenger(stream.to).receive(stream.ends.receive, request, now)) {
       complain("a receive within the bounds was refused");
     }
   }
@@ -119,11 +118,11 @@ void Traffic::post_sends(Stream& stream) {
                 .value()
                 .key;
     }
-    MessageRequest& request = stream.send_requests.emplace_back();
-    request.set(MessageRequest::State::kPending);
+    MessageSend& request = stream.send_requests.emplace_back();
     if (!world_.messenger(stream.from)
              .send(stream.ends.send,
-                   {message.sent.data(), message.sent.size(), message.tag, key, &request})) {
+                   test::pending(request,
+                                 {message.sent.data(), message.sent.size(), message.tag, key}))) {
       complain("a send within the bounds was refused");
     }
     ++stream.sends_posted;

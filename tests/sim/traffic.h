@@ -60,8 +60,8 @@ class Traffic {
     std::vector<Group> groups;
     MemoryRegion send_region;
     MemoryRegion receive_region;
-    std::deque<MessageRequest> send_requests;
-    std::deque<MessageRequest> receive_requests;
+    std::deque<MessageSend> send_requests;
+    std::deque<MessageReceive> receive_requests;
     size_t groups_posted = 0;
     size_t groups_received = 0;
     size_t sends_posted = 0;

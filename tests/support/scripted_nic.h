@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/connect_messengers.h"
+#include "tests/support/pending.h"
 #include "transport/nic/nic.h"
 
 namespace pacecar::test {
@@ -178,22 +179,21 @@ struct ScriptedPair {
 
   Messenger& messenger(size_t host) { return *messengers_[host]; }
   ConnectionPair connect() { return connect_messengers(messenger(0), messenger(1), 1, now); }
-  MessageRequest& send(Bytes size) { return send(ends, size); }
-  MessageRequest& send(const ConnectionPair& by, Bytes size) {
-    MessageRequest& request = pending();
+  MessageSend& send(Bytes size) { return send(ends, size); }
+  MessageSend& send(const ConnectionPair& by, Bytes size) {
+    MessageSend& request = sends_.emplace_back();
     PACECAR_CHECK(
-        messenger(0).send(by.send, {memory[0].data(), size, 0, regions_[0].key, &request}));
+        messenger(0).send(by.send, pending(request, {memory[0].data(), size, 0, regions_[0].key})));
     return request;
   }
-  MessageRequest& receive(Bytes size = kMemory) { return receive(ends, size); }
+  MessageReceive& receive(Bytes size = kMemory) { return receive(ends, size); }
   // One receive request with several buffers.
-  MessageRequest& receive(const ConnectionPair& by, Bytes size, uint32_t buffers = 1) {
-    MessageRequest& request = pending();
-    ReceiveOperation operation{.count = buffers, .request = &request};
-    for (auto& buffer : operation.buffers) {
-      buffer = {memory[1].data(), size, 0, regions_[1].key, regions_[1].remote_address};
+  MessageReceive& receive(const ConnectionPair& by, Bytes size, uint32_t buffers = 1) {
+    MessageReceive& request = pending(receives_.emplace_back());
+    for (uint32_t i = 0; i < buffers; ++i) {
+      request.add(memory[1].data(), size, 0, remote_address_of(regions_[1], memory[1].data()));
     }
-    PACECAR_CHECK(messenger(1).receive(by.receive, operation, now));
+    PACECAR_CHECK(messenger(1).receive(by.receive, request, now));
     return request;
   }
   void turn(size_t host) {
@@ -223,14 +223,10 @@ struct ScriptedPair {
   ConnectionPair ends;
 
  private:
-  MessageRequest& pending() {
-    requests_.emplace_back().set(State::kPending);
-    return requests_.back();
-  }
-
   std::array<std::unique_ptr<Messenger>, 2> messengers_;
   std::array<MemoryRegion, 2> regions_;
-  std::deque<MessageRequest> requests_;
+  std::deque<MessageSend> sends_;
+  std::deque<MessageReceive> receives_;
 };
 
 }  // namespace pacecar::test

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/sim/traffic.h"
+#include "tests/support/pending.h"
 
 namespace pacecar::test {
 
@@ -21,8 +22,8 @@ class TwoHosts : public testing::Test {
     std::vector<uint8_t> to = std::vector<uint8_t>(kSize);
     MemoryRegion local;
     MemoryRegion remote;
-    MessageRequest send;
-    MessageRequest receive;
+    MessageSend send;
+    MessageReceive receive;
   };
 
   // `make` makes a new world after the previous one is destroyed.
@@ -41,14 +42,11 @@ class TwoHosts : public testing::Test {
     Message& message = messages_.emplace_back();
     message.local = need(world_->nic(0), message.from, Access::kLocalRead);
     message.remote = need(world_->nic(1), message.to, Access::kRemoteWrite);
-    message.send.set(MessageRequest::State::kPending);
-    message.receive.set(MessageRequest::State::kPending);
-    ReceiveOperation operation{.count = 1, .request = &message.receive};
-    operation.buffers[0] = {message.to.data(), kSize, 0, message.remote.key,
-                            message.remote.remote_address};
-    EXPECT_TRUE(messenger(1).receive(ends.receive, operation, world_->now()));
+    pending(message.receive)
+        .add(message.to.data(), kSize, 0, {message.remote.remote_address, message.remote.key});
+    EXPECT_TRUE(messenger(1).receive(ends.receive, message.receive, world_->now()));
     EXPECT_TRUE(messenger(0).send(
-        ends.send, {message.from.data(), kSize, 0, message.local.key, &message.send}));
+        ends.send, pending(message.send, {message.from.data(), kSize, 0, message.local.key})));
     return message;
   }
   template <typename Done>

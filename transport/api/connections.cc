@@ -9,7 +9,8 @@ namespace pacecar {
 namespace {
 
 // `fault` returns the NIC's description of a failure.
-Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request* request,
+template <typename Own>
+Result<TestResult> test_request(const Attachment& at, RequestPool<Own>& pool, Request* request,
                                 std::string (Messenger::*fault)(ConnectionId) const) {
   Result<TestResult> result;  // filled in place, to avoid copies
   MessageRequest::State state = request->state();
@@ -24,34 +25,10 @@ Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request
   }
   fill_result(*request, *result);
   const MessageFailure failure = request->failure;
-  pool.give_back(request);
+  pool.give_back(static_cast<Own*>(request));
   if (state == MessageRequest::State::kDone) return result;
   result = tl::unexpected(describe(failure, at.peer, at.nic.timeout, at.call(fault)));
   return result;
-}
-
-// A request whose operation `fill` has made and the engine has; nullptr: full, again later.
-template <typename Operation, typename Fill>
-MessageRequest* submit(Submissions<Operation>& submissions, const Attachment& at, RequestPool& pool,
-                       Fill fill) {
-  MessageRequest* const request = pool.take();
-  if (request == nullptr) return nullptr;
-  const bool submitted = submissions.push_made(at.connection, [&](Operation& operation) {
-    operation.request = request;
-    fill(operation);
-  });
-  if (submitted) return request;
-  pool.give_back(request);
-  return nullptr;
-}
-
-void fill(ReceiveOperation::Buffer& place, const ReceiveBuffer& buffer) {
-  auto* const data = static_cast<uint8_t*>(buffer.data);
-  place.data = data;
-  place.size = buffer.size;
-  place.tag = buffer.tag;
-  place.set_remote(buffer.size > 0 ? remote_address_of(buffer.memory->region(), data)
-                                   : RemoteAddress{});
 }
 
 double bps_of(Rate rate) { return static_cast<double>(rate.bps()); }
@@ -81,12 +58,15 @@ class EngineSendConnection final : public SendConnection {
 
   Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) override {
     if (!usable(at_, data, size, memory)) return not_usable(at_, memory);
-    MessageRequest* request = post(data, size, memory, [&](SendOperation& operation) {
-      operation.tag = tag;
-      operation.awaited = !puts_ && !copied_;
-      operation.put = false;
-    });
-    if (request == nullptr) return nullptr;
+    MessageSend* const request = pool_.take();
+    if (request == nullptr) return nullptr;  // full, again later
+    request->operation = {.data = static_cast<const uint8_t*>(data),
+                          .size = size,
+                          .tag = tag,
+                          .key = key_of(memory),
+                          .host = memory != nullptr && memory->host(),
+                          .awaited = !puts_ && !copied_};
+    at_.nic.engine->sends().push(at_.connection, *request);
     puts_in_a_row_ = 0;
     // The first send leaves at once. Later ones leave together, with the next poll, which the
     // caller needs for the first one anyway. On connections for puts the application decides.
@@ -98,12 +78,15 @@ class EngineSendConnection final : public SendConnection {
                         uint64_t offset) override {
     if (!usable(at_, data, size, memory)) return not_usable(at_, memory);
     RETURN_IF_ERROR(check_put(size, window, offset));
-    MessageRequest* request = post(data, size, memory, [&](SendOperation& operation) {
-      operation.awaited = true;
-      operation.put = true;
-      operation.remote = {window.address + offset, window.key};
-    });
+    MessageSend* const request = pool_.take();
     if (request == nullptr) return nullptr;
+    request->operation = {.data = static_cast<const uint8_t*>(data),
+                          .size = size,
+                          .key = key_of(memory),
+                          .host = memory != nullptr && memory->host(),
+                          .put = true,
+                          .remote = {window.address + offset, window.key}};
+    at_.nic.engine->sends().push(at_.connection, *request);
     ++puts_in_a_row_;
     at_.nic.engine->noted();
     return request;
@@ -120,17 +103,8 @@ class EngineSendConnection final : public SendConnection {
   void hurry() override { at_.nic.engine->hurry(); }
 
  private:
-  // `fill(operation)` sets the fields that differ between messages and puts. nullptr: full, again
-  // later.
-  template <typename Fill>
-  MessageRequest* post(const void* data, size_t size, const Memory* memory, Fill fill) {
-    return submit(at_.nic.engine->sends(), at_, pool_, [&](SendOperation& operation) {
-      operation.data = static_cast<const uint8_t*>(data);
-      operation.size = size;
-      operation.key = memory != nullptr ? memory->region().key : 0;
-      operation.host = memory != nullptr && memory->host();
-      fill(operation);
-    });
+  static uint32_t key_of(const Memory* memory) {
+    return memory != nullptr ? memory->region().key : 0;
   }
 
   Result<void> check_put(size_t size, const Window& window, uint64_t offset) const {
@@ -154,7 +128,7 @@ class EngineSendConnection final : public SendConnection {
   const Attachment at_;
   const bool puts_;
   const bool copied_;
-  RequestPool pool_;
+  RequestPool<MessageSend> pool_;
   StallWatch stalls_;
   int puts_in_a_row_ = 0;
 };
@@ -168,13 +142,18 @@ class EngineReceiveConnection final : public ReceiveConnection {
 
   Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) override {
     RETURN_IF_ERROR(check_buffers(at_, buffers));
-    MessageRequest* const request =
-        submit(at_.nic.engine->receives(), at_, pool_, [&](ReceiveOperation& operation) {
-          operation.count = static_cast<uint32_t>(buffers.size());
-          for (size_t i = 0; i < buffers.size(); ++i) fill(operation.buffers[i], buffers[i]);
-        });
+    MessageReceive* const request = pool_.take();
+    if (request == nullptr) return nullptr;  // full, again later
+    request->clear();
+    for (const ReceiveBuffer& buffer : buffers) {
+      auto* const data = static_cast<uint8_t*>(buffer.data);
+      request->add(
+          data, buffer.size, buffer.tag,
+          buffer.size > 0 ? remote_address_of(buffer.memory->region(), data) : RemoteAddress{});
+    }
+    at_.nic.engine->receives().push(at_.connection, *request);
     // The next poll advertises it, perhaps together with data to that peer.
-    if (request != nullptr) at_.nic.engine->noted();
+    at_.nic.engine->noted();
     return request;
   }
 
@@ -187,24 +166,21 @@ class EngineReceiveConnection final : public ReceiveConnection {
 
  private:
   const Attachment at_;
-  RequestPool pool_;
+  RequestPool<MessageReceive> pool_;
   StallWatch stalls_;
 };
 
 }  // namespace
 
 void close_send(Engine& engine, ConnectionId connection) {
-  engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
-    engine.sends().detach(connection);
-    messenger.close_send(connection, now);
-  });
+  engine.exclusively(
+      [&](Messenger& messenger, Nic&, Instant now) { messenger.close_send(connection, now); });
   engine.submitted();
 }
 
 void close_receive(Engine& engine, ConnectionId connection,
                    std::optional<uint64_t> completed_slots) {
   engine.exclusively([&](Messenger& messenger) {
-    engine.receives().detach(connection);
     completed_slots ? messenger.close_receive(connection, *completed_slots)
                     : messenger.close_receive(connection);
   });

@@ -19,13 +19,14 @@ namespace pacecar {
 
 // The requests of one connection, up to a fixed number. Memory is allocated only when more are
 // taken at once than ever before, so that many idle connections take little memory.
+template <typename Request>
 class RequestPool {
  public:
   explicit RequestPool(uint32_t size) : size_(size) {}
 
   // A pending request; nullptr when all are in use.
-  MessageRequest* take() {
-    MessageRequest* request = nullptr;
+  Request* take() {
+    Request* request = nullptr;
     if (!free_.empty()) {
       request = free_.back();
       free_.pop_back();
@@ -37,7 +38,7 @@ class RequestPool {
     request->set(MessageRequest::State::kPending);
     return request;
   }
-  void give_back(MessageRequest* request) {
+  void give_back(Request* request) {
     request->set(MessageRequest::State::kFree);
     free_.push_back(request);
   }
@@ -45,8 +46,8 @@ class RequestPool {
   size_t taken() const { return requests_.size() - free_.size(); }
 
  private:
-  std::deque<MessageRequest> requests_;  // a deque, so that requests do not move
-  std::vector<MessageRequest*> free_;
+  std::deque<Request> requests_;  // a deque, so that requests do not move
+  std::vector<Request*> free_;
   uint32_t size_;
 };
 

@@ -205,11 +205,7 @@ class EngineListener final : public Listener {
     const auto line = line_over(joining.session->take_socket());
     std::vector<BondLane> lanes = make_lanes(*joining.device, joining.connections, peer);
     for (const BondLane& lane : lanes) {
-      Engine& engine = *lane.at.nic.engine;
-      engine.exclusively([&](Messenger& messenger) {
-        messenger.keep_receive_line(lane.at.connection, line);
-        engine.receives().attach(lane.at.connection);
-      });
+      lane.at.call(&Messenger::keep_receive_line, line);
     }
     if (lanes.size() == 1) return make_receive_connection(std::move(lanes.front().at));
     return make_bonded_receive(std::move(lanes), own_.keeper);
@@ -295,11 +291,7 @@ class EngineConnecting final : public Connecting {
     std::vector<BondLane> lanes = make_lanes(device_, connections_, bootstrap_->peer());
     const auto line = line_over(bootstrap_->take_socket());
     for (const BondLane& lane : lanes) {
-      Engine& engine = *lane.at.nic.engine;
-      engine.exclusively([&](Messenger& messenger) {
-        messenger.keep_send_line(lane.at.connection, line);
-        engine.sends().attach(lane.at.connection);
-      });
+      lane.at.call(&Messenger::keep_send_line, line);
     }
     connections_.clear();
     if (lanes.size() == 1) return make_send_connection(std::move(lanes.front().at), options_);

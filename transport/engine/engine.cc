@@ -66,8 +66,6 @@ Engine::Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIde
       link_(std::move(link)),
       messenger_(std::move(messenger)),
       loop_(*port_, *messenger_),
-      sends_(params.max_connections, kMaxSends),
-      receives_(params.max_connections, kMaxReceives),
       bell_(std::move(bell)),
       keeper_([this] { keep(); }) {}
 
@@ -130,11 +128,11 @@ size_t Engine::drain_submissions(Instant now) {
     messenger_->hint(hint, now);
   }
   // The application's request pools have the same bounds, so no submission is refused.
-  const size_t sent = sends_.drain([this](uint32_t connection, const SendOperation& operation) {
-    PACECAR_CHECK(messenger_->send(connection, operation));
+  const size_t sent = sends_.drain([this](uint32_t connection, MessageSend& send) {
+    PACECAR_CHECK(messenger_->send(connection, send));
   });
-  return sent + receives_.drain([&](uint32_t connection, const ReceiveOperation& operation) {
-    PACECAR_CHECK(messenger_->receive(connection, operation, now));
+  return sent + receives_.drain([&](uint32_t connection, MessageReceive& receive) {
+    PACECAR_CHECK(messenger_->receive(connection, receive, now));
   });
 }
 

@@ -62,8 +62,8 @@ class Engine {
     return exclusively([&](Messenger&, Nic& nic, Instant) { return use(nic); });
   }
 
-  Submissions<SendOperation>& sends() { return sends_; }
-  Submissions<ReceiveOperation>& receives() { return receives_; }
+  Submissions<MessageSend>& sends() { return sends_; }
+  Submissions<MessageReceive>& receives() { return receives_; }
   // After a submission: processes it at once if this thread drives the engine.
   void submitted();
   // After the submission of a send for which the peer may wait: sends it, and leaves all other work
@@ -131,8 +131,8 @@ class Engine {
   const EngineLink link_;
   const std::unique_ptr<Messenger> messenger_;
   PollLoop loop_;
-  Submissions<SendOperation> sends_;
-  Submissions<ReceiveOperation> receives_;
+  Submissions<MessageSend> sends_;
+  Submissions<MessageReceive> receives_;
 
   std::atomic<uint64_t> stall_changes_{0};
   std::atomic<TrafficHint> hint_;  // of expect(): atomic, so that no caller waits

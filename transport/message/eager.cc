@@ -5,6 +5,7 @@
 #include <new>
 
 #include "transport/base/check.h"
+#include "transport/message/control_words.h"
 
 namespace pacecar {
 
@@ -26,10 +27,18 @@ uint8_t EagerSource::take_cell(Bytes size) {
   return cell;
 }
 
-uint8_t EagerSource::copy(const uint8_t* data, Bytes size) {
+uint8_t EagerSource::copy(const uint8_t* data, Bytes size, const RemoteAddress& buffer,
+                          uint32_t slot) {
   const uint8_t cell = take_cell(size);
   uint8_t* const place = memory_ + cells_.offset(cell) + sizeof(EagerHeader);
   if (size > 0) std::memcpy(place, data, size);
+  trains_[cell] = {.data = place,
+                   .bytes = size,
+                   .payload = size,
+                   .messages = 1,
+                   .remote = buffer,
+                   .slot = slot,
+                   .writes = 1};
   return cell;
 }
 
@@ -38,11 +47,15 @@ uint8_t EagerSource::send(const uint8_t* data, Bytes size, uint64_t next_slot, i
   if (!boards(size)) {
     open_ = take_cell(size);
     away_ |= 1U << open_;
-    trains_[open_] = {};
+    const Bytes offset = cells_.offset(open_);
+    trains_[open_] = {.data = memory_ + offset,
+                      .remote = {remote_.address + offset, remote_.key},
+                      .slot = open_,
+                      .writes = Immediate::kEager};
   }
   Train& train = trains_[open_];
   const Bytes begin = EagerCells::next(train.bytes);
-  uint8_t* const place = memory_ + cells_.offset(open_) + begin;
+  uint8_t* const place = train.data + begin;
   ::new (place) EagerHeader{.next_slot = next_slot,
                             .number = static_cast<uint32_t>(sent_),
                             .size = static_cast<uint32_t>(size),
@@ -53,6 +66,20 @@ uint8_t EagerSource::send(const uint8_t* data, Bytes size, uint64_t next_slot, i
   train.payload += size;
   ++train.messages;
   return open_;
+}
+
+WorkRequest EagerSource::write(uint8_t cell, uint32_t connection) const {
+  const Train& train = trains_[cell];
+  return {
+      .local = train.data,
+      .remote = train.remote.address,
+      .length = train.bytes,
+      .local_key = key_,
+      .remote_key = train.remote.key,
+      .immediate =
+          Immediate{.connection = connection, .slot = train.slot, .writes = train.writes}.pack(),
+      .opcode = Opcode::kWriteWithImm,
+      .host = true};
 }
 
 bool EagerSource::on_freed(uint64_t count) {

@@ -11,12 +11,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <bitset>
 #include <cstdint>
 #include <vector>
 
 #include "transport/base/units.h"
 #include "transport/message/handshake.h"
+#include "transport/nic/nic.h"
 
 namespace pacecar {
 
@@ -75,14 +77,9 @@ class EagerSource {
 
   bool tiny(Bytes size) const { return cells_.tiny(size); }
   bool has_room(Bytes size) const { return free_cells(size) != 0; }
-  uint32_t key() const { return key_; }
-  // The write from this cell is acknowledged.
-  void on_write_done(uint8_t cell) { copies_ &= ~(1U << cell); }
 
   // A message for a buffer that is known, alone in its cell, for which there must be room.
-  uint8_t copy(const uint8_t* data, Bytes size);
-  const uint8_t* message(uint8_t cell) const { return train(cell) + sizeof(EagerHeader); }
-
+  uint8_t copy(const uint8_t* data, Bytes size, const RemoteAddress& buffer, uint32_t slot);
   // A message can go into one of the receiver's cells.
   bool takes(Bytes size) const { return numbers_left() && (boards(size) || has_room(size)); }
   // A message could go into a cell if no write were outstanding.
@@ -95,23 +92,34 @@ class EagerSource {
   // Copies a message for which takes() is true; returns its cell, that of the train if it boards
   // one.
   uint8_t send(const uint8_t* data, Bytes size, uint64_t next_slot, int32_t tag);
-  const uint8_t* train(uint8_t cell) const { return memory_ + cells_.offset(cell); }
-  void on_left(uint8_t cell) { open_ = open_ == cell ? kNone : open_; }
-  Bytes train_bytes(uint8_t cell) const { return trains_[cell].bytes; }
-  Bytes train_payload(uint8_t cell) const { return trains_[cell].payload; }
-  uint32_t train_messages(uint8_t cell) const { return trains_[cell].messages; }
-  RemoteAddress remote(uint8_t cell) const {
-    return {remote_.address + cells_.offset(cell), remote_.key};
+
+  // The write of this cell, without its id, to the receiver's connection of this number.
+  WorkRequest write(uint8_t cell, uint32_t connection) const;
+  // The write has been posted; returns its payload.
+  Bytes on_left(uint8_t cell) {
+    if (open_ == cell) open_ = kNone;
+    return trains_[cell].payload;
   }
+  // The write is acknowledged; returns the number of its messages.
+  uint32_t on_write_done(uint8_t cell) {
+    copies_ &= ~(1U << cell);
+    return trains_[cell].messages;
+  }
+  // Writes that are not acknowledged.
+  uint32_t writes() const { return static_cast<uint32_t>(std::popcount(copies_)); }
   // The receiver has reported how many messages it has taken, ever. False for an impossible count.
   bool on_freed(uint64_t count);
 
  private:
   struct Train {
     uint64_t end = 0;  // the number after that of its last message
-    Bytes bytes = 0;   // headers and gaps included
+    uint8_t* data = nullptr;
+    Bytes bytes = 0;  // headers and gaps included
     Bytes payload = 0;
     uint32_t messages = 0;
+    RemoteAddress remote;  // the receiver's cell, or the buffer of a message alone
+    uint32_t slot = 0;     // Immediate::slot
+    uint32_t writes = 0;   // Immediate::writes
   };
   static constexpr uint32_t kTinyMask = (1U << EagerCells::kTinyCells) - 1;
   static constexpr uint32_t kLargeMask = ((1U << EagerCells::kCells) - 1) & ~kTinyMask;

@@ -1,6 +1,7 @@
-// One message operation as the application sees it. The application owns the memory and passes a
-// pointer; the message layer writes the outcome and then the state, and does not touch the request
-// afterwards.
+// One message operation as the application sees it: what MessageSend (send_queue.h) and
+// MessageReceive (receive_queue.h) have in common. The application owns it and passes a pointer.
+// The message layer refers to it until it is done: it writes the outcome and then the state, and
+// does not touch the request afterwards.
 #pragma once
 
 #include <array>
@@ -32,11 +33,6 @@ class MessageRequest {
   MessageFailure failure = MessageFailure::kNone;
   uint8_t count = 0;                     // buffers
   std::array<Bytes, kMaxGroup> sizes{};  // bytes moved
-  // A send's receive buffer, counted from the connection's first. Slot and size (the buffer's if
-  // that is smaller) are known before the request is done: until then read them only while no
-  // thread polls.
-  static constexpr uint64_t kNoSlot = ~uint64_t{0};
-  uint64_t slot = kNoSlot;
 
   State state() const { return state_.load(std::memory_order_acquire); }
   void set(State state) { state_.store(state, std::memory_order_release); }

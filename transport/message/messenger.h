@@ -90,11 +90,9 @@ class Messenger {
   }
 
   // --- messages, and puts on connections for them; false: full, try again later ---
-  bool send(ConnectionId connection, const SendOperation& operation) {
-    return sends_.send(connection, operation);
-  }
-  bool receive(ConnectionId connection, const ReceiveOperation& operation, Instant now) {
-    return receives_.receive(connection, operation, now);
+  bool send(ConnectionId connection, MessageSend& send) { return sends_.send(connection, send); }
+  bool receive(ConnectionId connection, MessageReceive& receive, Instant now) {
+    return receives_.receive(connection, receive, now);
   }
   // Fails the requests that would still use this memory. The caller deregisters it afterwards.
   void forget_memory(uint32_t key);

@@ -1,27 +1,23 @@
 #include "transport/message/receive_queue.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "transport/base/polled_memory.h"
 
 namespace pacecar {
 
-bool ReceiveQueue::post(const ReceiveOperation& operation) {
+bool ReceiveQueue::post(MessageReceive& receive) {
   if (requests_.full()) return false;
-  requests_.push(Receive{.request = operation.request, .first = posted_, .count = operation.count});
-  for (uint32_t i = 0; i < operation.count; ++i) {
-    const ReceiveOperation::Buffer& buffer = operation.buffers[i];
-    if (!used(posted_)) buffers_.emplace_back();
-    buffers_[place(posted_++)] = Buffer{.data = buffer.data,
-                                        .remote = buffer.remote,
-                                        .size = buffer.size,
-                                        .key = buffer.key,
-                                        .tag = buffer.tag,
-                                        .group_size = static_cast<uint8_t>(operation.count),
-                                        .group_index = static_cast<uint8_t>(i),
-                                        .active = true};
-    posted_bytes_ += buffer.size;
+  receive.failure = MessageFailure::kNone;
+  receive.first_slot = posted_;
+  receive.buffers_done = 0;
+  requests_.push(&receive);
+  for (uint8_t i = 0; i < receive.count; ++i) {
+    if (posted_ < places_ && slots_.size() <= posted_) slots_.emplace_back();
+    at(posted_++) = {&receive, receive.buffers[i].tag, receive.count, i};
+    posted_bytes_ += receive.buffers[i].size;
   }
   return true;
 }
@@ -34,17 +30,22 @@ ReceiveQueue::Run ReceiveQueue::next_run() const {
   return {first, static_cast<uint32_t>(std::min<uint64_t>(end - advertised_, kCtsSlots - first))};
 }
 
+// A buffer that is filled already needs no address: its slot only tells the peer which message went
+// there.
 void ReceiveQueue::write(const Run& run, uint64_t grant, ReceiveTable& table) const {
+  constexpr MessageReceive::Buffer kFilled;
   for (uint32_t i = 0; i < run.count; ++i) {
-    const Buffer& buffer = buffers_[place(advertised_ + i)];
+    const Slot& slot = at(advertised_ + i);
+    const MessageReceive::Buffer& buffer =
+        slot.receive == nullptr ? kFilled : slot.receive->buffers[slot.group_index];
     table.slots[run.first + i] = CtsSlot{
         .address = buffer.remote,
         .size = buffer.size,
         .key = buffer.key,
-        .tag = buffer.tag,
+        .tag = slot.tag,
         .first_sequence = advertised_ + i + 1,
-        .group_size = buffer.group_size,
-        .group_index = buffer.group_index,
+        .group_size = slot.group_size,
+        .group_index = slot.group_index,
         .eager_freed = inbox_.freed(),
         .grant = grant,
         .sequence = advertised_ + i + 1,
@@ -67,6 +68,7 @@ ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes b
                                              Progress* progress) {
   ++moves_;
   *progress = {.payload = bytes};
+  if (dropped_) return Arrival::kOk;
   if (immediate.writes == Immediate::kEager) {
     if (!inbox_.on_write(immediate.slot, bytes, &progress->payload)) return Arrival::kProtocolError;
     advertises_late_ = true;
@@ -74,13 +76,16 @@ ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes b
   }
   // The newest advertised slot with that number.
   const uint64_t slot = advertised_ - 1 - (advertised_ - 1 - immediate.slot) % kCtsSlots;
-  if (slot >= advertised_ || !buffers_[place(slot)].active) return Arrival::kProtocolError;
-  Buffer& buffer = buffers_[place(slot)];
+  if (slot >= advertised_ || slot < completed_) return Arrival::kProtocolError;
+  MessageReceive& receive = *at(slot).receive;
+  const auto index = static_cast<uint32_t>(slot - receive.first_slot);
+  MessageReceive::Buffer& buffer = receive.buffers[index];
+  if (buffer.done) return Arrival::kProtocolError;
   read_by_peer_ = std::max(read_by_peer_, slot + 1);
   ++buffer.writes_seen;
   const bool put = immediate.writes == Immediate::kPut;
-  if (!put) buffer.received += bytes;
-  if (buffer.received > buffer.size) return Arrival::kProtocolError;
+  if (!put) receive.sizes[index] += bytes;
+  if (receive.sizes[index] > buffer.size) return Arrival::kProtocolError;
   const bool given_up =
       immediate.writes == Immediate::kTooLong || immediate.writes == Immediate::kAbandoned;
   if (given_up) {
@@ -89,8 +94,9 @@ ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes b
   }
   if (immediate.writes != 0 && !given_up && !put) buffer.writes = immediate.writes;
   if (!given_up && (buffer.writes == 0 || buffer.writes_seen < buffer.writes)) return Arrival::kOk;
-  advertises_late_ = inbox_.tiny(buffer.received);
-  return complete(buffer, progress);
+  advertises_late_ = inbox_.tiny(receive.sizes[index]);
+  complete(receive, index, progress);
+  return Arrival::kOk;
 }
 
 ReceiveQueue::Arrival ReceiveQueue::take_eager(Progress* progress) {
@@ -100,17 +106,20 @@ ReceiveQueue::Arrival ReceiveQueue::take_eager(Progress* progress) {
     const EagerHeader& header = message->header;
     if (header.next_slot > advertised_) return Arrival::kProtocolError;
     read_by_peer_ = std::max(read_by_peer_, header.next_slot);
-    Buffer* buffer = buffer_for(header);
-    if (buffer == nullptr) continue;
-    if (!buffer->active || buffer->writes_seen > 0) return Arrival::kProtocolError;
-    message->taken = buffer->eager = true;
-    if (strict_ && header.size > buffer->size) {
-      buffer->failure = MessageFailure::kTooLong;
+    const uint64_t slot = slot_for(header);
+    if (slot == posted_) continue;
+    MessageReceive& receive = *at(slot).receive;
+    const auto index = static_cast<uint32_t>(slot - receive.first_slot);
+    MessageReceive::Buffer& buffer = receive.buffers[index];
+    if (buffer.done || buffer.writes_seen > 0) return Arrival::kProtocolError;
+    message->taken = buffer.eager = true;
+    if (strict_ && header.size > buffer.size) {
+      buffer.failure = MessageFailure::kTooLong;
     } else {
-      buffer->received = std::min<Bytes>(header.size, buffer->size);
-      ordered_copy(buffer->data, message->data, buffer->received);
+      receive.sizes[index] = std::min<Bytes>(header.size, buffer.size);
+      ordered_copy(buffer.data, message->data, receive.sizes[index]);
     }
-    if (complete(*buffer, progress) != Arrival::kOk) return Arrival::kProtocolError;
+    complete(receive, index, progress);
     // More eager messages than may go ahead of their buffers.
     if (completed_ > advertised_ + EagerCells::kMessages) return Arrival::kProtocolError;
   }
@@ -118,79 +127,74 @@ ReceiveQueue::Arrival ReceiveQueue::take_eager(Progress* progress) {
   return Arrival::kOk;
 }
 
-ReceiveQueue::Buffer* ReceiveQueue::buffer_for(const EagerHeader& header) {
+uint64_t ReceiveQueue::slot_for(const EagerHeader& header) const {
   for (uint64_t slot = std::max(header.next_slot, completed_); slot < posted_; ++slot) {
-    Buffer& buffer = buffers_[place(slot)];
-    if (buffer.tag == header.tag && !buffer.eager) return &buffer;
+    const Slot& one = at(slot);
+    if (one.tag == header.tag && !one.receive->buffers[one.group_index].eager) return slot;
   }
-  return nullptr;
+  return posted_;
 }
 
 // Completes a buffer that is filled, or that failed.
-ReceiveQueue::Arrival ReceiveQueue::complete(Buffer& buffer, Progress* progress) {
-  buffer.active = false;
+void ReceiveQueue::complete(MessageReceive& receive, uint32_t index, Progress* progress) {
+  MessageReceive::Buffer& buffer = receive.buffers[index];
+  buffer.done = true;
   posted_bytes_ -= buffer.size;
   progress->finished += buffer.size;
-  Receive* receive = receive_of(buffer);
-  if (receive == nullptr) return Arrival::kProtocolError;
-  if (buffer.failure != MessageFailure::kNone) receive->failure = buffer.failure;
-  ++receive->done;
   ++progress->messages;
-  complete_in_order();
-  return Arrival::kOk;
-}
-
-ReceiveQueue::Receive* ReceiveQueue::receive_of(const Buffer& buffer) {
-  const auto at = static_cast<uint64_t>(&buffer - buffers_.data());
-  for (size_t i = 0; i < requests_.size(); ++i) {
-    Receive& receive = requests_[i];
-    if (place(at - receive.first) < receive.count) return &receive;
-  }
-  return nullptr;
-}
-
-void ReceiveQueue::complete_in_order() {
-  while (!requests_.empty() && requests_.front().done == requests_.front().count) {
-    finish(requests_.front());
-    completed_ += requests_.front().count;
-    requests_.pop_front();
+  if (buffer.failure != MessageFailure::kNone) receive.failure = buffer.failure;
+  ++receive.buffers_done;
+  while (!requests_.empty() && requests_.front()->buffers_done == requests_.front()->count) {
+    finish_first();
   }
 }
 
-void ReceiveQueue::finish(Receive& receive) {
-  MessageRequest* request = receive.request;
-  if (request == nullptr) return;
-  receive.request = nullptr;
-  request->failure = receive.failure;
-  request->count = static_cast<uint8_t>(receive.count);
-  for (uint32_t i = 0; i < receive.count; ++i) {
-    request->sizes[i] = buffers_[place(receive.first + i)].received;
-  }
-  request->set(receive.failure == MessageFailure::kNone ? MessageRequest::State::kDone
-                                                        : MessageRequest::State::kFailed);
+// Ends the oldest receive. The last touch of it.
+void ReceiveQueue::finish_first() {
+  MessageReceive& receive = *requests_.front();
+  requests_.pop_front();
+  for (uint32_t i = 0; i < receive.count; ++i) at(receive.first_slot + i).receive = nullptr;
+  completed_ += receive.count;
+  receive.set(receive.failure == MessageFailure::kNone ? MessageRequest::State::kDone
+                                                       : MessageRequest::State::kFailed);
 }
 
 void ReceiveQueue::fail(MessageFailure failure) {
-  for (size_t i = 0; i < requests_.size(); ++i) {
-    if (requests_[i].failure == MessageFailure::kNone) requests_[i].failure = failure;
-    finish(requests_[i]);
+  receive_failed_ |= !requests_.empty();
+  const uint64_t completed = completed_;
+  while (!requests_.empty()) {
+    MessageReceive& receive = *requests_.front();
+    if (receive.failure == MessageFailure::kNone) receive.failure = failure;
+    finish_first();
   }
+  completed_ = completed;
+}
+
+void ReceiveQueue::forget_receives() {
+  requests_.clear();
+  for (Slot& slot : slots_) slot.receive = nullptr;
 }
 
 Bytes ReceiveQueue::renew() {
-  requests_.clear();
-  for (Buffer& buffer : buffers_) buffer.active = false;
+  forget_receives();
   advertised_ = completed_ = read_by_peer_ = posted_;
   return std::exchange(posted_bytes_, 0);
 }
 
 bool ReceiveQueue::uses(uint32_t key) const {
-  return std::ranges::any_of(
-      buffers_, [key](const Buffer& buffer) { return buffer.active && buffer.key == key; });
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    const MessageReceive& receive = *requests_[i];
+    const bool used = std::ranges::any_of(
+        std::span(receive.buffers).first(receive.count),
+        [key](const MessageReceive::Buffer& buffer) { return !buffer.done && buffer.key == key; });
+    if (used) return true;
+  }
+  return false;
 }
 
 void ReceiveQueue::drop_requests() {
-  for (size_t i = 0; i < requests_.size(); ++i) requests_[i].request = nullptr;
+  dropped_ = true;
+  forget_receives();
 }
 
 }  // namespace pacecar

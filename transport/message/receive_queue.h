@@ -1,5 +1,6 @@
 // The receives of one connection: advertises buffers in the sender's ring of slots and counts the
-// writes that arrive. Requests complete in the order of posting.
+// writes that arrive. Requests complete in the order of posting. A receive lies where the
+// application has made it, and the queue refers to it until it is done.
 //
 // Bounds: kMaxReceives requests of up to kMaxGroup buffers. Pure; one thread.
 #pragma once
@@ -17,29 +18,44 @@ namespace pacecar {
 
 constexpr uint32_t kMaxReceives = kCtsSlots / kMaxGroup;
 
-struct ReceiveOperation {
-  // It has no initial values, so that making an operation does not clear unused buffers.
+// Up to kMaxGroup buffers, each for one message. `sizes` counts the bytes that have arrived.
+struct MessageReceive : MessageRequest {
   struct Buffer {
-    uint8_t* data;
-    Bytes size;
-    int32_t tag;
-    uint32_t key;
-    uint64_t remote;  // the remote address of its first byte
+    uint8_t* data = nullptr;
+    Bytes size = 0;
+    int32_t tag = 0;
+    uint32_t key = 0;
+    uint64_t remote = 0;  // the remote address of its first byte
 
-    void set_remote(const RemoteAddress& to) {
-      key = to.key;
-      remote = to.address;
-    }
+    // ReceiveQueue's. `done` and `failure` are valid also while the receive is pending, and after
+    // it has failed: read them only while no thread polls.
+    uint32_t writes_seen = 0;
+    uint32_t writes = 0;                             // 0: not yet known
+    bool done = false;                               // the message is complete
+    bool eager = false;                              // an eager message has filled it
+    MessageFailure failure = MessageFailure::kNone;  // of an abandoned message
   };
-  uint32_t count = 0;
-  MessageRequest* request = nullptr;
+
+  // First clear(), then add() for each buffer.
+  void clear() { count = 0; }
+  void add(uint8_t* data, Bytes size, int32_t tag, const RemoteAddress& remote) {
+    sizes[count] = 0;
+    buffers[count++] = {data, size, tag, remote.key, remote.address};
+  }
+
   std::array<Buffer, kMaxGroup> buffers;  // the first `count`
+
+  MessageReceive* next = nullptr;  // Submissions'
+  uint32_t connection = 0;         // Submissions'
+
+  uint64_t first_slot = 0;  // ReceiveQueue's
+  uint32_t buffers_done = 0;
 };
 
 class ReceiveQueue {
  public:
   // `strict`: an eager message larger than its buffer fails the receive; else it is cut.
-  explicit ReceiveQueue(bool strict = false) : requests_(kMaxReceives), strict_(strict) {}
+  explicit ReceiveQueue(bool strict = false) : strict_(strict) {}
 
   // Eager messages may arrive in the cells in this memory. Call it before the first post.
   void enable_eager(const EagerCells& cells, const uint8_t* memory) {
@@ -48,7 +64,7 @@ class ReceiveQueue {
   }
 
   // False when kMaxReceives requests are posted.
-  bool post(const ReceiveOperation& operation);
+  bool post(MessageReceive& receive);
   bool idle() const { return requests_.empty(); }
   Bytes posted_bytes() const { return posted_bytes_; }
 
@@ -80,20 +96,14 @@ class ReceiveQueue {
   Arrival take_eager(Progress* progress);
   // Eager messages wait for buffers.
   bool holds_messages() const { return !inbox_.empty(); }
+  // After the connection's end: the next receive may still get one of them, as none has failed.
+  bool has_leftovers() const { return !receive_failed_ && holds_messages(); }
   uint32_t requests() const { return static_cast<uint32_t>(requests_.size()); }
   // Counts writes that have arrived.
   uint64_t moves() const { return moves_; }
   // All slots below this number are complete.
   uint64_t completed_slots() const { return completed_; }
-
-  // Of the last kCtsSlots slots: whether the message is complete, why it failed, and its length.
-  bool slot_done(uint64_t slot) const {
-    return slot < completed_ || (slot < posted_ && !buffers_[place(slot)].active);
-  }
-  MessageFailure slot_failure(uint64_t slot) const {
-    return used(slot) ? buffers_[place(slot)].failure : MessageFailure::kNone;
-  }
-  Bytes slot_bytes(uint64_t slot) const { return used(slot) ? buffers_[place(slot)].received : 0; }
+  // Slots below this number have been posted.
   uint64_t posted_slots() const { return posted_; }
 
   void fail(MessageFailure failure);
@@ -101,30 +111,16 @@ class ReceiveQueue {
   Bytes renew();
   // Whether a buffer that is still to be filled lies in this memory.
   bool uses(uint32_t key) const;
+  // The application's receives end: what arrives for them from here on is only counted.
   void drop_requests();
 
  private:
-  struct Buffer {
-    uint8_t* data = nullptr;
-    uint64_t remote = 0;
-    Bytes size = 0;
-    Bytes received = 0;
-    uint32_t key = 0;
+  // What is known of a slot even if its buffer was filled before it is advertised.
+  struct Slot {
+    MessageReceive* receive = nullptr;  // nullptr: it is complete
     int32_t tag = 0;
-    uint32_t writes_seen = 0;
-    uint32_t writes = 0;  // 0: not yet known
     uint8_t group_size = 0;
     uint8_t group_index = 0;
-    bool active = false;
-    MessageFailure failure = MessageFailure::kNone;  // of an abandoned message
-    bool eager = false;                              // an eager message has filled it
-  };
-  struct Receive {
-    MessageRequest* request = nullptr;
-    uint64_t first = 0;  // slot number
-    uint32_t count = 0;
-    uint32_t done = 0;
-    MessageFailure failure = MessageFailure::kNone;
   };
 
   // Eager messages may fill buffers that are not advertised yet, and the application may then post
@@ -132,20 +128,19 @@ class ReceiveQueue {
   static constexpr uint32_t kEagerPlaces = 2 * kCtsSlots;
   static_assert(EagerCells::kMessages <= kEagerPlaces - kCtsSlots);
 
-  uint64_t place(uint64_t slot) const { return slot & (places_ - 1); }
-  // Some buffer has been posted at this slot's place.
-  bool used(uint64_t slot) const { return place(slot) < buffers_.size(); }
-  // The posted buffer that this message goes to; nullptr: none yet.
-  Buffer* buffer_for(const EagerHeader& header);
-  Arrival complete(Buffer& buffer, Progress* progress);
-  Receive* receive_of(const Buffer& buffer);
-  void complete_in_order();
-  void finish(Receive& receive);
+  Slot& at(uint64_t slot) { return slots_[slot & (places_ - 1)]; }
+  const Slot& at(uint64_t slot) const { return slots_[slot & (places_ - 1)]; }
+  // The posted slot that this message goes to; posted_: none yet.
+  uint64_t slot_for(const EagerHeader& header) const;
+  void complete(MessageReceive& receive, uint32_t index, Progress* progress);
+  void finish_first();
+  // Forgets the receives; their slots count as complete.
+  void forget_receives();
 
   uint32_t places_ = kCtsSlots;  // a power of two
-  std::vector<Buffer> buffers_;  // by place(slot), as far as ever posted
-  FixedQueue<Receive> requests_;
-  Bytes posted_bytes_ = 0;   // of active buffers
+  std::vector<Slot> slots_;      // by place, as far as ever posted
+  FixedQueue<MessageReceive*> requests_{kMaxReceives};
+  Bytes posted_bytes_ = 0;   // of buffers that are not complete
   uint64_t posted_ = 0;      // slots, ever
   uint64_t advertised_ = 0;  // of these, advertised
   uint64_t completed_ = 0;
@@ -154,6 +149,8 @@ class ReceiveQueue {
   EagerInbox inbox_;
   bool strict_;
   bool advertises_late_ = false;  // the last message was eager or tiny: advertising may wait
+  bool receive_failed_ = false;
+  bool dropped_ = false;
 };
 
 }  // namespace pacecar

@@ -102,21 +102,21 @@ void ReceiveSide::fail(ReceiveEnd& end, MessageFailure failure, Instant now) {
 
 // --- calls of the application ---
 
-bool ReceiveSide::receive(ConnectionId connection, const ReceiveOperation& operation, Instant now) {
+bool ReceiveSide::receive(ConnectionId connection, MessageReceive& receive, Instant now) {
   ReceiveEnd& end = ends_[connection];
   look_for_close(end, now);
   // A peer that has ended may have sent eager messages before; nothing follows a failed receive.
   const bool failed = end.failed();
   const bool ended =
       end.failure == MessageFailure::kPeerClosed || end.failure == MessageFailure::kPeerSilent;
-  if (failed && !(ended && end.queue.idle() && end.queue.holds_messages())) {
-    operation.request->failure = end.failure;
-    operation.request->set(MessageRequest::State::kFailed);
+  if (failed && !(ended && end.queue.has_leftovers())) {
+    receive.failure = end.failure;
+    receive.set(MessageRequest::State::kFailed);
     return true;
   }
-  Bytes bytes = 0;
-  for (uint32_t i = 0; i < operation.count; ++i) bytes += operation.buffers[i].size;
-  if (!end.queue.post(operation)) return false;
+  const Bytes before = end.queue.posted_bytes();
+  if (!end.queue.post(receive)) return false;
+  Bytes bytes = end.queue.posted_bytes() - before;
   rates_.on_posted(*end.flow, bytes, now);
   if (end.queue.holds_messages()) {
     ReceiveQueue::Progress progress;

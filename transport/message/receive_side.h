@@ -45,7 +45,7 @@ class ReceiveSide final : public ConnectionEnds<ReceiveEnd> {
   // Ends the flow, and fails its connections.
   void break_flow(MessageFlow& flow, MessageFailure failure, Instant now);
 
-  bool receive(ConnectionId connection, const ReceiveOperation& operation, Instant now);
+  bool receive(ConnectionId connection, MessageReceive& receive, Instant now);
   // Fails the connections whose buffers lie in this memory.
   void forget_memory(uint32_t key, Instant now);
 

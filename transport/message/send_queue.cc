@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <memory>
 #include <utility>
 
 #include "transport/base/check.h"
@@ -20,27 +19,29 @@ static_assert(kMaxPuts * kMaxPutWrites < Immediate::kMaxWrites);
 
 constexpr Bytes divide_up(Bytes total, Bytes part) { return (total + part - 1) / part; }
 
-}  // namespace
-
-bool SendQueue::post(const SendOperation& operation) {
-  if (unreported_ == kMaxSends) return false;
-  ++unreported_;
-  const uint32_t number = take();
-  Send& send = *std::construct_at(&sends_[number]);
-  send.operation = operation;
-  send.used = true;
-  waiting_.push(number);
-  return true;
+// For the receiver.
+constexpr uint32_t code_of(MessageFailure failure) {
+  return failure == MessageFailure::kTooLong ? Immediate::kTooLong : Immediate::kAbandoned;
 }
 
-uint32_t SendQueue::take() {
+}  // namespace
+
+bool SendQueue::post(MessageSend& send) {
+  if (pending() == kMaxSends) return false;
   if (free_.empty()) {
-    sends_.emplace_back();
-    return static_cast<uint32_t>(sends_.size() - 1);
+    send.number = static_cast<uint16_t>(sends_.size());
+    sends_.push_back(&send);
+  } else {
+    send.number = free_.back();
+    free_.pop_back();
+    sends_[send.number] = &send;
   }
-  const uint32_t number = free_.back();
-  free_.pop_back();
-  return number;
+  send.failure = MessageFailure::kNone;
+  send.slot = MessageSend::kNoSlot;
+  send.posted = 0;
+  send.puts = send.writes_posted = send.writes_done = 0;
+  waiting_.push(&send);
+  return true;
 }
 
 // Copies the next receive request's slots out of the table once all of them are there.
@@ -69,184 +70,153 @@ bool SendQueue::load_group(const SendTable& table, bool* malformed) {
   return true;
 }
 
-// False if no buffer of the group is for this send; group_size_ is 0 when all are taken.
-bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
-  Send& send = sends_[number];
-  if (send.operation.put) return match_put(number, write_bytes);
+// The group's first free slot with this tag; nullptr: none. group_size_ is 0 when all are taken.
+const CtsSlot* SendQueue::take_slot(int32_t tag) {
   for (uint32_t i = 0; i < group_size_; ++i) {
-    const CtsSlot& slot = group_[i];
-    if ((group_used_ >> i & 1) != 0 || slot.tag != send.operation.tag) continue;
+    if ((group_used_ >> i & 1) != 0 || group_[i].tag != tag) continue;
     group_used_ |= 1U << i;
     if (group_used_ == (1U << group_size_) - 1) group_size_ = 0;
-    send.matched = true;
     ++moves_;
-    if (send.eager) {
-      --ahead_;
-      if (send.done) {
-        --resting_;
-        release(number);
-      }
-      return true;
-    }
-    send.sequence = slot.sequence - 1;
-    if (joins_others(send, slot)) {
-      send_eagerly(number, send.sequence);
-      return true;
-    }
-    if (!strict_) cut(send, slot);
-    const Bytes size = send.operation.size;
-    const Bytes offset = send.operation.offset;
-    send.remote = slot.address + offset;
-    send.remote_key = slot.key;
-    if (MessageRequest* const request = send.operation.request; request != nullptr) {
-      request->slot = send.sequence;
-      request->sizes[0] = size;
-    }
-    divide(send, write_bytes, Immediate::kMaxWrites - put_writes_);
-    send.puts = std::exchange(put_writes_, 0);
-    if (size > slot.size || offset > slot.size - size || send.write_bytes > kMostWriteBytes) {
-      send.remote = slot.address;
-      give_up(send, MessageFailure::kTooLong);
-    } else {
-      advertised_late_ = eager_.tiny(size);
-      copy(send);
-    }
-    matched_.push(number);
+    return &group_[i];
+  }
+  return nullptr;
+}
+
+// False if no buffer of the group is for this send.
+bool SendQueue::match_one(MessageSend& send, Bytes write_bytes) {
+  if (send.operation.put) return match_put(send, write_bytes);
+  const CtsSlot* const slot = take_slot(send.operation.tag);
+  if (slot == nullptr) return false;
+  send.slot = slot->sequence - 1;
+  if (joins_others(send.operation.size, *slot)) {
+    send_eagerly(send, send.slot);
     return true;
   }
-  return false;
+  if (!strict_) cut(send.operation, *slot);
+  const Bytes size = send.operation.size;
+  const Bytes offset = send.operation.offset;
+  send.target = slot->address + offset;
+  send.target_key = slot->key;
+  send.sizes[0] = size;
+  divide(send, write_bytes, Immediate::kMaxWrites - put_writes_);
+  send.puts = std::exchange(put_writes_, 0);
+  if (size > slot->size || offset > slot->size - size || send.write_bytes > kMostWriteBytes) {
+    send.target = slot->address;
+    give_up(send, MessageFailure::kTooLong);
+  } else {
+    advertised_late_ = eager_.tiny(size);
+    if (copy(send)) return true;
+  }
+  matched_.push(send.number);
+  return true;
 }
 
 // A put counts for the slot of the next message. Connections for puts usually post receives of one
 // buffer, so the group has one slot.
-bool SendQueue::match_put(uint32_t number, Bytes write_bytes) {
+bool SendQueue::match_put(MessageSend& send, Bytes write_bytes) {
   if (group_size_ == 0) return false;
-  Send& send = sends_[number];
-  send.matched = true;
   ++moves_;
-  send.sequence = group_[static_cast<uint32_t>(std::countr_one(group_used_))].sequence - 1;
-  send.remote = send.operation.remote.address;
-  send.remote_key = send.operation.remote.key;
+  send.slot = group_[static_cast<uint32_t>(std::countr_one(group_used_))].sequence - 1;
+  send.target = send.operation.remote.address;
+  send.target_key = send.operation.remote.key;
   divide(send, write_bytes, kMaxPutWrites);
   if (send.write_bytes > kMostWriteBytes) {
     give_up(send, MessageFailure::kTooLong);
   } else {
     put_writes_ += send.writes;
   }
-  matched_.push(number);
+  matched_.push(send.number);
   return true;
 }
 
 // Divides a send into writes of `write_bytes`, or of more where there would be too many.
-void SendQueue::divide(Send& send, Bytes write_bytes, uint32_t most_writes) {
+void SendQueue::divide(MessageSend& send, Bytes write_bytes, uint32_t most_writes) {
   const Bytes size = send.operation.size;
+  if (size <= write_bytes) {
+    send.write_bytes = write_bytes;
+    send.writes = 1;
+    return;
+  }
   send.write_bytes = std::max(write_bytes, divide_up(size, most_writes));
-  send.writes = static_cast<uint32_t>(std::max<Bytes>(divide_up(size, send.write_bytes), 1));
+  send.writes = static_cast<uint32_t>(divide_up(size, send.write_bytes));
 }
 
 // Cuts a send to what fits in the buffer.
-void SendQueue::cut(Send& send, const CtsSlot& slot) const {
-  send.operation.offset = std::min(send.operation.offset, slot.size);
-  send.operation.size = std::min(send.operation.size, slot.size - send.operation.offset);
+void SendQueue::cut(SendOperation& operation, const CtsSlot& slot) {
+  operation.offset = std::min(operation.offset, slot.size);
+  operation.size = std::min(operation.size, slot.size - operation.offset);
 }
 
-// Whether a send can share a write with others.
-bool SendQueue::joins_others(const Send& send, const CtsSlot& slot) const {
-  const Bytes size = send.operation.size;
+// Whether a send of this size can share a write with others.
+bool SendQueue::joins_others(Bytes size, const CtsSlot& slot) const {
   if (size > kShortBytes || size > slot.size || !eager_.takes(size)) return false;
-  return eager_.boards(size) || waiting_.size() > ahead_ + 1;
+  return eager_.boards(size) || waiting_.size() > 1;
 }
 
 // Called when all known slots are taken. The message then goes to the first later slot of its tag:
 // both sides agree on it, however slots and messages overtake each other.
 void SendQueue::send_ahead() {
-  while (waiting() && ahead_ < EagerCells::kMessages) {
-    const uint32_t number = waiting_[ahead_];
-    if (!eager_.takes(sends_[number].operation.size)) return;
-    ++ahead_;
+  while (waiting() && !ahead_.full()) {
+    MessageSend& send = *waiting_.front();
+    if (!eager_.takes(send.operation.size)) return;
+    waiting_.pop_front();
+    ahead_.push(send.operation.tag);
     ++moves_;
-    send_eagerly(number, next_sequence_);
+    send_eagerly(send, next_sequence_);
   }
 }
 
-// The first message of a train has the write; the others are done at once.
-void SendQueue::send_eagerly(uint32_t number, uint64_t next_slot) {
-  Send& send = sends_[number];
-  SendOperation& operation = send.operation;
+// The first message of a train has the write.
+void SendQueue::send_eagerly(MessageSend& send, uint64_t next_slot) {
+  const SendOperation& operation = send.operation;
   const bool joins = eager_.boards(operation.size);
-  send.cell = eager_.send(operation.data, operation.size, next_slot, operation.tag);
-  operation.key = eager_.key();
-  send.eager = true;
+  const uint8_t cell = eager_.send(operation.data, operation.size, next_slot, operation.tag);
   advertised_late_ = true;
+  if (!joins) matched_.push(kFirstCell + cell);
   finish(send);
-  if (!joins) {
-    send.writes = 1;
-    matched_.push(number);
-  } else if (send.matched) {
-    release(number);
-  } else {
-    send.done = true;
-    ++resting_;
-  }
 }
 
-// False if there is no room: the NIC then reads the application's memory.
-bool SendQueue::copy(Send& send) {
-  SendOperation& operation = send.operation;
-  if (!eager_.has_room(operation.size)) return false;
-  send.cell = eager_.copy(operation.data, operation.size);
-  operation.data = eager_.message(send.cell);
-  operation.key = eager_.key();
-  operation.host = true;
+// False if it takes several writes, or there is no room: the NIC then reads the application's
+// memory.
+bool SendQueue::copy(MessageSend& send) {
+  const SendOperation& operation = send.operation;
+  if (send.writes > 1 || !eager_.has_room(operation.size)) return false;
+  const uint8_t cell = eager_.copy(operation.data, operation.size, {send.target, send.target_key},
+                                   static_cast<uint32_t>(send.slot % kCtsSlots));
+  matched_.push(kFirstCell + cell);
   finish(send);
   return true;
 }
 
 uint64_t SendQueue::wanted_slots() const {
   if (!advertised_late_ || !waiting() || group_size_ != 0) return 0;
-  const Bytes size = sends_[waiting_[ahead_]].operation.size;
-  const bool goes_ahead =
-      ahead_ < EagerCells::kMessages && eager_.tiny(size) && eager_.will_take(size);
-  return goes_ahead ? 0 : next_sequence_ + ahead_ + 1;
+  const Bytes size = waiting_.front()->operation.size;
+  const bool goes_ahead = !ahead_.full() && eager_.tiny(size) && eager_.will_take(size);
+  return goes_ahead ? 0 : next_sequence_ + ahead_.size() + 1;
 }
 
 // A last, empty write ends the message at the receiver.
-void SendQueue::give_up(Send& send, MessageFailure failure) {
+void SendQueue::give_up(MessageSend& send, MessageFailure failure) {
   send.failure = failure;
   send.writes = send.writes_posted + 1;
 }
 
-uint32_t SendQueue::code_of(MessageFailure failure) {
-  return failure == MessageFailure::kTooLong ? Immediate::kTooLong : Immediate::kAbandoned;
-}
-
 bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
   if (matched_.empty()) return false;
-  const uint32_t number = matched_.front();
-  const Send& send = sends_[number];
-  if (send.eager) {
-    *write = WorkRequest{
-        .id = number,
-        .local = eager_.train(send.cell),
-        .remote = eager_.remote(send.cell).address,
-        .length = eager_.train_bytes(send.cell),
-        .local_key = eager_.key(),
-        .remote_key = eager_.remote(send.cell).key,
-        .immediate =
-            Immediate{.connection = connection, .slot = send.cell, .writes = Immediate::kEager}
-                .pack(),
-        .opcode = Opcode::kWriteWithImm,
-        .host = true,
-    };
+  const uint16_t number = matched_.front();
+  if (number >= kFirstCell) {
+    *write = eager_.write(static_cast<uint8_t>(number - kFirstCell), connection);
+    write->id = number;
     return true;
   }
+  const MessageSend& send = *sends_[number];
   const bool given_up = send.failure != MessageFailure::kNone;
   if (given_up && send.writes_done < send.writes_posted) return false;
   const bool last = send.writes_posted + 1 == send.writes;
   const Bytes left = given_up ? 0 : send.operation.size - send.posted;
   const Immediate immediate{
       .connection = connection,
-      .slot = static_cast<uint32_t>(send.sequence % kCtsSlots),
+      .slot = static_cast<uint32_t>(send.slot % kCtsSlots),
       .writes = given_up             ? code_of(send.failure)
                 : send.operation.put ? Immediate::kPut
                 : last               ? send.writes + send.puts
@@ -255,72 +225,78 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
   *write = WorkRequest{
       .id = number,
       .local = send.operation.data + send.posted,
-      .remote = send.remote + send.posted,
+      .remote = send.target + send.posted,
       .length = std::min(left, send.write_bytes),
       .local_key = send.operation.key,
-      .remote_key = send.remote_key,
+      .remote_key = send.target_key,
       .immediate = immediate.pack(),
       .opcode = Opcode::kWriteWithImm,
-      .awaited = !send.reported && send.operation.awaited,
+      .awaited = send.operation.awaited,
       .host = send.operation.host,
   };
   return true;
 }
 
 Bytes SendQueue::on_posted() {
-  Send& send = sends_[matched_.front()];
-  const bool given_up = send.failure != MessageFailure::kNone && !send.eager;
-  const Bytes left = std::min(send.operation.size - send.posted, send.write_bytes);
-  const Bytes bytes = given_up ? 0 : send.eager ? eager_.train_payload(send.cell) : left;
-  send.posted += bytes;
+  const uint16_t number = matched_.front();
   ++outstanding_;
+  if (number >= kFirstCell) {
+    matched_.pop_front();
+    return eager_.on_left(static_cast<uint8_t>(number - kFirstCell));
+  }
+  MessageSend& send = *sends_[number];
+  const bool given_up = send.failure != MessageFailure::kNone;
+  const Bytes left = std::min(send.operation.size - send.posted, send.write_bytes);
+  const Bytes bytes = given_up ? 0 : left;
+  send.posted += bytes;
   if (++send.writes_posted == send.writes) matched_.pop_front();
-  if (send.eager) eager_.on_left(send.cell);
   return bytes;
 }
 
 uint32_t SendQueue::on_write_done(uint32_t number, CompletionStatus status) {
-  if (number >= sends_.size() || !sends_[number].used) return 0;
-  Send& send = sends_[number];
   ++moves_;
   --outstanding_;
-  ++send.writes_done;
   if (status == CompletionStatus::kOk) ++arrived_;
+  if (number >= kFirstCell) return eager_.on_write_done(static_cast<uint8_t>(number - kFirstCell));
+  if (sends_[number] == nullptr) return 0;  // dropped, or failed before
+  MessageSend& send = *sends_[number];
+  ++send.writes_done;
   if (send.failure == MessageFailure::kNone && status != CompletionStatus::kOk) {
     send.failure = status == CompletionStatus::kMemoryGone ? MessageFailure::kMemoryGone
                                                            : MessageFailure::kPeerRefused;
     if (send.writes_posted < send.writes) give_up(send, send.failure);
   }
   if (send.writes_done < send.writes) return 0;
-  const uint32_t messages = send.eager ? eager_.train_messages(send.cell) : 1;
-  send.done = true;
-  if (send.cell != EagerSource::kNone) eager_.on_write_done(send.cell);
   finish(send);
-  if (send.eager && !send.matched) {
-    ++resting_;
-  } else {
-    release(number);
-  }
-  return messages;
+  return 1;
 }
 
 void SendQueue::on_peer_closed(uint64_t completed_slots) {
-  for (Send& send : sends_) {
-    if (!send.used) continue;
-    const bool arrived = send.matched && !send.eager && send.sequence < completed_slots;
-    if (!arrived && send.failure == MessageFailure::kNone) {
-      send.failure = MessageFailure::kPeerClosed;
+  for (MessageSend* const send : sends_) {
+    if (send == nullptr) continue;
+    const bool arrived = send->slot != MessageSend::kNoSlot && send->slot < completed_slots;
+    if (!arrived && send->failure == MessageFailure::kNone) {
+      send->failure = MessageFailure::kPeerClosed;
     }
-    finish(send);
+    finish(*send);
   }
+  clear();
 }
 
 void SendQueue::fail(MessageFailure failure) {
-  for (Send& send : sends_) {
-    if (!send.used) continue;
-    send.failure = failure;
-    finish(send);
+  for (MessageSend* const send : sends_) {
+    if (send == nullptr) continue;
+    send->failure = failure;
+    finish(*send);
   }
+  clear();
+}
+
+// Nothing more is posted.
+void SendQueue::clear() {
+  waiting_.clear();
+  ahead_.clear();
+  matched_.clear();
 }
 
 void SendQueue::renew(uint64_t next_slot) {
@@ -334,44 +310,37 @@ void SendQueue::renew(uint64_t next_slot) {
 
 void SendQueue::forget_memory(uint32_t key) {
   for (size_t left = waiting_.size(); left > 0; --left) {
-    const uint32_t number = waiting_.front();
+    MessageSend* const send = waiting_.front();
     waiting_.pop_front();
-    Send& send = sends_[number];
-    if (send.operation.key != key) {
-      waiting_.push(number);
+    if (send->operation.key != key) {
+      waiting_.push(send);
       continue;
     }
-    send.failure = MessageFailure::kMemoryGone;
-    finish(send);
-    release(number);
+    send->failure = MessageFailure::kMemoryGone;
+    finish(*send);
   }
   for (size_t i = 0; i < matched_.size(); ++i) {
-    Send& send = sends_[matched_[i]];
+    if (matched_[i] >= kFirstCell) continue;
+    MessageSend& send = *sends_[matched_[i]];
     if (send.operation.key == key) give_up(send, MessageFailure::kMemoryGone);
   }
 }
 
 void SendQueue::drop_requests() {
-  for (Send& send : sends_) send.operation.request = nullptr;
+  if (pending() == 0) return;
+  std::ranges::fill(sends_, nullptr);
+  free_.resize(sends_.size());  // the numbers do not matter: no further send comes
+  clear();
 }
 
-// Completes the application's request, once.
-void SendQueue::finish(Send& send) {
-  if (!send.reported) --unreported_;
-  send.reported = true;
-  MessageRequest* request = send.operation.request;
-  if (request == nullptr) return;
-  send.operation.request = nullptr;
-  request->failure = send.failure;
-  request->count = 1;
-  request->sizes[0] = send.operation.size;
-  request->set(send.failure == MessageFailure::kNone ? MessageRequest::State::kDone
-                                                     : MessageRequest::State::kFailed);
-}
-
-void SendQueue::release(uint32_t number) {
-  sends_[number].used = false;
-  free_.push_back(number);
+// Completes the application's request. The last touch of it.
+void SendQueue::finish(MessageSend& send) {
+  sends_[send.number] = nullptr;
+  free_.push_back(send.number);
+  send.count = 1;
+  send.sizes[0] = send.operation.size;
+  send.set(send.failure == MessageFailure::kNone ? MessageRequest::State::kDone
+                                                 : MessageRequest::State::kFailed);
 }
 
 }  // namespace pacecar

@@ -1,10 +1,12 @@
 // The sends of one connection: matches sends with the receiver's posted buffers and turns them
 // into writes. The oldest receive request comes first; among its buffers the tag chooses.
 //
-// If eager messages are enabled, a small send is copied as soon as it may leave, and is then done
-// for the application. It may leave before its buffer is known, unless an earlier send may not. It
-// then goes to one of the receiver's cells, and its CTS slot is skipped when that arrives. Short
-// sends that come together go to a cell by one write, whether or not their buffers are known.
+// A send lies where the application has made it, and the queue refers to it until it is done for
+// the application. If eager messages are enabled, a small send is copied into a cell as soon as it
+// may leave, and is then done; the rest of its way is the cell's. It may leave before its buffer is
+// known, unless an earlier send may not. It then goes to one of the receiver's cells, and its CTS
+// slot is skipped when that arrives. Short sends that come together go to a cell by one write,
+// whether or not their buffers are known.
 //
 // A put counts as a write of the next message: it goes to an address that it names itself, and the
 // message is complete only when the put is. There are no puts on connections with eager messages,
@@ -34,7 +36,6 @@ struct SendOperation {
   Bytes size = 0;
   int32_t tag = 0;
   uint32_t key = 0;
-  MessageRequest* request = nullptr;
   Bytes offset = 0;      // in the receiver's buffer; other lanes carry the rest of the message
   bool host = false;     // memory of the host, not of a GPU
   bool awaited = true;   // the application waits for its acknowledgement
@@ -42,11 +43,32 @@ struct SendOperation {
   RemoteAddress remote;  // of a put
 };
 
+struct MessageSend : MessageRequest {
+  SendOperation operation;
+  // Its receive buffer, counted from the connection's first. Slot and size (the buffer's if that is
+  // smaller) are known before the send is done: until then read them only while no thread polls.
+  static constexpr uint64_t kNoSlot = ~uint64_t{0};
+  uint64_t slot = kNoSlot;
+
+  MessageSend* next = nullptr;  // Submissions'
+  uint32_t connection = 0;      // Submissions'
+
+  // The progress of its writes, SendQueue's.
+  uint64_t target = 0;  // the remote address of its first byte
+  Bytes posted = 0;
+  Bytes write_bytes = 0;
+  uint32_t target_key = 0;
+  uint32_t writes = 0;
+  uint32_t puts = 0;  // writes of the puts before it, counted as its own
+  uint32_t writes_posted = 0;
+  uint32_t writes_done = 0;
+  uint16_t number = 0;  // in the ids of its writes
+};
+
 class SendQueue {
  public:
   // `strict`: a message larger than its buffer fails at both ends; else it is cut.
-  explicit SendQueue(bool strict = false)
-      : waiting_(kCapacity), matched_(kCapacity), strict_(strict) {}
+  explicit SendQueue(bool strict = false) : strict_(strict) {}
 
   // See EagerSource.
   void enable_eager(const EagerCells& cells, uint8_t* memory, uint32_t key,
@@ -55,21 +77,20 @@ class SendQueue {
   }
 
   // False when kMaxSends sends are not done for the application.
-  bool post(const SendOperation& operation);
+  bool post(MessageSend& send);
   // Some send has not left and cannot leave yet.
-  bool waiting() const { return waiting_.size() > ahead_; }
+  bool waiting() const { return !waiting_.empty(); }
   bool idle() const { return requests() == 0; }
-  // Sends that are not done for the application or not acknowledged by the peer.
-  uint32_t requests() const {
-    return static_cast<uint32_t>(sends_.size() - free_.size()) - resting_;
-  }
+  // Sends that are not done for the application, and writes from cells that the peer has not
+  // acknowledged.
+  uint32_t requests() const { return pending() + eager_.writes(); }
   // The total of slots that the peer should have advertised, for the wanted word: it may delay
   // advertising until it gets one. 0: no word is needed.
   uint64_t wanted_slots() const;
   // All sends that are done for the application have reached the peer.
   bool settled() const { return matched_.empty() && outstanding_ == 0; }
-  // Some send is not done for the application.
-  bool has_unreported() const { return unreported_ > 0; }
+  // Sends that are not done for the application.
+  uint32_t pending() const { return static_cast<uint32_t>(sends_.size() - free_.size()); }
 
   enum class Match : uint8_t { kOk, kProtocolError };
   // Reads the table, matches sends with slots, and calls on_grant(word) for every new slot. A
@@ -81,10 +102,11 @@ class SendQueue {
   // The next write is the empty one that ends an abandoned message. It may leave when all earlier
   // writes of that message are done, because writes may overtake each other.
   bool gives_up() const {
-    return !matched_.empty() && sends_[matched_.front()].failure != MessageFailure::kNone;
+    return !matched_.empty() && matched_.front() < kFirstCell &&
+           sends_[matched_.front()]->failure != MessageFailure::kNone;
   }
   // The next write to post; false if there is none. `connection` is the receiver's number. The work
-  // request's id is the number of the send.
+  // request's id is the number of the send or the cell.
   bool next_write(uint32_t connection, WorkRequest* write);
   // The NIC has accepted the write of the last next_write(); returns its payload bytes.
   Bytes on_posted();
@@ -94,7 +116,7 @@ class SendQueue {
   uint32_t outstanding() const { return outstanding_; }
   // Writes that the peer's NIC has acknowledged, ever.
   uint64_t arrived() const { return arrived_; }
-  // A write of send `number` is done. Returns how many sends that completed, successfully or not.
+  // A write with this number is done. Returns how many sends that completed, successfully or not.
   uint32_t on_write_done(uint32_t number, CompletionStatus status);
 
   // The receiver has closed with so many slots completed: sends before that are done, the others
@@ -106,58 +128,38 @@ class SendQueue {
   void renew(uint64_t next_slot);
   // Fails the sends that read this memory and are not yet at the NIC.
   void forget_memory(uint32_t key);
-  // The application no longer looks at its requests.
+  // The application's sends end: those that are done for it still reach the peer if no other is
+  // pending.
   void drop_requests();
 
  private:
-  // Beyond the application's sends: outstanding copies, and messages whose slots are not known.
-  static constexpr uint32_t kCapacity = kMaxSends + EagerCells::kCells + EagerCells::kMessages;
+  // Numbers from here on are cells, those below are sends.
+  static constexpr uint16_t kFirstCell = 1 << 12;
 
-  struct Send {
-    SendOperation operation;
-    uint64_t sequence = 0;  // of the matched slot
-    uint64_t remote = 0;
-    Bytes posted = 0;
-    Bytes write_bytes = 0;
-    uint32_t remote_key = 0;
-    uint32_t writes = 0;
-    uint32_t puts = 0;  // writes of the puts before it, counted as its own
-    uint32_t writes_posted = 0;
-    uint32_t writes_done = 0;
-    MessageFailure failure = MessageFailure::kNone;
-    uint8_t cell = EagerSource::kNone;  // that holds a copy
-    bool used = false;
-    bool matched = false;
-    bool eager = false;     // goes to the receiver's cell
-    bool done = false;      // all its writes
-    bool reported = false;  // the application
-  };
-
+  template <typename T, typename Matches>
+  void match_in_order(FixedQueue<T>& queue, Matches matches);
   bool load_group(const SendTable& table, bool* malformed);
-  bool match_one(uint32_t number, Bytes write_bytes);
-  bool match_put(uint32_t number, Bytes write_bytes);
-  static void divide(Send& send, Bytes write_bytes, uint32_t most_writes);
-  bool joins_others(const Send& send, const CtsSlot& slot) const;
-  void cut(Send& send, const CtsSlot& slot) const;
+  const CtsSlot* take_slot(int32_t tag);
+  bool match_one(MessageSend& send, Bytes write_bytes);
+  bool match_put(MessageSend& send, Bytes write_bytes);
+  static void divide(MessageSend& send, Bytes write_bytes, uint32_t most_writes);
+  bool joins_others(Bytes size, const CtsSlot& slot) const;
+  static void cut(SendOperation& operation, const CtsSlot& slot);
   void send_ahead();
-  void send_eagerly(uint32_t number, uint64_t next_slot);
-  bool copy(Send& send);
-  void give_up(Send& send, MessageFailure failure);
-  static uint32_t code_of(MessageFailure failure);  // for the receiver
-  void finish(Send& send);
-  uint32_t take();
-  void release(uint32_t number);
+  void send_eagerly(MessageSend& send, uint64_t next_slot);
+  bool copy(MessageSend& send);
+  static void give_up(MessageSend& send, MessageFailure failure);
+  void finish(MessageSend& send);
+  void clear();
 
   // As many as were ever pending at once, and which of them are free. Grown on demand, because most
   // connections are idle.
-  std::vector<Send> sends_;
+  std::vector<MessageSend*> sends_;
   std::vector<uint16_t> free_;
   EagerSource eager_;
-  FixedQueue<uint16_t> waiting_;            // posted, not matched; first those that have gone ahead
-  uint32_t ahead_ = 0;                      // of them, gone ahead
-  uint32_t resting_ = 0;                    // of the sends ahead, those that are done
-  uint32_t unreported_ = 0;                 // not done for the application
-  FixedQueue<uint16_t> matched_;            // with writes to post
+  FixedQueue<MessageSend*> waiting_{kMaxSends};                   // not matched
+  FixedQueue<int32_t> ahead_{EagerCells::kMessages};              // tags of those gone ahead
+  FixedQueue<uint16_t> matched_{kMaxSends + EagerCells::kCells};  // with writes to post
   std::array<CtsSlot, kMaxGroup> group_{};  // the oldest receive request that is not fully matched
   uint32_t group_size_ = 0;                 // 0: none loaded
   uint32_t group_used_ = 0;                 // bit per slot
@@ -170,9 +172,20 @@ class SendQueue {
   bool advertised_late_ = false;  // the receiver may delay advertising
 };
 
+// Usually the first matches. Otherwise each is tried once, so that the order of the others stays.
+template <typename T, typename Matches>
+void SendQueue::match_in_order(FixedQueue<T>& queue, Matches matches) {
+  while (!queue.empty() && matches(queue.front())) queue.pop_front();
+  for (size_t left = group_size_ == 0 ? 0 : queue.size(); left > 0; --left) {
+    const T one = queue.front();
+    queue.pop_front();
+    if (!matches(one)) queue.push(one);
+  }
+}
+
 template <typename OnGrant>
 SendQueue::Match SendQueue::match(const SendTable& table, Bytes write_bytes, OnGrant on_grant) {
-  while (!waiting_.empty()) {
+  while (!waiting_.empty() || !ahead_.empty()) {
     if (group_size_ == 0) {
       bool malformed = false;
       if (!load_group(table, &malformed)) {
@@ -182,14 +195,8 @@ SendQueue::Match SendQueue::match(const SendTable& table, Bytes write_bytes, OnG
       }
       for (uint32_t i = 0; i < group_size_; ++i) on_grant(group_[i].grant);
     }
-    // Usually the first matches. Otherwise each is tried once, so that the order of the others
-    // stays.
-    while (!waiting_.empty() && match_one(waiting_.front(), write_bytes)) waiting_.pop_front();
-    for (size_t left = group_size_ == 0 ? 0 : waiting_.size(); left > 0; --left) {
-      const uint32_t number = waiting_.front();
-      waiting_.pop_front();
-      if (!match_one(number, write_bytes)) waiting_.push(number);
-    }
+    match_in_order(ahead_, [this](int32_t tag) { return take_slot(tag) != nullptr; });
+    match_in_order(waiting_, [&](MessageSend* send) { return match_one(*send, write_bytes); });
     if (group_size_ != 0) return Match::kOk;  // its other tags have not been sent yet
   }
   return Match::kOk;

@@ -84,7 +84,7 @@ bool SendSide::doubt_flow(ConnectionId connection, ErrorCode failure) {
 
 void SendSide::close(ConnectionId connection, Instant now) {
   SendEnd& end = ends_[connection];
-  end.lingers = !end.queue.has_unreported();
+  end.lingers = end.queue.pending() == 0;
   end.queue.drop_requests();
   end.closed = true;
   matching_.remove(connection);
@@ -117,15 +117,15 @@ void SendSide::fail(SendEnd& end, MessageFailure failure) {
 
 // --- calls of the application ---
 
-bool SendSide::send(ConnectionId connection, const SendOperation& operation) {
+bool SendSide::send(ConnectionId connection, MessageSend& send) {
   SendEnd& end = ends_[connection];
-  PACECAR_CHECK(!operation.put || end.eager == 0);
+  PACECAR_CHECK(!send.operation.put || end.eager == 0);
   if (end.failed()) {
-    operation.request->failure = end.failure;
-    operation.request->set(MessageRequest::State::kFailed);
+    send.failure = end.failure;
+    send.set(MessageRequest::State::kFailed);
     return true;
   }
-  if (!end.queue.post(operation)) return false;
+  if (!end.queue.post(send)) return false;
   matching_.add(connection);
   attended_.add(connection);
   match_due_ = true;

@@ -51,7 +51,7 @@ class SendSide final : public ConnectionEnds<SendEnd> {
   // Ends the flow, and fails its connections.
   void break_flow(MessageFlow& flow, MessageFailure failure);
 
-  bool send(ConnectionId connection, const SendOperation& operation);
+  bool send(ConnectionId connection, MessageSend& send);
   // Fails the sends that would still read this memory.
   void forget_memory(uint32_t key);
 

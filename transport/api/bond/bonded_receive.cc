@@ -50,7 +50,7 @@ class BondedReceive final : public ReceiveConnection, public BondedEnd {
     Bytes bytes = 0;
   };
 
-  MessageRequest& part(const Receive& receive, size_t lane) {
+  MessageReceive& part(const Receive& receive, size_t lane) {
     return parts_[static_cast<size_t>(&receive - receives_.data()) * lanes_.size() + lane];
   }
   void post(Receive& receive);
@@ -68,7 +68,7 @@ class BondedReceive final : public ReceiveConnection, public BondedEnd {
   void count_arrived(size_t lane, std::vector<std::array<Arrived, kMaxReceiveBuffers>>& arrived);
 
   std::vector<Receive> receives_;
-  std::unique_ptr<MessageRequest[]> parts_;
+  std::unique_ptr<MessageReceive[]> parts_;
   bool lost_more_ = false;  // another lane since the pause
   uint64_t next_slot_ = 0;  // the same on all lanes
 };
@@ -76,7 +76,7 @@ class BondedReceive final : public ReceiveConnection, public BondedEnd {
 BondedReceive::BondedReceive(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper)
     : BondedEnd(std::move(lanes), std::move(keeper), kReceiveCalls),
       receives_(kMaxReceives),
-      parts_(std::make_unique<MessageRequest[]>(kMaxReceives * lanes_.size())) {
+      parts_(std::make_unique<MessageReceive[]>(kMaxReceives * lanes_.size())) {
   add_requests(receives_);
   keeper_->add(*this);
 }
@@ -129,26 +129,20 @@ Result<Request*> BondedReceive::irecv(std::span<const ReceiveBuffer> buffers) {
 
 // Posts the unfilled buffers on all lanes.
 void BondedReceive::post(Receive& receive) {
-  ReceiveOperation operation;
-  std::array<const Buffer*, kMaxReceiveBuffers> posted{};
-  for (const Buffer& buffer : std::span(receive.buffers).first(receive.count)) {
-    if (buffer.filled) continue;
-    posted[operation.count] = &buffer;
-    operation.buffers[operation.count++] = {
-        .data = buffer.data, .size = buffer.size, .tag = buffer.tag};
-  }
+  const auto buffers = std::span(receive.buffers).first(receive.count);
   receive.lanes = alive_lanes(lanes_);
   receive.first_slot = next_slot_;
-  next_slot_ += operation.count;
+  next_slot_ += static_cast<uint64_t>(std::ranges::count(buffers, false, &Buffer::filled));
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if (!lanes_[i].alive) continue;
-    for (uint32_t k = 0; k < operation.count; ++k) {
-      operation.buffers[k].set_remote(posted[k]->remotes[i]);
+    MessageReceive& own = part(receive, i);
+    own.clear();
+    for (const Buffer& buffer : buffers) {
+      if (!buffer.filled) own.add(buffer.data, buffer.size, buffer.tag, buffer.remotes[i]);
     }
-    operation.request = &part(receive, i);
-    operation.request->set(MessageRequest::State::kPending);
+    own.set(MessageRequest::State::kPending);
     Engine& engine = *lanes_[i].at.nic.engine;
-    PACECAR_CHECK(engine.receives().push(lanes_[i].at.connection, operation));
+    engine.receives().push(lanes_[i].at.connection, own);
     // The peer may wait for the first receive; it can continue with the buffers of earlier ones.
     if (pending<Receive>().size() == 1) {
       engine.submitted();
@@ -283,25 +277,22 @@ void BondedReceive::count_arrived(size_t lane,
   const Attachment& at = lanes_[lane].at;
   at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
     if (lanes_[lane].alive) messenger.poll(now);
-    const ReceiveQueue& queue = messenger.receives(at.connection);
     const auto receives = pending<Receive>();
     for (size_t i = 0; i < receives.size(); ++i) {
       const Receive& receive = receives[i];
       if ((receive.lanes & bit_of(lane)) == 0) continue;
-      uint64_t slot = receive.first_slot;
+      const MessageReceive& own = part(receive, lane);
+      size_t posted = 0;
       for (size_t k = 0; k < receive.count; ++k) {
         if (receive.buffers[k].filled) continue;
-        arrived[i][k].all &= queue.slot_done(slot);
-        if (const MessageFailure failure = queue.slot_failure(slot);
-            failure != MessageFailure::kNone) {
-          arrived[i][k].failure = failure;
-        }
-        arrived[i][k].bytes += queue.slot_bytes(slot);
-        ++slot;
+        const MessageReceive::Buffer& buffer = own.buffers[posted];
+        arrived[i][k].all &= buffer.done;
+        if (buffer.failure != MessageFailure::kNone) arrived[i][k].failure = buffer.failure;
+        arrived[i][k].bytes += own.sizes[posted++];
       }
     }
     if (!lanes_[lane].alive) return;
-    PACECAR_CHECK(queue.posted_slots() == next_slot_);
+    PACECAR_CHECK(messenger.receives(at.connection).posted_slots() == next_slot_);
     messenger.renew_receives(at.connection, now);
   });
 }

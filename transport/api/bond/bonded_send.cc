@@ -43,11 +43,7 @@ class BondedSend final : public SendConnection, public BondedEnd {
     LaneMask lanes = 0;                      // on which it was posted; 0: not yet
     LaneMask left = 0;                       // of these, those that are not done with it
   };
-  struct Part {
-    MessageRequest request;
-    Bytes length = 0;
-  };
-  Part& part(const Message& message, size_t lane) {
+  MessageSend& part(const Message& message, size_t lane) {
     return parts_[static_cast<size_t>(&message - messages_.data()) * lanes_.size() + lane];
   }
   void post(Message& message, Instant now);
@@ -65,14 +61,18 @@ class BondedSend final : public SendConnection, public BondedEnd {
   uint64_t slot_of(const Message& message);
   // How much of the lane's part the receive buffer takes, once the lane has matched the message.
   Bytes size_on(size_t lane, const Message& message) {
-    return (message.lanes & bit_of(lane)) == 0 ? 0 : part(message, lane).request.sizes[0];
+    return (message.lanes & bit_of(lane)) == 0 ? 0 : part(message, lane).sizes[0];
   }
   MessageFailure failure_of(const Message& message);
   void finish_pause(Instant now) override;
 
   std::vector<Message> messages_;
-  std::unique_ptr<Part[]> parts_;
-  std::vector<FixedQueue<Message*>> on_lane_;  // by lane, as they were posted
+  std::unique_ptr<MessageSend[]> parts_;
+  struct Posted {
+    Message* message = nullptr;
+    Bytes length = 0;  // of the lane's part
+  };
+  std::vector<FixedQueue<Posted>> on_lane_;  // by lane, as they were posted
   std::vector<LaneMeter> meters_;
   std::array<uint64_t, kCtsSlots> done_slots_{};  // 1 + slot, by slot modulo kCtsSlots
 };
@@ -80,7 +80,7 @@ class BondedSend final : public SendConnection, public BondedEnd {
 BondedSend::BondedSend(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper)
     : BondedEnd(std::move(lanes), std::move(keeper), kSendCalls),
       messages_(kMaxSends),
-      parts_(std::make_unique<Part[]>(kMaxSends * lanes_.size())),
+      parts_(std::make_unique<MessageSend[]>(kMaxSends * lanes_.size())),
       meters_(lanes_.size()) {
   for (Message& message : messages_) message.count = 1;
   add_requests(messages_);
@@ -122,21 +122,20 @@ void BondedSend::post(Message& message, Instant now) {
   Bytes offset = 0;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if (!lanes_[i].alive) continue;
-    Part& own = part(message, i);
-    own.length = lengths[i];
-    own.request.slot = MessageRequest::kNoSlot;
-    own.request.set(MessageRequest::State::kPending);
-    meters_[i].on_posted(own.length, now);
-    PACECAR_CHECK(on_lane_[i].push(&message));
+    MessageSend& own = part(message, i);
+    own.operation = {.data = message.data + offset,
+                     .size = lengths[i],
+                     .tag = message.tag,
+                     .key = message.keys[i],
+                     .offset = offset};
+    own.slot = MessageSend::kNoSlot;
+    own.set(MessageRequest::State::kPending);
+    meters_[i].on_posted(lengths[i], now);
+    PACECAR_CHECK(on_lane_[i].push({&message, lengths[i]}));
     Engine& engine = *lanes_[i].at.nic.engine;
-    PACECAR_CHECK(engine.sends().push(lanes_[i].at.connection, {.data = message.data + offset,
-                                                                .size = own.length,
-                                                                .tag = message.tag,
-                                                                .key = message.keys[i],
-                                                                .request = &own.request,
-                                                                .offset = offset}));
+    engine.sends().push(lanes_[i].at.connection, own);
     engine.submitted();
-    offset += own.length;
+    offset += lengths[i];
   }
 }
 
@@ -154,17 +153,18 @@ Result<TestResult> BondedSend::test(Request* request) {
 void BondedSend::collect(Instant now) {
   for (size_t i = 0; i < lanes_.size() && !ended_; ++i) {
     while (lanes_[i].alive && !on_lane_[i].empty() && !ended_) {
-      Message& message = *on_lane_[i].front();
-      const Part& own = part(message, i);
-      const MessageRequest::State state = own.request.state();
+      const Posted posted = on_lane_[i].front();
+      Message& message = *posted.message;
+      const MessageSend& own = part(message, i);
+      const MessageRequest::State state = own.state();
       if (state == MessageRequest::State::kPending) break;
       if (state == MessageRequest::State::kFailed) {
-        const MessageFailure failure = own.request.failure;
+        const MessageFailure failure = own.failure;
         if (failure == MessageFailure::kPeerSilent) return give_up(i, "");
         if (failure == MessageFailure::kPeerClosed) return on_closed(i);
       }
       on_lane_[i].pop_front();
-      meters_[i].on_done(own.length, now);
+      meters_[i].on_done(posted.length, now);
       message.left &= static_cast<LaneMask>(~bit_of(i));
       if (message.left == 0) finish(message);
     }
@@ -173,7 +173,7 @@ void BondedSend::collect(Instant now) {
 
 void BondedSend::finish(Message& message) {
   const uint64_t slot = slot_of(message);
-  if (slot != MessageRequest::kNoSlot) done_slots_[slot % kCtsSlots] = slot + 1;
+  if (slot != MessageSend::kNoSlot) done_slots_[slot % kCtsSlots] = slot + 1;
   message.failure = failure_of(message);
   message.sizes[0] = 0;
   for (size_t i = 0; i < lanes_.size(); ++i) message.sizes[0] += size_on(i, message);
@@ -186,16 +186,16 @@ void BondedSend::finish(Message& message) {
 uint64_t BondedSend::slot_of(const Message& message) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if ((message.lanes & bit_of(i)) == 0) continue;
-    const uint64_t slot = part(message, i).request.slot;
-    if (slot != MessageRequest::kNoSlot) return slot;
+    const uint64_t slot = part(message, i).slot;
+    if (slot != MessageSend::kNoSlot) return slot;
   }
-  return MessageRequest::kNoSlot;
+  return MessageSend::kNoSlot;
 }
 
 // Why the message has failed, apart from lost lanes.
 MessageFailure BondedSend::failure_of(const Message& message) {
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    const MessageRequest& own = part(message, i).request;
+    const MessageSend& own = part(message, i);
     if ((message.lanes & bit_of(i)) == 0 || own.state() != MessageRequest::State::kFailed) continue;
     if (own.failure != MessageFailure::kPeerSilent) return own.failure;
   }
@@ -239,8 +239,8 @@ void BondedSend::on_closed(size_t lane) {
   const bool paused = state_ == State::kPausing || state_ == State::kPaused;
   for (Message& message : pending<Message>()) {
     if ((message.lanes & bit_of(lane)) == 0 || paused) continue;
-    const uint64_t slot = part(message, lane).request.slot;
-    if (slot == MessageRequest::kNoSlot || slot >= completed) continue;
+    const uint64_t slot = part(message, lane).slot;
+    if (slot == MessageSend::kNoSlot || slot >= completed) continue;
     if (message.state() == MessageRequest::State::kPending) {
       message.sizes[0] = 0;
       for (size_t i = 0; i < lanes_.size(); ++i) {  // other lanes may still send parts of it
@@ -314,7 +314,7 @@ void BondedSend::on_resume(const LaneNote& note, Instant now) {
   for (Message& message : pending<Message>()) {
     if (message.state() != MessageRequest::State::kPending) continue;
     const uint64_t slot = slot_of(message);
-    if (slot != MessageRequest::kNoSlot && slot_done(note, slot)) {
+    if (slot != MessageSend::kNoSlot && slot_done(note, slot)) {
       finish(message);
     } else if (message.memory == nullptr && message.size > 0) {
       return end(MessageFailure::kMemoryGone);

@@ -38,7 +38,6 @@ class SendConnectionTest : public testing::Test {
                   .value();
     const auto connection = engine_->exclusively([&](Messenger& messenger, Nic&, Instant now) {
       const auto offered = messenger.open_send(NicIdentity{1}, now).value();
-      engine_->sends().attach(offered.connection);
       messenger.break_send(offered.connection);
       return offered.connection;
     });

@@ -10,20 +10,20 @@ namespace {
 
 TEST(RequestPool, PoolHasItsNumberOfRequests) {
   constexpr uint32_t kSize = 40;
-  RequestPool pool(kSize);
+  RequestPool<MessageSend> pool(kSize);
   for (int round = 0; round < 2; ++round) {
-    std::set<MessageRequest*> taken;
-    while (MessageRequest* const request = pool.take()) ASSERT_TRUE(taken.insert(request).second);
+    std::set<MessageSend*> taken;
+    while (MessageSend* const request = pool.take()) ASSERT_TRUE(taken.insert(request).second);
     EXPECT_EQ(taken.size(), kSize);
     EXPECT_EQ(pool.taken(), kSize);
-    for (MessageRequest* request : taken) pool.give_back(request);
+    for (MessageSend* request : taken) pool.give_back(request);
     EXPECT_EQ(pool.taken(), 0U);
   }
 }
 
 TEST(RequestPool, ReturnedRequestIsTakenNext) {
-  RequestPool pool(64);
-  MessageRequest* const first = pool.take();
+  RequestPool<MessageSend> pool(64);
+  MessageSend* const first = pool.take();
   for (int i = 0; i < 63; ++i) EXPECT_NE(pool.take(), nullptr);
   EXPECT_EQ(pool.take(), nullptr);
   pool.give_back(first);

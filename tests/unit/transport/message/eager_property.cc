@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/pending.h"
 #include "transport/base/fresh_pages.h"
 #include "transport/base/prng.h"
 #include "transport/message/receive_queue.h"
@@ -99,13 +100,13 @@ class World {
     std::vector<uint8_t> bytes;
     int32_t tag = 0;
     bool used_again = false;
-    MessageRequest request;
+    MessageSend request;
   };
   struct Receive {
     std::array<std::vector<uint8_t>, kMaxGroup> buffers;
     std::array<int32_t, kMaxGroup> tags{};
     uint32_t count = 0;
-    MessageRequest request;
+    MessageReceive request;
   };
   struct Transfer {
     WorkRequest write;
@@ -137,9 +138,8 @@ class World {
     sent_bytes_ += message.bytes.size();
     for (uint8_t& byte : message.bytes) byte = static_cast<uint8_t>(prng_.next_u64());
     message.tag = shuffled_tag(send_bag_);
-    message.request.set(State::kPending);
-    RC_ASSERT(sender_.post(
-        {message.bytes.data(), message.bytes.size(), message.tag, 1, &message.request}));
+    RC_ASSERT(sender_.post(test::pending(
+        message.request, {message.bytes.data(), message.bytes.size(), message.tag, 1})));
     expected_[message.tag].push_back(message.bytes);
     return true;
   }
@@ -149,15 +149,15 @@ class World {
     if (most == 0 || receives_.size() - finished_ == kMaxReceives) return false;
     Receive& receive = receives_.emplace_back();
     receive.count = traffic_.full ? most : 1 + static_cast<uint32_t>(prng_.below(most));
-    ReceiveOperation operation{.count = receive.count, .request = &receive.request};
+    receive.request.clear();
     for (uint32_t i = 0; i < receive.count; ++i) {
       receive.buffers[i].resize(kLargest);
       uint8_t* const data = receive.buffers[i].data();
       receive.tags[i] = shuffled_tag(receive_bag_);
-      operation.buffers[i] = {data, kLargest, receive.tags[i], 1, reinterpret_cast<uint64_t>(data)};
+      receive.request.add(data, kLargest, receive.tags[i], {reinterpret_cast<uint64_t>(data), 1});
     }
     receive.request.set(State::kPending);
-    RC_ASSERT(receiver_.post(operation));
+    RC_ASSERT(receiver_.post(receive.request));
     posted_ += receive.count;
     ReceiveQueue::Progress progress;
     RC_ASSERT(receiver_.take_eager(&progress) == ReceiveQueue::Arrival::kOk);

@@ -8,6 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "transport/message/control_words.h"
+
 namespace pacecar::eager_test {
 namespace {
 
@@ -54,7 +56,7 @@ class EagerTest : public testing::Test {
     const uint8_t cell = send(size);
     source_.on_left(cell);
     Bytes payload = 0;
-    EXPECT_TRUE(inbox_.on_write(cell, source_.train_bytes(cell), &payload));
+    EXPECT_TRUE(inbox_.on_write(cell, source_.write(cell, 0).length, &payload));
     EXPECT_EQ(payload, size);
     source_.on_write_done(cell);
     return cell;
@@ -73,18 +75,17 @@ class EagerTest : public testing::Test {
 TEST_F(EagerTest, TrainTakesMessagesThatFitIntoItsCell) {
   const Bytes half = EagerCells::kTiny / 2;
   const uint8_t cell = send(half);
-  EXPECT_EQ(source_.train_bytes(cell), sizeof(EagerHeader) + half);
+  EXPECT_EQ(source_.write(cell, 0).length, sizeof(EagerHeader) + half);
   const Bytes rest = EagerCells::kTiny - half - sizeof(EagerHeader);
   EXPECT_TRUE(source_.boards(rest));
   EXPECT_FALSE(source_.boards(rest + 1));
   EXPECT_EQ(send(rest), cell);
-  EXPECT_EQ(source_.train_payload(cell), half + rest);
-  EXPECT_EQ(source_.train_messages(cell), 2U);
-  EXPECT_EQ(source_.train_bytes(cell), kCells.room(cell));
-  source_.on_left(cell);
+  EXPECT_EQ(source_.write(cell, 0).length, kCells.room(cell));
+  EXPECT_EQ(source_.on_left(cell), half + rest);
   EXPECT_FALSE(source_.boards(0)) << "the train has left";
-  EXPECT_EQ(source_.remote(cell).address, kRemoteCells.address + kCells.offset(cell));
-  EXPECT_EQ(source_.remote(cell).key, kRemoteCells.key);
+  EXPECT_EQ(source_.write(cell, 0).remote, kRemoteCells.address + kCells.offset(cell));
+  EXPECT_EQ(source_.write(cell, 0).remote_key, kRemoteCells.key);
+  EXPECT_EQ(source_.on_write_done(cell), 2U) << "messages";
 }
 
 TEST_F(EagerTest, TinyAndLargeMessagesHaveCellsOfTheirOwn) {
@@ -104,15 +105,18 @@ TEST_F(EagerTest, TinyAndLargeMessagesHaveCellsOfTheirOwn) {
 
 TEST_F(EagerTest, CopyHoldsEveryByte) {
   for (const Bytes size : {0, 1, 2, 100}) {
-    const uint8_t cell = source_.copy(data_.data(), size);
-    EXPECT_EQ(std::count(source_.message(cell), source_.message(cell) + 200, 'x'),
-              static_cast<long>(size));
+    const WorkRequest write = source_.write(source_.copy(data_.data(), size, kRemoteCells, 3), 2);
+    EXPECT_EQ(std::count(write.local, write.local + 200, 'x'), static_cast<long>(size));
+    EXPECT_EQ(write.length, size);
+    EXPECT_EQ(write.remote, kRemoteCells.address);
+    EXPECT_EQ(Immediate::unpack(write.immediate).slot, 3U);
+    EXPECT_EQ(Immediate::unpack(write.immediate).connection, 2U);
   }
 }
 
 TEST_F(EagerTest, CopyOccupiesItsCellUntilItsWriteIsDone) {
   for (uint32_t i = 0; i < EagerCells::kTinyCells; ++i) {
-    EXPECT_EQ(source_.copy(data_.data(), 10), i);
+    EXPECT_EQ(source_.copy(data_.data(), 10, kRemoteCells, 0), i);
   }
   EXPECT_FALSE(source_.has_room(10));
   EXPECT_FALSE(source_.takes(10));
@@ -150,11 +154,11 @@ TEST_F(EagerTest, MessagesAreFoundByTheirOrderOfSending) {
   source_.on_left(first);
   const uint8_t second = send(4, 12);
   Bytes payload = 0;
-  ASSERT_TRUE(inbox_.on_write(second, source_.train_bytes(second), &payload));
+  ASSERT_TRUE(inbox_.on_write(second, source_.write(second, 0).length, &payload));
   EXPECT_EQ(inbox_.at(0), nullptr) << "the first message has not arrived yet";
   ASSERT_NE(inbox_.at(1), nullptr);
   EXPECT_EQ(inbox_.at(1)->header.tag, 12);
-  ASSERT_TRUE(inbox_.on_write(first, source_.train_bytes(first), &payload));
+  ASSERT_TRUE(inbox_.on_write(first, source_.write(first, 0).length, &payload));
   EXPECT_EQ(inbox_.at(0)->header.tag, 11);
   EXPECT_EQ(inbox_.at(0)->header.size, 3U);
   EXPECT_EQ(inbox_.at(2), nullptr);
@@ -169,7 +173,7 @@ TEST_F(EagerTest, MessagesAreFoundByTheirOrderOfSending) {
 TEST_F(EagerTest, InvalidWritesAreRefused) {
   Bytes payload = 0;
   const uint8_t cell = send(8);
-  const Bytes bytes = source_.train_bytes(cell);
+  const Bytes bytes = source_.write(cell, 0).length;
   EXPECT_FALSE(inbox_.on_write(EagerCells::kCells, bytes, &payload)) << "no such cell";
   EXPECT_FALSE(inbox_.on_write(cell, 0, &payload));
   EXPECT_FALSE(inbox_.on_write(cell, kCells.room(cell) + 1, &payload));
@@ -222,7 +226,7 @@ TEST_F(EagerTest, FreedNumbersAreReportedAfterHalf) {
   uint8_t cell = 0;
   for (uint32_t i = 0; i < EagerCells::kMessages / 2; ++i) cell = send(0);
   Bytes payload = 0;
-  ASSERT_TRUE(inbox_.on_write(cell, source_.train_bytes(cell), &payload));
+  ASSERT_TRUE(inbox_.on_write(cell, source_.write(cell, 0).length, &payload));
   for (uint32_t i = 0; i < EagerCells::kMessages / 2; ++i) {
     EXPECT_FALSE(inbox_.many_unreported()) << i;
     take_oldest();

@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 
+#include "tests/support/pending.h"
 #include "transport/message/send_queue.h"
 
 namespace pacecar::receive_queue_test {
@@ -19,14 +20,12 @@ uint8_t* pointer(uint64_t address) { return reinterpret_cast<uint8_t*>(address);
 
 class ReceiveQueueTest : public testing::Test {
  protected:
-  MessageRequest& receive(const std::vector<Bytes>& sizes, uint32_t key = 1) {
-    MessageRequest& request = requests_.emplace_back();
-    request.set(State::kPending);
-    ReceiveOperation operation{.count = static_cast<uint32_t>(sizes.size()), .request = &request};
+  MessageReceive& receive(const std::vector<Bytes>& sizes, uint32_t key = 1) {
+    MessageReceive& request = test::pending(requests_.emplace_back());
     for (size_t i = 0; i < sizes.size(); ++i) {
-      operation.buffers[i] = {pointer(0x1000), sizes[i], static_cast<int32_t>(i), key, 0x7000};
+      request.add(pointer(0x1000), sizes[i], static_cast<int32_t>(i), {0x7000, key});
     }
-    EXPECT_TRUE(queue_.post(operation));
+    EXPECT_TRUE(queue_.post(request));
     return request;
   }
   void advertise() {
@@ -45,7 +44,7 @@ class ReceiveQueueTest : public testing::Test {
 
   ReceiveQueue queue_;
   std::unique_ptr<ReceiveTable> table_ = std::make_unique<ReceiveTable>();
-  std::deque<MessageRequest> requests_;
+  std::deque<MessageReceive> requests_;
   ReceiveQueue::Progress progress_;
 };
 
@@ -167,10 +166,11 @@ TEST_F(ReceiveQueueTest, RunsOfSlotsDoNotWrap) {
 
 TEST_F(ReceiveQueueTest, PostedReceivesAreLimited) {
   for (uint32_t i = 0; i < kMaxReceives; ++i) receive(std::vector<Bytes>(kMaxGroup, 1));
-  MessageRequest request;
-  EXPECT_FALSE(queue_.post({.count = 1, .request = &request}));
+  MessageReceive request;
+  test::pending(request).add(pointer(0x1000), 1, 0, {});
+  EXPECT_FALSE(queue_.post(request));
   for (uint32_t i = 0; i < kMaxGroup; ++i) EXPECT_EQ(arrive(i, 1), kOk);
-  EXPECT_TRUE(queue_.post({.count = 1, .request = &request}));
+  EXPECT_TRUE(queue_.post(request));
 }
 
 TEST_F(ReceiveQueueTest, UsesMemoryOfPendingReceivesOnly) {
@@ -207,10 +207,11 @@ TEST_F(ReceiveQueueTest, UnreadSlotsAreNotOverwritten) {
   std::vector<uint8_t> memory(kCells.bytes());
   std::vector<uint8_t> buffer(1);
   queue_.enable_eager(kCells, memory.data());
-  MessageRequest request;
-  ReceiveOperation operation{.count = kMaxGroup, .request = &request};
-  for (auto& place : operation.buffers) place = {buffer.data(), 1, 0, 1};
-  for (uint32_t i = 0; i < kMaxReceives; ++i) ASSERT_TRUE(queue_.post(operation));
+  for (uint32_t i = 0; i < kMaxReceives; ++i) {
+    MessageReceive& request = test::pending(requests_.emplace_back());
+    for (uint32_t k = 0; k < kMaxGroup; ++k) request.add(buffer.data(), 1, 0, {.key = 1});
+    ASSERT_TRUE(queue_.post(request));
+  }
   ASSERT_EQ(queue_.next_run().count, kCtsSlots);
   queue_.on_run_posted(kCtsSlots);
   for (uint32_t i = 0; i < kMaxGroup; ++i) {
@@ -218,7 +219,7 @@ TEST_F(ReceiveQueueTest, UnreadSlotsAreNotOverwritten) {
     std::memcpy(memory.data() + kCells.offset(i), &header, sizeof header);
     EXPECT_EQ(arrive(i, sizeof header + 1, Immediate::kEager), kOk);
   }
-  ASSERT_TRUE(queue_.post(operation)) << "one receive is done";
+  receive(std::vector<Bytes>(kMaxGroup, 1));  // one receive is done
   EXPECT_EQ(queue_.next_run().count, 0U);
   EXPECT_EQ(arrive(kMaxGroup, 1), kOk);  // a peer that writes to a slot has read those before
   EXPECT_EQ(queue_.next_run().count, kMaxGroup);
@@ -235,7 +236,7 @@ TEST_F(ReceiveQueueTest, FilledSlotIsOverwritten) {
 
 TEST_F(ReceiveQueueTest, OnlySizesOfPostedBuffersAreWritten) {
   auto& request = receive({10, 20});
-  request.sizes.fill(77);
+  request.sizes[2] = 77;
   EXPECT_EQ(arrive(0, 1), kOk);
   EXPECT_EQ(arrive(1, 2), kOk);
   EXPECT_EQ(request.sizes[1], 2U);
@@ -247,10 +248,9 @@ TEST_F(ReceiveQueueTest, EagerMessageForAPartlyFilledBufferIsAProtocolError) {
   std::vector<uint8_t> memory(kCells.bytes());
   std::vector<uint8_t> buffer(100);
   queue_.enable_eager(kCells, memory.data());
-  MessageRequest request;
-  ReceiveOperation operation{.count = 1, .request = &request};
-  operation.buffers[0] = {buffer.data(), 100, 0, 1};
-  ASSERT_TRUE(queue_.post(operation));
+  MessageReceive request;
+  test::pending(request).add(buffer.data(), 100, 0, {0, 1});
+  ASSERT_TRUE(queue_.post(request));
   EXPECT_EQ(arrive(0, 10, 0), kOk) << "the first of several writes";
   const EagerHeader header{.size = 1};
   std::memcpy(memory.data(), &header, sizeof header);
@@ -288,24 +288,22 @@ TEST_F(ReceiveQueueTest, CountsArrivedWrites) {
   EXPECT_EQ(queue_.moves(), 2U);
 }
 
-TEST_F(ReceiveQueueTest, EachSlotReportsSizeAndFailure) {
-  receive({10, 10});
-  receive({10});
+TEST_F(ReceiveQueueTest, PendingReceiveTellsWhatItsBuffersHave) {
+  const auto& pair = receive({10, 10});
+  const auto& single = receive({10});
   EXPECT_EQ(arrive(1, 7), kOk);
   EXPECT_EQ(arrive(2, 0, Immediate::kTooLong), kOk);
-  EXPECT_FALSE(queue_.slot_done(0));
-  EXPECT_TRUE(queue_.slot_done(1));
-  EXPECT_TRUE(queue_.slot_done(2));
-  EXPECT_FALSE(queue_.slot_done(3)) << "never posted";
-  EXPECT_EQ(queue_.slot_bytes(1), 7U);
-  EXPECT_EQ(queue_.slot_failure(1), MessageFailure::kNone);
-  EXPECT_EQ(queue_.slot_failure(2), MessageFailure::kTooLong);
-  EXPECT_EQ(queue_.slot_bytes(200), 0U) << "never posted";
-  EXPECT_EQ(queue_.slot_failure(200), MessageFailure::kNone);
+  EXPECT_EQ(pair.state(), State::kPending);
+  EXPECT_EQ(single.state(), State::kPending) << "receives are done in their order";
+  EXPECT_FALSE(pair.buffers[0].done);
+  EXPECT_TRUE(pair.buffers[1].done);
+  EXPECT_EQ(pair.sizes[1], 7U);
+  EXPECT_EQ(pair.buffers[1].failure, MessageFailure::kNone);
+  EXPECT_TRUE(single.buffers[0].done);
+  EXPECT_EQ(single.buffers[0].failure, MessageFailure::kTooLong);
   EXPECT_EQ(queue_.completed_slots(), 0U);
   EXPECT_EQ(arrive(0, 1), kOk);
   EXPECT_EQ(queue_.completed_slots(), 3U);
-  EXPECT_TRUE(queue_.slot_done(0));
 }
 
 TEST_F(ReceiveQueueTest, RenewedQueueHasNoReceives) {
@@ -380,21 +378,22 @@ TEST(MessageQueues, AgreeOverManyTurnsOfTheRing) {
   const auto receive_table = std::make_unique<ReceiveTable>();
   for (uint32_t round = 0; round < 500; ++round) {
     const uint32_t count = 1 + round % kMaxGroup;
-    MessageRequest receive;
-    ReceiveOperation operation{.count = count, .request = &receive};
+    MessageReceive receive;
+    test::pending(receive);
     for (uint32_t i = 0; i < count; ++i) {
-      operation.buffers[i] = {pointer(0x1000), 100, static_cast<int32_t>(i), 1};
+      receive.add(pointer(0x1000), 100, static_cast<int32_t>(i), {0, 1});
     }
-    ASSERT_TRUE(receiver.post(operation));
+    ASSERT_TRUE(receiver.post(receive));
     for (auto run = receiver.next_run(); run.count > 0; run = receiver.next_run()) {
       receiver.write(run, 1, *receive_table);
       std::copy_n(&receive_table->slots[run.first], run.count, &send_table->slots[run.first]);
       receiver.on_run_posted(run.count);
     }
-    std::deque<MessageRequest> sends(count);
+    std::deque<MessageSend> sends(count);
     for (uint32_t i = 0; i < count; ++i) {
       const uint32_t tag = (i + round) % count;
-      ASSERT_TRUE(sender.post({pointer(0x1000), tag + 1, static_cast<int32_t>(tag), 1, &sends[i]}));
+      ASSERT_TRUE(sender.post(
+          test::pending(sends[i], {pointer(0x1000), tag + 1, static_cast<int32_t>(tag), 1})));
     }
     ASSERT_EQ(sender.match(*send_table, 1 << 20, [](uint64_t) {}), SendQueue::Match::kOk);
     WorkRequest write;

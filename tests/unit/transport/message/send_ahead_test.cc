@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/support/pending.h"
 #include "transport/message/send_queue.h"
 
 namespace pacecar::send_ahead_test {
@@ -20,13 +21,10 @@ constexpr Bytes kShort = 16;
 
 class SendAheadTest : public testing::Test {
  protected:
-  void enable() {
-    queue_.enable_eager(kCells, cells_.data(), 9, {.address = 0x5000, .key = 3});
-  }
-  MessageRequest& send(Bytes size, int32_t tag = 0) {
-    MessageRequest& request = requests_.emplace_back();
-    request.set(State::kPending);
-    EXPECT_TRUE(queue_.post({data_.data(), size, tag, 1, &request, 0}));
+  void enable() { queue_.enable_eager(kCells, cells_.data(), 9, {.address = 0x5000, .key = 3}); }
+  MessageSend& send(Bytes size, int32_t tag = 0) {
+    MessageSend& request = requests_.emplace_back();
+    EXPECT_TRUE(queue_.post(test::pending(request, {data_.data(), size, tag, 1, 0})));
     return request;
   }
   void advertise(int32_t tag = 0, Bytes size = 1 << 20, uint64_t eager_freed = 0) {
@@ -59,7 +57,7 @@ class SendAheadTest : public testing::Test {
   std::vector<uint8_t> data_ = std::vector<uint8_t>(1 << 20, 'x');
   SendQueue queue_;
   std::unique_ptr<SendTable> table_ = std::make_unique<SendTable>();
-  std::deque<MessageRequest> requests_;
+  std::deque<MessageSend> requests_;
   std::vector<WorkRequest> writes_;
   std::vector<Bytes> bytes_;
   uint64_t sequence_ = 0;
@@ -182,17 +180,6 @@ TEST_F(SendAheadTest, RequestReportsItsSlotAndSize) {
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(second.slot, 1U);
   EXPECT_EQ(second.sizes[0], 10U) << "the message is cut to its buffer";
-}
-
-TEST_F(SendAheadTest, UnknownCompletionsAreIgnored) {
-  send(kShort);
-  advertise();
-  EXPECT_EQ(match(), SendQueue::Match::kOk);
-  post_all();
-  EXPECT_EQ(done(0), 1U);
-  EXPECT_EQ(done(0), 0U) << "twice";
-  EXPECT_EQ(queue_.on_write_done(kCtsSlots, CompletionStatus::kOk), 0U);
-  EXPECT_EQ(queue_.moves(), 2U);
 }
 
 TEST_F(SendAheadTest, RenewedQueueContinuesAtTheGivenSlot) {

@@ -5,6 +5,7 @@
 
 #include "tests/support/bond_world.h"
 #include "tests/support/draws.h"
+#include "tests/support/pending.h"
 #include "tests/support/waiting.h"
 
 namespace pacecar::test::bond_test {
@@ -355,14 +356,14 @@ TEST(Bond, WholeMessageOnEachLaneBreaksTheProtocol) {
   const auto out_memory = world.from().register_memory(out);
   const ReceiveBuffer buffer{in.data(), in.size(), 7, in_memory.get()};
   Request* receiving = world.receive().irecv({&buffer, 1}).value();
-  std::array<MessageRequest, 2> sent;
+  std::array<MessageSend, 2> sent;
   for (size_t lane = 0; lane < sent.size(); ++lane) {
     world.from().engine(lane).exclusively([&](Messenger& messenger, Nic&, Instant) {
-      ASSERT_TRUE(messenger.send(0, {.data = out.data(),
-                                     .size = kSize,
-                                     .tag = 7,
-                                     .key = out_memory->region(lane).key,
-                                     .request = &sent[lane]}));
+      ASSERT_TRUE(messenger.send(
+          0,
+          test::pending(
+              sent[lane],
+              {.data = out.data(), .size = kSize, .tag = 7, .key = out_memory->region(lane).key})));
     });
   }
   Result<TestResult> result = TestResult();

@@ -12,6 +12,7 @@
 
 #include "cc/pace/receiver.h"
 #include "cc/pace/sender.h"
+#include "tests/support/pending.h"
 #include "tests/support/sim_host.h"
 #include "tests/support/soft_nic_pair.h"
 
@@ -88,13 +89,14 @@ class Stream {
   void round() {
     for (size_t i = 0; i < kSlots; ++i) {
       receives_[i].set(MessageRequest::State::kPending);
-      ReceiveOperation receive{.count = 1, .request = &receives_[i]};
-      receive.buffers[0] = {&memory_[1][i * kSize], kSize, 0, regions_[1].key,
-                            regions_[1].remote_address + i * kSize};
-      PACECAR_CHECK(hosts_[1]->messenger().receive(ends_.receive, receive, network_.now()));
+      receives_[i].clear();
+      receives_[i].add(&memory_[1][i * kSize], kSize, 0,
+                       {regions_[1].remote_address + i * kSize, regions_[1].key});
+      PACECAR_CHECK(hosts_[1]->messenger().receive(ends_.receive, receives_[i], network_.now()));
       sends_[i].set(MessageRequest::State::kPending);
       PACECAR_CHECK(hosts_[0]->messenger().send(
-          ends_.send, {&memory_[0][i * kSize], kSize, 0, regions_[0].key, &sends_[i]}));
+          ends_.send,
+          test::pending(sends_[i], {&memory_[0][i * kSize], kSize, 0, regions_[0].key})));
     }
     const auto done = [this] {
       const auto is_done = [](const MessageRequest& request) {
@@ -112,8 +114,8 @@ class Stream {
   std::array<std::vector<uint8_t>, 2> memory_;
   std::array<MemoryRegion, 2> regions_;
   ConnectionPair ends_;
-  std::array<MessageRequest, kSlots> sends_;
-  std::array<MessageRequest, kSlots> receives_;
+  std::array<MessageSend, kSlots> sends_;
+  std::array<MessageReceive, kSlots> receives_;
 };
 
 void expect_no_allocation(WireMode wire_mode) {

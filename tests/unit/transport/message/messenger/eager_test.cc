@@ -6,6 +6,7 @@
 #include <deque>
 #include <span>
 
+#include "tests/support/pending.h"
 #include "tests/support/sim_host.h"
 
 namespace pacecar::test::eager_test {
@@ -42,27 +43,22 @@ class MessengerEagerTest : public testing::Test {
                     [&] { return request.state() != State::kPending; }));
     return network_.now() - begin;
   }
-  MessageRequest& pending() {
-    requests_.emplace_back().set(State::kPending);
-    return requests_.back();
-  }
-  MessageRequest& send(Bytes size, int32_t tag = 0) {
-    MessageRequest& request = pending();
-    EXPECT_TRUE(
-        messenger(0).send(ends_.send, {from_.data(), size, tag, from_region_.key, &request}));
+  MessageSend& send(Bytes size, int32_t tag = 0) {
+    MessageSend& request = sends_.emplace_back();
+    EXPECT_TRUE(messenger(0).send(
+        ends_.send, test::pending(request, {from_.data(), size, tag, from_region_.key})));
     return request;
   }
-  MessageRequest& receive(Bytes size = kLarge, int32_t tag = 0) {
+  MessageReceive& receive(Bytes size = kLarge, int32_t tag = 0) {
     return receive_group(1, size, tag);
   }
   // With tags from `tag` on.
-  MessageRequest& receive_group(uint32_t count, Bytes size, int32_t tag = 0) {
-    MessageRequest& request = pending();
-    ReceiveOperation operation{.count = count, .request = &request};
-    for (auto& buffer : std::span(operation.buffers).first(count)) {
-      buffer = {to_.data(), size, tag++, to_region_.key, to_region_.remote_address};
+  MessageReceive& receive_group(uint32_t count, Bytes size, int32_t tag = 0) {
+    MessageReceive& request = test::pending(receives_.emplace_back());
+    for (uint32_t i = 0; i < count; ++i) {
+      request.add(to_.data(), size, tag++, remote_address_of(to_region_, to_.data()));
     }
-    EXPECT_TRUE(messenger(1).receive(ends_.receive, operation, network_.now()));
+    EXPECT_TRUE(messenger(1).receive(ends_.receive, request, network_.now()));
     return request;
   }
   uint64_t advertisements() const { return hosts_[0]->nic().counters().silent_packets_received; }
@@ -74,7 +70,8 @@ class MessengerEagerTest : public testing::Test {
   std::vector<uint8_t> to_ = std::vector<uint8_t>(kLarge);
   MemoryRegion from_region_;
   MemoryRegion to_region_;
-  std::deque<MessageRequest> requests_;
+  std::deque<MessageSend> sends_;
+  std::deque<MessageReceive> receives_;
 };
 
 TEST_F(MessengerEagerTest, SmallSendCompletesBeforeItsBufferIsPosted) {
@@ -106,10 +103,11 @@ TEST_F(MessengerEagerTest, MessagesBeyondTheCellsWaitForBuffers) {
   for (uint32_t i = 0; i < EagerCells::kTinyCells + 3; ++i) send(600);  // a cell holds one
   run_for(Duration::from_ms(1));
   const auto done = [](const MessageRequest& request) { return request.state() == State::kDone; };
-  EXPECT_EQ(std::ranges::count_if(requests_, done), EagerCells::kTinyCells);
+  EXPECT_EQ(std::ranges::count_if(sends_, done), EagerCells::kTinyCells);
   for (uint32_t i = 0; i < EagerCells::kTinyCells + 3; ++i) receive();
-  run_until_done(requests_.back());
-  EXPECT_TRUE(std::ranges::all_of(requests_, done));
+  run_until_done(sends_.back());
+  EXPECT_TRUE(std::ranges::all_of(sends_, done));
+  EXPECT_TRUE(std::ranges::all_of(receives_, done));
 }
 
 TEST_F(MessengerEagerTest, ShortMessagesSentTogetherShareAWrite) {
@@ -127,7 +125,8 @@ TEST_F(MessengerEagerTest, ShortMessagesSentTogetherShareAWrite) {
   const auto done = [](const MessageRequest& request) {
     return request.state() == State::kDone && request.sizes[0] == 40;
   };
-  EXPECT_EQ(std::ranges::count_if(requests_, done), 2 * kMessages);
+  EXPECT_EQ(std::ranges::count_if(sends_, done), kMessages);
+  EXPECT_EQ(std::ranges::count_if(receives_, done), kMessages);
   EXPECT_LT(packets() - before, kMessages / 4);
   EXPECT_EQ(messenger(0).counters().messages_sent, kMessages);
   EXPECT_EQ(messenger(1).counters().messages_received, kMessages);
@@ -242,7 +241,7 @@ TEST_F(StrictMessengerTest, MessageLongerThanItsBufferFailsTheReceive) {
 TEST_F(MessengerEagerTest, CompletedSendsArriveAfterTheSenderHasClosed) {
   for (int i = 0; i < 3; ++i) send(100);
   run(network_, hosts_, network_.now() + Duration::from_s(1),
-      [&] { return requests_[2].state() == State::kDone; });
+      [&] { return sends_[2].state() == State::kDone; });
   messenger(0).close_send(ends_.send, network_.now());
   run_for(Duration::from_ms(20));
   EXPECT_TRUE(messenger(0).drained());
@@ -270,14 +269,13 @@ TEST_F(SlowMessengerEagerTest, CompletedSendsArriveBeforeTheCloseWord) {
   for (uint32_t i = 0; i < EagerCells::kTinyCells; ++i) receive();
   run_for(Duration::from_ms(1));
   for (uint32_t i = 0; i < EagerCells::kTinyCells; ++i) send(kEager);
-  EXPECT_LT(run_until_done(requests_.back()), Duration::from_ms(1));
-  EXPECT_EQ(requests_[EagerCells::kTinyCells - 1].state(), State::kPending)
-      << "the message is in flight";
+  EXPECT_LT(run_until_done(sends_.back()), Duration::from_ms(1));
+  EXPECT_EQ(receives_.back().state(), State::kPending) << "the message is in flight";
   messenger(0).close_send(ends_.send, network_.now());
   EXPECT_FALSE(messenger(0).drained());
-  run_until_done(requests_[EagerCells::kTinyCells - 1]);
+  run_until_done(receives_.back());
   for (uint32_t i = 0; i < EagerCells::kTinyCells; ++i)
-    EXPECT_EQ(requests_[i].state(), State::kDone) << i;
+    EXPECT_EQ(receives_[i].state(), State::kDone) << i;
   run_for(Duration::from_ms(20));
   EXPECT_TRUE(messenger(0).drained());
 }
@@ -285,8 +283,8 @@ TEST_F(SlowMessengerEagerTest, CompletedSendsArriveBeforeTheCloseWord) {
 // The receiver reads the close word before it posts, because another connection keeps it polling.
 TEST_F(MessengerEagerTest, ReceiverThatKnowsOfTheCloseStillGetsEarlierMessages) {
   const ConnectionPair busy = connect(*hosts_[0], *hosts_[1], 1, network_.now());
-  ReceiveOperation waiting{.count = 1, .request = &pending()};
-  waiting.buffers[0] = {to_.data(), 1, 0, to_region_.key, to_region_.remote_address};
+  MessageReceive& waiting = test::pending(receives_.emplace_back());
+  waiting.add(to_.data(), 1, 0, remote_address_of(to_region_, to_.data()));
   ASSERT_TRUE(messenger(1).receive(busy.receive, waiting, network_.now()));
   send(100, 4);
   run_until_done(send(100, 5));
@@ -324,9 +322,9 @@ TEST_F(MessengerEagerTest, LanesSendNoEagerMessages) {
           .value();
   const auto answered = messenger(1).open_receive(offered.offer, network_.now()).value();
   ASSERT_TRUE(messenger(0).finish_send(offered.connection, answered.answer, network_.now()));
-  MessageRequest& request = pending();
-  ASSERT_TRUE(
-      messenger(0).send(offered.connection, {from_.data(), 1, 0, from_region_.key, &request}));
+  MessageSend& request = sends_.emplace_back();
+  ASSERT_TRUE(messenger(0).send(offered.connection,
+                                test::pending(request, {from_.data(), 1, 0, from_region_.key})));
   run_for(Duration::from_ms(1));
   EXPECT_EQ(request.state(), State::kPending);
 }

@@ -149,9 +149,9 @@ TEST(MessengerEnds, RequestsOfAClosedEndAreNotTouched) {
   pair.messenger(0).close_send(pair.ends.send, pair.now);
   pair.messenger(1).close_receive(pair.ends.receive);
   pair.run_for(Duration::from_ms(20));
-  for (const MessageRequest* request : {&received, &sent, &waiting}) {
-    EXPECT_EQ(request->state(), State::kPending);
-  }
+  EXPECT_EQ(received.state(), State::kPending);
+  EXPECT_EQ(sent.state(), State::kPending);
+  EXPECT_EQ(waiting.state(), State::kPending);
 }
 
 TEST(MessengerEnds, ConnectionThatNeverOpenedIsReleased) {
@@ -295,8 +295,8 @@ class MessengerLateCompletions : public testing::Test {
 
   ScriptedPair pair_;
   std::deque<Completion> late_;
-  MessageRequest& received_;
-  MessageRequest& waiting_;
+  MessageReceive& received_;
+  MessageReceive& waiting_;
 };
 
 TEST_F(MessengerLateCompletions, LateCompletionsAreAwaited) {

@@ -3,6 +3,7 @@
 
 #include <deque>
 
+#include "tests/support/pending.h"
 #include "tests/support/sim_host.h"
 
 namespace pacecar::test::lanes_test {
@@ -37,21 +38,17 @@ class MessengerLanesTest : public testing::Test {
   }
   Messenger& sender() { return hosts_[0]->messenger(); }
   Messenger& receiver() { return hosts_[1]->messenger(); }
-  MessageRequest& pending() {
-    MessageRequest& request = requests_.emplace_back();
-    request.set(State::kPending);
+  MessageSend& send() {
+    MessageSend& request = sends_.emplace_back();
+    EXPECT_TRUE(sender().send(
+        ends_.send, test::pending(request, {memory_.data(), kBytes, 0, from_region_.key})));
     return request;
   }
-  MessageRequest& send() {
-    MessageRequest& request = pending();
-    EXPECT_TRUE(sender().send(ends_.send, {memory_.data(), kBytes, 0, from_region_.key, &request}));
-    return request;
-  }
-  MessageRequest& receive() {
-    MessageRequest& request = pending();
-    ReceiveOperation operation{.count = 1, .request = &request};
-    operation.buffers[0] = {memory_.data(), kBytes, 0, to_region_.key, to_region_.remote_address};
-    EXPECT_TRUE(receiver().receive(ends_.receive, operation, network_.now()));
+  MessageReceive& receive() {
+    MessageReceive& request = receives_.emplace_back();
+    test::pending(request).add(memory_.data(), kBytes, 0,
+                               {to_region_.remote_address, to_region_.key});
+    EXPECT_TRUE(receiver().receive(ends_.receive, request, network_.now()));
     return request;
   }
   void run_for(Duration time) {
@@ -70,7 +67,8 @@ class MessengerLanesTest : public testing::Test {
   std::vector<uint8_t> memory_ = std::vector<uint8_t>(kBytes);
   MemoryRegion from_region_;
   MemoryRegion to_region_;
-  std::deque<MessageRequest> requests_;
+  std::deque<MessageSend> sends_;
+  std::deque<MessageReceive> receives_;
 };
 
 TEST_F(MessengerLanesTest, NoteToTheReceiverHasTheNumberOfArrivedWrites) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/pending.h"
 #include "tests/support/sim_host.h"
 
 namespace pacecar::test::limits_test {
@@ -38,20 +39,18 @@ class MessengerLimitsTest : public testing::Test {
     messenger(0).close_send(ends.send, network_.now());
     messenger(1).close_receive(ends.receive);
   }
-  void receive(const ConnectionPair& ends, MessageRequest& request) {
-    request.set(State::kPending);
-    ReceiveOperation operation{.count = 1, .request = &request};
-    operation.buffers[0] = {memory_[1].data(), kSize, 0, regions_[1].key,
-                            regions_[1].remote_address};
-    ASSERT_TRUE(messenger(1).receive(ends.receive, operation, network_.now()));
+  void receive(const ConnectionPair& ends, MessageReceive& request) {
+    test::pending(request).add(memory_[1].data(), kSize, 0,
+                               {regions_[1].remote_address, regions_[1].key});
+    ASSERT_TRUE(messenger(1).receive(ends.receive, request, network_.now()));
   }
-  void send(const ConnectionPair& ends, MessageRequest& request) {
-    request.set(State::kPending);
-    ASSERT_TRUE(
-        messenger(0).send(ends.send, {memory_[0].data(), kSize, 0, regions_[0].key, &request}));
+  void send(const ConnectionPair& ends, MessageSend& request) {
+    ASSERT_TRUE(messenger(0).send(
+        ends.send, test::pending(request, {memory_[0].data(), kSize, 0, regions_[0].key})));
   }
   void expect_works(const ConnectionPair& ends) {
-    MessageRequest sent, received;
+    MessageSend sent;
+    MessageReceive received;
     receive(ends, received);
     send(ends, sent);
     const auto done = [&] {
@@ -94,14 +93,15 @@ TEST_F(MessengerLimitsTest, LateWritesOfAClosedConnectionDoNotReachTheNext) {
   for (int i = 0; i < 50; ++i) {
     SCOPED_TRACE(i);
     const ConnectionPair old = make();
-    MessageRequest sent, received;
+    MessageSend sent;
+    MessageReceive received;
     receive(old, received);
     run_for(Duration::from_us(100));
     send(old, sent);
     run_for(Duration::from_ns(200 * i));  // part of the message has left
     close(old);
     const ConnectionPair next = make();
-    MessageRequest untouched;
+    MessageReceive untouched;
     receive(next, untouched);
     run_for(Duration::from_ms(50));
     EXPECT_EQ(untouched.state(), State::kPending);

@@ -1,6 +1,7 @@
 // What Messenger reports of its flows: which end waits, for how long, and how much was sent.
 #include <gtest/gtest.h>
 
+#include "tests/support/pending.h"
 #include "tests/support/sim_host.h"
 #include "transport/wire/address.h"
 
@@ -21,17 +22,16 @@ class MessengerStatusTest : public testing::Test {
     from_region_ =
         hosts_[0]->nic().register_memory(from_.data(), kBytes, Access::kLocalRead).value();
     to_region_ = hosts_[1]->nic().register_memory(to_.data(), kBytes, Access::kRemoteWrite).value();
-    for (auto& request : requests_) request.set(MessageRequest::State::kPending);
   }
 
   void send() {
     ASSERT_TRUE(hosts_[0]->messenger().send(
-        ends_.send, {from_.data(), kBytes, 0, from_region_.key, &requests_[0]}));
+        ends_.send, test::pending(sent_, {from_.data(), kBytes, 0, from_region_.key})));
   }
   void receive() {
-    ReceiveOperation operation{.count = 1, .request = &requests_[1]};
-    operation.buffers[0] = {to_.data(), kBytes, 0, to_region_.key, to_region_.remote_address};
-    ASSERT_TRUE(hosts_[1]->messenger().receive(ends_.receive, operation, network_.now()));
+    test::pending(received_).add(to_.data(), kBytes, 0,
+                                 {to_region_.remote_address, to_region_.key});
+    ASSERT_TRUE(hosts_[1]->messenger().receive(ends_.receive, received_, network_.now()));
   }
   void run_for(Duration time) {
     run(network_, hosts_, network_.now() + time, [] { return false; });
@@ -50,7 +50,8 @@ class MessengerStatusTest : public testing::Test {
   std::vector<uint8_t> to_ = std::vector<uint8_t>(kBytes);
   MemoryRegion from_region_;
   MemoryRegion to_region_;
-  std::array<MessageRequest, 2> requests_;
+  MessageSend sent_;
+  MessageReceive received_;
 };
 
 TEST_F(MessengerStatusTest, BothEndsReportTheSameFlowNumber) {
@@ -103,7 +104,7 @@ TEST_F(MessengerStatusTest, AcknowledgedBytesAreCounted) {
   send();
   receive();
   run_for(Duration::from_ms(50));
-  ASSERT_EQ(requests_[0].state(), MessageRequest::State::kDone);
+  ASSERT_EQ(sent_.state(), MessageRequest::State::kDone);
   const FlowStatus flow = status(0);
   EXPECT_EQ(flow.stats.acked, kBytes);
   EXPECT_EQ(flow.stats.sent, kBytes) << "nothing was lost";
@@ -176,7 +177,7 @@ TEST_F(MessengerStatusTest, EachFlowHasItsOwnRequests) {
   EXPECT_TRUE(flows[1].sending);
   EXPECT_EQ(flows[1].requests, 0U);
   ASSERT_TRUE(hosts_[1]->messenger().send(
-      back.send, {to_.data(), kBytes, 0, to_region_.key, &requests_[0]}));
+      back.send, test::pending(sent_, {to_.data(), kBytes, 0, to_region_.key})));
   run_for(Duration::from_s(1));
   EXPECT_EQ(hosts_[1]->messenger().flow_statuses(network_.now())[1].requests, 1U);
 }

@@ -2,6 +2,7 @@
 // ordinary traffic.
 #include <gtest/gtest.h>
 
+#include "tests/support/pending.h"
 #include "tests/support/sim_host.h"
 
 namespace pacecar::test::transfers_test {
@@ -55,11 +56,10 @@ TEST_F(MessengerTest, ReceiverLearnsThatTheSenderHasClosed) {
   const ConnectionPair ends = connect(*hosts_[0], *hosts_[1], 1, network_.now());
   uint8_t byte = 0;
   const auto region = hosts_[1]->nic().register_memory(&byte, 1, Access::kRemoteWrite).value();
-  MessageRequest request;
-  request.set(MessageRequest::State::kPending);
-  ReceiveOperation receive{.count = 1, .request = &request};
-  receive.buffers[0] = {&byte, 1, 0, region.key, region.remote_address};
-  ASSERT_TRUE(messenger(1).receive(ends.receive, receive, network_.now()));
+  MessageReceive request;
+  test::pending(request);
+  request.add(&byte, 1, 0, {region.remote_address, region.key});
+  ASSERT_TRUE(messenger(1).receive(ends.receive, request, network_.now()));
   run_for(Duration::from_ms(1));
   messenger(0).close_send(ends.send, network_.now());
   run_for(Duration::from_ms(5));
@@ -74,14 +74,14 @@ TEST_F(MessengerTest, StallBeginsWithoutProgressAndEndsWithProgress) {
       hosts_[0]->nic().register_memory(from.data(), 100, Access::kLocalRead).value();
   const auto to_region =
       hosts_[1]->nic().register_memory(to.data(), 100, Access::kRemoteWrite).value();
-  std::array<MessageRequest, 3> requests;
-  for (auto& request : requests) request.set(MessageRequest::State::kPending);
-  ReceiveOperation receive{.count = 1, .request = &requests[0]};
-  receive.buffers[0] = {to.data(), 100, 0, to_region.key, to_region.remote_address};
+  MessageSend sent;
+  MessageReceive received;
+  test::pending(received).add(to.data(), 100, 0, {to_region.remote_address, to_region.key});
   run_for(Duration::from_s(20));  // idle is not stalled
   EXPECT_EQ(messenger(0).stall_changes() + messenger(1).stall_changes(), 0U);
 
-  ASSERT_TRUE(messenger(0).send(ends.send, {from.data(), 100, 0, from_region.key, &requests[1]}));
+  ASSERT_TRUE(
+      messenger(0).send(ends.send, test::pending(sent, {from.data(), 100, 0, from_region.key})));
   run_for(Duration::from_ms(4900));
   EXPECT_FALSE(messenger(0).send_stall(ends.send));
   run_for(Duration::from_ms(200));
@@ -93,14 +93,14 @@ TEST_F(MessengerTest, StallBeginsWithoutProgressAndEndsWithProgress) {
   EXPECT_EQ(stall->writes, 0U);
   EXPECT_GE(stall->lasted, Duration::from_s(5));
 
-  ASSERT_TRUE(messenger(1).receive(ends.receive, receive, network_.now()));
+  ASSERT_TRUE(messenger(1).receive(ends.receive, received, network_.now()));
   run_for(Duration::from_ms(20));
-  EXPECT_EQ(requests[1].state(), MessageRequest::State::kDone);
+  EXPECT_EQ(sent.state(), MessageRequest::State::kDone);
   EXPECT_FALSE(messenger(0).send_stall(ends.send));
   EXPECT_EQ(messenger(0).stall_changes(), 2U);
 
-  for (auto& request : requests) request.set(MessageRequest::State::kPending);
-  ASSERT_TRUE(messenger(1).receive(ends.receive, receive, network_.now()));
+  received.set(MessageRequest::State::kPending);
+  ASSERT_TRUE(messenger(1).receive(ends.receive, received, network_.now()));
   run_for(Duration::from_ms(5100));
   const auto starved = messenger(1).receive_stall(ends.receive);
   ASSERT_TRUE(starved);
@@ -119,20 +119,20 @@ TEST_F(MessengerTest, DeregisteredMemoryFailsItsReceive) {
       hosts_[0]->nic().register_memory(from.data(), 100, Access::kLocalRead).value();
   const auto to_region =
       hosts_[1]->nic().register_memory(to->data(), 100, Access::kRemoteWrite).value();
-  std::array<MessageRequest, 2> requests;
-  for (auto& request : requests) request.set(MessageRequest::State::kPending);
-  ReceiveOperation receive{.count = 1, .request = &requests[1]};
-  receive.buffers[0] = {to->data(), 100, 0, to_region.key, to_region.remote_address};
-  ASSERT_TRUE(messenger(1).receive(ends.receive, receive, network_.now()));
+  MessageSend sent;
+  MessageReceive received;
+  test::pending(received).add(to->data(), 100, 0, {to_region.remote_address, to_region.key});
+  ASSERT_TRUE(messenger(1).receive(ends.receive, received, network_.now()));
   run_for(Duration::from_ms(1));
   messenger(1).forget_memory(to_region.key);
   hosts_[1]->nic().deregister_memory(to_region);
   to.reset();  // the address sanitizer sees every write from here on
-  EXPECT_EQ(requests[1].failure, MessageFailure::kMemoryGone);
-  ASSERT_TRUE(messenger(0).send(ends.send, {from.data(), 100, 0, from_region.key, &requests[0]}));
+  EXPECT_EQ(received.failure, MessageFailure::kMemoryGone);
+  ASSERT_TRUE(
+      messenger(0).send(ends.send, test::pending(sent, {from.data(), 100, 0, from_region.key})));
   run_for(Duration::from_ms(50));
-  EXPECT_EQ(requests[0].state(), MessageRequest::State::kFailed);
-  EXPECT_EQ(requests[0].failure, MessageFailure::kPeerRefused);
+  EXPECT_EQ(sent.state(), MessageRequest::State::kFailed);
+  EXPECT_EQ(sent.failure, MessageFailure::kPeerRefused);
 }
 
 }  // namespace

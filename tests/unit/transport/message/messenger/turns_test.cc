@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/pending.h"
 #include "tests/support/scripted_nic.h"
 
 namespace pacecar::test::turns_test {
@@ -298,21 +299,22 @@ TEST_F(MessengerAdvertising, WaitingBuffersAreAdvertisedTogether) {
 TEST_F(MessengerAdvertising, BuffersAreAdvertisedSoonerWithDataToThePeer) {
   const ConnectionPair back =
       connect_messengers(pair_.messenger(1), pair_.messenger(0), 0, pair_.now);
-  MessageRequest received, sent;
+  MessageReceive received;
+  MessageSend sent;
   received.set(State::kPending);
   sent.set(State::kPending);
   const auto send_back = [&] {
     const auto region =
         pair_.nic[1].register_memory(pair_.memory[1].data(), 8, Access::kLocalRead).value();
-    ASSERT_TRUE(
-        pair_.messenger(1).send(back.send, {pair_.memory[1].data(), 8, 0, region.key, &sent}));
+    ASSERT_TRUE(pair_.messenger(1).send(
+        back.send, test::pending(sent, {pair_.memory[1].data(), 8, 0, region.key})));
   };
   const auto region =
       pair_.nic[0].register_memory(pair_.memory[0].data(), 8, Access::kRemoteWrite).value();
   for (int i = 0; i < 2; ++i) {
-    ReceiveOperation operation{.count = 1, .request = &received};
-    operation.buffers[0] = {pair_.memory[0].data(), 8, 0, region.key, region.remote_address};
-    ASSERT_TRUE(pair_.messenger(0).receive(back.receive, operation, pair_.now));
+    received.clear();
+    received.add(pair_.memory[0].data(), 8, 0, {region.remote_address, region.key});
+    ASSERT_TRUE(pair_.messenger(0).receive(back.receive, received, pair_.now));
     pair_.receive();
     pair_.run();
   }

@@ -2,6 +2,7 @@
 // on. Three simulated hosts at 100 Gb/s around a switch.
 #include <gtest/gtest.h>
 
+#include "tests/support/pending.h"
 #include "tests/support/sim_host.h"
 
 namespace pacecar::test::weights_and_budgets_test {
@@ -17,7 +18,7 @@ class MessengerShareTest : public testing::Test {
     Job& job = *jobs_[number];
     const auto region = expose(job, from);
     PACECAR_CHECK(hosts_[from]->messenger().send(
-        job.ends.send, {job.data.data(), kMessage, 0, region.key, &job.requests[1]}));
+        job.ends.send, test::pending(job.sent, {job.data.data(), kMessage, 0, region.key})));
     return number;
   }
   // Makes a flow whose receiver has posted a receive and whose sender does not send; its number.
@@ -25,11 +26,11 @@ class MessengerShareTest : public testing::Test {
     auto job = std::make_unique<Job>();
     job->from = from;
     job->ends = connect(*hosts_[from], *hosts_[to], to, network_.now(), weight);
-    for (auto& request : job->requests) request.set(MessageRequest::State::kPending);
-    ReceiveOperation receive{.count = 1, .request = &job->requests[0]};
+    test::pending(job->received);
     const MemoryRegion region = expose(*job, to);
-    receive.buffers[0] = {job->data.data(), kMessage, 0, region.key, region.remote_address};
-    PACECAR_CHECK(hosts_[to]->messenger().receive(job->ends.receive, receive, network_.now()));
+    job->received.add(job->data.data(), kMessage, 0, {region.remote_address, region.key});
+    PACECAR_CHECK(
+        hosts_[to]->messenger().receive(job->ends.receive, job->received, network_.now()));
     jobs_.push_back(std::move(job));
     return jobs_.size() - 1;
   }
@@ -70,7 +71,8 @@ class MessengerShareTest : public testing::Test {
     size_t from = 0;
     ConnectionPair ends;
     std::vector<uint8_t> data = std::vector<uint8_t>(kMessage);
-    std::array<MessageRequest, 2> requests;
+    MessageSend sent;
+    MessageReceive received;
   };
 
   MemoryRegion expose(Job& job, size_t port) {

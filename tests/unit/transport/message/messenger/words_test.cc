@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "cc/registry.h"
+#include "tests/support/pending.h"
 #include "tests/support/sim_host.h"
 
 namespace pacecar::test::words_test {
@@ -30,14 +31,14 @@ class Exchange {
 
   void receive() {
     received_.set(MessageRequest::State::kPending);
-    ReceiveOperation operation{.count = 1, .request = &received_};
-    operation.buffers[0] = {to_.data(), to_.size(), 0, to_region_.key, to_region_.remote_address};
-    ASSERT_TRUE(hosts_[1]->messenger().receive(ends_.receive, operation, network_.now()));
+    received_.clear();
+    received_.add(to_.data(), to_.size(), 0, {to_region_.remote_address, to_region_.key});
+    ASSERT_TRUE(hosts_[1]->messenger().receive(ends_.receive, received_, network_.now()));
   }
   void send() {
     sent_.set(MessageRequest::State::kPending);
     ASSERT_TRUE(hosts_[0]->messenger().send(
-        ends_.send, {from_.data(), from_.size(), 0, from_region_.key, &sent_}));
+        ends_.send, test::pending(sent_, {from_.data(), from_.size(), 0, from_region_.key})));
   }
   void run_for(Duration time) {
     run(network_, hosts_, network_.now() + time, [] { return false; });
@@ -66,8 +67,8 @@ class Exchange {
   MemoryRegion from_region_;
   MemoryRegion to_region_;
   ConnectionPair ends_;
-  MessageRequest sent_;
-  MessageRequest received_;
+  MessageSend sent_;
+  MessageReceive received_;
 };
 
 TEST(MessengerWords, EveryCongestionControlMovesMessages) {
