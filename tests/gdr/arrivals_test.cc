@@ -6,12 +6,13 @@
 #include "gdr/gpu_system.h"
 #include "tests/gdr/rma_ranks.h"
 #include "transport/api/memory.h"
+#include "transport/api/plugin_calls.h"
 
 namespace pacecar::rma::arrivals_test {
 namespace {
 
 // A NIC that reaches GPU memory; flush_done ends its flushes.
-class DirectContext final : public Context {
+class DirectContext final : public Context, public CopyingContext {
  public:
   explicit DirectContext(std::shared_ptr<GpuSystem> gpus) : gpus_(std::move(gpus)) {}
 

@@ -47,13 +47,11 @@
 #include "transport/api/error.h"
 #include "transport/api/version.h"
 #include "transport/base/log.h"
-#include "transport/engine/back_ends.h"
 
 namespace pacecar {
 
 class Engine;
 class MessageRequest;
-class StagedRange;
 using Request = MessageRequest;
 
 // A parameter, e.g. {"PACECAR_CC", "fixed"}.
@@ -249,8 +247,6 @@ class SendConnection {
   virtual FlowView flow() const = 0;
   // Sends at once what has been started.
   virtual void hurry() {}
-  // Posts messages that had to be copied first, as test() does.
-  virtual void advance() {}
 };
 
 class ReceiveConnection {
@@ -338,12 +334,6 @@ class Context {
     return register_memory(nic, MemoryRange{.address = address, .length = length});
   }
   virtual Result<void> deregister_memory(size_t nic, const Memory* memory) = 0;
-
-  // Copies by the GPU, for access of the processor to memory of kind kCuda. Errors:
-  // kInvalidArgument (no such memory), kSystem.
-  virtual Result<std::shared_ptr<StagedRange>> copies_of(const MemoryRange& /*range*/) {
-    return fail(ErrorCode::kInvalidArgument, "no NIC of this process takes GPU memory");
-  }
 
   // After a receive into GPU memory: makes the NIC's writes visible to the GPU. nullopt: they are
   // visible; otherwise flushed() returns true once they are. Flushes of a NIC end in order.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "transport/api/memory.h"
+#include "transport/api/plugin_calls.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::rma {
@@ -50,7 +51,7 @@ void Outbox::report_copied() {
 }
 
 Result<void> Outbox::advance() {
-  if (!started_.empty()) connection_->advance();
+  if (!started_.empty()) pacecar::advance(*connection_);
   RETURN_IF_ERROR(finish());
   while (!waiting_.empty()) {
     ASSIGN_OR_RETURN(const auto started, start());

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "transport/api/memory.h"
+#include "transport/api/plugin_calls.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::rma {
@@ -43,7 +44,7 @@ Result<OwnMemory> Windows::make_own(const MemoryRange& range) {
   }
   const auto window = window_of(*memory);
   auto copies = range.kind == MemoryKind::kCuda && window
-                    ? context_->copies_of(range)
+                    ? copies_of(*context_, range)
                     : Result<std::shared_ptr<StagedRange>>(nullptr);
   if (!window || !copies) {
     (void)context_->deregister_memory(nic_, memory);

@@ -9,6 +9,7 @@
 #include "gdr/gpu_memory.h"
 #include "transport/api/gpu/staged_connections.h"
 #include "transport/api/memory.h"
+#include "transport/api/plugin_calls.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -64,7 +65,7 @@ class StagedConnecting final : public Staged<Connecting> {
   Result<std::unique_ptr<SendConnection>> poll() override { return staged(inner_->poll()); }
 };
 
-class GpuContext final : public Context {
+class GpuContext final : public Context, public CopyingContext {
  public:
   GpuContext(std::unique_ptr<Context> inner, std::shared_ptr<GpuSystem> gpus, LogSink log)
       : inner_(std::move(inner)), gpus_(std::move(gpus)), log_(log) {}

@@ -12,6 +12,7 @@
 #include "gdr/staging.h"
 #include "transport/api/connections.h"
 #include "transport/api/memory.h"
+#include "transport/api/plugin_calls.h"
 #include "transport/base/fixed_queue.h"
 #include "transport/base/return_if_error.h"
 #include "transport/message/message_request.h"
@@ -165,7 +166,7 @@ const std::shared_ptr<StagedRange>& staged_of(const Memory* memory, size_t size)
   return memory == nullptr || size == 0 ? kNone : memory->staged();
 }
 
-class StagedSendConnection final : public SendConnection {
+class StagedSendConnection final : public SendConnection, public CopyingConnection {
  public:
   StagedSendConnection(std::unique_ptr<SendConnection> inner, const Staging& staging)
       : stage_(staging, kMaxSends), waiting_(kMaxSends), inner_(std::move(inner)) {}
