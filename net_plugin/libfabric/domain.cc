@@ -11,6 +11,7 @@
 #include "transport/base/params_environment.h"
 #include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
+#include "transport/engine/own_thread.h"
 
 namespace pacecar::fabric {
 namespace {
@@ -102,6 +103,10 @@ int open_domain(fid_fabric* /*fabric*/, fi_info* info, fid_domain** domain, void
   const auto params = load_params_from_environment({}, nullptr);
   const bool cma = params && params->cma == AutoOrOff::kAuto;
   auto* const made = new Domain(std::move(*opened), number, *info, cma);
+  if (const auto driver = made->make_driver(); !driver) {
+    close_domain(&made->fid);
+    return failed(driver.error());
+  }
   made->mr = &memory_calls;
   if (info->domain_attr->data_progress == FI_PROGRESS_AUTO) made->enable_auto_progress();
   return hand_out(made, FI_CLASS_DOMAIN, &kDomainObject, &kDomain, context, domain);
@@ -117,15 +122,12 @@ Domain::Domain(std::shared_ptr<Context> context, size_t nic, const fi_info& info
       family_(info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET),
       cma_(cma) {}
 
-Domain::~Domain() {
-  if (!progress_thread_.joinable()) return;
-  {
-    const std::lock_guard lock(progress_mutex_);
-    stop_ = true;
-  }
-  progress_wanted_.notify_all();
-  blocking_.notify_all();
-  progress_thread_.join();
+Result<void> Domain::make_driver() {
+  // After so long without a call the keeper takes over.
+  constexpr Duration kAway = Duration::from_ms(1);
+  ASSIGN_OR_RETURN(driver_, ProgressDriver::make(
+                                keeper_, {.patience = kAway, .nap = kAway, .longest_nap = kAway}));
+  return {};
 }
 
 void Domain::progress() {
@@ -140,65 +142,40 @@ bool Domain::prepare_to_rest() {
                              [](Endpoint* endpoint) { return endpoint->prepare_to_rest(); });
 }
 
-// With progress_mutex_ held.
-void Domain::start_progress_thread() {
-  if (!progress_thread_.joinable()) progress_thread_ = std::thread([this] { run_progress(); });
-}
-
 void Domain::enable_auto_progress() {
-  {
-    const std::lock_guard lock(progress_mutex_);
-    auto_progress_ = true;
-    start_progress_thread();
-  }
-  progress_wanted_.notify_all();
+  auto_progress_ = true;
+  driver_->start();
+  driver_->wake();
 }
 
 void Domain::progress_until_sent() {
-  if (has_unsent_.load(std::memory_order_relaxed)) return;
-  {
-    const std::lock_guard lock(progress_mutex_);
-    has_unsent_ = true;
-    try {
-      start_progress_thread();
-    } catch (const std::system_error&) {
-      return;  // no thread can be made: the application's next call sends
-    }
+  if (has_unsent_.exchange(true)) return;
+  try {
+    driver_->start();
+  } catch (const std::system_error&) {
+    return;  // no thread can be made: the application's next call sends
   }
-  progress_wanted_.notify_all();
+  driver_->wake();
 }
 
-void Domain::about_to_block() {
-  {
-    const std::lock_guard lock(progress_mutex_);
-    application_blocks_ = true;
-  }
-  blocking_.notify_all();
+Turn Domain::Keeper::take_turn() {
+  if (!domain.progress_enabled()) return Turn::kIdle;
+  const std::unique_lock lock(domain.mutex, std::try_to_lock);
+  if (!lock) return Turn::kBusy;
+  domain.progress();
+  return domain.prepare_to_rest() ? Turn::kIdle : Turn::kMoved;
 }
 
-void Domain::run_progress() {
-  // After so long without a call the progress thread takes over.
-  constexpr auto kAway = std::chrono::milliseconds(1);
-  std::unique_lock lock(progress_mutex_);
-  while (!stop_) {
-    progress_wanted_.wait(lock, [this] { return stop_ || progress_enabled(); });
-    const uint64_t calls = calls_.load(std::memory_order_relaxed);
-    blocking_.wait_for(lock, kAway, [this] { return stop_ || application_blocks_; });
-    const bool application_blocks = std::exchange(application_blocks_, false);
-    const uint64_t now = calls_.load(std::memory_order_relaxed);
-    if (!application_blocks && now != calls) continue;
-    while (!stop_ && progress_enabled() && calls_.load(std::memory_order_relaxed) == now) {
-      lock.unlock();
-      bool rests = false;
-      {
-        const std::lock_guard domain_lock(mutex);
-        progress();
-        rests = prepare_to_rest();
-      }
-      if (rests) context_->rest(nic_);
-      lock.lock();
-    }
-  }
+// A rest ends by itself; where no progress is wanted, the keeper sleeps until it is.
+void Domain::Keeper::prepare_to_sleep() {
+  rests = domain.progress_enabled();
+  domain.driver_->announce_sleep(Instant::never());
+}
+
+void Domain::Keeper::sleep(Instant until, int bell) {
+  if (rests) return domain.context_->rest(domain.nic_);
+  pollfd woken{bell, POLLIN, 0};
+  sleep_until(until, {&woken, 1});
 }
 
 // --- registered memory: fi_mr_reg and its like ---

@@ -21,13 +21,14 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "gdr/gpu_system.h"
 #include "net_plugin/libfabric/core/names.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/file_descriptor.h"
+#include "transport/engine/clock.h"
+#include "transport/engine/progress_driver.h"
 
 namespace pacecar::fabric {
 
@@ -161,7 +162,8 @@ struct MemoryRegion : fid_mr, InDomain {
 class Domain : public fid_domain {
  public:
   Domain(std::shared_ptr<Context> context, size_t nic, const fi_info& info, bool cma);
-  ~Domain();
+  // Before the first call of the functions that make progress.
+  Result<void> make_driver();
 
   Context& pacecar() const { return *context_; }
   const std::shared_ptr<Context>& context_of_process() const { return context_; }
@@ -180,8 +182,8 @@ class Domain : public fid_domain {
   std::map<uint64_t, MemoryRegion*> regions;  // by key
   uint64_t next_key = 1;
 
-  // Called at each call that makes progress. The progress thread works only between such calls.
-  void note_call() { calls_.fetch_add(1, std::memory_order_relaxed); }
+  // Called at each call that makes progress. The keeper works only between such calls.
+  void note_call() { driver_->note_call(clock_now()); }
   // Makes progress until done(), called with the lock held, returns true. False: `timeout_ms` have
   // passed (below 0: no timeout).
   template <typename Done>
@@ -202,13 +204,13 @@ class Domain : public fid_domain {
       if (rests) context_->rest(nic_);
     }
   }
-  // From now on the progress thread makes progress while the application does not.
+  // From now on the keeper makes progress while the application does not.
   void enable_auto_progress();
   // The same until all frames are sent: the application has their completions already, so it may
   // not call again.
   void progress_until_sent();
-  // The application is going to wait for a descriptor: the progress thread takes over at once.
-  void about_to_block();
+  // The application is going to wait for a descriptor: the keeper takes over at once.
+  void about_to_block() { driver_->hand_over(); }
 
   std::atomic<uint32_t> users{0};  // objects that are open within this domain
 
@@ -216,11 +218,19 @@ class Domain : public fid_domain {
   using Clock = std::chrono::steady_clock;
   static constexpr auto kSpin = std::chrono::microseconds(50);
 
-  bool progress_enabled() const {
-    return auto_progress_ || has_unsent_.load(std::memory_order_relaxed);
-  }
-  void start_progress_thread();
-  void run_progress();
+  bool progress_enabled() const { return auto_progress_.load() || has_unsent_.load(); }
+
+  // Apart, as a structure of libfabric's has no virtual functions.
+  struct Keeper final : Driven {
+    explicit Keeper(Domain& its_domain) : domain(its_domain) {}
+    Turn take_turn() override;
+    void prepare_to_sleep() override;
+    bool has_submissions() const override { return domain.progress_enabled() && !rests; }
+    void sleep(Instant until, int bell) override;
+
+    Domain& domain;
+    bool rests = false;  // progress was wanted when it went to sleep
+  };
 
   const std::shared_ptr<Context> context_;
   const size_t nic_;
@@ -228,15 +238,10 @@ class Domain : public fid_domain {
   const int family_;
   const bool cma_;
 
-  std::atomic<uint64_t> calls_{0};
   std::atomic<bool> has_unsent_{false};
-  std::mutex progress_mutex_;
-  std::condition_variable progress_wanted_;
-  std::condition_variable blocking_;
-  bool auto_progress_ = false;
-  bool application_blocks_ = false;
-  bool stop_ = false;
-  std::thread progress_thread_;
+  std::atomic<bool> auto_progress_{false};
+  Keeper keeper_{*this};
+  std::unique_ptr<ProgressDriver> driver_;  // the last member, as it uses the others
 };
 
 inline InDomain::InDomain(Domain& its_domain) : domain(its_domain) { ++domain.users; }

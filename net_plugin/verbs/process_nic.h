@@ -1,10 +1,9 @@
 // The NIC of a device in this process, and who drives it: the threads that poll completion queues,
-// or a keeper thread, which sleeps on the socket while there is nothing to do. All contexts of the
-// process that open the device share it.
+// or a keeper thread (transport/engine/progress_driver.h). All contexts of the process that open
+// the device share it.
 //
-// While callers poll, the keeper naps. A program that polls memory for a peer's writes, or sleeps,
-// makes no calls: then the keeper finds waiting packets after a nap. From then on it leads: it
-// polls for a while. Then it naps again; if packets wait again at once, it leads for twice as long.
+// A program that polls memory for a peer's writes, or sleeps, makes no calls: then the keeper finds
+// waiting packets after a nap, and leads.
 //
 // Thread rule: call with mutex() held, except open() and the calls that say otherwise. The mutex
 // also guards the completion queues and the queue pairs.
@@ -13,17 +12,16 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "net_plugin/verbs/flows.h"
 #include "net_plugin/verbs/staging.h"
 #include "net_plugin/verbs/turn_lock.h"
-#include "transport/base/file_descriptor.h"
 #include "transport/base/log.h"
 #include "transport/base/params.h"
 #include "transport/engine/open_nic.h"
+#include "transport/engine/progress_driver.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/nic/standard_nic.h"
 
@@ -55,7 +53,7 @@ class Timed {
   ~Timed() = default;
 };
 
-class ProcessNic {
+class ProcessNic final : private Driven {
  public:
   // Errors: as open_process_nic, and of the congestion control.
   static Result<std::unique_ptr<ProcessNic>> open(const InterfaceInfo& interface,
@@ -94,20 +92,16 @@ class ProcessNic {
   void hand_over();
 
  private:
-  ProcessNic(OpenedNic opened, const Params& params, FileDescriptor wake);
+  ProcessNic(OpenedNic opened, const Params& params);
   bool deliver();
   Instant next_deadline() const;
   void note_due(Instant due, Instant now);
-  void keep();
-  bool callers_turn() const;
-  bool callers_are_late() const;
-  void nap(Duration time) const;
-  void nap_or_lead();
-  void wake_keeper() const;
-  void forget_wakes() const;
-  Instant prepare_to_sleep();
-  void sleep(Instant until, int other_fd) const;
-  void sleep_until_needed();
+  // With the lock: when a sleep must end.
+  Instant sleep_deadline();
+  Turn take_turn() override;
+  bool callers_left_work() override;
+  void prepare_to_sleep() override;
+  void sleep(Instant until, int other_fd) override;
 
   const Params params_;
   OpenedNic opened_;
@@ -121,19 +115,8 @@ class ProcessNic {
   TurnLock mutex_;
   Instant deadline_;         // as of the last turn
   bool unfinished_ = false;  // look() has delivered completions, and left out the rest of the turn
-  const FileDescriptor wake_;  // eventfd
-  std::atomic<bool> stop_{false};
-  std::atomic<int64_t> last_call_ns_{0};
-  std::atomic<int64_t> due_ns_{0};           // when the NIC is to be driven next
-  std::atomic<int> waiting_{0};              // callers in turn_until_readable
-  std::atomic<bool> keeper_leads_{false};    // it does not nap
-  std::atomic<int64_t> asleep_until_ns_{0};  // 0: the keeper is awake
-  // Used by the keeper only.
-  Instant leads_until_;
-  Duration lead_;  // for how long it leads at a time
-  int naps_ = 0;   // since it led
-  Duration nap_;   // the next one
-  std::thread keeper_;
+  std::atomic<int64_t> due_ns_{0};  // when the NIC is to be driven next
+  std::unique_ptr<ProgressDriver> driver_;
 };
 
 }  // namespace pacecar::ibverbs

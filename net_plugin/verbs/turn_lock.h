@@ -4,8 +4,6 @@
 // Thread rule: any thread.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <mutex>
 #include <utility>
@@ -17,11 +15,6 @@ class TurnLock {
   void lock() {
     callers_.fetch_add(1, std::memory_order_relaxed);
     if (!spin([this] { return mutex_.try_lock(); })) mutex_.lock();
-  }
-  // For the keeper: waits as long as callers have the lock or want it.
-  void lock_last() {
-    const auto taken = [this] { return !called() && try_lock(); };
-    while (!spin(taken)) sched_yield();
   }
   // For the keeper: false if any thread has the lock.
   bool try_lock() {

@@ -11,12 +11,11 @@
 namespace pacecar {
 namespace {
 
-// Callers that have polled within this time are trusted to poll again.
-constexpr Duration kCallerPatience = Duration::from_ms(1);
+// The keeper takes over 1 to 3 ms after the last poll of a caller.
+constexpr Duration kPatience = Duration::from_ms(1);
+constexpr Duration kNap = Duration::from_ms(2);
 // Callers that find nothing in this many polls yield, as the peer may need the processor.
 constexpr uint32_t kEmptyPollsBeforeYield = 100;
-// How often the keeper checks that callers still poll, so it takes over 1 to 3 ms after their last.
-constexpr Duration kNap = Duration::from_ms(2);
 constexpr Duration kLongestRest = Duration::from_us(500);
 // While messages keep coming, a caller that finds nothing sleeps for NicCaps::jitter divided by
 // this. Arrivals do not end the sleep: waking up costs more than polling a little later, and with
@@ -32,7 +31,6 @@ constexpr Duration kLingerStep = Duration::from_us(200);
 
 Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_ptr<NicPort> port,
                                              const NicIdentity& identity, EngineLink link) {
-  ASSIGN_OR_RETURN(auto bell, Doorbell::make());
   const NicCaps& caps = std::as_const(*port).nic().caps();
   const uint32_t eager = caps.software ? static_cast<uint32_t>(params.eager) : 0;
   auto messenger = Messenger::create(port->nic(),
@@ -53,21 +51,26 @@ Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_p
   if (!messenger) {
     return fail(messenger.error().code, "PACECAR_CC: " + messenger.error().message);
   }
-  return std::unique_ptr<Engine>(new Engine(params, std::move(port), identity, std::move(link),
-                                            std::move(*messenger), std::move(bell)));
+  auto engine = std::unique_ptr<Engine>(
+      new Engine(params, std::move(port), identity, std::move(link), std::move(*messenger)));
+  ASSIGN_OR_RETURN(engine->driver_,
+                   ProgressDriver::make(*engine, {.always = params.progress == Progress::kThread,
+                                                  .patience = kPatience,
+                                                  .nap = kNap,
+                                                  .longest_nap = kNap,
+                                                  .spin = params.spin}));
+  engine->driver_->start();
+  return engine;
 }
 
 Engine::Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIdentity& identity,
-               EngineLink link, std::unique_ptr<Messenger> messenger,
-               std::unique_ptr<Doorbell> bell)
+               EngineLink link, std::unique_ptr<Messenger> messenger)
     : params_(params),
       identity_(identity),
       port_(std::move(port)),
       link_(std::move(link)),
       messenger_(std::move(messenger)),
-      loop_(*port_, *messenger_),
-      bell_(std::move(bell)),
-      keeper_([this] { keep(); }) {}
+      loop_(*port_, *messenger_) {}
 
 Engine::~Engine() {
   const Instant give_up = clock_now() + kLinger;
@@ -80,9 +83,7 @@ Engine::~Engine() {
     }
     if (!drained) std::this_thread::sleep_for(std::chrono::nanoseconds(kLingerStep.ns()));
   }
-  stop_ = true;
-  bell_->ring();
-  keeper_.join();
+  driver_.reset();
 }
 
 // --- with the lock held ---
@@ -188,80 +189,44 @@ void Engine::rest() {
       until = prepare_to_wait() ? sleep_limit(std::min(deadline_, until)) : time;
       fd = port_->wait_fd();
     }
-    end_inline_poll(time);
     // This thread polls again by then, so the keeper need not take over.
-    last_inline_poll_ns_.store(std::max(until, time).ns(), std::memory_order_relaxed);
+    end_inline_poll(time, until);
   }
   pollfd waiting{fd, POLLIN, 0};
   sleep_until(until, {&waiting, 1});
 }
 
 // Wakes the keeper if it would sleep beyond the new deadline.
-void Engine::end_inline_poll(Instant now) {
-  const int64_t asleep_until = asleep_until_ns_.load(std::memory_order_relaxed);
-  const bool wake = asleep_until != 0 && deadline_.ns() < asleep_until;
+void Engine::end_inline_poll(Instant now, Instant next_call) {
+  const Instant due = deadline_;
   mutex_.unlock();
-  last_inline_poll_ns_.store(now.ns(), std::memory_order_relaxed);
-  if (wake) bell_->ring();
+  driver_->note_call(std::max(now, next_call), due);
 }
 
 // --- driven by the keeper thread ---
 
-bool Engine::callers_poll(Instant now) const {
-  if (params_.progress == Progress::kThread) return false;
-  const auto last = Instant::from_ns(last_inline_poll_ns_.load(std::memory_order_relaxed));
-  return now - last < kCallerPatience;
+Turn Engine::take_turn() {
+  if (!try_lock()) return Turn::kBusy;
+  const bool moved = poll(clock_now());
+  mutex_.unlock();
+  return moved ? Turn::kMoved : Turn::kIdle;
 }
-
-void Engine::keep() {
-  begin_thread("pacecar");
-  Instant last_moved = clock_now();
-  while (!stop_.load(std::memory_order_relaxed)) {
-    Instant time = clock_now();
-    if (callers_poll(time)) {
-      nap();
-      last_moved = clock_now();
-      continue;
-    }
-    if (try_lock()) {
-      time = clock_now();  // others may have polled since
-      if (poll(time)) last_moved = time;
-      mutex_.unlock();
-    } else if (params_.progress == Progress::kInline) {
-      nap();  // a caller has the lock, perhaps for long: software devices transmit while it posts
-      continue;
-    } else {
-      std::this_thread::yield();
-    }
-    if (time - last_moved >= params_.spin) sleep_until_needed();
-  }
-}
-
-void Engine::nap() { sleep_until(clock_now() + kNap, {}); }
 
 Instant Engine::sleep_limit(Instant deadline) const {
   const bool woken = params_.fault.empty() && port_->wait_fd() >= 0;
   return woken ? deadline : std::min(deadline, clock_now() + kBlindSleep);
 }
 
-void Engine::sleep_until_needed() {
-  Instant deadline = Instant::never();
-  {
-    const Hold hold(*this);
-    const bool waits = !unfinished_ && prepare_to_wait();
-    deadline_ = waits ? loop_.next_deadline() : Instant();
-    deadline = sleep_limit(deadline_);
-    // From here on, submitters and callers see that the keeper sleeps, and wake it if necessary.
-    bell_->expect();
-    asleep_until_ns_.store(deadline.ns());
-  }
-  if (sends_.empty() && receives_.empty() && !stop_.load()) {
-    std::array<pollfd, 2> waiting{pollfd{port_->wait_fd(), POLLIN, 0},
-                                  pollfd{bell_->fd(), POLLIN, 0}};
-    sleep_until(deadline, waiting);
-  }
-  asleep_until_ns_.store(0);
-  bell_->answer();
+void Engine::prepare_to_sleep() {
+  const Hold hold(*this);
+  const bool waits = !unfinished_ && prepare_to_wait();
+  deadline_ = waits ? loop_.next_deadline() : Instant();
+  driver_->announce_sleep(sleep_limit(deadline_));
+}
+
+void Engine::sleep(Instant until, int bell) {
+  std::array<pollfd, 2> waiting{pollfd{port_->wait_fd(), POLLIN, 0}, pollfd{bell, POLLIN, 0}};
+  sleep_until(until, waiting);
 }
 
 }  // namespace pacecar

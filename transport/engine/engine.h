@@ -1,8 +1,7 @@
 // Engine: drives one NIC and the messenger above it. With PACECAR_PROGRESS=inline the threads that
 // poll for their messages do this, and a keeper thread takes over when they stop; with thread it is
-// always the keeper. All protocol state belongs to the holder of the engine's lock.
-//
-// An idle keeper sleeps: it uses no processor time until a packet arrives or an application calls.
+// always the keeper (progress_driver.h). All protocol state belongs to the holder of the engine's
+// lock.
 //
 // Thread rule: any thread; the submissions of one connection from one thread at a time.
 #pragma once
@@ -11,13 +10,13 @@
 #include <concepts>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "transport/base/params.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/doorbell.h"
 #include "transport/engine/poll_loop.h"
+#include "transport/engine/progress_driver.h"
 #include "transport/engine/submissions.h"
 #include "transport/message/messenger.h"
 #include "transport/nic/nic_port.h"
@@ -31,7 +30,7 @@ struct EngineLink {
   Rate first_rate;                   // FlowEnvironment::first_rate
 };
 
-class Engine {
+class Engine final : private Driven {
  public:
   // `identity` is unique among the NICs of all hosts. Errors: kInvalidArgument (unknown congestion
   // control), kSystem.
@@ -70,9 +69,7 @@ class Engine {
   // to the next poll.
   void hurry();
   // After a submission that may wait for the next poll.
-  void noted() {
-    if (asleep_until_ns_.load() != 0) bell_->ring();
-  }
+  void noted() { driver_->wake(); }
   // The newest hint counts. The messenger gets it before any operation that is submitted later.
   void expect(const TrafficHint& hint) { hint_.store(hint); }
   // While waiting for a request.
@@ -104,7 +101,7 @@ class Engine {
   };
 
   Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIdentity& identity,
-         EngineLink link, std::unique_ptr<Messenger> messenger, std::unique_ptr<Doorbell> bell);
+         EngineLink link, std::unique_ptr<Messenger> messenger);
 
   Nic& nic() { return port_->nic(); }
 
@@ -117,11 +114,11 @@ class Engine {
   size_t drain_submissions(Instant now);
 
   bool try_lock();
-  void end_inline_poll(Instant now);
-  void keep();
-  bool callers_poll(Instant now) const;
-  void nap();
-  void sleep_until_needed();
+  void end_inline_poll(Instant now, Instant next_call = Instant());
+  Turn take_turn() override;
+  void prepare_to_sleep() override;
+  bool has_submissions() const override { return !sends_.empty() || !receives_.empty(); }
+  void sleep(Instant until, int bell) override;
   // When a sleep must end at the latest, with that next deadline.
   Instant sleep_limit(Instant deadline) const;
 
@@ -145,11 +142,7 @@ class Engine {
   Instant last_moved_;           // when a caller's poll moved anything
   std::atomic<int> waiting_{0};  // threads that wait for the lock for set-up: polls yield to them
 
-  const std::unique_ptr<Doorbell> bell_;  // wakes the keeper
-  std::atomic<bool> stop_{false};
-  std::atomic<int64_t> last_inline_poll_ns_{0};
-  std::atomic<int64_t> asleep_until_ns_{0};  // 0: the keeper is awake, or naps
-  std::thread keeper_;                       // the last member, as it uses the others
+  std::unique_ptr<ProgressDriver> driver_;  // the last member, as it uses the others
 };
 
 }  // namespace pacecar

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "transport/base/return_if_error.h"
+#include "transport/engine/clock.h"
 #include "transport/rma/meeting.h"
 
 namespace pacecar::rma {
@@ -13,8 +14,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kLinger = std::chrono::milliseconds(100);
-// How often the thread checks whether the application calls.
-constexpr auto kCheckPeriod = std::chrono::milliseconds(5);
+// The keeper takes over 5 to 10 ms after the application's last call.
+constexpr Duration kPatience = Duration::from_ms(5);
 
 }  // namespace
 
@@ -47,14 +48,15 @@ Result<std::unique_ptr<Group>> Group::join(std::shared_ptr<Context> context, siz
     group->peers_.emplace_back(peer, meeting.take_inbox(peer), meeting.take_outbox(peer),
                                group->windows_, group->arrivals_);
   }
-  group->keeper_ =
-      std::jthread([&group = *group](const std::stop_token& stop) { group.keep(stop); });
+  ASSIGN_OR_RETURN(group->driver_, ProgressDriver::make(*group, {.patience = kPatience,
+                                                                 .nap = kPatience,
+                                                                 .longest_nap = kPatience}));
+  group->driver_->start();
   return group;
 }
 
 Group::~Group() {
-  keeper_.request_stop();
-  if (keeper_.joinable()) keeper_.join();
+  driver_.reset();
   for (Peer& peer : peers_) peer.send({.kind = RecordKind::kBye}, nullptr);
   const auto give_up = Clock::now() + kLinger;
   const auto idle = [](const Peer& peer) { return peer.idle(); };
@@ -100,27 +102,23 @@ bool Group::count_arrivals() {
 }
 
 void Group::progress() {
-  calls_.fetch_add(1, std::memory_order_relaxed);
+  driver_->note_call(clock_now());
   context_->progress(nic_);
   const std::lock_guard lock(mutex_);
   polled_ = true;
   advance();
 }
 
-// The thread that serves peers while the application does not call.
-void Group::keep(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (!stop.stop_requested()) {
-    const uint64_t calls = calls_.load(std::memory_order_relaxed);
-    stopping_.wait_for(lock, stop, kCheckPeriod, [] { return false; });
-    while (!stop.stop_requested() && calls_.load(std::memory_order_relaxed) == calls) {
-      const bool came = advance();
-      lock.unlock();
-      if (!came) context_->rest(nic_);
-      lock.lock();
-    }
-  }
+Turn Group::take_turn() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return Turn::kBusy;
+  return advance() ? Turn::kMoved : Turn::kIdle;
 }
+
+// A rest ends by itself.
+void Group::prepare_to_sleep() { driver_->announce_sleep(Instant::never()); }
+
+void Group::sleep(Instant /*until*/, int /*bell*/) { context_->rest(nic_); }
 
 std::optional<Error> Group::failure() const {
   const std::lock_guard lock(mutex_);

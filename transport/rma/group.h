@@ -8,18 +8,16 @@
 // Thread rule: any thread; share() by one thread at a time.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "transport/api/pacecar.hpp"
 #include "transport/base/fresh_pages.h"
+#include "transport/engine/progress_driver.h"
 #include "transport/rma/arrivals.h"
 #include "transport/rma/landing.h"
 #include "transport/rma/peer.h"
@@ -39,7 +37,7 @@ struct Signal {
   uint64_t value = 1;
 };
 
-class Group {
+class Group final : private Driven {
  public:
   // Joins all ranks; `handles` are those of their listeners, by rank, `listener` is ours at `nic`.
   // Later failures of peers are logged. Blocks until all are connected. Errors: kPeer (one is
@@ -90,7 +88,10 @@ class Group {
   Result<void> prepare(const std::shared_ptr<const CopyEngine>& engine, bool staged);
   void release(std::unique_lock<std::mutex>& lock, const std::optional<OwnMemory>& own);
   bool count_arrivals();
-  void keep(const std::stop_token& stop);
+  // The thread that serves peers while the application does not call.
+  Turn take_turn() override;
+  void prepare_to_sleep() override;
+  void sleep(Instant until, int bell) override;
 
   const std::shared_ptr<Context> context_;
   const size_t nic_;
@@ -108,9 +109,7 @@ class Group {
   bool polled_ = true;       // since the last signal that left at once
   std::optional<Error> failure_;
 
-  std::atomic<uint64_t> calls_{0};  // of test() and progress(); without the lock
-  std::condition_variable_any stopping_;
-  std::jthread keeper_;
+  std::unique_ptr<ProgressDriver> driver_;
 };
 
 }  // namespace pacecar::rma
