@@ -131,6 +131,7 @@ class World {
                                       .name = "lane",
                                       .timeout = Duration::from_s(2),
                                       .log = {}},
+                              .direction = sends_ ? Direction::kSend : Direction::kReceive,
                               .connection = *end->connection,
                               .peer = "hostile"},
                        .member = lane});

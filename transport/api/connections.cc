@@ -8,10 +8,8 @@
 namespace pacecar {
 namespace {
 
-// `fault` returns the NIC's description of a failure.
 template <typename Own>
-Result<TestResult> test_request(const Attachment& at, RequestPool<Own>& pool, Request* request,
-                                std::string (Messenger::*fault)(ConnectionId) const) {
+Result<TestResult> test_request(const Attachment& at, RequestPool<Own>& pool, Request* request) {
   Result<TestResult> result;  // filled in place, to avoid copies
   MessageRequest::State state = request->state();
   if (state == MessageRequest::State::kPending) {
@@ -27,7 +25,7 @@ Result<TestResult> test_request(const Attachment& at, RequestPool<Own>& pool, Re
   const MessageFailure failure = request->failure;
   pool.give_back(static_cast<Own*>(request));
   if (state == MessageRequest::State::kDone) return result;
-  result = tl::unexpected(describe(failure, at.peer, at.nic.timeout, at.call(fault)));
+  result = tl::unexpected(describe(failure, at.peer, at.nic.timeout, at.call(&Lanes::fault)));
   return result;
 }
 
@@ -93,8 +91,8 @@ class EngineSendConnection final : public SendConnection {
   }
 
   Result<TestResult> test(Request* request) override {
-    stalls_.look(at_, "send to", &Messenger::send_stall);
-    return test_request(at_, pool_, request, &Messenger::send_fault);
+    stalls_.look(at_);
+    return test_request(at_, pool_, request);
   }
   std::string peer() const override { return at_.peer; }
   size_t nic() const override { return at_.device; }
@@ -158,8 +156,8 @@ class EngineReceiveConnection final : public ReceiveConnection {
   }
 
   Result<TestResult> test(Request* request) override {
-    stalls_.look(at_, "receive from", &Messenger::receive_stall);
-    return test_request(at_, pool_, request, &Messenger::receive_fault);
+    stalls_.look(at_);
+    return test_request(at_, pool_, request);
   }
   std::string peer() const override { return at_.peer; }
   size_t nic() const override { return at_.device; }

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "transport/api/memory.h"
@@ -62,15 +64,26 @@ struct OwnNic {
 // State common to both ends.
 struct Attachment {
   OwnNic nic;
+  Direction direction = Direction::kSend;
   ConnectionId connection = 0;
   std::string peer;
   size_t device = 0;  // the NIC's number in Context::nics
 
-  // Calls a function of the messenger for this connection, with the engine's lock held.
+  // Calls a function of the messenger, or of its Lanes, for this connection, with the engine's lock
+  // held.
   template <typename Function, typename... Arguments>
   auto call(Function function, const Arguments&... arguments) const {
-    return nic.engine->exclusively(
-        [&](Messenger& messenger) { return (messenger.*function)(connection, arguments...); });
+    return nic.engine->exclusively([&](Messenger& messenger) {
+      if constexpr (std::invocable<Function, Lanes&, ConnectionId, Arguments...>) {
+        return (messenger.lanes(direction).*function)(connection, arguments...);
+      } else {
+        return (messenger.*function)(connection, arguments...);
+      }
+    });
+  }
+  // For people: "send to", "receive from".
+  std::string_view verb() const {
+    return direction == Direction::kSend ? "send to" : "receive from";
   }
 };
 

@@ -33,12 +33,13 @@ void close_receives(const OwnDevice& device, const Connections& connections) {
   }
 }
 
-std::vector<BondLane> make_lanes(const OwnDevice& device, const Connections& connections,
-                                 const std::string& peer) {
+std::vector<BondLane> make_lanes(const OwnDevice& device, Direction direction,
+                                 const Connections& connections, const std::string& peer) {
   std::vector<BondLane> lanes;
   for (size_t lane = 0; lane < connections.size(); ++lane) {
-    lanes.push_back({.at = {nic_of_lane(device, lane), connections[lane], peer, device.number},
-                     .member = lane % device.nics.size()});
+    lanes.push_back(
+        {.at = {nic_of_lane(device, lane), direction, connections[lane], peer, device.number},
+         .member = lane % device.nics.size()});
   }
   return lanes;
 }
@@ -203,9 +204,10 @@ class EngineListener final : public Listener {
     const std::string peer = joining.session->peer();
     own_.replacements->log_use(own_.requested(), *joining.device, peer);
     const auto line = line_over(joining.session->take_socket());
-    std::vector<BondLane> lanes = make_lanes(*joining.device, joining.connections, peer);
+    std::vector<BondLane> lanes =
+        make_lanes(*joining.device, Direction::kReceive, joining.connections, peer);
     for (const BondLane& lane : lanes) {
-      lane.at.call(&Messenger::keep_receive_line, line);
+      lane.at.call(&Lanes::keep_line, line);
     }
     if (lanes.size() == 1) return make_receive_connection(std::move(lanes.front().at));
     return make_bonded_receive(std::move(lanes), own_.keeper);
@@ -288,10 +290,11 @@ class EngineConnecting final : public Connecting {
 
   std::unique_ptr<SendConnection> connection() {
     own_.replacements->log_use(own_.requested(), device_, bootstrap_->peer());
-    std::vector<BondLane> lanes = make_lanes(device_, connections_, bootstrap_->peer());
+    std::vector<BondLane> lanes =
+        make_lanes(device_, Direction::kSend, connections_, bootstrap_->peer());
     const auto line = line_over(bootstrap_->take_socket());
     for (const BondLane& lane : lanes) {
-      lane.at.call(&Messenger::keep_send_line, line);
+      lane.at.call(&Lanes::keep_line, line);
     }
     connections_.clear();
     if (lanes.size() == 1) return make_send_connection(std::move(lanes.front().at), options_);

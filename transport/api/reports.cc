@@ -74,9 +74,8 @@ std::string describe(const Stall& stall, const std::string& end) {
                      limits_of(stall));
 }
 
-void StallWatch::report(const Attachment& at, std::string_view what,
-                        const std::optional<Stall>& stall) {
-  const std::string end = fmt::format("{} {} over {}", what, at.peer, at.nic.name);
+void StallWatch::report(const Attachment& at, const std::optional<Stall>& stall) {
+  const std::string end = fmt::format("{} {} over {}", at.verb(), at.peer, at.nic.name);
   if (stall && !reported_) {
     reported_ = level_of(*stall);
     at.nic.log(*reported_, describe(*stall, end));

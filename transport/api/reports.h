@@ -25,15 +25,14 @@ std::string describe(const Stall& stall, const std::string& end);
 // Logs a connection's stall, and its end.
 class StallWatch {
  public:
-  // `what` is "send to" or "receive from". Cheap unless some connection of the NIC stalls.
-  void look(const Attachment& at, std::string_view what,
-            std::optional<Stall> (Messenger::*stall)(ConnectionId) const) {
+  // Cheap unless some connection of the NIC stalls.
+  void look(const Attachment& at) {
     const uint64_t changes = at.nic.engine->stall_changes();
-    if (changes != std::exchange(seen_, changes)) report(at, what, at.call(stall));
+    if (changes != std::exchange(seen_, changes)) report(at, at.call(&Lanes::stall));
   }
 
  private:
-  void report(const Attachment& at, std::string_view what, const std::optional<Stall>& stall);
+  void report(const Attachment& at, const std::optional<Stall>& stall);
 
   uint64_t seen_ = 0;
   std::optional<LogLevel> reported_;  // level of the present stall's line

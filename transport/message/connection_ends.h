@@ -17,6 +17,7 @@
 #include "transport/message/control_writes.h"
 #include "transport/message/eager.h"
 #include "transport/message/flow_table.h"
+#include "transport/message/lane.h"
 #include "transport/message/message_request.h"
 #include "transport/message/progress_watch.h"
 
@@ -48,13 +49,15 @@ inline auto flow_ended() {
 }
 
 template <typename End>
-class ConnectionEnds {
+class ConnectionEnds : public Lanes {
  public:
-  // The references outlive it.
-  ConnectionEnds(Nic& nic, const MessengerConfig& config, MessengerCounters& counters,
-                 ControlWrites& control, RateControl& rates, FlowTable& flows)
+  // The references outlive it. `now`: the time of the last poll.
+  ConnectionEnds(Nic& nic, const MessengerConfig& config, const Instant& now,
+                 MessengerCounters& counters, ControlWrites& control, RateControl& rates,
+                 FlowTable& flows)
       : nic_(nic),
         config_(config),
+        now_(now),
         counters_(counters),
         control_(control),
         rates_(rates),
@@ -64,7 +67,11 @@ class ConnectionEnds {
 
   const MessageFlow& flow(ConnectionId id) const { return *ends_[id].flow; }
   MessageFlow& flow(ConnectionId id) { return *ends_[id].flow; }
-  const NoteWords& peer_note(ConnectionId id) const { return ends_[id].table->peer_note; }
+  const NoteWords& peer_note(ConnectionId id) const override { return ends_[id].table->peer_note; }
+  std::string fault(ConnectionId id) const override { return flow(id).fault; }
+  void keep_line(ConnectionId id, std::shared_ptr<PeerLine> line) override {
+    flow(id).watch.keep(std::move(line), flow(id).sending);
+  }
   // Some end has pending requests or is closed by the application: housekeeping visits only these.
   bool housekeeping_due() const { return !attended_.empty(); }
   // Whether a closed end still holds its place, until its peer has closed, too.
@@ -200,6 +207,7 @@ class ConnectionEnds {
 
   Nic& nic_;
   const MessengerConfig& config_;
+  const Instant& now_;
   MessengerCounters& counters_;
   ControlWrites& control_;
   RateControl& rates_;

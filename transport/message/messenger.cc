@@ -33,12 +33,12 @@ Messenger::Messenger(Nic& nic, const MessengerConfig& config, CongestionControl 
                      Instant now)
     : nic_(nic),
       config_(config),
+      now_(now),
       control_(nic),
       rates_(nic, config_, control_, std::move(congestion_control)),
       flows_(nic, config_, control_, rates_),
-      sends_(nic, config_, counters_, control_, rates_, flows_),
-      receives_(nic, config_, counters_, control_, rates_, flows_),
-      now_(now),
+      sends_(nic, config_, now_, counters_, control_, rates_, flows_),
+      receives_(nic, config_, now_, counters_, control_, rates_, flows_),
       next_housekeeping_(now) {}
 
 // While the tables are there: NICs read and write them until they have no more to do.

@@ -16,6 +16,7 @@
 #include "transport/message/control_writes.h"
 #include "transport/message/flow_status.h"
 #include "transport/message/flow_table.h"
+#include "transport/message/lane.h"
 #include "transport/message/messenger_config.h"
 #include "transport/message/rate_control.h"
 #include "transport/message/receive_side.h"
@@ -65,14 +66,6 @@ class Messenger {
   // and an offer over another flow may succeed.
   bool doubt_flow(ConnectionId sender, ErrorCode failure, Instant now);
 
-  // The line over which a finished connection was made: its end shows that the peer has ended.
-  void keep_send_line(ConnectionId sender, std::shared_ptr<PeerLine> line) {
-    sends_.flow(sender).watch.keep(std::move(line), true);
-  }
-  void keep_receive_line(ConnectionId receiver, std::shared_ptr<PeerLine> line) {
-    receives_.flow(receiver).watch.keep(std::move(line), false);
-  }
-
   // Whether a closed connection still holds its place, until its peer has closed, too.
   bool releasing_sends() const { return sends_.releasing(); }
   bool releasing_receives() const { return receives_.releasing(); }
@@ -100,22 +93,10 @@ class Messenger {
   // NIC has flows counts as unknown.
   void hint(const TrafficHint& hint, Instant now) { rates_.hint(hint, now); }
 
-  // --- lanes of a bonded connection; the layer above coordinates them by notes ---
-  // The peer's note; its address is valid as long as the connection. Any thread may read it.
-  const NoteWords& note_to_sender(ConnectionId sender) const { return sends_.peer_note(sender); }
-  const NoteWords& note_to_receiver(ConnectionId receiver) const {
-    return receives_.peer_note(receiver);
+  // --- their ends, and lanes of bonded connections ---
+  Lanes& lanes(Direction direction) {
+    return direction == Direction::kSend ? static_cast<Lanes&>(sends_) : receives_;
   }
-  // The newest note counts. False: no room, try again later. A note to the receiver has the number
-  // of writes that have arrived, whose completions may not be polled yet.
-  bool write_to_receiver(ConnectionId sender, LaneNote note) {
-    return sends_.write_note(sender, note);
-  }
-  bool write_to_sender(ConnectionId receiver, LaneNote note) {
-    return receives_.write_note(receiver, note);
-  }
-  LaneSight send_lane(ConnectionId sender) const { return sends_.lane(sender); }
-  LaneSight receive_lane(ConnectionId receiver) const { return receives_.lane(receiver); }
   // The completed slots in the peer's close word.
   uint64_t completed_by_peer(ConnectionId sender) const { return sends_.completed_by_peer(sender); }
   // While held, nothing more is posted to the NIC.
@@ -124,12 +105,13 @@ class Messenger {
   void renew_sends(ConnectionId sender, uint64_t next_slot) { sends_.renew(sender, next_slot); }
   // Drops all receives; slot numbers continue. Only when the sender holds its sends.
   void renew_receives(ConnectionId receiver, Instant now) { receives_.renew(receiver, now); }
-  // For the state of slots from the oldest posted one on: see ReceiveQueue::slot_done.
   const ReceiveQueue& receives(ConnectionId receiver) const { return receives_.queue(receiver); }
   // Takes what has arrived, then breaks the connection's flow: nothing more is taken on any of its
   // connections.
-  void break_send(ConnectionId sender) { break_now(sends_.flow(sender).id); }
-  void break_receive(ConnectionId receiver) { break_now(receives_.flow(receiver).id); }
+  void break_flow(Direction direction, ConnectionId connection) {
+    break_now(direction == Direction::kSend ? sends_.flow(connection).id
+                                            : receives_.flow(connection).id);
+  }
 
   // Takes what has arrived, and posts messages to the NIC.
   void poll(Instant now);
@@ -159,15 +141,6 @@ class Messenger {
   Bytes acknowledged_bytes(ConnectionId sender) const { return sends_.flow(sender).stats.acked; }
   // Counts stalls and their ends, of all connections: when it changes, check your connections.
   uint64_t stall_changes() const { return sends_.stall_changes() + receives_.stall_changes(); }
-  // nullopt while requests make progress, or none is pending.
-  std::optional<Stall> send_stall(ConnectionId sender) const { return sends_.stall(sender, now_); }
-  std::optional<Stall> receive_stall(ConnectionId receiver) const {
-    return receives_.stall(receiver, now_);
-  }
-  // What broke the flow of a sending or a receiving connection, as text; empty: nothing is known
-  // beyond the failure of its requests.
-  std::string send_fault(ConnectionId sender) const { return sends_.flow(sender).fault; }
-  std::string receive_fault(ConnectionId receiver) const { return receives_.flow(receiver).fault; }
   // Memory of a sending flow with its two queue pairs; a receiving flow takes no more.
   QueuePairMemory flow_memory() const { return flows_.flow_memory(); }
 
@@ -191,12 +164,12 @@ class Messenger {
   Nic& nic_;
   const MessengerConfig config_;
   MessengerCounters counters_;
+  Instant now_;  // of the last poll
   ControlWrites control_;
   RateControl rates_;
   FlowTable flows_;
   SendSide sends_;
   ReceiveSide receives_;
-  Instant now_;            // of the last poll
   Instant last_change_;    // when a peer's write was last seen, or first awaited
   bool awaiting_ = false;  // a control write that does not wake the engine
   Instant next_housekeeping_;

@@ -52,12 +52,4 @@ enum class ConnectionRole : uint8_t {
   kPuts,  // for puts; no eager messages
 };
 
-// The state of a lane of a bonded connection, for the layer above.
-struct LaneSight {
-  uint32_t writes = 0;  // at the NIC: of data, or of CTS slots
-  uint64_t life = 0;    // changes with every acknowledged write
-  bool closed = false;  // by the peer
-  MessageFailure failure = MessageFailure::kNone;
-};
-
 }  // namespace pacecar

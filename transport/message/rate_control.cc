@@ -231,8 +231,9 @@ uint64_t RateControl::grant_word(const MessageFlow& flow) const {
 
 Bytes RateControl::write_bytes(const MessageFlow& flow) const {
   const NicCaps& caps = nic_.caps();
+  if (caps.paces_packets) return caps.write_bytes;
   const Bytes bytes = flow.limits.rate.bytes_in(kWriteTime) / caps.mtu * caps.mtu;
-  return caps.paces_packets ? caps.write_bytes : std::clamp(bytes, caps.mtu, caps.write_bytes);
+  return std::clamp(bytes, caps.mtu, caps.write_bytes);
 }
 
 Explanation RateControl::explain(const MessageFlow& flow, Instant now) const {

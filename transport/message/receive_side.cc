@@ -141,7 +141,7 @@ void ReceiveSide::forget_memory(uint32_t key, Instant now) {
   });
 }
 
-bool ReceiveSide::write_note(ConnectionId connection, const LaneNote& note) {
+bool ReceiveSide::write_note(ConnectionId connection, LaneNote note) {
   return post_note(ends_[connection], note);
 }
 
@@ -251,11 +251,11 @@ bool ReceiveSide::look_for_close(ReceiveEnd& end, Instant now) {
   return closing && !end.peer_closed;
 }
 
-std::optional<Stall> ReceiveSide::stall(ConnectionId connection, Instant now) const {
+std::optional<Stall> ReceiveSide::stall(ConnectionId connection) const {
   const ReceiveEnd& end = ends_[connection];
   if (!end.progress.stalled()) return std::nullopt;
   return Stall{
-      .lasted = end.progress.still(now), .requests = end.queue.requests(), .awaits_peer = true};
+      .lasted = end.progress.still(now_), .requests = end.queue.requests(), .awaits_peer = true};
 }
 
 }  // namespace pacecar

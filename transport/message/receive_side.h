@@ -50,8 +50,8 @@ class ReceiveSide final : public ConnectionEnds<ReceiveEnd> {
   void forget_memory(uint32_t key, Instant now);
 
   // --- lanes of a bonded connection ---
-  bool write_note(ConnectionId connection, const LaneNote& note);
-  LaneSight lane(ConnectionId connection) const;
+  bool write_note(ConnectionId connection, LaneNote note) override;
+  LaneSight lane(ConnectionId connection) const override;
   void renew(ConnectionId connection, Instant now);
   const ReceiveQueue& queue(ConnectionId connection) const { return ends_[connection].queue; }
 
@@ -67,7 +67,7 @@ class ReceiveSide final : public ConnectionEnds<ReceiveEnd> {
   void do_housekeeping(Instant now);
 
   // --- reports ---
-  std::optional<Stall> stall(ConnectionId connection, Instant now) const;
+  std::optional<Stall> stall(ConnectionId connection) const override;
   // Calls call(end, 0 writes, waits for the peer) for each connection with pending receives.
   template <typename Call>
   void for_waiting(Call call) const {

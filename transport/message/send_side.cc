@@ -269,14 +269,14 @@ void SendSide::do_housekeeping(Instant now) {
   });
 }
 
-std::optional<Stall> SendSide::stall(ConnectionId connection, Instant now) const {
+std::optional<Stall> SendSide::stall(ConnectionId connection) const {
   const SendEnd& end = ends_[connection];
   if (!end.progress.stalled()) return std::nullopt;
-  return Stall{.lasted = end.progress.still(now),
+  return Stall{.lasted = end.progress.still(now_),
                .requests = end.queue.requests(),
                .writes = end.queue.outstanding(),
                .awaits_peer = end.awaits_buffer(),
-               .explanation = rates_.explain(*end.flow, now),
+               .explanation = rates_.explain(*end.flow, now_),
                .rtt = end.flow->rtt};
 }
 

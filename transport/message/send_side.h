@@ -56,8 +56,8 @@ class SendSide final : public ConnectionEnds<SendEnd> {
   void forget_memory(uint32_t key);
 
   // --- lanes of a bonded connection ---
-  bool write_note(ConnectionId connection, LaneNote note);
-  LaneSight lane(ConnectionId connection) const;
+  bool write_note(ConnectionId connection, LaneNote note) override;
+  LaneSight lane(ConnectionId connection) const override;
   uint64_t completed_by_peer(ConnectionId connection) const;
   void hold(ConnectionId connection, bool held);
   void renew(ConnectionId connection, uint64_t next_slot);
@@ -79,7 +79,7 @@ class SendSide final : public ConnectionEnds<SendEnd> {
   const NicIdentity* data_posted_to() const { return data_posted_to_; }
 
   // --- reports ---
-  std::optional<Stall> stall(ConnectionId connection, Instant now) const;
+  std::optional<Stall> stall(ConnectionId connection) const override;
   // Calls call(end, writes at the NIC, waits for the peer) for each connection with pending sends.
   template <typename Call>
   void for_waiting(Call call) const {

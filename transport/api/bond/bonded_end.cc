@@ -6,16 +6,16 @@
 
 namespace pacecar {
 
-BondedEnd::BondedEnd(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper,
-                     const LaneCalls& calls)
+BondedEnd::BondedEnd(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper)
     : lanes_(std::move(lanes)),
       keeper_(std::move(keeper)),
-      calls_(calls),
       stalls_(lanes_.size()),
       watch_(lanes_.front().at.nic.timeout / 5) {
   for (const BondLane& lane : lanes_) {
-    inboxes_.push_back(lane.at.nic.engine->exclusively(
-        [&](const Messenger& messenger) { return &(messenger.*calls.inbox)(lane.at.connection); }));
+    const Attachment& at = lane.at;
+    inboxes_.push_back(at.nic.engine->exclusively([&at](Messenger& messenger) {
+      return &messenger.lanes(at.direction).peer_note(at.connection);
+    }));
   }
 }
 
@@ -23,7 +23,7 @@ void BondedEnd::progress() {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     const Attachment& at = lanes_[i].at;
     if (lanes_[i].alive) at.nic.engine->progress();
-    stalls_[i].look(at, calls_.end, calls_.stall);
+    stalls_[i].look(at);
   }
 }
 
@@ -80,7 +80,7 @@ bool BondedEnd::deliver_note() {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     const Attachment& at = lanes_[i].at;
     if (!lanes_[i].alive || delivered_[i] == note_.number) continue;
-    if (at.call(calls_.write_note, note_)) {
+    if (at.call(&Lanes::write_note, note_)) {
       delivered_[i] = note_.number;
       at.nic.engine->submitted();
     } else {
@@ -118,8 +118,9 @@ void BondedEnd::give_up(size_t lane, const std::string& cause) {
   const Attachment& at = lanes_[lane].at;
   lanes_[lane].alive = false;
   // From here on the lane receives nothing more, so what it has received is final.
-  at.call(calls_.break_flow);
-  const std::string fault = at.call(calls_.fault);
+  at.nic.engine->exclusively(
+      [&at](Messenger& messenger) { messenger.break_flow(at.direction, at.connection); });
+  const std::string fault = at.call(&Lanes::fault);
   std::string others;
   for (const BondLane& other : lanes_) {
     if (other.alive) others += (others.empty() ? "" : ", ") + other.at.nic.name;
@@ -128,7 +129,7 @@ void BondedEnd::give_up(size_t lane, const std::string& cause) {
   std::string_view why = cause.empty() ? fault : cause;
   if (why.empty()) why = "the peer does not answer on it";
   at.nic.log(LogLevel::kWarn, fmt::format("{} {}: {} is lost ({}); its messages go over {}",
-                                          calls_.end, at.peer, at.nic.name, why, others));
+                                          at.verb(), at.peer, at.nic.name, why, others));
   on_loss();
 }
 

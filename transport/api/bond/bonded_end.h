@@ -10,7 +10,6 @@
 #include <optional>
 #include <ranges>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "transport/api/bond/keeper.h"
@@ -19,17 +18,6 @@
 #include "transport/api/reports.h"
 
 namespace pacecar {
-
-// The messenger's functions for one direction.
-struct LaneCalls {
-  std::string_view end;  // "send to" or "receive from"
-  LaneSight (Messenger::*sight)(ConnectionId) const;
-  std::optional<Stall> (Messenger::*stall)(ConnectionId) const;
-  std::string (Messenger::*fault)(ConnectionId) const;
-  void (Messenger::*break_flow)(ConnectionId);
-  const NoteWords& (Messenger::*inbox)(ConnectionId) const;  // where the peer's notes arrive
-  bool (Messenger::*write_note)(ConnectionId, LaneNote);     // to the peer
-};
 
 class BondedEnd {
  public:
@@ -48,8 +36,7 @@ class BondedEnd {
     kResuming,     // a receiver: until the sender knows what to send again
   };
 
-  BondedEnd(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper,
-            const LaneCalls& calls);
+  BondedEnd(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper);
 
   // Hands the requests over, which are free. They must not move.
   template <typename Request>
@@ -80,7 +67,7 @@ class BondedEnd {
   void progress();
   // The result of test(); a request that is done or has failed is given back.
   Result<TestResult> outcome(MessageRequest& request);
-  LaneSight sight(size_t lane) const { return lanes_[lane].at.call(calls_.sight); }
+  LaneSight sight(size_t lane) const { return lanes_[lane].at.call(&Lanes::lane); }
   // False: the lane has failed, and is given up.
   bool healthy(size_t lane, MessageFailure failure);
   // Gives up the lane's flow, with all connections that share it. An empty cause: as the NIC
@@ -109,7 +96,6 @@ class BondedEnd {
   bool deliver_note();
   Error error_of(MessageFailure failure, size_t lane, const std::string& fault) const;
 
-  const LaneCalls calls_;
   std::vector<MessageRequest*> free_;
   std::vector<MessageRequest*> pending_;
   std::vector<StallWatch> stalls_;  // by lane

@@ -8,14 +8,6 @@
 namespace pacecar {
 namespace {
 
-constexpr LaneCalls kReceiveCalls = {.end = "receive from",
-                                     .sight = &Messenger::receive_lane,
-                                     .stall = &Messenger::receive_stall,
-                                     .fault = &Messenger::receive_fault,
-                                     .break_flow = &Messenger::break_receive,
-                                     .inbox = &Messenger::note_to_receiver,
-                                     .write_note = &Messenger::write_to_sender};
-
 class BondedReceive final : public ReceiveConnection, public BondedEnd {
  public:
   BondedReceive(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper);
@@ -74,7 +66,7 @@ class BondedReceive final : public ReceiveConnection, public BondedEnd {
 };
 
 BondedReceive::BondedReceive(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper)
-    : BondedEnd(std::move(lanes), std::move(keeper), kReceiveCalls),
+    : BondedEnd(std::move(lanes), std::move(keeper)),
       receives_(kMaxReceives),
       parts_(std::make_unique<MessageReceive[]>(kMaxReceives * lanes_.size())) {
   add_requests(receives_);

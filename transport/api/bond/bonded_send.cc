@@ -12,14 +12,6 @@
 namespace pacecar {
 namespace {
 
-constexpr LaneCalls kSendCalls = {.end = "send to",
-                                  .sight = &Messenger::send_lane,
-                                  .stall = &Messenger::send_stall,
-                                  .fault = &Messenger::send_fault,
-                                  .break_flow = &Messenger::break_send,
-                                  .inbox = &Messenger::note_to_sender,
-                                  .write_note = &Messenger::write_to_receiver};
-
 class BondedSend final : public SendConnection, public BondedEnd {
  public:
   BondedSend(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper);
@@ -78,7 +70,7 @@ class BondedSend final : public SendConnection, public BondedEnd {
 };
 
 BondedSend::BondedSend(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper)
-    : BondedEnd(std::move(lanes), std::move(keeper), kSendCalls),
+    : BondedEnd(std::move(lanes), std::move(keeper)),
       messages_(kMaxSends),
       parts_(std::make_unique<MessageSend[]>(kMaxSends * lanes_.size())),
       meters_(lanes_.size()) {

@@ -1,11 +1,12 @@
 // A second test of a finished request, at the C++ interface.
+#include "transport/api/connections.h"
+
 #include <gtest/gtest.h>
 
 #include <thread>
 
 #include "tests/support/passing_nic.h"
 #include "tests/support/scripted_packet_io.h"
-#include "transport/api/connections.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/soft_port.h"
 
@@ -38,7 +39,7 @@ class SendConnectionTest : public testing::Test {
                   .value();
     const auto connection = engine_->exclusively([&](Messenger& messenger, Nic&, Instant now) {
       const auto offered = messenger.open_send(NicIdentity{1}, now).value();
-      messenger.break_send(offered.connection);
+      messenger.break_flow(Direction::kSend, offered.connection);
       return offered.connection;
     });
     send_ = make_send_connection({.nic = {engine_, "nic", {}, {}}, .connection = connection}, {});

@@ -1,10 +1,11 @@
 // Connections between messengers whose NICs reopen their endpoints: in real time, on providers that
 // every machine has. A missing provider is skipped.
+#include "transport/message/messenger.h"
+
 #include <gtest/gtest.h>
 
 #include "tests/support/over_ofi.h"
 #include "transport/engine/poll_loop.h"
-#include "transport/message/messenger.h"
 
 namespace pacecar::messenger_test {
 namespace {
@@ -56,8 +57,9 @@ class OfiMessengerTest : public test::OverOfi {
       from.step();
       to.step();
     }
-    EXPECT_EQ(from.messenger->send_lane(*connection).failure, MessageFailure::kNone)
-        << from.messenger->send_fault(*connection);
+    EXPECT_EQ(from.messenger->lanes(Direction::kSend).lane(*connection).failure,
+              MessageFailure::kNone)
+        << from.messenger->lanes(Direction::kSend).fault(*connection);
   }
 };
 

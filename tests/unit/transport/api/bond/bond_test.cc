@@ -339,7 +339,8 @@ TEST(Bond, RandomNotesDoNotCrash) {
       const bool to_sender = random.below(2) == 0;
       const BondDevice& device = to_sender ? world.to() : world.from();
       device.engine(random.below(2)).exclusively([&](Messenger& messenger, Nic&, Instant) {
-        to_sender ? messenger.write_to_sender(0, note) : messenger.write_to_receiver(0, note);
+        to_sender ? messenger.lanes(Direction::kReceive).write_note(0, note)
+                  : messenger.lanes(Direction::kSend).write_note(0, note);
       });
       if (transfer.busy()) transfer.poll(world.send(), world.receive());
     }

@@ -92,7 +92,7 @@ TEST_F(MessengerAllocation, ShortMessageFreesItsWholeBuffer) {
 
 TEST_F(MessengerAllocation, FailedReceiveDoesNotCount) {
   const auto& received = pair_.receive();
-  receiver().break_receive(pair_.ends.receive);
+  receiver().break_flow(Direction::kReceive, pair_.ends.receive);
   EXPECT_EQ(received.state(), State::kFailed);
   expect_alone();
 }

@@ -300,7 +300,7 @@ TEST_F(MessengerEagerTest, ReceiverThatKnowsOfTheCloseStillGetsEarlierMessages) 
 TEST_F(MessengerEagerTest, MessagesThatArrivedBeforeTheFlowBrokeAreReceived) {
   run_until_done(send(100, 4));
   run_for(Duration::from_ms(1));
-  messenger(1).break_receive(ends_.receive);
+  messenger(1).break_flow(Direction::kReceive, ends_.receive);
   EXPECT_EQ(receive(kLarge, 4).state(), State::kDone);
   EXPECT_EQ(receive(kLarge, 5).failure, MessageFailure::kPeerSilent);
 }
@@ -333,7 +333,7 @@ TEST_F(MessengerEagerTest, LanesSendNoEagerMessages) {
 TEST_F(MessengerEagerTest, EagerMessageWithoutAReceiveIsNoStall) {
   send(10);
   run_for(Duration::from_s(20));
-  EXPECT_FALSE(messenger(0).send_stall(ends_.send));
+  EXPECT_FALSE(messenger(0).lanes(Direction::kSend).stall(ends_.send));
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ TEST_F(MessengerFlowTest, AnswerOverABrokenFlowIsRefused) {
   make(first);
   const Offered second = offer();
   const auto answered = answer(second).value();
-  sender().break_send(first.connection);
+  sender().break_flow(Direction::kSend, first.connection);
   EXPECT_FALSE(finish(second, answered));
   expect_new_connection(second);
 }
@@ -93,7 +93,7 @@ TEST_F(MessengerFlowTest, AnswerOverABrokenFlowIsRefused) {
 TEST_F(MessengerFlowTest, FlowOfOneConnectionIsDoubtedOnlyWhenBroken) {
   const Offered only = offer();
   EXPECT_FALSE(doubt(only));
-  sender().break_send(only.connection);
+  sender().break_flow(Direction::kSend, only.connection);
   EXPECT_TRUE(doubt(only));
 }
 
@@ -116,7 +116,7 @@ TEST_F(MessengerFlowTest, DoubtedFlowTakesNoNewConnections) {
   make(offer());
   make(offer());
   EXPECT_EQ(sender().report().flows, 2U);
-  EXPECT_EQ(sender().send_lane(first.connection).failure, MessageFailure::kNone);
+  EXPECT_EQ(sender().lanes(Direction::kSend).lane(first.connection).failure, MessageFailure::kNone);
 }
 
 }  // namespace

@@ -72,11 +72,12 @@ class MessengerLanesTest : public testing::Test {
 };
 
 TEST_F(MessengerLanesTest, NoteToTheReceiverHasTheNumberOfArrivedWrites) {
-  EXPECT_EQ(read_note(receiver().note_to_receiver(ends_.receive))->number, 0U) << "none yet";
+  EXPECT_EQ(read_note(receiver().lanes(Direction::kReceive).peer_note(ends_.receive))->number, 0U)
+      << "none yet";
   transfer();
-  EXPECT_TRUE(sender().write_to_receiver(ends_.send, kNote));
+  EXPECT_TRUE(sender().lanes(Direction::kSend).write_note(ends_.send, kNote));
   run_for(Duration::from_ms(1));
-  const auto note = read_note(receiver().note_to_receiver(ends_.receive));
+  const auto note = read_note(receiver().lanes(Direction::kReceive).peer_note(ends_.receive));
   ASSERT_TRUE(note);
   EXPECT_EQ(note->number, kNote.number);
   EXPECT_EQ(note->epoch, kNote.epoch);
@@ -85,35 +86,35 @@ TEST_F(MessengerLanesTest, NoteToTheReceiverHasTheNumberOfArrivedWrites) {
 }
 
 TEST_F(MessengerLanesTest, NoteToTheSenderArrivesUnchanged) {
-  EXPECT_TRUE(receiver().write_to_sender(ends_.receive, kNote));
+  EXPECT_TRUE(receiver().lanes(Direction::kReceive).write_note(ends_.receive, kNote));
   run_for(Duration::from_ms(1));
-  const auto note = read_note(sender().note_to_sender(ends_.send));
+  const auto note = read_note(sender().lanes(Direction::kSend).peer_note(ends_.send));
   ASSERT_TRUE(note);
   EXPECT_EQ(note->number, kNote.number);
   EXPECT_EQ(note->next, kNote.next);
 }
 
 TEST_F(MessengerLanesTest, AcknowledgedNoteIsASignOfLifeAtTheWritingEnd) {
-  const uint64_t sending = sender().send_lane(ends_.send).life;
-  const uint64_t receiving = receiver().receive_lane(ends_.receive).life;
-  sender().write_to_receiver(ends_.send, kNote);
+  const uint64_t sending = sender().lanes(Direction::kSend).lane(ends_.send).life;
+  const uint64_t receiving = receiver().lanes(Direction::kReceive).lane(ends_.receive).life;
+  sender().lanes(Direction::kSend).write_note(ends_.send, kNote);
   run_for(Duration::from_ms(1));
-  EXPECT_EQ(sender().send_lane(ends_.send).life, sending + 1);
-  EXPECT_EQ(receiver().receive_lane(ends_.receive).life, receiving);
-  receiver().write_to_sender(ends_.receive, kNote);
+  EXPECT_EQ(sender().lanes(Direction::kSend).lane(ends_.send).life, sending + 1);
+  EXPECT_EQ(receiver().lanes(Direction::kReceive).lane(ends_.receive).life, receiving);
+  receiver().lanes(Direction::kReceive).write_note(ends_.receive, kNote);
   run_for(Duration::from_ms(1));
-  EXPECT_EQ(sender().send_lane(ends_.send).life, sending + 1);
-  EXPECT_EQ(receiver().receive_lane(ends_.receive).life, receiving + 1);
+  EXPECT_EQ(sender().lanes(Direction::kSend).lane(ends_.send).life, sending + 1);
+  EXPECT_EQ(receiver().lanes(Direction::kReceive).lane(ends_.receive).life, receiving + 1);
 }
 
 TEST_F(MessengerLanesTest, TransferIsASignOfLifeAtBothEnds) {
-  const uint64_t sending = sender().send_lane(ends_.send).life;
-  const uint64_t receiving = receiver().receive_lane(ends_.receive).life;
+  const uint64_t sending = sender().lanes(Direction::kSend).lane(ends_.send).life;
+  const uint64_t receiving = receiver().lanes(Direction::kReceive).lane(ends_.receive).life;
   transfer();
-  EXPECT_GT(sender().send_lane(ends_.send).life, sending);
-  EXPECT_GT(receiver().receive_lane(ends_.receive).life, receiving);
-  EXPECT_EQ(sender().send_lane(ends_.send).writes, 0U);
-  EXPECT_EQ(receiver().receive_lane(ends_.receive).writes, 0U);
+  EXPECT_GT(sender().lanes(Direction::kSend).lane(ends_.send).life, sending);
+  EXPECT_GT(receiver().lanes(Direction::kReceive).lane(ends_.receive).life, receiving);
+  EXPECT_EQ(sender().lanes(Direction::kSend).lane(ends_.send).writes, 0U);
+  EXPECT_EQ(receiver().lanes(Direction::kReceive).lane(ends_.receive).writes, 0U);
 }
 
 TEST_F(MessengerLanesTest, HeldSendsWaitUntilTheyAreReleased) {
@@ -149,18 +150,18 @@ TEST_F(MessengerLanesTest, RenewedEndsContinueAtTheNextSlot) {
 
 TEST_F(MessengerLanesTest, ClosingReceiverReportsCompletedMessages) {
   transfer();
-  EXPECT_FALSE(sender().send_lane(ends_.send).closed);
+  EXPECT_FALSE(sender().lanes(Direction::kSend).lane(ends_.send).closed);
   receiver().close_receive(ends_.receive, 123);
   run_for(Duration::from_ms(1));
-  EXPECT_TRUE(sender().send_lane(ends_.send).closed);
+  EXPECT_TRUE(sender().lanes(Direction::kSend).lane(ends_.send).closed);
   EXPECT_EQ(sender().completed_by_peer(ends_.send), 123U);
 }
 
 TEST_F(MessengerLanesTest, EveryAcknowledgedWriteIsASignOfLife) {
-  uint64_t before = sender().send_lane(ends_.send).life;
+  uint64_t before = sender().lanes(Direction::kSend).lane(ends_.send).life;
   for (int i = 0; i < 3; ++i) {
     transfer();
-    const uint64_t life = sender().send_lane(ends_.send).life;
+    const uint64_t life = sender().lanes(Direction::kSend).lane(ends_.send).life;
     EXPECT_GT(life, before);
     before = life;
   }
@@ -169,15 +170,16 @@ TEST_F(MessengerLanesTest, EveryAcknowledgedWriteIsASignOfLife) {
 TEST_F(MessengerLanesTest, BrokenLaneFailsItsRequests) {
   const auto& sending = send();
   const auto& receiving = receive();
-  sender().break_send(ends_.send);
-  receiver().break_receive(ends_.receive);
+  sender().break_flow(Direction::kSend, ends_.send);
+  receiver().break_flow(Direction::kReceive, ends_.receive);
   EXPECT_EQ(sending.state(), State::kFailed);
   EXPECT_EQ(sending.failure, MessageFailure::kPeerSilent);
   EXPECT_EQ(receiving.state(), State::kFailed);
-  EXPECT_EQ(sender().send_lane(ends_.send).failure, MessageFailure::kPeerSilent);
-  EXPECT_EQ(receiver().receive_lane(ends_.receive).failure, MessageFailure::kPeerSilent);
-  EXPECT_FALSE(sender().write_to_receiver(ends_.send, kNote));
-  EXPECT_FALSE(receiver().write_to_sender(ends_.receive, kNote));
+  EXPECT_EQ(sender().lanes(Direction::kSend).lane(ends_.send).failure, MessageFailure::kPeerSilent);
+  EXPECT_EQ(receiver().lanes(Direction::kReceive).lane(ends_.receive).failure,
+            MessageFailure::kPeerSilent);
+  EXPECT_FALSE(sender().lanes(Direction::kSend).write_note(ends_.send, kNote));
+  EXPECT_FALSE(receiver().lanes(Direction::kReceive).write_note(ends_.receive, kNote));
 }
 
 // The source of the note is in the end's memory, and its completion is counted for the end.
@@ -188,8 +190,8 @@ TEST_F(MessengerLanesTest, ClosedEndKeepsItsPlaceWhileANoteIsInFlight) {
     receiver().close_receive(ends_.receive);
     run_for(Duration::from_ms(1));  // both ends could be released at the next poll
     network_.fabric().set_faults({.loss = 1});
-    ASSERT_TRUE(sending ? sender().write_to_receiver(ends_.send, kNote)
-                        : receiver().write_to_sender(ends_.receive, kNote));
+    ASSERT_TRUE(sending ? sender().lanes(Direction::kSend).write_note(ends_.send, kNote)
+                        : receiver().lanes(Direction::kReceive).write_note(ends_.receive, kNote));
     run_for(Duration::from_ms(50));
     EXPECT_EQ(sender().releasing_sends(), sending);
     EXPECT_EQ(receiver().releasing_receives(), !sending);
@@ -208,7 +210,7 @@ TEST_F(MessengerLanesTest, ClosedEndKeepsItsPlaceUntilThePeersCloseWord) {
   sender().close_send(ends_.send, network_.now());
   EXPECT_TRUE(sender().releasing_sends());
   run_for(Duration::from_ms(1));
-  EXPECT_TRUE(receiver().receive_lane(ends_.receive).closed);
+  EXPECT_TRUE(receiver().lanes(Direction::kReceive).lane(ends_.receive).closed);
   EXPECT_FALSE(receiver().releasing_receives()) << "the receiver has not closed its end";
   receiver().close_receive(ends_.receive);
   EXPECT_TRUE(receiver().releasing_receives());

@@ -83,9 +83,9 @@ TEST_F(MessengerTest, StallBeginsWithoutProgressAndEndsWithProgress) {
   ASSERT_TRUE(
       messenger(0).send(ends.send, test::pending(sent, {from.data(), 100, 0, from_region.key})));
   run_for(Duration::from_ms(4900));
-  EXPECT_FALSE(messenger(0).send_stall(ends.send));
+  EXPECT_FALSE(messenger(0).lanes(Direction::kSend).stall(ends.send));
   run_for(Duration::from_ms(200));
-  const auto stall = messenger(0).send_stall(ends.send);
+  const auto stall = messenger(0).lanes(Direction::kSend).stall(ends.send);
   ASSERT_TRUE(stall);
   EXPECT_EQ(messenger(0).stall_changes(), 1U);
   EXPECT_TRUE(stall->awaits_peer) << "no buffer is posted";
@@ -96,17 +96,17 @@ TEST_F(MessengerTest, StallBeginsWithoutProgressAndEndsWithProgress) {
   ASSERT_TRUE(messenger(1).receive(ends.receive, received, network_.now()));
   run_for(Duration::from_ms(20));
   EXPECT_EQ(sent.state(), MessageRequest::State::kDone);
-  EXPECT_FALSE(messenger(0).send_stall(ends.send));
+  EXPECT_FALSE(messenger(0).lanes(Direction::kSend).stall(ends.send));
   EXPECT_EQ(messenger(0).stall_changes(), 2U);
 
   received.set(MessageRequest::State::kPending);
   ASSERT_TRUE(messenger(1).receive(ends.receive, received, network_.now()));
   run_for(Duration::from_ms(5100));
-  const auto starved = messenger(1).receive_stall(ends.receive);
+  const auto starved = messenger(1).lanes(Direction::kReceive).stall(ends.receive);
   ASSERT_TRUE(starved);
   EXPECT_EQ(starved->requests, 1U);
   EXPECT_TRUE(starved->awaits_peer);
-  EXPECT_FALSE(messenger(0).send_stall(ends.send));
+  EXPECT_FALSE(messenger(0).lanes(Direction::kSend).stall(ends.send));
 }
 
 // The memory of a posted receive is deregistered: the receive fails, and so does the send to which
