@@ -29,16 +29,9 @@ class SpscRing {
 
   // False when full.
   bool push(const T& value) {
-    return push_made([&value](T& place) { place = value; });
-  }
-
-  // Calls make(element), which fills the new element in place. False when full.
-  template <typename Make>
-  bool push_made(Make make) {
     if (full()) return false;
     const size_t tail = tail_.load(std::memory_order_relaxed);
-    T* const element = ::new (&slots_[tail & mask_].element) T;
-    make(*element);
+    ::new (&slots_[tail & mask_].element) T(value);
     tail_.store(tail + 1, std::memory_order_release);
     return true;
   }
@@ -52,19 +45,12 @@ class SpscRing {
 
   // False when empty; `value` is then left as it was.
   bool pop(T& value) {
-    return pop_used([&value](const T& element) { value = element; });
-  }
-
-  // Calls use(element) on the element in place, before the producer may reuse the slot. False when
-  // empty.
-  template <typename Use>
-  bool pop_used(Use use) {
     const size_t head = head_.load(std::memory_order_relaxed);
     if (head == seen_tail_) {
       seen_tail_ = tail_.load(std::memory_order_acquire);
       if (head == seen_tail_) return false;
     }
-    use(slots_[head & mask_].element);
+    value = slots_[head & mask_].element;
     head_.store(head + 1, std::memory_order_release);
     return true;
   }
