@@ -79,7 +79,8 @@ class ProgressState {
   void on_late_turn(Turn turn, Instant now) {
     nap_ = policy_.nap;
     if (turn != Turn::kMoved) return;
-    lead_ = naps_ <= kTrialNaps ? std::min(lead_ * 2, policy_.longest_lead) : policy_.first_lead;
+    lead_ = naps_ > kTrialNaps ? policy_.first_lead
+                               : std::clamp(lead_ * 2, policy_.first_lead, policy_.longest_lead);
     leads_until_ = now + lead_;
     last_moved_ = now;
     state_ = Driving::kLeading;

@@ -15,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kLinger = std::chrono::milliseconds(100);
 // The keeper takes over 5 to 10 ms after the application's last call.
-constexpr Duration kPatience = Duration::from_ms(5);
+constexpr Duration kCallerPatience = Duration::from_ms(5);
 
 }  // namespace
 
@@ -48,9 +48,9 @@ Result<std::unique_ptr<Group>> Group::join(std::shared_ptr<Context> context, siz
     group->peers_.emplace_back(peer, meeting.take_inbox(peer), meeting.take_outbox(peer),
                                group->windows_, group->arrivals_);
   }
-  ASSIGN_OR_RETURN(group->driver_, ProgressDriver::make(*group, {.patience = kPatience,
-                                                                 .nap = kPatience,
-                                                                 .longest_nap = kPatience}));
+  ASSIGN_OR_RETURN(group->driver_, ProgressDriver::make(*group, {.patience = kCallerPatience,
+                                                                 .nap = kCallerPatience,
+                                                                 .longest_nap = kCallerPatience}));
   group->driver_->start();
   return group;
 }

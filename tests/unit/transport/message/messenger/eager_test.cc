@@ -105,7 +105,7 @@ TEST_F(MessengerEagerTest, MessagesBeyondTheCellsWaitForBuffers) {
   const auto done = [](const MessageRequest& request) { return request.state() == State::kDone; };
   EXPECT_EQ(std::ranges::count_if(sends_, done), EagerCells::kTinyCells);
   for (uint32_t i = 0; i < EagerCells::kTinyCells + 3; ++i) receive();
-  run_until_done(sends_.back());
+  run_until_done(receives_.back());
   EXPECT_TRUE(std::ranges::all_of(sends_, done));
   EXPECT_TRUE(std::ranges::all_of(receives_, done));
 }
