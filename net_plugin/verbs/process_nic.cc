@@ -76,7 +76,6 @@ ProcessNic::~ProcessNic() {
     turn();
     busy = opened_.port->next_deadline() <= clock_now();
   }
-  driver_.reset();
 }
 
 bool ProcessNic::deliver() {

@@ -83,7 +83,6 @@ Engine::~Engine() {
     }
     if (!drained) std::this_thread::sleep_for(std::chrono::nanoseconds(kLingerStep.ns()));
   }
-  driver_.reset();
 }
 
 // --- with the lock held ---

@@ -56,7 +56,8 @@ Result<std::unique_ptr<Group>> Group::join(std::shared_ptr<Context> context, siz
 }
 
 Group::~Group() {
-  driver_.reset();
+  driver_.get_deleter()(driver_.get());  // not reset(): the keeper uses driver_ until it has ended
+  (void)driver_.release();
   for (Peer& peer : peers_) peer.send({.kind = RecordKind::kBye}, nullptr);
   const auto give_up = Clock::now() + kLinger;
   const auto idle = [](const Peer& peer) { return peer.idle(); };
