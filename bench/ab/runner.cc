@@ -220,9 +220,6 @@ class ProgramRunner final : public Runner {
     }
     warmups_ = plan_.warmups * cells_.size();
     unseen_ = experiment_.shown;
-    for (const Threshold& threshold : experiment_.thresholds) {
-      if (std::ranges::count(cells_, threshold.cell) > 0) unseen_.push_back(threshold.metric);
-    }
     RETURN_IF_ERROR(run_steps(warmups_ + runs_.size(), 1, progress));
     return results(std::move(experiment_));
   }
@@ -242,9 +239,14 @@ class ProgramRunner final : public Runner {
     if (!outcome.ok()) return failed(plan_.commands[cell_of(step)], outcome);
     if (step < warmups_) return {};
     ParsedOutput parsed = parse_output(outcome.output);
+    if (parsed.headline.empty() && outcome.output.starts_with('{')) {
+      return invalid(
+          "the command prints JSON that is no {{\"metrics\": {{NAME: NUMBER}}}}: let it print its "
+          "table (without --json)");
+    }
     parsed.metrics[kWallTime] = outcome.seconds;
     if (parsed.headline.empty()) parsed.headline.push_back(kWallTime);
-    RETURN_IF_ERROR(choose_metrics(parsed));
+    RETURN_IF_ERROR(choose_metrics(parsed, cell_of(step)));
     RunRecord record = record_of_run(runs_[step - warmups_]);
     record.ok = true;
     record.metrics = std::move(parsed.metrics);
@@ -262,22 +264,29 @@ class ProgramRunner final : public Runner {
                             lines.empty() ? "(it printed nothing)" : lines));
   }
 
-  // Without names, the first run's output decides which metrics are shown. Otherwise each, and
-  // those of thresholds, must be in the output of at least one cell.
-  Result<void> choose_metrics(const ParsedOutput& parsed) {
+  // Without names, the first run's output decides which metrics are shown. Otherwise each must be
+  // in the output of at least one cell, and the metric of a threshold in each of its cells.
+  Result<void> choose_metrics(const ParsedOutput& parsed, size_t cell) {
     if (experiment_.shown.empty()) experiment_.shown = parsed.headline;
     std::erase_if(unseen_, [&](const std::string& name) { return parsed.metrics.contains(name); });
-    if (unseen_.empty() || records_.size() + 1 < cells_.size()) return {};
+    std::vector<std::string> needed;
+    if (records_.size() + 1 >= cells_.size()) needed = unseen_;
+    for (const Threshold& threshold : experiment_.thresholds) {
+      if (threshold.cell == cell) needed.push_back(threshold.metric);
+    }
+    const auto missing = std::ranges::find_if(
+        needed, [&](const std::string& name) { return !parsed.metrics.contains(name); });
+    if (missing == needed.end()) return {};
     std::vector<std::string> names;
     for (const auto& [name, value] : parsed.metrics) names.push_back(name);
-    return invalid("the command's output has no '{}': choose --metric among {}", unseen_.front(),
+    return invalid("the command's output has no '{}': choose --metric among {}", *missing,
                    fmt::join(names, ", "));
   }
 
   Experiment experiment_;
   std::vector<size_t> runs_;         // in their order
   std::vector<size_t> cells_;        // that have a run
-  std::vector<std::string> unseen_;  // needed metrics that no output has had yet
+  std::vector<std::string> unseen_;  // shown metrics that no output has had yet
   size_t warmups_ = 0;               // the first steps
 };
 

@@ -53,8 +53,8 @@ void run_ranks(Arena& arena, int count, Duration limit,
   while (!running.empty() && steady_now() < deadline) {
     usleep(kLookEveryUs);
     std::erase_if(running, [&](perf::Child& child) {
-      child.read();
       const auto status = child.ended();
+      child.read();
       if (!status) return false;
       // A rule may kill its own process (Host::die).
       const bool crashed = status->signal != 0 && status->signal != SIGKILL;

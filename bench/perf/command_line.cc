@@ -195,7 +195,7 @@ CLI::Validator byte_count(uint64_t min, uint64_t max) {
         std::string bytes = text;
         try {
           if (in_bytes(bytes).empty() && whole_number(min, max)(bytes).empty()) {
-            text = bytes;
+            text = std::to_string(to_number<uint64_t>(bytes).value_or(0));  // CLI11 reads 010 as 8
             return std::string();
           }
         } catch (const CLI::ValidationError&) {  // it is no number, or too large a one

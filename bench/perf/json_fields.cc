@@ -25,6 +25,27 @@ const nlohmann::json* find(const nlohmann::json& object, std::string_view key) {
 
 }  // namespace
 
+// Counts brackets outside of strings. The count of invalid text may be wrong: the parser refuses
+// it.
+bool nests_too_deep(std::string_view text) {
+  size_t depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxJsonDepth) return true;
+    } else if (c == ']' || c == '}') {
+      if (depth > 0) --depth;
+    } else if (c == '"') {
+      in_string = true;
+    }
+  }
+  return false;
+}
+
 std::optional<std::string> take_line(std::string& text) {
   const size_t end = text.find('\n');
   if (end == std::string::npos) return std::nullopt;

@@ -1,4 +1,4 @@
-// The packet I/O of a NIC, with the decorators of PACECAR_FAULT, _TRACE and _PCAP.
+// The packet I/O of a NIC, with the decorators of PACECAR_FAULT and PACECAR_PCAP.
 #pragma once
 
 #include <cstdint>

@@ -65,8 +65,11 @@ def graph(files):
 
 
 if __name__ == "__main__":
-    GRAPH.write_text(graph(list(product_files(ROOT))))
+    text = graph(list(product_files(ROOT)))
+    picture = text
     # tred leaves out the arrows that a way over others says already.
-    reduced = subprocess.run(["tred", GRAPH], check=True, capture_output=True).stdout
-    PICTURE.write_bytes(subprocess.run(["dot", "-Tsvg"], input=reduced, check=True,
-                                       capture_output=True).stdout)
+    for command in (["tred"], ["dot", "-Tsvg"]):
+        picture = subprocess.run(command, input=picture, check=True, capture_output=True,
+                                 text=True).stdout
+    PICTURE.write_text(picture)
+    GRAPH.write_text(text)

@@ -46,8 +46,8 @@ class AckSchedule {
                       qp.unacknowledged_bytes < burst_bytes_;
     return many || qp.unacknowledged_bytes >= policy_.bytes;
   }
-  // The acknowledgement leaves now.
-  void on_sent(QueuePair& qp) {
+  // Nothing waits to be acknowledged any more.
+  void clear(QueuePair& qp) {
     remove(qp.slot);
     qp.unacknowledged_bytes = 0;
     qp.unacknowledged_packets = 0;

@@ -16,8 +16,9 @@
 
 namespace pacecar {
 
-// What the NIC calls of a connected queue pair, whatever its mode. The defaults are those of an end
-// without connection and flow: it has nothing to send, and no timer.
+// What the NIC calls of a queue pair from its connection on, also when it is halted or broken,
+// whatever its mode. The defaults are those of an end without connection and flow: it has nothing
+// to send, and no timer.
 class QueuePairEnd {
  public:
   virtual ~QueuePairEnd() = default;
@@ -47,10 +48,12 @@ class QueuePairEnd {
   }
   // A turn of a queue pair without a flow.
   virtual size_t transmit_control(Instant now, std::span<TxPacket> out) = 0;
-  // Sends acknowledgements and responses that are due.
+  // Sends acknowledgements and responses that are due; `out` has room for one. If the slab has no
+  // room, it returns 0 and they stay due.
   virtual size_t transmit_answers(Instant /*now*/, std::span<TxPacket> /*out*/) { return 0; }
 
-  // Nothing more is accepted from the peer.
+  // Nothing more is accepted from the peer. Of standard RC nothing is needed: there it is
+  // destroyed.
   virtual void halt() {}
   // The queue pair has just been broken.
   virtual void on_broken() {}

@@ -231,6 +231,7 @@ void SoftNic::start_sending(QueuePairId id, const StandardSending& sending) {
 
 void SoftNic::open_datagrams(QueuePairId id, uint32_t queue_key, uint32_t first_psn) {
   QueuePair& qp = get(id);
+  PACECAR_CHECK(qp.state == QueuePair::State::kCreated);
   PACECAR_CHECK(qp.config.service == Service::kDatagram);
   DatagramEnd::open(datagrams_, qp, queue_key, first_psn);
 }
@@ -318,7 +319,7 @@ size_t SoftNic::post(QueuePairId id, std::span<const WorkRequest> work_requests)
 }
 
 size_t SoftNic::post_datagrams(QueuePairId id, std::span<const Datagram> datagrams) {
-  DatagramEnd* end = datagrams_.ends[slot_of(id)];
+  DatagramEnd* end = datagrams_.ends[get(id).slot];
   return end == nullptr ? 0 : end->post_datagrams(datagrams);
 }
 

@@ -29,7 +29,8 @@ Result<std::string> receive_all(int fd, size_t max_bytes, const TimeLimit& time)
   std::array<char, 1U << 16> part;
   while (text.size() <= max_bytes) {
     pollfd waiting{fd, POLLIN, 0};
-    if (poll(&waiting, 1, time.left_ms()) == 0) return silent();
+    const int left_ms = time.left_ms();
+    if (left_ms == 0 || poll(&waiting, 1, left_ms) == 0) return silent();
     const ssize_t size = recv(fd, part.data(), part.size(), MSG_DONTWAIT);
     // ECONNRESET: the process has answered without reading the request, as other versions may.
     if (size == 0 || (size < 0 && errno == ECONNRESET)) {

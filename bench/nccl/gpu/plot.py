@@ -4,7 +4,7 @@ import html
 import math
 import sys
 
-from figures import OPERATIONS, size_text
+from figures import size_text
 from machine import ROOT
 
 sys.path.append(str(ROOT / "cc/pictures"))
@@ -19,7 +19,7 @@ def write(path, summaries, ranks):
     """`summaries` is {arm: lines of figures.summary}; the arms differ by colour."""
     colours = {arm: COLOURS[i % len(COLOURS)] for i, arm in enumerate(summaries)}
     panels = []
-    for op in OPERATIONS:
+    for op in dict.fromkeys(line["op"] for rows in summaries.values() for line in rows):
         lines = {arm: [line for line in rows if line["op"] == op]
                  for arm, rows in summaries.items()}
         if any(lines.values()):

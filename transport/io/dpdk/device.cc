@@ -109,15 +109,19 @@ constexpr DpdkDriver kNic{};
 
 bool DpdkDevice::is_pci() const { return name.find(':') != std::string::npos; }
 
-Address DpdkDevice::next_hop(const Address& own, const Address& to) const {
+bool DpdkDevice::names_on_link(const Address& own, const Address& to) const {
+  if (!link_bits) return own.ip == to.ip;
   const size_t family_bits = is_ipv4(own) ? 8 * kIpv4Prefix.size() : 0;
-  const size_t prefix_bits = link_bits ? family_bits + *link_bits : 8 * own.ip.size();
   const auto [ours, theirs] = std::ranges::mismatch(own.ip, to.ip);
   auto common_bits = static_cast<size_t>(8 * (ours - own.ip.begin()));
   if (ours != own.ip.end()) {
     common_bits += static_cast<size_t>(std::countl_zero(static_cast<uint8_t>(*ours ^ *theirs)));
   }
-  const bool on_link = !gateway || is_link_local(to) || common_bits >= prefix_bits;
+  return common_bits >= family_bits + *link_bits;
+}
+
+Address DpdkDevice::next_hop(const Address& own, const Address& to) const {
+  const bool on_link = !gateway || is_link_local(to) || names_on_link(own, to);
   return on_link ? to : *gateway;
 }
 

@@ -25,6 +25,8 @@ struct DpdkDevice {
   std::string bootstrap;                            // bootstrap=eth0
 
   bool is_pci() const;
+  // Whether the prefix of the device's own address, among these arguments, covers `to`.
+  bool names_on_link(const Address& own, const Address& to) const;
   // By these arguments, for a device with this address of its own: the gateway to `to`, or `to`
   // itself if it is on the link, which all addresses are without a gateway.
   Address next_hop(const Address& own, const Address& to) const;

@@ -125,11 +125,12 @@ bool DpdkIo::can_send(const TxPacket& packet) const {
          is_ipv4(to) == is_ipv4(local_);
 }
 
-// A gateway among the device's arguments replaces the kernel's routes. These do not apply to a
-// VLAN, which is another network.
+// A gateway among the device's arguments replaces the kernel's routes, and the link's prefix among
+// them precedes these. They do not apply to a VLAN, which is another network.
 Address DpdkIo::next_hop(const Address& to) {
   const bool kernels = !device_.gateway && !device_.vlan && !port_->info().interface.empty();
-  return kernels ? kernel_.next_hop(to) : device_.next_hop(local_, to);
+  return kernels && !device_.names_on_link(local_, to) ? kernel_.next_hop(to)
+                                                       : device_.next_hop(local_, to);
 }
 
 const HeaderTemplate* DpdkIo::headers_to(const TxPacket& packet, Instant now) {

@@ -44,11 +44,16 @@ Neighbors::Entry& Neighbors::make(const Address& address) {
   };
   Entry& entry = *std::min_element(
       set, set + kWays, [&](const Entry& a, const Entry& b) { return rank(a) < rank(b); });
-  entry = Entry{.address = {.ip = address.ip}, .next_hop = next_hop_(address), .used = true};
-  if (entry.next_hop.ip != address.ip && std::ranges::count(gateways_, entry.next_hop) == 0) {
+  entry = Entry{.address = {.ip = address.ip}, .used = true};
+  find_next_hop(entry);
+  return entry;
+}
+
+void Neighbors::find_next_hop(Entry& entry) {
+  entry.next_hop = next_hop_(entry.address);
+  if (entry.next_hop.ip != entry.address.ip && std::ranges::count(gateways_, entry.next_hop) == 0) {
     gateways_.push_back(entry.next_hop);
   }
-  return entry;
 }
 
 Neighbors::Found Neighbors::find(const Address& address, Instant now) {
@@ -65,6 +70,7 @@ Neighbors::Found Neighbors::find(const Address& address, Instant now) {
   if (wanted && now - entry->asked > kAskInterval) {
     entry->asked = now;
     found.ask = true;
+    find_next_hop(*entry);  // its route may have come or changed
   }
   return found;
 }

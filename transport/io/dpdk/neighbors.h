@@ -66,6 +66,7 @@ class Neighbors {
 
   Entry* look_up(const Address& address);
   Entry& make(const Address& address);
+  void find_next_hop(Entry& entry);
   void fill(Entry& entry, const MacAddress& mac, Instant now);
   bool learn(const Address& address, const MacAddress& mac, Instant now);
 

@@ -19,12 +19,11 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 #include <ranges>
 #include <thread>
 
 #include "transport/base/return_if_error.h"
-#include "transport/base/to_number.h"
+#include "transport/io/dpdk/af_xdp.h"
 #include "transport/io/dpdk/eal.h"
 #include "transport/io/dpdk/memif.h"
 #include "transport/io/udp/interfaces.h"
@@ -81,33 +80,6 @@ void guard_memif_server(const DpdkDevice& device, const LogSink& log) {
                     "name a socket in a directory of your own",
                     device.name));
   }
-}
-
-// The AF_XDP sockets of this process: descriptors by inode, which is not reused. The driver in DPDK
-// 22.11 does not close the socket of a closed device's buffers, which occupies the interface's
-// queue.
-std::map<ino_t, int> xdp_sockets() {
-  std::map<ino_t, int> found;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
-    const int fd = to_number<int>(entry.path().filename().native()).value_or(-1);
-    int domain = 0;
-    socklen_t size = sizeof domain;
-    struct stat status {};
-    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_XDP &&
-        fstat(fd, &status) == 0) {
-      found[status.st_ino] = fd;
-    }
-  }
-  return found;
-}
-
-std::string af_xdp_cure(const std::string& interface) {
-  return fmt::format(
-      "AF_XDP needs root (or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_IPC_LOCK), a kernel with "
-      "CONFIG_XDP_SOCKETS, an MTU of at most {}, and no other program on the interface's queue "
-      "('ip link show {}' shows XDP programs): give it these, or use net_af_packet",
-      dpdk_driver(kAfXdpDriver).most_mtu, interface);
 }
 
 // The devices in use by this process, and their sockets of net_memif. With eal_mutex() held.

@@ -274,7 +274,7 @@ size_t ExtendedEnd::transmit_answers(Instant now, std::span<TxPacket> out) {
 // for it; empty: none is due.
 std::span<const uint8_t> ExtendedEnd::write_ack(Instant now) {
   NicCore& core = shared_.core;
-  core.acks.on_sent(qp_);
+  core.acks.clear(qp_);
   if (!responder_.ack_due()) return {};
   const auto bytes = core.slab.take(max_ack_bytes());
   const size_t size = responder_.write_ack(qp_.remote.queue_pair, now, bytes);

@@ -124,13 +124,13 @@ void RcEnd::set_remote(const RcShared& shared, QueuePair& qp, const RcEndpoint& 
 }
 
 Bytes RcEnd::memory(const QueuePairConfig& config) {
-  const auto connection = [](uint32_t work_requests, uint32_t receives) {
-    return sizeof(QueuePair) + sizeof(RcEnd) + RcRequester::work_request_bytes(work_requests) +
+  const auto connection = [](Bytes end, uint32_t work_requests, uint32_t receives) {
+    return sizeof(QueuePair) + end + RcRequester::work_request_bytes(work_requests) +
            receives * sizeof(ReceiveRequest);
   };
   constexpr uint32_t kMessages = StandbyMessages::kMessages;
-  return connection(config.work_requests, config.receives) +
-         (config.receives == 0 ? connection(kMessages, kMessages) + sizeof(StandbyMessages) : 0);
+  return connection(sizeof(RcEnd), config.work_requests, config.receives) +
+         (config.receives == 0 ? connection(sizeof(StandbyEnd), kMessages, kMessages) : 0);
 }
 
 RcEnd::RcEnd(RcShared& shared, QueuePair& qp, const StandardPeer& peer, uint8_t read_depth)
@@ -364,7 +364,7 @@ size_t RcEnd::transmit(Instant now, Bytes budget, std::span<TxPacket> out) {
 // so that none overtakes another.
 size_t RcEnd::transmit_answers(Instant now, std::span<TxPacket> out) {
   NicCore& core = shared_.core;
-  core.acks.on_sent(qp_);
+  core.acks.clear(qp_);
   const auto path = static_cast<uint16_t>(qp_.local.queue_pair % core.config.paths);
   const auto traffic_class = qp_.config.paced ? TrafficClass::kControl : qp_.config.traffic_class;
   size_t count = 0;
