@@ -1,7 +1,7 @@
 // net_memif of DPDK 22.11 ends the process in three cases, which this file prevents:
 //
-// - A peer ends during a burst. The driver unmaps the rings on the EAL's interrupt thread, even if a
-//   burst uses them. So bursts of such a device run only while that thread waits in a callback of
+// - A peer ends during a burst. The driver unmaps the rings on the EAL's interrupt thread, even if
+//   a burst uses them. So bursts of such a device run only while that thread waits in a callback of
 //   ours. Every 100 ms (1 ms while another guarded device connects) it gets a turn of 0.1 ms, for
 //   which bursts wait. While no guarded device has a link it is not held, and no burst runs.
 //
@@ -10,8 +10,8 @@
 //    no link               └──100 ms or InterruptTurn────┘        │ a link
 //       └──────────────────────▶ kNobody ─────────────────────────┘
 //
-// - A client leaves before the server greets it. The server closes the connection, but the interrupt
-//   thread still waits for it and panics. So our clients wait until they are greeted. Anyone who
+// - A client leaves before the server greets it. The server closes the connection, but the
+//   interrupt thread still waits for it and panics. So our clients wait until they are greeted. Anyone who
 //   may connect to a server can crash it so; therefore the socket's file is accessible to its user
 //   alone, and abstract names, to which everybody on the host may connect, cause a warning.
 // - A server's device is closed. Its listener stays open, the interrupt thread still waits for it,
