@@ -260,7 +260,7 @@ class World {
   void finish() {
     const auto done = [this] {
       return std::ranges::all_of(transfers_, [](const auto& pair) {
-        return std::ranges::all_of(pair, [](const Message* message) {
+        return std::ranges::all_of(pair, [](Message* message) {
           return message->request().state() != MessageRequest::State::kPending;
         });
       });

@@ -7,7 +7,8 @@
 //     kCallers --- no call lately ---> kKeeper ---+                           kNobody
 //      |    ^                            ^                                     |   ^
 //      |    |                            +-------- woken ----------------------+   |
-//      |    +----- lead is over -----+                     (to kLeading in a lead) |
+//      |    +----- lead is over -----+----> kKeeper, if     (to kLeading in a lead) |
+//      |                             |      nobody calls                           |
 //      |                             |                                             |
 //      +-- callers leave work ---> kLeading ------- nothing moved for `spin` ------+
 //
