@@ -18,7 +18,7 @@
 
 namespace pacecar::perf {
 
-// Of every subcommand, as --help documents them.
+// Of every subcommand but ab, as --help documents them.
 enum ExitCode : int {
   kExitOk = 0,
   kExitFailed = 1,           // the peer, the network or the machine; preflight found an error

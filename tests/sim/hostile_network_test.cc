@@ -60,7 +60,7 @@ class SimWorld final : public TrafficWorld {
   bool run(Instant limit, const std::function<bool()>& done) override {
     return test::run(*network_, hosts_, limit, [&] {
       for (; !upsets_.empty() && now() >= upsets_.back().at; upsets_.pop_back()) {
-        hosts_[upsets_.back().host]->nic().fail_connections(now());
+        hosts_[upsets_.back().host]->nic().fail_rc_connections(now());
       }
       return done();
     });

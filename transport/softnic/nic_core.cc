@@ -11,14 +11,14 @@
 namespace pacecar {
 namespace {
 
-// AckPolicy::bytes by default.
+// Bursts per acknowledgement, if AckPolicy::bytes is 0.
 constexpr Bytes kBurstsPerAck = 2;
 // Control writes are few and small.
 constexpr uint32_t kControlWindowPackets = 256;
 
 // Bytes of the slab: headers and trailers of one poll_transmit, and encrypted payloads. It is large
 // enough for small bursts, and small enough for the processor's cache.
-size_t header_memory(const SoftNicConfig& config) {
+size_t slab_bytes(const SoftNicConfig& config) {
   constexpr size_t kMost = 32768;
   constexpr Bytes kSealedBursts = 4;
   if (config.security == Security::kEncrypt) return kMost + kSealedBursts * config.burst_bytes;
@@ -56,11 +56,11 @@ NicCore::NicCore(const SoftNicConfig& given, RandomSource source, Instant now)
       queue_pairs(slots_of(config)),
       timers(static_cast<uint32_t>(queue_pairs.size()) + config.flows, now),
       acks(config, queue_pairs),
-      flows(config, queue_pairs, timers),
+      scheduler(config, queue_pairs, timers),
       events(queue_pairs.size()),
       posted(queue_pairs.size()),
       received(config.completions),
-      slab(header_memory(config)),
+      slab(slab_bytes(config)),
       next_generation_(random()) {
   PACECAR_CHECK(queue_pairs.size() <= (1U << 17));
   PACECAR_CHECK(config.burst_bytes >= config.mtu && config.paths > 0);
@@ -92,7 +92,7 @@ void NicCore::detach(QueuePair& qp) {
   events.remove(qp.slot);
   posted.remove(qp.slot);
   timers.cancel(qp.slot);
-  flows.leave(qp);
+  scheduler.leave(qp);
   qp.end.reset();
   ++invalidations;
 }

@@ -64,7 +64,7 @@ struct NicCore {
   std::vector<std::unique_ptr<QueuePair>> queue_pairs;
   TimerWheel timers;  // ids: slots of queue pairs, then flows
   AckSchedule acks;
-  FlowScheduler flows;
+  FlowScheduler scheduler;
   WorkList events;  // slots of queue pairs with completions
   WorkList posted;  // slots of queue pairs with work requests that may be incomplete
   FixedQueue<Completion> received;
@@ -90,7 +90,7 @@ void NicCore::on_send_timeout(End& end, Instant now) {
         ++counters.timeouts;
         end.on_progress(in_flight_before, progress);
       }
-      flows.wake(end.queue_pair());
+      scheduler.wake(end.queue_pair());
       break;
   }
   timers.arm(end.queue_pair().slot, end.deadline());

@@ -79,7 +79,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
   caps_ = make_caps(core_, extended_.overhead_bytes);
 }
 
-// The ends of queue pairs use what they share until they are gone.
+// The destructors of ends use what the ends share, so the ends go first.
 SoftNic::~SoftNic() {
   for (auto& qp : core_.queue_pairs) qp.reset();
 }
@@ -90,24 +90,24 @@ size_t SoftNic::poll_transmit(Instant now, std::span<TxPacket> packets) {
   core_.slab.clear();
   size_t count = 0;
   if (core_.config.control_first) {
-    count = core_.flows.transmit_control(now, packets);
+    count = core_.scheduler.transmit_control(now, packets);
     count += transmit_answers(now, now, packets.subspan(count));
     return count + transmit_flows(now, packets.subspan(count));
   }
   // A burst of data goes first, because the application waits for it; acknowledgements are sent
   // while the peer processes the burst.
-  if (core_.flows.any_ready()) count = core_.flows.transmit_flow(now, packets);
+  if (core_.scheduler.any_ready()) count = core_.scheduler.transmit_flow(now, packets);
   const Instant deadline = count > 0 ? now + kInPassing : now;
-  count += core_.flows.transmit_control(now, packets.subspan(count));
+  count += core_.scheduler.transmit_control(now, packets.subspan(count));
   count += transmit_answers(deadline, now, packets.subspan(count));
   return count + transmit_flows(now, packets.subspan(count));
 }
 
 size_t SoftNic::transmit_flows(Instant now, std::span<TxPacket> out) {
   size_t count = 0;
-  while (count < out.size() && core_.flows.any_ready() &&
+  while (count < out.size() && core_.scheduler.any_ready() &&
          core_.slab.room() >= extended_.slab_bytes) {
-    count += core_.flows.transmit_flow(now, out.subspan(count));
+    count += core_.scheduler.transmit_flow(now, out.subspan(count));
   }
   return count;
 }
@@ -125,7 +125,7 @@ size_t SoftNic::transmit_answers(Instant deadline, Instant now, std::span<TxPack
   return count;
 }
 
-void SoftNic::fail_connections(Instant now) {
+void SoftNic::fail_rc_connections(Instant now) {
   for (RcEnd* end : rc_.ends) {
     if (end == nullptr || end->queue_pair().internal || !end->recovery().open()) continue;
     end->recovery().fail(CompletionStatus::kLocalError, now);
@@ -140,7 +140,7 @@ void SoftNic::on_time(Instant now) {
     count = core_.timers.expire(now, due);
     for (size_t i = 0; i < count; ++i) {
       if (due[i] >= slots) {
-        core_.flows.flows().ready().add(due[i] - slots);
+        core_.scheduler.flows().ready().add(due[i] - slots);
       } else if (QueuePair* qp = core_.queue_pairs[due[i]].get();
                  qp != nullptr && qp->connected()) {
         qp->end->on_timeout(now);
@@ -150,7 +150,7 @@ void SoftNic::on_time(Instant now) {
 }
 
 Instant SoftNic::next_deadline() const {
-  if (extended_receiver_.any_refusals() || !core_.flows.idle()) return Instant();
+  if (extended_receiver_.any_refusals() || !core_.scheduler.idle()) return Instant();
   return std::min(core_.acks.next_deadline(), core_.timers.next_deadline());
 }
 
@@ -165,12 +165,12 @@ QueuePair& SoftNic::get(QueuePairId id) const {
 Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
   PACECAR_CHECK(config.flow < core_.config.flows);
   const bool used_before = !free_slots_.empty();
-  if (!used_before && unused_slots_ == caps_.queue_pairs) {
+  if (!used_before && first_unused_slot_ == caps_.queue_pairs) {
     return fail(
         ErrorCode::kUnavailable,
         "all queue pairs of the NIC are used: close connections or raise PACECAR_MAX_FLOWS");
   }
-  const uint32_t slot = used_before ? free_slots_.back() : unused_slots_;
+  const uint32_t slot = used_before ? free_slots_.back() : first_unused_slot_;
   auto qp = std::make_unique<QueuePair>();
   qp->slot = slot;
   qp->config = config;
@@ -193,10 +193,14 @@ Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
   }
   if (config.receive_queue) qp->shared_receives = receive_queues_[*config.receive_queue].get();
   if (config.service != Service::kConnected) qp->config.paced = false;  // until it is connected
-  core_.flows.join(*qp);
+  core_.scheduler.join(*qp);
   const QueuePairId id = qp->id;
   if (config.general_services) datagrams_.general_services = id;
-  used_before ? free_slots_.pop_back() : void(++unused_slots_);
+  if (used_before) {
+    free_slots_.pop_back();
+  } else {
+    ++first_unused_slot_;
+  }
   core_.queue_pairs[slot] = std::move(qp);
   return id;
 }
@@ -303,7 +307,7 @@ void SoftNic::deregister_memory(const MemoryRegion& region) {
     if (!qp.end->has_requests()) continue;
     core_.posted.add(slot);
     qp.end->revoke(region.key);
-    core_.flows.wake(qp);
+    core_.scheduler.wake(qp);
   }
 }
 
@@ -314,7 +318,7 @@ size_t SoftNic::post(QueuePairId id, std::span<const WorkRequest> work_requests)
   const size_t accepted = qp.end->post(work_requests);
   if (accepted == 0) return 0;
   core_.posted.add(qp.slot);
-  core_.flows.wake(qp);
+  core_.scheduler.wake(qp);
   return accepted;
 }
 

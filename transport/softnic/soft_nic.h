@@ -42,7 +42,7 @@ class SoftNic final : public StandardNic {
   // retransmitted.
   uint64_t invalidations() const { return core_.invalidations; }
   // Ends all connections of standard RC as a refusal does, for tests.
-  void fail_connections(Instant now);
+  void fail_rc_connections(Instant now);
 
   // --- for NICs that act as one: each has every region, and an end of every queue pair ---
   // Registers memory with another's key and address; deregister_memory as usual.
@@ -71,14 +71,14 @@ class SoftNic final : public StandardNic {
   size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) override;
   size_t poll(std::span<Completion> completions) override;
   size_t poll_signals(std::span<FlowSignal> signals) override {
-    return core_.flows.flows().poll_signals(signals);
+    return core_.scheduler.flows().poll_signals(signals);
   }
-  void report_arrivals(bool wanted) override { core_.flows.flows().report_arrivals(wanted); }
+  void report_arrivals(bool wanted) override { core_.scheduler.flows().report_arrivals(wanted); }
   size_t poll_arrivals(std::span<FlowArrival> arrivals) override {
-    return core_.flows.flows().poll_arrivals(arrivals);
+    return core_.scheduler.flows().poll_arrivals(arrivals);
   }
   void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override {
-    core_.flows.set_limits(flow, limits, now);
+    core_.scheduler.set_limits(flow, limits, now);
   }
   void on_time(Instant now) override;
   Instant next_deadline() const override;
@@ -128,7 +128,7 @@ class SoftNic final : public StandardNic {
   ExtendedReceiver extended_receiver_;
   std::vector<std::unique_ptr<ReceiveQueue>> receive_queues_;
   std::vector<uint32_t> free_slots_;  // used since, and free again
-  uint32_t unused_slots_ = 0;         // from here on
+  uint32_t first_unused_slot_ = 0;
 };
 
 }  // namespace pacecar

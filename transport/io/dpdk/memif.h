@@ -11,9 +11,10 @@
 //       └──────────────────────▶ kNobody ─────────────────────────┘
 //
 // - A client leaves before the server greets it. The server closes the connection, but the
-//   interrupt thread still waits for it and panics. So our clients wait until they are greeted. Anyone who
-//   may connect to a server can crash it so; therefore the socket's file is accessible to its user
-//   alone, and abstract names, to which everybody on the host may connect, cause a warning.
+//   interrupt thread still waits for it and panics. So our clients wait until they are greeted.
+//   Anyone who may connect to a server can crash it so; therefore the socket's file is accessible
+//   to its user alone, and abstract names, to which everybody on the host may connect, cause a
+//   warning.
 // - A server's device is closed. Its listener stays open, the interrupt thread still waits for it,
 //   and it refers to freed memory. So retire_memif_listener() replaces it.
 //

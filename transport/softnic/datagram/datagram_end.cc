@@ -34,7 +34,7 @@ size_t DatagramEnd::post_datagrams(std::span<const Datagram> datagrams) {
     shared_.core.check_memory(datagram.send);
   }
   const size_t taken = datagrams_.post(datagrams);
-  if (taken > 0) shared_.core.flows.add_control(qp_);
+  if (taken > 0) shared_.core.scheduler.add_control(qp_);
   return taken;
 }
 
@@ -51,7 +51,7 @@ size_t DatagramEnd::transmit_control(Instant /*now*/, std::span<TxPacket> out) {
     ++core.counters.data_packets_sent;
     core.counters.data_bytes_sent += next.packet.payload.size();
   }
-  if (!datagrams_.idle()) core.flows.add_control(qp_);
+  if (!datagrams_.idle()) core.scheduler.add_control(qp_);
   return count;
 }
 

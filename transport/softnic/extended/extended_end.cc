@@ -137,11 +137,11 @@ void ExtendedEnd::learn_round_trip() {
 
 void ExtendedEnd::on_progress(Bytes in_flight_before, SendProgress progress) {
   progress.rerouting = requester_.rerouting();
-  shared_.core.flows.on_progress(qp_, in_flight_before - in_flight(), progress);
+  shared_.core.scheduler.on_progress(qp_, in_flight_before - in_flight(), progress);
 }
 
 size_t ExtendedEnd::take_turn(Instant now, bool waited, std::span<TxPacket> out) {
-  size_t count = shared_.core.flows.turn(*this, now, waited, out);
+  size_t count = shared_.core.scheduler.turn(*this, now, waited, out);
   if (count > 0 && shared_.core.config.joins_packets) {
     count += follow(now, out.first(count), out.subspan(count));
   }
@@ -150,7 +150,7 @@ size_t ExtendedEnd::take_turn(Instant now, bool waited, std::span<TxPacket> out)
 
 size_t ExtendedEnd::transmit_control(Instant now, std::span<TxPacket> out) {
   const size_t count = transmit(now, shared_.core.config.burst_bytes, out);
-  shared_.core.flows.wake(qp_);
+  shared_.core.scheduler.wake(qp_);
   return count;
 }
 
@@ -160,8 +160,8 @@ size_t ExtendedEnd::transmit(Instant now, Bytes budget, std::span<TxPacket> out)
   const Bytes in_flight_before = requester_.in_flight();
   Requester::Outgoing packet;
   const uint16_t path = requester_.choose_path(now);
-  const Bytes last_from = core.flows.last_from(qp_);
-  const bool sparse = core.flows.sparse(qp_);
+  const Bytes last_from = core.scheduler.last_from(qp_);
+  const bool sparse = core.scheduler.sparse(qp_);
   const Bytes mtu = std::min<Bytes>(config.mtu, qp_.remote.mtu);
   const Bytes overhead = shared_.overhead_bytes + config.wire_overhead_bytes;
   size_t count = sparse ? 0 : transmit_run(now, std::min(budget + 1, last_from), path, out);
@@ -238,7 +238,7 @@ inline size_t ExtendedEnd::transmit_run(Instant now, Bytes below, uint16_t path,
 void ExtendedEnd::on_sent(Instant now, const FlowScheduler::Sent& sent) {
   NicCore& core = shared_.core;
   core.counters.data_bytes_sent += sent.payload;
-  core.flows.on_sent(qp_, sent, now);
+  core.scheduler.on_sent(qp_, sent, now);
   core.timers.arm(qp_.slot, deadline());
 }
 
@@ -298,8 +298,8 @@ size_t ExtendedEnd::write_control(Instant now, Bytes room) {
   if (sent.data() != payload.data()) std::ranges::copy(sent, payload.begin());
   ++core.counters.data_packets_sent;
   on_sent(now, {.payload = payload.size()});
-  core.flows.remove_control(qp_);
-  core.flows.wake(qp_);
+  core.scheduler.remove_control(qp_);
+  core.scheduler.wake(qp_);
   return shared_.overhead_bytes + payload.size();
 }
 
@@ -316,7 +316,7 @@ size_t ExtendedEnd::gather(Instant now, Bytes room, size_t packets) {
     if (core.acks.worth_joining(end->qp_, now, packets) && bytes + most <= room) {
       bytes += end->write_ack(now).size();
     }
-    if (core.flows.has_control(end->qp_) && end != this && end->requester_.next_passes()) {
+    if (core.scheduler.has_control(end->qp_) && end != this && end->requester_.next_passes()) {
       control = end;
     }
     end = end->next_sibling_;

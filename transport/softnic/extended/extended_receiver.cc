@@ -169,13 +169,13 @@ void ExtendedReceiver::refuse(const QueuePair& qp, const wire::DataHeader& heade
 }
 
 void ExtendedReceiver::report_arrival(FlowId flow, const Responder::Data& data) {
-  FlowArrival& arrival = core_.flows.flows()[flow].arrival;
+  FlowArrival& arrival = core_.scheduler.flows()[flow].arrival;
   const uint32_t transit = static_cast<uint32_t>(data.arrival.ns()) - data.header.timestamp;
   if (arrival.bytes == 0 || static_cast<int32_t>(transit - arrival.transit_ns) < 0) {
     arrival.transit_ns = transit;
     arrival.timed_bytes = static_cast<uint32_t>(data.bytes());
   }
-  core_.flows.flows().on_arrived(flow, data.bytes());
+  core_.scheduler.flows().on_arrived(flow, data.bytes());
 }
 
 ExtendedEnd* ExtendedReceiver::on_data(Instant now, const RxPacket& packet) {
@@ -211,7 +211,7 @@ bool ExtendedReceiver::count_placed(ExtendedEnd& end, Instant now, const Respond
   if (data.header.length >= in_place_bytes_) {
     follower_.on_packet(data.header, bytes, now);
   }
-  if (core_.flows.flows().reports_arrivals() && qp.config.paced)
+  if (core_.scheduler.flows().reports_arrivals() && qp.config.paced)
     report_arrival(qp.config.flow, data);
   qp.unacknowledged_bytes += bytes;
   ++qp.unacknowledged_packets;
@@ -347,7 +347,7 @@ void ExtendedReceiver::on_ack(Instant now, const RxPacket& packet) {
   const Bytes in_flight_before = end->requester().in_flight();
   const SendProgress progress = end->requester().on_ack(ack, bitmap, now - packet.waited, now);
   if (qp.config.paced) {
-    FlowSignal& signal = core_.flows.flows()[qp.config.flow].signal;
+    FlowSignal& signal = core_.scheduler.flows()[qp.config.flow].signal;
     signal.echo_marked = ack.echo_valid && ack.echo_marked;
     signal.hops = ack.echo_valid ? static_cast<uint8_t>(telemetry.hops()) : 0;
     for (size_t i = 0; i < signal.hops; ++i) signal.telemetry[i] = telemetry[i];
@@ -355,7 +355,7 @@ void ExtendedReceiver::on_ack(Instant now, const RxPacket& packet) {
   end->on_progress(in_flight_before, progress);
   core_.events.add(qp.slot);
   core_.timers.arm(qp.slot, end->deadline());
-  core_.flows.wake(qp);
+  core_.scheduler.wake(qp);
 }
 
 void ExtendedReceiver::on_nak(Instant now, const RxPacket& packet) {
@@ -371,7 +371,7 @@ void ExtendedReceiver::on_nak(Instant now, const RxPacket& packet) {
   const Bytes in_flight_before = end->requester().in_flight();
   const SendProgress progress = end->requester().on_nak(nak, now - packet.waited, now);
   end->on_progress(in_flight_before, progress);
-  core_.flows.wake(end->queue_pair());
+  core_.scheduler.wake(end->queue_pair());
 }
 
 size_t ExtendedReceiver::transmit_refusals(std::span<TxPacket> out) {

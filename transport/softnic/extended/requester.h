@@ -47,7 +47,7 @@ class Requester {
   static Bytes work_request_bytes(uint32_t work_requests);
 
   size_t post(std::span<const WorkRequest> work_requests);
-  // Work requests are posted and not popped.
+  // Whether posted work requests are not popped yet.
   bool has_requests() const { return !requests_.empty(); }
   // The next packet is a whole write with WorkRequest::passing.
   bool next_passes();

@@ -108,7 +108,7 @@ Result<void> RcEnd::connect(RcShared& shared, QueuePair& qp, const StandardPeer&
              {.queue_pair = peer.queue_pair, .first_psn = peer.first_psn});
   qp.end.reset(new RcEnd(shared, qp, peer, 1));
   qp.state = QueuePair::State::kConnected;
-  core.flows.join(qp);
+  core.scheduler.join(qp);
   return {};
 }
 
@@ -199,13 +199,13 @@ void RcEnd::on_answer(const roce::Packet& packet, Instant arrival, Instant now) 
     progress = requester_.on_read_response(packet, core.memory, now);
   }
   if (qp_.config.paced) {
-    core.flows.flows()[qp_.config.flow].signal.echo_marked |= progress.marked > 0;
+    core.scheduler.flows()[qp_.config.flow].signal.echo_marked |= progress.marked > 0;
   }
   on_progress(in_flight_before, progress);
   core.timers.arm(qp_.slot, deadline());
   on_answered(now);
   check_failure(now);
-  core.flows.wake(qp_);
+  core.scheduler.wake(qp_);
 }
 
 void RcEnd::on_answered(Instant /*now*/) { shared_.core.events.add(qp_.slot); }
@@ -233,7 +233,8 @@ void RcEnd::on_request(const roce::Packet& packet, Instant now) {
       counters.data_bytes_received += packet.payload.size();
       // Only a write's last packet shows whether it has an immediate.
       counters.silent_packets_received += roce::shape_of(packet.opcode).immediate ? 0 : 1;
-      if (qp_.config.paced) core.flows.flows().on_arrived(qp_.config.flow, packet.payload.size());
+      if (qp_.config.paced)
+        core.scheduler.flows().on_arrived(qp_.config.flow, packet.payload.size());
       if (!reliable_) return;
       qp_.unacknowledged_bytes += packet.payload.size();
       ++qp_.unacknowledged_packets;
@@ -294,7 +295,7 @@ void RcEnd::on_broken() {
   requester_.stop(qp_.broken_by);
   on_progress(in_flight_before, {});  // other queue pairs of its flow have more window now
   requester_.abandon();
-  shared_.core.flows.wake(qp_);
+  shared_.core.scheduler.wake(qp_);
   if (recovery_.standby() != nullptr) recovery_.standby()->state = QueuePair::State::kBroken;
 }
 
@@ -311,8 +312,8 @@ void RcEnd::on_handed_over() {
   const Bytes in_flight_before = in_flight();
   on_progress(in_flight_before, requester_.on_handed_over());
   core.events.add(qp_.slot);
-  if (!requester_.idle()) core.flows.add_control(qp_);
-  core.flows.wake(qp_);
+  if (!requester_.idle()) core.scheduler.add_control(qp_);
+  core.scheduler.wake(qp_);
 }
 
 size_t RcEnd::transmit_control(Instant now, std::span<TxPacket> out) {
@@ -321,7 +322,7 @@ size_t RcEnd::transmit_control(Instant now, std::span<TxPacket> out) {
     return 0;
   }
   const size_t count = transmit(now, shared_.core.config.burst_bytes, out);
-  shared_.core.flows.wake(qp_);
+  shared_.core.scheduler.wake(qp_);
   return count;
 }
 
@@ -329,8 +330,8 @@ size_t RcEnd::transmit(Instant now, Bytes budget, std::span<TxPacket> out) {
   NicCore& core = shared_.core;
   const Bytes in_flight_before = in_flight();
   const uint16_t path = requester_.choose_path(now);
-  const Bytes last_from = core.flows.last_from(qp_);
-  const bool sparse = core.flows.sparse(qp_);
+  const Bytes last_from = core.scheduler.last_from(qp_);
+  const bool sparse = core.scheduler.sparse(qp_);
   FlowScheduler::Sent sent;
   size_t count = 0;
   RcRequester::Outgoing packet;
@@ -349,11 +350,11 @@ size_t RcEnd::transmit(Instant now, Bytes budget, std::span<TxPacket> out) {
     core.counters.packets_retransmitted += packet.retransmission ? 1 : 0;
   }
   if (count > 0) {
-    if (!reliable_) core.flows.add_control(qp_);  // the next call completes them
+    if (!reliable_) core.scheduler.add_control(qp_);  // the next call completes them
     core.counters.data_packets_sent += count;
     core.counters.data_bytes_sent += sent.payload;
     sent.in_flight = in_flight() - in_flight_before;
-    core.flows.on_sent(qp_, sent, now);
+    core.scheduler.on_sent(qp_, sent, now);
     core.timers.arm(qp_.slot, deadline());
   }
   check_failure(now);
@@ -413,7 +414,7 @@ StandbyEnd::StandbyEnd(RcShared& shared, QueuePair& qp, RcEnd& owner, const Peer
 
 bool StandbyEnd::send(const RecoveryMessage& message) {
   if (!messages_.send(message, requester())) return false;
-  shared().core.flows.wake(queue_pair());
+  shared().core.scheduler.wake(queue_pair());
   return true;
 }
 

@@ -28,7 +28,7 @@ struct RcShared {
 
   // Flows that wait for the read window may send again.
   void wake_readers() {
-    while (!reads.full() && !readers.empty()) core.flows.make_ready(readers.take());
+    while (!reads.full() && !readers.empty()) core.scheduler.make_ready(readers.take());
   }
 
   NicCore& core;
@@ -66,7 +66,7 @@ class RcEnd : public QueuePairEnd {
   }
   void on_timeout(Instant now) final;
   size_t take_turn(Instant now, bool waited, std::span<TxPacket> out) final {
-    return shared_.core.flows.turn(*this, now, waited, out);
+    return shared_.core.scheduler.turn(*this, now, waited, out);
   }
   size_t transmit_control(Instant now, std::span<TxPacket> out) final;
   size_t transmit_answers(Instant now, std::span<TxPacket> out) final;
@@ -99,7 +99,7 @@ class RcEnd : public QueuePairEnd {
   CompletionStatus silence_status() const { return requester_.failure(); }
   // Brings the flow up to date after the requester has changed.
   void on_progress(Bytes in_flight_before, const SendProgress& progress) {
-    shared_.core.flows.on_progress(qp_, in_flight_before - in_flight(), progress);
+    shared_.core.scheduler.on_progress(qp_, in_flight_before - in_flight(), progress);
     shared_.wake_readers();
   }
   size_t transmit(Instant now, Bytes budget, std::span<TxPacket> out);

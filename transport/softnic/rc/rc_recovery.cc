@@ -153,7 +153,7 @@ void RcRecovery::use(Instant now) {
   if (machine_.on_used()) {  // it has failed again meanwhile
     machine_.on_failed(now + core.config.silence_limit);
   } else {
-    core.flows.wake(qp);
+    core.scheduler.wake(qp);
   }
   core.timers.arm(qp.slot, end_.deadline());
 }

@@ -118,7 +118,7 @@ TEST_F(SoftNicLanes, WhatHasArrivedIsNotToldTwice) {
   for (uint64_t id = 1; id <= 3; ++id) pair_.post(0, ends_[0], good(id));
   ASSERT_TRUE(pair_.run_until_completed(1, 3));
   const uint64_t sent = pair_.nic(0).counters().data_bytes_sent;
-  pair_.nic(1).fail_connections(pair_.now);
+  pair_.nic(1).fail_rc_connections(pair_.now);
   ASSERT_TRUE(pair_.run_until_completed(0, 3));
   for (const Completion& each : pair_.completions[0]) EXPECT_EQ(each.status, CompletionStatus::kOk);
   expect_received({1, 2, 3});
@@ -132,7 +132,7 @@ TEST_F(SoftNicLanes, WhatIsLateComesToNobody) {
   auto& old = pair_.memory(1, kSize);
   pair_.post(0, ends_[0], SoftNicPair::write(from_, old, kSize, 1));
   const auto late = pair_.transmit(0);
-  pair_.nic(1).fail_connections(pair_.now);
+  pair_.nic(1).fail_rc_connections(pair_.now);
   ASSERT_TRUE(pair_.run_until_completed(0, 1));
   EXPECT_EQ(old.bytes, from_.bytes);
   std::ranges::fill(old.bytes, uint8_t{0xEE});
@@ -143,7 +143,7 @@ TEST_F(SoftNicLanes, WhatIsLateComesToNobody) {
 
 TEST_F(SoftNicLanes, APeerThatIsNotBackInTimeIsGivenUp) {
   pair_.post(0, ends_[0], good(1));
-  pair_.nic(0).fail_connections(pair_.now);
+  pair_.nic(0).fail_rc_connections(pair_.now);
   pair_.lose = [](size_t from, Datagram&) { return from == 1; };
   ASSERT_TRUE(pair_.run_until_completed(0, 1, rc_config().silence_limit * 2));
   expect_broken(0, CompletionStatus::kLocalError, "");
@@ -170,7 +170,7 @@ TEST_F(SoftNicLanes, APeerWithoutAStandbyLaneIsLostWithItsConnection) {
 
 TEST_F(SoftNicLanes, APeerIsAwaitedForTheSilenceLimit) {
   pair_.lose = [](size_t from, Datagram&) { return from == 1; };
-  pair_.nic(0).fail_connections(pair_.now);
+  pair_.nic(0).fail_rc_connections(pair_.now);
   const Instant limit = pair_.now + rc_config().silence_limit;
   pair_.run_for(rc_config().silence_limit - Duration::from_us(1));
   EXPECT_TRUE(pair_.completions[0].empty());
@@ -191,7 +191,7 @@ TEST_F(SoftNicLanes, APeerWhoseWritesArriveNowAndThenIsNotGivenUp) {
 }
 
 TEST_F(SoftNicLanes, NotificationsGoToTheNewConnection) {
-  pair_.nic(0).fail_connections(pair_.now);
+  pair_.nic(0).fail_rc_connections(pair_.now);
   pair_.post(0, ends_[0], good(1));
   ASSERT_TRUE(pair_.run_until_completed(0, 1));
   std::vector<roce::Packet> answers;
@@ -215,7 +215,7 @@ TEST_F(SoftNicLanes, WhatIsDueOnAConnectionEndsWithIt) {
     packet.ecn = Ecn::kCongestion;
     pair_.deliver(1, packet);
   }
-  pair_.nic(1).fail_connections(pair_.now);
+  pair_.nic(1).fail_rc_connections(pair_.now);
   for (const Datagram& datagram : pair_.transmit(1)) {
     EXPECT_EQ(parse(datagram).opcode, roce::Opcode::kSendOnly) << "words of the standby lane";
   }
@@ -229,7 +229,7 @@ TEST_F(SoftNicLanes, WhatAConnectionHadInFlightIsNoLonger) {
   pair_.limit(0, 0, {.rate = Rate::from_gbps(1000), .window = 3 * kMtu});
   pair_.post(0, other[0], good(2));
   EXPECT_TRUE(pair_.transmit(0).empty());
-  pair_.nic(0).fail_connections(pair_.now);
+  pair_.nic(0).fail_rc_connections(pair_.now);
   size_t data = 0;
   for (const Datagram& datagram : pair_.transmit_for(0, Duration::from_us(1))) {
     data += roce::shape_of(parse(datagram).opcode).kind == roce::Kind::kWrite ? 1 : 0;
