@@ -130,6 +130,10 @@ Result<void> Domain::make_driver() {
   return {};
 }
 
+Domain::~Domain() {
+  if (driver_ != nullptr) driver_->stop();
+}
+
 void Domain::progress() {
   for (Endpoint* const endpoint : endpoints) endpoint->progress();
   if (!has_unsent_.load(std::memory_order_relaxed)) return;
@@ -160,8 +164,7 @@ void Domain::progress_until_sent() {
 
 Turn Domain::Keeper::take_turn() {
   if (!domain.progress_enabled()) return Turn::kIdle;
-  const std::unique_lock lock(domain.mutex, std::try_to_lock);
-  if (!lock) return Turn::kBusy;
+  const std::lock_guard lock(domain.mutex);  // it is held only briefly
   domain.progress();
   return domain.prepare_to_rest() ? Turn::kIdle : Turn::kMoved;
 }

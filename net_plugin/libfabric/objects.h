@@ -162,6 +162,7 @@ struct MemoryRegion : fid_mr, InDomain {
 class Domain : public fid_domain {
  public:
   Domain(std::shared_ptr<Context> context, size_t nic, const fi_info& info, bool cma);
+  ~Domain();
   // Before the first call of the functions that make progress.
   Result<void> make_driver();
 
@@ -241,7 +242,7 @@ class Domain : public fid_domain {
   std::atomic<bool> has_unsent_{false};
   std::atomic<bool> auto_progress_{false};
   Keeper keeper_{*this};
-  std::unique_ptr<ProgressDriver> driver_;  // the last member, as it uses the others
+  std::unique_ptr<ProgressDriver> driver_;
 };
 
 inline InDomain::InDomain(Domain& its_domain) : domain(its_domain) { ++domain.users; }

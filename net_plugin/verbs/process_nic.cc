@@ -76,6 +76,7 @@ ProcessNic::~ProcessNic() {
     turn();
     busy = opened_.port->next_deadline() <= clock_now();
   }
+  driver_->stop();
 }
 
 bool ProcessNic::deliver() {

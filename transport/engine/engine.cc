@@ -83,6 +83,7 @@ Engine::~Engine() {
     }
     if (!drained) std::this_thread::sleep_for(std::chrono::nanoseconds(kLingerStep.ns()));
   }
+  if (driver_ != nullptr) driver_->stop();
 }
 
 // --- with the lock held ---

@@ -142,7 +142,7 @@ class Engine final : private Driven {
   Instant last_moved_;           // when a caller's poll moved anything
   std::atomic<int> waiting_{0};  // threads that wait for the lock for set-up: polls yield to them
 
-  std::unique_ptr<ProgressDriver> driver_;  // the last member, as it uses the others
+  std::unique_ptr<ProgressDriver> driver_;  // null only while it is made
 };
 
 }  // namespace pacecar

@@ -31,7 +31,7 @@ void ProgressDriver::start() {
   if (!thread_.joinable()) thread_ = std::thread([this] { keep(); });
 }
 
-ProgressDriver::~ProgressDriver() {
+void ProgressDriver::stop() {
   if (!thread_.joinable()) return;
   stop_ = true;
   bell_->ring();

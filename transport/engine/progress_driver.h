@@ -45,8 +45,10 @@ class ProgressDriver {
   static Result<std::unique_ptr<ProgressDriver>> make(Driven& driven, const ProgressPolicy& policy);
   // The first call starts the thread; a further one does nothing. Throws std::system_error.
   void start();
-  // Ends the thread.
-  ~ProgressDriver();
+  // Ends the thread. Who owns the driver calls it first: the thread reaches the driver through its
+  // owner.
+  void stop();
+  ~ProgressDriver() { stop(); }
   ProgressDriver(const ProgressDriver&) = delete;
   ProgressDriver& operator=(const ProgressDriver&) = delete;
 

@@ -56,7 +56,6 @@ class ProgressState {
   Driving look(Instant last_call, bool entered, Instant now) {
     if (state_ == Driving::kNobody) return state_;
     if (state_ == Driving::kLeading && now < leads_until_ && !entered) return state_;
-    if (state_ == Driving::kLeading) naps_ = 0;
     const bool called = !policy_.always && (entered || now - last_call < policy_.patience);
     const Driving next = called ? Driving::kCallers : Driving::kKeeper;
     if (next != state_) nap_ = policy_.nap;
@@ -82,6 +81,7 @@ class ProgressState {
     if (turn != Turn::kMoved) return;
     lead_ = naps_ > kTrialNaps ? policy_.first_lead
                                : std::clamp(lead_ * 2, policy_.first_lead, policy_.longest_lead);
+    naps_ = 0;
     leads_until_ = now + lead_;
     last_moved_ = now;
     state_ = Driving::kLeading;

@@ -258,6 +258,7 @@ uint32_t SendQueue::on_write_done(uint32_t number, CompletionStatus status) {
   --outstanding_;
   if (status == CompletionStatus::kOk) ++arrived_;
   if (number >= kFirstCell) return eager_.on_write_done(static_cast<uint8_t>(number - kFirstCell));
+  PACECAR_CHECK(number < sends_.size());
   if (sends_[number] == nullptr) return 0;  // dropped, or failed before
   MessageSend& send = *sends_[number];
   ++send.writes_done;

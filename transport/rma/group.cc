@@ -56,8 +56,7 @@ Result<std::unique_ptr<Group>> Group::join(std::shared_ptr<Context> context, siz
 }
 
 Group::~Group() {
-  driver_.get_deleter()(driver_.get());  // not reset(): the keeper uses driver_ until it has ended
-  (void)driver_.release();
+  if (driver_ != nullptr) driver_->stop();
   for (Peer& peer : peers_) peer.send({.kind = RecordKind::kBye}, nullptr);
   const auto give_up = Clock::now() + kLinger;
   const auto idle = [](const Peer& peer) { return peer.idle(); };
@@ -111,8 +110,7 @@ void Group::progress() {
 }
 
 Turn Group::take_turn() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return Turn::kBusy;
+  const std::lock_guard lock(mutex_);  // it is held only briefly
   return advance() ? Turn::kMoved : Turn::kIdle;
 }
 

@@ -114,6 +114,26 @@ TEST(ProgressState, LeadsLongerIfCallersLeaveWorkAgain) {
   }
 }
 
+TEST(ProgressState, LeadsLongerAlsoIfALeadEndsAsleep) {
+  ProgressState state(kPolicy);
+  Instant now = Instant::from_ns(1'000'000'000);
+  ASSERT_EQ(state.look(now, false, now), Driving::kCallers);
+  for (int i = 0; i < 10; ++i) state.next_nap();
+  state.on_late_turn(Turn::kMoved, now);
+  now = now + kPolicy.spin;
+  ASSERT_EQ(state.look(now, false, now), Driving::kLeading);
+  state.on_turn(Turn::kIdle, now);
+  ASSERT_EQ(state.look(now, false, now), Driving::kNobody);
+  now = now + kPolicy.longest_lead;
+  state.on_woken(now);
+  ASSERT_EQ(state.look(now, false, now), Driving::kCallers);
+  state.next_nap();
+  state.on_late_turn(Turn::kMoved, now);
+  const Duration second = kPolicy.first_lead * 2;
+  now = now + second - Duration::from_us(1);
+  EXPECT_EQ(state.look(now, false, now), Driving::kLeading);
+}
+
 // --- falling asleep: ProgressDriver::sleep() against a thread that submits ---
 
 struct World {
