@@ -211,6 +211,21 @@ TEST(SoftNicService, AQueuePairThatIsResetKeepsItsNumberAndForgetsTheRest) {
   EXPECT_TRUE(pair.nic(0).connect_standard(ends[0], peer).has_value());
 }
 
+TEST(SoftNicService, AQueuePairBreaksAlsoBeforeItIsConnected) {
+  StandardPair pair;
+  for (const Service service : {Service::kStandard, Service::kDatagram}) {
+    const auto id = pair.nic(0).create_queue_pair({.receives = 4, .service = service}).value();
+    pair.nic(0).break_queue_pair(id);
+    Completion completion;
+    ASSERT_EQ(pair.nic(0).poll({&completion, 1}), 1U);
+    EXPECT_EQ(completion.kind, CompletionKind::kBroken);
+    EXPECT_EQ(completion.queue_pair, id);
+    EXPECT_TRUE(pair.transmit(0).empty());
+    pair.nic(0).reset_queue_pair(id);
+    pair.nic(0).destroy_queue_pair(id);
+  }
+}
+
 TEST(SoftNicService, NumbersBeginWithTheSlotOfTheProcess) {
   SoftNicConfig config = StandardPair::service_config();
   config.port_slot = 5;
