@@ -80,7 +80,7 @@ void message(Context* context, char* from, char* into) {
   const Memory* memory = *context->register_memory(0, data, size);
   {
     Request* request = *sender->isend(data, 4096, 7, memory);
-    sender->hurry();
+    sender->send_now();
     check(finish(pair, request, receive).sizes[0] == 4096, "not all of the message arrived");
   }
   Request* request = must(sender->isend(data, 4096, 7, memory));

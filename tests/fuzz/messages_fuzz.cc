@@ -125,7 +125,7 @@ class World {
       for (const auto& nic : nics_) nic->turn(4);
       for (uint32_t host : {kVictim, kGood}) {
         messengers_[host]->poll(now_);
-        messengers_[host]->inform(now_);
+        messengers_[host]->post_control_writes(now_);
       }
       drop_completions();
       now_ = now_ + Duration::from_us(1);

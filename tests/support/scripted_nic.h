@@ -198,7 +198,7 @@ struct ScriptedPair {
   }
   void turn(size_t host) {
     messenger(host).poll(now);
-    messenger(host).inform(now);
+    messenger(host).post_control_writes(now);
   }
   // Delivers all work, and polls both ends, until nothing changes.
   void run() {

@@ -68,7 +68,7 @@ class EngineSendConnection final : public SendConnection {
     puts_in_a_row_ = 0;
     // The first send leaves at once. Later ones leave together, with the next poll, which the
     // caller needs for the first one anyway. On connections for puts the application decides.
-    !puts_&& pool_.taken() == 1 ? at_.nic.engine->hurry() : at_.nic.engine->noted();
+    !puts_&& pool_.taken() == 1 ? at_.nic.engine->send_now() : at_.nic.engine->wake_keeper();
     return request;
   }
 
@@ -86,7 +86,7 @@ class EngineSendConnection final : public SendConnection {
                           .remote = {window.address + offset, window.key}};
     at_.nic.engine->sends().push(at_.connection, *request);
     ++puts_in_a_row_;
-    at_.nic.engine->noted();
+    at_.nic.engine->wake_keeper();
     return request;
   }
 
@@ -98,7 +98,7 @@ class EngineSendConnection final : public SendConnection {
   size_t nic() const override { return at_.device; }
 
   FlowView flow() const override { return flow_of(at_); }
-  void hurry() override { at_.nic.engine->hurry(); }
+  void send_now() override { at_.nic.engine->send_now(); }
 
  private:
   static uint32_t key_of(const Memory* memory) {
@@ -151,7 +151,7 @@ class EngineReceiveConnection final : public ReceiveConnection {
     }
     at_.nic.engine->receives().push(at_.connection, *request);
     // The next poll advertises it, perhaps together with data to that peer.
-    at_.nic.engine->noted();
+    at_.nic.engine->wake_keeper();
     return request;
   }
 

@@ -175,8 +175,8 @@ struct Window {
 
 struct ConnectOptions {
   uint32_t weight = 0;  // from 1 to 64; 0: PACECAR_WEIGHT
-  // It takes iput(). Its messages leave with the next poll or hurry(), and the application does not
-  // wait for their acknowledgements.
+  // It takes iput(). Its messages leave with the next poll or send_now(), and the application does
+  // not wait for their acknowledgements.
   bool puts = false;
   bool copied = false;  // it sends copies: the application does not wait for acknowledgements
 };
@@ -246,7 +246,7 @@ class SendConnection {
   // The present state. Takes the engine's lock, so call it rarely.
   virtual FlowView flow() const = 0;
   // Sends at once what has been started.
-  virtual void hurry() {}
+  virtual void send_now() {}
 };
 
 class ReceiveConnection {

@@ -145,17 +145,17 @@ bool Engine::try_lock() {
 
 void Engine::submitted() {
   // If not here, the holder of the lock, the keeper or the next progress() processes it.
-  if (params_.progress == Progress::kThread || !try_lock()) return noted();
+  if (params_.progress == Progress::kThread || !try_lock()) return wake_keeper();
   const Instant time = clock_now();
   poll_without_receiving(time);
   end_inline_poll(time);
 }
 
-void Engine::hurry() {
-  if (params_.progress == Progress::kThread || !try_lock()) return noted();
+void Engine::send_now() {
+  if (params_.progress == Progress::kThread || !try_lock()) return wake_keeper();
   const Instant time = clock_now();
   drain_submissions(time);
-  loop_.hurry(time);
+  loop_.send_now(time);
   leave_unfinished();
   end_inline_poll(time);
 }

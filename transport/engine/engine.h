@@ -67,9 +67,9 @@ class Engine final : private Driven {
   void submitted();
   // After the submission of a send for which the peer may wait: sends it, and leaves all other work
   // to the next poll.
-  void hurry();
+  void send_now();
   // After a submission that may wait for the next poll.
-  void noted() { driver_->wake(); }
+  void wake_keeper() { driver_->wake(); }
   // The newest hint counts. The messenger gets it before any operation that is submitted later.
   void expect(const TrafficHint& hint) { hint_.store(hint); }
   // While waiting for a request.

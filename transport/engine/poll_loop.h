@@ -21,8 +21,8 @@ class PollLoop {
   // Completes received messages at once. True: some are complete, and no deadline is due.
   bool deliver(Instant now) { return messenger_.finish_receives(now) && next_deadline() > now; }
   // Sends submitted messages at once; all other work waits for the next advance().
-  void hurry(Instant now) {
-    messenger_.hurry_sends(now);
+  void send_now(Instant now) {
+    messenger_.post_submitted_sends(now);
     port_.transmit(now);
   }
   // Runs timers and messages, and transmits what is due; returns the number of packets or writes.
@@ -31,7 +31,7 @@ class PollLoop {
     messenger_.poll(now);
     // Where control writes may join data packets, both leave together; otherwise data leaves first.
     const size_t sent = port_.nic().caps().software ? 0 : port_.transmit(now);
-    messenger_.inform(now);
+    messenger_.post_control_writes(now);
     return sent + port_.transmit(now);
   }
   // When advance() has work even if nothing arrives.

@@ -44,7 +44,7 @@ uint8_t EagerSource::copy(const uint8_t* data, Bytes size, const RemoteAddress& 
 
 uint8_t EagerSource::send(const uint8_t* data, Bytes size, uint64_t next_slot, int32_t tag) {
   PACECAR_CHECK(takes(size));
-  if (!boards(size)) {
+  if (!joins_train(size)) {
     open_ = take_cell(size);
     away_ |= 1U << open_;
     const Bytes offset = cells_.offset(open_);

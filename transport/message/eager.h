@@ -81,11 +81,11 @@ class EagerSource {
   // A message for a buffer that is known, alone in its cell, for which there must be room.
   uint8_t copy(const uint8_t* data, Bytes size, const RemoteAddress& buffer, uint32_t slot);
   // A message can go into one of the receiver's cells.
-  bool takes(Bytes size) const { return numbers_left() && (boards(size) || has_room(size)); }
+  bool takes(Bytes size) const { return numbers_left() && (joins_train(size) || has_room(size)); }
   // A message could go into a cell if no write were outstanding.
   bool will_take(Bytes size) const { return numbers_left() && (fitting(size) & ~away_) != 0; }
   // The newest train has not left and has room for the message.
-  bool boards(Bytes size) const {
+  bool joins_train(Bytes size) const {
     return open_ != kNone && EagerCells::next(trains_[open_].bytes) + sizeof(EagerHeader) + size <=
                                  cells_.room(open_);
   }

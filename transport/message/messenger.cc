@@ -112,13 +112,13 @@ bool Messenger::finish_receives(Instant now) {
   return counters_.messages_received != before;
 }
 
-void Messenger::hurry_sends(Instant now) {
+void Messenger::post_submitted_sends(Instant now) {
   now_ = now;
   if (sends_.match(now)) last_change_ = now;
   if (sends_.post() > nic_.caps().mtu) rates_.settle(flows_.all(), now);
 }
 
-void Messenger::inform(Instant now) {
+void Messenger::post_control_writes(Instant now) {
   rates_.poll_changed(flows_.all(), now);
   receives_.advertise(sends_.data_posted_to(), now);
   rates_.poll_grants(now);

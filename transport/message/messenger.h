@@ -119,9 +119,9 @@ class Messenger {
   bool finish_receives(Instant now);
   // The part of poll() that a sender waits for: submitted sends are posted to the NIC. If no sender
   // has posted more than a packet, the next poll updates demand and limits.
-  void hurry_sends(Instant now);
+  void post_submitted_sends(Instant now);
   // After poll(): posts control writes (CTS slots, grants, demands), and does housekeeping.
-  void inform(Instant now);
+  void post_control_writes(Instant now);
   // When poll has something to do even if nothing arrives.
   Instant next_deadline() const;
   // All control writes have reached their peers or never will: the NIC may be destroyed.

@@ -150,7 +150,7 @@ void SendQueue::cut(SendOperation& operation, const CtsSlot& slot) {
 // Whether a send of this size can share a write with others.
 bool SendQueue::joins_others(Bytes size, const CtsSlot& slot) const {
   if (size > kShortBytes || size > slot.size || !eager_.takes(size)) return false;
-  return eager_.boards(size) || waiting_.size() > 1;
+  return eager_.joins_train(size) || waiting_.size() > 1;
 }
 
 // Called when all known slots are taken. The message then goes to the first later slot of its tag:
@@ -169,7 +169,7 @@ void SendQueue::send_ahead() {
 // The first message of a train has the write.
 void SendQueue::send_eagerly(MessageSend& send, uint64_t next_slot) {
   const SendOperation& operation = send.operation;
-  const bool joins = eager_.boards(operation.size);
+  const bool joins = eager_.joins_train(operation.size);
   const uint8_t cell = eager_.send(operation.data, operation.size, next_slot, operation.tag);
   advertised_late_ = true;
   if (!joins) matched_.push(kFirstCell + cell);

@@ -266,7 +266,7 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
   }
   peer.advance();
   // The first signal leaves at once; later ones before the next poll leave together.
-  if (signal && std::exchange(polled_, false)) peer.hurry();
+  if (signal && std::exchange(polled_, false)) peer.send_now();
   return operation;
 }
 

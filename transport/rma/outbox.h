@@ -44,7 +44,7 @@ class Outbox {
   // and those of puts.
   Result<void> advance();
   // Sends started parts at once, not with the next poll.
-  void hurry() { connection_->hurry(); }
+  void send_now() { connection_->send_now(); }
   void fail(const Error& why);
   // The peer has left: parts that have not been started fail, and pieces that it has not copied.
   void abandon(const Error& why);

@@ -47,12 +47,10 @@ class Peer {
     if (outbox_) fail(why);
   }
   // Sends started parts at once, not with the next poll.
-  void hurry() {
-    if (outbox_) outbox_->hurry();
+  void send_now() {
+    if (outbox_) outbox_->send_now();
   }
-  bool full() const {
-    return outbox_ && (!outbox_->room() || gets_.size() >= Outbox::kMaxWaiting);
-  }
+  bool full() const { return outbox_ && (!outbox_->room() || gets_.size() >= Outbox::kMaxWaiting); }
 
   // Whether an answer to a get from that window of ours is not acknowledged.
   bool answers_from(WindowId id) const {

@@ -149,7 +149,7 @@ void BondedEnd::send_note(NoteKind kind, LaneMask lanes) {
 void BondedEnd::send_note(LaneNote note) {
   note.number = note_.number + 1;
   note_ = note;
-  keeper_->hurry();
+  keeper_->wake();
 }
 
 Error BondedEnd::error_of(MessageFailure failure, size_t lane, const std::string& fault) const {

@@ -139,7 +139,7 @@ void BondedReceive::post(Receive& receive) {
     if (pending<Receive>().size() == 1) {
       engine.submitted();
     } else {
-      engine.noted();
+      engine.wake_keeper();
     }
   }
 }

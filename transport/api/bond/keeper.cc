@@ -45,7 +45,7 @@ void BondKeeper::remove(BondedEnd& connection) {
   std::erase(connections_, &connection);
 }
 
-void BondKeeper::hurry() {
+void BondKeeper::wake() {
   // Without the lock: a thread that is about to wait may miss it, and then waits for one more
   // period.
   hurried_ = true;

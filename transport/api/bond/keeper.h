@@ -27,7 +27,7 @@ class BondKeeper {
   // No drive() of the connection runs after it returns.
   void remove(BondedEnd& connection);
   // There is work to do soon. May be called with a connection's lock held.
-  void hurry();
+  void wake();
   void forget_memory(const Memory& memory);
 
  private:

@@ -207,7 +207,7 @@ class StagedSendConnection final : public SendConnection, public CopyingConnecti
   std::string peer() const override { return inner_->peer(); }
   size_t nic() const override { return inner_->nic(); }
   FlowView flow() const override { return inner_->flow(); }
-  void hurry() override { inner_->hurry(); }
+  void send_now() override { inner_->send_now(); }
 
   // Posts, in order, the messages that are in host memory.
   void advance() override {

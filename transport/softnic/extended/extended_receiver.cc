@@ -291,7 +291,7 @@ size_t ExtendedReceiver::on_same_write(Instant now, ExtendedEnd& end, const RxPa
         .payload =
             shared_.enciphers ? std::span<const uint8_t>(opened_.data(), payload.size()) : payload};
     bool at_once = data.marked() || after_pause(end, data);
-    if (!end.responder().on_alike(data, target, kPlaced)) {
+    if (!end.responder().on_same_write(data, target, kPlaced)) {
       if (place(end, now, data) == nullptr) return i + 1;
       continue;
     }

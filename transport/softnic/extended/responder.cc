@@ -88,7 +88,7 @@ Responder::Target Responder::target_of(const wire::DataHeader& header, const Mem
   return target;
 }
 
-bool Responder::on_alike(const Data& data, const Target& target, bool placed) {
+bool Responder::on_same_write(const Data& data, const Target& target, bool placed) {
   const wire::DataHeader& header = data.header;
   if (!window_.is_next(header.psn)) return false;
   const bool tracked = header.opcode == wire::Opcode::kWriteWithImm;

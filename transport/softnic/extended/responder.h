@@ -57,7 +57,7 @@ class Responder {
   // Places a packet of the write of `target`, if it is the next in order, is allowed, and does not
   // complete the write. False: nothing was done, call on_data. `placed`: the payload may already be
   // in place.
-  bool on_alike(const Data& data, const Target& target, bool placed);
+  bool on_same_write(const Data& data, const Target& target, bool placed);
   // A packet that has lost its payload. It is not authenticated, so it changes nothing, except that
   // an acknowledgement is due again if the packet had arrived before.
   Arrival on_trimmed(const wire::DataHeader& header);

@@ -77,12 +77,12 @@ TEST_F(EagerTest, TrainTakesMessagesThatFitIntoItsCell) {
   const uint8_t cell = send(half);
   EXPECT_EQ(source_.write(cell, 0).length, sizeof(EagerHeader) + half);
   const Bytes rest = EagerCells::kTiny - half - sizeof(EagerHeader);
-  EXPECT_TRUE(source_.boards(rest));
-  EXPECT_FALSE(source_.boards(rest + 1));
+  EXPECT_TRUE(source_.joins_train(rest));
+  EXPECT_FALSE(source_.joins_train(rest + 1));
   EXPECT_EQ(send(rest), cell);
   EXPECT_EQ(source_.write(cell, 0).length, kCells.room(cell));
   EXPECT_EQ(source_.on_left(cell), half + rest);
-  EXPECT_FALSE(source_.boards(0)) << "the train has left";
+  EXPECT_FALSE(source_.joins_train(0)) << "the train has left";
   EXPECT_EQ(source_.write(cell, 0).remote, kRemoteCells.address + kCells.offset(cell));
   EXPECT_EQ(source_.write(cell, 0).remote_key, kRemoteCells.key);
   EXPECT_EQ(source_.on_write_done(cell), 2U) << "messages";

@@ -92,7 +92,7 @@ TEST(MessengerTurns, SubmittedSendIsPostedWithoutAWholePoll) {
   pair.receive();
   pair.run();
   pair.send(100);
-  pair.messenger(0).hurry_sends(pair.now);
+  pair.messenger(0).post_submitted_sends(pair.now);
   EXPECT_EQ(pair.nic[0].count(true), 1U);
 }
 
@@ -155,8 +155,8 @@ TEST(MessengerTurns, DemandIsSentWithALongSendAndAfterAShortOne) {
     pair.receive();
     pair.run();
     pair.send(size);
-    pair.messenger(0).hurry_sends(pair.now);
-    pair.messenger(0).inform(pair.now);
+    pair.messenger(0).post_submitted_sends(pair.now);
+    pair.messenger(0).post_control_writes(pair.now);
     EXPECT_EQ(pair.nic[0].count(false), size > 1024 ? 1U : 0U) << size;
     pair.turn(0);
     EXPECT_EQ(pair.nic[0].count(false), 1U);

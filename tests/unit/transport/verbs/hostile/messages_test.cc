@@ -65,7 +65,7 @@ class HostileWorld final : public TrafficWorld {
       nics_.step();
       for (const auto& each : messengers_) {
         each->poll(now());
-        each->inform(now());
+        each->post_control_writes(now());
       }
     }
     return true;
