@@ -1,5 +1,4 @@
 // Rules of loading, properties and connections: one, many in several threads, aborts, dead peers.
-#include <dirent.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -136,24 +135,16 @@ void connects_many(Host& host) {
   for (size_t i = 0; i < count; ++i) host.close(ends[i]);
 }
 
-int open_descriptors() {
-  DIR* const folder = opendir("/proc/self/fd");
-  int count = 0;
-  while (readdir(folder) != nullptr) ++count;
-  closedir(folder);
-  return count;
-}
-
 void gives_everything_back(Host& host) {
   host.start();
   host.close(host.connect_self());
-  const int before = open_descriptors();
+  const auto before = open_descriptors();
   for (int i = 0; i < kReopened; ++i) {
     const Ends ends = host.connect_self();
     expect_works(host, ends, static_cast<uint64_t>(i));
     host.close(ends);
   }
-  const int more = open_descriptors() - before;
+  const auto more = open_descriptors() - before;
   expect(more <= kFewDescriptors,
          fmt::format("after {} closed connections {} more file descriptors are open", kReopened,
                      more));

@@ -5,7 +5,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -24,6 +27,10 @@ using nccl::Listening;
 using nccl::Part;
 using nccl::poll_until;
 using nccl::Subject;
+
+inline int64_t open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+}
 
 // A connection of the process to itself, with a buffer of `bytes` at each end.
 struct Loop {

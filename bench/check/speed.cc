@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -226,10 +225,6 @@ void connect_to_self(const Host& host, std::span<Ends> ends) {
     return ready;
   });
   host.close_listens(listening);
-}
-
-int64_t open_descriptors() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
 }
 
 int64_t resident_kb() {
