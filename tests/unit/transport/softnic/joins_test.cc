@@ -79,6 +79,18 @@ TEST_F(SoftNicJoins, AWordThatMayOvertakeOthersGoesWithDataToItsPeer) {
   EXPECT_EQ(back_after(kDelay / 2, 100).size(), 2U);
 }
 
+// The acknowledgement of one queue pair goes with the data of a later one of the same peer, also
+// when the first that knew the peer is gone.
+TEST_F(SoftNicJoins, QueuePairsOfAPeerFindEachOtherAfterTheFirstIsDestroyed) {
+  const auto first = ends_;
+  ends_ = pair_.connect();
+  for (size_t side = 0; side < 2; ++side) pair_.nic(side).destroy_queue_pair(first[side]);
+  ends_[1] = pair_.connect()[1];
+  const auto back = back_after(kDelay / 2, 100);
+  ASSERT_EQ(back.size(), 1U);
+  EXPECT_TRUE(completed_by(back));
+}
+
 TEST_F(SoftNicJoins, AFreshAcknowledgementMayWaitForMore) {
   const auto back = back_after(kDelay / 100, 100);
   ASSERT_EQ(back.size(), 1U);
