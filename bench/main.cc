@@ -8,17 +8,17 @@
 #include <system_error>
 #include <vector>
 
+#include "bench/cli/build_info.h"
+#include "bench/cli/command_line.h"
+#include "bench/cli/console.h"
+#include "bench/cli/files.h"
+#include "bench/cli/interrupt.h"
+#include "bench/cli/subcommands.h"
 #include "bench/modules/module.h"
-#include "bench/perf/build_info.h"
-#include "bench/perf/command_line.h"
-#include "bench/perf/console.h"
-#include "bench/perf/files.h"
-#include "bench/perf/interrupt.h"
 #include "bench/perf/options.h"
 #include "bench/perf/probe.h"
-#include "bench/perf/subcommands.h"
 
-namespace pacecar::perf {
+namespace pacecar {
 namespace {
 
 struct Subcommand {
@@ -31,18 +31,19 @@ int diagnose(int argc, char** argv) { return run_in_module("diagnose", argc, arg
 int simulate(int argc, char** argv) { return run_in_module("simulate", argc, argv); }
 
 // Between two hosts; between all pairs of many it is the module's.
-template <TestKind kKind>
+template <perf::TestKind kKind>
 int run_pair(int argc, char** argv) {
-  return run_with_options(kKind, argc, argv,
-                          [&](const TestOptions& options, const Console& console) -> Result<int> {
-                            if (options.many.flags.given()) return diagnose(argc, argv);
-                            return run_test(kKind, options, console);
-                          });
+  return perf::run_with_options(
+      kKind, argc, argv,
+      [&](const perf::TestOptions& options, const cli::Console& console) -> Result<int> {
+        if (options.many.flags.given()) return diagnose(argc, argv);
+        return perf::run_test(kKind, options, console);
+      });
 }
 
 constexpr Subcommand kSubcommands[] = {
-    {"bw", "bandwidth between two hosts, or all of many", run_pair<TestKind::kBandwidth>},
-    {"lat", "latency between two hosts, or all of many", run_pair<TestKind::kLatency>},
+    {"bw", "bandwidth between two hosts, or all of many", run_pair<perf::TestKind::kBandwidth>},
+    {"lat", "latency between two hosts, or all of many", run_pair<perf::TestKind::kLatency>},
     {"sim", "one run in a simulated fabric", simulate},
     {"plan", "how to train a model on unequal accelerators: the best divisions", simulate},
     {"predict", "how long collectives take on a described cluster", simulate},
@@ -113,20 +114,20 @@ void print_description() {
   fmt::print("{}\n", document.dump(1));
 }
 
-int run(int argc, char** argv, const Console& console) {
+int run(int argc, char** argv, const cli::Console& console) {
   const std::string_view name = argc > 1 ? argv[1] : "--help";
   if (name == "--help" || name == "-h" || name == "help") {
     print_help();
-    return kExitOk;
+    return cli::kExitOk;
   }
   if (name == "--describe") {
     print_description();
-    return kExitOk;
+    return cli::kExitOk;
   }
   if (name == "--version" || name == "-V") {
     fmt::print("pacecar {} (commit {}, {})\nback ends: {}\n", PACECAR_VERSION, build_commit(),
                build_compiler(), PACECAR_BACK_ENDS);
-    return kExitOk;
+    return cli::kExitOk;
   }
   for (const Subcommand& subcommand : kSubcommands) {
     if (name == subcommand.name) return subcommand.run(argc - 1, argv + 1);
@@ -134,28 +135,28 @@ int run(int argc, char** argv, const Console& console) {
   std::vector<std::string> known;
   for (const Subcommand& subcommand : kSubcommands) known.emplace_back(subcommand.name);
   console.error(fmt::format("there is no subcommand '{}'{}: 'pacecar --help' lists them", name,
-                            nearest_hint(name, known)));
-  return kExitUsage;
+                            cli::nearest_hint(name, known)));
+  return cli::kExitUsage;
 }
 
 }  // namespace
-}  // namespace pacecar::perf
+}  // namespace pacecar
 
 int main(int argc, char** argv) {
-  using namespace pacecar::perf;
-  end_by_signals_as_first_process();
-  const Console console(false, true);
-  int code = kExitOk;
+  using namespace pacecar;
+  cli::end_by_signals_as_first_process();
+  const cli::Console console(false, true);
+  int code = cli::kExitOk;
   try {
     code = run(argc, argv, console);
   } catch (const std::system_error& error) {  // fmt::print's, when a buffer cannot be written
     if (std::ferror(stdout) == 0) {
       console.error(error.what());
-      code = kExitFailed;
+      code = cli::kExitFailed;
     }
   }
-  const auto flushed = flush_output();
-  if (flushed || code != kExitOk) return code;  // the first failure has been reported
+  const auto flushed = cli::flush_output();
+  if (flushed || code != cli::kExitOk) return code;  // the first failure has been reported
   console.error(flushed.error().message);
-  return kExitFailed;
+  return cli::kExitFailed;
 }

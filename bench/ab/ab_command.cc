@@ -20,10 +20,10 @@
 #include "bench/ab/results.h"
 #include "bench/ab/runner.h"
 #include "bench/ab/summary.h"
-#include "bench/perf/clock.h"
-#include "bench/perf/command_line.h"
-#include "bench/perf/console.h"
-#include "bench/perf/subcommands.h"
+#include "bench/cli/clock.h"
+#include "bench/cli/command_line.h"
+#include "bench/cli/console.h"
+#include "bench/cli/subcommands.h"
 #include "transport/base/invalid.h"
 #include "transport/base/result.h"
 #include "transport/base/return_if_error.h"
@@ -41,10 +41,10 @@ enum ExitCode : int {
 };
 
 // Draws how far the runs are, as long as it exists.
-RunProgressSink progress_bar(const perf::Console& console) {
-  const auto bar = std::make_shared<perf::ProgressBar>(console.interactive());
-  return [bar, start = perf::steady_now()](size_t done, size_t all) {
-    const Duration elapsed = perf::steady_now() - start;
+RunProgressSink progress_bar(const cli::Console& console) {
+  const auto bar = std::make_shared<cli::ProgressBar>(console.interactive());
+  return [bar, start = cli::steady_now()](size_t done, size_t all) {
+    const Duration elapsed = cli::steady_now() - start;
     if (all == 0 || !bar->due(elapsed)) return;
     bar->draw(static_cast<double>(done) / static_cast<double>(all),
               fmt::format("{} of {} runs", done, all), elapsed);
@@ -66,7 +66,7 @@ class AbCommand {
 
   Result<ExitCode> run() { return options_.what == AbOptions::What::kMerge ? merge() : plan(); }
 
-  const perf::Console& console() const { return console_; }
+  const cli::Console& console() const { return console_; }
 
  private:
   Result<ExitCode> plan() {
@@ -173,7 +173,7 @@ class AbCommand {
   // stdout. Errors: kSystem.
   Result<ExitCode> conclude(const ResultsFolder& folder, const Results& results) const {
     const auto& [experiment, records] = results;
-    const bool color = perf::may_color(!options_.no_color, STDOUT_FILENO);
+    const bool color = cli::may_color(!options_.no_color, STDOUT_FILENO);
     const Summary summary = summarise(experiment, records);
     fmt::print("{}", summary_text(experiment, summary, color));
     RETURN_IF_ERROR(folder.write_experiment(experiment));
@@ -188,8 +188,8 @@ class AbCommand {
 
   const AbOptions& options_;
   std::vector<std::string> argv_;
-  std::string command_line_ = "pacecar " + perf::shell_line(argv_);
-  perf::Console console_;
+  std::string command_line_ = "pacecar " + cli::shell_line(argv_);
+  cli::Console console_;
 };
 
 }  // namespace
@@ -200,16 +200,16 @@ namespace pacecar {
 int run_ab(int argc, char** argv) {
   const auto options = ab::parse_ab_options(argc, argv);
   if (!options) {
-    perf::Console(false, true).error(options.error().message);
-    return perf::kExitUsage;
+    cli::Console(false, true).error(options.error().message);
+    return cli::kExitUsage;
   }
   if (!options->help.empty()) {
     fmt::print("{}", options->help);
-    return perf::kExitOk;
+    return cli::kExitOk;
   }
   ab::AbCommand command(*options, {argv, argv + argc});
-  return perf::code_of(command.run(), command.console(),
-                       [](const Error&) { return perf::kExitUsage; });
+  return cli::code_of(command.run(), command.console(),
+                      [](const Error&) { return cli::kExitUsage; });
 }
 
 }  // namespace pacecar

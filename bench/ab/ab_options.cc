@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "bench/perf/command_line.h"
+#include "bench/cli/command_line.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
@@ -40,12 +40,12 @@ void add_plan_flags(CLI::App& app, AbOptions& options) {
       ->delimiter(',');
   app.add_option("--run", options.run,
                  "Only the run of this number (see --list), without a summary")
-      ->check(perf::whole_number(0, UINT32_MAX));
+      ->check(cli::whole_number(0, UINT32_MAX));
   app.add_option("--seed", options.seed,
                  "Instead of the plan's seeds; of programs: of their order (default: 1)")
-      ->check(perf::whole_number(0, INT64_MAX));
+      ->check(cli::whole_number(0, INT64_MAX));
   app.add_option("--jobs", options.jobs, "Runs at once (default: one per processor)")
-      ->check(perf::whole_number(1, kMaxJobs));
+      ->check(cli::whole_number(1, kMaxJobs));
   app.add_flag("--resume", options.resume, "Keep what is finished in the folder, run the rest");
   app.add_option("--emit", options.emit, "Write jobs for 'slurm' or GNU 'parallel' instead")
       ->check(CLI::IsMember({"slurm", "parallel"}));
@@ -60,11 +60,11 @@ void add_program_flags(CLI::App& app, AbOptions& options) {
   app.add_option("--b", options.b, "Environment of the other arm");
   app.add_option("--arm", options.arms, "NAME='ENV': one more arm");
   app.add_option("--reps", options.reps, "Runs of each arm (default: 10)")
-      ->check(perf::whole_number(1, kMaxReps));
+      ->check(cli::whole_number(1, kMaxReps));
   app.add_option("--warmup", programs.warmups, "Runs of each arm before, that do not count")
-      ->check(perf::whole_number(0, kMaxReps));
+      ->check(cli::whole_number(0, kMaxReps));
   app.add_option("--timeout", options.timeout, "Seconds that one run may take (default: no limit)")
-      ->check(perf::positive_number(kMaxTimeoutSeconds));
+      ->check(cli::positive_number(kMaxTimeoutSeconds));
   app.add_option("--metric", programs.experiment.shown,
                  "What to compare (default: what the output is known for, else wall_s)")
       ->allow_extra_args(false);
@@ -134,7 +134,7 @@ Result<AbOptions> parse_merge(int argc, const char* const* argv) {
                "pacecar ab merge");
   app.add_option("folders", options.folders, "Folders that 'pacecar ab' wrote")->required();
   add_common(app, options);
-  ASSIGN_OR_RETURN(options.help, perf::parse_command_line(app, argc, argv));
+  ASSIGN_OR_RETURN(options.help, cli::parse_command_line(app, argc, argv));
   return options;
 }
 
@@ -157,7 +157,7 @@ Result<AbOptions> parse_ab_options(int argc, const char* const* argv) {
   add_common(app, options);
   add_program_flags(app, options);
   ASSIGN_OR_RETURN(options.help,
-                   perf::parse_command_line(app, static_cast<int>(dashes - argv), argv));
+                   cli::parse_command_line(app, static_cast<int>(dashes - argv), argv));
   if (!options.help.empty()) return options;
   RETURN_IF_ERROR(judge(app, options));
   return options;

@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "bench/ab/provenance.h"
-#include "bench/perf/build_info.h"
-#include "bench/perf/command_line.h"
+#include "bench/cli/build_info.h"
+#include "bench/cli/command_line.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::ab {
@@ -26,16 +26,16 @@ constexpr size_t kArraySize = 1000;
 std::string job_command(const EmitPlan& plan, const ResultsFolder& folder,
                         const std::string& index) {
   std::string command = fmt::format("{} ab {} --run {} --out {}/{} --resume --quiet",
-                                    perf::shell_quoted(plan.program), perf::shell_quoted(plan.plan),
-                                    index, perf::shell_quoted(folder.file("jobs")), index);
+                                    cli::shell_quoted(plan.program), cli::shell_quoted(plan.plan),
+                                    index, cli::shell_quoted(folder.file("jobs")), index);
   if (plan.seed) command += fmt::format(" --seed {}", *plan.seed);
   return command;
 }
 
 std::string merge_command(const EmitPlan& plan, const ResultsFolder& folder) {
-  return fmt::format("{} ab merge --out {} {}/*", perf::shell_quoted(plan.program),
-                     perf::shell_quoted(folder.file("merged")),
-                     perf::shell_quoted(folder.file("jobs")));
+  return fmt::format("{} ab merge --out {} {}/*", cli::shell_quoted(plan.program),
+                     cli::shell_quoted(folder.file("merged")),
+                     cli::shell_quoted(folder.file("jobs")));
 }
 
 // A name that a scheduler takes without quotes.
@@ -67,7 +67,7 @@ std::string exports() {
   std::string lines;
   const nlohmann::json settings = provenance("")["environment"];
   for (const auto& [name, value] : settings.items()) {
-    lines += fmt::format("export {}={}\n", name, perf::shell_quoted(value.get<std::string>()));
+    lines += fmt::format("export {}={}\n", name, cli::shell_quoted(value.get<std::string>()));
   }
   return lines;
 }
@@ -108,7 +108,7 @@ Result<std::string> emit_slurm(const EmitPlan& plan, const ResultsFolder& folder
       indexes.push_back(*next - first);
     }
     commands += fmt::format("sbatch --array={}{} {} {}\n", index_ranges(indexes), limit,
-                            perf::shell_quoted(folder.file(kSlurmFile)), first);
+                            cli::shell_quoted(folder.file(kSlurmFile)), first);
   }
   return fmt::format("{}# and when all {} jobs are done:\n{}\n", commands, plan.runs.size(),
                      merge_command(plan, folder));
@@ -121,7 +121,7 @@ Result<std::string> emit_parallel(const EmitPlan& plan, const ResultsFolder& fol
   }
   RETURN_IF_ERROR(folder.write(kParallelFile, commands));
   const std::string jobs = plan.jobs ? fmt::format(" --jobs {}", *plan.jobs) : "";
-  return fmt::format("parallel{} < {}\n{}\n", jobs, perf::shell_quoted(folder.file(kParallelFile)),
+  return fmt::format("parallel{} < {}\n{}\n", jobs, cli::shell_quoted(folder.file(kParallelFile)),
                      merge_command(plan, folder));
 }
 
@@ -143,15 +143,15 @@ Result<void> write_repro(const ResultsFolder& results, const std::vector<std::st
       "results=$(cd \"$(dirname \"$0\")\" && pwd)\n",
       build_version(), build_commit());
   if (!plan.empty()) {
-    const std::string path = perf::shell_quoted(fs::absolute(plan).string());
+    const std::string path = cli::shell_quoted(fs::absolute(plan).string());
     script += fmt::format(
         "cmp -s {} \"$results/plan.toml\" ||\n"
         "  echo 'warning: the plan has changed since; plan.toml is what it was' >&2\n",
         path);
   }
   script += fmt::format("cd {}\n{}exec \"$pacecar\" ab --out \"${{1:-$results.again}}\"",
-                        perf::shell_quoted(folder), exports());
-  script += " " + perf::shell_line(flags_to_keep(argv)) + "\n";
+                        cli::shell_quoted(folder), exports());
+  script += " " + cli::shell_line(flags_to_keep(argv)) + "\n";
   RETURN_IF_ERROR(results.write("repro.sh", script));
   using Perms = fs::perms;
   fs::permissions(results.file("repro.sh"),

@@ -8,7 +8,7 @@
 #include <span>
 #include <sstream>
 
-#include "bench/perf/json_fields.h"
+#include "bench/cli/json_fields.h"
 #include "transport/base/to_number.h"
 
 namespace pacecar::ab {
@@ -139,7 +139,7 @@ std::vector<SizeFigures> nccl_table(const std::string& output, std::optional<dou
 void add_named(const std::string& output, ParsedOutput& parsed) {
   const auto lines = lines_of(output);
   if (lines.empty()) return;
-  const Json document = perf::parse_json(lines.back());
+  const Json document = cli::parse_json(lines.back());
   if (!document.is_object() || !document.contains("metrics")) return;
   const Json& metrics = document["metrics"];
   if (!metrics.is_object()) return;

@@ -9,8 +9,8 @@
 #include <numeric>
 
 #include "bench/ab/plan_parts.h"
-#include "bench/perf/command_line.h"
-#include "bench/perf/files.h"
+#include "bench/cli/command_line.h"
+#include "bench/cli/files.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_reader.h"
@@ -74,7 +74,7 @@ Command read_programs(SpecReader& top, Plan& plan) {
   if (command.words.empty()) top.complain("command", "is empty: name the program to run");
   set_rounds(plan.experiment, top.whole("rounds", kDefaultRounds, 1, kMaxRounds));
   if (plan.experiment.description.empty()) {
-    plan.experiment.description = perf::shell_line(command.words);
+    plan.experiment.description = cli::shell_line(command.words);
   }
   plan.warmups = top.whole("warm_up", 0, 0, kMaxRounds);
   plan.timeout = top.duration("timeout", Duration::max());
@@ -187,13 +187,13 @@ Result<Plan> parse_plan(std::string_view text, const std::string& name) {
     Command settings;
     apply(layers.arms[arm].keys, settings);
     std::ranges::copy(settings.words, std::back_inserter(settings.environment));
-    experiment.arms[arm].settings = perf::shell_line(settings.environment);
+    experiment.arms[arm].settings = cli::shell_line(settings.environment);
   }
   return plan;
 }
 
 Result<Plan> read_plan(const std::string& path, std::optional<uint64_t> seed) {
-  ASSIGN_OR_RETURN(const auto text, perf::read_text(path));
+  ASSIGN_OR_RETURN(const auto text, cli::read_text(path));
   ASSIGN_OR_RETURN(auto plan, parse_plan(text, path));
   plan.base_dir = std::filesystem::path(path).parent_path();
   if (plan.of_programs()) {
@@ -208,7 +208,7 @@ Result<Plan> read_plan(const std::string& path, std::optional<uint64_t> seed) {
 Plan program_plan(const std::vector<std::string>& command, size_t rounds) {
   Plan plan;
   plan.experiment.name = std::filesystem::path(command[0]).filename();
-  plan.experiment.description = perf::shell_line(command);
+  plan.experiment.description = cli::shell_line(command);
   set_rounds(plan.experiment, rounds);
   return plan;
 }
@@ -221,7 +221,7 @@ Result<void> add_arm(Plan& plan, const std::vector<std::string>& command, const 
     return invalid("there are two arms named '{}': rename one", name);
   }
   experiment.cells.push_back({experiment.arms.size(), {}});
-  experiment.arms.push_back({name, perf::shell_line(variables)});
+  experiment.arms.push_back({name, cli::shell_line(variables)});
   plan.commands.push_back({command, variables});
   return {};
 }

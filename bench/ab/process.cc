@@ -27,7 +27,7 @@ Processes::~Processes() {
   }
 }
 
-void Processes::add(size_t id, perf::Child child, Duration timeout) {
+void Processes::add(size_t id, cli::Child child, Duration timeout) {
   children_.push_back({.id = id, .child = std::move(child), .timeout = timeout});
 }
 

@@ -8,14 +8,14 @@
 #include <string>
 #include <utility>
 
-#include "bench/perf/child.h"
-#include "bench/perf/interrupt.h"
+#include "bench/cli/child.h"
+#include "bench/cli/interrupt.h"
 #include "transport/base/units.h"
 
 namespace pacecar::ab {
 
 struct Outcome {
-  perf::ExitStatus status;
+  cli::ExitStatus status;
   bool timed_out = false;
   std::string output;  // stdout
   std::string errors;  // stderr
@@ -34,25 +34,25 @@ class Processes {
   ~Processes();  // kills the children that still run
 
   // Takes a child that has just been started. `timeout`: Duration::max() for none.
-  void add(size_t id, perf::Child child, Duration timeout);
+  void add(size_t id, cli::Child child, Duration timeout);
   size_t running() const { return children_.size(); }
   // The next child that has ended, with its id. None after 200 ms, so that the caller can draw a
   // progress bar, or at SIGINT or SIGTERM.
   std::optional<std::pair<size_t, Outcome>> wait();
   // Whether SIGINT or SIGTERM has arrived.
-  static bool interrupted() { return perf::Interrupt::asked(); }
+  static bool interrupted() { return cli::Interrupt::asked(); }
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Running {
     size_t id;
-    perf::Child child;
+    cli::Child child;
     Duration timeout;
     Clock::time_point start = Clock::now();
     bool timed_out = false;
   };
 
-  perf::Interrupt interrupt_{perf::Interrupt::Second::kIgnored};  // the children must be killed
+  cli::Interrupt interrupt_{cli::Interrupt::Second::kIgnored};  // the children must be killed
   std::list<Running> children_;
 };
 

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "bench/perf/build_info.h"
+#include "bench/cli/build_info.h"
 
 namespace pacecar::ab {
 namespace {

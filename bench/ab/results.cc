@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "bench/perf/files.h"
-#include "bench/perf/json_fields.h"
+#include "bench/cli/files.h"
+#include "bench/cli/json_fields.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
@@ -63,11 +63,11 @@ RunRecord record_of(const Experiment& experiment, size_t run) {
 std::string to_line(const RunRecord& record) {
   json document = record;
   document["schema_version"] = kRecordVersion;
-  return perf::json_line(document);
+  return cli::json_line(document);
 }
 
 Result<RunRecord> record_from_line(const std::string& line) {
-  const json document = perf::parse_json(line);
+  const json document = cli::parse_json(line);
   if (document.is_discarded()) return invalid("it is no JSON");
   try {
     return document.get<RunRecord>();
@@ -110,7 +110,7 @@ Result<void> ResultsFolder::write(std::string_view name, std::string_view text) 
   // Writes another name and renames it, so that readers see the old file or the new one.
   const std::string path = file(name);
   const std::string unfinished = path + ".new";
-  RETURN_IF_ERROR(perf::write_text(unfinished, text));
+  RETURN_IF_ERROR(cli::write_text(unfinished, text));
   std::error_code failed;
   fs::rename(unfinished, path, failed);
   if (!failed) return {};
@@ -143,12 +143,12 @@ Result<void> ResultsFolder::append(const RunRecord& record) const {
 }
 
 Result<Experiment> ResultsFolder::read_experiment() const {
-  const auto text = perf::read_text(file(kExperiment));
+  const auto text = cli::read_text(file(kExperiment));
   if (!text) {
     return fail(ErrorCode::kNotFound,
                 fmt::format("{} holds no results: name a folder that 'pacecar ab' wrote", path_));
   }
-  auto experiment = experiment_from_json(perf::parse_json(*text));
+  auto experiment = experiment_from_json(cli::parse_json(*text));
   if (experiment) return experiment;
   return fail(experiment.error().code,
               fmt::format("{} cannot be used: {}: run the experiment again", file(kExperiment),
@@ -173,8 +173,8 @@ Result<std::vector<RunRecord>> ResultsFolder::read_records() const {
 
 json ResultsFolder::read_detail(const RunRecord& record) const {
   if (record.detail.empty()) return {};
-  const auto text = perf::read_text(file(record.detail));
-  json detail = perf::parse_json(text.value_or(""));
+  const auto text = cli::read_text(file(record.detail));
+  json detail = cli::parse_json(text.value_or(""));
   return detail.is_discarded() ? json() : detail;
 }
 

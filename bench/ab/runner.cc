@@ -14,9 +14,9 @@
 #include "bench/ab/process.h"
 #include "bench/ab/provenance.h"
 #include "bench/ab/report_data.h"
-#include "bench/perf/build_info.h"
-#include "bench/perf/child.h"
-#include "bench/perf/command_line.h"
+#include "bench/cli/build_info.h"
+#include "bench/cli/child.h"
+#include "bench/cli/command_line.h"
 #include "bench/sim/result_json.h"
 #include "bench/sim/run.h"
 #include "transport/base/invalid.h"
@@ -65,7 +65,7 @@ class Runner {
     return {};
   }
 
-  virtual Result<perf::Child> start(size_t step) = 0;
+  virtual Result<cli::Child> start(size_t step) = 0;
   virtual Result<void> finish(size_t step, const Outcome& outcome) = 0;
 
   RunRecord record_of_run(size_t run) const {
@@ -146,7 +146,7 @@ RunRecord record_of_outcome(RunRecord record, const Outcome& outcome) {
       record.error = printed.error().message;
     }
   } else {
-    const std::string lines = perf::last_lines(outcome.errors, kShownLines);
+    const std::string lines = cli::last_lines(outcome.errors, kShownLines);
     record.error = fmt::format("the run {}{}{}", outcome.cause(), lines.empty() ? "" : ": ", lines);
     std::replace(record.error.begin(), record.error.end(), '\n', ' ');
     record.detail.clear();
@@ -192,8 +192,8 @@ class SimulationRunner final : public Runner {
     return {};
   }
 
-  Result<perf::Child> start(size_t step) override {
-    return perf::Child::run([this, step] { return simulate(plan_, waiting_[step], folder_); });
+  Result<cli::Child> start(size_t step) override {
+    return cli::Child::run([this, step] { return simulate(plan_, waiting_[step], folder_); });
   }
   Result<void> finish(size_t step, const Outcome& outcome) override {
     return keep(record_of_outcome(std::move(waiting_[step]), outcome));
@@ -230,9 +230,9 @@ class ProgramRunner final : public Runner {
                            : runs_[step - warmups_] / experiment_.seeds.size();
   }
 
-  Result<perf::Child> start(size_t step) override {
+  Result<cli::Child> start(size_t step) override {
     const Command& command = plan_.commands[cell_of(step)];
-    return perf::Child::execute(command.words, {.environment = command.environment});
+    return cli::Child::execute(command.words, {.environment = command.environment});
   }
 
   Result<void> finish(size_t step, const Outcome& outcome) override {
@@ -257,10 +257,10 @@ class ProgramRunner final : public Runner {
 
   static tl::unexpected<Error> failed(const Command& command, const Outcome& outcome) {
     const std::string lines =
-        perf::last_lines(outcome.output + "\n" + outcome.errors, kCommandLines);
+        cli::last_lines(outcome.output + "\n" + outcome.errors, kCommandLines);
     return fail(ErrorCode::kSystem,
-                fmt::format("{} {} {}; its last lines:\n{}", perf::shell_line(command.environment),
-                            perf::shell_line(command.words), outcome.cause(),
+                fmt::format("{} {} {}; its last lines:\n{}", cli::shell_line(command.environment),
+                            cli::shell_line(command.words), outcome.cause(),
                             lines.empty() ? "(it printed nothing)" : lines));
   }
 

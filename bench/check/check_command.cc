@@ -14,11 +14,11 @@
 #include "bench/check/host.h"
 #include "bench/check/speed.h"
 #include "bench/check/trial.h"
-#include "bench/perf/clock.h"
-#include "bench/perf/command_line.h"
-#include "bench/perf/console.h"
-#include "bench/perf/files.h"
-#include "bench/perf/subcommands.h"
+#include "bench/cli/clock.h"
+#include "bench/cli/command_line.h"
+#include "bench/cli/console.h"
+#include "bench/cli/files.h"
+#include "bench/cli/subcommands.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
@@ -172,7 +172,7 @@ Json measure(const Options& options, int version) {
       figures["trouble"] = outcome.detail;
     }
   };
-  const Duration length = perf::duration_of(options.seconds);
+  const Duration length = cli::duration_of(options.seconds);
   if (options.seconds > 0) {
     measure_one("stream", kMaxRanks, [&](Arena& arena, int rank) {
       return measure_stream(arena, subject, rank, length);
@@ -212,7 +212,7 @@ void check_rule(const Rule& rule, Arena& arena, Host& host) {
 
 std::vector<Finding> check_version(const Options& options, int version,
                                    const std::vector<Rule>& rules, FILE* people) {
-  const Duration limit = perf::duration_of(options.limit);
+  const Duration limit = cli::duration_of(options.limit);
   std::vector<Finding> findings;
   for (const Rule& rule : rules) {
     const Outcome outcome = run_trial(rule.ranks, limit, [&](Arena& arena, int rank) {
@@ -233,7 +233,7 @@ Result<int> check_plugin(const Options& options) {
     for (const Rule& rule : rules) {
       fmt::print("{:<{}}  {}\n", rule.name, width_of(rules), rule.sentence);
     }
-    return perf::kExitOk;
+    return cli::kExitOk;
   }
   if (options.plugin.empty()) {
     return invalid("which plugin? Name its shared library: pacecar check-plugin libnccl-net-x.so");
@@ -242,12 +242,12 @@ Result<int> check_plugin(const Options& options) {
     return invalid("the plugin '{}' cannot be loaded ({}): name its shared library", options.plugin,
                    std::strerror(errno));
   }
-  RETURN_IF_ERROR(perf::check_writable(options.json));
+  RETURN_IF_ERROR(cli::check_writable(options.json));
   if (rules.empty()) {
     return invalid("no rule's name contains '{}': --list shows them", options.only);
   }
   ASSIGN_OR_RETURN(const auto versions, versions_of(options));
-  FILE* const people = options.json == perf::kStandardOutput ? stderr : stdout;
+  FILE* const people = options.json == cli::kStandardOutput ? stderr : stdout;
   std::vector<Finding> findings;
   Json figures = Json::array();
   for (const int version : versions) {
@@ -263,9 +263,9 @@ Result<int> check_plugin(const Options& options) {
   });
   fmt::print(people, "{} of {} rules do not hold\n", failed, findings.size());
   if (!options.json.empty()) {
-    RETURN_IF_ERROR(perf::write_json(options.json, to_json(options.plugin, findings, figures)));
+    RETURN_IF_ERROR(cli::write_json(options.json, to_json(options.plugin, findings, figures)));
   }
-  return failed == 0 ? perf::kExitOk : perf::kExitFailed;
+  return failed == 0 ? cli::kExitOk : cli::kExitFailed;
 }
 
 }  // namespace
@@ -296,9 +296,9 @@ int run_check_plugin(int argc, char** argv) {
                  "Measure how fast so many connections are made and closed; 0: do not")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  perf::add_json_flag(app, options.json, "write everything");
-  return perf::run_subcommand(app, argc, argv, {},
-                              [&](const perf::Console&) { return check_plugin(options); });
+  cli::add_json_flag(app, options.json, "write everything");
+  return cli::run_subcommand(app, argc, argv, {},
+                             [&](const cli::Console&) { return check_plugin(options); });
 }
 
 }  // namespace pacecar

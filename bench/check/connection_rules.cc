@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/check/host.h"
-#include "bench/perf/clock.h"
+#include "bench/cli/clock.h"
 #include "bench/perf/pattern.h"
 
 namespace pacecar::check {
@@ -315,11 +315,11 @@ void notices_a_dead_peer(Host& host, int victim) {
     expect_success(stream(host, comm, buffer, kStreamed), "a request before the peer dies");
     host.die();
   }
-  const Instant start = perf::steady_now();
+  const Instant start = cli::steady_now();
   const NcclResult result = stream(host, comm, buffer, ~size_t{0});
   expect(result != NcclResult::kSuccess, "requests to a dead peer succeed");
   host.note(fmt::format("result {} {:.1f} s after the stream's start", static_cast<int>(result),
-                        (perf::steady_now() - start).seconds()));
+                        (cli::steady_now() - start).seconds()));
   buffer.deregister();
   host.close_rank(comm);
 }

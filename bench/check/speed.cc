@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "bench/check/host.h"
-#include "bench/perf/clock.h"
+#include "bench/cli/clock.h"
 #include "net_plugin/host/request_stream.h"
 
 namespace pacecar::check {
@@ -24,8 +24,8 @@ namespace {
 // messages, one for each posted receive, so that no receive stays pending.
 
 using Json = nlohmann::json;
-using perf::process_cpu_time;
-using perf::steady_now;
+using cli::process_cpu_time;
+using cli::steady_now;
 
 constexpr size_t kMessageBytes = size_t{1} << 20;  // of a stream
 constexpr size_t kInFlight = 8;

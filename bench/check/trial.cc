@@ -11,14 +11,14 @@
 #include <new>
 #include <vector>
 
-#include "bench/perf/child.h"
-#include "bench/perf/clock.h"
+#include "bench/cli/child.h"
+#include "bench/cli/clock.h"
 #include "transport/base/printable.h"
 
 namespace pacecar::check {
 namespace {
 
-using perf::steady_now;
+using cli::steady_now;
 
 constexpr useconds_t kLookEveryUs = 1000;
 // How long the other processes may run on after one has failed, to report why.
@@ -39,9 +39,9 @@ int run_rank(Arena& arena, int rank, const std::function<void(Arena&, int)>& bod
 
 void run_ranks(Arena& arena, int count, Duration limit,
                const std::function<void(Arena&, int)>& body) {
-  std::vector<perf::Child> running;
+  std::vector<cli::Child> running;
   for (int rank = 0; rank < count; ++rank) {
-    auto child = perf::Child::run([&, rank] { return run_rank(arena, rank, body); });
+    auto child = cli::Child::run([&, rank] { return run_rank(arena, rank, body); });
     if (!child) {
       arena.violation.set(child.error().message);
       break;
@@ -52,7 +52,7 @@ void run_ranks(Arena& arena, int count, Duration limit,
   bool failed = false;
   while (!running.empty() && steady_now() < deadline) {
     usleep(kLookEveryUs);
-    std::erase_if(running, [&](perf::Child& child) {
+    std::erase_if(running, [&](cli::Child& child) {
       const auto status = child.ended();
       child.read();
       if (!status) return false;
@@ -61,7 +61,7 @@ void run_ranks(Arena& arena, int count, Duration limit,
       if (crashed) arena.violation.set(fmt::format("it crashes: {}", strsignal(status->signal)));
       if (crashed || status->code != EXIT_SUCCESS) {
         failed = true;
-        arena.warning.set(printable(perf::last_lines(child.errors, 1)));
+        arena.warning.set(printable(cli::last_lines(child.errors, 1)));
       }
       return true;
     });
@@ -70,7 +70,7 @@ void run_ranks(Arena& arena, int count, Duration limit,
   if (!running.empty() && !failed) {
     arena.violation.set(fmt::format("it hangs: no end after {:.0f} s", limit.seconds()));
   }
-  for (perf::Child& child : running) child.end(0);
+  for (cli::Child& child : running) child.end(0);
 }
 
 Outcome outcome_of(Arena& arena, int ranks) {

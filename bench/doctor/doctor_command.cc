@@ -5,17 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "bench/cli/command_line.h"
+#include "bench/cli/console.h"
+#include "bench/cli/files.h"
+#include "bench/cli/interrupt.h"
+#include "bench/cli/subcommands.h"
 #include "bench/doctor/documents.h"
 #include "bench/doctor/gather.h"
 #include "bench/doctor/report.h"
 #include "bench/doctor/trace.h"
 #include "bench/doctor/verdict.h"
 #include "bench/hosts/crew.h"
-#include "bench/perf/command_line.h"
-#include "bench/perf/console.h"
-#include "bench/perf/files.h"
-#include "bench/perf/interrupt.h"
-#include "bench/perf/subcommands.h"
 #include "transport/base/return_if_error.h"
 #include "transport/state/state_directory.h"
 
@@ -23,11 +23,11 @@ namespace pacecar {
 namespace {
 
 using namespace doctor;
-using perf::Console;
+using cli::Console;
 
 constexpr uint64_t kLongestWatch = 3600;  // seconds
 constexpr uint64_t kLargestPid = 1U << 30;
-constexpr perf::ExitCode kExitError = perf::kExitUsage;  // also when there is nothing to examine
+constexpr cli::ExitCode kExitError = cli::kExitUsage;  // also when there is nothing to examine
 
 constexpr const char* kFooter = R"(Examples:
   pacecar doctor                        all Pacecar processes of this user; as root, of all users
@@ -43,7 +43,7 @@ struct Flags {
   uint64_t watch_s = 1;
   std::string json_file;
   std::string trace_file;
-  perf::HostsFlags many;
+  cli::HostsFlags many;
   bool quiet = false;
   bool no_color = false;
 };
@@ -51,18 +51,18 @@ struct Flags {
 void add_flags(CLI::App& app, Flags& flags) {
   auto* files = app.add_option("FILES", flags.files, "what --json printed, in place of this host");
   auto* pid = app.add_option("--pid", flags.pid, "this process only")
-                  ->check(perf::whole_number(1, kLargestPid))
+                  ->check(cli::whole_number(1, kLargestPid))
                   ->excludes(files);
   app.add_option("--watch", flags.watch_s,
                  "seconds between the two samples that give rates; 0: one sample, no rates")
-      ->check(perf::whole_number(0, kLongestWatch))
+      ->check(cli::whole_number(0, kLongestWatch))
       ->capture_default_str()
       ->excludes(files);
-  perf::add_json_flag(app, flags.json_file, "write all that was gathered, findings and verdict");
+  cli::add_json_flag(app, flags.json_file, "write all that was gathered, findings and verdict");
   app.add_option(
       "--trace", flags.trace_file,
       "write what NCCL's ranks have recorded for Perfetto (ui.perfetto.dev), one row each");
-  perf::add_hosts_flags(app, flags.many, "ask these hosts, not this one")
+  cli::add_hosts_flags(app, flags.many, "ask these hosts, not this one")
       ->excludes(files)
       ->excludes(pid);
   app.add_flag("--quiet", flags.quiet, "no messages but warnings and errors");
@@ -73,7 +73,7 @@ void add_flags(CLI::App& app, Flags& flags) {
 Result<Evidence> from_files(const std::vector<std::string>& files) {
   Evidence evidence;
   for (const std::string& name : files) {
-    ASSIGN_OR_RETURN(const auto text, perf::read_text(name));
+    ASSIGN_OR_RETURN(const auto text, cli::read_text(name));
     if (auto added = add_evidence(text, evidence); !added) {
       return fail(added.error().code,
                   fmt::format("'{}' is not what 'pacecar doctor --json' of this version writes: "
@@ -117,7 +117,7 @@ void add_host(const std::string& name, const hosts::Event& ended, const Console&
 Result<Evidence> from_hosts(const Flags& flags, const Console& console) {
   constexpr Duration kLimit = Duration::from_s(60);  // in addition to --watch
   ASSIGN_OR_RETURN(const auto targets, hosts::targets_of(flags.many));
-  const perf::Interrupt interrupt;
+  const cli::Interrupt interrupt;
   ASSIGN_OR_RETURN(const auto crew, hosts::reach(targets, flags.many, console));
   const std::vector<std::string> words{"doctor", "--json", "--quiet", "--watch",
                                        std::to_string(flags.watch_s)};
@@ -159,7 +159,7 @@ Result<Job> job_of(const Evidence& evidence, uint64_t pid) {
 
 Result<int> examine_job(const Flags& flags, const Console& console) {
   for (const std::string& file : {flags.json_file, flags.trace_file}) {
-    RETURN_IF_ERROR(perf::check_writable(file));
+    RETURN_IF_ERROR(cli::check_writable(file));
   }
   ASSIGN_OR_RETURN(const auto evidence, flags.many.given()     ? from_hosts(flags, console)
                                         : !flags.files.empty() ? from_files(flags.files)
@@ -168,17 +168,17 @@ Result<int> examine_job(const Flags& flags, const Console& console) {
   const auto findings = examine(job);
   const Verdict verdict = conclude(job, findings);
   if (!flags.trace_file.empty()) {
-    RETURN_IF_ERROR(perf::write_json(flags.trace_file, trace_of(job)));
+    RETURN_IF_ERROR(cli::write_json(flags.trace_file, trace_of(job)));
   }
   if (!flags.json_file.empty()) {
     nlohmann::json document = to_json(evidence);
     add_conclusions(findings, verdict, document);
-    RETURN_IF_ERROR(perf::write_json(flags.json_file, document));
+    RETURN_IF_ERROR(cli::write_json(flags.json_file, document));
   }
-  if (flags.json_file != perf::kStandardOutput) {
+  if (flags.json_file != cli::kStandardOutput) {
     fmt::print("{}", to_text(job, findings, verdict));
   }
-  return verdict.trouble ? perf::kExitFailed : perf::kExitOk;
+  return verdict.trouble ? cli::kExitFailed : cli::kExitOk;
 }
 
 }  // namespace
@@ -188,12 +188,12 @@ int run_doctor(int argc, char** argv) {
   CLI::App app("Reads the state of running processes: which rank, NIC and path is slow, and why?",
                "pacecar doctor");
   add_flags(app, flags);
-  return perf::run_subcommand(app, argc, argv,
-                              {.quiet = &flags.quiet,
-                               .no_color = &flags.no_color,
-                               .hints = {.reads_json = true},
-                               .exit_code = [](const Error&) { return kExitError; }},
-                              [&](const Console& console) { return examine_job(flags, console); });
+  return cli::run_subcommand(app, argc, argv,
+                             {.quiet = &flags.quiet,
+                              .no_color = &flags.no_color,
+                              .hints = {.reads_json = true},
+                              .exit_code = [](const Error&) { return kExitError; }},
+                             [&](const Console& console) { return examine_job(flags, console); });
 }
 
 }  // namespace pacecar

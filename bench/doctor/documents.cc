@@ -4,7 +4,7 @@
 #include <array>
 #include <limits>
 
-#include "bench/perf/json_fields.h"
+#include "bench/cli/json_fields.h"
 #include "cc/controller.h"
 #include "transport/base/printable.h"
 #include "transport/base/return_if_error.h"
@@ -18,9 +18,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SilentProcess, host, pid, reason);
 namespace {
 
 using Json = nlohmann::json;
-using perf::bool_field;
-using perf::text_field;
-using perf::unsigned_field;
+using cli::bool_field;
+using cli::text_field;
+using cli::unsigned_field;
 
 constexpr uint64_t kSchemaVersion = 1;  // of states and of profiles
 constexpr size_t kMaxText = 4096;
@@ -69,7 +69,7 @@ class Reader {
   }
   template <typename Number>
   void quantity(Number& to, const std::string& key, double least = 0, double most = kMostQuantity) {
-    take(to, perf::number_field(object_, key, least, most));
+    take(to, cli::number_field(object_, key, least, most));
   }
   void version() {
     uint64_t version = 0;
@@ -393,7 +393,7 @@ Json to_json(const Evidence& evidence) {
 }
 
 Result<void> add_evidence(std::string_view text, Evidence& evidence) {
-  const Json object = perf::parse_json(text);
+  const Json object = cli::parse_json(text);
   Evidence more;
   Reader reader(object);
   reader.version();

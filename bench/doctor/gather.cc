@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-#include "bench/perf/json_fields.h"
+#include "bench/cli/json_fields.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 #include "transport/state/ask.h"
@@ -53,7 +53,7 @@ Json document_of(const Socket& socket, const Result<std::string>& answer,
     }
     return nullptr;
   }
-  Json document = perf::parse_json(*answer);
+  Json document = cli::parse_json(*answer);
   const auto process =
       options.page == kStateSummary ? read_summary(document) : read_samples({nullptr, document});
   if (process) return document;
@@ -81,7 +81,7 @@ void sample(std::vector<Socket>& sockets, Json Samples::*document, Json Samples:
   if (options.page != kWholeState) return;
   const auto records = ask(sockets, kStateProfile, options);
   for (size_t i = 0; i < sockets.size(); ++i) {
-    Json page = records[i] ? perf::parse_json(*records[i]) : Json();
+    Json page = records[i] ? cli::parse_json(*records[i]) : Json();
     if (!page.is_object()) continue;  // a process without the plugin has no such page
     const auto profiles = read_profiles(nullptr, page);
     if (profiles && !profiles->empty()) sockets[i].samples.*profile = std::move(page);

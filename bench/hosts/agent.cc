@@ -15,13 +15,13 @@
 #include <string>
 #include <vector>
 
+#include "bench/cli/child.h"
+#include "bench/cli/clock.h"
+#include "bench/cli/command_line.h"
+#include "bench/cli/console.h"
+#include "bench/cli/json_fields.h"
+#include "bench/cli/subcommands.h"
 #include "bench/hosts/agent_protocol.h"
-#include "bench/perf/child.h"
-#include "bench/perf/clock.h"
-#include "bench/perf/command_line.h"
-#include "bench/perf/console.h"
-#include "bench/perf/json_fields.h"
-#include "bench/perf/subcommands.h"
 #include "transport/base/to_number.h"
 
 namespace pacecar::hosts {
@@ -40,7 +40,7 @@ agent ends, with everything that it has started.)";
 
 struct Run {
   uint64_t id;
-  perf::Child child;
+  cli::Child child;
   bool announces = false;               // it will print its address and port
   std::optional<Instant> kill_at = {};  // set when it is stopped
 };
@@ -49,12 +49,12 @@ class Agent {
  public:
   // Serves until the standard input ends.
   int serve() {
-    last_message_ = perf::steady_now();
-    while (turn() && perf::steady_now() - last_message_ < kSilence) {
+    last_message_ = cli::steady_now();
+    while (turn() && cli::steady_now() - last_message_ < kSilence) {
     }
     for (Run& run : runs_) run.child.signal(SIGTERM);
     for (Run& run : runs_) run.child.end(kGraceMs);
-    return perf::kExitOk;
+    return cli::kExitOk;
   }
 
  private:
@@ -68,10 +68,10 @@ class Agent {
 
   // False: the input has ended, or is not of this protocol.
   bool read_commands() {
-    perf::read_pipe(input_, commands_);
-    last_message_ = perf::steady_now();
-    while (const auto line = perf::take_line(commands_)) {
-      const Json command = perf::parse_json(*line);
+    cli::read_pipe(input_, commands_);
+    last_message_ = cli::steady_now();
+    while (const auto line = cli::take_line(commands_)) {
+      const Json command = cli::parse_json(*line);
       if (!command.is_object() || !execute(command)) return false;
     }
     return input_ && commands_.size() <= kMaxAgentLine;
@@ -102,7 +102,7 @@ class Agent {
   static std::string machine() {
     std::string boot;
     FileDescriptor file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-    perf::read_pipe(file, boot);
+    cli::read_pipe(file, boot);
     std::array<char, 64> network{};
     const ssize_t size = readlink("/proc/self/ns/net", network.data(), network.size());
     return boot.substr(0, boot.find('\n')) + " " +
@@ -115,11 +115,11 @@ class Agent {
     std::vector<std::string> words{kThisProgram};
     for (const Json& word : command.at("arguments")) words.push_back(word.get<std::string>());
     if (announces) words.insert(words.end(), {"--announce", kOutput});
-    auto child = perf::Child::execute(words, {});
+    auto child = cli::Child::execute(words, {});
     if (child) {
       runs_.push_back({.id = id, .child = std::move(*child), .announces = announces});
     } else {
-      send_ended(id, perf::kExitFailed, "", "error: " + child.error().message);
+      send_ended(id, cli::kExitFailed, "", "error: " + child.error().message);
     }
   }
 
@@ -132,7 +132,7 @@ class Agent {
     for (Run& run : runs_) {
       if (run.id != id || run.kill_at) continue;
       run.child.signal(SIGTERM);
-      run.kill_at = perf::steady_now() + Duration::from_ms(kGraceMs);
+      run.kill_at = cli::steady_now() + Duration::from_ms(kGraceMs);
     }
   }
 
@@ -141,7 +141,7 @@ class Agent {
       const auto status = run->child.ended();  // before its last output is read
       run->child.read();
       if (run->announces) pass_announcement_on(*run);
-      if (run->kill_at && perf::steady_now() > *run->kill_at) run->child.signal(SIGKILL);
+      if (run->kill_at && cli::steady_now() > *run->kill_at) run->child.signal(SIGKILL);
       if (!status) {
         ++run;
         continue;
@@ -154,7 +154,7 @@ class Agent {
 
   // The first line of a server's output.
   static void pass_announcement_on(Run& run) {
-    const auto line = perf::take_line(run.child.output);
+    const auto line = cli::take_line(run.child.output);
     if (!line) return;
     run.announces = false;
     const size_t space = line->find(' ');
@@ -166,7 +166,7 @@ class Agent {
   }
 
   static bool send(const Json& message) {
-    const std::string line = perf::json_line(message);
+    const std::string line = cli::json_line(message);
     return std::fwrite(line.data(), 1, line.size(), stdout) == line.size() &&
            std::fflush(stdout) == 0;
   }
@@ -183,7 +183,7 @@ int run_agent(int argc, char** argv) {
   CLI::App app("One host of --hosts: runs the commands that it reads from its standard input.",
                "pacecar agent");
   app.footer(kFooter);
-  return perf::run_subcommand(app, argc, argv, {}, [](const perf::Console&) -> Result<int> {
+  return cli::run_subcommand(app, argc, argv, {}, [](const cli::Console&) -> Result<int> {
     std::signal(SIGPIPE, SIG_IGN);  // the parent may be gone
     return Agent().serve();
   });

@@ -11,10 +11,10 @@
 #include <map>
 #include <string_view>
 
+#include "bench/cli/clock.h"
+#include "bench/cli/interrupt.h"
+#include "bench/cli/json_fields.h"
 #include "bench/hosts/agent_protocol.h"
-#include "bench/perf/clock.h"
-#include "bench/perf/interrupt.h"
-#include "bench/perf/json_fields.h"
 #include "transport/base/invalid.h"
 #include "transport/base/printable.h"
 #include "transport/base/return_if_error.h"
@@ -43,7 +43,7 @@ void allow_descriptors() {
 
 // The last line of a program's errors, cut to a length that fits a sentence.
 std::string last_line_of(const std::string& errors) {
-  return printable(perf::last_lines(errors, 1)).substr(0, kMaxErrorLine);
+  return printable(cli::last_lines(errors, 1)).substr(0, kMaxErrorLine);
 }
 
 // A program's output, which may have newlines.
@@ -56,15 +56,15 @@ Result<std::string> output_field(const Json& message, const char* key) {
 // What an agent reports of a run.
 Result<Event> event_of(size_t host, const Json& message) {
   Event event{.host = host};
-  ASSIGN_OR_RETURN(event.id, perf::unsigned_field(message, "id", 0, UINT64_MAX));
+  ASSIGN_OR_RETURN(event.id, cli::unsigned_field(message, "id", 0, UINT64_MAX));
   if (message["type"] == "serving") {
     event.kind = Event::Kind::kServing;
-    ASSIGN_OR_RETURN(event.address, perf::text_field(message, "address", kMaxText));
-    ASSIGN_OR_RETURN(event.port, perf::unsigned_field(message, "port", 1, UINT16_MAX));
+    ASSIGN_OR_RETURN(event.address, cli::text_field(message, "address", kMaxText));
+    ASSIGN_OR_RETURN(event.port, cli::unsigned_field(message, "port", 1, UINT16_MAX));
     return event;
   }
   if (message["type"] != "ended") return fail(ErrorCode::kPeer, "the type is not known");
-  ASSIGN_OR_RETURN(event.code, perf::unsigned_field(message, "code", 0, 255));
+  ASSIGN_OR_RETURN(event.code, cli::unsigned_field(message, "code", 0, 255));
   ASSIGN_OR_RETURN(event.output, output_field(message, "output"));
   ASSIGN_OR_RETURN(event.errors, output_field(message, "errors"));
   return event;
@@ -86,7 +86,7 @@ Json pacecar_environment() {
   return variables;
 }
 
-void print_lost(const Crew& crew, const std::vector<Event>& events, const perf::Console& console) {
+void print_lost(const Crew& crew, const std::vector<Event>& events, const cli::Console& console) {
   for (const Event& event : events) {
     if (event.kind != Event::Kind::kLost) continue;
     console.error(fmt::format("{}: {}", crew.host(event.host).name, crew.why_lost(event.host)));
@@ -94,7 +94,7 @@ void print_lost(const Crew& crew, const std::vector<Event>& events, const perf::
 }
 
 // Of hosts with another release, and of those that are one machine.
-void warn_of_hosts(const Crew& crew, const perf::Console& console) {
+void warn_of_hosts(const Crew& crew, const cli::Console& console) {
   std::map<std::string, std::string> first;  // names by machine
   for (size_t i = 0; i < crew.size(); ++i) {
     if (!crew.ready(i)) continue;
@@ -116,7 +116,7 @@ void warn_of_hosts(const Crew& crew, const perf::Console& console) {
 
 Crew::Crew(const std::vector<Host>& hosts, const Launcher& launcher, const std::string& remote,
            Duration reach)
-    : remote_(remote), reach_(reach), begun_(perf::steady_now()), last_sent_(begun_) {
+    : remote_(remote), reach_(reach), begun_(cli::steady_now()), last_sent_(begun_) {
   allow_descriptors();
   std::signal(SIGPIPE, SIG_IGN);  // write() reports an agent that is gone
   const std::vector<std::string> words{remote, "agent"};
@@ -124,7 +124,7 @@ Crew::Crew(const std::vector<Host>& hosts, const Launcher& launcher, const std::
     members_.push_back({.host = host, .command = launcher.command(host, words)});
   }
   for (size_t i = 0; i < members_.size(); ++i) {
-    auto child = perf::Child::execute(members_[i].command, {.input = true});
+    auto child = cli::Child::execute(members_[i].command, {.input = true});
     if (!child) {
       const bool missing = child.error().code == ErrorCode::kNotFound;
       lose(i, child.error().message +
@@ -140,7 +140,7 @@ Crew::Crew(const std::vector<Host>& hosts, const Launcher& launcher, const std::
 }
 
 Crew::~Crew() {
-  std::vector<perf::Child*> left;
+  std::vector<cli::Child*> left;
   for (Member& member : members_) {
     if (!member.child) continue;
     member.child->close_input();
@@ -148,14 +148,14 @@ Crew::~Crew() {
   }
   // A launcher passes the end of its input on; one that does not is ended. An agent whose output
   // nobody reads would not end.
-  const Instant deadline = perf::steady_now() + kEndLimit;
-  while (!left.empty() && perf::steady_now() < deadline) {
-    for (perf::Child* child : left) child->read();
-    std::erase_if(left, [](perf::Child* child) { return child->ended().has_value(); });
+  const Instant deadline = cli::steady_now() + kEndLimit;
+  while (!left.empty() && cli::steady_now() < deadline) {
+    for (cli::Child* child : left) child->read();
+    std::erase_if(left, [](cli::Child* child) { return child->ended().has_value(); });
     poll(nullptr, 0, kEndStepMs);
   }
-  for (perf::Child* child : left) child->signal(SIGTERM);
-  for (perf::Child* child : left) child->end(kGraceMs);
+  for (cli::Child* child : left) child->signal(SIGTERM);
+  for (cli::Child* child : left) child->end(kGraceMs);
 }
 
 size_t Crew::count(State state) const {
@@ -182,7 +182,7 @@ void Crew::lose(size_t host, const std::string& why) {
 void Crew::send(size_t index, const Json& message) {
   Member& member = members_[index];
   if (member.state == State::kLost || !member.child) return;
-  const std::string line = perf::json_line(message);
+  const std::string line = cli::json_line(message);
   const ssize_t size = write(member.child->input().get(), line.data(), line.size());
   if (size == static_cast<ssize_t>(line.size())) return;
   // Why an agent has ended is found out when its output is read.
@@ -191,8 +191,8 @@ void Crew::send(size_t index, const Json& message) {
 }
 
 void Crew::keep_alive() {
-  if (perf::steady_now() - last_sent_ < kAlive) return;
-  last_sent_ = perf::steady_now();
+  if (cli::steady_now() - last_sent_ < kAlive) return;
+  last_sent_ = cli::steady_now();
   for (size_t i = 0; i < members_.size(); ++i) send(i, {{"type", "alive"}});
 }
 
@@ -209,7 +209,7 @@ std::vector<Event> Crew::turn(Duration limit) {
   for (size_t i = 0; i < waiting.size(); ++i) {
     if (waiting[i].revents != 0) read(whose[i]);
   }
-  if (perf::steady_now() - begun_ > reach_) {
+  if (cli::steady_now() - begun_ > reach_) {
     for (size_t i = 0; i < members_.size(); ++i) {
       if (members_[i].state != State::kReaching) continue;
       lose(i, fmt::format("it has not answered within {:g} s: does '{}' work by hand? --reach "
@@ -224,11 +224,11 @@ std::vector<Event> Crew::turn(Duration limit) {
 void Crew::read(size_t index) {
   Member& member = members_[index];
   if (member.state == State::kLost) return;
-  perf::Child& child = *member.child;
+  cli::Child& child = *member.child;
   const bool over = child.ended().has_value();  // before its last output is read
   child.read();
   if (child.errors.size() > kMaxErrors) child.errors.erase(0, child.errors.size() - kMaxErrors);
-  while (const auto line = perf::take_line(child.output)) {
+  while (const auto line = cli::take_line(child.output)) {
     take(index, *line);
     if (member.state == State::kLost) return;
   }
@@ -241,7 +241,7 @@ void Crew::read(size_t index) {
 
 void Crew::take(size_t index, std::string_view line) {
   Member& member = members_[index];
-  const Json message = perf::parse_json(line);
+  const Json message = cli::parse_json(line);
   const bool object = message.is_object() && message.value("type", Json()).is_string();
   if (member.state == State::kReaching) {
     if (object && message["type"] == "welcome") return greet(index, message);
@@ -256,9 +256,9 @@ void Crew::take(size_t index, std::string_view line) {
 
 void Crew::greet(size_t index, const Json& message) {
   Member& member = members_[index];
-  const auto protocol = perf::unsigned_field(message, "protocol", 0, UINT64_MAX);
-  const auto release = perf::text_field(message, "release", kMaxText);
-  const auto machine = perf::text_field(message, "machine", kMaxText);
+  const auto protocol = cli::unsigned_field(message, "protocol", 0, UINT64_MAX);
+  const auto release = cli::text_field(message, "release", kMaxText);
+  const auto machine = cli::text_field(message, "machine", kMaxText);
   if (!protocol || !release || !machine || *protocol != kAgentProtocol) {
     return lose(index, fmt::format("it has another version of pacecar (there {}, here {}): install "
                                    "the same one",
@@ -281,7 +281,7 @@ void Crew::report(size_t index, const Json& message) {
 // Its output has ended: finds out why.
 void Crew::ended(size_t index) {
   Member& member = members_[index];
-  const perf::ExitStatus status = member.child->end(kGraceMs);
+  const cli::ExitStatus status = member.child->end(kGraceMs);
   member.child->read();
   const std::string& errors = member.child->errors;
   const std::string last_error = last_line_of(errors.empty() ? member.greeting : errors);
@@ -312,18 +312,18 @@ std::string count_of(size_t count, const std::string& what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-Result<std::unique_ptr<Crew>> reach(const Targets& targets, const perf::HostsFlags& flags,
-                                    const perf::Console& console) {
+Result<std::unique_ptr<Crew>> reach(const Targets& targets, const cli::HostsFlags& flags,
+                                    const cli::Console& console) {
   console.note(fmt::format("reaching {} by {}", count_of(targets.hosts.size(), "host"),
                            targets.launcher.program()));
   auto crew = std::make_unique<Crew>(targets.hosts, targets.launcher, flags.remote,
-                                     perf::duration_of(flags.reach_s));
-  const Instant begun = perf::steady_now();
+                                     cli::duration_of(flags.reach_s));
+  const Instant begun = cli::steady_now();
   {
-    perf::ProgressBar bar(console.interactive());
-    while (crew->waiting() > 0 && !perf::Interrupt::asked()) {
+    cli::ProgressBar bar(console.interactive());
+    while (crew->waiting() > 0 && !cli::Interrupt::asked()) {
       print_lost(*crew, crew->turn(kTurn), console);
-      const Duration elapsed = perf::steady_now() - begun;
+      const Duration elapsed = cli::steady_now() - begun;
       if (!bar.due(elapsed)) continue;
       const size_t answered = crew->size() - crew->waiting();
       bar.draw(static_cast<double>(answered) / static_cast<double>(crew->size()),
@@ -331,7 +331,7 @@ Result<std::unique_ptr<Crew>> reach(const Targets& targets, const perf::HostsFla
     }
   }
   print_lost(*crew, crew->turn(Duration()), console);
-  if (perf::Interrupt::asked()) {
+  if (cli::Interrupt::asked()) {
     return fail(ErrorCode::kUnavailable, "interrupted before anything was measured");
   }
   if (crew->ready_count() == 0) {
@@ -345,7 +345,7 @@ Result<std::unique_ptr<Crew>> reach(const Targets& targets, const perf::HostsFla
 
 std::vector<std::optional<Event>> run_on_all(
     Crew& crew, const std::function<std::vector<std::string>(size_t host)>& arguments_of,
-    Duration limit, const perf::Console& console) {
+    Duration limit, const cli::Console& console) {
   std::vector<std::optional<Event>> ends(crew.size());
   std::map<uint64_t, size_t> running;
   for (size_t i = 0; i < crew.size(); ++i) {
@@ -353,8 +353,8 @@ std::vector<std::optional<Event>> run_on_all(
     const std::vector<std::string> arguments = arguments_of(i);
     if (!arguments.empty()) running.emplace(crew.run(i, arguments), i);
   }
-  const Instant deadline = perf::steady_now() + limit;
-  while (!running.empty() && perf::steady_now() < deadline && !perf::Interrupt::asked()) {
+  const Instant deadline = cli::steady_now() + limit;
+  while (!running.empty() && cli::steady_now() < deadline && !cli::Interrupt::asked()) {
     std::vector<Event> events = crew.turn(kTurn);
     print_lost(crew, events, console);
     for (Event& event : events) {
@@ -367,7 +367,7 @@ std::vector<std::optional<Event>> run_on_all(
   }
   for (const auto& [id, host] : running) {
     crew.stop(host, id);
-    if (perf::Interrupt::asked()) continue;
+    if (cli::Interrupt::asked()) continue;
     console.error(
         fmt::format("{}: it took longer than {:g} s", crew.host(host).name, limit.seconds()));
   }

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "bench/cli/child.h"
+#include "bench/cli/command_line.h"
+#include "bench/cli/console.h"
 #include "bench/hosts/targets.h"
-#include "bench/perf/child.h"
-#include "bench/perf/command_line.h"
-#include "bench/perf/console.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
 
@@ -71,7 +71,7 @@ class Crew {
   struct Member {
     Host host;
     std::vector<std::string> command;
-    std::optional<perf::Child> child;
+    std::optional<cli::Child> child;
     State state = State::kReaching;
     std::string why;
     std::string release;
@@ -99,15 +99,15 @@ class Crew {
 
 // Starts the agents and waits for them. Reports lost hosts, hosts with another release, and names
 // of the same machine. Errors: kPeer (no host has answered), kUnavailable (Ctrl-C).
-Result<std::unique_ptr<Crew>> reach(const Targets& targets, const perf::HostsFlags& flags,
-                                    const perf::Console& console);
+Result<std::unique_ptr<Crew>> reach(const Targets& targets, const cli::HostsFlags& flags,
+                                    const cli::Console& console);
 
 // Runs a command on all hosts that are ready, with the arguments that `arguments_of` returns for a
 // host (empty: none). Returns how each ended; nullopt for a host that was lost, or took longer than
 // `limit`, which is reported.
 std::vector<std::optional<Event>> run_on_all(
     Crew& crew, const std::function<std::vector<std::string>(size_t host)>& arguments_of,
-    Duration limit, const perf::Console& console);
+    Duration limit, const cli::Console& console);
 
 // The last error that a run has printed, without its label; if there is none, how it ended.
 std::string why_failed(const Event& ended);

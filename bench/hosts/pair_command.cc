@@ -10,16 +10,16 @@
 #include <vector>
 
 #include "bench/ab/report/report.h"
+#include "bench/cli/clock.h"
+#include "bench/cli/command_line.h"
+#include "bench/cli/console.h"
+#include "bench/cli/files.h"
+#include "bench/cli/interrupt.h"
+#include "bench/cli/json_fields.h"
+#include "bench/cli/subcommands.h"
 #include "bench/hosts/crew.h"
 #include "bench/hosts/pair_results.h"
-#include "bench/perf/clock.h"
-#include "bench/perf/command_line.h"
-#include "bench/perf/console.h"
-#include "bench/perf/files.h"
-#include "bench/perf/interrupt.h"
-#include "bench/perf/json_fields.h"
 #include "bench/perf/options.h"
-#include "bench/perf/subcommands.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
@@ -30,7 +30,7 @@ std::span<const PagePart> matrix_page_parts();  // by the build
 namespace pacecar::hosts {
 namespace {
 
-using perf::Console;
+using cli::Console;
 using perf::TestKind;
 using perf::TestOptions;
 
@@ -43,12 +43,12 @@ constexpr double kCountedLimitS = 600;  // the least limit of a test that counts
 
 // The name of the NIC with this address in the output of `pacecar info --json`. Errors: kNotFound.
 Result<std::string> nic_with_address(const std::string& info, const std::string& address) {
-  const auto document = perf::parse_json(info);
+  const auto document = cli::parse_json(info);
   std::vector<std::string> found;
   if (document.is_object() && document.contains("nics") && document["nics"].is_array()) {
     for (const auto& nic : document["nics"]) {
-      const auto name = perf::text_field(nic, "name", kMaxName);
-      const auto its = perf::text_field(nic, "address", kMaxName);
+      const auto name = cli::text_field(nic, "name", kMaxName);
+      const auto its = cli::text_field(nic, "address", kMaxName);
       if (!name || !its) continue;
       if (*its == address) return *name;
       found.push_back(fmt::format("{} ({})", *name, *its));
@@ -140,7 +140,7 @@ class PairTest {
   // Returns an ExitCode.
   Result<int> run() {
     for (const std::string& file : {options_.json_file, options_.many.html_file}) {
-      RETURN_IF_ERROR(perf::check_writable(file));
+      RETURN_IF_ERROR(cli::check_writable(file));
     }
     ASSIGN_OR_RETURN(const auto targets, targets_of(options_.many.flags));
     if (targets.hosts.size() < 2) {
@@ -149,8 +149,8 @@ class PairTest {
           "here",
           targets.hosts[0].name);
     }
-    const perf::Interrupt interrupt;
-    begun_ = perf::steady_now();
+    const cli::Interrupt interrupt;
+    begun_ = cli::steady_now();
     ASSIGN_OR_RETURN(auto crew, reach(targets, options_.many.flags, console_));
     PairPlan plan = plan_of(*crew);
     if (options_.nics.empty()) choose_nics(*crew, plan.of_hosts, console_);
@@ -176,7 +176,7 @@ class PairTest {
             .of_hosts = std::vector<std::vector<std::string>>(crew.size()),
             .port = options_.port,
             .reversed = options_.parameters.reversed,
-            .limit = perf::duration_of(limit_of(kind_, options_))};
+            .limit = cli::duration_of(limit_of(kind_, options_))};
   }
 
   void print_estimate(size_t hosts, const std::vector<Round>& rounds) const {
@@ -189,9 +189,9 @@ class PairTest {
 
   void measure(Crew& crew, const PairPlan& plan, const std::vector<Round>& rounds,
                PairResults& results) {
-    perf::ProgressBar bar(console_.interactive());
+    cli::ProgressBar bar(console_.interactive());
     const auto all = static_cast<double>(count_pairs(rounds));
-    const Instant begun = perf::steady_now();
+    const Instant begun = cli::steady_now();
     size_t done = 0;
     const auto on_done = [&](Measurement measurement) {
       for (const std::string& warning : measurement.warnings) warn_once(warning);
@@ -199,13 +199,13 @@ class PairTest {
       ++done;
     };
     const auto on_turn = [&] {
-      const Duration elapsed = perf::steady_now() - begun;
+      const Duration elapsed = cli::steady_now() - begun;
       if (!bar.due(elapsed)) return;
       bar.draw(static_cast<double>(done) / all, fmt::format("{} of {} pairs", done, all), elapsed);
     };
     for (const Round& round : rounds) {
       measure_round(crew, plan, round, on_done, on_turn);
-      if (perf::Interrupt::asked() || crew.ready_count() < 2) break;
+      if (cli::Interrupt::asked() || crew.ready_count() < 2) break;
     }
   }
 
@@ -215,7 +215,7 @@ class PairTest {
   }
 
   Result<int> report(const PairResults& results, const PairPlan& plan) const {
-    if (perf::Interrupt::asked()) {
+    if (cli::Interrupt::asked()) {
       console_.note("interrupted: this is what was measured until then");
     }
     const double least = options_.many.least;
@@ -225,16 +225,16 @@ class PairTest {
                 {"pairs_mode", options_.many.pairs},
                 {"least", least > 0 ? nlohmann::json(least) : nlohmann::json()},
                 {"date", fmt::format("{:%F %R} UTC", fmt::gmtime(std::time(nullptr)))},
-                {"seconds", (perf::steady_now() - begun_).seconds()},
-                {"interrupted", perf::Interrupt::asked()}});
-    const auto written = perf::write_results(results.text(least), options_.json_file, document);
+                {"seconds", (cli::steady_now() - begun_).seconds()},
+                {"interrupted", cli::Interrupt::asked()}});
+    const auto written = cli::write_results(results.text(least), options_.json_file, document);
     if (!options_.many.html_file.empty()) {
-      RETURN_IF_ERROR(perf::write_text(options_.many.html_file, matrix_page(document)));
+      RETURN_IF_ERROR(cli::write_text(options_.many.html_file, matrix_page(document)));
     }
     RETURN_IF_ERROR(written);
     if (results.measured() == 0) return fail(ErrorCode::kPeer, "nothing was measured: see above");
-    if (!results.complete()) return perf::kExitFailed;
-    return results.thresholds_met(least) ? perf::kExitOk : perf::kExitThresholdMissed;
+    if (!results.complete()) return cli::kExitFailed;
+    return results.thresholds_met(least) ? cli::kExitOk : cli::kExitThresholdMissed;
   }
 
   TestKind kind_;

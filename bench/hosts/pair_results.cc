@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "bench/cli/json_fields.h"
 #include "bench/hosts/outliers.h"
-#include "bench/perf/json_fields.h"
 
 namespace pacecar::hosts {
 
@@ -43,7 +43,7 @@ std::optional<double> figure_of(const std::string& test, const Json& results) {
   if (results.is_array() && results.empty()) return std::nullopt;
   const Json& one = !results.is_array() ? results : lat ? results.front() : results.back();
   const auto number = [&](const char* key) {  // 0: it is missing
-    return perf::number_field(one, key, 0, kMaxFigure).value_or(0);
+    return cli::number_field(one, key, 0, kMaxFigure).value_or(0);
   };
   const double seconds = number("seconds");
   const double gbps = seconds > 0 ? number("bytes") * 8 / seconds / 1e9 : 0;

@@ -6,10 +6,10 @@
 #include <list>
 #include <sstream>
 
-#include "bench/perf/clock.h"
-#include "bench/perf/command_line.h"
-#include "bench/perf/interrupt.h"
-#include "bench/perf/json_fields.h"
+#include "bench/cli/clock.h"
+#include "bench/cli/command_line.h"
+#include "bench/cli/interrupt.h"
+#include "bench/cli/json_fields.h"
 #include "transport/base/printable.h"
 
 namespace pacecar::hosts {
@@ -45,7 +45,7 @@ class Attempt {
       words.insert(words.end(), {"--bind", address});
     }
     server_.run = crew.run(server_.host, words, /*announces=*/true);
-    deadline_ = perf::steady_now() + kServingLimit;
+    deadline_ = cli::steady_now() + kServingLimit;
   }
 
   bool over() const { return stage_ == Stage::kOver; }
@@ -62,7 +62,7 @@ class Attempt {
   }
 
   void check_deadline() {
-    if (over() || perf::steady_now() < deadline_) return;
+    if (over() || cli::steady_now() < deadline_) return;
     if (stage_ == Stage::kStopped) return lose_silent();
     if (stage_ == Stage::kEnding) return stop();
     give_up(stage_ == Stage::kServing
@@ -104,7 +104,7 @@ class Attempt {
 
   void stop() {
     stage_ = Stage::kStopped;
-    deadline_ = perf::steady_now() + kEndingLimit;
+    deadline_ = cli::steady_now() + kEndingLimit;
     for (const End& end : {server_, client_}) {
       if (end.runs()) crew_.stop(end.host, end.run);
     }
@@ -136,7 +136,7 @@ class Attempt {
     words.insert(words.end(), {"--json=-", address});
     client_.run = crew_.run(client_.host, words);
     stage_ = Stage::kMeasuring;
-    deadline_ = perf::steady_now() + plan_.limit;
+    deadline_ = cli::steady_now() + plan_.limit;
   }
 
   void end_server(const Event& event) {
@@ -146,20 +146,20 @@ class Attempt {
       give_up(fmt::format("{}: {}", crew_.host(server_.host).name, why_failed(event)));
     }
     if (stage_ == Stage::kMeasuring)
-      deadline_ = std::min(deadline_, perf::steady_now() + kEndingLimit);
+      deadline_ = std::min(deadline_, cli::steady_now() + kEndingLimit);
   }
 
   void end_client(const Event& event) {
     client_.over = true;
     add_warnings(event, client_.host);
-    const bool missed = event.code == perf::kExitThresholdMissed;
-    if (event.code == perf::kExitOk || missed) {
-      auto document = perf::parse_json(event.output);
+    const bool missed = event.code == cli::kExitThresholdMissed;
+    if (event.code == cli::kExitOk || missed) {
+      auto document = cli::parse_json(event.output);
       if (document.is_object() && document.contains("results")) {
         measurement_.results = std::move(document["results"]);
         measurement_.threshold_missed = missed;
         stage_ = Stage::kEnding;
-        deadline_ = perf::steady_now() + kEndingLimit;
+        deadline_ = cli::steady_now() + kEndingLimit;
         return;
       }
     }
@@ -251,7 +251,7 @@ void measure_round(Crew& crew, const PairPlan& plan, const Round& round,
                    const std::function<void()>& on_turn) {
   std::list<Attempt> attempts;
   for (const Pair& pair : round) attempts.emplace_back(crew, plan, pair);
-  while (!perf::Interrupt::asked()) {
+  while (!cli::Interrupt::asked()) {
     for (auto one = attempts.begin(); one != attempts.end();) {
       one->check_deadline();
       if (!one->over()) {

@@ -7,12 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "bench/cli/command_line.h"
+#include "bench/cli/files.h"
+#include "bench/cli/interrupt.h"
+#include "bench/cli/subcommands.h"
 #include "bench/hosts/crew.h"
 #include "bench/hosts/preflight_groups.h"
-#include "bench/perf/command_line.h"
-#include "bench/perf/files.h"
-#include "bench/perf/interrupt.h"
-#include "bench/perf/subcommands.h"
 #include "bench/preflight/checks.h"
 #include "bench/preflight/peer_path.h"
 #include "bench/preflight/read_facts.h"
@@ -24,8 +24,8 @@
 namespace pacecar::hosts {
 namespace {
 
+using cli::Console;
 using nlohmann::json;
-using perf::Console;
 using preflight::Severity;
 
 constexpr uint64_t kLimitS = 120;  // in addition to --watch; lost probes of a peer take seconds
@@ -54,7 +54,7 @@ struct Flags {
   bool list = false;
   bool quiet = false;
   bool no_color = false;
-  perf::HostsFlags many;
+  cli::HostsFlags many;
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
@@ -64,27 +64,27 @@ void add_flags(CLI::App& app, Flags& flags) {
                    ->check(CLI::ExistingDirectory);
   auto* peer = app.add_option("--peer", flags.peer, "the largest packets on the way to this host");
   auto* watch = app.add_option("--watch", flags.watch_s, "watch the counters for these seconds")
-                    ->check(perf::whole_number(1, kLongestWatch));
+                    ->check(cli::whole_number(1, kLongestWatch));
   auto* listen = app.add_flag("--listen", flags.listen, "answer another host's --peer until ended");
   app.add_option("--bind", flags.bind, "--listen at this address or name only (default: at all)")
       ->needs(listen);
   app.add_option("-p,--port", flags.port, "UDP port of --peer and --listen")
-      ->check(perf::whole_number(0, UINT16_MAX))
+      ->check(cli::whole_number(0, UINT16_MAX))
       ->capture_default_str();
-  perf::add_json_flag(app, flags.json_file, "write the findings");
+  cli::add_json_flag(app, flags.json_file, "write the findings");
   app.add_flag("--quiet", flags.quiet, "problems only");
   app.add_flag("--no-color", flags.no_color, "no colours");
   peer->excludes(root);
   watch->excludes(root);
   listen->excludes(root)->excludes(peer)->excludes(watch);
-  auto* hosts = perf::add_hosts_flags(app, flags.many, "examine these hosts, not this one");
+  auto* hosts = cli::add_hosts_flags(app, flags.many, "examine these hosts, not this one");
   hosts->excludes(root)->excludes(listen);
   app.footer(kExamples);
 }
 
-perf::ExitCode exit_code_of(Severity worst) {
-  if (worst == Severity::kError) return perf::kExitFailed;
-  return worst == Severity::kWarning ? perf::kExitThresholdMissed : perf::kExitOk;
+cli::ExitCode exit_code_of(Severity worst) {
+  if (worst == Severity::kError) return cli::kExitFailed;
+  return worst == Severity::kWarning ? cli::kExitThresholdMissed : cli::kExitOk;
 }
 
 // This process's settings; those of a copied host are not known.
@@ -135,15 +135,15 @@ Result<void> check_copy(const std::string& root) {
 Result<int> examine_host(const Flags& flags, const Console& console) {
   RETURN_IF_ERROR(check_copy(flags.root));
   ASSIGN_OR_RETURN(const auto checks, preflight::choose_checks(flags.only));
-  RETURN_IF_ERROR(perf::check_writable(flags.json_file));
+  RETURN_IF_ERROR(cli::check_writable(flags.json_file));
   const preflight::Facts facts = gather(flags, console);
   const auto findings = preflight::examine(facts, checks);
   json document = preflight::to_json(findings, PACECAR_VERSION);
   document["facts"] = preflight::comparable(facts);
-  const bool color = perf::may_color(!flags.no_color, STDOUT_FILENO);
+  const bool color = cli::may_color(!flags.no_color, STDOUT_FILENO);
   RETURN_IF_ERROR(
-      perf::write_results(preflight::to_text(findings, {.color = color, .quiet = flags.quiet}),
-                          flags.json_file, document));
+      cli::write_results(preflight::to_text(findings, {.color = color, .quiet = flags.quiet}),
+                         flags.json_file, document));
   return exit_code_of(findings.worst());
 }
 
@@ -188,9 +188,9 @@ json document_of(const std::vector<HostReport>& reports, const Crew& crew) {
 // `words`: the flags of each host's own command.
 Result<int> examine_hosts(const Flags& flags, std::vector<std::string> words,
                           const Console& console) {
-  RETURN_IF_ERROR(perf::check_writable(flags.json_file));
+  RETURN_IF_ERROR(cli::check_writable(flags.json_file));
   ASSIGN_OR_RETURN(const auto targets, targets_of(flags.many));
-  const perf::Interrupt interrupt;
+  const cli::Interrupt interrupt;
   ASSIGN_OR_RETURN(const auto crew, reach(targets, flags.many, console));
   words.insert(words.begin(), "preflight");
   words.insert(words.end(), {"--json=-", "--quiet", "--no-color"});
@@ -213,17 +213,17 @@ Result<int> examine_hosts(const Flags& flags, std::vector<std::string> words,
   }
   if (reports.empty()) return fail(ErrorCode::kPeer, "no host has been examined: see above");
   RETURN_IF_ERROR(
-      perf::write_results(to_text(reports), flags.json_file, document_of(reports, *crew)));
-  if (reports.size() < crew->size()) return perf::kExitFailed;
+      cli::write_results(to_text(reports), flags.json_file, document_of(reports, *crew)));
+  if (reports.size() < crew->size()) return cli::kExitFailed;
   return exit_code_of(worst_of(reports));
 }
 
 Result<int> run(const CLI::App& app, const Flags& flags, const Console& console) {
   if (flags.list) {
     fmt::print("{}", preflight::list_checks());
-    return perf::kExitOk;
+    return cli::kExitOk;
   }
-  if (flags.many.given()) return examine_hosts(flags, perf::given_flags(app), console);
+  if (flags.many.given()) return examine_hosts(flags, cli::given_flags(app), console);
   return flags.listen ? listen(flags, console) : examine_host(flags, console);
 }
 
@@ -235,8 +235,8 @@ int run_preflight(int argc, char** argv) {
       "Examines a host before Pacecar or NCCL run on it, and prints a cure for each problem.",
       "pacecar preflight");
   add_flags(app, flags);
-  return perf::run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
-                              [&](const Console& console) { return run(app, flags, console); });
+  return cli::run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
+                             [&](const Console& console) { return run(app, flags, console); });
 }
 
 }  // namespace pacecar::hosts

@@ -6,7 +6,7 @@
 #include <span>
 #include <tuple>
 
-#include "bench/perf/json_fields.h"
+#include "bench/cli/json_fields.h"
 #include "transport/base/printable.h"
 
 namespace pacecar::hosts {
@@ -61,7 +61,7 @@ size_t hosts_with(const std::vector<HostReport>& reports, Severity severity) {
 }  // namespace
 
 Result<HostReport> read_report(const std::string& host, const std::string& text) try {
-  HostReport report{.host = host, .findings = {}, .facts = {}, .document = perf::parse_json(text)};
+  HostReport report{.host = host, .findings = {}, .facts = {}, .document = cli::parse_json(text)};
   for (const Json& one : report.document.at("findings")) {
     const auto* kind = kind_of(one.at("id").get<std::string>());
     if (kind == nullptr) return not_a_report();

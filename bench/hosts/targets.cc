@@ -13,7 +13,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "bench/perf/files.h"
+#include "bench/cli/files.h"
 #include "transport/base/invalid.h"
 #include "transport/base/printable.h"
 #include "transport/base/return_if_error.h"
@@ -214,14 +214,14 @@ Result<std::vector<Host>> parse_host_words(std::string_view text) {
 Result<std::vector<Host>> read_hosts(const std::string& value) {
   if (value == "slurm") return slurm_hosts();
   if (!is_file(value)) return parse_host_words(value);
-  ASSIGN_OR_RETURN(const auto text, perf::read_text(value));
+  ASSIGN_OR_RETURN(const auto text, cli::read_text(value));
   return parse_host_file(text, value);
 }
 
 Result<Launcher> Launcher::parse(const std::string& text) {
   const auto known =
       std::ranges::find(kLaunchers, text, &std::pair<std::string_view, std::string_view>::first);
-  auto words = perf::shell_words(known == kLaunchers.end() ? text : std::string(known->second));
+  auto words = cli::shell_words(known == kLaunchers.end() ? text : std::string(known->second));
   if (!words) return fail(words.error().code, "--launch: " + words.error().message);
   if (words->empty() || words->front().empty()) {
     return fail(ErrorCode::kInvalidArgument, "--launch is empty: write --launch ssh");
@@ -238,15 +238,15 @@ std::vector<std::string> Launcher::command(const Host& host,
   bool placed = false;
   for (const std::string& word : words_) {
     placed = placed || holds(word, kCommand);
-    all.push_back(replaced(replaced(word, kHost, host.target), kCommand, perf::shell_line(words)));
+    all.push_back(replaced(replaced(word, kHost, host.target), kCommand, cli::shell_line(words)));
   }
   if (placed) return all;
   const bool quoted = joins_words(words_.front());
-  for (const std::string& word : words) all.push_back(quoted ? perf::shell_quoted(word) : word);
+  for (const std::string& word : words) all.push_back(quoted ? cli::shell_quoted(word) : word);
   return all;
 }
 
-Result<Targets> targets_of(const perf::HostsFlags& flags) {
+Result<Targets> targets_of(const cli::HostsFlags& flags) {
   ASSIGN_OR_RETURN(auto hosts, read_hosts(flags.hosts));
   ASSIGN_OR_RETURN(auto launcher, Launcher::parse(flags.launch));
   return Targets{std::move(hosts), std::move(launcher)};

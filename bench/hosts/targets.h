@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/perf/command_line.h"
+#include "bench/cli/command_line.h"
 #include "transport/base/result.h"
 
 namespace pacecar::hosts {
@@ -69,6 +69,6 @@ struct Targets {
 };
 
 // Errors: those of read_hosts() and Launcher::parse().
-Result<Targets> targets_of(const perf::HostsFlags& flags);
+Result<Targets> targets_of(const cli::HostsFlags& flags);
 
 }  // namespace pacecar::hosts

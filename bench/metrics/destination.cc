@@ -13,7 +13,7 @@
 #include <cstring>
 #include <optional>
 
-#include "bench/perf/files.h"
+#include "bench/cli/files.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/to_number.h"
 
@@ -91,7 +91,7 @@ Result<void> replace_file(const std::string& path, std::string_view text) {
   std::string part = path + ".XXXXXX";
   const FileDescriptor file(mkostemp(part.data(), O_CLOEXEC));
   if (!file) return cannot_write(path, errno);
-  auto written = perf::write_text(part, text);
+  auto written = cli::write_text(part, text);
   if (written &&
       (fchmod(file.get(), kReadableByAll) != 0 || rename(part.c_str(), path.c_str()) != 0)) {
     written = cannot_write(path, errno);

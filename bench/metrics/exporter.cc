@@ -6,7 +6,7 @@
 #include <set>
 #include <span>
 
-#include "bench/perf/clock.h"
+#include "bench/cli/clock.h"
 
 namespace pacecar::metrics {
 namespace {
@@ -41,7 +41,7 @@ void add_host(Exposition& page, const Host& host) {
   page.sample(version, 1);
   // Not process_cpu_seconds_total, which node_exporter also exports for itself.
   page.family("pacecar_exporter_cpu_seconds", Type::kCounter, "CPU time of the exporter itself.");
-  page.sample("", perf::process_cpu_time().seconds());
+  page.sample("", cli::process_cpu_time().seconds());
 }
 
 }  // namespace

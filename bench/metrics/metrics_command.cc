@@ -16,12 +16,12 @@
 #include <thread>
 #include <vector>
 
+#include "bench/cli/command_line.h"
+#include "bench/cli/console.h"
+#include "bench/cli/files.h"
+#include "bench/cli/subcommands.h"
 #include "bench/metrics/destination.h"
 #include "bench/metrics/exporter.h"
-#include "bench/perf/command_line.h"
-#include "bench/perf/console.h"
-#include "bench/perf/files.h"
-#include "bench/perf/subcommands.h"
 #include "transport/base/result.h"
 #include "transport/base/return_if_error.h"
 
@@ -29,7 +29,7 @@ namespace pacecar {
 namespace {
 
 using namespace metrics;
-using perf::Console;
+using cli::Console;
 
 struct Flags {
   std::vector<std::string> listen;  // at most one
@@ -142,7 +142,7 @@ void add_flags(CLI::App& app, Flags& flags) {
           ->excludes(listen);
   app.add_option("--interval", flags.interval_s,
                  "write the file every so many seconds, until ended (0: once)")
-      ->check(perf::whole_number(0, kLongestInterval))
+      ->check(cli::whole_number(0, kLongestInterval))
       ->needs(textfile);
   app.add_flag("--quiet", flags.quiet, "no messages but warnings and errors");
   app.add_flag("--no-color", flags.no_color, "no colours");
@@ -198,7 +198,7 @@ Result<void> write_file(const Flags& flags, Exporter& exporter, const sigset_t& 
 
 Result<void> print(Exporter& exporter, const Console& console) {
   fmt::print("{}", page_of(exporter, console));
-  return perf::flush_output();
+  return cli::flush_output();
 }
 
 Result<void> run(const Flags& flags, const Console& console) {
@@ -227,8 +227,8 @@ int run_metrics(int argc, char** argv) {
     flags.listens = app.count("--listen") > 0;
     return run(flags, console);
   };
-  return perf::run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
-                              run_it);
+  return cli::run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
+                             run_it);
 }
 
 }  // namespace pacecar

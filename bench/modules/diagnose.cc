@@ -1,8 +1,8 @@
 // The module for clusters and running jobs.
 #include <string_view>
 
+#include "bench/cli/subcommands.h"
 #include "bench/modules/module.h"
-#include "bench/perf/subcommands.h"
 
 int pacecar_run_subcommand(int argc, char** argv) {
   using namespace pacecar;

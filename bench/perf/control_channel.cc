@@ -11,8 +11,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "bench/perf/clock.h"
-#include "bench/perf/json_fields.h"
+#include "bench/cli/clock.h"
+#include "bench/cli/json_fields.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/self_connection.h"
@@ -28,9 +28,9 @@ constexpr Duration kExplainLimit = Duration::from_ms(500);
 // Waits for `events`; false after `limit`.
 bool wait_for(int fd, short events, Duration limit) {
   pollfd entry{fd, events, 0};
-  const Instant deadline = steady_now() + limit;
+  const Instant deadline = cli::steady_now() + limit;
   for (;;) {
-    const Duration left = std::max(deadline - steady_now(), Duration());
+    const Duration left = std::max(deadline - cli::steady_now(), Duration());
     const int ready = ::poll(&entry, 1, static_cast<int>((left.ns() + 999'999) / 1'000'000));
     if (ready >= 0 || errno != EINTR) return ready > 0;
   }
@@ -101,7 +101,7 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t
                 "host '{}' has no address ({}): check its spelling and the resolver", host,
                 addresses.error().message);
   }
-  const Instant deadline = steady_now() + limit;
+  const Instant deadline = cli::steady_now() + limit;
   int error = EHOSTUNREACH;
   for (const addrinfo* target = addresses->get(); target != nullptr; target = target->ai_next) {
     FileDescriptor fd(::socket(target->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -112,7 +112,7 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t
     if (!source.empty() && !bind_to(fd.get(), source)) {
       return invalid("--source_ip {} is no address of this host: 'ip address' lists them", source);
     }
-    error = connect_one(fd.get(), *target, deadline - steady_now());
+    error = connect_one(fd.get(), *target, deadline - cli::steady_now());
     if (error == 0) return ControlChannel(std::move(fd));
   }
   if (error != ECONNREFUSED) {
@@ -127,7 +127,7 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t
 }
 
 Result<void> ControlChannel::send(const Json& message) {
-  const std::string line = json_line(message);
+  const std::string line = cli::json_line(message);
   size_t sent = 0;
   while (sent < line.size()) {
     const ssize_t n = ::send(socket_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
@@ -169,13 +169,13 @@ Result<bool> ControlChannel::fill(Duration limit) {
 }
 
 Result<std::optional<Json>> ControlChannel::next_message() {
-  const auto line = take_line(input_);
+  const auto line = cli::take_line(input_);
   if (!line) return std::optional<Json>();
-  Json message = parse_json(*line);
+  Json message = cli::parse_json(*line);
   if (!message.is_object()) return wrong_protocol();
   if (message.value("type", Json()) == "error") {
     gave_up_ = true;
-    const auto text = text_field(message, "message", kMaxText);
+    const auto text = cli::text_field(message, "message", kMaxText);
     return fail(ErrorCode::kPeer, "{} gave up: {}", peer_, text ? *text : "it gave no reason");
   }
   return std::optional(std::move(message));
@@ -190,11 +190,11 @@ Result<void> ControlChannel::check_peer() {
 }
 
 Result<Json> ControlChannel::receive(Duration limit) {
-  const Instant deadline = steady_now() + limit;
+  const Instant deadline = cli::steady_now() + limit;
   for (;;) {
     ASSIGN_OR_RETURN(auto message, next_message());
     if (message) return std::move(*message);
-    const Duration left = deadline - steady_now();
+    const Duration left = deadline - cli::steady_now();
     if (left <= Duration()) return tl::unexpected(timed_out(limit));
     RETURN_IF_ERROR(fill(left));
   }
@@ -233,9 +233,9 @@ Result<std::optional<Json>> ControlChannel::poll() {
 }
 
 Error ControlChannel::explain(Error error) {
-  const Instant deadline = steady_now() + kExplainLimit;
-  while (!gave_up_ && steady_now() < deadline) {
-    auto message = receive(deadline - steady_now());
+  const Instant deadline = cli::steady_now() + kExplainLimit;
+  while (!gave_up_ && cli::steady_now() < deadline) {
+    auto message = receive(deadline - cli::steady_now());
     if (!message && gave_up_) return message.error();
     if (!message) break;
   }

@@ -10,8 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "bench/perf/clock.h"
-#include "bench/perf/json_fields.h"
+#include "bench/cli/clock.h"
+#include "bench/cli/json_fields.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
@@ -50,17 +50,17 @@ Mac ControlProof::mac(const ClusterKey& key, std::string_view side) const {
 
 Result<void> prove(ControlChannel& channel, const ClusterKey& key, Duration limit) {
   if (!key) return {};
-  const Instant deadline = steady_now() + limit;
+  const Instant deadline = cli::steady_now() + limit;
   ControlProof proof{.client = bootstrap::random_value<Nonce>()};
   ASSIGN_OR_RETURN(
       const auto challenge,
-      channel.ask({{"type", "prove"}, {"nonce", to_hex(proof.client)}}, "challenge", limit));
-  RETURN_IF_ERROR(bytes_field(challenge, "nonce", proof.server));
+      channel.ask({{"type", "prove"}, {"nonce", cli::to_hex(proof.client)}}, "challenge", limit));
+  RETURN_IF_ERROR(cli::bytes_field(challenge, "nonce", proof.server));
   ASSIGN_OR_RETURN(const auto answer,
-                   channel.ask({{"type", "proof"}, {"mac", to_hex(proof.mac(key, "client"))}},
-                               "proof", std::max(deadline - steady_now(), Duration())));
+                   channel.ask({{"type", "proof"}, {"mac", cli::to_hex(proof.mac(key, "client"))}},
+                               "proof", std::max(deadline - cli::steady_now(), Duration())));
   Mac mac;
-  RETURN_IF_ERROR(bytes_field(answer, "mac", mac));
+  RETURN_IF_ERROR(cli::bytes_field(answer, "mac", mac));
   if (bootstrap::same_mac(mac, proof.mac(key, "server"))) return {};
   return fail(ErrorCode::kPeer, "the server {} has another cluster key than the client: {}",
               channel.peer(), kKeyCure);
@@ -74,19 +74,20 @@ Result<bool> CallerProof::take(ControlChannel& channel, const ClusterKey& key,
     if (!proves && !key) return false;
     if (!proves) return refuse(channel, "does not show the cluster key that the server asks for");
     if (!key) return refuse(channel, "has a cluster key, and the server has none");
-    if (!bytes_field(message, "nonce", proof_.client)) return refuse(channel, kNonsense);
+    if (!cli::bytes_field(message, "nonce", proof_.client)) return refuse(channel, kNonsense);
     proof_.server = bootstrap::random_value<Nonce>();
-    RETURN_IF_ERROR(channel.send({{"type", "challenge"}, {"nonce", to_hex(proof_.server)}}));
+    RETURN_IF_ERROR(channel.send({{"type", "challenge"}, {"nonce", cli::to_hex(proof_.server)}}));
     stage_ = Stage::kChallenged;
     return true;
   }
   RETURN_IF_ERROR(channel.require(message, "proof"));
   Mac mac;
-  if (!bytes_field(message, "mac", mac)) return refuse(channel, kNonsense);
+  if (!cli::bytes_field(message, "mac", mac)) return refuse(channel, kNonsense);
   if (!bootstrap::same_mac(mac, proof_.mac(key, "client"))) {
     return refuse(channel, "has another cluster key than the server");
   }
-  RETURN_IF_ERROR(channel.send({{"type", "proof"}, {"mac", to_hex(proof_.mac(key, "server"))}}));
+  RETURN_IF_ERROR(
+      channel.send({{"type", "proof"}, {"mac", cli::to_hex(proof_.mac(key, "server"))}}));
   stage_ = Stage::kProved;
   return true;
 }
@@ -152,7 +153,7 @@ void ControlListener::wait() const {
   for (const Waiting& one : waiting_) entries.push_back({one.channel.descriptor(), POLLIN, 0});
   int limit_ms = -1;
   if (!waiting_.empty()) {
-    const Duration left = std::max(waiting_.front().deadline - steady_now(), Duration());
+    const Duration left = std::max(waiting_.front().deadline - cli::steady_now(), Duration());
     limit_ms = static_cast<int>(left.ns() / 1'000'000) + 1;
   }
   ::poll(entries.data(), entries.size(), limit_ms);
@@ -173,7 +174,8 @@ Result<void> ControlListener::take_connections(const OnRefused& on_refused) {
                                                 waiting_.front().channel.peer())});
       waiting_.pop_front();
     }
-    waiting_.push_back({ControlChannel(FileDescriptor(fd)), steady_now() + kGreetingLimit, {}});
+    waiting_.push_back(
+        {ControlChannel(FileDescriptor(fd)), cli::steady_now() + kGreetingLimit, {}});
   }
   return {};
 }
@@ -200,7 +202,7 @@ std::optional<Caller> ControlListener::take_greeted(std::string_view greeting,
       waiting_.erase(one);
       return caller;
     }
-    if (message && steady_now() < one->deadline) {
+    if (message && cli::steady_now() < one->deadline) {
       ++one;
       continue;
     }

@@ -39,12 +39,12 @@ struct RawFlags {
 template <typename Value>
 CLI::Option* add_number(CLI::App& app, const char* flag, Value& value, uint64_t min, uint64_t max,
                         const char* help) {
-  return app.add_option(flag, value, help)->check(whole_number(min, max));
+  return app.add_option(flag, value, help)->check(cli::whole_number(min, max));
 }
 
 CLI::Option* add_positive(CLI::App& app, const char* flag, double& value, double max,
                           const char* help) {
-  return app.add_option(flag, value, help)->check(positive_number(max));
+  return app.add_option(flag, value, help)->check(cli::positive_number(max));
 }
 
 void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
@@ -59,11 +59,11 @@ void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
                  "server: write its address and port to this file (for -p 0)");
   app.add_option("--max-buffers", options.max_buffers,
                  "server: most buffer memory that a client may make it allocate, in bytes")
-      ->transform(byte_count(1, kMaxBufferBytes))
+      ->transform(cli::byte_count(1, kMaxBufferBytes))
       ->capture_default_str();
   app.add_option("-d,--ib-dev", options.nics, "NIC, as an entry of PACECAR_NICS: soft:udp:eth0");
   auto* size = app.add_option("-s,--size", raw.size, "bytes of a message")
-                   ->transform(byte_count(1, kMaxMessageBytes))
+                   ->transform(cli::byte_count(1, kMaxMessageBytes))
                    ->capture_default_str();
   app.add_flag("-a,--all", raw.all_sizes, "all sizes from 2 to 2^23 bytes")->excludes(size);
   auto* iterations = add_number(app, "-n,--iters", parameters.iterations, 1, kMaxIterations,
@@ -84,7 +84,7 @@ void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
   app.add_flag("--cpu_util", parameters.cpu_util, "add a column with this process' CPU time");
   app.add_flag("--run_infinitely", options.run_infinitely,
                "server: serve one client after the other; client: repeat until stopped");
-  add_json_flag(app, options.json_file, "write the results");
+  cli::add_json_flag(app, options.json_file, "write the results");
   app.add_option("--out_json_file", options.json_file, "perftest's name for --json=FILE");
   const auto default_file = [&options] {
     if (options.json_file.empty()) options.json_file = kDefaultJsonFile;
@@ -96,7 +96,7 @@ void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
 }
 
 void add_many_hosts_flags(CLI::App& app, ManyHosts& many) {
-  auto* hosts = add_hosts_flags(app, many.flags, "measure between all of these hosts");
+  auto* hosts = cli::add_hosts_flags(app, many.flags, "measure between all of these hosts");
   for (const char* of_one_pair :
        {"host", "--bind", "--announce", "--source_ip", "--run_infinitely", "--output", "--interval",
         "--report-histogram", "--report-unsorted"}) {
@@ -135,11 +135,11 @@ void add_perftest_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
   add_number(app, "-i,--ib-port", raw.ib_port, 1, 255, "port of the RDMA device that -d names");
   add_setting(app, options, "-x,--gid-index", "PACECAR_GID_INDEX",
               "on RoCE: the GID, as PACECAR_GID_INDEX")
-      ->check(whole_number(0, 255));
+      ->check(cli::whole_number(0, 255));
   add_number(app, "-S,--sl", options.parameters.sl, 0, 15,
              "on InfiniBand: service level of all packets");
   add_setting(app, options, "--pkey_index", "PACECAR_PKEY", "on RDMA hardware: as PACECAR_PKEY")
-      ->check(whole_number(0, 65535));
+      ->check(cli::whole_number(0, 65535));
   const auto set_timeout = [&options](int exponent) {
     const double ms = kQpTimeouts * kQpTimeoutUnitUs * std::ldexp(1e-3, exponent);
     options.parameters.timeout_ms =
@@ -147,7 +147,7 @@ void add_perftest_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
   };
   app.add_option_function<int>("-u,--qp-timeout", set_timeout,
                                "peer timeout: 8 x 4.096 us x 2^N, clamped to 0.1 s ... 1 h")
-      ->check(whole_number(1, 31));
+      ->check(cli::whole_number(1, 31));
   app.add_option("-c,--connection", "transport; only RC (reliable, ordered) is accepted")
       ->check(CLI::IsMember({"RC"}));
   app.add_option("--source_ip", options.source_ip,
@@ -270,8 +270,9 @@ Result<void> add_port(const RawFlags& raw, TestOptions& options) {
 void choose_pair_flags(const CLI::App& app, TestOptions& options) {
   ManyHosts& many = options.many;
   if (!many.flags.given()) return;
-  many.pair_flags = given_flags(app, {"--pairs", "--html", "--least", "--pair-limit", "--out_json",
-                                      "--out_json_file", "--port", "--CPU-freq"});
+  many.pair_flags =
+      cli::given_flags(app, {"--pairs", "--html", "--least", "--pair-limit", "--out_json",
+                             "--out_json_file", "--port", "--CPU-freq"});
   if (app.count("--port") == 0) options.port = 0;  // any free port: it is printed
   if (app.count("--duration") == 0 && app.count("--iters") == 0) {
     options.parameters.duration_s = kPairSeconds;
@@ -350,28 +351,29 @@ Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* co
       "or -n is given.\n"
       "  pacecar {0} --hosts hosts.txt --html matrix.html\n"
       "  pacecar {0} --hosts slurm --launch srun --least 0.8\n{1}",
-      name_of(kind), kExitCodesHelp));
-  ASSIGN_OR_RETURN(parsed.help,
-                   parse_command_line(app, argc, argv, {.unknown_flag = answer_to_perftest_flag}));
+      name_of(kind), cli::kExitCodesHelp));
+  ASSIGN_OR_RETURN(parsed.help, cli::parse_command_line(app, argc, argv,
+                                                        {.unknown_flag = answer_to_perftest_flag}));
   if (!parsed.help.empty()) return parsed;
   RETURN_IF_ERROR(complete(kind, app, raw, options));
   return parsed;
 }
 
-int run_with_options(TestKind kind, int argc, char** argv,
-                     const std::function<Result<int>(const TestOptions&, const Console&)>& run) {
+int run_with_options(
+    TestKind kind, int argc, char** argv,
+    const std::function<Result<int>(const TestOptions&, const cli::Console&)>& run) {
   const auto parsed = parse_test_options(kind, argc, argv);
   if (!parsed) {
-    Console(false, true).error(parsed.error().message);
-    return kExitUsage;
+    cli::Console(false, true).error(parsed.error().message);
+    return cli::kExitUsage;
   }
   const TestOptions& options = parsed->options;
   if (parsed->help.empty()) {
-    const Console console(options.quiet, !options.no_color);
-    return code_of(run(options, console), console);
+    const cli::Console console(options.quiet, !options.no_color);
+    return cli::code_of(run(options, console), console);
   }
   fmt::print("{}", parsed->help);
-  return kExitOk;
+  return cli::kExitOk;
 }
 
 }  // namespace pacecar::perf

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/perf/command_line.h"
+#include "bench/cli/command_line.h"
 #include "bench/perf/test_parameters.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/result.h"
@@ -26,7 +26,7 @@ enum class Samples { kNone, kSorted, kAsTheyCame };
 
 // A test between many hosts.
 struct ManyHosts {
-  HostsFlags flags;
+  cli::HostsFlags flags;
   std::string pairs = "disjoint";
   std::string html_file;                // empty: none
   double least = 0;                     // of the median of all pairs; 0: no threshold
@@ -85,8 +85,9 @@ Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* co
 
 // Parses the command line, and calls `run`, unless it is wrong or asks for help, which are printed.
 // Returns the exit code.
-int run_with_options(TestKind kind, int argc, char** argv,
-                     const std::function<Result<int>(const TestOptions&, const Console&)>& run);
+int run_with_options(
+    TestKind kind, int argc, char** argv,
+    const std::function<Result<int>(const TestOptions&, const cli::Console&)>& run);
 
 // The error for a flag of perftest 6.x (ib_write_bw, ib_write_lat) that `bw` and `lat` do not have:
 // why, and its replacement. Empty: perftest does not have it either. `name` as written: "-R",

@@ -6,9 +6,9 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "bench/perf/clock.h"
-#include "bench/perf/interrupt.h"
-#include "bench/perf/json_fields.h"
+#include "bench/cli/clock.h"
+#include "bench/cli/interrupt.h"
+#include "bench/cli/json_fields.h"
 #include "bench/perf/probe.h"
 #include "cc/controller.h"
 #include "transport/base/invalid.h"
@@ -67,8 +67,8 @@ Result<std::vector<DeviceCounter>> device_counters_from_json(const Json& object)
   std::vector<DeviceCounter> counters;
   for (const auto& [name, value] : object.items()) {
     const Json wrapped = {{"name", name}};
-    ASSIGN_OR_RETURN(const auto text, text_field(wrapped, "name", kMaxCounterName));
-    ASSIGN_OR_RETURN(const auto count, unsigned_field(object, name, 0, UINT64_MAX));
+    ASSIGN_OR_RETURN(const auto text, cli::text_field(wrapped, "name", kMaxCounterName));
+    ASSIGN_OR_RETURN(const auto count, cli::unsigned_field(object, name, 0, UINT64_MAX));
     counters.push_back({text, count});
   }
   return counters;
@@ -82,12 +82,12 @@ constexpr Duration kStallLimit = Duration::from_s(60);
 // Polls an end's streams, and now and then the control channel; fails when the streams stall.
 class Pump {
  public:
-  explicit Pump(const End& end) : end_(end), now_(steady_now()), last_progress_(now_) {}
+  explicit Pump(const End& end) : end_(end), now_(cli::steady_now()), last_progress_(now_) {}
 
   // Polls once. Reads the control channel every kChannelInterval, until it has given a message.
   Result<void> poll() {
     const auto moved = end_.streams.poll();
-    now_ = steady_now();
+    now_ = cli::steady_now();
     if (!moved) return tl::unexpected(end_.channel.explain(moved.error()));
     if (*moved > 0) {
       last_progress_ = now_;
@@ -126,7 +126,7 @@ class EndMeter {
 
   EndReport finish() const {
     EndReport report;
-    report.cpu_s = (process_cpu_time() - cpu_before_).seconds();
+    report.cpu_s = (cli::process_cpu_time() - cpu_before_).seconds();
     report.growth = end_.context.statistics(end_.streams.nic);
     for (const auto& [key, counter] : kCounters) report.growth.*counter -= before_.*counter;
     report.growth.device_counters = changed(before_.device_counters, report.growth.device_counters);
@@ -138,7 +138,7 @@ class EndMeter {
  private:
   const End& end_;
   Statistics before_ = end_.context.statistics(end_.streams.nic);
-  Duration cpu_before_ = process_cpu_time();
+  Duration cpu_before_ = cli::process_cpu_time();
 };
 
 // Raises the limit of every stream by `messages` (0: no limit). All have finished equally many.
@@ -151,7 +151,7 @@ void set_limits(Streams& streams, uint64_t messages) {
 // The count in a message of this type.
 Result<uint64_t> sent_count(const End& end, const Json& message, std::string_view type) {
   RETURN_IF_ERROR(end.channel.require(message, type));
-  return unsigned_field(message, "sent", 0, kNoLimit);
+  return cli::unsigned_field(message, "sent", 0, kNoLimit);
 }
 
 // After the time is over: waits until the messages in flight have arrived, in both directions.
@@ -180,7 +180,7 @@ Json to_json(const FlowView& flow) {
 
 Result<FlowView> flow_view_from_json(const Json& object) {
   FlowView flow;
-  ASSIGN_OR_RETURN(const auto reason, text_field(object, "limited_by", 64));
+  ASSIGN_OR_RETURN(const auto reason, cli::text_field(object, "limited_by", 64));
   const auto known =
       std::ranges::find(kEveryLimit, reason, [](LimitedBy limit) { return to_string(limit); });
   if (known == kEveryLimit.end()) {
@@ -191,10 +191,10 @@ Result<FlowView> flow_view_from_json(const Json& object) {
   }
   flow.limited_by = to_string(*known);
   for (const auto& [key, value] : kNumbers) {
-    ASSIGN_OR_RETURN(flow.*value, number_field(object, key, 0, kMaxNumber));
+    ASSIGN_OR_RETURN(flow.*value, cli::number_field(object, key, 0, cli::kMaxNumber));
   }
   for (const auto& [key, value] : kCounts) {
-    ASSIGN_OR_RETURN(flow.*value, unsigned_field(object, key, 0, UINT64_MAX));
+    ASSIGN_OR_RETURN(flow.*value, cli::unsigned_field(object, key, 0, UINT64_MAX));
   }
   return flow;
 }
@@ -212,15 +212,15 @@ Json to_json(const EndReport& report) {
 
 Result<EndReport> end_report_from_json(const Json& object) {
   EndReport report;
-  ASSIGN_OR_RETURN(report.cpu_s, number_field(object, "cpu_s", 0, kMaxNumber));
+  ASSIGN_OR_RETURN(report.cpu_s, cli::number_field(object, "cpu_s", 0, cli::kMaxNumber));
   const Json counters = object.value("counters", Json());
   for (const auto& [key, counter] : kCounters) {
-    ASSIGN_OR_RETURN(report.growth.*counter, unsigned_field(counters, key, 0, UINT64_MAX));
+    ASSIGN_OR_RETURN(report.growth.*counter, cli::unsigned_field(counters, key, 0, UINT64_MAX));
   }
   ASSIGN_OR_RETURN(report.growth.device_counters,
                    device_counters_from_json(object.value("device_counters", Json())));
   const Json control = object.value("congestion_control", Json());
-  ASSIGN_OR_RETURN(report.growth.congestion_control, text_field(control, "name", 64));
+  ASSIGN_OR_RETURN(report.growth.congestion_control, cli::text_field(control, "name", 64));
   if (!control.contains("limited_by")) return report;
   ASSIGN_OR_RETURN(report.flow, flow_view_from_json(control));
   return report;
@@ -240,7 +240,7 @@ Result<PhaseResult> run_phase(const End& end, Probe& probe) {
   const Instant deadline = goal.messages != 0 ? Instant::never() : start + goal.duration;
   const auto goes_on = [&] {
     if (pump.now() >= deadline || end.streams.at_limit()) return false;
-    return !Interrupt::asked() || !(goal.messages == 0 || end.streams.may_stop());
+    return !cli::Interrupt::asked() || !(goal.messages == 0 || end.streams.may_stop());
   };
   while (goes_on()) {
     RETURN_IF_ERROR(pump.poll());
@@ -263,7 +263,7 @@ Result<PhaseResult> run_phase(const End& end, Probe& probe) {
 
 Result<void> serve_phase(const End& end, bool echo) {
   ASSIGN_OR_RETURN(const auto run, end.channel.expect("run", kReplyLimit));
-  ASSIGN_OR_RETURN(const auto messages, unsigned_field(run, "messages", 0, kMaxIterations));
+  ASSIGN_OR_RETURN(const auto messages, cli::unsigned_field(run, "messages", 0, kMaxIterations));
   Streams& streams = end.streams;
   set_limits(streams, messages);
   if (echo) streams.senders.front().set_limit(streams.received());

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "bench/perf/clock.h"
+#include "bench/cli/clock.h"
 #include "bench/perf/report.h"
 
 namespace pacecar::perf {
@@ -20,7 +20,7 @@ constexpr int64_t kSamplesPerInterval = 4;
 constexpr int64_t kWorthALine = 10;  // a rest of 1/10 of an interval gets a line
 
 Duration interval_length(const TestOptions& options) {
-  return options.interval_s == 0 ? kDefaultInterval : duration_of(options.interval_s);
+  return options.interval_s == 0 ? kDefaultInterval : cli::duration_of(options.interval_s);
 }
 
 class BandwidthProbe : public Probe {

@@ -6,7 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "bench/perf/console.h"
+#include "bench/cli/console.h"
 #include "bench/perf/interval_meter.h"
 #include "bench/perf/options.h"
 #include "bench/perf/phase.h"
@@ -17,7 +17,7 @@ struct ProbeSetup {
   uint64_t size;
   PhaseGoal goal;
   const TestOptions& options;
-  const Console& console;
+  const cli::Console& console;
   bool visible;  // false for the warm-up
 };
 
@@ -51,7 +51,7 @@ class Probe {
   IntervalMeter meter_;
   Duration sample_interval_;
   Duration next_sample_;
-  ProgressBar bar_;
+  cli::ProgressBar bar_;
 };
 
 // `bw`: messages are sent as fast as the transport takes them, on every connection. `lat`: one
@@ -59,6 +59,6 @@ class Probe {
 std::unique_ptr<Probe> make_probe(TestKind kind, const ProbeSetup& setup);
 
 // Runs the client or the server between two hosts (session.cc). Returns an ExitCode.
-Result<int> run_test(TestKind kind, TestOptions options, const Console& console);
+Result<int> run_test(TestKind kind, TestOptions options, const cli::Console& console);
 
 }  // namespace pacecar::perf

@@ -7,7 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "bench/perf/json_fields.h"
+#include "bench/cli/json_fields.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
@@ -103,7 +103,7 @@ std::string header_line(std::span<const Column> columns) {
 Result<std::string> result_line(std::span<const Column> columns, const Json& result) {
   std::string line;
   for (const Column& column : columns) {
-    ASSIGN_OR_RETURN(const auto value, number_field(result, column.key, 0, kMaxFigure));
+    ASSIGN_OR_RETURN(const auto value, cli::number_field(result, column.key, 0, kMaxFigure));
     line += fmt::format(" {:<{}.{}f}", value, width_of(column), column.decimals);
   }
   return line;
@@ -165,7 +165,7 @@ Json latency_result(uint64_t size, const TestParameters& parameters, const Phase
 bool meets_threshold(const TestOptions& options, const Json& result) {
   // NaN, which meets no threshold, if it is missing: the result may be a peer's.
   const auto figure = [&result](const char* key) {
-    return number_field(result, key, 0, kMaxFigure).value_or(std::nan(""));
+    return cli::number_field(result, key, 0, kMaxFigure).value_or(std::nan(""));
   };
   const auto at_least = [](double value, double least) { return least == 0 || value >= least; };
   const double gbits = figure("bytes") * 8 / 1e9 / std::max(figure("seconds"), 1e-9);

@@ -15,12 +15,12 @@
 #include <string>
 #include <vector>
 
-#include "bench/perf/clock.h"
-#include "bench/perf/command_line.h"
+#include "bench/cli/clock.h"
+#include "bench/cli/command_line.h"
+#include "bench/cli/files.h"
+#include "bench/cli/interrupt.h"
+#include "bench/cli/json_fields.h"
 #include "bench/perf/control_listener.h"
-#include "bench/perf/files.h"
-#include "bench/perf/interrupt.h"
-#include "bench/perf/json_fields.h"
 #include "bench/perf/options.h"
 #include "bench/perf/probe.h"
 #include "bench/perf/report.h"
@@ -71,13 +71,13 @@ class Reporter {
   bool thresholds_met() const { return met_; }
   // Writes the document where the options say, if they do. Errors: kSystem.
   Result<void> write_json(std::span<const NicInfo> nics) const {
-    return perf::write_json(options_.json_file,
-                            report_document(kind_, options_, nics[nic_], results_));
+    return cli::write_json(options_.json_file,
+                           report_document(kind_, options_, nics[nic_], results_));
   }
 
  private:
   void print(const std::string& line) const {
-    if (options_.json_file == kStandardOutput) return;  // columns would spoil the document
+    if (options_.json_file == cli::kStandardOutput) return;  // columns would spoil the document
     fmt::print("{}\n", line);
     std::fflush(stdout);
   }
@@ -119,7 +119,7 @@ struct Side {
   TestKind kind;
   const TestOptions& options;
   const MessagePlace& place;
-  const Console& console;
+  const cli::Console& console;
   Duration connect_limit;  // from when streams are asked for until they are there
 
   bool echo() const { return kind == TestKind::kLatency; }  // the server answers each message
@@ -164,21 +164,22 @@ class Client : Side {
  private:
   Result<int> run_session(Context& context, ControlChannel& channel) {
     RETURN_IF_ERROR(greet(channel));
-    const Interrupt interrupt;
+    const cli::Interrupt interrupt;
     Reporter reporter(kind, options, options.parameters);
     do {
       for (const uint64_t size : options.sizes) {
         RETURN_IF_ERROR(run_size(context, channel, size, reporter));
-        if (Interrupt::asked()) break;
+        if (cli::Interrupt::asked()) break;
       }
-    } while (options.run_infinitely && !Interrupt::asked());
-    if (Interrupt::asked()) console.note("interrupted: this is what was measured until then");
+    } while (options.run_infinitely && !cli::Interrupt::asked());
+    if (cli::Interrupt::asked()) console.note("interrupted: this is what was measured until then");
     if (kind == TestKind::kBandwidth && limits_.any()) {
       console.note("limited by: " + limits_.words());
     }
     RETURN_IF_ERROR(reporter.write_json(context.nics()));
-    const int status = reporter.thresholds_met() ? kExitOk : kExitThresholdMissed;
-    if (status != kExitOk) console.error("the threshold was missed: look at the columns above");
+    const int status = reporter.thresholds_met() ? cli::kExitOk : cli::kExitThresholdMissed;
+    if (status != cli::kExitOk)
+      console.error("the threshold was missed: look at the columns above");
     RETURN_IF_ERROR(channel.send({{"type", "end"}, {"status", status}}));
     return status;
   }
@@ -202,17 +203,17 @@ class Client : Side {
     const End end{context, channel, streams, !echo()};
 
     ProbeSetup setup{size, {warmup_messages(parameters, size), {}}, options, console, false};
-    if (options.margin_s > 0) setup.goal = {0, duration_of(options.margin_s)};
+    if (options.margin_s > 0) setup.goal = {0, cli::duration_of(options.margin_s)};
     RETURN_IF_ERROR(run_phase(end, *make_probe(kind, setup)));
 
     setup.visible = true;
     setup.goal = {parameters.iterations, {}};
     if (parameters.duration_s > 0) {
-      setup.goal = {0, duration_of(parameters.duration_s - 2 * options.margin_s)};
+      setup.goal = {0, cli::duration_of(parameters.duration_s - 2 * options.margin_s)};
     }
     const auto probe = make_probe(kind, setup);
     ASSIGN_OR_RETURN(const auto phase, run_phase(end, *probe));
-    if (Interrupt::asked() && phase.messages == 0) {
+    if (cli::Interrupt::asked() && phase.messages == 0) {
       return fail(ErrorCode::kUnavailable, "interrupted before anything was measured");
     }
     Json result = probe->result(phase);
@@ -247,15 +248,15 @@ class Server : Side {
   Result<int> run() {
     ASSIGN_OR_RETURN(auto listener, open_listener());
     if (!options.announce.empty()) {  // for a parent that does not read the output
-      RETURN_IF_ERROR(
-          write_text(options.announce, fmt::format("{} {}\n", hosts_.front(), listener.port())));
+      RETURN_IF_ERROR(cli::write_text(options.announce,
+                                      fmt::format("{} {}\n", hosts_.front(), listener.port())));
     }
     for (;;) {
       console.note(fmt::format("waiting for a client of 'pacecar {}' at {} on port {}",
                                name_of(kind), fmt::join(hosts_, " and "), listener.port()));
       const auto status = serve_next(listener);
       if (!status) console.error(status.error().message);
-      if (!options.run_infinitely) return status ? *status : kExitFailed;
+      if (!options.run_infinitely) return status ? *status : cli::kExitFailed;
     }
   }
 
@@ -301,15 +302,15 @@ class Server : Side {
   }
 
   Result<TestParameters> check_hello(const Json& hello) const {
-    const auto protocol = unsigned_field(hello, "protocol", 0, UINT64_MAX);
-    const auto release = text_field(hello, "release", 64);
+    const auto protocol = cli::unsigned_field(hello, "protocol", 0, UINT64_MAX);
+    const auto release = cli::text_field(hello, "release", 64);
     if (!protocol || !release || *protocol != kProtocol) {
       return fail(ErrorCode::kPeer,
                   "client and server are different versions (server {}, client {}): install the "
                   "same one on both hosts",
                   PACECAR_VERSION, release ? *release : "unknown");
     }
-    const auto test = text_field(hello, "test", 64);
+    const auto test = cli::text_field(hello, "test", 64);
     if (!test || *test != name_of(kind)) {
       return fail(ErrorCode::kPeer,
                   "the server runs 'pacecar {}' and the client 'pacecar {}': start the same test "
@@ -329,8 +330,8 @@ class Server : Side {
     for (;;) {
       ASSIGN_OR_RETURN(const auto message, channel.receive(reporter ? kNextLimit : kFirstLimit));
       if (reporter && message.value("type", Json()) == "end") {
-        ASSIGN_OR_RETURN(const auto status,
-                         unsigned_field(message, "status", kExitOk, kExitThresholdMissed));
+        ASSIGN_OR_RETURN(const auto status, cli::unsigned_field(message, "status", cli::kExitOk,
+                                                                cli::kExitThresholdMissed));
         RETURN_IF_ERROR(reporter->write_json(context->nics()));
         return static_cast<int>(status);
       }
@@ -341,7 +342,7 @@ class Server : Side {
   Result<void> serve_size(Context& context, ControlChannel& channel, const Json& message,
                           const TestParameters& parameters,
                           std::optional<Reporter>& reporter) const {
-    ASSIGN_OR_RETURN(const auto size, unsigned_field(message, "size", 1, kMaxMessageBytes));
+    ASSIGN_OR_RETURN(const auto size, cli::unsigned_field(message, "size", 1, kMaxMessageBytes));
     if (const uint64_t wanted = buffer_bytes(parameters, size); wanted > options.max_buffers) {
       return fail(ErrorCode::kPeer,
                   "the client asks for {} MiB of buffers, and the server allows {}: lower -s, -q, "
@@ -372,8 +373,8 @@ void choose_control(const Params& params, TestParameters& parameters) {
 
 }  // namespace
 
-Result<int> run_test(TestKind kind, TestOptions options, const Console& console) {
-  RETURN_IF_ERROR(check_writable(options.json_file));
+Result<int> run_test(TestKind kind, TestOptions options, const cli::Console& console) {
+  RETURN_IF_ERROR(cli::check_writable(options.json_file));
   ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
   const bool server = options.host.empty();
   if (!server) choose_control(params, options.parameters);

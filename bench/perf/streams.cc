@@ -8,8 +8,8 @@
 #include <optional>
 #include <thread>
 
-#include "bench/perf/clock.h"
-#include "bench/perf/json_fields.h"
+#include "bench/cli/clock.h"
+#include "bench/cli/json_fields.h"
 #include "transport/base/check.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
@@ -33,13 +33,13 @@ Result<Connections> connect_all(Context& context, ControlChannel& channel, const
   if (plan.receive) {
     ASSIGN_OR_RETURN(listener, context.listen(kNic));
   }
-  const std::string own = listener != nullptr ? to_hex(listener->handle().bytes) : "";
+  const std::string own = listener != nullptr ? cli::to_hex(listener->handle().bytes) : "";
   ASSIGN_OR_RETURN(const auto message, channel.ask({{"type", "handle"}, {"handle", own}}, "handle",
                                                    plan.connect_limit));
   std::vector<std::unique_ptr<Connecting>> pending;
   if (plan.send) {
     Handle remote;
-    RETURN_IF_ERROR(bytes_field(message, "handle", remote.bytes));
+    RETURN_IF_ERROR(cli::bytes_field(message, "handle", remote.bytes));
     for (size_t i = 0; i < count; ++i) {
       ASSIGN_OR_RETURN(pending.emplace_back(), context.connect(kNic, remote));
     }
@@ -47,7 +47,7 @@ Result<Connections> connect_all(Context& context, ControlChannel& channel, const
   Connections made;
   const size_t outgoing = pending.size();
   const size_t incoming = plan.receive ? count : 0;
-  const Instant deadline = steady_now() + plan.connect_limit;
+  const Instant deadline = cli::steady_now() + plan.connect_limit;
   while (!pending.empty() || made.receivers.size() < incoming) {
     if (!pending.empty()) {
       ASSIGN_OR_RETURN(auto sender, pending.back()->poll());
@@ -61,7 +61,7 @@ Result<Connections> connect_all(Context& context, ControlChannel& channel, const
       if (receiver) made.receivers.push_back(std::move(receiver));
     }
     RETURN_IF_ERROR(channel.check_peer());
-    if (steady_now() > deadline) {
+    if (cli::steady_now() > deadline) {
       return fail(ErrorCode::kPeer,
                   "only {} of {} connections came about within {:.0f} s: check that the two NICs "
                   "reach each other and that no firewall drops their packets",

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/perf/json_fields.h"
+#include "bench/cli/json_fields.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar::perf {
@@ -36,26 +36,29 @@ nlohmann::json to_json(const TestParameters& parameters) { return parameters; }
 
 Result<TestParameters> test_parameters_from_json(const nlohmann::json& object) {
   TestParameters parameters;
-  ASSIGN_OR_RETURN(parameters.iterations, unsigned_field(object, "iterations", 1, kMaxIterations));
+  ASSIGN_OR_RETURN(parameters.iterations,
+                   cli::unsigned_field(object, "iterations", 1, kMaxIterations));
   ASSIGN_OR_RETURN(parameters.duration_s,
-                   number_field(object, "duration_s", 0, kMaxDurationSeconds));
+                   cli::number_field(object, "duration_s", 0, kMaxDurationSeconds));
   ASSIGN_OR_RETURN(parameters.connections,
-                   unsigned_field(object, "connections", 1, kMaxConnections));
-  ASSIGN_OR_RETURN(parameters.tx_depth, unsigned_field(object, "tx_depth", 1, kMaxDepth));
-  ASSIGN_OR_RETURN(parameters.rx_depth, unsigned_field(object, "rx_depth", 1, kMaxDepth));
-  ASSIGN_OR_RETURN(parameters.bidirectional, bool_field(object, "bidirectional"));
-  ASSIGN_OR_RETURN(parameters.validate, bool_field(object, "validate"));
-  ASSIGN_OR_RETURN(parameters.gigabits, bool_field(object, "gigabits"));
-  ASSIGN_OR_RETURN(parameters.cpu_util, bool_field(object, "cpu_util"));
-  ASSIGN_OR_RETURN(parameters.congestion_control, text_field(object, "congestion_control", 32));
-  ASSIGN_OR_RETURN(parameters.mtu_bytes, unsigned_field(object, "mtu_bytes", 0, 65536));
-  ASSIGN_OR_RETURN(parameters.tos, unsigned_field(object, "tos", 0, 255));
-  ASSIGN_OR_RETURN(parameters.rate_bps, unsigned_field(object, "rate_bps", 0, UINT64_MAX));
-  ASSIGN_OR_RETURN(parameters.reversed, bool_field(object, "reversed"));
-  ASSIGN_OR_RETURN(parameters.report_both, bool_field(object, "report_both"));
-  ASSIGN_OR_RETURN(parameters.post_list, unsigned_field(object, "post_list", 1, kMaxDepth));
-  ASSIGN_OR_RETURN(parameters.sl, unsigned_field(object, "sl", 0, 15));
-  ASSIGN_OR_RETURN(parameters.timeout_ms, unsigned_field(object, "timeout_ms", 0, kMaxTimeoutMs));
+                   cli::unsigned_field(object, "connections", 1, kMaxConnections));
+  ASSIGN_OR_RETURN(parameters.tx_depth, cli::unsigned_field(object, "tx_depth", 1, kMaxDepth));
+  ASSIGN_OR_RETURN(parameters.rx_depth, cli::unsigned_field(object, "rx_depth", 1, kMaxDepth));
+  ASSIGN_OR_RETURN(parameters.bidirectional, cli::bool_field(object, "bidirectional"));
+  ASSIGN_OR_RETURN(parameters.validate, cli::bool_field(object, "validate"));
+  ASSIGN_OR_RETURN(parameters.gigabits, cli::bool_field(object, "gigabits"));
+  ASSIGN_OR_RETURN(parameters.cpu_util, cli::bool_field(object, "cpu_util"));
+  ASSIGN_OR_RETURN(parameters.congestion_control,
+                   cli::text_field(object, "congestion_control", 32));
+  ASSIGN_OR_RETURN(parameters.mtu_bytes, cli::unsigned_field(object, "mtu_bytes", 0, 65536));
+  ASSIGN_OR_RETURN(parameters.tos, cli::unsigned_field(object, "tos", 0, 255));
+  ASSIGN_OR_RETURN(parameters.rate_bps, cli::unsigned_field(object, "rate_bps", 0, UINT64_MAX));
+  ASSIGN_OR_RETURN(parameters.reversed, cli::bool_field(object, "reversed"));
+  ASSIGN_OR_RETURN(parameters.report_both, cli::bool_field(object, "report_both"));
+  ASSIGN_OR_RETURN(parameters.post_list, cli::unsigned_field(object, "post_list", 1, kMaxDepth));
+  ASSIGN_OR_RETURN(parameters.sl, cli::unsigned_field(object, "sl", 0, 15));
+  ASSIGN_OR_RETURN(parameters.timeout_ms,
+                   cli::unsigned_field(object, "timeout_ms", 0, kMaxTimeoutMs));
   return parameters;
 }
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/perf/command_line.h"
-#include "bench/perf/console.h"
-#include "bench/perf/files.h"
-#include "bench/perf/subcommands.h"
+#include "bench/cli/command_line.h"
+#include "bench/cli/console.h"
+#include "bench/cli/files.h"
+#include "bench/cli/subcommands.h"
 #include "bench/plan/launch.h"
 #include "bench/plan/model.h"
 #include "bench/plan/plan_report.h"
@@ -27,7 +27,7 @@ namespace pacecar {
 namespace {
 
 using namespace plan;
-using perf::Console;
+using cli::Console;
 
 // The input of `pacecar plan`, from TOML tables: model, training, accelerators, and the network in
 // the format of `pacecar predict`. README.md lists the keys.
@@ -251,7 +251,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--set", flags.settings, "set any key of the file, as training.global_batch=512")
       ->allow_extra_args(false);
   app.add_option("--best", flags.search.best, "number of plans to print")
-      ->check(perf::whole_number(1, 1000))
+      ->check(cli::whole_number(1, 1000))
       ->capture_default_str();
   app.add_option("--tolerance", flags.search.tolerance,
                  "percent by which a plan may be above the optimum; 0: search until no plan is "
@@ -261,18 +261,18 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--nodes", flags.search.nodes,
                  "partial splits to search per shape; more bring the plan, or its bound, nearer to "
                  "the optimum")
-      ->check(perf::whole_number(1, 1'000'000'000))
+      ->check(cli::whole_number(1, 1'000'000'000))
       ->capture_default_str();
-  perf::add_json_flag(app, flags.json_file, "write all figures of the plans");
+  cli::add_json_flag(app, flags.json_file, "write all figures of the plans");
   app.add_option("--emit", flags.emit,
                  "print how to launch a plan: megatron or torch; or sim: its traffic, for "
                  "'pacecar sim'")
       ->check(CLI::IsMember({"megatron", "torch", "sim"}));
   app.add_option("--plan", flags.plan, "number of the plan that --emit prints")
-      ->check(perf::whole_number(1, 1000))
+      ->check(cli::whole_number(1, 1000))
       ->capture_default_str();
   app.add_option("--scale", flags.scale, "factor for the bytes of --emit sim")
-      ->check(perf::positive_number(1))
+      ->check(cli::positive_number(1))
       ->capture_default_str();
   app.add_flag("--quiet", flags.quiet, "no table");
   app.add_flag("--no-color", flags.no_color, "no colours");
@@ -305,10 +305,10 @@ Error nothing_fits(const SearchResult& result) {
 
 Result<void> print(const Answer& answer, const Flags& flags, CommTimes& comm) {
   if (!flags.json_file.empty()) {
-    RETURN_IF_ERROR(perf::write_json(flags.json_file, document_of(answer)));
+    RETURN_IF_ERROR(cli::write_json(flags.json_file, document_of(answer)));
   }
   if (flags.emit.empty()) {
-    const bool table = !flags.quiet && flags.json_file != perf::kStandardOutput;
+    const bool table = !flags.quiet && flags.json_file != cli::kStandardOutput;
     if (table) fmt::print("{}", text_of(answer));
     return {};
   }
@@ -325,7 +325,7 @@ Result<void> print(const Answer& answer, const Flags& flags, CommTimes& comm) {
 }
 
 Result<void> plan_it(const Flags& flags) {
-  RETURN_IF_ERROR(perf::check_writable(flags.json_file));
+  RETURN_IF_ERROR(cli::check_writable(flags.json_file));
   ASSIGN_OR_RETURN(const auto problem, problem_of(flags));
   CommTimes comm(problem.cluster, problem.overheads);
   SearchOptions options = flags.search;
@@ -353,9 +353,9 @@ int run_plan(int argc, char** argv) {
                "pacecar plan");
   add_flags(app, flags);
   const auto exit_code = [](const Error& error) {
-    return error.code == ErrorCode::kUnavailable ? perf::kExitFailed : perf::kExitUsage;
+    return error.code == ErrorCode::kUnavailable ? cli::kExitFailed : cli::kExitUsage;
   };
-  return perf::run_subcommand(
+  return cli::run_subcommand(
       app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color, .exit_code = exit_code},
       [&](const Console&) { return plan_it(flags); });
 }

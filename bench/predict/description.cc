@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "bench/perf/command_line.h"
+#include "bench/cli/command_line.h"
 #include "bench/sim/spec_reader.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
@@ -156,7 +156,7 @@ void read_names(SpecReader& reader, std::string_view key, const char* otherwise,
 
 Result<Bytes> parse_size(std::string_view text) {
   std::string number(text);
-  const std::string wrong = perf::byte_count(1, kLargestSize)(number);
+  const std::string wrong = cli::byte_count(1, kLargestSize)(number);
   if (!wrong.empty()) return fail(ErrorCode::kInvalidArgument, "has " + wrong);
   return *to_number<Bytes>(number);
 }

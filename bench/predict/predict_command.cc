@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "bench/ab/report/report.h"
-#include "bench/perf/command_line.h"
-#include "bench/perf/console.h"
-#include "bench/perf/files.h"
-#include "bench/perf/subcommands.h"
+#include "bench/cli/command_line.h"
+#include "bench/cli/console.h"
+#include "bench/cli/files.h"
+#include "bench/cli/subcommands.h"
 #include "bench/predict/description.h"
 #include "bench/sim/spec_value.h"
 #include "net_plugin/predict/calibration.h"
@@ -30,7 +30,7 @@ std::span<const PagePart> predict_page_parts();  // by the build
 namespace {
 
 using namespace predict;
-using perf::Console;
+using cli::Console;
 using Json = nlohmann::json;
 
 // --- predictions: all choices at all sizes, as a table, as JSON and as a page ---
@@ -192,9 +192,9 @@ Result<std::vector<Measured>> measurements_of(const Json& document) {
 }
 
 // The file is of `pacecar bw` or `pacecar lat` (--json), or has times of collectives (README.md).
-// Errors: as perf::read_text; kInvalidArgument for a file of another kind.
+// Errors: as cli::read_text; kInvalidArgument for a file of another kind.
 Result<std::vector<Measured>> read_measurements(const std::string& path) {
-  ASSIGN_OR_RETURN(const auto text, perf::read_text(path));
+  ASSIGN_OR_RETURN(const auto text, cli::read_text(path));
   try {
     auto found = measurements_of(Json::parse(text));
     if (!found) {
@@ -286,7 +286,7 @@ void add_flags(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_option("--output", flags.output,
                  "file that --calibrate writes; default: standard output");
-  perf::add_json_flag(app, flags.json_file, "write all figures");
+  cli::add_json_flag(app, flags.json_file, "write all figures");
   app.add_option("--html", flags.html_file, "write a page with plots");
   app.add_flag("--quiet", flags.quiet, "no table");
   app.add_flag("--no-color", flags.no_color, "no colours");
@@ -312,7 +312,7 @@ Result<void> fit(const Flags& flags, const Console& console) {
   if (flags.files.empty()) {
     return invalid("--calibrate needs measurements: name the JSON files of bw, lat or collectives");
   }
-  RETURN_IF_ERROR(perf::check_writable(flags.output));
+  RETURN_IF_ERROR(cli::check_writable(flags.output));
   std::vector<Measured> measured;
   for (const std::string& file : flags.files) {
     ASSIGN_OR_RETURN(const auto more, read_measurements(file));
@@ -329,12 +329,12 @@ Result<void> fit(const Flags& flags, const Console& console) {
     return {};
   }
   console.note(fmt::format("{}: fitted to {} measurements", flags.output, measured.size()));
-  return perf::write_text(flags.output, text);
+  return cli::write_text(flags.output, text);
 }
 
 Result<void> answer(const Flags& flags) {
   for (const std::string& file : {flags.json_file, flags.html_file}) {
-    RETURN_IF_ERROR(perf::check_writable(file));
+    RETURN_IF_ERROR(cli::check_writable(file));
   }
   ASSIGN_OR_RETURN(const auto tables, tables_of(flags, flags.files));
   ASSIGN_OR_RETURN(const auto asked, read_description(tables));
@@ -346,13 +346,13 @@ Result<void> answer(const Flags& flags) {
   }
   const auto document = document_of(asked, answers);
   if (!flags.json_file.empty()) {
-    RETURN_IF_ERROR(perf::write_json(flags.json_file, document));
+    RETURN_IF_ERROR(cli::write_json(flags.json_file, document));
   }
   if (!flags.html_file.empty()) {
     RETURN_IF_ERROR(
-        perf::write_text(flags.html_file, page_of(predict_page_parts(), "predict.html", document)));
+        cli::write_text(flags.html_file, page_of(predict_page_parts(), "predict.html", document)));
   }
-  if (!flags.quiet && flags.json_file != perf::kStandardOutput) {
+  if (!flags.quiet && flags.json_file != cli::kStandardOutput) {
     fmt::print("{}", table_of(asked, answers));
   }
   return {};
@@ -365,14 +365,14 @@ int run_predict(int argc, char** argv) {
   CLI::App app("Predicts how long collectives take on a described cluster, and what limits them.",
                "pacecar predict");
   add_flags(app, flags);
-  return perf::run_subcommand(app, argc, argv,
-                              {.quiet = &flags.quiet,
-                               .no_color = &flags.no_color,
-                               .hints = {.reads_json = true},
-                               .exit_code = [](const Error&) { return perf::kExitUsage; }},
-                              [&](const Console& console) {
-                                return flags.calibrate ? fit(flags, console) : answer(flags);
-                              });
+  return cli::run_subcommand(app, argc, argv,
+                             {.quiet = &flags.quiet,
+                              .no_color = &flags.no_color,
+                              .hints = {.reads_json = true},
+                              .exit_code = [](const Error&) { return cli::kExitUsage; }},
+                             [&](const Console& console) {
+                               return flags.calibrate ? fit(flags, console) : answer(flags);
+                             });
 }
 
 }  // namespace pacecar

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/perf/command_line.h"
-#include "bench/perf/subcommands.h"
+#include "bench/cli/command_line.h"
+#include "bench/cli/subcommands.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
@@ -104,7 +104,7 @@ Result<Assignments> assignments_for(const Flags& flags) {
   return set;
 }
 
-Result<int> run(const Flags& flags, const perf::Console& console) {
+Result<int> run(const Flags& flags, const cli::Console& console) {
   if (flags.program.empty()) {
     return fail(ErrorCode::kInvalidArgument,
                 "no program is named: 'pacecar run -- PROGRAM' runs one");
@@ -115,7 +115,7 @@ Result<int> run(const Flags& flags, const perf::Console& console) {
     if (!flags.show) console.note(fmt::format("{}={}", name, value));
     setenv(name, value.c_str(), 1);
   }
-  if (flags.show) return perf::kExitOk;
+  if (flags.show) return cli::kExitOk;
   std::vector<char*> argv;
   for (const std::string& word : flags.program) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -135,8 +135,8 @@ int run_program(int argc, char** argv) {
                "pacecar run");
   add_flags(app, flags);
   app.footer(kFooter);
-  return perf::run_subcommand(app, static_cast<int>(end - argv), argv, {.quiet = &flags.quiet},
-                              [&](const perf::Console& console) { return run(flags, console); });
+  return cli::run_subcommand(app, static_cast<int>(end - argv), argv, {.quiet = &flags.quiet},
+                             [&](const cli::Console& console) { return run(flags, console); });
 }
 
 }  // namespace pacecar

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "bench/perf/clock.h"
-#include "bench/perf/command_line.h"
-#include "bench/perf/console.h"
-#include "bench/perf/files.h"
-#include "bench/perf/interrupt.h"
-#include "bench/perf/subcommands.h"
+#include "bench/cli/clock.h"
+#include "bench/cli/command_line.h"
+#include "bench/cli/console.h"
+#include "bench/cli/files.h"
+#include "bench/cli/interrupt.h"
+#include "bench/cli/subcommands.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/result_json.h"
 #include "bench/sim/run.h"
@@ -28,7 +28,7 @@
 namespace pacecar {
 namespace {
 
-using perf::Console;
+using cli::Console;
 
 constexpr const char* kFooter = R"(Examples:
   pacecar sim incast.toml
@@ -61,8 +61,8 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--set", flags.settings, "TABLE.KEY=VALUE, as in the file; may be repeated")
       ->allow_extra_args(false);
   app.add_option("--seed", flags.seed, "seed of everything random")
-      ->check(perf::whole_number(0, INT64_MAX));
-  perf::add_json_flag(app, flags.json_file, "write the whole result");
+      ->check(cli::whole_number(0, INT64_MAX));
+  cli::add_json_flag(app, flags.json_file, "write the whole result");
   app.add_option("--trace", flags.texts["run.trace"],
                  "write the events of all flows, one JSON line each");
   app.add_option("--pcap", flags.texts["run.pcap"],
@@ -134,31 +134,31 @@ Result<RunSpec> spec_of(const Flags& flags) {
 }
 
 Result<RunResult> run_with_progress(const RunSpec& spec, const Console& console) {
-  perf::ProgressBar bar(console.interactive());
-  const Instant started = perf::steady_now();
+  cli::ProgressBar bar(console.interactive());
+  const Instant started = cli::steady_now();
   return run_experiment(spec, [&](const RunProgress& progress) {
-    const Duration elapsed = perf::steady_now() - started;
+    const Duration elapsed = cli::steady_now() - started;
     if (bar.due(elapsed)) {
       bar.draw(progress.done,
                fmt::format("{:.1f} us, {:.2f} M events/s", progress.virtual_time.us(),
                            static_cast<double>(progress.events) * 1e-6 / elapsed.seconds()),
                elapsed);
     }
-    return !perf::Interrupt::asked();
+    return !cli::Interrupt::asked();
   });
 }
 
 Result<void> simulate(const Flags& flags, const Console& console) {
-  RETURN_IF_ERROR(perf::check_writable(flags.json_file));
+  RETURN_IF_ERROR(cli::check_writable(flags.json_file));
   ASSIGN_OR_RETURN(const auto spec, spec_of(flags));
-  const perf::Interrupt interrupt;
+  const cli::Interrupt interrupt;
   ASSIGN_OR_RETURN(const auto result, run_with_progress(spec, console));
-  if (perf::Interrupt::asked()) console.note("interrupted: this is what happened until then");
+  if (cli::Interrupt::asked()) console.note("interrupted: this is what happened until then");
   if (const std::string undone = undone_flows(result); !undone.empty()) console.warn(undone);
   if (!flags.json_file.empty()) {
-    RETURN_IF_ERROR(perf::write_json(flags.json_file, to_json(result)));
+    RETURN_IF_ERROR(cli::write_json(flags.json_file, to_json(result)));
   }
-  if (flags.json_file != perf::kStandardOutput && !flags.quiet)
+  if (flags.json_file != cli::kStandardOutput && !flags.quiet)
     fmt::print("{}{}", fabric_text(spec), summary(result));
   return {};
 }
@@ -176,11 +176,11 @@ int run_sim(int argc, char** argv) {
     print_list();
     return {};
   };
-  return perf::run_subcommand(app, argc, argv,
-                              {.quiet = &flags.quiet,
-                               .no_color = &flags.no_color,
-                               .exit_code = [](const Error&) { return perf::kExitUsage; }},
-                              run);
+  return cli::run_subcommand(app, argc, argv,
+                             {.quiet = &flags.quiet,
+                              .no_color = &flags.no_color,
+                              .exit_code = [](const Error&) { return cli::kExitUsage; }},
+                             run);
 }
 
 }  // namespace pacecar

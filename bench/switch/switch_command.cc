@@ -9,12 +9,12 @@
 #include <cstdio>
 #include <fstream>
 
-#include "bench/perf/clock.h"
-#include "bench/perf/command_line.h"
-#include "bench/perf/console.h"
-#include "bench/perf/files.h"
-#include "bench/perf/interrupt.h"
-#include "bench/perf/subcommands.h"
+#include "bench/cli/clock.h"
+#include "bench/cli/command_line.h"
+#include "bench/cli/console.h"
+#include "bench/cli/files.h"
+#include "bench/cli/interrupt.h"
+#include "bench/cli/subcommands.h"
 #include "bench/switch/live_switch.h"
 #include "transport/base/invalid.h"
 #include "transport/base/param_value.h"
@@ -26,8 +26,8 @@
 namespace pacecar {
 namespace {
 
-using perf::Console;
-using perf::steady_now;
+using cli::Console;
+using cli::steady_now;
 
 // --- the command line ---
 
@@ -160,11 +160,11 @@ void add_model_flags(CLI::App& app, SwitchFlags& flags) {
            config.control_dscp = static_cast<uint8_t>(traffic_class >> 2);
          },
          "IP traffic class that goes first; default 184")
-      ->check(perf::whole_number(0, 255));
+      ->check(cli::whole_number(0, 255));
   add_time("--sample", config.sample, Duration::from_us(1),
            "time between two looks at the queues; default 100us");
   app.add_option("--seed", config.seed, "of marks and losses")
-      ->check(perf::whole_number(0, INT64_MAX));
+      ->check(cli::whole_number(0, INT64_MAX));
 }
 
 void add_flags(CLI::App& app, SwitchFlags& flags) {
@@ -174,11 +174,11 @@ void add_flags(CLI::App& app, SwitchFlags& flags) {
       ->allow_extra_args(false);
   add_model_flags(app, flags);
   app.add_option("--seconds", flags.seconds, "how long; default: until interrupted")
-      ->check(perf::positive_number(1e6));
+      ->check(cli::positive_number(1e6));
   app.add_option("--interval", flags.interval, "print figures every so many seconds")
-      ->check(perf::positive_number(1e6));
+      ->check(cli::positive_number(1e6));
   app.add_flag("--spin", flags.spin, "never sleep: less late, at the cost of a core");
-  perf::add_json_flag(app, flags.json_file, "write all figures at the end");
+  cli::add_json_flag(app, flags.json_file, "write all figures at the end");
   app.add_option("--queue-log", flags.queue_log, "write every sample: seconds, port, bytes");
   app.add_flag("--quiet", flags.quiet, "no figures on the terminal");
   app.add_flag("--no-color", flags.no_color, "no colours");
@@ -275,7 +275,7 @@ void serve(LiveSwitch& live, SwitchReport& report, const SwitchFlags& flags, con
   Instant interval_end = begin + span(flags.interval);
   Instant next_warning = begin;
   std::vector<bool> warned;
-  for (Instant now = begin; !perf::Interrupt::asked() && now < end; now = steady_now()) {
+  for (Instant now = begin; !cli::Interrupt::asked() && now < end; now = steady_now()) {
     const bool complete = live.poll(now);
     if (now >= interval_end) {
       interval_end = now + span(flags.interval);
@@ -306,8 +306,8 @@ Result<std::unique_ptr<FramePort>> open_dpdk(const std::string& device,
 }
 
 Result<void> run(const SwitchFlags& flags, const Console& console) {
-  RETURN_IF_ERROR(perf::check_writable(flags.json_file));
-  RETURN_IF_ERROR(perf::check_writable(flags.queue_log));
+  RETURN_IF_ERROR(cli::check_writable(flags.json_file));
+  RETURN_IF_ERROR(cli::check_writable(flags.queue_log));
   ASSIGN_OR_RETURN(const auto named, ports_of(flags));
   std::vector<std::unique_ptr<FramePort>> ports;
   std::vector<Rate> rates;
@@ -319,7 +319,7 @@ Result<void> run(const SwitchFlags& flags, const Console& console) {
     rates.push_back(rate);
   }
   // The figures are written whatever else comes.
-  const perf::Interrupt interrupt(perf::Interrupt::Second::kIgnored);
+  const cli::Interrupt interrupt(cli::Interrupt::Second::kIgnored);
   std::signal(SIGUSR1, [](int) { figures_asked = 1; });
   prctl(PR_SET_TIMERSLACK, 1);  // ns: the default of 50 us would make frames late
   const Instant begin = steady_now();
@@ -338,7 +338,7 @@ Result<void> run(const SwitchFlags& flags, const Console& console) {
   serve(*live, report, flags, console, begin);
   if (!flags.quiet) fmt::print("{}", report.summary());
   if (flags.json_file.empty()) return {};
-  return perf::write_json(flags.json_file, report.to_json());
+  return cli::write_json(flags.json_file, report.to_json());
 }
 
 }  // namespace
@@ -348,8 +348,8 @@ int run_switch(int argc, char** argv) {
   CLI::App app("Forwards Ethernet frames between interfaces through the switch of 'pacecar sim'.",
                "pacecar switch");
   add_flags(app, flags);
-  return perf::run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
-                              [&](const Console& console) { return run(flags, console); });
+  return cli::run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
+                             [&](const Console& console) { return run(flags, console); });
 }
 
 }  // namespace pacecar

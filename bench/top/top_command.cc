@@ -14,14 +14,14 @@
 #include <thread>
 #include <vector>
 
+#include "bench/cli/clock.h"
+#include "bench/cli/command_line.h"
+#include "bench/cli/console.h"
+#include "bench/cli/files.h"
+#include "bench/cli/json_fields.h"
+#include "bench/cli/subcommands.h"
 #include "bench/doctor/gather.h"
 #include "bench/hosts/crew.h"
-#include "bench/perf/clock.h"
-#include "bench/perf/command_line.h"
-#include "bench/perf/console.h"
-#include "bench/perf/files.h"
-#include "bench/perf/json_fields.h"
-#include "bench/perf/subcommands.h"
 #include "bench/top/page.h"
 #include "bench/top/samples.h"
 #include "bench/top/screen.h"
@@ -31,7 +31,7 @@ namespace pacecar {
 namespace {
 
 using namespace top;
-using perf::Console;
+using cli::Console;
 
 constexpr double kShortestInterval = 0.1;  // seconds
 constexpr double kLongestInterval = 3600;
@@ -49,7 +49,7 @@ and PgUp/PgDn scroll, ? help. Lines of trouble begin with '!'; LIMIT is what pac
 Exit codes: 0 success, 1 failed, 2 wrong usage.)";
 
 struct Flags {
-  perf::HostsFlags many;
+  cli::HostsFlags many;
   double interval_s = 2;
   View view;
   bool once = false;
@@ -59,7 +59,7 @@ struct Flags {
 
 void add_flags(CLI::App& app, Flags& flags) {
   const std::vector<std::string> columns(kSortColumns.begin(), kSortColumns.end());
-  auto* hosts = perf::add_hosts_flags(app, flags.many, "watch these hosts, not this one");
+  auto* hosts = cli::add_hosts_flags(app, flags.many, "watch these hosts, not this one");
   app.add_option("--interval", flags.interval_s, "seconds between two samples")
       ->check(CLI::Range(kShortestInterval, kLongestInterval))
       ->capture_default_str();
@@ -101,7 +101,7 @@ void watch_this_host(const std::stop_token& stop, HostSamples& samples, double i
 void watch_hosts(const std::stop_token& stop, HostSamples& samples, const Flags& flags,
                  const hosts::Targets& targets) {
   hosts::Crew crew(targets.hosts, targets.launcher, flags.many.remote,
-                   perf::duration_of(flags.many.reach_s));
+                   cli::duration_of(flags.many.reach_s));
   std::vector<Instant> next(targets.hosts.size());  // sample at each host; never: one is under way
   const auto take = [&](const hosts::Event& event) {
     if (event.kind == hosts::Event::Kind::kLost) {
@@ -110,7 +110,7 @@ void watch_hosts(const std::stop_token& stop, HostSamples& samples, const Flags&
       doctor::Evidence evidence;
       if (!event.output.empty() && doctor::add_evidence(event.output, evidence)) {
         samples.post(event.host, std::move(evidence), {});
-        next[event.host] = perf::steady_now() + perf::duration_of(flags.interval_s);
+        next[event.host] = cli::steady_now() + cli::duration_of(flags.interval_s);
       } else {
         crew.lose(event.host, "it gives no state: " + hosts::why_failed(event));
       }
@@ -118,7 +118,7 @@ void watch_hosts(const std::stop_token& stop, HostSamples& samples, const Flags&
   };
   while (!stop.stop_requested()) {
     for (size_t i = 0; i < next.size(); ++i) {
-      if (!crew.ready(i) || perf::steady_now() < next[i]) continue;
+      if (!crew.ready(i) || cli::steady_now() < next[i]) continue;
       crew.run(i, {"top", "--json", "--once"});
       next[i] = Instant::never();
     }
@@ -154,7 +154,7 @@ Shown shown_of(const Flags& flags, const HostSamples& samples, const HostSamples
 
 Result<void> print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
-  return perf::flush_output();
+  return cli::flush_output();
 }
 
 Result<void> run_once(Flags& flags, const HostSamples& samples) {
@@ -170,8 +170,7 @@ Result<void> run_once(Flags& flags, const HostSamples& samples) {
 }
 
 Result<void> run_live(Flags& flags, const HostSamples& samples) {
-  ASSIGN_OR_RETURN(const auto screen,
-                   Screen::open(perf::may_color(!flags.no_color, STDOUT_FILENO)));
+  ASSIGN_OR_RETURN(const auto screen, Screen::open(cli::may_color(!flags.no_color, STDOUT_FILENO)));
   View& view = flags.view;
   Shown shown = shown_of(flags, samples, {});
   uint64_t version = 0;
@@ -191,7 +190,7 @@ Result<void> run_json(const Flags& flags, const std::vector<std::string>& direct
   do {
     const doctor::Gathered gathered = doctor::gather({.directories = directories});
     for (const std::string& warning : gathered.warnings) console.warn(warning);
-    RETURN_IF_ERROR(print(perf::json_line(doctor::to_json(gathered.evidence))));
+    RETURN_IF_ERROR(print(cli::json_line(doctor::to_json(gathered.evidence))));
   } while (!flags.once && wait_for(flags.interval_s, [] { return ended.load(); }));
   return {};
 }
@@ -225,8 +224,8 @@ int run_top(int argc, char** argv) {
   CLI::App app("NICs and flows of the running jobs, live: rates, limits, round trips, stalls.",
                "pacecar top");
   add_flags(app, flags);
-  return perf::run_subcommand(app, argc, argv, {.no_color = &flags.no_color},
-                              [&](const Console& console) { return run(flags, console); });
+  return cli::run_subcommand(app, argc, argv, {.no_color = &flags.no_color},
+                             [&](const Console& console) { return run(flags, console); });
 }
 
 }  // namespace pacecar

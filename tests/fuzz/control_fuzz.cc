@@ -6,8 +6,8 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "bench/cli/json_fields.h"
 #include "bench/perf/control_listener.h"
-#include "bench/perf/json_fields.h"
 #include "bench/perf/phase.h"
 #include "bench/perf/test_parameters.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -34,7 +34,7 @@ void read_message(const Json& message) {
     const Json own = to_json(*flow);
     PACECAR_CHECK(to_json(flow_view_from_json(own).value()) == own);
   }
-  static_cast<void>(number_field(message, "duration_s", 0, 1));
+  static_cast<void>(cli::number_field(message, "duration_s", 0, 1));
 }
 
 // Reads the message, and each of its members as a message.

@@ -18,10 +18,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/perf/clock.h"
-#include "bench/perf/files.h"
+#include "bench/cli/clock.h"
+#include "bench/cli/files.h"
+#include "bench/cli/must.h"
 #include "bench/perf/message_buffer.h"
-#include "bench/perf/must.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
@@ -30,9 +30,9 @@ namespace pacecar {
 namespace {
 
 using Json = nlohmann::json;
-using perf::duration_of;
+using cli::duration_of;
+using cli::steady_now;
 using perf::MessageBuffer;
-using perf::steady_now;
 
 constexpr size_t kNic = 0;  // the first one of PACECAR_NICS
 constexpr int kTag = 0;
@@ -154,8 +154,8 @@ struct Stream {
 void write_handle(const Handle& handle, const std::string& path) {
   // Renamed when it is complete, so that a reader never finds a part of it.
   const std::string unfinished = path + ".unfinished";
-  must(perf::write_text(unfinished,
-                        {reinterpret_cast<const char*>(handle.bytes.data()), Handle::kBytes}));
+  must(cli::write_text(unfinished,
+                       {reinterpret_cast<const char*>(handle.bytes.data()), Handle::kBytes}));
   if (std::rename(unfinished.c_str(), path.c_str()) != 0) {
     give_up(fmt::format("cannot write {}: name a file that this user can make", path));
   }

@@ -20,8 +20,8 @@
 #include <thread>
 #include <vector>
 
-#include "bench/perf/clock.h"
-#include "bench/perf/must.h"
+#include "bench/cli/clock.h"
+#include "bench/cli/must.h"
 #include "transport/io/sockaddr.h"
 #include "transport/io/udp/parse_address.h"
 
@@ -63,8 +63,8 @@ void check(int result, const char* what) {
   if (result < 0) die(what);
 }
 
-int64_t now_ns() { return pacecar::perf::steady_now().ns(); }
-int64_t cpu_ns() { return pacecar::perf::process_cpu_time().ns(); }
+int64_t now_ns() { return pacecar::cli::steady_now().ns(); }
+int64_t cpu_ns() { return pacecar::cli::process_cpu_time().ns(); }
 
 template <typename Value>
 int set(int fd, int level, int option, const Value& value) {

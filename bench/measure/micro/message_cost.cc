@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "bench/perf/must.h"
+#include "bench/cli/must.h"
 #include "transport/api/pacecar.hpp"
 
 namespace pacecar {

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "bench/cli/must.h"
 #include "bench/measure/micro/nic_pair.h"
-#include "bench/perf/must.h"
 #include "transport/io/dpdk/dpdk_io.h"
 #include "transport/io/dpdk/eal.h"
 

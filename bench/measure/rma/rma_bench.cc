@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/perf/must.h"
+#include "bench/cli/must.h"
 #include "transport/rma/group.h"
 
 namespace pacecar {

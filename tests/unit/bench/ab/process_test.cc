@@ -10,7 +10,7 @@
 namespace pacecar::ab::process_test {
 namespace {
 
-using perf::Child;
+using cli::Child;
 
 std::map<size_t, Outcome> wait_for_all(Processes& processes) {
   std::map<size_t, Outcome> outcomes;

@@ -6,7 +6,7 @@
 
 #include "bench/ab/emit.h"
 #include "bench/ab/runner.h"
-#include "bench/perf/command_line.h"
+#include "bench/cli/command_line.h"
 #include "tests/support/scratch_directory.h"
 
 namespace pacecar::ab::programs_test {
@@ -144,9 +144,9 @@ TEST(Emit, ArraysStayWithinSlurmsLimit) {
 }
 
 TEST(ShellQuoted, PlainWordsStayUnquoted) {
-  EXPECT_EQ(perf::shell_quoted("--out=a/b-1.2"), "--out=a/b-1.2");
-  EXPECT_EQ(perf::shell_quoted("it's $HOME"), "'it'\\''s $HOME'");
-  EXPECT_EQ(perf::shell_quoted(""), "''");
+  EXPECT_EQ(cli::shell_quoted("--out=a/b-1.2"), "--out=a/b-1.2");
+  EXPECT_EQ(cli::shell_quoted("it's $HOME"), "'it'\\''s $HOME'");
+  EXPECT_EQ(cli::shell_quoted(""), "''");
 }
 
 constexpr const char* kLive = R"(

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/cli/command_line.h"
 #include "bench/hosts/targets.h"
-#include "bench/perf/command_line.h"
 
 namespace pacecar::test::launcher_property {
 namespace {
@@ -52,8 +52,8 @@ RC_GTEST_PROP(NodelistProperty, AnyTextExpandsOrIsRefused, ()) {
 
 RC_GTEST_PROP(LauncherProperty, QuotedWordsAreReadBack, (const std::vector<std::string>& words)) {
   std::string line;
-  for (const std::string& word : words) line += perf::shell_quoted(word) + " ";
-  const auto read = perf::shell_words(line);
+  for (const std::string& word : words) line += cli::shell_quoted(word) + " ";
+  const auto read = cli::shell_words(line);
   RC_ASSERT(read.has_value());
   RC_ASSERT(*read == words);
 }

@@ -3,8 +3,8 @@
 
 #include <cstdlib>
 
+#include "bench/cli/command_line.h"
 #include "bench/hosts/targets.h"
-#include "bench/perf/command_line.h"
 
 namespace pacecar::test::list_test {
 namespace {
@@ -129,11 +129,11 @@ TEST(LauncherTest, EachLauncherHasItsCommand) {
 }
 
 TEST(LauncherTest, WordsAreQuotedForAShell) {
-  EXPECT_EQ(perf::shell_quoted("a/b_c-1.0=x"), "a/b_c-1.0=x");
-  EXPECT_EQ(perf::shell_quoted(""), "''");
-  EXPECT_EQ(perf::shell_quoted("a b"), "'a b'");
-  EXPECT_EQ(perf::shell_quoted("it's $HOME `x`;"), R"('it'\''s $HOME `x`;')");
-  EXPECT_THAT(*perf::shell_words(R"( a "b c" d\ e 'f"g' "" )"),
+  EXPECT_EQ(cli::shell_quoted("a/b_c-1.0=x"), "a/b_c-1.0=x");
+  EXPECT_EQ(cli::shell_quoted(""), "''");
+  EXPECT_EQ(cli::shell_quoted("a b"), "'a b'");
+  EXPECT_EQ(cli::shell_quoted("it's $HOME `x`;"), R"('it'\''s $HOME `x`;')");
+  EXPECT_THAT(*cli::shell_words(R"( a "b c" d\ e 'f"g' "" )"),
               ElementsAre("a", "b c", "d e", "f\"g", ""));
 }
 

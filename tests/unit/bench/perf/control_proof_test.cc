@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "bench/cli/json_fields.h"
 #include "bench/perf/control_listener.h"
-#include "bench/perf/json_fields.h"
 
 namespace pacecar::perf::control_proof_test {
 namespace {
@@ -159,25 +159,25 @@ TEST_F(ControlProofTest, InvalidProofsAreRefused) {
 // The stranger has recorded the messages of a client that has the key, and sends the same.
 TEST_F(ControlProofTest, ReplayedProofIsRefused) {
   listen(key_of(1));
-  EXPECT_THAT(warnings_of([&] {
-                ControlProof recorded;
-                ControlChannel client = connect();
-                ASSERT_TRUE(client.send({{"type", "prove"}, {"nonce", to_hex(recorded.client)}}));
-                auto challenge = client.expect("challenge", kPatience);
-                ASSERT_TRUE(challenge);
-                ASSERT_TRUE(bytes_field(*challenge, "nonce", recorded.server));
-                const Json proof{{"type", "proof"}, {"mac", to_hex(recorded.mac(key_, "client"))}};
-                ASSERT_TRUE(client.send(proof));
-                ASSERT_TRUE(client.expect("proof", kPatience))
-                    << "the proof was accepted the first time";
+  EXPECT_THAT(
+      warnings_of([&] {
+        ControlProof recorded;
+        ControlChannel client = connect();
+        ASSERT_TRUE(client.send({{"type", "prove"}, {"nonce", cli::to_hex(recorded.client)}}));
+        auto challenge = client.expect("challenge", kPatience);
+        ASSERT_TRUE(challenge);
+        ASSERT_TRUE(cli::bytes_field(*challenge, "nonce", recorded.server));
+        const Json proof{{"type", "proof"}, {"mac", cli::to_hex(recorded.mac(key_, "client"))}};
+        ASSERT_TRUE(client.send(proof));
+        ASSERT_TRUE(client.expect("proof", kPatience)) << "the proof was accepted the first time";
 
-                ControlChannel stranger = connect();
-                ASSERT_TRUE(stranger.send({{"type", "prove"}, {"nonce", to_hex(recorded.client)}}));
-                ASSERT_TRUE(stranger.expect("challenge", kPatience));
-                ASSERT_TRUE(stranger.send(proof));
-                EXPECT_FALSE(stranger.expect("proof", kPatience));
-              }),
-              ::testing::Contains(HasSubstr("another cluster key")));
+        ControlChannel stranger = connect();
+        ASSERT_TRUE(stranger.send({{"type", "prove"}, {"nonce", cli::to_hex(recorded.client)}}));
+        ASSERT_TRUE(stranger.expect("challenge", kPatience));
+        ASSERT_TRUE(stranger.send(proof));
+        EXPECT_FALSE(stranger.expect("proof", kPatience));
+      }),
+      ::testing::Contains(HasSubstr("another cluster key")));
 }
 
 // A client whose server may not have the key.
@@ -201,8 +201,8 @@ class ControlProofServerTest : public ::testing::Test {
     const auto begun = server_->expect("prove", kPatience);
     EXPECT_TRUE(begun);
     ControlProof proof;
-    EXPECT_TRUE(bytes_field(*begun, "nonce", proof.client));
-    EXPECT_TRUE(server_->send({{"type", "challenge"}, {"nonce", to_hex(proof.server)}}));
+    EXPECT_TRUE(cli::bytes_field(*begun, "nonce", proof.client));
+    EXPECT_TRUE(server_->send({{"type", "challenge"}, {"nonce", cli::to_hex(proof.server)}}));
     const auto shown = server_->expect("proof", kPatience);
     EXPECT_TRUE(shown);
     const auto mac = answer(proof, shown->value("mac", ""));
@@ -217,11 +217,11 @@ class ControlProofServerTest : public ::testing::Test {
 
 TEST_F(ControlProofServerTest, ServerMustProveTheKeyToTheClient) {
   EXPECT_EQ(refusal([](const ControlProof& proof, const std::string&) {
-              return to_hex(proof.mac(key_of(1), "server"));
+              return cli::to_hex(proof.mac(key_of(1), "server"));
             }),
             "");
   EXPECT_THAT(refusal([](const ControlProof& proof, const std::string&) {
-                return to_hex(proof.mac(key_of(2), "server"));
+                return cli::to_hex(proof.mac(key_of(2), "server"));
               }),
               AllOf(HasSubstr("the server server:1 has another cluster key"), HasSubstr(kCure)));
 }
@@ -251,12 +251,12 @@ TEST(ControlProof, MacDependsOnKeySideAndNonces) {
 
 TEST(ControlProof, BytesSurviveTheirHexEncoding) {
   const std::array<uint8_t, 4> bytes{0x00, 0x7f, 0x80, 0xff};
-  EXPECT_EQ(to_hex(bytes), "007f80ff");
+  EXPECT_EQ(cli::to_hex(bytes), "007f80ff");
   std::array<uint8_t, 4> read{};
-  EXPECT_TRUE(bytes_field({{"x", "007f80ff"}}, "x", read));
+  EXPECT_TRUE(cli::bytes_field({{"x", "007f80ff"}}, "x", read));
   EXPECT_EQ(read, bytes);
   for (const char* text : {"", "007f80f", "007f80ff0", "007F80FF", "007f80fg", " 07f80ff"}) {
-    EXPECT_FALSE(bytes_field({{"x", text}}, "x", read)) << text;
+    EXPECT_FALSE(cli::bytes_field({{"x", text}}, "x", read)) << text;
   }
 }
 

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/perf/console.h"
+#include "bench/cli/console.h"
 
 namespace pacecar::perf::report_test {
 namespace {
@@ -282,10 +282,10 @@ TEST(PerfReport, LimitsInWordsBeginWithTheMostFrequent) {
 }
 
 TEST(PerfProgress, LineShowsShareRateAndTimeLeft) {
-  EXPECT_EQ(progress_line(0.5, "9.9 Gb/sec", Duration::from_s(3)),
+  EXPECT_EQ(cli::progress_line(0.5, "9.9 Gb/sec", Duration::from_s(3)),
             "[###############...............]  50%  9.9 Gb/sec  3 s left");
-  EXPECT_EQ(progress_line(0, "-", Duration()), "[..............................]   0%  -");
-  EXPECT_EQ(progress_line(7, "-", Duration::from_s(1)),
+  EXPECT_EQ(cli::progress_line(0, "-", Duration()), "[..............................]   0%  -");
+  EXPECT_EQ(cli::progress_line(7, "-", Duration::from_s(1)),
             "[##############################] 100%  -  0 s left");
 }
 

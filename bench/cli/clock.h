@@ -7,7 +7,7 @@
 
 #include "transport/base/units.h"
 
-namespace pacecar::perf {
+namespace pacecar::cli {
 
 inline Instant steady_now() {
   return Instant::from_ns(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -29,4 +29,4 @@ inline Duration process_cpu_time() {
   return span(usage.ru_utime) + span(usage.ru_stime);
 }
 
-}  // namespace pacecar::perf
+}  // namespace pacecar::cli

@@ -1,15 +1,15 @@
-#include "bench/perf/command_line.h"
+#include "bench/cli/command_line.h"
 
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "bench/perf/files.h"
+#include "bench/cli/files.h"
 #include "transport/base/edit_distance.h"
 #include "transport/base/invalid.h"
 #include "transport/base/to_number.h"
 
-namespace pacecar::perf {
+namespace pacecar::cli {
 namespace {
 
 constexpr size_t kMostWrongLetters = 2;  // of a misspelt name
@@ -289,4 +289,4 @@ int run_with_code(CLI::App& app, int argc, char** argv, const SubcommandRules& r
   return code_of(run(console), console, rules.exit_code);
 }
 
-}  // namespace pacecar::perf
+}  // namespace pacecar::cli

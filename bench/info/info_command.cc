@@ -3,11 +3,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/perf/clock.h"
-#include "bench/perf/command_line.h"
-#include "bench/perf/console.h"
-#include "bench/perf/files.h"
-#include "bench/perf/subcommands.h"
+#include "bench/cli/clock.h"
+#include "bench/cli/command_line.h"
+#include "bench/cli/console.h"
+#include "bench/cli/files.h"
+#include "bench/cli/subcommands.h"
 #include "cc/registry.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/params_environment.h"
@@ -16,11 +16,13 @@
 #include "transport/share/memory/host_share.h"
 
 namespace pacecar {
+
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NicInfo, name, device, address, pci_path, speed_mbps, mtu_bytes,
                                    paths, engines, ecn, gpu_memory, offloads, max_connections)
+
 }  // namespace pacecar
 
-namespace pacecar::perf {
+namespace pacecar {
 namespace {
 
 using Json = nlohmann::json;
@@ -38,7 +40,7 @@ struct InfoFlags {
 // The processes of this user that divide the NIC's link.
 Json sharing_json(const NicInfo& nic) {
   Json sharing = Json::array();
-  const auto sharers = link_sharers(link_name(nic.device, nic.guid), steady_now());
+  const auto sharers = link_sharers(link_name(nic.device, nic.guid), cli::steady_now());
   if (!sharers) return sharing;
   for (const LinkSharer& sharer : *sharers) {
     const auto [outgoing, incoming] = sharer.directions;
@@ -165,7 +167,7 @@ std::string host_text(const Json& host) {
                      kMaxRequests, kMaxReceiveBuffers, kMaxRequests * kMaxReceiveBuffers);
 }
 
-Result<void> show_parameters(const InfoFlags& flags, const Console& console) {
+Result<void> show_parameters(const InfoFlags& flags, const cli::Console& console) {
   std::vector<ParamSetting> given;
   if (!flags.nics.empty()) given.push_back({"PACECAR_NICS", flags.nics, "command line"});
   std::vector<std::string> warnings;
@@ -180,11 +182,11 @@ Result<void> show_parameters(const InfoFlags& flags, const Console& console) {
                         text_of(parameter["source"]), text_of(parameter["default"]),
                         text_of(parameter["accepts"]), text_of(parameter["doc"]));
   }
-  return write_results(text, flags.json_file,
-                       {{"schema_version", kInfoSchemaVersion}, {"parameters", parameters}});
+  return cli::write_results(text, flags.json_file,
+                            {{"schema_version", kInfoSchemaVersion}, {"parameters", parameters}});
 }
 
-Result<void> show_host(const InfoFlags& flags, const Console& console) {
+Result<void> show_host(const InfoFlags& flags, const cli::Console& console) {
   Options options;
   options.log = console.log_sink();
   options.settings.emplace_back("PACECAR_SHARE", "off");  // takes no part of any link
@@ -201,7 +203,7 @@ Result<void> show_host(const InfoFlags& flags, const Console& console) {
                       {{"receives_per_connection", kMaxRequests},
                        {"buffers_per_receive", kMaxReceiveBuffers},
                        {"sends_per_connection", kMaxRequests * kMaxReceiveBuffers}}}};
-  return write_results(host_text(host), flags.json_file, host);
+  return cli::write_results(host_text(host), flags.json_file, host);
 }
 
 }  // namespace
@@ -212,16 +214,16 @@ int run_info(int argc, char** argv) {
                "pacecar info");
   app.add_flag("-c,--config", flags.parameters,
                "every parameter: value, source, default, what it accepts, meaning");
-  add_json_flag(app, flags.json_file, "write it");
+  cli::add_json_flag(app, flags.json_file, "write it");
   app.add_option("-d,--ib-dev", flags.nics, "NICs, as PACECAR_NICS");
   app.add_flag("--quiet", flags.quiet, "no messages but warnings and errors");
   app.add_flag("--no-color", flags.no_color, "no colours");
-  app.footer(kExitCodesHelp);
-  return run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
-                        [&](const Console& console) {
-                          return flags.parameters ? show_parameters(flags, console)
-                                                  : show_host(flags, console);
-                        });
+  app.footer(cli::kExitCodesHelp);
+  return cli::run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
+                             [&](const cli::Console& console) {
+                               return flags.parameters ? show_parameters(flags, console)
+                                                       : show_host(flags, console);
+                             });
 }
 
-}  // namespace pacecar::perf
+}  // namespace pacecar

@@ -7,7 +7,7 @@
 #include <csignal>
 #include <initializer_list>
 
-namespace pacecar::perf {
+namespace pacecar::cli {
 
 // Records the first signal during its life. One at a time.
 class Interrupt {
@@ -52,4 +52,4 @@ inline void end_by_signals_as_first_process() {
   }
 }
 
-}  // namespace pacecar::perf
+}  // namespace pacecar::cli

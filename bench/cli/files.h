@@ -7,7 +7,7 @@
 
 #include "transport/base/result.h"
 
-namespace pacecar::perf {
+namespace pacecar::cli {
 
 // As the name of a file: standard output.
 inline constexpr std::string_view kStandardOutput = "-";
@@ -28,4 +28,4 @@ Result<void> write_results(std::string_view text, const std::string& json_file,
 // Flushes standard output. Errors: kSystem (some of the output was lost).
 Result<void> flush_output();
 
-}  // namespace pacecar::perf
+}  // namespace pacecar::cli

@@ -1,8 +1,8 @@
-#include "bench/perf/child.h"
+#include "bench/cli/child.h"
 
 #include <gtest/gtest.h>
 
-namespace pacecar::perf::child_test {
+namespace pacecar::cli::child_test {
 namespace {
 
 TEST(Child, MissingProgramIsAnError) {
@@ -19,4 +19,4 @@ TEST(LastLines, BlankLinesAreSkipped) {
 }
 
 }  // namespace
-}  // namespace pacecar::perf::child_test
+}  // namespace pacecar::cli::child_test

@@ -1,4 +1,4 @@
-#include "bench/perf/json_fields.h"
+#include "bench/cli/json_fields.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "transport/base/invalid.h"
 #include "transport/base/to_number.h"
 
-namespace pacecar::perf {
+namespace pacecar::cli {
 namespace {
 
 tl::unexpected<Error> bad_field(std::string_view key) {
@@ -106,4 +106,4 @@ std::string to_hex(std::span<const uint8_t> bytes) {
   return fmt::format("{:02x}", fmt::join(bytes, ""));
 }
 
-}  // namespace pacecar::perf
+}  // namespace pacecar::cli

@@ -15,7 +15,7 @@
 #include "transport/base/file_descriptor.h"
 #include "transport/base/result.h"
 
-namespace pacecar::perf {
+namespace pacecar::cli {
 
 // Appends what the pipe holds, as long as `text` has less than 64 MiB. Closes it at its end.
 void read_pipe(FileDescriptor& pipe, std::string& text);
@@ -84,4 +84,4 @@ class Child {
 // The last `count` lines that are not blank.
 std::string last_lines(const std::string& text, size_t count);
 
-}  // namespace pacecar::perf
+}  // namespace pacecar::cli

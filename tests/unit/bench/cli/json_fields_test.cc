@@ -1,11 +1,11 @@
+#include "bench/cli/json_fields.h"
+
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "bench/perf/json_fields.h"
-
-namespace pacecar::perf::json_fields_test {
+namespace pacecar::cli::json_fields_test {
 namespace {
 
 std::string nested(size_t levels) { return std::string(levels, '[') + std::string(levels, ']'); }
@@ -38,4 +38,4 @@ TEST(ParseJsonTest, InvalidJsonIsDiscarded) {
 }
 
 }  // namespace
-}  // namespace pacecar::perf::json_fields_test
+}  // namespace pacecar::cli::json_fields_test

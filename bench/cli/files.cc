@@ -1,4 +1,4 @@
-#include "bench/perf/files.h"
+#include "bench/cli/files.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -14,7 +14,7 @@
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 
-namespace pacecar::perf {
+namespace pacecar::cli {
 namespace {
 
 using File = std::unique_ptr<FILE, int (*)(FILE*)>;
@@ -87,4 +87,4 @@ Result<void> flush_output() {
               errno != 0 ? std::strerror(errno) : "a write before failed");
 }
 
-}  // namespace pacecar::perf
+}  // namespace pacecar::cli

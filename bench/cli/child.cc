@@ -1,4 +1,4 @@
-#include "bench/perf/child.h"
+#include "bench/cli/child.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -20,7 +20,7 @@
 #include "transport/base/printable.h"
 #include "transport/base/return_if_error.h"
 
-namespace pacecar::perf {
+namespace pacecar::cli {
 namespace {
 
 constexpr int kCannotExecute = 127;       // as in shells
@@ -180,4 +180,4 @@ std::string last_lines(const std::string& text, size_t count) {
                      fmt::join(lines.begin() + static_cast<ptrdiff_t>(more), lines.end(), "\n"));
 }
 
-}  // namespace pacecar::perf
+}  // namespace pacecar::cli

@@ -1,4 +1,4 @@
-#include "bench/perf/console.h"
+#include "bench/cli/console.h"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace pacecar::perf {
+namespace pacecar::cli {
 namespace {
 
 constexpr std::string_view kRed = "\033[31m";
@@ -72,4 +72,4 @@ void ProgressBar::draw(double done, std::string_view rate, Duration elapsed) {
   next_ = elapsed + kBarInterval;
 }
 
-}  // namespace pacecar::perf
+}  // namespace pacecar::cli

@@ -11,7 +11,7 @@
 
 #include "transport/base/result.h"
 
-namespace pacecar::perf {
+namespace pacecar::cli {
 
 // Levels of arrays and objects. Our own documents have less than half as many.
 constexpr size_t kMaxJsonDepth = 32;
@@ -47,4 +47,4 @@ Result<void> bytes_field(const nlohmann::json& object, std::string_view key,
                          std::span<uint8_t> out);
 std::string to_hex(std::span<const uint8_t> bytes);
 
-}  // namespace pacecar::perf
+}  // namespace pacecar::cli

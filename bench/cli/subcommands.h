@@ -12,6 +12,7 @@ int run_ab(int argc, char** argv);
 int run_check_plugin(int argc, char** argv);
 // 0: nothing is wrong, 1: something is, 2: wrong usage, or there is nothing to look at
 int run_doctor(int argc, char** argv);
+int run_info(int argc, char** argv);
 int run_metrics(int argc, char** argv);
 int run_plan(int argc, char** argv);  // 0, 1 where no plan fits, 2 for wrong usage
 // Does not return if it can execute the program.
@@ -22,12 +23,6 @@ int run_switch(int argc, char** argv);
 int run_top(int argc, char** argv);
 
 }  // namespace pacecar
-
-namespace pacecar::perf {
-
-int run_info(int argc, char** argv);
-
-}  // namespace pacecar::perf
 
 namespace pacecar::hosts {
 

@@ -8,7 +8,7 @@
 #include "transport/base/log.h"
 #include "transport/base/units.h"
 
-namespace pacecar::perf {
+namespace pacecar::cli {
 
 // Whether output to this file descriptor may be coloured: it is a terminal, and NO_COLOR is not
 // set.
@@ -58,4 +58,4 @@ class ProgressBar {
   Duration next_ = Duration::from_ms(200);  // a short test shows none
 };
 
-}  // namespace pacecar::perf
+}  // namespace pacecar::cli

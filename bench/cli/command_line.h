@@ -13,10 +13,10 @@
 #include <type_traits>
 #include <vector>
 
-#include "bench/perf/console.h"
+#include "bench/cli/console.h"
 #include "transport/base/result.h"
 
-namespace pacecar::perf {
+namespace pacecar::cli {
 
 // Of every subcommand but ab, as --help documents them.
 enum ExitCode : int {
@@ -119,4 +119,4 @@ int run_subcommand(CLI::App& app, int argc, char** argv, const SubcommandRules& 
   });
 }
 
-}  // namespace pacecar::perf
+}  // namespace pacecar::cli
