@@ -15,12 +15,12 @@ class WorkList {
   explicit WorkList(size_t count) : queue_(count), listed_(count) {}
 
   bool empty() const { return queue_.empty(); }
-  bool listed(uint32_t number) const { return listed_[number]; }
+  bool listed(uint32_t number) const { return listed_[number] != 0; }
   size_t size() const { return queue_.size(); }
 
   void add(uint32_t number) {
-    if (listed_[number]) return;
-    listed_[number] = true;
+    if (listed(number)) return;
+    listed_[number] = 1;
     queue_.push(number);
   }
   // The list is not empty.
@@ -30,11 +30,11 @@ class WorkList {
   uint32_t take() {
     const uint32_t number = queue_.front();
     queue_.pop_front();
-    listed_[number] = false;
+    listed_[number] = 0;
     return number;
   }
   void remove(uint32_t number) {
-    if (!listed_[number]) return;
+    if (!listed(number)) return;
     for (size_t left = queue_.size(); left > 0; --left) {
       const uint32_t other = take();
       if (other != number) add(other);
@@ -43,7 +43,7 @@ class WorkList {
 
  private:
   FixedQueue<uint32_t> queue_;
-  std::vector<bool> listed_;
+  std::vector<uint8_t> listed_;  // by number; bytes, because they are tested for each packet
 };
 
 }  // namespace pacecar
