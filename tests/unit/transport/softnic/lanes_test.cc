@@ -178,6 +178,33 @@ TEST_F(SoftNicLanes, APeerIsAwaitedForTheSilenceLimit) {
   EXPECT_EQ(pair_.now, limit);
 }
 
+TEST_F(SoftNicLanes, TheApplicationGetsNoCompletionsOfAStandbyLane) {
+  pair_.nic(0).fail_rc_connections(pair_.now);
+  ASSERT_FALSE(pair_.transmit(0).empty()) << "a message of the standby lane";
+  roce::Packet refusal{.opcode = roce::Opcode::kAck,
+                       .destination_qp = standby_[0].queue_pair,
+                       .psn = standby_[0].first_psn};
+  refusal.syndrome = roce::kNakRemoteAccess;
+  pair_.deliver(0, forge(1, refusal));
+  pair_.collect();
+  ASSERT_EQ(pair_.completions[0].size(), 1U);
+  EXPECT_EQ(pair_.completions[0][0].queue_pair, ends_[0]);
+  EXPECT_EQ(pair_.completions[0][0].kind, CompletionKind::kBroken);
+}
+
+// The connection keeps its number until the refusal has left.
+TEST_F(SoftNicLanes, AConnectionThatHasRefusedAcceptsNothingMore) {
+  pair_.post(0, ends_[0], refused(1));
+  pair_.post(0, ends_[0], good(2));
+  const auto packets = pair_.transmit_for(0, Duration::from_us(1));
+  ASSERT_EQ(packets.size(), 6U);
+  for (const Datagram& each : packets) pair_.deliver(1, each);
+  EXPECT_EQ(pair_.nic(1).counters().unknown_queue_pair, packets.size() - 1);
+  ASSERT_TRUE(pair_.run_until_completed(0, 2));
+  EXPECT_EQ(pair_.completions[0][1].status, CompletionStatus::kOk);
+  expect_received({2});
+}
+
 // However many of its writes are refused: others arrive between them.
 TEST_F(SoftNicLanes, APeerWhoseWritesArriveNowAndThenIsNotGivenUp) {
   for (uint64_t i = 0; i < 1100; ++i) {

@@ -297,6 +297,17 @@ TEST(SoftNicDatagrams, OfAnotherKeyOrTooLongAreDropped) {
   EXPECT_EQ(pair.nic(1).counters().access_errors, 2U);
 }
 
+// Its slot may be another one's by now.
+TEST(SoftNicDatagrams, OfADestroyedQueuePairAreTheCallersError) {
+  Ud pair;
+  auto& from = pair.memory(0, 8, Access::kLocalRead, 1);
+  pair.nic(0).destroy_queue_pair(pair.ends[0]);
+  const auto id = pair.nic(0).create_queue_pair({.service = Service::kDatagram}).value();
+  ASSERT_NE(id, pair.ends[0]);
+  pair.nic(0).open_datagrams(id, Ud::kKey, 0);
+  EXPECT_DEATH(pair.post(from, 8), "qp != nullptr");
+}
+
 TEST(SoftNicDatagrams, AreBoundedByTheQueue) {
   Ud pair;
   auto& from = pair.memory(0, 8, Access::kLocalRead, 1);
