@@ -8,8 +8,8 @@
 
 namespace pacecar::ibverbs {
 
-Result<std::unique_ptr<Flows>> Flows::make(const Params& params, Nic& nic, Rate first_rate,
-                                           HostLink* link) {
+Result<std::unique_ptr<Flows>> Flows::make(const Params& params, NicQueuePairs& nic,
+                                           Rate first_rate, HostLink* link) {
   ASSIGN_OR_RETURN(const auto info, controller_info(params.cc));
   if (info.allocator == "credit") {
     return fail(ErrorCode::kInvalidArgument,
@@ -31,7 +31,7 @@ Result<std::unique_ptr<Flows>> Flows::make(const Params& params, Nic& nic, Rate 
   return std::unique_ptr<Flows>(new Flows(nic, std::move(controllers)));
 }
 
-Flows::Flows(Nic& nic, std::unique_ptr<ControllerSet> controllers)
+Flows::Flows(NicQueuePairs& nic, std::unique_ptr<ControllerSet> controllers)
     : nic_(nic), controllers_(std::move(controllers)), changed_(nic.caps().flows) {}
 
 Result<FlowId> Flows::join(const std::array<uint8_t, 16>& peer, Instant now) {

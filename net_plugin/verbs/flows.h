@@ -23,8 +23,8 @@ namespace pacecar::ibverbs {
 class Flows {
  public:
   // Errors: kInvalidArgument (no such congestion control, or one that needs its receiver).
-  static Result<std::unique_ptr<Flows>> make(const Params& params, Nic& nic, Rate first_rate,
-                                             HostLink* link);
+  static Result<std::unique_ptr<Flows>> make(const Params& params, NicQueuePairs& nic,
+                                             Rate first_rate, HostLink* link);
 
   // The flow to the peer, for one more queue pair. Errors: kUnavailable.
   Result<FlowId> join(const std::array<uint8_t, 16>& peer, Instant now);
@@ -43,10 +43,10 @@ class Flows {
     FlowLimits limits;
   };
 
-  Flows(Nic& nic, std::unique_ptr<ControllerSet> controllers);
+  Flows(NicQueuePairs& nic, std::unique_ptr<ControllerSet> controllers);
   void update(FlowId id, Instant now);
 
-  Nic& nic_;
+  NicQueuePairs& nic_;
   std::unique_ptr<ControllerSet> controllers_;
   std::vector<Flow> flows_;  // those without users are free
   WorkList changed_;

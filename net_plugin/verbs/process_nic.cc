@@ -110,7 +110,7 @@ bool ProcessNic::turn() {
   Instant now = clock_now();
   const size_t received = opened_.port->receive(now);
   if (received > 0) now = clock_now();
-  nic().on_time(now);
+  opened_.port->on_time(now);
   bool moved = deliver() || received > 0;
   flows_->poll(now);
   moved |= opened_.port->transmit(now) > 0;

@@ -24,7 +24,7 @@ struct Staging {
 
 class StagingPool {
  public:
-  explicit StagingPool(Nic& nic) : nic_(nic) {}
+  explicit StagingPool(NicMemory& nic) : nic_(nic) {}
   ~StagingPool() {
     for (const auto& [memory, region] : all_) nic_.deregister_memory(region);
   }
@@ -62,7 +62,7 @@ class StagingPool {
     return true;
   }
 
-  Nic& nic_;
+  NicMemory& nic_;
   std::array<std::vector<Staging>, 64> free_;  // by size class
   std::vector<std::pair<std::unique_ptr<uint8_t[]>, MemoryRegion>> all_;
 };

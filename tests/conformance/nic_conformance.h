@@ -1,7 +1,7 @@
 // What every Nic must do (transport/nic/nic.h), as test suites that run against any of them:
-// NicConformance; NicRequests and NicRcConformance for NICs with sends, reads and receive requests
-// (caps().sends and caps().reads). To add a NIC, link the suites (tests/conformance/CMakeLists.txt)
-// and write
+// NicConformance; NicReads for NICs that speak standard RC; NicRequests and NicRcConformance for
+// those of them that are a StandardNic. To add a NIC, link the suites
+// (tests/conformance/CMakeLists.txt) and write
 //
 //   INSTANTIATE_TEST_SUITE_P(MyNic, NicConformance,
 //                            testing::Values(NicCase{"plain", make_my_world}), nic_case_name);
@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/nic/nic.h"
+#include "transport/nic/standard_nic.h"
 
 namespace pacecar {
 
@@ -32,12 +32,17 @@ struct NicWorld {
   // Whether memory that is deregistered while it is being sent breaks the queue pair. Otherwise
   // only the request fails.
   bool lost_memory_breaks = false;
-  // The status of a send for which no receive request is ever posted.
-  CompletionStatus not_ready = CompletionStatus::kReceiverNotReady;
   // Lets a little time pass, runs timers, moves packets, and returns the new time.
   std::function<Instant()> step;
+  // When a timer of either NIC is due.
+  std::function<Instant()> next_deadline;
   std::shared_ptr<void> owner;
 };
+
+template <typename AnyNic>
+std::function<Instant()> next_deadline_of(AnyNic& a, AnyNic& b) {
+  return [&a, &b] { return std::min(a.next_deadline(), b.next_deadline()); };
+}
 
 // Two hosts, a and b, that take turns on a simulated network.
 template <typename World>
@@ -51,6 +56,7 @@ NicWorld in_virtual_time(const std::shared_ptr<World>& world) {
                 world->b.turn(network.now());
                 return network.now();
               },
+          .next_deadline = next_deadline_of(world->a.nic(), world->b.nic()),
           .owner = world};
 }
 
@@ -81,6 +87,7 @@ class NicConformance : public testing::TestWithParam<NicCase> {
     now_ = world_.step();
   }
   Nic& nic(size_t side) { return *world_.nics[side]; }
+  StandardNic& standard(size_t side) { return dynamic_cast<StandardNic&>(nic(side)); }
 
   Ends connect(const QueuePairConfig& config = {}) {
     Ends ends{};
@@ -124,7 +131,7 @@ class NicConformance : public testing::TestWithParam<NicCase> {
                       Bytes length) {
     const ReceiveRequest receive{
         .id = request, .local = to.region.address, .length = length, .local_key = to.region.key};
-    return nic(side).post_receives(id, {&receive, 1});
+    return standard(side).post_receives(id, {&receive, 1});
   }
   // The unit of pacing: a packet, or a write where the NIC paces whole writes.
   Bytes paced_unit() {
@@ -169,6 +176,7 @@ class NicConformance : public testing::TestWithParam<NicCase> {
   std::array<std::vector<Completion>, 2> completions_;
 };
 
+class NicReads : public NicConformance {};
 class NicRequests : public NicConformance {};
 
 class NicRcConformance : public NicConformance {
@@ -177,12 +185,6 @@ class NicRcConformance : public NicConformance {
   static constexpr size_t kGuard = 64;
   static constexpr uint8_t kGuardByte = 0xA5;
 
-  void SetUp() override {
-    NicConformance::SetUp();
-    for (size_t side = 0; side < 2; ++side) {
-      ASSERT_TRUE(nic(side).caps().sends && nic(side).caps().reads);
-    }
-  }
   // Small sizes, and sizes around multiples of the MTU.
   std::vector<Bytes> sizes() {
     const Bytes mtu = std::min(nic(0).caps().mtu, nic(1).caps().mtu);
@@ -225,7 +227,7 @@ class NicRcConformance : public NicConformance {
                                  .local = to.region.address + kGuard,
                                  .length = length,
                                  .local_key = to.region.key};
-    return nic(side).post_receives(id, {&receive, 1});
+    return standard(side).post_receives(id, {&receive, 1});
   }
   void expect_broken(size_t side, size_t index, CompletionStatus status) {
     ASSERT_TRUE(wait_for_completions(side, index + 1));

@@ -55,6 +55,7 @@ NicWorld make_dpdk_world(DpdkLink link, const FaultConfig& faults, WireMode wire
                 world->b.turn(now);
                 return now;
               },
+          .next_deadline = next_deadline_of(world->a.nic(), world->b.nic()),
           .owner = world};
 }
 
@@ -75,6 +76,7 @@ INSTANTIATE_TEST_SUITE_P(DpdkNic, NicConformance,
 
 const auto kRoceCases =
     testing::Values(NicCase{"roce_ring", roce_ring}, NicCase{"roce_memif_stormy", roce_stormy});
+INSTANTIATE_TEST_SUITE_P(DpdkNic, NicReads, kRoceCases, nic_case_name);
 INSTANTIATE_TEST_SUITE_P(DpdkNic, NicRequests, kRoceCases, nic_case_name);
 INSTANTIATE_TEST_SUITE_P(DpdkNic, NicRcConformance, kRoceCases, nic_case_name);
 

@@ -45,6 +45,7 @@ NicWorld make_world(const Kind& kind) {
   return {.nics = {world->nics[0].get(), world->nics[1].get()},
           .lost_memory_breaks = true,
           .step = [world] { return world->step(); },
+          .next_deadline = next_deadline_of(*world->nics[0], *world->nics[1]),
           .owner = world};
 }
 

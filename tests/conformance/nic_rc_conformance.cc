@@ -88,7 +88,7 @@ TEST_P(NicRcConformance, SendGivesUpWhenNoReceiveRequestComes) {
   receive(1, ends[1], 5, to, 100);
   ASSERT_TRUE(wait_for_completions(0, 1));
   post(0, ends[0], send(2, from, 100));
-  expect_broken(0, 1, world_.not_ready);
+  expect_broken(0, 1, CompletionStatus::kReceiverNotReady);
 }
 
 TEST_P(NicRcConformance, OperationsOfAllKindsCompleteInOrderBothWays) {

@@ -83,6 +83,7 @@ NicWorld loopback(Security security) {
                 world->b.turn(now);
                 return now;
               },
+          .next_deadline = next_deadline_of(world->a.nic(), world->b.nic()),
           .owner = world};
 }
 
@@ -101,6 +102,7 @@ INSTANTIATE_TEST_SUITE_P(SoftNic, NicConformance,
 
 const auto kRoceCases =
     testing::Values(NicCase{"roce_calm", roce_calm}, NicCase{"roce_stormy", roce_stormy});
+INSTANTIATE_TEST_SUITE_P(SoftNic, NicReads, kRoceCases, nic_case_name);
 INSTANTIATE_TEST_SUITE_P(SoftNic, NicRequests, kRoceCases, nic_case_name);
 INSTANTIATE_TEST_SUITE_P(SoftNic, NicRcConformance, kRoceCases, nic_case_name);
 

@@ -35,13 +35,14 @@ NicWorld make_world(uint32_t paths) {
   world->nics = {open_nic(*port, paths), open_nic(*port, paths)};
   return {.nics = {world->nics[0].get(), world->nics[1].get()},
           .step = [world] { return world->step(); },
+          .next_deadline = next_deadline_of(*world->nics[0], *world->nics[1]),
           .owner = world};
 }
 
 const auto kCases = testing::Values(NicCase{"one_lane", [] { return make_world(1); }},
                                     NicCase{"four_lanes", [] { return make_world(4); }});
 INSTANTIATE_TEST_SUITE_P(Verbs, NicConformance, kCases, nic_case_name);
-INSTANTIATE_TEST_SUITE_P(Verbs, NicRequests, kCases, nic_case_name);
+INSTANTIATE_TEST_SUITE_P(Verbs, NicReads, kCases, nic_case_name);
 
 }  // namespace
 }  // namespace pacecar::nic_verbs_test

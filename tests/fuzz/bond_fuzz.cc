@@ -31,6 +31,7 @@ class MemoryPort final : public NicPort {
   MemoryPort(std::vector<MemoryNic*>& all, uint32_t number) : nic_(all, number) {}
   MemoryNic& nic() override { return nic_; }
   size_t receive(Instant) override { return 0; }
+  void on_time(Instant) override {}
   size_t transmit(Instant) override {
     static std::mutex one_at_a_time;  // all lanes share the hostile peer's NIC
     const std::lock_guard lock(one_at_a_time);

@@ -120,7 +120,7 @@ all_reduce() {
     --ranks "$LAB_GUESTS" --rank "$rank" --master "${peers[0]}:$port" "$@")
 }
 
-# interop NIC: SEND, WRITE, WRITE_WITH_IMM and READ in many sizes, both ways, byte for byte, between
+# interop NIC: WRITE, WRITE_WITH_IMM and READ in many sizes, both ways, byte for byte, between
 # rank 0 and rank 1, each with its NIC.
 interop() {
   port=$((port + 1))

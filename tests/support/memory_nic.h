@@ -83,8 +83,9 @@ class MemoryNic final : public Nic {
     regions_[key] = {region, access};
     return region;
   }
-  void deregister_memory(const MemoryRegion& region) override {
+  std::shared_ptr<void> deregister_memory(const MemoryRegion& region) override {
     PACECAR_CHECK(regions_.erase(region.key) == 1);
+    return nullptr;
   }
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override {
     if (queue_pairs_.size() == kQueuePairs) return fail(ErrorCode::kUnavailable, "all are used");
@@ -129,8 +130,6 @@ class MemoryNic final : public Nic {
   void report_arrivals(bool) override {}
   size_t poll_arrivals(std::span<FlowArrival>) override { return 0; }
   void set_flow_limits(FlowId, const FlowLimits&, Instant) override {}
-  void on_time(Instant) override {}
-  Instant next_deadline() const override { return Instant::never(); }
 
  private:
   struct Region {

@@ -18,7 +18,9 @@ class PassingNic : public Nic {
   Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override {
     return inner_.register_memory(address, length, access);
   }
-  void deregister_memory(const MemoryRegion& region) override { inner_.deregister_memory(region); }
+  std::shared_ptr<void> deregister_memory(const MemoryRegion& region) override {
+    return inner_.deregister_memory(region);
+  }
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override {
     return inner_.create_queue_pair(config);
   }
@@ -46,8 +48,6 @@ class PassingNic : public Nic {
   void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override {
     inner_.set_flow_limits(flow, limits, now);
   }
-  void on_time(Instant now) override { inner_.on_time(now); }
-  Instant next_deadline() const override { return inner_.next_deadline(); }
 
  private:
   Nic& inner_;
@@ -61,6 +61,7 @@ class PassingPort : public NicPort {
 
   Nic& nic() override { return nic_; }
   size_t receive(Instant now) override { return inner_->receive(now); }
+  void on_time(Instant now) override { inner_->on_time(now); }
   size_t transmit(Instant now) override { return inner_->transmit(now); }
   Instant next_deadline() const override { return inner_->next_deadline(); }
   bool prepare_to_wait() override { return inner_->prepare_to_wait(); }

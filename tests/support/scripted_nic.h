@@ -93,9 +93,10 @@ class ScriptedNic final : public Nic {
     return MemoryRegion{static_cast<uint8_t*>(address), length, ++last_key_,
                         reinterpret_cast<uint64_t>(address)};
   }
-  void deregister_memory(const MemoryRegion&) override {
+  std::shared_ptr<void> deregister_memory(const MemoryRegion&) override {
     --registered_;
     ++regions_left;
+    return nullptr;
   }
   Result<QueuePairId> create_queue_pair(const QueuePairConfig&) override {
     if (queue_pairs_left == 0) return fail(ErrorCode::kUnavailable, "no queue pairs");
@@ -136,8 +137,6 @@ class ScriptedNic final : public Nic {
   void set_flow_limits(FlowId flow, const FlowLimits& given, Instant) override {
     limits.emplace_back(flow, given);
   }
-  void on_time(Instant) override {}
-  Instant next_deadline() const override { return Instant::never(); }
 
  private:
   template <typename T>

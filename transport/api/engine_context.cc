@@ -271,7 +271,7 @@ Result<const Memory*> EngineContext::register_memory(size_t nic, const MemoryRan
   const Group& group = groups_[nic];
   std::vector<MemoryRegion> regions;
   for (const RunningNic& running : group) {
-    auto region = running.engine->registering([&](Nic& device) {
+    auto region = running.engine->registering([&](NicMemory& device) {
       if (range.dmabuf_fd < 0) return device.register_memory(range.address, range.length, access);
       return device.register_dmabuf({.fd = range.dmabuf_fd,
                                      .offset = range.dmabuf_offset,
@@ -304,7 +304,7 @@ void EngineContext::release(const Group& group, std::span<const MemoryRegion> re
     // The returned value is destroyed outside the engine's lock.
     group[i].engine->exclusively([&](Messenger& messenger, Nic& device, Instant) {
       if (!device.shared(regions[i])) messenger.forget_memory(regions[i].key);
-      return device.retire_memory(regions[i]);
+      return device.deregister_memory(regions[i]);
     });
   }
 }

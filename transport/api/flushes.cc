@@ -12,10 +12,11 @@ Result<std::optional<FlushId>> Flushes::start(std::span<const RunningNic> nics,
   bool all_read = true;
   for (size_t i = 0; i < nics.size(); ++i) {
     Read read{.engine = nics[i].engine.get()};
-    const auto number = read.engine->exclusively([&](Messenger& messenger, Nic& nic, Instant) {
-      read.received = messenger.counters().bytes_received;
-      return nic.start_flush(memory.region(i), data);
-    });
+    const auto number =
+        read.engine->exclusively([&](Messenger& messenger, NicMemory& nic, Instant) {
+          read.received = messenger.counters().bytes_received;
+          return nic.start_flush(memory.region(i), data);
+        });
     if (!number) {
       const std::lock_guard lock(mutex_);
       if (!covered({read.engine, memory.gpu()}, read.received)) {
@@ -61,7 +62,7 @@ Result<bool> Flushes::done(FlushId id) {
     const Read& read = flush.reads[flush.left - 1];
     const Writer writer{read.engine, flush.gpu};
     through = read.engine->exclusively(
-        [&](Messenger&, Nic& nic, Instant) { return nic.flushed(read.number); });
+        [&](Messenger&, NicMemory& nic, Instant) { return nic.flushed(read.number); });
     if (through && !*through) return false;
     if (through) covered_[writer] = std::max(covered_[writer], read.received);
     if (!through && covered(writer, read.received)) through = true;

@@ -53,12 +53,12 @@ class Engine final : private Driven {
     }
   }
 
-  // Runs `use(nic)`, which registers memory. This may take long, so it runs without the lock if the
-  // NIC allows that.
+  // Runs `use(memory)`, which registers memory. This may take long, so it runs without the lock if
+  // the NIC allows that.
   template <typename Use>
   auto registering(Use use) {
     if (caps().registers_beside) return use(nic());
-    return exclusively([&](Messenger&, Nic& nic, Instant) { return use(nic); });
+    return exclusively([&](Messenger&, NicMemory& memory, Instant) { return use(memory); });
   }
 
   Submissions<MessageSend>& sends() { return sends_; }

@@ -42,7 +42,7 @@ std::optional<Address> bootstrap_address(const std::string& wish, const std::str
 
 // Checks when the NIC is opened, not at the first registration, that enough memory can be locked
 // for any use.
-Result<void> check_locking(Nic& nic) {
+Result<void> check_locking(NicMemory& nic) {
   constexpr size_t kLeast = size_t{16} << 20;  // bytes
   const FreshPages memory = make_fresh_pages(kLeast);
   ASSIGN_OR_RETURN(const auto region,

@@ -27,7 +27,7 @@ class PollLoop {
   }
   // Runs timers and messages, and transmits what is due; returns the number of packets or writes.
   size_t advance(Instant now) {
-    port_.nic().on_time(now);
+    port_.on_time(now);
     messenger_.poll(now);
     // Where control writes may join data packets, both leave together; otherwise data leaves first.
     const size_t sent = port_.nic().caps().software ? 0 : port_.transmit(now);

@@ -43,6 +43,7 @@ class SoftPort : public NicPort {
   Nic& nic() override { return nic_; }
   SoftNic& soft_nic() { return nic_; }
   size_t receive(Instant now) override;
+  void on_time(Instant now) override { nic_.on_time(now); }
   size_t transmit(Instant now) override;
   Instant next_deadline() const override;
   bool prepare_to_wait() override { return true; }

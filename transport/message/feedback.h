@@ -32,8 +32,8 @@ namespace pacecar {
 }
 
 // `in_force` are the limits that the NIC was given last. It is called only if the new ones differ.
-inline void apply_limits(Nic& nic, FlowId flow, Controller& controller, FlowLimits& in_force,
-                         Instant now) {
+inline void apply_limits(NicQueuePairs& nic, FlowId flow, Controller& controller,
+                         FlowLimits& in_force, Instant now) {
   FlowLimits limits = controller.decide(now);
   const Bytes receive_bytes = nic.caps().receive_bytes;
   // The window is at most a quarter of the receiving host's buffer: its queue is not the network's,

@@ -16,7 +16,7 @@ namespace {
 // rates, and short waits for other flows at low ones.
 constexpr Duration kWriteTime = Duration::from_ms(1);
 
-FlowEnvironment environment(const Nic& nic, const MessengerConfig& config) {
+FlowEnvironment environment(const NicQueuePairs& nic, const MessengerConfig& config) {
   return {.line_rate = config.line_rate,
           .mtu = nic.caps().mtu,
           .overhead = nic.caps().packet_overhead,
@@ -33,7 +33,8 @@ FlowEnvironment environment(const Nic& nic, const MessengerConfig& config) {
 
 }  // namespace
 
-Result<CongestionControl> RateControl::make(const Nic& nic, const MessengerConfig& config) {
+Result<CongestionControl> RateControl::make(const NicQueuePairs& nic,
+                                            const MessengerConfig& config) {
   FlowEnvironment flow = environment(nic, config);
   flow.host_link = config.outgoing;
   ASSIGN_OR_RETURN(auto controllers,
@@ -49,7 +50,7 @@ Result<CongestionControl> RateControl::make(const Nic& nic, const MessengerConfi
                            allocator_name(name)};
 }
 
-RateControl::RateControl(Nic& nic, const MessengerConfig& config, ControlWrites& control,
+RateControl::RateControl(NicQueuePairs& nic, const MessengerConfig& config, ControlWrites& control,
                          CongestionControl congestion_control)
     : nic_(nic),
       config_(config),

@@ -30,9 +30,9 @@ struct CongestionControl {
 class RateControl {
  public:
   // Errors: kInvalidArgument for an unknown congestion control, constant or allocator.
-  static Result<CongestionControl> make(const Nic& nic, const MessengerConfig& config);
+  static Result<CongestionControl> make(const NicQueuePairs& nic, const MessengerConfig& config);
   // The references outlive it.
-  RateControl(Nic& nic, const MessengerConfig& config, ControlWrites& control,
+  RateControl(NicQueuePairs& nic, const MessengerConfig& config, ControlWrites& control,
               CongestionControl congestion_control);
 
   const AllocatorName& obeys() const { return congestion_.obeys; }
@@ -89,7 +89,7 @@ class RateControl {
   void settle_later(MessageFlow& flow, bool decides);
   void report_counts(Instant now);
 
-  Nic& nic_;
+  NicQueuePairs& nic_;
   const MessengerConfig& config_;
   ControlWrites& control_;
   CongestionControl congestion_;

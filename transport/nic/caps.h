@@ -33,8 +33,6 @@ struct NicCaps {
   bool paces_packets = true;
   bool sees_ecn = false;
   bool times_arrivals = false;   // FlowArrival::transit_ns is valid
-  bool sends = false;            // Opcode::kSend and receive requests
-  bool reads = false;            // Opcode::kRead
   bool manual_progress = false;  // makes progress only while it is polled
   // The GPU memory that the NIC can access: through a dma-buf (register_dmabuf), or by its address
   // (register_memory).

@@ -19,9 +19,12 @@ class NicPort {
 
   // Takes what has arrived, at most one burst. Returns the number of packets or completions.
   virtual size_t receive(Instant now) = 0;
+  // Runs the timers that are due.
+  virtual void on_time(Instant now) = 0;
   // Transmits what is due. Returns the number of packets or writes.
   virtual size_t transmit(Instant now) = 0;
-  // When transmit() or Nic::on_time() must be called even if nothing arrives.
+  // When transmit() or on_time() must be called even if nothing arrives; Instant::never(): not at
+  // all.
   virtual Instant next_deadline() const = 0;
 
   // From here on wait_fd() becomes readable when something arrives. False: something has already

@@ -56,7 +56,7 @@ struct Datagram {
   uint32_t queue_key = 0;
 };
 
-// Calls with a queue pair: only of Service::kStandard or kDatagram.
+// Calls with a queue pair: only of Service::kStandard or kDatagram, except post_receives.
 class StandardNic : public Nic {
  public:
   // Registers memory with the remote address `remote`. Errors: those of register_memory.
@@ -67,6 +67,8 @@ class StandardNic : public Nic {
   // Has no effect on an unknown key.
   virtual void unbind_window(uint32_t key) = 0;
 
+  // As post(), for receive requests.
+  virtual size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) = 0;
   // Errors: kUnavailable.
   virtual Result<ReceiveQueueId> create_receive_queue(uint32_t receives) = 0;
   // No queue pair may still use it.

@@ -366,7 +366,7 @@ void OfiNic::revoke(QueuePair& qp, uint32_t key) {
   }
 }
 
-void OfiNic::deregister_memory(const MemoryRegion& region) {
+std::shared_ptr<void> OfiNic::deregister_memory(const MemoryRegion& region) {
   const uint32_t key = region.key;
   retiring_ = key;
   for (const auto& qp : queue_pairs_) {
@@ -396,6 +396,7 @@ void OfiNic::deregister_memory(const MemoryRegion& region) {
   }
   memory_.remove(key);
   retiring_.reset();
+  return nullptr;
 }
 
 void OfiNic::halt_queue_pair(QueuePairId id) {

@@ -61,7 +61,7 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   }
   // Waits, for a bounded time, for the provider, and for peers that may write there; reopens the
   // endpoints if they do not answer.
-  void deregister_memory(const MemoryRegion& region) override;
+  std::shared_ptr<void> deregister_memory(const MemoryRegion& region) override;
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
   QueuePairAddress queue_pair_address(QueuePairId id) const override;
   Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override;
@@ -69,12 +69,12 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   void halt_queue_pair(QueuePairId id) override;
   void destroy_queue_pair(QueuePairId id) override;
   size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
-  void on_time(Instant now) override;
-  Instant next_deadline() const override;
 
   // --- NicPort ---
   size_t receive(Instant now) override;
+  void on_time(Instant now) override;
   size_t transmit(Instant now) override;
+  Instant next_deadline() const override;
   bool prepare_to_wait() override;
   int wait_fd() const override { return domain_.wait_fd(); }
 

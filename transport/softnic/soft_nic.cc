@@ -42,8 +42,6 @@ NicCaps make_caps(const NicCore& core, Bytes extended_overhead) {
       .paces_packets = true,
       .sees_ecn = config.sees_ecn,
       .times_arrivals = !core.speaks_standard(),
-      .sends = core.speaks_standard(),
-      .reads = core.speaks_standard(),
       .counts_silent_packets = true,
       .networks = networks_of(core),
   };
@@ -298,8 +296,8 @@ void SoftNic::reset_queue_pair(QueuePairId id) {
 
 // --- work requests and completions ---
 
-void SoftNic::deregister_memory(const MemoryRegion& region) {
-  if (!core_.memory.remove(region.key)) return;
+std::shared_ptr<void> SoftNic::deregister_memory(const MemoryRegion& region) {
+  if (!core_.memory.remove(region.key)) return nullptr;
   ++core_.invalidations;
   for (size_t left = core_.posted.size(); left > 0; --left) {
     const uint32_t slot = core_.posted.take();
@@ -309,6 +307,7 @@ void SoftNic::deregister_memory(const MemoryRegion& region) {
     qp.end->revoke(region.key);
     core_.scheduler.wake(qp);
   }
+  return nullptr;
 }
 
 size_t SoftNic::post(QueuePairId id, std::span<const WorkRequest> work_requests) {

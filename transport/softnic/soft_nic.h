@@ -37,6 +37,10 @@ class SoftNic final : public StandardNic {
   // Fills in packets to send and returns how many. They are valid until the next call, as long as
   // invalidations() does not change: hand all of them to the packet I/O before the next call.
   size_t poll_transmit(Instant now, std::span<TxPacket> packets);
+  // Runs the timers that are due.
+  void on_time(Instant now);
+  // When poll_transmit() or on_time() must be called even if nothing arrives.
+  Instant next_deadline() const;
   // Changes when packets of the last poll_transmit may point to deregistered memory. Packets that
   // the packet I/O does not have yet must then be dropped: they count as lost, and are
   // retransmitted.
@@ -58,7 +62,7 @@ class SoftNic final : public StandardNic {
   Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override {
     return core_.memory.add(address, length, access);
   }
-  void deregister_memory(const MemoryRegion& region) override;
+  std::shared_ptr<void> deregister_memory(const MemoryRegion& region) override;
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
   QueuePairAddress queue_pair_address(QueuePairId id) const override;
   Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override;
@@ -68,7 +72,6 @@ class SoftNic final : public StandardNic {
   void halt_queue_pair(QueuePairId id) override;
   void destroy_queue_pair(QueuePairId id) override;
   size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
-  size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) override;
   size_t poll(std::span<Completion> completions) override;
   size_t poll_signals(std::span<FlowSignal> signals) override {
     return core_.scheduler.flows().poll_signals(signals);
@@ -80,14 +83,13 @@ class SoftNic final : public StandardNic {
   void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override {
     core_.scheduler.set_limits(flow, limits, now);
   }
-  void on_time(Instant now) override;
-  Instant next_deadline() const override;
 
   // --- StandardNic ---
   Result<MemoryRegion> register_memory_as(void* address, size_t length, Access access,
                                           uint64_t remote, DomainId domain) override {
     return core_.memory.add_as(address, length, access, remote, domain);
   }
+  size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) override;
   Result<ReceiveQueueId> create_receive_queue(uint32_t receives) override;
   void destroy_receive_queue(ReceiveQueueId id) override { receive_queues_[id].reset(); }
   size_t post_shared_receives(ReceiveQueueId id,

@@ -15,11 +15,9 @@ ibv_wr_opcode opcode_of(Opcode opcode) {
       return IBV_WR_RDMA_WRITE;
     case Opcode::kWriteWithImm:
       return IBV_WR_RDMA_WRITE_WITH_IMM;
-    case Opcode::kSend:
-      return IBV_WR_SEND;
     case Opcode::kRead:
       return IBV_WR_RDMA_READ;
-    default:  // of Service::kStandard only, which this NIC does not have
+    default:  // of a StandardNic only
       break;
   }
   PACECAR_CHECK(!"a work request that no queue pair of this NIC takes");
@@ -63,8 +61,7 @@ void PostBatch::add(const WorkRequest& request, uint64_t number, Instant now, In
   if (signaled) out.send_flags |= IBV_SEND_SIGNALED;
   if (copied) out.send_flags |= IBV_SEND_INLINE;
   // An operation that notifies the peer also wakes it.
-  const bool notifies = request.opcode == Opcode::kWriteWithImm || request.opcode == Opcode::kSend;
-  if (notifies) out.send_flags |= IBV_SEND_SOLICITED;
+  if (request.opcode == Opcode::kWriteWithImm) out.send_flags |= IBV_SEND_SOLICITED;
   out.imm_data = htonl(request.immediate);
   out.wr.rdma = {.remote_addr = request.remote, .rkey = request.remote_key};
   lane.ledger.add({.number = number,

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "transport/base/fixed_queue.h"
 #include "transport/nic/paced/work_queue.h"
 #include "transport/verbs/standby_lane.h"
 
@@ -24,17 +23,14 @@ struct VerbsQueuePair {
       kMaxStarted + StandbyLane::kCompletions + RcEndpoint::kMaxLanes;
 
   VerbsQueuePair(QueuePairId number, const QueuePairConfig& wanted)
-      : id(number), config(wanted), work(wanted.work_requests), receives(wanted.receives) {}
+      : id(number), config(wanted), work(wanted.work_requests) {}
 
   static uint32_t max_started(const QueuePairConfig& config) {
     return config.work_requests < kMaxStarted ? config.work_requests : kMaxStarted;
   }
-  // Receive requests are used in order, which a recovered lane would break.
-  static bool has_standby(const QueuePairConfig& config) { return config.receives == 0; }
   // The most completions that it may have outstanding.
   static uint32_t max_completions(const QueuePairConfig& config) {
-    return max_started(config) + config.receives +
-           (has_standby(config) ? StandbyLane::kCompletions + RcEndpoint::kMaxLanes : 0);
+    return max_started(config) + StandbyLane::kCompletions + RcEndpoint::kMaxLanes;
   }
 
   bool leaving() const { return false; }
@@ -47,9 +43,7 @@ struct VerbsQueuePair {
   }
   bool all_lanes_up() const { return std::ranges::all_of(lanes, &Lane::up); }
   // Whether lanes that fail may come back.
-  bool recovers() const {
-    return state == State::kConnected && standby != nullptr && standby->usable();
-  }
+  bool recovers() const { return state == State::kConnected && standby->usable(); }
   // The lane for the next chunk: of those that are up with the fewest bytes in flight, the first
   // from `turn` on. One lane is up.
   size_t next_lane();
@@ -63,10 +57,9 @@ struct VerbsQueuePair {
   size_t lanes_used = 0;
   size_t turn = 0;
   std::vector<Lane> lanes;
-  std::unique_ptr<StandbyLane> standby;  // only where has_standby
+  std::unique_ptr<StandbyLane> standby;
   RcEndpoint remote;
   WorkQueue work;
-  FixedQueue<uint64_t> receives;  // ids of receive requests at the device, in order
   LaneConfig lane_config;
   std::string peer;  // its GID or LID, for people
   std::string fault;

@@ -121,8 +121,6 @@ NicCaps VerbsNic::make_caps(const VerbsConfig& config, const VerbsDevice& device
           .regions = config.regions,
           .write_bytes = chunk,
           .paces_packets = false,
-          .sends = true,
-          .reads = true,
           .dma_buf = takes_dmabuf(domain),
           .peer_memory = device.hardware && peer_memory_module().has_value(),
           .registers_beside = true,
@@ -161,7 +159,7 @@ Result<bool> VerbsNic::flushed(uint64_t flush) {
   return flushes_->done(flush);
 }
 
-std::shared_ptr<void> VerbsNic::retire_memory(const MemoryRegion& region) {
+std::shared_ptr<void> VerbsNic::deregister_memory(const MemoryRegion& region) {
   if (flushes_ != nullptr) flushes_->finish();
   if (!registrations_.last(region.key)) return registrations_.remove(region.key);
   for (const auto& qp : queue_pairs_) {
@@ -218,8 +216,7 @@ LaneConfig VerbsNic::lane_config(const QueuePairConfig& config) const {
   const bool control = config.traffic_class == TrafficClass::kControl;
   return {.domain = domain_.get(),
           .completions = completions_.queue(),
-          .shared_receives = config.receives == 0 ? completions_.shared_receives() : nullptr,
-          .receives = config.receives,
+          .shared_receives = completions_.shared_receives(),
           .work_requests = std::min(QueuePair::max_started(config), most_started_),
           .traffic_class =
               static_cast<uint8_t>(control ? config_.control_traffic_class : config_.traffic_class),
@@ -228,13 +225,13 @@ LaneConfig VerbsNic::lane_config(const QueuePairConfig& config) const {
           .ack_timeout = choose_ack_timeout(config_.silence_limit)};
 }
 
-// Control writes must be placed in the order of posting, and receive requests are used in order.
+// Control writes must be placed in the order of posting.
 uint32_t VerbsNic::lanes_of(const QueuePairConfig& config) const {
-  return config.paced && config.receives == 0 ? caps_.paths : 1;
+  return config.paced ? caps_.paths : 1;
 }
 
 Result<QueuePairId> VerbsNic::create_queue_pair(const QueuePairConfig& config) {
-  PACECAR_CHECK(config.flow < flows_.size());
+  PACECAR_CHECK(config.flow < flows_.size() && config.receives == 0);
   if (device_failed_) return fail(ErrorCode::kSystem, device_fault_);
   const auto free = std::find(queue_pairs_.begin(), queue_pairs_.end(), nullptr);
   if (free == queue_pairs_.end()) {
@@ -271,7 +268,6 @@ Result<void> VerbsNic::make_lanes(QueuePair& qp) {
     ASSIGN_OR_RETURN(auto lane, make_lane(device_, qp.lane_config, path_label(label, i)));
     qp.lanes.push_back(std::move(lane));
   }
-  if (!QueuePair::has_standby(qp.config)) return {};
   ASSIGN_OR_RETURN(auto standby, StandbyLane::create(device_, qp.lane_config, qp.id,
                                                      path_label(label, RcEndpoint::kMaxLanes)));
   qp.standby = std::move(standby);
@@ -282,7 +278,6 @@ void VerbsNic::index_lanes(QueuePair& qp) {
   for (size_t i = 0; i < qp.lanes.size(); ++i) {
     by_lane_[qp.lanes[i].local.queue_pair] = {&qp, static_cast<uint8_t>(i)};
   }
-  if (qp.standby == nullptr) return;
   by_lane_[qp.standby->end().queue_pair] = {&qp, StandbyLane::kLaneNumber};
 }
 
@@ -292,7 +287,7 @@ QueuePairAddress VerbsNic::queue_pair_address(QueuePairId id) const {
   RcEndpoint endpoint = endpoint_of(device_);
   endpoint.lanes = static_cast<uint8_t>(qp->lanes.size());
   for (size_t i = 0; i < qp->lanes.size(); ++i) endpoint.lane[i] = qp->lanes[i].local;
-  if (qp->standby != nullptr) announce_standby(qp->standby->end(), endpoint);
+  announce_standby(qp->standby->end(), endpoint);
   return encode(endpoint);
 }
 
@@ -313,7 +308,7 @@ Result<void> VerbsNic::connect_queue_pair(QueuePairId id, std::span<const uint8_
         connect_lane(device_, qp->lane_config, qp->lanes[i], endpoint, endpoint.lane[i]));
   }
   const auto standby = announced_standby(endpoint);
-  if (standby.has_value() && qp->standby != nullptr) {
+  if (standby.has_value()) {
     RETURN_IF_ERROR(qp->standby->connect(device_, endpoint, *standby));
   }
   qp->remote = endpoint;
@@ -330,9 +325,7 @@ QueuePairMemory VerbsNic::queue_pair_memory(const QueuePairConfig& config) const
   const Bytes lane =
       sizeof(Lane) + started * (kDeviceWorkRequestBytes + 2 * sizeof(LaneLedger::Entry));
   const Bytes waiting = config.work_requests * sizeof(WorkRequest);
-  const Bytes standby = QueuePair::has_standby(config) ? StandbyLane::memory() : 0;
-  return {.state = sizeof(QueuePair) + waiting + lanes_of(config) * lane + standby +
-                   config.receives * kDeviceWorkRequestBytes,
+  return {.state = sizeof(QueuePair) + waiting + lanes_of(config) * lane + StandbyLane::memory(),
           .queues = 0};
 }
 
@@ -396,7 +389,7 @@ void VerbsNic::break_queue_pair(QueuePair& qp, CompletionStatus status, std::str
     stop_lane(lane);
     lane.account.abandon(qp.work);
   }
-  if (qp.standby != nullptr) qp.standby->stop();
+  qp.standby->stop();
   recovering_.remove(slot_of(qp.id));
   completed_.add(slot_of(qp.id));
 }

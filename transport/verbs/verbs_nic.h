@@ -73,8 +73,7 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   Result<bool> flushed(uint64_t flush) override;
   // Waits, for a bounded time, until the device is done with the memory; lanes that are not done by
   // then are replaced.
-  std::shared_ptr<void> retire_memory(const MemoryRegion& region) override;
-  void deregister_memory(const MemoryRegion& region) override { retire_memory(region).reset(); }
+  std::shared_ptr<void> deregister_memory(const MemoryRegion& region) override;
   bool shared(const MemoryRegion& region) const override {
     return !registrations_.last(region.key);
   }
@@ -85,17 +84,16 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   void halt_queue_pair(QueuePairId id) override;
   void destroy_queue_pair(QueuePairId id) override;
   size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
-  size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) override;
   void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override {
     PacedNic::set_flow_limits(flow, limits, now);
     rate_limits_.on_rate(flow, limits.rate);
   }
-  void on_time(Instant now) override;
-  Instant next_deadline() const override;
 
   // --- NicPort ---
   size_t receive(Instant now) override;
+  void on_time(Instant now) override;
   size_t transmit(Instant now) override;
+  Instant next_deadline() const override;
   bool prepare_to_wait() override;
   int wait_fd() const override { return wait_fd_.get(); }
 
@@ -137,7 +135,7 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   void on_completion(const ibv_wc& completion, Duration late, Instant now);
   void on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& completion, Duration late,
                Instant now);
-  void on_received(const ibv_wc& completion, bool shared);
+  void on_received(const ibv_wc& completion);
   void poll_events();
   void on_event(const ibv_async_event& event);
   // Of the lane with this number at the device.

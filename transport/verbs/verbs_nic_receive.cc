@@ -34,9 +34,7 @@ size_t VerbsNic::receive(Instant now) {
 
 void VerbsNic::on_completion(const ibv_wc& completion, Duration late, Instant now) {
   const VerbsWorkId id = VerbsWorkId::unpack(completion.wr_id);
-  if (id.receive && id.lane != StandbyLane::kLaneNumber) {
-    return on_received(completion, id.queue_pair == 0);
-  }
+  if (id.receive && id.lane != StandbyLane::kLaneNumber) return on_received(completion);
   QueuePair* qp = find(id.queue_pair);
   if (qp == nullptr) return;
   if (id.lane == StandbyLane::kLaneNumber) return on_standby(*qp, completion);
@@ -89,8 +87,8 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
   wake(qp);
 }
 
-void VerbsNic::on_received(const ibv_wc& completion, bool shared) {
-  if (shared) completions_.on_receive_used();
+void VerbsNic::on_received(const ibv_wc& completion) {
+  completions_.on_receive_used();
   const auto [qp, index] = find_lane(completion.qp_num);
   if (qp == nullptr || index >= qp->lanes.size()) return;
   Lane& lane = qp->lanes[index];
@@ -99,19 +97,13 @@ void VerbsNic::on_received(const ibv_wc& completion, bool shared) {
     return fail_lane(*qp, lane, failure.completion,
                      describe_fault(place_of(*qp), completion.status, completion.vendor_err));
   }
-  const bool written = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
-  if (shared && !written) return;  // a send on a data lane carries nothing
-  Completion received{
-      .bytes = completion.byte_len,
-      .queue_pair = qp->id,
-      .immediate = (completion.wc_flags & IBV_WC_WITH_IMM) != 0 ? ntohl(completion.imm_data) : 0,
-      .kind = written ? CompletionKind::kReceived : CompletionKind::kReceivedSend};
-  if (!shared) {
-    received.work_request = qp->receives.front();
-    qp->receives.pop_front();
-  }
-  if (written) lane.account.on_received();
-  on_arrived(*qp, received);
+  // A send carries nothing: the receive request has no memory.
+  if (completion.opcode != IBV_WC_RECV_RDMA_WITH_IMM) return;
+  lane.account.on_received();
+  on_arrived(*qp, {.bytes = completion.byte_len,
+                   .queue_pair = qp->id,
+                   .immediate = ntohl(completion.imm_data),
+                   .kind = CompletionKind::kReceived});
 }
 
 // --- events of the device ---

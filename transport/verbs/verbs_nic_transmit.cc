@@ -30,27 +30,6 @@ size_t VerbsNic::post(QueuePairId id, std::span<const WorkRequest> work_requests
   return accepted;
 }
 
-size_t VerbsNic::post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) {
-  QueuePair* qp = find(id);
-  PACECAR_CHECK(qp != nullptr);
-  size_t count = 0;
-  while (count < requests.size() && !qp->receives.full() &&
-         qp->state != QueuePair::State::kBroken) {
-    const ReceiveRequest& request = requests[count];
-    const int error =
-        post_receive(qp->lanes.front(), VerbsWorkId{.queue_pair = id, .receive = true}.pack(),
-                     piece_of(request.local, request.length, request.local_key));
-    if (error != 0) {
-      break_queue_pair(*qp, CompletionStatus::kLocalError,
-                       verbs_error(Call::kOther, "ibv_post_recv", error, device_.name).message);
-      break;
-    }
-    qp->receives.push(request.id);
-    ++count;
-  }
-  return count;
-}
-
 void VerbsNic::on_time(Instant now) {
   now_ = now;
   flows_.on_time(now);

@@ -102,7 +102,7 @@ bool Core::turn(Instant now, SoftPort::Clock clock) {
   const size_t commands = take_commands();
   if (received + commands == 0 && now < deadline_) return false;
   if (received > 0 && clock != nullptr) now = clock();
-  port_->nic().on_time(now);
+  port_->on_time(now);
   // Publishes completions before the peer can get the acknowledgement.
   publish();
   const size_t sent = port_->transmit(now);

@@ -94,11 +94,12 @@ Result<MemoryRegion> MultiCoreNic::register_memory(void* address, size_t length,
   return region;
 }
 
-void MultiCoreNic::deregister_memory(const MemoryRegion& region) {
+std::shared_ptr<void> MultiCoreNic::deregister_memory(const MemoryRegion& region) {
   first_.deregister_memory(region);
   for (auto& core : further_) {
     core->exclusively([&](SoftNic& nic) { nic.deregister_memory(region); });
   }
+  return nullptr;
 }
 
 Result<QueuePairId> MultiCoreNic::create_queue_pair(const QueuePairConfig& config) {

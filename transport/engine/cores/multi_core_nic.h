@@ -41,7 +41,7 @@ class MultiCoreNic final : public Nic, public NicPort {
   const NicCaps& caps() const override { return caps_; }
   const NicCounters& counters() const override;
   Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
-  void deregister_memory(const MemoryRegion& region) override;
+  std::shared_ptr<void> deregister_memory(const MemoryRegion& region) override;
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
   QueuePairAddress queue_pair_address(QueuePairId id) const override;
   Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override;
@@ -56,13 +56,13 @@ class MultiCoreNic final : public Nic, public NicPort {
   void report_arrivals(bool wanted) override;
   size_t poll_arrivals(std::span<FlowArrival> arrivals) override;
   void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override;
-  void on_time(Instant now) override;
-  Instant next_deadline() const override;
 
   // --- NicPort ---
   Nic& nic() override { return *this; }
   size_t receive(Instant now) override;
+  void on_time(Instant now) override;
   size_t transmit(Instant now) override;
+  Instant next_deadline() const override;
   bool prepare_to_wait() override;
   int wait_fd() const override { return wait_fd_.get(); }
   const Address& address() const override { return port_->address(); }

@@ -56,8 +56,6 @@ TEST(SoftNicWireMode, EachModeSaysWhatItCan) {
   for (const NicCaps* of : {&extended, &standard, &both}) {
     EXPECT_TRUE(of->counts_silent_packets);
     EXPECT_TRUE(of->paces_packets);
-    EXPECT_EQ(of->sends, of != &extended);
-    EXPECT_EQ(of->reads, of != &extended);
   }
 }
 

@@ -226,9 +226,9 @@ class BusyNic : public PassingNic {
     turn();
     PassingNic::destroy_queue_pair(id);
   }
-  void deregister_memory(const MemoryRegion& region) override {
+  std::shared_ptr<void> deregister_memory(const MemoryRegion& region) override {
     turn();
-    PassingNic::deregister_memory(region);
+    return PassingNic::deregister_memory(region);
   }
   RemoteAddress table;
   int turns = 0;
