@@ -57,7 +57,7 @@ class HostilePeer {
     auto bytes = encode(answer);
     if ((choice & 6) == 6) bytes[input.below(bytes.size())] ^= input.u8();
     if (!victim.finish_send(offered->connection, bytes, now)) {
-      victim.doubt_flow(offered->connection, ErrorCode::kStale, now);
+      victim.suspect_flow(offered->connection, ErrorCode::kStale, now);
       victim.close_send(offered->connection, now);
       return nullptr;
     }

@@ -207,7 +207,7 @@ class EngineListener final : public Listener {
     std::vector<BondLane> lanes =
         make_lanes(*joining.device, Direction::kReceive, joining.connections, peer);
     for (const BondLane& lane : lanes) {
-      lane.at.call(&Lanes::keep_line, line);
+      lane.at.call(&Lanes::add_line, line);
     }
     if (lanes.size() == 1) return make_receive_connection(std::move(lanes.front().at));
     return make_bonded_receive(std::move(lanes), own_.keeper);
@@ -294,7 +294,7 @@ class EngineConnecting final : public Connecting {
         make_lanes(device_, Direction::kSend, connections_, bootstrap_->peer());
     const auto line = line_over(bootstrap_->take_socket());
     for (const BondLane& lane : lanes) {
-      lane.at.call(&Lanes::keep_line, line);
+      lane.at.call(&Lanes::add_line, line);
     }
     connections_.clear();
     if (lanes.size() == 1) return make_send_connection(std::move(lanes.front().at), options_);
@@ -308,7 +308,7 @@ class EngineConnecting final : public Connecting {
     for (size_t lane = 0; lane < connections_.size(); ++lane) {
       doubtful |=
           engine_of_lane(device_, lane).exclusively([&](Messenger& messenger, Nic&, Instant now) {
-            return messenger.doubt_flow(connections_[lane], failure, now);
+            return messenger.suspect_flow(connections_[lane], failure, now);
           });
     }
     if (!doubtful || anew_ || clock_now() >= deadline_) return false;

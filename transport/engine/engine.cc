@@ -96,13 +96,13 @@ bool Engine::poll(Instant now) {
   const Instant time = received > 0 ? clock_now() : now;
   // A thread that waits for a message continues at once; the next turn does the rest of this one.
   if (received > 0 && !unfinished_ && loop_.deliver(time)) {
-    leave_unfinished();
+    mark_unfinished();
     return true;
   }
   return poll_without_receiving(time) || received > 0;
 }
 
-void Engine::leave_unfinished() {
+void Engine::mark_unfinished() {
   unfinished_ = true;
   deadline_ = Instant();  // at once
 }
@@ -156,7 +156,7 @@ void Engine::send_now() {
   const Instant time = clock_now();
   drain_submissions(time);
   loop_.send_now(time);
-  leave_unfinished();
+  mark_unfinished();
   end_inline_poll(time);
 }
 

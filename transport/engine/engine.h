@@ -108,7 +108,7 @@ class Engine final : private Driven {
   // All require the lock.
   bool poll(Instant now);
   bool poll_without_receiving(Instant now);
-  void leave_unfinished();
+  void mark_unfinished();
   // As NicPort::prepare_to_wait.
   bool prepare_to_wait();
   size_t drain_submissions(Instant now);

@@ -28,7 +28,7 @@ ProgressDriver::ProgressDriver(Driven& driven, const ProgressPolicy& policy,
 
 void ProgressDriver::start() {
   const std::lock_guard lock(starting_);
-  if (!thread_.joinable()) thread_ = std::thread([this] { keep(); });
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
 }
 
 void ProgressDriver::stop() {
@@ -38,12 +38,12 @@ void ProgressDriver::stop() {
   thread_.join();
 }
 
-void ProgressDriver::keep() {
+void ProgressDriver::run() {
   begin_thread("pacecar");
   ProgressState state(policy_);
   while (!stops()) {
     const Instant now = clock_now();
-    switch (state.look(last_call(), entered(), now)) {
+    switch (state.decide(last_call(), entered(), now)) {
       case Driving::kCallers:
         nap(state.next_nap());
         if (!stops() && driven_.callers_left_work()) {

@@ -85,7 +85,7 @@ class ProgressDriver {
 
  private:
   ProgressDriver(Driven& driven, const ProgressPolicy& policy, std::unique_ptr<Doorbell> bell);
-  void keep();
+  void run();
   void sleep();
   bool stops() const { return stop_.load(std::memory_order_relaxed); }
 

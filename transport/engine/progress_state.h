@@ -53,7 +53,7 @@ class ProgressState {
 
   // The keeper is about to act; returns what it does now. `entered`: callers take turns all the
   // time, also in a lead.
-  Driving look(Instant last_call, bool entered, Instant now) {
+  Driving decide(Instant last_call, bool entered, Instant now) {
     if (state_ == Driving::kNobody) return state_;
     if (state_ == Driving::kLeading && now < leads_until_ && !entered) return state_;
     const bool called = !policy_.always && (entered || now - last_call < policy_.patience);

@@ -69,8 +69,8 @@ class ConnectionEnds : public Lanes {
   MessageFlow& flow(ConnectionId id) { return *ends_[id].flow; }
   const NoteWords& peer_note(ConnectionId id) const override { return ends_[id].table->peer_note; }
   std::string fault(ConnectionId id) const override { return flow(id).fault; }
-  void keep_line(ConnectionId id, std::shared_ptr<PeerLine> line) override {
-    flow(id).watch.keep(std::move(line), flow(id).sending);
+  void add_line(ConnectionId id, std::shared_ptr<PeerLine> line) override {
+    flow(id).watch.add_line(std::move(line), flow(id).sending);
   }
   // Some end has pending requests or is closed by the application: housekeeping visits only these.
   bool housekeeping_due() const { return !attended_.empty(); }
@@ -140,7 +140,7 @@ class ConnectionEnds : public Lanes {
     discard(end);
     ends_.remove(end.id);
     if (weight > 1 && weight == flow.weight) weigh(flow, now);
-    flows_.leave(flow, now);
+    flows_.release(flow, now);
   }
   uint8_t* cells(const End& end) { return end.memory.get() + sizeof(Table); }
 
@@ -160,7 +160,7 @@ class ConnectionEnds : public Lanes {
   // The part of a visit that both sides share: releases a closed end without outstanding writes,
   // and watches the progress of the others. `closing`: the peer has closed, but not all that it
   // sent has arrived.
-  bool keep(End& end, bool writes_outstanding, bool closing, Instant now) {
+  bool supervise(End& end, bool writes_outstanding, bool closing, Instant now) {
     const bool agreed = end.close_sent && !end.close_outstanding && end.peer_closed;
     const bool under_way = writes_outstanding || end.notes_outstanding > 0;
     if (end.closed && ((agreed && !under_way) || end.flow->state == FlowState::kBroken)) {
@@ -169,7 +169,7 @@ class ConnectionEnds : public Lanes {
     }
     const bool waits = !end.queue.idle() && !end.failed();
     if (!end.failed()) {
-      stall_changes_ += end.progress.look(waits && !end.closed, end.queue.moves(), now) ? 1 : 0;
+      stall_changes_ += end.progress.update(waits && !end.closed, end.queue.moves(), now) ? 1 : 0;
     }
     const bool busy = end.closed || waits || closing;
     if (busy) end.flow->active = true;

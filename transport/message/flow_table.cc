@@ -84,7 +84,7 @@ MessageFlow* FlowTable::find_if(const NicIdentity& peer, Fits fits) const {
 
 MessageFlow* FlowTable::find_shareable(const NicIdentity& receiver) const {
   return find_if(receiver, [](const MessageFlow& flow) {
-    return flow.sending && flow.state != FlowState::kLeaving && !flow.doubted &&
+    return flow.sending && flow.state != FlowState::kLeaving && !flow.suspected &&
            !flow.numbered.full();
   });
 }
@@ -110,7 +110,7 @@ Result<void> FlowTable::join(MessageFlow& flow, const FlowEnd& remote, Instant n
   return {};
 }
 
-void FlowTable::leave(MessageFlow& flow, Instant now) {
+void FlowTable::release(MessageFlow& flow, Instant now) {
   if (--flow.connections > 0) return;
   if (flow.state != FlowState::kOpen) return remove(flow, now);
   flow.watch = {};  // its file descriptors are wanted back

@@ -31,7 +31,7 @@ class FlowTable {
   // Connects a new flow to the peer's end. Errors: those of Nic::connect_queue_pair.
   Result<void> join(MessageFlow& flow, const FlowEnd& remote, Instant now);
   // One of its connections is released. With the last one the flow leaves.
-  void leave(MessageFlow& flow, Instant now);
+  void release(MessageFlow& flow, Instant now);
   // Ends its queue pairs; nothing more arrives. The caller fails its connections.
   void end(MessageFlow& flow);
   void remove(MessageFlow& flow, Instant now);

@@ -36,7 +36,7 @@ class Lanes {
   // connection need not be open.
   virtual std::string fault(ConnectionId connection) const = 0;
   // The line over which the connection was made: its end shows that the peer has ended.
-  virtual void keep_line(ConnectionId connection, std::shared_ptr<PeerLine> line) = 0;
+  virtual void add_line(ConnectionId connection, std::shared_ptr<PeerLine> line) = 0;
 
   virtual LaneSight lane(ConnectionId connection) const = 0;
   // The peer's note; its address is valid as long as the connection. Any thread may read it.

@@ -16,7 +16,7 @@ using LimitCounts = std::array<uint64_t, kEveryLimit.size()>;
 class LimitMeter {
  public:
   // Called by housekeeping while the flow is served: measures, and counts what limits it.
-  void look(Instant now, const Explanation& explanation, const FlowStats& stats) {
+  void sample(Instant now, const Explanation& explanation, const FlowStats& stats) {
     measure(now, stats);
     ++counts_[static_cast<size_t>(limit(explanation, stats))];
   }
@@ -40,8 +40,8 @@ class LimitMeter {
   static constexpr Duration kFresh = Duration::from_ms(200);
   static constexpr Bytes kSlack = 64 << 10;  // what a span may miss by chance
 
-  // Measures the rate over a span of at least kSpan at whose looks there was always a backlog; the
-  // result counts for kFresh.
+  // Measures the rate over a span of at least kSpan at whose samples there was always a backlog;
+  // the result counts for kFresh.
   void measure(Instant now, const FlowStats& stats) {
     if (measured_ && now - measured_at_ > kFresh) measured_ = false;
     if (stats.backlog == 0) {

@@ -61,9 +61,9 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> off
   return receives_.open(offer, now);
 }
 
-bool Messenger::doubt_flow(ConnectionId sender, ErrorCode failure, Instant now) {
+bool Messenger::suspect_flow(ConnectionId sender, ErrorCode failure, Instant now) {
   poll_completions(now);
-  return sends_.doubt_flow(sender, failure);
+  return sends_.suspect_flow(sender, failure);
 }
 
 void Messenger::forget_memory(uint32_t key) {
@@ -100,9 +100,9 @@ void Messenger::poll(Instant now) {
     poll_words(now);
     if (sends_.match(now)) last_change_ = now;
   }
-  rates_.settle(flows_.all(), now);
+  rates_.decide_pending(flows_.all(), now);
   sends_.post();
-  rates_.settle(flows_.all(), now);
+  rates_.decide_pending(flows_.all(), now);
 }
 
 bool Messenger::finish_receives(Instant now) {
@@ -115,7 +115,7 @@ bool Messenger::finish_receives(Instant now) {
 void Messenger::post_submitted_sends(Instant now) {
   now_ = now;
   if (sends_.match(now)) last_change_ = now;
-  if (sends_.post() > nic_.caps().mtu) rates_.settle(flows_.all(), now);
+  if (sends_.post() > nic_.caps().mtu) rates_.decide_pending(flows_.all(), now);
 }
 
 void Messenger::post_control_writes(Instant now) {
@@ -251,10 +251,10 @@ void Messenger::watch_peers(Instant now) {
   for (const FlowId id : flows_.ids()) {
     MessageFlow& flow = flows_.all()[id];
     if (!flow.active || flow.state != FlowState::kOpen) continue;
-    const PeerWatch::Sight sight = flow.watch.look(now);
-    if (sight == PeerWatch::Sight::kAsk && flow.words_outstanding == 0) {
+    const PeerWatch::Finding finding = flow.watch.poll(now);
+    if (finding == PeerWatch::Finding::kAsk && flow.words_outstanding == 0) {
       control_.post_word(flow, now);
-    } else if (sight == PeerWatch::Sight::kEnded) {
+    } else if (finding == PeerWatch::Finding::kEnded) {
       flow.fault = "its process has ended: look for the first error there";
       break_now(id);
     }

@@ -64,7 +64,7 @@ class Messenger {
   // An offer has failed with this error. True: its flow is the reason. The flow has broken or, if
   // another connection made it, has ended at the peer (kStale). No further connection shares it,
   // and an offer over another flow may succeed.
-  bool doubt_flow(ConnectionId sender, ErrorCode failure, Instant now);
+  bool suspect_flow(ConnectionId sender, ErrorCode failure, Instant now);
 
   // Whether a closed connection still holds its place, until its peer has closed, too.
   bool releasing_sends() const { return sends_.releasing(); }

@@ -14,7 +14,7 @@ std::vector<FlowStatus> Messenger::flow_statuses(Instant now) const {
   const auto look = [&](const auto& end, uint32_t writes, bool awaits_peer) {
     FlowStatus& status = statuses[places[end.flow->id]];
     status.requests += end.queue.requests();
-    const Duration still = end.progress.still(now);
+    const Duration still = end.progress.stalled_for(now);
     if (still <= status.still) return;
     status.still = still;
     status.writes = writes;

@@ -2,14 +2,14 @@
 // the two sides met; the process that ends closes it. That is a hint only, as a peer may close it
 // for another reason: so the peer is asked, by a word that a living one acknowledges.
 //
-//   kNoLine --keep--> kLine --all lines have ended--> kAsking --limit_ looks--> Sight::kEnded
+//   kNoLine --add_line--> kLine --all lines have ended--> kAsking --limit_ polls--> Finding::kEnded
 //      ^                                                 |
 //      +------------------ a word is acknowledged -------+
 //
 // A queue pair of an RDMA NIC acknowledges after its process has ended, until the kernel has freed
 // what the process had. So after an answer of such a NIC more questions follow, later.
 //
-// Counts looks, not time: a process that was stopped finds acknowledgements late. Pure.
+// Counts polls, not time: a process that was stopped finds acknowledgements late. Pure.
 #pragma once
 
 #include <cstdint>
@@ -30,36 +30,36 @@ class PeerLine {
 
 class PeerWatch {
  public:
-  static constexpr Duration kBetweenLooks = Duration::from_ms(50);
+  static constexpr Duration kPollInterval = Duration::from_ms(50);
   static constexpr uint32_t kQuestions = 6;
   static constexpr uint32_t kQuestionsToNic = 24;  // a peer that lives may be silent for 1 s
   static constexpr uint32_t kMostQuestions = 96;   // 9 s after the end of the line
   static constexpr size_t kMostLines = 2;
 
-  enum class Sight : uint8_t { kNothing, kAsk, kEnded };
+  enum class Finding : uint8_t { kNothing, kAsk, kEnded };
 
   // Of the many connections that may share a flow, the sender keeps the first two lines and closes
   // the others. The receiver, which may learn of them in another order, keeps those that are left.
-  void keep(std::shared_ptr<PeerLine> line, bool sending) {
+  void add_line(std::shared_ptr<PeerLine> line, bool sending) {
     drop_ended();
     if (line == nullptr || (sending && lines_.size() == kMostLines)) return;
     lines_.push_back(std::move(line));
     state_ = State::kLine;
-    next_look_ = Instant();
+    next_poll_ = Instant();
   }
 
   // While the flow has requests. kAsk: write a word to the peer, unless one is on its way.
-  Sight look(Instant now) {
-    if (state_ == State::kNoLine || now < next_look_) return Sight::kNothing;
-    next_look_ = now + kBetweenLooks;
+  Finding poll(Instant now) {
+    if (state_ == State::kNoLine || now < next_poll_) return Finding::kNothing;
+    next_poll_ = now + kPollInterval;
     if (state_ == State::kLine) {
       drop_ended();
-      if (!lines_.empty()) return Sight::kNothing;
+      if (!lines_.empty()) return Finding::kNothing;
       state_ = State::kAsking;
       questions_ = 0;
       limit_ = kQuestions;
     }
-    return ++questions_ > limit_ ? Sight::kEnded : Sight::kAsk;
+    return ++questions_ > limit_ ? Finding::kEnded : Finding::kAsk;
   }
 
   // What the peer has acknowledged before it ended may arrive after the first question.
@@ -72,7 +72,7 @@ class PeerWatch {
     }
     questions_ = 0;
     limit_ = limit_ < kQuestionsToNic ? kQuestionsToNic : 2 * limit_;
-    next_look_ = next_look_ + kBetweenLooks * limit_;
+    next_poll_ = next_poll_ + kPollInterval * limit_;
   }
 
  private:
@@ -85,7 +85,7 @@ class PeerWatch {
   State state_ = State::kNoLine;
   uint32_t questions_ = 0;
   uint32_t limit_ = kQuestions;  // of questions
-  Instant next_look_;
+  Instant next_poll_;
   std::vector<std::shared_ptr<PeerLine>> lines_;
 };
 

@@ -10,7 +10,7 @@ class ProgressWatch {
  public:
   // Called by housekeeping: a request is pending, and progress is counted in `moves`. True when a
   // stall begins or ends.
-  bool look(bool waits, uint64_t moves, Instant now) {
+  bool update(bool waits, uint64_t moves, Instant now) {
     if (!waits || !waits_ || moves != moves_) {
       const bool ends = stalled_;
       *this = ProgressWatch();
@@ -27,7 +27,7 @@ class ProgressWatch {
   bool waits() const { return waits_; }
   bool stalled() const { return stalled_; }
   // How long nothing has moved.
-  Duration still(Instant now) const { return now - since_; }
+  Duration stalled_for(Instant now) const { return now - since_; }
 
  private:
   uint64_t moves_ = 0;

@@ -56,7 +56,7 @@ RateControl::RateControl(NicQueuePairs& nic, const MessengerConfig& config, Cont
       config_(config),
       control_(control),
       congestion_(std::move(congestion_control)),
-      unsettled_(nic.caps().flows) {
+      undecided_(nic.caps().flows) {
   nic_.report_arrivals(congestion_.allocator->wants_arrivals());
 }
 
@@ -101,21 +101,21 @@ void RateControl::on_word(MessageFlow& flow, uint64_t word, Instant now) {
 
 void RateControl::on_grant(MessageFlow& flow, uint64_t word, Instant now) {
   flow.controller->on_grant(now, wire::decode_grant(word));
-  settle_later(flow, true);
+  decide_later(flow, true);
 }
 
 void RateControl::on_writes_posted(MessageFlow& flow, uint32_t writes, Bytes bytes) {
   const bool begins = flow.stats.backlog == 0;
   flow.writes += writes;
   flow.stats.backlog += bytes;
-  settle_later(flow, begins);  // it may have been idle
+  decide_later(flow, begins);  // it may have been idle
 }
 
 void RateControl::on_write_done(MessageFlow& flow) {
   // Withdrawn writes are never acknowledged: without writes at the NIC the backlog is 0.
   if (--flow.writes > 0) return;
   flow.stats.backlog = 0;
-  settle_later(flow, false);
+  decide_later(flow, false);
 }
 
 void RateControl::poll_signals(const Places<MessageFlow>& flows, Instant now) {
@@ -151,7 +151,7 @@ void RateControl::on_signal(MessageFlow& flow, const FlowSignal& signal, Instant
   take_signal(*flow.controller, flow.stats, signal, now);
   if (signal.rtt.ns() != 0) flow.rtt = signal.rtt;
   last_flow_ = flow.id;
-  settle_later(flow, true);
+  decide_later(flow, true);
 }
 
 // --- demands, grants, decisions ---
@@ -202,14 +202,14 @@ void RateControl::announce(const MessageFlow& flow, Instant now) {
   if (demand) control_.queue(flow.id, wire::encode_demand(*demand));
 }
 
-void RateControl::settle_later(MessageFlow& flow, bool decides) {
+void RateControl::decide_later(MessageFlow& flow, bool decides) {
   flow.undecided |= decides;
-  unsettled_.add(flow.id);
+  undecided_.add(flow.id);
 }
 
-void RateControl::settle(const Places<MessageFlow>& flows, Instant now) {
-  while (!unsettled_.empty()) {
-    MessageFlow* flow = flows.find(unsettled_.take());
+void RateControl::decide_pending(const Places<MessageFlow>& flows, Instant now) {
+  while (!undecided_.empty()) {
+    MessageFlow* flow = flows.find(undecided_.take());
     if (flow == nullptr) continue;
     announce(*flow, now);
     if (std::exchange(flow->undecided, false) && flow->stats.backlog > 0) decide(*flow, now);
@@ -220,7 +220,7 @@ void RateControl::do_housekeeping(MessageFlow& flow, Instant now) {
   if (!flow.sending) return;
   announce(flow, now);
   decide(flow, now);
-  flow.meter.look(now, flow.controller->explain(now), flow.stats);
+  flow.meter.sample(now, flow.controller->explain(now), flow.stats);
 }
 
 // --- queries ---

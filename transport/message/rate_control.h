@@ -67,7 +67,7 @@ class RateControl {
   void poll_grants(Instant now);
   // Sends the demand of each flow that has had an event, and decides its limits if it has a
   // backlog: once per poll, not once per event.
-  void settle(const Places<MessageFlow>& flows, Instant now);
+  void decide_pending(const Places<MessageFlow>& flows, Instant now);
   // For an open flow, at times: a grant may have expired.
   void do_housekeeping(MessageFlow& flow, Instant now);
 
@@ -86,7 +86,7 @@ class RateControl {
   void decide(MessageFlow& flow, Instant now);
   void announce(const MessageFlow& flow, Instant now);
   // `decides`: its limits may change, too.
-  void settle_later(MessageFlow& flow, bool decides);
+  void decide_later(MessageFlow& flow, bool decides);
   void report_counts(Instant now);
 
   NicQueuePairs& nic_;
@@ -94,7 +94,7 @@ class RateControl {
   ControlWrites& control_;
   CongestionControl congestion_;
   TrafficHint hint_;
-  WorkList unsettled_;  // flows that settle() must visit
+  WorkList undecided_;  // flows that decide_pending() must visit
   FlowId last_flow_ = 0;
   // Buffers of one poll, members so that no poll has to make them.
   std::array<FlowSignal, 32> signals_;

@@ -104,7 +104,7 @@ void ReceiveSide::fail(ReceiveEnd& end, MessageFailure failure, Instant now) {
 
 bool ReceiveSide::receive(ConnectionId connection, MessageReceive& receive, Instant now) {
   ReceiveEnd& end = ends_[connection];
-  look_for_close(end, now);
+  check_close(end, now);
   // A peer that has ended may have sent eager messages before; nothing follows a failed receive.
   const bool failed = end.failed();
   const bool ended =
@@ -232,14 +232,14 @@ void ReceiveSide::on_slots_written(ConnectionId connection, bool ok, Instant now
 
 void ReceiveSide::do_housekeeping(Instant now) {
   visit_attended([&](ReceiveEnd& end) {
-    const bool closing = look_for_close(end, now);
+    const bool closing = check_close(end, now);
     if (end.closed) post_close(end, end.completed_slots);
-    return keep(end, end.slot_writes_outstanding > 0, closing, now);
+    return supervise(end, end.slot_writes_outstanding > 0, closing, now);
   });
 }
 
 // True while completions of what the peer sent before it closed may be outstanding.
-bool ReceiveSide::look_for_close(ReceiveEnd& end, Instant now) {
+bool ReceiveSide::check_close(ReceiveEnd& end, Instant now) {
   const uint64_t word = peer_close(end);
   const bool closing = CloseWord::closed(word) && !end.peer_closed;
   if (closing && end.close_due == Instant::never()) end.close_due = now + config_.silence_limit;
@@ -254,8 +254,9 @@ bool ReceiveSide::look_for_close(ReceiveEnd& end, Instant now) {
 std::optional<Stall> ReceiveSide::stall(ConnectionId connection) const {
   const ReceiveEnd& end = ends_[connection];
   if (!end.progress.stalled()) return std::nullopt;
-  return Stall{
-      .lasted = end.progress.still(now_), .requests = end.queue.requests(), .awaits_peer = true};
+  return Stall{.lasted = end.progress.stalled_for(now_),
+               .requests = end.queue.requests(),
+               .awaits_peer = true};
 }
 
 }  // namespace pacecar

@@ -83,7 +83,7 @@ class ReceiveSide final : public ConnectionEnds<ReceiveEnd> {
                   const ReceiveQueue::Progress& progress, Instant now);
   bool post_slots(ReceiveEnd& end, const ReceiveQueue::Run& run);
   void fail(ReceiveEnd& end, MessageFailure failure, Instant now);
-  bool look_for_close(ReceiveEnd& end, Instant now);
+  bool check_close(ReceiveEnd& end, Instant now);
 
   WorkList to_advertise_{config_.max_connections};  // with unadvertised slots
   Instant next_advertising_ = Instant::never();

@@ -88,7 +88,7 @@ class SendQueue {
   // advertising until it gets one. 0: no word is needed.
   uint64_t wanted_slots() const;
   // All sends that are done for the application have reached the peer.
-  bool settled() const { return matched_.empty() && outstanding_ == 0; }
+  bool all_arrived() const { return matched_.empty() && outstanding_ == 0; }
   // Sends that are not done for the application.
   uint32_t pending() const { return static_cast<uint32_t>(sends_.size() - free_.size()); }
 

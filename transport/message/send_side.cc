@@ -75,10 +75,10 @@ Result<void> SendSide::finish(ConnectionId connection, std::span<const uint8_t> 
   return {};
 }
 
-bool SendSide::doubt_flow(ConnectionId connection, ErrorCode failure) {
+bool SendSide::suspect_flow(ConnectionId connection, ErrorCode failure) {
   const SendEnd& end = ends_[connection];
   const bool ended = end.shares && failure == ErrorCode::kStale;
-  end.flow->doubted = end.flow->doubted || ended;
+  end.flow->suspected = end.flow->suspected || ended;
   return ended || end.flow->state == FlowState::kBroken;
 }
 
@@ -95,7 +95,7 @@ void SendSide::close(ConnectionId connection, Instant now) {
 }
 
 void SendSide::send_close(SendEnd& end) {
-  if (end.lingers && !end.queue.settled()) return;
+  if (end.lingers && !end.queue.all_arrived()) return;
   post_close(end, end.queue.arrived());
 }
 
@@ -265,14 +265,14 @@ void SendSide::do_housekeeping(Instant now) {
       fail(end, MessageFailure::kPeerClosed);
     }
     if (end.closed) send_close(end);
-    return keep(end, end.queue.outstanding() > 0, false, now);
+    return supervise(end, end.queue.outstanding() > 0, false, now);
   });
 }
 
 std::optional<Stall> SendSide::stall(ConnectionId connection) const {
   const SendEnd& end = ends_[connection];
   if (!end.progress.stalled()) return std::nullopt;
-  return Stall{.lasted = end.progress.still(now_),
+  return Stall{.lasted = end.progress.stalled_for(now_),
                .requests = end.queue.requests(),
                .writes = end.queue.outstanding(),
                .awaits_peer = end.awaits_buffer(),

@@ -46,7 +46,7 @@ class SendSide final : public ConnectionEnds<SendEnd> {
   // --- connections; see Messenger ---
   Result<Offered> open(const NicIdentity& peer, Instant now, uint32_t weight, ConnectionRole role);
   Result<void> finish(ConnectionId connection, std::span<const uint8_t> answer, Instant now);
-  bool doubt_flow(ConnectionId connection, ErrorCode failure);
+  bool suspect_flow(ConnectionId connection, ErrorCode failure);
   void close(ConnectionId connection, Instant now);
   // Ends the flow, and fails its connections.
   void break_flow(MessageFlow& flow, MessageFailure failure);

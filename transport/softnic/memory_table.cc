@@ -81,7 +81,7 @@ bool MemoryTable::window_of(uint32_t key, QueuePairId queue_pair) const {
   return bound != bound_.end() && bound->second == queue_pair;
 }
 
-bool MemoryTable::kept_from(uint32_t key, QueuePairId by) const {
+bool MemoryTable::bound_to_another(uint32_t key, QueuePairId by) const {
   const auto bound = bound_.find(key);
   return bound != bound_.end() && bound->second != by;
 }

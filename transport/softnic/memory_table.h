@@ -41,7 +41,7 @@ class MemoryTable {
   bool usable(uint32_t key, QueuePairId by, DomainId domain) const {
     const DomainId of_key = slots_[index_of(key)].domain;
     const bool shared = domain == kNoDomain || of_key == kNoDomain || of_key == domain;
-    return shared && (bound_.empty() || !kept_from(key, by));
+    return shared && (bound_.empty() || !bound_to_another(key, by));
   }
   // Whether the key is a window that only this queue pair's peer may use.
   bool window_of(uint32_t key, QueuePairId queue_pair) const;
@@ -95,7 +95,7 @@ class MemoryTable {
   static_assert(sizeof(Slot) == 32);
   uint32_t index_of(uint32_t key) const;
   uint64_t remote_address(uint64_t address);
-  bool kept_from(uint32_t key, QueuePairId by) const;
+  bool bound_to_another(uint32_t key, QueuePairId by) const;
   uint8_t* allowed(uint32_t key, uint64_t address, Bytes length, Access right) const;
   const Slot* find_local(uint32_t key, const uint8_t* address, Bytes length) const;
 

@@ -100,7 +100,7 @@ class BootstrapListener {
   void accept_callers(Instant now);
   bool advance(BootstrapSession& caller, Instant now);
   void warn_of(const BootstrapSession& caller, Instant now);
-  std::unique_ptr<BootstrapSession> take_proved(Instant now);
+  std::unique_ptr<BootstrapSession> take_authenticated(Instant now);
 
   bootstrap::Socket socket_;
   bootstrap::MacKey key_;

@@ -64,7 +64,7 @@ Result<std::unique_ptr<BootstrapListener>> BootstrapListener::open(
 std::unique_ptr<BootstrapSession> BootstrapListener::poll(Instant now) {
   strangers_ += std::erase_if(callers_, [&](auto& caller) { return !advance(*caller, now); });
   accept_callers(now);
-  return take_proved(now);
+  return take_authenticated(now);
 }
 
 void BootstrapListener::accept_callers(Instant now) {
@@ -134,7 +134,7 @@ void BootstrapListener::warn_of(const BootstrapSession& caller, Instant now) {
                                       has_cluster_key_);
 }
 
-std::unique_ptr<BootstrapSession> BootstrapListener::take_proved(Instant now) {
+std::unique_ptr<BootstrapSession> BootstrapListener::take_authenticated(Instant now) {
   const auto proved = std::find_if(callers_.begin(), callers_.end(), [](const auto& caller) {
     return caller->stage_ == BootstrapSession::Stage::kProved;
   });

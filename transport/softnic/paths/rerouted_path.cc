@@ -17,7 +17,7 @@ ReroutedPath::ReroutedPath(uint32_t paths, Duration delay_floor, Prng& prng)
     : paths_(paths),
       floor_ns_(std::min(delay_floor.ns(), kLongestNs)),
       candidates_(std::min(paths, kMostCandidates)) {
-  kept_.path = static_cast<uint16_t>(prng.below(paths));
+  chosen_.path = static_cast<uint16_t>(prng.below(paths));
 }
 
 Bytes ReroutedPath::bytes(uint32_t paths) {
@@ -25,7 +25,7 @@ Bytes ReroutedPath::bytes(uint32_t paths) {
 }
 
 uint16_t ReroutedPath::next() {
-  if (!searching_) return kept_.path;
+  if (!searching_) return chosen_.path;
   if (++turn_ >= candidates_.size()) turn_ = 0;
   return candidates_[turn_].path;
 }
@@ -50,8 +50,8 @@ void ReroutedPath::on_feedback(uint16_t path, const PathFeedback& feedback, Prng
   const int64_t mark = feedback.event == PathEvent::kMarked ? 2 * floor_ns_ : 0;
   const int64_t delay = rtt - round_trip_ns_ + mark;
   if (!searching_) {
-    if (path != kept_.path) return;  // feedback of an earlier path
-    count(kept_, feedback, delay);
+    if (path != chosen_.path) return;  // feedback of an earlier path
+    count(chosen_, feedback, delay);
     return judge(feedback, prng);
   }
   for (PathSamples& candidate : candidates_) {
@@ -64,13 +64,13 @@ void ReroutedPath::judge(const PathFeedback& feedback, Prng& prng) {
   if (feedback.event == PathEvent::kLost) return search(feedback.now, prng);
   if (feedback.now < until_) return;
   const int64_t limit = std::max(round_trip_ns_ / kDelayShare, floor_ns_);
-  const bool refused = kept_.refused * kRefusedShare > kept_.arrived + kept_.refused;
-  if (refused || kept_.mean_delay_ns() > limit) return search(feedback.now, prng);
-  keep(kept_.path, feedback.now);
+  const bool refused = chosen_.refused * kRefusedShare > chosen_.arrived + chosen_.refused;
+  if (refused || chosen_.mean_delay_ns() > limit) return search(feedback.now, prng);
+  choose(chosen_.path, feedback.now);
 }
 
 void ReroutedPath::search(Instant now, Prng& prng) {
-  if (paths_ == 1) return keep(kept_.path, now);
+  if (paths_ == 1) return choose(chosen_.path, now);
   for (PathSamples& candidate : candidates_) {
     candidate = {.path = static_cast<uint16_t>(prng.below(paths_))};
   }
@@ -91,12 +91,12 @@ void ReroutedPath::decide(Instant now, Prng& prng) {
     if (best == nullptr || better(candidate, *best)) best = &candidate;
   }
   if (best == nullptr) return search(now, prng);
-  keep(best->path, now);
+  choose(best->path, now);
 }
 
-void ReroutedPath::keep(uint16_t path, Instant now) {
+void ReroutedPath::choose(uint16_t path, Instant now) {
   searching_ = false;
-  kept_ = {.path = path};
+  chosen_ = {.path = path};
   until_ = now + round_trips(1);
 }
 

@@ -26,7 +26,7 @@ class ReroutedPath {
   void on_feedback(uint16_t path, const PathFeedback& feedback, Prng& prng);
 
   // A search is in progress, or will probably begin soon.
-  bool searching() const { return searching_ || kept_.refused > 0; }
+  bool searching() const { return searching_ || chosen_.refused > 0; }
 
   static Bytes bytes(uint32_t paths);
 
@@ -45,13 +45,13 @@ class ReroutedPath {
   void judge(const PathFeedback& feedback, Prng& prng);
   void search(Instant now, Prng& prng);
   void decide(Instant now, Prng& prng);
-  void keep(uint16_t path, Instant now);
+  void choose(uint16_t path, Instant now);
   Duration round_trips(int64_t count) const;
 
   uint32_t paths_;
   int64_t floor_ns_;
   int64_t round_trip_ns_ = 0;  // the least on any path; 0: unknown
-  PathSamples kept_;
+  PathSamples chosen_;
   Instant until_;  // of the present round trip, or search
   bool searching_ = false;
   uint32_t turn_ = 0;  // of the candidates

@@ -78,7 +78,7 @@ size_t RcRequester::post(std::span<const WorkRequest> work_requests) {
                           .over = work_request.opcode == Opcode::kNothing});
     ++accepted;
   }
-  settle();
+  advance_cursors();
   return accepted;
 }
 
@@ -119,7 +119,7 @@ void RcRequester::start(Posted& posted) {
 }
 
 // Moves the cursors over finished requests: acknowledged, sent, or never to be sent.
-void RcRequester::settle() {
+void RcRequester::advance_cursors() {
   for (; cursor_ < end_of_requests(); ++cursor_) {
     Posted& request = posted(cursor_);
     if (!request.started && request.over) start(request);
@@ -172,7 +172,7 @@ bool RcRequester::next_packet(Instant now, bool ask, Outgoing* out) {
   }
   if (out->packet.ack_request) unasked_ = 0;
   on_sent(psn, out->packet.ack_request, now);
-  settle();
+  advance_cursors();
   return true;
 }
 
@@ -272,7 +272,7 @@ void RcRequester::advance_to(uint64_t psn, SendProgress* progress) {
   }
   next_ = std::max(next_, unacknowledged_);
   while (!pieces_.empty() && pieces_.front() <= unacknowledged_) pieces_.pop_front();
-  settle();
+  advance_cursors();
 }
 
 bool RcRequester::acknowledge_before(uint64_t psn, Instant now, SendProgress* progress) {
@@ -412,7 +412,7 @@ void RcRequester::revoke(uint32_t local_key) {
     pending.over = true;
     pending.status = CompletionStatus::kMemoryGone;
   }
-  settle();
+  advance_cursors();
 }
 
 void RcRequester::fail(CompletionStatus status) {

@@ -152,7 +152,7 @@ class RcRequester {
   Bytes bytes_before(const Posted& posted, uint64_t psn) const;
   uint64_t piece_end(const Posted& posted, uint64_t psn) const;
   void start(Posted& posted);
-  void settle();
+  void advance_cursors();
   bool fill(const Posted& posted, uint64_t psn, Outgoing* out);
   void fill_message(const Posted& posted, uint64_t psn, roce::Packet* packet);
   void fill_atomic(const WorkRequest& work_request, roce::Packet* packet);

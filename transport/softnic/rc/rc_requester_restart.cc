@@ -52,7 +52,7 @@ void RcRequester::begin_at(uint64_t psn) {
   probes_ = unasked_ = 0;
   probe_ = gone_back_ = receiver_waits_ = not_ready_ = congested_ = false;
   failure_ = CompletionStatus::kOk;
-  settle();
+  advance_cursors();
 }
 
 }  // namespace pacecar

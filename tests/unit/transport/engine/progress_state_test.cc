@@ -41,7 +41,7 @@ class KeeperRun {
  private:
   std::string step() {
     const bool called = !policy_.always && now_ - last_call_ < policy_.patience;
-    switch (state_.look(last_call_, false, now_)) {
+    switch (state_.decide(last_call_, false, now_)) {
       case Driving::kCallers:
         if (!called) return "naps although nobody calls";
         if (state_.next_nap() > policy_.longest_nap) return "naps too long";
@@ -105,11 +105,11 @@ TEST(ProgressState, LeadsLongerIfCallersLeaveWorkAgain) {
   ProgressState state(kPolicy);
   Instant now = Instant::from_ns(1'000'000'000);
   for (const int64_t lead_us : {1000, 2000, 4000, 4000}) {
-    ASSERT_EQ(state.look(now, false, now), Driving::kCallers);
+    ASSERT_EQ(state.decide(now, false, now), Driving::kCallers);
     state.next_nap();
     state.on_late_turn(Turn::kMoved, now);
     now = now + Duration::from_us(lead_us - 1);
-    EXPECT_EQ(state.look(now, false, now), Driving::kLeading) << lead_us;
+    EXPECT_EQ(state.decide(now, false, now), Driving::kLeading) << lead_us;
     now = now + Duration::from_us(1);
   }
 }
@@ -117,21 +117,21 @@ TEST(ProgressState, LeadsLongerIfCallersLeaveWorkAgain) {
 TEST(ProgressState, LeadsLongerAlsoIfALeadEndsAsleep) {
   ProgressState state(kPolicy);
   Instant now = Instant::from_ns(1'000'000'000);
-  ASSERT_EQ(state.look(now, false, now), Driving::kCallers);
+  ASSERT_EQ(state.decide(now, false, now), Driving::kCallers);
   for (int i = 0; i < 10; ++i) state.next_nap();
   state.on_late_turn(Turn::kMoved, now);
   now = now + kPolicy.spin;
-  ASSERT_EQ(state.look(now, false, now), Driving::kLeading);
+  ASSERT_EQ(state.decide(now, false, now), Driving::kLeading);
   state.on_turn(Turn::kIdle, now);
-  ASSERT_EQ(state.look(now, false, now), Driving::kNobody);
+  ASSERT_EQ(state.decide(now, false, now), Driving::kNobody);
   now = now + kPolicy.longest_lead;
   state.on_woken(now);
-  ASSERT_EQ(state.look(now, false, now), Driving::kCallers);
+  ASSERT_EQ(state.decide(now, false, now), Driving::kCallers);
   state.next_nap();
   state.on_late_turn(Turn::kMoved, now);
   const Duration second = kPolicy.first_lead * 2;
   now = now + second - Duration::from_us(1);
-  EXPECT_EQ(state.look(now, false, now), Driving::kLeading);
+  EXPECT_EQ(state.decide(now, false, now), Driving::kLeading);
 }
 
 // --- falling asleep: ProgressDriver::sleep() against a thread that submits ---

@@ -85,7 +85,7 @@ class World {
     advertise_all();
     match();
     RC_ASSERT(sender_.idle());
-    RC_ASSERT(sender_.settled());
+    RC_ASSERT(sender_.all_arrived());
     RC_ASSERT(receiver_.idle());
     RC_ASSERT(!receiver_.holds_messages());
     RC_ASSERT(arrived_bytes_ == sent_bytes_);

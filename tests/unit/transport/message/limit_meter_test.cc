@@ -16,7 +16,7 @@ class LimitMeterTest : public testing::Test {
       now_ = now_ + kTick;
       stats_.sent += static_cast<Bytes>(gbps * 1e9 / 8 * kTick.seconds());
       stats_.backlog = backlog;
-      meter_.look(now_, explanation_, stats_);
+      meter_.sample(now_, explanation_, stats_);
     }
   }
   LimitedBy limit() const { return meter_.limit(explanation_, stats_); }
@@ -79,9 +79,9 @@ TEST_F(LimitMeterTest, HalfOfTheRateIsExactlyTheBoundOfTheLimitByTheHosts) {
     LimitMeter meter;
     Explanation explanation{.limited_by = LimitedBy::kGrant, .rate = Rate::from_bps(800'000'000)};
     FlowStats stats{.backlog = 1};
-    meter.look(Instant(), explanation, stats);
+    meter.sample(Instant(), explanation, stats);
     stats.sent += sent;
-    meter.look(Instant() + span, explanation, stats);
+    meter.sample(Instant() + span, explanation, stats);
     return meter.limit(explanation, stats);
   };
   const Duration span = Duration::from_ms(20);
@@ -97,7 +97,7 @@ TEST_F(LimitMeterTest, MeasurementCountsFor200Ms) {
   const Instant measured = now_;
   const auto at = [&](Duration later) {
     LimitMeter meter = meter_;
-    meter.look(measured + later, explanation_, {.backlog = 0, .sent = stats_.sent});
+    meter.sample(measured + later, explanation_, {.backlog = 0, .sent = stats_.sent});
     return meter.limit(explanation_, {.backlog = 1});
   };
   EXPECT_EQ(at(Duration::from_ms(200)), LimitedBy::kHost);

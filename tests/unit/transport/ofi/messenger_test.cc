@@ -43,7 +43,7 @@ class OfiMessengerTest : public test::OverOfi {
     const auto offered = need(from.messenger->open_send(to.identity, now));
     const auto answered = to.messenger->open_receive(offered.offer, now);
     if (!answered) {
-      EXPECT_TRUE(from.messenger->doubt_flow(offered.connection, answered.error().code, now));
+      EXPECT_TRUE(from.messenger->suspect_flow(offered.connection, answered.error().code, now));
       from.messenger->close_send(offered.connection, now);
       return tl::unexpected(answered.error());
     }

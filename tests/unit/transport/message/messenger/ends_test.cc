@@ -66,7 +66,7 @@ TEST(MessengerEnds, FlowWhoseQueuePairsCannotConnectIsBroken) {
   const auto answered = other.messenger(1).open_receive(offered.offer, pair.now).value();
   pair.nic[0].connects = false;
   EXPECT_FALSE(pair.messenger(0).finish_send(offered.connection, answered.answer, pair.now));
-  EXPECT_TRUE(pair.messenger(0).doubt_flow(offered.connection, ErrorCode::kPeer, pair.now));
+  EXPECT_TRUE(pair.messenger(0).suspect_flow(offered.connection, ErrorCode::kPeer, pair.now));
   pair.messenger(0).close_send(offered.connection, pair.now);
   pair.run_for(Duration::from_ms(20));
   EXPECT_EQ(pair.messenger(0).report().flows, 1U);

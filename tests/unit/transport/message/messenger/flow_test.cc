@@ -30,7 +30,7 @@ class MessengerFlowTest : public testing::Test {
     return answered.connection;
   }
   bool doubt(const Offered& offered, ErrorCode failure = ErrorCode::kStale) {
-    return sender().doubt_flow(offered.connection, failure, network_.now());
+    return sender().suspect_flow(offered.connection, failure, network_.now());
   }
   void give_up(const Offered& offered) { sender().close_send(offered.connection, network_.now()); }
   // Runs until the receiver has ended the flow; the sender keeps it for connections still offered.
@@ -106,7 +106,7 @@ TEST_F(MessengerFlowTest, FlowIsSharedAfterARefusalForAnotherReason) {
   EXPECT_EQ(sender().report().flows, 1U);
 }
 
-// Connections that use a doubted flow continue.
+// Connections that use a suspected flow continue.
 TEST_F(MessengerFlowTest, DoubtedFlowTakesNoNewConnections) {
   const Offered first = offer();
   make(first);

@@ -22,7 +22,7 @@ struct Waiting {
   MessageRequest& received = pair.receive();
 
   explicit Waiting(const NicCaps& caps = ScriptedNic::usual()) : pair(caps) {
-    pair.messenger(1).lanes(Direction::kReceive).keep_line(pair.ends.receive, line);
+    pair.messenger(1).lanes(Direction::kReceive).add_line(pair.ends.receive, line);
     pair.run_for(Duration::from_ms(100));
   }
   // Nothing that it writes is acknowledged.
@@ -49,7 +49,7 @@ TEST(MessengerLine, PeerThatHasEndedIsNoticedWithinASecond) {
 TEST(MessengerLine, SenderNoticesIt) {
   ScriptedPair pair;
   const auto line = std::make_shared<Line>();
-  pair.messenger(0).lanes(Direction::kSend).keep_line(pair.ends.send, line);
+  pair.messenger(0).lanes(Direction::kSend).add_line(pair.ends.send, line);
   const auto& sent = pair.send(100);
   line->over = true;
   for (int i = 0; i < 200; ++i, pair.now = pair.now + Duration::from_ms(5)) pair.turn(0);
@@ -102,7 +102,7 @@ TEST(MessengerLine, EndOfALaterLineIsNoticedAsSoon) {
   waiting.line->over = true;
   waiting.pair.run_for(Duration::from_ms(4500));  // the next questions are seconds away
   const auto later = std::make_shared<Line>();
-  waiting.pair.messenger(1).lanes(Direction::kReceive).keep_line(waiting.pair.ends.receive, later);
+  waiting.pair.messenger(1).lanes(Direction::kReceive).add_line(waiting.pair.ends.receive, later);
   later->over = true;
   waiting.wait_in_vain(Duration::from_ms(500));
   EXPECT_EQ(waiting.received.state(), State::kFailed);
@@ -111,7 +111,7 @@ TEST(MessengerLine, EndOfALaterLineIsNoticedAsSoon) {
 TEST(MessengerLine, ReceiverTrustsTheLineThatIsLeft) {
   Waiting waiting;
   const auto other = std::make_shared<Line>();
-  waiting.pair.messenger(1).lanes(Direction::kReceive).keep_line(waiting.pair.ends.receive, other);
+  waiting.pair.messenger(1).lanes(Direction::kReceive).add_line(waiting.pair.ends.receive, other);
   waiting.line->over = true;
   waiting.wait_in_vain(Duration::from_s(1));
   EXPECT_EQ(waiting.received.state(), State::kPending);
@@ -126,10 +126,10 @@ TEST(MessengerLine, SenderClosesFurtherLines) {
   for (size_t kept = 0; kept < PeerWatch::kMostLines; ++kept) {
     pair.messenger(0)
         .lanes(Direction::kSend)
-        .keep_line(pair.ends.send, kept == 0 ? first : std::make_shared<Line>());
+        .add_line(pair.ends.send, kept == 0 ? first : std::make_shared<Line>());
   }
   const auto last = std::make_shared<Line>();
-  pair.messenger(0).lanes(Direction::kSend).keep_line(pair.connect().send, last);
+  pair.messenger(0).lanes(Direction::kSend).add_line(pair.connect().send, last);
   EXPECT_EQ(first.use_count(), 2);
   EXPECT_EQ(last.use_count(), 1);
 }
@@ -148,7 +148,7 @@ TEST(MessengerLine, TimeForWhichThisProcessWasStoppedDoesNotCount) {
 TEST(MessengerLine, IdlePeerIsNotAsked) {
   ScriptedPair pair;
   const auto line = std::make_shared<Line>();
-  pair.messenger(1).lanes(Direction::kReceive).keep_line(pair.ends.receive, line);
+  pair.messenger(1).lanes(Direction::kReceive).add_line(pair.ends.receive, line);
   line->over = true;
   for (int i = 0; i < 400; ++i, pair.now = pair.now + Duration::from_ms(5)) pair.turn(1);
   EXPECT_TRUE(pair.nic[1].posted.empty());
@@ -157,7 +157,7 @@ TEST(MessengerLine, IdlePeerIsNotAsked) {
 TEST(MessengerLine, FlowWithoutConnectionsClosesItsLine) {
   ScriptedPair pair;
   const auto line = std::make_shared<Line>();
-  pair.messenger(0).lanes(Direction::kSend).keep_line(pair.ends.send, line);
+  pair.messenger(0).lanes(Direction::kSend).add_line(pair.ends.send, line);
   pair.messenger(0).close_send(pair.ends.send, pair.now);
   pair.messenger(1).close_receive(pair.ends.receive);
   pair.run_for(Duration::from_ms(50));

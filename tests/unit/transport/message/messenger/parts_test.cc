@@ -120,14 +120,14 @@ TEST_F(MessagePartsTest, FlowIsSharedUnlessItIsDoubtedFullOrLeaving) {
   EXPECT_EQ(sender_.flows.find_shareable(kOther), nullptr);
   EXPECT_EQ(receiver_.flows.find_shareable(kOther), nullptr) << "this end receives";
 
-  sending_->doubted = true;
+  sending_->suspected = true;
   EXPECT_EQ(sender_.flows.find_shareable(kPeer), nullptr);
-  sending_->doubted = false;
+  sending_->suspected = false;
   for (uint32_t i = 0; i < Immediate::kMaxConnections; ++i) sending_->numbered.add(i);
   EXPECT_EQ(sender_.flows.find_shareable(kPeer), nullptr);
   sending_->numbered.remove(3);
   EXPECT_EQ(sender_.flows.find_shareable(kPeer), sending_);
-  sender_.flows.leave(*sending_, kStart);
+  sender_.flows.release(*sending_, kStart);
   EXPECT_EQ(sender_.flows.find_shareable(kPeer), nullptr);
 }
 
@@ -137,7 +137,7 @@ TEST_F(MessagePartsTest, ReceiverFindsAFlowByItsNumberAlsoWhileTheFlowLeaves) {
   EXPECT_EQ(receiver_.flows.find(kOther, 6), nullptr);
   EXPECT_EQ(receiver_.flows.find(kPeer, 5), nullptr);
   EXPECT_EQ(sender_.flows.find(kPeer, 5), nullptr) << "this end sends";
-  receiver_.flows.leave(*receiving_, kStart);
+  receiver_.flows.release(*receiving_, kStart);
   EXPECT_EQ(receiver_.flows.find(kOther, 5), receiving_);
   receiver_.flows.end(*receiving_);
   EXPECT_EQ(receiver_.flows.find(kOther, 5), nullptr);
@@ -146,7 +146,7 @@ TEST_F(MessagePartsTest, ReceiverFindsAFlowByItsNumberAlsoWhileTheFlowLeaves) {
 TEST_F(MessagePartsTest, AFlowWithoutConnectionsIsKeptForAFifthOfTheSilenceLimit) {
   join();
   const QueuePairId data = receiving_->data;
-  receiver_.flows.leave(*receiving_, kStart);
+  receiver_.flows.release(*receiving_, kStart);
   EXPECT_TRUE(receiver_.flows.housekeeping_due());
   receiver_.flows.do_housekeeping(kStart + kSilence / 5 - Duration::from_ns(1));
   EXPECT_TRUE(nic1_.has(data));
@@ -164,7 +164,7 @@ TEST_F(MessagePartsTest, EndedFlowFreesItsQueuePairsAtOnceAndItsPlaceWithTheLast
   EXPECT_FALSE(nic0_.has(sending_->data));
   EXPECT_FALSE(nic0_.has(sending_->control));
   EXPECT_EQ(sender_.flows.ids().size(), 1U);
-  sender_.flows.leave(*sending_, kStart);
+  sender_.flows.release(*sending_, kStart);
   EXPECT_TRUE(sender_.flows.ids().empty());
 }
 
@@ -254,26 +254,26 @@ TEST(MessengerEnd, TablesOutliveTheLastTurnOfTheNic) {
 
 TEST(ProgressWatchTest, StallBeginsAfterTheLimitAndEndsWithProgress) {
   ProgressWatch watch;
-  EXPECT_FALSE(watch.look(true, 1, kStart));
-  EXPECT_FALSE(watch.look(true, 1, kStart + kStallLimit - Duration::from_ns(1)));
+  EXPECT_FALSE(watch.update(true, 1, kStart));
+  EXPECT_FALSE(watch.update(true, 1, kStart + kStallLimit - Duration::from_ns(1)));
   EXPECT_FALSE(watch.stalled());
-  EXPECT_TRUE(watch.look(true, 1, kStart + kStallLimit));
+  EXPECT_TRUE(watch.update(true, 1, kStart + kStallLimit));
   EXPECT_TRUE(watch.stalled());
-  EXPECT_EQ(watch.still(kStart + kStallLimit).ns(), kStallLimit.ns());
-  EXPECT_FALSE(watch.look(true, 1, kStart + kStallLimit * 2)) << "the stall continues";
-  EXPECT_TRUE(watch.look(true, 2, kStart + kStallLimit * 2)) << "the stall ends";
+  EXPECT_EQ(watch.stalled_for(kStart + kStallLimit).ns(), kStallLimit.ns());
+  EXPECT_FALSE(watch.update(true, 1, kStart + kStallLimit * 2)) << "the stall continues";
+  EXPECT_TRUE(watch.update(true, 2, kStart + kStallLimit * 2)) << "the stall ends";
   EXPECT_FALSE(watch.stalled());
 }
 
 TEST(ProgressWatchTest, StallNeedsAPendingRequest) {
   ProgressWatch watch;
-  EXPECT_FALSE(watch.look(false, 1, kStart));
-  EXPECT_FALSE(watch.look(false, 1, kStart + kStallLimit * 2));
+  EXPECT_FALSE(watch.update(false, 1, kStart));
+  EXPECT_FALSE(watch.update(false, 1, kStart + kStallLimit * 2));
   EXPECT_FALSE(watch.waits());
-  EXPECT_FALSE(watch.look(true, 1, kStart + kStallLimit * 3)) << "the wait begins now";
-  EXPECT_FALSE(watch.look(true, 1, kStart + kStallLimit * 4 - Duration::from_ns(1)));
-  EXPECT_TRUE(watch.look(true, 1, kStart + kStallLimit * 4));
-  EXPECT_TRUE(watch.look(false, 1, kStart + kStallLimit * 5)) << "the request is gone";
+  EXPECT_FALSE(watch.update(true, 1, kStart + kStallLimit * 3)) << "the wait begins now";
+  EXPECT_FALSE(watch.update(true, 1, kStart + kStallLimit * 4 - Duration::from_ns(1)));
+  EXPECT_TRUE(watch.update(true, 1, kStart + kStallLimit * 4));
+  EXPECT_TRUE(watch.update(false, 1, kStart + kStallLimit * 5)) << "the request is gone";
 }
 
 }  // namespace
