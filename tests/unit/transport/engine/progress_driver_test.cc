@@ -6,11 +6,13 @@
 
 #include <chrono>
 
+#include "tests/support/waiting.h"
 #include "transport/engine/own_thread.h"
 
 namespace pacecar::progress_driver_test {
 namespace {
 
+using test::eventually;
 using std::chrono_literals::operator""ms;
 
 // Work is a number that was submitted; a turn does all of it.
@@ -50,16 +52,6 @@ class Counted final : public Driven {
   uint64_t turns() const { return turns_.load(); }
   void set_due(Instant due) { due_ = due; }
 
-  // Fails after a time that a busy machine does not need.
-  template <typename Condition>
-  static bool becomes(Condition condition) {
-    for (int i = 0; i < 30'000; ++i) {
-      if (condition()) return true;
-      std::this_thread::sleep_for(1ms);
-    }
-    return false;
-  }
-
  private:
   std::mutex mutex_;
   std::atomic<uint64_t> submitted_{0};
@@ -77,9 +69,9 @@ TEST(ProgressDriver, SleepsUntilWorkIsSubmitted) {
   Counted counted(kAlways);
   counted.driver().start();
   for (int i = 0; i < 100; ++i) {
-    ASSERT_TRUE(Counted::becomes([&] { return counted.sleeps(); })) << i;
+    ASSERT_TRUE(eventually([&] { return counted.sleeps(); })) << i;
     counted.submit();
-    ASSERT_TRUE(Counted::becomes([&] { return counted.done(); })) << i;
+    ASSERT_TRUE(eventually([&] { return counted.done(); })) << i;
   }
 }
 
@@ -91,22 +83,22 @@ TEST(ProgressDriver, NoSubmissionIsLostWhileItFallsAsleep) {
     counted.submit();
     for (int spin = 0; spin < i % 64; ++spin) std::atomic_signal_fence(std::memory_order_seq_cst);
     if (i % 16 == 0) {
-      ASSERT_TRUE(Counted::becomes([&] { return counted.done(); })) << i;
+      ASSERT_TRUE(eventually([&] { return counted.done(); })) << i;
     }
   }
-  EXPECT_TRUE(Counted::becomes([&] { return counted.done(); }));
+  EXPECT_TRUE(eventually([&] { return counted.done(); }));
 }
 
 TEST(ProgressDriver, ACallWithAnEarlierDeadlineWakesIt) {
   Counted counted(kAlways);
   counted.driver().start();
-  ASSERT_TRUE(Counted::becomes([&] { return counted.sleeps(); }));
+  ASSERT_TRUE(eventually([&] { return counted.sleeps(); }));
   const uint64_t turns = counted.turns();
   counted.driver().note_call(clock_now(), Instant::never());
   EXPECT_EQ(counted.turns(), turns) << "no earlier one";
   counted.set_due(Instant());
   counted.driver().note_call(clock_now(), Instant::from_ns(1));
-  EXPECT_TRUE(Counted::becomes([&] { return counted.turns() > turns; }));
+  EXPECT_TRUE(eventually([&] { return counted.turns() > turns; }));
 }
 
 TEST(ProgressDriver, TakesNoTurnsWhileCallersDoAndAllOnceTheyLeave) {
@@ -119,7 +111,7 @@ TEST(ProgressDriver, TakesNoTurnsWhileCallersDoAndAllOnceTheyLeave) {
   std::this_thread::sleep_for(20ms);
   EXPECT_EQ(counted.turns(), 0U);
   counted.driver().leave();
-  EXPECT_TRUE(Counted::becomes([&] { return counted.done(); }));
+  EXPECT_TRUE(eventually([&] { return counted.done(); }));
 }
 
 TEST(ProgressDriver, TakesOverAtOnceWhatIsHandedOver) {
@@ -129,7 +121,7 @@ TEST(ProgressDriver, TakesOverAtOnceWhatIsHandedOver) {
   counted.driver().start();
   counted.submit();
   counted.driver().hand_over();
-  EXPECT_TRUE(Counted::becomes([&] { return counted.done(); }));
+  EXPECT_TRUE(eventually([&] { return counted.done(); }));
 }
 
 TEST(ProgressDriver, StopsInASleepAndInANap) {
@@ -140,7 +132,7 @@ TEST(ProgressDriver, StopsInASleepAndInANap) {
     counted.driver().start();
     counted.driver().start();  // does nothing
     if (patience == Duration()) {
-      ASSERT_TRUE(Counted::becomes([&] { return counted.sleeps(); }));
+      ASSERT_TRUE(eventually([&] { return counted.sleeps(); }));
     }
     counted.driver().stop();
     counted.driver().stop();
