@@ -116,12 +116,12 @@ void Fabric::give_back(FabricPacket& packet) {
 
 void Fabric::deliver(FabricPacket& packet) {
   ++counters_.delivered;
-  trace(TraceKind::kDelivered, packet);
+  trace_.add(TraceHash::Event::kDelivered, loop_.now(), packet);
 }
 
 void Fabric::drop(FabricPacket& packet, FabricDrop cause) {
   ++counters_.dropped[static_cast<size_t>(cause)];
-  trace(TraceKind::kDropped, packet, static_cast<uint64_t>(cause));
+  trace_.add(TraceHash::Event::kDropped, loop_.now(), packet, static_cast<uint64_t>(cause));
   give_back(packet);
 }
 
@@ -129,23 +129,6 @@ std::span<uint8_t> Fabric::carried(const FabricPacket& packet) const {
   return {packet.memory, size_t{packet.header_bytes} +
                              (keeps_payload(packet) ? packet.payload_bytes : 0) +
                              packet.trailer_bytes};
-}
-
-void Fabric::trace(TraceKind kind, const FabricPacket& packet, uint64_t detail) {
-  add_to_trace(static_cast<uint64_t>(loop_.now().ns()) << 4U | static_cast<uint64_t>(kind));
-  add_to_trace(packet.flow_hash ^ detail << 32U);
-  add_to_trace(uint64_t{packet.wire_bytes} << 8U | static_cast<uint64_t>(packet.ecn));
-}
-
-// Hashes only the bytes that identify queue pair and packet: later ones may be memory addresses,
-// which differ from run to run.
-void Fabric::trace_bytes(const FabricPacket& packet) {
-  constexpr size_t kTransportHeader = 12;
-  std::array<uint64_t, 2> head{};
-  const auto bytes = carried(packet);
-  std::memcpy(head.data(), bytes.data(), std::min(bytes.size(), kTransportHeader));
-  add_to_trace(head[0]);
-  add_to_trace(head[1]);
 }
 
 LinkStats Fabric::link_stats(LinkId id) const {

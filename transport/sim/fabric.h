@@ -32,6 +32,7 @@
 #include "transport/sim/routing.h"
 #include "transport/sim/switch_buffer.h"
 #include "transport/sim/topology.h"
+#include "transport/sim/trace_hash.h"
 
 namespace pacecar {
 
@@ -82,9 +83,7 @@ class Fabric final : private EventSink {
   Result<void> capture(LinkId link, const std::string& path);
 
   FabricCounters counters() const;
-  // A running hash over what happened: two runs with equal hashes did the same, in the same order.
-  // It detects accidents, not forgery.
-  uint64_t trace_hash() const { return trace_hash_; }
+  uint64_t trace_hash() const { return trace_.value(); }
 
  private:
   friend class HostPort;
@@ -117,13 +116,6 @@ class Fabric final : private EventSink {
   void enter_switch(FabricPacket& packet);
   void drop(FabricPacket& packet, FabricDrop cause);
 
-  enum class TraceKind : uint8_t { kSent, kDuplicated, kCorrupted, kArrived, kDelivered, kDropped };
-  void trace(TraceKind kind, const FabricPacket& packet, uint64_t detail = 0);
-  void trace_bytes(const FabricPacket& packet);
-  void add_to_trace(uint64_t word) {
-    trace_hash_ = (trace_hash_ ^ word) * 0x9E3779B97F4A7C15U;  // odd, so no information is lost
-    trace_hash_ ^= trace_hash_ >> 32U;
-  }
   bool store_is_full() const { return store_.in_use() >= config_.packets; }
   // Whether a packet's memory holds its payload.
   bool keeps_payload(const FabricPacket& packet) const {
@@ -180,7 +172,7 @@ class Fabric final : private EventSink {
   Prng random_;
   PacketStore store_;
   FabricCounters counters_;
-  uint64_t trace_hash_ = 0;
+  TraceHash trace_;
   PacketFaults faults_;
   std::vector<FabricLink> links_;
   struct Switch {

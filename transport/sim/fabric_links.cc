@@ -21,8 +21,8 @@ constexpr uint32_t kPauseFrameBytes = 84;  // 64, with preamble and gap
 void Fabric::send(LinkId id, FabricPacket& packet) {
   FabricLink& link = links_[id];
   ++counters_.sent;
-  trace(TraceKind::kSent, packet);
-  trace_bytes(packet);
+  trace_.add(TraceHash::Event::kSent, loop_.now(), packet);
+  trace_.add_head(carried(packet));
   if (!link.up) return drop(packet, FabricDrop::kLinkDown);
   offer(id, packet);
 }
@@ -130,7 +130,7 @@ void Fabric::arrive(LinkId id) {
   }
   if (link.capture) record(*link.capture, packet);
   packet.came_by = id;
-  add_to_trace(static_cast<uint64_t>(loop_.now().ns()) << 24U ^ id);
+  trace_.add(static_cast<uint64_t>(loop_.now().ns()) << 24U ^ id);
   if (link.to < hosts_) {
     port_of(link.to, packet.destination_process).arrive(packet);
   } else if (link.from < hosts_ && faults_.active()) {

@@ -182,7 +182,7 @@ void HostPort::arrive(FabricPacket& packet) {
     const auto counted = arrivals_.find(fabric_.sender_of(packet));
     if (counted != arrivals_.end()) counted->second += packet.payload_bytes;
   }
-  fabric_.trace(Fabric::TraceKind::kArrived, packet);
+  fabric_.trace_.add(TraceHash::Event::kArrived, fabric_.loop_.now(), packet);
   if (!was_empty) return;
   if (may_read()) {
     wake();

@@ -74,7 +74,7 @@ void PacketFaults::duplicate(const FabricPacket& packet) {
   copy.large = large;
   std::ranges::copy(bytes, memory);
   ++fabric_.counters_.duplicated;
-  fabric_.trace(Fabric::TraceKind::kDuplicated, copy);
+  fabric_.trace_.add(TraceHash::Event::kDuplicated, fabric_.loop_.now(), copy);
   corrupt_and_delay(copy);
 }
 
@@ -96,7 +96,7 @@ void PacketFaults::corrupt(FabricPacket& packet) {
   const uint64_t bit = fabric_.random_.below(bytes.size() * 8);
   bytes[bit / 8] ^= static_cast<uint8_t>(1U << (bit % 8));
   ++fabric_.counters_.corrupted;
-  fabric_.trace(Fabric::TraceKind::kCorrupted, packet, bit);
+  fabric_.trace_.add(TraceHash::Event::kCorrupted, fabric_.loop_.now(), packet, bit);
 }
 
 void PacketFaults::on_event(Instant now, uint32_t what) {
