@@ -12,7 +12,7 @@
 #include "transport/api/pacecar.hpp"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
-#include "transport/engine/back_ends.h"
+#include "transport/engine/open/back_ends.h"
 #include "transport/share/memory/host_share.h"
 
 namespace pacecar {

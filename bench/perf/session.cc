@@ -29,7 +29,7 @@
 #include "transport/base/invalid.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
-#include "transport/engine/cluster_key.h"
+#include "transport/engine/open/cluster_key.h"
 
 namespace pacecar::perf {
 namespace {

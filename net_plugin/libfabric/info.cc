@@ -15,7 +15,7 @@
 #include "net_plugin/libfabric/core/frame.h"
 #include "net_plugin/libfabric/objects.h"
 #include "transport/base/params_environment.h"
-#include "transport/engine/open_nic.h"
+#include "transport/engine/open/open_nic.h"
 #include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
 

@@ -10,7 +10,7 @@
 #include "net_plugin/verbs/objects.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
-#include "transport/engine/nic_list.h"
+#include "transport/engine/open/nic_list.h"
 #include "transport/wire/big_endian.h"
 
 namespace pacecar::ibverbs {

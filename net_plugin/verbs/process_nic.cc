@@ -10,7 +10,7 @@
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/own_thread.h"
-#include "transport/engine/process_nic.h"
+#include "transport/engine/open/process_nic.h"
 
 namespace pacecar::ibverbs {
 namespace {

@@ -20,7 +20,7 @@
 #include "net_plugin/verbs/turn_lock.h"
 #include "transport/base/log.h"
 #include "transport/base/params.h"
-#include "transport/engine/open_nic.h"
+#include "transport/engine/open/open_nic.h"
 #include "transport/engine/progress_driver.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/nic/standard_nic.h"

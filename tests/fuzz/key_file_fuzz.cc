@@ -10,7 +10,7 @@
 #include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
 #include "transport/base/file_descriptor.h"
-#include "transport/engine/cluster_key.h"
+#include "transport/engine/open/cluster_key.h"
 
 namespace pacecar::key_file_fuzz {
 

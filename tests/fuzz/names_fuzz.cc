@@ -6,7 +6,7 @@
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
-#include "transport/engine/nic_list.h"
+#include "transport/engine/open/nic_list.h"
 #include "transport/io/dpdk/device.h"
 
 namespace pacecar::names_fuzz {

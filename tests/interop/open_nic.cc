@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "transport/base/params_environment.h"
-#include "transport/engine/open_nic.h"
+#include "transport/engine/open/open_nic.h"
 
 namespace pacecar::test {
 

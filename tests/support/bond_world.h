@@ -19,7 +19,7 @@
 #include "transport/api/memory.h"
 #include "transport/base/prng.h"
 #include "transport/engine/clock.h"
-#include "transport/engine/open_io.h"
+#include "transport/engine/open/open_io.h"
 #include "transport/engine/soft_port.h"
 #include "transport/io/decorators/decorator.h"
 

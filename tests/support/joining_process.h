@@ -12,7 +12,7 @@
 
 #include "tests/support/passing_nic.h"
 #include "transport/api/engine_context.h"
-#include "transport/engine/open_io.h"
+#include "transport/engine/open/open_io.h"
 #include "transport/engine/soft_port.h"
 
 namespace pacecar::test {

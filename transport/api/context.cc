@@ -5,8 +5,8 @@
 #include "transport/api/lane_list.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
-#include "transport/engine/cluster_key.h"
-#include "transport/engine/open_nic.h"
+#include "transport/engine/open/cluster_key.h"
+#include "transport/engine/open/open_nic.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {

@@ -1,4 +1,4 @@
-#include "transport/engine/tags.h"
+#include "transport/engine/open/tags.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "transport/engine/process_nic.h"
+#include "transport/engine/open/process_nic.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
-#include "transport/engine/open_io.h"
+#include "transport/engine/open/open_io.h"
 #include "transport/engine/soft_port.h"
-#include "transport/engine/tags.h"
+#include "transport/engine/open/tags.h"
 #include "transport/io/udp/udp_io.h"
 #include "transport/wire/roce.h"
 

@@ -1,5 +1,5 @@
 // Which interface the bootstrap uses.
-#include "transport/engine/bootstrap_choice.h"
+#include "transport/engine/open/bootstrap_choice.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Replaces open_ofi.cc in a build without libfabric.
-#include "transport/engine/back_ends.h"
-#include "transport/engine/open_kinds.h"
+#include "transport/engine/open/back_ends.h"
+#include "transport/engine/open/open_kinds.h"
 
 namespace pacecar {
 namespace {

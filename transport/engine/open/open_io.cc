@@ -1,4 +1,4 @@
-#include "transport/engine/open_io.h"
+#include "transport/engine/open/open_io.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 
 #include "cc/host_link.h"
 #include "transport/engine/clock.h"
-#include "transport/engine/open_nic.h"
+#include "transport/engine/open/open_nic.h"
 
 namespace pacecar {
 namespace {

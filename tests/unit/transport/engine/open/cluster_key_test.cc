@@ -1,5 +1,5 @@
 // The cluster key: the rules for its file, and the keys that are derived from it.
-#include "transport/engine/cluster_key.h"
+#include "transport/engine/open/cluster_key.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "transport/engine/back_ends.h"
-#include "transport/engine/open_kinds.h"
+#include "transport/engine/open/back_ends.h"
+#include "transport/engine/open/open_kinds.h"
 
 namespace pacecar::without_ofi_test {
 namespace {

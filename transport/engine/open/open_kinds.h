@@ -7,8 +7,8 @@
 
 #include "transport/base/log.h"
 #include "transport/base/params.h"
-#include "transport/engine/nic_list.h"
-#include "transport/engine/open_nic.h"
+#include "transport/engine/open/nic_list.h"
+#include "transport/engine/open/open_nic.h"
 
 namespace pacecar {
 

@@ -4,7 +4,7 @@
 
 #include "transport/base/params.h"
 #include "transport/base/result.h"
-#include "transport/engine/open_nic.h"
+#include "transport/engine/open/open_nic.h"
 #include "transport/io/udp/interfaces.h"
 
 namespace pacecar {

@@ -1,4 +1,4 @@
-#include "transport/engine/cluster_key.h"
+#include "transport/engine/open/cluster_key.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

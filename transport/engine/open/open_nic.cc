@@ -1,4 +1,4 @@
-#include "transport/engine/open_nic.h"
+#include "transport/engine/open/open_nic.h"
 
 #include <fmt/format.h>
 
@@ -8,10 +8,10 @@
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/cores/multi_core_nic.h"
-#include "transport/engine/open_io.h"
-#include "transport/engine/open_kinds.h"
+#include "transport/engine/open/open_io.h"
+#include "transport/engine/open/open_kinds.h"
 #include "transport/engine/soft_port.h"
-#include "transport/engine/tags.h"
+#include "transport/engine/open/tags.h"
 #include "transport/io/udp/interfaces.h"
 
 namespace pacecar {

@@ -8,7 +8,7 @@
 
 #include "transport/base/log.h"
 #include "transport/base/params.h"
-#include "transport/engine/nic_list.h"
+#include "transport/engine/open/nic_list.h"
 #include "transport/nic/nic_port.h"
 #include "transport/share/memory/host_share.h"
 

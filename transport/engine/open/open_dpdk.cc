@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "transport/base/return_if_error.h"
-#include "transport/engine/back_ends.h"
+#include "transport/engine/open/back_ends.h"
 #include "transport/engine/clock.h"
-#include "transport/engine/open_io.h"
-#include "transport/engine/open_kinds.h"
+#include "transport/engine/open/open_io.h"
+#include "transport/engine/open/open_kinds.h"
 #include "transport/engine/soft_port.h"
 #include "transport/io/dpdk/dpdk_io.h"
 #include "transport/io/dpdk/module.h"

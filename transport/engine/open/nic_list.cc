@@ -1,4 +1,4 @@
-#include "transport/engine/nic_list.h"
+#include "transport/engine/open/nic_list.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "transport/engine/bootstrap_choice.h"
+#include "transport/engine/open/bootstrap_choice.h"
 
 #include <algorithm>
 

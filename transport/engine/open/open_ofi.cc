@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "transport/base/return_if_error.h"
-#include "transport/engine/back_ends.h"
-#include "transport/engine/bootstrap_choice.h"
+#include "transport/engine/open/back_ends.h"
+#include "transport/engine/open/bootstrap_choice.h"
 #include "transport/engine/clock.h"
-#include "transport/engine/open_kinds.h"
+#include "transport/engine/open/open_kinds.h"
 #include "transport/io/sockaddr.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/ofi/ofi_nic.h"
