@@ -11,10 +11,10 @@
 #include "bench/cli/files.h"
 #include "bench/cli/interrupt.h"
 #include "bench/cli/subcommands.h"
-#include "bench/hosts/crew.h"
+#include "bench/hosts/agent_pool.h"
 #include "bench/hosts/preflight_groups.h"
 #include "bench/preflight/checks.h"
-#include "bench/preflight/peer_path.h"
+#include "bench/preflight/kernel_probes.h"
 #include "bench/preflight/read_facts.h"
 #include "bench/preflight/report.h"
 #include "transport/base/invalid.h"
@@ -36,8 +36,7 @@ constexpr const char* kExamples = R"(Examples:
   pacecar preflight --only rdma,gid,mtu    some checks of it
   pacecar preflight --only fabric --watch 10
                                            are packets lost now? while a job runs
-  peer$ pacecar preflight --listen         packet sizes on the way to a peer and back
-  host$ pacecar preflight --only mtu --peer peer
+  pacecar preflight --only mtu --peer HOST packet sizes on the way to HOST and back
   pacecar preflight --root DIR             DIR/sys, DIR/proc, ...: files copied from a host
   pacecar preflight --hosts gpu[01-16]     16 hosts at once: what is wrong, and what differs
 Exit codes: 0 no problem, 1 an error was found or the run failed, 2 wrong usage, 3 only warnings.)";
@@ -46,11 +45,8 @@ struct Flags {
   std::string only;
   std::string root;
   std::string peer;
-  std::string bind;
   std::string json_file;
   uint64_t watch_s = 0;
-  uint16_t port = 18515;  // UDP; the number of perftest's TCP port
-  bool listen = false;
   bool list = false;
   bool quiet = false;
   bool no_color = false;
@@ -62,23 +58,17 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_flag("--list", flags.list, "list the checks and what each can find");
   auto* root = app.add_option("--root", flags.root, "examine a copy of a host's files")
                    ->check(CLI::ExistingDirectory);
-  auto* peer = app.add_option("--peer", flags.peer, "the largest packets on the way to this host");
+  auto* peer =
+      app.add_option("--peer", flags.peer, "the largest packets on the way to this host and back");
   auto* watch = app.add_option("--watch", flags.watch_s, "watch the counters for these seconds")
                     ->check(cli::whole_number(1, kLongestWatch));
-  auto* listen = app.add_flag("--listen", flags.listen, "answer another host's --peer until ended");
-  app.add_option("--bind", flags.bind, "--listen at this address or name only (default: at all)")
-      ->needs(listen);
-  app.add_option("-p,--port", flags.port, "UDP port of --peer and --listen")
-      ->check(cli::whole_number(0, UINT16_MAX))
-      ->capture_default_str();
   cli::add_json_flag(app, flags.json_file, "write the findings");
   app.add_flag("--quiet", flags.quiet, "problems only");
   app.add_flag("--no-color", flags.no_color, "no colours");
   peer->excludes(root);
   watch->excludes(root);
-  listen->excludes(root)->excludes(peer)->excludes(watch);
   auto* hosts = cli::add_hosts_flags(app, flags.many, "examine these hosts, not this one");
-  hosts->excludes(root)->excludes(listen);
+  hosts->excludes(root);
   app.footer(kExamples);
 }
 
@@ -111,13 +101,13 @@ preflight::Facts gather(const Flags& flags, const Console& console) {
     console.note(fmt::format("watching the counters for {} s", flags.watch_s));
     std::this_thread::sleep_for(std::chrono::seconds(flags.watch_s));
     preflight::Facts later = preflight::read_facts(tree, live);
-    preflight::note_growth(facts, Duration::from_s(static_cast<int64_t>(flags.watch_s)), later);
+    preflight::set_growth(facts, Duration::from_s(static_cast<int64_t>(flags.watch_s)), later);
     facts = std::move(later);
   }
   facts.settings = settings_of(live);
   if (!flags.peer.empty()) {
     console.note(fmt::format("probing the way to {}; lost packets take seconds", flags.peer));
-    facts.peer = preflight::probe_peer(flags.peer, {.port = flags.port});
+    facts.peer = preflight::probe_peer(flags.peer);
   }
   return facts;
 }
@@ -147,16 +137,7 @@ Result<int> examine_host(const Flags& flags, const Console& console) {
   return exit_code_of(findings.worst());
 }
 
-Result<int> listen(const Flags& flags, const Console& console) {
-  ASSIGN_OR_RETURN(auto listener, preflight::ProbeListener::open(flags.bind, flags.port));
-  console.note(fmt::format("answering probes at {} on UDP port {}; end with Ctrl-C",
-                           flags.bind.empty() ? "all addresses" : flags.bind, listener.port()));
-  while (listener.answer_one()) {
-  }
-  return fail(ErrorCode::kSystem, "the listener's socket failed: start it again");
-}
-
-json document_of(const std::vector<HostReport>& reports, const Crew& crew) {
+json document_of(const std::vector<HostReport>& reports, const AgentPool& agents) {
   json document = {{"schema_version", 1},
                    {"version", PACECAR_VERSION},
                    {"worst", preflight::to_string(worst_of(reports))},
@@ -167,9 +148,9 @@ json document_of(const std::vector<HostReport>& reports, const Crew& crew) {
   for (const HostReport& report : reports) {
     document["hosts"].push_back({{"name", report.host}, {"preflight", report.document}});
   }
-  for (size_t i = 0; i < crew.size(); ++i) {
-    if (!crew.lost(i)) continue;
-    document["lost"].push_back({{"name", crew.host(i).name}, {"why", crew.why_lost(i)}});
+  for (size_t i = 0; i < agents.size(); ++i) {
+    if (!agents.lost(i)) continue;
+    document["lost"].push_back({{"name", agents.host(i).name}, {"why", agents.why_lost(i)}});
   }
   for (const Group& group : group_findings(reports)) {
     document["groups"].push_back(preflight::to_json(group.finding));
@@ -191,16 +172,16 @@ Result<int> examine_hosts(const Flags& flags, std::vector<std::string> words,
   RETURN_IF_ERROR(cli::check_writable(flags.json_file));
   ASSIGN_OR_RETURN(const auto targets, targets_of(flags.many));
   const cli::Interrupt interrupt;
-  ASSIGN_OR_RETURN(const auto crew, reach(targets, flags.many, console));
+  ASSIGN_OR_RETURN(const auto agents, reach(targets, flags.many, console));
   words.insert(words.begin(), "preflight");
   words.insert(words.end(), {"--json=-", "--quiet", "--no-color"});
   const auto limit = Duration::from_s(static_cast<int64_t>(kLimitS + flags.watch_s));
   const auto ends = run_on_all(
-      *crew, [&](size_t) { return words; }, limit, console);
+      *agents, [&](size_t) { return words; }, limit, console);
   std::vector<HostReport> reports;
   for (size_t i = 0; i < ends.size(); ++i) {
     if (!ends[i]) continue;
-    const std::string& name = crew->host(i).name;
+    const std::string& name = agents->host(i).name;
     auto report = read_report(name, ends[i]->output);
     if (report) {
       reports.push_back(std::move(*report));
@@ -209,12 +190,12 @@ Result<int> examine_hosts(const Flags& flags, std::vector<std::string> words,
     const bool failed = ends[i]->output.empty();
     const std::string why = failed ? why_failed(*ends[i]) : report.error().message;
     console.error(fmt::format("{}: {}", name, why));
-    crew->lose(i, why);
+    agents->lose(i, why);
   }
   if (reports.empty()) return fail(ErrorCode::kPeer, "no host has been examined: see above");
   RETURN_IF_ERROR(
-      cli::write_results(to_text(reports), flags.json_file, document_of(reports, *crew)));
-  if (reports.size() < crew->size()) return cli::kExitFailed;
+      cli::write_results(to_text(reports), flags.json_file, document_of(reports, *agents)));
+  if (reports.size() < agents->size()) return cli::kExitFailed;
   return exit_code_of(worst_of(reports));
 }
 
@@ -224,7 +205,7 @@ Result<int> run(const CLI::App& app, const Flags& flags, const Console& console)
     return cli::kExitOk;
   }
   if (flags.many.given()) return examine_hosts(flags, cli::given_flags(app), console);
-  return flags.listen ? listen(flags, console) : examine_host(flags, console);
+  return examine_host(flags, console);
 }
 
 }  // namespace

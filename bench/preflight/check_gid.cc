@@ -4,25 +4,22 @@
 #include <algorithm>
 
 #include "bench/preflight/checks.h"
+#include "transport/wire/address.h"
 
 namespace pacecar::preflight {
 namespace {
 
 enum class Reach : uint8_t { kIpv4, kGlobal, kLinkLocal };
 
+// As transport/verbs/gid_choice.cc ranks them.
 Reach reach_of(const Gid& gid) {
-  const auto& a = gid.address;
-  const bool mapped = std::all_of(a.begin(), a.begin() + 10, [](uint8_t b) { return b == 0; }) &&
-                      a[10] == 0xff && a[11] == 0xff;
-  if (mapped) return a[12] == 169 && a[13] == 254 ? Reach::kLinkLocal : Reach::kIpv4;
-  return a[0] == 0xfe && (a[1] & 0xc0) == 0x80 ? Reach::kLinkLocal : Reach::kGlobal;
+  const Address address{.ip = gid.address};
+  if (is_ipv4(address)) return Reach::kIpv4;
+  return is_link_local(address) ? Reach::kLinkLocal : Reach::kGlobal;
 }
 
 std::string describe(const Gid& gid) {
-  const auto& a = gid.address;
-  const bool mapped = reach_of(gid) == Reach::kIpv4;
-  return fmt::format("GID index {}, RoCE v2, {}", gid.index,
-                     mapped ? fmt::format("{}.{}.{}.{}", a[12], a[13], a[14], a[15]) : gid.text);
+  return fmt::format("GID index {}, RoCE v2, {}", gid.index, ip_to_string({.ip = gid.address}));
 }
 
 // `best` is what would be used without the setting.

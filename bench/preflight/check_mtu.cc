@@ -37,26 +37,19 @@ void check_peer(const PeerPath& peer, Findings& findings) {
   const Subject subject{peer.host, {{"PEER", peer.host}}};
   const uint64_t bytes = peer.largest_bytes;
   if (!peer.error.empty()) {
-    findings.add(peer.has_address ? FindingId("mtu.peer_no_route") : FindingId("mtu.peer_unknown"),
-                 subject, "{}", peer.error);
-  } else if (peer.proof == PathProof::kNone) {
+    findings.add("mtu.peer_unreachable", subject, "{}", peer.error);
+  } else if (bytes == 0) {
     findings.add("mtu.peer_silent", subject,
-                 "no answer, even to small packets: a firewall may drop them; start the listener "
-                 "there and try again");
+                 "no answer, even to small packets: it is down, or a firewall drops ping's");
   } else if (bytes < peer.wanted_bytes) {
     findings.add("mtu.peer_small", subject,
-                 "packets of {} bytes get there {}, those of {} bytes do not: RDMA MTU {} at most",
-                 bytes, peer.proof == PathProof::kBothWays ? "and back" : "unfragmented",
-                 peer.wanted_bytes, rdma_mtu(bytes));
-  } else if (peer.proof == PathProof::kBothWays) {
+                 "packets of {} bytes get there and back, those of {} bytes do not: RDMA MTU {} at "
+                 "most",
+                 bytes, peer.wanted_bytes, rdma_mtu(bytes));
+  } else {
     findings.add("mtu.peer_both_ways", subject,
                  "packets of {} bytes went there and came back, unfragmented: RDMA MTU {}", bytes,
                  rdma_mtu(bytes));
-  } else {
-    findings.add("mtu.peer_one_way", subject,
-                 "packets of {} bytes got there unfragmented (its kernel refused them): RDMA MTU "
-                 "{}; for the way back start the listener there",
-                 bytes, rdma_mtu(bytes));
   }
 }
 

@@ -19,7 +19,6 @@ struct Gid {
   uint64_t index = 0;
   bool roce_v2 = false;
   std::array<uint8_t, 16> address{};
-  std::string text;
   std::string netdev;
 };
 
@@ -145,15 +144,12 @@ constexpr uint64_t rdma_mtu(uint64_t ip_bytes) {
   return 0;
 }
 
-enum class PathProof : uint8_t { kNone, kOneWay, kBothWays };
-
-// Which packets reach a peer. Sizes are those of IP packets, headers included, in bytes.
+// Which packets reach a peer and come back. Sizes are those of IP packets, headers included, in
+// bytes.
 struct PeerPath {
   std::string host;
-  bool has_address = false;
-  std::string error;  // why no packet could be sent; empty: they were
-  PathProof proof = PathProof::kNone;
-  uint64_t largest_bytes = 0;  // that is known to arrive
+  std::string error;           // why no packet could be sent; empty: they were
+  uint64_t largest_bytes = 0;  // that was answered; 0: none
   uint64_t wanted_bytes = 0;   // the largest that was tried
 };
 

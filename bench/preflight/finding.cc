@@ -1,19 +1,10 @@
 #include "bench/preflight/finding.h"
 
+#include "bench/cli/command_line.h"
 #include "transport/base/printable.h"
 
 namespace pacecar::preflight {
 namespace {
-
-constexpr std::string_view kSafeInShell =
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:/,@+=";
-
-std::string shell_word(std::string_view text) {
-  std::string word = printable(text);
-  if (word.find_first_not_of(kSafeInShell) == std::string::npos) return word;
-  std::erase(word, '\'');
-  return "'" + word + "'";
-}
 
 // In one pass: what looks like a word within a value stays.
 std::string cure_of(std::string_view form, const Subject& subject) {
@@ -23,7 +14,7 @@ std::string cure_of(std::string_view form, const Subject& subject) {
       return form.starts_with(one.first) && !one.second.empty();
     });
     const bool known = word != subject.words.end();
-    cure += known ? shell_word(word->second) : std::string(1, form.front());
+    cure += known ? cli::shell_quoted(printable(word->second)) : std::string(1, form.front());
     form.remove_prefix(known ? word->first.size() : 1);
   }
   return cure;

@@ -1,5 +1,6 @@
 // RDMA devices, their ports and GIDs, and network interfaces, from /sys/class; NICs, GPUs and the
 // bridges above them, from /sys/bus/pci.
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,15 +28,8 @@ std::string state_name(const std::string& text) {
 
 // "fe80:0000:...": eight groups of hexadecimal digits.
 std::optional<std::array<uint8_t, 16>> parse_gid(const std::string& text) {
-  const auto groups = split(text, ':');
   std::array<uint8_t, 16> address{};
-  if (groups.size() != address.size() / 2) return std::nullopt;
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const auto value = parse_number(groups[i], 16);
-    if (!value || *value > 0xffff) return std::nullopt;
-    address[2 * i] = static_cast<uint8_t>(*value >> 8);
-    address[2 * i + 1] = static_cast<uint8_t>(*value);
-  }
+  if (inet_pton(AF_INET6, text.c_str(), address.data()) != 1) return std::nullopt;
   return address;
 }
 
@@ -43,14 +37,12 @@ std::vector<Gid> read_gids(const HostTree& tree, const std::string& port) {
   std::vector<Gid> gids;
   for (const std::string& name : tree.names(port + "/gids")) {
     const auto index = parse_number(name);
-    const std::string text = tree.text(port + "/gids/" + name);
-    const auto address = parse_gid(text);
+    const auto address = parse_gid(tree.text(port + "/gids/" + name));
     if (!index || !address || *address == std::array<uint8_t, 16>{}) continue;
     if (gids.size() == kMaxGids) break;
     gids.push_back({.index = *index,
                     .roce_v2 = tree.text(port + "/gid_attrs/types/" + name) == "RoCE v2",
                     .address = *address,
-                    .text = text,
                     .netdev = tree.text(port + "/gid_attrs/ndevs/" + name)});
   }
   std::ranges::sort(gids, {}, &Gid::index);

@@ -29,7 +29,7 @@ Facts read_facts(const HostTree& tree, bool live) {
   return facts;
 }
 
-void note_growth(const Facts& before, Duration watched, Facts& after) {
+void set_growth(const Facts& before, Duration watched, Facts& after) {
   after.watched = watched;
   for (RdmaDevice& device : after.rdma) {
     for (RdmaPort& port : device.ports) {

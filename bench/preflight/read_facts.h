@@ -14,7 +14,7 @@ namespace pacecar::preflight {
 Facts read_facts(const HostTree& tree, bool live);
 
 // Sets `growth` in `after` to what the loss counters have grown by since `before`.
-void note_growth(const Facts& before, Duration watched, Facts& after);
+void set_growth(const Facts& before, Duration watched, Facts& after);
 
 // Parts of it, each from its own files.
 std::vector<RdmaDevice> read_rdma(const HostTree& tree);

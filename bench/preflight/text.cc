@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "transport/base/take_until.h"
 #include "transport/base/to_number.h"
 
 namespace pacecar::preflight {
@@ -20,10 +21,8 @@ std::string_view trim(std::string_view text) {
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   while (!text.empty()) {
-    const size_t end = text.find(separator);
-    if (end != 0) parts.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) break;
-    text.remove_prefix(end + 1);
+    const std::string_view part = take_until(text, separator);
+    if (!part.empty()) parts.emplace_back(part);
   }
   return parts;
 }

@@ -182,11 +182,11 @@ TEST(PreflightHosts, GrowingLossCountersAreFound) {
   host.file(counter, "40\n");
   const Facts before = host.facts();
   Facts same = host.facts();
-  note_growth(before, Duration::from_s(10), same);
+  set_growth(before, Duration::from_s(10), same);
   EXPECT_THAT(ids(examine(same, checks())), Contains("fabric.loss_past"));
   host.file(counter, "47\n");
   Facts after = host.facts();
-  note_growth(before, Duration::from_s(10), after);
+  set_growth(before, Duration::from_s(10), after);
   EXPECT_THAT(find(examine(after, checks()), "fabric.loss_grows").message,
               HasSubstr("in 10 s: out_of_sequence 7"));
 }
@@ -199,7 +199,7 @@ TEST(PreflightHosts, LossOfASoftwareDeviceIsNotBlamedOnPfc) {
   const Facts before = host.facts();
   host.file("sys/class/infiniband/rxe0/ports/1/hw_counters/packet_seq_err", "5\n");
   Facts after = host.facts();
-  note_growth(before, Duration::from_s(1), after);
+  set_growth(before, Duration::from_s(1), after);
   const Findings findings = examine(after, checks());
   EXPECT_THAT(problems(findings), ElementsAre("fabric.loss_without_pfc"));
   EXPECT_EQ(find(findings, "fabric.loss_without_pfc").cure, "ip -s link show dev eth0");
