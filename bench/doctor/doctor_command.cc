@@ -15,7 +15,7 @@
 #include "bench/doctor/report.h"
 #include "bench/doctor/trace.h"
 #include "bench/doctor/verdict.h"
-#include "bench/hosts/crew.h"
+#include "bench/hosts/agent_pool.h"
 #include "transport/base/return_if_error.h"
 #include "transport/state/state_directory.h"
 

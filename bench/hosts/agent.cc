@@ -140,7 +140,7 @@ class Agent {
     for (auto run = runs_.begin(); run != runs_.end();) {
       const auto status = run->child.ended();  // before its last output is read
       run->child.read();
-      if (run->announces) pass_announcement_on(*run);
+      if (run->announces) report_address(*run);
       if (run->kill_at && cli::steady_now() > *run->kill_at) run->child.signal(SIGKILL);
       if (!status) {
         ++run;
@@ -153,7 +153,7 @@ class Agent {
   }
 
   // The first line of a server's output.
-  static void pass_announcement_on(Run& run) {
+  static void report_address(Run& run) {
     const auto line = cli::take_line(run.child.output);
     if (!line) return;
     run.announces = false;

@@ -17,7 +17,7 @@
 #include "bench/cli/interrupt.h"
 #include "bench/cli/json_fields.h"
 #include "bench/cli/subcommands.h"
-#include "bench/hosts/crew.h"
+#include "bench/hosts/agent_pool.h"
 #include "bench/hosts/pair_results.h"
 #include "bench/perf/options.h"
 #include "transport/base/invalid.h"
@@ -36,10 +36,9 @@ using perf::TestOptions;
 
 constexpr Duration kInfoLimit = Duration::from_s(60);
 constexpr size_t kMaxName = 256;
-constexpr double kGuessedBps = 10e9;    // for tests that count messages
-constexpr double kAroundSeconds = 0.7;  // overhead of a measurement: starting both ends, connecting
+constexpr double kAroundSeconds = 1;    // overhead of a size: starting both ends, connecting
 constexpr double kRoomSeconds = 60;     // a timed measurement may take this much longer
-constexpr double kCountedLimitS = 600;  // the least limit of a test that counts messages
+constexpr double kCountedLimitS = 600;  // of a size, in a test that counts messages
 
 // The name of the NIC with this address in the output of `pacecar info --json`. Errors: kNotFound.
 Result<std::string> nic_with_address(const std::string& info, const std::string& address) {
@@ -60,22 +59,23 @@ Result<std::string> nic_with_address(const std::string& info, const std::string&
 
 // Adds -d NIC to the flags of each host that has an address in the list. A host without such a NIC
 // is lost, and reported.
-void choose_nics(Crew& crew, std::vector<std::vector<std::string>>& flags, const Console& console) {
+void choose_nics(AgentPool& agents, std::vector<std::vector<std::string>>& flags,
+                 const Console& console) {
   using Words = std::vector<std::string>;
   const auto asked = [&](size_t host) {
-    return crew.host(host).address.empty() ? Words() : Words{"info", "--json"};
+    return agents.host(host).address.empty() ? Words() : Words{"info", "--json"};
   };
-  const auto ends = run_on_all(crew, asked, kInfoLimit, console);
+  const auto ends = run_on_all(agents, asked, kInfoLimit, console);
   for (size_t i = 0; i < ends.size(); ++i) {
     if (!ends[i]) continue;
-    const auto nic = ends[i]->code == 0 ? nic_with_address(ends[i]->output, crew.host(i).address)
+    const auto nic = ends[i]->code == 0 ? nic_with_address(ends[i]->output, agents.host(i).address)
                                         : fail(ErrorCode::kPeer, why_failed(*ends[i]));
     if (nic) {
       flags[i] = {"--ib-dev", *nic};
       continue;
     }
-    console.error(fmt::format("{}: {}", crew.host(i).name, nic.error().message));
-    crew.lose(i, nic.error().message);
+    console.error(fmt::format("{}: {}", agents.host(i).name, nic.error().message));
+    agents.lose(i, nic.error().message);
   }
 }
 
@@ -85,39 +85,24 @@ std::string matrix_page(nlohmann::json document) {
   return page_of(matrix_page_parts(), "matrix.html", document);
 }
 
-double seconds_of_pair(TestKind kind, const TestOptions& options) {
-  const auto sizes = static_cast<double>(options.sizes.size());
-  if (options.parameters.duration_s > 0) {
-    return sizes * (options.parameters.duration_s + kAroundSeconds);
-  }
-  double bytes = 0;
-  for (const uint64_t size : options.sizes) bytes += static_cast<double>(size);
-  const auto messages =
-      static_cast<double>(options.parameters.iterations * options.parameters.connections);
-  constexpr double kRoundTripS = 20e-6;
-  const double seconds = kind == TestKind::kLatency ? messages * kRoundTripS * sizes
-                                                    : messages * bytes * 8 / kGuessedBps;
-  return seconds + sizes * kAroundSeconds;
+// How long a measurement takes; 0: not known, as it counts messages.
+double expected_seconds(const TestOptions& options) {
+  const double duration = options.parameters.duration_s;
+  return duration > 0 ? static_cast<double>(options.sizes.size()) * (duration + kAroundSeconds) : 0;
 }
 
-double limit_of(TestKind kind, const TestOptions& options) {
+double limit_of(const TestOptions& options) {
   if (options.many.pair_limit_s > 0) return options.many.pair_limit_s;
-  const double seconds = seconds_of_pair(kind, options);
-  return options.parameters.duration_s > 0 ? seconds + kRoomSeconds
-                                           : std::max(10 * seconds, kCountedLimitS);
-}
-
-std::string span_text(double seconds) {
-  if (seconds < 90) return fmt::format("{:.0f} s", std::max(1.0, seconds));
-  if (seconds < 5400) return fmt::format("{:.0f} minutes", seconds / 60);
-  return fmt::format("{:.1f} hours", seconds / 3600);
+  const double expected = expected_seconds(options);
+  return expected > 0 ? expected + kRoomSeconds
+                      : static_cast<double>(options.sizes.size()) * kCountedLimitS;
 }
 
 // Among the available hosts.
-std::vector<Round> rounds_of(const Crew& crew, const std::string& pairs) {
+std::vector<Round> rounds_of(const AgentPool& agents, const std::string& pairs) {
   std::vector<size_t> there;
-  for (size_t i = 0; i < crew.size(); ++i) {
-    if (crew.ready(i)) there.push_back(i);
+  for (size_t i = 0; i < agents.size(); ++i) {
+    if (agents.ready(i)) there.push_back(i);
   }
   std::vector<Round> rounds = schedule(there.size(), pairs);
   for (Round& round : rounds) {
@@ -151,43 +136,39 @@ class PairTest {
     }
     const cli::Interrupt interrupt;
     begun_ = cli::steady_now();
-    ASSIGN_OR_RETURN(auto crew, reach(targets, options_.many.flags, console_));
-    PairPlan plan = plan_of(*crew);
-    if (options_.nics.empty()) choose_nics(*crew, plan.of_hosts, console_);
-    if (crew->ready_count() < 2) {
+    ASSIGN_OR_RETURN(auto agents, reach(targets, options_.many.flags, console_));
+    PairPlan plan = plan_of(*agents);
+    if (options_.nics.empty()) choose_nics(*agents, plan.of_hosts, console_);
+    if (agents->ready_count() < 2) {
       return fail(ErrorCode::kPeer, "fewer than two hosts are left: a pair needs two");
     }
-    const std::vector<Round> rounds = rounds_of(*crew, options_.many.pairs);
-    print_estimate(crew->ready_count(), rounds);
+    const std::vector<Round> rounds = rounds_of(*agents, options_.many.pairs);
+    const double expected = static_cast<double>(rounds.size()) * expected_seconds(options_);
+    console_.note(fmt::format("{}, {} in {}{}", count_of(agents->ready_count(), "host"),
+                              count_of(count_pairs(rounds), "measurement"),
+                              count_of(rounds.size(), "round"),
+                              expected > 0 ? fmt::format(": about {:.0f} s", expected) : ""));
     PairResults results(targets.hosts, std::string(name_of(kind_)),
                         options_.parameters.bidirectional);
-    measure(*crew, plan, rounds, results);
-    for (size_t i = 0; i < crew->size(); ++i) {
-      if (crew->lost(i)) results.lose(i, crew->why_lost(i));
+    measure(*agents, plan, rounds, results);
+    for (size_t i = 0; i < agents->size(); ++i) {
+      if (agents->lost(i)) results.lose(i, agents->why_lost(i));
     }
-    crew.reset();  // no process of ours is left on any host when the results are printed
+    agents.reset();  // no process of ours is left on any host when the results are printed
     return report(results, plan);
   }
 
  private:
-  PairPlan plan_of(const Crew& crew) const {
+  PairPlan plan_of(const AgentPool& agents) const {
     return {.test = std::string(name_of(kind_)),
             .flags = options_.many.pair_flags,
-            .of_hosts = std::vector<std::vector<std::string>>(crew.size()),
+            .of_hosts = std::vector<std::vector<std::string>>(agents.size()),
             .port = options_.port,
             .reversed = options_.parameters.reversed,
-            .limit = cli::duration_of(limit_of(kind_, options_))};
+            .limit = cli::duration_of(limit_of(options_))};
   }
 
-  void print_estimate(size_t hosts, const std::vector<Round>& rounds) const {
-    const size_t most = std::ranges::max_element(rounds, {}, std::ranges::size)->size();
-    console_.note(fmt::format(
-        "{}, {} in {}, {} at a time: about {}", count_of(hosts, "host"),
-        count_of(count_pairs(rounds), "measurement"), count_of(rounds.size(), "round"), most,
-        span_text(static_cast<double>(rounds.size()) * seconds_of_pair(kind_, options_))));
-  }
-
-  void measure(Crew& crew, const PairPlan& plan, const std::vector<Round>& rounds,
+  void measure(AgentPool& agents, const PairPlan& plan, const std::vector<Round>& rounds,
                PairResults& results) {
     cli::ProgressBar bar(console_.interactive());
     const auto all = static_cast<double>(count_pairs(rounds));
@@ -204,8 +185,8 @@ class PairTest {
       bar.draw(static_cast<double>(done) / all, fmt::format("{} of {} pairs", done, all), elapsed);
     };
     for (const Round& round : rounds) {
-      measure_round(crew, plan, round, on_done, on_turn);
-      if (cli::Interrupt::asked() || crew.ready_count() < 2) break;
+      measure_round(agents, plan, round, on_done, on_turn);
+      if (cli::Interrupt::asked() || agents.ready_count() < 2) break;
     }
   }
 

@@ -31,20 +31,21 @@ struct End {
 
 class Attempt {
  public:
-  Attempt(Crew& crew, const PairPlan& plan, const Pair& pair) : crew_(crew), plan_(plan) {
+  Attempt(AgentPool& agents, const PairPlan& plan, const Pair& pair)
+      : agents_(agents), plan_(plan) {
     measurement_.pair = pair;
     server_.host = plan.reversed ? pair.sender : pair.receiver;
     client_.host = plan.reversed ? pair.receiver : pair.sender;
     for (const size_t host : {server_.host, client_.host}) {
-      if (!crew.lost(host)) continue;
+      if (!agents.lost(host)) continue;
       give_up(lost_text(host));
       return;
     }
     std::vector<std::string> words = arguments_for(server_.host, std::to_string(plan.port));
-    if (const std::string& address = crew.host(server_.host).address; !address.empty()) {
+    if (const std::string& address = agents.host(server_.host).address; !address.empty()) {
       words.insert(words.end(), {"--bind", address});
     }
-    server_.run = crew.run(server_.host, words, /*announces=*/true);
+    server_.run = agents.run(server_.host, words, /*announces=*/true);
     deadline_ = cli::steady_now() + kServingLimit;
   }
 
@@ -67,7 +68,7 @@ class Attempt {
     if (stage_ == Stage::kEnding) return stop();
     give_up(stage_ == Stage::kServing
                 ? fmt::format("{} has not begun to serve within {:g} s",
-                              crew_.host(server_.host).name, kServingLimit.seconds())
+                              agents_.host(server_.host).name, kServingLimit.seconds())
                 : fmt::format("it took longer than {:g} s: --pair-limit allows more",
                               plan_.limit.seconds()));
   }
@@ -83,7 +84,7 @@ class Attempt {
   }
 
   std::string lost_text(size_t host) const {
-    return fmt::format("{} is lost: {}", crew_.host(host).name, crew_.why_lost(host));
+    return fmt::format("{} is lost: {}", agents_.host(host).name, agents_.why_lost(host));
   }
 
   void lose(size_t host) {
@@ -106,7 +107,7 @@ class Attempt {
     stage_ = Stage::kStopped;
     deadline_ = cli::steady_now() + kEndingLimit;
     for (const End& end : {server_, client_}) {
-      if (end.runs()) crew_.stop(end.host, end.run);
+      if (end.runs()) agents_.stop(end.host, end.run);
     }
   }
 
@@ -116,25 +117,25 @@ class Attempt {
     stage_ = Stage::kOver;
     for (const End& end : {server_, client_}) {
       if (end.runs()) {
-        crew_.lose(end.host, "its agent does not answer any more: is the host still there?");
+        agents_.lose(end.host, "its agent does not answer any more: is the host still there?");
       }
     }
   }
 
   void serve(const Event& event) {
-    const std::string& wanted = crew_.host(server_.host).address;
+    const std::string& wanted = agents_.host(server_.host).address;
     const std::string& address = wanted.empty() ? event.address : wanted;
     const bool local = address.starts_with("127.") || address == "::1";
-    if (local && crew_.machine(server_.host) != crew_.machine(client_.host)) {
+    if (local && agents_.machine(server_.host) != agents_.machine(client_.host)) {
       return give_up(
           fmt::format("{} serves at {}, where others cannot reach it: name its NIC with "
                       "-d or PACECAR_NICS, or write addr=ADDRESS behind it in the file "
                       "of hosts",
-                      crew_.host(server_.host).name, printable(address)));
+                      agents_.host(server_.host).name, printable(address)));
     }
     std::vector<std::string> words = arguments_for(client_.host, std::to_string(event.port));
     words.insert(words.end(), {"--json=-", address});
-    client_.run = crew_.run(client_.host, words);
+    client_.run = agents_.run(client_.host, words);
     stage_ = Stage::kMeasuring;
     deadline_ = cli::steady_now() + plan_.limit;
   }
@@ -143,7 +144,7 @@ class Attempt {
     server_.over = true;
     add_warnings(event, server_.host);
     if (stage_ == Stage::kServing) {
-      give_up(fmt::format("{}: {}", crew_.host(server_.host).name, why_failed(event)));
+      give_up(fmt::format("{}: {}", agents_.host(server_.host).name, why_failed(event)));
     }
     if (stage_ == Stage::kMeasuring)
       deadline_ = std::min(deadline_, cli::steady_now() + kEndingLimit);
@@ -163,7 +164,7 @@ class Attempt {
         return;
       }
     }
-    give_up(fmt::format("{}: {}", crew_.host(client_.host).name, why_failed(event)));
+    give_up(fmt::format("{}: {}", agents_.host(client_.host).name, why_failed(event)));
   }
 
   void end_if_idle() {
@@ -176,11 +177,11 @@ class Attempt {
     for (std::string line; std::getline(lines, line);) {
       if (!line.starts_with(kWarning)) continue;
       measurement_.warnings.push_back(
-          fmt::format("{}: {}", crew_.host(host).name, printable(line.substr(kWarning.size()))));
+          fmt::format("{}: {}", agents_.host(host).name, printable(line.substr(kWarning.size()))));
     }
   }
 
-  Crew& crew_;
+  AgentPool& agents_;
   const PairPlan& plan_;
   Stage stage_ = Stage::kServing;
   Instant deadline_;
@@ -246,11 +247,11 @@ std::vector<Round> schedule(size_t hosts, std::string_view pairs) {
   return one_at_a_time;
 }
 
-void measure_round(Crew& crew, const PairPlan& plan, const Round& round,
+void measure_round(AgentPool& agents, const PairPlan& plan, const Round& round,
                    const std::function<void(Measurement)>& on_done,
                    const std::function<void()>& on_turn) {
   std::list<Attempt> attempts;
-  for (const Pair& pair : round) attempts.emplace_back(crew, plan, pair);
+  for (const Pair& pair : round) attempts.emplace_back(agents, plan, pair);
   while (!cli::Interrupt::asked()) {
     for (auto one = attempts.begin(); one != attempts.end();) {
       one->check_deadline();
@@ -262,7 +263,7 @@ void measure_round(Crew& crew, const PairPlan& plan, const Round& round,
       one = attempts.erase(one);
     }
     if (attempts.empty()) return;
-    for (const Event& event : crew.turn(kTurn)) {
+    for (const Event& event : agents.turn(kTurn)) {
       for (Attempt& attempt : attempts) attempt.take(event);
     }
     on_turn();

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/hosts/crew.h"
+#include "bench/hosts/agent_pool.h"
 #include "bench/hosts/matrix.h"
 #include "transport/base/units.h"
 
@@ -41,7 +41,7 @@ struct Measurement {
 
 // Measures all pairs of a round at the same time. Calls `on_done` for each when it is over, except
 // those that Ctrl-C ends, and `on_turn` every kTurn at least.
-void measure_round(Crew& crew, const PairPlan& plan, const Round& round,
+void measure_round(AgentPool& agents, const PairPlan& plan, const Round& round,
                    const std::function<void(Measurement)>& on_done,
                    const std::function<void()>& on_turn);
 

@@ -81,7 +81,7 @@ std::string without_slots(const std::string& word) {
 }
 
 // Options of MPI implementations after a host.
-bool passed_over(std::string_view word) {
+bool is_ignored(std::string_view word) {
   constexpr std::string_view kKnown[] = {"slots=", "max_slots=", "max-slots=", "cpu="};
   return std::ranges::any_of(kKnown, [&](auto known) { return word.starts_with(known); });
 }
@@ -95,7 +95,7 @@ Result<void> add_line(const std::string& line, const std::string& place, Hosts& 
   for (std::string word; words >> word;) {
     if (word.starts_with(kAddress) && word.size() > kAddress.size()) {
       address = word.substr(kAddress.size());
-    } else if (!passed_over(word)) {
+    } else if (!is_ignored(word)) {
       return invalid("'{}' is not known: a line is HOST [addr=ADDRESS]", printable(word));
     }
   }

@@ -87,9 +87,9 @@ FlowRow flow_row(const doctor::Path& path) {
   const doctor::Rule& rule = doctor::diagnose(path);
   const auto of_sending = [&](Value value) { return flow.sending ? value : std::nullopt; };
   const Value goodput_bps = of_sending(flow.goodput_bps);
-  const Value may_send_bps = of_sending(flow.rate_bps);
+  const Value rate_bps = of_sending(flow.rate_bps);
   const Value rtt_s = of_sending(positive(flow.rtt_s));
-  const Value sent_again = of_sending(
+  const Value retransmitted = of_sending(
       share(static_cast<double>(flow.repeated_bytes), static_cast<double>(flow.tried_bytes)));
   const Value queue_bytes = of_sending(static_cast<double>(flow.backlog_bytes));
   const Value still_s = flow.requests > 0 ? Value(flow.still_s) : std::nullopt;
@@ -98,9 +98,9 @@ FlowRow flow_row(const doctor::Path& path) {
                        flow.sending ? "to" : "from",
                        path.peer_name(),
                        rate(goodput_bps),
-                       rate(may_send_bps),
+                       rate(rate_bps),
                        micros(rtt_s),
-                       percent(sent_again),
+                       percent(retransmitted),
                        bytes(queue_bytes),
                        still_s ? fmt::format("{:.1f} s", *still_s) : kUnknown,
                        path.nic->name};
@@ -110,7 +110,7 @@ FlowRow flow_row(const doctor::Path& path) {
                                  rule.why(path)),
               .order = {{{static_cast<double>(severity), -goodput_bps.value_or(-1)}}}};
   size_t column = 0;
-  for (const Value value : {goodput_bps, may_send_bps, rtt_s, sent_again, queue_bytes, still_s}) {
+  for (const Value value : {goodput_bps, rate_bps, rtt_s, retransmitted, queue_bytes, still_s}) {
     row.order[++column].first = -value.value_or(-1);
   }
   return row;

@@ -19,7 +19,7 @@ extern const Cells kFlowTitles;
 // The columns by which flows can be sorted: the largest value first, unknown ones last; limit: the
 // worst first; process: by name.
 inline constexpr std::array<std::string_view, 8> kSortColumns = {
-    "limit", "goodput", "may-send", "rtt", "sent-again", "queue", "still", "process"};
+    "limit", "goodput", "rate", "rtt", "retransmit", "queue", "no-progress", "process"};
 
 struct FlowRow {
   Cells cells;

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -18,10 +17,11 @@
 #include "bench/cli/command_line.h"
 #include "bench/cli/console.h"
 #include "bench/cli/files.h"
+#include "bench/cli/interrupt.h"
 #include "bench/cli/json_fields.h"
 #include "bench/cli/subcommands.h"
 #include "bench/doctor/gather.h"
-#include "bench/hosts/crew.h"
+#include "bench/hosts/agent_pool.h"
 #include "bench/top/page.h"
 #include "bench/top/samples.h"
 #include "bench/top/screen.h"
@@ -100,42 +100,33 @@ void watch_this_host(const std::stop_token& stop, HostSamples& samples, double i
 // The agent on each host runs `pacecar top --json --once` again and again.
 void watch_hosts(const std::stop_token& stop, HostSamples& samples, const Flags& flags,
                  const hosts::Targets& targets) {
-  hosts::Crew crew(targets.hosts, targets.launcher, flags.many.remote,
-                   cli::duration_of(flags.many.reach_s));
+  hosts::AgentPool agents(targets.hosts, targets.launcher, flags.many.remote,
+                          cli::duration_of(flags.many.reach_s));
   std::vector<Instant> next(targets.hosts.size());  // sample at each host; never: one is under way
   const auto take = [&](const hosts::Event& event) {
     if (event.kind == hosts::Event::Kind::kLost) {
-      samples.end(event.host, crew.why_lost(event.host));
+      samples.end(event.host, agents.why_lost(event.host));
     } else if (event.kind == hosts::Event::Kind::kEnded) {
       doctor::Evidence evidence;
       if (!event.output.empty() && doctor::add_evidence(event.output, evidence)) {
         samples.post(event.host, std::move(evidence), {});
         next[event.host] = cli::steady_now() + cli::duration_of(flags.interval_s);
       } else {
-        crew.lose(event.host, "it gives no state: " + hosts::why_failed(event));
+        agents.lose(event.host, "it gives no state: " + hosts::why_failed(event));
       }
     }
   };
   while (!stop.stop_requested()) {
     for (size_t i = 0; i < next.size(); ++i) {
-      if (!crew.ready(i) || cli::steady_now() < next[i]) continue;
-      crew.run(i, {"top", "--json", "--once"});
+      if (!agents.ready(i) || cli::steady_now() < next[i]) continue;
+      agents.run(i, {"top", "--json", "--once"});
       next[i] = Instant::never();
     }
-    for (const hosts::Event& event : crew.turn(Duration::from_ms(kKeyMs))) take(event);
+    for (const hosts::Event& event : agents.turn(Duration::from_ms(kKeyMs))) take(event);
   }
 }
 
 // --- what is shown ---
-
-std::atomic<bool> ended{false};
-
-void end_on_signals() {
-  struct sigaction action {};
-  action.sa_handler = [](int) { ended = true; };
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);  // write() reports a closed pipe
-}
 
 struct Shown {
   Rows rows;
@@ -158,7 +149,9 @@ Result<void> print(const std::string& text) {
 }
 
 Result<void> run_once(Flags& flags, const HostSamples& samples) {
-  while (!samples.has_samples(kSamplesForRates) && !ended) poll(nullptr, 0, kKeyMs);
+  while (!samples.has_samples(kSamplesForRates) && !cli::Interrupt::asked()) {
+    poll(nullptr, 0, kKeyMs);
+  }
   Shown shown = shown_of(flags, samples, samples.all());
   std::string text;
   for (const Line& line : page_of(shown.rows, flags.view, shown.status, 0)) {
@@ -174,7 +167,7 @@ Result<void> run_live(Flags& flags, const HostSamples& samples) {
   View& view = flags.view;
   Shown shown = shown_of(flags, samples, {});
   uint64_t version = 0;
-  while (!view.ends && !ended) {
+  while (!view.ends && !cli::Interrupt::asked()) {
     if (!view.paused && samples.version() != version) {
       version = samples.version();
       shown = shown_of(flags, samples, samples.all());
@@ -191,7 +184,7 @@ Result<void> run_json(const Flags& flags, const std::vector<std::string>& direct
     const doctor::Gathered gathered = doctor::gather({.directories = directories});
     for (const std::string& warning : gathered.warnings) console.warn(warning);
     RETURN_IF_ERROR(print(cli::json_line(doctor::to_json(gathered.evidence))));
-  } while (!flags.once && wait_for(flags.interval_s, [] { return ended.load(); }));
+  } while (!flags.once && wait_for(flags.interval_s, cli::Interrupt::asked));
   return {};
 }
 
@@ -201,7 +194,8 @@ Result<void> run(Flags& flags, const Console& console) {
     ASSIGN_OR_RETURN(targets, hosts::targets_of(flags.many));
   }
   ASSIGN_OR_RETURN(const auto directories, doctor::state_directories());
-  end_on_signals();
+  const cli::Interrupt interrupt(cli::Interrupt::Second::kIgnored);  // the screen is restored first
+  std::signal(SIGPIPE, SIG_IGN);  // write() reports a closed pipe
   if (flags.json) return run_json(flags, directories, console);
   std::vector<std::string> names(targets ? targets->hosts.size() : 1);  // empty: this host
   if (targets) std::ranges::transform(targets->hosts, names.begin(), &hosts::Host::name);

@@ -202,7 +202,7 @@ class OverSsh(WithHosts):
                                "g", "--json", str(matrix), "--html",
                                str(page), "--least", "0.5", hosts=str(listed))
         self.assertEqual(process.returncode, 3, process.stdout + process.stderr)
-        self.assertIn("4 hosts, 12 measurements in 6 rounds, 2 at a time: about ", process.stderr)
+        self.assertIn("4 hosts, 12 measurements in 6 rounds: about ", process.stderr)
         self.assertRegex(process.stdout,
                          f"! gpu03 {SLOW} every peer: \\d+% below the median")
         self.assertRegex(process.stdout, r"! gpu03 -> gpu01 misses --least 0.5: ")

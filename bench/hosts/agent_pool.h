@@ -37,14 +37,14 @@ struct Event {
 // The most that a turn waits, so that progress can be shown.
 inline constexpr Duration kTurn = Duration::from_ms(100);
 
-class Crew {
+class AgentPool {
  public:
   // Starts an agent on each; `remote` is the program there.
-  Crew(const std::vector<Host>& hosts, const Launcher& launcher, const std::string& remote,
-       Duration reach);
-  Crew(const Crew&) = delete;
+  AgentPool(const std::vector<Host>& hosts, const Launcher& launcher, const std::string& remote,
+            Duration reach);
+  AgentPool(const AgentPool&) = delete;
   // Ends the agents by the end of their input, and what launched them.
-  ~Crew();
+  ~AgentPool();
 
   size_t size() const { return members_.size(); }
   const Host& host(size_t index) const { return members_[index].host; }
@@ -99,14 +99,14 @@ class Crew {
 
 // Starts the agents and waits for them. Reports lost hosts, hosts with another release, and names
 // of the same machine. Errors: kPeer (no host has answered), kUnavailable (Ctrl-C).
-Result<std::unique_ptr<Crew>> reach(const Targets& targets, const cli::HostsFlags& flags,
-                                    const cli::Console& console);
+Result<std::unique_ptr<AgentPool>> reach(const Targets& targets, const cli::HostsFlags& flags,
+                                         const cli::Console& console);
 
 // Runs a command on all hosts that are ready, with the arguments that `arguments_of` returns for a
 // host (empty: none). Returns how each ended; nullopt for a host that was lost, or took longer than
 // `limit`, which is reported.
 std::vector<std::optional<Event>> run_on_all(
-    Crew& crew, const std::function<std::vector<std::string>(size_t host)>& arguments_of,
+    AgentPool& agents, const std::function<std::vector<std::string>(size_t host)>& arguments_of,
     Duration limit, const cli::Console& console);
 
 // The last error that a run has printed, without its label; if there is none, how it ended.

@@ -1,4 +1,4 @@
-#include "bench/hosts/crew.h"
+#include "bench/hosts/agent_pool.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -86,24 +86,25 @@ Json pacecar_environment() {
   return variables;
 }
 
-void print_lost(const Crew& crew, const std::vector<Event>& events, const cli::Console& console) {
+void print_lost(const AgentPool& agents, const std::vector<Event>& events,
+                const cli::Console& console) {
   for (const Event& event : events) {
     if (event.kind != Event::Kind::kLost) continue;
-    console.error(fmt::format("{}: {}", crew.host(event.host).name, crew.why_lost(event.host)));
+    console.error(fmt::format("{}: {}", agents.host(event.host).name, agents.why_lost(event.host)));
   }
 }
 
 // Of hosts with another release, and of those that are one machine.
-void warn_of_hosts(const Crew& crew, const cli::Console& console) {
+void warn_of_hosts(const AgentPool& agents, const cli::Console& console) {
   std::map<std::string, std::string> first;  // names by machine
-  for (size_t i = 0; i < crew.size(); ++i) {
-    if (!crew.ready(i)) continue;
-    const std::string& name = crew.host(i).name;
-    if (crew.release(i) != PACECAR_VERSION) {
+  for (size_t i = 0; i < agents.size(); ++i) {
+    if (!agents.ready(i)) continue;
+    const std::string& name = agents.host(i).name;
+    if (agents.release(i) != PACECAR_VERSION) {
       console.warn(fmt::format("{} has pacecar {}, and this host {}: install the same one", name,
-                               crew.release(i), PACECAR_VERSION));
+                               agents.release(i), PACECAR_VERSION));
     }
-    const auto [other, added] = first.emplace(crew.machine(i), name);
+    const auto [other, added] = first.emplace(agents.machine(i), name);
     if (added) continue;
     console.warn(
         fmt::format("{} and {} are the same machine: between them nothing leaves it; leave "
@@ -114,8 +115,8 @@ void warn_of_hosts(const Crew& crew, const cli::Console& console) {
 
 }  // namespace
 
-Crew::Crew(const std::vector<Host>& hosts, const Launcher& launcher, const std::string& remote,
-           Duration reach)
+AgentPool::AgentPool(const std::vector<Host>& hosts, const Launcher& launcher,
+                     const std::string& remote, Duration reach)
     : remote_(remote), reach_(reach), begun_(cli::steady_now()), last_sent_(begun_) {
   allow_descriptors();
   std::signal(SIGPIPE, SIG_IGN);  // write() reports an agent that is gone
@@ -139,7 +140,7 @@ Crew::Crew(const std::vector<Host>& hosts, const Launcher& launcher, const std::
   }
 }
 
-Crew::~Crew() {
+AgentPool::~AgentPool() {
   std::vector<cli::Child*> left;
   for (Member& member : members_) {
     if (!member.child) continue;
@@ -158,19 +159,19 @@ Crew::~Crew() {
   for (cli::Child* child : left) child->end(kGraceMs);
 }
 
-size_t Crew::count(State state) const {
+size_t AgentPool::count(State state) const {
   return static_cast<size_t>(std::ranges::count(members_, state, &Member::state));
 }
 
-uint64_t Crew::run(size_t host, const std::vector<std::string>& arguments, bool announces) {
+uint64_t AgentPool::run(size_t host, const std::vector<std::string>& arguments, bool announces) {
   const uint64_t id = ++last_id_;
   send(host, {{"type", "run"}, {"id", id}, {"arguments", arguments}, {"announces", announces}});
   return id;
 }
 
-void Crew::stop(size_t host, uint64_t id) { send(host, {{"type", "stop"}, {"id", id}}); }
+void AgentPool::stop(size_t host, uint64_t id) { send(host, {{"type", "stop"}, {"id", id}}); }
 
-void Crew::lose(size_t host, const std::string& why) {
+void AgentPool::lose(size_t host, const std::string& why) {
   Member& member = members_[host];
   if (member.state == State::kLost) return;
   member.state = State::kLost;
@@ -179,7 +180,7 @@ void Crew::lose(size_t host, const std::string& why) {
   events_.push_back({.kind = Event::Kind::kLost, .host = host});
 }
 
-void Crew::send(size_t index, const Json& message) {
+void AgentPool::send(size_t index, const Json& message) {
   Member& member = members_[index];
   if (member.state == State::kLost || !member.child) return;
   const std::string line = cli::json_line(message);
@@ -190,13 +191,13 @@ void Crew::send(size_t index, const Json& message) {
   lose(index, "it does not read commands any more: is it overloaded?");
 }
 
-void Crew::keep_alive() {
+void AgentPool::keep_alive() {
   if (cli::steady_now() - last_sent_ < kAlive) return;
   last_sent_ = cli::steady_now();
   for (size_t i = 0; i < members_.size(); ++i) send(i, {{"type", "alive"}});
 }
 
-std::vector<Event> Crew::turn(Duration limit) {
+std::vector<Event> AgentPool::turn(Duration limit) {
   std::vector<pollfd> waiting;
   std::vector<size_t> whose;
   for (size_t i = 0; i < members_.size(); ++i) {
@@ -221,7 +222,7 @@ std::vector<Event> Crew::turn(Duration limit) {
   return std::exchange(events_, {});
 }
 
-void Crew::read(size_t index) {
+void AgentPool::read(size_t index) {
   Member& member = members_[index];
   if (member.state == State::kLost) return;
   cli::Child& child = *member.child;
@@ -239,7 +240,7 @@ void Crew::read(size_t index) {
   }
 }
 
-void Crew::take(size_t index, std::string_view line) {
+void AgentPool::take(size_t index, std::string_view line) {
   Member& member = members_[index];
   const Json message = cli::parse_json(line);
   const bool object = message.is_object() && message.value("type", Json()).is_string();
@@ -254,7 +255,7 @@ void Crew::take(size_t index, std::string_view line) {
                           last_line_of(std::string(line))));
 }
 
-void Crew::greet(size_t index, const Json& message) {
+void AgentPool::greet(size_t index, const Json& message) {
   Member& member = members_[index];
   const auto protocol = cli::unsigned_field(message, "protocol", 0, UINT64_MAX);
   const auto release = cli::text_field(message, "release", kMaxText);
@@ -270,7 +271,7 @@ void Crew::greet(size_t index, const Json& message) {
   member.state = State::kReady;
 }
 
-void Crew::report(size_t index, const Json& message) {
+void AgentPool::report(size_t index, const Json& message) {
   auto event = event_of(index, message);
   if (!event) {
     return lose(index, "its output is not of this version of pacecar: install the same one");
@@ -279,7 +280,7 @@ void Crew::report(size_t index, const Json& message) {
 }
 
 // Its output has ended: finds out why.
-void Crew::ended(size_t index) {
+void AgentPool::ended(size_t index) {
   Member& member = members_[index];
   const cli::ExitStatus status = member.child->end(kGraceMs);
   member.child->read();
@@ -312,51 +313,51 @@ std::string count_of(size_t count, const std::string& what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-Result<std::unique_ptr<Crew>> reach(const Targets& targets, const cli::HostsFlags& flags,
-                                    const cli::Console& console) {
+Result<std::unique_ptr<AgentPool>> reach(const Targets& targets, const cli::HostsFlags& flags,
+                                         const cli::Console& console) {
   console.note(fmt::format("reaching {} by {}", count_of(targets.hosts.size(), "host"),
                            targets.launcher.program()));
-  auto crew = std::make_unique<Crew>(targets.hosts, targets.launcher, flags.remote,
-                                     cli::duration_of(flags.reach_s));
+  auto agents = std::make_unique<AgentPool>(targets.hosts, targets.launcher, flags.remote,
+                                            cli::duration_of(flags.reach_s));
   const Instant begun = cli::steady_now();
   {
     cli::ProgressBar bar(console.interactive());
-    while (crew->waiting() > 0 && !cli::Interrupt::asked()) {
-      print_lost(*crew, crew->turn(kTurn), console);
+    while (agents->waiting() > 0 && !cli::Interrupt::asked()) {
+      print_lost(*agents, agents->turn(kTurn), console);
       const Duration elapsed = cli::steady_now() - begun;
       if (!bar.due(elapsed)) continue;
-      const size_t answered = crew->size() - crew->waiting();
-      bar.draw(static_cast<double>(answered) / static_cast<double>(crew->size()),
-               fmt::format("{} of {}", answered, count_of(crew->size(), "host")), elapsed);
+      const size_t answered = agents->size() - agents->waiting();
+      bar.draw(static_cast<double>(answered) / static_cast<double>(agents->size()),
+               fmt::format("{} of {}", answered, count_of(agents->size(), "host")), elapsed);
     }
   }
-  print_lost(*crew, crew->turn(Duration()), console);
+  print_lost(*agents, agents->turn(Duration()), console);
   if (cli::Interrupt::asked()) {
     return fail(ErrorCode::kUnavailable, "interrupted before anything was measured");
   }
-  if (crew->ready_count() == 0) {
+  if (agents->ready_count() == 0) {
     const std::string hosts =
-        fmt::format("none of the {} hosts has answered: see above", crew->size());
-    return fail(ErrorCode::kPeer, crew->size() == 1 ? "the host has not answered" : hosts);
+        fmt::format("none of the {} hosts has answered: see above", agents->size());
+    return fail(ErrorCode::kPeer, agents->size() == 1 ? "the host has not answered" : hosts);
   }
-  warn_of_hosts(*crew, console);
-  return crew;
+  warn_of_hosts(*agents, console);
+  return agents;
 }
 
 std::vector<std::optional<Event>> run_on_all(
-    Crew& crew, const std::function<std::vector<std::string>(size_t host)>& arguments_of,
+    AgentPool& agents, const std::function<std::vector<std::string>(size_t host)>& arguments_of,
     Duration limit, const cli::Console& console) {
-  std::vector<std::optional<Event>> ends(crew.size());
+  std::vector<std::optional<Event>> ends(agents.size());
   std::map<uint64_t, size_t> running;
-  for (size_t i = 0; i < crew.size(); ++i) {
-    if (!crew.ready(i)) continue;
+  for (size_t i = 0; i < agents.size(); ++i) {
+    if (!agents.ready(i)) continue;
     const std::vector<std::string> arguments = arguments_of(i);
-    if (!arguments.empty()) running.emplace(crew.run(i, arguments), i);
+    if (!arguments.empty()) running.emplace(agents.run(i, arguments), i);
   }
   const Instant deadline = cli::steady_now() + limit;
   while (!running.empty() && cli::steady_now() < deadline && !cli::Interrupt::asked()) {
-    std::vector<Event> events = crew.turn(kTurn);
-    print_lost(crew, events, console);
+    std::vector<Event> events = agents.turn(kTurn);
+    print_lost(agents, events, console);
     for (Event& event : events) {
       if (event.kind == Event::Kind::kLost) {
         std::erase_if(running, [&](const auto& one) { return one.second == event.host; });
@@ -366,10 +367,10 @@ std::vector<std::optional<Event>> run_on_all(
     }
   }
   for (const auto& [id, host] : running) {
-    crew.stop(host, id);
+    agents.stop(host, id);
     if (cli::Interrupt::asked()) continue;
     console.error(
-        fmt::format("{}: it took longer than {:g} s", crew.host(host).name, limit.seconds()));
+        fmt::format("{}: it took longer than {:g} s", agents.host(host).name, limit.seconds()));
   }
   return ends;
 }
