@@ -1,31 +1,23 @@
 #include "bench/metrics/destination.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
 
 #include "bench/cli/files.h"
 #include "transport/base/file_descriptor.h"
-#include "transport/base/to_number.h"
+#include "transport/io/udp/parse_address.h"
+#include "transport/wire/address.h"
 
 namespace pacecar::metrics {
 namespace {
-
-tl::unexpected<Error> bad(std::string_view text) {
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is no address to listen on: write PORT, ADDRESS:PORT or "
-                          "[IPV6]:PORT, such as 127.0.0.1:{}",
-                          text, kDefaultPort));
-}
 
 constexpr mode_t kReadableByAll = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH;
 
@@ -38,47 +30,20 @@ tl::unexpected<Error> cannot_write(const std::string& path, int error) {
 
 }  // namespace
 
-Result<Address> parse_address(std::string_view text) {
-  Address address;
-  if (text.empty()) return address;
-  if (const auto port = to_number<uint16_t>(text)) {
-    address.port = *port;
-    return address;
-  }
-  if (std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; })) return bad(text);
-  std::string_view host = text;
-  std::string_view port;
-  if (text.starts_with('[')) {
-    const size_t end = text.find(']');
-    if (end == std::string_view::npos) return bad(text);
-    host = text.substr(1, end - 1);
-    port = text.substr(end + 1);
-  } else if (std::ranges::count(text, ':') == 1) {
-    host = text.substr(0, text.find(':'));
-    port = text.substr(text.find(':'));
-  }
-  if (!port.empty()) {
-    const auto number = port.starts_with(':') ? to_number<uint16_t>(port.substr(1)) : std::nullopt;
-    if (!number) return bad(text);
-    address.port = *number;
-  }
-  const bool written = std::ranges::all_of(host, [](char c) { return c > ' ' && c <= '~'; });
-  if (host.empty() || !written) return bad(text);
-  address.host = host;
-  return address;
+Result<Address> listen_address(std::string_view text) {
+  if (text.empty()) return listen_address(std::to_string(kDefaultPort));
+  const bool port_alone = text.find(':') == text.npos;
+  const auto address = parse_address(port_alone ? fmt::format("127.0.0.1:{}", text) : text);
+  if (address) return *address;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("'{}' is no address to listen on: write PORT, ADDRESS:PORT or "
+                          "[IPV6]:PORT, such as 127.0.0.1:{}",
+                          text, kDefaultPort));
 }
 
 bool is_loopback(const Address& address) {
-  in_addr v4{};
-  in6_addr v6{};
-  if (inet_pton(AF_INET, address.host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
-  if (inet_pton(AF_INET6, address.host.c_str(), &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
-  return address.host == "localhost";
-}
-
-std::string to_string(const Address& address) {
-  const bool v6 = address.host.find(':') != std::string::npos;
-  return fmt::format("{}{}{}:{}", v6 ? "[" : "", address.host, v6 ? "]" : "", address.port);
+  constexpr std::array<uint8_t, 16> kLoopbackV6 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  return is_ipv4(address) ? address.ip[kIpv4Prefix.size()] == 127 : address.ip == kLoopbackV6;
 }
 
 Result<void> replace_file(const std::string& path, std::string_view text) {

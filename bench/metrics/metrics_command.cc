@@ -24,6 +24,7 @@
 #include "bench/metrics/exporter.h"
 #include "transport/base/result.h"
 #include "transport/base/return_if_error.h"
+#include "transport/wire/address.h"
 
 namespace pacecar {
 namespace {
@@ -94,9 +95,10 @@ Result<std::string> bind(httplib::Server& server, Address address, const Flags& 
                     flags.tls_client_ca.empty() ? "" : " and the CA " + flags.tls_client_ca));
   }
   errno = 0;
-  const int port = address.port == 0 ? server.bind_to_any_port(address.host)
-                   : server.bind_to_port(address.host, address.port) ? address.port
-                                                                     : -1;
+  const std::string ip = ip_to_string(address);
+  const int port = address.port == 0                       ? server.bind_to_any_port(ip)
+                   : server.bind_to_port(ip, address.port) ? address.port
+                                                           : -1;
   if (port < 0) {
     return fail(
         ErrorCode::kSystem,
@@ -152,7 +154,7 @@ void add_flags(CLI::App& app, Flags& flags) {
 Result<void> serve(const Flags& flags, Exporter& exporter, const sigset_t& signals,
                    const Console& console) {
   ASSIGN_OR_RETURN(const auto address,
-                   parse_address(flags.listen.empty() ? "" : flags.listen.front()));
+                   listen_address(flags.listen.empty() ? "" : flags.listen.front()));
   if (!is_loopback(address) && flags.tls_cert.empty() && !flags.no_tls) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("other hosts reach {}: give --tls-cert and --tls-key, or --no-tls if "

@@ -16,6 +16,8 @@
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/self_connection.h"
+#include "transport/io/sockaddr.h"
+#include "transport/wire/address.h"
 
 namespace pacecar::perf {
 namespace {
@@ -37,23 +39,11 @@ bool wait_for(int fd, short events, Duration limit) {
 }
 
 std::string peer_of(int fd) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  getpeername(fd, any, &size);
-  std::array<char, NI_MAXHOST> host{};
-  std::array<char, NI_MAXSERV> service{};
-  if (getnameinfo(any, size, host.data(), host.size(), service.data(), service.size(),
-                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    return "an unknown address";
-  }
-  std::string_view name = host.data();
-  constexpr std::string_view kMapped = "::ffff:";  // an IPv4 client of an IPv6 socket
-  if (name.starts_with(kMapped) && name.find('.') != std::string_view::npos) {
-    name.remove_prefix(kMapped.size());
-  }
-  const bool v6 = name.find(':') != std::string_view::npos;
-  return fmt::format(fmt::runtime(v6 ? "[{}]:{}" : "{}:{}"), name, service.data());
+  SocketAddress raw{};
+  socklen_t size = sizeof raw;
+  getpeername(fd, &raw.any, &size);
+  const auto address = from_sockaddr(&raw.any);
+  return address ? to_string(*address) : "an unknown address";
 }
 
 // 0 or an errno.

@@ -14,6 +14,7 @@
 #include "bench/cli/json_fields.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
+#include "transport/io/sockaddr.h"
 
 namespace pacecar::perf {
 namespace {
@@ -129,11 +130,10 @@ Result<void> ControlListener::listen_at(const std::string& host) {
     return fail(ErrorCode::kSystem, "cannot listen at {} on TCP port {} ({}): {}", host, port_,
                 std::strerror(errno), cure);
   }
-  sockaddr_storage address{};
+  SocketAddress address{};
   socklen_t size = sizeof address;
-  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size);
-  // The port is at the same offset in both families.
-  port_ = ntohs(reinterpret_cast<sockaddr_in&>(address).sin_port);
+  getsockname(fd.get(), &address.any, &size);
+  port_ = from_sockaddr(address).port;
   sockets_.push_back(std::move(fd));
   return {};
 }
