@@ -15,7 +15,7 @@
 
 #include "bench/check/trial.h"
 #include "bench/perf/pattern.h"
-#include "net_plugin/host/host.h"
+#include "net_plugin/host/buffer.h"
 
 namespace pacecar::check {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "bench/check/trial.h"
-#include "net_plugin/host/host.h"
+#include "net_plugin/host/communicator.h"
 
 namespace pacecar::check {
 

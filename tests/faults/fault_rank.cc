@@ -24,8 +24,9 @@
 #include <thread>
 #include <vector>
 
-#include "net_plugin/host/host.h"
+#include "net_plugin/host/buffer.h"
 #include "net_plugin/host/request_stream.h"
+#include "tests/support/profile_player.h"
 
 namespace pacecar::nccl {
 namespace {
@@ -65,8 +66,8 @@ struct Kind {
 // A rank's direction of a collective: its slices, as NCCL's proxy thread sees them.
 struct Direction {
   void* operation = nullptr;
-  std::array<ProfilePlayer::Step, kWindow> steps{};
-  ProfilePlayer::Step& step(size_t slice) { return steps[slice % steps.size()]; }
+  std::array<void*, kWindow> steps{};
+  void*& step(size_t slice) { return steps[slice % steps.size()]; }
 };
 
 std::span<uint8_t> bytes_of(std::span<float> elements) {
@@ -100,6 +101,7 @@ class Rank {
   explicit Rank(const Options& options)
       : options_(options),
         host_({.path = options.plugin}, warnings_to_stderr()),
+        profile_(ProfilePlayer::find(host_.module())),
         sent_(kElements),
         received_(kWindow * kSliceElements),
         ends_(connect()),
@@ -120,15 +122,14 @@ class Rank {
   Kind all_reduce() const { return {"AllReduce", 2 * (ranks() - 1)}; }
   Kind all_gather() const { return {"AllGather", ranks() - 1}; }
   size_t ranks() const { return static_cast<size_t>(options_.ranks); }
-  ProfilePlayer& profile() const { return *host_.profile(); }
 
   // Of the ring.
   int next() const { return (options_.rank + 1) % options_.ranks; }
   int previous() const { return (options_.rank + options_.ranks - 1) % options_.ranks; }
 
   Ends connect() {
-    if (host_.profile() == nullptr) throw HostError("the plugin has no profiler");
-    expect_success(profile().start({.communicator = 0x7a17,
+    if (profile_ == nullptr) throw HostError("the plugin has no profiler");
+    expect_success(profile_->start({.communicator = 0x7a17,
                                     .nodes = options_.ranks,
                                     .ranks = options_.ranks,
                                     .rank = options_.rank}),
@@ -163,18 +164,18 @@ class Rank {
     receives_.reset();
     consumed_ = 0;
     uint64_t& number = kind.rounds > ranks() ? reduces_ : gathers_;
-    void* const whole = profile().start_collective(kind.name, kElements, number++);
-    sending_.operation = profile().start_operation(whole, next(), true, static_cast<int>(total_));
+    void* const whole = profile_->start_collective(kind.name, kElements, number++);
+    sending_.operation = profile_->start_operation(whole, next(), true, static_cast<int>(total_));
     receiving_.operation =
-        profile().start_operation(whole, previous(), false, static_cast<int>(total_));
-    profile().stop(whole);
+        profile_->start_operation(whole, previous(), false, static_cast<int>(total_));
+    profile_->stop(whole);
     data_ready_ = std::chrono::steady_clock::now() + behaviour.gpu;
     started_ = 0;
     while (sends_.done() < total_ || consumed_ < total_) {
       if (!step(behaviour)) std::this_thread::sleep_for(kRest);
     }
-    profile().stop(sending_.operation);
-    profile().stop(receiving_.operation);
+    profile_->stop(sending_.operation);
+    profile_->stop(receiving_.operation);
   }
 
   bool step(const Behaviour& behaviour) {
@@ -183,7 +184,7 @@ class Rank {
     progress |= take(behaviour);
     const size_t done = sends_.done();
     if (!sends_.take(host_)) return progress;
-    profile().stop_step(sending_.step(done));
+    profile_->stop(std::exchange(sending_.step(done), nullptr));
     return true;
   }
 
@@ -191,34 +192,34 @@ class Rank {
     const size_t slice = receives_.posted();
     // The slice that had this buffer before must have been consumed.
     if (slice == total_ || receives_.full() || slice >= consumed_ + kWindow) return false;
-    ProfilePlayer::Step& step = receiving_.step(slice);
-    if (step.event == nullptr)
-      profile().start_step(receiving_.operation, static_cast<int>(slice), step);
+    void*& step = receiving_.step(slice);
+    if (step == nullptr) {
+      step = profile_->start_step(receiving_.operation, static_cast<int>(slice));
+    }
     Part part{
         bytes_of(std::span(received_).subspan((slice % kWindow) * kSliceElements, kSliceElements)),
-        0, receive_memory_.memory(), &step};
+        0, receive_memory_.memory()};
     if (!receives_.post(host_.try_receive(ends_.receive, part))) return false;
-    profile().change(step, ProfileState::kReceiveWait);
+    profile_->change(step, ProfileState::kReceiveWait);
     return true;
   }
 
   bool post_send() {
     const size_t slice = sends_.posted();
     if (slice == total_ || sends_.full()) return false;
-    ProfilePlayer::Step& step = sending_.step(slice);
+    void*& step = sending_.step(slice);
     if (started_ == slice) {
-      profile().start_step(sending_.operation, static_cast<int>(slice), step);
-      profile().change(step, ProfileState::kSendGpuWait);
+      step = profile_->start_step(sending_.operation, static_cast<int>(slice));
+      profile_->change(step, ProfileState::kSendGpuWait);
       ++started_;
     }
     const bool came = slice < per_round_ || consumed_ > slice - per_round_;
     if (!came || std::chrono::steady_clock::now() < data_ready_) return false;
-    profile().change(step, ProfileState::kSendPeerWait);
+    profile_->change(step, ProfileState::kSendPeerWait);
     const size_t place = (slice * kSliceElements) % (kElements - kSliceElements + 1);
-    Part part{bytes_of(std::span(sent_).subspan(place, kSliceElements)), 0, send_memory_.memory(),
-              &step};
+    Part part{bytes_of(std::span(sent_).subspan(place, kSliceElements)), 0, send_memory_.memory()};
     if (!sends_.post(host_.try_send(ends_.send, part))) return false;
-    profile().change(step, ProfileState::kSendWait, part.data.size());
+    profile_->change(step, ProfileState::kSendWait, part.data.size());
     return true;
   }
 
@@ -229,14 +230,14 @@ class Rank {
     const size_t slice = receives_.done();
     if (const std::optional<size_t> bytes = receives_.take(host_)) {
       if (*bytes != kSliceBytes) throw HostError("a message has another size than the slice");
-      const ProfilePlayer::Step& step = receiving_.step(slice);
-      profile().change(step, ProfileState::kReceiveFlushWait, kSliceBytes);
-      profile().change(step, ProfileState::kReceiveGpuWait, kSliceBytes);
+      void* const step = receiving_.step(slice);
+      profile_->change(step, ProfileState::kReceiveFlushWait, kSliceBytes);
+      profile_->change(step, ProfileState::kReceiveGpuWait, kSliceBytes);
       if (consumed_ == slice) taken_at_ = now + behaviour.copy;
       progress = true;
     }
     if (consumed_ < receives_.done() && now >= taken_at_) {
-      profile().stop_step(receiving_.step(consumed_));
+      profile_->stop(std::exchange(receiving_.step(consumed_), nullptr));
       ++consumed_;
       taken_at_ = now + behaviour.copy;
       progress = true;
@@ -246,6 +247,7 @@ class Rank {
 
   const Options& options_;
   Host host_;
+  const std::unique_ptr<ProfilePlayer> profile_;
   std::vector<float> sent_;
   std::vector<float> received_;
   const Ends ends_;

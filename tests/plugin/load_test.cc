@@ -10,6 +10,7 @@
 #include <thread>
 #include <tuple>
 
+#include "net_plugin/abi/profiler.h"
 #include "net_plugin/abi/tuner.h"
 #include "tests/plugin/plugin_test.h"
 #include "tests/support/any_one_sided.h"

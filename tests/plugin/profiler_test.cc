@@ -6,9 +6,10 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "net_plugin/host/host.h"
+#include "net_plugin/host/buffer.h"
 #include "tests/plugin/plugin_test.h"
 #include "tests/support/any_profiler.h"
+#include "tests/support/profile_player.h"
 #include "tests/support/read_state.h"
 #include "tests/support/scratch_directory.h"
 
@@ -53,23 +54,18 @@ void send_one_message(const FakeNcclHost& host, const ProfilePlayer& player) {
   void* const sending = player.start_operation(collective, 0, true, 1);
   void* const receiving = player.start_operation(collective, 0, false, 1);
   player.stop(collective);
-  ProfilePlayer::Step send_step, receive_step;
-  player.start_step(receiving, 0, receive_step);
-  player.start_step(sending, 0, send_step);
+  void* const receive_step = player.start_step(receiving, 0);
+  void* const send_step = player.start_step(sending, 0);
   player.change(send_step, ProfileState::kSendGpuWait);
   player.change(send_step, ProfileState::kSendPeerWait);
-  Part part = to.whole();
-  part.step = &receive_step;
-  void* const receive = host.receive(ends.receive, part);
+  void* const receive = host.receive(ends.receive, to.whole());
   player.change(receive_step, ProfileState::kReceiveWait);
-  part = from.whole();
-  part.step = &send_step;
-  void* const send = host.send(ends.send, part);
+  void* const send = host.send(ends.send, from.whole());
   player.change(send_step, ProfileState::kSendWait, 4096);
   EXPECT_EQ(host.finish(receive, send), 4096);
   player.change(receive_step, ProfileState::kReceiveGpuWait, 4096);
-  player.stop_step(send_step);
-  player.stop_step(receive_step);
+  player.stop(send_step);
+  player.stop(receive_step);
   player.stop(sending);
   player.stop(receiving);
   from.deregister();

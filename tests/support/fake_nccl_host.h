@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "net_plugin/host/host.h"
+#include "net_plugin/host/buffer.h"
 
 namespace pacecar::test {
 

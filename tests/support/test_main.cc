@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "net_plugin/host/host.h"
+#include "net_plugin/host/communicator.h"
 #include "tests/support/draws.h"
 #include "tests/support/waiting.h"
 

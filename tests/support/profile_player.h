@@ -1,6 +1,5 @@
 // Plays NCCL for a plugin's profiler: reports one communicator's collectives, the operations of its
-// proxy thread, and each message, in NCCL's order. Steps are the profiler handles of isend and
-// irecv, so that the plugin can report its own requests.
+// proxy thread, and each message, in NCCL's order.
 //
 // Reports only events of the plugin's activation mask. Thread rule: as the plugin's own.
 #pragma once
@@ -16,13 +15,6 @@ namespace pacecar::nccl {
 
 class ProfilePlayer {
  public:
-  // A step of an operation. It must not move from its start to its stop: the plugin has its
-  // address.
-  struct Step {
-    const ProfilePlayer* player = nullptr;
-    void* event = nullptr;
-  };
-
   // The communicator's identity.
   struct Who {
     uint64_t communicator = 0;
@@ -34,8 +26,6 @@ class ProfilePlayer {
   explicit ProfilePlayer(const ProfilerV6& table) : table_(table) {}
   // nullptr: the library has no profiler of version 6.
   static std::unique_ptr<ProfilePlayer> find(void* library);
-  // For the net plugin's init.
-  static NcclResult callback(void** event, int type, void* step, int64_t plugin_id, void* data);
 
   NcclResult start(const Who& who);
   NcclResult finalize();
@@ -45,9 +35,8 @@ class ProfilePlayer {
   // Handles; nullptr: not recorded.
   void* start_collective(const std::string& function, size_t count, uint64_t sequence) const;
   void* start_operation(void* collective, int peer, bool sending, int steps) const;
-  void start_step(void* operation, int number, Step& step) const;
-  void change(const Step& step, ProfileState state, size_t bytes = 0) const;
-  void stop_step(Step& step) const;
+  void* start_step(void* operation, int number) const;
+  void change(void* step, ProfileState state, size_t bytes = 0) const;
   void stop(void* event) const;
 
  private:

@@ -1,4 +1,4 @@
-#include "net_plugin/host/profile_player.h"
+#include "tests/support/profile_player.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -58,45 +58,23 @@ void* ProfilePlayer::start_operation(void* collective, int peer, bool sending, i
   return begin(event);
 }
 
-void ProfilePlayer::start_step(void* operation, int number, Step& step) const {
+void* ProfilePlayer::start_step(void* operation, int number) const {
   ProfileEventV6 event{};
   event.type = kProfileProxyStep;
   event.parent = operation;
   event.proxy_step.step = number;
-  step = {this, begin(event)};
+  return begin(event);
 }
 
-void ProfilePlayer::change(const Step& step, ProfileState state, size_t bytes) const {
-  if (step.event == nullptr) return;
+void ProfilePlayer::change(void* step, ProfileState state, size_t bytes) const {
+  if (step == nullptr) return;
   ProfileStateArgumentsV4 arguments{};
   arguments.proxy_step.bytes = bytes;
-  table_.recordEventState(step.event, state, &arguments);
+  table_.recordEventState(step, state, &arguments);
 }
-
-void ProfilePlayer::stop_step(Step& step) const { stop(std::exchange(step.event, nullptr)); }
 
 void ProfilePlayer::stop(void* event) const {
   if (event != nullptr) table_.stopEvent(event);
-}
-
-NcclResult ProfilePlayer::callback(void** event, int type, void* step, int64_t plugin_id,
-                                   void* data) {
-  // A stop does not name the communicator: NCCL has one profiler per process.
-  static thread_local const ProfilePlayer* last = nullptr;
-  const auto kind = static_cast<NetEvent>(type);
-  if (kind == NetEvent::kStart) {
-    const auto* const whose = static_cast<const Step*>(step);
-    last = whose->player;
-    if (last == nullptr) return NcclResult::kSuccess;
-    ProfileEventV6 described{};
-    described.type = kProfileNetPlugin;
-    described.parent = whose->event;
-    described.net_plugin = {plugin_id, data};
-    *event = last->begin(described);
-  } else if (last != nullptr && kind != NetEvent::kUpdate) {
-    last->stop(*event);
-  }
-  return NcclResult::kSuccess;
 }
 
 }  // namespace pacecar::nccl
