@@ -8,7 +8,7 @@
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "transport/base/check.h"
-#include "transport/io/dpdk/neighbor_message.h"
+#include "transport/io/dpdk/neighbors/neighbor_message.h"
 #include "transport/io/frame.h"
 #include "transport/io/switch_traces.h"
 #include "transport/wire/telemetry_tail.h"

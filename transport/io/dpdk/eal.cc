@@ -1,6 +1,5 @@
 #include "transport/io/dpdk/eal.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <rte_alarm.h>
 #include <rte_eal.h>
@@ -8,10 +7,7 @@
 #include <rte_log.h>
 #include <sched.h>
 
-#include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstdarg>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -23,7 +19,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/units.h"
-#include "transport/io/dpdk/memif.h"
+#include "transport/io/dpdk/drivers/interrupt_turns.h"
 
 namespace pacecar {
 namespace {
@@ -43,26 +39,6 @@ ssize_t take_output(void* /*cookie*/, const char* text, size_t length) {
   const std::lock_guard lock(output_mutex);
   if (output.size() + length <= kMaxOutput) output.append(text, length);
   return static_cast<ssize_t>(length);
-}
-
-// For the libraries of the AF_XDP driver, which otherwise write to the standard error.
-int log_xdp(int level, const char* format, va_list arguments) {
-  constexpr int kDebug = 2;
-  std::array<char, 512> text{};
-  if (level >= kDebug) return 0;
-  const int length = std::vsnprintf(text.data(), text.size(), format, arguments);
-  if (length > 0) take_output(nullptr, text.data(), std::min<size_t>(length, text.size() - 1));
-  return length;
-}
-
-void collect_xdp_output() {
-  using Print = int (*)(int, const char*, va_list);
-  for (const auto& [library, name] : {std::pair("libbpf.so.1", "libbpf_set_print"),
-                                      std::pair("libxdp.so.1", "libxdp_set_print")}) {
-    void* const loaded = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
-    void* const function = loaded != nullptr ? dlsym(loaded, name) : nullptr;
-    if (function != nullptr) reinterpret_cast<void* (*)(Print)>(function)(log_xdp);
-  }
 }
 
 void collect_eal_output() {
@@ -135,7 +111,6 @@ Result<void> start(const std::string& arguments, bool pci, const LogSink& log) {
   const int done = rte_eal_init(static_cast<int>(argv.size()), argv.data());
   const int error = rte_errno;
   if (known) sched_setaffinity(0, sizeof cpus, &cpus);
-  collect_xdp_output();
   if (done >= 0) return {};
   const std::string cause = collected.last(rte_strerror(error));
   if (error == EACCES || error == EPERM) {

@@ -2,15 +2,11 @@
 
 #include <fmt/format.h>
 #include <net/if.h>
-#include <rte_byteorder.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_ether.h>
-#include <rte_flow.h>
 #include <rte_mbuf.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,14 +14,16 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <ranges>
 #include <thread>
 
 #include "transport/base/return_if_error.h"
-#include "transport/io/dpdk/af_xdp.h"
+#include "transport/io/dpdk/drivers/af_xdp.h"
+#include "transport/io/dpdk/drivers/driver.h"
+#include "transport/io/dpdk/drivers/interrupt_turns.h"
+#include "transport/io/dpdk/drivers/memif_sockets.h"
+#include "transport/io/dpdk/drivers/steering.h"
 #include "transport/io/dpdk/eal.h"
-#include "transport/io/dpdk/memif.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/wire/address.h"
 
@@ -39,7 +37,6 @@ constexpr Bytes kLinkBytes = 14 + kVlanTagBytes;
 // The buffer size for drivers with slots of their own (net_memif, net_af_packet).
 constexpr Bytes kSlot = 10240;
 constexpr Bytes kLeastRoom = 2048;
-constexpr std::string_view kMemifSocket = "/run/memif.sock";  // the driver's default
 constexpr uint64_t kMakesChecksums = RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
 constexpr uint64_t kChecksChecksums = RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
 // How long to wait for a server, which answers at once if it is scheduled.
@@ -55,87 +52,10 @@ std::string interface_name(uint32_t index) {
   return if_indextoname(index, name.data()) != nullptr ? name.data() : "";
 }
 
-std::string memif_socket(const DpdkDevice& device) {
-  return device.driver() == kMemifDriver
-             ? std::string(device.argument("socket").value_or(kMemifSocket))
-             : "";
-}
-
-bool is_memif_client(const DpdkDevice& device) {
-  return device.driver() == kMemifDriver && device.argument("role") != "server";
-}
-
-bool serves_at_file(const DpdkDevice& device) {
-  return device.driver() == kMemifDriver && device.argument("role") == "server" &&
-         device.argument("socket-abstract") == "no";
-}
-
-void guard_memif_server(const DpdkDevice& device, const LogSink& log) {
-  if (serves_at_file(device)) {
-    restrict_memif_socket(memif_socket(device));
-  } else if (device.driver() == kMemifDriver && device.argument("role") == "server") {
-    log(LogLevel::kWarn,
-        fmt::format("the DPDK device '{}': every user of this host may connect to its socket, and "
-                    "so end this process (DPDK 22.11): add socket-abstract=no at both ends, and "
-                    "name a socket in a directory of your own",
-                    device.name));
-  }
-}
-
 // The devices in use by this process, and their sockets of net_memif. With eal_mutex() held.
 std::map<std::string, std::string>& devices_in_use() {
   static std::map<std::string, std::string> sockets;
   return sockets;
-}
-
-// --- Steering: a device that is shared with the kernel (a bifurcated driver, such as mlx5) gives
-// us the packets of one address and UDP port, and leaves all others to the kernel. ---
-
-std::string reason(const rte_flow_error& error) {
-  return error.message != nullptr ? error.message : rte_strerror(rte_errno);
-}
-
-// From now on the device receives only packets that a rule selects. Call it when the queues are set
-// up (net_tap needs that) and before the start (mlx5 needs that). Error: the reason.
-tl::expected<void, std::string> isolate_device(uint16_t port_id) {
-  rte_flow_error error{};
-  if (rte_flow_isolate(port_id, 1, &error) == 0) return {};
-  return tl::unexpected(reason(error));
-}
-
-// Call it after the start. Datagrams go to the only queue, without RSS.
-tl::expected<void, std::string> steer_datagrams(uint16_t port_id, const Address& to) {
-  rte_flow_item_ipv4 ipv4{};
-  rte_flow_item_ipv4 ipv4_mask{};
-  std::memcpy(&ipv4.hdr.dst_addr, &to.ip[kIpv4Prefix.size()], sizeof ipv4.hdr.dst_addr);
-  ipv4_mask.hdr.dst_addr = UINT32_MAX;
-  rte_flow_item_ipv6 ipv6{};
-  rte_flow_item_ipv6 ipv6_mask{};
-  std::ranges::copy(to.ip, ipv6.hdr.dst_addr);
-  std::ranges::fill(ipv6_mask.hdr.dst_addr, UINT8_MAX);
-  rte_flow_item_udp udp{};
-  rte_flow_item_udp udp_mask{};
-  udp.hdr.dst_port = rte_cpu_to_be_16(to.port);
-  udp_mask.hdr.dst_port = UINT16_MAX;
-  const rte_flow_item ip = is_ipv4(to)
-                               ? rte_flow_item{RTE_FLOW_ITEM_TYPE_IPV4, &ipv4, nullptr, &ipv4_mask}
-                               : rte_flow_item{RTE_FLOW_ITEM_TYPE_IPV6, &ipv6, nullptr, &ipv6_mask};
-  const std::array<rte_flow_item, 4> pattern = {
-      {{RTE_FLOW_ITEM_TYPE_ETH, nullptr, nullptr, nullptr},
-       ip,
-       {RTE_FLOW_ITEM_TYPE_UDP, &udp, nullptr, &udp_mask},
-       {RTE_FLOW_ITEM_TYPE_END, nullptr, nullptr, nullptr}}};
-  const rte_flow_action_queue queue{.index = 0};
-  const std::array<rte_flow_action, 2> actions = {
-      {{RTE_FLOW_ACTION_TYPE_QUEUE, &queue}, {RTE_FLOW_ACTION_TYPE_END, nullptr}}};
-  rte_flow_attr attributes{};
-  attributes.ingress = 1;
-  rte_flow_error error{};
-  // The rule is removed with the device.
-  if (rte_flow_create(port_id, &attributes, pattern.data(), actions.data(), &error) != nullptr) {
-    return {};
-  }
-  return tl::unexpected(reason(error));
 }
 
 }  // namespace
@@ -205,7 +125,7 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
                             device.name, device.driver()));
   }
   if (rte_eth_dev_get_port_by_name(device.name.c_str(), &info_.id) != 0) {
-    if (serves_at_file(device)) remove_dead_memif_socket(memif_socket(device));
+    remove_dead_memif_socket(device);
     const EalOutput output(log);
     const int done = rte_dev_probe(with_defaults(device).c_str());
     if (done != 0 || rte_eth_dev_get_port_by_name(device.name.c_str(), &info_.id) != 0) {
@@ -231,7 +151,7 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
   }
   name_ = device.name;
   devices_in_use()[name_] = memif_socket(device);
-  guard_memif_server(device, log);
+  protect_memif_socket(device, log);
   guarded_ = device.driver() == kMemifDriver;
   if (guarded_) add_guarded_device(info_.id);
   return {};

@@ -16,6 +16,7 @@
 #include "transport/base/result.h"
 #include "transport/base/units.h"
 #include "transport/io/dpdk/device.h"
+#include "transport/io/dpdk/drivers/driver.h"
 #include "transport/io/frame.h"
 
 struct rte_mbuf;
@@ -70,7 +71,7 @@ class DpdkPort {
   // Whether the device must connect again when its link is down (net_memif as a client).
   bool can_reconnect() const { return !server_socket_.empty(); }
   // Starts an attempt to connect. This aborts a running attempt, which may crash the other end: see
-  // memif_sockets.h.
+  // drivers/memif_sockets.h.
   void reconnect();
   // Whether an attempt to connect is running.
   bool is_connecting() const;
@@ -102,7 +103,7 @@ class DpdkPort {
   const DpdkDriver* driver_ = &dpdk_driver({});
   DpdkPortInfo info_;
   bool started_ = false;
-  bool guarded_ = false;              // see memif.h
+  bool guarded_ = false;              // see interrupt_turns.h
   std::string server_socket_;         // of a client of net_memif
   bool is_hardware_ = false;          // virtual devices report a made-up speed
   std::map<ino_t, int> xdp_sockets_;  // of the device's buffers

@@ -1,4 +1,4 @@
-#include "transport/io/dpdk/af_xdp.h"
+#include "transport/io/dpdk/drivers/af_xdp.h"
 
 #include <fmt/format.h>
 #include <linux/bpf.h>
@@ -8,11 +8,10 @@
 #include <sys/syscall.h>
 
 #include <cerrno>
-#include <filesystem>
 
 #include "transport/base/file_descriptor.h"
-#include "transport/base/to_number.h"
-#include "transport/io/dpdk/device.h"
+#include "transport/io/dpdk/drivers/driver.h"
+#include "transport/io/dpdk/drivers/own_sockets.h"
 #include "transport/io/udp/interfaces.h"
 
 namespace pacecar {
@@ -32,16 +31,9 @@ bool may_load_programs() {
 
 std::map<ino_t, int> xdp_sockets() {
   std::map<ino_t, int> found;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
-    const int fd = to_number<int>(entry.path().filename().native()).value_or(-1);
-    int domain = 0;
-    socklen_t size = sizeof domain;
+  for (const int fd : own_sockets(AF_XDP)) {
     struct stat status {};
-    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_XDP &&
-        fstat(fd, &status) == 0) {
-      found[status.st_ino] = fd;
-    }
+    if (fstat(fd, &status) == 0) found[status.st_ino] = fd;
   }
   return found;
 }

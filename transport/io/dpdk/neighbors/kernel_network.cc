@@ -1,4 +1,4 @@
-#include "transport/io/dpdk/kernel_network.h"
+#include "transport/io/dpdk/neighbors/kernel_network.h"
 
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
@@ -41,18 +41,13 @@ struct RouteRequest {
 
 size_t prefix_bytes(const Address& address) { return is_ipv4(address) ? kIpv4Prefix.size() : 0; }
 
-// The value of an attribute after a body of type Body in the kernel's answer; empty if there is
-// none.
-template <typename Body>
-std::span<const uint8_t> attribute_of(std::span<const uint8_t> answer, uint16_t type) {
-  auto rest = answer.subspan(NLMSG_SPACE(sizeof(Body)));
-  rtattr attribute;
-  while (rest.size() >= sizeof attribute) {
-    std::memcpy(&attribute, rest.data(), sizeof attribute);
-    if (attribute.rta_len < sizeof attribute || attribute.rta_len > rest.size()) return {};
-    const auto value = rest.subspan(sizeof attribute, attribute.rta_len - sizeof attribute);
-    if (attribute.rta_type == type) return value;
-    rest = rest.subspan(std::min<size_t>(RTA_ALIGN(attribute.rta_len), rest.size()));
+// The value of an attribute after a body of this size; empty if there is none.
+std::span<const uint8_t> attribute_of(std::span<const uint8_t> answer, size_t body, int type) {
+  const auto attributes = answer.subspan(NLMSG_SPACE(body));
+  auto left = static_cast<int>(attributes.size());
+  const auto* at = reinterpret_cast<const rtattr*>(attributes.data());
+  for (; RTA_OK(at, left); at = RTA_NEXT(at, left)) {
+    if (at->rta_type == type) return {static_cast<uint8_t*>(RTA_DATA(at)), RTA_PAYLOAD(at)};
   }
   return {};
 }
@@ -94,7 +89,7 @@ Address KernelNetwork::next_hop(const Address& address) {
   request.body.rtm_dst_len = static_cast<uint8_t>(8 * (address.ip.size() - prefix));
   const auto answer = ask(request, address);
   if (answer.empty()) return address;
-  const auto gateway = attribute_of<rtmsg>(answer, RTA_GATEWAY);
+  const auto gateway = attribute_of(answer, sizeof(rtmsg), RTA_GATEWAY);
   if (gateway.size() != address.ip.size() - prefix) return address;
   Address hop{.ip = address.ip};
   std::ranges::copy(gateway, hop.ip.begin() + static_cast<ptrdiff_t>(prefix));
@@ -110,7 +105,7 @@ std::optional<MacAddress> KernelNetwork::find_mac(const Address& address) {
   ndmsg neighbor{};
   if (const auto answer = ask(request, address); !answer.empty()) {
     std::memcpy(&neighbor, answer.data() + NLMSG_HDRLEN, sizeof neighbor);
-    const auto known = attribute_of<ndmsg>(answer, NDA_LLADDR);
+    const auto known = attribute_of(answer, sizeof neighbor, NDA_LLADDR);
     if ((neighbor.ndm_state & kUsable) != 0 && known.size() == mac.size()) {
       std::ranges::copy(known, mac.begin());
       return mac;

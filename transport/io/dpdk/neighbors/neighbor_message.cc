@@ -1,4 +1,4 @@
-#include "transport/io/dpdk/neighbor_message.h"
+#include "transport/io/dpdk/neighbors/neighbor_message.h"
 
 #include <algorithm>
 

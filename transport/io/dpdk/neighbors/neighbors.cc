@@ -1,4 +1,4 @@
-#include "transport/io/dpdk/neighbors.h"
+#include "transport/io/dpdk/neighbors/neighbors.h"
 
 #include <algorithm>
 #include <cstring>

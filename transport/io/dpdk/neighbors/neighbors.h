@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "transport/base/units.h"
-#include "transport/io/dpdk/neighbor_message.h"
+#include "transport/io/dpdk/neighbors/neighbor_message.h"
 #include "transport/io/frame.h"
 
 namespace pacecar {

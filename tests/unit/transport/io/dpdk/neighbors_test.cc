@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "transport/base/prng.h"
-#include "transport/io/dpdk/neighbors.h"
+#include "transport/io/dpdk/neighbors/neighbors.h"
 #include "transport/wire/address.h"
 
 namespace pacecar::neighbors_test {

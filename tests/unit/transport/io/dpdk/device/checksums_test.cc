@@ -17,7 +17,7 @@
 #include "tests/support/dpdk_hub.h"
 #include "tests/support/scratch_directory.h"
 #include "transport/io/dpdk/dpdk_io.h"
-#include "transport/io/dpdk/neighbor_message.h"
+#include "transport/io/dpdk/neighbors/neighbor_message.h"
 #include "transport/io/frame.h"
 #include "transport/io/sockaddr.h"
 #include "transport/io/udp/udp_socket.h"
