@@ -29,16 +29,16 @@ class Guest:
         self._folder = folder / f"guest{rank}"
         self._share = share
 
-    def start(self, image, accel, nic, environment, working_directory):
+    def start(self, image, accel, nics, environment, working_directory):
         self._folder.mkdir()
         self._write_files(image, environment, working_directory)
         theirs = {}
         for name in STREAMS:
             self.streams[name], theirs[name] = socket.socketpair()
-        passed = [sock for sock in [*theirs.values(), nic] if sock]
+        passed = [*theirs.values(), *nics]
         # The emulator must not outlive this process, whatever ends it.
         command = ["setpriv", "--pdeathsig", "KILL", "--",
-                   *self._emulator(image, accel, nic, theirs)]
+                   *self._emulator(image, accel, nics, theirs)]
         with open(self._folder / "emulator", "wb") as messages:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=messages,
                                             stderr=messages, start_new_session=True,
@@ -100,7 +100,7 @@ class Guest:
         for name, text in files.items():
             (self._folder / name).write_text(text, encoding="utf-8", errors="surrogateescape")
 
-    def _emulator(self, image, accel, nic, theirs):
+    def _emulator(self, image, accel, nics, theirs):
         options = self._options
         kernel_line = ["console=ttyS0", *KERNEL_LINE, "mitigations=off", "tsc=reliable",
                        f"lab.init={HERE / 'guest-init'}", f"lab.folder={self._folder}"]
@@ -117,11 +117,9 @@ class Guest:
         for name, sock in theirs.items():
             command += ["-chardev", f"socket,id={name},fd={sock.fileno()}",
                         "-device", f"virtserialport,chardev={name},name={name}"]
-        backend = (f"stream,id=net,server=off,addr.type=fd,addr.str={nic.fileno()}" if nic
-                   else "hubport,id=net,hubid=0")
-        return command + ["-netdev", backend, "-device",
-                          f"virtio-net-pci,netdev=net,mac={network.mac(self.rank)},"
-                          f"host_mtu={network.MTU},romfile="]
+        return [*command, *network.flags(nics), "-device",
+                f"virtio-net-pci,netdev=net,mac={network.mac(self.rank)},"
+                f"host_mtu={network.MTU},romfile="]
 
 
 def processors(count):

@@ -30,13 +30,13 @@ class Run:
 
     def run(self, image, accel):
         """Returns the exit status of the whole run."""
-        nics = network.join(self._options.guests, self._selector)
+        nics = network.join(self._options.guests)
         shutil.rmtree(self._share / BARRIERS, ignore_errors=True)  # of a run that was killed
         environment, directory = dict(os.environ), os.getcwd()
         self._tell_time()
         try:
-            for guest, nic in zip(self._guests, nics):
-                guest.start(image, accel, nic, environment, directory)
+            for guest, sockets in zip(self._guests, nics):
+                guest.start(image, accel, sockets, environment, directory)
                 self._clock.watch(guest.process.pid)
                 private.write_new(self._pid_file(guest), f"{guest.process.pid}\n")
                 self._watch(guest)
@@ -67,7 +67,7 @@ class Run:
             self._selector.register(sock, selectors.EVENT_READ, handler)
 
     def _reader(self, guest, name, sock, sink):
-        def read(_events):
+        def read():
             try:
                 data = sock.recv(CHUNK)
             except BlockingIOError:
@@ -129,9 +129,8 @@ class Run:
                           "passed", file=sys.stderr)
                     return TIMED_OUT
                 self._tell_time()
-            for key, events in self._selector.select(max(0, tick - time.monotonic())):
-                if key.fileobj.fileno() >= 0:  # not closed by an earlier handler of this round
-                    key.data(events)
+            for key, _ in self._selector.select(max(0, tick - time.monotonic())):
+                key.data()
         return max(guest.status for guest in self._guests)
 
 

@@ -1,11 +1,10 @@
-"""Runs deploy/lab/run: wrong usage, its switch, and, where it can, two guests.
+"""Runs deploy/lab/run: wrong usage, and, where it can, two guests and three.
 
 lab_test.py [unittest flags]; exits with 77 when this machine can run no guest.
 """
 
 import os
 import pathlib
-import selectors
 import subprocess
 import sys
 import tempfile
@@ -154,69 +153,6 @@ class Knobs(unittest.TestCase):
         self.assertIn(" parent 2:1 handle 3:", lines[2])
 
 
-class Switch(unittest.TestCase):
-    def setUp(self):
-        self.selector = selectors.DefaultSelector()
-        self.guests = network.join(3, self.selector)
-        for sock in self.guests:
-            sock.setblocking(False)
-            self.addCleanup(sock.close)
-
-    @staticmethod
-    def frame(target, source, size=60):
-        body = bytes([0, 0, 0, 0, 0, target, 0, 0, 0, 0, 0, source]).ljust(size, b"x")
-        return network.LENGTH.pack(len(body)) + body
-
-    def run_switch(self):
-        while ready := self.selector.select(0):
-            for key, events in ready:
-                key.data(events)
-
-    def received(self, rank):
-        try:
-            return self.guests[rank].recv(network.READ_BYTES)
-        except BlockingIOError:
-            return b""
-
-    def test_frames_are_flooded_until_their_address_is_known(self):
-        first, answer = self.frame(target=9, source=1), self.frame(target=1, source=2)
-        self.guests[0].send(first)
-        self.run_switch()
-        self.assertEqual([self.received(rank) for rank in range(3)], [b"", first, first])
-        self.guests[1].send(answer)
-        self.run_switch()
-        self.assertEqual([self.received(rank) for rank in range(3)], [answer, b"", b""])
-
-    def test_frames_in_pieces_are_joined(self):
-        frame = self.frame(target=9, source=1, size=9000)
-        for piece in [frame[:3], frame[3:7], frame[7:5000], frame[5000:] + frame[:10]]:
-            self.guests[0].send(piece)
-            self.run_switch()
-        self.assertEqual(self.received(1), frame)
-
-    def test_the_queue_of_a_guest_that_does_not_read_is_bounded(self):
-        frame = self.frame(target=9, source=1, size=9000)
-        for _ in range(4 * network.QUEUE_BYTES // len(frame)):
-            self.guests[0].send(frame)
-            for key, events in self.selector.select(0):
-                key.data(events)
-            self.received(1)
-        waiting = 0
-        while chunk := self.received(2):
-            waiting += len(chunk)
-            for key, events in self.selector.select(0):
-                key.data(events)
-        self.assertGreaterEqual(waiting, network.QUEUE_BYTES - len(frame))
-        self.assertLess(waiting, 2 * network.QUEUE_BYTES)
-
-    def test_the_switch_survives_the_end_of_a_guest(self):
-        self.guests[2].close()
-        self.run_switch()
-        self.guests[0].send(self.frame(target=9, source=1))
-        self.run_switch()
-        self.assertEqual(self.received(1), self.frame(target=9, source=1))
-
-
 SCRIPT = r"""
 echo "devices:$(ls /sys/class/infiniband 2>/dev/null) of $LAB_GUESTS"
 ping -q -c 2 -W 20 "guest$((1 - LAB_RANK))" >/dev/null && echo reached
@@ -249,6 +185,12 @@ class Guests(unittest.TestCase):
                              [f"devices:{device} of 2", "reached", "0", "1", "300000"])
             self.assertEqual(len(texts[f"{rank}.err"]), 300000)
         self.assertEqual(left, {"mine.0", "mine.1"})
+
+    def test_each_of_three_guests_reaches_the_others(self):
+        script = 'for peer in $LAB_PEERS; do ping -qc 1 -W 60 "$peer" >/dev/null || exit; done'
+        done = self.run_guests("--guests", "3", "--rxe", "none", "--timeout", "240", "--", "sh",
+                               "-c", f"{FOLDER}/barrier up; {script}; {FOLDER}/barrier done")
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_the_death_of_a_guest_has_its_own_exit_code(self):
         done = self.run_guests("--timeout", "120", "--", "sh", "-c",
