@@ -127,7 +127,7 @@ OwnDevices EngineContext::own(size_t nic) const {
 // For `pacecar doctor`, `top` and `metrics`.
 void EngineContext::serve_state() {
   if (params_.state_dir == kNoStateDirectory) return;
-  auto directory = params_.state_dir.empty() ? StateDirectory::make_usual(log_)
+  auto directory = params_.state_dir.empty() ? StateDirectory::make_usual()
                                              : StateDirectory::make(params_.state_dir);
   auto server = std::move(directory).and_then(
       [this](StateDirectory&& made) { return StateServer::open(std::move(made), state_pages()); });

@@ -82,36 +82,25 @@ std::vector<std::string> matches(const std::string& pattern) {
   return paths;
 }
 
-bool is_our_folder(const std::string& path) {
-  struct stat information {};
-  return lstat(path.c_str(), &information) == 0 && S_ISDIR(information.st_mode) &&
-         information.st_uid == geteuid();
-}
-
 // Empty: none, or another user's, as after sudo.
 std::string runtime_folder() {
   const char* const path = std::getenv("XDG_RUNTIME_DIR");
-  return path != nullptr && *path == '/' && is_our_folder(path) ? path : "";
+  struct stat information {};
+  const bool ours = path != nullptr && *path == '/' && lstat(path, &information) == 0 &&
+                    S_ISDIR(information.st_mode) && information.st_uid == geteuid();
+  return ours ? path : "";
 }
 
 std::string shared_name(const std::string& shared) {
   return fmt::format("{}/pacecar-{}", shared, geteuid());
 }
 
-// The directories that this user's processes made in place of shared_name().
-std::vector<std::string> substitutes(const std::string& shared) {
-  std::vector<std::string> paths = matches(shared_name(shared) + ".*");
-  std::erase_if(paths, [](const std::string& path) { return !is_our_folder(path); });
-  return paths;
-}
-
 }  // namespace
 
 std::vector<std::string> usual_state_directories(const std::string& shared) {
   // A shell may have another $XDG_RUNTIME_DIR than the job, or none.
-  std::vector<std::string> paths = substitutes(shared);
-  paths.push_back(fmt::format("/run/user/{}/pacecar", geteuid()));
-  paths.push_back(shared_name(shared));
+  std::vector<std::string> paths = {fmt::format("/run/user/{}/pacecar", geteuid()),
+                                    shared_name(shared)};
   if (const std::string runtime = runtime_folder(); !runtime.empty()) {
     paths.push_back(runtime + "/pacecar");
   }
@@ -145,27 +134,11 @@ Result<StateDirectory> StateDirectory::make(const std::string& path) {
   return directory;
 }
 
-Result<StateDirectory> StateDirectory::make_usual(const LogSink& log, const std::string& shared) {
+Result<StateDirectory> StateDirectory::make_usual(const std::string& shared) {
   if (const std::string runtime = runtime_folder(); !runtime.empty()) {
     if (auto directory = make(runtime + "/pacecar")) return directory;
   }
-  auto usual = make(shared_name(shared));
-  if (usual) return usual;
-  auto instead = make_substitute(shared);
-  if (instead) {
-    log(LogLevel::kWarn, fmt::format("{}; meanwhile pacecar doctor finds this process in {}",
-                                     usual.error().message, instead->path()));
-  }
-  return instead;
-}
-
-Result<StateDirectory> StateDirectory::make_substitute(const std::string& shared) {
-  for (const std::string& path : substitutes(shared)) {
-    if (auto directory = make(path)) return directory;
-  }
-  std::string name = shared_name(shared) + ".XXXXXX";
-  if (mkdtemp(name.data()) == nullptr) return system_error("cannot make " + name);
-  return make(name);
+  return make(shared_name(shared));
 }
 
 Result<StateDirectory> StateDirectory::find(const std::string& path) {

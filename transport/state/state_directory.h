@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "transport/base/file_descriptor.h"
-#include "transport/base/log.h"
 #include "transport/base/result.h"
 
 namespace pacecar {
@@ -24,7 +23,6 @@ namespace pacecar {
 // The value of PACECAR_STATE_DIR with which a process serves no state.
 inline constexpr std::string_view kNoStateDirectory = "none";
 
-// A folder in which another user may take our name first.
 inline constexpr const char* kSharedFolder = "/tmp";
 
 // The directories in which processes of this user may serve their state; for root, those of all
@@ -39,11 +37,8 @@ class StateDirectory {
   // Makes it if it is missing. Errors: kPermission (another's, or open to others), kSystem.
   static Result<StateDirectory> make(const std::string& path);
   // The default directory, made if it is missing: pacecar in $XDG_RUNTIME_DIR, if that is this
-  // user's; otherwise pacecar-UID in the shared folder. If another user has taken that name, it
-  // logs a warning and uses pacecar-UID.RANDOM: a name that nobody can take in advance, the same
-  // for all of the user's processes. Errors: kSystem.
-  static Result<StateDirectory> make_usual(const LogSink& log,
-                                           const std::string& shared = kSharedFolder);
+  // user's; otherwise pacecar-UID in the shared folder. Errors: as of make().
+  static Result<StateDirectory> make_usual(const std::string& shared = kSharedFolder);
   // To read from. Errors: kNotFound; kPermission (another's, for all but root; open to others).
   static Result<StateDirectory> find(const std::string& path);
 
@@ -68,7 +63,6 @@ class StateDirectory {
   static constexpr size_t kMaxSockets = 4096;
 
  private:
-  static Result<StateDirectory> make_substitute(const std::string& shared);
   StateDirectory(std::string path, FileDescriptor directory, uid_t owner)
       : path_(std::move(path)), directory_(std::move(directory)), owner_(owner) {}
 

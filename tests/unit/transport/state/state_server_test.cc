@@ -167,82 +167,31 @@ TEST_F(StateServerTest, AnotherUsersDirectoryIsRefusedEvenByRoot) {
   EXPECT_EQ(read.error().code, ErrorCode::kPermission);
 }
 
-// The usual directory in /tmp exists and is not ours alone: it must not hide a user's processes.
-class TakenNameTest : public StateServerTest {
- protected:
-  TakenNameTest() {
-    setenv("XDG_RUNTIME_DIR", "/nonexistent", 1);
-    std::filesystem::create_directory(usual_);
-    chmod(usual_.c_str(), 0755);  // open to others, so refused as another user's is
-  }
-  ~TakenNameTest() override { unsetenv("XDG_RUNTIME_DIR"); }
-
-  std::unique_ptr<StateServer> serve_as_usual() {
-    const auto note = [](void* messages, LogLevel level, std::string_view line) {
-      static_cast<Messages*>(messages)->emplace_back(level, line);
-    };
-    auto directory =
-        StateDirectory::make_usual({.function = note, .context = &messages_}, scratch_.path());
-    EXPECT_TRUE(directory) << directory.error().message;
-    auto server = StateServer::open(std::move(*directory), pages_of("{}"));
-    return server ? std::move(*server) : nullptr;
-  }
-
-  std::vector<std::string> found_by_the_doctor() const {
-    std::vector<std::string> found;
-    for (const std::string& path : usual_state_directories(scratch_.path())) {
-      if (!path.starts_with(scratch_.path().string())) continue;
-      const auto directory = StateDirectory::find(path);
-      if (!directory) continue;
-      for (const std::string& name : directory->sockets()) {
-        if (read_state(*directory, name, kLimit)) found.push_back(path);
-      }
-    }
-    return found;
-  }
-
-  using Messages = std::vector<std::pair<LogLevel, std::string>>;
-  const std::string usual_ = scratch_.path() / fmt::format("pacecar-{}", geteuid());
-  Messages messages_;
-};
-
-TEST_F(TakenNameTest, DoctorFindsProcessesInAnotherDirectory) {
-  const auto first = serve_as_usual();
-  const auto second = serve_as_usual();
-  const auto found = found_by_the_doctor();
-  ASSERT_EQ(found.size(), 2U);
-  EXPECT_EQ(found[0], found[1]) << "one directory serves all";
-  EXPECT_EQ(mode_of(found[0]), 0700U);
-  ASSERT_EQ(messages_.size(), 2U);
-  EXPECT_EQ(messages_[0].first, LogLevel::kWarn);
-  EXPECT_THAT(messages_[0].second, HasSubstr(usual_ + " is another user's"));
-  EXPECT_THAT(messages_[0].second, HasSubstr(found[0]));
+// Without a runtime directory: a name in a folder that others can write, too.
+TEST_F(StateServerTest, UsualDirectoryMustBeOursAlone) {
+  setenv("XDG_RUNTIME_DIR", "/nonexistent", 1);
+  const std::string usual = scratch_.path() / fmt::format("pacecar-{}", geteuid());
+  std::filesystem::create_directory(usual);
+  chmod(usual.c_str(), 0755);
+  const auto refused = StateDirectory::make_usual(scratch_.path());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kPermission);
+  EXPECT_THAT(refused.error().message, HasSubstr(usual + " is another user's"));
+  chmod(usual.c_str(), 0700);
+  const auto used = StateDirectory::make_usual(scratch_.path());
+  ASSERT_TRUE(used) << used.error().message;
+  EXPECT_EQ(used->path(), usual);
+  EXPECT_THAT(usual_state_directories(scratch_.path()), testing::Contains(usual));
+  unsetenv("XDG_RUNTIME_DIR");
 }
 
-TEST_F(TakenNameTest, DoctorFindsProcessesBesideDirectoriesOfAnotherUser) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can give directories away";
-  for (const std::string& name : {usual_, usual_ + ".XYZ"}) {
-    std::filesystem::create_directory(name);
-    chmod(name.c_str(), 0700);
-    ASSERT_EQ(chown(name.c_str(), 12345, 12345), 0);
-  }
-  const auto server = serve_as_usual();
-  ASSERT_THAT(found_by_the_doctor(), testing::SizeIs(1));
-  EXPECT_NE(found_by_the_doctor()[0], usual_ + ".XYZ");
-}
-
-TEST_F(TakenNameTest, UsualDirectoryIsUsedIfItIsOursAlone) {
-  chmod(usual_.c_str(), 0700);
-  const auto server = serve_as_usual();
-  EXPECT_THAT(found_by_the_doctor(), ElementsAre(usual_));
-  EXPECT_THAT(messages_, IsEmpty());
-}
-
-TEST_F(TakenNameTest, RuntimeDirectoryIsUsedIfItIsOurs) {
+TEST_F(StateServerTest, RuntimeDirectoryIsUsedIfItIsOurs) {
   setenv("XDG_RUNTIME_DIR", scratch_.path().c_str(), 1);
-  const auto server = serve_as_usual();
-  EXPECT_THAT(found_by_the_doctor(), ElementsAre((scratch_.path() / "pacecar").string()));
-  EXPECT_THAT(messages_, IsEmpty());
+  const auto used = StateDirectory::make_usual(scratch_.path());
+  ASSERT_TRUE(used) << used.error().message;
+  EXPECT_EQ(used->path(), scratch_.path() / "pacecar");
+  EXPECT_THAT(usual_state_directories(scratch_.path()), testing::Contains(used->path()));
+  unsetenv("XDG_RUNTIME_DIR");
 }
 
 TEST_F(StateServerTest, OnlyStaleSocketsAreRemoved) {
