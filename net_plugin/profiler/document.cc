@@ -71,7 +71,7 @@ ProcessorTime processor_time() {
 
 std::string profile_document(const Recorder& recorder, const ProcessorTime& processor) {
   Json communicators = Json::array();
-  for (const Record* const record : recorder.records()) communicators.push_back(json_of(*record));
+  for (const auto& record : recorder.records()) communicators.push_back(json_of(*record));
   return Json{{"schema_version", kSchemaVersion},
               {"now_ns", recorder.now_ns()},
               {"processor", {{"run_ns", processor.run_ns}, {"waited_ns", processor.waited_ns}}},
@@ -80,10 +80,10 @@ std::string profile_document(const Recorder& recorder, const ProcessorTime& proc
 }
 
 std::string profile_metrics(const Recorder& recorder) {
-  const std::vector<const Record*> records = recorder.records();
+  const auto records = recorder.records();
   if (records.empty()) return {};
   Totals sum{};
-  for (const Record* const record : records) {
+  for (const auto& record : records) {
     std::ranges::transform(sum, record->totals(), sum.begin(), std::plus<>());
   }
   const auto seconds = [&](Sum ns) { return static_cast<double>(sum[ns]) * kNano; };

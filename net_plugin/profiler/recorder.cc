@@ -5,17 +5,16 @@
 namespace pacecar::profiler {
 namespace {
 
-// A number has the place, counted from 1, the low bits of its generation, and the event's id.
-constexpr int kGenerationShift = 8;
+// A number has the communicator's, counted from 1, in its low bits, then the event's id.
 constexpr int kIdShift = 16;
-constexpr uint64_t kByte = 0xff;
+constexpr uint64_t kMostNumbers = (1U << kIdShift) - 1;
 
 uint64_t number_of(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 void* pointer_of(uint64_t number) {
   return reinterpret_cast<void*>(static_cast<uintptr_t>(number));
 }
 uint64_t id_of(const void* pointer) { return number_of(pointer) >> kIdShift; }
-uint64_t owner_of(const void* pointer) { return number_of(pointer) & ((1U << kIdShift) - 1); }
+uint64_t owner_of(const void* pointer) { return number_of(pointer) & kMostNumbers; }
 
 }  // namespace
 
@@ -26,65 +25,42 @@ uint64_t monotonic_ns() {
 
 void* Recorder::open(const Identity& identity) {
   const std::lock_guard lock(mutex_);
-  for (size_t i = 0; i < places_.size(); ++i) {
-    Place& place = places_[i];
-    const uint32_t generation = place.generation.load(std::memory_order_relaxed);
-    if (generation % 2 == 1) continue;
-    if (place.record == nullptr) place.record = std::make_unique<Record>();
-    place.record->reset(identity);
-    place.generation.store(generation + 1, std::memory_order_release);
-    return pointer_of((i + 1) | ((generation + 1) & kByte) << kGenerationShift);
-  }
-  return nullptr;
+  if (records_.size() == kMaxCommunicators || last_ == kMostNumbers) return nullptr;
+  records_.emplace(last_ + 1, std::make_shared<Record>(identity));
+  return pointer_of(++last_);
 }
 
-void Recorder::close(void* context) {
-  if (record_of(context) == nullptr) return;
+void Recorder::close(const void* context) {
   const std::lock_guard lock(mutex_);
-  places_[(number_of(context) & kByte) - 1].generation.fetch_add(1, std::memory_order_release);
+  records_.erase(number_of(context));
 }
 
-Record* Recorder::record_of(const void* number) const {
-  const uint64_t place = number_of(number) & kByte;
-  if (place == 0 || place > kMaxCommunicators) return nullptr;
-  const Place& found = places_[place - 1];
-  const uint32_t generation = found.generation.load(std::memory_order_acquire);
-  const bool same = (number_of(number) >> kGenerationShift & kByte) == (generation & kByte);
-  return generation % 2 == 1 && same ? found.record.get() : nullptr;
+std::shared_ptr<Record> Recorder::record_of(const void* number) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = records_.find(owner_of(number));
+  return found == records_.end() ? nullptr : found->second;
 }
 
-void* Recorder::start(void* context, const Description& what, void* parent) {
-  Record* const record = id_of(context) == 0 ? record_of(context) : nullptr;
+void* Recorder::start(const void* context, const Description& what, const void* parent) {
+  const auto record = id_of(context) == 0 ? record_of(context) : nullptr;
   if (record == nullptr) return nullptr;
   const uint64_t above = owner_of(parent) == owner_of(context) ? id_of(parent) : 0;
   const uint64_t id = record->start(what, above, clock_());
   return id == 0 ? nullptr : pointer_of(id << kIdShift | owner_of(context));
 }
 
-void Recorder::stop(void* handle) {
-  if (Record* const record = record_of(handle)) record->stop(id_of(handle), clock_());
+void Recorder::stop(const void* handle) {
+  if (const auto record = record_of(handle)) record->stop(id_of(handle), clock_());
 }
 
-void Recorder::wait(void* handle, Wait wait, uint64_t bytes) {
-  if (Record* const record = record_of(handle)) record->wait(id_of(handle), wait, bytes, clock_());
+void Recorder::wait(const void* handle, Wait wait, uint64_t bytes) {
+  if (const auto record = record_of(handle)) record->wait(id_of(handle), wait, bytes, clock_());
 }
 
-void Recorder::add_bytes(void* handle, uint64_t bytes) {
-  if (Record* const record = record_of(handle)) record->add_bytes(id_of(handle), bytes);
-}
-
-void Recorder::identify(void* context, uint64_t communicator, int32_t rank) {
-  if (Record* const record = record_of(context)) record->identify(communicator, rank);
-}
-
-std::vector<const Record*> Recorder::records() const {
+std::vector<std::shared_ptr<const Record>> Recorder::records() const {
   const std::lock_guard lock(mutex_);
-  std::vector<const Record*> records;
-  for (const Place& place : places_) {
-    if (place.generation.load(std::memory_order_acquire) % 2 == 1) {
-      records.push_back(place.record.get());
-    }
-  }
+  std::vector<std::shared_ptr<const Record>> records;
+  for (const auto& [number, record] : records_) records.push_back(record);
   return records;
 }
 

@@ -2,15 +2,14 @@
 //
 // Both are numbers in place of pointers. NCCL's proxy thread may pass those of another process (a
 // rank that sends for its neighbours), of a finalized communicator, or garbage: a number is looked
-// up, never dereferenced, and an unknown one is ignored. So every call is safe, none waits, and
-// only open() allocates.
+// up, never dereferenced, and an unknown one is ignored. A communicator's number is never used
+// again.
 //
 // Thread rule: any thread.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -24,36 +23,31 @@ uint64_t monotonic_ns();
 
 class Recorder {
  public:
-  static constexpr size_t kMaxCommunicators = 64;
+  static constexpr size_t kMaxCommunicators = 64;  // open at a time
 
   explicit Recorder(Clock clock) : clock_(clock) {}
 
   // A context; nullptr: too many communicators.
   void* open(const Identity& identity);
-  void close(void* context);
+  void close(const void* context);
 
   // A handle; nullptr: unknown context. An unknown parent counts as none.
-  void* start(void* context, const Description& what, void* parent);
-  void stop(void* handle);
-  void wait(void* handle, Wait wait, uint64_t bytes);
-  void add_bytes(void* handle, uint64_t bytes);
-  void identify(void* context, uint64_t communicator, int32_t rank);
+  void* start(const void* context, const Description& what, const void* parent);
+  void stop(const void* handle);
+  void wait(const void* handle, Wait wait, uint64_t bytes);
 
   // Of the communicators that are open.
-  std::vector<const Record*> records() const;
+  std::vector<std::shared_ptr<const Record>> records() const;
   uint64_t now_ns() const { return clock_(); }
 
  private:
-  struct Place {
-    std::unique_ptr<Record> record;       // from the first use on; guarded by mutex_ until then
-    std::atomic<uint32_t> generation{0};  // odd: open
-  };
-
-  Record* record_of(const void* number) const;
+  // Of a context or handle; nullptr: it is not open.
+  std::shared_ptr<Record> record_of(const void* number) const;
 
   const Clock clock_;
   mutable std::mutex mutex_;
-  std::array<Place, kMaxCommunicators> places_;
+  std::map<uint64_t, std::shared_ptr<Record>> records_;  // by communicator's number
+  uint64_t last_ = 0;
 };
 
 // The process's; never destroyed, since NCCL's threads may still call while the process ends.

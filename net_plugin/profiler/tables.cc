@@ -1,5 +1,6 @@
 // The tables of functions by which NCCL calls the profiler, one per version, over one Recorder. The
-// functions never throw, never block, and return success: a profiler must not disturb a job.
+// functions never throw, wait for no more than a short lock, and return success: a profiler must not
+// disturb a job.
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,10 +39,6 @@ NcclResult open(void** context, int* activation_mask, const Identity& identity) 
   return NcclResult::kSuccess;
 }
 
-NcclResult init_v1(void** context, int* activation_mask) noexcept {
-  return open(context, activation_mask, {});
-}
-
 NcclResult init_v4(void** context, int* activation_mask, const char* /*name*/, uint64_t comm_hash,
                    int nodes, int ranks, int rank, nccl::Logger /*logger*/) noexcept {
   return open(context, activation_mask, {comm_hash, rank, ranks, nodes});
@@ -52,11 +49,6 @@ NcclResult init_v5(void** context, uint64_t comm_id, int* activation_mask, const
   return open(context, activation_mask, {comm_id, rank, ranks, nodes});
 }
 
-// Version 1 passes numbers, the others names.
-template <size_t kCount>
-uint8_t index_of(const std::array<std::string_view, kCount>& names, uint8_t number) {
-  return number < names.size() ? number : kUnknownName;
-}
 template <size_t kCount>
 uint8_t index_of(const std::array<std::string_view, kCount>& names, const char* name) {
   if (name == nullptr) return kUnknownName;
@@ -103,25 +95,12 @@ Description description_of(const Event& event) {
   }
 }
 
-// Before version 4 the events name the communicator.
-template <typename Event>
-void identify(void* context, const Event& event, EventKind kind) {
-  if constexpr (requires { event.collective.comm_hash; }) {
-    if (kind == EventKind::kCollective) {
-      recorder().identify(context, event.collective.comm_hash, event.rank);
-    } else if (kind == EventKind::kPointToPoint) {
-      recorder().identify(context, event.point_to_point.comm_hash, event.rank);
-    }
-  }
-}
-
 template <typename Event>
 NcclResult start(void* context, void** handle, Event* event) noexcept {
   *handle = nullptr;
   if (context == nullptr || event == nullptr) return NcclResult::kSuccess;
   const Description what = description_of(*event);
   if (what.kind == EventKind::kNone) return NcclResult::kSuccess;
-  identify(context, *event, what.kind);
   *handle = recorder().start(context, what, event->parent);
   return NcclResult::kSuccess;
 }
@@ -146,21 +125,12 @@ constexpr std::array<StepWait, 6> kStepWaits = {{
     {ProfileState::kReceiveGpuWait, Wait::kGpu, true},
 }};
 
-// Before version 4 bytes come with the states of a proxy operation, not with those of its steps.
-template <typename Arguments>
-NcclResult change(void* handle, ProfileState state, Arguments* arguments) noexcept {
-  constexpr bool kHasStepBytes = std::is_same_v<Arguments, nccl::ProfileStateArgumentsV4>;
-  uint64_t bytes = 0;
-  if constexpr (kHasStepBytes) {
-    if (arguments != nullptr) bytes = arguments->proxy_step.bytes;
-  } else if (arguments != nullptr &&
-             (state == ProfileState::kSendTransmitted || state == ProfileState::kReceiveReceived)) {
-    recorder().add_bytes(handle, arguments->proxy_op.bytes);
-  }
+NcclResult change(void* handle, ProfileState state,
+                  nccl::ProfileStateArgumentsV4* arguments) noexcept {
   const auto found = std::ranges::find(kStepWaits, state, &StepWait::state);
-  if (found != kStepWaits.end()) {
-    recorder().wait(handle, found->wait, found->has_bytes ? bytes : 0);
-  }
+  if (found == kStepWaits.end()) return NcclResult::kSuccess;
+  const bool has_bytes = found->has_bytes && arguments != nullptr;
+  recorder().wait(handle, found->wait, has_bytes ? arguments->proxy_step.bytes : 0);
   return NcclResult::kSuccess;
 }
 
@@ -169,10 +139,9 @@ NcclResult finalize(void* context) noexcept {
   return NcclResult::kSuccess;
 }
 
-template <typename Init, typename Event, typename StateArguments>
-constexpr auto filled(nccl::Profiler<Init, Event, StateArguments> table,
-                      std::type_identity_t<Init> init) {
-  table = {"Pacecar", init, start<Event>, stop, change<StateArguments>, finalize};
+template <typename Init, typename Event>
+constexpr auto filled(nccl::Profiler<Init, Event> table, std::type_identity_t<Init> init) {
+  table = {"Pacecar", init, start<Event>, stop, change, finalize};
   return table;
 }
 
@@ -185,9 +154,6 @@ extern "C" {
       "default")]] extern constexpr nccl::ProfilerV##version ncclProfiler_v##version = \
       filled(nccl::ProfilerV##version{}, init);
 
-PACECAR_PROFILER_TABLE(1, init_v1)
-PACECAR_PROFILER_TABLE(2, init_v1)
-PACECAR_PROFILER_TABLE(3, init_v1)
 PACECAR_PROFILER_TABLE(4, init_v4)
 PACECAR_PROFILER_TABLE(5, init_v5)
 PACECAR_PROFILER_TABLE(6, init_v5)

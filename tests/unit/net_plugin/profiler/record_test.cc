@@ -21,8 +21,7 @@ constexpr Description kSendOp{
 constexpr Description kStep{.kind = EventKind::kProxyStep, .number = 5};
 
 TEST(ProfileRecord, WaitsAreAddedToOperationAndCollective) {
-  Record record;
-  record.reset({0xabc, 1, 4, 2});
+  Record record({0xabc, 1, 4, 2});
   const uint64_t collective = record.start(kCollective, 0, 100);
   record.stop(collective, 110);
   const uint64_t op = record.start(kSendOp, collective, 120);
