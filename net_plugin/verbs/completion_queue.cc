@@ -59,7 +59,7 @@ int poll_queue(ibv_cq* cq, int most, ibv_wc* wc) {
   uint32_t empty_polls = 0;
   {
     const Call call(nic);
-    if (completions.queue.empty()) nic.look();
+    if (completions.queue.empty()) nic.receive();
     for (; count < most && !completions.queue.empty(); ++count) {
       wc[count] = completions.take();
     }
@@ -119,7 +119,7 @@ int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
   completions.polling.lock();
   {
     const std::lock_guard lock(completions.nic().mutex());
-    if (completions.queue.empty()) completions.nic().look();
+    if (completions.queue.empty()) completions.nic().receive();
     if (next_current(completions)) return 0;
   }
   end_poll(cq);

@@ -116,19 +116,6 @@ PACECAR_VERBS ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, size_t length,
   return register_region(pd, address, length, iova, access);
 }
 
-PACECAR_VERBS ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova,
-                                        int fd, int access) {
-  FORWARD_UNLESS_OURS(ibv_reg_dmabuf_mr, pd, offset, length, iova, fd, access);
-  return no_object(EOPNOTSUPP);
-}
-
-PACECAR_VERBS int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, size_t length,
-                               int access) {
-  FORWARD_UNLESS_OURS(ibv_rereg_mr, mr, flags, pd, address, length, access);
-  errno = EOPNOTSUPP;
-  return IBV_REREG_MR_ERR_INPUT;
-}
-
 PACECAR_VERBS int ibv_dereg_mr(ibv_mr* mr) {
   FORWARD_UNLESS_OURS(ibv_dereg_mr, mr);
   auto* const region = static_cast<Region*>(mr);

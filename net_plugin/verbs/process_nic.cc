@@ -94,7 +94,7 @@ bool ProcessNic::deliver() {
   return notified;
 }
 
-void ProcessNic::look() {
+void ProcessNic::receive() {
   const Instant now = clock_now();
   const size_t received = opened_.port->receive(now);
   if (received > 0 && !unfinished_ && deliver()) {
@@ -129,13 +129,13 @@ Instant ProcessNic::next_deadline() const {
   return next;
 }
 
-void ProcessNic::let_out() {
+void ProcessNic::send_posted() {
   const Instant now = clock_now();
   flows_->poll(now);
   opened_.port->transmit(now);
   deliver();  // completions of this call: perhaps no packet arrives to wake a sleeping thread
   note_due(next_deadline(), now);
-  deadline_ = Instant();  // the next look() does a whole turn
+  deadline_ = Instant();  // the next receive() does a whole turn
 }
 
 void ProcessNic::note_due(Instant due, Instant now) {

@@ -79,11 +79,11 @@ class ProcessNic final : private Driven {
 
   // Receives, and delivers completions. If there were any, transmission waits for the next turn, so
   // that the caller gets them at once.
-  void look();
+  void receive();
   // Does a whole turn. False: there was nothing to do.
   bool turn();
   // Sends what has been posted.
-  void let_out();
+  void send_posted();
   // At the end of a call, without the lock: lets the keeper nap, or wakes it if it must act.
   void note_call();
   // Without the lock: drives the NIC until `fd` can be read.
@@ -113,8 +113,9 @@ class ProcessNic final : private Driven {
   std::unordered_map<QueuePairId, CompletionSink*> sinks_;
   std::vector<Timed*> timed_;
   TurnLock mutex_;
-  Instant deadline_;         // as of the last turn
-  bool unfinished_ = false;  // look() has delivered completions, and left out the rest of the turn
+  Instant deadline_;  // as of the last turn
+  bool unfinished_ =
+      false;  // receive() has delivered completions, and left out the rest of the turn
   std::atomic<int64_t> due_ns_{0};  // when the NIC is to be driven next
   std::unique_ptr<ProgressDriver> driver_;
 };

@@ -15,7 +15,7 @@ int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
     failed = pair.post_send(*wr);
   }
   if (failed != 0) *bad = wr;
-  pair.nic().let_out();
+  pair.nic().send_posted();
   return failed;
 }
 
@@ -236,7 +236,7 @@ PACECAR_VERBS int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
   QueuePair& pair = queue_pair_of(qp);
   const Call call(pair.nic());
   const int result = pair.modify(*attr, mask);
-  pair.nic().let_out();  // flushed work requests may set a timer
+  pair.nic().send_posted();  // flushed work requests may set a timer
   return result;
 }
 
@@ -272,22 +272,6 @@ PACECAR_VERBS int ibv_destroy_qp(ibv_qp* qp) {
   end_events(*qp, qp->events_completed, pair->async_events);
   delete pair;
   return 0;
-}
-
-PACECAR_VERBS int ibv_set_ece(ibv_qp* qp, ibv_ece* ece) {
-  return ours(qp) ? EOPNOTSUPP : CALL_REAL(ibv_set_ece)(qp, ece);
-}
-
-PACECAR_VERBS int ibv_query_ece(ibv_qp* qp, ibv_ece* ece) {
-  return ours(qp) ? EOPNOTSUPP : CALL_REAL(ibv_query_ece)(qp, ece);
-}
-
-PACECAR_VERBS int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
-  return ours(qp) ? EOPNOTSUPP : CALL_REAL(ibv_attach_mcast)(qp, gid, lid);
-}
-
-PACECAR_VERBS int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
-  return ours(qp) ? EOPNOTSUPP : CALL_REAL(ibv_detach_mcast)(qp, gid, lid);
 }
 
 }  // extern "C"

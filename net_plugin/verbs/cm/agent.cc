@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kReceives = 256;
 constexpr uint32_t kSends = 256;
-constexpr size_t kRoomBytes = roce::kGrhBytes + kMadBytes;
+constexpr size_t kBufferBytes = roce::kGrhBytes + kMadBytes;
 // How long other processes of an address may answer after the first one has refused the service.
 constexpr Duration kSearch = Duration::from_ms(300);
 // Shortest time between two deadlines, as each one visits all ends.
@@ -31,9 +31,9 @@ bool refuses_service(const Message& message) {
 
 Result<std::unique_ptr<Agent>> Agent::open(CmDevice& device) {
   Nic& nic = device.nic().nic();
-  auto rooms = std::make_unique<uint8_t[]>(kReceives * kRoomBytes);
-  ASSIGN_OR_RETURN(const auto region,
-                   nic.register_memory(rooms.get(), kReceives * kRoomBytes, Access::kLocalWrite));
+  auto buffers = std::make_unique<uint8_t[]>(kReceives * kBufferBytes);
+  ASSIGN_OR_RETURN(const auto region, nic.register_memory(buffers.get(), kReceives * kBufferBytes,
+                                                          Access::kLocalWrite));
   const auto id = nic.create_queue_pair({.work_requests = kSends,
                                          .receives = kReceives,
                                          .service = Service::kDatagram,
@@ -42,12 +42,12 @@ Result<std::unique_ptr<Agent>> Agent::open(CmDevice& device) {
     nic.deregister_memory(region);
     return tl::unexpected(id.error());
   }
-  return std::unique_ptr<Agent>(new Agent(device, *id, std::move(rooms), region));
+  return std::unique_ptr<Agent>(new Agent(device, *id, std::move(buffers), region));
 }
 
-Agent::Agent(CmDevice& device, QueuePairId id, std::unique_ptr<uint8_t[]> rooms,
+Agent::Agent(CmDevice& device, QueuePairId id, std::unique_ptr<uint8_t[]> buffers,
              const MemoryRegion& region)
-    : device_(device), nic_(device.nic()), id_(id), rooms_(std::move(rooms)), region_(region) {
+    : device_(device), nic_(device.nic()), id_(id), buffers_(std::move(buffers)), region_(region) {
   next_transaction_ = uint64_t{new_id()} << 32;
   nic_.add_sink(id_, this);
   nic_.add_timed(this);
@@ -57,8 +57,8 @@ Agent::Agent(CmDevice& device, QueuePairId id, std::unique_ptr<uint8_t[]> rooms,
 
 void Agent::post_receive(uint32_t slot) {
   const ReceiveRequest request{.id = slot,
-                               .local = rooms_.get() + slot * kRoomBytes,
-                               .length = kRoomBytes,
+                               .local = buffers_.get() + slot * kBufferBytes,
+                               .length = kBufferBytes,
                                .local_key = region_.key};
   PACECAR_CHECK(nic_.nic().post_receives(id_, {&request, 1}) == 1);
 }
@@ -156,10 +156,10 @@ void Agent::on_completion(const Completion& completion) {
   }
   if (completion.kind != CompletionKind::kReceivedSend) return;
   const auto slot = static_cast<uint32_t>(completion.work_request);
-  const uint8_t* const room = rooms_.get() + slot * kRoomBytes;
+  const uint8_t* const buffer = buffers_.get() + slot * kBufferBytes;
   ibv_grh grh;
-  std::memcpy(&grh, room, sizeof grh);
-  const auto message = decode({room + roce::kGrhBytes, completion.bytes - roce::kGrhBytes});
+  std::memcpy(&grh, buffer, sizeof grh);
+  const auto message = decode({buffer + roce::kGrhBytes, completion.bytes - roce::kGrhBytes});
   const Peer from{.gid = sender_of(grh), .slot = completion.source_qp >> roce::kSlotShift};
   post_receive(slot);
   if (message) take(*message, from);

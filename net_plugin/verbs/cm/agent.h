@@ -72,7 +72,7 @@ class Agent final : CompletionSink, Timed {
   void send(End& end, const Message* message);
 
  private:
-  Agent(CmDevice& device, QueuePairId id, std::unique_ptr<uint8_t[]> rooms,
+  Agent(CmDevice& device, QueuePairId id, std::unique_ptr<uint8_t[]> buffers,
         const MemoryRegion& region);
   void post_receive(uint32_t slot);
   void send_to(const Peer& peer, const Message& message);
@@ -92,7 +92,7 @@ class Agent final : CompletionSink, Timed {
   CmDevice& device_;  // with the services of this process
   ProcessNic& nic_;
   const QueuePairId id_;
-  const std::unique_ptr<uint8_t[]> rooms_;  // receive buffers
+  const std::unique_ptr<uint8_t[]> buffers_;  // receive buffers
   const MemoryRegion region_;
   std::unordered_map<uint64_t, Staging> sending_;  // by work request
   uint64_t next_send_ = 0;

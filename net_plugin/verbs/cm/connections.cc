@@ -14,12 +14,12 @@ constexpr size_t kMostWaiting = 1024;  // as Linux
 constexpr uint8_t kMostRetries = 7;
 
 // The scope of a call on a connection: holds the NIC's mutex, and sends the messages at the end.
-class Move {
+class ConnectionCall {
  public:
-  explicit Move(Id& id) : nic_(id.device->nic()), call_(nic_) {}
-  ~Move() { nic_.let_out(); }
-  Move(const Move&) = delete;
-  Move& operator=(const Move&) = delete;
+  explicit ConnectionCall(Id& id) : nic_(id.device->nic()), call_(nic_) {}
+  ~ConnectionCall() { nic_.send_posted(); }
+  ConnectionCall(const ConnectionCall&) = delete;
+  ConnectionCall& operator=(const ConnectionCall&) = delete;
 
  private:
   ProcessNic& nic_;
@@ -172,7 +172,7 @@ int refuse(Id& id, const void* data, size_t length) {
 // Rejects or disconnects, unless the peer has done so.
 void drop_end(Id& id) {
   if (id.end == nullptr) return;
-  const Move move(id);
+  const ConnectionCall call(id);
   if (id.end->connection.state() == Connection::State::kRequested) (void)refuse(id, nullptr, 0);
   leave_listener(id);
   id.end->id = nullptr;
@@ -245,7 +245,7 @@ PACECAR_VERBS int rdma_connect(rdma_cm_id* id, rdma_conn_param* param) {
   if (own.qp == nullptr && param == nullptr) return failed(EINVAL);
   int error = 0;
   {
-    const Move move(own);
+    const ConnectionCall call(own);
     if (param != nullptr) set_parameters(own, *param, true);
     error = ask(own, param);
   }
@@ -257,7 +257,7 @@ PACECAR_VERBS int rdma_accept(rdma_cm_id* id, rdma_conn_param* param) {
   if (own.end == nullptr || (own.qp == nullptr && param == nullptr)) return failed(EINVAL);
   int error = 0;
   {
-    const Move move(own);
+    const ConnectionCall call(own);
     if (param != nullptr) set_parameters(own, *param, false);
     error = answer(own, param);
   }
@@ -268,7 +268,7 @@ PACECAR_VERBS int rdma_accept(rdma_cm_id* id, rdma_conn_param* param) {
 PACECAR_VERBS int rdma_reject(rdma_cm_id* id, const void* data, uint8_t length) {
   Id& own = id_of(id);
   if (own.end == nullptr) return failed(EINVAL);
-  const Move move(own);
+  const ConnectionCall call(own);
   const int error = refuse(own, data, length);
   return error == 0 ? 0 : failed(error);
 }
@@ -281,7 +281,7 @@ PACECAR_VERBS int rdma_reject_ece(rdma_cm_id* id, const void* data, uint8_t leng
 PACECAR_VERBS int rdma_establish(rdma_cm_id* id) {
   Id& own = id_of(id);
   if (own.end == nullptr) return failed(EINVAL);
-  const Move move(own);
+  const ConnectionCall call(own);
   if (own.end->connection.state() != Connection::State::kReplied) return failed(EINVAL);
   own.device->agent->send(*own.end, own.end->connection.ready(pacecar::clock_now()));
   return 0;
@@ -291,7 +291,7 @@ PACECAR_VERBS int rdma_disconnect(rdma_cm_id* id) {
   Id& own = id_of(id);
   if (own.end == nullptr || own.is_datagram()) return failed(EINVAL);
   {
-    const Move move(own);
+    const ConnectionCall call(own);
     fail_queue_pair(own);
     own.device->agent->disconnect(*own.end);
     const auto state = own.end->connection.state();

@@ -53,7 +53,7 @@ void disconnect_peers() {
   };
   for_each([](CmDevice& device) {
     device.agent->disconnect_all();
-    device.nic().let_out();
+    device.nic().send_posted();
     return true;
   });
   for_each([](CmDevice& device) {
