@@ -302,7 +302,7 @@ PacketIoCaps caps_of(const DpdkPort& port, const Address& local, uint32_t paths)
   caps.paths = paths;
   caps.line_rate = port.line_rate();
   // Copies within the host's memory need no checksum.
-  caps.checks_payload = port.info().offloads_udp_checksums || port.info().is_memory;
+  caps.checks_payload = port.info().offloads_udp_checksums || port.info().driver->is_memory;
   caps.sees_ecn = true;
   caps.sees_ipv4_header = is_ipv4(local);
   caps.jitter = kHostJitter;
@@ -327,7 +327,7 @@ Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
   OpenedDpdk opened{.io = nullptr,
                     .mac = port->info().mac,
                     .interface = port->info().interface,
-                    .takes_interface = port->info().takes_interface};
+                    .takes_interface = port->info().driver->takes_interface};
   const auto& kernels = port->info().kernel_address;
   Address local = config.device.address ? *config.device.address
                   : kernels             ? *kernels

@@ -18,10 +18,10 @@
 #include <thread>
 
 #include "transport/base/return_if_error.h"
-#include "transport/io/dpdk/drivers/af_xdp.h"
 #include "transport/io/dpdk/drivers/driver.h"
 #include "transport/io/dpdk/drivers/interrupt_turns.h"
 #include "transport/io/dpdk/drivers/memif_sockets.h"
+#include "transport/io/dpdk/drivers/own_sockets.h"
 #include "transport/io/dpdk/drivers/steering.h"
 #include "transport/io/dpdk/eal.h"
 #include "transport/io/udp/interfaces.h"
@@ -160,10 +160,10 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
 DpdkPort::Pool DpdkPort::try_pool(const std::string& name, uint32_t buffers, Bytes bytes) const {
   // Drivers that copy into their slots need few buffers at a time. A stack returns the newest ones,
   // which are still in the cache.
-  const char* const order = driver_->has_slots ? "stack" : "ring_mp_mc";
+  const char* const order = info_.driver->has_slots ? "stack" : "ring_mp_mc";
   const int socket = rte_eth_dev_socket_id(info_.id);
   const auto room = static_cast<uint16_t>(bytes);
-  if (!driver_->one_pool) {
+  if (!info_.driver->one_pool) {
     return Pool(rte_pktmbuf_pool_create_by_ops(name.c_str(), buffers, 0, 0, room, socket, order));
   }
   // Like that function, but with contiguous buffers: it leaves gaps at page ends, and net_af_xdp
@@ -194,14 +194,15 @@ Result<DpdkPort::Pool> DpdkPort::make_pool(const char* purpose, uint32_t buffers
 }
 
 Result<void> DpdkPort::make_pools(const DpdkPortConfig& config) {
-  const Bytes frame = std::max(info_.mtu + kLinkBytes + driver_->room_before,
-                               driver_->has_slots ? kSlot : kLeastRoom);
-  const uint32_t received = info_.receive_slots + config.receive_burst + driver_->held_to_receive;
+  const Bytes frame = std::max(info_.mtu + kLinkBytes + info_.driver->room_before,
+                               info_.driver->has_slots ? kSlot : kLeastRoom);
+  const uint32_t received =
+      info_.receive_slots + config.receive_burst + info_.driver->held_to_receive;
   const uint32_t sent =
-      config.transmit_buffers + (info_.copies_on_send ? 0 : driver_->held_to_send);
+      config.transmit_buffers + (info_.copies_on_send ? 0 : info_.driver->held_to_send);
   ASSIGN_OR_RETURN(receive_pool_,
-                   make_pool("rx", received + (driver_->one_pool ? sent : 0), frame));
-  if (driver_->one_pool) return {};
+                   make_pool("rx", received + (info_.driver->one_pool ? sent : 0), frame));
+  if (info_.driver->one_pool) return {};
   // net_memif joins the segments of a packet in one slot only if these buffers are larger than
   // slots.
   ASSIGN_OR_RETURN(transmit_pool_, make_pool("tx", sent, frame + 64));
@@ -210,7 +211,7 @@ Result<void> DpdkPort::make_pools(const DpdkPortConfig& config) {
 
 // The error is DPDK's.
 tl::expected<Bytes, int> DpdkPort::choose_mtu(const DpdkDevice& device) const {
-  const Bytes limit = driver_->has_slots ? kLargestMtu : driver_->most_mtu;
+  const Bytes limit = info_.driver->has_slots ? kLargestMtu : info_.driver->most_mtu;
   if (limit > 0) {
     const auto kernels = find_interface(info_.interface);
     const Bytes most = kernels ? std::min(kernels->mtu, limit) : limit;
@@ -228,8 +229,12 @@ tl::expected<Bytes, int> DpdkPort::choose_mtu(const DpdkDevice& device) const {
 tl::unexpected<Error> DpdkPort::refuse(const char* what, int error, const EalOutput& output,
                                        const DpdkDevice& device) const {
   const std::string cure =
-      driver_->name == kAfXdpDriver
-          ? af_xdp_cure(info_.interface)
+      info_.driver->name == kAfXdpDriver
+          ? fmt::format(
+                "AF_XDP is for root, or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_IPC_LOCK; "
+                "'ip link show {0}' must show an MTU of at most {1} ('ip link set {0} mtu {1}') "
+                "and no XDP program; or use net_af_packet",
+                info_.interface, info_.driver->most_mtu)
           : fmt::format("check that nothing else uses it, and its arguments '{}'",
                         device.arguments);
   return fail(ErrorCode::kSystem, fmt::format("the DPDK device '{}' cannot be {} ({}): {}", name_,
@@ -242,7 +247,7 @@ Result<void> DpdkPort::make_queues(const DpdkPortConfig& config, const EalOutput
   rte_eth_dev_adjust_nb_rx_tx_desc(info_.id, &receive_slots, &transmit_slots);
   info_.receive_slots = receive_slots;
   const auto socket = static_cast<unsigned>(rte_eth_dev_socket_id(info_.id));
-  const bool xdp = driver_->name == kAfXdpDriver;
+  const bool xdp = info_.driver->name == kAfXdpDriver;
   const auto others = xdp ? xdp_sockets() : std::map<ino_t, int>();
   RETURN_IF_ERROR(make_pools(config));
   int done =
@@ -258,9 +263,9 @@ Result<void> DpdkPort::make_queues(const DpdkPortConfig& config, const EalOutput
 }
 
 void DpdkPort::find_interface_of(const DpdkDevice& device, uint32_t index) {
-  if (!driver_->kernel_is_peer) {
+  if (!info_.driver->kernel_is_peer) {
     info_.interface = interface_name(index);
-  } else if (const auto shared = device.argument(driver_->shared)) {
+  } else if (const auto shared = device.argument(info_.driver->shared)) {
     info_.interface = *shared;
   }
   const auto found = find_interface(info_.interface);
@@ -296,11 +301,9 @@ Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& lo
   if (const int done = rte_eth_dev_info_get(info_.id, &info); done != 0) {
     return refuse("asked", done, output, config.device);
   }
-  driver_ = &dpdk_driver(info.driver_name != nullptr ? info.driver_name : "");
+  info_.driver = &dpdk_driver(info.driver_name != nullptr ? info.driver_name : "");
   info_.copies_on_send =
-      driver_->copies_on_send && (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
-  info_.is_memory = driver_->is_memory;
-  info_.takes_interface = driver_->takes_interface;
+      info_.driver->copies_on_send && (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
   find_interface_of(config.device, info.if_index);
   is_hardware_ = config.device.is_pci();
 

@@ -36,6 +36,7 @@ struct DpdkPortConfig {
 
 struct DpdkPortInfo {
   uint16_t id = 0;
+  const DpdkDriver* driver = &dpdk_driver({});
   MacAddress mac{};
   Bytes mtu = 0;          // of IP packets
   std::string interface;  // the kernel's, of the same device; empty: none
@@ -44,8 +45,6 @@ struct DpdkPortInfo {
   bool copies_on_send = false;
   // The device computes the UDP checksums of flagged packets and checks those of received ones.
   bool offloads_udp_checksums = false;
-  bool is_memory = false;        // frames stay in the memory of this host
-  bool takes_interface = false;  // the kernel receives nothing there while the device is open
   // The kernel's IP address on that interface; the configured one, if the interface has it.
   std::optional<Address> kernel_address;
   // Only packets to our address and port are steered to us; the kernel receives all others, also
@@ -100,7 +99,6 @@ class DpdkPort {
   Result<Pool> make_pool(const char* purpose, uint32_t buffers, Bytes room) const;
 
   std::string name_;
-  const DpdkDriver* driver_ = &dpdk_driver({});
   DpdkPortInfo info_;
   bool started_ = false;
   bool guarded_ = false;              // see interrupt_turns.h

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "transport/base/file_descriptor.h"
+#include "transport/io/dpdk/drivers/driver.h"
 #include "transport/io/dpdk/drivers/own_sockets.h"
 
 namespace pacecar {

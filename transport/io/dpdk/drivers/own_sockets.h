@@ -1,10 +1,13 @@
-// The sockets of this process: some that drivers hide, or leave open, must be found. Thread rule:
-// any thread.
+// The sockets of this process: some that drivers hide, or leave open, must be found. net_af_xdp of
+// DPDK 22.11 does not close the socket of a closed device's buffers, which occupies the interface's
+// queue; so the port closes it. Thread rule: any thread.
 #pragma once
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <filesystem>
+#include <map>
 #include <vector>
 
 #include "transport/base/to_number.h"
@@ -25,6 +28,16 @@ inline std::vector<int> own_sockets(int domain) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
     const int fd = to_number<int>(entry.path().filename().native()).value_or(-1);
     if (socket_option(fd, SO_DOMAIN) == domain) found.push_back(fd);
+  }
+  return found;
+}
+
+// The AF_XDP sockets: descriptors by inode, which is not reused.
+inline std::map<ino_t, int> xdp_sockets() {
+  std::map<ino_t, int> found;
+  for (const int fd : own_sockets(AF_XDP)) {
+    struct stat status {};
+    if (fstat(fd, &status) == 0) found[status.st_ino] = fd;
   }
   return found;
 }
