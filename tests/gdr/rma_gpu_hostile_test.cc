@@ -4,7 +4,7 @@
 #include <future>
 
 #include "tests/gdr/rma_ranks.h"
-#include "transport/rma/meeting.h"
+#include "transport/rma/rank_connector.h"
 
 namespace pacecar::rma::rma_gpu_hostile_test {
 namespace {
@@ -29,12 +29,12 @@ class RmaGpuHostile : public testing::Test {
       group_ = Group::join(context_, 0, *listeners[0], handles, 0, 1, {}).value();
     });
     memory_ = context_->register_memory(0, records_.data(), records_.bytes()).value();
-    Meeting meeting(*context_, 0, *listeners[1], 1, 2, records_.data(), memory_);
-    EXPECT_TRUE(meeting.meet(handles, 1));
+    RankConnector connector(*context_, 0, *listeners[1], 1, 2, records_.data(), memory_);
+    EXPECT_TRUE(connector.connect_all(handles, 1));
     joining.get();
     for (size_t rank = 0; rank < 2; ++rank) {
-      inboxes_.push_back(meeting.take_inbox(rank));
-      outboxes_.push_back(meeting.take_outbox(rank));
+      inboxes_.push_back(connector.take_inbox(rank));
+      outboxes_.push_back(connector.take_outbox(rank));
     }
     // Rank 1 advertises windows that it does not have.
     auto sharing = std::async(std::launch::async, [&] {

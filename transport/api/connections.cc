@@ -91,7 +91,7 @@ class EngineSendConnection final : public SendConnection {
   }
 
   Result<TestResult> test(Request* request) override {
-    stalls_.look(at_);
+    stalls_.check(at_);
     return test_request(at_, pool_, request);
   }
   std::string peer() const override { return at_.peer; }
@@ -156,7 +156,7 @@ class EngineReceiveConnection final : public ReceiveConnection {
   }
 
   Result<TestResult> test(Request* request) override {
-    stalls_.look(at_);
+    stalls_.check(at_);
     return test_request(at_, pool_, request);
   }
   std::string peer() const override { return at_.peer; }

@@ -34,10 +34,10 @@ Result<std::optional<FlushId>> Flushes::start(std::span<const RunningNic> nics,
     return fail(ErrorCode::kUnavailable,
                 "some of the joined NICs cannot flush GPU memory: join NICs of one kind");
   }
-  return keep(memory.gpu(), std::span(reads).first(count));
+  return add(memory.gpu(), std::span(reads).first(count));
 }
 
-FlushId Flushes::keep(int gpu, std::span<const Read> reads) {
+FlushId Flushes::add(int gpu, std::span<const Read> reads) {
   const std::lock_guard lock(mutex_);
   if (free_.empty()) {
     free_.push_back(static_cast<uint32_t>(flushes_.size()));

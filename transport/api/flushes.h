@@ -51,7 +51,7 @@ class Flushes {
     uint32_t generation = 0;  // distinguishes a finished flush from a later one
   };
 
-  FlushId keep(int gpu, std::span<const Read> reads);
+  FlushId add(int gpu, std::span<const Read> reads);
   bool covered(const Writer& writer, uint64_t received) const;
 
   std::mutex mutex_;

@@ -26,7 +26,7 @@ std::string describe(const Stall& stall, const std::string& end);
 class StallWatch {
  public:
   // Cheap unless some connection of the NIC stalls.
-  void look(const Attachment& at) {
+  void check(const Attachment& at) {
     const uint64_t changes = at.nic.engine->stall_changes();
     if (changes != std::exchange(seen_, changes)) report(at, at.call(&Lanes::stall));
   }

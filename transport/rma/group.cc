@@ -7,7 +7,7 @@
 
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
-#include "transport/rma/meeting.h"
+#include "transport/rma/rank_connector.h"
 
 namespace pacecar::rma {
 namespace {
@@ -42,10 +42,11 @@ Result<std::unique_ptr<Group>> Group::join(std::shared_ptr<Context> context, siz
   ASSIGN_OR_RETURN(auto memory,
                    group->context_->register_memory(nic, records.data(), records.bytes()));
   group->records_memory_ = memory;
-  Meeting meeting(*group->context_, nic, listener, rank, handles.size(), records.data(), memory);
-  RETURN_IF_ERROR(meeting.meet(handles, weight));
+  RankConnector connector(*group->context_, nic, listener, rank, handles.size(), records.data(),
+                          memory);
+  RETURN_IF_ERROR(connector.connect_all(handles, weight));
   for (size_t peer = 0; peer < handles.size(); ++peer) {
-    group->peers_.emplace_back(peer, meeting.take_inbox(peer), meeting.take_outbox(peer),
+    group->peers_.emplace_back(peer, connector.take_inbox(peer), connector.take_outbox(peer),
                                group->windows_, group->arrivals_);
   }
   ASSIGN_OR_RETURN(group->driver_, ProgressDriver::make(*group, {.patience = kCallerPatience,

@@ -1,4 +1,4 @@
-#include "transport/rma/meeting.h"
+#include "transport/rma/rank_connector.h"
 
 #include <fmt/format.h>
 
@@ -16,8 +16,8 @@ constexpr auto kPatience = std::chrono::seconds(60);
 
 }  // namespace
 
-Meeting::Meeting(Context& context, size_t nic, Listener& listener, size_t rank, size_t ranks,
-                 Record* records, const Memory* memory)
+RankConnector::RankConnector(Context& context, size_t nic, Listener& listener, size_t rank,
+                             size_t ranks, Record* records, const Memory* memory)
     : context_(context),
       nic_(nic),
       listener_(listener),
@@ -28,7 +28,7 @@ Meeting::Meeting(Context& context, size_t nic, Listener& listener, size_t rank, 
       outboxes_(ranks),
       inboxes_(ranks) {}
 
-Result<void> Meeting::meet(std::span<const Handle> handles, uint32_t weight) {
+Result<void> RankConnector::connect_all(std::span<const Handle> handles, uint32_t weight) {
   const ConnectOptions options{.weight = weight, .puts = true};
   // Each rank begins with the one after itself, so that not all connect to the same one.
   for (size_t i = 1; i <= handles.size(); ++i) {
@@ -60,12 +60,12 @@ Result<void> Meeting::meet(std::span<const Handle> handles, uint32_t weight) {
   return {};
 }
 
-bool Meeting::complete() const {
+bool RankConnector::complete() const {
   return std::ranges::all_of(inboxes_, [](const auto& inbox) { return inbox.has_value(); }) &&
          std::ranges::all_of(outboxes_, [](const auto& box) { return box && box->idle(); });
 }
 
-Result<void> Meeting::check_nic(size_t nic) const {
+Result<void> RankConnector::check_nic(size_t nic) const {
   if (nic == nic_) return {};
   return fail(ErrorCode::kUnavailable,
               fmt::format("a rank is reached over {} and not over {}: one-sided operations need "
@@ -74,7 +74,7 @@ Result<void> Meeting::check_nic(size_t nic) const {
 }
 
 // Advances the connection to one rank.
-Result<bool> Meeting::call(size_t rank) {
+Result<bool> RankConnector::call(size_t rank) {
   if (outboxes_[rank]) {
     RETURN_IF_ERROR(outboxes_[rank]->advance());
     return false;
@@ -89,7 +89,7 @@ Result<bool> Meeting::call(size_t rank) {
   return true;
 }
 
-Result<bool> Meeting::accept() {
+Result<bool> RankConnector::accept() {
   ASSIGN_OR_RETURN(auto connection, listener_.accept());
   if (connection == nullptr) return false;
   RETURN_IF_ERROR(check_nic(connection->nic()));
@@ -101,7 +101,7 @@ Result<bool> Meeting::accept() {
   return true;
 }
 
-Result<bool> Meeting::identify() {
+Result<bool> RankConnector::identify() {
   bool moved = false;
   for (auto inbox = unidentified_.begin(); inbox != unidentified_.end();) {
     ASSIGN_OR_RETURN(const auto record, inbox->next());

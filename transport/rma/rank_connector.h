@@ -14,15 +14,15 @@
 
 namespace pacecar::rma {
 
-class Meeting {
+class RankConnector {
  public:
   // `records`: 2 * kRecords for each rank, in `memory`.
-  Meeting(Context& context, size_t nic, Listener& listener, size_t rank, size_t ranks,
-          Record* records, const Memory* memory);
+  RankConnector(Context& context, size_t nic, Listener& listener, size_t rank, size_t ranks,
+                Record* records, const Memory* memory);
 
   // Blocks until all ranks are connected. Errors: as Group::join.
-  Result<void> meet(std::span<const Handle> handles, uint32_t weight);
-  // After meet(); call each once per rank.
+  Result<void> connect_all(std::span<const Handle> handles, uint32_t weight);
+  // After connect_all(); call each once per rank.
   Inbox take_inbox(size_t rank) { return std::move(*inboxes_[rank]); }
   Outbox take_outbox(size_t rank) { return std::move(*outboxes_[rank]); }
 

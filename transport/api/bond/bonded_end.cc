@@ -23,7 +23,7 @@ void BondedEnd::progress() {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     const Attachment& at = lanes_[i].at;
     if (lanes_[i].alive) at.nic.engine->progress();
-    stalls_[i].look(at);
+    stalls_[i].check(at);
   }
 }
 
@@ -55,7 +55,7 @@ bool BondedEnd::drive(Instant now) {
   if (ended_) return false;
   collect(now);
   if (const auto note = receive_note(); note && !ended_) {
-    watch_.on_sign(now);
+    watch_.on_peer_alive(now);
     on_note(*note, now);
   }
   if (!ended_) watch(now);
@@ -99,13 +99,13 @@ void BondedEnd::watch(Instant now) {
     const LaneSight seen = sight(i);
     const bool closed = seen.closed && state_ != State::kFlowing;
     if (healthy(i, closed ? MessageFailure::kPeerClosed : seen.failure) &&
-        watch_.look(i, {.waits = seen.writes > 0, .life = seen.life}, now)) {
+        watch_.update(i, {.waits = seen.writes > 0, .life = seen.life}, now)) {
       give_up(i, "nothing is acknowledged on it");
     }
     if (ended_) return;
   }
   // The same note once more: its acknowledgement shows that the peer is alive.
-  if (watch_.doubts(now)) ++note_.number;
+  if (watch_.should_probe(now)) ++note_.number;
 }
 
 bool BondedEnd::healthy(size_t lane, MessageFailure failure) {

@@ -46,7 +46,7 @@ class BondedReceive final : public ReceiveConnection, public BondedEnd {
     return parts_[static_cast<size_t>(&receive - receives_.data()) * lanes_.size() + lane];
   }
   void post(Receive& receive);
-  bool look(Receive& receive);
+  bool finish_if_done(Receive& receive);
   void finish(Receive& receive);
   uint64_t first_unfinished_slot() const;
   void collect(Instant now) override;
@@ -147,15 +147,15 @@ void BondedReceive::post(Receive& receive) {
 Result<TestResult> BondedReceive::test(Request* request) {
   const std::lock_guard lock(mutex_);
   auto& receive = static_cast<Receive&>(*request);
-  if (receive.state() == MessageRequest::State::kPending && !look(receive)) {
+  if (receive.state() == MessageRequest::State::kPending && !finish_if_done(receive)) {
     progress();
-    look(receive);
+    finish_if_done(receive);
   }
   return outcome(receive);
 }
 
 // Finishes a receive if all lanes are done with it; returns whether they are.
-bool BondedReceive::look(Receive& receive) {
+bool BondedReceive::finish_if_done(Receive& receive) {
   if (receive.lanes == 0 || ended_) return false;
   LaneMask left = 0;
   for (size_t i = 0; i < lanes_.size(); ++i) {
@@ -205,13 +205,13 @@ void BondedReceive::finish(Receive& receive) {
 void BondedReceive::collect(Instant /*now*/) {
   const auto receives = pending<Receive>();
   if (!receives.empty() && receives.front().state() == MessageRequest::State::kPending) {
-    look(receives.front());
+    finish_if_done(receives.front());
   }
 }
 
 void BondedReceive::on_failure(size_t lane, MessageFailure failure) {
   for (Receive& receive : pending<Receive>()) {  // what arrived before the failure counts
-    if (receive.state() == MessageRequest::State::kPending) look(receive);
+    if (receive.state() == MessageRequest::State::kPending) finish_if_done(receive);
     if (ended_) return;
   }
   end(failure, lane);

@@ -24,7 +24,7 @@ Result<void> BondKeeper::start() {
   const std::lock_guard lock(mutex_);
   if (thread_.joinable()) return {};
   try {
-    thread_ = std::jthread([this](const std::stop_token& stop) { keep(stop); });
+    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   } catch (const std::system_error& error) {
     return fail(ErrorCode::kSystem,
                 fmt::format("cannot start the thread that joined NICs need ({}): raise the limit "
@@ -48,7 +48,7 @@ void BondKeeper::remove(BondedEnd& connection) {
 void BondKeeper::wake() {
   // Without the lock: a thread that is about to wait may miss it, and then waits for one more
   // period.
-  hurried_ = true;
+  woken_ = true;
   changed_.notify_all();
 }
 
@@ -57,14 +57,14 @@ void BondKeeper::forget_memory(const Memory& memory) {
   for (BondedEnd* connection : connections_) connection->forget_memory(memory);
 }
 
-void BondKeeper::keep(const std::stop_token& stop) {
+void BondKeeper::run(const std::stop_token& stop) {
   begin_thread("pacecar-bond");
   std::unique_lock lock(mutex_);
   bool soon = false;
   while (!stop.stop_requested()) {
     changed_.wait(lock, stop, [this] { return !connections_.empty(); });
-    changed_.wait_for(lock, stop, soon ? kSoon : kQuiet, [this] { return hurried_.load(); });
-    hurried_ = soon = false;
+    changed_.wait_for(lock, stop, soon ? kSoon : kQuiet, [this] { return woken_.load(); });
+    woken_ = soon = false;
     const Instant now = clock_now();
     for (BondedEnd* connection : connections_) soon |= connection->drive(now);
   }

@@ -31,12 +31,12 @@ class BondKeeper {
   void forget_memory(const Memory& memory);
 
  private:
-  void keep(const std::stop_token& stop);
+  void run(const std::stop_token& stop);
 
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::vector<BondedEnd*> connections_;
-  std::atomic<bool> hurried_{false};
+  std::atomic<bool> woken_{false};
   std::jthread thread_;  // the last member, as it uses the others
 };
 

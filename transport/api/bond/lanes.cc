@@ -6,8 +6,8 @@
 namespace pacecar {
 namespace {
 
-// A longer time between two calls of look() means that this process was stopped: BondKeeper drives
-// connections every 50 ms.
+// A longer time between two calls of update() means that this process was stopped: BondKeeper
+// drives connections every 50 ms.
 constexpr Duration kOwnPause = Duration::from_ms(200);
 
 }  // namespace
@@ -30,33 +30,33 @@ bool slot_done(const LaneNote& resume, uint64_t slot) {
 void LaneWatch::skip_own_pause(Instant now) {
   const Duration pause = now - std::exchange(looked_at_, now);
   if (pause < kOwnPause) return;
-  doubted_ = doubted_ + pause;
+  probed_ = probed_ + pause;
   for (Seen& seen : seen_) {
     seen.until = seen.until + pause;
     if (seen.suspect != Instant::never()) seen.suspect = seen.suspect + pause;
   }
 }
 
-bool LaneWatch::look(size_t lane, const Sight& sight, Instant now) {
+bool LaneWatch::update(size_t lane, const Sight& sight, Instant now) {
   skip_own_pause(now);
   Seen& seen = seen_[lane];
-  if (sight.life != seen.life) on_sign(now);
+  if (sight.life != seen.life) on_peer_alive(now);
   if (sight.life != seen.life || !sight.waits) seen = {.life = sight.life, .until = now};
   seen.waits = sight.waits;
   return seen.suspect != Instant::never() && now - seen.suspect >= limit_;
 }
 
-bool LaneWatch::doubts(Instant now) {
+bool LaneWatch::should_probe(Instant now) {
   const Duration patience = limit_ / 2;
-  if (now - doubted_ < patience) return false;
-  const bool doubt = std::ranges::any_of(seen_, [&](const Seen& seen) {
+  if (now - probed_ < patience) return false;
+  const bool probe = std::ranges::any_of(seen_, [&](const Seen& seen) {
     return seen.waits && seen.suspect == Instant::never() && now - seen.until >= patience;
   });
-  if (doubt) doubted_ = now;
-  return doubt;
+  if (probe) probed_ = now;
+  return probe;
 }
 
-void LaneWatch::on_sign(Instant now) {
+void LaneWatch::on_peer_alive(Instant now) {
   for (Seen& seen : seen_) {
     if (seen.waits && now > seen.until) seen.suspect = std::min(seen.suspect, now);
   }

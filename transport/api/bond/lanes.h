@@ -62,11 +62,11 @@ class LaneWatch {
     uint64_t life = 0;   // changes with every acknowledgement
   };
   // Takes the newest state of one lane. True: the lane is lost.
-  bool look(size_t lane, const Sight& sight, Instant now);
+  bool update(size_t lane, const Sight& sight, Instant now);
   // The peer is alive: a note has arrived. Lanes that still wait are suspect.
-  void on_sign(Instant now);
+  void on_peer_alive(Instant now);
   // Whether to probe the peer: a lane is silent, and no other lane shows whether the peer is alive.
-  bool doubts(Instant now);
+  bool should_probe(Instant now);
 
  private:
   void skip_own_pause(Instant now);
@@ -79,8 +79,8 @@ class LaneWatch {
   };
   Duration limit_;
   std::array<Seen, kMaxLanes> seen_{};
-  Instant doubted_;    // when doubts() was last true
-  Instant looked_at_;  // when look() was last called
+  Instant probed_;     // when should_probe() was last true
+  Instant looked_at_;  // when update() was last called
 };
 
 }  // namespace pacecar

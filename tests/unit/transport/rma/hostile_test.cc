@@ -8,7 +8,7 @@
 
 #include "tests/support/joining_process.h"
 #include "transport/rma/group.h"
-#include "transport/rma/meeting.h"
+#include "transport/rma/rank_connector.h"
 
 namespace pacecar::rma::hostile_test {
 namespace {
@@ -36,11 +36,11 @@ class RmaHostile : public testing::Test {
     }
     Context& context = *contexts_[kHostile];
     memory_ = context.register_memory(0, records_.data(), records_.bytes()).value();
-    Meeting meeting(context, 0, *listeners_[kHostile], kHostile, kRanks, records_.data(), memory_);
-    EXPECT_TRUE(meeting.meet(handles_, 1));
+    RankConnector connector(context, 0, *listeners_[kHostile], kHostile, kRanks, records_.data(), memory_);
+    EXPECT_TRUE(connector.connect_all(handles_, 1));
     for (size_t rank = 0; rank < kRanks; ++rank) {
-      inboxes_.push_back(meeting.take_inbox(rank));
-      outboxes_.push_back(meeting.take_outbox(rank));
+      inboxes_.push_back(connector.take_inbox(rank));
+      outboxes_.push_back(connector.take_outbox(rank));
     }
     // Rank 1 shares a window that it does not have.
     for (const size_t rank : {size_t{0}, size_t{2}}) {

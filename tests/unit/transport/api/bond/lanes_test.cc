@@ -1,12 +1,13 @@
 // The parts of bonded connections: lists and notes of lanes, the split of a message, the detection
 // of lost lanes.
+#include "transport/api/bond/lanes.h"
+
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <numeric>
 
 #include "transport/api/bond/lane_split.h"
-#include "transport/api/bond/lanes.h"
 #include "transport/api/lane_list.h"
 #include "transport/base/prng.h"
 
@@ -119,74 +120,74 @@ TEST(LaneSplit, PartsCoverTheMessageAndBeginAtPages) {
 
 TEST(LaneWatch, SilentLaneIsLostWhileAnotherIsAlive) {
   LaneWatch watch(Duration::from_ms(100));
-  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1)));
-  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 1}, at_ms(1)));
-  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 2}, at_ms(10)));
-  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(109)));
-  EXPECT_TRUE(watch.look(0, {.waits = true, .life = 1}, at_ms(110)));
-  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 2}, at_ms(110)));
+  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(1)));
+  EXPECT_FALSE(watch.update(1, {.waits = true, .life = 1}, at_ms(1)));
+  EXPECT_FALSE(watch.update(1, {.waits = true, .life = 2}, at_ms(10)));
+  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(109)));
+  EXPECT_TRUE(watch.update(0, {.waits = true, .life = 1}, at_ms(110)));
+  EXPECT_FALSE(watch.update(1, {.waits = true, .life = 2}, at_ms(110)));
 }
 
 TEST(LaneWatch, IdleLaneIsNotLost) {
   LaneWatch watch(Duration::from_ms(100));
   for (int64_t ms = 1; ms < 1000; ms += 10) {
-    EXPECT_FALSE(watch.look(0, {.waits = false, .life = 1}, at_ms(ms)));
-    EXPECT_FALSE(watch.look(1, {.waits = true, .life = static_cast<uint64_t>(ms)}, at_ms(ms)));
+    EXPECT_FALSE(watch.update(0, {.waits = false, .life = 1}, at_ms(ms)));
+    EXPECT_FALSE(watch.update(1, {.waits = true, .life = static_cast<uint64_t>(ms)}, at_ms(ms)));
   }
 }
 
 // If the other lanes have nothing to acknowledge, they get a probe write.
 TEST(LaneWatch, SilentLaneIsSuspectedWhileOthersAreIdle) {
   LaneWatch watch(Duration::from_ms(100));
-  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1000)));
-  EXPECT_FALSE(watch.look(1, {.waits = false, .life = 1}, at_ms(1000)));
-  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1001)));
-  EXPECT_FALSE(watch.doubts(at_ms(1049)));
-  EXPECT_TRUE(watch.doubts(at_ms(1050)));
-  EXPECT_FALSE(watch.doubts(at_ms(1060)));  // reported once
-  EXPECT_FALSE(watch.look(1, {.waits = false, .life = 2}, at_ms(1070)));
-  EXPECT_FALSE(watch.doubts(at_ms(1150)));
-  EXPECT_TRUE(watch.look(0, {.waits = true, .life = 1}, at_ms(1170)));
+  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(1000)));
+  EXPECT_FALSE(watch.update(1, {.waits = false, .life = 1}, at_ms(1000)));
+  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(1001)));
+  EXPECT_FALSE(watch.should_probe(at_ms(1049)));
+  EXPECT_TRUE(watch.should_probe(at_ms(1050)));
+  EXPECT_FALSE(watch.should_probe(at_ms(1060)));  // reported once
+  EXPECT_FALSE(watch.update(1, {.waits = false, .life = 2}, at_ms(1070)));
+  EXPECT_FALSE(watch.should_probe(at_ms(1150)));
+  EXPECT_TRUE(watch.update(0, {.waits = true, .life = 1}, at_ms(1170)));
 }
 
 // If all lanes are silent, the peer may have stopped.
 TEST(LaneWatch, NoLaneIsLostWhileAllAreSilent) {
   LaneWatch watch(Duration::from_ms(100));
   for (int64_t ms = 1; ms < 1000; ms += 10) {
-    EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(ms)));
-    EXPECT_FALSE(watch.look(1, {.waits = true, .life = 1}, at_ms(ms)));
+    EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(ms)));
+    EXPECT_FALSE(watch.update(1, {.waits = true, .life = 1}, at_ms(ms)));
   }
-  watch.on_sign(at_ms(1000));
-  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1050)));
-  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 2}, at_ms(1050)));
-  EXPECT_TRUE(watch.look(0, {.waits = true, .life = 1}, at_ms(1100)));
+  watch.on_peer_alive(at_ms(1000));
+  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(1050)));
+  EXPECT_FALSE(watch.update(1, {.waits = true, .life = 2}, at_ms(1050)));
+  EXPECT_TRUE(watch.update(0, {.waits = true, .life = 1}, at_ms(1100)));
 }
 
 // An acknowledgement on another lane from before this lane's write does not prove that the peer was
 // alive after the write.
 TEST(LaneWatch, EarlierAcknowledgementDoesNotMakeALaneLost) {
   LaneWatch watch(Duration::from_ms(100));
-  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1)));
-  EXPECT_FALSE(watch.look(1, {.waits = false, .life = 1}, at_ms(1)));
+  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(1)));
+  EXPECT_FALSE(watch.update(1, {.waits = false, .life = 1}, at_ms(1)));
   for (int64_t ms = 50; ms < 1000; ms += 50) {  // the peer stops at 50 ms
-    EXPECT_FALSE(watch.look(0, {.waits = true, .life = 2}, at_ms(ms)));
-    EXPECT_FALSE(watch.look(1, {.waits = true, .life = 1}, at_ms(ms)));
+    EXPECT_FALSE(watch.update(0, {.waits = true, .life = 2}, at_ms(ms)));
+    EXPECT_FALSE(watch.update(1, {.waits = true, .life = 1}, at_ms(ms)));
   }
-  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 3}, at_ms(1000)));
-  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 1}, at_ms(1099)));
-  EXPECT_TRUE(watch.look(1, {.waits = true, .life = 1}, at_ms(1100)));
+  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 3}, at_ms(1000)));
+  EXPECT_FALSE(watch.update(1, {.waits = true, .life = 1}, at_ms(1099)));
+  EXPECT_TRUE(watch.update(1, {.waits = true, .life = 1}, at_ms(1100)));
 }
 
 // Acknowledgements that arrived during our own pause have not been read yet.
 TEST(LaneWatch, OurOwnPauseIsNotCountedAsSilence) {
   LaneWatch watch(Duration::from_ms(100));
-  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1)));
-  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 1}, at_ms(1)));
-  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 2}, at_ms(10)));
-  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(20)));
-  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(5000)));
-  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(5089)));
-  EXPECT_TRUE(watch.look(0, {.waits = true, .life = 1}, at_ms(5090)));
+  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(1)));
+  EXPECT_FALSE(watch.update(1, {.waits = true, .life = 1}, at_ms(1)));
+  EXPECT_FALSE(watch.update(1, {.waits = true, .life = 2}, at_ms(10)));
+  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(20)));
+  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(5000)));
+  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(5089)));
+  EXPECT_TRUE(watch.update(0, {.waits = true, .life = 1}, at_ms(5090)));
 }
 
 }  // namespace
