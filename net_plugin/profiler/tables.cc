@@ -1,6 +1,6 @@
 // The tables of functions by which NCCL calls the profiler, one per version, over one Recorder. The
-// functions never throw, wait for no more than a short lock, and return success: a profiler must not
-// disturb a job.
+// functions never throw, wait for no more than a short lock, and return success: a profiler must
+// not disturb a job.
 #include <unistd.h>
 
 #include <algorithm>

@@ -36,7 +36,8 @@ class RmaHostile : public testing::Test {
     }
     Context& context = *contexts_[kHostile];
     memory_ = context.register_memory(0, records_.data(), records_.bytes()).value();
-    RankConnector connector(context, 0, *listeners_[kHostile], kHostile, kRanks, records_.data(), memory_);
+    RankConnector connector(context, 0, *listeners_[kHostile], kHostile, kRanks, records_.data(),
+                            memory_);
     EXPECT_TRUE(connector.connect_all(handles_, 1));
     for (size_t rank = 0; rank < kRanks; ++rank) {
       inboxes_.push_back(connector.take_inbox(rank));
