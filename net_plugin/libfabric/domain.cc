@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "gdr/gpu_memory.h"
-#include "net_plugin/libfabric/endpoint.h"
+#include "net_plugin/libfabric/endpoint/endpoint.h"
 #include "net_plugin/libfabric/info.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/random_word.h"
@@ -154,6 +154,7 @@ void Domain::enable_auto_progress() {
 
 void Domain::progress_until_sent() {
   if (has_unsent_.exchange(true)) return;
+  left_unsent_ = true;
   try {
     driver_->start();
   } catch (const std::system_error&) {
@@ -167,6 +168,12 @@ Turn Domain::Keeper::take_turn() {
   const std::lock_guard lock(domain.mutex);  // it is held only briefly
   domain.progress();
   return domain.prepare_to_rest() ? Turn::kIdle : Turn::kMoved;
+}
+
+// While the application calls, the keeper naps only if frames are unsent, or were since it looked
+// last; so an application that often leaves some wakes it once in a nap, not each time.
+bool Domain::Keeper::needed() {
+  return domain.left_unsent_.exchange(false) || domain.progress_enabled();
 }
 
 // A rest ends by itself; where no progress is wanted, the keeper sleeps until it is.

@@ -1,7 +1,6 @@
 #include "net_plugin/libfabric/info.h"
 
 #include <fmt/format.h>
-#include <ifaddrs.h>
 #include <netdb.h>
 #include <rdma/fi_errno.h>
 
@@ -17,6 +16,7 @@
 #include "transport/base/params_environment.h"
 #include "transport/engine/open/open_nic.h"
 #include "transport/io/sockaddr.h"
+#include "transport/io/udp/interfaces.h"
 #include "transport/wire/address.h"
 
 namespace pacecar::fabric {
@@ -311,19 +311,16 @@ std::optional<std::string> own_nics(const std::string& list) {
 }
 
 std::optional<Address> address_of_device(const std::string& device, int family) {
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return std::nullopt;
-  std::optional<Address> own;
-  std::optional<Address> other;
-  std::optional<Address> loopback;
-  for (const ifaddrs* at = all; at != nullptr; at = at->ifa_next) {
-    if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != family) continue;
-    const std::string_view name = at->ifa_name;
-    std::optional<Address>& found = name == device ? own : name == "lo" ? loopback : other;
-    if (!found) found = from_sockaddr(at->ifa_addr);
+  std::vector<InterfaceInfo> interfaces = list_interfaces();
+  std::ranges::stable_sort(interfaces, {}, [&](const InterfaceInfo& one) {
+    return one.name == device ? 0 : one.loopback ? 2 : 1;
+  });
+  for (const InterfaceInfo& one : interfaces) {
+    for (const Address& address : one.addresses) {
+      if (family_of(address) == family) return address;
+    }
   }
-  freeifaddrs(all);
-  return own ? own : other ? other : loopback;
+  return std::nullopt;
 }
 
 }  // namespace pacecar::fabric

@@ -225,6 +225,7 @@ class Domain : public fid_domain {
   struct Keeper final : Driven {
     explicit Keeper(Domain& its_domain) : domain(its_domain) {}
     Turn take_turn() override;
+    bool needed() override;
     void prepare_to_sleep() override;
     bool has_submissions() const override { return domain.progress_enabled() && !rests; }
     void sleep(Instant until, int bell) override;
@@ -240,6 +241,7 @@ class Domain : public fid_domain {
   const bool cma_;
 
   std::atomic<bool> has_unsent_{false};
+  std::atomic<bool> left_unsent_{false};  // since the keeper looked last
   std::atomic<bool> auto_progress_{false};
   Keeper keeper_{*this};
   std::unique_ptr<ProgressDriver> driver_;

@@ -45,6 +45,10 @@ void ProgressDriver::run() {
     const Instant now = clock_now();
     switch (state.decide(last_call(), entered(), now)) {
       case Driving::kCallers:
+        if (!driven_.needed()) {
+          state.on_not_needed();
+          break;
+        }
         nap(state.next_nap());
         if (!stops() && driven_.callers_left_work()) {
           const Turn turn = driven_.take_turn();

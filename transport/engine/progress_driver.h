@@ -26,6 +26,9 @@ class Driven {
  public:
   // Takes a turn, unless another thread is at it.
   virtual Turn take_turn() = 0;
+  // While callers take turns: whether the keeper must look after them. If not, it sleeps until
+  // wake() is called.
+  virtual bool needed() { return true; }
   // In a nap that has ended: callers have left work that was due.
   virtual bool callers_left_work() { return false; }
   // With the lock held, calls ProgressDriver::announce_sleep(until when, at the latest).

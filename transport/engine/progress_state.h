@@ -12,6 +12,7 @@
 //      |                             |                                             |
 //      +-- callers leave work ---> kLeading ------- nothing moved for `spin` ------+
 //
+// A keeper that its callers do not need goes from kCallers to kNobody, too.
 // Pure: time is an argument. Thread rule: the keeper's.
 #pragma once
 
@@ -70,6 +71,8 @@ class ProgressState {
     ++naps_;
     return nap;
   }
+  // In kCallers: whatever the callers do, the keeper sleeps until it is woken.
+  void on_not_needed() { state_ = Driving::kNobody; }
   // A turn in kKeeper or kLeading.
   void on_turn(Turn turn, Instant now) {
     if (turn == Turn::kMoved) last_moved_ = now;

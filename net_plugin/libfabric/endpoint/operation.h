@@ -7,8 +7,8 @@
 #include <optional>
 #include <span>
 
+#include "net_plugin/libfabric/endpoint/local.h"
 #include "net_plugin/libfabric/link/same_host.h"
-#include "net_plugin/libfabric/local.h"
 
 namespace pacecar::fabric {
 
@@ -26,6 +26,15 @@ struct Receive {
   uint64_t flags = 0;
   Local local;
   std::shared_ptr<SharedBuffer> shared;  // for FI_MULTI_RECV
+};
+
+// A receive that the application posts, or a peek.
+struct ReceiveRequest {
+  bool tagged = false;
+  uint64_t tag = 0;
+  uint64_t ignore = 0;  // bits of the tag that are not compared
+  fi_addr_t from = FI_ADDR_UNSPEC;
+  Receive receive;
 };
 
 // A send, write, read or atomic that the application starts.
@@ -62,6 +71,11 @@ struct Operation {
   Kind kind = Kind::kOffer;
   // Stores the peer's segments. False: they are not of `bytes` bytes.
   bool take_segments(std::span<const uint8_t> payload, uint64_t bytes);
+  // Its segments, as the payload of a frame.
+  std::span<const uint8_t> segment_bytes() const {
+    return {reinterpret_cast<const uint8_t*>(segments.data()),
+            segment_count * sizeof(RemoteSegment)};
+  }
   // Copies received bytes from the bounce buffer to GPU memory; a second call copies nothing.
   Result<void> deliver();
   bool serves() const { return kind == Kind::kServeWrite || kind == Kind::kServeRead; }
@@ -87,6 +101,7 @@ struct Operation {
   size_t segment_count = 0;
   std::unique_ptr<Bounce> bounce;  // in place of GPU memory: `local` is this buffer
   Frame request;                   // of kRead, kReceive and kServeWrite
+  MemoryRegion* target = nullptr;  // of kServeWrite; null once it is closed
 };
 
 }  // namespace pacecar::fabric

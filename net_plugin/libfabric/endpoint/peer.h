@@ -5,45 +5,50 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "net_plugin/libfabric/core/matcher.h"
+#include "net_plugin/libfabric/endpoint/operation.h"
 #include "net_plugin/libfabric/link/connections.h"
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
-#include "net_plugin/libfabric/operation.h"
 
 namespace pacecar::fabric {
 
+// Frames from a peer, over one of its connections or through memory.
 struct IncomingStream {
   std::unique_ptr<FrameSource> source;
   std::optional<FrameReader> reading;  // rest of the oldest message
 };
 
-// The failure of a peer, delayed until what it sent before is received.
-struct DelayedFailure {
-  int error = 0;
+// That a peer is lost, until the endpoint fails it (Endpoint::fail_lost_peers).
+struct Failure {
+  enum class When : uint8_t {
+    kDrained,   // when what it sent before is received
+    kSendsNow,  // likewise, but sends to it fail at once
+    kNow,       // at the end of the turn
+    kClosed,    // likewise; it has closed its endpoint, which is nothing to warn of
+  };
+  When when = When::kDrained;
+  int error = 0;  // a fi_errno
   std::string why;
-  bool sends_fail = false;                      // at once
-  EndpointBootstrap::Clock::duration lasted{};  // since then
+  EndpointBootstrap::Clock::duration lasted{};
 };
 
 struct Peer {
+  Domain* domain = nullptr;
   PeerId number = 0;
   Address name;
-  Address other_name;                                // as in its greeting, if it differs
   Token token{};                                     // the peer sends it in kHello
   uint64_t instance = 0;                             // of the peer's endpoint; 0: no greeting yet
   std::vector<EndpointBootstrap::CallId> tcp_calls;  // open ones, in either direction
-  bool tcp_connecting = false;
   std::unique_ptr<Connecting> connecting;
   Token remote_token{};
   std::unique_ptr<SharedSender> shared_sender;  // until the outbox is open
   std::unique_ptr<Outbox> outbox;
   std::optional<PeerMemory> memory;  // if we can read it
   bool reports_reading = false;      // its kHello says that it can read our memory
-  // Believed only of a process on this host, whose memory we can read, too.
-  bool reads_our_memory() const { return reports_reading && memory; }
   IncomingStream frames;
   IncomingStream placed;  // frames after the peer's puts
   IncomingStream shared;  // through memory
@@ -55,21 +60,32 @@ struct Peer {
   std::deque<uint64_t> queued_reads;  // read requests, likewise
   std::deque<uint64_t> direct_reads;  // operations that read its memory
   uint32_t serving = 0;               // outstanding kServeRead and kServeWrite for it
-  bool closed_by_peer = false;        // kBye
-  std::optional<DelayedFailure> failure;
-  bool sends_fail() const { return failure && failure->sends_fail; }
+  std::optional<Failure> failure;
+  fi_addr_t source = FI_ADDR_NOTAVAIL;  // its number in that version of the address vector
+  uint64_t source_version = ~uint64_t{0};
+
+  // Believed only of a process on this host, whose memory we can read, too.
+  bool reads_our_memory() const { return reports_reading && memory; }
   // Frames that have arrived and are not handled yet.
   bool has_unread_frames() const;
+  bool sends_fail() const { return failure && failure->when >= Failure::When::kSendsNow; }
   bool can_send() const { return outbox->is_open() && !sends_fail(); }
-  uint64_t source = FI_ADDR_NOTAVAIL;
-  uint64_t source_version = ~uint64_t{0};
+  // Whether all that can be sent to it is sent.
+  bool is_flushed() const;
+
+  // It will be failed; a failure that comes earlier takes the place of a later one.
+  void fail(Failure::When when, int error, const std::string& why);
+  bool is_lost() const { return failure && failure->when >= Failure::When::kNow; }
+  void cannot_send(const Error& why) {
+    fail(Failure::When::kSendsNow, fi_error(why.code), why.message);
+  }
+
+  // Whether a frame with this payload can be added to the outbox, after progress if need be.
+  bool make_room(size_t payload);
+  void start_sending(Outbox::Coming coming);
+  // Sends a reply, or fails the peer if it takes none.
+  void reply(Frame frame, std::span<const uint8_t> payload = {});
+  void reply_status(uint64_t id, Status status);
 };
 
-// An unexpected message: it matched no posted receive.
-struct Unexpected {
-  Peer* peer = nullptr;
-  Frame frame;
-  std::vector<uint8_t> payload;
-  FrameView view() const { return {frame, payload}; }
-};
 }  // namespace pacecar::fabric

@@ -1,4 +1,4 @@
-#include "net_plugin/libfabric/local.h"
+#include "net_plugin/libfabric/endpoint/local.h"
 
 #include <cstring>
 

@@ -6,7 +6,7 @@
 #include <rdma/fi_tagged.h>
 
 #include "net_plugin/libfabric/core/atomics.h"
-#include "net_plugin/libfabric/endpoint.h"
+#include "net_plugin/libfabric/endpoint/endpoint.h"
 #include "net_plugin/libfabric/info.h"
 
 namespace pacecar::fabric {
@@ -47,12 +47,16 @@ ssize_t start(fid_ep* endpoint, const OperationRequest& request) {
 
 uint8_t data_flag(bool has_data) { return has_data ? kHasData : 0; }
 
-// The tag that a receive matches; nullopt: it is untagged.
-using Tag = std::optional<Pattern>;
-Tag tag_of() { return {}; }
-Tag tag_of(uint64_t tag, uint64_t ignore) { return Pattern{.tag = tag, .ignore = ignore}; }
-Tag tag_of_message(const fi_msg& /*message*/) { return {}; }
-Tag tag_of_message(const fi_msg_tagged& message) { return tag_of(message.tag, message.ignore); }
+void place(ReceiveRequest& /*request*/) {}
+void place(ReceiveRequest& request, uint64_t tag, uint64_t ignore) {
+  request.tagged = true;
+  request.tag = tag;
+  request.ignore = ignore;
+}
+void place_as(const fi_msg& /*message*/, ReceiveRequest& /*request*/) {}
+void place_as(const fi_msg_tagged& message, ReceiveRequest& request) {
+  place(request, message.tag, message.ignore);
+}
 
 void place(OperationRequest& /*request*/) {}
 void place(OperationRequest& request, uint64_t tag) {
@@ -72,50 +76,51 @@ void place_as(const fi_msg_rma& message, OperationRequest& request) {
   if (message.rma_iov_count > 0) place(request, message.rma_iov[0].addr, message.rma_iov[0].key);
 }
 
-ssize_t post(fid_ep* endpoint, const Local& local, fi_addr_t source, const Tag& tag, void* context,
-             uint64_t flags) {
+ssize_t receive(fid_ep* endpoint, ReceiveRequest& request) {
   return guarded([&]() -> ssize_t {
-    Endpoint& at = endpoint_of(endpoint);
-    if (local.count > kMaxIov) return -FI_EINVAL;
-    at.domain().note_call();
-    const std::lock_guard lock(at.domain().mutex);
-    if (!at.enabled()) return -FI_EOPBADSTATE;
-    Pattern pattern = tag.value_or(Pattern());
-    if (source != FI_ADDR_UNSPEC && at.directed()) {
-      const auto peer = at.peer_number(source);
-      if (!peer) return -FI_EINVAL;
-      pattern.source = *peer;
-    }
-    Receive receive{.context = context, .flags = flags, .local = local, .shared = nullptr};
-    if (tag) {
-      if ((flags & FI_PEEK) != 0) return at.peek(pattern, receive);
-      if ((flags & (FI_CLAIM | FI_DISCARD)) != 0) return at.post_claimed(receive);
-    } else if ((flags & FI_MULTI_RECV) != 0) {
-      if (local.count != 1) return -FI_EINVAL;
+    Receive& receive = request.receive;
+    if (receive.local.count > kMaxIov) return -FI_EINVAL;
+    if (!request.tagged && (receive.flags & FI_MULTI_RECV) != 0) {
+      if (receive.local.count != 1) return -FI_EINVAL;
       receive.shared = std::make_shared<SharedBuffer>();
     }
-    return at.post(tag.has_value(), pattern, receive);
+    Endpoint& at = endpoint_of(endpoint);
+    at.domain().note_call();
+    const std::lock_guard lock(at.domain().mutex);
+    return at.receive(request);
   });
 }
 
-// `Message`: the structure of the call with all arguments. `TagArguments` follow the peer.
-template <typename Message, typename... TagArguments>
+// `Message`: the structure of the call with all arguments. `Place` follows the peer.
+template <typename Message, typename... Place>
 struct Receives {
   static ssize_t one(fid_ep* endpoint, void* buffer, size_t length, void* desc, fi_addr_t source,
-                     TagArguments... tag, void* context) {
-    return post(endpoint, local_of(buffer, length, desc), source, tag_of(tag...), context,
-                endpoint_of(endpoint).rx_flags());
+                     Place... tag, void* context) {
+    return run(endpoint, local_of(buffer, length, desc), source, tag..., context);
   }
 
   static ssize_t pieces(fid_ep* endpoint, const iovec* iov, void** desc, size_t count,
-                        fi_addr_t source, TagArguments... tag, void* context) {
-    return post(endpoint, local_of(iov, desc, count), source, tag_of(tag...), context,
-                endpoint_of(endpoint).rx_flags());
+                        fi_addr_t source, Place... tag, void* context) {
+    return run(endpoint, local_of(iov, desc, count), source, tag..., context);
   }
 
   static ssize_t by_message(fid_ep* endpoint, const Message* message, uint64_t flags) {
-    return post(endpoint, local_of(message->msg_iov, message->desc, message->iov_count),
-                message->addr, tag_of_message(*message), message->context, flags);
+    const Local local = local_of(message->msg_iov, message->desc, message->iov_count);
+    ReceiveRequest request{
+        .from = message->addr,
+        .receive = {.context = message->context, .flags = flags, .local = local}};
+    place_as(*message, request);
+    return receive(endpoint, request);
+  }
+
+ private:
+  static ssize_t run(fid_ep* endpoint, const Local& local, fi_addr_t source, Place... tag,
+                     void* context) {
+    const uint64_t flags = endpoint_of(endpoint).rx_flags();
+    ReceiveRequest request{.from = source,
+                           .receive = {.context = context, .flags = flags, .local = local}};
+    place(request, tag...);
+    return receive(endpoint, request);
   }
 };
 

@@ -1,0 +1,107 @@
+#include "net_plugin/libfabric/endpoint/operations.h"
+
+#include <algorithm>
+
+#include "net_plugin/libfabric/endpoint/peer.h"
+
+namespace pacecar::fabric {
+
+Operations::~Operations() {
+  for_each([this](Operation& operation) { release(operation); });
+}
+
+Operation& Operations::begin(Peer& peer, Operation::Kind kind, const Local& local,
+                             std::unique_ptr<Bounce> bounce) {
+  const auto [number, operation] = table_.take();
+  operation->number = number;
+  operation->peer = &peer;
+  operation->kind = kind;
+  operation->local = bounce != nullptr ? bounce->memory() : local;
+  operation->length = operation->local.bytes();
+  operation->bounce = std::move(bounce);
+  if (operation->initiated()) ++initiated_;
+  if (operation->serves()) ++peer.serving;
+  return *operation;
+}
+
+Operation* Operations::find(uint64_t number, const Peer& peer) {
+  Operation* const found = table_.find(number);
+  return found != nullptr && found->peer == &peer ? found : nullptr;
+}
+
+// Of the region in the piece's descriptor, if that covers it; else it is registered for this
+// operation.
+Result<const Memory*> Operations::memory_for(Operation& operation, size_t piece, size_t nic) {
+  const Piece& at = operation.local.pieces[piece];
+  MemoryRegion* const region = operation.local.regions[piece];
+  if (region != nullptr && at.data >= region->base &&
+      at.size <= region->length - static_cast<uint64_t>(at.data - region->base)) {
+    return region->on(nic);
+  }
+  operation.registered_nic = nic;
+  if (operation.registered[piece] == nullptr) {
+    auto memory = domain_.pacecar().register_memory(nic, at.data, at.size);
+    if (!memory) return memory;
+    operation.registered[piece] = *memory;
+  }
+  return operation.registered[piece];
+}
+
+bool Operations::describe_segments(Operation& operation) {
+  operation.segment_count = 0;
+  uint64_t bytes = operation.length;
+  size_t count = 0;
+  for (size_t i = 0; i < operation.local.count && bytes > 0; ++i) {
+    const Piece& piece = operation.local.pieces[i];
+    const uint64_t part = std::min<uint64_t>(piece.size, bytes);
+    if (part == 0) continue;
+    const auto memory = memory_for(operation, i, domain_.nic());
+    const auto window = memory ? window_of(**memory) : tl::unexpected(memory.error());
+    if (!window) {
+      log_warning(window.error().message);
+      return false;
+    }
+    const bool own = operation.registered[i] != nullptr;
+    const auto offset =
+        own ? 0 : static_cast<uint64_t>(piece.data - operation.local.regions[i]->base);
+    operation.segments[count++] = {window->address + offset, part, window->key};
+    bytes -= part;
+  }
+  operation.segment_count = count;
+  return true;
+}
+
+void Operations::end_if_done(Operation& operation) {
+  const bool puts = operation.offered || operation.kind == Operation::Kind::kServeRead;
+  const bool waits = operation.outstanding_puts > 0 || operation.awaits_done;
+  if (!waits && (!puts || operation.puts_issued)) end(operation);
+}
+
+void Operations::end(Operation& operation, int error, const std::string& why) {
+  const bool receives = operation.kind == Operation::Kind::kReceive;
+  Completion& completion = operation.pending.completion;
+  if (error != 0) {
+    completion.fail(error, why);
+  } else if (receives || completion.err == 0) {
+    if (const auto delivered = operation.deliver(); !delivered) {
+      completion.fail(FI_EIO, delivered.error().message);
+    }
+  }
+  PendingCompletion pending = std::move(operation.pending);
+  release(operation);
+  completions_.report(std::move(pending));
+}
+
+void Operations::release(Operation& operation) {
+  if (operation.initiated()) --initiated_;
+  if (operation.serves()) --operation.peer->serving;
+  for (const Memory* memory : operation.registered) {
+    if (memory != nullptr) {
+      (void)domain_.pacecar().deregister_memory(operation.registered_nic, memory);
+    }
+  }
+  operation.bounce.reset();
+  table_.release(operation.number);
+}
+
+}  // namespace pacecar::fabric

@@ -1,0 +1,63 @@
+// Receives: posted receives, unexpected messages, and matching of the two.
+// Thread rule: with the domain's lock held.
+#pragma once
+
+#include <vector>
+
+#include "net_plugin/libfabric/endpoint/fetcher.h"
+
+namespace pacecar::fabric {
+
+class Receiver {
+ public:
+  // `posted`: most receives of each kind, tagged and untagged.
+  Receiver(EndpointState& state, Fetcher& fetcher, size_t posted)
+      : state_(state), fetcher_(fetcher), max_posted_(posted) {}
+
+  // Each returns 0 or a negative fi_errno; -FI_EAGAIN: no room now.
+  ssize_t post(bool with_tag, const Pattern& pattern, const Receive& receive);
+  // FI_PEEK, FI_CLAIM and FI_DISCARD of tagged receives.
+  ssize_t peek(const Pattern& pattern, const Receive& receive);
+  ssize_t post_claimed(const Receive& receive);
+  ssize_t cancel(void* context);
+
+  // A message or an offer of one.
+  FrameResult on_message(Peer& peer, const FrameView& view);
+  // Drops the peer's unexpected offers. Its eager messages can still be received.
+  void forget_messages_of(const Peer& peer);
+  // Fails the receives that only this peer could match.
+  void fail_receives_from(const Peer& peer, int error, const std::string& why);
+
+  // Least room in a buffer for several messages (FI_OPT_MIN_MULTI_RECV), in bytes.
+  size_t min_multi_receive = 64;
+
+ private:
+  // An unexpected message: it matched no posted receive.
+  struct Unexpected {
+    Peer* peer = nullptr;
+    Frame frame;
+    std::vector<uint8_t> payload;
+    FrameView view() const { return {frame, payload}; }
+  };
+  using Messages = Matcher<Receive, Unexpected>;
+  static constexpr size_t kMaxUnexpectedBytes = size_t{256} << 20;
+
+  Receive take_receive(Messages& messages, Messages::Receives::iterator at, uint64_t length);
+  Unexpected take_unexpected(Messages& messages, Messages::Messages::iterator at);
+  void receive_message(Peer& peer, const FrameView& view, const Receive& receive);
+  void receive_offered(Peer& peer, const FrameView& view, const Receive& receive,
+                       PendingCompletion pending);
+  void discard(const Unexpected& message);
+  PendingCompletion completion_of(const Frame& frame, const Receive& receive, Peer& from) const;
+  void fail_receive(Messages& messages, Messages::Receives::iterator at, int error,
+                    const std::string& why);
+
+  EndpointState& state_;
+  Fetcher& fetcher_;
+  const size_t max_posted_;
+  Messages untagged_;
+  Messages tagged_;
+  size_t unexpected_bytes_ = 0;
+};
+
+}  // namespace pacecar::fabric

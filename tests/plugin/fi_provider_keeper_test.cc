@@ -1,0 +1,65 @@
+// The thread of a libfabric domain, which sends what the application leaves unsent.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/support/fi_world.h"
+
+namespace pacecar::test::fi_provider_keeper_test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::set<std::string> threads_of_process() {
+  std::set<std::string> threads;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    threads.insert(entry.path());
+  }
+  return threads;
+}
+
+// How often the thread has fallen asleep.
+uint64_t sleeps_of(const std::string& thread) {
+  const std::string label = "voluntary_ctxt_switches:";
+  std::ifstream status(thread + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(label)) return std::stoull(line.substr(label.size()));
+  }
+  throw std::runtime_error("there is no such thread");
+}
+
+// Calls for 20 ms, in which a thread that looks each millisecond falls asleep again.
+bool sleeps_while_called(World& world, const std::string& thread) {
+  const uint64_t before = sleeps_of(thread);
+  for (const auto begin = Clock::now(); Clock::now() - begin < std::chrono::milliseconds(20);) {
+    world.end.progress();
+  }
+  return sleeps_of(thread) == before;
+}
+
+TEST(FiProviderKeeper, ItSleepsWhenAllIsSentAlthoughTheApplicationCalls) {
+  with_two([](World& world) {
+    const std::vector<uint8_t> byte = {1};
+    if (!world.first()) return expect_tagged(world, byte, 0);
+    const std::set<std::string> before = threads_of_process();
+    send_tagged(world, byte, 0);  // it waits for the connection, so the thread is started
+    std::set<std::string> started = threads_of_process();
+    std::erase_if(started, [&](const std::string& thread) { return before.contains(thread); });
+    EXPECT_EQ(started.size(), 1U);
+    for (const std::string& thread : started) {
+      const Waiting waiting;
+      while (!sleeps_while_called(world, thread) && !waiting.hangs()) {
+      }
+      EXPECT_FALSE(waiting.hangs()) << "the thread looks although all is sent";
+    }
+  });
+}
+
+}  // namespace
+}  // namespace pacecar::test::fi_provider_keeper_test

@@ -1,0 +1,203 @@
+// The parts of an endpoint alone, without a NIC and without a connection: the table of its peers,
+// where its completions go, and matching of receives and messages.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "net_plugin/libfabric/endpoint/receiver.h"
+#include "tests/support/null_context.h"
+#include "transport/io/sockaddr.h"
+
+namespace pacecar::fabric::parts_test {
+namespace {
+
+Address address_of(uint8_t host, uint16_t port) {
+  SocketAddress address{};
+  address.v4 = {.sin_family = AF_INET,
+                .sin_port = htons(port),
+                .sin_addr = {.s_addr = htonl(0x0a000000 + host)}};
+  return from_sockaddr(address);
+}
+
+// An endpoint's state, with a completion queue and an address vector.
+class EndpointParts : public ::testing::Test {
+ protected:
+  EndpointParts() {
+    EXPECT_EQ(state_.peers.bind(vector_), 0);
+    EXPECT_EQ(state_.completions.bind(queue_, FI_TRANSMIT | FI_RECV), 0);
+    state_.completions.bind(received_, FI_RECV);
+  }
+
+  Peer& insert(uint8_t host) {
+    const fi_addr_t number = vector_.names.add(address_of(host, 7));
+    ++vector_.version;
+    return *state_.peers.at(number);
+  }
+  Completion completion() {
+    if (queue_.unread.empty()) throw std::runtime_error("there is no completion");
+    return queue_.take();
+  }
+
+  fi_domain_attr attributes_{};
+  fi_info info_{.domain_attr = &attributes_};
+  fi_cq_attr queue_attributes_{.size = 16, .format = FI_CQ_FORMAT_TAGGED};
+  Domain domain_{std::make_shared<test::NullContext>(), 0, info_, false};
+  CompletionQueue queue_{domain_, queue_attributes_};
+  Counter received_{domain_, FI_WAIT_NONE};
+  AddressVector vector_{domain_};
+  EndpointState state_{domain_};
+};
+
+// --- peers ---
+
+TEST_F(EndpointParts, APeerIsTheSameByNumberAndByName) {
+  Peer& peer = insert(1);
+  EXPECT_EQ(&state_.peers.named(address_of(1, 7)), &peer);
+  EXPECT_NE(&state_.peers.named(address_of(2, 7)), &peer);
+  EXPECT_EQ(state_.peers.source_of(peer), 0U);
+  EXPECT_EQ(state_.peers.at(1), nullptr);
+}
+
+TEST_F(EndpointParts, ANumberThatIsReusedIsAnotherPeer) {
+  Peer& peer = insert(1);
+  EXPECT_TRUE(vector_.names.remove(0));
+  Peer& other = insert(2);
+  EXPECT_EQ(state_.peers.at(0), &other);
+  EXPECT_NE(&other, &peer);
+  EXPECT_EQ(state_.peers.source_of(peer), FI_ADDR_NOTAVAIL);
+}
+
+TEST_F(EndpointParts, PeersOfOneHostThatProveNothingAreBounded) {
+  while (state_.peers.admits(address_of(1, static_cast<uint16_t>(state_.peers.all().size() + 1)))) {
+    state_.peers.named(address_of(1, static_cast<uint16_t>(state_.peers.all().size() + 1)));
+    ASSERT_LE(state_.peers.all().size(), 1024U);
+  }
+  EXPECT_TRUE(state_.peers.admits(address_of(2, 1)));
+  EXPECT_TRUE(state_.peers.admits(address_of(1, 1))) << "it is known";
+}
+
+TEST_F(EndpointParts, AFailureThatComesEarlierTakesThePlaceOfALaterOne) {
+  Peer& peer = insert(1);
+  peer.fail(Failure::When::kDrained, 1, "ended");
+  EXPECT_FALSE(peer.sends_fail());
+  peer.fail(Failure::When::kNow, 2, "broken");
+  peer.fail(Failure::When::kSendsNow, 3, "cannot send");
+  EXPECT_TRUE(peer.is_lost());
+  EXPECT_EQ(peer.failure->error, 2);
+}
+
+// --- completions ---
+
+TEST_F(EndpointParts, ACompletionIsReportedIfTheApplicationHasStartedItsOperation) {
+  PendingCompletion pending;
+  pending.completion.fail(FI_EIO, "of a message that was discarded");
+  state_.completions.report(pending);
+  EXPECT_TRUE(queue_.unread.empty());
+  pending.completion.flags = FI_RECV;
+  state_.completions.report(pending);
+  EXPECT_EQ(completion().err, FI_EIO);
+  EXPECT_EQ(received_.errors, 1U);
+}
+
+TEST_F(EndpointParts, ASuccessIsQueuedIfItIsWantedAndAlwaysCounted) {
+  PendingCompletion pending;
+  pending.completion.flags = FI_RECV;
+  state_.completions.report(pending);
+  EXPECT_TRUE(queue_.unread.empty());
+  EXPECT_EQ(received_.value, 1U);
+}
+
+// --- receives ---
+
+class ReceiverAlone : public EndpointParts {
+ protected:
+  // A tagged message of so many bytes: 1, 2, ...
+  FrameResult deliver(Peer& peer, uint64_t tag, size_t bytes) {
+    std::vector<uint8_t> payload(bytes);
+    std::iota(payload.begin(), payload.end(), uint8_t{1});
+    return receiver_.on_message(peer, {{.kind = FrameKind::kMessage,
+                                        .flags = kTagged,
+                                        .payload = static_cast<uint32_t>(bytes),
+                                        .tag = tag,
+                                        .length = bytes},
+                                       payload});
+  }
+  ssize_t post(uint64_t tag, PeerId from = kAnyPeer) {
+    return receiver_.post(
+        true, {.source = from, .tag = tag},
+        {.context = this, .local = Local::one(place_.data(), place_.size(), nullptr)});
+  }
+
+  std::array<uint8_t, 8> place_{};
+  Fetcher fetcher_{state_};
+  Receiver receiver_{state_, fetcher_, 4};
+};
+
+TEST_F(ReceiverAlone, AMessageIsReceivedWhetherItOrItsReceiveIsFirst) {
+  Peer& peer = insert(1);
+  for (const bool message_first : {false, true}) {
+    place_ = {};
+    if (!message_first) {
+      EXPECT_EQ(post(5), 0);
+    }
+    EXPECT_EQ(deliver(peer, 5, 3), FrameResult::kHandled);
+    if (message_first) {
+      EXPECT_EQ(post(5), 0);
+    }
+    const Completion got = completion();
+    EXPECT_EQ(got.err, 0);
+    EXPECT_EQ(got.len, 3U);
+    EXPECT_EQ(got.source, 0U);
+    EXPECT_EQ(place_, (std::array<uint8_t, 8>{1, 2, 3}));
+  }
+}
+
+TEST_F(ReceiverAlone, NoMoreReceivesArePostedThanTheEndpointHasRoomFor) {
+  insert(1);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(post(5), 0);
+  EXPECT_EQ(post(5), -FI_EAGAIN);
+  EXPECT_EQ(receiver_.cancel(this), 0);
+  EXPECT_EQ(completion().err, FI_ECANCELED);
+  EXPECT_EQ(post(5), 0);
+}
+
+TEST_F(ReceiverAlone, AMessageWaitsWhileTheQueueIsFull) {
+  Peer& peer = insert(1);
+  EXPECT_EQ(post(5), 0);
+  while (!queue_.full()) queue_.add({});
+  EXPECT_EQ(deliver(peer, 5, 3), FrameResult::kNoRoom);
+  queue_.unread.clear();
+  EXPECT_EQ(deliver(peer, 5, 3), FrameResult::kHandled);
+  EXPECT_EQ(completion().len, 3U);
+}
+
+TEST_F(ReceiverAlone, WhenAPeerFailsOnlyReceivesFromItFail) {
+  Peer& lost = insert(1);
+  Peer& other = insert(2);
+  EXPECT_EQ(post(5, lost.number), 0);
+  EXPECT_EQ(post(6), 0);
+  receiver_.fail_receives_from(lost, FI_ECONNRESET, "it has ended");
+  EXPECT_EQ(completion().tag, 5U);
+  EXPECT_TRUE(queue_.unread.empty());
+  EXPECT_EQ(deliver(other, 6, 1), FrameResult::kHandled);
+  EXPECT_EQ(completion().source, 1U);
+}
+
+TEST_F(ReceiverAlone, OfAFailedPeerEagerMessagesRemainAndOffersGo) {
+  Peer& lost = insert(1);
+  EXPECT_EQ(deliver(lost, 5, 3), FrameResult::kHandled);
+  const Frame offer{.kind = FrameKind::kOffer, .flags = kTagged, .tag = 6, .length = 8};
+  EXPECT_EQ(receiver_.on_message(lost, {offer, {}}), FrameResult::kHandled);
+  receiver_.forget_messages_of(lost);
+  EXPECT_EQ(post(6), 0);
+  EXPECT_TRUE(queue_.unread.empty());
+  EXPECT_EQ(post(5), 0);
+  EXPECT_EQ(completion().tag, 5U);
+}
+
+}  // namespace
+}  // namespace pacecar::fabric::parts_test
