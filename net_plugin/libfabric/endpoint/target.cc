@@ -48,14 +48,14 @@ Status no_access(const Error& error) {
 
 }  // namespace
 
-Target::Range Target::resolve(const Frame& request) const {
+tl::expected<Local, Status> Target::resolve(const Frame& request) const {
   const auto at = state_.domain.regions.find(request.tag);
-  if (at == state_.domain.regions.end()) return {.status = Status::kNoKey};
+  if (at == state_.domain.regions.end()) return tl::unexpected(Status::kNoKey);
   MemoryRegion& region = *at->second;
   uint8_t* const bytes = region.find(request.address, request.length);
   const bool allowed = (region.access & access_of(request)) != 0;
-  if (bytes == nullptr || !allowed) return {.status = Status::kNoAccess};
-  return {.memory = Local::one(bytes, request.length, &region)};
+  if (bytes == nullptr || !allowed) return tl::unexpected(Status::kNoAccess);
+  return Local::one(bytes, request.length, &region);
 }
 
 FrameResult Target::on_request(Peer& peer, const FrameView& view) {
@@ -70,55 +70,55 @@ FrameResult Target::on_request(Peer& peer, const FrameView& view) {
       (completes && state_.completions.receive().full())) {
     return FrameResult::kNoRoom;
   }
-  const Range range = resolve(frame);
-  std::optional<Status> status = range.status;
+  const auto memory = resolve(frame);
+  std::optional<Status> status = memory ? Status::kOk : memory.error();
   if (kind == FrameKind::kAtomic && !is_valid_atomic(view)) status = Status::kUnsupported;
   if (status == Status::kOk) {
-    status = kind == FrameKind::kWrite        ? write(peer, view, range)
-             : kind == FrameKind::kWriteOffer ? accept_offer(peer, view, range)
-             : kind == FrameKind::kRead       ? read(peer, view, range)
-                                              : apply(peer, view, range);
+    status = kind == FrameKind::kWrite        ? write(peer, view, *memory)
+             : kind == FrameKind::kWriteOffer ? accept_offer(peer, view, *memory)
+             : kind == FrameKind::kRead       ? read(peer, view, *memory)
+                                              : apply(peer, view, *memory);
   }
   if (status) peer.reply_status(frame.id, *status);
   return FrameResult::kHandled;
 }
 
-std::optional<Status> Target::write(Peer& peer, const FrameView& view, const Range& range) {
-  if (const auto copied = range.memory.copy_in(view.payload); !copied) {
+std::optional<Status> Target::write(Peer& peer, const FrameView& view, const Local& memory) {
+  if (const auto copied = memory.copy_in(view.payload); !copied) {
     return no_access(copied.error());
   }
-  state_.completions.report_remote_write(range.region(), view.frame, state_.peers.source_of(peer),
-                                         FI_RMA);
+  state_.completions.report_remote_write(*memory.regions[0], view.frame,
+                                         state_.peers.source_of(peer), FI_RMA);
   return Status::kOk;
 }
 
-std::optional<Status> Target::accept_offer(Peer& peer, const FrameView& view, const Range& range) {
-  Operation& operation = state_.operations.begin(peer, Operation::Kind::kServeWrite, range.memory,
-                                                 Bounce::into(range.memory, view.frame.length));
+std::optional<Status> Target::accept_offer(Peer& peer, const FrameView& view, const Local& memory) {
+  Operation& operation = state_.operations.begin(peer, Operation::Kind::kServeWrite, memory,
+                                                 Bounce::into(memory, view.frame.length));
   operation.request = view.frame;
   operation.remote_id = view.frame.id;
-  operation.target = &range.region();
+  operation.target = memory.regions[0];
   fetcher_.fetch(operation, view);
   return std::nullopt;
 }
 
-std::optional<Status> Target::read(Peer& peer, const FrameView& view, const Range& range) {
+std::optional<Status> Target::read(Peer& peer, const FrameView& view, const Local& memory) {
   const Frame& frame = view.frame;
   if ((frame.flags & kDirect) != 0) {
-    reply_with_segments(peer, frame, range.memory);
+    reply_with_segments(peer, frame, memory);
     return std::nullopt;
   }
-  auto bounce = Bounce::with(range.memory);
+  auto bounce = Bounce::with(memory);
   if (!bounce) return no_access(bounce.error());
   if ((frame.flags & kRepeated) == 0) state_.completions.report_remote_read();
   if (frame.length <= kEagerBytes) {
     const uint8_t* const bytes =
-        *bounce != nullptr ? (*bounce)->host.data() : range.memory.pieces[0].data;
+        *bounce != nullptr ? (*bounce)->host.data() : memory.pieces[0].data;
     peer.reply({.kind = FrameKind::kDone, .id = frame.id}, {bytes, frame.length});
     return std::nullopt;
   }
   Operation& operation =
-      state_.operations.begin(peer, Operation::Kind::kServeRead, range.memory, std::move(*bounce));
+      state_.operations.begin(peer, Operation::Kind::kServeRead, memory, std::move(*bounce));
   operation.remote_id = frame.id;
   operation.segment_count = view.payload.size() / sizeof(RemoteSegment);
   std::memcpy(operation.segments.data(), view.payload.data(), view.payload.size());
@@ -140,27 +140,27 @@ void Target::reply_with_segments(Peer& peer, const Frame& request, const Local& 
 }
 
 // An atomic. GPU memory is copied to the host, changed there and copied back.
-std::optional<Status> Target::apply(Peer& peer, const FrameView& view, const Range& range) {
+std::optional<Status> Target::apply(Peer& peer, const FrameView& view, const Local& memory) {
   const Frame& frame = view.frame;
   const bool fetches = (frame.flags & kFetches) != 0;
   const uint8_t* const operands = view.payload.data();
   std::array<uint8_t, kAtomicBytes> result;
-  const auto copy = Bounce::with(range.memory);
+  const auto copy = Bounce::with(memory);
   if (!copy) return no_access(copy.error());
-  uint8_t* const at = *copy != nullptr ? (*copy)->host.data() : range.memory.pieces[0].data;
+  uint8_t* const at = *copy != nullptr ? (*copy)->host.data() : memory.pieces[0].data;
   apply_atomic(frame.operation, frame.datatype, frame.length / datatype_bytes(frame.datatype), at,
                reads(frame) ? nullptr : operands,
                (frame.flags & kCompares) != 0 ? operands + frame.length : nullptr,
                fetches ? result.data() : nullptr);
   if (*copy != nullptr) {
-    if (auto copied = range.memory.copy_in({at, frame.length}); !copied) {
+    if (auto copied = memory.copy_in({at, frame.length}); !copied) {
       return no_access(copied.error());
     }
   }
   if (reads(frame)) {
     state_.completions.report_remote_read();
   } else {
-    state_.completions.report_remote_write(range.region(), frame, state_.peers.source_of(peer),
+    state_.completions.report_remote_write(*memory.regions[0], frame, state_.peers.source_of(peer),
                                            FI_ATOMIC);
   }
   peer.reply({.kind = FrameKind::kDone, .id = frame.id},

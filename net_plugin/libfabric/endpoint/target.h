@@ -17,19 +17,13 @@ class Target {
   void forget(const MemoryRegion& region);
 
  private:
-  struct Range {
-    Status status = Status::kOk;
-    Local memory;
-
-    MemoryRegion& region() const { return *memory.regions[0]; }
-  };
-
-  Range resolve(const Frame& request) const;
+  // The memory that a request is about: one piece, with its region. Or the status to reply.
+  tl::expected<Local, Status> resolve(const Frame& request) const;
   // Each returns the status to reply; nullopt: the reply is sent, or follows later.
-  std::optional<Status> write(Peer& peer, const FrameView& view, const Range& range);
-  std::optional<Status> accept_offer(Peer& peer, const FrameView& view, const Range& range);
-  std::optional<Status> read(Peer& peer, const FrameView& view, const Range& range);
-  std::optional<Status> apply(Peer& peer, const FrameView& view, const Range& range);
+  std::optional<Status> write(Peer& peer, const FrameView& view, const Local& memory);
+  std::optional<Status> accept_offer(Peer& peer, const FrameView& view, const Local& memory);
+  std::optional<Status> read(Peer& peer, const FrameView& view, const Local& memory);
+  std::optional<Status> apply(Peer& peer, const FrameView& view, const Local& memory);
   void reply_with_segments(Peer& peer, const Frame& request, const Local& memory);
 
   EndpointState& state_;

@@ -39,6 +39,7 @@ class Counted final : public Driven {
     const std::lock_guard lock(mutex_);
     driver_->announce_sleep(due_.load());
   }
+  bool needed() override { return needed_.load(); }
   bool has_submissions() const override { return submitted_.load() != done_.load(); }
   void sleep(Instant until, int bell) override {
     asleep_.fetch_add(1);
@@ -51,6 +52,7 @@ class Counted final : public Driven {
   bool sleeps() const { return asleep_.load() > woken_.load(); }
   uint64_t turns() const { return turns_.load(); }
   void set_due(Instant due) { due_ = due; }
+  void set_needed(bool needed) { needed_ = needed; }
 
  private:
   std::mutex mutex_;
@@ -60,6 +62,7 @@ class Counted final : public Driven {
   std::atomic<uint64_t> asleep_{0};
   std::atomic<uint64_t> woken_{0};
   std::atomic<Instant> due_{Instant::never()};
+  std::atomic<bool> needed_{true};
   std::unique_ptr<ProgressDriver> driver_;
 };
 
@@ -112,6 +115,22 @@ TEST(ProgressDriver, TakesNoTurnsWhileCallersDoAndAllOnceTheyLeave) {
   EXPECT_EQ(counted.turns(), 0U);
   counted.driver().leave();
   EXPECT_TRUE(eventually([&] { return counted.done(); }));
+}
+
+TEST(ProgressDriver, SleepsWhileItsCallersDoNotNeedIt) {
+  constexpr Duration kNap = Duration::from_us(100);
+  Counted counted({.patience = kNap, .nap = kNap, .longest_nap = kNap});
+  counted.set_needed(false);
+  counted.driver().enter();
+  counted.driver().start();
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(eventually([&] { return counted.sleeps(); })) << i;
+    counted.set_needed(true);
+    counted.driver().wake();
+    ASSERT_TRUE(eventually([&] { return !counted.sleeps(); })) << i;
+    counted.set_needed(false);
+  }
+  EXPECT_EQ(counted.turns(), 0U);
 }
 
 TEST(ProgressDriver, TakesOverAtOnceWhatIsHandedOver) {

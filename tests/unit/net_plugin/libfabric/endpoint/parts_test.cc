@@ -1,5 +1,5 @@
 // The parts of an endpoint alone, without a NIC and without a connection: the table of its peers,
-// where its completions go, and matching of receives and messages.
+// where its completions go, matching of receives and messages, and remote access to its memory.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,9 @@
 #include <numeric>
 #include <vector>
 
+#include "net_plugin/libfabric/core/atomics.h"
 #include "net_plugin/libfabric/endpoint/receiver.h"
+#include "net_plugin/libfabric/endpoint/target.h"
 #include "tests/support/null_context.h"
 #include "transport/io/sockaddr.h"
 
@@ -30,6 +32,7 @@ class EndpointParts : public ::testing::Test {
     EXPECT_EQ(state_.peers.bind(vector_), 0);
     EXPECT_EQ(state_.completions.bind(queue_, FI_TRANSMIT | FI_RECV), 0);
     state_.completions.bind(received_, FI_RECV);
+    state_.completions.bind(written_, FI_REMOTE_WRITE);
   }
 
   Peer& insert(uint8_t host) {
@@ -48,6 +51,7 @@ class EndpointParts : public ::testing::Test {
   Domain domain_{std::make_shared<test::NullContext>(), 0, info_, false};
   CompletionQueue queue_{domain_, queue_attributes_};
   Counter received_{domain_, FI_WAIT_NONE};
+  Counter written_{domain_, FI_WAIT_NONE};
   AddressVector vector_{domain_};
   EndpointState state_{domain_};
 };
@@ -197,6 +201,67 @@ TEST_F(ReceiverAlone, OfAFailedPeerEagerMessagesRemainAndOffersGo) {
   EXPECT_TRUE(queue_.unread.empty());
   EXPECT_EQ(post(5), 0);
   EXPECT_EQ(completion().tag, 5U);
+}
+
+// --- remote access ---
+
+class TargetAlone : public EndpointParts {
+ protected:
+  static constexpr uint64_t kKey = 9;
+
+  TargetAlone() {
+    EXPECT_TRUE(domain_.make_driver());
+    region_.key = kKey;
+    domain_.regions[kKey] = &region_;
+  }
+  FrameResult request(Frame frame, const std::vector<uint8_t>& payload) {
+    frame.payload = static_cast<uint32_t>(payload.size());
+    return target_.on_request(peer_, {frame, payload});
+  }
+
+  std::vector<uint8_t> memory_ = {0, 0, 0, 0};
+  iovec range_{memory_.data(), memory_.size()};
+  fi_mr_attr range_attributes_{.mr_iov = &range_, .iov_count = 1, .access = FI_REMOTE_WRITE};
+  MemoryRegion region_{domain_, range_attributes_};
+  Peer& peer_ = insert(1);
+  Fetcher fetcher_{state_};
+  Target target_{state_, fetcher_};
+};
+
+TEST_F(TargetAlone, AWriteWithinTheRegionTakesEffectAndIsCounted) {
+  const Frame write{.kind = FrameKind::kWrite, .tag = kKey, .length = 2, .address = 1};
+  EXPECT_EQ(request(write, {7, 8}), FrameResult::kHandled);
+  EXPECT_EQ(memory_, (std::vector<uint8_t>{0, 7, 8, 0}));
+  EXPECT_EQ(written_.value, 1U);
+}
+
+TEST_F(TargetAlone, AWriteThatIsNotAllowedChangesNothing) {
+  const Frame write{.kind = FrameKind::kWrite, .tag = kKey, .length = 2, .address = 1};
+  Frame beyond = write;
+  beyond.address = 3;
+  Frame elsewhere = write;
+  elsewhere.tag = kKey + 1;
+  for (const Frame& frame : {beyond, elsewhere}) {
+    EXPECT_EQ(request(frame, {7, 8}), FrameResult::kHandled) << "the refusal is a reply";
+  }
+  region_.access = FI_REMOTE_READ;
+  EXPECT_EQ(request(write, {7, 8}), FrameResult::kHandled);
+  EXPECT_EQ(request(write, {7}), FrameResult::kProtocolError) << "a byte is missing";
+  EXPECT_EQ(memory_, (std::vector<uint8_t>{0, 0, 0, 0}));
+  EXPECT_EQ(written_.value, 0U);
+}
+
+TEST_F(TargetAlone, AnAtomicIsAppliedIfItsOperandsAreThere) {
+  const Frame sum{.kind = FrameKind::kAtomic,
+                  .operation = static_cast<uint8_t>(AtomicOp::kSum),
+                  .datatype = 1,  // FI_UINT8
+                  .tag = kKey,
+                  .length = 2,
+                  .address = 2};
+  memory_ = {1, 2, 3, 4};
+  EXPECT_EQ(request(sum, {10, 20}), FrameResult::kHandled);
+  EXPECT_EQ(request(sum, {10}), FrameResult::kHandled) << "the refusal is a reply";
+  EXPECT_EQ(memory_, (std::vector<uint8_t>{1, 2, 13, 24}));
 }
 
 }  // namespace
