@@ -39,24 +39,18 @@ Result<std::optional<FlushId>> Flushes::start(std::span<const RunningNic> nics,
 
 FlushId Flushes::add(int gpu, std::span<const Read> reads) {
   const std::lock_guard lock(mutex_);
-  if (free_.empty()) {
-    free_.push_back(static_cast<uint32_t>(flushes_.size()));
-    flushes_.emplace_back();
-  }
-  const uint32_t place = free_.back();
-  free_.pop_back();
-  Flush& flush = flushes_[place];
+  Flush& flush = flushes_[++last_];
   flush.gpu = gpu;
   std::ranges::copy(reads, flush.reads.begin());
   flush.left = reads.size();
-  return FlushId{flush.generation} << 32 | place;
+  return last_;
 }
 
 Result<bool> Flushes::done(FlushId id) {
   const std::lock_guard lock(mutex_);
-  const auto place = static_cast<uint32_t>(id);
-  if (place >= flushes_.size() || flushes_[place].generation != id >> 32) return true;
-  Flush& flush = flushes_[place];
+  const auto found = flushes_.find(id);
+  if (found == flushes_.end()) return true;
+  Flush& flush = found->second;
   Result<bool> through = true;
   for (; through && flush.left > 0; --flush.left) {
     const Read& read = flush.reads[flush.left - 1];
@@ -67,8 +61,7 @@ Result<bool> Flushes::done(FlushId id) {
     if (through) covered_[writer] = std::max(covered_[writer], read.received);
     if (!through && covered(writer, read.received)) through = true;
   }
-  ++flush.generation;
-  free_.push_back(place);
+  flushes_.erase(found);
   return through;
 }
 

@@ -13,7 +13,6 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "transport/api/lane_list.h"
 #include "transport/api/memory.h"
@@ -48,15 +47,14 @@ class Flushes {
     int gpu = 0;
     std::array<Read, kMaxLanes> reads;
     size_t left = 0;
-    uint32_t generation = 0;  // distinguishes a finished flush from a later one
   };
 
   FlushId add(int gpu, std::span<const Read> reads);
   bool covered(const Writer& writer, uint64_t received) const;
 
   std::mutex mutex_;
-  std::vector<Flush> flushes_;          // as many as were ever outstanding at once
-  std::vector<uint32_t> free_;          // indices in flushes_
+  FlushId last_ = 0;
+  std::map<FlushId, Flush> flushes_;    // that have not ended
   std::map<Writer, uint64_t> covered_;  // received bytes that a flush has made visible
 };
 
