@@ -27,8 +27,8 @@ Endpoint::Endpoint(Domain& domain, const fi_info& info)
       rx_(*info.rx_attr),
       state_(domain),
       connector_(state_, [this](Peer& peer, const Failure& failure) { fail_peer(peer, failure); }),
-      initiator_(state_, fetcher_, putter_, tx_.size),
-      receiver_(state_, fetcher_, rx_.size) {
+      initiator_(state_, bulk_, tx_.size),
+      receiver_(state_, bulk_, rx_.size) {
   const SocketAddress any{.v4 = {.sin_family = AF_INET}};
   const auto name = from_sockaddr(static_cast<const sockaddr*>(info.src_addr));
   wanted_name_ = name                                  ? *name
@@ -147,11 +147,11 @@ void Endpoint::progress() {
 
 void Endpoint::send_to(Peer& peer) {
   auto moved = peer.outbox->finish();
-  if (moved) moved = putter_.finish_puts(peer);
+  if (moved) moved = bulk_.finish_puts(peer);
   if (moved) {
-    putter_.start_queued_puts(peer);
+    bulk_.start_queued_puts(peer);
     initiator_.start_queued_reads(peer);
-    fetcher_.continue_direct_reads(peer);
+    bulk_.continue_direct_reads(peer);
     moved = peer.outbox->start(Outbox::Coming::kNothing);
   }
   if (!moved) peer.cannot_send(moved.error());
@@ -262,7 +262,7 @@ FrameResult Endpoint::on_frame(Peer& peer, const IncomingStream& stream, const F
     case FrameKind::kClearToSend:
       return initiator_.on_clear_to_send(peer, view);
     case FrameKind::kPlaced:
-      return fetcher_.on_placed(peer, view.frame);
+      return bulk_.on_placed(peer, view.frame);
     case FrameKind::kDone:
       return initiator_.on_done(peer, view);
     case FrameKind::kBye:

@@ -70,11 +70,10 @@ class Endpoint : public fid_ep {
 
   EndpointState state_;
   Connector connector_;
-  Fetcher fetcher_{state_};
-  Putter putter_{state_};
+  BulkTransfers bulk_{state_};
   Initiator initiator_;
   Receiver receiver_;
-  Target target_{state_, fetcher_};
+  Target target_{state_, bulk_};
 };
 
 }  // namespace pacecar::fabric

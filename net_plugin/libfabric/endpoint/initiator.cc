@@ -237,7 +237,7 @@ FrameResult Initiator::on_clear_to_send(Peer& peer, const FrameView& view) {
   operation->remote_id = frame.address;
   operation->pending.completion.len = frame.length;
   peer.queued_puts.push_back(frame.id);
-  putter_.start_queued_puts(peer);
+  bulk_.start_queued_puts(peer);
   return FrameResult::kHandled;
 }
 
@@ -255,7 +255,7 @@ FrameResult Initiator::on_done(const Peer& peer, const FrameView& view) {
   const bool direct =
       operation->kind == Operation::Kind::kRead && (operation->request.flags & kDirect) != 0;
   if (error == 0 && direct) {
-    fetcher_.on_direct_reply(*operation, view);
+    bulk_.on_direct_reply(*operation, view);
     return FrameResult::kHandled;
   }
   operation->awaits_done = false;

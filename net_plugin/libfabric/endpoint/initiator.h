@@ -2,16 +2,15 @@
 // Thread rule: with the domain's lock held.
 #pragma once
 
-#include "net_plugin/libfabric/endpoint/fetcher.h"
-#include "net_plugin/libfabric/endpoint/putter.h"
+#include "net_plugin/libfabric/endpoint/bulk_transfers.h"
 
 namespace pacecar::fabric {
 
 class Initiator {
  public:
   // `most`: operations that are outstanding at a time.
-  Initiator(EndpointState& state, Fetcher& fetcher, Putter& putter, size_t most)
-      : state_(state), fetcher_(fetcher), putter_(putter), max_initiated_(most) {}
+  Initiator(EndpointState& state, BulkTransfers& bulk, size_t most)
+      : state_(state), bulk_(bulk), max_initiated_(most) {}
 
   // Whether an operation can begin, after progress if need be.
   bool make_room(const OperationRequest& request, const Peer& peer);
@@ -34,8 +33,7 @@ class Initiator {
   PendingCompletion completion_for(const OperationRequest& request) const;
 
   EndpointState& state_;
-  Fetcher& fetcher_;
-  Putter& putter_;
+  BulkTransfers& bulk_;
   const size_t max_initiated_;
 };
 

@@ -110,7 +110,7 @@ void Receiver::receive_offered(Peer& peer, const FrameView& view, const Receive&
   operation.pending = std::move(pending);
   operation.request = view.frame;
   operation.length = length;
-  fetcher_.fetch(operation, view);
+  bulk_.fetch(operation, view);
 }
 
 // Completes the send of a message that is discarded.

@@ -4,15 +4,15 @@
 
 #include <vector>
 
-#include "net_plugin/libfabric/endpoint/fetcher.h"
+#include "net_plugin/libfabric/endpoint/bulk_transfers.h"
 
 namespace pacecar::fabric {
 
 class Receiver {
  public:
   // `posted`: most receives of each kind, tagged and untagged.
-  Receiver(EndpointState& state, Fetcher& fetcher, size_t posted)
-      : state_(state), fetcher_(fetcher), max_posted_(posted) {}
+  Receiver(EndpointState& state, BulkTransfers& bulk, size_t posted)
+      : state_(state), bulk_(bulk), max_posted_(posted) {}
 
   // Each returns 0 or a negative fi_errno; -FI_EAGAIN: no room now.
   ssize_t post(bool with_tag, const Pattern& pattern, const Receive& receive);
@@ -53,7 +53,7 @@ class Receiver {
                     const std::string& why);
 
   EndpointState& state_;
-  Fetcher& fetcher_;
+  BulkTransfers& bulk_;
   const size_t max_posted_;
   Messages untagged_;
   Messages tagged_;

@@ -98,7 +98,7 @@ std::optional<Status> Target::accept_offer(Peer& peer, const FrameView& view, co
   operation.request = view.frame;
   operation.remote_id = view.frame.id;
   operation.target = memory.regions[0];
-  fetcher_.fetch(operation, view);
+  bulk_.fetch(operation, view);
   return std::nullopt;
 }
 

@@ -3,13 +3,13 @@
 // Thread rule: with the domain's lock held.
 #pragma once
 
-#include "net_plugin/libfabric/endpoint/fetcher.h"
+#include "net_plugin/libfabric/endpoint/bulk_transfers.h"
 
 namespace pacecar::fabric {
 
 class Target {
  public:
-  Target(EndpointState& state, Fetcher& fetcher) : state_(state), fetcher_(fetcher) {}
+  Target(EndpointState& state, BulkTransfers& bulk) : state_(state), bulk_(bulk) {}
 
   // A write, an offer of a write, a read or an atomic.
   FrameResult on_request(Peer& peer, const FrameView& view);
@@ -27,7 +27,7 @@ class Target {
   void reply_with_segments(Peer& peer, const Frame& request, const Local& memory);
 
   EndpointState& state_;
-  Fetcher& fetcher_;
+  BulkTransfers& bulk_;
 };
 
 }  // namespace pacecar::fabric

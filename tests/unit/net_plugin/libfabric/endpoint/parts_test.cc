@@ -137,8 +137,8 @@ class ReceiverAlone : public EndpointParts {
   }
 
   std::array<uint8_t, 8> place_{};
-  Fetcher fetcher_{state_};
-  Receiver receiver_{state_, fetcher_, 4};
+  BulkTransfers bulk_{state_};
+  Receiver receiver_{state_, bulk_, 4};
 };
 
 TEST_F(ReceiverAlone, AMessageIsReceivedWhetherItOrItsReceiveIsFirst) {
@@ -224,8 +224,8 @@ class TargetAlone : public EndpointParts {
   fi_mr_attr range_attributes_{.mr_iov = &range_, .iov_count = 1, .access = FI_REMOTE_WRITE};
   MemoryRegion region_{domain_, range_attributes_};
   Peer& peer_ = insert(1);
-  Fetcher fetcher_{state_};
-  Target target_{state_, fetcher_};
+  BulkTransfers bulk_{state_};
+  Target target_{state_, bulk_};
 };
 
 TEST_F(TargetAlone, AWriteWithinTheRegionTakesEffectAndIsCounted) {

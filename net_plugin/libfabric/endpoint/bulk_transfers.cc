@@ -1,4 +1,4 @@
-#include "net_plugin/libfabric/endpoint/fetcher.h"
+#include "net_plugin/libfabric/endpoint/bulk_transfers.h"
 
 #include <algorithm>
 
@@ -19,13 +19,13 @@ bool read_part(Operation& operation, uint64_t bytes) {
 
 }  // namespace
 
-void Fetcher::fetch(Operation& operation, const FrameView& offer) {
+void BulkTransfers::fetch(Operation& operation, const FrameView& offer) {
   const bool readable = (offer.frame.flags & kDirect) != 0 && operation.peer->memory &&
                         operation.take_segments(offer.payload, offer.frame.length);
   readable ? start_direct_read(operation) : clear_to_send(operation);
 }
 
-void Fetcher::on_direct_reply(Operation& operation, const FrameView& reply) {
+void BulkTransfers::on_direct_reply(Operation& operation, const FrameView& reply) {
   operation.awaits_done = false;
   operation.guard = {reply.frame.address, reply.frame.tag};
   if (!reply.payload.empty()) operation.request.flags |= kRepeated;
@@ -35,7 +35,7 @@ void Fetcher::on_direct_reply(Operation& operation, const FrameView& reply) {
 }
 
 // Up to kEagerBytes are read at once, as operations of so few take effect in the order of frames.
-void Fetcher::start_direct_read(Operation& operation) {
+void BulkTransfers::start_direct_read(Operation& operation) {
   if (operation.length <= kEagerBytes) {
     return finish_direct_read(operation, read_part(operation, operation.length));
   }
@@ -45,7 +45,7 @@ void Fetcher::start_direct_read(Operation& operation) {
   if (reads.size() == 1) continue_direct_reads(*operation.peer);
 }
 
-void Fetcher::continue_direct_reads(Peer& peer) {
+void BulkTransfers::continue_direct_reads(Peer& peer) {
   std::deque<uint64_t>& reads = peer.direct_reads;
   for (uint64_t budget = kTurnBytes; !reads.empty() && budget > 0;) {
     Operation* const operation = state_.operations.find(reads.front());
@@ -61,7 +61,7 @@ void Fetcher::continue_direct_reads(Peer& peer) {
   }
 }
 
-void Fetcher::finish_direct_read(Operation& operation, bool whole) {
+void BulkTransfers::finish_direct_read(Operation& operation, bool whole) {
   operation.reads_directly = false;
   if (operation.kind != Operation::Kind::kRead) {
     return whole ? on_all_bytes(operation) : clear_to_send(operation);
@@ -73,7 +73,7 @@ void Fetcher::finish_direct_read(Operation& operation, bool whole) {
 }
 
 // Replies to an offer with the segments to put into: as many bytes as there is room for.
-void Fetcher::clear_to_send(Operation& operation) {
+void BulkTransfers::clear_to_send(Operation& operation) {
   Peer& peer = *operation.peer;
   const uint64_t offer = operation.request.id;
   if (!state_.operations.describe_segments(operation)) {
@@ -91,7 +91,7 @@ void Fetcher::clear_to_send(Operation& operation) {
              operation.segment_bytes());
 }
 
-FrameResult Fetcher::on_placed(const Peer& peer, const Frame& frame) {
+FrameResult BulkTransfers::on_placed(const Peer& peer, const Frame& frame) {
   Operation* const operation = state_.operations.find(frame.id, peer);
   const bool cts_sent = operation != nullptr && (operation->kind == Operation::Kind::kReceive ||
                                                  operation->kind == Operation::Kind::kServeWrite);
@@ -101,7 +101,7 @@ FrameResult Fetcher::on_placed(const Peer& peer, const Frame& frame) {
 }
 
 // All bytes of an offer are in our memory.
-void Fetcher::on_all_bytes(Operation& operation) {
+void BulkTransfers::on_all_bytes(Operation& operation) {
   Peer& peer = *operation.peer;
   const Frame offer = operation.request;
   const bool write = operation.kind == Operation::Kind::kServeWrite;
@@ -117,6 +117,72 @@ void Fetcher::on_all_bytes(Operation& operation) {
   }
   state_.operations.end(operation);
   if (write || (offer.flags & kWantsDone) != 0) peer.reply_status(offer.id, status);
+}
+
+// --- puts ---
+
+Result<void> BulkTransfers::finish_puts(Peer& peer) {
+  if (peer.puts == nullptr) return {};
+  return peer.puts->finish([this](uint64_t number) {
+    Operation* const operation = state_.operations.find(number);
+    if (operation == nullptr) return;
+    --operation->outstanding_puts;
+    state_.operations.end_if_done(*operation);
+  });
+}
+
+void BulkTransfers::start_queued_puts(Peer& peer) {
+  if (peer.puts == nullptr) {
+    const bool first = !peer.queued_puts.empty() && peer.connecting_puts == nullptr;
+    if (!first || !peer.outbox->is_open()) return;
+    auto connecting = state_.domain.pacecar().connect(state_.domain.nic(), peer.remote_listener,
+                                                      ConnectOptions{.puts = true});
+    if (!connecting) return peer.cannot_send(connecting.error());
+    peer.connecting_puts = std::move(*connecting);
+    return;
+  }
+  while (!peer.is_lost() && !peer.queued_puts.empty() && peer.puts->has_room()) {
+    Operation* const operation = state_.operations.find(peer.queued_puts.front());
+    peer.queued_puts.pop_front();
+    if (operation != nullptr) put_all(*operation);
+  }
+  if (auto started = peer.puts->start(); !started) peer.cannot_send(started.error());
+}
+
+// Issues the operation's puts into the peer's segments, followed by kPlaced or kDone.
+void BulkTransfers::put_all(Operation& operation) {
+  Peer& peer = *operation.peer;
+  const size_t nic = peer.puts->nic();
+  bool failed = false;
+  pair_pieces(
+      operation.local.count, [&](size_t i) { return operation.local.pieces[i].size; },
+      operation.segment_count, [&](size_t j) { return operation.segments[j].length; },
+      [&](size_t i, uint64_t from, size_t j, uint64_t to, uint64_t bytes) {
+        const auto memory = state_.operations.memory_for(operation, i, nic);
+        if (!memory) log_warning(memory.error().message);
+        if (!memory || failed) {
+          failed = true;
+          return;
+        }
+        const RemoteSegment& segment = operation.segments[j];
+        peer.puts->put({.data = operation.local.pieces[i].data + from,
+                        .size = bytes,
+                        .memory = *memory,
+                        .window = {.address = segment.address + to,
+                                   .length = bytes,
+                                   .key = static_cast<uint32_t>(segment.key)},
+                        .operation = operation.number});
+        ++operation.outstanding_puts;
+      });
+  operation.puts_issued = true;
+  if (failed) {
+    return peer.fail(Failure::When::kNow, FI_ENOMEM,
+                     "memory cannot be registered: see the log line before this one");
+  }
+  const bool reply = operation.kind == Operation::Kind::kServeRead;
+  peer.puts->send_frame(
+      {.kind = reply ? FrameKind::kDone : FrameKind::kPlaced, .id = operation.remote_id});
+  state_.operations.end_if_done(operation);
 }
 
 }  // namespace pacecar::fabric

@@ -1,5 +1,6 @@
-// Gets the bytes that a peer offers, or that a large read asks for: from the peer's memory where
-// that can be read, else by a clear-to-send, after which the peer puts them.
+// Moves the bytes of large operations. Those that a peer offers, or that a large read asks for, are
+// read from the peer's memory where that is possible; else a clear-to-send lets the peer put them.
+// Those that we have offered, or that a peer's large read asks for, are put into the peer's memory.
 // Thread rule: with the domain's lock held.
 #pragma once
 
@@ -7,9 +8,9 @@
 
 namespace pacecar::fabric {
 
-class Fetcher {
+class BulkTransfers {
  public:
-  explicit Fetcher(EndpointState& state) : state_(state) {}
+  explicit BulkTransfers(EndpointState& state) : state_(state) {}
 
   // `operation` is the receive of that offer, or the write that it offers.
   void fetch(Operation& operation, const FrameView& offer);
@@ -20,11 +21,18 @@ class Fetcher {
   // Reads from the peer's memory, for a limited time.
   void continue_direct_reads(Peer& peer);
 
+  // Puts of the operations in the peer's queued_puts, as far as there is room. The first one opens
+  // the peer's connection for puts.
+  void start_queued_puts(Peer& peer);
+  // Ends operations whose puts are done. Errors: kPeer.
+  Result<void> finish_puts(Peer& peer);
+
  private:
   void start_direct_read(Operation& operation);
   void finish_direct_read(Operation& operation, bool whole);
   void clear_to_send(Operation& operation);
   void on_all_bytes(Operation& operation);
+  void put_all(Operation& operation);
 
   EndpointState& state_;
 };
