@@ -1,10 +1,10 @@
-// `nscc`: a window steered by two signals of each packet, ECN mark and delay, after the network
-// signal congestion control of UEC 1.0; the rules that the specification leaves to the implementer
-// and all values are those of its reference simulator. papers.md maps rules to functions.
+// `nscc`: the network signal congestion control of UEC 1.0, a window steered by two signals of each
+// packet, ECN mark and delay. Rules that the specification leaves open, and all values, are those
+// of UEC's reference simulator. papers.md maps rules to functions.
 //
 // Inside, bytes are bytes on the wire, as in the constants' definitions; the window of a decision
 // is payload. There is no pacing. A window outlasts messages: the next message begins with it.
-// Invariants: one packet <= window <= window_max() and at least one packet. Purity and thread rule
+// Invariant: one packet <= window <= max(one packet, window_max()). Purity and thread rule
 // as for Controller.
 #pragma once
 
@@ -58,7 +58,8 @@ struct NsccConstants {
         {"delay_weight", "1", 1e-6, 1, &C::delay_weight, "of a sample in the average delay"},
         {"stale_delay", "base round trips", 0, 100, &C::stale_delay,
          "sample in place of a delay beyond the target without a mark"},
-        {"adapt_delay", "targets", 1, 1000, &C::adapt_delay, "delay that asks for quick adapt"},
+        {"adapt_delay", "targets", 1, 1000, &C::adapt_delay,
+         "delay that asks for quick adapt, one large cut of the window"},
         {"adapt_share", "1", 0, 1, &C::adapt_share,
          "quick adapt only where less of the largest window arrived in a period"},
         {"update_packets", "packets", 0, 1e6, &C::update_packets,

@@ -1,5 +1,5 @@
-// The TCP port of a test's server, at addresses of this host, and the proof of the cluster key by
-// which its clients are let in.
+// Listens for the clients of `pacecar bw` and `lat`, which must prove the cluster key, if this host
+// has one.
 //
 // Clients are untrusted. The server reads from all that have connected at once, so that none waits
 // for another. It refuses, with an error, a client that sends nothing in time or something else
@@ -11,7 +11,7 @@
 //
 // The MACs' key is derived from the cluster key with both nonces as salt, and a MAC covers the name
 // of its side, so that it cannot be replayed in the other direction or on another channel. The
-// client proves the key first, so that nobody without it gets a MAC on which to test guessed keys.
+// client proves the key first, so that no client without it gets a MAC on which to test guesses.
 // Later messages are neither encrypted nor authenticated.
 //
 // Thread rule: one thread at a time.
@@ -49,8 +49,8 @@ Result<void> prove(ControlChannel& channel, const bootstrap::ClusterKey& key, Du
 // The server's part, message by message.
 class CallerProof {
  public:
-  // True: the message is part of the proof. False: it is the first one after it, and the client has
-  // proved the key, if this server has one. Errors: kPeer (the client has another key, or one of
+  // True: the message is part of the proof. False: it is not, and the proof is complete, or not
+  // needed. Errors: kPeer (the client has another key, or one of
   // the two has none).
   Result<bool> take(ControlChannel& channel, const bootstrap::ClusterKey& key,
                     const nlohmann::json& message);

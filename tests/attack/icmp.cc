@@ -6,7 +6,7 @@ namespace {
 
 constexpr uint8_t kUnreachable = 3, kTimeExceeded = 11, kParameterProblem = 12;
 constexpr uint8_t kUnreachableCodes = 16;
-constexpr uint8_t kPortUnreachable = 3, kTooLong = 4;
+constexpr uint8_t kPortUnreachable = 3, kFragmentationNeeded = 4;
 constexpr uint32_t kRouter = 0xC00002FD;  // 192.0.2.253
 
 class Icmp final : public Attack {
@@ -29,9 +29,9 @@ class Icmp final : public Attack {
       case 2:
         return {.type = kUnreachable, .code = static_cast<uint8_t>(prng.below(kUnreachableCodes))};
       case 3:
-      case 4: {  // packet too big, with the next hop's MTU
+      case 4: {  // with the next hop's MTU
         const auto mtu = static_cast<uint32_t>(prng.below(2000));
-        return {.type = kUnreachable, .code = kTooLong, .word = mtu};
+        return {.type = kUnreachable, .code = kFragmentationNeeded, .word = mtu};
       }
       default:
         return {.type = kUnreachable, .code = kPortUnreachable};

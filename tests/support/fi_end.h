@@ -21,7 +21,7 @@
 
 namespace pacecar::test {
 
-// Fails the test when a call of libfabric returns an error.
+// Throws when a call of libfabric has returned an error.
 inline void must(ssize_t result, const char* call) {
   if (result < 0) {
     throw std::runtime_error(std::string(call) + ": " + fi_strerror(static_cast<int>(-result)));
@@ -131,14 +131,14 @@ class FiEnd {
     return region;
   }
 
-  // Repeats the call while the queue is full.
+  // Repeats the call while it returns -FI_EAGAIN.
   template <typename Call>
   void until_taken(Call call) {
     for (const Waiting waiting;; waiting.pause()) {
       const ssize_t result = call();
       if (result == 0) return;
       if (result != -FI_EAGAIN) must(result, "an operation");
-      if (waiting.hangs()) throw std::runtime_error("it stays full");
+      if (waiting.hangs()) throw std::runtime_error("still -FI_EAGAIN");
       progress();
     }
   }

@@ -9,7 +9,7 @@
 
 namespace pacecar {
 
-// Fills `key`. No two keys of a secret may have both the same salt and the same purpose.
+// Fills `key`. Use each pair of salt and purpose for one key of a secret only.
 void derive_key(std::span<const uint8_t> secret, std::span<const uint8_t> salt,
                 std::string_view purpose, std::span<uint8_t> key);
 

@@ -1,6 +1,6 @@
-// What the sources of CUDA's functions share. The functions have the published C interfaces; all
-// but those with another type return a Status. CUDA's runtime and its driver library have many of
-// them twice, under two names. Thread rule: any thread.
+// What the sources of CUDA's functions share. The functions have the published C interfaces; each
+// returns a Status unless its prototype says otherwise. Many exist twice, in CUDA's runtime and in
+// its driver library. Thread rule: any thread.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 #include "bench/nccl/cpu_device/gpu.h"
 
 #define CPU_DEVICE_EXPORT extern "C" __attribute__((visibility("default")))
-// The function `other` of this source under another name. Pointers to GPU memory, which the driver
-// has as numbers, are passed alike.
+// `name` is an alias of this source's function `other`. A CUdeviceptr of the driver is passed like
+// the runtime's void*.
 #define CPU_DEVICE_SAME(name, other) \
   extern "C" __attribute__((visibility("default"), alias(#other))) decltype(other) name;
 // What succeeds and does nothing, whatever its arguments.

@@ -3,8 +3,8 @@
 //
 // Bounded: it holds copies of a limited number of packets. At the limit receive() fetches none from
 // the inner PacketIo, until some have left. Held packets leave in later calls of receive();
-// wait_fd() does not become readable for them. For tests and fault-finding: copying allocates.
-// Thread rule: as PacketIo.
+// wait_fd() does not become readable for them. Not for production: it allocates a copy of each
+// packet that it holds. Thread rule: as PacketIo.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // LiveProcess: this process as a user of a ShareTable. Its word has the process id, start time and
-// process namespace, so that no other has the same by chance.
+// PID namespace, so that practically never another has the same.
 //
 // The word is in memory that is wiped in a forked child, which must not use its parent's slot.
 // Thread rule: any thread.
@@ -31,8 +31,9 @@ class LiveProcess final : public ShareProcess {
   ~LiveProcess() override;
 
   uint64_t owner() const override { return *word_; }
-  // Reads /proc, where processes of other namespaces are not visible.
+  // Reads /proc. False for a process of another PID namespace, which is not visible there.
   bool ended(uint64_t owner) const override;
+  // The process is of another PID namespace.
   bool hidden(uint64_t owner) const override;
 
  private:
