@@ -21,7 +21,7 @@ class HostileNics {
   static constexpr uint32_t kQueuePairs = 32;  // per NIC
 
   explicit HostileNics(hostile::Behavior behavior, size_t count = 2, uint32_t paths = 1,
-                       const OffloadSet& without = {}) {
+                       bool without_stamps = false) {
     behavior.threaded = false;
     behavior.devices = static_cast<uint32_t>(count);
     hostile::configure(behavior);
@@ -32,7 +32,7 @@ class HostileNics {
                                     .regions = 512,
                                     .paths = paths,
                                     .pkey_index = behavior.pkey_table - 1U,
-                                    .without = without,
+                                    .without_stamps = without_stamps,
                                     .silence_limit = kSilence,
                                     .log = {&write_log, &log_}},
                                    now());

@@ -104,4 +104,61 @@ int OfiEndpoint::write(const OfiWrite& write) const {
   return static_cast<int>(fi_writemsg(endpoint_.get(), &message, flags));
 }
 
+// --- OfiEndpoints ---
+
+Result<void> OfiEndpoints::open(uint32_t paths) {
+  name_bytes_ = 0;
+  size_t wanted = domain_.traits().endpoint_memory ? 1 : 1 + paths;
+  while (all_.size() < wanted) {
+    ASSIGN_OR_RETURN(auto endpoint, OfiEndpoint::open(domain_));
+    name_bytes_ = std::max(name_bytes_, endpoint->name().size());
+    wanted = std::min(wanted, max_endpoints(name_bytes_));
+    if (all_.size() < wanted) all_.push_back(std::move(endpoint));
+  }
+  in_flight_.assign(all_.size(), 0);
+  return {};
+}
+
+std::vector<std::vector<uint8_t>> OfiEndpoints::names() const {
+  std::vector<std::vector<uint8_t>> names;
+  for (const auto& endpoint : all_) {
+    auto& name = names.emplace_back(endpoint->name().begin(), endpoint->name().end());
+    name.resize(name_bytes_);  // names that are text contain numbers, and differ in length
+  }
+  return names;
+}
+
+const std::vector<uint8_t>& OfiEndpoints::remote_name(const OfiAddress& remote, size_t endpoint) {
+  const size_t count = remote.endpoints.size();
+  const size_t for_data = std::max<size_t>(count - 1, 1);
+  return remote.endpoints[endpoint == 0 ? 0 : (endpoint - 1) % for_data + count - for_data];
+}
+
+Result<std::vector<fi_addr_t>> OfiEndpoints::add_peer(const OfiAddress& remote) {
+  std::vector<fi_addr_t> peers;
+  for (size_t i = 0; i < all_.size(); ++i) {
+    auto peer = all_[i]->add_peer(remote_name(remote, i));
+    if (!peer) {
+      remove_peer(remote, i);
+      return tl::unexpected(peer.error());
+    }
+    peers.push_back(*peer);
+  }
+  return peers;
+}
+
+void OfiEndpoints::remove_peer(const OfiAddress& remote, size_t count) {
+  for (size_t i = 0; i < count; ++i) all_[i]->remove_peer(remote_name(remote, i));
+}
+
+uint8_t OfiEndpoints::next_for_data() {
+  if (all_.size() == 1) return 0;
+  size_t best = 1 + turn_ % for_data();
+  for (size_t i = 1; i < all_.size(); ++i) {
+    if (in_flight_[i] < in_flight_[best]) best = i;
+  }
+  turn_ = best;
+  return static_cast<uint8_t>(best);
+}
+
 }  // namespace pacecar

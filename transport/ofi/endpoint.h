@@ -1,11 +1,13 @@
 // OfiEndpoint: an endpoint of a libfabric NIC, with the addresses of the peers to which it writes.
-// An endpoint is costly (tcp;ofi_rxm takes 67 MB), so all queue pairs share few.
+// OfiEndpoints: those of a NIC, the first for control words, the others for data. An endpoint is
+// costly (tcp;ofi_rxm takes 67 MB), so all queue pairs share few.
 //
 // Thread rule: one thread at a time.
 #pragma once
 
 #include <rdma/fi_endpoint.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "transport/base/result.h"
+#include "transport/ofi/address.h"
 #include "transport/ofi/domain.h"
 
 namespace pacecar {
@@ -70,6 +73,45 @@ class OfiEndpoint {
   FidHandle<fid_ep> endpoint_;
   std::vector<uint8_t> name_;
   std::map<std::vector<uint8_t>, Peer> peers_;
+};
+
+class OfiEndpoints {
+ public:
+  // `domain` outlives it.
+  explicit OfiEndpoints(const OfiDomain& domain) : domain_(domain) {}
+
+  // Opens one for control words and `paths` for data, or as many as the provider and an address
+  // allow. Errors: what the provider refuses.
+  Result<void> open(uint32_t paths);
+  void close() { all_.clear(); }
+
+  OfiEndpoint& first() const { return *all_.front(); }
+  size_t for_data() const { return std::max<size_t>(all_.size() - 1, 1); }
+  // For peers; all of the same length.
+  std::vector<std::vector<uint8_t>> names() const;
+
+  // The peer's addresses at each endpoint: control writes go to its first endpoint, data to its
+  // others. Errors: kPeer, and then no peer is added.
+  Result<std::vector<fi_addr_t>> add_peer(const OfiAddress& remote);
+  void remove_peer(const OfiAddress& remote) { remove_peer(remote, all_.size()); }
+
+  // The endpoint for data with the fewest bytes in flight; of several, in turns.
+  uint8_t next_for_data();
+  // As OfiEndpoint::write. The bytes are in flight until on_done().
+  int write(uint8_t endpoint, const OfiWrite& write) const { return all_[endpoint]->write(write); }
+  void on_started(uint8_t endpoint, Bytes bytes) { in_flight_[endpoint] += bytes; }
+  void on_done(uint8_t endpoint, Bytes bytes) { in_flight_[endpoint] -= bytes; }
+
+ private:
+  static const std::vector<uint8_t>& remote_name(const OfiAddress& remote, size_t endpoint);
+  // From the first `count` endpoints.
+  void remove_peer(const OfiAddress& remote, size_t count);
+
+  const OfiDomain& domain_;
+  std::vector<std::unique_ptr<OfiEndpoint>> all_;
+  std::vector<Bytes> in_flight_;  // by endpoint
+  size_t name_bytes_ = 0;         // of the longest name
+  size_t turn_ = 0;               // over those for data
 };
 
 }  // namespace pacecar

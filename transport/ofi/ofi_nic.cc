@@ -13,6 +13,7 @@
 #include "transport/base/check.h"
 #include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
+#include "transport/ofi/patience.h"
 
 namespace pacecar {
 namespace {
@@ -29,14 +30,6 @@ constexpr size_t kReceived = 1 << 13;
 // How long the peer of a lost bond lane may take to answer; meanwhile the messages wait for another
 // lane.
 constexpr Duration kHaltLimit = Duration::from_ms(50);
-
-// The peer's endpoint to which our endpoint `i` writes: control writes go to the first, data to the
-// others.
-const std::vector<uint8_t>& remote_endpoint(const OfiAddress& remote, size_t i) {
-  const size_t count = remote.endpoints.size();
-  const size_t for_data = std::max<size_t>(count - 1, 1);
-  return remote.endpoints[i == 0 ? 0 : (i - 1) % for_data + count - for_data];
-}
 
 // If a provider reaches this host only, the network's name includes the host: the kernel's boot id.
 std::string network_of(const OfiProvider& provider) {
@@ -57,25 +50,22 @@ Result<std::unique_ptr<OfiNic>> OfiNic::open(const OfiConfig& config, OfiProvide
   return nic;
 }
 
-// A slot is reused only after all others, so late completions of a destroyed queue pair find an
-// empty one.
 OfiNic::OfiNic(const OfiConfig& config, OfiDomain domain, Instant now)
     : PacedNic(make_caps(config, domain), config.address, std::bit_ceil(2 * config.queue_pairs),
-               kReceived, now),
+               kReceived, random_word(), now),
       config_(config),
       domain_(std::move(domain)),
+      endpoints_(domain_),
       notification_(config.notification.value_or(domain_.traits().notification)),
       memory_(domain_, config.regions),
       rings_(queue_pairs_.size()),
       ring_regions_(rings_.size()),
-      generation_(random_word()),
       operations_(kOperations),
       with_messages_(queue_pairs_.size()),
       blocked_(queue_pairs_.size()),
       leaving_(queue_pairs_.size()),
       next_watch_(now) {
   PACECAR_CHECK(config.paths > 0);
-  for (uint32_t slot = 0; slot < queue_pairs_.size(); ++slot) free_slots_.push_back(slot);
 }
 
 // Notifies the peers, so that they need not wait for us. Meanwhile, and while its endpoints close,
@@ -99,24 +89,16 @@ OfiNic::~OfiNic() {
 void OfiNic::close_endpoints() {
   if (domain_.traits().device && !failed_) domain_.poll();
   if (host_lock_) host_lock_->close();
-  endpoints_.clear();
+  endpoints_.close();
 }
 
 Result<void> OfiNic::open_endpoints() {
   if (domain_.traits().host_only) {
     ASSIGN_OR_RETURN(host_lock_, HostLock::make());
   }
-  name_bytes_ = 0;
-  size_t wanted = domain_.traits().endpoint_memory ? 1 : 1 + config_.paths;
-  while (endpoints_.size() < wanted) {
-    ASSIGN_OR_RETURN(auto endpoint, OfiEndpoint::open(domain_));
-    name_bytes_ = std::max(name_bytes_, endpoint->name().size());
-    wanted = std::min(wanted, max_endpoints(name_bytes_));
-    if (endpoints_.size() < wanted) endpoints_.push_back(std::move(endpoint));
-  }
-  memory_.use(endpoints_.front()->endpoint());
-  in_flight_.assign(endpoints_.size(), 0);
-  caps_.paths = static_cast<uint32_t>(std::max<size_t>(endpoints_.size() - 1, 1));
+  RETURN_IF_ERROR(endpoints_.open(config_.paths));
+  memory_.use(endpoints_.first().endpoint());
+  caps_.paths = static_cast<uint32_t>(endpoints_.for_data());
   return {};
 }
 
@@ -152,22 +134,13 @@ Result<QueuePairId> OfiNic::create_queue_pair(const QueuePairConfig& config) {
   if (failed_) {
     return fail(ErrorCode::kSystem, domain_.name() + " has failed: use another NIC (PACECAR_NICS)");
   }
-  if (in_use_ == config_.queue_pairs || free_slots_.empty()) {
-    return fail(
-        ErrorCode::kUnavailable,
-        "all queue pairs of the NIC are used: close connections or raise PACECAR_MAX_FLOWS");
-  }
-  const uint32_t slot = free_slots_.front();
+  ASSIGN_OR_RETURN(const QueuePairId id, next_id());
+  const uint32_t slot = slot_of(id);
   // Each queue pair's rings have a key of their own, so that a peer cannot write to the rings of
   // others. The slot's previous key was valid until now, for late messages: a wrong key may end the
   // whole connection to a peer.
   ASSIGN_OR_RETURN(ring_regions_[slot], memory_.add_own(&rings_[slot], sizeof(OfiRings)));
-  free_slots_.pop_front();
-  ++in_use_;
-  const auto slots = static_cast<uint32_t>(queue_pairs_.size());
-  const QueuePairId id = generation_++ * slots | slot;
-  queue_pairs_[slot] = std::make_unique<QueuePair>(id, config, rings_[slot]);
-  if (config.paced) flows_.join(config.flow, slot);
+  add(std::make_unique<QueuePair>(id, config, rings_[slot]));
   return id;
 }
 
@@ -175,17 +148,12 @@ QueuePairAddress OfiNic::queue_pair_address(QueuePairId id) const {
   const QueuePair* qp = find(id);
   PACECAR_CHECK(qp != nullptr);
   const OfiRegistrations::Region& rings = ring_regions_[slot_of(id)];
-  OfiAddress address{.provider = ofi_provider_tag(provider().name),
-                     .secret = qp->secret,
-                     .rings = rings.place,
-                     .rings_key = rings.provider_key,
-                     .lock = host_lock_ ? host_lock_->place() : HostLock::Place(),
-                     .endpoints = {}};
-  for (const auto& endpoint : endpoints_) {
-    auto& name = address.endpoints.emplace_back(endpoint->name().begin(), endpoint->name().end());
-    name.resize(name_bytes_);  // names that are text contain numbers, and differ in length
-  }
-  return encode(address);
+  return encode({.provider = ofi_provider_tag(provider().name),
+                 .secret = qp->secret,
+                 .rings = rings.place,
+                 .rings_key = rings.provider_key,
+                 .lock = host_lock_ ? host_lock_->place() : HostLock::Place(),
+                 .endpoints = endpoints_.names()});
 }
 
 Result<void> OfiNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) {
@@ -203,28 +171,14 @@ Result<void> OfiNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t>
   if (host_lock_) {
     ASSIGN_OR_RETURN(qp->lock, HostLock::join(address.lock));
   }
+  ASSIGN_OR_RETURN(qp->peers, endpoints_.add_peer(address));
   qp->remote = std::move(address);
-  for (size_t i = 0; i < endpoints_.size(); ++i) {
-    auto peer = endpoints_[i]->add_peer(remote_endpoint(qp->remote, i));
-    if (!peer) {
-      remove_peers(*qp);
-      qp->peers.clear();
-      return tl::unexpected(peer.error());
-    }
-    qp->peers.push_back(*peer);
-  }
-  qp->peer = endpoints_.front()->text_of(qp->remote.endpoints.front());
+  qp->peer = endpoints_.first().text_of(qp->remote.endpoints.front());
   qp->mailbox.join(qp->remote.secret);
   qp->state = QueuePair::State::kConnected;
   qp->since = now_;
   live_.push_back(slot_of(id));
   return {};
-}
-
-void OfiNic::remove_peers(const QueuePair& qp) {
-  for (size_t i = 0; i < qp.peers.size(); ++i) {
-    endpoints_[i]->remove_peer(remote_endpoint(qp.remote, i));
-  }
 }
 
 QueuePairMemory OfiNic::queue_pair_memory(const QueuePairConfig& config) const {
@@ -258,16 +212,12 @@ void OfiNic::break_queue_pair(QueuePair& qp, CompletionStatus status, std::strin
 void OfiNic::destroy_queue_pair(QueuePairId id) {
   QueuePair* qp = find(id);
   if (qp == nullptr) return;
-  const uint32_t slot = slot_of(id);
-  if (qp->config.paced) flows_.leave(qp->config.flow, slot);
   const bool joined = qp->state != QueuePair::State::kCreated && !qp->peers.empty();
   qp->state = QueuePair::State::kLeaving;
   if (!qp->gone_sent) qp->outbox.clear();
   qp->asked.reset();
-  controls_.remove(slot);
-  completed_.remove(slot);
-  --in_use_;
-  if (!joined) return forget(slot);
+  leave(*qp);
+  if (!joined) return forget(slot_of(id));
   step_leaving(*qp);
   sweep();
 }
@@ -295,21 +245,18 @@ void OfiNic::sweep() {
 }
 
 void OfiNic::forget(uint32_t slot) {
-  for (WorkList* list : {&controls_, &with_messages_, &completed_, &blocked_, &leaving_})
-    list->remove(slot);
+  for (WorkList* list : {&with_messages_, &blocked_, &leaving_}) list->remove(slot);
   std::erase(live_, slot);
-  if (!failed_) remove_peers(*queue_pairs_[slot]);
-  queue_pairs_[slot].reset();
-  free_slots_.push_back(slot);
+  const QueuePair& qp = *queue_pairs_[slot];
+  if (!failed_ && !qp.peers.empty()) endpoints_.remove_peer(qp.remote);
+  erase(slot);
 }
 
 void OfiNic::reopen_endpoints(const std::string& why) {
   for (OfiOperation& operation : operations_.all()) {
     if (operation.kind != OfiOperation::Kind::kWrite) continue;
-    QueuePair* qp = find_any(operation.queue_pair);
-    if (qp != nullptr && qp->config.paced && !qp->leaving()) {
-      flows_.on_done(qp->config.flow, operation.bytes);
-    }
+    const QueuePair* qp = find_any(operation.queue_pair);
+    if (qp != nullptr && qp->config.paced) flows_.on_done(qp->config.flow, operation.bytes);
   }
   close_endpoints();
   operations_.free_all();
@@ -380,15 +327,11 @@ std::shared_ptr<void> OfiNic::deregister_memory(const MemoryRegion& region) {
       return qp != nullptr && qp->advertised.contains(key) && may_write(*qp);
     });
   };
-  const auto reads_it = [key](const OfiOperation& operation) {
-    return operation.kind == OfiOperation::Kind::kWrite && operation.local_key == key;
-  };
   // Our own writes must complete, too. No use of the memory outlives the endpoints.
-  const bool unused = wait_until(config_.silence_limit,
-                                 [&] { return std::ranges::none_of(operations_.all(), reads_it); });
+  const bool unused = wait_until(config_.silence_limit, [&] { return !operations_.reads(key); });
   if (!unused || !wait_until(config_.silence_limit, [&] { return !advertised(); })) {
     for (const OfiOperation& operation : operations_.all()) {
-      QueuePair* qp = reads_it(operation) ? find(operation.queue_pair) : nullptr;
+      QueuePair* qp = operation.reads(key) ? find(operation.queue_pair) : nullptr;
       if (qp == nullptr || !qp->connected() || !operation.finishes) continue;
       finish(*qp, operation.number, CompletionStatus::kMemoryGone);
     }

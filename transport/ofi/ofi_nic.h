@@ -4,7 +4,6 @@
 // Thread rule: one thread at a time, except wait_fd().
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "transport/nic/paced/paced_nic.h"
 #include "transport/ofi/domain.h"
 #include "transport/ofi/endpoint.h"
+#include "transport/ofi/operations.h"
 #include "transport/ofi/queue_pair.h"
 #include "transport/ofi/registrations.h"
 
@@ -68,7 +68,6 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override;
   void halt_queue_pair(QueuePairId id) override;
   void destroy_queue_pair(QueuePairId id) override;
-  size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
 
   // --- NicPort ---
   size_t receive(Instant now) override;
@@ -98,7 +97,6 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   void step_leaving(QueuePair& qp);
   void sweep();
   void forget(uint32_t slot);
-  void remove_peers(const QueuePair& qp);
 
   // --- memory ---
   // Drives the provider and the messages until `done()`; false: not within the limit.
@@ -117,11 +115,13 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   void on_message(QueuePair& qp, const OfiMessage& message);
   void on_ask(QueuePair& qp, uint32_t key);
   void on_region(QueuePair& qp, const OfiMessage& message);
-  void on_revoke(QueuePair& qp, uint32_t key);
 
   // --- what leaves ---
   const WorkRequest* waiting(uint32_t slot) const override;
-  void wake(QueuePair& qp);
+  void wake(QueuePair& qp) override {
+    prepare_waiting(qp);
+    PacedNic::wake(qp);
+  }
   void prepare_waiting(QueuePair& qp);
   size_t transmit_messages();
   OfiPart part_of(const QueuePair& qp, const OfiMailbox::Outgoing& outgoing) const;
@@ -129,16 +129,15 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   bool wants_answer(const QueuePair& qp, Bytes bytes) const;
   void queue_message(QueuePair& qp, const OfiMessage& message,
                      uint64_t finishes = OfiQueuePair::kNoNumber, uint8_t endpoint = 0);
-  size_t transmit_control(QueuePair& qp, Instant now);
+  size_t send(QueuePair& qp, PacedFlows::Turn* turn) override;
   // False: nothing was posted to the provider.
-  bool start(QueuePair& qp, uint8_t endpoint, Instant now);
-  uint8_t next_endpoint();
+  bool start(QueuePair& qp, uint8_t endpoint, PacedFlows::Turn* turn);
   // Posts a write to the provider, and a message behind it, if there is one. nullptr: the provider
   // does not take it.
   OfiOperation* hand_over(QueuePair& qp, OfiOperation::Kind kind, uint8_t endpoint, OfiWrite write,
                           const OfiMessage* message);
-  // Handles the provider's answer; true if it has taken the operation.
-  bool accepted(QueuePair& qp, int error);
+  // The provider does not take the operation.
+  void on_refused(QueuePair& qp, int error);
   void block(QueuePair& qp);
   void unblock(QueuePair& qp);
   // Unblocks those of blocked_ that are `meant`, in the order in which they were blocked.
@@ -148,32 +147,24 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   void set_time(Instant now);
   void watch(Instant now);
   void on_silence(QueuePair& qp);
-  QueuePair* first_awaited();
 
   OfiConfig config_;
   // Each member is made from those before it.
   OfiDomain domain_;
   std::optional<HostLock> host_lock_;  // for our endpoints, if the provider works in shared memory
-  std::vector<std::unique_ptr<OfiEndpoint>> endpoints_;  // for control words, then for data
-  size_t name_bytes_ = 0;                                // of the longest name of them
+  OfiEndpoints endpoints_;
   const OfiNotification notification_;
   OfiRegistrations memory_;
   OwnPages<OfiRings> rings_;                            // by slot
   std::vector<OfiRegistrations::Region> ring_regions_;  // of each slot's latest queue pair
   std::optional<uint32_t> retiring_;                    // the key that is being deregistered
-  std::deque<uint32_t> free_slots_;  // reused in turns, so that late completions find no queue pair
-  std::vector<uint32_t> live_;       // slots of queue pairs that are connected, broken or leaving
-  uint32_t in_use_ = 0;              // queue pairs of the user
-  uint32_t generation_;
+  std::vector<uint32_t> live_;  // slots of queue pairs that are connected, broken or leaving
   OfiOperations operations_;
-  uint64_t handed_over_ = 0;             // to the provider, of them
-  std::vector<Bytes> in_flight_;         // by endpoint
   WorkList with_messages_;               // slots of queue pairs with messages to send
   WorkList blocked_;                     // slots of queue pairs that the provider has no room for
   WorkList leaving_;                     // slots of queue pairs that may have finished leaving
   Instant retry_at_ = Instant::never();  // the first of blocked_
   Instant next_watch_;
-  size_t turn_ = 0;      // over the endpoints for data
   bool failed_ = false;  // opening endpoints has failed
 };
 

@@ -42,11 +42,9 @@ OfiNic::QueuePair* OfiNic::end_operation(void* context, OfiOperation* ended) {
     return qp;
   }
   --qp->started;
-  in_flight_[ended->endpoint] -= ended->bytes;
-  if (qp->config.paced && !qp->leaving()) flows_.on_done(qp->config.flow, ended->bytes);
-  const auto region = qp->regions.find(ended->remote_key);
-  if (region != qp->regions.end() && --region->second.writes == 0 && region->second.revoked) {
-    qp->regions.erase(region);
+  endpoints_.on_done(ended->endpoint, ended->bytes);
+  if (qp->config.paced) flows_.on_done(qp->config.flow, ended->bytes);
+  if (qp->regions.on_write_done(ended->remote_key)) {
     queue_message(*qp, {.kind = OfiMessage::Kind::kRevoked, .key = ended->remote_key});
   }
   return qp;
@@ -127,7 +125,10 @@ void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
     case OfiMessage::Kind::kRegion:
       return on_region(qp, message);
     case OfiMessage::Kind::kRevoke:
-      return on_revoke(qp, message.key);
+      if (qp.regions.revoke(message.key) && !qp.gone_sent) {
+        queue_message(qp, {.kind = OfiMessage::Kind::kRevoked, .key = message.key});
+      }
+      return;
     case OfiMessage::Kind::kRevoked:
       qp.advertised.erase(message.key);
       return;
@@ -137,10 +138,7 @@ void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
         ++counters_.unknown_queue_pair;
         return;
       }
-      return on_arrived(qp, {.bytes = message.length,
-                             .queue_pair = qp.id,
-                             .immediate = message.key,
-                             .kind = CompletionKind::kReceived});
+      return on_arrived(qp, message.length, message.key);
     case OfiMessage::Kind::kCredit:
       return;
     case OfiMessage::Kind::kGone:
@@ -174,12 +172,10 @@ void OfiNic::on_ask(QueuePair& qp, uint32_t key) {
 void OfiNic::on_region(QueuePair& qp, const OfiMessage& message) {
   if (!qp.connected() || qp.asked != message.key) return;
   qp.asked.reset();
-  const bool wraps = message.address + message.length < message.address;
-  if (message.length > 0 && !wraps) {
-    qp.regions[message.key] = {.address = message.address,
-                               .place = message.provider_address,
-                               .provider_key = message.provider_key,
-                               .length = message.length};
+  if (qp.regions.add(message.key, {.address = message.address,
+                                   .place = message.provider_address,
+                                   .provider_key = message.provider_key,
+                                   .length = message.length})) {
     return wake(qp);
   }
   for (const WorkRequest* next = qp.work.waiting();
@@ -190,21 +186,11 @@ void OfiNic::on_region(QueuePair& qp, const OfiMessage& message) {
   wake(qp);
 }
 
-void OfiNic::on_revoke(QueuePair& qp, uint32_t key) {
-  const auto region = qp.regions.find(key);
-  if (region != qp.regions.end() && region->second.writes > 0) {
-    region->second.revoked = true;
-    return;
-  }
-  if (region != qp.regions.end()) qp.regions.erase(region);
-  if (!qp.gone_sent) queue_message(qp, {.kind = OfiMessage::Kind::kRevoked, .key = key});
-}
-
 bool OfiNic::prepare_to_wait() {
   const bool idle = domain_.prepare_to_wait();
   // The provider does not wake us again for writes that it has placed already.
   const auto has_mail = [this](uint32_t slot) { return queue_pairs_[slot]->mailbox.has_arrived(); };
-  return idle && completed_.empty() && received_.empty() && std::ranges::none_of(live_, has_mail);
+  return idle && all_polled() && std::ranges::none_of(live_, has_mail);
 }
 
 }  // namespace pacecar

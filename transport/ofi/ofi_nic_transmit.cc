@@ -12,27 +12,12 @@
 namespace pacecar {
 namespace {
 
-// After so many writes a call begins with no further flow, so that completions are polled.
-constexpr size_t kMaxTransmit = 64;
 // The time to the first retry if the provider has no room, or is connecting; it doubles up to the
 // longest. While the peer does not listen, each try uses up a socket.
 constexpr Duration kRetryAfter = Duration::from_us(20);
 constexpr Duration kRetryAfterMost = Duration::from_ms(5);
 
 }  // namespace
-
-size_t OfiNic::post(QueuePairId id, std::span<const WorkRequest> work_requests) {
-  QueuePair* qp = find(id);
-  PACECAR_CHECK(qp != nullptr && qp->state != QueuePair::State::kCreated);
-  if (!qp->connected()) return 0;
-  for (const WorkRequest& request : work_requests) {
-    PACECAR_CHECK(request.length <= domain_.traits().max_write);
-    PACECAR_CHECK(request.opcode == Opcode::kWrite || request.opcode == Opcode::kWriteWithImm);
-  }
-  const size_t accepted = qp->work.post(work_requests);
-  wake(*qp);
-  return accepted;
-}
 
 // The next work request for the provider, if the limits of its flow allow it.
 const WorkRequest* OfiNic::waiting(uint32_t slot) const {
@@ -42,18 +27,7 @@ const WorkRequest* OfiNic::waiting(uint32_t slot) const {
   const bool notifies =
       request->opcode == Opcode::kWriteWithImm && notification_ == OfiNotification::kWithWrite;
   if (notifies && !qp->mailbox.has_room()) return nullptr;
-  const auto region = qp->regions.find(request->remote_key);
-  return region != qp->regions.end() && !region->second.revoked ? request : nullptr;
-}
-
-void OfiNic::wake(QueuePair& qp) {
-  prepare_waiting(qp);
-  const uint32_t slot = slot_of(qp.id);
-  if (qp.config.paced && !qp.leaving()) {
-    flows_.wake(qp.config.flow);
-  } else if (waiting(slot) != nullptr) {
-    controls_.add(slot);
-  }
+  return qp->regions.usable(request->remote_key) != nullptr ? request : nullptr;
 }
 
 // Completes the requests that the provider need not see: empty ones, and those outside of the
@@ -71,71 +45,44 @@ void OfiNic::prepare_waiting(QueuePair& qp) {
       finish(qp, qp.work.start(), CompletionStatus::kOk);
       continue;
     }
-    const auto region = qp.regions.find(request.remote_key);
-    // When the revocation is complete the region is unknown, and the peer is asked.
-    if (region != qp.regions.end() && region->second.revoked) return;
-    if (region == qp.regions.end()) {
+    if (!qp.regions.known(request.remote_key)) {
       if (qp.asked == request.remote_key) return;
       qp.asked = request.remote_key;
       return queue_message(qp, {.kind = OfiMessage::Kind::kAsk, .key = request.remote_key});
     }
-    if (region->second.covers(request.remote, request.length)) return;
+    // When the revocation is complete the region is unknown, and the peer is asked.
+    const OfiRemoteRegion* const region = qp.regions.usable(request.remote_key);
+    if (region == nullptr || region->covers(request.remote, request.length)) return;
     finish(qp, qp.work.start(), CompletionStatus::kRemoteAccessError);
   }
 }
 
 size_t OfiNic::transmit(Instant now) {
   set_time(now);
-  size_t count = transmit_messages();
-  for (size_t left = controls_.size(); left > 0 && count < kMaxTransmit; --left) {
-    count += transmit_control(*queue_pairs_[controls_.take()], now);
-  }
-  while (count < kMaxTransmit) {
-    auto turn = flows_.next_turn(now);
-    if (!turn) break;
-    QueuePair& qp = *queue_pairs_[turn->slot];
-    const uint8_t endpoint = next_endpoint();
-    while (const WorkRequest* next = waiting(turn->slot)) {
-      const Bytes bytes = next->length;
-      if (!flows_.takes(*turn, bytes) || !start(qp, endpoint, now)) break;
-      flows_.on_sent(*turn, bytes, bytes, now);
-      ++count;
-      prepare_waiting(qp);
-    }
-    flows_.end_turn(*turn);
-  }
+  const size_t before = transmit_messages();
+  const size_t count = before + PacedNic::transmit(now);
   return count + transmit_messages();
 }
 
-size_t OfiNic::transmit_control(QueuePair& qp, Instant now) {
+size_t OfiNic::send(QueuePair& qp, PacedFlows::Turn* turn) {
+  const uint8_t endpoint = turn == nullptr ? 0 : endpoints_.next_for_data();
   size_t count = 0;
-  const uint32_t slot = slot_of(qp.id);
-  // Control writes must be placed in the order of posting.
-  while (waiting(slot) != nullptr && (domain_.traits().ordered || qp.started == 0) &&
-         start(qp, 0, now)) {
+  while (const WorkRequest* next = waiting(slot_of(qp.id))) {
+    // Control writes must be placed in the order of posting.
+    const bool in_order = turn != nullptr || domain_.traits().ordered || qp.started == 0;
+    if (!in_order || !fits(turn, next->length) || !start(qp, endpoint, turn)) break;
     ++count;
     prepare_waiting(qp);
   }
   return count;
 }
 
-// The endpoint for data with the fewest bytes in flight; of several, in turns.
-uint8_t OfiNic::next_endpoint() {
-  const size_t count = endpoints_.size();
-  if (count == 1) return 0;
-  size_t best = 1 + turn_ % (count - 1);
-  for (size_t i = 1; i < count; ++i) {
-    if (in_flight_[i] < in_flight_[best]) best = i;
-  }
-  turn_ = best;
-  return static_cast<uint8_t>(best);
-}
-
-bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
+bool OfiNic::start(QueuePair& qp, uint8_t endpoint, PacedFlows::Turn* turn) {
   const WorkRequest request = *qp.work.waiting();
-  OfiRemoteRegion& region = qp.regions.find(request.remote_key)->second;
+  const OfiRemoteRegion& region = *qp.regions.usable(request.remote_key);
   const OfiRegistrations::Region* local = memory_.find(request.local_key);
-  PACECAR_CHECK(local != nullptr);
+  PACECAR_CHECK(local != nullptr && request.length <= domain_.traits().max_write);
+  PACECAR_CHECK(request.opcode == Opcode::kWrite || request.opcode == Opcode::kWriteWithImm);
   const bool notifies = request.opcode == Opcode::kWriteWithImm;
   const bool behind = notifies && notification_ == OfiNotification::kWithWrite;
   const OfiMessage notice{
@@ -152,18 +99,17 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
                  .answered = qp.config.paced || wants_answer(qp, request.length)},
                 behind ? &notice : nullptr);
   if (operation == nullptr) return false;
-  if (!qp.awaits()) qp.since = now;
+  if (!qp.awaits()) qp.since = now_;
   operation->number = qp.work.start();
   operation->bytes = request.length;
-  operation->departure = depart(request.length, now);
+  operation->departure = depart(turn, request.length, request.length);
   operation->local_key = request.local_key;
   operation->remote_key = request.remote_key;
   operation->immediate = request.immediate;
   operation->notifies = notifies && !behind;
   ++qp.started;
-  ++region.writes;
-  in_flight_[endpoint] += request.length;
-  count_sent(request.length);
+  qp.regions.on_write_started(request.remote_key);
+  endpoints_.on_started(endpoint, request.length);
   if (operation->notifies && notification_ == OfiNotification::kAfterWrite) {
     operation->notifies = false;
     operation->finishes = false;
@@ -184,39 +130,32 @@ OfiOperation* OfiNic::hand_over(QueuePair& qp, OfiOperation::Kind kind, uint8_t 
   write.context = &operation->context;
   int error = qp.lock ? qp.lock->acquire() : 0;
   if (error == 0) {
-    error = endpoints_[endpoint]->write(write);
+    error = endpoints_.write(endpoint, write);
     if (qp.lock) qp.lock->release();
   }
-  if (!accepted(qp, error)) {
+  if (error != 0) {
     if (message != nullptr) qp.mailbox.undo_send();
     operations_.give_back(*operation);
+    on_refused(qp, error);
     return nullptr;
   }
+  qp.retry_after = Duration();
   operation->queue_pair = qp.id;
-  operation->order = ++handed_over_;
   operation->endpoint = endpoint;
   operation->answered = write.answered;
   return operation;
 }
 
-bool OfiNic::accepted(QueuePair& qp, int error) {
-  if (error == 0) {
-    qp.retry_after = Duration();
-    return true;
-  }
-  if (error == -FI_EAGAIN) {
-    block(qp);
-    return false;
-  }
+void OfiNic::on_refused(QueuePair& qp, int error) {
+  if (error == -FI_EAGAIN) return block(qp);
   qp.peer_dead = true;
-  // The provider completes in order, and would wait for this peer forever (first_awaited): watch()
-  // breaks the queue pair in this turn.
+  // The provider completes in order, and would wait for this peer forever: watch() breaks the queue
+  // pair in this turn.
   if (host_lock_) {
     qp.since = now_ - config_.silence_limit;
     next_watch_ = now_;
   }
   break_queue_pair(qp, domain_.failure(error));
-  return false;
 }
 
 void OfiNic::block(QueuePair& qp) {
@@ -354,21 +293,13 @@ void OfiNic::watch(Instant now) {
     QueuePair& qp = *queue_pairs_[slot];
     if (is_silent(qp) && (!shared || qp.idle())) on_silence(qp);
   }
-  QueuePair* const held_up_by = shared ? first_awaited() : nullptr;
+  // A provider on shared memory completes in the order of posting, so all others wait for the peer
+  // of the oldest operation.
+  const OfiOperation* const oldest = shared ? operations_.oldest() : nullptr;
+  QueuePair* const held_up_by = oldest == nullptr ? nullptr : find_any(oldest->queue_pair);
   if (held_up_by == nullptr || !is_silent(*held_up_by)) return;
   on_silence(*held_up_by);
   reopen_endpoints(held_up_by->peer + " answers no more, and holds up what others have answered");
-}
-
-// The queue pair of the oldest operation. A provider on shared memory completes in the order of
-// posting, so all others wait for its peer.
-OfiNic::QueuePair* OfiNic::first_awaited() {
-  const OfiOperation* oldest = nullptr;
-  for (const OfiOperation& operation : operations_.all()) {
-    if (operation.kind == OfiOperation::Kind::kFree) continue;
-    if (oldest == nullptr || operation.order < oldest->order) oldest = &operation;
-  }
-  return oldest == nullptr ? nullptr : find_any(oldest->queue_pair);
 }
 
 void OfiNic::on_silence(QueuePair& qp) {
@@ -380,8 +311,7 @@ void OfiNic::on_silence(QueuePair& qp) {
 }
 
 Instant OfiNic::next_deadline() const {
-  const bool all_polled = completed_.empty() && received_.empty() && leaving_.empty();
-  if (!all_polled || !controls_.empty()) return Instant();
+  if (!all_polled() || !leaving_.empty() || !controls_.empty()) return Instant();
   const bool shared = domain_.traits().host_only;
   const auto is_watched = [this, shared](uint32_t slot) {
     const QueuePair& qp = *queue_pairs_[slot];

@@ -1,24 +1,20 @@
-// OfiQueuePair: a queue pair over libfabric, whose endpoints serve all queue pairs. It has work
-// requests, the peer's regions that we may write, our regions that the peer may write, and the
-// mailbox by which the two ends agree on these. OfiOperations: what the NIC has posted to the
-// provider for all of them.
+// OfiQueuePair: a queue pair over libfabric, whose endpoints serve all queue pairs. It has the
+// peer's regions that we may write, our regions that the peer may write, and the mailbox by which
+// the two ends agree on these.
 // Thread rule: one thread at a time.
 #pragma once
 
 #include <rdma/fi_endpoint.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "transport/base/fixed_queue.h"
 #include "transport/base/random_word.h"
-#include "transport/nic/nic.h"
-#include "transport/nic/paced/work_queue.h"
+#include "transport/nic/paced/queue_pair_state.h"
 #include "transport/ofi/address.h"
 #include "transport/ofi/host_lock.h"
 #include "transport/ofi/mailbox.h"
@@ -40,13 +36,44 @@ struct OfiRemoteRegion {
   }
 };
 
-struct OfiQueuePair {
-  enum class State : uint8_t {
-    kCreated,
-    kConnected,
-    kBroken,
-    kLeaving,  // destroyed by its owner; stays until the peer writes no more
-  };
+// The peer's regions that we may write, by its keys.
+class OfiRemoteRegions {
+ public:
+  // nullptr: unknown, or no more writes may follow.
+  const OfiRemoteRegion* usable(uint32_t key) const {
+    const auto found = regions_.find(key);
+    return found != regions_.end() && !found->second.revoked ? &found->second : nullptr;
+  }
+  bool known(uint32_t key) const { return regions_.contains(key); }
+  // The peer's answer; `length` 0 or a range that wraps: there is none.
+  bool add(uint32_t key, const OfiRemoteRegion& region) {
+    if (region.length == 0 || region.address + region.length < region.address) return false;
+    regions_[key] = region;
+    return true;
+  }
+  void on_write_started(uint32_t key) { ++regions_.at(key).writes; }
+  // True: it was the last one to a region that the peer has revoked, which waits for our answer.
+  bool on_write_done(uint32_t key) {
+    const auto found = regions_.find(key);
+    if (found == regions_.end() || --found->second.writes > 0) return false;
+    return found->second.revoked && regions_.erase(key) > 0;
+  }
+  // The peer revokes its region. True: no write is outstanding, answer now.
+  bool revoke(uint32_t key) {
+    const auto found = regions_.find(key);
+    if (found != regions_.end() && found->second.writes > 0) {
+      found->second.revoked = true;
+      return false;
+    }
+    regions_.erase(key);
+    return true;
+  }
+
+ private:
+  std::unordered_map<uint32_t, OfiRemoteRegion> regions_;
+};
+
+struct OfiQueuePair : QueuePairState {
   // Most writes at the provider, and most messages that wait for the mailbox because of writes.
   static constexpr uint32_t kMaxStarted = 128;
   // Messages that wait for the mailbox: notifications of writes, and answers to the peer.
@@ -56,9 +83,7 @@ struct OfiQueuePair {
   static constexpr uint64_t kNoNumber = ~uint64_t{0};
 
   OfiQueuePair(QueuePairId number, const QueuePairConfig& wanted, OfiRings& rings)
-      : id(number),
-        config(wanted),
-        work(wanted.work_requests),
+      : QueuePairState(number, wanted),
         secret(random_u64()),
         mailbox(rings, secret),
         outbox(kMaxWaiting) {}
@@ -69,8 +94,6 @@ struct OfiQueuePair {
     uint8_t endpoint = 0;
   };
 
-  bool connected() const { return state == State::kConnected; }
-  bool leaving() const { return state == State::kLeaving; }
   // Whether no operation of ours is at the provider.
   bool idle() const { return started == 0 && messages == 0; }
   // Something is awaited from the peer or the provider.
@@ -87,17 +110,7 @@ struct OfiQueuePair {
     return !advertised.empty() && !peer_gone && !peer_dead && state != State::kCreated;
   }
 
-  QueuePairId id;
-  QueuePairConfig config;
-  State state = State::kCreated;
-  CompletionStatus broken_by = CompletionStatus::kOk;
-  bool broken_reported = false;
-  bool halted = false;  // ignores further writes of the peer
-  std::string fault;
-  std::string peer;  // its address, as text
-
-  WorkQueue work;
-  uint32_t started = 0;   // writes that the provider has
+  bool halted = false;    // ignores further writes of the peer
   uint32_t messages = 0;  // messages that the provider has
   bool blocked = false;   // the provider has no room, or no connection yet
   Duration retry_after;   // while it is blocked
@@ -106,12 +119,12 @@ struct OfiQueuePair {
   Instant last_sign;  // the last sign of life
 
   OfiAddress remote;
-  std::optional<HostLock> lock;                           // of the peer, on the same host
-  std::vector<fi_addr_t> peers;                           // by our endpoints
-  std::unordered_map<uint32_t, OfiRemoteRegion> regions;  // by the peer's keys
-  std::optional<uint32_t> asked;                          // the peer's key that we asked for
-  std::unordered_set<uint32_t> advertised;                // our keys that the peer may use
-  uint32_t refused = 0;                                   // requests of the peer for unknown keys
+  std::optional<HostLock> lock;  // of the peer, on the same host
+  std::vector<fi_addr_t> peers;  // by our endpoints
+  OfiRemoteRegions regions;
+  std::optional<uint32_t> asked;            // the peer's key that we asked for
+  std::unordered_set<uint32_t> advertised;  // our keys that the peer may use
+  uint32_t refused = 0;                     // requests of the peer for unknown keys
 
   const uint64_t secret;  // of the mailbox, for the peer only
   OfiMailbox mailbox;
@@ -119,91 +132,6 @@ struct OfiQueuePair {
   bool gone_sent = false;  // kGone is sent: nothing of ours follows
   bool peer_gone = false;  // the peer has sent kGone
   bool peer_dead = false;  // the provider has given up on the peer
-};
-
-struct OfiOperation {
-  enum class Kind : uint8_t { kFree, kWrite, kMessage };
-
-  fi_context2 context{};  // the provider's own; must come first
-  QueuePairId queue_pair = 0;
-  uint64_t number = 0;  // of the work request in its queue pair's WorkQueue
-  uint64_t order = 0;   // in which they were posted
-  Bytes bytes = 0;
-  Instant departure;  // of a write: when its last byte leaves, if nothing delays it
-  uint32_t local_key = 0;
-  uint32_t remote_key = 0;
-  Kind kind = Kind::kFree;
-  uint8_t endpoint = 0;
-  uint32_t immediate = 0;
-  bool answered = true;   // acknowledged by the peer when it is done
-  bool finishes = true;   // completes its work request
-  bool notifies = false;  // the peer must be notified when it is done
-};
-
-// The provider returns an operation's address, so operations never move while the NIC exists.
-// Bounded; allocates once.
-class OfiOperations {
- public:
-  explicit OfiOperations(uint32_t count) : operations_(count) {
-    free_.reserve(count);
-    free_all();
-  }
-
-  // nullptr: all are in use.
-  OfiOperation* take(OfiOperation::Kind kind) {
-    if (free_.empty()) return nullptr;
-    OfiOperation* const operation = free_.back();
-    free_.pop_back();
-    *operation = OfiOperation{.kind = kind};
-    return operation;
-  }
-  void give_back(OfiOperation& operation) {
-    operation.kind = OfiOperation::Kind::kFree;
-    free_.push_back(&operation);
-  }
-  size_t in_use() const { return operations_.size() - free_.size(); }
-  // The operation of a context that the provider returned; nullptr: not ours, or not in use.
-  OfiOperation* find(void* context) {
-    auto* const operation = static_cast<OfiOperation*>(context);
-    const bool ours =
-        operation >= operations_.data() && operation < operations_.data() + operations_.size();
-    return ours && operation->kind != OfiOperation::Kind::kFree ? operation : nullptr;
-  }
-  // Call it only when no operation is at the provider.
-  void free_all() {
-    free_.clear();
-    for (OfiOperation& operation : operations_) give_back(operation);
-  }
-
-  std::vector<OfiOperation>& all() { return operations_; }
-
- private:
-  std::vector<OfiOperation> operations_;
-  std::vector<OfiOperation*> free_;
-};
-
-// Bounds how long a thread waits for a peer or the provider, turn by turn. Only time counts in
-// which the thread was running. A turn is short; for the rest of a long turn the thread was not
-// scheduled, which on a loaded host may last for a whole limit. On a host that stalls in every turn
-// the wait ends, too, but later.
-class Patience {
- public:
-  explicit Patience(Duration limit) : limit_(limit) {}
-
-  // Call it once a turn. `waited`: time since the wait began. False: the wait is over.
-  bool lasts(Duration waited) {
-    counted_ = counted_ + std::min(waited - waited_, kTurnLimit);
-    waited_ = waited;
-    return counted_ <= limit_ && waited_ <= limit_ * kStalls;
-  }
-
- private:
-  static constexpr Duration kTurnLimit = Duration::from_ms(2);  // most that a turn counts
-  static constexpr int64_t kStalls = 20;  // the wait lasts at most so many limits
-
-  Duration limit_;
-  Duration waited_;
-  Duration counted_;
 };
 
 }  // namespace pacecar

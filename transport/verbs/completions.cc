@@ -16,12 +16,28 @@ namespace {
 
 constexpr uint32_t kReceivesPerPost = 64;
 
+// Why completions can have no time stamps; empty: they can.
+std::string flaw_of_stamps(const ibv_device_attr_ex& device) {
+  if (device.completion_timestamp_mask == 0) return "the device has none";
+  if (device.hca_core_clock == 0) return "the device does not report its clock's frequency";
+  return {};
+}
+
 }  // namespace
+
+Result<bool> parse_without_stamps(std::string_view text) {
+  if (text.empty() || text == "time_stamps") return !text.empty();
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("PACECAR_VERBS_WITHOUT='{}' names no offload: there is time_stamps", text));
+}
 
 Result<CompletionQueue> CompletionQueue::create(const VerbsDevice& device, ibv_pd* domain,
                                                 uint32_t shared_receives, uint32_t entries,
-                                                Offloads& offloads) {
+                                                bool without_stamps) {
   CompletionQueue made;
+  made.no_stamps_ =
+      without_stamps ? "PACECAR_VERBS_WITHOUT names them" : flaw_of_stamps(device.extended);
   const auto failed = [&](std::string_view call, int error) {
     return verbs_failed(call, error, device.name);
   };
@@ -38,7 +54,7 @@ Result<CompletionQueue> CompletionQueue::create(const VerbsDevice& device, ibv_p
   made.receives_room_ = receives;
   const auto most = static_cast<uint32_t>(std::max(device.attributes.max_cqe, 1));
   const uint32_t size = std::min(most, receives + entries);
-  if (const int error = made.make_queue(device, size, offloads); error != 0) {
+  if (const int error = made.make_queue(device, size); error != 0) {
     return failed("ibv_create_cq", error);
   }
   made.free_ = size - std::min(size, receives);
@@ -53,8 +69,8 @@ Result<CompletionQueue> CompletionQueue::create(const VerbsDevice& device, ibv_p
   return made;
 }
 
-int CompletionQueue::make_queue(const VerbsDevice& device, uint32_t entries, Offloads& offloads) {
-  if (offloads.uses(Offload::kTimeStamps)) {
+int CompletionQueue::make_queue(const VerbsDevice& device, uint32_t entries) {
+  if (no_stamps_.empty()) {
     ibv_cq_init_attr_ex wanted{};
     wanted.cqe = entries;
     wanted.channel = channel_.get();
@@ -66,11 +82,16 @@ int CompletionQueue::make_queue(const VerbsDevice& device, uint32_t entries, Off
       clock_.emplace(device.extended.hca_core_clock, device.extended.completion_timestamp_mask);
       return 0;
     }
-    offloads.refuse(Offload::kTimeStamps, fmt::format("ibv_create_cq_ex: {}", strerror(errno)));
+    no_stamps_ = fmt::format("ibv_create_cq_ex: {}", strerror(errno));
   }
   queue_.reset(
       ibv_create_cq(device.context.get(), static_cast<int>(entries), nullptr, channel_.get(), 0));
   return queue_ == nullptr ? errno : 0;
+}
+
+std::string CompletionQueue::offloads() const {
+  return no_stamps_.empty() ? "offloads: time_stamps"
+                            : "offloads: none; no time_stamps: " + no_stamps_;
 }
 
 bool CompletionQueue::reserve(uint32_t entries) {

@@ -9,26 +9,33 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include "transport/base/units.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/device_clock.h"
-#include "transport/verbs/offloads.h"
 
 namespace pacecar {
+
+// The value of PACECAR_VERBS_WITHOUT, a list of offloads; there is one, "time_stamps". True: it is
+// not used. Error: kInvalidArgument.
+Result<bool> parse_without_stamps(std::string_view text);
 
 class CompletionQueue {
  public:
   static constexpr size_t kBatch = 32;
 
   // With room for the completions of `shared_receives` and for `entries` more, or as many as the
-  // device allows. Disables time stamps in `offloads` if the device refuses a queue with them.
+  // device allows. With time stamps where the device has them, except `without_stamps`.
   static Result<CompletionQueue> create(const VerbsDevice& device, ibv_pd* domain,
                                         uint32_t shared_receives, uint32_t entries,
-                                        Offloads& offloads);
+                                        bool without_stamps);
 
   ibv_cq* queue() const { return queue_.get(); }
   ibv_srq* shared_receives() const { return receives_.get(); }
+  // "offloads: none; no time_stamps: the device has none"
+  std::string offloads() const;
 
   // Reserves room for `entries` completions; false: no room.
   bool reserve(uint32_t entries);
@@ -59,7 +66,7 @@ class CompletionQueue {
  private:
   CompletionQueue() = default;
   // 0 or errno.
-  int make_queue(const VerbsDevice& device, uint32_t entries, Offloads& offloads);
+  int make_queue(const VerbsDevice& device, uint32_t entries);
   int post_receives(uint32_t count);
   size_t take();
   int poll_stamped();
@@ -68,6 +75,7 @@ class CompletionQueue {
   ChannelHandle channel_;
   CompletionQueueHandle queue_;
   ibv_cq_ex* stamped_ = nullptr;  // the same queue, if it has time stamps
+  std::string no_stamps_;         // why it has none
   SharedReceivesHandle receives_;
   uint32_t free_ = 0;
   uint32_t receives_room_ = 0;  // of the shared receive queue

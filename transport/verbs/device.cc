@@ -196,4 +196,10 @@ Result<VerbsDevice> VerbsDevice::open(const std::string& name, uint32_t port,
   return device;
 }
 
+bool VerbsDevice::port_active() const {
+  ibv_port_attr now{};
+  return ibv_query_port(context.get(), static_cast<uint8_t>(port), &now) == 0 &&
+         now.state == IBV_PORT_ACTIVE;
+}
+
 }  // namespace pacecar

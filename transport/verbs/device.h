@@ -55,6 +55,8 @@ struct VerbsDevice {
   // kUnavailable (no library, the port is not active), and the system's errors.
   static Result<VerbsDevice> open(const std::string& name, uint32_t port,
                                   std::optional<uint32_t> gid_index, const LogSink& log);
+  // Asks the driver.
+  bool port_active() const;
 };
 
 }  // namespace pacecar

@@ -12,7 +12,6 @@
 #include "transport/nic/paced/work_queue.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/lane_ledger.h"
-#include "transport/verbs/rate_limits.h"
 
 namespace pacecar {
 
@@ -82,7 +81,6 @@ struct Lane {
   bool up() const { return recovery.up(); }
 
   QueuePairHandle queue_pair;
-  LaneLimit limit;  // as set at the device
   LaneLedger ledger;
   LaneAccount account;
   LaneRecovery recovery;

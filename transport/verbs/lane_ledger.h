@@ -21,7 +21,6 @@ class LaneLedger {
     uint64_t number = 0;  // of the work request in its queue pair's WorkQueue
     Bytes bytes = 0;
     Instant departure;  // when its last byte leaves the device if nothing delays it
-    Duration held;      // the most that the lane's rate limit delays it further
     Opcode opcode = Opcode::kWrite;
     bool signaled = false;
   };
@@ -66,8 +65,7 @@ class LaneLedger {
   // When the oldest entry left, or the last completion came if that was later; never(): nothing is
   // outstanding.
   Instant stalled_since() const {
-    return entries_.empty() ? Instant::never()
-                            : std::max(entries_.front().departure + entries_.front().held, moved_);
+    return entries_.empty() ? Instant::never() : std::max(entries_.front().departure, moved_);
   }
 
   bool empty() const { return entries_.empty(); }

@@ -39,8 +39,7 @@ size_t VerbsQueuePair::next_lane() {
   return best;
 }
 
-void PostBatch::add(const WorkRequest& request, uint64_t number, Instant now, Instant departure,
-                    Bytes wire_bytes) {
+void PostBatch::add(const WorkRequest& request, uint64_t number, Instant departure) {
   const size_t index = queue_pair_.next_lane();
   Lane& lane = queue_pair_.lanes[index];
   const bool signaled = lane.ledger.wants_signal(request.length);
@@ -67,7 +66,6 @@ void PostBatch::add(const WorkRequest& request, uint64_t number, Instant now, In
   lane.ledger.add({.number = number,
                    .bytes = request.length,
                    .departure = departure,
-                   .held = lane.limit.hold(now, departure, wire_bytes),
                    .opcode = request.opcode,
                    .signaled = signaled});
   Chain& chain = chains_[index];

@@ -7,23 +7,20 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "transport/nic/paced/work_queue.h"
+#include "transport/nic/paced/queue_pair_state.h"
 #include "transport/verbs/standby_lane.h"
 
 namespace pacecar {
 
-struct VerbsQueuePair {
-  enum class State : uint8_t { kCreated, kConnected, kBroken };
+struct VerbsQueuePair : QueuePairState {
   // The most work requests at the device at once, over all lanes; fewer if its queues are short.
   static constexpr uint32_t kMaxStarted = 128;
   static constexpr uint32_t kMaxCompletions =
       kMaxStarted + StandbyLane::kCompletions + RcEndpoint::kMaxLanes;
 
-  VerbsQueuePair(QueuePairId number, const QueuePairConfig& wanted)
-      : id(number), config(wanted), work(wanted.work_requests) {}
+  using QueuePairState::QueuePairState;
 
   static uint32_t max_started(const QueuePairConfig& config) {
     return config.work_requests < kMaxStarted ? config.work_requests : kMaxStarted;
@@ -33,36 +30,26 @@ struct VerbsQueuePair {
     return max_started(config) + StandbyLane::kCompletions + RcEndpoint::kMaxLanes;
   }
 
-  bool leaving() const { return false; }
   bool can_start() const {
-    return state == State::kConnected && started < lane_config.work_requests &&
-           work.waiting() != nullptr && any_lane_up();
+    return connected() && started < lane_config.work_requests && work.waiting() != nullptr &&
+           any_lane_up();
   }
   bool any_lane_up() const {
     return std::ranges::any_of(std::span(lanes).first(lanes_used), &Lane::up);
   }
   bool all_lanes_up() const { return std::ranges::all_of(lanes, &Lane::up); }
   // Whether lanes that fail may come back.
-  bool recovers() const { return state == State::kConnected && standby->usable(); }
+  bool recovers() const { return connected() && standby->usable(); }
   // The lane for the next chunk: of those that are up with the fewest bytes in flight, the first
   // from `turn` on. One lane is up.
   size_t next_lane();
 
-  QueuePairId id;
-  QueuePairConfig config;
-  State state = State::kCreated;
-  CompletionStatus broken_by = CompletionStatus::kOk;
-  bool broken_reported = false;
-  uint32_t started = 0;  // work requests at the device
   size_t lanes_used = 0;
   size_t turn = 0;
   std::vector<Lane> lanes;
   std::unique_ptr<StandbyLane> standby;
   RcEndpoint remote;
-  WorkQueue work;
   LaneConfig lane_config;
-  std::string peer;  // its GID or LID, for people
-  std::string fault;
 };
 
 // A batch of work requests of one queue pair: one chain per lane.
@@ -74,10 +61,8 @@ class PostBatch {
 
   bool full() const { return count_ == kCapacity; }
   size_t size() const { return count_; }
-  // `departure`: when its last byte leaves the device at line rate; `wire_bytes`: its size on the
-  // link.
-  void add(const WorkRequest& request, uint64_t number, Instant now, Instant departure,
-           Bytes wire_bytes);
+  // `departure`: when its last byte leaves the device at line rate.
+  void add(const WorkRequest& request, uint64_t number, Instant departure);
   // 0, or the errno of the first lane that refused.
   int post();
 

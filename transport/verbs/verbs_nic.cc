@@ -61,45 +61,38 @@ Result<std::unique_ptr<VerbsNic>> VerbsNic::open(const VerbsConfig& config, Inst
   }
   DomainHandle domain(ibv_alloc_pd(device.context.get()));
   if (domain == nullptr) return verbs_failed("ibv_alloc_pd", errno, config.device);
-  Offloads offloads(device.extended, config.without);
   ASSIGN_OR_RETURN(auto completions,
                    CompletionQueue::create(device, domain.get(), kSharedReceives,
                                            std::min(config.queue_pairs, kBusyQueuePairs) *
                                                VerbsQueuePair::kMaxCompletions,
-                                           offloads));
-  auto nic =
-      std::unique_ptr<VerbsNic>(new VerbsNic(config, std::move(device), std::move(domain),
-                                             std::move(offloads), std::move(completions), now));
+                                           config.without_stamps));
+  auto nic = std::unique_ptr<VerbsNic>(
+      new VerbsNic(config, std::move(device), std::move(domain), std::move(completions), now));
   RETURN_IF_ERROR(nic->set_up_waiting());
   return nic;
 }
 
 VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle domain,
-                   Offloads offloads, CompletionQueue completions, Instant now)
-    : PacedNic(make_caps(config, device, domain.get(), offloads), config.address,
-               std::bit_ceil(config.queue_pairs), 2 * kSharedReceives, now),
+                   CompletionQueue completions, Instant now)
+    : PacedNic(make_caps(config, device, domain.get(), completions), config.address,
+               std::bit_ceil(config.queue_pairs), 2 * kSharedReceives, random_word(), now),
       config_(config),
       device_(std::move(device)),
       domain_(std::move(domain)),
-      offloads_(std::move(offloads)),
       registrations_(domain_.get(), config.regions, config.device),
       completions_(std::move(completions)),
       hardware_counters_(HardwareCounters::folder_of(config.device, config.port)),
-      rate_limits_(offloads_.limits(), caps_.line_rate, config.flows, now),
       recovering_(queue_pairs_.size()),
-      next_generation_(random_word()),
       most_started_(static_cast<uint32_t>(std::max(device_.attributes.max_qp_wr - 1, 1))),
       next_event_poll_(now),
       next_recovery_(now),
       next_watch_(now),
-      next_limit_(now),
       path_ready_at_(now) {
   PACECAR_CHECK(queue_pairs_.size() <= (1U << 16) && config.paths > 0);
-  if (!offloads_.uses(Offload::kRateLimits)) rate_limits_.stop();
 }
 
 NicCaps VerbsNic::make_caps(const VerbsConfig& config, const VerbsDevice& device, ibv_pd* domain,
-                            const Offloads& offloads) {
+                            const CompletionQueue& completions) {
   const bool ethernet = device.link_layer == LinkLayer::kEthernet;
   const Rate port = port_rate(device.port_attributes);
   const Bytes wanted = config.chunk != 0 ? config.chunk : kDefaultChunk;
@@ -126,7 +119,7 @@ NicCaps VerbsNic::make_caps(const VerbsConfig& config, const VerbsDevice& device
           .registers_beside = true,
           .silent_writes_wake = false,
           .networks = {ethernet ? kRoceNetwork : kInfinibandNetwork},
-          .offloads = offloads.text()};
+          .offloads = completions.offloads()};
 }
 
 // wait_fd() becomes readable for completions, and for events of the device.
@@ -233,23 +226,13 @@ uint32_t VerbsNic::lanes_of(const QueuePairConfig& config) const {
 Result<QueuePairId> VerbsNic::create_queue_pair(const QueuePairConfig& config) {
   PACECAR_CHECK(config.flow < flows_.size() && config.receives == 0);
   if (device_failed_) return fail(ErrorCode::kSystem, device_fault_);
-  const auto free = std::find(queue_pairs_.begin(), queue_pairs_.end(), nullptr);
-  if (free == queue_pairs_.end()) {
-    return fail(
-        ErrorCode::kUnavailable,
-        "all queue pairs of the NIC are used: close connections or raise PACECAR_MAX_FLOWS");
-  }
+  ASSIGN_OR_RETURN(const QueuePairId id, next_id());
   if (!completions_.reserve(QueuePair::max_completions(config))) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("{} has no room for the completions of another queue pair: close "
                             "connections, or use more NICs",
                             device_.name));
   }
-  const auto slots = static_cast<uint32_t>(queue_pairs_.size());
-  const auto slot = static_cast<uint32_t>(free - queue_pairs_.begin());
-  // Never 0, which means a shared receive request in completions.
-  QueuePairId id = 0;
-  while (id == 0) id = next_generation_++ * slots | slot;
   auto qp = std::make_unique<QueuePair>(id, config);
   qp->lane_config = lane_config(config);
   if (auto made = make_lanes(*qp); !made) {
@@ -257,8 +240,7 @@ Result<QueuePairId> VerbsNic::create_queue_pair(const QueuePairConfig& config) {
     return tl::unexpected(made.error());
   }
   index_lanes(*qp);
-  if (config.paced) flows_.join(config.flow, slot);
-  *free = std::move(qp);
+  add(std::move(qp));
   return id;
 }
 
@@ -293,7 +275,7 @@ QueuePairAddress VerbsNic::queue_pair_address(QueuePairId id) const {
 
 Result<void> VerbsNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) {
   QueuePair* qp = find(id);
-  PACECAR_CHECK(qp != nullptr && qp->state != QueuePair::State::kConnected);
+  PACECAR_CHECK(qp != nullptr && !qp->connected());
   if (qp->state == QueuePair::State::kBroken) return fail(ErrorCode::kSystem, qp->fault);
   ASSIGN_OR_RETURN(const auto endpoint, decode_rc_endpoint(remote));
   if (endpoint.link_layer != device_.link_layer) {
@@ -315,7 +297,6 @@ Result<void> VerbsNic::connect_queue_pair(QueuePairId id, std::span<const uint8_
   qp->peer = device_.link_layer == LinkLayer::kEthernet ? gid_text(endpoint.gid)
                                                         : fmt::format("LID {}", endpoint.lid);
   qp->lanes_used = lanes;
-  if (qp->config.paced) rate_limits_.on_lanes(qp->config.flow);
   qp->state = QueuePair::State::kConnected;
   return {};
 }
@@ -339,12 +320,12 @@ void VerbsNic::halt_queue_pair(QueuePairId id) {
 void VerbsNic::destroy_queue_pair(QueuePairId id) {
   QueuePair* qp = find(id);
   if (qp == nullptr) return;
-  const uint32_t slot = slot_of(qp->id);
+  const uint32_t slot = slot_of(id);
   drop_lanes(*qp);
-  if (qp->config.paced) flows_.leave(qp->config.flow, slot);
-  for (WorkList* list : {&controls_, &completed_, &recovering_}) list->remove(slot);
+  leave(*qp);
+  recovering_.remove(slot);
   const uint32_t reserved = QueuePair::max_completions(qp->config);
-  queue_pairs_[slot].reset();
+  erase(slot);
   // Polls its remaining completions, so that they are not taken for those of a later queue pair
   // with the same number.
   drain(now_);

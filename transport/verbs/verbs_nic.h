@@ -20,9 +20,7 @@
 #include "transport/verbs/flush_pair.h"
 #include "transport/verbs/hardware_counters.h"
 #include "transport/verbs/memory.h"
-#include "transport/verbs/offloads.h"
 #include "transport/verbs/queue_pair.h"
-#include "transport/verbs/rate_limits.h"
 
 namespace pacecar {
 
@@ -40,7 +38,7 @@ struct VerbsConfig {
   uint32_t pkey_index = 0;
   uint32_t service_level = 0;                    // on InfiniBand
   Rate line_rate;                                // 0: the device's
-  OffloadSet without{};                          // offloads that are not used
+  bool without_stamps = false;                   // completions get no time stamps
   Duration silence_limit = Duration::from_s(6);  // a peer that is silent for so long is dead
   Address address;                               // this host's, for the bootstrap
   LogSink log;
@@ -83,16 +81,10 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override;
   void halt_queue_pair(QueuePairId id) override;
   void destroy_queue_pair(QueuePairId id) override;
-  size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
-  void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override {
-    PacedNic::set_flow_limits(flow, limits, now);
-    rate_limits_.on_rate(flow, limits.rate);
-  }
 
   // --- NicPort ---
   size_t receive(Instant now) override;
   void on_time(Instant now) override;
-  size_t transmit(Instant now) override;
   Instant next_deadline() const override;
   bool prepare_to_wait() override;
   int wait_fd() const override { return wait_fd_.get(); }
@@ -106,11 +98,11 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
     uint8_t lane = 0;  // or StandbyLane::kLaneNumber
   };
 
-  VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle domain, Offloads offloads,
+  VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle domain,
            CompletionQueue completions, Instant now);
   Result<void> set_up_waiting();
   static NicCaps make_caps(const VerbsConfig& config, const VerbsDevice& device, ibv_pd* domain,
-                           const Offloads& offloads);
+                           const CompletionQueue& completions);
 
   // By the number that the device gave its queue pair; nullptr: unknown.
   LaneRef find_lane(uint32_t number) const;
@@ -159,48 +151,33 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   bool drain(Instant now);
   // Whether the port has been active for kSettling.
   bool path_ready(Instant now);
-  bool port_active() const;
   // `fault`, or "the link is down" if that is so.
   std::string likely_cause(const QueuePair& qp, std::string fault) const;
 
   // --- transmitting ---
   const WorkRequest* waiting(uint32_t slot) const override;
-  void wake(const QueuePair& qp);
-  size_t transmit_turn(PacedFlows::Turn turn, Instant now);
-  size_t transmit_control(QueuePair& qp, Instant now);
-  void start(QueuePair& qp, PostBatch& batch, Instant now);
-  size_t post_batch(QueuePair& qp, PostBatch& batch);
-  void apply_rate_limits(Instant now);
-  // A lane of the flow that is up and has another limit; nullptr: none.
-  Lane* lane_to_limit(FlowId flow, Rate limit, QueuePair** of);
-  void limit_lane(QueuePair& qp, Lane& lane, Rate limit);
-  Bytes wire_bytes(Bytes payload) const;
+  size_t send(QueuePair& qp, PacedFlows::Turn* turn) override;
 
   VerbsConfig config_;
   // Each is made from those before it.
   VerbsDevice device_;
   DomainHandle domain_;
-  Offloads offloads_;
   Registrations registrations_;
   CompletionQueue completions_;
   HardwareCounters hardware_counters_;
-  RateLimits rate_limits_;
   std::unique_ptr<FlushPair> flushes_;             // made for the first one
   std::unordered_map<uint32_t, LaneRef> by_lane_;  // by the device's number
-  WorkList recovering_;  // slots of queue pairs with lanes that are not up
-  uint32_t next_generation_;
+  WorkList recovering_;          // slots of queue pairs with lanes that are not up
   const uint32_t most_started_;  // capacity of a queue of the device, less one for LaneEnd::marked
   FileDescriptor wait_fd_;
   Instant next_event_poll_;
   Instant next_recovery_;
   Instant next_watch_;
-  Instant next_limit_;
   size_t started_ = 0;     // work requests at the device
   Instant path_ready_at_;  // by the port's last state; never(): it was down
   bool device_failed_ = false;
   std::string device_fault_;  // why, for people
   bool distrust_reported_ = false;
-  uint32_t limits_refused_ = 0;  // in a row
 };
 
 }  // namespace pacecar

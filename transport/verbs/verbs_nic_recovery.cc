@@ -71,7 +71,7 @@ void VerbsNic::watch_lanes(Instant now) {
 // --- the standby lane ---
 
 void VerbsNic::on_standby(QueuePair& qp, const ibv_wc& completion) {
-  if (qp.state != QueuePair::State::kConnected) return;
+  if (!qp.connected()) return;
   const StandbyLane::Event event = qp.standby->on_completion(completion);
   if (!qp.standby->usable()) return on_standby_failed(qp);
   next_recovery_ = now_;
@@ -98,7 +98,7 @@ void VerbsNic::on_standby_message(QueuePair& qp, const RecoveryMessage& message)
 
 // Without the standby lane no lane can recover, which is harmless until one fails.
 void VerbsNic::on_standby_failed(QueuePair& qp) {
-  if (qp.state != QueuePair::State::kConnected) return;
+  if (!qp.connected()) return;
   const auto down = std::ranges::find(qp.lanes, false, &Lane::up);
   if (down == qp.lanes.end()) return;
   break_queue_pair(qp, down->failed_by, likely_cause(qp, down->failed_because));
@@ -113,14 +113,13 @@ void VerbsNic::recover(Instant now) {
   for (size_t left = recovering_.size(); left > 0 && !recovering_.empty(); --left) {
     QueuePair& qp = *queue_pairs_[recovering_.take()];
     recover_queue_pair(qp, ready, now);
-    if (qp.state == QueuePair::State::kConnected && !qp.all_lanes_up())
-      recovering_.add(slot_of(qp.id));
+    if (qp.connected() && !qp.all_lanes_up()) recovering_.add(slot_of(qp.id));
   }
 }
 
 void VerbsNic::recover_queue_pair(QueuePair& qp, bool ready, Instant now) {
   for (Lane& lane : qp.lanes) {
-    while (qp.state == QueuePair::State::kConnected && !lane.up()) {
+    while (qp.connected() && !lane.up()) {
       if (now >= lane.recovery.deadline()) {
         return break_queue_pair(qp, lane.failed_by, likely_cause(qp, lane.failed_because));
       }
@@ -144,7 +143,6 @@ bool VerbsNic::take_step(QueuePair& qp, Lane& lane, LaneRecovery::Step step, Ins
       if (lane.recovery.on_used()) {
         fail_lane(qp, lane, lane.failed_by, lane.failed_because);
       } else {
-        if (qp.config.paced) rate_limits_.on_lanes(qp.config.flow);
         wake(qp);
       }
       return true;
@@ -174,7 +172,7 @@ bool VerbsNic::drained(const QueuePair& qp, Lane& lane, Instant now) {
 bool VerbsNic::replace_lane(QueuePair& qp, Lane& lane, Instant now) {
   if (!drained(qp, lane, now)) return false;
   lane.queue_pair.reset();
-  if (!drain(now) || qp.state != QueuePair::State::kConnected) return false;
+  if (!drain(now) || !qp.connected()) return false;
   by_lane_.erase(lane.local.queue_pair);
   on_results_lost(qp, lane);
   auto fresh = make_lane(device_, qp.lane_config, path_label(random_word(), 0));
@@ -183,7 +181,6 @@ bool VerbsNic::replace_lane(QueuePair& qp, Lane& lane, Instant now) {
     return false;
   }
   lane.queue_pair = std::move(fresh->queue_pair);
-  lane.limit.set({});
   lane.local = fresh->local;
   lane.flow_label = fresh->flow_label;
   lane.ending = {};
@@ -247,7 +244,7 @@ bool VerbsNic::drain(Instant now) {
 // --- the port ---
 
 bool VerbsNic::path_ready(Instant now) {
-  if (!port_active()) {
+  if (!device_.port_active()) {
     path_ready_at_ = Instant::never();
   } else if (path_ready_at_ == Instant::never()) {
     path_ready_at_ = now + kSettling;
@@ -255,14 +252,8 @@ bool VerbsNic::path_ready(Instant now) {
   return now >= path_ready_at_;
 }
 
-bool VerbsNic::port_active() const {
-  ibv_port_attr port{};
-  return ibv_query_port(device_.context.get(), static_cast<uint8_t>(device_.port), &port) == 0 &&
-         port.state == IBV_PORT_ACTIVE;
-}
-
 std::string VerbsNic::likely_cause(const QueuePair& qp, std::string fault) const {
-  if (port_active()) return fault;
+  if (device_.port_active()) return fault;
   return describe_fault(place_of(qp), fmt::format("the link of {} is down", device_.name),
                         "check cable, switch and the state of its port and network interface");
 }

@@ -34,7 +34,6 @@ constexpr std::array kMembers = std::to_array<std::pair<std::string_view, Member
     {"late_receives", &Behavior::late_receives},
     {"max_inline", &Behavior::max_inline},
     {"max_reads", &Behavior::max_reads},
-    {"rate_limit_max", &Behavior::rate_limit_max},
     {"relaxed_ordering", &Behavior::relaxed_ordering},
 });
 
@@ -81,11 +80,6 @@ Behavior draw_behavior(uint64_t seed) {
       one_of(std::to_array<ClockFault>({ClockFault::kNone, ClockFault::kNone, ClockFault::kZero,
                                         ClockFault::kJumps, ClockFault::kSlow, ClockFault::kFast}));
   b.no_stamps = prng.below(8) == 0;
-  b.rate_limit_max = one_of(std::to_array<uint32_t>({0, 10'000'000, 100'000'000}));
-  b.rate_limit_min = one_of(std::to_array<uint32_t>({1, 1'000'000}));
-  b.rate_limits_rc = prng.below(4) != 0;
-  b.rate_burst = one_of(std::to_array<uint32_t>({0, 16 << 10, 1 << 20}));
-  b.rate_commands = one_of(std::to_array<uint32_t>({~0U, ~0U, 3}));
   return b;
 }
 

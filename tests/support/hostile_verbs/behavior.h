@@ -71,12 +71,7 @@ struct Behavior {
   uint32_t clock_khz = 0;    // of the clock that stamps completions; 0: no clock
   uint32_t clock_bits = 64;  // after which the clock wraps
   ClockFault clock_fault = ClockFault::kNone;
-  bool no_stamps = false;       // completion queues refuse time stamps, in spite of the clock
-  uint32_t rate_limit_max = 0;  // kbps; 0: no rate limits
-  uint32_t rate_limit_min = 1;
-  bool rate_limits_rc = true;    // for RC; else for raw packets only
-  uint32_t rate_burst = 0;       // bytes that may exceed a limit at once
-  uint32_t rate_commands = ~0U;  // after so many changes of limits each further one is refused
+  bool no_stamps = false;  // completion queues refuse time stamps, in spite of the clock
 
   Duration registration;  // time of registering and deregistering a region
   Duration destruction;   // time of destroying a queue pair

@@ -321,23 +321,6 @@ int Device::destroy_completion_queue(ibv_cq* which, std::unique_lock<std::mutex>
   return 0;
 }
 
-int Device::limit(QueuePair& queue_pair, uint32_t kbps) {
-  if (behavior_.rate_limit_max == 0) return EOPNOTSUPP;
-  if (!behavior_.rate_limits_rc || queue_pair.verbs.state != IBV_QPS_RTS) return EINVAL;
-  const bool possible = kbps >= behavior_.rate_limit_min && kbps <= behavior_.rate_limit_max;
-  if (kbps != 0 && !possible) return EINVAL;
-  if (rate_commands_ == behavior_.rate_commands) return ENOSPC;  // the table of limits is full
-  ++rate_commands_;
-  queue_pair.send_limit.set(kbps);
-  return 0;
-}
-
-void Device::list_limits(std::vector<uint32_t>& kbps) const {
-  for (const auto& [number, queue_pair] : queue_pairs_) {
-    if (queue_pair->send_limit.kbps() != 0) kbps.push_back(queue_pair->send_limit.kbps());
-  }
-}
-
 // All accepted data lands before the region is removed.
 void Device::remove_region(const Region& region) {
   finish_landing();

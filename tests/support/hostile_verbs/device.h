@@ -62,9 +62,6 @@ class Device {
   int destroy_completion_queue(ibv_cq* queue, std::unique_lock<std::mutex>& lock);
   void remove_region(const Region& region);
   bool uses(const ibv_pd* domain) const;
-  // What ibv_modify_qp_rate_limit returns.
-  int limit(QueuePair& queue_pair, uint32_t kbps);
-  void list_limits(std::vector<uint32_t>& kbps) const;
   ibv_cq* take_completion_event(CompletionChannel& channel);
 
   // --- for queue pairs ---
@@ -105,7 +102,6 @@ class Device {
   AsyncEvents events_;
   uint64_t ticks_ = 0;
   std::optional<Death> death_;
-  uint32_t rate_commands_ = 0;
   bool idle_ = false;
   std::atomic<bool> ends_{false};
   std::thread thread_;

@@ -39,12 +39,6 @@ void raise(uint32_t device, ibv_event_type type);
 // Objects that were not destroyed when a device was closed, and open devices; empty: none.
 std::string left_over();
 
-// Use of the offloads.
-struct OffloadUse {
-  std::vector<uint32_t> rate_limits;  // kbps, of each queue pair that has one
-};
-OffloadUse offload_use();
-
 // The memory of this process that is registered with a device.
 std::vector<std::span<const uint8_t>> registered_memory();
 

@@ -13,8 +13,6 @@
 namespace pacecar::hostile {
 namespace {
 
-constexpr int64_t kKbpsPerByteNs = 8'000'000;  // bits per byte, kbps per bit and ns
-
 void require(bool kept, const char* rule) {
   if (kept) return;
   std::fprintf(stderr, "a rule of libibverbs is broken: %s\n", rule);
@@ -35,20 +33,8 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   all.hca_core_clock = behavior.clock_khz;
   all.completion_timestamp_mask =
       behavior.clock_khz == 0 ? 0 : ~uint64_t{0} >> (64 - behavior.clock_bits);
-  all.packet_pacing_caps = {
-      .qp_rate_limit_min = behavior.rate_limit_min,
-      .qp_rate_limit_max = behavior.rate_limit_max,
-      .supported_qpts =
-          behavior.rate_limit_max == 0 ? 0 : 1U << (behavior.rate_limits_rc ? IBV_QPT_RC : 8)};
   std::memcpy(attributes, &all, std::min(size, sizeof all));
   return 0;
-}
-
-int modify_qp_rate_limit(ibv_qp* queue_pair, ibv_qp_rate_limit_attr* wanted) {
-  Device& device = Device::of(queue_pair->context);
-  const std::lock_guard lock(device.lock());
-  if (const int error = device.call()) return error;
-  return device.limit(own(queue_pair), wanted->rate_limit);
 }
 
 // --- completions ---
@@ -141,7 +127,6 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* wanted) {
 void offer_offloads(verbs_context& context) {
   context.query_device_ex = query_device_ex;
   context.create_cq_ex = create_cq_ex;
-  context.modify_qp_rate_limit = modify_qp_rate_limit;
 }
 
 uint64_t time_stamp(const Behavior& behavior, int64_t now_ns, Prng& prng) {
@@ -155,16 +140,6 @@ uint64_t time_stamp(const Behavior& behavior, int64_t now_ns, Prng& prng) {
       static_cast<uint64_t>(static_cast<unsigned __int128>(now_ns) * khz / kNsPerTickAtOneKhz);
   if (behavior.clock_fault == ClockFault::kJumps && prng.below(8) == 0) ticks += prng.below(kJump);
   return ticks & ~uint64_t{0} >> (64 - behavior.clock_bits);
-}
-
-// --- SendLimit ---
-
-void SendLimit::on_sent(uint64_t bytes, uint32_t burst, int64_t now_ns) {
-  if (kbps_ == 0) return;
-  const auto time_for = [&](uint64_t count) {
-    return static_cast<int64_t>(count) * kKbpsPerByteNs / static_cast<int64_t>(kbps_);
-  };
-  free_ns_ = std::max(free_ns_, now_ns - time_for(burst)) + time_for(bytes);
 }
 
 }  // namespace pacecar::hostile

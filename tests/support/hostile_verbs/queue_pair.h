@@ -23,7 +23,6 @@ class QueuePair {
  public:
   ibv_qp_ex extended{};  // first member: has the address of the queue pair
   ibv_qp& verbs = extended.qp_base;
-  SendLimit send_limit;
 
   QueuePair(Device& device, const ibv_qp_init_attr& wanted);
 

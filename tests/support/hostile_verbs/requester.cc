@@ -23,8 +23,6 @@ void QueuePair::transmit() {
       return ahead(cursor_psn_, each.first_psn) < static_cast<int>(each.packets);
     });
     if (send == sends_.end() || send->not_before > device_.ticks()) return;
-    if (cursor_psn_ == send->first_psn) send_limit.begin_message();
-    if (!send_limit.allows(device_.now_ns())) return;
     if (!transmit_packet(*send)) return;
   }
 }
@@ -69,7 +67,6 @@ bool QueuePair::transmit_packet(Send& send) {
     return false;
   }
   cursor_psn_ = psn_after(cursor_psn_, 1);
-  send_limit.on_sent(length, device_.behavior().rate_burst, device_.now_ns());
   emit(std::move(packet));
   return true;
 }

@@ -116,13 +116,4 @@ std::vector<std::span<const uint8_t>> registered_memory() {
   return all;
 }
 
-OffloadUse offload_use() {
-  OffloadUse use;
-  for_each_open([&](Device& device) {
-    const std::lock_guard lock(device.lock());
-    device.list_limits(use.rate_limits);
-  });
-  return use;
-}
-
 }  // namespace pacecar::hostile

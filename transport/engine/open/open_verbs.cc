@@ -16,7 +16,6 @@
 #include "transport/verbs/device.h"
 #include "transport/verbs/gid_choice.h"
 #include "transport/verbs/library.h"
-#include "transport/verbs/offloads.h"
 #include "transport/verbs/verbs_nic.h"
 
 namespace pacecar {
@@ -92,7 +91,7 @@ Result<OpenedNic> open_verbs_nic(const NicCandidate& candidate, const Params& pa
                             candidate.device, params.bootstrap));
   }
   ASSIGN_OR_RETURN(const auto gid, parse_gid_index(params.gid_index));
-  ASSIGN_OR_RETURN(const auto without, parse_offloads(params.verbs_without));
+  ASSIGN_OR_RETURN(const bool without_stamps, parse_without_stamps(params.verbs_without));
   const VerbsPortInfo& info = port->second;
   ASSIGN_OR_RETURN(auto nic, VerbsNic::open({.device = info.device,
                                              .port = info.port,
@@ -107,7 +106,7 @@ Result<OpenedNic> open_verbs_nic(const NicCandidate& candidate, const Params& pa
                                              .pkey_index = params.pkey,
                                              .service_level = params.sl,
                                              .line_rate = params.line_rate,
-                                             .without = without,
+                                             .without_stamps = without_stamps,
                                              .silence_limit = params.timeout * 6 / 10,
                                              .address = *address,
                                              .log = log},

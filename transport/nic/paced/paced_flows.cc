@@ -7,17 +7,17 @@ namespace pacecar {
 
 PacedFlows::PacedFlows(const WaitingWork& work, uint32_t flows, Bytes burst, Duration jitter,
                        Instant now)
-    : work_(work), flows_(flows, FlowGate(burst, jitter)), timers_(flows, now) {
-  flows_.make(flows);
+    : NicFlows(flows, FlowGate(burst, jitter)), work_(work), timers_(flows, now) {
+  make(flows);
 }
 
 void PacedFlows::leave(FlowId index, uint32_t slot) {
-  flows_.leave(index, slot);
+  NicFlows::leave(index, slot);
   wake(index);  // the others have more window now
 }
 
 void PacedFlows::set_limits(FlowId flow, const FlowLimits& limits, Instant now) {
-  flows_[flow].gate.set_limits(limits, now);
+  (*this)[flow].gate.set_limits(limits, now);
   wake(flow);
 }
 
@@ -29,9 +29,9 @@ bool PacedFlows::can_send(const NicFlow& flow, uint32_t slot) const {
 // A flow on credit counts in FlowSignal::sharing of the others, so it is ready only while it can
 // send.
 void PacedFlows::wake(FlowId index) {
-  const NicFlow& flow = flows_[index];
+  const NicFlow& flow = (*this)[index];
   const auto sends = [&](uint32_t slot) { return can_send(flow, slot); };
-  if (!flow.gate.on_credit() || std::ranges::any_of(flow.slots, sends)) flows_.ready().add(index);
+  if (!flow.gate.on_credit() || std::ranges::any_of(flow.slots, sends)) ready().add(index);
 }
 
 void PacedFlows::on_time(Instant now) {
@@ -44,8 +44,8 @@ void PacedFlows::on_time(Instant now) {
 }
 
 std::optional<PacedFlows::Turn> PacedFlows::next_turn(Instant now) {
-  while (!flows_.ready().empty()) {
-    const FlowId flow = flows_.ready().take();
+  while (!ready().empty()) {
+    const FlowId flow = ready().take();
     if (const auto slot = choose(flow, now)) return Turn{.flow = flow, .slot = *slot};
   }
   return std::nullopt;
@@ -54,7 +54,7 @@ std::optional<PacedFlows::Turn> PacedFlows::next_turn(Instant now) {
 // The queue pair that may send now. A flow without one is woken by a completion, a new limit or its
 // timer.
 std::optional<uint32_t> PacedFlows::choose(FlowId index, Instant now) {
-  NicFlow& flow = flows_[index];
+  NicFlow& flow = (*this)[index];
   const size_t count = flow.slots.size();
   for (size_t i = 0; i < count; ++i) {
     const size_t at = (flow.turn + i) % count;
@@ -70,25 +70,25 @@ std::optional<uint32_t> PacedFlows::choose(FlowId index, Instant now) {
 }
 
 bool PacedFlows::takes(const Turn& turn, Bytes bytes) const {
-  const FlowGate& gate = flows_[turn.flow].gate;
+  const FlowGate& gate = (*this)[turn.flow].gate;
   return gate.has_room(bytes) && (turn.bytes == 0 || turn.bytes + bytes <= gate.burst());
 }
 
 void PacedFlows::on_sent(Turn& turn, Bytes bytes, Bytes wire_bytes, Instant now) {
-  flows_[turn.flow].gate.on_sent(bytes, wire_bytes, now);
+  (*this)[turn.flow].gate.on_sent(bytes, wire_bytes, now);
   turn.bytes += bytes;
 }
 
 void PacedFlows::end_turn(const Turn& turn) {
-  flows_.report_sharing(turn.flow);
+  report_sharing(turn.flow);
   wake(turn.flow);
 }
 
 void PacedFlows::on_acknowledged(FlowId flow, Bytes bytes, Duration rtt) {
-  FlowSignal& signal = flows_[flow].signal;
+  FlowSignal& signal = (*this)[flow].signal;
   signal.acked += bytes;
   if (rtt > Duration()) signal.rtt = rtt;
-  flows_.report(flow);
+  report(flow);
 }
 
 }  // namespace pacecar

@@ -23,25 +23,23 @@ class WaitingWork {
   ~WaitingWork() = default;
 };
 
-class PacedFlows {
+class PacedFlows : private NicFlows<NicFlow> {
  public:
   // `work` outlives it. `burst` and `jitter` as of FlowGate.
   PacedFlows(const WaitingWork& work, uint32_t flows, Bytes burst, Duration jitter, Instant now);
 
-  size_t size() const { return flows_.size(); }
-  void join(FlowId flow, uint32_t slot) { flows_.join(flow, slot); }
+  using NicFlows::any_in_flight, NicFlows::join, NicFlows::on_arrived, NicFlows::size;
+  using NicFlows::poll_arrivals, NicFlows::poll_signals, NicFlows::report_arrivals;
+
   // A flow ends with its last queue pair; its number may then be reused.
   void leave(FlowId flow, uint32_t slot);
-  std::span<const uint32_t> slots(FlowId flow) const { return flows_[flow].slots; }
 
   void set_limits(FlowId flow, const FlowLimits& limits, Instant now);
   // Call it when a queue pair has more to send, or window or credit have more room.
   void wake(FlowId flow);
   void on_time(Instant now);
   // When on_time or next_turn must be called next; Instant(): at once.
-  Instant next_deadline() const {
-    return flows_.ready().empty() ? timers_.next_deadline() : Instant();
-  }
+  Instant next_deadline() const { return ready().empty() ? timers_.next_deadline() : Instant(); }
 
   // One turn: what may leave at once from one queue pair.
   struct Turn {
@@ -58,22 +56,15 @@ class PacedFlows {
   void end_turn(const Turn& turn);
 
   // These bytes are no longer in flight, for whatever reason.
-  void on_done(FlowId flow, Bytes bytes) { flows_[flow].gate.on_done(bytes); }
+  void on_done(FlowId flow, Bytes bytes) { (*this)[flow].gate.on_done(bytes); }
   // `rtt` 0: not known.
   void on_acknowledged(FlowId flow, Bytes bytes, Duration rtt);
-  void on_arrived(FlowId flow, Bytes bytes) { flows_.on_arrived(flow, bytes); }
-  bool any_in_flight() const { return flows_.any_in_flight(); }
-
-  void report_arrivals(bool wanted) { flows_.report_arrivals(wanted); }
-  size_t poll_signals(std::span<FlowSignal> signals) { return flows_.poll_signals(signals); }
-  size_t poll_arrivals(std::span<FlowArrival> arrivals) { return flows_.poll_arrivals(arrivals); }
 
  private:
   bool can_send(const NicFlow& flow, uint32_t slot) const;
   std::optional<uint32_t> choose(FlowId index, Instant now);
 
   const WaitingWork& work_;
-  NicFlows<NicFlow> flows_;
   TimerWheel timers_;  // flows that wait for their next send
 };
 

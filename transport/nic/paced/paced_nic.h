@@ -1,24 +1,26 @@
-// PacedNic: what NICs that pace whole writes have in common: queue pairs by slot, flows,
-// completions and counters.
+// PacedNic: what NICs that pace whole writes have in common: queue pairs by slot, their work
+// requests and completions, flows, and counters.
 //
-// A `QueuePair` has `id`, `config`, `peer`, `fault`, `leaving()` (its user has destroyed it),
-// `work` (WorkQueue), `state`, `broken_by` and `broken_reported`. Thread rule: as Nic and NicPort.
+// A `QueuePair` is a QueuePairState. Thread rule: as Nic and NicPort.
 #pragma once
 
 #include <algorithm>
 #include <bit>
+#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "transport/base/check.h"
 #include "transport/base/fixed_queue.h"
 #include "transport/nic/nic_port.h"
 #include "transport/nic/paced/paced_flows.h"
+#include "transport/nic/paced/queue_pair_state.h"
 
 namespace pacecar {
 
-template <typename QueuePair>
+template <std::derived_from<QueuePairState> QueuePair>
 class PacedNic : public Nic, public NicPort, protected WaitingWork {
  public:
   // --- Nic ---
@@ -32,6 +34,7 @@ class PacedNic : public Nic, public NicPort, protected WaitingWork {
     const QueuePair* qp = find(id);
     return qp == nullptr ? std::string() : qp->fault;
   }
+  size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
   size_t poll(std::span<Completion> completions) override;
   size_t poll_signals(std::span<FlowSignal> signals) override {
     return flows_.poll_signals(signals);
@@ -46,11 +49,14 @@ class PacedNic : public Nic, public NicPort, protected WaitingWork {
 
   // --- NicPort ---
   Nic& nic() override { return *this; }
+  size_t transmit(Instant now) override;
   const Address& address() const override { return address_; }
 
  protected:
-  // `slots`: a power of two; `arrivals`: the most that may wait for poll().
-  PacedNic(NicCaps caps, const Address& address, size_t slots, size_t arrivals, Instant now)
+  // `slots`: a power of two; `arrivals`: the most that may wait for poll(); `generation`: random,
+  // so that a later process has other numbers for its queue pairs.
+  PacedNic(NicCaps caps, const Address& address, size_t slots, size_t arrivals, uint32_t generation,
+           Instant now)
       : caps_(std::move(caps)),
         address_(address),
         mtu_shift_(std::has_single_bit(caps_.mtu) ? std::countr_zero(caps_.mtu) : -1),
@@ -60,7 +66,10 @@ class PacedNic : public Nic, public NicPort, protected WaitingWork {
         completed_(slots),
         received_(arrivals),
         now_(now),
-        departures_(now) {}
+        departures_(now),
+        generation_(generation) {
+    for (uint32_t slot = 0; slot < slots; ++slot) free_slots_.push_back(slot);
+  }
 
   uint32_t slot_of(QueuePairId id) const {
     return id & static_cast<uint32_t>(queue_pairs_.size() - 1);
@@ -75,26 +84,39 @@ class PacedNic : public Nic, public NicPort, protected WaitingWork {
     return qp != nullptr && !qp->leaving() ? qp : nullptr;
   }
 
+  // The number of the next queue pair, for add(); never 0. Errors: kUnavailable, all are used.
+  Result<QueuePairId> next_id();
+  // Adds a queue pair with that number.
+  void add(std::unique_ptr<QueuePair> qp);
+  // The user has destroyed the queue pair.
+  void leave(const QueuePair& qp);
+  // Forgets a queue pair that has left. Its slot is used again after all others, so that late
+  // completions find no queue pair.
+  void erase(uint32_t slot) {
+    queue_pairs_[slot].reset();
+    free_slots_.push_back(slot);
+  }
+
+  // Call it when the queue pair has more to send, or its device has more room.
+  virtual void wake(QueuePair& qp);
+  // Hands work requests of a queue pair to the device; returns how many. `turn`: of its flow;
+  // null: the queue pair is not paced.
+  virtual size_t send(QueuePair& qp, PacedFlows::Turn* turn) = 0;
+  bool fits(const PacedFlows::Turn* turn, Bytes bytes) const {
+    return turn == nullptr || flows_.takes(*turn, bytes);
+  }
+  // A work request has been handed to the device in this turn; `wire_bytes`: on the link. Returns
+  // when its last byte leaves if nothing delays it.
+  Instant depart(PacedFlows::Turn* turn, Bytes bytes, Bytes wire_bytes);
+  bool all_polled() const { return completed_.empty() && received_.empty(); }
+
   Bytes packets_of(Bytes payload) const {
     if (payload == 0) return 1;
     const Bytes up = payload + caps_.mtu - 1;
     return mtu_shift_ >= 0 ? up >> mtu_shift_ : up / caps_.mtu;
   }
-  // When the last byte of a write leaves that is posted to the device now.
-  Instant depart(Bytes wire_bytes, Instant now) {
-    return departures_ = std::max(departures_, now) + caps_.line_rate.time_for(wire_bytes);
-  }
-  void count_sent(Bytes bytes) {
-    counters_.data_packets_sent += packets_of(bytes);
-    counters_.data_bytes_sent += bytes;
-  }
-  // What the peer has written with immediate, or sent.
-  void on_arrived(const QueuePair& qp, const Completion& arrival) {
-    received_.push(arrival);
-    counters_.data_packets_received += packets_of(arrival.bytes);
-    counters_.data_bytes_received += arrival.bytes;
-    if (qp.config.paced) flows_.on_arrived(qp.config.flow, arrival.bytes);
-  }
+  // What the peer has written with immediate.
+  void on_arrived(const QueuePair& qp, Bytes bytes, uint32_t immediate);
 
   NicCaps caps_;
   const Address address_;  // this host's, for the bootstrap
@@ -105,16 +127,103 @@ class PacedNic : public Nic, public NicPort, protected WaitingWork {
   WorkList controls_;   // slots of unpaced queue pairs with work
   WorkList completed_;  // slots of queue pairs with completions
   FixedQueue<Completion> received_;
-  Instant now_;         // of the last turn
-  Instant departures_;  // when all that was posted has left the device, at line rate
+  Instant now_;  // of the last turn
 
  private:
-  // The next completion: of work requests in the order of posting, and last kBroken if the queue
-  // pair is broken. False: none now.
-  static bool next_completion(QueuePair& qp, Completion* completion);
+  // After so many work requests a turn begins with no further flow, so that completions are polled.
+  static constexpr size_t kMaxTransmit = 64;
+
+  Instant departures_;  // when all that was handed over has left the device, at line rate
+  std::deque<uint32_t> free_slots_;
+  uint32_t in_use_ = 0;  // queue pairs of the user
+  uint32_t generation_;
 };
 
-template <typename QueuePair>
+template <std::derived_from<QueuePairState> QueuePair>
+Result<QueuePairId> PacedNic<QueuePair>::next_id() {
+  if (in_use_ == caps_.queue_pairs || free_slots_.empty()) {
+    return fail(
+        ErrorCode::kUnavailable,
+        "all queue pairs of the NIC are used: close connections or raise PACECAR_MAX_FLOWS");
+  }
+  const auto slots = static_cast<uint32_t>(queue_pairs_.size());
+  QueuePairId id = 0;
+  while (id == 0) id = generation_++ * slots | free_slots_.front();
+  return id;
+}
+
+template <std::derived_from<QueuePairState> QueuePair>
+void PacedNic<QueuePair>::add(std::unique_ptr<QueuePair> qp) {
+  const uint32_t slot = slot_of(qp->id);
+  free_slots_.pop_front();
+  ++in_use_;
+  if (qp->config.paced) flows_.join(qp->config.flow, slot);
+  queue_pairs_[slot] = std::move(qp);
+}
+
+template <std::derived_from<QueuePairState> QueuePair>
+void PacedNic<QueuePair>::leave(const QueuePair& qp) {
+  const uint32_t slot = slot_of(qp.id);
+  if (qp.config.paced) flows_.leave(qp.config.flow, slot);
+  controls_.remove(slot);
+  completed_.remove(slot);
+  --in_use_;
+}
+
+template <std::derived_from<QueuePairState> QueuePair>
+size_t PacedNic<QueuePair>::post(QueuePairId id, std::span<const WorkRequest> work_requests) {
+  QueuePair* qp = find(id);
+  PACECAR_CHECK(qp != nullptr && qp->state != QueuePair::State::kCreated);
+  if (!qp->connected()) return 0;
+  const size_t accepted = qp->work.post(work_requests);
+  wake(*qp);
+  return accepted;
+}
+
+template <std::derived_from<QueuePairState> QueuePair>
+void PacedNic<QueuePair>::wake(QueuePair& qp) {
+  if (qp.leaving()) return;
+  if (qp.config.paced) return flows_.wake(qp.config.flow);
+  const uint32_t slot = slot_of(qp.id);
+  if (this->waiting(slot) != nullptr) controls_.add(slot);
+}
+
+template <std::derived_from<QueuePairState> QueuePair>
+size_t PacedNic<QueuePair>::transmit(Instant now) {
+  now_ = now;
+  size_t count = 0;
+  for (size_t left = controls_.size(); left > 0 && count < kMaxTransmit; --left) {
+    count += send(*queue_pairs_[controls_.take()], nullptr);
+  }
+  while (count < kMaxTransmit) {
+    auto turn = flows_.next_turn(now);
+    if (!turn) break;
+    count += send(*queue_pairs_[turn->slot], &*turn);
+    flows_.end_turn(*turn);
+  }
+  return count;
+}
+
+template <std::derived_from<QueuePairState> QueuePair>
+Instant PacedNic<QueuePair>::depart(PacedFlows::Turn* turn, Bytes bytes, Bytes wire_bytes) {
+  if (turn != nullptr) flows_.on_sent(*turn, bytes, wire_bytes, now_);
+  counters_.data_packets_sent += packets_of(bytes);
+  counters_.data_bytes_sent += bytes;
+  return departures_ = std::max(departures_, now_) + caps_.line_rate.time_for(wire_bytes);
+}
+
+template <std::derived_from<QueuePairState> QueuePair>
+void PacedNic<QueuePair>::on_arrived(const QueuePair& qp, Bytes bytes, uint32_t immediate) {
+  received_.push({.bytes = bytes,
+                  .queue_pair = qp.id,
+                  .immediate = immediate,
+                  .kind = CompletionKind::kReceived});
+  counters_.data_packets_received += packets_of(bytes);
+  counters_.data_bytes_received += bytes;
+  if (qp.config.paced) flows_.on_arrived(qp.config.flow, bytes);
+}
+
+template <std::derived_from<QueuePairState> QueuePair>
 size_t PacedNic<QueuePair>::poll(std::span<Completion> completions) {
   size_t count = 0;
   while (count < completions.size() && !received_.empty()) {
@@ -123,30 +232,13 @@ size_t PacedNic<QueuePair>::poll(std::span<Completion> completions) {
   }
   while (count < completions.size() && !completed_.empty()) {
     QueuePair& qp = *queue_pairs_[completed_.front()];
-    if (next_completion(qp, &completions[count])) {
+    if (qp.pop_completion(&completions[count])) {
       ++count;
     } else {
       completed_.take();
     }
   }
   return count;
-}
-
-template <typename QueuePair>
-bool PacedNic<QueuePair>::next_completion(QueuePair& qp, Completion* completion) {
-  *completion = {.queue_pair = qp.id, .kind = CompletionKind::kSent};
-  if (qp.broken_reported) return false;
-  WorkRequest request;
-  while (qp.work.pop_completed(&request, &completion->status)) {
-    if (!request.signaled && completion->status == CompletionStatus::kOk) continue;
-    completion->work_request = request.id;
-    return true;
-  }
-  if (qp.state != QueuePair::State::kBroken) return false;
-  qp.broken_reported = true;
-  completion->kind = CompletionKind::kBroken;
-  completion->status = qp.broken_by;
-  return true;
 }
 
 }  // namespace pacecar

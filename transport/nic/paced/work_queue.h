@@ -19,6 +19,10 @@ class WorkQueue {
   // Takes as many as there is room for.
   size_t post(std::span<const WorkRequest> work_requests);
 
+  // Those that have not been returned by pop_completed().
+  size_t size() const { return entries_.size(); }
+  const WorkRequest& request(uint64_t number) const { return entries_[index_of(number)].request; }
+
   // The oldest work request that is not posted to a lane; nullptr: none.
   const WorkRequest* waiting() const;
   // Marks the waiting() one as posted to a lane; returns its number, for finish().

@@ -1,7 +1,7 @@
 // Patience: how long the libfabric NIC waits for its peers, on hosts that stall.
 #include <gtest/gtest.h>
 
-#include "transport/ofi/queue_pair.h"
+#include "transport/ofi/patience.h"
 
 namespace pacecar::patience_test {
 namespace {

@@ -1,6 +1,4 @@
-// Offloads that only some devices have: used where a device has them, needed nowhere.
-#include "transport/verbs/offloads.h"
-
+// Time stamps of completions, which only some devices have: used where a device has them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,21 +17,16 @@ using hostile::Behavior;
 using hostile::ClockFault;
 using test::HostileNics;
 using testing::AllOf;
-using testing::Each;
-using testing::Gt;
 using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Le;
-using testing::SizeIs;
 
 class VerbsOffloads : public testing::Test {
  protected:
   static constexpr size_t kSize = 64 << 10;
   static constexpr Rate kFast = Rate::from_gbps(1000);
 
-  void open(const Behavior& behavior, uint32_t paths = 1, const OffloadSet& without = {}) {
+  void open(const Behavior& behavior, uint32_t paths = 1, bool without_stamps = false) {
     nics_.reset();
-    nics_ = std::make_unique<HostileNics>(behavior, 2, paths, without);
+    nics_ = std::make_unique<HostileNics>(behavior, 2, paths, without_stamps);
     set_rate(kFast);
     for (size_t side = 0; side < 2; ++side) {
       ends_[side] = nic(side).create_queue_pair({}).value();
@@ -120,8 +113,6 @@ class VerbsOffloads : public testing::Test {
   std::array<MemoryRegion, 2> memory_{};
 };
 
-// --- time stamps ---
-
 TEST_F(VerbsOffloads, RoundTripExcludesLatePolling) {
   for (const uint32_t khz : {156'250U, 332'667U, 1'000'000U}) {
     open({.clock_khz = khz});
@@ -131,7 +122,7 @@ TEST_F(VerbsOffloads, RoundTripExcludesLatePolling) {
     EXPECT_LT(prompt.us(), 50);
     EXPECT_LT(late_round_trip(5'000).us(), prompt.us() + 50);
   }
-  open({.clock_khz = 1'000'000}, 1, {true, false});
+  open({.clock_khz = 1'000'000}, 1, true);
   ASSERT_TRUE(carry(4096));
   EXPECT_GT(late_round_trip(5'000).us(), 4'900) << "without stamps, late polling counts";
 }
@@ -167,116 +158,11 @@ TEST_F(VerbsOffloads, RoundTripIsMeasuredByOurClockWithoutStamps) {
   EXPECT_GT(late_round_trip(5'000).us(), 4'900);
 }
 
-// --- rate limits ---
-
-constexpr Behavior kLimits{.rate_limit_max = 100'000'000};
-constexpr int kSteady = 20'000;  // steps: 80 ms and more
-
-TEST_F(VerbsOffloads, LanesOfASlowFlowAreLimitedUntilTheFlowIsFast) {
-  open(kLimits, 4);
-  EXPECT_THAT(offloads(), HasSubstr("offloads: rate_limits"));
-  set_rate(Rate::from_gbps(5));
-  steps(kSteady);
-  constexpr uint32_t kGbpsInKbps = 1'000'000;
-  EXPECT_THAT(hostile::offload_use().rate_limits,
-              AllOf(SizeIs(4), Each(AllOf(Gt(5 * kGbpsInKbps), Le(15 * kGbpsInKbps / 2)))));
-  for (int i = 0; i < 20; ++i) ASSERT_TRUE(carry(kSize));
-  set_rate(kFast);
-  steps(kSteady);
-  EXPECT_THAT(hostile::offload_use().rate_limits, IsEmpty());
-  EXPECT_EQ(nics_->log(), "");
-}
-
-TEST_F(VerbsOffloads, LanesAreLimitedOneByOne) {
-  open(kLimits, 4);
-  set_rate(Rate::from_gbps(5));
-  size_t before = 0;
-  for (int ms = 0; ms < 60; ++ms) {
-    for (const Instant end = HostileNics::now() + Duration::from_ms(1); nics_->step() < end;) {
-    }
-    const size_t limited = hostile::offload_use().rate_limits.size();
-    EXPECT_LE(limited, before + 1) << "within a millisecond";
-    before = limited;
-  }
-  EXPECT_EQ(before, 4U);
-}
-
-TEST_F(VerbsOffloads, RecoveredAndNewLanesAreLimitedToo) {
-  open(kLimits, 4);
-  set_rate(Rate::from_gbps(5));
-  steps(kSteady);
-  nic(0).upset_lane(ends_[0], 2);
-  for (int i = 0; i < 8; ++i) post(4096);
-  EXPECT_TRUE(wait(8, 8));
-  steps(kSteady);
-  EXPECT_EQ(times_logged("lane 2 is back"), 2) << "logged by both ends";
-  EXPECT_THAT(hostile::offload_use().rate_limits, SizeIs(4))
-      << "the recovered lane is limited, too";
-  for (int i = 0; i < 8; ++i) ASSERT_TRUE(carry(kSize));
-
-  std::array<QueuePairId, 2> second;
-  for (size_t side = 0; side < 2; ++side) second[side] = nic(side).create_queue_pair({}).value();
-  for (size_t side = 0; side < 2; ++side) {
-    const auto peer = nic(1 - side).queue_pair_address(second[1 - side]);
-    ASSERT_TRUE(nic(side).connect_queue_pair(second[side], peer.view()));
-  }
-  steps(kSteady);
-  EXPECT_THAT(hostile::offload_use().rate_limits, SizeIs(8))
-      << "the flow's second queue pair is limited, too";
-}
-
-// The time for which a device holds back a write does not count as round trip, and a burst that the
-// device lets through does not shorten the round trip.
-TEST_F(VerbsOffloads, RateLimitDoesNotChangeTheRoundTrip) {
-  for (const uint32_t burst : {0U, 1U << 20}) {
-    Behavior behavior = kLimits;
-    behavior.rate_burst = burst;
-    open(behavior, 1);
-    ASSERT_TRUE(carry(kSize));
-    const Duration free = round_trip();
-    set_rate(Rate::from_gbps(2));
-    steps(kSteady);
-    ASSERT_THAT(hostile::offload_use().rate_limits, SizeIs(1));
-    for (int i = 0; i < 10; ++i) {
-      steps(200);
-      ASSERT_TRUE(carry(kSize));  // takes 230 us under the limit
-      const Duration limited = round_trip();
-      EXPECT_GE(limited.ns() * 2, free.ns());
-      EXPECT_LE((limited - free).us(), 30);
-    }
-  }
-}
-
-TEST_F(VerbsOffloads, DeviceThatRefusesALimitGetsNoMore) {
-  Behavior behavior = kLimits;
-  behavior.rate_commands = 2;
-  open(behavior, 4);
-  for (const uint64_t gbps : {5, 4, 3, 2}) {
-    set_rate(Rate::from_gbps(gbps));
-    steps(kSteady);
-  }
-  EXPECT_THAT(hostile::offload_use().rate_limits, IsEmpty())
-      << "the device also refuses to remove limits";
-  EXPECT_EQ(times_logged("from here on it has no rate limits"), 1);
-  for (int i = 0; i < 20; ++i) ASSERT_TRUE(carry(kSize));
-}
-
-TEST_F(VerbsOffloads, NoLimitIsSetIfTheDeviceHasNoneForRc) {
-  Behavior behavior = kLimits;
-  behavior.rate_limits_rc = false;
-  open(behavior);
-  EXPECT_THAT(offloads(), HasSubstr("no rate_limits: the device has none for RC queue pairs"));
-  set_rate(Rate::from_gbps(5));
-  steps(kSteady);
-  EXPECT_EQ(nics_->log(), "");
-  EXPECT_TRUE(carry(kSize));
-}
-
 TEST(OffloadNames, AreParsedOrListed) {
-  EXPECT_EQ(parse_offloads("").value(), (OffloadSet{}));
-  EXPECT_EQ(parse_offloads("rate_limits,time_stamps").value(), (OffloadSet{true, true}));
-  EXPECT_THAT(parse_offloads("stamps").error().message,
-              AllOf(HasSubstr("'stamps'"), HasSubstr("time_stamps, rate_limits")));
+  EXPECT_FALSE(parse_without_stamps("").value());
+  EXPECT_TRUE(parse_without_stamps("time_stamps").value());
+  EXPECT_THAT(parse_without_stamps("stamps").error().message,
+              AllOf(HasSubstr("'stamps'"), HasSubstr("there is time_stamps")));
 }
 
 }  // namespace

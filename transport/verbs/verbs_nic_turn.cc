@@ -1,19 +1,23 @@
-// The part of VerbsNic that receives: completions and events of the device.
+// The turn of VerbsNic: completions and events of the device, timers, and posted work requests that
+// may leave.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "transport/base/check.h"
 #include "transport/verbs/verbs_nic.h"
 
 namespace pacecar {
 namespace {
 
+constexpr Duration kEventPeriod = Duration::from_ms(5);
+
 // A time stamp before the departure is wrong; the completion then counts as polled in time.
-Duration round_trip(Lane& lane, const LaneLedger::Entry& entry, Duration late, Instant now) {
-  constexpr auto kShortest = Duration::from_ns(1);
-  const Duration seen = std::max(now - entry.departure, kShortest);
-  return lane.limit.round_trip(late < seen ? seen - late : seen, entry.held);
+Duration round_trip(const LaneLedger::Entry& entry, Duration late, Instant now) {
+  const Duration seen = std::max(now - entry.departure, Duration::from_ns(1));
+  return late < seen ? seen - late : seen;
 }
 
 }  // namespace
@@ -68,10 +72,10 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
       lane.account.on_done(entry);
       if (qp.config.paced) {
         // Unsignaled work requests were done earlier, at an unknown time.
-        const Duration rtt = entry.signaled ? round_trip(lane, entry, late, now) : Duration();
+        const Duration rtt = entry.signaled ? round_trip(entry, late, now) : Duration();
         flows_.on_acknowledged(qp.config.flow, entry.bytes, rtt);
       }
-    } else if (left == 1 && failure->request_at_fault && qp.state == QueuePair::State::kConnected) {
+    } else if (left == 1 && failure->request_at_fault && qp.connected()) {
       qp.work.finish(entry.number, failure->completion);
     } else {
       qp.work.lose(entry.number);
@@ -100,10 +104,7 @@ void VerbsNic::on_received(const ibv_wc& completion) {
   // A send carries nothing: the receive request has no memory.
   if (completion.opcode != IBV_WC_RECV_RDMA_WITH_IMM) return;
   lane.account.on_received();
-  on_arrived(*qp, {.bytes = completion.byte_len,
-                   .queue_pair = qp->id,
-                   .immediate = ntohl(completion.imm_data),
-                   .kind = CompletionKind::kReceived});
+  on_arrived(*qp, completion.byte_len, ntohl(completion.imm_data));
 }
 
 // --- events of the device ---
@@ -178,7 +179,57 @@ bool VerbsNic::prepare_to_wait() {
   using Wake = CompletionQueue::Wake;
   const bool idle =
       completions_.prepare_to_wait(flows_.any_in_flight() ? Wake::kAny : Wake::kSolicited);
-  return idle && completed_.empty() && received_.empty();
+  return idle && all_polled();
+}
+
+// --- time, and what leaves ---
+
+void VerbsNic::on_time(Instant now) {
+  now_ = now;
+  flows_.on_time(now);
+  watch_lanes(now);
+  recover(now);
+  if (now < next_event_poll_) return;
+  next_event_poll_ = now + kEventPeriod;
+  poll_events();
+  if (completions_.distrusts_stamps() && !std::exchange(distrust_reported_, true)) {
+    config_.log(LogLevel::kWarn,
+                fmt::format("the time stamps of {} make no sense: its round trips are measured by "
+                            "our clock; PACECAR_VERBS_WITHOUT=time_stamps leaves them out",
+                            device_.name));
+  }
+}
+
+Instant VerbsNic::next_deadline() const {
+  if (!all_polled() || !controls_.empty()) return Instant();
+  Instant next = flows_.next_deadline();
+  if (started_ > 0) next = std::min(next, next_watch_);
+  return recovering_.empty() ? next : std::min(next, next_recovery_);
+}
+
+const WorkRequest* VerbsNic::waiting(uint32_t slot) const {
+  const QueuePair& qp = *queue_pairs_[slot];
+  return qp.can_start() ? qp.work.waiting() : nullptr;
+}
+
+size_t VerbsNic::send(QueuePair& qp, PacedFlows::Turn* turn) {
+  PostBatch batch(qp);
+  while (!batch.full() && qp.can_start()) {
+    const WorkRequest& request = *qp.work.waiting();
+    PACECAR_CHECK(request.length <= device_.port_attributes.max_msg_sz);
+    if (!fits(turn, request.length)) break;
+    const Bytes headers = packets_of(request.length) * caps_.packet_overhead;
+    const Instant departure = depart(turn, request.length, request.length + headers);
+    ++qp.started;
+    ++started_;
+    batch.add(request, qp.work.start(), departure);
+  }
+  if (turn == nullptr) wake(qp);
+  if (const int error = batch.post(); error != 0) {
+    break_queue_pair(qp, CompletionStatus::kLocalError,
+                     verbs_error(Call::kOther, "ibv_post_send", error, device_.name).message);
+  }
+  return batch.size();
 }
 
 }  // namespace pacecar
