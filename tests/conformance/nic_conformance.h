@@ -56,7 +56,7 @@ NicWorld in_virtual_time(const std::shared_ptr<World>& world) {
                 world->b.turn(network.now());
                 return network.now();
               },
-          .next_deadline = next_deadline_of(world->a.nic(), world->b.nic()),
+          .next_deadline = next_deadline_of(world->a, world->b),
           .owner = world};
 }
 

@@ -57,7 +57,7 @@ NicWorld loopback(std::array<size_t, 2> cores) {
   const auto world = std::make_shared<test::TwoCoresLoopback>(cores);
   return {.nics = {&world->nic(0), &world->nic(1)},
           .step = [world] { return world->step(); },
-          .next_deadline = next_deadline_of(world->nic(0), world->nic(1)),
+          .next_deadline = next_deadline_of(world->port(0), world->port(1)),
           .owner = world};
 }
 

@@ -11,7 +11,7 @@
 
 #include "tests/support/prng_source.h"
 #include "tests/support/sim_star.h"
-#include "transport/engine/cores/multi_core_nic.h"
+#include "transport/engine/cores/multi_core_port.h"
 #include "transport/softnic/soft_nic.h"
 
 namespace pacecar::test {
@@ -110,17 +110,19 @@ class CoresHost {
           std::make_unique<SoftNic>(own, random_source(*random_.back()), network.now()));
       ports.push_back(std::make_unique<SoftPort>(*ios_.back(), *soft_.back()));
     }
-    nic_ = std::move(MultiCoreNic::make(std::move(ports), {}).value());
+    port_ = std::move(MultiCorePort::make(std::move(ports), {}).value());
   }
 
-  MultiCoreNic& nic() { return *nic_; }
+  MultiCorePort& port() { return *port_; }
+  MultiCoreNic& nic() { return port_->nic(); }
+  Instant next_deadline() const { return port_->next_deadline(); }
   SoftNic& core(size_t index) { return *soft_[index]; }
   void cut(size_t core) { ios_[core]->cut(); }
   void turn(Instant now) {
-    while (nic_->receive(now) > 0) {
+    while (port_->receive(now) > 0) {
     }
-    nic_->on_time(now);
-    while (nic_->transmit(now) > 0) {
+    port_->on_time(now);
+    while (port_->transmit(now) > 0) {
     }
   }
 
@@ -128,7 +130,7 @@ class CoresHost {
   std::vector<std::unique_ptr<CorePort>> ios_;
   std::vector<std::unique_ptr<Prng>> random_;
   std::vector<std::unique_ptr<SoftNic>> soft_;
-  std::unique_ptr<MultiCoreNic> nic_;
+  std::unique_ptr<MultiCorePort> port_;
 };
 
 }  // namespace pacecar::test

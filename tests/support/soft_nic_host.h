@@ -34,6 +34,7 @@ class SoftNicHost {
              random_source(random_), now) {}
 
   SoftNic& nic() { return nic_; }
+  Instant next_deadline() const { return nic_.next_deadline(); }
 
   void turn(Instant now) {
     std::array<RxPacket, 32> received;

@@ -10,7 +10,7 @@
 
 namespace pacecar::test {
 
-// `AnyNic` is a Nic and a NicPort.
+// `AnyNic` is a NicPort.
 template <typename AnyNic>
 struct TurnedNics {
   std::array<std::unique_ptr<AnyNic>, 2> nics;

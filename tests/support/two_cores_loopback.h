@@ -10,7 +10,7 @@
 #include "tests/support/prng_source.h"
 #include "tests/support/turned_nics.h"
 #include "transport/engine/clock.h"
-#include "transport/engine/cores/multi_core_nic.h"
+#include "transport/engine/cores/multi_core_port.h"
 #include "transport/io/udp/udp_io.h"
 
 namespace pacecar::test {
@@ -31,11 +31,12 @@ class TwoCoresLoopback {
             std::make_unique<SoftPort>(*core.io, core.nic, SoftPort::kMaxTransmit, clock_now));
       }
       const CoreThreadConfig config{.clock = clock_now, .spin = Duration::from_us(20)};
-      turned_.nics[side] = std::move(MultiCoreNic::make(std::move(ports), config).value());
+      turned_.nics[side] = std::move(MultiCorePort::make(std::move(ports), config).value());
     }
   }
 
-  MultiCoreNic& nic(size_t side) { return *turned_.nics[side]; }
+  MultiCorePort& port(size_t side) { return *turned_.nics[side]; }
+  MultiCoreNic& nic(size_t side) { return port(side).nic(); }
   Instant step() { return turned_.step(); }
 
   std::array<QueuePairId, 2> connect() {
@@ -99,7 +100,7 @@ class TwoCoresLoopback {
   }
 
   std::vector<std::unique_ptr<OwnCore>> cores_;
-  TurnedNics<MultiCoreNic> turned_;  // their threads end first
+  TurnedNics<MultiCorePort> turned_;  // their threads end first
   size_t sent_ = 0;
 };
 

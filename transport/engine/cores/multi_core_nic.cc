@@ -1,11 +1,6 @@
 #include "transport/engine/cores/multi_core_nic.h"
 
-#include <fmt/format.h>
-#include <sys/epoll.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "transport/base/check.h"
@@ -27,61 +22,18 @@ NicCaps caps_of(const NicCaps& first, uint32_t cores) {
   return caps;
 }
 
-Result<FileDescriptor> wait_for_any(std::initializer_list<int> fds) {
-  FileDescriptor all(epoll_create1(EPOLL_CLOEXEC));
-  for (const int fd : fds) {
-    epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
-    if (all && epoll_ctl(all.get(), EPOLL_CTL_ADD, fd, &event) == 0) continue;
-    return fail(ErrorCode::kSystem,
-                fmt::format("cannot wait for several sockets at once ({}): raise the limit of open "
-                            "files (ulimit -n)",
-                            std::strerror(errno)));
-  }
-  return all;
-}
-
 }  // namespace
 
-Result<std::unique_ptr<MultiCoreNic>> MultiCoreNic::make(
-    std::vector<std::unique_ptr<SoftPort>> ports, const CoreThreadConfig& config,
-    std::unique_ptr<Processors> processors) {
-  PACECAR_CHECK(!ports.empty() && ports.size() <= FlowDivision::kMaxCores);
-  ASSIGN_OR_RETURN(auto bell, Doorbell::make());
-  const auto cores = static_cast<uint32_t>(ports.size());
-  std::unique_ptr<MultiCoreNic> nic(
-      new MultiCoreNic(std::move(ports.front()), cores, std::move(bell), std::move(processors)));
-  ports.erase(ports.begin());
-  RETURN_IF_ERROR(nic->start(std::move(ports), config));
-  return nic;
-}
-
-MultiCoreNic::MultiCoreNic(std::unique_ptr<SoftPort> first, uint32_t cores,
-                           std::unique_ptr<Doorbell> bell, std::unique_ptr<Processors> processors)
-    : processors_(std::move(processors)),
-      port_(std::move(first)),
-      first_(port_->soft_nic()),
-      caps_(caps_of(first_.caps(), cores)),
-      bell_(std::move(bell)),
+MultiCoreNic::MultiCoreNic(SoftNic& first, std::span<const std::unique_ptr<Core>> further)
+    : first_(first),
+      further_(further),
+      caps_(caps_of(first.caps(), cores())),
       queue_pairs_(caps_.queue_pairs),
-      lanes_(cores - 1, std::vector<QueuePair*>(caps_.queue_pairs)),
+      lanes_(further.size(), std::vector<QueuePair*>(caps_.queue_pairs)),
       done_(caps_.queue_pairs),
-      undivided_(caps_.flows) {}
-
-Result<void> MultiCoreNic::start(std::vector<std::unique_ptr<SoftPort>> further,
-                                 const CoreThreadConfig& config) {
-  for (auto& port : further) {
-    ASSIGN_OR_RETURN(auto core, Core::make(std::move(port), *bell_));
-    further_.push_back(std::move(core));
-  }
-  if (config.clock == nullptr) return {};
-  ASSIGN_OR_RETURN(wait_fd_, wait_for_any({port_->wait_fd(), bell_->fd()}));
-  for (auto& core : further_) {
-    threads_.push_back(start_core_thread(*core, config, processors_.get()));
-  }
-  return {};
+      undivided_(caps_.flows) {
+  PACECAR_CHECK(cores() <= FlowDivision::kMaxCores);
 }
-
-MultiCoreNic::~MultiCoreNic() = default;
 
 // --- set-up ---
 
@@ -105,13 +57,12 @@ std::shared_ptr<void> MultiCoreNic::deregister_memory(const MemoryRegion& region
 Result<QueuePairId> MultiCoreNic::create_queue_pair(const QueuePairConfig& config) {
   const auto id = first_.create_queue_pair(config);
   if (!id || !config.paced) return id;
-  auto qp = std::make_unique<QueuePair>(config);
-  qp->id = *id;
-  qp->lanes.push_back({*id, FixedQueue<uint32_t>(config.work_requests)});
+  auto qp = std::make_unique<QueuePair>(*id, config);
+  qp->lanes.push_back({*id, FixedQueue<uint64_t>(config.work_requests)});
   for (uint32_t i = 1; i < cores(); ++i) {
     const QueuePairId lane =
         core(i).exclusively([&](SoftNic& nic) { return nic.create_queue_pair(config).value(); });
-    qp->lanes.push_back({lane, FixedQueue<uint32_t>(config.work_requests)});
+    qp->lanes.push_back({lane, FixedQueue<uint64_t>(config.work_requests)});
     lanes_[i - 1][core(i).slot_of(lane)] = qp.get();
   }
   ++flow(config.flow).queue_pairs;
@@ -181,17 +132,19 @@ void MultiCoreNic::destroy_queue_pair(QueuePairId id) {
   first_.destroy_queue_pair(id);
   QueuePair* qp = find(id);
   if (qp == nullptr) return;
-  Flow& flow = this->flow(qp->flow);
-  for (; !qp->posted.empty(); qp->posted.pop_front()) {
-    const Posted& posted = qp->posted.front();
-    if (!posted.done) flow.division.on_done(posted.core, posted.bytes);
+  const FlowId id_of_flow = qp->config.flow;
+  Flow& flow = this->flow(id_of_flow);
+  for (uint32_t i = 0; i < qp->lanes.size(); ++i) {
+    for (auto& writes = qp->lanes[i].writes; !writes.empty(); writes.pop_front()) {
+      flow.division.on_done(i, qp->work.request(writes.front()).length);
+    }
   }
   while (qp->lanes.size() > 1) drop_lane(*qp);
   if (--flow.queue_pairs == 0) {
-    for (auto& core : further_) core->forget(qp->flow);
-    flow = Flow(cores(), qp->flow);  // the next flow with its number starts fresh
+    for (auto& core : further_) core->forget(id_of_flow);
+    flow = Flow(cores(), id_of_flow);  // the next flow with its number starts fresh
   } else {
-    undivided_.add(qp->flow);
+    undivided_.add(id_of_flow);
   }
   done_.remove(first_.slot_of(id));
   queue_pairs_[first_.slot_of(id)].reset();

@@ -7,7 +7,7 @@
 
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
-#include "transport/engine/cores/multi_core_nic.h"
+#include "transport/engine/cores/multi_core_port.h"
 #include "transport/engine/open/open_io.h"
 #include "transport/engine/open/open_kinds.h"
 #include "transport/engine/soft_port.h"
@@ -28,7 +28,7 @@ Result<std::unique_ptr<NicPort>> open_engines(const InterfaceInfo& interface, co
   ASSIGN_OR_RETURN(auto ios, open_ios(params, interface, engines));
   const CoreThreadConfig config{
       .clock = clock_now, .spin = params.spin, .blind = !params.fault.empty()};
-  return MultiCoreNic::make(make_soft_ports(params, std::move(ios), clock_now()), config,
+  return MultiCorePort::make(make_soft_ports(params, std::move(ios), clock_now()), config,
                             std::move(processors));
 }
 

@@ -1,4 +1,4 @@
-// The turn of MultiCoreNic: it passes writes and limits to the cores, and takes their completions
+// The part of MultiCoreNic that passes writes and limits to the cores, and takes their completions
 // and signals.
 #include <algorithm>
 
@@ -37,8 +37,9 @@ size_t MultiCoreNic::post(QueuePairId id, std::span<const WorkRequest> work_requ
 
 // All writes are signaled on the core, so that the core's backlog is known here.
 bool MultiCoreNic::post_one(QueuePair& qp, const WorkRequest& work_request) {
-  if (qp.broken_by || qp.posted.size() == qp.work_requests) return false;
-  Flow& flow = this->flow(qp.flow);
+  if (qp.state == QueuePair::State::kBroken || qp.work.size() == qp.work_requests) return false;
+  const FlowId id = qp.config.flow;
+  Flow& flow = this->flow(id);
   const auto lanes = static_cast<uint32_t>(qp.lanes.size());
   const Bytes bytes = work_request.length;
   const uint32_t chosen = flow.division.choose(bytes, flow.limits.rate, lanes);
@@ -46,17 +47,16 @@ bool MultiCoreNic::post_one(QueuePair& qp, const WorkRequest& work_request) {
   WorkRequest write = work_request;
   write.signaled = true;
   // A core that had nothing of this flow gets its limits before the write.
-  if (flow.division.on_posted(chosen, bytes)) divide(qp.flow);
+  if (flow.division.on_posted(chosen, bytes)) divide(id);
   const bool taken =
       chosen == 0 ? first_.post(lane.id, {&write, 1}) == 1 : core(chosen).post(lane.id, write);
   if (!taken) {
-    if (flow.division.on_done(chosen, bytes)) undivided_.add(qp.flow);
+    if (flow.division.on_done(chosen, bytes)) undivided_.add(id);
     return false;
   }
   handed_over_ &= chosen == 0;
-  lane.writes.push(qp.first_posted + static_cast<uint32_t>(qp.posted.size()));
-  qp.posted.push(
-      {.id = work_request.id, .bytes = bytes, .core = chosen, .signaled = work_request.signaled});
+  qp.work.post({&work_request, 1});
+  lane.writes.push(qp.work.start());
   return true;
 }
 
@@ -74,10 +74,12 @@ size_t MultiCoreNic::poll(std::span<Completion> completions) {
       if (take(i, completions[count])) ++count;
     }
   }
-  for (size_t left = done_.size(); left > 0 && count < completions.size(); --left) {
-    QueuePair& qp = *queue_pairs_[done_.front()];
-    count += report_done(qp, completions.subspan(count));
-    if (count < completions.size()) done_.take();
+  while (count < completions.size() && !done_.empty()) {
+    if (queue_pairs_[done_.front()]->pop_completion(&completions[count])) {
+      ++count;
+    } else {
+      done_.take();
+    }
   }
   return count;
 }
@@ -87,19 +89,20 @@ bool MultiCoreNic::take(uint32_t index, Completion& completion) {
   // A queue pair without lanes is on the first core only: its completion passes unchanged. Another
   // core's is of a queue pair that is gone.
   if (qp == nullptr) return index == 0;
-  if (qp->broken_by) return false;
+  if (qp->state == QueuePair::State::kBroken) return false;
   completion.queue_pair = qp->id;
   switch (completion.kind) {
     case CompletionKind::kSent: {
-      FixedQueue<uint32_t>& writes = qp->lanes[index].writes;
-      Posted& posted = qp->posted[writes.front() - qp->first_posted];
+      FixedQueue<uint64_t>& writes = qp->lanes[index].writes;
+      const uint64_t number = writes.front();
       writes.pop_front();
-      posted.done = true;
-      posted.status = completion.status;
-      if (flow(qp->flow).division.on_done(index, posted.bytes)) undivided_.add(qp->flow);
+      qp->work.finish(number, completion.status);
+      const FlowId id = qp->config.flow;
+      if (flow(id).division.on_done(index, qp->work.request(number).length)) undivided_.add(id);
       break;
     }
     case CompletionKind::kBroken:
+      qp->state = QueuePair::State::kBroken;
       qp->broken_lane = index;
       qp->broken_by = completion.status;
       break;
@@ -108,26 +111,6 @@ bool MultiCoreNic::take(uint32_t index, Completion& completion) {
   }
   done_.add(first_.slot_of(qp->id));
   return false;
-}
-
-size_t MultiCoreNic::report_done(QueuePair& qp, std::span<Completion> completions) {
-  size_t count = 0;
-  while (count < completions.size() && !qp.posted.empty() && qp.posted.front().done) {
-    const Posted posted = qp.posted.front();
-    qp.posted.pop_front();
-    ++qp.first_posted;
-    if (!posted.signaled && posted.status == CompletionStatus::kOk) continue;
-    completions[count++] = {.work_request = posted.id,
-                            .queue_pair = qp.id,
-                            .kind = CompletionKind::kSent,
-                            .status = posted.status};
-  }
-  if (qp.broken_by && !qp.reported && count < completions.size()) {
-    qp.reported = true;
-    completions[count++] = {
-        .queue_pair = qp.id, .kind = CompletionKind::kBroken, .status = *qp.broken_by};
-  }
-  return count;
 }
 
 // --- signals and limits ---
@@ -209,49 +192,10 @@ bool MultiCoreNic::send_limits(uint32_t index, FlowId id, const FlowLimits& limi
   return true;
 }
 
-// --- turns ---
-
-void MultiCoreNic::on_time(Instant now) {
-  now_ = now;
-  first_.on_time(now);
-}
-
-size_t MultiCoreNic::receive(Instant now) {
-  now_ = now;
-  if (expecting_) {
-    expecting_ = false;
-    bell_->answer();
-  }
-  size_t received = port_->receive(now);
-  for (auto& core : further_) {
-    if (threads_.empty()) core->turn(now, nullptr);
-    received += core->take_news() ? 1 : 0;
-  }
-  return received;
-}
-
-size_t MultiCoreNic::transmit(Instant now) {
-  now_ = now;
+void MultiCoreNic::hand_over() {
   for (size_t left = undivided_.size(); left > 0; --left) divide(undivided_.take());
   handed_over_ = true;
   for (auto& core : further_) handed_over_ &= core->hand_over();
-  return port_->transmit(now);
-}
-
-Instant MultiCoreNic::next_deadline() const {
-  if (!undivided_.empty() || !handed_over_) return Instant();
-  Instant next = port_->next_deadline();
-  if (!threads_.empty()) return next;
-  for (const auto& core : further_) next = std::min(next, core->next_deadline());
-  return next;
-}
-
-bool MultiCoreNic::prepare_to_wait() {
-  bell_->expect();
-  expecting_ = true;
-  const bool news =
-      std::ranges::any_of(further_, [](const auto& core) { return core->has_news(); });
-  return !news && port_->prepare_to_wait();
 }
 
 }  // namespace pacecar

@@ -1,0 +1,50 @@
+// MultiCorePort: drives a software NIC on several processor cores. The owner's thread drives the
+// first core with the calls of a NicPort, like a single SoftNic; each other core has its own
+// thread.
+//
+// Thread rule: one thread at a time, except wait_fd().
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transport/base/file_descriptor.h"
+#include "transport/engine/cores/core_thread.h"
+#include "transport/engine/cores/multi_core_nic.h"
+
+namespace pacecar {
+
+class MultiCorePort final : public NicPort {
+ public:
+  // `ports`: one for each core, with SoftNics as MultiCoreNic needs them. `processors`: where the
+  // threads run; null: anywhere. Without a clock there are no threads: receive() drives all cores,
+  // in virtual time. Errors: kSystem.
+  static Result<std::unique_ptr<MultiCorePort>> make(
+      std::vector<std::unique_ptr<SoftPort>> ports, const CoreThreadConfig& config,
+      std::unique_ptr<Processors> processors = nullptr);
+
+  MultiCoreNic& nic() override { return nic_; }
+  size_t receive(Instant now) override;
+  void on_time(Instant now) override;
+  size_t transmit(Instant now) override;
+  Instant next_deadline() const override;
+  bool prepare_to_wait() override;
+  int wait_fd() const override { return wait_fd_.get(); }
+  const Address& address() const override { return first_->address(); }
+
+ private:
+  MultiCorePort(std::unique_ptr<SoftPort> first, std::unique_ptr<Doorbell> bell,
+                std::vector<std::unique_ptr<Core>> further);
+  Result<void> start_threads(const CoreThreadConfig& config);
+
+  std::unique_ptr<Processors> processors_;
+  const std::unique_ptr<SoftPort> first_;
+  const std::unique_ptr<Doorbell> bell_;  // for a thread that sleeps on wait_fd()
+  const std::vector<std::unique_ptr<Core>> further_;
+  MultiCoreNic nic_;
+  FileDescriptor wait_fd_;  // an epoll instance
+  bool expecting_ = false;
+  std::vector<std::jthread> threads_;  // they end first
+};
+
+}  // namespace pacecar
