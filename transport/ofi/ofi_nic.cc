@@ -140,7 +140,9 @@ Result<QueuePairId> OfiNic::create_queue_pair(const QueuePairConfig& config) {
   // others. The slot's previous key was valid until now, for late messages: a wrong key may end the
   // whole connection to a peer.
   ASSIGN_OR_RETURN(ring_regions_[slot], memory_.add_own(&rings_[slot], sizeof(OfiRings)));
-  add(std::make_unique<QueuePair>(id, config, rings_[slot]));
+  auto qp = std::make_unique<QueuePair>(id, config, rings_[slot]);
+  qp->rings_descriptor = ring_regions_[slot].descriptor();
+  add(std::move(qp));
   return id;
 }
 

@@ -124,7 +124,6 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   }
   void prepare_waiting(QueuePair& qp);
   size_t transmit_messages();
-  OfiPart part_of(const QueuePair& qp, const OfiMailbox::Outgoing& outgoing) const;
   bool send_message(QueuePair& qp, const OfiQueuePair::QueuedMessage& queued);
   bool wants_answer(const QueuePair& qp, Bytes bytes) const;
   void queue_message(QueuePair& qp, const OfiMessage& message,
@@ -146,7 +145,6 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   void retry_blocked(Instant now);
   void set_time(Instant now);
   void watch(Instant now);
-  void on_silence(QueuePair& qp);
 
   OfiConfig config_;
   // Each member is made from those before it.

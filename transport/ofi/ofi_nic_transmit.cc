@@ -4,7 +4,6 @@
 #include <rdma/fi_errno.h>
 
 #include <algorithm>
-#include <cstddef>
 
 #include "transport/base/check.h"
 #include "transport/ofi/ofi_nic.h"
@@ -125,7 +124,7 @@ OfiOperation* OfiNic::hand_over(QueuePair& qp, OfiOperation::Kind kind, uint8_t 
     block(qp);
     return nullptr;
   }
-  if (message != nullptr) write.behind = part_of(qp, qp.mailbox.send(*message));
+  if (message != nullptr) write.behind = qp.part_of(qp.mailbox.send(*message));
   write.peer = qp.peers[endpoint];
   write.context = &operation->context;
   int error = qp.lock ? qp.lock->acquire() : 0;
@@ -242,16 +241,6 @@ size_t OfiNic::transmit_messages() {
   return count;
 }
 
-OfiPart OfiNic::part_of(const QueuePair& qp, const OfiMailbox::Outgoing& outgoing) const {
-  const size_t skipped = outgoing.message->unwritten();
-  const uint64_t place = offsetof(OfiRings, in) + outgoing.slot * sizeof(OfiMessage) + skipped;
-  return {.data = reinterpret_cast<const uint8_t*>(outgoing.message) + skipped,
-          .length = sizeof(OfiMessage) - skipped,
-          .descriptor = ring_regions_[slot_of(qp.id)].descriptor(),
-          .place = qp.remote.rings + place,
-          .key = qp.remote.rings_key};
-}
-
 bool OfiNic::send_message(QueuePair& qp, const OfiQueuePair::QueuedMessage& queued) {
   OfiOperation* const operation =
       hand_over(qp, OfiOperation::Kind::kMessage, queued.endpoint,
@@ -289,6 +278,14 @@ void OfiNic::watch(Instant now) {
   const auto is_silent = [this, now](const QueuePair& qp) {
     return qp.awaits() && now - qp.since >= config_.silence_limit;
   };
+  const auto on_silence = [this](QueuePair& qp) {
+    if (!qp.connected()) return;
+    break_queue_pair(
+        qp, CompletionStatus::kRetryExceeded,
+        fmt::format("nothing has come back for {:g} s", config_.silence_limit.seconds()),
+        "look for the first error at the peer, and at the links and routes to it (PACECAR_TIMEOUT "
+        "bounds the wait)");
+  };
   for (const uint32_t slot : live_) {
     QueuePair& qp = *queue_pairs_[slot];
     if (is_silent(qp) && (!shared || qp.idle())) on_silence(qp);
@@ -300,14 +297,6 @@ void OfiNic::watch(Instant now) {
   if (held_up_by == nullptr || !is_silent(*held_up_by)) return;
   on_silence(*held_up_by);
   reopen_endpoints(held_up_by->peer + " answers no more, and holds up what others have answered");
-}
-
-void OfiNic::on_silence(QueuePair& qp) {
-  if (!qp.connected()) return;
-  break_queue_pair(qp, CompletionStatus::kRetryExceeded,
-                   fmt::format("nothing has come back for {:g} s", config_.silence_limit.seconds()),
-                   "look for the first error at the peer, and at the links and routes to it "
-                   "(PACECAR_TIMEOUT bounds the wait)");
 }
 
 Instant OfiNic::next_deadline() const {

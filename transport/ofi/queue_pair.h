@@ -6,6 +6,7 @@
 
 #include <rdma/fi_endpoint.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -15,7 +16,7 @@
 #include "transport/base/fixed_queue.h"
 #include "transport/base/random_word.h"
 #include "transport/nic/paced/queue_pair_state.h"
-#include "transport/ofi/address.h"
+#include "transport/ofi/endpoint.h"
 #include "transport/ofi/host_lock.h"
 #include "transport/ofi/mailbox.h"
 
@@ -94,6 +95,16 @@ struct OfiQueuePair : QueuePairState {
     uint8_t endpoint = 0;
   };
 
+  // A message in the mailbox, as the part of a write.
+  OfiPart part_of(const OfiMailbox::Outgoing& outgoing) const {
+    const size_t skipped = outgoing.message->unwritten();
+    const uint64_t place = offsetof(OfiRings, in) + outgoing.slot * sizeof(OfiMessage) + skipped;
+    return {.data = reinterpret_cast<const uint8_t*>(outgoing.message) + skipped,
+            .length = sizeof(OfiMessage) - skipped,
+            .descriptor = rings_descriptor,
+            .place = remote.rings + place,
+            .key = remote.rings_key};
+  }
   // Whether no operation of ours is at the provider.
   bool idle() const { return started == 0 && messages == 0; }
   // Something is awaited from the peer or the provider.
@@ -119,8 +130,9 @@ struct OfiQueuePair : QueuePairState {
   Instant last_sign;  // the last sign of life
 
   OfiAddress remote;
-  std::optional<HostLock> lock;  // of the peer, on the same host
-  std::vector<fi_addr_t> peers;  // by our endpoints
+  void* rings_descriptor = nullptr;  // of our rings, at the provider
+  std::optional<HostLock> lock;      // of the peer, on the same host
+  std::vector<fi_addr_t> peers;      // by our endpoints
   OfiRemoteRegions regions;
   std::optional<uint32_t> asked;            // the peer's key that we asked for
   std::unordered_set<uint32_t> advertised;  // our keys that the peer may use

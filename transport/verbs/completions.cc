@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "transport/base/return_if_error.h"
 #include "transport/verbs/errors.h"
@@ -128,19 +127,13 @@ void CompletionQueue::refill_receives() {
 
 std::span<const ibv_wc> CompletionQueue::poll(Instant now) {
   emptied_before_ = emptied_;
-  if (stashed_ != 0) return std::span(completions_).first(std::exchange(stashed_, 0));
-  const size_t count = take();
-  if (count < kBatch) emptied_ = now;
-  return std::span(completions_).first(count);
-}
-
-size_t CompletionQueue::take() {
-  if (error_ != 0) return 0;
+  if (error_ != 0) return {};
   const int count =
       stamped_ != nullptr ? poll_stamped() : ibv_poll_cq(queue_.get(), kBatch, completions_.data());
   if (count < 0) error_ = EIO;
   if (count > 0) armed_.reset();
-  return count < 0 ? 0 : static_cast<size_t>(count);
+  if (count < static_cast<int>(kBatch)) emptied_ = now;
+  return std::span(completions_).first(static_cast<size_t>(std::max(count, 0)));
 }
 
 // As ibv_poll_cq, with time stamps.
@@ -176,9 +169,7 @@ Duration CompletionQueue::lateness(size_t index, Instant now) {
   return stamped ? clock_->lateness(stamps_[index], now, emptied_before_) : Duration();
 }
 
-bool CompletionQueue::prepare_to_wait(Wake wake) {
-  if (stashed_ == 0) stashed_ = take();
-  if (stashed_ != 0) return false;
+void CompletionQueue::notify(Wake wake) {
   ibv_cq* which = nullptr;
   void* context = nullptr;
   unsigned events = 0;
@@ -187,12 +178,10 @@ bool CompletionQueue::prepare_to_wait(Wake wake) {
     ibv_ack_cq_events(queue_.get(), events);
     armed_.reset();
   }
-  if (armed_ == wake) return true;
+  if (armed_ == wake) return;
   const int error = ibv_req_notify_cq(queue_.get(), wake == Wake::kSolicited ? 1 : 0);
   if (error != 0 && error_ == 0) error_ = error;
   armed_ = wake;
-  stashed_ = take();  // a completion may have arrived before
-  return stashed_ == 0;
 }
 
 }  // namespace pacecar

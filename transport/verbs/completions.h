@@ -58,8 +58,9 @@ class CompletionQueue {
 
   // Which completions wake a sleeping thread: any, or only solicited ones (arrivals).
   enum class Wake : uint8_t { kAny, kSolicited };
-  // From here on wait_fd() becomes readable at such a completion; false: something has completed.
-  bool prepare_to_wait(Wake wake);
+  // From here on wait_fd() becomes readable at such a completion. Poll afterwards: one may have
+  // come before.
+  void notify(Wake wake);
   // The owner makes it non-blocking.
   int wait_fd() const { return channel_->fd; }
 
@@ -68,7 +69,6 @@ class CompletionQueue {
   // 0 or errno.
   int make_queue(const VerbsDevice& device, uint32_t entries);
   int post_receives(uint32_t count);
-  size_t take();
   int poll_stamped();
 
   // Each is made from those before it.
@@ -83,7 +83,6 @@ class CompletionQueue {
   uint32_t receives_batch_ = 0;
   int error_ = 0;
   std::optional<Wake> armed_;  // notification is armed, and nothing has completed since
-  size_t stashed_ = 0;         // polled by prepare_to_wait
   std::array<ibv_wc, kBatch> completions_;
   std::array<uint64_t, kBatch> stamps_;  // of successful sends
   std::optional<DeviceClock> clock_;     // only with time stamps

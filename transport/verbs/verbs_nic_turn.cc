@@ -177,9 +177,8 @@ bool VerbsNic::prepare_to_wait() {
   // Without outstanding data only arrivals need to wake us: completions of our control writes need
   // no action.
   using Wake = CompletionQueue::Wake;
-  const bool idle =
-      completions_.prepare_to_wait(flows_.any_in_flight() ? Wake::kAny : Wake::kSolicited);
-  return idle && all_polled();
+  completions_.notify(flows_.any_in_flight() ? Wake::kAny : Wake::kSolicited);
+  return receive(now_) == 0 && all_polled();
 }
 
 // --- time, and what leaves ---

@@ -79,18 +79,19 @@ void Core::count(NicCounters& total) const {
 void Core::halt(QueuePairId id) {
   const Hold hold(*this);
   port_->soft_nic().halt_queue_pair(id);
-  while (!publish()) {  // the owner is in this call, so only this loop makes room
-    collect(completions_, early_completions_);
-    collect(signals_, early_signals_);
-    collect(arrivals_, early_arrivals_);
-  }
+  while (!publish()) collect();  // the owner is in this call, so only this loop makes room
+}
+
+void Core::collect() {
+  for (Completion element; completions_.pop(element);) early_completions_.push_back(element);
+  for (FlowSignal element; signals_.pop(element);) early_signals_.push_back(element);
+  for (FlowArrival element; arrivals_.pop(element);) early_arrivals_.push_back(element);
 }
 
 void Core::forget(FlowId flow) {
   const Hold hold(*this);
   publish();
-  collect(signals_, early_signals_);
-  collect(arrivals_, early_arrivals_);
+  collect();
   std::erase_if(early_signals_, [flow](const FlowSignal& signal) { return signal.flow == flow; });
   std::erase_if(early_arrivals_, [flow](const auto& arrival) { return arrival.flow == flow; });
 }

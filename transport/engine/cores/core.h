@@ -109,10 +109,8 @@ class Core {
     early.pop_front();
     return true;
   }
-  template <typename T>
-  static void collect(SpscRing<T>& ring, std::deque<T>& early) {
-    for (T element; ring.pop(element);) early.push_back(element);
-  }
+  // Empties the rings to the owner.
+  void collect();
   // With the lock held.
   size_t take_commands();
   bool publish();

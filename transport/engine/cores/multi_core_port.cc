@@ -4,12 +4,14 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "transport/base/check.h"
 #include "transport/base/return_if_error.h"
+#include "transport/engine/own_thread.h"
 
 namespace pacecar {
 namespace {
@@ -25,6 +27,31 @@ Result<FileDescriptor> wait_for_any(std::initializer_list<int> fds) {
                             std::strerror(errno)));
   }
   return all;
+}
+
+void sleep(Core& core, const CoreThreadConfig& config, const std::stop_token& stop) {
+  core.bell().expect();
+  const Instant deadline = stop.stop_requested() ? Instant() : core.prepare_to_wait();
+  std::array<pollfd, 2> waiting{pollfd{core.wait_fd(), POLLIN, 0},
+                                pollfd{core.bell().fd(), POLLIN, 0}};
+  sleep_until(config.blind ? std::min(deadline, config.clock() + kBlindSleep) : deadline, waiting);
+  core.bell().answer();
+}
+
+// Takes turns as long as there is work, and a little longer; then it sleeps until something arrives
+// or is handed over, without using the processor.
+void run(Core& core, const CoreThreadConfig& config, const std::stop_token& stop) {
+  const std::stop_callback wake(stop, [&core] { core.bell().ring(); });
+  begin_thread("pacecar core");
+  Instant last_moved = config.clock();
+  while (!stop.stop_requested()) {
+    const Instant now = config.clock();
+    if (core.turn(now, config.clock)) {
+      last_moved = now;
+    } else if (now - last_moved >= config.spin) {
+      sleep(core, config, stop);
+    }
+  }
 }
 
 }  // namespace
@@ -56,7 +83,10 @@ MultiCorePort::MultiCorePort(std::unique_ptr<SoftPort> first, std::unique_ptr<Do
 Result<void> MultiCorePort::start_threads(const CoreThreadConfig& config) {
   ASSIGN_OR_RETURN(wait_fd_, wait_for_any({first_->wait_fd(), bell_->fd()}));
   for (auto& core : further_) {
-    threads_.push_back(start_core_thread(*core, config, processors_.get()));
+    threads_.emplace_back([this, config, &core = *core](const std::stop_token& stop) {
+      if (processors_ != nullptr) processors_->bind_this_thread();
+      run(core, config, stop);
+    });
   }
   return {};
 }

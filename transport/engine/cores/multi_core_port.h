@@ -6,13 +6,20 @@
 #pragma once
 
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "transport/base/file_descriptor.h"
-#include "transport/engine/cores/core_thread.h"
 #include "transport/engine/cores/multi_core_nic.h"
+#include "transport/engine/cores/processors.h"
 
 namespace pacecar {
+
+struct CoreThreadConfig {
+  SoftPort::Clock clock = nullptr;
+  Duration spin;       // PACECAR_SPIN
+  bool blind = false;  // a decorator may hold packets back, which must be polled
+};
 
 class MultiCorePort final : public NicPort {
  public:

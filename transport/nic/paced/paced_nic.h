@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <deque>
 #include <memory>
 #include <string>
@@ -59,7 +58,6 @@ class PacedNic : public Nic, public NicPort, protected WaitingWork {
            Instant now)
       : caps_(std::move(caps)),
         address_(address),
-        mtu_shift_(std::has_single_bit(caps_.mtu) ? std::countr_zero(caps_.mtu) : -1),
         queue_pairs_(slots),
         flows_(*this, caps_.flows, caps_.burst_bytes, caps_.jitter, now),
         controls_(slots),
@@ -111,16 +109,13 @@ class PacedNic : public Nic, public NicPort, protected WaitingWork {
   bool all_polled() const { return completed_.empty() && received_.empty(); }
 
   Bytes packets_of(Bytes payload) const {
-    if (payload == 0) return 1;
-    const Bytes up = payload + caps_.mtu - 1;
-    return mtu_shift_ >= 0 ? up >> mtu_shift_ : up / caps_.mtu;
+    return payload == 0 ? 1 : (payload + caps_.mtu - 1) / caps_.mtu;
   }
   // What the peer has written with immediate.
   void on_arrived(const QueuePair& qp, Bytes bytes, uint32_t immediate);
 
   NicCaps caps_;
   const Address address_;  // this host's, for the bootstrap
-  const int mtu_shift_;    // -1: the MTU is no power of two
   NicCounters counters_;
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number
   PacedFlows flows_;
