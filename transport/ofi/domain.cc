@@ -35,7 +35,8 @@ Result<OfiDomain> OfiDomain::open(OfiProvider provider, std::string name, size_t
   fi_info* const info = domain.provider_.info.get();
   if (domain.traits().host_only && info->src_addr != nullptr) make_names_unique(*info);
   fid_fabric* fabric = nullptr;
-  if (const int error = domain.libfabric().fabric(info->fabric_attr, &fabric); error != 0) {
+  if (const int error = domain.libfabric().fabric(info->fabric_attr, &fabric, nullptr);
+      error != 0) {
     return domain.failed("fi_fabric", error);
   }
   domain.fabric_.reset(fabric);
@@ -87,7 +88,7 @@ OfiFailure OfiDomain::failure(int error) const {
   return {.error = -error,
           .provider_error = 0,
           .provider_text = {},
-          .text = libfabric().text_of(-error)};
+          .text = libfabric().strerror(-error)};
 }
 
 std::span<const fi_cq_data_entry> OfiDomain::poll() {

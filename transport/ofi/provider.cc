@@ -63,7 +63,7 @@ InfoHandle query(const OfiLibrary& library, const fi_info& hints) {
 // Requirements for fi_getinfo, which are added one by one.
 struct Hints {
   explicit Hints(const OfiLibrary& library, std::string_view provider)
-      : info(library.allocinfo(), InfoDeleter{&library}) {
+      : info(library.dupinfo(nullptr), InfoDeleter{&library}) {
     if (!provider.empty()) info->fabric_attr->prov_name = strndup(provider.data(), provider.size());
     info->domain_attr->mr_mode = ~kLoneMemoryModes;
     info->mode = ~uint64_t{0};
@@ -181,10 +181,10 @@ std::string OfiLibrary::resolve(void* library) {
     if (entry == nullptr) missing = symbol;
   };
   find(getinfo_, "fi_getinfo", "FABRIC_1.3");
-  find(freeinfo_, "fi_freeinfo", "FABRIC_1.3");
-  find(dupinfo_, "fi_dupinfo", "FABRIC_1.3");
-  find(fabric_, "fi_fabric", "FABRIC_1.1");
-  find(strerror_, "fi_strerror", "FABRIC_1.0");
+  find(freeinfo, "fi_freeinfo", "FABRIC_1.3");
+  find(dupinfo, "fi_dupinfo", "FABRIC_1.3");
+  find(fabric, "fi_fabric", "FABRIC_1.1");
+  find(strerror, "fi_strerror", "FABRIC_1.0");
   find(version_, "fi_version", "FABRIC_1.0");
   return missing;
 }

@@ -28,30 +28,23 @@ class OfiLibrary {
 
   // As fi_getinfo, with signals as in load(). `hints` are not changed.
   int getinfo(const fi_info* hints, fi_info** infos) const;
-  fi_info* allocinfo() const { return dupinfo_(nullptr); }
-  fi_info* dupinfo(const fi_info* info) const { return dupinfo_(info); }
-  void freeinfo(fi_info* info) const { freeinfo_(info); }
-  int fabric(fi_fabric_attr* attributes, fid_fabric** fabric) const {
-    return fabric_(attributes, fabric, nullptr);
-  }
   // As fi_endpoint, with signals as in load().
   int endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint) const;
-  // `error` is positive.
-  std::string text_of(int error) const { return strerror_(error); }
   // "1.17"
   std::string version() const;
   // Whether GPU memory can be registered by dma-buf: the library and the headers of the build are
   // of version 1.20 or later.
   bool takes_dmabufs() const;
 
+  decltype(&fi_freeinfo) freeinfo = nullptr;
+  decltype(&fi_dupinfo) dupinfo = nullptr;  // of nullptr: a new one
+  decltype(&fi_fabric) fabric = nullptr;
+  decltype(&fi_strerror) strerror = nullptr;
+
  private:
   std::string resolve(void* library);
 
   decltype(&fi_getinfo) getinfo_ = nullptr;
-  decltype(&fi_freeinfo) freeinfo_ = nullptr;
-  decltype(&fi_dupinfo) dupinfo_ = nullptr;
-  decltype(&fi_fabric) fabric_ = nullptr;
-  decltype(&fi_strerror) strerror_ = nullptr;
   decltype(&fi_version) version_ = nullptr;
 };
 

@@ -60,6 +60,23 @@ TEST_P(OfiFarewellTest, DataWritesLeaveTheMemoryOfAClosedNicAlone) {
   for (int round = 0; round < 10; ++round) EXPECT_TRUE(stays_untouched(kSize, true));
 }
 
+TEST_P(OfiFarewellTest, WritesOfADestroyedQueuePairLeaveTheWindowOnceTheyAreDone) {
+  OfiEnd from(kind());
+  OfiEnd to(kind());
+  from.nic().set_flow_limits(0, {.rate = Rate::from_gbps(1000), .window = kSize}, monotonic_now());
+  const auto& source = from.memory(kSize, Access::kLocalRead, 3);
+  const auto& sink = to.memory(kSize, Access::kRemoteWrite);
+  const OfiConnection ends = connect(from, to);
+  ASSERT_TRUE(from.post(ends.a, OfiEnd::write(1, source, sink.target())));
+  ASSERT_TRUE(run_until({&from, &to}, [&] { return from.finished(ends.a) == 1; }));
+  ASSERT_TRUE(from.post(ends.a, OfiEnd::write(2, source, sink.target())));
+  from.nic().transmit(monotonic_now());
+  from.nic().destroy_queue_pair(ends.a);
+  const OfiConnection next = connect(from, to);  // of the same flow
+  ASSERT_TRUE(from.post(next.a, OfiEnd::write(3, source, sink.target())));
+  EXPECT_TRUE(run_until({&from, &to}, [&] { return from.finished(next.a) == 1; }));
+}
+
 // A messenger destroys its end when it learns that the peer's end is gone.
 TEST_P(OfiFarewellTest, DestroyedEndStillAnswersAFarewell) {
   OfiEnd first(kind());

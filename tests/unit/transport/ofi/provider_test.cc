@@ -21,7 +21,7 @@ class OfiProviderTest : public testing::Test {
   void SetUp() override {
     const auto library = OfiLibrary::load();
     if (!library) GTEST_SKIP() << library.error().message;
-    info_ = InfoHandle((*library)->allocinfo(), InfoDeleter{*library});
+    info_ = InfoHandle((*library)->dupinfo(nullptr), InfoDeleter{*library});
     info_->caps = FI_RMA;
     info_->ep_attr->type = FI_EP_RDM;
     info_->ep_attr->max_msg_size = 1 << 30;
