@@ -18,13 +18,6 @@
 namespace pacecar {
 namespace {
 
-// A completion waits until the polling thread is woken.
-constexpr Duration kJitter = Duration::from_us(100);
-// Without a device that moves the data, it also waits for the peer's processor.
-constexpr Duration kSoftwareJitter = Duration::from_us(1000);
-// A thread that shares its core waits for the scheduler: some slices of a few ms each.
-constexpr Duration kPause = Duration::from_ms(25);
-constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 constexpr uint32_t kOperations = 1 << 13;
 constexpr size_t kReceived = 1 << 13;
 // How long the peer of a lost bond lane may take to answer; meanwhile the messages wait for another
@@ -108,13 +101,11 @@ NicCaps OfiNic::make_caps(const OfiConfig& config, const OfiDomain& domain) {
   const Bytes wanted = config.chunk != 0 ? config.chunk : usual;
   const Bytes chunk =
       std::clamp<Bytes>(wanted, std::min(traits.mtu, traits.max_write), traits.max_write);
-  return {.line_rate = config.line_rate.bps() != 0 ? config.line_rate
-                       : traits.speed.bps() != 0   ? traits.speed
-                                                   : kDefaultLineRate,
+  return {.line_rate = choose_line_rate(config.line_rate, traits.speed),
           .mtu = traits.mtu,
           .burst_bytes = chunk,
-          .jitter = traits.device ? kJitter : kSoftwareJitter,
-          .pause = kPause,
+          .jitter = traits.device ? kPollJitter : kSoftwareJitter,
+          .pause = kSchedulerPause,
           .flows = config.flows,
           .queue_pairs = config.queue_pairs,
           .regions = config.regions,

@@ -45,10 +45,8 @@ class KeepSignalHandlers {
   std::array<struct sigaction, kSignals.size()> kept_{};
 };
 
-constexpr int kKnownMemoryModes =
+constexpr int kMemoryModes =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT | FI_MR_HMEM;
-// Legacy modes: each stands for several, cannot be combined, and has no name in later versions.
-constexpr int kLoneMemoryModes = 0b11;
 constexpr uint64_t kWriteOrder = FI_ORDER_WAW | FI_ORDER_RMA_WAW;
 constexpr Bytes kDefaultMtu = 4096;
 // The size of control writes and messages, which fit into a command of shm.
@@ -60,30 +58,30 @@ InfoHandle query(const OfiLibrary& library, const fi_info& hints) {
   return InfoHandle(error == 0 ? infos : nullptr, InfoDeleter{&library});
 }
 
-// Requirements for fi_getinfo, which are added one by one.
-struct Hints {
-  explicit Hints(const OfiLibrary& library, std::string_view provider)
-      : info(library.dupinfo(nullptr), InfoDeleter{&library}) {
-    if (!provider.empty()) info->fabric_attr->prov_name = strndup(provider.data(), provider.size());
-    info->domain_attr->mr_mode = ~kLoneMemoryModes;
-    info->mode = ~uint64_t{0};
-  }
-  void want_datagrams() { info->ep_attr->type = FI_EP_RDM; }
-  void want_writes() { info->caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE; }
-
-  InfoHandle info;
-};
+// What a provider must have: reliable datagrams, remote writes, and modes that we know. `name`
+// empty: any provider; `order`: of its writes.
+InfoHandle make_hints(const OfiLibrary& library, std::string_view name, uint64_t order) {
+  InfoHandle hints(library.dupinfo(nullptr), InfoDeleter{&library});
+  if (!name.empty()) hints->fabric_attr->prov_name = strndup(name.data(), name.size());
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->domain_attr->mr_mode = kMemoryModes;
+  hints->domain_attr->threading = FI_THREAD_DOMAIN;
+  hints->tx_attr->msg_order = order;
+  return hints;
+}
 
 std::string text_or(const char* text, const char* otherwise) {
   return text != nullptr ? text : otherwise;
 }
 
-std::vector<OfiProvider> one_per_domain(const OfiLibrary& library, const fi_info* infos) {
+std::vector<OfiProvider> one_per_domain(const OfiLibrary& library, const InfoHandle& infos) {
   std::vector<OfiProvider> found;
-  for (const fi_info* info = infos; info != nullptr; info = info->next) {
+  for (const fi_info* info = infos.get(); info != nullptr; info = info->next) {
+    if (!is_usable(*info)) continue;
     OfiProvider provider{.name = text_or(info->fabric_attr->prov_name, "?"),
                          .domain = text_or(info->domain_attr->name, "?"),
-                         .flaw = flaw_of(*info),
                          .traits = traits_of(*info),
                          .info = InfoHandle(library.dupinfo(info), InfoDeleter{&library})};
     const auto same = [&](const OfiProvider& other) {
@@ -94,50 +92,31 @@ std::vector<OfiProvider> one_per_domain(const OfiLibrary& library, const fi_info
   return found;
 }
 
-// Replaces providers by the same ones with GPU memory, if they have it. This is a request of its
-// own, because a provider may lose other capabilities by it. Without a device that moves the data,
-// staging through the host costs less.
-void ask_for_gpu_memory(const OfiLibrary& library, Hints& hints,
-                        std::vector<OfiProvider>& providers) {
-  if (!library.takes_dmabufs()) return;
-  hints.info->caps |= FI_HMEM;
-  const InfoHandle infos = query(library, *hints.info);
-  for (OfiProvider& able : one_per_domain(library, infos.get())) {
-    if (!able.flaw.empty() || !able.traits.device) continue;
-    const auto same = std::ranges::find_if(providers, [&](const OfiProvider& other) {
+// Providers with GPU memory, if they have it, instead of the same ones without. This is a request
+// of its own, because a provider may lose other capabilities by it. Without a device that moves the
+// data, staging through the host costs less.
+std::vector<OfiProvider> find(const OfiLibrary& library, std::string_view name, uint64_t order,
+                              bool gpu_memory) {
+  const InfoHandle hints = make_hints(library, name, order);
+  std::vector<OfiProvider> found = one_per_domain(library, query(library, *hints));
+  if (!gpu_memory || !library.takes_dmabufs()) return found;
+  hints->caps |= FI_HMEM;
+  for (OfiProvider& able : one_per_domain(library, query(library, *hints))) {
+    if (!able.traits.device) continue;
+    const auto same = std::ranges::find_if(found, [&](const OfiProvider& other) {
       return other.name == able.name && other.domain == able.domain;
     });
-    if (same != providers.end()) *same = std::move(able);
+    if (same != found.end()) *same = std::move(able);
   }
+  return found;
 }
 
 std::string names_of(const std::vector<OfiProvider>& providers) {
   std::string names;
   for (const OfiProvider& provider : providers) {
-    if (!provider.flaw.empty()) continue;
-    const std::string name = fmt::format("ofi:{}:{}", provider.name, provider.domain);
-    names += (names.empty() ? "" : ", ") + name;
+    names += fmt::format("{}ofi:{}:{}", names.empty() ? "" : ", ", provider.name, provider.domain);
   }
   return names.empty() ? "none" : names;
-}
-
-// Why a provider offers nothing that we can use.
-Error why_not(const OfiLibrary& library, std::string_view name) {
-  Hints hints(library, name);
-  InfoHandle infos = query(library, *hints.info);
-  if (infos == nullptr) {
-    const auto others = list_ofi_providers();
-    return {ErrorCode::kNotFound,
-            fmt::format("libfabric {} has no provider '{}' that finds a device here: choose from "
-                        "{}",
-                        library.version(), name, others ? names_of(*others) : "none")};
-  }
-  hints.want_datagrams();
-  if (InfoHandle able = query(library, *hints.info); able != nullptr) infos = std::move(able);
-  const std::string flaw = flaw_of(*infos);
-  return {ErrorCode::kInvalidArgument,
-          fmt::format("libfabric's provider '{}' {}: choose another with PACECAR_NICS", name,
-                      flaw.empty() ? "needs a mode that Pacecar does not know" : flaw)};
 }
 
 bool leaves_host(const OfiProvider& provider) { return provider.domain != "lo"; }
@@ -249,58 +228,28 @@ OfiTraits traits_of(const fi_info& info) {
   return traits;
 }
 
-std::string flaw_of(const fi_info& info) {
-  if (info.ep_attr->type != FI_EP_RDM) return "has no reliable datagrams (FI_EP_RDM)";
-  constexpr uint64_t kNeeded = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
-  // FI_RMA alone stands for all kinds of RMA.
-  const uint64_t kinds = info.caps & (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE);
-  if ((info.caps & FI_RMA) == 0 || (kinds != 0 && (info.caps & kNeeded) != kNeeded)) {
-    return "has no remote writes (FI_RMA)";
-  }
-  if (const int unknown = info.domain_attr->mr_mode & ~kKnownMemoryModes; unknown != 0) {
-    return fmt::format("registers memory in a way that Pacecar does not know (mr_mode {:#x})",
-                       unknown);
-  }
-  if (info.domain_attr->mr_key_size == 0 || info.domain_attr->mr_key_size > 8) {
-    return fmt::format("has memory keys of {} bytes, and 1 to 8 are possible",
-                       info.domain_attr->mr_key_size);
-  }
-  if (info.ep_attr->max_msg_size < kDefaultMtu) {
-    return fmt::format("writes at most {} bytes at once, and {} are needed",
-                       info.ep_attr->max_msg_size, kDefaultMtu);
-  }
-  return {};
+bool is_usable(const fi_info& info) {
+  const size_t key_bytes = info.domain_attr->mr_key_size;
+  return key_bytes >= 1 && key_bytes <= 8 && info.ep_attr->max_msg_size >= kDefaultMtu;
 }
 
 Result<std::vector<OfiProvider>> list_ofi_providers() {
   ASSIGN_OR_RETURN(const auto library, OfiLibrary::load());
-  Hints hints(*library, {});
-  hints.want_datagrams();
-  hints.want_writes();
-  const InfoHandle infos = query(*library, *hints.info);
-  std::vector<OfiProvider> found = one_per_domain(*library, infos.get());
-  ask_for_gpu_memory(*library, hints, found);
-  return found;
+  return find(*library, {}, 0, true);
 }
 
 Result<OfiProvider> choose_ofi_provider(std::string_view name, std::string_view domain,
                                         bool gpu_memory) {
   ASSIGN_OR_RETURN(const auto library, OfiLibrary::load());
-  Hints hints(*library, name);
-  hints.want_datagrams();
-  hints.want_writes();
-  hints.info->mode = FI_CONTEXT | FI_CONTEXT2;
-  hints.info->domain_attr->mr_mode = kKnownMemoryModes;
-  hints.info->domain_attr->threading = FI_THREAD_DOMAIN;
-  hints.info->tx_attr->msg_order = kWriteOrder;
-  InfoHandle infos = query(*library, *hints.info);
-  if (infos == nullptr) {
-    hints.info->tx_attr->msg_order = 0;
-    infos = query(*library, *hints.info);
+  std::vector<OfiProvider> found = find(*library, name, kWriteOrder, gpu_memory);
+  if (found.empty()) found = find(*library, name, 0, gpu_memory);
+  if (found.empty()) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("libfabric {} has no provider '{}' that finds a device here and has "
+                            "reliable datagrams (FI_EP_RDM) and remote writes (FI_RMA): choose "
+                            "from {}",
+                            library->version(), name, names_of(find(*library, {}, 0, false))));
   }
-  if (infos == nullptr) return tl::unexpected(why_not(*library, name));
-  std::vector<OfiProvider> found = one_per_domain(*library, infos.get());
-  if (gpu_memory) ask_for_gpu_memory(*library, hints, found);
   std::erase_if(found, [name](const OfiProvider& provider) {
     return provider.name != name && lowest_layer(provider.name) != name;
   });
@@ -311,11 +260,6 @@ Result<OfiProvider> choose_ofi_provider(std::string_view name, std::string_view 
     return fail(ErrorCode::kNotFound,
                 fmt::format("libfabric's provider '{}' has no domain '{}' here: choose from {}",
                             name, domain, names_of(found)));
-  }
-  if (!any->flaw.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("libfabric's provider '{}' {}: choose another with PACECAR_NICS", name,
-                            any->flaw));
   }
   return std::move(*any);
 }

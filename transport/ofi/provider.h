@@ -98,24 +98,23 @@ struct OfiTraits {
 };
 
 OfiTraits traits_of(const fi_info& info);
-// What the provider lacks, as the end of a sentence that begins with "it"; empty: nothing.
-std::string flaw_of(const fi_info& info);
+// Whether its keys and writes have sizes that Pacecar can use.
+bool is_usable(const fi_info& info);
 
 struct OfiProvider {
   std::string name;    // "tcp;ofi_rxm"
   std::string domain;  // "eth0"
-  std::string flaw;    // flaw_of()
   OfiTraits traits;
   InfoHandle info;
 };
 
-// All providers with reliable datagrams, one entry per domain. Errors: kUnavailable (no libfabric).
+// All providers that Pacecar can use, one entry per domain. Errors: kUnavailable (no libfabric).
 Result<std::vector<OfiProvider>> list_ofi_providers();
 
 // `name` is that of a provider ("tcp;ofi_rxm") or of its lowest layer ("tcp"). Without `domain`,
 // the first domain that reaches other hosts is chosen, or else the first. `gpu_memory`: with
 // FI_HMEM if available. Errors: kUnavailable (no libfabric), kNotFound (no such provider or domain
-// here), kInvalidArgument (the provider lacks something).
+// here that Pacecar can use).
 Result<OfiProvider> choose_ofi_provider(std::string_view name, std::string_view domain,
                                         bool gpu_memory = false);
 

@@ -21,12 +21,6 @@
 namespace pacecar {
 namespace {
 
-// A completion waits until the polling thread is woken.
-constexpr Duration kJitter = Duration::from_us(100);
-// With a software device, packets also wait for the kernel's threads.
-constexpr Duration kSoftwareJitter = Duration::from_us(1000);
-// A thread that shares its core waits for the scheduler: some slices of a few ms each.
-constexpr Duration kPause = Duration::from_ms(25);
 // Writes with immediate that may arrive between two polls; more wait at their senders.
 constexpr uint32_t kSharedReceives = 4096;
 // The completion queue, which is locked memory, has room for at least so many queue pairs; one
@@ -38,7 +32,6 @@ constexpr Bytes kRoceOverhead = 38 + 8 + 12 + 4;
 constexpr Bytes kInfinibandOverhead = 26;
 constexpr Bytes kIpv4Header = 20;
 constexpr Bytes kIpv6Header = 40;
-constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 // How long the device may take to be done with deregistered memory. On a busy host this thread may
 // not run for so long; so it polls at least this often before it gives up. Whenever it lets others
 // run, they do so for tens of milliseconds: with more turns the device's retries would end first.
@@ -94,20 +87,17 @@ VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle d
 NicCaps VerbsNic::make_caps(const VerbsConfig& config, const VerbsDevice& device, ibv_pd* domain,
                             const CompletionQueue& completions) {
   const bool ethernet = device.link_layer == LinkLayer::kEthernet;
-  const Rate port = port_rate(device.port_attributes);
   const Bytes wanted = config.chunk != 0 ? config.chunk : kDefaultChunk;
   const Bytes chunk = std::clamp<Bytes>(wanted, device.mtu, device.port_attributes.max_msg_sz);
-  return {.line_rate = config.line_rate.bps() != 0 ? config.line_rate
-                       : port.bps() != 0           ? port
-                                                   : kDefaultLineRate,
+  return {.line_rate = choose_line_rate(config.line_rate, port_rate(device.port_attributes)),
           .mtu = device.mtu,
           .packet_overhead =
               ethernet
                   ? kRoceOverhead + (is_ipv4({.ip = device.gid.gid}) ? kIpv4Header : kIpv6Header)
                   : kInfinibandOverhead,
           .burst_bytes = chunk,
-          .jitter = device.hardware ? kJitter : kSoftwareJitter,
-          .pause = kPause,
+          .jitter = device.hardware ? kPollJitter : kSoftwareJitter,
+          .pause = kSchedulerPause,
           .paths = std::min<uint32_t>(config.paths, RcEndpoint::kMaxLanes),
           .flows = config.flows,
           .queue_pairs = std::bit_ceil(config.queue_pairs),

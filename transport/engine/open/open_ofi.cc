@@ -93,10 +93,9 @@ Result<std::vector<FabricProvider>> list_fabric_providers() {
   ASSIGN_OR_RETURN(const auto providers, list_ofi_providers());
   std::vector<FabricProvider> listed;
   for (const OfiProvider& provider : providers) {
-    const bool usable = provider.flaw.empty();
     listed.push_back({.name = fmt::format("ofi:{}:{}", provider.name, provider.domain),
-                      .usable = usable,
-                      .abilities = usable ? abilities(provider.traits) : "it " + provider.flaw});
+                      .usable = true,
+                      .abilities = abilities(provider.traits)});
   }
   return listed;
 }

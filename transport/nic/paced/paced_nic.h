@@ -19,20 +19,27 @@
 
 namespace pacecar {
 
+// Properties of hosts, for NicCaps. A completion waits until the polling thread is woken.
+inline constexpr Duration kPollJitter = Duration::from_us(100);
+// If a processor moves the data, packets also wait for its threads.
+inline constexpr Duration kSoftwareJitter = Duration::from_us(1000);
+// A thread that shares its core waits for the scheduler: some slices of a few ms each.
+inline constexpr Duration kSchedulerPause = Duration::from_ms(25);
+
+// The rate that the user has set, or the device's, or a usual one.
+constexpr Rate choose_line_rate(Rate wanted, Rate device) {
+  if (wanted.bps() != 0) return wanted;
+  return device.bps() != 0 ? device : Rate::from_gbps(100);
+}
+
 template <std::derived_from<QueuePairState> QueuePair>
 class PacedNic : public Nic, public NicPort, protected WaitingWork {
  public:
   // --- Nic ---
   const NicCaps& caps() const override { return caps_; }
   const NicCounters& counters() const override { return counters_; }
-  std::string peer(QueuePairId id) const override {
-    const QueuePair* qp = find(id);
-    return qp == nullptr ? std::string() : qp->peer;
-  }
-  std::string fault(QueuePairId id) const override {
-    const QueuePair* qp = find(id);
-    return qp == nullptr ? std::string() : qp->fault;
-  }
+  std::string peer(QueuePairId id) const override { return text(id, &QueuePair::peer); }
+  std::string fault(QueuePairId id) const override { return text(id, &QueuePair::fault); }
   size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
   size_t poll(std::span<Completion> completions) override;
   size_t poll_signals(std::span<FlowSignal> signals) override {
@@ -125,6 +132,11 @@ class PacedNic : public Nic, public NicPort, protected WaitingWork {
   Instant now_;  // of the last turn
 
  private:
+  std::string text(QueuePairId id, std::string QueuePair::*which) const {
+    const QueuePair* qp = find(id);
+    return qp == nullptr ? std::string() : qp->*which;
+  }
+
   // After so many work requests a turn begins with no further flow, so that completions are polled.
   static constexpr size_t kMaxTransmit = 64;
 
