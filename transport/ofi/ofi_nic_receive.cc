@@ -87,6 +87,7 @@ void OfiNic::on_failure(const OfiDomain::Failed& failed) {
     finish(*qp, done.number, info.status);
   }
   break_queue_pair(*qp, failed.failure);
+  wake(*qp);
 }
 
 void OfiNic::finish(QueuePair& qp, uint64_t number, CompletionStatus status) {

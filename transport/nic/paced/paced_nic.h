@@ -189,7 +189,7 @@ size_t PacedNic<QueuePair>::post(QueuePairId id, std::span<const WorkRequest> wo
 
 template <std::derived_from<QueuePairState> QueuePair>
 void PacedNic<QueuePair>::wake(QueuePair& qp) {
-  if (qp.leaving()) return;
+  // Another of the flow's queue pairs may have waited for the window.
   if (qp.config.paced) return flows_.wake(qp.config.flow);
   const uint32_t slot = slot_of(qp.id);
   if (this->waiting(slot) != nullptr) controls_.add(slot);
