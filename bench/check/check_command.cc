@@ -1,4 +1,4 @@
-// `pacecar check-plugin`: does a net plugin do what NCCL relies on, and how fast is it?
+// `pacecar check-plugin`: does a net plugin do what NCCL relies on?
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "bench/check/host.h"
-#include "bench/check/speed.h"
 #include "bench/check/trial.h"
 #include "bench/cli/clock.h"
 #include "bench/cli/command_line.h"
@@ -48,44 +47,7 @@ std::string line_of(const Finding& finding, size_t width) {
                      width, finding.rule.sentence, detail);
 }
 
-// The figures of a version: measure().
-std::string lines_of(const Json& figures) {
-  const int version = figures.at("version");
-  const auto value = [&](const char* test, const char* name) {
-    return figures.at(test).at(name).get<double>();
-  };
-  std::string lines;
-  if (figures.contains("stream")) {
-    lines += fmt::format(
-        "v{:<3} stream    {} B x {}: {:.2f} Gb/s, {:.0f} messages/s, CPU s per GB: sender {:.2f}, "
-        "receiver {:.2f}\n",
-        version, value("stream", "size_bytes"), value("stream", "in_flight"),
-        value("stream", "gbps"), value("stream", "messages_per_s"),
-        value("stream", "sender_cpu_s_per_gb"), value("stream", "receiver_cpu_s_per_gb"));
-  }
-  if (figures.contains("latency")) {
-    lines += fmt::format(
-        "v{:<3} latency   8 B, half a round trip in us: least {:.1f}, median {:.1f}, p99 {:.1f}, "
-        "p99.9 {:.1f}, most {:.1f}\n",
-        version, value("latency", "min_us"), value("latency", "p50_us"), value("latency", "p99_us"),
-        value("latency", "p99_9_us"), value("latency", "max_us"));
-  }
-  if (figures.contains("connections")) {
-    lines += fmt::format(
-        "v{:<3} connections {} x {}: {:.0f} made and {:.0f} closed per second; grown by {} "
-        "descriptors, {} KiB\n",
-        version, value("connections", "connections"), value("connections", "rounds"),
-        value("connections", "connects_per_s"), value("connections", "closes_per_s"),
-        value("connections", "descriptors_grown"), value("connections", "resident_kb_grown"));
-  }
-  if (figures.contains("trouble")) {
-    lines +=
-        fmt::format("v{:<3} not measured: {}\n", version, figures["trouble"].get<std::string>());
-  }
-  return lines;
-}
-
-Json to_json(const std::string& plugin, const std::vector<Finding>& findings, const Json& figures) {
+Json to_json(const std::string& plugin, const std::vector<Finding>& findings) {
   Json rules = Json::array();
   for (const Finding& one : findings) {
     rules.push_back({{"version", one.version},
@@ -94,11 +56,10 @@ Json to_json(const std::string& plugin, const std::vector<Finding>& findings, co
                      {"verdict", kVerdictsInJson[static_cast<size_t>(one.outcome.verdict)]},
                      {"detail", one.outcome.detail}});
   }
-  return {{"schema_version", 1}, {"plugin", plugin}, {"rules", rules}, {"performance", figures}};
+  return {{"schema_version", 1}, {"plugin", plugin}, {"rules", rules}};
 }
 
 constexpr Duration kLoadLimit = Duration::from_s(20);
-constexpr Duration kMeasureLimit = Duration::from_s(60);
 constexpr std::string_view kFooter = R"(
 Each rule runs in processes of its own: a plugin that crashes or hangs fails that rule only. Both
 ends are on this host; the plugin's own environment variables choose its network. No GPU is needed.
@@ -114,8 +75,6 @@ struct Options {
   std::string only;
   bool list = false;
   double limit = 60;
-  double seconds = 1;
-  size_t connections = 0;
   std::string json;
 };
 
@@ -155,38 +114,6 @@ Result<std::vector<int>> versions_of(const Options& options) {
                    fmt::join(found, ", "));
   }
   return options.versions.empty() ? std::vector{found.back()} : options.versions;
-}
-
-// The figures that are asked for; "trouble": why one is missing.
-Json measure(const Options& options, int version) {
-  Json figures = {{"version", version}};
-  const nccl::Subject subject{options.plugin, version, options.device};
-  const auto measure_one = [&](const char* name, int ranks, const auto& measured) {
-    const Outcome outcome = run_trial(ranks, kMeasureLimit, [&](Arena& arena, int rank) {
-      const Json result = measured(arena, rank);
-      if (rank == 0) arena.note.set(result.dump());
-    });
-    if (outcome.verdict == Verdict::kPass) {
-      figures[name] = Json::parse(outcome.detail);
-    } else {
-      figures["trouble"] = outcome.detail;
-    }
-  };
-  const Duration length = cli::duration_of(options.seconds);
-  if (options.seconds > 0) {
-    measure_one("stream", kMaxRanks, [&](Arena& arena, int rank) {
-      return measure_stream(arena, subject, rank, length);
-    });
-    measure_one("latency", kMaxRanks, [&](Arena& arena, int rank) {
-      return measure_latency(arena, subject, rank, length);
-    });
-  }
-  if (options.connections > 0) {
-    measure_one("connections", 1, [&](Arena& arena, int) {
-      return measure_connections(arena, subject, options.connections);
-    });
-  }
-  return figures;
 }
 
 // Whether the plugin does not start: then no other rule is tried.
@@ -249,21 +176,16 @@ Result<int> check_plugin(const Options& options) {
   ASSIGN_OR_RETURN(const auto versions, versions_of(options));
   FILE* const people = options.json == cli::kStandardOutput ? stderr : stdout;
   std::vector<Finding> findings;
-  Json figures = Json::array();
   for (const int version : versions) {
     const std::vector<Finding> found = check_version(options, version, rules, people);
     findings.insert(findings.end(), found.begin(), found.end());
-    const bool measures = options.seconds > 0 || options.connections > 0;
-    if (!measures || does_not_start(found.back())) continue;
-    figures.push_back(measure(options, version));
-    fmt::print(people, "{}", lines_of(figures.back()));
   }
   const auto failed = std::count_if(findings.begin(), findings.end(), [](const Finding& one) {
     return one.outcome.verdict == Verdict::kFail;
   });
   fmt::print(people, "{} of {} rules do not hold\n", failed, findings.size());
   if (!options.json.empty()) {
-    RETURN_IF_ERROR(cli::write_json(options.json, to_json(options.plugin, findings, figures)));
+    RETURN_IF_ERROR(cli::write_json(options.json, to_json(options.plugin, findings)));
   }
   return failed == 0 ? cli::kExitOk : cli::kExitFailed;
 }
@@ -272,7 +194,7 @@ Result<int> check_plugin(const Options& options) {
 
 int run_check_plugin(int argc, char** argv) {
   Options options;
-  CLI::App app("Checks an NCCL net plugin, rule by rule, and measures it.", "pacecar check-plugin");
+  CLI::App app("Checks an NCCL net plugin, rule by rule.", "pacecar check-plugin");
   app.footer(std::string(kFooter));
   app.add_option("PLUGIN", options.plugin, "Path of the plugin's shared library");
   auto* const version =
@@ -289,16 +211,9 @@ int run_check_plugin(int argc, char** argv) {
   app.add_option("--limit", options.limit, "Seconds after which a rule counts as hung")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
-  app.add_option("--seconds", options.seconds, "Seconds of each measurement; 0: none")
-      ->check(CLI::Range(0.0, 30.0))
-      ->capture_default_str();
-  app.add_option("--connections", options.connections,
-                 "Measure how fast so many connections are made and closed; 0: do not")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  cli::add_json_flag(app, options.json, "write everything");
+  cli::add_json_flag(app, options.json, "write the findings");
   return cli::run_subcommand(app, argc, argv, {},
-                             [&](const cli::Console&) { return check_plugin(options); });
+                              [&](const cli::Console&) { return check_plugin(options); });
 }
 
 }  // namespace pacecar

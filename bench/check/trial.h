@@ -32,20 +32,12 @@ class SharedLine {
   std::array<char, 600> text_{};
 };
 
-// Of one side of a stream, from the end of its warm-up to the last message.
-struct StreamFigures {
-  uint64_t messages = 0;
-  double seconds = 0;
-  double cpu_seconds = 0;  // of the whole process
-};
-
 // The shared memory of one trial's processes: plain bytes and atomics only.
 struct Arena {
   std::atomic<int> arrived{0};
   std::atomic<uint32_t> barrier_round{0};
   std::atomic<int> finished{0};  // ranks whose body has returned
   std::array<std::array<uint8_t, nccl::kHandleBytes>, kMaxListeners> handles{};
-  std::array<StreamFigures, kMaxRanks> streams{};
   SharedLine violation;
   SharedLine not_offered;
   SharedLine warning;  // the plugin's first warning

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "net_plugin/host/buffer.h"
-#include "net_plugin/host/request_stream.h"
+#include "tests/faults/request_stream.h"
 #include "tests/support/profile_player.h"
 
 namespace pacecar::nccl {

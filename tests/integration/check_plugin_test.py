@@ -41,23 +41,15 @@ class CheckPlugin(unittest.TestCase):
 
     def test_our_plugin_keeps_every_rule(self):
         versions = (12, *further(8))
-        found = self.examine("--seconds", 0.4, "--connections", 70,
-                             *(word for one in versions for word in ("--version", one)))
+        found = self.examine(*(word for one in versions for word in ("--version", one)))
         verdicts = {(one["version"], one["rule"]): one["verdict"] for one in found["rules"]}
         self.assertEqual(len(verdicts), len(versions) * len(rules()))
         self.assertEqual(set(verdicts.values()) - {"not offered"}, {"pass"})
         self.assertNotIn("not offered", [verdicts[12, rule] for rule in rules()])
-        for one in found["performance"]:
-            self.assertGreater(one["stream"]["gbps"], 0)
-            self.assertGreater(one["latency"]["p99_us"], one["latency"]["min_us"])
-            self.assertGreater(one["connections"]["connects_per_s"], 0)
-            # What is being closed at that moment is no leak, which grows with each round.
-            self.assertLess(one["connections"]["descriptors_grown"],
-                            one["connections"]["rounds"] - 1)
 
     def test_rules_that_a_version_does_not_offer(self):
         for rule in ("two-communicators", "finalize-null"):
-            found = self.examine("--version", 8, "--seconds", 0, "--only", rule)
+            found = self.examine("--version", 8, "--only", rule)
             self.assertEqual([one["verdict"] for one in found["rules"]], ["not offered"])
 
     def test_every_rule_can_fail(self):
@@ -74,23 +66,21 @@ class CheckPlugin(unittest.TestCase):
     def break_rule(rule_and_fault):
         rule, fault = rule_and_fault
         limit = HANG_S if fault in HANGS else LIMIT_S
-        return check(FAULTY, "--only", rule, "--seconds", 0, "--limit", limit, fault=fault,
+        return check(FAULTY, "--only", rule, "--limit", limit, fault=fault,
                      timeout_s=1)
 
     def test_reluctant_plugin_passes(self):
         for rule in ["full", "properties"]:
-            done = check(FAULTY, "--seconds", 0.1, "--only", rule, "--limit", LIMIT_S,
-                         fault="reluctant")
+            done = check(FAULTY, "--only", rule, "--limit", LIMIT_S, fault="reluctant")
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            self.assertIn("half a round trip", done.stdout)
 
     def test_a_plugin_may_exclude_protocols(self):
-        done = check(FAULTY, "--seconds", 0, "--only", "flags", fault="no-flags")
+        done = check(FAULTY, "--only", "flags", fault="no-flags")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("v12  -     flags", done.stdout)
 
     def test_broken_rule_does_not_fail_the_others(self):
-        done = check(FAULTY, "--seconds", 0, "--only", "s", fault="short")
+        done = check(FAULTY, "--only", "s", fault="short")
         failed = [line.split()[2] for line in done.stdout.splitlines() if " FAIL " in line]
         self.assertEqual(failed, ["short"])
 
