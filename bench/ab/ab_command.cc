@@ -6,17 +6,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bench/ab/ab_options.h"
-#include "bench/ab/emit.h"
 #include "bench/ab/experiment.h"
 #include "bench/ab/plan.h"
 #include "bench/ab/report/report.h"
 #include "bench/ab/report_data.h"
+#include "bench/ab/repro.h"
 #include "bench/ab/results.h"
 #include "bench/ab/runner.h"
 #include "bench/ab/summary.h"
@@ -64,35 +63,21 @@ class AbCommand {
   AbCommand(const AbOptions& options, std::vector<std::string> argv)
       : options_(options), argv_(std::move(argv)), console_(options.quiet, !options.no_color) {}
 
-  Result<ExitCode> run() { return options_.what == AbOptions::What::kMerge ? merge() : plan(); }
+  Result<ExitCode> run() {
+    ASSIGN_OR_RETURN(const auto plan, options_.of_programs
+                                          ? Result<Plan>(options_.programs)
+                                          : read_plan(options_.plan, options_.seed));
+    if (plan.of_programs() && (options_.resume || options_.jobs.value_or(1) > 1)) {
+      return invalid(
+          "--resume and --jobs are for simulations: leave them out with a plan that has a command");
+    }
+    ASSIGN_OR_RETURN(const auto runs, filter_runs(plan.experiment, options_.filters));
+    return options_.list || options_.dry_run ? list(plan.experiment, runs) : run_these(plan, runs);
+  }
 
   const cli::Console& console() const { return console_; }
 
  private:
-  Result<ExitCode> plan() {
-    ASSIGN_OR_RETURN(const auto plan, options_.what == AbOptions::What::kPrograms
-                                          ? Result<Plan>(options_.programs)
-                                          : read_plan(options_.plan, options_.seed));
-    const bool for_simulations =
-        options_.run || options_.resume || !options_.emit.empty() || options_.jobs.value_or(1) > 1;
-    if (plan.of_programs() && for_simulations) {
-      return invalid(
-          "--run, --resume, --jobs and --emit are for simulations: leave them out with a plan that "
-          "has a command");
-    }
-    ASSIGN_OR_RETURN(auto runs, filter_runs(plan.experiment, options_.filters));
-    if (options_.run) {
-      if (*options_.run >= plan.experiment.runs()) {
-        return invalid("--run {} is beyond the last run {}: see --list", *options_.run,
-                       plan.experiment.runs() - 1);
-      }
-      runs = {*options_.run};
-    }
-    if (options_.list || options_.dry_run) return list(plan.experiment, runs);
-    if (!options_.emit.empty()) return emit(plan, runs);
-    return run_these(plan, runs);
-  }
-
   Result<ExitCode> list(const Experiment& experiment, const std::vector<size_t>& runs) {
     for (const size_t run : runs) {
       fmt::print("{:>6}  {}, seed {}\n", run, cell_text(experiment, experiment.cell_of(run)),
@@ -105,78 +90,34 @@ class AbCommand {
     return kPassed;
   }
 
-  Result<ExitCode> emit(const Plan& plan, const std::vector<size_t>& runs) {
-    // Jobs may start in any folder: all paths are absolute.
-    ASSIGN_OR_RETURN(const auto folder, open_at(fs::absolute(out(plan.experiment.name)).string()));
-    std::error_code ignored;
-    const EmitPlan jobs{.program = fs::read_symlink("/proc/self/exe", ignored).string(),
-                        .plan = fs::absolute(options_.plan).string(),
-                        .name = plan.experiment.name,
-                        .runs = runs,
-                        .seed = options_.seed,
-                        .jobs = options_.jobs};
-    ASSIGN_OR_RETURN(const auto next, options_.emit == "slurm" ? emit_slurm(jobs, folder)
-                                                               : emit_parallel(jobs, folder));
-    fmt::print("{}", next);
-    return kPassed;
-  }
-
   Result<ExitCode> run_these(const Plan& plan, const std::vector<size_t>& runs) {
-    ASSIGN_OR_RETURN(const auto folder, open_at(out(plan.experiment.name)));
+    ASSIGN_OR_RETURN(const auto folder, open_folder(plan.experiment.name));
     ASSIGN_OR_RETURN(auto finished, folder.read_records());
     if (!plan.text.empty()) RETURN_IF_ERROR(folder.write("plan.toml", plan.text));
-    RETURN_IF_ERROR(folder.write_experiment(plan.experiment));
     RETURN_IF_ERROR(write_repro(folder, argv_, fs::current_path().string(), options_.plan));
     ASSIGN_OR_RETURN(const auto results, run_plan(plan, runs,
                                                   {.jobs = options_.jobs.value_or(processors()),
                                                    .finished = std::move(finished),
                                                    .command_line = command_line_},
                                                   folder, progress_bar(console_)));
-    return options_.run ? single_result(results.records) : conclude(folder, results);
+    return conclude(folder, results);
   }
 
-  // With --run: the summary is made when the folders of all jobs are merged.
-  Result<ExitCode> single_result(const std::vector<RunRecord>& records) {
-    for (const RunRecord& record : records) {
-      if (record.index != *options_.run || record.ok) continue;
-      return fail(ErrorCode::kInternal, record.error);
-    }
-    return kPassed;
-  }
-
-  Result<ExitCode> merge() {
-    ASSIGN_OR_RETURN(const auto folder, open_at(out("merged")));
-    ASSIGN_OR_RETURN(const auto merged, merge_results(options_.folders, folder));
-    const auto code = conclude(folder, merged);
-    std::vector<size_t> missing(merged.experiment.runs());
-    std::iota(missing.begin(), missing.end(), 0);
-    for (const RunRecord& record : merged.records) std::erase(missing, record.index);
-    if (!code || missing.empty()) return code;
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("{} of {} runs are missing: {}: run them with --run, and merge again",
-                            missing.size(), merged.experiment.runs(), index_ranges(missing)));
-  }
-
-  std::string out(const std::string& name) const {
-    return options_.out.empty() ? name + ".results" : options_.out;
-  }
-
-  Result<ResultsFolder> open_at(const std::string& path) const {
+  Result<ResultsFolder> open_folder(const std::string& name) const {
     using Existing = ResultsFolder::Existing;
     const Existing existing = options_.resume  ? Existing::kResume
                               : options_.force ? Existing::kReplace
                                                : Existing::kRefuse;
-    return ResultsFolder::open(path, existing);
+    return ResultsFolder::open(options_.out.empty() ? name + ".results" : options_.out, existing);
   }
 
-  // Writes experiment.json, summary.csv, summary.json and report.html, and prints the summary on
-  // stdout. Errors: kSystem.
+  // Writes summary.csv, summary.json and report.html, and prints the summary on stdout. Errors:
+  // kSystem.
   Result<ExitCode> conclude(const ResultsFolder& folder, const Results& results) const {
     const auto& [experiment, records] = results;
     const bool color = cli::may_color(!options_.no_color, STDOUT_FILENO);
     const Summary summary = summarise(experiment, records);
     fmt::print("{}", summary_text(experiment, summary, color));
-    RETURN_IF_ERROR(folder.write_experiment(experiment));
     RETURN_IF_ERROR(folder.write("summary.json", summary_json(experiment, summary)));
     RETURN_IF_ERROR(folder.write("summary.csv", summary_csv(experiment, summary)));
     const auto page = page_of({}, "page.html", report_data(experiment, summary, records, folder));

@@ -19,7 +19,6 @@ constexpr const char* kPlanExamples =
     "Real programs:  pacecar ab --a 'PACECAR_CC=swift' --b 'PACECAR_CC=fixed' --reps 10 -- "
     "COMMAND\n"
     "                (several: --arm NAME='ENV'; the first is the baseline)\n"
-    "Join folders:   pacecar ab merge --out FOLDER FOLDER...\n"
     "Exit codes: 0 passed, 1 a threshold was missed, 2 an error, or a run that failed.";
 
 void add_common(CLI::App& app, AbOptions& options) {
@@ -38,17 +37,12 @@ void add_plan_flags(CLI::App& app, AbOptions& options) {
                  "Only these runs: arm=NAME, FACTOR=VALUE, seed=N; * and ? stand for any letters; "
                  "all of several must hold")
       ->delimiter(',');
-  app.add_option("--run", options.run,
-                 "Only the run of this number (see --list), without a summary")
-      ->check(cli::whole_number(0, UINT32_MAX));
   app.add_option("--seed", options.seed,
                  "Instead of the plan's seeds; of programs: of their order (default: 1)")
       ->check(cli::whole_number(0, INT64_MAX));
   app.add_option("--jobs", options.jobs, "Runs at once (default: one per processor)")
       ->check(cli::whole_number(1, kMaxJobs));
   app.add_flag("--resume", options.resume, "Keep what is finished in the folder, run the rest");
-  app.add_option("--emit", options.emit, "Write jobs for 'slurm' or GNU 'parallel' instead")
-      ->check(CLI::IsMember({"slurm", "parallel"}));
 }
 
 constexpr const char* kProgramGroup = "Real programs";
@@ -97,11 +91,11 @@ Result<void> read_programs(AbOptions& options) {
   experiment = program_plan(options.command, options.reps).experiment;
   experiment.shown = std::move(shown);
   RETURN_IF_ERROR(read_arms(options, programs));
-  if (!options.plan.empty() || options.list || options.dry_run || !options.emit.empty() ||
-      options.resume || options.run || !options.filters.empty()) {
+  if (!options.plan.empty() || options.list || options.dry_run || options.resume ||
+      !options.filters.empty()) {
     return invalid(
-        "PLAN, --list, --dry-run, --filter, --run, --resume and --emit are for simulations: leave "
-        "them out with '-- COMMAND'");
+        "PLAN, --list, --dry-run, --filter and --resume are for simulations: leave them out with "
+        "'-- COMMAND'");
   }
   if (options.jobs && *options.jobs > 1) {
     return invalid(
@@ -118,7 +112,7 @@ Result<void> judge(const CLI::App& app, AbOptions& options) {
   if (options.resume && options.force) {
     return invalid("--resume keeps what --force replaces: give one of them");
   }
-  if (options.what == AbOptions::What::kPrograms) return read_programs(options);
+  if (options.of_programs) return read_programs(options);
   for (const CLI::Option* flag : app.get_options()) {
     if (flag->get_group() != kProgramGroup || flag->count() == 0) continue;
     return invalid("{} is for real programs: end the command line with '-- COMMAND'",
@@ -128,26 +122,15 @@ Result<void> judge(const CLI::App& app, AbOptions& options) {
   return invalid("no plan: give its TOML file, or a command behind '--' (see 'pacecar ab --help')");
 }
 
-Result<AbOptions> parse_merge(int argc, const char* const* argv) {
-  AbOptions options{.what = AbOptions::What::kMerge};
-  CLI::App app("Joins the results of one experiment that was run in several folders.",
-               "pacecar ab merge");
-  app.add_option("folders", options.folders, "Folders that 'pacecar ab' wrote")->required();
-  add_common(app, options);
-  ASSIGN_OR_RETURN(options.help, cli::parse_command_line(app, argc, argv));
-  return options;
-}
-
 }  // namespace
 
 Result<AbOptions> parse_ab_options(int argc, const char* const* argv) {
-  if (argc > 1 && std::string_view(argv[1]) == "merge") return parse_merge(argc - 1, argv + 1);
   AbOptions options;
   // After "--" follows another command, whose flags are not ours.
   const char* const* end = argv + argc;
   const char* const* dashes = std::find(argv, end, std::string_view("--"));
   if (dashes != end) {
-    options.what = AbOptions::What::kPrograms;
+    options.of_programs = true;
     options.command.assign(dashes + 1, end);
     if (options.command.empty()) return invalid("no command behind '--': write what to run there");
   }

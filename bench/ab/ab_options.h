@@ -12,21 +12,18 @@
 namespace pacecar::ab {
 
 struct AbOptions {
-  enum class What { kPlan, kPrograms, kMerge };
-  What what = What::kPlan;
+  bool of_programs = false;  // a command behind "--", no plan
   std::string help;  // not empty: it was asked for, and nothing else counts
 
-  // Of kPlan:
+  // Of a plan:
   std::string plan;  // its path
   std::vector<std::string> filters;
-  std::optional<size_t> run;  // this one only
   std::optional<uint64_t> seed;
   std::optional<size_t> jobs;
   bool list = false;
   bool dry_run = false;
-  std::string emit;  // "", "slurm", "parallel"
 
-  // Of kPrograms:
+  // Of programs:
   Plan programs;
   std::vector<std::string> command;  // behind "--"
   std::optional<std::string> a;
@@ -34,8 +31,6 @@ struct AbOptions {
   std::vector<std::string> arms;
   uint64_t reps = 10;
   std::optional<double> timeout;
-
-  std::vector<std::string> folders;  // of kMerge
 
   std::string out;  // empty: from the plan's name
   bool resume = false;

@@ -10,39 +10,6 @@
 
 namespace pacecar::ab {
 
-using nlohmann::json;
-
-NLOHMANN_JSON_SERIALIZE_ENUM(Experiment::Kind, {{Experiment::Kind::kSimulation, "simulation"},
-                                                {Experiment::Kind::kPrograms, "programs"}})
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Cell, arm, values)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Threshold, metric, cell, versus, of, median, low, high,
-                                   reference, expected)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Experiment, kind, name, description, arms, factors, seeds,
-                                   baseline, shown, cells, thresholds)
-
-namespace {
-
-constexpr int kExperimentVersion = 1;
-
-// The file may come from anywhere: its indices must be within its lists.
-bool consistent(const Experiment& experiment) {
-  const auto cell_fits = [&](const Cell& cell) {
-    if (cell.arm >= experiment.arms.size()) return false;
-    return std::equal(cell.values.begin(), cell.values.end(), experiment.factors.begin(),
-                      experiment.factors.end(), [](size_t value, const Factor& factor) {
-                        return value < factor.values.size();
-                      });
-  };
-  const auto threshold_fits = [&](const Threshold& threshold) {
-    return threshold.cell < experiment.cells.size() && threshold.versus < experiment.cells.size();
-  };
-  return !experiment.seeds.empty() && experiment.baseline < experiment.arms.size() &&
-         std::all_of(experiment.cells.begin(), experiment.cells.end(), cell_fits) &&
-         std::all_of(experiment.thresholds.begin(), experiment.thresholds.end(), threshold_fits);
-}
-
-}  // namespace
-
 std::map<std::string, std::string> factors_of(const Experiment& experiment, const Cell& cell) {
   const std::vector<std::string> names = names_of(experiment, cell);
   std::map<std::string, std::string> factors;
@@ -74,31 +41,6 @@ std::optional<size_t> partner(const Experiment& experiment, const Cell& cell, si
   const auto found = std::find(cells.begin(), cells.end(), Cell{arm, cell.values});
   if (found == cells.end()) return std::nullopt;
   return static_cast<size_t>(found - cells.begin());
-}
-
-json json_of(const Experiment& experiment) {
-  json document = experiment;
-  document["schema_version"] = kExperimentVersion;
-  return document;
-}
-
-Result<Experiment> experiment_from_json(json document) {
-  try {
-    if (document.at("schema_version") != kExperimentVersion) {
-      return invalid("another version of pacecar wrote it");
-    }
-    // JSON has no infinity: a bound that a threshold does not have was written as null.
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    for (json& threshold : document.at("thresholds")) {
-      if (threshold.at("low").is_null()) threshold["low"] = -kInfinity;
-      if (threshold.at("high").is_null()) threshold["high"] = kInfinity;
-    }
-    auto experiment = document.get<Experiment>();
-    if (consistent(experiment)) return experiment;
-    return invalid("its parts do not fit together");
-  } catch (const json::exception& error) {
-    return fail(ErrorCode::kInvalidArgument, error.what());
-  }
 }
 
 Result<std::vector<size_t>> filter_runs(const Experiment& experiment,

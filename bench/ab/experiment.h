@@ -80,10 +80,6 @@ std::string cell_text(const Experiment& experiment, const Cell& cell);
 // The cell of `arm` with the factor values of `cell`; none if the plan leaves it out.
 std::optional<size_t> partner(const Experiment& experiment, const Cell& cell, size_t arm);
 
-nlohmann::json json_of(const Experiment& experiment);
-// Errors: kInvalidArgument.
-Result<Experiment> experiment_from_json(nlohmann::json json);
-
 // The runs that --filter selects: those for which all filters hold, in order. A filter is
 // "NAME=PATTERN" where NAME is arm, seed or a factor; * and ? in the pattern stand for any letters.
 // Errors: kInvalidArgument for unknown names, and when nothing is left.

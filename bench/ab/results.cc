@@ -22,30 +22,10 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kRecords = "runs.jsonl";
-constexpr const char* kExperiment = "experiment.json";
-constexpr const char* kFiles[] = {kRecords,       kExperiment,   "plan.toml", "summary.csv",
+constexpr const char* kFiles[] = {kRecords,       "plan.toml",   "summary.csv",
                                   "summary.json", "report.html", "repro.sh"};
 constexpr const char* kDetails = "runs";
 constexpr int kRecordVersion = 1;
-
-std::vector<RunRecord> in_order(std::map<size_t, RunRecord> by_index) {
-  std::vector<RunRecord> records;
-  for (auto& [index, record] : by_index) records.push_back(std::move(record));
-  return records;
-}
-
-Result<void> copy_detail(const RunRecord& record, const ResultsFolder& from,
-                         const ResultsFolder& into) {
-  if (record.detail.empty()) return {};
-  // The record is untrusted: its name of a file must not lead out of the folder.
-  const fs::path name = fs::path(kDetails) / fs::path(record.detail).filename();
-  std::error_code failed;
-  fs::copy_file(from.file(record.detail), into.file(name.string()),
-                fs::copy_options::overwrite_existing, failed);
-  if (!failed) return {};
-  return fail(ErrorCode::kSystem, fmt::format("cannot copy {} to {}: {}", from.file(record.detail),
-                                              into.path(), failed.message()));
-}
 
 }  // namespace
 
@@ -79,9 +59,7 @@ Result<RunRecord> record_from_line(const std::string& line) {
 Result<ResultsFolder> ResultsFolder::open(const std::string& path, Existing existing) {
   const ResultsFolder folder(path);
   std::error_code failed;
-  const bool used =
-      fs::exists(folder.file(kExperiment), failed) || fs::exists(folder.file(kRecords), failed);
-  if (used && existing == Existing::kRefuse) {
+  if (existing == Existing::kRefuse && fs::exists(folder.file(kRecords), failed)) {
     return invalid(
         "{} holds results already: go on with --resume, replace them with --force, or choose "
         "another folder with --out",
@@ -119,10 +97,6 @@ Result<void> ResultsFolder::write(std::string_view name, std::string_view text) 
                                               path, failed.message()));
 }
 
-Result<void> ResultsFolder::write_experiment(const Experiment& experiment) const {
-  return write(kExperiment, json_of(experiment).dump(1) + "\n");
-}
-
 Result<void> ResultsFolder::write_records(const std::vector<RunRecord>& records) const {
   std::string text;
   for (const RunRecord& record : records) text += to_line(record);
@@ -142,19 +116,6 @@ Result<void> ResultsFolder::append(const RunRecord& record) const {
                           path, std::strerror(errno)));
 }
 
-Result<Experiment> ResultsFolder::read_experiment() const {
-  const auto text = cli::read_text(file(kExperiment));
-  if (!text) {
-    return fail(ErrorCode::kNotFound,
-                fmt::format("{} holds no results: name a folder that 'pacecar ab' wrote", path_));
-  }
-  auto experiment = experiment_from_json(cli::parse_json(*text));
-  if (experiment) return experiment;
-  return fail(experiment.error().code,
-              fmt::format("{} cannot be used: {}: run the experiment again", file(kExperiment),
-                          experiment.error().message));
-}
-
 Result<std::vector<RunRecord>> ResultsFolder::read_records() const {
   std::ifstream lines(file(kRecords));
   std::map<size_t, RunRecord> latest;
@@ -168,7 +129,9 @@ Result<std::vector<RunRecord>> ResultsFolder::read_records() const {
     }
     latest[record->index] = std::move(*record);
   }
-  return in_order(std::move(latest));
+  std::vector<RunRecord> records;
+  for (auto& [index, record] : latest) records.push_back(std::move(record));
+  return records;
 }
 
 json ResultsFolder::read_detail(const RunRecord& record) const {
@@ -176,37 +139,6 @@ json ResultsFolder::read_detail(const RunRecord& record) const {
   const auto text = cli::read_text(file(record.detail));
   json detail = cli::parse_json(text.value_or(""));
   return detail.is_discarded() ? json() : detail;
-}
-
-Result<Results> merge_results(const std::vector<std::string>& folders, const ResultsFolder& into) {
-  Results merged;
-  std::map<size_t, RunRecord> by_index;
-  for (const std::string& path : folders) {
-    const ResultsFolder folder(path);
-    ASSIGN_OR_RETURN(auto experiment, folder.read_experiment());
-    if (&path == &folders.front()) {
-      merged.experiment = std::move(experiment);
-    } else if (json_of(experiment) != json_of(merged.experiment)) {
-      return invalid(
-          "{} and {} hold results of different experiments: merge those of one plan only",
-          folders.front(), path);
-    }
-    ASSIGN_OR_RETURN(const auto records, folder.read_records());
-    for (const RunRecord& record : records) {
-      if (record.index >= merged.experiment.runs()) {
-        return invalid("{} has a run {} that its experiment does not have: run it again",
-                       folder.file(kRecords), record.index);
-      }
-      const auto known = by_index.find(record.index);
-      if (known != by_index.end() && (known->second.ok || !record.ok)) continue;
-      by_index[record.index] = record;
-      RETURN_IF_ERROR(copy_detail(record, folder, into));
-    }
-  }
-  merged.records = in_order(std::move(by_index));
-  RETURN_IF_ERROR(into.write_experiment(merged.experiment));
-  RETURN_IF_ERROR(into.write_records(merged.records));
-  return merged;
 }
 
 }  // namespace pacecar::ab

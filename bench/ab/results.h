@@ -61,15 +61,11 @@ class ResultsFolder {
 
   // Errors: kSystem, naming the file.
   Result<void> write(std::string_view name, std::string_view text) const;
-  Result<void> write_experiment(const Experiment& experiment) const;
   // Replaces all records written so far.
   Result<void> write_records(const std::vector<RunRecord>& records) const;
   // Appends a record, with a single write.
   Result<void> append(const RunRecord& record) const;
 
-  // Errors: kNotFound where the folder holds no results, kInvalidArgument where they are
-  // unreadable.
-  Result<Experiment> read_experiment() const;
   // By run index; none yet: an empty list. Of several records of a run the last one counts. An
   // incomplete last line (of a program that was killed) is ignored.
   // Errors: kInvalidArgument; file, line, cause.
@@ -80,11 +76,5 @@ class ResultsFolder {
  private:
   std::string path_;
 };
-
-// Joins the results of one experiment that was run in several folders: writes records, and each
-// run's detail file, into `into`. If several folders have the same run, a successful one counts.
-// Errors: kNotFound for a folder without results; kInvalidArgument for unreadable ones, those of
-// another experiment, or a run that it does not have; kSystem.
-Result<Results> merge_results(const std::vector<std::string>& folders, const ResultsFolder& into);
 
 }  // namespace pacecar::ab

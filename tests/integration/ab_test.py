@@ -187,9 +187,9 @@ class AbTest(unittest.TestCase):
             self.assertIn(wanted, error)
             self.assertEqual(len(error.strip().splitlines()), 1)
         for arguments in (("none.toml",), (), ("--reps", "3", "plan.toml"),
-                          ("plan.toml", "--run", "9"), ("plan.toml", "--jobs", "0"),
+                          ("plan.toml", "--jobs", "0"),
                           ("--a", "X=1", "--", "true"), ("--a", "X", "--b", "Y=2", "--", "true"),
-                          ("--",), ("merge", "nowhere")):
+                          ("--",)):
             self.plan()
             self.assertTrue(self.run_ab(*arguments, expect=2).stderr.startswith("error: "))
 
@@ -228,52 +228,9 @@ class AbTest(unittest.TestCase):
                               text=True, capture_output=True, timeout=LIMIT_S, check=True)
         self.assertIn("the plan has changed", done.stderr)
 
-    # --- jobs elsewhere ---
-
     def shellcheck(self, *files):
         if shutil.which("shellcheck"):
             subprocess.run(["shellcheck", *files], check=True)
-
-    def assert_same_summary(self, one, other):
-        for file in ("summary.json", "summary.csv", "experiment.json"):
-            self.assertEqual(self.results(one, file), self.results(other, file))
-
-    def test_slurm_job_array(self):
-        plan = self.plan("[[threshold]]\nmetric = 'events'\nmin = 1\n")
-        self.run_ab(plan, "--out", "direct")
-        printed = self.run_ab(plan, "--emit", "slurm", "--jobs", "4", "--out", "cluster").stdout
-        script = self.folder / "cluster/job_array.sh"
-        self.shellcheck(script)
-        self.assertEqual(printed.splitlines()[0], f"sbatch --array=0-7%4 {script} 0")
-        merge = printed.strip().splitlines()[-1]
-        for task in range(7):
-            subprocess.run(["bash", script, "0"], cwd=self.folder, timeout=LIMIT_S, check=True,
-                           env={**os.environ, "SLURM_ARRAY_TASK_ID": str(task)})
-        early = subprocess.run(merge, shell=True, text=True, capture_output=True, check=False)
-        self.assertEqual(early.returncode, 2)
-        self.assertIn("1 of 8 runs are missing: 7", early.stderr)
-        subprocess.run(["bash", script, "0"], env={**os.environ, "SLURM_ARRAY_TASK_ID": "7"},
-                       cwd=self.folder, timeout=LIMIT_S, check=True)
-        subprocess.run(merge.replace(" merge ", " merge --force "), shell=True, timeout=LIMIT_S,
-                       stdout=subprocess.DEVNULL, check=True)
-        self.assert_same_summary("direct", "cluster/merged")
-        self.assertTrue(self.results("cluster/merged", "report.html"))
-
-    @unittest.skipUnless(shutil.which("parallel"), "no GNU parallel")
-    def test_gnu_parallel(self):
-        plan = self.plan(name="a plan.toml")
-        self.run_ab(plan, "--seed", "9", "--out", "direct")
-        printed = self.run_ab(plan, "--seed", "9", "--emit", "parallel", "--out", "its jobs").stdout
-        self.shellcheck("--shell=sh", self.folder / "its jobs/commands.sh")
-        subprocess.run(printed, shell=True, cwd=self.folder, timeout=LIMIT_S, check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.assert_same_summary("direct", "its jobs/merged")
-
-    def test_merge_refuses_other_experiments(self):
-        self.run_ab(self.plan(), "--run", "0", "--out", "one")
-        self.run_ab(self.plan("[[arm]]\nname = 'x'\n", "other.toml"), "--run", "1", "--out", "two")
-        error = self.run_ab("merge", "one", "two", "--out", "both", expect=2).stderr
-        self.assertIn("different experiments", error)
 
     # --- real programs ---
 

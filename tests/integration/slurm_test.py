@@ -1,4 +1,4 @@
-"""The scripts of deploy/slurm and `pacecar ab --emit slurm`, submitted to Slurm as users would:
+"""The scripts of deploy/slurm, submitted to Slurm as users would:
 slurm_test.py PACECAR BUILD [unittest flags].
 
 Three nodes, each in a network namespace; see slurm_cluster.py. Nothing here asserts a speed.
@@ -8,28 +8,15 @@ import json
 import os
 import pathlib
 import re
-import shlex
-import subprocess
 import sys
 import tempfile
 import unittest
 
-from limits import LIMIT_S
 import slurm_cluster
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "deploy/slurm"
 CLUSTER = None
-
-PLAN = """
-seeds = 4
-metrics = ["finish_us"]
-topology = {kind = "star", hosts = 4}
-workload = {kind = "incast", senders = 3, bytes = "20KB"}
-[[arm]]
-name = "fixed"
-transport.cc = "fixed"
-"""
 
 
 def setUpModule():
@@ -109,36 +96,6 @@ class Nccl(SlurmCase):
     def test_the_job_has_the_exit_status_of_its_command(self):
         self.submit("--nodes=1", self.script, "bash", "-c", "exit 5", expect=5)
         self.assertIn("COMMAND is missing", self.submit("--nodes=1", self.script, expect=2))
-
-
-class Ab(SlurmCase):
-    def ab(self, *arguments):
-        return slurm_cluster.run("pacecar", "ab", *map(str, arguments))
-
-    def submit_lines(self, text):
-        for line in text.splitlines():
-            if line.startswith("sbatch "):
-                self.submit(*shlex.split(line)[1:])
-
-    def test_a_job_array_gives_the_same_results(self):
-        plan = self.folder / "plan.toml"
-        plan.write_text(PLAN)
-        self.ab(plan, "--quiet", "--out", self.folder / "direct")
-        printed = self.ab(plan, "--emit", "slurm", "--out", self.folder / "cluster")
-        self.submit_lines(printed)
-        subprocess.run(printed.splitlines()[-1], shell=True, check=True, timeout=LIMIT_S,
-                       stdout=subprocess.DEVNULL)
-        for file in ("summary.json", "summary.csv"):
-            self.assertEqual((self.folder / "direct" / file).read_bytes(),
-                             (self.folder / "cluster/merged" / file).read_bytes())
-
-    def test_more_runs_than_an_array_allows_are_submitted(self):
-        plan = self.folder / "plan.toml"
-        plan.write_text(PLAN.replace("seeds = 4", "seeds = [" + ",".join(
-            str(seed) for seed in range(1, 2951)) + "]"))
-        self.submit_lines(self.ab(plan, "--emit", "slurm", "--filter", "seed=2950", "--out",
-                                  self.folder / "cluster"))
-        self.assertTrue((self.folder / "cluster/jobs/2949/runs.jsonl").read_text())
 
 
 if __name__ == "__main__":

@@ -2,9 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
-#include <sstream>
 
-#include "bench/ab/emit.h"
 #include "bench/ab/runner.h"
 #include "bench/cli/command_line.h"
 #include "tests/support/scratch_directory.h"
@@ -119,28 +117,6 @@ TEST_F(ProgramRun, WallTimeIsShownWhenTheOutputHasNoFigures) {
   EXPECT_THAT(run()->experiment.shown, ElementsAre("wall_s"));
   plan_.experiment.shown = {"bw_gbps"};
   EXPECT_THAT(run().error().message, HasSubstr("choose --metric among wall_s"));
-}
-
-TEST(Emit, IndexesAreWrittenAsRanges) {
-  EXPECT_EQ(index_ranges({0}), "0");
-  EXPECT_EQ(index_ranges({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
-}
-
-TEST(Emit, ArraysStayWithinSlurmsLimit) {
-  const test::ScratchDirectory scratch;
-  const auto arrays = [&](const std::vector<size_t>& runs) {
-    const EmitPlan plan{.program = "pacecar", .plan = "p", .name = "n", .runs = runs};
-    std::vector<std::string> found;
-    std::istringstream lines(*emit_slurm(plan, ResultsFolder(scratch.path())));
-    for (std::string line; std::getline(lines, line);) {
-      if (!line.starts_with("sbatch --array=")) continue;
-      line = line.substr(line.find('=') + 1);
-      found.push_back(line.substr(line.rfind(' ') + 1) + "+" + line.substr(0, line.find(' ')));
-    }
-    return found;
-  };
-  EXPECT_THAT(arrays({0, 1, 2, 999}), ElementsAre("0+0-2,999"));
-  EXPECT_THAT(arrays({7, 999, 1000, 1001, 3400}), ElementsAre("0+7,999", "1000+0-1", "3000+400"));
 }
 
 TEST(ShellQuoted, PlainWordsStayUnquoted) {

@@ -184,23 +184,6 @@ TEST(NumberText, NumbersAreShort) {
   EXPECT_EQ(number_text(0), "0");
 }
 
-TEST(Experiment, ExperimentIsReadBackFromJson) {
-  Experiment of = experiment();
-  of.thresholds = {threshold(1, -std::numeric_limits<double>::infinity(), 3)};
-  const auto json = nlohmann::json::parse(json_of(of).dump());
-  const auto back = experiment_from_json(json);
-  ASSERT_TRUE(back) << back.error().message;
-  EXPECT_EQ(json_of(*back), json_of(of));
-  EXPECT_TRUE(std::isinf(back->thresholds[0].low));
-  auto broken = json;
-  broken["cells"][0]["arm"] = 9;
-  EXPECT_FALSE(experiment_from_json(broken));
-  broken = json;
-  broken.erase("arms");
-  EXPECT_FALSE(experiment_from_json(broken));
-  EXPECT_FALSE(experiment_from_json({}));
-}
-
 TEST(Record, RecordIsReadBackFromALine) {
   const Experiment of = experiment();
   RunRecord one = record(of, 4, 1.25);
