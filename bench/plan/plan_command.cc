@@ -229,7 +229,7 @@ Result<void> read_accelerators(const SpecTable& tables, Problem& problem) {
 constexpr const char* kFooter = R"(Examples:
   pacecar plan bench/plan/examples/hethub.toml
   pacecar plan cluster.toml model.toml --set training.global_batch=512 --json plans.json
-  pacecar plan job.toml --emit megatron
+  pacecar plan job.toml --megatron
 bench/plan/README.md lists the tables and keys of a file, and what is measured or assumed.
 Exit codes: 0 success, 1 no plan fits the memory or the batch, 2 wrong usage.)";
 
@@ -238,9 +238,8 @@ struct Flags {
   std::vector<std::string> settings;
   SearchOptions search{.tolerance = 0.1};  // percent
   std::string json_file;
-  std::string emit;
+  bool megatron = false;
   uint32_t plan = 1;
-  double scale = 0.001;
   bool quiet = false;
   bool no_color = false;
 };
@@ -264,15 +263,9 @@ void add_flags(CLI::App& app, Flags& flags) {
       ->check(cli::whole_number(1, 1'000'000'000))
       ->capture_default_str();
   cli::add_json_flag(app, flags.json_file, "write all figures of the plans");
-  app.add_option("--emit", flags.emit,
-                 "print how to launch a plan: megatron or torch; or sim: its traffic, for "
-                 "'pacecar sim'")
-      ->check(CLI::IsMember({"megatron", "torch", "sim"}));
-  app.add_option("--plan", flags.plan, "number of the plan that --emit prints")
+  app.add_flag("--megatron", flags.megatron, "print how to launch a plan with Megatron-LM");
+  app.add_option("--plan", flags.plan, "number of the plan that --megatron prints")
       ->check(cli::whole_number(1, 1000))
-      ->capture_default_str();
-  app.add_option("--scale", flags.scale, "factor for the bytes of --emit sim")
-      ->check(cli::positive_number(1))
       ->capture_default_str();
   app.add_flag("--quiet", flags.quiet, "no table");
   app.add_flag("--no-color", flags.no_color, "no colours");
@@ -303,11 +296,11 @@ Error nothing_fits(const SearchResult& result) {
                 "training.global_batch, and training.tensor the heads and a host's accelerators"};
 }
 
-Result<void> print(const Answer& answer, const Flags& flags, CommTimes& comm) {
+Result<void> print(const Answer& answer, const Flags& flags) {
   if (!flags.json_file.empty()) {
     RETURN_IF_ERROR(cli::write_json(flags.json_file, document_of(answer)));
   }
-  if (flags.emit.empty()) {
+  if (!flags.megatron) {
     const bool table = !flags.quiet && flags.json_file != cli::kStandardOutput;
     if (table) fmt::print("{}", text_of(answer));
     return {};
@@ -315,12 +308,7 @@ Result<void> print(const Answer& answer, const Flags& flags, CommTimes& comm) {
   if (flags.plan > answer.plans.size()) {
     return invalid("there is no plan {}: only {} were found", flags.plan, answer.plans.size());
   }
-  const Strategy& strategy = answer.plans[flags.plan - 1].strategy;
-  ASSIGN_OR_RETURN(const auto text,
-                   flags.emit == "sim" ? sim_experiment(answer.problem, strategy, comm, flags.scale)
-                                       : (flags.emit == "torch" ? torch_launch : megatron_launch)(
-                                             answer.problem, strategy));
-  fmt::print("{}", text);
+  fmt::print("{}", megatron_launch(answer.problem, answer.plans[flags.plan - 1].strategy));
   return {};
 }
 
@@ -342,7 +330,7 @@ Result<void> plan_it(const Flags& flags) {
                 .plans = plans,
                 .alone_tokens_per_s = several ? alone_tokens_per_s(problem, comm, options) : 0,
                 .search_s = taken.count()},
-               flags, comm);
+               flags);
 }
 
 }  // namespace

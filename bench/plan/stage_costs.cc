@@ -52,6 +52,16 @@ RankGroup group_of(const Problem& problem, const Part& part, uint32_t ranks, uin
           .sharing = std::min(apart, per_host)};
 }
 
+// A rank of one stage and its peer in the next one. Each has its share of the NICs, as all ranks of
+// their hosts send.
+RankGroup send_group(const Problem& problem, const Part& from, const Part& to) {
+  const uint32_t pairs = std::min(from.tensor, to.tensor);
+  const auto senders = [&](const Part& part) {
+    return problem.accelerators[part.kind].per_host / part.tensor * pairs;
+  };
+  return {.kind = from.kind, .other = to.kind, .sharing = std::max(senders(from), senders(to))};
+}
+
 PassTimes of_layers(const PassTimes& layer, uint32_t layers, double head_s) {
   return {layer.compute_s * layers + head_s, layer.tensor_s * layers, layer.experts_s * layers};
 }
@@ -136,14 +146,6 @@ double CommTimes::at(Column& column, const Key& key, int exponent) {
     time = std::min(time, found.time_s);
   }
   return time;
-}
-
-RankGroup send_group(const Problem& problem, const Part& from, const Part& to) {
-  const uint32_t pairs = std::min(from.tensor, to.tensor);
-  const auto senders = [&](const Part& part) {
-    return problem.accelerators[part.kind].per_host / part.tensor * pairs;
-  };
-  return {.kind = from.kind, .other = to.kind, .sharing = std::max(senders(from), senders(to))};
 }
 
 StageCosts::StageCosts(const Problem& problem, const Shape& shape, CommTimes& comm)

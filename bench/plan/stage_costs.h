@@ -107,10 +107,6 @@ struct StageCost {
   StageTime time() const { return {forward.all(), backward.all(), send_s, tail.all()}; }
 };
 
-// A rank of one stage and its peer in the next one. Each has its share of the NICs, as all ranks of
-// their hosts send.
-RankGroup send_group(const Problem& problem, const Part& from, const Part& to);
-
 // All arguments of the constructor must outlive it.
 class StageCosts {
  public:

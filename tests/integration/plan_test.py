@@ -75,23 +75,10 @@ class Plan(unittest.TestCase):
         self.assertGreaterEqual(plans[0]["step_s"], document["bound_s"])
 
     def test_emits_launch_parameters(self):
-        megatron = run(self.small, "--emit", "megatron")
+        megatron = run(self.small, "--megatron")
         self.assertEqual(megatron.returncode, 0, megatron.stderr)
         self.assertIn("--pipeline-model-parallel-size", megatron.stdout)
-        torch = run(self.small, "--emit", "torch", "--plan", "2")
-        self.assertIn("init_device_mesh", torch.stdout)
-        self.fails(self.small, "--emit", "torch", "--plan", "9", message="there is no plan 9")
-
-    def test_emitted_traffic_runs_in_the_simulator(self):
-        self.fails(self.small, "--emit", "sim", message="the same host.nics")
-        self.small.write_text(SMALL.replace("100G", "200G"))
-        experiment = self.folder / "traffic.toml"
-        emitted = run(self.small, "--emit", "sim", "--set", "training.tensor=[1]")
-        self.assertEqual(emitted.returncode, 0, emitted.stderr)
-        experiment.write_text(emitted.stdout)
-        done = subprocess.run([PROGRAM, "sim", experiment, "--json"], text=True,
-                              capture_output=True, timeout=LIMIT_S, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.fails(self.small, "--megatron", "--plan", "9", message="there is no plan 9")
 
     def test_example_is_planned_near_its_bound(self):
         done = run(HETHUB, "--best", "1", "--nodes", "100", "--json")

@@ -48,16 +48,6 @@ TEST(PlanLaunch, EqualStagesNeedNoLayout) {
 TEST(PlanLaunch, UnequalTensorGroupsAreRefusedInWords) {
   const Strategy strategy{{{{0, 1, 4}, {1, 2, 8}}, 2, 1}, {20, 30, 30}, 1};
   EXPECT_THAT(megatron_launch(two_kinds(), strategy), HasSubstr("equal_tensor = true"));
-  EXPECT_THAT(torch_launch(two_kinds(), strategy), HasSubstr("1 x (2, 4) 2 x (2, 8)"));
-}
-
-TEST(PlanLaunch, TorchGetsMeshAndSplitPoints) {
-  const Strategy strategy{{{{0, 1, 8}, {1, 2, 8}}, 2, 2}, {10, 30, 40}, 1};
-  const std::string text = torch_launch(two_kinds(), strategy);
-  EXPECT_THAT(text, HasSubstr("(3, 2, 8), mesh_dim_names=(\"pp\", \"dp\", \"tp\")"));
-  EXPECT_THAT(text, HasSubstr("{\"layers.10\": SplitPoint.BEGINNING, "
-                              "\"layers.40\": SplitPoint.BEGINNING}"));
-  EXPECT_THAT(text, HasSubstr("n_microbatches=64"));
 }
 
 }  // namespace
