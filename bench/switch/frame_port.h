@@ -10,7 +10,6 @@
 #include <string>
 #include <string_view>
 
-#include "transport/base/log.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
 
@@ -29,7 +28,7 @@ struct OutgoingFrame {
 
 struct FramePortCounters {
   uint64_t received_frames = 0;
-  uint64_t missed = 0;    // dropped by kernel or device before receive()
+  uint64_t missed = 0;    // dropped by the kernel before receive()
   uint64_t too_long = 0;  // received, but longer than frame_bytes(); dropped
   uint64_t refused = 0;   // could not be sent
 };
@@ -44,9 +43,9 @@ class FramePort {
   // Fills up to frames.size() entries in the order of arrival and returns how many; fewer means
   // that no other frame waits. All times are `now` or earlier.
   virtual size_t receive(std::span<ReceivedFrame> frames, Instant now) = 0;
-  // Sends what the kernel or device takes; counts the rest as refused.
+  // Sends what the kernel takes; counts the rest as refused.
   virtual void send(std::span<const OutgoingFrame> frames) = 0;
-  // A file descriptor that is readable when frames wait; -1: the port must be polled.
+  // A file descriptor that is readable when frames wait.
   virtual int wait_fd() const = 0;
   virtual FramePortCounters counters() = 0;
 };
@@ -57,15 +56,5 @@ class FramePort {
 // gso_max_segs 1' on their side). Errors: kNotFound for no such interface, kUnavailable for one
 // that is down, kPermission without the capability, kSystem.
 Result<std::unique_ptr<FramePort>> open_packet_socket(const std::string& interface);
-
-// A port on a DPDK device: shared memory with another process (net_memif, of which it is the
-// server), or a NIC. The device is polled, and a frame's time of arrival is that of the poll. Part
-// of a module that is loaded when needed (transport/io/dpdk/module.h). `device` and `arguments` are
-// those of transport/io/dpdk: "net_memif0", "id=0,socket=/run/x". Errors: kInvalidArgument for
-// net_memif as a client, and those of DpdkPort.
-Result<std::unique_ptr<FramePort>> open_dpdk_frames(const std::string& device,
-                                                    const std::string& arguments,
-                                                    const LogSink& log);
-inline constexpr const char* kDpdkFramesModule = "libpacecar-switch-dpdk.so";
 
 }  // namespace pacecar

@@ -21,7 +21,6 @@
 #include "transport/base/return_if_error.h"
 #include "transport/base/take_until.h"
 #include "transport/base/to_number.h"
-#include "transport/io/dpdk/module.h"
 
 namespace pacecar {
 namespace {
@@ -40,14 +39,8 @@ Examples, as root, in the namespace that holds the interfaces:
   pacecar switch --port veth0 --port veth1 --rate 200M
   pacecar switch --port veth0,10G --port veth1,500M --buffer 2M --ecn 100K,400K,0.2 --delay 10us
   pacecar switch --port veth0 --port veth1 --rate 500M --loss 0.01 --seconds 10 --json figures.json
-and between processes that share memory (DPDK; the other ends have role=client):
-  S=socket=$HOME/switch.sock,socket-abstract=no
-  pacecar switch --rate 10G --port dpdk:net_memif0,id=0,$S --port dpdk:net_memif1,id=1,$S,1G
 It runs until --seconds are over or it is interrupted; SIGUSR1 prints the figures so far.
 Exit codes: 0 success, 1 failed, 2 wrong usage.)";
-
-// The names of ports on DPDK devices begin with this.
-constexpr std::string_view kDpdkPort = "dpdk:";
 
 struct SwitchFlags {
   std::vector<std::string> ports;  // as on the command line; ports_of() checks them
@@ -169,8 +162,7 @@ void add_model_flags(CLI::App& app, SwitchFlags& flags) {
 
 void add_flags(CLI::App& app, SwitchFlags& flags) {
   app.add_option("--port", flags.ports,
-                 "INTERFACE or INTERFACE,RATE, or a DPDK device: dpdk:DEVICE,KEY=VALUE,...,RATE; "
-                 "two or more")
+                 "INTERFACE or INTERFACE,RATE; two or more")
       ->allow_extra_args(false);
   add_model_flags(app, flags);
   app.add_option("--seconds", flags.seconds, "how long; default: until interrupted")
@@ -186,34 +178,19 @@ void add_flags(CLI::App& app, SwitchFlags& flags) {
 }
 
 struct SwitchPort {
-  std::string name;       // of an interface, or "dpdk:DEVICE"
-  std::string arguments;  // of a DPDK device
+  std::string name;  // of its interface
   Rate rate;
 };
 
-// NAME or NAME,RATE; between them, for a DPDK device, arguments KEY=VALUE.
+// INTERFACE or INTERFACE,RATE.
 Result<SwitchPort> port_of(const std::string& text, Rate usual) {
-  auto parts = split(text);
-  SwitchPort port{.name = parts[0], .arguments = "", .rate = usual};
-  const auto is_argument = [&](const std::string& part) {
-    return port.name.starts_with(kDpdkPort) && part.find('=') != std::string::npos;
-  };
-  parts.erase(parts.begin());
-  for (const std::string& part : parts) {
-    if (is_argument(part)) port.arguments += (port.arguments.empty() ? "" : ",") + part;
+  const auto parts = split(text);
+  if (parts[0].empty() || parts.size() > 2) {
+    return invalid("--port: '{}' cannot be read: write INTERFACE or INTERFACE,RATE", text);
   }
-  std::erase_if(parts, is_argument);
-  if (port.name.empty() || parts.size() > 1) {
-    return invalid(
-        "--port: '{}' cannot be read: write INTERFACE or INTERFACE,RATE, or "
-        "dpdk:DEVICE,KEY=VALUE,...,RATE",
-        text);
-  }
-  if (!parts.empty()) {
-    ASSIGN_OR_RETURN(const auto bps, value_of("--port", any_rate(), parts[0]));
-    port.rate = Rate::from_bps(bps);
-  }
-  return port;
+  if (parts.size() == 1) return SwitchPort{parts[0], usual};
+  ASSIGN_OR_RETURN(const auto bps, value_of("--port", any_rate(), parts[1]));
+  return SwitchPort{parts[0], Rate::from_bps(bps)};
 }
 
 // Two or more. Errors: kInvalidArgument, naming the flag.
@@ -234,7 +211,6 @@ Result<std::vector<SwitchPort>> ports_of(const SwitchFlags& flags) {
 
 // Samples of idle queues wake nobody: they are taken this late at most.
 constexpr Duration kLongestSleep = Duration::from_ms(10);
-constexpr Duration kPolledSleep = Duration::from_us(20);  // with a port that must be polled
 constexpr Duration kBetweenWarnings = Duration::from_s(1);
 
 volatile std::sig_atomic_t figures_asked = 0;
@@ -255,8 +231,7 @@ void warn_of_long_frames(LiveSwitch& live, const Console& console, std::vector<b
 
 void sleep_until(LiveSwitch& live, std::vector<pollfd>& sockets, Instant limit) {
   const Instant deadline = std::min(live.next_deadline(), limit);
-  const bool polled = std::ranges::any_of(sockets, [](const pollfd& one) { return one.fd < 0; });
-  const Duration left = std::min(deadline - steady_now(), polled ? kPolledSleep : kLongestSleep);
+  const Duration left = std::min(deadline - steady_now(), kLongestSleep);
   if (left.ns() <= 0) return;
   const timespec time{.tv_sec = 0, .tv_nsec = left.ns()};
   ppoll(sockets.data(), sockets.size(), &time, nullptr);
@@ -298,23 +273,14 @@ void serve(LiveSwitch& live, SwitchReport& report, const SwitchFlags& flags, con
   warn_of_long_frames(live, console, warned);
 }
 
-Result<std::unique_ptr<FramePort>> open_dpdk(const std::string& device,
-                                             const std::string& arguments) {
-  ASSIGN_OR_RETURN(const auto open,
-                   load_dpdk_function<decltype(open_dpdk_frames)>(kDpdkFramesModule));
-  return (open)(device, arguments, {});
-}
-
 Result<void> run(const SwitchFlags& flags, const Console& console) {
   RETURN_IF_ERROR(cli::check_writable(flags.json_file));
   RETURN_IF_ERROR(cli::check_writable(flags.queue_log));
   ASSIGN_OR_RETURN(const auto named, ports_of(flags));
   std::vector<std::unique_ptr<FramePort>> ports;
   std::vector<Rate> rates;
-  for (const auto& [name, arguments, rate] : named) {
-    ASSIGN_OR_RETURN(auto port, name.starts_with(kDpdkPort)
-                                    ? open_dpdk(name.substr(kDpdkPort.size()), arguments)
-                                    : open_packet_socket(name));
+  for (const auto& [name, rate] : named) {
+    ASSIGN_OR_RETURN(auto port, open_packet_socket(name));
     ports.push_back(std::move(port));
     rates.push_back(rate);
   }

@@ -106,14 +106,8 @@ class Host(unittest.TestCase):
 
     def test_plugin_loads_and_serves(self):
         ctypes.CDLL(PLUGIN)
-        done = run("check-plugin", PLUGIN, "--only", "sizes", "--seconds", "0",
-                   PACECAR_NICS="soft:udp:lo")
+        done = run("check-plugin", PLUGIN, "--only", "sizes", PACECAR_NICS="soft:udp:lo")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-
-    def test_switch_names_the_missing_library(self):
-        done = run("switch", "--port", "dpdk:net_memif0", "--port", "dpdk:net_memif1,id=1")
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("DPDK is not there (librte_", done.stderr)
 
 
 class Objects(unittest.TestCase):

@@ -7,8 +7,6 @@ Nothing here asserts a speed. Tests that need namespaces are skipped where none 
 import json
 import os
 import pathlib
-import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -162,76 +160,6 @@ class Namespaces(unittest.TestCase):
         self.assertGreater(port["queue"]["max_bytes"], 20 * 1024)
 
 
-class SharedMemory(unittest.TestCase):
-    """Two processes whose DPDK devices are joined by a switch."""
-
-    def start(self, *arguments, **environment):
-        # Other processes may take the machine's huge pages while these start.
-        eal = "--lcores=0@0 --no-telemetry --no-pci --no-huge --no-shconf -m 512"
-        process = subprocess.Popen([PROGRAM, *arguments], text=True, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE,
-                                   env={**os.environ, **environment, "PACECAR_DPDK_EAL": eal})
-        self.addCleanup(process.communicate)
-        self.addCleanup(process.kill)
-        return process
-
-    def bw(self, folder, host, *flags):
-        device = f"role=client,id={host},socket={folder}/memif,socket-abstract=no"
-        return self.start("bw", "-s", "64K", "-n", "40", *flags, PACECAR_MTU="4096",
-                          PACECAR_NICS=f"soft:dpdk:net_memif0,{device}", PACECAR_CC="fixed",
-                          PACECAR_RATE_MAX="1G")
-
-    def wait_for_line(self, process, pattern):
-        """The first match of the pattern in a line of the process's stderr."""
-        lines = []
-        for line in process.stderr:
-            lines.append(line)
-            if found := re.search(pattern, line):
-                return found
-        raise AssertionError(f"the process ended with {process.wait()} before it printed "
-                             f"'{pattern}': {''.join(lines)}")
-
-    def joined(self, rates, *flags):
-        """The switch's figures after 40 messages of 64 KiB from host 1 to host 0."""
-        with tempfile.TemporaryDirectory() as folder:
-            ports = [word for host, rate in enumerate(rates) for word in (
-                "--port", f"dpdk:net_memif{host},id={host},{rate},socket={folder}/memif,"
-                          "socket-abstract=no")]
-            switch = self.start("switch", *ports, *flags, "--json", f"{folder}/figures.json")
-            if "DPDK" in (first := self.wait_for_line(switch, "switch: |DPDK")).string:
-                raise unittest.SkipTest(first.string.strip())
-            server = self.bw(folder, 0, "-p", "0")
-            port = self.wait_for_line(server, r"on port (\d+)").group(1)
-            client = self.bw(folder, 1, "-p", port, "127.0.0.1")
-            for process in (client, server, switch):
-                if process is switch:
-                    switch.send_signal(signal.SIGINT)
-                errors = process.communicate(timeout=LIMIT_S)[1]
-                self.assertEqual(process.returncode, 0, errors)
-            return {port["name"]: port for port in figures(folder)["ports"]}
-
-    def test_a_cable_as_fast_as_the_sender_has_no_queue(self):
-        ports = self.joined(("1G", "1G"), "--ecn", "20K")
-        self.assertEqual(set(ports), {"dpdk:net_memif0", "dpdk:net_memif1"})
-        self.assertGreaterEqual(ports["dpdk:net_memif0"]["sent_frames"], 40 * 16)
-        self.assertLess(ports["dpdk:net_memif0"]["queue"]["max_bytes"], 20 * 1024)
-        self.assertEqual([port["marked"] for port in ports.values()], [0, 0])
-
-    def test_a_bottleneck_marks_from_its_threshold_on(self):
-        port = self.joined(("100M", "1G"), "--ecn", "20K", "--buffer", "4M")["dpdk:net_memif0"]
-        self.assertGreater(port["queue"]["max_bytes"], 20 * 1024)
-        self.assertGreater(port["marked"], 0)
-        self.assertLess(port["marked"], port["sent_frames"])
-        self.assertEqual(port["dropped"], 0)
-
-    def test_a_port_refuses_to_be_the_memif_client(self):
-        done = subprocess.run([PROGRAM, "switch", "--port", "dpdk:net_memif0,role=client",
-                               "--port", "lo"], capture_output=True, text=True, timeout=LIMIT_S,
-                              check=False)
-        self.assertNotEqual(done.returncode, 0)
-        self.assertRegex(done.stderr, "leave role= out|no DPDK")
-
-
 class Usage(unittest.TestCase):
     def run_switch(self, *flags):
         return subprocess.run([PROGRAM, "switch", *flags], capture_output=True, text=True,
@@ -261,10 +189,7 @@ class Usage(unittest.TestCase):
                 ((*ports, "--sample", "500ns"), "--sample"),
                 ((*ports, "--sample", "9999999999s"), "--sample"),  # more than 2^63 ns
                 (("--port", "lo,1G,2G", "--port", "b"), "INTERFACE,RATE"),
-                (("--port", "dpdk:net_memif0,id=0,1G,2G", "--port", "b"), "dpdk:DEVICE"),
-                (("--port", "dpdk:net_memif0,id=0,fast", "--port", "b"), "'fast'"),
-                (("--port", "dpdk:a=b,fast", "--port", "b"), "'fast'"),
-                (("--port", "dpdk:a=b", "--port", "dpdk:a=b"), "named twice")):
+                (("--port", "lo,fast", "--port", "b"), "'fast'")):
             with self.subTest(flags=flags):
                 done = self.run_switch(*flags)
                 self.assertEqual(done.returncode, 2, done.stderr)
