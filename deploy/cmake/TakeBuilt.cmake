@@ -1,9 +1,8 @@
 # cmake -DFROM=FOLDER -DTO=FOLDER -P TakeBuilt.cmake: copies the programs, the libraries, the plugin, the
 # modules and the manual from the build folder FROM into TO. TO was configured from the same tree for
 # other installation folders, and nothing was built in it. `cmake --install TO` then works.
-set(binaries bench/pacecar bench/nccl/programs/collectives
-             bench/nccl/programs/libslice-waits.so cpu_device/libcudart.so.12
-             modules/libpacecar-diagnose.so modules/libpacecar-dpdk.so modules/libpacecar-simulate.so modules/libpacecar-switch-dpdk.so
+set(binaries bench/pacecar bench/nccl/programs/collectives cpu_device/libcudart.so.12
+             modules/libpacecar-diagnose.so modules/libpacecar-dpdk.so modules/libpacecar-simulate.so
              net_plugin/libnccl-net-pacecar.so net_plugin/libfabric/libpacecar-fi.so
              net_plugin/verbs/libpacecar-verbs.so)
 file(GLOB libraries RELATIVE ${FROM} ${FROM}/deploy/library/libpacecar.so*)

@@ -59,7 +59,7 @@ class Programs(unittest.TestCase):
     def test_modules_are_found_from_a_link_to_the_plugin(self):
         link = SCRATCH / "libnccl-net-linked.so"
         link.symlink_to(LIBRARIES / "libnccl-net-pacecar.so")
-        done = run("sh", "-c", '"$0" check-plugin "$1" --only init --seconds 0 || true',
+        done = run("sh", "-c", '"$0" check-plugin "$1" --only init || true',
                    PREFIX / "bin/pacecar", link, PACECAR_NICS="soft:dpdk:net_nothing0")
         self.assertIn("net_nothing0", done.stdout + done.stderr)
         self.assertNotIn("libpacecar-dpdk.so", done.stdout + done.stderr)
@@ -153,7 +153,6 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.bash("pacecar", "pre"), ["predict", "preflight"])
         self.assertEqual(self.bash("pacecar", "bw", "--report_"), ["--report_gbits"])
         self.assertEqual(self.bash("pacecar", "bw", "--rate_units", ""), ["M", "g", "p"])
-        self.assertEqual(self.bash("pacecar", "ab", "--emit", "s"), ["slurm"])
 
     @unittest.skipUnless(shutil.which("zsh"), "no zsh")
     def test_zsh_completes_a_flag(self):

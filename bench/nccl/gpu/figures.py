@@ -20,7 +20,6 @@ OPERATIONS = {"allreduce": (lambda n: 2 * (n - 1) / n, "sum", -1),
               "reduce": (lambda n: 1, "sum", 0),
               "sendrecv": (lambda n: 1, "none", -1),
               "alltoall": (lambda n: (n - 1) / n, "none", -1)}
-STEP = "step"  # of a training: an all-reduce of the gradients, and what is computed
 COLUMNS = "{:>12} {:>12} {:>8} {:>6} {:>5} {:>10} {:>8} {:>8} {:>7} {:>10} {:>10} {:>10}"
 KIB, MIB = 1 << 10, 1 << 20
 # 97.5% quantiles of Student's t with 1, 2, ... degrees of freedom.
@@ -44,8 +43,6 @@ def merge(outputs):
                        "times_s": [max(times)
                                    for times in zip(*(row["seconds"] for row in rows))],
                        "processor_s": sum(row["processor_seconds"] for row in rows)})
-        if "loss" in first:
-            merged[-1]["loss"] = statistics.mean(row["loss"] for row in rows)
     return merged
 
 
@@ -68,7 +65,7 @@ def summary(runs, ranks, arm):
     result = []
     for (op, size), rows in rows_of(runs, ranks, arm).items():
         times = [time for row in rows for time in row["times_s"]]
-        factor, redop, root = OPERATIONS["allreduce" if op == STEP else op]
+        factor, redop, root = OPERATIONS[op]
         median = statistics.median(times)
         result.append({"op": op, "size_bytes": size, "count": rows[0]["count"], "type": "float",
                        "redop": redop, "root": root, "time_s": median, "time_min_s": min(times),
@@ -126,7 +123,7 @@ def ratios(runs, ranks, arms, baseline, goals, judged):
                    **mean_ratio([math.log(statistics.median(other["times_s"]) /
                                           statistics.median(row["times_s"]))
                                  for other, row in pairs])}
-            least = goals.least_ratio(size) if arm == judged and op != STEP else None
+            least = goals.least_ratio(size) if arm == judged else None
             result.append({**one, "goal": least,
                            "met": None if least is None else one["ratio"] >= least})
     return result

@@ -71,7 +71,6 @@ class Setting:
     folder: pathlib.Path
     limit_s: float
     hosts: object = bridged.Here()
-    meanwhile: object = contextlib.nullcontext  # a context of the ranks' process ids while they run
 
 
 def run_arm(arm, ranks, argv, setting):
@@ -88,7 +87,7 @@ def run_arm(arm, ranks, argv, setting):
                            **arms.environment(arm, number, setting.plugin, log,
                                               setting.hosts.interface)}
             made.append(Rank(argv(number, place), environment, log, setting.hosts.prefix(number)))
-        outputs = run(made, setting.limit_s, setting.meanwhile)
+        outputs = run(made, setting.limit_s)
         for number, rank in enumerate(made):
             if why := arms.complaint(arm, nccl_log(rank)):
                 raise Failed(f"rank {number}: {why}")
@@ -99,14 +98,13 @@ def nccl_log(rank):
     return rank.log.read_text("utf-8", "replace") if rank.log.is_file() else ""
 
 
-def run(ranks, limit_s, meanwhile=contextlib.nullcontext):
+def run(ranks, limit_s):
     """Each rank's standard output; Failed when one fails or they do not end."""
     with contextlib.ExitStack() as stack:
         with uninterrupted():
             processes = [stack.enter_context(Process(rank.prefix, rank.argv, rank.environment))
                          for rank in ranks]
-        with meanwhile([process.pid for process in processes]):
-            late = not wait(processes, limit_s)
+        late = not wait(processes, limit_s)
         bad = [number for number, process in enumerate(processes)
                if process.ended() and not process.ends_well(0)]
         if bad or late:

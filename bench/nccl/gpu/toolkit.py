@@ -9,7 +9,7 @@ import subprocess
 from console import missing
 from machine import ROOT
 
-DRIVER, SLICES = "collectives", "libslice-waits.so"
+DRIVER = "collectives"
 NCCL = "libnccl.so.2"
 NCCL_FOLDERS = ("lib64", "lib", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
                 "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
