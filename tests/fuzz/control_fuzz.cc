@@ -15,7 +15,7 @@
 #include "tests/fuzz/json_mutator.h"
 #include "transport/base/check.h"
 
-namespace pacecar::cli::control_fuzz {
+namespace pacecar::perf::control_fuzz {
 namespace {
 
 using Json = nlohmann::json;
@@ -80,4 +80,4 @@ FUZZ_TARGET(control) {
   return 0;
 }
 
-}  // namespace pacecar::cli::control_fuzz
+}  // namespace pacecar::perf::control_fuzz
