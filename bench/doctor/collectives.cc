@@ -1,6 +1,7 @@
 #include "bench/doctor/collectives.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace pacecar::doctor {
 namespace {
@@ -43,11 +44,18 @@ Messages messages_of(const Intervals& intervals) {
   return messages;
 }
 
-// Those of the operations that began since then.
+// Those of the operations that began since then: each message is a step of one.
 void add_messages(const Profile& profile, uint64_t since_ns, Member& member) {
+  std::unordered_map<uint64_t, const ProfiledEvent*> known;
+  for (const ProfiledEvent& event : profile.operations) {
+    if (event.kind == ProfiledKind::kProxyOp) known[event.id] = &event;
+  }
   std::map<std::pair<bool, int64_t>, Intervals> all;
-  profile.for_each_message([&](const ProfiledEvent& step, const ProfiledEvent& operation) {
-    if (step.stop_ns == 0 || operation.start_ns < since_ns) return;
+  for (const ProfiledEvent& step : profile.steps) {
+    const auto found = known.find(step.parent);
+    if (step.kind != ProfiledKind::kProxyStep || found == known.end()) continue;
+    const ProfiledEvent& operation = *found->second;
+    if (step.stop_ns == 0 || operation.start_ns < since_ns) continue;
     const uint64_t moment = step.moment_ns == 0 ? step.stop_ns : step.moment_ns;
     const uint64_t from = operation.sending ? moment : step.start_ns;
     const uint64_t to = operation.sending ? step.stop_ns : moment;
@@ -55,7 +63,7 @@ void add_messages(const Profile& profile, uint64_t since_ns, Member& member) {
     if (!operation.sending && step.moment_ns != 0) {
       member.taken_s.push_back(seconds(step.stop_ns - std::min(step.moment_ns, step.stop_ns)));
     }
-  });
+  }
   for (auto& [whose, intervals] : all) {
     std::ranges::sort(intervals);
     (whose.first ? member.sent : member.received)[whose.second] = messages_of(intervals);

@@ -13,7 +13,6 @@
 #include "bench/doctor/documents.h"
 #include "bench/doctor/gather.h"
 #include "bench/doctor/report.h"
-#include "bench/doctor/trace.h"
 #include "bench/doctor/verdict.h"
 #include "bench/hosts/agent_pool.h"
 #include "transport/base/return_if_error.h"
@@ -42,7 +41,6 @@ struct Flags {
   uint64_t pid = 0;
   uint64_t watch_s = 1;
   std::string json_file;
-  std::string trace_file;
   cli::HostsFlags many;
   bool quiet = false;
   bool no_color = false;
@@ -59,9 +57,6 @@ void add_flags(CLI::App& app, Flags& flags) {
       ->capture_default_str()
       ->excludes(files);
   cli::add_json_flag(app, flags.json_file, "write all that was gathered, findings and verdict");
-  app.add_option(
-      "--trace", flags.trace_file,
-      "write what NCCL's ranks have recorded for Perfetto (ui.perfetto.dev), one row each");
   cli::add_hosts_flags(app, flags.many, "ask these hosts, not this one")
       ->excludes(files)
       ->excludes(pid);
@@ -158,18 +153,13 @@ Result<Job> job_of(const Evidence& evidence, uint64_t pid) {
 }
 
 Result<int> examine_job(const Flags& flags, const Console& console) {
-  for (const std::string& file : {flags.json_file, flags.trace_file}) {
-    RETURN_IF_ERROR(cli::check_writable(file));
-  }
+  RETURN_IF_ERROR(cli::check_writable(flags.json_file));
   ASSIGN_OR_RETURN(const auto evidence, flags.many.given()     ? from_hosts(flags, console)
                                         : !flags.files.empty() ? from_files(flags.files)
                                                                : from_this_host(flags, console));
   ASSIGN_OR_RETURN(const auto job, job_of(evidence, flags.pid));
   const auto findings = examine(job);
   const Verdict verdict = conclude(job, findings);
-  if (!flags.trace_file.empty()) {
-    RETURN_IF_ERROR(cli::write_json(flags.trace_file, trace_of(job)));
-  }
   if (!flags.json_file.empty()) {
     nlohmann::json document = to_json(evidence);
     add_conclusions(findings, verdict, document);

@@ -234,7 +234,6 @@ Result<ProfiledEvent> read_event(const Json& numbers) {
       .kind = static_cast<ProfiledKind>(number(1)),
       .operation = number(2) < kOperations.size() ? std::string(kOperations[number(2)]) : "another",
       .datatype = number(3),
-      .channel = number(4),
       .sending = number(5) != 0,
       .peer = numbers[6].get<int64_t>(),
       .number = number(7),
@@ -244,8 +243,6 @@ Result<ProfiledEvent> read_event(const Json& numbers) {
       .stop_ns = number(11),
       .moment_ns = number(12),
       .first_ns = number(13),
-      .bytes = number(14),
-      .waits = {number(15), number(16), number(17), number(18)},
       .detailed = number(19) != 0};
 }
 

@@ -27,19 +27,11 @@ enum class ProfiledKind : uint8_t {
   kProxyStep,
 };
 
-struct Waits {
-  uint64_t gpu_ns = 0;
-  uint64_t peer_ns = 0;
-  uint64_t network_ns = 0;
-  uint64_t flush_ns = 0;
-};
-
 struct ProfiledEvent {
   uint64_t id = 0;
   ProfiledKind kind = ProfiledKind::kNone;
   std::string operation;  // of a collective: "AllReduce"
   uint64_t datatype = 0;
-  uint64_t channel = 0;
   bool sending = false;
   int64_t peer = -1;    // rank
   uint64_t number = 0;  // of a collective: among those of its operation
@@ -49,8 +41,6 @@ struct ProfiledEvent {
   uint64_t stop_ns = 0;    // 0: it has not ended
   uint64_t moment_ns = 0;  // when a step's data was posted to, or came from, the network
   uint64_t first_ns = 0;   // of an operation: the time until its first message was ready
-  uint64_t bytes = 0;
-  Waits waits;
   bool detailed = true;  // of an operation: its messages were recorded
 };
 
@@ -63,20 +53,6 @@ struct Profile {
   double starved = 0;
   std::vector<ProfiledEvent> operations;  // the oldest first; collectives and their parts
   std::vector<ProfiledEvent> steps;
-
-  // Calls visit(step, operation) for each recorded message, a step of an operation.
-  template <typename Visit>
-  void for_each_message(Visit visit) const {
-    std::unordered_map<uint64_t, const ProfiledEvent*> known;
-    for (const ProfiledEvent& event : operations) {
-      if (event.kind == ProfiledKind::kProxyOp) known[event.id] = &event;
-    }
-    for (const ProfiledEvent& step : steps) {
-      const auto operation = known.find(step.parent);
-      if (step.kind != ProfiledKind::kProxyStep || operation == known.end()) continue;
-      visit(step, *operation->second);
-    }
-  }
 };
 
 struct Flow {

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -17,6 +19,14 @@ namespace pacecar::predict {
 namespace {
 
 constexpr Bytes kLargestSize = Bytes{1} << 44;
+
+// The enumerator with this name, of those whose names are given.
+template <typename Name>
+std::optional<Name> named(std::string_view name, std::span<const std::string_view> names) {
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end()) return std::nullopt;
+  return static_cast<Name>(found - names.begin());
+}
 
 double seconds(SpecReader& reader, std::string_view key, double otherwise) {
   return reader.duration(key, Duration::from_ns(static_cast<int64_t>(otherwise * 1e9))).seconds();

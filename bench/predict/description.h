@@ -2,10 +2,6 @@
 // library, and the collectives. README.md lists the keys.
 #pragma once
 
-#include <algorithm>
-#include <optional>
-#include <span>
-#include <string_view>
 #include <vector>
 
 #include "bench/sim/spec_value.h"
@@ -14,14 +10,6 @@
 #include "transport/base/result.h"
 
 namespace pacecar::predict {
-
-// The enumerator with this name, of those whose names are given.
-template <typename Name>
-std::optional<Name> named(std::string_view name, std::span<const std::string_view> names) {
-  const auto found = std::ranges::find(names, name);
-  if (found == names.end()) return std::nullopt;
-  return static_cast<Name>(found - names.begin());
-}
 
 struct Description {
   Cluster cluster;

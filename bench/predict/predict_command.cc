@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,7 +15,6 @@
 #include "bench/cli/subcommands.h"
 #include "bench/predict/description.h"
 #include "bench/sim/spec_value.h"
-#include "net_plugin/predict/calibration.h"
 #include "net_plugin/predict/predict.h"
 #include "transport/base/invalid.h"
 #include "transport/base/result.h"
@@ -141,99 +138,10 @@ Json document_of(const Description& asked, const std::vector<Answer>& answers) {
           {"results", results}};
 }
 
-// --- calibration: from the JSON of pacecar's tools to TOML that `pacecar predict` reads ---
-
-// A result of `bw` or `lat`, with the keys of perftest.
-std::optional<Measured> point_to_point(const Json& result, bool gigabits) {
-  const auto bytes = result.at("MsgSize").get<Bytes>();
-  if (result.contains("t_typical")) {
-    return Measured{.kind = Measured::Kind::kOneWay,
-                    .collective = {.bytes = bytes},
-                    .time_s = result.at("t_typical").get<double>() * 1e-6};
-  }
-  if (!result.contains("BW_average")) return std::nullopt;
-  const double unit = gigabits ? 1e9 / 8 : 1024.0 * 1024;
-  return Measured{
-      .kind = Measured::Kind::kPerMessage,
-      .collective = {.bytes = bytes},
-      .time_s = static_cast<double>(bytes) / (result.at("BW_average").get<double>() * unit)};
-}
-
-Result<std::vector<Measured>> collectives(const Json& document) {
-  Measured each{.hosts = document.at("ranks").get<uint32_t>()};
-  const auto operation = document.at("op").get<std::string>();
-  const auto known = named<Operation>(operation, kOperationNames);
-  if (!known) {
-    return invalid("has the operation '{}', which the predictor does not know", operation);
-  }
-  const bool tree = document.value("algorithm", "") == name_of(Algorithm::kTree);
-  each.collective.operation = *known;
-  each.collective.algorithm = tree                             ? Algorithm::kTree
-                              : *known == Operation::kAllToAll ? Algorithm::kPairwise
-                                                               : Algorithm::kRing;
-  std::vector<Measured> found;
-  for (const Json& result : document.at("results")) {
-    each.collective.bytes = result.at("size_bytes").get<Bytes>();
-    each.time_s = result.at("time_ns").get<double>() * 1e-9;
-    found.push_back(each);
-  }
-  return found;
-}
-
-Result<std::vector<Measured>> measurements_of(const Json& document) {
-  if (document.contains("op")) return collectives(document);
-  const Json info = document.value("test_info", Json::object());
-  const bool gigabits = info.value("report_gbits", false);
-  std::vector<Measured> found;
-  for (const Json& result : document.at("results")) {
-    if (const auto one = point_to_point(result, gigabits)) found.push_back(*one);
-  }
-  return found;
-}
-
-// The file is of `pacecar bw` or `pacecar lat` (--json), or has times of collectives (README.md).
-// Errors: as cli::read_text; kInvalidArgument for a file of another kind.
-Result<std::vector<Measured>> read_measurements(const std::string& path) {
-  ASSIGN_OR_RETURN(const auto text, cli::read_text(path));
-  try {
-    auto found = measurements_of(Json::parse(text));
-    if (!found) {
-      return fail(found.error().code, fmt::format("'{}' {}", path, found.error().message));
-    }
-    std::erase_if(*found, [](const Measured& each) {
-      return !(each.time_s > 0) || !std::isfinite(each.time_s) || each.collective.bytes == 0;
-    });
-    if (!found->empty()) return found;
-  } catch (const Json::exception&) {  // reported below
-  }
-  return invalid(
-      "'{}' holds no measurements: give what 'pacecar bw --json' or 'pacecar lat --json' write, or "
-      "times of collectives",
-      path);
-}
-
-// [nic.NAME] and [protocol.Simple]; a comment has the errors of the fit.
-std::string toml_of(const Calibration& found, size_t measurements) {
-  std::vector<double> errors;
-  for (const double error : found.errors) errors.push_back(std::abs(error));
-  std::ranges::sort(errors);
-  const auto& [nic, costs] = std::tie(found.nic, found.costs);
-  return fmt::format(
-      "# Fitted to {} measurements: median error {:.1f}%, largest {:.1f}%.\n"
-      "[nic.\"{}\"]\nrate = \"{:.0f}M\"\nefficiency = {}\nlatency = \"{:.0f}ns\"\n"
-      "per_message = \"{:.0f}ns\"\nmtu = {:.0f}\n\n"
-      "[protocol.Simple]\nlaunch = \"{:.0f}ns\"\nstep = \"{:.0f}ns\"\n",
-      measurements, 100 * errors[errors.size() / 2], 100 * errors.back(), nic.name, nic.rate * 8e-6,
-      nic.efficiency, nic.latency_s * 1e9, nic.per_message_s * 1e9, nic.packet_bytes,
-      costs.launch_s * 1e9, costs.step_s * 1e9);
-}
-
 constexpr const char* kFooter = R"(Examples:
   pacecar predict --hosts 64 --gpus 8 --nics 400G --op allreduce --sizes 8:16G:x4
   pacecar predict --hosts 12500 --hosts-per-leaf 32 --oversubscription 2 --op all --json=out.json
   pacecar predict cluster.toml --html plot.html
-  pacecar predict --calibrate bw.json lat.json allreduce.json --output mine.toml
-  pacecar predict mine.toml --set host.nics=measured --hosts 8 --gpus 1
 bench/predict/README.md lists the tables and keys of a file, and what is measured or assumed.
 Exit codes: 0 success, 2 wrong usage.)";
 
@@ -263,29 +171,19 @@ struct Flags {
   std::vector<std::string> files;
   std::array<std::string, kKeyFlags.size()> keys;
   std::vector<std::string> settings;
-  std::string calibration_nic = "measured";
-  std::string output;
   std::string json_file;
   std::string html_file;
-  bool calibrate = false;
   bool quiet = false;
   bool no_color = false;
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("FILES", flags.files,
-                 "TOML of the cluster and the collectives; later files override earlier ones. With "
-                 "--calibrate: the JSON of measurements");
+                 "TOML of the cluster and the collectives; later files override earlier ones");
   for (size_t i = 0; i < kKeyFlags.size(); ++i) {
     app.add_option(kKeyFlags[i].flag, flags.keys[i], kKeyFlags[i].help);
   }
   app.add_option("--set", flags.settings, "set any key of the file, as topology.delay=500ns");
-  app.add_flag("--calibrate", flags.calibrate,
-               "fit constants to measurements of bw, lat and collectives");
-  app.add_option("--nic-name", flags.calibration_nic, "name for the measured NIC")
-      ->capture_default_str();
-  app.add_option("--output", flags.output,
-                 "file that --calibrate writes; default: standard output");
   cli::add_json_flag(app, flags.json_file, "write all figures");
   app.add_option("--html", flags.html_file, "write a page with plots");
   app.add_flag("--quiet", flags.quiet, "no table");
@@ -294,8 +192,8 @@ void add_flags(CLI::App& app, Flags& flags) {
 }
 
 // The files, overridden by the flags, and these by --set.
-Result<SpecTable> tables_of(const Flags& flags, const std::vector<std::string>& files) {
-  ASSIGN_OR_RETURN(auto tables, read_specs(files));
+Result<SpecTable> tables_of(const Flags& flags) {
+  ASSIGN_OR_RETURN(auto tables, read_specs(flags.files));
   for (size_t i = 0; i < kKeyFlags.size(); ++i) {
     if (flags.keys[i].empty()) continue;
     RETURN_IF_ERROR(
@@ -307,36 +205,11 @@ Result<SpecTable> tables_of(const Flags& flags, const std::vector<std::string>& 
   return tables;
 }
 
-// The hosts of the measurements had one GPU and one NIC each, as the flags describe them.
-Result<void> fit(const Flags& flags, const Console& console) {
-  if (flags.files.empty()) {
-    return invalid("--calibrate needs measurements: name the JSON files of bw, lat or collectives");
-  }
-  RETURN_IF_ERROR(cli::check_writable(flags.output));
-  std::vector<Measured> measured;
-  for (const std::string& file : flags.files) {
-    ASSIGN_OR_RETURN(const auto more, read_measurements(file));
-    measured.insert(measured.end(), more.begin(), more.end());
-  }
-  ASSIGN_OR_RETURN(const auto tables, tables_of(flags, {}));
-  ASSIGN_OR_RETURN(const auto asked, read_description(tables));
-  NicKind nic = asked.cluster.nic_kinds[asked.cluster.groups[0].nics[0]];
-  nic.name = flags.calibration_nic;
-  const auto found = predict::calibrate(nic, asked.cluster.fabric, asked.overheads, measured);
-  const std::string text = toml_of(found, measured.size());
-  if (flags.output.empty()) {
-    fmt::print("{}", text);
-    return {};
-  }
-  console.note(fmt::format("{}: fitted to {} measurements", flags.output, measured.size()));
-  return cli::write_text(flags.output, text);
-}
-
 Result<void> answer(const Flags& flags) {
   for (const std::string& file : {flags.json_file, flags.html_file}) {
     RETURN_IF_ERROR(cli::check_writable(file));
   }
-  ASSIGN_OR_RETURN(const auto tables, tables_of(flags, flags.files));
+  ASSIGN_OR_RETURN(const auto tables, tables_of(flags));
   ASSIGN_OR_RETURN(const auto asked, read_description(tables));
   const auto answers = answers_to(asked);
   if (answers.empty()) {
@@ -370,9 +243,7 @@ int run_predict(int argc, char** argv) {
                               .no_color = &flags.no_color,
                               .hints = {.reads_json = true},
                               .exit_code = [](const Error&) { return cli::kExitUsage; }},
-                             [&](const Console& console) {
-                               return flags.calibrate ? fit(flags, console) : answer(flags);
-                             });
+                             [&](const Console&) { return answer(flags); });
 }
 
 }  // namespace pacecar

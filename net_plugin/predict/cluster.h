@@ -10,7 +10,7 @@ namespace pacecar::predict {
 
 constexpr double bytes_per_s(double gbps) { return gbps * 1e9 / 8; }
 
-// One kind of NIC with its transport. calibration.h fits the constants.
+// One kind of NIC with its transport.
 struct NicKind {
   std::string name = "400G";
   double rate = bytes_per_s(400);

@@ -93,7 +93,7 @@ struct LibraryCosts {
 };
 
 // Assumed for NCCL 2.2x: chunks by its default buffer sizes, times of the order of its own tuning
-// table (src/graph/tuning.cc). Calibration replaces the times.
+// table (src/graph/tuning.cc).
 LibraryCosts nccl_costs();
 
 // Messages alone, as bench/workload sends them: whole shares, one at a time; sums take no time.

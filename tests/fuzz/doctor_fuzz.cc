@@ -4,7 +4,6 @@
 
 #include "bench/doctor/documents.h"
 #include "bench/doctor/report.h"
-#include "bench/doctor/trace.h"
 #include "bench/metrics/exporter.h"
 #include "bench/top/page.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -35,7 +34,6 @@ FUZZ_TARGET(doctor) {
   for (const top::Line& line : top::page_of(top::rows_of(evidence, notes), view, {}, 0)) {
     PACECAR_CHECK(printable(line.text) == line.text);
   }
-  static_cast<void>(doctor::trace_of(job));
   nlohmann::json document = doctor::to_json(evidence);
   doctor::add_conclusions(findings, verdict, document);
   const std::string printed =

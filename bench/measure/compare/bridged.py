@@ -50,20 +50,9 @@ class Here:
 
 
 @contextlib.contextmanager
-def hosts(count, mtu_bytes, rate_mbps=None):
-    """`rate_mbps`: of each host's link, in both directions; None: no limit."""
+def hosts(count, mtu_bytes):
     made = Hosts(count)
-    with namespaces.made(made.namespaces, ("ip", "tc") if rate_mbps else ("ip",)):
+    with namespaces.made(made.namespaces):
         made.join(mtu_bytes)
         made.bridge(mtu_bytes)
-        for member, port in zip(made.members, made.ports) if rate_mbps else ():
-            shape(member, INTERFACE, mtu_bytes, rate_mbps)
-            shape(made.hub, port, mtu_bytes, rate_mbps)
         yield made
-
-
-def shape(namespace, interface, mtu_bytes, rate_mbps):
-    # A burst of 1 ms, 8 packets at least: the timer that refills the bucket may be that late.
-    burst = max(8 * (mtu_bytes + 18), rate_mbps * 125)
-    command("tc", "-n", namespace, "qdisc", "add", "dev", interface, "root", "tbf", "rate",
-            f"{rate_mbps}mbit", "burst", str(burst), "latency", "20ms")

@@ -1,11 +1,8 @@
-// Findings from the profiles of ranks: scripted jobs with one fault each, clock offsets, traces.
+// Findings from the profiles of ranks: scripted jobs with one fault each.
 #include <gmock/gmock.h>
-
-#include <nlohmann/json.hpp>
 
 #include "bench/doctor/collectives.h"
 #include "bench/doctor/ranks.h"
-#include "bench/doctor/trace.h"
 #include "bench/doctor/verdict.h"
 #include "tests/support/doctor_job.h"
 
@@ -93,7 +90,6 @@ class Recorded {
     op.sending = false;
     op.peer = static_cast<int64_t>(previous);
     op.first_ns = 0;
-    op.waits.gpu_ns = kMessages * ns(own.copy) + ns(own.held);
     const uint64_t receives = begin(profile.operations, op);
     for (uint64_t step = 0; step < kMessages; ++step) {
       const uint64_t left = data + step * ns(std::max(behaviors_[next].network, own.network));
@@ -225,41 +221,6 @@ TEST(DoctorRanks, DelayByTheSchedulerIsNoSlowPath) {
   std::vector<Behavior> behaviors(4, Behavior{.starved = 0.3});
   behaviors[2].network = 3.5;
   EXPECT_TRUE(doctor::examine_ranks(job_of_behaviors(behaviors)).empty());
-}
-
-TEST(DoctorClocks, ClockOffsetsAreFoundWithinAMillisecond) {
-  std::vector<Behavior> behaviors(5);
-  for (size_t i = 0; i < behaviors.size(); ++i)
-    behaviors[i].clock_ms = 777.0 * static_cast<double>(i * i);
-  behaviors[3].late = 15;
-  const Job job = job_of_behaviors(behaviors);
-  const auto members = doctor::communicators(job).at("c");
-  const std::vector<double> offsets = doctor::clock_offsets(members);
-  ASSERT_EQ(offsets.size(), behaviors.size());
-  for (size_t i = 0; i < behaviors.size(); ++i) {
-    EXPECT_NEAR(offsets[i], 1e-3 * behaviors[i].clock_ms, 1e-3) << i;
-  }
-}
-
-TEST(DoctorTrace, TraceHasEveryRankOnOneTimeAxis) {
-  std::vector<Behavior> behaviors(3);
-  behaviors[1].clock_ms = 5000;
-  const nlohmann::json trace = doctor::trace_of(job_of_behaviors(behaviors));
-  std::map<int, double> first;
-  size_t steps = 0;
-  std::set<std::string> names;
-  for (const auto& event : trace["traceEvents"]) {
-    const int rank = event["pid"];
-    if (event["ph"] == "M" && event["name"] == "process_name") names.insert(event["args"]["name"]);
-    if (event["ph"] != "X") continue;
-    steps += event["name"].get<std::string>().starts_with("step");
-    if (event["name"] == "AllReduce 0") first[rank] = event["ts"];
-  }
-  EXPECT_EQ(names, (std::set<std::string>{"rank 0 (h0, pid 100)", "rank 1 (h1, pid 101)",
-                                          "rank 2 (h2, pid 102)"}));
-  EXPECT_EQ(steps, 3 * kCollectives * kMessages * 2);
-  EXPECT_NEAR(first[1], first[0], 1000);
-  EXPECT_NEAR(first[2], first[0], 1000);
 }
 
 }  // namespace

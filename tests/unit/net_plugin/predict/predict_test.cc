@@ -8,7 +8,6 @@
 #include <cmath>
 #include <vector>
 
-#include "net_plugin/predict/calibration.h"
 #include "net_plugin/predict/fluid.h"
 #include "tests/support/predict_together.h"
 
@@ -211,37 +210,6 @@ TEST(Predict, ManyHostsAreRepresentedByFew) {
   EXPECT_LE(tree.bus_rate, 8 * bytes_per_s(400));
   what.algorithm = Algorithm::kRing;  // 199,998 steps
   EXPECT_EQ(predict(cluster, what).bottleneck, Cause::kLatency);
-}
-
-TEST(Calibrate, FindsTheConstantsThatGaveTheTimes) {
-  NicKind truth{.name = "truth", .rate = 3e9, .latency_s = 12e-6, .per_message_s = 2e-6};
-  std::vector<Measured> measured;
-  for (const Bytes bytes : {8U, 1024U, 65536U, 1048576U, 8388608U}) {
-    for (const auto kind : {Measured::Kind::kOneWay, Measured::Kind::kPerMessage}) {
-      Measured each{.kind = kind};
-      each.collective.bytes = bytes;
-      const double wire = static_cast<double>(bytes) +
-                          std::max(1.0, std::ceil(static_cast<double>(bytes) / 4096)) * 110;
-      each.time_s = truth.per_message_s / 0.985 + wire / (truth.rate * 0.985);
-      if (kind == Measured::Kind::kOneWay) each.time_s += truth.latency_s;
-      measured.push_back(each);
-    }
-  }
-  const Fabric fabric{.cable_latency_s = 0};
-  const auto found = calibrate(NicKind{}, fabric, message_costs(), measured);
-  for (const double error : found.errors) EXPECT_LT(std::abs(error), 0.05);
-  EXPECT_NEAR(found.nic.rate, truth.rate, 0.03 * truth.rate);
-}
-
-TEST(Calibrate, RateWithoutInfluenceOnTheTimesStaysBounded) {
-  std::vector<Measured> measured;
-  for (const Bytes bytes : {64U, 65536U}) {
-    measured.push_back({.kind = Measured::Kind::kOneWay, .time_s = 20e-6});
-    measured.back().collective.bytes = bytes;
-  }
-  const auto found = calibrate(NicKind{}, {}, message_costs(), measured);
-  EXPECT_LE(found.nic.rate, bytes_per_s(1e5));
-  EXPECT_NEAR(found.nic.latency_s + found.nic.per_message_s, 18e-6, 0.5e-6);  // less two cables
 }
 
 }  // namespace
