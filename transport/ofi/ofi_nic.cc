@@ -13,7 +13,7 @@
 #include "transport/base/check.h"
 #include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
-#include "transport/ofi/patience.h"
+#include "transport/ofi/wait_limit.h"
 
 namespace pacecar {
 namespace {
@@ -276,10 +276,10 @@ bool OfiNic::wait_until(Duration limit, const std::function<bool()>& done) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   const Instant begin_now = now_;
-  Patience patience(limit);
+  WaitLimit wait(limit);
   while (!done()) {
     const auto waited = Duration::from_ns(std::chrono::nanoseconds(Clock::now() - begin).count());
-    if (!patience.lasts(waited)) return false;
+    if (!wait.allows(waited)) return false;
     receive(begin_now + waited);
     retry_blocked(begin_now + waited);
     transmit_messages();

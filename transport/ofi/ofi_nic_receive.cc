@@ -155,9 +155,9 @@ void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
 void OfiNic::on_ask(QueuePair& qp, uint32_t key) {
   OfiMessage answer{.kind = OfiMessage::Kind::kRegion, .key = key};
   const OfiRegistrations::Region* region = memory_.find(key);
-  const bool lend =
+  const bool granted =
       region != nullptr && retiring_ != key && allows(region->access, Access::kRemoteWrite);
-  if (lend && qp.connected() && !qp.halted) {
+  if (granted && qp.connected() && !qp.halted) {
     qp.advertised.insert(key);
     answer.address = region->address;
     answer.provider_address = region->place;

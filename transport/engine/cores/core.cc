@@ -17,7 +17,7 @@ constexpr size_t kSignals = 256;
 constexpr size_t kArrivals = 256;
 
 // After this time the core tries again to publish, if the owner had left no room in the rings.
-constexpr Duration kOwnersTime = Duration::from_us(50);
+constexpr Duration kPublishAgain = Duration::from_us(50);
 
 // Moves the elements that `poll` returns into the ring while it has room; false: some may be left.
 template <typename T, typename Poll>
@@ -64,10 +64,10 @@ bool Core::limit(FlowId flow, const FlowLimits& limits, Instant now) {
   return true;
 }
 
-bool Core::take_news() {
-  const bool news = has_news();
+bool Core::take_published() {
+  const bool published = has_published();
   seen_ = published_.load(std::memory_order_acquire);
-  return news;
+  return published;
 }
 
 void Core::count(NicCounters& total) const {
@@ -107,7 +107,7 @@ bool Core::turn(Instant now, SoftPort::Clock clock) {
   // Publishes completions before the peer can get the acknowledgement.
   publish();
   const size_t sent = port_->transmit(now);
-  const Instant again = publish() ? Instant::never() : now + kOwnersTime;
+  const Instant again = publish() ? Instant::never() : now + kPublishAgain;
   deadline_ = std::min(port_->next_deadline(), again);
   return received + commands + sent > 0;
 }

@@ -33,9 +33,9 @@ class Core {
   bool limit(FlowId flow, const FlowLimits& limits, Instant now);
   // False: some posts must wait longer.
   bool hand_over();
-  // Something has been published since the last take_news().
-  bool has_news() const { return published_.load(std::memory_order_acquire) != seen_; }
-  bool take_news();
+  // Something has been published since the last take_published().
+  bool has_published() const { return published_.load(std::memory_order_acquire) != seen_; }
+  bool take_published();
   bool poll(Completion& completion) { return take(completions_, early_completions_, completion); }
   bool poll(FlowSignal& signal) { return take(signals_, early_signals_, signal); }
   bool poll(FlowArrival& arrival) { return take(arrivals_, early_arrivals_, arrival); }

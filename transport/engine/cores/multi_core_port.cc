@@ -100,7 +100,7 @@ size_t MultiCorePort::receive(Instant now) {
   size_t received = first_->receive(now);
   for (auto& core : further_) {
     if (threads_.empty()) core->turn(now, nullptr);
-    received += core->take_news() ? 1 : 0;
+    received += core->take_published() ? 1 : 0;
   }
   return received;
 }
@@ -127,9 +127,9 @@ Instant MultiCorePort::next_deadline() const {
 bool MultiCorePort::prepare_to_wait() {
   bell_->expect();
   expecting_ = true;
-  const bool news =
-      std::ranges::any_of(further_, [](const auto& core) { return core->has_news(); });
-  return !news && first_->prepare_to_wait();
+  const bool published =
+      std::ranges::any_of(further_, [](const auto& core) { return core->has_published(); });
+  return !published && first_->prepare_to_wait();
 }
 
 }  // namespace pacecar

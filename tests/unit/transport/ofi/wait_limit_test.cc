@@ -1,33 +1,33 @@
-// Patience: how long the libfabric NIC waits for its peers, on hosts that stall.
+// WaitLimit: how long the libfabric NIC waits for its peers, on hosts that stall.
 #include <gtest/gtest.h>
 
-#include "transport/ofi/patience.h"
+#include "transport/ofi/wait_limit.h"
 
-namespace pacecar::patience_test {
+namespace pacecar::wait_limit_test {
 namespace {
 
 constexpr Duration kLimit = Duration::from_ms(500);
 
 // The length of a wait whose turns take `turn`.
 Duration wait_of(Duration turn) {
-  Patience patience(kLimit);
+  WaitLimit wait(kLimit);
   Duration waited;
-  while (patience.lasts(waited)) waited = waited + turn;
+  while (wait.allows(waited)) waited = waited + turn;
   return waited;
 }
 
-TEST(OfiPatience, LastsForItsLimitWhereTurnsAreShort) {
+TEST(OfiWaitLimit, LastsForItsLimitWhereTurnsAreShort) {
   EXPECT_EQ(wait_of(Duration::from_us(100)), kLimit + Duration::from_us(100));
 }
 
-TEST(OfiPatience, LongTurnsOfAStallingHostCountOnlyInPart) {
+TEST(OfiWaitLimit, LongTurnsOfAStallingHostCountOnlyInPart) {
   EXPECT_EQ(wait_of(Duration::from_ms(20)), Duration::from_ms(20) * 251);
 }
 
-TEST(OfiPatience, WaitIsBoundedEvenIfTheHostStallsInEveryTurn) {
+TEST(OfiWaitLimit, WaitIsBoundedEvenIfTheHostStallsInEveryTurn) {
   const Duration turn = Duration::from_ms(700);
   EXPECT_LE(wait_of(turn), kLimit * 20 + turn);
 }
 
 }  // namespace
-}  // namespace pacecar::patience_test
+}  // namespace pacecar::wait_limit_test

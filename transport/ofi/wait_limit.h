@@ -1,4 +1,4 @@
-// Patience: bounds how long a thread waits for a peer or the provider, turn by turn. Only time
+// WaitLimit: bounds how long a thread waits for a peer or the provider, turn by turn. Only time
 // counts in which the thread was running. A turn is short; for the rest of a long turn the thread
 // was not scheduled, which on a loaded host may last for a whole limit. On a host that stalls in
 // every turn the wait ends, too, but later.
@@ -12,12 +12,12 @@
 
 namespace pacecar {
 
-class Patience {
+class WaitLimit {
  public:
-  explicit Patience(Duration limit) : limit_(limit) {}
+  explicit WaitLimit(Duration limit) : limit_(limit) {}
 
   // Call it once a turn. `waited`: time since the wait began. False: the wait is over.
-  bool lasts(Duration waited) {
+  bool allows(Duration waited) {
     counted_ = counted_ + std::min(waited - waited_, kTurnLimit);
     waited_ = waited;
     return counted_ <= limit_ && waited_ <= limit_ * kStalls;
