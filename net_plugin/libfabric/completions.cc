@@ -115,12 +115,17 @@ Counter& of(fid_cntr* counter) { return *static_cast<Counter*>(counter); }
 
 using Count = std::atomic<uint64_t> Counter::*;
 
-template <Count kCount>
-uint64_t read(fid_cntr* counter) {
+int advance(fid_cntr* counter) {
   Domain& domain = of(counter).domain;
   domain.note_call();
   const std::lock_guard lock(domain.mutex);
   domain.progress();
+  return 0;
+}
+
+template <Count kCount>
+uint64_t read(fid_cntr* counter) {
+  (void)safe<advance>(counter);
   return of(counter).*kCount;
 }
 

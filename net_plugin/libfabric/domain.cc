@@ -170,8 +170,9 @@ Turn Domain::Keeper::take_turn() {
   return domain.prepare_to_rest() ? Turn::kIdle : Turn::kMoved;
 }
 
-// While the application calls, the keeper naps only if frames are unsent, or were since it looked
-// last; so an application that often leaves some wakes it once in a nap, not each time.
+// While the application calls, the keeper naps only with automatic progress, or if frames are
+// unsent, or were since it looked last; so an application that often leaves some wakes it once in a
+// nap, not each time.
 bool Domain::Keeper::needed() {
   return domain.left_unsent_.exchange(false) || domain.progress_enabled();
 }

@@ -15,7 +15,7 @@ class OperationTable {
  public:
   explicit OperationTable(uint32_t capacity) : capacity_(capacity) {}
 
-  bool full() const { return used_ == capacity_; }
+  bool full() const { return used_ >= capacity_; }
 
   // Not while it is full. The number is never 0.
   std::pair<uint64_t, Operation*> take() {

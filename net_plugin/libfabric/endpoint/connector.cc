@@ -249,6 +249,7 @@ void Connector::identify(std::unique_ptr<Inbox> inbox, std::span<const uint8_t> 
 void Connector::progress() {
   bool awaited = !unidentified_.empty();
   for (Peer& peer : state_.peers.all()) {
+    if (peer.is_lost()) continue;
     if (auto made_now = made(peer, peer.connecting)) open_outbox(peer, std::move(made_now));
     if (auto made_now = made(peer, peer.connecting_puts)) open_puts(peer, std::move(made_now));
     awaited |= peer.connecting != nullptr || peer.connecting_puts != nullptr ||

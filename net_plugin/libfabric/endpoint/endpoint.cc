@@ -36,7 +36,10 @@ Endpoint::Endpoint(Domain& domain, const fi_info& info)
                                                        : from_sockaddr(any);
 }
 
-Endpoint::~Endpoint() { std::erase(domain().endpoints, this); }
+Endpoint::~Endpoint() {
+  std::erase(domain().endpoints, this);
+  state_.peers.revoke_tokens();  // before operations give their memory back
+}
 
 int Endpoint::bind(struct fid* other, uint64_t flags) {
   const std::lock_guard lock(domain().mutex);
@@ -97,7 +100,9 @@ ssize_t Endpoint::start(const OperationRequest& request) {
   if (peer == nullptr) return -FI_EINVAL;
   if (!initiator_.make_room(request, *peer)) return -FI_EAGAIN;
   connector_.call(*peer);
-  return initiator_.start(request, *peer);
+  const ssize_t result = initiator_.start(request, *peer);
+  connector_.call(*peer);  // for the case that a turn has failed the peer, to make room
+  return result;
 }
 
 ssize_t Endpoint::receive(const ReceiveRequest& request) {

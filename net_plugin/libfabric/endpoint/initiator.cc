@@ -1,7 +1,6 @@
 #include "net_plugin/libfabric/endpoint/initiator.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace pacecar::fabric {
 namespace {

@@ -6,10 +6,12 @@
 namespace pacecar::fabric {
 
 PeerTable::~PeerTable() {
-  // From now on peers read none of our memory. An atomic store, as the compiler may drop plain
-  // stores before the end of an object.
-  for (Peer& peer : peers_) std::atomic_ref(peer.token[0]) = 0;
   if (vector_ != nullptr) --vector_->users;
+}
+
+// An atomic store, as the compiler may drop plain stores before the end of an object.
+void PeerTable::revoke_tokens() {
+  for (Peer& peer : peers_) std::atomic_ref(peer.token[0]) = 0;
 }
 
 int PeerTable::bind(AddressVector& vector) {

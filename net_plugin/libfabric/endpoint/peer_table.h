@@ -38,6 +38,8 @@ class PeerTable {
   // From now on the peer has no connections, and reads none of our memory, because the token is
   // new. Returns the completions that it held. Throws std::bad_alloc: then nothing has changed.
   std::deque<PendingCompletion> reset(Peer& peer) const;
+  // From now on peers read none of our memory.
+  void revoke_tokens();
 
  private:
   static constexpr size_t kMaxUnprovenOfHost = 1024;  // peers of one host: see admits()

@@ -133,6 +133,7 @@ ssize_t Receiver::post(bool with_tag, const Pattern& pattern, const Receive& rec
     const auto at = messages.message_for(pattern);
     if (at == messages.messages().end()) return 0;
     const Unexpected message = take_unexpected(messages, at);
+    if (message.cannot_come()) continue;
     const Receive part = take_receive(messages, mine, message.frame.length);
     receive_message(*message.peer, message.view(), part);
     if (part.shared == nullptr || part.shared->used_up) return 0;
@@ -169,6 +170,7 @@ ssize_t Receiver::post_claimed(const Receive& receive) {
   const auto at = tagged_.claimed(receive.context);
   if (at == tagged_.messages().end()) return -FI_ENOMSG;
   const Unexpected message = take_unexpected(tagged_, at);
+  if (message.cannot_come()) return -FI_ENOMSG;
   if ((receive.flags & FI_DISCARD) == 0) {
     receive_message(*message.peer, message.view(), receive);
     return 0;

@@ -38,6 +38,8 @@ class Receiver {
     Frame frame;
     std::vector<uint8_t> payload;
     FrameView view() const { return {frame, payload}; }
+    // An offer of a lost peer, which the end of the turn drops.
+    bool cannot_come() const { return frame.kind == FrameKind::kOffer && peer->is_lost(); }
   };
   using Messages = Matcher<Receive, Unexpected>;
   static constexpr size_t kMaxUnexpectedBytes = size_t{256} << 20;

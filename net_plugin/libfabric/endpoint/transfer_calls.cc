@@ -19,7 +19,7 @@ Local local_of(const void* buffer, size_t length, void* desc) {
                     static_cast<MemoryRegion*>(desc));
 }
 
-// start() and post() refuse more than kMaxIov pieces.
+// start() and receive() refuse more than kMaxIov pieces.
 Local local_of(const iovec* iov, void* const* desc, size_t count) {
   Local local;
   for (size_t i = 0; i < std::min(count, kMaxIov); ++i) {
