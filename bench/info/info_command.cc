@@ -97,9 +97,7 @@ Json fabrics_json(const Result<std::vector<FabricProvider>>& providers) {
   if (!providers) return {{"available", false}, {"reason", providers.error().message}};
   Json fabrics = {{"available", true}, {"providers", Json::array()}};
   for (const FabricProvider& provider : *providers) {
-    fabrics["providers"].push_back({{"name", provider.name},
-                                    {"usable", provider.usable},
-                                    {provider.usable ? "abilities" : "lacks", provider.abilities}});
+    fabrics["providers"].push_back({{"name", provider.name}, {"abilities", provider.abilities}});
   }
   return fabrics;
 }
@@ -142,10 +140,8 @@ std::string fabrics_text(const Json& fabrics) {
   std::string text = "Providers of libfabric (-d, PACECAR_NICS)\n";
   if (fabrics.contains("reason")) text += fmt::format("  none: {}\n", text_of(fabrics["reason"]));
   for (const Json& provider : fabrics.value("providers", Json::array())) {
-    const bool usable = provider["usable"].get<bool>();
-    text += fmt::format(
-        "  {}\n    {}{}\n", text_of(provider["name"]),
-        usable ? "" : "cannot be used: ", text_of(provider[usable ? "abilities" : "lacks"]));
+    text +=
+        fmt::format("  {}\n    {}\n", text_of(provider["name"]), text_of(provider["abilities"]));
   }
   return text;
 }

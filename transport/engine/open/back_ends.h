@@ -11,8 +11,7 @@ namespace pacecar {
 
 struct FabricProvider {
   std::string name;  // for PACECAR_NICS: "ofi:tcp;ofi_rxm:eth0"
-  bool usable = false;
-  std::string abilities;  // if it is not usable: what it lacks
+  std::string abilities;
 };
 
 // Loads libfabric, which takes about 0.2 s at the first call. Errors: kUnavailable (not installed,

@@ -94,7 +94,6 @@ Result<std::vector<FabricProvider>> list_fabric_providers() {
   std::vector<FabricProvider> listed;
   for (const OfiProvider& provider : providers) {
     listed.push_back({.name = fmt::format("ofi:{}:{}", provider.name, provider.domain),
-                      .usable = true,
                       .abilities = abilities(provider.traits)});
   }
   return listed;

@@ -22,8 +22,6 @@ class KeyAgreement {
   // With PACECAR_SECURITY=off, or for standard RC alone, there are no keys. `config` outlives it.
   KeyAgreement(const SoftNicConfig& config, const RandomSource& random);
 
-  // The NIC has keys.
-  bool secured() const { return keys_.has_value(); }
   // Puts our public key and a fresh salt into an end.
   void announce(SoftEndpoint& end, const RandomSource& random) const;
   // The guard of a connection, whose ends are known; null without security. Errors: kPeer.
