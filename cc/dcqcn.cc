@@ -47,8 +47,8 @@ FlowLimits DcqcnController::decide(Instant now) {
   return RateController::decide(now);
 }
 
-// Bounded: at most one cut, and the increases end at the line rate. If both clocks fire together,
-// the increase comes first.
+// The loop ends: at most one cut, and the increases end at the line rate. If both clocks fire
+// together, the increase comes first.
 void DcqcnController::catch_up(Instant now) {
   while (std::min(next_increase_, next_cut_) <= now) {
     if (next_increase_ <= next_cut_) {

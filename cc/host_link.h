@@ -20,8 +20,8 @@ namespace pacecar {
 // up to so many processes that begin together stay within the link.
 inline constexpr uint64_t kUnseenProcesses = 8;
 // The first rate where the link's rate is not known; NCCL assumes the same of such devices.
-// Messages shorter than this rate moves in a round trip never use enough of it to show that the
-// link has more; on slower links the first window bounds the queue.
+// A message shorter than this rate times a round trip never fills the link, so it cannot show that
+// the link has more; on slower links the first window bounds the queue.
 inline constexpr Rate kUnknownLinkFirstRate = Rate::from_gbps(10);
 
 // One process's claim to its NIC's link, in one direction.
@@ -58,7 +58,7 @@ class HostLink {
   // Own weight over the weight of all processes with active flows, at the last claim; 1 if alone.
   virtual double share_of_weights() const = 0;
   // The fair part, by weight, of the sum of the budgets that the host's processes have learnt and
-  // fully use. `learnt` is this process's budget, which this call publishes; 0: it is none of them.
+  // fully use. `learnt` is this process's budget, which this call publishes; 0: it has learnt none.
   virtual Rate fair_part(Rate learnt) = 0;
   // What other processes use of the link.
   virtual Rate used_by_others() const = 0;

@@ -1,8 +1,8 @@
 // Cuts a phase into intervals and counts the messages of each, for rates over time and their peak.
 // Pure.
 //
-// An interval ends at the first count after its length at which it has at least `min_messages`, so
-// that a burst of completions is not taken for a rate. Memory is bounded: after kMaxIntervals,
+// count() ends an interval that has its length and at least `min_messages`, so that a burst of
+// completions is not taken for a rate. Memory is bounded: after kMaxIntervals,
 // neighbours are joined and the length doubles; the peak remains that of the shorter intervals.
 // Each interval has the samples of what limited the flow.
 #pragma once

@@ -41,9 +41,16 @@ PeerPath probe_peer(const std::string& host) {
   for (const IpVersion& version : kIpVersions) {
     const auto arrives = [&](uint64_t size) { return ping(host, version, size).value_or(false); };
     const auto smallest = ping(host, version, kSizes.back());
-    path.error = smallest ? "" : smallest.error().message;
-    if (!smallest) continue;  // the host may have an address of the other version only
-    if (*smallest) path.largest_bytes = *std::ranges::find_if(kSizes, arrives);
+    if (!smallest) {  // the host may have an address of the other version only
+      if (path.error.empty()) path.error = smallest.error().message;
+      continue;
+    }
+    path.error.clear();
+    if (*smallest) {  // the larger ones; later it need not be answered again
+      const auto larger = std::span(kSizes).first(kSizes.size() - 1);
+      const auto found = std::ranges::find_if(larger, arrives);
+      path.largest_bytes = found == larger.end() ? kSizes.back() : *found;
+    }
     break;
   }
   return path;

@@ -74,9 +74,9 @@ class PacketSocket final : public FramePort {
       const int received =
           recvmmsg(socket_.get(), in_.data(), static_cast<unsigned>(most), MSG_DONTWAIT, nullptr);
       if (received <= 0) return 0;
-      timespec day;
-      clock_gettime(CLOCK_REALTIME, &day);
-      day_ns_ = ns_of(day);
+      timespec wall_clock;
+      clock_gettime(CLOCK_REALTIME, &wall_clock);
+      wall_clock_ns_ = ns_of(wall_clock);
       for (size_t i = 0; i < static_cast<size_t>(received); ++i) {
         ReceivedFrame& frame = frames[count];
         frame.bytes = open(i, now, frame.time);
@@ -131,7 +131,7 @@ class PacketSocket final : public FramePort {
       if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
         timespec arrival;
         std::memcpy(&arrival, CMSG_DATA(c), sizeof arrival);
-        time = now - Duration::from_ns(std::max<int64_t>(day_ns_ - ns_of(arrival), 0));
+        time = now - Duration::from_ns(std::max<int64_t>(wall_clock_ns_ - ns_of(arrival), 0));
       } else if (c->cmsg_level == SOL_PACKET && c->cmsg_type == PACKET_AUXDATA) {
         tpacket_auxdata auxiliary;
         std::memcpy(&auxiliary, CMSG_DATA(c), sizeof auxiliary);
@@ -171,7 +171,7 @@ class PacketSocket final : public FramePort {
   Bytes frame_bytes_;
   FileDescriptor socket_;
   FramePortCounters counters_;
-  int64_t day_ns_ = 0;  // of the last burst, by the clock of the kernel's time stamps
+  int64_t wall_clock_ns_ = 0;  // of the last burst, by the clock of the kernel's time stamps
   size_t stride_;
   std::vector<uint8_t> memory_;  // before each frame, room for a VLAN tag
   std::array<Offload, kBurst> offloads_{};

@@ -9,9 +9,10 @@
 // nothing: its rate is free when a grant that leaves now takes effect. An idle flow with posted
 // receives holds an equal part among the flows that are expected to wake up together (fan_in.h).
 //
-// Invariants: cuts leave before raises. Every grant sent has a new epoch. A grant that is not
-// repeated expires at the sender. Cost: O(log) per event; O(active flows) when the level has moved
-// by more than 1/64, at most once per microsecond. Purity and thread rule as for Allocator.
+// Invariants: within a pass, cuts leave before raises. Every grant sent has a new epoch. A grant
+// that is not repeated expires at the sender. Cost: O(log) per event; O(active flows) when the
+// level has moved by more than 1/64 or the served turns change, at most once per microsecond.
+// Purity and thread rule as for Allocator.
 #pragma once
 
 #include <vector>
@@ -165,14 +166,14 @@ class PaceReceiver final : public Allocator {
   double level_ = WaterFill::kNoLevel;
   double waiting_ = 0;        // bit/s for each flow that waits for its turn
   double spare_ = 0;          // per weight, when all limits are met
-  double passed_level_ = 0;   // the higher of level_ and spare_ at the last pass
+  double passed_level_ = 0;   // level_, or minus the unused rate, at the last pass
   bool changed_ = false;      // level_ may have moved
   bool raise_waits_ = false;  // all could be raised, but the grants would take too much of the link
   Instant next_raise_;
   bool serving_ = false;  // some grants of a pass, or of due_, have not been taken yet
   Stage stage_ = Stage::kDone;
   size_t cursor_ = 0;                      // next index of active_ in this stage
-  Instant busy_since_ = Instant::never();  // since flows that last use the link
+  Instant busy_since_ = Instant::never();  // since when flows that last use the link
   bool busy_ = false;                      // and have for a while
   Instant next_look_;
   Instant next_repeat_ = Instant::never();

@@ -6,7 +6,7 @@ namespace pacecar::profiler {
 namespace {
 
 // A number has the communicator's, counted from 1, in its low bits, then the event's id.
-constexpr int kIdShift = 16;
+constexpr int kIdShift = 24;
 constexpr uint64_t kMostNumbers = (1U << kIdShift) - 1;
 
 uint64_t number_of(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }

@@ -27,11 +27,12 @@ bool populate(const void* address, size_t length, int how) {
 }
 
 // Faults in all pages, as pinning does for NICs. False: some are not mapped, or their protection
-// does not allow the access.
-bool fault_in(const void* address, size_t length, bool written) {
+// does not allow the access. Before Linux 5.14 nothing is checked: true.
+bool fault_in(const void* address, size_t length, bool writable) {
   static constexpr char kOwn = 0;
-  static const bool possible = populate(&kOwn, 1, MADV_POPULATE_READ);  // from Linux 5.14 on
-  return !possible || populate(address, length, written ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+  static const bool possible = populate(&kOwn, 1, MADV_POPULATE_READ);
+  return !possible ||
+         populate(address, length, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 }
 
 ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova, unsigned flags) {
@@ -76,6 +77,7 @@ Access access_of(unsigned flags) {
   return access;
 }
 
+// verbs.h defines these as macros.
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 

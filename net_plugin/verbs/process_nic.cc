@@ -9,8 +9,8 @@
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
-#include "transport/engine/own_thread.h"
 #include "transport/engine/open/process_nic.h"
+#include "transport/engine/own_thread.h"
 
 namespace pacecar::ibverbs {
 namespace {
@@ -165,7 +165,7 @@ void ProcessNic::turn_until_readable(int fd) {
 }
 
 Instant ProcessNic::sleep_deadline() {
-  const bool ready = !unfinished_ && opened_.port->prepare_to_wait();
+  const bool ready = !unfinished_ && opened_.port->prepare_to_wait(clock_now());
   return ready ? next_deadline() : Instant();
 }
 

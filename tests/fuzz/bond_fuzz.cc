@@ -39,7 +39,7 @@ class MemoryPort final : public NicPort {
     return 0;
   }
   Instant next_deadline() const override { return Instant::never(); }
-  bool prepare_to_wait() override { return true; }
+  bool prepare_to_wait(Instant /*now*/) override { return true; }
   int wait_fd() const override { return -1; }
   const Address& address() const override { return address_; }
 

@@ -64,7 +64,7 @@ class PassingPort : public NicPort {
   void on_time(Instant now) override { inner_->on_time(now); }
   size_t transmit(Instant now) override { return inner_->transmit(now); }
   Instant next_deadline() const override { return inner_->next_deadline(); }
-  bool prepare_to_wait() override { return inner_->prepare_to_wait(); }
+  bool prepare_to_wait(Instant now) override { return inner_->prepare_to_wait(now); }
   int wait_fd() const override { return inner_->wait_fd(); }
   const Address& address() const override { return inner_->address(); }
 

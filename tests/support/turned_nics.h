@@ -31,7 +31,7 @@ struct TurnedNics {
   void wait() {
     std::array<pollfd, 2> ends{};
     for (size_t side = 0; side < nics.size(); ++side) {
-      if (!nics[side]->prepare_to_wait()) return;
+      if (!nics[side]->prepare_to_wait(monotonic_now())) return;
       if (nics[side]->next_deadline() < monotonic_now() + Duration::from_ms(1)) return;
       ends[side] = {nics[side]->wait_fd(), POLLIN, 0};
     }

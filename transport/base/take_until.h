@@ -1,4 +1,4 @@
-// Takes a text apart.
+// Splits text at a character.
 #pragma once
 
 #include <algorithm>
@@ -6,8 +6,8 @@
 
 namespace pacecar {
 
-// Removes all up to the first `end`, and this, from `text`, and returns what was before it; without
-// an `end` that is the whole text.
+// Removes everything up to and including the first `end` from `text`, and returns what preceded it.
+// Without an `end`: all.
 inline std::string_view take_until(std::string_view& text, char end) {
   const size_t at = std::min(text.find(end), text.size());
   const std::string_view taken = text.substr(0, at);

@@ -118,9 +118,9 @@ bool Engine::poll_without_receiving(Instant now) {
 
 // A NIC with manual progress may have received in port_->prepare_to_wait(). Its descriptor does not
 // report that later, so it is processed now.
-bool Engine::prepare_to_wait() {
-  if (!port_->prepare_to_wait()) return false;
-  return !caps().manual_progress || !poll_without_receiving(clock_now());
+bool Engine::prepare_to_wait(Instant now) {
+  if (!port_->prepare_to_wait(now)) return false;
+  return !caps().manual_progress || !poll_without_receiving(now);
 }
 
 size_t Engine::drain_submissions(Instant now) {
@@ -186,7 +186,7 @@ void Engine::rest() {
     } else if (time - last_moved_ < short_sleep * kStreamRests) {
       until = sleep_limit(std::min(deadline_, time + short_sleep));
     } else {
-      until = prepare_to_wait() ? sleep_limit(std::min(deadline_, until)) : time;
+      until = prepare_to_wait(time) ? sleep_limit(std::min(deadline_, until)) : time;
       fd = port_->wait_fd();
     }
     // This thread polls again by then, so the keeper need not take over.
@@ -219,7 +219,7 @@ Instant Engine::sleep_limit(Instant deadline) const {
 
 void Engine::prepare_to_sleep() {
   const Hold hold(*this);
-  const bool waits = !unfinished_ && prepare_to_wait();
+  const bool waits = !unfinished_ && prepare_to_wait(clock_now());
   deadline_ = waits ? loop_.next_deadline() : Instant();
   driver_->announce_sleep(sleep_limit(deadline_));
 }

@@ -110,7 +110,7 @@ class Engine final : private Driven {
   bool poll_without_receiving(Instant now);
   void mark_unfinished();
   // As NicPort::prepare_to_wait.
-  bool prepare_to_wait();
+  bool prepare_to_wait(Instant now);
   size_t drain_submissions(Instant now);
 
   bool try_lock();

@@ -46,7 +46,7 @@ class SoftPort : public NicPort {
   void on_time(Instant now) override { nic_.on_time(now); }
   size_t transmit(Instant now) override;
   Instant next_deadline() const override;
-  bool prepare_to_wait() override { return true; }
+  bool prepare_to_wait(Instant /*now*/) override { return true; }
   int wait_fd() const override { return io_.wait_fd(); }
   const Address& address() const override { return io_.local_address(); }
 

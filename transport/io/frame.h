@@ -33,7 +33,7 @@ inline constexpr uint16_t kIpv6 = 0x86DD;
 inline constexpr size_t kIpv4Bytes = 20;
 inline constexpr size_t kIpv6Bytes = 40;
 inline constexpr size_t kUdpBytes = 8;
-// Of the word with an IPv4 header's identification, flags and offset: not 0 in fragments.
+// Mask of an IPv4 header's more-fragments flag and offset: a fragment has one of these bits.
 inline constexpr uint32_t kMoreFragmentsOrOffset = 0x3FFF;
 
 inline void put16(size_t value, uint8_t* to) { wire::store_be16(static_cast<uint16_t>(value), to); }

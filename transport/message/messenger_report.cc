@@ -1,4 +1,4 @@
-// Reports of Messenger: the status of flows.
+// Reports of Messenger: the status of all flows, and a short report of the last one.
 #include "transport/message/messenger.h"
 
 namespace pacecar {

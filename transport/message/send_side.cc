@@ -65,7 +65,7 @@ Result<void> SendSide::finish(ConnectionId connection, std::span<const uint8_t> 
   if (answer.eager > end.eager) {
     return pacecar::fail(
         ErrorCode::kPeer,
-        "the peer's answer has more room than was asked for: run the same version of "
+        "the peer's answer allows larger eager messages than were offered: run the same version of "
         "Pacecar on both sides");
   }
   end.remote_table = answer.table;

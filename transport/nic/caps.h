@@ -82,8 +82,9 @@ struct NicCounters {
   uint64_t wrong_source = 0;        // not from the connected peer: dropped
   uint64_t out_of_window = 0;       // PSN that no live sender uses: dropped
   uint64_t out_of_order = 0;        // standard RC: an earlier packet was missing; dropped
-  uint64_t completions_full = 0;    // dropped unacknowledged: the completion queue was full
-  uint64_t access_errors = 0;       // refused: key, bounds or rights; the sender gets a NAK
+  uint64_t completions_full =
+      0;  // dropped unacknowledged: no room for its completion, or no receive request
+  uint64_t access_errors = 0;  // refused: key, bounds or rights; only connections answer with a NAK
 };
 
 }  // namespace pacecar

@@ -29,7 +29,7 @@ class NicPort {
 
   // From here on wait_fd() becomes readable when something arrives. False: something has already
   // arrived, do not sleep. Call it after receive() has returned 0.
-  virtual bool prepare_to_wait() = 0;
+  virtual bool prepare_to_wait(Instant now) = 0;
   virtual int wait_fd() const = 0;  // -1 if none
 
   // The address at which peers reach this host, for the bootstrap, with the UDP port if there is

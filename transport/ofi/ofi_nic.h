@@ -74,7 +74,7 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   void on_time(Instant now) override;
   size_t transmit(Instant now) override;
   Instant next_deadline() const override;
-  bool prepare_to_wait() override;
+  bool prepare_to_wait(Instant now) override;
   int wait_fd() const override { return domain_.wait_fd(); }
 
  private:

@@ -187,7 +187,7 @@ void OfiNic::on_region(QueuePair& qp, const OfiMessage& message) {
   wake(qp);
 }
 
-bool OfiNic::prepare_to_wait() {
+bool OfiNic::prepare_to_wait(Instant /*now*/) {
   const bool idle = domain_.prepare_to_wait();
   // The provider does not wake us again for writes that it has placed already.
   const auto has_mail = [this](uint32_t slot) { return queue_pairs_[slot]->mailbox.has_arrived(); };

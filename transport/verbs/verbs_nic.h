@@ -86,7 +86,7 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   size_t receive(Instant now) override;
   void on_time(Instant now) override;
   Instant next_deadline() const override;
-  bool prepare_to_wait() override;
+  bool prepare_to_wait(Instant now) override;
   int wait_fd() const override { return wait_fd_.get(); }
 
  private:

@@ -172,13 +172,13 @@ void VerbsNic::on_lane_failed(uint32_t number, std::string_view event) {
                            "registered here"));
 }
 
-bool VerbsNic::prepare_to_wait() {
+bool VerbsNic::prepare_to_wait(Instant now) {
   poll_events();  // wait_fd() is readable while there are any
   // Without outstanding data only arrivals need to wake us: completions of our control writes need
   // no action.
   using Wake = CompletionQueue::Wake;
   completions_.notify(flows_.any_in_flight() ? Wake::kAny : Wake::kSolicited);
-  return receive(now_) == 0 && all_polled();
+  return receive(now) == 0 && all_polled();
 }
 
 // --- time, and what leaves ---

@@ -112,9 +112,9 @@ bool Core::turn(Instant now, SoftPort::Clock clock) {
   return received + commands + sent > 0;
 }
 
-Instant Core::prepare_to_wait() {
+Instant Core::prepare_to_wait(Instant now) {
   const std::scoped_lock lock(mutex_);
-  const bool idle = port_->prepare_to_wait() && posts_.empty() && limits_.empty();
+  const bool idle = port_->prepare_to_wait(now) && posts_.empty() && limits_.empty();
   return idle ? deadline_ : Instant();
 }
 

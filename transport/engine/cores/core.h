@@ -62,7 +62,7 @@ class Core {
   // When there is work even if nothing arrives. Not during a turn of another thread.
   Instant next_deadline() const { return deadline_; }
   // The same, before a sleep and after Doorbell::expect(); Instant(): there is work already.
-  Instant prepare_to_wait();
+  Instant prepare_to_wait(Instant now);
   int wait_fd() const { return port_->wait_fd(); }
   Doorbell& bell() { return *bell_; }
 

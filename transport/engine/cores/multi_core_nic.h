@@ -76,8 +76,8 @@ class MultiCoreNic final : public Nic {
     Duration rtt;
     Instant rtt_at = kNever;
     Instant acked_at = kNever;
-    uint32_t part = 0;     // of the limits,
-    uint64_t version = 0;  // these
+    uint32_t part = 0;     // of the limits last sent to it
+    uint64_t version = 0;  // of those limits
   };
   static constexpr Instant kNever = Instant::from_ns(INT64_MIN / 2);
 

@@ -31,7 +31,7 @@ Result<FileDescriptor> wait_for_any(std::initializer_list<int> fds) {
 
 void sleep(Core& core, const CoreThreadConfig& config, const std::stop_token& stop) {
   core.bell().expect();
-  const Instant deadline = stop.stop_requested() ? Instant() : core.prepare_to_wait();
+  const Instant deadline = stop.stop_requested() ? Instant() : core.prepare_to_wait(config.clock());
   std::array<pollfd, 2> waiting{pollfd{core.wait_fd(), POLLIN, 0},
                                 pollfd{core.bell().fd(), POLLIN, 0}};
   sleep_until(config.blind ? std::min(deadline, config.clock() + kBlindSleep) : deadline, waiting);
@@ -124,12 +124,12 @@ Instant MultiCorePort::next_deadline() const {
   return next;
 }
 
-bool MultiCorePort::prepare_to_wait() {
+bool MultiCorePort::prepare_to_wait(Instant now) {
   bell_->expect();
   expecting_ = true;
   const bool published =
       std::ranges::any_of(further_, [](const auto& core) { return core->has_published(); });
-  return !published && first_->prepare_to_wait();
+  return !published && first_->prepare_to_wait(now);
 }
 
 }  // namespace pacecar

@@ -35,7 +35,7 @@ class MultiCorePort final : public NicPort {
   void on_time(Instant now) override;
   size_t transmit(Instant now) override;
   Instant next_deadline() const override;
-  bool prepare_to_wait() override;
+  bool prepare_to_wait(Instant now) override;
   int wait_fd() const override { return wait_fd_.get(); }
   const Address& address() const override { return first_->address(); }
 

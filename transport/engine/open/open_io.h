@@ -24,7 +24,7 @@ Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_
 Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceInfo& interface,
                                           Sockets sockets);
 
-// One on UDP sockets for each engine. Each records its packets in its own file.
+// One on UDP sockets for each core's SoftNic. Each records its packets in its own file.
 Result<std::vector<std::unique_ptr<PacketIo>>> open_ios(const Params& params,
                                                         const InterfaceInfo& interface,
                                                         uint32_t engines);

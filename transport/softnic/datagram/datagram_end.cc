@@ -38,7 +38,7 @@ size_t DatagramEnd::post_datagrams(std::span<const Datagram> datagrams) {
   return taken;
 }
 
-// By now the packet I/O has the packets of the last call.
+// The packets of the last call have been handed over, so their work requests are done.
 size_t DatagramEnd::transmit_control(Instant /*now*/, std::span<TxPacket> out) {
   NicCore& core = shared_.core;
   datagrams_.on_handed_over();

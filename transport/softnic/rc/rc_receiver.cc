@@ -12,10 +12,11 @@ void RcReceiver::on_packet(Instant now, const RxPacket& packet) {
   }
   const roce::Kind kind = roce::shape_of(decoded.opcode).kind;
   if (kind == roce::Kind::kDatagram) return on_datagram(packet, decoded);
-  RcEnd* end = find_sender(packet, decoded);
+  RcEnd* end = find_end(packet, decoded);
   if (end == nullptr || !shared_.packets.verify_icrc(packet)) return;
-  const bool of_service = kind == roce::Kind::kCnp || decoded.unreliable != end->reliable();
-  if (!of_service) {
+  // Congestion notifications belong to both services.
+  const bool fits_service = kind == roce::Kind::kCnp || decoded.unreliable != end->reliable();
+  if (!fits_service) {
     ++counters.malformed;
     return;
   }
@@ -36,7 +37,7 @@ void RcReceiver::on_packet(Instant now, const RxPacket& packet) {
   }
 }
 
-RcEnd* RcReceiver::find_sender(const RxPacket& packet, const roce::Packet& decoded) {
+RcEnd* RcReceiver::find_end(const RxPacket& packet, const roce::Packet& decoded) {
   NicCounters& counters = shared_.core.counters;
   RcEnd* end = shared_.ends[shared_.core.slot_of(decoded.destination_qp)];
   if (end == nullptr || end->queue_pair().local.queue_pair != decoded.destination_qp ||

@@ -15,11 +15,11 @@ class RcReceiver {
   RcReceiver(RcShared& shared, DatagramShared& datagrams)
       : shared_(shared), datagrams_(datagrams) {}
 
-  // Also for packets of no known kind.
+  // Packets of no known kind are counted as malformed.
   void on_packet(Instant now, const RxPacket& packet);
 
  private:
-  RcEnd* find_sender(const RxPacket& packet, const roce::Packet& decoded);
+  RcEnd* find_end(const RxPacket& packet, const roce::Packet& decoded);
   void on_datagram(const RxPacket& packet, const roce::Packet& datagram);
 
   RcShared& shared_;

@@ -61,7 +61,7 @@ class LateMover final : public test::PassingPort {
   LateMover(std::unique_ptr<NicPort> inner, const NicCaps& caps, std::atomic<bool>& taken)
       : PassingPort(std::move(inner), caps), taken_(taken) {}
 
-  bool prepare_to_wait() override {
+  bool prepare_to_wait(Instant /*now*/) override {
     moved_ = true;
     return true;
   }

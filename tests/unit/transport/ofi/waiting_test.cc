@@ -74,7 +74,7 @@ TEST_P(OfiWaitingTest, SleepingNicIsWokenForEveryMessage) {
     ASSERT_TRUE(run_until({&from},
                           [&] {
                             pollfd woken{to.nic().wait_fd(), POLLIN, 0};
-                            const bool sleeps = to.nic().prepare_to_wait();
+                            const bool sleeps = to.nic().prepare_to_wait(monotonic_now());
                             const bool late = to.nic().next_deadline() <= monotonic_now();
                             // Longer than a NIC sleeps that wakes itself by a timer.
                             if (!sleeps || late || poll(&woken, 1, 2) > 0) to.step();

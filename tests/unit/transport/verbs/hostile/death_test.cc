@@ -74,7 +74,7 @@ struct Host {
     own.receive(now);
     own.on_time(now);
     own.transmit(now);
-    own.prepare_to_wait();
+    own.prepare_to_wait(now);
     std::array<Completion, 16> some;
     for (const Completion& each : std::span(some).first(own.poll(some))) {
       broken |= each.kind == CompletionKind::kBroken;
@@ -128,9 +128,9 @@ class VerbsDeath : public testing::Test {
       }
     }
     other.post(third, kWrites);
-    EXPECT_TRUE(run({&other, &third}, [&] {
-      return other.settled() && third.received == other.posted;
-    })) << third.received << " of " << other.posted;
+    EXPECT_TRUE(
+        run({&other, &third}, [&] { return other.settled() && third.received == other.posted; }))
+        << third.received << " of " << other.posted;
     EXPECT_FALSE(other.broken || other.failed || third.broken || third.failed);
   }
   void meet(Host& mortal, Host& peer, Host& other, Host& third) {
@@ -142,9 +142,9 @@ class VerbsDeath : public testing::Test {
     for (int round = 0; round < 2; ++round) {
       for (Host* host : {&mortal, &other}) host->post(host == &mortal ? peer : third, kWrites / 2);
       peer.post(mortal, kWrites / 2);
-      EXPECT_TRUE(run({&mortal, &peer, &other, &third}, [&] {
-        return mortal.settled() && peer.settled() && other.settled();
-      })) << "round " << round << ": " << mortal.sent << ", " << peer.sent << ", " << other.sent;
+      EXPECT_TRUE(run({&mortal, &peer, &other, &third},
+                      [&] { return mortal.settled() && peer.settled() && other.settled(); }))
+          << "round " << round << ": " << mortal.sent << ", " << peer.sent << ", " << other.sent;
     }
     for (const Host* host : {&mortal, &peer}) {
       if (!host->broken) continue;

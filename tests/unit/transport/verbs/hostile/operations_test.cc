@@ -139,18 +139,39 @@ TEST_F(VerbsHostile, EveryCompletionWakesAWaitingThread) {
     return ::poll(&wait, 1, 0) == 1;
   };
   for (int turns = 0; turns < 30; ++turns) {
-    while (!nic(0).prepare_to_wait() || !nic(1).prepare_to_wait()) turn();
+    while (!nic(0).prepare_to_wait(HostileNics::now()) ||
+           !nic(1).prepare_to_wait(HostileNics::now()))
+      turn();
     post(local, remote, 100);
     nic(0).transmit(HostileNics::now());
     for (int i = 0; i < turns; ++i) hostile::turn();
     const bool slept_before = turns % 2 == 0;
-    const std::array sleeps{nic(0).prepare_to_wait(), slept_before || nic(1).prepare_to_wait()};
+    const std::array sleeps{nic(0).prepare_to_wait(HostileNics::now()),
+                            slept_before || nic(1).prepare_to_wait(HostileNics::now())};
     for (int i = 0; i < 100; ++i) hostile::turn();
     EXPECT_TRUE(!sleeps[0] || woken(0)) << "the sender, after " << turns;
     EXPECT_TRUE(!sleeps[1] || woken(1)) << "the receiver, after " << turns;
     const size_t count = static_cast<size_t>(turns) + 1;
     ASSERT_TRUE(wait(0, count) && wait(1, count));
   }
+}
+
+// A thread that prepares to wait finds it, some time after its last turn.
+TEST_F(VerbsHostile, ACompletionIsDatedWhenItIsFound) {
+  open({});
+  std::vector<uint8_t> memory(kSize);
+  const MemoryRegion local =
+      nic(0).register_memory(memory.data(), kSize, Access::kRemoteWrite).value();
+  const MemoryRegion remote =
+      nic(1).register_memory(memory.data(), kSize, Access::kRemoteWrite).value();
+  post(local, remote, 100);
+  const Instant sent = HostileNics::now();
+  nic(0).transmit(sent);
+  for (int i = 0; i < 20; ++i) hostile::turn();
+  EXPECT_FALSE(nic(0).prepare_to_wait(sent + Duration::from_us(500)));
+  FlowSignal signal;
+  ASSERT_EQ(nic(0).poll_signals({&signal, 1}), 1U);
+  EXPECT_GE(signal.rtt, Duration::from_us(400));
 }
 
 }  // namespace

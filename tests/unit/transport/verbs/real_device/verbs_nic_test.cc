@@ -217,15 +217,15 @@ TEST_F(VerbsNicTest, MissingGidIndexIsRefused) {
 TEST_F(VerbsNicTest, ArrivalsWakeASleepingThread) {
   open();
   turn(1);
-  ASSERT_TRUE(nics_[1]->prepare_to_wait());
+  ASSERT_TRUE(nics_[1]->prepare_to_wait(monotonic_now()));
   pollfd sleeper{nics_[1]->wait_fd(), POLLIN, 0};
   EXPECT_EQ(::poll(&sleeper, 1, 0), 0);
   post(write(1, 100));
   turn(0);
   ASSERT_EQ(::poll(&sleeper, 1, 10'000), 1);
-  EXPECT_FALSE(nics_[1]->prepare_to_wait());
+  EXPECT_FALSE(nics_[1]->prepare_to_wait(monotonic_now()));
   ASSERT_TRUE(wait(1, 1));
-  ASSERT_TRUE(nics_[1]->prepare_to_wait());
+  ASSERT_TRUE(nics_[1]->prepare_to_wait(monotonic_now()));
   EXPECT_EQ(::poll(&sleeper, 1, 0), 0) << "the event has been taken";
 }
 
