@@ -2,6 +2,8 @@
 // the arguments of some versions: the types of a table's members choose.
 #include "net_plugin/tables.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -174,9 +176,33 @@ NcclResult set_attributes(void* context, nccl::NetAttributes* attributes) noexce
   });
 }
 
-bool is_off_pci(int device) {
-  const NicInfo* nic = nullptr;
-  return nic_info(device, &nic) == NcclResult::kSuccess && nic->pci_path.empty();
+// "soft", "ofi", or empty for RDMA devices.
+std::string_view kind_of(const NicInfo& nic) {
+  for (const std::string_view kind : {"soft", "ofi"}) {
+    if (nic.name.starts_with(kind) && nic.name.substr(kind.size()).starts_with(':')) return kind;
+  }
+  return {};
+}
+
+// Why NCCL may not merge these NICs; nullptr: it may. NCCL 2.29 merges all NICs that are not on
+// PCI, finds no path to what it made, and does not start; and a NIC with its own interface, or with
+// one of another kind, which peers may not have. Once it is refused, it uses them one by one.
+template <typename Devices>
+const char* flaw_of_merge(const Devices& devices) {
+  const NicInfo* first = nullptr;
+  for (const int device : devices) {
+    const NicInfo* nic = nullptr;
+    if (nic_info(device, &nic) != NcclResult::kSuccess) return nullptr;  // make_bond says why
+    if (nic->pci_path.empty()) return "that are not on PCI";
+    if (first == nullptr) {
+      first = nic;
+      continue;
+    }
+    if (nic->device == first->device || kind_of(*nic) != kind_of(*first)) {
+      return "of one device or of different kinds";
+    }
+  }
+  return nullptr;
 }
 
 // Adds a device that bonds these; NCCL calls it once per process, and relies on it from then on.
@@ -186,11 +212,9 @@ NcclResult make_virtual_device(int* device, VirtualDevice* members) noexcept {
   const auto count = static_cast<size_t>(std::clamp(members->count, 0, most));
   const auto nics = std::span(members->devices).first(count);
   return guarded([&] {
-    // NCCL 2.29 merges all NICs that are not on PCI, finds no path to what it made, and does not
-    // start. Once it is refused, it uses them one by one.
-    if (std::ranges::any_of(nics, is_off_pci)) {
+    if (const char* const flaw = flaw_of_merge(nics)) {
       log(LogLevel::kInfo,
-          "NICs that are not on PCI are not merged; to join them, name them A+B in PACECAR_NICS");
+          fmt::format("NICs {} are not merged; to join them, name them A+B in PACECAR_NICS", flaw));
       return NcclResult::kInvalidUsage;
     }
     const Result<size_t> made = make_bond(nics);

@@ -11,12 +11,7 @@ ring() {
   local nics=("$@")
   export PACECAR_NICS=${nics[rank]}
   all_reduce -b 8 -e 1M -f 8 -n 2
-  if ((rank == 0)); then
-    # Rank 2 comes to the second of its NICs.
-    NCCL_DEBUG=INFO PACECAR_LOG=info check_says "$name" " in place of ${nics[0]%%,*} " "${job[@]}"
-  else
-    check "$name" "${job[@]}"
-  fi
+  check "$name" "${job[@]}"
 }
 ring "two networks" rxe0,soft:udp:eth0 soft:udp:eth0,rxe0 soft:udp:eth0
 if grep -q fi_getinfo "$plugin"; then

@@ -28,10 +28,16 @@ Bytes read_mtu(const std::string& name) {
   return ioctl(any.get(), SIOCGIFMTU, &request) == 0 ? static_cast<Bytes>(request.ifr_mtu) : 0;
 }
 
+// Of the PCI device that the interface's device is, or is part of, as a virtual machine's.
 std::string read_pci_path(const std::string& name) {
   std::error_code error;
-  const auto path = std::filesystem::canonical(sys_path(name) / "device", error);
-  return error ? "" : path.string();
+  auto device = std::filesystem::canonical(sys_path(name) / "device", error);
+  for (; !error && device.has_relative_path(); device = device.parent_path()) {
+    const auto bus = std::filesystem::read_symlink(device / "subsystem", error);
+    if (!error && bus.filename() == "pci") return device.string();
+    error.clear();
+  }
+  return {};
 }
 
 Rate read_speed(const std::string& name) {

@@ -1,17 +1,19 @@
 // The parts of the UDP packet I/O: addresses, interfaces, and what open_udp() refuses. The
 // conformance suite tests delivery.
+#include "transport/io/udp/udp_io.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 
 #include "transport/base/prng.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/io/udp/parse_address.h"
 #include "transport/io/udp/send_batch.h"
-#include "transport/io/udp/udp_io.h"
 #include "transport/wire/address.h"
 #include "transport/wire/roce.h"
 
@@ -70,6 +72,15 @@ TEST(Interfaces, LoopbackIsDescribed) {
   const Address localhost = *parse_address("127.0.0.1:0");
   EXPECT_THAT(lo->addresses, testing::Contains(localhost));
   EXPECT_EQ(preferred_address(*lo), localhost);
+}
+
+// Also where the device on PCI is the parent of the interface's, as of virtio.
+TEST(Interfaces, ThePathIsThatOfAPciDevice) {
+  for (const InterfaceInfo& interface : list_interfaces()) {
+    if (interface.pci_path.empty()) continue;
+    const auto bus = std::filesystem::read_symlink(interface.pci_path + "/subsystem");
+    EXPECT_EQ(bus.filename(), "pci") << interface.name << ": " << interface.pci_path;
+  }
 }
 
 TEST(Interfaces, AddressesArePreferredInOrder) {
