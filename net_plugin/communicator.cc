@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -156,6 +157,19 @@ Result<std::unique_ptr<Communicator>> open_communicator(std::optional<uint32_t> 
 void close_communicator(std::unique_ptr<Communicator> communicator) {
   const std::lock_guard lock(process().mutex);
   communicator.reset();
+}
+
+const char* flaw_of_merge(std::span<const NicInfo> nics) {
+  std::set<std::string_view> devices;
+  std::set<std::string_view> kinds;  // "soft", "ofi", or empty for RDMA devices
+  for (const NicInfo& nic : nics) {
+    if (nic.pci_path.empty()) return "that are not on PCI";
+    const std::string_view kind = std::string_view(nic.name).substr(0, nic.name.find(':'));
+    kinds.insert(kind == "soft" || kind == "ofi" ? kind : std::string_view());
+    devices.insert(nic.device);
+  }
+  const bool alike = kinds.size() <= 1 && devices.size() == nics.size();
+  return alike ? nullptr : "of one device or of different kinds";
 }
 
 Result<size_t> make_bond(std::span<const int> nics) {

@@ -77,6 +77,11 @@ void close_communicator(std::unique_ptr<Communicator> communicator);
 // Bonds these NICs of the open Context, and of every later one. Returns the bond's number.
 Result<size_t> make_bond(std::span<const int> nics);
 
+// Why NCCL may not merge these NICs; nullptr: it may. NCCL 2.29 merges all NICs that are not on
+// PCI, finds no path to what it made, and does not start; and a NIC with one on the same device, or
+// with one of another kind, which peers may not have. Once it is refused, it uses them one by one.
+const char* flaw_of_merge(std::span<const NicInfo> nics);
+
 // The Context of the open communicators; nullptr when there are none.
 std::shared_ptr<Context> current_context();
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "net_plugin/abi/tables.h"
 #include "net_plugin/comm.h"
@@ -176,33 +177,15 @@ NcclResult set_attributes(void* context, nccl::NetAttributes* attributes) noexce
   });
 }
 
-// "soft", "ofi", or empty for RDMA devices.
-std::string_view kind_of(const NicInfo& nic) {
-  for (const std::string_view kind : {"soft", "ofi"}) {
-    if (nic.name.starts_with(kind) && nic.name.substr(kind.size()).starts_with(':')) return kind;
-  }
-  return {};
-}
-
-// Why NCCL may not merge these NICs; nullptr: it may. NCCL 2.29 merges all NICs that are not on
-// PCI, finds no path to what it made, and does not start; and a NIC with its own interface, or with
-// one of another kind, which peers may not have. Once it is refused, it uses them one by one.
+// The members, for flaw_of_merge; unknown ones are left to make_bond.
 template <typename Devices>
-const char* flaw_of_merge(const Devices& devices) {
-  const NicInfo* first = nullptr;
+std::vector<NicInfo> known_nics(const Devices& devices) {
+  std::vector<NicInfo> known;
   for (const int device : devices) {
     const NicInfo* nic = nullptr;
-    if (nic_info(device, &nic) != NcclResult::kSuccess) return nullptr;  // make_bond says why
-    if (nic->pci_path.empty()) return "that are not on PCI";
-    if (first == nullptr) {
-      first = nic;
-      continue;
-    }
-    if (nic->device == first->device || kind_of(*nic) != kind_of(*first)) {
-      return "of one device or of different kinds";
-    }
+    if (nic_info(device, &nic) == NcclResult::kSuccess) known.push_back(*nic);
   }
-  return nullptr;
+  return known;
 }
 
 // Adds a device that bonds these; NCCL calls it once per process, and relies on it from then on.
@@ -212,7 +195,7 @@ NcclResult make_virtual_device(int* device, VirtualDevice* members) noexcept {
   const auto count = static_cast<size_t>(std::clamp(members->count, 0, most));
   const auto nics = std::span(members->devices).first(count);
   return guarded([&] {
-    if (const char* const flaw = flaw_of_merge(nics)) {
+    if (const char* const flaw = flaw_of_merge(known_nics(nics))) {
       log(LogLevel::kInfo,
           fmt::format("NICs {} are not merged; to join them, name them A+B in PACECAR_NICS", flaw));
       return NcclResult::kInvalidUsage;

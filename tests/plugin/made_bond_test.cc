@@ -19,6 +19,23 @@ using nccl::NcclResult;
 
 constexpr const nccl::NetV11& kNet = ncclNetPlugin_v11;
 
+// What NCCL may merge by itself.
+TEST(Merging, IsForNicsOfOneKindOnDevicesOfTheirOwn) {
+  const auto nic = [](const char* name, const char* device, const char* path = "/sys/devices/pci") {
+    return NicInfo{.name = name, .device = device, .pci_path = path};
+  };
+  const auto merges = [](const std::vector<NicInfo>& nics) {
+    return plugin::flaw_of_merge(nics) == nullptr;
+  };
+  EXPECT_TRUE(merges({nic("soft:udp:e0", "e0"), nic("soft:udp:e1", "e1")}));
+  EXPECT_TRUE(merges({nic("mlx5_0", "mlx5_0"), nic("mlx5_1:2", "mlx5_1")}));
+  EXPECT_FALSE(merges({nic("soft:udp:e0", "e0"), nic("soft:udp:e1", "e1", "")})) << "not on PCI";
+  EXPECT_FALSE(merges({nic("ofi:tcp", "e0"), nic("soft:udp:e0", "e0")}));
+  EXPECT_FALSE(merges({nic("mlx5_0", "mlx5_0"), nic("soft:udp:e1", "e1")}));
+  EXPECT_FALSE(
+      merges({nic("soft:udp:e0", "e0"), nic("soft:udp:e1", "e1"), nic("soft:raw:e1", "e1")}));
+}
+
 class MadeBond : public testing::Test {
  protected:
   void SetUp() override {
