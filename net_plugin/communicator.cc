@@ -1,7 +1,6 @@
 #include "net_plugin/communicator.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <set>
@@ -40,23 +39,6 @@ Process& process() {
   return *instance;
 }
 
-// Bytes of the longest message that a GPU polls before it is complete. The kernels of NCCL's
-// protocols LL and LL128 poll the lines of a message. A message fills one of the 8 steps of the
-// protocol's buffer: at most 120 words of 8 bytes for each of 640 threads, unless the user has set
-// another buffer size (NCCL 2.13 to 2.30; RCCL has less).
-uint64_t longest_polled_message() {
-  constexpr uint64_t kSteps = 8;
-  uint64_t longest = 120 * 640 * 8;
-  for (const char* name : {"NCCL_LL_BUFFSIZE", "NCCL_LL128_BUFFSIZE"}) {
-    const char* chosen = std::getenv(name);
-    const long long bytes = chosen == nullptr ? 0 : std::strtoll(chosen, nullptr, 0);
-    if (bytes > 0) longest = std::max(longest, static_cast<uint64_t>(bytes) / kSteps);
-  }
-  return longest;
-}
-
-constexpr uint64_t kMostInPlace = uint64_t{1} << 30;  // the maximum of PACECAR_IN_PLACE
-
 // Opens the process's Context. Data packets get `traffic_class` unless PACECAR_TC is set.
 Result<std::shared_ptr<Context>> open_context(std::optional<uint32_t> traffic_class) {
   using namespace profiler;
@@ -65,8 +47,6 @@ Result<std::shared_ptr<Context>> open_context(std::optional<uint32_t> traffic_cl
   options.pages = {{"/profile", "application/json",
                     [] { return profile_document(recorder(), processor_time()); }},
                    {"/metrics", "text/plain", [] { return profile_metrics(recorder()); }}};
-  const uint64_t unpolled = std::min(longest_polled_message() + 1, kMostInPlace);
-  options.defaults.emplace_back("PACECAR_IN_PLACE", std::to_string(unpolled));
   if (traffic_class) options.defaults.emplace_back("PACECAR_TC", std::to_string(*traffic_class));
   ASSIGN_OR_RETURN(std::shared_ptr<Context> opened, Context::open(options));
   for (const std::vector<size_t>& bond : process().bonds) {

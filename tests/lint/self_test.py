@@ -27,7 +27,8 @@ RULES = {
              "symbols": ["getenv", "recv(from)?"], "exempt_objects": {"exempt.o": "a reason"}},
     "lengths": {"file_lines": 10, "columns": 40, "function_lines": 4},
     "readmes": {"files_without": 3, "covered_by_parent": ["tests/unit"]},
-    "parameters": {"page": "README.md", "other_names": ["PACECAR_OPTION"]},
+    "parameters": {"page": "README.md", "other_names": ["PACECAR_OPTION"],
+                   "removed": ["PACECAR_OLD"]},
     "names": {"roots": ["low", "high"], "instead": {"told": "reported", "hear": "receive"},
               "most": {"low": 1}},
     "examples": {"header": "low/api.h", "program": "low/tour.cc"},
@@ -181,6 +182,11 @@ class ParametersTest(CheckTest):
     def test_an_unknown_parameter_is_found(self):
         self.assertEqual(self.check(self.TABLE + "\nsee PACECAR_B\n"),
                          ["README.md: PACECAR_B is no parameter"])
+
+    def test_a_removed_parameter_is_named_in_the_history_only(self):
+        (self.root / "CHANGELOG.md").write_text("PACECAR_OLD\n")
+        self.assertEqual(self.check("PACECAR_OLD\n\n" + self.TABLE),
+                         ["README.md: PACECAR_OLD is no parameter"])
 
     def test_a_different_table_is_found(self):
         self.assertEqual(len(self.check(self.TABLE.replace("1", "2"))), 1)

@@ -68,7 +68,6 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io, uint64_t core
       .window_packets = params.window_packets,
       .full_checksum = full,
       .security = params.security,
-      .in_place_bytes = params.in_place,
       .sees_ecn = caps.sees_ecn,
       .joins_packets = joins,
       .wire_mode = params.wire,
@@ -110,9 +109,6 @@ class OwningSoftPort final : private OwnedParts, public SoftPort {
 }  // namespace
 
 size_t SoftPort::receive(Instant now) {
-  if (const Placement placement = nic_.predict(now); placement.place != nullptr) {
-    io_.predict(placement);
-  }
   const size_t received = io_.receive(received_, now);
   const Instant arrived = received > 0 && clock_ != nullptr ? clock_() : now;
   nic_.on_packets(arrived, received_.first(received));
@@ -153,7 +149,6 @@ std::unique_ptr<SoftPort> make_process_port(const Params& params, std::unique_pt
   config.port_slot = slot;
   config.queue_pairs = std::min(config.queue_pairs, kProcessQueuePairs);
   config.receive_queues = kProcessReceiveQueues;
-  config.in_place_bytes = 0;
   return std::make_unique<OwningSoftPort>(config, std::move(io), now);
 }
 

@@ -50,9 +50,6 @@ class PacketIo {
   virtual uint16_t source_port(uint16_t path, TrafficClass traffic_class) const = 0;
   // Takes packets in order and returns how many it took; fewer than offered: full, try again later.
   virtual size_t send(std::span<const TxPacket> packets, Instant now) = 0;
-  // Where the payload of the next packets belongs. The next receive(), and no later one, may put
-  // matching payload there (RxPacket::placed); it returns other packets whole.
-  virtual void predict(const Placement& /*placement*/) {}
   // Fills up to packets.size() entries and returns how many. Their memory is valid until the next
   // receive().
   virtual size_t receive(std::span<RxPacket> packets, Instant now) = 0;

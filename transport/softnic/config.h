@@ -72,10 +72,6 @@ struct SoftNicConfig {
   // Of connections in extended mode. kOff if the packet I/O elides payload (RxPacket::elided).
   Security security = Security::kOff;
   unsigned packets_per_key_log2 = kPacketsPerKeyLog2;
-  // Minimum length of a write whose payload the packet I/O may receive in place
-  // (PacketIo::predict). Until such a write is complete, the content of its memory is undefined. 0:
-  // never.
-  Bytes in_place_bytes = 0;
   // Seed of the key pair, for NICs that act as one; nullopt: random.
   std::optional<Secret> key_seed = std::nullopt;
   bool sees_ecn = false;

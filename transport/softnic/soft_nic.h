@@ -32,8 +32,6 @@ class SoftNic final : public StandardNic {
   void on_packets(Instant now, std::span<const RxPacket> packets) {
     extended_receiver_.on_packets(now, packets);
   }
-  // For PacketIo::predict: the probable place of the next packets' payload.
-  Placement predict(Instant now) { return extended_receiver_.predict(now); }
   // Fills in packets to send and returns how many. They are valid until the next call, as long as
   // invalidations() does not change: hand all of them to the packet I/O before the next call.
   size_t poll_transmit(Instant now, std::span<TxPacket> packets);

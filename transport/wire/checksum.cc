@@ -80,15 +80,6 @@ void store_checksum(uint32_t value, std::span<uint8_t, kChecksumBytes> to) {
   std::memcpy(to.data(), &value, sizeof value);  // little-endian, as the host is (big_endian.h)
 }
 
-bool verify_checksum(std::span<const uint8_t> ends, std::span<const uint8_t> payload,
-                     Coverage coverage) {
-  if (ends.size() < kChecksumBytes) return false;
-  const auto header = ends.first(ends.size() - kChecksumBytes);
-  uint32_t stored;
-  std::memcpy(&stored, header.data() + header.size(), sizeof stored);
-  return stored == checksum(header, payload, coverage);
-}
-
 bool verify_checksum(std::span<const uint8_t> datagram, size_t header_bytes, Coverage coverage) {
   if (datagram.size() < kChecksumBytes || datagram.size() - kChecksumBytes < header_bytes) {
     return false;

@@ -30,8 +30,4 @@ void store_checksum(uint32_t value, std::span<uint8_t, kChecksumBytes> to);
 // `header_bytes` of which are the header. False if the datagram is too short for both.
 bool verify_checksum(std::span<const uint8_t> datagram, size_t header_bytes, Coverage coverage);
 
-// The same for a payload that is elsewhere: `ends` are header and checksum.
-bool verify_checksum(std::span<const uint8_t> ends, std::span<const uint8_t> payload,
-                     Coverage coverage);
-
 }  // namespace pacecar::wire

@@ -130,13 +130,6 @@ bool decode(std::span<const uint8_t> packet, DataHeader& header,
   return opcode_fits && (msn_and_flags & kDataUnusedBits) == 0 && payload.size() <= most;
 }
 
-bool names(std::span<const uint8_t> packet, uint32_t destination_qp, uint32_t key,
-           uint64_t address) {
-  const uint8_t* p = packet.data();
-  return (load_be32(p + 4) & kLow24) == destination_qp && load_be64(p + 12) == address &&
-         load_be32(p + 20) == key;
-}
-
 bool decode_alike(std::span<const uint8_t> packet, std::span<const uint8_t, kDataHeaderBytes> like,
                   DataHeader& header, std::span<const uint8_t>& payload) {
   if (!same_write(packet, like) || packet.size() > kMaxDatagramBytes) return false;

@@ -111,10 +111,6 @@ bool decode_alike(std::span<const uint8_t> packet, std::span<const uint8_t, kDat
 // A data packet that a switch has trimmed to its header. No trailer authenticates it.
 bool decode_trimmed(std::span<const uint8_t> datagram, DataHeader& header);
 
-// Whether a data packet of at least kDataHeaderBytes is for this queue pair, key and address.
-bool names(std::span<const uint8_t> packet, uint32_t destination_qp, uint32_t key,
-           uint64_t address);
-
 // The position of a data packet's flags, and the flag for further packets in the datagram.
 inline constexpr size_t kFlagsAt = 35;
 inline constexpr uint32_t kDataJoined = 0x02;

@@ -55,16 +55,6 @@ struct TxPacket {
   size_t size() const { return header.size() + payload.size() + trailer.size(); }
 };
 
-// The predicted address of the next payloads: consecutive packets of one write, each with
-// `payload_bytes`, except perhaps the last.
-struct Placement {
-  uint8_t* place = nullptr;  // of the first one's payload; null: nothing is predicted
-  Bytes bytes = 0;           // of payload in all; their content is undefined until all have arrived
-  Bytes payload_bytes = 0;
-  size_t header_bytes = 0;
-  size_t trailer_bytes = 0;
-};
-
 // One datagram received. The memory is the packet I/O's, valid until its next receive().
 struct RxPacket {
   std::span<const uint8_t> bytes;
@@ -80,9 +70,6 @@ struct RxPacket {
   bool trimmed = false;
   bool trimmed_in_core = false;  // by another switch than the last one; false when unknown
   std::span<const TelemetryHop> telemetry;  // in the order of the hops; empty without such switches
-  // Payload that was received at its predicted address (PacketIo::predict). `bytes` is then header
-  // and trailer, and the header shows whether the prediction was right.
-  std::span<const uint8_t> placed;
   // As kIpv4Fragment, the received word; valid with PacketIoCaps::sees_ipv4_header.
   uint32_t ipv4_fragment = kIpv4Fragment;
 };

@@ -17,8 +17,7 @@ struct End : NicEnd {
       : NicEnd({.address = opened->local_address(),
                 .mtu = kMtu,
                 .burst_bytes = kPacketsPerDatagram * kMtu,
-                .security = Security::kAuth,
-                .in_place_bytes = 128 * 1024},
+                .security = Security::kAuth},
                kWriteBytes),
         io(std::move(opened)),
         port(*io, nic) {}

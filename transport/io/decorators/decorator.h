@@ -1,5 +1,5 @@
-// The base class of the decorators. It forwards every call to the PacketIo that it owns, except
-// predict(): under a decorator nothing is received in place. Thread rule: as PacketIo.
+// The base class of the decorators. It forwards every call to the PacketIo that it owns. Thread
+// rule: as PacketIo.
 #pragma once
 
 #include <memory>

@@ -45,16 +45,8 @@ ReceiveRing::ReceiveRing()
 }
 
 size_t ReceiveRing::receive(int fd, std::span<RxPacket> packets) {
-  const Placement placement = std::exchange(placement_, {});
+  if (rest_.empty() && !next_message() && (!fill(fd) || !next_message())) return 0;
   size_t count = 0;
-  if (rest_.empty() && !next_message()) {
-    if (placement.place == nullptr) {
-      if (!fill(fd) || !next_message()) return 0;
-    } else {
-      if (!fill_places(fd, placement)) return 0;
-      count = hand_out_placed(packets);
-    }
-  }
   while (count < packets.size() && (!rest_.empty() || next_message())) {
     const auto datagram = rest_.first(std::min(segment_bytes_, rest_.size()));
     rest_ = rest_.subspan(datagram.size());
@@ -71,28 +63,23 @@ int ReceiveRing::receive_one(int fd) {
   return 1;
 }
 
-// One system call, for at most `messages`. False if nothing waits.
-bool ReceiveRing::ask(int fd, unsigned messages) {
+// Reads the next burst with one system call. False if nothing waits.
+bool ReceiveRing::fill(int fd) {
+  const bool was_full = std::exchange(full_, false);
   for (size_t i = 0; i < filled_; ++i) {  // overwritten by the kernel
     messages_[i].msg_hdr.msg_namelen = sizeof(SocketAddress);
     messages_[i].msg_hdr.msg_controllen = sizeof(Control);
   }
   filled_ = 0;
   next_ = 0;
-  const int received = messages == 1
-                           ? receive_one(fd)
-                           : recvmmsg(fd, messages_.data(), messages, MSG_DONTWAIT, nullptr);
+  const int received = batch_ == 1 ? receive_one(fd)
+                                   : recvmmsg(fd, messages_.data(), static_cast<unsigned>(batch_),
+                                              MSG_DONTWAIT, nullptr);
   if (received <= 0) return false;
   filled_ = static_cast<size_t>(received);
   timespec fetched;
   clock_gettime(CLOCK_REALTIME, &fetched);
   fetched_ns_ = ns_of(fetched);
-  return true;
-}
-
-bool ReceiveRing::fill(int fd) {
-  const bool was_full = std::exchange(full_, false);
-  if (!ask(fd, static_cast<unsigned>(batch_))) return false;
   size_t largest = 1;
   for (size_t i = 0; i < filled_; ++i) largest = std::max<size_t>(largest, messages_[i].msg_len);
   // Reading one message is cheapest; after two full bursts in a row more messages may be waiting.
@@ -100,40 +87,6 @@ bool ReceiveRing::fill(int fd) {
   full_ = filled_ == batch_;
   batch_ = full_ && was_full ? std::min(batch_ * 2, most) : filled_;
   return true;
-}
-
-// Receives one message with its payload in the predicted place. A message that was not predicted is
-// gathered in the second buffer. False if nothing readable waits.
-bool ReceiveRing::fill_places(int fd, const Placement& placement) {
-  msghdr& header = messages_[0].msg_hdr;
-  const auto pieces = scatter_.lay(placement, {buffer(0), kBufferBytes});
-  header.msg_iov = pieces.data();
-  header.msg_iovlen = pieces.size();
-  const bool received = ask(fd, 1) && next_message();
-  header.msg_iov = &iovecs_[0];
-  header.msg_iovlen = 1;
-  return received;
-}
-
-// Returns how many packets of the open message were placed as predicted; the others are then in
-// rest_.
-size_t ReceiveRing::hand_out_placed(std::span<RxPacket> packets) {
-  const size_t bytes = rest_.size();
-  const size_t count = scatter_.placed_packets(bytes, segment_bytes_);
-  if (count == 0 || count > packets.size()) {
-    scatter_.gather(bytes, buffer(1));
-    rest_ = {buffer(1), bytes};
-    return 0;
-  }
-  for (size_t i = 0; i < count; ++i) {
-    packets[i] = {.bytes = scatter_.ends(i),
-                  .source = &sources_[next_ - 1],
-                  .ecn = ecn_,
-                  .waited = waited_,
-                  .placed = scatter_.payload(i)};
-  }
-  rest_ = scatter_.rest(bytes);
-  return count;
 }
 
 // Opens the next readable message of the burst. False if none is left.

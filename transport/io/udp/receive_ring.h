@@ -15,7 +15,6 @@
 
 #include "transport/io/packet_io.h"
 #include "transport/io/sockaddr.h"
-#include "transport/io/udp/scatter_list.h"
 #include "transport/wire/packet.h"
 
 namespace pacecar {
@@ -26,8 +25,6 @@ class ReceiveRing {
   ReceiveRing(const ReceiveRing&) = delete;  // the message headers point into the object
   ReceiveRing& operator=(const ReceiveRing&) = delete;
 
-  // See PacketIo::predict.
-  void predict(const Placement& placement) { placement_ = placement; }
   // Returns datagrams of the last burst; reads the socket, once, only if none is left.
   size_t receive(int fd, std::span<RxPacket> packets);
 
@@ -52,9 +49,6 @@ class ReceiveRing {
   uint8_t* buffer(size_t i) { return slab_.get() + i * kStride; }
   int receive_one(int fd);
   bool fill(int fd);
-  bool ask(int fd, unsigned messages);
-  bool fill_places(int fd, const Placement& placement);
-  size_t hand_out_placed(std::span<RxPacket> packets);
   bool next_message();
   bool open(mmsghdr& message);
 
@@ -74,8 +68,6 @@ class ReceiveRing {
   size_t segment_bytes_ = 0;
   Ecn ecn_ = Ecn::kNotCapable;
   Duration waited_;
-  Placement placement_;  // predicted for the next call
-  ScatterList scatter_;
   // When the last burst was read, by the real-time clock, as the kernel's time stamps.
   int64_t fetched_ns_ = 0;
 };

@@ -56,7 +56,6 @@ class UdpIo final : public PacketIo {
     return transmitters_[transmitter_of(path, traffic_class)].port;
   }
   size_t send(std::span<const TxPacket> packets, Instant now) override;
-  void predict(const Placement& placement) override { ring_.predict(placement); }
   size_t receive(std::span<RxPacket> packets, Instant now) override;
 
  private:

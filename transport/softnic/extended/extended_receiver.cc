@@ -5,9 +5,6 @@
 namespace pacecar {
 namespace {
 
-// How long after the newest packet of a write the place of the next is predicted.
-constexpr Duration kPatience = Duration::from_ms(1);
-constexpr size_t kMostJoined = 256;     // most packets of one received burst
 constexpr size_t kMostRefusals = 1024;  // that wait to be sent
 
 }  // namespace
@@ -18,75 +15,16 @@ ExtendedReceiver::ExtendedReceiver(ExtendedShared& shared, OnOther on_other)
       on_other_(std::move(on_other)),
       answers_pauses_(core_.config.ack.idle != Duration::max()),
       refusals_(std::min<size_t>(core_.config.completions, kMostRefusals)),
-      opened_(shared.enciphers ? wire::kMaxDatagramBytes : 0),
-      in_place_bytes_(core_.config.in_place_bytes > 0 && !shared.enciphers
-                          ? core_.config.in_place_bytes
-                          : ~Bytes{0}),
-      follower_(static_cast<uint32_t>(core_.config.burst_bytes / core_.config.mtu), kPatience) {
-  if (core_.config.in_place_bytes > 0) {  // for all packets of a joined datagram
-    misplaced_.reserve(kMostJoined);
-    reassembled_.reserve(wire::kMaxDatagramBytes);
-  }
-}
+      opened_(shared.enciphers ? wire::kMaxDatagramBytes : 0) {}
 
 ExtendedEnd* ExtendedReceiver::find(uint32_t queue_pair) const {
   ExtendedEnd* end = shared_.ends[core_.slot_of(queue_pair)];
   return end != nullptr && end->queue_pair().local.queue_pair == queue_pair ? end : nullptr;
 }
 
-// The prediction holds only for the next packets that arrive.
-Placement ExtendedReceiver::predict(Instant now) {
-  const WriteFollower::Write* write = follower_.predicted(now);
-  if (write == nullptr) return {};
-  ExtendedEnd* end = find(write->queue_pair);
-  if (end == nullptr || !end->queue_pair().connected()) return {};
-  const Bytes left = end->responder().left_of(write->msn, write->psn);
-  if (left == 0) return {};
-  predicted_ = *write;
-  return {.place = core_.memory.writable(write->key, write->address, left),
-          .bytes = left,
-          .payload_bytes = write->payload,
-          .header_bytes = wire::kDataHeaderBytes,
-          .trailer_bytes = shared_.trailer_bytes};
-}
-
-// Whether the placed payload is at the addresses in the packets' headers.
-bool ExtendedReceiver::as_predicted(std::span<const RxPacket> packets) const {
-  uint64_t address = predicted_.address;
-  for (const RxPacket& packet : packets) {
-    if (packet.placed.empty()) return true;  // later ones are not placed either
-    if (!wire::names(packet.bytes, predicted_.queue_pair, predicted_.key, address)) return false;
-    address += packet.placed.size();
-  }
-  return true;
-}
-
-// Copies misplaced payload away before any payload is placed.
-void ExtendedReceiver::reassemble(std::span<const RxPacket> packets) {
-  misplaced_.assign(packets.begin(), packets.end());
-  size_t bytes = 0;
-  for (const RxPacket& packet : packets) bytes += packet.bytes.size() + packet.placed.size();
-  reassembled_.resize(bytes);
-  auto to = reassembled_.begin();
-  for (RxPacket& packet : misplaced_) {
-    if (packet.placed.empty()) break;
-    const auto begin = to;
-    const auto header = packet.bytes.first(wire::kDataHeaderBytes);
-    for (const auto part : {header, packet.placed, packet.bytes.subspan(header.size())}) {
-      to = std::ranges::copy(part, to).out;
-    }
-    packet.bytes = {begin, to};
-    packet.placed = {};
-  }
-}
-
 // Flattened, as ExtendedEnd::transmit, so that the code per packet is inlined here, although
 // split_datagram calls the same functions.
 [[gnu::flatten]] void ExtendedReceiver::on_packets(Instant now, std::span<const RxPacket> packets) {
-  if (!packets.empty() && !packets[0].placed.empty() && !as_predicted(packets)) {
-    reassemble(packets);
-    packets = misplaced_;
-  }
   for (size_t i = 0; i < packets.size(); ++i) {
     const RxPacket& packet = packets[i];
     if (packet.trimmed) {
@@ -100,9 +38,7 @@ void ExtendedReceiver::reassemble(std::span<const RxPacket> packets) {
     }
     ExtendedEnd* const end = on_data(now, packet);
     if (end == nullptr) continue;
-    const auto others = packets.subspan(i + 1);
-    i += packet.placed.empty() ? on_same_write<false>(now, *end, packet, others)
-                               : on_same_write<true>(now, *end, packet, others);
+    i += on_same_write(now, *end, packet, packets.subspan(i + 1));
   }
 }
 
@@ -144,8 +80,8 @@ ExtendedEnd* ExtendedReceiver::find_sender(const RxPacket& packet, uint32_t queu
 }
 
 bool ExtendedReceiver::verify_tag(PacketGuard& guard, std::span<const uint8_t> packet,
-                                  size_t header_bytes, std::span<const uint8_t> placed) {
-  const auto payload = placed.empty() ? shared_.body_of(packet).subspan(header_bytes) : placed;
+                                  size_t header_bytes) {
+  const auto payload = shared_.body_of(packet).subspan(header_bytes);
   switch (guard.open(packet.first(header_bytes), payload, packet.last(shared_.trailer_bytes),
                      opened_.data())) {
     case PacketGuard::Verdict::kGood:
@@ -182,15 +118,13 @@ ExtendedEnd* ExtendedReceiver::on_data(Instant now, const RxPacket& packet) {
   Responder::Data data{.packet = packet, .arrival = now - packet.waited};
   const wire::DataHeader& header = data.header;
   const bool decoded = wire::decode(shared_.body_of(packet.bytes), data.header, data.payload);
-  if (!packet.placed.empty()) data.payload = packet.placed;
-  const bool apart = packet.elided > 0 || !packet.placed.empty();
-  if (!decoded || (apart && (header.taken_back || data.bytes() > header.length))) {
+  if (!decoded || (packet.elided > 0 && (header.taken_back || data.bytes() > header.length))) {
     ++core_.counters.malformed;
     return nullptr;
   }
   ExtendedEnd* end = find_sender(packet, header.destination_qp);
   if (end == nullptr) return nullptr;
-  if (!verify(*end, packet.bytes, wire::kDataHeaderBytes, packet.placed)) return nullptr;
+  if (!verify(*end, packet.bytes, wire::kDataHeaderBytes)) return nullptr;
   if (shared_.enciphers) data.payload = {opened_.data(), data.payload.size()};
   return place(*end, now, data);
 }
@@ -201,16 +135,13 @@ bool ExtendedReceiver::after_pause(ExtendedEnd& end, const Responder::Data& data
 }
 
 // Counts a packet that has been placed. True: it must be acknowledged at once.
-bool ExtendedReceiver::count_placed(ExtendedEnd& end, Instant now, const Responder::Data& data) {
+bool ExtendedReceiver::count_placed(ExtendedEnd& end, const Responder::Data& data) {
   QueuePair& qp = end.queue_pair();
   const Bytes bytes = data.bytes();
   ++core_.counters.data_packets_received;
   core_.counters.data_bytes_received += bytes;
   if (data.header.opcode == wire::Opcode::kWrite) ++core_.counters.silent_packets_received;
   if (data.marked()) ++core_.counters.marked_packets;
-  if (data.header.length >= in_place_bytes_) {
-    follower_.on_packet(data.header, bytes, now);
-  }
   if (core_.scheduler.flows().reports_arrivals() && qp.config.paced)
     report_arrival(qp.config.flow, data);
   qp.unacknowledged_bytes += bytes;
@@ -232,10 +163,10 @@ ExtendedEnd* ExtendedReceiver::place(ExtendedEnd& end, Instant now, const Respon
                                      .queue_pair = end.queue_pair().local.queue_pair,
                                      .immediate = header.immediate,
                                      .kind = CompletionKind::kReceived});
-      at_once |= count_placed(end, now, data);
+      at_once |= count_placed(end, data);
       break;
     case Responder::Outcome::kPlaced:
-      at_once |= count_placed(end, now, data);
+      at_once |= count_placed(end, data);
       followed = &end;
       break;
     case Responder::Outcome::kDuplicate:
@@ -259,7 +190,6 @@ ExtendedEnd* ExtendedReceiver::place(ExtendedEnd& end, Instant now, const Respon
 // Takes the leading packets that belong to the same write as `first`, which has just been placed,
 // and returns how many. Each is checked like any other packet, but common fields are looked up
 // once.
-template <bool kPlaced>
 size_t ExtendedReceiver::on_same_write(Instant now, ExtendedEnd& end, const RxPacket& first,
                                        std::span<const RxPacket> packets) {
   const auto like = first.bytes.first<wire::kDataHeaderBytes>();
@@ -275,15 +205,11 @@ size_t ExtendedReceiver::on_same_write(Instant now, ExtendedEnd& end, const RxPa
     const RxPacket& packet = packets[i];
     if (packet.trimmed ||
         !wire::decode_alike(shared_.body_of(packet.bytes), like, header, payload) ||
-        !same_ip(*packet.source, end.queue_pair().remote.address) ||
-        (kPlaced && packet.placed.empty())) {
+        !same_ip(*packet.source, end.queue_pair().remote.address)) {
       return i;
     }
-    std::span<const uint8_t> placed;
-    if constexpr (kPlaced) payload = placed = packet.placed;
-    const bool apart = kPlaced || packet.elided > 0;
-    if (apart && payload.size() + packet.elided > header.length) return i;
-    if (!verify(end, packet.bytes, wire::kDataHeaderBytes, placed)) continue;
+    if (packet.elided > 0 && payload.size() + packet.elided > header.length) return i;
+    if (!verify(end, packet.bytes, wire::kDataHeaderBytes)) continue;
     const Responder::Data data{
         .packet = packet,
         .arrival = now - packet.waited,
@@ -291,11 +217,11 @@ size_t ExtendedReceiver::on_same_write(Instant now, ExtendedEnd& end, const RxPa
         .payload =
             shared_.enciphers ? std::span<const uint8_t>(opened_.data(), payload.size()) : payload};
     bool at_once = data.marked() || after_pause(end, data);
-    if (!end.responder().on_same_write(data, target, kPlaced)) {
+    if (!end.responder().on_same_write(data, target)) {
       if (place(end, now, data) == nullptr) return i + 1;
       continue;
     }
-    at_once |= count_placed(end, now, data);
+    at_once |= count_placed(end, data);
     // An acknowledgement that waits is scheduled already.
     if (waits && !at_once && !core_.acks.much_unacknowledged(end.queue_pair())) continue;
     core_.acks.request(end.queue_pair(), now, at_once);

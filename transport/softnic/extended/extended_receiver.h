@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "transport/softnic/extended/extended_end.h"
-#include "transport/softnic/extended/write_follower.h"
 #include "transport/wire/extended.h"
 
 namespace pacecar {
@@ -22,38 +21,29 @@ class ExtendedReceiver {
   ExtendedReceiver(ExtendedShared& shared, OnOther on_other);
 
   void on_packets(Instant now, std::span<const RxPacket> packets);
-  // As SoftNic::predict.
-  Placement predict(Instant now);
   bool any_refusals() const { return !refusals_.empty(); }
   size_t transmit_refusals(std::span<TxPacket> out);
 
  private:
   ExtendedEnd* find(uint32_t queue_pair) const;
   ExtendedEnd* find_sender(const RxPacket& packet, uint32_t queue_pair);
-  bool as_predicted(std::span<const RxPacket> packets) const;
-  [[gnu::noinline]] void reassemble(std::span<const RxPacket> packets);
   [[gnu::noinline]] void split_datagram(Instant now, const RxPacket& datagram);
   // Whether a packet is from the peer, intact and new. If not, it is counted as dropped. If
   // payloads are encrypted, their plaintext is placed in opened_.
-  bool verify(ExtendedEnd& end, std::span<const uint8_t> packet, size_t header_bytes,
-              std::span<const uint8_t> placed = {}) {
-    if (end.guard() != nullptr) return verify_tag(*end.guard(), packet, header_bytes, placed);
-    if (placed.empty() ? wire::verify_checksum(packet, header_bytes, end.coverage())
-                       : wire::verify_checksum(packet, placed, end.coverage())) {
-      return true;
-    }
+  bool verify(ExtendedEnd& end, std::span<const uint8_t> packet, size_t header_bytes) {
+    if (end.guard() != nullptr) return verify_tag(*end.guard(), packet, header_bytes);
+    if (wire::verify_checksum(packet, header_bytes, end.coverage())) return true;
     ++core_.counters.bad_checksum;
     return false;
   }
   [[gnu::noinline]] bool verify_tag(PacketGuard& guard, std::span<const uint8_t> packet,
-                                    size_t header_bytes, std::span<const uint8_t> placed);
+                                    size_t header_bytes);
   // Returns the end if other packets of the same write may follow.
   ExtendedEnd* on_data(Instant now, const RxPacket& packet);
-  template <bool kPlaced>
   size_t on_same_write(Instant now, ExtendedEnd& end, const RxPacket& first,
                        std::span<const RxPacket> packets);
   ExtendedEnd* place(ExtendedEnd& end, Instant now, const Responder::Data& data);
-  bool count_placed(ExtendedEnd& end, Instant now, const Responder::Data& data);
+  bool count_placed(ExtendedEnd& end, const Responder::Data& data);
   bool after_pause(ExtendedEnd& end, const Responder::Data& data) const;
   void report_arrival(FlowId flow, const Responder::Data& data);
   void refuse(const QueuePair& qp, const wire::DataHeader& header, wire::Syndrome syndrome);
@@ -67,12 +57,7 @@ class ExtendedReceiver {
   const bool answers_pauses_;  // AckPolicy::idle is a limit
   // NAKs to send; those that do not fit are lost, as in the network.
   FixedQueue<std::pair<QueuePairId, wire::Nak>> refusals_;
-  std::vector<uint8_t> opened_;       // plaintext of the newest payload
-  const Bytes in_place_bytes_;        // as configured; above any write's length if that is 0
-  WriteFollower follower_;            // of writes of that length
-  WriteFollower::Write predicted_;    // by the newest prediction
-  std::vector<RxPacket> misplaced_;   // packets whose payload was received into a wrong place,
-  std::vector<uint8_t> reassembled_;  // and their bytes
+  std::vector<uint8_t> opened_;  // plaintext of the newest payload
 };
 
 }  // namespace pacecar

@@ -66,18 +66,11 @@ Responder::Outcome Responder::on_data(const Data& data, const MemoryTable& memor
   if (data.bytes() > 0) {
     uint8_t* place = memory.writable(header.key, header.address, data.bytes());
     if (place == nullptr) return Outcome::kRefused;
-    if (place != data.payload.data()) {
-      ordered_copy(place, data.payload.data(), data.payload.size());
-    }
+    ordered_copy(place, data.payload.data(), data.payload.size());
   }
   accept(psn, data);
   return tracked && writes_.count(*write, data.bytes(), header.length) ? Outcome::kCompleted
                                                                        : Outcome::kPlaced;
-}
-
-Bytes Responder::left_of(uint32_t msn, uint32_t psn) const {
-  const bool newest = ((window_.cumulative() - 1) & kPsnMask) == psn;
-  return newest && window_.in_order() ? writes_.left(msn) : 0;
 }
 
 Responder::Target Responder::target_of(const wire::DataHeader& header, const MemoryTable& memory) {
@@ -88,7 +81,7 @@ Responder::Target Responder::target_of(const wire::DataHeader& header, const Mem
   return target;
 }
 
-bool Responder::on_same_write(const Data& data, const Target& target, bool placed) {
+bool Responder::on_same_write(const Data& data, const Target& target) {
   const wire::DataHeader& header = data.header;
   if (!window_.is_next(header.psn)) return false;
   const bool tracked = header.opcode == wire::Opcode::kWriteWithImm;
@@ -96,9 +89,7 @@ bool Responder::on_same_write(const Data& data, const Target& target, bool place
   if (tracked && (target.write == nullptr || !target.write->lacks_more_than(bytes))) return false;
   uint8_t* const place = target.range.writable(header.address, bytes);
   if (place == nullptr || bytes == 0) return false;
-  if (!placed || place != data.payload.data()) {
-    ordered_copy(place, data.payload.data(), data.payload.size());
-  }
+  ordered_copy(place, data.payload.data(), data.payload.size());
   window_.take_next();
   note_accepted(data);
   if (tracked) target.write->count(bytes);

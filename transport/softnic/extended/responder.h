@@ -55,9 +55,8 @@ class Responder {
   // Of a packet that has just been placed.
   Target target_of(const wire::DataHeader& header, const MemoryTable& memory);
   // Places a packet of the write of `target`, if it is the next in order, is allowed, and does not
-  // complete the write. False: nothing was done, call on_data. `placed`: the payload may already be
-  // in place.
-  bool on_same_write(const Data& data, const Target& target, bool placed);
+  // complete the write. False: nothing was done, call on_data.
+  bool on_same_write(const Data& data, const Target& target);
   // A packet that has lost its payload. It is not authenticated, so it changes nothing, except that
   // an acknowledgement is due again if the packet had arrived before.
   Arrival on_trimmed(const wire::DataHeader& header);
@@ -65,9 +64,6 @@ class Responder {
   // No packet has arrived since this instant.
   bool idle_since(Instant instant) const { return received_ == 0 || newest_.arrival <= instant; }
   bool in_order() const { return window_.in_order(); }
-  // Missing bytes of a write with immediate, if its packet `psn` is the newest of all and no
-  // earlier packet is missing: then these bytes follow that packet's payload. Otherwise 0.
-  Bytes left_of(uint32_t msn, uint32_t psn) const;
   // A packet has arrived that is not acknowledged yet.
   bool ack_due() const { return ack_due_; }
   // Writes the acknowledgement of all packets that have arrived, and returns its size. `to` must

@@ -23,11 +23,6 @@ WriteTracker::Write* WriteTracker::find(uint32_t msn24, Bytes payload, Bytes tot
   return write->received + payload <= total ? write : nullptr;
 }
 
-Bytes WriteTracker::left(uint32_t msn24) const {
-  const Write* write = const_cast<WriteTracker*>(this)->at(msn24);
-  return write != nullptr && !write->complete ? write->total - write->received : 0;
-}
-
 bool WriteTracker::count(Write& write, Bytes payload, Bytes total) {
   write.started = true;
   write.total = static_cast<uint32_t>(total);

@@ -38,8 +38,6 @@ class WriteTracker {
   // The write to which this packet belongs; nullptr: refused. `msn24`: the number on the wire.
   // Valid until the next count() that completes one, or cancel().
   Write* find(uint32_t msn24, Bytes payload, Bytes total);
-  // Bytes left of a write that has begun to arrive; otherwise 0.
-  Bytes left(uint32_t msn24) const;
   // Counts one new packet of a write that find() returned; true if that completes the write.
   bool count(Write& write, Bytes payload, Bytes total);
   // The sender has taken the write back: it never completes, and its late packets are refused.

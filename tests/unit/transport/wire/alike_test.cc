@@ -15,7 +15,6 @@ namespace {
 using Packet = std::vector<uint8_t>;
 using Header = std::array<uint8_t, kDataHeaderBytes>;
 
-constexpr size_t kQueuePairAt = 4;
 constexpr size_t kReservedAt = 8;  // of the word with the PSN
 
 const DataHeader kWrite{.opcode = Opcode::kWriteWithImm,
@@ -38,20 +37,6 @@ Packet with_payload(const Header& header, size_t payload) {
   Packet packet(header.begin(), header.end());
   packet.resize(header.size() + payload, 'x');
   return packet;
-}
-
-TEST(WireNames, ComparesQueuePairKeyAndAddress) {
-  const auto names_it = [](const Packet& bytes) {
-    return names(bytes, kWrite.destination_qp, kWrite.key, kWrite.address);
-  };
-  const Packet packet = with_payload(encoded(kWrite), 0);
-  EXPECT_TRUE(names_it(packet));
-  for (size_t at = 0; at < packet.size(); ++at) {
-    Packet other = packet;
-    other[at] ^= 1;
-    const bool named = (at > kQueuePairAt && at < 8) || (at >= 12 && at < 24);
-    EXPECT_EQ(names_it(other), !named) << at;
-  }
 }
 
 TEST(WireAlike, DecodesWhatIsOfTheSameWrite) {
@@ -190,19 +175,6 @@ TEST(WireChecksum, IsTheSameForHeadersOfEveryLength) {
     const auto header = std::span(bytes).first(size);
     EXPECT_EQ(checksum(header, {}, Coverage::kHeader), reference_crc32c(header)) << size;
   }
-}
-
-TEST(WireChecksum, EndsApartFromThePayloadAreChecked) {
-  const std::array<uint8_t, 3> payload = {1, 2, 3};
-  Packet ends(8 + kChecksumBytes, 9);
-  store_checksum(checksum(std::span(ends).first(8), payload, Coverage::kFull),
-                 std::span(ends).last<kChecksumBytes>());
-  EXPECT_TRUE(verify_checksum(ends, payload, Coverage::kFull));
-  EXPECT_FALSE(verify_checksum(ends, std::span(payload).first(2), Coverage::kFull));
-  const std::array<uint8_t, kChecksumBytes> nothing{};
-  const std::span<const uint8_t> none;
-  EXPECT_TRUE(verify_checksum(nothing, none, Coverage::kFull)) << "the checksum of nothing is zero";
-  EXPECT_FALSE(verify_checksum(std::span(nothing).first(3), none, Coverage::kFull));
 }
 
 }  // namespace

@@ -7,10 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 
-#include "transport/base/prng.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/io/udp/parse_address.h"
 #include "transport/io/udp/send_batch.h"
@@ -183,112 +181,6 @@ TEST(OpenUdp, DatagramsWithAnotherBeginningAreDropped) {
   std::array<RxPacket, 8> received;
   ASSERT_EQ(receiver->receive(received, Instant()), 1U);
   EXPECT_TRUE(std::ranges::equal(received[0].bytes, good));
-}
-
-// A sender and a receiver. The sender sends packets of random bytes, as one joined datagram where
-// their sizes allow. The receiver has predicted the place of the payload.
-struct Predicted {
-  static constexpr size_t kHeader = 40;
-  static constexpr size_t kPayload = 1000;
-  static constexpr size_t kTrailer = 12;
-
-  // Sends packets with these payload sizes; the receiver predicts `bytes` of payload.
-  std::vector<RxPacket> exchange(std::span<const size_t> payloads, size_t bytes) {
-    std::vector<TxPacket> packets;
-    size_t begin = 0;
-    for (const size_t payload : payloads) {
-      const auto part = std::span(sent).subspan(begin, kHeader + payload + kTrailer);
-      packets.push_back({.header = part.first(kHeader),
-                         .payload = part.subspan(kHeader, payload),
-                         .trailer = part.last(kTrailer),
-                         .destination = &receiver->local_address()});
-      begin += part.size();
-    }
-    EXPECT_EQ(sender->send(packets, Instant()), packets.size());
-    receiver->predict({.place = place.data(),
-                       .bytes = bytes,
-                       .payload_bytes = kPayload,
-                       .header_bytes = kHeader,
-                       .trailer_bytes = kTrailer});
-    std::vector<RxPacket> received(64);
-    received.resize(receiver->receive(received, Instant()));
-    return received;
-  }
-  // The received bytes in the order in which they were sent, placed payload included.
-  std::vector<uint8_t> all(const std::vector<RxPacket>& received) {
-    std::vector<uint8_t> bytes;
-    for (const RxPacket& packet : received) {
-      const size_t header = packet.placed.empty() ? packet.bytes.size() : kHeader;
-      for (const auto part :
-           {packet.bytes.first(header), packet.placed, packet.bytes.subspan(header)}) {
-        bytes.insert(bytes.end(), part.begin(), part.end());
-      }
-    }
-    EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), sent.begin()));
-    return bytes;
-  }
-
-  SocketConfig config{.interface = "lo", .paths = 1};
-  std::unique_ptr<PacketIo> sender = open_udp(config).value();
-  std::unique_ptr<PacketIo> receiver = open_udp(config).value();
-  std::vector<uint8_t> place = std::vector<uint8_t>(16 * kPayload);
-  std::vector<uint8_t> sent = [] {
-    std::vector<uint8_t> bytes(60'000);
-    Prng random(1);
-    std::ranges::generate(bytes, [&] { return static_cast<uint8_t>(random.next_u64()); });
-    return bytes;
-  }();
-};
-
-TEST(OpenUdp, PayloadGoesToItsPredictedPlace) {
-  Predicted ends;
-  const size_t whole = Predicted::kPayload;
-  const auto received =
-      ends.exchange(std::array{whole, whole, whole, size_t{300}}, 3 * whole + 300);
-  ASSERT_EQ(received.size(), 4U);
-  for (size_t i = 0; i < received.size(); ++i) {
-    EXPECT_EQ(received[i].placed.data(), &ends.place[i * whole]);
-    EXPECT_EQ(received[i].bytes.size(), Predicted::kHeader + Predicted::kTrailer);
-  }
-  EXPECT_EQ(ends.all(received).size(), 4 * 52 + 3 * whole + 300);
-}
-
-TEST(OpenUdp, PacketsBehindThePredictedPayloadAreWhole) {
-  Predicted ends;
-  const size_t whole = Predicted::kPayload;
-  const auto received = ends.exchange(std::array{whole, whole, whole, size_t{20}}, 2 * whole);
-  ASSERT_EQ(received.size(), 4U);
-  EXPECT_FALSE(received[1].placed.empty());
-  EXPECT_TRUE(received[2].placed.empty());
-  EXPECT_EQ(ends.all(received).size(), 4 * 52 + 3 * whole + 20);
-  EXPECT_TRUE(std::all_of(ends.place.begin() + 2 * whole, ends.place.end(),
-                          [](uint8_t byte) { return byte == 0; }));
-}
-
-TEST(OpenUdp, UnpredictedPacketsAreWhole) {
-  Predicted ends;
-  const size_t whole = Predicted::kPayload;
-  for (const std::vector<size_t>& payloads :
-       {std::vector<size_t>{20}, {900, 900, 900}, {1001, 1001}, {whole, whole, 20}, {0, 0}}) {
-    const auto received = ends.exchange(payloads, 5 * whole);
-    ASSERT_EQ(received.size(), payloads.size());
-    size_t bytes = 0;
-    for (const size_t payload : payloads) bytes += 52 + payload;
-    EXPECT_EQ(ends.all(received).size(), bytes);
-    for (const RxPacket& packet : received) EXPECT_TRUE(packet.placed.empty());
-  }
-}
-
-TEST(OpenUdp, PredictionHoldsForTheNextReceiveOnly) {
-  Predicted ends;
-  ends.exchange({}, 2 * Predicted::kPayload);  // no packet arrives
-  std::array<RxPacket, 4> packets;
-  const auto part = std::span(ends.sent).first(52 + Predicted::kPayload);
-  const TxPacket packet{
-      .header = part, .payload = {}, .trailer = {}, .destination = &ends.receiver->local_address()};
-  ASSERT_EQ(ends.sender->send({&packet, 1}, Instant()), 1U);
-  ASSERT_EQ(ends.receiver->receive(packets, Instant()), 1U);
-  EXPECT_TRUE(packets[0].placed.empty());
 }
 
 // Anyone can forge the ICMP message "port unreachable". The kernel reports it as an error of the
