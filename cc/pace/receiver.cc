@@ -70,6 +70,7 @@ void PaceReceiver::add_flow(Instant now, uint32_t flow) {
   f.last_seen = f.busy_period_began = now;
   f.home = f.slot = homes_.take_lowest();
   ++present_;
+  used_ = std::max(used_, flow + 1);
   changed_ |= host_link_ != nullptr;  // our claim to the host's link may have changed
 }
 

@@ -179,6 +179,7 @@ class PaceReceiver final : public Allocator {
   Instant next_repeat_ = Instant::never();
   uint32_t hold_cursor_ = 0;  // next flow whose hold is checked
   uint32_t hold_left_ = 0;    // flows left to check in this round
+  uint32_t used_ = 0;         // all flows ever added are below this number
   uint32_t holding_for_ = 0;  // fan-in that the holds were sent for
   double holding_line_ = 0;   // the line rate that was divided for them
   Instant next_hold_;

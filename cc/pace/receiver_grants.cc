@@ -198,7 +198,7 @@ void PaceReceiver::start_pass(Instant now) {
   if (flows != holding_for_ || other_line) {
     holding_for_ = flows;
     holding_line_ = capacity_.line();
-    hold_left_ = static_cast<uint32_t>(flows_.size());
+    hold_left_ = used_;
   }
 }
 
@@ -254,7 +254,7 @@ void PaceReceiver::look_at_busyness(Instant now) {
   }
   const Duration lasting = round_trip_ + environment_.jitter * kBusyJitters;
   const bool busy = in_use() && (busy_ || now - busy_since_ >= lasting);
-  if (busy != busy_) hold_left_ = static_cast<uint32_t>(flows_.size());
+  if (busy != busy_) hold_left_ = used_;
   busy_ = busy;
 }
 
@@ -321,7 +321,7 @@ size_t PaceReceiver::serve_holds(Instant now, std::span<GrantUpdate> updates) {
   const size_t most = std::min<size_t>(updates.size(), kHoldsAtATime);
   while (count < most && hold_left_ > 0) {
     const uint32_t flow = hold_cursor_;
-    hold_cursor_ = hold_cursor_ + 1 == flows_.size() ? 0 : hold_cursor_ + 1;
+    hold_cursor_ = hold_cursor_ + 1 >= used_ ? 0 : hold_cursor_ + 1;
     --hold_left_;
     const Flow& f = flows_[flow];
     if (!f.present || f.active() || f.posted == 0) continue;
