@@ -24,23 +24,18 @@ bool Record::may_detail(uint64_t messages, uint64_t now_ns) {
   return true;
 }
 
-// The lowest bit of an id selects the ring.
 uint64_t Record::start(const Description& given, uint64_t parent, uint64_t now_ns) {
+  const bool step = given.kind == EventKind::kProxyStep;
+  if (step && !detailed(parent)) return 0;
   const std::lock_guard lock(mutex_);
   Description what = given;
-  const bool step = what.kind == EventKind::kProxyStep;
-  if (step) {
-    const Slot* const whole = find(parent);
-    if (whole != nullptr && !whole->what.detailed) return 0;
-  } else if (what.kind == EventKind::kProxyOp) {
-    what.detailed = may_detail(what.number, now_ns);
-  }
+  if (what.kind == EventKind::kProxyOp) what.detailed = may_detail(what.number, now_ns);
   Ring& ring = step ? steps_ : operations_;
   const uint64_t place = ring.begun++;
   Slot& slot = ring.slots[place % ring.slots.size()];
   slot = Slot();
   slot.what = what;
-  slot.id = (place + 1) << 1 | static_cast<uint64_t>(step);
+  slot.id = (place + 1) << kPlaceShift | (what.detailed ? 0 : kBrief) | (step ? kStep : 0);
   slot.parent = parent;
   slot.start_ns = now_ns;
   if (what.kind == EventKind::kCollective) ++totals_[kCollectives];
@@ -49,9 +44,9 @@ uint64_t Record::start(const Description& given, uint64_t parent, uint64_t now_n
 }
 
 Record::Slot* Record::find(uint64_t id) {
-  if (id < 2) return nullptr;
-  Ring& ring = (id & 1) != 0 ? steps_ : operations_;
-  Slot& slot = ring.slots[((id >> 1) - 1) % ring.slots.size()];
+  if (id >> kPlaceShift == 0) return nullptr;
+  Ring& ring = (id & kStep) != 0 ? steps_ : operations_;
+  Slot& slot = ring.slots[((id >> kPlaceShift) - 1) % ring.slots.size()];
   return slot.id == id ? &slot : nullptr;
 }
 
