@@ -8,9 +8,9 @@ namespace pacecar {
 namespace {
 
 // How long a posted buffer may wait to be advertised while the peer has others.
-constexpr Duration kAdvertiseDelay = Duration::from_ms(1);
+constexpr Duration kAdvertiseDelay = Duration::from_ms(4);
 // How much earlier it is advertised if the same poll posts data to that peer.
-constexpr Duration kInPassing = Duration::from_us(400);
+constexpr Duration kInPassing = Duration::from_ms(3);
 
 }  // namespace
 
