@@ -22,10 +22,10 @@ static_assert(kLineBytes % sizeof(CtsSlot) == 0);
 // Longer than a round trip of ping-pong between two processes, so that acknowledgements do not
 // delay it.
 constexpr Duration kQuiet = Duration::from_us(10);
-// How long acknowledgements wait for data to the same peer, if joining them saves datagrams: about
-// a small collective of eight ranks on two processors. A sender that needs an acknowledgement at
-// once requests it.
-constexpr Duration kJoinDelay = Duration::from_ms(1);
+// How long acknowledgements wait for data to the same peer, if joining them saves datagrams: longer
+// than a small collective of eight ranks on two processors. A sender that needs one at once
+// requests it.
+constexpr Duration kJoinDelay = Duration::from_ms(2);
 // The least number of packets per acknowledgement, if two bursts are fewer.
 constexpr Bytes kPacketsPerAck = 4;
 
