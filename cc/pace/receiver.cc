@@ -70,7 +70,10 @@ void PaceReceiver::add_flow(Instant now, uint32_t flow) {
   f.last_seen = f.busy_period_began = now;
   f.home = f.slot = homes_.take_lowest();
   ++present_;
-  used_ = std::max(used_, flow + 1);
+  if (flow >= used_) {
+    if (hold_left_ > 0) hold_left_ += flow + 1 - used_;
+    used_ = flow + 1;
+  }
   changed_ |= host_link_ != nullptr;  // our claim to the host's link may have changed
 }
 

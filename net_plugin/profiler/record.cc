@@ -109,7 +109,7 @@ void Record::stop_operation(Slot& operation, uint64_t now_ns) {
   if (operation.stop_ns != 0) return;
   operation.stop_ns = now_ns;
   totals_[operation.what.sending ? kBytesSent : kBytesReceived] += operation.bytes;
-  totals_[kBusyNs] += now_ns - std::min(now_ns, operation.start_ns);
+  if (operation.what.detailed) totals_[kBusyNs] += now_ns - std::min(now_ns, operation.start_ns);
   for (size_t i = 1; i < kWaits; ++i) totals_[kBusyNs + i] += operation.waits[i];
   Slot* const whole = find(operation.parent);
   if (whole == nullptr) return;

@@ -80,7 +80,7 @@ enum Sum : size_t {
   kPointToPoints,
   kBytesSent,
   kBytesReceived,
-  kBusyNs,  // of all channels' parts
+  kBusyNs,  // of all channels' parts whose messages are recorded, as bytes and waits
   kGpuNs,   // waits, in Wait's order
   kPeerNs,
   kNetworkNs,

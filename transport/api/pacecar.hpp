@@ -154,8 +154,8 @@ struct MemoryRange {
   uint64_t allocation = 0;  // the driver's number of its allocation; 0: unknown, or several
 };
 
-// The buffer may be polled before test() has returned done: software NICs write each packet's bytes
-// in ascending order, each byte once. The packets may arrive in any order.
+// Over software NICs the buffer may be polled before test() has returned done: each packet's bytes
+// are written in ascending order, each byte once. The packets may arrive in any order.
 struct ReceiveBuffer {
   void* data = nullptr;
   size_t size = 0;

@@ -22,10 +22,12 @@ static_assert(kLineBytes % sizeof(CtsSlot) == 0);
 // Longer than a round trip of ping-pong between two processes, so that acknowledgements do not
 // delay it.
 constexpr Duration kQuiet = Duration::from_us(10);
-// How long acknowledgements wait for data to the same peer, if joining them saves datagrams: longer
-// than a small collective of eight ranks on two processors. A sender that needs one at once
-// requests it.
-constexpr Duration kJoinDelay = Duration::from_ms(2);
+// How long acknowledgements wait for data to the same peer, if joining them saves datagrams: about
+// as long as a small collective of eight ranks on two processors. A sender that needs an
+// acknowledgement at once requests it.
+constexpr Duration kJoinDelay = Duration::from_us(1500);
+// Without a loss, an acknowledgement arrives before the probe.
+static_assert(LossRecovery().min_probe + kJoinDelay < LossRecovery().min_timeout);
 // The least number of packets per acknowledgement, if two bursts are fewer.
 constexpr Bytes kPacketsPerAck = 4;
 
@@ -78,7 +80,6 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io, uint64_t core
       .ack = {.bytes = mtu * std::max(packets_per_burst * 2, kPacketsPerAck),
               .delay = joins ? kJoinDelay : AckPolicy().delay,
               .quiet = joins ? kJoinDelay : kQuiet},
-      // Without a loss, an acknowledgement arrives before the probe.
       .loss = {.min_probe = loss.min_probe + (joins ? kJoinDelay : Duration())},
       // With the keep-alive's interval (a fifth) this stays below PACECAR_TIMEOUT.
       .silence_limit = params.timeout * 6 / 10,

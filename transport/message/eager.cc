@@ -68,8 +68,10 @@ uint8_t EagerSource::send(const uint8_t* data, Bytes size, uint64_t next_slot, i
   return open_;
 }
 
+// An acknowledgement frees the cell; it should come soon when few are left.
 WorkRequest EagerSource::write(uint8_t cell, uint32_t connection) const {
   const Train& train = trains_[cell];
+  const uint32_t alike = cell < EagerCells::kTinyCells ? kTinyMask : kLargeMask;
   return {
       .local = train.data,
       .remote = train.remote.address,
@@ -79,6 +81,7 @@ WorkRequest EagerSource::write(uint8_t cell, uint32_t connection) const {
       .immediate =
           Immediate{.connection = connection, .slot = train.slot, .writes = train.writes}.pack(),
       .opcode = Opcode::kWriteWithImm,
+      .awaited = 2 * std::popcount(copies_ & alike) >= std::popcount(alike),
       .host = true};
 }
 

@@ -5,6 +5,12 @@
 #include <utility>
 
 namespace pacecar {
+namespace {
+
+// Longer, and congestion control would learn of a slow flow's path too late.
+constexpr Duration kSparseInterval = Duration::from_us(150);
+
+}  // namespace
 
 FlowScheduler::FlowScheduler(const SoftNicConfig& config,
                              const std::vector<std::unique_ptr<QueuePair>>& queue_pairs,
@@ -12,7 +18,7 @@ FlowScheduler::FlowScheduler(const SoftNicConfig& config,
     : mtu_(config.mtu),
       burst_bytes_(config.burst_bytes),
       jitter_(config.jitter),
-      sparse_interval_(config.ack.delay / 2),
+      sparse_interval_(std::min(config.ack.delay / 2, kSparseInterval)),
       queue_pairs_(queue_pairs),
       timers_(timers),
       first_timer_(static_cast<uint32_t>(queue_pairs.size())),

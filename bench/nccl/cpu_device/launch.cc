@@ -1,5 +1,8 @@
 // NCCL's libraries in this process, the kernels by which their host code refers to device code, and
 // how kernels start.
+#include <sched.h>
+
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -128,6 +131,20 @@ CPU_DEVICE_EXPORT void cpu_device_add_kernel(const void* library, const void* st
                                              const char* name) {
   const std::lock_guard lock(kernels().mutex);
   kernels().by_stub[stub] = {name, static_cast<const Library*>(library)};
+}
+
+// In the place of sched_yield, which NCCL's threads call where they have found nothing to do. Calls
+// that follow one another at once are one wait.
+CPU_DEVICE_EXPORT int cpu_device_yield() {
+  if (settings().spins) return sched_yield();
+  constexpr std::chrono::microseconds kAtOnce{100};
+  static thread_local Patience patience;
+  static thread_local std::chrono::steady_clock::time_point last;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last > kAtOnce) patience.reset();
+  patience.wait();
+  last = std::chrono::steady_clock::now();
+  return 0;
 }
 
 // ncclLaunchOneRank: the collective of a communicator of one rank is a copy, multiplied by a scalar

@@ -70,6 +70,8 @@ const void* cpu_device_add_nccl(int version, const int* function_rows);
 void cpu_device_add_kernel(const void* library, const void* stub, const char* name);
 void cpu_device_one_rank(void*, const void*, size_t, int, bool, uint64_t, int, void*);
 void cpu_device_end_gin(const void* device_communicator);
+int cpu_device_yield(void);
+HIDDEN int sched_yield(void) { return cpu_device_yield(); }
 extern const int ncclDevFuncRowToId[] HIDDEN;
 int ncclGetVersion(int*);
 struct Reduction { int device_op, op; bool operand_is_pointer; uint64_t operand; };
@@ -200,7 +202,7 @@ def link(archive, folder):
         (place / "runtime.c").write_text("".join(
             f"void {name}(void) {{}}\n" for name in sorted(filter(CUDA.fullmatch, undefined)) +
             ["cpu_device_add_nccl", "cpu_device_add_kernel", "cpu_device_end_gin",
-             "cpu_device_one_rank"]), "utf-8")
+             "cpu_device_one_rank", "cpu_device_yield"]), "utf-8")
         compiler = ["cc", "-shared", "-fPIC", "-O1", "-w"]
         run([*compiler, "runtime.c", "-Wl,-soname,libcudart.so.12", "-o", "libcudart.so"], place)
         # The runtime comes before the archive, whose weak definitions would win over it.

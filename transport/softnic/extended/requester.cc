@@ -106,7 +106,9 @@ bool Requester::next_packet(Instant now, Outgoing* out) {
   if (++next.sent == next.packets) {
     ++next_request_;
     const WorkRequest& ended = next.work_request;
-    out->header.ack_request = ended.awaited && (ended.length >= kLargeWriteBytes || !unsent());
+    awaits_ |= ended.awaited;
+    out->header.ack_request = awaits_ && (ended.length >= kLargeWriteBytes || !unsent());
+    awaits_ &= !out->header.ack_request;
   }
   on_sent(now);
   return true;

@@ -125,6 +125,7 @@ class Requester {
   FixedQueue<Posted> requests_;  // numbers first_request_ .. ; the front completes first
   uint32_t first_request_ = 0;   // modulo 2^32
   uint32_t next_request_ = 0;    // the first that still has unsent packets
+  bool awaits_ = false;          // an awaited request has ended without asking for acknowledgement
   uint32_t next_msn_ = 0;
   uint32_t marked_seen_ = 0;
   RttEstimator rtt_;
