@@ -22,8 +22,8 @@ const Settings& settings() {
   static const Settings read{.devices = number("CPU_GPU_COUNT", 1, 1, 64),
                              .first_bus = number("CPU_GPU_BUS", 1, 1, 192),
                              .trap = number("CPU_GPU_TRAP", 0, 0, 1) == 1,
-                             .spins = number("CPU_GPU_SPIN", 0, 0, 1) == 1,
-                             .log = number("CPU_GPU_LOG", 0, 0, 1) == 1};
+                             .log = number("CPU_GPU_LOG", 0, 0, 1) == 1,
+                             .spins = number("CPU_GPU_SPIN", 0, 0, 1) == 1};
   return read;
 }
 

@@ -7,10 +7,10 @@ struct Settings {
   int devices = 1;    // CPU_GPU_COUNT: GPUs of this process, 1 to 64
   int first_bus = 1;  // CPU_GPU_BUS: PCI bus of the first; ranks of one host need different ones
   bool trap = false;  // CPU_GPU_TRAP=1: the processor may not touch GPU memory (memory.h)
-  // CPU_GPU_SPIN=1: NCCL's threads that wait only yield, as on a GPU's host. For measurements: where
+  bool log = false;   // CPU_GPU_LOG=1: kernels, and calls that are not there, on stderr
+  // CPU_GPU_SPIN=1: waiting threads of NCCL only yield, as on a GPU's host. To measure: where
   // all processors spin, Linux lets other threads wait for seconds.
   bool spins = false;
-  bool log = false;   // CPU_GPU_LOG=1: kernels, and calls that are not there, on stderr
 };
 
 const Settings& settings();
