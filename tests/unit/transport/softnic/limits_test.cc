@@ -134,6 +134,20 @@ TEST(SoftNicAcks, OnlyTheLastOfWhatIsAwaitedAsksForOne) {
   }
 }
 
+// As a put and the record behind it, for which nobody waits.
+TEST(SoftNicAcks, WhatFollowsAnAwaitedWriteAsksInItsPlace) {
+  Traffic traffic(experiment(), 3);
+  WorkRequest write = SoftNicPair::write(traffic.from, traffic.to, 3 * kMtu);
+  for (const bool awaited : {true, false}) {
+    write.awaited = awaited;
+    traffic.pair.post(0, traffic.ends[0], write);
+  }
+  const auto packets = traffic.send();
+  ASSERT_EQ(packets.size(), 6U);
+  EXPECT_FALSE(packets[2].data().ack_request);
+  EXPECT_TRUE(packets[5].data().ack_request);
+}
+
 // Of long writes the sender may wait for each; for copies it waits for none.
 TEST(SoftNicAcks, EachLongWriteAsksIfItIsAwaited) {
   constexpr size_t kPackets = 32 * 1024 / kMtu;
