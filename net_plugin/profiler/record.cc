@@ -25,10 +25,10 @@ bool Record::may_detail(uint64_t messages, uint64_t now_ns) {
 }
 
 uint64_t Record::start(const Description& given, uint64_t parent, uint64_t now_ns) {
-  const bool step = given.kind == EventKind::kProxyStep;
-  if (step && !detailed(parent)) return 0;
+  if (!records(given, parent)) return 0;
   const std::lock_guard lock(mutex_);
   Description what = given;
+  const bool step = what.kind == EventKind::kProxyStep;
   if (what.kind == EventKind::kProxyOp) what.detailed = may_detail(what.number, now_ns);
   Ring& ring = step ? steps_ : operations_;
   const uint64_t place = ring.begun++;

@@ -42,14 +42,10 @@ std::shared_ptr<Record> Recorder::record_of(const void* number) const {
 }
 
 void* Recorder::start(const void* context, const Description& what, const void* parent) {
-  // Most steps, on a busy host: without a lock.
-  const bool known = owner_of(parent) == owner_of(context);
-  if (what.kind == EventKind::kProxyStep && known && !Record::detailed(id_of(parent))) {
-    return nullptr;
-  }
+  const uint64_t above = owner_of(parent) == owner_of(context) ? id_of(parent) : 0;
+  if (!Record::records(what, above)) return nullptr;  // most, on a busy host: without a lock
   const auto record = id_of(context) == 0 ? record_of(context) : nullptr;
   if (record == nullptr) return nullptr;
-  const uint64_t above = known ? id_of(parent) : 0;
   const uint64_t id = record->start(what, above, clock_());
   return id == 0 ? nullptr : pointer_of(id << kIdShift | owner_of(context));
 }

@@ -94,6 +94,7 @@ TEST(ProfileRecord, RecordedMessagesPerSecondAreLimited) {
   EXPECT_LE(messages, 11 * Record::kMessageRate + kMessages);
   EXPECT_GE(messages, 9 * Record::kMessageRate);
   EXPECT_GT(begun * kMessages, 9 * messages);
+  EXPECT_EQ(record.totals()[kBusyNs], messages / kMessages) << "1 ns of each";
   const std::vector<Event> operations = record.operations();
   EXPECT_FALSE(std::ranges::all_of(operations, [](const Event& e) { return e.what.detailed; }));
   EXPECT_TRUE(std::ranges::any_of(operations, [](const Event& e) { return e.what.detailed; }));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "transport/message/control_words.h"
@@ -71,6 +72,17 @@ class EagerTest : public testing::Test {
   EagerSource source_;
   EagerInbox inbox_;
 };
+
+TEST_F(EagerTest, AcknowledgementsAreAwaitedOnceHalfOfTheCellsAreAway) {
+  for (const auto& [size, cells] :
+       {std::pair(Bytes{1}, EagerCells::kTinyCells), std::pair(kLarge, EagerCells::kLargeCells)}) {
+    for (uint32_t used = 1; used <= cells; ++used) {
+      const uint8_t cell = send(size);
+      EXPECT_EQ(source_.write(cell, 0).awaited, 2 * used >= cells) << used;
+      source_.on_left(cell);
+    }
+  }
+}
 
 TEST_F(EagerTest, TrainTakesMessagesThatFitIntoItsCell) {
   const Bytes half = EagerCells::kTiny / 2;
