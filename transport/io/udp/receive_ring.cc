@@ -50,7 +50,8 @@ size_t ReceiveRing::receive(int fd, std::span<RxPacket> packets) {
   while (count < packets.size() && (!rest_.empty() || next_message())) {
     const auto datagram = rest_.first(std::min(segment_bytes_, rest_.size()));
     rest_ = rest_.subspan(datagram.size());
-    packets[count++] = {datagram, &sources_[next_ - 1], ecn_, waited_};
+    // In place: the copy of a temporary stalls.
+    new (&packets[count++]) RxPacket{datagram, &sources_[next_ - 1], ecn_, waited_};
   }
   return count;
 }

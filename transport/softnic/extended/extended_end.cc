@@ -225,12 +225,12 @@ inline size_t ExtendedEnd::transmit_run(Instant now, Bytes below, uint16_t path,
     const auto trailer = piece.last(shared_.trailer_bytes);
     wire::encode_alike(pattern, first.header.psn + i, first.header.address + i * bytes, header);
     const auto payload = seal(header, {data, bytes}, piece.subspan(header.size(), sealed), trailer);
-    out[i] = TxPacket{.header = header,
-                      .payload = payload,
-                      .trailer = trailer,
-                      .destination = &qp_.remote.address,
-                      .path = path,
-                      .traffic_class = qp_.config.traffic_class};
+    new (&out[i]) TxPacket{.header = header,  // in place: the copy of a temporary stalls
+                           .payload = payload,
+                           .trailer = trailer,
+                           .destination = &qp_.remote.address,
+                           .path = path,
+                           .traffic_class = qp_.config.traffic_class};
   }
   return count;
 }
