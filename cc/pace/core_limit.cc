@@ -51,6 +51,7 @@ CoreLimit::CoreLimit(const FlowEnvironment& environment, const PaceConstants& co
                             environment.line_rate.time_for(environment.burst_bytes) * kBurstsMet,
                             Duration::from_ns(kBinsPerUnit)})),
       jitter_(environment.jitter),
+      told_(environment.base_rtt > Duration()),
       rate_(line_ * constants.core_start) {
   set_base(base_round_trip(environment));
 }
@@ -126,11 +127,13 @@ bool CoreLimit::on_loss(Instant now, const Loss& loss) {
 
 // A path may become permanently longer: the least round trip is forgotten after kBaseMemory. Until
 // then the expected round trip counts, because the first packets on a busy path would mistake its
-// queue for its length.
+// queue for its length. Where none is told, the first packet's counts: nobody knows how far apart
+// the hosts are.
 void CoreLimit::observe_base(Instant now, Duration rtt) {
   if (!measured_) {
     measured_ = true;
     base_since_ = now;
+    if (!told_) set_base(rtt);
   } else if (now - base_since_ >= kBaseMemory) {
     base_since_ = now;
     set_base(next_base_);
