@@ -441,6 +441,18 @@ TEST_F(CcPaceCore, ResumeRestoresTheRateBeforeARestart) {
   EXPECT_EQ(core_.rate(), kLine) << "the rate has grown since the restart";
 }
 
+// Hosts may be in different regions. A shorter round trip that is assumed would keep the window too
+// small until the least one is forgotten.
+TEST_F(CcPaceCore, WhereNoRoundTripIsToldTheFirstOneCounts) {
+  FlowEnvironment unknown = environment();
+  unknown.base_rtt = Duration();
+  CoreLimit core(unknown, kConstants);
+  core.on_ack(now_, {.rtt = Duration::from_ms(20), .acked = kMtu, .sent = sent_}, core.rate());
+  EXPECT_EQ(core.base_rtt(), Duration::from_ms(20));
+  core.on_ack(now_, {.rtt = Duration::from_ms(19), .acked = kMtu, .sent = sent_}, core.rate());
+  EXPECT_EQ(core.base_rtt(), Duration::from_ms(19));
+}
+
 // After a cable failure all packets take a longer path. They no longer count as late once it is the
 // base.
 TEST_F(CcPaceCore, LongerPathBecomesTheBaseRoundTrip) {
