@@ -51,7 +51,7 @@ CoreLimit::CoreLimit(const FlowEnvironment& environment, const PaceConstants& co
                             environment.line_rate.time_for(environment.burst_bytes) * kBurstsMet,
                             Duration::from_ns(kBinsPerUnit)})),
       jitter_(environment.jitter),
-      told_(environment.base_rtt > Duration()),
+      base_known_(environment.base_rtt > Duration()),
       rate_(line_ * constants.core_start) {
   set_base(base_round_trip(environment));
 }
@@ -133,7 +133,7 @@ void CoreLimit::observe_base(Instant now, Duration rtt) {
   if (!measured_) {
     measured_ = true;
     base_since_ = now;
-    if (!told_) set_base(rtt);
+    if (!base_known_) set_base(rtt);
   } else if (now - base_since_ >= kBaseMemory) {
     base_since_ = now;
     set_base(next_base_);

@@ -72,7 +72,7 @@ class CoreLimit {
   const Bytes trims_believed_;
   const Duration least_unit_;
   const Duration jitter_;
-  const bool told_;  // the environment knows the round trip
+  const bool base_known_;  // the environment knows the round trip
   Duration base_;
   Duration unit_;  // T of a flow at line rate
   double rate_;

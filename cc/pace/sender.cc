@@ -38,8 +38,8 @@ constexpr double kUnansweredShare = 16;
 constexpr double kLapsedShare = 1.0 / 256;
 // How many epochs a CTS slot's grant may be ahead to count.
 constexpr int16_t kNearEpochs = 256;
-// Receivers gather acknowledgements: so much is in flight in addition to a round trip's worth. It is
-// also the most that a flow adds to a queue before its rate is cut.
+// Receivers gather acknowledgements: so much is in flight in addition to a round trip's worth. It
+// is also the most that a flow adds to a queue before its rate is cut.
 constexpr Bytes kWindowBursts = 3;
 constexpr Bytes kWindowPackets = 4;
 constexpr Duration kGathered = Duration::from_us(250);  // sent in it, at most the NIC's burst
