@@ -57,6 +57,8 @@ class Allocator {
   virtual bool wants_arrivals() const { return false; }
   // Payload that has arrived on flows that do not obey our grants.
   virtual void on_foreign_arrival(Instant, Bytes) {}
+  // The least round trip to a peer so far; only where FlowEnvironment::base_rtt is unknown.
+  virtual void on_round_trip(Duration) {}
   // Only where FlowEnvironment::oversubscription is above 1.
   virtual void on_counts(Instant, const ArrivalCounts&) {}
   // A flow of weight w gets w times the rate of a flow of weight 1 if both could use more. From 1

@@ -72,6 +72,7 @@ LinkBudget::LinkBudget(const LinkBudgetConfig& config)
                         config.line.time_for(config.packet * kPacketsPerWindow)})),
       spread_(config.jitter + config.line.time_for(config.packet) * kUsualPackets),
       nominal_(static_cast<double>(config.line.bps())),
+      round_trip_(config.round_trip),
       part_(nominal_),
       rate_(config.first > Rate() ? std::min(static_cast<double>(config.first.bps()), nominal_)
                                   : nominal_),
@@ -131,7 +132,7 @@ void LinkBudget::set_weight(double mean, double share) {
 // The delay of a link that is well used.
 Duration LinkBudget::usual() const {
   return (config_.jitter + config_.line.time_for(config_.packet) * usual_packets_ +
-          config_.round_trip / kUsualShare) *
+          round_trip_ / kUsualShare) *
          patience_;
 }
 
@@ -205,8 +206,8 @@ void LinkBudget::police(Instant now) {
 void LinkBudget::cut(Instant now, Duration delay) {
   if (now < next_cut_) return;
   next_cut_ =
-      now + window_ + config_.round_trip / 2 + delay;  // when this cut shows, at the earliest
-  next_growth_ = now + window_;
+      now + period() + round_trip_ / 2 + delay;  // when this cut shows, at the earliest
+  next_growth_ = now + period();
   const bool falling = cut_delay_ > Duration() && ratio(delay, cut_delay_) < kDrained;
   cut_delay_ = delay;
   witnesses_.on_queue(now);
@@ -218,11 +219,11 @@ void LinkBudget::cut(Instant now, Duration delay) {
   }
   bound_ = std::min(rate_, meter_.most_lately());
   const Duration beyond = delay - target();
-  const double drained = std::min(ratio(beyond, window_ + delay) / kDrainRoundTrips, kLeastFactor);
+  const double drained = std::min(ratio(beyond, period() + delay) / kDrainRoundTrips, kLeastFactor);
   const double lasting = drained * (neighbor_.stays() ? 1 : kLasting);
   slow_down(bound_ * (1 - lasting));
-  yield(1 - (drained - lasting), now + (window_ + delay) * kDrainRoundTrips);
-  next_growth_ = yields_until_ + window_;
+  yield(1 - (drained - lasting), now + (period() + delay) * kDrainRoundTrips);
+  next_growth_ = yields_until_ + period();
 }
 
 // The queue is gone early: a link that had stopped serves again.
@@ -272,7 +273,7 @@ bool LinkBudget::used(Instant now) const {
 void LinkBudget::grow(Instant now, Duration delay) {
   cut_delay_ = Duration();
   if (now < next_growth_ || rate_ >= nominal_ || !used(now)) return;
-  next_growth_ = now + window_ + delay;
+  next_growth_ = now + period() + delay;
   forget_bursts();
   const double packet = static_cast<double>(config_.packet) * 8 * weight_;
   if (neighbor_.kept() > Duration()) {

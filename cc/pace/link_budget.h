@@ -11,6 +11,7 @@
 // Rates are bit/s on the wire. Pure; one thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cc/host_link.h"
@@ -54,6 +55,8 @@ class LinkBudget {
   void set_allowed(double rate) { allowed_ = rate; }
   // Multiplies T: of two ends that see the same queue the one with the smaller value reacts first.
   void set_patience(int64_t patience) { patience_ = patience; }
+  // The least round trip that was measured; a shorter one than was told does not count.
+  void set_round_trip(Duration least) { round_trip_ = std::max(least, config_.round_trip); }
   // This process's part of the nominal rate, where processes share the link.
   void set_part(double part) { part_ = part; }
 
@@ -74,6 +77,8 @@ class LinkBudget {
   Duration idle_limit() const;
   void look(Instant now);
   double held_part() const;
+  // How long a change of the rate takes to show, at least.
+  Duration period() const { return std::max(window_, round_trip_); }
   Duration usual() const;
   Duration agreed(double rate) const;
   Duration target() const;
@@ -95,6 +100,7 @@ class LinkBudget {
   const Duration window_;  // W
   const Duration spread_;
   const double nominal_;
+  Duration round_trip_;
   double part_;
   double rate_;        // b
   double weight_ = 1;  // w

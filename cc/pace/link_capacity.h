@@ -48,6 +48,7 @@ class LinkCapacity {
 
   // This process's part of the link.
   void set_line(double line) { budget_.set_part(line); }
+  void set_round_trip(Duration least) { budget_.set_round_trip(least); }
   // LinkBudget::set_weight.
   void set_weight(double mean, double share) { budget_.set_weight(mean, share); }
   double line() const { return budget_.rate(); }

@@ -46,6 +46,7 @@ class PaceReceiver final : public Allocator {
   void on_arrival(Instant now, uint32_t flow, Bytes bytes, const Transit& transit) override;
   void on_foreign_arrival(Instant now, Bytes bytes) override;
   bool wants_arrivals() const override { return true; }
+  void on_round_trip(Duration least) override { capacity_.set_round_trip(least); }
   void set_weight(Instant now, uint32_t flow, uint32_t weight) override;
   void on_hint(Instant now, const TrafficHint& hint) override;
   size_t poll_grants(Instant now, std::span<GrantUpdate> updates) override;

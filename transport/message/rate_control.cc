@@ -149,7 +149,13 @@ void RateControl::poll_arrivals(const Places<MessageFlow>& flows, Instant now) {
 
 void RateControl::on_signal(MessageFlow& flow, const FlowSignal& signal, Instant now) {
   take_signal(*flow.controller, flow.stats, signal, now);
-  if (signal.rtt.ns() != 0) flow.rtt = signal.rtt;
+  if (signal.rtt.ns() != 0) {
+    flow.rtt = signal.rtt;
+    if (config_.base_rtt == Duration() && signal.rtt < least_rtt_) {
+      least_rtt_ = signal.rtt;
+      congestion_.allocator->on_round_trip(least_rtt_);
+    }
+  }
   last_flow_ = flow.id;
   decide_later(flow, true);
 }

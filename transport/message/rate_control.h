@@ -94,6 +94,7 @@ class RateControl {
   ControlWrites& control_;
   CongestionControl congestion_;
   TrafficHint hint_;
+  Duration least_rtt_ = Duration::max();
   WorkList undecided_;  // flows that decide_pending() must visit
   FlowId last_flow_ = 0;
   // Buffers of one poll, members so that no poll has to make them.

@@ -76,6 +76,15 @@ TEST_F(CcPaceLinkBudget, StandingQueueReducesTheBudgetAfterSomeWindows) {
   EXPECT_LT(share(), 0.52);
 }
 
+// Delays vary more on long paths.
+TEST_F(CcPaceLinkBudget, ToleratedDelayFollowsTheMeasuredRoundTrip) {
+  budget_.set_round_trip(Duration::from_ms(10));
+  arrive(0.5, kQueue, kWindow * 40);
+  EXPECT_FALSE(budget_.learnt());
+  arrive(0.5, kQueue * 6, kWindow * 40);
+  EXPECT_TRUE(budget_.learnt());
+}
+
 TEST_F(CcPaceLinkBudget, PassingQueuesDoNotReduceTheBudget) {
   for (int i = 0; i < 50; ++i) {
     arrive(0.5, Duration(), kWindow * 2);
