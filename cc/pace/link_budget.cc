@@ -205,8 +205,7 @@ void LinkBudget::police(Instant now) {
 // The rate that arrives while a queue stands is all that the link gives us.
 void LinkBudget::cut(Instant now, Duration delay) {
   if (now < next_cut_) return;
-  next_cut_ =
-      now + period() + round_trip_ / 2 + delay;  // when this cut shows, at the earliest
+  next_cut_ = now + period() + round_trip_ / 2 + delay;  // when this cut shows, at the earliest
   next_growth_ = now + period();
   const bool falling = cut_delay_ > Duration() && ratio(delay, cut_delay_) < kDrained;
   cut_delay_ = delay;

@@ -51,6 +51,16 @@ TEST_F(CcPaceBudgetRules, ReorderingToleranceIsJitterPlusFourPackets) {
   EXPECT_EQ(LinkBudget(config()).spread(), config().jitter + packet * 4);
 }
 
+// Delays vary more on long paths.
+TEST_F(CcPaceBudgetRules, ToleratedDelayFollowsTheMeasuredRoundTrip) {
+  LinkBudget budget(config());
+  budget.set_round_trip(Duration::from_ms(10));
+  arrive(budget, 0.5, kQueue, Duration::from_ms(20));
+  EXPECT_FALSE(budget.learnt());
+  arrive(budget, 0.5, kQueue * 6, Duration::from_ms(20));
+  EXPECT_TRUE(budget.learnt());
+}
+
 // --- pauses ---
 
 // A pause is long after 32 windows, the longest measuring time, and four times the delay of the
