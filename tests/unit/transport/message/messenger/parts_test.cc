@@ -25,10 +25,12 @@ MessengerConfig config_with(std::string_view allocator = "") {
 
 // The parts of one messenger that flows need.
 struct Parts {
-  Parts(MemoryNic& nic, const MessengerConfig& parts_config)
+  Parts(Nic& nic, const MessengerConfig& parts_config)
+      : Parts(nic, parts_config, RateControl::make(nic, parts_config).value()) {}
+  Parts(Nic& nic, const MessengerConfig& parts_config, CongestionControl congestion)
       : config(parts_config),
         control(nic),
-        rates(nic, config, control, RateControl::make(nic, config).value()),
+        rates(nic, config, control, std::move(congestion)),
         flows(nic, config, control, rates) {
     EXPECT_TRUE(control.register_memory());
   }
@@ -216,6 +218,56 @@ TEST_F(MessagePartsTest, AnUnknownAllocatorIsRefusedByName) {
   const auto made = RateControl::make(nic0_, config_with("nobody"));
   ASSERT_FALSE(made);
   EXPECT_NE(made.error().message.find("nobody"), std::string::npos) << made.error().message;
+}
+
+// Its flow 0 has had this round trip.
+class SignallingNic : public PassingNic {
+ public:
+  explicit SignallingNic(MemoryNic& inner) : PassingNic(inner, inner.caps()) {}
+  size_t poll_signals(std::span<FlowSignal> signals) override {
+    if (round_trip == Duration()) return 0;
+    signals[0] = {.flow = FlowId{0}, .rtt = std::exchange(round_trip, Duration())};
+    return 1;
+  }
+
+  Duration round_trip;
+};
+
+class NotingAllocator : public Allocator {
+ public:
+  void add_flow(Instant, uint32_t) override {}
+  void remove_flow(Instant, uint32_t) override {}
+  void on_posted(Instant, uint32_t, Bytes) override {}
+  void on_finished(Instant, uint32_t, Bytes) override {}
+  void on_demand(Instant, uint32_t, const Demand&) override {}
+  void on_round_trip(Duration least) override { least_ = least; }
+  size_t poll_grants(Instant, std::span<GrantUpdate>) override { return 0; }
+  Instant next_deadline() const override { return Instant::never(); }
+  Grant grant(uint32_t) const override { return {}; }
+
+  Duration least_;
+};
+
+TEST_F(MessagePartsTest, AllocatorHearsOfTheLeastRoundTripWhereNoneIsKnown) {
+  SignallingNic nic(nic0_);
+  for (const bool known : {false, true}) {
+    MessengerConfig config = config_with();
+    if (known) config.base_rtt = Duration::from_us(10);
+    CongestionControl congestion = RateControl::make(nic, config).value();
+    auto noting = std::make_unique<NotingAllocator>();
+    const NotingAllocator& allocator = *noting;
+    congestion.allocator = std::move(noting);
+    Parts parts(nic, config, std::move(congestion));
+    MessageFlow& flow = *parts.flows.make(true, kPeer, 5).value();
+    ASSERT_EQ(flow.id, 0U);
+    ASSERT_TRUE(parts.flows.join(flow, flow.local, kStart));
+    for (const int64_t us : {300, 200, 400}) {
+      nic.round_trip = Duration::from_us(us);
+      parts.rates.poll_signals(parts.flows.all(), kStart);
+    }
+    EXPECT_EQ(allocator.least_, known ? Duration() : Duration::from_us(200));
+    parts.flows.remove(flow, kStart);
+  }
 }
 
 // A NIC that takes a turn in each call that ends something; the peer writes to its table in each.
