@@ -127,8 +127,7 @@ bool CoreLimit::on_loss(Instant now, const Loss& loss) {
 
 // A path may become permanently longer: the least round trip is forgotten after kBaseMemory. Until
 // then the expected round trip counts, because the first packets on a busy path would mistake its
-// queue for its length. Where none is told, the first packet's counts: nobody knows how far apart
-// the hosts are.
+// queue for its length. Where none is known, the first packet's counts: the hosts may be far apart.
 void CoreLimit::observe_base(Instant now, Duration rtt) {
   if (!measured_) {
     measured_ = true;

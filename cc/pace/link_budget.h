@@ -55,7 +55,7 @@ class LinkBudget {
   void set_allowed(double rate) { allowed_ = rate; }
   // Multiplies T: of two ends that see the same queue the one with the smaller value reacts first.
   void set_patience(int64_t patience) { patience_ = patience; }
-  // The least round trip that was measured; a shorter one than was told does not count.
+  // The least round trip that was measured; one shorter than the configuration's does not count.
   void set_round_trip(Duration least) { round_trip_ = std::max(least, config_.round_trip); }
   // This process's part of the nominal rate, where processes share the link.
   void set_part(double part) { part_ = part; }

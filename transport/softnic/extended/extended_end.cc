@@ -1,6 +1,7 @@
 #include "transport/softnic/extended/extended_end.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "transport/base/return_if_error.h"

@@ -443,7 +443,7 @@ TEST_F(CcPaceCore, ResumeRestoresTheRateBeforeARestart) {
 
 // Hosts may be in different regions. A shorter round trip that is assumed would keep the window too
 // small until the least one is forgotten.
-TEST_F(CcPaceCore, WhereNoRoundTripIsToldTheFirstOneCounts) {
+TEST_F(CcPaceCore, WhereNoRoundTripIsKnownTheFirstOneCounts) {
   FlowEnvironment unknown = environment();
   unknown.base_rtt = Duration();
   CoreLimit core(unknown, kConstants);
