@@ -61,6 +61,18 @@ TEST_F(CcPaceBudgetRules, ToleratedDelayFollowsTheMeasuredRoundTrip) {
   EXPECT_TRUE(budget.learnt());
 }
 
+// A cut shows after a round trip: what arrives until then says nothing about it.
+TEST_F(CcPaceBudgetRules, NoCutFollowsBeforeTheLastOneShows) {
+  for (const bool far : {false, true}) {
+    LinkBudget budget(config());
+    if (far) budget.set_round_trip(Duration::from_ms(10));
+    while (!budget.learnt()) arrive(budget, 0.5, kQueue * 6, Duration::from_us(100));
+    const double cut = budget.rate();
+    arrive(budget, 0.2, kQueue * 6, Duration::from_ms(9));
+    EXPECT_EQ(budget.rate() == cut, far);
+  }
+}
+
 // --- pauses ---
 
 // A pause is long after 32 windows, the longest measuring time, and four times the delay of the

@@ -215,6 +215,28 @@ TEST(CcPaceCovered, ArrivalsOfAFlowWhoseDemandWasLostAreCovered) {
   EXPECT_GE(receiver.grant(0).rate, Rate::from_gbps(390));
 }
 
+// Half of the link's rate arrives 0.5 ms late, which means little to hosts that are 10 ms apart.
+TEST(CcPaceFarAway, DelaysCountByTheMeasuredRoundTrip) {
+  const FlowEnvironment link{.line_rate = Rate::from_gbps(1), .mtu = 4096, .burst_bytes = 4096};
+  std::array<GrantUpdate, 4> grants;
+  std::array<double, 2> granted{};
+  for (const bool measured : {false, true}) {
+    PaceReceiver receiver(link, 1);
+    Instant now = Instant::from_ns(1'000'000'000);
+    receiver.add_flow(now, 0);
+    if (measured) receiver.on_round_trip(Duration::from_ms(10));
+    receiver.on_posted(now, 0, 1 << 30);
+    receiver.on_demand(now, 0, {.usable = Rate::from_gbps(1), .wanted = 1 << 30, .epoch = 1});
+    for (int packets = 0; packets < 1000; ++packets, now = now + Duration::from_us(66)) {
+      receiver.on_arrival(now, 0, 4096, {packets < 200 ? 1000U : 501'000U, 4096});
+      receiver.poll_grants(now, grants);
+    }
+    granted[measured ? 1 : 0] = receiver.grant(0).rate.gbps();
+  }
+  EXPECT_LT(granted[0], 0.6);
+  EXPECT_GT(granted[1], 0.9);
+}
+
 // A flow that is granted `busy` does not begin at the line rate behind a queue.
 TEST(CcPaceBusy, IdleFlowsGrantShowsWhetherTheLinkStaysBusy) {
   PaceReceiver receiver({.line_rate = Rate::from_gbps(400),

@@ -64,6 +64,24 @@ TEST_F(CcPaceSenders, UnansweredDemandIsRepeatedSoon) {
   EXPECT_EQ(flows_[0]->demand(now_, stats)->epoch, again);
 }
 
+// While the rate is not cut yet, the window is all that bounds the queue at a slow link: a
+// millisecond's worth, and four packets.
+TEST(CcPaceSenderWindow, OnASlowLinkIsAMillisecondsWorth) {
+  const FlowEnvironment sockets{.line_rate = Rate::from_gbps(10),
+                                .mtu = 1408,
+                                .overhead = 100,
+                                .burst_bytes = 60'000,
+                                .base_rtt = Duration::from_us(100)};
+  PaceSenders senders(sockets, {}, 1);
+  const Instant now = Instant::from_ns(1'000'000'000);
+  Controller& flow = senders.add_flow(now, 0);
+  const Rate slow = Rate::from_bps(250'000'000);
+  flow.on_grant(now, {.rate = slow, .validity = Duration::from_s(9)});
+  flow.demand(now, {.backlog = 1 << 30});
+  EXPECT_EQ(flow.decide(now).rate, slow);
+  EXPECT_LE(flow.decide(now).window, slow.bytes_in(Duration::from_ms(1)) + 4 * sockets.mtu);
+}
+
 // The receiver does not answer a demand when the flow has its rate already.
 TEST_F(CcPaceSenders, UnansweredDemandIsRepeatedAtDoublingIntervals) {
   const FlowStats stats{.backlog = 1 << 30};
