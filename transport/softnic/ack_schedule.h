@@ -21,7 +21,7 @@ class AckSchedule {
   // `queue_pairs` outlives it.
   AckSchedule(const SoftNicConfig& config, const QueuePairs& queue_pairs)
       : policy_(config.ack),
-        burst_bytes_(config.burst_bytes),
+        mtu_(config.mtu),
         queue_pairs_(queue_pairs),
         due_(queue_pairs.size()),
         later_(queue_pairs.size()) {}
@@ -39,11 +39,11 @@ class AckSchedule {
     later_.add(qp.slot);
   }
   void request_now(const QueuePair& qp) { due_.add(qp.slot); }
-  // Small packets count by number, larger ones by bytes, because a burst of full packets arrives as
-  // one.
+  // Packets that are small on average count by number. Full ones count by bytes, because a burst of
+  // them arrives as one.
   bool much_unacknowledged(const QueuePair& qp) const {
     const bool many = qp.unacknowledged_packets >= policy_.small_packets &&
-                      qp.unacknowledged_bytes < burst_bytes_;
+                      qp.unacknowledged_bytes * 2 < qp.unacknowledged_packets * mtu_;
     return many || qp.unacknowledged_bytes >= policy_.bytes;
   }
   // Nothing waits to be acknowledged any more.
@@ -92,7 +92,7 @@ class AckSchedule {
   const QueuePair& waiting() const { return *queue_pairs_[later_.front()]; }
 
   AckPolicy policy_;
-  Bytes burst_bytes_;
+  Bytes mtu_;
   const QueuePairs& queue_pairs_;
   WorkList due_;      // slots of queue pairs with an acknowledgement or answer that is due
   WorkList later_;    // slots of queue pairs whose acknowledgement may wait, by deadline

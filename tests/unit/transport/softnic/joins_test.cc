@@ -119,6 +119,24 @@ TEST_F(SoftNicJoins, AnAcknowledgementOfMostOfWhatMakesOneDueJoinsAtOnce) {
   }
 }
 
+// Small messages by their number, full packets by their bytes: with an MTU of 1500 a message of
+// 16 KiB is many packets, but one of its acknowledgements covers several such messages.
+TEST_F(SoftNicJoins, ManyFullPacketsThatAreLessThanABurstAreNoReasonToAcknowledge) {
+  SoftNicConfig large_bursts = config();
+  large_bursts.burst_bytes = 32 * kMtu;
+  ASSERT_GT(12U, large_bursts.ack.small_packets);
+  SoftNicPair pair{large_bursts};
+  const auto ends = pair.connect();
+  pair.post(0, ends[0],
+            SoftNicPair::write(pair.memory(0, 12 * kMtu), pair.memory(1, 12 * kMtu), 12 * kMtu));
+  const auto packets = pair.transmit(0);
+  ASSERT_EQ(packets.size(), 12U);
+  for (const Datagram& packet : packets) pair.deliver(1, packet);
+  EXPECT_TRUE(pair.transmit(1).empty());
+  pair.now = pair.now + kDelay;
+  EXPECT_EQ(pair.transmit(1).size(), 1U);
+}
+
 // Only control words overtake others: data has its pace.
 TEST_F(SoftNicJoins, WhatIsPacedWaitsForItsRate) {
   const auto paced = pair_.connect({.flow = 1});
