@@ -76,9 +76,13 @@ class SoftNicPair {
   }
 
   // Without `random` each NIC has a Prng of its own.
-  explicit SoftNicPair(SoftNicConfig config = default_config(),
-                       std::optional<RandomSource> random = std::nullopt) {
+  explicit SoftNicPair(const SoftNicConfig& config = default_config(),
+                       std::optional<RandomSource> random = std::nullopt)
+      : SoftNicPair(config, config, random) {}
+  SoftNicPair(SoftNicConfig first, SoftNicConfig second,
+              std::optional<RandomSource> random = std::nullopt) {
     for (size_t side = 0; side < 2; ++side) {
+      SoftNicConfig& config = side == 0 ? first : second;
       config.address = test_address(static_cast<uint8_t>(side + 1));
       const RandomSource own = random_source(random_[side]);
       nics_[side] = std::make_unique<SoftNic>(config, random.value_or(own), now);

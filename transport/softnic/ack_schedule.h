@@ -21,7 +21,6 @@ class AckSchedule {
   // `queue_pairs` outlives it.
   AckSchedule(const SoftNicConfig& config, const QueuePairs& queue_pairs)
       : policy_(config.ack),
-        mtu_(config.mtu),
         queue_pairs_(queue_pairs),
         due_(queue_pairs.size()),
         later_(queue_pairs.size()) {}
@@ -42,8 +41,9 @@ class AckSchedule {
   // Packets that are small on average count by number. Full ones count by bytes, because a burst of
   // them arrives as one.
   bool much_unacknowledged(const QueuePair& qp) const {
-    const bool many = qp.unacknowledged_packets >= policy_.small_packets &&
-                      qp.unacknowledged_bytes * 2 < qp.unacknowledged_packets * mtu_;
+    const Bytes full = Bytes{qp.unacknowledged_packets} * std::min(qp.local.mtu, qp.remote.mtu);
+    const bool many =
+        qp.unacknowledged_packets >= policy_.small_packets && qp.unacknowledged_bytes * 2 < full;
     return many || qp.unacknowledged_bytes >= policy_.bytes;
   }
   // Nothing waits to be acknowledged any more.
@@ -92,7 +92,6 @@ class AckSchedule {
   const QueuePair& waiting() const { return *queue_pairs_[later_.front()]; }
 
   AckPolicy policy_;
-  Bytes mtu_;
   const QueuePairs& queue_pairs_;
   WorkList due_;      // slots of queue pairs with an acknowledgement or answer that is due
   WorkList later_;    // slots of queue pairs whose acknowledgement may wait, by deadline
