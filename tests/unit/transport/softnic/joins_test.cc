@@ -136,8 +136,7 @@ TEST_F(SoftNicJoins, PacketsCountByTheirNumberOnlyIfTheyAreSmall) {
       const auto packets = pair.transmit(0);
       ASSERT_EQ(packets.size(), 12U);
       for (const Datagram& packet : packets) pair.deliver(1, packet);
-      EXPECT_EQ(pair.transmit(1).size(), bytes * 2 < kMtu ? 1U : 0U)
-          << mtu << " " << bytes;
+      EXPECT_EQ(pair.transmit(1).size(), bytes * 2 < kMtu ? 1U : 0U) << mtu << " " << bytes;
     }
   }
 }
