@@ -38,7 +38,7 @@ KEPT_MODULES = [
 BOOT_MODULES = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "virtio_net"]
 
 # no_timer_check: the kernel would panic if a busy host delays the first ticks of its timer.
-KERNEL_LINE = ["quiet", "panic=-1", "no_timer_check"]
+KERNEL_LINE = ["panic=-1", "no_timer_check"]
 
 TRANSLATION = ["-accel", "tcg,thread=multi", "-cpu", "max"]
 HARDWARE = ["-accel", "kvm", "-cpu", "host"]

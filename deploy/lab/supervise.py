@@ -111,11 +111,10 @@ class Run:
         if guest.rank in self._options.may_die:
             guest.set_status(0)
         else:
-            lines = "".join(f"\n  {line}" for line in guest.last_lines())
-            self._lose(guest, f"ended without an exit status{lines}")
+            self._lose(guest, "ended without an exit status", *guest.last_lines())
 
-    def _lose(self, guest, sentence):
-        print(f"lab: guest {guest.rank}: {sentence}", file=sys.stderr)
+    def _lose(self, guest, *lines):
+        print(f"lab: guest {guest.rank}: " + "\n  ".join(lines), file=sys.stderr)
         guest.set_status(LOST)
         self._no_longer_waits(guest)
 
@@ -127,6 +126,10 @@ class Run:
                 if self._clock.advance() >= self._options.timeout:
                     print(f"lab: the time limit of {self._options.timeout} s (--timeout) has "
                           "passed", file=sys.stderr)
+                    for guest in self._guests:
+                        if guest.status is None:
+                            state = "is not ready" if guest in self._waiting else "has not ended"
+                            self._lose(guest, state, *guest.last_lines())
                     return TIMED_OUT
                 self._tell_time()
             for key, _ in self._selector.select(max(0, tick - time.monotonic())):

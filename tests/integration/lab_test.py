@@ -198,6 +198,12 @@ class Guests(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (70, "before\n"), done.stderr)
         self.assertIn("guest 0: ended without an exit status", done.stderr)
 
+    def test_a_run_that_takes_too_long_says_what_its_guest_did_last(self):
+        done = self.run_guests("--rxe", "none", "--timeout", "15", "--", "sh", "-c",
+                               "echo slept here >/dev/kmsg; sleep 1000")
+        self.assertEqual(done.returncode, 124, done.stderr)
+        self.assertRegex(done.stderr, r"guest 0: has not ended\n(.*\n)*.*slept here")
+
 
 if __name__ == "__main__":
     outcome = unittest.main(exit=False).result
