@@ -7,7 +7,8 @@ import socket
 import subprocess
 
 import network
-from image import HERE, KERNEL_LINE
+import tsc
+from image import HERE, KERNEL_LINE, TRANSLATION
 
 STREAMS = ["control", "stdout", "stderr"]
 
@@ -102,7 +103,7 @@ class Guest:
 
     def _emulator(self, image, accel, nics, theirs):
         options = self._options
-        kernel_line = ["console=ttyS0", *KERNEL_LINE, "mitigations=off", "tsc=reliable",
+        kernel_line = ["console=ttyS0", *KERNEL_LINE, "mitigations=off", *clock_line(accel),
                        f"lab.init={HERE / 'guest-init'}", f"lab.folder={self._folder}"]
         command = [
             shutil.which("qemu-system-x86_64"), "-nodefaults", "-no-user-config", "-no-reboot",
@@ -120,6 +121,10 @@ class Guest:
         return [*command, *network.flags(nics), "-device",
                 f"virtio-net-pci,netdev=net,mac={network.mac(self.rank)},"
                 f"host_mtu={network.MTU},romfile="]
+
+
+def clock_line(accel):
+    return ["tsc=reliable", *([f"tsc_early_khz={tsc.khz()}"] if accel == TRANSLATION else [])]
 
 
 def processors(count):

@@ -21,6 +21,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(FOLDER))
 import network  # noqa: E402  (lies beside the program)
 import supervise  # noqa: E402
+import tsc  # noqa: E402
 
 
 def run(*words):
@@ -197,6 +198,12 @@ class Guests(unittest.TestCase):
                                "echo before; sleep 0.5; echo b >/proc/sysrq-trigger; sleep 1000")
         self.assertEqual((done.returncode, done.stdout), (70, "before\n"), done.stderr)
         self.assertIn("guest 0: ended without an exit status", done.stderr)
+
+    def test_a_guest_need_not_measure_its_clock(self):
+        find = "dmesg | sed -n 's/.*tsc: Detected \\([0-9]*\\)[.0-9]* MHz TSC/\\1/p'"
+        done = self.run_guests("--rxe", "none", "--accel", "tcg", "--timeout", "240", "--", "sh",
+                               "-c", find)
+        self.assertAlmostEqual(float(done.stdout), tsc.khz() / 1000, delta=26, msg=done.stderr)
 
     def test_a_run_that_takes_too_long_says_what_its_guest_did_last(self):
         done = self.run_guests("--rxe", "none", "--timeout", "15", "--", "sh", "-c",
