@@ -15,7 +15,8 @@ LOOKS = 5
 
 def khz():
     """Of several measurements that may have been interrupted, the median."""
-    with mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC) as code:
+    may = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+    with mmap.mmap(-1, mmap.PAGESIZE, prot=may) as code:
         code.write(RDTSC)
         place = ctypes.c_char.from_buffer(code)
         read = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(place))
