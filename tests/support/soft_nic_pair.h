@@ -26,6 +26,7 @@ struct Datagram {
   Ecn ecn = Ecn::kCapable0;
   uint16_t path = 0;
   bool trimmed = false;
+  bool alone = false;
   Bytes elided = 0;
   std::vector<TelemetryHop> telemetry;
 
@@ -139,12 +140,13 @@ class SoftNicPair {
   // All packets that the NIC can send now.
   std::vector<Datagram> transmit(size_t side) {
     std::vector<Datagram> sent;
-    std::array<TxPacket, 16> packets;
+    std::array<TxPacket, 64> packets;
     while (const size_t count = nics_[side]->poll_transmit(now, packets)) {
       for (const TxPacket& packet : std::span(packets).first(count)) {
         Datagram& datagram = sent.emplace_back();
         datagram.sent = now;
         datagram.path = packet.path;
+        datagram.alone = packet.alone;
         for (const auto part : {packet.header, packet.payload, packet.trailer}) {
           datagram.bytes.insert(datagram.bytes.end(), part.begin(), part.end());
         }

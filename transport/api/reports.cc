@@ -74,7 +74,22 @@ std::string describe(const Stall& stall, const std::string& end) {
                      limits_of(stall));
 }
 
+std::string describe_path(const FlowFacts& flow, const std::string& nic) {
+  if (flow.path_mtu == 0) {
+    return fmt::format("packets of all sizes pass to {} over {} again", flow.peer_address, nic);
+  }
+  return fmt::format(
+      "packets above {} bytes do not pass to {} over {}, although its interface sends larger ones: "
+      "smaller ones are sent; check the MTU of the switches between",
+      flow.path_mtu, flow.peer_address, nic);
+}
+
 void StallWatch::report(const Attachment& at, const std::optional<Stall>& stall) {
+  const auto take = [](Messenger& messenger) { return messenger.take_changed_paths(); };
+  for (const FlowFacts& flow : at.nic.engine->exclusively(take)) {
+    at.nic.log(flow.path_mtu == 0 ? LogLevel::kInfo : LogLevel::kWarn,
+               describe_path(flow, at.nic.name));
+  }
   const std::string end = fmt::format("{} {} over {}", at.verb(), at.peer, at.nic.name);
   if (stall && !reported_) {
     reported_ = level_of(*stall);

@@ -22,12 +22,15 @@ LogLevel level_of(const Stall& stall);
 // `end` names the connection for people: "send to 192.0.2.1:4791 over rxe0".
 std::string describe(const Stall& stall, const std::string& end);
 
-// Logs a connection's stall, and its end.
+// What the log says when FlowFacts::path_mtu has changed. `nic`: its name.
+std::string describe_path(const FlowFacts& flow, const std::string& nic);
+
+// Logs a connection's stall, and its end, and changes of any path of its NIC.
 class StallWatch {
  public:
   // Cheap unless some connection of the NIC stalls.
   void check(const Attachment& at) {
-    const uint64_t changes = at.nic.engine->stall_changes();
+    const uint64_t changes = at.nic.engine->report_changes();
     if (changes != std::exchange(seen_, changes)) report(at, at.call(&Lanes::stall));
   }
 

@@ -67,6 +67,7 @@ Json flow_json(const FlowStatus& flow) {
                {"core_bps", flow.explanation.core.bps()},
                {"budget_bps", flow.explanation.rate_max.bps()},
                {"rtt_ns", flow.rtt.ns()},
+               {"path_mtu_bytes", flow.path_mtu},
                {"backlog_bytes", flow.stats.backlog},
                {"in_flight_bytes", flow.stats.in_flight},
                {"sent_bytes", flow.stats.sent},

@@ -20,15 +20,18 @@ using FlowId = uint32_t;
 // were allowed to.
 struct FlowSignal {
   FlowId flow = 0;
-  Duration rtt;              // of the newest packet acknowledged; 0 when there is none
-  Bytes acked = 0;           // newly acknowledged payload bytes
-  Bytes marked = 0;          // of these, marked by ECN in the network
-  Bytes lost = 0;            // newly found missing
-  Bytes trimmed = 0;         // newly found trimmed: a switch cut off their payload
-  Duration trimmed_rtt;      // from sending the newest trimmed packet to its notice; 0: none
-  uint32_t sharing = 0;      // see above; 0: not sent since the last signal
-  Bytes in_flight = 0;       // after this signal
-  Bytes sent = 0;            // by the flow since it began, retransmissions included
+  Duration rtt;          // of the newest packet acknowledged; 0 when there is none
+  Bytes acked = 0;       // newly acknowledged payload bytes
+  Bytes marked = 0;      // of these, marked by ECN in the network
+  Bytes lost = 0;        // newly found missing
+  Bytes trimmed = 0;     // newly found trimmed: a switch cut off their payload
+  Duration trimmed_rtt;  // from sending the newest trimmed packet to its notice; 0: none
+  uint32_t sharing = 0;  // see above; 0: not sent since the last signal
+  Bytes in_flight = 0;   // after this signal
+  Bytes sent = 0;        // by the flow since it began, retransmissions included
+  // Where not all packets pass: the largest that do, in bytes with the IP header. Stays until it
+  // changes.
+  uint32_t path_mtu = 0;
   bool rerouting = false;    // in search of a better path: later packets may take another
   bool timed_out = false;    // no acknowledgement for a whole timeout
   bool echo_marked = false;  // the packet that the newest acknowledgement answers was marked

@@ -112,7 +112,7 @@ bool Engine::poll_without_receiving(Instant now) {
   const size_t sent = loop_.advance(now);
   unfinished_ = false;
   deadline_ = loop_.next_deadline();
-  stall_changes_.store(messenger_->stall_changes(), std::memory_order_relaxed);
+  report_changes_.store(messenger_->report_changes(), std::memory_order_relaxed);
   return sent + submitted > 0;
 }
 

@@ -74,8 +74,8 @@ class Engine final : private Driven {
   void expect(const TrafficHint& hint) { hint_.store(hint); }
   // While waiting for a request.
   void progress();
-  // Messenger::stall_changes, without the lock.
-  uint64_t stall_changes() const { return stall_changes_.load(std::memory_order_relaxed); }
+  // Messenger::report_changes, without the lock.
+  uint64_t report_changes() const { return report_changes_.load(std::memory_order_relaxed); }
   // While waiting for any request: see Context::rest.
   void rest();
 
@@ -131,7 +131,7 @@ class Engine final : private Driven {
   Submissions<MessageSend> sends_;
   Submissions<MessageReceive> receives_;
 
-  std::atomic<uint64_t> stall_changes_{0};
+  std::atomic<uint64_t> report_changes_{0};
   std::atomic<TrafficHint> hint_;  // of expect(): atomic, so that no caller waits
   TrafficHint hint_applied_;       // the newest one that the messenger has; under the lock
 

@@ -63,6 +63,7 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io, uint64_t core
       .receive_bytes = caps.receive_bytes,
       .jitter = caps.jitter,
       .pause = caps.pause,
+      .searches_mtu = true,
       .paths = caps.paths,
       .path_policy = PathPolicy::kBalanced,
       .flows = params.max_flows,

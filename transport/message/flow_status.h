@@ -34,6 +34,7 @@ struct FlowFacts {
   uint32_t weight = 1;       // the largest of its connections'
   FlowStats stats;           // sending
   Duration rtt;              // sending; smoothed
+  uint32_t path_mtu = 0;     // sending; FlowSignal::path_mtu
   std::string fault;         // what broke the flow, as text
 };
 

@@ -10,9 +10,9 @@ namespace pacecar {
 namespace {
 
 // "PCM" and the version of the message layer: raise it with every change of the encoding, or of
-// what peers must agree on otherwise (B: tags cover control writes as a whole).
-constexpr uint32_t kOfferMagic = 0x50434D0B;
-constexpr uint32_t kAnswerMagic = 0x50434E0B;
+// what peers must agree on otherwise (C: packets in pieces, questions).
+constexpr uint32_t kOfferMagic = 0x50434D0C;
+constexpr uint32_t kAnswerMagic = 0x50434E0C;
 
 class Writer {
  public:

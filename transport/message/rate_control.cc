@@ -149,6 +149,11 @@ void RateControl::poll_arrivals(const Places<MessageFlow>& flows, Instant now) {
 
 void RateControl::on_signal(MessageFlow& flow, const FlowSignal& signal, Instant now) {
   take_signal(*flow.controller, flow.stats, signal, now);
+  if (signal.path_mtu != flow.path_mtu) {
+    flow.path_mtu = signal.path_mtu;
+    changed_paths_.push_back(flow);
+    ++path_changes_;
+  }
   if (signal.rtt.ns() != 0) {
     flow.rtt = signal.rtt;
     if (config_.base_rtt == Duration() && signal.rtt < least_rtt_) {

@@ -79,6 +79,9 @@ class RateControl {
   Explanation explain(const MessageFlow& flow, Instant now) const;
   const TrafficHint& hint() const { return hint_; }
   FlowId last_flow() const { return last_flow_; }  // with a signal
+  // Changes of FlowFacts::path_mtu: the flows since the last call, and the number of all.
+  std::vector<FlowFacts> take_changed_paths() { return std::exchange(changed_paths_, {}); }
+  uint64_t path_changes() const { return path_changes_; }
   Instant next_deadline() const;
 
  private:
@@ -97,6 +100,8 @@ class RateControl {
   Duration least_rtt_ = Duration::max();
   WorkList undecided_;  // flows that decide_pending() must visit
   FlowId last_flow_ = 0;
+  std::vector<FlowFacts> changed_paths_;
+  uint64_t path_changes_ = 0;
   // Buffers of one poll, members so that no poll has to make them.
   std::array<FlowSignal, 32> signals_;
   std::array<FlowArrival, 32> arrivals_;

@@ -92,7 +92,7 @@ class NicFlows {
       flow.signal.in_flight = flow.gate.in_flight();
       flow.signal.sent = flow.gate.sent();
       signals[count++] = flow.signal;
-      flow.signal = FlowSignal{.flow = id};
+      flow.signal = FlowSignal{.flow = id, .path_mtu = flow.signal.path_mtu};
     }
     return count;
   }

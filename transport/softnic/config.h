@@ -56,6 +56,8 @@ struct SoftNicConfig {
   // Overhead of a datagram on the link, so that a paced flow uses exactly its rate: Ethernet
   // (preamble, header, FCS, gap), IPv4 and UDP.
   Bytes wire_overhead_bytes = 38 + 20 + 8;
+  // Which packets pass is found out for each connection (PathMtu). False: all do.
+  bool searches_mtu = false;
   uint32_t paths = 1;
   PathPolicy path_policy = PathPolicy::kRoundRobin;
   uint32_t flows = 256;

@@ -20,7 +20,9 @@ constexpr uint64_t kBthFixedValue = kBeginning.value & kWithoutOpcode;
 constexpr uint32_t kBthAckRequest = 0x8000'0000;
 constexpr uint32_t kBthReservedBits = 0x7F00'0000;
 constexpr uint32_t kDataTakenBack = 0x01;
-constexpr uint32_t kDataUnusedBits = 0xFC;
+constexpr uint32_t kDataQuestion = 0x04;
+constexpr uint32_t kDataPiece = 0x08;
+constexpr uint32_t kDataUnusedBits = 0xF0;
 constexpr uint32_t kAckEchoValid = 0x0000'0100;
 constexpr uint32_t kAckEchoMarked = 0x0000'0200;
 constexpr uint32_t kAckUnusedBits = 0x0000'FCFF;
@@ -88,9 +90,15 @@ void encode(const DataHeader& header, std::span<uint8_t, kDataHeaderBytes> to) {
   store_be32(header.length, p + 24);
   store_be32(header.immediate, p + 28);
   store_be32(header.msn << 8 | (header.taken_back ? kDataTakenBack : 0) |
-                 (header.joined ? kDataJoined : 0),
+                 (header.joined ? kDataJoined : 0) | (header.question ? kDataQuestion : 0) |
+                 (header.pieces != 0 ? kDataPiece : 0),
              p + 32);
   store_be32(header.timestamp, p + 36);
+}
+
+void encode_piece(const DataHeader& header, std::span<uint8_t, kPieceHeaderBytes> to) {
+  encode(header, to.first<kDataHeaderBytes>());
+  store_be32(uint32_t{header.piece} << 24 | uint32_t{header.pieces} << 16, &to[kDataHeaderBytes]);
 }
 
 void encode_alike(std::span<const uint8_t, kDataHeaderBytes> like, uint32_t psn, uint64_t address,
@@ -101,6 +109,34 @@ void encode_alike(std::span<const uint8_t, kDataHeaderBytes> like, uint32_t psn,
   store_be64(address, &to[kAddressAt]);
   std::memcpy(&to[kKeyAt], &like[kKeyAt], kDataHeaderBytes - kKeyAt);
 }
+
+namespace {
+
+// The rest of decode() for questions and pieces, which travel alone.
+bool decode_rare(uint32_t flags, DataHeader& header, std::span<const uint8_t>& payload) {
+  header.question = (flags & kDataQuestion) != 0;
+  header.pieces = header.piece = 0;
+  if ((flags & kDataUnusedBits) != 0 || header.joined || header.taken_back) return false;
+  if (header.question) {
+    const DataHeader without_write{.ack_request = header.ack_request,
+                                   .question = true,
+                                   .destination_qp = header.destination_qp,
+                                   .psn = header.psn,
+                                   .timestamp = header.timestamp};
+    return (flags & kDataPiece) == 0 && header == without_write;
+  }
+  if (payload.size() < kPieceHeaderBytes - kDataHeaderBytes) return false;
+  const uint32_t which = load_be32(payload.data());
+  header.piece = static_cast<uint8_t>(which >> 24);
+  header.pieces = static_cast<uint8_t>(which >> 16);
+  payload = payload.subspan(kPieceHeaderBytes - kDataHeaderBytes);
+  const bool opcode_fits = header.opcode == Opcode::kWriteWithImm ||
+                           (header.opcode == Opcode::kWrite && header.immediate == 0);
+  return opcode_fits && (which & 0xFFFF) == 0 && header.piece < header.pieces && !payload.empty() &&
+         payload.size() <= header.length;
+}
+
+}  // namespace
 
 bool decode(std::span<const uint8_t> packet, DataHeader& header,
             std::span<const uint8_t>& payload) {
@@ -124,6 +160,11 @@ bool decode(std::span<const uint8_t> packet, DataHeader& header,
   header.msn = msn_and_flags >> 8;
   header.timestamp = load_be32(p + 36);
   payload = packet.subspan(kDataHeaderBytes);
+  if ((msn_and_flags & (kDataQuestion | kDataPiece)) != 0) [[unlikely]] {
+    return decode_rare(msn_and_flags, header, payload);
+  }
+  header.question = false;
+  header.pieces = 0;
   const bool opcode_fits = bth.opcode == Opcode::kWriteWithImm ||
                            (bth.opcode == Opcode::kWrite && header.immediate == 0);
   const size_t most = header.taken_back ? 0 : header.length;
@@ -243,7 +284,7 @@ bool decode(std::span<const uint8_t> packet, Nak& nak) {
          .echo_timestamp = load_be32(p + 12),
          .syndrome = static_cast<Syndrome>(syndrome >> 24)};
   const bool known =
-      nak.syndrome == Syndrome::kRemoteAccessError || nak.syndrome == Syndrome::kTrimmed;
+      nak.syndrome >= Syndrome::kRemoteAccessError && nak.syndrome <= Syndrome::kQuestion;
   return known && (syndrome & kLow24) == 0;
 }
 

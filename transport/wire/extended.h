@@ -37,7 +37,8 @@ inline constexpr Beginning kBeginning{0xFCFF'FFFF'FF00'0000, 0xC000'FFFF'0000'00
 
 inline constexpr size_t kBthBytes = 12;
 inline constexpr size_t kDataHeaderBytes = 40;  // BTH, RETH, extended data header
-inline constexpr size_t kAckHeaderBytes = 36;   // without bitmap and telemetry
+inline constexpr size_t kPieceHeaderBytes = kDataHeaderBytes + 4;
+inline constexpr size_t kAckHeaderBytes = 36;  // without bitmap and telemetry
 inline constexpr size_t kTelemetryHopBytes = 16;
 inline constexpr size_t kNakBytes = 20;
 inline constexpr size_t kJoinedBytes = 2;  // ends a datagram of several packets
@@ -74,6 +75,12 @@ struct DataHeader {
   // The sender takes the write back: this packet has no payload, and only occupies its PSN.
   bool taken_back = false;
   bool joined = false;  // other packets follow in the datagram: take_first
+  // Belongs to no write, and has any payload: the receiver answers with its size (PathMtu).
+  bool question = false;
+  // Not 0: the packet is sent in so many pieces, each with the same PSN, because it is too large
+  // for its path. This is piece number `piece`, counted from 0.
+  uint8_t pieces = 0;
+  uint8_t piece = 0;
   uint32_t destination_qp = 0;
   uint32_t psn = 0;
   uint64_t address = 0;    // remote address of this packet's payload
@@ -88,6 +95,8 @@ struct DataHeader {
 
 // The payload and the trailer follow the header.
 void encode(const DataHeader& header, std::span<uint8_t, kDataHeaderBytes> to);
+// With `pieces`.
+void encode_piece(const DataHeader& header, std::span<uint8_t, kPieceHeaderBytes> to);
 // Writes the header of another packet of the same write, with the flags of `like`.
 void encode_alike(std::span<const uint8_t, kDataHeaderBytes> like, uint32_t psn, uint64_t address,
                   std::span<uint8_t, kDataHeaderBytes> to);
@@ -185,13 +194,14 @@ bool decode(std::span<const uint8_t> packet, AckHeader& header, Bitmap& bitmap,
 
 enum class Syndrome : uint8_t {
   kRemoteAccessError = 1,
-  kTrimmed = 2,  // only its header has arrived
+  kTrimmed = 2,   // only its header has arrived
+  kQuestion = 3,  // it was a question, and has arrived
 };
 
 // The refusal of one data packet.
 struct Nak {
   uint32_t destination_qp = 0;
-  uint32_t psn = 0;             // of the refused packet
+  uint32_t psn = 0;             // of the refused packet; of a question: the bytes of its datagram
   uint32_t echo_timestamp = 0;  // of the refused packet: identifies the transmission
   Syndrome syndrome = Syndrome::kRemoteAccessError;
 

@@ -51,6 +51,7 @@ struct TxPacket {
   const Address* destination = nullptr;
   uint16_t path = 0;  // 0 .. PacketIoCaps::paths-1; a path is a UDP source port
   TrafficClass traffic_class = TrafficClass::kData;
+  bool alone = false;  // must not be joined with others for the kernel to divide
 
   size_t size() const { return header.size() + payload.size() + trailer.size(); }
 };

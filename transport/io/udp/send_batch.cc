@@ -78,12 +78,12 @@ size_t SendBatch::add_group(std::span<const TxPacket> packets, bool segment,
   append(first, 0, message);
   size_t count = 1;
   size_t bytes = size;
-  const size_t limit = segment ? std::min(packets.size(), kMaxSegments) : 1;
+  const size_t limit = segment && !first.alone ? std::min(packets.size(), kMaxSegments) : 1;
   while (count < limit && iovecs_left()) {
     const TxPacket& next = packets[count];
     // An empty datagram cannot be part of a group: the kernel would not see it.
     if (next.size() > size || next.size() == 0 || bytes + next.size() > kMaxGroupBytes) break;
-    if (!same_socket(first, next) || !same_destination(first, next)) break;
+    if (next.alone || !same_socket(first, next) || !same_destination(first, next)) break;
     append(next, count, message);
     ++count;
     bytes += next.size();

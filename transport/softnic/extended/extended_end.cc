@@ -1,10 +1,12 @@
 #include "transport/softnic/extended/extended_end.h"
 
 #include <algorithm>
+#include <array>
 #include <new>
 #include <utility>
 
 #include "transport/base/return_if_error.h"
+#include "transport/wire/address.h"
 #include "transport/wire/big_endian.h"
 #include "transport/wire/extended.h"
 
@@ -34,6 +36,11 @@ PathPolicy path_policy(const SoftNicConfig& nic, const QueuePairConfig& config) 
   return config.paced ? nic.path_policy : PathPolicy::kSticky;
 }
 
+// The payload of questions. Not const, so that the program's file does not contain it.
+constinit std::array<uint8_t, wire::kMaxDatagramBytes> g_nothing{};
+
+Bytes ip_udp_bytes(const Address& peer) { return is_ipv4(peer) ? 28 : 48; }
+
 Requester::Config requester_config(const SoftNicConfig& nic, const QueuePair& qp) {
   LossRecovery loss = nic.loss;
   if (!qp.config.paced) {  // control writes keep to one path, and are acknowledged late
@@ -45,7 +52,10 @@ Requester::Config requester_config(const SoftNicConfig& nic, const QueuePair& qp
       .first_psn = wide_psn(qp.local.first_psn),
       .window_packets = std::min(send_window(nic, qp.config), qp.remote.window_packets),
       .work_requests = std::min(work_requests(qp.config), qp.remote.writes),
-      .mtu = std::min(qp.local.mtu, qp.remote.mtu),
+      .mtu = {.payload = std::min(qp.local.mtu, qp.remote.mtu),
+              .overhead = wire::kDataHeaderBytes + trailer_bytes(nic.security) +
+                          ip_udp_bytes(qp.remote.address),
+              .searches = nic.searches_mtu && qp.config.paced && qp.config.posts},
       .path_policy = path_policy(nic, qp.config),
       .paths = nic.paths,
       .path_seed = uint64_t{qp.local.first_psn} << 32 | qp.id,
@@ -101,6 +111,7 @@ ExtendedEnd::ExtendedEnd(ExtendedShared& shared, QueuePair& qp, std::unique_ptr<
       guard_(std::move(guard)),
       coverage_(coverage) {
   shared_.ends[qp.slot] = this;
+  if (requester_.mtu().deadline() == Instant()) shared_.core.acks.request_now(qp);
   const auto [known, first] = shared_.peers.try_emplace(qp.remote.address, this);
   if (!first) next_sibling_ = std::exchange(known->second->next_sibling_, this);
 }
@@ -163,17 +174,29 @@ size_t ExtendedEnd::transmit(Instant now, Bytes budget, std::span<TxPacket> out)
   const uint16_t path = requester_.choose_path(now);
   const Bytes last_from = core.scheduler.last_from(qp_);
   const bool sparse = core.scheduler.sparse(qp_);
-  const Bytes mtu = std::min<Bytes>(config.mtu, qp_.remote.mtu);
+  const PathMtu& path_mtu = requester_.mtu();
+  const Bytes mtu = path_mtu.payload();
   const Bytes overhead = shared_.overhead_bytes + config.wire_overhead_bytes;
   size_t count = sparse ? 0 : transmit_run(now, std::min(budget + 1, last_from), path, out);
   FlowScheduler::Sent sent{.payload = count * mtu, .wire = count * (mtu + overhead)};
+  const bool divides = mtu < qp_.remote.mtu && mtu < config.mtu;  // packets that have begun larger
   while (count < out.size() && core.slab.room() >= shared_.slab_bytes &&
+         (!divides || count == 0 || out.size() - count >= PathMtu::kMostPieces ||
+          requester_.next_bytes() <= mtu) &&
          (count == 0 || sent.payload + config.mtu <= budget ||
           sent.payload + requester_.next_bytes() <= budget) &&
          requester_.next_packet(now, &packet)) {
     const Bytes then = sent.payload + packet.payload.size();
     packet.header.ack_request |=
         packet.retransmission || sparse || requester_.full() || then >= last_from;
+    core.counters.packets_retransmitted += packet.retransmission ? 1 : 0;
+    if (packet.payload.size() > mtu) [[unlikely]] {
+      const size_t pieces = transmit_pieces(packet, path, out.subspan(count));
+      count += pieces;
+      sent.payload = then;
+      sent.wire += packet.payload.size() + pieces * overhead;
+      continue;
+    }
     const size_t sealed = shared_.enciphers ? packet.payload.size() : 0;
     const auto piece = core.slab.take(shared_.overhead_bytes + sealed);
     const auto header = piece.first<wire::kDataHeaderBytes>();
@@ -189,10 +212,10 @@ size_t ExtendedEnd::transmit(Instant now, Bytes budget, std::span<TxPacket> out)
                             .trailer = {trailer.data(), trailer.size() + joined},
                             .destination = &qp_.remote.address,
                             .path = path,
-                            .traffic_class = qp_.config.traffic_class};
+                            .traffic_class = qp_.config.traffic_class,
+                            .alone = path_mtu.one_by_one()};
     sent.payload = then;
     sent.wire += packet.payload.size() + overhead + joined;
-    core.counters.packets_retransmitted += packet.retransmission ? 1 : 0;
   }
   if (count == 0) return 0;
   core.counters.data_packets_sent += count;
@@ -206,7 +229,8 @@ size_t ExtendedEnd::transmit(Instant now, Bytes budget, std::span<TxPacket> out)
 inline size_t ExtendedEnd::transmit_run(Instant now, Bytes below, uint16_t path,
                                         std::span<TxPacket> out) {
   Slab& slab = shared_.core.slab;
-  const Bytes mtu = shared_.core.config.mtu;
+  const PathMtu& path_mtu = requester_.mtu();
+  const Bytes mtu = path_mtu.payload();
   if (below <= 2 * mtu || out.size() < 2) return 0;
   const Bytes most =
       std::min({(below - 1) / mtu, Bytes{out.size()}, Bytes{slab.room() / shared_.slab_bytes}});
@@ -231,9 +255,99 @@ inline size_t ExtendedEnd::transmit_run(Instant now, Bytes below, uint16_t path,
                            .trailer = trailer,
                            .destination = &qp_.remote.address,
                            .path = path,
-                           .traffic_class = qp_.config.traffic_class};
+                           .traffic_class = qp_.config.traffic_class,
+                           .alone = path_mtu.one_by_one()};
   }
   return count;
+}
+
+// Sends a packet that is larger than what passes, in pieces of whole lines. Pieces for which there
+// is no room are lost, and with them the packet; the first packet of a turn has room.
+size_t ExtendedEnd::transmit_pieces(const Requester::Outgoing& packet, uint16_t path,
+                                    std::span<TxPacket> out) {
+  Slab& slab = shared_.core.slab;
+  const PathMtu& path_mtu = requester_.mtu();
+  const Bytes most = path_mtu.piece_payload();
+  const size_t bytes = packet.payload.size();
+  wire::DataHeader fields = packet.header;
+  fields.pieces = static_cast<uint8_t>((bytes + most - 1) / most);
+  size_t count = 0;
+  for (; count < fields.pieces && count < out.size(); ++count) {
+    const Bytes offset = count * most;
+    const auto data = packet.payload.subspan(offset, std::min(most, bytes - offset));
+    const size_t sealed = shared_.enciphers ? data.size() : 0;
+    const size_t room = wire::kPieceHeaderBytes + sealed + shared_.trailer_bytes;
+    if (slab.room() < room) break;
+    fields.piece = static_cast<uint8_t>(count);
+    fields.address = packet.header.address + offset;
+    const auto piece = slab.take(room);
+    wire::encode_piece(fields, piece.first<wire::kPieceHeaderBytes>());
+    out[count] = sealed_packet(piece, wire::kPieceHeaderBytes, data, path);
+    out[count].alone = path_mtu.one_by_one();
+  }
+  return count;
+}
+
+// Sends packets without a meaning: the peer reports the sizes of those that arrive.
+size_t ExtendedEnd::transmit_questions(Instant now, std::span<TxPacket> out) {
+  NicCore& core = shared_.core;
+  const PathMtu::Questions questions = requester_.ask(now);
+  const Bytes overhead = shared_.overhead_bytes + ip_udp_bytes(qp_.remote.address);
+  const uint16_t path = requester_.choose_path(now);
+  const wire::DataHeader fields{.question = true,
+                                .destination_qp = qp_.remote.queue_pair,
+                                .timestamp = static_cast<uint32_t>(now.ns())};
+  size_t count = 0;
+  for (const Bytes size : questions.sizes) {
+    const auto nothing = std::span(g_nothing).first(size - overhead);
+    const size_t room = shared_.overhead_bytes + (shared_.enciphers ? nothing.size() : 0);
+    for (int copies = questions.joined ? 2 : 1; copies > 0; --copies) {
+      if (count == out.size() || core.slab.room() < room) break;  // as if it were lost
+      const auto piece = core.slab.take(room);
+      wire::encode(fields, piece.first<wire::kDataHeaderBytes>());
+      out[count] = sealed_packet(piece, wire::kDataHeaderBytes, nothing, path);
+      out[count++].alone = !questions.joined;
+    }
+  }
+  on_asked();
+  return count;
+}
+
+// After a question or an answer, which may have settled what passes.
+void ExtendedEnd::on_asked() {
+  NicCore& core = shared_.core;
+  core.timers.arm(qp_.slot, deadline());
+  FlowSignal& signal = core.scheduler.flows()[qp_.config.flow].signal;
+  const auto path_mtu = static_cast<uint32_t>(requester_.mtu().reduced());
+  if (requester_.mtu().searching() || signal.path_mtu == path_mtu) return;
+  signal.path_mtu = path_mtu;
+  core.scheduler.flows().report(qp_.config.flow);
+}
+
+// The packet whose header begins `piece` of the slab, and whose trailer ends it. Between them there
+// is room for an enciphered payload.
+TxPacket ExtendedEnd::sealed_packet(std::span<uint8_t> piece, size_t header_bytes,
+                                    std::span<const uint8_t> payload, uint16_t path) {
+  const auto header = piece.first(header_bytes);
+  const auto trailer = piece.last(shared_.trailer_bytes);
+  const auto sealed = piece.subspan(header_bytes, shared_.enciphers ? payload.size() : 0);
+  return {.header = header,
+          .payload = seal(header, payload, sealed, trailer),
+          .trailer = trailer,
+          .destination = &qp_.remote.address,
+          .path = path,
+          .traffic_class = qp_.config.traffic_class};
+}
+
+void ExtendedEnd::on_timeout(Instant now) {
+  if (requester_.mtu().deadline() <= now) shared_.core.acks.request_now(qp_);
+  shared_.core.on_send_timeout(*this, now);
+}
+
+void ExtendedEnd::on_answer(Bytes datagram, Instant now) {
+  requester_.on_answer(datagram + ip_udp_bytes(qp_.remote.address), now);
+  on_asked();
+  shared_.core.scheduler.wake(qp_);
 }
 
 void ExtendedEnd::on_sent(Instant now, const FlowScheduler::Sent& sent) {
@@ -265,10 +379,10 @@ TxPacket ExtendedEnd::refusal(const wire::Nak& nak) {
 
 size_t ExtendedEnd::transmit_answers(Instant now, std::span<TxPacket> out) {
   if (shared_.core.slab.room() < max_ack_bytes()) return 0;
-  const auto ack = write_ack(now);
-  if (ack.empty()) return 0;
-  out[0] = answer(ack);
-  return 1;
+  size_t count = 0;
+  if (const auto ack = write_ack(now); !ack.empty()) out[count++] = answer(ack);
+  if (requester_.mtu().deadline() <= now) count += transmit_questions(now, out.subspan(count));
+  return count;
 }
 
 // Writes the acknowledgement of all packets that have arrived into the slab, which must have room

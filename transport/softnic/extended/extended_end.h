@@ -70,7 +70,7 @@ class ExtendedEnd final : public QueuePairEnd {
   bool pop_completed(WorkRequest* work_request, CompletionStatus* status) override {
     return requester_.pop_completed(work_request, status);
   }
-  void on_timeout(Instant now) override { shared_.core.on_send_timeout(*this, now); }
+  void on_timeout(Instant now) override;
   size_t take_turn(Instant now, bool waited, std::span<TxPacket> out) override;
   size_t transmit_control(Instant now, std::span<TxPacket> out) override;
   size_t transmit_answers(Instant now, std::span<TxPacket> out) override;
@@ -102,6 +102,8 @@ class ExtendedEnd final : public QueuePairEnd {
   }
   // Sends at most `budget` bytes of payload, but at least one packet, on one path.
   [[gnu::flatten]] size_t transmit(Instant now, Bytes budget, std::span<TxPacket> out);
+  // The peer has received a question whose datagram had so many bytes.
+  void on_answer(Bytes datagram, Instant now);
   // The packet of a refusal, for which the slab has room.
   TxPacket refusal(const wire::Nak& nak);
 
@@ -122,6 +124,12 @@ class ExtendedEnd final : public QueuePairEnd {
   size_t max_ack_bytes() const { return responder_.max_ack_bytes() + shared_.trailer_bytes; }
   TxPacket answer(std::span<const uint8_t> bytes);
   size_t transmit_run(Instant now, Bytes below, uint16_t path, std::span<TxPacket> out);
+  [[gnu::noinline]] size_t transmit_pieces(const Requester::Outgoing& packet, uint16_t path,
+                                           std::span<TxPacket> out);
+  [[gnu::noinline]] size_t transmit_questions(Instant now, std::span<TxPacket> out);
+  void on_asked();
+  TxPacket sealed_packet(std::span<uint8_t> piece, size_t header_bytes,
+                         std::span<const uint8_t> payload, uint16_t path);
   void on_sent(Instant now, const FlowScheduler::Sent& sent);
   std::span<const uint8_t> write_ack(Instant now);
   size_t gather(Instant now, Bytes room, size_t packets);

@@ -97,9 +97,9 @@ bool ExtendedReceiver::verify_tag(PacketGuard& guard, std::span<const uint8_t> p
 }
 
 void ExtendedReceiver::refuse(const QueuePair& qp, const wire::DataHeader& header,
-                              wire::Syndrome syndrome) {
+                              wire::Syndrome syndrome, uint32_t psn) {
   refusals_.push({qp.local.queue_pair, wire::Nak{.destination_qp = qp.remote.queue_pair,
-                                                 .psn = header.psn,
+                                                 .psn = psn,
                                                  .echo_timestamp = header.timestamp,
                                                  .syndrome = syndrome}});
 }
@@ -124,7 +124,13 @@ ExtendedEnd* ExtendedReceiver::on_data(Instant now, const RxPacket& packet) {
   }
   ExtendedEnd* end = find_sender(packet, header.destination_qp);
   if (end == nullptr) return nullptr;
-  if (!verify(*end, packet.bytes, wire::kDataHeaderBytes)) return nullptr;
+  const size_t header_bytes = header.pieces == 0 ? wire::kDataHeaderBytes : wire::kPieceHeaderBytes;
+  if (!verify(*end, packet.bytes, header_bytes)) return nullptr;
+  if (header.question) {
+    refuse(end->queue_pair(), header, wire::Syndrome::kQuestion,
+           static_cast<uint32_t>(packet.bytes.size()));
+    return nullptr;
+  }
   if (shared_.enciphers) data.payload = {opened_.data(), data.payload.size()};
   return place(*end, now, data);
 }
@@ -167,8 +173,11 @@ ExtendedEnd* ExtendedReceiver::place(ExtendedEnd& end, Instant now, const Respon
       break;
     case Responder::Outcome::kPlaced:
       at_once |= count_placed(end, data);
-      followed = &end;
+      followed = header.pieces == 0 ? &end : nullptr;
       break;
+    case Responder::Outcome::kPiece:
+      count_placed(end, data);
+      return nullptr;
     case Responder::Outcome::kDuplicate:
       core_.counters.duplicates += header.taken_back ? 0 : 1;  // else it is a probe
       at_once = true;
@@ -178,7 +187,7 @@ ExtendedEnd* ExtendedReceiver::place(ExtendedEnd& end, Instant now, const Respon
       return nullptr;
     case Responder::Outcome::kRefused:
       ++core_.counters.access_errors;
-      refuse(end.queue_pair(), header, wire::Syndrome::kRemoteAccessError);
+      refuse(end.queue_pair(), header, wire::Syndrome::kRemoteAccessError, header.psn);
       at_once = end.responder().ack_due();
       if (!at_once) return nullptr;
       break;
@@ -244,7 +253,7 @@ void ExtendedReceiver::on_trimmed(Instant now, const RxPacket& packet) {
     case Arrival::kNew:
       ++core_.counters.trimmed_packets;
       core_.counters.trimmed_in_core += packet.trimmed_in_core ? 1 : 0;
-      refuse(end->queue_pair(), header, wire::Syndrome::kTrimmed);
+      refuse(end->queue_pair(), header, wire::Syndrome::kTrimmed, header.psn);
       break;
     case Arrival::kDuplicate:
       ++core_.counters.duplicates;
@@ -294,6 +303,7 @@ void ExtendedReceiver::on_nak(Instant now, const RxPacket& packet) {
   ExtendedEnd* end = find_sender(packet, nak.destination_qp);
   if (end == nullptr) return;
   if (!verify(*end, packet.bytes, body.size())) return;
+  if (nak.syndrome == wire::Syndrome::kQuestion) return end->on_answer(nak.psn, now);
   const Bytes in_flight_before = end->requester().in_flight();
   const SendProgress progress = end->requester().on_nak(nak, now - packet.waited, now);
   end->on_progress(in_flight_before, progress);

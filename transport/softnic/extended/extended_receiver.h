@@ -46,7 +46,8 @@ class ExtendedReceiver {
   bool count_placed(ExtendedEnd& end, const Responder::Data& data);
   bool after_pause(ExtendedEnd& end, const Responder::Data& data) const;
   void report_arrival(FlowId flow, const Responder::Data& data);
-  void refuse(const QueuePair& qp, const wire::DataHeader& header, wire::Syndrome syndrome);
+  void refuse(const QueuePair& qp, const wire::DataHeader& header, wire::Syndrome syndrome,
+              uint32_t psn);
   void on_trimmed(Instant now, const RxPacket& packet);
   void on_ack(Instant now, const RxPacket& packet);
   void on_nak(Instant now, const RxPacket& packet);

@@ -17,6 +17,8 @@ constexpr Bytes kLargeWriteBytes = 32 * 1024;
 
 Requester::Requester(const Config& config)
     : config_(config),
+      mtu_(config.mtu),
+      least_payload_(mtu_.least_payload()),
       window_(config.window_packets, config.first_psn),
       paths_(config.path_policy, config.paths, config.path_seed, config.delay_floor),
       requests_(config.work_requests),
@@ -31,9 +33,7 @@ size_t Requester::post(std::span<const WorkRequest> work_requests) {
   for (const WorkRequest& work_request : work_requests) {
     if (requests_.full()) break;
     Posted posted{.work_request = work_request};
-    const Bytes length = work_request.length;
-    const bool one = length <= config_.mtu;  // small writes are frequent: avoid the division
-    posted.packets = one ? 1 : static_cast<uint32_t>((length + config_.mtu - 1) / config_.mtu);
+    divide(posted);
     if (work_request.opcode == Opcode::kWriteWithImm) posted.msn = next_msn_++;
     requests_.push(posted);
     ++accepted;
@@ -41,12 +41,41 @@ size_t Requester::post(std::span<const WorkRequest> work_requests) {
   return accepted;
 }
 
+// Into packets, of which none has been sent.
+inline void Requester::divide(Posted& posted) const {
+  const Bytes length = posted.work_request.length;
+  const Bytes payload = mtu_.payload();
+  const bool one = length <= payload;  // small writes are frequent: avoid the division
+  posted.payload = static_cast<uint32_t>(payload);
+  posted.packets = one ? 1 : static_cast<uint32_t>((length + payload - 1) / payload);
+}
+
+void Requester::on_answer(Bytes size, Instant now) {
+  const Bytes before = mtu_.payload();
+  mtu_.on_answer(size, now);
+  if (mtu_.payload() != before) divide_unsent();
+}
+
+void Requester::divide_unsent() {
+  for (size_t i = next_request_ - first_request_; i < requests_.size(); ++i) {
+    Posted& posted = requests_[i];
+    if (posted.sent == 0 && posted.status == CompletionStatus::kOk) divide(posted);
+  }
+}
+
+PathMtu::Questions Requester::ask(Instant now) {
+  const Bytes before = mtu_.payload();
+  const PathMtu::Questions questions = mtu_.ask(now, rtt_.probe_timeout());
+  if (mtu_.payload() != before) divide_unsent();
+  return questions;
+}
+
 void Requester::fill(const Posted& posted, const SendWindow::Packet& packet, uint64_t psn,
                      Instant now, Outgoing* out) const {
   const WorkRequest& work_request = posted.work_request;
   const bool with_imm = work_request.opcode == Opcode::kWriteWithImm;
   const bool taken_back = posted.status != CompletionStatus::kOk;
-  const Bytes offset = Bytes{packet.index} * config_.mtu;
+  const Bytes offset = Bytes{packet.index} * posted.payload;
   out->header = wire::DataHeader{
       .opcode = with_imm ? wire::Opcode::kWriteWithImm : wire::Opcode::kWrite,
       .taken_back = taken_back,
@@ -69,7 +98,7 @@ Bytes Requester::next_bytes() {
   if (window_.next_lost(&psn, &packet)) return packet.bytes;
   if (probe_ || !unsent() || window_.full()) return 0;
   const Posted& next = posted(next_request_);
-  return std::min(config_.mtu, next.work_request.length - Bytes{next.sent} * config_.mtu);
+  return std::min<Bytes>(next.payload, next.work_request.length - Bytes{next.sent} * next.payload);
 }
 
 bool Requester::next_passes() {
@@ -95,10 +124,11 @@ bool Requester::next_packet(Instant now, Outgoing* out) {
   }
   if (!unsent() || window_.full()) return false;
   Posted& next = posted(next_request_);
-  const Bytes offset = Bytes{next.sent} * config_.mtu;
+  const Bytes offset = Bytes{next.sent} * next.payload;
   packet.request = next_request_;
   packet.index = next.sent;
-  packet.bytes = static_cast<uint32_t>(std::min(config_.mtu, next.work_request.length - offset));
+  packet.bytes =
+      static_cast<uint32_t>(std::min<Bytes>(next.payload, next.work_request.length - offset));
   if (window_.empty()) begin_activity(now);
   psn = window_.send(packet, path_, now);
   fill(next, packet, psn, now, out);
@@ -117,11 +147,12 @@ bool Requester::next_packet(Instant now, Outgoing* out) {
 uint32_t Requester::next_run(Instant now, uint32_t most, Outgoing* first) {
   if (probe_ || window_.has_lost() || !unsent() || window_.full()) return 0;
   Posted& next = posted(next_request_);
+  if (next.payload > mtu_.payload()) return 0;
   const auto room = static_cast<uint32_t>(window_.room());
   const uint32_t count = std::min({most, next.packets - next.sent - 1, room - 1});
   if (count < 2) return 0;
   const SendWindow::Packet packet{
-      .request = next_request_, .index = next.sent, .bytes = static_cast<uint32_t>(config_.mtu)};
+      .request = next_request_, .index = next.sent, .bytes = next.payload};
   if (window_.empty()) begin_activity(now);
   const uint64_t psn = window_.send_run(packet, count, path_, now);
   fill(next, packet, psn, now, first);
@@ -200,7 +231,7 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   if (new_marks > 0) {
     marked_seen_ = ack.marked;
     progress.marked =
-        std::min<Bytes>(static_cast<uint32_t>(new_marks) * config_.mtu, progress.acked);
+        std::min<Bytes>(static_cast<uint32_t>(new_marks) * config_.mtu.payload, progress.acked);
   }
   deadline_ = next_timeout(now);
   if (!ack.echo_valid) return progress;
@@ -209,7 +240,7 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   if (window_.oldest_sending() < echo_sent) {
     on_overtaken(echo_sent, now, &progress);
     // A single loss that only a probe has revealed is no sign of congestion.
-    if (echoed < base) progress.lost -= std::min(progress.lost, config_.mtu);
+    if (echoed < base) progress.lost -= std::min(progress.lost, config_.mtu.payload);
   }
   return progress;
 }
@@ -236,6 +267,7 @@ void Requester::learn_path(const wire::AckHeader& ack, uint64_t psn, Duration rt
 void Requester::declare_lost_before(Instant limit, Instant now, SendProgress* progress) {
   while (const auto loss = window_.lose_oldest_before(limit)) {
     progress->lost += loss->bytes;
+    if (loss->bytes > least_payload_) mtu_.on_lost(now);
     paths_.on_feedback(loss->path, {.event = PathEvent::kLost, .rtt = {}, .now = now});
   }
 }
@@ -244,6 +276,7 @@ bool Requester::acknowledge(uint64_t psn, SendProgress* progress) {
   SendWindow::Packet packet;
   if (!window_.acknowledge(psn, &packet)) return false;
   progress->acked += packet.bytes;
+  if (packet.bytes > least_payload_) mtu_.on_acknowledged();
   ++posted(packet.request).acknowledged;
   return true;
 }
@@ -254,6 +287,7 @@ void Requester::acknowledge_oldest(uint64_t end, SendProgress* progress) {
     const SendWindow::Acknowledged taken = window_.acknowledge_oldest(end);
     if (taken.packets == 0) return;
     progress->acked += taken.bytes;
+    if (taken.bytes > taken.packets * least_payload_) mtu_.on_acknowledged();
     posted(taken.request).acknowledged += taken.packets;
   }
 }

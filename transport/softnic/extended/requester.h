@@ -9,10 +9,12 @@
 // Bounded; allocates once. Thread rule: one owner.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "transport/base/fixed_queue.h"
 #include "transport/nic/nic.h"
+#include "transport/softnic/extended/path_mtu.h"
 #include "transport/softnic/extended/send_window.h"
 #include "transport/softnic/paths/path_selector.h"
 #include "transport/softnic/rtt_estimator.h"
@@ -28,7 +30,7 @@ class Requester {
     uint64_t first_psn = 0;
     uint32_t window_packets = 0;  // a power of two
     uint32_t work_requests = 0;
-    Bytes mtu = 0;
+    PathMtu::Config mtu;
     PathPolicy path_policy = PathPolicy::kRoundRobin;
     uint32_t paths = 1;
     uint64_t path_seed = 0;
@@ -71,6 +73,12 @@ class Requester {
   // `most`, and the first packet; 0: there are fewer than two.
   uint32_t next_run(Instant now, uint32_t most, Outgoing* first);
   Bytes in_flight() const { return window_.in_flight(); }
+  // Work requests that have begun keep the size of their packets; packets with more payload than
+  // mtu().payload() must be sent in pieces.
+  const PathMtu& mtu() const { return mtu_; }
+  // The questions that are due, to find out what passes.
+  PathMtu::Questions ask(Instant now);
+  void on_answer(Bytes size, Instant now);
   // Smoothed; zero before the first sample.
   Duration round_trip() const { return rtt_.smoothed(); }
   void expect_round_trip(Duration round_trip) { rtt_.expect(round_trip); }
@@ -85,8 +93,11 @@ class Requester {
   // Next completed work request, in order; false if there is none.
   bool pop_completed(WorkRequest* work_request, CompletionStatus* status);
 
-  // When on_timeout must be called; never() when nothing is in flight.
-  Instant deadline() const { return window_.empty() ? Instant::never() : deadline_; }
+  // When on_timeout or ask must be called; never() when nothing is in flight and no question is
+  // planned.
+  Instant deadline() const {
+    return window_.empty() ? mtu_.deadline() : std::min(deadline_, mtu_.deadline());
+  }
   // kRepair: with packet timeouts, lost packets are to be sent; otherwise a probe, whose answer
   // reports the losses. Progress is `timed_out`, a sign of congestion, only from the second probe
   // on and when the silence has lasted for a whole timeout.
@@ -95,6 +106,7 @@ class Requester {
  private:
   struct Posted {
     WorkRequest work_request;
+    uint32_t payload = 0;  // of its packets, but for the last
     uint32_t packets = 0;
     uint32_t sent = 0;
     uint32_t acknowledged = 0;
@@ -103,6 +115,8 @@ class Requester {
   };
 
   bool unsent() const { return next_request_ - first_request_ < requests_.size(); }
+  void divide(Posted& posted) const;
+  void divide_unsent();
   Posted& posted(uint32_t request) { return requests_[request - first_request_]; }
   void fill(const Posted& posted, const SendWindow::Packet& packet, uint64_t psn, Instant now,
             Outgoing* out) const;
@@ -120,6 +134,8 @@ class Requester {
   void on_sent(Instant now);
 
   Config config_;
+  PathMtu mtu_;
+  const Bytes least_payload_;
   SendWindow window_;
   PathSelector paths_;
   FixedQueue<Posted> requests_;  // numbers first_request_ .. ; the front completes first

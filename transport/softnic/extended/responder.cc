@@ -68,9 +68,18 @@ Responder::Outcome Responder::on_data(const Data& data, const MemoryTable& memor
     if (place == nullptr) return Outcome::kRefused;
     ordered_copy(place, data.payload.data(), data.payload.size());
   }
+  Bytes bytes = data.bytes();
+  if (header.pieces != 0) [[unlikely]] {
+    const auto whole = pieces_.add(psn, header.piece, header.pieces, bytes);
+    if (!whole) return Outcome::kPiece;
+    bytes = *whole;
+    if (tracked && writes_.find(header.msn, bytes, header.length) == nullptr) {
+      return Outcome::kRefused;
+    }
+  }
   accept(psn, data);
-  return tracked && writes_.count(*write, data.bytes(), header.length) ? Outcome::kCompleted
-                                                                       : Outcome::kPlaced;
+  return tracked && writes_.count(*write, bytes, header.length) ? Outcome::kCompleted
+                                                                : Outcome::kPlaced;
 }
 
 Responder::Target Responder::target_of(const wire::DataHeader& header, const MemoryTable& memory) {

@@ -13,6 +13,7 @@
 #include <span>
 
 #include "transport/nic/nic.h"
+#include "transport/softnic/extended/pieces.h"
 #include "transport/softnic/extended/receive_window.h"
 #include "transport/softnic/extended/write_tracker.h"
 #include "transport/softnic/memory_table.h"
@@ -24,6 +25,7 @@ class Responder {
  public:
   enum class Outcome : uint8_t {
     kPlaced,     // new, and in memory
+    kPiece,      // likewise, but other pieces of the packet are missing
     kCompleted,  // new, in memory, and the last to arrive of its write with immediate
     kDuplicate,
     kOutOfWindow,
@@ -90,6 +92,7 @@ class Responder {
 
   ReceiveWindow window_;
   WriteTracker writes_;
+  Pieces pieces_;
   std::vector<uint64_t> bitmap_;  // scratch of write_ack
   Echo newest_;
   uint32_t received_ = 0;

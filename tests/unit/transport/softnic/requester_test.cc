@@ -19,7 +19,7 @@ struct Sending {
             .first_psn = kFirst,
             .window_packets = 64,
             .work_requests = 8,
-            .mtu = kMtu,
+            .mtu = {.payload = kMtu},
             .loss = {.initial_timeout = Duration::from_ms(8),
                      .min_probe = Duration::from_us(200),
                      .min_timeout = Duration::from_ms(2),

@@ -78,7 +78,7 @@ TEST_F(MessengerTest, StallBeginsWithoutProgressAndEndsWithProgress) {
   MessageReceive received;
   test::pending(received).add(to.data(), 100, 0, {to_region.remote_address, to_region.key});
   run_for(Duration::from_s(20));  // idle is not stalled
-  EXPECT_EQ(messenger(0).stall_changes() + messenger(1).stall_changes(), 0U);
+  EXPECT_EQ(messenger(0).report_changes() + messenger(1).report_changes(), 0U);
 
   ASSERT_TRUE(
       messenger(0).send(ends.send, test::pending(sent, {from.data(), 100, 0, from_region.key})));
@@ -87,7 +87,7 @@ TEST_F(MessengerTest, StallBeginsWithoutProgressAndEndsWithProgress) {
   run_for(Duration::from_ms(200));
   const auto stall = messenger(0).lanes(Direction::kSend).stall(ends.send);
   ASSERT_TRUE(stall);
-  EXPECT_EQ(messenger(0).stall_changes(), 1U);
+  EXPECT_EQ(messenger(0).report_changes(), 1U);
   EXPECT_TRUE(stall->awaits_peer) << "no buffer is posted";
   EXPECT_EQ(stall->requests, 1U);
   EXPECT_EQ(stall->writes, 0U);
@@ -97,7 +97,7 @@ TEST_F(MessengerTest, StallBeginsWithoutProgressAndEndsWithProgress) {
   run_for(Duration::from_ms(20));
   EXPECT_EQ(sent.state(), MessageRequest::State::kDone);
   EXPECT_FALSE(messenger(0).lanes(Direction::kSend).stall(ends.send));
-  EXPECT_EQ(messenger(0).stall_changes(), 2U);
+  EXPECT_EQ(messenger(0).report_changes(), 2U);
 
   received.set(MessageRequest::State::kPending);
   ASSERT_TRUE(messenger(1).receive(ends.receive, received, network_.now()));

@@ -1,0 +1,171 @@
+// Paths that do not pass all packets: what passes is found, everything arrives, and the flow says
+// what does not pass.
+#include "transport/softnic/extended/path_mtu.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "tests/support/soft_nic_pair.h"
+#include "transport/base/prng.h"
+
+namespace pacecar::path_mtu_test {
+namespace {
+
+using test::Datagram;
+using test::SoftNicPair;
+using test::TestMemory;
+
+constexpr Bytes kHeaders = 20 + 8;  // IPv4 and UDP
+constexpr Bytes kMtu = 4096;
+constexpr Bytes kWrite = 10 * kMtu + 77;
+
+SoftNicConfig searching(Security security = Security::kOff) {
+  SoftNicConfig config = SoftNicPair::default_config();
+  config.mtu = kMtu;
+  config.burst_bytes = 4 * kMtu;
+  config.searches_mtu = true;
+  config.security = security;
+  config.silence_limit = Duration::from_s(10);
+  return config;
+}
+
+struct Writer {
+  explicit Writer(const SoftNicConfig& config = searching())
+      : pair(config),
+        ends(pair.connect()),
+        from(pair.memory(0, kWrite, Access::kLocalRead, 3)),
+        to(pair.memory(1, kWrite)) {
+    pair.lose = [this](size_t, Datagram& datagram) {
+      const Bytes size = datagram.bytes.size() + kHeaders;
+      if (size <= passes) largest = std::max(largest, size);
+      sent += 1;
+      return size > passes || (!datagram.alone && size > passes_joined);
+    };
+  }
+  // Writes once, and checks what has arrived.
+  void write(Duration limit = Duration::from_ms(900)) {
+    std::ranges::fill(to.bytes, 0);
+    ++writes;
+    pair.post(0, ends[0], SoftNicPair::write(from, to, kWrite, writes, writes));
+    ASSERT_TRUE(pair.run_until_completed(1, writes, limit)) << writes;
+    EXPECT_EQ(pair.completions[1].back().immediate, writes);
+    EXPECT_EQ(to.bytes, from.bytes);
+    ASSERT_TRUE(pair.run_until_completed(0, writes, limit)) << writes;
+  }
+  // FlowSignal::path_mtu of the sender.
+  uint32_t path_mtu() {
+    std::array<FlowSignal, 4> signals;
+    const size_t count = pair.nic(0).poll_signals(signals);
+    if (count > 0) reported = signals[count - 1].path_mtu;
+    return reported;
+  }
+
+  SoftNicPair pair;
+  SoftNicPair::Ends ends;
+  TestMemory& from;
+  TestMemory& to;
+  uint32_t writes = 0;
+  uint32_t reported = 0;
+  Bytes passes = 1 << 16;
+  Bytes passes_joined = 1 << 16;
+  Bytes largest = 0;
+  uint64_t sent = 0;
+};
+
+class AllSizes : public testing::TestWithParam<std::tuple<Bytes, Security>> {};
+
+TEST_P(AllSizes, PathFromTheStart) {
+  const auto& [passes, security] = GetParam();
+  Writer writer(searching(security));
+  writer.passes = passes;
+  for (int i = 0; i < 5; ++i) writer.write();
+  writer.pair.run_for(Duration::from_ms(500));
+  EXPECT_EQ(writer.path_mtu(), passes);
+  writer.largest = 0;
+  writer.write(Duration::from_ms(2));
+  EXPECT_LE(writer.largest, passes);
+  EXPECT_GT(writer.largest, passes - 256);
+}
+
+TEST_P(AllSizes, PathThatBecomesSmaller) {
+  const auto& [passes, security] = GetParam();
+  Writer writer(searching(security));
+  for (int i = 0; i < 5; ++i) writer.write();
+  EXPECT_GT(writer.largest, kMtu);
+  writer.passes = passes;
+  writer.write();  // in packets that had begun larger
+  for (int i = 0; i < 5; ++i) writer.write();
+  writer.pair.run_for(Duration::from_ms(500));
+  EXPECT_EQ(writer.path_mtu(), passes);
+
+  writer.passes = 1 << 16;
+  writer.pair.run_for(Duration::from_s(31));
+  writer.write();
+  writer.largest = 0;
+  writer.write();
+  EXPECT_GT(writer.largest, kMtu);
+  EXPECT_EQ(writer.path_mtu(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(, AllSizes,
+                         testing::Combine(testing::Values(576, 1280, 1500, 2044),
+                                          testing::Values(Security::kOff, Security::kAuth,
+                                                          Security::kEncrypt)));
+
+TEST(PathMtu, TwoQuestionsAreAskedWhereEverythingPasses) {
+  Writer writer;
+  writer.pair.run_for(Duration::from_ms(1));
+  EXPECT_EQ(writer.sent, 2 * (2 + 2));  // of both ends, with the answers
+  writer.write();
+  EXPECT_GT(writer.largest, kMtu);
+  writer.pair.run_for(Duration::from_s(100));
+  EXPECT_EQ(writer.path_mtu(), 0);
+}
+
+TEST(PathMtu, JoinedPacketsMayVanishWhereSingleOnesPass) {
+  Writer writer;
+  for (int i = 0; i < 5; ++i) writer.write();
+  writer.passes_joined = 500;
+  for (int i = 0; i < 5; ++i) writer.write();
+  EXPECT_EQ(writer.path_mtu(), 0);
+  writer.passes = 1500;
+  for (int i = 0; i < 5; ++i) writer.write();
+  writer.pair.run_for(Duration::from_ms(500));
+  EXPECT_EQ(writer.path_mtu(), 1500);
+}
+
+TEST(PathMtu, LossesAloneDoNotReduceIt) {
+  Writer writer;
+  Prng random(7);
+  writer.pair.lose = [&](size_t, Datagram&) { return random.below(10) < 3; };
+  for (int i = 0; i < 300; ++i) writer.write(Duration::from_s(5));
+  EXPECT_EQ(writer.path_mtu(), 0);
+}
+
+// Whatever is lost and whenever the path changes, each write arrives once and whole.
+RC_GTEST_PROP(PathMtuProperty, EachWriteArrivesOnce, (uint32_t seed)) {
+  Prng random(seed);
+  Writer writer(searching(random.below(2) == 0 ? Security::kOff : Security::kAuth));
+  constexpr std::array<Bytes, 4> kPaths{576, 1500, 2044, 1 << 16};
+  Instant changes;
+  writer.pair.lose = [&](size_t, Datagram& datagram) {
+    if (writer.pair.now >= changes) {
+      writer.passes = kPaths[random.below(kPaths.size())];
+      changes = writer.pair.now + Duration::from_us(1 + random.below(1'000'000));
+    }
+    return datagram.bytes.size() + kHeaders > writer.passes || random.below(10) == 0;
+  };
+  std::map<uint32_t, int> arrived;
+  for (int i = 0; i < 30; ++i) writer.write(Duration::from_s(9));
+  for (const Completion& completion : writer.pair.completions[1]) ++arrived[completion.immediate];
+  for (const auto& [immediate, times] : arrived) RC_ASSERT(times == 1);
+}
+
+}  // namespace
+}  // namespace pacecar::path_mtu_test

@@ -1,0 +1,104 @@
+#include "transport/softnic/extended/path_mtu.h"
+
+#include <algorithm>
+
+namespace pacecar {
+
+PathMtu::PathMtu(const Config& config)
+    : config_(config), payload_(config.payload), passed_(config.payload + config.overhead) {
+  const Bytes least = config.payload / kMostPieces + 2 * kLineBytes + config.overhead;
+  auto last = size_room_.begin();
+  for (const Bytes size : kUsual) {
+    if (config.searches && size >= least && size < passed_) *last++ = size;
+  }
+  *last++ = passed_;
+  sizes_ = {size_room_.begin(), last};
+  if (sizes_.size() == 1) return;
+  ask_again(Instant());
+  payload_ = least_payload();
+}
+
+Bytes PathMtu::payload_of(Bytes size) const {
+  if (size >= full()) return config_.payload;
+  return (size - config_.overhead) / kLineBytes * kLineBytes;
+}
+
+void PathMtu::ask_again(Instant now) {
+  state_ = State::kAskingFull;
+  rounds_ = 0;
+  round_time_ = Duration();
+  answered_ = false;
+  passed_ = 0;
+  deadline_ = now;
+}
+
+// To the state of the next round.
+void PathMtu::advance() {
+  switch (state_) {
+    case State::kAskingFull:
+      if (rounds_++ < kJoinedRounds) break;
+      state_ = State::kAskingAll;
+      payload_ = least_payload();
+      rounds_ = 0;
+      break;
+    case State::kAskingAll:
+      if (answered_ && ++rounds_ == kAnsweredRounds) {
+        state_ = State::kAskingJoined;
+        rounds_ = 1;
+      }
+      break;
+    case State::kAskingJoined:
+      ++rounds_;
+      break;
+    case State::kSettled:
+      break;
+  }
+}
+
+PathMtu::Questions PathMtu::ask(Instant now, Duration timeout) {
+  if (now < deadline_) return {};
+  const auto whole = std::span(sizes_).last(1);
+  if (state_ == State::kSettled) {
+    deadline_ = now + kRetry;
+    return {whole, true};
+  }
+  advance();
+  if (state_ == State::kAskingJoined && rounds_ > kJoinedRounds) {
+    settle(true, now);
+    return {};
+  }
+  // Where nothing is answered, the peer or its host may be slow.
+  const bool in_vain = round_time_ > Duration() && !answered_;
+  round_time_ = std::min(std::max({timeout, kLeastRound, in_vain ? round_time_ * 2 : Duration()}),
+                         kMostRound);
+  deadline_ = now + round_time_;
+  answered_ = false;
+  if (state_ == State::kAskingFull) return {whole, true};
+  if (state_ == State::kAskingAll) return {sizes_, false};
+  return {std::ranges::equal_range(sizes_, passed_), true};
+}
+
+void PathMtu::settle(bool one_by_one, Instant now) {
+  state_ = State::kSettled;
+  one_by_one_ = one_by_one;
+  payload_ = payload_of(passed_);
+  losses_ = 0;
+  deadline_ = one_by_one || passed_ < full() ? now + kRetry : Instant::never();
+}
+
+void PathMtu::on_answer(Bytes size, Instant now) {
+  if (!std::ranges::binary_search(sizes_, size)) return;
+  if (size == full()) {
+    passed_ = size;
+    return settle(state_ == State::kAskingAll || state_ == State::kAskingJoined, now);
+  }
+  if (state_ == State::kAskingAll) {
+    passed_ = std::max(passed_, size);
+    payload_ = std::max(payload_, payload_of(passed_));
+    answered_ = true;
+  } else if (state_ == State::kAskingJoined && size == passed_) {
+    settle(false, now);
+  }
+}
+
+}  // namespace pacecar
