@@ -38,12 +38,12 @@ class AckSchedule {
     later_.add(qp.slot);
   }
   void request_now(const QueuePair& qp) { due_.add(qp.slot); }
-  // Packets that are small on average count by number. Full ones count by bytes, because a burst of
-  // them arrives as one.
+  // Packets that are small on average count by number. Others count by bytes, because a burst of
+  // full ones arrives as one, also where only Ethernet's usual frames pass.
   bool much_unacknowledged(const QueuePair& qp) const {
-    const Bytes full = Bytes{qp.unacknowledged_packets} * std::min(qp.local.mtu, qp.remote.mtu);
+    const Bytes small = Bytes{qp.unacknowledged_packets} * kSmallBytes;
     const bool many =
-        qp.unacknowledged_packets >= policy_.small_packets && qp.unacknowledged_bytes * 2 < full;
+        qp.unacknowledged_packets >= policy_.small_packets && qp.unacknowledged_bytes < small;
     return many || qp.unacknowledged_bytes >= policy_.bytes;
   }
   // Nothing waits to be acknowledged any more.
@@ -88,6 +88,7 @@ class AckSchedule {
  private:
   // An acknowledgement joins data once it has waited 1/6 of AckPolicy::delay.
   static constexpr int64_t kEarlyJoin = 6;
+  static constexpr Bytes kSmallBytes = 704;  // half of the payload of an Ethernet frame
 
   const QueuePair& waiting() const { return *queue_pairs_[later_.front()]; }
 

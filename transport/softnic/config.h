@@ -19,7 +19,7 @@ namespace pacecar {
 // one of the following limits is reached.
 struct AckPolicy {
   Bytes bytes = 0;  // payload received since the last acknowledgement; 0: two bursts
-  // Packets received since the last acknowledgement, if they are less than half full on average.
+  // Packets received since the last acknowledgement, if they have less than 704 bytes on average.
   uint32_t small_packets = 8;
   Duration delay = Duration::from_us(100);  // since the first of these packets; max(): no limit
   // Time without a packet on any queue pair. The host then has time for all acknowledgements, and
