@@ -37,9 +37,9 @@ class CountersTest : public testing::TestWithParam<WireMode> {
 TEST_P(CountersTest, AWriteThatArrives) {
   for (const Datagram& packet : send()) pair_.deliver(1, packet);
   answer();
-  EXPECT_EQ(sender(), (NicCounters{.data_packets_sent = 3,
-                                   .data_bytes_sent = 2 * kMtu + 100,
-                                   .acks_received = 1}));
+  EXPECT_EQ(
+      sender(),
+      (NicCounters{.data_packets_sent = 3, .data_bytes_sent = 2 * kMtu + 100, .acks_received = 1}));
   EXPECT_EQ(receiver(), (NicCounters{.acks_sent = 1,
                                      .data_packets_received = 3,
                                      .data_bytes_received = 2 * kMtu + 100,
@@ -107,8 +107,7 @@ TEST_P(CountersTest, WhatIsDropped) {
   EXPECT_EQ(receiver().wrong_source, 1U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, CountersTest,
-                         testing::Values(WireMode::kRoce, WireMode::kExtended),
+INSTANTIATE_TEST_SUITE_P(Modes, CountersTest, testing::Values(WireMode::kRoce, WireMode::kExtended),
                          [](const auto& mode) {
                            return mode.param == WireMode::kRoce ? "Standard" : "Extended";
                          });

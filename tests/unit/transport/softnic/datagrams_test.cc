@@ -1,10 +1,11 @@
 // Datagrams of UD alone: the header that arrives before each, what leaves, and what is done when.
+#include "transport/softnic/datagram/datagrams.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/rc_halves.h"
 #include "tests/support/soft_nic_pair.h"
-#include "transport/softnic/datagram/datagrams.h"
 
 namespace pacecar::datagrams_test {
 namespace {

@@ -13,6 +13,7 @@
 
 #include "tests/support/soft_nic_pair.h"
 #include "transport/base/prng.h"
+#include "transport/softnic/extended/pieces.h"
 
 namespace pacecar::path_mtu_test {
 namespace {
@@ -45,6 +46,7 @@ struct Writer {
       const Bytes size = datagram.bytes.size() + kHeaders;
       if (size <= passes) largest = std::max(largest, size);
       sent += 1;
+      if (random.below(100) < lost_percent) return true;
       return size > passes || (!datagram.alone && size > passes_joined);
     };
   }
@@ -76,6 +78,8 @@ struct Writer {
   Bytes passes_joined = 1 << 16;
   Bytes largest = 0;
   uint64_t sent = 0;
+  uint32_t lost_percent = 0;
+  Prng random{5};
 };
 
 class AllSizes : public testing::TestWithParam<std::tuple<Bytes, Security>> {};
@@ -91,6 +95,18 @@ TEST_P(AllSizes, PathFromTheStart) {
   writer.write(Duration::from_ms(2));
   EXPECT_LE(writer.largest, passes);
   EXPECT_GT(writer.largest, passes - 256);
+}
+
+TEST_P(AllSizes, PiecesAreLost) {
+  const auto& [passes, security] = GetParam();
+  for (uint32_t seed = 0; seed < 10; ++seed) {
+    Writer writer(searching(security));
+    writer.random = Prng(seed);
+    for (int i = 0; i < 2; ++i) writer.write();
+    writer.lost_percent = 10;
+    writer.passes = passes;
+    for (int i = 0; i < 2; ++i) writer.write(Duration::from_s(9));
+  }
 }
 
 TEST_P(AllSizes, PathThatBecomesSmaller) {
@@ -117,6 +133,18 @@ INSTANTIATE_TEST_SUITE_P(, AllSizes,
                          testing::Combine(testing::Values(576, 1280, 1500, 2044),
                                           testing::Values(Security::kOff, Security::kAuth,
                                                           Security::kEncrypt)));
+
+TEST(Pieces, EachCountsOnceAndForItsDivision) {
+  Pieces pieces;
+  EXPECT_EQ(pieces.add(5, 0, 3, 100), std::nullopt);
+  EXPECT_EQ(pieces.add(5, 0, 3, 100), std::nullopt);
+  EXPECT_EQ(pieces.add(5, 2, 3, 50), std::nullopt);
+  EXPECT_EQ(pieces.add(6, 1, 2, 7), std::nullopt);
+  EXPECT_EQ(pieces.add(5, 1, 3, 100), 250);
+  EXPECT_EQ(pieces.add(6, 0, 3, 5), std::nullopt);  // divided anew
+  EXPECT_EQ(pieces.add(6, 1, 3, 5), std::nullopt);
+  EXPECT_EQ(pieces.add(6, 2, 3, 1), 11);
+}
 
 TEST(PathMtu, TwoQuestionsAreAskedWhereEverythingPasses) {
   Writer writer;

@@ -86,8 +86,8 @@ class Course {
 
 TEST(PathSelectorGolden, PathsOfEachPolicyAreThoseOfTheGoldenFile) {
   constexpr std::pair<PathPolicy, const char*> kPolicies[] = {
-      {PathPolicy::kSticky, "sticky"},     {PathPolicy::kPenalty, "penalty"},
-      {PathPolicy::kRecycle, "recycle"},   {PathPolicy::kBalanced, "balanced"},
+      {PathPolicy::kSticky, "sticky"},    {PathPolicy::kPenalty, "penalty"},
+      {PathPolicy::kRecycle, "recycle"},  {PathPolicy::kBalanced, "balanced"},
       {PathPolicy::kReroute, "rerouted"},
   };
   std::string text;

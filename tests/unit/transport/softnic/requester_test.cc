@@ -1,11 +1,12 @@
 // Requester: runs of packets that are made at once, silence, and what its answers show, one call at
 // a time.
+#include "transport/softnic/extended/requester.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/wire_reencode.h"
 #include "transport/base/seq.h"
-#include "transport/softnic/extended/requester.h"
 
 namespace pacecar::requester_test {
 namespace {
