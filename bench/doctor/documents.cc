@@ -145,6 +145,7 @@ Result<Flow> read_flow(const Json& object) {
   reader.number(flow.core_bps, "core_bps");
   reader.number(flow.budget_bps, "budget_bps");
   reader.seconds(flow.rtt_s, "rtt_ns");
+  reader.number(flow.path_mtu_bytes, "path_mtu_bytes");
   reader.number(flow.unacknowledged_writes, "unacknowledged_writes");
   reader.number(flow.backlog_bytes, "backlog_bytes");
   reader.number(flow.in_flight_bytes, "in_flight_bytes");

@@ -41,7 +41,7 @@ struct ProfiledEvent {
   uint64_t stop_ns = 0;    // 0: it has not ended
   uint64_t moment_ns = 0;  // when a step's data was posted to, or came from, the network
   uint64_t first_ns = 0;   // of an operation: the time until its first message was ready
-  bool detailed = true;  // of an operation: its messages were recorded
+  bool detailed = true;    // of an operation: its messages were recorded
 };
 
 struct Profile {
@@ -73,6 +73,7 @@ struct Flow {
   double core_bps = 0;
   double budget_bps = 0;
   double rtt_s = 0;
+  uint64_t path_mtu_bytes = 0;  // of the largest packets that pass; 0: all do
   uint64_t unacknowledged_writes = 0;
   uint64_t backlog_bytes = 0;
   uint64_t in_flight_bytes = 0;

@@ -76,6 +76,14 @@ constexpr std::array kRules = {
                "'pacecar preflight --only fabric --watch 10' at both ends finds where",
                100 * loss_of(*path.flow), path.peer_name());
          }},
+    Rule{
+        "path-mtu", true, false, [](const Path& path) { return path.flow->path_mtu_bytes > 0; },
+        [](const Path& path) {
+          return fmt::format(
+              "packets above {} bytes do not pass to {}, although the interface of {} sends larger "
+              "ones: smaller ones cost more; check the MTU of the switches between",
+              path.flow->path_mtu_bytes, path.peer_name(), path.nic->name);
+        }},
     Rule{"host", false, false, nullptr,
          [](const Path& path) {
            const auto sent = path.flow->goodput_bps;

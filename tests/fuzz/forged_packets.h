@@ -44,6 +44,7 @@ inline std::vector<uint8_t> changed_body(std::span<const uint8_t> body, Input& i
   if (wire::decode(body, data, payload)) {
     change_data(data, input);
     if (data.taken_back) payload = {};
+    if (data.taken_back || data.question) data.pieces = 0;
     data.length = std::max(data.length, static_cast<uint32_t>(payload.size()));
     return wire::encode_data(data, payload, wire::Coverage::kFull);
   }
@@ -59,7 +60,7 @@ inline std::vector<uint8_t> changed_body(std::span<const uint8_t> body, Input& i
   wire::Nak nak;
   if (wire::decode(body, nak)) {
     nak.psn += input.u8() - 128U;
-    nak.syndrome = input.u8() % 2 == 0 ? wire::Syndrome::kTrimmed : nak.syndrome;
+    nak.syndrome = wire::Syndrome{static_cast<uint8_t>(1 + input.u8() % 3)};
     return wire::encode_nak(nak);
   }
   std::vector<uint8_t> copy(body.begin(), body.end());

@@ -90,6 +90,19 @@ class Target {
     const uint8_t choice = input.u8();
     return choice < 0xF0 ? reference + choice : input.u32();
   }
+  // A piece, or a question.
+  void make_rare(Input& input, wire::DataHeader& header) {
+    header.taken_back = false;
+    header.pieces = input.u8() % 4;
+    if (header.pieces > 0) {
+      header.piece = input.u8() % header.pieces;
+      return;
+    }
+    header = {.question = true,
+              .destination_qp = header.destination_qp,
+              .psn = header.psn,
+              .timestamp = header.timestamp};
+  }
   void data(Input& input) {
     const uint8_t flags = input.u8();
     wire::DataHeader header{
@@ -102,10 +115,12 @@ class Target {
         .key = (flags & 4) != 0 ? input.u32() : region_.key,
         .msn = some_psn(input, 0) & 0xFFFFFF,
         .timestamp = input.u32()};
+    if ((flags & 128) != 0) make_rare(input, header);
     std::span<const uint8_t> payload;
     if (!header.taken_back) payload = input.bytes(input.u8() * ((flags & 8) != 0 ? 16U : 1U));
     header.length = static_cast<uint32_t>(payload.size()) + ((flags & 16) != 0 ? input.u8() : 0);
     if (header.opcode == wire::Opcode::kWriteWithImm) header.immediate = input.u32();
+    if (header.question) header.length = 0;
     auto bytes = wire::encode_data(header, payload, wire::Coverage::kFull);
     const bool trimmed = (flags & 64) != 0;
     if (trimmed) bytes.resize(wire::kDataHeaderBytes);
@@ -135,8 +150,7 @@ class Target {
         {.destination_qp = ends_[0],
          .psn = some_psn(input, our_psn_) & 0xFFFFFF,
          .echo_timestamp = static_cast<uint32_t>(pair_.now.ns()) - ((flags & 2) ? input.u32() : 0),
-         .syndrome =
-             (flags & 1) != 0 ? wire::Syndrome::kTrimmed : wire::Syndrome::kRemoteAccessError}));
+         .syndrome = wire::Syndrome{static_cast<uint8_t>(1 + flags % 3)}}));
   }
 
   test::SoftNicPair pair_;

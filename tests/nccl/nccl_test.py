@@ -357,6 +357,23 @@ class Hosts(Job):
                                         NCCL_SOCKET_FAMILY="AF_INET6"):
             self.assertGreater(result["checked"], 0)
 
+    def test_a_path_that_stops_passing_large_packets(self):
+        said = False
+
+        def disturb(place, folder):
+            nonlocal said
+            self.assertTrue(wait_until((folder / "warm.1").exists, LIMIT_S), "no rank is at work")
+            for member in place.members:
+                namespaces.command(*namespaces.prefix(member), "iptables", "-A", "OUTPUT", "-p",
+                                   "udp", "-m", "length", "--length", "1501:65535", "-j", "DROP")
+            log = folder / "nccl.0.log"
+            said = wait_until(lambda: "packets above 1500 bytes do not pass to" in log.read_text(),
+                              LIMIT_S)
+
+        for result in self.run_on_hosts(9000, "lives_rank", "disturbed", 6, disturb=disturb):
+            self.assertGreater(result["done"], 0)
+        self.assertTrue(said, "the log does not say what passes")
+
     def test_a_link_that_is_down_for_3_s(self):
         def disturb(place, folder):
             self.assertTrue(wait_until((folder / "warm.1").exists, LIMIT_S), "no rank is at work")

@@ -21,8 +21,13 @@ inline std::span<const uint8_t> body(std::span<const uint8_t> packet) {
 
 inline std::vector<uint8_t> encode_data(const DataHeader& header, std::span<const uint8_t> payload,
                                         Coverage coverage) {
-  std::vector<uint8_t> packet(kDataHeaderBytes);
-  encode(header, std::span(packet).first<kDataHeaderBytes>());
+  std::vector<uint8_t> packet(kPieceHeaderBytes);
+  if (header.pieces == 0) {
+    packet.resize(kDataHeaderBytes);
+    encode(header, std::span(packet).first<kDataHeaderBytes>());
+  } else {
+    encode_piece(header, std::span(packet).first<kPieceHeaderBytes>());
+  }
   const uint32_t sum = checksum(packet, payload, coverage);
   packet.insert(packet.end(), payload.begin(), payload.end());
   packet.resize(packet.size() + kChecksumBytes);

@@ -290,27 +290,34 @@ size_t ExtendedEnd::transmit_pieces(const Requester::Outgoing& packet, uint16_t 
 
 // Sends packets without a meaning: the peer reports the sizes of those that arrive.
 size_t ExtendedEnd::transmit_questions(Instant now, std::span<TxPacket> out) {
-  NicCore& core = shared_.core;
   const PathMtu::Questions questions = requester_.ask(now);
-  const Bytes overhead = shared_.overhead_bytes + ip_udp_bytes(qp_.remote.address);
   const uint16_t path = requester_.choose_path(now);
-  const wire::DataHeader fields{.question = true,
-                                .destination_qp = qp_.remote.queue_pair,
-                                .timestamp = static_cast<uint32_t>(now.ns())};
   size_t count = 0;
-  for (const Bytes size : questions.sizes) {
-    const auto nothing = std::span(g_nothing).first(size - overhead);
-    const size_t room = shared_.overhead_bytes + (shared_.enciphers ? nothing.size() : 0);
-    for (int copies = questions.joined ? 2 : 1; copies > 0; --copies) {
-      if (count == out.size() || core.slab.room() < room) break;  // as if it were lost
-      const auto piece = core.slab.take(room);
-      wire::encode(fields, piece.first<wire::kDataHeaderBytes>());
-      out[count] = sealed_packet(piece, wire::kDataHeaderBytes, nothing, path);
-      out[count++].alone = !questions.joined;
-    }
+  for (const Bytes size : questions.alone) count += ask(size, false, path, now, out.subspan(count));
+  for (const Bytes size : questions.joined) {
+    for (int i = 0; i < 2; ++i) count += ask(size, true, path, now, out.subspan(count));
   }
   on_asked();
   return count;
+}
+
+// Makes one question; 0: there is no room, as if it were lost. The lowest bit of its time says
+// whether it may be joined.
+size_t ExtendedEnd::ask(Bytes size, bool joined, uint16_t path, Instant now,
+                        std::span<TxPacket> out) {
+  Slab& slab = shared_.core.slab;
+  const Bytes overhead = shared_.overhead_bytes + ip_udp_bytes(qp_.remote.address);
+  const auto nothing = std::span(g_nothing).first(size - overhead);
+  const size_t room = shared_.overhead_bytes + (shared_.enciphers ? nothing.size() : 0);
+  if (out.empty() || slab.room() < room) return 0;
+  const auto piece = slab.take(room);
+  wire::encode({.question = true,
+                .destination_qp = qp_.remote.queue_pair,
+                .timestamp = (static_cast<uint32_t>(now.ns()) & ~1U) | (joined ? 1U : 0U)},
+               piece.first<wire::kDataHeaderBytes>());
+  out[0] = sealed_packet(piece, wire::kDataHeaderBytes, nothing, path);
+  out[0].alone = !joined;
+  return 1;
 }
 
 // After a question or an answer, which may have settled what passes.
@@ -344,8 +351,9 @@ void ExtendedEnd::on_timeout(Instant now) {
   shared_.core.on_send_timeout(*this, now);
 }
 
-void ExtendedEnd::on_answer(Bytes datagram, Instant now) {
-  requester_.on_answer(datagram + ip_udp_bytes(qp_.remote.address), now);
+void ExtendedEnd::on_answer(const wire::Nak& nak, Instant now) {
+  const Bytes size = nak.psn + ip_udp_bytes(qp_.remote.address);
+  requester_.on_answer(size, (nak.echo_timestamp & 1) != 0, now);
   on_asked();
   shared_.core.scheduler.wake(qp_);
 }

@@ -102,8 +102,8 @@ class ExtendedEnd final : public QueuePairEnd {
   }
   // Sends at most `budget` bytes of payload, but at least one packet, on one path.
   [[gnu::flatten]] size_t transmit(Instant now, Bytes budget, std::span<TxPacket> out);
-  // The peer has received a question whose datagram had so many bytes.
-  void on_answer(Bytes datagram, Instant now);
+  // The peer has received a question.
+  void on_answer(const wire::Nak& nak, Instant now);
   // The packet of a refusal, for which the slab has room.
   TxPacket refusal(const wire::Nak& nak);
 
@@ -127,6 +127,7 @@ class ExtendedEnd final : public QueuePairEnd {
   [[gnu::noinline]] size_t transmit_pieces(const Requester::Outgoing& packet, uint16_t path,
                                            std::span<TxPacket> out);
   [[gnu::noinline]] size_t transmit_questions(Instant now, std::span<TxPacket> out);
+  size_t ask(Bytes size, bool joined, uint16_t path, Instant now, std::span<TxPacket> out);
   void on_asked();
   TxPacket sealed_packet(std::span<uint8_t> piece, size_t header_bytes,
                          std::span<const uint8_t> payload, uint16_t path);

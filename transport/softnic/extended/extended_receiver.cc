@@ -303,7 +303,7 @@ void ExtendedReceiver::on_nak(Instant now, const RxPacket& packet) {
   ExtendedEnd* end = find_sender(packet, nak.destination_qp);
   if (end == nullptr) return;
   if (!verify(*end, packet.bytes, body.size())) return;
-  if (nak.syndrome == wire::Syndrome::kQuestion) return end->on_answer(nak.psn, now);
+  if (nak.syndrome == wire::Syndrome::kQuestion) return end->on_answer(nak, now);
   const Bytes in_flight_before = end->requester().in_flight();
   const SendProgress progress = end->requester().on_nak(nak, now - packet.waited, now);
   end->on_progress(in_flight_before, progress);

@@ -28,6 +28,7 @@ void PathMtu::ask_again(Instant now) {
   rounds_ = 0;
   round_time_ = Duration();
   answered_ = false;
+  full_answered_ = {};
   passed_ = 0;
   deadline_ = now;
 }
@@ -60,7 +61,8 @@ PathMtu::Questions PathMtu::ask(Instant now, Duration timeout) {
   const auto whole = std::span(sizes_).last(1);
   if (state_ == State::kSettled) {
     deadline_ = now + kRetry;
-    return {whole, true};
+    full_answered_ = {};
+    return {whole, whole};
   }
   advance();
   if (state_ == State::kAskingJoined && rounds_ > kJoinedRounds) {
@@ -73,9 +75,9 @@ PathMtu::Questions PathMtu::ask(Instant now, Duration timeout) {
                          kMostRound);
   deadline_ = now + round_time_;
   answered_ = false;
-  if (state_ == State::kAskingFull) return {whole, true};
-  if (state_ == State::kAskingAll) return {sizes_, false};
-  return {std::ranges::equal_range(sizes_, passed_), true};
+  if (state_ == State::kAskingFull) return {whole, whole};
+  if (state_ == State::kAskingAll) return {sizes_, {}};
+  return {{}, std::ranges::equal_range(sizes_, passed_)};
 }
 
 void PathMtu::settle(bool one_by_one, Instant now) {
@@ -86,17 +88,20 @@ void PathMtu::settle(bool one_by_one, Instant now) {
   deadline_ = one_by_one || passed_ < full() ? now + kRetry : Instant::never();
 }
 
-void PathMtu::on_answer(Bytes size, Instant now) {
+void PathMtu::on_answer(Bytes size, bool joined, Instant now) {
   if (!std::ranges::binary_search(sizes_, size)) return;
   if (size == full()) {
-    passed_ = size;
-    return settle(state_ == State::kAskingAll || state_ == State::kAskingJoined, now);
-  }
-  if (state_ == State::kAskingAll) {
+    full_answered_[joined ? 1 : 0] = true;
+    const bool alone = full_answered_[0];
+    if (alone && (full_answered_[1] || state_ == State::kAskingAll)) {
+      passed_ = size;
+      settle(!full_answered_[1], now);
+    }
+  } else if (state_ == State::kAskingAll && !joined) {
     passed_ = std::max(passed_, size);
     payload_ = std::max(payload_, payload_of(passed_));
     answered_ = true;
-  } else if (state_ == State::kAskingJoined && size == passed_) {
+  } else if (state_ == State::kAskingJoined && joined && size == passed_) {
     settle(false, now);
   }
 }

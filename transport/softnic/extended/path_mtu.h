@@ -3,7 +3,8 @@
 // not by ICMP, which may be lost or forged. Sizes are those of IP packets, except where a payload
 // is named.
 //
-//   kAskingFull   two joined packets of the full size          answered: kSettled, full
+//   kAskingFull   two joined packets of the full size, and one alone
+//        |  both answered: kSettled, full
 //        |  4 rounds in vain
 //   kAskingAll    one packet of each size                      the full one: kSettled, one by one
 //        |  4 rounds with answers
@@ -35,8 +36,8 @@ class PathMtu {
     bool searches = false;  // false: everything passes
   };
   struct Questions {
-    std::span<const Bytes> sizes;
-    bool joined = false;  // two of each, which the kernel may join
+    std::span<const Bytes> alone;   // one packet of each size
+    std::span<const Bytes> joined;  // two of each, which the kernel may join
   };
   // The least of IPv4, old tunnels, the least of IPv6, VPNs, WireGuard, VXLAN, PPPoE, Ethernet,
   // InfiniBand, jumbo frames.
@@ -72,8 +73,8 @@ class PathMtu {
   Instant deadline() const { return deadline_; }
   // The questions that are due. `timeout`: how long an answer may take.
   Questions ask(Instant now, Duration timeout);
-  // The peer has received a question of that size.
-  void on_answer(Bytes size, Instant now);
+  // The peer has received a question of that size, joined or alone.
+  void on_answer(Bytes size, bool joined, Instant now);
 
  private:
   // Readers that poll memory rely on whole lines, as SoftNicConfig::mtu says.
@@ -101,8 +102,9 @@ class PathMtu {
   Bytes passed_;
   Instant deadline_ = Instant::never();
   Duration round_time_;
-  uint32_t rounds_ = 0;    // of this state; in kAskingAll those with answers
-  bool answered_ = false;  // in this round
+  uint32_t rounds_ = 0;                  // of this state; in kAskingAll those with answers
+  bool answered_ = false;                // in this round
+  std::array<bool, 2> full_answered_{};  // alone, joined
   bool one_by_one_ = false;
   uint32_t losses_ = 0;
 };

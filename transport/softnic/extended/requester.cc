@@ -50,9 +50,9 @@ inline void Requester::divide(Posted& posted) const {
   posted.packets = one ? 1 : static_cast<uint32_t>((length + payload - 1) / payload);
 }
 
-void Requester::on_answer(Bytes size, Instant now) {
+void Requester::on_answer(Bytes size, bool joined, Instant now) {
   const Bytes before = mtu_.payload();
-  mtu_.on_answer(size, now);
+  mtu_.on_answer(size, joined, now);
   if (mtu_.payload() != before) divide_unsent();
 }
 

@@ -78,7 +78,7 @@ class Requester {
   const PathMtu& mtu() const { return mtu_; }
   // The questions that are due, to find out what passes.
   PathMtu::Questions ask(Instant now);
-  void on_answer(Bytes size, Instant now);
+  void on_answer(Bytes size, bool joined, Instant now);
   // Smoothed; zero before the first sample.
   Duration round_trip() const { return rtt_.smoothed(); }
   void expect_round_trip(Duration round_trip) { rtt_.expect(round_trip); }

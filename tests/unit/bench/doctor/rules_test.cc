@@ -1,8 +1,9 @@
 // pacecar doctor: each rule alone, the process that the others wait for, and the verdict.
+#include "bench/doctor/rules.h"
+
 #include <gmock/gmock.h>
 
 #include "bench/doctor/report.h"
-#include "bench/doctor/rules.h"
 #include "bench/doctor/verdict.h"
 #include "tests/support/doctor_job.h"
 
@@ -94,6 +95,13 @@ TEST_F(RuleTest, Loss) {
   flow.tried_bytes = 100'000;
   flow.repeated_bytes = 50'000;
   EXPECT_EQ(diagnose(flow).name, "network") << "the loss of a few packets does not count";
+}
+
+TEST_F(RuleTest, PathMtu) {
+  Flow flow = limited("network");
+  flow.path_mtu_bytes = 1500;
+  EXPECT_EQ(diagnose(flow).name, "path-mtu");
+  EXPECT_THAT(why(flow), HasSubstr("packets above 1500 bytes do not pass to rank 1 (h1, pid 101)"));
 }
 
 TEST_F(RuleTest, Host) {

@@ -118,6 +118,52 @@ TEST(WireData, DecodesTheGoldenBytes) {
   EXPECT_THAT(payload, ElementsAreArray({'a', 'b', 'c'}));
 }
 
+TEST(WireData, APieceHasItsNumberBehindTheHeader) {
+  DataHeader piece = kData;
+  piece.pieces = 7;
+  piece.piece = 6;
+  Packet packet(kPieceHeaderBytes);
+  encode_piece(piece, std::span(packet).first<kPieceHeaderBytes>());
+  EXPECT_EQ(packet[kFlagsAt], 0x08);
+  EXPECT_THAT(std::span(packet).last(4), ElementsAreArray({6, 7, 0, 0}));
+  DataHeader header;
+  std::span<const uint8_t> payload;
+  EXPECT_FALSE(decode(packet, header, payload)) << "no piece is empty";
+  packet.push_back('a');
+  ASSERT_TRUE(decode(packet, header, payload));
+  EXPECT_EQ(header, piece);
+  EXPECT_THAT(payload, ElementsAreArray({'a'}));
+  for (const auto& [at, value] : {std::pair<size_t, uint8_t>{40, 7},
+                                  {41, 6},
+                                  {41, 0},
+                                  {42, 1},
+                                  {43, 1},
+                                  {kFlagsAt, 0x09},
+                                  {kFlagsAt, 0x0A},
+                                  {kFlagsAt, 0x0C}}) {
+    Packet changed = packet;
+    changed[at] = value;
+    EXPECT_FALSE(decode(changed, header, payload)) << at << " " << int{value};
+  }
+}
+
+TEST(WireData, AQuestionBelongsToNoWrite) {
+  const DataHeader question{.question = true, .destination_qp = 0x123456, .timestamp = 0x41424344};
+  Packet packet(kDataHeaderBytes + 1000);
+  encode(question, std::span(packet).first<kDataHeaderBytes>());
+  EXPECT_EQ(packet[kFlagsAt], 0x04);
+  DataHeader header;
+  std::span<const uint8_t> payload;
+  ASSERT_TRUE(decode(packet, header, payload));
+  EXPECT_EQ(header, question);
+  EXPECT_EQ(payload.size(), 1000U);
+  for (const size_t at : {0, 12, 20, 27, 28, 32}) {
+    Packet changed = packet;
+    changed[at] ^= 1;
+    EXPECT_FALSE(decode(changed, header, payload)) << at;
+  }
+}
+
 TEST(WirePackets, AllBeginAlike) {
   const auto begins = [](std::span<const uint8_t> packet) {
     return (load_be64(packet.data()) & kBeginning.bits) == kBeginning.value;
@@ -358,7 +404,7 @@ TEST(WireNak, RefusesOtherLengthsSyndromesAndReservedBits) {
   longer.push_back(0);
   EXPECT_FALSE(decodes(longer));
   for (int syndrome = 0; syndrome < 256; ++syndrome) {
-    const bool known = syndrome == 1 || syndrome == 2;
+    const bool known = syndrome >= 1 && syndrome <= 3;
     EXPECT_EQ(decodes_with(kNakPacket, 16, static_cast<uint8_t>(syndrome)), known) << syndrome;
   }
   for (const size_t at : {17, 18, 19}) EXPECT_FALSE(decodes_with(kNakPacket, at, 1));
