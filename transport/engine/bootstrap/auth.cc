@@ -4,7 +4,6 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <openssl/rand.h>
 
 #include <algorithm>
 
@@ -74,10 +73,6 @@ std::string without_proof(std::string_view peer, bool has_cluster_key) {
       peer,
       has_cluster_key ? "or not the cluster key that PACECAR_KEY_FILE names here"
                       : "or has a cluster key, and here PACECAR_KEY_FILE is unset");
-}
-
-bool fill_random(std::span<uint8_t> out) {
-  return RAND_bytes(out.data(), static_cast<int>(out.size())) == 1;
 }
 
 }  // namespace pacecar::bootstrap

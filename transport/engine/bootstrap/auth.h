@@ -4,6 +4,8 @@
 // Neither secret nor key is ever sent. Thread rule: any thread; one object per connection.
 #pragma once
 
+#include <sys/random.h>
+
 #include <optional>
 #include <span>
 #include <string>
@@ -55,13 +57,14 @@ struct Handshake {
 // `has_cluster_key`: this side has one.
 std::string without_proof(std::string_view peer, bool has_cluster_key);
 
-// Fills `out` with random bytes that nobody can guess; false when the system has none.
-bool fill_random(std::span<uint8_t> out);
-// The same for a value of bytes; aborts without randomness.
+// A value of random bytes that nobody can guess; aborts without randomness. From the kernel,
+// because OpenSSL's generator ends with the process's main(), while NCCL's threads may still
+// connect.
 template <typename T>
 T random_value() {
   T value;
-  PACECAR_CHECK(fill_random({reinterpret_cast<uint8_t*>(&value), sizeof value}));
+  static_assert(sizeof value <= 256);  // so many at a time are never interrupted
+  PACECAR_CHECK(getrandom(&value, sizeof value, 0) == sizeof value);
   return value;
 }
 

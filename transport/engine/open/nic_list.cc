@@ -96,12 +96,19 @@ Result<NicCandidate> find(std::string_view entry, Candidates candidates) {
 
 // The default: all NICs of the first kind of which the host has any.
 std::vector<NicGroup> by_default(Candidates candidates) {
-  const std::array kinds = {std::pair{NicKind::kVerbs, false}, std::pair{NicKind::kSoftUdp, false},
-                            std::pair{NicKind::kSoftUdp, true}};
-  for (const auto& [kind, loopback] : kinds) {
+  struct Wanted {
+    NicKind kind;
+    bool secluded;
+    bool loopback;
+  };
+  constexpr std::array kWanted = {
+      Wanted{NicKind::kVerbs, false, false}, Wanted{NicKind::kSoftUdp, false, false},
+      Wanted{NicKind::kSoftUdp, true, false}, Wanted{NicKind::kSoftUdp, false, true}};
+  for (const Wanted& wanted : kWanted) {
     std::vector<NicGroup> chosen;
     for (const NicCandidate& candidate : candidates) {
-      if (candidate.usable && candidate.kind == kind && candidate.loopback == loopback) {
+      if (candidate.usable && candidate.kind == wanted.kind &&
+          candidate.secluded == wanted.secluded && candidate.loopback == wanted.loopback) {
         chosen.push_back({candidate});
       }
     }

@@ -28,7 +28,10 @@ struct NicCandidate {
   std::string arguments = {};  // of a DPDK device: "role=client,id=0"
   bool usable = true;          // up, with an address
   bool loopback = false;       // reaches only this host
-  std::string flaw = {};       // why it is not usable, and the cure; empty: not known
+  // Other hosts hardly reach it: it has no carrier or only a link-local address, or joins
+  // containers.
+  bool secluded = false;
+  std::string flaw = {};  // why it is not usable, and the cure; empty: not known
 
   std::string name() const;
 };
@@ -39,10 +42,10 @@ using NicGroup = std::vector<NicCandidate>;
 // `list` is a comma list. An entry is a NAME, a DEVICE (its first NIC in `candidates`), several of
 // these joined by + (bonded), or one after ^ (excluded). Items with a '=' after a DPDK device are
 // its arguments; such a device need not be among the candidates. If no entry names a NIC to use:
-// every usable RDMA NIC; if there is none, a software NIC on every usable interface, on the
-// loopback only if there is no other. Errors: kInvalidArgument (an unknown kind of NIC, or a NIC
-// that is bonded twice), kNotFound (a missing or unusable NIC, or none is left), kUnavailable (a
-// NIC with a flaw).
+// every usable RDMA NIC; if there is none, a software NIC on every usable interface, on those that
+// are secluded, and on the loopback, only if there is no other. Errors: kInvalidArgument (an
+// unknown kind of NIC, or a NIC that is bonded twice), kNotFound (a missing or unusable NIC, or
+// none is left), kUnavailable (a NIC with a flaw).
 Result<std::vector<NicGroup>> choose_nics(std::string_view list,
                                           std::span<const NicCandidate> candidates);
 

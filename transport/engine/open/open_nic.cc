@@ -10,9 +10,10 @@
 #include "transport/engine/cores/multi_core_port.h"
 #include "transport/engine/open/open_io.h"
 #include "transport/engine/open/open_kinds.h"
-#include "transport/engine/soft_port.h"
 #include "transport/engine/open/tags.h"
+#include "transport/engine/soft_port.h"
 #include "transport/io/udp/interfaces.h"
+#include "transport/wire/address.h"
 
 namespace pacecar {
 namespace {
@@ -29,7 +30,7 @@ Result<std::unique_ptr<NicPort>> open_engines(const InterfaceInfo& interface, co
   const CoreThreadConfig config{
       .clock = clock_now, .spin = params.spin, .blind = !params.fault.empty()};
   return MultiCorePort::make(make_soft_ports(params, std::move(ios), clock_now()), config,
-                            std::move(processors));
+                             std::move(processors));
 }
 
 Result<std::unique_ptr<NicPort>> open_port(const NicCandidate& candidate,
@@ -85,6 +86,16 @@ std::string pci_device_path(const std::string& address) {
   return std::filesystem::canonical("/sys/bus/pci/devices/" + address, error);
 }
 
+namespace {
+
+bool is_secluded(const InterfaceInfo& interface) {
+  const auto address = preferred_address(interface);
+  return !interface.loopback && (!interface.running || interface.name.starts_with("docker") ||
+                                 (address && is_link_local(*address)));
+}
+
+}  // namespace
+
 std::vector<NicCandidate> list_nics() {
   std::vector<NicCandidate> nics = list_verbs_nics();
   for (const NicKind kind : {NicKind::kSoftUdp, NicKind::kSoftRaw}) {
@@ -92,7 +103,8 @@ std::vector<NicCandidate> list_nics() {
       nics.push_back({.kind = kind,
                       .device = interface.name,
                       .usable = interface.up && preferred_address(interface).has_value(),
-                      .loopback = interface.loopback});
+                      .loopback = interface.loopback,
+                      .secluded = is_secluded(interface)});
     }
   }
   return nics;

@@ -19,6 +19,8 @@
 namespace pacecar {
 namespace {
 
+bool is_loopback(const Address& ipv4) { return ipv4.ip[12] == 127; }
+
 std::filesystem::path sys_path(const std::string& name) { return "/sys/class/net/" + name; }
 
 Bytes read_mtu(const std::string& name) {
@@ -52,6 +54,7 @@ InterfaceInfo describe(const ifaddrs& entry) {
   info.name = entry.ifa_name;
   info.mtu = read_mtu(info.name);
   info.up = (entry.ifa_flags & IFF_UP) != 0;
+  info.running = (entry.ifa_flags & IFF_RUNNING) != 0;
   info.loopback = (entry.ifa_flags & IFF_LOOPBACK) != 0;
   info.pci_path = read_pci_path(info.name);
   // Virtual devices report a made-up speed (veth: 10 Gb/s).
@@ -109,8 +112,12 @@ Result<InterfaceInfo> find_interface(const std::string& name) {
 }
 
 std::optional<Address> preferred_address(const InterfaceInfo& interface) {
-  const auto ipv4 = std::ranges::find_if(interface.addresses, is_ipv4);
-  return ipv4 != interface.addresses.end() ? *ipv4 : preferred_ipv6_address(interface);
+  std::optional<Address> best;
+  for (const Address& address : interface.addresses) {
+    if (!is_ipv4(address)) continue;
+    if (!best || (is_loopback(*best) && !is_loopback(address))) best = address;
+  }
+  return best ? best : preferred_ipv6_address(interface);
 }
 
 std::optional<Address> preferred_ipv6_address(const InterfaceInfo& interface) {

@@ -19,6 +19,7 @@ struct InterfaceInfo {
   std::vector<Address> addresses;  // port 0
   Bytes mtu = 0;
   bool up = false;
+  bool running = false;  // with a carrier
   bool loopback = false;
   Rate speed;            // 0: unknown, or a virtual device
   std::string pci_path;  // real path of its PCI device in /sys; empty for one that is not on PCI
@@ -33,7 +34,8 @@ std::vector<InterfaceInfo> list_interfaces();
 // Error: kNotFound; the message lists the interfaces.
 Result<InterfaceInfo> find_interface(const std::string& name);
 
-// The address that a NIC on this interface uses: IPv4 first, else global IPv6, else link-local.
+// The address that a NIC on this interface uses: IPv4 first, of loopback one that other hosts may
+// reach; else global IPv6, else link-local.
 std::optional<Address> preferred_address(const InterfaceInfo& interface);
 // Likewise, IPv6 only.
 std::optional<Address> preferred_ipv6_address(const InterfaceInfo& interface);

@@ -46,6 +46,14 @@ TEST(NicList, EmptyListMeansEveryUsableInterface) {
   EXPECT_THAT(chosen(""), ElementsAre("soft:udp:eth0", "soft:udp:eth1"));
 }
 
+TEST(NicList, SecludedInterfacesAreUsedIfTheyAreNamedOrThereIsNoOther) {
+  NicCandidate docker = soft("docker0");
+  docker.secluded = true;
+  EXPECT_THAT(chosen("", {docker, soft("lo"), soft("eth0")}), ElementsAre("soft:udp:eth0"));
+  EXPECT_THAT(chosen("", {docker, soft("lo")}), ElementsAre("soft:udp:docker0"));
+  EXPECT_THAT(chosen("docker0", {docker, soft("eth0")}), ElementsAre("soft:udp:docker0"));
+}
+
 TEST(NicList, ErrorTellsAHostWithoutNicsFromAnEmptyList) {
   EXPECT_THAT(error("", {soft("lo", false)}).message, HasSubstr("this host has no NIC"));
   EXPECT_THAT(error("", {soft("lo", false)}).message, Not(HasSubstr("PACECAR_NICS")));

@@ -84,10 +84,12 @@ TEST(Interfaces, ThePathIsThatOfAPciDevice) {
 TEST(Interfaces, AddressesArePreferredInOrder) {
   InterfaceInfo info;
   EXPECT_EQ(preferred_address(info), std::nullopt);
-  for (const char* text : {"[fe80::1%1]:0", "[2001:db8::1]:0", "192.0.2.1:0"}) {
+  for (const char* text : {"[fe80::1%1]:0", "[2001:db8::1]:0", "127.0.0.1:0", "192.0.2.1:0"}) {
     info.addresses.push_back(*parse_address(text));
     EXPECT_EQ(preferred_address(info), info.addresses.back()) << text;
   }
+  info.addresses.push_back(*parse_address("127.0.0.2:0"));
+  EXPECT_EQ(preferred_address(info), parse_address("192.0.2.1:0"));
 }
 
 TEST(OpenUdp, ErrorsNameTheMistake) {
