@@ -89,7 +89,7 @@ TEST(Interfaces, AddressesArePreferredInOrder) {
     EXPECT_EQ(preferred_address(info), info.addresses.back()) << text;
   }
   info.addresses.push_back(*parse_address("127.0.0.2:0"));
-  EXPECT_EQ(preferred_address(info), parse_address("192.0.2.1:0"));
+  EXPECT_EQ(preferred_address(info), *parse_address("192.0.2.1:0"));
 }
 
 TEST(OpenUdp, ErrorsNameTheMistake) {
