@@ -39,6 +39,9 @@ PathPolicy path_policy(const SoftNicConfig& nic, const QueuePairConfig& config) 
 // The payload of questions. Not const, so that the program's file does not contain it.
 constinit std::array<uint8_t, wire::kMaxDatagramBytes> g_nothing{};
 
+// Questions that are due wait for the next poll_transmit.
+constexpr Duration kAskAgain = Duration::from_ms(1);
+
 Bytes ip_udp_bytes(const Address& peer) { return is_ipv4(peer) ? 28 : 48; }
 
 Requester::Config requester_config(const SoftNicConfig& nic, const QueuePair& qp) {
@@ -347,8 +350,12 @@ TxPacket ExtendedEnd::sealed_packet(std::span<uint8_t> piece, size_t header_byte
 }
 
 void ExtendedEnd::on_timeout(Instant now) {
-  if (requester_.mtu().deadline() <= now) shared_.core.acks.request_now(qp_);
-  shared_.core.on_send_timeout(*this, now);
+  NicCore& core = shared_.core;
+  core.on_send_timeout(*this, now);
+  if (requester_.mtu().deadline() > now || !qp_.connected()) return;
+  core.acks.request_now(qp_);
+  // Not at once again. transmit_questions sets the timer anew.
+  core.timers.arm(qp_.slot, std::min(requester_.deadline(), now + kAskAgain));
 }
 
 void ExtendedEnd::on_answer(const wire::Nak& nak, Instant now) {

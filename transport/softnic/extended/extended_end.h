@@ -7,6 +7,7 @@
 // Thread rule: one owner.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string_view>
 #include <unordered_map>
@@ -82,7 +83,8 @@ class ExtendedEnd final : public QueuePairEnd {
   Responder& responder() { return responder_; }
   PacketGuard* guard() { return guard_.get(); }
   wire::Coverage coverage() const { return coverage_; }
-  Instant deadline() const { return requester_.deadline(); }
+  // When on_timeout must be called.
+  Instant deadline() const { return std::min(requester_.deadline(), requester_.mtu().deadline()); }
   // How the queue pair breaks when the peer is silent.
   CompletionStatus silence_status() const { return CompletionStatus::kRetryExceeded; }
   // Brings the flow up to date after the requester has changed.

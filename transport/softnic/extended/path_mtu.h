@@ -85,7 +85,7 @@ class PathMtu {
   static constexpr uint32_t kJoinedRounds = 4;
   static constexpr uint32_t kAnsweredRounds = 4;
   static constexpr Duration kLeastRound = Duration::from_ms(10);
-  static constexpr Duration kMostRound = Duration::from_ms(200);
+  static constexpr Duration kMostRound = Duration::from_s(5);
   static constexpr Duration kRetry = Duration::from_s(30);  // the path may have been mended
 
   Bytes payload_of(Bytes size) const;

@@ -9,7 +9,6 @@
 // Bounded; allocates once. Thread rule: one owner.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "transport/base/fixed_queue.h"
@@ -93,11 +92,8 @@ class Requester {
   // Next completed work request, in order; false if there is none.
   bool pop_completed(WorkRequest* work_request, CompletionStatus* status);
 
-  // When on_timeout or ask must be called; never() when nothing is in flight and no question is
-  // planned.
-  Instant deadline() const {
-    return window_.empty() ? mtu_.deadline() : std::min(deadline_, mtu_.deadline());
-  }
+  // When on_timeout must be called; never() when nothing is in flight.
+  Instant deadline() const { return window_.empty() ? Instant::never() : deadline_; }
   // kRepair: with packet timeouts, lost packets are to be sent; otherwise a probe, whose answer
   // reports the losses. Progress is `timed_out`, a sign of congestion, only from the second probe
   // on and when the silence has lasted for a whole timeout.

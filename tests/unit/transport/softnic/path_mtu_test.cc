@@ -168,6 +168,19 @@ TEST(PathMtu, JoinedPacketsMayVanishWhereSingleOnesPass) {
   EXPECT_EQ(writer.path_mtu(), 1500);
 }
 
+TEST(PathMtu, ManyFlowsAskAPeerThatDoesNotAnswer) {
+  SoftNicConfig config = searching();
+  config.flows = 200;
+  config.queue_pairs = 256;
+  SoftNicPair pair(config);
+  size_t sent = 0;
+  pair.lose = [&](size_t, Datagram&) { return ++sent > 0; };
+  for (uint32_t flow = 0; flow < 200; ++flow) pair.connect({.flow = flow});
+  pair.run_for(Duration::from_s(60));
+  EXPECT_GT(sent, 2 * 200 * 3U);
+  EXPECT_LT(sent, 2 * 200 * 300U);  // ever more rarely
+}
+
 // A virtual bridge looks at the size of a single packet only.
 TEST(PathMtu, SinglePacketsMayVanishWhereJoinedOnesPass) {
   Writer writer;
