@@ -58,7 +58,7 @@ Requester::Config requester_config(const SoftNicConfig& nic, const QueuePair& qp
       .mtu = {.payload = std::min(qp.local.mtu, qp.remote.mtu),
               .overhead = wire::kDataHeaderBytes + trailer_bytes(nic.security) +
                           ip_udp_bytes(qp.remote.address),
-              .searches = nic.searches_mtu && qp.config.paced && qp.config.posts},
+              .searches = nic.searches_mtu && qp.config.posts},
       .path_policy = path_policy(nic, qp.config),
       .paths = nic.paths,
       .path_seed = uint64_t{qp.local.first_psn} << 32 | qp.id,
@@ -327,6 +327,7 @@ size_t ExtendedEnd::ask(Bytes size, bool joined, uint16_t path, Instant now,
 void ExtendedEnd::on_asked() {
   NicCore& core = shared_.core;
   core.timers.arm(qp_.slot, deadline());
+  if (!qp_.config.paced) return;  // of the flow; its control writes are seldom large
   FlowSignal& signal = core.scheduler.flows()[qp_.config.flow].signal;
   const auto path_mtu = static_cast<uint32_t>(requester_.mtu().reduced());
   if (requester_.mtu().searching() || signal.path_mtu == path_mtu) return;

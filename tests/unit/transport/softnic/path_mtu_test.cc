@@ -168,6 +168,18 @@ TEST(PathMtu, JoinedPacketsMayVanishWhereSingleOnesPass) {
   EXPECT_EQ(writer.path_mtu(), 1500);
 }
 
+// Those of many CTS slots are large.
+TEST(PathMtu, ControlWritesAskToo) {
+  SoftNicPair pair(searching());
+  const auto ends = pair.connect({.paced = false});
+  const auto& from = pair.memory(0, kWrite, Access::kLocalRead, 3);
+  auto& to = pair.memory(1, kWrite);
+  pair.lose = [](size_t, Datagram& datagram) { return datagram.bytes.size() + kHeaders > 1500; };
+  pair.post(0, ends[0], SoftNicPair::write(from, to, kWrite, 1, 1));
+  EXPECT_TRUE(pair.run_until_completed(1, 1, Duration::from_ms(900)));
+  EXPECT_EQ(to.bytes, from.bytes);
+}
+
 TEST(PathMtu, ManyFlowsAskAPeerThatDoesNotAnswer) {
   SoftNicConfig config = searching();
   config.flows = 200;
