@@ -79,7 +79,7 @@ std::string describe_path(const FlowFacts& flow, const std::string& nic) {
     return fmt::format("packets of all sizes pass to {} over {} again", flow.peer_address, nic);
   }
   return fmt::format(
-      "packets above {} bytes do not pass to {} over {}, although its interface sends larger ones: "
+      "packets above {} bytes do not pass to {} over {}, although the interface sends larger ones: "
       "smaller ones are sent; check the MTU of the switches between",
       flow.path_mtu, flow.peer_address, nic);
 }

@@ -327,7 +327,7 @@ size_t ExtendedEnd::ask(Bytes size, bool joined, uint16_t path, Instant now,
 void ExtendedEnd::on_asked() {
   NicCore& core = shared_.core;
   core.timers.arm(qp_.slot, deadline());
-  if (!qp_.config.paced) return;  // of the flow; its control writes are seldom large
+  if (!qp_.config.paced) return;  // only data has a flow
   FlowSignal& signal = core.scheduler.flows()[qp_.config.flow].signal;
   const auto path_mtu = static_cast<uint32_t>(requester_.mtu().reduced());
   if (requester_.mtu().searching() || signal.path_mtu == path_mtu) return;

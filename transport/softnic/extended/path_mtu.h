@@ -47,6 +47,8 @@ class PathMtu {
   static constexpr size_t kMostQuestions = kUsual.size() + 1;
 
   explicit PathMtu(const Config& config);
+  PathMtu(const PathMtu&) = delete;  // sizes_ points into the object
+  PathMtu& operator=(const PathMtu&) = delete;
 
   // The largest payload that packets may have now.
   Bytes payload() const { return payload_; }
