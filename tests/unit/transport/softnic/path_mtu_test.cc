@@ -168,6 +168,16 @@ TEST(PathMtu, JoinedPacketsMayVanishWhereSingleOnesPass) {
   EXPECT_EQ(writer.path_mtu(), 1500);
 }
 
+TEST(PathMtu, WritesThatHaveNotBegunAreDividedAnew) {
+  Writer writer;
+  for (uint32_t i = 0; i < 8; ++i) {  // more than the window takes of the smallest packets
+    writer.pair.post(0, writer.ends[0], SoftNicPair::write(writer.from, writer.to, kWrite, i, i));
+  }
+  ASSERT_TRUE(writer.pair.run_until_completed(1, 8, Duration::from_ms(900)));
+  EXPECT_GT(writer.largest, kMtu);
+  EXPECT_LT(writer.sent, 8 * kWrite / 384U);
+}
+
 // Those of many CTS slots are large.
 TEST(PathMtu, ControlWritesAskToo) {
   SoftNicPair pair(searching());
