@@ -41,11 +41,6 @@ Result<Address> listen_address(std::string_view text) {
                           text, kDefaultPort));
 }
 
-bool is_loopback(const Address& address) {
-  constexpr std::array<uint8_t, 16> kLoopbackV6 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
-  return is_ipv4(address) ? address.ip[kIpv4Prefix.size()] == 127 : address.ip == kLoopbackV6;
-}
-
 Result<void> replace_file(const std::string& path, std::string_view text) {
   if (!path.ends_with(".prom")) {
     return fail(

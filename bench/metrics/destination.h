@@ -16,9 +16,6 @@ constexpr uint16_t kDefaultPort = 18516;  // next to that of `pacecar bw`
 // 0: any that is free. Errors: kInvalidArgument.
 Result<Address> listen_address(std::string_view text);
 
-// Whether only this host can reach the address.
-bool is_loopback(const Address& address);
-
 // Replaces a file for node_exporter's textfile collector atomically. Its name must end with
 // ".prom", as the collector reads no other files. Errors: kInvalidArgument (the name), kSystem.
 Result<void> replace_file(const std::string& path, std::string_view text);

@@ -13,7 +13,8 @@ void check_name(std::span<const uint8_t> input) {
   bootstrap::Identity name{};
   std::copy_n(input.begin(), std::min(input.size(), name.size()), name.begin());
   const auto process = named_process(name);
-  if (process) PACECAR_CHECK(name_process(process->identity, process->devices) == name);
+  if (process)
+    PACECAR_CHECK(name_process(process->identity, process->devices, process->addresses) == name);
 }
 
 void check_lanes(std::span<const uint8_t> input) {

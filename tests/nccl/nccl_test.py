@@ -23,6 +23,7 @@ import bridged
 import job
 import linked
 import namespaces
+import random_networks
 from console import interrupt
 from exchange import Failed, wait_until
 from limits import ALL, LIMIT_S, draws
@@ -384,6 +385,23 @@ class Hosts(Job):
 
         for result in self.run_on_hosts(1500, "lives_rank", "disturbed", 6, disturb=disturb):
             self.assertGreater(result["done"], 0)
+
+
+class RandomNetworks(Job):
+    """Hosts, addresses, cables, MTUs, NICs and firewalls by a seed."""
+
+    def test_seeds(self):
+        for seed in range(1, 1 + (200 if ALL else 6)):
+            network = random_networks.draw(seed)
+            with self.subTest(network=str(network)):
+                try:
+                    outcome = random_networks.run(network, LIMIT_S)
+                except namespaces.Unavailable as why:
+                    self.skipTest(str(why))
+                except Failed as reason:
+                    self.fail(str(reason))
+                if network.fault in random_networks.HARMLESS:
+                    self.assertTrue(outcome.worked, outcome.said)
 
 
 @unittest.skipUnless("LAB_RANK" in os.environ, "of the laboratory: tests/lab/run BUILD nccl.sh")

@@ -91,7 +91,7 @@ class BondDevice {
       : cuts_(nics),
         own_{.devices = std::vector<OwnDevice>(1),
              .keeper = std::make_shared<BondKeeper>(),
-             .replacements = std::make_shared<Replacements>()} {
+             .notices = std::make_shared<Notices>()} {
     for (size_t i = 0; i < nics; ++i) {
       auto io = open_io(params, find_interface("lo").value(), Sockets::kUdp);
       auto port =

@@ -25,7 +25,8 @@ Result<TestResult> test_request(const Attachment& at, RequestPool<Own>& pool, Re
   const MessageFailure failure = request->failure;
   pool.give_back(static_cast<Own*>(request));
   if (state == MessageRequest::State::kDone) return result;
-  result = tl::unexpected(describe(failure, at.peer, at.nic.timeout, at.call(&Lanes::fault)));
+  result = tl::unexpected(
+      describe(failure, at.peer, at.nic.timeout, at.call(&Lanes::fault), at.own_trouble()));
   return result;
 }
 
@@ -101,8 +102,8 @@ class EngineSendConnection final : public SendConnection {
   void send_now() override { at_.nic.engine->send_now(); }
 
  private:
-  static uint32_t key_of(const Memory* memory) {
-    return memory != nullptr ? memory->region().key : 0;
+  uint32_t key_of(const Memory* memory) const {
+    return memory != nullptr ? memory->region(at_.nic.member).key : 0;
   }
 
   Result<void> check_put(size_t size, const Window& window, uint64_t offset) const {
@@ -145,9 +146,9 @@ class EngineReceiveConnection final : public ReceiveConnection {
     request->clear();
     for (const ReceiveBuffer& buffer : buffers) {
       auto* const data = static_cast<uint8_t*>(buffer.data);
-      request->add(
-          data, buffer.size, buffer.tag,
-          buffer.size > 0 ? remote_address_of(buffer.memory->region(), data) : RemoteAddress{});
+      request->add(data, buffer.size, buffer.tag,
+                   buffer.size > 0 ? remote_address_of(buffer.memory->region(at_.nic.member), data)
+                                   : RemoteAddress{});
     }
     at_.nic.engine->receives().push(at_.connection, *request);
     // The next poll advertises it, perhaps together with data to that peer.

@@ -15,7 +15,9 @@
 #include "transport/api/pacecar.hpp"
 #include "transport/base/units.h"
 #include "transport/engine/engine.h"
+#include "transport/engine/open/own_link.h"
 #include "transport/message/message_request.h"
+#include "transport/wire/subnet.h"
 
 namespace pacecar {
 
@@ -56,9 +58,11 @@ class RequestPool {
 // The NIC of a connection's end. The engine exists at least as long as its connections.
 struct OwnNic {
   std::shared_ptr<Engine> engine;
-  std::string name;
+  std::string name;  // "soft:udp:eth0"
   Duration timeout;  // PACECAR_TIMEOUT, for error texts
   LogSink log;
+  size_t member = 0;  // index among its device's NICs, and of its region of a Memory
+  Subnet subnet;      // of its address
 };
 
 // State common to both ends.
@@ -81,6 +85,7 @@ struct Attachment {
       }
     });
   }
+  std::string own_trouble() const { return pacecar::own_trouble(nic.name, nic.engine->address()); }
   // For people: "send to", "receive from".
   std::string_view verb() const {
     return direction == Direction::kSend ? "send to" : "receive from";

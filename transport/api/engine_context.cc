@@ -1,16 +1,13 @@
 #include "transport/api/engine_context.h"
 
 #include <fmt/format.h>
-#include <net/if.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "transport/api/lane_list.h"
 #include "transport/api/memory.h"
-#include "transport/base/file_descriptor.h"
+#include "transport/engine/open/own_link.h"
 #include "transport/metrics/exposition.h"
 
 namespace pacecar {
@@ -29,17 +26,6 @@ bool takes_gpu_memory_as(const NicInfo& requested, const NicInfo& other) {
   return other.cuda && (other.dma_buf || !requested.dma_buf) &&
          (requested.gpu_flush || !other.gpu_flush) &&
          limit(other.gpu_message_bytes) >= limit(requested.gpu_message_bytes);
-}
-
-// Whether a network interface has a link. nullopt: the process's network namespace has no interface
-// of that name, as for mlx5_0 or a DPDK port.
-std::optional<bool> link_is_up(const std::string& interface) {
-  ifreq request{};
-  if (interface.size() >= sizeof request.ifr_name) return std::nullopt;
-  std::copy(interface.begin(), interface.end(), request.ifr_name);
-  const FileDescriptor any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (any.get() < 0 || ioctl(any.get(), SIOCGIFFLAGS, &request) != 0) return std::nullopt;
-  return (request.ifr_flags & IFF_RUNNING) != 0;
 }
 
 }  // namespace
@@ -109,13 +95,18 @@ tl::unexpected<Error> EngineContext::no_such_nic(size_t nic) const {
 OwnDevice EngineContext::device(size_t nic) const {
   OwnDevice device{.number = nic, .name = infos_[nic].name, .nics = {}};
   for (const RunningNic& running : groups_[nic]) {
-    device.nics.push_back({running.engine, running.info.name, params_.timeout, log_});
+    device.nics.push_back({.engine = running.engine,
+                           .name = running.info.name,
+                           .timeout = params_.timeout,
+                           .log = log_,
+                           .member = device.nics.size(),
+                           .subnet = subnet_of(running.engine->address())});
   }
   return device;
 }
 
 OwnDevices EngineContext::own(size_t nic) const {
-  OwnDevices own{.devices = {device(nic)}, .keeper = keeper_, .replacements = replacements_};
+  OwnDevices own{.devices = {device(nic)}, .keeper = keeper_, .notices = notices_};
   for (size_t other = 0; other < own_; ++other) {
     if (other == nic) continue;
     own.devices.push_back(device(other));

@@ -70,7 +70,7 @@ class EngineContext final : public Context {
   const std::vector<Page> pages_;
   const bootstrap::ClusterKey key_;
   const std::shared_ptr<BondKeeper> keeper_ = std::make_shared<BondKeeper>();
-  const std::shared_ptr<Replacements> replacements_ = std::make_shared<Replacements>();
+  const std::shared_ptr<Notices> notices_ = std::make_shared<Notices>();
   std::mutex bonding_;
   std::vector<Group> groups_;   // those of PACECAR_NICS, then bonds; they never move
   std::vector<NicInfo> infos_;  // of each group; they never move

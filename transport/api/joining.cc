@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <deque>
+#include <ranges>
 #include <vector>
 
 #include "transport/api/bond/bonded_end.h"
 #include "transport/api/connections.h"
 #include "transport/api/lane_list.h"
+#include "transport/api/neighbors.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/engine/clock.h"
@@ -39,7 +41,7 @@ std::vector<BondLane> make_lanes(const OwnDevice& device, Direction direction,
   for (size_t lane = 0; lane < connections.size(); ++lane) {
     lanes.push_back(
         {.at = {nic_of_lane(device, lane), direction, connections[lane], peer, device.number},
-         .member = lane % device.nics.size()});
+         .member = nic_of_lane(device, lane).member});
   }
   return lanes;
 }
@@ -68,7 +70,7 @@ constexpr Duration kPlaceWait = Duration::from_s(2);
 constexpr size_t kMaxWaiting = 64;  // callers beyond these stay in the handshake
 
 struct Opened {
-  const OwnDevice* device = nullptr;  // of a listener's connection
+  OwnDevice device;  // of a listener's connection
   Connections connections;
   std::vector<Blob> words;  // of each lane, for the peer
 };
@@ -83,7 +85,7 @@ class EngineListener final : public Listener {
   }
 
   ~EngineListener() override {
-    for (const Joining& joining : joining_) close_receives(*joining.device, joining.connections);
+    for (const Joining& joining : joining_) close_receives(joining.device, joining.connections);
   }
 
   const Handle& handle() const override { return handle_; }
@@ -98,6 +100,9 @@ class EngineListener final : public Listener {
     if (const auto warning = bootstrap_->take_warning()) {
       own_.requested().nics.front().log(LogLevel::kWarn, *warning);
     }
+    if (bootstrap_->lonely(now)) {
+      own_.notices->log_lonely(own_.requested(), to_string(bootstrap_->address()), now);
+    }
     while (!waiting_.empty() && answer(waiting_.front(), now)) waiting_.pop_front();
     for (auto joining = joining_.begin(); joining != joining_.end(); ++joining) {
       const BootstrapSession::State state = joining->session->poll(now);
@@ -105,7 +110,7 @@ class EngineListener final : public Listener {
       const Joining done = std::move(*joining);
       joining_.erase(joining);
       if (state == BootstrapSession::State::kConfirmed) return connection_of(done);
-      close_receives(*done.device, done.connections);  // the caller gave up, which is no error here
+      close_receives(done.device, done.connections);  // the caller gave up, which is no error here
       break;
     }
     std::erase_if(refused_, [now](const auto& session) {
@@ -117,7 +122,7 @@ class EngineListener final : public Listener {
  private:
   struct Joining {
     std::unique_ptr<BootstrapSession> session;
-    const OwnDevice* device;  // in own_
+    OwnDevice device;
     Connections connections;
   };
 
@@ -139,21 +144,32 @@ class EngineListener final : public Listener {
     std::optional<Opened>& opened = *opening;
     if (!opened) return false;
     session->reply(pack_lanes(opened->words));
-    joining_.push_back({std::move(session), opened->device, std::move(opened->connections)});
+    joining_.push_back(
+        {std::move(session), std::move(opened->device), std::move(opened->connections)});
     return true;
   }
 
-  // The device that the offers are for; nullptr: none.
-  const OwnDevice* device_of(std::span<const AddressedOffer> offers) const {
-    const auto matches = [offers](const OwnDevice& device) {
-      if (!device.suits || offers.size() < device.nics.size()) return false;
-      for (size_t lane = 0; lane < offers.size(); ++lane) {
-        if (engine_of_lane(device, lane).identity().back() != offers[lane].nic) return false;
+  // The device that the offers are for, with those of its NICs that they name; nullopt: none.
+  std::optional<OwnDevice> device_of(std::span<const AddressedOffer> offers) const {
+    std::optional<OwnDevice> part;
+    for (const OwnDevice& device : own_.devices) {
+      std::vector<size_t> members;
+      for (size_t member = 0; member < device.nics.size(); ++member) {
+        const auto numbers = offers | std::views::transform(&AddressedOffer::nic);
+        const uint8_t number = device.nics[member].engine->identity().back();
+        if (std::ranges::count(numbers, number) > 0) members.push_back(member);
       }
-      return true;
-    };
-    const auto device = std::ranges::find_if(own_.devices, matches);
-    return device == own_.devices.end() ? nullptr : &*device;
+      if (!device.suits || members.empty()) continue;
+      OwnDevice named = with_nics(device, members);
+      bool all = true;
+      for (size_t lane = 0; lane < offers.size(); ++lane) {
+        all &= engine_of_lane(named, lane).identity().back() == offers[lane].nic;
+      }
+      if (!all) continue;
+      if (members.size() == device.nics.size()) return named;
+      if (!part) part = std::move(named);
+    }
+    return part;
   }
 
   Opening open(std::span<const uint8_t> offer, bool may_wait) {
@@ -167,30 +183,30 @@ class EngineListener final : public Listener {
     for (const Blob& lane : lanes) {
       if (const auto one = addressed_offer(lane)) offers.push_back(*one);
     }
-    const OwnDevice* const device = offers.size() == lanes.size() ? device_of(offers) : nullptr;
-    if (device == nullptr) {
+    auto device = offers.size() == lanes.size() ? device_of(offers) : std::nullopt;
+    if (!device) {
       return fail(
           ErrorCode::kPeer,
           "the peer requests NICs that were not advertised to it: run the same version of Pacecar "
           "on both sides");
     }
-    return open(*device, offers, may_wait);
+    return open(std::move(*device), offers, may_wait);
   }
 
-  Opening open(const OwnDevice& device, std::span<const AddressedOffer> offers, bool may_wait) {
+  Opening open(OwnDevice device, std::span<const AddressedOffer> offers, bool may_wait) {
     if (offers.size() > 1) RETURN_IF_ERROR(own_.keeper->start());
-    Opened all{.device = &device};
+    Opened all{.device = std::move(device), .connections = {}, .words = {}};
     for (size_t lane = 0; lane < offers.size(); ++lane) {
       bool place_comes = false;
-      auto opened =
-          engine_of_lane(device, lane).exclusively([&](Messenger& messenger, Nic&, Instant now) {
-            auto one = messenger.open_receive(offers[lane].words, now);
-            place_comes = !one && one.error().code == ErrorCode::kUnavailable &&
-                          messenger.releasing_receives();
-            return one;
-          });
+      auto opened = engine_of_lane(all.device, lane)
+                        .exclusively([&](Messenger& messenger, Nic&, Instant now) {
+                          auto one = messenger.open_receive(offers[lane].words, now);
+                          place_comes = !one && one.error().code == ErrorCode::kUnavailable &&
+                                        messenger.releasing_receives();
+                          return one;
+                        });
       if (!opened) {
-        close_receives(device, all.connections);
+        close_receives(all.device, all.connections);
         if (place_comes && may_wait) return std::nullopt;
         return tl::unexpected(opened.error());
       }
@@ -202,10 +218,10 @@ class EngineListener final : public Listener {
 
   std::unique_ptr<ReceiveConnection> connection_of(const Joining& joining) {
     const std::string peer = joining.session->peer();
-    own_.replacements->log_use(own_.requested(), *joining.device, peer);
+    own_.notices->log_use(own_.requested(), joining.device, peer);
     const auto line = line_over(joining.session->take_socket());
     std::vector<BondLane> lanes =
-        make_lanes(*joining.device, Direction::kReceive, joining.connections, peer);
+        make_lanes(joining.device, Direction::kReceive, joining.connections, peer);
     for (const BondLane& lane : lanes) {
       lane.at.call(&Lanes::add_line, line);
     }
@@ -223,13 +239,12 @@ class EngineListener final : public Listener {
 
 class EngineConnecting final : public Connecting {
  public:
-  // `device`: index in `own`. Empty `peers`: there is no common network, and the listener gets a
-  // text.
-  EngineConnecting(const OwnDevices& own, size_t device, BootstrapHandle handle,
+  // Empty `peers`: there is no common network, and the listener gets a text.
+  EngineConnecting(const OwnDevices& own, OwnDevice device, BootstrapHandle handle,
                    bootstrap::ClusterKey key, std::vector<NicIdentity> peers,
                    Duration connect_timeout, const ConnectOptions& options)
       : own_(own),
-        device_(own_.devices[device]),
+        device_(std::move(device)),
         handle_(handle),
         key_(std::move(key)),
         peers_(std::move(peers)),
@@ -261,7 +276,11 @@ class EngineConnecting final : public Connecting {
     ASSIGN_OR_RETURN(const auto begun, begin());
     if (!begun) return nullptr;
     if (!finished_) {
-      ASSIGN_OR_RETURN(const auto reply, bootstrap_->poll(clock_now()));
+      const Instant now = clock_now();
+      ASSIGN_OR_RETURN(const auto reply, bootstrap_->poll(now));
+      if (const auto warning = bootstrap_->take_warning(now)) {
+        own_.notices->log_unreached(device_, bootstrap_->peer(), *warning, now);
+      }
       if (!reply.has_value()) return nullptr;
       RETURN_IF_ERROR(finish(*reply));
       finished_ = true;
@@ -289,7 +308,7 @@ class EngineConnecting final : public Connecting {
   }
 
   std::unique_ptr<SendConnection> connection() {
-    own_.replacements->log_use(own_.requested(), device_, bootstrap_->peer());
+    own_.notices->log_use(own_.requested(), device_, bootstrap_->peer());
     std::vector<BondLane> lanes =
         make_lanes(device_, Direction::kSend, connections_, bootstrap_->peer());
     const auto line = line_over(bootstrap_->take_socket());
@@ -364,7 +383,7 @@ class EngineConnecting final : public Connecting {
   }
 
   const OwnDevices own_;
-  const OwnDevice& device_;  // in own_
+  const OwnDevice device_;
   const BootstrapHandle handle_;
   const bootstrap::ClusterKey key_;
   const std::vector<NicIdentity> peers_;
@@ -377,6 +396,48 @@ class EngineConnecting final : public Connecting {
   Connections connections_;  // to be closed by this object
   std::unique_ptr<BootstrapConnector> bootstrap_;
 };
+
+// The addresses of the NICs that are of the requested one's kind.
+std::vector<NamedAddress> addresses_of(const OwnDevices& own) {
+  std::vector<NamedAddress> addresses;
+  for (const OwnDevice& device : own.devices) {
+    for (const OwnNic& nic : device.nics) {
+      const NamedAddress address{.nic = nic.engine->identity().back(), .subnet = nic.subnet};
+      if (nic.subnet.prefix > 0 && device.suits && same_kind(nic, own.requested().nics.front()) &&
+          std::ranges::count(addresses, address) == 0) {
+        addresses.push_back(address);
+      }
+    }
+  }
+  return addresses;
+}
+
+// Whether each lane joins NICs that are neighbours, or between which the kernel's routes leave by
+// our NIC. NICs without a known address count as such.
+bool reaches(const OwnDevice& own, std::span<const uint8_t> peers,
+             std::span<const NamedAddress> addresses) {
+  for (size_t lane = 0; lane < lanes_between(own.nics.size(), peers.size()); ++lane) {
+    const Subnet& subnet = nic_of_lane(own, lane).subnet;
+    const auto peer = std::ranges::find(addresses, peers[lane % peers.size()], &NamedAddress::nic);
+    if (subnet.prefix == 0 || peer == addresses.end() || are_neighbors(subnet, peer->subnet)) {
+      continue;
+    }
+    if (!routes_over_own(subnet, address_of(peer->subnet))) return false;
+  }
+  return true;
+}
+
+std::optional<NeighborLanes> neighbors(const OwnDevices& own, const NamedProcess& peer) {
+  std::vector<std::vector<Subnet>> subnets;
+  for (const OwnDevice& device : own.devices) {
+    std::vector<Subnet>& of_device = subnets.emplace_back();
+    for (const OwnNic& nic : device.nics) {
+      const bool usable = device.suits && same_kind(nic, own.requested().nics.front());
+      of_device.push_back(usable ? nic.subnet : Subnet());
+    }
+  }
+  return choose_neighbors(subnets, peer.addresses, peer.devices.front().numbers);
+}
 
 std::vector<DeviceNetworks> networks_of(std::span<const NamedDevice> devices) {
   std::vector<DeviceNetworks> networks;
@@ -391,9 +452,12 @@ Result<std::unique_ptr<Listener>> make_listener(const OwnDevices& own, const Par
   const Engine& engine = *own.requested().nics.front().engine;
   Address address = engine.address();
   address.port = 0;  // any
-  const auto name = name_process(engine.identity(), usable_devices(own).named);
-  ASSIGN_OR_RETURN(auto bootstrap,
-                   BootstrapListener::open(address, name, params.connect_timeout, key));
+  const auto addresses = addresses_of(own);
+  const auto name = name_process(engine.identity(), usable_devices(own).named, addresses);
+  ASSIGN_OR_RETURN(
+      auto bootstrap,
+      BootstrapListener::open(address, name, params.connect_timeout, key,
+                              {.ports = params.ports, .all_addresses = addresses.size() > 1}));
   return std::make_unique<EngineListener>(own, std::move(bootstrap));
 }
 
@@ -401,19 +465,27 @@ Result<std::unique_ptr<Connecting>> make_connecting(const OwnDevices& own, const
                                                     const bootstrap::ClusterKey& key,
                                                     const Handle& handle,
                                                     const ConnectOptions& options) {
-  const BootstrapHandle bootstrap_handle{handle.bytes};
-  ASSIGN_OR_RETURN(const auto contents, bootstrap::parse_handle(bootstrap_handle));
+  ASSIGN_OR_RETURN(auto contents, bootstrap::parse_handle({handle.bytes}));
   ASSIGN_OR_RETURN(const auto peer, named_process(contents.identity));
   const UsableDevices usable = usable_devices(own);
   const auto pair = choose_devices(networks_of(usable.named), networks_of(peer.devices));
-  std::vector<NicIdentity> nics;
-  if (pair) {
-    for (const uint8_t number : peer.devices[pair->peer].numbers) {
-      nics.push_back(identity_of_nic(peer.identity, number));
+  OwnDevice device = own.devices[pair ? usable.places[pair->own] : 0];
+  std::vector<uint8_t> numbers;
+  if (pair) numbers = peer.devices[pair->peer].numbers;
+  if (pair && !reaches(device, numbers, peer.addresses)) {
+    if (const auto lanes = neighbors(own, peer)) {
+      device = with_nics(own.devices[lanes->device], lanes->members);
+      const uint16_t port = contents.address.port;
+      contents.address = address_of(lanes->peers.front().subnet);
+      contents.address.port = port;
+      numbers.clear();
+      for (const NamedAddress& nic : lanes->peers) numbers.push_back(nic.nic);
     }
   }
+  std::vector<NicIdentity> nics;
+  for (const uint8_t number : numbers) nics.push_back(identity_of_nic(peer.identity, number));
   auto connecting =
-      std::make_unique<EngineConnecting>(own, pair ? usable.places[pair->own] : 0, bootstrap_handle,
+      std::make_unique<EngineConnecting>(own, std::move(device), bootstrap::encode_handle(contents),
                                          key, std::move(nics), params.connect_timeout, options);
   RETURN_IF_ERROR(connecting->begin());
   return connecting;

@@ -13,10 +13,11 @@ namespace {
 
 // The bytes of a process's name in its handle.
 struct NameBytes {
+  // A network, or an address.
   struct Network {
-    std::array<uint8_t, 4> id;  // big-endian
+    std::array<uint8_t, 4> id;  // big-endian; the IPv4 address
     // The other device that has it: its first NIC's number, which the others follow, and how many
-    // NICs it has; 0: there is none.
+    // NICs it has; 0: there is none. Of an address: its NIC's number, and the prefix's length.
     uint8_t first;
     uint8_t count;
   };
@@ -27,8 +28,9 @@ struct NameBytes {
   std::array<uint8_t, kMaxLanes> numbers;
   std::array<uint8_t, kMaxLanes> bits;
   uint8_t network_count;
-  std::array<Network, kMaxNamedNetworks> networks;
-  std::array<uint8_t, 3> zeros;
+  std::array<Network, kMaxNamedNetworks> networks;  // networks, then addresses
+  uint8_t address_count;
+  std::array<uint8_t, 2> zeros;
 };
 static_assert(sizeof(NameBytes) == sizeof(bootstrap::Identity) && kMaxNamedNetworks <= 8);
 constexpr size_t kMaxNics = 256;  // numbers have 8 bits
@@ -72,7 +74,8 @@ NicIdentity identity_of_nic(NicIdentity process, uint8_t number) {
   return process;
 }
 
-bootstrap::Identity name_process(const NicIdentity& nic, std::span<const NamedDevice> devices) {
+bootstrap::Identity name_process(const NicIdentity& nic, std::span<const NamedDevice> devices,
+                                 std::span<const NamedAddress> addresses) {
   const NamedDevice& listening = devices.front();
   PACECAR_CHECK(!listening.numbers.empty() && listening.numbers.size() <= kMaxLanes);
   NameBytes name{};
@@ -97,6 +100,15 @@ bootstrap::Identity name_process(const NicIdentity& nic, std::span<const NamedDe
       place->count = static_cast<uint8_t>(device.numbers.size());
     }
   }
+  for (const NamedAddress& address : addresses) {
+    const size_t place = size_t{name.network_count} + name.address_count;
+    if (place == kMaxNamedNetworks) break;
+    NameBytes::Network& added = name.networks[place];
+    wire::store_be32(address.subnet.ip, added.id.data());
+    added.first = address.nic;
+    added.count = address.subnet.prefix;
+    ++name.address_count;
+  }
   return std::bit_cast<bootstrap::Identity>(name);
 }
 
@@ -107,7 +119,8 @@ Result<NamedProcess> named_process(const bootstrap::Identity& bytes) {
                 "both sides");
   };
   const auto name = std::bit_cast<NameBytes>(bytes);
-  if (name.nics == 0 || name.nics > kMaxLanes || name.network_count > kMaxNamedNetworks) {
+  if (name.nics == 0 || name.nics > kMaxLanes || name.network_count > kMaxNamedNetworks ||
+      name.address_count > kMaxNamedNetworks - name.network_count) {
     return malformed();
   }
   NamedProcess process;
@@ -125,7 +138,16 @@ Result<NamedProcess> named_process(const bootstrap::Identity& bytes) {
     if (network.count > kMaxLanes || network.first + network.count > kMaxNics) return malformed();
     if (network.count > 0) process.devices.push_back(device_of(network));
   }
-  if (name_process(process.identity, process.devices) != bytes) return malformed();
+  for (const NameBytes::Network& address :
+       std::span(name.networks).subspan(name.network_count, name.address_count)) {
+    if (address.count == 0 || address.count > 32) return malformed();
+    process.addresses.push_back(
+        {.nic = address.first,
+         .subnet = {.ip = wire::load_be32(address.id.data()), .prefix = address.count}});
+  }
+  if (name_process(process.identity, process.devices, process.addresses) != bytes) {
+    return malformed();
+  }
   return process;
 }
 

@@ -14,6 +14,7 @@
 #include "transport/base/result.h"
 #include "transport/engine/bootstrap/wire.h"
 #include "transport/message/handshake.h"
+#include "transport/wire/subnet.h"
 
 namespace pacecar {
 
@@ -33,18 +34,27 @@ struct NamedDevice {
 
   bool operator==(const NamedDevice&) const = default;
 };
+// The address of a NIC to which peers of its subnet may connect.
+struct NamedAddress {
+  uint8_t nic = 0;
+  Subnet subnet;
+
+  bool operator==(const NamedAddress&) const = default;
+};
 struct NamedProcess {
   NicIdentity identity{};  // of its NICs; the last byte is 0
   // The listening device, then one for each network that it lacks.
   std::vector<NamedDevice> devices;
+  std::vector<NamedAddress> addresses;
 
   bool operator==(const NamedProcess&) const = default;
 };
 
 // `devices`: the listening one, then all possible replacements. The name has room for
-// kMaxNamedNetworks networks; those of the first device come first.
+// kMaxNamedNetworks networks and addresses; those of the first device come first.
 constexpr size_t kMaxNamedNetworks = 6;
-bootstrap::Identity name_process(const NicIdentity& nic, std::span<const NamedDevice> devices);
+bootstrap::Identity name_process(const NicIdentity& nic, std::span<const NamedDevice> devices,
+                                 std::span<const NamedAddress> addresses = {});
 // Errors: kInvalidArgument (bytes that name_process does not write).
 Result<NamedProcess> named_process(const bootstrap::Identity& name);
 

@@ -6,10 +6,14 @@
 #include <iterator>
 
 #include "transport/api/state_document.h"
+#include "transport/engine/bootstrap/bootstrap.h"
+#include "transport/engine/clock.h"
+#include "transport/wire/address.h"
 
 namespace pacecar {
 namespace {
 
+constexpr Duration kPause = Duration::from_s(60);  // between equal lines
 // At this size the set is cleared, so lines may be logged again.
 constexpr size_t kMaxReported = 4096;
 
@@ -20,9 +24,16 @@ std::string networks_of(const OwnDevice& device) {
     for (const std::string& name : nic.engine->caps().networks) {
       if (std::ranges::count(names, name) == 0) names.push_back(name);
     }
+    if (nic.subnet.prefix > 0) {
+      names.push_back(
+          fmt::format("{}/{}", ip_to_string(address_of(nic.subnet)), nic.subnet.prefix));
+    }
   }
   return fmt::format("{}", fmt::join(names, "+"));
 }
+
+// Of "host:port".
+std::string host_of(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
 
 NamedDevice named(const OwnDevice& device) {
   NamedDevice named;
@@ -36,19 +47,54 @@ NamedDevice named(const OwnDevice& device) {
 
 }  // namespace
 
-void Replacements::log_use(const OwnDevice& requested, const OwnDevice& used,
-                           const std::string& peer) {
-  if (requested.number == used.number) return;
+void Notices::log_use(const OwnDevice& requested, const OwnDevice& used, const std::string& peer) {
+  if (requested.number == used.number && requested.nics.size() == used.nics.size()) return;
   const std::string line = fmt::format(
       "connections with {} use {} ({}) in place of {} ({}): the peer's NIC is of that network",
-      peer.substr(0, peer.rfind(':')), used.name, networks_of(used), requested.name,
-      networks_of(requested));
-  {
-    const std::lock_guard lock(mutex_);
-    if (reported_.size() == kMaxReported) reported_.clear();
-    if (!reported_.insert(line).second) return;
-  }
+      host_of(peer), used.name, networks_of(used), requested.name, networks_of(requested));
+  if (!is_first(line, clock_now())) return;
   used.nics.front().log(LogLevel::kInfo, line);
+}
+
+void Notices::log_lonely(const OwnDevice& device, const std::string& address, Instant now) {
+  if (!is_first("lonely", now)) return;
+  const OwnNic& nic = device.nics.front();
+  nic.log(
+      LogLevel::kWarn,
+      fmt::format("no peer has called at {} (TCP) of {} for {:g} s: if the peer's log says that "
+                  "it cannot connect, a firewall drops this port (PACECAR_PORTS sets the "
+                  "range), or the peer has no route to it; else it has not come so far",
+                  address, device.name, bootstrap::kPatience.seconds()));
+}
+
+void Notices::log_unreached(const OwnDevice& device, const std::string& peer,
+                            const std::string& line, Instant now) {
+  if (is_first("unreached " + host_of(peer), now)) {
+    device.nics.front().log(LogLevel::kWarn, line);
+  }
+}
+
+bool Notices::is_first(const std::string& line, Instant now) {
+  const std::lock_guard lock(mutex_);
+  if (reported_.size() == kMaxReported) reported_.clear();
+  const auto [last, added] = reported_.try_emplace(line, now);
+  if (!added && now < last->second + kPause) return false;
+  last->second = now;
+  return true;
+}
+
+OwnDevice with_nics(const OwnDevice& device, std::span<const size_t> members) {
+  if (members.size() == device.nics.size()) return device;
+  OwnDevice part{.number = device.number, .name = {}, .suits = device.suits, .nics = {}};
+  for (const size_t member : members) {
+    part.nics.push_back(device.nics[member]);
+    part.name += (part.name.empty() ? "" : "+") + part.nics.back().name;
+  }
+  return part;
+}
+
+bool same_kind(const OwnNic& one, const OwnNic& other) {
+  return one.engine->caps().networks == other.engine->caps().networks;
 }
 
 UsableDevices usable_devices(const OwnDevices& own) {

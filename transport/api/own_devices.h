@@ -1,12 +1,12 @@
 // The devices of a process as its connections see them: the requested one, and its replacements if
 // the peer has no NIC on its networks.
 //
-// Thread rule: any; Replacements has a lock of its own.
+// Thread rule: any; Notices has a lock of its own.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -27,24 +27,36 @@ struct OwnDevice {
   std::vector<OwnNic> nics;
 };
 
-// Logs the use of replacements, once for each device and peer.
-class Replacements {
+// What the process's connections log once a minute, and not for each of them.
+class Notices {
  public:
-  // `peer` is "host:port".
+  // The use of a replacement, for each device and peer. `peer` is "host:port".
   void log_use(const OwnDevice& requested, const OwnDevice& used, const std::string& peer);
+  // That nobody calls a listener (BootstrapListener::lonely).
+  void log_lonely(const OwnDevice& device, const std::string& address, Instant now);
+  // That a peer, "host:port", cannot be reached so far.
+  void log_unreached(const OwnDevice& device, const std::string& peer, const std::string& line,
+                     Instant now);
 
  private:
+  bool is_first(const std::string& line, Instant now);
+
   std::mutex mutex_;
-  std::set<std::string> reported_;  // bounded
+  std::map<std::string, Instant> reported_;  // when; bounded
 };
 
 struct OwnDevices {
   std::vector<OwnDevice> devices;  // the requested one, then the others
   std::shared_ptr<BondKeeper> keeper;
-  std::shared_ptr<Replacements> replacements;
+  std::shared_ptr<Notices> notices;
 
   const OwnDevice& requested() const { return devices.front(); }
 };
+
+// The device with these of its NICs only.
+OwnDevice with_nics(const OwnDevice& device, std::span<const size_t> members);
+// Whether two NICs are of the same networks (NicCaps::networks).
+bool same_kind(const OwnNic& one, const OwnNic& other);
 
 // All usable devices, and their indices in `own`.
 struct UsableDevices {

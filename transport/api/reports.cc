@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "transport/wire/address.h"
+
 namespace pacecar {
 namespace {
 
@@ -20,15 +22,19 @@ std::string limits_of(const Stall& stall) {
   return text;
 }
 
+// As long as no link that comes back takes.
+bool is_silent(const Stall& stall) { return stall.silence >= Duration::from_s(1); }
+
 }  // namespace
 
 Error describe(MessageFailure failure, const std::string& peer, Duration timeout,
-               const std::string& fault) {
+               const std::string& fault, const std::string& own) {
   const auto of_peer = [&](std::string_view what) {
     return Error{ErrorCode::kPeer, fmt::format("peer {} {}", peer, what)};
   };
   switch (failure) {
     case MessageFailure::kPeerSilent:
+      if (!own.empty()) return {ErrorCode::kPeer, own};
       if (!fault.empty()) return {ErrorCode::kPeer, fmt::format("peer {}: {}", peer, fault)};
       return of_peer(
           fmt::format("does not answer: it has died or the network between is down "
@@ -61,12 +67,18 @@ Error describe(MessageFailure failure, const std::string& peer, Duration timeout
 }
 
 LogLevel level_of(const Stall& stall) {
-  return stall.awaits_peer ? LogLevel::kInfo : LogLevel::kWarn;
+  return stall.awaits_peer && !is_silent(stall) ? LogLevel::kInfo : LogLevel::kWarn;
 }
 
-std::string describe(const Stall& stall, const std::string& end) {
+std::string describe(const Stall& stall, const std::string& end, const std::string& address) {
   const std::string begin = fmt::format("{}: nothing has moved for {:.0f} s, {} requests wait", end,
                                         stall.lasted.seconds(), stall.requests);
+  if (is_silent(stall)) {
+    return fmt::format(
+        "{}, and nothing comes from {} to {}: its process is stopped, or the network "
+        "between drops these packets (a firewall? PACECAR_PORTS sets the ports)",
+        begin, stall.peer_address, address);
+  }
   if (stall.awaits_peer) {
     return begin + ": the peer has not come to this message; if it does not compute, look there";
   }
@@ -93,7 +105,9 @@ void StallWatch::report(const Attachment& at, const std::optional<Stall>& stall)
   const std::string end = fmt::format("{} {} over {}", at.verb(), at.peer, at.nic.name);
   if (stall && !reported_) {
     reported_ = level_of(*stall);
-    at.nic.log(*reported_, describe(*stall, end));
+    const std::string own = at.own_trouble();
+    const std::string address = to_string(at.nic.engine->address());
+    at.nic.log(*reported_, own.empty() ? describe(*stall, end, address) : end + ": " + own);
   } else if (!stall && reported_) {
     at.nic.log(*reported_, end + " moves again");
     reported_.reset();

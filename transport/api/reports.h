@@ -13,14 +13,15 @@
 namespace pacecar {
 
 // The error of a failed request. `peer` names the other side for people: "192.0.2.1:4791
-// (soft:udp:eth0)". `fault` is the NIC's description of the failure, and may be empty.
+// (soft:udp:eth0)". `fault` is the NIC's description of the failure, and may be empty. `own`: as of
+// Attachment::own_trouble().
 Error describe(MessageFailure failure, const std::string& peer, Duration timeout,
-               const std::string& fault);
+               const std::string& fault, const std::string& own = {});
 
 // kInfo if the connection waits for the peer's application, which may only be computing.
 LogLevel level_of(const Stall& stall);
-// `end` names the connection for people: "send to 192.0.2.1:4791 over rxe0".
-std::string describe(const Stall& stall, const std::string& end);
+// `end` names the connection for people: "send to 192.0.2.1:4791 over rxe0". `address`: of our NIC.
+std::string describe(const Stall& stall, const std::string& end, const std::string& address);
 
 // What the log says when FlowFacts::path_mtu has changed. `nic`: its name.
 std::string describe_path(const FlowFacts& flow, const std::string& nic);

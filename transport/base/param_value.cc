@@ -9,7 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "transport/base/port_range.h"
 #include "transport/base/take_until.h"
+#include "transport/base/to_number.h"
 
 namespace pacecar {
 namespace {
@@ -70,6 +72,15 @@ std::optional<uint64_t> parse_number(std::span<const Suffix> suffixes, std::stri
   return std::nullopt;
 }
 
+// "40000-40100", or "0".
+std::optional<uint64_t> parse_ports(std::string_view text) {
+  const auto first = to_number<uint16_t>(take_until(text, '-'));
+  if (first == uint16_t{0} && text.empty()) return 0;
+  const auto last = to_number<uint16_t>(text);
+  if (!first || !last) return std::nullopt;
+  return PortRange{*first, *last}.raw();
+}
+
 std::string describe_range(const ParamInfo& info) {
   const std::string from_to = fmt::format("from {} to {}", format_param(info, info.range.min),
                                           format_param(info, info.range.max));
@@ -92,6 +103,10 @@ std::string_view describe_integer(ParamRange::Rule rule) {
 
 bool ParamRange::contains(uint64_t raw) const {
   if (raw == 0 && (rule == Rule::kZeroToo || rule == Rule::kAutoToo)) return true;
+  if (rule == Rule::kPorts) {
+    const PortRange ports = PortRange::from_raw(raw);
+    return raw == 0 || (ports.first > 0 && ports.first <= ports.last && raw == ports.raw());
+  }
   if (raw < min || raw > max) return false;
   if (rule == Rule::kPowerOfTwo) return std::has_single_bit(raw);
   if (rule == Rule::kMultipleOf4) return raw % 4 == 0;
@@ -102,7 +117,9 @@ std::optional<uint64_t> parse_param(const ParamInfo& info, std::string_view text
   if (info.type == ParamType::kEnum) return parse_choice(info.choices, text);
   const bool has_auto = info.range.rule == ParamRange::Rule::kAutoToo;
   if (has_auto && text == kAuto) return 0;
-  const std::optional<uint64_t> raw = parse_number(suffixes_of(info.type), text);
+  const std::optional<uint64_t> raw = info.type == ParamType::kPorts
+                                          ? parse_ports(text)
+                                          : parse_number(suffixes_of(info.type), text);
   if (has_auto && raw == uint64_t{0}) return std::nullopt;
   return raw && info.range.contains(*raw) ? raw : std::nullopt;
 }
@@ -111,6 +128,10 @@ std::string format_param(const ParamInfo& info, uint64_t raw) {
   if (info.type == ParamType::kEnum) return std::string(split_choices(info.choices).at(raw));
   if (raw == 0 && info.range.rule == ParamRange::Rule::kAutoToo) return std::string(kAuto);
   if (raw == 0) return info.type == ParamType::kDuration ? "0s" : "0";
+  if (info.type == ParamType::kPorts) {
+    const PortRange ports = PortRange::from_raw(raw);
+    return fmt::format("{}-{}", ports.first, ports.last);
+  }
   const auto suffixes = suffixes_of(info.type);
   const auto suffix = std::ranges::find_if(
       suffixes, [raw](uint64_t factor) { return raw % factor == 0; },  // the last factor is 1
@@ -132,6 +153,8 @@ std::string describe_accepted(const ParamInfo& info) {
       return fmt::format("bits per second, {}, such as 25G", describe_range(info));
     case ParamType::kDuration:
       return fmt::format("a time {} with its unit (ns, us, ms or s)", describe_range(info));
+    case ParamType::kPorts:
+      return "a range of ports such as 40000-40100, or 0";
     case ParamType::kEnum:
       break;
   }

@@ -1,6 +1,6 @@
 // The text form of one parameter: how it is parsed, checked, printed and explained. Every type but
-// text has a raw value, a uint64_t: a bool's 0 or 1, bytes, bits per second, nanoseconds, or an
-// enum's index. Pure.
+// text has a raw value, a uint64_t: a bool's 0 or 1, bytes, bits per second, nanoseconds,
+// PortRange::raw(), or an enum's index. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace pacecar {
 
-enum class ParamType { kText, kBool, kInteger, kBytes, kRate, kDuration, kEnum };
+enum class ParamType { kText, kBool, kInteger, kBytes, kRate, kDuration, kPorts, kEnum };
 
 // The raw values that a parameter accepts. kAutoToo: 0 as well, which is written "auto".
 struct ParamRange {
-  enum class Rule { kBetween, kZeroToo, kAutoToo, kPowerOfTwo, kMultipleOf4 };
+  enum class Rule { kBetween, kZeroToo, kAutoToo, kPowerOfTwo, kMultipleOf4, kPorts };
 
   uint64_t min = 0;
   uint64_t max = std::numeric_limits<uint64_t>::max();

@@ -23,6 +23,7 @@ constexpr ParamType type_of() {
   if constexpr (std::is_same_v<T, Bytes>) return ParamType::kBytes;
   if constexpr (std::is_same_v<T, Rate>) return ParamType::kRate;
   if constexpr (std::is_same_v<T, Duration>) return ParamType::kDuration;
+  if constexpr (std::is_same_v<T, PortRange>) return ParamType::kPorts;
   if constexpr (std::is_enum_v<T>) return ParamType::kEnum;
 }
 
@@ -46,6 +47,8 @@ constexpr uint64_t to_raw(T value) {
     return value.bps();
   else if constexpr (std::is_same_v<T, Duration>)
     return static_cast<uint64_t>(value.ns());
+  else if constexpr (std::is_same_v<T, PortRange>)
+    return value.raw();
   else
     return static_cast<uint64_t>(value);
 }
@@ -56,6 +59,8 @@ constexpr T from_raw(uint64_t raw) {
     return Rate::from_bps(raw);
   else if constexpr (std::is_same_v<T, Duration>)
     return Duration::from_ns(static_cast<int64_t>(raw));
+  else if constexpr (std::is_same_v<T, PortRange>)
+    return PortRange::from_raw(raw);
   else
     return static_cast<T>(raw);
 }
@@ -77,9 +82,10 @@ constexpr ParamRange multiple_of_4(uint64_t min, uint64_t max) {
   return {min, max, ParamRange::Rule::kMultipleOf4};
 }
 
-// A bool needs no range of its own.
+// Bools and ports need no range of their own.
 template <typename T>
 constexpr ParamRange range_of() {
+  if (std::is_same_v<T, PortRange>) return {0, UINT32_MAX, ParamRange::Rule::kPorts};
   return std::is_same_v<T, bool> ? between(0, 1) : ParamRange();
 }
 template <typename T>

@@ -12,6 +12,7 @@
 #include "transport/base/log.h"
 #include "transport/base/packet_modes.h"
 #include "transport/base/param_value.h"
+#include "transport/base/port_range.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
 

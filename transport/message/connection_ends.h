@@ -203,6 +203,10 @@ class ConnectionEnds : public Lanes {
     if (posted) ++end.notes_outstanding;
     return posted;
   }
+  // As NicQueuePairs::silence.
+  Duration silence_of(const MessageFlow& flow) const {
+    return std::max(nic_.silence(flow.data, now_), nic_.silence(flow.control, now_));
+  }
   uint64_t peer_close(const End& end) const { return load_polled(end.table->peer_close); }
 
   Nic& nic_;

@@ -14,7 +14,7 @@ namespace pacecar {
 
 // A connection without progress for so long has stalled, and the library reports it: long before
 // the application gives up (NCCL's watchdog waits for minutes).
-inline constexpr Duration kStallLimit = Duration::from_s(5);
+inline constexpr Duration kStallLimit = Duration::from_s(3);
 
 enum class FlowState : uint8_t {
   kJoining,  // we have offered it; the peer has not answered
@@ -56,6 +56,8 @@ struct Stall {
   bool awaits_peer = false;  // sending: no buffer is posted; receiving: nothing was sent
   Explanation explanation;   // sending
   Duration rtt;
+  Duration silence;          // of the peer's NIC, although it was asked
+  std::string peer_address;  // of that NIC; empty: unknown
 };
 
 }  // namespace pacecar

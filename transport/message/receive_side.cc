@@ -256,7 +256,9 @@ std::optional<Stall> ReceiveSide::stall(ConnectionId connection) const {
   if (!end.progress.stalled()) return std::nullopt;
   return Stall{.lasted = end.progress.stalled_for(now_),
                .requests = end.queue.requests(),
-               .awaits_peer = true};
+               .awaits_peer = true,
+               .silence = silence_of(*end.flow),
+               .peer_address = end.flow->peer_address};
 }
 
 }  // namespace pacecar

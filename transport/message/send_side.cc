@@ -277,7 +277,9 @@ std::optional<Stall> SendSide::stall(ConnectionId connection) const {
                .writes = end.queue.outstanding(),
                .awaits_peer = end.awaits_buffer(),
                .explanation = rates_.explain(*end.flow, now_),
-               .rtt = end.flow->rtt};
+               .rtt = end.flow->rtt,
+               .silence = silence_of(*end.flow),
+               .peer_address = end.flow->peer_address};
 }
 
 }  // namespace pacecar

@@ -185,6 +185,9 @@ class NicQueuePairs {
   // The address of a connected queue pair's peer, as text. Empty: unknown.
   virtual std::string peer(QueuePairId /*id*/) const { return {}; }
   virtual QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const = 0;
+  // How long the peer has answered nothing, although it was asked. Zero: it answers, or is not
+  // asked.
+  virtual Duration silence(QueuePairId /*id*/, Instant /*now*/) const { return {}; }
   // What broke a queue pair, as text: device, cause and cure. Empty: nothing is known beyond the
   // completion's status.
   virtual std::string fault(QueuePairId /*id*/) const { return {}; }

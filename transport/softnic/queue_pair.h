@@ -34,6 +34,8 @@ class QueuePairEnd {
   // Payload bytes of the next packet.
   virtual Bytes next_bytes() { return 0; }
   virtual Bytes in_flight() const { return 0; }
+  // As NicQueuePairs::silence.
+  virtual Duration silence(Instant /*now*/) const { return {}; }
   // The memory is deregistered.
   virtual void revoke(uint32_t /*key*/) {}
   // The next completed work request, in the order of posting; false: none.

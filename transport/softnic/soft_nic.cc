@@ -50,8 +50,6 @@ NicCaps make_caps(const NicCore& core, Bytes extended_overhead) {
 // How the peer broke a queue pair, by the status alone.
 const char* fault_of(CompletionStatus status) {
   switch (status) {
-    case CompletionStatus::kRetryExceeded:
-      return "has not answered within the limit: check that it runs and that UDP packets pass";
     case CompletionStatus::kReceiverNotReady:
       return "has posted no receive request within the limit: let it post more of them";
     case CompletionStatus::kLocalError:
@@ -248,11 +246,22 @@ QueuePairMemory SoftNic::queue_pair_memory(const QueuePairConfig& config) const 
   return ExtendedEnd::memory(extended_, config);
 }
 
+Duration SoftNic::silence(QueuePairId id, Instant now) const {
+  const QueuePair* qp = core_.find(id);
+  return qp == nullptr || qp->end == nullptr ? Duration() : qp->end->silence(now);
+}
+
 std::string SoftNic::fault(QueuePairId id) const {
   const QueuePair* qp = core_.find(id);
   if (qp == nullptr || qp->state != QueuePair::State::kBroken) return {};
   const char* what = qp->fault;
   if (what == nullptr && qp->end != nullptr) what = qp->end->fault();
+  if (what == nullptr && qp->broken_by == CompletionStatus::kRetryExceeded) {
+    return fmt::format(
+        "the peer at {} has not answered {} (UDP) within the limit (0.6 of PACECAR_TIMEOUT): check "
+        "that it runs, and that no firewall drops these ports (PACECAR_PORTS sets the range)",
+        peer(id), to_string(qp->local.address));
+  }
   if (what == nullptr) what = fault_of(qp->broken_by);
   return what == nullptr ? std::string() : fmt::format("the peer at {} {}", peer(id), what);
 }

@@ -66,6 +66,7 @@ class SoftNic final : public StandardNic {
   Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override;
   std::string peer(QueuePairId id) const override;
   QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override;
+  Duration silence(QueuePairId id, Instant now) const override;
   std::string fault(QueuePairId id) const override;
   void halt_queue_pair(QueuePairId id) override;
   void destroy_queue_pair(QueuePairId id) override;

@@ -17,6 +17,11 @@ bool is_unspecified(const Address& address) {
   return std::ranges::all_of(ip, [](uint8_t byte) { return byte == 0; });
 }
 
+bool is_loopback(const Address& address) {
+  constexpr std::array<uint8_t, 16> kLoopbackV6 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  return is_ipv4(address) ? address.ip[kIpv4Prefix.size()] == 127 : address.ip == kLoopbackV6;
+}
+
 bool is_link_local(const Address& address) {
   return address.ip[0] == 0xFE && (address.ip[1] & 0xC0) == 0x80;
 }

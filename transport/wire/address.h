@@ -18,6 +18,8 @@ inline constexpr std::array<uint8_t, 12> kIpv4Prefix = {0, 0, 0, 0, 0, 0, 0, 0, 
 bool is_ipv4(const Address& address);
 // True for 0.0.0.0 and ::.
 bool is_unspecified(const Address& address);
+// True for 127.0.0.0/8 and ::1.
+bool is_loopback(const Address& address);
 // True for fe80::/10.
 bool is_link_local(const Address& address);
 

@@ -154,7 +154,7 @@ void BondedEnd::send_note(LaneNote note) {
 
 Error BondedEnd::error_of(MessageFailure failure, size_t lane, const std::string& fault) const {
   const Attachment& at = lanes_[lane].at;
-  return describe(failure, at.peer, at.nic.timeout, fault);
+  return describe(failure, at.peer, at.nic.timeout, fault, at.own_trouble());
 }
 
 }  // namespace pacecar

@@ -23,6 +23,22 @@
 
 namespace pacecar {
 
+namespace bootstrap {
+
+// After this time without a connection either side says so.
+constexpr Duration kPatience = Duration::from_s(3);
+
+// What a connector assumes until an attempt has failed.
+constexpr std::string_view kNoAnswer =
+    "a firewall drops this port (PACECAR_PORTS sets the range), or the route is wrong";
+
+struct Reach {
+  PortRange ports = {};        // for port 0
+  bool all_addresses = false;  // of this host and of that IP version
+};
+
+}  // namespace bootstrap
+
 // The accepted side of one connection. It may outlive its listener.
 class BootstrapSession {
  public:
@@ -72,28 +88,33 @@ class BootstrapSession {
 class BootstrapListener {
  public:
   // Listens on that IP. The handle carries it and the identity, so peers must be able to reach it.
-  // With port 0 the system chooses the port. `handshake_timeout` limits the time until a caller's
+  // `handshake_timeout` limits the time until a caller's
   // offer (which is also limited to 2 s), and then the time until its confirmation. Callers need
   // the same cluster key, or none if this is empty. Errors: kInvalidArgument (an unspecified IP),
   // kNotFound (no such IP here), kSystem.
   static Result<std::unique_ptr<BootstrapListener>> open(const Address& local,
                                                          const bootstrap::Identity& identity,
                                                          Duration handshake_timeout,
-                                                         const bootstrap::ClusterKey& cluster);
+                                                         const bootstrap::ClusterKey& cluster,
+                                                         const bootstrap::Reach& reach = {});
 
   const BootstrapHandle& handle() const { return handle_; }
+  const Address& address() const { return address_; }
 
   // Advances every caller; returns one that has proved the secret and delivered its offer, or null.
   std::unique_ptr<BootstrapSession> poll(Instant now);
 
   uint64_t strangers() const { return strangers_; }  // callers dropped so far
 
-  // A line to log: a caller used our protocol, but had no valid proof. At most once in 10 s, since
-  // any host can cause it.
+  // True once: no caller has come since the first poll, for kPatience.
+  bool lonely(Instant now);
+
+  // A line to log: a caller used our protocol, but had no valid proof (at most once in 10 s, since
+  // any host can cause it).
   std::optional<std::string> take_warning() { return std::exchange(warning_, std::nullopt); }
 
  private:
-  BootstrapListener(bootstrap::Socket socket, const bootstrap::Secret& secret,
+  BootstrapListener(bootstrap::Socket socket, const Address& local, const bootstrap::Secret& secret,
                     const bootstrap::Identity& identity, Duration timeout,
                     const bootstrap::ClusterKey& cluster);
 
@@ -103,12 +124,14 @@ class BootstrapListener {
   std::unique_ptr<BootstrapSession> take_authenticated(Instant now);
 
   bootstrap::Socket socket_;
+  Address address_;
   bootstrap::MacKey key_;
   bool has_cluster_key_;
   BootstrapHandle handle_;
   Duration timeout_;
   std::vector<std::unique_ptr<BootstrapSession>> callers_;  // the oldest first
   uint64_t strangers_ = 0;
+  std::optional<Instant> lonely_at_;  // unset before the first poll; never() after the first caller
   std::optional<std::string> warning_;
   std::optional<Instant> next_warning_;  // not before
 };
@@ -130,6 +153,9 @@ class BootstrapConnector {
   // Confirms the reply; the listener gives up connections without a confirmation. True: sent;
   // false: not yet.
   Result<bool> confirm(Instant now);
+
+  // A line to log, once: there is no connection yet, after kPatience.
+  std::optional<std::string> take_warning(Instant now);
 
   std::string peer() const;  // "host:port" of the listener
   // Once confirmed: the last call.
@@ -153,7 +179,8 @@ class BootstrapConnector {
   Step take_reply();
   Step flush_confirm();
   Step connect_failed(int error, Instant now);
-  Step try_later(std::string cause, Instant now);
+  Step try_later(std::string cause, std::string_view cure, Instant now);
+  std::string no_connection(std::string_view since) const;
   Step protocol_error(bootstrap::ChannelStatus status) const;
 
   Address listener_;
@@ -165,8 +192,10 @@ class BootstrapConnector {
   Instant deadline_;
   Duration pause_;  // before the next attempt; doubles
   Instant next_attempt_;
+  Instant next_warning_;
   Stage stage_ = Stage::kWaiting;
   std::string last_cause_ = "no answer";
+  std::string_view cure_ = bootstrap::kNoAnswer;
   std::optional<bootstrap::Channel> channel_;
   std::vector<uint8_t> reply_;
 };

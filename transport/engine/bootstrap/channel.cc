@@ -39,6 +39,20 @@ bool bind_source(const Socket& socket, Address local, sa_family_t family) {
   return ::bind(socket.get(), &address.any, size) == 0;
 }
 
+Socket listen_at(const Address& local) {
+  SocketAddress address;
+  const socklen_t size = to_sockaddr(local, address);
+  Socket socket = open_socket(address);
+  // Connections that a former listener has accepted do not occupy the port.
+  const int on = 1;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (!socket || ::bind(socket.get(), &address.any, size) != 0 ||
+      ::listen(socket.get(), kBacklog) != 0) {
+    return {};
+  }
+  return socket;
+}
+
 }  // namespace
 
 Error socket_error(std::string_view what, int code) {
@@ -48,10 +62,14 @@ Error socket_error(std::string_view what, int code) {
     cure = "raise the limit of open files (ulimit -n)";
   } else if (code == EADDRNOTAVAIL) {
     kind = ErrorCode::kNotFound;
-    cure = "check the addresses of this host's interfaces";
+    cure =
+        "check the addresses of this host's interfaces, and that the range of free ports is "
+        "not used up (net.ipv4.ip_local_port_range)";
   } else if (code == EADDRINUSE) {
     kind = ErrorCode::kUnavailable;
-    cure = "choose another port, or stop the program that uses it";
+    cure =
+        "choose another port, widen the range (PACECAR_PORTS, net.ipv4.ip_local_port_range), or "
+        "stop the program that uses it";
   } else if (code == EACCES || code == EPERM) {
     kind = ErrorCode::kPermission;
     cure = "allow this TCP port in the firewall and in the container's policy";
@@ -62,14 +80,15 @@ Error socket_error(std::string_view what, int code) {
   return {kind, fmt::format("{}: {}: {}", what, std::generic_category().message(code), cure)};
 }
 
-Socket Socket::listen_on(const Address& local) {
-  SocketAddress address;
-  const socklen_t size = to_sockaddr(local, address);
-  Socket socket = open_socket(address);
-  if (!socket || ::bind(socket.get(), &address.any, size) != 0 ||
-      ::listen(socket.get(), kBacklog) != 0) {
-    return {};
-  }
+Socket Socket::listen_on(const Address& local, PortRange ports) {
+  if (local.port != 0 || ports.first == 0) return listen_at(local);
+  Socket socket;
+  ports.find([&](uint16_t port) {
+    Address at = local;
+    at.port = port;
+    socket = listen_at(at);
+    return socket || errno != EADDRINUSE;
+  });
   return socket;
 }
 

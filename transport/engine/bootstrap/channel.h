@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "transport/base/file_descriptor.h"
+#include "transport/base/port_range.h"
 #include "transport/base/result.h"
 #include "transport/engine/bootstrap/wire.h"
 
@@ -20,9 +21,10 @@ class Socket : public FileDescriptor {
  public:
   using FileDescriptor::FileDescriptor;
 
-  // A listening or a connecting TCP socket; an empty one on failure. The connection may not be
-  // complete yet. Its source is the IP of `local`, unless `remote` is of another IP version.
-  static Socket listen_on(const Address& local);
+  // A listening or a connecting TCP socket; an empty one on failure. Port 0: the first free one of
+  // `ports`. The connection may not be complete yet. Its source is the IP of `local`, unless
+  // `remote` is of another IP version.
+  static Socket listen_on(const Address& local, PortRange ports = {});
   static Socket connect_to(const Address& remote, const Address& local);
   // The next caller of a listening socket, and its address; an empty socket if there is none.
   Socket accept(Address& remote) const;

@@ -21,6 +21,17 @@ using bootstrap::FrameType;
 constexpr Duration kFirstPause = Duration::from_ms(10);
 constexpr Duration kLastPause = Duration::from_ms(320);
 
+constexpr std::string_view kRefused =
+    "its process has ended, or a firewall rejects this port (PACECAR_PORTS sets the range)";
+constexpr std::string_view kOtherHost =
+    "its process has ended, or is on another host, which this address does not reach: let "
+    "PACECAR_NICS there name a NIC with another address";
+constexpr std::string_view kUnreachable =
+    "a link is down, or these two networks have no route to each other: check cables, rails and "
+    "routes";
+constexpr const char* kClosed = "it closed the connection";
+constexpr std::string_view kTooBusy = "its process is too busy, or something between resets it";
+
 }  // namespace
 
 BootstrapConnector::BootstrapConnector(const bootstrap::HandleContents& contents,
@@ -35,7 +46,8 @@ BootstrapConnector::BootstrapConnector(const bootstrap::HandleContents& contents
       timeout_(timeout),
       deadline_(now + timeout),
       pause_(kFirstPause),
-      next_attempt_(now) {}
+      next_attempt_(now),
+      next_warning_(now + bootstrap::kPatience) {}
 
 Result<std::unique_ptr<BootstrapConnector>> BootstrapConnector::open(
     const BootstrapHandle& handle, const Address& local, std::span<const uint8_t> offer,
@@ -70,15 +82,30 @@ Result<bool> BootstrapConnector::confirm(Instant now) {
 // The result of a step, or the error if the connector's time is over.
 BootstrapConnector::Step BootstrapConnector::in_time(Step step, Instant now) {
   if (step && (*step || now < deadline_)) return step;
-  const bool connected = stage_ != Stage::kWaiting && stage_ != Stage::kConnecting;
+  const std::string text = no_connection(fmt::format("within {:g} s", timeout_.seconds()));
   stage_ = Stage::kEnded;
   channel_.reset();
   if (!step) return step;
-  return fail(
-      ErrorCode::kPeer,
-      fmt::format("no connection to the listener at {} within {:g} s ({}): check that its "
-                  "process still runs and that no firewall blocks this TCP port",
-                  peer(), timeout_.seconds(), connected ? "connected, but silent" : last_cause_));
+  return fail(ErrorCode::kPeer, text);
+}
+
+std::optional<std::string> BootstrapConnector::take_warning(Instant now) {
+  if (now < next_warning_ || stage_ >= Stage::kAnswered) return std::nullopt;
+  next_warning_ = Instant::never();
+  return no_connection(fmt::format("for {:g} s", bootstrap::kPatience.seconds())) +
+         fmt::format("; it is tried for {:g} s (PACECAR_CONNECT_TIMEOUT)", timeout_.seconds());
+}
+
+std::string BootstrapConnector::no_connection(std::string_view since) const {
+  std::string_view cause = "connected, but silent";
+  std::string_view cure = "its process is busy or stopped, or waits for another rank";
+  if (stage_ == Stage::kWaiting || stage_ == Stage::kConnecting) {
+    cause = last_cause_;
+    cure = cure_;
+  }
+  const bool named = !is_unspecified(local_) && is_ipv4(local_) == is_ipv4(listener_);
+  return fmt::format("no connection from {} to the listener at {} (TCP) {} ({}): {}",
+                     named ? ip_to_string(local_) : "this host", peer(), since, cause, cure);
 }
 
 // True: answered.
@@ -113,21 +140,26 @@ BootstrapConnector::Step BootstrapConnector::finish_connect(Instant now) {
 }
 
 BootstrapConnector::Step BootstrapConnector::connect_failed(int error, Instant now) {
+  const std::string cause = std::generic_category().message(error);
   switch (error) {
     case ECONNREFUSED:  // not yet started, or its backlog is full
     case ECONNRESET:
+      return try_later(cause, is_loopback(listener_) ? kOtherHost : kRefused, now);
     case ETIMEDOUT:
+      return try_later(cause, bootstrap::kNoAnswer, now);
     case EHOSTUNREACH:  // its link may be coming up
-      return try_later(std::generic_category().message(error), now);
+      return try_later(cause, kUnreachable, now);
     default:
       return tl::unexpected(bootstrap::socket_error(
           fmt::format("cannot connect to {} from {}", peer(), ip_to_string(local_)), error));
   }
 }
 
-BootstrapConnector::Step BootstrapConnector::try_later(std::string cause, Instant now) {
+BootstrapConnector::Step BootstrapConnector::try_later(std::string cause, std::string_view cure,
+                                                       Instant now) {
   channel_.reset();
   last_cause_ = std::move(cause);
+  cure_ = cure;
   stage_ = Stage::kWaiting;
   next_attempt_ = now + pause_;
   pause_ = std::min(pause_ * 2, kLastPause);
@@ -139,14 +171,14 @@ BootstrapConnector::Step BootstrapConnector::take_challenge(Instant now) {
   const auto status = channel_->receive(FrameType::kChallenge);
   if (status == ChannelStatus::kPending) return false;
   // A listener that drops a caller this early was too busy, or this side was too slow.
-  if (status == ChannelStatus::kClosed) return try_later("it closed the connection", now);
+  if (status == ChannelStatus::kClosed) return try_later(kClosed, kTooBusy, now);
   if (status != ChannelStatus::kReady) return protocol_error(status);
   const auto sealed = bootstrap::parse_sealed(channel_->body());
   handshake_.listener_nonce = *bootstrap::parse_nonce(sealed->content);
   if (!handshake_.open(FrameType::kChallenge, channel_->body())) {
     return challenge_without_proof();
   }
-  if (channel_->at_end()) return try_later("it closed the connection", now);
+  if (channel_->at_end()) return try_later(kClosed, kTooBusy, now);
   channel_->queue(handshake_.seal(FrameType::kOffer, offer_));
   stage_ = Stage::kReply;
   return true;

@@ -30,41 +30,55 @@ constexpr Duration kGrace = Duration::from_ms(100);
 // Between two log lines about callers without a proof, so that they cannot fill the log.
 constexpr Duration kWarningPause = Duration::from_s(10);
 
+// 0.0.0.0
+constexpr std::array<uint8_t, 16> kIpv4Anywhere{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
+
 }  // namespace
 
-BootstrapListener::BootstrapListener(bootstrap::Socket socket, const bootstrap::Secret& secret,
+BootstrapListener::BootstrapListener(bootstrap::Socket socket, const Address& local,
+                                     const bootstrap::Secret& secret,
                                      const bootstrap::Identity& identity, Duration timeout,
                                      const bootstrap::ClusterKey& cluster)
     : socket_(std::move(socket)),
+      address_{.ip = local.ip, .scope_id = local.scope_id, .port = socket_.local().port},
       key_(bootstrap::handshake_key(secret, cluster)),
       has_cluster_key_(cluster),
-      handle_(bootstrap::encode_handle({socket_.local(), secret, identity})),
+      handle_(bootstrap::encode_handle({address_, secret, identity})),
       timeout_(timeout) {
   callers_.reserve(kMaxCallers);
 }
 
 Result<std::unique_ptr<BootstrapListener>> BootstrapListener::open(
     const Address& local, const bootstrap::Identity& identity, Duration handshake_timeout,
-    const bootstrap::ClusterKey& cluster) {
+    const bootstrap::ClusterKey& cluster, const bootstrap::Reach& reach) {
   if (is_unspecified(local)) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("cannot listen on {}: peers need an address to connect to, so give "
                             "that of a network interface",
                             ip_to_string(local)));
   }
-  auto socket = bootstrap::Socket::listen_on(local);
+  Address at = local;
+  if (reach.all_addresses) at.ip = is_ipv4(local) ? kIpv4Anywhere : std::array<uint8_t, 16>();
+  auto socket = bootstrap::Socket::listen_on(at, reach.ports);
   if (!socket) {
     return tl::unexpected(bootstrap::socket_error("cannot listen on " + to_string(local), errno));
   }
   return std::unique_ptr<BootstrapListener>(
-      new BootstrapListener(std::move(socket), bootstrap::random_value<bootstrap::Secret>(),
+      new BootstrapListener(std::move(socket), local, bootstrap::random_value<bootstrap::Secret>(),
                             identity, handshake_timeout, cluster));
 }
 
 std::unique_ptr<BootstrapSession> BootstrapListener::poll(Instant now) {
+  if (!lonely_at_) lonely_at_ = now + bootstrap::kPatience;
   strangers_ += std::erase_if(callers_, [&](auto& caller) { return !advance(*caller, now); });
   accept_callers(now);
   return take_authenticated(now);
+}
+
+bool BootstrapListener::lonely(Instant now) {
+  if (!lonely_at_ || now < *lonely_at_) return false;
+  lonely_at_ = Instant::never();
+  return true;
 }
 
 void BootstrapListener::accept_callers(Instant now) {
@@ -79,6 +93,7 @@ void BootstrapListener::accept_callers(Instant now) {
     Address remote;
     auto socket = socket_.accept(remote);
     if (!socket) return;
+    lonely_at_ = Instant::never();
     if (oldest != callers_.end()) {
       callers_.erase(oldest);
       ++strangers_;

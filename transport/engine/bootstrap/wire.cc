@@ -80,8 +80,9 @@ Result<HandleContents> parse_handle(const BootstrapHandle& handle) {
   const auto bytes = std::bit_cast<HandleBytes>(handle);
   if (wire::load_be32(bytes.magic.data()) != kHandleMagic) {
     return fail(ErrorCode::kInvalidArgument,
-                "these bytes are not the handle of a Pacecar listener: pass on all 128 bytes that "
-                "the listener gave, unchanged");
+                "these bytes are not the handle of a Pacecar listener: under NCCL the peer uses "
+                "another network (compare 'Using network' in both logs); other programs must pass "
+                "on all 128 bytes unchanged");
   }
   if (const uint32_t version = wire::load_be32(bytes.version.data()); version != kVersion) {
     return fail(ErrorCode::kInvalidArgument,

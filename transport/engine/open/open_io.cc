@@ -41,6 +41,7 @@ Result<std::unique_ptr<PacketIo>> open_sockets(const Params& params, const Inter
 
 SocketConfig socket_config(const Params& params, const InterfaceInfo& interface) {
   return {.interface = interface.name,
+          .ports = params.ports,
           .paths = params.paths,
           .socket_buffer = params.socket_buffer,
           .data_tc = static_cast<uint8_t>(params.tc),

@@ -19,8 +19,6 @@
 namespace pacecar {
 namespace {
 
-bool is_loopback(const Address& ipv4) { return ipv4.ip[12] == 127; }
-
 std::filesystem::path sys_path(const std::string& name) { return "/sys/class/net/" + name; }
 
 Bytes read_mtu(const std::string& name) {

@@ -226,7 +226,7 @@ Result<std::unique_ptr<PacketIo>> open_udp(const SocketConfig& config) {
   ASSIGN_OR_RETURN(const auto interface, find_interface(config.interface));
   ASSIGN_OR_RETURN(const auto local, local_address_of(config, interface));
   ASSIGN_OR_RETURN(const auto datagram, datagram_bytes_of(interface, is_ipv4(local)));
-  ASSIGN_OR_RETURN(auto receiver, open_receive_socket(local, config.socket_buffer));
+  ASSIGN_OR_RETURN(auto receiver, open_receive_socket(local, config.socket_buffer, config.ports));
   if (config.without_checksum) {
     RETURN_IF_ERROR(accept_without_checksum(receiver));
   }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "transport/base/port_range.h"
 #include "transport/base/result.h"
 #include "transport/io/packet_io.h"
 
@@ -20,7 +21,8 @@ struct SocketConfig {
   std::string interface;  // "eth0"
   // One of its addresses, with port 0; none: preferred_address().
   std::optional<Address> address = std::nullopt;
-  uint16_t port = 0;               // to receive on; 0: the kernel chooses
+  uint16_t port = 0;  // to receive on; 0: one of `ports`
+  PortRange ports = {};
   uint32_t paths = 8;              // at least 1
   Bytes socket_buffer = 16 << 20;  // requested size of the receive buffer
   // As of ip_traffic_class().

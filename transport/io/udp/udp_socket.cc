@@ -46,6 +46,12 @@ Result<UdpSocket> open_bound(const Address& local) {
                             std::strerror(errno)));
   }
   if (bind(udp.get(), &raw.any, length) != 0) {
+    if (errno == EADDRINUSE && local.port == 0) {
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("no UDP port of {} is free: widen net.ipv4.ip_local_port_range, or "
+                              "end programs that use its ports",
+                              ip_to_string(local)));
+    }
     if (errno == EADDRINUSE) {
       return fail(
           ErrorCode::kUnavailable,
@@ -61,6 +67,21 @@ Result<UdpSocket> open_bound(const Address& local) {
                     to_string(local), std::strerror(errno)));
   }
   return udp;
+}
+
+// To the address's port, or to the first free one of the range.
+Result<UdpSocket> open_bound(Address local, PortRange ports) {
+  if (local.port != 0 || ports.first == 0) return open_bound(local);
+  Result<UdpSocket> udp;
+  const bool ended = ports.find([&](uint16_t port) {
+    local.port = port;
+    udp = open_bound(local);
+    return udp || udp.error().code != ErrorCode::kUnavailable;
+  });
+  if (ended) return udp;
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("all UDP ports of PACECAR_PORTS={}-{} on {} are taken: widen the range",
+                          ports.first, ports.last, ip_to_string(local)));
 }
 
 // With errno.
@@ -81,8 +102,8 @@ bool attach(int fd, std::span<sock_filter> program) {
 
 }  // namespace
 
-Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes) {
-  ASSIGN_OR_RETURN(auto udp, open_bound(local));
+Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes, PortRange ports) {
+  ASSIGN_OR_RETURN(auto udp, open_bound(local, ports));
   const int fd = udp.get();
   set_receive_buffer(udp, buffer_bytes);
   const bool reports_class = is_ipv4(local) ? set_option(fd, IPPROTO_IP, IP_RECVTOS, 1)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "transport/base/file_descriptor.h"
+#include "transport/base/port_range.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
 #include "transport/wire/packet.h"
@@ -11,8 +12,9 @@ namespace pacecar {
 using UdpSocket = FileDescriptor;
 
 // A socket that is bound to `local`, joins datagrams (UDP_GRO) and reports their traffic class.
-// Port 0: the kernel chooses one.
-Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes);
+// Port 0: the first free one of `ports`.
+Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes,
+                                      PortRange ports = {});
 
 // A socket that only sends, from a port of its own; the kernel drops what arrives there. Datagrams
 // have this traffic class byte (DSCP and ECN), and are never fragmented.

@@ -67,6 +67,7 @@ class ExtendedEnd final : public QueuePairEnd {
   bool probing() const override { return requester_.probing(); }
   Bytes next_bytes() override { return requester_.next_bytes(); }
   Bytes in_flight() const override { return requester_.in_flight(); }
+  Duration silence(Instant now) const override { return requester_.silence(now); }
   void revoke(uint32_t key) override { requester_.revoke(key); }
   bool pop_completed(WorkRequest* work_request, CompletionStatus* status) override {
     return requester_.pop_completed(work_request, status);

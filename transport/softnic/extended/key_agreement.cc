@@ -5,6 +5,7 @@
 #include <array>
 
 #include "transport/security/key_derivation.h"
+#include "transport/wire/address.h"
 #include "transport/wire/big_endian.h"
 
 namespace pacecar {
@@ -48,10 +49,12 @@ void KeyAgreement::announce(SoftEndpoint& end, const RandomSource& random) const
 Result<std::unique_ptr<PacketGuard>> KeyAgreement::make_guard(const QueuePair& qp,
                                                               wire::Coverage coverage) {
   if (qp.remote.security != config_.security) {
-    return fail(ErrorCode::kPeer,
-                fmt::format("the peer has PACECAR_SECURITY={} and this host has "
-                            "PACECAR_SECURITY={}: set the same on all hosts",
-                            name_of(qp.remote.security), name_of(config_.security)));
+    return fail(
+        ErrorCode::kPeer,
+        fmt::format(
+            "PACECAR_SECURITY={} at {} and PACECAR_SECURITY={} at {}: set the same on all hosts",
+            name_of(qp.remote.security), ip_to_string(qp.remote.address), name_of(config_.security),
+            ip_to_string(qp.local.address)));
   }
   if (!keys_) return nullptr;
   const auto common = agree(qp.remote.public_key);

@@ -72,6 +72,9 @@ class Requester {
   // `most`, and the first packet; 0: there are fewer than two.
   uint32_t next_run(Instant now, uint32_t most, Outgoing* first);
   Bytes in_flight() const { return window_.in_flight(); }
+  Duration silence(Instant now) const {
+    return window_.empty() || probes_ == 0 ? Duration() : now - last_received_;
+  }
   // Work requests that have begun keep the size of their packets; packets with more payload than
   // mtu().payload() must be sent in pieces.
   const PathMtu& mtu() const { return mtu_; }

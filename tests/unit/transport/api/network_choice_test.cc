@@ -127,7 +127,7 @@ TEST(NamedProcess, ChangedBytesAreRefusedOrAreAValidName) {
       ++refused;
       continue;
     }
-    EXPECT_EQ(name_process(named->identity, named->devices), bad);
+    EXPECT_EQ(name_process(named->identity, named->devices, named->addresses), bad);
   }
   EXPECT_GT(refused, 5'000U);
 }

@@ -10,13 +10,14 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
+constexpr const char* kOwn = "192.0.2.1:38140";
 constexpr const char* kEnd = "send to 192.0.2.7:4791 over rxe0";
 
 TEST(Stall, MissingReceiveBufferIsNoWarning) {
   const Stall stall{.lasted = Duration::from_s(5), .requests = 3, .awaits_peer = true};
   EXPECT_EQ(level_of(stall), LogLevel::kInfo);
   EXPECT_EQ(
-      describe(stall, kEnd),
+      describe(stall, kEnd, kOwn),
       "send to 192.0.2.7:4791 over rxe0: nothing has moved for 5 s, 3 requests wait: the peer "
       "has not come to this message; if it does not compute, look there");
 }
@@ -32,7 +33,7 @@ TEST(Stall, StalledWritesAreReportedWithTheFlowsLimit) {
                     .rtt = Duration::from_us(7870)};
   EXPECT_EQ(level_of(stall), LogLevel::kWarn);
   EXPECT_THAT(
-      describe(stall, kEnd),
+      describe(stall, kEnd, kOwn),
       AllOf(HasSubstr("rxe0: nothing has moved for 7 s, 2 requests wait, 16 writes"),
             HasSubstr("may send 0.008 Gb/s, limited by grant (grant 0.016 Gb/s, 40 ms old)"),
             HasSubstr("last round trip 7870 us")));
@@ -40,7 +41,20 @@ TEST(Stall, StalledWritesAreReportedWithTheFlowsLimit) {
 
 TEST(Stall, MissingGrantIsNotMentioned) {
   const Stall stall{.lasted = Duration::from_s(5), .requests = 1, .writes = 1};
-  EXPECT_THAT(describe(stall, kEnd), AllOf(Not(HasSubstr("grant ")), Not(HasSubstr("round trip"))));
+  EXPECT_THAT(describe(stall, kEnd, kOwn),
+              AllOf(Not(HasSubstr("grant ")), Not(HasSubstr("round trip"))));
+}
+
+TEST(Stall, SilenceOfThePeersNicIsAWarningWithBothAddresses) {
+  const Stall stall{.lasted = Duration::from_s(3),
+                    .requests = 1,
+                    .awaits_peer = true,
+                    .silence = Duration::from_ms(2990),
+                    .peer_address = "192.0.2.7:58378"};
+  EXPECT_EQ(level_of(stall), LogLevel::kWarn);
+  EXPECT_THAT(describe(stall, kEnd, kOwn),
+              AllOf(HasSubstr("nothing comes from 192.0.2.7:58378 to 192.0.2.1:38140"),
+                    HasSubstr("firewall")));
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ TEST(MetricsFiguresTest, FiguresAreSumsOverTheFlows) {
   EXPECT_EQ(figures.unacknowledged_writes, 12);
   EXPECT_EQ(figures.stalled_sending, 0);
   EXPECT_EQ(figures.stalled_receiving, 1);
-  EXPECT_EQ(figures.longest_stall_seconds, 5);
+  EXPECT_EQ(figures.longest_stall_seconds, kStallLimit.seconds());
   EXPECT_DOUBLE_EQ(figures.rtt_min_seconds, 10e-6);
   EXPECT_DOUBLE_EQ(figures.rtt_median_seconds, 20e-6);
   EXPECT_DOUBLE_EQ(figures.rtt_max_seconds, 30e-6)

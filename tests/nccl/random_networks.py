@@ -1,0 +1,218 @@
+"""Networks of hosts drawn by a seed: addresses, cables, MTUs, NICs and firewalls; and real jobs on
+them. A job whose network has no fault must succeed; any other succeeds, or says what is wrong."""
+
+import contextlib
+import dataclasses
+import os
+import random
+import tempfile
+import time
+from pathlib import Path
+
+import arms
+import job
+import namespaces
+from exchange import Failed, Process, wait_until
+from nccl_job import NEW, ranks_of
+
+LOCAL = "lan"  # NCCL's own bootstrap; every host has it
+MTUS = (1280, 1500, 4096, 9000)
+PORTS = "40000-40063"
+# Of these every network that is drawn recovers; the others may also end the job with a sentence.
+HARMLESS = ("none", "docker", "link-local", "ports", "dark", "black hole")
+FAULTS = (*HARMLESS, "no UDP", "no TCP", "TCP rejected", "no NIC", "security", "link down",
+          "other plugin")
+
+
+@dataclasses.dataclass
+class Network:
+    seed: int
+    hosts: int
+    layout: str  # flat, rails, cables
+    nics: int  # of each host beside LOCAL
+    joined: str  # between the NICs' names in PACECAR_NICS: "," or "+"; "": PACECAR_NICS is unset
+    family: int  # 4 or 6
+    mtus: list  # of each host
+    fault: str
+
+    def __str__(self):
+        return (f"seed {self.seed}: {self.hosts} hosts, {self.layout} of {self.nics}, "
+                f"NICs '{self.joined}', IPv{self.family}, MTU {self.mtus}, {self.fault}")
+
+
+def draw(seed):
+    rng = random.Random(seed)
+    hosts = rng.choice((2, 2, 3))
+    layout = rng.choice(("flat", "rails", "cables"))
+    nics = hosts - 1 if layout == "cables" else rng.randint(1, 3)
+    mtus = [rng.choice(MTUS)] * hosts if rng.random() < 0.7 else rng.choices(MTUS, k=hosts)
+    return Network(seed=seed, hosts=hosts, layout=layout, nics=nics,
+                   joined=rng.choice((",", "+", ",", "")),
+                   family=6 if layout == "flat" and rng.random() < 0.3 else 4,
+                   mtus=mtus if layout == "flat" else [mtus[0]] * hosts,
+                   fault=rng.choice(FAULTS[:1] * 6 + FAULTS[1:]))
+
+
+class Built:
+    def __init__(self, network):
+        self.network = network
+        self.hub = f"pacecar-{os.getpid()}-hub"
+        self.members = [f"pacecar-{os.getpid()}-host{number}" for number in range(network.hosts)]
+        self.names = [f"net{index}" for index in range(network.nics)]
+
+    def build(self):
+        network = self.network
+        self.bridge("lan")
+        for number, member in enumerate(self.members):
+            self.plug(number, LOCAL, "lan", f"192.0.2.{number + 1}/24", 1500)
+            if network.family == 6:
+                for interface in ("all", "default"):
+                    command = ("sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=0")
+                    namespaces.command(*namespaces.prefix(member), *command)
+        if network.layout == "cables":
+            self.cables()
+            return
+        for index, name in enumerate(self.names):
+            rail = index if network.layout == "rails" else 0
+            if index == 0 or rail > 0:
+                self.bridge(f"rail{rail}")
+            for number in range(network.hosts):
+                place = 16 * (index if rail == 0 else 0) + number + 1
+                address = (f"fd00::{place:x}/64" if network.family == 6
+                           else f"198.18.{rail}.{place}/24")
+                self.plug(number, name, f"rail{rail}", address, network.mtus[number])
+
+    def bridge(self, name):
+        namespaces.command("ip", "-n", self.hub, "link", "add", name, "type", "bridge")
+        namespaces.command("ip", "-n", self.hub, "link", "set", name, "mtu", "9000", "up")
+
+    def plug(self, number, name, bridge, address, mtu):
+        port = f"{name}-{number}"
+        namespaces.pair(self.members[number], name, self.hub, port, mtu)
+        namespaces.command("ip", "-n", self.hub, "link", "set", port, "mtu", "9000", "master",
+                           bridge)
+        further = ("nodad",) if ":" in address else ()
+        namespaces.command("ip", "-n", self.members[number], "address", "add", address, "dev", name,
+                           *further)
+
+    def cables(self):
+        """One between each two hosts, each a subnet of its own, at the next free NIC of both."""
+        free = [iter(self.names) for _ in self.members]
+        subnet = 0
+        for one, member in enumerate(self.members):
+            for other in range(one + 1, len(self.members)):
+                ends = next(free[one]), next(free[other])
+                namespaces.pair(member, ends[0], self.members[other], ends[1],
+                                self.network.mtus[0])
+                for number, name, place in ((one, ends[0], 0), (other, ends[1], 1)):
+                    namespaces.give_address(self.members[number], name,
+                                            f"198.19.{subnet}.{place}/31")
+                subnet += 1
+
+    def inside(self, number, *argv):
+        namespaces.command(*namespaces.prefix(self.members[number]), *argv)
+
+    def disturb(self):
+        """Whatever of the fault is not in the ranks' environment."""
+        fault = self.network.fault
+        rules = {"no UDP": ("-p", "udp", "-j", "DROP"),
+                 "no TCP": ("-p", "tcp", "-i", "net+", "-j", "DROP"),
+                 "TCP rejected": ("-p", "tcp", "-i", "net+", "-j", "REJECT"),
+                 "black hole": ("-p", "udp", "-m", "length", "--length", "1281:65535", "-j",
+                                "DROP")}
+        if fault in rules:
+            self.inside(0, "iptables", "-A", "INPUT", *rules[fault])
+            if self.network.family == 6 and fault != "black hole":
+                self.inside(0, "ip6tables", "-A", "INPUT", *rules[fault])
+        elif fault == "ports":
+            for number in range(len(self.members)):
+                for protocol in ("tcp", "udp"):
+                    for table in ("iptables", "ip6tables"):
+                        self.inside(number, table, "-A", "INPUT", "-i", "net+", "-p", protocol,
+                                    "!", "--dport", PORTS.replace("-", ":"), "-m", "conntrack",
+                                    "--ctstate", "NEW", "-j", "DROP")
+        elif fault in ("docker", "link-local", "dark"):
+            for number in range(len(self.members)):
+                name = "docker0" if fault == "docker" else "extra0"
+                self.inside(number, "ip", "link", "add", name, "type",
+                            "bridge" if fault == "docker" else "dummy")
+                if fault != "link-local":
+                    self.inside(number, "ip", "address", "add", "172.17.0.1/16", "dev", name)
+                if fault != "dark":
+                    self.inside(number, "ip", "link", "set", name, "up")
+        elif fault == "link down":
+            self.inside(0, "ip", "link", "set", self.names[0], "down")
+
+    def environment(self, number):
+        chosen = self.network.joined.join(f"soft:udp:{name}" for name in self.names)
+        values = {"PACECAR_NICS": chosen, "NCCL_SOCKET_IFNAME": LOCAL}
+        fault = self.network.fault if number == 0 else ""
+        if fault == "no NIC":
+            values["PACECAR_NICS"] = "soft:udp:net9"
+        elif fault == "security":
+            values["PACECAR_SECURITY"] = "off"
+        elif fault == "other plugin":
+            values.update(NCCL_NET_PLUGIN="none", NCCL_NET="Socket")
+        if self.network.fault == "ports":
+            values["PACECAR_PORTS"] = PORTS
+        if not self.network.joined:
+            del values["PACECAR_NICS"]
+        return values
+
+
+@dataclasses.dataclass
+class Outcome:
+    worked: bool
+    said: str = ""  # the first warning
+    said_after_s: float = 0
+    silent: int = 0  # ranks without a warning that did not end
+
+
+def warning_of(rank):
+    for line in job.nccl_log(rank).splitlines():
+        if "WARN" in line and "Pacecar" in line:
+            return line.split("WARN", 1)[1].strip()
+    return ""
+
+
+def run(network, limit_s, patience_s=20):
+    """Runs a job there; Failed when it neither works nor says why within `limit_s`. After the first
+    warning the ranks have `patience_s` to end."""
+    built = Built(network)
+    with namespaces.made([built.hub, *built.members]), tempfile.TemporaryDirectory() as name:
+        built.build()
+        built.disturb()
+        arm = arms.parse("soft:udp:net0")
+        made = []
+        for number in range(network.hosts):
+            environment = built.environment(number)
+            rank = ranks_of("checked_rank", NEW, arm, network.hosts,
+                            [Path(name) / "id", network.seed, 6, 1 << 16], Path(name),
+                            **environment)[number]
+            if not network.joined:
+                rank.environment.pop("PACECAR_NICS", None)
+            made.append(dataclasses.replace(rank,
+                                            prefix=namespaces.prefix(built.members[number])))
+        with contextlib.ExitStack() as stack:
+            begin = time.monotonic()
+            ranks = [stack.enter_context(Process(rank.prefix, rank.argv, rank.environment))
+                     for rank in made]
+
+            def all_well():
+                return all(rank.ended() and rank.ends_well(0) for rank in ranks)
+
+            def known():
+                return all_well() or any(map(warning_of, made)) or all(r.ended() for r in ranks)
+
+            if not wait_until(known, limit_s):
+                raise Failed(f"{network}: nothing for {limit_s:g} s")
+            after_s = time.monotonic() - begin
+            said = next(filter(None, map(warning_of, made)), "")
+            wait_until(lambda: all(rank.ended() for rank in ranks), patience_s)
+            if all_well():
+                return Outcome(True, said, after_s)
+            if not said:
+                raise Failed(job.failure_text(made, ranks, range(len(ranks)), limit_s))
+            silent = sum(not warning_of(one) and not rank.ended()
+                         for one, rank in zip(made, ranks))
+            return Outcome(False, said, after_s, silent)

@@ -1,0 +1,32 @@
+// Chooses NICs by subnet, for hosts whose NICs are not all on one network: rings and meshes of
+// cables without a switch, rails that do not reach each other.
+//
+// Pure. Thread rule: any.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transport/api/lane_list.h"
+
+namespace pacecar {
+
+// Lanes between NICs that are neighbours (are_neighbors).
+struct NeighborLanes {
+  size_t device = 0;            // ours
+  std::vector<size_t> members;  // its NIC of each lane
+  std::vector<NamedAddress> peers;
+
+  bool operator==(const NeighborLanes&) const = default;
+};
+
+// `own`: the subnets of each device's NICs, the requested device first. `requested`: the numbers of
+// the listening device's NICs. Prefers our requested device, then the peer's. Each NIC is in one
+// lane at most. nullopt: no two NICs are neighbours.
+std::optional<NeighborLanes> choose_neighbors(std::span<const std::vector<Subnet>> own,
+                                              std::span<const NamedAddress> peer,
+                                              std::span<const uint8_t> requested);
+
+}  // namespace pacecar
