@@ -29,6 +29,8 @@ using Json = nlohmann::json;
 constexpr size_t kMaxErrors = 1U << 16;
 constexpr size_t kMaxErrorLine = 300;
 constexpr size_t kMaxText = 256;
+constexpr size_t kMaxName = 256;
+constexpr Duration kInfoLimit = Duration::from_s(60);
 constexpr int kNotFoundByShell = 127;
 constexpr int kEndStepMs = 10;
 constexpr Duration kEndLimit = Duration::from_s(3);  // of launchers, once their input has ended
@@ -373,6 +375,33 @@ std::vector<std::optional<Event>> run_on_all(
         fmt::format("{}: it took longer than {:g} s", agents.host(host).name, limit.seconds()));
   }
   return ends;
+}
+
+std::vector<std::optional<std::vector<HostNic>>> ask_nics(
+    AgentPool& agents, const std::function<bool(size_t host)>& wanted,
+    const cli::Console& console) {
+  const auto words = [&](size_t host) {
+    return wanted(host) ? std::vector<std::string>{"info", "--json"} : std::vector<std::string>();
+  };
+  const auto ends = run_on_all(agents, words, kInfoLimit, console);
+  std::vector<std::optional<std::vector<HostNic>>> all(ends.size());
+  for (size_t i = 0; i < ends.size(); ++i) {
+    if (!ends[i]) continue;
+    if (ends[i]->code != 0) {
+      console.error(fmt::format("{}: {}", agents.host(i).name, why_failed(*ends[i])));
+      agents.lose(i, why_failed(*ends[i]));
+      continue;
+    }
+    all[i].emplace();
+    const auto document = cli::parse_json(ends[i]->output);
+    if (!document.is_object() || !document.contains("nics")) continue;
+    for (const auto& nic : document["nics"]) {
+      const auto name = cli::text_field(nic, "name", kMaxName);
+      const auto address = cli::text_field(nic, "address", kMaxName);
+      if (name && address) all[i]->push_back({printable(*name), printable(*address)});
+    }
+  }
+  return all;
 }
 
 std::string why_failed(const Event& ended) {

@@ -109,6 +109,16 @@ std::vector<std::optional<Event>> run_on_all(
     AgentPool& agents, const std::function<std::vector<std::string>(size_t host)>& arguments_of,
     Duration limit, const cli::Console& console);
 
+// A NIC of a host, as `pacecar info` names it there.
+struct HostNic {
+  std::string name;
+  std::string address;
+};
+// Those of the hosts that are `wanted`; nullopt: it was not asked, or has failed, which is
+// reported, and is lost.
+std::vector<std::optional<std::vector<HostNic>>> ask_nics(
+    AgentPool& agents, const std::function<bool(size_t host)>& wanted, const cli::Console& console);
+
 // The last error that a run has printed, without its label; if there is none, how it ended.
 std::string why_failed(const Event& ended);
 

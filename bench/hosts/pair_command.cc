@@ -34,48 +34,31 @@ using cli::Console;
 using perf::TestKind;
 using perf::TestOptions;
 
-constexpr Duration kInfoLimit = Duration::from_s(60);
-constexpr size_t kMaxName = 256;
 constexpr double kAroundSeconds = 1;    // overhead of a size: starting both ends, connecting
 constexpr double kRoomSeconds = 60;     // a timed measurement may take this much longer
 constexpr double kCountedLimitS = 600;  // of a size, in a test that counts messages
-
-// The name of the NIC with this address in the output of `pacecar info --json`. Errors: kNotFound.
-Result<std::string> nic_with_address(const std::string& info, const std::string& address) {
-  const auto document = cli::parse_json(info);
-  std::vector<std::string> found;
-  if (document.is_object() && document.contains("nics") && document["nics"].is_array()) {
-    for (const auto& nic : document["nics"]) {
-      const auto name = cli::text_field(nic, "name", kMaxName);
-      const auto its = cli::text_field(nic, "address", kMaxName);
-      if (!name || !its) continue;
-      if (*its == address) return *name;
-      found.push_back(fmt::format("{} ({})", *name, *its));
-    }
-  }
-  return fail(ErrorCode::kNotFound, "none of its NICs has the address {}: it has {}", address,
-              found.empty() ? "none" : fmt::format("{}", fmt::join(found, ", ")));
-}
 
 // Adds -d NIC to the flags of each host that has an address in the list. A host without such a NIC
 // is lost, and reported.
 void choose_nics(AgentPool& agents, std::vector<std::vector<std::string>>& flags,
                  const Console& console) {
-  using Words = std::vector<std::string>;
-  const auto asked = [&](size_t host) {
-    return agents.host(host).address.empty() ? Words() : Words{"info", "--json"};
-  };
-  const auto ends = run_on_all(agents, asked, kInfoLimit, console);
-  for (size_t i = 0; i < ends.size(); ++i) {
-    if (!ends[i]) continue;
-    const auto nic = ends[i]->code == 0 ? nic_with_address(ends[i]->output, agents.host(i).address)
-                                        : fail(ErrorCode::kPeer, why_failed(*ends[i]));
-    if (nic) {
-      flags[i] = {"--ib-dev", *nic};
+  const auto nics = ask_nics(
+      agents, [&](size_t host) { return !agents.host(host).address.empty(); }, console);
+  for (size_t i = 0; i < nics.size(); ++i) {
+    const std::string& address = agents.host(i).address;
+    if (!nics[i] || address.empty()) continue;
+    const auto nic = std::ranges::find(*nics[i], address, &HostNic::address);
+    if (nic != nics[i]->end()) {
+      flags[i] = {"--ib-dev", nic->name};
       continue;
     }
-    console.error(fmt::format("{}: {}", agents.host(i).name, nic.error().message));
-    agents.lose(i, nic.error().message);
+    std::string why = fmt::format("none of its NICs has the address {}: it has ", address);
+    for (const HostNic& has : *nics[i]) {
+      why += fmt::format("{}{} ({})", &has == nics[i]->data() ? "" : ", ", has.name, has.address);
+    }
+    if (nics[i]->empty()) why += "none";
+    console.error(fmt::format("{}: {}", agents.host(i).name, why));
+    agents.lose(i, why);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "bench/cli/interrupt.h"
 #include "bench/cli/subcommands.h"
 #include "bench/hosts/agent_pool.h"
+#include "bench/hosts/path_check.h"
 #include "bench/hosts/preflight_groups.h"
 #include "bench/preflight/checks.h"
 #include "bench/preflight/kernel_probes.h"
@@ -38,7 +39,8 @@ constexpr const char* kExamples = R"(Examples:
                                            are packets lost now? while a job runs
   pacecar preflight --only mtu --peer HOST packet sizes on the way to HOST and back
   pacecar preflight --root DIR             DIR/sys, DIR/proc, ...: files copied from a host
-  pacecar preflight --hosts gpu[01-16]     16 hosts at once: what is wrong, and what differs
+  pacecar preflight --hosts gpu[01-16]     16 hosts at once: what is wrong, what differs, and
+                                           whether the paths between them carry a job's packets
 Exit codes: 0 no problem, 1 an error was found or the run failed, 2 wrong usage, 3 only warnings.)";
 
 struct Flags {
@@ -137,7 +139,8 @@ Result<int> examine_host(const Flags& flags, const Console& console) {
   return exit_code_of(findings.worst());
 }
 
-json document_of(const std::vector<HostReport>& reports, const AgentPool& agents) {
+json document_of(const std::vector<HostReport>& reports, const AgentPool& agents,
+                 const std::optional<PathReport>& paths) {
   json document = {{"schema_version", 1},
                    {"version", PACECAR_VERSION},
                    {"worst", preflight::to_string(worst_of(reports))},
@@ -156,6 +159,7 @@ json document_of(const std::vector<HostReport>& reports, const AgentPool& agents
     document["groups"].push_back(preflight::to_json(group.finding));
     document["groups"].back()["hosts"] = group.hosts;
   }
+  if (paths) document["paths"] = paths->document();
   for (const Difference& difference : find_differences(reports)) {
     auto values = json::array();
     for (const auto& [value, hosts] : difference.values) {
@@ -171,6 +175,9 @@ Result<int> examine_hosts(const Flags& flags, std::vector<std::string> words,
                           const Console& console) {
   RETURN_IF_ERROR(cli::check_writable(flags.json_file));
   ASSIGN_OR_RETURN(const auto targets, targets_of(flags.many));
+  // So that a path without an answer is found out soon; the agents get these.
+  setenv("PACECAR_CONNECT_TIMEOUT", "3s", /*overwrite=*/0);
+  setenv("PACECAR_TIMEOUT", "5s", /*overwrite=*/0);
   const cli::Interrupt interrupt;
   ASSIGN_OR_RETURN(const auto agents, reach(targets, flags.many, console));
   words.insert(words.begin(), "preflight");
@@ -193,10 +200,12 @@ Result<int> examine_hosts(const Flags& flags, std::vector<std::string> words,
     agents->lose(i, why);
   }
   if (reports.empty()) return fail(ErrorCode::kPeer, "no host has been examined: see above");
-  RETURN_IF_ERROR(
-      cli::write_results(to_text(reports), flags.json_file, document_of(reports, *agents)));
+  std::optional<PathReport> paths;
+  if (flags.only.empty() && agents->ready_count() > 1) paths = check_paths(*agents, console);
+  RETURN_IF_ERROR(cli::write_results((paths ? paths->text() : "") + to_text(reports),
+                                     flags.json_file, document_of(reports, *agents, paths)));
   if (reports.size() < agents->size()) return cli::kExitFailed;
-  return exit_code_of(worst_of(reports));
+  return exit_code_of(std::max(worst_of(reports), paths ? paths->worst() : Severity::kOk));
 }
 
 Result<int> run(const CLI::App& app, const Flags& flags, const Console& console) {

@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 
 constexpr int kBacklog = 64;
 constexpr const char* kAnywhere = "*";
-constexpr int kPortsTried = 64;
+constexpr uint32_t kPortsTried = 64;
 
 using bootstrap::ClusterKey;
 using bootstrap::Mac;
@@ -94,10 +94,12 @@ Result<bool> CallerProof::take(ControlChannel& channel, const ClusterKey& key,
 }
 
 Result<ControlListener> ControlListener::open(const std::vector<std::string>& hosts, uint16_t port,
-                                              const bootstrap::ClusterKey& key) {
-  for (int tries = 1;; ++tries) {
+                                              const bootstrap::ClusterKey& key, PortRange ports) {
+  for (uint32_t tries = 0;; ++tries) {
+    const auto ranged = static_cast<uint16_t>(ports.first + tries);
+    const bool in_range = port == 0 && ports.first > 0;
     ControlListener listener;
-    listener.port_ = port;
+    listener.port_ = in_range ? ranged : port;
     listener.key_ = key;
     Result<void> listens;
     for (const std::string& host : hosts) {
@@ -105,7 +107,8 @@ Result<ControlListener> ControlListener::open(const std::vector<std::string>& ho
     }
     if (listens) return listener;
     // A port that is free at the first address may be taken at another.
-    const bool another = port == 0 && !listener.sockets_.empty() && tries < kPortsTried;
+    const bool another = in_range ? ranged < ports.last
+                                  : port == 0 && !listener.sockets_.empty() && tries < kPortsTried;
     if (!another) return tl::unexpected(listens.error());
   }
 }

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "bench/perf/control_channel.h"
+#include "transport/base/port_range.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
 #include "transport/engine/bootstrap/auth.h"
@@ -76,10 +77,10 @@ class ControlListener {
   static constexpr size_t kMaxWaiting = 64;
   static constexpr Duration kGreetingLimit = Duration::from_s(2);
 
-  // Listens at each of these addresses or names of this host. Port 0 takes any free port. Clients
-  // must prove() `key`, if it is not empty.
+  // Listens at each of these addresses or names of this host. Port 0 takes any free port of
+  // `ports`. Clients must prove() `key`, if it is not empty.
   static Result<ControlListener> open(const std::vector<std::string>& hosts, uint16_t port,
-                                      const bootstrap::ClusterKey& key = {});
+                                      const bootstrap::ClusterKey& key = {}, PortRange ports = {});
 
   // Waits without limit for the next client whose first message is of the type `greeting`.
   Result<Caller> accept(

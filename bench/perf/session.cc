@@ -274,14 +274,15 @@ class Server : Side {
   Result<ControlListener> open_listener() {
     RETURN_IF_ERROR(wait_with_nics());
     console.note(waiting_->banner());
-    ASSIGN_OR_RETURN(const auto key, cluster_key());
+    ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
+    ASSIGN_OR_RETURN(const auto key, read_cluster_key(params.key_file));
     hosts_ = {options.bind};
     if (options.bind.empty()) {
       hosts_ = {waiting_->nics().front().address};
       // Clients on this host reach the NIC's address as well.
       if (hosts_.front() != kLoopback) hosts_.emplace_back(kLoopback);
     }
-    return ControlListener::open(hosts_, options.port, key);
+    return ControlListener::open(hosts_, options.port, key, params.ports);
   }
 
   // Serves the next test. A failure before its first connections are made does not end the server:

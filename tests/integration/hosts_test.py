@@ -281,6 +281,18 @@ class OverSsh(WithHosts):
         worst = {"ok": 0, "info": 0, "warning": 3, "error": 1}[document["worst"]]
         self.assertEqual(process.returncode, worst)
 
+    def test_preflight_tries_the_paths(self):
+        process = self.pacecar("preflight", hosts="gpu[01-03]")
+        self.assertIn("Paths: 3 of 3 carry a job's packets.\n", process.stdout)
+        rule = ("INPUT", "-p", "udp", "-s", "192.0.2.12", "-j", "DROP")
+        subprocess.run(self.hosts.within(1, "iptables", "-A", *rule), check=True)
+        process = self.pacecar("preflight", hosts="gpu[01-03]", PACECAR_PORTS="40000-40063")
+        subprocess.run(self.hosts.within(1, "iptables", "-D", *rule), check=True)
+        self.assertEqual(process.returncode, 1, process.stdout + process.stderr)
+        self.assertIn("Paths: 2 of 3 carry a job's packets.\n", process.stdout)
+        self.assertRegex(process.stdout, r"error +between gpu01 and gpu02 over soft:udp:eth0: .*"
+                                         r"192\.0\.2\.1[12]:400\d\d.*\(UDP\).*firewall")
+
     def test_top_and_doctor_show_remote_processes(self):
         state = self.root / "state"
         state.mkdir(mode=0o700, exist_ok=True)

@@ -131,14 +131,18 @@ class Built:
                         self.inside(number, table, "-A", "INPUT", "-i", "net+", "-p", protocol,
                                     "!", "--dport", PORTS.replace("-", ":"), "-m", "conntrack",
                                     "--ctstate", "NEW", "-j", "DROP")
-        elif fault in ("docker", "link-local", "dark"):
+        elif fault in ("docker", "dark"):
             for number in range(len(self.members)):
                 name = "docker0" if fault == "docker" else "extra0"
-                self.inside(number, "ip", "link", "add", name, "type",
-                            "bridge" if fault == "docker" else "dummy")
-                if fault != "link-local":
-                    self.inside(number, "ip", "address", "add", "172.17.0.1/16", "dev", name)
-                if fault != "dark":
+                self.inside(number, "ip", "link", "add", name, "type", "bridge")
+                self.inside(number, "ip", "address", "add", "172.17.0.1/16", "dev", name)
+                if fault == "docker":
+                    self.inside(number, "ip", "link", "set", name, "up")
+        elif fault == "link-local":
+            for number in range(len(self.members)):
+                self.inside(number, "ip", "link", "add", "extra0", "type", "veth", "peer", "extra1")
+                for name in ("extra0", "extra1"):
+                    self.inside(number, "sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=0")
                     self.inside(number, "ip", "link", "set", name, "up")
         elif fault == "link down":
             self.inside(0, "ip", "link", "set", self.names[0], "down")

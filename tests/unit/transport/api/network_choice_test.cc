@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "transport/api/lane_list.h"
+#include "transport/api/neighbors.h"
 #include "transport/base/prng.h"
 
 namespace pacecar::network_choice_test {
@@ -151,6 +152,61 @@ TEST(AddressedOffers, OfferNamesItsNic) {
   EXPECT_EQ(offer->nic, 200);
   EXPECT_THAT(offer->words, ElementsAre(4, 5));
   EXPECT_FALSE(addressed_offer({}));
+}
+
+TEST(NamedProcess, NamesAddressesAsFarAsThereIsRoom) {
+  const std::vector<NamedDevice> devices{{{0}, {{kSoft}}}};
+  std::vector<NamedAddress> addresses;
+  for (uint8_t nic = 0; nic < 7; ++nic) {
+    addresses.push_back({nic, {.ip = 0x0a000001U + (uint32_t{nic} << 8), .prefix = 24}});
+  }
+  const auto named = named_process(name_process(process_identity(), devices, addresses));
+  ASSERT_TRUE(named);
+  addresses.resize(5);
+  EXPECT_EQ(named->addresses, addresses);
+  addresses.front().subnet.prefix = 33;
+  EXPECT_FALSE(named_process(name_process(process_identity(), devices, addresses)));
+}
+
+TEST(Neighbors, HaveDifferentAddressesOfOneSubnet) {
+  const Subnet one{.ip = 0x0a010001, .prefix = 24};
+  EXPECT_TRUE(are_neighbors(one, {.ip = 0x0a010002, .prefix = 24}));
+  EXPECT_FALSE(are_neighbors(one, one)) << "another host may have it, too, as docker0";
+  EXPECT_FALSE(are_neighbors(one, {.ip = 0x0a010002, .prefix = 25}));
+  EXPECT_FALSE(are_neighbors(one, {.ip = 0x0a020002, .prefix = 24}));
+  EXPECT_FALSE(are_neighbors({}, {}));
+  EXPECT_TRUE(are_neighbors({.ip = 0x0a000000, .prefix = 31}, {.ip = 0x0a000001, .prefix = 31}));
+  EXPECT_FALSE(are_neighbors({.ip = 0x0a000001, .prefix = 31}, {.ip = 0x0a000002, .prefix = 31}));
+  EXPECT_EQ(ip_to_string(address_of(one)), "10.1.0.1");
+}
+
+// In a ring of three hosts each cable is a subnet: A.0-B.1, B.0-C.1, C.0-A.1.
+Subnet on_cable(uint32_t cable, uint32_t end) {
+  return {.ip = 0x0a000000 + (cable << 16) + end, .prefix = 24};
+}
+
+TEST(Neighbors, OfARingAreTheEndsOfTheCableBetweenThem) {
+  const std::vector<NamedAddress> b{{10, on_cable(2, 1)}, {11, on_cable(1, 2)}};
+  using Subnets = std::vector<std::vector<Subnet>>;
+  const Subnets a{{on_cable(1, 1)}, {on_cable(3, 2)}};
+  const std::vector<uint8_t> first{10};
+  EXPECT_EQ(choose_neighbors(a, b, first), (NeighborLanes{0, {0}, {b[1]}}))
+      << "our requested NIC with another of the peer's";
+  const Subnets c{{on_cable(3, 1)}, {on_cable(2, 2)}};
+  EXPECT_EQ(choose_neighbors(c, b, first), (NeighborLanes{1, {0}, {b[0]}}))
+      << "another of ours with the requested one";
+  const Subnets bond{{on_cable(3, 1), on_cable(2, 2)}};
+  const std::vector<uint8_t> both{10, 11};
+  EXPECT_EQ(choose_neighbors(bond, b, both), (NeighborLanes{0, {1}, {b[0]}}))
+      << "of a bond, the member with the cable";
+  EXPECT_EQ(choose_neighbors(Subnets{{on_cable(4, 1)}, {}}, b, first), std::nullopt);
+}
+
+TEST(Neighbors, BondsOfOneNetworkHaveALaneForEachPair) {
+  const std::vector<std::vector<Subnet>> own{{on_cable(1, 1), on_cable(1, 2)}};
+  const std::vector<NamedAddress> peer{{1, on_cable(1, 3)}, {2, on_cable(1, 4)}};
+  EXPECT_EQ(choose_neighbors(own, peer, std::vector<uint8_t>{1, 2}),
+            (NeighborLanes{0, {0, 1}, {peer[0], peer[1]}}));
 }
 
 }  // namespace

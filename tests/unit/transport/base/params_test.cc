@@ -1,9 +1,9 @@
+#include "transport/base/params.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
-
-#include "transport/base/params.h"
 
 namespace pacecar::params_test {
 namespace {
@@ -92,6 +92,7 @@ TEST(Params, EveryTypeIsParsed) {
                             {"PACECAR_SPIN", "800ns", "x"},
                             {"PACECAR_TIMEOUT", "250ms", "x"},
                             {"PACECAR_INTEGRITY", "header", "x"},
+                            {"PACECAR_PORTS", "40000-40063", "x"},
                             {"PACECAR_LOG", "trace", "x"}});
   ASSERT_TRUE(params) << params.error().message;
   EXPECT_EQ(params->nics, "mlx5_0,^mlx5_2");
@@ -103,6 +104,8 @@ TEST(Params, EveryTypeIsParsed) {
   EXPECT_EQ(params->spin, Duration::from_ns(800));
   EXPECT_EQ(params->timeout, Duration::from_ms(250));
   EXPECT_EQ(params->integrity, Integrity::kHeader);
+  EXPECT_EQ(params->ports.first, 40000);
+  EXPECT_EQ(params->ports.last, 40063);
   EXPECT_EQ(params->log, LogLevel::kTrace);
 }
 
@@ -120,7 +123,10 @@ TEST(Params, BoundsBelongToTheRange) {
                                                         {"PACECAR_SPIN", "0s"},
                                                         {"PACECAR_SPIN", "1s"},
                                                         {"PACECAR_TIMEOUT", "100ms"},
-                                                        {"PACECAR_TIMEOUT", "3600s"}}) {
+                                                        {"PACECAR_TIMEOUT", "3600s"},
+                                                        {"PACECAR_PORTS", "0"},
+                                                        {"PACECAR_PORTS", "1-65535"},
+                                                        {"PACECAR_PORTS", "40000-40000"}}) {
     EXPECT_TRUE(load_one(name, value)) << name << "=" << value;
   }
 }
@@ -155,6 +161,12 @@ TEST(Params, OutOfRangeAndMalformedValuesAreRefused) {
            {"PACECAR_WEIGHT", "65"},
            {"PACECAR_REQUIRE", "2"},
            {"PACECAR_REQUIRE", "yes"},
+           {"PACECAR_PORTS", ""},
+           {"PACECAR_PORTS", "40000"},
+           {"PACECAR_PORTS", "40001-40000"},
+           {"PACECAR_PORTS", "0-9"},
+           {"PACECAR_PORTS", "40000-65536"},
+           {"PACECAR_PORTS", "40000-40001-"},
            {"PACECAR_LOG", ""},
            {"PACECAR_LOG", "warn|info"},
            {"PACECAR_LOG", "WARN"}}) {
@@ -190,6 +202,7 @@ TEST(Params, EachTypeDescribesAcceptedValues) {
   EXPECT_EQ(accepted("PACECAR_RATE_MAX"), "bits per second, from 0 to 10T, such as 25G");
   EXPECT_EQ(accepted("PACECAR_TIMEOUT"),
             "a time from 100ms to 3600s with its unit (ns, us, ms or s)");
+  EXPECT_EQ(accepted("PACECAR_PORTS"), "a range of ports such as 40000-40100, or 0");
   EXPECT_EQ(accepted("PACECAR_INTEGRITY"), "one of auto, full, header");
 }
 

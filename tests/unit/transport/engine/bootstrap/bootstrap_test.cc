@@ -6,6 +6,7 @@
 
 #include "tests/support/bootstrap_pair.h"
 #include "tests/support/own_network.h"
+#include "transport/wire/address.h"
 
 namespace pacecar::bootstrap_test {
 namespace {
@@ -187,6 +188,38 @@ void expect_connect_times_out() {
 
 TEST(Bootstrap, ConnectingWithoutAListenerTimesOut) { expect_connect_times_out(); }
 
+TEST(Bootstrap, ConnectorWarnsOnceAfterThreeSecondsWithBothAddresses) {
+  BootstrapWorld world;
+  const BootstrapHandle handle = world.listener->handle();
+  world.listener.reset();
+  auto connector = BootstrapConnector::open(handle, test::ipv4_loopback(), {},
+                                            BootstrapWorld::kTimeout, {}, world.now)
+                       .value();
+  ASSERT_EQ(connector->poll(world.now), std::nullopt);
+  EXPECT_EQ(connector->take_warning(world.now + Duration::from_ms(2900)), std::nullopt);
+  world.now = world.now + bootstrap::kPatience;
+  ASSERT_EQ(connector->poll(world.now), std::nullopt);
+  EXPECT_THAT(connector->take_warning(world.now),
+              testing::Optional(testing::AllOf(
+                  HasSubstr("from 127.0.0.1 to the listener at " + connector->peer() + " (TCP)"),
+                  HasSubstr("for 3 s (Connection refused)"), HasSubstr("another host"))));
+  EXPECT_EQ(connector->take_warning(world.now + bootstrap::kPatience), std::nullopt);
+}
+
+TEST(Bootstrap, ListenerIsLonelyOnceAfterThreeSecondsWithoutACaller) {
+  BootstrapWorld alone;
+  EXPECT_FALSE(alone.listener->lonely(alone.now + Duration::from_s(9))) << "it was not polled";
+  EXPECT_EQ(alone.listener->poll(alone.now), nullptr);
+  EXPECT_FALSE(alone.listener->lonely(alone.now + Duration::from_ms(2900)));
+  EXPECT_TRUE(alone.listener->lonely(alone.now + bootstrap::kPatience));
+  EXPECT_FALSE(alone.listener->lonely(alone.now + Duration::from_s(9)));
+
+  BootstrapWorld called;
+  auto connector = called.connect({});
+  EXPECT_NE(called.accept(*connector), nullptr);
+  EXPECT_FALSE(called.listener->lonely(called.now + Duration::from_s(9)));
+}
+
 TEST(Bootstrap, ConnectorDoesNotConnectToItself) {
   test::in_network(test::enter_network_with_one_local_port, expect_connect_times_out);
 }
@@ -305,6 +338,51 @@ TEST(Bootstrap, BusyPortIsAnError) {
       BootstrapListener::open(test::ipv4_loopback(world.port()), {}, BootstrapWorld::kTimeout, {});
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
+}
+
+// Two ports are enough for any number of connections, one after the other.
+TEST(Bootstrap, ListensInTheRangeOfPorts) {
+  uint16_t first = 0;
+  {
+    const BootstrapWorld any;
+    first = any.port();
+  }
+  const bootstrap::Reach reach{.ports = {first, static_cast<uint16_t>(first + 1)}};
+  std::vector<std::unique_ptr<BootstrapSession>> sessions;
+  std::vector<std::unique_ptr<BootstrapConnector>> connectors;
+  for (int i = 0; i < 5; ++i) {
+    BootstrapWorld world;
+    world.listener =
+        BootstrapListener::open(test::ipv4_loopback(), {}, BootstrapWorld::kTimeout, {}, reach)
+            .value();
+    const uint16_t port = world.listener->address().port;
+    EXPECT_TRUE(port == first || port == first + 1);
+    connectors.push_back(world.connect({}));
+    sessions.push_back(world.accept(*connectors.back()));
+    ASSERT_NE(sessions.back(), nullptr);
+  }
+  std::vector<std::unique_ptr<BootstrapListener>> listeners;
+  const auto open = [&] {
+    return BootstrapListener::open(test::ipv4_loopback(), {}, BootstrapWorld::kTimeout, {}, reach);
+  };
+  for (int i = 0; i < 2; ++i) listeners.push_back(open().value());
+  const auto refused = open();
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("PACECAR_PORTS"));
+}
+
+TEST(Bootstrap, ListensAtAllAddressesAndNamesOne) {
+  BootstrapWorld world;
+  world.listener = BootstrapListener::open(test::ipv4_loopback(), {}, BootstrapWorld::kTimeout, {},
+                                           {.all_addresses = true})
+                       .value();
+  auto contents = bootstrap::parse_handle(world.listener->handle()).value();
+  EXPECT_EQ(ip_to_string(contents.address), "127.0.0.1");
+  contents.address.ip.back() = 7;
+  auto connector = BootstrapConnector::open(bootstrap::encode_handle(contents), {}, {},
+                                            BootstrapWorld::kTimeout, {}, world.now)
+                       .value();
+  EXPECT_NE(world.accept(*connector), nullptr);
 }
 
 TEST(BootstrapHandle, CarriesAddressSecretAndIdentity) {

@@ -2,6 +2,7 @@
 // conformance suite tests delivery.
 #include "transport/io/udp/udp_io.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -119,6 +120,22 @@ TEST(OpenUdp, CapsFollowTheConfiguration) {
   SocketConfig same_port = config;
   same_port.port = (*io)->local_address().port;
   EXPECT_FALSE(open_udp(same_port));
+}
+
+TEST(OpenUdp, ReceivesOnTheFirstFreePortOfTheRange) {
+  SocketConfig config;
+  config.interface = "lo";
+  const auto any = open_udp(config).value();
+  const uint16_t first = any->local_address().port;
+  config.ports = {.first = first, .last = static_cast<uint16_t>(first + 1)};
+  const auto next = open_udp(config);
+  ASSERT_TRUE(next) << next.error().message;
+  EXPECT_EQ((*next)->local_address().port, first + 1);
+  const auto none = open_udp(config);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().message, fmt::format("all UDP ports of PACECAR_PORTS={}-{} on 127.0.0.1 "
+                                              "are taken: widen the range",
+                                              first, first + 1));
 }
 
 TEST(OpenUdp, ControlPacketsAreNotEcnCapable) {
