@@ -28,8 +28,7 @@ struct PathReport {
   nlohmann::json document() const;
 };
 
-// Takes about half a second for each round of disjoint pairs, and a few seconds more for a path
-// that does not answer.
+// Takes about a second for each eight hosts, and a few seconds more where a path does not answer.
 PathReport check_paths(AgentPool& agents, const cli::Console& console);
 
 }  // namespace pacecar::hosts

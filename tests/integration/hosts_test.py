@@ -284,6 +284,12 @@ class OverSsh(WithHosts):
     def test_preflight_tries_the_paths(self):
         process = self.pacecar("preflight", hosts="gpu[01-03]")
         self.assertIn("Paths: 3 of 3 carry a job's packets.\n", process.stdout)
+        large = ("OUTPUT", "-p", "udp", "-m", "length", "--length", "1301:65535", "-j", "DROP")
+        subprocess.run(self.hosts.within(1, "iptables", "-A", *large), check=True)
+        process = self.pacecar("preflight", hosts="gpu[01-02]")
+        subprocess.run(self.hosts.within(1, "iptables", "-D", *large), check=True)
+        self.assertRegex(process.stdout, "warning +between gpu01 and gpu02 over soft:udp:eth0: "
+                                         "gpu01: packets above 1280 bytes do not pass to")
         rule = ("INPUT", "-p", "udp", "-s", "192.0.2.12", "-j", "DROP")
         subprocess.run(self.hosts.within(1, "iptables", "-A", *rule), check=True)
         process = self.pacecar("preflight", hosts="gpu[01-03]", PACECAR_PORTS="40000-40063")
