@@ -143,6 +143,7 @@ class Experiment final : private EventSink {
     if (trace_ != nullptr) {
       RETURN_IF_ERROR(trace_->close());
     }
+    RETURN_IF_ERROR(fabric_->close_captures());
     return result();
   }
 
