@@ -149,7 +149,8 @@ int main(int argc, char** argv) {
   int code = cli::kExitOk;
   try {
     code = run(argc, argv, console);
-  } catch (const std::system_error& error) {  // fmt::print's, when a buffer cannot be written
+    // fmt::print's, when a buffer cannot be written; start_thread's
+  } catch (const std::system_error& error) {
     if (std::ferror(stdout) == 0) {
       console.error(error.what());
       code = cli::kExitFailed;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "bench/cli/console.h"
 #include "bench/cli/subcommands.h"
 #include "transport/base/invalid.h"
+#include "transport/base/params.h"
 #include "transport/base/result.h"
 #include "transport/base/return_if_error.h"
 
@@ -58,6 +60,21 @@ size_t processors() {
   return static_cast<size_t>(std::max(CPU_COUNT(&set), 1));
 }
 
+// A sentence for each: what the programs say of them is among their outputs, which nobody sees.
+std::set<std::string> unknown_parameters(const Plan& plan) {
+  std::vector<ParamSetting> settings;
+  for (const Command& command : plan.commands) {
+    for (const std::string& variable : command.environment) {
+      if (!variable.starts_with("PACECAR_")) continue;
+      settings.push_back({variable.substr(0, variable.find('=')), {}, "environment of an arm"});
+    }
+  }
+  std::vector<std::string> warnings;
+  // The values are the programs' business.
+  static_cast<void>(load_params(settings, &warnings));
+  return {warnings.begin(), warnings.end()};
+}
+
 class AbCommand {
  public:
   AbCommand(const AbOptions& options, std::vector<std::string> argv)
@@ -71,6 +88,7 @@ class AbCommand {
       return invalid(
           "--resume and --jobs are for simulations: leave them out with a plan that has a command");
     }
+    for (const std::string& warning : unknown_parameters(plan)) console_.warn(warning);
     ASSIGN_OR_RETURN(const auto runs, filter_runs(plan.experiment, options_.filters));
     return options_.list || options_.dry_run ? list(plan.experiment, runs) : run_these(plan, runs);
   }

@@ -109,6 +109,7 @@ struct Process {
   std::string host;
   std::string program;
   uint64_t pid = 0;
+  bool has_twin = false;  // another one of this host and pid, in another pid namespace
   std::optional<uint64_t> rank;
   double uptime_s = 0;
   std::vector<Nic> nics;
@@ -122,10 +123,12 @@ struct SilentProcess {
   std::string reason;
 };
 
-// "rank 3 (node2, pid 812)", "perf_server (node2, pid 812)"
+// "rank 3 (node2, pid 812)", "perf_server (node2, pid 812)"; with a twin "train (node2, pid 1 of
+// 3fa2c1)": so begins the identity of its first NIC.
 inline std::string name_of(const Process& process) {
   const std::string who = process.rank ? fmt::format("rank {}", *process.rank) : process.program;
-  return fmt::format("{} ({}, pid {})", who, process.host, process.pid);
+  const std::string twin = process.has_twin ? " of " + process.nics[0].identity.substr(0, 6) : "";
+  return fmt::format("{} ({}, pid {}{})", who, process.host, process.pid, twin);
 }
 inline std::string name_of(const SilentProcess& process) {
   return fmt::format("pid {} on {}", process.pid, process.host);
@@ -139,6 +142,10 @@ class Job {
     if (std::ranges::any_of(process.nics, known)) return;
     for (size_t i = 0; i < process.nics.size(); ++i) {
       nics_[process.nics[i].identity] = {processes_.size(), i};
+    }
+    for (Process& other : processes_) {
+      if (other.host != process.host || other.pid != process.pid) continue;
+      other.has_twin = process.has_twin = !process.nics.empty() && !other.nics.empty();
     }
     processes_.push_back(std::move(process));
   }

@@ -24,6 +24,7 @@
 #include "bench/metrics/exporter.h"
 #include "transport/base/result.h"
 #include "transport/base/return_if_error.h"
+#include "transport/base/start_thread.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -167,7 +168,7 @@ Result<void> serve(const Flags& flags, Exporter& exporter, const sigset_t& signa
   Result<void> ended;
   std::atomic<bool> over{false};
   const pthread_t waiting = pthread_self();
-  std::thread serving([&] {
+  auto serving = start_thread<std::thread>("answers Prometheus", [&] {
     if (!server->listen_after_bind()) {
       ended = fail(ErrorCode::kSystem, "the server ended by itself: raise the limits (ulimit -a)");
     }

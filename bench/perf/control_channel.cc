@@ -1,6 +1,6 @@
 #include "bench/perf/control_channel.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "bench/cli/clock.h"
 #include "bench/cli/json_fields.h"
@@ -72,7 +73,9 @@ Result<Addresses> resolve(const std::string& host, uint16_t port, int flags) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags;
   addrinfo* list = nullptr;
-  const int status = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  const bool bracketed = host.starts_with('[') && host.ends_with(']');  // an IPv6 address, by habit
+  const std::string bare = bracketed ? host.substr(1, host.size() - 2) : host;
+  const int status = getaddrinfo(bare.c_str(), std::to_string(port).c_str(), &hints, &list);
   if (status != 0) return fail(ErrorCode::kNotFound, gai_strerror(status));
   return Addresses(list, freeaddrinfo);
 }
@@ -93,27 +96,32 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t
   }
   const Instant deadline = cli::steady_now() + limit;
   int error = EHOSTUNREACH;
+  std::vector<std::string> tried;
   for (const addrinfo* target = addresses->get(); target != nullptr; target = target->ai_next) {
     FileDescriptor fd(::socket(target->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!fd) {
       error = errno;
       continue;
     }
+    const auto address = from_sockaddr(target->ai_addr);
+    if (address) tried.push_back(ip_to_string(*address));
     if (!source.empty() && !bind_to(fd.get(), source)) {
       return invalid("--source_ip {} is no address of this host: 'ip address' lists them", source);
     }
     error = connect_one(fd.get(), *target, deadline - cli::steady_now());
     if (error == 0) return ControlChannel(std::move(fd));
   }
+  const bool name = !resolve(host, port, AI_NUMERICHOST);
+  const std::string there = name ? fmt::format("{} ({})", host, fmt::join(tried, ", ")) : host;
   if (error != ECONNREFUSED) {
     return fail(ErrorCode::kPeer,
-                "cannot reach {} port {} ({}): check the address, the route and the firewall", host,
-                port, std::strerror(error));
+                "cannot reach {} port {} ({}): check the address, the route and the firewall",
+                there, port, std::strerror(error));
   }
   return fail(ErrorCode::kPeer,
               "nobody listens on {} port {}: start the server there first (the same command "
               "without a host), or name the address and, with -p, the port that it prints",
-              host, port);
+              there, port);
 }
 
 Result<void> ControlChannel::send(const Json& message) {

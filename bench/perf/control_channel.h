@@ -22,7 +22,8 @@
 namespace pacecar::perf {
 
 using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
-// TCP addresses of a host, by getaddrinfo() with these flags. Errors: kNotFound, only the reason.
+// TCP addresses of a host ("[::1]" is "::1"), by getaddrinfo() with these flags. Errors: kNotFound,
+// only the reason.
 Result<Addresses> resolve(const std::string& host, uint16_t port, int flags = 0);
 
 class ControlChannel {

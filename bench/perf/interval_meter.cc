@@ -44,8 +44,8 @@ std::string LimitsSeen::words() const {
   return words;
 }
 
-IntervalMeter::IntervalMeter(Duration length, uint64_t min_messages)
-    : length_(length), min_messages_(min_messages) {
+IntervalMeter::IntervalMeter(Duration length, uint64_t min_messages, bool punctual)
+    : length_(length), min_messages_(min_messages), punctual_(punctual) {
   intervals_.reserve(kMaxIntervals);
 }
 
@@ -55,9 +55,10 @@ void IntervalMeter::sample(const FlowView& flow) {
 }
 
 bool IntervalMeter::count(Duration since_start, uint64_t total) {
-  if (since_start - start_ < length_ || total - counted_ < min_messages_) return false;
+  const bool few = total - counted_ < min_messages_;
+  if (since_start - start_ < length_ || (few && !punctual_)) return false;
   last_ = cut(since_start, total);
-  peak_ = std::max(peak_, last_.per_second());
+  if (!few) peak_ = std::max(peak_, last_.per_second());
   if (intervals_.size() == kMaxIntervals) join_neighbours();
   intervals_.push_back(last_);
   return true;

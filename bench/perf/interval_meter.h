@@ -2,7 +2,8 @@
 // Pure.
 //
 // count() ends an interval that has its length and at least `min_messages`, so that a burst of
-// completions is not taken for a rate. Memory is bounded: after kMaxIntervals,
+// completions is not taken for a rate; with `punctual`, an interval with fewer ends too, and does
+// not count for the peak. Memory is bounded: after kMaxIntervals,
 // neighbours are joined and the length doubles; the peak remains that of the shorter intervals.
 // Each interval has the samples of what limited the flow.
 #pragma once
@@ -57,7 +58,7 @@ class IntervalMeter {
  public:
   static constexpr size_t kMaxIntervals = 1000;
 
-  IntervalMeter(Duration length, uint64_t min_messages);
+  IntervalMeter(Duration length, uint64_t min_messages, bool punctual = false);
 
   // Adds a sample of the flow.
   void sample(const FlowView& flow);
@@ -82,6 +83,7 @@ class IntervalMeter {
 
   Duration length_;
   uint64_t min_messages_;
+  bool punctual_;
   std::vector<Interval> intervals_;
   Interval last_;
   Duration start_;  // of the current interval

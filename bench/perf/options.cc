@@ -223,6 +223,8 @@ void add_bandwidth_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
 }
 
 void add_latency_flags(CLI::App& app, TestOptions& options) {
+  app.add_option("-q,--qp", "number of connections; only 1 is accepted: one message is on its way")
+      ->check(CLI::IsMember({"1"}));
   const auto sorted = [&options] { options.samples = Samples::kSorted; };
   const auto as_they_came = [&options] { options.samples = Samples::kAsTheyCame; };
   app.add_flag_callback("-H,--report-histogram", sorted,

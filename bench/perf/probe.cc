@@ -113,8 +113,9 @@ class LatencyProbe : public Probe {
 
 Probe::Probe(const ProbeSetup& setup)
     : setup_(setup),
-      meter_(interval_length(setup.options), 2 * uint64_t{setup.options.parameters.connections} *
-                                                 setup.options.parameters.tx_depth),
+      meter_(interval_length(setup.options),
+             2 * uint64_t{setup.options.parameters.connections} * setup.options.parameters.tx_depth,
+             setup.options.interval_s != 0),
       sample_interval_(std::clamp(interval_length(setup.options) / kSamplesPerInterval,
                                   kShortestSampleInterval, kLongestSampleInterval)),
       bar_(setup.visible && setup.console.interactive()) {}

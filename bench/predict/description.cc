@@ -101,6 +101,8 @@ Result<void> read_host(const SpecTable& tables, Cluster& cluster) {
       if (each.string() == nullptr) reader.complain("nics", "has an entry that is not a name");
       if (each.string() != nullptr) names.push_back(*each.string());
     }
+  } else if (nics != nullptr && nics->string() == nullptr) {
+    reader.complain("nics", "takes a rate with its unit such as 400G, a [nic.NAME], or a list");
   } else {
     names.assign(group.gpus, reader.text("nics", "400G"));
   }

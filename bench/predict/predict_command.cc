@@ -19,6 +19,7 @@
 #include "transport/base/invalid.h"
 #include "transport/base/result.h"
 #include "transport/base/return_if_error.h"
+#include "transport/base/start_thread.h"
 
 namespace pacecar {
 
@@ -51,7 +52,9 @@ void predict_all(const Description& asked, std::vector<Answer>& answers) {
   };
   const size_t workers = std::min<size_t>(answers.size(), std::thread::hardware_concurrency());
   std::vector<std::jthread> others;
-  for (size_t i = 1; i < workers; ++i) others.emplace_back(work);
+  for (size_t i = 1; i < workers; ++i) {
+    others.push_back(start_thread<std::jthread>("predicts", work));
+  }
   work();
 }
 

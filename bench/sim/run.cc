@@ -33,6 +33,7 @@ namespace {
 // Set-up is over when nothing has moved for this long.
 constexpr Duration kQuiet = Duration::from_us(250);
 constexpr Duration kLongestSetUp = Duration::from_s(1);
+constexpr int64_t kSetUpCables = 100;  // besides: as long as one after the other takes, five ways
 constexpr uint64_t kEventsPerReport = 1 << 16;
 constexpr uint32_t kWindowBits = 64;  // packets per word of an acknowledgement's bitmap
 
@@ -143,6 +144,7 @@ class Experiment final : private EventSink {
     if (trace_ != nullptr) {
       RETURN_IF_ERROR(trace_->close());
     }
+    RETURN_IF_ERROR(fabric_->close_captures());
     return result();
   }
 
@@ -185,14 +187,17 @@ class Experiment final : private EventSink {
 
   // Runs until all posted buffers are advertised and nothing is in flight.
   Result<void> run_until_quiet() {
+    const Duration delay = std::ranges::max(spec_.topology.cables, {}, &Cable::delay).delay;
+    const Duration longest = kLongestSetUp + delay * kSetUpCables;
     uint64_t sent = ~uint64_t{0};
     while (sent != fabric_->counters().sent || fabric_->counters().in_flight > 0) {
       sent = fabric_->counters().sent;
       loop_.run_until(loop_.now() + kQuiet);
-      if (loop_.now() - Instant() > kLongestSetUp) {
+      if (loop_.now() - Instant() > longest) {
         return invalid(
-            "the hosts could not advertise their buffers within a second: the fabric loses too "
-            "much, or its control queues are too small");
+            "the hosts could not advertise their buffers within {} s: the fabric loses too much, "
+            "or its control queues are too small",
+            longest.seconds());
       }
     }
     return {};

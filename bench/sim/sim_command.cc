@@ -154,7 +154,7 @@ Result<void> simulate(const Flags& flags, const Console& console) {
   const cli::Interrupt interrupt;
   ASSIGN_OR_RETURN(const auto result, run_with_progress(spec, console));
   if (cli::Interrupt::asked()) console.note("interrupted: this is what happened until then");
-  if (const std::string undone = undone_flows(result); !undone.empty()) console.warn(undone);
+  for (const std::string& warning : warnings(spec, result)) console.warn(warning);
   if (!flags.json_file.empty()) {
     RETURN_IF_ERROR(cli::write_json(flags.json_file, to_json(result)));
   }

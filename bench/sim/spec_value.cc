@@ -78,15 +78,16 @@ Result<SpecValue> convert(const toml::node& node, const FileName& file) {
   return converted;
 }
 
-// Whether `top` has another kind or file than `base`: then it replaces `base` and is not merged.
+// What decides which other keys a table has: its file, else its kind. Null without either.
+const SpecValue* identity(const SpecTable& table) {
+  const SpecValue* file = table.find("file");
+  return file != nullptr ? file : table.find("kind");
+}
+
 bool is_another(const SpecTable& base, const SpecTable& top) {
-  for (const std::string_view key : {"kind", "file"}) {
-    const SpecValue* now = top.find(key);
-    if (now == nullptr) continue;
-    const SpecValue* before = base.find(key);
-    if (before == nullptr || to_text(*before) != to_text(*now)) return true;
-  }
-  return false;
+  const SpecValue* before = identity(base);
+  const SpecValue* now = identity(top);
+  return before != nullptr && now != nullptr && to_text(*before) != to_text(*now);
 }
 
 }  // namespace
@@ -231,10 +232,7 @@ Result<void> set_spec(SpecTable& table, std::string_view dotted_key, SpecValue v
     return invalid("'{}' names no value: write something such as workload.senders", dotted_key);
   }
   if (dot == std::string_view::npos) {
-    SpecTable top;
-    top.set(key, std::move(value));
-    if (is_another(table, top)) table = top;
-    table.set(key, *top.find(key));
+    table.set(key, std::move(value));
     return {};
   }
   SpecValue* inner = table.find(key);

@@ -9,6 +9,7 @@
 
 #include "bench/sim/ideal.h"
 #include "bench/sim/metrics.h"
+#include "bench/sim/spec_file.h"
 
 namespace pacecar {
 namespace {
@@ -67,8 +68,7 @@ void add_fabric(std::string& text, const RunResult& run) {
   }
 }
 
-}  // namespace
-
+// Empty when all are done.
 std::string undone_flows(const RunResult& run) {
   std::string names;
   size_t undone = 0;
@@ -81,6 +81,33 @@ std::string undone_flows(const RunResult& run) {
   if (undone == 0) return {};
   return fmt::format("{} of {} flows were not done after {:.3f} us: {}{}", undone, run.flows.size(),
                      run.duration.us(), names, undone > kNamedFlows ? ", ..." : "");
+}
+
+}  // namespace
+
+std::vector<std::string> warnings(const RunSpec& spec, const RunResult& run) {
+  std::vector<std::string> found;
+  const auto warn = [&found](std::string text) {
+    if (!text.empty()) found.push_back(std::move(text));
+  };
+  warn(undone_flows(run));
+  const SwitchConfig& switches = spec.fabric.switches;
+  const uint64_t lost = run.fabric.dropped_for(FabricDrop::kQueueFull);
+  if (switches.pfc.enabled && lost > 0) {
+    warn(
+        fmt::format("PFC is on, and yet {} packets found no room: leave pfc's headroom out (it is "
+                    "then what the cables need), or make the buffer larger",
+                    lost));
+  }
+  const PacketSizes sizes = packet_sizes(spec, spec.fabric.hosts.overhead_bytes);
+  const Bytes packet = sizes.mtu + sizes.overhead;
+  if (switches.ecn.marks_at(EcnConfig::When::kEnqueue) && switches.ecn.high <= packet) {
+    warn(fmt::format(
+        "ecn marks every full packet: {} bytes in a queue are less than one of {}; "
+        "raise {}",
+        switches.ecn.high, packet, switches.ecn.kind == EcnConfig::Kind::kStep ? "low" : "high"));
+  }
+  return found;
 }
 
 std::string fabric_text(const RunSpec& spec) {

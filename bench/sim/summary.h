@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "bench/sim/run.h"
 #include "bench/sim/run_spec.h"
@@ -11,7 +12,8 @@ namespace pacecar {
 std::string summary(const RunResult& run);
 // What a run is made of, defaults included, in one line: rates, round trip, queues.
 std::string fabric_text(const RunSpec& spec);
-// Which flows are not done, the first few by name; empty when all are.
-std::string undone_flows(const RunResult& run);
+// Sentences: which flows are not done, the first few by name; what in the specification spoils the
+// run.
+std::vector<std::string> warnings(const RunSpec& spec, const RunResult& run);
 
 }  // namespace pacecar

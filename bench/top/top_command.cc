@@ -26,6 +26,7 @@
 #include "bench/top/samples.h"
 #include "bench/top/screen.h"
 #include "transport/base/return_if_error.h"
+#include "transport/base/start_thread.h"
 
 namespace pacecar {
 namespace {
@@ -201,13 +202,14 @@ Result<void> run(Flags& flags, const Console& console) {
   if (targets) std::ranges::transform(targets->hosts, names.begin(), &hosts::Host::name);
   HostSamples samples(names);
   // A thread of its own, so that a process that does not answer delays no key.
-  const std::jthread thread([&](const std::stop_token& stop) {
-    if (targets) {
-      watch_hosts(stop, samples, flags, *targets);
-    } else {
-      watch_this_host(stop, samples, flags.interval_s, directories);
-    }
-  });
+  const auto thread =
+      start_thread<std::jthread>("watches processes", [&](const std::stop_token& stop) {
+        if (targets) {
+          watch_hosts(stop, samples, flags, *targets);
+        } else {
+          watch_this_host(stop, samples, flags.interval_s, directories);
+        }
+      });
   return flags.once ? run_once(flags, samples) : run_live(flags, samples);
 }
 

@@ -5,6 +5,7 @@
 #include <rdma/fi_errno.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <ranges>
@@ -13,6 +14,7 @@
 
 #include "net_plugin/libfabric/core/frame.h"
 #include "net_plugin/libfabric/objects.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/base/params_environment.h"
 #include "transport/engine/open/open_nic.h"
 #include "transport/io/sockaddr.h"
@@ -238,6 +240,15 @@ std::optional<Ends> ends_of(const char* node, const char* service, uint64_t flag
   return ends;
 }
 
+// Whether no socket of this host can have the address.
+bool is_foreign(Address address) {
+  address.port = 0;
+  SocketAddress raw;
+  const socklen_t bytes = to_sockaddr(address, raw);
+  const FileDescriptor socket(::socket(family_of(address), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return socket && bind(socket.get(), &raw.any, bytes) != 0 && errno == EADDRNOTAVAIL;
+}
+
 }  // namespace
 
 int get_info(uint32_t version, const char* node, const char* service, uint64_t flags,
@@ -254,6 +265,10 @@ int get_info(uint32_t version, const char* node, const char* service, uint64_t f
   std::vector<NicCandidate> nics = usable_nics();
   if (const char* const name = wanted.domain.name; name != nullptr) {
     std::erase_if(nics, [&](const NicCandidate& nic) { return nic.name() != name; });
+  }
+  if (ends->source && is_foreign(*ends->source)) {
+    log_warning(fmt::format("{} is no address of this host", ip_to_string(*ends->source)));
+    return -FI_ENODATA;
   }
   if (ends->source) {  // NICs with this address come first
     std::ranges::stable_partition(nics, [&](const NicCandidate& nic) {

@@ -206,6 +206,11 @@ Result<std::shared_ptr<ProcessNic>> Device::open() {
   return shared;
 }
 
+int refused(std::string_view why) {
+  log_sink()(LogLevel::kWarn, why);
+  return EINVAL;
+}
+
 int error_number(const Error& error) {
   using Row = std::pair<ErrorCode, int>;
   static constexpr Row kNumbers[] = {{ErrorCode::kInvalidArgument, EINVAL},

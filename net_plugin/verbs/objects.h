@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "net_plugin/verbs/event_pipe.h"
@@ -173,6 +174,9 @@ Access access_of(unsigned flags);
 
 // errno values, as verbs functions return them.
 int error_number(const Error& error);
+
+// For the log: why a call fails whose caller learns no more than an errno. Returns EINVAL.
+int refused(std::string_view why);
 
 // The results of calls that fail; they set errno.
 inline std::nullptr_t no_object(int error) {

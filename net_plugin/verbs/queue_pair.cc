@@ -1,10 +1,13 @@
 #include "net_plugin/verbs/queue_pair.h"
 
 #include <endian.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <string_view>
+#include <tuple>
 
 #include "net_plugin/verbs/core/states.h"
 #include "net_plugin/verbs/windows.h"
@@ -62,6 +65,25 @@ ibv_wc_status status_of(CompletionStatus status) {
   return std::ranges::find(kStatuses, status, &StatusRow::first)->second;
 }
 
+// Empty: nothing.
+std::string_view what_is_wrong(const ibv_qp_attr& given, int mask) {
+  const ibv_ah_attr& path = given.ah_attr;
+  const ibv_mtu& mtu = given.path_mtu;  // only set with its bit
+  const std::tuple<int, bool, std::string_view> rules[] = {
+      {IBV_QP_PORT, given.port_num == 1, "the only port_num is 1"},
+      {IBV_QP_PKEY_INDEX, given.pkey_index == 0, "the only pkey_index is 0"},
+      {IBV_QP_PATH_MTU, mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096, "path_mtu is none of ibv_mtu"},
+      {IBV_QP_AV, path.is_global != 0 && path.grh.sgid_index == 0,
+       "the address has no GRH with sgid_index 0, which RoCE needs (-g 0 of many programs)"},
+      {IBV_QP_MAX_QP_RD_ATOMIC, given.max_rd_atomic <= kMaxReads, "max_rd_atomic is too large"},
+      {IBV_QP_MAX_DEST_RD_ATOMIC, given.max_dest_rd_atomic <= kMaxReads,
+       "max_dest_rd_atomic is too large"}};
+  for (const auto& [bit, right, why] : rules) {
+    if ((mask & bit) != 0 && !right) return why;
+  }
+  return {};
+}
+
 }  // namespace
 
 ibv_qp_init_attr_ex extended_of(const ibv_qp_init_attr& attr, ibv_pd* pd) {
@@ -87,18 +109,6 @@ QueuePair::QueuePair(const ibv_qp_init_attr_ex& made_for, uint32_t sends, uint32
 
 // --- states ---
 
-bool QueuePair::valid(const ibv_qp_attr& given, int mask) const {
-  const auto has = [&](int bit) { return (mask & bit) != 0; };
-  const ibv_ah_attr& path = given.ah_attr;
-  const ibv_mtu& mtu = given.path_mtu;  // only set with its bit
-  return (!has(IBV_QP_PORT) || given.port_num == 1) &&
-         (!has(IBV_QP_PKEY_INDEX) || given.pkey_index == 0) &&
-         (!has(IBV_QP_PATH_MTU) || (mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096)) &&
-         (!has(IBV_QP_AV) || (path.is_global != 0 && path.grh.sgid_index == 0)) &&
-         (!has(IBV_QP_MAX_QP_RD_ATOMIC) || given.max_rd_atomic <= kMaxReads) &&
-         (!has(IBV_QP_MAX_DEST_RD_ATOMIC) || given.max_dest_rd_atomic <= kMaxReads);
-}
-
 void QueuePair::set_attributes(const ibv_qp_attr& given, int mask) {
   const auto set = [&](int bit, auto member) {
     if ((mask & bit) != 0) attr.*member = given.*member;
@@ -123,8 +133,13 @@ void QueuePair::set_attributes(const ibv_qp_attr& given, int mask) {
 int QueuePair::modify(const ibv_qp_attr& given, int mask) {
   const ibv_qp_state from = (mask & IBV_QP_CUR_STATE) != 0 ? given.cur_qp_state : qp_base.state;
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? given.qp_state : from;
-  if (from != qp_base.state || !allowed(qp_base.qp_type, from, to, mask)) return EINVAL;
-  if (!valid(given, mask)) return EINVAL;
+  if (from != qp_base.state || !allowed(qp_base.qp_type, from, to, mask)) {
+    return refused(fmt::format("ibv_modify_qp: the attributes {:#x} are wrong from state {} to {}",
+                               mask, int{qp_base.state}, int{to}));
+  }
+  if (const auto wrong = what_is_wrong(given, mask); !wrong.empty()) {
+    return refused(fmt::format("ibv_modify_qp: {}", wrong));
+  }
   set_attributes(given, mask);
   if (from == to && to != IBV_QPS_RESET && to != IBV_QPS_ERR) return 0;
   switch (to) {
@@ -153,7 +168,10 @@ int QueuePair::connect() {
     device.open_datagrams(id, attr.qkey, 0);
     return 0;
   }
-  if (bytes_of(attr.path_mtu) > nic().caps().mtu) return EINVAL;
+  if (bytes_of(attr.path_mtu) > nic().caps().mtu) {
+    return refused(fmt::format("ibv_modify_qp: path_mtu is {} bytes, and the port's active MTU {}",
+                               bytes_of(attr.path_mtu), nic().caps().mtu));
+  }
   StandardPeer peer{.queue_pair = attr.dest_qp_num & kPsnBits24,
                     .first_psn = attr.rq_psn & kPsnBits24,
                     .mtu = bytes_of(attr.path_mtu),
@@ -163,7 +181,10 @@ int QueuePair::connect() {
                     .reliable = qp_base.qp_type == IBV_QPT_RC};
   std::ranges::copy(attr.ah_attr.grh.dgid.raw, peer.gid.begin());
   const auto flow = nic().flows().join(peer.gid, clock_now());
-  if (!flow) return error_number(flow.error());
+  if (!flow) {
+    refused("ibv_modify_qp: " + flow.error().message);
+    return error_number(flow.error());
+  }
   peer.flow = *flow;
   const auto connected = device.connect_standard(id, peer);
   flow_ = *flow;

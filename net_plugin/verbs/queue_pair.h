@@ -68,7 +68,6 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   uint32_t async_events = 0;  // in the pipe or read
 
  private:
-  bool valid(const ibv_qp_attr& given, int mask) const;
   void set_attributes(const ibv_qp_attr& given, int mask);
   int connect();
   void start_sending();

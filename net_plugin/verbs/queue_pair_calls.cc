@@ -1,6 +1,9 @@
 // The calls on queue pairs: checks arguments, and takes the NIC's lock; and ibv_wr_*: work requests
 // that are built field by field, and posted together.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <tuple>
 
 #include "net_plugin/verbs/queue_pair.h"
 
@@ -52,11 +55,17 @@ int check(const ibv_qp_init_attr_ex& attr) {
   const ibv_qp_cap& cap = attr.cap;
   const auto most = static_cast<uint32_t>(kMaxWorkRequests);
   const auto pieces = static_cast<uint32_t>(kMaxSge);
-  const bool fits = cap.max_send_wr <= most && cap.max_recv_wr <= most &&
-                    cap.max_send_sge <= pieces && cap.max_recv_sge <= pieces &&
-                    cap.max_inline_data <= kMaxInline;
-  const bool queues = attr.send_cq != nullptr && attr.recv_cq != nullptr;
-  return fits && queues ? 0 : EINVAL;
+  const std::tuple<const char*, uint32_t, uint32_t> limits[] = {
+      {"max_send_wr", cap.max_send_wr, most},
+      {"max_recv_wr", cap.max_recv_wr, most},
+      {"max_send_sge", cap.max_send_sge, pieces},
+      {"max_recv_sge", cap.max_recv_sge, pieces},
+      {"max_inline_data", cap.max_inline_data, kMaxInline}};
+  for (const auto& [name, wanted, limit] : limits) {
+    if (wanted <= limit) continue;
+    return refused(fmt::format("ibv_create_qp: {} is {}: ask for {} at most", name, wanted, limit));
+  }
+  return attr.send_cq != nullptr && attr.recv_cq != nullptr ? 0 : EINVAL;
 }
 
 ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex* wanted) {
@@ -79,7 +88,10 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex* wanted) {
     config.domain = static_cast<Pd*>(attr.pd)->domain;
     const Call call(nic);
     const auto id = nic.nic().create_queue_pair(config);
-    if (!id) return no_object(error_number(id.error()));
+    if (!id) {
+      refused("ibv_create_qp: " + id.error().message);
+      return no_object(error_number(id.error()));
+    }
     pair->id = *id;
     pair->qp_base.context = context;
     pair->qp_base.pd = attr.pd;

@@ -47,7 +47,7 @@ std::unique_ptr<PacketIo> with_faults_off(std::unique_ptr<PacketIo> io) {
 }
 
 std::unique_ptr<PacketIo> with_pcap(std::unique_ptr<PacketIo> io) {
-  auto recorder = record_packets(std::move(io), "/dev/null");
+  auto recorder = record_packets(std::move(io), "/dev/null", LogSink());
   if (!recorder) throw std::runtime_error(recorder.error().message);
   return std::move(*recorder);
 }

@@ -246,6 +246,11 @@ class AbTest(unittest.TestCase):
         self.assertEqual((comparison["n"], comparison["difference"]), (6, 5))
         self.shellcheck(self.folder / "out/repro.sh")
 
+    def test_misspelt_parameters_of_arms_are_said_once(self):
+        done = self.run_ab("--a", "PACECAR_CCC=swift", "--b", "PACECAR_CC=pace", "--reps", "2",
+                           "--out", "out", "--", "true")
+        self.assertEqual(done.stderr.count("did you mean PACECAR_CC?"), 1, done.stderr)
+
     def test_a_plan_of_programs_has_thresholds(self):
         plan = self.folder / "rates.toml"
         plan.write_text(f"command = ['sh', '-c', \"\"\"{BENCHMARK}\"\"\"]\nrounds = 2\n"

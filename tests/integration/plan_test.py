@@ -96,6 +96,11 @@ class Plan(unittest.TestCase):
         sizes = [one["size"] for one in json.loads(done.stdout)["results"]]
         self.assertEqual(sizes, [1, 1 << 44])
 
+    def test_flags_may_come_in_any_order(self):
+        done = subprocess.run([PROGRAM, "predict", "--topology", "star", "--hosts", "129"],
+                              text=True, capture_output=True, timeout=LIMIT_S, check=False)
+        self.assertIn("# 129 hosts of 8 GPUs", done.stdout)
+
     def test_each_of_two_equal_sizes_has_a_best_choice(self):
         done = subprocess.run([PROGRAM, "predict", "--hosts", "2", "--gpus", "1", "--sizes",
                                "1M,2M,1M", "--json"], text=True, capture_output=True,

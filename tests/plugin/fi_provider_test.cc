@@ -460,6 +460,19 @@ TEST(FiProvider, ARefusedCompletionQueueIsNotInUse) {
   });
 }
 
+TEST(FiProvider, ASourceAddressIsOneOfThisHost) {
+  expect_processes_pass(1, [](Rank&) {
+    fi_info* const hints = fi_allocinfo();
+    hints->fabric_attr->prov_name = strdup("pacecar");
+    for (const auto& [node, result] : {std::pair("127.0.0.5", 0), {"203.0.113.1", -FI_ENODATA}}) {
+      fi_info* info = nullptr;
+      EXPECT_EQ(fi_getinfo(FI_VERSION(1, 17), node, "7000", FI_SOURCE, hints, &info), result);
+      if (info != nullptr) fi_freeinfo(info);
+    }
+    fi_freeinfo(hints);
+  });
+}
+
 TEST(FiProvider, NicsOfLibfabricAreNotOffered) {
   expect_processes_pass(1, [](Rank&) {
     const auto found = [](const char* nics) {

@@ -193,6 +193,13 @@ TEST(SimulationRun, RunStopsAtItsTimeLimit) {
   EXPECT_GT(run.fabric.in_flight, 0U);
 }
 
+TEST(SimulationRun, CablesMayBeLong) {
+  const RunResult run = run_of(spec_of(
+      "[topology]\nkind = \"star\"\nhosts = 3\ndelay = \"1s\"\n"
+      "[workload]\nkind = \"incast\"\nsenders = 2\nbytes = \"10KB\"\n[run]\ntime_limit = \"20s\""));
+  EXPECT_TRUE(run.complete);
+}
+
 TEST(SimulationRun, EachKindOfFaultTakesEffect) {
   const std::string flow = kLeafSpine +
                            "[workload]\nkind = \"pairs\"\nhosts = [0, 15]\n"

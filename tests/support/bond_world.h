@@ -93,7 +93,7 @@ class BondDevice {
              .keeper = std::make_shared<BondKeeper>(),
              .notices = std::make_shared<Notices>()} {
     for (size_t i = 0; i < nics; ++i) {
-      auto io = open_io(params, find_interface("lo").value(), Sockets::kUdp);
+      auto io = open_io(params, find_interface("lo").value(), Sockets::kUdp, LogSink());
       auto port =
           make_soft_port(params, std::make_unique<CutIo>(std::move(*io), cuts_[i]), clock_now());
       NicIdentity identity{process};

@@ -57,7 +57,7 @@ class Process {
   using Group = EngineContext::Group;
 
   RunningNic make_nic(const Params& params, const Networks& networks) {
-    auto io = open_io(params, find_interface("lo").value(), Sockets::kUdp).value();
+    auto io = open_io(params, find_interface("lo").value(), Sockets::kUdp, LogSink()).value();
     std::unique_ptr<NicPort> port = make_soft_port(params, std::move(io), clock_now(), bootstrap_);
     NicCaps caps = port->nic().caps();
     caps.networks = networks;  // packets are exchanged with all NICs regardless

@@ -61,13 +61,26 @@ std::optional<uint64_t> parse_choice(std::string_view choices, std::string_view 
 std::optional<uint64_t> parse_number(std::span<const Suffix> suffixes, std::string_view text) {
   uint64_t number = 0;
   const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  auto [rest, error] = std::from_chars(text.data(), end, number);
   if (error != std::errc()) return std::nullopt;
+  // "1.6T": decimals that make a whole number of the smallest unit.
+  uint64_t divisor = 1;
+  if (rest != end && *rest == '.' && suffixes.size() > 1) {
+    constexpr uint64_t kMostDivisor = 1'000'000'000;
+    while (++rest != end && *rest >= '0' && *rest <= '9' && divisor < kMostDivisor) {
+      if (number > (UINT64_MAX - 9) / 10) return std::nullopt;
+      number = number * 10 + static_cast<uint64_t>(*rest - '0');
+      divisor *= 10;
+    }
+    if (divisor == 1) return std::nullopt;
+  }
   for (const Suffix& suffix : suffixes) {
     if (suffix.text != std::string_view(rest, end)) continue;
     uint64_t raw = 0;
-    if (__builtin_mul_overflow(number, suffix.factor, &raw)) return std::nullopt;
-    return raw;
+    if (__builtin_mul_overflow(number, suffix.factor, &raw) || raw % divisor != 0) {
+      return std::nullopt;
+    }
+    return raw / divisor;
   }
   return std::nullopt;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "transport/base/return_if_error.h"
+#include "transport/base/start_thread.h"
 #include "transport/engine/own_thread.h"
 
 namespace pacecar {
@@ -28,7 +29,9 @@ ProgressDriver::ProgressDriver(Driven& driven, const ProgressPolicy& policy,
 
 void ProgressDriver::start() {
   const std::lock_guard lock(starting_);
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  if (!thread_.joinable()) {
+    thread_ = start_thread<std::thread>("drives a NIC", [this] { run(); });
+  }
 }
 
 void ProgressDriver::stop() {

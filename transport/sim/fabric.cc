@@ -159,6 +159,13 @@ Result<void> Fabric::capture(LinkId link, const std::string& path) {
   return {};
 }
 
+Result<void> Fabric::close_captures() {
+  for (const FabricLink& link : links_) {
+    if (link.capture) RETURN_IF_ERROR(link.capture->close());
+  }
+  return {};
+}
+
 // Counts what is in flight queue by queue, cable by cable, inbox by inbox.
 FabricCounters Fabric::counters() const {
   FabricCounters counters = counters_;

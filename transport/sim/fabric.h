@@ -81,6 +81,8 @@ class Fabric final : private EventSink {
   // Writes what comes out of a link as a pcap file from now on (Ethernet, IP and UDP headers made
   // up; payload as zeros where it is carried as a length). Errors: kSystem, naming the file.
   Result<void> capture(LinkId link, const std::string& path);
+  // Ends the captures. Errors: kSystem, naming the file that could not be written, now or before.
+  Result<void> close_captures();
 
   FabricCounters counters() const;
   uint64_t trace_hash() const { return trace_.value(); }

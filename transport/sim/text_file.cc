@@ -32,6 +32,8 @@ Result<std::string> read_text_file(const std::string& path) {
 
 std::vector<TextLine> text_lines(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r";
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<TextLine> lines;
   for (size_t number = 1; !text.empty(); ++number) {
     const size_t end = text.find('\n');

@@ -214,6 +214,9 @@ void End::on_notice(Notice notice, const Message& message) {
     case Notice::kUnreachable:
       raise(*id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
       break;
+    case Notice::kSilent:  // a program that only polls for receives sees no event, but their flush
+      fail_queue_pair(*id);
+      [[fallthrough]];
     case Notice::kDisconnected:
       raise(*id, RDMA_CM_EVENT_DISCONNECTED);
       break;

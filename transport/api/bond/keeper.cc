@@ -1,12 +1,11 @@
 #include "transport/api/bond/keeper.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <system_error>
 
 #include "transport/api/bond/bonded_end.h"
+#include "transport/base/start_thread.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/own_thread.h"
 
@@ -24,12 +23,10 @@ Result<void> BondKeeper::start() {
   const std::lock_guard lock(mutex_);
   if (thread_.joinable()) return {};
   try {
-    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+    thread_ = start_thread<std::jthread>("drives joined NICs",
+                                         [this](const std::stop_token& stop) { run(stop); });
   } catch (const std::system_error& error) {
-    return fail(ErrorCode::kSystem,
-                fmt::format("cannot start the thread that joined NICs need ({}): raise the limit "
-                            "of processes (ulimit -u)",
-                            error.what()));
+    return fail(ErrorCode::kSystem, error.what());
   }
   return {};
 }

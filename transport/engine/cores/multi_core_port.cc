@@ -11,6 +11,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/return_if_error.h"
+#include "transport/base/start_thread.h"
 #include "transport/engine/own_thread.h"
 
 namespace pacecar {
@@ -83,10 +84,12 @@ MultiCorePort::MultiCorePort(std::unique_ptr<SoftPort> first, std::unique_ptr<Do
 Result<void> MultiCorePort::start_threads(const CoreThreadConfig& config) {
   ASSIGN_OR_RETURN(wait_fd_, wait_for_any({first_->wait_fd(), bell_->fd()}));
   for (auto& core : further_) {
-    threads_.emplace_back([this, config, &core = *core](const std::stop_token& stop) {
-      if (processors_ != nullptr) processors_->bind_this_thread();
-      run(core, config, stop);
-    });
+    threads_.push_back(
+        start_thread<std::jthread>("drives an engine (PACECAR_ENGINES)",
+                                   [this, config, &core = *core](const std::stop_token& stop) {
+                                     if (processors_ != nullptr) processors_->bind_this_thread();
+                                     run(core, config, stop);
+                                   }));
   }
   return {};
 }

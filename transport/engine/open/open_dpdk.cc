@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "transport/base/return_if_error.h"
-#include "transport/engine/open/back_ends.h"
 #include "transport/engine/clock.h"
+#include "transport/engine/open/back_ends.h"
 #include "transport/engine/open/open_io.h"
 #include "transport/engine/open/open_kinds.h"
 #include "transport/engine/soft_port.h"
@@ -64,7 +64,7 @@ Result<OpenedNic> open_dpdk_nic(const NicCandidate& candidate, const Params& par
                                      log));
   ASSIGN_OR_RETURN(const auto bootstrap, bootstrap_address(device, opened));
   const Rate speed = opened.io->caps().line_rate;
-  ASSIGN_OR_RETURN(auto io, decorate_io(params, std::move(opened.io)));
+  ASSIGN_OR_RETURN(auto io, decorate_io(params, std::move(opened.io), log));
   return OpenedNic{.name = candidate.name(),
                    .device = device.name,
                    .pci_path = device.is_pci() ? pci_device_path(device.name) : "",

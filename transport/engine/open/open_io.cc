@@ -49,33 +49,34 @@ SocketConfig socket_config(const Params& params, const InterfaceInfo& interface)
 }
 
 Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceInfo& interface,
-                                          Sockets sockets) {
+                                          Sockets sockets, const LogSink& log) {
   auto io = open_sockets(params, interface, sockets);
   if (!io) return io;
-  return decorate_io(params, std::move(*io));
+  return decorate_io(params, std::move(*io), log);
 }
 
 Result<std::vector<std::unique_ptr<PacketIo>>> open_ios(const Params& params,
                                                         const InterfaceInfo& interface,
-                                                        uint32_t engines) {
+                                                        uint32_t engines, const LogSink& log) {
   std::vector<std::unique_ptr<PacketIo>> ios;
   Params own = params;
   for (uint32_t i = 0; i < engines; ++i) {
     if (i > 0 && !params.pcap.empty()) own.pcap = fmt::format("{}.{}", params.pcap, i);
-    ASSIGN_OR_RETURN(auto io, open_io(own, interface, Sockets::kUdp));
+    ASSIGN_OR_RETURN(auto io, open_io(own, interface, Sockets::kUdp, log));
     ios.push_back(std::move(io));
   }
   return ios;
 }
 
-Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_ptr<PacketIo> io) {
+Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_ptr<PacketIo> io,
+                                              const LogSink& log) {
   // Faults first, so that the capture shows what the protocol sees.
   if (!params.fault.empty()) {
     ASSIGN_OR_RETURN(const auto fault, parse_fault(params.fault));
     io = inject_faults(std::move(io), fault);
   }
   if (!params.pcap.empty()) {
-    return record_packets(std::move(io), params.pcap);
+    return record_packets(std::move(io), params.pcap, log);
   }
   return io;
 }

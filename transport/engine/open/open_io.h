@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "transport/base/log.h"
 #include "transport/base/params.h"
 #include "transport/base/result.h"
 #include "transport/io/packet_io.h"
@@ -19,14 +20,15 @@ enum class Sockets : uint8_t { kUdp, kRaw };
 SocketConfig socket_config(const Params& params, const InterfaceInfo& interface);
 
 // Adds the decorators to a packet I/O.
-Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_ptr<PacketIo> io);
+Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_ptr<PacketIo> io,
+                                              const LogSink& log);
 
 Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceInfo& interface,
-                                          Sockets sockets);
+                                          Sockets sockets, const LogSink& log);
 
 // One on UDP sockets for each core's SoftNic. Each records its packets in its own file.
 Result<std::vector<std::unique_ptr<PacketIo>>> open_ios(const Params& params,
                                                         const InterfaceInfo& interface,
-                                                        uint32_t engines);
+                                                        uint32_t engines, const LogSink& log);
 
 }  // namespace pacecar

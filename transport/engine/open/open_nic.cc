@@ -25,8 +25,9 @@ bool takes_engines(const NicCandidate& candidate, const Params& params) {
 
 Result<std::unique_ptr<NicPort>> open_engines(const InterfaceInfo& interface, const Params& params,
                                               uint32_t engines,
-                                              std::unique_ptr<Processors> processors) {
-  ASSIGN_OR_RETURN(auto ios, open_ios(params, interface, engines));
+                                              std::unique_ptr<Processors> processors,
+                                              const LogSink& log) {
+  ASSIGN_OR_RETURN(auto ios, open_ios(params, interface, engines, log));
   const CoreThreadConfig config{
       .clock = clock_now, .spin = params.spin, .blind = !params.fault.empty()};
   return MultiCorePort::make(make_soft_ports(params, std::move(ios), clock_now()), config,
@@ -34,22 +35,24 @@ Result<std::unique_ptr<NicPort>> open_engines(const InterfaceInfo& interface, co
 }
 
 Result<std::unique_ptr<NicPort>> open_port(const NicCandidate& candidate,
-                                           const InterfaceInfo& interface, const Params& params) {
+                                           const InterfaceInfo& interface, const Params& params,
+                                           const LogSink& log) {
   if (params.engines != 1 && takes_engines(candidate, params)) {
     auto processors = std::make_unique<Processors>(interface.name);
     const Rate speed = params.line_rate.bps() != 0 ? params.line_rate : interface.speed;
     const uint32_t engines =
         params.engines != 0 ? params.engines : engines_for(processors->count(), speed);
-    if (engines > 1) return open_engines(interface, params, engines, std::move(processors));
+    if (engines > 1) return open_engines(interface, params, engines, std::move(processors), log);
   }
   const Sockets sockets = candidate.kind == NicKind::kSoftRaw ? Sockets::kRaw : Sockets::kUdp;
-  ASSIGN_OR_RETURN(auto io, open_io(params, interface, sockets));
+  ASSIGN_OR_RETURN(auto io, open_io(params, interface, sockets, log));
   return make_soft_port(params, std::move(io), clock_now());
 }
 
-Result<OpenedNic> open_soft(const NicCandidate& candidate, const Params& params) {
+Result<OpenedNic> open_soft(const NicCandidate& candidate, const Params& params,
+                            const LogSink& log) {
   ASSIGN_OR_RETURN(auto interface, find_interface(candidate.device));
-  ASSIGN_OR_RETURN(auto port, open_port(candidate, interface, params));
+  ASSIGN_OR_RETURN(auto port, open_port(candidate, interface, params, log));
   return OpenedNic{.name = candidate.name(),
                    .device = candidate.device,
                    .pci_path = interface.pci_path,
@@ -64,7 +67,7 @@ Result<OpenedNic> open_kind(const NicCandidate& candidate, const Params& params,
   if (candidate.kind == NicKind::kVerbs) return open_verbs_nic(candidate, params, log);
   if (candidate.kind == NicKind::kSoftDpdk) return open_dpdk_nic(candidate, params, log);
   if (candidate.kind == NicKind::kOfi) return open_ofi_nic(candidate, params, log);
-  return open_soft(candidate, params);
+  return open_soft(candidate, params, log);
 }
 
 Result<void> check_security(const NicCandidate& candidate, const Params& params,

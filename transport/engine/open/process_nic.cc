@@ -7,8 +7,8 @@
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/open/open_io.h"
-#include "transport/engine/soft_port.h"
 #include "transport/engine/open/tags.h"
+#include "transport/engine/soft_port.h"
 #include "transport/io/udp/udp_io.h"
 #include "transport/wire/roce.h"
 
@@ -25,7 +25,7 @@ Result<OpenedNic> open_process_nic(const InterfaceInfo& interface, const Params&
     auto io = open_udp(config);
     if (!io && io.error().code == ErrorCode::kUnavailable && interface.up) continue;
     if (!io) return tl::unexpected(std::move(io.error()));
-    ASSIGN_OR_RETURN(auto decorated, decorate_io(params, std::move(*io)));
+    ASSIGN_OR_RETURN(auto decorated, decorate_io(params, std::move(*io), log));
     OpenedNic nic{.name = "soft:udp:" + interface.name,
                   .device = interface.name,
                   .pci_path = interface.pci_path,

@@ -31,7 +31,7 @@ Result<PcapWriter> PcapWriter::create(const std::string& path) {
                                                 "file in a directory that you may write to",
                                                 path, std::strerror(errno)));
   }
-  return PcapWriter(std::move(file));
+  return PcapWriter(std::move(file), path);
 }
 
 void PcapWriter::write(Instant now, const PcapEndpoints& ends,
@@ -53,8 +53,17 @@ void PcapWriter::write(Instant now, const PcapEndpoints& ends,
                                           size};
   if (!write_words(file_.get(), record) ||
       std::fwrite(frame_.data(), 1, size, file_.get()) != size) {
+    error_ = errno;
     file_.reset();
   }
+}
+
+Result<void> PcapWriter::close() {
+  if (good() && std::fclose(file_.release()) != 0) error_ = errno;
+  if (error_ == 0) return {};
+  return fail(ErrorCode::kSystem,
+              fmt::format("the capture file '{}' is cut ({}): name one on a disk that has room",
+                          path_, std::strerror(error_)));
 }
 
 }  // namespace pacecar

@@ -1,6 +1,6 @@
 // A classic pcap file (nanosecond time stamps) of UDP datagrams, which tcpdump, tshark and
 // Wireshark read. Ethernet, IP and UDP headers are made up from the end points. When the file can
-// no longer be written (a full disk), recording ends without an error.
+// no longer be written (a full disk), recording ends, and close() says why.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -35,6 +35,8 @@ class PcapWriter {
   // The datagram's parts are gathered in this order.
   void write(Instant now, const PcapEndpoints& ends,
              std::span<const std::span<const uint8_t>> parts);
+  // Errors: kSystem, also for a write() that failed.
+  Result<void> close();
 
  private:
   struct FileClose {
@@ -42,9 +44,11 @@ class PcapWriter {
   };
   using File = std::unique_ptr<std::FILE, FileClose>;
 
-  explicit PcapWriter(File file) : file_(std::move(file)) {}
+  PcapWriter(File file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
 
   File file_;
+  std::string path_;
+  int error_ = 0;  // of the write that failed
   std::vector<uint8_t> frame_;
 };
 

@@ -83,7 +83,7 @@ void Connection::note_alive(const Message& message, Instant now) {
 
 Connection::Step Connection::probe(Instant now) {
   if (unanswered_ == kMostUnanswered) {
-    if (answers_probes_) return close(Notice::kDisconnected);
+    if (answers_probes_) return close(Notice::kSilent);
     due_ = Instant::never();
     return {};
   }

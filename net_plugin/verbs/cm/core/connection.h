@@ -32,6 +32,7 @@ enum class Notice : uint8_t {
   kRejected,      // the message has the reason
   kUnreachable,   // no answer within the limit
   kDisconnected,  // by either end
+  kSilent,        // the peer is dead
 };
 
 class Connection {

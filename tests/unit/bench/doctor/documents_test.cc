@@ -45,6 +45,20 @@ Json document(uint64_t sent, uint64_t acknowledged, uint64_t in_flight, Duration
   return Json::parse(state_document(state));
 }
 
+TEST(DoctorJob, ProcessesOfOnePidOnOneHostAreToldApart) {
+  const auto first = [](const std::string& identity) {
+    doctor::Process process{.host = "node1", .program = "train", .pid = 1};
+    process.nics.emplace_back().identity = identity;
+    return process;
+  };
+  Job job;
+  job.add(first("3fa2c1aa"));
+  EXPECT_EQ(name_of(job.processes()[0]), "train (node1, pid 1)");
+  job.add(first("9b00aa11"));
+  EXPECT_EQ(name_of(job.processes()[0]), "train (node1, pid 1 of 3fa2c1)");
+  EXPECT_EQ(name_of(job.processes()[1]), "train (node1, pid 1 of 9b00aa)");
+}
+
 TEST(DoctorDocumentsTest, StateDocumentIsReadCompletely) {
   const auto process = read_samples({nullptr, document(900, 500, 100, Duration::from_s(10))});
   ASSERT_TRUE(process) << process.error().message;

@@ -1,3 +1,5 @@
+#include "bench/perf/control_channel.h"
+
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -6,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "bench/perf/control_channel.h"
 #include "tests/support/own_network.h"
 
 namespace pacecar::perf::control_channel_test {
@@ -200,9 +201,20 @@ TEST(ControlConnectTest, SocketConnectedToItselfIsNoListener) {
   test::in_network(test::enter_network_with_one_local_port, [] {
     const auto channel = ControlChannel::connect("127.0.0.1", test::kOnlyLocalPort, kLong);
     ASSERT_FALSE(channel);
-    EXPECT_THAT(channel.error().message, HasSubstr("nobody listens"));
+    EXPECT_THAT(channel.error().message, HasSubstr("nobody listens on 127.0.0.1 port"));
   });
 }
+
+TEST(ControlConnectTest, AddressesOfANameAreSaid) {
+  test::in_network(test::enter_network_with_one_local_port, [] {
+    const auto channel = ControlChannel::connect("localhost", test::kOnlyLocalPort, kLong);
+    ASSERT_FALSE(channel);
+    EXPECT_THAT(channel.error().message, HasSubstr("localhost ("));
+    EXPECT_THAT(channel.error().message, HasSubstr("127.0.0.1"));
+  });
+}
+
+TEST(ControlConnectTest, BracketsOfAnAddressAreTaken) { EXPECT_TRUE(resolve("[::1]", 1)); }
 
 }  // namespace
 }  // namespace pacecar::perf::control_channel_test

@@ -1,8 +1,8 @@
+#include "bench/perf/interval_meter.h"
+
 #include <gtest/gtest.h>
 
 #include <numeric>
-
-#include "bench/perf/interval_meter.h"
 
 namespace pacecar::perf::interval_meter_test {
 namespace {
@@ -32,6 +32,16 @@ TEST(IntervalMeter, IntervalWaitsForEnoughMessages) {
   EXPECT_FALSE(meter.count(ms(15), 8));
   EXPECT_TRUE(meter.count(ms(20), 16));
   EXPECT_DOUBLE_EQ(meter.peak(), 800);
+}
+
+TEST(IntervalMeter, PunctualIntervalsEndWithoutMessagesAndAreNoPeak) {
+  IntervalMeter meter(ms(10), 16, true);
+  EXPECT_TRUE(meter.count(ms(10), 8));
+  EXPECT_TRUE(meter.count(ms(20), 8));
+  EXPECT_EQ(meter.last().messages, 0U);
+  EXPECT_DOUBLE_EQ(meter.peak(), 0);
+  EXPECT_TRUE(meter.count(ms(30), 24));
+  EXPECT_DOUBLE_EQ(meter.peak(), 1600);
 }
 
 TEST(IntervalMeter, LastIntervalCompletesTheTotalButIsNoPeak) {

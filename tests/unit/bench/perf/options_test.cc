@@ -1,10 +1,10 @@
+#include "bench/perf/options.h"
+
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <vector>
-
-#include "bench/perf/options.h"
 
 namespace pacecar::perf::options_test {
 namespace {
@@ -47,6 +47,13 @@ TEST(PerfOptions, LatencyDefaultsToTwoBytes) {
   ASSERT_TRUE(parsed);
   EXPECT_THAT(parsed->options.sizes, ElementsAre(2));
 }
+
+TEST(PerfOptions, LatencyHasOneConnection) {
+  EXPECT_TRUE(parse(TestKind::kLatency, {"host", "-q", "1"}));
+  EXPECT_THAT(error_of(TestKind::kLatency, {"host", "-q", "2"}), HasSubstr("--qp"));
+}
+
+TEST(PerfOptions, AnIpv6HostMayBeInBrackets) { EXPECT_EQ(bw({"[fd00::1]"}).host, "[fd00::1]"); }
 
 TEST(PerfOptions, OrderOfFlagsDoesNotMatter) {
   const std::vector<std::vector<const char*>> groups = {

@@ -1,17 +1,21 @@
 // Metrics of a run whose flows are given by hand.
+#include "bench/sim/metrics.h"
+
 #include <gmock/gmock.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "bench/sim/metrics.h"
 #include "bench/sim/result_json.h"
 #include "bench/sim/summary.h"
 
 namespace pacecar::metrics_test {
 namespace {
 
+using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 FlowResult flow(Bytes bytes, int64_t start_us, int64_t finish_us, int64_t ideal_us,
                 uint32_t job = 0) {
@@ -126,9 +130,25 @@ TEST(SimulationMetrics, RunWithAnUndoneFlowHasNoFinish) {
   EXPECT_TRUE(std::isnan(value(run, "finish_us")));
   EXPECT_EQ(value(run, "fct_max_us"), 30);
   EXPECT_EQ(value(run, "flows_done"), 3);
-  EXPECT_THAT(undone_flows(run), HasSubstr("1 of 4 flows"));
-  EXPECT_THAT(undone_flows(run), HasSubstr("2000000 (host 0 to host 1)"));
-  EXPECT_EQ(undone_flows(known()), "");
+  EXPECT_THAT(warnings({}, run), ElementsAre(AllOf(HasSubstr("1 of 4 flows"),
+                                                   HasSubstr("2000000 (host 0 to host 1)"))));
+  EXPECT_THAT(warnings({}, known()), IsEmpty());
+}
+
+TEST(SimulationMetrics, DropsInSpiteOfPfcAreSaid) {
+  RunSpec spec;
+  spec.fabric.switches.pfc.enabled = true;
+  EXPECT_THAT(warnings(spec, known()),
+              ElementsAre(AllOf(HasSubstr("3 packets"), HasSubstr("headroom"))));
+}
+
+TEST(SimulationMetrics, MarksOfEveryPacketAreSaid) {
+  RunSpec spec;
+  spec.fabric.switches.ecn = {.kind = EcnConfig::Kind::kRed, .low = 400, .high = 1625};
+  EXPECT_THAT(warnings(spec, known()),
+              ElementsAre(AllOf(HasSubstr("every full packet"), HasSubstr("raise high"))));
+  spec.fabric.switches.ecn.high = 5000;
+  EXPECT_THAT(warnings(spec, known()), IsEmpty());
 }
 
 TEST(SimulationMetrics, UnknownNameSuggestsTheNearest) {

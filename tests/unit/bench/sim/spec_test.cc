@@ -355,6 +355,24 @@ TEST(SimulationSpec, MergeOfAnotherKindReplacesTheTable) {
             "{kind = \"permutation\", bytes = 20, shuffle = true}");
 }
 
+TEST(SimulationSpec, AFirstKindKeepsTheKeysOfOtherFiles) {
+  SpecTable base = table_of("[topology]\nhosts = 64");
+  merge_spec(base, table_of("[topology]\nkind = \"star\""));
+  EXPECT_EQ(to_text(*base.find("topology")), "{hosts = 64, kind = \"star\"}");
+  merge_spec(base, table_of("[topology]\nfile = \"a.topo\""));
+  EXPECT_EQ(to_text(*base.find("topology")), "{file = \"a.topo\"}");
+}
+
+TEST(SimulationSpec, KeysMayBeSetBeforeTheirKind) {
+  SpecTable spec = table_of("[workload]\nkind = \"incast\"\nsenders = 4\nbytes = 10");
+  ASSERT_TRUE(set_specs(spec, {"workload.bytes=20", "workload.kind=permutation"}).has_value());
+  // Not dropped in silence: reading the table refuses it.
+  EXPECT_THAT(make_run_spec(spec, "").error().message,
+              AllOf(HasSubstr("line 3"), HasSubstr("no key 'senders'")));
+  spec.find("workload")->table()->erase("senders");
+  EXPECT_EQ(to_text(*spec.find("workload")), "{kind = \"permutation\", bytes = 20}");
+}
+
 TEST(SimulationSpec, SetSpecChangesSingleValues) {
   SpecTable spec = table_of("[workload]\nkind = \"incast\"\nsenders = 4");
   ASSERT_TRUE(set_spec(spec, "workload.senders=32").has_value());

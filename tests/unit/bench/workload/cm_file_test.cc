@@ -1,11 +1,11 @@
 // Connection matrices: the workloads that they give, and the errors of invalid files.
+#include "bench/workload/cm_file.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <tuple>
-
-#include "bench/workload/cm_file.h"
 
 namespace pacecar::cm_file_test {
 namespace {
@@ -58,6 +58,10 @@ TEST(CmFile, ReadsFlowsAndTriggers) {
   EXPECT_THAT(second.on_received, ElementsAre(0));
   EXPECT_EQ(third.start, Duration::from_us(10));
   EXPECT_EQ(third.trigger, 0U);
+}
+
+TEST(CmFile, AByteOrderMarkIsSkipped) {
+  EXPECT_EQ(why_not("\xEF\xBB\xBF" + std::string(kMatrix)), "it was read");
 }
 
 TEST(CmFile, ErrorHasFileLineCauseAndCure) {

@@ -57,5 +57,40 @@ TEST(VerbsDeviceAttributes, NothingIsWrittenBehindAShorterStructure) {
                           [](uint8_t byte) { return byte == kUntouched; }));
 }
 
+// The caller gets an errno only; the log says which limit it is.
+TEST(VerbsDeviceAttributes, RefusalsAreExplained) {
+  OwnVerbsDevice device;
+  ibv_context* const context = device.context();
+  ASSERT_NE(context, nullptr);
+  ibv_pd* const domain = ibv_alloc_pd(context);
+  ibv_cq* const queue = ibv_create_cq(context, 4, nullptr, nullptr, 0);
+  ibv_qp_init_attr init{.send_cq = queue,
+                        .recv_cq = queue,
+                        .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_inline_data = 1025},
+                        .qp_type = IBV_QPT_RC};
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(ibv_create_qp(domain, &init), nullptr);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "pacecar: ibv_create_qp: max_inline_data is 1025: ask for 1024 at most\n");
+  init.cap.max_inline_data = 0;
+  ibv_qp* const pair = ibv_create_qp(domain, &init);
+  ASSERT_NE(pair, nullptr);
+  ibv_qp_attr attr{.qp_state = IBV_QPS_INIT, .pkey_index = 0, .port_num = 1};
+  ASSERT_EQ(ibv_modify_qp(pair, &attr,
+                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+            0);
+  attr.qp_state = IBV_QPS_RTR;
+  attr.path_mtu = IBV_MTU_1024;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(ibv_modify_qp(pair, &attr,
+                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                              IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+            EINVAL);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("no GRH"), std::string::npos);
+  ibv_destroy_qp(pair);
+  ibv_destroy_cq(queue);
+  ibv_dealloc_pd(domain);
+}
+
 }  // namespace
 }  // namespace pacecar::test::attributes_test

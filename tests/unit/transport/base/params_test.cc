@@ -109,6 +109,18 @@ TEST(Params, EveryTypeIsParsed) {
   EXPECT_EQ(params->log, LogLevel::kTrace);
 }
 
+TEST(Params, DecimalsMakeWholeNumbers) {
+  ParamInfo info{.name = {}, .type = ParamType::kRate, .doc = {}, .range = {}, .choices = {}};
+  EXPECT_EQ(parse_param(info, "1.6T"), 1'600'000'000'000U);
+  EXPECT_EQ(parse_param(info, "0.0000000005T"), std::nullopt);
+  EXPECT_EQ(parse_param(info, "2.5K"), 2500U);
+  for (const char* wrong : {"1.T", ".5T", "1.2.3T", "1.6", "1.0005K"}) {
+    EXPECT_EQ(parse_param(info, wrong), std::nullopt) << wrong;
+  }
+  info.type = ParamType::kInteger;
+  EXPECT_EQ(parse_param(info, "2.0"), std::nullopt);
+}
+
 TEST(Params, BoundsBelongToTheRange) {
   for (const auto& [name, value] :
        std::vector<std::pair<std::string, std::string>>{{"PACECAR_PATHS", "1"},

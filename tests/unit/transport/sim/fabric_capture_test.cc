@@ -72,5 +72,13 @@ TEST(Capture, ErrorNamesTheFile) {
   EXPECT_NE(result.error().message.find("/no/such/directory/x.pcap"), std::string::npos);
 }
 
+TEST(Capture, AFullDiskIsSaidAtTheEnd) {
+  FabricWorld world(star(2), default_fabric());
+  ASSERT_TRUE(world.fabric().capture(0, "/dev/full"));
+  const auto result = world.fabric().close_captures();
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("/dev/full' is cut (No space left"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace pacecar::test::fabric_capture_test

@@ -245,7 +245,7 @@ TEST(Pcap, RecordsFramesWithValidHeaders) {
   {
     auto owned = std::make_unique<ScriptedPacketIo>();
     ScriptedPacketIo* inner = owned.get();
-    auto io = record_packets(std::move(owned), path);
+    auto io = record_packets(std::move(owned), path, LogSink());
     ASSERT_TRUE(io) << io.error().message;
     const auto bytes = datagram(1, 33);
     TxPacket packet;
@@ -284,15 +284,21 @@ TEST(Pcap, RecordsFramesWithValidHeaders) {
 }
 
 TEST(Pcap, SaysWhyItCannotWrite) {
-  const auto io = record_packets(std::make_unique<ScriptedPacketIo>(), "/no/such/directory/x.pcap");
+  const auto io =
+      record_packets(std::make_unique<ScriptedPacketIo>(), "/no/such/directory/x.pcap", LogSink());
   ASSERT_FALSE(io);
   EXPECT_THAT(io.error().message, HasSubstr("No such file or directory"));
 }
 
-TEST(Pcap, AFullDiskEndsTheRecordingOnly) {
+TEST(Pcap, AFullDiskEndsTheRecordingOnlyAndIsSaidOnce) {
+  std::vector<std::string> lines;
+  const LogSink log{[](void* context, LogLevel, std::string_view line) {
+                      static_cast<std::vector<std::string>*>(context)->emplace_back(line);
+                    },
+                    &lines};
   auto owned = std::make_unique<ScriptedPacketIo>();
   ScriptedPacketIo* inner = owned.get();
-  auto io = record_packets(std::move(owned), "/dev/full");
+  auto io = record_packets(std::move(owned), "/dev/full", log);
   ASSERT_TRUE(io) << io.error().message;
   const std::vector<uint8_t> bytes(8000);
   TxPacket packet;
@@ -300,6 +306,13 @@ TEST(Pcap, AFullDiskEndsTheRecordingOnly) {
   packet.destination = &inner->peer();
   for (int i = 0; i < 10; ++i) EXPECT_EQ((*io)->send({&packet, 1}, Instant()), 1U);
   EXPECT_EQ(inner->sent.size(), 10U);
+  EXPECT_THAT(lines, ElementsAre(AllOf(HasSubstr("/dev/full"), HasSubstr("No space left"))));
+  io->reset();
+  EXPECT_EQ(lines.size(), 1U);
+  // What is buffered is written at the end only.
+  ASSERT_TRUE((io = record_packets(std::make_unique<ScriptedPacketIo>(), "/dev/full", log)));
+  io->reset();
+  EXPECT_EQ(lines.size(), 2U);
 }
 
 }  // namespace
