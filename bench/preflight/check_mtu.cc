@@ -1,6 +1,8 @@
 // Packet sizes: what the interface allows RDMA, and what reaches a peer.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "bench/preflight/checks.h"
 
 namespace pacecar::preflight {
@@ -33,7 +35,9 @@ void check_plain_interfaces(const Facts& facts, Findings& findings) {
   }
 }
 
-void check_peer(const PeerPath& peer, Findings& findings) {
+// `sent`: the largest packets that an interface of this host sends; 0: not known.
+void check_peer(const PeerPath& peer, uint64_t sent, Findings& findings) {
+  const uint64_t wanted = sent > 0 ? std::min(sent, peer.wanted_bytes) : peer.wanted_bytes;
   const Subject subject{peer.host, {{"PEER", peer.host}}};
   const uint64_t bytes = peer.largest_bytes;
   if (!peer.error.empty()) {
@@ -41,11 +45,11 @@ void check_peer(const PeerPath& peer, Findings& findings) {
   } else if (bytes == 0) {
     findings.add("mtu.peer_silent", subject,
                  "no answer, even to small packets: it is down, or a firewall drops ping's");
-  } else if (bytes < peer.wanted_bytes) {
+  } else if (bytes < wanted) {
     findings.add("mtu.peer_small", subject,
                  "packets of {} bytes get there and back, those of {} bytes do not: RDMA MTU {} at "
-                 "most",
-                 bytes, peer.wanted_bytes, rdma_mtu(bytes));
+                 "most; software NICs find out what passes, and PACECAR_MTU={} spares them that",
+                 bytes, wanted, rdma_mtu(bytes), rdma_mtu(bytes));
   } else {
     findings.add("mtu.peer_both_ways", subject,
                  "packets of {} bytes went there and came back, unfragmented: RDMA MTU {}", bytes,
@@ -60,7 +64,11 @@ void check_mtu(const Facts& facts, Findings& findings) {
     for (const RdmaPort& port : device.ports) check_port(facts, port, findings);
   }
   if (facts.rdma.empty()) check_plain_interfaces(facts, findings);
-  if (facts.peer) check_peer(*facts.peer, findings);
+  uint64_t sent = 0;
+  for (const Netdev& netdev : facts.netdevs) {
+    if (netdev.up && netdev.name != "lo") sent = std::max(sent, netdev.mtu);
+  }
+  if (facts.peer) check_peer(*facts.peer, sent, findings);
 }
 
 }  // namespace pacecar::preflight

@@ -401,7 +401,41 @@ class RandomNetworks(Job):
                 except Failed as reason:
                     self.fail(str(reason))
                 if network.fault in random_networks.HARMLESS:
-                    self.assertTrue(outcome.worked, outcome.said)
+                    self.assertTrue(outcome.worked, outcome.warnings)
+
+    def outcome_of(self, **what):
+        network = random_networks.Network(**{"seed": 1, "hosts": 2, "layout": "flat", "nics": 1,
+                                             "joined": ",", "family": 4, "mtus": [1500] * 3,
+                                             "fault": "none", **what})
+        try:
+            return random_networks.run(network, LIMIT_S, LIMIT_S)
+        except namespaces.Unavailable as why:
+            self.skipTest(str(why))
+        except Failed as reason:
+            self.fail(str(reason))
+
+    def test_a_ring_of_cables_without_a_switch(self):
+        for joined in (",", "+"):
+            with self.subTest(joined=joined):
+                outcome = self.outcome_of(hosts=3, layout="cables", nics=2, joined=joined)
+                self.assertTrue(outcome.worked, outcome.warnings)
+
+    def test_ports_that_a_firewall_lets_pass(self):
+        outcome = self.outcome_of(fault="ports")
+        self.assertTrue(outcome.worked, outcome.warnings)
+
+    def test_what_a_firewall_drops_is_said_on_both_sides(self):
+        addresses = r"198\.18\.0\.1.*198\.18\.0\.2|198\.18\.0\.2.*198\.18\.0\.1"
+        for fault, said in (("no UDP", f"nothing comes from ({addresses}).*firewall"),
+                            ("no TCP", f"no connection from ({addresses}).*\\(TCP\\).*firewall|"
+                                       "no peer has called at .*\\(TCP\\).*firewall"),
+                            ("TCP rejected", f"no connection from ({addresses}).*firewall|"
+                                             "no peer has called at .*\\(TCP\\).*firewall")):
+            with self.subTest(fault=fault):
+                outcome = self.outcome_of(fault=fault)
+                self.assertFalse(outcome.worked)
+                for warning in outcome.warnings:
+                    self.assertRegex(warning, said)
 
 
 @unittest.skipUnless("LAB_RANK" in os.environ, "of the laboratory: tests/lab/run BUILD nccl.sh")

@@ -167,8 +167,8 @@ class Built:
 @dataclasses.dataclass
 class Outcome:
     worked: bool
-    said: str = ""  # the first warning
-    said_after_s: float = 0
+    warnings: list  # of each rank the first; empty: none
+    known_after_s: float
     silent: int = 0  # ranks without a warning that did not end
 
 
@@ -211,12 +211,10 @@ def run(network, limit_s, patience_s=20):
             if not wait_until(known, limit_s):
                 raise Failed(f"{network}: nothing for {limit_s:g} s")
             after_s = time.monotonic() - begin
-            said = next(filter(None, map(warning_of, made)), "")
             wait_until(lambda: all(rank.ended() for rank in ranks), patience_s)
-            if all_well():
-                return Outcome(True, said, after_s)
-            if not said:
+            warnings = list(map(warning_of, made))
+            if not all_well() and not any(warnings):
                 raise Failed(job.failure_text(made, ranks, range(len(ranks)), limit_s))
-            silent = sum(not warning_of(one) and not rank.ended()
-                         for one, rank in zip(made, ranks))
-            return Outcome(False, said, after_s, silent)
+            silent = sum(not warning and not rank.ended()
+                         for warning, rank in zip(warnings, ranks))
+            return Outcome(all_well(), warnings, after_s, silent)

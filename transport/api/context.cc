@@ -104,6 +104,7 @@ Result<Groups> open_chosen(std::vector<NicCandidate> candidates, const Params& p
 }  // namespace
 
 Result<std::unique_ptr<Context>> Context::open(const Options& options) {
+  bootstrap::keep_crypto_at_exit();
   std::vector<std::string> warnings;
   ASSIGN_OR_RETURN(
       auto params,

@@ -49,6 +49,7 @@ void add_sending(const FlowStatus& flow, NicFigures& figures) {
   figures.connections_sending += flow.connections;
   figures.requests_sending += flow.requests;
   figures.stalled_sending += stalls(flow) ? 1 : 0;
+  figures.flows_of_small_packets += flow.path_mtu > 0 ? 1 : 0;
   figures.*kLimitedBy[static_cast<size_t>(flow.explanation.limited_by)] += 1;
   figures.rate_bytes_per_second += bytes_per_second(flow.explanation.rate);
   figures.granted_to_us_bytes_per_second += bytes_per_second(flow.explanation.grant);

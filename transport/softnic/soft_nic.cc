@@ -259,8 +259,13 @@ std::string SoftNic::fault(QueuePairId id) const {
   if (what == nullptr && qp->broken_by == CompletionStatus::kRetryExceeded) {
     return fmt::format(
         "the peer at {} has not answered {} (UDP) within the limit (0.6 of PACECAR_TIMEOUT): check "
-        "that it runs, and that no firewall drops these ports (PACECAR_PORTS sets the range)",
-        peer(id), to_string(qp->local.address));
+        "that it runs, and that no firewall drops these ports (PACECAR_PORTS sets the range){}",
+        peer(id), to_string(qp->local.address),
+        core_.speaks_extended()
+            ? ""
+            : fmt::format("; and that the path carries packets with {} bytes of "
+                          "payload (PACECAR_MTU)",
+                          core_.config.mtu));
   }
   if (what == nullptr) what = fault_of(qp->broken_by);
   return what == nullptr ? std::string() : fmt::format("the peer at {} {}", peer(id), what);

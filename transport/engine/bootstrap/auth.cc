@@ -75,4 +75,6 @@ std::string without_proof(std::string_view peer, bool has_cluster_key) {
                       : "or has a cluster key, and here PACECAR_KEY_FILE is unset");
 }
 
+void keep_crypto_at_exit() { OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr); }
+
 }  // namespace pacecar::bootstrap

@@ -125,6 +125,13 @@ TEST(PreflightMtu, FindingsFollowThePeersAnswers) {
   EXPECT_THAT(small.message, HasSubstr("RDMA MTU 1024"));
   EXPECT_EQ(small.cure, "tracepath -n peer");
   EXPECT_EQ(id({.largest_bytes = 4192, .wanted_bytes = 4192}).id, "mtu.peer_both_ways");
+  Netdev plain;
+  plain.name = "eth0";
+  plain.mtu = 1500;
+  plain.up = true;
+  facts.netdevs = {plain};
+  EXPECT_EQ(id({.largest_bytes = 1500, .wanted_bytes = 4192}).id, "mtu.peer_both_ways")
+      << "no interface sends larger ones";
 }
 
 TEST(PreflightFabric, MissingPfcAndEcnAndReceivedPausesAreFound) {

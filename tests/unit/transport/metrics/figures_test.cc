@@ -38,6 +38,7 @@ TEST(MetricsFiguresTest, FiguresAreSumsOverTheFlows) {
   still.still = kStallLimit;
   FlowStatus short_of_it = sending(LimitedBy::kNetwork, Duration::from_us(30));
   short_of_it.requests = 1;
+  short_of_it.path_mtu = 1500;
   short_of_it.still = kStallLimit - Duration::from_ns(1);
   const NicFigures figures =
       figures_of(nic_of({sending(LimitedBy::kGrant, Duration::from_us(10)),
@@ -55,6 +56,7 @@ TEST(MetricsFiguresTest, FiguresAreSumsOverTheFlows) {
   EXPECT_EQ(figures.backlog_bytes, 400);
   EXPECT_EQ(figures.unacknowledged_writes, 12);
   EXPECT_EQ(figures.stalled_sending, 0);
+  EXPECT_EQ(figures.flows_of_small_packets, 1);
   EXPECT_EQ(figures.stalled_receiving, 1);
   EXPECT_EQ(figures.longest_stall_seconds, kStallLimit.seconds());
   EXPECT_DOUBLE_EQ(figures.rtt_min_seconds, 10e-6);
