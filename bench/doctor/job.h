@@ -144,8 +144,10 @@ class Job {
       nics_[process.nics[i].identity] = {processes_.size(), i};
     }
     for (Process& other : processes_) {
-      if (other.host != process.host || other.pid != process.pid) continue;
-      other.has_twin = process.has_twin = !process.nics.empty() && !other.nics.empty();
+      const bool alike = other.host == process.host && other.pid == process.pid;
+      if (alike && !other.nics.empty() && !process.nics.empty()) {
+        other.has_twin = process.has_twin = true;
+      }
     }
     processes_.push_back(std::move(process));
   }
