@@ -101,8 +101,7 @@ int open_domain(fid_fabric* /*fabric*/, fi_info* info, fid_domain** domain, void
   }
   const auto number = static_cast<size_t>(nic - nics.begin());
   const auto params = load_params_from_environment({}, nullptr);
-  const bool cma = params && params->cma == AutoOrOff::kAuto;
-  auto* const made = new Domain(std::move(*opened), number, *info, cma);
+  auto* const made = new Domain(std::move(*opened), number, *info, params.value_or(Params()));
   if (const auto driver = made->make_driver(); !driver) {
     close_domain(&made->fid);
     return failed(driver.error());
@@ -112,7 +111,8 @@ int open_domain(fid_fabric* /*fabric*/, fi_info* info, fid_domain** domain, void
   return hand_out(made, FI_CLASS_DOMAIN, &kDomainObject, &kDomain, context, domain);
 }
 
-Domain::Domain(std::shared_ptr<Context> context, size_t nic, const fi_info& info, bool cma)
+Domain::Domain(std::shared_ptr<Context> context, size_t nic, const fi_info& info,
+               const Params& params)
     : fid_domain{},
       context_(std::move(context)),
       nic_(nic),
@@ -120,7 +120,8 @@ Domain::Domain(std::shared_ptr<Context> context, size_t nic, const fi_info& info
                : info.domain_attr->mr_mode == FI_MR_SCALABLE ? 0
                                                              : info.domain_attr->mr_mode),
       family_(info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET),
-      cma_(cma) {}
+      cma_(params.cma == AutoOrOff::kAuto),
+      ports_(params.ports) {}
 
 Result<void> Domain::make_driver() {
   // After so long without a call the keeper takes over.

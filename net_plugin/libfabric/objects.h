@@ -27,6 +27,7 @@
 #include "net_plugin/libfabric/core/names.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/params.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/progress_driver.h"
 
@@ -161,7 +162,7 @@ struct MemoryRegion : fid_mr, InDomain {
 
 class Domain : public fid_domain {
  public:
-  Domain(std::shared_ptr<Context> context, size_t nic, const fi_info& info, bool cma);
+  Domain(std::shared_ptr<Context> context, size_t nic, const fi_info& info, const Params& params);
   ~Domain();
   // Before the first call of the functions that make progress.
   Result<void> make_driver();
@@ -172,6 +173,7 @@ class Domain : public fid_domain {
   int mr_mode() const { return mr_mode_; }
   int family() const { return family_; }  // of the addresses of its endpoints
   bool cma() const { return cma_; }       // PACECAR_CMA
+  PortRange ports() const { return ports_; }
 
   std::mutex mutex;
 
@@ -239,6 +241,7 @@ class Domain : public fid_domain {
   const int mr_mode_;
   const int family_;
   const bool cma_;
+  const PortRange ports_;
 
   std::atomic<bool> has_unsent_{false};
   std::atomic<bool> left_unsent_{false};  // since the keeper looked last

@@ -29,7 +29,7 @@ int Connector::open(const Address& wanted) {
   Domain& domain = state_.domain;
   auto listener = domain.pacecar().listen(domain.nic());
   if (!listener) return failed(listener.error());
-  auto bootstrap = EndpointBootstrap::open(wanted);
+  auto bootstrap = EndpointBootstrap::open(wanted, domain.ports());
   if (!bootstrap) {
     log_warning(bootstrap.error().message);
     return -FI_EADDRINUSE;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "transport/base/self_connection.h"
+#include "transport/engine/bootstrap/channel.h"
 #include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
 
@@ -76,24 +77,18 @@ std::optional<Address> Greeting::sender() const {
   return magic == kMagic && name_size == expected ? from_sockaddr(&raw.any) : std::nullopt;
 }
 
-Result<std::unique_ptr<EndpointBootstrap>> EndpointBootstrap::open(const Address& address) {
-  FileDescriptor listener = make_socket(is_ipv4(address) ? AF_INET : AF_INET6);
-  if (listener.get() < 0) return system_error("no socket for", address);
-  const int yes = 1;
-  (void)setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  SocketAddress bound;
-  socklen_t bytes = sizeof bound;
-  if (bind_to(listener.get(), address) != 0 || listen(listener.get(), SOMAXCONN) != 0 ||
-      getsockname(listener.get(), &bound.any, &bytes) != 0) {
-    return system_error("cannot listen at", address);
-  }
+Result<std::unique_ptr<EndpointBootstrap>> EndpointBootstrap::open(const Address& address,
+                                                                   PortRange ports) {
+  bootstrap::Socket listener = bootstrap::Socket::listen_on(address, ports, SOMAXCONN);
+  if (!listener) return system_error("cannot listen at", address);
+  const Address bound = listener.local();
   FileDescriptor events(epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{.events = EPOLLIN, .data = {.u64 = kListener}};
   if (events.get() < 0 || epoll_ctl(events.get(), EPOLL_CTL_ADD, listener.get(), &event) != 0) {
     return system_error("cannot wait for callers at", address);
   }
   return std::unique_ptr<EndpointBootstrap>(
-      new EndpointBootstrap(std::move(events), std::move(listener), from_sockaddr(bound)));
+      new EndpointBootstrap(std::move(events), std::move(listener), bound));
 }
 
 void EndpointBootstrap::enable_within_host(const Address& own) {

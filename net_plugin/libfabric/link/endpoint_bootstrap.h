@@ -22,6 +22,7 @@
 #include "net_plugin/libfabric/core/frame.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/port_range.h"
 #include "transport/wire/packet.h"
 
 namespace pacecar::fabric {
@@ -84,8 +85,9 @@ class EndpointBootstrap {
     int error = 0;            // kFailed: an errno
   };
 
-  // Listens at `address`; port 0: any. Errors: kSystem.
-  static Result<std::unique_ptr<EndpointBootstrap>> open(const Address& address);
+  // Listens at `address`; port 0: the first free one of `ports`. Errors: kSystem.
+  static Result<std::unique_ptr<EndpointBootstrap>> open(const Address& address,
+                                                         PortRange ports = {});
 
   // From now on processes of this user on this host may call `own` through a Unix socket, and we
   // call peers through theirs where they have one.

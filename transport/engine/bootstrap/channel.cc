@@ -14,9 +14,6 @@
 namespace pacecar::bootstrap {
 namespace {
 
-// Callers that the kernel holds until they are accepted.
-constexpr int kBacklog = 256;
-
 Socket open_socket(const SocketAddress& address) {
   return Socket(::socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
@@ -39,7 +36,7 @@ bool bind_source(const Socket& socket, Address local, sa_family_t family) {
   return ::bind(socket.get(), &address.any, size) == 0;
 }
 
-Socket listen_at(const Address& local) {
+Socket listen_at(const Address& local, int backlog) {
   SocketAddress address;
   const socklen_t size = to_sockaddr(local, address);
   Socket socket = open_socket(address);
@@ -47,7 +44,7 @@ Socket listen_at(const Address& local) {
   const int on = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (!socket || ::bind(socket.get(), &address.any, size) != 0 ||
-      ::listen(socket.get(), kBacklog) != 0) {
+      ::listen(socket.get(), backlog) != 0) {
     return {};
   }
   return socket;
@@ -80,13 +77,13 @@ Error socket_error(std::string_view what, int code) {
   return {kind, fmt::format("{}: {}: {}", what, std::generic_category().message(code), cure)};
 }
 
-Socket Socket::listen_on(const Address& local, PortRange ports) {
-  if (local.port != 0 || ports.first == 0) return listen_at(local);
+Socket Socket::listen_on(const Address& local, PortRange ports, int backlog) {
+  if (local.port != 0 || ports.first == 0) return listen_at(local, backlog);
   Socket socket;
   ports.find([&](uint16_t port) {
     Address at = local;
     at.port = port;
-    socket = listen_at(at);
+    socket = listen_at(at, backlog);
     return socket || errno != EADDRINUSE;
   });
   return socket;

@@ -20,11 +20,13 @@ namespace pacecar::bootstrap {
 class Socket : public FileDescriptor {
  public:
   using FileDescriptor::FileDescriptor;
+  static constexpr int kBacklog = 256;
 
   // A listening or a connecting TCP socket; an empty one on failure. Port 0: the first free one of
   // `ports`. The connection may not be complete yet. Its source is the IP of `local`, unless
   // `remote` is of another IP version.
-  static Socket listen_on(const Address& local, PortRange ports = {});
+  // `backlog`: callers that the kernel holds until they are accepted.
+  static Socket listen_on(const Address& local, PortRange ports = {}, int backlog = kBacklog);
   static Socket connect_to(const Address& remote, const Address& local);
   // The next caller of a listening socket, and its address; an empty socket if there is none.
   Socket accept(Address& remote) const;
