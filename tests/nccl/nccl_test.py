@@ -273,7 +273,7 @@ class Networks(Job):
     """Every kind of NIC that this machine has."""
 
     def test_kinds(self):
-        for nic in ("ofi:tcp:lo", "ofi:shm", "soft:udp:lo,ofi:tcp:lo",
+        for nic in ("ofi:tcp:lo", "soft:udp:lo,ofi:tcp:lo",
                     "soft:udp:lo+PACECAR_CC=swift", "soft:udp:lo+PACECAR_PROGRESS=inline",
                     "soft:udp:lo+PACECAR_ENGINES=2", "soft:udp:lo+PACECAR_SECURITY=off",
                     "soft:udp:lo+PACECAR_PROFILER=off", "soft:udp:lo+PACECAR_TUNER=observe",

@@ -104,7 +104,7 @@ TEST(NicList, LibfabricProvidersAreChosenByNameAndNeedNotExist) {
   EXPECT_THAT(chosen("ofi:tcp:eth0,eth1"), ElementsAre("ofi:tcp:eth0", "soft:udp:eth1"));
   EXPECT_THAT(chosen("ofi:verbs;ofi_rxm"), ElementsAre("ofi:verbs;ofi_rxm"));
   EXPECT_THAT(chosen("ofi:tcp:eth0+ofi:tcp:eth1"), ElementsAre("ofi:tcp:eth0+ofi:tcp:eth1"));
-  EXPECT_THAT(chosen("ofi:tcp,ofi:shm,^ofi:tcp"), ElementsAre("ofi:shm"));
+  EXPECT_THAT(chosen("ofi:tcp,ofi:efa,^ofi:tcp"), ElementsAre("ofi:efa"));
   EXPECT_THAT(chosen("^ofi:tcp"), ElementsAre("soft:udp:eth0", "soft:udp:eth1"));
   EXPECT_THAT(error("ofi:tcp+ofi:tcp").message, HasSubstr("twice"));
   EXPECT_EQ(error("ofi:tcp,^ofi:tcp").code, ErrorCode::kNotFound);
