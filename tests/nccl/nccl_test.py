@@ -289,9 +289,9 @@ class Networks(Job):
         if not (BUILD / "modules/libpacecar-dpdk.so").exists():
             self.skipTest("Pacecar was built without DPDK")
         with tempfile.TemporaryDirectory() as folder:
-            end = f"socket={folder}/memif.sock,socket-abstract=no"
-            self.check(60, MIB, nics=[f"soft:dpdk:net_memif0,role={role},{end}"
-                                      for role in ("server", "client")])
+            self.check(60, MIB, nics=[
+                f"soft:dpdk:net_vhost0,iface={folder}/socket,client=1",
+                f"soft:dpdk:net_virtio_user0,path={folder}/socket,server=1,mtu=4300"])
 
     def test_rdma_devices_that_do_all_that_one_may(self):
         device = BUILD / "tests/support/hostile_verbs/libhostile_verbs.so"

@@ -13,14 +13,10 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
-#include <ranges>
-#include <thread>
+#include <set>
 
 #include "transport/base/return_if_error.h"
 #include "transport/io/dpdk/drivers/driver.h"
-#include "transport/io/dpdk/drivers/interrupt_turns.h"
-#include "transport/io/dpdk/drivers/memif_sockets.h"
 #include "transport/io/dpdk/drivers/own_sockets.h"
 #include "transport/io/dpdk/drivers/steering.h"
 #include "transport/io/dpdk/eal.h"
@@ -34,13 +30,11 @@ constexpr uint16_t kReceiveSlots = 1024;
 constexpr uint16_t kTransmitSlots = 1024;
 constexpr Bytes kLargestMtu = 9000;
 constexpr Bytes kLinkBytes = 14 + kVlanTagBytes;
-// The buffer size for drivers with slots of their own (net_memif, net_af_packet).
+// The buffer size for drivers with slots of their own (net_af_packet).
 constexpr Bytes kSlot = 10240;
 constexpr Bytes kLeastRoom = 2048;
 constexpr uint64_t kMakesChecksums = RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
 constexpr uint64_t kChecksChecksums = RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
-// How long to wait for a server, which answers at once if it is scheduled.
-constexpr int kPatienceMs = 1000;
 // The kernel frees a queue some time after the program that had it has ended: on a busy machine
 // more than 0.2 s. A hundred tries take 2 to 3 s.
 constexpr int kXdpTries = 100;
@@ -52,10 +46,10 @@ std::string interface_name(uint32_t index) {
   return if_indextoname(index, name.data()) != nullptr ? name.data() : "";
 }
 
-// The devices in use by this process, and their sockets of net_memif. With eal_mutex() held.
-std::map<std::string, std::string>& devices_in_use() {
-  static std::map<std::string, std::string> sockets;
-  return sockets;
+// The devices in use by this process. With eal_mutex() held.
+std::set<std::string>& devices_in_use() {
+  static std::set<std::string> names;
+  return names;
 }
 
 }  // namespace
@@ -85,23 +79,16 @@ DpdkPort::~DpdkPort() {
 // With eal_mutex() held.
 void DpdkPort::close() {
   if (name_.empty()) return;
-  for (int ms = 0; ms < kPatienceMs && !link_is_up() && is_connecting(); ++ms) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  if (std::exchange(guarded_, false)) remove_guarded_device(info_.id);
   // Work that a driver has deferred to that thread (net_virtio_user, when its peer is gone) must be
   // done before the device is closed.
   run_on_interrupt_thread([] {});
-  const std::string socket = devices_in_use().extract(name_).mapped();
-  const bool last = std::ranges::none_of(devices_in_use() | std::views::values,
-                                         [&](const auto& other) { return other == socket; });
+  devices_in_use().erase(name_);
   run_on_interrupt_thread([&] {
     rte_eth_dev_info info{};
     const bool known = rte_eth_dev_info_get(info_.id, &info) == 0;
     rte_eth_dev_stop(info_.id);
     rte_eth_dev_close(info_.id);
     if (known) rte_dev_remove(info.device);
-    if (last && !socket.empty()) retire_memif_listener(socket);
   });
   if (!xdp_sockets_.empty()) {
     for (const auto& [inode, fd] : xdp_sockets()) {
@@ -112,12 +99,6 @@ void DpdkPort::close() {
 }
 
 Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
-  if (device.driver() == kMemifDriver && device.argument("zero-copy") == "yes") {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the DPDK device '{}': zero-copy=yes would end the peer's process "
-                            "(DPDK 22.11): leave it out",
-                            device.name));
-  }
   if (devices_in_use().contains(device.name)) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("the DPDK device '{}' is in use by this process: name it once, or give "
@@ -125,7 +106,6 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
                             device.name, device.driver()));
   }
   if (rte_eth_dev_get_port_by_name(device.name.c_str(), &info_.id) != 0) {
-    remove_dead_memif_socket(device);
     const EalOutput output(log);
     const int done = rte_dev_probe(with_defaults(device).c_str());
     if (done != 0 || rte_eth_dev_get_port_by_name(device.name.c_str(), &info_.id) != 0) {
@@ -150,10 +130,7 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
     }
   }
   name_ = device.name;
-  devices_in_use()[name_] = memif_socket(device);
-  protect_memif_socket(device, log);
-  guarded_ = device.driver() == kMemifDriver;
-  if (guarded_) add_guarded_device(info_.id);
+  devices_in_use().insert(name_);
   return {};
 }
 
@@ -203,9 +180,7 @@ Result<void> DpdkPort::make_pools(const DpdkPortConfig& config) {
   ASSIGN_OR_RETURN(receive_pool_,
                    make_pool("rx", received + (info_.driver->one_pool ? sent : 0), frame));
   if (info_.driver->one_pool) return {};
-  // net_memif joins the segments of a packet in one slot only if these buffers are larger than
-  // slots.
-  ASSIGN_OR_RETURN(transmit_pool_, make_pool("tx", sent, frame + 64));
+  ASSIGN_OR_RETURN(transmit_pool_, make_pool("tx", sent, frame));
   return {};
 }
 
@@ -331,11 +306,8 @@ Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& lo
   info_.mtu = *mtu;
   RETURN_IF_ERROR(make_queues(config, output));
   leave_others_to_kernel(config.device, log);
-  // The server may start later.
-  if (is_memif_client(config.device)) server_socket_ = memif_socket(config.device);
   done = rte_eth_dev_start(info_.id);
-  started_ = done == 0;
-  if (!started_ && !can_reconnect()) return refuse("started", done, output, config.device);
+  if (done != 0) return refuse("started", done, output, config.device);
   // Neighbours ask by multicast. Virtual devices without a filter receive it in any case.
   rte_eth_allmulticast_enable(info_.id);
   rte_ether_addr mac{};
@@ -358,28 +330,16 @@ Rate DpdkPort::line_rate() const {
 }
 
 uint16_t DpdkPort::receive(std::span<rte_mbuf*> buffers) const {
-  const auto most = static_cast<uint16_t>(buffers.size());
-  if (!guarded_) return rte_eth_rx_burst(info_.id, 0, buffers.data(), most);
-  const GuardedBurst burst(info_.id);
-  return started_ && burst.may_run() ? rte_eth_rx_burst(info_.id, 0, buffers.data(), most) : 0;
+  return rte_eth_rx_burst(info_.id, 0, buffers.data(), static_cast<uint16_t>(buffers.size()));
 }
 
 uint16_t DpdkPort::send(std::span<rte_mbuf*> buffers) const {
-  const auto count = static_cast<uint16_t>(buffers.size());
-  if (!guarded_) return rte_eth_tx_burst(info_.id, 0, buffers.data(), count);
-  const GuardedBurst burst(info_.id);
-  return started_ && burst.may_run() ? rte_eth_tx_burst(info_.id, 0, buffers.data(), count) : 0;
+  return rte_eth_tx_burst(info_.id, 0, buffers.data(), static_cast<uint16_t>(buffers.size()));
 }
 
-bool DpdkPort::is_connecting() const {
-  return started_ && can_reconnect() && memif_client_is_connected(server_socket_);
+bool DpdkPort::link_is_up() const {
+  rte_eth_link link{};
+  return rte_eth_link_get_nowait(info_.id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }
-
-void DpdkPort::reconnect() {
-  run_on_interrupt_thread([this] { rte_eth_dev_stop(info_.id); });
-  started_ = rte_eth_dev_start(info_.id) == 0;
-}
-
-bool DpdkPort::link_is_up() const { return started_ && has_link(info_.id); }
 
 }  // namespace pacecar

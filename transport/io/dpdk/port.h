@@ -63,17 +63,9 @@ class DpdkPort {
   const DpdkPortInfo& info() const { return info_; }
   Rate line_rate() const;  // 0: unknown, or a virtual device
   bool link_is_up() const;
-  // Fill `buffers` with received packets, and send those in it; return how many. None while a
-  // client of net_memif waits for its server.
+  // Fill `buffers` with received packets, and send those in it; return how many.
   uint16_t receive(std::span<rte_mbuf*> buffers) const;
   uint16_t send(std::span<rte_mbuf*> buffers) const;
-  // Whether the device must connect again when its link is down (net_memif as a client).
-  bool can_reconnect() const { return !server_socket_.empty(); }
-  // Starts an attempt to connect. This aborts a running attempt, which may crash the other end: see
-  // drivers/memif_sockets.h.
-  void reconnect();
-  // Whether an attempt to connect is running.
-  bool is_connecting() const;
   // Sets the address and port whose packets a steered device receives.
   Result<void> steer(const Address& to) const;
   rte_mempool& transmit_pool() { return transmit_pool_ ? *transmit_pool_ : *receive_pool_; }
@@ -100,9 +92,6 @@ class DpdkPort {
 
   std::string name_;
   DpdkPortInfo info_;
-  bool started_ = false;
-  bool guarded_ = false;              // see interrupt_turns.h
-  std::string server_socket_;         // of a client of net_memif
   bool is_hardware_ = false;          // virtual devices report a made-up speed
   std::map<ino_t, int> xdp_sockets_;  // of the device's buffers
   Pool receive_pool_;

@@ -7,11 +7,6 @@ namespace pacecar {
 namespace {
 
 constexpr std::array kDrivers = {
-    DpdkDriver{.name = kMemifDriver,
-               .copies_on_send = true,
-               .is_memory = true,
-               .has_slots = true,
-               .defaults = "bsize=10240"},
     DpdkDriver{.name = "net_ring", .is_memory = true, .has_slots = true},
     DpdkDriver{.name = "net_af_packet",
                .copies_on_send = true,

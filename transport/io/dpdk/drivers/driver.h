@@ -9,7 +9,6 @@
 
 namespace pacecar {
 
-inline constexpr std::string_view kMemifDriver = "net_memif";
 inline constexpr std::string_view kAfXdpDriver = "net_af_xdp";
 
 struct DpdkDriver {
