@@ -105,7 +105,7 @@ std::string comparisons_text(const Experiment& experiment, const Summary& summar
   }
   text += table_text(rows, 3);
   const size_t more = summary.comparisons.size() - shown;
-  if (more > 0) text += fmt::format("  {} more in summary.csv\n", more);
+  if (more > 0) text += fmt::format("  {} more in summary.json\n", more);
   return text;
 }
 

@@ -270,20 +270,6 @@ class Sentences(Cli):
         self.assertRegex(printed, r"\Apacecar \d+\.\d+\.\d+ \(commit \S+, \S+ [\d.]+\)\n"
                                   r"back ends: .*simulator.*\n\Z")
 
-    def test_repro_sh_needs_pacecar_on_path_or_in_the_environment(self):
-        with tempfile.TemporaryDirectory() as folder:
-            done = run("ab", "--a", "X=1", "--b", "X=2", "--reps", "2", "--out", f"{folder}/out",
-                       "--", "true")
-            self.assertEqual(done.returncode, 0, done.stderr)
-            script = f"{folder}/out/repro.sh"
-            for program, code in ((None, 2), (cli_test.PROGRAM, 0)):
-                clean = {"PATH": "/usr/bin:/bin", **({"PACECAR": program} if program else {})}
-                again = subprocess.run([script, f"{folder}/again"], env=clean, text=True,
-                                       capture_output=True, timeout=LIMIT_S, check=False)
-                self.assertEqual(again.returncode, code, again.stderr)
-                if program is None:
-                    self.assertIn("put pacecar on PATH", again.stderr)
-
 
 if __name__ == "__main__":
     cli_test.PROGRAM = sys.argv.pop(1)
