@@ -19,7 +19,6 @@
 #include "cc/rccc.h"
 #include "cc/swift.h"
 #include "cc/timely.h"
-#include "cc/window.h"
 #include "transport/base/check.h"
 #include "transport/base/edit_distance.h"
 #include "transport/base/return_if_error.h"
@@ -123,8 +122,6 @@ constexpr ControllerInfo kControllers[] = {
                                    "none"),
     describe<Each<RcccController>>("rccc", "credit that the receiver hands out in turn (UEC 1.0)",
                                    "credit"),
-    describe<Each<WindowController>>("window", "no signal: a fixed number of chunks in flight",
-                                     "none"),
     describe<Each<FixedController>>("fixed", "no signal: line rate, or a given rate", "none"),
 };
 

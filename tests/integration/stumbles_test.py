@@ -55,7 +55,7 @@ class LimitedBy(Cli):
             self.assertIn("allows it 0.1 Gb/s", finding["why"], control)
 
     def test_algorithms_without_grants_are_not_limited_by_a_grant(self):
-        for control in ("fixed", "window"):
+        for control in ("fixed", "swift"):
             shares, finding = self.limits("--cc", control)
             self.assertNotIn("grant", shares, control)
             self.assertNotEqual(finding["rule"], "grant", control)
