@@ -1,7 +1,6 @@
 // `pacecar ab`: compares arms of an experiment, simulated or real.
 #include <fmt/format.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -111,7 +110,7 @@ class AbCommand {
   // Writes summary.json and report.html, and prints the summary on stdout. Errors: kSystem.
   Result<ExitCode> conclude(const ResultsFolder& folder, const Results& results) const {
     const auto& [experiment, records] = results;
-    const bool color = cli::may_color(!options_.no_color, STDOUT_FILENO);
+    const bool color = console_.colors_output();
     const Summary summary = summarise(experiment, records);
     fmt::print("{}", summary_text(experiment, summary, color));
     RETURN_IF_ERROR(folder.write("summary.json", summary_json(experiment, summary)));
