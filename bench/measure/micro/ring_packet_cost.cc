@@ -6,7 +6,6 @@
 #include <array>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "bench/cli/must.h"
 #include "bench/measure/micro/nic_pair.h"

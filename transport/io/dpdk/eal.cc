@@ -14,7 +14,6 @@
 #include <future>
 #include <iterator>
 #include <sstream>
-#include <utility>
 #include <vector>
 
 #include "transport/base/check.h"
