@@ -306,6 +306,11 @@ Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
                 "net_memif of DPDK 22.11 ends a process when its peer ends: use net_vhost in one "
                 "process and net_virtio_user in the other");
   }
+  if (config.device.driver() == "net_af_xdp") {
+    return fail(ErrorCode::kInvalidArgument,
+                "net_af_xdp of DPDK 22.11 occupies an interface's queue also when it is closed: "
+                "use net_af_packet, or soft:raw:INTERFACE");
+  }
   RETURN_IF_ERROR(start_eal(config.eal_arguments, config.device.is_pci(), log));
   ASSIGN_OR_RETURN(auto port, DpdkPort::open({.device = config.device,
                                               .transmit_buffers = TransmitBatch::kBuffers,
@@ -317,10 +322,7 @@ Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
                 fmt::format("the DPDK device '{}' has an MTU of {}: at least {} are needed",
                             config.device.name, port->info().mtu, kNeededMtu));
   }
-  OpenedDpdk opened{.io = nullptr,
-                    .mac = port->info().mac,
-                    .interface = port->info().interface,
-                    .takes_interface = port->info().driver->takes_interface};
+  OpenedDpdk opened{.io = nullptr, .mac = port->info().mac, .interface = port->info().interface};
   const auto& kernels = port->info().kernel_address;
   Address local = config.device.address ? *config.device.address
                   : kernels             ? *kernels

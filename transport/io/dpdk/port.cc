@@ -17,7 +17,6 @@
 
 #include "transport/base/return_if_error.h"
 #include "transport/io/dpdk/drivers/driver.h"
-#include "transport/io/dpdk/drivers/own_sockets.h"
 #include "transport/io/dpdk/drivers/steering.h"
 #include "transport/io/dpdk/eal.h"
 #include "transport/io/udp/interfaces.h"
@@ -35,10 +34,9 @@ constexpr Bytes kSlot = 10240;
 constexpr Bytes kLeastRoom = 2048;
 constexpr uint64_t kMakesChecksums = RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
 constexpr uint64_t kChecksChecksums = RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
-// The kernel frees a queue some time after the program that had it has ended: on a busy machine
-// more than 0.2 s. A hundred tries take 2 to 3 s.
-constexpr int kXdpTries = 100;
-constexpr useconds_t kXdpPauseUs = 10'000;
+// Buffers that a driver has: of packets received, before it returns any; of packets being sent.
+constexpr uint32_t kHeldToReceive = 64;
+constexpr uint32_t kHeldToSend = 1024;
 
 std::string interface_name(uint32_t index) {
   std::array<char, IF_NAMESIZE> name{};
@@ -57,18 +55,12 @@ std::set<std::string>& devices_in_use() {
 void DpdkPort::Closer::operator()(rte_mempool* pool) const { rte_mempool_free(pool); }
 
 Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkPortConfig& config, const LogSink& log) {
-  int tries = config.device.driver() == kAfXdpDriver ? kXdpTries : 1;
-  while (true) {
-    std::unique_ptr<DpdkPort> port(new DpdkPort);
-    const std::lock_guard lock(eal_mutex());  // released before a port that failed is destroyed
-    const WithoutPipeSignal quiet;
-    RETURN_IF_ERROR(port->attach(config.device, log));
-    const auto configured = port->configure(config, log);
-    if (configured) return port;
-    port->close();
-    if (--tries == 0) return tl::unexpected(configured.error());
-    usleep(kXdpPauseUs);
-  }
+  std::unique_ptr<DpdkPort> port(new DpdkPort);
+  const std::lock_guard lock(eal_mutex());  // released before a port that failed is destroyed
+  const WithoutPipeSignal quiet;
+  RETURN_IF_ERROR(port->attach(config.device, log));
+  RETURN_IF_ERROR(port->configure(config, log));
+  return port;
 }
 
 DpdkPort::~DpdkPort() {
@@ -90,11 +82,6 @@ void DpdkPort::close() {
     rte_eth_dev_close(info_.id);
     if (known) rte_dev_remove(info.device);
   });
-  if (!xdp_sockets_.empty()) {
-    for (const auto& [inode, fd] : xdp_sockets()) {
-      if (xdp_sockets_.contains(inode)) ::close(fd);
-    }
-  }
   name_.clear();
 }
 
@@ -134,34 +121,15 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
   return {};
 }
 
-DpdkPort::Pool DpdkPort::try_pool(const std::string& name, uint32_t buffers, Bytes bytes) const {
-  // Drivers that copy into their slots need few buffers at a time. A stack returns the newest ones,
-  // which are still in the cache.
-  const char* const order = info_.driver->has_slots ? "stack" : "ring_mp_mc";
-  const int socket = rte_eth_dev_socket_id(info_.id);
-  const auto room = static_cast<uint16_t>(bytes);
-  if (!info_.driver->one_pool) {
-    return Pool(rte_pktmbuf_pool_create_by_ops(name.c_str(), buffers, 0, 0, room, socket, order));
-  }
-  // Like that function, but with contiguous buffers: it leaves gaps at page ends, and net_af_xdp
-  // registers only the memory of the buffers without gaps.
-  Pool pool(rte_mempool_create_empty(name.c_str(), buffers, sizeof(rte_mbuf) + bytes, 0,
-                                     sizeof(rte_pktmbuf_pool_private), socket,
-                                     RTE_MEMPOOL_F_NO_IOVA_CONTIG));
-  rte_pktmbuf_pool_private sizes{};
-  sizes.mbuf_data_room_size = room;
-  if (!pool || rte_mempool_set_ops_byname(pool.get(), order, nullptr) != 0) return nullptr;
-  rte_pktmbuf_pool_init(pool.get(), &sizes);
-  if (rte_mempool_populate_default(pool.get()) < 0 || pool->nb_mem_chunks != 1) return nullptr;
-  rte_mempool_obj_iter(pool.get(), rte_pktmbuf_init, nullptr);
-  return pool;
-}
-
 Result<DpdkPort::Pool> DpdkPort::make_pool(const char* purpose, uint32_t buffers,
                                            Bytes room) const {
   static std::atomic<uint32_t> number{0};  // names are unique in the process
-  Pool pool = try_pool(fmt::format("pacecar_{}_{}", purpose, number++), buffers,
-                       RTE_PKTMBUF_HEADROOM + room);
+  // Drivers that copy into their slots need few buffers at a time. A stack returns the newest ones,
+  // which are still in the cache.
+  const char* const order = info_.driver->has_slots ? "stack" : "ring_mp_mc";
+  Pool pool(rte_pktmbuf_pool_create_by_ops(
+      fmt::format("pacecar_{}_{}", purpose, number++).c_str(), buffers, 0, 0,
+      static_cast<uint16_t>(RTE_PKTMBUF_HEADROOM + room), rte_eth_dev_socket_id(info_.id), order));
   if (pool) return pool;
   return fail(ErrorCode::kSystem,
               fmt::format("no memory for {} packet buffers of {} bytes for '{}' ({}): reserve huge "
@@ -173,23 +141,18 @@ Result<DpdkPort::Pool> DpdkPort::make_pool(const char* purpose, uint32_t buffers
 Result<void> DpdkPort::make_pools(const DpdkPortConfig& config) {
   const Bytes frame = std::max(info_.mtu + kLinkBytes + info_.driver->room_before,
                                info_.driver->has_slots ? kSlot : kLeastRoom);
-  const uint32_t received =
-      info_.receive_slots + config.receive_burst + info_.driver->held_to_receive;
-  const uint32_t sent =
-      config.transmit_buffers + (info_.copies_on_send ? 0 : info_.driver->held_to_send);
-  ASSIGN_OR_RETURN(receive_pool_,
-                   make_pool("rx", received + (info_.driver->one_pool ? sent : 0), frame));
-  if (info_.driver->one_pool) return {};
+  const uint32_t received = info_.receive_slots + config.receive_burst + kHeldToReceive;
+  const uint32_t sent = config.transmit_buffers + (info_.copies_on_send ? 0 : kHeldToSend);
+  ASSIGN_OR_RETURN(receive_pool_, make_pool("rx", received, frame));
   ASSIGN_OR_RETURN(transmit_pool_, make_pool("tx", sent, frame));
   return {};
 }
 
 // The error is DPDK's.
 tl::expected<Bytes, int> DpdkPort::choose_mtu(const DpdkDevice& device) const {
-  const Bytes limit = info_.driver->has_slots ? kLargestMtu : info_.driver->most_mtu;
-  if (limit > 0) {
+  if (info_.driver->has_slots) {
     const auto kernels = find_interface(info_.interface);
-    const Bytes most = kernels ? std::min(kernels->mtu, limit) : limit;
+    const Bytes most = kernels ? std::min(kernels->mtu, kLargestMtu) : kLargestMtu;
     return std::min(device.mtu.value_or(most), most);
   }
   if (device.mtu) {
@@ -203,17 +166,11 @@ tl::expected<Bytes, int> DpdkPort::choose_mtu(const DpdkDevice& device) const {
 
 tl::unexpected<Error> DpdkPort::refuse(const char* what, int error, const EalOutput& output,
                                        const DpdkDevice& device) const {
-  const std::string cure =
-      info_.driver->name == kAfXdpDriver
-          ? fmt::format(
-                "AF_XDP is for root, or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_IPC_LOCK; "
-                "'ip link show {0}' must show an MTU of at most {1} ('ip link set {0} mtu {1}') "
-                "and no XDP program; or use net_af_packet",
-                info_.interface, info_.driver->most_mtu)
-          : fmt::format("check that nothing else uses it, and its arguments '{}'",
-                        device.arguments);
-  return fail(ErrorCode::kSystem, fmt::format("the DPDK device '{}' cannot be {} ({}): {}", name_,
-                                              what, output.last(rte_strerror(-error)), cure));
+  return fail(
+      ErrorCode::kSystem,
+      fmt::format("the DPDK device '{}' cannot be {} ({}): check that nothing else uses it, "
+                  "and its arguments '{}'",
+                  name_, what, output.last(rte_strerror(-error)), device.arguments));
 }
 
 Result<void> DpdkPort::make_queues(const DpdkPortConfig& config, const EalOutput& output) {
@@ -222,15 +179,9 @@ Result<void> DpdkPort::make_queues(const DpdkPortConfig& config, const EalOutput
   rte_eth_dev_adjust_nb_rx_tx_desc(info_.id, &receive_slots, &transmit_slots);
   info_.receive_slots = receive_slots;
   const auto socket = static_cast<unsigned>(rte_eth_dev_socket_id(info_.id));
-  const bool xdp = info_.driver->name == kAfXdpDriver;
-  const auto others = xdp ? xdp_sockets() : std::map<ino_t, int>();
   RETURN_IF_ERROR(make_pools(config));
   int done =
       rte_eth_rx_queue_setup(info_.id, 0, receive_slots, socket, nullptr, receive_pool_.get());
-  if (xdp) {
-    xdp_sockets_ = xdp_sockets();
-    std::erase_if(xdp_sockets_, [&](const auto& each) { return others.contains(each.first); });
-  }
   if (done != 0) return refuse("given a receive queue", done, output, config.device);
   done = rte_eth_tx_queue_setup(info_.id, 0, transmit_slots, socket, nullptr);
   if (done != 0) return refuse("given a transmit queue", done, output, config.device);

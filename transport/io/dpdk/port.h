@@ -3,10 +3,7 @@
 // PacketIo.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -68,7 +65,7 @@ class DpdkPort {
   uint16_t send(std::span<rte_mbuf*> buffers) const;
   // Sets the address and port whose packets a steered device receives.
   Result<void> steer(const Address& to) const;
-  rte_mempool& transmit_pool() { return transmit_pool_ ? *transmit_pool_ : *receive_pool_; }
+  rte_mempool& transmit_pool() { return *transmit_pool_; }
 
  private:
   struct Closer {
@@ -87,15 +84,13 @@ class DpdkPort {
   void leave_others_to_kernel(const DpdkDevice& device, const LogSink& log);
   Result<void> make_queues(const DpdkPortConfig& config, const EalOutput& output);
   Result<void> make_pools(const DpdkPortConfig& config);
-  Pool try_pool(const std::string& name, uint32_t buffers, Bytes bytes) const;
   Result<Pool> make_pool(const char* purpose, uint32_t buffers, Bytes room) const;
 
   std::string name_;
   DpdkPortInfo info_;
-  bool is_hardware_ = false;          // virtual devices report a made-up speed
-  std::map<ino_t, int> xdp_sockets_;  // of the device's buffers
+  bool is_hardware_ = false;  // virtual devices report a made-up speed
   Pool receive_pool_;
-  Pool transmit_pool_;  // null: the receive pool
+  Pool transmit_pool_;
 };
 
 }  // namespace pacecar
