@@ -17,6 +17,7 @@
 #include "bench/modules/module.h"
 #include "bench/perf/options.h"
 #include "bench/perf/probe.h"
+#include "transport/base/edit_distance.h"
 
 namespace pacecar {
 namespace {
@@ -135,7 +136,7 @@ int run(int argc, char** argv, const cli::Console& console) {
   std::vector<std::string> known;
   for (const Subcommand& subcommand : kSubcommands) known.emplace_back(subcommand.name);
   console.error(fmt::format("there is no subcommand '{}'{}: 'pacecar --help' lists them", name,
-                            cli::nearest_hint(name, known)));
+                            did_you_mean(name, known)));
   return cli::kExitUsage;
 }
 

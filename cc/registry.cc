@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <ranges>
-#include <string>
 #include <type_traits>
 
 #include "cc/credit_share.h"
@@ -19,7 +17,6 @@
 #include "cc/rccc.h"
 #include "cc/swift.h"
 #include "cc/timely.h"
-#include "cc/window.h"
 #include "transport/base/check.h"
 #include "transport/base/edit_distance.h"
 #include "transport/base/return_if_error.h"
@@ -123,8 +120,6 @@ constexpr ControllerInfo kControllers[] = {
                                    "none"),
     describe<Each<RcccController>>("rccc", "credit that the receiver hands out in turn (UEC 1.0)",
                                    "credit"),
-    describe<Each<WindowController>>("window", "no signal: a fixed number of chunks in flight",
-                                     "none"),
     describe<Each<FixedController>>("fixed", "no signal: line rate, or a given rate", "none"),
 };
 
@@ -143,21 +138,12 @@ FlowEnvironment bounded(FlowEnvironment environment, Rate rate) {
 
 template <typename Info>
 Result<Info> find(std::span<const Info> table, std::string_view kind, std::string_view name) {
-  std::string_view nearest;
-  size_t nearest_distance = 3;  // a larger distance is no typing error
-  for (const Info& info : table) {
-    if (info.name == name) return info;
-    const size_t distance = edit_distance(name, info.name);
-    if (distance < nearest_distance) {
-      nearest = info.name;
-      nearest_distance = distance;
-    }
-  }
-  const std::string hint =
-      nearest.empty() ? std::string() : fmt::format(" (did you mean '{}'?)", nearest);
+  const auto found = std::ranges::find(table, name, &Info::name);
+  if (found != table.end()) return *found;
+  const auto names = table | std::views::transform(&Info::name);
   return fail(ErrorCode::kInvalidArgument,
-              fmt::format("there is no {} '{}'{}: use one of {}", kind, name, hint,
-                          fmt::join(table | std::views::transform(&Info::name), ", ")));
+              fmt::format("there is no {} '{}'{}: use one of {}", kind, name,
+                          did_you_mean(name, names), fmt::join(names, ", ")));
 }
 
 }  // namespace

@@ -1,10 +1,8 @@
 // `pacecar ab`: compares arms of an experiment, simulated or real.
 #include <fmt/format.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <set>
 #include <string>
@@ -16,7 +14,6 @@
 #include "bench/ab/plan.h"
 #include "bench/ab/report/report.h"
 #include "bench/ab/report_data.h"
-#include "bench/ab/repro.h"
 #include "bench/ab/results.h"
 #include "bench/ab/runner.h"
 #include "bench/ab/summary.h"
@@ -31,8 +28,6 @@
 
 namespace pacecar::ab {
 namespace {
-
-namespace fs = std::filesystem;
 
 // Exit codes of `pacecar ab`.
 enum ExitCode : int {
@@ -77,8 +72,10 @@ std::set<std::string> unknown_parameters(const Plan& plan) {
 
 class AbCommand {
  public:
-  AbCommand(const AbOptions& options, std::vector<std::string> argv)
-      : options_(options), argv_(std::move(argv)), console_(options.quiet, !options.no_color) {}
+  AbCommand(const AbOptions& options, const std::vector<std::string>& argv)
+      : options_(options),
+        command_line_("pacecar " + cli::shell_line(argv)),
+        console_(options.quiet, !options.no_color) {}
 
   Result<ExitCode> run() {
     ASSIGN_OR_RETURN(const auto plan, options_.of_programs
@@ -112,7 +109,6 @@ class AbCommand {
     ASSIGN_OR_RETURN(const auto folder, open_folder(plan.experiment.name));
     ASSIGN_OR_RETURN(auto finished, folder.read_records());
     if (!plan.text.empty()) RETURN_IF_ERROR(folder.write("plan.toml", plan.text));
-    RETURN_IF_ERROR(write_repro(folder, argv_, fs::current_path().string(), options_.plan));
     ASSIGN_OR_RETURN(const auto results, run_plan(plan, runs,
                                                   {.jobs = options_.jobs.value_or(processors()),
                                                    .finished = std::move(finished),
@@ -129,15 +125,13 @@ class AbCommand {
     return ResultsFolder::open(options_.out.empty() ? name + ".results" : options_.out, existing);
   }
 
-  // Writes summary.csv, summary.json and report.html, and prints the summary on stdout. Errors:
-  // kSystem.
+  // Writes summary.json and report.html, and prints the summary on stdout. Errors: kSystem.
   Result<ExitCode> conclude(const ResultsFolder& folder, const Results& results) const {
     const auto& [experiment, records] = results;
-    const bool color = cli::may_color(!options_.no_color, STDOUT_FILENO);
+    const bool color = console_.colors_output();
     const Summary summary = summarise(experiment, records);
     fmt::print("{}", summary_text(experiment, summary, color));
     RETURN_IF_ERROR(folder.write("summary.json", summary_json(experiment, summary)));
-    RETURN_IF_ERROR(folder.write("summary.csv", summary_csv(experiment, summary)));
     const auto page = page_of({}, "page.html", report_data(experiment, summary, records, folder));
     RETURN_IF_ERROR(folder.write("report.html", page));
     console_.note(fmt::format("report: {}", folder.file("report.html")));
@@ -146,8 +140,7 @@ class AbCommand {
   }
 
   const AbOptions& options_;
-  std::vector<std::string> argv_;
-  std::string command_line_ = "pacecar " + cli::shell_line(argv_);
+  std::string command_line_;
   cli::Console console_;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "bench/sim/spec_reader.h"
+#include "transport/base/edit_distance.h"
 #include "transport/base/invalid.h"
 
 namespace pacecar::ab {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "bench/sim/spec_file.h"
+#include "transport/base/edit_distance.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 

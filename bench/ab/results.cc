@@ -22,8 +22,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kRecords = "runs.jsonl";
-constexpr const char* kFiles[] = {kRecords,       "plan.toml",   "summary.csv",
-                                  "summary.json", "report.html", "repro.sh"};
+constexpr const char* kFiles[] = {kRecords, "plan.toml", "summary.json", "report.html"};
 constexpr const char* kDetails = "runs";
 constexpr int kRecordVersion = 1;
 

@@ -58,9 +58,8 @@ std::string subject_of(const Experiment& experiment, const Threshold& threshold)
 nlohmann::json cell_json(const Experiment& experiment, const CellSummary& cell);
 nlohmann::json comparisons_json(const Experiment& experiment, const Summary& summary);
 nlohmann::json thresholds_json(const Experiment& experiment, const Summary& summary);
-// summary.json and summary.csv.
+// summary.json.
 std::string summary_json(const Experiment& experiment, const Summary& summary);
-std::string summary_csv(const Experiment& experiment, const Summary& summary);
 // As people read it on a terminal. `color`: with escape sequences.
 std::string summary_text(const Experiment& experiment, const Summary& summary, bool color);
 // At most five significant digits, no exponent where it can be avoided.

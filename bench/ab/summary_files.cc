@@ -1,6 +1,4 @@
-// The summary as JSON and as CSV.
-#include <fmt/format.h>
-
+// The summary as JSON.
 #include <nlohmann/json.hpp>
 
 #include "bench/ab/summary.h"
@@ -42,36 +40,6 @@ Json comparison_json(const Experiment& experiment, const Comparison& comparison)
           {"p_holm", optional_json(result.p_holm)},
           {"verdict", text_of(result.verdict)},
           {"better", optional_json(comparison.better)}};
-}
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char letter : text) quoted += letter == '"' ? "\"\"" : std::string(1, letter);
-  return quoted + "\"";
-}
-
-std::string csv_number(const std::optional<double>& value) {
-  return value ? fmt::format("{}", *value) : "";
-}
-
-// The columns of a comparison; they are empty for the baseline's cells and other metrics than those
-// that are compared.
-std::string csv_comparison(const Comparison* comparison) {
-  if (comparison == nullptr) return ",,,,,,,";
-  const PairedResult& result = comparison->result;
-  const std::string interval =
-      result.interval ? fmt::format("{},{}", result.interval->low, result.interval->high) : ",";
-  return fmt::format(",{},{},{},{},{},{}", result.difference, interval,
-                     csv_number(comparison->ratio), csv_number(result.cohens_d),
-                     csv_number(result.p_holm), csv_field(std::string(text_of(result.verdict))));
-}
-
-const Comparison* find_comparison(const Summary& summary, size_t cell, const std::string& metric) {
-  for (const Comparison& comparison : summary.comparisons) {
-    if (comparison.cell == cell && comparison.metric == metric) return &comparison;
-  }
-  return nullptr;
 }
 
 }  // namespace
@@ -118,23 +86,6 @@ std::string summary_json(const Experiment& experiment, const Summary& summary) {
                          {"unfinished", summary.unfinished},
                          {"passed", summary.passed() && summary.failed.empty()}};
   return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-std::string summary_csv(const Experiment& experiment, const Summary& summary) {
-  std::string csv = "arm";
-  for (const Factor& factor : experiment.factors) csv += "," + csv_field(factor.name);
-  csv += ",metric,n,mean,median,min,max,difference,low,high,ratio,cohens_d,p_holm,verdict\n";
-  for (const CellSummary& cell_summary : summary.cells) {
-    const Cell& cell = experiment.cells[cell_summary.cell];
-    std::string names;
-    for (const std::string& name : names_of(experiment, cell)) names += csv_field(name) + ",";
-    for (const auto& [name, value] : cell_summary.metrics) {
-      csv += fmt::format("{}{},{},{},{},{},{}{}\n", names, csv_field(name), value.n, value.mean,
-                         value.median, value.min, value.max,
-                         csv_comparison(find_comparison(summary, cell_summary.cell, name)));
-    }
-  }
-  return csv;
 }
 
 }  // namespace pacecar::ab

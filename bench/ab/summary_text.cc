@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/ab/summary.h"
+#include "bench/cli/console.h"
 
 namespace pacecar::ab {
 namespace {
@@ -20,24 +21,9 @@ constexpr std::string_view kPlain = "\033[0m";
 
 using Row = std::vector<std::string>;
 
-// Aligns a table: the first `left` columns left, the others right. The first row is the heading.
+// The first `left` columns left, the others right.
 std::string table_text(const std::vector<Row>& rows, size_t left) {
-  std::vector<size_t> widths;
-  for (const Row& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    std::string line = " ";
-    for (size_t i = 0; i < row.size(); ++i) {
-      line += i < left ? fmt::format(" {:<{}}", row[i], widths[i])
-                       : fmt::format("  {:>{}}", row[i], widths[i]);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
+  return fmt::format("  {}\n", fmt::join(cli::aligned(rows, left), "\n  "));
 }
 
 std::string percent_text(double share) { return fmt::format("{:+.1f}%", share * 100); }
@@ -105,7 +91,7 @@ std::string comparisons_text(const Experiment& experiment, const Summary& summar
   }
   text += table_text(rows, 3);
   const size_t more = summary.comparisons.size() - shown;
-  if (more > 0) text += fmt::format("  {} more in summary.csv\n", more);
+  if (more > 0) text += fmt::format("  {} more in summary.json\n", more);
   return text;
 }
 

@@ -12,6 +12,7 @@
 #include "bench/ab/plan_parts.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/base/edit_distance.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/to_number.h"

@@ -12,8 +12,7 @@
 namespace pacecar::cli {
 namespace {
 
-constexpr size_t kMostWrongLetters = 2;  // of a misspelt name
-constexpr double kLongestReach = 3600;   // seconds
+constexpr double kLongestReach = 3600;  // seconds
 // Flags that are not passed on to other hosts.
 constexpr std::array<std::string_view, 7> kOwnFlags = {
     "--hosts", "--launch", "--remote", "--reach", "--json", "--quiet", "--no-color"};
@@ -51,7 +50,7 @@ std::string unknown_word(const CLI::App& app, const ParseHints& hints) {
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& long_name : option->get_lnames()) known.push_back("--" + long_name);
   }
-  return fmt::format("there is no flag '{}'{}", name, nearest_hint(name, known));
+  return fmt::format("there is no flag '{}'{}", name, did_you_mean(name, known));
 }
 
 using Json = nlohmann::json;
@@ -100,16 +99,6 @@ std::string describe(const CLI::App& app) {
 }
 
 }  // namespace
-
-std::string nearest_hint(std::string_view name, std::span<const std::string> known) {
-  const auto distance = [name](const std::string& one) { return edit_distance(name, one); };
-  const auto nearest = std::ranges::min_element(known, {}, distance);
-  if (nearest == known.end() || distance(*nearest) > kMostWrongLetters ||
-      distance(*nearest) >= nearest->size()) {
-    return "";
-  }
-  return fmt::format(" (did you mean '{}'?)", *nearest);
-}
 
 Result<std::string> parse_command_line(CLI::App& app, int argc, const char* const* argv,
                                        const ParseHints& hints) {
@@ -275,9 +264,14 @@ int code_of(const Result<int>& returned, const Console& console,
 
 int run_with_code(CLI::App& app, int argc, char** argv, const SubcommandRules& rules,
                   const std::function<Result<int>(const Console&)>& run) {
+  bool quiet = false;
+  bool no_color = false;
+  if (rules.quiet != nullptr) {
+    app.add_flag("-q,--quiet", quiet, rules.quiet);
+    app.add_flag("--no-color", no_color, "no colours (as NO_COLOR)");
+  }
   const auto help = parse_command_line(app, argc, argv, rules.hints);
-  const Console console(rules.quiet != nullptr && *rules.quiet,
-                        rules.no_color == nullptr || !*rules.no_color);
+  const Console console(quiet, !no_color);
   if (!help) {
     console.error(help.error().message);
     return kExitUsage;

@@ -49,9 +49,6 @@ struct ParseHints {
 Result<std::string> parse_command_line(CLI::App& app, int argc, const char* const* argv,
                                        const ParseHints& hints = {});
 
-// " (did you mean 'bw'?)" if one of `known` is at most two letters away from `name`; else empty.
-std::string nearest_hint(std::string_view name, std::span<const std::string> known);
-
 // The word, quoted for a POSIX shell if it has special characters; words so quoted, with a blank
 // between them.
 std::string shell_quoted(const std::string& word);
@@ -93,10 +90,11 @@ std::vector<std::string> given_flags(const CLI::App& app,
 int code_of(const Result<int>& returned, const Console& console,
             ExitCode (*exit_code)(const Error& error) = exit_code_of);
 
+inline constexpr const char* kUsualQuiet = "no messages but warnings and errors";
+
 struct SubcommandRules {
-  // Bound to --quiet and --no-color; null: there is no such flag.
-  const bool* quiet = nullptr;
-  const bool* no_color = nullptr;
+  // What --help says of --quiet; null: there is neither --quiet nor --no-color.
+  const char* quiet = nullptr;
   ParseHints hints = {};
   // For errors of `run`; a wrong command line is kExitUsage.
   ExitCode (*exit_code)(const Error& error) = exit_code_of;

@@ -26,14 +26,12 @@ void log_line(void* context, LogLevel level, std::string_view line) {
 
 }  // namespace
 
-bool may_color(bool wanted, int fd) {
-  return wanted && isatty(fd) == 1 && std::getenv("NO_COLOR") == nullptr;
-}
-
 Console::Console(bool quiet, bool color)
     : quiet_(quiet),
       interactive_(!quiet && isatty(STDERR_FILENO) == 1),
-      color_(may_color(color, STDERR_FILENO)) {}
+      color_(color && std::getenv("NO_COLOR") == nullptr) {}
+
+bool Console::colors_output() const { return color_ && isatty(STDOUT_FILENO) == 1; }
 
 void Console::note(std::string_view line) const {
   if (!quiet_) print("", "", line);
@@ -46,10 +44,28 @@ void Console::error(std::string_view line) const { print(kRed, "error: ", line);
 LogSink Console::log_sink() const { return {log_line, const_cast<Console*>(this)}; }
 
 void Console::print(std::string_view color, std::string_view label, std::string_view line) const {
-  const bool colored = color_ && !label.empty();
+  const bool colored = color_ && !label.empty() && isatty(STDERR_FILENO) == 1;
   const std::string text = fmt::format("{}{}{}{}{}\n", interactive_ ? kClearLine : "",
                                        colored ? color : "", label, colored ? kPlain : "", line);
   std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+std::vector<std::string> aligned(const std::vector<std::vector<std::string>>& rows, size_t left) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::vector<std::string> lines;
+  for (const auto& row : rows) {
+    std::string& line = lines.emplace_back();
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += i < left ? fmt::format("{:<{}}  ", row[i], widths[i])
+                       : fmt::format("{:>{}}  ", row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+  }
+  return lines;
 }
 
 std::string progress_line(double done, std::string_view rate, Duration elapsed) {

@@ -2,17 +2,16 @@
 // rule: any thread; one line is one write.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "transport/base/log.h"
 #include "transport/base/units.h"
 
 namespace pacecar::cli {
-
-// Whether output to this file descriptor may be coloured: it is a terminal, and NO_COLOR is not
-// set.
-bool may_color(bool wanted, int fd);
 
 class Console {
  public:
@@ -23,6 +22,9 @@ class Console {
   void warn(std::string_view line) const;
   void error(std::string_view line) const;
 
+  bool quiet() const { return quiet_; }
+  // Whether standard output may be coloured: it is a terminal, and NO_COLOR is not set.
+  bool colors_output() const;
   // Stderr is a terminal, so that a progress bar may be drawn.
   bool interactive() const { return interactive_; }
 
@@ -36,6 +38,10 @@ class Console {
   bool interactive_;
   bool color_;
 };
+
+// The rows of a table as lines: the first `left` columns are aligned left, the others right. Pure.
+std::vector<std::string> aligned(const std::vector<std::vector<std::string>>& rows,
+                                 size_t left = SIZE_MAX);
 
 // One line: a bar, the share done, the rate and the time left. `done` is in [0, 1]. Pure.
 std::string progress_line(double done, std::string_view rate, Duration elapsed);

@@ -42,8 +42,6 @@ struct Flags {
   uint64_t watch_s = 1;
   std::string json_file;
   cli::HostsFlags many;
-  bool quiet = false;
-  bool no_color = false;
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
@@ -60,8 +58,6 @@ void add_flags(CLI::App& app, Flags& flags) {
   cli::add_hosts_flags(app, flags.many, "ask these hosts, not this one")
       ->excludes(files)
       ->excludes(pid);
-  app.add_flag("--quiet", flags.quiet, "no messages but warnings and errors");
-  app.add_flag("--no-color", flags.no_color, "no colours");
   app.footer(kFooter);
 }
 
@@ -179,8 +175,7 @@ int run_doctor(int argc, char** argv) {
                "pacecar doctor");
   add_flags(app, flags);
   return cli::run_subcommand(app, argc, argv,
-                             {.quiet = &flags.quiet,
-                              .no_color = &flags.no_color,
+                             {.quiet = cli::kUsualQuiet,
                               .hints = {.reads_json = true},
                               .exit_code = [](const Error&) { return kExitError; }},
                              [&](const Console& console) { return examine_job(flags, console); });

@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
+
+#include "bench/cli/console.h"
 
 namespace pacecar::doctor {
 namespace {
@@ -57,20 +58,6 @@ std::string verdict_text(const Verdict& verdict) {
 
 }  // namespace
 
-std::vector<std::string> aligned(const std::vector<Row>& rows) {
-  std::vector<size_t> widths(rows.front().size());
-  for (const Row& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::vector<std::string> lines;
-  for (const Row& row : rows) {
-    std::string& line = lines.emplace_back();
-    for (size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}  ", row[i], widths[i]);
-    line.erase(line.find_last_not_of(' ') + 1);
-  }
-  return lines;
-}
-
 std::string to_text(const Job& job, const std::vector<Finding>& findings, const Verdict& verdict) {
   std::vector<Row> rows = {{"LIMIT", "PROCESS", "NIC", "", "PEER", "GOODPUT", "RTT", "STILL FOR"}};
   for (const SilentProcess& process : job.silent()) {
@@ -84,7 +71,7 @@ std::string to_text(const Job& job, const std::vector<Finding>& findings, const 
   const std::string more =
       left > 0 ? fmt::format("and {} more, nothing worse: --json has them all\n", left) : "";
   const std::string table =
-      rows.size() > 1 ? fmt::format("{}\n", fmt::join(aligned(rows), "\n")) : "";
+      rows.size() > 1 ? fmt::format("{}\n", fmt::join(cli::aligned(rows), "\n")) : "";
   return fmt::format("{}{}{}\n{}", table, more, shared_links(job), verdict_text(verdict));
 }
 

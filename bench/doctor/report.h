@@ -9,9 +9,6 @@
 
 namespace pacecar::doctor {
 
-// The cells of each row as one line, in columns as wide as their widest cell.
-std::vector<std::string> aligned(const std::vector<std::vector<std::string>>& rows);
-
 // A table, worst first, and the verdict.
 std::string to_text(const Job& job, const std::vector<Finding>& findings, const Verdict& verdict);
 

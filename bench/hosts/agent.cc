@@ -1,7 +1,6 @@
 // `pacecar agent`: one host of `--hosts`, started there by ssh, srun or kubectl. Runs subcommands
 // of this program, by commands on its standard input (agent_protocol.h), and ends with that input.
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <poll.h>
 #include <unistd.h>
 

@@ -1,6 +1,5 @@
 // `pacecar preflight`: this host, or with --hosts many at the same time.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -50,8 +49,6 @@ struct Flags {
   std::string json_file;
   uint64_t watch_s = 0;
   bool list = false;
-  bool quiet = false;
-  bool no_color = false;
   cli::HostsFlags many;
 };
 
@@ -65,8 +62,6 @@ void add_flags(CLI::App& app, Flags& flags) {
   auto* watch = app.add_option("--watch", flags.watch_s, "watch the counters for these seconds")
                     ->check(cli::whole_number(1, kLongestWatch));
   cli::add_json_flag(app, flags.json_file, "write the findings");
-  app.add_flag("--quiet", flags.quiet, "problems only");
-  app.add_flag("--no-color", flags.no_color, "no colours");
   peer->excludes(root);
   watch->excludes(root);
   auto* hosts = cli::add_hosts_flags(app, flags.many, "examine these hosts, not this one");
@@ -132,10 +127,9 @@ Result<int> examine_host(const Flags& flags, const Console& console) {
   const auto findings = preflight::examine(facts, checks);
   json document = preflight::to_json(findings, PACECAR_VERSION);
   document["facts"] = preflight::comparable(facts);
-  const bool color = cli::may_color(!flags.no_color, STDOUT_FILENO);
+  const preflight::TextOptions options{.color = console.colors_output(), .quiet = console.quiet()};
   RETURN_IF_ERROR(
-      cli::write_results(preflight::to_text(findings, {.color = color, .quiet = flags.quiet}),
-                         flags.json_file, document));
+      cli::write_results(preflight::to_text(findings, options), flags.json_file, document));
   return exit_code_of(findings.worst());
 }
 
@@ -225,7 +219,7 @@ int run_preflight(int argc, char** argv) {
       "Examines a host before Pacecar or NCCL run on it, and prints a cure for each problem.",
       "pacecar preflight");
   add_flags(app, flags);
-  return cli::run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
+  return cli::run_subcommand(app, argc, argv, {.quiet = "problems only"},
                              [&](const Console& console) { return run(app, flags, console); });
 }
 

@@ -32,8 +32,6 @@ constexpr int kInfoSchemaVersion = 1;
 struct InfoFlags {
   bool parameters = false;
   std::string json_file;
-  bool quiet = false;
-  bool no_color = false;
   std::string nics;
 };
 
@@ -212,14 +210,11 @@ int run_info(int argc, char** argv) {
                "every parameter: value, source, default, what it accepts, meaning");
   cli::add_json_flag(app, flags.json_file, "write it");
   app.add_option("-d,--ib-dev", flags.nics, "NICs, as PACECAR_NICS");
-  app.add_flag("--quiet", flags.quiet, "no messages but warnings and errors");
-  app.add_flag("--no-color", flags.no_color, "no colours");
   app.footer(cli::kExitCodesHelp);
-  return cli::run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
-                             [&](const cli::Console& console) {
-                               return flags.parameters ? show_parameters(flags, console)
-                                                       : show_host(flags, console);
-                             });
+  return cli::run_subcommand(
+      app, argc, argv, {.quiet = cli::kUsualQuiet}, [&](const cli::Console& console) {
+        return flags.parameters ? show_parameters(flags, console) : show_host(flags, console);
+      });
 }
 
 }  // namespace pacecar

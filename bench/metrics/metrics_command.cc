@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <memory>
@@ -41,8 +40,6 @@ struct Flags {
   bool no_tls = false;
   std::string textfile;
   uint64_t interval_s = 0;
-  bool quiet = false;
-  bool no_color = false;
   bool listens = false;
 };
 
@@ -147,8 +144,6 @@ void add_flags(CLI::App& app, Flags& flags) {
                  "write the file every so many seconds, until ended (0: once)")
       ->check(cli::whole_number(0, kLongestInterval))
       ->needs(textfile);
-  app.add_flag("--quiet", flags.quiet, "no messages but warnings and errors");
-  app.add_flag("--no-color", flags.no_color, "no colours");
   app.footer(kFooter);
 }
 
@@ -230,8 +225,7 @@ int run_metrics(int argc, char** argv) {
     flags.listens = app.count("--listen") > 0;
     return run(flags, console);
   };
-  return cli::run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
-                             run_it);
+  return cli::run_subcommand(app, argc, argv, {.quiet = cli::kUsualQuiet}, run_it);
 }
 
 }  // namespace pacecar

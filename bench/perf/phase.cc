@@ -1,7 +1,5 @@
 #include "bench/perf/phase.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>

@@ -1,11 +1,8 @@
 #include "bench/perf/streams.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <thread>
 
 #include "bench/cli/clock.h"

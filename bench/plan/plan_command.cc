@@ -240,8 +240,6 @@ struct Flags {
   std::string json_file;
   bool megatron = false;
   uint32_t plan = 1;
-  bool quiet = false;
-  bool no_color = false;
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
@@ -267,8 +265,6 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--plan", flags.plan, "number of the plan that --megatron prints")
       ->check(cli::whole_number(1, 1000))
       ->capture_default_str();
-  app.add_flag("--quiet", flags.quiet, "no table");
-  app.add_flag("--no-color", flags.no_color, "no colours");
   app.footer(kFooter);
 }
 
@@ -296,12 +292,12 @@ Error nothing_fits(const SearchResult& result) {
                 "training.global_batch, and training.tensor the heads and a host's accelerators"};
 }
 
-Result<void> print(const Answer& answer, const Flags& flags) {
+Result<void> print(const Answer& answer, const Flags& flags, bool quiet) {
   if (!flags.json_file.empty()) {
     RETURN_IF_ERROR(cli::write_json(flags.json_file, document_of(answer)));
   }
   if (!flags.megatron) {
-    const bool table = !flags.quiet && flags.json_file != cli::kStandardOutput;
+    const bool table = !quiet && flags.json_file != cli::kStandardOutput;
     if (table) fmt::print("{}", text_of(answer));
     return {};
   }
@@ -312,7 +308,7 @@ Result<void> print(const Answer& answer, const Flags& flags) {
   return {};
 }
 
-Result<void> plan_it(const Flags& flags) {
+Result<void> plan_it(const Flags& flags, bool quiet) {
   RETURN_IF_ERROR(cli::check_writable(flags.json_file));
   ASSIGN_OR_RETURN(const auto problem, problem_of(flags));
   CommTimes comm(problem.cluster, problem.overheads);
@@ -330,7 +326,7 @@ Result<void> plan_it(const Flags& flags) {
                 .plans = plans,
                 .alone_tokens_per_s = several ? alone_tokens_per_s(problem, comm, options) : 0,
                 .search_s = taken.count()},
-               flags);
+               flags, quiet);
 }
 
 }  // namespace
@@ -344,8 +340,8 @@ int run_plan(int argc, char** argv) {
     return error.code == ErrorCode::kUnavailable ? cli::kExitFailed : cli::kExitUsage;
   };
   return cli::run_subcommand(
-      app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color, .exit_code = exit_code},
-      [&](const Console&) { return plan_it(flags); });
+      app, argc, argv, {.quiet = "no table", .exit_code = exit_code},
+      [&](const Console& console) { return plan_it(flags, console.quiet()); });
 }
 
 }  // namespace pacecar

@@ -10,6 +10,7 @@
 
 #include "bench/cli/command_line.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/base/edit_distance.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/take_until.h"

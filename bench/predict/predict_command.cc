@@ -176,8 +176,6 @@ struct Flags {
   std::vector<std::string> settings;
   std::string json_file;
   std::string html_file;
-  bool quiet = false;
-  bool no_color = false;
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
@@ -189,8 +187,6 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--set", flags.settings, "set any key of the file, as topology.delay=500ns");
   cli::add_json_flag(app, flags.json_file, "write all figures");
   app.add_option("--html", flags.html_file, "write a page with plots");
-  app.add_flag("--quiet", flags.quiet, "no table");
-  app.add_flag("--no-color", flags.no_color, "no colours");
   app.footer(kFooter);
 }
 
@@ -208,7 +204,7 @@ Result<SpecTable> tables_of(const Flags& flags) {
   return tables;
 }
 
-Result<void> answer(const Flags& flags) {
+Result<void> answer(const Flags& flags, bool quiet) {
   for (const std::string& file : {flags.json_file, flags.html_file}) {
     RETURN_IF_ERROR(cli::check_writable(file));
   }
@@ -228,7 +224,7 @@ Result<void> answer(const Flags& flags) {
     RETURN_IF_ERROR(
         cli::write_text(flags.html_file, page_of(predict_page_parts(), "predict.html", document)));
   }
-  if (!flags.quiet && flags.json_file != cli::kStandardOutput) {
+  if (!quiet && flags.json_file != cli::kStandardOutput) {
     fmt::print("{}", table_of(asked, answers));
   }
   return {};
@@ -241,12 +237,12 @@ int run_predict(int argc, char** argv) {
   CLI::App app("Predicts how long collectives take on a described cluster, and what limits them.",
                "pacecar predict");
   add_flags(app, flags);
-  return cli::run_subcommand(app, argc, argv,
-                             {.quiet = &flags.quiet,
-                              .no_color = &flags.no_color,
-                              .hints = {.reads_json = true},
-                              .exit_code = [](const Error&) { return cli::kExitUsage; }},
-                             [&](const Console&) { return answer(flags); });
+  return cli::run_subcommand(
+      app, argc, argv,
+      {.quiet = "no table",
+       .hints = {.reads_json = true},
+       .exit_code = [](const Error&) { return cli::kExitUsage; }},
+      [&](const Console& console) { return answer(flags, console.quiet()); });
 }
 
 }  // namespace pacecar

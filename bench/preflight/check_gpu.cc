@@ -1,5 +1,4 @@
 // Whether NICs can reach GPU memory, and which GPUs are far from them.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>

@@ -1,5 +1,4 @@
 // PCIe links below their devices' capability, IOMMU, and bridges between NIC and GPU.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>

@@ -37,7 +37,6 @@ struct Flags {
   bool verbs = false;
   bool libfabric = false;
   bool show = false;
-  bool quiet = false;
   std::vector<std::string> program;
 };
 
@@ -46,7 +45,6 @@ void add_flags(CLI::App& app, Flags& flags) {
   auto* verbs = app.add_flag("--verbs", flags.verbs, "the program uses libibverbs (the default)");
   app.add_flag("--libfabric", flags.libfabric, "the program uses libfabric")->excludes(verbs);
   app.add_flag("--show", flags.show, "print what would be set, and do not run the program");
-  app.add_flag("-q,--quiet", flags.quiet, "do not print what was set");
 }
 
 // Our library for an interface, and its folders from that of `pacecar`.
@@ -135,7 +133,8 @@ int run_program(int argc, char** argv) {
                "pacecar run");
   add_flags(app, flags);
   app.footer(kFooter);
-  return cli::run_subcommand(app, static_cast<int>(end - argv), argv, {.quiet = &flags.quiet},
+  return cli::run_subcommand(app, static_cast<int>(end - argv), argv,
+                             {.quiet = "do not print what was set"},
                              [&](const cli::Console& console) { return run(flags, console); });
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bench/sim/spec_reader.h"
+#include "transport/base/edit_distance.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 

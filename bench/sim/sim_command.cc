@@ -49,8 +49,6 @@ struct Flags {
   std::optional<uint64_t> seed;
   std::string json_file;
   bool list = false;
-  bool quiet = false;
-  bool no_color = false;
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
@@ -70,8 +68,6 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--pcap-link", flags.texts["run.pcap_link"],
                  "the link, such as 'leaf 0 > host 3'");
   app.add_flag("--list", flags.list, "list topologies, workloads, algorithms and metrics");
-  app.add_flag("--quiet", flags.quiet, "no progress, no summary");
-  app.add_flag("--no-color", flags.no_color, "no colours");
   app.footer(kFooter);
 }
 
@@ -158,7 +154,7 @@ Result<void> simulate(const Flags& flags, const Console& console) {
   if (!flags.json_file.empty()) {
     RETURN_IF_ERROR(cli::write_json(flags.json_file, to_json(result)));
   }
-  if (flags.json_file != cli::kStandardOutput && !flags.quiet)
+  if (flags.json_file != cli::kStandardOutput && !console.quiet())
     fmt::print("{}{}", fabric_text(spec), summary(result));
   return {};
 }
@@ -177,8 +173,7 @@ int run_sim(int argc, char** argv) {
     return {};
   };
   return cli::run_subcommand(app, argc, argv,
-                             {.quiet = &flags.quiet,
-                              .no_color = &flags.no_color,
+                             {.quiet = "no progress, no summary",
                               .exit_code = [](const Error&) { return cli::kExitUsage; }},
                              run);
 }

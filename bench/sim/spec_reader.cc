@@ -62,20 +62,6 @@ std::optional<uint64_t> in_base_units(const SpecValue& value, Parse parse) {
 
 }  // namespace
 
-std::string did_you_mean(std::string_view word, std::span<const std::string_view> known) {
-  std::string_view nearest;
-  // A name that differs more is no typing error.
-  size_t nearest_distance = std::min<size_t>(3, word.size());
-  for (const std::string_view each : known) {
-    const size_t distance = edit_distance(word, each);
-    if (distance < nearest_distance) {
-      nearest = each;
-      nearest_distance = distance;
-    }
-  }
-  return nearest.empty() ? std::string() : fmt::format(" (did you mean '{}'?)", nearest);
-}
-
 Result<void> check_tables(const SpecTable& spec, std::span<const std::string_view> tables,
                           std::string_view list) {
   for (const auto& [key, value] : spec.entries()) {

@@ -18,12 +18,6 @@
 
 namespace pacecar {
 
-// " (did you mean 'queue'?)", or nothing when no word is near.
-std::string did_you_mean(std::string_view word, std::span<const std::string_view> known);
-inline std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
-  return did_you_mean(word, std::vector<std::string_view>(known.begin(), known.end()));
-}
-
 // The `name` of each: words that a key takes.
 template <typename Named>
 std::vector<std::string_view> names_of(std::span<const Named> all) {

@@ -51,8 +51,6 @@ struct SwitchFlags {
   bool spin = false;
   std::string json_file;
   std::string queue_log;
-  bool quiet = false;
-  bool no_color = false;
 };
 
 // Reads a text with a unit as its raw value: bytes, nanoseconds or bits per second.
@@ -161,8 +159,7 @@ void add_model_flags(CLI::App& app, SwitchFlags& flags) {
 }
 
 void add_flags(CLI::App& app, SwitchFlags& flags) {
-  app.add_option("--port", flags.ports,
-                 "INTERFACE or INTERFACE,RATE; two or more")
+  app.add_option("--port", flags.ports, "INTERFACE or INTERFACE,RATE; two or more")
       ->allow_extra_args(false);
   add_model_flags(app, flags);
   app.add_option("--seconds", flags.seconds, "how long; default: until interrupted")
@@ -172,8 +169,6 @@ void add_flags(CLI::App& app, SwitchFlags& flags) {
   app.add_flag("--spin", flags.spin, "never sleep: less late, at the cost of a core");
   cli::add_json_flag(app, flags.json_file, "write all figures at the end");
   app.add_option("--queue-log", flags.queue_log, "write every sample: seconds, port, bytes");
-  app.add_flag("--quiet", flags.quiet, "no figures on the terminal");
-  app.add_flag("--no-color", flags.no_color, "no colours");
   app.footer(kFooter);
 }
 
@@ -255,7 +250,7 @@ void serve(LiveSwitch& live, SwitchReport& report, const SwitchFlags& flags, con
     if (now >= interval_end) {
       interval_end = now + span(flags.interval);
       const std::string lines = report.end_interval(live.now());
-      if (!flags.quiet) fmt::print("{}\n", lines);
+      if (!console.quiet()) fmt::print("{}\n", lines);
       std::fflush(stdout);
     }
     if (now >= next_warning) {
@@ -302,7 +297,7 @@ Result<void> run(const SwitchFlags& flags, const Console& console) {
   SwitchReport report(*live, begin);
   console.note(fmt::format("switch: {} ports are up", live->ports()));
   serve(*live, report, flags, console, begin);
-  if (!flags.quiet) fmt::print("{}", report.summary());
+  if (!console.quiet()) fmt::print("{}", report.summary());
   if (flags.json_file.empty()) return {};
   return cli::write_json(flags.json_file, report.to_json());
 }
@@ -314,7 +309,7 @@ int run_switch(int argc, char** argv) {
   CLI::App app("Forwards Ethernet frames between interfaces through the switch of 'pacecar sim'.",
                "pacecar switch");
   add_flags(app, flags);
-  return cli::run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
+  return cli::run_subcommand(app, argc, argv, {.quiet = "no figures on the terminal"},
                              [&](const Console& console) { return run(flags, console); });
 }
 

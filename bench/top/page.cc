@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <ranges>
 
-#include "bench/doctor/report.h"
+#include "bench/cli/console.h"
 
 namespace pacecar::top {
 namespace {
@@ -33,7 +33,7 @@ constexpr size_t kMaxNics = 12;  // on a screen; logs have all
 // The first row has the titles.
 void add_table(std::vector<Line>& lines, const std::vector<Cells>& rows) {
   const size_t header = lines.size();
-  for (std::string& text : doctor::aligned(rows)) {
+  for (std::string& text : cli::aligned(rows)) {
     const Style style = text.starts_with('!') ? Style::kTrouble : Style::kPlain;
     lines.push_back({std::move(text), lines.size() == header ? Style::kHeader : style});
   }

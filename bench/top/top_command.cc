@@ -1,7 +1,6 @@
 // `pacecar top`: NICs and flows of the running jobs, live.
 #include <fmt/chrono.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -55,7 +54,6 @@ struct Flags {
   View view;
   bool once = false;
   bool json = false;
-  bool no_color = false;
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
@@ -75,7 +73,6 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_flag("--reverse", flags.view.reversed, "the other way round");
   app.add_flag("--once", flags.once, "print one page, after two samples that give rates");
   app.add_flag("--json", flags.json, "print a line of JSON for each sample")->excludes(hosts);
-  app.add_flag("--no-color", flags.no_color, "no colours (as NO_COLOR)");
   app.footer(kFooter);
 }
 
@@ -163,8 +160,8 @@ Result<void> run_once(Flags& flags, const HostSamples& samples) {
   return fail(ErrorCode::kNotFound, doctor::kNoProcess);
 }
 
-Result<void> run_live(Flags& flags, const HostSamples& samples) {
-  ASSIGN_OR_RETURN(const auto screen, Screen::open(cli::may_color(!flags.no_color, STDOUT_FILENO)));
+Result<void> run_live(Flags& flags, const HostSamples& samples, const Console& console) {
+  ASSIGN_OR_RETURN(const auto screen, Screen::open(console.colors_output()));
   View& view = flags.view;
   Shown shown = shown_of(flags, samples, {});
   uint64_t version = 0;
@@ -210,7 +207,7 @@ Result<void> run(Flags& flags, const Console& console) {
           watch_this_host(stop, samples, flags.interval_s, directories);
         }
       });
-  return flags.once ? run_once(flags, samples) : run_live(flags, samples);
+  return flags.once ? run_once(flags, samples) : run_live(flags, samples, console);
 }
 
 }  // namespace
@@ -220,7 +217,7 @@ int run_top(int argc, char** argv) {
   CLI::App app("NICs and flows of the running jobs, live: rates, limits, round trips, stalls.",
                "pacecar top");
   add_flags(app, flags);
-  return cli::run_subcommand(app, argc, argv, {.no_color = &flags.no_color},
+  return cli::run_subcommand(app, argc, argv, {.quiet = cli::kUsualQuiet},
                              [&](const Console& console) { return run(flags, console); });
 }
 

@@ -1,7 +1,5 @@
 #include "bench/workload/workload_spec.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <numeric>

@@ -1,7 +1,5 @@
 #include "net_plugin/host/host.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 

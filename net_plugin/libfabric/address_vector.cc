@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <cstring>
 
 #include "net_plugin/libfabric/info.h"
 #include "net_plugin/libfabric/objects.h"

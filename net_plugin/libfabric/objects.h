@@ -303,7 +303,6 @@ int open_event_queue(fid_fabric* fabric, fi_eq_attr* attr, fid_eq** queue, void*
 int open_completion_queue(fid_domain* domain, fi_cq_attr* attr, fid_cq** queue, void* context);
 int open_counter(fid_domain* domain, fi_cntr_attr* attr, fid_cntr** counter, void* context);
 int open_address_vector(fid_domain* domain, fi_av_attr* attr, fid_av** vector, void* context);
-int open_poll_set(fid_domain* domain, fi_poll_attr* attr, fid_poll** set);
 int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* context);
 extern fi_ops_mr memory_calls;
 int query_atomic(fid_domain* domain, fi_datatype datatype, fi_op op, fi_atomic_attr* attr,

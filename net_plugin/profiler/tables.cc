@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 
 #include "net_plugin/abi/profiler.h"

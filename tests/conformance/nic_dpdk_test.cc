@@ -1,5 +1,5 @@
-// The NIC conformance suite for the software NIC over DPDK devices in one process: net_ring and
-// net_memif, without and with faults, and net_virtio_user.
+// The NIC conformance suite for the software NIC over DPDK devices in one process: net_ring,
+// and net_virtio_user without and with faults.
 #include "tests/conformance/nic_conformance.h"
 #include "tests/support/dpdk_hub.h"
 #include "tests/support/scratch_directory.h"
@@ -60,22 +60,20 @@ NicWorld make_dpdk_world(DpdkLink link, const FaultConfig& faults, WireMode wire
 }
 
 NicWorld ring() { return make_dpdk_world(DpdkLink::kRing, {}, WireMode::kExtended); }
-NicWorld memif() { return make_dpdk_world(DpdkLink::kMemif, {}, WireMode::kExtended); }
 NicWorld virtio() { return make_dpdk_world(DpdkLink::kVirtio, {}, WireMode::kExtended); }
-NicWorld memif_stormy() { return make_dpdk_world(DpdkLink::kMemif, kStorm, WireMode::kExtended); }
+NicWorld virtio_stormy() { return make_dpdk_world(DpdkLink::kVirtio, kStorm, WireMode::kExtended); }
 NicWorld roce_ring() { return make_dpdk_world(DpdkLink::kRing, {}, WireMode::kRoce); }
-NicWorld roce_stormy() { return make_dpdk_world(DpdkLink::kMemif, kStorm, WireMode::kRoce); }
+NicWorld roce_stormy() { return make_dpdk_world(DpdkLink::kVirtio, kStorm, WireMode::kRoce); }
 
 INSTANTIATE_TEST_SUITE_P(DpdkNic, NicConformance,
-                         testing::Values(NicCase{"ring", ring}, NicCase{"memif", memif},
-                                         NicCase{"virtio", virtio},
-                                         NicCase{"memif_stormy", memif_stormy},
+                         testing::Values(NicCase{"ring", ring}, NicCase{"virtio", virtio},
+                                         NicCase{"virtio_stormy", virtio_stormy},
                                          NicCase{"roce_ring", roce_ring},
-                                         NicCase{"roce_memif_stormy", roce_stormy}),
+                                         NicCase{"roce_virtio_stormy", roce_stormy}),
                          nic_case_name);
 
 const auto kRoceCases =
-    testing::Values(NicCase{"roce_ring", roce_ring}, NicCase{"roce_memif_stormy", roce_stormy});
+    testing::Values(NicCase{"roce_ring", roce_ring}, NicCase{"roce_virtio_stormy", roce_stormy});
 INSTANTIATE_TEST_SUITE_P(DpdkNic, NicReads, kRoceCases, nic_case_name);
 INSTANTIATE_TEST_SUITE_P(DpdkNic, NicRequests, kRoceCases, nic_case_name);
 INSTANTIATE_TEST_SUITE_P(DpdkNic, NicRcConformance, kRoceCases, nic_case_name);

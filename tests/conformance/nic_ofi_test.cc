@@ -59,8 +59,6 @@ INSTANTIATE_TEST_SUITE_P(
         make_case("tcp", {"tcp", "lo"}), make_case("tcp_four_paths", {"tcp", "lo", 4}),
         make_case("tcp_notify_after_write", {"tcp", "lo", 2, OfiNotification::kAfterWrite}),
         make_case("tcp_notify_after_delivery", {"tcp", "lo", 2, OfiNotification::kAfterDelivery}),
-        make_case("shm", {"shm", ""}),
-        make_case("shm_notify_after_write", {"shm", "", 1, OfiNotification::kAfterWrite}),
         make_case("rxd", {"udp;ofi_rxd", "lo"}), make_case("verbs", {"verbs;ofi_rxm", ""}),
         make_case("verbs_four_paths", {"verbs;ofi_rxm", "", 4}),
         make_case("verbs_notify_after_delivery",

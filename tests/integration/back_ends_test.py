@@ -90,7 +90,7 @@ class Host(unittest.TestCase):
             self.assertIn(word, done.stderr)
 
     def test_nic_of_a_missing_library_is_refused_with_the_cure(self):
-        self.assert_refused("soft:dpdk:net_memif0,role=server", "DPDK is not there (librte_",
+        self.assert_refused("soft:dpdk:net_vhost0,iface=socket", "DPDK is not there (librte_",
                             "install DPDK 22.11 with its drivers (librte-meta-net")
         self.assert_refused("ofi:tcp", "libfabric is not there (libfabric.so.1",
                             "install it (libfabric1)")

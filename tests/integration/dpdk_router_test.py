@@ -4,7 +4,6 @@ BUILD_FOLDER [unittest flags]. Skipped where namespaces cannot be made.
 
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,7 +13,6 @@ from limits import LIMIT_S
 
 WITH_ROUTER = pathlib.Path(__file__).resolve().parents[1] / "support/with_router"
 SKIPPED = 77
-AF_XDP = 44
 PROGRAM = ""
 
 # Host 1 runs the server; host 2 starts its client once the server listens. TO: the server's address
@@ -54,13 +52,6 @@ def skip_without_flower():
         raise unittest.SkipTest(f"this kernel has no flower rules: {done.stderr.strip()}")
 
 
-def skip_without_af_xdp():
-    try:
-        socket.socket(AF_XDP, socket.SOCK_RAW).close()
-    except OSError as error:
-        raise unittest.SkipTest(f"this kernel has no AF_XDP sockets: {error}") from error
-
-
 class Routed(unittest.TestCase):
     def assert_arrives(self, *arguments, **environment):
         done = transfer(*arguments, **environment)
@@ -79,10 +70,6 @@ class Routed(unittest.TestCase):
         self.assert_arrives("soft:dpdk:net_af_packet0,iface=net0,bootstrap=direct0,"
                             "address=10.0.$ROUTER_HOST.7/24,gateway=10.0.$ROUTER_HOST.254",
                             "203.0.113.1")
-
-    def test_af_xdp_leaves_connections_to_another_interface(self):
-        skip_without_af_xdp()
-        self.assert_arrives("soft:dpdk:net_af_xdp0,iface=net0", "203.0.113.1", ROUTER_MTU="3400")
 
     def test_shared_device_is_steered(self):
         # Connections, ARP and neighbour discovery stay with the kernel, on the same interface.

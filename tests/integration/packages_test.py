@@ -188,7 +188,7 @@ class Installed(unittest.TestCase):
         self.assertEqual(must(try_there("bash", "-c", script)), "predict preflight\n")
 
     def test_missing_back_ends_are_named_by_existing_packages(self):
-        for nic, names in (("soft:dpdk:net_memif0", ["pacecar-dpdk"]), ("ofi:tcp", ["libfabric1"]),
+        for nic, names in (("soft:dpdk:net_vhost0", ["pacecar-dpdk"]), ("ofi:tcp", ["libfabric1"]),
                            ("mlx5_0", [])):
             sentence = self.refusal(nic)
             for name in names:
@@ -207,7 +207,7 @@ class Installed(unittest.TestCase):
         self.addCleanup(apt_get, "purge", "--autoremove", "pacecar-dpdk")
         document = self.info()["dpdk"]
         self.assertTrue(document["available"], document)
-        self.assertIn("(librte-meta-net)", self.refusal("soft:dpdk:net_memif0"))
+        self.assertIn("(librte-meta-net)", self.refusal("soft:dpdk:net_vhost0"))
 
     def test_pacecar_run_finds_the_verbs_device_with_its_package(self):
         install("new", "libibverbs-pacecar", flags=["--no-install-recommends"])

@@ -274,7 +274,7 @@ class Networks(Job):
     """Every kind of NIC that this machine has."""
 
     def test_kinds(self):
-        for nic in ("ofi:tcp:lo", "ofi:shm", "soft:udp:lo,ofi:tcp:lo",
+        for nic in ("ofi:tcp:lo", "soft:udp:lo,ofi:tcp:lo",
                     "soft:udp:lo+PACECAR_CC=swift", "soft:udp:lo+PACECAR_PROGRESS=inline",
                     "soft:udp:lo+PACECAR_ENGINES=2", "soft:udp:lo+PACECAR_SECURITY=off",
                     "soft:udp:lo+PACECAR_PROFILER=off", "soft:udp:lo+PACECAR_TUNER=observe",
@@ -290,9 +290,9 @@ class Networks(Job):
         if not (BUILD / "modules/libpacecar-dpdk.so").exists():
             self.skipTest("Pacecar was built without DPDK")
         with tempfile.TemporaryDirectory() as folder:
-            end = f"socket={folder}/memif.sock,socket-abstract=no"
-            self.check(60, MIB, nics=[f"soft:dpdk:net_memif0,role={role},{end}"
-                                      for role in ("server", "client")])
+            self.check(60, MIB, nics=[
+                f"soft:dpdk:net_vhost0,iface={folder}/socket,client=1",
+                f"soft:dpdk:net_virtio_user0,path={folder}/socket,server=1,mtu=4300"])
 
     def test_rdma_devices_that_do_all_that_one_may(self):
         device = BUILD / "tests/support/hostile_verbs/libhostile_verbs.so"

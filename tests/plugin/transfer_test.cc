@@ -307,7 +307,7 @@ void send_lines_that_a_gpu_polls() {
       if (!byte_by_byte) {
         EXPECT_EQ(seen.torn, 0U);
       }
-      // The kernel copies for libfabric's tcp and shm in any order; datagrams of udp;ofi_rxd
+      // The kernel copies for libfabric's tcp in any order; datagrams of udp;ofi_rxd
       // overtake each other. open_ofi.cc reports both.
       const bool any_order =
           nic_names().starts_with("ofi:") && !nic_names().starts_with("ofi:verbs");

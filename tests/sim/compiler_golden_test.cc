@@ -178,11 +178,11 @@ kind = "incast"
 senders = 8
 bytes = "200KB"
 )"},
-    {"window_all_reduce_lossy_cable", R"(
+    {"swift_all_reduce_lossy_cable", R"(
 [topology]
 hosts = 16
 [transport]
-cc = "window"
+cc = "swift"
 [workload]
 kind = "ring_all_reduce"
 hosts = 6

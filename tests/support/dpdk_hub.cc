@@ -57,16 +57,10 @@ DpdkHub::DpdkHub(DpdkLink link, size_t ends, const std::string& folder) {
       make_ring_pair(name);
       ours.name = "net_ring_" + name + "a";
       theirs.name = "net_ring_" + name + "b";
-    } else if (link == DpdkLink::kVirtio) {
+    } else {
       const std::string socket = fmt::format("{}/hub{}_{}.sock", folder, number, end);
       ours = {.name = fmt::format("net_vhost{}", id), .arguments = "iface=" + socket};
       theirs = {.name = fmt::format("net_virtio_user{}", id), .arguments = "path=" + socket};
-    } else {
-      const std::string socket =
-          fmt::format("id={},socket={}/hub{}.sock,socket-abstract=no", end, folder, number);
-      ours = {.name = fmt::format("net_memif{}", 2 * id), .arguments = "role=server," + socket};
-      theirs = {.name = fmt::format("net_memif{}", 2 * id + 1),
-                .arguments = "role=client," + socket};
     }
     ports_.push_back(value_of(
         DpdkPort::open({.device = ours, .transmit_buffers = 64, .receive_burst = 64}, {})));

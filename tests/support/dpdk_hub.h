@@ -20,7 +20,6 @@ namespace pacecar::test {
 // The kind of device that connects an end with the hub.
 enum class DpdkLink : uint8_t {
   kRing,    // net_ring: two rings; the end opens the device by its name
-  kMemif,   // net_memif: the hub's device is the server
   kVirtio,  // net_virtio_user, a virtio NIC; the hub's device is the host's side, net_vhost
 };
 

@@ -29,15 +29,12 @@ struct OfiKind {
   const char* name = "";  // in the names of test cases
   const char* provider = "";
   const char* domain = "";
-  // Packets that a dead peer does not acknowledge block all other peers: all queue pairs break.
-  bool shares_fate = false;
   bool slow = false;  // a lost packet is retransmitted only after a long time
 };
 inline void PrintTo(const OfiKind& kind, std::ostream* out) { *out << kind.name; }
 
 inline constexpr OfiKind kOfiTcp{"tcp", "tcp", "lo"};
-inline constexpr OfiKind kOfiShm{"shm", "shm", "", true};
-inline constexpr OfiKind kOfiRxd{"rxd", "udp;ofi_rxd", "lo", false, true};
+inline constexpr OfiKind kOfiRxd{"rxd", "udp;ofi_rxd", "lo", true};
 
 // The value of a result; an error is thrown as std::runtime_error.
 template <typename T>

@@ -14,7 +14,6 @@
 #include "transport/ofi/address.h"
 #include "transport/ofi/domain.h"
 #include "transport/ofi/endpoint.h"
-#include "transport/ofi/host_lock.h"
 #include "transport/ofi/mailbox.h"
 #include "transport/ofi/registrations.h"
 
@@ -32,7 +31,6 @@ class OfiStranger {
         mailbox_(rings_, kSecret) {
     memory_.use(endpoint_->endpoint());
     region_ = need(memory_.add_own(&rings_, sizeof rings_));
-    if (domain_.traits().host_only) lock_ = need(HostLock::make());
   }
 
   // A queue pair of `end` that is connected to this end.
@@ -41,7 +39,6 @@ class OfiStranger {
                          .secret = kSecret,
                          .rings = region_.place,
                          .rings_key = region_.provider_key,
-                         .lock = lock_ ? lock_->place() : HostLock::Place(),
                          .endpoints = {{endpoint_->name().begin(), endpoint_->name().end()}}};
     const QueuePairId id = need(end.nic().create_queue_pair({}));
     remote_ = need(decode_ofi_address(end.nic().queue_pair_address(id).view()));
@@ -113,7 +110,6 @@ class OfiStranger {
   static constexpr Duration kUnanswered = Duration::from_s(6);
 
   OfiDomain domain_;
-  std::optional<HostLock> lock_;
   OfiRings rings_;
   std::unique_ptr<OfiEndpoint> endpoint_;
   OfiRegistrations memory_;

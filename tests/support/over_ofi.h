@@ -25,7 +25,7 @@ class OverOfi : public testing::TestWithParam<OfiKind> {
 
 // In a usual run not over rxd, which is slow.
 inline auto every_ofi_kind() {
-  std::vector<OfiKind> kinds{kOfiTcp, kOfiShm};
+  std::vector<OfiKind> kinds{kOfiTcp};
   if (tests_all()) kinds.push_back(kOfiRxd);
   return testing::ValuesIn(kinds);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,21 @@ inline size_t edit_distance(std::string_view a, std::string_view b) {
     }
   }
   return row.back();
+}
+
+// " (did you mean 'queue'?)" with the first of the nearest words of `known`, or nothing when no
+// word is near: one that differs in three letters, or in all of its own, is no typing error.
+template <typename Words>
+std::string did_you_mean(std::string_view word, const Words& known) {
+  std::string_view nearest;
+  size_t nearest_distance = 3;
+  for (const std::string_view each : known) {
+    const size_t distance = edit_distance(word, each);
+    if (distance >= std::min(nearest_distance, each.size())) continue;
+    nearest = each;
+    nearest_distance = distance;
+  }
+  return nearest.empty() ? "" : " (did you mean '" + std::string(nearest) + "'?)";
 }
 
 }  // namespace pacecar

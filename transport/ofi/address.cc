@@ -8,18 +8,15 @@
 namespace pacecar {
 namespace {
 
-// Magic, provider, secret, rings, their key, lock, number of endpoints, bytes of a name; then the
-// names.
-constexpr uint32_t kMagic = 0x50434F47;  // "PCOG"
+// Magic, provider, secret, rings, their key, number of endpoints, bytes of a name; then the names.
+constexpr uint32_t kMagic = 0x50434F48;  // "PCOH"
 constexpr size_t kProviderAt = 4;
 constexpr size_t kSecretAt = 8;
 constexpr size_t kRingsAt = 16;
 constexpr size_t kRingsKeyAt = 24;
-constexpr size_t kLockProcessAt = 32;
-constexpr size_t kLockFdAt = 36;
-constexpr size_t kEndpointsAt = 40;
-constexpr size_t kNameBytesAt = 41;
-constexpr size_t kHeaderBytes = 42;
+constexpr size_t kEndpointsAt = 32;
+constexpr size_t kNameBytesAt = 33;
+constexpr size_t kHeaderBytes = 34;
 
 }  // namespace
 
@@ -44,8 +41,6 @@ QueuePairAddress encode(const OfiAddress& address) {
   wire::store_be64(address.secret, to + kSecretAt);
   wire::store_be64(address.rings, to + kRingsAt);
   wire::store_be64(address.rings_key, to + kRingsKeyAt);
-  wire::store_be32(address.lock.process, to + kLockProcessAt);
-  wire::store_be32(address.lock.fd, to + kLockFdAt);
   to[kEndpointsAt] = static_cast<uint8_t>(address.endpoints.size());
   to[kNameBytesAt] = static_cast<uint8_t>(name_bytes);
   uint8_t* end = to + kHeaderBytes;
@@ -70,8 +65,6 @@ Result<OfiAddress> decode_ofi_address(std::span<const uint8_t> bytes) {
                      .secret = wire::load_be64(&bytes[kSecretAt]),
                      .rings = wire::load_be64(&bytes[kRingsAt]),
                      .rings_key = wire::load_be64(&bytes[kRingsKeyAt]),
-                     .lock = {.process = wire::load_be32(&bytes[kLockProcessAt]),
-                              .fd = wire::load_be32(&bytes[kLockFdAt])},
                      .endpoints = {}};
   for (size_t i = 0; i < count; ++i) {
     const auto name = bytes.subspan(kHeaderBytes + i * name_bytes, name_bytes);

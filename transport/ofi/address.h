@@ -9,7 +9,6 @@
 
 #include "transport/base/result.h"
 #include "transport/nic/nic.h"
-#include "transport/ofi/host_lock.h"
 
 namespace pacecar {
 
@@ -18,7 +17,6 @@ struct OfiAddress {
   uint64_t secret = 0;    // of its mailbox
   uint64_t rings = 0;     // its OfiRings, as the provider addresses them
   uint64_t rings_key = 0;
-  HostLock::Place lock;  // if the provider works in shared memory
   // The names of the NIC's endpoints, all of one length: first the one for control words.
   std::vector<std::vector<uint8_t>> endpoints;
 };

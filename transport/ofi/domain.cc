@@ -1,16 +1,12 @@
 #include "transport/ofi/domain.h"
 
-#include <fmt/format.h>
 #include <rdma/fi_errno.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <utility>
 
-#include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
@@ -19,21 +15,11 @@ namespace {
 // The longest sleep if the provider does not wake us for a peer's write.
 constexpr timespec kLookAgain{.tv_sec = 0, .tv_nsec = 500'000};
 
-// shm names its memory by the process id. If a killed process with the same id has left memory,
-// opening fails. A random part makes the names unique.
-void make_names_unique(fi_info& info) {
-  const std::string name =
-      fmt::format("{}-{:08x}", static_cast<const char*>(info.src_addr), random_word());
-  std::free(std::exchange(info.src_addr, strdup(name.c_str())));
-  info.src_addrlen = name.size() + 1;
-}
-
 }  // namespace
 
 Result<OfiDomain> OfiDomain::open(OfiProvider provider, std::string name, size_t completions) {
   OfiDomain domain(std::move(provider), std::move(name));
   fi_info* const info = domain.provider_.info.get();
-  if (domain.traits().host_only && info->src_addr != nullptr) make_names_unique(*info);
   fid_fabric* fabric = nullptr;
   if (const int error = domain.libfabric().fabric(info->fabric_attr, &fabric, nullptr);
       error != 0) {

@@ -98,8 +98,7 @@ int OfiEndpoint::write(const OfiWrite& write) const {
                            .context = write.context,
                            .data = 0};
   const Bytes length = write.part.length + write.behind.length;
-  uint64_t flags = FI_COMPLETION;
-  if (write.answered) flags |= FI_DELIVERY_COMPLETE;
+  uint64_t flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
   if (length <= domain_.traits().inject && !write.from_gpu) flags |= FI_INJECT;
   return static_cast<int>(fi_writemsg(endpoint_.get(), &message, flags));
 }

@@ -30,13 +30,12 @@ struct OfiPart {
   uint64_t key = 0;
 };
 
-// One write operation; its memory outlives it.
+// One write operation, which completes when the data is in place; its memory outlives it.
 struct OfiWrite {
   OfiPart part;
   OfiPart behind;         // placed after the first part; length 0: none
   bool from_gpu = false;  // memory that no processor can copy
   fi_addr_t peer = FI_ADDR_UNSPEC;
-  bool answered = true;  // completes when the data is in place; else when it is copied to the peer
   void* context = nullptr;
 };
 

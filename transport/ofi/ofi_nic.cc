@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
-#include <fstream>
 #include <utility>
 
 #include "transport/base/check.h"
@@ -23,15 +22,6 @@ constexpr size_t kReceived = 1 << 13;
 // How long the peer of a lost bond lane may take to answer; meanwhile the messages wait for another
 // lane.
 constexpr Duration kHaltLimit = Duration::from_ms(50);
-
-// If a provider reaches this host only, the network's name includes the host: the kernel's boot id.
-std::string network_of(const OfiProvider& provider) {
-  std::string name = "ofi:" + provider.name;
-  if (!provider.traits.host_only) return name;
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return name + "@" + boot.substr(0, 8);
-}
 
 }  // namespace
 
@@ -81,14 +71,10 @@ OfiNic::~OfiNic() {
 // processes them while it closes, and crashes.
 void OfiNic::close_endpoints() {
   if (domain_.traits().device && !failed_) domain_.poll();
-  if (host_lock_) host_lock_->close();
   endpoints_.close();
 }
 
 Result<void> OfiNic::open_endpoints() {
-  if (domain_.traits().host_only) {
-    ASSIGN_OR_RETURN(host_lock_, HostLock::make());
-  }
   RETURN_IF_ERROR(endpoints_.open(config_.paths));
   memory_.use(endpoints_.first().endpoint());
   caps_.paths = static_cast<uint32_t>(endpoints_.for_data());
@@ -115,7 +101,7 @@ NicCaps OfiNic::make_caps(const OfiConfig& config, const OfiDomain& domain) {
           .manual_progress = !traits.device,
           .dma_buf = traits.gpu_memory,
           .silent_writes_wake = domain.wakes(),
-          .networks = {network_of(domain.provider())}};
+          .networks = {"ofi:" + domain.provider().name}};
 }
 
 // --- queue pairs ---
@@ -145,7 +131,6 @@ QueuePairAddress OfiNic::queue_pair_address(QueuePairId id) const {
                  .secret = qp->secret,
                  .rings = rings.place,
                  .rings_key = rings.provider_key,
-                 .lock = host_lock_ ? host_lock_->place() : HostLock::Place(),
                  .endpoints = endpoints_.names()});
 }
 
@@ -160,9 +145,6 @@ Result<void> OfiNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t>
                 fmt::format("{} and the peer's NIC are of different providers of libfabric: choose "
                             "the same on both sides with PACECAR_NICS",
                             domain_.name()));
-  }
-  if (host_lock_) {
-    ASSIGN_OR_RETURN(qp->lock, HostLock::join(address.lock));
   }
   ASSIGN_OR_RETURN(qp->peers, endpoints_.add_peer(address));
   qp->remote = std::move(address);

@@ -106,7 +106,6 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   bool may_write(const QueuePair& qp) const;
 
   // --- what arrives ---
-  std::span<const fi_cq_data_entry> poll_provider();
   void on_entry(const fi_cq_data_entry& entry, Instant now);
   void on_failure(const OfiDomain::Failed& failed);
   void finish(QueuePair& qp, uint64_t number, CompletionStatus status);
@@ -125,7 +124,6 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   void prepare_waiting(QueuePair& qp);
   size_t transmit_messages();
   bool send_message(QueuePair& qp, const OfiQueuePair::QueuedMessage& queued);
-  bool wants_answer(const QueuePair& qp, Bytes bytes) const;
   void queue_message(QueuePair& qp, const OfiMessage& message,
                      uint64_t finishes = OfiQueuePair::kNoNumber, uint8_t endpoint = 0);
   size_t send(QueuePair& qp, PacedFlows::Turn* turn) override;
@@ -149,7 +147,6 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   OfiConfig config_;
   // Each member is made from those before it.
   OfiDomain domain_;
-  std::optional<HostLock> host_lock_;  // for our endpoints, if the provider works in shared memory
   OfiEndpoints endpoints_;
   const OfiNotification notification_;
   OfiRegistrations memory_;

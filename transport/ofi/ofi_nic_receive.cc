@@ -1,7 +1,6 @@
 // The part of OfiNic that receives: completions of the provider, messages of peers, and the
 // completions made of them.
 #include <algorithm>
-#include <cerrno>
 
 #include "transport/ofi/ofi_nic.h"
 
@@ -11,23 +10,13 @@ size_t OfiNic::receive(Instant now) {
   set_time(now);
   // Without room here, completions stay at the provider, and messages in the rings.
   if (failed_ || received_.size() + 2 * OfiDomain::kBatch > received_.capacity()) return 0;
-  const auto entries = poll_provider();
+  const auto entries = domain_.poll();
   size_t count = entries.size();
   for (const fi_cq_data_entry& entry : entries) on_entry(entry, now);
   for (; const auto failed = domain_.take_failure(); ++count) on_failure(*failed);
   for (const uint32_t slot : live_) count += take_messages(*queue_pairs_[slot]);
   sweep();
   return count;
-}
-
-std::span<const fi_cq_data_entry> OfiNic::poll_provider() {
-  if (!host_lock_) return domain_.poll();
-  const int error = host_lock_->acquire();
-  if (error == -EOWNERDEAD) reopen_endpoints("a peer has died while it wrote here");
-  if (error != 0) return {};
-  const auto entries = domain_.poll();
-  host_lock_->release();
-  return entries;
 }
 
 OfiNic::QueuePair* OfiNic::end_operation(void* context, OfiOperation* ended) {
@@ -58,7 +47,7 @@ void OfiNic::on_entry(const fi_cq_data_entry& entry, Instant now) {
   OfiOperation done;
   QueuePair* qp = end_operation(entry.op_context, &done);
   if (qp == nullptr) return;
-  if (done.answered) qp->since = qp->last_sign = now;
+  qp->since = now;
   if (done.kind == OfiOperation::Kind::kWrite) {
     const Duration rtt = std::max(now - done.departure, Duration::from_ns(1));
     const bool flows = qp->config.paced && !qp->leaving();
@@ -104,7 +93,7 @@ size_t OfiNic::take_messages(QueuePair& qp) {
     const auto message = qp.mailbox.take();
     if (!message) break;
     ++count;
-    qp.since = qp.last_sign = now_;
+    qp.since = now_;
     on_message(qp, *message);
   }
   if (qp.mailbox.broke_protocol()) on_protocol_error(qp);

@@ -94,8 +94,7 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, PacedFlows::Turn* turn) {
                           .place = region.place + (request.remote - region.address),
                           .key = region.provider_key},
                  .behind = {},
-                 .from_gpu = local->in_gpu,
-                 .answered = qp.config.paced || wants_answer(qp, request.length)},
+                 .from_gpu = local->in_gpu},
                 behind ? &notice : nullptr);
   if (operation == nullptr) return false;
   if (!qp.awaits()) qp.since = now_;
@@ -127,12 +126,7 @@ OfiOperation* OfiNic::hand_over(QueuePair& qp, OfiOperation::Kind kind, uint8_t 
   if (message != nullptr) write.behind = qp.part_of(qp.mailbox.send(*message));
   write.peer = qp.peers[endpoint];
   write.context = &operation->context;
-  int error = qp.lock ? qp.lock->acquire() : 0;
-  if (error == 0) {
-    error = endpoints_.write(endpoint, write);
-    if (qp.lock) qp.lock->release();
-  }
-  if (error != 0) {
+  if (const int error = endpoints_.write(endpoint, write); error != 0) {
     if (message != nullptr) qp.mailbox.undo_send();
     operations_.give_back(*operation);
     on_refused(qp, error);
@@ -141,19 +135,12 @@ OfiOperation* OfiNic::hand_over(QueuePair& qp, OfiOperation::Kind kind, uint8_t 
   qp.retry_after = Duration();
   operation->queue_pair = qp.id;
   operation->endpoint = endpoint;
-  operation->answered = write.answered;
   return operation;
 }
 
 void OfiNic::on_refused(QueuePair& qp, int error) {
   if (error == -FI_EAGAIN) return block(qp);
   qp.peer_dead = true;
-  // The provider completes in order, and would wait for this peer forever: watch() breaks the queue
-  // pair in this turn.
-  if (host_lock_) {
-    qp.since = now_ - config_.silence_limit;
-    next_watch_ = now_;
-  }
   break_queue_pair(qp, domain_.failure(error));
 }
 
@@ -204,14 +191,6 @@ void OfiNic::retry_blocked(Instant now) {
   }
 }
 
-// shm acknowledges one small write at a time to each peer. A control write needs no acknowledgement
-// there: it is placed, in order, when it has been posted. But from time to time an acknowledgement
-// must show that the peer is alive. (Data is always acknowledged, as the congestion control needs
-// that.)
-bool OfiNic::wants_answer(const QueuePair& qp, Bytes bytes) const {
-  return bytes > domain_.traits().word || now_ - qp.last_sign >= config_.silence_limit / 16;
-}
-
 // --- messages ---
 
 void OfiNic::queue_message(QueuePair& qp, const OfiMessage& message, uint64_t finishes,
@@ -242,10 +221,8 @@ size_t OfiNic::transmit_messages() {
 }
 
 bool OfiNic::send_message(QueuePair& qp, const OfiQueuePair::QueuedMessage& queued) {
-  OfiOperation* const operation =
-      hand_over(qp, OfiOperation::Kind::kMessage, queued.endpoint,
-                {.part = {}, .behind = {}, .answered = wants_answer(qp, sizeof(OfiMessage))},
-                &queued.message);
+  OfiOperation* const operation = hand_over(qp, OfiOperation::Kind::kMessage, queued.endpoint,
+                                            {.part = {}, .behind = {}}, &queued.message);
   if (operation == nullptr) return false;
   operation->number = queued.finishes;
   operation->finishes = queued.finishes != OfiQueuePair::kNoNumber;
@@ -274,37 +251,22 @@ void OfiNic::on_time(Instant now) {
 void OfiNic::watch(Instant now) {
   if (now < next_watch_) return;
   next_watch_ = now + config_.silence_limit / 16;
-  const bool shared = domain_.traits().host_only;
-  const auto is_silent = [this, now](const QueuePair& qp) {
-    return qp.awaits() && now - qp.since >= config_.silence_limit;
-  };
-  const auto on_silence = [this](QueuePair& qp) {
-    if (!qp.connected()) return;
+  for (const uint32_t slot : live_) {
+    QueuePair& qp = *queue_pairs_[slot];
+    if (!qp.connected() || !qp.awaits() || now - qp.since < config_.silence_limit) continue;
     break_queue_pair(
         qp, CompletionStatus::kRetryExceeded,
         fmt::format("nothing has come back for {:g} s", config_.silence_limit.seconds()),
         "look for the first error at the peer, and at the links and routes to it (PACECAR_TIMEOUT "
         "bounds the wait)");
-  };
-  for (const uint32_t slot : live_) {
-    QueuePair& qp = *queue_pairs_[slot];
-    if (is_silent(qp) && (!shared || qp.idle())) on_silence(qp);
   }
-  // A provider on shared memory completes in the order of posting, so all others wait for the peer
-  // of the oldest operation.
-  const OfiOperation* const oldest = shared ? operations_.oldest() : nullptr;
-  QueuePair* const held_up_by = oldest == nullptr ? nullptr : find_any(oldest->queue_pair);
-  if (held_up_by == nullptr || !is_silent(*held_up_by)) return;
-  on_silence(*held_up_by);
-  reopen_endpoints(held_up_by->peer + " answers no more, and holds up what others have answered");
 }
 
 Instant OfiNic::next_deadline() const {
   if (!all_polled() || !leaving_.empty() || !controls_.empty()) return Instant();
-  const bool shared = domain_.traits().host_only;
-  const auto is_watched = [this, shared](uint32_t slot) {
+  const auto is_watched = [this](uint32_t slot) {
     const QueuePair& qp = *queue_pairs_[slot];
-    return (qp.connected() && qp.awaits()) || (shared && !qp.idle());
+    return qp.connected() && qp.awaits();
   };
   Instant next = std::min(flows_.next_deadline(), retry_at_);
   if (!with_messages_.empty()) next = Instant();

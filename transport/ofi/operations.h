@@ -22,7 +22,6 @@ struct OfiOperation {
   fi_context2 context{};  // the provider's own; must come first
   QueuePairId queue_pair = 0;
   uint64_t number = 0;  // of the work request in its queue pair's WorkQueue
-  uint64_t order = 0;   // of posting
   Bytes bytes = 0;
   Instant departure;  // of a write: when its last byte leaves, if nothing delays it
   uint32_t local_key = 0;
@@ -30,7 +29,6 @@ struct OfiOperation {
   Kind kind = Kind::kFree;
   uint8_t endpoint = 0;
   uint32_t immediate = 0;
-  bool answered = true;   // acknowledged by the peer when it is done
   bool finishes = true;   // completes its work request
   bool notifies = false;  // the peer must be notified when it is done
 };
@@ -47,7 +45,7 @@ class OfiOperations {
     if (free_.empty()) return nullptr;
     OfiOperation* const operation = free_.back();
     free_.pop_back();
-    *operation = OfiOperation{.order = ++taken_, .kind = kind};
+    *operation = OfiOperation{.kind = kind};
     return operation;
   }
   void give_back(OfiOperation& operation) {
@@ -75,20 +73,10 @@ class OfiOperations {
       return operation.reads(local_key);
     });
   }
-  // The oldest at the provider; nullptr: none.
-  const OfiOperation* oldest() const {
-    const OfiOperation* oldest = nullptr;
-    for (const OfiOperation& operation : operations_) {
-      if (operation.kind == OfiOperation::Kind::kFree) continue;
-      if (oldest == nullptr || operation.order < oldest->order) oldest = &operation;
-    }
-    return oldest;
-  }
 
  private:
   std::vector<OfiOperation> operations_;
   std::vector<OfiOperation*> free_;
-  uint64_t taken_ = 0;
 };
 
 }  // namespace pacecar

@@ -49,8 +49,7 @@ constexpr int kMemoryModes =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT | FI_MR_HMEM;
 constexpr uint64_t kWriteOrder = FI_ORDER_WAW | FI_ORDER_RMA_WAW;
 constexpr Bytes kDefaultMtu = 4096;
-// The size of control writes and messages, which fit into a command of shm.
-constexpr Bytes kWord = 64;
+constexpr std::string_view kSharedMemory = "shm";
 
 InfoHandle query(const OfiLibrary& library, const fi_info& hints) {
   fi_info* infos = nullptr;
@@ -194,7 +193,6 @@ std::string_view lowest_layer(std::string_view provider) {
 
 OfiTraits traits_of(const fi_info& info) {
   const int mode = info.domain_attr->mr_mode;
-  const bool host_only = lowest_layer(text_or(info.fabric_attr->prov_name, "")) == "shm";
   const uint32_t protocol = info.ep_attr->protocol;
   const bool connects = protocol == FI_PROTO_RXM || protocol == FI_PROTO_RXM_TCP ||
                         protocol == FI_PROTO_XNET || protocol == FI_PROTO_SOCK_TCP;
@@ -205,14 +203,12 @@ OfiTraits traits_of(const fi_info& info) {
                    .endpoint_memory = (mode & FI_MR_ENDPOINT) != 0,
                    .ordered = (info.tx_attr->msg_order & kWriteOrder) != 0 &&
                               info.ep_attr->max_order_waw_size >= OfiTraits::kMaxWrite,
-                   .host_only = host_only,
                    .connects = connects,
                    .device = (mode & FI_MR_ALLOCATED) != 0,
                    .gpu_memory = (info.caps & FI_HMEM) != 0,
                    .key_mask = key_bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << 8 * key_bytes) - 1,
                    .queue = info.tx_attr->size,
                    .inject = info.tx_attr->inject_size,
-                   .word = host_only ? kWord : 0,
                    .max_write = std::min<Bytes>(info.ep_attr->max_msg_size, OfiTraits::kMaxWrite),
                    .mtu = kDefaultMtu};
   if (info.nic != nullptr && info.nic->link_attr != nullptr) {
@@ -230,7 +226,8 @@ OfiTraits traits_of(const fi_info& info) {
 
 bool is_usable(const fi_info& info) {
   const size_t key_bytes = info.domain_attr->mr_key_size;
-  return key_bytes >= 1 && key_bytes <= 8 && info.ep_attr->max_msg_size >= kDefaultMtu;
+  return key_bytes >= 1 && key_bytes <= 8 && info.ep_attr->max_msg_size >= kDefaultMtu &&
+         lowest_layer(text_or(info.fabric_attr->prov_name, "")) != kSharedMemory;
 }
 
 Result<std::vector<OfiProvider>> list_ofi_providers() {
@@ -240,6 +237,11 @@ Result<std::vector<OfiProvider>> list_ofi_providers() {
 
 Result<OfiProvider> choose_ofi_provider(std::string_view name, std::string_view domain,
                                         bool gpu_memory) {
+  if (lowest_layer(name) == kSharedMemory) {
+    return fail(ErrorCode::kInvalidArgument,
+                "Pacecar does not use libfabric's shm, which reaches this host only: choose "
+                "ofi:tcp:lo or soft:udp:lo (NCCL has shared memory of its own)");
+  }
   ASSIGN_OR_RETURN(const auto library, OfiLibrary::load());
   std::vector<OfiProvider> found = find(*library, name, kWriteOrder, gpu_memory);
   if (found.empty()) found = find(*library, name, 0, gpu_memory);

@@ -82,14 +82,12 @@ struct OfiTraits {
   bool local_keys = false;         // local memory must be registered, too
   bool endpoint_memory = false;    // memory is registered with one endpoint
   bool ordered = false;            // writes of an endpoint to one peer are placed in order
-  bool host_only = false;          // reaches only this host
   bool connects = false;           // writes over a connection to each peer
   bool device = false;             // a device reads and writes the memory, not a processor
   bool gpu_memory = false;         // FI_HMEM, as dma-buf
   uint64_t key_mask = 0;           // of the keys that we choose
   size_t queue = 0;                // operations that an endpoint takes, at least
   Bytes inject = 0;                // writes of so many bytes are copied when posted
-  Bytes word = 0;                  // writes of so many bytes are in the peer's memory when posted
   Bytes max_write = 0;
   Bytes mtu = 0;
   Rate speed;  // 0: unknown
@@ -98,7 +96,8 @@ struct OfiTraits {
 };
 
 OfiTraits traits_of(const fi_info& info);
-// Whether its keys and writes have sizes that Pacecar can use.
+// Whether its keys and writes have sizes that Pacecar can use, and it is not shared memory, whose
+// lock a killed process leaves locked.
 bool is_usable(const fi_info& info);
 
 struct OfiProvider {
@@ -113,8 +112,8 @@ Result<std::vector<OfiProvider>> list_ofi_providers();
 
 // `name` is that of a provider ("tcp;ofi_rxm") or of its lowest layer ("tcp"). Without `domain`,
 // the first domain that reaches other hosts is chosen, or else the first. `gpu_memory`: with
-// FI_HMEM if available. Errors: kUnavailable (no libfabric), kNotFound (no such provider or domain
-// here that Pacecar can use).
+// FI_HMEM if available. Errors: kUnavailable (no libfabric), kInvalidArgument (shared memory),
+// kNotFound (no such provider or domain here that Pacecar can use).
 Result<OfiProvider> choose_ofi_provider(std::string_view name, std::string_view domain,
                                         bool gpu_memory = false);
 

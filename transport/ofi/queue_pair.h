@@ -17,7 +17,6 @@
 #include "transport/base/random_word.h"
 #include "transport/nic/paced/queue_pair_state.h"
 #include "transport/ofi/endpoint.h"
-#include "transport/ofi/host_lock.h"
 #include "transport/ofi/mailbox.h"
 
 namespace pacecar {
@@ -126,12 +125,10 @@ struct OfiQueuePair : QueuePairState {
   bool blocked = false;   // the provider has no room, or no connection yet
   Duration retry_after;   // while it is blocked
   Instant retry_at;
-  Instant since;      // the peer's last sign of life, or when we began to wait for one
-  Instant last_sign;  // the last sign of life
+  Instant since;  // the peer's last sign of life, or when we began to wait for one
 
   OfiAddress remote;
   void* rings_descriptor = nullptr;  // of our rings, at the provider
-  std::optional<HostLock> lock;      // of the peer, on the same host
   std::vector<fi_addr_t> peers;      // by our endpoints
   OfiRemoteRegions regions;
   std::optional<uint32_t> asked;            // the peer's key that we asked for

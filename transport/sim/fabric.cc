@@ -1,8 +1,6 @@
 #include "transport/sim/fabric.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <utility>
 
 #include "transport/base/check.h"

@@ -1,7 +1,6 @@
 #include "transport/softnic/flow_scheduler.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace pacecar {

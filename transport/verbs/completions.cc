@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "transport/base/return_if_error.h"
 #include "transport/verbs/errors.h"
 #include "transport/verbs/lane_ledger.h"
 

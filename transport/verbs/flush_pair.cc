@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <utility>
 
 #include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"

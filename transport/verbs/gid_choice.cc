@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <system_error>
 
 #include "transport/base/to_number.h"
 #include "transport/wire/address.h"

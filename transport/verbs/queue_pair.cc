@@ -2,8 +2,6 @@
 
 #include <arpa/inet.h>
 
-#include <algorithm>
-
 #include "transport/base/check.h"
 
 namespace pacecar {

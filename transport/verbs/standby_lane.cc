@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <span>
-#include <utility>
 
 #include "transport/base/return_if_error.h"
 #include "transport/verbs/errors.h"

@@ -128,7 +128,7 @@ class NicPair {
   [[gnu::noinline]] uint64_t move(size_t count) {
     NicEnd& from = *ends_[0];
     const uint64_t before = from.nic.counters().data_packets_sent;
-    const WorkRequest request = write();
+    const WorkRequest request = from.write_to(*ends_[1]);
     size_t posted = 0;
     size_t sent = 0;
     while (sent < count) {
@@ -139,8 +139,7 @@ class NicPair {
     return from.nic.counters().data_packets_sent - before;
   }
 
-  NicEnd& sender() { return *ends_[0]; }
-  WorkRequest write() const { return ends_[0]->write_to(*ends_[1]); }
+ private:
   // Both NICs' timers, and their packets of this moment. Returns the number of completed writes.
   size_t turn(Instant now) {
     for (size_t side = 0; side < 2; ++side) {
@@ -158,8 +157,6 @@ class NicPair {
     }
     return sent;
   }
-
- private:
   void hand_over(size_t from, Instant now) {
     const size_t count = ends_[from]->nic.poll_transmit(now, packets_);
     const size_t arrived = wire_.carry(from, std::span(packets_).first(count), received_, now);

@@ -1,12 +1,12 @@
+#include "cc/constants.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <set>
 
-#include "cc/constants.h"
 #include "cc/registry.h"
-#include "cc/window.h"
 #include "tests/support/one_controller.h"
 
 namespace pacecar::constants_test {
@@ -80,26 +80,14 @@ TEST(CcConstants, EveryControllersDefaultsAreInRange) {
 }
 
 TEST(CcConstants, SettingsReachTheController) {
-  const FlowEnvironment environment{.line_rate = Rate::from_gbps(100), .base_rtt = {}};
-  const NamedValue chunks[] = {{"chunks", 5}};
-  const auto controller = make_controller("window", environment, Rate(), chunks).value();
-  EXPECT_EQ(controller->decide(Instant()).window, 5 * 65'536U);
-  EXPECT_THAT(make_controller("fixed", environment, Rate(), chunks).error().message,
-              HasSubstr("'fixed' has no constant 'chunks'"));
-}
-
-TEST(CcWindow, WindowHoldsItsChunksAndAtLeastOnePacket) {
-  FlowEnvironment environment{.line_rate = Rate::from_gbps(100), .base_rtt = {}};
-  WindowController window(environment);
-  window.on_timeout(Instant());
-  EXPECT_EQ(window.decide(Instant()).window, 131'072U);
-  EXPECT_EQ(window.decide(Instant()).rate, environment.line_rate) << "paced at the line rate";
-  window.on_grant(
-      Instant(),
-      {.rate = Rate::from_gbps(10), .phase = {}, .validity = Duration::from_ms(1), .epoch = 1});
-  EXPECT_EQ(window.decide(Instant()).rate, Rate::from_gbps(10));
-  environment.mtu = 200'000;
-  EXPECT_EQ(WindowController(environment).decide(Instant()).window, 200'000U);
+  const FlowEnvironment environment{.line_rate = Rate::from_gbps(100),
+                                    .base_rtt = Duration::from_us(10)};
+  const NamedValue window[] = {{"window_round_trips", 3}};
+  const auto controller = make_controller("nscc", environment, Rate(), window).value();
+  const auto usual = make_controller("nscc", environment, Rate()).value();
+  EXPECT_NEAR(controller->decide(Instant()).window, 2 * usual->decide(Instant()).window, 1);
+  EXPECT_THAT(make_controller("fixed", environment, Rate(), window).error().message,
+              HasSubstr("'fixed' has no constant 'window_round_trips'"));
 }
 
 }  // namespace

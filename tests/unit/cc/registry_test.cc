@@ -1,10 +1,11 @@
+#include "cc/registry.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <string>
 
-#include "cc/registry.h"
 #include "tests/support/one_controller.h"
 
 namespace pacecar::registry_test {
@@ -59,7 +60,7 @@ TEST(CcRegistry, UnknownNameErrorListsAndSuggestsNames) {
   EXPECT_EQ(
       slip.error().message,
       "there is no congestion control 'swfit' (did you mean 'swift'?): use one of pace, swift, "
-      "dcqcn, timely, hpcc, powertcp, nscc, rccc, window, fixed");
+      "dcqcn, timely, hpcc, powertcp, nscc, rccc, fixed");
   const auto other = make_controller("cubic", environment(), Rate());
   EXPECT_THAT(other.error().message, AllOf(HasSubstr("use one of"), Not(HasSubstr("did you"))));
   EXPECT_FALSE(make_controller("", environment(), Rate()).has_value());
@@ -90,8 +91,6 @@ TEST(CcRegistry, ConstantsAreListedAndCanBeSet) {
     }
   }
   const NamedValue chunks{"chunks", 5};
-  auto window = make_controller("window", environment(), Rate(), {{chunks}});
-  EXPECT_EQ((*window)->decide(Instant()).window, 5 * 64 * 1024U);
   const auto none = make_controller("fixed", environment(), Rate(), {{chunks}});
   ASSERT_FALSE(none.has_value());
   EXPECT_EQ(none.error().message, "congestion control 'fixed' has no constant 'chunks'");

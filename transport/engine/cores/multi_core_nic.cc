@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "transport/base/check.h"
-#include "transport/base/return_if_error.h"
 #include "transport/softnic/endpoint.h"
 
 namespace pacecar {

@@ -19,15 +19,13 @@ namespace {
 constexpr const char* kModule = "libpacecar-dpdk.so";
 
 // The kernel's address on which the bootstrap listens: that of the named interface. Without a name:
-// of the device's own, if the kernel still has it; otherwise of the first that leaves the host;
-// otherwise of the loopback.
+// of the device's own, if the kernel has it; otherwise of the first that leaves the host; otherwise
+// of the loopback.
 Result<Address> bootstrap_address(const DpdkDevice& device, const OpenedDpdk& opened) {
   std::vector<InterfaceInfo> interfaces;
   if (device.bootstrap.empty()) {
     interfaces = list_interfaces();
-    std::erase_if(interfaces, [&](const InterfaceInfo& each) {
-      return !each.up || (opened.takes_interface && each.name == opened.interface);
-    });
+    std::erase_if(interfaces, [](const InterfaceInfo& each) { return !each.up; });
   } else {
     ASSIGN_OR_RETURN(interfaces.emplace_back(), find_interface(device.bootstrap));
   }

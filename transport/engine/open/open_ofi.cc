@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "transport/base/return_if_error.h"
+#include "transport/engine/clock.h"
 #include "transport/engine/open/back_ends.h"
 #include "transport/engine/open/bootstrap_choice.h"
-#include "transport/engine/clock.h"
 #include "transport/engine/open/open_kinds.h"
 #include "transport/io/sockaddr.h"
 #include "transport/io/udp/interfaces.h"
@@ -17,8 +17,7 @@
 namespace pacecar {
 namespace {
 
-// The address of the bootstrap's TCP connections: the provider's own if it is an IP address, the
-// loopback if the provider reaches this host only.
+// The address of the bootstrap's TCP connections: the provider's own if it is an IP address.
 std::optional<Address> bootstrap_address(const OfiProvider& provider, const std::string& wish) {
   const fi_info& info = *provider.info;
   const bool ip = info.addr_format == FI_SOCKADDR || info.addr_format == FI_SOCKADDR_IN ||
@@ -28,13 +27,7 @@ std::optional<Address> bootstrap_address(const OfiProvider& provider, const std:
     address.port = 0;
     return address;
   }
-  const std::vector<InterfaceInfo> interfaces = list_interfaces();
-  if (!provider.traits.host_only) return choose_bootstrap(interfaces, wish, {}, routed_source());
-  for (const InterfaceInfo& interface : interfaces) {
-    const auto address = interface.up ? preferred_address(interface) : std::nullopt;
-    if (address && interface.loopback) return address;
-  }
-  return std::nullopt;
+  return choose_bootstrap(list_interfaces(), wish, {}, routed_source());
 }
 
 std::string pci_path(const fi_info& info) {
@@ -53,18 +46,17 @@ std::string abilities(const OfiTraits& traits) {
                                         : traits.notification == OfiNotification::kAfterWrite
                                             ? "notifies by a message after each write"
                                             : "notifies after a write's acknowledgement";
-  return fmt::format("{}; {} writes, up to {} bytes inline; {}; {}", notification,
+  return fmt::format("{}; {} writes, up to {} bytes inline; {}", notification,
                      traits.ordered ? "ordered" : "unordered", traits.inject,
-                     traits.host_only ? "this host only" : "leaves the host",
                      traits.gpu_memory ? "GPU memory" : "memory of the host");
 }
 
 // The NCCL protocols that do not work over the provider, for a log line; empty: all work. A GPU
 // polls flags while a message is written. LL needs words of 8 bytes that become visible at once, or
 // low bytes first; LL128 needs the words of a line in order. RDMA NICs provide both. The kernel,
-// which copies for tcp and shm, may store a line in any order.
+// which copies for tcp, may store a line in any order.
 std::string_view what_nccl_must_avoid(const OfiProvider& provider) {
-  constexpr std::array<std::string_view, 3> kCopiedByKernel = {"tcp", "net", "shm"};
+  constexpr std::array<std::string_view, 2> kCopiedByKernel = {"tcp", "net"};
   const std::string_view layer = lowest_layer(provider.name);
   if (layer == "verbs") return {};
   const bool copied = std::ranges::find(kCopiedByKernel, layer) != kCopiedByKernel.end();
@@ -123,7 +115,7 @@ Result<OpenedNic> open_ofi_nic(const NicCandidate& candidate, const Params& para
   const std::string pci = interface ? interface->pci_path : pci_path(*provider.info);
   const std::string device = provider.domain;
   const uint64_t guid = guid_of(provider);
-  const bool host_only = provider.traits.host_only || (interface && interface->loopback);
+  const bool host_only = interface && interface->loopback;
   ASSIGN_OR_RETURN(auto nic, OfiNic::open({.name = candidate.name(),
                                            .flows = params.max_flows,
                                            .queue_pairs = params.max_flows * 2,

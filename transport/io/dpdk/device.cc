@@ -114,7 +114,7 @@ Result<DpdkDevice> parse_dpdk_device(std::string_view name, std::string_view arg
   DpdkDevice device{.name = std::string(name), .arguments = {}, .bootstrap = {}};
   if (name.empty()) {
     return fail(ErrorCode::kInvalidArgument,
-                "a DPDK device needs a name: write soft:dpdk:0000:3b:00.0 or soft:dpdk:net_memif0");
+                "a DPDK device needs a name: write soft:dpdk:0000:3b:00.0 or soft:dpdk:net_vhost0");
   }
   while (!arguments.empty()) {
     const std::string_view argument = take_until(arguments, ',');

@@ -14,8 +14,8 @@
 namespace pacecar {
 
 struct DpdkDevice {
-  std::string name;       // a PCI address, or a virtual device: "net_memif0"
-  std::string arguments;  // of the driver: "role=client,id=0"
+  std::string name;       // a PCI address, or a virtual device: "net_vhost0"
+  std::string arguments;  // of the driver: "iface=/run/a,client=1"
   std::optional<Address> address = std::nullopt;    // address=192.0.2.1, or address=192.0.2.1/24
   std::optional<uint8_t> link_bits = std::nullopt;  // what follows the '/'
   std::optional<Address> gateway = std::nullopt;    // gateway=192.0.2.254
@@ -29,7 +29,7 @@ struct DpdkDevice {
   // By these arguments, for a device with this address of its own: the gateway to `to`, or `to`
   // itself if it is on the link, which all addresses are without a gateway.
   Address next_hop(const Address& own, const Address& to) const;
-  // The driver of a virtual device, "net_memif" for "net_memif0".
+  // The driver of a virtual device, "net_vhost" for "net_vhost0".
   std::string_view driver() const;
   // The value of a driver's argument.
   std::optional<std::string_view> argument(std::string_view key) const;

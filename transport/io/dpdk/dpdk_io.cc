@@ -29,10 +29,6 @@ constexpr Bytes kNeededMtu = 256 + frame::kIpv6Bytes + frame::kUdpBytes;
 // How often the link's state is read: while it is down, and up.
 constexpr Duration kLinkDownInterval = Duration::from_ms(2);
 constexpr Duration kLinkUpInterval = Duration::from_ms(200);
-// An attempt to connect takes a few round trips between two processes, or longer if the server is
-// not scheduled.
-constexpr Duration kReconnectInterval = Duration::from_ms(50);
-constexpr Duration kPatience = Duration::from_s(3);
 
 // Frees received buffers. Nearly all are single-segment packets of one pool without other
 // references: such a burst is freed by one call.
@@ -110,7 +106,6 @@ class DpdkIo final : public PacketIo {
   uint8_t control_tc_;
   bool link_up_ = false;
   Instant link_seen_;
-  Instant reconnected_;
   KnownFrames known_;
   // Of the newest burst; the buffers are kept until the next receive().
   size_t held_ = 0;
@@ -209,13 +204,6 @@ void DpdkIo::poll_link(Instant now, Duration interval) {
   link_seen_ = now;
   const bool was_up = std::exchange(link_up_, port_->link_is_up());
   if (link_up_ && !was_up && !port_->info().steered) send_message(neighbors_.announcement());
-  if (link_up_ || reconnected_ == Instant()) reconnected_ = now;
-  const Duration waited = now - reconnected_;
-  if (port_->can_reconnect() && waited > kReconnectInterval &&
-      (waited > kPatience || !port_->is_connecting())) {
-    reconnected_ = now;
-    port_->reconnect();
-  }
 }
 
 void DpdkIo::release() {
@@ -313,6 +301,16 @@ PacketIoCaps caps_of(const DpdkPort& port, const Address& local, uint32_t paths)
 }  // namespace
 
 Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
+  if (config.device.driver() == "net_memif") {
+    return fail(ErrorCode::kInvalidArgument,
+                "net_memif of DPDK 22.11 ends a process when its peer ends: use net_vhost in one "
+                "process and net_virtio_user in the other");
+  }
+  if (config.device.driver() == "net_af_xdp") {
+    return fail(ErrorCode::kInvalidArgument,
+                "net_af_xdp of DPDK 22.11 occupies an interface's queue also when it is closed: "
+                "use net_af_packet, or soft:raw:INTERFACE");
+  }
   RETURN_IF_ERROR(start_eal(config.eal_arguments, config.device.is_pci(), log));
   ASSIGN_OR_RETURN(auto port, DpdkPort::open({.device = config.device,
                                               .transmit_buffers = TransmitBatch::kBuffers,
@@ -324,10 +322,7 @@ Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
                 fmt::format("the DPDK device '{}' has an MTU of {}: at least {} are needed",
                             config.device.name, port->info().mtu, kNeededMtu));
   }
-  OpenedDpdk opened{.io = nullptr,
-                    .mac = port->info().mac,
-                    .interface = port->info().interface,
-                    .takes_interface = port->info().driver->takes_interface};
+  OpenedDpdk opened{.io = nullptr, .mac = port->info().mac, .interface = port->info().interface};
   const auto& kernels = port->info().kernel_address;
   Address local = config.device.address ? *config.device.address
                   : kernels             ? *kernels

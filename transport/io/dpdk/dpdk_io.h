@@ -36,8 +36,7 @@ struct DpdkConfig {
 struct OpenedDpdk {
   std::unique_ptr<PacketIo> io;
   MacAddress mac{};
-  std::string interface;         // the kernel's interface of the same device; empty: none
-  bool takes_interface = false;  // the kernel no longer receives on it
+  std::string interface;  // the kernel's interface of the same device; empty: none
 };
 
 // The address is the device's argument, else that of the kernel's interface on the same device,

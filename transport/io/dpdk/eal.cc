@@ -14,19 +14,17 @@
 #include <future>
 #include <iterator>
 #include <sstream>
-#include <utility>
 #include <vector>
 
 #include "transport/base/check.h"
 #include "transport/base/units.h"
-#include "transport/io/dpdk/drivers/interrupt_turns.h"
 
 namespace pacecar {
 namespace {
 
 // Address space; only pages of packets take memory.
 constexpr const char* kMegabytesWithoutHugePages = "1024";
-// Enough for a few devices (net_memif 20 MB, a NIC with jumbo frames 35 MB). With fewer free, a
+// Enough for a few devices (a NIC with jumbo frames 35 MB). With fewer free, a
 // start with huge pages could fail, and one without them would not.
 constexpr Bytes kEnoughHugePages = 128 << 20;
 constexpr size_t kMaxOutput = 16384;
@@ -147,7 +145,6 @@ std::mutex& eal_mutex() {
 }
 
 void run_on_interrupt_thread(const std::function<void()>& work) {
-  const InterruptTurn turn;
   if (!run_alarm(work, std::chrono::microseconds(1))) return work();  // no memory for an alarm
   // Earlier events of that thread may refer to descriptors that are closed now. Wait until these
   // are processed, before other descriptors with the same numbers are opened.

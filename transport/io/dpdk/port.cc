@@ -13,15 +13,10 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
-#include <ranges>
-#include <thread>
+#include <set>
 
 #include "transport/base/return_if_error.h"
 #include "transport/io/dpdk/drivers/driver.h"
-#include "transport/io/dpdk/drivers/interrupt_turns.h"
-#include "transport/io/dpdk/drivers/memif_sockets.h"
-#include "transport/io/dpdk/drivers/own_sockets.h"
 #include "transport/io/dpdk/drivers/steering.h"
 #include "transport/io/dpdk/eal.h"
 #include "transport/io/udp/interfaces.h"
@@ -34,17 +29,14 @@ constexpr uint16_t kReceiveSlots = 1024;
 constexpr uint16_t kTransmitSlots = 1024;
 constexpr Bytes kLargestMtu = 9000;
 constexpr Bytes kLinkBytes = 14 + kVlanTagBytes;
-// The buffer size for drivers with slots of their own (net_memif, net_af_packet).
+// The buffer size for drivers with slots of their own (net_af_packet).
 constexpr Bytes kSlot = 10240;
 constexpr Bytes kLeastRoom = 2048;
 constexpr uint64_t kMakesChecksums = RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
 constexpr uint64_t kChecksChecksums = RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
-// How long to wait for a server, which answers at once if it is scheduled.
-constexpr int kPatienceMs = 1000;
-// The kernel frees a queue some time after the program that had it has ended: on a busy machine
-// more than 0.2 s. A hundred tries take 2 to 3 s.
-constexpr int kXdpTries = 100;
-constexpr useconds_t kXdpPauseUs = 10'000;
+// Buffers that a driver has: of packets received, before it returns any; of packets being sent.
+constexpr uint32_t kHeldToReceive = 64;
+constexpr uint32_t kHeldToSend = 1024;
 
 std::string interface_name(uint32_t index) {
   std::array<char, IF_NAMESIZE> name{};
@@ -52,10 +44,10 @@ std::string interface_name(uint32_t index) {
   return if_indextoname(index, name.data()) != nullptr ? name.data() : "";
 }
 
-// The devices in use by this process, and their sockets of net_memif. With eal_mutex() held.
-std::map<std::string, std::string>& devices_in_use() {
-  static std::map<std::string, std::string> sockets;
-  return sockets;
+// The devices in use by this process. With eal_mutex() held.
+std::set<std::string>& devices_in_use() {
+  static std::set<std::string> names;
+  return names;
 }
 
 }  // namespace
@@ -63,18 +55,12 @@ std::map<std::string, std::string>& devices_in_use() {
 void DpdkPort::Closer::operator()(rte_mempool* pool) const { rte_mempool_free(pool); }
 
 Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkPortConfig& config, const LogSink& log) {
-  int tries = config.device.driver() == kAfXdpDriver ? kXdpTries : 1;
-  while (true) {
-    std::unique_ptr<DpdkPort> port(new DpdkPort);
-    const std::lock_guard lock(eal_mutex());  // released before a port that failed is destroyed
-    const WithoutPipeSignal quiet;
-    RETURN_IF_ERROR(port->attach(config.device, log));
-    const auto configured = port->configure(config, log);
-    if (configured) return port;
-    port->close();
-    if (--tries == 0) return tl::unexpected(configured.error());
-    usleep(kXdpPauseUs);
-  }
+  std::unique_ptr<DpdkPort> port(new DpdkPort);
+  const std::lock_guard lock(eal_mutex());  // released before a port that failed is destroyed
+  const WithoutPipeSignal quiet;
+  RETURN_IF_ERROR(port->attach(config.device, log));
+  RETURN_IF_ERROR(port->configure(config, log));
+  return port;
 }
 
 DpdkPort::~DpdkPort() {
@@ -85,39 +71,21 @@ DpdkPort::~DpdkPort() {
 // With eal_mutex() held.
 void DpdkPort::close() {
   if (name_.empty()) return;
-  for (int ms = 0; ms < kPatienceMs && !link_is_up() && is_connecting(); ++ms) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  if (std::exchange(guarded_, false)) remove_guarded_device(info_.id);
   // Work that a driver has deferred to that thread (net_virtio_user, when its peer is gone) must be
   // done before the device is closed.
   run_on_interrupt_thread([] {});
-  const std::string socket = devices_in_use().extract(name_).mapped();
-  const bool last = std::ranges::none_of(devices_in_use() | std::views::values,
-                                         [&](const auto& other) { return other == socket; });
+  devices_in_use().erase(name_);
   run_on_interrupt_thread([&] {
     rte_eth_dev_info info{};
     const bool known = rte_eth_dev_info_get(info_.id, &info) == 0;
     rte_eth_dev_stop(info_.id);
     rte_eth_dev_close(info_.id);
     if (known) rte_dev_remove(info.device);
-    if (last && !socket.empty()) retire_memif_listener(socket);
   });
-  if (!xdp_sockets_.empty()) {
-    for (const auto& [inode, fd] : xdp_sockets()) {
-      if (xdp_sockets_.contains(inode)) ::close(fd);
-    }
-  }
   name_.clear();
 }
 
 Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
-  if (device.driver() == kMemifDriver && device.argument("zero-copy") == "yes") {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the DPDK device '{}': zero-copy=yes would end the peer's process "
-                            "(DPDK 22.11): leave it out",
-                            device.name));
-  }
   if (devices_in_use().contains(device.name)) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("the DPDK device '{}' is in use by this process: name it once, or give "
@@ -125,7 +93,6 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
                             device.name, device.driver()));
   }
   if (rte_eth_dev_get_port_by_name(device.name.c_str(), &info_.id) != 0) {
-    remove_dead_memif_socket(device);
     const EalOutput output(log);
     const int done = rte_dev_probe(with_defaults(device).c_str());
     if (done != 0 || rte_eth_dev_get_port_by_name(device.name.c_str(), &info_.id) != 0) {
@@ -150,41 +117,19 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
     }
   }
   name_ = device.name;
-  devices_in_use()[name_] = memif_socket(device);
-  protect_memif_socket(device, log);
-  guarded_ = device.driver() == kMemifDriver;
-  if (guarded_) add_guarded_device(info_.id);
+  devices_in_use().insert(name_);
   return {};
-}
-
-DpdkPort::Pool DpdkPort::try_pool(const std::string& name, uint32_t buffers, Bytes bytes) const {
-  // Drivers that copy into their slots need few buffers at a time. A stack returns the newest ones,
-  // which are still in the cache.
-  const char* const order = info_.driver->has_slots ? "stack" : "ring_mp_mc";
-  const int socket = rte_eth_dev_socket_id(info_.id);
-  const auto room = static_cast<uint16_t>(bytes);
-  if (!info_.driver->one_pool) {
-    return Pool(rte_pktmbuf_pool_create_by_ops(name.c_str(), buffers, 0, 0, room, socket, order));
-  }
-  // Like that function, but with contiguous buffers: it leaves gaps at page ends, and net_af_xdp
-  // registers only the memory of the buffers without gaps.
-  Pool pool(rte_mempool_create_empty(name.c_str(), buffers, sizeof(rte_mbuf) + bytes, 0,
-                                     sizeof(rte_pktmbuf_pool_private), socket,
-                                     RTE_MEMPOOL_F_NO_IOVA_CONTIG));
-  rte_pktmbuf_pool_private sizes{};
-  sizes.mbuf_data_room_size = room;
-  if (!pool || rte_mempool_set_ops_byname(pool.get(), order, nullptr) != 0) return nullptr;
-  rte_pktmbuf_pool_init(pool.get(), &sizes);
-  if (rte_mempool_populate_default(pool.get()) < 0 || pool->nb_mem_chunks != 1) return nullptr;
-  rte_mempool_obj_iter(pool.get(), rte_pktmbuf_init, nullptr);
-  return pool;
 }
 
 Result<DpdkPort::Pool> DpdkPort::make_pool(const char* purpose, uint32_t buffers,
                                            Bytes room) const {
   static std::atomic<uint32_t> number{0};  // names are unique in the process
-  Pool pool = try_pool(fmt::format("pacecar_{}_{}", purpose, number++), buffers,
-                       RTE_PKTMBUF_HEADROOM + room);
+  // Drivers that copy into their slots need few buffers at a time. A stack returns the newest ones,
+  // which are still in the cache.
+  const char* const order = info_.driver->has_slots ? "stack" : "ring_mp_mc";
+  Pool pool(rte_pktmbuf_pool_create_by_ops(
+      fmt::format("pacecar_{}_{}", purpose, number++).c_str(), buffers, 0, 0,
+      static_cast<uint16_t>(RTE_PKTMBUF_HEADROOM + room), rte_eth_dev_socket_id(info_.id), order));
   if (pool) return pool;
   return fail(ErrorCode::kSystem,
               fmt::format("no memory for {} packet buffers of {} bytes for '{}' ({}): reserve huge "
@@ -196,25 +141,18 @@ Result<DpdkPort::Pool> DpdkPort::make_pool(const char* purpose, uint32_t buffers
 Result<void> DpdkPort::make_pools(const DpdkPortConfig& config) {
   const Bytes frame = std::max(info_.mtu + kLinkBytes + info_.driver->room_before,
                                info_.driver->has_slots ? kSlot : kLeastRoom);
-  const uint32_t received =
-      info_.receive_slots + config.receive_burst + info_.driver->held_to_receive;
-  const uint32_t sent =
-      config.transmit_buffers + (info_.copies_on_send ? 0 : info_.driver->held_to_send);
-  ASSIGN_OR_RETURN(receive_pool_,
-                   make_pool("rx", received + (info_.driver->one_pool ? sent : 0), frame));
-  if (info_.driver->one_pool) return {};
-  // net_memif joins the segments of a packet in one slot only if these buffers are larger than
-  // slots.
-  ASSIGN_OR_RETURN(transmit_pool_, make_pool("tx", sent, frame + 64));
+  const uint32_t received = info_.receive_slots + config.receive_burst + kHeldToReceive;
+  const uint32_t sent = config.transmit_buffers + (info_.copies_on_send ? 0 : kHeldToSend);
+  ASSIGN_OR_RETURN(receive_pool_, make_pool("rx", received, frame));
+  ASSIGN_OR_RETURN(transmit_pool_, make_pool("tx", sent, frame));
   return {};
 }
 
 // The error is DPDK's.
 tl::expected<Bytes, int> DpdkPort::choose_mtu(const DpdkDevice& device) const {
-  const Bytes limit = info_.driver->has_slots ? kLargestMtu : info_.driver->most_mtu;
-  if (limit > 0) {
+  if (info_.driver->has_slots) {
     const auto kernels = find_interface(info_.interface);
-    const Bytes most = kernels ? std::min(kernels->mtu, limit) : limit;
+    const Bytes most = kernels ? std::min(kernels->mtu, kLargestMtu) : kLargestMtu;
     return std::min(device.mtu.value_or(most), most);
   }
   if (device.mtu) {
@@ -228,17 +166,11 @@ tl::expected<Bytes, int> DpdkPort::choose_mtu(const DpdkDevice& device) const {
 
 tl::unexpected<Error> DpdkPort::refuse(const char* what, int error, const EalOutput& output,
                                        const DpdkDevice& device) const {
-  const std::string cure =
-      info_.driver->name == kAfXdpDriver
-          ? fmt::format(
-                "AF_XDP is for root, or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_IPC_LOCK; "
-                "'ip link show {0}' must show an MTU of at most {1} ('ip link set {0} mtu {1}') "
-                "and no XDP program; or use net_af_packet",
-                info_.interface, info_.driver->most_mtu)
-          : fmt::format("check that nothing else uses it, and its arguments '{}'",
-                        device.arguments);
-  return fail(ErrorCode::kSystem, fmt::format("the DPDK device '{}' cannot be {} ({}): {}", name_,
-                                              what, output.last(rte_strerror(-error)), cure));
+  return fail(
+      ErrorCode::kSystem,
+      fmt::format("the DPDK device '{}' cannot be {} ({}): check that nothing else uses it, "
+                  "and its arguments '{}'",
+                  name_, what, output.last(rte_strerror(-error)), device.arguments));
 }
 
 Result<void> DpdkPort::make_queues(const DpdkPortConfig& config, const EalOutput& output) {
@@ -247,15 +179,9 @@ Result<void> DpdkPort::make_queues(const DpdkPortConfig& config, const EalOutput
   rte_eth_dev_adjust_nb_rx_tx_desc(info_.id, &receive_slots, &transmit_slots);
   info_.receive_slots = receive_slots;
   const auto socket = static_cast<unsigned>(rte_eth_dev_socket_id(info_.id));
-  const bool xdp = info_.driver->name == kAfXdpDriver;
-  const auto others = xdp ? xdp_sockets() : std::map<ino_t, int>();
   RETURN_IF_ERROR(make_pools(config));
   int done =
       rte_eth_rx_queue_setup(info_.id, 0, receive_slots, socket, nullptr, receive_pool_.get());
-  if (xdp) {
-    xdp_sockets_ = xdp_sockets();
-    std::erase_if(xdp_sockets_, [&](const auto& each) { return others.contains(each.first); });
-  }
   if (done != 0) return refuse("given a receive queue", done, output, config.device);
   done = rte_eth_tx_queue_setup(info_.id, 0, transmit_slots, socket, nullptr);
   if (done != 0) return refuse("given a transmit queue", done, output, config.device);
@@ -331,11 +257,8 @@ Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& lo
   info_.mtu = *mtu;
   RETURN_IF_ERROR(make_queues(config, output));
   leave_others_to_kernel(config.device, log);
-  // The server may start later.
-  if (is_memif_client(config.device)) server_socket_ = memif_socket(config.device);
   done = rte_eth_dev_start(info_.id);
-  started_ = done == 0;
-  if (!started_ && !can_reconnect()) return refuse("started", done, output, config.device);
+  if (done != 0) return refuse("started", done, output, config.device);
   // Neighbours ask by multicast. Virtual devices without a filter receive it in any case.
   rte_eth_allmulticast_enable(info_.id);
   rte_ether_addr mac{};
@@ -358,28 +281,16 @@ Rate DpdkPort::line_rate() const {
 }
 
 uint16_t DpdkPort::receive(std::span<rte_mbuf*> buffers) const {
-  const auto most = static_cast<uint16_t>(buffers.size());
-  if (!guarded_) return rte_eth_rx_burst(info_.id, 0, buffers.data(), most);
-  const GuardedBurst burst(info_.id);
-  return started_ && burst.may_run() ? rte_eth_rx_burst(info_.id, 0, buffers.data(), most) : 0;
+  return rte_eth_rx_burst(info_.id, 0, buffers.data(), static_cast<uint16_t>(buffers.size()));
 }
 
 uint16_t DpdkPort::send(std::span<rte_mbuf*> buffers) const {
-  const auto count = static_cast<uint16_t>(buffers.size());
-  if (!guarded_) return rte_eth_tx_burst(info_.id, 0, buffers.data(), count);
-  const GuardedBurst burst(info_.id);
-  return started_ && burst.may_run() ? rte_eth_tx_burst(info_.id, 0, buffers.data(), count) : 0;
+  return rte_eth_tx_burst(info_.id, 0, buffers.data(), static_cast<uint16_t>(buffers.size()));
 }
 
-bool DpdkPort::is_connecting() const {
-  return started_ && can_reconnect() && memif_client_is_connected(server_socket_);
+bool DpdkPort::link_is_up() const {
+  rte_eth_link link{};
+  return rte_eth_link_get_nowait(info_.id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }
-
-void DpdkPort::reconnect() {
-  run_on_interrupt_thread([this] { rte_eth_dev_stop(info_.id); });
-  started_ = rte_eth_dev_start(info_.id) == 0;
-}
-
-bool DpdkPort::link_is_up() const { return started_ && has_link(info_.id); }
 
 }  // namespace pacecar

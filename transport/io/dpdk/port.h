@@ -3,10 +3,7 @@
 // PacketIo.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -63,20 +60,12 @@ class DpdkPort {
   const DpdkPortInfo& info() const { return info_; }
   Rate line_rate() const;  // 0: unknown, or a virtual device
   bool link_is_up() const;
-  // Fill `buffers` with received packets, and send those in it; return how many. None while a
-  // client of net_memif waits for its server.
+  // Fill `buffers` with received packets, and send those in it; return how many.
   uint16_t receive(std::span<rte_mbuf*> buffers) const;
   uint16_t send(std::span<rte_mbuf*> buffers) const;
-  // Whether the device must connect again when its link is down (net_memif as a client).
-  bool can_reconnect() const { return !server_socket_.empty(); }
-  // Starts an attempt to connect. This aborts a running attempt, which may crash the other end: see
-  // drivers/memif_sockets.h.
-  void reconnect();
-  // Whether an attempt to connect is running.
-  bool is_connecting() const;
   // Sets the address and port whose packets a steered device receives.
   Result<void> steer(const Address& to) const;
-  rte_mempool& transmit_pool() { return transmit_pool_ ? *transmit_pool_ : *receive_pool_; }
+  rte_mempool& transmit_pool() { return *transmit_pool_; }
 
  private:
   struct Closer {
@@ -95,18 +84,13 @@ class DpdkPort {
   void leave_others_to_kernel(const DpdkDevice& device, const LogSink& log);
   Result<void> make_queues(const DpdkPortConfig& config, const EalOutput& output);
   Result<void> make_pools(const DpdkPortConfig& config);
-  Pool try_pool(const std::string& name, uint32_t buffers, Bytes bytes) const;
   Result<Pool> make_pool(const char* purpose, uint32_t buffers, Bytes room) const;
 
   std::string name_;
   DpdkPortInfo info_;
-  bool started_ = false;
-  bool guarded_ = false;              // see interrupt_turns.h
-  std::string server_socket_;         // of a client of net_memif
-  bool is_hardware_ = false;          // virtual devices report a made-up speed
-  std::map<ino_t, int> xdp_sockets_;  // of the device's buffers
+  bool is_hardware_ = false;  // virtual devices report a made-up speed
   Pool receive_pool_;
-  Pool transmit_pool_;  // null: the receive pool
+  Pool transmit_pool_;
 };
 
 }  // namespace pacecar

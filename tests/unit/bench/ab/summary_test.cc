@@ -150,24 +150,6 @@ TEST(Summary, ZeroBaselineHasNoRatio) {
   EXPECT_FALSE(summary.comparisons[0].better);
 }
 
-TEST(Summary, CsvHasOneFieldPerColumn) {
-  Experiment of = experiment();
-  const std::string csv = summary_csv(of, summarise(of, records(of)));
-  EXPECT_THAT(csv, HasSubstr("other,\"la,rge\",finish_us,3,"));
-  size_t line_commas = 0;
-  std::vector<size_t> commas;
-  bool quoted = false;
-  for (const char letter : csv) {
-    quoted ^= letter == '"';
-    line_commas += letter == ',' && !quoted;
-    if (letter != '\n') continue;
-    commas.push_back(line_commas);
-    line_commas = 0;
-  }
-  EXPECT_EQ(commas.size(), 9u);
-  EXPECT_THAT(commas, testing::Each(commas[0]));
-}
-
 TEST(Summary, JsonHasCellsComparisonsAndVerdict) {
   const Experiment of = experiment();
   const auto json = nlohmann::json::parse(summary_json(of, summarise(of, records(of))));

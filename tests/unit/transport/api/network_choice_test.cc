@@ -59,7 +59,7 @@ TEST(NetworkChoice, EachLaneOfABondNeedsACommonNetwork) {
 
 TEST(NetworkChoice, DifferentNamesHaveDifferentIds) {
   EXPECT_EQ(network_id("soft"), network_id("soft"));
-  EXPECT_NE(network_id("ofi:shm@1a2b3c4d"), network_id("ofi:shm@1a2b3c4e"));
+  EXPECT_NE(network_id("ofi:tcp;ofi_rxm"), network_id("ofi:udp;ofi_rxd"));
 }
 
 NicIdentity process_identity() {

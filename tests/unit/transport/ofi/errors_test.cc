@@ -1,3 +1,5 @@
+#include "transport/ofi/errors.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rdma/fi_errno.h>
@@ -5,8 +7,6 @@
 #include <cerrno>
 #include <string>
 #include <vector>
-
-#include "transport/ofi/errors.h"
 
 namespace pacecar::errors_test {
 namespace {
@@ -82,9 +82,9 @@ TEST(OfiErrors, FaultsAndErrorsNameNicCauseAndCure) {
               "ofi:tcp:eth0, peer 192.0.2.7:4711: as libfabric says (" + name +
                   "), likely because " + std::string(info.cause) + ". To cure it, " +
                   std::string(info.cure) + ".");
-    const Error error = ofi_error("fi_endpoint", failure(row.error), "ofi:shm");
+    const Error error = ofi_error("fi_endpoint", failure(row.error), "ofi:tcp");
     EXPECT_EQ(error.code, row.code);
-    EXPECT_EQ(error.message, "ofi:shm: fi_endpoint failed: as libfabric says (" + name + "), " +
+    EXPECT_EQ(error.message, "ofi:tcp: fi_endpoint failed: as libfabric says (" + name + "), " +
                                  std::string(info.cause) + ": " + std::string(info.cure));
   }
 }

@@ -117,21 +117,14 @@ TEST_P(OfiFailureTest, KilledPeerBreaksItsQueuePairAndNewOnesWork) {
     good_load.top_up();
     return from.sent(good.a) >= before + 100 || from.broken(good.a) != nullptr;
   }));
-  if (kind().shares_fate) {
-    ASSERT_NE(from.broken(good.a), nullptr);
-    EXPECT_THAT(from.nic().fault(good.a), names(from.nic().peer(good.a)));
-    EXPECT_THAT(from.nic().fault(good.a),
-                HasSubstr(": " + from.nic().peer(id) + " answers no more"));
-  } else {
-    EXPECT_EQ(from.broken(good.a), nullptr) << from.nic().fault(good.a);
-  }
+  EXPECT_EQ(from.broken(good.a), nullptr) << from.nic().fault(good.a);
   from.nic().destroy_queue_pair(id);
   expect_traffic(from, other);
 }
 
 // A dead peer does not confirm that it writes no more. Without a connection it cannot write.
 TEST_P(OfiFailureTest, OthersSurviveDeregistrationOfWhatADeadPeerCouldWrite) {
-  if (kind().shares_fate || kind().slow) GTEST_SKIP() << "a provider without connections";
+  if (kind().slow) GTEST_SKIP() << "a provider without connections";
   OfiChild child(kind());
   OfiEnd from(kind(), Duration::from_s(3));
   OfiEnd other(kind());
@@ -232,16 +225,6 @@ size_t open_files() {
   return count;
 }
 
-// How many files in /dev/shm are of this process.
-size_t shared_memory_names() {
-  const std::string ours = std::to_string(getpid()) + ":";
-  size_t count = 0;
-  for (const auto& file : std::filesystem::directory_iterator("/dev/shm")) {
-    count += file.path().filename().string().starts_with(ours) ? 1 : 0;
-  }
-  return count;
-}
-
 TEST_P(OfiFailureTest, ClosedNicLeavesNoOpenFiles) {
   const auto cycle = [this] {
     OfiEnd from(kind());
@@ -249,15 +232,11 @@ TEST_P(OfiFailureTest, ClosedNicLeavesNoOpenFiles) {
     from.nic().reopen_endpoints("to see what stays");
     expect_traffic(from, to);
   };
-  // A killed process that had the same number may have left some.
-  const size_t left = shared_memory_names();
   cycle();  // the library opens files of its own
   const size_t files = open_files();
-  EXPECT_LE(shared_memory_names(), left);
   for (int i = 0; i < 3; ++i) {
     cycle();
     EXPECT_EQ(open_files(), files);
-    EXPECT_LE(shared_memory_names(), left);
   }
 }
 

@@ -122,14 +122,14 @@ TEST_F(OfiProviderTest, WritesAreLimitedByTheProtocolAndTheProvider) {
   EXPECT_EQ(traits().max_write, 8192U);
 }
 
-TEST_F(OfiProviderTest, SharedMemoryProviderIsForOneHostOnly) {
-  EXPECT_FALSE(traits().host_only);
-  EXPECT_EQ(traits().word, 0U);
-  name("shm");
-  EXPECT_TRUE(traits().host_only);
-  EXPECT_EQ(traits().word, 64U);
+TEST_F(OfiProviderTest, SharedMemoryIsNotListedAndRefusedWithWhatToUse) {
   EXPECT_EQ(lowest_layer("tcp;ofi_rxm"), "tcp");
-  EXPECT_EQ(lowest_layer("shm"), "shm");
+  name("shm");
+  EXPECT_FALSE(is_usable(*info_));
+  const auto chosen = choose_ofi_provider("shm", "");
+  ASSERT_FALSE(chosen);
+  EXPECT_EQ(chosen.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_THAT(chosen.error().message, HasSubstr("choose ofi:tcp:lo or soft:udp:lo"));
 }
 
 TEST_F(OfiProviderTest, ErrorForAnUnknownProviderNamesTheChoices) {

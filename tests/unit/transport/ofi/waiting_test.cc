@@ -44,24 +44,6 @@ TEST_P(OfiWaitingTest, WritesWaitForAPeerThatTakesMessagesLate) {
   EXPECT_EQ(from.broken(ends.a), nullptr) << from.nic().fault(ends.a);
 }
 
-// The peer takes no turn.
-TEST_P(OfiWaitingTest, SmallWritesInSharedMemoryDoNotWaitForEachOther) {
-  if (!kind().shares_fate) GTEST_SKIP() << "only where the provider shares memory";
-  constexpr size_t kWords = 100;
-  OfiEnd from(kind(), Duration::from_s(1000));  // no check whether the peer lives
-  OfiEnd to(kind());
-  const auto& source = from.memory(64, Access::kLocalRead, 7);
-  const auto& sink = to.memory(64, Access::kRemoteWrite);
-  const OfiConnection ends = connect(from, to, {.paced = false, .work_requests = kWords});
-  ASSERT_TRUE(from.post(ends.a, OfiEnd::write(0, source, sink.target())));
-  ASSERT_TRUE(run_until({&from, &to}, [&] { return to.received(ends.b) == 1; }));
-  for (uint64_t id = 1; id < kWords; ++id) {
-    ASSERT_TRUE(from.post(ends.a, OfiEnd::write(id, source, sink.target())));
-  }
-  EXPECT_TRUE(run_until({&from}, [&] { return from.finished(ends.a) == kWords; }));
-  EXPECT_TRUE(run_until({&to}, [&] { return to.received(ends.b) == kWords; }));
-}
-
 // The peer is asked for its memory. It sleeps whenever it may, and takes turns only when woken.
 TEST_P(OfiWaitingTest, SleepingNicIsWokenForEveryMessage) {
   OfiEnd from(kind());
@@ -84,8 +66,8 @@ TEST_P(OfiWaitingTest, SleepingNicIsWokenForEveryMessage) {
   }
 }
 
-// shm takes one small write at a time to each peer. One queue pair always has the next write ready
-// when the last is complete. The clock stands still, so that no timer lets the others try again.
+// One queue pair always has the next write ready when the last is complete. The clock stands still,
+// so that no timer lets the others try again.
 TEST_P(OfiWaitingTest, RefusedQueuePairsTakeTurnsForRoom) {
   constexpr size_t kOthers = 3;
   constexpr size_t kEach = 20;

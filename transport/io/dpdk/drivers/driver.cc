@@ -7,26 +7,11 @@ namespace pacecar {
 namespace {
 
 constexpr std::array kDrivers = {
-    DpdkDriver{.name = kMemifDriver,
-               .copies_on_send = true,
-               .is_memory = true,
-               .has_slots = true,
-               .defaults = "bsize=10240"},
     DpdkDriver{.name = "net_ring", .is_memory = true, .has_slots = true},
     DpdkDriver{.name = "net_af_packet",
                .copies_on_send = true,
                .has_slots = true,
                .defaults = "framesz=10240,blocksz=40960,framecnt=512"},
-    // Its rings have XSK_RING_CONS__DEFAULT_NUM_DESCS entries. The fill ring must be full before
-    // the device opens. Without free buffers the driver would not look for those that have been
-    // sent. A buffer has at most a page, with all headers and XDP_PACKET_HEADROOM in front.
-    DpdkDriver{.name = kAfXdpDriver,
-               .takes_interface = true,
-               .one_pool = true,
-               .held_to_receive = 2048 + 64,
-               .held_to_send = 1024 + 2048,
-               .room_before = 256,
-               .most_mtu = 3400},
     // virtio's own header precedes a frame.
     DpdkDriver{.name = "net_virtio_user", .room_before = 12},
     DpdkDriver{.name = "net_vhost", .copies_on_send = true, .has_slots = true},

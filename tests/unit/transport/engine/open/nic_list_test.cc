@@ -87,15 +87,16 @@ std::vector<std::string> dpdk_devices(std::string_view list) {
 
 TEST(NicList, DpdkDevicesKeepTheirArguments) {
   EXPECT_THAT(dpdk_devices("soft:dpdk:0000:3b:00.0"), ElementsAre("soft:dpdk:0000:3b:00.0 "));
-  EXPECT_THAT(dpdk_devices("soft:dpdk:net_memif0,role=client,id=0,soft:udp:eth0"),
-              ElementsAre("soft:dpdk:net_memif0 role=client,id=0", "soft:udp:eth0 "));
+  EXPECT_THAT(dpdk_devices("soft:dpdk:net_vhost0,client=1,queues=1,soft:udp:eth0"),
+              ElementsAre("soft:dpdk:net_vhost0 client=1,queues=1", "soft:udp:eth0 "));
   EXPECT_THAT(dpdk_devices("eth1,soft:dpdk:net_ring0,eth0"),
               ElementsAre("soft:udp:eth1 ", "soft:dpdk:net_ring0 ", "soft:udp:eth0 "));
-  EXPECT_THAT(dpdk_devices("soft:dpdk:net_memif0,id=0+soft:dpdk:net_memif1,id=1"),
-              ElementsAre("soft:dpdk:net_memif0 id=0", "soft:dpdk:net_memif1 id=1"));
+  EXPECT_THAT(dpdk_devices("soft:dpdk:net_vhost0,queues=0+soft:dpdk:net_vhost1,queues=1"),
+              ElementsAre("soft:dpdk:net_vhost0 queues=0", "soft:dpdk:net_vhost1 queues=1"));
   EXPECT_THAT(
-      dpdk_devices("soft:dpdk:net_memif0,id=0,soft:dpdk:net_memif1,id=1,^soft:dpdk:net_memif1"),
-      ElementsAre("soft:dpdk:net_memif0 id=0"));
+      dpdk_devices(
+          "soft:dpdk:net_vhost0,queues=0,soft:dpdk:net_vhost1,queues=1,^soft:dpdk:net_vhost1"),
+      ElementsAre("soft:dpdk:net_vhost0 queues=0"));
   EXPECT_EQ(error("soft:dpdk:").code, ErrorCode::kInvalidArgument);
 }
 
@@ -104,7 +105,7 @@ TEST(NicList, LibfabricProvidersAreChosenByNameAndNeedNotExist) {
   EXPECT_THAT(chosen("ofi:tcp:eth0,eth1"), ElementsAre("ofi:tcp:eth0", "soft:udp:eth1"));
   EXPECT_THAT(chosen("ofi:verbs;ofi_rxm"), ElementsAre("ofi:verbs;ofi_rxm"));
   EXPECT_THAT(chosen("ofi:tcp:eth0+ofi:tcp:eth1"), ElementsAre("ofi:tcp:eth0+ofi:tcp:eth1"));
-  EXPECT_THAT(chosen("ofi:tcp,ofi:shm,^ofi:tcp"), ElementsAre("ofi:shm"));
+  EXPECT_THAT(chosen("ofi:tcp,ofi:efa,^ofi:tcp"), ElementsAre("ofi:efa"));
   EXPECT_THAT(chosen("^ofi:tcp"), ElementsAre("soft:udp:eth0", "soft:udp:eth1"));
   EXPECT_THAT(error("ofi:tcp+ofi:tcp").message, HasSubstr("twice"));
   EXPECT_EQ(error("ofi:tcp,^ofi:tcp").code, ErrorCode::kNotFound);

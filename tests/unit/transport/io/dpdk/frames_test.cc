@@ -208,18 +208,18 @@ TEST(KnownFrames, KnownFramesAreReadAsByTheFullParser) {
 
 TEST(DpdkDevice, OwnArgumentsAreParsedAndOthersPassedOn) {
   const auto device = parse_dpdk_device(
-      "net_memif0",
-      "role=client,address=192.0.2.1/25,gateway=192.0.2.2,vlan=7,mtu=4000,id=3,bootstrap=eth0");
+      "net_vhost0",
+      "iface=s,address=192.0.2.1/25,gateway=192.0.2.2,vlan=7,mtu=4000,queues=1,bootstrap=eth0");
   ASSERT_TRUE(device);
-  EXPECT_EQ(device->arguments, "role=client,id=3");
+  EXPECT_EQ(device->arguments, "iface=s,queues=1");
   EXPECT_EQ(device->address, ipv4(1));
   EXPECT_EQ(device->link_bits, 25);
   EXPECT_EQ(device->gateway, ipv4(2));
   EXPECT_EQ(device->vlan, 7);
   EXPECT_EQ(device->mtu, 4000U);
   EXPECT_EQ(device->bootstrap, "eth0");
-  EXPECT_EQ(device->driver(), "net_memif");
-  EXPECT_EQ(device->argument("id"), "3");
+  EXPECT_EQ(device->driver(), "net_vhost");
+  EXPECT_EQ(device->argument("queues"), "1");
   EXPECT_EQ(device->argument("vlan"), std::nullopt);
   EXPECT_FALSE(device->is_pci());
   EXPECT_TRUE(parse_dpdk_device("0000:3b:00.0", "address=2001:db8::1")->is_pci());

@@ -125,36 +125,13 @@ TEST_F(OfiLibraryTest, SignalHandlersSurviveTheLoadingOfLibfabric) {
     if (const int other = before.first_other(); other != 0) return other;
     if (!list_ofi_providers()) return kNotLoaded;
     if (const int other = before.first_other(); other != 0) return other;
-    auto provider = choose_ofi_provider("shm", "");
+    auto provider = choose_ofi_provider("tcp", "lo");
     if (!provider) return 0;
-    if (!OfiNic::open({.name = "ofi:shm"}, std::move(*provider), Instant())) return kNoNic;
+    if (!OfiNic::open({.name = "ofi:tcp:lo"}, std::move(*provider), Instant())) return kNoNic;
     return before.first_other();
   });
   if (changed == kNotLoaded) GTEST_SKIP() << "libfabric is missing";
   EXPECT_EQ(changed, 0) << "the number of the signal whose handler changed";
-}
-
-// A killed process leaves its shared memory; a later process of that number must still open its
-// NIC.
-TEST_F(OfiLibraryTest, NicOpensDespiteMemoryOfAKilledProcessOfTheSameNumber) {
-  constexpr int kNoShm = 200;
-  const int result = in_fresh_process([] {
-    auto provider = choose_ofi_provider("shm", "");
-    if (!provider) return kNoShm;
-    std::vector<std::string> left;
-    for (int i = 0; i < 8; ++i) {
-      left.push_back("/" + std::to_string(getpid()) + ":" + std::to_string(getuid()) + ":" +
-                     std::to_string(i));
-      // The file may exist: other processes are killed, too.
-      const FileDescriptor memory(shm_open(left.back().c_str(), O_RDWR | O_CREAT, 0600));
-      if (!memory || ftruncate(memory.get(), 16 << 20) != 0) return 1;
-    }
-    const auto nic = OfiNic::open({.name = "ofi:shm"}, std::move(*provider), Instant());
-    for (const std::string& name : left) shm_unlink(name.c_str());
-    return nic ? 0 : 2;
-  });
-  if (result == kNoShm) GTEST_SKIP() << "no provider shm";
-  EXPECT_EQ(result, 0);
 }
 
 }  // namespace
