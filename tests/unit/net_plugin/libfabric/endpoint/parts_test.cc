@@ -48,7 +48,7 @@ class EndpointParts : public ::testing::Test {
   fi_domain_attr attributes_{};
   fi_info info_{.domain_attr = &attributes_};
   fi_cq_attr queue_attributes_{.size = 16, .format = FI_CQ_FORMAT_TAGGED};
-  Domain domain_{std::make_shared<test::NullContext>(), 0, info_, false};
+  Domain domain_{std::make_shared<test::NullContext>(), 0, info_, Params{.cma = AutoOrOff::kOff}};
   CompletionQueue queue_{domain_, queue_attributes_};
   Counter received_{domain_, FI_WAIT_NONE};
   Counter written_{domain_, FI_WAIT_NONE};
