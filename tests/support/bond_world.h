@@ -102,7 +102,8 @@ class BondDevice {
           {.engine = Engine::open(params, std::move(port), identity).value(),
            .name = "nic" + std::to_string(i),
            .timeout = params.timeout,
-           .log = {}});
+           .log = {},
+           .member = i});
     }
   }
 
