@@ -68,8 +68,8 @@ T random_value() {
   return value;
 }
 
-// OpenSSL's state outlives main(), in which NCCL's threads may still connect. Of effect if nothing in
-// the process has used OpenSSL before.
+// OpenSSL's state outlives main(), after which NCCL's threads may still connect. This has an effect
+// if nothing in the process has used OpenSSL before.
 void keep_crypto_at_exit();
 
 }  // namespace pacecar::bootstrap

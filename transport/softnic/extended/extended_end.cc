@@ -181,7 +181,8 @@ size_t ExtendedEnd::transmit(Instant now, Bytes budget, std::span<TxPacket> out)
   const Bytes mtu = path_mtu.payload();
   const Bytes overhead = shared_.overhead_bytes + config.wire_overhead_bytes;
   size_t count = sparse ? 0 : transmit_run(now, std::min(budget + 1, last_from), path, out);
-  FlowScheduler::Sent sent{.payload = count * mtu, .wire = count * (mtu + overhead)};
+  const Bytes run = count == 0 ? 0 : count * out[0].payload.size();
+  FlowScheduler::Sent sent{.payload = run, .wire = run + count * overhead};
   const bool divides = mtu < qp_.remote.mtu && mtu < config.mtu;  // packets that have begun larger
   while (count < out.size() && core.slab.room() >= shared_.slab_bytes &&
          (!divides || count == 0 || out.size() - count >= PathMtu::kMostPieces ||

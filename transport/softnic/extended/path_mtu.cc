@@ -40,6 +40,7 @@ void PathMtu::advance() {
       if (rounds_++ < kJoinedRounds) break;
       state_ = State::kAskingAll;
       payload_ = least_payload();
+      hopeful_ = false;
       rounds_ = 0;
       break;
     case State::kAskingAll:
@@ -83,6 +84,7 @@ PathMtu::Questions PathMtu::ask(Instant now, Duration timeout) {
 void PathMtu::settle(bool one_by_one, Instant now) {
   state_ = State::kSettled;
   one_by_one_ = one_by_one;
+  hopeful_ = false;
   payload_ = payload_of(passed_);
   losses_ = 0;
   deadline_ = one_by_one || passed_ < full() ? now + kRetry : Instant::never();

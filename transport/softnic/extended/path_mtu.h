@@ -14,8 +14,8 @@
 //        |  kLosses full packets in a row are lost
 //   kAskingFull
 //
-// It begins in kAskingFull, with the smallest packets. After losses packets keep their size in
-// kAskingFull: if that was mere congestion, nothing changes.
+// It begins in kAskingFull, with the smallest packets, or pieces of full ones. After losses packets
+// keep their size in kAskingFull: if that was mere congestion, nothing changes.
 //
 // Pure; time is an argument. Thread rule: one owner.
 #pragma once
@@ -52,6 +52,9 @@ class PathMtu {
 
   // The largest payload that packets may have now.
   Bytes payload() const { return payload_; }
+  // Of the packets of writes that begin: at first full ones, in pieces until it is known what
+  // passes, as mostly all does.
+  Bytes begun_payload() const { return hopeful_ ? config_.payload : payload_; }
   // The payload of the smallest packets that are asked for.
   Bytes least_payload() const { return payload_of(sizes_.front()); }
   // The largest payload of a piece of a packet. Its header is a little longer.
@@ -107,6 +110,7 @@ class PathMtu {
   uint32_t rounds_ = 0;                  // of this state; in kAskingAll those with answers
   bool answered_ = false;                // in this round
   std::array<bool, 2> full_answered_{};  // alone, joined
+  bool hopeful_ = true;  // at first
   bool one_by_one_ = false;
   uint32_t losses_ = 0;
 };

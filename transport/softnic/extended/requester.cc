@@ -44,16 +44,16 @@ size_t Requester::post(std::span<const WorkRequest> work_requests) {
 // Into packets, of which none has been sent.
 inline void Requester::divide(Posted& posted) const {
   const Bytes length = posted.work_request.length;
-  const Bytes payload = mtu_.payload();
+  const Bytes payload = mtu_.begun_payload();
   const bool one = length <= payload;  // small writes are frequent: avoid the division
   posted.payload = static_cast<uint32_t>(payload);
   posted.packets = one ? 1 : static_cast<uint32_t>((length + payload - 1) / payload);
 }
 
 void Requester::on_answer(Bytes size, bool joined, Instant now) {
-  const Bytes before = mtu_.payload();
+  const Bytes before = mtu_.begun_payload();
   mtu_.on_answer(size, joined, now);
-  if (mtu_.payload() != before) divide_unsent();
+  if (mtu_.begun_payload() != before) divide_unsent();
 }
 
 void Requester::divide_unsent() {
@@ -64,9 +64,9 @@ void Requester::divide_unsent() {
 }
 
 PathMtu::Questions Requester::ask(Instant now) {
-  const Bytes before = mtu_.payload();
+  const Bytes before = mtu_.begun_payload();
   const PathMtu::Questions questions = mtu_.ask(now, rtt_.probe_timeout());
-  if (mtu_.payload() != before) divide_unsent();
+  if (mtu_.begun_payload() != before) divide_unsent();
   return questions;
 }
 

@@ -37,15 +37,17 @@ SoftNicConfig searching(Security security = Security::kOff) {
 }
 
 struct Writer {
-  explicit Writer(const SoftNicConfig& config = searching())
-      : pair(config),
+  explicit Writer(const SoftNicConfig& config = searching(), Bytes each = kWrite)
+      : bytes(each),
+        pair(config),
         ends(pair.connect()),
-        from(pair.memory(0, kWrite, Access::kLocalRead, 3)),
-        to(pair.memory(1, kWrite)) {
+        from(pair.memory(0, each, Access::kLocalRead, 3)),
+        to(pair.memory(1, each)) {
     pair.lose = [this](size_t, Datagram& datagram) {
       const Bytes size = datagram.bytes.size() + kHeaders;
       if (size <= passes) largest = std::max(largest, size);
       sent += 1;
+      nearly_1500 += size > 1440 && size < 1500 ? 1 : 0;
       if (random.below(100) < lost_percent) return true;
       return size > (datagram.alone ? passes : std::min(passes, passes_joined));
     };
@@ -54,7 +56,7 @@ struct Writer {
   void write(Duration limit = Duration::from_ms(900)) {
     std::ranges::fill(to.bytes, 0);
     ++writes;
-    pair.post(0, ends[0], SoftNicPair::write(from, to, kWrite, writes, writes));
+    pair.post(0, ends[0], SoftNicPair::write(from, to, bytes, writes, writes));
     ASSERT_TRUE(pair.run_until_completed(1, writes, limit)) << writes;
     EXPECT_EQ(pair.completions[1].back().immediate, writes);
     EXPECT_EQ(to.bytes, from.bytes);
@@ -64,20 +66,26 @@ struct Writer {
   uint32_t path_mtu() {
     std::array<FlowSignal, 4> signals;
     const size_t count = pair.nic(0).poll_signals(signals);
-    if (count > 0) reported = signals[count - 1].path_mtu;
+    if (count > 0) {
+      reported = signals[count - 1].path_mtu;
+      counted = signals[count - 1].sent;
+    }
     return reported;
   }
 
+  const Bytes bytes;
   SoftNicPair pair;
   SoftNicPair::Ends ends;
   TestMemory& from;
   TestMemory& to;
   uint32_t writes = 0;
   uint32_t reported = 0;
+  Bytes counted = 0;  // FlowSignal::sent
   Bytes passes = 1 << 16;
   Bytes passes_joined = 1 << 16;
   Bytes largest = 0;
   uint64_t sent = 0;
+  uint64_t nearly_1500 = 0;  // datagrams of that size
   uint32_t lost_percent = 0;
   Prng random{5};
 };
@@ -156,6 +164,22 @@ TEST(PathMtu, ThreeQuestionsAreAskedWhereEverythingPasses) {
   EXPECT_EQ(writer.path_mtu(), 0);
 }
 
+// The first write begins before it is known what passes, in pieces; its packets are full ones.
+TEST(PathMtu, BytesOfTheFirstWriteAreCountedOnce) {
+  constexpr Bytes kEach = 1 << 20;
+  for (const Security security : {Security::kOff, Security::kEncrypt}) {
+    Writer writer(searching(security), kEach);
+    for (uint32_t i = 1; i <= 3; ++i) {
+      writer.write();
+      EXPECT_EQ(writer.path_mtu(), 0U);
+      EXPECT_EQ(writer.counted, i * kEach);
+    }
+    const uint64_t before = writer.pair.nic(0).counters().data_packets_sent;
+    writer.write();
+    EXPECT_EQ(writer.pair.nic(0).counters().data_packets_sent - before, kEach / kMtu);
+  }
+}
+
 TEST(PathMtu, JoinedPacketsMayVanishWhereSingleOnesPass) {
   Writer writer;
   for (int i = 0; i < 5; ++i) writer.write();
@@ -169,13 +193,14 @@ TEST(PathMtu, JoinedPacketsMayVanishWhereSingleOnesPass) {
 }
 
 TEST(PathMtu, WritesThatHaveNotBegunAreDividedAnew) {
-  Writer writer;
-  for (uint32_t i = 0; i < 8; ++i) {  // more than the window takes of the smallest packets
-    writer.pair.post(0, writer.ends[0], SoftNicPair::write(writer.from, writer.to, kWrite, i, i));
+  Writer writer(searching(), 1 << 20);
+  writer.write();
+  writer.passes = 1500;
+  for (uint32_t i = 1; i < 9; ++i) {  // more than the window takes
+    writer.pair.post(0, writer.ends[0], SoftNicPair::write(writer.from, writer.to, 1 << 20, i, i));
   }
-  ASSERT_TRUE(writer.pair.run_until_completed(1, 8, Duration::from_ms(900)));
-  EXPECT_GT(writer.largest, kMtu);
-  EXPECT_LT(writer.sent, 8 * kWrite / 384U);
+  ASSERT_TRUE(writer.pair.run_until_completed(1, 9, Duration::from_ms(900)));
+  EXPECT_GT(writer.nearly_1500, (6U << 20) / 1408) << "pieces are smaller, questions larger";
 }
 
 // Those of many CTS slots are large.
