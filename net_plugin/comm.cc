@@ -77,10 +77,14 @@ Result<TestResult> Comm::poll(const CommRequest& request) const {
 }
 
 NcclResult Comm::test(CommRequest& request, int* done, int* sizes) {
+  if (request.failed) return data_result(*request.failed);
   const Result<TestResult> result = poll(request);
   if (result && !result->done) return NcclResult::kSuccess;
+  if (!result) {
+    request.failed = result.error().code;
+    return report_once(result.error());
+  }
   free_.push_back(&request);
-  if (!result) return report_once(result.error());
   *done = 1;
   for (int i = 0; sizes != nullptr && i < result->count; ++i) {
     sizes[i] = static_cast<int>(result->sizes[static_cast<size_t>(i)]);

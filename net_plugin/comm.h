@@ -29,6 +29,7 @@ struct CommRequest {
   Comm* comm = nullptr;
   Request* request = nullptr;
   std::optional<FlushId> flush;  // instead of `request`
+  std::optional<ErrorCode> failed = {};
 };
 
 // The sending or the receiving end of a connection, with a fixed set of requests. One type, because
@@ -52,7 +53,7 @@ class Comm {
   // For a completed receive. *request stays nullptr if the GPU sees its bytes already.
   nccl::NcclResult iflush(std::span<const ReceiveBuffer> buffers, CommRequest** request);
   // `sizes` may be nullptr; else it gets one size per buffer once *done is 1. A request that is
-  // done or failed is freed.
+  // done is freed. One that has failed fails again: NCCL 2.22 tests it once more.
   nccl::NcclResult test(CommRequest& request, int* done, int* sizes);
 
  private:

@@ -428,9 +428,9 @@ class RandomNetworks(Job):
         addresses = r"198\.18\.0\.1.*198\.18\.0\.2|198\.18\.0\.2.*198\.18\.0\.1"
         for fault, said in (("no UDP", f"nothing comes from ({addresses}).*firewall"),
                             ("no TCP", f"no connection from ({addresses}).*\\(TCP\\).*firewall|"
-                                       "no peer has called at .*\\(TCP\\).*firewall"),
+                                       "no peer has connected at .*\\(TCP\\).*firewall"),
                             ("TCP rejected", f"no connection from ({addresses}).*firewall|"
-                                             "no peer has called at .*\\(TCP\\).*firewall")):
+                                             "no peer has connected at .*\\(TCP\\).*firewall")):
             with self.subTest(fault=fault):
                 outcome = self.outcome_of(fault=fault)
                 self.assertFalse(outcome.worked)

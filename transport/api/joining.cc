@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <deque>
-#include <ranges>
 #include <vector>
 
 #include "transport/api/bond/bonded_end.h"
@@ -154,10 +153,12 @@ class EngineListener final : public Listener {
     std::optional<OwnDevice> part;
     for (const OwnDevice& device : own_.devices) {
       std::vector<size_t> members;
-      for (size_t member = 0; member < device.nics.size(); ++member) {
-        const auto numbers = offers | std::views::transform(&AddressedOffer::nic);
-        const uint8_t number = device.nics[member].engine->identity().back();
-        if (std::ranges::count(numbers, number) > 0) members.push_back(member);
+      for (const AddressedOffer& offer : offers) {
+        const auto named = std::ranges::find(device.nics, offer.nic, [](const OwnNic& nic) {
+          return nic.engine->identity().back();
+        });
+        if (named == device.nics.end()) break;
+        if (std::ranges::count(members, named->member) == 0) members.push_back(named->member);
       }
       if (!device.suits || members.empty()) continue;
       OwnDevice named = with_nics(device, members);

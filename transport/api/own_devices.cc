@@ -61,7 +61,7 @@ void Notices::log_lonely(const OwnDevice& device, const std::string& address, In
   const OwnNic& nic = device.nics.front();
   nic.log(
       LogLevel::kWarn,
-      fmt::format("no peer has called at {} (TCP) of {} for {:g} s: if the peer's log says that "
+      fmt::format("no peer has connected at {} (TCP) of {} for {:g} s: if the peer's log says that "
                   "it cannot connect, a firewall drops this port (PACECAR_PORTS sets the "
                   "range), or the peer has no route to it; else it has not come so far",
                   address, device.name, bootstrap::kPatience.seconds()));
@@ -84,7 +84,6 @@ bool Notices::is_first(const std::string& line, Instant now) {
 }
 
 OwnDevice with_nics(const OwnDevice& device, std::span<const size_t> members) {
-  if (members.size() == device.nics.size()) return device;
   OwnDevice part{.number = device.number, .name = {}, .suits = device.suits, .nics = {}};
   for (const size_t member : members) {
     part.nics.push_back(device.nics[member]);

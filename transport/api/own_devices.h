@@ -53,7 +53,7 @@ struct OwnDevices {
   const OwnDevice& requested() const { return devices.front(); }
 };
 
-// The device with these of its NICs only.
+// The device with these of its NICs, in this order.
 OwnDevice with_nics(const OwnDevice& device, std::span<const size_t> members);
 // Whether two NICs are of the same networks (NicCaps::networks).
 bool same_kind(const OwnNic& one, const OwnNic& other);

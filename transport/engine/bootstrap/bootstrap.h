@@ -106,7 +106,7 @@ class BootstrapListener {
 
   uint64_t strangers() const { return strangers_; }  // callers dropped so far
 
-  // True once: no caller has come since the first poll, for kPatience.
+  // True once: no caller has proved the secret since the first poll, for kPatience.
   bool lonely(Instant now);
 
   // A line to log: a caller used our protocol, but had no valid proof (at most once in 10 s, since
@@ -131,7 +131,7 @@ class BootstrapListener {
   Duration timeout_;
   std::vector<std::unique_ptr<BootstrapSession>> callers_;  // the oldest first
   uint64_t strangers_ = 0;
-  std::optional<Instant> lonely_at_;  // unset before the first poll; never() after the first caller
+  std::optional<Instant> lonely_at_;  // unset before the first poll; never() after the first session
   std::optional<std::string> warning_;
   std::optional<Instant> next_warning_;  // not before
 };

@@ -93,7 +93,6 @@ void BootstrapListener::accept_callers(Instant now) {
     Address remote;
     auto socket = socket_.accept(remote);
     if (!socket) return;
-    lonely_at_ = Instant::never();
     if (oldest != callers_.end()) {
       callers_.erase(oldest);
       ++strangers_;
@@ -155,6 +154,7 @@ std::unique_ptr<BootstrapSession> BootstrapListener::take_authenticated(Instant 
   });
   if (proved == callers_.end()) return nullptr;
   auto session = std::move(*proved);
+  lonely_at_ = Instant::never();
   session->deadline_ = now + timeout_;
   callers_.erase(proved);
   return session;
