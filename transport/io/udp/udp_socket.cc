@@ -47,7 +47,7 @@ Result<UdpSocket> open_bound(const Address& local) {
   }
   if (bind(udp.get(), &raw.any, length) != 0) {
     if (errno == EADDRINUSE && local.port == 0) {
-      return fail(ErrorCode::kUnavailable,
+      return fail(ErrorCode::kSystem,
                   fmt::format("no UDP port of {} is free: widen net.ipv4.ip_local_port_range, or "
                               "end programs that use its ports",
                               ip_to_string(local)));
