@@ -118,10 +118,12 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t
                 "cannot reach {} port {} ({}): check the address, the route and the firewall",
                 there, port, std::strerror(error));
   }
-  return fail(ErrorCode::kPeer,
-              "nobody listens on {} port {}: start the server there first (the same command "
-              "without a host), or name the address and, with -p, the port that it prints",
-              there, port);
+  return fail(
+      ErrorCode::kPeer,
+      "nobody listens on {} port {}, or a firewall rejects it: start the server there first "
+      "(the same command without a host), or name the address and, with -p, the port that "
+      "it prints",
+      there, port);
 }
 
 Result<void> ControlChannel::send(const Json& message) {

@@ -2,6 +2,7 @@
 // and posted memory is written, every operation with that peer ends, and a good peer is not
 // disturbed.
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -328,6 +329,7 @@ TEST(FiHostile, SilentConnectionsAreLimited) {
     constexpr size_t kInboxBytes = fabric::kMaxMessages * fabric::kMessageBytes;
     constexpr size_t kConnections = 200;
     constexpr size_t kAtOnce = 64;
+    mallopt(M_ARENA_MAX, 1);  // a thread's first allocation would add 64 MiB of address space
     FiEnd victim;
     FiHostilePeer hostile(victim.name().data(), 1);
     const auto progress = [&] { victim.progress(); };

@@ -131,7 +131,7 @@ class BootstrapListener {
   Duration timeout_;
   std::vector<std::unique_ptr<BootstrapSession>> callers_;  // the oldest first
   uint64_t strangers_ = 0;
-  std::optional<Instant> lonely_at_;  // unset before the first poll; never() after the first session
+  std::optional<Instant> lonely_at_;  // from the first poll; never() after the first session
   std::optional<std::string> warning_;
   std::optional<Instant> next_warning_;  // not before
 };
