@@ -426,7 +426,7 @@ class RandomNetworks(Job):
 
     def test_what_a_firewall_drops_is_said_on_both_sides(self):
         addresses = r"198\.18\.0\.1.*198\.18\.0\.2|198\.18\.0\.2.*198\.18\.0\.1"
-        for fault, said in (("no UDP", f"nothing comes from ({addresses}).*firewall"),
+        for fault, said in (("no UDP", f"no answer comes from ({addresses}).*firewall"),
                             ("no TCP", f"no connection from ({addresses}).*\\(TCP\\).*firewall|"
                                        "no peer has connected at .*\\(TCP\\).*firewall"),
                             ("TCP rejected", f"no connection from ({addresses}).*firewall|"

@@ -75,8 +75,8 @@ std::string describe(const Stall& stall, const std::string& end, const std::stri
                                         stall.lasted.seconds(), stall.requests);
   if (is_silent(stall)) {
     return fmt::format(
-        "{}, and nothing comes from {} to {}: its process is stopped, or the network "
-        "between drops these packets (a firewall? PACECAR_PORTS sets the ports)",
+        "{}, and no answer comes from {} to {}: its process is stopped, or the network between "
+        "drops packets there or back (a firewall? PACECAR_PORTS sets the ports)",
         begin, stall.peer_address, address);
   }
   if (stall.awaits_peer) {

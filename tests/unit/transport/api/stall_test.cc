@@ -53,7 +53,7 @@ TEST(Stall, SilenceOfThePeersNicIsAWarningWithBothAddresses) {
                     .peer_address = "192.0.2.7:58378"};
   EXPECT_EQ(level_of(stall), LogLevel::kWarn);
   EXPECT_THAT(describe(stall, kEnd, kOwn),
-              AllOf(HasSubstr("nothing comes from 192.0.2.7:58378 to 192.0.2.1:38140"),
+              AllOf(HasSubstr("no answer comes from 192.0.2.7:58378 to 192.0.2.1:38140"),
                     HasSubstr("firewall")));
 }
 
