@@ -1,7 +1,5 @@
 // Allocator: divides one receiving NIC's link among the flows that send to it, and advertises their
-// rates in grants.
-//
-// Purity as for Controller. Flows are numbered by the caller, 0 .. max_flows-1.
+// rates in grants. Purity as for Controller. Flows are numbered by the caller, 0 .. max_flows-1.
 #pragma once
 
 #include <cstddef>
@@ -61,8 +59,7 @@ class Allocator {
   virtual void on_round_trip(Duration) {}
   // Only where FlowEnvironment::oversubscription is above 1.
   virtual void on_counts(Instant, const ArrivalCounts&) {}
-  // A flow of weight w gets w times the rate of a flow of weight 1 if both could use more. From 1
-  // to kMaxWeight.
+  // A flow of weight w gets w times the rate of weight 1 if both could use more. 1 to kMaxWeight.
   virtual void set_weight(Instant, uint32_t /*flow*/, uint32_t /*weight*/) {}
   // The newest hint counts; before the first, nothing is known. A hint is no promise.
   virtual void on_hint(Instant, const TrafficHint&) {}

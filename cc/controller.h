@@ -1,5 +1,4 @@
 // Controller: decides how fast one flow may send. A flow is a (source NIC, destination NIC) pair.
-//
 // Purity: no clock, I/O, randomness or allocation after construction; time comes with every call.
 // The message layer feeds signals and applies decide(); the NIC enforces rate and window.
 #pragma once
@@ -40,8 +39,7 @@ struct FlowEnvironment {
   HostLink* host_link = nullptr;
 };
 
-// Larger round trips mean a stalled host, whatever their value. The bound also keeps arithmetic in
-// range.
+// Larger round trips mean a stalled host, whatever their value. It also keeps arithmetic in range.
 inline constexpr Duration kMaxRtt = Duration::from_s(1);
 
 enum class LossKind : uint8_t {

@@ -8,9 +8,8 @@
 // oversubscribed pulls come more slowly (core_rate.h).
 //
 // Invariants: the credit granted to all flows together never runs ahead of the pacer by more than
-// one pull; no flow is granted more than one pull beyond its wish and credit_limit.
-// Cost: O(1) per event and per pull; O(max_flows) in remove_flow. Purity and thread rule as for
-// Allocator.
+// one pull; no flow is granted more than one pull beyond its wish and credit_limit. Cost: O(1) per
+// event and per pull; O(max_flows) in remove_flow. Purity and thread rule as for Allocator.
 #pragma once
 
 #include <optional>

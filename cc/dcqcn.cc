@@ -71,8 +71,7 @@ void DcqcnController::update_alpha(Instant now) {
   alpha_ *= power(1 - constants_.gain, ticks);
 }
 
-// Consecutive cuts without an increase between them are one congestion event: the target does not
-// change.
+// Consecutive cuts without an increase between them are one congestion event: the target stays.
 void DcqcnController::cut(Instant at) {
   update_alpha(at);
   if (stage_ > 0) target_bps_ = rate_bps_;

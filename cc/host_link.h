@@ -43,8 +43,7 @@ class HostLink {
   // Whether claim() must be called: another process has changed its claim, or time has passed.
   // Usually one load from memory.
   virtual bool due(Instant now) const = 0;
-  // When due() becomes true even if no process changes its claim; Instant::never() without a
-  // demand.
+  // When due() becomes true even if no process changes its claim; Instant::never(): no demand.
   virtual Instant next_deadline() const = 0;
 
   // This process's place among the users of the link: each has a different one, usually small.

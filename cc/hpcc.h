@@ -1,8 +1,6 @@
 // `hpcc`: keeps the bytes in flight on the most loaded link just below its bandwidth-delay product,
 // from in-band telemetry. After Li et al., "HPCC: High Precision Congestion Control", SIGCOMM 2019,
-// algorithm 1; papers.md names the deviations.
-//
-// Requirements and invariants: see InbandController.
+// algorithm 1; papers.md names the deviations. Requirements and invariants: see InbandController.
 #pragma once
 
 #include <array>

@@ -1,5 +1,4 @@
-// The congestion controls by name, as PACECAR_CC and --cc name them, and the allocators that go
-// with them.
+// The congestion controls, as PACECAR_CC and --cc name them, and the allocators that go with them.
 #pragma once
 
 #include <memory>
@@ -42,9 +41,8 @@ std::span<const ControllerInfo> controllers();
 std::span<const AllocatorInfo> allocators();
 
 // The controllers of all flows of a NIC, at most `max_flows`. `fixed_rate` is what the controller
-// `fixed` sends at (0: line rate); for the others it is an upper bound (0: none).
-// Errors: kInvalidArgument with what is known, for an unknown name or constant and for a value out
-// of range.
+// `fixed` sends at (0: line rate); for the others it is an upper bound (0: none). Errors:
+// kInvalidArgument with what is known, for an unknown name or constant or a value out of range.
 Result<std::unique_ptr<ControllerSet>> make_controllers(std::string_view name,
                                                         const FlowEnvironment& environment,
                                                         Rate fixed_rate,

@@ -3,8 +3,7 @@
 // sections to the functions here and gives the reason for every deviation.
 //
 // The window is counted in packets of environment.mtu bytes, as a fraction where it is below one.
-// Invariants: kSwift.min_cwnd <= window <= max_cwnd(); the rate is never 0 and never above the line
-// rate.
+// Invariants: kSwift.min_cwnd <= window <= max_cwnd(); 0 < rate <= line rate.
 #pragma once
 
 #include "cc/constants.h"

@@ -1,9 +1,7 @@
 // `timely`: adjusts the rate by how fast the round trip grows or shrinks, between two delay
 // thresholds. After Mittal et al., "TIMELY: RTT-based Congestion Control for the Datacenter",
-// SIGCOMM 2015, algorithm 1; papers.md names the deviations.
-//
-// Made for lossless networks: it has no window and does not react to losses.
-// Invariant: the rate is between min_rate and the line rate.
+// SIGCOMM 2015, algorithm 1; papers.md names the deviations. Made for lossless networks: it has no
+// window and does not react to losses. Invariant: the rate is between min_rate and the line rate.
 #pragma once
 
 #include <array>

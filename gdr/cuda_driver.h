@@ -1,7 +1,6 @@
 // CudaDriver: NVIDIA's driver library, loaded at run time. A build needs neither CUDA's headers nor
-// its libraries, and a host without the library lacks support for GPU memory only.
-//
-// Thread rule: any thread.
+// its libraries, and a host without the library lacks support for GPU memory only. Thread rule: any
+// thread.
 #pragma once
 
 #include <memory>

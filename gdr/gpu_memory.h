@@ -1,8 +1,6 @@
 // Whether a pointer is host memory or a GPU's; and the two ways by which a NIC's driver finds a
 // GPU's memory: as a dma-buf, which is a file descriptor, or by its address, through a kernel
-// module.
-//
-// Thread rule: any thread.
+// module. Thread rule: any thread.
 #pragma once
 
 #include <cstddef>

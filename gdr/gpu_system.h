@@ -1,6 +1,4 @@
-// The driver, its GPUs, how NICs may reach the memory of each, and its copy engine.
-//
-// Thread rule: any thread.
+// The driver, its GPUs, how NICs reach the memory of each, and its copy engine. Any thread.
 #pragma once
 
 #include <map>

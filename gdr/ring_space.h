@@ -1,8 +1,6 @@
 // RingSpace: allocates contiguous pieces of a ring of bytes. Pieces are taken in order and given
 // back in any order; the space of a piece is free again when the pieces before it are given back,
-// too.
-//
-// Thread rule: one thread at a time.
+// too. Thread rule: one thread at a time.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,7 @@
 // Copies between a GPU's memory and pinned memory of the host, for NICs that cannot reach the GPU.
 // A GPU has one CopyEngine, with a stream each way; copies are asynchronous, and an event shows
-// when all copies before it are done.
-//
-// Thread rule: CopyEngine and StagedRange may be used from any thread; the rest by one at a time.
+// when all copies before it are done. Thread rule: CopyEngine and StagedRange may be used from any
+// thread; the rest by one at a time.
 #pragma once
 
 #include <cstddef>
@@ -138,8 +137,7 @@ class GpuAllocation {
   // An address of the GPU: the host's processors cannot access it.
   uint8_t* address() const { return address_; }
 
-  // Copy, and wait until the copy is done. The GPU's address must be in this allocation. Errors:
-  // kSystem.
+  // Copy, and wait until it is done. The GPU's address must be in this allocation. Errors: kSystem.
   Result<void> write(uint8_t* to, std::span<const uint8_t> from);
   Result<void> read(std::span<uint8_t> to, const uint8_t* from);
 

@@ -5,9 +5,8 @@
 //
 // NCCL calls connect() until the connection is there, each time with the same copy of the
 // listener's handle. The attempt is found by the address of that copy, which NCCL keeps for all
-// calls of one attempt, and by its bytes, because NCCL reuses the memory for another handle after
-// it has given up an attempt. The table belongs to the communicator, so finalize frees abandoned
-// attempts.
+// calls of one attempt, and by its bytes, because NCCL reuses the memory of attempts that it has
+// given up. The table belongs to the communicator, so finalize frees abandoned attempts.
 //
 // Hints: a communicator has the weight that PACECAR_WEIGHT had at its init. The NICs expect the
 // senders of the communicator that expects most of them, as it is not known which communicators

@@ -142,8 +142,7 @@ using plugin::listen;
 // --- set-up ---
 
 // Before version 11 NCCL passes no communicator and finalizes none. So the process has one, from
-// the first init to its end. Neither is ever destroyed: NCCL's threads may still call while the
-// process ends.
+// the first init to its end. Neither is destroyed: NCCL's threads may call while the process ends.
 constinit std::mutex g_mutex;  // guards g_context
 constinit void* g_context = nullptr;
 

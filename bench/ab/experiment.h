@@ -1,5 +1,4 @@
 // An experiment of simulations or of real programs: what summaries and reports compare. Plain data.
-//
 // A cell is one arm under one value of each factor. Its runs differ only in their seed, which for
 // real programs is the number of their block. Runs are numbered cell by cell.
 #pragma once

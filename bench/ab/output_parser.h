@@ -1,7 +1,6 @@
 // Finds the figures in the output of a benchmark: the columns of perftest (ib_write_bw,
 // ib_send_lat, ...) and of `pacecar bw` and `lat`, nccl-tests (the table and its average), and any
-// program whose last line is {"metrics": {"NAME": NUMBER, ...}}. Pure; the output may hold
-// anything.
+// program whose last line is {"metrics": {"NAME": NUMBER, ...}}. Pure; takes any output.
 #pragma once
 
 #include <map>

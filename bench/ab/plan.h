@@ -20,8 +20,7 @@ struct Command {
 };
 
 struct Plan {
-  // Of programs: its seeds number the rounds, and its `shown` may be empty: the first output
-  // decides.
+  // Of programs: its seeds number the rounds, and `shown` may be empty: the first output decides.
   Experiment experiment;
   std::string text;  // of the file; empty: there is none
 
@@ -38,9 +37,8 @@ struct Plan {
   bool of_programs() const { return experiment.kind == Experiment::Kind::kPrograms; }
 };
 
-// `seed` replaces the plan's. Every cell of simulations is checked, so that no run fails later
-// because of the plan. Errors: kNotFound, kSystem, kInvalidArgument; one sentence with file, line,
-// cause and cure.
+// `seed` replaces the plan's. All cells of simulations are checked, so no run fails later. Errors:
+// kNotFound, kSystem, kInvalidArgument; one sentence with file, line, cause and cure.
 Result<Plan> read_plan(const std::string& path, std::optional<uint64_t> seed);
 // For a text that is no file; messages call it `name`. Cells are not checked.
 Result<Plan> parse_plan(std::string_view text, const std::string& name);

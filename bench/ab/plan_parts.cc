@@ -31,8 +31,7 @@ Result<std::vector<bool>> select_names(const SpecValue& value, const std::string
   return selected;
 }
 
-// All combinations. Arms vary fastest, then the last factor, so that compared cells run one after
-// the other.
+// All combinations. Arms vary fastest, then the last factor, so compared cells run in succession.
 std::vector<Cell> all_cells(const Experiment& experiment) {
   std::vector<Cell> cells;
   Cell cell{0, std::vector<size_t>(experiment.factors.size(), 0)};

@@ -49,8 +49,7 @@ struct Layers {
 // Errors: kInvalidArgument; one sentence with file, line, cause and cure.
 Result<Layers> read_parts(const SpecValue& file, SpecReader& top, Experiment& experiment);
 
-// Reads one [[threshold]] and appends a threshold for each cell that it is about. Errors:
-// kInvalidArgument.
+// Reads one [[threshold]] and appends one for each cell that it is about. Errors: kInvalidArgument.
 Result<void> read_threshold(const SpecValue& table, Experiment& experiment);
 
 }  // namespace pacecar::ab

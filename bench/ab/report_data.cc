@@ -21,8 +21,6 @@ using Json = nlohmann::json;
 // To thousandths.
 double rounded(double value) { return std::round(value * 1000) / 1000; }
 
-// --- one run ---
-
 constexpr size_t kPoints = 500;       // of a series: as many as a plot has pixels for
 constexpr size_t kFewestPoints = 20;  // of a rate, however few packets it is of
 constexpr double kPacketsPerPoint = 8;
@@ -178,8 +176,6 @@ void add_metric(std::map<std::string, double>& values, const RunResult& run,
   if (value && std::isfinite(*value)) values[name] = *value;
 }
 
-// --- the experiment ---
-
 constexpr int kReportVersion = 1;
 constexpr size_t kCdfPoints = 200;
 constexpr size_t kSizeClasses = 10;
@@ -219,8 +215,7 @@ Json cdf_json(const std::vector<DoneFlow>& flows) {
   return {{"x", x}, {"y", y}};
 }
 
-// Slowdowns by size: classes with about the same number of flows. Flows of one size are in one
-// class.
+// Slowdowns by size: classes with about the same number of flows. A size is in one class.
 Json slowdowns_json(std::vector<DoneFlow> flows) {
   std::ranges::sort(flows, {}, &DoneFlow::bytes);
   Json classes = Json::array();

@@ -1,5 +1,4 @@
-// The results of an experiment: a record of each run, and the folder with its files (README.md
-// lists them).
+// The results of an experiment: a record of each run, and the folder with its files (README.md).
 #pragma once
 
 #include <cstdint>
@@ -66,9 +65,8 @@ class ResultsFolder {
   // Appends a record, with a single write.
   Result<void> append(const RunRecord& record) const;
 
-  // By run index; none yet: an empty list. Of several records of a run the last one counts. An
-  // incomplete last line (of a program that was killed) is ignored.
-  // Errors: kInvalidArgument; file, line, cause.
+  // By run index; none yet: an empty list. Of several records of a run the last one counts. A
+  // killed program's incomplete last line is ignored. Errors: kInvalidArgument; file, line, cause.
   Result<std::vector<RunRecord>> read_records() const;
   // The flows and series of a run; null when there are none.
   nlohmann::json read_detail(const RunRecord& record) const;

@@ -88,11 +88,8 @@ class Runner {
   std::vector<RunRecord> records_;
 };
 
-// --- simulations ---
-
-// Identifies a run, as 16 hexadecimal digits: a hash of the spec's tables, the topology and
-// workload that were made of them (and of the files that they name), the seed, and the program's
-// commit.
+// Identifies a run, as 16 hex digits: a hash of the spec's tables, the topology and workload that
+// were made of them (and of the files that they name), the seed, and the program's commit.
 std::string run_hash(const SpecTable& tables, const RunSpec& spec) {
   const Topology& topology = spec.topology;
   const Workload& workload = spec.workload;
@@ -201,8 +198,6 @@ class SimulationRunner final : public Runner {
 
   std::vector<RunRecord> waiting_;
 };
-
-// --- real programs ---
 
 class ProgramRunner final : public Runner {
  public:

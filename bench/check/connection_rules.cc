@@ -163,8 +163,6 @@ void registers_from_another_thread(Host& host) {
   });
 }
 
-// --- many connections, several threads ---
-
 constexpr size_t kThreads = 4;
 static_assert(kThreads <= kMaxListeners);
 constexpr size_t kBytes = 1 << 20;
@@ -266,8 +264,6 @@ void closes_in_flight(Host& host) {
     host.barrier();
   }
 }
-
-// --- aborts and dead peers ---
 
 constexpr size_t kOutstanding = 4;  // requests of a stream
 constexpr size_t kStreamed = 16;    // messages before a rank dies

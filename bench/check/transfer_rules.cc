@@ -227,8 +227,6 @@ void finished_sends_arrive(Host& host) {
   host.close_rank(comm);
 }
 
-// --- receives of several buffers ---
-
 size_t buffers_of(Host& host) {
   host.start();
   const auto buffers = static_cast<size_t>(host.properties(host.device()).max_receives);

@@ -5,8 +5,7 @@
 
 namespace pacecar {
 
-// The source, as git describes it: "-dirty" with uncommitted changes; "unknown" without a
-// repository.
+// The source, as git describes it: "-dirty" if changed since; "unknown" without a repository.
 std::string_view build_commit();
 std::string_view build_version();
 std::string_view build_compiler();

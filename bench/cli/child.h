@@ -1,7 +1,6 @@
 // A child process whose output is kept. It leads a process group of its own, so that Ctrl-C in a
-// terminal reaches its parent alone, and it ends with its parent.
-//
-// Thread rule: a child belongs to one thread, which outlives it.
+// terminal reaches its parent alone, and it ends with its parent. Thread rule: a child belongs to
+// one thread, which outlives it.
 #pragma once
 
 #include <poll.h>

@@ -25,8 +25,7 @@ const nlohmann::json* find(const nlohmann::json& object, std::string_view key) {
 
 }  // namespace
 
-// Counts brackets outside of strings. The count of invalid text may be wrong: the parser refuses
-// it.
+// Counts brackets outside of strings. May be wrong for invalid text: the parser refuses it.
 bool nests_too_deep(std::string_view text) {
   size_t depth = 0;
   bool in_string = false;

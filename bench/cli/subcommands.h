@@ -1,7 +1,6 @@
 // The subcommands of `pacecar`: one file each. To add one, write its file, declare it here, and add
-// its line to the table in bench/main.cc and to its module in bench/modules.
-//
-// argv[0] is the subcommand's own name. They return an ExitCode, or what a comment says here.
+// its line to the table in bench/main.cc and to its module in bench/modules. argv[0] is the
+// subcommand's own name. They return an ExitCode, or what a comment says here.
 #pragma once
 
 namespace pacecar {

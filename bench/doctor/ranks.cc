@@ -19,8 +19,7 @@ constexpr double kTimesOthers = 3;
 constexpr double kShareOfPeriod = 0.2;
 constexpr double kLeastSeconds = 1e-3;
 constexpr size_t kLeastCollectives = 3;
-// A process is starved if its share of time runnable without a processor exceeds the others' by
-// this.
+// A process is starved if its share of time runnable without a processor exceeds others' by this.
 constexpr double kStarved = 0.25;
 // A slow path has messages in flight for at least this share of the time.
 constexpr double kBusy = 0.4;
@@ -116,8 +115,6 @@ Table table_of(const std::vector<Member>& members) {
   return table;
 }
 
-// --- mismatched collectives ---
-
 std::string text_of(const Member& member, const CollectiveKey& key) {
   return fmt::format("{} number {} of {} elements", key.first, key.second,
                      member.begun.at(key)->amount);
@@ -196,8 +193,6 @@ std::optional<RankFinding> different_sizes(const std::vector<Member>& members) {
   return std::nullopt;
 }
 
-// --- slow ranks ---
-
 std::optional<RankFinding> starved_host(const Table& table) {
   std::vector<double> starved;
   for (const Member& one : *table.members) starved.push_back(one.profile->starved);
@@ -249,8 +244,6 @@ std::optional<RankFinding> outlier(const Table& table, const MeanRule& rule) {
                   rule.of_period ? 100 * most.value / table.period_s : 1e3 * most.others)};
 }
 
-// --- slow paths ---
-
 struct Edge {
   const Member* from = nullptr;
   const Member* to = nullptr;
@@ -258,8 +251,7 @@ struct Edge {
   double busy = 0;       // of the time
 };
 
-// On a slow path both ends wait for the network; if only the sender waits the receiver is late, and
-// the reverse.
+// On a slow path both ends wait for the network; if only one end waits, the other is late.
 std::vector<Edge> edges_of(const Table& table) {
   std::map<int64_t, const Member*> members;
   for (const Member& one : *table.members) members[one.profile->rank] = &one;

@@ -81,8 +81,7 @@ Verdict verdict_of_waiting(const Job& job, const WaitedFor& found) {
   return verdict;
 }
 
-// The ranks' own records name causes; what the flows say is worse where nothing moves at all, or
-// packets are lost.
+// The ranks' own records name causes; what flows say is worse if nothing moves or packets are lost.
 bool decides(const RankFinding& rank, const std::vector<Finding>& flows) {
   if (flows.empty() || !flows.front().rule->trouble) return true;
   const std::string_view worst = flows.front().rule->name;

@@ -1,7 +1,5 @@
 // The agents of all hosts of --hosts: starts them, sends them commands, and returns their events. A
-// lost host stays lost, with the reason; the others continue.
-//
-// Thread rule: one thread.
+// lost host stays lost, with the reason; the others continue. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

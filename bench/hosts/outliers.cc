@@ -100,8 +100,7 @@ Typical typical_of(const Matrix& matrix, const Quantity& quantity) {
   typical.centre = median(known);
   add_residuals(matrix, quantity, typical);
   const double of_hosts = deviation_of(known, typical.centre);
-  // With few hosts some of these agree by chance, so a host's error is at least that of its
-  // measurements.
+  // With few hosts some of these agree by chance, so its error is at least its measurements'.
   const double peers = static_cast<double>(typical.hosts - 1);
   const double of_pairs = typical.sparse ? 0 : typical.noise / std::sqrt(peers);
   typical.limit = limit_of(std::max(of_hosts, of_pairs));
@@ -147,8 +146,7 @@ std::string how_slow(const SlowHost& host) {
   return fmt::format("{} {} of {} peers", how, host.slow_peers, host.peers);
 }
 
-// Takes all pairs that the host sends, or receives, out of `pairs`, if they are enough for a
-// sentence.
+// Takes all pairs that the host sends, or receives, out of `pairs`, if enough for a sentence.
 std::vector<SlowPair> take_group(std::vector<SlowPair>& pairs, size_t host, bool by_sender) {
   const auto of_host = [&](const SlowPair& one) {
     return (by_sender ? one.pair.sender : one.pair.receiver) == host;

@@ -209,8 +209,7 @@ std::vector<Round> tournament(size_t hosts) {
   return rounds;
 }
 
-// Rounds of a ring's edges: the even ones, the odd ones, and with an odd number of hosts the last
-// one.
+// Rounds of a ring's edges: the even ones, the odd ones, and for an odd number of hosts the last.
 std::vector<Round> ring(size_t hosts) {
   std::vector<Round> rounds(2);
   const size_t edges = hosts == 2 ? 1 : hosts;

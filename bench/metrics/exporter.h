@@ -1,6 +1,5 @@
-// The metrics of all processes of this host as one page, made for each request.
-//
-// Thread rule: any thread; one page at a time.
+// The metrics of all processes of this host as one page, made for each request. Thread rule: any
+// thread; one page at a time.
 #pragma once
 
 #include <map>

@@ -1,9 +1,7 @@
 // The control channel: a TCP connection between the two ends of a test. A message is a JSON object
 // on one line, with its kind in the member "type". The peer's bytes are untrusted: lines are
 // bounded, and a line that is no JSON object is an error of code kPeer. Servers accept clients by
-// control_listener.h.
-//
-// Thread rule: one thread at a time. Time limits are relative to the call.
+// control_listener.h. Thread rule: one thread at a time. Time limits are relative to the call.
 #pragma once
 
 #include <netdb.h>

@@ -50,9 +50,8 @@ Result<void> prove(ControlChannel& channel, const bootstrap::ClusterKey& key, Du
 // The server's part, message by message.
 class CallerProof {
  public:
-  // True: the message is part of the proof. False: it is not, and the proof is complete, or not
-  // needed. Errors: kPeer (the client has another key, or one of
-  // the two has none).
+  // True: the message is part of the proof. False: it is not, and the proof is complete or not
+  // needed. Errors: kPeer (the client has another key, or one of the two has none).
   Result<bool> take(ControlChannel& channel, const bootstrap::ClusterKey& key,
                     const nlohmann::json& message);
 

@@ -62,8 +62,7 @@ class IntervalMeter {
 
   // Adds a sample of the flow.
   void sample(const FlowView& flow);
-  // `total`: messages finished since the phase began. True when this ended an interval, which is
-  // then last().
+  // `total`: messages finished since the phase began. True: this ended an interval, now last().
   bool count(Duration since_start, uint64_t total);
   // Ends the last interval, however short; it does not count for the peak.
   void finish(Duration since_start, uint64_t total);

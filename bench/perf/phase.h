@@ -21,8 +21,7 @@ namespace pacecar::perf {
 // One end's costs and counters during a phase.
 struct EndReport {
   double cpu_s = 0;  // of the whole process, engine included
-  // What the counters that are reported (kCounters in phase.cc), and the device's own, have grown
-  // by.
+  // Growth of the counters that are reported (kCounters in phase.cc), and of the device's own.
   Statistics growth;
   // Of a sending end: its flow's view at the end (all streams of a test share one flow).
   std::optional<FlowView> flow;

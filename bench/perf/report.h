@@ -1,7 +1,6 @@
-// Results as perftest's columns, and as JSON with perftest's keys and more. Pure.
-//
-// A result is a JSON object. The columns are printed from it, so that both agree, and so that a
-// server prints what its client has measured.
+// Results as perftest's columns, and as JSON with perftest's keys and more. Pure. A result is a
+// JSON object. The columns are printed from it, so that both agree, and so that a server prints
+// what its client has measured.
 #pragma once
 
 #include <cstdint>

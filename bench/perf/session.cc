@@ -57,8 +57,7 @@ class Reporter {
     print(header_line(columns_));
   }
 
-  // `nic`: that the streams used. Errors: kPeer when the result, which may be a peer's, lacks a
-  // number.
+  // `nic`: that the streams used. Errors: kPeer when a peer's result lacks a number.
   Result<void> add(Json result, size_t nic) {
     nic_ = nic;
     ASSIGN_OR_RETURN(const auto line, result_line(columns_, result));

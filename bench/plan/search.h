@@ -1,6 +1,5 @@
 // Finds the strategies with the shortest steps: the best split of the layers for each shape, and
-// the best few shapes. Leaves out shapes and splits if a lower bound shows that they are worse.
-// Pure.
+// the best few shapes. Leaves out what a lower bound shows to be worse. Pure.
 #pragma once
 
 #include <cstdint>

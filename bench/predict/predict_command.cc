@@ -31,8 +31,6 @@ using namespace predict;
 using cli::Console;
 using Json = nlohmann::json;
 
-// --- predictions: all choices at all sizes, as a table, as JSON and as a page ---
-
 struct Answer {
   Collective collective;
   Prediction prediction;

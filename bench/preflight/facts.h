@@ -144,8 +144,7 @@ constexpr uint64_t rdma_mtu(uint64_t ip_bytes) {
   return 0;
 }
 
-// Which packets reach a peer and come back. Sizes are those of IP packets, headers included, in
-// bytes.
+// Which packets reach a peer and come back. Sizes are of IP packets with headers, in bytes.
 struct PeerPath {
   std::string host;
   std::string error;           // why no packet could be sent; empty: they were

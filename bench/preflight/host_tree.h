@@ -1,5 +1,4 @@
-// Reads /sys, /proc, /dev and /etc of this host, or of a copy of them in a folder. All of it is
-// untrusted.
+// Reads /sys, /proc, /dev and /etc of this host, or of a copy in a folder. All of it is untrusted.
 #pragma once
 
 #include <cstddef>

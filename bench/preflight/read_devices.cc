@@ -161,8 +161,7 @@ std::vector<RdmaDevice> read_rdma(const HostTree& tree) {
     device.name = name;
     device.firmware = tree.text(folder + "/fw_ver");
     device.node_guid = tree.text(folder + "/node_guid");
-    // A software device may point to the hardware of the interface below it; it has a file
-    // `parent`.
+    // A software device may point to the hardware below it; it has a file `parent`.
     const std::string address = tree.link_name(folder + "/device").value_or("");
     if (is_pci_address(address) && !tree.exists(folder + "/parent")) {
       device.pci_address = address;

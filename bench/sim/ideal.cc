@@ -20,8 +20,7 @@ Picoseconds time_on_wire(Rate rate, Bytes bytes) {
 Rate sum(Rate a, Rate b) { return Rate::from_bps(a.bps() + b.bps()); }
 
 // When the last bit arrives at the far end of a way, counted from the first bit sent: of `full`
-// full packets and a last one. Full packets follow each other at the pace of the slowest hop so
-// far.
+// full packets and a last one. Full packets follow at the pace of the slowest hop so far.
 Picoseconds last_arrival(std::span<const Hop> way, uint64_t full, Bytes full_bytes, Bytes last) {
   Picoseconds first_full = 0;  // arrival of the first full packet
   Picoseconds others = 0;      // how much later than the first the last full packet starts

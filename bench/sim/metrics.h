@@ -45,8 +45,7 @@ double jain_index(const std::vector<double>& values);
 void fill_shares(const RunSpec& spec, RunResult& run);
 
 // Jain's index of the rates relative to fair_rate, the least over all windows of 10 base round
-// trips in which all flows of `run` are under way; the first begins a round trip after the last
-// start.
+// trips in which all flows of `run` send; the first begins a round trip after the last start.
 double least_jain(const RunResult& run);
 
 }  // namespace pacecar

@@ -85,8 +85,7 @@ uint32_t window_of(const RunSpec& spec) {
   return std::bit_ceil(static_cast<uint32_t>(std::clamp<Bytes>(wanted, kWindowBits, kMost)));
 }
 
-// The fabric's configuration with room for the longest headers and datagrams of hosts with
-// `window`.
+// The fabric's configuration with room for the longest headers and datagrams under `window`.
 FabricConfig fabric_config(const RunSpec& spec, uint32_t window) {
   FabricConfig config = spec.fabric;
   const size_t ack =

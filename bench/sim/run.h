@@ -1,6 +1,5 @@
 // Runs one experiment: the production stack at every host of a simulated fabric, driven by a
-// workload on virtual time.
-// README.md describes its two phases. Thread rule: one thread per run.
+// workload on virtual time. README.md describes its two phases. Thread rule: one thread per run.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +19,7 @@ namespace pacecar {
 
 inline constexpr double kNoFigure = std::numeric_limits<double>::quiet_NaN();
 
-// A flow's share of common links (metrics.h). Rates in bits per second of payload; kNoFigure:
-// unknown.
+// A flow's share of common links (metrics.h). Rates in bits per second of payload; kNoFigure: none.
 struct FlowShare {
   double fair_rate = kNoFigure;    // max-min, while all flows run
   double mean_rate = kNoFigure;    // over all of that time

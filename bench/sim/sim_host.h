@@ -1,9 +1,7 @@
 // One host of an experiment, or one of several processes of a host: the production NIC, messages
 // and poll loop on a port of a simulated fabric. It runs when a packet arrives, when its port takes
-// packets again, when one of its timers is due, and after wake().
-//
-// Payload is a length only: every host registers the same range of addresses, and no memory is
-// there. Thread rule: one thread.
+// packets again, when one of its timers is due, and after wake(). Payload is a length only: every
+// host registers the same range of addresses, and no memory is there. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

@@ -18,8 +18,7 @@ struct TomlAssertion {};
 #pragma push_macro("NDEBUG")
 #undef NDEBUG
 #include <toml++/impl/preprocessor.h>
-// Where toml++ looks for white space it takes a letter beyond ASCII for impossible; the answer is
-// no.
+// Where toml++ looks for white space it takes a letter beyond ASCII for impossible; answer: no.
 #pragma push_macro("TOML_UNREACHABLE")
 #undef TOML_UNREACHABLE
 #define TOML_UNREACHABLE return false

@@ -12,8 +12,7 @@ namespace pacecar {
 std::string summary(const RunResult& run);
 // What a run is made of, defaults included, in one line: rates, round trip, queues.
 std::string fabric_text(const RunSpec& spec);
-// Sentences: which flows are not done, the first few by name; what in the specification spoils the
-// run.
+// Sentences: which flows are not done, the first few by name; what in the spec spoils the run.
 std::vector<std::string> warnings(const RunSpec& spec, const RunResult& run);
 
 }  // namespace pacecar

@@ -272,8 +272,7 @@ Explanation Traffic::explain(uint32_t flow) const {
   return (*hosts_)[connection.source]->messenger().explain(connection.send);
 }
 
-// Traces one flow of each connection: the first that is not acknowledged, which is the one that
-// sends.
+// Traces one flow of each connection: the first that is not acknowledged, which sends.
 void Traffic::on_step(uint32_t host, Instant now, bool messages) {
   if (trace_ != nullptr) {
     for (const uint32_t flow : sending_[host]) {

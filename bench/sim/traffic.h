@@ -27,8 +27,7 @@
 namespace pacecar {
 
 // A file with the events of a run, one JSON object per line: starts, arrivals and ends of flows,
-// triggers, faults, and changes of a flow's rate or of what limits it. Times are in nanoseconds
-// since time 0.
+// triggers, faults, and changes of a flow's rate or limit. Times are in nanoseconds since time 0.
 class TraceFile {
  public:
   static constexpr uint64_t kMostRates = 1'000'000;  // some 200 MB

@@ -46,8 +46,6 @@ FabricConfig fabric_config(const LiveSwitchConfig& config, Bytes frame_bytes) {
   return fabric;
 }
 
-// --- figures ---
-
 using Json = nlohmann::json;
 
 constexpr int kSchemaVersion = 1;

@@ -28,8 +28,6 @@ namespace {
 using cli::Console;
 using cli::steady_now;
 
-// --- the command line ---
-
 constexpr const char* kFooter = R"(Frames pass the switch of 'pacecar sim' in real time.
 Every port has a cable of its rate each way, a NIC queue before it, and an egress queue in the
 switch; frames of the class --control-tc go first. Frames that their sender has joined (GSO) are
@@ -201,8 +199,6 @@ Result<std::vector<SwitchPort>> ports_of(const SwitchFlags& flags) {
   if (ports.size() >= 2) return ports;
   return invalid("a switch joins ports: name two or more with --port, not {}", ports.size());
 }
-
-// --- the loop ---
 
 // Samples of idle queues wake nobody: they are taken this late at most.
 constexpr Duration kLongestSleep = Duration::from_ms(10);

@@ -1,5 +1,4 @@
 // The newest samples of all hosts, written by the thread that takes them and read by the display.
-//
 // Thread rule: any thread.
 #pragma once
 

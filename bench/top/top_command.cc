@@ -76,8 +76,6 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.footer(kFooter);
 }
 
-// --- what is watched ---
-
 // Sleeps, until `ends` returns true. Returns false in that case.
 template <typename Ends>
 bool wait_for(double seconds, Ends ends) {
@@ -123,8 +121,6 @@ void watch_hosts(const std::stop_token& stop, HostSamples& samples, const Flags&
     for (const hosts::Event& event : agents.turn(Duration::from_ms(kKeyMs))) take(event);
   }
 }
-
-// --- what is shown ---
 
 struct Shown {
   Rows rows;

@@ -13,8 +13,7 @@
 // `size` is in bytes. send_done_trigger fires when the sender has the last acknowledgement,
 // recv_done_trigger when the receiver has all bytes; each may be given several times. A trigger is
 // oneshot, multishot, or barrier with a count (workload.h). Ids of flows and triggers begin at 1; a
-// flow without an id is numbered by its position. Lines may come in any order; a comment begins
-// with #.
+// flow without an id is numbered by its position. Lines may come in any order; # begins a comment.
 #pragma once
 
 #include <string>

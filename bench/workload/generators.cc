@@ -333,8 +333,7 @@ Result<Workload> pipeline_parallel(const WorkloadSpec& spec, Hosts hosts, uint64
   RETURN_IF_ERROR(check_parts(spec, 2 * hosts.size() * microbatches, 1));
   FlowGraph graph;
   const auto stages = static_cast<uint32_t>(hosts.size());
-  // [stage][microbatch]: the activations from this stage to the next, the gradients to the one
-  // before.
+  // [stage][microbatch]: the activations for the next stage, the gradients for the one before.
   std::vector<std::vector<uint32_t>> activations(stages);
   std::vector<std::vector<uint32_t>> gradients(stages);
   for (uint32_t stage = 0; stage < stages; ++stage) {

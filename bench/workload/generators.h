@@ -1,8 +1,7 @@
-// The kinds of workload as flows and triggers. The same arguments give the same flows.
-//
-// A step of a collective starts when the data that it forwards has been received and the host's
-// previous send is done, as in collective libraries with a buffer of one slot. Reductions take no
-// time. A collective's `bytes` is the buffer of one host; shares differ by at most one byte.
+// The kinds of workload as flows and triggers. The same arguments give the same flows. A step of a
+// collective starts when the data that it forwards has been received and the host's previous send
+// is done, as in collective libraries with a buffer of one slot. Reductions take no time. A
+// collective's `bytes` is the buffer of one host; shares differ by at most one byte.
 #pragma once
 
 #include <fmt/format.h>
@@ -53,8 +52,7 @@ Generator tree_broadcast;
 Generator ring_broadcast;  // from the first host along the others
 // Pipeline-parallel training, one stage per host, by the one-forward-one-backward schedule:
 // activations of `bytes` go to the next stage, gradients of as many to the previous one. `compute`
-// is a stage's time for one microbatch, forward or backward; it begins when the stage's last send
-// is done.
+// is a stage's time for one microbatch, forward or backward; it begins after the stage's last send.
 Generator pipeline_parallel;
 
 }  // namespace pacecar

@@ -65,8 +65,7 @@ std::optional<size_t> never_starting_flow(const Workload& workload);
 // The hosts that take part in a workload, in the order of their roles.
 using Hosts = std::span<const uint32_t>;
 
-// The flows, by index, that must be done before a flow starts: received completely, or acknowledged
-// completely.
+// The flows, by index, that must be done before a flow starts: all received, or all acknowledged.
 struct After {
   std::vector<uint32_t> received;
   std::vector<uint32_t> sent;

@@ -1,8 +1,7 @@
 // ArrivalMeter: the rate of arriving bytes, and their least recent delay. A window has four looks:
 // the rate is that of the last window, the delay the least of the last round trip. With several
-// paths, some packet of a round trip has met only the queue that all paths share.
-//
-// Rates are bit/s. Pure; one thread.
+// paths, some packet of a round trip has met only the queue that all paths share. Rates are bit/s.
+// Pure; one thread.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +21,7 @@ class ArrivalMeter {
         look_(window / static_cast<int64_t>(kLooks)),
         packet_(packet) {}
 
-  // Resets everything; the bytes that arrive now are not counted, because the time they took is
-  // unknown.
+  // Resets everything; bytes that arrive now are not counted, as the time they took is unknown.
   void begin(Instant now) {
     looks_.fill({});
     began_ = now;

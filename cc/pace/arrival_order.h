@@ -1,7 +1,6 @@
 // ArrivalOrder: whether packets of a flow are overtaken by later ones. Packets through one queue
-// keep their order, however long the queue is and however fast it grows.
-//
-// Times of sending are the sender's, modulo 2^32 ns. Pure.
+// keep their order, however long the queue is and however fast it grows. Times of sending are the
+// sender's, modulo 2^32 ns. Pure.
 #pragma once
 
 #include <cstdint>

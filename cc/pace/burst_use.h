@@ -1,9 +1,7 @@
 // BurstUse: the bytes of the current busy period: of a virtual queue that takes the arrivals and
 // drains at a given rate. An application that sends in bursts with pauses between them uses a rate
-// without filling it; the pauses prove neither use nor lack of use.
-//
-// Times are arrivals less their delay, so that bytes that a late host takes at once are no burst.
-// Pure; one thread.
+// without filling it; the pauses prove neither use nor lack of use. Times are arrivals less their
+// delay, so that bytes that a late host takes at once are no burst. Pure; one thread.
 #pragma once
 
 #include <algorithm>

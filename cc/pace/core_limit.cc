@@ -66,8 +66,7 @@ void CoreLimit::set_base(Duration base) {
 // The lower bound of cuts.
 double CoreLimit::least() const { return std::min(rate_, line_ * kLeastShare); }
 
-// A slow flow tolerates more delay than a fast one behind the same queue, so that their rates
-// converge.
+// A slow flow tolerates more delay than a fast one behind the same queue, so their rates converge.
 Duration CoreLimit::target() const {
   const double slowness = line_ / rate_;
   const double scale = std::clamp(slowness * slowness * kSlowScale, 1.0, kMostScale);

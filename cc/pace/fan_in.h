@@ -20,8 +20,7 @@ class FanIn {
   // `word`: time of a demand on the link.
   FanIn(Duration round_trip, Duration word) : round_trip_(round_trip), word_(word) {}
 
-  // A flow has woken up; `competing` flows want more than a round trip's worth now, itself
-  // included.
+  // A flow has woken up; `competing` flows want more than a round trip's worth, itself too.
   void on_wake(Instant now, uint32_t competing) {
     if (over(now)) {
       if (woken_ > 0) close_episode();

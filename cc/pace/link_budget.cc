@@ -262,8 +262,7 @@ void LinkBudget::forget_bursts() {
   burst_.forget();
 }
 
-// Whether the budget is used: mostly, or fully from time to time by an application that sends in
-// bursts.
+// Whether the budget is used: mostly, or fully at times by an application that sends in bursts.
 bool LinkBudget::used(Instant now) const {
   if (meter_.rate() >= kUsed * rate_) return true;
   return burst_used_ && now - next_growth_ >= window_ * kBurstyWindows;

@@ -1,9 +1,8 @@
 // LinkBudget: the budget b, which is what one process may use of a link whose real rate and other
-// users are not known. The nominal rate is an upper bound. The inputs are the rate that arrives (or
-// is acknowledged), a, and its least queueing delay, d, both from ArrivalMeter. While a queue
-// stands, a is all that the link gives us, whatever was granted: b is cut to it. While d is small,
-// b grows. The law starts when our arrivals do not fill the nominal rate and a queue has stood for
-// three windows.
+// users are not known. The nominal rate is an upper bound. Inputs, from ArrivalMeter: the rate that
+// arrives (or is acknowledged), a, and its least queueing delay, d. While a queue stands, a is all
+// that the link gives us, whatever was granted: b is cut to it. While d is small, b grows. The law
+// starts when our arrivals do not fill the nominal rate and a queue has stood for three windows.
 //
 // The law and its reasons: method.md, "Parts and budgets". T, W, P and w are the same here: the
 // delay up to which b is not cut, the window of a measurement, a full packet, the process's weight.

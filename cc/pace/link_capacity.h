@@ -6,8 +6,7 @@
 // flow alone, else 0.985. X is traffic that no grant covers: per round trip it rises by half of the
 // difference to the measured rate and falls by a quarter of it, and flows with grants keep half of
 // the link against it. q is the queue at the last hop: line rate times the least excess delay of
-// all packets of a round trip. It is drained while the link gives its nominal rate; otherwise b is
-// cut.
+// all packets of a round trip. It is drained while the link gives its nominal rate; else b is cut.
 //
 // Rates are in bit/s on the wire. Pure; one thread.
 #pragma once
@@ -34,8 +33,7 @@ class LinkCapacity {
   Duration spread() const { return budget_.spread(); }
   // The rate that `flows` flows can be granted, in all.
   double available(size_t flows) const;
-  // So many flows take turns to send a packet: a queue that empties once per turn is no standing
-  // queue.
+  // So many flows take turns to send a packet: a queue that empties once per turn does not stand.
   void set_flows(size_t flows) {
     window_ = std::max(least_window_, packet_time_ * static_cast<int64_t>(flows));
   }

@@ -41,8 +41,7 @@ class LinkShare {
 
   // Whether on_acked() must be called.
   bool listens() const { return !receivers_time_arrivals_ || !budget_.unconcerned(); }
-  // Of all flows: `wire` bytes are acknowledged, after the round trip of the empty path plus
-  // `excess`.
+  // Of all flows: `wire` bytes are acknowledged, after the empty path's round trip plus `excess`.
   void on_acked(Instant now, Bytes wire, Duration excess, bool overtaken, uint32_t flow);
   Duration spread() const { return budget_.spread(); }
   void on_lost(Bytes wire) { budget_.on_loss(wire); }

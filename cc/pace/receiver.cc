@@ -119,8 +119,6 @@ void PaceReceiver::on_hint(Instant, const TrafficHint& hint) {
   changed_ = true;  // the hold of idle flows
 }
 
-// --- signals of flows ---
-
 void PaceReceiver::on_demand(Instant now, uint32_t flow, const Demand& demand) {
   Flow& f = at(flow);
   if (demand.is_credit || (f.has_demand && !newer(demand.epoch, f.demand_epoch))) return;

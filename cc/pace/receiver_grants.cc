@@ -19,8 +19,7 @@ constexpr double kWaitingShare = 256;
 constexpr double kHoldSwing = 2;
 // Granted on top of what a flow can use, so that it can show that it could use more.
 constexpr double kSlack = 1.0 / 16;
-// Idle flows whose hold is advertised at a time, and how often: there may be many, and they are not
-// urgent.
+// Idle flows whose hold is advertised at a time, and how often: there may be many, none urgent.
 constexpr uint32_t kHoldsAtATime = 16;
 constexpr int64_t kHoldsPerRoundTrip = 4;
 constexpr int64_t kRepeatsPerValidity = 4;  // three in a row may be lost
@@ -162,8 +161,7 @@ size_t PaceReceiver::poll_grants(Instant now, std::span<GrantUpdate> updates) {
   return count;
 }
 
-// Updates the link's state; starts visiting all active flows if the level has moved or repeats are
-// due.
+// Updates the link's state; starts to visit all active flows if the level moved or repeats are due.
 void PaceReceiver::start_pass(Instant now) {
   next_look_ = now + kLookInterval;
   changed_ = false;
@@ -204,8 +202,7 @@ void PaceReceiver::start_pass(Instant now) {
 
 // Updates the part that this process may divide: while it receives, its part among the host's
 // receiving processes; otherwise what it would have if all processes that could began. Its idle
-// flows begin with that part, so for a round trip it counts although the others have not been cut
-// yet.
+// flows begin with that part, so for a round trip it counts before the others have been cut.
 void PaceReceiver::claim_part(Instant now) {
   const bool active = charged_ > 0;
   if (!active) claimed_since_ = Instant::never();

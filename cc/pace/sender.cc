@@ -12,8 +12,7 @@
 namespace pacecar {
 namespace {
 
-// No flow goes below this, so that it always notices when congestion ends: 4 KiB in a third of a
-// second.
+// No flow goes below this, so it always notices when congestion ends: 4 KiB in a third of a second.
 constexpr Rate kLeastRate = Rate::from_bps(100'000);
 
 // --- beginning ---
@@ -285,8 +284,7 @@ FlowLimits PaceController::decide(Instant now) {
   }
   decision_.aligned = false;
   decision_.grid = {};
-  // The guess changes when other flows of the NIC begin at the same instant: then this flow begins
-  // again.
+  // The guess changes when other flows of the NIC begin at the same instant: then it begins again.
   begins_ |= opening_ && grant_.guessed && now == busy_since_ &&
              link_.backlogged() != backlogged_at_begin_;
   const bool begins = std::exchange(begins_, false) && has_backlog();

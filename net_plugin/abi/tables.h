@@ -1,5 +1,4 @@
 // The tables of functions by which NCCL calls a plugin: one symbol, ncclNetPlugin_vN, per version.
-//
 // The members keep NCCL's names: they are what people look for. What changed: 7 brought device
 // handles, 8 large registrations, 9 large messages and virtual devices, 10 traffic classes and
 // profiler handles, 11 a context per communicator, 12 other properties.

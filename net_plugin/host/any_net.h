@@ -1,7 +1,5 @@
 // A plugin's table of any version, called as if it were the newest. It does what NCCL does for old
-// plugins.
-//
-// Thread rule: as the plugin's own; init before all else.
+// plugins. Thread rule: as the plugin's own; init before all else.
 #pragma once
 
 #include <cstdint>

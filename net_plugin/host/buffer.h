@@ -1,6 +1,5 @@
-// Memory of messages: pages of their own, registered with one end of a connection.
-//
-// Errors and threads: as Communicator.
+// Memory of messages: pages of their own, registered with one end of a connection. Errors and
+// threads: as Communicator.
 #pragma once
 
 #include <cstdint>

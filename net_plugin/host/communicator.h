@@ -1,8 +1,6 @@
 // A loaded plugin, and one communicator over it, as NCCL makes them. Outputs hold garbage before a
-// call.
-//
-// Throws HostError for a broken rule, a failed call, or a wait that is too long. Calls whose result
-// the caller checks return it. Thread rule: as the plugin's own.
+// call. Throws HostError for a broken rule, a failed call, or a wait that is too long. Calls whose
+// result the caller checks return it. Thread rule: as the plugin's own.
 #pragma once
 
 #include <sched.h>

@@ -1,7 +1,6 @@
 // Plays NCCL: connections and requests of one communicator. Every call has NCCL's habits: outputs
-// hold garbage before it, nothing sleeps, sizes may exceed what is sent.
-//
-// Errors and threads: as Communicator.
+// hold garbage before it, nothing sleeps, sizes may exceed what is sent. Errors and threads: as
+// Communicator.
 #pragma once
 
 #include <array>

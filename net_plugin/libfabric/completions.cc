@@ -7,8 +7,6 @@
 namespace pacecar::fabric {
 namespace {
 
-// --- completion queues ---
-
 constexpr size_t kDefaultSize = 4096;
 
 CompletionQueue& of(fid_cq* queue) { return *static_cast<CompletionQueue*>(queue); }
@@ -108,8 +106,6 @@ fi_ops_cq kQueue = {.size = sizeof(fi_ops_cq),
                     .sreadfrom = safe<wait_and_read_from>,
                     .signal = wake,
                     .strerror = describe_error};
-
-// --- counters ---
 
 Counter& of(fid_cntr* counter) { return *static_cast<Counter*>(counter); }
 

@@ -190,8 +190,6 @@ void Domain::Keeper::sleep(Instant until, int bell) {
   sleep_until(until, {&woken, 1});
 }
 
-// --- registered memory: fi_mr_reg and its like ---
-
 namespace {
 
 int bind_region(fid* object, fid* other, uint64_t flags) {

@@ -1,6 +1,5 @@
 // When flows arrive that wait for one another and share links by max-min. Time advances from event
-// to event; between two events rates are constant. Times in seconds, rates in bytes per second.
-// Pure.
+// to event; between two events rates are constant. Units: seconds, bytes per second. Pure.
 //
 //   ready --delay--> sends --bytes at its rate--> drained --there--> received --back--> sent
 //

@@ -2,8 +2,7 @@
 //
 // Both are numbers in place of pointers. NCCL's proxy thread may pass those of another process (a
 // rank that sends for its neighbours), of a finalized communicator, or garbage: a number is looked
-// up, never dereferenced, and an unknown one is ignored. A communicator's number is never used
-// again.
+// up, never dereferenced, and an unknown one is ignored. A communicator's number is not reused.
 //
 // Thread rule: any thread.
 #pragma once

@@ -1,9 +1,7 @@
 // The predicted times of a communicator's collectives by each algorithm and protocol of NCCL, in
-// NCCL's numbers and units, from what this process knows of the job's cluster.
-//
-// All ranks must make the same choices, or the job hangs; and a rank cannot ask the others. So only
-// facts that are the same on equal hosts count, and no measurements. Pure, but for Tuners; any
-// thread.
+// NCCL's numbers and units, from what this process knows of the job's cluster. All ranks must make
+// the same choices, or the job hangs; and a rank cannot ask the others. So only facts that are the
+// same on equal hosts count, and no measurements. Pure, but for Tuners; any thread.
 #pragma once
 
 #include <array>

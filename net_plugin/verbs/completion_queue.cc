@@ -95,8 +95,6 @@ int modify_queue(ibv_cq* cq, ibv_modify_cq_attr* attr) {
   return 0;
 }
 
-// --- ibv_start_poll and what goes with it ---
-
 bool next_current(CompletionQueue& completions) {
   if (completions.queue.empty()) return false;
   completions.current = completions.take();

@@ -123,8 +123,7 @@ void describe_port(Context& context, ibv_port_attr* attr) {
   set_speed(caps.line_rate, attr);
 }
 
-// Programs of another version of libibverbs have longer or shorter structures: unknown fields are
-// 0.
+// Programs of another libibverbs version have longer or shorter structures: unknown fields are 0.
 template <typename Known>
 void fill(void* to, size_t size, const Known& known) {
   const size_t common = std::min(size, sizeof known);

@@ -1,8 +1,6 @@
 // Event pipes that programs read: completion channels, and a context's asynchronous events. When an
 // object is destroyed, its unread events are dropped, and the call waits until the program has
-// acknowledged those that it has read.
-//
-// Thread rule: any thread.
+// acknowledged those that it has read. Thread rule: any thread.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -1,7 +1,5 @@
 // Calls to the real libibverbs, for devices that are not ours. It is the next one in the program's
-// search order; if this library has its name, it is found by its path.
-//
-// Thread rule: any thread.
+// search order; if this library has its name, it is found by its path. Thread rule: any thread.
 #pragma once
 
 // Marks each function that the library exports.

@@ -1,5 +1,4 @@
 // The objects that programs of verbs hold. Each begins with the structure that verbs.h declares.
-//
 // Thread rule: any thread may call; a NIC's state is used with its mutex held.
 #pragma once
 

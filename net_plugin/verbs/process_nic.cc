@@ -176,8 +176,6 @@ void ProcessNic::sleep(Instant until, int other_fd) {
   sleep_until(until, waiting);
 }
 
-// --- the keeper ---
-
 Turn ProcessNic::take_turn() {
   // The turn of a caller may take longer than kCallerPatience, after many arrivals.
   if (mutex_.called() || !mutex_.try_lock()) return Turn::kBusy;

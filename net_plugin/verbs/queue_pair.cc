@@ -107,8 +107,6 @@ QueuePair::QueuePair(const ibv_qp_init_attr_ex& made_for, uint32_t sends, uint32
   begin_events(qp_base);
 }
 
-// --- states ---
-
 void QueuePair::set_attributes(const ibv_qp_attr& given, int mask) {
   const auto set = [&](int bit, auto member) {
     if ((mask & bit) != 0) attr.*member = given.*member;
@@ -250,8 +248,6 @@ void QueuePair::flush_receives() {
     complete_receive(dropped, IBV_WC_WR_FLUSH_ERR);
   }
 }
-
-// --- completions ---
 
 void QueuePair::on_completion(const Completion& completion) {
   if (qp_base.state == IBV_QPS_ERR) return;  // everything has been flushed

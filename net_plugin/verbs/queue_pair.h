@@ -1,5 +1,4 @@
 // A queue pair as a program holds it: state, attributes, outstanding work requests, completions.
-//
 // Thread rule: call with the NIC's mutex held.
 #pragma once
 

@@ -1,5 +1,4 @@
 // The receive requests of a queue pair, or of a shared receive queue: id and scatter list of each.
-//
 // Thread rule: call with the NIC's mutex held.
 #pragma once
 

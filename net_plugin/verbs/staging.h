@@ -1,7 +1,5 @@
 // Registered memory for inline data, and for work requests with several pieces. Sizes are powers of
-// two; memory is reused, and released with the pool.
-//
-// Thread rule: one thread at a time.
+// two; memory is reused, and released with the pool. Thread rule: one thread at a time.
 #pragma once
 
 #include <algorithm>

@@ -73,8 +73,7 @@ struct Attachment {
   std::string peer;
   size_t device = 0;  // the NIC's number in Context::nics
 
-  // Calls a function of the messenger, or of its Lanes, for this connection, with the engine's lock
-  // held.
+  // Calls a function of the messenger, or its Lanes, for this connection, under the engine's lock.
   template <typename Function, typename... Arguments>
   auto call(Function function, const Arguments&... arguments) const {
     return nic.engine->exclusively([&](Messenger& messenger) {

@@ -17,8 +17,7 @@ namespace {
 // has returned must stay valid.
 constexpr size_t kMaxBonds = 64;
 
-// Whether `other` takes GPU memory in every way in which `requested` does. The application relies
-// on that.
+// Whether `other` takes GPU memory in every way in which `requested` does. Applications rely on it.
 bool takes_gpu_memory_as(const NicInfo& requested, const NicInfo& other) {
   constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
   const auto limit = [](uint64_t bytes) { return bytes == 0 ? kNoLimit : bytes; };
@@ -175,8 +174,7 @@ NicState EngineContext::state_of(const RunningNic& nic) const {
   return state;
 }
 
-// A bond is named like NCCL's fused devices: "mlx5_0+mlx5_1". PCI path and GUID are the first
-// NIC's.
+// A bond is named like NCCL's fused devices: "mlx5_0+mlx5_1". PCI path, GUID: the first NIC's.
 NicInfo EngineContext::describe(const Group& group) {
   NicInfo all = group.front().info;
   all.ports = static_cast<uint32_t>(group.size());

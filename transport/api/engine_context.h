@@ -1,6 +1,5 @@
-// The Context of a process: its NICs, each with an engine, and bonds of several NICs.
-//
-// Thread rule: any thread.
+// The Context of a process: its NICs, each with an engine, and bonds of several NICs. Thread rule:
+// any thread.
 #pragma once
 
 #include <atomic>

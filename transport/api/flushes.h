@@ -1,8 +1,7 @@
 // Flushes of GPU memory by the NICs that wrote to it: each NIC reads, which orders only its own
 // writes. A broken NIC is skipped if it has received nothing since that GPU's last flush. Otherwise
-// the flush fails, as the NIC's writes may not have reached the GPU.
-//
-// Bound: the flushes that the NICs accept at once. Thread rule: any thread.
+// the flush fails, as the NIC's writes may not have reached the GPU. Bound: the flushes that the
+// NICs accept at once. Thread rule: any thread.
 #pragma once
 
 #include <array>

@@ -11,8 +11,7 @@
 
 namespace pacecar {
 
-// The connections use the requested device, or a replacement if the peer has no NIC on its
-// networks.
+// The connections use the requested device, or a replacement if the peer is not on its networks.
 Result<std::unique_ptr<Listener>> make_listener(const OwnDevices& own, const Params& params,
                                                 const bootstrap::ClusterKey& key);
 Result<std::unique_ptr<Connecting>> make_connecting(const OwnDevices& own, const Params& params,

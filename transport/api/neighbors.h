@@ -1,7 +1,5 @@
 // Chooses NICs by subnet, for hosts whose NICs are not all on one network: rings and meshes of
-// cables without a switch, rails that do not reach each other.
-//
-// Pure. Thread rule: any.
+// cables without a switch, rails that do not reach each other. Pure. Thread rule: any.
 #pragma once
 
 #include <cstdint>

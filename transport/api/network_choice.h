@@ -1,7 +1,6 @@
 // Chooses the NICs of two processes that are joined. Each NIC is on one or several networks
-// (NicCaps::networks); two NICs can be joined if and only if they have one in common.
-//
-// Pure. Thread rule: any.
+// (NicCaps::networks); two NICs can be joined if and only if they have one in common. Pure. Thread
+// rule: any.
 #pragma once
 
 #include <cstddef>

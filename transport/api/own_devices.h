@@ -1,7 +1,5 @@
 // The devices of a process as its connections see them: the requested one, and its replacements if
-// the peer has no NIC on its networks.
-//
-// Thread rule: any; Notices has a lock of its own.
+// the peer has no NIC on its networks. Thread rule: any; Notices has a lock of its own.
 #pragma once
 
 #include <map>

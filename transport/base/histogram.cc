@@ -21,8 +21,7 @@ uint64_t Histogram::value_at_percentile(double percentile) const {
   if (count_ == 0) return 0;
   if (!(percentile > 0)) return min_;
   if (percentile >= 100) return max_;
-  // 99.9 is a little more than 99.9 in binary; the slack keeps it from rounding up to the next
-  // rank.
+  // 99.9 is a little more than 99.9 in binary; the slack keeps it from the next rank.
   const double exact_rank = percentile * static_cast<double>(count_) / 100;
   const auto rank = static_cast<uint64_t>(std::ceil(exact_rank * (1 - 1e-14)));
   uint64_t seen = 0;

@@ -1,6 +1,5 @@
 // Loads the parameters from the command line, the environment and files. Not pure: each call reads
-// the environment and files.
-// Thread rule: no other thread changes the environment meanwhile.
+// the environment and files. Thread rule: no other thread changes the environment meanwhile.
 #pragma once
 
 #include <span>

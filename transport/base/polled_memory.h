@@ -1,8 +1,6 @@
 // Words of memory that one side writes while another polls them, without other synchronization: a
 // peer's NIC, or a thread in its place, and a reader. Such memory is read and written by these
-// functions only.
-//
-// Each is one plain instruction on x86; in C++ anything less would be a data race.
+// functions only. Each is one plain instruction on x86; in C++ anything less would be a data race.
 #pragma once
 
 #include <array>

@@ -1,7 +1,6 @@
 // A small deterministic generator: the same seed gives the same sequence with every compiler and on
 // every machine. xoshiro256** (Blackman and Vigna, "Scrambled linear pseudorandom number
-// generators", 2021), its state filled by splitmix64. Not for secrets.
-// Thread rule: one owner.
+// generators", 2021), its state filled by splitmix64. Not for secrets. Thread rule: one owner.
 #pragma once
 
 #include <array>

@@ -1,6 +1,4 @@
-// Random numbers that a peer cannot guess: first PSNs, paths, numbers of queue pairs, keys.
-//
-// Thread rule: any.
+// Random numbers that a peer cannot guess: first PSNs, paths, queue pair numbers, keys. Any thread.
 #pragma once
 
 #include <sys/random.h>

@@ -1,6 +1,5 @@
-// Doorbell: wakes a sleeping thread, and costs next to nothing while it is awake.
-//
-// Thread rule: ring() from any thread; expect() and answer() by the sleeper.
+// Doorbell: wakes a sleeping thread, and costs next to nothing while it is awake. Thread rule:
+// ring() from any thread; expect() and answer() by the sleeper.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -43,8 +42,7 @@ class Doorbell {
   }
 
   // From here on ring() wakes the sleeper, who must check for work once more and then sleep on
-  // fd(). ring() and expect() both use an exchange, so that the later one sees what the earlier one
-  // stored.
+  // fd(). ring() and expect() both use an exchange, so the later one sees what the earlier stored.
   void expect() { expected_.exchange(true, std::memory_order_acq_rel); }
   // Call it after the sleep.
   void answer() {

@@ -1,9 +1,7 @@
 // Engine: drives one NIC and the messenger above it. With PACECAR_PROGRESS=inline the threads that
 // poll for their messages do this, and a keeper thread takes over when they stop; with thread it is
 // always the keeper (progress_driver.h). All protocol state belongs to the holder of the engine's
-// lock.
-//
-// Thread rule: any thread; the submissions of one connection from one thread at a time.
+// lock. Thread rule: any thread; the submissions of one connection from one thread at a time.
 #pragma once
 
 #include <atomic>
@@ -39,8 +37,7 @@ class Engine final : private Driven {
   // Waits at most 300 ms for the last control words to reach the peers.
   ~Engine();
 
-  // Runs `use(messenger)` or `use(messenger, nic, now)` while nobody polls. For set-up and
-  // teardown.
+  // Runs `use(messenger)` or `use(messenger, nic, now)` while nobody polls, at set-up and end.
   template <typename Use>
   auto exclusively(Use use) {
     const Hold hold(*this);

@@ -48,8 +48,7 @@ class ProgressDriver {
   static Result<std::unique_ptr<ProgressDriver>> make(Driven& driven, const ProgressPolicy& policy);
   // The first call starts the thread; a further one does nothing. Throws std::system_error.
   void start();
-  // Ends the thread. Who owns the driver calls it first: the thread reaches the driver through its
-  // owner.
+  // Ends the thread. The driver's owner calls it first: the thread reaches the driver through it.
   void stop();
   ~ProgressDriver() { stop(); }
   ProgressDriver(const ProgressDriver&) = delete;

@@ -1,7 +1,5 @@
 // SoftPort: a software NIC on a packet I/O, as a NicPort. The engine drives it with the real clock,
-// the simulator with a virtual one.
-//
-// Pure: time is an argument. Thread rule: one thread at a time.
+// the simulator with a virtual one. Pure: time is an argument. Thread rule: one thread at a time.
 #pragma once
 
 #include <memory>

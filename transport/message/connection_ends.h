@@ -91,8 +91,7 @@ class ConnectionEnds : public Lanes {
   }
   uint64_t stall_changes() const { return stall_changes_; }
 
-  // The peer keeps its table until both have closed: if it refuses the write, it has closed
-  // already.
+  // The peer keeps its table until both have closed: if it refuses the write, it has closed.
   void on_close_sent(ConnectionId id, bool ok) {
     ends_[id].close_outstanding = false;
     if (!ok) ends_[id].peer_closed = true;

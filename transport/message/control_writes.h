@@ -1,8 +1,6 @@
 // ControlWrites: small writes into memory that the peer polls. Each flow has one word each way, the
 // receiver's grant or the sender's demand; connections write CTS slots, close words and notes from
-// their tables. Control writes leave on the control queue pair of their flow.
-//
-// Pure; one thread.
+// their tables. Control writes leave on the control queue pair of their flow. Pure; one thread.
 #pragma once
 
 #include <optional>

@@ -89,8 +89,7 @@ class EagerSource {
     return open_ != kNone && EagerCells::next(trains_[open_].bytes) + sizeof(EagerHeader) + size <=
                                  cells_.room(open_);
   }
-  // Copies a message for which takes() is true; returns its cell, that of the train if it boards
-  // one.
+  // Copies a message for which takes() is true; returns its cell, that of its train, if any.
   uint8_t send(const uint8_t* data, Bytes size, uint64_t next_slot, int32_t tag);
 
   // The write of this cell, without its id, to the receiver's connection of this number.

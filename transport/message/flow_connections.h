@@ -1,8 +1,6 @@
 // The connections of a flow, by the number in their immediates. The sender assigns the numbers, and
 // reuses one when nothing of its last connection is outstanding; so a number always means the
-// newest connection that has it.
-//
-// Pure; one thread. Memory grows only when a connection is added.
+// newest connection that has it. Pure; one thread. Memory grows only when a connection is added.
 #pragma once
 
 #include <cstdint>

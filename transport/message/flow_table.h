@@ -1,7 +1,5 @@
 // FlowTable: the flows of one NIC, from the first connection to the last. Makes and ends their
-// queue pairs.
-//
-// Pure; one thread. Memory is allocated only when flows are made.
+// queue pairs. Pure; one thread. Memory is allocated only when flows are made.
 #pragma once
 
 #include <array>

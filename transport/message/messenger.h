@@ -58,8 +58,7 @@ class Messenger {
   Result<void> finish_send(ConnectionId connection, std::span<const uint8_t> answer, Instant now) {
     return sends_.finish(connection, answer, now);
   }
-  // Errors: kUnavailable as above; kPeer for a malformed offer; kStale for a flow that has ended
-  // here.
+  // Errors: kUnavailable as above; kPeer for a malformed offer; kStale for a flow that has ended.
   Result<Answered> open_receive(std::span<const uint8_t> offer, Instant now);
   // An offer has failed with this error. True: its flow is the reason. The flow has broken or, if
   // another connection made it, has ended at the peer (kStale). No further connection shares it,
@@ -76,8 +75,7 @@ class Messenger {
   void close_receive(ConnectionId connection) {
     close_receive(connection, receives(connection).completed_slots());
   }
-  // Reports to the peer that all messages below this slot are complete, whatever this lane has
-  // received.
+  // Tells the peer that all messages below this slot are complete, whatever this lane received.
   void close_receive(ConnectionId connection, uint64_t completed_slots) {
     receives_.close(connection, completed_slots);
   }

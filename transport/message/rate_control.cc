@@ -89,8 +89,6 @@ void RateControl::hint(const TrafficHint& hint, Instant now) {
   congestion_.allocator->on_hint(now, hint_);
 }
 
-// --- events ---
-
 void RateControl::on_word(MessageFlow& flow, uint64_t word, Instant now) {
   if (flow.sending) {
     on_grant(flow, word, now);
@@ -165,8 +163,6 @@ void RateControl::on_signal(MessageFlow& flow, const FlowSignal& signal, Instant
   decide_later(flow, true);
 }
 
-// --- demands, grants, decisions ---
-
 // One flow's change may change others' limits. After two rounds the rest waits for the next poll,
 // unless a round has filled `changed_`.
 void RateControl::poll_changed(const Places<MessageFlow>& flows, Instant now) {
@@ -233,8 +229,6 @@ void RateControl::do_housekeeping(MessageFlow& flow, Instant now) {
   decide(flow, now);
   flow.meter.sample(now, flow.controller->explain(now), flow.stats);
 }
-
-// --- queries ---
 
 uint64_t RateControl::grant_word(const MessageFlow& flow) const {
   if (flow.obeys) return wire::encode_grant(congestion_.allocator->grant(flow.id));

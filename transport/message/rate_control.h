@@ -1,8 +1,6 @@
 // RateControl: how fast each flow may send. Carries the NIC's signals to the controllers of sending
 // flows and to the allocator of receiving ones, their demands and grants to the peers, and their
-// decisions to the NIC.
-//
-// Pure; one thread.
+// decisions to the NIC. Pure; one thread.
 #pragma once
 
 #include <array>

@@ -1,8 +1,7 @@
 // The receives of one connection: advertises buffers in the sender's ring of slots and counts the
 // writes that arrive. Requests complete in the order of posting. A receive lies where the
-// application has made it, and the queue refers to it until it is done.
-//
-// Bounds: kMaxReceives requests of up to kMaxGroup buffers. Pure; one thread.
+// application has made it, and the queue refers to it until it is done. Bounds: kMaxReceives
+// requests of up to kMaxGroup buffers. Pure; one thread.
 #pragma once
 
 #include <array>
@@ -68,8 +67,7 @@ class ReceiveQueue {
   bool idle() const { return requests_.empty(); }
   Bytes posted_bytes() const { return posted_bytes_; }
 
-  // The next run of unadvertised slots for which the peer has room, without wrapping; count 0:
-  // none.
+  // The next run of unadvertised slots for which the peer has room, unwrapped; count 0: none.
   struct Run {
     uint32_t first = 0;
     uint32_t count = 0;

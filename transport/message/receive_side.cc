@@ -14,8 +14,6 @@ constexpr Duration kInPassing = Duration::from_ms(3);
 
 }  // namespace
 
-// --- connections ---
-
 Result<ReceiveSide::Answered> ReceiveSide::open(std::span<const uint8_t> bytes, Instant now) {
   ASSIGN_OR_RETURN(auto offer, decode_offer(bytes));
   ASSIGN_OR_RETURN(auto made, make());
@@ -65,8 +63,7 @@ Result<MessageFlow*> ReceiveSide::flow_of(const Offer& offer, Instant now) {
   return flow;
 }
 
-// A connection that had the number before fails: the sender has released it, and nothing more comes
-// for it.
+// A connection that had the number before fails: the sender has released it, and no more comes.
 void ReceiveSide::take_number(const MessageFlow& flow, const Offer& offer, Instant now) {
   const ConnectionId last = flow.numbered.at(offer.number);
   if (last == FlowConnections::kNone) return;
@@ -99,8 +96,6 @@ void ReceiveSide::fail(ReceiveEnd& end, MessageFailure failure, Instant now) {
   to_advertise_.remove(end.id);
   rates_.on_finished(*end.flow, posted, now);
 }
-
-// --- calls of the application ---
 
 bool ReceiveSide::receive(ConnectionId connection, MessageReceive& receive, Instant now) {
   ReceiveEnd& end = ends_[connection];
@@ -158,8 +153,6 @@ void ReceiveSide::renew(ConnectionId connection, Instant now) {
   const Bytes forgotten = end.queue.renew();
   if (!end.failed()) rates_.on_finished(*end.flow, forgotten, now);
 }
-
-// --- poll ---
 
 void ReceiveSide::on_write(const MessageFlow& flow, const Immediate& immediate, Bytes bytes,
                            Instant now) {

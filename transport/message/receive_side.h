@@ -1,7 +1,5 @@
 // ReceiveSide: the receiving ends of connections. Answers offers, advertises buffers, and counts
-// the writes that arrive.
-//
-// Pure; one thread. Memory is allocated only when a connection is made.
+// the writes that arrive. Pure; one thread. Memory is allocated only when a connection is made.
 #pragma once
 
 #include <optional>

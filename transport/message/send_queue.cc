@@ -176,8 +176,7 @@ void SendQueue::send_eagerly(MessageSend& send, uint64_t next_slot) {
   finish(send);
 }
 
-// False if it takes several writes, or there is no room: the NIC then reads the application's
-// memory.
+// False: it takes several writes, or there is no room: the NIC reads the application's memory.
 bool SendQueue::copy(MessageSend& send) {
   const SendOperation& operation = send.operation;
   if (send.writes > 1 || !eager_.has_room(operation.size)) return false;

@@ -119,8 +119,7 @@ class SendQueue {
   // A write with this number is done. Returns how many sends that completed, successfully or not.
   uint32_t on_write_done(uint32_t number, CompletionStatus status);
 
-  // The receiver has closed with so many slots completed: sends before that are done, the others
-  // fail.
+  // The receiver has closed with so many slots completed: earlier sends are done, the others fail.
   void on_peer_closed(uint64_t completed_slots);
   // Fails everything; outstanding() still counts the writes at the NIC.
   void fail(MessageFailure failure);

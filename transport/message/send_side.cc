@@ -13,8 +13,6 @@ constexpr int kWritesPerTurn = 8;
 
 }  // namespace
 
-// --- connections ---
-
 Result<SendSide::Offered> SendSide::open(const NicIdentity& peer, Instant now, uint32_t weight,
                                          ConnectionRole role) {
   PACECAR_CHECK(weight <= kMaxWeight);
@@ -115,8 +113,6 @@ void SendSide::fail(SendEnd& end, MessageFailure failure) {
   posting_.remove(end.id);
 }
 
-// --- calls of the application ---
-
 bool SendSide::send(ConnectionId connection, MessageSend& send) {
   SendEnd& end = ends_[connection];
   PACECAR_CHECK(!send.operation.put || end.eager == 0);
@@ -168,8 +164,6 @@ void SendSide::renew(ConnectionId connection, uint64_t next_slot) {
   PACECAR_CHECK(end.held);
   end.queue.renew(next_slot);
 }
-
-// --- poll ---
 
 bool SendSide::match(Instant now) {
   bool granted = false;

@@ -1,7 +1,5 @@
 // SendSide: the sending ends of connections. Offers connections, matches sends with the receivers'
-// buffers, and posts data writes.
-//
-// Pure; one thread. Memory is allocated only when a connection is made.
+// buffers, and posts data writes. Pure; one thread. Allocates only when a connection is made.
 #pragma once
 
 #include <optional>

@@ -12,8 +12,7 @@ namespace pacecar::metrics {
 
 inline constexpr const char* kExpositionType = "text/plain; version=0.0.4; charset=utf-8";
 
-// Add a family, then its samples, then the next family; then take(). Thread rule: one thread at a
-// time.
+// Add a family, then its samples, then the next family; then take(). One thread at a time.
 class Exposition {
  public:
   // `name` is the full name, without a counter's "_total".

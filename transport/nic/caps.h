@@ -48,8 +48,7 @@ struct NicCaps {
   // The networks that the NIC is on: two NICs can be connected if and only if they have one in
   // common. If a network does not leave the host, its name includes the host.
   std::vector<std::string> networks = {};
-  // As text: which of the device's offloads are used, and why others are not. Empty: the device has
-  // none.
+  // As text: which of the device's offloads are used, and why others are not. Empty: it has none.
   std::string offloads = {};
 };
 

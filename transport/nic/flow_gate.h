@@ -1,7 +1,6 @@
 // FlowGate: when a flow may send its next unit, by its limits (rate, first send, window, credit). A
 // unit is a packet on the software NIC, and a whole write (chunk) on NICs without pacing. It is
 // sent whole, so the credit, or a window smaller than a unit, may be exceeded by less than one.
-//
 // Pure: time is an argument. Thread rule: one owner.
 #pragma once
 

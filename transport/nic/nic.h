@@ -1,8 +1,6 @@
 // Nic: an RDMA NIC as a program sees it. Implemented by the software RDMA NIC (softnic), over
 // libibverbs (verbs) and over libfabric (ofi); used by the message layer, which is the same over
-// all of them.
-//
-// Thread rule: that of its two halves.
+// all of them. Thread rule: that of its two halves.
 #pragma once
 
 #include "transport/nic/nic_memory.h"

@@ -1,6 +1,5 @@
-// NicMemory: the memory that a NIC and its peers may access.
-//
-// Thread rule: one thread at a time, except where NicCaps::registers_beside allows more.
+// NicMemory: the memory that a NIC and its peers may access. Thread rule: one thread at a time,
+// except where NicCaps::registers_beside allows more.
 #pragma once
 
 #include <cstddef>

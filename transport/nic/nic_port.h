@@ -1,6 +1,5 @@
 // NicPort: how an engine or a simulator drives a NIC. In each turn it receives what has arrived,
 // runs timers and messages, and transmits what is due. Then it may sleep until something arrives.
-//
 // Thread rule: one thread at a time, except wait_fd(), which never changes.
 #pragma once
 
@@ -23,8 +22,7 @@ class NicPort {
   virtual void on_time(Instant now) = 0;
   // Transmits what is due. Returns the number of packets or writes.
   virtual size_t transmit(Instant now) = 0;
-  // When transmit() or on_time() must be called even if nothing arrives; Instant::never(): not at
-  // all.
+  // When transmit() or on_time() must be called even if nothing arrives; Instant::never(): never.
   virtual Instant next_deadline() const = 0;
 
   // From here on wait_fd() becomes readable when something arrives. False: something has already
@@ -32,8 +30,7 @@ class NicPort {
   virtual bool prepare_to_wait(Instant now) = 0;
   virtual int wait_fd() const = 0;  // -1 if none
 
-  // The address at which peers reach this host, for the bootstrap, with the UDP port if there is
-  // one.
+  // The address at which peers reach this host, for the bootstrap, with the UDP port if any.
   virtual const Address& address() const = 0;
 };
 

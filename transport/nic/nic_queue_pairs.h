@@ -1,7 +1,6 @@
 // NicQueuePairs: the queue pairs of a NIC, their work requests and completions; and its flows,
-// which take limits and return signals.
-//
-// Thread rule: one thread at a time. No call blocks. Time is an argument.
+// which take limits and return signals. Thread rule: one thread at a time. No call blocks. Time is
+// an argument.
 #pragma once
 
 #include <array>
@@ -21,8 +20,7 @@
 
 namespace pacecar {
 
-// A queue pair of this NIC. An id is not reused while late packets could still name the old queue
-// pair.
+// A queue pair of this NIC. An id is not reused while late packets could name the old one.
 using QueuePairId = uint32_t;
 // A protection domain, below 2^24: the peer of a queue pair reaches memory of the queue pair's
 // domain. With kNoDomain the peer of the queue pair reaches all memory; all peers reach the memory.
@@ -84,8 +82,7 @@ enum class Opcode : uint8_t {
   kRead,  // from the peer's memory into ours, which must be writable
   // The others only on queue pairs of Service::kStandard.
   kSendWithImm,
-  // As kSend, and then `immediate`, the key of a memory window of the peer's queue pair, is
-  // invalid.
+  // As kSend, and then `immediate`, the key of a window of the peer's queue pair, is invalid.
   kSendInvalidate,
   // Atomics on 8 aligned bytes of the peer; the original value is placed in our memory.
   kCompareSwap,
@@ -185,8 +182,7 @@ class NicQueuePairs {
   // The address of a connected queue pair's peer, as text. Empty: unknown.
   virtual std::string peer(QueuePairId /*id*/) const { return {}; }
   virtual QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const = 0;
-  // How long the peer has answered nothing, although it was asked. Zero: it answers, or is not
-  // asked.
+  // How long the peer has answered nothing, although it was asked. 0: it answers, or is not asked.
   virtual Duration silence(QueuePairId /*id*/, Instant /*now*/) const { return {}; }
   // What broke a queue pair, as text: device, cause and cure. Empty: nothing is known beyond the
   // completion's status.

@@ -1,7 +1,5 @@
 // OfiDomain: an opened provider: its fabric and domain, the completion queue, and how to sleep
-// until something arrives.
-//
-// Thread rule: one thread at a time; the file descriptor never changes.
+// until something arrives. Thread rule: one thread at a time; the file descriptor never changes.
 #pragma once
 
 #include <rdma/fi_domain.h>

@@ -103,8 +103,6 @@ int OfiEndpoint::write(const OfiWrite& write) const {
   return static_cast<int>(fi_writemsg(endpoint_.get(), &message, flags));
 }
 
-// --- OfiEndpoints ---
-
 Result<void> OfiEndpoints::open(uint32_t paths) {
   name_bytes_ = 0;
   size_t wanted = domain_.traits().endpoint_memory ? 1 : 1 + paths;

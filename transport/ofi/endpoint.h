@@ -1,8 +1,7 @@
 // OfiEndpoint: an endpoint of a libfabric NIC, with the addresses of the peers to which it writes.
 // OfiEndpoints: those of a NIC, the first for control words, the others for data. An endpoint is
-// costly (tcp;ofi_rxm takes 67 MB), so all queue pairs share few.
-//
-// Thread rule: one thread at a time.
+// costly (tcp;ofi_rxm takes 67 MB), so all queue pairs share few. Thread rule: one thread at a
+// time.
 #pragma once
 
 #include <rdma/fi_endpoint.h>

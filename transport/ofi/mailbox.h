@@ -77,7 +77,6 @@ class OfiMailbox {
   // `secret`: of the peer's ring.
   void join(uint64_t secret) { peers_secret_ = secret; }
 
-  // --- sending ---
   // Some entries are reserved for kCredit and kGone; otherwise two ends with full rings would wait
   // for each other.
   bool has_room() const { return in_peers_ring() < OfiRings::kMessages - kReserved; }
@@ -105,7 +104,6 @@ class OfiMailbox {
   bool must_return_credit() const { return taken_ - credited_ >= kCreditAfter; }
   bool has_reserved_room() const { return in_peers_ring() < OfiRings::kMessages; }
 
-  // --- receiving ---
   // The next message, if there is one. A message with a wrong check is not taken.
   std::optional<OfiMessage> take() {
     if (!has_arrived()) return std::nullopt;

@@ -19,8 +19,7 @@ namespace {
 
 constexpr uint32_t kOperations = 1 << 13;
 constexpr size_t kReceived = 1 << 13;
-// How long the peer of a lost bond lane may take to answer; meanwhile the messages wait for another
-// lane.
+// How long a lost bond lane's peer may take to answer; meanwhile messages wait for another lane.
 constexpr Duration kHaltLimit = Duration::from_ms(50);
 
 }  // namespace
@@ -103,8 +102,6 @@ NicCaps OfiNic::make_caps(const OfiConfig& config, const OfiDomain& domain) {
           .silent_writes_wake = domain.wakes(),
           .networks = {"ofi:" + domain.provider().name}};
 }
-
-// --- queue pairs ---
 
 Result<QueuePairId> OfiNic::create_queue_pair(const QueuePairConfig& config) {
   PACECAR_CHECK(config.flow < flows_.size() && config.receives == 0);
@@ -248,8 +245,6 @@ void OfiNic::reopen_endpoints(const std::string& why) {
   }
   sweep();
 }
-
-// --- memory ---
 
 // A software provider may continue a write after the memory is deregistered, so the peers must
 // confirm first that they write no more.

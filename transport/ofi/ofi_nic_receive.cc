@@ -84,8 +84,6 @@ void OfiNic::finish(QueuePair& qp, uint64_t number, CompletionStatus status) {
   if (!qp.leaving()) completed_.add(slot_of(qp.id));
 }
 
-// --- messages ---
-
 size_t OfiNic::take_messages(QueuePair& qp) {
   size_t count = 0;
   const bool had_room = qp.mailbox.has_room();

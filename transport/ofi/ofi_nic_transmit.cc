@@ -191,8 +191,6 @@ void OfiNic::retry_blocked(Instant now) {
   }
 }
 
-// --- messages ---
-
 void OfiNic::queue_message(QueuePair& qp, const OfiMessage& message, uint64_t finishes,
                            uint8_t endpoint) {
   if (!qp.awaits()) qp.since = now_;
@@ -229,8 +227,6 @@ bool OfiNic::send_message(QueuePair& qp, const OfiQueuePair::QueuedMessage& queu
   ++qp.messages;
   return true;
 }
-
-// --- time ---
 
 // A gap between our turns does not count as a peer's silence.
 void OfiNic::set_time(Instant now) {

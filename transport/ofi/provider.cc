@@ -122,8 +122,6 @@ bool leaves_host(const OfiProvider& provider) { return provider.domain != "lo"; 
 
 }  // namespace
 
-// --- the library ---
-
 Result<const OfiLibrary*> OfiLibrary::load(const std::string& file) {
   static std::mutex mutex;
   static std::unique_ptr<const OfiLibrary> loaded;  // never unloaded
@@ -184,8 +182,6 @@ std::string OfiLibrary::version() const {
   const uint32_t version = version_();
   return fmt::format("{}.{}", FI_MAJOR(version), FI_MINOR(version));
 }
-
-// --- providers ---
 
 std::string_view lowest_layer(std::string_view provider) {
   return provider.substr(0, provider.find(';'));

@@ -1,6 +1,5 @@
 // libfabric: the entry points of the library, and its providers on this machine, with what each can
-// do for Pacecar.
-// Thread rule: any.
+// do for Pacecar. Thread rule: any.
 #pragma once
 
 #include <rdma/fabric.h>

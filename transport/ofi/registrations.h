@@ -1,7 +1,6 @@
 // OfiRegistrations: the registered memory of a libfabric NIC, by the 32-bit key that Pacecar and
-// its peers use. The provider's own key may be longer, and the provider may choose it.
-//
-// Bounded by the number of registrations. Thread rule: one thread at a time.
+// its peers use. The provider's own key may be longer, and the provider may choose it. Bounded by
+// the number of registrations. Thread rule: one thread at a time.
 #pragma once
 
 #include <rdma/fi_domain.h>

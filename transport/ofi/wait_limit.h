@@ -1,9 +1,7 @@
 // WaitLimit: bounds how long a thread waits for a peer or the provider, turn by turn. Only time
 // counts in which the thread was running. A turn is short; for the rest of a long turn the thread
 // was not scheduled, which on a loaded host may last for a whole limit. On a host that stalls in
-// every turn the wait ends, too, but later.
-//
-// Pure. Thread rule: one owner.
+// every turn the wait ends, too, but later. Pure. Thread rule: one owner.
 #pragma once
 
 #include <algorithm>

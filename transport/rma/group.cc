@@ -125,8 +125,6 @@ std::optional<Error> Group::failure() const {
   return failure_;
 }
 
-// --- windows ---
-
 Result<SharedWindow*> Group::share(const MemoryRange& range) {
   Place own;
   std::shared_ptr<StagedRange> copies;
@@ -203,8 +201,6 @@ void Group::release(std::unique_lock<std::mutex>& lock, const std::optional<OwnM
   }
   windows_.deregister(*own);
 }
-
-// --- operations ---
 
 Result<Operation*> Group::begin(size_t rank) {
   if (peers_[rank].closed()) return tl::unexpected(peers_[rank].closed_error());

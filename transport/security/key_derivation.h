@@ -1,6 +1,5 @@
-// HKDF with SHA-256 (RFC 5869): derives keys for many purposes from one secret.
-//
-// Pure. Thread rule: any.
+// HKDF with SHA-256 (RFC 5869): derives keys for many purposes from one secret. Pure. Thread rule:
+// any.
 #pragma once
 
 #include <cstdint>

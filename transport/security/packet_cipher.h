@@ -1,9 +1,6 @@
 // AES-128-GCM (NIST SP 800-38D) for packets: a tag over clear and encrypted bytes. The build uses
 // Intel's ipsec-mb if it finds it, otherwise OpenSSL, which takes ten times as long for a small
-// packet.
-//
-// The caller must not use a nonce twice under one key.
-// Thread rule: one thread at a time.
+// packet. The caller must not use a nonce twice under one key. Thread rule: one thread at a time.
 #pragma once
 
 #include <array>

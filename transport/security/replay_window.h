@@ -1,7 +1,5 @@
 // Which packets have been accepted, by their counters. Each counter is accepted once, in any order,
-// unless it is older than the window (as in RFC 4303, 3.4.3).
-//
-// Thread rule: one thread at a time.
+// unless it is older than the window (as in RFC 4303, 3.4.3). Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>

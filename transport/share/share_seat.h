@@ -1,7 +1,6 @@
 // ShareSeat: the slot that a process has in a ShareTable. Each use checks that the slot is still
-// ours: a process that was stopped for long may have lost it, and takes another.
-//
-// No locks: a slot is taken by one compare-and-swap, and given up by one. Pure; one thread.
+// ours: a process that was stopped for long may have lost it, and takes another. No locks: a slot
+// is taken by one compare-and-swap, and given up by one. Pure; one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,7 @@
 // The virtual clock of a simulation and its timers. An event is a timer that falls due; timers are
-// made at set-up, so the memory of a run is known before it starts.
-//
-// Order: by time, then by the order of arming. So a run is the same on every machine. Armed timers
-// are in a heap, and each knows its place there: arming, moving and cancelling cost O(log n).
-// Thread rule: one thread.
+// made at set-up, so the memory of a run is known before it starts. Order: by time, then by the
+// order of arming. So a run is the same on every machine. Armed timers are in a heap, and each
+// knows its place there: arming, moving and cancelling cost O(log n). Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

@@ -75,8 +75,7 @@ struct HostPortConfig {
   Bytes control_queue_bytes = 65536;  // control packets' own; holds the largest packet at least
   Bytes inbox_bytes = 4 << 20;        // what is kept until it is read; dropped beyond
   Bytes datagram_bytes = 4096 + 128;  // largest datagram
-  // Bytes of every packet on the wire beyond its datagram: Ethernet with preamble and gap, IPv4,
-  // UDP.
+  // Bytes of each packet on the wire beyond its datagram: Ethernet with preamble, gap; IPv4, UDP.
   Bytes overhead_bytes = 66;
   uint16_t paths = 64;  // UDP source ports
   Rate drain_rate;      // of a slow host that reads no faster than this; 0: as fast as it likes
@@ -169,8 +168,6 @@ struct LinkInfo {
   Rate rate;
   Duration delay;
 };
-
-// --- faults ---
 
 // Half open: [from, until).
 struct SimWindow {

@@ -16,8 +16,6 @@ constexpr uint32_t kPauseFrameBytes = 84;  // 64, with preamble and gap
 
 }  // namespace
 
-// --- cables ---
-
 void Fabric::send(LinkId id, FabricPacket& packet) {
   FabricLink& link = links_[id];
   ++counters_.sent;
@@ -219,8 +217,6 @@ void Fabric::send_pause(LinkId from_sender, PacketKind kind) {
   link.pause_due = kind;
   start_or_wait(id, waiting);
 }
-
-// --- switches ---
 
 void Fabric::enter_switch(FabricPacket& packet) {
   const NodeId at = links_[packet.came_by].to;

@@ -1,8 +1,7 @@
 // The shortest ways through a topology, every cable counting as one step: from each node, the links
-// on which a packet for a host comes one step nearer. Hosts never forward.
-//
-// Hosts on the same switches share their routes, and equal sets of links are stored once, so that
-// 8,192 hosts take a few megabytes. Immutable once made; any thread may read.
+// on which a packet for a host comes one step nearer. Hosts never forward. Hosts on the same
+// switches share their routes, and equal sets of links are stored once, so that 8,192 hosts take a
+// few megabytes. Immutable once made; any thread may read.
 #pragma once
 
 #include <cstddef>

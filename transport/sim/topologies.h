@@ -1,7 +1,6 @@
 // Usual topologies: star, dumbbell, leaf-spine, fat tree, rails. Every cable is full duplex; a rate
-// is per direction and cable. Hosts are numbered leaf by leaf, from 0.
-//
-// Errors are kInvalidArgument: one sentence that names the wrong field and the remedy.
+// is per direction and cable. Hosts are numbered leaf by leaf, from 0. Errors are kInvalidArgument:
+// one sentence that names the wrong field and the remedy.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,5 @@
 // SoftEndpoint: one end of a queue pair of software NICs, and how the end is encoded as a
-// QueuePairAddress.
-//
-// Pure. Thread rule: any.
+// QueuePairAddress. Pure. Thread rule: any.
 #pragma once
 
 #include <algorithm>

@@ -1,8 +1,7 @@
 // FlowScheduler: which queue pair of a software NIC sends next, and how much. Flows take turns of
 // one burst, as their limits allow (FlowGate); the queue pairs of a flow take turns within it.
-// Queue pairs without a flow, for control writes, are neither paced nor limited.
-//
-// Bounded by flows and queue pairs. Pure. Thread rule: one owner.
+// Queue pairs without a flow, for control writes, are neither paced nor limited. Bounded by flows
+// and queue pairs. Pure. Thread rule: one owner.
 #pragma once
 
 #include <algorithm>
@@ -75,8 +74,7 @@ class FlowScheduler {
     Flow& flow = flows_[id];
     Bytes budget = room(flow.gate, end.next_bytes());
     const bool probing = end.probing();
-    // An acknowledgement or a new limit wakes the flow; another queue pair may have a probe to
-    // send.
+    // An acknowledgement or a new limit wakes the flow; another queue pair may have a probe.
     if (budget == 0 && !probing) return 0;
     const Instant next_send = flow.gate.next_send();
     if (next_send > now) {

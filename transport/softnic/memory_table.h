@@ -65,8 +65,7 @@ class MemoryTable {
   // or removed.
   Range writable_range(uint32_t key) const;
 
-  // The local address for a peer's write of `length` bytes at remote address `address`; nullptr:
-  // refused.
+  // The local address for a peer's write of `length` bytes at remote `address`; nullptr: refused.
   uint8_t* writable(uint32_t key, uint64_t address, Bytes length) const {
     return allowed(key, address, length, Access::kRemoteWrite);
   }

@@ -1,5 +1,4 @@
 // NicCore: what the queue pairs of a software NIC share, and what each of them may change in it.
-//
 // Thread rule: one owner.
 #pragma once
 

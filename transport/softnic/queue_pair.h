@@ -1,6 +1,5 @@
 // QueuePair: a queue pair of the software NIC: its addresses, its state, and once it is connected
 // its end, which sends and receives in one of the modes: extended, standard RC, or datagrams.
-//
 // Thread rule: one owner.
 #pragma once
 
@@ -54,8 +53,7 @@ class QueuePairEnd {
   // room, it returns 0 and they stay due.
   virtual size_t transmit_answers(Instant /*now*/, std::span<TxPacket> /*out*/) { return 0; }
 
-  // Nothing more is accepted from the peer. Of standard RC nothing is needed: there it is
-  // destroyed.
+  // Nothing more is accepted from the peer. Standard RC needs nothing: there it is destroyed.
   virtual void halt() {}
   // The queue pair has just been broken.
   virtual void on_broken() {}

@@ -1,6 +1,5 @@
-// RocePackets: packets of RoCE v2, out and in: their headers, ICRC and UDP ports.
-//
-// Thread rule: one owner.
+// RocePackets: packets of RoCE v2, out and in: their headers, ICRC and UDP ports. Thread rule: one
+// owner.
 #pragma once
 
 #include "transport/softnic/nic_core.h"

@@ -1,8 +1,6 @@
 // RttEstimator: the smoothed round trip, its variation, and the timeouts derived from them (RFC
 // 6298). The lower bound of the timeout suits hosts on which a polling thread may be preempted for
-// a while.
-//
-// Thread rule: one owner.
+// a while. Thread rule: one owner.
 #pragma once
 
 #include <algorithm>
@@ -48,8 +46,7 @@ class RttEstimator {
     if (smoothed_.ns() == 0) return bounds_.initial_timeout;
     return std::min(std::max(smoothed_ + variation_ * 4, bounds_.min_timeout), bounds_.max_timeout);
   }
-  // How much earlier than a delivered packet a lost one must have been sent (RFC 8985,
-  // section 6.2).
+  // How much earlier than a delivered packet a lost one must have left (RFC 8985, section 6.2).
   Duration reordering() const {
     if (bounds_.reordering.ns() != 0) return bounds_.reordering;
     return std::max(smoothed_ / 4, Duration::from_us(5));

@@ -1,6 +1,5 @@
-// SendProgress, SendTimeout: what events change in a sending half, in either wire mode.
-//
-// Pure. Thread rule: any.
+// SendProgress, SendTimeout: what events change in a sending half, in either wire mode. Pure.
+// Thread rule: any.
 #pragma once
 
 #include <cstdint>

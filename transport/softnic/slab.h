@@ -1,8 +1,6 @@
 // Slab: memory for the headers and trailers of the packets of one poll_transmit. Pieces are taken
 // from front to back, so a packet's trailer and the next packet's header are adjacent, and a packet
-// I/O can gather both as one piece.
-//
-// Thread rule: one owner.
+// I/O can gather both as one piece. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>

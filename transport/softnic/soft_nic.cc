@@ -80,8 +80,6 @@ SoftNic::~SoftNic() {
   for (auto& qp : core_.queue_pairs) qp.reset();
 }
 
-// --- the side of the packet I/O ---
-
 size_t SoftNic::poll_transmit(Instant now, std::span<TxPacket> packets) {
   core_.slab.clear();
   size_t count = 0;
@@ -149,8 +147,6 @@ Instant SoftNic::next_deadline() const {
   if (extended_receiver_.any_refusals() || !core_.scheduler.idle()) return Instant();
   return std::min(core_.acks.next_deadline(), core_.timers.next_deadline());
 }
-
-// --- queue pairs ---
 
 QueuePair& SoftNic::get(QueuePairId id) const {
   QueuePair* qp = core_.find(id);
@@ -307,8 +303,6 @@ void SoftNic::reset_queue_pair(QueuePairId id) {
     if (completion.queue_pair != id) core_.received.push(completion);
   }
 }
-
-// --- work requests and completions ---
 
 std::shared_ptr<void> SoftNic::deregister_memory(const MemoryRegion& region) {
   if (!core_.memory.remove(region.key)) return nullptr;

@@ -55,8 +55,7 @@ Result<std::string> ask(const StatePlace& place, const StateQuestion& question,
     socket = place.directory->connect(place.name);
   }
   if (!socket) return tl::unexpected(socket.error());
-  // A new socket has room for the line. A failure is ignored, as the process may have answered
-  // already.
+  // A new socket has room for the line. A failure is ignored, as it may have answered already.
   const std::string line = fmt::format("GET {}\n", question.page);
   static_cast<void>(send((*socket)->get(), line.data(), line.size(), MSG_NOSIGNAL));
   return receive_all((*socket)->get(), question.max_bytes, time);

@@ -1,6 +1,5 @@
-// Requests a page from many processes at once, so that stopped ones do not delay the others.
-//
-// Thread rule: any thread.
+// Requests a page from many processes at once, so that stopped ones do not delay the others. Thread
+// rule: any thread.
 #pragma once
 
 #include <span>

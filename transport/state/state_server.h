@@ -1,6 +1,5 @@
 // Serves pages to processes of the same user and of root. A caller connects and names a page in the
 // first line of an HTTP request. The server makes the page, sends it, and closes the connection.
-//
 // One thread, which sleeps without callers. It serves one caller at a time, for a limited time,
 // with a pause between two, so that callers cannot keep the process from its work.
 #pragma once

@@ -1,8 +1,6 @@
 // CompletionQueue: the one completion queue of a NIC, and the receive requests that its queue pairs
 // share. The queue never overflows: each queue pair reserves room for all that it may have
-// outstanding.
-//
-// Thread rule: one thread at a time; the file descriptor never changes.
+// outstanding. Thread rule: one thread at a time; the file descriptor never changes.
 #pragma once
 
 #include <array>

@@ -1,7 +1,5 @@
 // The RDMA devices of this machine, and one opened device: its capabilities, and the port that is
-// used. Reads the device and sysfs at set-up.
-//
-// Thread rule: one thread at a time.
+// used. Reads the device and sysfs at set-up. Thread rule: one thread at a time.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -1,8 +1,6 @@
 // FlushPair: an RC connection of the device to itself, for reads of memory that peers have written.
-// On the bus the read follows the writes, and makes them visible to a GPU.
-//
-// Bounded: at most as many flushes at a time as the queue pair takes. Thread rule: one thread at a
-// time.
+// On the bus the read follows the writes, and makes them visible to a GPU. Bounded: at most as many
+// flushes at a time as the queue pair takes. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>

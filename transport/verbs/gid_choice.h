@@ -1,8 +1,6 @@
 // Chooses our entry of a port's GID table. On Ethernet only RoCE v2 entries are usable: IPv4-mapped
 // is preferred, then global IPv6, then link-local, which works within one subnet only. A wrong
-// choice is the most common reason why RoCE connections fail.
-//
-// Pure. Thread rule: any.
+// choice is the most common reason why RoCE connections fail. Pure. Thread rule: any.
 #pragma once
 
 #include <array>

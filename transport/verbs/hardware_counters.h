@@ -1,6 +1,5 @@
 // HardwareCounters: the counters in sysfs that a port's driver has, under the driver's names, since
 // the port was opened: retransmissions, packets out of sequence, CNPs, bad checksums and others.
-//
 // Reads files. Thread rule: any.
 #pragma once
 

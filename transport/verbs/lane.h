@@ -1,8 +1,6 @@
 // Lane: one RC connection of a queue pair, that is a queue pair of libibverbs with a path of its
 // own through the network, and its outstanding work requests. A failed connection may be replaced
-// by another; the lane stays.
-//
-// Thread rule: one thread at a time.
+// by another; the lane stays. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
 // The outstanding work requests of one lane (an RC connection), and what a completion refers to.
-//
 // Bounded; allocates once. Pure. Thread rule: one owner.
 #pragma once
 

@@ -1,7 +1,6 @@
 // Registrations: the memory that the device may access, by key. The same memory with the same
-// rights is registered once (gdr/registration_cache.h).
-//
-// Bounded by the number of registrations. Thread rule: any thread.
+// rights is registered once (gdr/registration_cache.h). Bounded by the number of registrations.
+// Thread rule: any thread.
 #pragma once
 
 #include <cstdint>

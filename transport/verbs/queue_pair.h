@@ -1,7 +1,5 @@
 // VerbsQueuePair: a queue pair of VerbsNic: its lanes, its work requests and their completions. The
-// NIC decides when a posted work request may leave.
-//
-// Thread rule: one thread at a time.
+// NIC decides when a posted work request may leave. Thread rule: one thread at a time.
 #pragma once
 
 #include <array>

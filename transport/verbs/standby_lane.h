@@ -1,8 +1,7 @@
 // StandbyLane: a further RC connection of a queue pair, over which the two ends exchange messages
 // about failed lanes. Nothing is sent on it in normal operation, so an outage that breaks the lanes
-// does not break it. It has small receive requests of its own.
-//
-// Bounded: at most kMessages outstanding in each direction. Thread rule: one thread at a time.
+// does not break it. It has small receive requests of its own. Bounded: at most kMessages
+// outstanding in each direction. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>

@@ -126,8 +126,6 @@ Result<void> VerbsNic::set_up_waiting() {
   return {};
 }
 
-// --- memory ---
-
 Result<std::optional<uint64_t>> VerbsNic::start_flush(const MemoryRegion& region,
                                                       const uint8_t* data) {
   if (flushes_ == nullptr || flushes_->failed()) {
@@ -187,8 +185,6 @@ bool VerbsNic::wait_until_unused(uint32_t key) {
   }
   return true;
 }
-
-// --- queue pairs ---
 
 VerbsNic::LaneRef VerbsNic::find_lane(uint32_t number) const {
   const auto found = by_lane_.find(number);
@@ -344,8 +340,6 @@ void VerbsNic::on_results_lost(QueuePair& qp, Lane& lane) {
     lane.account.on_lost(entry);
   }
 }
-
-// --- faults ---
 
 FaultPlace VerbsNic::place_of(const QueuePair& qp) const {
   return {.device = device_.name, .port = device_.port, .peer = qp.peer};

@@ -1,8 +1,7 @@
 // VerbsNic: an RDMA NIC of the machine, through libibverbs: RC queue pairs over RoCE v2 or
 // InfiniBand. A data queue pair has several lanes, each with a path of its own through the network;
-// posted work requests wait here until the flow's limits allow each chunk.
-//
-// Thread rule: one thread at a time, except wait_fd() and the registration of memory.
+// posted work requests wait here until the flow's limits allow each chunk. Thread rule: one thread
+// at a time, except wait_fd() and the registration of memory.
 #pragma once
 
 #include <memory>

@@ -1,9 +1,7 @@
-// The part of VerbsNic that recovers failed lanes.
-//
-// Nothing is lost or delivered twice. An end of a lane is replaced only when everything that its
-// old connection received has been counted. No late packet reaches the new connection, which has
-// another queue pair number. Nothing is sent again before both old connections are gone; the counts
-// then show what arrived (LaneAccount).
+// The part of VerbsNic that recovers failed lanes. Nothing is lost or delivered twice. An end of a
+// lane is replaced only when everything that its old connection received has been counted. No late
+// packet reaches the new connection, which has another queue pair number. Nothing is sent again
+// before both old connections are gone; the counts then show what arrived (LaneAccount).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -68,8 +66,6 @@ void VerbsNic::watch_lanes(Instant now) {
   }
 }
 
-// --- the standby lane ---
-
 void VerbsNic::on_standby(QueuePair& qp, const ibv_wc& completion) {
   if (!qp.connected()) return;
   const StandbyLane::Event event = qp.standby->on_completion(completion);
@@ -103,8 +99,6 @@ void VerbsNic::on_standby_failed(QueuePair& qp) {
   if (down == qp.lanes.end()) return;
   break_queue_pair(qp, down->failed_by, likely_cause(qp, down->failed_because));
 }
-
-// --- step by step ---
 
 void VerbsNic::recover(Instant now) {
   if (recovering_.empty() || now < next_recovery_) return;
@@ -240,8 +234,6 @@ bool VerbsNic::drain(Instant now) {
   }
   return received_.size() + CompletionQueue::kBatch <= received_.capacity();
 }
-
-// --- the port ---
 
 bool VerbsNic::path_ready(Instant now) {
   if (!device_.port_active()) {

@@ -107,8 +107,6 @@ void VerbsNic::on_received(const ibv_wc& completion) {
   on_arrived(*qp, completion.byte_len, ntohl(completion.imm_data));
 }
 
-// --- events of the device ---
-
 void VerbsNic::poll_events() {
   ibv_async_event event{};
   while (ibv_get_async_event(device_.context.get(), &event) == 0) {
@@ -180,8 +178,6 @@ bool VerbsNic::prepare_to_wait(Instant now) {
   completions_.notify(flows_.any_in_flight() ? Wake::kAny : Wake::kSolicited);
   return receive(now) == 0 && all_polled();
 }
-
-// --- time, and what leaves ---
 
 void VerbsNic::on_time(Instant now) {
   now_ = now;

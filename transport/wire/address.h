@@ -1,6 +1,4 @@
-// Addresses as text.
-//
-// Pure functions; any thread.
+// Addresses as text. Pure functions; any thread.
 #pragma once
 
 #include <array>

@@ -1,7 +1,5 @@
 // Loads and stores in network byte order, at any alignment. Each call compiles to one load or store
-// with a byte swap.
-//
-// Pure functions; any thread.
+// with a byte swap. Pure functions; any thread.
 #pragma once
 
 #include <bit>

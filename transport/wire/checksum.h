@@ -1,9 +1,7 @@
 // The checksum that ends a packet without a tag: CRC-32C (Castagnoli's polynomial, reflected, as
 // iSCSI's, RFC 3720, 12.1), for which processors have an instruction. It is sent with the least
 // significant byte first, as RoCE's ICRC. Unlike the ICRC it covers only the bytes from the BTH on,
-// so addresses and ports may change in the network.
-//
-// Pure functions; any thread.
+// so addresses and ports may change in the network. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +12,7 @@ namespace pacecar::wire {
 
 inline constexpr size_t kChecksumBytes = 4;
 
-// The two ends of a connection agree on it. Acknowledgements are all header: for them both are
-// equal.
+// The ends of a connection agree on it. Acknowledgements are all header: for them both are equal.
 enum class Coverage : uint8_t {
   kFull,    // header and payload
   kHeader,  // header only, for paths that protect the payload themselves

@@ -145,8 +145,7 @@ bool decode(std::span<const uint8_t> packet, DataHeader& header,
   Bth bth;
   if (!decode_bth(p, bth)) return false;
   const uint32_t msn_and_flags = load_be32(p + 32);
-  // Assigned field by field: a DataHeader{...} would be built elsewhere and copied, for each
-  // packet.
+  // Assigned by field: a DataHeader{...} would be built elsewhere and copied, for each packet.
   header.opcode = bth.opcode;
   header.ack_request = bth.ack_request;
   header.taken_back = (msn_and_flags & kDataTakenBack) != 0;

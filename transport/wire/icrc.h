@@ -1,8 +1,7 @@
 // The ICRC that ends every packet of RoCE v2: CRC-32 over its IP, UDP and InfiniBand headers and
 // its payload, without the fields that change on the way (annex A17, 17.3.3). It covers fields that
-// only the packet I/O knows: addresses, ports, and over IPv4 the identification.
-//
-// Pure functions; any thread.
+// only the packet I/O knows: addresses, ports, and over IPv4 the identification. Pure functions;
+// any thread.
 #pragma once
 
 #include <array>

@@ -1,9 +1,7 @@
 // Telemetry that switches append to a data packet of the extended mode, behind its trailer: a
 // record for each hop, and a last word with the number of records. README.md has the layout. The
 // tail is not authenticated. One packet in 2^32 ends in bytes that look like a tail; it fails its
-// checksum and is retransmitted with another time stamp.
-//
-// Pure functions; any thread.
+// checksum and is retransmitted with another time stamp. Pure functions; any thread.
 #pragma once
 
 #include <cstddef>

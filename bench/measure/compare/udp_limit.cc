@@ -5,8 +5,7 @@
 //   udp_limit pingpong --address 127.0.0.1      one datagram to and fro, both sides spinning
 //
 // Both ends are given the server's address, and one of them --server. A TCP connection at the same
-// port says when the client is done, and carries what the server counted. The client prints one
-// line of JSON.
+// port ends the test, and carries what the server counted. The client prints one line of JSON.
 #include <netinet/udp.h>
 #include <sys/time.h>
 

@@ -1,8 +1,7 @@
 // message_cost MESSAGES BYTES: two contexts of this process send each other so many messages of
 // this size in turn, over UDP sockets and the loopback interface, with the defaults. For
-// instruction_counts.py, which counts one of the functions below: instructions in user space.
-//
-// One thread calls both ends, so a message lies in the receiver's socket before it is tested.
+// instruction_counts.py, which counts one of the functions below: instructions in user space. One
+// thread calls both ends, so a message lies in the receiver's socket before it is tested.
 #include <cstdio>
 #include <cstdlib>
 #include <vector>

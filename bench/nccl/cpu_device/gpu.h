@@ -122,8 +122,7 @@ class Event {
 void note_progress();
 
 // What a thread does between two looks at memory that others write: at first it gives way, then it
-// sleeps, as a machine may have fewer processors than GPUs and proxy threads. One per thread and
-// wait.
+// sleeps, as a machine may have fewer processors than GPUs and proxies. One per thread and wait.
 class Patience {
  public:
   void reset() { looks_ = 0; }

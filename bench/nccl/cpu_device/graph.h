@@ -1,6 +1,5 @@
 // A CUDA graph: commands that were captured instead of being done, and that every launch puts into
-// a stream. They run in the order in which they were captured, which is one of those that a GPU may
-// choose.
+// a stream. They run in the order in which they were captured, one that a GPU may choose.
 //
 //   begin() -> capturing: Gpu::enqueue() of a captured stream adds -> end() -> launched, any number
 //   of times

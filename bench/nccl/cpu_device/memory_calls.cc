@@ -54,8 +54,6 @@ void wait_for(const Stream& stream) { stream.gpu().wait_until_idle(stream); }
 
 }  // namespace
 
-// --- memory ---
-
 CPU_DEVICE_EXPORT int cuMemAlloc_v2(DevicePointer* to, size_t bytes) {
   void* memory = nullptr;
   const Status status = allocate(&memory, bytes, MemoryKind::kDevice);
@@ -152,8 +150,6 @@ CPU_DEVICE_EXPORT int cudaPointerGetAttributes(void* attributes, const void* poi
 
 CPU_DEVICE_NOTHING_TO_DO(cuPointerSetAttribute)
 CPU_DEVICE_NOTHING_TO_DO(cuFlushGPUDirectRDMAWrites)  // what NICs write is in memory at once
-
-// --- copies ---
 
 // Of ordinary host memory, everything is read or written before it returns.
 CPU_DEVICE_EXPORT int cudaMemcpyAsync(void* to, const void* from, size_t bytes, int, void* stream) {

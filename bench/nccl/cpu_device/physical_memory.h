@@ -25,8 +25,7 @@ class PhysicalMemory {
  public:
   // Zeroed; nullptr when there is no more.
   static std::shared_ptr<PhysicalMemory> create(size_t bytes, const PhysicalProperties& properties);
-  // What another process has created; nullptr when the file is none of these. The caller keeps
-  // the descriptor.
+  // What another process has created; nullptr: the file is none. The caller keeps the descriptor.
   static std::shared_ptr<PhysicalMemory> import(int descriptor);
 
   PhysicalMemory(const PhysicalMemory&) = delete;

@@ -119,8 +119,6 @@ void BulkTransfers::on_all_bytes(Operation& operation) {
   if (write || (offer.flags & kWantsDone) != 0) peer.reply_status(offer.id, status);
 }
 
-// --- puts ---
-
 Result<void> BulkTransfers::finish_puts(Peer& peer) {
   if (peer.puts == nullptr) return {};
   return peer.puts->finish([this](uint64_t number) {

@@ -47,8 +47,6 @@ int Connector::open(const Address& wanted) {
   return 0;
 }
 
-// --- calls and greetings ---
-
 Greeting Connector::greeting_for(const Peer& peer) const {
   Greeting greeting{.instance = instance_,
                     .token = peer.token,
@@ -147,8 +145,6 @@ void Connector::on_greeting_of(Peer& peer, const EndpointBootstrap::Event& event
   if (!peer.outbox->is_open() && peer.connecting == nullptr) connect(peer, event);
 }
 
-// --- our connections to a peer ---
-
 void Connector::connect(Peer& peer, const EndpointBootstrap::Event& event) {
   const Greeting& greeting = event.greeting;
   peer.remote_token = greeting.token;
@@ -195,8 +191,6 @@ void Connector::open_puts(Peer& peer, std::unique_ptr<SendConnection> connection
   peer.puts = std::make_unique<PutBox>(state_.domain.context_of_process(), std::move(connection));
   if (const auto opened = peer.puts->open(hello); !opened) peer.cannot_send(opened.error());
 }
-
-// --- connections of peers to us ---
 
 void Connector::accept_unidentified() {
   // Further connections wait in the listener until the oldest has had time for its kHello.

@@ -288,8 +288,7 @@ void Endpoint::fail_lost_peers() {
   const auto turn = attended_.advance(Clock::now());
   for (Peer& peer : state_.peers.all()) {
     if (!peer.failure) continue;
-    // Time does not count while frames of the peer wait for the application to read its
-    // completions.
+    // Time does not count while the peer's frames wait for the application to read completions.
     const bool waits = state_.completions.receive().full() && peer.has_unread_frames();
     if (!waits) peer.failure->lasted += turn;
     if (peer.is_lost() || peer.failure->lasted > kDrainTime) {

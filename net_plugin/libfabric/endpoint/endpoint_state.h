@@ -1,6 +1,5 @@
 // What the parts of an endpoint share: its peers, its outstanding operations, and where their
-// completions go.
-// Thread rule: with the domain's lock held.
+// completions go. Thread rule: with the domain's lock held.
 #pragma once
 
 #include "net_plugin/libfabric/endpoint/operations.h"

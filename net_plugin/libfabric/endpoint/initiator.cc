@@ -223,8 +223,6 @@ ssize_t Initiator::start_atomic(const OperationRequest& request, Peer& peer) {
   return 0;
 }
 
-// --- replies ---
-
 FrameResult Initiator::on_clear_to_send(Peer& peer, const FrameView& view) {
   const Frame& frame = view.frame;
   Operation* const operation = state_.operations.find(frame.id, peer);

@@ -1,6 +1,5 @@
 // The peers of an endpoint, by name and by number in the address vector. Peers are never removed: a
-// peer that failed may be called again.
-// Thread rule: with the domain's lock held.
+// peer that failed may be called again. Thread rule: with the domain's lock held.
 #pragma once
 
 #include <deque>

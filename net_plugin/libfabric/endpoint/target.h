@@ -1,6 +1,5 @@
 // Serves the writes, reads and atomics of peers on registered memory. Key, bounds and access are
-// checked; a refusal is replied.
-// Thread rule: with the domain's lock held.
+// checked; a refusal is replied. Thread rule: with the domain's lock held.
 #pragma once
 
 #include "net_plugin/libfabric/endpoint/bulk_transfers.h"

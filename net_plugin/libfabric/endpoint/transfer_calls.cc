@@ -43,8 +43,6 @@ ssize_t start(fid_ep* endpoint, const OperationRequest& request) {
   });
 }
 
-// --- messages, writes and reads ---
-
 uint8_t data_flag(bool has_data) { return has_data ? kHasData : 0; }
 
 void place(ReceiveRequest& /*request*/) {}
@@ -203,8 +201,6 @@ constexpr Table messages() {
           .senddata = Sending::with_data,
           .injectdata = Sending::inject_data};
 }
-
-// --- atomics ---
 
 // Elements in local memory, as pieces of bytes; `descs` may be null. run() refuses more than
 // kMaxIov pieces, and too many elements, which become more than kAtomicBytes.

@@ -6,8 +6,6 @@
 
 namespace pacecar::fabric {
 
-// --- inbox ---
-
 Result<void> Inbox::open() {
   RETURN_IF_ERROR(register_pages());
   for (uint32_t slot = 0; slot < requests_.size(); ++slot) RETURN_IF_ERROR(post(slot));
@@ -51,8 +49,6 @@ Result<void> Inbox::done() {
   }
   return {};
 }
-
-// --- outbox ---
 
 // The last message's memory holds kHello and kWake, which are never overwritten.
 Outbox::Outbox(std::shared_ptr<Context> context)
@@ -166,8 +162,6 @@ Result<void> Outbox::start(Coming coming) {
   shared_->receiver_is_woken();
   return {};
 }
-
-// --- puts ---
 
 Result<void> PutBox::open(const Frame& hello) {
   RETURN_IF_ERROR(register_pages());

@@ -1,10 +1,9 @@
 // Bootstrap of endpoints over TCP: a listener, and calls to the listeners of other endpoints. The
 // two sides exchange greetings: the endpoint's name, its Pacecar listener and a token. The socket
-// stays open: when it is closed, the peer has ended.
-// A caller is dropped if it sends no greeting within kPatience, an invalid one, or one with the
-// name of another host. Within a host, calls between processes of one user may go through a Unix
-// socket: then the kernel says which process is at the other end.
-// Never blocks. Thread rule: one thread at a time.
+// stays open: when it is closed, the peer has ended. A caller is dropped if it sends no greeting
+// within kPatience, an invalid one, or one with the name of another host. Within a host, calls
+// between processes of one user may go through a Unix socket: then the kernel says which process is
+// at the other end. Never blocks. Thread rule: one thread at a time.
 #pragma once
 
 #include <sys/socket.h>

@@ -89,8 +89,6 @@ bool SharedReceiver::rest() {
   return message && message->empty();
 }
 
-// --- a peer's memory ---
-
 std::optional<PeerMemory> PeerMemory::open(pid_t process, uint64_t token_address,
                                            const Token& token) {
   const PeerMemory memory(process, token_address, token);

@@ -1,8 +1,7 @@
 // The objects that programs of librdmacm hold: event channels, events and ids, each of which begins
-// with the structure that rdma_cma.h declares.
-//
-// Thread rule: one thread of the program uses an id at a time; what a peer's message changes is
-// guarded by the NIC's mutex, listeners and events by Process::mutex, which is taken last.
+// with the structure that rdma_cma.h declares. Thread rule: one thread of the program uses an id at
+// a time; what a peer's message changes is guarded by the NIC's mutex, listeners and events by
+// Process::mutex, which is taken last.
 #pragma once
 
 #include <rdma/rdma_cma.h>
@@ -114,8 +113,7 @@ Process& process();
 void raise(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> private_data = {});
 void raise_locked(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> private_data);
 void raise(Id& id, rdma_cm_event_type type, int status = 0);
-// Drops unread events, and waits until the others are acknowledged. Returns the ids of unread
-// requests.
+// Drops unread events and waits until the others are acknowledged. Returns unread requests' ids.
 std::vector<Id*> drop_events(Id& owner);
 // Ends a call of a synchronous id: waits for its event. 0, or -1 with errno.
 int complete(Id& id);

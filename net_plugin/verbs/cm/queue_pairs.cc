@@ -193,8 +193,7 @@ PACECAR_VERBS int rdma_init_qp_attr(rdma_cm_id* id, ibv_qp_attr* attr, int* mask
   return attributes_for(own, attr->qp_state, attr, mask) ? 0 : failed(EINVAL);
 }
 
-// For a queue pair that the program has created without rdma_create_qp: its event has no effect
-// here.
+// For a queue pair that the program has created without rdma_create_qp: its event does nothing.
 PACECAR_VERBS int rdma_notify(rdma_cm_id* id, ibv_event_type /*event*/) {
   return id_of(id).end == nullptr ? failed(EINVAL) : 0;
 }

@@ -1,7 +1,6 @@
 // What the two ends of a bonded connection have in common: they watch their lanes, give up lost
-// ones, and exchange notes about them (lanes.h).
-//
-// Thread rule: any thread; the members need the lock, except the public ones.
+// ones, and exchange notes about them (lanes.h). Thread rule: any thread; the members need the
+// lock, except the public ones.
 #pragma once
 
 #include <array>

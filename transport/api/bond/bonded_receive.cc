@@ -91,8 +91,6 @@ uint64_t BondedReceive::first_unfinished_slot() const {
   return next_slot_;
 }
 
-// --- messages ---
-
 Result<Request*> BondedReceive::irecv(std::span<const ReceiveBuffer> buffers) {
   RETURN_IF_ERROR(check_buffers(lanes_.front().at, buffers));
   const std::lock_guard lock(mutex_);
@@ -199,8 +197,6 @@ void BondedReceive::finish(Receive& receive) {
   receive.set(receive.failure == MessageFailure::kNone ? MessageRequest::State::kDone
                                                        : MessageRequest::State::kFailed);
 }
-
-// --- lost lanes ---
 
 void BondedReceive::collect(Instant /*now*/) {
   const auto receives = pending<Receive>();

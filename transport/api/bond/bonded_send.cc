@@ -85,8 +85,6 @@ BondedSend::~BondedSend() {
   for (const BondLane& lane : lanes_) close_send(*lane.at.nic.engine, lane.at.connection);
 }
 
-// --- messages ---
-
 Result<Request*> BondedSend::isend(const void* data, size_t size, int tag, const Memory* memory) {
   const Attachment& any = lanes_.front().at;
   if (!usable(any, data, size, memory)) return not_usable(any, memory);
@@ -212,8 +210,6 @@ FlowView BondedSend::flow() const {
   return all;
 }
 
-// --- lost lanes ---
-
 void BondedSend::on_loss() {
   if (state_ == State::kFlowing) state_ = State::kComplaining;
   if (state_ == State::kComplaining) send_note(NoteKind::kComplaint, lost_lanes(lanes_));
@@ -320,8 +316,7 @@ void BondedSend::on_resume(const LaneNote& note, Instant now) {
   }
 }
 
-// A posted message cannot be cancelled, as some lanes may have sent their parts: the connection
-// ends.
+// A posted message cannot be cancelled, as lanes may have sent their parts: the connection ends.
 void BondedSend::forget_memory(const Memory& memory) {
   const std::lock_guard lock(mutex_);
   if (ended_) return;

@@ -43,8 +43,7 @@ void BondKeeper::remove(BondedEnd& connection) {
 }
 
 void BondKeeper::wake() {
-  // Without the lock: a thread that is about to wait may miss it, and then waits for one more
-  // period.
+  // Without the lock: a thread about to wait may miss it, and then waits one more period.
   woken_ = true;
   changed_.notify_all();
 }

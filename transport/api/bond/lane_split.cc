@@ -58,8 +58,7 @@ std::array<Bytes, kMaxLanes> split(Bytes size, std::span<const LaneMeter> lanes,
   const auto free_at = [&](size_t lane) {
     return static_cast<double>(lanes[lane].outstanding()) / rates[lane];
   };
-  // By free_at(). An insertion sort: for std::ranges::sort GCC 12 warns of indices that do not
-  // occur.
+  // By free_at(). An insertion sort: for std::ranges::sort GCC 12 warns of impossible indices.
   std::array<size_t, kMaxLanes> order{};
   size_t count = 0;
   for (size_t i = 0; i < lanes.size(); ++i) {

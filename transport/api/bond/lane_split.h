@@ -1,7 +1,5 @@
 // Divides a message among lanes by each lane's recent rate and backlog, so that all finish at the
-// same time.
-//
-// Pure: time is an argument. Thread rule: one thread at a time.
+// same time. Pure: time is an argument. Thread rule: one thread at a time.
 #pragma once
 
 #include <array>

@@ -1,7 +1,6 @@
 // GPU memory for a Context. Chooses how each NIC uses it when the NIC is opened, and wraps the
-// Context of the NICs accordingly: dma-buf exports, staged connections, flushes.
-//
-// Thread rule: one thread at a time; what apply() returns has a Context's rule.
+// Context of the NICs accordingly: dma-buf exports, staged connections, flushes. Thread rule: one
+// thread at a time; what apply() returns has a Context's rule.
 #pragma once
 
 #include <memory>

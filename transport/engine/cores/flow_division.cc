@@ -12,8 +12,7 @@ namespace {
 // improvement is measured.
 constexpr uint32_t kShares = 1 << 12;
 constexpr uint32_t kLeastShare = kShares / 64;
-// Periods in which a share follows a core's rate, and in which it returns to the default without
-// work.
+// Periods in which a share follows a core's rate, and in which it returns to the default if idle.
 constexpr uint64_t kAdapting = 4;
 constexpr uint64_t kForgetting = 32;
 

@@ -34,8 +34,6 @@ MultiCoreNic::MultiCoreNic(SoftNic& first, std::span<const std::unique_ptr<Core>
   PACECAR_CHECK(cores() <= FlowDivision::kMaxCores);
 }
 
-// --- set-up ---
-
 Result<MemoryRegion> MultiCoreNic::register_memory(void* address, size_t length, Access access) {
   const auto region = first_.register_memory(address, length, access);
   if (!region) return region;

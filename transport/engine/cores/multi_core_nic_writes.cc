@@ -25,8 +25,6 @@ void MultiCoreNic::report_arrivals(bool wanted) {
   }
 }
 
-// --- writes and completions ---
-
 size_t MultiCoreNic::post(QueuePairId id, std::span<const WorkRequest> work_requests) {
   QueuePair* qp = find(id);
   if (qp == nullptr) return first_.post(id, work_requests);
@@ -112,8 +110,6 @@ bool MultiCoreNic::take(uint32_t index, Completion& completion) {
   done_.add(first_.slot_of(qp->id));
   return false;
 }
-
-// --- signals and limits ---
 
 size_t MultiCoreNic::poll_signals(std::span<FlowSignal> signals) {
   size_t count = first_.poll_signals(signals);

@@ -1,8 +1,6 @@
 // MultiCorePort: drives a software NIC on several processor cores. The owner's thread drives the
 // first core with the calls of a NicPort, like a single SoftNic; each other core has its own
-// thread.
-//
-// Thread rule: one thread at a time, except wait_fd().
+// thread. Thread rule: one thread at a time, except wait_fd().
 #pragma once
 
 #include <memory>

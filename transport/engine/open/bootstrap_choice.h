@@ -1,6 +1,5 @@
-// The address of the bootstrap's TCP connections, for NICs without an IP address.
-//
-// Pure, except routed_source(). Thread rule: any.
+// The address of the bootstrap's TCP connections, for NICs without an IP address. Pure, except
+// routed_source(). Thread rule: any.
 #pragma once
 
 #include <optional>

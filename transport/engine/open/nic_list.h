@@ -1,5 +1,4 @@
-// The NICs that a process uses: PACECAR_NICS, matched with the machine's NICs. Pure. Thread rule:
-// any.
+// The NICs that a process uses: PACECAR_NICS, matched with the machine's NICs. Pure; any thread.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,7 @@
 
 namespace pacecar {
 
-// The path below /sys/devices of a PCI address such as "0000:3b:00.0"; empty: there is no such
-// device.
+// The path below /sys/devices of a PCI address such as "0000:3b:00.0"; empty: no such device.
 std::string pci_device_path(const std::string& address);
 
 // A software NIC on a DPDK device. Errors: kUnavailable without DPDK, and those of open_dpdk().

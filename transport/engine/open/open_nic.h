@@ -1,5 +1,4 @@
-// Lists the NICs of this machine, and opens one with the parameters. Thread rule: any, during
-// set-up.
+// Lists the machine's NICs, and opens one with the parameters. Thread rule: any, during set-up.
 #pragma once
 
 #include <memory>

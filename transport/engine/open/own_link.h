@@ -16,8 +16,7 @@ std::optional<bool> link_is_up(const std::string& interface);
 // empty: nothing, or the NIC is of another kind. It decides whom an error accuses.
 std::string own_trouble(const std::string& nic, const Address& address);
 
-// Of the interface with this address. A prefix of 0: there is none, or it is the loopback or not
-// IPv4.
+// Of the interface with this address. A prefix of 0: none, or it is the loopback or not IPv4.
 Subnet subnet_of(const Address& address);
 
 // Whether packets from `own` to `peer` leave by the interface that has `own`.

@@ -122,8 +122,7 @@ size_t FaultIo::hand_out_due(std::span<RxPacket> packets, Instant now) {
   return count;
 }
 
-// Adds to the `count` packets that are ready. False if nothing came, or at the limit of held
-// packets.
+// Adds to the `count` packets that are ready. False: nothing came, or at the limit of held ones.
 bool FaultIo::receive_new(std::span<RxPacket> packets, size_t& count, Instant now) {
   // A packet may become two. So packets are received into the later half of the span, and the
   // earlier half has room for the copies.

@@ -34,8 +34,7 @@ struct FaultConfig {
 // part may be left out.
 Result<FaultConfig> parse_fault(std::string_view text);
 
-// If packets may be corrupted, caps().checks_payload is false, so that the protocol checks
-// payloads.
+// If packets may be corrupted, caps().checks_payload is false, so the protocol checks them.
 std::unique_ptr<PacketIo> inject_faults(std::unique_ptr<PacketIo> inner, const FaultConfig& config);
 
 }  // namespace pacecar

@@ -1,7 +1,6 @@
 // A decorator that records every datagram in a pcap file, as PcapWriter does. UDP's destination
-// port is shown as 4791, so that tools dissect RoCEv2. Time stamps are the caller's `now`.
-//
-// For tests and fault-finding: writes a file on the data path. Thread rule: as PacketIo.
+// port is shown as 4791, so that tools dissect RoCEv2. Time stamps are the caller's `now`. For
+// tests and fault-finding: writes a file on the data path. Thread rule: as PacketIo.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,5 @@
 // ReceiveRing: receives bursts of datagrams into a fixed set of buffers and splits joined ones
-// (UDP_GRO). The memory of a burst is valid until the next receive(). Thread rule: one thread at a
-// time.
+// (UDP_GRO). A burst's memory is valid until the next receive(). Thread rule: one thread at a time.
 #pragma once
 
 #include <sys/socket.h>

@@ -159,8 +159,7 @@ Result<UdpSocket> open_transmit_socket(const Address& local, uint8_t traffic_cla
   any_port.port = 0;
   ASSIGN_OR_RETURN(auto udp, open_discarding_socket(any_port));
   const int fd = udp.get();
-  // PROBE sets "don't fragment" and believes the device's MTU, not ICMP messages that anyone can
-  // forge.
+  // PROBE sets "don't fragment" and believes the device's MTU, not ICMP, which anyone can forge.
   const bool good = is_ipv4(local)
                         ? set_option(fd, IPPROTO_IP, IP_TOS, traffic_class) &&
                               set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)

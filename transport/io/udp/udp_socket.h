@@ -24,8 +24,7 @@ Result<UdpSocket> open_transmit_socket(const Address& local, uint8_t traffic_cla
 // bytes (network order), so that they take no buffer space. Errors: kSystem.
 Result<void> drop_unless(const UdpSocket& socket, uint64_t bits, uint64_t value);
 
-// Receives IPv6 datagrams without a UDP checksum, too: RDMA NICs send them, as RoCE v2 has the
-// ICRC.
+// Receives IPv6 datagrams without UDP checksum, too: RDMA NICs send them, as RoCE v2 has the ICRC.
 Result<void> accept_without_checksum(const UdpSocket& socket);
 
 // A socket that occupies `local`; the kernel drops what arrives there.

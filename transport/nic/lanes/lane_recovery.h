@@ -19,8 +19,7 @@
 
 namespace pacecar {
 
-// A message between the two ends of a queue pair. It travels over the standby lane, which keeps
-// order.
+// A message between the ends of a queue pair. It travels over the standby lane, which keeps order.
 struct RecoveryMessage {
   enum class Kind : uint8_t {
     kOffer = 1,  // the sender has a new RC connection for its end of the lane: `end`

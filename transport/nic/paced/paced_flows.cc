@@ -26,8 +26,7 @@ bool PacedFlows::can_send(const NicFlow& flow, uint32_t slot) const {
   return request != nullptr && flow.gate.has_room(request->length);
 }
 
-// A flow on credit counts in FlowSignal::sharing of the others, so it is ready only while it can
-// send.
+// A flow on credit counts in FlowSignal::sharing of the others, so it is ready only if it can send.
 void PacedFlows::wake(FlowId index) {
   const NicFlow& flow = (*this)[index];
   const auto sends = [&](uint32_t slot) { return can_send(flow, slot); };

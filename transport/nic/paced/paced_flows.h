@@ -1,7 +1,6 @@
 // PacedFlows: the flows of a NIC that paces whole writes. It decides which queue pair of a flow may
-// send, and when, and collects the signals for the congestion control.
-//
-// Bounded by the number of flows. Pure: time is an argument. Thread rule: one owner.
+// send, and when, and collects the signals for the congestion control. Bounded by the number of
+// flows. Pure: time is an argument. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>

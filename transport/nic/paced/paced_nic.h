@@ -1,7 +1,6 @@
 // PacedNic: what NICs that pace whole writes have in common: queue pairs by slot, their work
-// requests and completions, flows, and counters.
-//
-// A `QueuePair` is a QueuePairState. Thread rule: as Nic and NicPort.
+// requests and completions, flows, and counters. A `QueuePair` is a QueuePairState. Thread rule: as
+// Nic and NicPort.
 #pragma once
 
 #include <algorithm>

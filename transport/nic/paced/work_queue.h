@@ -1,6 +1,5 @@
 // WorkQueue: the work requests of one queue pair, from posting to completion. They wait in order,
 // are posted to lanes in order, may be done in any order, and complete in the order of posting.
-//
 // Bounded; allocates once. Pure. Thread rule: one owner.
 #pragma once
 

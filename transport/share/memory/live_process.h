@@ -1,8 +1,6 @@
 // LiveProcess: this process as a user of a ShareTable. Its word has the process id, start time and
-// PID namespace, so that practically never another has the same.
-//
-// The word is in memory that is wiped in a forked child, which must not use its parent's slot.
-// Thread rule: any thread.
+// PID namespace, so that practically never another has the same. The word is in memory that is
+// wiped in a forked child, which must not use its parent's slot. Thread rule: any thread.
 #pragma once
 
 #include <sys/types.h>

@@ -1,7 +1,5 @@
 // DatagramEnd: an open queue pair of UD on a software NIC. Datagrams are not paced: there are no
-// acknowledgements from which a rate could be learnt.
-//
-// Thread rule: one owner.
+// acknowledgements from which a rate could be learnt. Thread rule: one owner.
 #pragma once
 
 #include <optional>

@@ -175,8 +175,6 @@ void RcEnd::make_standby(const PeerEndpoint& peer) {
   core.queue_pairs[slot] = std::move(standby);
 }
 
-// --- in ---
-
 void RcEnd::notify_congestion(Instant now) {
   ++shared_.core.counters.marked_packets;
   if (now < next_notification_) return;
@@ -265,8 +263,6 @@ void RcEnd::on_received(const Completion& received, Instant /*now*/) {
   completion.queue_pair = qp_.id;
   shared_.core.received.push(completion);
 }
-
-// --- out ---
 
 size_t RcEnd::post(std::span<const WorkRequest> work_requests) {
   NicCore& core = shared_.core;
@@ -400,8 +396,6 @@ size_t RcEnd::transmit_answers(Instant now, std::span<TxPacket> out) {
   recovery_.advance(now);  // the NAK is sent before the connection ends
   return count;
 }
-
-// --- the standby lane ---
 
 StandbyEnd::StandbyEnd(RcShared& shared, QueuePair& qp, RcEnd& owner, const PeerEndpoint& peer)
     : RcEnd(shared, qp, {.read_depth = 1, .rnr_delay = roce::kUsualRnrDelay}, reads_at_once(peer)),

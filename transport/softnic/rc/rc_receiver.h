@@ -1,7 +1,5 @@
 // RcReceiver: packets of RoCE v2 that arrive at a software NIC, of connections and datagrams. They
-// are untrusted until queue pair, source and ICRC have been checked.
-//
-// Thread rule: one owner.
+// are untrusted until queue pair, source and ICRC have been checked. Thread rule: one owner.
 #pragma once
 
 #include "transport/softnic/datagram/datagram_end.h"

@@ -244,8 +244,6 @@ void RcRequester::fill_message(const Posted& posted, uint64_t psn, roce::Packet*
   packet->payload = std::span(work_request.local + offset, bytes_before(posted, psn + 1) - offset);
 }
 
-// --- answers ---
-
 SendProgress RcRequester::on_handed_over() {
   SendProgress progress;
   advance_to(std::max(taken_, unacknowledged_), &progress);

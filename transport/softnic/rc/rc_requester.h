@@ -91,8 +91,7 @@ class RcRequester {
   SendProgress on_ack(const roce::Packet& ack, Instant arrival, Instant now);
   SendProgress on_read_response(const roce::Packet& response, const MemoryTable& memory,
                                 Instant now);
-  // UC: packets that were taken before the previous call count as arrived, as the packet I/O has
-  // sent them.
+  // UC: packets taken before the previous call count as arrived, as the packet I/O has sent them.
   SendProgress on_handed_over();
   // A CNP has arrived: the next acknowledged bytes count as marked.
   void on_congestion() { congested_ = true; }

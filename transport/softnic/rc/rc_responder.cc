@@ -323,8 +323,6 @@ void RcResponder::queue_nak(uint8_t syndrome, uint64_t psn) {
   nak_psn_ = psn;
 }
 
-// --- answers ---
-
 bool RcResponder::next_answer(const MemoryTable& memory, roce::Packet* answer) {
   if (!reads_.empty() && next_response(memory, answer)) return true;
   *answer = roce::Packet{.opcode = roce::Opcode::kAck,

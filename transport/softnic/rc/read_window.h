@@ -1,8 +1,6 @@
 // ReadWindow: how many bytes all queue pairs of a NIC together may have requested by reads and not
 // received. Responses to reads are not acknowledged, so nothing slows down their senders. Therefore
-// the reader requests only as much as its receive buffer holds.
-//
-// Thread rule: one thread at a time.
+// the reader requests only as much as its receive buffer holds. Thread rule: one thread at a time.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 // StandbyMessages: the memory for the messages of a standby lane (transport/nic/lanes), which is an
-// internal queue pair of the NIC.
-//
-// Bounded: kMessages in flight each way; further messages wait. Pure. Thread rule: one owner.
+// internal queue pair of the NIC. Bounded: kMessages in flight each way; further messages wait.
+// Pure. Thread rule: one owner.
 #pragma once
 
 #include <array>
@@ -18,8 +17,7 @@ namespace pacecar {
 class StandbyMessages {
  public:
   static constexpr uint32_t kMessages = 8;
-  // Longer than a message, so that a message that is too long is received as malformed, not
-  // refused.
+  // Longer than a message, so a message that is too long is received as malformed, not refused.
   static constexpr size_t kRoomOfOne = 32;
   using Room = std::array<uint8_t, kMessages * kRoomOfOne>;
 

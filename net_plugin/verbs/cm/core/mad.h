@@ -1,8 +1,7 @@
 // The messages that make an RC connection, or find a UD queue pair: management datagrams of the
 // communication management class (InfiniBand Architecture Specification vol. 1, 12.6 and 13.4), and
-// the header of RDMA over IP at the start of a request's private data (annex A11).
-//
-// Decoders accept any bytes. Pure functions; any thread.
+// the header of RDMA over IP at the start of a request's private data (annex A11). Decoders accept
+// any bytes. Pure functions; any thread.
 #pragma once
 
 #include <array>

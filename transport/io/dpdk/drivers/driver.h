@@ -1,5 +1,4 @@
-// Properties of drivers that DPDK's device interface does not report. Pure. Thread rule: any
-// thread.
+// Properties of drivers that DPDK's device interface does not report. Pure; any thread.
 #pragma once
 
 #include <string_view>

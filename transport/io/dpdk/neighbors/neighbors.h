@@ -1,8 +1,7 @@
 // Neighbors: the MAC address of each peer, or of the gateway to it, and the headers of packets to
 // the peer. A table of fixed size, in which the entry that was confirmed least recently is
-// replaced; so other hosts can fill the table, but not make it grow.
-//
-// Pure: time is an argument. Thread rule: one thread at a time.
+// replaced; so other hosts can fill the table, but not make it grow. Pure: time is an argument.
+// Thread rule: one thread at a time.
 #pragma once
 
 #include <functional>
