@@ -126,7 +126,7 @@ Interval bootstrap_interval(std::span<const double> differences) {
       student_quantile(1 - kTail, degrees_of(differences)) * std::sqrt(n / (n - 1));
   const auto end = [&](double z) {
     const double shifted = bias + z;
-    // The BCa denominator is kept positive. Past its zero the endpoint is the most extreme resample.
+    // The BCa denominator is kept positive. Past its zero: the most extreme resample.
     const double bend = std::max(1 - skew * shifted, 1e-9);
     return quantile(means, normal_cdf(bias + shifted / bend));
   };
