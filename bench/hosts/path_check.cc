@@ -17,7 +17,7 @@ constexpr Duration kPairLimit = Duration::from_s(15);
 // Long enough to find out which packets pass (0.2 s), with enough of them to see a loss of one in a
 // thousand; slow enough for a network that is in use. Both directions at once.
 const std::vector<std::string> kTest{"-b", "-s", "65536", "-D", "0.4", "--rate_limit", "0.1"};
-constexpr size_t kAtOnce = 8;  // pairs of one host
+constexpr size_t kAtOnce = 8;        // pairs of one host
 constexpr double kMostLost = 0.001;  // of the packets
 
 // Of both ends, of their packets: those that were sent again.

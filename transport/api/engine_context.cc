@@ -39,7 +39,10 @@ EngineContext::EngineContext(Params params, std::vector<Group> groups, LogSink l
       own_(groups_.size()) {
   groups_.reserve(own_ + kMaxBonds);
   infos_.reserve(own_ + kMaxBonds);
-  for (const Group& group : groups_) infos_.push_back(describe(group));
+  for (Group& group : groups_) {
+    for (RunningNic& nic : group) nic.subnet = subnet_of(nic.engine->address());
+    infos_.push_back(describe(group));
+  }
   known_ = own_;
   serve_state();
 }
@@ -99,7 +102,7 @@ OwnDevice EngineContext::device(size_t nic) const {
                            .timeout = params_.timeout,
                            .log = log_,
                            .member = device.nics.size(),
-                           .subnet = subnet_of(running.engine->address())});
+                           .subnet = running.subnet});
   }
   return device;
 }

@@ -23,6 +23,7 @@ namespace pacecar {
 struct RunningNic {
   NicInfo info;
   std::shared_ptr<Engine> engine;
+  Subnet subnet = {};  // of its address
 };
 
 class Flushes {

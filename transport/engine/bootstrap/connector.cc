@@ -100,8 +100,7 @@ std::string BootstrapConnector::no_connection(std::string_view since) const {
   std::string_view cause = "connected, but silent";
   std::string_view cure =
       "its process is busy or stopped, or waits for another rank; or packets pass one way only "
-      "(NAT, "
-      "routes)";
+      "(NAT, routes)";
   if (stage_ == Stage::kWaiting || stage_ == Stage::kConnecting) {
     cause = last_cause_;
     cure = cure_;
