@@ -279,9 +279,11 @@ int get_info(uint32_t version, const char* node, const char* service, uint64_t f
   OwnedInfo first;
   for (const NicCandidate& nic : nics | std::views::reverse) {
     auto source = ends->source;
-    if (!source) source = address_of_device(nic.device, family == AF_UNSPEC ? AF_INET : family);
-    if (!source && family == AF_UNSPEC) source = address_of_device(nic.device, AF_INET6);
+    const auto own = address_of_device(nic.device, family);
+    if (!source) source = own;
     if (!source) continue;
+    const bool any = node == nullptr && is_unspecified(*source);
+    if (any && own && !is_ipv4(*own)) source->ip = {};  // IPv6, as this NIC has no other
     OwnedInfo made = describe(version, wanted, nic.name());
     made->addr_format = uint32_t{is_ipv4(*source) ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6};
     set_address(made->src_addr, made->src_addrlen, *source);
@@ -331,6 +333,8 @@ std::optional<Address> address_of_device(const std::string& device, int family) 
     return one.name == device ? 0 : one.loopback ? 2 : 1;
   });
   for (const InterfaceInfo& one : interfaces) {
+    const auto preferred = family == AF_UNSPEC ? preferred_address(one) : std::nullopt;
+    if (preferred) return preferred;
     for (const Address& address : one.addresses) {
       if (family_of(address) == family) return address;
     }

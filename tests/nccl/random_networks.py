@@ -18,10 +18,11 @@ from nccl_job import NEW, ranks_of
 LOCAL = "lan"  # NCCL's own bootstrap; every host has it
 MTUS = (1280, 1500, 4096, 9000)
 PORTS = "40000-40063"
+ADVICE = "routes by destination"
 # Of these every network that is drawn recovers; the others may also end the job with a sentence.
-HARMLESS = ("none", "docker", "link-local", "ports", "dark", "black hole")
-FAULTS = (*HARMLESS, "no UDP", "no TCP", "TCP rejected", "no NIC", "security", "link down",
-          "other plugin")
+HARMLESS = ("none", "docker", "link-local", "ports", "dark", "black hole", "deprecated")
+FAULTS = (*HARMLESS, "no UDP", "own rule", "no TCP", "TCP rejected", "no NIC", "security",
+          "link down", "other plugin")
 
 
 @dataclasses.dataclass
@@ -124,6 +125,14 @@ class Built:
             self.inside(0, "iptables", "-A", "INPUT", *rules[fault])
             if self.network.family == 6 and fault != "black hole":
                 self.inside(0, "ip6tables", "-A", "INPUT", *rules[fault])
+        elif fault == "own rule":
+            for table in ("iptables", "ip6tables"):
+                self.inside(0, table, "-A", "OUTPUT", "-o", "net+", "-p", "udp", "-j", "REJECT")
+        elif fault == "deprecated" and self.network.family == 6:
+            for number in range(len(self.members)):
+                for name in self.names:
+                    self.inside(number, "ip", "address", "add", f"2001:db8:{number}::1/64", "dev",
+                                name, "nodad", "preferred_lft", "0")
         elif fault == "ports":
             for number in range(len(self.members)):
                 for protocol in ("tcp", "udp"):
@@ -170,16 +179,20 @@ class Outcome:
     warnings: list  # of each rank the first; empty: none
     known_after_s: float
     silent: int = 0  # ranks without a warning that did not end
+    advised: bool = False  # each rank was warned that packets do not leave by their NIC
+
+
+def warnings_of(rank):
+    return [line.split("WARN", 1)[1].strip() for line in job.nccl_log(rank).splitlines()
+            if "WARN" in line and "Pacecar" in line]
 
 
 def warning_of(rank):
-    for line in job.nccl_log(rank).splitlines():
-        if "WARN" in line and "Pacecar" in line:
-            return line.split("WARN", 1)[1].strip()
-    return ""
+    """The first that may be why a job does not work."""
+    return next((text for text in warnings_of(rank) if ADVICE not in text), "")
 
 
-def run(network, limit_s, patience_s=20):
+def run(network, limit_s, patience_s):
     """Runs a job there; Failed when it neither works nor says why within `limit_s`. After the first
     warning the ranks have `patience_s` to end."""
     built = Built(network)
@@ -217,4 +230,5 @@ def run(network, limit_s, patience_s=20):
                 raise Failed(job.failure_text(made, ranks, range(len(ranks)), limit_s))
             silent = sum(not warning and not rank.ended()
                          for warning, rank in zip(warnings, ranks))
-            return Outcome(all_well(), warnings, after_s, silent)
+            advised = all(any(ADVICE in text for text in warnings_of(rank)) for rank in made)
+            return Outcome(all_well(), warnings, after_s, silent, advised)

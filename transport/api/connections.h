@@ -84,7 +84,9 @@ struct Attachment {
       }
     });
   }
-  std::string own_trouble() const { return pacecar::own_trouble(nic.name, nic.engine->address()); }
+  std::string own_trouble() const {
+    return pacecar::own_trouble(nic.name, nic.engine->address(), call(&Lanes::peer_address));
+  }
   // For people: "send to", "receive from".
   std::string_view verb() const {
     return direction == Direction::kSend ? "send to" : "receive from";

@@ -20,10 +20,6 @@ namespace {
 // One connection of each lane's messenger.
 using Connections = std::vector<ConnectionId>;
 
-const OwnNic& nic_of_lane(const OwnDevice& device, size_t lane) {
-  return device.nics[lane % device.nics.size()];
-}
-
 Engine& engine_of_lane(const OwnDevice& device, size_t lane) {
   return *nic_of_lane(device, lane).engine;
 }
@@ -423,7 +419,7 @@ bool reaches(const OwnDevice& own, std::span<const uint8_t> peers,
     if (subnet.prefix == 0 || peer == addresses.end() || are_neighbors(subnet, peer->subnet)) {
       continue;
     }
-    if (!routes_over_own(subnet, address_of(peer->subnet))) return false;
+    if (!route_of(subnet, address_of(peer->subnet)).over_own()) return false;
   }
   return true;
 }
@@ -483,6 +479,7 @@ Result<std::unique_ptr<Connecting>> make_connecting(const OwnDevices& own, const
       for (const NamedAddress& nic : lanes->peers) numbers.push_back(nic.nic);
     }
   }
+  if (!numbers.empty()) own.notices->log_routes(device, numbers, peer.addresses, clock_now());
   std::vector<NicIdentity> nics;
   for (const uint8_t number : numbers) nics.push_back(identity_of_nic(peer.identity, number));
   auto connecting =

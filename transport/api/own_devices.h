@@ -24,6 +24,9 @@ struct OwnDevice {
   bool suits = true;
   std::vector<OwnNic> nics;
 };
+inline const OwnNic& nic_of_lane(const OwnDevice& device, size_t lane) {
+  return device.nics[lane % device.nics.size()];
+}
 
 // What the process's connections log once a minute, and not for each of them.
 class Notices {
@@ -35,8 +38,13 @@ class Notices {
   // That a peer, "host:port", cannot be reached so far.
   void log_unreached(const OwnDevice& device, const std::string& peer, const std::string& line,
                      Instant now);
+  // That packets of a NIC do not leave by its interface: Linux routes by destination, so of several
+  // NICs in one subnet only one sends. `peers`: the NICs of the lanes.
+  void log_routes(const OwnDevice& device, std::span<const uint8_t> peers,
+                  std::span<const NamedAddress> addresses, Instant now);
 
  private:
+  void log_route(const OwnNic& nic, const Address& peer, Instant now);
   bool is_first(const std::string& line, Instant now);
 
   std::mutex mutex_;

@@ -76,7 +76,7 @@ std::string describe(const Stall& stall, const std::string& end, const std::stri
   if (is_silent(stall)) {
     return fmt::format(
         "{}, and no answer comes from {} to {}: its process is stopped, or the network between "
-        "drops packets there or back (a firewall? PACECAR_PORTS sets the ports)",
+        "drops packets there or back (a firewall? PACECAR_PORTS sets the ports; an MTU below 576?)",
         begin, stall.peer_address, address);
   }
   if (stall.awaits_peer) {
@@ -91,8 +91,9 @@ std::string describe_path(const FlowFacts& flow, const std::string& nic) {
     return fmt::format("packets of all sizes pass to {} over {} again", flow.peer_address, nic);
   }
   return fmt::format(
-      "packets above {} bytes do not pass to {} over {}, although the interface sends larger ones: "
-      "smaller ones are sent; check the MTU of the switches between",
+      "packets above {} bytes do not pass to {} over {}, although it began with larger ones: "
+      "smaller "
+      "ones are sent; check the MTU of the switches between, and of both interfaces",
       flow.path_mtu, flow.peer_address, nic);
 }
 

@@ -25,7 +25,8 @@ class Doorbell {
     if (fd.get() < 0) {
       return fail(ErrorCode::kSystem, std::string("cannot make an eventfd (") +
                                           std::strerror(errno) +
-                                          "): raise the limit of open files (ulimit -n)");
+                                          "): raise the limit of open files (ulimit -n), or "
+                                          "let the container's seccomp profile allow eventfd2");
     }
     return std::unique_ptr<Doorbell>(new Doorbell(std::move(fd)));
   }

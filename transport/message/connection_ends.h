@@ -69,6 +69,7 @@ class ConnectionEnds : public Lanes {
   MessageFlow& flow(ConnectionId id) { return *ends_[id].flow; }
   const NoteWords& peer_note(ConnectionId id) const override { return ends_[id].table->peer_note; }
   std::string fault(ConnectionId id) const override { return flow(id).fault; }
+  std::string peer_address(ConnectionId id) const override { return flow(id).peer_address; }
   void add_line(ConnectionId id, std::shared_ptr<PeerLine> line) override {
     flow(id).watch.add_line(std::move(line), flow(id).sending);
   }

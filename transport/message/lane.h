@@ -35,6 +35,7 @@ class Lanes {
   // What broke its flow, as text; empty: nothing is known beyond the failure of its requests. The
   // connection need not be open.
   virtual std::string fault(ConnectionId connection) const = 0;
+  virtual std::string peer_address(ConnectionId connection) const = 0;  // of its NIC; may be empty
   // The line over which the connection was made: its end shows that the peer has ended.
   virtual void add_line(ConnectionId connection, std::shared_ptr<PeerLine> line) = 0;
 

@@ -61,7 +61,12 @@ Result<std::unique_ptr<BootstrapListener>> BootstrapListener::open(
   if (reach.all_addresses) at.ip = is_ipv4(local) ? kIpv4Anywhere : std::array<uint8_t, 16>();
   auto socket = bootstrap::Socket::listen_on(at, reach.ports);
   if (!socket) {
-    return tl::unexpected(bootstrap::socket_error("cannot listen on " + to_string(local), errno));
+    const bool of_range = local.port == 0 && reach.ports.first != 0;
+    const std::string what =
+        of_range ? fmt::format("cannot listen on {}, TCP ports {}-{}", ip_to_string(local),
+                               reach.ports.first, reach.ports.last)
+                 : "cannot listen on " + to_string(local);
+    return tl::unexpected(bootstrap::socket_error(what, errno));
   }
   return std::unique_ptr<BootstrapListener>(
       new BootstrapListener(std::move(socket), local, bootstrap::random_value<bootstrap::Secret>(),

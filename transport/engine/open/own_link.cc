@@ -17,6 +17,7 @@
 
 #include "transport/base/file_descriptor.h"
 #include "transport/io/sockaddr.h"
+#include "transport/io/udp/parse_address.h"
 
 namespace pacecar {
 namespace {
@@ -27,6 +28,19 @@ bool has_address(Address address) {
   const socklen_t size = to_sockaddr(address, raw);
   const FileDescriptor any(socket(raw.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   return !any || bind(any.get(), &raw.any, size) == 0 || errno != EADDRNOTAVAIL;
+}
+
+// The `errno` with which the kernel refuses an empty datagram, which the peer drops; 0: it sends
+// it.
+int refusal(Address from, const Address& to) {
+  from.port = 0;
+  SocketAddress raw;
+  socklen_t size = to_sockaddr(from, raw);
+  const FileDescriptor any(socket(raw.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!any || bind(any.get(), &raw.any, size) != 0) return 0;
+  size = to_sockaddr(to, raw);
+  if (sendto(any.get(), nullptr, 0, MSG_DONTWAIT, &raw.any, size) == 0) return 0;
+  return errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM ? 0 : errno;
 }
 
 uint32_t ipv4_of(const sockaddr* raw) {
@@ -58,7 +72,7 @@ struct RouteRequest {
 };
 
 // The index of the interface by which the kernel sends; 0: no route.
-uint32_t route(uint32_t from, uint32_t to) {
+uint32_t outgoing(uint32_t from, uint32_t to) {
   const FileDescriptor netlink(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
   RouteRequest request;
   request.to_ip = htonl(to);
@@ -92,7 +106,7 @@ std::optional<bool> link_is_up(const std::string& interface) {
   return (request.ifr_flags & IFF_RUNNING) != 0;
 }
 
-std::string own_trouble(const std::string& nic, const Address& address) {
+std::string own_trouble(const std::string& nic, const Address& address, const std::string& peer) {
   if (!nic.starts_with("soft:udp:") && !nic.starts_with("soft:raw:")) return {};
   const std::string interface = nic.substr(nic.find(':', 5) + 1);
   if (link_is_up(interface) == false) {
@@ -101,9 +115,19 @@ std::string own_trouble(const std::string& nic, const Address& address) {
         "its cable",
         interface);
   }
-  if (has_address(address)) return {};
-  return fmt::format("this host's {} has lost its address {}: give it back, and start the job anew",
-                     interface, ip_to_string(address));
+  if (!has_address(address)) {
+    return fmt::format(
+        "this host's {} has lost its address {}: give it back, and start the job anew", interface,
+        ip_to_string(address));
+  }
+  const auto to = parse_address(peer);
+  const int refused = to ? refusal(address, *to) : 0;
+  if (refused == 0) return {};
+  return fmt::format(
+      "this host's kernel refuses packets from {} to {} ({}): its firewall or its routes forbid "
+      "them ('iptables -S OUTPUT', 'ip route get {}'), or its table of connections is full "
+      "(net.netfilter.nf_conntrack_max)",
+      ip_to_string(address), peer, std::strerror(refused), ip_to_string(*to));
 }
 
 Subnet subnet_of(const Address& address) {
@@ -116,10 +140,13 @@ Subnet subnet_of(const Address& address) {
   return subnet;
 }
 
-bool routes_over_own(const Subnet& own, const Address& peer) {
-  uint32_t interface = 0;
-  with_interface(own.ip, [&](const ifaddrs& entry) { interface = if_nametoindex(entry.ifa_name); });
-  return interface != 0 && route(own.ip, ipv4_of(peer)) == interface;
+Route route_of(const Subnet& own, const Address& peer) {
+  Route route;
+  with_interface(own.ip, [&](const ifaddrs& entry) { route.own = entry.ifa_name; });
+  std::array<char, IF_NAMESIZE> name{};
+  if (if_indextoname(outgoing(own.ip, ipv4_of(peer)), name.data()) != nullptr)
+    route.by = name.data();
+  return route;
 }
 
 }  // namespace pacecar

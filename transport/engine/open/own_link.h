@@ -12,14 +12,20 @@ namespace pacecar {
 // of that name, as for mlx5_0 or a DPDK port.
 std::optional<bool> link_is_up(const std::string& interface);
 
-// What is wrong with the interface of a software NIC on sockets ("soft:udp:eth0"), for people;
-// empty: nothing, or the NIC is of another kind. It decides whom an error accuses.
-std::string own_trouble(const std::string& nic, const Address& address);
+// Why a software NIC on sockets ("soft:udp:eth0") cannot send to `peer` ("192.0.2.1:4791"; may be
+// empty), for people; empty: it can, or the NIC is of another kind. Decides whom an error accuses.
+std::string own_trouble(const std::string& nic, const Address& address, const std::string& peer);
 
 // Of the interface with this address. A prefix of 0: none, or it is the loopback or not IPv4.
 Subnet subnet_of(const Address& address);
 
-// Whether packets from `own` to `peer` leave by the interface that has `own`.
-bool routes_over_own(const Subnet& own, const Address& peer);
+// Where packets from `own` to `peer` leave.
+struct Route {
+  std::string own;  // the interface that has `own`
+  std::string by;   // that by which the kernel sends; "lo" to this host, empty: no route
+
+  bool over_own() const { return !own.empty() && by == own; }
+};
+Route route_of(const Subnet& own, const Address& peer);
 
 }  // namespace pacecar

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
+#include <linux/if_addr.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <sys/ioctl.h>
@@ -74,6 +75,20 @@ void add_address(InterfaceInfo& info, const sockaddr& raw) {
   }
 }
 
+// IPv6 addresses that may vanish: temporary ones (RFC 8981), those that are deprecated, or that are
+// not proved to be unique.
+std::vector<std::string> passing_addresses() {
+  constexpr unsigned kPassing =
+      IFA_F_TEMPORARY | IFA_F_DEPRECATED | IFA_F_TENTATIVE | IFA_F_DADFAILED;
+  std::vector<std::string> passing;
+  std::ifstream file("/proc/net/if_inet6");
+  std::string address, index, prefix, scope, flags, name;
+  while (file >> address >> index >> prefix >> scope >> flags >> name) {
+    if ((std::stoul(flags, nullptr, 16) & kPassing) != 0) passing.push_back(address);
+  }
+  return passing;
+}
+
 }  // namespace
 
 uint64_t guid_from_mac(const std::array<uint8_t, 6>& mac) {
@@ -94,6 +109,12 @@ std::vector<InterfaceInfo> list_interfaces() {
                            [&](const auto& known) { return known.name == entry->ifa_name; });
     if (it == interfaces.end()) it = interfaces.insert(it, describe(*entry));
     if (entry->ifa_addr != nullptr) add_address(*it, *entry->ifa_addr);
+  }
+  const std::vector<std::string> passing = passing_addresses();
+  for (InterfaceInfo& interface : interfaces) {
+    std::ranges::stable_partition(interface.addresses, [&](const Address& address) {
+      return std::ranges::count(passing, fmt::format("{:02x}", fmt::join(address.ip, ""))) == 0;
+    });
   }
   return interfaces;
 }

@@ -16,7 +16,7 @@ namespace pacecar {
 
 struct InterfaceInfo {
   std::string name;
-  std::vector<Address> addresses;  // port 0
+  std::vector<Address> addresses;  // port 0; those that may vanish (IPv6 privacy) are the last
   Bytes mtu = 0;
   bool up = false;
   bool running = false;  // with a carrier

@@ -201,8 +201,6 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   const uint64_t base = window_.unacknowledged();
   const uint64_t cumulative = expand_psn(base, ack.cumulative);
   if (cumulative > window_.next()) return progress;  // acknowledges what was never sent
-  last_received_ = now;
-  probes_ = 0;
   probe_ = false;
   // The echoed packet is reported to the paths first, with its round trip. It is not reported again
   // when it is acknowledged.
@@ -226,6 +224,10 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
     }
   }
   window_.advance();
+  if (progress.acked > 0 || !mtu_.nothing_passes()) {
+    last_received_ = now;
+    probes_ = 0;
+  }
 
   const auto new_marks = static_cast<int32_t>(ack.marked - marked_seen_);
   if (new_marks > 0) {

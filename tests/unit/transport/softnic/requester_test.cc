@@ -200,6 +200,25 @@ TEST(SoftNicRequester, AnAnswerBeginsSilenceAnew) {
   EXPECT_EQ(sending.time_out(), SendTimeout::kPeerDead);
 }
 
+// The answers to probes show that the peer lives, but not that anything reaches it.
+TEST(SoftNicRequester, APeerWhomNoPacketOfAnySizeReachesIsSilent) {
+  for (const bool smallest_passes : {false, true}) {
+    Requester::Config config = Sending::usual();
+    config.mtu = {.payload = kMtu, .overhead = 60, .searches = true};
+    Sending sending(config);
+    sending.post(1);
+    sending.send();
+    SendTimeout timeout = SendTimeout::kRepair;
+    for (int i = 0; i < 1000 && timeout != SendTimeout::kPeerDead; ++i) {
+      timeout = sending.time_out();
+      sending.requester.ask(sending.now);
+      if (smallest_passes) sending.requester.on_answer(576, false, sending.now);
+      sending.acknowledge(0);
+    }
+    EXPECT_EQ(timeout == SendTimeout::kPeerDead, !smallest_passes);
+  }
+}
+
 TEST(SoftNicRequester, OurOwnStopIsNoSilence) {
   Requester::Config config = Sending::usual();
   config.silence_limit = Duration::from_ms(200);
