@@ -83,13 +83,18 @@ Result<std::unique_ptr<SendConnection>> Communicator::connect(size_t nic, const 
   std::memcpy(copy.bytes.data(), handle, Handle::kBytes);
 
   const std::lock_guard lock(mutex_);
+  const auto now = std::chrono::steady_clock::now();
   auto attempt = attempts_.find({handle, nic, copy.bytes});
   if (attempt == attempts_.end()) {
+    std::erase_if(attempts_,
+                  [&](const auto& each) { return now - each.second.last >= connect_timeout_; });
     ASSIGN_OR_RETURN(auto connecting,
                      context_->connect(nic, copy, ConnectOptions{.weight = weight_}));
-    attempt = attempts_.emplace(Attempt{handle, nic, copy.bytes}, std::move(connecting)).first;
+    attempt = attempts_.emplace(Attempt{handle, nic, copy.bytes}, Calls{std::move(connecting), now})
+                  .first;
   }
-  Result<std::unique_ptr<SendConnection>> connection = attempt->second->poll();
+  attempt->second.last = now;
+  Result<std::unique_ptr<SendConnection>> connection = attempt->second.connecting->poll();
   if (!connection || *connection != nullptr) attempts_.erase(attempt);
   return connection;
 }
@@ -129,7 +134,7 @@ Result<std::unique_ptr<Communicator>> open_communicator(std::optional<uint32_t> 
     ASSIGN_OR_RETURN(context, open_context(traffic_class));
     process().context = context;
   }
-  auto communicator = std::make_unique<Communicator>(std::move(context), params.weight);
+  auto communicator = std::make_unique<Communicator>(std::move(context), params);
   communicator->check_traffic_class(traffic_class);
   return communicator;
 }

@@ -6,7 +6,7 @@
 // NCCL calls connect() until the connection is there, each time with the same copy of the
 // listener's handle. The attempt is found by the address of that copy, which NCCL keeps for all
 // calls of one attempt, and by its bytes, because NCCL reuses the memory of attempts that it has
-// given up. The table belongs to the communicator, so finalize frees abandoned attempts.
+// given up. An attempt that was not called for PACECAR_CONNECT_TIMEOUT is abandoned.
 //
 // Hints: a communicator has the weight that PACECAR_WEIGHT had at its init. The NICs expect the
 // senders of the communicator that expects most of them, as it is not known which communicators
@@ -17,6 +17,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <compare>
 #include <map>
 #include <memory>
@@ -26,13 +27,16 @@
 
 #include "net_plugin/comm.h"
 #include "transport/api/pacecar.hpp"
+#include "transport/base/params.h"
 
 namespace pacecar::plugin {
 
 class Communicator {
  public:
-  Communicator(std::shared_ptr<Context> context, uint32_t weight)
-      : context_(std::move(context)), weight_(weight) {}
+  Communicator(std::shared_ptr<Context> context, const Params& params)
+      : context_(std::move(context)),
+        weight_(params.weight),
+        connect_timeout_(params.connect_timeout.ns()) {}
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -54,12 +58,17 @@ class Communicator {
     std::array<uint8_t, Handle::kBytes> bytes;
     auto operator<=>(const Attempt&) const = default;
   };
+  struct Calls {
+    std::unique_ptr<Connecting> connecting;
+    std::chrono::steady_clock::time_point last;
+  };
 
   std::shared_ptr<Context> context_;
   const uint32_t weight_;
+  const std::chrono::nanoseconds connect_timeout_;
   std::atomic<uint32_t> reported_class_{~0U};  // by check_traffic_class; at first none
   std::mutex mutex_;                           // guards attempts_
-  std::map<Attempt, std::unique_ptr<Connecting>> attempts_;
+  std::map<Attempt, Calls> attempts_;
 };
 
 // The IP header's traffic class byte without its ECN bits, which applications must not set.

@@ -251,9 +251,10 @@ Result<void> convert_rate(const RawFlags& raw, TestOptions& options) {
     bits_per_unit = 8.0 * static_cast<double>(raw.size);
   }
   const double bps = std::round(raw.rate_limit * bits_per_unit);
-  if (bps < 1 || bps > kMaxRate) {
-    return invalid("--rate_limit is {:g} bit/s: give one from 1 bit/s to {:g} bit/s", bps,
-                   kMaxRate);
+  constexpr double kMinRate = 1e6;  // of PACECAR_RATE_MAX
+  if (bps < kMinRate || bps > kMaxRate) {
+    return invalid("--rate_limit is {:g} bit/s: give one from {:g} bit/s to {:g} bit/s", bps,
+                   kMinRate, kMaxRate);
   }
   options.parameters.rate_bps = static_cast<uint64_t>(bps);
   return {};

@@ -130,7 +130,7 @@ class Stopped(Job):
     def test_stopped_process_is_named_for_unacknowledged_writes(self):
         # One message that lasts longer than the test: a rank that is stopped between two messages
         # may have acknowledged all writes, and its peer would wait for a buffer.
-        running, stopped = self.start_ring(["eager", "eager"], PACECAR_RATE_MAX="100000")
+        running, stopped = self.start_ring(["eager", "eager"], PACECAR_RATE_MAX="1M")
 
         def moves(document):
             return any(f.get("goodput_bps", 0) > 0 for f in document["findings"])

@@ -1,11 +1,11 @@
 // Connections: order, number, strangers, abandoned attempts.
-#include <dirent.h>
-#include <unistd.h>
-
+#include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
 #include <string_view>
+#include <thread>
 
 #include "tests/plugin/plugin_test.h"
 #include "tests/support/tcp.h"
@@ -26,17 +26,19 @@ void expect_works(const FakeNcclHost& host, const Ends& pair, uint64_t seed) {
   EXPECT_FALSE(find_mismatch(target.bytes(), seed));
 }
 
+// What the descriptors of this process refer to.
+std::multiset<std::string> open_descriptors() {
+  std::multiset<std::string> open;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed_meanwhile;
+    open.insert(std::filesystem::read_symlink(entry, closed_meanwhile));
+  }
+  return open;
+}
+
 // The TCP ports on which this process listens.
 std::set<uint16_t> listening_ports() {
-  std::set<std::string> own_sockets;
-  DIR* const descriptors = opendir("/proc/self/fd");
-  while (const dirent* entry = readdir(descriptors)) {
-    std::array<char, 64> target{};
-    const std::string path = std::string("/proc/self/fd/") + entry->d_name;
-    if (readlink(path.c_str(), target.data(), target.size() - 1) > 0)
-      own_sockets.insert(target.data());
-  }
-  closedir(descriptors);
+  const std::multiset<std::string> own_sockets = open_descriptors();
   std::set<uint16_t> ports;
   for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
     std::ifstream file(table);
@@ -180,6 +182,24 @@ TEST(Connect, ConnectFailsWhenTheListenerIsClosed) {
     });
     EXPECT_EQ(result, NcclResult::kRemoteError);
     EXPECT_EQ(comm, nullptr);
+  });
+}
+
+TEST(Connect, ConnectsThatAreNotCalledAgainHoldNothing) {
+  expect_processes_pass(1, [](Rank&) {
+    setenv("PACECAR_CONNECT_TIMEOUT", "100ms", 1);
+    const auto host = start_host();
+    const Listening listening = host->listen();
+    std::array<HandleBytes, 2> copies{listening.handle, listening.handle};
+    std::array<size_t, copies.size()> descriptors{};
+    for (size_t i = 0; i < copies.size(); ++i) {
+      void* const comm = host->try_connect(copies[i]);
+      if (comm != nullptr) host->net().closeSend(comm);
+      descriptors[i] = open_descriptors().size();
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
+    EXPECT_EQ(descriptors[1], descriptors[0]) << "the second attempt only";
+    host->close_listen(listening.comm);
   });
 }
 

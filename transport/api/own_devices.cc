@@ -85,9 +85,11 @@ void Notices::log_routes(const OwnDevice& device, std::span<const uint8_t> peers
 }
 
 void Notices::log_route(const OwnNic& nic, const Address& peer, Instant now) {
-  if (nic.subnet.prefix == 32 || !is_first("route of " + nic.name, now)) return;
+  if (nic.subnet.prefix == 32) return;
+  if (!is_first(fmt::format("route of {} to {}", nic.name, ip_to_string(peer)), now)) return;
   const Route route = route_of(nic.subnet, peer);
   if (route.own.empty() || route.by.empty() || route.by == "lo" || route.over_own()) return;
+  if (!is_first("route of " + nic.name, now)) return;
   Subnet subnet = nic.subnet;
   subnet.ip &= ~uint32_t{0} << (32 - subnet.prefix);
   nic.log(

@@ -61,14 +61,14 @@ class UdpIo final : public PacketIo {
  private:
   size_t transmitter_of(uint16_t path, TrafficClass traffic_class) const;
   void connect_if_frequent(Transmitter& transmitter, const Address& destination);
-  size_t submit(const Transmitter& transmitter, bool& full);
+  size_t submit(const Transmitter& transmitter, Instant now, bool& full);
   int hand_over(int fd, std::span<mmsghdr> messages);
 
   PacketIoCaps caps_;
   Address local_;
   UdpSocket receiver_;
   std::vector<Transmitter> transmitters_;  // one per path, then one for control
-  bool segments_ = true;                   // UDP_SEGMENT has not failed yet
+  Instant one_by_one_until_;               // UDP_SEGMENT has failed
   SendBatch batch_;
   ReceiveRing ring_;
   SwitchTraces traces_;
@@ -97,14 +97,14 @@ void UdpIo::connect_if_frequent(Transmitter& transmitter, const Address& destina
   transmitter.connected = connected ? destination : Address{};
 }
 
-size_t UdpIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
+size_t UdpIo::send(std::span<const TxPacket> packets, Instant now) {
   size_t taken = 0;
   bool full = false;
   while (taken < packets.size() && !full) {
     const auto rest = packets.subspan(taken);
     Transmitter& transmitter = transmitters_[transmitter_of(rest[0].path, rest[0].traffic_class)];
-    if (batch_.plan(rest, segments_, transmitter.connected) > 0) {
-      taken += submit(transmitter, full);
+    if (batch_.plan(rest, now >= one_by_one_until_, transmitter.connected) > 0) {
+      taken += submit(transmitter, now, full);
       connect_if_frequent(transmitter, *rest[0].destination);
     } else {
       ++taken;  // it cannot be sent at all
@@ -114,9 +114,9 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
 }
 
 // Hands the planned batch to the kernel and returns how many packets are done with, sent or
-// refused. Fewer than planned: the socket is full, or segments_ has changed and the rest must be
-// planned again.
-size_t UdpIo::submit(const Transmitter& transmitter, bool& full) {
+// refused. Fewer than planned: the socket is full, or one_by_one_until_ has changed and the rest
+// must be planned again.
+size_t UdpIo::submit(const Transmitter& transmitter, Instant now, bool& full) {
   const int fd = transmitter.socket.get();
   const auto messages = batch_.messages();
   const int most_refusals = transmitter.connected.port == 0 ? 1 : kCallsPerIcmp;
@@ -138,8 +138,8 @@ size_t UdpIo::submit(const Transmitter& transmitter, bool& full) {
       break;
     }
     if ((errno == EIO || errno == EINVAL) && batch_.packets_in(group) > 1) {
-      segments_ = false;  // this device cannot cut datagrams: one by one from now on
-      caps_.burst_bytes = caps_.datagram_bytes;
+      // The device cannot cut datagrams, or its MTU is smaller now and flows have not noticed yet.
+      one_by_one_until_ = now + Duration::from_s(1);
       break;
     }
     if (++refusals < most_refusals) continue;

@@ -83,8 +83,8 @@ TEST(PerfOptions, RateLimitHasPerftestsUnits) {
   EXPECT_EQ(bw({"h", "--rate_limit", "2.5"}).parameters.rate_bps, 2'500'000'000U);
   EXPECT_EQ(bw({"h", "--rate_limit", "3", "--rate_units", "M"}).parameters.rate_bps,
             3U * 8 * 1024 * 1024);
-  EXPECT_EQ(bw({"h", "--rate_units", "p", "-s", "100", "--rate_limit", "50"}).parameters.rate_bps,
-            50U * 8 * 100);
+  EXPECT_EQ(bw({"h", "--rate_units", "p", "-s", "100", "--rate_limit", "5000"}).parameters.rate_bps,
+            5000U * 8 * 100);
 }
 
 TEST(PerfOptions, TransportParametersBecomeSettings) {

@@ -88,7 +88,7 @@ TEST(Params, EveryTypeIsParsed) {
                             {"PACECAR_PATHS", "64", "x"},
                             {"PACECAR_SOCKET_BUFFER", "512K", "x"},
                             {"PACECAR_RATE_MAX", "25G", "x"},
-                            {"PACECAR_LINE_RATE", "1500", "x"},
+                            {"PACECAR_LINE_RATE", "1500000", "x"},
                             {"PACECAR_SPIN", "800ns", "x"},
                             {"PACECAR_TIMEOUT", "250ms", "x"},
                             {"PACECAR_INTEGRITY", "header", "x"},
@@ -100,7 +100,7 @@ TEST(Params, EveryTypeIsParsed) {
   EXPECT_EQ(params->paths, 64U);
   EXPECT_EQ(params->socket_buffer, 512U << 10);
   EXPECT_EQ(params->rate_max, Rate::from_gbps(25));
-  EXPECT_EQ(params->line_rate, Rate::from_bps(1500));
+  EXPECT_EQ(params->line_rate, Rate::from_bps(1'500'000));
   EXPECT_EQ(params->spin, Duration::from_ns(800));
   EXPECT_EQ(params->timeout, Duration::from_ms(250));
   EXPECT_EQ(params->integrity, Integrity::kHeader);
@@ -169,6 +169,8 @@ TEST(Params, OutOfRangeAndMalformedValuesAreRefused) {
            {"PACECAR_TIMEOUT", "99ms"},
            {"PACECAR_RATE_MAX", "18446744073709551615T"},
            {"PACECAR_RATE_MAX", "11T"},
+           {"PACECAR_RATE_MAX", "100"},  // of megabits?
+           {"PACECAR_LINE_RATE", "999k"},
            {"PACECAR_WEIGHT", "0"},
            {"PACECAR_WEIGHT", "65"},
            {"PACECAR_REQUIRE", "2"},
@@ -211,7 +213,7 @@ TEST(Params, EachTypeDescribesAcceptedValues) {
   EXPECT_EQ(accepted("PACECAR_WINDOW_PACKETS"), "a power of two from 64 to 16384");
   EXPECT_EQ(accepted("PACECAR_TC"), "a multiple of 4 from 0 to 252");
   EXPECT_EQ(accepted("PACECAR_MTU"), "bytes, 0 or from 256 to 16K");
-  EXPECT_EQ(accepted("PACECAR_RATE_MAX"), "bits per second, from 0 to 10T, such as 25G");
+  EXPECT_EQ(accepted("PACECAR_RATE_MAX"), "bits per second, 0 or from 1M to 10T, such as 25G");
   EXPECT_EQ(accepted("PACECAR_TIMEOUT"),
             "a time from 100ms to 3600s with its unit (ns, us, ms or s)");
   EXPECT_EQ(accepted("PACECAR_PORTS"), "a range of ports such as 40000-40100, or 0");

@@ -52,7 +52,7 @@ class UdpErrors : public testing::Test {
     }
   }
 
-  size_t send() { return io_->send(packets_, Instant()); }
+  size_t send(Instant now = Instant()) { return io_->send(packets_, now); }
 
   std::unique_ptr<PacketIo> io_;
   std::vector<uint8_t> bytes_ = std::vector<uint8_t>(1000);
@@ -80,14 +80,17 @@ TEST_F(UdpErrors, AnInterruptedCallIsRepeated) {
   EXPECT_EQ(offered, (std::vector<unsigned>{3, 3, 1, 1}));
 }
 
-TEST_F(UdpErrors, DeviceWithoutSegmentationGetsSingleDatagramsFromThenOn) {
+TEST_F(UdpErrors, DeviceWithoutSegmentationGetsSingleDatagramsForASecond) {
   device_can_segment = false;
   EXPECT_EQ(send(), 6U);
   EXPECT_EQ(offered, (std::vector<unsigned>{3, 6}));
-  EXPECT_EQ(io_->caps().burst_bytes, io_->caps().datagram_bytes);
-  offered.clear();
-  EXPECT_EQ(send(), 6U);
-  EXPECT_EQ(offered, std::vector<unsigned>{6});
+  device_can_segment = true;
+  const Instant second = Instant() + Duration::from_s(1);
+  for (const auto& [now, messages] : {std::pair{second - Duration::from_ns(1), 6U}, {second, 3U}}) {
+    offered.clear();
+    EXPECT_EQ(send(now), 6U);
+    EXPECT_EQ(offered, std::vector<unsigned>{messages});
+  }
 }
 
 }  // namespace
