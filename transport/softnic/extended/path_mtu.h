@@ -112,7 +112,7 @@ class PathMtu {
   uint32_t rounds_ = 0;                  // of this state; in kAskingAll those with answers
   bool answered_ = false;                // in this round
   std::array<bool, 2> full_answered_{};  // alone, joined
-  bool hopeful_ = true;  // at first
+  bool hopeful_ = true;                  // at first
   bool one_by_one_ = false;
   uint32_t losses_ = 0;
 };
