@@ -1,5 +1,7 @@
 #include "net_plugin/communicator.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -18,7 +20,7 @@ namespace pacecar::plugin {
 namespace {
 
 struct Process {
-  std::mutex mutex;  // held while a Context opens or closes: one at a time
+  std::recursive_mutex mutex;  // held while a Context opens or closes: one at a time
   std::weak_ptr<Context> context;
   // The members of each bond, in order of creation: a new Context gives them the same numbers.
   std::vector<std::vector<size_t>> bonds;
@@ -33,9 +35,12 @@ struct Process {
   }
 };
 
-// Never destroyed: NCCL may finalize from another library's static destructor.
+// Never destroyed: NCCL may finalize from another library's static destructor. A forked child
+// begins anew, as it cannot use its parent's Context.
 Process& process() {
-  static Process* const instance = new Process;
+  static Process* instance = new Process;
+  [[maybe_unused]] static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { instance = new Process; });
   return *instance;
 }
 
@@ -48,7 +53,11 @@ Result<std::shared_ptr<Context>> open_context(std::optional<uint32_t> traffic_cl
                     [] { return profile_document(recorder(), processor_time()); }},
                    {"/metrics", "text/plain", [] { return profile_metrics(recorder()); }}};
   if (traffic_class) options.defaults.emplace_back("PACECAR_TC", std::to_string(*traffic_class));
-  ASSIGN_OR_RETURN(std::shared_ptr<Context> opened, Context::open(options));
+  ASSIGN_OR_RETURN(std::unique_ptr<Context> made, Context::open(options));
+  const std::shared_ptr<Context> opened(made.release(), [](Context* closed) {
+    const std::lock_guard lock(process().mutex);
+    delete closed;
+  });
   for (const std::vector<size_t>& bond : process().bonds) {
     RETURN_IF_ERROR(opened->bond(bond));
   }

@@ -6,6 +6,7 @@
 #include <exception>
 #include <new>
 #include <string_view>
+#include <system_error>
 
 #include "net_plugin/abi/types.h"
 #include "transport/api/error.h"
@@ -40,6 +41,9 @@ nccl::NcclResult guarded(const Body& body) noexcept {
     return body();
   } catch (const std::bad_alloc&) {
     log(LogLevel::kError, "out of memory: free some, or start fewer ranks on this host");
+    return nccl::NcclResult::kSystemError;
+  } catch (const std::system_error& error) {  // such as no thread
+    log(LogLevel::kError, error.what());
     return nccl::NcclResult::kSystemError;
   } catch (const std::exception& error) {
     return misuse(error.what());

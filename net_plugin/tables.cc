@@ -3,6 +3,7 @@
 #include "net_plugin/tables.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <array>
@@ -58,7 +59,8 @@ Result<std::shared_ptr<Context>> open_context() {
 NcclResult refuse(const Error& error) {
   const Result<Params> params = load_params_from_environment({}, nullptr);
   if (!params || !params->require) {
-    return report("cannot serve, and NCCL takes its next network", error);
+    return report("cannot serve, and NCCL takes its next network or, with NCCL_NET=Pacecar, stops",
+                  error);
   }
   report("cannot serve although PACECAR_REQUIRE is set (with NCCL_NET=Pacecar, NCCL stops here)",
          error);
@@ -149,6 +151,8 @@ constinit void* g_context = nullptr;
 NcclResult init(nccl::Logger logger) noexcept {
   const std::lock_guard lock(g_mutex);
   if (g_context != nullptr) return NcclResult::kSuccess;
+  [[maybe_unused]] static const int for_children =
+      pthread_atfork(nullptr, nullptr, [] { g_context = nullptr; });
   return init(&g_context, logger, nccl::kUndefined);
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "bench/cli/interrupt.h"
 #include "bench/cli/json_fields.h"
 #include "bench/hosts/agent_protocol.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/base/invalid.h"
 #include "transport/base/printable.h"
 #include "transport/base/return_if_error.h"
@@ -34,14 +34,6 @@ constexpr Duration kInfoLimit = Duration::from_s(60);
 constexpr int kNotFoundByShell = 127;
 constexpr int kEndStepMs = 10;
 constexpr Duration kEndLimit = Duration::from_s(3);  // of launchers, once their input has ended
-
-// Three pipes for each host are more than the usual limit from 300 hosts on.
-void allow_descriptors() {
-  rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);
-}
 
 // The last line of a program's errors, cut to a length that fits a sentence.
 std::string last_line_of(const std::string& errors) {

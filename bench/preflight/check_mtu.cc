@@ -37,7 +37,6 @@ void check_plain_interfaces(const Facts& facts, Findings& findings) {
 
 // `sent`: the largest packets that an interface of this host sends; 0: not known.
 void check_peer(const PeerPath& peer, uint64_t sent, Findings& findings) {
-  const uint64_t wanted = sent > 0 ? std::min(sent, peer.wanted_bytes) : peer.wanted_bytes;
   const Subject subject{peer.host, {{"PEER", peer.host}}};
   const uint64_t bytes = peer.largest_bytes;
   if (!peer.error.empty()) {
@@ -45,11 +44,11 @@ void check_peer(const PeerPath& peer, uint64_t sent, Findings& findings) {
   } else if (bytes == 0) {
     findings.add("mtu.peer_silent", subject,
                  "no answer, even to small packets: it is down, or a firewall drops ping's");
-  } else if (bytes < wanted) {
+  } else if (peer.failed_bytes > 0 && (sent == 0 || peer.failed_bytes <= sent)) {
     findings.add("mtu.peer_small", subject,
                  "packets of {} bytes get there and back, those of {} bytes do not: RDMA MTU {} at "
                  "most; software NICs find out what passes, and PACECAR_MTU={} spares them that",
-                 bytes, wanted, rdma_mtu(bytes), rdma_mtu(bytes));
+                 bytes, peer.failed_bytes, rdma_mtu(bytes), rdma_mtu(bytes));
   } else {
     findings.add("mtu.peer_both_ways", subject,
                  "packets of {} bytes went there and came back, unfragmented: RDMA MTU {}", bytes,

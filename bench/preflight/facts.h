@@ -149,7 +149,7 @@ struct PeerPath {
   std::string host;
   std::string error;           // why no packet could be sent; empty: they were
   uint64_t largest_bytes = 0;  // that was answered; 0: none
-  uint64_t wanted_bytes = 0;   // the largest that was tried
+  uint64_t failed_bytes = 0;   // the next larger ones, which were not; 0: all that were tried were
 };
 
 struct Facts {

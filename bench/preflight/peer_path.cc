@@ -37,7 +37,7 @@ Result<bool> ping(const std::string& host, const IpVersion& version, uint64_t ip
 }  // namespace
 
 PeerPath probe_peer(const std::string& host) {
-  PeerPath path{.host = host, .error = {}, .wanted_bytes = kSizes.front()};
+  PeerPath path{.host = host, .error = {}};
   for (const IpVersion& version : kIpVersions) {
     const auto arrives = [&](uint64_t size) { return ping(host, version, size).value_or(false); };
     const auto smallest = ping(host, version, kSizes.back());
@@ -47,9 +47,10 @@ PeerPath probe_peer(const std::string& host) {
     }
     path.error.clear();
     if (*smallest) {  // the larger ones; later it need not be answered again
-      const auto larger = std::span(kSizes).first(kSizes.size() - 1);
-      const auto found = std::ranges::find_if(larger, arrives);
-      path.largest_bytes = found == larger.end() ? kSizes.back() : *found;
+      const auto last = kSizes.end() - 1;
+      const auto found = std::find_if(kSizes.begin(), last, arrives);
+      path.largest_bytes = *found;
+      if (found != kSizes.begin()) path.failed_bytes = *(found - 1);
     }
     break;
   }

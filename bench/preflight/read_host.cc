@@ -103,7 +103,11 @@ Process read_process(const HostTree& tree) {
   process.memlock_bytes = limit_of(limits, "Max locked memory");
   process.open_files = limit_of(limits, "Max open files");
   const std::string status = tree.text("proc/self/status");
-  const uint64_t capabilities = parse_number(value_of(status, "CapEff", ':'), 16).value_or(0);
+  // In a user namespace of its own a process has them for nothing that these limits concern.
+  const std::string users = tree.text("proc/self/uid_map");
+  const bool initial = users.empty() || users.ends_with("4294967295");
+  const uint64_t capabilities =
+      initial ? parse_number(value_of(status, "CapEff", ':'), 16).value_or(0) : 0;
   process.may_lock_memory = ((capabilities >> kCapIpcLock) & 1) != 0;
   process.may_force_buffers = ((capabilities >> kCapNetAdmin) & 1) != 0;
   process.cpus = parse_ranges(value_of(status, "Cpus_allowed_list", ':'));

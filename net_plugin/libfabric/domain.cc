@@ -281,6 +281,7 @@ MemoryRegion::MemoryRegion(Domain& its_domain, const fi_mr_attr& attr)
 MemoryRegion::~MemoryRegion() {
   const std::lock_guard lock(domain.mutex);
   guard = 0;  // from now on no peer reads the memory, which is the application's again
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // before whatever it writes there
   for (Endpoint* const endpoint : domain.endpoints) endpoint->forget(*this);
   domain.regions.erase(key);
   for (const auto& [nic, memory] : registered) {

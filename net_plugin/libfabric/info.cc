@@ -203,7 +203,7 @@ std::vector<NicCandidate> usable_nics() {
   }
   const auto list = own_nics(params->nics);
   if (!list) return {};
-  const auto groups = choose_nics(*list, list_nics());
+  const auto groups = choose_nics(*list, list_nics(params->bootstrap));
   if (!groups) {
     log_warning(groups.error().message);
     return {};

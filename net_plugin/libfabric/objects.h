@@ -16,6 +16,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -256,6 +257,9 @@ inline InDomain::~InDomain() { --domain.users; }
 // Opened at the first call. Errors: as GpuSystem::open.
 Result<std::shared_ptr<GpuSystem>> gpus_of_process();
 
+void log_line(LogLevel level, std::string_view line);
+void log_warning(const std::string& line);
+
 // Runs the body of a provider call: exceptions become negative fi_errno numbers.
 template <typename Body>
 auto guarded(const Body& body) noexcept -> decltype(body()) {
@@ -263,7 +267,8 @@ auto guarded(const Body& body) noexcept -> decltype(body()) {
     return body();
   } catch (const std::bad_alloc&) {
     return -FI_ENOMEM;
-  } catch (...) {
+  } catch (const std::exception& error) {  // such as no thread
+    log_warning(error.what());
     return -FI_EOTHER;
   }
 }
@@ -283,8 +288,6 @@ inline constexpr auto safe = &Safe<kCall>::call;
 // The (positive) fi_errno of an error code.
 int fi_error(ErrorCode code);
 
-void log_line(LogLevel level, std::string_view line);
-void log_warning(const std::string& line);
 // Logs the error; returns its negative fi_errno.
 int failed(const Error& error);
 

@@ -8,9 +8,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "net_plugin/verbs/event_pipe.h"
@@ -194,6 +196,9 @@ auto made(Make make) -> decltype(make()) {
     return make();
   } catch (const std::bad_alloc&) {
     return no_object(ENOMEM);
+  } catch (const std::system_error& error) {  // such as no thread
+    std::fprintf(stderr, "pacecar: %s\n", error.what());
+    return no_object(error.code().value());
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -62,6 +63,7 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   ibv_qp_attr attr{};
   SharedReceives* shared = nullptr;
   bool extended = false;  // created for ibv_wr_*
+  std::mutex building;    // from ibv_wr_start to ibv_wr_complete or ibv_wr_abort
   std::vector<Built> built;
   size_t built_count = 0;
   uint32_t async_events = 0;  // in the pipe or read

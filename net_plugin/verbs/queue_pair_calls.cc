@@ -150,6 +150,7 @@ void add_inline(ibv_qp_ex* qp, const void* data, size_t length) {
 
 int complete(ibv_qp_ex* qp) {
   QueuePair& pair = queue_pair_of(qp);
+  const std::lock_guard lock(pair.building, std::adopt_lock);
   const auto built = std::span(pair.built).first(pair.built_count);
   for (size_t i = 0; i < built.size(); ++i) {
     Built& one = built[i];
@@ -177,8 +178,11 @@ void set_queue_pair_calls(verbs_context& verbs) {
 }
 
 void set_build_calls(QueuePair& qp) {
-  qp.wr_start = [](ibv_qp_ex* pair) { queue_pair_of(pair).built_count = 0; };
-  qp.wr_abort = [](ibv_qp_ex* pair) { queue_pair_of(pair).built_count = 0; };
+  qp.wr_start = [](ibv_qp_ex* pair) { queue_pair_of(pair).building.lock(); };
+  qp.wr_abort = [](ibv_qp_ex* pair) {
+    queue_pair_of(pair).built_count = 0;
+    queue_pair_of(pair).building.unlock();
+  };
   qp.wr_complete = complete;
   qp.wr_send = [](ibv_qp_ex* pair) { begin(pair, IBV_WR_SEND); };
   qp.wr_send_imm = [](ibv_qp_ex* pair, __be32 immediate) {

@@ -411,10 +411,11 @@ class RandomNetworks(Job):
             **{"seed": 1, "hosts": 2, "layout": "flat", "nics": 1, "joined": ",", "family": 4,
                "mtus": [1500] * 3, "fault": "none", **what}))
 
-    def test_rings_of_cables_ports_that_pass_and_addresses_that_will_vanish(self):
+    def test_what_works_without_help(self):
         ring = {"hosts": 3, "layout": "cables", "nics": 2}
         for what in (ring, {**ring, "joined": "+"}, {"fault": "ports"},
-                     {"family": 6, "fault": "deprecated"}):
+                     {"joined": "", "fault": "containers"}, {"family": 6, "fault": "deprecated"},
+                     {"family": 6, "fault": "only link-local"}):
             with self.subTest(**what):
                 outcome = self.outcome_of(**what)
                 self.assertTrue(outcome.worked, outcome.warnings)

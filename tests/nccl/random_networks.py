@@ -20,7 +20,8 @@ MTUS = (1280, 1500, 4096, 9000)
 PORTS = "40000-40063"
 ADVICE = "routes by destination"
 # Of these every network that is drawn recovers; the others may also end the job with a sentence.
-HARMLESS = ("none", "docker", "link-local", "ports", "dark", "black hole", "deprecated")
+HARMLESS = ("none", "containers", "link-local", "ports", "dark", "black hole", "deprecated",
+            "only link-local")
 FAULTS = (*HARMLESS, "no UDP", "own rule", "no TCP", "TCP rejected", "no NIC", "security",
           "link down", "other plugin")
 
@@ -70,6 +71,9 @@ class Built:
                 for interface in ("all", "default"):
                     command = ("sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=0")
                     namespaces.command(*namespaces.prefix(member), *command)
+        only_link_local = network.family == 6 and network.fault == "only link-local"
+        if only_link_local:  # the hosts number their interfaces differently
+            self.inside(0, "ip", "link", "add", "extra0", "type", "bridge")
         if network.layout == "cables":
             self.cables()
             return
@@ -81,6 +85,8 @@ class Built:
                 place = 16 * (index if rail == 0 else 0) + number + 1
                 address = (f"fd00::{place:x}/64" if network.family == 6
                            else f"198.18.{rail}.{place}/24")
+                if only_link_local:
+                    address = ""
                 self.plug(number, name, f"rail{rail}", address, network.mtus[number])
 
     def bridge(self, name):
@@ -92,6 +98,8 @@ class Built:
         namespaces.pair(self.members[number], name, self.hub, port, mtu)
         namespaces.command("ip", "-n", self.hub, "link", "set", port, "mtu", "9000", "master",
                            bridge)
+        if not address:
+            return
         further = ("nodad",) if ":" in address else ()
         namespaces.command("ip", "-n", self.members[number], "address", "add", address, "dev", name,
                            *further)
@@ -140,12 +148,15 @@ class Built:
                         self.inside(number, table, "-A", "INPUT", "-i", "net+", "-p", protocol,
                                     "!", "--dport", PORTS.replace("-", ":"), "-m", "conntrack",
                                     "--ctstate", "NEW", "-j", "DROP")
-        elif fault in ("docker", "dark"):
+        elif fault in ("containers", "dark"):
             for number in range(len(self.members)):
-                name = "docker0" if fault == "docker" else "extra0"
-                self.inside(number, "ip", "link", "add", name, "type", "bridge")
-                self.inside(number, "ip", "address", "add", "172.17.0.1/16", "dev", name)
-                if fault == "docker":
+                self.inside(number, "ip", "link", "add", "extra0", "type", "bridge")
+                self.inside(number, "ip", "address", "add", "172.17.0.1/16", "dev", "extra0")
+                if fault == "dark":
+                    continue
+                self.inside(number, "ip", "link", "add", "extra1", "type", "veth", "peer", "extra2")
+                self.inside(number, "ip", "link", "set", "extra1", "master", "extra0")
+                for name in ("extra0", "extra1", "extra2"):
                     self.inside(number, "ip", "link", "set", name, "up")
         elif fault == "link-local":
             for number in range(len(self.members)):
@@ -168,8 +179,8 @@ class Built:
             values.update(NCCL_NET_PLUGIN="none", NCCL_NET="Socket")
         if self.network.fault == "ports":
             values["PACECAR_PORTS"] = PORTS
-        if not self.network.joined:
-            del values["PACECAR_NICS"]
+        if not self.network.joined:  # as a user who sets nothing
+            del values["PACECAR_NICS"], values["NCCL_SOCKET_IFNAME"]
         return values
 
 
@@ -207,7 +218,8 @@ def run(network, limit_s, patience_s):
                             [Path(name) / "id", network.seed, 6, 1 << 16], Path(name),
                             **environment)[number]
             if not network.joined:
-                rank.environment.pop("PACECAR_NICS", None)
+                for variable in ("PACECAR_NICS", "NCCL_SOCKET_IFNAME"):
+                    rank.environment.pop(variable, None)
             made.append(dataclasses.replace(rank,
                                             prefix=namespaces.prefix(built.members[number])))
         with contextlib.ExitStack() as stack:

@@ -1,4 +1,7 @@
 // Connections: order, number, strangers, abandoned attempts.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -212,6 +215,38 @@ TEST(Connect, AnInvalidHandleIsRefused) {
     EXPECT_NE(host->net().connect(host->context(), 0, handle.data(), &comm, nullptr),
               NcclResult::kSuccess);
     EXPECT_EQ(comm, nullptr);
+  });
+}
+
+TEST(Connect, AForkedChildLeavesItsParentsConnectionsAloneAndMakesItsOwn) {
+  expect_processes_pass(1, [](Rank&) {
+    const auto host = start_host();
+    const Ends pair = host->connect_self();
+    const Buffer target(*host, pair.receive, 10'000);
+    void* const receiving = host->receive(pair.receive, target.whole());
+    const pid_t child = fork();
+    if (child == 0) {
+      int done = 0;
+      int size = 0;
+      EXPECT_NE(host->net().test(receiving, &done, &size), NcclResult::kSuccess);
+      EXPECT_EQ(done, 0);
+      host->close(pair);
+      if (nic_names().find("dpdk") == std::string::npos) {  // which starts once
+        const auto own = start_host();
+        const Ends own_pair = own->connect_self();
+        expect_works(*own, own_pair, 4);
+        own->close(own_pair);
+      }
+      _exit(testing::Test::HasFailure() ? 1 : 0);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    const Buffer source(*host, pair.send, 10'000);
+    fill_pattern(source.bytes(), 5);
+    void* const sending = host->send(pair.send, source.whole());
+    EXPECT_EQ(host->finish(receiving, sending), 10'000);
+    EXPECT_FALSE(find_mismatch(target.bytes(), 5));
   });
 }
 

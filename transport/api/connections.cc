@@ -172,6 +172,7 @@ class EngineReceiveConnection final : public ReceiveConnection {
 }  // namespace
 
 void close_send(Engine& engine, ConnectionId connection) {
+  if (engine.inherited()) return;
   engine.exclusively(
       [&](Messenger& messenger, Nic&, Instant now) { messenger.close_send(connection, now); });
   engine.submitted();
@@ -179,6 +180,7 @@ void close_send(Engine& engine, ConnectionId connection) {
 
 void close_receive(Engine& engine, ConnectionId connection,
                    std::optional<uint64_t> completed_slots) {
+  if (engine.inherited()) return;
   engine.exclusively([&](Messenger& messenger) {
     completed_slots ? messenger.close_receive(connection, *completed_slots)
                     : messenger.close_receive(connection);

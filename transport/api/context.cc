@@ -3,6 +3,7 @@
 #include "transport/api/engine_context.h"
 #include "transport/api/gpu/gpu_context.h"
 #include "transport/api/lane_list.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/open/cluster_key.h"
@@ -69,7 +70,10 @@ Result<Groups> open_groups(std::span<const NicGroup> chosen, const Params& param
       ASSIGN_OR_RETURN(auto engine,
                        Engine::open(params, std::move(nic.port), identity_of_nic(process, number++),
                                     {.share = std::move(nic.share), .first_rate = first}));
-      group.push_back({.info = std::move(info), .engine = std::move(engine)});
+      const auto destroy = [](Engine* old) {
+        if (!old->inherited()) delete old;  // a forked child leaves its parent's NIC alone
+      };
+      group.push_back({.info = std::move(info), .engine = {engine.release(), destroy}});
     }
   }
   return groups;
@@ -104,6 +108,7 @@ Result<Groups> open_chosen(std::vector<NicCandidate> candidates, const Params& p
 }  // namespace
 
 Result<std::unique_ptr<Context>> Context::open(const Options& options) {
+  allow_descriptors();
   bootstrap::keep_crypto_at_exit();
   std::vector<std::string> warnings;
   ASSIGN_OR_RETURN(
@@ -115,7 +120,7 @@ Result<std::unique_ptr<Context>> Context::open(const Options& options) {
   for (const std::string& warning : warnings) log(LogLevel::kWarn, warning);
   ASSIGN_OR_RETURN(auto key, read_cluster_key(params.key_file));
   GpuWays gpu_ways(params.gpu, log);
-  std::vector<NicCandidate> candidates = list_nics();
+  std::vector<NicCandidate> candidates = list_nics(params.bootstrap);
   if (params.nics.empty()) report_flaws(candidates, log);
   ASSIGN_OR_RETURN(auto groups, open_chosen(std::move(candidates), params, log, gpu_ways));
   return gpu_ways.apply(std::make_unique<EngineContext>(std::move(params), std::move(groups), log,

@@ -64,7 +64,7 @@ Result<std::unique_ptr<Connecting>> EngineContext::connect(size_t nic, const Han
 }
 
 void EngineContext::expect(uint32_t senders) {
-  for (const Group& group : std::span(groups_).first(own_)) {
+  for (const Group& group : std::span(groups_.data(), own_)) {
     for (const RunningNic& nic : group) nic.engine->expect({.peers = senders});
   }
 }
@@ -154,7 +154,7 @@ std::string EngineContext::metrics() const {
 ProcessState EngineContext::state() const {
   ProcessState state{
       .name = process_, .uptime = clock_now() - opened_, .banner = banner(), .nics = {}};
-  for (const Group& group : std::span(groups_).first(own_)) {
+  for (const Group& group : std::span(groups_.data(), own_)) {
     for (const RunningNic& nic : group) state.nics.push_back(state_of(nic));
   }
   return state;
@@ -292,7 +292,7 @@ Result<void> EngineContext::deregister_memory(size_t nic, const Memory* memory) 
 
 // `regions` may be fewer than the group's NICs.
 void EngineContext::release(const Group& group, std::span<const MemoryRegion> regions) {
-  for (size_t i = 0; i < regions.size(); ++i) {
+  for (size_t i = 0; i < regions.size() && !group[i].engine->inherited(); ++i) {
     // The returned value is destroyed outside the engine's lock.
     group[i].engine->exclusively([&](Messenger& messenger, Nic& device, Instant) {
       if (!device.shared(regions[i])) messenger.forget_memory(regions[i].key);
@@ -310,7 +310,9 @@ Statistics EngineContext::statistics(size_t nic) const {
 }
 
 void EngineContext::add_statistics(const RunningNic& nic, Statistics& sum) const {
+  const Nic* hardware = nullptr;
   nic.engine->exclusively([&](Messenger& messenger, Nic& device, Instant) {
+    hardware = &device;
     const MessengerCounters& messages = messenger.counters();
     const NicCounters& packets = device.counters();
     const FlowReport report = messenger.report();
@@ -335,10 +337,11 @@ void EngineContext::add_statistics(const RunningNic& nic, Statistics& sum) const
     sum.rtt_us = std::max(sum.rtt_us, report.rtt.us());
     sum.weight = report.weight;
     sum.congestion_control = params_.cc;
-    for (HardwareCounter& counter : device.hardware_counters()) {
-      sum.device_counters.push_back({std::move(counter.name), counter.count});
-    }
   });
+  // They are read from files, so not under the engine's lock.
+  for (HardwareCounter& counter : hardware->hardware_counters()) {
+    sum.device_counters.push_back({std::move(counter.name), counter.count});
+  }
 }
 
 }  // namespace pacecar

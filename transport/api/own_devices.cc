@@ -148,7 +148,8 @@ std::string describe_process(const OwnDevices& own) {
 std::string no_common_network(const std::string& connecting, const std::string& listening) {
   return fmt::format(
       "the two processes share no kind of network: {}, {}; add a NIC of the other's network to "
-      "PACECAR_NICS, or give software NICs the same PACECAR_WIRE on both sides",
+      "PACECAR_NICS, or give software NICs the same PACECAR_WIRE and addresses of one IP version "
+      "(soft: IPv4, soft6: IPv6) on both sides",
       connecting, listening);
 }
 

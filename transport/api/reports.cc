@@ -51,10 +51,12 @@ Error describe(MessageFailure failure, const std::string& peer, Duration timeout
     case MessageFailure::kPeerProtocol:
       return of_peer("broke the protocol: run the same version of Pacecar on both sides");
     case MessageFailure::kTooLong:
-      return {ErrorCode::kInvalidArgument,
-              fmt::format("a message to or from {} is larger than the posted receive buffer: post "
-                          "a buffer at least as large, or let it be cut (PACECAR_STRICT=0)",
-                          peer)};
+      return {
+          ErrorCode::kInvalidArgument,
+          fmt::format("a message to or from {} is larger than the posted receive buffer: the ranks "
+                      "call different collectives, or differ in NCCL_* settings such as "
+                      "NCCL_BUFFSIZE; other programs must post larger buffers",
+                      peer)};
     case MessageFailure::kMemoryGone:
       return {ErrorCode::kInvalidArgument,
               fmt::format("memory of a message to or from {} was deregistered before the message "
@@ -76,7 +78,9 @@ std::string describe(const Stall& stall, const std::string& end, const std::stri
   if (is_silent(stall)) {
     return fmt::format(
         "{}, and no answer comes from {} to {}: its process is stopped, or the network between "
-        "drops packets there or back (a firewall? PACECAR_PORTS sets the ports; an MTU below 576?)",
+        "drops packets there or back (a firewall? PACECAR_PORTS sets the ports; a filter of "
+        "traffic "
+        "classes or ECN marks? an MTU below 576?)",
         begin, stall.peer_address, address);
   }
   if (stall.awaits_peer) {

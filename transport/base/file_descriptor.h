@@ -1,6 +1,7 @@
 // Owns a file descriptor.
 #pragma once
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <utility>
@@ -25,5 +26,13 @@ class FileDescriptor {
  private:
   int fd_;
 };
+
+// Lets the process have as many as its hard limit: connections need more than the usual 1024.
+inline void allow_descriptors() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
 
 }  // namespace pacecar

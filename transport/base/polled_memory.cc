@@ -13,30 +13,21 @@ template <std::unsigned_integral Word>
   store_polled(destination, word);
 }
 
-// Earlier stores become visible before later ones. An x86 processor keeps their order; only the
-// compiler must not change it.
-[[gnu::always_inline]] inline void order_stores() {
-#if defined(__x86_64__)
-  asm volatile("" ::: "memory");
-#else
-  __atomic_thread_fence(__ATOMIC_RELEASE);
-#endif
-}
-
-// 32 bytes by one instruction where there is one; never torn below 8 bytes.
+// 32 bytes, never torn below 8; the last 8, where flags are, become visible after the others.
 [[gnu::always_inline]] inline void store_vector(uint8_t* destination, const uint8_t* source) {
-#if defined(__SANITIZE_THREAD__)  // it does not know that store, and records each word released
-  for (size_t at = 0; at < 32; at += 8) {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)  // which does not know this store
+  using Vector = long long __attribute__((vector_size(32)));
+  Vector vector;
+  std::memcpy(&vector, source, sizeof vector);
+  asm volatile("" ::: "memory");  // the processor keeps the order of stores
+  std::memcpy(destination, &vector, sizeof vector);
+#else
+  for (size_t at = 0; at < 24; at += 8) {
     uint64_t word;
     std::memcpy(&word, source + at, sizeof word);
     __atomic_store_n(reinterpret_cast<uint64_t*>(destination + at), word, __ATOMIC_RELAXED);
   }
-#else
-  using Vector = long long __attribute__((vector_size(32)));
-  Vector vector;
-  std::memcpy(&vector, source, sizeof vector);
-  order_stores();
-  std::memcpy(destination, &vector, sizeof vector);
+  store<uint64_t>(destination + 24, source + 24);
 #endif
 }
 

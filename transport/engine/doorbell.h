@@ -43,11 +43,11 @@ class Doorbell {
   }
 
   // From here on ring() wakes the sleeper, who must check for work once more and then sleep on
-  // fd(). ring() and expect() both use an exchange, so the later one sees what the earlier stored.
+  // fd(). All changes are exchanges, so expect() sees what was stored before any earlier ring().
   void expect() { expected_.exchange(true, std::memory_order_acq_rel); }
   // Call it after the sleep.
   void answer() {
-    expected_.store(false, std::memory_order_relaxed);
+    expected_.exchange(false, std::memory_order_acq_rel);
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t cleared = read(fd_.get(), &count, sizeof count);
   }

@@ -144,6 +144,7 @@ bool Engine::try_lock() {
 }
 
 void Engine::submitted() {
+  process_.check();
   // If not here, the holder of the lock, the keeper or the next progress() processes it.
   if (params_.progress == Progress::kThread || !try_lock()) return wake_keeper();
   const Instant time = clock_now();
@@ -152,6 +153,7 @@ void Engine::submitted() {
 }
 
 void Engine::send_now() {
+  process_.check();
   if (params_.progress == Progress::kThread || !try_lock()) return wake_keeper();
   const Instant time = clock_now();
   drain_submissions(time);
@@ -161,6 +163,7 @@ void Engine::send_now() {
 }
 
 void Engine::progress() {
+  process_.check();
   if (params_.progress == Progress::kThread) return std::this_thread::yield();
   if (!try_lock()) return std::this_thread::yield();
   const Instant time = clock_now();
@@ -173,6 +176,7 @@ void Engine::progress() {
 }
 
 void Engine::rest() {
+  process_.check();
   Instant until = clock_now() + kLongestRest;
   int fd = -1;  // if another thread polls, only time ends the wait
   if (params_.progress == Progress::kInline && try_lock()) {

@@ -1,7 +1,8 @@
 // Engine: drives one NIC and the messenger above it. With PACECAR_PROGRESS=inline the threads that
 // poll for their messages do this, and a keeper thread takes over when they stop; with thread it is
 // always the keeper (progress_driver.h). All protocol state belongs to the holder of the engine's
-// lock. Thread rule: any thread; the submissions of one connection from one thread at a time.
+// lock. Thread rule: any thread; the submissions of one connection from one thread at a time. In a
+// forked child an engine of the parent throws std::logic_error, and must not be destroyed.
 #pragma once
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include "transport/base/params.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/doorbell.h"
+#include "transport/engine/own_process.h"
 #include "transport/engine/poll_loop.h"
 #include "transport/engine/progress_driver.h"
 #include "transport/engine/submissions.h"
@@ -40,6 +42,7 @@ class Engine final : private Driven {
   // Runs `use(messenger)` or `use(messenger, nic, now)` while nobody polls, at set-up and end.
   template <typename Use>
   auto exclusively(Use use) {
+    process_.check();
     const Hold hold(*this);
     drain_submissions(clock_now());
     deadline_ = Instant();  // the next poll must look at everything
@@ -67,7 +70,7 @@ class Engine final : private Driven {
   void send_now();
   // After a submission that may wait for the next poll.
   void wake_keeper() { driver_->wake(); }
-  // The newest hint counts. The messenger gets it before any operation that is submitted later.
+  // The newest hint counts.
   void expect(const TrafficHint& hint) { hint_.store(hint); }
   // While waiting for a request.
   void progress();
@@ -76,6 +79,8 @@ class Engine final : private Driven {
   // While waiting for any request: see Context::rest.
   void rest();
 
+  // This process is a forked child of the engine's.
+  bool inherited() const { return process_.forked(); }
   const NicIdentity& identity() const { return identity_; }
   const Address& address() const { return port_->address(); }
   const NicCaps& caps() const { return std::as_const(*port_).nic().caps(); }
@@ -119,6 +124,7 @@ class Engine final : private Driven {
   // When a sleep must end at the latest, with that next deadline.
   Instant sleep_limit(Instant deadline) const;
 
+  const OwnProcess process_;
   const Params params_;
   const NicIdentity identity_;
   const std::unique_ptr<NicPort> port_;

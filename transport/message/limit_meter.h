@@ -25,6 +25,7 @@ class LimitMeter {
   // rate. If the grant equals rate_max, that is the limit: the receiver has the same one.
   LimitedBy limit(const Explanation& explanation, const FlowStats& stats) const {
     if (stats.backlog == 0) return LimitedBy::kApplication;
+    if (measured_ && silent_) return LimitedBy::kNetwork;
     if (measured_ && used_ < explanation.rate.bps() / 2) return LimitedBy::kHost;
     const uint64_t most = explanation.rate_max.bps();
     const bool at_most = most > 0 && explanation.rate.bps() >= most - most / kNearMost;
@@ -52,18 +53,22 @@ class LimitMeter {
     if (began_) {
       const Bytes sent = stats.sent - sent_ + kSlack;
       used_ = static_cast<uint64_t>(static_cast<double>(sent) * 8 / (now - since_).seconds());
+      silent_ = stats.in_flight > 0 && stats.acked == acked_;
       measured_ = true;
       measured_at_ = now;
     }
     began_ = true;
     since_ = now;
     sent_ = stats.sent;
+    acked_ = stats.acked;
   }
 
   LimitCounts counts_{};
   bool began_ = false;
   Instant since_;
   Bytes sent_ = 0;  // by then
+  Bytes acked_ = 0;
+  bool silent_ = false;  // nothing is acknowledged
   bool measured_ = false;
   Instant measured_at_;
   uint64_t used_ = 0;  // bit/s

@@ -10,8 +10,9 @@
 namespace pacecar {
 
 // Networks by name: see NicCaps::networks.
-inline constexpr const char* kSoftNetwork = "soft";  // software NICs in their own packets
-inline constexpr const char* kRoceNetwork = "roce";  // standard RC over RoCE v2
+inline constexpr const char* kSoftNetwork = "soft";    // software NICs in their own packets
+inline constexpr const char* kSoft6Network = "soft6";  // the same of IPv6 addresses
+inline constexpr const char* kRoceNetwork = "roce";    // standard RC over RoCE v2
 inline constexpr const char* kInfinibandNetwork = "infiniband";
 
 struct NicCaps {

@@ -185,6 +185,10 @@ void OfiNic::destroy_queue_pair(QueuePairId id) {
   QueuePair* qp = find(id);
   if (qp == nullptr) return;
   const bool joined = qp->state != QueuePair::State::kCreated && !qp->peers.empty();
+  // Its operations may never end, and its flow's number is used again.
+  for (const OfiOperation& operation : operations_.all()) {
+    if (operation.queue_pair == id) release_window(operation);
+  }
   qp->state = QueuePair::State::kLeaving;
   if (!qp->gone_sent) qp->outbox.clear();
   qp->asked.reset();
@@ -192,6 +196,14 @@ void OfiNic::destroy_queue_pair(QueuePairId id) {
   if (!joined) return forget(slot_of(id));
   step_leaving(*qp);
   sweep();
+}
+
+// A write is no longer in its flow's window.
+void OfiNic::release_window(const OfiOperation& operation) {
+  if (operation.kind != OfiOperation::Kind::kWrite) return;
+  const QueuePair* qp = find_any(operation.queue_pair);
+  if (qp == nullptr || qp->leaving() || !qp->config.paced) return;
+  flows_.on_done(qp->config.flow, operation.bytes);
 }
 
 // A broken queue pair sends kGone only to a peer that has left, as that peer waits for it.
@@ -225,11 +237,7 @@ void OfiNic::forget(uint32_t slot) {
 }
 
 void OfiNic::reopen_endpoints(const std::string& why) {
-  for (OfiOperation& operation : operations_.all()) {
-    if (operation.kind != OfiOperation::Kind::kWrite) continue;
-    const QueuePair* qp = find_any(operation.queue_pair);
-    if (qp != nullptr && qp->config.paced) flows_.on_done(qp->config.flow, operation.bytes);
-  }
+  for (const OfiOperation& operation : operations_.all()) release_window(operation);
   close_endpoints();
   operations_.free_all();
   failed_ = !domain_.reopen_completions() || !open_endpoints();

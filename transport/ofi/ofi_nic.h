@@ -94,6 +94,7 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   // Ends an operation at the provider, and returns its queue pair; nullptr: that is gone.
   QueuePair* end_operation(void* context, OfiOperation* ended);
   // Sends kGone when nothing of ours is outstanding.
+  void release_window(const OfiOperation& operation);
   void step_leaving(QueuePair& qp);
   void sweep();
   void forget(uint32_t slot);

@@ -32,7 +32,7 @@ OfiNic::QueuePair* OfiNic::end_operation(void* context, OfiOperation* ended) {
   }
   --qp->started;
   endpoints_.on_done(ended->endpoint, ended->bytes);
-  if (qp->config.paced) flows_.on_done(qp->config.flow, ended->bytes);
+  release_window(*ended);
   if (qp->regions.on_write_done(ended->remote_key)) {
     queue_message(*qp, {.kind = OfiMessage::Kind::kRevoked, .key = ended->remote_key});
   }

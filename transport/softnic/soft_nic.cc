@@ -16,7 +16,9 @@ constexpr Duration kInPassing = Duration::from_us(40);
 
 std::vector<std::string> networks_of(const NicCore& core) {
   std::vector<std::string> names;
-  if (core.speaks_extended()) names.emplace_back(kSoftNetwork);
+  if (core.speaks_extended()) {
+    names.emplace_back(is_ipv4(core.config.address) ? kSoftNetwork : kSoft6Network);
+  }
   if (core.speaks_standard()) names.emplace_back(kRoceNetwork);
   return names;
 }
@@ -255,7 +257,8 @@ std::string SoftNic::fault(QueuePairId id) const {
   if (what == nullptr && qp->broken_by == CompletionStatus::kRetryExceeded) {
     return fmt::format(
         "the peer at {} has not answered {} (UDP) within the limit (0.6 of PACECAR_TIMEOUT): check "
-        "that it runs, and that no firewall drops these ports (PACECAR_PORTS sets the range){}",
+        "that it runs and has a route to this address (NAT?), and that no firewall drops these "
+        "ports (PACECAR_PORTS sets the range){}",
         peer(id), to_string(qp->local.address),
         core_.speaks_extended()
             ? ""

@@ -84,7 +84,10 @@ void apply(AtomicOp op, size_t count, uint8_t* target, const uint8_t* operands,
     if (operands != nullptr) std::memcpy(&operand, operands + i * sizeof(T), sizeof(T));
     if (comparands != nullptr) std::memcpy(&comparand, comparands + i * sizeof(T), sizeof(T));
     const T value = computed(op, old, operand, comparand);
-    std::memcpy(target + i * sizeof(T), &value, sizeof(T));
+    // What stays as it was is not stored: the owner may write there now, or nobody may.
+    if (op != AtomicOp::kRead && std::memcmp(&value, &old, sizeof(T)) != 0) {
+      std::memcpy(target + i * sizeof(T), &value, sizeof(T));
+    }
     if (result != nullptr) std::memcpy(result + i * sizeof(T), &old, sizeof(T));
   }
 }

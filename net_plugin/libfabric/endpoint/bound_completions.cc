@@ -39,11 +39,10 @@ void BoundCompletions::report(PendingCompletion pending) {
   if (flags == 0) return;
   const bool failed = pending.completion.err != 0;
   SharedBuffer* const shared = pending.shared.get();
-  if (shared != nullptr && --shared->incomplete == 0 && shared->used_up) {
-    pending.completion.flags |= FI_MULTI_RECV;
-  }
+  const bool releases = shared != nullptr && --shared->incomplete == 0 && shared->used_up;
+  if (releases) pending.completion.flags |= FI_MULTI_RECV;
   CompletionQueue* const queue = (flags & FI_RECV) != 0 ? receive_.queue : transmit_.queue;
-  const bool queued = failed || pending.queued_on_success;
+  const bool queued = failed || releases || pending.queued_on_success;
   if (queued && queue != nullptr) queue->add(std::move(pending.completion));
   if (pending.counted) count(flags & (FI_SEND | FI_RECV | FI_WRITE | FI_READ), failed);
 }

@@ -12,6 +12,7 @@ PeerTable::~PeerTable() {
 // An atomic store, as the compiler may drop plain stores before the end of an object.
 void PeerTable::revoke_tokens() {
   for (Peer& peer : peers_) std::atomic_ref(peer.token[0]) = 0;
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // before the memory is used again
 }
 
 int PeerTable::bind(AddressVector& vector) {

@@ -152,7 +152,7 @@ std::optional<Status> Target::apply(Peer& peer, const FrameView& view, const Loc
                reads(frame) ? nullptr : operands,
                (frame.flags & kCompares) != 0 ? operands + frame.length : nullptr,
                fetches ? result.data() : nullptr);
-  if (*copy != nullptr) {
+  if (*copy != nullptr && !reads(frame)) {
     if (auto copied = memory.copy_in({at, frame.length}); !copied) {
       return no_access(copied.error());
     }

@@ -327,6 +327,7 @@ PACECAR_VERBS int rdma_get_request(rdma_cm_id* listener, rdma_cm_id** id) {
     rdma_destroy_id(request);
     return failed(error);
   }
+  pass_event(own, id_of(request));
   *id = request;
   return 0;
 }

@@ -140,6 +140,14 @@ int complete(Id& id) {
   return status == 0 ? 0 : failed(status);
 }
 
+void pass_event(Id& from, Id& to) {
+  const std::lock_guard lock(process().mutex);
+  static_cast<Event*>(from.event)->owner = &to;
+  --from.unacknowledged;
+  ++to.unacknowledged;
+  to.event = std::exchange(from.event, nullptr);
+}
+
 extern "C" {
 
 PACECAR_VERBS rdma_event_channel* rdma_create_event_channel() {

@@ -83,7 +83,6 @@ struct Id final : rdma_cm_id {
   uint32_t unacknowledged = 0;  // events
   ibv_sa_path_rec path{};
   std::optional<ibv_qp_init_attr> made_for;  // rdma_create_ep: for queue pairs of requests
-  bool own_queues = false;                   // the completion queues are ours
   // The parameters that both ends have agreed on.
   uint32_t first_psn = 0;
   uint32_t peer_queue_pair = 0;
@@ -117,6 +116,8 @@ void raise(Id& id, rdma_cm_event_type type, int status = 0);
 std::vector<Id*> drop_events(Id& owner);
 // Ends a call of a synchronous id: waits for its event. 0, or -1 with errno.
 int complete(Id& id);
+// The event that complete() left in one id becomes that of another.
+void pass_event(Id& from, Id& to);
 
 // --- queue pairs ---
 // The attributes of ibv_modify_qp that bring the id's queue pair into a state.

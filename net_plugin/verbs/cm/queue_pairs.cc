@@ -1,5 +1,7 @@
 // The queue pair of an id, its states, completion queues and shared receive queue.
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "net_plugin/verbs/cm/ids.h"
 #include "net_plugin/verbs/queue_pair.h"
@@ -45,22 +47,22 @@ bool move_to(Id& id, ibv_qp_state state) {
   return attributes_for(id, state, &attr, &mask) && queue_pair_of(id.qp).modify(attr, mask) == 0;
 }
 
+// Queues without a channel of the id's are the program's.
+void drop_queue(ibv_comp_channel*& channel, ibv_cq*& queue) {
+  if (channel != nullptr && queue != nullptr) ibv_destroy_cq(queue);
+  if (channel != nullptr) ibv_destroy_comp_channel(channel);
+  channel = nullptr;
+  queue = nullptr;
+}
 void drop_queues(Id& id) {
-  if (!id.own_queues) return;
-  if (id.recv_cq != nullptr) ibv_destroy_cq(id.recv_cq);
-  if (id.send_cq != nullptr) ibv_destroy_cq(id.send_cq);
-  if (id.recv_cq_channel != nullptr) ibv_destroy_comp_channel(id.recv_cq_channel);
-  if (id.send_cq_channel != nullptr) ibv_destroy_comp_channel(id.send_cq_channel);
-  id.recv_cq = id.send_cq = nullptr;
-  id.recv_cq_channel = id.send_cq_channel = nullptr;
-  id.own_queues = false;
+  drop_queue(id.recv_cq_channel, id.recv_cq);
+  drop_queue(id.send_cq_channel, id.send_cq);
 }
 
 // Creates a completion queue with its channel if the program has given none.
 bool make_queue(Id& id, uint32_t entries, ibv_cq*& wanted, ibv_comp_channel*& channel,
                 ibv_cq*& queue) {
   if (wanted != nullptr) return true;
-  id.own_queues = true;
   channel = ibv_create_comp_channel(id.verbs);
   if (channel == nullptr) return false;
   queue = ibv_create_cq(id.verbs, static_cast<int>(std::max(1U, entries)),
@@ -121,11 +123,13 @@ PACECAR_VERBS int rdma_create_qp_ex(rdma_cm_id* id, ibv_qp_init_attr_ex* attr) {
   if (attr->pd->context != own.verbs) return failed(EINVAL);
   own.pd = attr->pd;
   if (attr->srq == nullptr) attr->srq = own.srq;
+  const auto given = std::pair(attr->send_cq, attr->recv_cq);
   ibv_qp* qp = nullptr;
   if (make_queues(own, *attr)) qp = ibv_create_qp_ex(own.verbs, attr);
   if (qp == nullptr) {
     const int error = errno;
     drop_queues(own);
+    std::tie(attr->send_cq, attr->recv_cq) = given;
     return failed(error);
   }
   const Call call(own.device->nic());

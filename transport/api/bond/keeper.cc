@@ -38,6 +38,7 @@ void BondKeeper::add(BondedEnd& connection) {
 }
 
 void BondKeeper::remove(BondedEnd& connection) {
+  if (process_.forked()) return;
   const std::lock_guard lock(mutex_);
   std::erase(connections_, &connection);
 }
@@ -49,6 +50,7 @@ void BondKeeper::wake() {
 }
 
 void BondKeeper::forget_memory(const Memory& memory) {
+  if (process_.forked()) return;
   const std::lock_guard lock(mutex_);
   for (BondedEnd* connection : connections_) connection->forget_memory(memory);
 }

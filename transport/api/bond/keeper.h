@@ -11,6 +11,7 @@
 
 #include "transport/base/result.h"
 #include "transport/base/units.h"
+#include "transport/engine/own_process.h"
 
 namespace pacecar {
 
@@ -19,6 +20,9 @@ class Memory;
 
 class BondKeeper {
  public:
+  ~BondKeeper() {
+    if (process_.forked() && thread_.joinable()) thread_.detach();  // a child has no such thread
+  }
   // Before the first connection. Errors: kSystem (no thread can be made).
   Result<void> start();
   void add(BondedEnd& connection);
@@ -31,6 +35,7 @@ class BondKeeper {
  private:
   void run(const std::stop_token& stop);
 
+  const OwnProcess process_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::vector<BondedEnd*> connections_;

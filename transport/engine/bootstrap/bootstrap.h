@@ -109,8 +109,8 @@ class BootstrapListener {
   // True once: no caller has proved the secret since the first poll, for kPatience.
   bool lonely(Instant now);
 
-  // A line to log: a caller used our protocol, but had no valid proof (at most once in 10 s, since
-  // any host can cause it).
+  // A line to log: a caller used our protocol, but had no valid proof, or cannot be accepted (at
+  // most once in 10 s, since any host can cause it).
   std::optional<std::string> take_warning() { return std::exchange(warning_, std::nullopt); }
 
  private:
@@ -120,7 +120,7 @@ class BootstrapListener {
 
   void accept_callers(Instant now);
   bool advance(BootstrapSession& caller, Instant now);
-  void warn_of(const BootstrapSession& caller, Instant now);
+  void warn(std::string line, Instant now);
   std::unique_ptr<BootstrapSession> take_authenticated(Instant now);
 
   bootstrap::Socket socket_;

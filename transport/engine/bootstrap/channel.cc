@@ -102,6 +102,7 @@ Socket Socket::connect_to(const Address& remote, const Address& local) {
 Socket Socket::accept(Address& remote) const {
   // accept4() makes a socket before it looks for a caller, and most polls find none.
   pollfd callers{get(), POLLIN, 0};
+  errno = EAGAIN;
   if (::poll(&callers, 1, 0) == 0) return {};
   SocketAddress address;
   socklen_t size = sizeof address;

@@ -47,7 +47,9 @@ BootstrapConnector::BootstrapConnector(const bootstrap::HandleContents& contents
       deadline_(now + timeout),
       pause_(kFirstPause),
       next_attempt_(now),
-      next_warning_(now + bootstrap::kPatience) {}
+      next_warning_(now + bootstrap::kPatience) {
+  if (is_link_local(listener_)) listener_.scope_id = local.scope_id;
+}
 
 Result<std::unique_ptr<BootstrapConnector>> BootstrapConnector::open(
     const BootstrapHandle& handle, const Address& local, std::span<const uint8_t> offer,
@@ -99,8 +101,8 @@ std::optional<std::string> BootstrapConnector::take_warning(Instant now) {
 std::string BootstrapConnector::no_connection(std::string_view since) const {
   std::string_view cause = "connected, but silent";
   std::string_view cure =
-      "its process is busy or stopped, or waits for another rank; or packets pass one way only "
-      "(NAT, routes)";
+      "its process is busy or stopped, waits for another rank, or has too many open files; or "
+      "packets pass one way only (NAT, routes)";
   if (stage_ == Stage::kWaiting || stage_ == Stage::kConnecting) {
     cause = last_cause_;
     cure = cure_;

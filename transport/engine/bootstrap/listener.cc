@@ -97,7 +97,11 @@ void BootstrapListener::accept_callers(Instant now) {
     }
     Address remote;
     auto socket = socket_.accept(remote);
-    if (!socket) return;
+    if (!socket) {
+      if (errno != EAGAIN)
+        warn(bootstrap::socket_error("cannot accept callers", errno).message, now);
+      return;
+    }
     if (oldest != callers_.end()) {
       callers_.erase(oldest);
       ++strangers_;
@@ -137,7 +141,8 @@ bool BootstrapListener::advance(BootstrapSession& caller, Instant now) {
     if (status != ChannelStatus::kReady) return false;
     const auto offer = caller.handshake_.open(FrameType::kOffer, channel.body());
     if (!offer) {
-      warn_of(caller, now);
+      warn(bootstrap::without_proof("the caller at " + to_string(channel.peer()), has_cluster_key_),
+           now);
       return false;
     }
     caller.offer_.assign(offer->begin(), offer->end());
@@ -146,11 +151,10 @@ bool BootstrapListener::advance(BootstrapSession& caller, Instant now) {
   return true;
 }
 
-void BootstrapListener::warn_of(const BootstrapSession& caller, Instant now) {
+void BootstrapListener::warn(std::string line, Instant now) {
   if (next_warning_ && now < *next_warning_) return;
   next_warning_ = now + kWarningPause;
-  warning_ = bootstrap::without_proof("the caller at " + to_string(caller.channel_.peer()),
-                                      has_cluster_key_);
+  warning_ = std::move(line);
 }
 
 std::unique_ptr<BootstrapSession> BootstrapListener::take_authenticated(Instant now) {

@@ -20,7 +20,7 @@ struct HandleBytes {
   std::array<uint8_t, 4> magic;
   std::array<uint8_t, 4> version;
   std::array<uint8_t, 4> port;
-  std::array<uint8_t, 4> scope;
+  std::array<uint8_t, 4> reserved;  // 0
   std::array<uint8_t, 16> ip;
   Secret secret;
   Identity identity;
@@ -71,7 +71,6 @@ BootstrapHandle encode_handle(const HandleContents& contents) {
   wire::store_be32(kHandleMagic, bytes.magic.data());
   wire::store_be32(kVersion, bytes.version.data());
   wire::store_be32(contents.address.port, bytes.port.data());
-  wire::store_be32(contents.address.scope_id, bytes.scope.data());
   wire::store_be64(checksum(bytes), bytes.checksum.data());
   return std::bit_cast<BootstrapHandle>(bytes);
 }
@@ -79,10 +78,11 @@ BootstrapHandle encode_handle(const HandleContents& contents) {
 Result<HandleContents> parse_handle(const BootstrapHandle& handle) {
   const auto bytes = std::bit_cast<HandleBytes>(handle);
   if (wire::load_be32(bytes.magic.data()) != kHandleMagic) {
-    return fail(ErrorCode::kInvalidArgument,
-                "these bytes are not the handle of a Pacecar listener: under NCCL the peer uses "
-                "another network (compare 'Using network' in both logs); other programs must pass "
-                "on all 128 bytes unchanged");
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "these bytes are not the handle of a Pacecar listener: under NCCL the peer uses "
+        "another network, or other NCCL_* settings (compare both logs); other programs must "
+        "pass on all 128 bytes unchanged");
   }
   if (const uint32_t version = wire::load_be32(bytes.version.data()); version != kVersion) {
     return fail(ErrorCode::kInvalidArgument,
@@ -96,9 +96,7 @@ Result<HandleContents> parse_handle(const BootstrapHandle& handle) {
                 "the listener's handle is damaged or cut short: pass on all 128 bytes that the "
                 "listener gave, unchanged");
   }
-  return HandleContents{.address = {.ip = bytes.ip,
-                                    .scope_id = wire::load_be32(bytes.scope.data()),
-                                    .port = static_cast<uint16_t>(port)},
+  return HandleContents{.address = {.ip = bytes.ip, .port = static_cast<uint16_t>(port)},
                         .secret = bytes.secret,
                         .identity = bytes.identity};
 }

@@ -34,7 +34,7 @@ constexpr size_t kMaxBootstrapPayload = 4096;  // bytes of an offer or of a repl
 
 namespace bootstrap {
 
-constexpr uint8_t kVersion = 4;
+constexpr uint8_t kVersion = 5;
 constexpr size_t kHeaderBytes = 8;
 
 using Secret = std::array<uint8_t, 16>;

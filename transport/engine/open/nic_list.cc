@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "transport/base/printable.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/take_until.h"
 #include "transport/base/to_number.h"
@@ -74,7 +75,7 @@ Result<void> check_form(std::string_view entry, Candidates candidates) {
       fmt::format("PACECAR_NICS has the entry '{}', which names no NIC of this version: "
                   "write soft:udp:INTERFACE, soft:dpdk:DEVICE, ofi:PROVIDER or the name of an RDMA "
                   "device",
-                  entry));
+                  printable(entry)));
 }
 
 Result<NicCandidate> find(std::string_view entry, Candidates candidates) {
@@ -83,15 +84,15 @@ Result<NicCandidate> find(std::string_view entry, Candidates candidates) {
     if (!is_named(candidate, entry)) continue;
     if (candidate.usable) return candidate;
     if (!candidate.flaw.empty()) {
-      return fail(
-          ErrorCode::kUnavailable,
-          fmt::format("PACECAR_NICS names '{}', which cannot be used: {}", entry, candidate.flaw));
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("PACECAR_NICS names '{}', which cannot be used: {}", printable(entry),
+                              candidate.flaw));
     }
   }
   return fail(ErrorCode::kNotFound,
               fmt::format("PACECAR_NICS names '{}', but there is no such NIC that is up and has an "
                           "address: choose from {}",
-                          entry, names_of(candidates)));
+                          printable(entry), names_of(candidates)));
 }
 
 // The default: all NICs of the first kind of which the host has any.

@@ -27,8 +27,8 @@ struct NicCandidate {
   std::string arguments = {};  // of a DPDK device: "role=client,id=0"
   bool usable = true;          // up, with an address
   bool loopback = false;       // reaches only this host
-  // Other hosts hardly reach it: it has no carrier or only a link-local address, or joins
-  // containers.
+  // Other hosts hardly reach it (no carrier, only a link-local address, a bridge), or the user's
+  // choice of interfaces leaves it out.
   bool secluded = false;
   std::string flaw = {};  // why it is not usable, and the cure; empty: not known
 

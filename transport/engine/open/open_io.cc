@@ -52,6 +52,13 @@ Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceI
                                           Sockets sockets, const LogSink& log) {
   auto io = open_sockets(params, interface, sockets);
   if (!io) return io;
+  const Bytes got = (*io)->caps().receive_bytes;
+  if (sockets == Sockets::kUdp && got < params.socket_buffer / 4) {
+    log(LogLevel::kWarn,
+        fmt::format("the receive buffer of {} has {} of {} KiB, which may cost most of the speed: "
+                    "'sysctl -w net.core.rmem_max={}', or allow CAP_NET_ADMIN",
+                    interface.name, got >> 10, params.socket_buffer >> 10, params.socket_buffer));
+  }
   return decorate_io(params, std::move(*io), log);
 }
 

@@ -8,6 +8,7 @@
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/cores/multi_core_port.h"
+#include "transport/engine/open/bootstrap_choice.h"
 #include "transport/engine/open/open_io.h"
 #include "transport/engine/open/open_kinds.h"
 #include "transport/engine/open/tags.h"
@@ -53,13 +54,14 @@ Result<OpenedNic> open_soft(const NicCandidate& candidate, const Params& params,
                             const LogSink& log) {
   ASSIGN_OR_RETURN(auto interface, find_interface(candidate.device));
   ASSIGN_OR_RETURN(auto port, open_port(candidate, interface, params, log));
+  const bool host_only = is_loopback(port->address());
   return OpenedNic{.name = candidate.name(),
                    .device = candidate.device,
                    .pci_path = interface.pci_path,
                    .guid = interface.guid,
                    .speed = params.line_rate.bps() != 0 ? params.line_rate : interface.speed,
                    .port = std::move(port),
-                   .host_only = interface.loopback};
+                   .host_only = host_only};
 }
 
 Result<OpenedNic> open_kind(const NicCandidate& candidate, const Params& params,
@@ -91,15 +93,16 @@ std::string pci_device_path(const std::string& address) {
 
 namespace {
 
-bool is_secluded(const InterfaceInfo& interface) {
+bool is_secluded(const InterfaceInfo& interface, std::string_view selection) {
   const auto address = preferred_address(interface);
-  return !interface.loopback && (!interface.running || interface.name.starts_with("docker") ||
-                                 (address && is_link_local(*address)));
+  return !interface.loopback &&
+         (!interface.running || interface.bridge || (address && is_link_local(*address)) ||
+          !names_interface(selection, interface.name));
 }
 
 }  // namespace
 
-std::vector<NicCandidate> list_nics() {
+std::vector<NicCandidate> list_nics(std::string_view selection) {
   std::vector<NicCandidate> nics = list_verbs_nics();
   for (const NicKind kind : {NicKind::kSoftUdp, NicKind::kSoftRaw}) {
     for (const InterfaceInfo& interface : list_interfaces()) {
@@ -107,7 +110,7 @@ std::vector<NicCandidate> list_nics() {
                       .device = interface.name,
                       .usable = interface.up && preferred_address(interface).has_value(),
                       .loopback = interface.loopback,
-                      .secluded = is_secluded(interface)});
+                      .secluded = is_secluded(interface, selection)});
     }
   }
   return nics;

@@ -10,6 +10,7 @@
 #include "transport/engine/open/tags.h"
 #include "transport/engine/soft_port.h"
 #include "transport/io/udp/udp_io.h"
+#include "transport/wire/address.h"
 #include "transport/wire/roce.h"
 
 namespace pacecar {
@@ -26,13 +27,14 @@ Result<OpenedNic> open_process_nic(const InterfaceInfo& interface, const Params&
     if (!io && io.error().code == ErrorCode::kUnavailable && interface.up) continue;
     if (!io) return tl::unexpected(std::move(io.error()));
     ASSIGN_OR_RETURN(auto decorated, decorate_io(params, std::move(*io), log));
+    const bool host_only = is_loopback(decorated->local_address());
     OpenedNic nic{.name = "soft:udp:" + interface.name,
                   .device = interface.name,
                   .pci_path = interface.pci_path,
                   .guid = interface.guid,
                   .speed = params.line_rate.bps() != 0 ? params.line_rate : interface.speed,
                   .port = make_process_port(params, std::move(decorated), slot, clock_now()),
-                  .host_only = interface.loopback};
+                  .host_only = host_only};
     share_link(nic, params, log);
     return nic;
   }

@@ -6,6 +6,7 @@
 #include <rte_errno.h>
 #include <rte_log.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -196,6 +197,12 @@ std::string EalOutput::last(std::string_view otherwise) const {
 Result<void> start_eal(const std::string& arguments, bool pci, const LogSink& log) {
   const std::lock_guard lock(eal_mutex());
   static const Result<void> outcome = start(arguments, pci, log);
+  static const pid_t own = getpid();
+  if (getpid() != own) {
+    return fail(
+        ErrorCode::kUnavailable,
+        "a process that was forked from one with DPDK cannot start it: start a new program");
+  }
   static const bool takes_pci = pci || !arguments.empty();
   if (outcome && pci && !takes_pci) {
     return fail(ErrorCode::kInvalidArgument,

@@ -55,6 +55,7 @@ InterfaceInfo describe(const ifaddrs& entry) {
   info.up = (entry.ifa_flags & IFF_UP) != 0;
   info.running = (entry.ifa_flags & IFF_RUNNING) != 0;
   info.loopback = (entry.ifa_flags & IFF_LOOPBACK) != 0;
+  info.bridge = std::filesystem::exists(sys_path(info.name) / "bridge");
   info.pci_path = read_pci_path(info.name);
   // Virtual devices report a made-up speed (veth: 10 Gb/s).
   if (!info.pci_path.empty()) info.speed = read_speed(info.name);
@@ -75,18 +76,15 @@ void add_address(InterfaceInfo& info, const sockaddr& raw) {
   }
 }
 
-// IPv6 addresses that may vanish: temporary ones (RFC 8981), those that are deprecated, or that are
-// not proved to be unique.
-std::vector<std::string> passing_addresses() {
-  constexpr unsigned kPassing =
-      IFA_F_TEMPORARY | IFA_F_DEPRECATED | IFA_F_TENTATIVE | IFA_F_DADFAILED;
-  std::vector<std::string> passing;
+// IPv6 addresses with any of these flags, in hexadecimal.
+std::vector<std::string> addresses_with(unsigned wanted) {
+  std::vector<std::string> found;
   std::ifstream file("/proc/net/if_inet6");
   std::string address, index, prefix, scope, flags, name;
   while (file >> address >> index >> prefix >> scope >> flags >> name) {
-    if ((std::stoul(flags, nullptr, 16) & kPassing) != 0) passing.push_back(address);
+    if ((std::stoul(flags, nullptr, 16) & wanted) != 0) found.push_back(address);
   }
-  return passing;
+  return found;
 }
 
 }  // namespace
@@ -110,11 +108,18 @@ std::vector<InterfaceInfo> list_interfaces() {
     if (it == interfaces.end()) it = interfaces.insert(it, describe(*entry));
     if (entry->ifa_addr != nullptr) add_address(*it, *entry->ifa_addr);
   }
-  const std::vector<std::string> passing = passing_addresses();
+  // Temporary addresses (RFC 8981) vanish, like those that are deprecated. One that failed
+  // duplicate address detection is another host's.
+  const auto passing = addresses_with(IFA_F_TEMPORARY | IFA_F_DEPRECATED | IFA_F_TENTATIVE);
+  const auto refused = addresses_with(IFA_F_DADFAILED);
+  const auto is_in = [](const auto& found, const Address& address) {
+    return std::ranges::count(found, fmt::format("{:02x}", fmt::join(address.ip, ""))) > 0;
+  };
   for (InterfaceInfo& interface : interfaces) {
-    std::ranges::stable_partition(interface.addresses, [&](const Address& address) {
-      return std::ranges::count(passing, fmt::format("{:02x}", fmt::join(address.ip, ""))) == 0;
-    });
+    std::erase_if(interface.addresses,
+                  [&](const Address& address) { return is_in(refused, address); });
+    std::ranges::stable_partition(interface.addresses,
+                                  [&](const Address& address) { return !is_in(passing, address); });
   }
   return interfaces;
 }

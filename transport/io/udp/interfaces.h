@@ -21,6 +21,7 @@ struct InterfaceInfo {
   bool up = false;
   bool running = false;  // with a carrier
   bool loopback = false;
+  bool bridge = false;   // mostly of containers or virtual machines of this host
   Rate speed;            // 0: unknown, or a virtual device
   std::string pci_path;  // real path of its PCI device in /sys; empty for one that is not on PCI
   uint64_t guid = 0;     // EUI-64 made from the MAC address, as RoCE NICs do

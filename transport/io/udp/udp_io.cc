@@ -25,6 +25,9 @@ constexpr Bytes kMaxDatagram = SendBatch::kMaxGroupBytes;
 constexpr Bytes kMinDatagram = 256;  // below this no useful payload is left
 constexpr Bytes kJoinedBurst = 60'000;
 constexpr uint32_t kCallsBeforeConnect = 16;
+// A socket that takes nothing for so long holds packets to a host that does not answer ARP. Others
+// must not wait for it: packets are lost, as at a full switch.
+constexpr Duration kStuck = Duration::from_ms(20);
 // A connected socket refuses one call, without sending, for each ICMP error that has arrived, and
 // anyone can forge these. The next call succeeds, unless another error has arrived within a
 // microsecond.
@@ -40,6 +43,7 @@ class UdpIo final : public PacketIo {
     Address newest{};
     uint32_t in_a_row = 0;  // calls to `newest`
     Address connected{};    // port 0: none
+    Instant full_since = Instant::never();
   };
   UdpIo(PacketIoCaps caps, Address local, UdpSocket receiver, std::vector<Transmitter> transmitters)
       : caps_(caps),
@@ -61,7 +65,7 @@ class UdpIo final : public PacketIo {
  private:
   size_t transmitter_of(uint16_t path, TrafficClass traffic_class) const;
   void connect_if_frequent(Transmitter& transmitter, const Address& destination);
-  size_t submit(const Transmitter& transmitter, Instant now, bool& full);
+  size_t submit(Transmitter& transmitter, Instant now, bool& full);
   int hand_over(int fd, std::span<mmsghdr> messages);
 
   PacketIoCaps caps_;
@@ -116,7 +120,7 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant now) {
 // Hands the planned batch to the kernel and returns how many packets are done with, sent or
 // refused. Fewer than planned: the socket is full, or one_by_one_until_ has changed and the rest
 // must be planned again.
-size_t UdpIo::submit(const Transmitter& transmitter, Instant now, bool& full) {
+size_t UdpIo::submit(Transmitter& transmitter, Instant now, bool& full) {
   const int fd = transmitter.socket.get();
   const auto messages = batch_.messages();
   const int most_refusals = transmitter.connected.port == 0 ? 1 : kCallsPerIcmp;
@@ -130,12 +134,14 @@ size_t UdpIo::submit(const Transmitter& transmitter, Instant now, bool& full) {
         taken += batch_.packets_in(group);
       }
       refusals = 0;
+      transmitter.full_since = Instant::never();
       continue;
     }
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {
-      full = true;
-      break;
+      transmitter.full_since = std::min(transmitter.full_since, now);
+      full = now - transmitter.full_since < kStuck;
+      if (full) break;
     }
     if ((errno == EIO || errno == EINVAL) && batch_.packets_in(group) > 1) {
       // The device cannot cut datagrams, or its MTU is smaller now and flows have not noticed yet.

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstring>
 #include <span>
+#include <thread>
 
 #include "transport/base/check.h"
 #include "transport/base/return_if_error.h"
@@ -40,12 +42,21 @@ Result<UdpSocket> open_bound(const Address& local) {
   const socklen_t length = to_sockaddr(local, raw);
   UdpSocket udp(socket(raw.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (udp.get() < 0) {
-    return fail(ErrorCode::kSystem,
-                fmt::format("cannot make a UDP socket ({}): raise the limit of open "
-                            "files with 'ulimit -n' or use fewer paths",
-                            std::strerror(errno)));
+    return fail(
+        ErrorCode::kSystem,
+        fmt::format("cannot make a UDP socket ({}): raise the limit of open "
+                    "files with 'ulimit -n', use fewer paths, or allow sockets of this family",
+                    std::strerror(errno)));
   }
-  if (bind(udp.get(), &raw.any, length) != 0) {
+  // An IPv6 address cannot be used until the kernel knows that no other host has it, 1 to 2 s after
+  // its interface has come up.
+  constexpr int kTentative = 30;
+  int bound = bind(udp.get(), &raw.any, length);
+  for (int i = 0; bound != 0 && errno == EADDRNOTAVAIL && !is_ipv4(local) && i < kTentative; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    bound = bind(udp.get(), &raw.any, length);
+  }
+  if (bound != 0) {
     if (errno == EADDRINUSE && local.port == 0) {
       return fail(ErrorCode::kSystem,
                   fmt::format("no UDP port of {} is free: widen net.ipv4.ip_local_port_range, or "

@@ -31,7 +31,9 @@ tl::unexpected<Error> system_error(std::string_view what, std::string_view cure)
 
 tl::unexpected<Error> not_ours(const std::string& path) {
   return fail(ErrorCode::kPermission,
-              path + " is another user's, or open to others: remove it, or chmod go= it");
+              path +
+                  " is another user's, or open to others: let its owner remove it or chmod go= it, "
+                  "or set PACECAR_SHARE=off");
 }
 
 bool ours(const struct stat& information) {

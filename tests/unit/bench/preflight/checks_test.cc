@@ -119,19 +119,21 @@ TEST(PreflightMtu, FindingsFollowThePeersAnswers) {
     return run(check_mtu, facts).all().at(0);
   };
   EXPECT_EQ(id({.error = "no"}).id, "mtu.peer_unreachable");
-  EXPECT_EQ(id({.wanted_bytes = 4192}).id, "mtu.peer_silent");
-  const Finding small = id({.largest_bytes = 1500, .wanted_bytes = 4192});
+  EXPECT_EQ(id({}).id, "mtu.peer_silent");
+  const Finding small = id({.largest_bytes = 1500, .failed_bytes = 2144});
   EXPECT_EQ(small.id, "mtu.peer_small");
   EXPECT_THAT(small.message, HasSubstr("RDMA MTU 1024"));
   EXPECT_EQ(small.cure, "tracepath -n peer");
-  EXPECT_EQ(id({.largest_bytes = 4192, .wanted_bytes = 4192}).id, "mtu.peer_both_ways");
+  EXPECT_EQ(id({.largest_bytes = 4192}).id, "mtu.peer_both_ways");
   Netdev plain;
   plain.name = "eth0";
   plain.mtu = 1500;
   plain.up = true;
   facts.netdevs = {plain};
-  EXPECT_EQ(id({.largest_bytes = 1500, .wanted_bytes = 4192}).id, "mtu.peer_both_ways")
+  EXPECT_EQ(id({.largest_bytes = 1500, .failed_bytes = 2144}).id, "mtu.peer_both_ways")
       << "no interface sends larger ones";
+  facts.netdevs[0].mtu = 1440;
+  EXPECT_EQ(id({.largest_bytes = 1120, .failed_bytes = 1500}).id, "mtu.peer_both_ways");
 }
 
 TEST(PreflightFabric, MissingPfcAndEcnAndReceivedPausesAreFound) {

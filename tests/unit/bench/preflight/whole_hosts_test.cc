@@ -173,6 +173,8 @@ TEST(PreflightHosts, CapabilitiesLiftTheLimits) {
       .file("proc/sys/net/core/rmem_max", "212992\n")
       .file("proc/self/status", "CapEff:\t0000000000005000\n");
   EXPECT_THAT(problems(host.findings()), IsEmpty());
+  host.file("proc/self/uid_map", "         0       1000          1\n");
+  EXPECT_THAT(problems(host.findings()), Contains("limits.receive_buffer_low"));
 }
 
 TEST(PreflightHosts, GrowingLossCountersAreFound) {

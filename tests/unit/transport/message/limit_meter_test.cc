@@ -42,6 +42,15 @@ TEST_F(LimitMeterTest, FlowBelowHalfOfItsRateIsLimitedByTheHosts) {
   EXPECT_EQ(limit(), LimitedBy::kGrant) << "the flow uses its rate again";
 }
 
+TEST_F(LimitMeterTest, FlowOfWhichNothingIsAcknowledgedIsLimitedByTheNetwork) {
+  stats_.in_flight = 1;
+  run(3, Duration::from_ms(200));
+  EXPECT_EQ(limit(), LimitedBy::kNetwork);
+  ++stats_.acked;
+  run(3, Duration::from_ms(20));
+  EXPECT_EQ(limit(), LimitedBy::kHost);
+}
+
 TEST_F(LimitMeterTest, FlowWithoutABacklogIsLimitedByTheApplication) {
   run(3, Duration::from_ms(200));
   run(0, Duration::from_ms(50), 0);

@@ -12,6 +12,7 @@
 namespace pacecar::failure_test {
 namespace {
 
+using test::monotonic_now;
 using test::OfiChild;
 using test::OfiConnection;
 using test::OfiEnd;
@@ -174,6 +175,24 @@ TEST_P(OfiFailureTest, SilentPeerBreaksItsQueuePairAndOthersWork) {
   child.resume();
   expect_traffic(from, other);
   EXPECT_EQ(from.finished(id), finished) << "a broken queue pair completes nothing more";
+}
+
+TEST_P(OfiFailureTest, WhatASilentPeerHasNotTakenIsNotInTheNextFlowsWindow) {
+  OfiChild child(kind());
+  OfiEnd from(kind(), Duration::from_s(1));
+  OfiEnd other(kind());
+  from.nic().set_flow_limits(0, {.rate = Rate::from_gbps(1000), .window = kSize}, monotonic_now());
+  const auto [id, target] = child.connect(from);
+  OfiLoad load(from, id, from.memory(kSize, Access::kLocalRead, 3), target);
+  child.ask_for(SIGSTOP);
+  ASSERT_TRUE(run_until({&from}, [&, id = id] {
+    load.top_up();
+    return from.broken(id) != nullptr;
+  }));
+  from.nic().destroy_queue_pair(id);
+  expect_traffic(from, other);
+  child.await();
+  child.resume();
 }
 
 TEST_P(OfiFailureTest, SilenceOfAPeerThatGetsOnlyControlWritesIsDetected) {

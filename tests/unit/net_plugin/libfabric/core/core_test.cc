@@ -1,5 +1,6 @@
 // The provider's parts that do not depend on libfabric: frames, atomics, names.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <complex>
 #include <cstring>
@@ -116,6 +117,23 @@ TEST(FiAtomic, CompareSwapsCompareTheComparandWithTheTarget) {
     EXPECT_EQ(swaps(one.op, 5, 5), one.equal) << static_cast<int>(one.op);
     EXPECT_EQ(swaps(one.op, 5, 6), one.greater) << static_cast<int>(one.op);
   }
+}
+
+// The owner may store there at the same time, or have registered it for reads only.
+TEST(FiAtomic, WhatStaysAsItWasIsNotStored) {
+  constexpr size_t kPage = 4096;
+  void* const page = mmap(nullptr, kPage, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  for (const AtomicOp op : {AtomicOp::kRead, AtomicOp::kCswap, AtomicOp::kMin, AtomicOp::kBand}) {
+    const int32_t operand = 7;
+    const int32_t comparand = 1;
+    int32_t before = 1;
+    apply_atomic(static_cast<uint8_t>(op), static_cast<uint8_t>(Datatype::kInt32), 1,
+                 static_cast<uint8_t*>(page), reinterpret_cast<const uint8_t*>(&operand),
+                 reinterpret_cast<const uint8_t*>(&comparand), reinterpret_cast<uint8_t*>(&before));
+    EXPECT_EQ(before, 0);
+  }
+  munmap(page, kPage);
 }
 
 TEST(FiAtomic, ResultIsTheOldValue) {

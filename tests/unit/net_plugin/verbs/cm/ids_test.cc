@@ -283,6 +283,19 @@ TEST(CmIds, ReadRequestOutlivesItsListener) {
 }
 
 // Ids without channels: the request must not keep the channel of its listener.
+TEST(CmIds, AQueueOfTheProgramOutlivesItsQueuePair) {
+  const Listener server;
+  rdma_cm_id* const id = caller(server.port());
+  rdma_destroy_qp(id);
+  ibv_cq* const queue = ibv_create_cq(id->verbs, 8, nullptr, nullptr, 0);
+  ibv_qp_init_attr attr = queue_pair();
+  attr.recv_cq = queue;
+  ASSERT_EQ(rdma_create_qp(id, nullptr, &attr), 0);
+  rdma_destroy_qp(id);
+  EXPECT_EQ(ibv_destroy_cq(queue), 0);
+  EXPECT_EQ(rdma_destroy_id(id), 0);
+}
+
 TEST(CmIds, RequestOfABlockingListenerOutlivesIt) {
   rdma_cm_id* const listener = listening(nullptr);
   const uint16_t port = port_of(listener);
@@ -296,6 +309,9 @@ TEST(CmIds, RequestOfABlockingListenerOutlivesIt) {
   ASSERT_EQ(rdma_get_request(listener, &request), 0);
   EXPECT_NE(request->channel, listener->channel);
   EXPECT_EQ(rdma_destroy_id(listener), 0);
+  ASSERT_NE(request->event, nullptr);
+  const auto* const asked = static_cast<const char*>(request->event->param.conn.private_data);
+  EXPECT_STREQ(asked, "question");
   ibv_qp_init_attr attr = queue_pair();
   ASSERT_EQ(rdma_create_qp(request, nullptr, &attr), 0);
   rdma_conn_param param = parameters("answer");

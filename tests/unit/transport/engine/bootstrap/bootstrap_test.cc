@@ -386,8 +386,7 @@ TEST(Bootstrap, ListensAtAllAddressesAndNamesOne) {
 }
 
 TEST(BootstrapHandle, CarriesAddressSecretAndIdentity) {
-  bootstrap::HandleContents contents{.address = {.scope_id = 7, .port = 65535},
-                                     .identity = {1, 2, 32}};
+  bootstrap::HandleContents contents{.address = {.port = 65535}, .identity = {1, 2, 32}};
   std::ranges::copy(pattern(16, 3), contents.address.ip.begin());
   std::ranges::copy(pattern(16, 9), contents.secret.begin());
   const auto parsed = bootstrap::parse_handle(bootstrap::encode_handle(contents));
@@ -426,7 +425,7 @@ TEST(BootstrapHandle, VersionMismatchNamesBothVersions) {
   BootstrapHandle other = world.listener->handle();
   other.bytes[7] = 9;
   EXPECT_THAT(bootstrap::parse_handle(other).error().message,
-              HasSubstr("version 9, this process speaks version 4"));
+              HasSubstr("version 9, this process speaks version 5"));
 }
 
 }  // namespace

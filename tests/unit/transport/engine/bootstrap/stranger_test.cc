@@ -2,6 +2,7 @@
 // secret.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "tests/support/bootstrap_pair.h"
 #include "transport/engine/bootstrap/bootstrap.h"
@@ -23,6 +24,7 @@ using test::Payload;
 using test::TcpEnd;
 using test::TcpRelay;
 using test::TcpServer;
+using testing::AllOf;
 using testing::HasSubstr;
 using State = BootstrapSession::State;
 
@@ -112,6 +114,19 @@ TEST(BootstrapStranger, RepeatedWrongSecretsAreLoggedOncePerTenSeconds) {
   world.now = world.now + Duration::from_ns(1);
   strangers_come(1);
   EXPECT_NE(world.listener->take_warning(), std::nullopt);
+}
+
+TEST(BootstrapStranger, CallersWithoutADescriptorForThemAreLogged) {
+  BootstrapWorld world;
+  const TcpEnd caller(world.port());
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_EQ(world.listener->poll(world.now), nullptr);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_THAT(world.listener->take_warning().value_or(""),
+              AllOf(HasSubstr("cannot accept callers"), HasSubstr("ulimit -n")));
 }
 
 TEST(BootstrapStranger, ScannersAreNotLogged) {
@@ -286,7 +301,7 @@ TEST(BootstrapStranger, ConnectorNamesBothVersions) {
   Frame notice = encode_frame(FrameType::kVersionNotice, {});
   notice.bytes[4] = 9;
   EXPECT_THAT(error_after(bytes_of(notice)),
-              HasSubstr("speaks bootstrap version 9, this process version 4"));
+              HasSubstr("speaks bootstrap version 9, this process version 5"));
 }
 
 TEST(BootstrapStranger, ConnectorRecognisesAnotherProgram) {

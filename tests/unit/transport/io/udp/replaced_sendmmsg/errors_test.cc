@@ -65,6 +65,19 @@ TEST_F(UdpErrors, FullSocketTakesFewerPackets) {
   EXPECT_EQ(offered, (std::vector<unsigned>{3, 2}));
 }
 
+TEST_F(UdpErrors, ASocketThatStaysFullFor20MsLosesPackets) {
+  const Instant begin = Instant::from_ns(1'000'000'000);
+  const Instant late = begin + Duration::from_ms(20);
+  answers.assign(9, -EAGAIN);
+  EXPECT_EQ(send(begin), 0U);
+  EXPECT_EQ(send(late - Duration::from_ns(1)), 0U);
+  EXPECT_EQ(send(late), 6U);
+  EXPECT_EQ(send(late), 6U);
+  answers = {3, -EAGAIN};
+  EXPECT_EQ(send(late), 6U);
+  EXPECT_EQ(send(late), 0U) << "it has taken some meanwhile";
+}
+
 TEST_F(UdpErrors, RefusedMessageIsLostAndTheOthersAreSent) {
   for (const int error : {ENETUNREACH, EPERM, EMSGSIZE, ECONNREFUSED}) {
     offered.clear();
