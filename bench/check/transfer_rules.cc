@@ -73,32 +73,6 @@ void short_messages_report_their_size(Host& host) {
   });
 }
 
-// NCCL's InfiniBand transport cuts them. aws-ofi-nccl's tests require it of plugins with global
-// registrations only.
-void long_messages_are_cut(Host& host) {
-  host.start();
-  if (host.properties(host.device()).registration_is_global == 0) {
-    throw NotOffered("registrations are not global (regIsGlobal 0)");
-  }
-  constexpr size_t kMost = 2U << 20;
-  host.over_connection(kMost, [&](const Loop& loop) {
-    fill_pattern(loop.source.bytes(), 1);
-    for (const auto& [sent, kept] : {std::pair<size_t, size_t>{5 << 10, 4 << 10},
-                                     {17 << 10, 16 << 10},
-                                     {kMost, kMost / 2},
-                                     {kMost, 1}}) {
-      fill_pattern(loop.target.bytes(), 2);
-      expect(
-          loop.pass(sent, kept) == static_cast<int>(kept),
-          fmt::format("a receive of {} bytes reports another size when {} are sent", kept, sent));
-      expect(std::ranges::equal(loop.source.bytes().first(kept), loop.target.bytes().first(kept)),
-             "the received bytes of a cut message are wrong");
-      expect(keeps_pattern(loop.target.bytes(), kept, 2),
-             "a message longer than its buffer is written beyond it");
-    }
-  });
-}
-
 // As many as NCCL has in flight, all of them posted before the first is sent.
 void requests_in_flight(Host& host) {
   constexpr size_t kBytes = 100'000;
@@ -321,7 +295,6 @@ constexpr Rule kRules[] = {
     {"sizes", "messages of 1 B to 8 MiB arrive whole, and report their size", every_size_arrives},
     {"empty", "a message of 0 bytes is an operation like any other", nothing_is_an_operation},
     {"short", "a receive may be larger than what is sent", short_messages_report_their_size},
-    {"long", "a message longer than its buffer is cut to it", long_messages_are_cut},
     {"depth", "32 requests of a connection are in flight, in order (8 in version 6)",
      requests_in_flight},
     {"full", "isend and irecv write their request, NULL when full", full_means_null},

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <initializer_list>
 
 namespace pacecar::cli {
 

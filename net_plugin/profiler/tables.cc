@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <type_traits>
 
 #include "net_plugin/abi/profiler.h"
 #include "net_plugin/profiler/recorder.h"

@@ -38,8 +38,8 @@ esac
 
 # alone NIC NETWORK: rank 0 has only NIC, of NETWORK, and rank 2 only the software NIC.
 alone() {
-  local said='share no kind of network: guest2 .* has soft:udp:eth0 \(soft\), '
-  said+="guest0 .* has $1 \($2\);"
+  local said='share no kind of network: guest2 .* has soft:udp:eth0 \(soft[^)]*\), '
+  said+="guest0 .* has $1 \($2[^)]*\);"
   meet "alone $1"
   if ((rank == 0)); then
     # It goes on: the next client may have one in common.

@@ -23,10 +23,10 @@ import bridged
 import job
 import linked
 import namespaces
-import random_networks
 from console import interrupt
 from exchange import Failed, wait_until
 from limits import ALL, LIMIT_S, draws
+from network_cases import ChosenNetworks, RandomNetworks  # run by name
 
 SKIPPED = 77
 
@@ -385,64 +385,6 @@ class Hosts(Job):
 
         for result in self.run_on_hosts(1500, "lives_rank", "disturbed", 6, disturb=disturb):
             self.assertGreater(result["done"], 0)
-
-
-class RandomNetworks(Job):
-    """Hosts, addresses, cables, MTUs, NICs and firewalls by a seed."""
-
-    def test_seeds(self):
-        for seed in range(1, 1 + (200 if ALL else 6)):
-            network = random_networks.draw(seed)
-            with self.subTest(network=str(network)):
-                outcome = self.outcome(network, 20)
-                if network.fault in random_networks.HARMLESS:
-                    self.assertTrue(outcome.worked, outcome.warnings)
-
-    def outcome(self, network, patience_s=LIMIT_S):
-        try:
-            return random_networks.run(network, LIMIT_S, patience_s)
-        except namespaces.Unavailable as why:
-            self.skipTest(str(why))
-        except Failed as reason:
-            self.fail(str(reason))
-
-    def outcome_of(self, **what):
-        return self.outcome(random_networks.Network(
-            **{"seed": 1, "hosts": 2, "layout": "flat", "nics": 1, "joined": ",", "family": 4,
-               "mtus": [1500] * 3, "fault": "none", **what}))
-
-    def test_what_works_without_help(self):
-        ring = {"hosts": 3, "layout": "cables", "nics": 2}
-        for what in (ring, {**ring, "joined": "+"}, {"fault": "ports"},
-                     {"joined": "", "fault": "containers"}, {"family": 6, "fault": "deprecated"},
-                     {"family": 6, "fault": "only link-local"}):
-            with self.subTest(**what):
-                outcome = self.outcome_of(**what)
-                self.assertTrue(outcome.worked, outcome.warnings)
-
-    def test_nics_of_one_subnet_work_with_advice_and_those_of_rails_without(self):
-        for layout in ("flat", "rails"):
-            outcome = self.outcome_of(layout=layout, nics=2)
-            self.assertTrue(outcome.worked, outcome.warnings)
-            self.assertEqual(outcome.advised, layout == "flat")
-
-    def test_a_host_that_refuses_its_own_packets_accuses_itself(self):
-        outcome = self.outcome_of(fault="own rule")
-        self.assertFalse(outcome.worked)
-        self.assertRegex(outcome.warnings[0], "this host's kernel refuses packets")
-        self.assertRegex(outcome.warnings[1], "no answer comes from 198.18.0.1")
-
-    def test_what_a_firewall_drops_is_said_on_both_sides(self):
-        addresses = r"198\.18\.0\.1.*198\.18\.0\.2|198\.18\.0\.2.*198\.18\.0\.1"
-        tcp = (f"no connection from ({addresses}).*firewall|"
-               "no peer has connected at .*\\(TCP\\).*firewall")
-        for fault, said in (("no UDP", f"no answer comes from ({addresses}).*firewall"),
-                            ("no TCP", tcp), ("TCP rejected", tcp)):
-            with self.subTest(fault=fault):
-                outcome = self.outcome_of(fault=fault)
-                self.assertFalse(outcome.worked)
-                for warning in outcome.warnings:
-                    self.assertRegex(warning, said)
 
 
 @unittest.skipUnless("LAB_RANK" in os.environ, "of the laboratory: tests/lab/run BUILD nccl.sh")

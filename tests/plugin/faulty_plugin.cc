@@ -144,11 +144,6 @@ NcclResult posted_sizes(void* request, int* done, int* sizes) {
   if (*done == 1 && receives.contains(request)) sizes[0] = receives[request];
   return result;
 }
-NcclResult init_strict(void** context, uint64_t id, CommConfig* config, Logger logger,
-                       ProfilerCallback profiler) {
-  setenv("PACECAR_STRICT", "1", 1);
-  return real.init(context, id, config, logger, profiler);
-}
 NcclResult counting_receive(void* comm, int count, void** data, size_t* sizes, int* tags,
                             void** memories, void** handles, void** request) {
   const NcclResult result = real.irecv(comm, count, data, sizes, tags, memories, handles, request);
@@ -286,7 +281,6 @@ NcclResult no_errors(void* request, int* done, int* sizes) {
   if (fault == "damage") net.isend = damaging_send;
   if (fault == "empty") net.isend = no_empty_send;
   if (fault == "short") net.irecv = noting_receive, net.test = posted_sizes;
-  if (fault == "long") net.init = init_strict;
   if (fault == "groups") net.irecv = counting_receive, net.test = mixed_up_sizes;
   if (fault == "crowd") net.connect = connect_in_one_thread;
   if (fault == "listen-again") net.accept = accept_once;

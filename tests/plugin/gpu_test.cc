@@ -92,27 +92,6 @@ TEST(Gpu, EverySizeArrivesWhole) {
   });
 }
 
-TEST(Gpu, AMessageLargerThanTheBufferIsTruncated) {
-  setenv("PACECAR_STRICT", "0", 1);
-  with_gpu([](const FakeGpu& gpu, const FakeNcclHost& host, const Ends& pair) {
-    constexpr size_t kBytes = 300'000;
-    const Registered source(gpu, host, pair.send, kBytes);
-    const Registered target(gpu, host, pair.receive, kBytes);
-    const auto bytes = filled(kBytes, 1);
-    source.gpu().write(bytes);
-    for (const size_t kept : {kBytes - 1, size_t{1000}}) {
-      auto expected = filled(kBytes, 2);
-      target.gpu().write(expected);
-      std::copy_n(bytes.begin(), kept, expected.begin());
-      void* const receiving = host.receive(pair.receive, target.part(0, kept));
-      void* const sending = host.send(pair.send, source.part(0, kBytes));
-      EXPECT_EQ(finish(host, {sending, receiving}), std::vector(2, static_cast<int>(kept)));
-      EXPECT_EQ(target.gpu().read(), expected);
-    }
-  });
-  unsetenv("PACECAR_STRICT");
-}
-
 TEST(Gpu, SlicesInFlightTogetherAreMatchedByTag) {
   with_gpu([](const FakeGpu& gpu, const FakeNcclHost& host, const Ends& pair) {
     constexpr size_t kSlice = 512U << 10;

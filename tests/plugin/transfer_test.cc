@@ -133,87 +133,9 @@ TEST(Transfer, RequestsBeyondTheLimitAreDeferred) {
   });
 }
 
-// A sender learns that its message was cut only if the message was not eager.
+// A sender learns that its message was too large only if the message was not eager.
 constexpr size_t kTooLarge = (128U << 10) + 1;  // too large to be eager
 constexpr size_t kSmallButTooLarge = 4097;      // may be eager
-
-class TransferLenient : public testing::Test {
- protected:
-  TransferLenient() { setenv("PACECAR_STRICT", "0", 1); }
-  ~TransferLenient() override { unsetenv("PACECAR_STRICT"); }
-};
-
-TEST_F(TransferLenient, MessageLargerThanTheBufferIsTruncated) {
-  with_connection([](const FakeNcclHost& host, const Ends& pair) {
-    const Buffer source(host, pair.send, kTooLarge);
-    const Buffer target(host, pair.receive, 2 * kTooLarge);
-    fill_pattern(source.bytes(), 3);
-    for (const size_t kept : {kTooLarge - 1, size_t{1000}, size_t{0}}) {
-      fill_pattern(target.bytes(), 9);
-      const std::vector<uint8_t> before(target.bytes().begin(), target.bytes().end());
-      void* const receiving = host.receive(pair.receive, target.part(0, kept));
-      void* const sending = host.send(pair.send, source.whole());
-      EXPECT_EQ(host.finish(sending), static_cast<int>(kept));
-      EXPECT_EQ(host.finish(receiving), static_cast<int>(kept));
-      EXPECT_TRUE(std::equal(source.bytes().begin(), source.bytes().begin() + kept,
-                             target.bytes().begin()));
-      EXPECT_TRUE(std::equal(before.begin() + kept, before.end(), target.bytes().begin() + kept));
-    }
-  });
-}
-
-// An eager message leaves whole before its buffer is known: its sender may report the full size.
-TEST_F(TransferLenient, SmallMessageLargerThanTheBufferIsTruncated) {
-  with_connection([](const FakeNcclHost& host, const Ends& pair) {
-    constexpr size_t kBytes = kSmallButTooLarge;
-    const Buffer source(host, pair.send, kBytes);
-    const Buffer target(host, pair.receive, 2 * kBytes);
-    fill_pattern(source.bytes(), 3);
-    for (const bool ahead : {false, true}) {
-      fill_pattern(target.bytes(), 9);
-      const uint8_t behind = target.bytes()[kBytes - 1];
-      void* receiving = nullptr;
-      const Part posted = target.part(0, kBytes - 1);
-      if (!ahead) receiving = host.receive(pair.receive, posted);
-      void* const sending = host.send(pair.send, source.whole());
-      if (ahead) receiving = host.receive(pair.receive, posted);
-      EXPECT_GE(host.finish(sending), static_cast<int>(kBytes - 1));
-      EXPECT_EQ(host.finish(receiving), static_cast<int>(kBytes - 1));
-      EXPECT_TRUE(std::equal(posted.data.begin(), posted.data.end(), source.bytes().begin()));
-      EXPECT_EQ(target.bytes()[kBytes - 1], behind);
-    }
-  });
-}
-
-TEST_F(TransferLenient, EachMessageOfAGroupIsTruncatedToItsBuffer) {
-  with_connection([](const FakeNcclHost& host, const Ends& pair) {
-    constexpr std::array<size_t, 4> kPosted = {100'000, 0, 300'000, 5000};
-    constexpr std::array<size_t, 4> kSent = {200'000, 10'000, 150'000, 5001};
-    constexpr size_t kPlace = 400'000;
-    const Buffer source(host, pair.send, kPlace);
-    const Buffer target(host, pair.receive, kPosted.size() * kPlace);
-    fill_pattern(source.bytes(), 3);
-    fill_pattern(target.bytes(), 9);
-    const std::vector<uint8_t> before(target.bytes().begin(), target.bytes().end());
-    std::vector<Part> parts;
-    for (size_t i = 0; i < kPosted.size(); ++i) {
-      parts.push_back(target.part(i * kPlace, kPosted[i], static_cast<int>(i)));
-    }
-    std::vector<void*> requests{host.receive(pair.receive, parts)};
-    for (size_t i = kSent.size(); i-- > 0;) {
-      requests.push_back(host.send(pair.send, source.part(0, kSent[i], static_cast<int>(i))));
-    }
-    const std::vector<int> sizes = host.finish(requests).front();
-    for (size_t i = 0; i < kPosted.size(); ++i) {
-      const size_t kept = std::min(kPosted[i], kSent[i]);
-      const auto place = target.bytes().subspan(i * kPlace, kPlace);
-      EXPECT_EQ(sizes[i], static_cast<int>(kept));
-      EXPECT_TRUE(std::equal(place.begin(), place.begin() + kept, source.bytes().begin()));
-      EXPECT_TRUE(
-          std::equal(place.begin() + kept, place.end(), before.begin() + i * kPlace + kept));
-    }
-  });
-}
 
 TEST(Transfer, OversizedMessageFailsAtBothEnds) {
   with_connection([](const FakeNcclHost& host, const Ends& pair) {

@@ -225,8 +225,8 @@ class BondTransfer {
 // timeout, which must be longer than a busy machine may stop a process.
 class BondWorld {
  public:
-  BondWorld(size_t from, size_t to, Duration timeout = Duration::from_s(5), bool strict = false)
-      : params_(params(timeout, strict)), from_(params_, from, 1), to_(params_, to, 2) {
+  BondWorld(size_t from, size_t to, Duration timeout = Duration::from_s(5))
+      : params_(params(timeout)), from_(params_, from, 1), to_(params_, to, 2) {
     auto listener = make_listener(to_.own(), params_, {}).value();
     auto connecting = make_connecting(from_.own(), params_, {}, listener->handle(), {}).value();
     while (send_ == nullptr || receive_ == nullptr) {
@@ -243,10 +243,9 @@ class BondWorld {
   void close_receive() { receive_.reset(); }
 
  private:
-  static Params params(Duration timeout, bool strict) {
+  static Params params(Duration timeout) {
     Params params;
     params.timeout = timeout;
-    params.strict = strict;
     return params;
   }
 

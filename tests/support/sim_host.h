@@ -29,7 +29,6 @@ struct SimHostConfig {
   bool control_first = false;
   uint32_t eager = 0;
   uint32_t connections = 64;
-  bool strict = false;
   WireMode wire_mode = WireMode::kExtended;
 };
 
@@ -62,7 +61,6 @@ class SimHost {
                                                    .silence_limit = config.silence_limit,
                                                    .first_flow_number = random_.next_u64(),
                                                    .eager = config.eager,
-                                                   .strict = config.strict,
                                                },
                                                network.now())
                                  .value())),

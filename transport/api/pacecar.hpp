@@ -219,8 +219,7 @@ class SendConnection {
   // Starts a send; nullptr means "full, again later". `memory` must cover [data, data+size).
   //   Request* request = *sender->isend(data, 4096, 7, memory);
   // The first leaves at once; sends that are started before it is tested leave together, with the
-  // next test(). A message larger than its receive buffer is cut, or with PACECAR_STRICT fails;
-  // test() returns the number of bytes sent.
+  // next test(). A message larger than its receive buffer fails.
   // Errors: kInvalidArgument (memory of another NIC, or not all of the range), kPeer.
   virtual Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) = 0;
   // Starts a write to `offset` of a window of the peer; the peer gets no completion.

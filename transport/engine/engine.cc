@@ -45,8 +45,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_p
                                       .max_connections = params.max_connections,
                                       .silence_limit = params.timeout,
                                       .first_flow_number = bootstrap::random_value<uint64_t>(),
-                                      .eager = eager,
-                                      .strict = params.strict},
+                                      .eager = eager},
                                      clock_now());
   if (!messenger) {
     return fail(messenger.error().code, "PACECAR_CC: " + messenger.error().message);

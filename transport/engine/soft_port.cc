@@ -12,8 +12,6 @@
 namespace pacecar {
 namespace {
 
-// After which a packet I/O whose sockets are full is tried again.
-constexpr Duration kFullSocket = Duration::from_us(20);
 // The nominal rate of a device that does not know its own, for each core.
 constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 constexpr Bytes kMaxDefaultMtu = 8192;
@@ -133,12 +131,12 @@ size_t SoftPort::transmit(Instant now) {
   const auto left = std::span(outgoing_).subspan(outgoing_begin_, outgoing_end_ - outgoing_begin_);
   const size_t sent = left.empty() ? 0 : io_.send(left, now);
   outgoing_begin_ += sent;
-  again_ = now + kFullSocket;
   return sent;
 }
 
 Instant SoftPort::next_deadline() const {
-  return outgoing_begin_ != outgoing_end_ ? again_ : nic_.next_deadline();
+  if (outgoing_begin_ != outgoing_end_) return Instant();
+  return nic_.next_deadline();
 }
 
 std::unique_ptr<SoftPort> make_soft_port(const Params& params, std::unique_ptr<PacketIo> io,

@@ -54,7 +54,6 @@ class SoftPort : public NicPort {
   Clock clock_;
   size_t outgoing_begin_ = 0;  // of the packets that the packet I/O has not taken yet
   size_t outgoing_end_ = 0;
-  Instant again_;  // when it is offered the rest
   uint64_t invalidations_ = 0;
   std::vector<RxPacket> own_room_;
   std::span<RxPacket> received_;

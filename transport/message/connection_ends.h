@@ -115,7 +115,7 @@ class ConnectionEnds : public Lanes {
           ErrorCode::kUnavailable,
           "all connections of the NIC are used: close some or raise PACECAR_MAX_CONNECTIONS");
     }
-    auto end = std::make_unique<End>(config_.strict);
+    auto end = std::make_unique<End>();
     const Bytes bytes = sizeof(Table) + EagerCells(config_.eager).bytes();
     end->id = ends_.next();
     end->memory = make_fresh_pages(bytes);

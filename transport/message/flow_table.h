@@ -4,7 +4,6 @@
 
 #include <array>
 #include <bit>
-#include <optional>
 #include <unordered_map>
 #include <vector>
 

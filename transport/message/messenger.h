@@ -9,8 +9,6 @@
 
 #include <array>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "transport/message/control_writes.h"

@@ -32,9 +32,8 @@ struct MessengerConfig {
   uint32_t max_connections = 1024;                // each way, at most Messenger::kMaxConnections
   Duration silence_limit = Duration::from_s(10);  // a peer that is silent for longer is dead
   uint64_t first_flow_number = 0;                 // random
-  uint32_t eager = 0;   // bytes of the largest eager message; only where the processor can access
-                        // all registered memory
-  bool strict = false;  // a message larger than its buffer fails instead of being cut
+  uint32_t eager = 0;  // bytes of the largest eager message; only where the processor can access
+                       // all registered memory
 };
 
 struct MessengerCounters {

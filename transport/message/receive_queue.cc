@@ -113,11 +113,11 @@ ReceiveQueue::Arrival ReceiveQueue::take_eager(Progress* progress) {
     MessageReceive::Buffer& buffer = receive.buffers[index];
     if (buffer.done || buffer.writes_seen > 0) return Arrival::kProtocolError;
     message->taken = buffer.eager = true;
-    if (strict_ && header.size > buffer.size) {
+    if (header.size > buffer.size) {
       buffer.failure = MessageFailure::kTooLong;
     } else {
-      receive.sizes[index] = std::min<Bytes>(header.size, buffer.size);
-      ordered_copy(buffer.data, message->data, receive.sizes[index]);
+      receive.sizes[index] = header.size;
+      ordered_copy(buffer.data, message->data, header.size);
     }
     complete(receive, index, progress);
     // More eager messages than may go ahead of their buffers.

@@ -53,9 +53,6 @@ struct MessageReceive : MessageRequest {
 
 class ReceiveQueue {
  public:
-  // `strict`: an eager message larger than its buffer fails the receive; else it is cut.
-  explicit ReceiveQueue(bool strict = false) : strict_(strict) {}
-
   // Eager messages may arrive in the cells in this memory. Call it before the first post.
   void enable_eager(const EagerCells& cells, const uint8_t* memory) {
     inbox_.enable(cells, memory);
@@ -145,7 +142,6 @@ class ReceiveQueue {
   uint64_t read_by_peer_ = 0;  // the peer has certainly read all below it
   uint64_t moves_ = 0;
   EagerInbox inbox_;
-  bool strict_;
   bool advertises_late_ = false;  // the last message was eager or tiny: advertising may wait
   bool receive_failed_ = false;
   bool dropped_ = false;

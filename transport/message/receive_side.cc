@@ -197,9 +197,9 @@ void ReceiveSide::advertise(const NicIdentity* data_posted_to, Instant now) {
     }
     const bool posted = post_slots(end, run);
     if (!end.queue.all_advertised()) to_advertise_.add(end.id);
-    if (!posted) continue;  // until a write completes
-    // The ring wraps: the rest follows at once.
+    // The ring wraps, or the queue pair is full: the rest follows at once.
     if (end.queue.next_run().count > 0) next_advertising_ = end.advertise_at = now;
+    if (!posted) return;
   }
 }
 

@@ -16,7 +16,6 @@ struct ReceiveEnd : ConnectionEnd {
   using Table = ReceiveTable;
   using PeerTable = SendTable;
   static constexpr uint32_t kSide = 1;
-  explicit ReceiveEnd(bool strict) : queue(strict) {}
 
   ReceiveQueue queue;
   ReceiveTable* table = nullptr;

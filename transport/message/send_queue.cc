@@ -92,7 +92,6 @@ bool SendQueue::match_one(MessageSend& send, Bytes write_bytes) {
     send_eagerly(send, send.slot);
     return true;
   }
-  if (!strict_) cut(send.operation, *slot);
   const Bytes size = send.operation.size;
   const Bytes offset = send.operation.offset;
   send.target = slot->address + offset;
@@ -139,12 +138,6 @@ void SendQueue::divide(MessageSend& send, Bytes write_bytes, uint32_t most_write
   }
   send.write_bytes = std::max(write_bytes, divide_up(size, most_writes));
   send.writes = static_cast<uint32_t>(divide_up(size, send.write_bytes));
-}
-
-// Cuts a send to what fits in the buffer.
-void SendQueue::cut(SendOperation& operation, const CtsSlot& slot) {
-  operation.offset = std::min(operation.offset, slot.size);
-  operation.size = std::min(operation.size, slot.size - operation.offset);
 }
 
 // Whether a send of this size can share a write with others.
@@ -301,7 +294,7 @@ void SendQueue::clear() {
 
 void SendQueue::renew(uint64_t next_slot) {
   PACECAR_CHECK(outstanding_ == 0);
-  SendQueue renewed(strict_);  // no lane sends ahead
+  SendQueue renewed;  // no lane sends ahead
   renewed.next_sequence_ = next_slot;
   renewed.arrived_ = arrived_;
   renewed.moves_ = moves_;

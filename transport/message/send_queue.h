@@ -67,9 +67,6 @@ struct MessageSend : MessageRequest {
 
 class SendQueue {
  public:
-  // `strict`: a message larger than its buffer fails at both ends; else it is cut.
-  explicit SendQueue(bool strict = false) : strict_(strict) {}
-
   // See EagerSource.
   void enable_eager(const EagerCells& cells, uint8_t* memory, uint32_t key,
                     const RemoteAddress& remote) {
@@ -143,7 +140,6 @@ class SendQueue {
   bool match_put(MessageSend& send, Bytes write_bytes);
   static void divide(MessageSend& send, Bytes write_bytes, uint32_t most_writes);
   bool joins_others(Bytes size, const CtsSlot& slot) const;
-  static void cut(SendOperation& operation, const CtsSlot& slot);
   void send_ahead();
   void send_eagerly(MessageSend& send, uint64_t next_slot);
   bool copy(MessageSend& send);
@@ -167,7 +163,6 @@ class SendQueue {
   uint32_t outstanding_ = 0;
   uint64_t arrived_ = 0;
   uint64_t moves_ = 0;
-  bool strict_;
   bool advertised_late_ = false;  // the receiver may delay advertising
 };
 

@@ -17,7 +17,6 @@ struct SendEnd : ConnectionEnd {
   using Table = SendTable;
   using PeerTable = ReceiveTable;
   static constexpr uint32_t kSide = 0;
-  explicit SendEnd(bool strict) : queue(strict) {}
 
   SendQueue queue;
   SendTable* table = nullptr;

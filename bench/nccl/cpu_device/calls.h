@@ -3,8 +3,6 @@
 // its driver library. Thread rule: any thread.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <utility>
 
 #include "bench/nccl/cpu_device/gpu.h"

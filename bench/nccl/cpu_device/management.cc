@@ -1,6 +1,5 @@
 // NVIDIA's management library, as far as NCCL uses it: GPUs without NVLink.
 #include <cstdint>
-#include <cstdio>
 
 #include "bench/nccl/cpu_device/calls.h"
 #include "bench/nccl/cpu_device/settings.h"

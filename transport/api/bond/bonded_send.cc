@@ -51,10 +51,6 @@ class BondedSend final : public SendConnection, public BondedEnd {
   void give_up_others(LaneMask known);
   void on_resume(const LaneNote& note, Instant now);
   uint64_t slot_of(const Message& message);
-  // How much of the lane's part the receive buffer takes, once the lane has matched the message.
-  Bytes size_on(size_t lane, const Message& message) {
-    return (message.lanes & bit_of(lane)) == 0 ? 0 : part(message, lane).sizes[0];
-  }
   MessageFailure failure_of(const Message& message);
   void finish_pause(Instant now) override;
 
@@ -94,7 +90,7 @@ Result<Request*> BondedSend::isend(const void* data, size_t size, int tag, const
   if (request == nullptr) return nullptr;
   auto& message = static_cast<Message&>(*request);
   message.data = static_cast<const uint8_t*>(data);
-  message.size = size;
+  message.size = message.sizes[0] = size;
   message.tag = tag;
   message.memory = memory;
   for (size_t i = 0; i < lanes_.size(); ++i) {
@@ -165,8 +161,6 @@ void BondedSend::finish(Message& message) {
   const uint64_t slot = slot_of(message);
   if (slot != MessageSend::kNoSlot) done_slots_[slot % kCtsSlots] = slot + 1;
   message.failure = failure_of(message);
-  message.sizes[0] = 0;
-  for (size_t i = 0; i < lanes_.size(); ++i) message.sizes[0] += size_on(i, message);
   message.set(message.failure == MessageFailure::kNone ? MessageRequest::State::kDone
                                                        : MessageRequest::State::kFailed);
 }
@@ -230,11 +224,6 @@ void BondedSend::on_closed(size_t lane) {
     const uint64_t slot = part(message, lane).slot;
     if (slot == MessageSend::kNoSlot || slot >= completed) continue;
     if (message.state() == MessageRequest::State::kPending) {
-      message.sizes[0] = 0;
-      for (size_t i = 0; i < lanes_.size(); ++i) {  // other lanes may still send parts of it
-        lanes_[i].at.nic.engine->exclusively(
-            [&](const Messenger&) { message.sizes[0] += size_on(i, message); });
-      }
       message.set(MessageRequest::State::kDone);
     }
   }

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 
 #include "transport/base/timer_wheel.h"
 #include "transport/nic/nic_flows.h"

@@ -3,7 +3,6 @@
 // failed, with the help of a StandbyEnd. Thread rule: one owner.
 #pragma once
 
-#include <memory>
 #include <span>
 #include <vector>
 

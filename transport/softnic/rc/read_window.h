@@ -3,7 +3,6 @@
 // the reader requests only as much as its receive buffer holds. Thread rule: one thread at a time.
 #pragma once
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 

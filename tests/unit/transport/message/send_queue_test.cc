@@ -251,60 +251,7 @@ TEST_F(SendQueueTest, HalfASlotIsIgnored) {
   EXPECT_EQ(post_all(), (std::vector<uint32_t>{0}));
 }
 
-TEST_F(SendQueueTest, MessageLongerThanItsBufferIsCut) {
-  constexpr Bytes kBuffer = kWriteBytes + 7;
-  const auto& request = send(3 * kWriteBytes);
-  const auto& nothing = send(100);
-  advertise({0}, 8, kBuffer);
-  advertise({0}, 8, 0);
-  EXPECT_EQ(match(), SendQueue::Match::kOk);
-  EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 0, 1}));
-  EXPECT_EQ(writes_[0].length, kWriteBytes);
-  EXPECT_EQ(writes_[1].length, 7U);
-  EXPECT_EQ(Immediate::unpack(writes_[1].immediate).writes, 2U);
-  EXPECT_EQ(writes_[2].length, 0U);
-  EXPECT_EQ(Immediate::unpack(writes_[2].immediate).writes, 1U);
-  for (const size_t write : {0, 1, 2}) done(write);
-  EXPECT_EQ(request.state(), State::kDone);
-  EXPECT_EQ(request.sizes[0], kBuffer);
-  EXPECT_EQ(nothing.state(), State::kDone);
-  EXPECT_EQ(nothing.sizes[0], 0U);
-}
-
-TEST_F(SendQueueTest, EachMessageOfAGroupIsCutToItsBuffer) {
-  send(200, 1);
-  send(200, 2);
-  send(200, 3);
-  advertise({3, 2, 1}, 8, 100);
-  for (const uint32_t slot : {0, 1, 2}) table_->slots[slot].size = 100 * (slot + 1);
-  EXPECT_EQ(match(), SendQueue::Match::kOk);
-  EXPECT_EQ(post_all(), (std::vector<uint32_t>{2, 1, 0}));
-  for (const size_t write : {0, 1, 2}) done(write);
-  EXPECT_EQ(requests_[0].sizes[0], 200U);
-  EXPECT_EQ(requests_[1].sizes[0], 200U);
-  EXPECT_EQ(requests_[2].sizes[0], 100U);
-}
-
-// Each bond lane sends only those bytes of its part that fit into the buffer.
-TEST_F(SendQueueTest, PartOfABondLaneIsCutToItsPlaceInTheBuffer) {
-  send(400, 0, 1, 500);
-  send(400, 0, 1, 1000);
-  send(400, 0, 1, 5000);
-  for (int i = 0; i < 3; ++i) advertise({0}, 8, 600);
-  EXPECT_EQ(match(), SendQueue::Match::kOk);
-  EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 1, 2}));
-  EXPECT_EQ(writes_[0].length, 100U);
-  EXPECT_EQ(writes_[0].remote, 0x100000U + 500);
-  for (const size_t write : {1, 2}) {
-    EXPECT_EQ(writes_[write].length, 0U);
-    EXPECT_LE(writes_[write].remote, 0x100000U * (write + 1) + 600);
-    EXPECT_EQ(Immediate::unpack(writes_[write].immediate).writes, 1U);
-  }
-  EXPECT_EQ(requests_[0].sizes[0], 100U) << "the size is known before completion";
-}
-
-TEST_F(SendQueueTest, StrictQueueReportsATooLongMessageToTheReceiver) {
-  queue_ = SendQueue(true);
+TEST_F(SendQueueTest, ATooLongMessageIsReportedToTheReceiver) {
   const auto& request = send(101);
   const auto& part = send(100, 0, 1, 1);  // of a bond lane
   const auto& next = send(100);

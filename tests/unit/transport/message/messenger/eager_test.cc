@@ -19,11 +19,10 @@ constexpr Bytes kLarge = 20'000;
 
 class MessengerEagerTest : public testing::Test {
  protected:
-  explicit MessengerEagerTest(Rate rate_max = Rate(), bool strict = false) {
+  explicit MessengerEagerTest(Rate rate_max = Rate()) {
     for (size_t port = 0; port < 2; ++port) {
       hosts_.push_back(std::make_unique<SimHost>(
-          network_, port, port,
-          SimHostConfig{.rate_max = rate_max, .eager = kEager, .strict = strict}));
+          network_, port, port, SimHostConfig{.rate_max = rate_max, .eager = kEager}));
     }
     ends_ = connect(*hosts_[0], *hosts_[1], 1, network_.now());
     from_region_ =
@@ -192,39 +191,7 @@ TEST_F(MessengerEagerTest, LargeMessageAfterSmallOnesIsNotDelayed) {
   EXPECT_EQ(posted.sizes[0], kLarge);
 }
 
-TEST_F(MessengerEagerTest, EagerMessageLongerThanItsBufferIsTruncated) {
-  auto& sent = send(kEager);
-  run_for(Duration::from_ms(1));
-  auto& received = receive(kEager - 1);
-  EXPECT_EQ(sent.state(), State::kDone);
-  EXPECT_EQ(sent.sizes[0], kEager) << "all of the message was sent";
-  EXPECT_EQ(received.state(), State::kDone);
-  EXPECT_EQ(received.sizes[0], kEager - 1);
-  EXPECT_EQ(std::count(to_.begin(), to_.end(), 7), static_cast<ptrdiff_t>(kEager - 1));
-  auto& empty = receive(0);
-  send(5);
-  run_until_done(empty);
-  EXPECT_EQ(empty.state(), State::kDone);
-  EXPECT_EQ(empty.sizes[0], 0U);
-}
-
-TEST_F(MessengerEagerTest, KnownBufferLimitsTheEagerMessage) {
-  auto& received = receive(100);
-  run_for(Duration::from_ms(2));
-  auto& sent = send(kEager);
-  run_until_done(received);
-  EXPECT_EQ(received.state(), State::kDone);
-  EXPECT_EQ(received.sizes[0], 100U);
-  EXPECT_EQ(sent.sizes[0], 100U);
-  EXPECT_EQ(std::count(to_.begin(), to_.end(), 7), 100);
-}
-
-class StrictMessengerTest : public MessengerEagerTest {
- protected:
-  StrictMessengerTest() : MessengerEagerTest(Rate(), true) {}
-};
-
-TEST_F(StrictMessengerTest, MessageLongerThanItsBufferFailsTheReceive) {
+TEST_F(MessengerEagerTest, MessageLongerThanItsBufferFailsTheReceive) {
   auto& sent = send(kEager);
   run_for(Duration::from_ms(1));
   auto& too_small = receive(kEager - 1);
