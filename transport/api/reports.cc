@@ -79,8 +79,7 @@ std::string describe(const Stall& stall, const std::string& end, const std::stri
     return fmt::format(
         "{}, and no answer comes from {} to {}: its process is stopped, or the network between "
         "drops packets there or back (a firewall? PACECAR_PORTS sets the ports; a filter of "
-        "traffic "
-        "classes or ECN marks? an MTU below 576?)",
+        "traffic classes or ECN marks? an MTU below 576?)",
         begin, stall.peer_address, address);
   }
   if (stall.awaits_peer) {
@@ -96,8 +95,7 @@ std::string describe_path(const FlowFacts& flow, const std::string& nic) {
   }
   return fmt::format(
       "packets above {} bytes do not pass to {} over {}, although it began with larger ones: "
-      "smaller "
-      "ones are sent; check the MTU of the switches between, and of both interfaces",
+      "smaller ones are sent; check the MTU of the switches between, and of both interfaces",
       flow.path_mtu, flow.peer_address, nic);
 }
 
