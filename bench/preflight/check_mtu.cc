@@ -43,7 +43,8 @@ void check_peer(const PeerPath& peer, uint64_t sent, Findings& findings) {
     findings.add("mtu.peer_unreachable", subject, "{}", peer.error);
   } else if (bytes == 0) {
     findings.add("mtu.peer_silent", subject,
-                 "no answer, even to small packets: it is down, or a firewall drops ping's");
+                 "no answer, even to small packets: it is down, a firewall drops ping's, or two "
+                 "hosts have one MAC address");
   } else if (peer.failed_bytes > 0 && (sent == 0 || peer.failed_bytes <= sent)) {
     findings.add("mtu.peer_small", subject,
                  "packets of {} bytes get there and back, those of {} bytes do not: RDMA MTU {} at "

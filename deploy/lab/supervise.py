@@ -16,7 +16,12 @@ TIMED_OUT = 124
 BARRIERS = ".barriers"  # folder of deploy/lab/barrier inside the share
 CLOCK = ".clock"        # file in the share: seconds of the laboratory's clock, and slowness in %
 TICK_S = 0.5
+BOOT_S = 180  # of the laboratory's clock
 CHUNK = 1 << 16
+
+
+class NotBooted(Exception):
+    """A guest is not ready after BOOT_S: its kernel hangs. COMMAND has started in none."""
 
 
 class Run:
@@ -132,6 +137,8 @@ class Run:
                             self._lose(guest, state, *guest.last_lines())
                     return TIMED_OUT
                 self._tell_time()
+                if self._waiting and self._clock.seconds >= BOOT_S:
+                    raise NotBooted
             for key, _ in self._selector.select(max(0, tick - time.monotonic())):
                 key.data()
         return max(guest.status for guest in self._guests)

@@ -8,7 +8,7 @@
 #include "tests/support/dpdk_hub.h"
 #include "tests/support/scratch_directory.h"
 #include "transport/io/dpdk/dpdk_io.h"
-#include "transport/io/dpdk/neighbors/kernel_network.h"
+#include "transport/io/kernel_network.h"
 #include "transport/io/udp/parse_address.h"
 #include "transport/wire/address.h"
 

@@ -54,6 +54,18 @@ class Preparation(unittest.TestCase):
         self.assertEqual(done.stdout, "")
 
 
+class Boot(unittest.TestCase):
+    def test_guests_that_hang_while_booting_are_started_once_more(self):
+        code = ("import runpy, supervise, sys; supervise.BOOT_S = 0; "
+                "sys.argv[0] = 'run'; runpy.run_path('run', run_name='__main__')")
+        done = subprocess.run([sys.executable, "-B", "-c", code, "--", "true"], cwd=FOLDER,
+                              capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        if done.returncode == UNAVAILABLE:
+            self.skipTest(done.stderr)
+        self.assertEqual(done.returncode, supervise.TIMED_OUT)
+        self.assertRegex(done.stderr, "not booted .*: it is tried again\n.*not booted .*: giving up")
+
+
 class Output(unittest.TestCase):
     def test_output_of_a_guest_is_written_whole_or_fails(self):
         reader, writer = os.pipe()

@@ -20,7 +20,7 @@ from limits import LIMIT_S
 # The flags that 'ib_write_bw --help' of perftest 6.06 lists, with a value where they take one: of
 # both tests, of bw alone, of lat alone; and the flags that are refused.
 BOTH = ("-a", "-c RC", "-d soft:udp:lo", "-D 0.2", "-F", "-i 1", "-m 1024", "-n 10", "-p", "-s 64",
-        "-S 0", "-t 4", "-T 0", "-u 14", "-V", "-x 0", "-h", "--out_json", "--out_json_file=-",
+        "-S 0", "-t 4", "-T 0", "-u 18", "-V", "-x 0", "-h", "--out_json", "--out_json_file=-",
         "--cpu_util", "--source_ip=127.0.0.1", "--mr_per_qp", "--pkey_index=0", "--tclass=8",
         "--perform_warm_up", "-W packets_sent", "--use_hugepages", "-f 0.05 -D 0.2")
 BW = ("-b", "-l 4", "-N", "-q 2", "-w 0.001", "-y 0.0000001", "--output=bandwidth",

@@ -106,7 +106,7 @@ class Faults(Job):
             folder = pathlib.Path(name)
             state = {"PACECAR_STATE_DIR": str(folder / "state")}
             (folder / "state").mkdir(mode=0o700)
-            made = ranks_of("lives_rank", NEW, arms.parse("soft:udp:lo+PACECAR_TIMEOUT=60s"), 2,
+            made = ranks_of("lives_rank", NEW, arms.parse("soft:udp:lo"), 2,
                             [folder, "disturbed", seconds], folder, **state, **environment)
 
             def doctor():

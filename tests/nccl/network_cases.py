@@ -53,10 +53,11 @@ class ChosenNetworks(RandomNetworks):
                 self.assertTrue(outcome.worked, outcome.warnings)
 
     def test_nics_of_one_subnet_work_with_advice_and_those_of_rails_without(self):
-        for layout in ("flat", "rails"):
-            outcome = self.outcome_of(layout=layout, nics=2)
-            self.assertTrue(outcome.worked, outcome.warnings)
-            self.assertEqual(outcome.advised, layout == "flat")
+        for layout, family in (("flat", 4), ("flat", 6), ("rails", 4)):
+            with self.subTest(layout=layout, family=family):
+                outcome = self.outcome_of(layout=layout, family=family, nics=2)
+                self.assertTrue(outcome.worked, outcome.warnings)
+                self.assertEqual(outcome.advised, layout == "flat")
 
     def test_a_host_that_refuses_its_own_packets_accuses_itself(self):
         outcome = self.outcome_of(fault="own rule")

@@ -210,7 +210,7 @@ def run(network, limit_s, patience_s):
     with namespaces.made([built.hub, *built.members]), tempfile.TemporaryDirectory() as name:
         built.build()
         built.disturb()
-        arm = arms.parse("soft:udp:net0")
+        arm = arms.parse("soft:udp:net0+PACECAR_TIMEOUT=10s")  # what is refused ends soon
         made = []
         for number in range(network.hosts):
             environment = built.environment(number)

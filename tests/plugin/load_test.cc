@@ -250,6 +250,19 @@ TEST(Load, InitSucceedsAfterTheLastFinalize) {
   });
 }
 
+TEST(Load, TheLastFinalizeSaysThatNcclUnloadsThePluginUnlessItIsKept) {
+  constexpr const char* kSetting = "NCCL_NET_PLUGIN_REF_COUNT";
+  for (const char* const count : {"", "0", "1"}) {
+    expect_processes_pass(1, [count](Rank&) {
+      if (*count != 0) setenv(kSetting, count, 1);
+      const auto host = start_host();
+      EXPECT_FALSE(was_logged(LogSeverity::kInfo, kSetting));
+      host->finalize();
+      EXPECT_EQ(was_logged(LogSeverity::kInfo, kSetting), *count != '1');
+    });
+  }
+}
+
 TEST(Load, InitsInTwoThreadsShareOneContext) {
   expect_processes_pass(1, [](Rank&) {
     const auto first = std::make_unique<FakeNcclHost>(kPluginPath);

@@ -59,6 +59,14 @@ std::shared_ptr<PeerLine> line_over(bootstrap::Socket socket) {
   return std::make_shared<TcpLine>(std::move(socket));
 }
 
+void begin_lanes(std::span<const BondLane> lanes, const std::shared_ptr<PeerLine>& line,
+                 Notices& notices) {
+  for (const BondLane& lane : lanes) {
+    lane.at.call(&Lanes::add_line, line);
+    notices.log_route(lane.at.nic, lane.at.call(&Lanes::peer_address), clock_now());
+  }
+}
+
 // Closed connections hold their places until their peers have closed, too. For this long an
 // application that opens as many connections again waits for these places.
 constexpr Duration kPlaceWait = Duration::from_s(2);
@@ -219,9 +227,7 @@ class EngineListener final : public Listener {
     const auto line = line_over(joining.session->take_socket());
     std::vector<BondLane> lanes =
         make_lanes(joining.device, Direction::kReceive, joining.connections, peer);
-    for (const BondLane& lane : lanes) {
-      lane.at.call(&Lanes::add_line, line);
-    }
+    begin_lanes(lanes, line, *own_.notices);
     if (lanes.size() == 1) return make_receive_connection(std::move(lanes.front().at));
     return make_bonded_receive(std::move(lanes), own_.keeper);
   }
@@ -277,6 +283,7 @@ class EngineConnecting final : public Connecting {
       ASSIGN_OR_RETURN(const auto reply, bootstrap_->poll(now));
       if (const auto warning = bootstrap_->take_warning(now)) {
         own_.notices->log_unreached(device_, bootstrap_->peer(), *warning, now);
+        own_.notices->log_route(device_.nics.front(), bootstrap_->peer(), now);
       }
       if (!reply.has_value()) return nullptr;
       RETURN_IF_ERROR(finish(*reply));
@@ -309,9 +316,7 @@ class EngineConnecting final : public Connecting {
     std::vector<BondLane> lanes =
         make_lanes(device_, Direction::kSend, connections_, bootstrap_->peer());
     const auto line = line_over(bootstrap_->take_socket());
-    for (const BondLane& lane : lanes) {
-      lane.at.call(&Lanes::add_line, line);
-    }
+    begin_lanes(lanes, line, *own_.notices);
     connections_.clear();
     if (lanes.size() == 1) return make_send_connection(std::move(lanes.front().at), options_);
     return make_bonded_send(std::move(lanes), own_.keeper);
@@ -419,7 +424,7 @@ bool reaches(const OwnDevice& own, std::span<const uint8_t> peers,
     if (subnet.prefix == 0 || peer == addresses.end() || are_neighbors(subnet, peer->subnet)) {
       continue;
     }
-    if (!route_of(subnet, address_of(peer->subnet)).over_own()) return false;
+    if (!route_of(address_of(subnet), address_of(peer->subnet)).over_own()) return false;
   }
   return true;
 }
@@ -479,7 +484,6 @@ Result<std::unique_ptr<Connecting>> make_connecting(const OwnDevices& own, const
       for (const NamedAddress& nic : lanes->peers) numbers.push_back(nic.nic);
     }
   }
-  if (!numbers.empty()) own.notices->log_routes(device, numbers, peer.addresses, clock_now());
   std::vector<NicIdentity> nics;
   for (const uint8_t number : numbers) nics.push_back(identity_of_nic(peer.identity, number));
   auto connecting =

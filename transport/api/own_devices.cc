@@ -8,6 +8,8 @@
 #include "transport/api/state_document.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/engine/clock.h"
+#include "transport/engine/open/own_link.h"
+#include "transport/io/udp/parse_address.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -74,32 +76,21 @@ void Notices::log_unreached(const OwnDevice& device, const std::string& peer,
   }
 }
 
-void Notices::log_routes(const OwnDevice& device, std::span<const uint8_t> peers,
-                         std::span<const NamedAddress> addresses, Instant now) {
-  for (size_t lane = 0; lane < lanes_between(device.nics.size(), peers.size()); ++lane) {
-    const OwnNic& nic = nic_of_lane(device, lane);
-    const auto peer = std::ranges::find(addresses, peers[lane % peers.size()], &NamedAddress::nic);
-    if (peer == addresses.end() || !nic.name.starts_with("soft:udp:")) continue;
-    log_route(nic, address_of(peer->subnet), now);
-  }
-}
-
-void Notices::log_route(const OwnNic& nic, const Address& peer, Instant now) {
-  if (nic.subnet.prefix == 32) return;
-  if (!is_first(fmt::format("route of {} to {}", nic.name, ip_to_string(peer)), now)) return;
-  const Route route = route_of(nic.subnet, peer);
-  if (route.own.empty() || route.by.empty() || route.by == "lo" || route.over_own()) return;
+void Notices::log_route(const OwnNic& nic, const std::string& peer, Instant now) {
+  const auto to = parse_address(peer);
+  if (!to || !nic.name.starts_with("soft:udp:")) return;
+  if (!is_first(fmt::format("route of {} to {}", nic.name, ip_to_string(*to)), now)) return;
+  const Address own = nic.engine->address();
+  const Route route = route_of(own, *to);
+  if (route.subnet.empty() || route.by.empty() || route.by == "lo" || route.over_own()) return;
   if (!is_first("route of " + nic.name, now)) return;
-  Subnet subnet = nic.subnet;
-  subnet.ip &= ~uint32_t{0} << (32 - subnet.prefix);
   nic.log(
       LogLevel::kWarn,
       fmt::format("what {0} sends to {1} leaves by {2}, as Linux routes by destination: give {3} "
-                  "a subnet of its own, or a rule ('ip rule add from {4} table 100; ip route "
-                  "add {5}/{6} dev {3} table 100')",
-                  nic.name, ip_to_string(peer), route.by, route.own,
-                  ip_to_string(address_of(nic.subnet)), ip_to_string(address_of(subnet)),
-                  subnet.prefix));
+                  "a subnet of its own, or a rule ('{4} rule add from {5} table 100; {4} route "
+                  "add {6} dev {3} table 100')",
+                  nic.name, ip_to_string(*to), route.by, route.own, is_ipv4(own) ? "ip" : "ip -6",
+                  ip_to_string(own), route.subnet));
 }
 
 bool Notices::is_first(const std::string& line, Instant now) {

@@ -38,13 +38,11 @@ class Notices {
   // That a peer, "host:port", cannot be reached so far.
   void log_unreached(const OwnDevice& device, const std::string& peer, const std::string& line,
                      Instant now);
-  // That packets of a NIC do not leave by its interface: Linux routes by destination, so of several
-  // NICs in one subnet only one sends. `peers`: the NICs of the lanes.
-  void log_routes(const OwnDevice& device, std::span<const uint8_t> peers,
-                  std::span<const NamedAddress> addresses, Instant now);
+  // That packets of a NIC to `peer` do not leave by its interface: Linux routes by destination, so
+  // of several NICs in one subnet only one sends. `peer` is "address:port"; empty: unknown.
+  void log_route(const OwnNic& nic, const std::string& peer, Instant now);
 
  private:
-  void log_route(const OwnNic& nic, const Address& peer, Instant now);
   bool is_first(const std::string& line, Instant now);
 
   std::mutex mutex_;

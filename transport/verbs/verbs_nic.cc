@@ -201,7 +201,7 @@ LaneConfig VerbsNic::lane_config(const QueuePairConfig& config) const {
               static_cast<uint8_t>(control ? config_.control_traffic_class : config_.traffic_class),
           .pkey_index = static_cast<uint16_t>(config_.pkey_index),
           .service_level = static_cast<uint8_t>(config_.service_level),
-          .ack_timeout = choose_ack_timeout(config_.silence_limit)};
+          .ack_timeout = choose_ack_timeout(std::min(config_.silence_limit, kLongestRetries))};
 }
 
 // Control writes must be placed in the order of posting.
@@ -236,7 +236,9 @@ Result<void> VerbsNic::make_lanes(QueuePair& qp) {
     ASSIGN_OR_RETURN(auto lane, make_lane(device_, qp.lane_config, path_label(label, i)));
     qp.lanes.push_back(std::move(lane));
   }
-  ASSIGN_OR_RETURN(auto standby, StandbyLane::create(device_, qp.lane_config, qp.id,
+  LaneConfig standby_config = qp.lane_config;
+  standby_config.ack_timeout = choose_ack_timeout(config_.silence_limit);
+  ASSIGN_OR_RETURN(auto standby, StandbyLane::create(device_, standby_config, qp.id,
                                                      path_label(label, RcEndpoint::kMaxLanes)));
   qp.standby = std::move(standby);
   return {};

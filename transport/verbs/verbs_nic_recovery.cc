@@ -32,9 +32,9 @@ void VerbsNic::fail_lane(QueuePair& qp, Lane& lane, CompletionStatus status, std
   }
   stop_lane(lane);
   lane.ending.stopped = now_;
-  // A lane whose retries are used up has been silent for half of the limit or more.
-  const Duration left = status == CompletionStatus::kRetryExceeded ? config_.silence_limit / 2
-                                                                   : config_.silence_limit;
+  const bool waited = status == CompletionStatus::kRetryExceeded;
+  const Duration retries = std::min(config_.silence_limit / 2, kLongestRetries);
+  const Duration left = config_.silence_limit - (waited ? retries : Duration());
   lane.failed_by = status;
   lane.failed_because = std::move(fault);
   if (again) return lane.recovery.on_failed_again();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "transport/api/reports.h"
+#include "transport/message/messenger_config.h"
 
 namespace pacecar {
 
@@ -10,7 +11,7 @@ BondedEnd::BondedEnd(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> ke
     : lanes_(std::move(lanes)),
       keeper_(std::move(keeper)),
       stalls_(lanes_.size()),
-      watch_(lanes_.front().at.nic.timeout / 5) {
+      watch_(keep_alive(lanes_.front().at.nic.timeout)) {
   for (const BondLane& lane : lanes_) {
     const Attachment& at = lane.at;
     inboxes_.push_back(at.nic.engine->exclusively([&at](Messenger& messenger) {

@@ -27,8 +27,8 @@ constexpr std::string_view kOtherHost =
     "its process has ended, or is on another host, which this address does not reach: let "
     "PACECAR_NICS there name a NIC with another address";
 constexpr std::string_view kUnreachable =
-    "a link is down, or these two networks have no route to each other: check cables, rails and "
-    "routes";
+    "a link is down, two hosts have one MAC address ('ip link', 'ip neigh'), or these two networks "
+    "have no route to each other: check cables, rails and routes";
 constexpr const char* kClosed = "it closed the connection";
 constexpr std::string_view kTooBusy = "its process is too busy, or something between resets it";
 

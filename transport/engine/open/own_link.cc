@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <ifaddrs.h>
-#include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
@@ -16,6 +15,7 @@
 #include <memory>
 
 #include "transport/base/file_descriptor.h"
+#include "transport/io/kernel_network.h"
 #include "transport/io/sockaddr.h"
 #include "transport/io/udp/parse_address.h"
 
@@ -43,56 +43,34 @@ int refusal(Address from, const Address& to) {
   return errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM ? 0 : errno;
 }
 
-uint32_t ipv4_of(const sockaddr* raw) {
-  if (raw == nullptr || raw->sa_family != AF_INET) return 0;
-  sockaddr_in v4;
-  std::memcpy(&v4, raw, sizeof v4);
-  return ntohl(v4.sin_addr.s_addr);
-}
-
-// Calls found(entry) for the interface's entry with this address.
-template <typename Found>
-void with_interface(uint32_t ip, Found found) {
-  ifaddrs* list = nullptr;
-  if (ip == 0 || getifaddrs(&list) != 0) return;
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (ipv4_of(entry->ifa_addr) == ip) return found(*entry);
-  }
-}
-
-struct RouteRequest {
-  nlmsghdr header{
-      .nlmsg_len = sizeof(RouteRequest), .nlmsg_type = RTM_GETROUTE, .nlmsg_flags = NLM_F_REQUEST};
-  rtmsg body{.rtm_family = AF_INET, .rtm_dst_len = 32, .rtm_src_len = 32};
-  rtattr to{.rta_len = RTA_LENGTH(sizeof(uint32_t)), .rta_type = RTA_DST};
-  uint32_t to_ip = 0;
-  rtattr from{.rta_len = RTA_LENGTH(sizeof(uint32_t)), .rta_type = RTA_SRC};
-  uint32_t from_ip = 0;
+struct OwnInterface {
+  std::string name;
+  uint8_t prefix = 0;  // the length of its subnet's, in bits
+  std::string subnet;  // "192.0.2.0/24"; empty: it is alone in it
 };
 
-// The index of the interface by which the kernel sends; 0: no route.
-uint32_t outgoing(uint32_t from, uint32_t to) {
-  const FileDescriptor netlink(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
-  RouteRequest request;
-  request.to_ip = htonl(to);
-  request.from_ip = htonl(from);
-  if (!netlink || send(netlink.get(), &request, sizeof request, 0) < 0) return 0;
-  alignas(nlmsghdr) std::array<char, 4096> answer;
-  const ssize_t size = recv(netlink.get(), answer.data(), answer.size(), 0);
-  nlmsghdr header;
-  if (size < static_cast<ssize_t>(NLMSG_SPACE(sizeof(rtmsg)))) return 0;
-  std::memcpy(&header, answer.data(), sizeof header);
-  if (header.nlmsg_type != RTM_NEWROUTE) return 0;
-  const auto* at = reinterpret_cast<const rtattr*>(answer.data() + NLMSG_SPACE(sizeof(rtmsg)));
-  auto left = static_cast<int>(size - static_cast<ssize_t>(NLMSG_SPACE(sizeof(rtmsg))));
-  for (; RTA_OK(at, left); at = RTA_NEXT(at, left)) {
-    uint32_t interface = 0;
-    if (at->rta_type != RTA_OIF || RTA_PAYLOAD(at) != sizeof interface) continue;
-    std::memcpy(&interface, RTA_DATA(at), sizeof interface);
-    return interface;
+// The one with this address.
+OwnInterface interface_of(const Address& address) {
+  OwnInterface found;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return found;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    const auto here = from_sockaddr(entry->ifa_addr);
+    const auto mask = from_sockaddr(entry->ifa_netmask);
+    if (!here || !mask || !same_ip(*here, address)) continue;
+    Address network = address;
+    for (size_t i = is_ipv4(address) ? kIpv4Prefix.size() : 0; i < mask->ip.size(); ++i) {
+      network.ip[i] &= mask->ip[i];
+      found.prefix = static_cast<uint8_t>(found.prefix + std::popcount(mask->ip[i]));
+    }
+    found.name = entry->ifa_name;
+    if (mask->ip.back() != 0xFF) {
+      found.subnet = fmt::format("{}/{}", ip_to_string(network), found.prefix);
+    }
+    break;
   }
-  return 0;
+  return found;
 }
 
 }  // namespace
@@ -131,21 +109,17 @@ std::string own_trouble(const std::string& nic, const Address& address, const st
 }
 
 Subnet subnet_of(const Address& address) {
-  Subnet subnet;
-  if (is_loopback(address)) return subnet;
-  with_interface(ipv4_of(address), [&](const ifaddrs& entry) {
-    subnet = {.ip = ipv4_of(address),
-              .prefix = static_cast<uint8_t>(std::popcount(ipv4_of(entry.ifa_netmask)))};
-  });
-  return subnet;
+  if (is_loopback(address) || !is_ipv4(address)) return {};
+  return {.ip = ipv4_of(address), .prefix = interface_of(address).prefix};
 }
 
-Route route_of(const Subnet& own, const Address& peer) {
-  Route route;
-  with_interface(own.ip, [&](const ifaddrs& entry) { route.own = entry.ifa_name; });
+Route route_of(const Address& own, const Address& peer) {
+  const OwnInterface interface = interface_of(own);
+  Route route{.own = interface.name, .by = {}, .subnet = interface.subnet};
   std::array<char, IF_NAMESIZE> name{};
-  if (if_indextoname(outgoing(own.ip, ipv4_of(peer)), name.data()) != nullptr)
+  if (if_indextoname(KernelNetwork().outgoing(own, peer), name.data()) != nullptr) {
     route.by = name.data();
+  }
   return route;
 }
 

@@ -21,11 +21,12 @@ Subnet subnet_of(const Address& address);
 
 // Where packets from `own` to `peer` leave.
 struct Route {
-  std::string own;  // the interface that has `own`
-  std::string by;   // that by which the kernel sends; "lo" to this host, empty: no route
+  std::string own;     // the interface that has `own`
+  std::string by;      // that by which the kernel sends; "lo" to this host, empty: no route
+  std::string subnet;  // of `own`: "192.0.2.0/24"; empty: it is alone in it
 
   bool over_own() const { return !own.empty() && by == own; }
 };
-Route route_of(const Subnet& own, const Address& peer);
+Route route_of(const Address& own, const Address& peer);
 
 }  // namespace pacecar

@@ -12,7 +12,7 @@
 #include "transport/base/return_if_error.h"
 #include "transport/io/dpdk/eal.h"
 #include "transport/io/dpdk/known_frames.h"
-#include "transport/io/dpdk/neighbors/kernel_network.h"
+#include "transport/io/kernel_network.h"
 #include "transport/io/dpdk/neighbors/neighbors.h"
 #include "transport/io/dpdk/port.h"
 #include "transport/io/dpdk/transmit_batch.h"
