@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -156,8 +155,8 @@ void close_communicator(std::unique_ptr<Communicator> communicator) {
   const char* const kept = std::getenv("NCCL_NET_PLUGIN_REF_COUNT");
   if (process().context.expired() && (kept == nullptr || kept == std::string_view("0"))) {
     log(LogLevel::kInfo,
-        "NCCL unloads plugins with the last communicator (nccl issue 1978), and a later one does not "
-        "find Pacecar: where one follows, set NCCL_NET_PLUGIN_REF_COUNT=1");
+        "NCCL unloads plugins with the last communicator (nccl issue 1978), and a later one does "
+        "not find Pacecar: where one follows, set NCCL_NET_PLUGIN_REF_COUNT=1");
   }
 }
 

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <mutex>

@@ -14,7 +14,6 @@
 #include "bench/sim/metrics.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_reader.h"
-#include "bench/sim/spec_value.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 

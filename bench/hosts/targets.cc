@@ -10,7 +10,6 @@
 #include <map>
 #include <regex>
 #include <sstream>
-#include <string_view>
 #include <system_error>
 
 #include "bench/cli/files.h"

@@ -13,6 +13,7 @@
 #include "bench/cli/clock.h"
 #include "bench/cli/json_fields.h"
 #include "transport/base/invalid.h"
+#include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
 #include "transport/io/sockaddr.h"
 
@@ -52,7 +53,7 @@ Mac ControlProof::mac(const ClusterKey& key, std::string_view side) const {
 Result<void> prove(ControlChannel& channel, const ClusterKey& key, Duration limit) {
   if (!key) return {};
   const Instant deadline = cli::steady_now() + limit;
-  ControlProof proof{.client = bootstrap::random_value<Nonce>()};
+  ControlProof proof{.client = random_value<Nonce>()};
   ASSIGN_OR_RETURN(
       const auto challenge,
       channel.ask({{"type", "prove"}, {"nonce", cli::to_hex(proof.client)}}, "challenge", limit));
@@ -76,7 +77,7 @@ Result<bool> CallerProof::take(ControlChannel& channel, const ClusterKey& key,
     if (!proves) return refuse(channel, "does not show the cluster key that the server asks for");
     if (!key) return refuse(channel, "has a cluster key, and the server has none");
     if (!cli::bytes_field(message, "nonce", proof_.client)) return refuse(channel, kNonsense);
-    proof_.server = bootstrap::random_value<Nonce>();
+    proof_.server = random_value<Nonce>();
     RETURN_IF_ERROR(channel.send({{"type", "challenge"}, {"nonce", cli::to_hex(proof_.server)}}));
     stage_ = Stage::kChallenged;
     return true;

@@ -21,7 +21,6 @@
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/sim/event_loop.h"
-#include "transport/sim/fabric.h"
 #include "transport/sim/routing.h"
 #include "transport/sim/topology.h"
 #include "transport/wire/checksum.h"

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "bench/workload/workload.h"
 #include "transport/base/return_if_error.h"
 #include "transport/sim/text_file.h"
 

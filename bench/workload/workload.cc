@@ -1,7 +1,6 @@
 #include "bench/workload/workload.h"
 
 #include <algorithm>
-#include <vector>
 
 namespace pacecar {
 

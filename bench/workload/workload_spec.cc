@@ -1,10 +1,7 @@
 #include "bench/workload/workload_spec.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <numeric>
-#include <span>
-#include <string_view>
 #include <utility>
 
 #include "bench/workload/generators.h"

@@ -1,6 +1,5 @@
 #include "cc/pace/link_budget.h"
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 

@@ -1,7 +1,6 @@
 #include "net_plugin/tuner/tuner.h"
 
 #include <algorithm>
-#include <array>
 
 namespace pacecar::tuner {
 namespace {

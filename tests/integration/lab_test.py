@@ -63,7 +63,7 @@ class Boot(unittest.TestCase):
         if done.returncode == UNAVAILABLE:
             self.skipTest(done.stderr)
         self.assertEqual(done.returncode, supervise.TIMED_OUT)
-        self.assertRegex(done.stderr, "not booted .*: it is tried again\n.*not booted .*: giving up")
+        self.assertRegex(done.stderr, "booted .*: it is tried again\n.*booted .*: giving up")
 
 
 class Output(unittest.TestCase):

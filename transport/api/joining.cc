@@ -424,7 +424,7 @@ bool reaches(const OwnDevice& own, std::span<const uint8_t> peers,
     if (subnet.prefix == 0 || peer == addresses.end() || are_neighbors(subnet, peer->subnet)) {
       continue;
     }
-    if (!route_of(address_of(subnet), address_of(peer->subnet)).over_own()) return false;
+    if (!leaves_by_own(address_of(subnet), address_of(peer->subnet))) return false;
   }
   return true;
 }

@@ -5,6 +5,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/printable.h"
+#include "transport/base/random_word.h"
 #include "transport/engine/bootstrap/auth.h"
 #include "transport/wire/big_endian.h"
 
@@ -67,7 +68,7 @@ constexpr uint8_t kNoLanes = 0;  // in place of the number of lanes
 
 }  // namespace
 
-NicIdentity random_identity() { return bootstrap::random_value<NicIdentity>(); }
+NicIdentity random_identity() { return random_value<NicIdentity>(); }
 
 NicIdentity identity_of_nic(NicIdentity process, uint8_t number) {
   process.back() = number;

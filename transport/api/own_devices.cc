@@ -8,8 +8,6 @@
 #include "transport/api/state_document.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/engine/clock.h"
-#include "transport/engine/open/own_link.h"
-#include "transport/io/udp/parse_address.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -77,20 +75,11 @@ void Notices::log_unreached(const OwnDevice& device, const std::string& peer,
 }
 
 void Notices::log_route(const OwnNic& nic, const std::string& peer, Instant now) {
-  const auto to = parse_address(peer);
-  if (!to || !nic.name.starts_with("soft:udp:")) return;
-  if (!is_first(fmt::format("route of {} to {}", nic.name, ip_to_string(*to)), now)) return;
-  const Address own = nic.engine->address();
-  const Route route = route_of(own, *to);
-  if (route.subnet.empty() || route.by.empty() || route.by == "lo" || route.over_own()) return;
-  if (!is_first("route of " + nic.name, now)) return;
-  nic.log(
-      LogLevel::kWarn,
-      fmt::format("what {0} sends to {1} leaves by {2}, as Linux routes by destination: give {3} "
-                  "a subnet of its own, or a rule ('{4} rule add from {5} table 100; {4} route "
-                  "add {6} dev {3} table 100')",
-                  nic.name, ip_to_string(*to), route.by, route.own, is_ipv4(own) ? "ip" : "ip -6",
-                  ip_to_string(own), route.subnet));
+  if (!is_first(fmt::format("route of {} to {}", nic.name, host_of(peer)), now)) return;
+  const std::string trouble = route_trouble(nic.name, nic.engine->address(), peer);
+  if (!trouble.empty() && is_first("route of " + nic.name, now)) {
+    nic.log(LogLevel::kWarn, trouble);
+  }
 }
 
 bool Notices::is_first(const std::string& line, Instant now) {

@@ -10,7 +10,6 @@
 
 #include "transport/base/printable.h"
 #include "transport/base/to_number.h"
-#include "transport/metrics/metric_table.h"
 
 namespace pacecar {
 namespace {

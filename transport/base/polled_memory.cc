@@ -1,6 +1,5 @@
 #include "transport/base/polled_memory.h"
 
-#include <concepts>
 #include <cstring>
 
 namespace pacecar {

@@ -9,12 +9,17 @@
 
 namespace pacecar {
 
-inline uint32_t random_word() {
-  uint32_t value = 0;
+// A value of random bytes; aborts without randomness. From the kernel, because OpenSSL's generator
+// ends with the process's main(), while NCCL's threads may still connect.
+template <typename T>
+T random_value() {
+  T value;
+  static_assert(sizeof value <= 256);  // so many at a time are never interrupted
   PACECAR_CHECK(getrandom(&value, sizeof value, 0) == sizeof value);
   return value;
 }
 
-inline uint64_t random_u64() { return uint64_t{random_word()} << 32 | random_word(); }
+inline uint32_t random_word() { return random_value<uint32_t>(); }
+inline uint64_t random_u64() { return random_value<uint64_t>(); }
 
 }  // namespace pacecar

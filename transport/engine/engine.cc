@@ -4,6 +4,7 @@
 #include <array>
 
 #include "transport/base/check.h"
+#include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/bootstrap/auth.h"
 #include "transport/engine/own_thread.h"
@@ -44,7 +45,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_p
                                       .incoming = link.share ? &link.share->incoming() : nullptr,
                                       .max_connections = params.max_connections,
                                       .silence_limit = params.timeout,
-                                      .first_flow_number = bootstrap::random_value<uint64_t>(),
+                                      .first_flow_number = random_value<uint64_t>(),
                                       .eager = eager},
                                      clock_now());
   if (!messenger) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/base/random_word.h"
 #include "transport/engine/bootstrap/auth.h"
 #include "transport/engine/clock.h"
 #include "transport/message/control_words.h"
@@ -82,12 +83,12 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io, uint64_t core
               .delay = joins ? kJoinDelay : AckPolicy().delay,
               .quiet = joins ? kJoinDelay : kQuiet},
       .loss = {.min_probe = loss.min_probe + (joins ? kJoinDelay : Duration())},
-      // With the interval of keep-alives (a fifth at most) this stays below PACECAR_TIMEOUT.
+      // With the keep-alive's interval (a fifth) this stays below PACECAR_TIMEOUT.
       .silence_limit = params.timeout * 6 / 10,
   };
 }
 
-uint32_t random_word(void*) { return bootstrap::random_value<uint32_t>(); }
+uint32_t random_word(void*) { return random_value<uint32_t>(); }
 
 struct OwnedParts {
   std::unique_ptr<PacketIo> owned_io;
@@ -158,7 +159,7 @@ std::unique_ptr<SoftPort> make_process_port(const Params& params, std::unique_pt
 std::vector<std::unique_ptr<SoftPort>> make_soft_ports(const Params& params,
                                                        std::vector<std::unique_ptr<PacketIo>> ios,
                                                        Instant now) {
-  const auto seed = bootstrap::random_value<Secret>();
+  const auto seed = random_value<Secret>();
   std::vector<std::unique_ptr<SoftPort>> ports;
   for (auto& io : ios) {
     SoftNicConfig config = nic_config(params, *io, ios.size());

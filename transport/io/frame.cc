@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "transport/wire/address.h"
-#include "transport/wire/big_endian.h"
 
 namespace pacecar {
 

@@ -1,6 +1,5 @@
 #include "transport/message/eager.h"
 
-#include <bit>
 #include <cstring>
 #include <new>
 

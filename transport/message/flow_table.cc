@@ -115,7 +115,7 @@ void FlowTable::release(MessageFlow& flow, Instant now) {
   if (flow.state != FlowState::kOpen) return remove(flow, now);
   flow.watch = {};  // its file descriptors are wanted back
   flow.state = FlowState::kLeaving;
-  flow.leave_at = now + keep_alive(config_.silence_limit);
+  flow.leave_at = now + config_.silence_limit / 5;
   housekeeping_due_ = true;
 }
 
@@ -164,7 +164,7 @@ bool FlowTable::do_housekeeping(MessageFlow& flow, Instant now) {
     return true;
   }
   if (flow.state != FlowState::kOpen) return false;
-  const bool quiet = now - flow.last_word >= keep_alive(config_.silence_limit);
+  const bool quiet = now - flow.last_word >= config_.silence_limit / 5;
   rates_.do_housekeeping(flow, now);
   if (flow.active && quiet) control_.post_word(flow, now);
   return flow.active;

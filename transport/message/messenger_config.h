@@ -14,12 +14,6 @@ namespace pacecar {
 
 using ConnectionId = uint32_t;
 
-// How often a quiet flow says that it lives, and how long a lane of a bond or a flow without
-// connections may be silent.
-inline Duration keep_alive(Duration silence_limit) {
-  return std::min(silence_limit / 5, Duration::from_s(2));
-}
-
 struct MessengerConfig {
   NicIdentity identity{};
   std::string congestion_control = "pace";

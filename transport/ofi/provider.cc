@@ -2,14 +2,11 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <rdma/fi_domain.h>
-#include <rdma/fi_endpoint.h>
 
 #include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <utility>
 

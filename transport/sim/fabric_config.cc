@@ -1,7 +1,6 @@
 #include "transport/sim/fabric_config.h"
 
 #include <string_view>
-#include <vector>
 
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"

@@ -1,6 +1,5 @@
 #include "transport/softnic/flow_scheduler.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace pacecar {

@@ -1,6 +1,5 @@
 #include "transport/wire/roce.h"
 
-#include <array>
 #include <type_traits>
 
 #include "transport/base/check.h"

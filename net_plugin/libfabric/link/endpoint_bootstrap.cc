@@ -2,14 +2,12 @@
 
 #include <fmt/format.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <utility>
 
 #include "transport/base/self_connection.h"
 #include "transport/engine/bootstrap/channel.h"

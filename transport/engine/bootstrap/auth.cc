@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "transport/base/check.h"
 #include "transport/security/key_derivation.h"
 
 namespace pacecar::bootstrap {

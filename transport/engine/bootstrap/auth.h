@@ -4,15 +4,12 @@
 // Neither secret nor key is ever sent. Thread rule: any thread; one object per connection.
 #pragma once
 
-#include <sys/random.h>
-
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "transport/base/check.h"
 #include "transport/engine/bootstrap/wire.h"
 
 namespace pacecar::bootstrap {
@@ -56,17 +53,6 @@ struct Handshake {
 // An error sentence for a peer whose MAC is wrong; `peer`: such as "the listener at 10.0.0.1:4711".
 // `has_cluster_key`: this side has one.
 std::string without_proof(std::string_view peer, bool has_cluster_key);
-
-// A value of random bytes that nobody can guess; aborts without randomness. From the kernel,
-// because OpenSSL's generator ends with the process's main(), while NCCL's threads may still
-// connect.
-template <typename T>
-T random_value() {
-  T value;
-  static_assert(sizeof value <= 256);  // so many at a time are never interrupted
-  PACECAR_CHECK(getrandom(&value, sizeof value, 0) == sizeof value);
-  return value;
-}
 
 // OpenSSL's state outlives main(), after which NCCL's threads may still connect. This has an effect
 // if nothing in the process has used OpenSSL before.

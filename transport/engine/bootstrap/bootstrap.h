@@ -30,8 +30,8 @@ constexpr Duration kPatience = Duration::from_s(3);
 
 // What a connector assumes until an attempt has failed.
 constexpr std::string_view kNoAnswer =
-    "a firewall drops this port (PACECAR_PORTS sets the range), the route there or back is wrong, or "
-    "two hosts have one MAC address";
+    "a firewall drops this port (PACECAR_PORTS sets the range), the route there or back is wrong, "
+    "or two hosts have one MAC address";
 
 struct Reach {
   PortRange ports = {};        // for port 0

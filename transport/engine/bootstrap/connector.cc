@@ -6,6 +6,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/printable.h"
+#include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/wire/address.h"
@@ -126,7 +127,7 @@ BootstrapConnector::Step BootstrapConnector::advance(Instant now) {
 
 BootstrapConnector::Step BootstrapConnector::start(Instant now) {
   if (now < next_attempt_) return false;
-  handshake_.connector_nonce = bootstrap::random_value<bootstrap::Nonce>();
+  handshake_.connector_nonce = random_value<bootstrap::Nonce>();
   auto socket = bootstrap::Socket::connect_to(listener_, local_);
   if (!socket) return connect_failed(errno, now);
   channel_.emplace(std::move(socket), listener_);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "transport/base/random_word.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/wire/address.h"
 
@@ -69,8 +70,8 @@ Result<std::unique_ptr<BootstrapListener>> BootstrapListener::open(
     return tl::unexpected(bootstrap::socket_error(what, errno));
   }
   return std::unique_ptr<BootstrapListener>(
-      new BootstrapListener(std::move(socket), local, bootstrap::random_value<bootstrap::Secret>(),
-                            identity, handshake_timeout, cluster));
+      new BootstrapListener(std::move(socket), local, random_value<bootstrap::Secret>(), identity,
+                            handshake_timeout, cluster));
 }
 
 std::unique_ptr<BootstrapSession> BootstrapListener::poll(Instant now) {
@@ -106,8 +107,7 @@ void BootstrapListener::accept_callers(Instant now) {
       callers_.erase(oldest);
       ++strangers_;
     }
-    const Handshake handshake{.key = key_,
-                              .listener_nonce = bootstrap::random_value<bootstrap::Nonce>()};
+    const Handshake handshake{.key = key_, .listener_nonce = random_value<bootstrap::Nonce>()};
     std::unique_ptr<BootstrapSession> caller(new BootstrapSession(
         Channel(std::move(socket), remote), handshake, now, std::min(timeout_, kProofTimeout)));
     if (advance(*caller, now)) {

@@ -73,6 +73,13 @@ OwnInterface interface_of(const Address& address) {
   return found;
 }
 
+// The interface by which the kernel sends; "lo" to this host, empty: no route.
+std::string outgoing(const Address& from, const Address& to) {
+  std::array<char, IF_NAMESIZE> name{};
+  const char* const found = if_indextoname(KernelNetwork().outgoing(from, to), name.data());
+  return found == nullptr ? std::string() : found;
+}
+
 }  // namespace
 
 std::optional<bool> link_is_up(const std::string& interface) {
@@ -113,14 +120,23 @@ Subnet subnet_of(const Address& address) {
   return {.ip = ipv4_of(address), .prefix = interface_of(address).prefix};
 }
 
-Route route_of(const Address& own, const Address& peer) {
+bool leaves_by_own(const Address& own, const Address& peer) {
+  const std::string interface = interface_of(own).name;
+  return !interface.empty() && outgoing(own, peer) == interface;
+}
+
+std::string route_trouble(const std::string& nic, const Address& own, const std::string& peer) {
+  const auto to = parse_address(peer);
+  if (!to || !nic.starts_with("soft:udp:")) return {};
   const OwnInterface interface = interface_of(own);
-  Route route{.own = interface.name, .by = {}, .subnet = interface.subnet};
-  std::array<char, IF_NAMESIZE> name{};
-  if (if_indextoname(KernelNetwork().outgoing(own, peer), name.data()) != nullptr) {
-    route.by = name.data();
-  }
-  return route;
+  const std::string by = outgoing(own, *to);
+  if (interface.subnet.empty() || by.empty() || by == "lo" || by == interface.name) return {};
+  return fmt::format(
+      "what {0} sends to {1} leaves by {2}, as Linux routes by destination: give {3} a subnet of "
+      "its "
+      "own, or a rule ('{4} rule add from {5} table 100; {4} route add {6} dev {3} table 100')",
+      nic, ip_to_string(*to), by, interface.name, is_ipv4(own) ? "ip" : "ip -6", ip_to_string(own),
+      interface.subnet);
 }
 
 }  // namespace pacecar

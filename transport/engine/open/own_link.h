@@ -19,14 +19,11 @@ std::string own_trouble(const std::string& nic, const Address& address, const st
 // Of the interface with this address. A prefix of 0: none, or it is the loopback or not IPv4.
 Subnet subnet_of(const Address& address);
 
-// Where packets from `own` to `peer` leave.
-struct Route {
-  std::string own;     // the interface that has `own`
-  std::string by;      // that by which the kernel sends; "lo" to this host, empty: no route
-  std::string subnet;  // of `own`: "192.0.2.0/24"; empty: it is alone in it
+// Whether the kernel sends packets from `own` to `peer` by the interface that has `own`.
+bool leaves_by_own(const Address& own, const Address& peer);
 
-  bool over_own() const { return !own.empty() && by == own; }
-};
-Route route_of(const Address& own, const Address& peer);
+// Why packets of a NIC on sockets to `peer` ("192.0.2.1:4791"; may be empty) leave by another
+// interface, for people; empty: they do not.
+std::string route_trouble(const std::string& nic, const Address& own, const std::string& peer);
 
 }  // namespace pacecar

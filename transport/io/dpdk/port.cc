@@ -16,7 +16,6 @@
 #include <set>
 
 #include "transport/base/return_if_error.h"
-#include "transport/io/dpdk/drivers/driver.h"
 #include "transport/io/dpdk/drivers/steering.h"
 #include "transport/io/dpdk/eal.h"
 #include "transport/io/udp/interfaces.h"

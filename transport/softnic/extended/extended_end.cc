@@ -1,6 +1,5 @@
 #include "transport/softnic/extended/extended_end.h"
 
-#include <algorithm>
 #include <array>
 #include <new>
 #include <utility>
