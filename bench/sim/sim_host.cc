@@ -106,6 +106,7 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
            .oversubscription = spec.transport.oversubscription,
            .max_connections = std::max(config.connections, 1U),
            .silence_limit = silence_limit(spec),
+           .keep_alive = silence_limit(spec) / 5,
            .first_flow_number = 0},
           loop.now()));
   host->poll_loop_.emplace(host->port_, *host->messenger_);

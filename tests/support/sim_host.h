@@ -59,6 +59,7 @@ class SimHost {
                                                    .rate_max = config.rate_max,
                                                    .max_connections = config.connections,
                                                    .silence_limit = config.silence_limit,
+                                                   .keep_alive = config.silence_limit / 5,
                                                    .first_flow_number = random_.next_u64(),
                                                    .eager = config.eager,
                                                },

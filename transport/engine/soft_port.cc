@@ -83,7 +83,7 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io, uint64_t core
               .delay = joins ? kJoinDelay : AckPolicy().delay,
               .quiet = joins ? kJoinDelay : kQuiet},
       .loss = {.min_probe = loss.min_probe + (joins ? kJoinDelay : Duration())},
-      // With the keep-alive's interval (a fifth) this stays below PACECAR_TIMEOUT.
+      // With the keep-alive's interval (a fifth at most) this stays below PACECAR_TIMEOUT.
       .silence_limit = params.timeout * 6 / 10,
   };
 }

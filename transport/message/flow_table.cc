@@ -115,7 +115,7 @@ void FlowTable::release(MessageFlow& flow, Instant now) {
   if (flow.state != FlowState::kOpen) return remove(flow, now);
   flow.watch = {};  // its file descriptors are wanted back
   flow.state = FlowState::kLeaving;
-  flow.leave_at = now + config_.silence_limit / 5;
+  flow.leave_at = now + config_.keep_alive;
   housekeeping_due_ = true;
 }
 
@@ -156,15 +156,15 @@ void FlowTable::do_housekeeping(Instant now) {
   }
 }
 
-// True: it must be called again. A flow with pending requests writes its word at least every fifth
-// of the silence limit: if the peer is dead, the write is not acknowledged and the flow breaks.
+// True: it must be called again. A flow with pending requests writes its word at least every
+// `keep_alive`: if the peer is dead, the write is not acknowledged and the flow breaks.
 bool FlowTable::do_housekeeping(MessageFlow& flow, Instant now) {
   if (flow.connections == 0) {  // leaving, or broken since
     if (now >= flow.leave_at || flow.state == FlowState::kBroken) remove(flow, now);
     return true;
   }
   if (flow.state != FlowState::kOpen) return false;
-  const bool quiet = now - flow.last_word >= config_.silence_limit / 5;
+  const bool quiet = now - flow.last_word >= config_.keep_alive;
   rates_.do_housekeeping(flow, now);
   if (flow.active && quiet) control_.post_word(flow, now);
   return flow.active;

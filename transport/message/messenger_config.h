@@ -31,7 +31,9 @@ struct MessengerConfig {
   double oversubscription = 1;                    // FlowEnvironment::oversubscription
   uint32_t max_connections = 1024;                // each way, at most Messenger::kMaxConnections
   Duration silence_limit = Duration::from_s(10);  // a peer that is silent for longer is dead
-  uint64_t first_flow_number = 0;                 // random
+  // How often a quiet flow says that it lives, and how long it outlives its last connection.
+  Duration keep_alive = Duration::from_s(2);
+  uint64_t first_flow_number = 0;  // random
   uint32_t eager = 0;  // bytes of the largest eager message; only where the processor can access
                        // all registered memory
 };

@@ -26,6 +26,7 @@ class HostileWorld final : public TrafficWorld {
                              .line_rate = nics_[host].caps().line_rate,
                              .max_connections = 64,
                              .silence_limit = HostileNics::kSilence * 10 / 6,
+                             .keep_alive = HostileNics::kSilence / 3,
                              .first_flow_number = random.next_u64()},
                             now())
               .value());
