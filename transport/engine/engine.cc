@@ -34,22 +34,21 @@ Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_p
                                              const NicIdentity& identity, EngineLink link) {
   const NicCaps& caps = std::as_const(*port).nic().caps();
   const uint32_t eager = caps.software ? static_cast<uint32_t>(params.eager) : 0;
-  auto messenger =
-      Messenger::create(port->nic(),
-                        {.identity = identity,
-                         .congestion_control = params.cc,
-                         .line_rate = caps.line_rate,
-                         .rate_max = params.rate_max,
-                         .weight = params.weight,
-                         .first_rate = link.first_rate,
-                         .outgoing = link.share ? &link.share->outgoing() : nullptr,
-                         .incoming = link.share ? &link.share->incoming() : nullptr,
-                         .max_connections = params.max_connections,
-                         .silence_limit = params.timeout,
-                         .keep_alive = std::min(params.timeout / 5, Duration::from_s(2)),
-                         .first_flow_number = random_value<uint64_t>(),
-                         .eager = eager},
-                        clock_now());
+  auto messenger = Messenger::create(port->nic(),
+                                     {.identity = identity,
+                                      .congestion_control = params.cc,
+                                      .line_rate = caps.line_rate,
+                                      .rate_max = params.rate_max,
+                                      .weight = params.weight,
+                                      .first_rate = link.first_rate,
+                                      .outgoing = link.share ? &link.share->outgoing() : nullptr,
+                                      .incoming = link.share ? &link.share->incoming() : nullptr,
+                                      .max_connections = params.max_connections,
+                                      .silence_limit = params.timeout,
+                                      .keep_alive = keep_alive_of(params.timeout),
+                                      .first_flow_number = random_value<uint64_t>(),
+                                      .eager = eager},
+                                     clock_now());
   if (!messenger) {
     return fail(messenger.error().code, "PACECAR_CC: " + messenger.error().message);
   }

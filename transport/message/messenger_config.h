@@ -1,6 +1,7 @@
 // The configuration of a messenger, and its counters. Pure values.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,12 @@
 namespace pacecar {
 
 using ConnectionId = uint32_t;
+
+// How often a quiet flow says that it lives, how long it outlives its last connection, and how long
+// a lane of a bond may be silent whose peer is alive on another.
+inline Duration keep_alive_of(Duration silence_limit) {
+  return std::min(silence_limit / 5, Duration::from_s(2));
+}
 
 struct MessengerConfig {
   NicIdentity identity{};
@@ -31,9 +38,8 @@ struct MessengerConfig {
   double oversubscription = 1;                    // FlowEnvironment::oversubscription
   uint32_t max_connections = 1024;                // each way, at most Messenger::kMaxConnections
   Duration silence_limit = Duration::from_s(10);  // a peer that is silent for longer is dead
-  // How often a quiet flow says that it lives, and how long it outlives its last connection.
-  Duration keep_alive = Duration::from_s(2);
-  uint64_t first_flow_number = 0;  // random
+  Duration keep_alive = Duration::from_s(2);      // as of keep_alive_of()
+  uint64_t first_flow_number = 0;                 // random
   uint32_t eager = 0;  // bytes of the largest eager message; only where the processor can access
                        // all registered memory
 };

@@ -3,18 +3,12 @@
 #include <fmt/format.h>
 
 namespace pacecar {
-namespace {
-
-// Of a lane whose peer is alive on another: long outages need not be waited for.
-constexpr Duration kLongestSilence = Duration::from_s(2);
-
-}  // namespace
 
 BondedEnd::BondedEnd(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper)
     : lanes_(std::move(lanes)),
       keeper_(std::move(keeper)),
       stalls_(lanes_.size()),
-      watch_(std::min(lanes_.front().at.nic.timeout / 5, kLongestSilence)) {
+      watch_(keep_alive_of(lanes_.front().at.nic.timeout)) {
   for (const BondLane& lane : lanes_) {
     const Attachment& at = lane.at;
     inboxes_.push_back(at.nic.engine->exclusively([&at](Messenger& messenger) {
