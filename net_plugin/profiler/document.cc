@@ -59,8 +59,9 @@ Json json_of(const Record& record) {
 ProcessorTime processor_time() {
   ProcessorTime sum;
   std::error_code error;
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
-    std::ifstream file(thread.path() / "schedstat");
+  std::filesystem::directory_iterator thread("/proc/self/task", error);
+  for (; thread != end(thread); thread.increment(error)) {  // an error ends it
+    std::ifstream file(thread->path() / "schedstat");
     ProcessorTime one;
     if (!(file >> one.run_ns >> one.waited_ns)) continue;
     sum.run_ns += one.run_ns;

@@ -58,7 +58,6 @@ uint8_t index_of(const std::array<std::string_view, kCount>& names, const char* 
 // unknown here.
 template <typename Event>
 Description description_of(const Event& event) {
-  static const pid_t self = getpid();
   const auto& whole = event.collective;
   const auto& message = event.point_to_point;
   const auto& op = event.proxy_op;
@@ -78,7 +77,7 @@ Description description_of(const Event& event) {
               .peer = message.peer,
               .amount = message.count};
     case nccl::kProfileProxyOp:
-      if (op.pid != self) return {};
+      if (op.pid != getpid()) return {};
       return {.kind = EventKind::kProxyOp,
               .channel = op.channel,
               .sending = op.is_send != 0,

@@ -29,21 +29,13 @@ void CompletionQueue::notify() {
   held_back = 0;
   moderated_until = Instant::never();
   if (channel == nullptr) return;
-  CompletionQueue* const self = this;
-  if (static_cast<CompletionChannel*>(channel)->pipe.put(&self, sizeof self)) ++completion_events;
+  static_cast<CompletionChannel*>(channel)->pipe.put(this);
+  ++completion_events;
 }
 
 // The moderation period has ended.
 void CompletionQueue::on_due(Instant /*now*/) {
   if (armed) notify();
-}
-
-// The others keep their order.
-void CompletionQueue::forget(uint32_t qp_num) {
-  for (size_t left = queue.size(); left > 0; --left) {
-    const ibv_wc wc = take();
-    if (wc.qp_num != qp_num) queue.push(wc);
-  }
 }
 
 namespace {
@@ -222,9 +214,9 @@ PACECAR_VERBS int ibv_destroy_cq(ibv_cq* cq) {
     completions.nic().remove_timed(&completions);
   }
   if (completions.channel != nullptr) {
-    EventPipe& unread = static_cast<CompletionChannel*>(completions.channel)->pipe;
-    completions.completion_events -= unread.remove_if<CompletionQueue*>(
-        [&](const CompletionQueue* queue) { return queue == &completions; });
+    auto& unread = static_cast<CompletionChannel*>(completions.channel)->pipe;
+    completions.completion_events -=
+        unread.remove_if([&](const CompletionQueue* queue) { return queue == &completions; });
     --users_of(*completions.channel);
   }
   drop_events(cq->context, cq, completions.async_events);  // before this call waits

@@ -1,11 +1,5 @@
 #include "net_plugin/verbs/event_pipe.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <unistd.h>
-
-#include <cerrno>
-
 #include "net_plugin/verbs/forward.h"
 #include "net_plugin/verbs/objects.h"
 
@@ -42,54 +36,13 @@ bool acknowledged_ours(const ibv_async_event& event) {
 
 }  // namespace
 
-EventPipe::EventPipe() {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw std::bad_alloc();
-  read_ = FileDescriptor(ends[0]);
-  write_ = FileDescriptor(ends[1]);
-  fcntl(write_.get(), F_SETFL, O_NONBLOCK);
-}
-
-bool EventPipe::put(const void* record, size_t size) {
-  const std::lock_guard lock(mutex_);
-  return put_now(record, size);
-}
-
-bool EventPipe::put_now(const void* record, size_t size) const {
-  return write(write_.get(), record, size) == static_cast<ssize_t>(size);
-}
-
-// A thread does not hold the lock while it waits; of several threads only one gets the record.
-bool EventPipe::take(void* record, size_t size) {
-  for (;;) {
-    const bool waits = !does_not_block(read_.get());
-    pollfd readable{read_.get(), POLLIN, 0};
-    if (waits && poll(&readable, 1, -1) < 0) return false;
-    {
-      const std::lock_guard lock(mutex_);
-      if (take_now(record, size)) return true;
-    }
-    if (!waits) {
-      errno = EAGAIN;
-      return false;
-    }
-  }
-}
-
-bool EventPipe::take_now(void* record, size_t size) const {
-  pollfd readable{read_.get(), POLLIN, 0};
-  return poll(&readable, 1, 0) == 1 &&
-         read(read_.get(), record, size) == static_cast<ssize_t>(size);
-}
-
-bool does_not_block(int fd) { return (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0; }
-
 void raise_event(ibv_context* context, const ibv_async_event& event, uint32_t& reported) {
-  if (context_of(context).async.put(&event, sizeof event)) ++reported;
+  context_of(context).async.put(event);
+  ++reported;
 }
 
 void drop_events(ibv_context* context, const void* object, uint32_t& reported) {
-  reported -= context_of(context).async.remove_if<ibv_async_event>(
+  reported -= context_of(context).async.remove_if(
       [&](const ibv_async_event& event) { return event.element.qp == object; });
 }
 
@@ -97,7 +50,7 @@ extern "C" {
 
 PACECAR_VERBS int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
   FORWARD_UNLESS_OURS(ibv_get_async_event, context, event);
-  return context_of(context).async.take(event, sizeof *event) ? 0 : -1;
+  return context_of(context).async.take(event) ? 0 : -1;
 }
 
 PACECAR_VERBS void ibv_ack_async_event(ibv_async_event* event) {
@@ -127,7 +80,7 @@ PACECAR_VERBS int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void*
   FORWARD_UNLESS_OURS(ibv_get_cq_event, channel, cq, cq_context);
   CompletionQueue* queue = nullptr;
   if (!does_not_block(channel->fd)) nic_of(channel->context).turn_until_readable(channel->fd);
-  if (!static_cast<CompletionChannel*>(channel)->pipe.take(&queue, sizeof queue)) return -1;
+  if (!static_cast<CompletionChannel*>(channel)->pipe.take(&queue)) return -1;
   *cq = queue->base();
   *cq_context = queue->cq_context;
   return 0;

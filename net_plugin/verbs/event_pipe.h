@@ -3,54 +3,77 @@
 // acknowledged those that it has read. Thread rule: any thread.
 #pragma once
 
+#include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 
+#include <cerrno>
 #include <cstdint>
+#include <deque>
 #include <mutex>
-#include <vector>
+#include <new>
 
 #include "transport/base/file_descriptor.h"
 
 namespace pacecar::ibverbs {
 
-// A pipe of fixed-size records: a program may poll() it, and set O_NONBLOCK.
+// O_NONBLOCK is set.
+inline bool does_not_block(int fd) { return (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0; }
+
+// Its descriptor is an eventfd that counts the unread records: a program may poll() it, and set
+// O_NONBLOCK. As in the kernel no event is lost, however many a program leaves unread.
+template <typename Record>
 class EventPipe {
  public:
-  EventPipe();
+  EventPipe() {
+    if (!count_) throw std::bad_alloc();
+  }
 
-  int fd() const { return read_.get(); }
-  // False: the pipe is full, as the program does not read.
-  bool put(const void* record, size_t size);
-  // As read(2): false with errno.
-  bool take(void* record, size_t size);
+  int fd() const { return count_.get(); }
+  void put(const Record& record) {
+    const std::lock_guard lock(mutex_);
+    unread_.push_back(record);
+    eventfd_write(fd(), 1);
+  }
+  // As read(2): false with errno. A thread does not hold the lock while it waits; of several
+  // threads only one gets the record.
+  bool take(Record* record) {
+    for (;;) {
+      const bool waits = !does_not_block(fd());
+      pollfd readable{fd(), POLLIN, 0};
+      if (waits && poll(&readable, 1, -1) < 0) return false;
+      const std::lock_guard lock(mutex_);
+      if (!unread_.empty()) {
+        *record = unread_.front();
+        unread_.pop_front();
+        count_down(1);
+        return true;
+      }
+      if (waits) continue;
+      errno = EAGAIN;
+      return false;
+    }
+  }
   // Removes the unread records for which `ended` holds. Returns how many.
-  template <typename Record, typename Ended>
+  template <typename Ended>
   uint32_t remove_if(const Ended& ended) {
     const std::lock_guard lock(mutex_);
-    std::vector<Record> others;
-    uint32_t removed = 0;
-    for (Record record{}; take_now(&record, sizeof record);) {
-      if (ended(record)) {
-        ++removed;
-      } else {
-        others.push_back(record);
-      }
-    }
-    for (const Record& other : others) put_now(&other, sizeof other);
+    const auto removed = static_cast<uint32_t>(std::erase_if(unread_, ended));
+    count_down(removed);
     return removed;
   }
 
  private:
-  bool put_now(const void* record, size_t size) const;
-  bool take_now(void* record, size_t size) const;
+  void count_down(uint32_t records) const {
+    eventfd_t one = 0;
+    for (; records > 0; --records) eventfd_read(fd(), &one);
+  }
 
   std::mutex mutex_;
-  FileDescriptor read_;
-  FileDescriptor write_;
+  std::deque<Record> unread_;
+  const FileDescriptor count_{eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)};
 };
-
-// O_NONBLOCK is set.
-bool does_not_block(int fd);
 
 // Queues an event for ibv_get_async_event, and counts it in `reported`.
 void raise_event(ibv_context* context, const ibv_async_event& event, uint32_t& reported);

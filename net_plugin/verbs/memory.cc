@@ -12,7 +12,6 @@ namespace {
 constexpr unsigned kKnownAccess =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE;
-constexpr unsigned kChangesMemory = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 
 bool allowed(unsigned flags) {
   if ((flags & ~kKnownAccess) != 0) return false;

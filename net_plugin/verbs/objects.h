@@ -28,6 +28,7 @@ inline constexpr int kMaxWorkRequests = 32768;
 inline constexpr int kMaxCqe = 1 << 20;
 inline constexpr uint32_t kMaxMessage = 1U << 30;
 inline constexpr uint8_t kMaxReads = kMostReads;
+inline constexpr unsigned kChangesMemory = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 
 // A listed device: a network interface, with a software NIC in each process that opens it.
 class Device : public ibv_device {
@@ -65,7 +66,7 @@ bool ours(const Object* object) {
 struct Context {
   verbs_context verbs{};
   std::shared_ptr<ProcessNic> nic;
-  EventPipe async;
+  EventPipe<ibv_async_event> async;
 
   ibv_context* base() { return &verbs.context; }
   Device& device() { return *static_cast<Device*>(verbs.context.device); }
@@ -116,7 +117,7 @@ struct AddressHandle : ibv_ah {
 
 struct CompletionQueue;
 struct CompletionChannel : ibv_comp_channel {
-  EventPipe pipe;  // of CompletionQueue*
+  EventPipe<CompletionQueue*> pipe;
 };
 // The number of its completion queues, which any thread creates and destroys.
 inline std::atomic_ref<int> users_of(ibv_comp_channel& channel) {
@@ -137,7 +138,9 @@ struct CompletionQueue final : ibv_cq_ex, Timed {
     return oldest;
   }
   // Drops the completions of a queue pair.
-  void forget(uint32_t qp_num);
+  void forget(uint32_t qp_num) {
+    queue.erase_if([&](const ibv_wc& wc) { return wc.qp_num == qp_num; });
+  }
   void notify();
   Instant due() const override { return moderated_until; }
   void on_due(Instant now) override;

@@ -113,9 +113,8 @@ class ProcessNic final : private Driven {
   std::unordered_map<QueuePairId, CompletionSink*> sinks_;
   std::vector<Timed*> timed_;
   TurnLock mutex_;
-  Instant deadline_;  // as of the last turn
-  bool unfinished_ =
-      false;  // receive() has delivered completions, and left out the rest of the turn
+  Instant deadline_;                // as of the last turn
+  bool unfinished_ = false;         // receive() has left out the rest of a turn after completions
   std::atomic<int64_t> due_ns_{0};  // when the NIC is to be driven next
   std::unique_ptr<ProgressDriver> driver_;
 };

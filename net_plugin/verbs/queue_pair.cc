@@ -13,7 +13,6 @@
 #include "net_plugin/verbs/windows.h"
 #include "transport/engine/clock.h"
 #include "transport/wire/address.h"
-#include "transport/wire/roce.h"
 
 namespace pacecar::ibverbs {
 namespace {
@@ -39,12 +38,6 @@ Duration silence_limit(uint8_t timeout, uint8_t retries) {
   if (timeout == 0) return Duration::max();
   const Duration once = Duration::from_ns(int64_t{4096} << timeout);
   return std::max(kLeastSilence, once * (int64_t{retries} + 1));
-}
-
-Duration not_ready_limit(uint8_t retries, uint8_t delay) {
-  if (retries == kForEver) return Duration::max();
-  return std::max(kLeastNotReady,
-                  roce::rnr_delay(roce::receiver_not_ready(delay)) * (int64_t{retries} + 1));
 }
 
 using StatusRow = std::pair<CompletionStatus, ibv_wc_status>;
@@ -77,7 +70,11 @@ std::string_view what_is_wrong(const ibv_qp_attr& given, int mask) {
        "the address has no GRH with sgid_index 0, which RoCE needs (-g 0 of many programs)"},
       {IBV_QP_MAX_QP_RD_ATOMIC, given.max_rd_atomic <= kMaxReads, "max_rd_atomic is too large"},
       {IBV_QP_MAX_DEST_RD_ATOMIC, given.max_dest_rd_atomic <= kMaxReads,
-       "max_dest_rd_atomic is too large"}};
+       "max_dest_rd_atomic is too large"},
+      {IBV_QP_TIMEOUT, given.timeout < 32, "timeout is larger than 31"},
+      {IBV_QP_RETRY_CNT, given.retry_cnt < 8, "retry_cnt is larger than 7"},
+      {IBV_QP_RNR_RETRY, given.rnr_retry < 8, "rnr_retry is larger than 7"},
+      {IBV_QP_MIN_RNR_TIMER, given.min_rnr_timer < 32, "min_rnr_timer is larger than 31"}};
   for (const auto& [bit, right, why] : rules) {
     if ((mask & bit) != 0 && !right) return why;
   }
@@ -138,20 +135,24 @@ int QueuePair::modify(const ibv_qp_attr& given, int mask) {
   if (const auto wrong = what_is_wrong(given, mask); !wrong.empty()) {
     return refused(fmt::format("ibv_modify_qp: {}", wrong));
   }
+  const ibv_qp_attr before = attr;
   set_attributes(given, mask);
-  if (from == to && to != IBV_QPS_RESET && to != IBV_QPS_ERR) return 0;
   switch (to) {
     case IBV_QPS_RESET:
       reset();
       break;
     case IBV_QPS_RTR:
-      if (const int failed = connect(); failed != 0) return failed;
+      if (const int failed = connect(); failed != 0) {
+        attr = before;
+        return failed;
+      }
       break;
     case IBV_QPS_RTS:
-      start_sending();
+      nic().nic().set_rights(id, rights());
+      if (from != IBV_QPS_RTS) start_sending();
       break;
     case IBV_QPS_ERR:
-      if (from != IBV_QPS_ERR) fail(IBV_WC_WR_FLUSH_ERR);
+      fail(IBV_WC_WR_FLUSH_ERR);
       break;
     default:
       break;
@@ -163,7 +164,7 @@ int QueuePair::modify(const ibv_qp_attr& given, int mask) {
 int QueuePair::connect() {
   StandardNic& device = nic().nic();
   if (is_datagram()) {
-    device.open_datagrams(id, attr.qkey, 0);
+    device.open_datagrams(id, attr.qkey);
     return 0;
   }
   if (bytes_of(attr.path_mtu) > nic().caps().mtu) {
@@ -174,8 +175,7 @@ int QueuePair::connect() {
                     .first_psn = attr.rq_psn & kPsnBits24,
                     .mtu = bytes_of(attr.path_mtu),
                     .read_depth = attr.max_dest_rd_atomic,
-                    .access = access_of(attr.qp_access_flags),
-                    .rnr_delay = attr.min_rnr_timer,
+                    .rights = rights(),
                     .reliable = qp_base.qp_type == IBV_QPT_RC};
   std::ranges::copy(attr.ah_attr.grh.dgid.raw, peer.gid.begin());
   const auto flow = nic().flows().join(peer.gid, clock_now());
@@ -197,7 +197,14 @@ void QueuePair::start_sending() {
       id, {.first_psn = attr.sq_psn & kPsnBits24,
            .read_depth = attr.max_rd_atomic,
            .silence_limit = silence_limit(attr.timeout, attr.retry_cnt),
-           .not_ready_limit = not_ready_limit(attr.rnr_retry, attr.min_rnr_timer)});
+           .not_ready_limit = attr.rnr_retry == kForEver ? Duration::max() : kLeastNotReady,
+           .not_ready_retries = attr.rnr_retry});
+}
+
+StandardRights QueuePair::rights() const {
+  return {.access = access_of(attr.qp_access_flags),
+          .rnr_delay = attr.min_rnr_timer,
+          .queue_key = attr.qkey};
 }
 
 void QueuePair::leave_flow() {
@@ -211,29 +218,30 @@ void QueuePair::drop_oldest() {
   ++first_sent_;
 }
 
-// Drops all work requests and completions.
 void QueuePair::reset() {
   unbind_windows_of(*this);
+  const StandardRest rest = nic().nic().take_back(id);
+  if (rest.receive) receives().finish(nic(), rest.receive->id, 0);
   nic().nic().reset_queue_pair(id);
   leave_flow();
   while (!sent_.empty()) drop_oldest();
+  first_sent_ = 0;
   own_receives_.drop_all(nic());
   queue_of(qp_base.send_cq).forget(qp_base.qp_num);
   queue_of(qp_base.recv_cq).forget(qp_base.qp_num);
 }
 
-void QueuePair::end() {
-  reset();
-  nic().remove_sink(id);
-  nic().nic().destroy_queue_pair(id);
-}
-
-void QueuePair::fail(ibv_wc_status first) {
-  qp_base.state = IBV_QPS_ERR;
+void QueuePair::fail(ibv_wc_status first, ibv_wc_status received) {
+  if (std::exchange(qp_base.state, IBV_QPS_ERR) == IBV_QPS_ERR) return;
+  const StandardRest rest = nic().nic().take_back(id);
+  finish(rest.done);
   nic().nic().break_queue_pair(id);
   for (; !sent_.empty(); drop_oldest()) {
     complete(sent_.front(), first);
     first = IBV_WC_WR_FLUSH_ERR;
+  }
+  if (rest.receive) {
+    complete_receive(receives().finish(nic(), rest.receive->id, 0).first, received);
   }
   flush_receives();
   if (shared != nullptr) raise(IBV_EVENT_QP_LAST_WQE_REACHED);
@@ -250,28 +258,19 @@ void QueuePair::flush_receives() {
 }
 
 void QueuePair::on_completion(const Completion& completion) {
-  if (qp_base.state == IBV_QPS_ERR) return;  // everything has been flushed
-  switch (completion.kind) {
-    case CompletionKind::kSent:
-      on_sent(completion);
-      break;
-    case CompletionKind::kReceived:
-    case CompletionKind::kReceivedSend:
-      on_received(completion);
-      break;
-    case CompletionKind::kBroken:
-      on_broken(completion);
-      break;
-  }
+  const bool sent = completion.kind == CompletionKind::kSent;
+  const bool received = !sent && completion.kind != CompletionKind::kBroken;
+  // Everything has been flushed but what has arrived for shared receive requests.
+  if (qp_base.state == IBV_QPS_ERR && !(received && shared != nullptr)) return;
+  if (received) return on_received(completion);
+  sent ? on_sent(completion) : on_broken(completion);
 }
 
 void QueuePair::on_broken(const Completion& completion) {
   switch (completion.status) {
     case CompletionStatus::kReceiveTooShort:
     case CompletionStatus::kReceiveGone:
-      complete_receive(receives().finish(nic(), completion.work_request, 0),
-                       status_of(completion.status));
-      return fail(IBV_WC_WR_FLUSH_ERR);
+      return fail(IBV_WC_WR_FLUSH_ERR, status_of(completion.status));
     case CompletionStatus::kLocalError:  // caused by the peer, not by one of our work requests
       fail(IBV_WC_WR_FLUSH_ERR);
       return raise(IBV_EVENT_QP_ACCESS_ERR);
@@ -282,13 +281,18 @@ void QueuePair::on_broken(const Completion& completion) {
 
 // Work requests complete in order: all before this one are done as well.
 void QueuePair::on_sent(const Completion& completion) {
-  const uint64_t number = completion.work_request;
-  for (; !sent_.empty() && first_sent_ <= number; drop_oldest()) {
+  const bool done = completion.status == CompletionStatus::kOk;
+  finish(completion.work_request + (done ? 1 : 0));
+  if (done || sent_.empty()) return;
+  complete(sent_.front(), status_of(completion.status));
+  drop_oldest();
+  fail(IBV_WC_WR_FLUSH_ERR);
+}
+
+void QueuePair::finish(uint64_t end) {
+  for (; !sent_.empty() && first_sent_ < end; drop_oldest()) {
     const Sent& sent = sent_.front();
-    if (first_sent_ == number && completion.status != CompletionStatus::kOk) {
-      return fail(status_of(completion.status));
-    }
-    sent.memory.scatter(sent.bytes);
+    if (!sent.memory.scatter(nic(), sent.bytes)) return fail(IBV_WC_LOC_PROT_ERR);
     if (sent.signaled) complete(sent, IBV_WC_SUCCESS);
   }
 }
@@ -314,7 +318,12 @@ void QueuePair::on_received(const Completion& completion) {
   const bool write = completion.kind == CompletionKind::kReceived;
   // A write uses up the request without using its memory.
   const Bytes in_request = write ? 0 : completion.bytes;
-  wc.wr_id = receives().finish(nic(), completion.work_request, in_request);
+  const auto [request, placed] = receives().finish(nic(), completion.work_request, in_request);
+  if (!placed) {
+    complete_receive(request, IBV_WC_LOC_PROT_ERR);
+    return fail(IBV_WC_WR_FLUSH_ERR);
+  }
+  wc.wr_id = request;
   wc.status = IBV_WC_SUCCESS;
   wc.byte_len = static_cast<uint32_t>(completion.bytes);
   wc.qp_num = qp_base.qp_num;

@@ -55,8 +55,8 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   int post_send(const ibv_send_wr& wr);
   int post_receive(const ibv_recv_wr& wr);
   void on_completion(const Completion& completion) override;
-  // Removes it from the NIC, and drops its work requests and completions.
-  void end();
+  // Drops its work requests and completions.
+  void reset();
 
   QueuePairId id = 0;
   ibv_qp_init_attr init{};
@@ -72,12 +72,14 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   void set_attributes(const ibv_qp_attr& given, int mask);
   int connect();
   void start_sending();
-  void reset();
-  // The oldest work request completes with `first`; all others are flushed.
-  void fail(ibv_wc_status first);
+  StandardRights rights() const;
+  // The work requests before `end` are done.
+  void finish(uint64_t end);
+  // The oldest one that is not done completes with `first`, and the receive request of an
+  // unfinished message with `received`; all others are flushed.
+  void fail(ibv_wc_status first, ibv_wc_status received = IBV_WC_WR_FLUSH_ERR);
   void leave_flow();
   int fill(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent);
-  bool post(const WorkRequest& work_request);
   int post_local(const ibv_send_wr& wr);
   int post_datagram(const ibv_send_wr& wr, const WorkRequest& work_request);
   void drop_oldest();
@@ -90,7 +92,7 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   void raise(ibv_event_type type);
   Receives& receives() { return shared != nullptr ? shared->receives : own_receives_; }
 
-  FixedQueue<Sent> sent_;  // in order; the number of the oldest is first_sent_
+  FixedQueue<Sent> sent_;  // in order; numbered from the reset on, the oldest is first_sent_
   uint64_t first_sent_ = 0;
   Receives own_receives_;
   std::optional<FlowId> flow_;

@@ -65,7 +65,7 @@ int check(const ibv_qp_init_attr_ex& attr) {
     if (wanted <= limit) continue;
     return refused(fmt::format("ibv_create_qp: {} is {}: ask for {} at most", name, wanted, limit));
   }
-  return attr.send_cq != nullptr && attr.recv_cq != nullptr ? 0 : EINVAL;
+  return attr.pd != nullptr && attr.send_cq != nullptr && attr.recv_cq != nullptr ? 0 : EINVAL;
 }
 
 ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex* wanted) {
@@ -126,21 +126,6 @@ Built& begin(ibv_qp_ex* qp, ibv_wr_opcode opcode) {
   return next;
 }
 
-void begin_remote(ibv_qp_ex* qp, ibv_wr_opcode opcode, uint32_t key, uint64_t address) {
-  ibv_send_wr& wr = begin(qp, opcode).wr;
-  wr.wr.rdma.rkey = key;
-  wr.wr.rdma.remote_addr = address;
-}
-
-void begin_atomic(ibv_qp_ex* qp, ibv_wr_opcode opcode, uint32_t key, uint64_t address,
-                  uint64_t compare_add, uint64_t swap) {
-  ibv_send_wr& wr = begin(qp, opcode).wr;
-  wr.wr.atomic.rkey = key;
-  wr.wr.atomic.remote_addr = address;
-  wr.wr.atomic.compare_add = compare_add;
-  wr.wr.atomic.swap = swap;
-}
-
 void add_inline(ibv_qp_ex* qp, const void* data, size_t length) {
   Built& built = newest(qp);
   const auto* const bytes = static_cast<const uint8_t*>(data);
@@ -199,21 +184,22 @@ void set_build_calls(QueuePair& qp) {
     wr.bind_mw = {.mw = window, .rkey = key, .bind_info = *info};
   };
   qp.wr_rdma_write = [](ibv_qp_ex* pair, uint32_t key, uint64_t address) {
-    begin_remote(pair, IBV_WR_RDMA_WRITE, key, address);
+    begin(pair, IBV_WR_RDMA_WRITE).wr.wr.rdma = {.remote_addr = address, .rkey = key};
   };
   qp.wr_rdma_write_imm = [](ibv_qp_ex* pair, uint32_t key, uint64_t address, __be32 immediate) {
-    begin_remote(pair, IBV_WR_RDMA_WRITE_WITH_IMM, key, address);
-    newest(pair).wr.imm_data = immediate;
+    ibv_send_wr& wr = begin(pair, IBV_WR_RDMA_WRITE_WITH_IMM).wr;
+    wr.imm_data = immediate;
+    wr.wr.rdma = {.remote_addr = address, .rkey = key};
   };
   qp.wr_rdma_read = [](ibv_qp_ex* pair, uint32_t key, uint64_t address) {
-    begin_remote(pair, IBV_WR_RDMA_READ, key, address);
+    begin(pair, IBV_WR_RDMA_READ).wr.wr.rdma = {.remote_addr = address, .rkey = key};
   };
   qp.wr_atomic_cmp_swp = [](ibv_qp_ex* pair, uint32_t key, uint64_t address, uint64_t compare,
                             uint64_t swap) {
-    begin_atomic(pair, IBV_WR_ATOMIC_CMP_AND_SWP, key, address, compare, swap);
+    begin(pair, IBV_WR_ATOMIC_CMP_AND_SWP).wr.wr.atomic = {address, compare, swap, key};
   };
   qp.wr_atomic_fetch_add = [](ibv_qp_ex* pair, uint32_t key, uint64_t address, uint64_t add) {
-    begin_atomic(pair, IBV_WR_ATOMIC_FETCH_AND_ADD, key, address, add, 0);
+    begin(pair, IBV_WR_ATOMIC_FETCH_AND_ADD).wr.wr.atomic = {address, add, 0, key};
   };
   qp.wr_set_ud_addr = [](ibv_qp_ex* pair, ibv_ah* handle, uint32_t number, uint32_t key) {
     newest(pair).wr.wr.ud = {.ah = handle, .remote_qpn = number, .remote_qkey = key};
@@ -279,7 +265,9 @@ PACECAR_VERBS int ibv_destroy_qp(ibv_qp* qp) {
   {
     const Call call(pair->nic());
     pair->nic().turn();  // sends the acknowledgements that the peer waits for
-    pair->end();
+    pair->reset();
+    pair->nic().remove_sink(pair->id);
+    pair->nic().nic().destroy_queue_pair(pair->id);
     --static_cast<Pd*>(qp->pd)->users;
     --queue_of(qp->send_cq).users;
     --queue_of(qp->recv_cq).users;

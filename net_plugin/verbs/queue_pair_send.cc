@@ -76,12 +76,6 @@ int QueuePair::fill(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent
   return failed;
 }
 
-// The NIC has room. If it does not take the work request, it has just broken the queue pair; the
-// completion that reports this follows, and flushes this work request as well.
-bool QueuePair::post(const WorkRequest& work_request) {
-  return nic().nic().post(id, {&work_request, 1}) == 1;
-}
-
 // Binding and invalidation: take effect at once, and complete after the earlier work requests.
 int QueuePair::post_local(const ibv_send_wr& wr) {
   const bool binds = wr.opcode == IBV_WR_BIND_MW;
@@ -96,7 +90,7 @@ int QueuePair::post_local(const ibv_send_wr& wr) {
   if (failed != 0) return failed;
   const WorkRequest nothing{
       .id = first_sent_ + sent_.size(), .opcode = Opcode::kNothing, .signaled = sent.signaled};
-  (void)post(nothing);
+  nic().nic().post(id, {&nothing, 1});
   sent_.push(std::move(sent));
   return 0;
 }
@@ -130,10 +124,12 @@ int QueuePair::post_send(const ibv_send_wr& wr) {
     complete(sent, IBV_WC_WR_FLUSH_ERR);
     return 0;
   }
+  // The NIC has room. If it does not take the work request, it has just broken the queue pair; the
+  // completion that reports this follows, and flushes this work request as well.
   int failed = 0;
   if (is_datagram()) {
     failed = post_datagram(wr, work_request);
-  } else if (post(work_request) && !comes_back(work_request.opcode)) {
+  } else if (nic().nic().post(id, {&work_request, 1}) == 1 && !comes_back(work_request.opcode)) {
     nic().flows().on_posted(*flow_, work_request.length);
   }
   if (failed != 0) {

@@ -47,26 +47,28 @@ int ScatterList::gather(ProcessNic& nic, const ibv_pd* pd, std::span<const ibv_s
   if (staging.data == nullptr) return ENOMEM;
   request->local = staging.data;
   request->local_key = staging.key;
-  uint8_t* to = staging.data;
-  for (const ibv_sge& piece : list) {
-    if (piece.length == 0) continue;
-    if (filled) {
-      pieces.emplace_back(place_of(piece), piece.length);
-    } else {
-      to = std::copy_n(place_of(piece), piece.length, to);
-    }
+  if (filled) {
+    domain = pd;
+    pieces.assign(list.begin(), list.end());
+    return 0;
   }
+  uint8_t* to = staging.data;
+  for (const ibv_sge& piece : list) to = std::copy_n(place_of(piece), piece.length, to);
   return 0;
 }
 
-void ScatterList::scatter(Bytes bytes) const {
+bool ScatterList::scatter(ProcessNic& nic, Bytes bytes) const {
   const uint8_t* from = staging.data;
-  for (const auto& [place, length] : pieces) {
-    const size_t size = std::min<Bytes>(length, bytes);
+  for (const ibv_sge& piece : pieces) {
+    const size_t size = std::min<Bytes>(piece.length, bytes);
+    if (size == 0) continue;
+    uint8_t* const place = locate(nic, domain, piece, true);
+    if (place == nullptr) return false;
     std::memcpy(place, from, size);
     from += size;
     bytes -= size;
   }
+  return true;
 }
 
 void ScatterList::give_back(ProcessNic& nic) {
@@ -93,10 +95,10 @@ int Receives::prepare(ProcessNic& nic, const ibv_pd* pd, const ibv_recv_wr& wr,
   return 0;
 }
 
-uint64_t Receives::finish(ProcessNic& nic, uint64_t slot, Bytes bytes) {
-  slots_[slot].memory.scatter(bytes);
+std::pair<uint64_t, bool> Receives::finish(ProcessNic& nic, uint64_t slot, Bytes bytes) {
+  const std::pair finished{slots_[slot].wr_id, slots_[slot].memory.scatter(nic, bytes)};
   release(nic, static_cast<uint32_t>(slot));
-  return slots_[slot].wr_id;
+  return finished;
 }
 
 void Receives::release(ProcessNic& nic, uint32_t slot) {

@@ -26,12 +26,13 @@ struct ScatterList {
   template <typename Request>
   int gather(ProcessNic& nic, const ibv_pd* pd, std::span<const ibv_sge> list, bool filled,
              bool in_line, Request* request);
-  // Copies what the NIC has written to the pieces.
-  void scatter(Bytes bytes) const;
+  // Copies what the NIC has written to the pieces. False: the memory of one is deregistered.
+  bool scatter(ProcessNic& nic, Bytes bytes) const;
   void give_back(ProcessNic& nic);
 
   Staging staging;
-  std::vector<std::pair<uint8_t*, uint32_t>> pieces;  // final places of the data in `staging`
+  const ibv_pd* domain = nullptr;
+  std::vector<ibv_sge> pieces;  // final places of the data in `staging`
 };
 
 class Receives {
@@ -44,8 +45,8 @@ class Receives {
   size_t capacity() const { return slots_.size(); }
   // Fills the request for the NIC. 0, or an errno.
   int prepare(ProcessNic& nic, const ibv_pd* pd, const ibv_recv_wr& wr, ReceiveRequest* request);
-  // Copies the received bytes to the pieces of a completed request. Returns its wr_id.
-  uint64_t finish(ProcessNic& nic, uint64_t slot, Bytes bytes);
+  // Ends a completed request: its wr_id, and what ScatterList::scatter returns.
+  std::pair<uint64_t, bool> finish(ProcessNic& nic, uint64_t slot, Bytes bytes);
   // Drops all pending requests, and returns their wr_ids in the order of posting.
   std::vector<uint64_t> drop_all(ProcessNic& nic);
 

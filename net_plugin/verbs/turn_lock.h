@@ -13,7 +13,13 @@ class TurnLock {
  public:
   void lock() {
     callers_.fetch_add(1, std::memory_order_relaxed);
-    if (!spin([this] { return mutex_.try_lock(); })) mutex_.lock();
+    for (int i = 0; i < kTries; ++i) {
+      if (mutex_.try_lock()) return;
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    }
+    mutex_.lock();
   }
   // For the keeper: false if any thread has the lock.
   bool try_lock() {
@@ -32,17 +38,6 @@ class TurnLock {
  private:
   // Tries for about the time of a turn, as sleeping and waking take longer.
   static constexpr int kTries = 2000;
-
-  template <typename Taken>
-  static bool spin(Taken taken) {
-    for (int i = 0; i < kTries; ++i) {
-      if (taken()) return true;
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#endif
-    }
-    return false;
-  }
 
   std::mutex mutex_;
   bool kept_ = false;            // the keeper has the lock; guarded by mutex_

@@ -16,7 +16,6 @@ constexpr uint32_t kChosenBits = 0xFF;  // of a key, which the program chooses
 constexpr unsigned kRemote =
     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr unsigned kKnownAccess = kRemote | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED;
-constexpr unsigned kChangesMemory = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 
 void unbind(ProcessNic& nic, Window& window) {
   if (window.region == nullptr) return;
@@ -125,12 +124,11 @@ void on_invalidated(ProcessNic& nic, uint32_t key) {
 }
 
 void unbind_windows_of(QueuePair& qp) {
-  ProcessNic& nic = qp.nic();
-  std::vector<Window*> of_queue_pair;
-  for (const auto& [key, window] : nic.windows()) {
-    if (window->owner == &qp) of_queue_pair.push_back(window);
+  auto& windows = qp.nic().windows();
+  for (auto next = windows.begin(); next != windows.end();) {
+    Window& window = *(next++)->second;
+    if (window.owner == &qp) unbind(qp.nic(), window);
   }
-  for (Window* const window : of_queue_pair) unbind(nic, *window);
 }
 
 void set_window_calls(verbs_context& verbs) {

@@ -1,6 +1,7 @@
 // Every version of the profiler's tables, with NCCL's calls and with wrong ones; and the profile
 // that the state socket serves.
 #include <dlfcn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -147,6 +148,20 @@ TEST(Profiler, EveryVersionToleratesWrongCalls) {
       EXPECT_EQ(player->start_collective("AllReduce", 1, 0), nullptr);
     });
   }
+}
+
+TEST(Profiler, AForkedChildRecordsItsOwnOperations) {
+  expect_processes_pass(1, [](Rank&) {
+    const auto player = player_of(nccl::kNewestProfiler);
+    ASSERT_EQ(player->start(kWho), NcclResult::kSuccess);
+    const auto records = [&] { return player->start_operation(nullptr, 0, true, 1) != nullptr; };
+    ASSERT_TRUE(records());
+    const pid_t child = fork();
+    if (child == 0) _exit(records() ? 0 : 1);
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  });
 }
 
 TEST(Profiler, DisabledProfilerRequestsNoEvents) {

@@ -37,13 +37,13 @@ struct RequesterHalf {
             .window_packets = 32,
             .work_requests = 16,
             .mtu = kHalfMtu,
-            .read_depth = 4,
             .loss = {.initial_timeout = Duration::from_ms(8),
                      .min_probe = Duration::from_us(200),
                      .min_timeout = Duration::from_ms(2),
                      .max_timeout = Duration::from_ms(20)},
-            .silence_limit = Duration::from_s(1),
-            .not_ready_limit = Duration::from_s(1)};
+            .sending = {.read_depth = 4,
+                        .silence_limit = Duration::from_s(1),
+                        .not_ready_limit = Duration::from_s(1)}};
   }
   // `receive_bytes`: the NIC's limit; a quarter of it may be read at a time.
   explicit RequesterHalf(const RcRequester::Config& config = usual(), Bytes receive_bytes = 0)

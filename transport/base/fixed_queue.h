@@ -55,6 +55,16 @@ class FixedQueue {
     while (!empty()) pop_front();
   }
 
+  // Calls `matches` once for each element; removes those for which it holds.
+  template <typename Matches>
+  void erase_if(Matches matches) {
+    for (size_t left = size(); left > 0; --left) {
+      T one = std::move(front());
+      pop_front();
+      if (!matches(one)) push(std::move(one));
+    }
+  }
+
   // The element `index` places behind the oldest; index < size().
   T& operator[](size_t index) {
     PACECAR_CHECK(index < size());

@@ -25,6 +25,7 @@ struct FlowSignal {
   Bytes marked = 0;      // of these, marked by ECN in the network
   Bytes lost = 0;        // newly found missing
   Bytes trimmed = 0;     // newly found trimmed: a switch cut off their payload
+  Bytes dropped = 0;     // of queue pairs that have ended: posted, and never acknowledged
   Duration trimmed_rtt;  // from sending the newest trimmed packet to its notice; 0: none
   uint32_t sharing = 0;  // see above; 0: not sent since the last signal
   Bytes in_flight = 0;   // after this signal

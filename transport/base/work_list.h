@@ -35,10 +35,8 @@ class WorkList {
   }
   void remove(uint32_t number) {
     if (!listed(number)) return;
-    for (size_t left = queue_.size(); left > 0; --left) {
-      const uint32_t other = take();
-      if (other != number) add(other);
-    }
+    listed_[number] = 0;
+    queue_.erase_if([&](uint32_t other) { return other == number; });
   }
 
  private:

@@ -25,7 +25,7 @@ namespace pacecar {
   if (signal.timed_out) controller.on_timeout(now);
   if (signal.acked > 0) controller.on_ack(now, signal);
   stats.acked += signal.acked;
-  stats.backlog -= std::min(signal.acked, stats.backlog);
+  stats.backlog -= std::min(signal.acked + signal.dropped, stats.backlog);
   stats.in_flight = signal.in_flight;
   stats.sent = signal.sent;
   if (signal.sharing > 0) stats.sharing = signal.sharing;

@@ -302,16 +302,12 @@ void SendQueue::renew(uint64_t next_slot) {
 }
 
 void SendQueue::forget_memory(uint32_t key) {
-  for (size_t left = waiting_.size(); left > 0; --left) {
-    MessageSend* const send = waiting_.front();
-    waiting_.pop_front();
-    if (send->operation.key != key) {
-      waiting_.push(send);
-      continue;
-    }
+  waiting_.erase_if([&](MessageSend* send) {
+    if (send->operation.key != key) return false;
     send->failure = MessageFailure::kMemoryGone;
     finish(*send);
-  }
+    return true;
+  });
   for (size_t i = 0; i < matched_.size(); ++i) {
     if (matched_[i] >= kFirstCell) continue;
     MessageSend& send = *sends_[matched_[i]];

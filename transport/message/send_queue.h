@@ -170,11 +170,7 @@ class SendQueue {
 template <typename T, typename Matches>
 void SendQueue::match_in_order(FixedQueue<T>& queue, Matches matches) {
   while (!queue.empty() && matches(queue.front())) queue.pop_front();
-  for (size_t left = group_size_ == 0 ? 0 : queue.size(); left > 0; --left) {
-    const T one = queue.front();
-    queue.pop_front();
-    if (!matches(one)) queue.push(one);
-  }
+  if (group_size_ != 0) queue.erase_if(matches);
 }
 
 template <typename OnGrant>

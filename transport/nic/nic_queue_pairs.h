@@ -126,9 +126,7 @@ enum class CompletionKind : uint8_t {
   kSent,
   kReceived,      // a peer's write with immediate: its bytes and all earlier ones are placed
   kReceivedSend,  // a peer's send or datagram: its bytes and all earlier ones are placed
-  // The queue pair is in error: its work requests will not complete. If a receive request was the
-  // cause (kReceiveTooShort, kReceiveGone), the completion has its id.
-  kBroken,
+  kBroken,        // the queue pair is in error: its work requests will not complete
 };
 
 enum class CompletionStatus : uint8_t {

@@ -7,6 +7,13 @@
 
 namespace pacecar {
 
+// What the user of a queue pair may change while it accepts packets.
+struct StandardRights {
+  Access access = Access::kRemoteAll | Access::kRemoteAtomic;  // the peer's, to memory with these
+  uint8_t rnr_delay = 0;   // RNR timer code (table 45): how long the peer waits before a retry
+  uint32_t queue_key = 0;  // of UD
+};
+
 // The receiving half of a connection of standard RC that its user brings up (InfiniBand
 // Architecture Specification vol. 1, 11.2.5.2): the peer and its attributes.
 struct StandardPeer {
@@ -16,9 +23,7 @@ struct StandardPeer {
   uint32_t first_psn = 0;  // of what it sends
   Bytes mtu = 0;           // path MTU, of both ends
   uint8_t read_depth = 1;  // most outstanding reads and atomics of the peer; 0 counts as 1
-  // The peer's rights to memory that grants them.
-  Access access = Access::kRemoteAll | Access::kRemoteAtomic;
-  uint8_t rnr_delay = 0;  // RNR timer code (table 45): how long the peer waits before a retry
+  StandardRights rights;
   // False: UC. Packets are paced, but not acknowledged: a work request is done when the packet I/O
   // has its packets. A message that does not arrive whole is dropped.
   bool reliable = true;
@@ -43,9 +48,17 @@ inline constexpr uint8_t kMostReads = 128;
 // The sending half of such a connection.
 struct StandardSending {
   uint32_t first_psn = 0;
-  uint8_t read_depth = 1;    // most outstanding reads and atomics; 0 counts as 1
-  Duration silence_limit;    // a peer that makes no progress for so long is dead
-  Duration not_ready_limit;  // a peer that has no receive request for so long is dead
+  uint8_t read_depth = 1;          // most outstanding reads and atomics; 0 counts as 1
+  Duration silence_limit;          // a peer that does not answer for so long is dead
+  Duration not_ready_limit;        // likewise one that has no receive request for so long
+  uint32_t not_ready_retries = 0;  // and that has said so more often than this
+};
+
+// What a queue pair that ends leaves to its user.
+struct StandardRest {
+  uint64_t done = 0;  // work requests that are done, since it was created or reset
+  // Of the peer's unfinished message; it is returned once.
+  std::optional<ReceiveRequest> receive = std::nullopt;
 };
 
 // A message of UD: one packet, which is not acknowledged.
@@ -81,9 +94,13 @@ class StandardNic : public Nic {
   // Work requests may be posted from here on.
   virtual void start_sending(QueuePairId id, const StandardSending& sending) = 0;
   // Datagrams with this queue key are accepted, and datagrams may be posted, from here on.
-  virtual void open_datagrams(QueuePairId id, uint32_t queue_key, uint32_t first_psn) = 0;
+  virtual void open_datagrams(QueuePairId id, uint32_t queue_key) = 0;
+  // Of an open or connected queue pair; holds from the next packet on.
+  virtual void set_rights(QueuePairId id, const StandardRights& rights) = 0;
   // As post(). A datagram to an unreachable GID is lost.
   virtual size_t post_datagrams(QueuePairId id, std::span<const Datagram> datagrams) = 0;
+  // Before the queue pair is reset, or when it is to end or has ended in error.
+  virtual StandardRest take_back(QueuePairId id) = 0;
   // Returns the queue pair to its state after creation, with the same number. Work requests are
   // dropped without completions.
   virtual void reset_queue_pair(QueuePairId id) = 0;

@@ -108,6 +108,7 @@ void FlowScheduler::on_progress(const QueuePair& qp, Bytes done, const SendProgr
   signal.marked += progress.marked;
   signal.lost += progress.lost;
   signal.trimmed += progress.trimmed;
+  signal.dropped += progress.dropped;
   if (progress.trimmed_rtt.ns() != 0) signal.trimmed_rtt = progress.trimmed_rtt;
   signal.timed_out |= progress.timed_out;
   flows_.report(qp.config.flow);

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "transport/base/fixed_queue.h"
-#include "transport/nic/nic.h"
+#include "transport/nic/standard_nic.h"
 #include "transport/softnic/endpoint.h"
 #include "transport/wire/packet.h"
 
@@ -59,8 +59,9 @@ class QueuePairEnd {
   virtual void on_broken() {}
   // How the peer has broken it, as the rest of a sentence; null: the status is enough.
   virtual const char* fault() const { return nullptr; }
-  // The id of the receive request that was the cause; 0: none was.
-  virtual uint64_t bad_receive() const { return 0; }
+  // As StandardNic's.
+  virtual void set_rights(const StandardRights& /*rights*/) {}
+  virtual StandardRest take_back() { return {}; }
 };
 
 struct QueuePair {

@@ -15,6 +15,7 @@ struct SendProgress {
   Bytes marked = 0;
   Bytes lost = 0;
   Bytes trimmed = 0;
+  Bytes dropped = 0;       // posted bytes that are not acknowledged, and never will be
   Duration trimmed_rtt;    // 0: none
   bool timed_out = false;  // a long silence: a sign of congestion
   bool rerouting = false;  // a search for a better path is in progress

@@ -227,11 +227,11 @@ void SoftNic::start_sending(QueuePairId id, const StandardSending& sending) {
   end->requester().start(sending, wide_psn(sending.first_psn));
 }
 
-void SoftNic::open_datagrams(QueuePairId id, uint32_t queue_key, uint32_t first_psn) {
+void SoftNic::open_datagrams(QueuePairId id, uint32_t queue_key) {
   QueuePair& qp = get(id);
   PACECAR_CHECK(qp.state == QueuePair::State::kCreated);
   PACECAR_CHECK(qp.config.service == Service::kDatagram);
-  DatagramEnd::open(datagrams_, qp, queue_key, first_psn);
+  DatagramEnd::open(datagrams_, qp, queue_key);
 }
 
 std::string SoftNic::peer(QueuePairId id) const {
@@ -292,6 +292,7 @@ void SoftNic::destroy_queue_pair(QueuePairId id) {
 void SoftNic::reset_queue_pair(QueuePairId id) {
   QueuePair& qp = get(id);
   PACECAR_CHECK(qp.config.service != Service::kConnected);
+  break_queue_pair(id);  // its flow goes on without what it has posted
   core_.detach(qp);
   qp.config.paced = false;
   qp.receives.clear();
@@ -300,11 +301,7 @@ void SoftNic::reset_queue_pair(QueuePairId id) {
   qp.unacknowledged_packets = 0;
   qp.state = QueuePair::State::kCreated;
   // Drop its completions of receives that were not polled, too.
-  for (size_t left = core_.received.size(); left > 0; --left) {
-    const Completion completion = core_.received.front();
-    core_.received.pop_front();
-    if (completion.queue_pair != id) core_.received.push(completion);
-  }
+  core_.received.erase_if([&](const Completion& it) { return it.queue_pair == id; });
 }
 
 std::shared_ptr<void> SoftNic::deregister_memory(const MemoryRegion& region) {
@@ -382,10 +379,8 @@ size_t SoftNic::poll(std::span<Completion> completions) {
       continue;
     }
     if (qp.state == QueuePair::State::kBroken) {
-      completions[count++] = {.work_request = qp.end == nullptr ? 0 : qp.end->bad_receive(),
-                              .queue_pair = qp.id,
-                              .kind = CompletionKind::kBroken,
-                              .status = qp.broken_by};
+      completions[count++] = {
+          .queue_pair = qp.id, .kind = CompletionKind::kBroken, .status = qp.broken_by};
     }
     core_.events.take();
   }

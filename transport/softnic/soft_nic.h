@@ -97,7 +97,14 @@ class SoftNic final : public StandardNic {
   }
   Result<void> connect_standard(QueuePairId id, const StandardPeer& peer) override;
   void start_sending(QueuePairId id, const StandardSending& sending) override;
-  void open_datagrams(QueuePairId id, uint32_t queue_key, uint32_t first_psn) override;
+  void open_datagrams(QueuePairId id, uint32_t queue_key) override;
+  void set_rights(QueuePairId id, const StandardRights& rights) override {
+    get(id).end->set_rights(rights);
+  }
+  StandardRest take_back(QueuePairId id) override {
+    QueuePairEnd* const end = get(id).end.get();
+    return end == nullptr ? StandardRest() : end->take_back();
+  }
   size_t post_datagrams(QueuePairId id, std::span<const Datagram> datagrams) override;
   Result<void> bind_window(const MemoryWindow& window) override {
     return core_.memory.bind(window);

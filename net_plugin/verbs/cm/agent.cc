@@ -51,7 +51,7 @@ Agent::Agent(CmDevice& device, QueuePairId id, std::unique_ptr<uint8_t[]> buffer
   next_transaction_ = uint64_t{new_id()} << 32;
   nic_.add_sink(id_, this);
   nic_.add_timed(this);
-  nic_.nic().open_datagrams(id_, kGeneralServicesKey, 0);
+  nic_.nic().open_datagrams(id_, kGeneralServicesKey);
   for (uint32_t slot = 0; slot < kReceives; ++slot) post_receive(slot);
 }
 

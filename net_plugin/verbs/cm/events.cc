@@ -1,4 +1,5 @@
 // Event channels and events.
+#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -88,11 +89,13 @@ Event* take(rdma_event_channel* given) {
   std::unique_lock lock(process().mutex);
   const uint64_t number = number_of(channel);
   if (number == 0) wait_for_ever(lock);
-  const int fd = channel->fd;
+  // The channel's own may be closed meanwhile, and its number used for another file.
+  const FileDescriptor fd(fcntl(channel->fd, F_DUPFD_CLOEXEC, 0));
+  if (!fd) return no_object(errno);
   for (;;) {
     lock.unlock();
     eventfd_t count = 0;
-    const bool readable = eventfd_read(fd, &count) == 0;
+    const bool readable = eventfd_read(fd.get(), &count) == 0;
     const int error = errno;
     lock.lock();
     if (number_of(channel) != number) wait_for_ever(lock);

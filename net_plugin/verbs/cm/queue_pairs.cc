@@ -116,10 +116,8 @@ extern "C" {
 PACECAR_VERBS int rdma_create_qp_ex(rdma_cm_id* id, ibv_qp_init_attr_ex* attr) {
   Id& own = id_of(id);
   if (own.qp != nullptr || own.device == nullptr) return failed(EINVAL);
-  if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0) {
-    attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
-    attr->pd = own.pd;
-  }
+  if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr->pd == nullptr) attr->pd = own.pd;
+  attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
   if (attr->pd->context != own.verbs) return failed(EINVAL);
   own.pd = attr->pd;
   if (attr->srq == nullptr) attr->srq = own.srq;
@@ -141,8 +139,7 @@ PACECAR_VERBS int rdma_create_qp_ex(rdma_cm_id* id, ibv_qp_init_attr_ex* attr) {
 }
 
 PACECAR_VERBS int rdma_create_qp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* attr) {
-  ibv_qp_init_attr_ex extended = extended_of(*attr, pd != nullptr ? pd : id->pd);
-  if (extended.pd == nullptr) return failed(EINVAL);
+  ibv_qp_init_attr_ex extended = extended_of(*attr, pd);
   if (rdma_create_qp_ex(id, &extended) != 0) return -1;
   attr->cap = extended.cap;
   attr->send_cq = extended.send_cq;
@@ -165,10 +162,8 @@ PACECAR_VERBS void rdma_destroy_qp(rdma_cm_id* id) {
 PACECAR_VERBS int rdma_create_srq_ex(rdma_cm_id* id, ibv_srq_init_attr_ex* attr) {
   Id& own = id_of(id);
   if (own.srq != nullptr || own.device == nullptr) return failed(EINVAL);
-  if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0) {
-    attr->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
-    attr->pd = own.pd;
-  }
+  if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd == nullptr) attr->pd = own.pd;
+  attr->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
   own.srq = ibv_create_srq_ex(own.verbs, attr);
   return own.srq == nullptr ? -1 : 0;
 }
@@ -178,7 +173,7 @@ PACECAR_VERBS int rdma_create_srq(rdma_cm_id* id, ibv_pd* pd, ibv_srq_init_attr*
                                 .attr = attr->attr,
                                 .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
                                 .srq_type = IBV_SRQT_BASIC,
-                                .pd = pd != nullptr ? pd : id->pd};
+                                .pd = pd};
   const int result = rdma_create_srq_ex(id, &extended);
   if (result == 0) attr->attr = extended.attr;
   return result;

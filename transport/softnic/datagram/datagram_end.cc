@@ -12,15 +12,13 @@ DatagramEnd* DatagramShared::find(uint32_t number) const {
   return end->queue_pair().state == QueuePair::State::kOpen ? end : nullptr;
 }
 
-void DatagramEnd::open(DatagramShared& shared, QueuePair& qp, uint32_t queue_key,
-                       uint32_t first_psn) {
+void DatagramEnd::open(DatagramShared& shared, QueuePair& qp, uint32_t queue_key) {
   const SoftNicConfig& config = shared.core.config;
   const bool general_services = qp.id == shared.general_services;
   qp.end.reset(
       new DatagramEnd(shared, qp,
                       {.queue_pair = general_services ? shared.general_services_number() : qp.id,
                        .queue_key = queue_key,
-                       .first_psn = first_psn,
                        .work_requests = qp.config.work_requests,
                        .scope_id = config.address.scope_id,
                        .ports_by_number = config.port_slot.has_value()}));

@@ -35,13 +35,17 @@ struct DatagramShared {
 class DatagramEnd final : public QueuePairEnd {
  public:
   // Opens the queue pair.
-  static void open(DatagramShared& shared, QueuePair& qp, uint32_t queue_key, uint32_t first_psn);
+  static void open(DatagramShared& shared, QueuePair& qp, uint32_t queue_key);
   ~DatagramEnd() override { shared_.ends[qp_.slot] = nullptr; }
   DatagramEnd(const DatagramEnd&) = delete;
   DatagramEnd& operator=(const DatagramEnd&) = delete;
 
   size_t post_datagrams(std::span<const Datagram> datagrams);
   size_t transmit_control(Instant now, std::span<TxPacket> out) override;
+  StandardRest take_back() override { return {.done = datagrams_.done()}; }
+  void set_rights(const StandardRights& rights) override {
+    datagrams_.set_queue_key(rights.queue_key);
+  }
   // Its ICRC is right.
   void on_packet(const RxPacket& packet, const roce::Packet& datagram);
   const QueuePair& queue_pair() const { return qp_; }

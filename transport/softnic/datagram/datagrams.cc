@@ -79,6 +79,7 @@ bool Datagrams::pop_done(WorkRequest* send, CompletionStatus* status) {
   *send = oldest.datagram.send;
   *status = oldest.failed ? CompletionStatus::kMemoryGone : CompletionStatus::kOk;
   pending_.pop_front();
+  ++popped_;
   --done_;
   --sent_;
   return true;

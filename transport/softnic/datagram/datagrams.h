@@ -27,8 +27,10 @@ class Datagrams {
   explicit Datagrams(const Config& config);
 
   uint32_t queue_key() const { return config_.queue_key; }
+  void set_queue_key(uint32_t key) { config_.queue_key = key; }
   size_t post(std::span<const Datagram> datagrams);
   bool idle() const { return pending_.empty(); }
+  uint64_t done() const { return popped_ + done_; }
 
   // The next packet and its destination, valid until pop_done() returns its send; false: none.
   // Datagrams whose memory is deregistered are skipped; they complete with kMemoryGone.
@@ -53,9 +55,10 @@ class Datagrams {
     bool failed = false;
   };
 
-  const Config config_;
+  Config config_;
   uint32_t psn_;
   FixedQueue<Pending> pending_;
+  uint64_t popped_ = 0;
   size_t sent_ = 0;  // of them, from the front
   size_t done_ = 0;
 };

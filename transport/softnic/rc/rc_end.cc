@@ -20,12 +20,12 @@ RcRequester::Config requester_config(const SoftNicConfig& nic, const QueuePair& 
           .window_packets = qp.local.window_packets,
           .work_requests = qp.config.work_requests,
           .mtu = qp.remote.mtu,
-          .read_depth = read_depth,
           .paths = nic.paths,
           .path_seed = qp.local.queue_pair,
           .loss = nic.loss,
-          .silence_limit = nic.silence_limit,
-          .not_ready_limit = nic.silence_limit,
+          .sending = {.read_depth = read_depth,
+                      .silence_limit = nic.silence_limit,
+                      .not_ready_limit = nic.silence_limit},
           .reliable = peer.reliable};
 }
 
@@ -36,8 +36,7 @@ RcResponder::Config responder_config(const QueuePair& qp, const StandardPeer& pe
           .first_psn = wide_psn(qp.remote.first_psn),
           .read_depth = std::clamp<uint8_t>(peer.read_depth, 1, kMostReads),
           .mtu = qp.remote.mtu,
-          .access = peer.access,
-          .rnr_delay = peer.rnr_delay,
+          .rights = peer.rights,
           .reliable = peer.reliable};
 }
 
@@ -87,7 +86,8 @@ Result<void> RcEnd::connect(RcShared& shared, QueuePair& qp, const PeerEndpoint&
                     ip_to_string(address)));
   }
   set_remote(shared, qp, peer.standard, peer.standard.lane[0]);
-  const StandardPeer rights{.read_depth = kReadsAtOnce, .rnr_delay = roce::kUsualRnrDelay};
+  const StandardPeer rights{.read_depth = kReadsAtOnce,
+                            .rights = {.rnr_delay = roce::kUsualRnrDelay}};
   auto end = std::unique_ptr<RcEnd>(new RcEnd(shared, qp, rights, reads_at_once(peer)));
   if (qp.standby && peer.standby) end->make_standby(peer);
   qp.end = std::move(end);
@@ -289,8 +289,8 @@ void RcEnd::on_timeout(Instant now) {
 void RcEnd::on_broken() {
   const Bytes in_flight_before = in_flight();
   requester_.stop(qp_.broken_by);
-  on_progress(in_flight_before, {});  // other queue pairs of its flow have more window now
-  requester_.abandon();
+  // Other queue pairs of its flow have more window now.
+  on_progress(in_flight_before, {.dropped = requester_.abandon()});
   shared_.core.scheduler.wake(qp_);
   if (recovery_.standby() != nullptr) recovery_.standby()->state = QueuePair::State::kBroken;
 }
@@ -398,7 +398,8 @@ size_t RcEnd::transmit_answers(Instant now, std::span<TxPacket> out) {
 }
 
 StandbyEnd::StandbyEnd(RcShared& shared, QueuePair& qp, RcEnd& owner, const PeerEndpoint& peer)
-    : RcEnd(shared, qp, {.read_depth = 1, .rnr_delay = roce::kUsualRnrDelay}, reads_at_once(peer)),
+    : RcEnd(shared, qp, {.read_depth = 1, .rights = {.rnr_delay = roce::kUsualRnrDelay}},
+            reads_at_once(peer)),
       owner_(owner),
       messages_(shared.standby_rooms[owner.queue_pair().slot], shared.standby_key) {
   for (uint64_t i = 0; i < StandbyMessages::kMessages; ++i) {

@@ -69,9 +69,8 @@ class RcEnd : public QueuePairEnd {
   size_t transmit_answers(Instant now, std::span<TxPacket> out) final;
   void on_broken() override;
   const char* fault() const final;
-  uint64_t bad_receive() const final {
-    return responder_.bad_receive() ? responder_.bad_receive()->id : 0;
-  }
+  void set_rights(const StandardRights& rights) final { responder_.set_rights(rights); }
+  StandardRest take_back() final { return {requester_.done(), responder_.take_back_receive()}; }
 
   // --- for RcReceiver ---
   // Packets are accepted. A broken connection repeats its NAK until the peer has received it.

@@ -32,7 +32,7 @@ void RcRecovery::on_message(const RecoveryMessage& message, Instant now) {
 // other's refusals: both would send the same requests over each next connection, forever.
 bool RcRecovery::is_futile() {
   const RcResponder& responder = end_.responder();
-  const uint64_t before = std::exchange(finished_, end_.requester().finished());
+  const uint64_t before = std::exchange(finished_, end_.requester().done());
   const bool moved = finished_ != before || responder.writes_received() > 0;
   if (moved || !responder.refused()) futile_ = 0;
   return responder.refused() && futile_++ == kMostFutile;

@@ -58,9 +58,8 @@ RcRequester::RcRequester(const Config& config, ReadWindow& reads)
 
 void RcRequester::start(const StandardSending& sending, uint64_t first_psn) {
   PACECAR_CHECK(requests_.empty());
-  config_.read_depth = std::max<uint32_t>(1, sending.read_depth);
-  config_.silence_limit = sending.silence_limit;
-  config_.not_ready_limit = sending.not_ready_limit;
+  config_.sending = sending;
+  config_.sending.read_depth = std::max<uint8_t>(1, sending.read_depth);
   begin_at(first_psn);
 }
 
@@ -76,6 +75,7 @@ size_t RcRequester::post(std::span<const WorkRequest> work_requests) {
     requests_.push(Posted{.work_request = work_request,
                           .packets = packets_of(work_request),
                           .over = work_request.opcode == Opcode::kNothing});
+    if (!posted(end_of_requests() - 1).is_read()) unacknowledged_bytes_ += work_request.length;
     ++accepted;
   }
   advance_cursors();
@@ -94,7 +94,7 @@ bool RcRequester::has_work() const {
   const Posted& next = posted(cursor_);
   if (next.work_request.fenced && !pieces_.empty()) return false;
   // A silent peer must not use up the read window: one packet at a time is requested from it.
-  return !next.is_read() || pieces_.size() < (probes_ > 0 ? 1 : config_.read_depth);
+  return !next.is_read() || pieces_.size() < (probes_ > 0 ? 1 : config_.sending.read_depth);
 }
 
 // The payload of the request's packets before `psn`.
@@ -106,7 +106,8 @@ Bytes RcRequester::bytes_before(const Posted& posted, uint64_t psn) const {
 uint64_t RcRequester::piece_end(const Posted& posted, uint64_t psn) const {
   if (probes_ > 0) return psn + 1;
   const uint64_t window = config_.window_packets;
-  const uint64_t wanted = std::max(window / config_.read_depth, std::min(window, kPiecePackets));
+  const uint64_t wanted =
+      std::max(window / config_.sending.read_depth, std::min(window, kPiecePackets));
   const uint64_t piece = std::min(wanted, read_packets_);
   return std::min(posted.end(), posted.first_psn + ((psn - posted.first_psn) / piece + 1) * piece);
 }
@@ -150,7 +151,7 @@ bool RcRequester::next_packet(Instant now, bool ask, Outgoing* out) {
     out->retransmission = true;
     out->packet.ack_request = true;
     probe_mark_ = next_;
-    forget_samples();  // the answer will not show which transmission it is for
+    samples_.clear();  // the answer will not show which transmission it is for
     return true;
   }
   if (cursor_ == end_of_requests()) return false;
@@ -178,7 +179,7 @@ bool RcRequester::next_packet(Instant now, bool ask, Outgoing* out) {
 
 void RcRequester::on_sent(uint64_t psn, bool timed, Instant now) {
   if (idle() && config_.reliable) {
-    last_progress_ = now;
+    last_answer_ = now;
     deadline_ = now + rtt_.probe_timeout();
   }
   highest_ = std::max(highest_, next_);
@@ -263,7 +264,9 @@ void RcRequester::advance_to(uint64_t psn, SendProgress* progress) {
     if (sent.is_read()) {
       reading_.remove(landed);
     } else {
-      progress->acked += bytes_before(sent, end) - before;
+      const Bytes acked = bytes_before(sent, end) - before;
+      progress->acked += acked;
+      unacknowledged_bytes_ -= acked;
       in_flight_ -= landed;
     }
     unacknowledged_ = end;
@@ -335,8 +338,11 @@ void RcRequester::on_nak(uint8_t syndrome, Instant now, SendProgress* progress) 
   }
   go_back(progress);
   progress->lost = 0;  // nothing was lost: the receiver was not ready
-  receiver_waits_ = not_ready_ = true;
+  if (!receiver_waits_ && not_ready_++ == 0) first_refusal_ = now;
+  receiver_waits_ = true;
   probe_ = false;
+  last_answer_ = now;
+  probes_ = 0;
   deadline_ = now + roce::rnr_delay(syndrome);
 }
 
@@ -377,9 +383,9 @@ SendProgress RcRequester::on_read_response(const roce::Packet& response, const M
 }
 
 void RcRequester::on_progress(Instant now) {
-  last_progress_ = now;
-  probes_ = 0;
-  probe_ = gone_back_ = not_ready_ = receiver_waits_ = false;
+  last_answer_ = now;
+  probes_ = not_ready_ = 0;
+  probe_ = gone_back_ = receiver_waits_ = false;
   deadline_ = now + rtt_.probe_timeout();
 }
 
@@ -394,11 +400,7 @@ void RcRequester::go_back(SendProgress* progress) {
   cursor_ = oldest_;
   probe_mark_ = 0;
   gone_back_ = true;
-  forget_samples();
-}
-
-void RcRequester::forget_samples() {
-  while (!samples_.empty()) samples_.pop_front();
+  samples_.clear();
 }
 
 void RcRequester::revoke(uint32_t local_key) {
@@ -434,15 +436,24 @@ bool RcRequester::pop_completed(WorkRequest* work_request, CompletionStatus* sta
   return true;
 }
 
+uint64_t RcRequester::done() const {
+  uint64_t request = first_request_;
+  while (request < oldest_ && posted(request).status == CompletionStatus::kOk) ++request;
+  return request;
+}
+
 SendTimeout RcRequester::on_timeout(Instant now, SendProgress* progress) {
   if (idle() || failure_ != CompletionStatus::kOk || now < deadline_) return SendTimeout::kNotYet;
-  last_progress_ = last_progress_ + own_silence(deadline_, now);
-  const bool asked = not_ready_ || probes_ >= kTimeoutsInVain;
-  const Duration limit = not_ready_ ? config_.not_ready_limit : config_.silence_limit;
-  if (asked && now - last_progress_ >= limit) {
-    failure_ = not_ready_ ? CompletionStatus::kReceiverNotReady : CompletionStatus::kRetryExceeded;
-    return SendTimeout::kPeerDead;
+  const Duration own = own_silence(deadline_, now);
+  last_answer_ = last_answer_ + own;
+  first_refusal_ = first_refusal_ + own;
+  if (not_ready_ > config_.sending.not_ready_retries &&
+      now - first_refusal_ >= config_.sending.not_ready_limit) {
+    failure_ = CompletionStatus::kReceiverNotReady;
+  } else if (probes_ >= kTimeoutsInVain && now - last_answer_ >= config_.sending.silence_limit) {
+    failure_ = CompletionStatus::kRetryExceeded;
   }
+  if (failure_ != CompletionStatus::kOk) return SendTimeout::kPeerDead;
   if (receiver_waits_) {
     receiver_waits_ = false;
     deadline_ = now + rtt_.timeout();

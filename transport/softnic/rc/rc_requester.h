@@ -39,13 +39,11 @@ class RcRequester {
     uint32_t window_packets = 0;
     uint32_t work_requests = 0;
     Bytes mtu = 0;
-    uint32_t read_depth = 1;  // most outstanding reads at the peer
     uint32_t paths = 1;
     uint64_t path_seed = 0;
     LossRecovery loss;
-    Duration silence_limit;    // a peer that makes no progress for so long is dead
-    Duration not_ready_limit;  // a peer that has no receive request for so long is dead
-    bool reliable = true;      // false: UC
+    StandardSending sending;
+    bool reliable = true;  // false: UC
   };
   struct Outgoing {
     roce::Packet packet;
@@ -77,8 +75,8 @@ class RcRequester {
   uint16_t choose_path(Instant now) { return path_ = paths_.next(now); }
   // The next packet is a READ request, for the first or a further piece.
   bool next_reads() const {
-    if (probe_ || cursor_ == end_of_requests()) return false;
-    return posted(cursor_).is_read() && !posted(cursor_).is_atomic();
+    return !probe_ && cursor_ != end_of_requests() &&
+           posted(cursor_).work_request.opcode == Opcode::kRead;
   }
   // Payload bytes of the packet that next_packet will return; 0: none, or it has no payload.
   Bytes next_bytes() const;
@@ -100,16 +98,16 @@ class RcRequester {
 
   // Next completed work request, in order; false if there is none.
   bool pop_completed(WorkRequest* work_request, CompletionStatus* status);
-  // The number of work requests that were completed and popped.
-  uint64_t finished() const { return first_request_; }
+  // How many work requests are done: popped, or all before them are done, and they did not fail.
+  uint64_t done() const;
   // kOk: the connection can continue.
   CompletionStatus failure() const { return failure_; }
 
   // The connection has ended: none of its packets is in flight any more.
   void stop(CompletionStatus status);
   // No other connection will follow. If deregistered memory was the cause, the oldest work request
-  // fails with that status.
-  void abandon();
+  // fails with that status. Returns the bytes that are left unacknowledged.
+  Bytes abandon();
   // Continues over another connection. On the last one the peer has received `received` writes with
   // immediate and, because RC keeps order, all requests before them. Returns how many bytes of
   // requests had arrived; nullopt: `received` is impossible.
@@ -167,7 +165,6 @@ class RcRequester {
   void fail(CompletionStatus status);
   void fail_oldest(CompletionStatus status);
   void begin_at(uint64_t psn);
-  void forget_samples();
 
   Config config_;
   PathSelector paths_;
@@ -182,21 +179,23 @@ class RcRequester {
   uint64_t allocated_;       // beyond every PSN given to a request
   uint64_t taken_ = 0;       // next_ at the previous on_handed_over()
   Bytes in_flight_ = 0;
-  ReadWindow::Share reading_;    // bytes of reads that are requested and have not arrived
-  FixedQueue<uint64_t> pieces_;  // of each outstanding piece of a read, the PSN behind it
-  uint64_t read_packets_;        // most packets of a piece
+  Bytes unacknowledged_bytes_ = 0;  // posted, those of reads excepted
+  ReadWindow::Share reading_;       // bytes of reads that are requested and have not arrived
+  FixedQueue<uint64_t> pieces_;     // of each outstanding piece of a read, the PSN behind it
+  uint64_t read_packets_;           // most packets of a piece
   FixedQueue<Sample> samples_;
   RttEstimator rtt_;
   Instant deadline_ = Instant::never();
-  Instant last_progress_;    // or the time of the first packet after everything was acknowledged
+  Instant last_answer_;      // or the time of the first packet after everything was acknowledged
+  Instant first_refusal_;    // of the `not_ready_`
   uint64_t probe_mark_ = 0;  // next_ at the last probe; 0: none since it began or went back
   uint32_t probes_ = 0;      // in a row without progress
+  uint32_t not_ready_ = 0;   // times that the peer had no receive request, in a row
   uint32_t unasked_ = 0;     // packets since the last one that requested an acknowledgement
   uint16_t path_ = 0;
   bool probe_ = false;           // one packet is to be sent regardless of window and pacing
   bool gone_back_ = false;       // it went back, and nothing has been acknowledged since
   bool receiver_waits_ = false;  // the peer has no receive request: nothing is sent until deadline_
-  bool not_ready_ = false;       // the peer had none, and nothing has been acknowledged since
   bool congested_ = false;
   CompletionStatus failure_ = CompletionStatus::kOk;
 };

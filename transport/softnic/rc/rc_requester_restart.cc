@@ -1,4 +1,6 @@
 // The part of RcRequester for the end of a connection, and for continuing over the next one.
+#include <utility>
+
 #include "transport/softnic/rc/rc_requester.h"
 
 namespace pacecar {
@@ -8,11 +10,12 @@ void RcRequester::stop(CompletionStatus status) {
   in_flight_ = 0;
   reading_.clear();
   pieces_.clear();
-  forget_samples();
+  samples_.clear();
 }
 
-void RcRequester::abandon() {
+Bytes RcRequester::abandon() {
   if (failure_ == CompletionStatus::kMemoryGone) fail_oldest(failure_);
+  return std::exchange(unacknowledged_bytes_, 0);
 }
 
 std::optional<Bytes> RcRequester::restart(uint32_t peer_queue_pair, uint64_t first_psn,
@@ -26,6 +29,7 @@ std::optional<Bytes> RcRequester::restart(uint32_t peer_queue_pair, uint64_t fir
   if (received < confirmed_ || received > most) return std::nullopt;
   uint64_t covered = received - confirmed_;  // writes with immediate, and all before them
   Bytes arrived = 0;
+  unacknowledged_bytes_ = 0;
   for (uint64_t request = oldest_; request < end_of_requests(); ++request) {
     Posted& again = posted(request);
     // The response to a read may have been lost.
@@ -37,6 +41,7 @@ std::optional<Bytes> RcRequester::restart(uint32_t peer_queue_pair, uint64_t fir
       again.status = CompletionStatus::kMemoryGone;
     }
     again.over |= has_arrived || again.revoked;
+    if (!again.over && !again.is_read()) unacknowledged_bytes_ += again.work_request.length;
     again.started = false;
   }
   config_.peer_queue_pair = peer_queue_pair;
@@ -49,8 +54,8 @@ void RcRequester::begin_at(uint64_t psn) {
   cursor_ = oldest_;
   confirmed_ = 0;
   probe_mark_ = 0;
-  probes_ = unasked_ = 0;
-  probe_ = gone_back_ = receiver_waits_ = not_ready_ = congested_ = false;
+  probes_ = not_ready_ = unasked_ = 0;
+  probe_ = gone_back_ = receiver_waits_ = congested_ = false;
   failure_ = CompletionStatus::kOk;
   advance_cursors();
 }

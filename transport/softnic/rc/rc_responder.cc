@@ -40,7 +40,7 @@ void RcResponder::restart(uint32_t peer_queue_pair, uint64_t first_psn) {
   writes_received_ = 0;
   msn_ = 0;
   nak_ = refusal_ = 0;
-  bad_receive_.reset();
+  cause_ = CompletionStatus::kLocalError;
   gap_nak_sent_ = ack_due_ = false;
 }
 
@@ -69,7 +69,7 @@ RcResponder::Outcome RcResponder::on_request(const roce::Packet& packet,
   if (syndrome == kNotReadySyndrome) {
     // The message begins again when its first packet is retransmitted.
     if (shape.first) message_.kind = roce::Kind::kUnknown;
-    queue_nak(roce::receiver_not_ready(config_.rnr_delay), expected_);
+    queue_nak(roce::receiver_not_ready(config_.rights.rnr_delay), expected_);
     gap_nak_sent_ = true;  // later packets are retransmitted, too
     return Outcome::kNotReady;
   }
@@ -107,6 +107,9 @@ ReceiveRequest RcResponder::take_receive() {
 // Places a packet of a send or write: kGood, or the syndrome of the refusal.
 uint8_t RcResponder::take(const roce::Packet& packet, roce::Shape shape,
                           const MemoryTable& memory) {
+  if (shape.kind == roce::Kind::kWrite && !allows(config_.rights.access, Access::kRemoteWrite)) {
+    return roce::kNakInvalidRequest;
+  }
   uint8_t syndrome = kGood;
   if (shape.first) {
     syndrome =
@@ -131,7 +134,6 @@ uint8_t RcResponder::begin(const roce::Packet& packet, const MemoryTable& memory
     message_.key = message_.receive.local_key;
     return kGood;
   }
-  if (!allows(config_.access, Access::kRemoteWrite)) return roce::kNakInvalidRequest;
   message_.address = packet.address;
   message_.length = packet.length;
   message_.key = packet.key;
@@ -152,9 +154,7 @@ uint8_t RcResponder::check(const roce::Packet& packet, roce::Shape shape,
   const Bytes left = message_.length - message_.placed;
   if (!fits) return roce::kNakInvalidRequest;
   if (size > left) {
-    if (shape.kind == roce::Kind::kSend) {
-      bad_receive_ = BadReceive{message_.receive.id, CompletionStatus::kReceiveTooShort};
-    }
+    if (shape.kind == roce::Kind::kSend) cause_ = CompletionStatus::kReceiveTooShort;
     return roce::kNakInvalidRequest;
   }
   if (shape.kind == roce::Kind::kWrite) {
@@ -177,7 +177,7 @@ uint8_t RcResponder::place(const roce::Packet& packet, const MemoryTable& memory
   if (message_.kind == roce::Kind::kSend) {
     to = message_.receive.local + message_.placed;
     if (!memory.owner_may_write(message_.key, to, size)) {
-      bad_receive_ = BadReceive{message_.receive.id, CompletionStatus::kReceiveGone};
+      cause_ = CompletionStatus::kReceiveGone;
       return roce::kNakRemoteOperation;
     }
   } else {
@@ -215,7 +215,7 @@ RcResponder::Outcome RcResponder::finish(const roce::Packet& packet, roce::Shape
 }
 
 bool RcResponder::may_read(const roce::Packet& packet, const MemoryTable& memory) const {
-  if (!allows(config_.access, Access::kRemoteRead)) return false;
+  if (!allows(config_.rights.access, Access::kRemoteRead)) return false;
   return packet.length == 0 ||
          (usable(packet.key, memory) &&
           memory.readable(packet.key, packet.address, packet.length) != nullptr);
@@ -224,7 +224,7 @@ bool RcResponder::may_read(const roce::Packet& packet, const MemoryTable& memory
 RcResponder::Outcome RcResponder::on_read_request(const roce::Packet& packet,
                                                   const MemoryTable& memory) {
   if (message_.kind != roce::Kind::kUnknown || packet.length > roce::kMaxMessageBytes ||
-      !allows(config_.access, Access::kRemoteRead)) {
+      !allows(config_.rights.access, Access::kRemoteRead)) {
     return refuse(roce::kNakInvalidRequest, expected_);
   }
   // A peer that went back too early may have more reads outstanding than agreed: drop this one.
@@ -238,7 +238,8 @@ RcResponder::Outcome RcResponder::on_read_request(const roce::Packet& packet,
 }
 
 RcResponder::Outcome RcResponder::on_atomic(const roce::Packet& packet, const MemoryTable& memory) {
-  if (message_.kind != roce::Kind::kUnknown || !allows(config_.access, Access::kRemoteAtomic)) {
+  if (message_.kind != roce::Kind::kUnknown ||
+      !allows(config_.rights.access, Access::kRemoteAtomic)) {
     return refuse(roce::kNakInvalidRequest, expected_);
   }
   if (reads_.full()) return Outcome::kOutOfOrder;
@@ -305,11 +306,7 @@ RcResponder::Outcome RcResponder::on_duplicate(const roce::Packet& packet, uint6
 
 // A peer that requests `psn` again will also request all later reads again.
 void RcResponder::drop_reads_from(uint64_t psn) {
-  for (size_t left = reads_.size(); left > 0; --left) {
-    const Read read = reads_.front();
-    reads_.pop_front();
-    if (read.end_psn <= psn) reads_.push(read);
-  }
+  reads_.erase_if([&](const Read& read) { return read.end_psn > psn; });
 }
 
 RcResponder::Outcome RcResponder::refuse(uint8_t syndrome, uint64_t psn) {
@@ -342,7 +339,7 @@ bool RcResponder::next_answer(const MemoryTable& memory, roce::Packet* answer) {
   return true;
 }
 
-// False: the memory is deregistered.
+// False: the memory is deregistered, or the right is withdrawn.
 bool RcResponder::next_response(const MemoryTable& memory, roce::Packet* answer) {
   Read& read = reads_.front();
   if (read.atomic) {
@@ -357,8 +354,8 @@ bool RcResponder::next_response(const MemoryTable& memory, roce::Packet* answer)
   }
   const Bytes offset = (read.next_psn - read.first_psn) * config_.mtu;
   const Bytes size = std::min(config_.mtu, read.length - offset);
-  const uint8_t* from =
-      size == 0 ? nullptr : memory.readable(read.key, read.address + offset, size);
+  const bool allowed = size > 0 && allows(config_.rights.access, Access::kRemoteRead);
+  const uint8_t* from = allowed ? memory.readable(read.key, read.address + offset, size) : nullptr;
   if (size > 0 && from == nullptr && read.repeated) {
     reads_.pop_front();
     return false;
@@ -366,7 +363,7 @@ bool RcResponder::next_response(const MemoryTable& memory, roce::Packet* answer)
   if (size > 0 && from == nullptr) {
     refusal_ = roce::kNakRemoteAccess;
     queue_nak(refusal_, read.next_psn);
-    while (!reads_.empty()) reads_.pop_front();
+    reads_.clear();
     return false;
   }
   const bool first = read.next_psn == read.first_psn;

@@ -18,9 +18,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "transport/base/fixed_queue.h"
-#include "transport/nic/nic.h"
+#include "transport/nic/standard_nic.h"
 #include "transport/softnic/memory_table.h"
 #include "transport/wire/roce.h"
 
@@ -35,9 +36,8 @@ class RcResponder {
     uint64_t first_psn = 0;
     uint32_t read_depth = 1;  // most outstanding reads
     Bytes mtu = 0;
-    Access access = Access::kRemoteAll | Access::kRemoteAtomic;  // to memory that allows it
-    uint8_t rnr_delay = roce::kUsualRnrDelay;  // how long the peer waits for a receive request
-    bool reliable = true;                      // false: UC
+    StandardRights rights{.rnr_delay = roce::kUsualRnrDelay};
+    bool reliable = true;  // false: UC
   };
   enum class Outcome : uint8_t {
     kPlaced,      // new, and in memory
@@ -67,14 +67,15 @@ class RcResponder {
   bool next_answer(const MemoryTable& memory, roce::Packet* answer);
   // A request was refused: the connection ends, also at the peer.
   bool refused() const { return refusal_ != 0; }
-  // The receive request of ours that was the cause of the refusal; nullopt: none was.
-  struct BadReceive {
-    uint64_t id;
-    CompletionStatus status;  // kReceiveTooShort, kReceiveGone
-  };
-  const std::optional<BadReceive>& bad_receive() const { return bad_receive_; }
-  CompletionStatus cause() const {
-    return bad_receive_ ? bad_receive_->status : CompletionStatus::kLocalError;
+  // Of the refusal: kReceiveTooShort, kReceiveGone: the receive request that take_back_receive()
+  // returns; or kLocalError.
+  CompletionStatus cause() const { return cause_; }
+  // As StandardNic's.
+  void set_rights(const StandardRights& rights) { config_.rights = rights; }
+  // The receive request of the unfinished message, once.
+  std::optional<ReceiveRequest> take_back_receive() {
+    drop_message();
+    return std::exchange(kept_, std::nullopt);
   }
   // Writes with immediate that are complete.
   uint64_t writes_received() const { return writes_received_; }
@@ -143,7 +144,7 @@ class RcResponder {
   Message message_;
   std::optional<ReceiveRequest> kept_;  // the receive request of a dropped send
   Completion completion_;
-  std::optional<BadReceive> bad_receive_;
+  CompletionStatus cause_ = CompletionStatus::kLocalError;
   uint64_t writes_received_ = 0;
   uint32_t msn_ = 0;           // messages completed
   uint8_t nak_ = 0;            // to be sent; 0: none

@@ -1,9 +1,12 @@
 // Asynchronous events and their objects, as in ibv_get_async_event(3): destroying an object waits
 // until its events are acknowledged, and removes those that were not read.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <thread>
 
@@ -146,6 +149,42 @@ TEST_F(VerbsDeviceEvents, DestroyWaitsUntilEventsAreAcknowledged) {
   EXPECT_FALSE(ended);
   ibv_ack_async_event(&event);
   ending.join();
+}
+
+// More events than a pipe of the kernel holds.
+TEST_F(VerbsDeviceEvents, NoEventIsLostHoweverManyAreUnread) {
+  constexpr int kUnread = 10000;
+  ibv_comp_channel* const channel = ibv_create_comp_channel(context);
+  ibv_cq* const busy = ibv_create_cq(context, 1, nullptr, channel, 0);
+  ibv_cq* const last = ibv_create_cq(context, 1, nullptr, channel, 0);
+  std::array<ibv_qp*, 2> qps{make_queue_pair(busy, nullptr), make_queue_pair(last, nullptr)};
+  for (ibv_qp* const qp : qps) fail(qp);
+  // A receive request is flushed at once.
+  const auto complete = [](ibv_qp* qp, ibv_cq* completions) {
+    ASSERT_EQ(ibv_req_notify_cq(completions, 0), 0);
+    ibv_recv_wr receive{};
+    ibv_recv_wr* bad = nullptr;
+    ASSERT_EQ(ibv_post_recv(qp, &receive, &bad), 0);
+    ibv_wc wc;
+    ASSERT_EQ(ibv_poll_cq(completions, 1, &wc), 1);
+  };
+  for (int i = 0; i < kUnread; ++i) complete(qps[0], busy);
+  complete(qps[1], last);
+  fcntl(channel->fd, F_SETFL, O_NONBLOCK);
+  ibv_cq* of = nullptr;
+  void* user = nullptr;
+  int events = 0;
+  while (ibv_get_cq_event(channel, &of, &user) == 0) ++events;
+  EXPECT_EQ(errno, EAGAIN);
+  EXPECT_EQ(events, kUnread + 1);
+  EXPECT_EQ(of, last);
+  pollfd readable{channel->fd, POLLIN, 0};
+  EXPECT_EQ(poll(&readable, 1, 0), 0);
+  ibv_ack_cq_events(busy, kUnread);
+  ibv_ack_cq_events(last, 1);
+  for (ibv_qp* const qp : qps) EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  for (ibv_cq* const each : {busy, last}) EXPECT_EQ(ibv_destroy_cq(each), 0);
+  EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
 }
 
 }  // namespace

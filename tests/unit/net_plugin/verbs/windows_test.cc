@@ -4,114 +4,26 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <utility>
 #include <vector>
 
-#include "tests/support/own_verbs_device.h"
+#include "tests/support/verbs_pair.h"
 
 namespace pacecar::test::windows_test {
 namespace {
 
-constexpr size_t kBytes = 4096;
 constexpr int kMemory = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
 constexpr unsigned kWrite = IBV_ACCESS_REMOTE_WRITE;
 
-// Two queue pairs of one process, connected.
-class VerbsDeviceWindows : public testing::Test {
+class VerbsDeviceWindows : public VerbsPair {
  protected:
   void SetUp() override {
-    ASSERT_NE(device_.context(), nullptr);
-    pd_ = ibv_alloc_pd(device_.context());
-    region_ = ibv_reg_mr(pd_, memory_.data(), kBytes, kMemory);
-    connect(IBV_QPT_RC);
-  }
-  ~VerbsDeviceWindows() override {
-    disconnect();
-    if (region_ != nullptr) {
-      EXPECT_EQ(ibv_dereg_mr(region_), 0);
-    }
-    if (pd_ != nullptr) {
-      EXPECT_EQ(ibv_dealloc_pd(pd_), 0);
-    }
-  }
-
-  void connect(ibv_qp_type type) {
-    for (size_t i = 0; i < 2; ++i) {
-      cqs_[i] = ibv_create_cq(device_.context(), 32, nullptr, nullptr, 0);
-      ibv_qp_init_attr attr{.send_cq = cqs_[i], .recv_cq = cqs_[i]};
-      attr.cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1};
-      attr.qp_type = type;
-      attr.sq_sig_all = 1;
-      qps_[i] = ibv_create_qp(pd_, &attr);
-      ASSERT_NE(qps_[i], nullptr);
-    }
-    for (size_t i = 0; i < 2; ++i) bring_up(i, type);
-  }
-  void bring_up(size_t which, ibv_qp_type type) {
-    ibv_qp_attr attr{.qp_state = IBV_QPS_INIT};
-    attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-    attr.port_num = 1;
-    int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-    ASSERT_EQ(ibv_modify_qp(qps_[which], &attr, mask), 0);
-    const bool reliable = type == IBV_QPT_RC;
-    attr.qp_state = IBV_QPS_RTR;
-    attr.path_mtu = IBV_MTU_1024;
-    attr.dest_qp_num = qps_[1 - which]->qp_num;
-    attr.ah_attr.is_global = 1;
-    attr.ah_attr.port_num = 1;
-    ASSERT_EQ(ibv_query_gid(device_.context(), 1, 0, &attr.ah_attr.grh.dgid), 0);
-    mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-    if (reliable) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-    ASSERT_EQ(ibv_modify_qp(qps_[which], &attr, mask), 0);
-    attr.qp_state = IBV_QPS_RTS;
-    attr.timeout = 18;
-    attr.retry_cnt = attr.rnr_retry = 7;
-    attr.max_rd_atomic = 1;
-    mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-    if (reliable) {
-      mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-    }
-    ASSERT_EQ(ibv_modify_qp(qps_[which], &attr, mask), 0);
-  }
-  void disconnect() {
-    for (ibv_qp*& qp : qps_) {
-      if (qp != nullptr) {
-        EXPECT_EQ(ibv_destroy_qp(std::exchange(qp, nullptr)), 0);
-      }
-    }
-    for (ibv_cq*& cq : cqs_) {
-      if (cq != nullptr) {
-        EXPECT_EQ(ibv_destroy_cq(std::exchange(cq, nullptr)), 0);
-      }
-    }
-  }
-  void reconnect() {
-    disconnect();
-    connect(IBV_QPT_RC);
-  }
-
-  ibv_wc completion(size_t which) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    ibv_wc wc{};
-    while (ibv_poll_cq(cqs_[which], 1, &wc) == 0) {
-      if (std::chrono::steady_clock::now() > until) {
-        ADD_FAILURE() << "no completion";
-        break;
-      }
-    }
-    return wc;
-  }
-  int post(size_t which, ibv_send_wr& wr) {
-    ibv_send_wr* bad = nullptr;
-    return ibv_post_send(qps_[which], &wr, &bad);
+    VerbsPair::SetUp();
+    connect();
   }
   ibv_mw_bind_info part(size_t offset, size_t length, unsigned access = kWrite) {
     return {.mr = region_, .addr = address(offset), .length = length, .mw_access_flags = access};
-  }
-  uint64_t address(size_t offset) const {
-    return reinterpret_cast<uint64_t>(memory_.data() + offset);
   }
   // Posts a bind to queue pair 1.
   int bind(ibv_mw* window, uint32_t key, const ibv_mw_bind_info& info) {
@@ -126,22 +38,6 @@ class VerbsDeviceWindows : public testing::Test {
     wr.invalidate_rkey = key;
     return post(1, wr);
   }
-  // Transfers 64 bytes between the start of the memory and `remote`, on queue pair 0.
-  ibv_wc_status transfer(ibv_wr_opcode opcode, uint32_t key, uint64_t remote) {
-    ibv_sge piece{.addr = address(0), .length = 64, .lkey = region_->lkey};
-    ibv_send_wr wr{.sg_list = &piece, .num_sge = 1, .opcode = opcode};
-    wr.wr.rdma = {.remote_addr = remote, .rkey = key};
-    EXPECT_EQ(post(0, wr), 0);
-    return completion(0).status;
-  }
-  ibv_wc_status write(uint32_t key, uint64_t to) { return transfer(IBV_WR_RDMA_WRITE, key, to); }
-
-  OwnVerbsDevice device_;
-  ibv_pd* pd_ = nullptr;
-  ibv_mr* region_ = nullptr;
-  std::vector<uint8_t> memory_ = std::vector<uint8_t>(kBytes, 1);
-  std::array<ibv_cq*, 2> cqs_{};
-  std::array<ibv_qp*, 2> qps_{};
 };
 
 TEST_F(VerbsDeviceWindows, Type1WindowGetsANewKeyAtEachBind) {
@@ -334,8 +230,8 @@ TEST_F(VerbsDeviceWindows, WindowsAreBoundOnlyAsTheRegionAllows) {
 }
 
 TEST_F(VerbsDeviceWindows, UnreliableConnectionsSendAndWriteButDoNotRead) {
-  disconnect();
-  connect(IBV_QPT_UC);
+  attributes_.type = IBV_QPT_UC;
+  reconnect();
   ibv_sge from{.addr = address(0), .length = 3000, .lkey = region_->lkey};
   std::vector<uint8_t> target(kBytes, 0xEE);
   ibv_mr* const there =

@@ -70,15 +70,15 @@ TEST(RcRequesterReads, NoMoreArePendingThanThePeerTakes) {
 TEST(RcRequesterReads, APeerThatTakesFewReadsIsAskedForMoreAtATime) {
   RcRequester::Config config = RequesterHalf::usual();
   config.window_packets = 1024;
-  for (const uint32_t depth : {1, 4, 16, 64}) {
-    config.read_depth = depth;
+  for (const uint8_t depth : {1, 4, 16, 64}) {
+    config.sending.read_depth = depth;
     RequesterHalf half(config);
     WorkRequest read = half.read(2048 * kHalfMtu);  // that never arrives
     half.post(read);
     const auto sent = half.send();
     ASSERT_FALSE(sent.empty());
     EXPECT_EQ(sent[0].packet.length / kHalfMtu, depth == 1 ? 1024U : depth == 4 ? 256U : 64U);
-    EXPECT_EQ(sent.size(), std::min(depth, 16U)) << "and no more than the window";
+    EXPECT_EQ(sent.size(), std::min<size_t>(depth, 16)) << "and no more than the window";
   }
 }
 

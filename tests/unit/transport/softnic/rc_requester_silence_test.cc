@@ -148,7 +148,7 @@ TEST(RcSilence, APeerIsDeadAfterItsLimitAndSixQuestions) {
   for (const auto& [limit_ms, questions] : {Case{60, 6}, Case{112, 6}, Case{113, 7}}) {
     SCOPED_TRACE(limit_ms);
     RcRequester::Config config = RequesterHalf::usual();
-    config.silence_limit = Duration::from_ms(limit_ms);
+    config.sending.silence_limit = Duration::from_ms(limit_ms);
     RequesterHalf half(config);
     half.post(half.write(1));
     half.send();
@@ -164,7 +164,7 @@ TEST(RcSilence, APeerIsDeadAfterItsLimitAndSixQuestions) {
 
 TEST(RcSilence, OurOwnStopIsNotThePeers) {
   RcRequester::Config config = RequesterHalf::usual();
-  config.silence_limit = Duration::from_ms(200);
+  config.sending.silence_limit = Duration::from_ms(200);
   RequesterHalf half(config);
   half.post(half.write(1));
   half.send();
@@ -181,7 +181,7 @@ TEST(RcSilence, OurOwnStopIsNotThePeers) {
 
 TEST(RcSilence, AnAnswerBeginsItAnew) {
   RcRequester::Config config = RequesterHalf::usual();
-  config.silence_limit = Duration::from_ms(60);
+  config.sending.silence_limit = Duration::from_ms(60);
   RequesterHalf half(config);
   half.post(half.write(2 * kHalfMtu));
   half.send();
@@ -231,7 +231,7 @@ TEST(RcNotReady, AProbeIsNoLongerNeeded) {
 
 TEST(RcNotReady, ItsLimitIsItsOwn) {
   RcRequester::Config config = RequesterHalf::usual();
-  config.not_ready_limit = Duration::from_us(3 * 320);
+  config.sending.not_ready_limit = Duration::from_us(3 * 320);
   RequesterHalf half(config);
   half.post(half.write(1, 6));
   half.send();
@@ -247,7 +247,7 @@ TEST(RcNotReady, ItsLimitIsItsOwn) {
 
 TEST(RcNotReady, APeerThatWasReadySinceIsDeadOnlyWhenItIsSilent) {
   RcRequester::Config config = RequesterHalf::usual();
-  config.not_ready_limit = Duration::from_ms(2);
+  config.sending.not_ready_limit = Duration::from_ms(2);
   RequesterHalf half(config);
   half.post(half.write(1));
   half.post(half.write(1));
@@ -259,6 +259,42 @@ TEST(RcNotReady, APeerThatWasReadySinceIsDeadOnlyWhenItIsSilent) {
   EXPECT_EQ(half.time_out(), SendTimeout::kRepair) << "later than its limit for being ready";
   EXPECT_EQ(half.time_out(), SendTimeout::kRepair);
   EXPECT_EQ(half.requester.failure(), CompletionStatus::kOk);
+}
+
+// The peer may ask for a long wait: retries are counted, and the limit is the least time.
+TEST(RcNotReady, IsTriedAgainAsOftenAsTheProgramWants) {
+  RcRequester::Config config = RequesterHalf::usual();
+  config.sending.not_ready_limit = Duration::from_us(2 * 320);
+  config.sending.not_ready_retries = 3;
+  RequesterHalf half(config);
+  half.post(half.write(1));
+  half.send();
+  for (int i = 0; i < 3; ++i) {
+    half.answer(0, kNotReady);
+    half.answer(0, kNotReady);  // once more, by the network
+    EXPECT_EQ(half.time_out(), SendTimeout::kRepair) << i;
+    ASSERT_EQ(half.send().size(), 1U);
+  }
+  half.answer(0, kNotReady);
+  EXPECT_EQ(half.time_out(), SendTimeout::kPeerDead);
+  EXPECT_EQ(half.requester.failure(), CompletionStatus::kReceiverNotReady);
+}
+
+TEST(RcNotReady, IsTriedForeverButNotIfItIsSilent) {
+  RcRequester::Config config = RequesterHalf::usual();
+  config.sending.silence_limit = Duration::from_ms(60);
+  config.sending.not_ready_limit = Duration::max();
+  RequesterHalf half(config);
+  half.post(half.write(1));
+  half.send();
+  for (int i = 0; i < 1000; ++i) {
+    half.answer(0, kNotReady);
+    ASSERT_EQ(half.time_out(), SendTimeout::kRepair);
+    half.send();
+  }
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(half.time_out(), SendTimeout::kRepair) << i;
+  EXPECT_EQ(half.time_out(), SendTimeout::kPeerDead);
+  EXPECT_EQ(half.requester.failure(), CompletionStatus::kRetryExceeded);
 }
 
 TEST(RcNotReady, AnAcknowledgementEndsTheWait) {

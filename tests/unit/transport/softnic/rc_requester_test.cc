@@ -100,7 +100,7 @@ TEST(RcRequester, TakesAsManyRequestsAsItHasRoomFor) {
   half.send();
   half.answer(1);
   EXPECT_EQ(half.completed().size(), 2U);
-  EXPECT_EQ(half.requester.finished(), 2U);
+  EXPECT_EQ(half.requester.done(), 2U);
   EXPECT_EQ(half.requester.post(many), 2U);
 }
 
@@ -288,6 +288,7 @@ TEST(RcRequester, MemoryThatGoesFailsOnlyWhatWouldReadIt) {
   EXPECT_EQ(half.requester.failure(), CompletionStatus::kOk) << "all of it has been sent";
   EXPECT_THAT(half.send_places(), ElementsAre(3)) << "the empty one reads nothing";
   half.answer(3);
+  EXPECT_EQ(half.requester.done(), 2U) << "the third has failed";
   EXPECT_THAT(half.completed(),
               ElementsAre(Pair(1, CompletionStatus::kOk), Pair(2, CompletionStatus::kOk),
                           Pair(3, CompletionStatus::kMemoryGone), Pair(4, CompletionStatus::kOk)));
@@ -304,7 +305,9 @@ TEST(RcRequester, MemoryThatGoesInTheMiddleOfAMessageEndsTheConnection) {
   half.requester.stop(CompletionStatus::kLocalError);
   EXPECT_EQ(half.requester.failure(), CompletionStatus::kMemoryGone) << "the first cause stays";
   EXPECT_EQ(half.requester.in_flight(), 0U);
-  half.requester.abandon();
+  EXPECT_EQ(half.requester.abandon(), 39 * kHalfMtu) << "are not acknowledged";
+  EXPECT_EQ(half.requester.abandon(), 0U) << "only once";
+  EXPECT_EQ(half.requester.done(), 0U);
   EXPECT_THAT(half.completed(), ElementsAre(Pair(1, CompletionStatus::kMemoryGone)));
 }
 
@@ -398,6 +401,7 @@ TEST(RcRequester, MemoryThatIsGoneIsNotReadOnAnotherConnection) {
   EXPECT_EQ(half.send().size(), 1U);
   half.answer(0);
   EXPECT_THAT(half.completed(), ElementsAre(Pair(2, CompletionStatus::kOk)));
+  EXPECT_EQ(half.requester.abandon(), 0U) << "what was sent again has been acknowledged";
 }
 
 }  // namespace

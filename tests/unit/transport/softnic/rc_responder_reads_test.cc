@@ -110,7 +110,7 @@ TEST(RcResponderReads, ARepeatedReadNeedsTheRightsOfItsConnection) {
   again.address = foreign.remote_address;
   again.key = foreign.key;
   EXPECT_EQ(half.take(again), Outcome::kDuplicate) << "the memory of another domain";
-  config.access = Access::kRemoteWrite;
+  config.rights.access = Access::kRemoteWrite;
   ResponderHalf closed(config);
   closed.write(0);
   EXPECT_EQ(closed.read(0, 8), Outcome::kDuplicate) << "a connection without reads";

@@ -94,9 +94,9 @@ TEST(RcResponder, AGapThatClosesInTimeIsNotTold) {
 TEST(RcResponder, WithoutTheRightEachOperationIsRefused) {
   for (const auto opcode : {kWriteOnly, kReadRequest, kFetchAdd}) {
     RcResponder::Config config = ResponderHalf::usual();
-    config.access = opcode == kWriteOnly     ? Access::kRemoteRead | Access::kRemoteAtomic
-                    : opcode == kReadRequest ? Access::kRemoteWrite | Access::kRemoteAtomic
-                                             : Access::kRemoteAll;
+    config.rights.access = opcode == kWriteOnly     ? Access::kRemoteRead | Access::kRemoteAtomic
+                           : opcode == kReadRequest ? Access::kRemoteWrite | Access::kRemoteAtomic
+                                                    : Access::kRemoteAll;
     ResponderHalf half(config);
     EXPECT_EQ(half.take(half.at(opcode, 0, 8), opcode == kWriteOnly ? 8 : 0), Outcome::kRefused);
     EXPECT_TRUE(half.responder.refused());
@@ -223,7 +223,7 @@ TEST(RcResponder, WithoutRequestsASendIsPutOffAndLaterTaken) {
 
 TEST(RcResponder, TheDelayIsTheConfiguredOne) {
   RcResponder::Config config = ResponderHalf::usual();
-  config.rnr_delay = 3;
+  config.rights.rnr_delay = 3;
   ResponderHalf half(config);
   half.send(0, 10);
   expect_answer(half, roce::receiver_not_ready(3), 0);
@@ -260,8 +260,10 @@ TEST(RcResponder, ASendThatDoesNotFitNamesItsRequest) {
   half.post_receive(11, kHalfMtu + 5);
   EXPECT_EQ(half.send(0, kHalfMtu, kSendFirst), Outcome::kPlaced);
   EXPECT_EQ(half.send(1, 6, kSendLast), Outcome::kRefused);
-  ASSERT_TRUE(half.responder.bad_receive());
-  EXPECT_EQ(half.responder.bad_receive()->id, 11U);
+  const auto taken = half.responder.take_back_receive();
+  ASSERT_TRUE(taken);
+  EXPECT_EQ(taken->id, 11U);
+  EXPECT_FALSE(half.responder.take_back_receive()) << "only once";
   EXPECT_EQ(half.responder.cause(), CompletionStatus::kReceiveTooShort);
   ResponderHalf exact;
   exact.post_receive(12, kHalfMtu + 5);
@@ -288,6 +290,37 @@ TEST(RcResponder, OnlyAWindowOfThisQueuePairIsInvalidated) {
   send.psn = test::RequesterHalf::psn(1);
   send.invalidated_key = half.region.key;
   EXPECT_EQ(half.take(send, 8), Outcome::kRefused) << "a region is none";
+}
+
+TEST(RcResponder, RightsAreWithdrawnFromMessagesThatHaveBegun) {
+  ResponderHalf half;
+  EXPECT_EQ(half.take(half.at(kWriteFirst, 0, kHalfMtu + 8), kHalfMtu), Outcome::kPlaced);
+  half.responder.set_rights({.access = Access::kRemoteRead});
+  EXPECT_EQ(half.take(half.packet(kWriteLast, 1), 8), Outcome::kRefused);
+  half.answers();
+
+  ResponderHalf reads;
+  EXPECT_EQ(reads.read(0, 2 * kHalfMtu), Outcome::kRead);
+  roce::Packet answer;
+  ASSERT_TRUE(reads.responder.next_answer(reads.memory.table(), &answer));
+  reads.responder.set_rights({.access = Access::kRemoteWrite, .rnr_delay = 3});
+  EXPECT_TRUE(reads.responder.next_answer(reads.memory.table(), &answer));
+  EXPECT_EQ(answer.syndrome, roce::kNakRemoteAccess);
+}
+
+TEST(RcResponder, TheRequestOfAnUnfinishedSendIsGivenBack) {
+  for (const bool reliable : {true, false}) {
+    RcResponder::Config config = ResponderHalf::usual();
+    config.reliable = reliable;
+    ResponderHalf half(config);
+    half.post_receive(11);
+    EXPECT_FALSE(half.responder.take_back_receive()) << "no message has it";
+    EXPECT_EQ(half.send(0, kHalfMtu, kSendFirst), Outcome::kPlaced);
+    if (!reliable) half.send(5, 8, kSendLast);  // the message is dropped
+    const auto taken = half.responder.take_back_receive();
+    ASSERT_TRUE(taken);
+    EXPECT_EQ(taken->id, 11U);
+  }
 }
 
 // --- UC ---
@@ -339,7 +372,7 @@ TEST(RcResponder, AnotherConnectionDoesNotKnowOfTheRefusal) {
   ASSERT_TRUE(half.responder.refused());
   half.responder.restart(0x43, test::kFirstOfHalf);
   EXPECT_FALSE(half.responder.refused());
-  EXPECT_FALSE(half.responder.bad_receive());
+  EXPECT_EQ(half.responder.cause(), CompletionStatus::kLocalError);
   EXPECT_EQ(half.write(0), Outcome::kPlaced);
 }
 

@@ -68,7 +68,9 @@ TEST(SoftNicService, AReceiveRequestThatDoesNotFitIsNamed) {
     ASSERT_FALSE(pair.completions[1].empty());
     const Completion& broken = pair.completions[1][0];
     EXPECT_EQ(broken.kind, CompletionKind::kBroken);
-    EXPECT_EQ(broken.work_request, 17U);
+    const auto rest = pair.nic(1).take_back(ends[1]);
+    ASSERT_TRUE(rest.receive);
+    EXPECT_EQ(rest.receive->id, 17U);
     EXPECT_EQ(broken.status,
               too_short ? CompletionStatus::kReceiveTooShort : CompletionStatus::kReceiveGone);
   }
@@ -238,6 +240,58 @@ TEST(SoftNicService, NumbersBeginWithTheSlotOfTheProcess) {
   }
 }
 
+// --- what a queue pair leaves ---
+
+struct Outstanding : StandardPair {
+  Outstanding() {
+    post(0, ends[0], write(from, to, 5000, 1));
+    PACECAR_CHECK(run_until_completed(0, 1));
+    lose = [](size_t, Datagram&) { return true; };
+    post(0, ends[0], write(from, to, 3000, 2));
+    WorkRequest read = write(from, to, 700, 3);
+    read.opcode = Opcode::kRead;
+    post(0, ends[0], read);
+    transmit(0);
+    (void)dropped();
+  }
+  Bytes dropped() {
+    FlowSignal signal;
+    return nic(0).poll_signals({&signal, 1}) == 1 ? signal.dropped : 0;
+  }
+
+  std::array<Ends, 2> joined{join(), join()};  // in one flow, which outlives the first
+  const Ends ends = joined[0];
+  TestMemory& from = memory(0, 5000, Access::kLocalWrite);
+  TestMemory& to = memory(1, 5000);
+};
+
+TEST(SoftNicService, TheFlowLearnsWhatABrokenQueuePairDoesNotSend) {
+  Outstanding pair;
+  pair.nic(0).break_queue_pair(pair.ends[0]);
+  EXPECT_EQ(pair.dropped(), 3000U) << "neither what is done nor reads";
+  pair.nic(0).reset_queue_pair(pair.ends[0]);
+  EXPECT_EQ(pair.dropped(), 0U) << "only once";
+}
+
+TEST(SoftNicService, TheFlowLearnsWhatAResetQueuePairDoesNotSend) {
+  Outstanding pair;
+  EXPECT_EQ(pair.nic(0).take_back(pair.ends[0]).done, 1U);
+  pair.nic(0).reset_queue_pair(pair.ends[0]);
+  EXPECT_EQ(pair.dropped(), 3000U);
+  EXPECT_EQ(pair.nic(0).take_back(pair.ends[0]).done, 0U);
+}
+
+// A request that has failed alone, as nothing of it was sent, is never acknowledged, either.
+TEST(SoftNicService, TheFlowLearnsWhatFailedBefore) {
+  Outstanding pair;
+  pair.limit(0, 0, {.rate = Rate::from_gbps(1000), .window = 0});
+  auto& gone = pair.memory(0, 400, Access::kLocalRead);
+  pair.post(0, pair.ends[0], StandardPair::write(gone, pair.to, 400, 4));
+  pair.nic(0).deregister_memory(gone.region);
+  pair.nic(0).break_queue_pair(pair.ends[0]);
+  EXPECT_EQ(pair.dropped(), 3400U);
+}
+
 // --- datagrams ---
 
 struct Ud : StandardPair {
@@ -247,7 +301,7 @@ struct Ud : StandardPair {
           nic(side)
               .create_queue_pair({.work_requests = 4, .receives = 4, .service = Service::kDatagram})
               .value();
-      nic(side).open_datagrams(ends[side], kKey, 0);
+      nic(side).open_datagrams(ends[side], kKey);
     }
   }
   size_t post(const TestMemory& from, Bytes length, uint32_t key = kKey) {
@@ -304,7 +358,7 @@ TEST(SoftNicDatagrams, OfADestroyedQueuePairAreTheCallersError) {
   pair.nic(0).destroy_queue_pair(pair.ends[0]);
   const auto id = pair.nic(0).create_queue_pair({.service = Service::kDatagram}).value();
   ASSERT_NE(id, pair.ends[0]);
-  pair.nic(0).open_datagrams(id, Ud::kKey, 0);
+  pair.nic(0).open_datagrams(id, Ud::kKey);
   EXPECT_DEATH(pair.post(from, 8), "qp != nullptr");
 }
 

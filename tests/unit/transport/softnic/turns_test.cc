@@ -395,7 +395,7 @@ TEST(SoftNicDatagramsAreCounted, AtBothEndsAndCompletedAsWanted) {
   for (size_t side = 0; side < 2; ++side) {
     const QueuePairConfig config{.work_requests = 4, .receives = 4, .service = Service::kDatagram};
     ends[side] = pair.nic(side).create_queue_pair(config).value();
-    pair.nic(side).open_datagrams(ends[side], 5, 0);
+    pair.nic(side).open_datagrams(ends[side], 5);
   }
   auto& from = pair.memory(0, 100);
   auto& to = pair.memory(1, 200, Access::kLocalWrite);

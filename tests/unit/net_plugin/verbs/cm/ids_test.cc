@@ -320,5 +320,42 @@ TEST(CmIds, RequestOfABlockingListenerOutlivesIt) {
   rdma_destroy_ep(request);
 }
 
+// As librdmacm: the domain of the id.
+TEST(CmIds, ANullDomainMeansTheIdsOwn) {
+  const Listener server;
+  rdma_cm_id* const id = caller(server.port());
+  rdma_destroy_qp(id);
+  ibv_srq_init_attr_ex shared{};
+  shared.attr = {.max_wr = 4, .max_sge = 1, .srq_limit = 0};
+  shared.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+  shared.srq_type = IBV_SRQT_BASIC;
+  ASSERT_EQ(rdma_create_srq_ex(id, &shared), 0);
+  EXPECT_EQ(id->srq->pd, id->pd);
+  ibv_qp_init_attr_ex attr{};
+  attr.cap = queue_pair().cap;
+  attr.qp_type = IBV_QPT_RC;
+  attr.comp_mask = IBV_QP_INIT_ATTR_PD;
+  ASSERT_EQ(rdma_create_qp_ex(id, &attr), 0);
+  EXPECT_EQ(id->qp->pd, id->pd);
+  rdma_destroy_ep(id);
+}
+
+// A call that waits for its event would wait for ever.
+TEST(CmIds, AnEndedConnectionIsNotDisconnectedOnceMore) {
+  Listener listener;
+  rdma_cm_id* const rejected = caller(listener.port());
+  rdma_conn_param param = parameters("no thank");
+  EXPECT_EQ(rdma_connect(rejected, &param), -1);
+  EXPECT_EQ(rdma_disconnect(rejected), -1);
+  EXPECT_EQ(errno, EINVAL);
+  rdma_destroy_ep(rejected);
+  rdma_cm_id* const id = caller(listener.port());
+  param = parameters("question");
+  ASSERT_EQ(rdma_connect(id, &param), 0);
+  EXPECT_EQ(rdma_disconnect(id), 0);
+  EXPECT_EQ(rdma_disconnect(id), -1);
+  rdma_destroy_ep(id);
+}
+
 }  // namespace
 }  // namespace pacecar::ids_test

@@ -1,9 +1,11 @@
 // The rates of programs' own queue pairs.
+#include "net_plugin/verbs/flows.h"
+
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 
-#include "net_plugin/verbs/flows.h"
 #include "tests/support/passing_nic.h"
 #include "tests/support/soft_nic_pair.h"
 
@@ -23,13 +25,13 @@ class SignallingNic final : public PassingNic {
     due = false;
     return 1;
   }
-  void set_flow_limits(FlowId /*flow*/, const FlowLimits& given, Instant /*now*/) override {
-    limits = given;
+  void set_flow_limits(FlowId flow, const FlowLimits& given, Instant /*now*/) override {
+    limits[flow] = given;
   }
 
   FlowSignal signal;
   bool due = false;
-  FlowLimits limits;
+  std::map<FlowId, FlowLimits> limits;
 };
 
 // A program may post much at once and then wait long on a slow link.
@@ -56,10 +58,42 @@ TEST(VerbsDeviceFlows, FlowKeepsItsRateLongAfterTheLastPost) {
       nic.signal.sent += each;
       nic.due = true;
       (*flows)->poll(now);
-      if (i == 100) settled = nic.limits.rate;
-      ASSERT_GE(nic.limits.rate.bps(), settled.bps() * 3 / 4) << cc << ", " << i;
+      if (i == 100) settled = nic.limits[*flow].rate;
+      ASSERT_GE(nic.limits[*flow].rate.bps(), settled.bps() * 3 / 4) << cc << ", " << i;
     }
   }
+}
+
+// A program may reset a queue pair, or lose its peer, with much outstanding; the flow lives on with
+// its other queue pairs.
+TEST(VerbsDeviceFlows, WhatAQueuePairLeavesDoesNotSlowOtherFlows) {
+  SoftNicPair pair;
+  SignallingNic nic(pair.nic(0), pair.nic(0).caps());
+  auto flows = Flows::make({}, nic, Rate(), nullptr);
+  ASSERT_TRUE(flows) << flows.error().message;
+  Instant now = Instant::from_ns(1'000'000'000);
+  const auto left = (*flows)->join({1}, now);
+  const auto other = (*flows)->join({2}, now);
+  (*flows)->join({1}, now).value();
+  (*flows)->on_posted(*other, Bytes{1} << 40);
+  const auto limit = [&] {
+    nic.signal = {.flow = *other, .rtt = Duration::from_us(20), .acked = Bytes{1} << 20};
+    nic.due = true;
+    now = now + Duration::from_ms(1);
+    (*flows)->poll(now);
+    return nic.limits[*other].rate;
+  };
+  for (int i = 0; i < 10; ++i) limit();
+  const Rate alone = limit();
+  (*flows)->on_posted(*left, Bytes{1} << 30);
+  for (int i = 0; i < 10; ++i) limit();
+  EXPECT_LT(limit().bps(), alone.bps() * 3 / 4) << "two flows share the link";
+  (*flows)->leave(*left, now);
+  nic.signal = {.flow = *left, .dropped = Bytes{1} << 30};
+  nic.due = true;
+  (*flows)->poll(now);
+  for (int i = 0; i < 10; ++i) limit();
+  EXPECT_GE(limit().bps(), alone.bps() * 9 / 10);
 }
 
 }  // namespace
