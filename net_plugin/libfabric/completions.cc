@@ -104,7 +104,7 @@ fi_ops_cq kQueue = {.size = sizeof(fi_ops_cq),
                     .readerr = safe<read_error>,
                     .sread = safe<wait_and_read>,
                     .sreadfrom = safe<wait_and_read_from>,
-                    .signal = wake,
+                    .signal = safe<wake>,
                     .strerror = describe_error};
 
 Counter& of(fid_cntr* counter) { return *static_cast<Counter*>(counter); }
@@ -125,16 +125,10 @@ uint64_t read(fid_cntr* counter) {
   return of(counter).*kCount;
 }
 
-template <Count kCount>
-int add(fid_cntr* counter, uint64_t more) {
-  of(counter).*kCount += more;
-  of(counter).signal.raise();
-  return 0;
-}
-
-template <Count kCount>
-int set(fid_cntr* counter, uint64_t value) {
-  of(counter).*kCount = value;
+template <Count kCount, bool kAdds>
+int change(fid_cntr* counter, uint64_t by) {
+  const std::lock_guard lock(of(counter).domain.mutex);
+  of(counter).*kCount = kAdds ? of(counter).*kCount + by : by;
   of(counter).signal.raise();
   return 0;
 }
@@ -159,15 +153,15 @@ int close_counter(fid* object) {
   return close_unused<Counter>(object);
 }
 
-fi_ops kCounterObject = object_calls(close_counter, control_signal<Counter>);
+fi_ops kCounterObject = object_calls(safe<close_counter>, control_signal<Counter>);
 fi_ops_cntr kCounter = {.size = sizeof(fi_ops_cntr),
                         .read = read<&Counter::value>,
                         .readerr = read<&Counter::errors>,
-                        .add = add<&Counter::value>,
-                        .set = set<&Counter::value>,
+                        .add = safe<change<&Counter::value, true>>,
+                        .set = safe<change<&Counter::value, false>>,
                         .wait = safe<wait_for_value>,
-                        .adderr = add<&Counter::errors>,
-                        .seterr = set<&Counter::errors>};
+                        .adderr = safe<change<&Counter::errors, true>>,
+                        .seterr = safe<change<&Counter::errors, false>>};
 
 }  // namespace
 

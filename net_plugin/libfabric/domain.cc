@@ -1,5 +1,7 @@
 // Domains: each is one of Pacecar's NICs. All domains of a process share one Context. And the
 // memory that is registered with them.
+#include <net/if.h>
+#include <pthread.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
 
@@ -22,9 +24,11 @@ struct Process {
   std::shared_ptr<GpuSystem> gpus;
 };
 
-// Never destroyed: an application may close its domains from a static destructor.
+// Never destroyed, as static destructors may close domains. A forked child begins anew.
 Process& process() {
-  static Process* const instance = new Process;
+  static Process* instance = new Process;
+  [[maybe_unused]] static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { instance = new Process; });
   return *instance;
 }
 
@@ -52,7 +56,7 @@ void release_context(std::shared_ptr<Context> context) {
 
 int close_domain(fid* object) {
   auto* const domain = reinterpret_cast<Domain*>(object);
-  if (domain->users > 0) return -FI_EBUSY;
+  if (const std::lock_guard lock(domain->mutex); domain->users > 0) return -FI_EBUSY;
   auto context = domain->context_of_process();
   delete domain;
   release_context(std::move(context));

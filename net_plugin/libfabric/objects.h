@@ -27,6 +27,7 @@
 #include "transport/api/pacecar.hpp"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/params.h"
+#include "transport/engine/own_process.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/progress_driver.h"
 
@@ -54,6 +55,15 @@ class Signal {
   fi_wait_obj kind_;
   FileDescriptor descriptor_;
 };
+// In a forked child, which shares its parent's sockets and memory, lock() throws std::logic_error.
+struct Mutex : OwnProcess, private std::mutex {
+  void lock() {
+    check();
+    std::mutex::lock();
+  }
+  using std::mutex::unlock;
+};
+
 
 struct Fabric : fid_fabric {};
 
@@ -82,8 +92,8 @@ struct EventQueue : fid_eq {
     push({kind, {bytes, bytes + sizeof entry}, error});
   }
 
-  std::mutex mutex;
-  std::condition_variable arrived;
+  Mutex mutex;
+  std::condition_variable_any arrived;
   std::deque<Event> events;
   Signal signal;
 };
@@ -174,7 +184,10 @@ class Domain : public fid_domain {
   bool cma() const { return cma_; }       // PACECAR_CMA
   PortRange ports() const { return ports_; }
 
-  std::mutex mutex;
+  // The name of an endpoint. In a link-local one of another host, the scope is not ours.
+  Address with_own_scope(Address name) const;
+
+  Mutex mutex;
 
   // With the lock held:
   void progress();  // of all endpoints
@@ -249,7 +262,10 @@ class Domain : public fid_domain {
   std::unique_ptr<ProgressDriver> driver_;
 };
 
-inline InDomain::InDomain(Domain& its_domain) : domain(its_domain) { ++domain.users; }
+inline InDomain::InDomain(Domain& its_domain) : domain(its_domain) {
+  domain.mutex.check();
+  ++domain.users;
+}
 inline InDomain::~InDomain() { --domain.users; }
 
 // Opened at the first call. Errors: as GpuSystem::open.
