@@ -19,7 +19,8 @@ int insert_all(AddressVector& vector, size_t count, fi_addr_t* numbers, uint64_t
   for (size_t i = 0; i < count; ++i) {
     const std::optional<Address> name = next(i);
     if (name) ++inserted;
-    const fi_addr_t number = name ? vector.names.add(*name) : FI_ADDR_NOTAVAIL;
+    const fi_addr_t number =
+        name ? vector.names.add(vector.domain.with_own_scope(*name)) : FI_ADDR_NOTAVAIL;
     if (numbers != nullptr) numbers[i] = number;
     if ((flags & FI_SYNC_ERR) != 0) static_cast<int*>(context)[i] = name ? 0 : FI_EINVAL;
     if (vector.events != nullptr && !name) {

@@ -13,6 +13,7 @@
 #include "transport/base/params_environment.h"
 #include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
+#include "transport/wire/address.h"
 #include "transport/engine/own_thread.h"
 
 namespace pacecar::fabric {
@@ -138,6 +139,13 @@ Result<void> Domain::make_driver() {
 Domain::~Domain() {
   if (driver_ != nullptr) driver_->stop();
 }
+Address Domain::with_own_scope(Address name) const {
+  const uint32_t scope =
+      is_link_local(name) ? if_nametoindex(context_->nics()[nic_].device.c_str()) : 0;
+  if (scope != 0) name.scope_id = scope;
+  return name;
+}
+
 
 void Domain::progress() {
   for (Endpoint* const endpoint : endpoints) endpoint->progress();

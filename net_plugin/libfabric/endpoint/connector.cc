@@ -100,16 +100,17 @@ void Connector::on_event(const EndpointBootstrap::Event& event) {
 
 void Connector::on_greeting(const EndpointBootstrap::Event& event) {
   const bool answers = event.kind == EndpointBootstrap::Event::Kind::kAnswered;
+  const Address name = state_.domain.with_own_scope(event.name);
   Peer* peer = nullptr;
   if (answers) {
     peer = peer_of(event.call);
-  } else if (state_.peers.admits(event.name)) {
-    peer = &state_.peers.named(event.name);
+  } else if (state_.peers.admits(name)) {
+    peer = &state_.peers.named(name);
   }
   if (peer == nullptr) return bootstrap_->end(event.call);
   if (answers) {
     // A peer with several addresses may have a name other than the one that we have called.
-    state_.peers.add_name(event.name, *peer);
+    state_.peers.add_name(name, *peer);
     std::erase(peer->tcp_calls, event.call);
   }
   const bool other = peer->instance != 0 && peer->instance != event.greeting.instance;

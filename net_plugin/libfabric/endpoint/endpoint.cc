@@ -86,7 +86,7 @@ int Endpoint::set_name(const void* address, size_t bytes) {
 int Endpoint::get_name(void* address, size_t* bytes) const {
   const std::lock_guard lock(domain().mutex);
   if (!connector_.is_open()) return -FI_EOPBADSTATE;
-  return copy_address(connector_.name(), address, bytes) ? 0 : -FI_ETOOSMALL;
+  return copy_address(without_scope(connector_.name()), address, bytes) ? 0 : -FI_ETOOSMALL;
 }
 
 ssize_t Endpoint::cancel(void* context) {

@@ -65,7 +65,7 @@ int bind_to(int fd, const Address& name) {
 
 void Greeting::set_name(const Address& of) {
   SocketAddress raw;
-  name_size = to_sockaddr(of, raw);
+  name_size = to_sockaddr(without_scope(of), raw);
   std::memcpy(name.data(), &raw, name_size);
 }
 

@@ -48,6 +48,9 @@ class AttendedTime {
   Clock::duration total_{};
   Clock::time_point last_ = Clock::now();
 };
+// A name for another host, which has scopes of its own.
+inline Address without_scope(const Address& name) { return {.ip = name.ip, .port = name.port}; }
+
 
 // As sent over the socket, in the byte order of the hosts.
 struct Greeting {
