@@ -108,12 +108,17 @@ void Connector::on_greeting(const EndpointBootstrap::Event& event) {
     peer = &state_.peers.named(name);
   }
   if (peer == nullptr) return bootstrap_->end(event.call);
+  const bool other = peer->instance != 0 && peer->instance != event.greeting.instance;
+  // Whoever calls may give any name of its host. A process that has ended has closed its calls.
+  const auto lives = [&](EndpointBootstrap::CallId one) { return bootstrap_->has_greeted(one); };
+  if (other && !answers && std::ranges::any_of(peer->tcp_calls, lives)) {
+    return bootstrap_->end(event.call);
+  }
   if (answers) {
     // A peer with several addresses may have a name other than the one that we have called.
     state_.peers.add_name(name, *peer);
     std::erase(peer->tcp_calls, event.call);
   }
-  const bool other = peer->instance != 0 && peer->instance != event.greeting.instance;
   if (other) {
     fail_peer_(*peer,
                {.error = FI_ECONNRESET, .why = to_string(peer->name) + " has ended and restarted"});

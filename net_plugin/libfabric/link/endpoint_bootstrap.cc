@@ -164,6 +164,11 @@ void EndpointBootstrap::accept(int listener) {
     if (socket.get() < 0) return;
     const bool within_host = listener == listener_within_host_.get();
     const auto process = within_host ? process_behind(socket.get()) : pid_t{0};
+bool EndpointBootstrap::has_greeted(CallId id) const {
+  const auto call = calls_.find(id);
+  return call != calls_.end() && call->second.greeted;
+}
+
     const auto name = within_host ? address_ : from_sockaddr(caller);
     if (!name || !process || unknown_ == kMaxUnknown) continue;
     ++unknown_;

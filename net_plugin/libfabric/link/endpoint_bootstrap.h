@@ -100,8 +100,9 @@ class EndpointBootstrap {
   CallId call(const Address& peer, const Address& from, const Greeting& ours);
   void answer(CallId call, const Greeting& given);
   bool is_within_host(CallId call) const;
-  // Hands the memory over with our greeting. Requires that the greeting is not sent yet, and
-  // is_within_host().
+  // Whether the other side has sent its greeting, and the call is open.
+  bool has_greeted(CallId call) const;
+  // Hands memory over with our greeting, which is not sent yet. Requires is_within_host().
   void hand_over(CallId call, std::shared_ptr<const FileDescriptor> memory);
   void end(CallId call) { calls_.erase(call); }
   // The events since the last poll; cheap if there are none.
