@@ -52,9 +52,8 @@ int insert(fid_av* vector, const void* addresses, size_t count, fi_addr_t* numbe
 
 int insert_service(fid_av* vector, const char* node, const char* service, fi_addr_t* number,
                    uint64_t flags, void* context) {
-  return insert_all(of(vector), 1, number, flags, context, [&](size_t /*i*/) {
-    return resolve(node, service, of(vector).domain.family(), false, false);
-  });
+  const auto name = resolve(node, service, of(vector).domain.family(), false, false);  // may take s
+  return insert_all(of(vector), 1, number, flags, context, [&](size_t /*i*/) { return name; });
 }
 
 int remove(fid_av* vector, fi_addr_t* numbers, size_t count, uint64_t /*flags*/) {

@@ -28,8 +28,8 @@ Outbox::Coming coming(const OperationRequest& request) {
 bool is_copied(const Peer& peer, const OperationRequest& request) {
   if (request.frame.kind == FrameKind::kAtomic) return true;
   // Not writes: these are ordered up to kEagerBytes, and one whose direct read fails would be late.
-  const bool direct = request.frame.kind == FrameKind::kMessage && peer.reads_our_memory() &&
-                      !request.inject && (request.flags & FI_INJECT) == 0;
+  const bool direct =
+      request.frame.kind == FrameKind::kMessage && peer.reads_our_memory() && !request.injects();
   const size_t most = direct ? kDirectEagerBytes : kEagerBytes;
   return request.frame.kind != FrameKind::kRead && request.local.bytes() <= most;
 }

@@ -40,6 +40,11 @@ struct ReceiveRequest {
 // A send, write, read or atomic that the application starts.
 struct OperationRequest {
   Frame frame;          // without payload, length and id
+  // Whether the call copies the bytes.
+  bool injects() const {
+    return frame.kind != FrameKind::kRead && (inject || (flags & FI_INJECT) != 0);
+  }
+
   bool inject = false;  // no completion; the buffer may be reused at once
   Local local;
   fi_addr_t to = FI_ADDR_UNSPEC;

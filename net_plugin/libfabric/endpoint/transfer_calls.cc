@@ -36,7 +36,7 @@ ssize_t start(fid_ep* endpoint, const OperationRequest& request) {
     Endpoint& at = endpoint_of(endpoint);
     if (request.local.count > kMaxIov) return -FI_EINVAL;
     if (request.local.bytes() > kMaxMessageBytes) return -FI_EMSGSIZE;
-    if (request.inject && request.local.bytes() > at.inject_bytes()) return -FI_EMSGSIZE;
+    if (request.injects() && request.local.bytes() > at.inject_bytes()) return -FI_EMSGSIZE;
     at.domain().note_call();
     const std::lock_guard lock(at.domain().mutex);
     return at.start(request);
