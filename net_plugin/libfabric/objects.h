@@ -47,7 +47,7 @@ class Signal {
 
   bool has_descriptor() const { return static_cast<bool>(descriptor_); }
   void raise() const;
-  void clear() const;
+  bool clear() const;  // false: nothing was added since the last call
   // fi_control of the object that this is a part of.
   int control(int command, void* argument) const;
 
