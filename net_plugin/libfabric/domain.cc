@@ -179,8 +179,9 @@ void Domain::progress_until_sent() {
 Turn Domain::Keeper::take_turn() {
   if (!domain.progress_enabled()) return Turn::kIdle;
   const std::lock_guard lock(domain.mutex);  // it is held only briefly
-  domain.progress();
-  return domain.prepare_to_rest() ? Turn::kIdle : Turn::kMoved;
+  // Without memory it is idle: the application's next call fails.
+  const int idle = guarded([this] { return domain.progress(), int{domain.prepare_to_rest()}; });
+  return idle != 0 ? Turn::kIdle : Turn::kMoved;
 }
 
 // While the application calls, the keeper naps only with automatic progress, or if frames are
