@@ -218,7 +218,25 @@ int control_region(fid* /*object*/, int command, void* /*argument*/) {
   return command == FI_ENABLE ? 0 : -FI_ENOSYS;
 }
 
-fi_ops kRegionObject = object_calls(close_object<MemoryRegion>, control_region, bind_region);
+// For accesses to a region that are under way when it is closed.
+constexpr int kAccessMs = 1000;
+
+// Accesses that are under way end first: a put that fails, fails all between its two endpoints.
+int close_region(fid* object) {
+  auto& region = *reinterpret_cast<MemoryRegion*>(object);
+  {
+    const std::lock_guard lock(region.domain.mutex);
+    region.domain.regions.erase(region.key);
+  }
+  const auto unused = [&] {
+    return std::ranges::none_of(region.domain.endpoints,
+                                [&](Endpoint* one) { return one->reaches(region); });
+  };
+  (void)region.domain.wait(unused, kAccessMs);
+  return close_object<MemoryRegion>(object);
+}
+
+fi_ops kRegionObject = object_calls(safe<close_region>, control_region, safe<bind_region>);
 
 Result<std::unique_ptr<StagedRange>> gpu_memory(const iovec& range, int ordinal) {
   ASSIGN_OR_RETURN(const auto gpus, gpus_of_process());
@@ -296,7 +314,6 @@ MemoryRegion::~MemoryRegion() {
   guard = 0;  // from now on no peer reads the memory, which is the application's again
   std::atomic_thread_fence(std::memory_order_seq_cst);  // before whatever it writes there
   for (Endpoint* const endpoint : domain.endpoints) endpoint->forget(*this);
-  domain.regions.erase(key);
   for (const auto& [nic, memory] : registered) {
     (void)domain.pacecar().deregister_memory(nic, memory);
   }
