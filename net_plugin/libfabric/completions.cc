@@ -37,9 +37,8 @@ ssize_t read_from(fid_cq* queue, void* buffer, size_t count, fi_addr_t* sources)
   CompletionQueue& from = of(queue);
   from.domain.note_call();
   const std::lock_guard lock(from.domain.mutex);
-  // The application has completions to handle after a read that returned some. So if the next
-  // read finds the queue empty, it makes no progress, which takes as long as a message; the one
-  // after that does.
+  // The application handles completions after a read that returned some. So the next one makes no
+  // progress if the queue is empty: that takes as long as a message. The one after that does.
   const bool last_read_nonempty = std::exchange(from.last_read_nonempty, false);
   if (count == 0 || (from.unread.empty() && !last_read_nonempty)) from.domain.progress();
   const ssize_t taken = take(from, buffer, count, sources);
@@ -55,14 +54,14 @@ ssize_t wait_and_read_from(fid_cq* queue, void* buffer, size_t count, fi_addr_t*
                            const void* /*condition*/, int timeout) {
   CompletionQueue& from = of(queue);
   ssize_t result = -FI_EAGAIN;
-  const bool arrived = from.domain.wait(
+  (void)from.domain.wait(
       [&] {
         if (std::exchange(from.woken, false)) return true;
         result = take(from, buffer, count, sources);
         return result != -FI_EAGAIN;
       },
       timeout);
-  return arrived ? result : -FI_EAGAIN;
+  return result;
 }
 
 ssize_t wait_and_read(fid_cq* queue, void* buffer, size_t count, const void* condition,

@@ -1,8 +1,7 @@
-// Domains: each is one of Pacecar's NICs. All domains of a process share one Context. And the
-// memory that is registered with them.
+// Domains, each one of Pacecar's NICs, in one Context of the process; and their memory.
+#include <fmt/format.h>
 #include <net/if.h>
 #include <pthread.h>
-#include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -13,8 +12,8 @@
 #include "transport/base/params_environment.h"
 #include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
-#include "transport/wire/address.h"
 #include "transport/engine/own_thread.h"
+#include "transport/wire/address.h"
 
 namespace pacecar::fabric {
 namespace {
@@ -139,13 +138,13 @@ Result<void> Domain::make_driver() {
 Domain::~Domain() {
   if (driver_ != nullptr) driver_->stop();
 }
+
 Address Domain::with_own_scope(Address name) const {
   const uint32_t scope =
       is_link_local(name) ? if_nametoindex(context_->nics()[nic_].device.c_str()) : 0;
   if (scope != 0) name.scope_id = scope;
   return name;
 }
-
 
 void Domain::progress() {
   for (Endpoint* const endpoint : endpoints) endpoint->progress();
@@ -184,9 +183,8 @@ Turn Domain::Keeper::take_turn() {
   return idle != 0 ? Turn::kIdle : Turn::kMoved;
 }
 
-// While the application calls, the keeper naps only with automatic progress, or if frames are
-// unsent, or were since it looked last; so an application that often leaves some wakes it once in a
-// nap, not each time.
+// While the application calls, the keeper naps only with automatic progress, or if frames are or
+// were unsent since it looked last: an application that often leaves some wakes it once in a nap.
 bool Domain::Keeper::needed() {
   return domain.left_unsent_.exchange(false) || domain.progress_enabled();
 }

@@ -1,7 +1,6 @@
 // The objects of libfabric's calls: the domain, and what is opened within it. Each derives from
-// libfabric's own structure, a pointer to which is the application's handle.
-// Thread rule: any thread. The domain's lock guards all state that changes; every call takes it
-// once. Functions marked "with the lock held" require it.
+// libfabric's own structure, a pointer to which is the application's handle. Thread rule: any. The
+// domain's lock guards all state that changes; every call takes it once.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -27,8 +26,8 @@
 #include "transport/api/pacecar.hpp"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/params.h"
-#include "transport/engine/own_process.h"
 #include "transport/engine/clock.h"
+#include "transport/engine/own_process.h"
 #include "transport/engine/progress_driver.h"
 
 namespace pacecar::fabric {
@@ -55,6 +54,7 @@ class Signal {
   fi_wait_obj kind_;
   FileDescriptor descriptor_;
 };
+
 // In a forked child, which shares its parent's sockets and memory, lock() throws std::logic_error.
 struct Mutex : OwnProcess, private std::mutex {
   void lock() {
@@ -63,7 +63,6 @@ struct Mutex : OwnProcess, private std::mutex {
   }
   using std::mutex::unlock;
 };
-
 
 struct Fabric : fid_fabric {};
 
@@ -199,8 +198,7 @@ class Domain : public fid_domain {
 
   // Called at each call that makes progress. The keeper works only between such calls.
   void note_call() { driver_->note_call(clock_now()); }
-  // Makes progress until done(), called with the lock held, returns true. False: `timeout_ms` have
-  // passed (below 0: no timeout).
+  // Makes progress until done(), with the lock held. False: `timeout_ms` (below 0: none) are over.
   template <typename Done>
   bool wait(Done done, int timeout_ms) {
     const auto begin = Clock::now();
@@ -221,8 +219,7 @@ class Domain : public fid_domain {
   }
   // From now on the keeper makes progress while the application does not.
   void enable_auto_progress();
-  // The same until all frames are sent: the application has their completions already, so it may
-  // not call again.
+  // Until all frames are sent: the application has their completions, and may not call again.
   void progress_until_sent();
   // The application is going to wait for a descriptor: the keeper takes over at once.
   void about_to_block() { driver_->hand_over(); }
@@ -326,8 +323,7 @@ int query_atomic(fid_domain* domain, fi_datatype datatype, fi_op op, fi_atomic_a
                  uint64_t flags);
 int try_wait(fid_fabric* fabric, fid** waited, int count);
 
-// As a socket address, for an application. `bytes`: the room; then the size of the address. False:
-// it has not all of it.
+// As a socket address. `bytes`: the room; then the size of the address. False: it does not fit.
 bool copy_address(const Address& address, void* to, size_t* bytes);
 
 // Text for an application: copied into its buffer if there is one.

@@ -181,8 +181,7 @@ void Connector::open_outbox(Peer& peer, std::unique_ptr<SendConnection> connecti
   Frame hello = hello_to(peer);
   if (peer.memory) hello.flags = kDirect;
   auto opened = peer.outbox->open(std::move(connection), hello, std::move(peer.shared_sender));
-  // Messages are posted before their completions are reported: the application that reads these may
-  // make no progress for long afterwards.
+  // Posted before the completions are reported: the application may then make no progress for long.
   if (opened) opened = peer.outbox->start(Outbox::Coming::kNothing);
   if (!opened) return peer.cannot_send(opened.error());
   for (PendingCompletion& pending : peer.held_completions) {

@@ -31,9 +31,8 @@ Endpoint::Endpoint(Domain& domain, const fi_info& info)
       receiver_(state_, bulk_, rx_.size) {
   const SocketAddress any{.v4 = {.sin_family = AF_INET}};
   const auto name = from_sockaddr(static_cast<const sockaddr*>(info.src_addr));
-  wanted_name_ = name                                  ? *name
-                 : info.addr_format == FI_SOCKADDR_IN6 ? Address()
-                                                       : from_sockaddr(any);
+  wanted_name_ =
+      name.value_or(info.addr_format == FI_SOCKADDR_IN6 ? Address() : from_sockaddr(any));
 }
 
 Endpoint::~Endpoint() {
