@@ -19,7 +19,8 @@ int insert_all(AddressVector& vector, size_t count, fi_addr_t* numbers, uint64_t
   for (size_t i = 0; i < count; ++i) {
     const std::optional<Address> name = next(i);
     if (name) ++inserted;
-    const fi_addr_t number = name ? vector.names.add(*name) : FI_ADDR_NOTAVAIL;
+    const fi_addr_t number =
+        name ? vector.names.add(vector.domain.with_own_scope(*name)) : FI_ADDR_NOTAVAIL;
     if (numbers != nullptr) numbers[i] = number;
     if ((flags & FI_SYNC_ERR) != 0) static_cast<int*>(context)[i] = name ? 0 : FI_EINVAL;
     if (vector.events != nullptr && !name) {
@@ -51,9 +52,8 @@ int insert(fid_av* vector, const void* addresses, size_t count, fi_addr_t* numbe
 
 int insert_service(fid_av* vector, const char* node, const char* service, fi_addr_t* number,
                    uint64_t flags, void* context) {
-  return insert_all(of(vector), 1, number, flags, context, [&](size_t /*i*/) {
-    return resolve(node, service, of(vector).domain.family(), false, false);
-  });
+  const auto name = resolve(node, service, of(vector).domain.family(), false, false);  // may take s
+  return insert_all(of(vector), 1, number, flags, context, [&](size_t /*i*/) { return name; });
 }
 
 int remove(fid_av* vector, fi_addr_t* numbers, size_t count, uint64_t /*flags*/) {

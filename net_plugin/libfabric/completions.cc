@@ -37,9 +37,8 @@ ssize_t read_from(fid_cq* queue, void* buffer, size_t count, fi_addr_t* sources)
   CompletionQueue& from = of(queue);
   from.domain.note_call();
   const std::lock_guard lock(from.domain.mutex);
-  // The application has completions to handle after a read that returned some. So if the next
-  // read finds the queue empty, it makes no progress, which takes as long as a message; the one
-  // after that does.
+  // The application handles completions after a read that returned some. So the next one makes no
+  // progress if the queue is empty: that takes as long as a message. The one after that does.
   const bool last_read_nonempty = std::exchange(from.last_read_nonempty, false);
   if (count == 0 || (from.unread.empty() && !last_read_nonempty)) from.domain.progress();
   const ssize_t taken = take(from, buffer, count, sources);
@@ -55,14 +54,14 @@ ssize_t wait_and_read_from(fid_cq* queue, void* buffer, size_t count, fi_addr_t*
                            const void* /*condition*/, int timeout) {
   CompletionQueue& from = of(queue);
   ssize_t result = -FI_EAGAIN;
-  const bool arrived = from.domain.wait(
+  (void)from.domain.wait(
       [&] {
         if (std::exchange(from.woken, false)) return true;
         result = take(from, buffer, count, sources);
         return result != -FI_EAGAIN;
       },
       timeout);
-  return arrived ? result : -FI_EAGAIN;
+  return result;
 }
 
 ssize_t wait_and_read(fid_cq* queue, void* buffer, size_t count, const void* condition,
@@ -104,7 +103,7 @@ fi_ops_cq kQueue = {.size = sizeof(fi_ops_cq),
                     .readerr = safe<read_error>,
                     .sread = safe<wait_and_read>,
                     .sreadfrom = safe<wait_and_read_from>,
-                    .signal = wake,
+                    .signal = safe<wake>,
                     .strerror = describe_error};
 
 Counter& of(fid_cntr* counter) { return *static_cast<Counter*>(counter); }
@@ -125,16 +124,10 @@ uint64_t read(fid_cntr* counter) {
   return of(counter).*kCount;
 }
 
-template <Count kCount>
-int add(fid_cntr* counter, uint64_t more) {
-  of(counter).*kCount += more;
-  of(counter).signal.raise();
-  return 0;
-}
-
-template <Count kCount>
-int set(fid_cntr* counter, uint64_t value) {
-  of(counter).*kCount = value;
+template <Count kCount, bool kAdds>
+int change(fid_cntr* counter, uint64_t by) {
+  const std::lock_guard lock(of(counter).domain.mutex);
+  of(counter).*kCount = kAdds ? of(counter).*kCount + by : by;
   of(counter).signal.raise();
   return 0;
 }
@@ -159,15 +152,15 @@ int close_counter(fid* object) {
   return close_unused<Counter>(object);
 }
 
-fi_ops kCounterObject = object_calls(close_counter, control_signal<Counter>);
+fi_ops kCounterObject = object_calls(safe<close_counter>, control_signal<Counter>);
 fi_ops_cntr kCounter = {.size = sizeof(fi_ops_cntr),
                         .read = read<&Counter::value>,
                         .readerr = read<&Counter::errors>,
-                        .add = add<&Counter::value>,
-                        .set = set<&Counter::value>,
+                        .add = safe<change<&Counter::value, true>>,
+                        .set = safe<change<&Counter::value, false>>,
                         .wait = safe<wait_for_value>,
-                        .adderr = add<&Counter::errors>,
-                        .seterr = set<&Counter::errors>};
+                        .adderr = safe<change<&Counter::errors, true>>,
+                        .seterr = safe<change<&Counter::errors, false>>};
 
 }  // namespace
 

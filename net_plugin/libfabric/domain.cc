@@ -1,6 +1,7 @@
-// Domains: each is one of Pacecar's NICs. All domains of a process share one Context. And the
-// memory that is registered with them.
+// Domains, each one of Pacecar's NICs, in one Context of the process; and their memory.
 #include <fmt/format.h>
+#include <net/if.h>
+#include <pthread.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/own_thread.h"
+#include "transport/wire/address.h"
 
 namespace pacecar::fabric {
 namespace {
@@ -22,9 +24,11 @@ struct Process {
   std::shared_ptr<GpuSystem> gpus;
 };
 
-// Never destroyed: an application may close its domains from a static destructor.
+// Never destroyed, as static destructors may close domains. A forked child begins anew.
 Process& process() {
-  static Process* const instance = new Process;
+  static Process* instance = new Process;
+  [[maybe_unused]] static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { instance = new Process; });
   return *instance;
 }
 
@@ -52,7 +56,7 @@ void release_context(std::shared_ptr<Context> context) {
 
 int close_domain(fid* object) {
   auto* const domain = reinterpret_cast<Domain*>(object);
-  if (domain->users > 0) return -FI_EBUSY;
+  if (const std::lock_guard lock(domain->mutex); domain->users > 0) return -FI_EBUSY;
   auto context = domain->context_of_process();
   delete domain;
   release_context(std::move(context));
@@ -135,6 +139,13 @@ Domain::~Domain() {
   if (driver_ != nullptr) driver_->stop();
 }
 
+Address Domain::with_own_scope(Address name) const {
+  const uint32_t scope =
+      is_link_local(name) ? if_nametoindex(context_->nics()[nic_].device.c_str()) : 0;
+  if (scope != 0) name.scope_id = scope;
+  return name;
+}
+
 void Domain::progress() {
   for (Endpoint* const endpoint : endpoints) endpoint->progress();
   if (!has_unsent_.load(std::memory_order_relaxed)) return;
@@ -167,13 +178,13 @@ void Domain::progress_until_sent() {
 Turn Domain::Keeper::take_turn() {
   if (!domain.progress_enabled()) return Turn::kIdle;
   const std::lock_guard lock(domain.mutex);  // it is held only briefly
-  domain.progress();
-  return domain.prepare_to_rest() ? Turn::kIdle : Turn::kMoved;
+  // Without memory it is idle: the application's next call fails.
+  const int idle = guarded([this] { return domain.progress(), int{domain.prepare_to_rest()}; });
+  return idle != 0 ? Turn::kIdle : Turn::kMoved;
 }
 
-// While the application calls, the keeper naps only with automatic progress, or if frames are
-// unsent, or were since it looked last; so an application that often leaves some wakes it once in a
-// nap, not each time.
+// While the application calls, the keeper naps only with automatic progress, or if frames are or
+// were unsent since it looked last: an application that often leaves some wakes it once in a nap.
 bool Domain::Keeper::needed() {
   return domain.left_unsent_.exchange(false) || domain.progress_enabled();
 }
@@ -205,7 +216,25 @@ int control_region(fid* /*object*/, int command, void* /*argument*/) {
   return command == FI_ENABLE ? 0 : -FI_ENOSYS;
 }
 
-fi_ops kRegionObject = object_calls(close_object<MemoryRegion>, control_region, bind_region);
+// For accesses to a region that are under way when it is closed.
+constexpr int kAccessMs = 1000;
+
+// Accesses that are under way end first: a put that fails, fails all between its two endpoints.
+int close_region(fid* object) {
+  auto& region = *reinterpret_cast<MemoryRegion*>(object);
+  {
+    const std::lock_guard lock(region.domain.mutex);
+    region.domain.regions.erase(region.key);
+  }
+  const auto unused = [&] {
+    return std::ranges::none_of(region.domain.endpoints,
+                                [&](Endpoint* one) { return one->reaches(region); });
+  };
+  (void)region.domain.wait(unused, kAccessMs);
+  return close_object<MemoryRegion>(object);
+}
+
+fi_ops kRegionObject = object_calls(safe<close_region>, control_region, safe<bind_region>);
 
 Result<std::unique_ptr<StagedRange>> gpu_memory(const iovec& range, int ordinal) {
   ASSIGN_OR_RETURN(const auto gpus, gpus_of_process());
@@ -283,7 +312,6 @@ MemoryRegion::~MemoryRegion() {
   guard = 0;  // from now on no peer reads the memory, which is the application's again
   std::atomic_thread_fence(std::memory_order_seq_cst);  // before whatever it writes there
   for (Endpoint* const endpoint : domain.endpoints) endpoint->forget(*this);
-  domain.regions.erase(key);
   for (const auto& [nic, memory] : registered) {
     (void)domain.pacecar().deregister_memory(nic, memory);
   }

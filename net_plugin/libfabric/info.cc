@@ -142,17 +142,10 @@ void describe_domain(uint32_t version, const fi_domain_attr& wanted, fi_info& in
   domain.resource_mgmt = FI_RM_ENABLED;
   domain.mr_mode = mr_mode_for(version, wanted.mr_mode);
   if ((info.caps & FI_HMEM) != 0) domain.mr_mode |= FI_MR_HMEM;
-  domain.mr_key_size = sizeof(uint64_t);
-  domain.cq_data_size = sizeof(uint64_t);
-  domain.cq_cnt = 1 << 16;
-  domain.ep_cnt = 1 << 12;
-  domain.tx_ctx_cnt = 1 << 12;
-  domain.rx_ctx_cnt = 1 << 12;
-  domain.max_ep_tx_ctx = 1;
-  domain.max_ep_rx_ctx = 1;
-  domain.cntr_cnt = 1 << 16;
-  domain.mr_iov_limit = 1;
-  domain.mr_cnt = 1 << 16;
+  domain.mr_key_size = domain.cq_data_size = sizeof(uint64_t);
+  domain.cq_cnt = domain.cntr_cnt = domain.mr_cnt = 1 << 16;
+  domain.ep_cnt = domain.tx_ctx_cnt = domain.rx_ctx_cnt = 1 << 12;
+  domain.max_ep_tx_ctx = domain.max_ep_rx_ctx = domain.mr_iov_limit = 1;
   domain.caps = kDomainCaps;
 }
 
@@ -160,12 +153,10 @@ void describe_endpoint(const fi_ep_attr& wanted, fi_ep_attr& endpoint) {
   endpoint.type = FI_EP_RDM;
   endpoint.protocol_version = 1;
   endpoint.max_msg_size = kMaxMessageBytes;
-  endpoint.max_order_raw_size = kEagerBytes;
-  endpoint.max_order_war_size = kEagerBytes;
+  endpoint.max_order_raw_size = endpoint.max_order_war_size = kEagerBytes;
   endpoint.max_order_waw_size = kEagerBytes;
   endpoint.mem_tag_format = or_default(wanted.mem_tag_format, ~uint64_t{0});
-  endpoint.tx_ctx_cnt = 1;
-  endpoint.rx_ctx_cnt = 1;
+  endpoint.tx_ctx_cnt = endpoint.rx_ctx_cnt = 1;
 }
 
 void set_address(void*& place, size_t& bytes, const Address& name) {

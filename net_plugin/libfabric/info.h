@@ -23,8 +23,7 @@ int get_info(uint32_t version, const char* node, const char* service, uint64_t f
 // AF_INET or AF_INET6.
 int family_of(const Address& address);
 
-// The address of a NIC's device; if it has none of this family, the host's first address.
-// AF_UNSPEC: preferred_address().
+// The device's address of this family (AF_UNSPEC: the preferred one); else the host's first.
 std::optional<Address> address_of_device(const std::string& device, int family);
 
 // `list`, a value of PACECAR_NICS, without NICs on libfabric itself; nullopt: there are no others.

@@ -1,7 +1,6 @@
 // The objects of libfabric's calls: the domain, and what is opened within it. Each derives from
-// libfabric's own structure, a pointer to which is the application's handle.
-// Thread rule: any thread. The domain's lock guards all state that changes; every call takes it
-// once. Functions marked "with the lock held" require it.
+// libfabric's own structure, a pointer to which is the application's handle. Thread rule: any. The
+// domain's lock guards all state that changes; every call takes it once.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -28,6 +27,7 @@
 #include "transport/base/file_descriptor.h"
 #include "transport/base/params.h"
 #include "transport/engine/clock.h"
+#include "transport/engine/own_process.h"
 #include "transport/engine/progress_driver.h"
 
 namespace pacecar::fabric {
@@ -46,13 +46,22 @@ class Signal {
 
   bool has_descriptor() const { return static_cast<bool>(descriptor_); }
   void raise() const;
-  void clear() const;
+  bool clear() const;  // false: nothing was added since the last call
   // fi_control of the object that this is a part of.
   int control(int command, void* argument) const;
 
  private:
   fi_wait_obj kind_;
   FileDescriptor descriptor_;
+};
+
+// In a forked child, which shares its parent's sockets and memory, lock() throws std::logic_error.
+struct Mutex : OwnProcess, private std::mutex {
+  void lock() {
+    check();
+    std::mutex::lock();
+  }
+  using std::mutex::unlock;
 };
 
 struct Fabric : fid_fabric {};
@@ -82,8 +91,8 @@ struct EventQueue : fid_eq {
     push({kind, {bytes, bytes + sizeof entry}, error});
   }
 
-  std::mutex mutex;
-  std::condition_variable arrived;
+  Mutex mutex;
+  std::condition_variable_any arrived;
   std::deque<Event> events;
   Signal signal;
 };
@@ -174,7 +183,10 @@ class Domain : public fid_domain {
   bool cma() const { return cma_; }       // PACECAR_CMA
   PortRange ports() const { return ports_; }
 
-  std::mutex mutex;
+  // The name of an endpoint. In a link-local one of another host, the scope is not ours.
+  Address with_own_scope(Address name) const;
+
+  Mutex mutex;
 
   // With the lock held:
   void progress();  // of all endpoints
@@ -186,8 +198,7 @@ class Domain : public fid_domain {
 
   // Called at each call that makes progress. The keeper works only between such calls.
   void note_call() { driver_->note_call(clock_now()); }
-  // Makes progress until done(), called with the lock held, returns true. False: `timeout_ms` have
-  // passed (below 0: no timeout).
+  // Makes progress until done(), with the lock held. False: `timeout_ms` (below 0: none) are over.
   template <typename Done>
   bool wait(Done done, int timeout_ms) {
     const auto begin = Clock::now();
@@ -208,8 +219,7 @@ class Domain : public fid_domain {
   }
   // From now on the keeper makes progress while the application does not.
   void enable_auto_progress();
-  // The same until all frames are sent: the application has their completions already, so it may
-  // not call again.
+  // Until all frames are sent: the application has their completions, and may not call again.
   void progress_until_sent();
   // The application is going to wait for a descriptor: the keeper takes over at once.
   void about_to_block() { driver_->hand_over(); }
@@ -249,7 +259,10 @@ class Domain : public fid_domain {
   std::unique_ptr<ProgressDriver> driver_;
 };
 
-inline InDomain::InDomain(Domain& its_domain) : domain(its_domain) { ++domain.users; }
+inline InDomain::InDomain(Domain& its_domain) : domain(its_domain) {
+  domain.mutex.check();
+  ++domain.users;
+}
 inline InDomain::~InDomain() { --domain.users; }
 
 // Opened at the first call. Errors: as GpuSystem::open.
@@ -310,8 +323,7 @@ int query_atomic(fid_domain* domain, fi_datatype datatype, fi_op op, fi_atomic_a
                  uint64_t flags);
 int try_wait(fid_fabric* fabric, fid** waited, int count);
 
-// As a socket address, for an application. `bytes`: the room; then the size of the address. False:
-// it has not all of it.
+// As a socket address. `bytes`: the room; then the size of the address. False: it does not fit.
 bool copy_address(const Address& address, void* to, size_t* bytes);
 
 // Text for an application: copied into its buffer if there is one.

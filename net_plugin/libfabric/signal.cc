@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "net_plugin/libfabric/objects.h"
 
@@ -13,9 +14,9 @@ template <typename Unread>
 int may_wait_for(Domain& domain, const Signal& signal, Unread unread) {
   {
     const std::lock_guard lock(domain.mutex);
-    signal.clear();
+    const bool raised = signal.clear();
     domain.progress();
-    if (unread()) return -FI_EAGAIN;
+    if (unread(raised)) return -FI_EAGAIN;
   }
   domain.about_to_block();
   return 0;
@@ -26,11 +27,13 @@ int may_wait(fid* object) {
   switch (object->fclass) {
     case FI_CLASS_CQ: {
       auto& queue = *reinterpret_cast<CompletionQueue*>(object);
-      return may_wait_for(queue.domain, queue.signal, [&] { return !queue.unread.empty(); });
+      return may_wait_for(queue.domain, queue.signal,
+                          [&](bool /*raised*/) { return !queue.unread.empty(); });
     }
     case FI_CLASS_CNTR: {
       auto& counter = *reinterpret_cast<Counter*>(object);
-      return may_wait_for(counter.domain, counter.signal, [] { return false; });
+      // Since the last call it has moved: the application may have read it before that.
+      return may_wait_for(counter.domain, counter.signal, std::identity());
     }
     case FI_CLASS_EQ: {
       auto& queue = *reinterpret_cast<EventQueue*>(object);
@@ -55,9 +58,9 @@ void Signal::raise() const {
   if (has_descriptor()) (void)!write(descriptor_.get(), &one, sizeof one);
 }
 
-void Signal::clear() const {
+bool Signal::clear() const {
   uint64_t count = 0;
-  if (has_descriptor()) (void)!read(descriptor_.get(), &count, sizeof count);
+  return has_descriptor() && read(descriptor_.get(), &count, sizeof count) > 0;
 }
 
 int Signal::control(int command, void* argument) const {

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -322,6 +323,8 @@ FAKE Status cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
 
 FAKE Status cuMemFreeHost(void* memory) {
   const std::lock_guard lock(fake().mutex);
+  const auto works = [](const auto& stream) { return !stream->work.empty(); };
+  if (std::ranges::any_of(fake().streams, works)) ++fake().state.early_frees;
   std::free(memory);
   --fake().state.host_allocations;
   return kSuccess;
@@ -378,6 +381,7 @@ FAKE Status cuEventDestroy_v2(Event event) {
 
 FAKE Status cuEventRecord(Event event, Stream stream) {
   const std::lock_guard lock(fake().mutex);
+  if (fake().state.records_fail) return kInvalidValue;
   const uint64_t turn = ++event->recorded;
   give(stream, [event, turn] {
     event->status = fake().state.copy_failure;

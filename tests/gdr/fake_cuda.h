@@ -17,7 +17,8 @@ struct FakeCuda {
   bool managed = false;      // allocations are managed memory
   bool copies_fail = false;  // at the time they run, not at the call
   bool copies_wait = false;  // no stream makes progress
-  int late = 0;              // how many queries of events pass before streams make progress
+  bool records_fail = false;
+  int late = 0;  // how many queries of events pass before streams make progress
   bool host_memory_fails = false;
   int copy_failure = 0;  // set by a failed copy; permanent, as with CUDA
   // Counters.
@@ -25,6 +26,7 @@ struct FakeCuda {
   int copies = 0;
   int host_allocations = 0;  // alive
   int streams = 0;           // alive
+  int early_frees = 0;       // of host memory while streams have work
 };
 
 extern "C" {

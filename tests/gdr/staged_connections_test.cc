@@ -30,13 +30,14 @@ void poll_until(const char* what, Step step) {
 
 class StagedConnections : public testing::Test {
  protected:
-  StagedConnections() {
+  StagedConnections() { open(); }
+  ~StagedConnections() override { hold(false); }
+
+  void open() {
     Options options{.settings = {{"PACECAR_NICS", "soft:udp:lo"}, {"PACECAR_GPU", "staged"}}};
     context_ = Context::open(options).value();
     connect();
   }
-  ~StagedConnections() override { hold(false); }
-
   void connect() {
     const auto listener = context_->listen(0).value();
     const auto connecting = context_->connect(0, listener->handle()).value();
@@ -318,6 +319,37 @@ TEST_F(StagedConnections, FailedCopyFailsItsSend) {
   EXPECT_EQ(error.code, ErrorCode::kSystem);
   EXPECT_THAT(error.message, HasSubstr("illegal memory access"));
   deregister(registered);
+}
+
+// The request's piece of the ring is used again.
+TEST_F(StagedConnections, ASendThatFailsHasNoCopyUnderWay) {
+  const GpuBuffer memory(fake_, 4096);
+  const Memory* const registered = register_gpu(memory);
+  fake_.with([](FakeCuda& cuda) { cuda.records_fail = true; });
+  for (int copies = 1; copies <= 20; ++copies) {
+    EXPECT_FALSE(send_->isend(memory.data(), 4096, 0, registered));
+    EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.copies; }), copies);
+  }
+  deregister(registered);
+}
+
+TEST_F(StagedConnections, TheRingOutlivesCopiesOfEveryGpu) {
+  send_.reset();
+  receive_.reset();
+  context_.reset();
+  fake_.with([](FakeCuda& cuda) { cuda.devices = 2; });
+  open();
+  const std::array<GpuBuffer, 2> buffers{GpuBuffer(fake_, 4096, 0), GpuBuffer(fake_, 4096, 1)};
+  std::vector<const Memory*> registered;
+  for (const GpuBuffer& buffer : buffers) registered.push_back(register_gpu(buffer));
+  fake_.with([](FakeCuda& cuda) { cuda.late = 1000; });
+  ASSERT_NE(send_->isend(buffers[0].data(), 4096, 0, registered[0]).value(), nullptr);
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_NE(send_->isend(buffers[1].data(), 4096, 0, registered[1]).value(), nullptr);
+  }
+  send_.reset();
+  EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.early_frees; }), 0);
+  for (const Memory* memory : registered) deregister(memory);
 }
 
 TEST_F(StagedConnections, DeregisteredMemoryFailsItsReceive) {

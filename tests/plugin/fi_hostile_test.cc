@@ -317,6 +317,42 @@ TEST(FiHostile, ASendFailsWhenThePeerEndsWhileConnecting) {
   });
 }
 
+// Another user of the peer's host knows its name.
+TEST(FiHostile, AGreetingInTheNameOfALivePeerIsNotAnswered) {
+  expect_processes_pass(1, [](Rank&) {
+    FiEnd victim;
+    FiEnd good;
+    const fi_addr_t to_victim = good.add(victim.name().data());
+    const auto progress = [&] {
+      victim.progress();
+      good.progress();
+    };
+    const auto expect_message = [&] {
+      int sent = 0;
+      int received = 0;
+      uint64_t value = 0;
+      ASSERT_EQ(
+          fi_trecv(victim.endpoint, &value, sizeof value, nullptr, FI_ADDR_UNSPEC, 1, 0, &received),
+          0);
+      good.until_taken([&] {
+        return fi_tsend(good.endpoint, &kGoodTag, sizeof kGoodTag, nullptr, to_victim, 1, &sent);
+      });
+      EXPECT_TRUE(eventually([&] {
+        progress();
+        return value == kGoodTag;
+      }));
+      EXPECT_EQ(good.outcome_of(&sent).error, 0);
+      EXPECT_EQ(victim.outcome_of(&received).error, 0);
+    };
+    expect_message();
+    FiHostilePeer hostile(victim.name().data(), 1);
+    sockaddr_in name{};
+    std::memcpy(&name, good.name().data(), sizeof name);
+    EXPECT_FALSE(hostile.is_answered(ntohs(name.sin_port), progress));
+    expect_message();
+  });
+}
+
 size_t address_space_bytes() {
   std::ifstream statm("/proc/self/statm");
   size_t pages = 0;

@@ -4,6 +4,8 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <vector>
 
 #include "tests/support/fi_world.h"
@@ -189,6 +191,46 @@ TEST(FiProviderMemory, TheWaitDescriptorBecomesReadable) {
         EXPECT_EQ(value, 42);
       },
       {.wait = FI_WAIT_FD});
+}
+
+// Its bytes go through the NIC.
+TEST(FiProviderMemory, ARegionThatIsClosedDuringALargeAccessFailsNothingElse) {
+  expect_processes_pass(2, [](Rank& rank) {
+    constexpr size_t kSize = 64 << 20;
+    setenv("PACECAR_CMA", "off", 1);
+    std::vector<uint8_t> bytes(kSize);
+    World world(rank);
+    for (const bool writes : {true, false}) {
+      std::ranges::fill(bytes, world.first() ? 1 : 2);
+      if (world.first()) {
+        world.meet();
+        int context = 0;
+        world.end.until_taken([&] {
+          return writes ? fi_write(world.end.endpoint, bytes.data(), kSize, nullptr, world.other(),
+                                   0, 1, &context)
+                        : fi_read(world.end.endpoint, bytes.data(), kSize, nullptr, world.other(),
+                                  0, 1, &context);
+        });
+        const int error = world.end.outcome_of(&context).error;
+        EXPECT_TRUE(error == 0 || error == FI_ENOKEY) << fi_strerror(error);
+        send_tagged(world, pattern(8, 1), 1);
+        continue;
+      }
+      fid_mr* region = nullptr;
+      must(fi_mr_reg(world.end.domain, bytes.data(), kSize, FI_REMOTE_WRITE | FI_REMOTE_READ, 0, 1,
+                     0, &region, nullptr),
+           "fi_mr_reg");
+      world.meet();
+      const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
+      while (writes ? static_cast<volatile uint8_t&>(bytes[0]) == 2
+                    : std::chrono::steady_clock::now() < until) {
+        world.end.progress();
+      }
+      EXPECT_EQ(fi_close(&region->fid), 0);
+      expect_tagged(world, pattern(8, 1), 1);
+    }
+    world.meet();
+  });
 }
 
 // The target makes no libfabric call meanwhile.

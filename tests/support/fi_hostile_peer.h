@@ -228,7 +228,14 @@ class FiHostilePeer {
     streams_.clear();
     inboxes_.clear();
     bootstrap_->end(call_);
+    for (const auto call : answered_calls_) bootstrap_->end(call);
+    answered_calls_.clear();
     lost_ = false;
+  }
+
+  void answer_call(fabric::EndpointBootstrap::CallId call) {
+    bootstrap_->answer(call, greeting_);
+    answered_calls_.push_back(call);
   }
 
   fabric::Greeting answered() {
@@ -236,7 +243,7 @@ class FiHostilePeer {
     for (const Waiting waiting; !waiting.hangs(); waiting.pause()) {
       for (const auto& event : bootstrap_->poll()) {
         using EventKind = fabric::EndpointBootstrap::Event::Kind;
-        if (event.kind == EventKind::kCalled) bootstrap_->answer(event.call, greeting_);
+        if (event.kind == EventKind::kCalled) answer_call(event.call);
         if (event.call != call_) continue;
         if (event.kind == EventKind::kAnswered) {
           answer = event.greeting;
@@ -276,7 +283,7 @@ class FiHostilePeer {
   void receive() {
     for (const auto& event : bootstrap_->poll()) {
       using EventKind = fabric::EndpointBootstrap::Event::Kind;
-      if (event.kind == EventKind::kCalled) bootstrap_->answer(event.call, greeting_);
+      if (event.kind == EventKind::kCalled) answer_call(event.call);
       if (event.call == call_ && event.kind == EventKind::kLost) lost_ = true;
     }
     while (auto connection = must(listener_->accept())) {
@@ -369,6 +376,7 @@ class FiHostilePeer {
   std::unique_ptr<fabric::EndpointBootstrap> bootstrap_;
   fabric::Greeting greeting_;
   fabric::EndpointBootstrap::CallId call_ = 0;
+  std::vector<fabric::EndpointBootstrap::CallId> answered_calls_;
   std::vector<OutgoingStream> streams_;
   std::vector<std::unique_ptr<fabric::Inbox>> inboxes_;
   fabric::MappedRing ring_;  // empty without a shared ring

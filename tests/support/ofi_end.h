@@ -65,7 +65,7 @@ class OfiEnd {
         need(OfiNic::open({.name = std::string("ofi:") + kind.provider,
                            .flows = 4,
                            .queue_pairs = 8,
-                           .regions = 32,
+                           .regions = 512,
                            .paths = paths,
                            .silence_limit = silence_limit,
                            .notification = notification},

@@ -1,5 +1,4 @@
-// OfiAddress: what a peer needs to reach a queue pair of a libfabric NIC.
-// Pure. Thread rule: any thread.
+// OfiAddress: what a peer needs to reach a queue pair. Pure. Thread rule: any thread.
 #pragma once
 
 #include <cstdint>

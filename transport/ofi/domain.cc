@@ -44,6 +44,7 @@ Result<void> OfiDomain::open_completions() {
   fi_cq_attr attributes{.size = count_, .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD};
   fid_cq* queue = nullptr;
   int fd = -1;
+  wakes_ = false;
   if (fi_cq_open(domain_.get(), &attributes, &queue, nullptr) == 0) {
     completions_.reset(queue);
     wakes_ = fi_control(&queue->fid, FI_GETWAIT, &fd) == 0;

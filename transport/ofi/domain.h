@@ -50,8 +50,7 @@ class OfiDomain {
   // tcp;ofi_rxm still polls closed endpoints through it.
   Result<void> reopen_completions();
 
-  // From here on wait_fd() becomes readable when something arrives, or after a short time; false:
-  // something has already arrived.
+  // wait_fd() becomes readable at the next arrival, or after a time; false: one is there already.
   bool prepare_to_wait();
   int wait_fd() const { return waiting_.get(); }
   // Whether every arrival makes wait_fd() readable; otherwise a timer does so periodically.

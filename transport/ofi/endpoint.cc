@@ -3,12 +3,16 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <sys/socket.h>
 
 #include <array>
 
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
+
+// Beyond a name that a peer has sent: libfabric reads to a 0, or as far as its first bytes ask for.
+constexpr size_t kNameRoom = sizeof(sockaddr_storage);
 
 Result<std::unique_ptr<OfiEndpoint>> OfiEndpoint::open(const OfiDomain& domain) {
   std::unique_ptr<OfiEndpoint> made(new OfiEndpoint(domain));
@@ -45,7 +49,7 @@ Result<fi_addr_t> OfiEndpoint::add_peer(std::span<const uint8_t> name) {
   if (peer.users == 0) {
     const bool fits =
         name.size() == name_.size() || domain_.provider().info->addr_format == FI_ADDR_STR;
-    key.push_back(0);  // addresses of some providers are text
+    key.resize(name.size() + kNameRoom);
     const int added =
         fits ? fi_av_insert(addresses_.get(), key.data(), 1, &peer.address, 0, nullptr) : 0;
     if (added != 1 || peer.address == FI_ADDR_NOTAVAIL) {
@@ -69,7 +73,7 @@ void OfiEndpoint::remove_peer(std::span<const uint8_t> name) {
 
 std::string OfiEndpoint::text_of(std::span<const uint8_t> name) const {
   std::vector<uint8_t> address(name.begin(), name.end());
-  address.push_back(0);
+  address.resize(name.size() + kNameRoom);
   std::array<char, 256> text{};
   size_t size = text.size();
   fi_av_straddr(addresses_.get(), address.data(), text.data(), &size);

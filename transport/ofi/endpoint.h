@@ -1,7 +1,6 @@
 // OfiEndpoint: an endpoint of a libfabric NIC, with the addresses of the peers to which it writes.
-// OfiEndpoints: those of a NIC, the first for control words, the others for data. An endpoint is
-// costly (tcp;ofi_rxm takes 67 MB), so all queue pairs share few. Thread rule: one thread at a
-// time.
+// OfiEndpoints: those of a NIC, the first for control words, the others for data. They are costly
+// (tcp;ofi_rxm: 67 MB), so all queue pairs share few. Thread rule: one thread at a time.
 #pragma once
 
 #include <rdma/fi_endpoint.h>
@@ -47,8 +46,7 @@ class OfiEndpoint {
   // Its address, for peers.
   std::span<const uint8_t> name() const { return name_; }
 
-  // A peer is removed when remove_peer() has been called as often as add_peer(). Errors: kPeer for
-  // an invalid address.
+  // Removed when remove_peer() has been called as often. Errors: kPeer (an invalid address).
   Result<fi_addr_t> add_peer(std::span<const uint8_t> name);
   void remove_peer(std::span<const uint8_t> name);
 
@@ -78,8 +76,7 @@ class OfiEndpoints {
   // `domain` outlives it.
   explicit OfiEndpoints(const OfiDomain& domain) : domain_(domain) {}
 
-  // Opens one for control words and `paths` for data, or as many as the provider and an address
-  // allow. Errors: what the provider refuses.
+  // For control words and `paths` for data, or as many as are possible. Errors: of the provider.
   Result<void> open(uint32_t paths);
   void close() { all_.clear(); }
 

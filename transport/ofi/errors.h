@@ -1,5 +1,4 @@
-// Error texts for what libfabric reports: what happened, its likely cause, and the cure.
-// Pure. Thread rule: any.
+// What libfabric reports as text: what happened, why, and the cure. Pure. Thread rule: any.
 #pragma once
 
 #include <string>
@@ -33,8 +32,7 @@ struct OfiErrorInfo {
   std::string_view cure;
 };
 
-// Also for numbers that are not in the table. A cancelled operation (FI_ECANCELED) counts as the
-// provider's own error, if that number is known.
+// For any number. Of a cancelled operation (FI_ECANCELED), the provider's own if that is known.
 const OfiErrorInfo& ofi_error_info(const OfiFailure& failure);
 
 // A failed operation of a queue pair: NIC, peer, the provider's text, cause and cure.

@@ -1,9 +1,8 @@
 // OfiMailbox: short messages between the two ends of a queue pair, for what the provider does not
 // do: they advertise and revoke memory, notify of a write that has arrived, and report that an end
 // is gone. A message is a remote write into a ring in the peer's memory. Its sequence number shows
-// that it is new. Its check shows that it is whole and from the peer, because others do not know
-// the secret of the ring.
-// Pure. Thread rule: one owner.
+// that it is new; its check, that it is whole and from the peer, as others do not know the ring's
+// secret. Pure. Thread rule: one owner.
 #pragma once
 
 #include <array>
@@ -44,8 +43,7 @@ struct OfiMessage {
 
   // Bytes at its beginning that are not written.
   size_t unwritten() const { return kind == Kind::kRegion ? 0 : offsetof(OfiMessage, kind); }
-  // Detects messages that are half written or forged. As the secret has 64 random bits, a simple
-  // check is enough.
+  // Detects half written and forged messages: simple, as the secret has 64 random bits.
   uint64_t make_check(uint64_t secret) const {
     std::array<uint64_t, sizeof(OfiMessage) / sizeof(uint64_t)> words;
     std::memcpy(words.data(), this, sizeof *this);
@@ -77,8 +75,7 @@ class OfiMailbox {
   // `secret`: of the peer's ring.
   void join(uint64_t secret) { peers_secret_ = secret; }
 
-  // Some entries are reserved for kCredit and kGone; otherwise two ends with full rings would wait
-  // for each other.
+  // Some entries are kept for kCredit and kGone: two ends with full rings must not wait for ever.
   bool has_room() const { return in_peers_ring() < OfiRings::kMessages - kReserved; }
   struct Outgoing {
     const OfiMessage* message = nullptr;  // unchanged until the peer has taken it

@@ -59,7 +59,9 @@ OfiNic::~OfiNic() {
   for (const uint32_t slot : live_) {
     QueuePair& qp = *queue_pairs_[slot];
     const bool notified = qp.gone_sent && qp.outbox.empty();  // its kGone may still be queued
-    if (notified || qp.peer_dead || !qp.mailbox.has_reserved_room()) continue;
+    // kGone may overtake a write on another connection; the end of that shows that we are gone.
+    const bool writes = domain_.traits().connects && qp.started > 0;
+    if (notified || writes || qp.peer_dead || !qp.mailbox.has_reserved_room()) continue;
     send_message(qp, {.message = {.kind = OfiMessage::Kind::kGone}});
   }
   if (software) ring_regions_.clear();
@@ -110,9 +112,8 @@ Result<QueuePairId> OfiNic::create_queue_pair(const QueuePairConfig& config) {
   }
   ASSIGN_OR_RETURN(const QueuePairId id, next_id());
   const uint32_t slot = slot_of(id);
-  // Each queue pair's rings have a key of their own, so that a peer cannot write to the rings of
-  // others. The slot's previous key was valid until now, for late messages: a wrong key may end the
-  // whole connection to a peer.
+  // Each queue pair's rings have a key of their own, so that a peer cannot write to others' rings.
+  // The slot's previous key was valid until now: a late message's wrong key may end a connection.
   ASSIGN_OR_RETURN(ring_regions_[slot], memory_.add_own(&rings_[slot], sizeof(OfiRings)));
   auto qp = std::make_unique<QueuePair>(id, config, rings_[slot]);
   qp->rings_descriptor = ring_regions_[slot].descriptor();
@@ -254,8 +255,7 @@ void OfiNic::reopen_endpoints(const std::string& why) {
   sweep();
 }
 
-// A software provider may continue a write after the memory is deregistered, so the peers must
-// confirm first that they write no more.
+// A software provider may continue a write after deregistration: the peers must confirm its end.
 
 bool OfiNic::wait_until(Duration limit, const std::function<bool()>& done) {
   using Clock = std::chrono::steady_clock;
@@ -274,8 +274,7 @@ bool OfiNic::wait_until(Duration limit, const std::function<bool()>& done) {
 }
 
 // A provider that has room refuses an operation only where it has no connection to the peer. Then
-// neither end writes to the other's memory: a peer that has died answers nothing, and is not waited
-// for.
+// neither end writes to the other's memory: for a peer that has died nobody waits.
 bool OfiNic::may_write(const QueuePair& qp) const {
   if (!qp.peer_may_write()) return false;
   const OfiTraits& traits = domain_.traits();
@@ -327,8 +326,13 @@ void OfiNic::halt_queue_pair(QueuePairId id) {
   }
   qp = find(id);
   qp->halted = true;
-  for (const uint32_t key : qp->advertised) revoke(*qp, key);
-  const auto quiet = [&] { return !may_write(*qp); };
+  std::vector<uint32_t> keys(qp->advertised.begin(), qp->advertised.end());
+  const auto quiet = [&] {
+    for (; !keys.empty() && qp->outbox.size() < OfiRings::kMessages; keys.pop_back()) {
+      revoke(*qp, keys.back());
+    }
+    return !may_write(*qp);
+  };
   if (!wait_until(kHaltLimit, quiet)) {
     reopen_endpoints("a peer did not confirm that it writes no more");
   }

@@ -48,8 +48,7 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   ~OfiNic() override;
 
   const OfiProvider& provider() const { return domain_.provider(); }
-  // Closes all endpoints and opens new ones; breaks all queue pairs. It is the last way to end all
-  // use of memory.
+  // Closes all endpoints, which ends all use of memory, and opens new ones; breaks all queue pairs.
   void reopen_endpoints(const std::string& why);
 
   // --- Nic ---
@@ -59,8 +58,7 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   Result<MemoryRegion> register_dmabuf(const DmaBufMemory& memory, Access access) override {
     return memory_.add_dmabuf(memory, access);
   }
-  // Waits, for a bounded time, for the provider, and for peers that may write there; reopens the
-  // endpoints if they do not answer.
+  // Waits for the provider, and for peers that may write there; after a time reopens the endpoints.
   std::shared_ptr<void> deregister_memory(const MemoryRegion& region) override;
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
   QueuePairAddress queue_pair_address(QueuePairId id) const override;
@@ -93,8 +91,8 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   OfiPlace place_of(const QueuePair& qp) const { return {domain_.name(), qp.peer}; }
   // Ends an operation at the provider, and returns its queue pair; nullptr: that is gone.
   QueuePair* end_operation(void* context, OfiOperation* ended);
-  // Sends kGone when nothing of ours is outstanding.
   void release_window(const OfiOperation& operation);
+  // Sends kGone when nothing of ours is outstanding.
   void step_leaving(QueuePair& qp);
   void sweep();
   void forget(uint32_t slot);
@@ -130,8 +128,7 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   size_t send(QueuePair& qp, PacedFlows::Turn* turn) override;
   // False: nothing was posted to the provider.
   bool start(QueuePair& qp, uint8_t endpoint, PacedFlows::Turn* turn);
-  // Posts a write to the provider, and a message behind it, if there is one. nullptr: the provider
-  // does not take it.
+  // Posts a write and, if there is one, a message behind it. nullptr: the provider refuses it.
   OfiOperation* hand_over(QueuePair& qp, OfiOperation::Kind kind, uint8_t endpoint, OfiWrite write,
                           const OfiMessage* message);
   // The provider does not take the operation.

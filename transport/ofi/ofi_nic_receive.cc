@@ -1,5 +1,4 @@
-// The part of OfiNic that receives: completions of the provider, messages of peers, and the
-// completions made of them.
+// The part of OfiNic that receives: completions of the provider, and messages of peers.
 #include <algorithm>
 
 #include "transport/ofi/ofi_nic.h"
@@ -175,7 +174,7 @@ void OfiNic::on_region(QueuePair& qp, const OfiMessage& message) {
 }
 
 bool OfiNic::prepare_to_wait(Instant /*now*/) {
-  const bool idle = domain_.prepare_to_wait();
+  const bool idle = failed_ || domain_.prepare_to_wait();
   // The provider does not wake us again for writes that it has placed already.
   const auto has_mail = [this](uint32_t slot) { return queue_pairs_[slot]->mailbox.has_arrived(); };
   return idle && all_polled() && std::ranges::none_of(live_, has_mail);

@@ -29,9 +29,8 @@ const WorkRequest* OfiNic::waiting(uint32_t slot) const {
   return qp->regions.usable(request->remote_key) != nullptr ? request : nullptr;
 }
 
-// Completes the requests that the provider need not see: empty ones, and those outside of the
-// peer's region. Asks the peer for a region that is unknown. Stops at one that the provider can
-// take.
+// Completes requests that the provider need not see: empty ones, and those outside of the peer's
+// region. Asks for a region that is unknown. Stops at one that the provider can take.
 void OfiNic::prepare_waiting(QueuePair& qp) {
   while (qp.can_start()) {
     const WorkRequest request = *qp.work.waiting();
@@ -173,8 +172,7 @@ void OfiNic::unblock_if(const std::function<bool(const QueuePair&)>& meant) {
   }
 }
 
-// An operation to the peer of `qp` has ended, so the provider may have room again. The other
-// blocked queue pairs to this peer get it first.
+// The provider may have room for this peer again: other blocked queue pairs get it first.
 void OfiNic::on_room(QueuePair& qp) {
   unblock_if([&qp](const QueuePair& other) { return &other != &qp && other.peers == qp.peers; });
   if (!qp.blocked) return;

@@ -1,6 +1,5 @@
-// OfiOperations: what a libfabric NIC has posted to the provider for all its queue pairs. The
-// provider returns an operation's address, so operations never move while the NIC exists. Bounded;
-// allocates once. Thread rule: one owner.
+// OfiOperations: what a libfabric NIC has posted to the provider, which returns their addresses: so
+// they never move while the NIC exists. Bounded; allocates once. Thread rule: one owner.
 #pragma once
 
 #include <rdma/fabric.h>

@@ -54,8 +54,7 @@ InfoHandle query(const OfiLibrary& library, const fi_info& hints) {
   return InfoHandle(error == 0 ? infos : nullptr, InfoDeleter{&library});
 }
 
-// What a provider must have: reliable datagrams, remote writes, and modes that we know. `name`
-// empty: any provider; `order`: of its writes.
+// Reliable datagrams, remote writes in this order, and modes that we know. `name` empty: any.
 InfoHandle make_hints(const OfiLibrary& library, std::string_view name, uint64_t order) {
   InfoHandle hints(library.dupinfo(nullptr), InfoDeleter{&library});
   if (!name.empty()) hints->fabric_attr->prov_name = strndup(name.data(), name.size());

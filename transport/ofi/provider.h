@@ -1,5 +1,4 @@
-// libfabric: the entry points of the library, and its providers on this machine, with what each can
-// do for Pacecar. Thread rule: any.
+// libfabric: its entry points, and its providers on this machine. Thread rule: any.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -31,8 +30,7 @@ class OfiLibrary {
   int endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint) const;
   // "1.17"
   std::string version() const;
-  // Whether GPU memory can be registered by dma-buf: the library and the headers of the build are
-  // of version 1.20 or later.
+  // Whether it registers dma-bufs of GPUs: library and headers are of version 1.20 or later.
   bool takes_dmabufs() const;
 
   decltype(&fi_freeinfo) freeinfo = nullptr;

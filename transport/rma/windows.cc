@@ -120,7 +120,8 @@ std::optional<OwnMemory> Windows::unshare(SharedWindow* window, size_t own_rank)
   if (--window->shares > 0) return released;
   for (size_t rank = 0; rank < known_.size(); ++rank) {
     const auto known = known_[rank].find(window->places[rank].id);
-    if (--known->second.shares == 0) known_[rank].erase(known);
+    const bool again = std::ranges::count(announced_[rank], known->second.place) > 0;
+    if (--known->second.shares == 0 && !again) known_[rank].erase(known);
   }
   shared_.remove_if([window](const SharedWindow& known) { return &known == window; });
   return released;

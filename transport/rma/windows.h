@@ -1,6 +1,5 @@
 // The windows that a group's ranks share: this rank's memory by number, and the peers' windows as
-// advertised.
-// Thread rule: one thread at a time.
+// advertised. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -90,8 +89,7 @@ class Windows {
   bool announce(size_t rank, const Place& place);
   bool announced(size_t rank) const { return !announced_[rank].empty(); }
   bool all_announced() const;
-  // The window that all ranks have announced; `own` is this rank's. If all have announced the same
-  // again, it is the existing one.
+  // The window that all ranks have announced, which may exist already; `own` is this rank's.
   SharedWindow* take_announced(size_t own_rank, const Place& own);
   // Ends one share(). Returns as release_own().
   [[nodiscard]] std::optional<OwnMemory> unshare(SharedWindow* window, size_t own_rank);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -18,7 +19,7 @@ struct Address {
   uint32_t scope_id = 0;
   uint16_t port = 0;
 
-  bool operator==(const Address&) const = default;
+  auto operator<=>(const Address&) const = default;
 };
 
 // Compares the IP addresses only, as two words, because this is done for every packet.

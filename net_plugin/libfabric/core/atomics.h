@@ -1,6 +1,5 @@
 // libfabric's atomic operations on memory, by libfabric's numbers. They are atomic with respect to
-// each other, because one thread at a time calls them, but not to the CPU's atomic instructions.
-// Pure.
+// each other, as one thread at a time calls them, but not to the CPU's atomic instructions. Pure.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +35,7 @@ inline constexpr uint8_t kDatatypes = 14;  // of fi_datatype: integers, floating
 // Size of one element; 0: unknown datatype.
 size_t datatype_bytes(uint8_t datatype);
 
-// Whether the operation is defined for this datatype. `fetches`: as fi_fetch_atomic; `compares`: as
-// fi_compare_atomic; neither: as fi_atomic.
+// Whether it is defined for the datatype, as fi_atomic, fi_fetch_atomic or fi_compare_atomic.
 bool atomic_valid(uint8_t operation, uint8_t datatype, bool fetches, bool compares);
 
 // Applies a valid operation to `count` elements at `target`. Compare operations change an element

@@ -1,6 +1,5 @@
-// The protocol between two endpoints: frames. Small frames share one Pacecar message. A frame is
-// sent in the byte order of the host: messages require that both ends have the same one. A received
-// frame is the peer's data: it is checked before it is used.
+// The protocol between two endpoints: frames. Small ones share one Pacecar message. They have the
+// byte order of the host, which must be that of both ends. A received frame is checked before use.
 #pragma once
 
 #include <array>

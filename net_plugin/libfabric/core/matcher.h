@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <list>
 #include <memory_resource>
+#include <optional>
 #include <utility>
 
 namespace pacecar::fabric {
@@ -34,7 +35,7 @@ class Matcher {
     PeerId source = 0;
     uint64_t tag = 0;
     Message message;
-    const void* claimed_by = nullptr;  // context of the claim (FI_CLAIM); null: not claimed
+    std::optional<const void*> claimed_by;  // context of the claim (FI_CLAIM)
   };
   using Receives = std::pmr::list<Posted>;
   using Messages = std::pmr::list<Arrived>;
@@ -50,12 +51,12 @@ class Matcher {
   // The unexpected message for a receive; messages().end(): none yet.
   typename Messages::iterator message_for(const Pattern& pattern) {
     return std::ranges::find_if(messages_, [&](const Arrived& one) {
-      return one.claimed_by == nullptr && pattern.matches(one.source, one.tag);
+      return !one.claimed_by && pattern.matches(one.source, one.tag);
     });
   }
   // The message that was claimed with this context.
   typename Messages::iterator claimed(const void* by) {
-    return std::ranges::find(messages_, by, &Arrived::claimed_by);
+    return std::ranges::find(messages_, std::optional(by), &Arrived::claimed_by);
   }
 
   Receive& post(const Pattern& pattern, Receive receive) {

@@ -1,22 +1,14 @@
-// Address vector: addresses of endpoints by number, and numbers by address. The number of a removed
-// address is reused. Pure; one thread.
+// Address vector: endpoints' addresses by number, and the reverse. Pure; one thread.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <tuple>
 #include <vector>
 
 #include "transport/wire/packet.h"
 
 namespace pacecar::fabric {
-
-struct AddressOrder {
-  bool operator()(const Address& a, const Address& b) const {
-    return std::tie(a.ip, a.scope_id, a.port) < std::tie(b.ip, b.scope_id, b.port);
-  }
-};
 
 class Names {
  public:
@@ -54,7 +46,7 @@ class Names {
  private:
   std::vector<std::optional<Address>> names_;
   std::vector<uint64_t> free_;
-  std::multimap<Address, uint64_t, AddressOrder> numbers_;
+  std::multimap<Address, uint64_t> numbers_;
 };
 
 }  // namespace pacecar::fabric

@@ -1,6 +1,5 @@
-// Outstanding operations by number. A number has the index of an entry and the generation of its
-// use, so it is never reused: the number of a finished operation finds nothing, even after its
-// entry was reused. Bounded; pure; one thread.
+// Outstanding operations by number: the index of an entry and the generation of its use. So that of
+// a finished operation finds nothing, even after its entry was reused. Bounded; pure; one thread.
 #pragma once
 
 #include <cstdint>

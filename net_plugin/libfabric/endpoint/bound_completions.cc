@@ -38,13 +38,15 @@ void BoundCompletions::report(PendingCompletion pending) {
   const uint64_t flags = pending.completion.flags;
   if (flags == 0) return;
   const bool failed = pending.completion.err != 0;
-  SharedBuffer* const shared = pending.shared.get();
-  const bool releases = shared != nullptr && --shared->incomplete == 0 && shared->used_up;
+  const auto shared = std::move(pending.shared);
+  const bool last = shared != nullptr && --shared->incomplete == 0 && shared->used_up;
+  const bool releases = last && shared->last == nullptr;
   if (releases) pending.completion.flags |= FI_MULTI_RECV;
   CompletionQueue* const queue = (flags & FI_RECV) != 0 ? receive_.queue : transmit_.queue;
   const bool queued = failed || releases || pending.queued_on_success;
   if (queued && queue != nullptr) queue->add(std::move(pending.completion));
   if (pending.counted) count(flags & (FI_SEND | FI_RECV | FI_WRITE | FI_READ), failed);
+  if (last && !releases) report(std::move(*shared->last));
 }
 
 void BoundCompletions::report_remote_write(MemoryRegion& region, const Frame& frame,

@@ -1,5 +1,4 @@
-// Where the completions of an endpoint go: the queues and counters that are bound to it.
-// Thread rule: with the domain's lock held.
+// Where completions go: an endpoint's queues, counters. Thread rule: with the domain's lock held.
 #pragma once
 
 #include <map>
@@ -32,8 +31,7 @@ class BoundCompletions {
   const BoundQueue& receive() const { return receive_; }
   bool has_counters() const { return !counters_.empty(); }
 
-  // A success, or a failure if the completion has an error. One without flags is of an operation
-  // that the application did not start.
+  // A success or, with an error, a failure. Without flags: the application did not start it.
   void report(PendingCompletion pending);
   // FI_REMOTE_READ, by a peer.
   void report_remote_read() { count(FI_REMOTE_READ, false); }

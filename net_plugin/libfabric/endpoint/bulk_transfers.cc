@@ -5,8 +5,7 @@
 namespace pacecar::fabric {
 namespace {
 
-// Bytes that are read from one peer in one turn. They take half a millisecond, so that others do
-// not wait for long.
+// Bytes that are read from one peer in one turn: half a millisecond, so that others wait little.
 constexpr uint64_t kTurnBytes = uint64_t{4} << 20;
 
 bool read_part(Operation& operation, uint64_t bytes) {

@@ -1,7 +1,6 @@
-// Moves the bytes of large operations. Those that a peer offers, or that a large read asks for, are
-// read from the peer's memory where that is possible; else a clear-to-send lets the peer put them.
-// Those that we have offered, or that a peer's large read asks for, are put into the peer's memory.
-// Thread rule: with the domain's lock held.
+// Moves the bytes of large operations. Those that a peer offers, or that our large read asks for,
+// are read from its memory where that is possible; else a clear-to-send lets it put them. Those
+// that we offer, or that its large read asks for, we put. Thread rule: with the domain's lock held.
 #pragma once
 
 #include "net_plugin/libfabric/endpoint/endpoint_state.h"
@@ -21,8 +20,7 @@ class BulkTransfers {
   // Reads from the peer's memory, for a limited time.
   void continue_direct_reads(Peer& peer);
 
-  // Puts of the operations in the peer's queued_puts, as far as there is room. The first one opens
-  // the peer's connection for puts.
+  // Puts of queued_puts, as far as there is room. The first opens the peer's connection for puts.
   void start_queued_puts(Peer& peer);
   // Ends operations whose puts are done. Errors: kPeer.
   Result<void> finish_puts(Peer& peer);

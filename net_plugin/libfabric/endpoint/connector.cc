@@ -100,19 +100,25 @@ void Connector::on_event(const EndpointBootstrap::Event& event) {
 
 void Connector::on_greeting(const EndpointBootstrap::Event& event) {
   const bool answers = event.kind == EndpointBootstrap::Event::Kind::kAnswered;
+  const Address name = state_.domain.with_own_scope(event.name);
   Peer* peer = nullptr;
   if (answers) {
     peer = peer_of(event.call);
-  } else if (state_.peers.admits(event.name)) {
-    peer = &state_.peers.named(event.name);
+  } else if (state_.peers.admits(name)) {
+    peer = &state_.peers.named(name);
   }
   if (peer == nullptr) return bootstrap_->end(event.call);
+  const bool other = peer->instance != 0 && peer->instance != event.greeting.instance;
+  // Whoever calls may give any name of its host. A process that has ended has closed its calls.
+  const auto lives = [&](EndpointBootstrap::CallId one) { return bootstrap_->has_greeted(one); };
+  if (other && !answers && std::ranges::any_of(peer->tcp_calls, lives)) {
+    return bootstrap_->end(event.call);
+  }
   if (answers) {
     // A peer with several addresses may have a name other than the one that we have called.
-    state_.peers.add_name(event.name, *peer);
+    state_.peers.add_name(name, *peer);
     std::erase(peer->tcp_calls, event.call);
   }
-  const bool other = peer->instance != 0 && peer->instance != event.greeting.instance;
   if (other) {
     fail_peer_(*peer,
                {.error = FI_ECONNRESET, .why = to_string(peer->name) + " has ended and restarted"});
@@ -175,8 +181,7 @@ void Connector::open_outbox(Peer& peer, std::unique_ptr<SendConnection> connecti
   Frame hello = hello_to(peer);
   if (peer.memory) hello.flags = kDirect;
   auto opened = peer.outbox->open(std::move(connection), hello, std::move(peer.shared_sender));
-  // Messages are posted before their completions are reported: the application that reads these may
-  // make no progress for long afterwards.
+  // Posted before the completions are reported: the application may then make no progress for long.
   if (opened) opened = peer.outbox->start(Outbox::Coming::kNothing);
   if (!opened) return peer.cannot_send(opened.error());
   for (PendingCompletion& pending : peer.held_completions) {

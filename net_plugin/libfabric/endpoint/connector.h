@@ -1,6 +1,5 @@
-// Connects an endpoint with its peers: calls them and answers their calls, makes a connection for
-// our frames and one for our puts, and finds out whose are the connections that it accepts.
-// Thread rule: with the domain's lock held.
+// Connects an endpoint with its peers: calls, answers, makes connections for our frames and puts,
+// and finds out whose accepted connections are. Thread rule: with the domain's lock held.
 #pragma once
 
 #include <functional>

@@ -31,9 +31,8 @@ Endpoint::Endpoint(Domain& domain, const fi_info& info)
       receiver_(state_, bulk_, rx_.size) {
   const SocketAddress any{.v4 = {.sin_family = AF_INET}};
   const auto name = from_sockaddr(static_cast<const sockaddr*>(info.src_addr));
-  wanted_name_ = name                                  ? *name
-                 : info.addr_format == FI_SOCKADDR_IN6 ? Address()
-                                                       : from_sockaddr(any);
+  wanted_name_ =
+      name.value_or(info.addr_format == FI_SOCKADDR_IN6 ? Address() : from_sockaddr(any));
 }
 
 Endpoint::~Endpoint() {
@@ -86,7 +85,7 @@ int Endpoint::set_name(const void* address, size_t bytes) {
 int Endpoint::get_name(void* address, size_t* bytes) const {
   const std::lock_guard lock(domain().mutex);
   if (!connector_.is_open()) return -FI_EOPBADSTATE;
-  return copy_address(connector_.name(), address, bytes) ? 0 : -FI_ETOOSMALL;
+  return copy_address(without_scope(connector_.name()), address, bytes) ? 0 : -FI_ETOOSMALL;
 }
 
 ssize_t Endpoint::cancel(void* context) {

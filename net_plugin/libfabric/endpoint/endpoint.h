@@ -1,7 +1,6 @@
-// An endpoint: the front of its parts. It hands calls of the application and frames of peers to
-// the part that handles them, gives all parts their turns, and fails peers that are lost.
-// Thread rule: bind() to cancel() and flush() take the domain's lock; all others, and the
-// destructor, are called with that lock held.
+// An endpoint: the front of its parts. It hands calls of the application and frames of peers to the
+// part that handles them, gives all parts their turns, and fails peers that are lost. Thread rule:
+// bind() to cancel() and flush() take the domain's lock; all others are called with it held.
 #pragma once
 
 #include "net_plugin/libfabric/endpoint/connector.h"
@@ -33,7 +32,11 @@ class Endpoint : public fid_ep {
   bool has_unsent_frames() const;
   // Called before a thread sleeps: peers on this host wake it. False: the next turn has work to do.
   bool prepare_to_rest();
-  void forget(const MemoryRegion& region) { target_.forget(region); }
+  bool reaches(const MemoryRegion& region) { return state_.operations.reach(region); }
+  void forget(MemoryRegion& region) {
+    target_.forget(region);
+    receiver_.forget(region);
+  }
   // Waits until all frames and puts are sent, for a limited time, and sends kBye.
   void flush();
 

@@ -1,5 +1,4 @@
-// What the parts of an endpoint share: its peers, its outstanding operations, and where their
-// completions go. Thread rule: with the domain's lock held.
+// What the parts of an endpoint share. Thread rule: with the domain's lock held.
 #pragma once
 
 #include "net_plugin/libfabric/endpoint/operations.h"

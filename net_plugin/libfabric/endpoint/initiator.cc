@@ -5,6 +5,9 @@
 namespace pacecar::fabric {
 namespace {
 
+// Bytes of one peer's replies to eager reads, which wait in its memory while they cannot be sent.
+constexpr uint64_t kMostReading = uint64_t{16} << 20;
+
 constexpr uint64_t kCompleteAtPeer =
     FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_COMMIT_COMPLETE;
 
@@ -28,8 +31,8 @@ Outbox::Coming coming(const OperationRequest& request) {
 bool is_copied(const Peer& peer, const OperationRequest& request) {
   if (request.frame.kind == FrameKind::kAtomic) return true;
   // Not writes: these are ordered up to kEagerBytes, and one whose direct read fails would be late.
-  const bool direct = request.frame.kind == FrameKind::kMessage && peer.reads_our_memory() &&
-                      !request.inject && (request.flags & FI_INJECT) == 0;
+  const bool direct =
+      request.frame.kind == FrameKind::kMessage && peer.reads_our_memory() && !request.injects();
   const size_t most = direct ? kDirectEagerBytes : kEagerBytes;
   return request.frame.kind != FrameKind::kRead && request.local.bytes() <= most;
 }
@@ -133,8 +136,7 @@ ssize_t Initiator::start_eagerly(const OperationRequest& request, Peer& peer) {
   }
   (void)request.local.copy_out({peer.outbox->add(frame), bytes});  // host memory
   if (!awaits_done) {
-    // It completes when the peer is connected: from then on the frame will be sent. With a lost
-    // peer it fails.
+    // It completes when the peer is connected, which gets the frame; with a lost peer it fails.
     peer.can_send() ? state_.completions.report(std::move(pending))
                     : peer.held_completions.push_back(std::move(pending));
   }
@@ -184,6 +186,7 @@ void Initiator::start_queued_reads(Peer& peer) {
          peer.outbox->has_room(kMaxSegments * sizeof(RemoteSegment))) {
     Operation& operation = *state_.operations.find(peer.queued_reads.front());
     const bool large = operation.length > kEagerBytes;
+    if (!large && peer.reading + operation.length > kMostReading) break;
     const bool direct = large && peer.reads_our_memory() && !operation.direct_failed;
     if (direct) operation.request.flags |= kDirect;
     if (large && !direct) {
@@ -196,6 +199,7 @@ void Initiator::start_queued_reads(Peer& peer) {
       }
     }
     peer.queued_reads.pop_front();
+    if (!large) peer.reading += operation.length;
     operation.awaits_done = true;
     Frame frame = operation.request;
     frame.payload = static_cast<uint32_t>(operation.segment_bytes().size());
@@ -238,13 +242,14 @@ FrameResult Initiator::on_clear_to_send(Peer& peer, const FrameView& view) {
   return FrameResult::kHandled;
 }
 
-FrameResult Initiator::on_done(const Peer& peer, const FrameView& view) {
+FrameResult Initiator::on_done(Peer& peer, const FrameView& view) {
   Operation* const operation = state_.operations.find(view.frame.id, peer);
   if (operation == nullptr || !operation->awaits_done) return FrameResult::kProtocolError;
   const int error = error_of(view.frame.data);
   const bool reads =
       operation->kind == Operation::Kind::kRead || operation->kind == Operation::Kind::kAtomic;
   const bool eager = operation->length <= kEagerBytes;
+  if (operation->kind == Operation::Kind::kRead && eager) peer.reading -= operation->length;
   if (error == 0 && reads && eager) {
     if (view.payload.size() != operation->length) return FrameResult::kProtocolError;
     (void)operation->local.copy_in(view.payload);  // host memory, or a bounce buffer

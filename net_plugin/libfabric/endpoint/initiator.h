@@ -1,5 +1,4 @@
-// Operations that an endpoint initiates: sends, writes, reads and atomics.
-// Thread rule: with the domain's lock held.
+// Starts sends, writes, reads and atomics. Thread rule: with the domain's lock held.
 #pragma once
 
 #include "net_plugin/libfabric/endpoint/bulk_transfers.h"
@@ -20,7 +19,7 @@ class Initiator {
   void start_queued_reads(Peer& peer);
 
   FrameResult on_clear_to_send(Peer& peer, const FrameView& view);
-  FrameResult on_done(const Peer& peer, const FrameView& view);
+  FrameResult on_done(Peer& peer, const FrameView& view);
 
  private:
   bool is_full(const Peer& peer) const;

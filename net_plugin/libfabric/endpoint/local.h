@@ -32,6 +32,12 @@ struct Local {
   size_t bytes() const { return total(all()); }
   // The segments of a kDirect frame: its pieces, by their addresses in this process.
   std::vector<uint8_t> segments() const;
+  // The region is being closed. False: it was not used.
+  bool forget(MemoryRegion& region) {
+    const bool used = std::ranges::count(regions, &region) > 0;
+    std::ranges::replace(regions, &region, nullptr);
+    return used;
+  }
   // Whether some of it is GPU memory.
   bool on_device() const;
   // Between it and host memory. Errors: as StagedRange::copy; none for host memory.

@@ -1,5 +1,4 @@
-// Operations of an endpoint: as the application requests them, and while they are outstanding.
-// Thread rule: with the domain's lock held.
+// Operations, as requested and while outstanding. Thread rule: with the domain's lock held.
 #pragma once
 
 #include <array>
@@ -14,11 +13,13 @@ namespace pacecar::fabric {
 
 struct Peer;
 
-// State of a buffer for several messages (FI_MULTI_RECV). The completion of the last message
-// returns the buffer to the application.
+struct PendingCompletion;
+
+// State of a buffer for several messages (FI_MULTI_RECV). Its last completion returns it.
 struct SharedBuffer {
-  uint32_t incomplete = 0;  // messages in it without a completion yet
-  bool used_up = false;     // no further message is matched with it
+  uint32_t incomplete = 0;                  // messages in it without a completion yet
+  bool used_up = false;                     // no further message is matched with it
+  std::unique_ptr<PendingCompletion> last;  // of a receive that has failed, after all messages
 };
 
 struct Receive {
@@ -39,6 +40,11 @@ struct ReceiveRequest {
 
 // A send, write, read or atomic that the application starts.
 struct OperationRequest {
+  // Whether the call copies the bytes.
+  bool injects() const {
+    return frame.kind != FrameKind::kRead && (inject || (flags & FI_INJECT) != 0);
+  }
+
   Frame frame;          // without payload, length and id
   bool inject = false;  // no completion; the buffer may be reused at once
   Local local;

@@ -50,8 +50,7 @@ Operation* Operations::find(uint64_t number, const Peer& peer) {
   return found != nullptr && found->peer == &peer ? found : nullptr;
 }
 
-// Of the region in the piece's descriptor, if that covers it; else it is registered for this
-// operation.
+// Of the region in the piece's descriptor, if that covers it; else made for this operation.
 Result<const Memory*> Operations::memory_for(Operation& operation, size_t piece, size_t nic) {
   const Piece& at = operation.local.pieces[piece];
   MemoryRegion* const region = operation.local.regions[piece];
@@ -66,6 +65,15 @@ Result<const Memory*> Operations::memory_for(Operation& operation, size_t piece,
     operation.registered[piece] = *memory;
   }
   return operation.registered[piece];
+}
+
+bool Operations::reach(const MemoryRegion& region) {
+  bool reached = false;
+  for_each([&](const Operation& operation) {
+    const bool uses = std::ranges::count(operation.local.regions, &region) > 0;
+    reached |= uses && operation.segment_count > 0 && !operation.reads_directly;
+  });
+  return reached;
 }
 
 bool Operations::describe_segments(Operation& operation) {

@@ -1,6 +1,5 @@
-// The outstanding operations of an endpoint: those that it has initiated, receives of offered
-// messages, and those that it serves. And the registration of their memory.
-// Thread rule: with the domain's lock held.
+// An endpoint's outstanding operations: those that it has initiated, receives of offered messages,
+// those that it serves; and their memory. Thread rule: with the domain's lock held.
 #pragma once
 
 #include "net_plugin/libfabric/core/operation_table.h"
@@ -33,12 +32,12 @@ class Operations {
 
   // The registration of a piece of the operation's memory.
   Result<const Memory*> memory_for(Operation& operation, size_t piece, size_t nic);
-  // Fills the operation's segments with the first `length` bytes of its memory. False: it cannot be
-  // registered, and there are no segments.
+  // Whether bytes of large operations move from or to the region.
+  bool reach(const MemoryRegion& region);
+  // Fills the segments with the first `length` bytes of its memory. False: that is not registered.
   bool describe_segments(Operation& operation);
 
-  // Ends the operation when the peer has confirmed it and all puts are acknowledged, so that no
-  // retransmission reads the memory any more.
+  // Ends it if the peer has confirmed it and all puts are acknowledged: nothing is sent again.
   void end_if_done(Operation& operation);
   // Reports the completion. `error`: 0, or a fi_errno.
   void end(Operation& operation, int error = 0, const std::string& why = {});

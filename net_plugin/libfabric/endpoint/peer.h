@@ -1,5 +1,4 @@
-// A peer of an endpoint: its connections, and what waits for them.
-// Thread rule: with the domain's lock held.
+// A peer: its connections, and what waits for them. Thread rule: with the domain's lock held.
 #pragma once
 
 #include <deque>
@@ -59,6 +58,7 @@ struct Peer {
   std::deque<uint64_t> queued_puts;   // operations whose puts wait for the connection or room
   std::deque<uint64_t> queued_reads;  // read requests, likewise
   std::deque<uint64_t> direct_reads;  // operations that read its memory
+  uint64_t reading = 0;               // bytes of eager reads that it has not replied to
   uint32_t serving = 0;               // outstanding kServeRead and kServeWrite for it
   std::optional<Failure> failure;
   fi_addr_t source = FI_ADDR_NOTAVAIL;  // its number in that version of the address vector

@@ -49,7 +49,7 @@ class PeerTable {
   Domain& domain_;
   AddressVector* vector_ = nullptr;
   std::deque<Peer> peers_;  // by PeerId; a deque: peers do not move
-  std::map<Address, Peer*, AddressOrder> by_name_;
+  std::map<Address, Peer*> by_name_;
   std::vector<Peer*> by_address_;  // a cache of the address vector, of cached_version_
   uint64_t cached_version_ = 0;
 };

@@ -183,30 +183,46 @@ ssize_t Receiver::post_claimed(const Receive& receive) {
 }
 
 ssize_t Receiver::cancel(void* context) {
-  for (Messages* messages : {&tagged_, &untagged_}) {
-    auto& receives = messages->receives();
-    const auto at = std::ranges::find_if(
-        receives, [&](const auto& posted) { return posted.receive.context == context; });
-    if (at == receives.end()) continue;
-    fail_receive(*messages, at, FI_ECANCELED, "the receive was cancelled");
-    return 0;
-  }
-  return -FI_ENOENT;
-}
-
-void Receiver::fail_receive(Messages& messages, Messages::Receives::iterator at, int error,
-                            const std::string& why) {
-  const uint64_t tag = at->pattern.tag;
-  const Receive receive = messages.take(at);
-  state_.completions.report(
-      without_message(receive.context, &messages == &tagged_, tag, error, why));
+  bool found = false;
+  const auto is_first = [&](const Messages::Posted& posted) {
+    return !found && (found = posted.receive.context == context);
+  };
+  fail_receives(is_first, FI_ECANCELED, "the receive was cancelled");
+  return found ? 0 : -FI_ENOENT;
 }
 
 void Receiver::fail_receives_from(const Peer& peer, int error, const std::string& why) {
+  const auto is_from = [&](const Messages::Posted& one) {
+    return one.pattern.source == peer.number;
+  };
+  fail_receives(is_from, error, why);
+}
+
+void Receiver::forget(MemoryRegion& region) {
+  const auto is_of_gpu = [&](Messages::Posted& posted) {
+    return posted.receive.local.forget(region) && region.device != nullptr;
+  };
+  fail_receives(is_of_gpu, FI_EINVAL, "its memory was closed before a message came");
+}
+
+template <typename Concerned>
+void Receiver::fail_receives(Concerned concerned, int error, const std::string& why) {
   for (Messages* messages : {&tagged_, &untagged_}) {
     for (auto at = messages->receives().begin(); at != messages->receives().end();) {
       const auto posted = at++;
-      if (posted->pattern.source == peer.number) fail_receive(*messages, posted, error, why);
+      if (!concerned(*posted)) continue;
+      const uint64_t tag = posted->pattern.tag;
+      const Receive receive = messages->take(posted);
+      PendingCompletion pending =
+          without_message(receive.context, messages == &tagged_, tag, error, why);
+      SharedBuffer* const shared = receive.shared.get();
+      if (shared != nullptr) pending.completion.flags |= FI_MULTI_RECV;
+      if (shared == nullptr || shared->incomplete == 0) {
+        state_.completions.report(std::move(pending));
+      } else {  // messages may still be written into the buffer
+        shared->used_up = true;
+        shared->last = std::make_unique<PendingCompletion>(std::move(pending));
+      }
     }
   }
 }

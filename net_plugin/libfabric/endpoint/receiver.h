@@ -1,5 +1,4 @@
-// Receives: posted receives, unexpected messages, and matching of the two.
-// Thread rule: with the domain's lock held.
+// Matches posted receives and messages. Thread rule: with the domain's lock held.
 #pragma once
 
 #include <vector>
@@ -25,6 +24,8 @@ class Receiver {
   FrameResult on_message(Peer& peer, const FrameView& view);
   // Drops the peer's unexpected offers. Its eager messages can still be received.
   void forget_messages_of(const Peer& peer);
+  // The region is being closed: receives into its GPU memory fail.
+  void forget(MemoryRegion& region);
   // Fails the receives that only this peer could match.
   void fail_receives_from(const Peer& peer, int error, const std::string& why);
 
@@ -51,8 +52,9 @@ class Receiver {
                        PendingCompletion pending);
   void discard(const Unexpected& message);
   PendingCompletion completion_of(const Frame& frame, const Receive& receive, Peer& from) const;
-  void fail_receive(Messages& messages, Messages::Receives::iterator at, int error,
-                    const std::string& why);
+  // `concerned(posted)`: whether the receive fails.
+  template <typename Concerned>
+  void fail_receives(Concerned concerned, int error, const std::string& why);
 
   EndpointState& state_;
   BulkTransfers& bulk_;

@@ -168,17 +168,12 @@ std::optional<Status> Target::apply(Peer& peer, const FrameView& view, const Loc
   return std::nullopt;
 }
 
-// Reads of the region that are not served yet are refused, and so are writes to it whose bytes we
-// are reading; no bounce buffer is copied to it. Other operations go on, and register their memory
-// for themselves.
-void Target::forget(const MemoryRegion& region) {
+// Reads that are not served yet are refused, and writes whose bytes we are reading; no bounce
+// buffer is copied to it. Other operations go on, and register their memory for themselves.
+void Target::forget(MemoryRegion& region) {
   using Kind = Operation::Kind;
   state_.operations.for_each([&](Operation& operation) {
-    bool uses = false;
-    for (MemoryRegion*& of : operation.local.regions) {
-      uses |= of == &region;
-      if (of == &region) of = nullptr;
-    }
+    bool uses = operation.local.forget(region);
     if (operation.target == &region) operation.target = nullptr;
     if (operation.bounce && std::ranges::count(operation.bounce->device.regions, &region) > 0) {
       operation.bounce->device = Local();  // is not copied to

@@ -13,7 +13,7 @@ class Target {
   // A write, an offer of a write, a read or an atomic.
   FrameResult on_request(Peer& peer, const FrameView& view);
   // The region is being closed.
-  void forget(const MemoryRegion& region);
+  void forget(MemoryRegion& region);
 
  private:
   // The memory that a request is about: one piece, with its region. Or the status to reply.

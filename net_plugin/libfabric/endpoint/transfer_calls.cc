@@ -36,7 +36,7 @@ ssize_t start(fid_ep* endpoint, const OperationRequest& request) {
     Endpoint& at = endpoint_of(endpoint);
     if (request.local.count > kMaxIov) return -FI_EINVAL;
     if (request.local.bytes() > kMaxMessageBytes) return -FI_EMSGSIZE;
-    if (request.inject && request.local.bytes() > at.inject_bytes()) return -FI_EMSGSIZE;
+    if (request.injects() && request.local.bytes() > at.inject_bytes()) return -FI_EMSGSIZE;
     at.domain().note_call();
     const std::lock_guard lock(at.domain().mutex);
     return at.start(request);
@@ -51,10 +51,6 @@ void place(ReceiveRequest& request, uint64_t tag, uint64_t ignore) {
   request.tag = tag;
   request.ignore = ignore;
 }
-void place_as(const fi_msg& /*message*/, ReceiveRequest& /*request*/) {}
-void place_as(const fi_msg_tagged& message, ReceiveRequest& request) {
-  place(request, message.tag, message.ignore);
-}
 
 void place(OperationRequest& /*request*/) {}
 void place(OperationRequest& request, uint64_t tag) {
@@ -64,14 +60,6 @@ void place(OperationRequest& request, uint64_t tag) {
 void place(OperationRequest& request, uint64_t address, uint64_t key) {
   request.frame.address = address;
   request.frame.tag = key;
-}
-void place_as(const fi_msg& /*message*/, OperationRequest& /*request*/) {}
-void place_as(const fi_msg_tagged& message, OperationRequest& request) {
-  place(request, message.tag);
-}
-// A call without a remote segment moves no bytes; its address and key are 0.
-void place_as(const fi_msg_rma& message, OperationRequest& request) {
-  if (message.rma_iov_count > 0) place(request, message.rma_iov[0].addr, message.rma_iov[0].key);
 }
 
 ssize_t receive(fid_ep* endpoint, ReceiveRequest& request) {
@@ -107,7 +95,7 @@ struct Receives {
     ReceiveRequest request{
         .from = message->addr,
         .receive = {.context = message->context, .flags = flags, .local = local}};
-    place_as(*message, request);
+    if constexpr (sizeof...(Place) > 0) place(request, message->tag, message->ignore);
     return receive(endpoint, request);
   }
 
@@ -136,9 +124,6 @@ struct Starts {
   }
 
   static ssize_t by_message(fid_ep* endpoint, const Message* message, uint64_t flags) {
-    if constexpr (requires { message->rma_iov_count; }) {
-      if (message->rma_iov_count > 1) return -FI_EINVAL;
-    }
     OperationRequest request{.frame = {.kind = kKind,
                                        .flags = data_flag((flags & FI_REMOTE_CQ_DATA) != 0),
                                        .data = message->data},
@@ -146,7 +131,14 @@ struct Starts {
                              .to = message->addr,
                              .context = message->context,
                              .flags = flags};
-    place_as(*message, request);
+    if constexpr (requires { message->tag; }) place(request, message->tag);
+    if constexpr (requires { message->rma_iov; }) {
+      if (message->rma_iov_count > 1) return -FI_EINVAL;
+      // Without a remote segment it moves no bytes; its address and key are 0.
+      const fi_rma_iov none{};
+      const fi_rma_iov& remote = message->rma_iov_count > 0 ? *message->rma_iov : none;
+      place(request, remote.addr, remote.key);
+    }
     return start(endpoint, request);
   }
 

@@ -103,7 +103,8 @@ bool Outbox::reply(const Frame& frame, std::span<const uint8_t> payload) {
     std::ranges::copy(payload, add(frame));
     return true;
   }
-  if (replies_.size() == kMaxReplies) return false;
+  if (replies_.size() == kMaxReplies || reply_bytes_ >= kMaxReplyBytes) return false;
+  reply_bytes_ += payload.size();
   replies_.push_back({frame, {payload.begin(), payload.end()}});
   return true;
 }
@@ -138,6 +139,7 @@ bool Outbox::may_gather_more(Coming coming) const {
 Result<void> Outbox::start(Coming coming) {
   for (; !replies_.empty() && fits(replies_.front().payload.size()); replies_.pop_front()) {
     std::ranges::copy(replies_.front().payload, add(replies_.front().frame));
+    reply_bytes_ -= replies_.front().payload.size();
   }
   if (connection_ == nullptr) return {};
   while (started_ < messages_.size()) {

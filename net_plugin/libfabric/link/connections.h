@@ -1,5 +1,4 @@
-// What an endpoint sends to a peer and receives from it over connections: frames, and puts.
-// Thread rule: one thread at a time.
+// What goes over the connections to a peer: frames, puts. Thread rule: one thread at a time.
 #pragma once
 
 #include <array>
@@ -45,9 +44,8 @@ class ConnectionWithPages {
   const Memory* memory_ = nullptr;
 };
 
-// Receives messages of frames from one peer, in the order of sending. When a message is received,
-// all puts that the peer issued before it are done. Receive buffers are reposted in batches: each
-// repost costs a control write to the peer.
+// Receives messages of frames from one peer, in order. When one is received, all puts before it are
+// done. Receive buffers are reposted in batches: each repost costs a control write to the peer.
 class Inbox final : public FrameSource, ConnectionWithPages<ReceiveConnection, uint8_t> {
  public:
   Inbox(std::shared_ptr<Context> context, std::unique_ptr<ReceiveConnection> connection)
@@ -73,15 +71,14 @@ class Inbox final : public FrameSource, ConnectionWithPages<ReceiveConnection, u
 
 // Sends frames to one peer, in the order in which they are added: over a connection, or through
 // memory that it shares with a peer on this host. Frames are copied into messages. While several
-// messages are outstanding, new frames are gathered in one message. It is posted when the
-// application makes progress and adds nothing, as it may wait for an answer to these frames. Frames
-// may be added before there is a connection; they are sent when it is open.
+// are outstanding, new frames gather in one, which is posted when the application makes progress
+// and adds nothing, as it may wait for an answer. Frames may be added before there is a connection.
 // Bounds: kMaxMessages messages; callers of add() check has_room() first. Replies that find no room
-// wait in a queue of kMaxReplies. A full queue means that the peer sends requests but receives no
-// replies; the caller of reply() fails such a peer.
+// wait in a queue. If it is full, the peer sends requests but receives no replies, and is failed.
 class Outbox : ConnectionWithPages<SendConnection, uint8_t> {
  public:
-  static constexpr size_t kMaxReplies = 4096;  // that wait for a free message
+  static constexpr size_t kMaxReplies = 4096;                 // that wait for a free message
+  static constexpr size_t kMaxReplyBytes = size_t{64} << 20;  // more than a provider asks for
   enum class Coming : uint8_t {
     kMore,     // further frames, at once
     kUnknown,  // perhaps more: the application has just started an operation
@@ -99,7 +96,7 @@ class Outbox : ConnectionWithPages<SendConnection, uint8_t> {
   bool has_room(size_t payload) const { return replies_.empty() && fits(payload); }
   // Adds a frame; returns the address for its payload. Requires has_room().
   uint8_t* add(const Frame& frame);
-  // Adds a reply. False: kMaxReplies replies wait already.
+  // Adds a reply. False: the queue of replies is full.
   bool reply(const Frame& frame, std::span<const uint8_t> payload);
 
   // Posts messages as far as possible; the last one may wait for more frames. Errors: kPeer.
@@ -146,6 +143,7 @@ class Outbox : ConnectionWithPages<SendConnection, uint8_t> {
   size_t started_ = 0;                // so many messages, the oldest, are posted
   std::vector<uint32_t> free_slots_;  // a stack: the last used is in cache
   std::deque<Reply> replies_;
+  size_t reply_bytes_ = 0;
   std::unique_ptr<SharedSender> shared_;
   std::deque<Request*> wakes_;
 };

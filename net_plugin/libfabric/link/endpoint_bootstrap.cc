@@ -49,21 +49,15 @@ tl::unexpected<Error> system_error(const char* what, const Address& name) {
               fmt::format("{} {}: {}", what, to_string(name), std::strerror(errno)));
 }
 
-FileDescriptor make_socket(sa_family_t family) {
-  return FileDescriptor(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-}
-
-int bind_to(int fd, const Address& name) {
-  SocketAddress raw;
-  const socklen_t bytes = to_sockaddr(name, raw);
-  return bind(fd, &raw.any, bytes);
+bootstrap::Socket unix_socket() {
+  return bootstrap::Socket(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
 }  // namespace
 
 void Greeting::set_name(const Address& of) {
   SocketAddress raw;
-  name_size = to_sockaddr(of, raw);
+  name_size = to_sockaddr(without_scope(of), raw);
   std::memcpy(name.data(), &raw, name_size);
 }
 
@@ -92,7 +86,7 @@ Result<std::unique_ptr<EndpointBootstrap>> EndpointBootstrap::open(const Address
 void EndpointBootstrap::enable_within_host(const Address& own) {
   calls_within_host_ = true;
   const UnixAddress address(own);
-  FileDescriptor listener = make_socket(AF_UNIX);
+  bootstrap::Socket listener = unix_socket();
   epoll_event event{.events = EPOLLIN, .data = {.u64 = kListenerWithinHost}};
   const bool listens = listener.get() >= 0 &&
                        bind(listener.get(), address.get(), address.bytes) == 0 &&
@@ -118,7 +112,7 @@ EndpointBootstrap::CallId EndpointBootstrap::call(const Address& peer, const Add
                                                   const Greeting& ours) {
   if (calls_within_host_) {  // by TCP if the peer does not listen there
     const UnixAddress address(peer);
-    FileDescriptor socket = make_socket(AF_UNIX);
+    FileDescriptor socket = unix_socket();
     const bool open = socket && connect(socket.get(), address.get(), address.bytes) == 0;
     if (const auto process = open ? process_behind(socket.get()) : std::nullopt) {
       return add({.socket = std::move(socket),
@@ -130,19 +124,13 @@ EndpointBootstrap::CallId EndpointBootstrap::call(const Address& peer, const Add
                  EPOLLOUT);
     }
   }
-  SocketAddress address;
-  const socklen_t bytes = to_sockaddr(peer, address);
-  Call call{
-      .socket = make_socket(address.any.sa_family), .ours = true, .from = peer, .outgoing = ours};
-  const int fd = call.socket.get();
-  int error = fd < 0 ? errno : 0;
-  // Bound to our own address: the peer compares it with the name in the greeting.
-  const Address source{.ip = from.ip, .scope_id = from.scope_id};
-  const bool bound = is_ipv4(from) == is_ipv4(peer) && !is_unspecified(from);
-  if (error == 0 && bound && bind_to(fd, source) != 0) error = errno;
-  if (error == 0 && connect(fd, &address.any, bytes) != 0 && errno != EINPROGRESS) error = errno;
-  if (error == 0) return add(std::move(call), EPOLLOUT);
-  events_.push_back({.kind = Event::Kind::kFailed, .call = next_, .error = error});
+  // From our own address: the peer compares it with the name in the greeting.
+  Call call{.socket = bootstrap::Socket::connect_to(peer, from),
+            .ours = true,
+            .from = peer,
+            .outgoing = ours};
+  if (call.socket) return add(std::move(call), EPOLLOUT);
+  events_.push_back({.kind = Event::Kind::kFailed, .call = next_, .error = errno});
   return next_++;
 }
 
@@ -153,23 +141,18 @@ void EndpointBootstrap::answer(CallId id, const Greeting& given) {
   if (!greet(call->second)) drop(call, ECONNRESET);
 }
 
-void EndpointBootstrap::accept(int listener) {
-  while (true) {
-    sockaddr_storage from{};
-    socklen_t bytes = sizeof from;
-    auto* const caller = reinterpret_cast<sockaddr*>(&from);
-    FileDescriptor socket(accept4(listener, caller, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (socket.get() < 0) return;
-    const bool within_host = listener == listener_within_host_.get();
+void EndpointBootstrap::accept(const bootstrap::Socket& listener) {
+  Address caller;
+  while (bootstrap::Socket socket = listener.accept(caller)) {
+    const bool within_host = &listener == &listener_within_host_;
     const auto process = within_host ? process_behind(socket.get()) : pid_t{0};
-    const auto name = within_host ? address_ : from_sockaddr(caller);
-    if (!name || !process || unknown_ == kMaxUnknown) continue;
+    if (!process || unknown_ == kMaxUnknown) continue;
     ++unknown_;
     add({.socket = std::move(socket),
          .connected = true,
          .within_host = within_host,
          .process = *process,
-         .from = *name},
+         .from = within_host ? address_ : caller},
         EPOLLIN | EPOLLRDHUP);
   }
 }
@@ -177,6 +160,11 @@ void EndpointBootstrap::accept(int listener) {
 bool EndpointBootstrap::is_within_host(CallId id) const {
   const auto call = calls_.find(id);
   return call != calls_.end() && call->second.within_host;
+}
+
+bool EndpointBootstrap::has_greeted(CallId id) const {
+  const auto call = calls_.find(id);
+  return call != calls_.end() && call->second.greeted;
 }
 
 void EndpointBootstrap::hand_over(CallId id, std::shared_ptr<const FileDescriptor> memory) {
@@ -304,9 +292,9 @@ std::vector<EndpointBootstrap::Event> EndpointBootstrap::poll() {
     if (count <= 0) break;
     for (int i = 0; i < count; ++i) {
       if (ready[i].data.u64 == kListener) {
-        accept(listener_.get());
+        accept(listener_);
       } else if (ready[i].data.u64 == kListenerWithinHost) {
-        accept(listener_within_host_.get());
+        accept(listener_within_host_);
       } else {
         poll_call(ready[i].data.u64);
       }

@@ -21,14 +21,13 @@
 #include "net_plugin/libfabric/core/frame.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/file_descriptor.h"
-#include "transport/base/port_range.h"
+#include "transport/engine/bootstrap/channel.h"
 #include "transport/wire/packet.h"
 
 namespace pacecar::fabric {
 
-// A clock for time limits on peers. It advances by at most `longest_turn` from one look at the
-// peers to the next: time in which this process was stopped, starved or computing is no silence of
-// a peer.
+// A clock for time limits on peers. It advances by at most `longest_turn` from one look at them to
+// the next: time in which this process was stopped, starved or computing is no silence of a peer.
 class AttendedTime {
  public:
   using Clock = std::chrono::steady_clock;
@@ -48,6 +47,9 @@ class AttendedTime {
   Clock::duration total_{};
   Clock::time_point last_ = Clock::now();
 };
+
+// A name for another host, which has scopes of its own.
+inline Address without_scope(const Address& name) { return {.ip = name.ip, .port = name.port}; }
 
 // As sent over the socket, in the byte order of the hosts.
 struct Greeting {
@@ -88,8 +90,7 @@ class EndpointBootstrap {
   static Result<std::unique_ptr<EndpointBootstrap>> open(const Address& address,
                                                          PortRange ports = {});
 
-  // From now on processes of this user on this host may call `own` through a Unix socket, and we
-  // call peers through theirs where they have one.
+  // From now on this user's processes of this host call each other through Unix sockets.
   void enable_within_host(const Address& own);
 
   const Address& address() const { return address_; }
@@ -97,8 +98,9 @@ class EndpointBootstrap {
   CallId call(const Address& peer, const Address& from, const Greeting& ours);
   void answer(CallId call, const Greeting& given);
   bool is_within_host(CallId call) const;
-  // Hands the memory over with our greeting. Requires that the greeting is not sent yet, and
-  // is_within_host().
+  // Whether the other side has sent its greeting, and the call is open.
+  bool has_greeted(CallId call) const;
+  // Hands memory over with our greeting, which is not sent yet. Requires is_within_host().
   void hand_over(CallId call, std::shared_ptr<const FileDescriptor> memory);
   void end(CallId call) { calls_.erase(call); }
   // The events since the last poll; cheap if there are none.
@@ -121,9 +123,9 @@ class EndpointBootstrap {
     Clock::duration begun{};  // attended_.total() at that time
   };
 
-  explicit EndpointBootstrap(FileDescriptor epoll, FileDescriptor listener, Address address)
+  explicit EndpointBootstrap(FileDescriptor epoll, bootstrap::Socket listener, Address address)
       : epoll_(std::move(epoll)), listener_(std::move(listener)), address_(std::move(address)) {}
-  void accept(int listener);
+  void accept(const bootstrap::Socket& listener);
   using Calls = std::map<CallId, Call>;
   Calls::iterator drop(Calls::iterator at, int error);
   void poll_call(CallId id);
@@ -133,8 +135,8 @@ class EndpointBootstrap {
   CallId add(Call call, uint32_t wanted);
 
   FileDescriptor epoll_;
-  FileDescriptor listener_;
-  FileDescriptor listener_within_host_;
+  bootstrap::Socket listener_;
+  bootstrap::Socket listener_within_host_;
   bool calls_within_host_ = false;
   Address address_;
   Calls calls_;

@@ -118,8 +118,7 @@ bool PeerMemory::read(std::span<const RemoteSegment> from, std::span<const Piece
   return whole;
 }
 
-// In one call, so that all is of one process; and in this order, so that the bytes were valid when
-// they were read.
+// In one call, so that all is of one process, and in this order: the bytes were valid when read.
 bool PeerMemory::read_run(uint64_t from, Piece to, const Guard& guard) const {
   Token token{};
   uint64_t value = 0;

@@ -1,5 +1,4 @@
-// Two processes of one host: frames through memory that both map, and reading a peer's memory.
-// Thread rule: one thread at a time, in either process.
+// Within a host: frames through shared memory, reading a peer's. Thread rule: one thread at a time.
 #pragma once
 
 #include <sys/types.h>
@@ -27,8 +26,7 @@ class FrameSource {
   FrameSource(const FrameSource&) = delete;
   FrameSource& operator=(const FrameSource&) = delete;
 
-  // The next message; it is valid until done() is called. Empty: none yet. Errors: kPeer; the next
-  // call returns the same.
+  // The next message, valid until done(). Empty: none yet. Errors: kPeer, again at the next call.
   virtual Result<std::span<const uint8_t>> next() = 0;
   // Errors: as irecv.
   virtual Result<void> done() = 0;
@@ -113,10 +111,9 @@ struct Guard {
 };
 
 // The memory of a peer's process, read without a NIC (cross-memory attach), and never written. The
-// kernel reports which process sent the greeting, and the greeting has the address of its token
-// there. The token is read after the bytes: if it has changed, the peer has ended or has failed
-// this endpoint, and the bytes are not valid. A memory region also has a guard: a word that changes
-// when the region is closed.
+// kernel reports which process sent the greeting, which has the address of its token there. The
+// token is read after the bytes: if it has changed, the peer has ended or has failed this endpoint,
+// and they are not valid. A memory region also has a guard, which changes when it is closed.
 class PeerMemory {
  public:
   struct Part {  // less than 2 GiB: what one system call reads
@@ -128,8 +125,7 @@ class PeerMemory {
   static std::optional<PeerMemory> open(pid_t process, uint64_t token_address, const Token& token);
 
   // Reads a part of the segments into the same part of the pieces, as far as there is room. False:
-  // not all bytes could be read, such as those of a device's memory, or they are no longer valid;
-  // the pieces' content is undefined.
+  // not all could be read (a device's memory), or it is not valid; the content is undefined.
   bool read(std::span<const RemoteSegment> from, std::span<const Piece> to, Part part,
             const std::optional<Guard>& guard = std::nullopt) const;
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -64,8 +65,8 @@ class Stage {
   }
   // The inner connection must be closed.
   ~Stage() {
+    for (const auto& engine : engines_) engine->wait();
     if (memory_ == nullptr) return;
-    engine_->wait();
     (void)staging_.context->deregister_memory(staging_.nic, memory_);  // the NIC exists: no error
   }
   Stage(const Stage&) = delete;
@@ -94,6 +95,7 @@ class Stage {
                               bytes, kPinnedRingBytes));
     }
     RETURN_IF_ERROR(make_ring(engine));
+    engines_.insert(engine);
     if (free_.empty()) return nullptr;
     const auto offset = space_.take(bytes);
     if (!offset) return nullptr;
@@ -124,10 +126,13 @@ class Stage {
   size_t used() const { return count_ - free_.size(); }
   const Memory* memory() const { return memory_; }
 
-  static Result<void> follow(StagedRequest& request, CopyWay way, const StagedRange& range) {
-    auto recorded = request.event.record(range.engine(), way);
-    request.copying = recorded.has_value();
-    return recorded;
+  // After a failure the request gives its piece of the ring back, so the copies must have ended.
+  static Result<void> follow(StagedRequest& request, CopyWay way, const StagedRange& range,
+                             Result<void> copied) {
+    if (copied) copied = request.event.record(range.engine(), way);
+    request.copying = copied.has_value();
+    if (!copied) range.engine()->wait();
+    return copied;
   }
 
  private:
@@ -137,7 +142,6 @@ class Stage {
     ASSIGN_OR_RETURN(memory_, staging_.context->register_memory(
                                   staging_.nic, pinned->bytes().data(), kPinnedRingBytes));
     pinned_ = std::move(pinned);
-    engine_ = engine;
     return {};
   }
 
@@ -145,7 +149,7 @@ class Stage {
   const std::unique_ptr<StagedRequest[]> requests_;
   const size_t count_;
   std::vector<StagedRequest*> free_;
-  std::shared_ptr<const CopyEngine> engine_;
+  std::set<std::shared_ptr<const CopyEngine>> engines_;  // that copy to or from the ring
   std::unique_ptr<PinnedMemory> pinned_;
   const Memory* memory_ = nullptr;  // of `pinned_`; null: there is no ring yet
   RingSpace space_{kPinnedRingBytes};
@@ -264,7 +268,7 @@ class StagedSendConnection final : public SendConnection, public CopyingConnecti
     uint8_t* const pinned = (*request)->piece;
     auto copied =
         range->copy(CopyWay::kToHost, const_cast<void*>(sending.data), pinned, sending.size);
-    if (copied) copied = Stage::follow(**request, CopyWay::kToHost, *range);
+    copied = Stage::follow(**request, CopyWay::kToHost, *range, std::move(copied));
     if (!copied) {
       stage_.give_back(*request);
       return tl::unexpected(copied.error());
@@ -289,6 +293,7 @@ class StagedReceiveConnection final : public ReceiveConnection {
   Result<void> prepare() { return stage_.prepare(); }
 
   Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) override {
+    if (buffers.size() > kMaxReceiveBuffers) return inner_->irecv(buffers);
     size_t bytes = 0;
     std::shared_ptr<const CopyEngine> engine;
     for (const ReceiveBuffer& buffer : buffers) {
@@ -299,10 +304,10 @@ class StagedReceiveConnection final : public ReceiveConnection {
       engine = range->engine();
       bytes += rounded(buffer.size);
     }
-    if (engine == nullptr || buffers.size() > kMaxReceiveBuffers) return pass(buffers);
+    if (engine == nullptr) return inner_->irecv(place(nullptr, buffers));
     auto taken = stage_.take(engine, bytes);
     if (!taken || *taken == nullptr) return taken;
-    auto started = inner_->irecv(place(**taken, buffers));
+    auto started = inner_->irecv(place(*taken, buffers));
     if (!started || *started == nullptr) {
       stage_.give_back(*taken);
       return started;
@@ -338,29 +343,18 @@ class StagedReceiveConnection final : public ReceiveConnection {
                 "the buffers of one receive lie on different GPUs: post one receive for each");
   }
 
-  // A buffer of 0 bytes needs no memory, and its registration may be one that the NIC does not
-  // know.
-  Result<Request*> pass(std::span<const ReceiveBuffer> buffers) {
-    std::array<ReceiveBuffer, kMaxReceiveBuffers> known;
-    if (buffers.size() > known.size()) return inner_->irecv(buffers);
-    for (size_t i = 0; i < buffers.size(); ++i) {
-      known[i] = buffers[i];
-      if (known[i].size == 0) known[i].memory = nullptr;
-    }
-    return inner_->irecv(std::span(known).first(buffers.size()));
-  }
-
-  // The buffers for the inner connection: GPU buffers are replaced by pieces of the ring.
-  std::span<const ReceiveBuffer> place(StagedRequest& request,
+  // The buffers for the inner connection: GPU buffers are replaced by pieces of the ring. A buffer
+  // of 0 bytes needs no memory, and its registration may be one that the NIC does not know.
+  std::span<const ReceiveBuffer> place(StagedRequest* request,
                                        std::span<const ReceiveBuffer> buffers) {
-    uint8_t* next = request.piece;
+    uint8_t* next = request != nullptr ? request->piece : nullptr;  // null: no GPU buffers
     for (size_t i = 0; i < buffers.size(); ++i) {
       const ReceiveBuffer& buffer = buffers[i];
       placed_[i] = buffer;
       if (buffer.size == 0) placed_[i].memory = nullptr;
       const std::shared_ptr<StagedRange>& range = staged_of(buffer.memory, buffer.size);
       if (range == nullptr) continue;
-      request.parts[i] = {range, buffer.data, next};
+      request->parts[i] = {range, buffer.data, next};
       placed_[i].data = next;
       placed_[i].memory = stage_.memory();
       next += rounded(buffer.size);
@@ -384,26 +378,18 @@ class StagedReceiveConnection final : public ReceiveConnection {
     }
   }
 
-  // After a failure the request gives its piece of the ring back, so the copies must have ended.
-  static Result<void> after_wait(const StagedRange* begun, Result<void> result) {
-    if (!result && begun != nullptr) begun->engine()->wait();
-    return result;
-  }
-
   static Result<void> begin_copies(StagedRequest& request) {
     const StagedRange* last = nullptr;
-    for (size_t i = 0; i < request.parts.size(); ++i) {
+    Result<void> copied;
+    for (size_t i = 0; i < request.parts.size() && copied; ++i) {
       const Part& part = request.parts[i];
       const size_t size = request.result.sizes[i];
       if (part.range == nullptr || size == 0) continue;
-      if (auto copied = part.range->copy(CopyWay::kToDevice, part.device, part.pinned, size);
-          !copied) {
-        return after_wait(last, std::move(copied));
-      }
       last = part.range.get();
+      copied = part.range->copy(CopyWay::kToDevice, part.device, part.pinned, size);
     }
-    if (last == nullptr) return {};
-    return after_wait(last, Stage::follow(request, CopyWay::kToDevice, *last));
+    return last == nullptr ? copied
+                           : Stage::follow(request, CopyWay::kToDevice, *last, std::move(copied));
   }
 
   Stage stage_;

@@ -1,11 +1,8 @@
 // Connections for GPU memory that their NIC cannot reach: the GPU copies messages through a pinned
 // ring while others are on the wire. Messages in other memory are not copied, but stay in order.
-//
 // A full ring is back-pressure: isend and irecv return nullptr. Copies are started, and finished
 // ones posted, within isend, irecv and test of the same connection. A receive is done when its copy
-// is done.
-//
-// Thread rule: as for other connections.
+// is done. Thread rule: as for other connections.
 #pragma once
 
 #include <memory>

@@ -104,7 +104,7 @@ Socket Socket::accept(Address& remote) const {
   pollfd callers{get(), POLLIN, 0};
   errno = EAGAIN;
   if (::poll(&callers, 1, 0) == 0) return {};
-  SocketAddress address;
+  SocketAddress address{};
   socklen_t size = sizeof address;
   Socket socket(::accept4(get(), &address.any, &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket) return {};

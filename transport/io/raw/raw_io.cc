@@ -218,7 +218,7 @@ Result<Address> choose_address(const SocketConfig& config, const InterfaceInfo& 
                             "'ip address add ... dev {0}', or use soft:udp:{0} over IPv6",
                             interface.name));
   }
-  Address local = config.address.value_or(*found);
+  Address local = config.address ? *config.address : *found;
   local.port = roce::kUdpPort;
   return local;
 }

@@ -2,6 +2,7 @@
 // stay open: in real time, on providers that every machine has. A missing provider is skipped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -234,6 +235,19 @@ TEST_P(OfiFailureTest, TimeWithoutTurnsOfTheNicIsNotSilence) {
     ASSERT_TRUE(run_until({&from, &to}, [&] { return from.finished(ends.a) == turn; }))
         << from.nic().fault(ends.a);
   }
+}
+
+TEST_P(OfiFailureTest, ANicWhoseEndpointsCannotBeReopenedSleepsWithoutThem) {
+  OfiEnd end(kind());
+  rlimit files{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = files.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  end.nic().reopen_endpoints("to have none");
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  EXPECT_FALSE(end.nic().create_queue_pair({}));
+  EXPECT_TRUE(end.nic().prepare_to_wait(monotonic_now()));
+  end.step();
 }
 
 size_t open_files() {

@@ -1,5 +1,6 @@
 // A libfabric NIC is closed while peers still write to it, on providers that every machine has. A
 // missing provider is skipped.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@ using test::need;
 using test::OfiConnection;
 using test::OfiEnd;
 using test::OfiLoad;
+using test::OfiTarget;
 using test::run_until;
 
 class OfiFarewellTest : public test::OverOfi {
@@ -75,6 +77,32 @@ TEST_P(OfiFarewellTest, WritesOfADestroyedQueuePairLeaveTheWindowOnceTheyAreDone
   const OfiConnection next = connect(from, to);  // of the same flow
   ASSERT_TRUE(from.post(next.a, OfiEnd::write(3, source, sink.target())));
   EXPECT_TRUE(run_until({&from, &to}, [&] { return from.finished(next.a) == 1; }));
+}
+
+// Its last writes may arrive after that message, over other connections.
+TEST_P(OfiFarewellTest, ANicThatIsClosedWhileItWritesDoesNotSayThatItWritesNoMore) {
+  if (kind().slow) GTEST_SKIP() << "a provider without connections";
+  OfiEnd to(kind());
+  const auto& word = to.memory(8, Access::kLocalRead);
+  QueuePairId id = 0;
+  OfiTarget back;
+  {
+    OfiEnd from(kind());
+    const OfiConnection ends = connect(from, to);
+    id = ends.b;
+    back = from.memory(8, Access::kRemoteWrite).target();
+    const auto& source = from.memory(kSize, Access::kLocalRead, 3);
+    const auto& sink = to.memory(kSize, Access::kRemoteWrite);
+    ASSERT_TRUE(from.post(ends.a, OfiEnd::write(1, source, sink.target())));
+    ASSERT_TRUE(to.post(ends.b, OfiEnd::write(1, word, back)));
+    ASSERT_TRUE(run_until({&from, &to},
+                          [&] { return from.finished(ends.a) == 1 && to.finished(ends.b) == 1; }));
+    ASSERT_TRUE(from.post(ends.a, OfiEnd::write(2, source, sink.target())));
+    from.nic().transmit(monotonic_now());
+  }
+  to.post(id, OfiEnd::write(2, word, back));
+  ASSERT_TRUE(run_until({&to}, [&] { return to.broken(id) != nullptr; }));
+  EXPECT_THAT(to.nic().fault(id), testing::Not(testing::HasSubstr("closed its end")));
 }
 
 // A messenger destroys its end when it learns that the peer's end is gone.

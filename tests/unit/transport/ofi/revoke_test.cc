@@ -170,6 +170,27 @@ TEST_P(OfiRevokeTest, HaltedQueuePairReceivesNothingMore) {
   writer.stop();
 }
 
+// More than may wait for the mailbox. In 50 ms they may not all be confirmed on a loaded host.
+TEST_P(OfiRevokeTest, HaltRevokesAllRegionsOfAQueuePair) {
+  constexpr uint64_t kRegions = 300;
+  OfiEnd from(kind());
+  OfiEnd to(kind());
+  const OfiConnection ends = connect(from, to);
+  const auto& source = from.memory(8, Access::kLocalRead);
+  for (uint64_t id = 1; id <= kRegions; ++id) {
+    ASSERT_TRUE(
+        from.post(ends.a, OfiEnd::write(id, source, to.memory(8, Access::kRemoteWrite).target())));
+    ASSERT_TRUE(run_until({&from, &to}, [&] { return from.finished(ends.a) == id; }));
+  }
+  {
+    const std::jthread turns([&from](const std::stop_token& stop) {
+      while (!stop.stop_requested()) from.step();
+    });
+    to.nic().halt_queue_pair(ends.b);
+  }
+  EXPECT_THAT(to.nic().fault(ends.b), testing::Not(testing::HasSubstr("asks more")));
+}
+
 TEST_P(OfiRevokeTest, TwoNicsMayRevokeAtTheSameTime) {
   constexpr size_t kRounds = 6;
   std::array<OfiEnd, 2> nics{OfiEnd(kind()), OfiEnd(kind())};

@@ -162,6 +162,17 @@ TEST(FiAtomic, OnlyDefinedOperationsAreValid) {
   EXPECT_EQ(datatype_bytes(kDatatypes), 0);
 }
 
+TEST(FiMatcher, AClaimWithoutAContextIsAClaim) {
+  Matcher<int, int> matcher;
+  matcher.add_unexpected(1, 5, 10);
+  matcher.add_unexpected(1, 5, 11);
+  EXPECT_EQ(matcher.claimed(nullptr), matcher.messages().end());
+  matcher.messages().back().claimed_by = nullptr;
+  ASSERT_NE(matcher.claimed(nullptr), matcher.messages().end());
+  EXPECT_EQ(matcher.claimed(nullptr)->message, 11);
+  EXPECT_EQ(matcher.message_for({.tag = 5})->message, 10);
+}
+
 TEST(FiNames, RepeatedNameIsFoundByItsOlderNumber) {
   Names names;
   const Address name{.port = 1};

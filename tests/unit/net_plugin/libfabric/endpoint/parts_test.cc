@@ -2,6 +2,7 @@
 // where its completions go, matching of receives and messages, and remote access to its memory.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <net/if.h>
 
 #include <cstring>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "net_plugin/libfabric/core/atomics.h"
+#include "net_plugin/libfabric/endpoint/initiator.h"
 #include "net_plugin/libfabric/endpoint/receiver.h"
 #include "net_plugin/libfabric/endpoint/target.h"
 #include "tests/support/null_context.h"
@@ -24,6 +26,12 @@ Address address_of(uint8_t host, uint16_t port) {
                 .sin_addr = {.s_addr = htonl(0x0a000000 + host)}};
   return from_sockaddr(address);
 }
+
+// One NIC, on the loopback.
+class Loopback : public test::NullContext {
+  std::span<const NicInfo> nics() const override { return {&nic_, 1}; }
+  const NicInfo nic_{.device = "lo"};
+};
 
 // An endpoint's state, with a completion queue and an address vector.
 class EndpointParts : public ::testing::Test {
@@ -48,7 +56,7 @@ class EndpointParts : public ::testing::Test {
   fi_domain_attr attributes_{};
   fi_info info_{.domain_attr = &attributes_};
   fi_cq_attr queue_attributes_{.size = 16, .format = FI_CQ_FORMAT_TAGGED};
-  Domain domain_{std::make_shared<test::NullContext>(), 0, info_, Params{.cma = AutoOrOff::kOff}};
+  Domain domain_{std::make_shared<Loopback>(), 0, info_, Params{.cma = AutoOrOff::kOff}};
   CompletionQueue queue_{domain_, queue_attributes_};
   Counter received_{domain_, FI_WAIT_NONE};
   Counter written_{domain_, FI_WAIT_NONE};
@@ -57,6 +65,15 @@ class EndpointParts : public ::testing::Test {
 };
 
 // --- peers ---
+
+TEST_F(EndpointParts, ALinkLocalNameOfAnotherHostGetsOurScope) {
+  Address name{.scope_id = 4711, .port = 7};
+  name.ip[0] = 0xfe;
+  name.ip[1] = 0x80;
+  EXPECT_EQ(domain_.with_own_scope(name).scope_id, if_nametoindex("lo"));
+  EXPECT_EQ(domain_.with_own_scope(name).port, 7U);
+  EXPECT_EQ(domain_.with_own_scope(address_of(1, 7)), address_of(1, 7));
+}
 
 TEST_F(EndpointParts, APeerIsTheSameByNumberAndByName) {
   Peer& peer = insert(1);
@@ -113,6 +130,17 @@ TEST_F(EndpointParts, ASuccessIsQueuedIfItIsWantedAndAlwaysCounted) {
   state_.completions.report(pending);
   EXPECT_TRUE(queue_.unread.empty());
   EXPECT_EQ(received_.value, 1U);
+}
+
+TEST_F(EndpointParts, ACounterThatHasMovedSinceTheLastTryIsNotWaitedFor) {
+  ASSERT_TRUE(domain_.make_driver());
+  Counter counter(domain_, FI_WAIT_FD);
+  counter.fid.fclass = FI_CLASS_CNTR;
+  fid* waited = &counter.fid;
+  EXPECT_EQ(try_wait(nullptr, &waited, 1), 0);
+  counter.count(false);  // and the application reads it only now
+  EXPECT_EQ(try_wait(nullptr, &waited, 1), -FI_EAGAIN);
+  EXPECT_EQ(try_wait(nullptr, &waited, 1), 0);
 }
 
 // --- receives ---
@@ -201,6 +229,72 @@ TEST_F(ReceiverAlone, OfAFailedPeerEagerMessagesRemainAndOffersGo) {
   EXPECT_TRUE(queue_.unread.empty());
   EXPECT_EQ(post(5), 0);
   EXPECT_EQ(completion().tag, 5U);
+}
+
+TEST_F(ReceiverAlone, ACancelledSharedBufferIsReturnedAfterItsMessages) {
+  ASSERT_TRUE(domain_.make_driver());
+  Peer& peer = insert(1);
+  const Local local = Local::one(place_.data(), place_.size(), nullptr);
+  const auto shared = std::make_shared<SharedBuffer>();
+  const auto post_shared = [&] {
+    return receiver_.post(false, {}, {.context = this, .local = local, .shared = shared});
+  };
+  receiver_.min_multi_receive = 1;
+  EXPECT_EQ(post_shared(), 0);
+  EXPECT_EQ(receiver_.on_message(peer, {{.kind = FrameKind::kOffer}, {}}), FrameResult::kHandled);
+  EXPECT_EQ(receiver_.cancel(this), 0);
+  EXPECT_TRUE(queue_.unread.empty()) << "a message may still be written into it";
+  uint64_t number = 0;
+  state_.operations.for_each([&](Operation& operation) { number = operation.number; });
+  EXPECT_EQ(bulk_.on_placed(peer, {.id = number}), FrameResult::kHandled);
+  const Completion message = completion();
+  EXPECT_EQ(message.err, 0);
+  EXPECT_EQ(message.flags & FI_MULTI_RECV, 0U);
+  const Completion end = completion();
+  EXPECT_EQ(end.err, FI_ECANCELED);
+  EXPECT_NE(end.flags & FI_MULTI_RECV, 0U);
+  EXPECT_EQ(end.op_context, this);
+}
+
+TEST_F(ReceiverAlone, AReceiveNeedsItsRegionNoLonger) {
+  iovec range{place_.data(), place_.size()};
+  const fi_mr_attr attributes{.mr_iov = &range, .iov_count = 1};
+  Peer& peer = insert(1);
+  for (const bool gpu : {false, true}) {
+    auto region = std::make_unique<MemoryRegion>(domain_, attributes);
+    if (gpu) region->device = std::make_unique<StagedRange>(nullptr, range.iov_base, range.iov_len);
+    const Local local = Local::one(place_.data(), place_.size(), region.get());
+    EXPECT_EQ(receiver_.post(true, {.tag = 5}, {.context = this, .local = local}), 0);
+    receiver_.forget(*region);
+    region.reset();
+    EXPECT_EQ(deliver(peer, 5, 3), FrameResult::kHandled);
+    EXPECT_EQ(completion().err, gpu ? FI_EINVAL : 0) << "only a GPU copies into its memory";
+  }
+}
+
+// --- operations ---
+
+TEST_F(EndpointParts, EagerReadsOfOnePeerAreBoundedInBytes) {
+  constexpr size_t kReads = 100;
+  constexpr size_t kAtOnce = (size_t{16} << 20) / kEagerBytes;
+  ASSERT_TRUE(domain_.make_driver());
+  BulkTransfers bulk(state_);
+  Initiator initiator(state_, bulk, kReads);
+  Peer& peer = insert(1);
+  std::vector<uint8_t> bytes(kEagerBytes);
+  const OperationRequest read{.frame = {.kind = FrameKind::kRead},
+                              .local = Local::one(bytes.data(), bytes.size(), nullptr)};
+  for (size_t i = 0; i < kReads; ++i) EXPECT_EQ(initiator.start(read, peer), 0);
+  EXPECT_EQ(peer.queued_reads.size(), kReads - kAtOnce);
+  std::vector<uint64_t> asked;
+  state_.operations.for_each([&](const Operation& operation) {
+    if (operation.awaits_done) asked.push_back(operation.number);
+  });
+  ASSERT_EQ(asked.size(), kAtOnce);
+  EXPECT_EQ(initiator.on_done(peer, {{.kind = FrameKind::kDone, .id = asked[0]}, bytes}),
+            FrameResult::kHandled);
+  initiator.start_queued_reads(peer);
+  EXPECT_EQ(peer.queued_reads.size(), kReads - kAtOnce - 1);
 }
 
 // --- remote access ---

@@ -107,6 +107,17 @@ TEST(FiBootstrap, CallIsLostWhenTheCallerResetsBeforeTheAnswer) {
   EXPECT_EQ(loss.call, arrival.call);
 }
 
+TEST(FiBootstrap, ANameCarriesNoScopeOfItsHost) {
+  Address name{.scope_id = 7, .port = 8};
+  name.ip[0] = 0xfe;
+  name.ip[1] = 0x80;
+  const auto sender = greeting_of(name, 1).sender();
+  ASSERT_TRUE(sender);
+  EXPECT_TRUE(same_ip(*sender, name));
+  EXPECT_EQ(sender->port, 8U);
+  EXPECT_EQ(sender->scope_id, 0U);
+}
+
 Greeting with_address(const Address& name) {
   Greeting greeting = greeting_of(name, 1);
   greeting.token_address = 4711;

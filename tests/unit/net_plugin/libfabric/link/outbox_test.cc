@@ -102,5 +102,20 @@ TEST_F(OutboxTest, FramesAddedBeforeMoreShareAMessage) {
   EXPECT_EQ(sent_ids(), first(4));
 }
 
+TEST_F(OutboxTest, RepliesThatThePeerDoesNotTakeAreBoundedInBytes) {
+  constexpr size_t kMost = (size_t{64} << 20) / kEagerBytes + kMaxMessages;
+  const std::vector<uint8_t> bytes(kEagerBytes);
+  const auto reply = [&] {
+    return outbox_.reply({.kind = FrameKind::kDone, .payload = kEagerBytes}, bytes);
+  };
+  size_t replies = 0;
+  while (replies <= kMost && reply()) ++replies;
+  EXPECT_EQ(replies, kMost);
+  ASSERT_TRUE(outbox_.start(Outbox::Coming::kNothing));
+  acknowledge_all();
+  ASSERT_TRUE(outbox_.start(Outbox::Coming::kNothing));
+  EXPECT_TRUE(reply()) << "some have left";
+}
+
 }  // namespace
 }  // namespace pacecar::fabric::outbox_test
