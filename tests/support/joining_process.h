@@ -39,7 +39,8 @@ class Process {
 
   // The properties that the application sees of that device.
   NicInfo& info(size_t device) { return groups_[device].front().info; }
-  // Before the first use of the context.
+  // Both before the first use of the context.
+  void bound_connecting(Duration limit) { params_.connect_timeout = limit; }
   void share_key(bootstrap::ClusterKey key) { key_ = std::move(key); }
   Context& context() {
     if (context_ == nullptr) {

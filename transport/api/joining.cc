@@ -10,6 +10,7 @@
 #include "transport/api/connections.h"
 #include "transport/api/lane_list.h"
 #include "transport/api/neighbors.h"
+#include "transport/base/attended_time.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/engine/clock.h"
@@ -94,7 +95,7 @@ class EngineListener final : public Listener {
   const Handle& handle() const override { return handle_; }
 
   Result<std::unique_ptr<ReceiveConnection>> accept() override {
-    const Instant now = clock_now();
+    const Instant now = time_.at(clock_now());
     while (waiting_.size() < kMaxWaiting) {
       auto session = bootstrap_->poll(now);
       if (session == nullptr) break;
@@ -233,6 +234,7 @@ class EngineListener final : public Listener {
   }
 
   const OwnDevices own_;
+  AttendedTime time_{clock_now()};
   std::unique_ptr<BootstrapListener> bootstrap_;
   Handle handle_;
   std::deque<Waiting> waiting_;                             // not answered
@@ -253,6 +255,7 @@ class EngineConnecting final : public Connecting {
         peers_(std::move(peers)),
         connect_timeout_(connect_timeout),
         options_(options),
+        time_(clock_now()),
         give_up_(clock_now() + kPlaceWait) {}
 
   ~EngineConnecting() override { close(connections_); }
@@ -261,7 +264,7 @@ class EngineConnecting final : public Connecting {
   Result<bool> begin() {
     if (bootstrap_ != nullptr) return true;
     if (peers_.empty()) return call(pack_no_lanes(describe_process(own_)));
-    const Instant now = clock_now();  // read before open(), which so is tried once after give_up_
+    const Instant now = attended();  // before open(), which so is tried once after give_up_
     ASSIGN_OR_RETURN(auto opened, open(now < give_up_));
     if (!opened) return false;
     connections_ = std::move(opened->connections);
@@ -279,7 +282,7 @@ class EngineConnecting final : public Connecting {
     ASSIGN_OR_RETURN(const auto begun, begin());
     if (!begun) return nullptr;
     if (!finished_) {
-      const Instant now = clock_now();
+      const Instant now = attended();
       ASSIGN_OR_RETURN(const auto reply, bootstrap_->poll(now));
       if (const auto warning = bootstrap_->take_warning(now)) {
         own_.notices->log_unreached(device_, bootstrap_->peer(), *warning, now);
@@ -289,10 +292,12 @@ class EngineConnecting final : public Connecting {
       RETURN_IF_ERROR(finish(*reply));
       finished_ = true;
     }
-    ASSIGN_OR_RETURN(const auto confirmed, bootstrap_->confirm(clock_now()));
+    ASSIGN_OR_RETURN(const auto confirmed, bootstrap_->confirm(attended()));
     if (!confirmed) return nullptr;
     return connection();
   }
+
+  Instant attended() { return time_.at(clock_now()); }
 
   Result<void> finish(std::span<const uint8_t> reply) {
     ASSIGN_OR_RETURN(const auto answers, unpack_lanes(reply));
@@ -332,7 +337,7 @@ class EngineConnecting final : public Connecting {
             return messenger.suspect_flow(connections_[lane], failure, now);
           });
     }
-    if (!doubtful || anew_ || clock_now() >= deadline_) return false;
+    if (!doubtful || anew_ || attended() >= deadline_) return false;
     anew_ = true;
     close(connections_);
     connections_.clear();
@@ -342,7 +347,7 @@ class EngineConnecting final : public Connecting {
   }
 
   Result<bool> call(std::span<const uint8_t> offer) {
-    const Instant now = clock_now();
+    const Instant now = attended();
     if (!anew_) deadline_ = now + connect_timeout_;
     const Duration left = std::max(deadline_ - now, Duration::from_ms(1));
     const Address& local = device_.nics.front().engine->address();
@@ -391,6 +396,7 @@ class EngineConnecting final : public Connecting {
   const std::vector<NicIdentity> peers_;
   const Duration connect_timeout_;
   const ConnectOptions options_;
+  AttendedTime time_;
   const Instant give_up_;
   Instant deadline_;         // since the first call
   bool anew_ = false;        // the second and last attempt

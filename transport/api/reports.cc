@@ -49,7 +49,9 @@ Error describe(MessageFailure failure, const std::string& peer, Duration timeout
     case MessageFailure::kPeerAbandoned:
       return of_peer("gave up a message before it was complete: look for the first error there");
     case MessageFailure::kPeerProtocol:
-      return of_peer("broke the protocol: run the same version of Pacecar on both sides");
+      return of_peer(
+          "broke the protocol: run the same version of Pacecar on both sides; if it is, packets "
+          "may be changed on the way, which PACECAR_INTEGRITY=full mends");
     case MessageFailure::kTooLong:
       return {
           ErrorCode::kInvalidArgument,
@@ -106,7 +108,7 @@ void StallWatch::report(const Attachment& at, const std::optional<Stall>& stall)
                describe_path(flow, at.nic.name));
   }
   const std::string end = fmt::format("{} {} over {}", at.verb(), at.peer, at.nic.name);
-  if (stall && !reported_) {
+  if (stall && (!reported_ || level_of(*stall) < *reported_)) {
     reported_ = level_of(*stall);
     const std::string own = at.own_trouble();
     const std::string address = to_string(at.nic.engine->address());

@@ -1,6 +1,9 @@
 // ProgressWatch: whether the requests of a connection make progress. Pure.
 #pragma once
 
+#include <utility>
+
+#include "transport/base/attended_time.h"
 #include "transport/base/units.h"
 #include "transport/message/flow_status.h"
 
@@ -11,25 +14,25 @@ class ProgressWatch {
   // Called by housekeeping: a request is pending, and progress is counted in `moves`. True when a
   // stall begins or ends.
   bool update(bool waits, uint64_t moves, Instant now) {
+    const Instant time = time_.at(now);
     if (!waits || !waits_ || moves != moves_) {
-      const bool ends = stalled_;
-      *this = ProgressWatch();
       moves_ = moves;
-      since_ = now;
+      since_ = time;
       waits_ = waits;
-      return ends;
+      return std::exchange(stalled_, false);
     }
-    const bool begins = !stalled_ && now - since_ >= kStallLimit;
+    const bool begins = !stalled_ && time - since_ >= kStallLimit;
     stalled_ |= begins;
     return begins;
   }
 
   bool waits() const { return waits_; }
   bool stalled() const { return stalled_; }
-  // How long nothing has moved.
-  Duration stalled_for(Instant now) const { return now - since_; }
+  // How long nothing has moved while this host attended to it.
+  Duration stalled_for(Instant now) const { return now - time_.missed() - since_; }
 
  private:
+  AttendedTime time_{Instant()};
   uint64_t moves_ = 0;
   Instant since_;
   bool waits_ = false;

@@ -25,8 +25,8 @@ constexpr Duration kLastPause = Duration::from_ms(320);
 constexpr std::string_view kRefused =
     "its process has ended, or a firewall rejects this port (PACECAR_PORTS sets the range)";
 constexpr std::string_view kOtherHost =
-    "its process has ended, or is on another host, which this address does not reach: let "
-    "PACECAR_NICS there name a NIC with another address";
+    "its process has ended, or is on another host with an address that this host has, too: give "
+    "each host addresses of its own, or let PACECAR_NICS name other NICs";
 constexpr std::string_view kUnreachable =
     "a link is down, two hosts have one MAC address ('ip link', 'ip neigh'), or these two networks "
     "have no route to each other: check cables, rails and routes";
@@ -146,10 +146,11 @@ BootstrapConnector::Step BootstrapConnector::finish_connect(Instant now) {
 
 BootstrapConnector::Step BootstrapConnector::connect_failed(int error, Instant now) {
   const std::string cause = std::generic_category().message(error);
+  const bool own = is_loopback(listener_) || same_ip(listener_, local_);
   switch (error) {
     case ECONNREFUSED:  // not yet started, or its backlog is full
     case ECONNRESET:
-      return try_later(cause, is_loopback(listener_) ? kOtherHost : kRefused, now);
+      return try_later(cause, own ? kOtherHost : kRefused, now);
     case ETIMEDOUT:
       return try_later(cause, bootstrap::kNoAnswer, now);
     case EHOSTUNREACH:  // its link may be coming up
@@ -193,8 +194,11 @@ BootstrapConnector::Step BootstrapConnector::take_challenge(Instant now) {
 BootstrapConnector::Step BootstrapConnector::challenge_without_proof() {
   channel_->queue(bootstrap::encode_frame(FrameType::kOffer, bootstrap::Mac{}));
   channel_->flush();
-  return fail(ErrorCode::kPeer,
-              bootstrap::without_proof("the listener at " + peer(), has_cluster_key_));
+  std::string text = bootstrap::without_proof("the listener at " + peer(), has_cluster_key_);
+  if (same_ip(listener_, local_)) {
+    text += "; this host has that address: if another host has it, too, give each its own";
+  }
+  return fail(ErrorCode::kPeer, std::move(text));
 }
 
 BootstrapConnector::Step BootstrapConnector::take_reply() {

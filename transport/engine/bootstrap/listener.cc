@@ -18,11 +18,6 @@ using bootstrap::Handshake;
 // Callers in the handshake at once; others wait in the kernel's backlog. Each takes about 8 KiB.
 constexpr size_t kMaxCallers = 64;
 
-// For a caller's proof, which takes two round trips: enough for one lost segment (the first
-// retransmission comes after at most 1 s, RFC 6298) and for a peer that polls rarely. A peer that
-// misses the limit connects again.
-constexpr Duration kProofTimeout = Duration::from_s(2);
-
 // After this time a caller may be dropped for a new one. It is longer than two round trips across a
 // continent, and a flood of silent callers delays a peer by at most kGrace * backlog / kMaxCallers
 // = 0.4 s.
@@ -108,8 +103,8 @@ void BootstrapListener::accept_callers(Instant now) {
       ++strangers_;
     }
     const Handshake handshake{.key = key_, .listener_nonce = random_value<bootstrap::Nonce>()};
-    std::unique_ptr<BootstrapSession> caller(new BootstrapSession(
-        Channel(std::move(socket), remote), handshake, now, std::min(timeout_, kProofTimeout)));
+    std::unique_ptr<BootstrapSession> caller(
+        new BootstrapSession(Channel(std::move(socket), remote), handshake, now, timeout_));
     if (advance(*caller, now)) {
       callers_.push_back(std::move(caller));
     } else {

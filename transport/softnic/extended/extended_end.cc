@@ -2,6 +2,7 @@
 
 #include <array>
 #include <new>
+#include <ranges>
 #include <utility>
 
 #include "transport/base/return_if_error.h"
@@ -296,7 +297,10 @@ size_t ExtendedEnd::transmit_questions(Instant now, std::span<TxPacket> out) {
   const PathMtu::Questions questions = requester_.ask(now);
   const uint16_t path = requester_.choose_path(now);
   size_t count = 0;
-  for (const Bytes size : questions.alone) count += ask(size, false, path, now, out.subspan(count));
+  // The largest first: a limiter drops the last of a burst.
+  for (const Bytes size : questions.alone | std::views::reverse) {
+    count += ask(size, false, path, now, out.subspan(count));
+  }
   for (const Bytes size : questions.joined) {
     for (int i = 0; i < 2; ++i) count += ask(size, true, path, now, out.subspan(count));
   }
@@ -390,7 +394,10 @@ TxPacket ExtendedEnd::refusal(const wire::Nak& nak) {
   const auto bytes = shared_.core.slab.take(wire::kNakBytes + shared_.trailer_bytes);
   wire::encode(nak, bytes.first<wire::kNakBytes>());
   seal(bytes.first(wire::kNakBytes), {}, {}, bytes.last(shared_.trailer_bytes));
-  return answer(bytes);
+  TxPacket packet = answer(bytes);
+  packet.alone =
+      nak.syndrome == wire::Syndrome::kQuestion;  // or joined packets must pass here, too
+  return packet;
 }
 
 size_t ExtendedEnd::transmit_answers(Instant now, std::span<TxPacket> out) {

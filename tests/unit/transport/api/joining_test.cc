@@ -5,6 +5,9 @@
 #include <gmock/gmock.h>
 #include <sched.h>
 
+#include <chrono>
+#include <thread>
+
 #include "tests/support/joining_process.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/wire/address.h"
@@ -213,6 +216,21 @@ TEST(Bootstrapping, CallsComeFromTheChosenAddress) {
     sched_yield();
   }
   EXPECT_EQ(ip_to_string(caller), "127.0.0.2");
+}
+
+TEST(Bootstrapping, TimeInWhichTheHostWasSuspendedDoesNotCount) {
+  Process ours({{{"soft"}}}), theirs({{{"soft"}}});
+  for (Process* const process : {&ours, &theirs}) {
+    process->bound_connecting(Duration::from_ms(1500));
+  }
+  const auto listener = theirs.context().listen(0).value();
+  const auto connecting = ours.context().connect(0, listener->handle()).value();
+  EXPECT_EQ(connecting->poll().value(), nullptr);
+  EXPECT_EQ(listener->accept().value(), nullptr);
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  const auto ends = test::finish(*connecting, *listener);
+  ASSERT_TRUE(ends) << ends.error().message;
+  expect_carries(ours.context(), theirs.context(), *ends);
 }
 
 // The peer sends offers of another form, or false ones.

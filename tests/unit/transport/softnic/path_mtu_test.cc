@@ -247,6 +247,36 @@ TEST(PathMtu, LossesAloneDoNotReduceIt) {
   EXPECT_EQ(writer.path_mtu(), 0);
 }
 
+// A policer drops what comes after the first packets of each burst.
+TEST(PathMtu, LimitersOfBurstsDoNotReduceIt) {
+  Writer writer;
+  std::array<Instant, 2> burst;
+  std::array<uint32_t, 2> passed{};
+  writer.pair.lose = [&](size_t from, Datagram&) {
+    if (writer.pair.now > burst[from] + Duration::from_ms(2)) {
+      burst[from] = writer.pair.now;
+      passed[from] = 0;
+    }
+    return ++passed[from] > 8;
+  };
+  for (int i = 0; i < 300; ++i) {
+    writer.write(Duration::from_s(5));
+    ASSERT_EQ(writer.path_mtu(), 0) << i;
+  }
+}
+
+// Of the packets that the kernel hands on as one, for the interface to divide.
+TEST(PathMtu, OnlyTheFirstOfJoinedPacketsMayPass) {
+  Writer writer;
+  std::array<Instant, 2> joined;
+  writer.pair.lose = [&](size_t from, Datagram& datagram) {
+    return !datagram.alone && std::exchange(joined[from], writer.pair.now) == writer.pair.now;
+  };
+  for (int i = 0; i < 5; ++i) writer.write(Duration::from_s(5));
+  writer.pair.run_for(Duration::from_ms(500));
+  EXPECT_EQ(writer.path_mtu(), 0);
+}
+
 // Whatever is lost and whenever the path changes, each write arrives once and whole.
 RC_GTEST_PROP(PathMtuProperty, EachWriteArrivesOnce, (uint32_t seed)) {
   Prng random(seed);

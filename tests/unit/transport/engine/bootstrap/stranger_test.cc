@@ -30,7 +30,6 @@ using State = BootstrapSession::State;
 
 constexpr size_t kMaxCallers = 64;  // handshakes at once
 constexpr Duration kGrace = Duration::from_ms(100);
-constexpr Duration kProofTimeout = Duration::from_s(2);
 
 std::span<const uint8_t> bytes_of(const Frame& frame) {
   return std::span(frame.bytes).first(frame.size);
@@ -188,12 +187,12 @@ TEST(BootstrapStranger, ConfirmationBeforeTheReplyFailsTheSession) {
   EXPECT_EQ(finish(*session, world.now), State::kFailed);
 }
 
-TEST(BootstrapStranger, SilenceEndsAtTheProofTimeout) {
+TEST(BootstrapStranger, SilenceEndsAtTheTimeout) {
   for (const Duration timeout : {BootstrapWorld::kTimeout, Duration::from_s(1)}) {
     BootstrapWorld world(test::ipv4_loopback(), timeout);
     TcpEnd silent(world.port());
     expect_good_peer_gets_through(world);  // the silent caller came first, so it is connected too
-    world.now = world.now + std::min(timeout, kProofTimeout) - Duration::from_ns(1);
+    world.now = world.now + timeout - Duration::from_ns(1);
     EXPECT_EQ(world.listener->poll(world.now), nullptr);
     EXPECT_EQ(world.listener->strangers(), 0U);
     world.now = world.now + Duration::from_ns(1);
@@ -208,12 +207,12 @@ TEST(BootstrapStranger, SlowCallerGetsNoMoreTime) {
   const Frame hello = encode_frame(FrameType::kHello, bootstrap::Nonce{});
   const Instant start = world.now;
   expect_good_peer_gets_through(world);
-  for (size_t sent = 0; world.now < start + kProofTimeout; ++sent) {
+  for (size_t sent = 0; world.now < start + BootstrapWorld::kTimeout; ++sent) {
     ASSERT_EQ(world.listener->strangers(), 0U);
     ASSERT_LT(sent, hello.size);
     slow.send(bytes_of(hello).subspan(sent, 1));
     if (sent == 5) expect_good_peer_gets_through(world);
-    world.now = world.now + Duration::from_ms(100);
+    world.now = world.now + Duration::from_ms(500);
     EXPECT_EQ(world.listener->poll(world.now), nullptr);
   }
   EXPECT_EQ(world.listener->strangers(), 1U);

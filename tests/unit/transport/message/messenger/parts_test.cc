@@ -304,28 +304,51 @@ TEST(MessengerEnd, TablesOutliveTheLastTurnOfTheNic) {
   EXPECT_EQ(nic.turns, 3) << "destroys two queue pairs and deregisters one region";
 }
 
+// Updates up to and including `until`, every 500 ms; true if any of them said so.
+bool attend(ProgressWatch& watch, bool waits, Instant& now, Instant until) {
+  bool changes = false;
+  while (now < until) {
+    now = std::min(now + Duration::from_ms(500), until);
+    changes |= watch.update(waits, 1, now);
+  }
+  return changes;
+}
+
 TEST(ProgressWatchTest, StallBeginsAfterTheLimitAndEndsWithProgress) {
   ProgressWatch watch;
-  EXPECT_FALSE(watch.update(true, 1, kStart));
-  EXPECT_FALSE(watch.update(true, 1, kStart + kStallLimit - Duration::from_ns(1)));
+  Instant now = kStart;
+  EXPECT_FALSE(watch.update(true, 1, now));
+  EXPECT_FALSE(attend(watch, true, now, kStart + kStallLimit - Duration::from_ns(1)));
   EXPECT_FALSE(watch.stalled());
-  EXPECT_TRUE(watch.update(true, 1, kStart + kStallLimit));
+  EXPECT_TRUE(attend(watch, true, now, kStart + kStallLimit));
   EXPECT_TRUE(watch.stalled());
-  EXPECT_EQ(watch.stalled_for(kStart + kStallLimit).ns(), kStallLimit.ns());
-  EXPECT_FALSE(watch.update(true, 1, kStart + kStallLimit * 2)) << "the stall continues";
-  EXPECT_TRUE(watch.update(true, 2, kStart + kStallLimit * 2)) << "the stall ends";
+  EXPECT_EQ(watch.stalled_for(now).ns(), kStallLimit.ns());
+  EXPECT_FALSE(attend(watch, true, now, kStart + kStallLimit * 2)) << "the stall continues";
+  EXPECT_EQ(watch.stalled_for(now).ns(), kStallLimit.ns() * 2);
+  EXPECT_TRUE(watch.update(true, 2, now)) << "the stall ends";
   EXPECT_FALSE(watch.stalled());
 }
 
 TEST(ProgressWatchTest, StallNeedsAPendingRequest) {
   ProgressWatch watch;
-  EXPECT_FALSE(watch.update(false, 1, kStart));
-  EXPECT_FALSE(watch.update(false, 1, kStart + kStallLimit * 2));
+  Instant now = kStart;
+  EXPECT_FALSE(attend(watch, false, now, kStart + kStallLimit * 2));
   EXPECT_FALSE(watch.waits());
-  EXPECT_FALSE(watch.update(true, 1, kStart + kStallLimit * 3)) << "the wait begins now";
-  EXPECT_FALSE(watch.update(true, 1, kStart + kStallLimit * 4 - Duration::from_ns(1)));
-  EXPECT_TRUE(watch.update(true, 1, kStart + kStallLimit * 4));
-  EXPECT_TRUE(watch.update(false, 1, kStart + kStallLimit * 5)) << "the request is gone";
+  EXPECT_FALSE(watch.update(true, 1, now)) << "the wait begins now";
+  EXPECT_FALSE(attend(watch, true, now, kStart + kStallLimit * 3 - Duration::from_ns(1)));
+  EXPECT_TRUE(attend(watch, true, now, kStart + kStallLimit * 3));
+  EXPECT_TRUE(watch.update(false, 1, now)) << "the request is gone";
+}
+
+TEST(ProgressWatchTest, TimeInWhichThisHostWasSuspendedIsNoStall) {
+  ProgressWatch watch;
+  Instant now = kStart;
+  watch.update(true, 1, now);
+  attend(watch, true, now, kStart + Duration::from_s(1));
+  now = now + Duration::from_s(18);
+  EXPECT_FALSE(watch.update(true, 1, now));
+  EXPECT_EQ(watch.stalled_for(now).ns(), Duration::from_s(2).ns());
+  EXPECT_TRUE(attend(watch, true, now, now + Duration::from_s(1)));
 }
 
 }  // namespace
