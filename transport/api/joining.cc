@@ -255,7 +255,6 @@ class EngineConnecting final : public Connecting {
         peers_(std::move(peers)),
         connect_timeout_(connect_timeout),
         options_(options),
-        time_(clock_now()),
         give_up_(clock_now() + kPlaceWait) {}
 
   ~EngineConnecting() override { close(connections_); }
@@ -298,7 +297,6 @@ class EngineConnecting final : public Connecting {
   }
 
   Instant attended() { return time_.at(clock_now()); }
-
   Result<void> finish(std::span<const uint8_t> reply) {
     ASSIGN_OR_RETURN(const auto answers, unpack_lanes(reply));
     if (answers.size() != connections_.size()) {
@@ -396,7 +394,7 @@ class EngineConnecting final : public Connecting {
   const std::vector<NicIdentity> peers_;
   const Duration connect_timeout_;
   const ConnectOptions options_;
-  AttendedTime time_;
+  AttendedTime time_{clock_now()};
   const Instant give_up_;
   Instant deadline_;         // since the first call
   bool anew_ = false;        // the second and last attempt
