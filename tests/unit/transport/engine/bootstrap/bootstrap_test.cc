@@ -249,7 +249,7 @@ TEST(Bootstrap, ConnectorWaitsForALateListener) {
 // A listener drops a connector whose proof comes too late, though its owner may only have polled
 // late.
 TEST(Bootstrap, ConnectorReconnectsAfterTheListenerDropsIt) {
-  BootstrapWorld world;
+  BootstrapWorld world(test::ipv4_loopback(), Duration::from_s(2));
   auto connector = world.connect(pattern(10, 1));
   // Let the hello arrive and the challenge go out; then the connector is not polled.
   for (int i = 0; i < 100; ++i) ASSERT_EQ(connector->poll(world.now), std::nullopt);
