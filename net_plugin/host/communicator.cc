@@ -27,13 +27,6 @@ void receive_log(LogSeverity severity, unsigned long, const char*, int, const ch
 
 }  // namespace
 
-LogListener warnings_to_stderr() {
-  return [](LogSeverity severity, const char* line) {
-    const bool warns = severity == LogSeverity::kWarn || severity == LogSeverity::kAbort;
-    if (warns) std::fprintf(stderr, "%s\n", line);  // one write: lines of several ranks stay whole
-  };
-}
-
 Communicator::Communicator(Subject subject, LogListener listener) : subject_(std::move(subject)) {
   {
     const std::lock_guard lock(g_listener_mutex);

@@ -50,8 +50,6 @@ void poll_until(std::string_view what, const Step& step) {
 // Receives the log lines of this process's plugins; from any thread, one line at a time. NCCL's
 // logger has no context argument, so it is the process's: the newest Host's.
 using LogListener = std::function<void(LogSeverity, const char* line)>;
-// Writes warnings to stderr.
-LogListener warnings_to_stderr();
 
 struct Subject {
   std::string path;  // of the plugin

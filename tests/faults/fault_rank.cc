@@ -14,6 +14,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -96,11 +97,16 @@ HandleBytes await_handle(const Options& options, int rank) {
   return handle;
 }
 
+void warnings_to_stderr(LogSeverity severity, const char* line) {
+  const bool warns = severity == LogSeverity::kWarn || severity == LogSeverity::kAbort;
+  if (warns) std::fprintf(stderr, "%s\n", line);  // one write: lines of several ranks stay whole
+}
+
 class Rank {
  public:
   explicit Rank(const Options& options)
       : options_(options),
-        host_({.path = options.plugin}, warnings_to_stderr()),
+        host_({.path = options.plugin}, warnings_to_stderr),
         profile_(ProfilePlayer::find(host_.module())),
         sent_(kElements),
         received_(kWindow * kSliceElements),
