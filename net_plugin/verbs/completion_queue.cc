@@ -45,6 +45,7 @@ namespace {
 constexpr uint32_t kEmptyPolls = 64;
 
 int poll_queue(ibv_cq* cq, int most, ibv_wc* wc) {
+  if (inherited(cq)) return -error_in_child("ibv_poll_cq");
   CompletionQueue& completions = queue_of(cq);
   ProcessNic& nic = completions.nic();
   int count = 0;
@@ -105,6 +106,7 @@ void end_poll(ibv_cq_ex* cq) {
 // post between the calls.
 int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
   if (attr->comp_mask != 0) return EINVAL;
+  if (inherited(cq)) return error_in_child("ibv_start_poll");
   CompletionQueue& completions = queue_of(cq);
   completions.polling.lock();
   {
@@ -176,9 +178,9 @@ ibv_cq_ex* create_queue_extended(ibv_context* context, ibv_cq_init_attr_ex* attr
 
 void set_completion_calls(verbs_context& verbs) {
   verbs.context.ops.poll_cq = poll_queue;
-  verbs.context.ops.req_notify_cq = request_notification;
-  verbs.modify_cq = modify_queue;
-  verbs.create_cq_ex = create_queue_extended;
+  verbs.context.ops.req_notify_cq = Checked<request_notification>::run;
+  verbs.modify_cq = Checked<modify_queue>::run;
+  verbs.create_cq_ex = Checked<create_queue_extended>::run;
 }
 
 extern "C" {

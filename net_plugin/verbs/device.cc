@@ -197,7 +197,7 @@ bool ours(const ibv_device* device) { return device->_ops._dummy1 == mark; }
 
 Result<std::shared_ptr<ProcessNic>> Device::open() {
   const std::lock_guard lock(opening_);
-  if (auto open = nic_.lock()) return open;
+  if (auto open = nic_.lock(); open && !open->inherited()) return open;
   ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
   ASSIGN_OR_RETURN(auto opened, ProcessNic::open(interface(), params));
   std::shared_ptr<ProcessNic> shared = std::move(opened);
@@ -208,6 +208,18 @@ Result<std::shared_ptr<ProcessNic>> Device::open() {
 int refused(std::string_view why) {
   log_sink()(LogLevel::kWarn, why);
   return EINVAL;
+}
+
+int error_in_child(std::string_view call) {
+  for (const auto* const releasing : {"ibv_destroy_", "ibv_dealloc_", "ibv_dereg_", "ibv_close_"}) {
+    if (call.starts_with(releasing)) return 0;
+  }
+  static const int error = [] {
+    log_sink()(LogLevel::kWarn,
+               "a forked process cannot use the devices of its parent: open one after fork()");
+    return EPERM;
+  }();
+  return error;
 }
 
 int error_number(const Error& error) {

@@ -26,6 +26,9 @@ void* real_function(const char* name);
   }())
 
 // Returns from an exported function with the result of the real one if `object`, its first
-// argument, is not ours.
-#define FORWARD_UNLESS_OURS(name, object, ...) \
-  if (!ours(object)) return CALL_REAL(name)(object __VA_OPT__(, ) __VA_ARGS__)
+// argument, is not ours, and without a result if it belongs to the process that forked this one.
+#define FORWARD_UNLESS_OURS(name, object, ...)                                        \
+  if (!ours(object)) return CALL_REAL(name)(object __VA_OPT__(, ) __VA_ARGS__);       \
+  if (inherited(object)) {                                                            \
+    return result_in_child<decltype(name(object __VA_OPT__(, ) __VA_ARGS__))>(#name); \
+  }

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <vector>
 
 #include "net_plugin/verbs/event_pipe.h"
@@ -191,6 +192,32 @@ inline int failed(int error) {
   errno = error;
   return -1;
 }
+
+// A forked child shares its parent's sockets: its calls fail, with one line in the log, but those
+// that release an object, which do nothing.
+inline bool inherited(const ibv_device*) { return false; }
+inline bool inherited(ibv_context* context) { return nic_of(context).inherited(); }
+template <typename Object>
+bool inherited(const Object* object) {
+  return inherited(object->context);
+}
+// The errno of such a call; 0: it releases.
+int error_in_child(std::string_view call);
+template <typename Value>
+Value result_in_child(std::string_view call) {
+  errno = error_in_child(call);
+  if constexpr (std::is_integral_v<Value>) return static_cast<Value>(errno);
+  if constexpr (std::is_pointer_v<Value>) return nullptr;
+}
+// A call of a table, with the same check.
+template <auto call>
+struct Checked;
+template <typename Value, typename Object, typename... Others, Value (*call)(Object*, Others...)>
+struct Checked<call> {
+  static Value run(Object* object, Others... others) {
+    return inherited(object) ? result_in_child<Value>("a call") : call(object, others...);
+  }
+};
 
 // Runs `make`, which returns an object; null with errno if memory is short.
 template <typename Make>

@@ -21,6 +21,7 @@
 #include "transport/base/log.h"
 #include "transport/base/params.h"
 #include "transport/engine/open/open_nic.h"
+#include "transport/engine/own_process.h"
 #include "transport/engine/progress_driver.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/nic/standard_nic.h"
@@ -63,6 +64,8 @@ class ProcessNic final : private Driven {
   TurnLock& mutex() { return mutex_; }
   StandardNic& nic() { return nic_; }
   const NicCaps& caps() { return nic().caps(); }
+  // This process is a forked child of the one that opened it.
+  bool inherited() const { return process_.forked(); }
   const Address& address() const { return opened_.port->address(); }
   // The time limit of making a connection.
   Duration connect_limit() const { return params_.connect_timeout; }
@@ -103,6 +106,7 @@ class ProcessNic final : private Driven {
   void prepare_to_sleep() override;
   void sleep(Instant until, int other_fd) override;
 
+  const OwnProcess process_;
   const Params params_;
   OpenedNic opened_;
   StandardNic& nic_;  // of opened_

@@ -157,9 +157,9 @@ int complete(ibv_qp_ex* qp) {
 }  // namespace
 
 void set_queue_pair_calls(verbs_context& verbs) {
-  verbs.context.ops.post_send = post_send;
-  verbs.context.ops.post_recv = post_receive;
-  verbs.create_qp_ex = create;
+  verbs.context.ops.post_send = Checked<post_send>::run;
+  verbs.context.ops.post_recv = Checked<post_receive>::run;
+  verbs.create_qp_ex = Checked<create>::run;
 }
 
 void set_build_calls(QueuePair& qp) {

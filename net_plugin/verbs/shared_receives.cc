@@ -40,7 +40,9 @@ std::array<uint8_t, 16> sender_of(const ibv_grh& grh) {
 }
 
 // ibv_create_srq_ex calls ibv_create_srq for basic queues, and fails for others (XRC, tags).
-void set_receive_calls(verbs_context& verbs) { verbs.context.ops.post_srq_recv = post_shared; }
+void set_receive_calls(verbs_context& verbs) {
+  verbs.context.ops.post_srq_recv = Checked<post_shared>::run;
+}
 
 extern "C" {
 

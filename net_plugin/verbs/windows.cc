@@ -132,8 +132,8 @@ void unbind_windows_of(QueuePair& qp) {
 }
 
 void set_window_calls(verbs_context& verbs) {
-  verbs.context.ops.alloc_mw = allocate;
-  verbs.context.ops.dealloc_mw = release;
+  verbs.context.ops.alloc_mw = Checked<allocate>::run;
+  verbs.context.ops.dealloc_mw = Checked<release>::run;
   verbs.context.ops.bind_mw = bind_type_1;
 }
 

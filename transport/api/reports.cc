@@ -22,8 +22,7 @@ std::string limits_of(const Stall& stall) {
   return text;
 }
 
-// As long as no link that comes back takes.
-bool is_silent(const Stall& stall) { return stall.silence >= Duration::from_s(1); }
+bool is_silent(const Stall& stall) { return stall.silence >= kPeerSilent; }
 
 }  // namespace
 

@@ -169,7 +169,11 @@ class ConnectionEnds : public Lanes {
     }
     const bool waits = !end.queue.idle() && !end.failed();
     if (!end.failed()) {
-      stall_changes_ += end.progress.update(waits && !end.closed, end.queue.moves(), now) ? 1 : 0;
+      bool changes = end.progress.update(waits && !end.closed, end.queue.moves(), now);
+      if (end.progress.stalled()) {
+        changes |= end.progress.turns_silent(silence_of(*end.flow) >= kPeerSilent);
+      }
+      stall_changes_ += changes ? 1 : 0;
     }
     const bool busy = end.closed || waits || closing;
     if (busy) end.flow->active = true;

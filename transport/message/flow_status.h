@@ -15,6 +15,8 @@ namespace pacecar {
 // A connection without progress for so long has stalled, and the library reports it: long before
 // the application gives up (NCCL's watchdog waits for minutes).
 inline constexpr Duration kStallLimit = Duration::from_s(3);
+// A stalled connection's peer is silent after this time, which no link takes that comes back.
+inline constexpr Duration kPeerSilent = Duration::from_s(1);
 
 enum class FlowState : uint8_t {
   kJoining,  // we have offered it; the peer has not answered

@@ -19,12 +19,16 @@ class ProgressWatch {
       moves_ = moves;
       since_ = time;
       waits_ = waits;
+      silent_ = false;
       return std::exchange(stalled_, false);
     }
     const bool begins = !stalled_ && time - since_ >= kStallLimit;
     stalled_ |= begins;
     return begins;
   }
+
+  // During a stall: true when the peer falls silent, or answers again.
+  bool turns_silent(bool silent) { return std::exchange(silent_, silent) != silent; }
 
   bool waits() const { return waits_; }
   bool stalled() const { return stalled_; }
@@ -37,6 +41,7 @@ class ProgressWatch {
   Instant since_;
   bool waits_ = false;
   bool stalled_ = false;
+  bool silent_ = false;
 };
 
 }  // namespace pacecar

@@ -148,13 +148,14 @@ PACECAR_VERBS int rdma_create_id(rdma_event_channel* channel, rdma_cm_id** id, v
 }
 
 PACECAR_VERBS int rdma_bind_addr(rdma_cm_id* id, sockaddr* address) {
-  const int error = bind_to(id_of(id), address);
+  OWN_ID(own, id);
+  const int error = bind_to(own, address);
   return error == 0 ? 0 : failed(error);
 }
 
 PACECAR_VERBS int rdma_resolve_addr(rdma_cm_id* id, sockaddr* source, sockaddr* destination,
                                     int /*timeout_ms*/) {
-  Id& own = id_of(id);
+  OWN_ID(own, id);
   int error = 0;
   if (source != nullptr && !from_sockaddr(source_of(own))) error = bind_to(own, source);
   if (error == 0) error = resolve(own, destination);
@@ -164,7 +165,7 @@ PACECAR_VERBS int rdma_resolve_addr(rdma_cm_id* id, sockaddr* source, sockaddr* 
 }
 
 PACECAR_VERBS int rdma_resolve_route(rdma_cm_id* id, int /*timeout_ms*/) {
-  Id& own = id_of(id);
+  OWN_ID(own, id);
   if (own.device == nullptr || !from_sockaddr(&own.route.addr.dst_addr)) return failed(EINVAL);
   own.route.path_rec = &own.path;
   own.route.num_paths = 1;
@@ -181,7 +182,7 @@ PACECAR_VERBS __be16 rdma_get_dst_port(rdma_cm_id* id) {
 
 PACECAR_VERBS int rdma_set_option(rdma_cm_id* id, int level, int option, void* value,
                                   size_t length) {
-  Id& own = id_of(id);
+  OWN_ID(own, id);
   if (level != RDMA_OPTION_ID || value == nullptr) return failed(ENOSYS);
   switch (option) {
     case RDMA_OPTION_ID_TOS:     // PACECAR_TC sets it

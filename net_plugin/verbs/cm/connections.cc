@@ -226,7 +226,7 @@ void End::on_notice(Notice notice, const Message& message) {
 extern "C" {
 
 PACECAR_VERBS int rdma_listen(rdma_cm_id* id, int backlog) {
-  Id& own = id_of(id);
+  OWN_ID(own, id);
   if (own.listening || cm::port_of(own, true) == 0) return failed(EINVAL);
   if (!own.reservation && !reserve_port(own)) return -1;
   // Devices that cannot be opened, such as other users' interfaces, are skipped.
@@ -241,7 +241,7 @@ PACECAR_VERBS int rdma_listen(rdma_cm_id* id, int backlog) {
 }
 
 PACECAR_VERBS int rdma_connect(rdma_cm_id* id, rdma_conn_param* param) {
-  Id& own = id_of(id);
+  OWN_ID(own, id);
   if (own.device == nullptr || own.end != nullptr || own.route.num_paths == 0) {
     return failed(EINVAL);
   }
@@ -256,7 +256,7 @@ PACECAR_VERBS int rdma_connect(rdma_cm_id* id, rdma_conn_param* param) {
 }
 
 PACECAR_VERBS int rdma_accept(rdma_cm_id* id, rdma_conn_param* param) {
-  Id& own = id_of(id);
+  OWN_ID(own, id);
   if (own.end == nullptr || (own.qp == nullptr && param == nullptr)) return failed(EINVAL);
   int error = 0;
   {
@@ -269,7 +269,7 @@ PACECAR_VERBS int rdma_accept(rdma_cm_id* id, rdma_conn_param* param) {
 }
 
 PACECAR_VERBS int rdma_reject(rdma_cm_id* id, const void* data, uint8_t length) {
-  Id& own = id_of(id);
+  OWN_ID(own, id);
   if (own.end == nullptr) return failed(EINVAL);
   const ConnectionCall call(own);
   const int error = refuse(own, data, length);
@@ -282,7 +282,7 @@ PACECAR_VERBS int rdma_reject_ece(rdma_cm_id* id, const void* data, uint8_t leng
 }
 
 PACECAR_VERBS int rdma_establish(rdma_cm_id* id) {
-  Id& own = id_of(id);
+  OWN_ID(own, id);
   if (own.end == nullptr) return failed(EINVAL);
   const ConnectionCall call(own);
   if (own.end->connection.state() != Connection::State::kReplied) return failed(EINVAL);
@@ -291,7 +291,7 @@ PACECAR_VERBS int rdma_establish(rdma_cm_id* id) {
 }
 
 PACECAR_VERBS int rdma_disconnect(rdma_cm_id* id) {
-  Id& own = id_of(id);
+  OWN_ID(own, id);
   if (own.end == nullptr || own.is_datagram()) return failed(EINVAL);
   {
     const ConnectionCall call(own);
@@ -308,12 +308,12 @@ PACECAR_VERBS int rdma_disconnect(rdma_cm_id* id) {
 }
 
 PACECAR_VERBS int rdma_destroy_id(rdma_cm_id* id) {
-  destroy(id_of(id));
+  if (!id_of(id).process.forked()) destroy(id_of(id));
   return 0;
 }
 
 PACECAR_VERBS int rdma_get_request(rdma_cm_id* listener, rdma_cm_id** id) {
-  Id& own = id_of(listener);
+  OWN_ID(own, listener);
   if (!own.synchronous) return failed(EINVAL);
   if (complete(own) != 0) return -1;
   if (own.event->event != RDMA_CM_EVENT_CONNECT_REQUEST) return failed(EINVAL);

@@ -1,5 +1,5 @@
 // The devices that ids use, and the requests that they receive.
-#include <unistd.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,13 +17,15 @@ namespace {
 constexpr Duration kExitLimit = Duration::from_ms(1500);
 
 struct Devices {
-  std::mutex mutex;   // taken before a NIC's
-  pid_t process = 0;  // that has opened the first device; its children have copies of this
+  std::mutex mutex;  // taken before a NIC's
   std::map<ibv_device*, std::unique_ptr<CmDevice>> open;
 };
 
+// A forked child begins anew.
 Devices& devices() {
-  static Devices* const instance = new Devices;
+  static Devices* instance = new Devices;
+  [[maybe_unused]] static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { instance = new Devices; });
   return *instance;
 }
 
@@ -43,7 +45,7 @@ void step_until(Instant give_up, ProcessNic& nic, Step step) {
 // Disconnects all connections when the process exits, as the kernel does for other devices.
 void disconnect_peers() {
   const std::unique_lock lock(devices().mutex, std::try_to_lock);
-  if (!lock || devices().process != getpid()) return;
+  if (!lock) return;
   const Instant give_up = clock_now() + kExitLimit;
   const auto for_each = [&](auto step) {
     for (const auto& [id, device] : devices().open) {
@@ -82,10 +84,7 @@ CmDevice* opened(ibv_device* device) {
     return no_object(ENOMEM);
   }
   known = std::move(made);
-  if (devices().process == 0) {
-    devices().process = getpid();
-    std::atexit(disconnect_peers);
-  }
+  [[maybe_unused]] static const int at_exit = std::atexit(disconnect_peers);
   return known.get();
 }
 

@@ -1,5 +1,6 @@
 // Event channels and events.
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -10,9 +11,12 @@
 
 namespace pacecar::ibverbs::cm {
 
-// Never destroyed: the keeper may raise an event while the process ends.
+// Never destroyed: the keeper may raise an event while the process ends. A forked child begins
+// anew.
 Process& process() {
-  static Process* const instance = new Process;
+  static Process* instance = new Process;
+  [[maybe_unused]] static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { instance = new Process; });
   return *instance;
 }
 
@@ -162,6 +166,7 @@ PACECAR_VERBS void rdma_destroy_event_channel(rdma_event_channel* channel) {
 }
 
 PACECAR_VERBS int rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
+  if (static_cast<Channel*>(channel)->process.forked()) return failed(error_in_child(__func__));
   *event = take(channel);
   return *event == nullptr ? -1 : 0;
 }
@@ -186,7 +191,7 @@ PACECAR_VERBS const char* rdma_event_str(rdma_cm_event_type event) {
 
 // Unread events move to the new channel.
 PACECAR_VERBS int rdma_migrate_id(rdma_cm_id* id, rdma_event_channel* channel) {
-  Id& moved = id_of(id);
+  OWN_ID(moved, id);
   auto* const own = moved.synchronous ? &moved.events() : nullptr;
   const bool alone = channel == nullptr;
   if (alone) channel = rdma_create_event_channel();

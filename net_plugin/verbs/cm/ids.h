@@ -42,6 +42,7 @@ struct Channel : rdma_event_channel {
   // Removes the unread events of an id.
   std::vector<Event*> take(const Id& owner);
 
+  const OwnProcess process;
   std::vector<Event*> unread;  // guarded by Process::mutex
 };
 
@@ -69,6 +70,7 @@ struct Id final : rdma_cm_id {
   void set_source(const Address& from);
   void set_destination(const Address& to);
 
+  const OwnProcess process;
   CmDevice* device = nullptr;
   std::unique_ptr<End> end;  // of its connection
   bool synchronous = false;  // calls wait for their events
@@ -96,6 +98,10 @@ struct Id final : rdma_cm_id {
 };
 
 inline Id& id_of(rdma_cm_id* id) { return *static_cast<Id*>(id); }
+// Begins a call: `own` is the id. It fails in a forked child of the process that made the id.
+#define OWN_ID(own, id) \
+  Id& own = id_of(id);  \
+  if (own.process.forked()) return failed(error_in_child(__func__))
 
 // The state of this process.
 struct Process {

@@ -114,7 +114,7 @@ void fail_queue_pair(Id& id) {
 extern "C" {
 
 PACECAR_VERBS int rdma_create_qp_ex(rdma_cm_id* id, ibv_qp_init_attr_ex* attr) {
-  Id& own = id_of(id);
+  OWN_ID(own, id);
   if (own.qp != nullptr || own.device == nullptr) return failed(EINVAL);
   if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr->pd == nullptr) attr->pd = own.pd;
   attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
@@ -149,7 +149,7 @@ PACECAR_VERBS int rdma_create_qp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* a
 
 PACECAR_VERBS void rdma_destroy_qp(rdma_cm_id* id) {
   Id& own = id_of(id);
-  if (own.qp == nullptr) return;
+  if (own.qp == nullptr || own.process.forked()) return;
   ibv_qp* const qp = own.qp;
   {
     const Call call(own.device->nic());
@@ -160,7 +160,7 @@ PACECAR_VERBS void rdma_destroy_qp(rdma_cm_id* id) {
 }
 
 PACECAR_VERBS int rdma_create_srq_ex(rdma_cm_id* id, ibv_srq_init_attr_ex* attr) {
-  Id& own = id_of(id);
+  OWN_ID(own, id);
   if (own.srq != nullptr || own.device == nullptr) return failed(EINVAL);
   if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd == nullptr) attr->pd = own.pd;
   attr->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
@@ -186,7 +186,7 @@ PACECAR_VERBS void rdma_destroy_srq(rdma_cm_id* id) {
 }
 
 PACECAR_VERBS int rdma_init_qp_attr(rdma_cm_id* id, ibv_qp_attr* attr, int* mask) {
-  Id& own = id_of(id);
+  OWN_ID(own, id);
   if (own.device == nullptr) return failed(EINVAL);
   const Call call(own.device->nic());
   return attributes_for(own, attr->qp_state, attr, mask) ? 0 : failed(EINVAL);

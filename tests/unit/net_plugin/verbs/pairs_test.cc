@@ -1,6 +1,8 @@
 // What becomes of requests when their memory, their rights or their queue pair ends.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <vector>
@@ -345,6 +347,42 @@ TEST_F(VerbsDevicePairs, ExecutedRequestsWithoutCompletionsAreNotFlushed) {
   EXPECT_EQ(memory_[100], 77);
   disconnect();
   EXPECT_EQ(ibv_dereg_mr(there), 0);
+}
+
+// --- forked children ---
+
+// The keeper may hold the NIC's lock at the moment of the fork.
+TEST_F(VerbsDevicePairs, ForkedChildTouchesNothingAndMayOpenADeviceOfItsOwn) {
+  connect();
+  for (int i = 0; i < 5; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      EXPECT_EQ(send(0, 1, 64), EPERM);
+      EXPECT_LT(ibv_poll_cq(cqs_[0], 0, nullptr), 0);
+      EXPECT_EQ(ibv_create_cq(device_.context(), 1, nullptr, nullptr, 0), nullptr);
+      EXPECT_EQ(errno, EPERM);
+      EXPECT_NE(ibv_req_notify_cq(cqs_[0], 0), 0);
+      for (ibv_qp* const qp : qps_) EXPECT_EQ(ibv_destroy_qp(qp), 0);
+      EXPECT_EQ(ibv_dereg_mr(region_), 0);
+      ibv_context* const own = ibv_open_device(device_.context()->device);
+      EXPECT_NE(own, nullptr);
+      if (own != nullptr) {
+        ibv_pd* const pd = ibv_alloc_pd(own);
+        ibv_mr* const region = ibv_reg_mr(pd, memory_.data(), kBytes, IBV_ACCESS_LOCAL_WRITE);
+        EXPECT_NE(region, nullptr);
+        EXPECT_EQ(ibv_dereg_mr(region), 0);
+      }
+      _exit(testing::Test::HasFailure() ? 1 : 0);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    ibv_sge to = piece(64, 64);
+    ASSERT_EQ(post_receive(1, {.wr_id = 2, .sg_list = &to, .num_sge = 1}), 0);
+    ASSERT_EQ(send(0, 3, 64, IBV_SEND_SIGNALED), 0);
+    EXPECT_EQ(completion(1).status, IBV_WC_SUCCESS);
+    EXPECT_EQ(completion(0).status, IBV_WC_SUCCESS);
+  }
 }
 
 }  // namespace

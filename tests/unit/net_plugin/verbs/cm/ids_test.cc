@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -355,6 +357,30 @@ TEST(CmIds, AnEndedConnectionIsNotDisconnectedOnceMore) {
   EXPECT_EQ(rdma_disconnect(id), 0);
   EXPECT_EQ(rdma_disconnect(id), -1);
   rdma_destroy_ep(id);
+}
+
+TEST(Ids, ForkedChildTouchesNothingAndMayMakeItsOwn) {
+  rdma_event_channel* const channel = rdma_create_event_channel();
+  rdma_cm_id* const listener = listening(channel);
+  const pid_t child = fork();
+  if (child == 0) {
+    rdma_cm_event* event = nullptr;
+    EXPECT_EQ(rdma_listen(listener, 8), -1);
+    EXPECT_EQ(errno, EPERM);
+    EXPECT_EQ(rdma_get_cm_event(channel, &event), -1);
+    EXPECT_EQ(rdma_destroy_id(listener), 0);
+    rdma_event_channel* const own = rdma_create_event_channel();
+    EXPECT_EQ(rdma_destroy_id(listening(own)), 0);
+    rdma_destroy_event_channel(own);
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  pollfd readable{channel->fd, POLLIN, 0};
+  EXPECT_EQ(poll(&readable, 1, 0), 0) << "the child raised an event here";
+  EXPECT_EQ(rdma_destroy_id(listener), 0);
+  rdma_destroy_event_channel(channel);
 }
 
 }  // namespace
