@@ -12,20 +12,12 @@ constexpr std::string_view kNoGpu =
     "the driver finds no GPU: `nvidia-smi -L` lists them, and a container needs them passed "
     "through (--gpus all)";
 
-#ifdef PACECAR_WITHOUT_CUDA
-void* open_library(const std::string& /*library*/) { return nullptr; }
-std::string reason() { return "this is a build without CUDA: use PACECAR_WITH_CUDA=AUTO"; }
-#else
-void* open_library(const std::string& library) {
-  return dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-}
 std::string reason() {
   return fmt::format(
       "NVIDIA's driver library is not there ({}): install the driver, or pass the "
       "GPUs through to the container",
       dlerror());
 }
-#endif
 
 // Looks up all entry points; returns the names of the required ones that are missing.
 std::string resolve(void* library, CudaEntryPoints& entries) {
@@ -44,7 +36,7 @@ std::string resolve(void* library, CudaEntryPoints& entries) {
 }  // namespace
 
 Result<std::shared_ptr<const CudaDriver>> CudaDriver::load(const std::string& library) {
-  void* const handle = open_library(library);
+  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return fail(ErrorCode::kNotFound, reason());
   const auto driver = std::make_shared<CudaDriver>();
   if (const std::string missing = resolve(handle, driver->entries_); !missing.empty()) {

@@ -112,10 +112,8 @@ endfunction()
 
 # Programs over a hostile RDMA device. Tests that run at the same time, of this build or another, must
 # not meet: each appends its name to the world's.
-if(PACECAR_HAVE_VERBS)
-  string(MD5 world "${CMAKE_BINARY_DIR}")
-  string(SUBSTRING ${world} 0 8 world)
-  set(hostile_device LD_PRELOAD=$<TARGET_FILE:hostile_verbs> HOSTILE_VERBS_WORLD=${world})
-endif()
+string(MD5 world "${CMAKE_BINARY_DIR}")
+string(SUBSTRING ${world} 0 8 world)
+set(hostile_device LD_PRELOAD=$<TARGET_FILE:hostile_verbs> HOSTILE_VERBS_WORLD=${world})
 set(with_nics ${CMAKE_CURRENT_SOURCE_DIR}/support/with_nics)
 set(python Python3::Interpreter -B)

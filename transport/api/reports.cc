@@ -22,7 +22,7 @@ std::string limits_of(const Stall& stall) {
   return text;
 }
 
-bool is_silent(const Stall& stall) { return stall.silence >= kPeerSilent; }
+bool is_silent(const Stall& stall) { return stall.silence >= kNoticedSilence; }
 
 }  // namespace
 

@@ -171,7 +171,7 @@ class ConnectionEnds : public Lanes {
     if (!end.failed()) {
       bool changes = end.progress.update(waits && !end.closed, end.queue.moves(), now);
       if (end.progress.stalled()) {
-        changes |= end.progress.turns_silent(silence_of(*end.flow) >= kPeerSilent);
+        changes |= end.progress.turns_silent(silence_of(*end.flow) >= kNoticedSilence);
       }
       stall_changes_ += changes ? 1 : 0;
     }

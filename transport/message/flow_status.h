@@ -16,7 +16,7 @@ namespace pacecar {
 // the application gives up (NCCL's watchdog waits for minutes).
 inline constexpr Duration kStallLimit = Duration::from_s(3);
 // A stalled connection's peer is silent after this time, which no link takes that comes back.
-inline constexpr Duration kPeerSilent = Duration::from_s(1);
+inline constexpr Duration kNoticedSilence = Duration::from_s(1);
 
 enum class FlowState : uint8_t {
   kJoining,  // we have offered it; the peer has not answered

@@ -197,8 +197,13 @@ void ReceiveSide::advertise(const NicIdentity* data_posted_to, Instant now) {
     }
     const bool posted = post_slots(end, run);
     if (!end.queue.all_advertised()) to_advertise_.add(end.id);
-    // The ring wraps, or the queue pair is full: the rest follows at once.
-    if (end.queue.next_run().count > 0) next_advertising_ = end.advertise_at = now;
+    // The ring wraps, or the queue pair is full: the rest follows at once, or after a pause if the
+    // peer is silent.
+    if (end.queue.next_run().count > 0) {
+      end.advertise_at = now;
+      next_advertising_ =
+          now + (silence_of(*end.flow) < kNoticedSilence ? Duration() : kAdvertiseDelay);
+    }
     if (!posted) return;
   }
 }

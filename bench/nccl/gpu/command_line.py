@@ -8,7 +8,7 @@ import arms
 import toolkit
 from console import between, exit_with, log
 
-MET, MISSED, ERROR, SKIPPED = 0, 1, 2, 77
+ERROR, SKIPPED = 2, 77
 FLOAT_BYTES = 4
 MOST_SIZES = 1000
 # Flags with one possible value: {flag: (value, reason in the error for any other value)}.

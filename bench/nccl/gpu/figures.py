@@ -1,10 +1,9 @@
-"""Computes nccl-tests' columns, ratios and goals from the ranks' output.
+"""Computes nccl-tests' columns and ratios from the ranks' output.
 
 `runs` is a list of {"ranks", "round", "arm", "rows"}; `merge` makes a row of the lines that the
 ranks print for one operation and size. Times are in seconds, bandwidths in bytes per second.
 """
 
-import dataclasses
 import json
 import math
 import statistics
@@ -95,21 +94,9 @@ def table(lines, ranks, arm):
     return text
 
 
-@dataclasses.dataclass(frozen=True)
-class Goals:
-    bandwidth: float  # least ratio to the baseline's bandwidth, from 1 MiB on
-    time: float       # most ratio to the baseline's time, from 1 to 64 KiB
-
-    def least_ratio(self, size_bytes):
-        """Goal for the baseline's time / the arm's time; None if this size has no goal."""
-        if size_bytes >= MIB:
-            return self.bandwidth
-        return 1 / self.time if KIB <= size_bytes <= 64 * KIB else None
-
-
-def ratios(runs, ranks, arms, baseline, goals, judged):
+def ratios(runs, ranks, arms, baseline):
     """How many times as fast as the baseline each arm is, paired by rounds, and how many times its
-    processor time each takes; with goals for the arm `judged`."""
+    processor time each takes."""
     result, base = [], rows_of(runs, ranks, baseline)
     for arm in arms:
         for (op, size), rows in rows_of(runs, ranks, arm).items():
@@ -118,14 +105,11 @@ def ratios(runs, ranks, arms, baseline, goals, judged):
                      if other["round"] == row["round"]]
             if arm == baseline or not pairs:
                 continue
-            one = {"arm": arm, "op": op, "size_bytes": size,
-                   "processor_ratio": processor_median(rows) / processor_median(others),
-                   **mean_ratio([math.log(statistics.median(other["times_s"]) /
-                                          statistics.median(row["times_s"]))
-                                 for other, row in pairs])}
-            least = goals.least_ratio(size) if arm == judged else None
-            result.append({**one, "goal": least,
-                           "met": None if least is None else one["ratio"] >= least})
+            result.append({"arm": arm, "op": op, "size_bytes": size,
+                           "processor_ratio": processor_median(rows) / processor_median(others),
+                           **mean_ratio([math.log(statistics.median(other["times_s"]) /
+                                                  statistics.median(row["times_s"]))
+                                         for other, row in pairs])})
     return result
 
 
@@ -148,15 +132,12 @@ def mean_ratio(logarithms):
 
 
 def ratio_table(found, ranks, baseline):
-    rows = [["ranks", "operation", "size", "arm", f"x {baseline}", "95%", "rounds", "CPU x",
-             "goal"]]
+    rows = [["ranks", "operation", "size", "arm", f"x {baseline}", "95%", "rounds", "CPU x"]]
     for one in found:
         interval = f"{one['low']:.2f}..{one['high']:.2f}" if "low" in one else "-"
-        goal = "" if one["goal"] is None else (
-            f">= {one['goal']:.2f} {'met' if one['met'] else 'MISSED'}")
         rows.append([str(ranks), one["op"], size_text(one["size_bytes"]), one["arm"],
                      f"{one['ratio']:.2f}", interval, str(one["n"]),
-                     f"{one['processor_ratio']:.2f}", goal])
+                     f"{one['processor_ratio']:.2f}"])
     return aligned(rows)
 
 

@@ -114,6 +114,25 @@ TEST_F(MessengerLimitsTest, LateWritesOfAClosedConnectionDoNotReachTheNext) {
   }
 }
 
+TEST_F(MessengerLimitsTest, FullQueueOfASilentPeerIsNotTriedInEveryTurn) {
+  std::vector<ConnectionPair> all;
+  for (int i = 0; i < 300; ++i) all.push_back(make());
+  run_for(Duration::from_ms(1));
+  const auto stopped = std::exchange(hosts_[0], nullptr);
+  std::erase(hosts_, nullptr);
+  Messenger& waiting = hosts_[0]->messenger();
+  std::vector<MessageReceive> requests(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    test::pending(requests[i])
+        .add(memory_[1].data(), kSize, 0, {regions_[1].remote_address, regions_[1].key});
+    ASSERT_TRUE(waiting.receive(all[i].receive, requests[i], network_.now()));
+  }
+  run_for(Duration::from_ms(100));
+  EXPECT_LE(waiting.next_deadline(), network_.now()) << "the queue is full";
+  run_for(Duration::from_s(2));
+  EXPECT_GT(waiting.next_deadline(), network_.now());
+}
+
 TEST_F(MessengerLimitsTest, OfferThatWasGivenUpIsRefused) {
   make();  // keeps the flow
   const auto given_up = offer().value();

@@ -106,7 +106,7 @@ TEST_F(MessengerTest, StallBeginsWithoutProgressAndEndsWithProgress) {
   ASSERT_TRUE(starved);
   EXPECT_EQ(starved->requests, 1U);
   EXPECT_TRUE(starved->awaits_peer);
-  EXPECT_LT(starved->silence, kPeerSilent);
+  EXPECT_LT(starved->silence, kNoticedSilence);
   EXPECT_FALSE(messenger(0).lanes(Direction::kSend).stall(ends.send));
 
   const uint64_t before = messenger(1).report_changes();
@@ -115,7 +115,7 @@ TEST_F(MessengerTest, StallBeginsWithoutProgressAndEndsWithProgress) {
   run_for(Duration::from_s(4));
   EXPECT_EQ(hosts_[0]->messenger().report_changes(), before + 1) << "the peer has fallen silent";
   EXPECT_GE(hosts_[0]->messenger().lanes(Direction::kReceive).stall(ends.receive)->silence,
-            kPeerSilent);
+            kNoticedSilence);
 }
 
 // The memory of a posted receive is deregistered: the receive fails, and so does the send to which
