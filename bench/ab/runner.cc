@@ -1,14 +1,17 @@
 #include "bench/ab/runner.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <openssl/sha.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <span>
+#include <system_error>
 
 #include "bench/ab/output_parser.h"
 #include "bench/ab/process.h"
@@ -88,14 +91,26 @@ class Runner {
   std::vector<RunRecord> records_;
 };
 
+// The commit of the code that simulates. One with changes, or an unknown one, does not tell which
+// code that is: then the time at which its file was made tells.
+std::string program_identity() {
+  std::string identity(build_commit());
+  Dl_info own{};
+  if (!identity.ends_with("-dirty") && identity != "unknown") return identity;
+  if (dladdr(reinterpret_cast<const void*>(&program_identity), &own) == 0) return identity;
+  std::error_code unknown;
+  const auto made = std::filesystem::last_write_time(own.dli_fname, unknown);
+  return fmt::format("{} {}", identity, made.time_since_epoch().count());
+}
+
 // Identifies a run, as 16 hex digits: a hash of the spec's tables, the topology and workload that
-// were made of them (and of the files that they name), the seed, and the program's commit.
+// were made of them (and of the files that they name), the seed, and the program.
 std::string run_hash(const SpecTable& tables, const RunSpec& spec) {
   const Topology& topology = spec.topology;
   const Workload& workload = spec.workload;
   std::string text =
-      fmt::format("{} {} {} {} {} {}", build_commit(), to_text(SpecValue{tables, {}}), spec.seed,
-                  topology.hosts, topology.processes, topology.switches);
+      fmt::format("{} {} {} {} {} {}", program_identity(), to_text(SpecValue{tables, {}}),
+                  spec.seed, topology.hosts, topology.processes, topology.switches);
   for (const Cable& cable : topology.cables) {
     text += fmt::format(";{} {} {} {}", cable.a, cable.b, cable.rate.bps(), cable.delay.ns());
   }

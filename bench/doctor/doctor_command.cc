@@ -119,6 +119,7 @@ Result<Evidence> from_hosts(const Flags& flags, const Console& console) {
   for (size_t i = 0; i < ends.size(); ++i) {
     if (ends[i]) add_host(crew->host(i).name, *ends[i], console, evidence);
   }
+  if (cli::Interrupt::asked()) return fail(ErrorCode::kUnavailable, "interrupted");
   return evidence;
 }
 

@@ -360,12 +360,11 @@ std::vector<std::optional<Event>> run_on_all(
       }
     }
   }
-  for (const auto& [id, host] : running) {
-    agents.stop(host, id);
-    if (cli::Interrupt::asked()) continue;
-    console.error(
-        fmt::format("{}: it took longer than {:g} s", agents.host(host).name, limit.seconds()));
-  }
+  const std::string why = cli::Interrupt::asked()
+                              ? "interrupted"
+                              : fmt::format("it took longer than {:g} s", limit.seconds());
+  for (const auto& [id, host] : running) agents.lose(host, why);
+  print_lost(agents, agents.turn(Duration()), console);
   return ends;
 }
 

@@ -146,8 +146,14 @@ class Attempt {
     if (stage_ == Stage::kServing) {
       give_up(fmt::format("{}: {}", agents_.host(server_.host).name, why_failed(event)));
     }
-    if (stage_ == Stage::kMeasuring)
+    if (stage_ == Stage::kMeasuring) {
       deadline_ = std::min(deadline_, cli::steady_now() + kEndingLimit);
+      if (event.code != cli::kExitOk &&
+          measurement_.error.empty()) {  // which the client cannot know
+        measurement_.error =
+            fmt::format("{}: {}", agents_.host(server_.host).name, why_failed(event));
+      }
+    }
   }
 
   void end_client(const Event& event) {
@@ -159,6 +165,7 @@ class Attempt {
       if (document.is_object() && document.contains("results")) {
         measurement_.results = std::move(document["results"]);
         measurement_.threshold_missed = missed;
+        measurement_.error.clear();
         stage_ = Stage::kEnding;
         deadline_ = cli::steady_now() + kEndingLimit;
         return;

@@ -196,8 +196,9 @@ Result<int> examine_hosts(const Flags& flags, std::vector<std::string> words,
   if (reports.empty()) return fail(ErrorCode::kPeer, "no host has been examined: see above");
   std::optional<PathReport> paths;
   if (flags.only.empty() && agents->ready_count() > 1) paths = check_paths(*agents, console);
-  RETURN_IF_ERROR(cli::write_results((paths ? paths->text() : "") + to_text(reports),
-                                     flags.json_file, document_of(reports, *agents, paths)));
+  RETURN_IF_ERROR(
+      cli::write_results((paths ? paths->text() : "") + to_text(reports, agents->size()),
+                         flags.json_file, document_of(reports, *agents, paths)));
   if (reports.size() < agents->size()) return cli::kExitFailed;
   return exit_code_of(std::max(worst_of(reports), paths ? paths->worst() : Severity::kOk));
 }

@@ -138,7 +138,7 @@ std::string who(const Names& hosts, const std::vector<HostReport>& reports) {
                      named.size() < hosts.size() ? ", ..." : "");
 }
 
-std::string to_text(const std::vector<HostReport>& reports) {
+std::string to_text(const std::vector<HostReport>& reports, size_t hosts) {
   std::string text;
   for (const Difference& difference : find_differences(reports)) {
     text += line_of(difference, reports);
@@ -150,13 +150,12 @@ std::string to_text(const std::vector<HostReport>& reports) {
   const size_t errors = hosts_with(reports, Severity::kError);
   const size_t warnings = hosts_with(reports, Severity::kWarning);
   if (errors > 0) {
-    return text + fmt::format("Not ready: {} of {} hosts with errors.\n", errors, reports.size());
+    return text + fmt::format("Not ready: {} of {} hosts with errors.\n", errors, hosts);
   }
   if (warnings > 0) {
-    return text +
-           fmt::format("Ready, with warnings on {} of {} hosts.\n", warnings, reports.size());
+    return text + fmt::format("Ready, with warnings on {} of {} hosts.\n", warnings, hosts);
   }
-  return text + fmt::format("Ready: {} of {} hosts.\n", reports.size(), reports.size());
+  return text + fmt::format("Ready: {} of {} hosts.\n", reports.size(), hosts);
 }
 
 Severity worst_of(const std::vector<HostReport>& reports) {

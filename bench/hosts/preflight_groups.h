@@ -42,7 +42,7 @@ std::vector<Difference> find_differences(const std::vector<HostReport>& reports)
 // "all 16 hosts", "14 of 16 hosts (not gpu03, gpu09)", "gpu03, gpu09".
 std::string who(const Names& hosts, const std::vector<HostReport>& reports);
 
-std::string to_text(const std::vector<HostReport>& reports);
+std::string to_text(const std::vector<HostReport>& reports, size_t hosts);
 preflight::Severity worst_of(const std::vector<HostReport>& reports);
 
 }  // namespace pacecar::hosts

@@ -241,6 +241,7 @@ Result<TransportSpec> read_transport(const SpecValue& value) {
   spec.mtu = reader.bytes("mtu", spec.mtu);
   if (spec.mtu < 256 || spec.mtu > 16384) {
     reader.complain("mtu", "is out of range: use 256 to 16384 bytes of payload per packet");
+    spec.mtu = TransportSpec().mtu;
   }
   spec.burst = reader.bytes("burst", spec.mtu);
   spec.burst = std::max(spec.burst / spec.mtu, Bytes{1}) * spec.mtu;  // whole packets

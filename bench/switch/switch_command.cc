@@ -294,8 +294,12 @@ Result<void> run(const SwitchFlags& flags, const Console& console) {
   console.note(fmt::format("switch: {} ports are up", live->ports()));
   serve(*live, report, flags, console, begin);
   if (!console.quiet()) fmt::print("{}", report.summary());
-  if (flags.json_file.empty()) return {};
-  return cli::write_json(flags.json_file, report.to_json());
+  if (!flags.json_file.empty()) {
+    RETURN_IF_ERROR(cli::write_json(flags.json_file, report.to_json()));
+  }
+  if (log.flush()) return {};
+  return fail(ErrorCode::kSystem,
+              fmt::format("cannot write all of '{}': is the disk full?", flags.queue_log));
 }
 
 }  // namespace

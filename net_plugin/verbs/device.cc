@@ -186,6 +186,7 @@ std::vector<ibv_device*> own_devices() {
   std::vector<ibv_device*> devices;
   for (const NicGroup& group : *chosen) {
     for (const NicCandidate& nic : group) {
+      if (nic.kind != NicKind::kSoftUdp) continue;  // as soft:dpdk and ofi, which are for NCCL
       const auto interface = std::ranges::find(interfaces, nic.device, &InterfaceInfo::name);
       devices.push_back(&device_of(*interface));
     }

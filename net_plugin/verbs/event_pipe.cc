@@ -1,5 +1,9 @@
 #include "net_plugin/verbs/event_pipe.h"
 
+#include <algorithm>
+#include <array>
+#include <csignal>
+
 #include "net_plugin/verbs/forward.h"
 #include "net_plugin/verbs/objects.h"
 
@@ -35,6 +39,18 @@ bool acknowledged_ours(const ibv_async_event& event) {
 }
 
 }  // namespace
+
+bool restarts_after_signal() {
+  constexpr std::array kOfFaults = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+  for (int signal = 1; signal <= SIGRTMAX; ++signal) {
+    struct sigaction action {};
+    const bool known = sigaction(signal, nullptr, &action) == 0;
+    const bool caught = action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
+    if (!known || !caught || std::ranges::count(kOfFaults, signal) > 0) continue;
+    if ((action.sa_flags & SA_RESTART) == 0) return false;
+  }
+  return true;
+}
 
 void raise_event(ibv_context* context, const ibv_async_event& event, uint32_t& reported) {
   context_of(context).async.put(event);
@@ -79,7 +95,9 @@ PACECAR_VERBS int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
 PACECAR_VERBS int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
   FORWARD_UNLESS_OURS(ibv_get_cq_event, channel, cq, cq_context);
   CompletionQueue* queue = nullptr;
-  if (!does_not_block(channel->fd)) nic_of(channel->context).turn_until_readable(channel->fd);
+  if (!does_not_block(channel->fd) && !nic_of(channel->context).turn_until_readable(channel->fd)) {
+    return failed(EINTR);
+  }
   if (!static_cast<CompletionChannel*>(channel)->pipe.take(&queue)) return -1;
   *cq = queue->base();
   *cq_context = queue->cq_context;

@@ -21,6 +21,10 @@ namespace pacecar::ibverbs {
 // O_NONBLOCK is set.
 inline bool does_not_block(int fd) { return (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0; }
 
+// Whether a read(2) would go on after the signal that has ended a poll(2): the program's handlers,
+// but those of faults, have SA_RESTART.
+bool restarts_after_signal();
+
 // Its descriptor is an eventfd that counts the unread records: a program may poll() it, and set
 // O_NONBLOCK. As in the kernel no event is lost, however many a program leaves unread.
 template <typename Record>
@@ -42,7 +46,7 @@ class EventPipe {
     for (;;) {
       const bool waits = !does_not_block(fd());
       pollfd readable{fd(), POLLIN, 0};
-      if (waits && poll(&readable, 1, -1) < 0) return false;
+      if (waits && poll(&readable, 1, -1) < 0 && !restarts_after_signal()) return false;
       const std::lock_guard lock(mutex_);
       if (!unread_.empty()) {
         *record = unread_.front();

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 
+#include "net_plugin/verbs/event_pipe.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
@@ -148,20 +149,28 @@ void ProcessNic::note_call() {
 
 void ProcessNic::hand_over() { driver_->hand_over(); }
 
-void ProcessNic::turn_until_readable(int fd) {
-  driver_->enter();
-  pollfd readable{fd, POLLIN, 0};
-  while (poll(&readable, 1, 0) == 0) {
-    Instant until;
-    {
-      const std::lock_guard lock(mutex_);
-      if (turn()) continue;
-      until = sleep_deadline();
+bool ProcessNic::turn_until_readable(int fd) {
+  struct Entered {  // also when the thread is cancelled
+    ProgressDriver& driver;
+    explicit Entered(ProgressDriver& of) : driver(of) { driver.enter(); }
+    ~Entered() { driver.leave(); }
+  };
+  bool goes_on = true;
+  {
+    const Entered entered(*driver_);
+    pollfd readable{fd, POLLIN, 0};
+    while (goes_on && poll(&readable, 1, 0) == 0) {
+      Instant until;
+      {
+        const std::lock_guard lock(mutex_);
+        if (turn()) continue;
+        until = sleep_deadline();
+      }
+      goes_on = sleep_interruptibly(until, fd) || restarts_after_signal();
     }
-    sleep(until, fd);
   }
-  driver_->leave();
   note_call();
+  return goes_on;
 }
 
 Instant ProcessNic::sleep_deadline() {
@@ -169,11 +178,13 @@ Instant ProcessNic::sleep_deadline() {
   return ready ? next_deadline() : Instant();
 }
 
-void ProcessNic::sleep(Instant until, int other_fd) {
+void ProcessNic::sleep(Instant until, int other_fd) { (void)sleep_interruptibly(until, other_fd); }
+
+bool ProcessNic::sleep_interruptibly(Instant until, int other_fd) {
   if (!params_.fault.empty()) until = std::min(until, clock_now() + kBlindSleep);
   std::array<pollfd, 2> waiting{pollfd{opened_.port->wait_fd(), POLLIN, 0},
                                 pollfd{other_fd, POLLIN, 0}};
-  sleep_until(until, waiting);
+  return sleep_until(until, waiting);
 }
 
 Turn ProcessNic::take_turn() {

@@ -89,8 +89,8 @@ class ProcessNic final : private Driven {
   void send_posted();
   // At the end of a call, without the lock: lets the keeper nap, or wakes it if it must act.
   void note_call();
-  // Without the lock: drives the NIC until `fd` can be read.
-  void turn_until_readable(int fd);
+  // Without the lock: drives the NIC until `fd` can be read. False: a signal has come.
+  bool turn_until_readable(int fd);
   // Lets the keeper take over at once, as the caller will sleep elsewhere.
   void hand_over();
 
@@ -105,6 +105,8 @@ class ProcessNic final : private Driven {
   bool callers_left_work() override;
   void prepare_to_sleep() override;
   void sleep(Instant until, int other_fd) override;
+  // False: a signal has come.
+  bool sleep_interruptibly(Instant until, int other_fd);
 
   const OwnProcess process_;
   const Params params_;

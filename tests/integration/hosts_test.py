@@ -383,6 +383,45 @@ class LostHosts(WithHosts):
         self.assertRegex(output, r"gpu01 +(-|\d[\d.]+) +\d[\d.]+ +\d")
         self.until_all_have_ended()
 
+    def test_a_server_that_is_killed_is_named_with_its_signal(self):
+        process = self.start(5)
+        servers = {}
+        while not servers:
+            self.assertIsNone(process.poll(), "it ended without a server on the second host")
+            servers = {pid: words for pid, words in self.programs(2).items()
+                       if "--quiet" in words and "--json=-" not in words}
+            time.sleep(0.1)
+        time.sleep(1)  # its client measures
+        for pid in servers:
+            os.kill(pid, signal.SIGKILL)
+        output, errors = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 1)
+        self.assertRegex(output + errors, r"gpu02: it was ended by signal 9")
+        self.until_all_have_ended()
+
+    def test_a_host_that_has_not_answered_is_lost_at_ctrl_c(self):
+        report = self.root / "report.json"
+        process = subprocess.Popen(
+            self.hosts.within(0, PROGRAM, "preflight", "--hosts", "gpu[01-04]", "--launch",
+                              self.hosts.launch, "--only", "fabric", "--watch", "4",
+                              f"--json={report}"),
+            env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        stopped = {}
+        while not stopped:
+            self.assertIsNone(process.poll(), "it ended without looking at the second host")
+            stopped = {pid: words for pid, words in self.programs(2).items()
+                       if "preflight" in words}
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(8)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=LIMIT_S)
+        self.assertIn("Ready: 3 of 4", output.replace("Not ready", "Ready"), errors)
+        lost = json.loads(report.read_text("utf-8"))["lost"]
+        self.assertEqual([(one["name"], one["why"]) for one in lost], [("gpu02", "interrupted")])
+
     def test_hung_host_is_lost_after_one_measurement(self):
         process = self.start(1, "--pair-limit", "4")
         stopped = self.programs(2)

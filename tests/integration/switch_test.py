@@ -143,6 +143,10 @@ class Namespaces(unittest.TestCase):
         self.assertEqual((port["marked"], int(counted.split()[2])), (0, 0))
         self.assertGreater(len(samples), 0)
 
+    def test_a_log_that_cannot_be_written_is_an_error(self):
+        done = switched(2, "--rate 1G --sample 10us --queue-log /dev/full", BURST)
+        self.assertIn("cannot write all of '/dev/full'", done.stderr)
+
     def test_a_bottleneck_marks_from_its_threshold_on(self):
         with tempfile.TemporaryDirectory() as folder:
             # The sender's cable is the faster one: the burst waits in front of the receiver's.

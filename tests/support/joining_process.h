@@ -52,6 +52,7 @@ class Process {
     }
     return *context_;
   }
+  void end() { context_.reset(); }
   const std::vector<std::string>& lines() const { return lines_; }
 
  private:

@@ -68,7 +68,9 @@ class EngineContext final : public Context {
   const LogSink log_;
   const std::vector<Page> pages_;
   const bootstrap::ClusterKey key_;
-  const std::shared_ptr<BondKeeper> keeper_ = std::make_shared<BondKeeper>();
+  const std::shared_ptr<BondKeeper> keeper_{new BondKeeper, [](BondKeeper* keeper) {
+                                              if (!keeper->inherited()) delete keeper;
+                                            }};
   const std::shared_ptr<Notices> notices_ = std::make_shared<Notices>();
   std::mutex bonding_;
   std::vector<Group> groups_;   // those of PACECAR_NICS, then bonds; they never move

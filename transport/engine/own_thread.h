@@ -18,13 +18,14 @@ namespace pacecar {
 // no descriptor to wait for.
 inline constexpr Duration kBlindSleep = Duration::from_us(100);
 
-// Returns earlier when one of the descriptors is readable.
-inline void sleep_until(Instant deadline, std::span<pollfd> waiting) {
+// Returns earlier when one of the descriptors is readable. False: a signal has come.
+inline bool sleep_until(Instant deadline, std::span<pollfd> waiting) {
   const Instant now = clock_now();
-  if (deadline <= now) return;
+  if (deadline <= now) return true;
   const int64_t ns = (deadline - now).ns();
   const timespec timeout{ns / 1'000'000'000, ns % 1'000'000'000};
-  ppoll(waiting.data(), waiting.size(), deadline == Instant::never() ? nullptr : &timeout, nullptr);
+  return ppoll(waiting.data(), waiting.size(), deadline == Instant::never() ? nullptr : &timeout,
+               nullptr) >= 0;
 }
 
 // Called by a thread of ours first.

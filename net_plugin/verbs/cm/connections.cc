@@ -308,7 +308,7 @@ PACECAR_VERBS int rdma_disconnect(rdma_cm_id* id) {
 }
 
 PACECAR_VERBS int rdma_destroy_id(rdma_cm_id* id) {
-  if (!id_of(id).process.forked()) destroy(id_of(id));
+  if (!id_of(id).maker.forked()) destroy(id_of(id));
   return 0;
 }
 

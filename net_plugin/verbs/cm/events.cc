@@ -166,7 +166,7 @@ PACECAR_VERBS void rdma_destroy_event_channel(rdma_event_channel* channel) {
 }
 
 PACECAR_VERBS int rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
-  if (static_cast<Channel*>(channel)->process.forked()) return failed(error_in_child(__func__));
+  if (static_cast<Channel*>(channel)->maker.forked()) return failed(error_in_child(__func__));
   *event = take(channel);
   return *event == nullptr ? -1 : 0;
 }

@@ -42,7 +42,7 @@ struct Channel : rdma_event_channel {
   // Removes the unread events of an id.
   std::vector<Event*> take(const Id& owner);
 
-  const OwnProcess process;
+  const OwnProcess maker;
   std::vector<Event*> unread;  // guarded by Process::mutex
 };
 
@@ -70,7 +70,7 @@ struct Id final : rdma_cm_id {
   void set_source(const Address& from);
   void set_destination(const Address& to);
 
-  const OwnProcess process;
+  const OwnProcess maker;
   CmDevice* device = nullptr;
   std::unique_ptr<End> end;  // of its connection
   bool synchronous = false;  // calls wait for their events
@@ -101,7 +101,7 @@ inline Id& id_of(rdma_cm_id* id) { return *static_cast<Id*>(id); }
 // Begins a call: `own` is the id. It fails in a forked child of the process that made the id.
 #define OWN_ID(own, id) \
   Id& own = id_of(id);  \
-  if (own.process.forked()) return failed(error_in_child(__func__))
+  if (own.maker.forked()) return failed(error_in_child(__func__))
 
 // The state of this process.
 struct Process {

@@ -149,7 +149,7 @@ PACECAR_VERBS int rdma_create_qp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* a
 
 PACECAR_VERBS void rdma_destroy_qp(rdma_cm_id* id) {
   Id& own = id_of(id);
-  if (own.qp == nullptr || own.process.forked()) return;
+  if (own.qp == nullptr || own.maker.forked()) return;
   ibv_qp* const qp = own.qp;
   {
     const Call call(own.device->nic());

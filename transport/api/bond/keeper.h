@@ -20,9 +20,8 @@ class Memory;
 
 class BondKeeper {
  public:
-  ~BondKeeper() {
-    if (process_.forked() && thread_.joinable()) thread_.detach();  // a child has no such thread
-  }
+  // In a forked child it must not be destroyed: the parent's thread waits at `changed_`.
+  bool inherited() const { return process_.forked(); }
   // Before the first connection. Errors: kSystem (no thread can be made).
   Result<void> start();
   void add(BondedEnd& connection);

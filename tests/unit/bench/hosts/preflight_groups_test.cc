@@ -1,9 +1,9 @@
 // Findings of many hosts, each printed once, and facts that differ.
+#include "bench/hosts/preflight_groups.h"
+
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
-
-#include "bench/hosts/preflight_groups.h"
 
 namespace pacecar::test::preflight_groups_test {
 namespace {
@@ -36,7 +36,7 @@ TEST(PreflightGroupsTest, EqualFindingsArePrintedOnce) {
   reports[3].findings[0] = finding("limits.memlock_low", Severity::kError, "64 KiB");
   reports[9].findings[0] = finding("limits.memlock_low", Severity::kError, "64 KiB");
   EXPECT_THAT(group_findings(reports), SizeIs(2));
-  const std::string text = to_text(reports);
+  const std::string text = to_text(reports, reports.size());
   EXPECT_THAT(text, HasSubstr("warning  on 14 of 16 hosts (not gpu3, gpu9): eth0: MTU 1500\n"));
   EXPECT_THAT(text, HasSubstr("error    on gpu3, gpu9: eth0: 64 KiB\n         cure: cure it\n"));
   EXPECT_THAT(text, HasSubstr("Not ready: 2 of 16 hosts with errors.\n"));
@@ -51,7 +51,7 @@ TEST(PreflightGroupsTest, FactsThatDifferAreNamed) {
   const auto differences = find_differences(reports);
   ASSERT_THAT(differences, SizeIs(1));
   EXPECT_EQ(differences[0].fact, "kernel");
-  EXPECT_THAT(to_text(reports),
+  EXPECT_THAT(to_text(reports, reports.size()),
               HasSubstr("differs  kernel: 6.1 on 3 of 4 hosts (not gpu2); 5.10 on gpu2\n"));
   EXPECT_THAT(find_differences(rack(4)), IsEmpty());
 }
@@ -73,8 +73,8 @@ TEST(PreflightGroupsTest, ReportsAreReadAsUntrustedData) {
   EXPECT_EQ(good->findings[0].severity, Severity::kWarning)
       << "severity of the finding's kind, not of the report";
   EXPECT_EQ(good->findings[0].subject, "e?th0");
-  const std::string deep = R"({"findings":[],"facts":{},"more":)" + std::string(100, '[') +
-                           std::string(100, ']') + "}";
+  const std::string deep =
+      R"({"findings":[],"facts":{},"more":)" + std::string(100, '[') + std::string(100, ']') + "}";
   EXPECT_FALSE(read_report("gpu0", deep)) << "each level would take stack when it is printed";
   for (const char* text : {"", "7", "{}", R"({"findings":[{}],"facts":{}})", "{\"findings\":7}",
                            R"({"findings":[{"id":"no.such","subject":"","message":"","cure":""}],

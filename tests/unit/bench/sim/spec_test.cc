@@ -308,6 +308,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"[transport]\ncc = \"swfit\"", {"line 2", "did you mean 'swift'?"}},
         Mistake{"[transport]\nallocator = \"fair\"", {"allocator is \"fair\"", "credit"}},
         Mistake{"[transport]\nmtu = 9", {"mtu", "256"}},
+        Mistake{"[transport]\nmtu = 0", {"mtu", "256"}},
         Mistake{"[transport]\npaths = 0", {"paths is 0", "from 1"}},
         Mistake{"[transport]\nwindow = 64", {"no key 'window'", "window_packets"}},
         Mistake{"[[fault]]\nat = \"1us\"", {"kind is missing", "cable-down"}},

@@ -1,4 +1,6 @@
 // The sender's half of `pace`: grants, demands, and when packets leave.
+#include "cc/pace/sender.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
@@ -8,7 +10,6 @@
 
 #include "cc/grant_word.h"
 #include "cc/pace/phase.h"
-#include "cc/pace/sender.h"
 #include "transport/base/pacer.h"
 #include "transport/base/prng.h"
 
@@ -94,6 +95,17 @@ TEST_F(CcPaceSender, CtsWithAnOldEpochIsIgnored) {
   EXPECT_EQ(gbps(), 60) << "the CTS overtook the grant word of the same epoch";
   grant(55, 1001);
   EXPECT_EQ(gbps(), 55) << "the grant word replaces the CTS of the same epoch";
+}
+
+// The receiver has another congestion control, and grants its line rate in every slot.
+TEST_F(CcPaceSender, RepeatedGrantOfACtsProlongsIt) {
+  want(1 << 30);
+  for (int i = 0; i < 20; ++i) {
+    cts(50, 0);
+    wait(kValidity / 2);
+    acknowledge_round_trips(1);
+    EXPECT_GE(gbps(), 50) << i;
+  }
 }
 
 TEST_F(CcPaceSender, InvalidGrantsAreBounded) {

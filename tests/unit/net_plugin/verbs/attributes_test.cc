@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "tests/support/own_verbs_device.h"
 
@@ -90,6 +92,17 @@ TEST(VerbsDeviceAttributes, RefusalsAreExplained) {
   ibv_destroy_qp(pair);
   ibv_destroy_cq(queue);
   ibv_dealloc_pd(domain);
+}
+
+TEST(VerbsDeviceAttributes, NicsOfOtherKindsAreLeftOut) {
+  setenv("PACECAR_NICS", "soft:udp:lo,ofi:tcp,soft:dpdk:net_null0", 1);
+  int count = -1;
+  ibv_device** const list = ibv_get_device_list(&count);
+  ASSERT_NE(list, nullptr);
+  ASSERT_GE(count, 1);
+  EXPECT_STREQ(ibv_get_device_name(list[0]), "pacecar_lo");
+  EXPECT_TRUE(count == 1 || std::string(ibv_get_device_name(list[1])).substr(0, 7) != "pacecar");
+  ibv_free_device_list(list);
 }
 
 }  // namespace

@@ -2,11 +2,13 @@
 // posts; or both create completion queues for one channel.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <csignal>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -109,16 +111,16 @@ class VerbsDeviceThreads : public testing::Test {
     ibv_send_wr* bad = nullptr;
     return ibv_post_send(qp_, &wr, &bad);
   }
-  // A thread that waits for a completion and is asleep already.
-  std::thread sleeper() {
+  // A thread that waits for a completion and is asleep already. `result`: of its call.
+  std::thread sleeper(int result = 0) {
     EXPECT_EQ(ibv_req_notify_cq(cq_, 0), 0);
     std::atomic<pid_t> number = 0;
-    std::thread sleeping([this, &number] {
+    std::thread sleeping([this, result, &number] {
       number = gettid();
       ibv_cq* cq = nullptr;
       void* unused = nullptr;
-      EXPECT_EQ(ibv_get_cq_event(channel_, &cq, &unused), 0);
-      ibv_ack_cq_events(cq_, 1);
+      EXPECT_EQ(ibv_get_cq_event(channel_, &cq, &unused), result);
+      if (result == 0) ibv_ack_cq_events(cq_, 1);
     });
     while (number == 0) std::this_thread::yield();
     while (!asleep(number)) std::this_thread::yield();
@@ -196,6 +198,27 @@ TEST_F(VerbsDeviceThreads, ThreadsCreateAndDestroyQueuesOnOneChannel) {
   make_and_end();
   other.join();
   EXPECT_EQ(channel_->refcnt, 1) << "only the fixture's queue is left";
+}
+
+TEST_F(VerbsDeviceThreads, SignalsEndAWaitAsTheyEndARead) {
+  connect();
+  for (const int flags : {0, SA_RESTART}) {
+    struct sigaction action {};
+    action.sa_handler = [](int) {};
+    action.sa_flags = flags;
+    sigaction(SIGUSR1, &action, nullptr);
+    std::thread sleeping = sleeper(flags == 0 ? -1 : 0);
+    for (int i = 0; i < 3; ++i) {
+      pthread_kill(sleeping.native_handle(), SIGUSR1);
+      sched_yield();
+    }
+    if (flags != 0) {
+      ASSERT_EQ(post({.opcode = IBV_WR_RDMA_WRITE}), 0);
+      fail();
+    }
+    sleeping.join();
+  }
+  signal(SIGUSR1, SIG_DFL);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <thread>
@@ -230,6 +232,22 @@ TEST(Bootstrapping, TimeInWhichTheHostWasSuspendedDoesNotCount) {
   std::this_thread::sleep_for(std::chrono::seconds(2));
   const auto ends = test::finish(*connecting, *listener);
   ASSERT_TRUE(ends) << ends.error().message;
+  expect_carries(ours.context(), theirs.context(), *ends);
+}
+
+TEST(ForkedChild, MayEndAContextWithBonds) {
+  Process ours({{{"soft"}, {"soft"}}}), theirs({{{"soft"}, {"soft"}}});
+  const auto ends = connect(ours.context(), 0, theirs.context(), 0);
+  ASSERT_TRUE(ends) << ends.error().message;
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    ours.end();
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "it hung until the alarm";
   expect_carries(ours.context(), theirs.context(), *ends);
 }
 

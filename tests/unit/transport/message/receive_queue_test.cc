@@ -280,6 +280,29 @@ TEST_F(ReceiveQueueTest, NewSlotsAreUrgentWhenThePeerHasFewLeft) {
   EXPECT_TRUE(queue_.urgent(0)) << "two are left, two are new";
 }
 
+// They fill buffers that were never advertised, so that more are complete than advertised.
+TEST_F(ReceiveQueueTest, NewSlotsAreUrgentWhenEagerMessagesHaveUsedMore) {
+  constexpr EagerCells kCells(64);
+  constexpr uint32_t kMessages = 9;
+  std::vector<uint8_t> memory(kCells.bytes());
+  std::vector<uint8_t> buffer(1);
+  queue_.enable_eager(kCells, memory.data());
+  for (uint32_t i = 0; i <= kMessages; ++i) {
+    MessageReceive& request = test::pending(requests_.emplace_back());
+    request.add(buffer.data(), 1, 0, {.key = 1});
+    ASSERT_TRUE(queue_.post(request));
+    if (i == 0) advertise();
+  }
+  for (uint32_t i = 0; i < kMessages; ++i) {
+    const EagerHeader header{.next_slot = 0, .number = i, .size = 1, .tag = 0};
+    std::memcpy(memory.data() + kCells.offset(i), &header, sizeof header);
+    EXPECT_EQ(queue_.on_write({.connection = 0, .slot = i, .writes = Immediate::kEager},
+                              sizeof header + 1, &progress_),
+              kOk);
+  }
+  EXPECT_TRUE(queue_.urgent(0));
+}
+
 TEST_F(ReceiveQueueTest, CountsArrivedWrites) {
   receive({10});
   EXPECT_EQ(queue_.moves(), 0U);

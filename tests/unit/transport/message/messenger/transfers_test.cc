@@ -118,6 +118,37 @@ TEST_F(MessengerTest, StallBeginsWithoutProgressAndEndsWithProgress) {
             kNoticedSilence);
 }
 
+// All of the message is at the NIC: no write is left that could end it at the receiver.
+TEST_F(MessengerTest, DeregisteredMemoryOfASendOnItsWayEndsTheConnection) {
+  constexpr Bytes kLong = 1 << 20;
+  const ConnectionPair ends = connect(*hosts_[0], *hosts_[1], 1, network_.now());
+  std::vector<uint8_t> from(kLong), to(2 * kLong);
+  const auto from_region =
+      hosts_[0]->nic().register_memory(from.data(), kLong, Access::kLocalRead).value();
+  const auto to_region =
+      hosts_[1]->nic().register_memory(to.data(), 2 * kLong, Access::kRemoteWrite).value();
+  MessageSend sent;
+  std::array<MessageReceive, 2> received;
+  for (size_t i = 0; i < 2; ++i) {
+    test::pending(received[i])
+        .add(to.data() + i * kLong, kLong, 0,
+             {to_region.remote_address + i * kLong, to_region.key});
+    ASSERT_TRUE(messenger(1).receive(ends.receive, received[i], network_.now()));
+  }
+  ASSERT_TRUE(
+      messenger(0).send(ends.send, test::pending(sent, {from.data(), kLong, 0, from_region.key})));
+  run_for(Duration::from_us(30));
+  ASSERT_EQ(sent.state(), MessageRequest::State::kPending);
+  messenger(0).forget_memory(from_region.key);
+  hosts_[0]->nic().deregister_memory(from_region);
+  run_for(Duration::from_ms(50));
+  EXPECT_EQ(sent.failure, MessageFailure::kMemoryGone);
+  for (const MessageReceive& one : received) {
+    EXPECT_EQ(one.state(), MessageRequest::State::kFailed);
+    EXPECT_EQ(one.failure, MessageFailure::kPeerClosed);
+  }
+}
+
 // The memory of a posted receive is deregistered: the receive fails, and so does the send to which
 // the buffer was advertised.
 TEST_F(MessengerTest, DeregisteredMemoryFailsItsReceive) {
