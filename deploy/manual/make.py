@@ -29,24 +29,6 @@ _pacecar() {{
 complete -o default -F _pacecar pacecar
 """
 
-ZSH = """\
-#compdef pacecar
-# Completion of pacecar for zsh, generated from its table of flags.
-if ((CURRENT == 2)); then
-  local -a subcommands=(
-{subcommands}
-  )
-  _describe subcommand subcommands
-  return
-fi
-local subcommand=$words[2]
-shift words
-((CURRENT--))
-case $subcommand in
-{flags}
-esac
-"""
-
 
 def ask(program, *arguments):
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
@@ -147,29 +129,6 @@ def bash(top, subcommands):
                        choices="\n".join(choices), flags="\n".join(flags))
 
 
-def quoted(text):
-    return "'" + text.replace("'", "'\\''") + "'"
-
-
-def zsh_flag(flag):
-    help_text = flag["help"].replace("[", "(").replace("]", ")").replace(":", "\\:")
-    values = ""
-    if flag["value"]:
-        action = f"({' '.join(flag['choices'])})" if flag["choices"] else "_files"
-        values = f":{flag['value']}:{action}"
-    several = "*" if flag["several"] else f"({' '.join(flag['names'])})"
-    return " ".join(quoted(f"{several}{name}[{help_text}]{values}") for name in flag["names"])
-
-
-def zsh(top, subcommands):
-    names = "\n".join("    " + quoted(f"{s['name']}:{s['summary']}") for s in top["subcommands"])
-    cases = []
-    for described in subcommands:
-        lines = " \\\n      ".join([*map(zsh_flag, described["flags"]), "'*:file:_files'"])
-        cases.append(f"  {short_name(described)})\n    _arguments -s \\\n      {lines}\n    ;;")
-    return ZSH.format(subcommands=names, flags="\n".join(cases))
-
-
 def main():
     program, folder, *others = sys.argv[1:]
     folder = pathlib.Path(folder)
@@ -187,7 +146,6 @@ def main():
     parameters = ask(program, "info", "-c", "--json")["parameters"]
     files["man5/pacecar.conf.5"] = parameter_page(parameters, top["version"], pages)
     files["bash/pacecar"] = bash(top, subcommands)
-    files["zsh/_pacecar"] = zsh(top, subcommands)
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, "utf-8")

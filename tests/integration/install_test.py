@@ -154,17 +154,6 @@ class Completion(unittest.TestCase):
         self.assertEqual(self.bash("pacecar", "bw", "--report_"), ["--report_gbits"])
         self.assertEqual(self.bash("pacecar", "bw", "--rate_units", ""), ["M", "g", "p"])
 
-    @unittest.skipUnless(shutil.which("zsh"), "no zsh")
-    def test_zsh_completes_a_flag(self):
-        folder = PREFIX / "share/zsh/site-functions"
-        script = ("zmodload zsh/zpty; zpty z zsh -f -i; "
-                  f"zpty -w z 'PS1=; fpath=({folder} $fpath); autoload -U compinit; "
-                  "compinit -u -D; echo re\"\"ady'; "
-                  "until zpty -r -m z line '*ready*'; do :; done; "
-                  "zpty -n -w z $'pacecar bw --report\\t'; zpty -w z ''; "
-                  "zpty -r -m z line '*report_gbits*'; print -r -- $line; zpty -d z")
-        self.assertIn("--report_gbits", run("zsh", "-fc", script).stdout)
-
 
 if __name__ == "__main__":
     BUILD = pathlib.Path(sys.argv.pop(1))

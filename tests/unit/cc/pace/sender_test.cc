@@ -97,13 +97,11 @@ TEST_F(CcPaceSender, CtsWithAnOldEpochIsIgnored) {
   EXPECT_EQ(gbps(), 55) << "the grant word replaces the CTS of the same epoch";
 }
 
-// The receiver has another congestion control, and grants its line rate in every slot.
-TEST_F(CcPaceSender, RepeatedGrantOfACtsProlongsIt) {
+TEST_F(CcPaceSender, CtsOfAReceiverWithoutEpochsProlongsItsGrant) {
   want(1 << 30);
   for (int i = 0; i < 20; ++i) {
     cts(50, 0);
-    wait(kValidity / 2);
-    acknowledge_round_trips(1);
+    acknowledge_round_trips(4);
     EXPECT_GE(gbps(), 50) << i;
   }
 }
