@@ -106,7 +106,8 @@ Result<void> ResultsFolder::append(const RunRecord& record) const {
   const std::string path = file(kRecords);
   const std::string line = to_line(record);
   const FileDescriptor out(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  // One write: after a crash a line is there or not.
+  // One write: after a crash a line is there or not. A short one sets no errno.
+  if (out) errno = ENOSPC;
   const bool written =
       out && ::write(out.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size());
   if (written) return {};

@@ -233,6 +233,8 @@ class FluidRun {
     }
     const double step = next - now_;
     now_ = next;
+    // In seconds: more than late times are rounded by.
+    const double same_time = std::max(1e-11, now_ * 4 * std::numeric_limits<double>::epsilon());
     size_t kept = 0;
     for (size_t i = 0; i < active_.size(); ++i) {
       const uint32_t flow = active_[i];
@@ -241,8 +243,7 @@ class FluidRun {
       const Cause cause = share.limit == kNoLink ? Cause::kProtocol : links_[share.limit].cause;
       times_[flow].limited_s[static_cast<size_t>(cause)] += static_cast<float>(step);
       state.left -= share.rate * step;
-      constexpr double kAlmostNothing = 1e-11;  // seconds
-      if (state.left <= share.rate * kAlmostNothing) {
+      if (state.left <= share.rate * same_time) {
         drained(flow);
         continue;
       }
@@ -254,8 +255,7 @@ class FluidRun {
     active_.resize(kept);
     routes_.resize(kept);
     found_.resize(kept);
-    constexpr double kSameTime = 1e-11;
-    while (!events_.empty() && events_.top().time <= now_ + kSameTime) {
+    while (!events_.empty() && events_.top().time <= now_ + same_time) {
       const Event event = events_.top();
       events_.pop();
       handle(event);

@@ -102,6 +102,14 @@ TEST(Fluid, FlowsShareLinksAndWaitForOneAnother) {
   EXPECT_NEAR(terms[static_cast<size_t>(Cause::kLatency)], 9, 1e-6);
 }
 
+// Where the rounding of a time is longer than what is left.
+TEST(Fluid, LateFlowsEnd) {
+  const std::array<Link, 1> links{{{.rate = 7, .cause = Cause::kNicOut}}};
+  FlowSet set;
+  for (int i = 0; i < 20; ++i) set.add({.route = over({0}), .bytes = 1e7 + i, .delay_s = 1e6});
+  for (const FlowTimes& one : run_fluid(set, links)) EXPECT_GT(one.received_s, 1e6 + 1e7 / 7);
+}
+
 Cluster single_gpus(uint32_t hosts, double gbps) {
   Cluster cluster;
   cluster.nic_kinds[0] = {.name = "plain",
