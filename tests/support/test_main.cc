@@ -43,7 +43,7 @@ void watch() {
   process = getpid();
   struct sigaction handler {};
   handler.sa_handler = name_the_case;
-  handler.sa_flags = static_cast<int>(SA_RESETHAND);
+  handler.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   sigaction(SIGALRM, &handler, nullptr);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which say more
   for (const int fatal : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV}) {

@@ -87,8 +87,8 @@ void add_label(std::string& labels, std::string_view name, std::string_view valu
   labels += name;
   labels += "=\"";
   for (const char c : value) {
-    if (c == '"' || c == '\\' || c == '\n') labels += '\\';
-    labels += c == '\n' ? 'n' : c;
+    if (c == '"' || c == '\\') labels += '\\';
+    labels += c;
   }
   labels += '"';
 }

@@ -16,7 +16,7 @@ namespace pacecar::ibverbs::cm {
 Process& process() {
   static Process* instance = new Process;
   [[maybe_unused]] static const int registered =
-      pthread_atfork(nullptr, nullptr, [] { instance = new Process; });
+      pthread_atfork(nullptr, nullptr, [] { instance = new Process{.is_child = true}; });
   return *instance;
 }
 
@@ -92,6 +92,7 @@ Event* take(rdma_event_channel* given) {
   auto* const channel = static_cast<Channel*>(given);
   std::unique_lock lock(process().mutex);
   const uint64_t number = number_of(channel);
+  if (number == 0 && process().is_child) return no_object(error_in_child("rdma_get_cm_event"));
   if (number == 0) wait_for_ever(lock);
   // The channel's own may be closed meanwhile, and its number used for another file.
   const FileDescriptor fd(fcntl(channel->fd, F_DUPFD_CLOEXEC, 0));
@@ -166,7 +167,6 @@ PACECAR_VERBS void rdma_destroy_event_channel(rdma_event_channel* channel) {
 }
 
 PACECAR_VERBS int rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
-  if (static_cast<Channel*>(channel)->maker.forked()) return failed(error_in_child(__func__));
   *event = take(channel);
   return *event == nullptr ? -1 : 0;
 }

@@ -42,7 +42,6 @@ struct Channel : rdma_event_channel {
   // Removes the unread events of an id.
   std::vector<Event*> take(const Id& owner);
 
-  const OwnProcess maker;
   std::vector<Event*> unread;  // guarded by Process::mutex
 };
 
@@ -109,6 +108,7 @@ struct Process {
   std::condition_variable acknowledged;
   std::vector<Id*> listeners;
   uint64_t channels_made = 0;
+  bool is_child = false;                                   // forked from a process with ids
   std::map<const rdma_event_channel*, uint64_t> channels;  // and their numbers
 };
 Process& process();

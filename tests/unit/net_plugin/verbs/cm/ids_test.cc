@@ -160,6 +160,7 @@ TEST(CmIds, EnhancedConnectionOptionsAreNotSupported) {
 
 // A thread of rping gets the next event while its main thread destroys the channel and returns.
 TEST(CmIds, GettingAnEventOfADestroyedChannelBlocks) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // not in a forked child
   const auto returns_meanwhile = [] {
     rdma_event_channel* const channel = rdma_create_event_channel();
     rdma_destroy_event_channel(channel);
