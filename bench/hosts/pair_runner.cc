@@ -148,8 +148,8 @@ class Attempt {
     }
     if (stage_ == Stage::kMeasuring) {
       deadline_ = std::min(deadline_, cli::steady_now() + kEndingLimit);
-      if (event.code != cli::kExitOk &&
-          measurement_.error.empty()) {  // which the client cannot know
+      // The client cannot know the cause.
+      if (event.code != cli::kExitOk && measurement_.error.empty()) {
         measurement_.error =
             fmt::format("{}: {}", agents_.host(server_.host).name, why_failed(event));
       }
