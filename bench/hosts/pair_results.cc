@@ -80,8 +80,9 @@ std::string PairResults::arrow(const Pair& pair) const {
 // One sentence for a host with which everything failed.
 std::vector<std::string> PairResults::failures() const {
   std::vector<std::string> sentences;
-  std::vector<const Measurement*> left;
+  std::vector<const Measurement*> tried, left;
   for (const Measurement& one : all_) {
+    tried.push_back(&one);
     if (!one.error.empty()) left.push_back(&one);
   }
   const auto with = [](size_t host) {
@@ -91,12 +92,12 @@ std::vector<std::string> PairResults::failures() const {
   };
   for (const auto& [host, why] : lost_) {
     sentences.push_back(fmt::format("{} is lost: {}", names_[host], why));
+    std::erase_if(tried, with(host));
     std::erase_if(left, with(host));
   }
   for (size_t host = 0; host < hosts_.size(); ++host) {
-    const auto tried = std::ranges::count_if(all_, [&](auto& one) { return with(host)(&one); });
     const auto failed = std::ranges::count_if(left, with(host));
-    if (failed < 3 || failed != tried) continue;
+    if (failed < 3 || failed != std::ranges::count_if(tried, with(host))) continue;
     const Measurement& first = **std::ranges::find_if(left, with(host));
     sentences.push_back(fmt::format("{}: all {} measurements with it failed, the first with: {}",
                                     names_[host], failed, first.error));
