@@ -135,13 +135,13 @@ void PaceController::on_timeout(Instant now) {
 }
 
 // The newest epoch wins. A grant that is neither aligned nor busy may be a CTS slot's, old enough
-// for epochs to have wrapped: it counts only if it is at most kNearEpochs newer, or prolongs such a
-// grant of the same epoch; and a grant with either flag replaces it whatever the epochs.
+// for epochs to have wrapped: it counts only if it is at most kNearEpochs newer, and a grant with
+// either flag replaces it whatever the epochs.
 bool PaceController::outranks(const Grant& grant) const {
   if (!has_grant_) return true;
   const auto ahead = static_cast<int16_t>(static_cast<uint16_t>(grant.epoch - grant_.epoch));
   const auto own = [](const Grant& word) { return word.aligned || word.busy; };
-  if (!own(grant)) return ahead <= kNearEpochs && (ahead > 0 || (ahead == 0 && !own(grant_)));
+  if (!own(grant)) return ahead > 0 && ahead <= kNearEpochs;
   return ahead > 0 || !own(grant_);
 }
 

@@ -21,6 +21,7 @@ struct MessageFlow : FlowFacts {
   FlowConnections numbered;
   bool active = false;     // a request is pending: the peer must be alive
   bool obeys = false;      // receiving: the sender takes our allocator's grants
+  uint16_t epoch = 0;      // of the last grant to one that does not
   bool suspected = false;  // sending: no further connection shares it
   bool undecided = false;  // sending: something has changed since its limits were decided
   uint32_t writes = 0;     // sending: at the NIC

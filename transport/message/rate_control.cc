@@ -230,9 +230,11 @@ void RateControl::do_housekeeping(MessageFlow& flow, Instant now) {
   flow.meter.sample(now, flow.controller->explain(now), flow.stats);
 }
 
-uint64_t RateControl::grant_word(const MessageFlow& flow) const {
+uint64_t RateControl::grant_word(MessageFlow& flow) const {
   if (flow.obeys) return wire::encode_grant(congestion_.allocator->grant(flow.id));
-  return wire::encode_grant({.rate = config_.line_rate, .validity = Duration::from_s(10)});
+  // A new epoch each time: a sender under `pace` takes a grant without one only once.
+  return wire::encode_grant(
+      {.rate = config_.line_rate, .validity = Duration::from_s(10), .epoch = ++flow.epoch});
 }
 
 Bytes RateControl::write_bytes(const MessageFlow& flow) const {

@@ -71,7 +71,7 @@ class RateControl {
 
   // The grant in force for a flow that sends to us. A flow that obeys another allocator, or none,
   // is granted the line rate.
-  uint64_t grant_word(const MessageFlow& flow) const;
+  uint64_t grant_word(MessageFlow& flow) const;
   // The size of a write at the flow's rate.
   Bytes write_bytes(const MessageFlow& flow) const;
   Explanation explain(const MessageFlow& flow, Instant now) const;

@@ -143,8 +143,7 @@ size_t UdpIo::submit(Transmitter& transmitter, Instant now, bool& full) {
       full = now - transmitter.full_since < kStuck;
       if (full) break;
     }
-    const bool uncut = errno == EIO || errno == EINVAL || errno == EMSGSIZE;
-    if (uncut && batch_.packets_in(group) > 1) {
+    if ((errno == EIO || errno == EINVAL) && batch_.packets_in(group) > 1) {
       // The device cannot cut datagrams, or its MTU is smaller now and flows have not noticed yet.
       one_by_one_until_ = now + Duration::from_s(1);
       break;

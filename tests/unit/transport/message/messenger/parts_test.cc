@@ -201,6 +201,8 @@ TEST_F(MessagePartsTest, SenderThatIgnoresTheAllocatorIsGrantedTheLineRate) {
   receiving_->obeys = false;
   const Grant grant = wire::decode_grant(receiver_.rates.grant_word(*receiving_));
   EXPECT_NEAR(static_cast<double>(grant.rate.bps()), 100e9, 1e6) << "as exact as a word can hold";
+  const Grant next = wire::decode_grant(receiver_.rates.grant_word(*receiving_));
+  EXPECT_EQ(next.epoch, grant.epoch + 1) << "a sender under pace takes each epoch once";
 }
 
 TEST_F(MessagePartsTest, BacklogIsZeroOnceNoWriteIsAtTheNic) {
