@@ -107,7 +107,7 @@ class WholeRun(Case):
             done = run(*flags)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn("# reduce, 2 ranks, socket\n", done.stdout)  # still counts
-            self.assertIn("failed runs: 2;", done.stdout)
+            self.assertIn("failed runs: 2", done.stdout)
             failures = "\n".join(self.read()["failures"])
             self.assertIn("soft:udp:lo+NCCL_NET=Socket, 2 ranks: rank 0: NCCL used the network "
                           "Socket, not Pacecar", failures)

@@ -1,6 +1,6 @@
 // AttendedTime: the time for which an owner that polls has attended to a wait. What lies between
-// two polls counts up to 1 s: beyond it this host was suspended or busy, which is no fault of a
-// peer. Pure. Thread rule: one owner.
+// two polls counts up to a longest turn: beyond it this host was suspended, starved or computing,
+// which is no fault of a peer. Pure. Thread rule: one owner.
 #pragma once
 
 #include <algorithm>
@@ -11,21 +11,28 @@ namespace pacecar {
 
 class AttendedTime {
  public:
-  explicit AttendedTime(Instant now) : last_(now) {}
+  explicit AttendedTime(Instant now, Duration longest_turn = Duration::from_s(1))
+      : begin_(now), last_(now), longest_turn_(longest_turn) {}
 
-  // `now` without what has been missed. Called by each poll.
-  Instant at(Instant now) {
-    missed_ = missed_ + std::max(now - last_ - kMost, Duration());
+  // Called by each poll. Returns how much of the time since the last one counts.
+  Duration advance(Instant now) {
+    const Duration turn = std::min(now - last_, longest_turn_);
+    missed_ = missed_ + (now - last_ - turn);
     last_ = now;
+    return turn;
+  }
+  // The same; `now` without what has been missed.
+  Instant at(Instant now) {
+    advance(now);
     return now - missed_;
   }
-  // In all.
   Duration missed() const { return missed_; }
+  Duration total() const { return last_ - begin_ - missed_; }
 
  private:
-  static constexpr Duration kMost = Duration::from_s(1);
-
+  Instant begin_;
   Instant last_;
+  Duration longest_turn_;
   Duration missed_;
 };
 

@@ -116,7 +116,8 @@ std::string describe_fault(const OfiPlace& place, std::string_view what, std::st
 }
 
 Error ofi_error(std::string_view call, const OfiFailure& failure, std::string_view nic) {
-  const OfiErrorInfo& info = ofi_error_info(failure);
+  const OfiErrorInfo& found = ofi_error_info(failure);
+  const OfiErrorInfo& info = found.status == kLocalError ? found : kUnknown;
   return {info.code, fmt::format("{}: {} failed: {}, {}: {}", nic, call, reported(failure),
                                  info.cause, info.cure)};
 }

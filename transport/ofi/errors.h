@@ -38,7 +38,7 @@ const OfiErrorInfo& ofi_error_info(const OfiFailure& failure);
 // A failed operation of a queue pair: NIC, peer, the provider's text, cause and cure.
 std::string describe_fault(const OfiPlace& place, const OfiFailure& failure);
 std::string describe_fault(const OfiPlace& place, std::string_view what, std::string_view cure);
-// `call` is the function's name, such as fi_endpoint.
+// `call` is the function's name, such as fi_endpoint, which concerns no peer.
 Error ofi_error(std::string_view call, const OfiFailure& failure, std::string_view nic);
 
 }  // namespace pacecar

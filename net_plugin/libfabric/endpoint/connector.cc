@@ -220,7 +220,8 @@ void Connector::identify_connections() {
     at->inbox->turn();
     const auto message = at->inbox->next();
     const bool silent = message && message->empty();
-    if (silent && Clock::now() - at->begun < EndpointBootstrap::kPatience) {
+    if (silent &&
+        Clock::now() - at->begun < std::chrono::nanoseconds(EndpointBootstrap::kPatience.ns())) {
       ++at;
       continue;
     }

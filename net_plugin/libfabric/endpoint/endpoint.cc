@@ -9,9 +9,9 @@ namespace pacecar::fabric {
 namespace {
 
 // How long closing an endpoint waits for its frames and puts to be sent.
-constexpr auto kFlushTimeout = std::chrono::milliseconds(1000);
+constexpr Duration kFlushTimeout = Duration::from_ms(1000);
 // From the loss of a peer until it is failed: time to receive what it sent before.
-constexpr auto kDrainTime = std::chrono::milliseconds(500);
+constexpr Duration kDrainTime = Duration::from_ms(500);
 // A turn takes 50 ns, and 1 us with a poll of the NIC. So while frames come through shared memory,
 // only every 32nd turn polls the NIC,
 constexpr uint32_t kTurnsWithoutNic = 32;
@@ -180,7 +180,7 @@ void Endpoint::flush() {
   std::unique_lock lock(domain().mutex);
   if (!connector_.is_open()) return;
   auto& peers = state_.peers.all();
-  const auto give_up = attended_.total() + kFlushTimeout;
+  const Duration give_up = attended_.total() + kFlushTimeout;
   bool bye_sent = false;
   while (attended_.total() < give_up) {
     progress();
@@ -284,12 +284,12 @@ FrameResult Endpoint::on_frame(Peer& peer, const IncomingStream& stream, const F
 // --- failure of a peer ---
 
 void Endpoint::fail_lost_peers() {
-  const auto turn = attended_.advance(Clock::now());
+  const Duration turn = attended_.advance(clock_now());
   for (Peer& peer : state_.peers.all()) {
     if (!peer.failure) continue;
     // Time does not count while the peer's frames wait for the application to read completions.
     const bool waits = state_.completions.receive().full() && peer.has_unread_frames();
-    if (!waits) peer.failure->lasted += turn;
+    if (!waits) peer.failure->lasted = peer.failure->lasted + turn;
     if (peer.is_lost() || peer.failure->lasted > kDrainTime) {
       fail_peer(peer, Failure(*peer.failure));
     }

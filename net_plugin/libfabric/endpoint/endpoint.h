@@ -66,7 +66,7 @@ class Endpoint : public fid_ep {
   const fi_tx_attr tx_;
   const fi_rx_attr rx_;
   Address wanted_name_;
-  AttendedTime attended_{std::chrono::milliseconds(50)};
+  AttendedTime attended_{clock_now(), Duration::from_ms(50)};
   size_t next_to_poll_ = 0;
   uint32_t shared_turns_ = 0;       // left in which frames through shared memory are expected
   uint32_t turns_without_nic_ = 0;  // since its last poll

@@ -20,7 +20,7 @@ bool Peer::is_flushed() const {
 
 void Peer::fail(Failure::When when, int error, const std::string& why) {
   if (failure && failure->when >= when) return;
-  const auto lasted = failure ? failure->lasted : EndpointBootstrap::Clock::duration();
+  const auto lasted = failure ? failure->lasted : Duration();
   failure = Failure{.when = when, .error = error, .why = why, .lasted = lasted};
 }
 

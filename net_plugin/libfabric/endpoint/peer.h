@@ -32,7 +32,7 @@ struct Failure {
   When when = When::kDrained;
   int error = 0;  // a fi_errno
   std::string why;
-  EndpointBootstrap::Clock::duration lasted{};
+  Duration lasted;
 };
 
 struct Peer {

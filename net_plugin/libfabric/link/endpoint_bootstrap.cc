@@ -1,6 +1,7 @@
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 
 #include <fmt/format.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <tuple>
 
 #include "transport/base/self_connection.h"
 #include "transport/engine/bootstrap/channel.h"
@@ -70,7 +72,8 @@ std::optional<Address> Greeting::sender() const {
 }
 
 Result<std::unique_ptr<EndpointBootstrap>> EndpointBootstrap::open(const Address& address,
-                                                                   PortRange ports) {
+                                                                   PortRange ports,
+                                                                   Duration patience) {
   bootstrap::Socket listener = bootstrap::Socket::listen_on(address, ports, SOMAXCONN);
   if (!listener) return system_error("cannot listen at", address);
   const Address bound = listener.local();
@@ -80,7 +83,7 @@ Result<std::unique_ptr<EndpointBootstrap>> EndpointBootstrap::open(const Address
     return system_error("cannot wait for callers at", address);
   }
   return std::unique_ptr<EndpointBootstrap>(
-      new EndpointBootstrap(std::move(events), std::move(listener), bound));
+      new EndpointBootstrap(std::move(events), std::move(listener), bound, patience));
 }
 
 void EndpointBootstrap::enable_within_host(const Address& own) {
@@ -129,9 +132,16 @@ EndpointBootstrap::CallId EndpointBootstrap::call(const Address& peer, const Add
             .ours = true,
             .from = peer,
             .outgoing = ours};
-  if (call.socket) return add(std::move(call), EPOLLOUT);
-  events_.push_back({.kind = Event::Kind::kFailed, .call = next_, .error = errno});
-  return next_++;
+  if (!call.socket) {
+    events_.push_back({.kind = Event::Kind::kFailed, .call = next_, .error = errno});
+    return next_++;
+  }
+  // For a host that dies before its process answers.
+  for (const auto& [level, option, value] :
+       {std::tuple(SOL_SOCKET, SO_KEEPALIVE, 1), std::tuple(IPPROTO_TCP, TCP_KEEPIDLE, 30)}) {
+    setsockopt(call.socket.get(), level, option, &value, sizeof value);
+  }
+  return add(std::move(call), EPOLLOUT);
 }
 
 void EndpointBootstrap::answer(CallId id, const Greeting& given) {
@@ -143,10 +153,12 @@ void EndpointBootstrap::answer(CallId id, const Greeting& given) {
 
 void EndpointBootstrap::accept(const bootstrap::Socket& listener) {
   Address caller;
-  while (bootstrap::Socket socket = listener.accept(caller)) {
+  while (unknown_ < kMaxUnknown) {  // the others wait in the kernel's backlog
+    bootstrap::Socket socket = listener.accept(caller);
+    if (!socket) return;
     const bool within_host = &listener == &listener_within_host_;
     const auto process = within_host ? process_behind(socket.get()) : pid_t{0};
-    if (!process || unknown_ == kMaxUnknown) continue;
+    if (!process) continue;
     ++unknown_;
     add({.socket = std::move(socket),
          .connected = true,
@@ -300,9 +312,12 @@ std::vector<EndpointBootstrap::Event> EndpointBootstrap::poll() {
       }
     }
   }
-  attended_.advance(Clock::now());
+  attended_.advance(clock_now());
   for (auto at = calls_.begin(); at != calls_.end();) {
-    const bool silent = !at->second.greeted && attended_.total() - at->second.begun >= kPatience;
+    const Call& call = at->second;
+    // A peer whose kernel has taken our call may compute for long before it makes progress.
+    const bool waits = call.greeted || (call.ours && call.connected);
+    const bool silent = !waits && attended_.total() - call.begun >= patience_;
     at = silent ? drop(at, ETIMEDOUT) : std::next(at);
   }
   return std::exchange(events_, {});

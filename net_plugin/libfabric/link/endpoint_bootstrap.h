@@ -20,33 +20,13 @@
 
 #include "net_plugin/libfabric/core/frame.h"
 #include "transport/api/pacecar.hpp"
+#include "transport/base/attended_time.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/engine/bootstrap/channel.h"
+#include "transport/engine/clock.h"
 #include "transport/wire/packet.h"
 
 namespace pacecar::fabric {
-
-// A clock for time limits on peers. It advances by at most `longest_turn` from one look at them to
-// the next: time in which this process was stopped, starved or computing is no silence of a peer.
-class AttendedTime {
- public:
-  using Clock = std::chrono::steady_clock;
-
-  explicit AttendedTime(Clock::duration longest_turn) : longest_turn_(longest_turn) {}
-
-  // Counts the time since the last look, and returns it.
-  Clock::duration advance(Clock::time_point now) {
-    const auto turn = std::min(now - std::exchange(last_, now), longest_turn_);
-    total_ += turn;
-    return turn;
-  }
-  Clock::duration total() const { return total_; }
-
- private:
-  Clock::duration longest_turn_;
-  Clock::duration total_{};
-  Clock::time_point last_ = Clock::now();
-};
 
 // A name for another host, which has scopes of its own.
 inline Address without_scope(const Address& name) { return {.ip = name.ip, .port = name.port}; }
@@ -71,7 +51,7 @@ static_assert(sizeof(Greeting) == 200 && std::is_trivially_copyable_v<Greeting>)
 class EndpointBootstrap {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr auto kPatience = std::chrono::seconds(10);
+  static constexpr Duration kPatience = Duration::from_s(10);
   static constexpr size_t kMaxUnknown = 1024;  // callers without a greeting yet
 
   using CallId = uint64_t;
@@ -88,7 +68,8 @@ class EndpointBootstrap {
 
   // Listens at `address`; port 0: the first free one of `ports`. Errors: kSystem.
   static Result<std::unique_ptr<EndpointBootstrap>> open(const Address& address,
-                                                         PortRange ports = {});
+                                                         PortRange ports = {},
+                                                         Duration patience = kPatience);
 
   // From now on this user's processes of this host call each other through Unix sockets.
   void enable_within_host(const Address& own);
@@ -120,11 +101,15 @@ class EndpointBootstrap {
     FileDescriptor incoming_memory{};
     std::array<char, sizeof(Greeting)> incoming{};
     size_t received = 0;
-    Clock::duration begun{};  // attended_.total() at that time
+    Duration begun;  // attended_.total() at that time
   };
 
-  explicit EndpointBootstrap(FileDescriptor epoll, bootstrap::Socket listener, Address address)
-      : epoll_(std::move(epoll)), listener_(std::move(listener)), address_(std::move(address)) {}
+  EndpointBootstrap(FileDescriptor epoll, bootstrap::Socket listener, Address address,
+                    Duration patience)
+      : epoll_(std::move(epoll)),
+        listener_(std::move(listener)),
+        address_(std::move(address)),
+        patience_(patience) {}
   void accept(const bootstrap::Socket& listener);
   using Calls = std::map<CallId, Call>;
   Calls::iterator drop(Calls::iterator at, int error);
@@ -142,8 +127,10 @@ class EndpointBootstrap {
   Calls calls_;
   CallId next_ = 1;
   size_t unknown_ = 0;
-  AttendedTime attended_{std::chrono::milliseconds(10)};  // a process that yields has few turns
-  std::vector<Event> events_;                             // since the last poll
+  const Duration patience_;
+  AttendedTime attended_{clock_now(),
+                         Duration::from_ms(10)};  // a process that yields has few turns
+  std::vector<Event> events_;                     // since the last poll
 };
 
 }  // namespace pacecar::fabric

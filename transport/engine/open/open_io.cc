@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+#include <string>
 #include <utility>
 
 #include "transport/base/return_if_error.h"
@@ -66,10 +68,8 @@ Result<std::vector<std::unique_ptr<PacketIo>>> open_ios(const Params& params,
                                                         const InterfaceInfo& interface,
                                                         uint32_t engines, const LogSink& log) {
   std::vector<std::unique_ptr<PacketIo>> ios;
-  Params own = params;
   for (uint32_t i = 0; i < engines; ++i) {
-    if (i > 0 && !params.pcap.empty()) own.pcap = fmt::format("{}.{}", params.pcap, i);
-    ASSIGN_OR_RETURN(auto io, open_io(own, interface, Sockets::kUdp, log));
+    ASSIGN_OR_RETURN(auto io, open_io(params, interface, Sockets::kUdp, log));
     ios.push_back(std::move(io));
   }
   return ios;
@@ -83,7 +83,10 @@ Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_
     io = inject_faults(std::move(io), fault);
   }
   if (!params.pcap.empty()) {
-    return record_packets(std::move(io), params.pcap, log);
+    static std::atomic<uint32_t> captures{0};  // of this process: of its NICs and their engines
+    const uint32_t number = captures.fetch_add(1);
+    const std::string further = number == 0 ? "" : fmt::format(".{}", number);
+    return record_packets(std::move(io), params.pcap + further, log);
   }
   return io;
 }

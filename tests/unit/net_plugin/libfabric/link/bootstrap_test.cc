@@ -87,6 +87,23 @@ TEST(FiBootstrap, EndedCallIsLostAtItsOtherSide) {
   EXPECT_EQ(loss.call, arrival.call);
 }
 
+// It may compute for long, and its kernel takes the call; a caller has no such excuse.
+TEST(FiBootstrap, APeerThatMakesNoProgressIsWaitedForAndASilentCallerIsNot) {
+  constexpr Duration kPatience = Duration::from_ms(20);
+  const auto caller = std::move(*EndpointBootstrap::open(loopback(), {}, kPatience));
+  const auto called = std::move(*EndpointBootstrap::open(loopback(), {}, kPatience));
+  test::TcpEnd silent(called->address().port);
+  caller->call(called->address(), caller->address(), greeting_of(caller->address(), 1));
+  for (const Instant end = clock_now() + kPatience * 5; clock_now() < end;) {
+    EXPECT_TRUE(caller->poll().empty());
+  }
+  const Event arrival = next_event(*called, caller.get());
+  EXPECT_EQ(arrival.kind, Event::Kind::kCalled);
+  called->answer(arrival.call, greeting_of(called->address(), 2));
+  EXPECT_EQ(next_event(*caller).kind, Event::Kind::kAnswered);
+  while (silent.receive()) EXPECT_TRUE(called->poll().empty());
+}
+
 TEST(FiBootstrap, CallIsLostWhenTheCallerResetsBeforeTheAnswer) {
   const auto called = opened();
   FileDescriptor caller(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
