@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 
 #include "net_plugin/verbs/forward.h"
@@ -47,7 +48,9 @@ bool restarts_after_signal() {
     const bool known = sigaction(signal, nullptr, &action) == 0;
     const bool caught = action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
     if (!known || !caught || std::ranges::count(kOfFaults, signal) > 0) continue;
-    if ((action.sa_flags & SA_RESTART) == 0) return false;
+    if ((action.sa_flags & SA_RESTART) != 0) continue;
+    errno = EINTR;
+    return false;
   }
   return true;
 }

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <fstream>
 #include <string>
@@ -120,7 +121,11 @@ class VerbsDeviceThreads : public testing::Test {
       ibv_cq* cq = nullptr;
       void* unused = nullptr;
       EXPECT_EQ(ibv_get_cq_event(channel_, &cq, &unused), result);
-      if (result == 0) ibv_ack_cq_events(cq_, 1);
+      if (result == 0) {
+        ibv_ack_cq_events(cq_, 1);
+      } else {
+        EXPECT_EQ(errno, EINTR);
+      }
     });
     while (number == 0) std::this_thread::yield();
     while (!asleep(number)) std::this_thread::yield();
