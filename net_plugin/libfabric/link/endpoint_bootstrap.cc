@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <tuple>
 
 #include "transport/base/self_connection.h"
 #include "transport/engine/bootstrap/channel.h"
@@ -137,10 +136,10 @@ EndpointBootstrap::CallId EndpointBootstrap::call(const Address& peer, const Add
     return next_++;
   }
   // For a host that dies before its process answers.
-  for (const auto& [level, option, value] :
-       {std::tuple(SOL_SOCKET, SO_KEEPALIVE, 1), std::tuple(IPPROTO_TCP, TCP_KEEPIDLE, 30)}) {
-    setsockopt(call.socket.get(), level, option, &value, sizeof value);
-  }
+  constexpr int kOn = 1;
+  constexpr int kIdleS = 30;
+  setsockopt(call.socket.get(), SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
+  setsockopt(call.socket.get(), IPPROTO_TCP, TCP_KEEPIDLE, &kIdleS, sizeof kIdleS);
   return add(std::move(call), EPOLLOUT);
 }
 
