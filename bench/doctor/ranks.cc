@@ -106,8 +106,8 @@ Table table_of(const std::vector<Member>& members) {
     RankFigures& one = table.figures[i];
     one.first_s /= static_cast<double>(std::max<size_t>(one.detailed, 1));
     // Where copies are slow, all are. A GPU that waits for others takes the first messages late.
-    one.taken_s = quantile(members[i].taken_s, 0.5) *
-                  static_cast<double>(members[i].taken_s.size()) * share;
+    one.taken_s =
+        quantile(members[i].taken_s, 0.5) * static_cast<double>(members[i].taken_s.size()) * share;
   }
   const auto& parts = members.front().parts;
   table.period_s = (parts.at(keys.back()).ended_s - parts.at(keys.front()).ended_s) /
@@ -144,9 +144,14 @@ std::optional<std::pair<CollectiveKey, CollectiveKey>> where_apart(const Member&
   const auto of_b = known_to(b, a);
   const auto [at_a, at_b] = std::ranges::mismatch(of_a, of_b);
   if (at_a != of_a.end() && at_b != of_b.end()) return std::pair(*at_a, *at_b);
-  const bool apart = !b.begun.contains(a.order.back()) && !a.begun.contains(b.order.back());
-  if (apart) return std::pair(a.order.back(), b.order.back());
-  return std::nullopt;
+  // Its record may lack the collective itself, as it holds only the newest ones.
+  const auto reached = [](const Member& one, const CollectiveKey& wanted) {
+    return std::ranges::any_of(one.order, [&](const CollectiveKey& key) {
+      return key.first == wanted.first && key.second >= wanted.second;
+    });
+  };
+  if (reached(b, a.order.back()) || reached(a, b.order.back())) return std::nullopt;
+  return std::pair(a.order.back(), b.order.back());
 }
 
 std::optional<RankFinding> different_calls(const std::vector<Member>& members) {

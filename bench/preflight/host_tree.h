@@ -16,7 +16,7 @@ namespace pacecar::preflight {
 class HostTree {
  public:
   static constexpr size_t kMaxFile = 64 << 10;  // bytes; what follows is not read
-  static constexpr size_t kMaxNames = 4096;     // of one folder
+  static constexpr size_t kMaxNames = 65536;    // of one folder
 
   explicit HostTree(std::string root = "/");
 

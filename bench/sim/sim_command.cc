@@ -102,7 +102,8 @@ void print_list() {
 Result<void> put_short_form(SpecTable& spec, const std::string& name, const std::string& text) {
   if (text.empty()) return {};
   ASSIGN_OR_RETURN(auto table, table_from_short_form(text));
-  if (SpecValue* file = table.find("file")) {  // relative to the working directory, not to the spec
+  SpecValue* const file = table.find("file");
+  if (file != nullptr && file->string() != nullptr) {  // relative to the working directory
     file->value = std::filesystem::absolute(std::get<std::string>(file->value)).string();
   }
   spec.set(name, SpecValue{.value = std::move(table), .place = {}});
