@@ -91,8 +91,7 @@ class Runner {
   std::vector<RunRecord> records_;
 };
 
-// The commit of the code that simulates. One with changes, or an unknown one, does not tell which
-// code that is: then the time at which its file was made tells.
+// The commit; if it does not tell which code simulates, also the time at which that was built.
 std::string program_identity() {
   std::string identity(build_commit());
   Dl_info own{};

@@ -146,9 +146,8 @@ std::optional<std::pair<CollectiveKey, CollectiveKey>> where_apart(const Member&
   if (at_a != of_a.end() && at_b != of_b.end()) return std::pair(*at_a, *at_b);
   // Its record may lack the collective itself, as it holds only the newest ones.
   const auto reached = [](const Member& one, const CollectiveKey& wanted) {
-    return std::ranges::any_of(one.order, [&](const CollectiveKey& key) {
-      return key.first == wanted.first && key.second >= wanted.second;
-    });
+    const auto at = one.begun.lower_bound(wanted);
+    return at != one.begun.end() && at->first.first == wanted.first;
   };
   if (reached(b, a.order.back()) || reached(a, b.order.back())) return std::nullopt;
   return std::pair(a.order.back(), b.order.back());

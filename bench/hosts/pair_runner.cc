@@ -148,7 +148,6 @@ class Attempt {
     }
     if (stage_ == Stage::kMeasuring) {
       deadline_ = std::min(deadline_, cli::steady_now() + kEndingLimit);
-      // The client cannot know the cause.
       if (event.code != cli::kExitOk && measurement_.error.empty()) {
         measurement_.error =
             fmt::format("{}: {}", agents_.host(server_.host).name, why_failed(event));
