@@ -14,7 +14,7 @@ class AttendedTime {
   explicit AttendedTime(Instant now, Duration longest_turn = Duration::from_s(1))
       : begin_(now), last_(now), longest_turn_(longest_turn) {}
 
-  // Called by each poll. Returns how much of the time since the last one counts.
+  // By each poll: how much of the time since the last one counts.
   Duration advance(Instant now) {
     const Duration turn = std::min(now - last_, longest_turn_);
     missed_ = missed_ + (now - last_ - turn);

@@ -59,8 +59,7 @@ OfiNic::~OfiNic() {
   for (const uint32_t slot : live_) {
     QueuePair& qp = *queue_pairs_[slot];
     const bool notified = qp.gone_sent && qp.outbox.empty();  // its kGone may still be queued
-    // kGone may overtake writes of software on another connection, whose end shows that we are
-    // gone.
+    // It may overtake writes of software on another connection, whose end shows that we are gone.
     const bool writes = software && domain_.traits().connects && qp.started > 0;
     if (notified || writes || qp.peer_dead || !qp.mailbox.has_reserved_room()) continue;
     send_message(qp, {.message = {.kind = OfiMessage::Kind::kGone}});
