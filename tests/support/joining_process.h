@@ -66,7 +66,10 @@ class Process {
     port = std::make_unique<PassingPort>(std::move(port), std::move(caps));
     NicInfo info{.name = "nic" + std::to_string(number_)};
     auto engine = Engine::open(params, std::move(port), identity_of_nic(identity_, number_++));
-    return {.info = std::move(info), .engine = std::move(*engine)};
+    const auto release = [](Engine* old) {
+      if (!old->inherited()) delete old;  // as Context::open
+    };
+    return {.info = std::move(info), .engine = {engine->release(), release}};
   }
 
   const std::optional<Address> bootstrap_;

@@ -31,9 +31,8 @@ constexpr Duration kPatience = Duration::from_s(3);
 // What a connector assumes until an attempt has failed.
 constexpr std::string_view kNoAnswer =
     "a firewall drops this port (PACECAR_PORTS sets the range) or its answers (a stateless one "
-    "must "
-    "let in TCP to net.ipv4.ip_local_port_range, too), the route there or back is wrong, or two "
-    "hosts have one MAC address";
+    "must let in TCP to net.ipv4.ip_local_port_range, too), the route there or back is wrong, or "
+    "two hosts have one MAC address";
 
 struct Reach {
   PortRange ports = {};        // for port 0
@@ -91,8 +90,8 @@ class BootstrapSession {
 class BootstrapListener {
  public:
   // Listens on that IP. The handle carries it and the identity, so peers must be able to reach it.
-  // `handshake_timeout` limits the time until a caller's
-  // offer, and then the time until its confirmation. Callers need
+  // `handshake_timeout` limits the time until a caller's offer, and then that until its
+  // confirmation. Callers need
   // the same cluster key, or none if this is empty. Errors: kInvalidArgument (an unspecified IP),
   // kNotFound (no such IP here), kSystem.
   static Result<std::unique_ptr<BootstrapListener>> open(const Address& local,
