@@ -245,6 +245,32 @@ TEST(RmaGpu, DeregisteredMemoryIsNotTouchedAgain) {
   ranks.unshare(source);
 }
 
+// A put that has not begun when its window is unshared must not read that memory.
+TEST(RmaGpu, PutsFromAWindowThatIsUnsharedFail) {
+  const RmaRanks ranks(3);
+  constexpr size_t kBytes = 2 << 20;
+  const RankWindow words = ranks.share(64, kOnGpu);
+  const RankWindow target = ranks.share(kBytes, kOnGpu);
+  RankWindow sources[] = {ranks.share(kBytes, kOnGpu), ranks.share(kBytes, kOnHost)};
+  for (const size_t origin : {size_t{0}, size_t{1}}) {
+    RankWindow& source = sources[origin];
+    std::vector<rma::Operation*> puts;
+    for (int i = 0; i < 20; ++i) {
+      puts.push_back(
+          ranks[origin].put(2, source.at(origin, 0), kBytes, target.at(2, 0), {}).value());
+    }
+    ranks.unshare(source);
+    for (auto& memory : source.memory) memory.reset();
+    const auto last = ranks.result_of(origin, puts.back());
+    ASSERT_FALSE(last);
+    EXPECT_NE(last.error().message.find("unshared"), std::string::npos) << last.error().message;
+  }
+  // The other pair of ranks is not disturbed.
+  ranks.finish(0, ranks[0].put(1, words.at(0, 0), 8, words.at(1, 0), Signal{words.at(1, 8), 1}));
+  ranks.await(*words.memory[1], 8, 1);
+  EXPECT_EQ(ranks.gpu().with([](FakeCuda& cuda) { return cuda.copy_failure; }), 0);
+}
+
 // The origin completes a get before the target learns that the bytes have arrived.
 TEST(RmaGpu, MemoryMayBeDeregisteredOnceAGetFromItIsDone) {
   const RmaRanks ranks(2);

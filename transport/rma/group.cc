@@ -199,6 +199,7 @@ void Group::release(std::unique_lock<std::mutex>& lock, const std::optional<OwnM
     context_->rest(nic_);
     lock.lock();
   }
+  for (Peer& peer : peers_) peer.withdraw(own->memory);
   windows_.deregister(*own);
 }
 

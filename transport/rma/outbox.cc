@@ -185,6 +185,12 @@ bool Outbox::delivered(uint64_t pieces) {
   return true;
 }
 
+bool Outbox::waits_for(const Memory* memory) const {
+  return std::ranges::any_of(waiting_, [&](const Part& part) {
+    return part.kind == Kind::kPut && part.put.memory == memory;
+  });
+}
+
 void Outbox::fail(const Error& why) {
   for (Started& started : started_) fail_operation(started.operation, why);
   started_.clear();

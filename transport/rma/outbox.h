@@ -46,6 +46,8 @@ class Outbox {
   // Sends started parts at once, not with the next poll.
   void send_now() { connection_->send_now(); }
   void fail(const Error& why);
+  // Whether a put from `memory` has not been started, or not wholly.
+  bool waits_for(const Memory* memory) const;
   // The peer has left: parts that have not been started fail, and pieces that it has not copied.
   void abandon(const Error& why);
 

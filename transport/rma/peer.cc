@@ -197,6 +197,12 @@ void Peer::abandon() {
   std::erase_if(flushes_, [](const Flush& flush) { return flush.operation->error.has_value(); });
 }
 
+void Peer::withdraw(const Memory* memory) {
+  if (!outbox_ || !outbox_->waits_for(memory)) return;
+  fail({ErrorCode::kInvalidArgument,
+        "a window was unshared before puts from it were done: wait for them first"});
+}
+
 // Closes the connections with the peer, so that the peer detects the failure, too.
 void Peer::fail(const Error& cause) {
   const Error why{cause.code, fmt::format("rank {}: {}", rank_, cause.message)};

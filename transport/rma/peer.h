@@ -46,6 +46,9 @@ class Peer {
   void fail_all(const Error& why) {
     if (outbox_) fail(why);
   }
+  // `memory` is about to be deregistered: a put that waits for it cannot be skipped, as a later
+  // signal counts it.
+  void withdraw(const Memory* memory);
   // Sends started parts at once, not with the next poll.
   void send_now() {
     if (outbox_) outbox_->send_now();
