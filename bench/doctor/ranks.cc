@@ -290,11 +290,16 @@ std::vector<Edge> slow_edges(const std::vector<Edge>& edges) {
   return slow;
 }
 
-// Whether other programs use the rank's NIC's link, too.
-bool link_is_shared(const Process& process) {
+// Whether processes that are no ranks of the communicator receive over a rank's link.
+bool link_is_shared(const Process& process, const std::vector<Member>& members) {
+  const auto is_member = [&](uint64_t pid) {
+    return std::ranges::any_of(members, [&](const Member& one) {
+      return one.process->host == process.host && one.process->pid == pid;
+    });
+  };
   return std::ranges::any_of(process.nics, [&](const Nic& nic) {
     return std::ranges::any_of(nic.sharers, [&](const Sharer& sharer) {
-      return sharer.pid != process.pid && sharer.in_demand_bps > 0;
+      return sharer.in_demand_bps > 0 && !is_member(sharer.pid);
     });
   });
 }
@@ -316,7 +321,7 @@ std::optional<RankFinding> slow_network(const Table& table) {
   if (slow.empty()) return std::nullopt;
   const Edge& worst = *std::ranges::max_element(slow, {}, &Edge::message_s);
   const std::string cost = fmt::format("a message takes {:.1f} ms", 1e3 * worst.message_s);
-  if (link_is_shared(*worst.to->process)) {
+  if (link_is_shared(*worst.to->process, *table.members)) {
     return RankFinding{"incast", worst.to->process, worst.from->process,
                        fmt::format("{} from {}: other programs receive over the same link there",
                                    cost, name_of(*worst.from->process))};

@@ -60,12 +60,6 @@ int connect_one(int fd, const addrinfo& target, Duration limit) {
   return is_self_connection(fd) ? ECONNREFUSED : 0;
 }
 
-// Binds the socket to a numeric address and any port.
-bool bind_to(int fd, const std::string& source) {
-  const auto own = resolve(source, 0, AI_NUMERICHOST);
-  return own && bind(fd, (*own)->ai_addr, (*own)->ai_addrlen) == 0;
-}
-
 }  // namespace
 
 Result<Addresses> resolve(const std::string& host, uint16_t port, int flags) {
@@ -94,22 +88,36 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t
                 "host '{}' has no address ({}): check its spelling and the resolver", host,
                 addresses.error().message);
   }
-  const Instant deadline = cli::steady_now() + limit;
-  int error = EHOSTUNREACH;
-  std::vector<std::string> tried;
+  const auto no_source = [&] {
+    return invalid("--source_ip {} is no address of this host: 'ip address' lists them", source);
+  };
+  const auto own = source.empty() ? Result<Addresses>(Addresses(nullptr, freeaddrinfo))
+                                  : resolve(source, 0, AI_NUMERICHOST);
+  if (!own) return no_source();
+  std::vector<const addrinfo*> targets;
   for (const addrinfo* target = addresses->get(); target != nullptr; target = target->ai_next) {
-    FileDescriptor fd(::socket(target->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!fd) {
-      error = errno;
-      continue;
+    if (*own == nullptr || target->ai_family == (*own)->ai_family) targets.push_back(target);
+  }
+  if (targets.empty()) {
+    return invalid("--source_ip {} and the addresses of '{}' are not of one family, IPv4 or IPv6",
+                   source, host);
+  }
+  const Instant deadline = cli::steady_now() + limit;
+  int error = 0;
+  std::vector<std::string> tried;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const addrinfo& target = *targets[i];
+    FileDescriptor fd(::socket(target.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (*own != nullptr && fd && bind(fd.get(), (*own)->ai_addr, (*own)->ai_addrlen) != 0) {
+      return no_source();
     }
-    const auto address = from_sockaddr(target->ai_addr);
+    const auto address = from_sockaddr(target.ai_addr);
     if (address) tried.push_back(ip_to_string(*address));
-    if (!source.empty() && !bind_to(fd.get(), source)) {
-      return invalid("--source_ip {} is no address of this host: 'ip address' lists them", source);
-    }
-    error = connect_one(fd.get(), *target, deadline - cli::steady_now());
-    if (error == 0) return ControlChannel(std::move(fd));
+    const auto untried = static_cast<int64_t>(targets.size() - i);
+    const int failed =
+        fd ? connect_one(fd.get(), target, (deadline - cli::steady_now()) / untried) : errno;
+    if (failed == 0) return ControlChannel(std::move(fd));
+    if (error != ECONNREFUSED) error = failed;  // that host is there
   }
   const bool name = !resolve(host, port, AI_NUMERICHOST);
   const std::string there = name ? fmt::format("{} ({})", host, fmt::join(tried, ", ")) : host;

@@ -115,6 +115,11 @@ class Meaning(Cli):
             client, code, _ = pair("bw", "-n", "10", *flags)
             self.assertEqual((client.returncode, code), (3, 3), flags)
 
+    def test_latency_of_no_message_meets_no_threshold(self):
+        client, code, _ = pair("lat", "-s", "64M", "-D", "0.002", "--max-usec", "1")
+        self.assertEqual((client.returncode, code), (1, 1))
+        self.assertIn("no message arrived in the time of the measurement", client.stderr)
+
     def test_no_peak_prints_zero(self):
         client, code, _ = pair("bw", "-n", "10", "-N")
         self.assert_ok(client, code)

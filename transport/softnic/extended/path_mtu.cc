@@ -28,7 +28,7 @@ void PathMtu::ask_again(Instant now) {
   rounds_ = 0;
   round_time_ = Duration();
   answered_ = false;
-  full_answered_ = {};
+  full_passes_ = false;
   passed_ = 0;
   deadline_ = now;
 }
@@ -59,10 +59,11 @@ void PathMtu::advance() {
 
 PathMtu::Questions PathMtu::ask(Instant now, Duration timeout) {
   if (now < deadline_) return {};
+  joined_answers_ = 0;
   const auto whole = std::span(sizes_).last(1);
   if (state_ == State::kSettled) {
     deadline_ = now + kRetry;
-    full_answered_ = {};
+    full_passes_ = false;
     return {whole, whole};
   }
   advance();
@@ -92,18 +93,19 @@ void PathMtu::settle(bool one_by_one, Instant now) {
 
 void PathMtu::on_answer(Bytes size, bool joined, Instant now) {
   if (!std::ranges::binary_search(sizes_, size)) return;
+  if (joined) ++joined_answers_;
+  const bool both_joined = joined_answers_ >= 2;
   if (size == full()) {
-    full_answered_[joined ? 1 : 0] = true;
-    const bool alone = full_answered_[0];
-    if (alone && (full_answered_[1] || state_ == State::kAskingAll)) {
+    full_passes_ |= !joined;
+    if (full_passes_ && (both_joined || state_ == State::kAskingAll)) {
       passed_ = size;
-      settle(!full_answered_[1], now);
+      settle(!both_joined, now);
     }
   } else if (state_ == State::kAskingAll && !joined) {
     passed_ = std::max(passed_, size);
     payload_ = std::max(payload_, payload_of(passed_));
     answered_ = true;
-  } else if (state_ == State::kAskingJoined && joined && size == passed_) {
+  } else if (state_ == State::kAskingJoined && both_joined && size == passed_) {
     settle(false, now);
   }
 }

@@ -4,12 +4,12 @@
 // is named.
 //
 //   kAskingFull   two joined packets of the full size, and one alone
-//        |  both answered: kSettled, full
+//        |  all three answered: kSettled, full
 //        |  4 rounds in vain
 //   kAskingAll    one packet of each size                      the full one: kSettled, one by one
 //        |  4 rounds with answers
 //   kAskingJoined two joined packets of the largest that passes
-//        |  answered, or after 4 rounds in vain: one by one
+//        |  both answered, or after 4 rounds in vain: one by one
 //   kSettled      after kRetry it asks as kAskingFull, once, if not all passes
 //        |  kLosses full packets in a row are lost
 //   kAskingFull
@@ -109,10 +109,11 @@ class PathMtu {
   Bytes passed_;
   Instant deadline_ = Instant::never();
   Duration round_time_;
-  uint32_t rounds_ = 0;                  // of this state; in kAskingAll those with answers
-  bool answered_ = false;                // in this round
-  std::array<bool, 2> full_answered_{};  // alone, joined
-  bool hopeful_ = true;                  // at first
+  uint32_t rounds_ = 0;          // of this state; in kAskingAll those with answers
+  bool answered_ = false;        // in this round
+  uint32_t joined_answers_ = 0;  // in this round
+  bool full_passes_ = false;     // alone
+  bool hopeful_ = true;          // at first
   bool one_by_one_ = false;
   uint32_t losses_ = 0;
 };

@@ -1,8 +1,9 @@
 // Findings from the profiles of ranks: scripted jobs with one fault each.
+#include "bench/doctor/ranks.h"
+
 #include <gmock/gmock.h>
 
 #include "bench/doctor/collectives.h"
-#include "bench/doctor/ranks.h"
 #include "bench/doctor/verdict.h"
 #include "tests/support/doctor_job.h"
 
@@ -116,12 +117,16 @@ class Recorded {
   uint64_t last_id_ = 0;
 };
 
-Job job_of_behaviors(const std::vector<Behavior>& behaviors) {
+std::vector<Process> processes_of(const std::vector<Behavior>& behaviors) {
   std::vector<Process> processes = ranks(behaviors.size());
   for (size_t rank = 0; rank < behaviors.size(); ++rank) {
     processes[rank].profiles.push_back(Recorded(behaviors, rank).profile);
   }
-  return job_of(std::move(processes));
+  return processes;
+}
+
+Job job_of_behaviors(const std::vector<Behavior>& behaviors) {
+  return job_of(processes_of(behaviors));
 }
 
 void expect_found(const Job& job, std::string_view rule, size_t rank) {
@@ -166,6 +171,21 @@ TEST(DoctorRanks, FaultyRankAndItsRuleAreFound) {
     expect_found(with(2, {.swapped = true}), "mismatch", 2);
     expect_found(with(2, {.network = 6}), "slow-path", 1);  // from the rank before it
   }
+}
+
+// Ranks on one host share its link with one another.
+TEST(DoctorRanks, OnlyOtherProgramsMakeASlowPathAnIncast) {
+  std::vector<Behavior> behaviors(4);
+  behaviors[2].network = 6;
+  std::vector<Process> processes = processes_of(behaviors);
+  processes[3].host = processes[2].host;
+  auto& sharers = processes[2].nics[0].sharers;
+  for (const size_t rank : {2, 3}) {
+    sharers.push_back({.pid = processes[rank].pid, .in_demand_bps = 1e9});
+  }
+  EXPECT_EQ(doctor::examine_ranks(job_of(processes)).front().rule, "slow-path");
+  sharers.push_back({.program = "copy", .pid = 7, .in_demand_bps = 1e9});
+  EXPECT_EQ(doctor::examine_ranks(job_of(processes)).front().rule, "incast");
 }
 
 // As NCCL's kernels do: a rank whose next one is late, or whose own GPU is, takes what has arrived

@@ -1,10 +1,14 @@
 #include "bench/perf/control_channel.h"
 
 #include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -211,6 +215,52 @@ TEST(ControlConnectTest, AddressesOfANameAreSaid) {
     ASSERT_FALSE(channel);
     EXPECT_THAT(channel.error().message, HasSubstr("localhost ("));
     EXPECT_THAT(channel.error().message, HasSubstr("127.0.0.1"));
+  });
+}
+
+// From now on this process, in a network of its own, has these names.
+void replace_hosts_file(const std::string& lines) {
+  const std::string path = testing::TempDir() + "hosts" + std::to_string(getpid());
+  std::ofstream(path) << lines;
+  ASSERT_EQ(unshare(CLONE_NEWNS), 0);
+  ASSERT_EQ(mount(path.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr), 0);
+  std::filesystem::remove(path);
+}
+
+// A socket that listens on 127.0.0.1, and its port.
+std::pair<FileDescriptor, uint16_t> listening() {
+  FileDescriptor fd(socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in own{};
+  own.sin_family = AF_INET;
+  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* const address = reinterpret_cast<sockaddr*>(&own);
+  socklen_t size = sizeof own;
+  EXPECT_EQ(bind(fd.get(), address, size), 0);
+  EXPECT_EQ(listen(fd.get(), 1), 0);
+  getsockname(fd.get(), address, &size);
+  return {std::move(fd), ntohs(own.sin_port)};
+}
+
+TEST(ControlConnectTest, AddressesOfTheSourcesFamilyAreTried) {
+  test::in_network(test::enter_own_network, [] {
+    replace_hosts_file("::1 two\n127.0.0.1 two\n127.0.0.1 four\n");
+    const auto [listener, port] = listening();
+    EXPECT_TRUE(ControlChannel::connect("two", port, kLong, "127.0.0.1"));
+    const auto none = ControlChannel::connect("four", port, kLong, "::1");
+    ASSERT_FALSE(none);
+    EXPECT_THAT(none.error().message, HasSubstr("not of one family"));
+    const auto foreign = ControlChannel::connect("two", port, kLong, "192.0.2.1");
+    ASSERT_FALSE(foreign);
+    EXPECT_THAT(foreign.error().message, HasSubstr("no address of this host"));
+  });
+}
+
+TEST(ControlConnectTest, AddressThatRefusesIsSaidBeforeOneWithoutRoute) {
+  test::in_network(test::enter_own_network, [] {
+    replace_hosts_file("127.0.0.1 two\n192.0.2.1 two\n");
+    const auto channel = ControlChannel::connect("two", 9, kLong);
+    ASSERT_FALSE(channel);
+    EXPECT_THAT(channel.error().message, HasSubstr("nobody listens"));
   });
 }
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <map>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tests/support/soft_nic_pair.h"
@@ -264,6 +265,26 @@ TEST(PathMtu, LimitersOfBurstsDoNotReduceIt) {
     writer.write(Duration::from_s(5));
     ASSERT_EQ(writer.path_mtu(), 0) << i;
   }
+}
+
+// Of packets that the kernel joins, an interface may pass the first alone.
+TEST(PathMtu, FirstOfJoinedPacketsMayPassAlone) {
+  Writer writer;
+  std::array<Instant, 2> last_joined;
+  uint64_t lost = 0;
+  writer.pair.lose = [&](size_t from, Datagram& datagram) {
+    if (datagram.alone) return false;
+    const bool follows = std::exchange(last_joined[from], writer.pair.now) == writer.pair.now;
+    lost += follows ? 1 : 0;
+    return follows;
+  };
+  writer.pair.now = writer.pair.now + Duration::from_ms(1);
+  for (int i = 0; i < 5; ++i) writer.write();
+  writer.pair.run_for(Duration::from_ms(500));
+  EXPECT_EQ(writer.path_mtu(), 0);
+  lost = 0;
+  for (int i = 0; i < 5; ++i) writer.write();
+  EXPECT_EQ(lost, 0U);
 }
 
 // An interface may lose what the kernel hands on as one: then nothing would be known of the path.
