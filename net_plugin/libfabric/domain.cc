@@ -148,9 +148,9 @@ Address Domain::with_own_scope(Address name) const {
 
 void Domain::progress() {
   for (Endpoint* const endpoint : endpoints) endpoint->progress();
-  if (!has_unsent_.load(std::memory_order_relaxed)) return;
-  has_unsent_ = std::ranges::any_of(
-      endpoints, [](const Endpoint* endpoint) { return endpoint->has_unsent_frames(); });
+  if (!owes_progress_.load(std::memory_order_relaxed)) return;
+  owes_progress_ = std::ranges::any_of(
+      endpoints, [](const Endpoint* endpoint) { return endpoint->owes_progress(); });
 }
 
 bool Domain::prepare_to_rest() {
@@ -164,9 +164,9 @@ void Domain::enable_auto_progress() {
   driver_->wake();
 }
 
-void Domain::progress_until_sent() {
-  if (has_unsent_.exchange(true)) return;
-  left_unsent_ = true;
+void Domain::progress_while_owed() {
+  if (owes_progress_.exchange(true)) return;
+  owed_progress_ = true;
   try {
     driver_->start();
   } catch (const std::system_error&) {
@@ -183,10 +183,10 @@ Turn Domain::Keeper::take_turn() {
   return idle != 0 ? Turn::kIdle : Turn::kMoved;
 }
 
-// While the application calls, the keeper naps only with automatic progress, or if frames are or
-// were unsent since it looked last: an application that often leaves some wakes it once in a nap.
+// While the application calls, the keeper naps only with automatic progress, or if progress is or
+// was owed since it looked last: an application that often leaves some wakes it once in a nap.
 bool Domain::Keeper::needed() {
-  return domain.left_unsent_.exchange(false) || domain.progress_enabled();
+  return domain.owed_progress_.exchange(false) || domain.progress_enabled();
 }
 
 // A rest ends by itself; where no progress is wanted, the keeper sleeps until it is.

@@ -219,8 +219,9 @@ class Domain : public fid_domain {
   }
   // From now on the keeper makes progress while the application does not.
   void enable_auto_progress();
-  // Until all frames are sent: the application has their completions, and may not call again.
-  void progress_until_sent();
+  // Until all frames are sent and all peers that have been answered are connected: the application
+  // may have its completions, and not call again.
+  void progress_while_owed();
   // The application is going to wait for a descriptor: the keeper takes over at once.
   void about_to_block() { driver_->hand_over(); }
 
@@ -230,7 +231,7 @@ class Domain : public fid_domain {
   using Clock = std::chrono::steady_clock;
   static constexpr auto kSpin = std::chrono::microseconds(50);
 
-  bool progress_enabled() const { return auto_progress_.load() || has_unsent_.load(); }
+  bool progress_enabled() const { return auto_progress_.load() || owes_progress_.load(); }
 
   // Apart, as a structure of libfabric's has no virtual functions.
   struct Keeper final : Driven {
@@ -252,8 +253,8 @@ class Domain : public fid_domain {
   const bool cma_;
   const PortRange ports_;
 
-  std::atomic<bool> has_unsent_{false};
-  std::atomic<bool> left_unsent_{false};  // since the keeper looked last
+  std::atomic<bool> owes_progress_{false};
+  std::atomic<bool> owed_progress_{false};  // since the keeper looked last
   std::atomic<bool> auto_progress_{false};
   Keeper keeper_{*this};
   std::unique_ptr<ProgressDriver> driver_;

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/fi_world.h"
@@ -61,6 +62,33 @@ TEST(FiProviderKeeper, ItSleepsWhenAllIsSentAlthoughTheApplicationCalls) {
       EXPECT_FALSE(waiting.hangs()) << "the thread looks although all is sent";
     }
   });
+}
+
+// An application may be asked for a connection by its last call before it computes for long.
+TEST(FiProviderKeeper, APeerThatHasBeenAnsweredIsConnected) {
+  setenv("PACECAR_CONNECT_TIMEOUT", "1s", 1);
+  with_two([](World& world) {
+    const std::vector<uint8_t> byte = {1};
+    int context = 0;
+    if (world.first()) {
+      world.end.until_taken([&] {
+        return fi_tsend(world.end.endpoint, byte.data(), 1, nullptr, world.other(), 0, &context);
+      });
+      for (int i = 0; i < 20; ++i) {  // its greeting leaves
+        world.end.progress();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+    world.rank.barrier();
+    if (!world.first()) {
+      world.end.progress();  // and is answered
+      std::this_thread::sleep_for(std::chrono::seconds(3));
+      return expect_tagged(world, byte, 0);
+    }
+    const FiOutcome outcome = world.end.outcome_of(&context);
+    EXPECT_EQ(outcome.error, 0);
+  });
+  unsetenv("PACECAR_CONNECT_TIMEOUT");
 }
 
 }  // namespace

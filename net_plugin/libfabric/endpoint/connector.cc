@@ -137,6 +137,7 @@ void Connector::on_greeting_of(Peer& peer, const EndpointBootstrap::Event& event
   if (event.kind == EndpointBootstrap::Event::Kind::kCalled) {
     hand_memory_over(peer, event.call);
     bootstrap_->answer(event.call, greeting_for(peer));
+    state_.domain.progress_while_owed();
   }
   // Both sides may call: then the same memory comes twice.
   if (event.memory && peer.shared.source == nullptr) {

@@ -170,9 +170,9 @@ bool Endpoint::prepare_to_rest() {
   });
 }
 
-bool Endpoint::has_unsent_frames() const {
+bool Endpoint::owes_progress() const {
   return std::ranges::any_of(state_.peers.all(), [](const Peer& peer) {
-    return !peer.sends_fail() && peer.outbox->has_unsent_frames();
+    return !peer.sends_fail() && (peer.outbox->has_unsent_frames() || peer.connects_to_us());
   });
 }
 

@@ -29,7 +29,8 @@ class Endpoint : public fid_ep {
   int get_name(void* address, size_t* bytes) const;
   ssize_t cancel(void* context);
   void progress();
-  bool has_unsent_frames() const;
+  // Whether peers wait for this endpoint's progress, whatever the application does.
+  bool owes_progress() const;
   // Called before a thread sleeps: peers on this host wake it. False: the next turn has work to do.
   bool prepare_to_rest();
   bool reaches(const MemoryRegion& region) { return state_.operations.reach(region); }

@@ -31,7 +31,7 @@ bool Peer::make_room(size_t payload) {
 
 void Peer::start_sending(Outbox::Coming coming) {
   if (const auto started = outbox->start(coming); !started) return cannot_send(started.error());
-  if (outbox->has_unsent_frames()) domain->progress_until_sent();
+  if (outbox->has_unsent_frames()) domain->progress_while_owed();
 }
 
 void Peer::reply(Frame frame, std::span<const uint8_t> payload) {

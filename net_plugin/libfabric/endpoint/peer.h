@@ -70,6 +70,8 @@ struct Peer {
   bool has_unread_frames() const;
   bool sends_fail() const { return failure && failure->when >= Failure::When::kSendsNow; }
   bool can_send() const { return outbox->is_open() && !sends_fail(); }
+  // It has our greeting, so it connects to our listener.
+  bool connects_to_us() const { return instance != 0 && !tcp_calls.empty() && !frames.source; }
   // Whether all that can be sent to it is sent.
   bool is_flushed() const;
 
