@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <filesystem>
 #include <map>
 
 #include "net_plugin/verbs/objects.h"
@@ -172,10 +173,17 @@ std::vector<ibv_device*> own_devices() {
   const auto interfaces = list_interfaces();
   std::vector<NicCandidate> all;
   for (const InterfaceInfo& interface : interfaces) {
-    all.push_back({.kind = NicKind::kSoftUdp,
-                   .device = interface.name,
-                   .usable = interface.up && preferred_address(interface).has_value(),
-                   .loopback = interface.loopback});
+    for (const NicKind kind : {NicKind::kSoftUdp, NicKind::kSoftRaw}) {
+      all.push_back({.kind = kind,
+                     .device = interface.name,
+                     .usable = interface.up && preferred_address(interface).has_value(),
+                     .loopback = interface.loopback});
+    }
+  }
+  std::error_code no_such_folder;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/sys/class/infiniband", no_such_folder)) {
+    all.push_back({.kind = NicKind::kVerbs, .device = entry.path().filename(), .secluded = true});
   }
   const auto chosen = choose_nics(params->nics, all);
   if (!chosen) {
@@ -186,7 +194,7 @@ std::vector<ibv_device*> own_devices() {
   std::vector<ibv_device*> devices;
   for (const NicGroup& group : *chosen) {
     for (const NicCandidate& nic : group) {
-      if (nic.kind != NicKind::kSoftUdp) continue;  // as soft:dpdk and ofi, which are for NCCL
+      if (nic.kind != NicKind::kSoftUdp) continue;  // the others are for NCCL
       const auto interface = std::ranges::find(interfaces, nic.device, &InterfaceInfo::name);
       devices.push_back(&device_of(*interface));
     }

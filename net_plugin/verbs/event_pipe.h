@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
-#include <new>
+#include <system_error>
 
 #include "transport/base/file_descriptor.h"
 
@@ -31,7 +31,7 @@ template <typename Record>
 class EventPipe {
  public:
   EventPipe() {
-    if (!count_) throw std::bad_alloc();
+    if (!count_) throw std::system_error(errno, std::generic_category());
   }
 
   int fd() const { return count_.get(); }

@@ -213,6 +213,26 @@ class Programs(unittest.TestCase):
         self.assertNotEqual(asked.returncode, 0)
         self.assertIn("RDMA_CM_EVENT_REJECTED, error 8", asked.stdout + asked.stderr)
 
+    def test_a_connect_with_a_larger_mtu_is_rejected(self):
+        """No answer could tell the client of the server's MTU: its first long message would end the
+        connection."""
+        if shutil.which("rping") is None:
+            self.skipTest("rping is not installed")
+        run = [PROGRAM, "run", "--quiet", "--", "rping", "-a", "127.0.0.1", "-p", free_port()]
+        server = subprocess.Popen([*run, "-s"], env=environment("lo") | {"PACECAR_MTU": "1K"},
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        for mtu, refused in (("4K", True), ("512", False)):
+            output = "error 8"
+            while "error 8" in output:  # the server does not listen yet
+                asked = subprocess.run([*run, "-c", "-C", "2"], text=True, timeout=LIMIT_S,
+                                       env=environment("lo") | {"PACECAR_MTU": mtu},
+                                       capture_output=True, check=False)
+                output = asked.stdout + asked.stderr
+            self.assertEqual("RDMA_CM_EVENT_REJECTED, error 26" in output, refused, output)
+            self.assertEqual(asked.returncode != 0, refused, output)
+
 
 class TwoHosts(unittest.TestCase):
     def run_on(self, mtu, *command):

@@ -32,6 +32,8 @@ class ScriptedPacketIo final : public PacketIo {
     peer_.ip[15] = 2;
   }
 
+  static constexpr uint32_t kFragment = kIpv4Fragment + 7;  // of what it receives
+
   const PacketIoCaps& caps() const override { return caps_; }
   const Address& local_address() const override { return local_; }
   uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override {
@@ -57,7 +59,10 @@ class ScriptedPacketIo final : public PacketIo {
     for (; count < packets.size() && !incoming.empty(); ++count) {
       handed_out_.push_back(std::move(incoming.front()));
       incoming.pop_front();
-      packets[count] = {handed_out_.back(), &peer_, Ecn::kCapable0};
+      packets[count] = {.bytes = handed_out_.back(),
+                        .source = &peer_,
+                        .ecn = Ecn::kCapable0,
+                        .ipv4_fragment = kFragment};
     }
     return count;
   }

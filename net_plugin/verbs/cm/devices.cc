@@ -143,10 +143,16 @@ End* CmDevice::on_request(const Message& request, const Peer& from, uint16_t* re
   if (listener == nullptr || listener->is_datagram() != (request.kind == Kind::kFind)) {
     return nullptr;
   }
-  *reason = 0;
-  if (*listener->waiting >= listener->backlog) return nullptr;  // the peer will repeat it
   auto made = std::make_unique<Id>(listener->channel, listener->context, listener->ps);
   made->use(*this);
+  if (!listener->is_datagram()) {
+    // No answer could tell the peer that our MTU is smaller.
+    *reason = kInvalidMtu;
+    if (request.mtu < IBV_MTU_256 || request.mtu > made->mtu) return nullptr;
+    made->mtu = static_cast<ibv_mtu>(request.mtu);
+  }
+  *reason = 0;
+  if (*listener->waiting >= listener->backlog) return nullptr;  // the peer will repeat it
   Address own = address();
   own.port = port_of(*listener, true);
   made->set_source(own);
@@ -154,7 +160,6 @@ End* CmDevice::on_request(const Message& request, const Peer& from, uint16_t* re
   made->waiting = listener->waiting;
   made->peer_queue_pair = request.queue_pair;
   made->peer_psn = request.psn;
-  made->mtu = static_cast<ibv_mtu>(std::clamp<int>(request.mtu, IBV_MTU_256, made->mtu));
   made->responder_resources = std::min(request.initiator_depth, kMaxReads);
   made->initiator_depth = std::min(request.responder_resources, kMaxReads);
   made->retries = request.retries;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "net_plugin/verbs/cm/ids.h"
 
@@ -21,7 +22,7 @@ Process& process() {
 }
 
 Channel::Channel() : rdma_event_channel{.fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)} {
-  if (fd < 0) throw std::bad_alloc();
+  if (fd < 0) throw std::system_error(errno, std::generic_category());
   const std::lock_guard lock(process().mutex);
   process().channels[this] = ++process().channels_made;
 }

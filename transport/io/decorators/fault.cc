@@ -27,6 +27,7 @@ struct HeldPacket {
   std::vector<uint8_t> bytes;
   Address source;
   Ecn ecn = Ecn::kNotCapable;
+  uint32_t ipv4_fragment = kIpv4Fragment;
 };
 // By the time at which they may leave; packets of the same time stay in their order.
 using HeldPackets = std::multimap<Instant, HeldPacket>;
@@ -97,7 +98,8 @@ Fate FaultIo::next_fate() {
 void FaultIo::hold(const RxPacket& packet, const Fate& fate, Instant now) {
   HeldPacket copy{.bytes = {packet.bytes.begin(), packet.bytes.end()},
                   .source = *packet.source,
-                  .ecn = packet.ecn};
+                  .ecn = packet.ecn,
+                  .ipv4_fragment = packet.ipv4_fragment};
   const auto first = held_.emplace(now + fate.held, copy);
   if (fate.corrupted) flip_bit(first->second.bytes, fate.noise);
   if (fate.duplicated) held_.emplace(now + fate.held, std::move(copy));
@@ -117,7 +119,10 @@ size_t FaultIo::hand_out_due(std::span<RxPacket> packets, Instant now) {
   while (count < packets.size() && !held_.empty() && held_.begin()->first <= now) {
     handed_out_.push_back(held_.extract(held_.begin()));
     const HeldPacket& packet = handed_out_.back().mapped();
-    packets[count++] = {packet.bytes, &packet.source, packet.ecn};
+    packets[count++] = {.bytes = packet.bytes,
+                        .source = &packet.source,
+                        .ecn = packet.ecn,
+                        .ipv4_fragment = packet.ipv4_fragment};
   }
   return count;
 }

@@ -17,7 +17,6 @@ constexpr size_t kBodyAt = 24;
 constexpr uint16_t kDefaultPartition = 0xFFFF;
 constexpr uint8_t kResponseTimeout = 20;  // code: 4.3 s, as Linux
 constexpr uint8_t kMostTries = 15;
-constexpr uint8_t kRate = 3 << 2;  // 10 Gb/s, in the upper six bits; no peer uses it
 constexpr uint8_t kHopLimit = 64;
 
 // What is rejected, by its code; the last one stands for all others.
@@ -86,7 +85,6 @@ bool request_fields(Body& body, Message& m) {
   body.field(51, 5, 3, extended_type);
   body.bytes(56, m.local_gid);
   body.bytes(72, m.remote_gid);
-  body.constant(91, 0, 8, kRate);
   body.constant(93, 0, 8, kHopLimit);
   body.field(95, 0, 5, m.ack_timeout);
   return service_type == 0 && extended_type == 0;

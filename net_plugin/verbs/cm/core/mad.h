@@ -33,6 +33,7 @@ enum class Kind : uint16_t {
 // Why a message is rejected (12.6.7.2).
 inline constexpr uint16_t kUnknownNumber = 6;
 inline constexpr uint16_t kInvalidService = 8;
+inline constexpr uint16_t kInvalidMtu = 26;
 inline constexpr uint16_t kRejectedByConsumer = 28;
 // The status in kFound (12.11.2.1).
 inline constexpr uint8_t kServiceUnsupported = 1;

@@ -95,7 +95,7 @@ TEST(VerbsDeviceAttributes, RefusalsAreExplained) {
 }
 
 TEST(VerbsDeviceAttributes, NicsOfOtherKindsAreLeftOut) {
-  setenv("PACECAR_NICS", "soft:udp:lo,ofi:tcp,soft:dpdk:net_null0", 1);
+  setenv("PACECAR_NICS", "soft:udp:lo,ofi:tcp,soft:raw:lo,soft:dpdk:net_null0", 1);
   int count = -1;
   ibv_device** const list = ibv_get_device_list(&count);
   ASSERT_NE(list, nullptr);

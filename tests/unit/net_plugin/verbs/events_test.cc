@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <rdma/rdma_cma.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <atomic>
@@ -74,6 +76,18 @@ class VerbsDeviceEvents : public ::testing::Test {
   ibv_cq* cq = nullptr;
   ibv_srq* srq = nullptr;
 };
+
+TEST_F(VerbsDeviceEvents, ChannelWithoutDescriptorsSaysSo) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_EQ(ibv_create_comp_channel(context), nullptr);
+  EXPECT_EQ(errno, EMFILE);
+  EXPECT_EQ(rdma_create_event_channel(), nullptr);
+  EXPECT_EQ(errno, EMFILE);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
 
 TEST_F(VerbsDeviceEvents, UnreadEventsEndWithTheirQueuePair) {
   ibv_qp* const ended = make_failed_queue_pair();

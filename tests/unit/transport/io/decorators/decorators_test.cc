@@ -50,6 +50,7 @@ struct FaultyPath {
       for (const RxPacket& packet : std::span(packets).first(count)) {
         EXPECT_EQ(*packet.source, inner->peer());
         EXPECT_EQ(packet.ecn, Ecn::kCapable0);
+        EXPECT_EQ(packet.ipv4_fragment, ScriptedPacketIo::kFragment);
         all.emplace_back(packet.bytes.begin(), packet.bytes.end());
       }
     }
