@@ -257,7 +257,11 @@ uint32_t SendQueue::on_write_done(uint32_t number, CompletionStatus status) {
   if (send.failure == MessageFailure::kNone && status != CompletionStatus::kOk) {
     send.failure = status == CompletionStatus::kMemoryGone ? MessageFailure::kMemoryGone
                                                            : MessageFailure::kPeerRefused;
-    if (send.writes_posted < send.writes) give_up(send, send.failure);
+    if (send.writes_posted < send.writes) {
+      give_up(send, send.failure);
+    } else {
+      endless_ |= status == CompletionStatus::kMemoryGone;
+    }
   }
   if (send.writes_done < send.writes) return 0;
   finish(send);

@@ -246,12 +246,11 @@ void SendSide::on_write_done(ConnectionId connection, uint32_t send, CompletionS
   if (status == CompletionStatus::kOk) counters_.messages_sent += done;
   if (done > 0 && end.queue.waiting()) match_due_ = true;  // a cell is free
   const bool posts = !end.failed() && (!end.closed || end.lingers);
-  if (posts && end.queue.gives_up()) {
-    posting_.add(end.id);
-  } else if (posts && status == CompletionStatus::kMemoryGone) {
-    // All writes of the message had been posted, so that none is left to end it at the receiver.
+  if (posts && end.queue.has_endless()) {
     post_close(end, end.queue.arrived());
     fail(end, MessageFailure::kMemoryGone);
+  } else if (posts && end.queue.gives_up()) {
+    posting_.add(end.id);
   }
   if (end.closed) send_close(end);
 }

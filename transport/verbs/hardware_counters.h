@@ -32,7 +32,9 @@ class HardwareCounters {
     std::vector<HardwareCounter> deltas;
     for (const auto& [name, value] : read()) {
       const auto before = before_.find(name);
-      deltas.push_back({name, value - (before == before_.end() ? 0 : before->second)});
+      // Some drivers have gauges among them, which may fall.
+      deltas.push_back(
+          {name, value - (before == before_.end() ? 0 : std::min(value, before->second))});
     }
     return deltas;
   }

@@ -353,6 +353,22 @@ TEST_F(SendQueueTest, ForgottenMemoryFailsItsSends) {
   EXPECT_TRUE(queue_.idle());
 }
 
+// The later message can still end itself; the earlier one, of which all is posted, cannot.
+TEST_F(SendQueueTest, PostedSendWhoseMemoryGoesHasNoEnd) {
+  send(1, 0, 11);
+  advertise({0});
+  match();
+  post_all();
+  send(2, 0, 11);
+  advertise({0});
+  match();
+  queue_.forget_memory(11);
+  EXPECT_TRUE(queue_.gives_up());
+  EXPECT_FALSE(queue_.has_endless());
+  EXPECT_TRUE(done(0, CompletionStatus::kMemoryGone));
+  EXPECT_TRUE(queue_.has_endless());
+}
+
 TEST_F(SendQueueTest, ForgottenSendsDoNotBlockLaterOnes) {
   for (const uint32_t key : {11, 22, 11, 33}) send(requests_.size() + 1, 0, key);
   queue_.forget_memory(11);
