@@ -212,7 +212,11 @@ class EngineListener final : public Listener {
                           return one;
                         });
       if (!opened) {
-        close_receives(all.device, all.connections);
+        for (size_t i = 0; i < lane; ++i) {
+          engine_of_lane(all.device, i).exclusively([&](Messenger& messenger, Nic&, Instant now) {
+            messenger.withdraw_receive(all.connections[i], now);
+          });
+        }
         if (place_comes && may_wait) return std::nullopt;
         return tl::unexpected(opened.error());
       }

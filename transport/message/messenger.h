@@ -58,6 +58,10 @@ class Messenger {
   }
   // Errors: kUnavailable as above; kPeer for a malformed offer; kStale for a flow that has ended.
   Result<Answered> open_receive(std::span<const uint8_t> offer, Instant now);
+  // The answer of open_receive() is not sent: the same offer may be opened again.
+  void withdraw_receive(ConnectionId connection, Instant now) {
+    receives_.withdraw(connection, now);
+  }
   // An offer has failed with this error. True: its flow is the reason. The flow has broken or, if
   // another connection made it, has ended at the peer (kStale). No further connection shares it,
   // and an offer over another flow may succeed.

@@ -121,6 +121,23 @@ TEST(MessengerEnds, OfferIsAcceptedOnce) {
   EXPECT_FALSE(pair.messenger(1).open_receive(offered.offer, pair.now));
 }
 
+// Another lane's NIC has had no place for its part of the connection.
+TEST(MessengerEnds, WithdrawnAnswerLeavesNothing) {
+  ScriptedPair pair;
+  ScriptedNic stranger_nic(ScriptedNic::usual());
+  MessengerConfig config = ScriptedPair::fixed();
+  config.identity = identity_of_host(7);
+  const auto stranger = Messenger::create(stranger_nic, config, pair.now).value();
+  for (Messenger* const sender : {&pair.messenger(0), stranger.get()}) {
+    const auto offered = sender->open_send(identity_of_host(1), pair.now).value();
+    const uint32_t registered = pair.nic[1].registered();
+    const auto answered = pair.messenger(1).open_receive(offered.offer, pair.now).value();
+    pair.messenger(1).withdraw_receive(answered.connection, pair.now);
+    EXPECT_LE(pair.nic[1].registered(), registered + 1) << "of the flow, which stays for a while";
+    EXPECT_TRUE(pair.messenger(1).open_receive(offered.offer, pair.now));
+  }
+}
+
 TEST(MessengerEnds, ConnectionWhoseNumberIsOfferedAgainHasLostItsPeer) {
   ScriptedPair pair;
   const auto given_up = pair.messenger(0).open_send(identity_of_host(1), pair.now).value();
