@@ -419,6 +419,52 @@ TEST(FiProvider, MessagesSentBeforeTheSenderEndedAreReceived) {
   expect_processes_pass(2, [](Rank& rank) { expect_received_from_ended(rank, inject); });
 }
 
+// The connection is not open yet when the sender closes its endpoint.
+TEST(FiProvider, AMessageInjectedBeforeTheEndpointClosesIsReceived) {
+  expect_processes_pass(2, [](Rank& rank) {
+    World world(rank);
+    const std::vector<uint8_t> bytes = pattern(64, 1);
+    if (!world.first()) return expect_tagged(world, bytes, 3);
+    world.end.until_taken([&] {
+      return fi_tinject(world.end.endpoint, bytes.data(), bytes.size(), world.other(), 3);
+    });
+  });
+}
+
+// The receiver makes no progress from the first bytes until the sender has closed its endpoint.
+TEST(FiProvider, ALargeMessageSentBeforeTheEndpointClosedIsReceived) {
+  for (const bool puts_known : {false, true}) {
+    expect_processes_pass(2, [&](Rank& rank) {
+      setenv("PACECAR_CMA", "off", 1);
+      std::optional<World> world(rank);
+      const std::vector<uint8_t> bytes = pattern(32 << 20, 1);
+      const auto exchange = [&] {
+        world->first() ? send_tagged(*world, bytes, 1) : expect_tagged(*world, bytes, 1);
+      };
+      if (puts_known) exchange();
+      std::vector<uint8_t> place(bytes.size());
+      int context = 0;
+      if (!world->first()) {
+        world->end.until_taken([&] {
+          return fi_trecv(world->end.endpoint, place.data(), place.size(), nullptr, world->other(),
+                          2, 0, &context);
+        });
+      }
+      world->meet();
+      if (world->first()) {
+        send_tagged(*world, bytes, 2);
+        world.reset();
+      } else {
+        while (std::atomic_ref(place.front()).load() != bytes.front()) world->end.progress();
+      }
+      rank.barrier();
+      if (!world) return;
+      EXPECT_EQ(world->end.outcome_of(&context).error, 0);
+      EXPECT_TRUE(place == bytes);
+    });
+  }
+}
+
 // The last messages ask for replies, which fail because the sender has ended.
 TEST(FiProvider, MessagesAreReceivedAlthoughTheirRepliesFail) {
   expect_processes_pass(2, [](Rank& rank) {

@@ -138,6 +138,7 @@ void Endpoint::poll_nic() {
 
 void Endpoint::progress() {
   poll_nic();
+  connector_.progress();
   for (Peer& peer : state_.peers.all()) {
     const bool shared = peer.frames.source != nullptr && read_frames(peer, peer.shared);
     if (shared) shared_turns_ = kSharedTurns;
@@ -145,7 +146,6 @@ void Endpoint::progress() {
     read_frames(peer, peer.placed);
     if (peer.can_send()) send_to(peer);
   }
-  connector_.progress();
   fail_lost_peers();
 }
 
@@ -270,6 +270,7 @@ FrameResult Endpoint::on_frame(Peer& peer, const IncomingStream& stream, const F
     case FrameKind::kDone:
       return initiator_.on_done(peer, view);
     case FrameKind::kBye:
+      read_frames(peer, peer.placed);  // sent before, on another connection
       peer.fail(Failure::When::kClosed, FI_ENOTCONN,
                 to_string(peer.name) + " has closed its endpoint");
       return FrameResult::kHandled;

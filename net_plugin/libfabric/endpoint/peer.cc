@@ -15,7 +15,7 @@ bool Peer::has_unread_frames() const {
 
 bool Peer::is_flushed() const {
   const bool putting = puts != nullptr && !puts->idle();
-  return !can_send() || (!putting && outbox->idle() && queued_puts.empty());
+  return sends_fail() || (!putting && outbox->idle() && queued_puts.empty());
 }
 
 void Peer::fail(Failure::When when, int error, const std::string& why) {
