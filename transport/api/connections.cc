@@ -162,6 +162,7 @@ class EngineReceiveConnection final : public ReceiveConnection {
   }
   std::string peer() const override { return at_.peer; }
   size_t nic() const override { return at_.device; }
+  void set_standing() override { at_.call(&Messenger::set_standing); }
 
  private:
   const Attachment at_;

@@ -51,6 +51,7 @@ class Inbox {
       : connection_(std::move(connection)), places_(places), memory_(memory) {}
 
   Result<void> open() {
+    connection_->set_standing();
     for (uint32_t place = 0; place < kRecords; ++place) {
       RETURN_IF_ERROR(post(place));
     }

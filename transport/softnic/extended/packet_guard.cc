@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 
+#include "transport/base/check.h"
 #include "transport/wire/big_endian.h"
 #include "transport/wire/extended.h"
 
@@ -23,6 +24,7 @@ uint64_t expand_counter(uint64_t reference, uint32_t low) {
 
 std::span<const uint8_t> join(std::span<const uint8_t> header, std::span<const uint8_t> more,
                               std::span<uint8_t> to) {
+  PACECAR_CHECK(header.size() + more.size() <= to.size());
   std::memcpy(to.data(), header.data(), header.size());
   std::memcpy(to.data() + header.size(), more.data(), more.size());
   return to.first(header.size() + more.size());
@@ -32,7 +34,7 @@ std::span<const uint8_t> join(std::span<const uint8_t> header, std::span<const u
 template <typename Call>
 [[gnu::noinline]] auto with_whole(std::span<const uint8_t> header, std::span<const uint8_t> payload,
                                   Call call) {
-  std::array<uint8_t, wire::kDataHeaderBytes + wire::kMaxDatagramBytes> bytes;
+  std::array<uint8_t, wire::kPieceHeaderBytes + wire::kMaxDatagramBytes> bytes;
   return call(join(header, payload, bytes));
 }
 
@@ -51,7 +53,7 @@ template <typename Call>
 auto PacketGuard::with_clear(std::span<const uint8_t> header, std::span<const uint8_t> payload,
                              Call call) const {
   if (payload.empty()) return call(header);
-  std::array<uint8_t, wire::kDataHeaderBytes + kShortPayload> bytes;
+  std::array<uint8_t, wire::kPieceHeaderBytes + kShortPayload> bytes;
   if (payload.size() <= kShortPayload) return call(join(header, payload, bytes));
   if (whole_payloads_) return with_whole(header, payload, call);
   if (coverage_ == wire::Coverage::kHeader) return call(header);

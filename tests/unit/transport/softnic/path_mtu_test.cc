@@ -267,6 +267,17 @@ TEST(PathMtu, LimitersOfBurstsDoNotReduceIt) {
   }
 }
 
+// Pieces have a longer header than packets, and short payloads are authenticated wholly.
+TEST(PathMtu, PiecesOfEachSizeAreAuthenticated) {
+  for (const Security security : {Security::kAuth, Security::kEncrypt}) {
+    for (Bytes size = 1; size < 800; ++size) {
+      Writer writer(searching(security), size);
+      writer.write();
+      ASSERT_FALSE(testing::Test::HasFailure()) << size;
+    }
+  }
+}
+
 // Of packets that the kernel joins, an interface may pass the first alone.
 TEST(PathMtu, FirstOfJoinedPacketsMayPassAlone) {
   Writer writer;

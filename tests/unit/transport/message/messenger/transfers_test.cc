@@ -118,6 +118,25 @@ TEST_F(MessengerTest, StallBeginsWithoutProgressAndEndsWithProgress) {
             kNoticedSilence);
 }
 
+// Servers, libfabric's provider and one-sided operations keep receives posted.
+TEST_F(MessengerTest, StandingReceivesAreNoStall) {
+  const ConnectionPair ends = connect(*hosts_[0], *hosts_[1], 1, network_.now());
+  std::vector<uint8_t> to(100);
+  const auto region =
+      hosts_[1]->nic().register_memory(to.data(), 100, Access::kRemoteWrite).value();
+  MessageReceive received;
+  test::pending(received).add(to.data(), 100, 0, {region.remote_address, region.key});
+  messenger(1).set_standing(ends.receive);
+  ASSERT_TRUE(messenger(1).receive(ends.receive, received, network_.now()));
+  run_for(kStallLimit * 2);
+  EXPECT_FALSE(messenger(1).lanes(Direction::kReceive).stall(ends.receive));
+  EXPECT_EQ(messenger(1).report_changes(), 0U);
+  for (const FlowStatus& flow : messenger(1).flow_statuses(network_.now())) {
+    EXPECT_EQ(flow.requests, 0U);
+    EXPECT_EQ(flow.still, Duration());
+  }
+}
+
 // All of the message is at the NIC: no write is left that could end it at the receiver.
 TEST_F(MessengerTest, DeregisteredMemoryOfASendOnItsWayEndsTheConnection) {
   constexpr Bytes kLong = 1 << 20;
