@@ -102,8 +102,8 @@ class World {
   static SoftNicConfig make_config(Mode mode, uint8_t options) {
     SoftNicConfig config =
         mode == Mode::kRoce ? test::rc_config() : test::SoftNicPair::default_config();
-    config.mtu = 256;
-    config.burst_bytes = 1024;
+    config.searches_mtu = mode != Mode::kRoce && (options & 32) != 0;  // in pieces at first
+    config.burst_bytes = 4 * (config.mtu = config.searches_mtu ? 1024 : 256);
     config.window_packets = 64;
     config.completions = 256;
     if (mode == Mode::kAuth) config.security = Security::kAuth;

@@ -162,7 +162,7 @@ class EngineReceiveConnection final : public ReceiveConnection {
   }
   std::string peer() const override { return at_.peer; }
   size_t nic() const override { return at_.device; }
-  void set_standing() override { at_.call(&Messenger::set_standing); }
+  void set_preposted() override { at_.call(&Messenger::set_preposted); }
 
  private:
   const Attachment at_;
@@ -187,6 +187,12 @@ void close_receive(Engine& engine, ConnectionId connection,
                     : messenger.close_receive(connection);
   });
   engine.submitted();
+}
+
+void withdraw(Engine& engine, ConnectionId connection) {
+  engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
+    messenger.withdraw_receive(connection, now);
+  });
 }
 
 FlowView flow_of(const Attachment& at) {

@@ -98,6 +98,9 @@ void close_send(Engine& engine, ConnectionId connection);
 void close_receive(Engine& engine, ConnectionId connection,
                    std::optional<uint64_t> completed_slots = std::nullopt);
 
+// Forgets a receiving connection whose answer has not left this process.
+void withdraw(Engine& engine, ConnectionId connection);
+
 // Reports, results and misuse errors common to connections with one lane and with several.
 FlowView flow_of(const Attachment& at);
 inline void fill_result(const MessageRequest& request, TestResult& result) {

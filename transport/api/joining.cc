@@ -20,14 +20,15 @@ namespace {
 
 // One connection of each lane's messenger.
 using Connections = std::vector<ConnectionId>;
-
 Engine& engine_of_lane(const OwnDevice& device, size_t lane) {
   return *nic_of_lane(device, lane).engine;
 }
 
-void close_receives(const OwnDevice& device, const Connections& connections) {
+// `answered`: the peer may have our answers.
+void close_receives(const OwnDevice& device, const Connections& connections, bool answered = true) {
   for (size_t lane = 0; lane < connections.size(); ++lane) {
-    close_receive(engine_of_lane(device, lane), connections[lane]);
+    Engine& engine = engine_of_lane(device, lane);
+    answered ? close_receive(engine, connections[lane]) : withdraw(engine, connections[lane]);
   }
 }
 
@@ -68,8 +69,7 @@ void begin_lanes(std::span<const BondLane> lanes, const std::shared_ptr<PeerLine
   }
 }
 
-// Closed connections hold their places until their peers have closed, too. For this long an
-// application that opens as many connections again waits for these places.
+// For so long an application waits for the places of closed connections: their peers close later.
 constexpr Duration kPlaceWait = Duration::from_s(2);
 constexpr size_t kMaxWaiting = 64;  // callers beyond these stay in the handshake
 
@@ -212,11 +212,7 @@ class EngineListener final : public Listener {
                           return one;
                         });
       if (!opened) {
-        for (size_t i = 0; i < lane; ++i) {
-          engine_of_lane(all.device, i).exclusively([&](Messenger& messenger, Nic&, Instant now) {
-            messenger.withdraw_receive(all.connections[i], now);
-          });
-        }
+        close_receives(all.device, all.connections, /*answered=*/false);
         if (place_comes && may_wait) return std::nullopt;
         return tl::unexpected(opened.error());
       }

@@ -261,7 +261,7 @@ class ReceiveConnection {
   virtual std::string peer() const = 0;
   virtual size_t nic() const = 0;  // as SendConnection's
   // Receives are always posted, as by a server: that no message comes is not reported as a stall.
-  virtual void set_standing() {}
+  virtual void set_preposted() {}
 };
 
 // A connection being made. Destroying it gives up.

@@ -35,7 +35,7 @@ struct ConnectionEnd {
   uint64_t notes_done = 0;
   MessageFailure failure = MessageFailure::kNone;
   ProgressWatch progress;
-  bool standing = false;  // its receives are always posted: to wait for a message is no stall
+  bool preposted = false;  // its receives are always posted: to wait for a message is no stall
   bool closed = false;    // by the application
   bool close_sent = false;
   bool close_outstanding = false;
@@ -171,7 +171,7 @@ class ConnectionEnds : public Lanes {
     const bool waits = !end.queue.idle() && !end.failed();
     if (!end.failed()) {
       bool changes =
-          end.progress.update(waits && !end.closed && !end.standing, end.queue.moves(), now);
+          end.progress.update(waits && !end.closed && !end.preposted, end.queue.moves(), now);
       if (end.progress.stalled()) {
         changes |= end.progress.turns_silent(silence_of(*end.flow) >= kNoticedSilence);
       }

@@ -63,7 +63,7 @@ class Messenger {
     receives_.withdraw(connection, now);
   }
   // As ReceiveConnection's.
-  void set_standing(ConnectionId connection) { receives_.set_standing(connection); }
+  void set_preposted(ConnectionId connection) { receives_.set_preposted(connection); }
   // An offer has failed with this error. True: its flow is the reason. The flow has broken or, if
   // another connection made it, has ended at the peer (kStale). No further connection shares it,
   // and an offer over another flow may succeed.

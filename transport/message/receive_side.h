@@ -39,7 +39,7 @@ class ReceiveSide final : public ConnectionEnds<ReceiveEnd> {
   // --- connections; see Messenger ---
   Result<Answered> open(std::span<const uint8_t> offer, Instant now);
   void close(ConnectionId connection, uint64_t completed_slots);
-  void set_standing(ConnectionId connection) { ends_[connection].standing = true; }
+  void set_preposted(ConnectionId connection) { ends_[connection].preposted = true; }
   void withdraw(ConnectionId connection, Instant now) { release(ends_[connection], now); }
   // Ends the flow, and fails its connections.
   void break_flow(MessageFlow& flow, MessageFailure failure, Instant now);

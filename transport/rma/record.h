@@ -51,7 +51,7 @@ class Inbox {
       : connection_(std::move(connection)), places_(places), memory_(memory) {}
 
   Result<void> open() {
-    connection_->set_standing();
+    connection_->set_preposted();
     for (uint32_t place = 0; place < kRecords; ++place) {
       RETURN_IF_ERROR(post(place));
     }

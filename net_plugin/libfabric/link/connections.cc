@@ -8,7 +8,7 @@ namespace pacecar::fabric {
 
 Result<void> Inbox::open() {
   RETURN_IF_ERROR(register_pages());
-  connection_->set_standing();
+  connection_->set_preposted();
   for (uint32_t slot = 0; slot < requests_.size(); ++slot) RETURN_IF_ERROR(post(slot));
   return {};
 }

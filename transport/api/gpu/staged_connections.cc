@@ -336,7 +336,7 @@ class StagedReceiveConnection final : public ReceiveConnection {
 
   std::string peer() const override { return inner_->peer(); }
   size_t nic() const override { return inner_->nic(); }
-  void set_standing() override { inner_->set_standing(); }
+  void set_preposted() override { inner_->set_preposted(); }
 
  private:
   static tl::unexpected<Error> several_gpus() {

@@ -119,14 +119,14 @@ TEST_F(MessengerTest, StallBeginsWithoutProgressAndEndsWithProgress) {
 }
 
 // Servers, libfabric's provider and one-sided operations keep receives posted.
-TEST_F(MessengerTest, StandingReceivesAreNoStall) {
+TEST_F(MessengerTest, PrepostedReceivesAreNoStall) {
   const ConnectionPair ends = connect(*hosts_[0], *hosts_[1], 1, network_.now());
   std::vector<uint8_t> to(100);
   const auto region =
       hosts_[1]->nic().register_memory(to.data(), 100, Access::kRemoteWrite).value();
   MessageReceive received;
   test::pending(received).add(to.data(), 100, 0, {region.remote_address, region.key});
-  messenger(1).set_standing(ends.receive);
+  messenger(1).set_preposted(ends.receive);
   ASSERT_TRUE(messenger(1).receive(ends.receive, received, network_.now()));
   run_for(kStallLimit * 2);
   EXPECT_FALSE(messenger(1).lanes(Direction::kReceive).stall(ends.receive));
