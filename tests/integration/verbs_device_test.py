@@ -169,6 +169,17 @@ class Programs(unittest.TestCase):
             with self.subTest((command, client)):
                 self.good(*command, client=client, server=server, port=port)
 
+    def test_many_connections_find_the_second_process_of_an_address(self):
+        """Each asks all processes of the address, and the datagrams for all do not fit at once."""
+        if shutil.which("ucmatose") is None:
+            self.skipTest("ucmatose is not installed")
+        first = subprocess.Popen([PROGRAM, "run", "--quiet", "--", "ucmatose", "-p", free_port()],
+                                 env=environment("lo"), stdout=subprocess.DEVNULL)
+        self.addCleanup(first.wait)
+        self.addCleanup(first.kill)
+        until_server_listens(first, "ucmatose")
+        self.good("ucmatose", "-c", "60", "-C", "2", client=("-s", "127.0.0.1"))
+
     def test_an_event_channel_may_be_destroyed_while_a_thread_waits(self):
         for _ in range(draws(15)):  # rping does so; one run in ten used to crash
             self.good("rping", "-C", "2", client=("-c", "-a", "127.0.0.1"), server=("-s",))

@@ -119,10 +119,9 @@ void Agent::send(End& end, const Message* message) {
   due_ = std::min(due_, end.connection.due());
 }
 
-// If there is no room the message is lost, like one that the network loses.
-void Agent::send_to(const Peer& peer, const Message& message) {
+bool Agent::send_to(const Peer& peer, const Message& message) {
   const Staging staging = nic_.staging().take(kMadBytes);
-  if (staging.data == nullptr) return;
+  if (staging.data == nullptr) return false;
   std::ranges::copy(encode(message), staging.data);
   const Datagram datagram{.send = {.id = next_send_,
                                    .local = staging.data,
@@ -134,15 +133,19 @@ void Agent::send_to(const Peer& peer, const Message& message) {
                           .queue_key = kGeneralServicesKey};
   if (nic_.nic().post_datagrams(id_, {&datagram, 1}) != 1) {
     nic_.staging().give_back(staging);
-    return;
+    return false;
   }
   sending_[next_send_++] = staging;
+  return true;
 }
 
 void Agent::send_to_all(End& end) {
   end.sent_to_all = true;
   const Message* const request = end.connection.newest();
-  for (uint32_t slot = 0; slot < roce::kSlots; ++slot) send_to({end.peer.gid, slot}, *request);
+  for (uint32_t slot = 0; slot < roce::kSlots; ++slot) {
+    end.sent_to_all &= send_to({end.peer.gid, slot}, *request);
+  }
+  if (end.sent_to_all) end.search_ends = std::min(end.search_ends, clock_now() + kSearch);
 }
 
 // --- in ---
@@ -199,12 +202,8 @@ void Agent::on_unknown(const Message& message, const Peer& from) {
 // True if the process refuses the service: another process may still accept.
 bool Agent::continue_search(End& end, const Message& message) {
   if (!refuses_service(message)) return false;
-  if (end.search_ends == Instant::never()) {
-    end.refusal = message;
-    end.search_ends = clock_now() + kSearch;
-    due_ = std::min(due_, end.search_ends);
-  }
-  if (!end.sent_to_all) send_to_all(end);
+  if (!end.refusal) due_ = Instant();  // on_due() asks the others, and ends the search
+  end.refusal = message;
   return true;
 }
 
@@ -252,17 +251,19 @@ void Agent::on_due(Instant now) {
   }
   due_ = Instant::never();
   for (const auto& [number, end] : ends_) {
-    due_ = std::min(
-        {due_, end->connection.due(), end->searching ? end->search_ends : Instant::never()});
+    due_ = std::min(due_, end->connection.due());
+    if (end->searching && end->refusal)
+      due_ = std::min(due_, end->sent_to_all ? end->search_ends : now);
   }
   due_ = std::max(due_, now + kLeastPause);
 }
 
 void Agent::on_end_due(End& end, Instant now) {
-  if (end.searching && now >= end.search_ends) {
+  const bool refused = end.searching && end.refusal;
+  if (refused && !end.sent_to_all) send_to_all(end);
+  if (refused && now >= end.search_ends) {
     end.searching = false;
-    run(end, end.connection.on_message(end.refusal, now), end.refusal);
-    return;
+    return run(end, end.connection.on_message(*end.refusal, now), *end.refusal);
   }
   const Connection::Step step = end.connection.on_time(now);
   if (end.searching && step.send != nullptr) {

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 
@@ -41,12 +42,12 @@ struct End {
   Connection connection;
   Id* id;  // null: the program has destroyed it
   Peer peer;
-  // It is not known yet which process has the service; from the first refusal on, the search lasts
-  // until `search_ends`.
+  // It is not known yet which process has the service. After a refusal all are asked; if none of
+  // them accepts until `search_ends`, the refusal is reported.
   bool searching = false;
   bool sent_to_all = false;
   Instant search_ends = Instant::never();
-  Message refusal;  // the first one, reported if no process accepts
+  std::optional<Message> refusal;  // the newest one
 };
 
 class Agent final : CompletionSink, Timed {
@@ -75,7 +76,8 @@ class Agent final : CompletionSink, Timed {
   Agent(CmDevice& device, QueuePairId id, std::unique_ptr<uint8_t[]> buffers,
         const MemoryRegion& region);
   void post_receive(uint32_t slot);
-  void send_to(const Peer& peer, const Message& message);
+  // False: there is no room, and the message is lost.
+  bool send_to(const Peer& peer, const Message& message);
   void send_to_all(End& end);
   void on_completion(const Completion& completion) override;
   void take(const Message& message, const Peer& from);

@@ -99,7 +99,7 @@ Connection::Step Connection::on_message(const Message& message, Instant now) {
   switch (message.kind) {
     case Kind::kRequest:  // repeated
     case Kind::kFind:
-      if (state_ == State::kEstablished) {
+      if (state_ == State::kEstablished || state_ == State::kRequested) {
         answered_ = Message{.kind = Kind::kReceipt,
                             .transaction = message.transaction,
                             .local_id = local_id_,
@@ -132,7 +132,7 @@ Connection::Step Connection::on_message(const Message& message, Instant now) {
       }
       return state_ == State::kEstablished ? close(Notice::kDisconnected) : Step{};
     case Kind::kReceipt:
-      if (state_ == State::kRequesting || state_ == State::kReplying) {
+      if (message.wait > 0 && (state_ == State::kRequesting || state_ == State::kReplying)) {
         wait_longer(message.wait, now);
       }
       return {};

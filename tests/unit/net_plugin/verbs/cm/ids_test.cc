@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -341,6 +342,46 @@ TEST(CmIds, ANullDomainMeansTheIdsOwn) {
   ASSERT_EQ(rdma_create_qp_ex(id, &attr), 0);
   EXPECT_EQ(id->qp->pd, id->pd);
   rdma_destroy_ep(id);
+}
+
+// The caller's own process refuses the service first; the listener's takes its time.
+TEST(Ids, ListenerOfAnotherProcessMayAcceptLate) {
+  std::array<int, 2> pipe_ends{};
+  ASSERT_EQ(pipe(pipe_ends.data()), 0);
+  rdma_event_channel* const own = rdma_create_event_channel();
+  rdma_cm_id* const other = listening(own);  // takes the address's first slot
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    rdma_event_channel* const channel = rdma_create_event_channel();
+    rdma_cm_id* const listener = listening(channel);
+    const uint16_t port = port_of(listener);
+    EXPECT_EQ(write(pipe_ends[1], &port, sizeof port), ssize_t{sizeof port});
+    rdma_cm_event* event = nullptr;
+    EXPECT_EQ(rdma_get_cm_event(channel, &event), 0);
+    rdma_cm_id* const id = event->id;
+    rdma_ack_cm_event(event);
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    ibv_qp_init_attr attr = queue_pair();
+    EXPECT_EQ(rdma_create_qp(id, nullptr, &attr), 0);
+    rdma_conn_param param = parameters("answer");
+    EXPECT_EQ(rdma_accept(id, &param), 0);
+    EXPECT_EQ(rdma_get_cm_event(channel, &event), 0);
+    EXPECT_EQ(event->event, RDMA_CM_EVENT_ESTABLISHED);
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  uint16_t port = 0;
+  ASSERT_EQ(read(pipe_ends[0], &port, sizeof port), ssize_t{sizeof port});
+  rdma_cm_id* const id = caller(port);
+  rdma_conn_param param = parameters("question");
+  EXPECT_EQ(rdma_connect(id, &param), 0);
+  EXPECT_EQ(id->event->event, RDMA_CM_EVENT_ESTABLISHED);
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  rdma_destroy_ep(id);
+  EXPECT_EQ(rdma_destroy_id(other), 0);
+  rdma_destroy_event_channel(own);
 }
 
 // A call that waits for its event would wait for ever.

@@ -1,10 +1,10 @@
 // Ends of connections over a network that loses and duplicates messages.
+#include "net_plugin/verbs/cm/core/connection.h"
+
 #include <gtest/gtest.h>
 
 #include <deque>
 #include <random>
-
-#include "net_plugin/verbs/cm/core/connection.h"
 
 namespace pacecar::ibverbs::cm::connection_test {
 namespace {
@@ -116,6 +116,21 @@ TEST(CmConnection, ReceiptExtendsTheTimeLimit) {
   EXPECT_TRUE(pair.notices[0].empty());
   pair.take(0, pair.ends[0].on_message({.kind = Kind::kReply, .local_id = 5}, pair.now));
   EXPECT_EQ(pair.notices[0], std::vector{Notice::kReply});
+}
+
+// Its program has not answered yet. A process that has the service says so to who searches it.
+TEST(CmConnection, RepeatedRequestIsReceipted) {
+  Pair pair(1, 0);
+  const Message request = *pair.ends[0].ask({.service = 5}, pair.now);
+  pair.ends[1].on_request(request);
+  const auto step = pair.ends[1].on_message(request, pair.now);
+  ASSERT_NE(step.send, nullptr);
+  EXPECT_EQ(step.send->kind, Kind::kReceipt);
+  const Instant due = pair.ends[0].due();
+  pair.ends[0].on_message(*step.send, pair.now);
+  EXPECT_EQ(pair.ends[0].due(), due);
+  pair.run(kLimit + Duration::from_s(1));
+  EXPECT_EQ(pair.notices[0], std::vector{Notice::kUnreachable}) << "the limit stays";
 }
 
 TEST(CmConnection, IdleConnectionsStayUpDespiteLosses) {
