@@ -31,7 +31,7 @@ template <typename Record>
 class EventPipe {
  public:
   EventPipe() {
-    if (!count_) throw std::system_error(errno, std::generic_category());
+    if (!count_) throw std::system_error(errno, std::generic_category(), "no event channel");
   }
 
   int fd() const { return count_.get(); }

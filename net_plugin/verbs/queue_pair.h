@@ -52,6 +52,7 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   bool is_datagram() const { return qp_base.qp_type == IBV_QPT_UD; }
 
   int modify(const ibv_qp_attr& given, int mask);
+  size_t room() const { return sent_.capacity() - sent_.size(); }  // for sends
   int post_send(const ibv_send_wr& wr);
   int post_receive(const ibv_recv_wr& wr);
   void on_completion(const Completion& completion) override;

@@ -10,9 +10,10 @@
 namespace pacecar::ibverbs {
 namespace {
 
-int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
-  QueuePair& pair = queue_pair_of(qp);
+// `wholly`: all of them or none, if the queue has no room.
+int post(QueuePair& pair, ibv_send_wr* wr, ibv_send_wr** bad, size_t wholly) {
   const Call call(pair.nic());
+  if (wholly > pair.room()) return ENOMEM;
   int failed = 0;
   for (; wr != nullptr && failed == 0; wr = failed == 0 ? wr->next : wr) {
     failed = pair.post_send(*wr);
@@ -20,6 +21,10 @@ int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
   if (failed != 0) *bad = wr;
   pair.nic().send_posted();
   return failed;
+}
+
+int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
+  return post(queue_pair_of(qp), wr, bad, 0);
 }
 
 int post_receive(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
@@ -150,8 +155,9 @@ int complete(ibv_qp_ex* qp) {
   }
   pair.built_count = 0;
   if (built.empty()) return 0;
+  if (inherited(pair.base())) return result_in_child<int>("ibv_wr_complete");
   ibv_send_wr* bad = nullptr;
-  return ibv_post_send(pair.base(), &built[0].wr, &bad);
+  return post(pair, &built[0].wr, &bad, built.size());
 }
 
 }  // namespace

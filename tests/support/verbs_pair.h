@@ -17,10 +17,12 @@ namespace pacecar::test {
 class VerbsPair : public testing::Test {
  protected:
   static constexpr size_t kBytes = 4096;
+  static constexpr uint32_t kSends = 8;
   // Of both queue pairs, unless a test changes them before connect().
   struct Attributes {
     ibv_qp_type type = IBV_QPT_RC;
     bool all_signaled = true;
+    bool extended = false;  // for ibv_wr_*
     uint32_t pieces = 1;
     uint8_t rnr_retry = 7;
     std::array<uint8_t, 2> rnr_timer{};
@@ -52,13 +54,21 @@ class VerbsPair : public testing::Test {
     cqs_[which] = ibv_create_cq(device_.context(), 32, nullptr, nullptr, 0);
     ibv_qp_init_attr attr{.send_cq = cqs_[which], .recv_cq = cqs_[which]};
     attr.srq = attributes_.shared[which];
-    attr.cap = {.max_send_wr = 8,
+    attr.cap = {.max_send_wr = kSends,
                 .max_recv_wr = 8,
                 .max_send_sge = attributes_.pieces,
                 .max_recv_sge = attributes_.pieces};
     attr.qp_type = attributes_.type;
     attr.sq_sig_all = attributes_.all_signaled ? 1 : 0;
-    qps_[which] = ibv_create_qp(pd_, &attr);
+    ibv_qp_init_attr_ex extended{
+        .send_cq = attr.send_cq, .recv_cq = attr.recv_cq, .srq = attr.srq, .cap = attr.cap};
+    extended.qp_type = attr.qp_type;
+    extended.sq_sig_all = attr.sq_sig_all;
+    extended.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    extended.pd = pd_;
+    extended.send_ops_flags = IBV_QP_EX_WITH_SEND;
+    qps_[which] = attributes_.extended ? ibv_create_qp_ex(device_.context(), &extended)
+                                       : ibv_create_qp(pd_, &attr);
     ASSERT_NE(qps_[which], nullptr);
   }
   void bring_up(size_t which) {

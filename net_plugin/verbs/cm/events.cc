@@ -22,7 +22,7 @@ Process& process() {
 }
 
 Channel::Channel() : rdma_event_channel{.fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)} {
-  if (fd < 0) throw std::system_error(errno, std::generic_category());
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), "no event channel");
   const std::lock_guard lock(process().mutex);
   process().channels[this] = ++process().channels_made;
 }

@@ -26,7 +26,7 @@ Grh grh_of(const Address& source, const Address& destination, size_t datagram_by
   const roce::Route route{source, destination, kIpv4Unidentified};
   const size_t size = roce::write_ip_header(route, datagram_bytes, grh.data());
   if (size == grh.size()) return grh;
-  std::ranges::rotate(grh, grh.begin() + static_cast<ptrdiff_t>(size));
+  std::rotate(grh.begin(), grh.begin() + static_cast<ptrdiff_t>(size), grh.end());
   const auto header = std::span(grh).last(size);
   wire::store_be16(ip_checksum(header), &header[10]);
   return grh;

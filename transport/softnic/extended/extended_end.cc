@@ -2,7 +2,6 @@
 
 #include <array>
 #include <new>
-#include <ranges>
 #include <utility>
 
 #include "transport/base/return_if_error.h"
@@ -298,7 +297,8 @@ size_t ExtendedEnd::transmit_questions(Instant now, std::span<TxPacket> out) {
   const uint16_t path = requester_.choose_path(now);
   size_t count = 0;
   // The largest first: a limiter drops the last of a burst.
-  for (const Bytes size : questions.alone | std::views::reverse) {
+  for (size_t i = questions.alone.size(); i-- > 0;) {
+    const Bytes size = questions.alone[i];
     count += ask(size, false, path, now, out.subspan(count));
   }
   for (const Bytes size : questions.joined) {

@@ -79,7 +79,7 @@ PathMtu::Questions PathMtu::ask(Instant now, Duration timeout) {
   answered_ = false;
   if (state_ == State::kAskingFull) return {whole, whole};
   if (state_ == State::kAskingAll) return {sizes_, {}};
-  return {{}, std::ranges::equal_range(sizes_, passed_)};
+  return {{}, {std::ranges::find(sizes_, passed_), 1}};
 }
 
 void PathMtu::settle(bool one_by_one, Instant now) {
