@@ -36,7 +36,8 @@ void add_plan_flags(CLI::App& app, AbOptions& options) {
   app.add_option("--filter", options.filters,
                  "Only these runs: arm=NAME, FACTOR=VALUE, seed=N; * and ? stand for any letters; "
                  "all of several must hold")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--seed", options.seed,
                  "Instead of the plan's seeds; of programs: of their order (default: 1)")
       ->check(cli::whole_number(0, INT64_MAX));

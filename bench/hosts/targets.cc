@@ -44,8 +44,8 @@ Result<std::vector<std::string>> numbers_of(std::string_view text, std::string_v
     if (!first || !last) return wrong(text, kNoNumbers);
     if (*last < *first) return wrong(text, "has a range that runs backwards");
     if (*last - *first >= kMaxHosts - numbers.size()) return too_many(text);
-    for (uint64_t n = *first; n <= *last; ++n) {
-      numbers.push_back(fmt::format("{:0{}}", n, low.size()));
+    for (uint64_t i = 0; i <= *last - *first; ++i) {
+      numbers.push_back(fmt::format("{:0{}}", *first + i, low.size()));
     }
   }
   return numbers;

@@ -134,7 +134,7 @@ class AbTest(unittest.TestCase):
         self.run_ab(plan, "--resume", "--out", "out")
         self.assertEqual(len(self.records("out")), 8)
         self.assertTrue(before <= set(self.results("out", "runs.jsonl").splitlines()))
-        self.run_ab(plan, "--force", "--filter", "arm=swift", "--out", "out")
+        self.run_ab("--force", "--out", "out", "--filter", "arm=swift", plan)
         self.assertEqual(len(self.records("out")), 4)
 
     def test_a_folder_that_cannot_be_made_is_named(self):

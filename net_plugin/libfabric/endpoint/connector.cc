@@ -119,11 +119,11 @@ void Connector::on_greeting(const EndpointBootstrap::Event& event) {
     state_.peers.add_name(name, *peer);
     std::erase(peer->tcp_calls, event.call);
   }
-  if (other) {
+  if (peer->sends_fail()) {
+    fail_peer_(*peer, Failure(*peer->failure));
+  } else if (other) {
     fail_peer_(*peer,
                {.error = FI_ECONNRESET, .why = to_string(peer->name) + " has ended and restarted"});
-  } else if (peer->sends_fail()) {
-    fail_peer_(*peer, Failure(*peer->failure));
   }
   // Two are usual, as both sides may call.
   if (!answers && peer->tcp_calls.size() == kMaxCalls) return bootstrap_->end(event.call);
@@ -260,6 +260,9 @@ void Connector::progress() {
   if (!awaited && now - polled_at_ < kPollInterval) return;
   polled_at_ = now;
   for (const EndpointBootstrap::Event& event : bootstrap_->poll()) on_event(event);
+  if (const int error = bootstrap_->take_accept_error(); error > 0) {
+    log_warning(bootstrap::socket_error("cannot accept callers", error).message);
+  }
   identify_connections();
   accept_unidentified();
   identify_connections();

@@ -221,7 +221,7 @@ bool Endpoint::read_message(Peer& peer, IncomingStream& stream) {
   };
   if (!stream.reading) {
     const auto message = stream.source->next();
-    if (!message && peer.has_unread_frames()) return false;  // sent before the peer ended
+    if (!message && (peer.has_closed() || peer.has_unread_frames())) return false;
     if (!message) return lost(fi_error(message.error().code), Error(message.error()).message);
     if (message->empty()) return false;
     stream.reading.emplace(*message);
@@ -270,7 +270,6 @@ FrameResult Endpoint::on_frame(Peer& peer, const IncomingStream& stream, const F
     case FrameKind::kDone:
       return initiator_.on_done(peer, view);
     case FrameKind::kBye:
-      read_frames(peer, peer.placed);  // sent before, on another connection
       peer.fail(Failure::When::kClosed, FI_ENOTCONN,
                 to_string(peer.name) + " has closed its endpoint");
       return FrameResult::kHandled;
@@ -291,7 +290,9 @@ void Endpoint::fail_lost_peers() {
     // Time does not count while the peer's frames wait for the application to read completions.
     const bool waits = state_.completions.receive().full() && peer.has_unread_frames();
     if (!waits) peer.failure->lasted = peer.failure->lasted + turn;
-    if (peer.is_lost() || peer.failure->lasted > kDrainTime) {
+    // What it has sent on its other connections may still arrive.
+    const bool complete = peer.has_closed() && !state_.operations.outstanding_with(peer);
+    if (peer.is_lost() || complete || peer.failure->lasted > kDrainTime) {
       fail_peer(peer, Failure(*peer.failure));
     }
   }

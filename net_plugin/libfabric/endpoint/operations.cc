@@ -67,6 +67,12 @@ Result<const Memory*> Operations::memory_for(Operation& operation, size_t piece,
   return operation.registered[piece];
 }
 
+bool Operations::outstanding_with(const Peer& peer) {
+  bool any = false;
+  for_each([&](const Operation& operation) { any |= operation.peer == &peer; });
+  return any;
+}
+
 bool Operations::reach(const MemoryRegion& region) {
   bool reached = false;
   for_each([&](const Operation& operation) {

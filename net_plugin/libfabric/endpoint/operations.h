@@ -32,6 +32,7 @@ class Operations {
 
   // The registration of a piece of the operation's memory.
   Result<const Memory*> memory_for(Operation& operation, size_t piece, size_t nic);
+  bool outstanding_with(const Peer& peer);
   // Whether bytes of large operations move from or to the region.
   bool reach(const MemoryRegion& region);
   // Fills the segments with the first `length` bytes of its memory. False: that is not registered.

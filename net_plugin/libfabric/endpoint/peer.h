@@ -26,8 +26,8 @@ struct Failure {
   enum class When : uint8_t {
     kDrained,   // when what it sent before is received
     kSendsNow,  // likewise, but sends to it fail at once
-    kNow,       // at the end of the turn
     kClosed,    // likewise; it has closed its endpoint, which is nothing to warn of
+    kNow,       // at the end of the turn
   };
   When when = When::kDrained;
   int error = 0;  // a fi_errno
@@ -69,6 +69,7 @@ struct Peer {
   // Frames that have arrived and are not handled yet.
   bool has_unread_frames() const;
   bool sends_fail() const { return failure && failure->when >= Failure::When::kSendsNow; }
+  bool has_closed() const { return failure && failure->when == Failure::When::kClosed; }
   bool can_send() const { return outbox->is_open() && !sends_fail(); }
   // It has our greeting, so it connects to our listener.
   bool connects_to_us() const { return instance != 0 && !tcp_calls.empty() && !frames.source; }

@@ -154,7 +154,10 @@ void EndpointBootstrap::accept(const bootstrap::Socket& listener) {
   Address caller;
   while (unknown_ < kMaxUnknown) {  // the others wait in the kernel's backlog
     bootstrap::Socket socket = listener.accept(caller);
-    if (!socket) return;
+    if (!socket) {
+      if (errno != EAGAIN && accept_error_ == 0) accept_error_ = errno;
+      return;
+    }
     const bool within_host = &listener == &listener_within_host_;
     const auto process = within_host ? process_behind(socket.get()) : pid_t{0};
     if (!process) continue;

@@ -86,6 +86,8 @@ class EndpointBootstrap {
   void end(CallId call) { calls_.erase(call); }
   // The events since the last poll; cheap if there are none.
   std::vector<Event> poll();
+  // Why callers could not be accepted: an errno, once; 0: they could.
+  int take_accept_error() { return std::exchange(accept_error_, accept_error_ == 0 ? 0 : -1); }
 
  private:
   struct Call {
@@ -127,6 +129,7 @@ class EndpointBootstrap {
   Calls calls_;
   CallId next_ = 1;
   size_t unknown_ = 0;
+  int accept_error_ = 0;  // -1: it has been taken
   const Duration patience_;
   AttendedTime attended_{clock_now(),
                          Duration::from_ms(10)};  // a process that yields has few turns

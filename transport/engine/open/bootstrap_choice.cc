@@ -1,6 +1,7 @@
 #include "transport/engine/open/bootstrap_choice.h"
 
 #include <algorithm>
+#include <string>
 
 #include "transport/base/take_until.h"
 #include "transport/io/sockaddr.h"
@@ -24,7 +25,7 @@ bool names_interface(std::string_view selection, std::string_view interface) {
   if (selection.empty()) return true;
   bool found = false;
   while (!selection.empty()) {
-    const std::string_view name = take_until(selection, ',');
+    const std::string name = name_of_label(take_until(selection, ','));
     found |= !name.empty() && (whole ? interface == name : interface.starts_with(name));
   }
   return found != others;

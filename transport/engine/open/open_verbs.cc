@@ -8,9 +8,9 @@
 
 #include "transport/base/fresh_pages.h"
 #include "transport/base/return_if_error.h"
+#include "transport/engine/clock.h"
 #include "transport/engine/open/back_ends.h"
 #include "transport/engine/open/bootstrap_choice.h"
-#include "transport/engine/clock.h"
 #include "transport/engine/open/open_kinds.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/verbs/device.h"

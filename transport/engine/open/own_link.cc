@@ -17,6 +17,7 @@
 #include "transport/base/file_descriptor.h"
 #include "transport/io/kernel_network.h"
 #include "transport/io/sockaddr.h"
+#include "transport/io/udp/interfaces.h"
 #include "transport/io/udp/parse_address.h"
 
 namespace pacecar {
@@ -64,7 +65,7 @@ OwnInterface interface_of(const Address& address) {
       network.ip[i] &= mask->ip[i];
       found.prefix = static_cast<uint8_t>(found.prefix + std::popcount(mask->ip[i]));
     }
-    found.name = entry->ifa_name;
+    found.name = name_of_label(entry->ifa_name);
     if (mask->ip.back() != 0xFF) {
       found.subnet = fmt::format("{}/{}", ip_to_string(network), found.prefix);
     }

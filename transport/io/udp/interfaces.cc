@@ -50,7 +50,7 @@ Rate read_speed(const std::string& name) {
 
 InterfaceInfo describe(const ifaddrs& entry) {
   InterfaceInfo info;
-  info.name = entry.ifa_name;
+  info.name = name_of_label(entry.ifa_name);
   info.mtu = read_mtu(info.name);
   info.up = (entry.ifa_flags & IFF_UP) != 0;
   info.running = (entry.ifa_flags & IFF_RUNNING) != 0;
@@ -103,8 +103,7 @@ std::vector<InterfaceInfo> list_interfaces() {
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
   std::vector<InterfaceInfo> interfaces;
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    auto it = std::find_if(interfaces.begin(), interfaces.end(),
-                           [&](const auto& known) { return known.name == entry->ifa_name; });
+    auto it = std::ranges::find(interfaces, name_of_label(entry->ifa_name), &InterfaceInfo::name);
     if (it == interfaces.end()) it = interfaces.insert(it, describe(*entry));
     if (entry->ifa_addr != nullptr) add_address(*it, *entry->ifa_addr);
   }

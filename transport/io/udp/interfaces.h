@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "transport/base/result.h"
@@ -31,6 +32,10 @@ struct InterfaceInfo {
 uint64_t guid_from_mac(const std::array<uint8_t, 6>& mac);
 
 std::vector<InterfaceInfo> list_interfaces();
+// The interface of an address's label: "eth0" of "eth0:1".
+inline std::string name_of_label(std::string_view label) {
+  return std::string(label.substr(0, label.find(':')));
+}
 
 // Error: kNotFound; the message lists the interfaces.
 Result<InterfaceInfo> find_interface(const std::string& name);

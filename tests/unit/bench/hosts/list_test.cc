@@ -30,6 +30,7 @@ TEST(NodelistTest, SlurmNodelistsAreExpanded) {
   EXPECT_THAT(names("r[1-2]n[1-2].lan"),
               ElementsAre("r1n1.lan", "r1n2.lan", "r2n1.lan", "r2n2.lan"));
   EXPECT_THAT(names("me@gpu[1-2]"), ElementsAre("me@gpu1", "me@gpu2"));
+  EXPECT_THAT(names("n[18446744073709551615]"), ElementsAre("n18446744073709551615"));
 }
 
 TEST(NodelistTest, InvalidNodelistIsRefusedInOneSentence) {

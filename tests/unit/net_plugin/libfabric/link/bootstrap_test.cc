@@ -224,6 +224,22 @@ TEST(FiBootstrap, CallerCannotExhaustDescriptors) {
   EXPECT_LE(descriptors(), before + 1);
 }
 
+TEST(FiBootstrap, CallersWaitUntilThereIsADescriptor) {
+  const auto caller = opened();
+  const auto called = opened();
+  (void)caller->call(called->address(), caller->address(), greeting_of(caller->address(), 1));
+  EXPECT_TRUE(caller->poll().empty());
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(called->poll().empty());
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(called->take_accept_error(), EMFILE);
+  EXPECT_LE(called->take_accept_error(), 0) << "once";
+  EXPECT_EQ(next_event(*called).kind, Event::Kind::kCalled);
+}
+
 // Otherwise the messages of the sender would be lost.
 TEST(FiBootstrap, CallEndsWhenNoDescriptorIsLeft) {
   const auto caller = opened();

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tests/support/bootstrap_pair.h"
@@ -339,6 +340,18 @@ TEST(Bootstrap, BusyPortIsAnError) {
       BootstrapListener::open(test::ipv4_loopback(world.port()), {}, BootstrapWorld::kTimeout, {});
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
+}
+
+TEST(Bootstrap, ListenerWithoutADescriptorNamesTheLimit) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto listener =
+      BootstrapListener::open(test::ipv4_loopback(), {}, BootstrapWorld::kTimeout, {});
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(listener);
+  EXPECT_THAT(listener.error().message, HasSubstr("limit of open files"));
 }
 
 // Two ports are enough for any number of connections, one after the other.

@@ -42,6 +42,7 @@ TEST(BootstrapChoice, NamesMatchAsInNccl) {
   EXPECT_FALSE(names_interface("^docker,lo", "docker0"));
   EXPECT_TRUE(names_interface("^docker,lo", "eth0"));
   EXPECT_TRUE(names_interface("^=eth1", "eth10"));
+  EXPECT_TRUE(names_interface("=eth0:1", "eth0")) << "an address's label";
 }
 
 TEST(BootstrapChoice, NamedInterfaceIsChosen) {

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "tests/support/own_network.h"
+#include "transport/io/sockaddr.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/io/udp/parse_address.h"
 #include "transport/io/udp/send_batch.h"
@@ -71,6 +73,27 @@ TEST(Interfaces, LoopbackIsDescribed) {
   const Address localhost = *parse_address("127.0.0.1:0");
   EXPECT_THAT(lo->addresses, testing::Contains(localhost));
   EXPECT_EQ(preferred_address(*lo), localhost);
+}
+
+// A label, as of "ip address add 192.0.2.9 dev lo label lo:vip", is no interface.
+TEST(Interfaces, LabelledAddressesBelongToTheirInterface) {
+  test::in_network(test::enter_own_network, [] {
+    const FileDescriptor any(socket(AF_INET, SOCK_DGRAM, 0));
+    ifreq request{};
+    std::strcpy(request.ifr_name, "lo:vip");
+    SocketAddress address{};
+    to_sockaddr(kElsewhere, address);
+    std::memcpy(&request.ifr_addr, &address.any, sizeof request.ifr_addr);
+    ASSERT_EQ(ioctl(any.get(), SIOCSIFADDR, &request), 0);
+    for (const InterfaceInfo& interface : list_interfaces()) {
+      EXPECT_EQ(interface.name.find(':'), std::string::npos) << interface.name;
+      if (interface.name != "lo") continue;
+      Address labelled = kElsewhere;
+      labelled.port = 0;
+      EXPECT_THAT(interface.addresses, testing::Contains(labelled));
+      EXPECT_GT(interface.mtu, 0U);
+    }
+  });
 }
 
 // Also where the device on PCI is the parent of the interface's, as of virtio.
