@@ -96,13 +96,11 @@ bool depends_on_gpus(GpuSetting setting, const NicReach& nic) {
 GpuChoice choose_gpu_way(GpuSetting setting, const NicReach& nic,
                          const Result<std::span<const Gpu>>& gpus) {
   switch (setting) {
-    case GpuSetting::kHost:
-      break;
+    case GpuSetting::kHost: break;
     case GpuSetting::kStaged:
       if (!gpus) return {GpuWay::kHost, gpus.error().message, true};
       return {GpuWay::kStaged, "PACECAR_GPU=staged"};
-    case GpuSetting::kAuto:
-      return choose_direct(nic, gpus);
+    case GpuSetting::kAuto: return choose_direct(nic, gpus);
     case GpuSetting::kDirect: {
       GpuChoice choice = choose_direct(nic, gpus);
       choice.refused = choice.way == GpuWay::kHost;

@@ -33,18 +33,14 @@ LogSink log_sink() {
 
 NcclResult control_result(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kInvalidArgument:
-      return NcclResult::kInvalidArgument;
+    case ErrorCode::kInvalidArgument: return NcclResult::kInvalidArgument;
     case ErrorCode::kPeer:
-    case ErrorCode::kStale:
-      return NcclResult::kRemoteError;
+    case ErrorCode::kStale: return NcclResult::kRemoteError;
     case ErrorCode::kNotFound:
     case ErrorCode::kUnavailable:
     case ErrorCode::kPermission:
-    case ErrorCode::kSystem:
-      return NcclResult::kSystemError;
-    case ErrorCode::kInternal:
-      return NcclResult::kInternalError;
+    case ErrorCode::kSystem: return NcclResult::kSystemError;
+    case ErrorCode::kInternal: return NcclResult::kInternalError;
   }
   return NcclResult::kInternalError;
 }

@@ -13,7 +13,7 @@ namespace pacecar::ab {
 
 struct AbOptions {
   bool of_programs = false;  // a command behind "--", no plan
-  std::string help;  // not empty: it was asked for, and nothing else counts
+  std::string help;          // not empty: it was asked for, and nothing else counts
 
   // Of a plan:
   std::string plan;  // its path

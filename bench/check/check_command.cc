@@ -213,7 +213,7 @@ int run_check_plugin(int argc, char** argv) {
       ->capture_default_str();
   cli::add_json_flag(app, options.json, "write the findings");
   return cli::run_subcommand(app, argc, argv, {},
-                              [&](const cli::Console&) { return check_plugin(options); });
+                             [&](const cli::Console&) { return check_plugin(options); });
 }
 
 }  // namespace pacecar

@@ -238,12 +238,9 @@ class Experiment final : private EventSink {
       case FaultKind::kCableDown:
       case FaultKind::kCableUp:
         return fabric_->set_cable_up(fault.target, fault.kind == FaultKind::kCableUp);
-      case FaultKind::kCableRate:
-        return fabric_->set_cable_rate(fault.target, fault.rate);
-      case FaultKind::kCableLoss:
-        return fabric_->set_cable_loss(fault.target, fault.probability);
-      case FaultKind::kHostFrozen:
-        return;  // since begin_faults()
+      case FaultKind::kCableRate: return fabric_->set_cable_rate(fault.target, fault.rate);
+      case FaultKind::kCableLoss: return fabric_->set_cable_loss(fault.target, fault.probability);
+      case FaultKind::kHostFrozen: return;  // since begin_faults()
       case FaultKind::kWordLoss:
         faulty_.word_losses.push_back(
             {fault.probability,

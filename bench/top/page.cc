@@ -62,47 +62,24 @@ void add_nics(std::vector<Line>& lines, const std::vector<Cells>& nics, size_t m
 void press(View& view, int key) {
   if (view.typing) return type(view, key);
   switch (key) {
-    case 'q':
-      view.ends = true;
-      break;
+    case 'q': view.ends = true; break;
     case ' ':
-    case 'p':
-      view.paused = !view.paused;
-      break;
-    case 's':
-      view.sort = (view.sort + 1) % kSortColumns.size();
-      break;
-    case 'S':
-      view.sort = (view.sort + kSortColumns.size() - 1) % kSortColumns.size();
-      break;
-    case 'r':
-      view.reversed = !view.reversed;
-      break;
+    case 'p': view.paused = !view.paused; break;
+    case 's': view.sort = (view.sort + 1) % kSortColumns.size(); break;
+    case 'S': view.sort = (view.sort + kSortColumns.size() - 1) % kSortColumns.size(); break;
+    case 'r': view.reversed = !view.reversed; break;
     case '/':
       view.typing = true;
       view.filter.clear();
       break;
-    case kKeyEscape:
-      view.filter.clear();
-      break;
+    case kKeyEscape: view.filter.clear(); break;
     case 'h':
-    case '?':
-      view.help = !view.help;
-      break;
-    case kKeyUp:
-      view.first -= std::min<size_t>(view.first, 1);
-      break;
-    case kKeyDown:
-      ++view.first;
-      break;
-    case kKeyPageUp:
-      view.first -= std::min(view.first, kPage);
-      break;
-    case kKeyPageDown:
-      view.first += kPage;
-      break;
-    default:
-      break;
+    case '?': view.help = !view.help; break;
+    case kKeyUp: view.first -= std::min<size_t>(view.first, 1); break;
+    case kKeyDown: ++view.first; break;
+    case kKeyPageUp: view.first -= std::min(view.first, kPage); break;
+    case kKeyPageDown: view.first += kPage; break;
+    default: break;
   }
 }
 

@@ -29,12 +29,10 @@ int attributes_of(Style style, bool color) {
   switch (style) {
     case Style::kTitle:
       return static_cast<int>(color ? A_BOLD | COLOR_PAIR(kTitlePair) : A_REVERSE);
-    case Style::kHeader:
-      return static_cast<int>(A_UNDERLINE);
+    case Style::kHeader: return static_cast<int>(A_UNDERLINE);
     case Style::kTrouble:
       return static_cast<int>(color ? A_BOLD | COLOR_PAIR(kTroublePair) : A_BOLD);
-    case Style::kPlain:
-      break;
+    case Style::kPlain: break;
   }
   return static_cast<int>(A_NORMAL);
 }

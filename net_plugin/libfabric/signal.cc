@@ -42,8 +42,7 @@ int may_wait(fid* object) {
       queue.signal.clear();
       return 0;
     }
-    default:
-      return -FI_EINVAL;
+    default: return -FI_EINVAL;
   }
 }
 

@@ -79,12 +79,9 @@ void Record::stop(uint64_t id, uint64_t now_ns) {
       slot->moment_ns = now_ns;
       if (slot->stop_ns == 0) slot->stop_ns = now_ns;
       return;
-    case EventKind::kProxyStep:
-      return stop_step(*slot, now_ns);
-    case EventKind::kProxyOp:
-      return stop_operation(*slot, now_ns);
-    case EventKind::kNone:
-      return;
+    case EventKind::kProxyStep: return stop_step(*slot, now_ns);
+    case EventKind::kProxyOp: return stop_operation(*slot, now_ns);
+    case EventKind::kNone: return;
   }
 }
 

@@ -87,8 +87,7 @@ Description description_of(const Event& event) {
     case nccl::kProfileProxyStep:
       return {.kind = event.parent != nullptr ? EventKind::kProxyStep : EventKind::kNone,
               .number = static_cast<uint64_t>(std::max(event.proxy_step.step, 0))};
-    default:
-      return {};
+    default: return {};
   }
 }
 

@@ -34,8 +34,7 @@ bool acknowledged_ours(const ibv_async_event& event) {
       return acknowledged(event.element.qp, event.element.qp->events_completed);
     case IBV_EVENT_SRQ_LIMIT_REACHED:
       return acknowledged(event.element.srq, event.element.srq->events_completed);
-    default:
-      return false;
+    default: return false;
   }
 }
 

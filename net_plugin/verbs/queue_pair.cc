@@ -138,9 +138,7 @@ int QueuePair::modify(const ibv_qp_attr& given, int mask) {
   const ibv_qp_attr before = attr;
   set_attributes(given, mask);
   switch (to) {
-    case IBV_QPS_RESET:
-      reset();
-      break;
+    case IBV_QPS_RESET: reset(); break;
     case IBV_QPS_RTR:
       if (const int failed = connect(); failed != 0) {
         attr = before;
@@ -151,11 +149,8 @@ int QueuePair::modify(const ibv_qp_attr& given, int mask) {
       nic().nic().set_rights(id, rights());
       if (from != IBV_QPS_RTS) start_sending();
       break;
-    case IBV_QPS_ERR:
-      fail(IBV_WC_WR_FLUSH_ERR);
-      break;
-    default:
-      break;
+    case IBV_QPS_ERR: fail(IBV_WC_WR_FLUSH_ERR); break;
+    default: break;
   }
   qp_base.state = to;
   return 0;
@@ -274,8 +269,7 @@ void QueuePair::on_broken(const Completion& completion) {
     case CompletionStatus::kLocalError:  // caused by the peer, not by one of our work requests
       fail(IBV_WC_WR_FLUSH_ERR);
       return raise(IBV_EVENT_QP_ACCESS_ERR);
-    default:
-      return fail(status_of(completion.status));
+    default: return fail(status_of(completion.status));
   }
 }
 

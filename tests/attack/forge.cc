@@ -53,27 +53,13 @@ class Forge final : public Attack {
     wire::DataHeader header;
     if (!take_data(knowledge, header)) return;
     switch (prng.below(7)) {
-      case 0:
-        header.address += prng.chance(0.5) ? prng.below(1 << 20) : prng.next_u64();
-        break;
-      case 1:
-        header.key = elsewhere(prng, header.key);
-        break;
-      case 2:
-        header.length = draw(prng) | 0xffff;
-        break;
-      case 3:
-        header.msn = elsewhere(prng, header.msn) % kNumbers;
-        break;
-      case 4:
-        header.destination_qp = elsewhere(prng, header.destination_qp) % kNumbers;
-        break;
-      case 5:
-        header.timestamp = draw(prng);
-        break;
-      default:
-        header.taken_back = true;
-        break;
+      case 0: header.address += prng.chance(0.5) ? prng.below(1 << 20) : prng.next_u64(); break;
+      case 1: header.key = elsewhere(prng, header.key); break;
+      case 2: header.length = draw(prng) | 0xffff; break;
+      case 3: header.msn = elsewhere(prng, header.msn) % kNumbers; break;
+      case 4: header.destination_qp = elsewhere(prng, header.destination_qp) % kNumbers; break;
+      case 5: header.timestamp = draw(prng); break;
+      default: header.taken_back = true; break;
     }
     header.psn = elsewhere(prng, header.psn) % kNumbers;
     header.ack_request = prng.chance(0.5);

@@ -22,10 +22,8 @@ class Icmp final : public Attack {
  private:
   static IcmpError draw(Prng& prng) {
     switch (prng.below(8)) {
-      case 0:
-        return {.type = kTimeExceeded};
-      case 1:
-        return {.type = kParameterProblem};
+      case 0: return {.type = kTimeExceeded};
+      case 1: return {.type = kParameterProblem};
       case 2:
         return {.type = kUnreachable, .code = static_cast<uint8_t>(prng.below(kUnreachableCodes))};
       case 3:
@@ -33,8 +31,7 @@ class Icmp final : public Attack {
         const auto mtu = static_cast<uint32_t>(prng.below(2000));
         return {.type = kUnreachable, .code = kFragmentationNeeded, .word = mtu};
       }
-      default:
-        return {.type = kUnreachable, .code = kPortUnreachable};
+      default: return {.type = kUnreachable, .code = kPortUnreachable};
     }
   }
 };

@@ -8,14 +8,10 @@ namespace pacecar::attack {
 
 Kind kind_of(const Bytes& payload) {
   switch (wire::classify(payload)) {
-    case wire::PacketKind::kData:
-      return wire::stands_alone(payload) ? Kind::kData : Kind::kJoined;
-    case wire::PacketKind::kAck:
-      return Kind::kAck;
-    case wire::PacketKind::kNak:
-      return Kind::kNak;
-    case wire::PacketKind::kMalformed:
-      break;
+    case wire::PacketKind::kData: return wire::stands_alone(payload) ? Kind::kData : Kind::kJoined;
+    case wire::PacketKind::kAck: return Kind::kAck;
+    case wire::PacketKind::kNak: return Kind::kNak;
+    case wire::PacketKind::kMalformed: break;
   }
   return Kind::kOther;
 }

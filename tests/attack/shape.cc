@@ -15,18 +15,10 @@ class Truncate final : public Attack {
     const size_t from = prng.below(2);
     made_ = *knowledge.captured.any(from, prng);
     switch (prng.below(4)) {
-      case 0:
-        cut(prng);
-        break;
-      case 1:
-        extend(prng);
-        break;
-      case 2:
-        join(knowledge, from);
-        break;
-      default:
-        claim(prng);
-        break;
+      case 0: cut(prng); break;
+      case 1: extend(prng); break;
+      case 2: join(knowledge, from); break;
+      default: claim(prng); break;
     }
     made_.payload.resize(std::min(made_.payload.size(), kMostBytes));
     volley.add(1 - from, made_);

@@ -107,10 +107,8 @@ TEST_P(NicRcConformance, OperationsOfAllKindsCompleteInOrderBothWays) {
   std::array<uint64_t, 2> receives{};
   const auto work_request = [&](size_t side, uint64_t id) {
     switch (id % 3) {
-      case 0:
-        return send(id, *from[side], size);
-      case 1:
-        return read(id, *to[side], *from[1 - side], size);
+      case 0: return send(id, *from[side], size);
+      case 1: return read(id, *to[side], *from[1 - side], size);
       default:
         WorkRequest write =
             write_with_imm(id, *from[side], *room[1 - side], size, static_cast<uint32_t>(id));

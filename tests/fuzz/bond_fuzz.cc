@@ -150,15 +150,10 @@ class World {
   void step(Input& input) {
     const uint8_t operation = input.u8();
     switch (operation % 8) {
-      case 0:
-        return start(input);
-      case 1:
-        return test_all();
-      case 2:
-        bonded_end().drive(clock_now());
-        return;
-      case 3:
-        return deregister(input);
+      case 0: return start(input);
+      case 1: return test_all();
+      case 2: bonded_end().drive(clock_now()); return;
+      case 3: return deregister(input);
       default:
         alone([&](auto&) { hostile_->act(input); });
         if (operation >= 128) bonded_end().drive(clock_now());

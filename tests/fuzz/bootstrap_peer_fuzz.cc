@@ -34,14 +34,10 @@ class Peer {
     const auto type = static_cast<FrameType>((choice >> 2) % 8);
     const auto bytes = input.bytes(input.u8());
     switch (choice & 3) {
-      case 0:
-        return end_.send(bytes);
-      case 1:
-        return send_plain(type, bytes);
-      case 2:
-        return send_sealed(type, bytes);
-      default:
-        return send_next(bytes);
+      case 0: return end_.send(bytes);
+      case 1: return send_plain(type, bytes);
+      case 2: return send_sealed(type, bytes);
+      default: return send_next(bytes);
     }
   }
   void receive() {
@@ -74,12 +70,9 @@ class Peer {
       case FrameType::kChallenge:
         handshake_.listener_nonce.fill(5);
         return send(handshake_.seal(type, handshake_.listener_nonce));
-      case FrameType::kOffer:
-        return send(handshake_.seal(type, content));
-      case FrameType::kReply:
-        return send(handshake_.seal(type, fixed(1 + content.size())));
-      case FrameType::kConfirm:
-        return send(handshake_.seal(type, {}));
+      case FrameType::kOffer: return send(handshake_.seal(type, content));
+      case FrameType::kReply: return send(handshake_.seal(type, fixed(1 + content.size())));
+      case FrameType::kConfirm: return send(handshake_.seal(type, {}));
       default:
         handshake_.connector_nonce.fill(3);
         return send(encode_frame(FrameType::kHello, handshake_.connector_nonce));

@@ -98,24 +98,15 @@ class HostilePeer {
   void act(Input& input) {
     switch (input.u8() % 10) {
       case 0:
-      case 1:
-        return write_slot(input);
-      case 2:
-        return complete_immediate(input);
-      case 3:
-        return write_train(input);
-      case 4:
-        return write_word(input);
-      case 5:
-        return write_note(input);
-      case 6:
-        return write_bytes(input);
-      case 7:
-        return write_into_buffer(input);
-      case 8:
-        return break_queue_pair(input);
-      default:
-        return toggle_registration();
+      case 1: return write_slot(input);
+      case 2: return complete_immediate(input);
+      case 3: return write_train(input);
+      case 4: return write_word(input);
+      case 5: return write_note(input);
+      case 6: return write_bytes(input);
+      case 7: return write_into_buffer(input);
+      case 8: return break_queue_pair(input);
+      default: return toggle_registration();
     }
   }
 
@@ -221,10 +212,8 @@ class HostilePeer {
     const uint8_t choice = input.u8();
     const uint64_t word = (choice & 4) != 0 ? input.u64() : some_number(input);
     switch (choice & 3) {
-      case 0:
-        return write(*end, end->word, 0, word);
-      case 1:
-        return write(*end, end->table, offsetof(ReceiveTable, peer_wanted), word);
+      case 0: return write(*end, end->word, 0, word);
+      case 1: return write(*end, end->table, offsetof(ReceiveTable, peer_wanted), word);
       default:
         return write(
             *end, end->table,

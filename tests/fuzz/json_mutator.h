@@ -27,30 +27,18 @@ inline void list_values(Json& value, std::vector<Json*>& values) {
 
 inline Json edge_value(Prng& prng) {
   switch (prng.below(12)) {
-    case 0:
-      return nullptr;
-    case 1:
-      return prng.below(2) == 0;
-    case 2:
-      return 0;
-    case 3:
-      return -1;
-    case 4:
-      return UINT64_MAX;
-    case 5:
-      return INT64_MIN;
-    case 6:
-      return 1e308;
-    case 7:
-      return 0.5;
-    case 8:
-      return "";
-    case 9:
-      return std::string(prng.below(300), 'x');
-    case 10:
-      return Json::array();
-    default:
-      return Json::object();
+    case 0: return nullptr;
+    case 1: return prng.below(2) == 0;
+    case 2: return 0;
+    case 3: return -1;
+    case 4: return UINT64_MAX;
+    case 5: return INT64_MIN;
+    case 6: return 1e308;
+    case 7: return 0.5;
+    case 8: return "";
+    case 9: return std::string(prng.below(300), 'x');
+    case 10: return Json::array();
+    default: return Json::object();
   }
 }
 
@@ -61,12 +49,8 @@ inline void change_json(Json& document, Prng& prng) {
   Json& other = *values[prng.below(values.size())];
   const bool filled = chosen.is_structured() && !chosen.empty();
   switch (prng.below(6)) {
-    case 0:
-      chosen = edge_value(prng);
-      return;
-    case 1:
-      chosen = Json(other);
-      return;
+    case 0: chosen = edge_value(prng); return;
+    case 1: chosen = Json(other); return;
     case 2:
       if (filled)
         chosen.erase(std::next(chosen.begin(), static_cast<long>(prng.below(chosen.size()))));

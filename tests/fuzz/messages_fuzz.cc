@@ -100,23 +100,14 @@ class World {
     const uint8_t operation = input.u8();
     switch (operation & 15) {
       case 0:
-      case 1:
-        return poll(1 + (operation >> 4));
-      case 2:
-        now_ = now_ + Duration::from_us(int64_t{1} << input.u8() % 18);
-        return poll(1);
-      case 3:
-        return transfer(input);
-      case 4:
-        return victim_sends(input);
-      case 5:
-        return victim_receives(input);
-      case 6:
-        return victim_ends(input);
-      case 7:
-        return join_hostile(input);
-      default:
-        return hostile_->act(input);
+      case 1: return poll(1 + (operation >> 4));
+      case 2: now_ = now_ + Duration::from_us(int64_t{1} << input.u8() % 18); return poll(1);
+      case 3: return transfer(input);
+      case 4: return victim_sends(input);
+      case 5: return victim_receives(input);
+      case 6: return victim_ends(input);
+      case 7: return join_hostile(input);
+      default: return hostile_->act(input);
     }
   }
 

@@ -53,14 +53,9 @@ FUZZ_TARGET(names) {
   const uint8_t choice = input.u8();
   const std::string_view text = input.text();
   switch (choice % 3) {
-    case 0:
-      check_nics(text);
-      break;
-    case 1:
-      check_device(text);
-      break;
-    default:
-      check_sizes(text);
+    case 0: check_nics(text); break;
+    case 1: check_device(text); break;
+    default: check_sizes(text);
   }
   return 0;
 }

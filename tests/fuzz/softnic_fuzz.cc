@@ -36,21 +36,12 @@ class Target {
     while (!input.empty()) {
       const uint8_t command = input.u8();
       switch (command % 6) {
-        case 0:
-          raw(input);
-          break;
+        case 0: raw(input); break;
         case 1:
-        case 2:
-          data(input);
-          break;
-        case 3:
-          ack(input);
-          break;
-        case 4:
-          nak(input);
-          break;
-        default:
-          pair_.now = pair_.now + Duration::from_us(int64_t{1} << (input.u8() % 20));
+        case 2: data(input); break;
+        case 3: ack(input); break;
+        case 4: nak(input); break;
+        default: pair_.now = pair_.now + Duration::from_us(int64_t{1} << (input.u8() % 20));
       }
       turn();
     }

@@ -141,34 +141,21 @@ class World {
     const size_t side = operation >> 7;
     switch (operation & 15) {
       case 0:
-      case 1:
-        return post(side, input);
+      case 1: return post(side, input);
       case 2:
-      case 3:
-        return transmit(side);
+      case 3: return transmit(side);
       case 4:
-      case 5:
-        return deliver_oldest(side, 1 + input.u8() % 16);
-      case 6:
-        return deliver_any(side, input);
-      case 7:
-        return lose(side, input);
-      case 8:
-        return change(side, input);
-      case 9:
-        return forge(side, input);
-      case 10:
-        return replay(side, input);
-      case 11:
-        return pass_time(Duration::from_us(int64_t{1} << input.u8() % 18));
-      case 12:
-        return end_something(side, input);
-      case 13:
-        return mark(side, input);
-      case 14:
-        return raw(side, input);
-      default:
-        return honestly(1 + input.u8() % 8);
+      case 5: return deliver_oldest(side, 1 + input.u8() % 16);
+      case 6: return deliver_any(side, input);
+      case 7: return lose(side, input);
+      case 8: return change(side, input);
+      case 9: return forge(side, input);
+      case 10: return replay(side, input);
+      case 11: return pass_time(Duration::from_us(int64_t{1} << input.u8() % 18));
+      case 12: return end_something(side, input);
+      case 13: return mark(side, input);
+      case 14: return raw(side, input);
+      default: return honestly(1 + input.u8() % 8);
     }
   }
 
@@ -346,11 +333,8 @@ class World {
   void end_something(size_t side, Input& input) {
     const uint8_t choice = input.u8();
     switch (choice % 4) {
-      case 0:
-        disconnect(choice / 4 % kLinks);
-        return;
-      case 1:
-        return connect(choice / 4 % kLinks);
+      case 0: disconnect(choice / 4 % kLinks); return;
+      case 1: return connect(choice / 4 % kLinks);
       case 2: {
         if (blocks_[side].size() == kMaxBlocks) return;
         Block& last = *blocks_[side].back();

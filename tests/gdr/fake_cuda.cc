@@ -216,20 +216,11 @@ FAKE Status cuDeviceGetAttribute(int* value, int attribute, Device) {
   const std::lock_guard lock(fake().mutex);
   const FakeCuda& state = fake().state;
   switch (attribute) {
-    case kAttributeDmaBufSupported:
-      *value = state.dma_buf ? 1 : 0;
-      return kSuccess;
-    case kAttributeRdmaSupported:
-      *value = state.peer_memory ? 1 : 0;
-      return kSuccess;
-    case kAttributeFlushOptions:
-      *value = state.flush_options;
-      return kSuccess;
-    case kAttributeWritesOrdering:
-      *value = state.writes_ordering;
-      return kSuccess;
-    default:
-      return kInvalidValue;
+    case kAttributeDmaBufSupported: *value = state.dma_buf ? 1 : 0; return kSuccess;
+    case kAttributeRdmaSupported: *value = state.peer_memory ? 1 : 0; return kSuccess;
+    case kAttributeFlushOptions: *value = state.flush_options; return kSuccess;
+    case kAttributeWritesOrdering: *value = state.writes_ordering; return kSuccess;
+    default: return kInvalidValue;
   }
 }
 
@@ -291,8 +282,7 @@ FAKE Status cuPointerGetAttributes(unsigned count, int* attributes, void** value
       case kPointerBufferId:
         *static_cast<unsigned long long*>(values[i]) = known ? std::prev(after)->second.number : 0;
         break;
-      default:
-        return kInvalidValue;
+      default: return kInvalidValue;
     }
   }
   return kSuccess;

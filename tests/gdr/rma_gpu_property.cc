@@ -57,15 +57,9 @@ class Case {
       const size_t size = std::min(below(most), kRankPart - 1 - begin);
       const uint64_t offset = rank * kRankPart + begin;
       switch (below(8)) {
-        case 0:
-          start(rank, ranks_[rank].flush(peer));
-          break;
-        case 1:
-          fetch(rank, peer, size);
-          break;
-        default:
-          put(rank, peer, size, offset);
-          begin += size;
+        case 0: start(rank, ranks_[rank].flush(peer)); break;
+        case 1: fetch(rank, peer, size); break;
+        default: put(rank, peer, size, offset); begin += size;
       }
       if (below(3) == 0) ranks_.progress();
     }

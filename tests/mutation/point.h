@@ -87,9 +87,8 @@ struct ShiftRight {
 };
 
 template <class Operator, class A, class B>
-inline constexpr bool kDivides =
-    (std::same_as<Operator, std::divides<>> || std::same_as<Operator, std::modulus<>>)&&
-        std::integral<B>;
+inline constexpr bool kDivides = (std::same_as<Operator, std::divides<>> ||
+                                  std::same_as<Operator, std::modulus<>>)&&std::integral<B>;
 
 template <class T, class Other>
 bool differ(const T& value, const Other& other) {
@@ -139,12 +138,12 @@ constexpr A& assign(A& a, const B& b) {
   return a;
 }
 
-#define MUTATION_ASSIGNMENT(Name, op)                                                 \
-  struct Name {                                                                       \
-    template <class A, class B>                                                       \
+#define MUTATION_ASSIGNMENT(Name, op)                                                   \
+  struct Name {                                                                         \
+    template <class A, class B>                                                         \
     static constexpr auto of(A& a, const B& b) -> decltype(static_cast<void>(a op b)) { \
-      a op b;                                                                         \
-    }                                                                                 \
+      a op b;                                                                           \
+    }                                                                                   \
   }
 MUTATION_ASSIGNMENT(Add, +=);
 MUTATION_ASSIGNMENT(Subtract, -=);

@@ -198,11 +198,10 @@ NcclResult isend(void* comm, void* data, size_t size, int tag, void* memory, voi
 NcclResult irecv(void* comm, int count, void** data, size_t* sizes, int* tags, void** memories,
                  void** profilers, void** request) {
   finish_old_ones();
-  auto* const made = new Request{
-      .receives = true,
-      .in_gpu = in_gpu(memories[0]),
-      .data = static_cast<char*>(data[0]),
-      .bytes = count == 1 ? sizes[0] : 0};
+  auto* const made = new Request{.receives = true,
+                                 .in_gpu = in_gpu(memories[0]),
+                                 .data = static_cast<char*>(data[0]),
+                                 .bytes = count == 1 ? sizes[0] : 0};
   const NcclResult result =
       whole().irecv(comm, count, data, sizes, tags, memories, profilers, &made->inner);
   *request = nullptr;

@@ -59,14 +59,10 @@ size_t sent_elements(const Call& call, int rank, int ranks) {
   const auto all = call.count * static_cast<size_t>(ranks);
   switch (call.kind) {
     case Kind::kReduceScatter:
-    case Kind::kAllToAll:
-      return all;
-    case Kind::kScatter:
-      return rank == call.root ? all : 0;
-    case Kind::kBroadcast:
-      return rank == call.root ? call.count : 0;
-    default:
-      return call.count;
+    case Kind::kAllToAll: return all;
+    case Kind::kScatter: return rank == call.root ? all : 0;
+    case Kind::kBroadcast: return rank == call.root ? call.count : 0;
+    default: return call.count;
   }
 }
 
@@ -74,14 +70,10 @@ size_t received_elements(const Call& call, int rank, int ranks) {
   const auto all = call.count * static_cast<size_t>(ranks);
   switch (call.kind) {
     case Kind::kAllGather:
-    case Kind::kAllToAll:
-      return all;
-    case Kind::kGather:
-      return rank == call.root ? all : 0;
-    case Kind::kReduce:
-      return rank == call.root ? call.count : 0;
-    default:
-      return call.count;
+    case Kind::kAllToAll: return all;
+    case Kind::kGather: return rank == call.root ? all : 0;
+    case Kind::kReduce: return rank == call.root ? call.count : 0;
+    default: return call.count;
   }
 }
 
@@ -93,21 +85,15 @@ double expected(const Call& call, int rank, int ranks, size_t index) {
   const auto own = static_cast<size_t>(rank) * call.count;
   switch (call.kind) {
     case Kind::kAllReduce:
-    case Kind::kReduce:
-      return combined(*call.type, call.operation, call.salt, ranks, index);
+    case Kind::kReduce: return combined(*call.type, call.operation, call.salt, ranks, index);
     case Kind::kReduceScatter:
       return combined(*call.type, call.operation, call.salt, ranks, own + index);
     case Kind::kAllGather:
-    case Kind::kGather:
-      return of(index / call.count, index % call.count);
-    case Kind::kBroadcast:
-      return of(static_cast<size_t>(call.root), index);
-    case Kind::kSendReceive:
-      return of(static_cast<size_t>((rank + ranks - 1) % ranks), index);
-    case Kind::kAllToAll:
-      return of(index / call.count, own + index % call.count);
-    case Kind::kScatter:
-      return of(static_cast<size_t>(call.root), own + index);
+    case Kind::kGather: return of(index / call.count, index % call.count);
+    case Kind::kBroadcast: return of(static_cast<size_t>(call.root), index);
+    case Kind::kSendReceive: return of(static_cast<size_t>((rank + ranks - 1) % ranks), index);
+    case Kind::kAllToAll: return of(index / call.count, own + index % call.count);
+    case Kind::kScatter: return of(static_cast<size_t>(call.root), own + index);
   }
   return 0;
 }
@@ -240,7 +226,6 @@ class Rank {
     return wrong;
   }
 
-
   Places place(const Call& call, size_t offset) const {
     const size_t begin = offset + call.shift * call.type->bytes;
     const size_t own = static_cast<size_t>(job_.rank()) * call.count * call.type->bytes;
@@ -250,14 +235,10 @@ class Rank {
     switch (call.kind) {
       case Kind::kAllReduce:
       case Kind::kReduce:
-      case Kind::kBroadcast:
-        return {second, second};
-      case Kind::kReduceScatter:
-        return {second, second + own};
-      case Kind::kAllGather:
-        return {second + own, second};
-      default:
-        return {first, second};
+      case Kind::kBroadcast: return {second, second};
+      case Kind::kReduceScatter: return {second, second + own};
+      case Kind::kAllGather: return {second + own, second};
+      default: return {first, second};
     }
   }
 
@@ -313,8 +294,7 @@ class Rank {
       case Kind::kSendReceive:
       case Kind::kAllToAll:
       case Kind::kGather:
-      case Kind::kScatter:
-        return exchange(call, at);
+      case Kind::kScatter: return exchange(call, at);
     }
   }
 

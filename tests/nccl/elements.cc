@@ -58,17 +58,10 @@ double combined(const ElementType& type, Operation operation, uint64_t salt, int
   for (int rank = 1; rank < ranks; ++rank) {
     const int64_t other = input(type, operation, salt, rank, ranks, index);
     switch (operation) {
-      case Operation::kProduct:
-        result *= other;
-        break;
-      case Operation::kMaximum:
-        result = std::max(result, other);
-        break;
-      case Operation::kMinimum:
-        result = std::min(result, other);
-        break;
-      default:
-        result += other;
+      case Operation::kProduct: result *= other; break;
+      case Operation::kMaximum: result = std::max(result, other); break;
+      case Operation::kMinimum: result = std::min(result, other); break;
+      default: result += other;
     }
   }
   if (operation == Operation::kScaledSum) return static_cast<double>(result * kScale);

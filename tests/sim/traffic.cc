@@ -30,14 +30,10 @@ Traffic::Traffic(TrafficWorld& world, Prng& random) : world_(world), random_(ran
 
 Bytes Traffic::random_size() {
   switch (random_.below(4)) {
-    case 0:
-      return random_.below(3);  // often empty
-    case 1:
-      return random_.below(300);
-    case 2:
-      return 1024 * random_.below(5) + random_.below(3);  // around the packet size
-    default:
-      return random_.below(40'000);
+    case 0: return random_.below(3);  // often empty
+    case 1: return random_.below(300);
+    case 2: return 1024 * random_.below(5) + random_.below(3);  // around the packet size
+    default: return random_.below(40'000);
   }
 }
 

@@ -21,20 +21,11 @@ NcclResult start_v4(void* context, void** handle, ProfileEventV6* event) {
   old.parent = event->parent;
   old.rank = event->rank;
   switch (static_cast<int>(event->type)) {
-    case kProfileCollective:
-      old.collective = event->collective;
-      break;
-    case kProfilePointToPoint:
-      old.point_to_point = event->point_to_point;
-      break;
-    case kProfileProxyOp:
-      old.proxy_op = event->proxy_op;
-      break;
-    case kProfileProxyStep:
-      old.proxy_step = event->proxy_step;
-      break;
-    default:
-      break;
+    case kProfileCollective: old.collective = event->collective; break;
+    case kProfilePointToPoint: old.point_to_point = event->point_to_point; break;
+    case kProfileProxyOp: old.proxy_op = event->proxy_op; break;
+    case kProfileProxyStep: old.proxy_step = event->proxy_step; break;
+    default: break;
   }
   return table_v4->startEvent(context, handle, &old);
 }

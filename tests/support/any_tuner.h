@@ -93,14 +93,10 @@ inline std::unique_ptr<AnyTuner> find_tuner(void* library, int version) {
   const void* const table = dlsym(library, symbol.c_str());
   if (table == nullptr) return nullptr;
   switch (version) {
-    case 3:
-      return tuner_at<TunerV3>(table);
-    case 4:
-      return tuner_at<TunerV4>(table);
-    case 5:
-      return tuner_at<TunerV5>(table);
-    default:
-      return tuner_at<TunerV6>(table);
+    case 3: return tuner_at<TunerV3>(table);
+    case 4: return tuner_at<TunerV4>(table);
+    case 5: return tuner_at<TunerV5>(table);
+    default: return tuner_at<TunerV6>(table);
   }
 }
 

@@ -104,22 +104,14 @@ inline double number_of(nccl::cpu::Type type, uint64_t bits) {
     return small->value(static_cast<uint32_t>(bits) & (small->codes() - 1));
   }
   switch (type) {
-    case Type::kInt8:
-      return static_cast<int8_t>(bits);
-    case Type::kUint8:
-      return static_cast<uint8_t>(bits);
-    case Type::kInt32:
-      return static_cast<int32_t>(bits);
-    case Type::kUint32:
-      return static_cast<uint32_t>(bits);
-    case Type::kInt64:
-      return static_cast<double>(static_cast<int64_t>(bits));
-    case Type::kUint64:
-      return static_cast<double>(bits);
-    case Type::kFloat32:
-      return std::bit_cast<float>(static_cast<uint32_t>(bits));
-    default:
-      return std::bit_cast<double>(bits);
+    case Type::kInt8: return static_cast<int8_t>(bits);
+    case Type::kUint8: return static_cast<uint8_t>(bits);
+    case Type::kInt32: return static_cast<int32_t>(bits);
+    case Type::kUint32: return static_cast<uint32_t>(bits);
+    case Type::kInt64: return static_cast<double>(static_cast<int64_t>(bits));
+    case Type::kUint64: return static_cast<double>(bits);
+    case Type::kFloat32: return std::bit_cast<float>(static_cast<uint32_t>(bits));
+    default: return std::bit_cast<double>(bits);
   }
 }
 
@@ -128,18 +120,13 @@ inline uint64_t bits_of(nccl::cpu::Type type, double number) {
   if (const SlowFloat* const small = SlowFloat::of(type)) return small->nearest(number);
   switch (type) {
     case Type::kInt8:
-    case Type::kUint8:
-      return static_cast<uint8_t>(static_cast<int64_t>(number));
+    case Type::kUint8: return static_cast<uint8_t>(static_cast<int64_t>(number));
     case Type::kInt32:
-    case Type::kUint32:
-      return static_cast<uint32_t>(static_cast<int64_t>(number));
+    case Type::kUint32: return static_cast<uint32_t>(static_cast<int64_t>(number));
     case Type::kInt64:
-    case Type::kUint64:
-      return static_cast<uint64_t>(static_cast<int64_t>(number));
-    case Type::kFloat32:
-      return std::bit_cast<uint32_t>(static_cast<float>(number));
-    default:
-      return std::bit_cast<uint64_t>(number);
+    case Type::kUint64: return static_cast<uint64_t>(static_cast<int64_t>(number));
+    case Type::kFloat32: return std::bit_cast<uint32_t>(static_cast<float>(number));
+    default: return std::bit_cast<uint64_t>(number);
   }
 }
 

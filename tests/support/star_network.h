@@ -96,21 +96,12 @@ class StarNetwork {
   void handle(const Event& event) {
     Sender& s = senders_[event.sender];
     switch (event.kind) {
-      case Kind::kSend:
-        return try_send(event.sender);
-      case Kind::kArrive:
-        return arrive(event);
-      case Kind::kPortFree:
-        port_busy_ = false;
-        return transmit();
-      case Kind::kAcknowledge:
-        return acknowledge(event);
-      case Kind::kPause:
-        s.paused = true;
-        return;
-      case Kind::kResume:
-        s.paused = false;
-        return try_send(event.sender);
+      case Kind::kSend: return try_send(event.sender);
+      case Kind::kArrive: return arrive(event);
+      case Kind::kPortFree: port_busy_ = false; return transmit();
+      case Kind::kAcknowledge: return acknowledge(event);
+      case Kind::kPause: s.paused = true; return;
+      case Kind::kResume: s.paused = false; return try_send(event.sender);
     }
   }
 

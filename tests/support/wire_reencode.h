@@ -82,8 +82,7 @@ inline std::optional<std::vector<uint8_t>> reencode(std::span<const uint8_t> dat
       if (!decode(body(datagram), nak)) return std::nullopt;
       return encode_nak(nak);
     }
-    case PacketKind::kMalformed:
-      break;
+    case PacketKind::kMalformed: break;
   }
   return std::nullopt;
 }

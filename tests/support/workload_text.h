@@ -47,12 +47,8 @@ inline std::string write_cm(const Workload& workload) {
     const WorkloadTrigger& trigger = workload.triggers[i];
     fmt::format_to(out, "trigger id {} ", i + 1);
     switch (trigger.kind) {
-      case WorkloadTrigger::Kind::kOneShot:
-        text += "oneshot\n";
-        break;
-      case WorkloadTrigger::Kind::kMultiShot:
-        text += "multishot\n";
-        break;
+      case WorkloadTrigger::Kind::kOneShot: text += "oneshot\n"; break;
+      case WorkloadTrigger::Kind::kMultiShot: text += "multishot\n"; break;
       case WorkloadTrigger::Kind::kBarrier:
         fmt::format_to(out, "barrier count {}\n", trigger.count);
         break;

@@ -63,8 +63,7 @@ Error describe(MessageFailure failure, const std::string& peer, Duration timeout
               fmt::format("memory of a message to or from {} was deregistered before the message "
                           "was complete: wait for its requests first",
                           peer)};
-    case MessageFailure::kNone:
-      break;
+    case MessageFailure::kNone: break;
   }
   return {ErrorCode::kInternal, "a request failed without a reason"};
 }

@@ -33,14 +33,10 @@ constexpr std::array kNoSuffixes{Suffix{"", 1}};
 
 std::span<const Suffix> suffixes_of(ParamType type) {
   switch (type) {
-    case ParamType::kBytes:
-      return kByteSuffixes;
-    case ParamType::kRate:
-      return kRateSuffixes;
-    case ParamType::kDuration:
-      return kDurationSuffixes;
-    default:
-      return kNoSuffixes;
+    case ParamType::kBytes: return kByteSuffixes;
+    case ParamType::kRate: return kRateSuffixes;
+    case ParamType::kDuration: return kDurationSuffixes;
+    default: return kNoSuffixes;
   }
 }
 
@@ -103,12 +99,9 @@ std::string describe_range(const ParamInfo& info) {
 
 std::string_view describe_integer(ParamRange::Rule rule) {
   switch (rule) {
-    case ParamRange::Rule::kPowerOfTwo:
-      return "a power of two";
-    case ParamRange::Rule::kMultipleOf4:
-      return "a multiple of 4";
-    default:
-      return "a whole number";
+    case ParamRange::Rule::kPowerOfTwo: return "a power of two";
+    case ParamRange::Rule::kMultipleOf4: return "a multiple of 4";
+    default: return "a whole number";
   }
 }
 
@@ -154,22 +147,17 @@ std::string format_param(const ParamInfo& info, uint64_t raw) {
 
 std::string describe_accepted(const ParamInfo& info) {
   switch (info.type) {
-    case ParamType::kText:
-      return "any text";
-    case ParamType::kBool:
-      return "0 or 1";
+    case ParamType::kText: return "any text";
+    case ParamType::kBool: return "0 or 1";
     case ParamType::kInteger:
       return fmt::format("{} {}", describe_integer(info.range.rule), describe_range(info));
-    case ParamType::kBytes:
-      return fmt::format("bytes, {}", describe_range(info));
+    case ParamType::kBytes: return fmt::format("bytes, {}", describe_range(info));
     case ParamType::kRate:
       return fmt::format("bits per second, {}, such as 25G", describe_range(info));
     case ParamType::kDuration:
       return fmt::format("a time {} with its unit (ns, us, ms or s)", describe_range(info));
-    case ParamType::kPorts:
-      return "a range of ports such as 40000-40100, or 0";
-    case ParamType::kEnum:
-      break;
+    case ParamType::kPorts: return "a range of ports such as 40000-40100, or 0";
+    case ParamType::kEnum: break;
   }
   return fmt::format("one of {}", fmt::join(split_choices(info.choices), ", "));
 }

@@ -20,8 +20,8 @@ template <std::unsigned_integral Word>
 
 // Word by word: it may be written meanwhile, so the record must have a check of its own.
 template <typename Record>
-  requires(std::is_trivially_copyable_v<Record> && alignof(Record) >= sizeof(uint64_t))
-inline Record load_polled_record(const Record& record) {
+requires(std::is_trivially_copyable_v<Record> && alignof(Record) >= sizeof(uint64_t)) inline Record
+    load_polled_record(const Record& record) {
   using Aliasing [[gnu::may_alias]] = uint64_t;
   const auto* const words = reinterpret_cast<const Aliasing*>(&record);
   std::array<uint64_t, sizeof(Record) / sizeof(uint64_t)> copy;

@@ -36,7 +36,7 @@ struct ConnectionEnd {
   MessageFailure failure = MessageFailure::kNone;
   ProgressWatch progress;
   bool preposted = false;  // its receives are always posted: to wait for a message is no stall
-  bool closed = false;    // by the application
+  bool closed = false;     // by the application
   bool close_sent = false;
   bool close_outstanding = false;
   bool peer_closed = false;

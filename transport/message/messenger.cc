@@ -176,15 +176,9 @@ void Messenger::poll_completions(Instant now) {
     count = nic_.poll(completions_);
     for (const Completion& completion : std::span(completions_).first(count)) {
       switch (completion.kind) {
-        case CompletionKind::kSent:
-          on_sent(completion, now);
-          break;
-        case CompletionKind::kReceived:
-          on_received(completion, now);
-          break;
-        case CompletionKind::kBroken:
-          on_broken(completion, now);
-          break;
+        case CompletionKind::kSent: on_sent(completion, now); break;
+        case CompletionKind::kReceived: on_received(completion, now); break;
+        case CompletionKind::kBroken: on_broken(completion, now); break;
         case CompletionKind::kReceivedSend:  // only where receive requests were posted
           break;
       }
@@ -196,20 +190,13 @@ void Messenger::on_sent(const Completion& completion, Instant now) {
   const WorkId id = WorkId::unpack(completion.work_request);
   const bool ok = completion.status == CompletionStatus::kOk;
   switch (id.kind) {
-    case WorkId::Kind::kData:
-      sends_.on_write_done(id.owner, id.number, completion.status);
-      break;
-    case WorkId::Kind::kSlots:
-      receives_.on_slots_written(id.owner, ok, now);
-      break;
-    case WorkId::Kind::kWord:
-      control_.on_word_done(flows_.all()[id.owner]);
-      break;
+    case WorkId::Kind::kData: sends_.on_write_done(id.owner, id.number, completion.status); break;
+    case WorkId::Kind::kSlots: receives_.on_slots_written(id.owner, ok, now); break;
+    case WorkId::Kind::kWord: control_.on_word_done(flows_.all()[id.owner]); break;
     case WorkId::Kind::kClose:
       id.number == 0 ? sends_.on_close_sent(id.owner, ok) : receives_.on_close_sent(id.owner, ok);
       break;
-    case WorkId::Kind::kWant:
-      break;
+    case WorkId::Kind::kWant: break;
     case WorkId::Kind::kNote:
       id.number == 0 ? sends_.on_note_done(id.owner, ok) : receives_.on_note_done(id.owner, ok);
       break;

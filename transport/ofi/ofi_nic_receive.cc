@@ -107,18 +107,14 @@ void OfiNic::on_protocol_error(QueuePair& qp, std::string_view what) {
 
 void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
   switch (message.kind) {
-    case OfiMessage::Kind::kAsk:
-      return on_ask(qp, message.key);
-    case OfiMessage::Kind::kRegion:
-      return on_region(qp, message);
+    case OfiMessage::Kind::kAsk: return on_ask(qp, message.key);
+    case OfiMessage::Kind::kRegion: return on_region(qp, message);
     case OfiMessage::Kind::kRevoke:
       if (qp.regions.revoke(message.key) && !qp.gone_sent) {
         queue_message(qp, {.kind = OfiMessage::Kind::kRevoked, .key = message.key});
       }
       return;
-    case OfiMessage::Kind::kRevoked:
-      qp.advertised.erase(message.key);
-      return;
+    case OfiMessage::Kind::kRevoked: qp.advertised.erase(message.key); return;
     case OfiMessage::Kind::kNotify:
       if (message.length > OfiTraits::kMaxWrite) return on_protocol_error(qp);
       if (!qp.connected() || qp.halted) {
@@ -126,8 +122,7 @@ void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
         return;
       }
       return on_arrived(qp, message.length, message.key);
-    case OfiMessage::Kind::kCredit:
-      return;
+    case OfiMessage::Kind::kCredit: return;
     case OfiMessage::Kind::kGone:
       qp.peer_gone = true;
       qp.advertised.clear();

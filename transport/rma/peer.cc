@@ -57,16 +57,11 @@ Result<void> Peer::take(const Record& record) {
     case RecordKind::kLanding:
       if (!outbox_->set_landing(window_in(record))) return invalid("an invalid landing");
       return {};
-    case RecordKind::kNothing:
-      return {};
-    case RecordKind::kSignal:
-      return add_signal(record);
-    case RecordKind::kGet:
-      return answer(record);
-    case RecordKind::kGot:
-      return on_got(record);
-    case RecordKind::kDeliver:
-      return deliver(record);
+    case RecordKind::kNothing: return {};
+    case RecordKind::kSignal: return add_signal(record);
+    case RecordKind::kGet: return answer(record);
+    case RecordKind::kGot: return on_got(record);
+    case RecordKind::kDeliver: return deliver(record);
     case RecordKind::kDelivered:
       if (!outbox_->delivered(record.value))
         return invalid("more deliveries than there were pieces");
@@ -76,8 +71,7 @@ Result<void> Peer::take(const Record& record) {
         return invalid("its last record before it had answered all gets");
       left_ = true;
       return {};
-    case RecordKind::kHello:
-      break;
+    case RecordKind::kHello: break;
   }
   return invalid("a record of an unknown kind");
 }

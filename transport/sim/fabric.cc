@@ -77,16 +77,11 @@ void Fabric::add_link(const Cable& cable, NodeId from, NodeId to) {
 void Fabric::on_event(Instant, uint32_t what) {
   const LinkId link = what >> kEventBits;
   switch (static_cast<Event>(what & ((1U << kEventBits) - 1))) {
-    case Event::kArrival:
-      return arrive(link);
-    case Event::kFree:
-      return transmitter_free(link);
-    case Event::kFailover:
-      return set_in_routes(link / 2, false);
-    case Event::kReroute:
-      return reroute();
-    case Event::kStoreRoom:
-      return notify_waiting_for_store();
+    case Event::kArrival: return arrive(link);
+    case Event::kFree: return transmitter_free(link);
+    case Event::kFailover: return set_in_routes(link / 2, false);
+    case Event::kReroute: return reroute();
+    case Event::kStoreRoom: return notify_waiting_for_store();
   }
 }
 

@@ -79,10 +79,8 @@ void NicCore::on_send_timeout(End& end, Instant now) {
   const Bytes in_flight_before = end.in_flight();
   SendProgress progress;
   switch (end.requester().on_timeout(now, &progress)) {
-    case SendTimeout::kNotYet:
-      break;
-    case SendTimeout::kPeerDead:
-      return break_queue_pair(end.queue_pair(), end.silence_status());
+    case SendTimeout::kNotYet: break;
+    case SendTimeout::kPeerDead: return break_queue_pair(end.queue_pair(), end.silence_status());
     case SendTimeout::kRepair:
       if (progress.timed_out || progress.lost > 0) {
         ++counters.timeouts;

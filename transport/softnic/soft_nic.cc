@@ -56,8 +56,7 @@ const char* fault_of(CompletionStatus status) {
       return "has posted no receive request within the limit: let it post more of them";
     case CompletionStatus::kLocalError:
       return "answered a read in packets of another size: use the same MTU on both sides";
-    default:
-      return nullptr;
+    default: return nullptr;
   }
 }
 

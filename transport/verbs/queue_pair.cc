@@ -9,12 +9,9 @@ namespace {
 
 ibv_wr_opcode opcode_of(Opcode opcode) {
   switch (opcode) {
-    case Opcode::kWrite:
-      return IBV_WR_RDMA_WRITE;
-    case Opcode::kWriteWithImm:
-      return IBV_WR_RDMA_WRITE_WITH_IMM;
-    case Opcode::kRead:
-      return IBV_WR_RDMA_READ;
+    case Opcode::kWrite: return IBV_WR_RDMA_WRITE;
+    case Opcode::kWriteWithImm: return IBV_WR_RDMA_WRITE_WITH_IMM;
+    case Opcode::kRead: return IBV_WR_RDMA_READ;
     default:  // of a StandardNic only
       break;
   }

@@ -35,11 +35,11 @@ struct VerbsConfig {
   uint32_t traffic_class = 0;
   uint32_t control_traffic_class = 184;
   uint32_t pkey_index = 0;
-  uint32_t service_level = 0;                    // on InfiniBand
-  Rate line_rate;                                // 0: the device's
-  bool without_stamps = false;                   // completions get no time stamps
+  uint32_t service_level = 0;                     // on InfiniBand
+  Rate line_rate;                                 // 0: the device's
+  bool without_stamps = false;                    // completions get no time stamps
   Duration silence_limit = Duration::from_s(36);  // a peer that is silent for so long is dead
-  Address address;                               // this host's, for the bootstrap
+  Address address;                                // this host's, for the bootstrap
   LogSink log;
 };
 

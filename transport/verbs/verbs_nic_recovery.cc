@@ -125,12 +125,10 @@ void VerbsNic::recover_queue_pair(QueuePair& qp, bool ready, Instant now) {
 
 bool VerbsNic::take_step(QueuePair& qp, Lane& lane, LaneRecovery::Step step, Instant now) {
   switch (step) {
-    case LaneRecovery::Step::kReplace:
-      return replace_lane(qp, lane, now);
+    case LaneRecovery::Step::kReplace: return replace_lane(qp, lane, now);
     case LaneRecovery::Step::kSendOffer:
       return send_to_peer(qp, lane, RecoveryMessage::Kind::kOffer);
-    case LaneRecovery::Step::kJoin:
-      return join_lane(qp, lane);
+    case LaneRecovery::Step::kJoin: return join_lane(qp, lane);
     case LaneRecovery::Step::kSendReady:
       return send_to_peer(qp, lane, RecoveryMessage::Kind::kReady);
     case LaneRecovery::Step::kUse:
@@ -140,8 +138,7 @@ bool VerbsNic::take_step(QueuePair& qp, Lane& lane, LaneRecovery::Step step, Ins
         wake(qp);
       }
       return true;
-    case LaneRecovery::Step::kWait:
-      break;
+    case LaneRecovery::Step::kWait: break;
   }
   return false;
 }

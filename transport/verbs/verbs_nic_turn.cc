@@ -127,8 +127,7 @@ void VerbsNic::on_event(const ibv_async_event& event) {
   switch (event.event_type) {
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-      return on_lane_failed(event.element.qp->qp_num, name);
+    case IBV_EVENT_QP_ACCESS_ERR: return on_lane_failed(event.element.qp->qp_num, name);
     case IBV_EVENT_QP_LAST_WQE_REACHED:
       if (const auto [qp, lane] = find_lane(event.element.qp->qp_num); qp != nullptr) {
         if (lane < qp->lanes.size()) qp->lanes[lane].ending.received_all = true;
@@ -152,8 +151,7 @@ void VerbsNic::on_event(const ibv_async_event& event) {
     case IBV_EVENT_SM_CHANGE:
     case IBV_EVENT_CLIENT_REREGISTER:
       return log(LogLevel::kInfo, "connections made before may not reach us any more");
-    default:
-      return;
+    default: return;
   }
 }
 

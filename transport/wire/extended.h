@@ -57,12 +57,9 @@ inline PacketKind classify(std::span<const uint8_t> datagram) {
   if (datagram.empty()) return PacketKind::kMalformed;
   switch (static_cast<Opcode>(datagram[0])) {
     case Opcode::kWrite:
-    case Opcode::kWriteWithImm:
-      return PacketKind::kData;
-    case Opcode::kAck:
-      return PacketKind::kAck;
-    case Opcode::kNak:
-      return PacketKind::kNak;
+    case Opcode::kWriteWithImm: return PacketKind::kData;
+    case Opcode::kAck: return PacketKind::kAck;
+    case Opcode::kNak: return PacketKind::kNak;
   }
   return PacketKind::kMalformed;
 }

@@ -117,8 +117,7 @@ Opcode opcode_of(Shape shape) {
     case Kind::kReadResponse:
       return static_cast<Opcode>(0x0D +
                                  (shape.first ? (shape.last ? 3 : 0) : (shape.last ? 2 : 1)));
-    default:
-      break;
+    default: break;
   }
   PACECAR_CHECK(!"a message of this kind has one packet");
 }

@@ -25,18 +25,15 @@ int attribute(int which) {
   switch (which) {
     case 1:  // threads of a block
     case 2:
-    case 3:
-      return 1024;
+    case 3: return 1024;
     case 8:  // shared memory of a block
       return 49152;
     case 10:  // threads of a warp
       return 32;
     case 16:  // multiprocessors
       return 132;
-    case 75:
-      return 9;  // compute capability
-    case 76:
-      return 0;
+    case 75: return 9;  // compute capability
+    case 76: return 0;
     case 41:   // unified addresses
     case 91:   // host pointers are device pointers
     case 99:   // host memory can be registered
@@ -50,8 +47,7 @@ int attribute(int which) {
     case 116:  // GPUDirect RDMA. Without the trap nothing would show that a NIC needs it
     case 117:  // its writes can be flushed
       return settings().trap ? 1 : 0;
-    default:
-      return 0;
+    default: return 0;
   }
 }
 

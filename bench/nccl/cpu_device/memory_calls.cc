@@ -32,21 +32,15 @@ bool pointer_attribute(void* to, int which, const void* pointer) {
       return set(found->kind == MemoryKind::kHost ? 1U : 2U);
     case 3:  // pointers of the device, and of the host
       return set(pointer);
-    case 4:
-      return found->kind == MemoryKind::kHost && set(pointer);
+    case 4: return found->kind == MemoryKind::kHost && set(pointer);
     case 6:  // synchronous operations
     case 8:  // managed memory
       return set(0U);
-    case 7:
-      return set(found->id);
-    case 9:
-      return set(found->device);
-    case 11:
-      return set(found->base);
-    case 12:
-      return set(found->bytes);
-    default:
-      return false;
+    case 7: return set(found->id);
+    case 9: return set(found->device);
+    case 11: return set(found->base);
+    case 12: return set(found->bytes);
+    default: return false;
   }
 }
 

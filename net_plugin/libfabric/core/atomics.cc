@@ -56,20 +56,13 @@ T computed(AtomicOp op, const T& old, const T& operand, const T& comparand) {
     if (op == AtomicOp::kCswapGt) return comparand > old ? operand : old;
   }
   switch (op) {
-    case AtomicOp::kLor:
-      return static_cast<T>(truth(old) || truth(operand) ? 1 : 0);
-    case AtomicOp::kLand:
-      return static_cast<T>(truth(old) && truth(operand) ? 1 : 0);
-    case AtomicOp::kLxor:
-      return static_cast<T>(truth(old) != truth(operand) ? 1 : 0);
-    case AtomicOp::kWrite:
-      return operand;
-    case AtomicOp::kCswap:
-      return comparand == old ? operand : old;
-    case AtomicOp::kCswapNe:
-      return comparand != old ? operand : old;
-    default:
-      return old;  // a read
+    case AtomicOp::kLor: return static_cast<T>(truth(old) || truth(operand) ? 1 : 0);
+    case AtomicOp::kLand: return static_cast<T>(truth(old) && truth(operand) ? 1 : 0);
+    case AtomicOp::kLxor: return static_cast<T>(truth(old) != truth(operand) ? 1 : 0);
+    case AtomicOp::kWrite: return operand;
+    case AtomicOp::kCswap: return comparand == old ? operand : old;
+    case AtomicOp::kCswapNe: return comparand != old ? operand : old;
+    default: return old;  // a read
   }
 }
 

@@ -44,17 +44,14 @@ int Endpoint::bind(struct fid* other, uint64_t flags) {
   const std::lock_guard lock(domain().mutex);
   if (connector_.is_open()) return -FI_EOPBADSTATE;
   switch (other->fclass) {
-    case FI_CLASS_AV:
-      return state_.peers.bind(*reinterpret_cast<AddressVector*>(other));
-    case FI_CLASS_EQ:
-      return 0;  // an endpoint has no events
+    case FI_CLASS_AV: return state_.peers.bind(*reinterpret_cast<AddressVector*>(other));
+    case FI_CLASS_EQ: return 0;  // an endpoint has no events
     case FI_CLASS_CQ:
       return state_.completions.bind(*reinterpret_cast<CompletionQueue*>(other), flags);
     case FI_CLASS_CNTR:
       state_.completions.bind(*reinterpret_cast<Counter*>(other), flags);
       return 0;
-    default:
-      return -FI_EINVAL;
+    default: return -FI_EINVAL;
   }
 }
 
@@ -256,27 +253,20 @@ FrameResult Endpoint::on_frame(Peer& peer, const IncomingStream& stream, const F
   if (&stream == &peer.placed && !behind_puts) return FrameResult::kProtocolError;
   switch (kind) {
     case FrameKind::kMessage:
-    case FrameKind::kOffer:
-      return receiver_.on_message(peer, view);
+    case FrameKind::kOffer: return receiver_.on_message(peer, view);
     case FrameKind::kWrite:
     case FrameKind::kWriteOffer:
     case FrameKind::kRead:
-    case FrameKind::kAtomic:
-      return target_.on_request(peer, view);
-    case FrameKind::kClearToSend:
-      return initiator_.on_clear_to_send(peer, view);
-    case FrameKind::kPlaced:
-      return bulk_.on_placed(peer, view.frame);
-    case FrameKind::kDone:
-      return initiator_.on_done(peer, view);
+    case FrameKind::kAtomic: return target_.on_request(peer, view);
+    case FrameKind::kClearToSend: return initiator_.on_clear_to_send(peer, view);
+    case FrameKind::kPlaced: return bulk_.on_placed(peer, view.frame);
+    case FrameKind::kDone: return initiator_.on_done(peer, view);
     case FrameKind::kBye:
       peer.fail(Failure::When::kClosed, FI_ENOTCONN,
                 to_string(peer.name) + " has closed its endpoint");
       return FrameResult::kHandled;
-    case FrameKind::kWake:
-      return FrameResult::kHandled;
-    case FrameKind::kHello:
-      break;
+    case FrameKind::kWake: return FrameResult::kHandled;
+    case FrameKind::kHello: break;
   }
   return FrameResult::kProtocolError;
 }

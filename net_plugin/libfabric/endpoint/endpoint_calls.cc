@@ -28,15 +28,13 @@ int close_endpoint(fid* object) {
 int control_endpoint(fid* object, int command, void* argument) {
   Endpoint& endpoint = of(object);
   switch (command) {
-    case FI_ENABLE:
-      return endpoint.enable();
+    case FI_ENABLE: return endpoint.enable();
     case FI_GETOPSFLAG: {
       auto* const flags = static_cast<uint64_t*>(argument);
       *flags = (*flags & FI_RECV) != 0 ? endpoint.rx_flags() : endpoint.tx_flags();
       return 0;
     }
-    default:
-      return -FI_ENOSYS;
+    default: return -FI_ENOSYS;
   }
 }
 

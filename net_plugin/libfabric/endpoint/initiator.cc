@@ -13,14 +13,11 @@ constexpr uint64_t kCompleteAtPeer =
 
 uint64_t completion_flags(const OperationRequest& request) {
   switch (request.frame.kind) {
-    case FrameKind::kWrite:
-      return FI_RMA | FI_WRITE;
-    case FrameKind::kRead:
-      return FI_RMA | FI_READ;
+    case FrameKind::kWrite: return FI_RMA | FI_WRITE;
+    case FrameKind::kRead: return FI_RMA | FI_READ;
     case FrameKind::kAtomic:
       return FI_ATOMIC | ((request.frame.flags & kFetches) != 0 ? FI_READ : FI_WRITE);
-    default:
-      return FI_SEND | ((request.frame.flags & kTagged) != 0 ? FI_TAGGED : FI_MSG);
+    default: return FI_SEND | ((request.frame.flags & kTagged) != 0 ? FI_TAGGED : FI_MSG);
   }
 }
 
@@ -93,12 +90,9 @@ ssize_t Initiator::start(const OperationRequest& request, Peer& peer) {
     return start_from_host(request, peer);
   }
   switch (request.frame.kind) {
-    case FrameKind::kRead:
-      return start_read(request, peer);
-    case FrameKind::kAtomic:
-      return start_atomic(request, peer);
-    default:
-      return copied ? start_eagerly(request, peer) : start_offered(request, peer);
+    case FrameKind::kRead: return start_read(request, peer);
+    case FrameKind::kAtomic: return start_atomic(request, peer);
+    default: return copied ? start_eagerly(request, peer) : start_offered(request, peer);
   }
 }
 

@@ -196,8 +196,7 @@ PACECAR_VERBS int rdma_set_option(rdma_cm_id* id, int level, int option, void* v
       if (length != sizeof(uint8_t)) return failed(EINVAL);
       own.ack_timeout = *static_cast<const uint8_t*>(value) & 31;
       return 0;
-    default:
-      return failed(ENOSYS);
+    default: return failed(ENOSYS);
   }
 }
 

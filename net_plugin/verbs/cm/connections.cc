@@ -199,27 +199,18 @@ void destroy(Id& id) {
 void End::on_notice(Notice notice, const Message& message) {
   if (id == nullptr) return;
   switch (notice) {
-    case Notice::kNothing:
-      break;
-    case Notice::kReply:
-      on_reply(*this, message);
-      break;
-    case Notice::kEstablished:
-      raise_answer(*id, RDMA_CM_EVENT_ESTABLISHED, 0, message);
-      break;
+    case Notice::kNothing: break;
+    case Notice::kReply: on_reply(*this, message); break;
+    case Notice::kEstablished: raise_answer(*id, RDMA_CM_EVENT_ESTABLISHED, 0, message); break;
     case Notice::kRejected:
       if (message.kind == Kind::kFound) return raise_found(*id, message);
       raise_answer(*id, RDMA_CM_EVENT_REJECTED, message.reason, message);
       break;
-    case Notice::kUnreachable:
-      raise(*id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT);
-      break;
+    case Notice::kUnreachable: raise(*id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT); break;
     case Notice::kSilent:  // a program that only polls for receives sees no event, but their flush
       fail_queue_pair(*id);
       [[fallthrough]];
-    case Notice::kDisconnected:
-      raise(*id, RDMA_CM_EVENT_DISCONNECTED);
-      break;
+    case Notice::kDisconnected: raise(*id, RDMA_CM_EVENT_DISCONNECTED); break;
   }
 }
 

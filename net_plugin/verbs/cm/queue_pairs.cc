@@ -90,14 +90,9 @@ bool attributes_for(Id& id, ibv_qp_state state, ibv_qp_attr* attr, int* mask) {
       *mask |=
           IBV_QP_PKEY_INDEX | IBV_QP_PORT | (id.is_datagram() ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
       return true;
-    case IBV_QPS_RTR:
-      to_receive(id, attr, mask);
-      return true;
-    case IBV_QPS_RTS:
-      to_send(id, attr, mask);
-      return true;
-    default:
-      return false;
+    case IBV_QPS_RTR: to_receive(id, attr, mask); return true;
+    case IBV_QPS_RTS: to_send(id, attr, mask); return true;
+    default: return false;
   }
 }
 

@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-
 #include <product/limits.h>
 
 namespace example {

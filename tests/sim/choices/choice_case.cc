@@ -115,9 +115,7 @@ void draw_network(Prng& prng, const ChoiceLimits& limits, ChoiceCase& drawn) {
   network.delay = Duration::from_ns(one_of(prng, kDelays));
   network.per_leaf = network.hosts / 2 < 8 ? 4 : 8;
   switch (prng.below(3)) {
-    case 0:
-      drawn.fabric = "Ethernet at 25G";
-      break;
+    case 0: drawn.fabric = "Ethernet at 25G"; break;
     case 1:
       drawn.fabric = "two rails";
       network.nics = 2;

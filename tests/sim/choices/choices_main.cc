@@ -16,11 +16,11 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "tests/sim/choices/choice_case.h"
-#include "tests/sim/choices/library_flows.h"
 #include "bench/sim/run.h"
 #include "net_plugin/predict/collective.h"
 #include "net_plugin/tuner/tuner.h"
+#include "tests/sim/choices/choice_case.h"
+#include "tests/sim/choices/library_flows.h"
 
 namespace pacecar::predict {
 namespace {

@@ -164,8 +164,7 @@ void Device::raise(ibv_event_type type) {
       event.element.qp = &lane->verbs;
       break;
     }
-    case SubjectKind::kDevice:
-      break;
+    case SubjectKind::kDevice: break;
   }
   events_.push(event);
 }

@@ -18,11 +18,9 @@ void count_event(int fd) { eventfd_write(fd, 1); }
 
 SubjectKind subject_kind(ibv_event_type type) {
   switch (type) {
-    case IBV_EVENT_CQ_ERR:
-      return SubjectKind::kCompletions;
+    case IBV_EVENT_CQ_ERR: return SubjectKind::kCompletions;
     case IBV_EVENT_SRQ_ERR:
-    case IBV_EVENT_SRQ_LIMIT_REACHED:
-      return SubjectKind::kReceives;
+    case IBV_EVENT_SRQ_LIMIT_REACHED: return SubjectKind::kReceives;
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
@@ -30,24 +28,18 @@ SubjectKind subject_kind(ibv_event_type type) {
     case IBV_EVENT_SQ_DRAINED:
     case IBV_EVENT_PATH_MIG:
     case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
-      return SubjectKind::kQueuePair;
-    default:
-      return SubjectKind::kDevice;
+    case IBV_EVENT_QP_LAST_WQE_REACHED: return SubjectKind::kQueuePair;
+    default: return SubjectKind::kDevice;
   }
 }
 
 EventSubject subject_of(const ibv_async_event& event) {
   const auto of = [](const auto* object) { return EventSubject{object, object->context}; };
   switch (subject_kind(event.event_type)) {
-    case SubjectKind::kCompletions:
-      return of(event.element.cq);
-    case SubjectKind::kReceives:
-      return of(event.element.srq);
-    case SubjectKind::kQueuePair:
-      return of(event.element.qp);
-    case SubjectKind::kDevice:
-      break;
+    case SubjectKind::kCompletions: return of(event.element.cq);
+    case SubjectKind::kReceives: return of(event.element.srq);
+    case SubjectKind::kQueuePair: return of(event.element.qp);
+    case SubjectKind::kDevice: break;
   }
   return {};
 }

@@ -37,9 +37,7 @@ int QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
   const Behavior& behavior = device_.behavior();
   const auto has = [&](int bits) { return (mask & bits) == bits; };
   switch (wanted.qp_state) {
-    case IBV_QPS_ERR:
-      fail();
-      return 0;
+    case IBV_QPS_ERR: fail(); return 0;
     case IBV_QPS_INIT:
       if (verbs.state != IBV_QPS_RESET) return EINVAL;
       if (!has(IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)) return EINVAL;
@@ -81,8 +79,7 @@ int QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
       attributes_.max_rd_atomic = wanted.max_rd_atomic;
       next_psn_ = cursor_psn_ = acked_psn_ = wanted.sq_psn & kPsnMask;
       break;
-    default:
-      return EINVAL;
+    default: return EINVAL;
   }
   verbs.state = wanted.qp_state;
   return 0;

@@ -58,8 +58,7 @@ bool QueuePair::transmit_packet(Send& send) {
       packet.header.kind = PacketKind::kSend;
       packet.header.has_immediate = send.opcode == IBV_WR_SEND_WITH_IMM;
       break;
-    default:
-      packet.header.has_immediate = send.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    default: packet.header.has_immediate = send.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
   }
   if (!gather(send, offset, length, packet.payload)) {
     // Earlier requests may still succeed: this one fails when it is the first.
@@ -105,8 +104,7 @@ void QueuePair::on_nak(const Packet& packet) {
   complete_through(psn_before(psn));  // all before it
   if (sends_.empty()) return;
   switch (packet.header.nak) {
-    case Nak::kSequence:
-      return go_back(psn);
+    case Nak::kSequence: return go_back(psn);
     case Nak::kNotReady:
       if (attributes_.rnr_retry != kForEver && ++not_ready_ > attributes_.rnr_retry) {
         return fail_front(IBV_WC_RNR_RETRY_EXC_ERR);
@@ -114,12 +112,9 @@ void QueuePair::on_nak(const Packet& packet) {
       not_before_ns_ = device_.now_ns() + kNotReadyNs;
       last_progress_ns_ = not_before_ns_;
       return go_back(psn);
-    case Nak::kInvalid:
-      return fail_front(IBV_WC_REM_INV_REQ_ERR);
-    case Nak::kAccess:
-      return fail_front(IBV_WC_REM_ACCESS_ERR);
-    case Nak::kOperation:
-      return fail_front(IBV_WC_REM_OP_ERR);
+    case Nak::kInvalid: return fail_front(IBV_WC_REM_INV_REQ_ERR);
+    case Nak::kAccess: return fail_front(IBV_WC_REM_ACCESS_ERR);
+    case Nak::kOperation: return fail_front(IBV_WC_REM_OP_ERR);
   }
 }
 
@@ -230,13 +225,10 @@ void QueuePair::watch_timeout() {
 
 ibv_wc_opcode QueuePair::completion_opcode(ibv_wr_opcode opcode) {
   switch (opcode) {
-    case IBV_WR_RDMA_READ:
-      return IBV_WC_RDMA_READ;
+    case IBV_WR_RDMA_READ: return IBV_WC_RDMA_READ;
     case IBV_WR_SEND:
-    case IBV_WR_SEND_WITH_IMM:
-      return IBV_WC_SEND;
-    default:
-      return IBV_WC_RDMA_WRITE;
+    case IBV_WR_SEND_WITH_IMM: return IBV_WC_SEND;
+    default: return IBV_WC_RDMA_WRITE;
   }
 }
 

@@ -21,12 +21,9 @@ void QueuePair::respond(const Packet& packet) {
     return acknowledge(psn_before(expected_psn_));
   }
   switch (header.kind) {
-    case PacketKind::kReadRequest:
-      return on_read_request(packet);
-    case PacketKind::kSend:
-      return on_send(packet);
-    default:
-      return on_write(packet);
+    case PacketKind::kReadRequest: return on_read_request(packet);
+    case PacketKind::kSend: return on_send(packet);
+    default: return on_write(packet);
   }
 }
 

@@ -18,10 +18,10 @@ struct Outcome {
 Outcome burst(std::string_view name, Bytes overhead, Bytes ack_bytes,
               std::span<const NamedValue> constants) {
   const test::StarConfig config{.rate = Rate::from_gbps(25),
-                                   .link_delay = Duration::from_us(1),
-                                   .overhead = overhead,
-                                   .ack_bytes = ack_bytes,
-                                   .sample_interval = Duration::from_ns(6960)};
+                                .link_delay = Duration::from_us(1),
+                                .overhead = overhead,
+                                .ack_bytes = ack_bytes,
+                                .sample_interval = Duration::from_ns(6960)};
   // The round trip of the papers' whole network, not of the one switch here.
   const FlowEnvironment environment{.line_rate = config.rate,
                                     .mtu = config.payload,

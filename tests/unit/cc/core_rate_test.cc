@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include "cc/core_rate.h"
+
+#include <gtest/gtest.h>
 
 namespace pacecar::core_rate_test {
 namespace {

@@ -1,3 +1,5 @@
+#include "cc/credit_share.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,7 +8,6 @@
 #include <vector>
 
 #include "cc/credit.h"
-#include "cc/credit_share.h"
 
 namespace pacecar::credit_share_test {
 namespace {

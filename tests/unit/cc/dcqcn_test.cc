@@ -1,6 +1,7 @@
+#include "cc/dcqcn.h"
+
 #include <gtest/gtest.h>
 
-#include "cc/dcqcn.h"
 #include "tests/support/cc_script.h"
 #include "tests/support/golden.h"
 

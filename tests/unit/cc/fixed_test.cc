@@ -1,6 +1,7 @@
+#include "cc/fixed.h"
+
 #include <gtest/gtest.h>
 
-#include "cc/fixed.h"
 #include "tests/support/cc_script.h"
 #include "tests/support/golden.h"
 

@@ -1,8 +1,9 @@
 // The rules of nscc one by one, with the figures of the reference simulator for a 400 Gb/s fabric
 // with a round trip of 8.337 us and packets of 4150 bytes on the wire.
+#include "cc/nscc.h"
+
 #include <gtest/gtest.h>
 
-#include "cc/nscc.h"
 #include "tests/support/cc_script.h"
 #include "tests/support/golden.h"
 

@@ -1,8 +1,9 @@
 // The sender's half of rccc, in figures of a 400 Gb/s fabric with a round trip of 8.337 us.
+#include "cc/rccc.h"
+
 #include <gtest/gtest.h>
 
 #include "cc/credit.h"
-#include "cc/rccc.h"
 #include "tests/support/cc_script.h"
 #include "tests/support/golden.h"
 

@@ -49,8 +49,7 @@ void signal(Controller& controller, Instant now) {
                                  .lost = any_bytes(),
                                  .in_flight = any_bytes(),
                                  .sent = any_bytes()});
-    case 1:
-      return controller.on_timeout(now);
+    case 1: return controller.on_timeout(now);
     case 2:
       return controller.on_grant(
           now, {.is_credit = *rc::gen::weightedElement<bool>({{3, false}, {1, true}}),

@@ -1,7 +1,8 @@
 // Swift's law, in golden traces where the whole course matters and in single checks elsewhere.
+#include "cc/swift.h"
+
 #include <gtest/gtest.h>
 
-#include "cc/swift.h"
 #include "tests/support/cc_script.h"
 #include "tests/support/golden.h"
 

@@ -1,7 +1,8 @@
+#include "cc/timely.h"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "cc/timely.h"
 #include "tests/support/cc_script.h"
 #include "tests/support/golden.h"
 

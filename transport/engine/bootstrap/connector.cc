@@ -149,10 +149,8 @@ BootstrapConnector::Step BootstrapConnector::connect_failed(int error, Instant n
   const bool own = is_loopback(listener_) || same_ip(listener_, local_);
   switch (error) {
     case ECONNREFUSED:  // not yet started, or its backlog is full
-    case ECONNRESET:
-      return try_later(cause, own ? kOtherHost : kRefused, now);
-    case ETIMEDOUT:
-      return try_later(cause, bootstrap::kNoAnswer, now);
+    case ECONNRESET: return try_later(cause, own ? kOtherHost : kRefused, now);
+    case ETIMEDOUT: return try_later(cause, bootstrap::kNoAnswer, now);
     case EHOSTUNREACH:  // its link may be coming up
       return try_later(cause, kUnreachable, now);
     default:

@@ -47,18 +47,12 @@ constexpr BodyBounds body_bounds(FrameType type) {
   constexpr size_t kMac = sizeof(Mac);
   constexpr size_t kNonce = sizeof(Nonce);
   switch (type) {
-    case FrameType::kHello:
-      return {kNonce, kNonce};
-    case FrameType::kChallenge:
-      return {kMac + kNonce, kMac + kNonce};
-    case FrameType::kOffer:
-      return {kMac, kMac + kMaxBootstrapPayload};
-    case FrameType::kReply:
-      return {kMac + 1, kMac + 1 + kMaxBootstrapPayload};
-    case FrameType::kConfirm:
-      return {kMac, kMac};
-    case FrameType::kVersionNotice:
-      return {0, 0};
+    case FrameType::kHello: return {kNonce, kNonce};
+    case FrameType::kChallenge: return {kMac + kNonce, kMac + kNonce};
+    case FrameType::kOffer: return {kMac, kMac + kMaxBootstrapPayload};
+    case FrameType::kReply: return {kMac + 1, kMac + 1 + kMaxBootstrapPayload};
+    case FrameType::kConfirm: return {kMac, kMac};
+    case FrameType::kVersionNotice: return {0, 0};
   }
   return {1, 0};  // no body fits an unknown type
 }

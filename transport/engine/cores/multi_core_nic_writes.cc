@@ -104,8 +104,7 @@ bool MultiCoreNic::take(uint32_t index, Completion& completion) {
       qp->broken_lane = index;
       qp->broken_by = completion.status;
       break;
-    default:
-      return true;
+    default: return true;
   }
   done_.add(first_.slot_of(qp->id));
   return false;

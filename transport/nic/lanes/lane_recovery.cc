@@ -48,15 +48,12 @@ bool LaneRecovery::on_message(const RecoveryMessage& message) {
 
 LaneRecovery::Step LaneRecovery::next(bool path_ready) const {
   switch (state_) {
-    case State::kUp:
-      return Step::kWait;
-    case State::kFailed:
-      return path_ready || offered() ? Step::kReplace : Step::kWait;
+    case State::kUp: return Step::kWait;
+    case State::kFailed: return path_ready || offered() ? Step::kReplace : Step::kWait;
     case State::kReplaced:
       if (!sent_) return Step::kSendOffer;
       return offered() ? Step::kJoin : Step::kWait;
-    case State::kJoined:
-      break;
+    case State::kJoined: break;
   }
   if (!sent_) return Step::kSendReady;
   return ready_ ? Step::kUse : Step::kWait;

@@ -49,18 +49,10 @@ void ExtendedReceiver::split_datagram(Instant now, const RxPacket& datagram) {
     const wire::PacketKind kind = wire::classify(rest);
     packet.bytes = wire::take_first(rest, kind, shared_.trailer_bytes);
     switch (kind) {
-      case wire::PacketKind::kData:
-        on_data(now, packet);
-        break;
-      case wire::PacketKind::kAck:
-        on_ack(now, packet);
-        break;
-      case wire::PacketKind::kNak:
-        on_nak(now, packet);
-        break;
-      case wire::PacketKind::kMalformed:
-        on_other_(now, packet);
-        break;
+      case wire::PacketKind::kData: on_data(now, packet); break;
+      case wire::PacketKind::kAck: on_ack(now, packet); break;
+      case wire::PacketKind::kNak: on_nak(now, packet); break;
+      case wire::PacketKind::kMalformed: on_other_(now, packet); break;
     }
   } while (!rest.empty());
 }
@@ -84,14 +76,9 @@ bool ExtendedReceiver::verify_tag(PacketGuard& guard, std::span<const uint8_t> p
   const auto payload = shared_.body_of(packet).subspan(header_bytes);
   switch (guard.open(packet.first(header_bytes), payload, packet.last(shared_.trailer_bytes),
                      opened_.data())) {
-    case PacketGuard::Verdict::kGood:
-      return true;
-    case PacketGuard::Verdict::kForged:
-      ++core_.counters.forged;
-      break;
-    case PacketGuard::Verdict::kReplayed:
-      ++core_.counters.replayed;
-      break;
+    case PacketGuard::Verdict::kGood: return true;
+    case PacketGuard::Verdict::kForged: ++core_.counters.forged; break;
+    case PacketGuard::Verdict::kReplayed: ++core_.counters.replayed; break;
   }
   return false;
 }
@@ -175,16 +162,12 @@ ExtendedEnd* ExtendedReceiver::place(ExtendedEnd& end, Instant now, const Respon
       at_once |= count_placed(end, data);
       followed = header.pieces == 0 ? &end : nullptr;
       break;
-    case Responder::Outcome::kPiece:
-      count_placed(end, data);
-      return nullptr;
+    case Responder::Outcome::kPiece: count_placed(end, data); return nullptr;
     case Responder::Outcome::kDuplicate:
       core_.counters.duplicates += header.taken_back ? 0 : 1;  // else it is a probe
       at_once = true;
       break;
-    case Responder::Outcome::kOutOfWindow:
-      ++core_.counters.out_of_window;
-      return nullptr;
+    case Responder::Outcome::kOutOfWindow: ++core_.counters.out_of_window; return nullptr;
     case Responder::Outcome::kRefused:
       ++core_.counters.access_errors;
       refuse(end.queue_pair(), header, wire::Syndrome::kRemoteAccessError, header.psn);
@@ -259,9 +242,7 @@ void ExtendedReceiver::on_trimmed(Instant now, const RxPacket& packet) {
       ++core_.counters.duplicates;
       core_.acks.request(end->queue_pair(), now, true);
       break;
-    case Arrival::kOutOfWindow:
-      ++core_.counters.out_of_window;
-      break;
+    case Arrival::kOutOfWindow: ++core_.counters.out_of_window; break;
   }
 }
 

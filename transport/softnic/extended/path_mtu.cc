@@ -49,11 +49,8 @@ void PathMtu::advance() {
         rounds_ = 1;
       }
       break;
-    case State::kAskingJoined:
-      ++rounds_;
-      break;
-    case State::kSettled:
-      break;
+    case State::kAskingJoined: ++rounds_; break;
+    case State::kSettled: break;
   }
 }
 

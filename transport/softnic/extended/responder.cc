@@ -43,14 +43,12 @@ Responder::Outcome Responder::on_data(const Data& data, const MemoryTable& memor
   const wire::DataHeader& header = data.header;
   const uint64_t psn = expand_psn(window_.cumulative(), header.psn);
   switch (window_.classify(psn)) {
-    case Arrival::kOutOfWindow:
-      return Outcome::kOutOfWindow;
+    case Arrival::kOutOfWindow: return Outcome::kOutOfWindow;
     case Arrival::kDuplicate:
       ack_due_ = true;  // the acknowledgement was probably lost
       remember(data);
       return Outcome::kDuplicate;
-    case Arrival::kNew:
-      break;
+    case Arrival::kNew: break;
   }
   const bool tracked = header.opcode == wire::Opcode::kWriteWithImm;
   if (header.taken_back) {

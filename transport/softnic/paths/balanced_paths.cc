@@ -66,10 +66,8 @@ void BalancedPaths::on_feedback(uint16_t path, const PathFeedback& feedback, Prn
   switch (feedback.event) {
     case PathEvent::kArrived:
     case PathEvent::kGood:
-    case PathEvent::kMarked:
-      return on_arrival(path, feedback, prng);
-    case PathEvent::kTrimmed:
-      return avoid(state, kSlowRoundTrips, feedback.now);
+    case PathEvent::kMarked: return on_arrival(path, feedback, prng);
+    case PathEvent::kTrimmed: return avoid(state, kSlowRoundTrips, feedback.now);
     case PathEvent::kLost:
       if (state.losses > 0 && !state.on_trial) return;  // sent before the first loss was known
       avoid(state, kLostRoundTrips << std::min(state.losses, kMostDoublings), feedback.now);

@@ -53,24 +53,18 @@ Bytes PathSelector::bytes(PathPolicy policy, uint32_t paths) {
 uint16_t PathSelector::next(Instant now) {
   switch (policy_) {
     case PathPolicy::kFixed:
-    case PathPolicy::kSticky:
-      return static_cast<uint16_t>(cursor_);
-    case PathPolicy::kRandom:
-      return static_cast<uint16_t>(prng_.below(paths_));
-    case PathPolicy::kPenalty:
-      return next_without_penalty();
+    case PathPolicy::kSticky: return static_cast<uint16_t>(cursor_);
+    case PathPolicy::kRandom: return static_cast<uint16_t>(prng_.below(paths_));
+    case PathPolicy::kPenalty: return next_without_penalty();
     case PathPolicy::kRecycle: {
       if (recycled_.empty()) return next_without_penalty();
       const uint16_t path = recycled_.front();
       recycled_.pop_front();
       return path;
     }
-    case PathPolicy::kBalanced:
-      return balanced_->next(now, prng_);
-    case PathPolicy::kReroute:
-      return rerouted_->next();
-    case PathPolicy::kRoundRobin:
-      break;
+    case PathPolicy::kBalanced: return balanced_->next(now, prng_);
+    case PathPolicy::kReroute: return rerouted_->next();
+    case PathPolicy::kRoundRobin: break;
   }
   const uint32_t path = cursor_;
   cursor_ = path + 1 == paths_ ? 0 : path + 1;
@@ -97,17 +91,11 @@ void PathSelector::on_feedback(uint16_t path, const PathFeedback& feedback) {
   }
   if (penalties_.empty()) return;
   switch (feedback.event) {
-    case PathEvent::kArrived:
-      break;
-    case PathEvent::kGood:
-      recycled_.push(std::as_const(path));
-      break;
-    case PathEvent::kMarked:
-      return add_penalty(path, kMarkedPenalty);
-    case PathEvent::kTrimmed:
-      return add_penalty(path, kTrimmedPenalty);
-    case PathEvent::kLost:
-      return add_penalty(path, kLostPenalty);
+    case PathEvent::kArrived: break;
+    case PathEvent::kGood: recycled_.push(std::as_const(path)); break;
+    case PathEvent::kMarked: return add_penalty(path, kMarkedPenalty);
+    case PathEvent::kTrimmed: return add_penalty(path, kTrimmedPenalty);
+    case PathEvent::kLost: return add_penalty(path, kLostPenalty);
   }
 }
 

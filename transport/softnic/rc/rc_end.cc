@@ -238,18 +238,11 @@ void RcEnd::on_request(const roce::Packet& packet, Instant now) {
       ++qp_.unacknowledged_packets;
       core.acks.request(qp_, now, packet.ack_request || core.config.ack.every_packet);
       return;
-    case RcResponder::Outcome::kDuplicate:
-      ++counters.duplicates;
-      break;
-    case RcResponder::Outcome::kOutOfOrder:
-      ++counters.out_of_order;
-      break;
+    case RcResponder::Outcome::kDuplicate: ++counters.duplicates; break;
+    case RcResponder::Outcome::kOutOfOrder: ++counters.out_of_order; break;
     case RcResponder::Outcome::kRead:
-    case RcResponder::Outcome::kNotReady:
-      break;
-    case RcResponder::Outcome::kDropped:
-      ++counters.access_errors;
-      break;
+    case RcResponder::Outcome::kNotReady: break;
+    case RcResponder::Outcome::kDropped: ++counters.access_errors; break;
     case RcResponder::Outcome::kRefused:
       ++counters.access_errors;
       recovery_.fail(responder_.cause(), now);

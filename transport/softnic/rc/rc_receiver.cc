@@ -25,15 +25,9 @@ void RcReceiver::on_packet(Instant now, const RxPacket& packet) {
     case roce::Kind::kSend:
     case roce::Kind::kWrite:
     case roce::Kind::kReadRequest:
-    case roce::Kind::kAtomic:
-      end->on_request(decoded, now);
-      break;
-    case roce::Kind::kCnp:
-      end->requester().on_congestion();
-      break;
-    default:
-      end->on_answer(decoded, now - packet.waited, now);
-      break;
+    case roce::Kind::kAtomic: end->on_request(decoded, now); break;
+    case roce::Kind::kCnp: end->requester().on_congestion(); break;
+    default: end->on_answer(decoded, now - packet.waited, now); break;
   }
 }
 

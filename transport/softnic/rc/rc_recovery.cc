@@ -82,19 +82,12 @@ void RcRecovery::advance(Instant now) {
 // False: the step is not possible yet.
 bool RcRecovery::take_step(LaneRecovery::Step step, Instant now) {
   switch (step) {
-    case LaneRecovery::Step::kReplace:
-      return replace();
-    case LaneRecovery::Step::kSendOffer:
-      return send(RecoveryMessage::Kind::kOffer);
-    case LaneRecovery::Step::kJoin:
-      return join();
-    case LaneRecovery::Step::kSendReady:
-      return send(RecoveryMessage::Kind::kReady);
-    case LaneRecovery::Step::kUse:
-      use(now);
-      return true;
-    case LaneRecovery::Step::kWait:
-      break;
+    case LaneRecovery::Step::kReplace: return replace();
+    case LaneRecovery::Step::kSendOffer: return send(RecoveryMessage::Kind::kOffer);
+    case LaneRecovery::Step::kJoin: return join();
+    case LaneRecovery::Step::kSendReady: return send(RecoveryMessage::Kind::kReady);
+    case LaneRecovery::Step::kUse: use(now); return true;
+    case LaneRecovery::Step::kWait: break;
   }
   return false;
 }

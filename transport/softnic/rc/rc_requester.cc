@@ -21,12 +21,9 @@ constexpr uint64_t kPiecePackets = 64;
 
 CompletionStatus status_of(uint8_t syndrome) {
   switch (syndrome) {
-    case roce::kNakRemoteAccess:
-      return CompletionStatus::kRemoteAccessError;
-    case roce::kNakRemoteOperation:
-      return CompletionStatus::kRemoteFailed;
-    default:
-      return CompletionStatus::kRemoteRefused;
+    case roce::kNakRemoteAccess: return CompletionStatus::kRemoteAccessError;
+    case roce::kNakRemoteOperation: return CompletionStatus::kRemoteFailed;
+    default: return CompletionStatus::kRemoteRefused;
   }
 }
 

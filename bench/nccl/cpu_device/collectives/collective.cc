@@ -266,12 +266,9 @@ Task collective(const Block& block, const Function& function, const CollectiveWo
     case Operation::kReduceScatter:
       if (ring) co_return co_await made.ring_reduce_scatter();
       break;
-    case Operation::kBroadcast:
-      co_return co_await made.ring_broadcast();
-    case Operation::kReduce:
-      co_return co_await made.ring_reduce();
-    default:
-      break;
+    case Operation::kBroadcast: co_return co_await made.ring_broadcast();
+    case Operation::kReduce: co_return co_await made.ring_reduce();
+    default: break;
   }
   not_played("an algorithm other than ring, tree and PAT", "NCCL_ALGO=RING,TREE,PAT");
 }

@@ -19,14 +19,10 @@ int channel_of(uint64_t mask, size_t block) {
 
 size_t work_bytes(const Layout& layout, Batch::Kind kind) {
   switch (kind) {
-    case Batch::Kind::kCollective:
-      return layout.collective.bytes;
-    case Batch::Kind::kRegisteredCollective:
-      return layout.collective.registered_bytes;
-    case Batch::Kind::kSendReceive:
-      return SendReceiveWork::kBytes;
-    case Batch::Kind::kBroadcasts:
-      break;
+    case Batch::Kind::kCollective: return layout.collective.bytes;
+    case Batch::Kind::kRegisteredCollective: return layout.collective.registered_bytes;
+    case Batch::Kind::kSendReceive: return SendReceiveWork::kBytes;
+    case Batch::Kind::kBroadcasts: break;
   }
   return BroadcastWork::kBytes;
 }

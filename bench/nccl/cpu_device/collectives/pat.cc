@@ -6,13 +6,12 @@
 //
 // Which pieces share a message, and in which order messages are sent to a neighbour, must match
 // PatAGAlgorithm and PatRSAlgorithm of collectives.h, by which NCCL's proxy threads count steps.
-#include "bench/nccl/cpu_device/collectives/algorithms.h"
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <vector>
 
+#include "bench/nccl/cpu_device/collectives/algorithms.h"
 #include "bench/nccl/cpu_device/collectives/connection.h"
 #include "bench/nccl/cpu_device/gpu.h"
 

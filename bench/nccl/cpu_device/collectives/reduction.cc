@@ -15,26 +15,17 @@ template <typename Body>
 void with_number(Type type, const Body& body) {
   switch (type) {
     case Type::kInt8:
-    case Type::kUint8:
-      return body(uint8_t{});
+    case Type::kUint8: return body(uint8_t{});
     case Type::kInt32:
-    case Type::kUint32:
-      return body(uint32_t{});
+    case Type::kUint32: return body(uint32_t{});
     case Type::kInt64:
-    case Type::kUint64:
-      return body(uint64_t{});
-    case Type::kFloat16:
-      return body(Half{});
-    case Type::kFloat32:
-      return body(float{});
-    case Type::kFloat64:
-      return body(double{});
-    case Type::kBfloat16:
-      return body(Bfloat16{});
-    case Type::kFloat8E4M3:
-      return body(Float8E4M3{});
-    case Type::kFloat8E5M2:
-      return body(Float8E5M2{});
+    case Type::kUint64: return body(uint64_t{});
+    case Type::kFloat16: return body(Half{});
+    case Type::kFloat32: return body(float{});
+    case Type::kFloat64: return body(double{});
+    case Type::kBfloat16: return body(Bfloat16{});
+    case Type::kFloat8E4M3: return body(Float8E4M3{});
+    case Type::kFloat8E5M2: return body(Float8E5M2{});
   }
 }
 
@@ -67,8 +58,7 @@ void reduce_as(Reduction reduction, uint64_t operand, void* accumulated, const v
     }
   };
   switch (reduction) {
-    case Reduction::kProduct:
-      return all([](T a, T b) { return static_cast<T>(a * b); });
+    case Reduction::kProduct: return all([](T a, T b) { return static_cast<T>(a * b); });
     case Reduction::kMinMax:
       if constexpr (std::is_integral_v<T>) {
         const auto mask = static_cast<T>(operand);
@@ -84,8 +74,7 @@ void reduce_as(Reduction reduction, uint64_t operand, void* accumulated, const v
       }
     case Reduction::kSum:
     case Reduction::kPreMultipliedSum:
-    case Reduction::kSumPostDivided:
-      return all([](T a, T b) { return static_cast<T>(a + b); });
+    case Reduction::kSumPostDivided: return all([](T a, T b) { return static_cast<T>(a + b); });
   }
 }
 

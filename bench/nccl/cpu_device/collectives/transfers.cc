@@ -61,12 +61,9 @@ Task Transfers::leave_buffers() {
 
 Task Transfers::run(Transfer transfer) {
   switch (protocol_) {
-    case Protocol::kLl:
-      return ll(transfer);
-    case Protocol::kLl128:
-      return ll128(transfer);
-    case Protocol::kSimple:
-      break;
+    case Protocol::kLl: return ll(transfer);
+    case Protocol::kLl128: return ll128(transfer);
+    case Protocol::kSimple: break;
   }
   return simple(transfer);
 }

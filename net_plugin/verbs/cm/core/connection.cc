@@ -107,8 +107,7 @@ Connection::Step Connection::on_message(const Message& message, Instant now) {
         return {.send = &answered_};
       }
       return {.send = state_ == State::kReplying || state_ == State::kClosed ? &sent_ : nullptr};
-    case Kind::kFound:
-      return state_ == State::kRequesting ? close(Notice::kReply) : Step{};
+    case Kind::kFound: return state_ == State::kRequesting ? close(Notice::kReply) : Step{};
     case Kind::kReply:
       if (state_ == State::kRequesting) {
         remote_id_ = message.local_id;
@@ -136,8 +135,7 @@ Connection::Step Connection::on_message(const Message& message, Instant now) {
         wait_longer(message.wait, now);
       }
       return {};
-    case Kind::kDisconnect:
-      return on_disconnect(message);
+    case Kind::kDisconnect: return on_disconnect(message);
     case Kind::kDisconnected:
       if (state_ == State::kDisconnecting) return close(Notice::kDisconnected);
       break;

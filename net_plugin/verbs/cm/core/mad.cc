@@ -121,18 +121,10 @@ bool message_fields(Body body, Message& m) {
     case Kind::kRequest:
       if (!request_fields(body, m)) return false;
       break;
-    case Kind::kReceipt:
-      body.field(9, 0, 5, m.wait);
-      break;
-    case Kind::kReject:
-      reject_fields(body, m);
-      break;
-    case Kind::kReply:
-      reply_fields(body, m);
-      break;
-    case Kind::kDisconnect:
-      body.field(8, 0, 24, m.queue_pair);
-      break;
+    case Kind::kReceipt: body.field(9, 0, 5, m.wait); break;
+    case Kind::kReject: reject_fields(body, m); break;
+    case Kind::kReply: reply_fields(body, m); break;
+    case Kind::kDisconnect: body.field(8, 0, 24, m.queue_pair); break;
     case Kind::kFind:
       body.constant(4, 0, 16, kDefaultPartition);
       body.field(8, 0, 64, m.service);
@@ -144,8 +136,7 @@ bool message_fields(Body body, Message& m) {
       body.field(20, 0, 32, m.queue_key);
       break;
     case Kind::kReadyToUse:
-    case Kind::kDisconnected:
-      break;
+    case Kind::kDisconnected: break;
   }
   body.bytes(private_at(m.kind), std::span(m.private_data).first(private_bytes(m.kind)));
   return true;

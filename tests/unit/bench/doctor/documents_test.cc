@@ -174,14 +174,9 @@ TEST(DoctorDocumentsTest, DamagedTextIsSurvived) {
     for (uint64_t changes = 1 + random.next_u64() % 4; changes > 0; --changes) {
       const size_t at = random.next_u64() % text.size();
       switch (random.next_u64() % 3) {
-        case 0:
-          text[at] = static_cast<char>(random.next_u64());
-          break;
-        case 1:
-          text.erase(at, random.next_u64() % 20);
-          break;
-        default:
-          text.insert(at, text.substr(at / 2, random.next_u64() % 20));
+        case 0: text[at] = static_cast<char>(random.next_u64()); break;
+        case 1: text.erase(at, random.next_u64() % 20); break;
+        default: text.insert(at, text.substr(at / 2, random.next_u64() % 20));
       }
     }
     Evidence evidence;

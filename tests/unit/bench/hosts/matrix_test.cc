@@ -1,4 +1,6 @@
 // Schedules of pairs, and the hosts and pairs of a matrix that are outliers.
+#include "bench/hosts/matrix.h"
+
 #include <gmock/gmock.h>
 
 #include <functional>
@@ -7,7 +9,6 @@
 #include <random>
 #include <set>
 
-#include "bench/hosts/matrix.h"
 #include "bench/hosts/outliers.h"
 #include "bench/hosts/pair_results.h"
 

@@ -1,3 +1,5 @@
+#include "bench/perf/control_listener.h"
+
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 
@@ -6,7 +8,6 @@
 #include <thread>
 #include <vector>
 
-#include "bench/perf/control_listener.h"
 #include "tests/support/tcp.h"
 
 namespace pacecar::perf::control_listener_test {

@@ -1,10 +1,10 @@
+#include "bench/perf/pattern.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 #include <vector>
-
-#include "bench/perf/pattern.h"
 
 namespace pacecar::perf::pattern_test {
 namespace {

@@ -1,10 +1,10 @@
 // Commands that launch a plan have the plan's layout, or say why they cannot.
+#include "bench/plan/launch.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-
-#include "bench/plan/launch.h"
 
 namespace pacecar::plan::launch_test {
 namespace {

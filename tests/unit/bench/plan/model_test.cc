@@ -1,11 +1,12 @@
 // Parameters and operations of models, compared with published numbers.
+#include "bench/plan/model.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "bench/plan/stage_costs.h"
-#include "bench/plan/model.h"
 
 namespace pacecar::plan::model_test {
 namespace {

@@ -10,9 +10,9 @@
 #include <tuple>
 #include <vector>
 
-#include "bench/plan/stage_costs.h"
-#include "bench/plan/split.h"
 #include "bench/plan/search.h"
+#include "bench/plan/split.h"
+#include "bench/plan/stage_costs.h"
 #include "tests/support/draws.h"
 
 namespace pacecar::plan::search_property {

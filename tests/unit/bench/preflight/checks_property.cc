@@ -27,16 +27,11 @@ std::string damage(Prng& random, const std::string& good) {
   constexpr size_t kLarge = HostTree::kMaxFile + 100;
   std::string bytes = good;
   switch (random.below(6)) {
-    case 0:
-      return "";
-    case 1:
-      return random_bytes(random, 1 + random.below(200));
-    case 2:
-      return random_bytes(random, kLarge);
-    case 3:
-      return good.substr(0, random.below(good.size() + 1));
-    case 4:
-      return good + good + "\n18446744073709551616 -1 0x 99999999999999999999:-/,";
+    case 0: return "";
+    case 1: return random_bytes(random, 1 + random.below(200));
+    case 2: return random_bytes(random, kLarge);
+    case 3: return good.substr(0, random.below(good.size() + 1));
+    case 4: return good + good + "\n18446744073709551616 -1 0x 99999999999999999999:-/,";
     default:
       if (!bytes.empty()) bytes[random.below(bytes.size())] = static_cast<char>(random.next_u64());
       return bytes;
@@ -49,17 +44,12 @@ void spoil(FakeHost& host, Prng& random, double share) {
     const std::string name = std::filesystem::relative(path, host.root()).string();
     const std::string good = host.tree().bytes(name).value_or("");
     switch (random.below(8)) {
-      case 0:
-        host.remove(name);
-        break;
-      case 1:
-        host.folder(name);
-        break;
+      case 0: host.remove(name); break;
+      case 1: host.folder(name); break;
       case 2:
         host.link(name, name);  // a link to itself
         break;
-      default:
-        host.file(name, damage(random, good));
+      default: host.file(name, damage(random, good));
     }
   }
 }

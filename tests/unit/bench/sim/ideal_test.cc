@@ -1,9 +1,10 @@
 // Completion times in an empty fabric, against values computed by hand and packet by packet.
+#include "bench/sim/ideal.h"
+
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "bench/sim/ideal.h"
 #include "transport/base/prng.h"
 #include "transport/sim/routing.h"
 #include "transport/sim/topologies.h"

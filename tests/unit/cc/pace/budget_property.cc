@@ -39,21 +39,16 @@ class AnyBudget {
   bool step() {
     now_ = now_ + any_span();
     switch (*rc::gen::inRange(0, 12)) {
-      case 0:
-        budget_.on_loss(*rc::gen::inRange<Bytes>(0, 1'000'000));
-        return false;
+      case 0: budget_.on_loss(*rc::gen::inRange<Bytes>(0, 1'000'000)); return false;
       case 1:
         budget_.set_weight(*rc::gen::element(1.0, 3.5, 1000.0), *rc::gen::element(0.001, 0.5, 1.0));
         return false;
-      case 2:
-        budget_.set_patience(*rc::gen::inRange<int64_t>(1, 16));
-        return false;
+      case 2: budget_.set_patience(*rc::gen::inRange<int64_t>(1, 16)); return false;
       case 3:
         part_ = static_cast<double>(config_.line.bps()) / *rc::gen::inRange(1, 1000);
         budget_.set_part(part_);
         return true;
-      default:
-        return stream();
+      default: return stream();
     }
   }
 

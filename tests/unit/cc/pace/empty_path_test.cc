@@ -1,11 +1,12 @@
 // Packets of different sizes over a slow link: the longer serialization of a long packet is no
 // queue.
+#include "cc/pace/empty_path.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 
-#include "cc/pace/empty_path.h"
 #include "cc/pace/receiver.h"
 
 namespace pacecar::empty_path_test {

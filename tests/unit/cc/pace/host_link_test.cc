@@ -1,5 +1,7 @@
 // How receiver and senders of `pace` use a HostLink, scripted here: what they claim, and that they
 // keep to their part.
+#include "cc/host_link.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +9,6 @@
 #include <array>
 #include <vector>
 
-#include "cc/host_link.h"
 #include "cc/pace/link_budget.h"
 #include "cc/pace/receiver.h"
 #include "cc/pace/sender.h"

@@ -1,12 +1,12 @@
 // LinkBudget alone: with scripted arrivals and delays, and on a model of a link with a queue.
+#include "cc/pace/link_budget.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <deque>
 #include <utility>
-
-#include "cc/pace/link_budget.h"
 
 namespace pacecar::link_budget_test {
 namespace {

@@ -41,27 +41,18 @@ class ReceiverModel {
     const auto f = *rc::gen::inRange<uint32_t>(0, kFlows);
     const Bytes bytes = *rc::gen::element<Bytes>(0, 1, 255, kMtu, 1'000'000, ~Bytes{0} >> 1);
     switch (*rc::gen::inRange(0, 9)) {
-      case 0:
-        return receiver_.on_posted(now_, f, bytes);
-      case 1:
-        return receiver_.on_finished(now_, f, bytes);
+      case 0: return receiver_.on_posted(now_, f, bytes);
+      case 1: return receiver_.on_finished(now_, f, bytes);
       case 2:
         return receiver_.on_arrival(
             now_, f, bytes,
             {*rc::gen::arbitrary<uint32_t>(), *rc::gen::inRange<uint32_t>(0, 10'000)});
-      case 3:
-        return receiver_.on_foreign_arrival(now_, bytes);
-      case 4:
-        return receiver_.set_weight(now_, f, *rc::gen::inRange<uint32_t>(1, kMaxWeight + 1));
-      case 5:
-        return receiver_.on_hint(now_, {.peers = *rc::gen::arbitrary<uint32_t>()});
-      case 6:
-        return remove_and_add(f);
-      case 7:
-        poll(*rc::gen::inRange<size_t>(0, 5));
-        return;
-      default:
-        return demand(f, *rc::gen::arbitrary<uint64_t>());
+      case 3: return receiver_.on_foreign_arrival(now_, bytes);
+      case 4: return receiver_.set_weight(now_, f, *rc::gen::inRange<uint32_t>(1, kMaxWeight + 1));
+      case 5: return receiver_.on_hint(now_, {.peers = *rc::gen::arbitrary<uint32_t>()});
+      case 6: return remove_and_add(f);
+      case 7: poll(*rc::gen::inRange<size_t>(0, 5)); return;
+      default: return demand(f, *rc::gen::arbitrary<uint64_t>());
     }
   }
 

@@ -1,4 +1,6 @@
 // The pages that a Context serves at the process's state socket.
+#include "transport/api/state_document.h"
+
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -7,7 +9,6 @@
 #include "tests/support/read_state.h"
 #include "tests/support/scratch_directory.h"
 #include "transport/api/pacecar.hpp"
-#include "transport/api/state_document.h"
 #include "transport/state/state_directory.h"
 
 namespace pacecar::test::state_document_test {

@@ -1,8 +1,8 @@
+#include "transport/base/histogram.h"
+
 #include <gtest/gtest.h>
 
 #include <limits>
-
-#include "transport/base/histogram.h"
 
 namespace pacecar::histogram_test {
 namespace {

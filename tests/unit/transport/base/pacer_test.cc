@@ -1,8 +1,8 @@
+#include "transport/base/pacer.h"
+
 #include <gtest/gtest.h>
 
 #include <utility>
-
-#include "transport/base/pacer.h"
 
 namespace pacecar::pacer_test {
 namespace {

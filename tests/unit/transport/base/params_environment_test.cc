@@ -1,3 +1,5 @@
+#include "transport/base/params_environment.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -5,7 +7,6 @@
 #include <fstream>
 
 #include "tests/support/scratch_directory.h"
-#include "transport/base/params_environment.h"
 
 namespace pacecar::params_environment_test {
 namespace {

@@ -1,8 +1,8 @@
+#include "transport/base/prng.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
-
-#include "transport/base/prng.h"
 
 namespace pacecar::prng_test {
 namespace {

@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include "transport/base/seq.h"
+
+#include <gtest/gtest.h>
 
 namespace pacecar::seq_test {
 namespace {

@@ -1,9 +1,9 @@
+#include "transport/base/timer_wheel.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
-
-#include "transport/base/timer_wheel.h"
 
 namespace pacecar::timer_wheel_test {
 namespace {

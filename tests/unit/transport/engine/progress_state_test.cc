@@ -192,8 +192,7 @@ std::vector<World> next_worlds(const World& world) {
       one.expected = false;
       one.caller = World::Caller::kGone;
       break;
-    case World::Caller::kGone:
-      break;
+    case World::Caller::kGone: break;
   }
   if (one != world) next.push_back(one);
   return next;

@@ -63,17 +63,10 @@ class World {
           while (receive() && traffic_.full) {
           }
           break;
-        case 2:
-          match();
-          break;
-        case 3:
-          post();
-          break;
-        case 4:
-          advertise();
-          break;
-        default:
-          prng_.below(3) > 0 ? deliver() : acknowledge();
+        case 2: match(); break;
+        case 3: post(); break;
+        case 4: advertise(); break;
+        default: prng_.below(3) > 0 ? deliver() : acknowledge();
       }
       complete();
     }

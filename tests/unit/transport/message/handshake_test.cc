@@ -23,9 +23,8 @@ const Offer kOffer{.sender = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
                    .count = 0x123456789ABCDEF0,
                    .end = {address(48), address(64), {0xAABBCCDDEEFF0011, 0x1234}},
                    .table = {0x99, 0xFFFFFFFF}};
-const Answer kAnswer{.end = {address(0), address(7), {1, 2}},
-                     .eager = 4000,
-                     .table = {0xFFFFFFFFFFFFFFFF, 9}};
+const Answer kAnswer{
+    .end = {address(0), address(7), {1, 2}}, .eager = 4000, .table = {0xFFFFFFFFFFFFFFFF, 9}};
 
 void expect_same(const FlowEnd& a, const FlowEnd& b) {
   EXPECT_TRUE(std::ranges::equal(a.data.view(), b.data.view()));

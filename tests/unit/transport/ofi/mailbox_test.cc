@@ -1,11 +1,11 @@
+#include "transport/ofi/mailbox.h"
+
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cstring>
 #include <memory>
 #include <vector>
-
-#include "transport/ofi/mailbox.h"
 
 namespace pacecar::mailbox_test {
 namespace {

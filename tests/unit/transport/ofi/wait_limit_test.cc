@@ -1,7 +1,7 @@
 // WaitLimit: how long the libfabric NIC waits for its peers, on hosts that stall.
-#include <gtest/gtest.h>
-
 #include "transport/ofi/wait_limit.h"
+
+#include <gtest/gtest.h>
 
 namespace pacecar::wait_limit_test {
 namespace {

@@ -77,7 +77,7 @@ TEST(PacketCipher, OnlyUnchangedPacketsAreOpened) {
       octet ^= 0x10;
     }
   }
-  for (GoldenGcm changed; uint8_t& octet : changed.nonce) {
+  for (GoldenGcm changed; uint8_t & octet : changed.nonce) {
     octet ^= 1;
     EXPECT_FALSE(
         cipher.open(changed.nonce, changed.clear, changed.sealed, plain.data(), changed.tag));

@@ -1,11 +1,11 @@
+#include "transport/share/share_link.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <memory>
 #include <vector>
-
-#include "transport/share/share_link.h"
 
 namespace pacecar::share_link_test {
 namespace {

@@ -90,17 +90,12 @@ void random_event(FabricWorld& world, Prng& random, uint32_t cables) {
   const uint32_t hosts = world.fabric().hosts();
   const auto cable = static_cast<uint32_t>(random.below(cables));
   switch (random.below(12)) {
-    case 0:
-      return world.fabric().set_cable_up(cable, false);
+    case 0: return world.fabric().set_cable_up(cable, false);
     case 1:
-    case 2:
-      return world.fabric().set_cable_up(cable, true);
-    case 3:
-      return world.fabric().set_cable_rate(cable, random_cable(random).rate);
-    case 4:
-      return world.fabric().set_cable_loss(cable, random.chance(0.5) ? 0.1 : 0);
-    case 5:
-      return world.fabric().set_faults(random_faults(random, hosts));
+    case 2: return world.fabric().set_cable_up(cable, true);
+    case 3: return world.fabric().set_cable_rate(cable, random_cable(random).rate);
+    case 4: return world.fabric().set_cable_loss(cable, random.chance(0.5) ? 0.1 : 0);
+    case 5: return world.fabric().set_faults(random_faults(random, hosts));
     default: {
       const bool control = random.chance(0.2);
       const Letter letter{.to = static_cast<uint32_t>(random.below(hosts)),

@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include "transport/sim/serial_clock.h"
+
+#include <gtest/gtest.h>
 
 namespace pacecar::serial_clock_test {
 namespace {

@@ -1,9 +1,10 @@
 // Topologies: numbers of nodes and cables, numbers of shortest paths, errors.
+#include "transport/sim/topologies.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "transport/sim/routing.h"
-#include "transport/sim/topologies.h"
 #include "transport/sim/topology.h"
 
 namespace pacecar::topologies_test {

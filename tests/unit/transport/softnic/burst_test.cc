@@ -111,32 +111,19 @@ std::string change(Receiver& receiver, Prng& random) {
       header.address = receiver.other.address();
       header.key = receiver.other.region.key;
       return encode(payload), "another memory" + which;
-    case 4:
-      header.key ^= 1;
-      return encode(payload), "the key" + which;
+    case 4: header.key ^= 1; return encode(payload), "the key" + which;
     case 5:
       header.length = static_cast<uint32_t>(random.below(2 * receiver.from.bytes.size()));
       return encode(payload), "the length" + which;
-    case 6:
-      header.msn += 1;
-      return encode(payload), "the message" + which;
+    case 6: header.msn += 1; return encode(payload), "the message" + which;
     case 7:
       header.psn = (header.psn + static_cast<uint32_t>(random.below(300))) & kPsnMask;
       return encode(payload), "the PSN" + which;
-    case 8:
-      header.taken_back = true;
-      return encode({}), "is taken back" + which;
-    case 9:
-      return encode({}), "the payload" + which;
-    case 10:
-      packet.ecn = Ecn::kCongestion;
-      return "a mark" + which;
-    case 11:
-      packet.trim();
-      return "the payload is trimmed" + which;
-    case 12:
-      packet.bytes[random.below(packet.bytes.size())] ^= 1;
-      return "a bit" + which;
+    case 8: header.taken_back = true; return encode({}), "is taken back" + which;
+    case 9: return encode({}), "the payload" + which;
+    case 10: packet.ecn = Ecn::kCongestion; return "a mark" + which;
+    case 11: packet.trim(); return "the payload is trimmed" + which;
+    case 12: packet.bytes[random.below(packet.bytes.size())] ^= 1; return "a bit" + which;
     case 13:
       packets.erase(packets.begin() + static_cast<ptrdiff_t>(chosen));
       return "lost: the whole" + which;
@@ -144,12 +131,8 @@ std::string change(Receiver& receiver, Prng& random) {
       packets.insert(packets.begin() + static_cast<ptrdiff_t>(random.below(packets.size())),
                      Packet(packet));
       return "again: the whole" + which;
-    case 15:
-      packet.source = test::test_address(9);
-      return "the sender" + which;
-    default:
-      std::swap(packet, packets[random.below(packets.size())]);
-      return "the order" + which;
+    case 15: packet.source = test::test_address(9); return "the sender" + which;
+    default: std::swap(packet, packets[random.below(packets.size())]); return "the order" + which;
   }
 }
 

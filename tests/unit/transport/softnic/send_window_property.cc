@@ -50,21 +50,13 @@ class Run {
     switch (prng_.below(9)) {
       case 0:
       case 1:
-      case 2:
-        return send();
-      case 3:
-        return acknowledge_up_to();
-      case 4:
-        return acknowledge_some();
-      case 5:
-        return lose();
-      case 6:
-        resend_one();
-        return;
-      case 7:
-        return refuse();
-      default:
-        return lose_sending();
+      case 2: return send();
+      case 3: return acknowledge_up_to();
+      case 4: return acknowledge_some();
+      case 5: return lose();
+      case 6: resend_one(); return;
+      case 7: return refuse();
+      default: return lose_sending();
     }
   }
 

@@ -78,8 +78,7 @@ std::string request(const std::filesystem::path& path, std::string_view words, b
 class StateServerTest : public testing::Test {
  protected:
   std::unique_ptr<StateServer> serve(const std::string& document) {
-    auto server =
-        StateServer::open(StateDirectory::make(path_).value(), pages_of(document));
+    auto server = StateServer::open(StateDirectory::make(path_).value(), pages_of(document));
     EXPECT_TRUE(server) << server.error().message;
     return server ? std::move(*server) : nullptr;
   }
@@ -263,8 +262,7 @@ TEST_F(StateServerTest, NamedPageIsServed) {
 TEST_F(StateServerTest, UnknownRequestGetsTheListOfPages) {
   const auto server = serve("{}");
   const auto path = file(directory().sockets().at(0));
-  const std::string sentence =
-      "There is no such page: send GET and one of /state /metrics.\n";
+  const std::string sentence = "There is no such page: send GET and one of /state /metrics.\n";
   for (const std::string& words :
        {std::string("GET /\n"), std::string("GET \n"), std::string("POST /state HTTP/1.1\r\n"),
         std::string("\n"), std::string(4096, 'x'), std::string("GET /state SMTP\n"),

@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include "transport/verbs/device_clock.h"
+
+#include <gtest/gtest.h>
 
 namespace pacecar::device_clock_test {
 namespace {

@@ -95,12 +95,8 @@ class LaneRecoveries : public testing::Test {
     End& end = ends_[side];
     RecoveryMessage message{.generation = end.recovery.generation()};
     switch (end.recovery.next(path_ready)) {
-      case Step::kReplace:
-        ++end.connections;
-        return end.recovery.on_replaced();
-      case Step::kSendReady:
-        message.kind = Kind::kReady;
-        [[fallthrough]];
+      case Step::kReplace: ++end.connections; return end.recovery.on_replaced();
+      case Step::kSendReady: message.kind = Kind::kReady; [[fallthrough]];
       case Step::kSendOffer:
         if (message.kind == Kind::kOffer) message.end.queue_pair = end.connections;
         ends_[1 - side].arriving.push_back(message);
@@ -114,8 +110,7 @@ class LaneRecoveries : public testing::Test {
         EXPECT_GE(ends_[1 - side].joins, end.joins) << "the peer has not joined";
         if (end.recovery.on_used()) fail(side);
         return;
-      case Step::kWait:
-        return;
+      case Step::kWait: return;
     }
   }
   void settle() {
@@ -172,11 +167,8 @@ TEST_F(LaneRecoveries, BothEndsComeUpAfterAnyOrderOfEvents) {
         break;
       case 1:
       case 2:
-      case 3:
-        take_message(side);
-        break;
-      default:
-        step(side);
+      case 3: take_message(side); break;
+      default: step(side);
     }
     if (HasFailure()) return;
   }

@@ -1,9 +1,10 @@
 // Requests in flight on a lane, the choice of the next lane, work request identifiers.
+#include "transport/verbs/lane.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
 
-#include "transport/verbs/lane.h"
 #include "transport/verbs/lane_ledger.h"
 #include "transport/verbs/queue_pair.h"
 

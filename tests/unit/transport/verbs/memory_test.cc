@@ -1,12 +1,12 @@
 // Registrations over scripted functions in place of libibverbs: the definitions here take
 // precedence over those of the shared library.
+#include "transport/verbs/memory.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cerrno>
 #include <memory>
-
-#include "transport/verbs/memory.h"
 
 namespace pacecar::memory_test {
 namespace {

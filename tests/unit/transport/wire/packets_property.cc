@@ -82,10 +82,8 @@ Packet any_packet() {
       const Packet payload = any_payload();
       return encode_data(any_data_header(payload.size()), payload, Coverage::kFull);
     }
-    case 1:
-      return encode_ack(any_ack_header(), any_bitmap(), any_telemetry());
-    default:
-      return encode_nak(any_nak());
+    case 1: return encode_ack(any_ack_header(), any_bitmap(), any_telemetry());
+    default: return encode_nak(any_nak());
   }
 }
 
@@ -271,8 +269,8 @@ RC_GTEST_PROP(WireProperty, AnyBytesAreAnsweredNotObeyed, (const Packet& bytes))
   Bitmap bitmap;
   TelemetryView telemetry;
   const auto packet = body(bytes);
-  const int accepted = decode(packet, data, payload) + decode(packet, ack, bitmap, telemetry) +
-                       decode(packet, nak);
+  const int accepted =
+      decode(packet, data, payload) + decode(packet, ack, bitmap, telemetry) + decode(packet, nak);
   RC_ASSERT(accepted == (reencode(bytes) ? 1 : 0));
 }
 

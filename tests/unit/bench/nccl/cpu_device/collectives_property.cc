@@ -68,12 +68,9 @@ double any_number(const Job& job, std::mt19937_64& random) {
   const Type type = job.function.type;
   const bool has_sign = !test::is_integer(type) || test::is_signed(type);
   switch (job.function.reduction) {
-    case Reduction::kProduct:
-      return static_cast<double>(1 + random() % 2);
-    case Reduction::kMinMax:
-      return static_cast<double>(random() % 17) - (has_sign ? 8 : 0);
-    default:
-      break;
+    case Reduction::kProduct: return static_cast<double>(1 + random() % 2);
+    case Reduction::kMinMax: return static_cast<double>(random() % 17) - (has_sign ? 8 : 0);
+    default: break;
   }
   if (type >= Type::kFloat8E4M3) return static_cast<double>(random() % 2);
   return static_cast<double>(random() % 19) - (has_sign ? 9 : 0);
@@ -83,16 +80,14 @@ uint64_t operand_of(const Job& job) {
   const Type type = job.function.type;
   const uint64_t sign = uint64_t{1} << (8 * job.element_bytes() - 1);
   switch (job.function.reduction) {
-    case Reduction::kPreMultipliedSum:
-      return test::bits_of(type, 2);
+    case Reduction::kPreMultipliedSum: return test::bits_of(type, 2);
     case Reduction::kSumPostDivided:
       return job.layout->signed_divisor ? job.ranks << 1 | (test::is_signed(type) ? 1 : 0)
                                         : job.ranks;
     case Reduction::kMinMax:
       if (!test::is_integer(type)) return job.maximum ? 1 : 0;
       return (test::is_signed(type) ? sign : 0) ^ (job.maximum ? ~uint64_t{0} : 0);
-    default:
-      return 0;
+    default: return 0;
   }
 }
 

@@ -114,14 +114,9 @@ RC_GTEST_PROP(StreamsProperty, KeepTheOrderThatCudaPromises, ()) {
     const auto stream = *rc::gen::inRange<size_t>(0, Program::kStreams);
     const auto event = *rc::gen::inRange<size_t>(0, Program::kEvents);
     switch (*rc::gen::inRange(0, 4)) {
-      case 0:
-        program.record(event, stream);
-        break;
-      case 1:
-        program.hold(event, stream);
-        break;
-      default:
-        program.command(stream, *rc::gen::inRange(0, 4));
+      case 0: program.record(event, stream); break;
+      case 1: program.hold(event, stream); break;
+      default: program.command(stream, *rc::gen::inRange(0, 4));
     }
   }
   program.check();

@@ -1,7 +1,7 @@
 // The pure part of the verbs device: which changes of a queue pair's state are allowed.
-#include <gtest/gtest.h>
-
 #include "net_plugin/verbs/core/states.h"
+
+#include <gtest/gtest.h>
 
 namespace pacecar::ibverbs::states_test {
 namespace {

@@ -1,10 +1,10 @@
 // The lock of a verbs device's NIC: which threads count as callers.
+#include "net_plugin/verbs/turn_lock.h"
+
 #include <gtest/gtest.h>
 
 #include <mutex>
 #include <thread>
-
-#include "net_plugin/verbs/turn_lock.h"
 
 namespace pacecar::ibverbs::turn_lock_test {
 namespace {

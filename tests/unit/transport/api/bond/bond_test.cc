@@ -15,14 +15,10 @@ constexpr size_t kLargest = 300'000;
 
 size_t random_size(Prng& random) {
   switch (random.below(4)) {
-    case 0:
-      return 0;
-    case 1:
-      return random.below(200);
-    case 2:
-      return random.below(40'000);
-    default:
-      return random.below(kLargest);
+    case 0: return 0;
+    case 1: return random.below(200);
+    case 2: return random.below(40'000);
+    default: return random.below(kLargest);
   }
 }
 

@@ -243,8 +243,8 @@ TEST_F(CoresTogether, NoCoreTouchesDeregisteredMemory) {
     std::ranges::fill(gone.bytes, 0xEE);
     const auto before = to.bytes;
     ASSERT_TRUE(run([&] { return completions_[0].size() == kWrites; }));
-    EXPECT_EQ(completions_[0].back().status, side == 0 ? CompletionStatus::kMemoryGone
-                                                       : CompletionStatus::kRemoteAccessError);
+    EXPECT_EQ(completions_[0].back().status,
+              side == 0 ? CompletionStatus::kMemoryGone : CompletionStatus::kRemoteAccessError);
     const auto read_again = [](const auto& bytes) { return std::ranges::count(bytes, 0xEE); };
     EXPECT_EQ(read_again(to.bytes), read_again(before));
     EXPECT_TRUE(side == 0 || to.bytes == before);
@@ -307,8 +307,7 @@ TEST(CoresOfThreads, LimitsSetAfterAPostHoldBeforeTheWritesLeave) {
   world.nic(0).set_flow_limits(0, {.rate = Rate(), .window = 1 << 20}, clock_now());
   for (int step = 0; step < 50; ++step) world.step();
   EXPECT_EQ(world.nic(0).counters().data_bytes_sent, 0U);
-  world.nic(0).set_flow_limits(0, {.rate = Rate::from_gbps(1000), .window = 1 << 20},
-                               clock_now());
+  world.nic(0).set_flow_limits(0, {.rate = Rate::from_gbps(1000), .window = 1 << 20}, clock_now());
   EXPECT_TRUE(world.wait_for_sent(kWrites));
   EXPECT_EQ(std::ranges::count(to, 7), static_cast<std::ptrdiff_t>(to.size()));
 }

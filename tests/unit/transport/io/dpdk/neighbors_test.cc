@@ -1,7 +1,8 @@
+#include "transport/io/dpdk/neighbors/neighbors.h"
+
 #include <gtest/gtest.h>
 
 #include "transport/base/prng.h"
-#include "transport/io/dpdk/neighbors/neighbors.h"
 #include "transport/wire/address.h"
 
 namespace pacecar::neighbors_test {

@@ -1,4 +1,6 @@
 // How the UDP packet I/O groups packets for one system call.
+#include "transport/io/udp/send_batch.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/udp.h>
@@ -7,7 +9,6 @@
 
 #include "transport/base/prng.h"
 #include "transport/io/udp/parse_address.h"
-#include "transport/io/udp/send_batch.h"
 #include "transport/wire/address.h"
 #include "transport/wire/icrc.h"
 #include "transport/wire/roce.h"

@@ -1,4 +1,6 @@
 // The table in shared memory, with real processes: killed, stopped, of other users, many at once.
+#include "transport/share/memory/host_share.h"
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +25,6 @@
 #include "tests/support/scratch_directory.h"
 #include "transport/base/check.h"
 #include "transport/base/prng.h"
-#include "transport/share/memory/host_share.h"
 
 namespace pacecar::host_share_test {
 namespace {

@@ -69,8 +69,8 @@ INSTANTIATE_TEST_SUITE_P(All, VerbsEventsThatChangeNothing,
                                          IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PORT_ERR,
                                          IBV_EVENT_LID_CHANGE, IBV_EVENT_PKEY_CHANGE,
                                          IBV_EVENT_SM_CHANGE, IBV_EVENT_SRQ_LIMIT_REACHED,
-                                         IBV_EVENT_QP_LAST_WQE_REACHED,
-                                         IBV_EVENT_CLIENT_REREGISTER, IBV_EVENT_GID_CHANGE),
+                                         IBV_EVENT_QP_LAST_WQE_REACHED, IBV_EVENT_CLIENT_REREGISTER,
+                                         IBV_EVENT_GID_CHANGE),
                          event_name);
 
 class VerbsEventsOfALane : public VerbsEvents {};

@@ -1,10 +1,10 @@
 // The messages of connection management, byte for byte (InfiniBand Architecture Specification
 // vol. 1, 12.6 and 13.4.2, and annex A11).
+#include "net_plugin/verbs/cm/core/mad.h"
+
 #include <gtest/gtest.h>
 
 #include <numeric>
-
-#include "net_plugin/verbs/cm/core/mad.h"
 
 namespace pacecar::ibverbs::cm::mad_test {
 namespace {

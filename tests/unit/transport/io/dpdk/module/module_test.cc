@@ -1,8 +1,8 @@
 // Unusable modules. integration/back_ends_test.py has usable ones, and a host without DPDK.
+#include "transport/io/dpdk/module.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "transport/io/dpdk/module.h"
 
 namespace pacecar::module_test {
 namespace {
