@@ -55,15 +55,6 @@ class Signal {
   FileDescriptor descriptor_;
 };
 
-// In a forked child, which shares its parent's sockets and memory, lock() throws std::logic_error.
-struct Mutex : OwnProcess, private std::mutex {
-  void lock() {
-    check();
-    std::mutex::lock();
-  }
-  using std::mutex::unlock;
-};
-
 struct Fabric : fid_fabric {};
 
 // What is opened within a domain; the domain cannot be closed before.
@@ -91,7 +82,7 @@ struct EventQueue : fid_eq {
     push({kind, {bytes, bytes + sizeof entry}, error});
   }
 
-  Mutex mutex;
+  OwnMutex mutex;
   std::condition_variable_any arrived;
   std::deque<Event> events;
   Signal signal;
@@ -186,7 +177,7 @@ class Domain : public fid_domain {
   // The name of an endpoint. In a link-local one of another host, the scope is not ours.
   Address with_own_scope(Address name) const;
 
-  Mutex mutex;
+  OwnMutex mutex;
 
   // With the lock held:
   void progress();  // of all endpoints

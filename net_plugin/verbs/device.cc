@@ -171,15 +171,7 @@ std::vector<ibv_device*> own_devices() {
     return {};
   }
   const auto interfaces = list_interfaces();
-  std::vector<NicCandidate> all;
-  for (const InterfaceInfo& interface : interfaces) {
-    for (const NicKind kind : {NicKind::kSoftUdp, NicKind::kSoftRaw}) {
-      all.push_back({.kind = kind,
-                     .device = interface.name,
-                     .usable = interface.up && preferred_address(interface).has_value(),
-                     .loopback = interface.loopback});
-    }
-  }
+  auto all = soft_candidates(interfaces);
   std::error_code no_such_folder;
   for (const auto& entry :
        std::filesystem::directory_iterator("/sys/class/infiniband", no_such_folder)) {

@@ -1,5 +1,7 @@
 // One-sided operations on windows and signal words in GPU memory that the NIC does not reach.
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/gdr/rma_ranks.h"
 
@@ -269,6 +271,27 @@ TEST(RmaGpu, PutsFromAWindowThatIsUnsharedFail) {
   ranks.finish(0, ranks[0].put(1, words.at(0, 0), 8, words.at(1, 0), Signal{words.at(1, 8), 1}));
   ranks.await(*words.memory[1], 8, 1);
   EXPECT_EQ(ranks.gpu().with([](FakeCuda& cuda) { return cuda.copy_failure; }), 0);
+}
+
+// The group's thread, and any holder of its lock, are the parent's.
+TEST(RmaGpu, ForkedChildNeitherUsesNorWaitsForAGroup) {
+  RmaRanks ranks(2);
+  const RankWindow words = ranks.share(64, kOnHost);
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(10);
+      EXPECT_THROW((void)ranks[0].put(1, words.at(0, 0), 8, words.at(1, 0), {}), std::logic_error);
+      ranks.leave(0);
+      _exit(testing::Test::HasFailure() ? 1 : 0);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0) << i;
+  }
+  ranks.finish(0, ranks[0].put(1, words.at(0, 0), 8, words.at(1, 0), Signal{words.at(1, 8), 1}));
+  ranks.await(*words.memory[1], 8, 1);
+  ranks.unshare(words);
 }
 
 // The origin completes a get before the target learns that the bytes have arrived.

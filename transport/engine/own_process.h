@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <stdexcept>
 
 namespace pacecar {
@@ -27,6 +28,15 @@ class OwnProcess {
       pthread_atfork(nullptr, nullptr, [] { forks_.fetch_add(1, std::memory_order_relaxed); });
 
   const uint32_t made_after_ = forks_.load(std::memory_order_relaxed);
+};
+
+// A mutex that a forked child does not wait for: another thread may have held it.
+struct OwnMutex : OwnProcess, private std::mutex {
+  void lock() {
+    check();
+    std::mutex::lock();
+  }
+  using std::mutex::unlock;
 };
 
 }  // namespace pacecar

@@ -57,6 +57,10 @@ Result<std::unique_ptr<Group>> Group::join(std::shared_ptr<Context> context, siz
 }
 
 Group::~Group() {
+  if (mutex_.forked()) {
+    (void)driver_.release();  // its thread is the parent's
+    return;
+  }
   if (driver_ != nullptr) driver_->stop();
   for (Peer& peer : peers_) peer.send({.kind = RecordKind::kBye}, nullptr);
   const auto give_up = Clock::now() + kLinger;
@@ -190,7 +194,7 @@ void Group::unshare(SharedWindow* window) {
 
 // A peer has a get's bytes before their acknowledgement arrives here, so the answer to a get that
 // is done there may still be outstanding here.
-void Group::release(std::unique_lock<std::mutex>& lock, const std::optional<OwnMemory>& own) {
+void Group::release(std::unique_lock<OwnMutex>& lock, const std::optional<OwnMemory>& own) {
   if (!own) return;
   while (std::ranges::any_of(peers_,
                              [&](const Peer& peer) { return peer.answers_from(own->place.id); })) {

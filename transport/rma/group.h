@@ -17,6 +17,7 @@
 
 #include "transport/api/pacecar.hpp"
 #include "transport/base/fresh_pages.h"
+#include "transport/engine/own_process.h"
 #include "transport/engine/progress_driver.h"
 #include "transport/rma/arrivals.h"
 #include "transport/rma/landing.h"
@@ -86,7 +87,7 @@ class Group final : private Driven {
                      size_t size = 0) const;
 
   Result<void> prepare(const std::shared_ptr<const CopyEngine>& engine, bool staged);
-  void release(std::unique_lock<std::mutex>& lock, const std::optional<OwnMemory>& own);
+  void release(std::unique_lock<OwnMutex>& lock, const std::optional<OwnMemory>& own);
   bool count_arrivals();
   // The thread that serves peers while the application does not call.
   Turn take_turn() override;
@@ -97,7 +98,7 @@ class Group final : private Driven {
   const size_t nic_;
   const size_t rank_;
   const LogSink log_;
-  mutable std::mutex mutex_;  // guards all below, except as noted
+  mutable OwnMutex mutex_;  // guards all below, except as noted
   std::deque<Operation> operations_;
   std::vector<Operation*> free_;
   OwnPages<Record> records_;  // of each peer kRecords to receive and kRecords to send

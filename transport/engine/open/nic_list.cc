@@ -10,6 +10,8 @@
 #include "transport/base/return_if_error.h"
 #include "transport/base/take_until.h"
 #include "transport/base/to_number.h"
+#include "transport/engine/open/bootstrap_choice.h"
+#include "transport/wire/address.h"
 
 namespace pacecar {
 namespace {
@@ -148,6 +150,25 @@ Result<void> add_group(std::string_view entry, Candidates candidates,
 
 std::string NicCandidate::name() const {
   return std::string(kPrefixes[static_cast<size_t>(kind)]) + device;
+}
+
+std::vector<NicCandidate> soft_candidates(std::span<const InterfaceInfo> interfaces,
+                                          std::string_view selection) {
+  std::vector<NicCandidate> nics;
+  for (const NicKind kind : {NicKind::kSoftUdp, NicKind::kSoftRaw}) {
+    for (const InterfaceInfo& interface : interfaces) {
+      const auto address = preferred_address(interface);
+      const bool shunned = !interface.running || interface.bridge ||
+                           (address && is_link_local(*address)) ||
+                           !names_interface(selection, interface.name);
+      nics.push_back({.kind = kind,
+                      .device = interface.name,
+                      .usable = interface.up && address.has_value(),
+                      .loopback = interface.loopback,
+                      .secluded = shunned && !interface.loopback});
+    }
+  }
+  return nics;
 }
 
 Result<std::vector<NicGroup>> choose_nics(std::string_view list, Candidates candidates) {

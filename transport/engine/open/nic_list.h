@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "transport/base/result.h"
+#include "transport/io/udp/interfaces.h"
 
 namespace pacecar {
 
@@ -37,6 +38,11 @@ struct NicCandidate {
 
 // NICs that are used as one.
 using NicGroup = std::vector<NicCandidate>;
+
+// The software NICs on these interfaces. Those that `selection` does not name are secluded; see
+// names_interface().
+std::vector<NicCandidate> soft_candidates(std::span<const InterfaceInfo> interfaces,
+                                          std::string_view selection = {});
 
 // `list` is a comma list. An entry is a NAME, a DEVICE (its first NIC in `candidates`), several of
 // these joined by + (bonded), or one after ^ (excluded). Items with a '=' after a DPDK device are

@@ -8,7 +8,6 @@
 #include "transport/base/return_if_error.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/cores/multi_core_port.h"
-#include "transport/engine/open/bootstrap_choice.h"
 #include "transport/engine/open/open_io.h"
 #include "transport/engine/open/open_kinds.h"
 #include "transport/engine/open/tags.h"
@@ -91,28 +90,10 @@ std::string pci_device_path(const std::string& address) {
   return std::filesystem::canonical("/sys/bus/pci/devices/" + address, error);
 }
 
-namespace {
-
-bool is_secluded(const InterfaceInfo& interface, std::string_view selection) {
-  const auto address = preferred_address(interface);
-  return !interface.loopback &&
-         (!interface.running || interface.bridge || (address && is_link_local(*address)) ||
-          !names_interface(selection, interface.name));
-}
-
-}  // namespace
-
 std::vector<NicCandidate> list_nics(std::string_view selection) {
   std::vector<NicCandidate> nics = list_verbs_nics();
-  for (const NicKind kind : {NicKind::kSoftUdp, NicKind::kSoftRaw}) {
-    for (const InterfaceInfo& interface : list_interfaces()) {
-      nics.push_back({.kind = kind,
-                      .device = interface.name,
-                      .usable = interface.up && preferred_address(interface).has_value(),
-                      .loopback = interface.loopback,
-                      .secluded = is_secluded(interface, selection)});
-    }
-  }
+  const auto software = soft_candidates(list_interfaces(), selection);
+  nics.insert(nics.end(), software.begin(), software.end());
   return nics;
 }
 

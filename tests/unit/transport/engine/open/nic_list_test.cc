@@ -54,6 +54,27 @@ TEST(NicList, SecludedInterfacesAreUsedIfTheyAreNamedOrThereIsNoOther) {
   EXPECT_THAT(chosen("docker0", {docker, soft("eth0")}), ElementsAre("soft:udp:docker0"));
 }
 
+// Also of the verbs device: as NCCL, neither takes a container's bridge by default.
+TEST(NicList, BridgesAndInterfacesWithoutCarrierAreSecluded) {
+  const Address global{.ip = {0x20, 0x01, 0x0d, 0xb8}};
+  const Address link_local{.ip = {0xfe, 0x80}};
+  const auto interface = [&](std::string name, const Address& address) {
+    return InterfaceInfo{
+        .name = std::move(name), .addresses = {address}, .up = true, .running = true};
+  };
+  std::vector<InterfaceInfo> machine;
+  for (const char* name : {"eth0", "eth1", "docker0", "unplugged", "lo"}) {
+    machine.push_back(interface(name, global));
+  }
+  machine.push_back(interface("fe80", link_local));
+  machine[2].bridge = true;
+  machine[3].running = false;
+  machine[4].loopback = true;
+  EXPECT_THAT(chosen("", soft_candidates(machine)), ElementsAre("soft:udp:eth0", "soft:udp:eth1"));
+  EXPECT_THAT(chosen("", soft_candidates(machine, "eth1")), ElementsAre("soft:udp:eth1"));
+  EXPECT_THAT(chosen("docker0", soft_candidates(machine)), ElementsAre("soft:udp:docker0"));
+}
+
 TEST(NicList, ErrorTellsAHostWithoutNicsFromAnEmptyList) {
   EXPECT_THAT(error("", {soft("lo", false)}).message, HasSubstr("this host has no NIC"));
   EXPECT_THAT(error("", {soft("lo", false)}).message, Not(HasSubstr("PACECAR_NICS")));
