@@ -261,7 +261,7 @@ uint32_t SendQueue::on_write_done(uint32_t number, CompletionStatus status) {
       give_up(send, send.failure);
     } else if (status == CompletionStatus::kMemoryGone) {
       // A later put of the same message may end it.
-      endless_ |= !gives_up() || sends_[matched_.front()]->slot != send.slot;
+      cannot_end_ |= !gives_up() || sends_[matched_.front()]->slot != send.slot;
     }
   }
   if (send.writes_done < send.writes) return 0;

@@ -104,7 +104,7 @@ class SendQueue {
   }
   // The memory of a message has gone after its last write was posted: none is left to end it at the
   // receiver.
-  bool has_endless() const { return endless_; }
+  bool cannot_end() const { return cannot_end_; }
   // The next write to post; false if there is none. `connection` is the receiver's number. The work
   // request's id is the number of the send or the cell.
   bool next_write(uint32_t connection, WorkRequest* write);
@@ -167,7 +167,7 @@ class SendQueue {
   uint64_t arrived_ = 0;
   uint64_t moves_ = 0;
   bool advertised_late_ = false;  // the receiver may delay advertising
-  bool endless_ = false;
+  bool cannot_end_ = false;
 };
 
 // Usually the first matches. Otherwise each is tried once, so that the order of the others stays.

@@ -246,7 +246,7 @@ void SendSide::on_write_done(ConnectionId connection, uint32_t send, CompletionS
   if (status == CompletionStatus::kOk) counters_.messages_sent += done;
   if (done > 0 && end.queue.waiting()) match_due_ = true;  // a cell is free
   const bool posts = !end.failed() && (!end.closed || end.lingers);
-  if (posts && end.queue.has_endless()) {
+  if (posts && end.queue.cannot_end()) {
     post_close(end, end.queue.arrived());
     fail(end, MessageFailure::kMemoryGone);
   } else if (posts && end.queue.gives_up()) {

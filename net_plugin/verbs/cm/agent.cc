@@ -252,8 +252,8 @@ void Agent::on_due(Instant now) {
   due_ = Instant::never();
   for (const auto& [number, end] : ends_) {
     due_ = std::min(due_, end->connection.due());
-    if (end->searching && end->refusal)
-      due_ = std::min(due_, end->sent_to_all ? end->search_ends : now);
+    if (!end->searching || !end->refusal) continue;
+    due_ = std::min(due_, end->sent_to_all ? end->search_ends : now);
   }
   due_ = std::max(due_, now + kLeastPause);
 }

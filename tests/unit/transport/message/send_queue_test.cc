@@ -364,9 +364,27 @@ TEST_F(SendQueueTest, PostedSendWhoseMemoryGoesHasNoEnd) {
   match();
   queue_.forget_memory(11);
   EXPECT_TRUE(queue_.gives_up());
-  EXPECT_FALSE(queue_.has_endless());
+  EXPECT_FALSE(queue_.cannot_end());
   EXPECT_TRUE(done(0, CompletionStatus::kMemoryGone));
-  EXPECT_TRUE(queue_.has_endless());
+  EXPECT_TRUE(queue_.cannot_end());
+}
+
+// Both puts are of the same message, which the later one ends.
+TEST_F(SendQueueTest, PostedPutWhoseMemoryGoesEndsWithALaterOne) {
+  const auto post_put = [&] {
+    EXPECT_TRUE(queue_.post(test::pending(
+        requests_.emplace_back(), {.data = pointer(0x1000), .size = 5, .key = 11, .put = true})));
+  };
+  advertise({0});
+  post_put();
+  match();
+  post_all();
+  post_put();
+  match();
+  queue_.forget_memory(11);
+  EXPECT_TRUE(done(0, CompletionStatus::kMemoryGone));
+  EXPECT_TRUE(queue_.gives_up());
+  EXPECT_FALSE(queue_.cannot_end());
 }
 
 TEST_F(SendQueueTest, ForgottenSendsDoNotBlockLaterOnes) {
