@@ -117,33 +117,41 @@ TEST(FiProvider, MessagesArriveWhileTheSenderMakesNoProgress) {
 }
 
 // fi_cq_read makes no progress right after a call that returned a completion, so a caller that
-// reads until the queue is empty is not held up. The call after that makes progress again.
+// reads until the queue is empty is not held up. The call after that makes progress again. On a
+// busy machine the provider's own thread may make progress between the two: once is enough.
 TEST(FiProvider, TheReadAfterACompletionMakesNoProgress) {
   with_two([](World& world) {
+    constexpr int kTries = 10;
     const auto bytes = pattern(8, 1);
     if (world.first()) {
-      send_tagged(world, bytes, 1);
-      world.rank.barrier();
-      send_tagged(world, bytes, 1);
-      world.rank.barrier();
+      for (int i = 0; i < 2 * kTries; ++i) {
+        send_tagged(world, bytes, 1);
+        world.rank.barrier();
+      }
       return;
-    }
-    std::array<std::vector<uint8_t>, 2> places{pattern(8, 2), pattern(8, 3)};
-    for (auto& place : places) {
-      world.end.until_taken([&] {
-        return fi_trecv(world.end.endpoint, place.data(), place.size(), nullptr, FI_ADDR_UNSPEC, 1,
-                        0, &place);
-      });
     }
     fi_cq_tagged_entry entry{};
     const auto read = [&] { return fi_cq_read(world.end.completions, &entry, 1); };
-    while (read() == -FI_EAGAIN) continue;
-    EXPECT_TRUE(entry.op_context == &places[0] && places[0] == bytes);
-    world.rank.barrier();
-    world.rank.barrier();  // the second message has been sent
-    EXPECT_EQ(read(), -FI_EAGAIN);
-    while (read() == -FI_EAGAIN) continue;
-    EXPECT_TRUE(entry.op_context == &places[1] && places[1] == bytes);
+    int empty = 0;
+    for (int i = 0; i < kTries; ++i) {
+      std::array<std::vector<uint8_t>, 2> places{pattern(8, 2), pattern(8, 3)};
+      for (auto& place : places) {
+        world.end.until_taken([&] {
+          return fi_trecv(world.end.endpoint, place.data(), place.size(), nullptr, FI_ADDR_UNSPEC,
+                          1, 0, &place);
+        });
+      }
+      while (read() == -FI_EAGAIN) continue;
+      EXPECT_TRUE(entry.op_context == &places[0] && places[0] == bytes);
+      world.rank.barrier();
+      world.rank.barrier();  // the second message has been sent
+      if (read() == -FI_EAGAIN) {
+        ++empty;
+        while (read() == -FI_EAGAIN) continue;
+      }
+      EXPECT_TRUE(entry.op_context == &places[1] && places[1] == bytes);
+    }
+    EXPECT_GT(empty, 0);
   });
 }
 
