@@ -1,6 +1,7 @@
 // The program `pacecar`: runs the subcommand that its first argument names, itself or in a module.
 #include <fmt/core.h>
 
+#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -146,6 +147,7 @@ int run(int argc, char** argv, const cli::Console& console) {
 int main(int argc, char** argv) {
   using namespace pacecar;
   cli::end_by_signals_as_first_process();
+  std::signal(SIGCHLD, SIG_DFL);  // ignored, it would hide how the programs that we start end
   const cli::Console console(false, true);
   int code = cli::kExitOk;
   try {

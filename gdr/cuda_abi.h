@@ -40,5 +40,6 @@ inline constexpr int kOrderingOwner = 100;            // CUGPUDirectRDMAWritesOr
 inline constexpr unsigned kHostMemoryPortable = 1;    // CU_MEMHOSTALLOC_PORTABLE
 inline constexpr unsigned kStreamNonBlocking = 1;     // CU_STREAM_NON_BLOCKING
 inline constexpr unsigned kEventWithoutTiming = 2;    // CU_EVENT_DISABLE_TIMING
+inline constexpr int kCaptureModeRelaxed = 2;         // CU_STREAM_CAPTURE_MODE_RELAXED
 
 }  // namespace pacecar::cuda

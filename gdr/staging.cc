@@ -47,9 +47,14 @@ CopyEngine::~CopyEngine() {
 
 // If the context cannot be made current, the calls that follow fail and report it.
 CopyEngine::Current::Current(const CopyEngine& engine)
-    : driver_(*engine.driver_), pushed_(driver_->push_context(engine.context_) == cuda::kSuccess) {}
+    : driver_(*engine.driver_),
+      pushed_(driver_->push_context(engine.context_) == cuda::kSuccess),
+      capture_mode_(cuda::kCaptureModeRelaxed) {
+  driver_->exchange_capture_mode(&capture_mode_);
+}
 
 CopyEngine::Current::~Current() {
+  driver_->exchange_capture_mode(&capture_mode_);
   cuda::Context popped = nullptr;
   if (pushed_) driver_->pop_context(&popped);
 }

@@ -27,7 +27,7 @@ class CopyEngine {
   CopyEngine& operator=(const CopyEngine&) = delete;
 
   // Makes the context current in this thread for as long as the object lives, as most calls of the
-  // driver need it.
+  // driver need it. They do not disturb a graph that another thread captures meanwhile.
   class Current {
    public:
     explicit Current(const CopyEngine& engine);
@@ -38,6 +38,7 @@ class CopyEngine {
    private:
     const CudaDriver& driver_;
     const bool pushed_;
+    int capture_mode_;  // of this thread, otherwise
   };
 
   const CudaDriver& driver() const { return *driver_; }

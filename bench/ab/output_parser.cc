@@ -1,10 +1,13 @@
 #include "bench/ab/output_parser.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <span>
 #include <sstream>
 
@@ -23,6 +26,7 @@ constexpr double kGbitsPerMib = 1024 * 1024 * 8 / 1e9;
 struct SizeFigures {
   std::string size;
   std::map<std::string, double> values;
+  std::string kind = {};  // "half sum", where a program tries several
 };
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -106,8 +110,12 @@ std::optional<SizeFigures> nccl_line(const Words& words) {
   constexpr size_t kLeast = 3 + 2 * kFields;
   if (words.size() < kLeast || !number_of(words[0]) || !number_of(words[1])) return std::nullopt;
   if (number_of(words[2])) return std::nullopt;  // a type is no number
-  SizeFigures figures{words[0], {}};
   const size_t out_of_place = words.size() - 2 * kFields;
+  SizeFigures figures{
+      words[0],
+      {},
+      fmt::format("{}", fmt::join(words.begin() + 2,
+                                  words.begin() + static_cast<ptrdiff_t>(out_of_place), " "))};
   for (size_t i = 0; i < kFields; ++i) {
     const auto out = number_of(words[out_of_place + i]);
     const auto in = number_of(words[out_of_place + kFields + i]);
@@ -129,6 +137,11 @@ std::vector<SizeFigures> nccl_table(const std::string& output, std::optional<dou
     table |= line.starts_with('#') && line.find("busbw") != std::string_view::npos;
     if (!table) continue;
     if (auto figures = nccl_line(words)) sizes.push_back(std::move(*figures));
+  }
+  std::set<std::string> kinds;
+  for (const SizeFigures& figures : sizes) kinds.insert(figures.kind);
+  for (SizeFigures& figures : sizes) {
+    if (kinds.size() > 1) figures.size += " " + figures.kind;
   }
   return sizes;
 }

@@ -23,9 +23,9 @@
 namespace pacecar::cli {
 namespace {
 
-constexpr int kCannotExecute = 127;       // as in shells
-constexpr size_t kPipeBytes = 64U << 10;  // that a pipe holds
-constexpr size_t kMaxKept = 64U << 20;    // of each stream
+constexpr int kCannotExecute = 127;  // as in shells
+constexpr size_t kPartBytes = 64U << 10;
+constexpr size_t kMaxKept = 64U << 20;  // of each stream
 
 tl::unexpected<Error> cannot_start(int why) {
   return fail(ErrorCode::kSystem, "cannot start a process ({}): raise the limits (ulimit -a)",
@@ -60,7 +60,7 @@ int become(char* const* words, const std::vector<std::string>& environment, int 
 
 void read_pipe(FileDescriptor& pipe, std::string& text) {
   if (!pipe) return;
-  std::array<char, kPipeBytes> part;
+  std::array<char, kPartBytes> part;
   const ssize_t size = read(pipe.get(), part.data(), part.size());
   if (size < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (size <= 0) {
@@ -133,8 +133,12 @@ void Child::add_to(std::vector<pollfd>& polled) const {
 }
 
 void Child::read() {
-  read_pipe(output_, output);
-  read_pipe(errors_, errors);
+  size_t before = 0;
+  do {
+    before = output.size() + errors.size();
+    read_pipe(output_, output);
+    read_pipe(errors_, errors);
+  } while (status_ && output.size() + errors.size() > before);
 }
 
 void Child::signal(int number) const {

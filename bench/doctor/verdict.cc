@@ -116,12 +116,12 @@ std::vector<const Finding*> cut_paths(const std::vector<Finding>& findings) {
 }
 
 Verdict verdict_of_cut(const std::vector<const Finding*>& cut) {
-  std::map<std::string, size_t> ends;
+  std::map<std::string, std::set<std::string>> others;  // of each end
   for (const Finding* const one : cut) {
-    ++ends[waiter_of(*one)];
-    ++ends[awaited_by(*one)];
+    others[waiter_of(*one)].insert(awaited_by(*one));
+    others[awaited_by(*one)].insert(waiter_of(*one));
   }
-  const auto is_at_both = [&ends](const Finding* one) { return ends[waiter_of(*one)] > 1; };
+  const auto is_at_both = [&](const Finding* one) { return others[waiter_of(*one)].size() > 1; };
   const auto dead = std::ranges::find_if(cut, is_at_both);
   const Finding& one = dead != cut.end() ? **dead : *cut.front();
   Verdict verdict = verdict_of(one);

@@ -147,7 +147,8 @@ class PairTest {
             .of_hosts = std::vector<std::vector<std::string>>(agents.size()),
             .port = options_.port,
             .reversed = options_.parameters.reversed,
-            .limit = cli::duration_of(limit_of(options_))};
+            .limit = cli::duration_of(limit_of(options_)),
+            .when_late = "--pair-limit allows more"};
   }
 
   void measure(AgentPool& agents, const PairPlan& plan, const std::vector<Round>& rounds,

@@ -69,8 +69,8 @@ class Attempt {
     give_up(stage_ == Stage::kServing
                 ? fmt::format("{} has not begun to serve within {:g} s",
                               agents_.host(server_.host).name, kServingLimit.seconds())
-                : fmt::format("it took longer than {:g} s: --pair-limit allows more",
-                              plan_.limit.seconds()));
+                : fmt::format("it took longer than {:g} s: {}", plan_.limit.seconds(),
+                              plan_.when_late));
   }
 
  private:
@@ -134,7 +134,7 @@ class Attempt {
                       agents_.host(server_.host).name, printable(address)));
     }
     std::vector<std::string> words = arguments_for(client_.host, std::to_string(event.port));
-    words.insert(words.end(), {"--json=-", address});
+    words.insert(words.end(), {"--json=-", "--", address});  // a peer's text is no flag
     client_.run = agents_.run(client_.host, words);
     stage_ = Stage::kMeasuring;
     deadline_ = cli::steady_now() + plan_.limit;

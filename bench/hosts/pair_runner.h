@@ -28,7 +28,8 @@ struct PairPlan {
   std::vector<std::vector<std::string>> of_hosts;  // further flags of each host's end
   uint16_t port = 0;                               // 0: any
   bool reversed = false;
-  Duration limit;  // of one measurement, from the client's start
+  Duration limit;         // of one measurement, from the client's start
+  std::string when_late;  // what to do where that is too short
 };
 
 struct Measurement {

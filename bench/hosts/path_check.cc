@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "bench/cli/interrupt.h"
+#include "bench/cli/json_fields.h"
 #include "bench/hosts/pair_runner.h"
 
 namespace pacecar::hosts {
@@ -20,14 +21,23 @@ const std::vector<std::string> kTest{"-b", "-s", "65536", "-D", "0.4", "--rate_l
 constexpr size_t kAtOnce = 8;        // pairs of one host
 constexpr double kMostLost = 0.001;  // of the packets
 
+// Of a host's document; null: it is missing.
+json member(const json& object, const char* key) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return found != object.end() ? *found : json();
+}
+
 // Of both ends, of their packets: those that were sent again.
 double lost_part(const json& results) {
   double again = 0;
   double sent = 0;
   for (const char* end : {"client", "server"}) {
-    const json counters = results.value(end, json::object()).value("counters", json::object());
-    again += counters.value("packets_retransmitted", 0.0);
-    sent += counters.value("packets_sent", 0.0);
+    const json counters = member(member(results, end), "counters");
+    const auto number = [&](const char* key) {  // 0: it is missing
+      return cli::number_field(counters, key, 0, cli::kMaxNumber).value_or(0);
+    };
+    again += number("packets_retransmitted");
+    sent += number("packets_sent");
   }
   return sent > 0 ? again / sent : 0;
 }
@@ -57,7 +67,11 @@ class PathCheck {
   // The NICs of this index.
   void try_rail(size_t rail) {
     std::vector<size_t> hosts;
-    PairPlan plan{.test = "bw", .flags = kTest, .of_hosts = {}, .limit = kPairLimit};
+    PairPlan plan{.test = "bw",
+                  .flags = kTest,
+                  .of_hosts = {},
+                  .limit = kPairLimit,
+                  .when_late = "'pacecar bw' between the two shows how it goes on"};
     for (size_t host = 0; host < nics_.size(); ++host) {
       plan.of_hosts.emplace_back();
       if (nics_[host].size() <= rail || !agents_.ready(host)) continue;

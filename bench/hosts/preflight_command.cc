@@ -199,7 +199,8 @@ Result<int> examine_hosts(const Flags& flags, std::vector<std::string> words,
   RETURN_IF_ERROR(
       cli::write_results((paths ? paths->text() : "") + to_text(reports, agents->size()),
                          flags.json_file, document_of(reports, *agents, paths)));
-  if (reports.size() < agents->size()) return cli::kExitFailed;
+  if (cli::Interrupt::asked()) console.note("interrupted: not all paths have been tried");
+  if (agents->ready_count() < agents->size() || cli::Interrupt::asked()) return cli::kExitFailed;
   return exit_code_of(std::max(worst_of(reports), paths ? paths->worst() : Severity::kOk));
 }
 

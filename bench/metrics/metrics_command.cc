@@ -43,10 +43,13 @@ struct Flags {
   bool listens = false;
 };
 
-// One page is made at a time; two more threads answer other requests.
-constexpr size_t kThreads = 3;
-// A client that takes longer to send its request, or to read the answer, is disconnected.
+// One page is made at a time. The others are for clients that take their time.
+constexpr size_t kThreads = 64;
+// A client that pauses for longer in its request, or in reading the answer, is disconnected. One
+// that sends a byte now and then occupies its thread.
 constexpr time_t kClientSeconds = 5;
+// For requests under way, when the exporter is to end.
+constexpr int kEndingSeconds = 2;
 // An idle connection occupies a thread. Prometheus connects again for each scrape, as its usual
 // interval is longer.
 constexpr time_t kKeepAliveSeconds = 1;
@@ -174,6 +177,8 @@ Result<void> serve(const Flags& flags, Exporter& exporter, const sigset_t& signa
   sigwait(&signals, &signal);
   while (!server->is_running() && !over) std::this_thread::yield();  // a stop before is ignored
   server->stop();
+  const timespec ending{kEndingSeconds, 0};
+  if (!over && sigtimedwait(&signals, nullptr, &ending) < 0) std::_Exit(cli::kExitOk);
   serving.join();
   return ended;
 }

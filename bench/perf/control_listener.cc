@@ -124,11 +124,14 @@ Result<void> ControlListener::listen_at(const std::string& host) {
   }
   const addrinfo* const list = addresses->get();
   FileDescriptor fd(::socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  // As of a kernel that was started with ipv6.disable=1.
+  if (!fd && anywhere && errno == EAFNOSUPPORT) return listen_at("0.0.0.0");
   const int on = 1;
   const int only_v6 = anywhere ? 0 : 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, sizeof only_v6);
-  if (::bind(fd.get(), list->ai_addr, list->ai_addrlen) != 0 || ::listen(fd.get(), kBacklog) != 0) {
+  if (!fd || ::bind(fd.get(), list->ai_addr, list->ai_addrlen) != 0 ||
+      ::listen(fd.get(), kBacklog) != 0) {
     const char* cure =
         errno == EADDRNOTAVAIL ? "name an address of this host" : "choose another one with -p";
     return fail(ErrorCode::kSystem, "cannot listen at {} on TCP port {} ({}): {}", host, port_,

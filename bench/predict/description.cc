@@ -10,6 +10,7 @@
 
 #include "bench/cli/command_line.h"
 #include "bench/sim/spec_reader.h"
+#include "net_plugin/predict/predict.h"
 #include "transport/base/edit_distance.h"
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
@@ -217,6 +218,17 @@ Result<void> read_collective(const SpecTable& tables, Description& found) {
   return {};
 }
 
+// Groups of a hierarchical collective are alike, and at least one is planned.
+Result<void> check_group(const Description& found) {
+  const uint32_t ranks = ranks_of(found.cluster, {});
+  const uint32_t gpus = found.cluster.groups.front().gpus;
+  const uint32_t planned = std::min(found.cluster.hosts(), Limits().hosts) * gpus;
+  const uint32_t group = found.like.group;
+  if (group == 0 || (ranks % group == 0 && planned % group == 0)) return {};
+  return invalid("[collective]: group is {}: give a divisor of the {} ranks{}", group, ranks,
+                 planned < ranks ? fmt::format(", and of the {} that are computed", planned) : "");
+}
+
 }  // namespace
 
 Result<Description> read_description(const SpecTable& tables) {
@@ -228,6 +240,7 @@ Result<Description> read_description(const SpecTable& tables) {
   RETURN_IF_ERROR(read_host(tables, found.cluster));
   RETURN_IF_ERROR(read_library(tables, found));
   RETURN_IF_ERROR(read_collective(tables, found));
+  RETURN_IF_ERROR(check_group(found));
   SpecReader reader(table_or_empty(tables, "background"), "[background]");
   found.cluster.background.nics = reader.number("nics", 0, 0, 0.99);
   found.cluster.background.core = reader.number("core", 0, 0, 0.99);

@@ -241,11 +241,14 @@ class Experiment final : private EventSink {
       case FaultKind::kCableRate: return fabric_->set_cable_rate(fault.target, fault.rate);
       case FaultKind::kCableLoss: return fabric_->set_cable_loss(fault.target, fault.probability);
       case FaultKind::kHostFrozen: return;  // since begin_faults()
-      case FaultKind::kWordLoss:
-        faulty_.word_losses.push_back(
-            {fault.probability,
-             fault.everywhere ? std::nullopt : std::optional<size_t>(fault.target)});
+      case FaultKind::kWordLoss: {
+        const auto port = fault.everywhere ? std::nullopt : std::optional<size_t>(fault.target);
+        std::erase_if(faulty_.word_losses, [&](const SimWordLoss& earlier) {
+          return fault.everywhere || earlier.port == port;
+        });
+        faulty_.word_losses.push_back({fault.probability, port});
         return fabric_->set_faults(faulty_);
+      }
       case FaultKind::kPacketLoss:
         faulty_.loss = fault.probability;
         return fabric_->set_faults(faulty_);

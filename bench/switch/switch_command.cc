@@ -69,7 +69,8 @@ CLI::Validator time_from(Duration least) {
   return quantity(ParamType::kDuration, static_cast<uint64_t>(least.ns()),
                   static_cast<uint64_t>(kMost.ns()));
 }
-CLI::Validator any_rate() { return quantity(ParamType::kRate, 1, 100'000'000'000'000); }
+// At least 1 Mb/s: a smaller one has lost its unit.
+CLI::Validator any_rate() { return quantity(ParamType::kRate, 1'000'000, 100'000'000'000'000); }
 
 // What `form` reads in a part of a flag's text.
 Result<uint64_t> value_of(std::string_view flag, const CLI::Validator& form, std::string text) {

@@ -140,6 +140,10 @@ Result<Workload> make_workload(const WorkloadSpec& spec, uint32_t hosts, uint64_
   Prng seeds(seed);
   for (const WorkloadSpec& job : spec.jobs) {
     ASSIGN_OR_RETURN(auto workload, make_workload(job, hosts, seeds.next_u64(), processes));
+    for (const WorkloadJob& made : workload.jobs) {
+      if (std::ranges::count(all.jobs, made.name, &WorkloadJob::name) == 0) continue;
+      return unfit(spec, "two jobs are called '{}'; give each a name", made.name);
+    }
     append(all, std::move(workload));
   }
   return all;

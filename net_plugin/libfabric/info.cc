@@ -194,7 +194,9 @@ std::vector<NicCandidate> usable_nics() {
   }
   const auto list = own_nics(params->nics);
   if (!list) return {};
-  const auto groups = choose_nics(*list, list_nics(params->bootstrap));
+  const auto groups = list_nics(params->bootstrap).and_then([&](const auto& all) {
+    return choose_nics(*list, all);
+  });
   if (!groups) {
     log_warning(groups.error().message);
     return {};
@@ -319,11 +321,15 @@ std::optional<std::string> own_nics(const std::string& list) {
 }
 
 std::optional<Address> address_of_device(const std::string& device, int family) {
-  std::vector<InterfaceInfo> interfaces = list_interfaces();
-  std::ranges::stable_sort(interfaces, {}, [&](const InterfaceInfo& one) {
+  auto interfaces = list_interfaces();
+  if (!interfaces) {
+    log_warning(interfaces.error().message);
+    return std::nullopt;
+  }
+  std::ranges::stable_sort(*interfaces, {}, [&](const InterfaceInfo& one) {
     return one.name == device ? 0 : one.loopback ? 2 : 1;
   });
-  for (const InterfaceInfo& one : interfaces) {
+  for (const InterfaceInfo& one : *interfaces) {
     const auto preferred = family == AF_UNSPEC ? preferred_address(one) : std::nullopt;
     if (preferred) return preferred;
     for (const Address& address : one.addresses) {

@@ -2,8 +2,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <functional>
+#include <system_error>
 
 #include "net_plugin/libfabric/objects.h"
 
@@ -50,7 +52,11 @@ int may_wait(fid* object) {
 
 Signal::Signal(fi_wait_obj wanted)
     : kind_(wanted),
-      descriptor_(wanted == FI_WAIT_FD ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1) {}
+      descriptor_(wanted == FI_WAIT_FD ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1) {
+  if (wanted != FI_WAIT_FD || has_descriptor()) return;
+  throw std::system_error(errno, std::generic_category(),
+                          "cannot make the descriptor of a queue: raise 'ulimit -n'");
+}
 
 void Signal::raise() const {
   const uint64_t one = 1;

@@ -37,7 +37,8 @@ const NicKind& Network::kind(uint32_t host, uint32_t nic) const {
 uint32_t Network::leaf_of(uint32_t host, uint32_t nic) const {
   const Fabric& fabric = cluster_.fabric;
   const uint32_t block = fabric.hosts_per_leaf == 0 ? 0 : host / fabric.hosts_per_leaf;
-  return fabric.rails ? block * nics_ + nic % nics_ : block;
+  const auto own = static_cast<uint32_t>(cluster_.group_of(host).nics.size());
+  return fabric.rails ? block * nics_ + nic % own : block;
 }
 
 // The uplinks of a leaf carry the rate of its hosts over the oversubscription.

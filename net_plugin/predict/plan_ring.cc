@@ -134,12 +134,15 @@ Plan plan_hierarchical(const PlanInput& input, FlowSet& set) {
   const auto across = [&](uint32_t ring, uint32_t i) { return i * per_group + ring; };
   const auto bytes = static_cast<double>(what.bytes);
   const uint32_t all_groups = all_ranks / per_group;
-  run_phase(groups, per_group, local, bytes, per_group - 1, per_group - 1);
-  const uint32_t steps = 2 * (all_groups - 1);
+  const auto planned = [&](uint32_t steps) {
+    return planned_steps(steps, ranks.size() * costs.slices, input.limits);
+  };
+  const uint32_t near = per_group - 1;
+  const uint32_t far = 2 * (all_groups - 1);
+  run_phase(groups, per_group, local, bytes, near, planned(near));
   // The buffer is divided among all groups, planned or not.
-  run_phase(per_group, groups, across, bytes / per_group * groups / all_groups, steps,
-            planned_steps(steps, ranks.size() * costs.slices, input.limits));
-  run_phase(groups, per_group, local, bytes, per_group - 1, per_group - 1);
+  run_phase(per_group, groups, across, bytes / per_group * groups / all_groups, far, planned(far));
+  run_phase(groups, per_group, local, bytes, near, planned(near));
   return plan;
 }
 

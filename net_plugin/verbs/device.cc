@@ -171,7 +171,11 @@ std::vector<ibv_device*> own_devices() {
     return {};
   }
   const auto interfaces = list_interfaces();
-  auto all = soft_candidates(interfaces);
+  if (!interfaces) {
+    log_sink()(LogLevel::kWarn, interfaces.error().message);
+    return {};
+  }
+  auto all = soft_candidates(*interfaces);
   std::error_code no_such_folder;
   for (const auto& entry :
        std::filesystem::directory_iterator("/sys/class/infiniband", no_such_folder)) {
@@ -187,7 +191,7 @@ std::vector<ibv_device*> own_devices() {
   for (const NicGroup& group : *chosen) {
     for (const NicCandidate& nic : group) {
       if (nic.kind != NicKind::kSoftUdp) continue;  // the others are for NCCL
-      const auto interface = std::ranges::find(interfaces, nic.device, &InterfaceInfo::name);
+      const auto interface = std::ranges::find(*interfaces, nic.device, &InterfaceInfo::name);
       devices.push_back(&device_of(*interface));
     }
   }

@@ -48,6 +48,7 @@ constexpr Status kInvalidValue = 1;
 constexpr Status kInvalidContext = 201;
 constexpr Status kNotSupported = 801;
 constexpr Status kIllegalAddress = 700;
+constexpr Status kCaptureUnsupported = 900;
 constexpr int kMaxDevices = 8;
 constexpr size_t kDeviceBytes = size_t{1} << 30;
 
@@ -77,6 +78,14 @@ Fake& fake() {
 }
 
 thread_local std::deque<OpaqueContext*> current;
+thread_local int capture_mode = 0;  // CU_STREAM_CAPTURE_MODE_GLOBAL
+
+// While a graph is captured, as CUDA documents for calls that may be unsafe then. Under the lock.
+bool breaks_capture() {
+  const bool breaks = fake().state.capturing && capture_mode != kCaptureModeRelaxed;
+  fake().state.broken_captures += breaks ? 1 : 0;
+  return breaks;
+}
 
 uint8_t* contents_of(uint64_t address, size_t bytes) {
   auto after = fake().memory.upper_bound(address);
@@ -302,9 +311,15 @@ FAKE Status cuMemFree_v2(DevicePointer memory) {
   return kSuccess;
 }
 
+FAKE Status cuThreadExchangeStreamCaptureMode(int* mode) {
+  std::swap(*mode, capture_mode);
+  return kSuccess;
+}
+
 FAKE Status cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   const std::lock_guard lock(fake().mutex);
   if (current.empty()) return kInvalidContext;
+  if (breaks_capture()) return kCaptureUnsupported;
   if (fake().state.host_memory_fails) return kErrorOutOfMemory;
   *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   ++fake().state.host_allocations;
@@ -314,6 +329,7 @@ FAKE Status cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
 FAKE Status cuMemFreeHost(void* memory) {
   const std::lock_guard lock(fake().mutex);
   const auto works = [](const auto& stream) { return !stream->work.empty(); };
+  if (breaks_capture()) return kCaptureUnsupported;
   if (std::ranges::any_of(fake().streams, works)) ++fake().state.early_frees;
   std::free(memory);
   --fake().state.host_allocations;
@@ -323,6 +339,7 @@ FAKE Status cuMemFreeHost(void* memory) {
 FAKE Status cuStreamCreate(Stream* stream, unsigned) {
   const std::lock_guard lock(fake().mutex);
   if (current.empty()) return kInvalidContext;
+  if (breaks_capture()) return kCaptureUnsupported;
   Fake& gpu = fake();
   *stream = gpu.streams.emplace_back(std::make_unique<OpaqueStream>()).get();
   ++gpu.state.streams;
@@ -339,6 +356,7 @@ FAKE Status cuStreamDestroy_v2(Stream stream) {
 
 FAKE Status cuStreamSynchronize(Stream stream) {
   std::unique_lock lock(fake().mutex);
+  if (breaks_capture()) return kCaptureUnsupported;
   run_until(lock, [&] { return stream->work.empty(); });
   return fake().state.copy_failure;
 }
@@ -383,6 +401,7 @@ FAKE Status cuEventRecord(Event event, Stream stream) {
 #ifndef FAKE_CUDA_BROKEN
 FAKE Status cuEventQuery(Event event) {
   const std::lock_guard lock(fake().mutex);
+  if (breaks_capture()) return kCaptureUnsupported;
   if (++fake().queries > fake().state.late) {
     fake().queries = 0;
     run_some();

@@ -20,8 +20,10 @@ struct FakeCuda {
   bool records_fail = false;
   int late = 0;  // how many queries of events pass before streams make progress
   bool host_memory_fails = false;
-  int copy_failure = 0;  // set by a failed copy; permanent, as with CUDA
+  bool capturing = false;  // another thread captures a graph, in the global mode
+  int copy_failure = 0;    // set by a failed copy; permanent, as with CUDA
   // Counters.
+  int broken_captures = 0;
   int flushes = 0;
   int copies = 0;
   int host_allocations = 0;  // alive

@@ -63,6 +63,25 @@ TEST_F(Staging, CopiesBothWaysAndReportsCompletion) {
   EXPECT_TRUE(std::equal(bytes_.begin() + 7, bytes_.end(), pinned_->bytes().begin()));
 }
 
+TEST_F(Staging, AGraphThatAnotherThreadCapturesIsNotDisturbed) {
+  fake_.with([](FakeCuda& cuda) { cuda.capturing = true; });
+  {
+    const auto pinned = PinnedMemory::allocate(engine_, kBytes);
+    ASSERT_TRUE(pinned);
+    CopyEvent event;
+    std::ranges::copy(bytes_, (*pinned)->bytes().begin());
+    ASSERT_TRUE(range_.copy(CopyWay::kToDevice, memory_.data(), (*pinned)->bytes().data(), kBytes));
+    ASSERT_TRUE(event.record(engine_, CopyWay::kToDevice));
+    ASSERT_EQ(wait(event), true);
+    engine_->wait();
+  }
+  fake_.with([](FakeCuda& cuda) {
+    cuda.capturing = false;
+    EXPECT_EQ(cuda.broken_captures, 0);
+  });
+  EXPECT_EQ(memory_.read(), bytes_);
+}
+
 TEST_F(Staging, FailedCopyIsReported) {
   fake_.with([](FakeCuda& cuda) { cuda.copies_fail = true; });
   CopyEvent event;

@@ -253,6 +253,14 @@ class AbTest(unittest.TestCase):
         error = self.run_ab(*arms, "--", "/no/such/program", expect=2).stderr
         self.assertIn("cannot run /no/such/program", error)
 
+    def test_failures_are_seen_although_our_parent_ignored_its_childrens_ends(self):
+        done = subprocess.run(
+            [PROGRAM, "ab", "--a", "X=1", "--b", "X=2", "--reps", "2", "--", "sh", "-c", "exit 7"],
+            cwd=self.folder, text=True, capture_output=True, timeout=LIMIT_S, check=False,
+            preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("ended with exit code 7", done.stderr)
+
 
 if __name__ == "__main__":
     PROGRAM = os.path.abspath(sys.argv.pop(1))

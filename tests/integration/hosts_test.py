@@ -29,6 +29,31 @@ SLOW = "(sends slowly to|is slow in both directions with)"
 WHY_NO_HOSTS = sshd_hosts.missing()
 
 
+# An agent that answers what its arguments say: the version, its machine, the address at which it
+# "serves", and the results of a test.
+HOSTILE_AGENT = """
+import json, sys
+release, machine, address, results = sys.argv[1:]
+def say(**words):
+    print(json.dumps(words), flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["type"] == "hello":
+        say(type="welcome", protocol=asked["protocol"], release=release, machine=machine)
+    if asked["type"] != "run":
+        continue
+    number, words = asked["id"], asked["arguments"]
+    output = {"nics": [{"name": "soft:udp:eth0", "address": "192.0.2.1"}]}
+    if words[0] == "preflight":
+        output = {"findings": [], "facts": {}}
+    elif words[0] != "info":
+        output = {"results": json.loads(results)}
+    if asked.get("announces"):
+        say(type="serving", id=number, address=address, port=1234)
+    say(type="ended", id=number, code=0, output=json.dumps(output), errors="")
+"""
+
+
 def environment(**changes):
     clean = {k: v for k, v in os.environ.items()
              if not k.startswith(("PACECAR_", "SLURM_")) and k != "NO_COLOR"}
@@ -119,6 +144,33 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(process.returncode, 1, script)
             self.assertIn(words, process.stderr, script)
             self.assertIn("none of the 2 hosts has answered", process.stderr)
+
+    def launch_hostile(self, address, results, real="none"):
+        """--launch by which all hosts are hostile, except `real`."""
+        agent = self.root / "hostile.py"
+        agent.write_text(HOSTILE_AGENT)
+        release = run(PROGRAM, "--version").stdout.split()[1]
+        script = self.root / "reach"
+        script.write_text(f"#!/bin/sh\n[ $1 = {real} ] && exec {PROGRAM} agent\n"
+                          f"exec python3 {agent} {release} of-$1 {address} '{results}'\n")
+        script.chmod(0o755)
+        return ["--launch", f"{script} {{host}}"]
+
+    def test_address_of_a_host_is_no_flag_on_another(self):
+        precious = self.root / "precious"
+        precious.write_text("precious")
+        process = run(PROGRAM, "bw", "--hosts", "a,b", "--pair-limit", "3", "-n", "1",
+                      *self.launch_hostile(f"--announce={precious}", "[]", real="b"),
+                      PACECAR_NICS="soft:udp:lo")
+        self.assertEqual(process.returncode, 1, process.stdout + process.stderr)
+        self.assertEqual(precious.read_text(), "precious")
+        self.assertRegex(process.stdout, "host '--announce=.*' has no address")
+
+    def test_results_of_another_form_do_not_end_preflight(self):
+        for results in "[1]", '{"client": {"counters": {"packets_sent": "x"}}}', '{"server": 1}':
+            process = run(PROGRAM, "preflight", "--hosts", "a,b",
+                          *self.launch_hostile("192.0.2.1", results))
+            self.assertIn("Paths: 1 of 1 carry", process.stdout, process.stderr)
 
     def test_srun_and_kubectl_get_their_arguments(self):
         path = f"{self.root}:{os.environ['PATH']}"
@@ -419,6 +471,19 @@ class LostHosts(WithHosts):
         self.assertIn("Ready: 3 of 4", output.replace("Not ready", "Ready"), errors)
         lost = json.loads(report.read_text("utf-8"))["lost"]
         self.assertEqual([(one["name"], one["why"]) for one in lost], [("gpu02", "interrupted")])
+
+    def test_ctrl_c_while_preflight_tries_the_paths_is_no_success(self):
+        process = subprocess.Popen(self.words("preflight"), env=environment(), text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        while not any("bw" in words for words in self.programs(1).values()):
+            self.assertIsNone(process.poll(), "it ended without trying the paths")
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 1, output)
+        self.assertIn("interrupted: not all paths have been tried", errors)
+        self.until_all_have_ended()
 
     def test_hung_host_is_lost_after_one_measurement(self):
         process = self.start(1, "--pair-limit", "4")

@@ -14,6 +14,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 import unittest
 import urllib.error
@@ -199,6 +200,29 @@ class Hostile(Case):
                 caller.sendall(words)
         self.assertIn("pacecar_processes 0\n", fetch(url)[1])
         for caller in silent:
+            caller.close()
+
+
+    def test_clients_that_send_slowly_block_nobody_and_no_end(self):
+        exporter, url = self.listen("--listen", "0")
+        address = ("127.0.0.1", urllib.parse.urlsplit(url).port)
+        slow = [socket.create_connection(address) for _ in range(8)]
+        over = threading.Event()
+
+        def drip():
+            while not over.wait(0.5):
+                for caller in slow:
+                    with contextlib.suppress(OSError):
+                        caller.send(b"x")
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        self.addCleanup(dripping.join)
+        self.addCleanup(over.set)
+        self.assertIn("pacecar_processes 0\n", fetch(url)[1])
+        exporter.send_signal(signal.SIGTERM)
+        self.assertEqual(exporter.wait(timeout=LIMIT_S), 0)
+        over.set()
+        for caller in slow:
             caller.close()
 
 

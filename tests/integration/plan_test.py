@@ -96,6 +96,15 @@ class Plan(unittest.TestCase):
         sizes = [one["size"] for one in json.loads(done.stdout)["results"]]
         self.assertEqual(sizes, [1, 1 << 44])
 
+    def test_groups_that_do_not_divide_the_ranks_are_refused(self):
+        for hosts, group, words in ((4, 20, "group is 20: give a divisor of the 32 ranks"),
+                                    (2048, 8192, "divisor of the 16384 ranks, and of the 4096")):
+            done = subprocess.run([PROGRAM, "predict", "--hosts", str(hosts), "--gpus", "8",
+                                   "--set", f"collective.group={group}"],
+                                  text=True, capture_output=True, timeout=LIMIT_S, check=False)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(words, done.stderr)
+
     def test_flags_may_come_in_any_order(self):
         done = subprocess.run([PROGRAM, "predict", "--topology", "star", "--hosts", "129"],
                               text=True, capture_output=True, timeout=LIMIT_S, check=False)

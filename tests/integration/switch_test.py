@@ -184,6 +184,7 @@ class Usage(unittest.TestCase):
                 (("--port", "lo", "--port", "lo"), "named twice"),
                 ((*ports, "--rate", "fast"), "--rate: 'fast'"),
                 ((*ports, "--rate", "0"), "--rate: '0'"),
+                ((*ports, "--rate", "100"), "--rate: '100'"),  # Mb/s or Gb/s was meant
                 ((*ports, "--ecn", "1K,2K,3,4"), "--ecn"),
                 ((*ports, "--ecn", "1K,2K,x"), "probability"),
                 (("--port", "lo", "--port", "lo", "--ecn", ""), "named twice"),  # not --ecn

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <optional>
 
+#include "tests/support/descriptor_limit.h"
 #include "tests/support/fi_world.h"
 #include "tests/support/tcp.h"
 
@@ -33,6 +34,19 @@ class ScarceMemory {
  private:
   rlimit before_;
 };
+
+TEST(FiProviderScarcity, AQueueThatCannotHaveItsDescriptorIsRefused) {
+  expect_processes_pass(1, [](Rank&) {
+    FiEnd end;
+    fi_cq_attr attributes{.format = FI_CQ_FORMAT_CONTEXT, .wait_obj = FI_WAIT_FD};
+    fid_cq* queue = nullptr;
+    const DescriptorLimit none;
+    EXPECT_LT(fi_cq_open(end.domain, &attributes, &queue, nullptr), 0);
+    attributes.wait_obj = FI_WAIT_NONE;
+    EXPECT_EQ(fi_cq_open(end.domain, &attributes, &queue, nullptr), 0);
+    EXPECT_EQ(fi_close(&queue->fid), 0);
+  });
+}
 
 TEST(FiProviderScarcity, AnEndpointWorksOnAfterASendThatGotNoMemory) {
   expect_processes_pass(1, [](Rank&) {

@@ -120,7 +120,7 @@ Result<std::unique_ptr<Context>> Context::open(const Options& options) {
   for (const std::string& warning : warnings) log(LogLevel::kWarn, warning);
   ASSIGN_OR_RETURN(auto key, read_cluster_key(params.key_file));
   GpuWays gpu_ways(params.gpu, log);
-  std::vector<NicCandidate> candidates = list_nics(params.bootstrap);
+  ASSIGN_OR_RETURN(auto candidates, list_nics(params.bootstrap));
   if (params.nics.empty()) report_flaws(candidates, log);
   ASSIGN_OR_RETURN(auto groups, open_chosen(std::move(candidates), params, log, gpu_ways));
   return gpu_ways.apply(std::make_unique<EngineContext>(std::move(params), std::move(groups), log,

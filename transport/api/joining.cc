@@ -14,6 +14,7 @@
 #include "transport/base/return_if_error.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/engine/clock.h"
+#include "transport/engine/own_process.h"
 
 namespace pacecar {
 namespace {
@@ -95,6 +96,7 @@ class EngineListener final : public Listener {
   const Handle& handle() const override { return handle_; }
 
   Result<std::unique_ptr<ReceiveConnection>> accept() override {
+    process_.check();  // a child would take its parent's callers
     const Instant now = time_.at(clock_now());
     while (waiting_.size() < kMaxWaiting) {
       auto session = bootstrap_->poll(now);
@@ -233,6 +235,7 @@ class EngineListener final : public Listener {
     return make_bonded_receive(std::move(lanes), own_.keeper);
   }
 
+  const OwnProcess process_;
   const OwnDevices own_;
   AttendedTime time_{clock_now()};
   std::unique_ptr<BootstrapListener> bootstrap_;
@@ -271,6 +274,7 @@ class EngineConnecting final : public Connecting {
   }
 
   Result<std::unique_ptr<SendConnection>> poll() override {
+    process_.check();
     auto made = advance();
     if (!made && begin_anew(made.error().code)) return nullptr;
     return made;
@@ -325,10 +329,10 @@ class EngineConnecting final : public Connecting {
     return make_bonded_send(std::move(lanes), own_.keeper);
   }
 
-  // A shared flow may have ended before the peer received the offer: offers once more, over new
-  // flows.
+  // A shared flow may have ended before the peer received the offer, or the peer was too busy to
+  // read it: offers once more, over new flows.
   bool begin_anew(ErrorCode failure) {
-    bool doubtful = false;
+    bool doubtful = failure == ErrorCode::kStale;
     for (size_t lane = 0; lane < connections_.size(); ++lane) {
       doubtful |=
           engine_of_lane(device_, lane).exclusively([&](Messenger& messenger, Nic&, Instant now) {
@@ -387,6 +391,7 @@ class EngineConnecting final : public Connecting {
     }
   }
 
+  const OwnProcess process_;
   const OwnDevices own_;
   const OwnDevice device_;
   const BootstrapHandle handle_;

@@ -4,15 +4,16 @@
 
 #include <algorithm>
 
+#include "transport/base/attended_time.h"
 #include "transport/base/return_if_error.h"
+#include "transport/engine/clock.h"
 
 namespace pacecar::rma {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 // join() fails when no rank has connected for this long. PACECAR_CONNECT_TIMEOUT limits the
 // connections that this rank makes.
-constexpr auto kPatience = std::chrono::seconds(60);
+constexpr Duration kPatience = Duration::from_s(60);
 
 }  // namespace
 
@@ -35,8 +36,9 @@ Result<void> RankConnector::connect_all(std::span<const Handle> handles, uint32_
     const size_t rank = (rank_ + i) % handles.size();
     ASSIGN_OR_RETURN(calls_[rank], context_.connect(nic_, handles[rank], options));
   }
-  auto moved_at = Clock::now();
-  while (!complete()) {
+  AttendedTime time(clock_now());  // this process may have been stopped
+  Instant moved_at = clock_now();
+  while (missing() < calls_.size()) {
     context_.progress(nic_);
     bool moved = false;
     for (size_t rank = 0; rank < calls_.size(); ++rank) {
@@ -46,23 +48,25 @@ Result<void> RankConnector::connect_all(std::span<const Handle> handles, uint32_
     ASSIGN_OR_RETURN(const auto accepted, accept());
     ASSIGN_OR_RETURN(const auto identified, identify());
     moved |= accepted || identified;
-    const auto now = Clock::now();
+    const Instant now = time.at(clock_now());
     if (moved) moved_at = now;
     if (now - moved_at > kPatience) {
-      const auto missing =
-          std::ranges::find_if(inboxes_, [](const auto& inbox) { return !inbox.has_value(); });
       return fail(ErrorCode::kPeer,
-                  fmt::format("rank {} has not connected: look for the first error there",
-                              missing - inboxes_.begin()));
+                  fmt::format("rank {} has not connected, or cannot be reached: look for the first "
+                              "error there",
+                              missing()));
     }
     if (!moved) context_.rest(nic_);
   }
   return {};
 }
 
-bool RankConnector::complete() const {
-  return std::ranges::all_of(inboxes_, [](const auto& inbox) { return inbox.has_value(); }) &&
-         std::ranges::all_of(outboxes_, [](const auto& box) { return box && box->idle(); });
+size_t RankConnector::missing() const {
+  size_t rank = 0;
+  while (rank < calls_.size() && inboxes_[rank] && outboxes_[rank] && outboxes_[rank]->idle()) {
+    ++rank;
+  }
+  return rank;
 }
 
 Result<void> RankConnector::check_nic(size_t nic) const {

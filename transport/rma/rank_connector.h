@@ -30,7 +30,8 @@ class RankConnector {
   Result<bool> call(size_t rank);
   Result<bool> accept();
   Result<bool> identify();
-  bool complete() const;
+  // The first rank that is not joined in both directions; their number: none.
+  size_t missing() const;
   Result<void> check_nic(size_t nic) const;
 
   Context& context_;

@@ -22,8 +22,11 @@ Frame hello_to(const Peer& peer) {
 
 }  // namespace
 
-Connector::Connector(EndpointState& state, FailPeer fail_peer)
-    : state_(state), fail_peer_(std::move(fail_peer)), instance_(random_u64()) {}
+Connector::Connector(EndpointState& state, FailPeer fail_peer, PeerTable::IsInUse is_in_use)
+    : state_(state),
+      fail_peer_(std::move(fail_peer)),
+      is_in_use_(std::move(is_in_use)),
+      instance_(random_u64()) {}
 
 int Connector::open(const Address& wanted) {
   Domain& domain = state_.domain;
@@ -104,7 +107,7 @@ void Connector::on_greeting(const EndpointBootstrap::Event& event) {
   Peer* peer = nullptr;
   if (answers) {
     peer = peer_of(event.call);
-  } else if (state_.peers.admits(name)) {
+  } else if (state_.peers.admits(name, is_in_use_)) {
     peer = &state_.peers.named(name);
   }
   if (peer == nullptr) return bootstrap_->end(event.call);

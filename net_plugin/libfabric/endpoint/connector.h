@@ -14,7 +14,7 @@ class Connector {
   // Fails a peer before the call returns.
   using FailPeer = std::function<void(Peer&, const Failure&)>;
 
-  Connector(EndpointState& state, FailPeer fail_peer);
+  Connector(EndpointState& state, FailPeer fail_peer, PeerTable::IsInUse is_in_use);
 
   // Listens at this address. Returns 0 or a negative fi_errno.
   int open(const Address& wanted);
@@ -47,6 +47,7 @@ class Connector {
 
   EndpointState& state_;
   FailPeer fail_peer_;
+  PeerTable::IsInUse is_in_use_;
   const uint64_t instance_;
   Address name_;
   std::unique_ptr<EndpointBootstrap> bootstrap_;

@@ -26,7 +26,11 @@ Endpoint::Endpoint(Domain& domain, const fi_info& info)
       tx_(*info.tx_attr),
       rx_(*info.rx_attr),
       state_(domain),
-      connector_(state_, [this](Peer& peer, const Failure& failure) { fail_peer(peer, failure); }),
+      connector_(
+          state_, [this](Peer& peer, const Failure& failure) { fail_peer(peer, failure); },
+          [this](const Peer& peer) {
+            return state_.operations.outstanding_with(peer) || receiver_.knows(peer);
+          }),
       initiator_(state_, bulk_, tx_.size),
       receiver_(state_, bulk_, rx_.size) {
   const SocketAddress any{.v4 = {.sin_family = AF_INET}};
@@ -277,8 +281,10 @@ void Endpoint::fail_lost_peers() {
   const Duration turn = attended_.advance(clock_now());
   for (Peer& peer : state_.peers.all()) {
     if (!peer.failure) continue;
-    // Time does not count while the peer's frames wait for the application to read completions.
-    const bool waits = state_.completions.receive().full() && peer.has_unread_frames();
+    // Time does not count while the peer's frames wait for the application to read completions, or
+    // to post receives.
+    const bool waits =
+        (state_.completions.receive().full() || receiver_.is_full()) && peer.has_unread_frames();
     if (!waits) peer.failure->lasted = peer.failure->lasted + turn;
     // What it has sent on its other connections may still arrive.
     const bool complete = peer.has_closed() && !state_.operations.outstanding_with(peer);

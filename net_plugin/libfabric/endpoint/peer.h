@@ -37,6 +37,7 @@ struct Failure {
 
 struct Peer {
   Domain* domain = nullptr;
+  bool free = false;  // a place for another peer
   PeerId number = 0;
   Address name;
   Token token{};                                     // the peer sends it in kHello
@@ -73,6 +74,8 @@ struct Peer {
   bool can_send() const { return outbox->is_open() && !sends_fail(); }
   // It has our greeting, so it connects to our listener.
   bool connects_to_us() const { return instance != 0 && !tcp_calls.empty() && !frames.source; }
+  // It has been failed, or was never called, and no reply to it is outstanding.
+  bool is_gone() const { return instance == 0 && tcp_calls.empty() && serving == 0 && !failure; }
   // Whether all that can be sent to it is sent.
   bool is_flushed() const;
 

@@ -32,10 +32,13 @@ Peer& PeerTable::named(const Address& name) {
   const auto known = by_name_.find(name);
   if (known != by_name_.end()) return *known->second;
   Peer made = disconnected();
-  made.number = static_cast<PeerId>(peers_.size());
   made.name = name;
-  Peer& peer = peers_.emplace_back(std::move(made));
+  made.number = free_.empty() ? static_cast<PeerId>(peers_.size()) : free_.back()->number;
+  if (free_.empty()) free_.push_back(&peers_.emplace_back());
+  Peer& peer = *free_.back();
   by_name_.emplace(name, &peer);
+  free_.pop_back();
+  peer = std::move(made);
   return peer;
 }
 
@@ -69,18 +72,33 @@ fi_addr_t PeerTable::source_of(Peer& peer) const {
   return peer.source;
 }
 
-// A greeting proves nothing, and peers are never removed. So the number of peers that are neither
-// connected nor in the address vector is bounded, of one host and of all.
-bool PeerTable::admits(const Address& name) const {
-  if (by_name_.contains(name) || vector_->names.number_of(name)) return true;
+bool PeerTable::is_unproven(const Peer& peer) const {
+  return !peer.free && !peer.outbox->is_open() && !vector_->names.number_of(peer.name);
+}
+
+// A greeting proves nothing. So the number of peers that are neither connected nor in the address
+// vector is bounded, of one host and of all.
+bool PeerTable::has_room_for(const Address& name) const {
   size_t of_all = 0;
   size_t of_host = 0;
   for (const Peer& peer : peers_) {
-    if (peer.outbox->is_open() || vector_->names.number_of(peer.name)) continue;
+    if (!is_unproven(peer)) continue;
     ++of_all;
     of_host += same_ip(peer.name, name) ? 1 : 0;
   }
   return of_host < kMaxUnprovenOfHost && of_all < kMaxUnproven;
+}
+
+bool PeerTable::admits(const Address& name, const IsInUse& is_in_use) {
+  if (by_name_.contains(name) || vector_->names.number_of(name) || has_room_for(name)) return true;
+  for (Peer& peer : peers_) {
+    if (!is_unproven(peer) || !peer.is_gone() || is_in_use(peer)) continue;
+    std::erase_if(by_name_, [&](const auto& named) { return named.second == &peer; });
+    free_.push_back(&peer);
+    peer.free = true;
+  }
+  by_address_.clear();
+  return has_room_for(name);
 }
 
 }  // namespace pacecar::fabric

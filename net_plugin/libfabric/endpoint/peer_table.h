@@ -1,8 +1,10 @@
-// The peers of an endpoint, by name and by number in the address vector. Peers are never removed: a
-// peer that failed may be called again. Thread rule: with the domain's lock held.
+// The peers of an endpoint, by name and by number in the address vector. A peer that failed may be
+// called again; only where many are gone, their places are for others. Thread rule: with the
+// domain's lock held.
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -32,7 +34,8 @@ class PeerTable {
   // The peer's number in the address vector; FI_ADDR_NOTAVAIL: it has none.
   fi_addr_t source_of(Peer& peer) const;
   // Whether a caller of this name may become a peer.
-  bool admits(const Address& name) const;
+  using IsInUse = std::function<bool(const Peer&)>;  // by operations, receives or messages
+  bool admits(const Address& name, const IsInUse& is_in_use);
 
   // From now on the peer has no connections, and reads none of our memory, because the token is
   // new. Returns the completions that it held. Throws std::bad_alloc: then nothing has changed.
@@ -45,10 +48,13 @@ class PeerTable {
   static constexpr size_t kMaxUnproven = 4096;        // likewise, of all hosts
 
   Peer disconnected() const;
+  bool is_unproven(const Peer& peer) const;
+  bool has_room_for(const Address& name) const;
 
   Domain& domain_;
   AddressVector* vector_ = nullptr;
   std::deque<Peer> peers_;  // by PeerId; a deque: peers do not move
+  std::vector<Peer*> free_;
   std::map<Address, Peer*> by_name_;
   std::vector<Peer*> by_address_;  // a cache of the address vector, of cached_version_
   uint64_t cached_version_ = 0;

@@ -1,6 +1,7 @@
 #include "net_plugin/libfabric/endpoint/receiver.h"
 
 #include <algorithm>
+#include <array>
 
 namespace pacecar::fabric {
 namespace {
@@ -225,6 +226,15 @@ void Receiver::fail_receives(Concerned concerned, int error, const std::string& 
       }
     }
   }
+}
+
+bool Receiver::knows(const Peer& peer) {
+  return std::ranges::any_of(std::array{&tagged_, &untagged_}, [&](Messages* messages) {
+    return std::ranges::count(messages->messages(), peer.number, &Messages::Arrived::source) > 0 ||
+           std::ranges::any_of(messages->receives(), [&](const Messages::Posted& one) {
+             return one.pattern.source == peer.number;
+           });
+  });
 }
 
 void Receiver::forget_messages_of(const Peer& peer) {

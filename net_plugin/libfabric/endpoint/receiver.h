@@ -24,6 +24,12 @@ class Receiver {
   FrameResult on_message(Peer& peer, const FrameView& view);
   // Drops the peer's unexpected offers. Its eager messages can still be received.
   void forget_messages_of(const Peer& peer);
+  // Whether a message of the peer, or a receive from it alone, waits.
+  bool knows(const Peer& peer);
+  // Whether further messages wait until receives are posted.
+  bool is_full() const {
+    return unexpected_bytes_ + frame_bytes(kEagerBytes) > kMaxUnexpectedBytes;
+  }
   // The region is being closed: receives into its GPU memory fail.
   void forget(MemoryRegion& region);
   // Fails the receives that only this peer could match.

@@ -1,4 +1,6 @@
 // Connections: listen, connect, accept, reject, disconnect.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -219,6 +221,16 @@ extern "C" {
 PACECAR_VERBS int rdma_listen(rdma_cm_id* id, int backlog) {
   OWN_ID(own, id);
   if (own.listening || cm::port_of(own, true) == 0) return failed(EINVAL);
+  if (own.device != nullptr && !own.any_address) {
+    const auto source = from_sockaddr(&own.route.addr.src_addr);
+    const Address receives_at = own.device->address();
+    if (!source || !same_ip(*source, receives_at)) {
+      log_sink()(LogLevel::kWarn,
+                 fmt::format("rdma_listen: {} receives at {} only: listen there",
+                             ibv_get_device_name(own.verbs->device), ip_to_string(receives_at)));
+      return failed(EADDRNOTAVAIL);
+    }
+  }
   if (!own.reservation && !reserve_port(own)) return -1;
   // Devices that cannot be opened, such as other users' interfaces, are skipped.
   if (own.any_address && all_devices().empty()) return failed(ENODEV);

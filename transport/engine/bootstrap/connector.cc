@@ -234,8 +234,9 @@ BootstrapConnector::Step BootstrapConnector::protocol_error(ChannelStatus status
                             "{}: use the same Pacecar release on both hosts",
                             peer(), channel_->peer_version(), bootstrap::kVersion));
   }
+  // Perhaps before it had read the offer, as it was too busy.
   if (status == ChannelStatus::kClosed) {
-    return fail(ErrorCode::kPeer,
+    return fail(ErrorCode::kStale,
                 fmt::format("the listener at {} closed the connection before it answered: look for "
                             "the cause in its log",
                             peer()));

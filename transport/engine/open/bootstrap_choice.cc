@@ -1,8 +1,11 @@
 #include "transport/engine/open/bootstrap_choice.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 
+#include "transport/base/return_if_error.h"
 #include "transport/base/take_until.h"
 #include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
@@ -50,6 +53,16 @@ std::optional<Address> choose_bootstrap(std::span<const InterfaceInfo> interface
            std::ranges::find(each.addresses, *routed) != each.addresses.end();
   });
   return leaves ? leaves : first([](const InterfaceInfo& each) { return !each.loopback; });
+}
+
+Result<Address> bootstrap_address(std::string_view selection, std::string_view netdev) {
+  ASSIGN_OR_RETURN(const auto interfaces, list_interfaces());
+  const auto address = choose_bootstrap(interfaces, selection, netdev, routed_source());
+  if (address) return *address;
+  return fail(ErrorCode::kNotFound,
+              fmt::format("no interface has an address by which peers could set up connections: "
+                          "see 'ip address' and PACECAR_BOOTSTRAP ('{}')",
+                          selection));
 }
 
 std::optional<Address> routed_source() {

@@ -22,6 +22,9 @@ std::optional<Address> choose_bootstrap(std::span<const InterfaceInfo> interface
                                         std::string_view selection, std::string_view netdev,
                                         const std::optional<Address>& routed);
 
+// Chooses among this host's interfaces. Errors: as list_interfaces; kNotFound.
+Result<Address> bootstrap_address(std::string_view selection, std::string_view netdev);
+
 // The IPv4 source address of packets on the default route; nullopt: there is none, as on hosts with
 // IPv6 only.
 std::optional<Address> routed_source();

@@ -24,7 +24,7 @@ constexpr const char* kModule = "libpacecar-dpdk.so";
 Result<Address> bootstrap_address(const DpdkDevice& device, const OpenedDpdk& opened) {
   std::vector<InterfaceInfo> interfaces;
   if (device.bootstrap.empty()) {
-    interfaces = list_interfaces();
+    ASSIGN_OR_RETURN(interfaces, list_interfaces());
     std::erase_if(interfaces, [](const InterfaceInfo& each) { return !each.up; });
   } else {
     ASSIGN_OR_RETURN(interfaces.emplace_back(), find_interface(device.bootstrap));

@@ -90,9 +90,10 @@ std::string pci_device_path(const std::string& address) {
   return std::filesystem::canonical("/sys/bus/pci/devices/" + address, error);
 }
 
-std::vector<NicCandidate> list_nics(std::string_view selection) {
+Result<std::vector<NicCandidate>> list_nics(std::string_view selection) {
+  ASSIGN_OR_RETURN(const auto interfaces, list_interfaces());
   std::vector<NicCandidate> nics = list_verbs_nics();
-  const auto software = soft_candidates(list_interfaces(), selection);
+  const auto software = soft_candidates(interfaces, selection);
   nics.insert(nics.end(), software.begin(), software.end());
   return nics;
 }

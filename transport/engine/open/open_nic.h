@@ -32,7 +32,7 @@ Rate first_rate(const OpenedNic& nic);
 void share_link(OpenedNic& nic, const Params& params, const LogSink& log);
 
 // `selection`: as of names_interface(); the software NICs that it does not name are secluded.
-std::vector<NicCandidate> list_nics(std::string_view selection = {});
+Result<std::vector<NicCandidate>> list_nics(std::string_view selection = {});
 
 // Errors: those of the kind of NIC; each names the device and the cure.
 Result<OpenedNic> open_nic(const NicCandidate& candidate, const Params& params, const LogSink& log);

@@ -18,7 +18,7 @@ namespace pacecar {
 namespace {
 
 // The address of the bootstrap's TCP connections: the provider's own if it is an IP address.
-std::optional<Address> bootstrap_address(const OfiProvider& provider, const std::string& wish) {
+Result<Address> address_of(const OfiProvider& provider, const std::string& wish) {
   const fi_info& info = *provider.info;
   const bool ip = info.addr_format == FI_SOCKADDR || info.addr_format == FI_SOCKADDR_IN ||
                   info.addr_format == FI_SOCKADDR_IN6;
@@ -27,7 +27,7 @@ std::optional<Address> bootstrap_address(const OfiProvider& provider, const std:
     address.port = 0;
     return address;
   }
-  return choose_bootstrap(list_interfaces(), wish, {}, routed_source());
+  return bootstrap_address(wish, {});
 }
 
 std::string pci_path(const fi_info& info) {
@@ -96,13 +96,7 @@ Result<OpenedNic> open_ofi_nic(const NicCandidate& candidate, const Params& para
   const auto [name, domain] = provider_and_domain(candidate.device);
   ASSIGN_OR_RETURN(auto provider,
                    choose_ofi_provider(name, domain, params.gpu != GpuSetting::kHost));
-  const auto address = bootstrap_address(provider, params.bootstrap);
-  if (!address) {
-    return fail(ErrorCode::kNotFound,
-                fmt::format("no interface has an address by which peers could set up connections "
-                            "of '{}': give one an address",
-                            candidate.name()));
-  }
+  ASSIGN_OR_RETURN(const auto address, address_of(provider, params.bootstrap));
   if (const std::string_view avoid = what_nccl_must_avoid(provider); !avoid.empty()) {
     log(LogLevel::kWarn,
         fmt::format("{}: the bytes of a write may arrive in any order there: keep NCCL from {}",
@@ -124,7 +118,7 @@ Result<OpenedNic> open_ofi_nic(const NicCandidate& candidate, const Params& para
                                            .chunk = params.chunk,
                                            .line_rate = speed,
                                            .silence_limit = params.timeout * 6 / 10,
-                                           .address = *address},
+                                           .address = address},
                                           std::move(provider), clock_now()));
   return OpenedNic{.name = candidate.name(),
                    .device = device,

@@ -35,10 +35,6 @@ Ports list_ports() {
   return ports;
 }
 
-std::optional<Address> bootstrap_address(const std::string& wish, const std::string& netdev) {
-  return choose_bootstrap(list_interfaces(), wish, netdev, routed_source());
-}
-
 // Checks when the NIC is opened, not at the first registration, that enough memory can be locked
 // for any use.
 Result<void> check_locking(NicMemory& nic) {
@@ -82,14 +78,11 @@ Result<OpenedNic> open_verbs_nic(const NicCandidate& candidate, const Params& pa
                                  const LogSink& log) {
   const Ports ports = list_ports();
   const auto port = std::ranges::find(ports, candidate.device, &Ports::value_type::first);
-  const auto address =
-      port == ports.end() ? std::nullopt : bootstrap_address(params.bootstrap, port->second.netdev);
-  if (!address) {
+  if (port == ports.end()) {
     return fail(ErrorCode::kNotFound,
-                fmt::format("the RDMA NIC {} has gone, or no interface has an address for the "
-                            "bootstrap: see 'rdma link', 'ip address' and PACECAR_BOOTSTRAP ('{}')",
-                            candidate.device, params.bootstrap));
+                fmt::format("the RDMA NIC {} has gone: see 'rdma link'", candidate.device));
   }
+  ASSIGN_OR_RETURN(const auto address, bootstrap_address(params.bootstrap, port->second.netdev));
   ASSIGN_OR_RETURN(const auto gid, parse_gid_index(params.gid_index));
   ASSIGN_OR_RETURN(const bool without_stamps, parse_without_stamps(params.verbs_without));
   const VerbsPortInfo& info = port->second;
@@ -108,7 +101,7 @@ Result<OpenedNic> open_verbs_nic(const NicCandidate& candidate, const Params& pa
                                              .line_rate = params.line_rate,
                                              .without_stamps = without_stamps,
                                              .silence_limit = params.timeout * 6 / 10,
-                                             .address = *address,
+                                             .address = address,
                                              .log = log},
                                             clock_now()));
   RETURN_IF_ERROR(check_locking(nic->nic()));

@@ -23,6 +23,10 @@
 namespace pacecar {
 namespace {
 
+bool sends_by_socket(const std::string& nic) {
+  return nic.starts_with("soft:udp:") || nic.starts_with("soft:raw:");
+}
+
 bool has_address(Address address) {
   address.port = 0;
   SocketAddress raw;
@@ -93,7 +97,7 @@ std::optional<bool> link_is_up(const std::string& interface) {
 }
 
 std::string own_trouble(const std::string& nic, const Address& address, const std::string& peer) {
-  if (!nic.starts_with("soft:udp:") && !nic.starts_with("soft:raw:")) return {};
+  if (!sends_by_socket(nic)) return {};
   const std::string interface = nic.substr(nic.find(':', 5) + 1);
   if (link_is_up(interface) == false) {
     return fmt::format(
@@ -128,7 +132,7 @@ bool leaves_by_own(const Address& own, const Address& peer) {
 
 std::string route_trouble(const std::string& nic, const Address& own, const std::string& peer) {
   const auto to = parse_address(peer);
-  if (!to || !nic.starts_with("soft:udp:")) return {};
+  if (!to || !sends_by_socket(nic)) return {};
   const OwnInterface interface = interface_of(own);
   const std::string by = outgoing(own, *to);
   if (interface.subnet.empty() || by.empty() || by == "lo" || by == interface.name) return {};

@@ -8,12 +8,14 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 
 #include "transport/base/file_descriptor.h"
+#include "transport/base/return_if_error.h"
 #include "transport/io/sockaddr.h"
 #include "transport/wire/address.h"
 
@@ -22,8 +24,8 @@ namespace {
 
 std::filesystem::path sys_path(const std::string& name) { return "/sys/class/net/" + name; }
 
-Bytes read_mtu(const std::string& name) {
-  const FileDescriptor any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+// Through `any` socket.
+Bytes read_mtu(const FileDescriptor& any, const std::string& name) {
   ifreq request{};
   name.copy(request.ifr_name, IF_NAMESIZE - 1);
   return ioctl(any.get(), SIOCGIFMTU, &request) == 0 ? static_cast<Bytes>(request.ifr_mtu) : 0;
@@ -48,10 +50,10 @@ Rate read_speed(const std::string& name) {
   return Rate::from_bps(static_cast<uint64_t>(megabits) * 1'000'000);
 }
 
-InterfaceInfo describe(const ifaddrs& entry) {
+InterfaceInfo describe(const FileDescriptor& any_socket, const ifaddrs& entry) {
   InterfaceInfo info;
   info.name = name_of_label(entry.ifa_name);
-  info.mtu = read_mtu(info.name);
+  info.mtu = read_mtu(any_socket, info.name);
   info.up = (entry.ifa_flags & IFF_UP) != 0;
   info.running = (entry.ifa_flags & IFF_RUNNING) != 0;
   info.loopback = (entry.ifa_flags & IFF_LOOPBACK) != 0;
@@ -97,14 +99,18 @@ uint64_t guid_from_mac(const std::array<uint8_t, 6>& mac) {
   return guid;
 }
 
-std::vector<InterfaceInfo> list_interfaces() {
+Result<std::vector<InterfaceInfo>> list_interfaces() {
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return {};
+  const FileDescriptor any_socket(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (any_socket.get() < 0 || getifaddrs(&list) != 0) {
+    return fail(ErrorCode::kSystem,
+                fmt::format("cannot list the network interfaces: {}", std::strerror(errno)));
+  }
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
   std::vector<InterfaceInfo> interfaces;
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     auto it = std::ranges::find(interfaces, name_of_label(entry->ifa_name), &InterfaceInfo::name);
-    if (it == interfaces.end()) it = interfaces.insert(it, describe(*entry));
+    if (it == interfaces.end()) it = interfaces.insert(it, describe(any_socket, *entry));
     if (entry->ifa_addr != nullptr) add_address(*it, *entry->ifa_addr);
   }
   // Temporary addresses (RFC 8981) vanish, like those that are deprecated. One that failed
@@ -124,8 +130,9 @@ std::vector<InterfaceInfo> list_interfaces() {
 }
 
 Result<InterfaceInfo> find_interface(const std::string& name) {
+  ASSIGN_OR_RETURN(auto interfaces, list_interfaces());
   std::vector<std::string> names;
-  for (InterfaceInfo& info : list_interfaces()) {
+  for (InterfaceInfo& info : interfaces) {
     if (info.name == name) return std::move(info);
     names.push_back(std::move(info.name));
   }

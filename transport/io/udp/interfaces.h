@@ -31,13 +31,14 @@ struct InterfaceInfo {
 // EUI-64 from a 48-bit MAC address (RFC 4291, appendix A).
 uint64_t guid_from_mac(const std::array<uint8_t, 6>& mac);
 
-std::vector<InterfaceInfo> list_interfaces();
+// Error: kSystem, as too few descriptors are left.
+Result<std::vector<InterfaceInfo>> list_interfaces();
 // The interface of an address's label: "eth0" of "eth0:1".
 inline std::string name_of_label(std::string_view label) {
   return std::string(label.substr(0, label.find(':')));
 }
 
-// Error: kNotFound; the message lists the interfaces.
+// Error: kNotFound; the message lists the interfaces. Or that of list_interfaces.
 Result<InterfaceInfo> find_interface(const std::string& name);
 
 // The address that a NIC on this interface uses: IPv4 first, of loopback one that other hosts may

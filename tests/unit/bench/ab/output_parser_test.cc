@@ -76,6 +76,18 @@ TEST(OutputParser, NcclTestsOutputIsParsed) {
   EXPECT_EQ(parsed.headline.front(), "avg_busbw_gbs");
 }
 
+// As of all_reduce_perf -d all.
+TEST(OutputParser, NcclTestsOutputOfSeveralTypesIsParsed) {
+  const ParsedOutput parsed = parse_output(
+      "#  size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+      "8388608 2097152 float sum -1 100 10 10 0 100 10 10 0\n"
+      "8388608 4194304 half sum -1 100 20 20 3 100 20 20 0\n");
+  EXPECT_EQ(parsed.metrics.at("busbw_gbs@8388608 float sum -1"), 10);
+  EXPECT_EQ(parsed.metrics.at("busbw_gbs@8388608 half sum -1"), 20);
+  EXPECT_EQ(parsed.metrics.at("wrong@8388608 half sum -1"), 3);
+  EXPECT_EQ(parsed.headline.size(), 2U);
+}
+
 TEST(OutputParser, UnknownOutputHasNoFigures) {
   for (const std::string_view output :
        {"", "\n\n", "hello 1 2 3\n", "{\"results\": 3}", "{ not json }", "}{",

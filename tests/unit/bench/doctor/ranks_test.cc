@@ -222,6 +222,9 @@ TEST(DoctorRanks, TwoCutPathsMakeADeadPortAndOneACut) {
   cut(1, 2);
   Job job = job_of(processes);
   EXPECT_EQ(doctor::conclude(job, doctor::examine(job)).rule, "cut");
+  cut(2, 1);
+  job = job_of(processes);
+  EXPECT_EQ(doctor::conclude(job, doctor::examine(job)).rule, "cut") << "the same path";
   cut(2, 3);
   job = job_of(processes);
   const doctor::Verdict verdict = doctor::conclude(job, doctor::examine(job));

@@ -149,6 +149,29 @@ TEST(Predict, OversubscribedCoreIsTheBottleneck) {
   EXPECT_TRUE(found.bottleneck == Cause::kUplink || found.bottleneck == Cause::kDownlink);
 }
 
+// A send from a host whose slowest NIC has an index that the other host lacks.
+TEST(Predict, HostsOnRailsMayHaveDifferentNumbersOfNics) {
+  Cluster cluster = single_gpus(1, 400);
+  cluster.nic_kinds.push_back(cluster.nic_kinds.front());
+  cluster.nic_kinds.back().rate /= 2;
+  cluster.groups = {{.hosts = 1, .gpus = 1, .nics = {0, 1}}, {.hosts = 1, .gpus = 1, .nics = {0}}};
+  cluster.fabric.rails = true;
+  cluster.fabric.hosts_per_leaf = 1;
+  const Collective what{
+      .operation = Operation::kSendRecv, .algorithm = Algorithm::kPairwise, .bytes = 1'000'000'000};
+  EXPECT_GE(predict(cluster, what, message_costs()).time_s, 1e9 / 25e9);
+}
+
+TEST(Predict, LargeGroupsOfAHierarchicalCollectiveTakeTheTimeOfARing) {
+  const Cluster cluster = single_gpus(256, 100);
+  const auto time_of = [&](Algorithm algorithm, uint32_t group) {
+    const Collective what{.algorithm = algorithm, .bytes = 1'000'000'000, .group = group};
+    return predict(cluster, what, message_costs()).time_s;
+  };
+  EXPECT_NEAR(time_of(Algorithm::kHierarchical, 128), time_of(Algorithm::kRing, 0),
+              0.02 * time_of(Algorithm::kRing, 0));
+}
+
 TEST(Predict, PlanOfSomeRepeatedStepsGivesTheSameTime) {
   const Cluster cluster = single_gpus(48, 100);
   const Collective what{.bytes = 48'000'000};

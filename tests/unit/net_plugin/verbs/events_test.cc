@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
-#include <sys/resource.h>
 
 #include <array>
 #include <atomic>
@@ -12,6 +11,7 @@
 #include <chrono>
 #include <thread>
 
+#include "tests/support/descriptor_limit.h"
 #include "tests/support/own_verbs_device.h"
 
 namespace pacecar::test::events_test {
@@ -78,15 +78,11 @@ class VerbsDeviceEvents : public ::testing::Test {
 };
 
 TEST_F(VerbsDeviceEvents, ChannelWithoutDescriptorsSaysSo) {
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const DescriptorLimit none;
   EXPECT_EQ(ibv_create_comp_channel(context), nullptr);
   EXPECT_EQ(errno, EMFILE);
   EXPECT_EQ(rdma_create_event_channel(), nullptr);
   EXPECT_EQ(errno, EMFILE);
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST_F(VerbsDeviceEvents, UnreadEventsEndWithTheirQueuePair) {

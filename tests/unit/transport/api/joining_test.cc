@@ -10,6 +10,7 @@
 #include <chrono>
 #include <thread>
 
+#include "tests/support/bootstrap_pair.h"
 #include "tests/support/joining_process.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/wire/address.h"
@@ -233,6 +234,44 @@ TEST(Bootstrapping, TimeInWhichTheHostWasSuspendedDoesNotCount) {
   const auto ends = test::finish(*connecting, *listener);
   ASSERT_TRUE(ends) << ends.error().message;
   expect_carries(ours.context(), theirs.context(), *ends);
+}
+
+// It has accepted the call, and drops it as others wait.
+TEST(Bootstrapping, AListenerThatWasTooBusyToReadTheOfferGetsItOnceMore) {
+  Process process({{{"soft"}}}), other({{{"soft"}}});
+  const Handle named = other.context().listen(0).value()->handle();
+  const auto identity = bootstrap::parse_handle({named.bytes}).value().identity;
+  const auto listener =
+      BootstrapListener::open(test::ipv4_loopback(), identity, Duration::from_s(10), {}).value();
+  const auto connecting = process.context().connect(0, Handle{listener->handle().bytes}).value();
+  const auto offered = [&] {
+    std::unique_ptr<BootstrapSession> session;
+    for (; session == nullptr; session = listener->poll(clock_now())) {
+      EXPECT_EQ(connecting->poll().value(), nullptr);
+    }
+    return session;
+  };
+  (void)offered();
+  EXPECT_NE(offered(), nullptr);
+}
+
+TEST(ForkedChild, NeitherAcceptsItsParentsCallersNorConnects) {
+  Process process({{{"soft"}}});
+  const auto listener = process.context().listen(0).value();
+  const auto connecting = process.context().connect(0, listener->handle()).value();
+  EXPECT_EQ(connecting->poll().value(), nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    EXPECT_THROW((void)listener->accept(), std::logic_error);
+    EXPECT_THROW((void)connecting->poll(), std::logic_error);
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  const auto ends = test::finish(*connecting, *listener);
+  ASSERT_TRUE(ends) << ends.error().message;
+  expect_carries(process.context(), process.context(), *ends);
 }
 
 TEST(ForkedChild, MayEndAContextWithBonds) {

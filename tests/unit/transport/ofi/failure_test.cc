@@ -2,11 +2,11 @@
 // stay open: in real time, on providers that every machine has. A missing provider is skipped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
 
+#include "tests/support/descriptor_limit.h"
 #include "tests/support/ofi_child.h"
 #include "tests/support/over_ofi.h"
 
@@ -239,12 +239,10 @@ TEST_P(OfiFailureTest, TimeWithoutTurnsOfTheNicIsNotSilence) {
 
 TEST_P(OfiFailureTest, ANicWhoseEndpointsCannotBeReopenedSleepsWithoutThem) {
   OfiEnd end(kind());
-  rlimit files{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
-  const rlimit none{.rlim_cur = 0, .rlim_max = files.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
-  end.nic().reopen_endpoints("to have none");
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  {
+    const test::DescriptorLimit none;
+    end.nic().reopen_endpoints("to have none");
+  }
   EXPECT_FALSE(end.nic().create_queue_pair({}));
   EXPECT_TRUE(end.nic().prepare_to_wait(monotonic_now()));
   end.step();

@@ -93,12 +93,30 @@ TEST_F(EndpointParts, ANumberThatIsReusedIsAnotherPeer) {
 }
 
 TEST_F(EndpointParts, PeersOfOneHostThatProveNothingAreBounded) {
-  while (state_.peers.admits(address_of(1, static_cast<uint16_t>(state_.peers.all().size() + 1)))) {
-    state_.peers.named(address_of(1, static_cast<uint16_t>(state_.peers.all().size() + 1)));
-    ASSERT_LE(state_.peers.all().size(), 1024U);
+  constexpr size_t kMost = 1024;
+  const auto held = [](const Peer&) { return true; };
+  const auto of_host = [](size_t number) { return address_of(1, static_cast<uint16_t>(number)); };
+  for (size_t i = 0; i < kMost; ++i) {
+    ASSERT_TRUE(state_.peers.admits(of_host(i), held));
+    state_.peers.named(of_host(i)).instance = i == 2 ? 1 : 0;
   }
-  EXPECT_TRUE(state_.peers.admits(address_of(2, 1)));
-  EXPECT_TRUE(state_.peers.admits(address_of(1, 1))) << "it is known";
+  EXPECT_FALSE(state_.peers.admits(of_host(kMost), held));
+  EXPECT_TRUE(state_.peers.admits(address_of(2, 1), held));
+  EXPECT_TRUE(state_.peers.admits(of_host(1), held)) << "it is known";
+
+  // Places of those that are gone, except one that is held and one that has greeted, are for
+  // others.
+  const auto first_held = [](const Peer& peer) { return peer.number == 0; };
+  for (size_t i = kMost; i < 3 * kMost; ++i) {
+    ASSERT_TRUE(state_.peers.admits(of_host(i), first_held));
+    Peer& peer = state_.peers.named(of_host(i));
+    EXPECT_EQ(peer.name, of_host(i));
+    EXPECT_EQ(&state_.peers.all()[peer.number], &peer);
+    EXPECT_EQ(&state_.peers.named(of_host(i)), &peer);
+  }
+  EXPECT_EQ(state_.peers.all().size(), kMost);
+  EXPECT_EQ(state_.peers.named(of_host(0)).number, 0U);
+  EXPECT_EQ(state_.peers.named(of_host(2)).number, 2U);
 }
 
 TEST_F(EndpointParts, AFailureThatComesEarlierTakesThePlaceOfALaterOne) {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -23,6 +22,7 @@
 #include <string>
 
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
+#include "tests/support/descriptor_limit.h"
 #include "tests/support/own_network.h"
 #include "tests/support/tcp.h"
 #include "transport/io/sockaddr.h"
@@ -229,12 +229,10 @@ TEST(FiBootstrap, CallersWaitUntilThereIsADescriptor) {
   const auto called = opened();
   (void)caller->call(called->address(), caller->address(), greeting_of(caller->address(), 1));
   EXPECT_TRUE(caller->poll().empty());
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(called->poll().empty());
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  {
+    const test::DescriptorLimit none;
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(called->poll().empty());
+  }
   EXPECT_EQ(called->take_accept_error(), EMFILE);
   EXPECT_LE(called->take_accept_error(), 0) << "once";
   EXPECT_EQ(next_event(*called).kind, Event::Kind::kCalled);
@@ -249,16 +247,12 @@ TEST(FiBootstrap, CallEndsWhenNoDescriptorIsLeft) {
       caller->call(called->address(), caller->address(), greeting_of(caller->address(), 1));
   caller->hand_over(outgoing, some_memory());
   EXPECT_TRUE(caller->poll().empty());  // sends the greeting, which `called` has not accepted
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  const FileDescriptor next(dup(0));
-  // Leaves one descriptor, for the call.
-  const rlimit few{.rlim_cur = static_cast<rlim_t>(next.get()) + 2, .rlim_max = before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  const auto events = called->poll();
-  const auto later = called->poll();
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
-  EXPECT_TRUE(events.empty() && later.empty());
+  {
+    const FileDescriptor next(dup(0));
+    const test::DescriptorLimit only_for_the_call(static_cast<rlim_t>(next.get()) + 2);
+    EXPECT_TRUE(called->poll().empty());
+    EXPECT_TRUE(called->poll().empty());
+  }
   EXPECT_EQ(next_event(*caller).kind, Event::Kind::kFailed);
 }
 

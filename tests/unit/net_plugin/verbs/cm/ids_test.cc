@@ -144,6 +144,23 @@ rdma_cm_id* caller(uint16_t port, rdma_event_channel* channel = nullptr) {
   return id;
 }
 
+// Requests to another address of its interface would go where nobody receives.
+TEST(Ids, ListenersAreAtTheAddressAtWhichTheNicReceives) {
+  rdma_event_channel* const channel = rdma_create_event_channel();
+  rdma_cm_id* id = nullptr;
+  setenv("PACECAR_NICS", "soft:udp:lo", 1);
+  ASSERT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
+  sockaddr_in6 other{};
+  other.sin6_family = AF_INET6;
+  other.sin6_addr = in6addr_loopback;
+  if (rdma_bind_addr(id, reinterpret_cast<sockaddr*>(&other)) == 0) {
+    EXPECT_EQ(rdma_listen(id, 8), -1);
+    EXPECT_EQ(errno, EADDRNOTAVAIL);
+  }
+  EXPECT_EQ(rdma_destroy_id(id), 0);
+  rdma_destroy_event_channel(channel);
+}
+
 // Programs that create queue pairs themselves exchange these options before they accept (pyverbs).
 TEST(CmIds, EnhancedConnectionOptionsAreNotSupported) {
   rdma_event_channel* const channel = rdma_create_event_channel();

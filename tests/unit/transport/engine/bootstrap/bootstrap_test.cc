@@ -3,10 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tests/support/bootstrap_pair.h"
+#include "tests/support/descriptor_limit.h"
 #include "tests/support/own_network.h"
 #include "transport/wire/address.h"
 
@@ -343,13 +343,9 @@ TEST(Bootstrap, BusyPortIsAnError) {
 }
 
 TEST(Bootstrap, ListenerWithoutADescriptorNamesTheLimit) {
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const test::DescriptorLimit none;
   const auto listener =
       BootstrapListener::open(test::ipv4_loopback(), {}, BootstrapWorld::kTimeout, {});
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   ASSERT_FALSE(listener);
   EXPECT_THAT(listener.error().message, HasSubstr("limit of open files"));
 }

@@ -2,9 +2,9 @@
 // secret.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include "tests/support/bootstrap_pair.h"
+#include "tests/support/descriptor_limit.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 
 namespace pacecar::stranger_test {
@@ -118,12 +118,8 @@ TEST(BootstrapStranger, RepeatedWrongSecretsAreLoggedOncePerTenSeconds) {
 TEST(BootstrapStranger, CallersWithoutADescriptorForThemAreLogged) {
   BootstrapWorld world;
   const TcpEnd caller(world.port());
-  rlimit limit{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-  const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const test::DescriptorLimit none;
   EXPECT_EQ(world.listener->poll(world.now), nullptr);
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   EXPECT_THAT(world.listener->take_warning().value_or(""),
               AllOf(HasSubstr("cannot accept callers"), HasSubstr("ulimit -n")));
 }

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "tests/support/descriptor_limit.h"
 #include "tests/support/own_network.h"
 #include "transport/io/sockaddr.h"
 #include "transport/io/udp/interfaces.h"
@@ -85,7 +86,8 @@ TEST(Interfaces, LabelledAddressesBelongToTheirInterface) {
     to_sockaddr(kElsewhere, address);
     std::memcpy(&request.ifr_addr, &address.any, sizeof request.ifr_addr);
     ASSERT_EQ(ioctl(any.get(), SIOCSIFADDR, &request), 0);
-    for (const InterfaceInfo& interface : list_interfaces()) {
+    const auto interfaces = list_interfaces().value();
+    for (const InterfaceInfo& interface : interfaces) {
       EXPECT_EQ(interface.name.find(':'), std::string::npos) << interface.name;
       if (interface.name != "lo") continue;
       Address labelled = kElsewhere;
@@ -96,9 +98,17 @@ TEST(Interfaces, LabelledAddressesBelongToTheirInterface) {
   });
 }
 
+TEST(Interfaces, WithoutADescriptorTheErrorSaysSo) {
+  const test::DescriptorLimit none;
+  const auto found = find_interface("lo");
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().message, "cannot list the network interfaces: Too many open files");
+}
+
 // Also where the device on PCI is the parent of the interface's, as of virtio.
 TEST(Interfaces, ThePathIsThatOfAPciDevice) {
-  for (const InterfaceInfo& interface : list_interfaces()) {
+  const auto interfaces = list_interfaces().value();
+  for (const InterfaceInfo& interface : interfaces) {
     if (interface.pci_path.empty()) continue;
     const auto bus = std::filesystem::read_symlink(interface.pci_path + "/subsystem");
     EXPECT_EQ(bus.filename(), "pci") << interface.name << ": " << interface.pci_path;
