@@ -140,9 +140,15 @@ Result<Workload> make_workload(const WorkloadSpec& spec, uint32_t hosts, uint64_
   Prng seeds(seed);
   for (const WorkloadSpec& job : spec.jobs) {
     ASSIGN_OR_RETURN(auto workload, make_workload(job, hosts, seeds.next_u64(), processes));
-    for (const WorkloadJob& made : workload.jobs) {
-      if (std::ranges::count(all.jobs, made.name, &WorkloadJob::name) == 0) continue;
-      return unfit(spec, "two jobs are called '{}'; give each a name", made.name);
+    const auto taken = [&](const std::string& name) {
+      return std::ranges::count(all.jobs, name, &WorkloadJob::name) > 0;
+    };
+    for (WorkloadJob& made : workload.jobs) {
+      if (!job.name.empty() && taken(made.name)) {
+        return unfit(spec, "two jobs are called '{}'; give each its own name", made.name);
+      }
+      const std::string kind = made.name;
+      for (int i = 2; taken(made.name); ++i) made.name = fmt::format("{}-{}", kind, i);
     }
     append(all, std::move(workload));
   }

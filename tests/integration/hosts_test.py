@@ -29,31 +29,6 @@ SLOW = "(sends slowly to|is slow in both directions with)"
 WHY_NO_HOSTS = sshd_hosts.missing()
 
 
-# An agent that answers what its arguments say: the version, its machine, the address at which it
-# "serves", and the results of a test.
-HOSTILE_AGENT = """
-import json, sys
-release, machine, address, results = sys.argv[1:]
-def say(**words):
-    print(json.dumps(words), flush=True)
-for line in sys.stdin:
-    asked = json.loads(line)
-    if asked["type"] == "hello":
-        say(type="welcome", protocol=asked["protocol"], release=release, machine=machine)
-    if asked["type"] != "run":
-        continue
-    number, words = asked["id"], asked["arguments"]
-    output = {"nics": [{"name": "soft:udp:eth0", "address": "192.0.2.1"}]}
-    if words[0] == "preflight":
-        output = {"findings": [], "facts": {}}
-    elif words[0] != "info":
-        output = {"results": json.loads(results)}
-    if asked.get("announces"):
-        say(type="serving", id=number, address=address, port=1234)
-    say(type="ended", id=number, code=0, output=json.dumps(output), errors="")
-"""
-
-
 def environment(**changes):
     clean = {k: v for k, v in os.environ.items()
              if not k.startswith(("PACECAR_", "SLURM_")) and k != "NO_COLOR"}
@@ -147,8 +122,7 @@ class CommandLine(unittest.TestCase):
 
     def launch_hostile(self, address, results, real="none"):
         """--launch by which all hosts are hostile, except `real`."""
-        agent = self.root / "hostile.py"
-        agent.write_text(HOSTILE_AGENT)
+        agent = pathlib.Path(__file__).with_name("hostile_agent.py")
         release = run(PROGRAM, "--version").stdout.split()[1]
         script = self.root / "reach"
         script.write_text(f"#!/bin/sh\n[ $1 = {real} ] && exec {PROGRAM} agent\n"

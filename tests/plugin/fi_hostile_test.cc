@@ -257,30 +257,13 @@ TEST(FiHostile, PeerNamesPerHostAreLimited) {
     FiHostilePeer hostile(victim.name().data(), 1);
     size_t answered = 0;
     for (uint16_t port = 1; port <= kNames; ++port) {
-      answered += hostile.is_answered(port, [&] { victim.progress(); }) ? 1 : 0;
+      answered += hostile.is_answered_for_good(port, [&] { victim.progress(); }) ? 1 : 0;
     }
     EXPECT_EQ(answered, kAnswered);
     EXPECT_TRUE(hostile.is_answered(1, [&] { victim.progress(); })) << "the name is known";
     victim.add(hostile.socket_name(kNames).data());
     EXPECT_TRUE(hostile.is_answered(kNames, [&] { victim.progress(); }))
         << "the application has added the name";
-  });
-}
-
-TEST(FiHostile, PeerNamesOfAllHostsAreLimited) {
-  expect_processes_pass(1, [](Rank&) {
-    (void)enter_own_network();  // thousands of ports stay in TIME_WAIT
-    constexpr size_t kAnswered = 4096;
-    FiEnd victim;
-    const auto name = victim.name();
-    size_t answered = 0;
-    for (uint8_t host = 1; host <= 5; ++host) {
-      FiHostilePeer hostile(name.data(), 1, host);
-      for (uint16_t port = 1; port <= 900; ++port) {
-        answered += hostile.is_answered(port, [&] { victim.progress(); }) ? 1 : 0;
-      }
-    }
-    EXPECT_EQ(answered, kAnswered);
   });
 }
 

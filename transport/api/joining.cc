@@ -1,7 +1,5 @@
 #include "transport/api/joining.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <deque>
 #include <vector>
@@ -10,6 +8,7 @@
 #include "transport/api/connections.h"
 #include "transport/api/lane_list.h"
 #include "transport/api/neighbors.h"
+#include "transport/api/tcp_line.h"
 #include "transport/base/attended_time.h"
 #include "transport/base/return_if_error.h"
 #include "transport/engine/bootstrap/bootstrap.h"
@@ -42,24 +41,6 @@ std::vector<BondLane> make_lanes(const OwnDevice& device, Direction direction,
          .member = nic_of_lane(device, lane).member});
   }
   return lanes;
-}
-
-// The bootstrap's connection, which the peer's process closes when it ends.
-class TcpLine final : public PeerLine {
- public:
-  explicit TcpLine(bootstrap::Socket socket) : socket_(std::move(socket)) {}
-  bool ended() override { return socket_.at_end(); }
-
- private:
-  const bootstrap::Socket socket_;
-};
-
-// Null: too few file descriptors are left to keep one open for each flow.
-std::shared_ptr<PeerLine> line_over(bootstrap::Socket socket) {
-  rlimit files{};
-  ::getrlimit(RLIMIT_NOFILE, &files);
-  if (static_cast<rlim_t>(socket.get()) >= files.rlim_cur / 2) return nullptr;
-  return std::make_shared<TcpLine>(std::move(socket));
 }
 
 void begin_lanes(std::span<const BondLane> lanes, const std::shared_ptr<PeerLine>& line,

@@ -119,6 +119,17 @@ TEST_F(EndpointParts, PeersOfOneHostThatProveNothingAreBounded) {
   EXPECT_EQ(state_.peers.named(of_host(2)).number, 2U);
 }
 
+TEST_F(EndpointParts, PeersOfAllHostsThatProveNothingAreBounded) {
+  const auto held = [](const Peer&) { return true; };
+  for (size_t i = 0; i < 4096; ++i) {
+    const auto host = static_cast<uint8_t>(1 + i / 1000);
+    const Address name = address_of(host, static_cast<uint16_t>(i));
+    ASSERT_TRUE(state_.peers.admits(name, held));
+    state_.peers.named(name);
+  }
+  EXPECT_FALSE(state_.peers.admits(address_of(9, 1), held));
+}
+
 TEST_F(EndpointParts, AFailureThatComesEarlierTakesThePlaceOfALaterOne) {
   Peer& peer = insert(1);
   peer.fail(Failure::When::kDrained, 1, "ended");
