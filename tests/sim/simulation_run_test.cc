@@ -254,6 +254,19 @@ TEST(SimulationRun, LostCreditWordsAreRepeated) {
   EXPECT_GT(run.fabric.dropped_for(FabricDrop::kLoss), 0U);
 }
 
+TEST(SimulationRun, ALossOfWordsCanBeEnded) {
+  const auto words_lost = [](const std::string& faults) {
+    return run_of(spec_of(kLeafSpine +
+                          "[transport]\ncc = \"rccc\"\n[workload]\nkind = \"incast\"\n"
+                          "senders = 4\n" +
+                          faults))
+        .fabric.dropped_for(FabricDrop::kLoss);
+  };
+  const std::string all = "[[fault]]\nkind = \"word-loss\"\nprobability = 0.9\n";
+  const std::string none = "[[fault]]\nkind = \"word-loss\"\nprobability = 0\nat = \"1us\"\n";
+  EXPECT_LT(words_lost(all + none), words_lost(all) / 10);
+}
+
 // Two tenants, of which only one obeys the receiver's credit.
 TEST(SimulationRun, ReceiverServesSendersThatIgnoreCredit) {
   const RunResult run = run_of(

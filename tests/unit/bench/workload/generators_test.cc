@@ -172,6 +172,16 @@ TEST(FlowSizes, ErrorNamesTheLine) {
   EXPECT_THAT(FlowSizes::make("100 nan").error().message, HasSubstr("line 1"));
 }
 
+TEST(Workloads, JobsOfAMixtureHaveDifferentNames) {
+  WorkloadSpec spec{.kind = "mixture"};
+  spec.jobs = {{.kind = "incast"}, {.kind = "incast"}, {.kind = "incast"}};
+  std::vector<std::string> names;
+  for (const WorkloadJob& job : make(spec, 6).jobs) names.push_back(job.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"incast", "incast-2", "incast-3"}));
+  spec.jobs.back().name = "incast";
+  EXPECT_THAT(make_workload(spec, 6, 1).error().message, HasSubstr("two jobs are called 'incast'"));
+}
+
 TEST(Workloads, MixturesKeepJobsApart) {
   WorkloadSpec spec{.kind = "mixture"};
   spec.jobs = {{.kind = "ring_all_reduce", .name = "training", .hosts = {0, 2, 4}},
