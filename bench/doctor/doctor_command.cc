@@ -105,7 +105,8 @@ void add_host(const std::string& name, const hosts::Event& ended, const Console&
   }
 }
 
-Result<Evidence> from_hosts(const Flags& flags, const Console& console) {
+// `lost`: the hosts that gave no answer, as in the document.
+Result<Evidence> from_hosts(const Flags& flags, const Console& console, nlohmann::json& lost) {
   constexpr Duration kLimit = Duration::from_s(60);  // in addition to --watch
   ASSIGN_OR_RETURN(const auto targets, hosts::targets_of(flags.many));
   const cli::Interrupt interrupt;
@@ -118,6 +119,7 @@ Result<Evidence> from_hosts(const Flags& flags, const Console& console) {
   Evidence evidence;
   for (size_t i = 0; i < ends.size(); ++i) {
     if (ends[i]) add_host(crew->host(i).name, *ends[i], console, evidence);
+    if (crew->lost(i)) lost.push_back({{"name", crew->host(i).name}, {"why", crew->why_lost(i)}});
   }
   if (cli::Interrupt::asked()) return fail(ErrorCode::kUnavailable, "interrupted");
   return evidence;
@@ -151,7 +153,8 @@ Result<Job> job_of(const Evidence& evidence, uint64_t pid) {
 
 Result<int> examine_job(const Flags& flags, const Console& console) {
   RETURN_IF_ERROR(cli::check_writable(flags.json_file));
-  ASSIGN_OR_RETURN(const auto evidence, flags.many.given()     ? from_hosts(flags, console)
+  auto lost = nlohmann::json::array();
+  ASSIGN_OR_RETURN(const auto evidence, flags.many.given()     ? from_hosts(flags, console, lost)
                                         : !flags.files.empty() ? from_files(flags.files)
                                                                : from_this_host(flags, console));
   ASSIGN_OR_RETURN(const auto job, job_of(evidence, flags.pid));
@@ -160,12 +163,13 @@ Result<int> examine_job(const Flags& flags, const Console& console) {
   if (!flags.json_file.empty()) {
     nlohmann::json document = to_json(evidence);
     add_conclusions(findings, verdict, document);
+    document["lost"] = lost;
     RETURN_IF_ERROR(cli::write_json(flags.json_file, document));
   }
   if (flags.json_file != cli::kStandardOutput) {
     fmt::print("{}", to_text(job, findings, verdict));
   }
-  return verdict.trouble ? cli::kExitFailed : cli::kExitOk;
+  return verdict.trouble || !lost.empty() ? cli::kExitFailed : cli::kExitOk;
 }
 
 }  // namespace

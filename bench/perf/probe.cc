@@ -88,6 +88,9 @@ class LatencyProbe : public Probe {
     nlohmann::json result =
         latency_result(setup_.size, setup_.options.parameters, phase,
                        finish_intervals(phase.elapsed, half_trips_.count()), half_trips_);
+    if (setup_.options.gap_us > 0) {
+      for (nlohmann::json& interval : result["intervals"]) interval["t_avg"] = nullptr;
+    }
     if (setup_.options.samples == Samples::kSorted) std::ranges::sort(samples_);
     for (const uint64_t ns : samples_) result["samples"].push_back(static_cast<double>(ns) / 1e3);
     return result;
@@ -95,15 +98,17 @@ class LatencyProbe : public Probe {
 
  private:
   std::string rate_text(uint64_t messages, Duration span) const override {
-    return fmt::format("{:.2f} usec",
-                       messages == 0 ? 0 : span.us() / 2 / static_cast<double>(messages));
+    // A span does not say which part of it were gaps.
+    if (messages == 0 || setup_.options.gap_us > 0) return fmt::format("{} messages", messages);
+    return fmt::format("{:.2f} usec", span.us() / 2 / static_cast<double>(messages));
   }
 
   static constexpr size_t kSamples = 1'000'000;  // the most that are kept
 
   Histogram half_trips_;           // ns
   std::vector<uint64_t> samples_;  // likewise
-  const Duration gap_ = Duration::from_ns(static_cast<int64_t>(setup_.options.gap_us * 1e3));
+  const Duration gap_ =            // not in the warm-up
+      Duration::from_ns(setup_.visible ? static_cast<int64_t>(setup_.options.gap_us * 1e3) : 0);
   Instant sent_at_;
   Instant send_at_ = Instant::never();
   uint64_t before_ = 0;

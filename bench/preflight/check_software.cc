@@ -6,8 +6,8 @@
 namespace pacecar::preflight {
 namespace {
 
-// The first NCCL that loads table version 11 of net plugins.
-constexpr Version kNcclNeeded = {2, 28};
+// The first NCCL that loads version 6 of the tables of net plugins.
+constexpr Version kNcclNeeded = {2, 13};
 
 std::string or_unknown(const std::string& text) { return text.empty() ? "not known" : text; }
 

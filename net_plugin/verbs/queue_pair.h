@@ -54,6 +54,8 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   int modify(const ibv_qp_attr& given, int mask);
   size_t room() const { return sent_.capacity() - sent_.size(); }  // for sends
   int post_send(const ibv_send_wr& wr);
+  // What post_send would return now, for one that binds or invalidates unless that is refused.
+  int check_send(const ibv_send_wr& wr);
   int post_receive(const ibv_recv_wr& wr);
   void on_completion(const Completion& completion) override;
   // Drops its work requests and completions.
@@ -80,6 +82,7 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   // unfinished message with `received`; all others are flushed.
   void fail(ibv_wc_status first, ibv_wc_status received = IBV_WC_WR_FLUSH_ERR);
   void leave_flow();
+  int prepare(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent);
   int fill(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent);
   int post_local(const ibv_send_wr& wr);
   int post_datagram(const ibv_send_wr& wr, const WorkRequest& work_request);

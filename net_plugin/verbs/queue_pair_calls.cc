@@ -10,11 +10,14 @@
 namespace pacecar::ibverbs {
 namespace {
 
-// `wholly`: all of them or none, if the queue has no room.
+// `wholly`: all of that many or none.
 int post(QueuePair& pair, ibv_send_wr* wr, ibv_send_wr** bad, size_t wholly) {
   const Call call(pair.nic());
   if (wholly > pair.room()) return ENOMEM;
   int failed = 0;
+  for (const ibv_send_wr* one = wholly > 1 ? wr : nullptr; one != nullptr; one = one->next) {
+    if ((failed = pair.check_send(*one)) != 0) return failed;
+  }
   for (; wr != nullptr && failed == 0; wr = failed == 0 ? wr->next : wr) {
     failed = pair.post_send(*wr);
   }

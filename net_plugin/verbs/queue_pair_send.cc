@@ -29,6 +29,10 @@ bool is_atomic(Opcode opcode) {
   return opcode == Opcode::kCompareSwap || opcode == Opcode::kFetchAdd;
 }
 
+bool is_local(const ibv_send_wr& wr) {
+  return wr.opcode == IBV_WR_BIND_MW || wr.opcode == IBV_WR_LOCAL_INV;
+}
+
 // Data of the peer comes into our memory.
 bool comes_back(Opcode opcode) { return opcode == Opcode::kRead || is_atomic(opcode); }
 
@@ -106,19 +110,30 @@ int QueuePair::post_datagram(const ibv_send_wr& wr, const WorkRequest& work_requ
   return nic().nic().post_datagrams(id, {&datagram, 1}) == 1 ? 0 : ENOMEM;
 }
 
-int QueuePair::post_send(const ibv_send_wr& wr) {
+int QueuePair::prepare(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent) {
   if (qp_base.state != IBV_QPS_RTS && qp_base.state != IBV_QPS_ERR) return EINVAL;
   if (sent_.full()) return ENOMEM;
-  if (wr.opcode == IBV_WR_BIND_MW || wr.opcode == IBV_WR_LOCAL_INV) {
-    return is_datagram() ? EINVAL : post_local(wr);
-  }
+  if (is_local(wr)) return is_datagram() ? EINVAL : 0;
   if (is_datagram() &&
       (wr.wr.ud.ah == nullptr || total_of(wr.sg_list, wr.num_sge) > nic().caps().mtu)) {
     return EINVAL;
   }
+  return fill(wr, work_request, sent);
+}
+
+int QueuePair::check_send(const ibv_send_wr& wr) {
+  Sent sent;
+  WorkRequest work_request;
+  const int failed = prepare(wr, &work_request, &sent);
+  if (failed == 0) sent.memory.give_back(nic());
+  return failed;
+}
+
+int QueuePair::post_send(const ibv_send_wr& wr) {
   Sent sent;
   WorkRequest work_request{.id = first_sent_ + sent_.size()};
-  if (const int failed = fill(wr, &work_request, &sent); failed != 0) return failed;
+  if (const int failed = prepare(wr, &work_request, &sent); failed != 0) return failed;
+  if (is_local(wr)) return post_local(wr);
   if (qp_base.state == IBV_QPS_ERR) {
     sent.memory.give_back(nic());
     complete(sent, IBV_WC_WR_FLUSH_ERR);

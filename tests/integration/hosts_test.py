@@ -348,6 +348,10 @@ class OverSsh(WithHosts):
         self.assertIn(process.returncode, (0, 1), process.stderr)
         seen = json.loads(process.stdout)["processes"]
         self.assertEqual({one["now"]["pid"] for one in seen}, {server.pid})
+        flags[1] = "gpu[01-02],gpu77"
+        process = run(*self.hosts.within(0, PROGRAM, "doctor", "--watch", "0", "--json", *flags))
+        self.assertEqual(process.returncode, 1, process.stderr)
+        self.assertEqual([one["name"] for one in json.loads(process.stdout)["lost"]], ["gpu77"])
         process = run(*self.hosts.within(0, PROGRAM, "top", "--once", "--hosts", "gpu77",
                                          "--launch", self.hosts.launch))
         self.assertEqual(process.returncode, 1)

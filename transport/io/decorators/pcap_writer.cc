@@ -31,6 +31,7 @@ Result<PcapWriter> PcapWriter::create(const std::string& path) {
                                                 "file in a directory that you may write to",
                                                 path, std::strerror(errno)));
   }
+  std::fflush(file.get());  // as write(), which reports an error
   return PcapWriter(std::move(file), path);
 }
 
@@ -51,8 +52,9 @@ void PcapWriter::write(Instant now, const PcapEndpoints& ends,
   const std::array<uint32_t, 4> record = {static_cast<uint32_t>(now.ns() / 1'000'000'000),
                                           static_cast<uint32_t>(now.ns() % 1'000'000'000), size,
                                           size};
+  // At once, as a forked child that ends would write what is left once more.
   if (!write_words(file_.get(), record) ||
-      std::fwrite(frame_.data(), 1, size, file_.get()) != size) {
+      std::fwrite(frame_.data(), 1, size, file_.get()) != size || std::fflush(file_.get()) != 0) {
     error_ = errno;
     file_.reset();
   }

@@ -228,7 +228,9 @@ TEST(PreflightSoftware, WrongParametersAndMissingOrOldNcclAreFound) {
                           "software.parameter_unknown"));
   facts.software.nccl = "/usr/lib/libnccl.so.2";  // a file name without a version
   EXPECT_THAT(ids(run(check_software, facts)), Contains("software.nccl"));
-  facts.software.nccl = "/usr/lib/libnccl.so.2.27.7";
+  facts.software.nccl = "/usr/lib/libnccl.so.2.13.4";
+  EXPECT_THAT(ids(run(check_software, facts)), Contains("software.nccl"));
+  facts.software.nccl = "/usr/lib/libnccl.so.2.12.12";
   EXPECT_THAT(ids(run(check_software, facts)), Contains("software.nccl_old"));
 }
 

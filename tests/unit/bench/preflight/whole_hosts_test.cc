@@ -137,7 +137,7 @@ TEST(PreflightHosts, HostWithManyProblemsHasAFindingForEach) {
       .remove("sys/module/nvidia_peermem")
       .remove("usr/lib/x86_64-linux-gnu/libibverbs")
       .remove("usr/lib/x86_64-linux-gnu/libnccl.so.2.28.9")
-      .file("usr/lib/x86_64-linux-gnu/libnccl.so.2.18.3", "")
+      .file("usr/lib/x86_64-linux-gnu/libnccl.so.2.11.4", "")
       .file("proc/self/limits",
             "Max open files  256  256  files\nMax locked memory  268435456  unlimited  bytes\n")
       .file("proc/self/status", "CapEff:\t0000000000000000\nCpus_allowed_list:\t0-3\n")

@@ -29,16 +29,16 @@ class VerbsDevicePairs : public VerbsPair {
 };
 
 // ibv_wr_post(3): nothing is executed unless all can be.
-TEST_F(VerbsDevicePairs, BatchWithoutRoomForAllIsNotPosted) {
+TEST_F(VerbsDevicePairs, BatchIsPostedWhollyOrNotAtAll) {
   attributes_.extended = true;
   connect();
-  const auto post_batch = [&](uint32_t sends) {
+  const auto post_batch = [&](uint32_t sends, uint32_t last_key) {
     ibv_qp_ex* const pair = ibv_qp_to_qp_ex(qps_[0]);
     ibv_wr_start(pair);
     for (uint32_t i = 0; i < sends; ++i) {
       pair->wr_id = i;
       ibv_wr_send(pair);
-      ibv_wr_set_sge(pair, region_->lkey, address(0), 64);
+      ibv_wr_set_sge(pair, i + 1 < sends ? region_->lkey : last_key, address(0), 64);
     }
     return ibv_wr_complete(pair);
   };
@@ -46,8 +46,9 @@ TEST_F(VerbsDevicePairs, BatchWithoutRoomForAllIsNotPosted) {
   for (uint32_t i = 0; i < kSends; ++i) {
     ASSERT_EQ(post_receive(1, {.sg_list = &to, .num_sge = 1}), 0);
   }
-  EXPECT_EQ(post_batch(kSends + 1), ENOMEM);
-  EXPECT_EQ(post_batch(kSends), 0);
+  EXPECT_EQ(post_batch(kSends + 1, region_->lkey), ENOMEM);
+  EXPECT_EQ(post_batch(kSends, ~region_->lkey), EINVAL);
+  EXPECT_EQ(post_batch(kSends, region_->lkey), 0);
   for (uint32_t i = 0; i < kSends; ++i) {
     const ibv_wc sent = completion(0);
     EXPECT_EQ(sent.status, IBV_WC_SUCCESS);

@@ -243,6 +243,7 @@ std::vector<uint8_t> read_file(const std::string& path) {
 TEST(Pcap, RecordsFramesWithValidHeaders) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch.path() / "packets.pcap";
+  size_t written = 0;
   {
     auto owned = std::make_unique<ScriptedPacketIo>();
     ScriptedPacketIo* inner = owned.get();
@@ -258,8 +259,10 @@ TEST(Pcap, RecordsFramesWithValidHeaders) {
     inner->incoming.push_back(datagram(2, 50));
     std::vector<RxPacket> received(1);
     (*io)->receive(received, Instant::from_ns(8'000'000'000));
+    written = read_file(path).size();
   }
   const auto file = read_file(path);
+  EXPECT_EQ(written, file.size()) << "a forked child that ends would write the rest once more";
   constexpr size_t kFileHeader = 24, kRecordHeader = 16, kHeaders = 14 + 20 + 8;
   ASSERT_EQ(file.size(), kFileHeader + 2 * (kRecordHeader + kHeaders) + 33 + 50);
   const auto word = [&](size_t at) { return id_of(std::span(file).subspan(at)); };
