@@ -47,7 +47,8 @@ class ChosenNetworks(RandomNetworks):
         ring = {"hosts": 3, "layout": "cables", "nics": 2}
         for what in (ring, {**ring, "joined": "+"}, {"fault": "ports"},
                      {"joined": "", "fault": "containers"}, {"family": 6, "fault": "deprecated"},
-                     {"family": 6, "fault": "only link-local"}):
+                     {"family": 6, "fault": "only link-local"},
+                     {"family": 6, "fault": "only link-local", "kind": "ofi:tcp"}):
             with self.subTest(**what):
                 outcome = self.outcome_of(**what)
                 self.assertTrue(outcome.worked, outcome.warnings)

@@ -36,6 +36,7 @@ class Network:
     family: int  # 4 or 6
     mtus: list  # of each host
     fault: str
+    kind: str = "soft:udp"  # of the NICs
 
     def __str__(self):
         return (f"seed {self.seed}: {self.hosts} hosts, {self.layout} of {self.nics}, "
@@ -168,7 +169,7 @@ class Built:
             self.inside(0, "ip", "link", "set", self.names[0], "down")
 
     def environment(self, number):
-        chosen = self.network.joined.join(f"soft:udp:{name}" for name in self.names)
+        chosen = self.network.joined.join(f"{self.network.kind}:{name}" for name in self.names)
         values = {"PACECAR_NICS": chosen, "NCCL_SOCKET_IFNAME": LOCAL}
         fault = self.network.fault if number == 0 else ""
         if fault == "no NIC":

@@ -77,6 +77,7 @@ class EngineListener final : public Listener {
   const Handle& handle() const override { return handle_; }
 
   Result<std::unique_ptr<ReceiveConnection>> accept() override {
+    process_.check();  // a child would take its parent's callers
     const Instant now = time_.at(clock_now());
     while (waiting_.size() < kMaxWaiting) {
       auto session = bootstrap_->poll(now);

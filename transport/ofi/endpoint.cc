@@ -3,16 +3,33 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstring>
 
 #include "transport/base/return_if_error.h"
 
 namespace pacecar {
+namespace {
 
 // Beyond a name that a peer has sent: libfabric reads to a 0, or as far as its first bytes ask for.
 constexpr size_t kNameRoom = sizeof(sockaddr_storage);
+
+// The scope of a peer's link-local IPv6 name is the number of its interface, not of ours.
+void take_own_scope(std::span<const uint8_t> own, std::vector<uint8_t>& peer) {
+  constexpr size_t kScope = offsetof(sockaddr_in6, sin6_scope_id);
+  sockaddr_in6 name{};
+  if (own.size() != sizeof name || peer.size() != sizeof name) return;
+  std::memcpy(&name, peer.data(), sizeof name);
+  if (!IN6_IS_ADDR_LINKLOCAL(&name.sin6_addr)) return;
+  std::copy_n(own.begin() + kScope, sizeof name.sin6_scope_id, peer.begin() + kScope);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<OfiEndpoint>> OfiEndpoint::open(const OfiDomain& domain) {
   std::unique_ptr<OfiEndpoint> made(new OfiEndpoint(domain));
@@ -49,6 +66,7 @@ Result<fi_addr_t> OfiEndpoint::add_peer(std::span<const uint8_t> name) {
   if (peer.users == 0) {
     const bool fits =
         name.size() == name_.size() || domain_.provider().info->addr_format == FI_ADDR_STR;
+    if (fits && domain_.provider().info->addr_format == FI_SOCKADDR_IN6) take_own_scope(name_, key);
     key.resize(name.size() + kNameRoom);
     const int added =
         fits ? fi_av_insert(addresses_.get(), key.data(), 1, &peer.address, 0, nullptr) : 0;

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
 
 #include <algorithm>
 #include <array>
@@ -71,6 +72,12 @@ std::string text_or(const char* text, const char* otherwise) {
   return text != nullptr ? text : otherwise;
 }
 
+bool is_link_local(const fi_info& info) {
+  const auto* const own = static_cast<const sockaddr_in6*>(info.src_addr);
+  return info.addr_format == FI_SOCKADDR_IN6 && own != nullptr &&
+         IN6_IS_ADDR_LINKLOCAL(&own->sin6_addr);
+}
+
 std::vector<OfiProvider> one_per_domain(const OfiLibrary& library, const InfoHandle& infos) {
   std::vector<OfiProvider> found;
   for (const fi_info* info = infos.get(); info != nullptr; info = info->next) {
@@ -82,7 +89,12 @@ std::vector<OfiProvider> one_per_domain(const OfiLibrary& library, const InfoHan
     const auto same = [&](const OfiProvider& other) {
       return other.name == provider.name && other.domain == provider.domain;
     };
-    if (std::ranges::none_of(found, same)) found.push_back(std::move(provider));
+    const auto known = std::ranges::find_if(found, same);
+    if (known == found.end()) {
+      found.push_back(std::move(provider));
+    } else if (is_link_local(*known->info) && !is_link_local(*info)) {
+      *known = std::move(provider);
+    }
   }
   return found;
 }

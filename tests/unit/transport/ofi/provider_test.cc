@@ -2,10 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 
+#include <cstdlib>
 #include <cstring>
+
+#include "tests/support/own_network.h"
 
 namespace pacecar::provider_test {
 namespace {
@@ -166,6 +170,22 @@ TEST_F(OfiProviderTest, ProviderIsFoundByItsNameOrItsLowestLayer) {
   const auto by_name = choose_ofi_provider(by_layer->name, "lo");
   ASSERT_TRUE(by_name) << by_name.error().message;
   EXPECT_EQ(by_name->name, by_layer->name);
+}
+
+// libfabric lists the link-local address first.
+TEST_F(OfiProviderTest, AGlobalAddressIsUsedWhereThereIsOne) {
+  if (!choose_ofi_provider("tcp", "lo")) GTEST_SKIP() << "no provider tcp on the loopback";
+  test::in_network(test::enter_own_network, [] {
+    const char* const set_up =
+        "ip link add six0 type dummy && ip link set up dev six0 && "
+        "ip address add fd00::2/64 dev six0 nodad";
+    if (std::system(set_up) != 0) return;  // no dummy interfaces here
+    const auto chosen = choose_ofi_provider("tcp", "six0");
+    ASSERT_TRUE(chosen) << chosen.error().message;
+    ASSERT_EQ(chosen->info->addr_format, uint32_t{FI_SOCKADDR_IN6});
+    const auto& address = *static_cast<const sockaddr_in6*>(chosen->info->src_addr);
+    EXPECT_FALSE(IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr));
+  });
 }
 
 TEST_F(OfiProviderTest, EachDomainIsListedOnce) {
