@@ -34,7 +34,8 @@ constexpr const char* kFooter = R"(Examples:
   pacecar doctor --hosts node1,node2    one verdict on a job of several hosts, over ssh
   ssh node1 pacecar doctor --json > node1.json
   pacecar doctor node1.json node2.json  the same by hand
-Exit codes: 0 nothing is wrong, 1 something is, 2 wrong usage, or there is nothing to look at.)";
+Exit codes: 0 nothing is wrong, 1 something is, or a host gave no answer, 2 wrong usage, or there is
+nothing to look at.)";
 
 struct Flags {
   std::vector<std::string> files;

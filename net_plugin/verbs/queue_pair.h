@@ -54,7 +54,7 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   int modify(const ibv_qp_attr& given, int mask);
   size_t room() const { return sent_.capacity() - sent_.size(); }  // for sends
   int post_send(const ibv_send_wr& wr);
-  // What post_send would return now, for one that binds or invalidates unless that is refused.
+  // What post_send would return now; a window that cannot be bound or invalidated is not noticed.
   int check_send(const ibv_send_wr& wr);
   int post_receive(const ibv_recv_wr& wr);
   void on_completion(const Completion& completion) override;

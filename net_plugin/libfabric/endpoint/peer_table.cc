@@ -33,12 +33,16 @@ Peer& PeerTable::named(const Address& name) {
   if (known != by_name_.end()) return *known->second;
   Peer made = disconnected();
   made.name = name;
-  made.number = free_.empty() ? static_cast<PeerId>(peers_.size()) : free_.back()->number;
-  if (free_.empty()) free_.push_back(&peers_.emplace_back());
-  Peer& peer = *free_.back();
+  if (!free_.empty()) {
+    Peer& peer = *free_.back();
+    made.number = peer.number;
+    by_name_.emplace(name, &peer);
+    free_.pop_back();
+    return peer = std::move(made);
+  }
+  made.number = static_cast<PeerId>(peers_.size());
+  Peer& peer = peers_.emplace_back(std::move(made));
   by_name_.emplace(name, &peer);
-  free_.pop_back();
-  peer = std::move(made);
   return peer;
 }
 

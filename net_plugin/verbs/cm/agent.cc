@@ -14,7 +14,6 @@ namespace pacecar::ibverbs::cm {
 namespace {
 
 constexpr uint32_t kReceives = 256;
-constexpr uint32_t kSends = 256;
 constexpr size_t kBufferBytes = roce::kGrhBytes + kMadBytes;
 // How long other processes of an address may answer after the first one has refused the service.
 constexpr Duration kSearch = Duration::from_ms(300);
@@ -34,7 +33,9 @@ Result<std::unique_ptr<Agent>> Agent::open(CmDevice& device) {
   auto buffers = std::make_unique<uint8_t[]>(kReceives * kBufferBytes);
   ASSIGN_OR_RETURN(const auto region, nic.register_memory(buffers.get(), kReceives * kBufferBytes,
                                                           Access::kLocalWrite));
-  const auto id = nic.create_queue_pair({.work_requests = kSends,
+  // Room for a message of each connection, as many have the same deadline, and for a search.
+  const uint32_t sends = nic.caps().queue_pairs + roce::kSlots;
+  const auto id = nic.create_queue_pair({.work_requests = sends,
                                          .receives = kReceives,
                                          .service = Service::kDatagram,
                                          .general_services = true});
@@ -214,19 +215,21 @@ void Agent::on_request(const Message& request, const Peer& from) {
     return run(end, end.connection.on_message(request, clock_now()), request);
   }
   uint16_t reason = 0;
-  if (device_.on_request(request, from, &reason) != nullptr || reason == 0) return;
-  Message refusal{.kind = Kind::kReject,
-                  .transaction = request.transaction,
-                  .remote_id = request.local_id,
-                  .reason = reason};
+  if (device_.on_request(request, from, &reason) != nullptr) return;
+  const bool busy = reason == 0;  // the peer repeats its request, and asks no other process
+  if (busy && request.kind == Kind::kFind) return;
+  Message answer{.kind = busy ? Kind::kReceipt : Kind::kReject,
+                 .transaction = request.transaction,
+                 .remote_id = request.local_id,
+                 .reason = reason};
   if (request.kind == Kind::kFind) {
-    refusal = {.kind = Kind::kFound,
-               .transaction = request.transaction,
-               .local_id = request.local_id,
-               .service = request.service,
-               .status = reason == kInvalidService ? kServiceUnsupported : kServiceRejected};
+    answer = {.kind = Kind::kFound,
+              .transaction = request.transaction,
+              .local_id = request.local_id,
+              .service = request.service,
+              .status = reason == kInvalidService ? kServiceUnsupported : kServiceRejected};
   }
-  send_to(from, refusal);
+  send_to(from, answer);
 }
 
 void Agent::run(End& end, const Connection::Step& step, const Message& message) {

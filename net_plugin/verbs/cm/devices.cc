@@ -152,7 +152,7 @@ End* CmDevice::on_request(const Message& request, const Peer& from, uint16_t* re
     made->mtu = static_cast<ibv_mtu>(request.mtu);
   }
   *reason = 0;
-  if (*listener->waiting >= listener->backlog) return nullptr;  // the peer will repeat it
+  if (*listener->waiting >= listener->backlog) return nullptr;  // it is busy
   Address own = address();
   own.port = port_of(*listener, true);
   made->set_source(own);

@@ -54,7 +54,7 @@ struct CmDevice {
   ProcessNic& nic() { return nic_of(context); }
   Address address() { return nic().address(); }
   // For kRequest or kFind: returns the new end, already added to the agent; or null with the reason
-  // of the reject (0: no reject, the peer will repeat its request).
+  // of the reject (0: no reject, as the listener's backlog is full).
   End* on_request(const Message& request, const Peer& from, uint16_t* reason);
 };
 

@@ -144,8 +144,8 @@ class BootstrapConnector {
  public:
   // `local`: the source IP, used if it is of the same version as the listener's. `cluster`: the
   // same as the listener's. Errors of this and the following functions, after which the object is
-  // useless: kInvalidArgument (the handle), kPeer (refused, not a Pacecar listener, closed, or no
-  // answer in time), kStale (refused, but another offer may succeed), kSystem.
+  // useless: kInvalidArgument (the handle), kPeer (refused, not a Pacecar listener, or no answer in
+  // time), kStale (closed or refused, but another offer may succeed), kSystem.
   static Result<std::unique_ptr<BootstrapConnector>> open(
       const BootstrapHandle& handle, const Address& local, std::span<const uint8_t> offer,
       Duration timeout, const bootstrap::ClusterKey& cluster, Instant now);

@@ -31,8 +31,9 @@ Result<PcapWriter> PcapWriter::create(const std::string& path) {
                                                 "file in a directory that you may write to",
                                                 path, std::strerror(errno)));
   }
-  std::fflush(file.get());  // as write(), which reports an error
-  return PcapWriter(std::move(file), path);
+  PcapWriter writer(std::move(file), path);
+  writer.flush();  // an error is said at the first packet, or at the end
+  return writer;
 }
 
 void PcapWriter::write(Instant now, const PcapEndpoints& ends,
@@ -52,16 +53,20 @@ void PcapWriter::write(Instant now, const PcapEndpoints& ends,
   const std::array<uint32_t, 4> record = {static_cast<uint32_t>(now.ns() / 1'000'000'000),
                                           static_cast<uint32_t>(now.ns() % 1'000'000'000), size,
                                           size};
-  // At once, as a forked child that ends would write what is left once more.
-  if (!write_words(file_.get(), record) ||
-      std::fwrite(frame_.data(), 1, size, file_.get()) != size || std::fflush(file_.get()) != 0) {
-    error_ = errno;
-    file_.reset();
-  }
+  const bool written =
+      write_words(file_.get(), record) && std::fwrite(frame_.data(), 1, size, file_.get()) == size;
+  if (!written && error_ == 0) error_ = errno;
+  flush();
+  if (error_ != 0) file_.reset();
+}
+
+// At once, as a forked child that ends would write what is left once more.
+void PcapWriter::flush() {
+  if (error_ == 0 && std::fflush(file_.get()) != 0) error_ = errno;
 }
 
 Result<void> PcapWriter::close() {
-  if (good() && std::fclose(file_.release()) != 0) error_ = errno;
+  if (good() && std::fclose(file_.release()) != 0 && error_ == 0) error_ = errno;
   if (error_ == 0) return {};
   return fail(ErrorCode::kSystem,
               fmt::format("the capture file '{}' is cut ({}): name one on a disk that has room",

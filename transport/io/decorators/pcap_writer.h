@@ -43,6 +43,7 @@ class PcapWriter {
   };
   using File = std::unique_ptr<std::FILE, FileClose>;
 
+  void flush();
   PcapWriter(File file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
 
   File file_;

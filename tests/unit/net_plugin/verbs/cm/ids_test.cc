@@ -54,13 +54,13 @@ ibv_qp_init_attr queue_pair() {
 }
 
 // A listener on any free port.
-rdma_cm_id* listening(rdma_event_channel* channel) {
+rdma_cm_id* listening(rdma_event_channel* channel, int backlog = 8) {
   setenv("PACECAR_NICS", "soft:udp:lo", 1);
   rdma_cm_id* id = nullptr;
   EXPECT_EQ(rdma_create_id(channel, &id, nullptr, RDMA_PS_TCP), 0);
   sockaddr_in any = loopback(0);
   EXPECT_EQ(rdma_bind_addr(id, raw(any)), 0);
-  EXPECT_EQ(rdma_listen(id, 8), 0);
+  EXPECT_EQ(rdma_listen(id, backlog), 0);
   return id;
 }
 
@@ -359,6 +359,54 @@ TEST(CmIds, ANullDomainMeansTheIdsOwn) {
   ASSERT_EQ(rdma_create_qp_ex(id, &attr), 0);
   EXPECT_EQ(id->qp->pd, id->pd);
   rdma_destroy_ep(id);
+}
+
+// The caller's own process refuses the service, and the listener's has no room for the second call.
+TEST(Ids, AFullBacklogOfAnotherProcessIsNoRefusal) {
+  std::array<int, 2> pipe_ends{};
+  ASSERT_EQ(pipe(pipe_ends.data()), 0);
+  rdma_event_channel* const own = rdma_create_event_channel();
+  rdma_cm_id* const other = listening(own);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    rdma_event_channel* const channel = rdma_create_event_channel();
+    rdma_cm_id* const listener = listening(channel, 1);
+    const uint16_t port = port_of(listener);
+    EXPECT_EQ(write(pipe_ends[1], &port, sizeof port), ssize_t{sizeof port});
+    for (int accepted = 0; accepted < 2;) {
+      rdma_cm_event* event = nullptr;
+      EXPECT_EQ(rdma_get_cm_event(channel, &event), 0);
+      const bool asks = event->event == RDMA_CM_EVENT_CONNECT_REQUEST;
+      rdma_cm_id* const id = event->id;
+      accepted += event->event == RDMA_CM_EVENT_ESTABLISHED ? 1 : 0;
+      rdma_ack_cm_event(event);
+      if (!asks) continue;
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      ibv_qp_init_attr attr = queue_pair();
+      EXPECT_EQ(rdma_create_qp(id, nullptr, &attr), 0);
+      rdma_conn_param param = parameters("answer");
+      EXPECT_EQ(rdma_accept(id, &param), 0);
+    }
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  uint16_t port = 0;
+  ASSERT_EQ(read(pipe_ends[0], &port, sizeof port), ssize_t{sizeof port});
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 2; ++i) {
+    callers.emplace_back([port] {
+      rdma_cm_id* const id = caller(port);
+      rdma_conn_param param = parameters("question");
+      EXPECT_EQ(rdma_connect(id, &param), 0) << std::strerror(errno);
+      rdma_destroy_ep(id);
+    });
+  }
+  for (std::thread& one : callers) one.join();
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(rdma_destroy_id(other), 0);
+  rdma_destroy_event_channel(own);
 }
 
 // The caller's own process refuses the service first; the listener's takes its time.
