@@ -283,17 +283,6 @@ class Latency(Cli):
         self.assertGreater(result["percentile_99"], 0)
         self.assertGreaterEqual(result["percentile_99.9"], result["percentile_99"])
 
-    def test_gaps_are_no_latency_and_not_in_the_warm_up(self):
-        started = time.monotonic()
-        client, code, _ = pair("lat", "-n", "40", "--latency_gap", "20000", "--interval", "0.2",
-                               "--out_json_file", "-")
-        self.assert_ok(client, code)
-        self.assertLess(time.monotonic() - started, ANSWER_LIMIT_S)  # the warm-up has 1000 messages
-        intervals = json.loads(client.stdout)["results"]["intervals"]
-        self.assertTrue(intervals)
-        self.assertEqual({one["t_avg"] for one in intervals}, {None})
-        self.assertRegex(client.stderr, r"\d+ messages\n")
-
     def test_threshold(self):
         client, code, _ = pair("lat", "-n", "10", "--max-usec", "0.001")
         self.assertEqual((client.returncode, code), (3, 3))

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import cli_test
@@ -54,6 +55,18 @@ class Flags(Cli):
                     env=cli_test.environment(), text=True, capture_output=True, cwd=folder,
                     timeout=LIMIT_S, check=False)
                 self.assertEqual(done.returncode, 0, (test, flag, done.stderr))
+
+    def test_gaps_are_no_latency_and_not_in_the_warm_up(self):
+        started = time.monotonic()
+        client, code, _ = pair("lat", "-n", "40", "--latency_gap", "20000", "--interval", "0.2",
+                               "--out_json_file", "-")
+        self.assert_ok(client, code)
+        took_s = time.monotonic() - started
+        self.assertLess(took_s, cli_test.ANSWER_LIMIT_S)  # the warm-up has 1000 messages
+        intervals = json.loads(client.stdout)["results"]["intervals"]
+        self.assertTrue(intervals)
+        self.assertEqual({one["t_avg"] for one in intervals}, {None})
+        self.assertRegex(client.stderr, r"\d+ messages\n")
 
     def test_flags_of_bw_work(self):
         self.flags_work("bw", BOTH + BW)
