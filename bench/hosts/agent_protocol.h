@@ -23,6 +23,6 @@ inline constexpr uint64_t kAgentProtocol = 1;
 inline constexpr Duration kSilence = Duration::from_s(300);
 inline constexpr Duration kAlive = Duration::from_s(30);  // how often `alive` is sent
 inline constexpr int kGraceMs = 2000;                     // from stop to kill
-inline constexpr size_t kMaxAgentLine = 64U << 20;
+inline constexpr size_t kMaxAgentLine = 32U << 20;        // less than a Child keeps
 
 }  // namespace pacecar::hosts
