@@ -69,9 +69,12 @@ class Built:
         for number, member in enumerate(self.members):
             self.plug(number, LOCAL, "lan", f"192.0.2.{number + 1}/24", 1500)
             if network.family == 6:
-                for interface in ("all", "default"):
-                    command = ("sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=0")
-                    namespaces.command(*namespaces.prefix(member), *command)
+                settings = ["all.disable_ipv6=0", "default.disable_ipv6=0"]
+                if network.kind != "soft:udp":  # libfabric does not wait for a tentative address
+                    settings.append("default.accept_dad=0")
+                for setting in settings:
+                    namespaces.command(*namespaces.prefix(member), "sysctl", "-qw",
+                                       f"net.ipv6.conf.{setting}")
         only_link_local = network.family == 6 and network.fault == "only link-local"
         if only_link_local:  # the hosts number their interfaces differently
             self.inside(0, "ip", "link", "add", "extra0", "type", "bridge")
