@@ -24,11 +24,11 @@ namespace {
 
 std::filesystem::path sys_path(const std::string& name) { return "/sys/class/net/" + name; }
 
-// Through `any` socket.
-Bytes read_mtu(const FileDescriptor& any, const std::string& name) {
+Bytes read_mtu(const FileDescriptor& any_socket, const std::string& name) {
   ifreq request{};
   name.copy(request.ifr_name, IF_NAMESIZE - 1);
-  return ioctl(any.get(), SIOCGIFMTU, &request) == 0 ? static_cast<Bytes>(request.ifr_mtu) : 0;
+  return ioctl(any_socket.get(), SIOCGIFMTU, &request) == 0 ? static_cast<Bytes>(request.ifr_mtu)
+                                                            : 0;
 }
 
 // Of the PCI device that the interface's device is, or is part of, as a virtual machine's.
@@ -103,8 +103,11 @@ Result<std::vector<InterfaceInfo>> list_interfaces() {
   ifaddrs* list = nullptr;
   const FileDescriptor any_socket(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (any_socket.get() < 0 || getifaddrs(&list) != 0) {
-    return fail(ErrorCode::kSystem,
-                fmt::format("cannot list the network interfaces: {}", std::strerror(errno)));
+    return fail(
+        ErrorCode::kSystem,
+        fmt::format("cannot list the network interfaces ({}): raise the limit of open files "
+                    "with 'ulimit -n'",
+                    std::strerror(errno)));
   }
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
   std::vector<InterfaceInfo> interfaces;
