@@ -104,7 +104,7 @@ class Experiment final : private EventSink {
  public:
   explicit Experiment(const RunSpec& spec) : spec_(spec) {}
 
-  Result<void> set_up() {
+  Result<void> set_up(const ProgressCallback& progress) {
     const double started = thread_cpu_seconds();
     RETURN_IF_ERROR(check_flows(spec_));
     if (!spec_.trace.empty()) {
@@ -115,11 +115,11 @@ class Experiment final : private EventSink {
         fabric_, Fabric::create(loop_, spec_.topology, fabric_config(spec_, window_), spec_.seed));
     traffic_.emplace(loop_, spec_.workload, spec_.topology.all_processes(),
                      spec_.transport.receives_posted, trace_.get());
-    RETURN_IF_ERROR(make_hosts());
+    RETURN_IF_ERROR(make_hosts(progress));
     RETURN_IF_ERROR(traffic_->set_up(hosts_));
     monitor_.emplace(loop_, *fabric_, spec_, *traffic_, sampled_flows());
     fault_timer_ = loop_.add_timer(*this, 0);
-    const auto quiet = run_until_quiet();
+    const auto quiet = run_until_quiet(progress);
     set_up_cpu_seconds_ = thread_cpu_seconds() - started;
     return quiet;
   }
@@ -147,7 +147,7 @@ class Experiment final : private EventSink {
   }
 
  private:
-  Result<void> make_hosts() {
+  Result<void> make_hosts(const ProgressCallback& progress) {
     ASSIGN_OR_RETURN(const auto algorithms, algorithms_of(spec_));
     const Topology& topology = spec_.topology;
     if (topology.processes > 1 && spec_.transport.share == LinkSharing::kAuto) {
@@ -158,13 +158,17 @@ class Experiment final : private EventSink {
       traffic_->on_step(host, now, messages);
     };
     for (uint32_t host = 0; host < topology.all_processes(); ++host) {
+      const double made = static_cast<double>(host) / topology.all_processes();
+      if (progress && !progress({.building = true, .done = made, .virtual_time = {}})) {
+        return interrupted();
+      }
       const Traffic::Peers peers = traffic_->peers(host);
       if (std::max(peers.to, peers.from) > Immediate::kMaxConnections) {
         return invalid("host {} has {} peers, more than {}: use fewer senders per receiver", host,
                        std::max(peers.to, peers.from), Immediate::kMaxConnections);
       }
       ASSIGN_OR_RETURN(
-          auto made,
+          auto simulated,
           SimHost::create(loop_, *fabric_, spec_,
                           {.number = host,
                            .congestion_control = algorithms.controls[host],
@@ -178,19 +182,29 @@ class Experiment final : private EventSink {
                            .seed = seeds.next_u64(),
                            .report_steps = trace_ != nullptr},
                           listener));
-      hosts_.push_back(std::move(made));
+      hosts_.push_back(std::move(simulated));
     }
     return {};
   }
 
+  static Result<void> interrupted() {
+    return fail(ErrorCode::kUnavailable, "interrupted before the run began");
+  }
+
   // Runs until all posted buffers are advertised and nothing is in flight.
-  Result<void> run_until_quiet() {
+  Result<void> run_until_quiet(const ProgressCallback& progress) {
     const Duration delay = std::ranges::max(spec_.topology.cables, {}, &Cable::delay).delay;
     const Duration longest = kLongestSetUp + delay * kSetUpCables;
     uint64_t sent = ~uint64_t{0};
     while (sent != fabric_->counters().sent || fabric_->counters().in_flight > 0) {
       sent = fabric_->counters().sent;
-      loop_.run_until(loop_.now() + kQuiet);
+      const Instant until = loop_.now() + kQuiet;
+      while (loop_.next_time() <= until) {
+        loop_.run_one();
+        if (!progress || loop_.events() % kEventsPerReport != 0) continue;
+        if (!progress({.building = true, .done = 1, .virtual_time = {}})) return interrupted();
+      }
+      loop_.run_until(until);
       if (loop_.now() - Instant() > longest) {
         return invalid(
             "the hosts could not advertise their buffers within {} s: the fabric loses too much, "
@@ -264,7 +278,7 @@ class Experiment final : private EventSink {
       next_report = loop_.events() + kEventsPerReport;
       const double done = static_cast<double>(traffic_->arrived_bytes()) /
                           static_cast<double>(std::max<Bytes>(traffic_->total_bytes(), 1));
-      if (!progress({done, loop_.now() - begin_, loop_.events()})) return;
+      if (!progress({false, done, loop_.now() - begin_, loop_.events()})) return;
     }
     if (!traffic_->done()) loop_.run_until(end);
   }
@@ -357,7 +371,7 @@ class Experiment final : private EventSink {
 Result<RunResult> run_experiment(const RunSpec& spec, const ProgressCallback& progress) {
   const auto started = std::chrono::steady_clock::now();
   Experiment experiment(spec);
-  RETURN_IF_ERROR(experiment.set_up());
+  RETURN_IF_ERROR(experiment.set_up(progress));
   auto result = experiment.run(progress);
   if (result) {
     result->wall_seconds =

@@ -104,16 +104,18 @@ struct RunResult {
 };
 
 struct RunProgress {
-  double done = 0;        // share of the bytes that have arrived
+  bool building = false;  // hosts are made, before time 0
+  double done = 0;        // share of the hosts that are made, or of the bytes that have arrived
   Duration virtual_time;  // since time 0
   uint64_t events = 0;
 };
-// Called every 65,536 events; false ends the run.
+// Called for each host that is made, and every 65,536 events; false ends the run.
 using ProgressCallback = std::function<bool(const RunProgress&)>;
 
 // Errors: kInvalidArgument for an impossible spec (an unknown algorithm, a host that the topology
 // does not have, an impossible fabric), kSystem for files that cannot be written, kInternal for
-// packets that are neither delivered, dropped nor in flight.
+// packets that are neither delivered, dropped nor in flight, kUnavailable if `progress` ended it
+// before time 0.
 Result<RunResult> run_experiment(const RunSpec& spec, const ProgressCallback& progress = {});
 
 }  // namespace pacecar

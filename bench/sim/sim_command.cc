@@ -37,8 +37,10 @@ constexpr const char* kFooter = R"(Examples:
   pacecar sim --topology net.topo --workload matrix.cm --cc fixed --json
   pacecar sim --list
 bench/sim/README.md lists the tables and keys of a file.
-Exit codes: 0 the run ended or was interrupted (a warning names flows that are not done), 2 it could
-not run, or its result could not be written.)";
+Exit codes: 0 all flows are done, 2 it could not run, or its result could not be written, 3 flows
+were not done at the time limit, or when it was interrupted (a warning names them).)";
+
+constexpr int kExitNotDone = 3;
 
 struct Flags {
   std::string file;
@@ -136,16 +138,18 @@ Result<RunResult> run_with_progress(const RunSpec& spec, const Console& console)
   return run_experiment(spec, [&](const RunProgress& progress) {
     const Duration elapsed = cli::steady_now() - started;
     if (bar.due(elapsed)) {
+      const double rate = static_cast<double>(progress.events) * 1e-6 / elapsed.seconds();
       bar.draw(progress.done,
-               fmt::format("{:.1f} us, {:.2f} M events/s", progress.virtual_time.us(),
-                           static_cast<double>(progress.events) * 1e-6 / elapsed.seconds()),
+               progress.building
+                   ? "making hosts"
+                   : fmt::format("{:.1f} us, {:.2f} M events/s", progress.virtual_time.us(), rate),
                elapsed);
     }
     return !cli::Interrupt::asked();
   });
 }
 
-Result<void> simulate(const Flags& flags, const Console& console) {
+Result<int> simulate(const Flags& flags, const Console& console) {
   RETURN_IF_ERROR(cli::check_writable(flags.json_file));
   ASSIGN_OR_RETURN(const auto spec, spec_of(flags));
   const cli::Interrupt interrupt;
@@ -157,7 +161,7 @@ Result<void> simulate(const Flags& flags, const Console& console) {
   }
   if (flags.json_file != cli::kStandardOutput && !console.quiet())
     fmt::print("{}{}", fabric_text(spec), summary(result));
-  return {};
+  return result.complete ? int{cli::kExitOk} : kExitNotDone;
 }
 
 }  // namespace
@@ -168,10 +172,10 @@ int run_sim(int argc, char** argv) {
       "Runs one experiment in a simulated fabric: the production transport on virtual time.",
       "pacecar sim");
   add_flags(app, flags);
-  const auto run = [&](const Console& console) -> Result<void> {
+  const auto run = [&](const Console& console) -> Result<int> {
     if (!flags.list) return simulate(flags, console);
     print_list();
-    return {};
+    return cli::kExitOk;
   };
   return cli::run_subcommand(app, argc, argv,
                              {.quiet = "no progress, no summary",

@@ -1,8 +1,10 @@
 #include "bench/sim/spec_file.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "bench/sim/spec_reader.h"
 #include "transport/base/invalid.h"
@@ -25,15 +27,45 @@ Result<SpecContext> make_context(const RunSpec& run, Bytes overhead, const std::
   return context;
 }
 
+// How long the last packet of a full queue waits, on the slowest cable.
+Duration full_queue(const RunSpec& run) {
+  const SwitchConfig& switches = run.fabric.switches;
+  const Bytes queue = switches.queue_bytes != 0 ? switches.queue_bytes : switches.buffer_bytes;
+  return std::ranges::min(run.topology.cables, {}, &Cable::rate).rate.time_for(queue);
+}
+
 // The default of TransportSpec::reordering. A packet that finds empty queues overtakes those of its
 // flow that wait in a long one; between switches, where there are several ways, queues are seldom
 // more than half full.
 Duration usual_reordering(const RunSpec& run, const SpecContext& context) {
   if (!context.has_several_paths || !run.transport.spreads()) return {};
-  const SwitchConfig& switches = run.fabric.switches;
-  const Bytes queue = switches.queue_bytes != 0 ? switches.queue_bytes : switches.buffer_bytes;
-  const Rate slowest = std::ranges::min(run.topology.cables, {}, &Cable::rate).rate;
-  return slowest.time_for(queue / 2) + context.base_rtt;
+  return full_queue(run) / 2 + context.base_rtt;
+}
+
+// Refuses a run for which the memory of this machine is too small, by what hosts and connections
+// were measured to take (64-bit, 2026-11-30).
+Result<void> check_memory(const RunSpec& run) {
+  constexpr uint64_t kPerProcess = 64 << 10;
+  constexpr uint64_t kPerConnection = 64 << 10;
+  std::vector<std::pair<uint32_t, uint32_t>> pairs;
+  pairs.reserve(run.workload.flows.size());
+  for (const WorkloadFlow& flow : run.workload.flows) {
+    pairs.emplace_back(flow.source, flow.destination);
+  }
+  std::ranges::sort(pairs);
+  const auto connections =
+      static_cast<uint64_t>(std::ranges::unique(pairs).begin() - pairs.begin());
+  const uint64_t processes = run.topology.all_processes();
+  const uint64_t bytes = processes * kPerProcess + connections * kPerConnection;
+  const auto here =
+      static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  if (bytes <= here) return {};
+  constexpr double kGiB = 1 << 30;
+  return invalid(
+      "{} hosts with {} connections would take about {:.0f} GiB of memory, and this machine has "
+      "{:.0f}: use fewer hosts or flows",
+      run.topology.hosts, connections, static_cast<double>(bytes) / kGiB,
+      static_cast<double>(here) / kGiB);
 }
 
 }  // namespace
@@ -56,11 +88,13 @@ Result<RunSpec> make_run_spec(const SpecTable& spec, const std::string& base_dir
   if (seeds.failed()) return tl::unexpected(seeds.finish().error());
 
   ASSIGN_OR_RETURN(run.topology, read_topology(table_or_empty(spec, "topology"), base_dir));
+  RETURN_IF_ERROR(check_memory(run));  // before its routes are computed
   ASSIGN_OR_RETURN(run.transport, read_transport(table_or_empty(spec, "transport")));
   ASSIGN_OR_RETURN(const auto overhead, read_overhead(fabric_table));
   ASSIGN_OR_RETURN(const auto context, make_context(run, overhead, base_dir));
 
   ASSIGN_OR_RETURN(run.workload, read_workload(workload_table, context));
+  RETURN_IF_ERROR(check_memory(run));
   if (const auto algorithms = algorithms_of(run); !algorithms) {
     return fail(
         algorithms.error().code,
@@ -73,6 +107,10 @@ Result<RunSpec> make_run_spec(const SpecTable& spec, const std::string& base_dir
   if (run.transport.base_rtt == Duration()) run.transport.base_rtt = context.base_rtt;
   if (run.transport.reordering == Duration()) {
     run.transport.reordering = usual_reordering(run, context);
+  }
+  // Without either, nothing would tell that a packet is lost.
+  if (run.transport.reordering == Duration::max() && run.transport.timeout == Duration()) {
+    run.transport.timeout = (full_queue(run) + context.base_rtt) * 2;
   }
   return run;
 }

@@ -115,8 +115,13 @@ class Sim(unittest.TestCase):
 
     def test_unfinished_flows_are_reported(self):
         done = run(*SMALL, "--set", "run.time_limit=5us")
-        self.assertEqual(done.returncode, 0)
+        self.assertEqual(done.returncode, 3)
         self.assertIn("4 of 4 flows were not done after 5.000 us", done.stderr)
+
+    def test_a_fabric_beyond_the_memory_is_refused_before_it_is_built(self):
+        self.fails("--topology", "leaf-spine:hosts=1000000", "--set", "topology.processes=1000",
+                   "--workload", "incast:senders=4,bytes=1KB",
+                   parts=("1000000 hosts", "GiB of memory", "use fewer hosts"))
 
     def test_list_names_what_there_is(self):
         done = run("--list")

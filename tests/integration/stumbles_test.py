@@ -208,14 +208,16 @@ class Interrupted(Cli):
                 self.assertEqual(server.finish()[0], 0, (test, flags))
 
     def test_an_interrupted_simulation_prints_its_results(self):
-        process = subprocess.Popen(
-            [cli_test.PROGRAM, "sim", "--topology", "leaf-spine:hosts=64,rate=400G", "--workload",
-             "all_to_all:bytes=1GB", "--json"], env=environment(), text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.until_sigint_is_caught(process)
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=LIMIT_S)
-        self.assertEqual(process.returncode, 0, errors)
+        with tempfile.NamedTemporaryFile() as trace:
+            process = subprocess.Popen(
+                [cli_test.PROGRAM, "sim", "--topology", "leaf-spine:hosts=64,rate=400G",
+                 "--workload", "all_to_all:bytes=1GB", "--json", "--trace", trace.name],
+                env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            while process.poll() is None and pathlib.Path(trace.name).stat().st_size == 0:
+                time.sleep(0.01)  # until flows have begun
+            process.send_signal(signal.SIGINT)
+            output, errors = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 3, errors)
         self.assertIn("interrupted", errors)
         self.assertTrue(json.loads(output)["flows"])
 

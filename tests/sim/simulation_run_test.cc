@@ -404,15 +404,43 @@ TEST(SimulationRun, ProgressCallbackMayEndTheRun) {
   double last = 0;
   int calls = 0;
   ASSERT_TRUE(run_experiment(spec, [&](const RunProgress& progress) {
+                if (progress.building) return true;
                 EXPECT_GE(progress.done, last);
                 last = progress.done;
                 ++calls;
                 return true;
               }).has_value());
   EXPECT_GT(calls, 1);
-  const auto ended = run_experiment(spec, [](const RunProgress&) { return false; });
+  const auto ended = run_experiment(spec, [](const RunProgress& at) { return at.building; });
   ASSERT_TRUE(ended) << "the result up to then";
   EXPECT_TRUE(std::ranges::any_of(ended->flows, [](const auto& flow) { return !flow.done(); }));
+}
+
+TEST(SimulationRun, ProgressCallbackMayEndTheBuilding) {
+  const RunSpec spec = spec_of(kLeafSpine + "[workload]\nkind = \"permutation\"\nbytes = \"4MB\"");
+  const auto ended = run_experiment(spec, [](const RunProgress&) { return false; });
+  EXPECT_THAT(ended.error().message, HasSubstr("before the run began"));
+}
+
+// Arrivals show no loss, so that the fabric's drops are found by the timeout alone.
+TEST(SimulationRun, AnyReorderingWithDropsHasATimeout) {
+  const RunResult result = run_experiment(spec_of(R"(
+[topology]
+kind = "star"
+hosts = 9
+rate = "100G"
+[fabric]
+queue = "50KB"
+[workload]
+kind = "incast"
+senders = 8
+bytes = "300KB"
+[transport]
+cc = "fixed"
+reordering = "any")"))
+                               .value();
+  EXPECT_GT(result.fabric.all_dropped(), 0U);
+  EXPECT_TRUE(result.complete);
 }
 
 }  // namespace
