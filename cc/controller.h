@@ -88,13 +88,7 @@ struct Demand {
   // Payload that the flow has wanted to send since it began, what has arrived included; modulo
   // 2^32. It is a total, so that the next demand replaces a late or lost one.
   Bytes wanted = 0;
-  // 1 + (the number of flows that the sender has begun, modulo kTurns) if the sender serves one
-  // flow at a time; 0: it serves several at once. In a collective whose ranks take turns, a sender
-  // that has begun fewer is late.
-  uint8_t turn = 0;
   uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
-
-  static constexpr uint8_t kTurns = 128;
 };
 
 // The state of a flow at its sender, for its demand. In payload bytes. `sent - in_flight + backlog`

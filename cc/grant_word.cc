@@ -98,8 +98,7 @@ uint64_t encode_demand(const Demand& demand) {
   if (demand.is_credit) return encode_credit(credit_units(demand.credit), demand.epoch);
   const uint64_t wanted = (demand.wanted + kWantedUnit - 1) / kWantedUnit;
   const uint64_t usable = encode_float(demand.usable.bps(), kUsableMantissa);
-  return usable << 48 | uint64_t{demand.turn} << 40 | (wanted & ((1U << kWantedBits) - 1)) << 16 |
-         demand.epoch;
+  return usable << 48 | (wanted & ((1U << kWantedBits) - 1)) << 16 | demand.epoch;
 }
 
 Demand decode_demand(uint64_t word) {
@@ -111,7 +110,6 @@ Demand decode_demand(uint64_t word) {
     return demand;
   }
   demand.usable = Rate::from_bps(decode_float(word >> 48, kUsableMantissa));
-  demand.turn = std::min<uint8_t>(static_cast<uint8_t>(word >> 40), Demand::kTurns);
   demand.wanted = field(word, 16, kWantedBits) * kWantedUnit;
   return demand;
 }

@@ -1,7 +1,7 @@
 // The 8-byte control words of grants and demands.
 //
 //   grant word   rate 23 | guessed 1 | phase 16 | validity 8 | epoch 16   (upper bits first)
-//   demand word  usable 16 | turn 8 | wanted 24 | epoch 16
+//   demand word  usable 16 | unused 8 | wanted 24 | epoch 16
 //   either       0xFFFFFF 24 | credit 24 | epoch 16      in place of a rate
 //
 // Credit is in units of credit.h, modulo 2^24; grants round down, wishes round up. Rates (bit/s)

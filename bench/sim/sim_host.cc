@@ -65,9 +65,11 @@ SoftNicConfig nic_config(const RunSpec& spec, const SimHostConfig& config, Fabri
           .sees_ecn = true,
           .control_first = true,
           .ack = transport.ack_bytes == 0 ? AckPolicy{.every_packet = true} : spaced,
-          // Simulated hosts are never late, so a probe need not wait for them.
+          // Simulated hosts are never late, so a probe need not wait for them, and their round trip
+          // is known: eight of them are more than a full queue of five.
           .loss = {.reordering = transport.reordering,
                    .packet_timeout = transport.timeout,
+                   .initial_timeout = transport.base_rtt * 8,
                    .min_probe = Duration()},
           .silence_limit = silence_limit(spec)};
 }

@@ -25,15 +25,13 @@ class ArrivalMeter {
   void begin(Instant now) {
     looks_.fill({});
     began_ = now;
-    bytes_ = overtaken_ = 0;
+    bytes_ = 0;
     least_ = Duration::max();
   }
 
-  // `delay`: of the fastest of them, Duration::max() if unknown; `overtaken`: by others of their
-  // flow (ArrivalOrder). True when a look is over.
-  bool on_bytes(Instant now, Bytes bytes, Duration delay, bool overtaken = false) {
+  // `delay`: of the fastest of them, Duration::max() if unknown. True when a look is over.
+  bool on_bytes(Instant now, Bytes bytes, Duration delay) {
     bytes_ += bytes;
-    if (overtaken) overtaken_ += bytes;
     least_ = std::min(least_, delay);
     const Duration lasted = now - began_;
     if (lasted < look_) return false;
@@ -46,8 +44,6 @@ class ArrivalMeter {
   double rate() const { return rate_; }
   // The highest rate of the last looks, so that a pausing sender is not mistaken for a slower link.
   double most_lately() const { return std::ranges::max(looks_, {}, &Look::rate).rate; }
-  // Over 1/16 of the last window's bytes was overtaken: they met several queues, so not the link's.
-  bool scattered() const { return scattered_; }
   // Duration::max(): unknown.
   Duration delay() const { return delay_; }
 
@@ -58,13 +54,11 @@ class ArrivalMeter {
   static constexpr Bytes kPacketsPerLook =
       6;  // fewer may all be late by chance; after a window kFewPackets are enough
   static constexpr Bytes kFewPackets = 2;
-  static constexpr Bytes kScattered = 16;  // 1/16 of the bytes was overtaken
 
   struct Look {
     Instant began;
     Instant end = Instant::from_ns(0);
     Bytes bytes = 0;
-    Bytes overtaken = 0;
     Duration least = Duration::max();
     double rate = 0;  // of the window that ended with it
   };
@@ -74,10 +68,9 @@ class ArrivalMeter {
 
   void close_look(Instant now) {
     Look& newest = looks_[next_];
-    newest = {began_, now, bytes_, overtaken_, least_};
+    newest = {began_, now, bytes_, least_};
     next_ = (next_ + 1) % kLooks;
     Bytes bytes = 0;
-    Bytes overtaken = 0;
     Instant began = now;
     delay_ = Duration::max();
     // On a slow link a look takes longer than a window.
@@ -85,15 +78,13 @@ class ArrivalMeter {
     for (const Look& look : looks_) {
       if (look.bytes == 0 || now - look.end >= window) continue;
       bytes += look.bytes;
-      overtaken += look.overtaken;
       began = std::min(began, look.began);
       if (now - look.end < round_trip_) delay_ = std::min(delay_, look.least);
     }
     rate_ = now > began ? rate_of(bytes, now - began) : 0;
     newest.rate = rate_;
-    scattered_ = overtaken * kScattered > bytes;
     began_ = now;
-    bytes_ = overtaken_ = 0;
+    bytes_ = 0;
     least_ = Duration::max();
   }
 
@@ -105,11 +96,9 @@ class ArrivalMeter {
   size_t next_ = 0;
   double rate_ = 0;
   Duration delay_ = Duration::max();
-  bool scattered_ = false;
   // The present look.
   Instant began_;
   Bytes bytes_ = 0;
-  Bytes overtaken_ = 0;
   Duration least_ = Duration::max();
 };
 

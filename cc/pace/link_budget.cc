@@ -47,9 +47,6 @@ constexpr double kGiven = 0.75;    // of what we hold, at least
 constexpr int64_t kGivenRoundTrips = 8;
 constexpr double kSwiftDecrease = 0.8;
 
-// --- losses without delay ---
-constexpr int64_t kPolicedWindows = 16;  // without growth
-
 // --- the empty path ---
 constexpr double kDip = 0.75;
 constexpr int64_t kDipsPerMemory = 4;
@@ -69,16 +66,13 @@ LinkBudget::LinkBudget(const LinkBudgetConfig& config)
     : config_(config),
       window_(std::max({config.round_trip, config.jitter * kJittersPerWindow,
                         config.line.time_for(config.packet * kPacketsPerWindow)})),
-      spread_(config.jitter + config.line.time_for(config.packet) * kUsualPackets),
       nominal_(static_cast<double>(config.line.bps())),
       round_trip_(config.round_trip),
       part_(nominal_),
       rate_(config.first > Rate() ? std::min(static_cast<double>(config.first.bps()), nominal_)
                                   : nominal_),
-      allowed_(nominal_),
       meter_(window_, config.round_trip, config.packet),
-      policer_(window_),
-      witnesses_(window_, config.base_memory),
+      witnesses_(window_),
       last_(Instant::from_ns(std::numeric_limits<int64_t>::min() / 2)),
       starting_(rate_ < nominal_),
       shown_(rate_) {}
@@ -101,20 +95,18 @@ void LinkBudget::begin(Instant now) {
   neighbor_.forget();
   witnesses_.forget();
   meter_.begin(now);
-  policer_.begin(now);
   next_cut_ = next_growth_ = now + window_;
 }
 
-bool LinkBudget::on_bytes(Instant now, Bytes wire, Duration excess, bool overtaken, uint32_t flow) {
+bool LinkBudget::on_bytes(Instant now, Bytes wire, Duration excess, uint32_t flow) {
   const Duration pause = now - last_;
   last_ = now;
-  policer_.on_bytes(wire);
   witnesses_.on_bytes(now, flow);
   note_burst(now, wire, excess);
   const Duration judged = config_.yields ? excess : Duration::max();
   if (pause > ArrivalMeter::kLongestLook && pause > idle_limit()) {
     begin(now);
-  } else if (meter_.on_bytes(now, wire, judged, overtaken)) {
+  } else if (meter_.on_bytes(now, wire, judged)) {
     look(now);
   } else {
     return false;
@@ -149,8 +141,7 @@ double LinkBudget::held_part() const { return std::min(kHeldPart * part_, most_)
 
 void LinkBudget::look(Instant now) {
   const Duration delay = meter_.delay();
-  const bool lossy = policer_.look(now, meter_.rate());
-  if (delay == Duration::max()) return lossy ? police(now) : grow(now, Duration());
+  if (delay == Duration::max()) return grow(now, Duration());
   delay_ = delay;
   most_ = std::max(most_, std::min(meter_.rate(), nominal_));
   if (!learnt()) neighbor_.forget();
@@ -165,15 +156,12 @@ void LinkBudget::look(Instant now) {
   yield_to_base(now);
   const bool empty = delay <= target() / 2;
   if (cut_delay_ > window_ * kStopWindows && empty) end_drain(now);
-  if (learnt() && empty && witnesses_.gone(now, window_)) restore(now);
-  if (empty) witnesses_.on_clear(now, meter_.rate());
+  if (learnt() && empty && witnesses_.gone(now)) restore(now);
   if (now >= yields_until_) yielded_ = 1;
-  late_looks_ = delay > target() && !meter_.scattered() ? late_looks_ + 1 : 0;
+  late_looks_ = delay > target() ? late_looks_ + 1 : 0;
   // On hosts with jitter a single look may be late.
   const bool queued = late_looks_ >= (config_.jitter > Duration() ? kLateLooks : 1);
-  if (lossy && !queued) {
-    police(now);
-  } else if (learnt() || doubted(now, queued && meter_.rate() < kFull * part_)) {
+  if (learnt() || doubted(now, queued && meter_.rate() < kFull * part_)) {
     if (queued) cut(now, delay);
     if (delay <= target()) grow(now, delay);
   }
@@ -193,12 +181,6 @@ void LinkBudget::slow_down(double rate) {
   starting_ = false;
   forget_bursts();
   calm_ = 0;
-}
-
-void LinkBudget::police(Instant now) {
-  bound_ = std::min(rate_, meter_.rate());
-  slow_down(policer_.judge(now, meter_.rate(), std::min(allowed_, rate_), rate_));
-  next_growth_ = now + window_ * kPolicedWindows;
 }
 
 // The rate that arrives while a queue stands is all that the link gives us.
@@ -231,14 +213,11 @@ void LinkBudget::end_drain(Instant now) {
   next_growth_ = std::min(next_growth_, now + window_);
 }
 
-// The queue was on a path that the present flows do not take: the budget becomes what they were
-// given before.
+// The queue was on a path that the present flows do not take: the link is not known to be slow.
 void LinkBudget::restore(Instant now) {
-  rate_ = std::clamp(witnesses_.given(), rate_, nominal_);
+  rate_ = nominal_;
   witnesses_.forget();
   end_drain(now);
-  next_growth_ = now;
-  starting_ = true;
 }
 
 void LinkBudget::yield(double factor, Instant until) {

@@ -17,7 +17,6 @@
 #include "cc/pace/arrival_meter.h"
 #include "cc/pace/burst_use.h"
 #include "cc/pace/greedy_neighbor.h"
-#include "cc/pace/policer_watch.h"
 #include "cc/pace/witnesses.h"
 #include "transport/base/units.h"
 
@@ -39,19 +38,10 @@ class LinkBudget {
   explicit LinkBudget(const LinkBudgetConfig& config);
 
   // `wire` bytes of `flow` have arrived. `excess`: their least delay (one-way or round trip) minus
-  // the recent minimum; Duration::max() if unknown. `overtaken`: true: packets of the same flow
-  // that left more than spread() later arrived first. Returns true if the rate has changed.
-  bool on_bytes(Instant now, Bytes wire, Duration excess, bool overtaken = false,
-                uint32_t flow = 0);
-  // Tolerance for reordering: host jitter makes packets of one queue seem to overtake each other
-  // by up to this much.
-  Duration spread() const { return spread_; }
-  // `wire` bytes of what was sent are lost.
-  void on_loss(Bytes wire) { policer_.on_loss(wire); }
+  // the recent minimum; Duration::max() if unknown. Returns true if the rate has changed.
+  bool on_bytes(Instant now, Bytes wire, Duration excess, uint32_t flow = 0);
   // `mean`: of the flows' weights; `share`: this process's part of the host's weights.
   void set_weight(double mean, double share);
-  // The rate that the flows may send at in all.
-  void set_allowed(double rate) { allowed_ = rate; }
   // Multiplies T: of two ends that see the same queue the one with the smaller value reacts first.
   void set_patience(int64_t patience) { patience_ = patience; }
   // The least round trip that was measured; one shorter than the configuration's does not count.
@@ -64,8 +54,8 @@ class LinkBudget {
   double rate() const;
   // b is the limit, not our part.
   bool learnt() const { return rate_ < part_; }
-  // b is the nominal rate and nothing was lost lately: without delays there is nothing to do.
-  bool unconcerned() const { return rate_ >= nominal_ && policer_.quiet(); }
+  // b is the nominal rate: without delays there is nothing to do.
+  bool unconcerned() const { return rate_ >= nominal_; }
   // The start phase: no queue has been met yet, and the nominal rate has not been reached.
   bool starting() const { return starting_; }
 
@@ -83,7 +73,6 @@ class LinkBudget {
   Duration target() const;
   bool doubted(Instant now, bool reason);
   void slow_down(double rate);
-  void police(Instant now);
   void cut(Instant now, Duration delay);
   void end_drain(Instant now);
   void restore(Instant now);
@@ -97,20 +86,17 @@ class LinkBudget {
 
   const LinkBudgetConfig config_;
   const Duration window_;  // W
-  const Duration spread_;
   const double nominal_;
   Duration round_trip_;
   double part_;
   double rate_;        // b
   double weight_ = 1;  // w
-  double allowed_;
   int64_t usual_packets_ = kUsualPackets;
   int64_t patience_ = 1;
   ArrivalMeter meter_;
   BurstUse burst_;
   bool burst_used_ = false;  // all of the present budget
   GreedyNeighbor neighbor_;
-  PolicerWatch policer_;
   Witnesses witnesses_;
   Instant given_at_;         // when about what we hold against a neighbor last arrived
   Instant last_;             // arrival

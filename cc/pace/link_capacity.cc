@@ -26,12 +26,12 @@ LinkCapacity::LinkCapacity(const FlowEnvironment& environment, Duration round_tr
                .host_link = environment.host_link}) {}
 
 bool LinkCapacity::on_arrival(Instant now, Bytes wire, bool covered, Duration excess,
-                              bool overtaken, uint32_t flow) {
+                              uint32_t flow) {
   const bool over = now - started_ >= window_;
   if (over) close_window(now);
   if (!covered) foreign_ += wire;
   least_excess_ = std::min(least_excess_, excess);
-  return budget_.on_bytes(now, wire, excess, overtaken, flow) || over;
+  return budget_.on_bytes(now, wire, excess, flow) || over;
 }
 
 // A window without arrivals lasts until the next arrival, so its rate is lower.

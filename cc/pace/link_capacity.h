@@ -28,9 +28,7 @@ class LinkCapacity {
 
   // `wire` bytes have arrived; `excess`: delay of the fastest of them over the recent minimum. True
   // if available() may have changed.
-  bool on_arrival(Instant now, Bytes wire, bool covered, Duration excess, bool overtaken,
-                  uint32_t flow);
-  Duration spread() const { return budget_.spread(); }
+  bool on_arrival(Instant now, Bytes wire, bool covered, Duration excess, uint32_t flow);
   // The rate that `flows` flows can be granted, in all.
   double available(size_t flows) const;
   // So many flows take turns to send a packet: a queue that empties once per turn does not stand.

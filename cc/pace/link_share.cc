@@ -88,6 +88,10 @@ void LinkShare::divide_queue(uint32_t causer) {
 }
 
 void LinkShare::poll(Instant now) {
+  for (const uint32_t flow : queue_) {
+    if (members_[flow].served <= 0) break;
+    if (members_[flow].leaves <= now) changed_.add(flow);
+  }
   if (host_link_ == nullptr) return;
   const double limits = std::min(fill_.limits(), nominal_);
   const LinkClaim claim{.demand = Rate::from_bps(static_cast<uint64_t>(limits)),
@@ -104,13 +108,18 @@ void LinkShare::poll(Instant now) {
 }
 
 Instant LinkShare::next_deadline() const {
-  return host_link_ == nullptr ? Instant::never() : host_link_->next_deadline();
+  Instant next = host_link_ == nullptr ? Instant::never() : host_link_->next_deadline();
+  for (const uint32_t flow : queue_) {
+    if (members_[flow].served <= 0) break;
+    next = std::min(next, members_[flow].leaves);
+  }
+  return next;
 }
 
-void LinkShare::on_acked(Instant now, Bytes wire, Duration excess, bool overtaken, uint32_t flow) {
+void LinkShare::on_acked(Instant now, Bytes wire, Duration excess, uint32_t flow) {
   const bool granted = level_ == WaterFill::kNoLevel;
   budget_.set_patience(granted ? kPatienceGranted : kPatience);
-  if (budget_.on_bytes(now, wire, excess, overtaken, flow)) look(kInactive);
+  if (budget_.on_bytes(now, wire, excess, flow)) look(kInactive);
 }
 
 void LinkShare::look(uint32_t causer) {
@@ -118,7 +127,6 @@ void LinkShare::look(uint32_t causer) {
     const double mean = static_cast<double>(fill_.weights()) / static_cast<double>(active_.size());
     budget_.set_weight(mean, weight_share_);
   }
-  budget_.set_allowed(fill_.limits());
   const double line = this->line();
   const double reach = this->reach();
   level_ = fill_.level(line);

@@ -42,9 +42,7 @@ class LinkShare {
   // Whether on_acked() must be called.
   bool listens() const { return !receivers_time_arrivals_ || !budget_.unconcerned(); }
   // Of all flows: `wire` bytes are acknowledged, after the empty path's round trip plus `excess`.
-  void on_acked(Instant now, Bytes wire, Duration excess, bool overtaken, uint32_t flow);
-  Duration spread() const { return budget_.spread(); }
-  void on_lost(Bytes wire) { budget_.on_loss(wire); }
+  void on_acked(Instant now, Bytes wire, Duration excess, uint32_t flow);
 
   // The budget is still in its start phase.
   bool starting() const { return budget_.starting(); }
@@ -62,13 +60,13 @@ class LinkShare {
     if (members_[flow].queued != queued) queued ? queue(flow) : leave_queue(flow);
   }
 
+  // When the rest of a queued flow will have left.
+  void leaves_at(uint32_t flow, Instant at) { members_[flow].leaves = at; }
+
   // Flows with something to send, not only with unacknowledged data.
   size_t active() const { return active_.size(); }
   // A flow's backlog begins; ends, when all is acknowledged.
-  void begin() {
-    ++begun_;
-    ++backlogged_;
-  }
+  void begin() { ++backlogged_; }
   void end() { --backlogged_; }
   size_t backlogged() const { return backlogged_; }
   // A flow of this NIC is added; removed.
@@ -81,8 +79,6 @@ class LinkShare {
   // The network was found clear.
   void note_clear(Instant now) { clear_ = now; }
   Instant clear_since() const { return clear_; }
-  // How many times any flow has begun.
-  uint32_t turns() const { return begun_; }
   // All active flows must be visited.
   void touch_all();
   size_t poll_changed(std::span<uint32_t> flows);
@@ -95,6 +91,7 @@ class LinkShare {
     uint32_t position = kInactive;
     bool queued = false;
     double served = 0;  // its share while it is queued, in bit/s
+    Instant leaves = Instant::never();
   };
 
   // The flow that caused the change needs no visit.
@@ -117,7 +114,6 @@ class LinkShare {
   std::vector<uint32_t> queue_;
   WorkList changed_;
   Instant clear_;  // when the network was last found clear
-  uint32_t begun_ = 0;
   size_t backlogged_ = 0;
   size_t flows_ = 0;
   double level_ = WaterFill::kNoLevel;

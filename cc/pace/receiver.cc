@@ -16,11 +16,6 @@ namespace {
 // product and at most a round trip's worth at its own rate is left: flows that end together would
 // all be raised at the same time.
 constexpr Bytes kRestShare = 32;
-// Messages that take less than so many round trips of the whole link take turns.
-constexpr int64_t kShort = 8;
-// The flows whose turn it is have at least a round trip's worth less 1/16 left together. With a
-// whole round trip's worth the next would begin just before the last of them is kDone.
-constexpr int64_t kTurnParts = 16;
 // A shortest transit is forgotten after so many times the jitter, because clocks drift apart: at 5
 // parts in a million by a tenth of the jitter.
 constexpr int64_t kMemoryJitters = 20'000;
@@ -46,8 +41,7 @@ PaceReceiver::PaceReceiver(const FlowEnvironment& environment, uint32_t max_flow
       flows_(max_flows),
       homes_(max_flows),
       slots_(max_flows),
-      due_(max_flows),
-      turns_(environment.line_rate.bytes_in(round_trip_ - round_trip_ / kTurnParts)) {
+      due_(max_flows) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   active_.reserve(max_flows);
 }
@@ -126,7 +120,6 @@ void PaceReceiver::on_demand(Instant now, uint32_t flow, const Demand& demand) {
   f.demand_epoch = demand.epoch;
   f.last_seen = now;
   f.usable = std::min(demand.usable, environment_.line_rate);
-  f.demand_turn = demand.turn;
   // The total travels modulo 2^32: it is the value nearest to what was received.
   const auto ahead = static_cast<int32_t>(static_cast<uint32_t>(demand.wanted) -
                                           static_cast<uint32_t>(f.received));
@@ -141,8 +134,6 @@ void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, const Tra
   Flow& f = at(flow);
   const size_t size = EmptyPath::size_class(transit.payload, environment_.mtu);
   const Duration late = f.path.excess(now, transit.ns, size, base_memory_);
-  const auto sent_ns = static_cast<uint32_t>(now.ns()) - transit.ns;
-  const bool overtaken = f.order.overtaken(sent_ns, capacity_.spread());
   const Bytes wire = on_wire(bytes, environment_.mtu, environment_.overhead);
   // Data too short for a demand is a sign of life, too.
   if (!f.active() && now - f.last_seen > round_trip_) {
@@ -154,15 +145,14 @@ void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, const Tra
   f.busy_period_bytes += bytes;
   // An idle flow at full speed has sent a demand that was lost.
   const bool full_speed = f.busy_period_bytes * 2 > f.granted.bytes_in(now - f.busy_period_began);
-  changed_ |= capacity_.on_arrival(now, wire, f.active() || full_speed, late, overtaken, flow);
+  changed_ |= capacity_.on_arrival(now, wire, f.active() || full_speed, late, flow);
   f.received += bytes;
   if (f.active() || f.remaining() > 0) update(now, flow);
 }
 
 void PaceReceiver::on_foreign_arrival(Instant now, Bytes bytes) {
   const Bytes wire = on_wire(bytes, environment_.mtu, environment_.overhead);
-  changed_ |= capacity_.on_arrival(now, wire, /*covered=*/false, Duration::max(),
-                                   /*overtaken=*/false, kInactive);
+  changed_ |= capacity_.on_arrival(now, wire, /*covered=*/false, Duration::max(), kInactive);
 }
 
 // Updates a flow's state and charge.
@@ -172,9 +162,6 @@ void PaceReceiver::update(Instant now, uint32_t flow) {
   if (wanted != f.active()) wanted ? activate(now, flow) : deactivate(flow);
   if (!f.active()) return;
   advance(now, f);
-  const bool takes_turn = f.phase != Phase::kDone &&
-                          f.remaining() <= environment_.line_rate.bytes_in(round_trip_ * kShort);
-  take_turn(f, takes_turn ? f.demand_turn : 0);
   charge(f, limit(f));
   due_.add(flow);
 }
@@ -194,39 +181,13 @@ void PaceReceiver::advance(Instant now, Flow& f) const {
   if (f.phase == Phase::kEnding && f.remaining() <= in_time) f.phase = Phase::kDone;
 }
 
-// The rate that an active flow is charged. A flow that waits for its turn gets only the rest.
+// The rate that an active flow is charged.
 Rate PaceReceiver::limit(const Flow& f) const {
-  if (f.phase == Phase::kDone || yields(f)) return Rate();
+  if (f.phase == Phase::kDone) return Rate();
   return f.phase == Phase::kEnding ? std::min(f.granted, f.usable) : f.usable;
 }
 
-// Messages of up to kShort round trips are served one after another, not all at the same time, and
-// a late sender goes first, so that ranks that take turns stay together. Senders of the same turn
-// share.
-void PaceReceiver::take_turn(Flow& f, uint8_t turn) {
-  const Bytes before = std::exchange(f.turn_left, f.remaining());
-  bool moved = false;
-  if (turn == f.turn) {
-    if (turn == 0) return;
-    moved = turns_.change(turn, before, f.turn_left);
-  } else {
-    if (f.turn > 0) moved = turns_.remove(f.turn, before);
-    f.turn = turn;
-    if (turn > 0) moved |= turns_.add(turn, f.turn_left);
-  }
-  if (!moved) return;
-  for (const uint32_t other : active_) {
-    charge(flows_[other], limit(flows_[other]));
-    due_.add(other);
-  }
-}
-
-bool PaceReceiver::yields(const Flow& f) const { return f.turn > 0 && !turns_.is_served(f.turn); }
-
 void PaceReceiver::charge(Flow& f, Rate limit) {
-  const bool yielding = f.active() && yields(f);
-  yielding_ += (yielding ? 1 : 0) - (f.yielding ? 1 : 0);
-  f.yielding = yielding;
   if (f.charged == limit) return;
   if (f.charged > Rate()) {
     fill_.remove(f.charged, f.weight);
@@ -238,15 +199,6 @@ void PaceReceiver::charge(Flow& f, Rate limit) {
     ++charged_;
   }
   changed_ = true;
-}
-
-// A brief message of a sender that serves no other flow is in flight before its first demand can
-// arrive, if its hold sends it in a round trip, with the rest in the queue that is allowed
-// (PaceController::queueing).
-bool PaceReceiver::too_brief(const Flow& f) const {
-  if (f.demand_turn == 0 || f.sent_busy || f.sent_guessed || f.granted == Rate()) return false;
-  const Bytes most = f.granted.bytes_in(round_trip_ + round_trip_ / kQueueShare);
-  return f.remaining() <= std::min(most, environment_.line_rate.bytes_in(round_trip_));
 }
 
 void PaceReceiver::wake(Instant now, Flow& f) {
@@ -261,7 +213,7 @@ void PaceReceiver::activate(Instant now, uint32_t flow) {
   active_.push_back(flow);
   wake(now, f);
   f.newcomer = true;
-  f.phase = too_brief(f) ? Phase::kDone : Phase::kLasting;
+  f.phase = Phase::kLasting;
   newcomers_ = true;
   // Its hold may be its grant, which is then repeated by the time at which it was sent.
   if (f.granted > Rate()) next_repeat_ = std::min(next_repeat_, repeat_at(f));
@@ -275,7 +227,6 @@ void PaceReceiver::activate(Instant now, uint32_t flow) {
 
 void PaceReceiver::deactivate(uint32_t flow) {
   Flow& f = flows_[flow];
-  take_turn(f, 0);
   charge(f, Rate());
   flows_[active_.back()].position = f.position;
   active_[f.position] = active_.back();

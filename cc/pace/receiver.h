@@ -11,7 +11,7 @@
 //
 // Invariants: within a pass, cuts leave before raises. Every grant sent has a new epoch. A grant
 // that is not repeated expires at the sender. Cost: O(log) per event; O(active flows) when the
-// level has moved by more than 1/64 or the served turns change, at most once per microsecond.
+// level has moved by more than 1/64, at most once per microsecond.
 // Purity and thread rule as for Allocator.
 #pragma once
 
@@ -20,13 +20,11 @@
 #include "cc/allocator.h"
 #include "cc/grant_word.h"
 #include "cc/host_link.h"
-#include "cc/pace/arrival_order.h"
 #include "cc/pace/constants.h"
 #include "cc/pace/empty_path.h"
 #include "cc/pace/fan_in.h"
 #include "cc/pace/link_capacity.h"
 #include "cc/pace/slot_map.h"
-#include "cc/pace/turn_order.h"
 #include "cc/pace/water_fill.h"
 #include "transport/base/work_list.h"
 
@@ -84,17 +82,12 @@ class PaceReceiver final : public Allocator {
     uint32_t slot = 0;              // in use
     uint32_t sent_slot = kInactive;
     EmptyPath path;
-    ArrivalOrder order;
-    uint8_t demand_turn = 0;  // Demand::turn
-    uint8_t turn = 0;         // in turns_; 0: takes no turns
-    Bytes turn_left = 0;      // remaining() as counted in turns_, if it takes turns
-    uint16_t epoch = 0;       // of the newest grant sent
+    uint16_t epoch = 0;  // of the newest grant sent
     uint16_t demand_epoch = 0;
     bool present = false;
     bool sent_busy = false;  // Grant::busy of the newest grant
     bool sent_guessed = false;
     bool has_demand = false;  // ever
-    bool yielding = false;    // counted in yielding_
     bool newcomer = false;    // woke up in the present episode
     Phase phase = Phase::kLasting;
 
@@ -112,9 +105,6 @@ class PaceReceiver final : public Allocator {
   void deactivate(uint32_t flow);
   void update(Instant now, uint32_t flow);
   Rate limit(const Flow& flow) const;
-  void take_turn(Flow& flow, uint8_t turn);
-  bool yields(const Flow& flow) const;
-  bool too_brief(const Flow& flow) const;
   Bytes arrives_in_time(Instant now, const Flow& flow) const;
   void advance(Instant now, Flow& flow) const;
   void charge(Flow& flow, Rate limit);
@@ -161,11 +151,8 @@ class PaceReceiver final : public Allocator {
   uint32_t present_ = 0;    // flows
   uint32_t posted_ = 0;     // flows with receives posted
   uint32_t charged_ = 0;    // flows in fill_
-  uint32_t yielding_ = 0;   // active flows that wait for their turn
   bool newcomers_ = false;  // some flows woke up in the present episode
-  TurnOrder turns_;         // of active flows that last
   double level_ = WaterFill::kNoLevel;
-  double waiting_ = 0;        // bit/s for each flow that waits for its turn
   double spare_ = 0;          // per weight, when all limits are met
   double passed_level_ = 0;   // level_, or minus the unused rate, at the last pass
   bool changed_ = false;      // level_ may have moved

@@ -12,8 +12,6 @@ namespace {
 constexpr Duration kLookInterval = Duration::from_us(1);
 // A link in use for longer than a round trip and this will probably stay in use.
 constexpr int64_t kBusyJitters = 8;
-// A flow that waits for its turn may send at the line rate divided by this.
-constexpr double kWaitingShare = 256;
 // The hold varies with the fan-in. On hosts with jitter, where a grant costs a datagram, changes by
 // less than this factor are not advertised.
 constexpr double kHoldSwing = 2;
@@ -46,7 +44,6 @@ Rate PaceReceiver::hold(uint32_t posted) const {
 
 Rate PaceReceiver::target(const Flow& f) const {
   if (!f.active()) return hold(posted_);
-  if (yields(f)) return std::min(rate_of(waiting_), f.usable);
   const double usable = bps_of(f.usable);
   double rate = level_ == WaterFill::kNoLevel ? usable + spare_ * f.weight
                                               : std::min(level_ * f.weight, usable * (1 + kSlack));
@@ -177,8 +174,7 @@ void PaceReceiver::start_pass(Instant now) {
   const double available = capacity_.available(active_.size());
   level_ = fill_.level(available);
   const double left = level_ == WaterFill::kNoLevel ? available - fill_.limits() : 0;
-  waiting_ = std::max(left, capacity_.line() / kWaitingShare) / std::max(yielding_, 1U);
-  spare_ = charged_ > 0 && yielding_ == 0 ? left / static_cast<double>(fill_.weights()) : 0;
+  spare_ = charged_ > 0 ? left / static_cast<double>(fill_.weights()) : 0;
   const double shown = level_ == WaterFill::kNoLevel ? -left : level_;
   const bool moved = std::abs(shown - passed_level_) > constants_.regrant * std::abs(passed_level_);
   const bool cuts = level_ != WaterFill::kNoLevel && (passed_level_ <= 0 || level_ < passed_level_);

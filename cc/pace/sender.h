@@ -2,22 +2,29 @@
 //
 //   r_f = min(w_f * lambda, g_f, c_f)
 //
-// lambda is the water level of our own link (link_share.h), g_f the receiver's grant, c_f what the
-// core carries (core_limit.h). Demands advertise what the flow could use, u_f, and how much it
-// wants to send in all. Packets of a flow that is limited by its grant leave in the receiver's
-// grid. When a grant is not renewed the rate falls, and it is left out if only the receiver's
-// software is late (method.md, "When things go wrong"). A grant comes from a peer: any content is
-// bounded here.
+// lambda is the water level of our own link (link_share.h), g_f the receiver's grant as this file
+// takes it, c_f what the core carries (core_limit.h). Demands advertise what the flow could use,
+// u_f, and how much it wants to send in all. Packets of a flow that is limited by its grant leave
+// in the receiver's grid. A grant comes from a peer: any content is bounded here.
+//
+//   kIdle --backlog--> kOpening   on an idle link, a brief message or a guessed hold
+//                      kAsking    on a busy link
+//                      kObeying   otherwise
+//                      kUngoverned  no grant has come, or the receiver's software is late
+//   kOpening, kAsking, kUngoverned --a grant for the active flow--> kObeying
+//   kObeying <--a grant of less, or of about what it could use--> kLeading
+//   any but kIdle --acknowledgements, but no grant for two validities--> kUngoverned
+//   any --all is acknowledged--> kIdle
 //
 // Purity and thread rule as for Controller and ControllerSet.
 #pragma once
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cc/controller_set.h"
-#include "cc/pace/arrival_order.h"
 #include "cc/pace/constants.h"
 #include "cc/pace/core_limit.h"
 #include "cc/pace/link_share.h"
@@ -43,6 +50,25 @@ class PaceController final : public Controller {
   void set_weight(Instant now, uint32_t weight);
 
  private:
+  enum class Phase : uint8_t {
+    kIdle,
+    kOpening,     // has the hold of an idle flow, and takes more
+    kAsking,      // has sent a first share, and waits for its grant
+    kObeying,     // the grant is for an active flow
+    kLeading,     // and our own link is the limit
+    kUngoverned,  // no grant counts
+  };
+  enum class Held : uint8_t {
+    kNothing,
+    kGrant,
+    kOverdue,  // the receiver's software is late: the grant does not count
+  };
+  // What the next decision does about the place of the next packet.
+  enum class Place : uint8_t {
+    kKeep,
+    kAlign,  // to the grid of a new grant
+    kBegin,  // the flow was idle: at once, or in the grid of its hold
+  };
   struct Choice {
     double rate = 0;
     LimitedBy limited_by = LimitedBy::kLine;
@@ -50,25 +76,25 @@ class PaceController final : public Controller {
 
   void report_to_link(Instant now, const FlowSignal& ack);
   bool outranks(const Grant& grant) const;
-  bool has_backlog() const { return stats_.backlog > 0; }
-  // Backlog that is not in flight yet, by the newest signal.
-  Bytes unsent() const { return stats_.backlog - std::min(stats_.in_flight, stats_.backlog); }
-  // Whether the flow needs a part of our link: more than leaves at once is not in flight. A long
+  bool has_backlog() const { return phase_ != Phase::kIdle; }
+  void count_sent(Instant now, const FlowStats& stats);
+  // Whether the flow needs a part of our link: more than leaves at once has not left. A long
   // message keeps its part to its end: what it left free for a round trip would become a queue when
   // others begin.
-  bool has_unsent() const { return brief_ ? unsent() > at_once_ : has_backlog(); }
+  bool has_unsent() const { return brief_ ? unsent_ > at_once_ : has_backlog(); }
   // Whether its messages leave after those that began before; flows with a weight share.
   bool queues() const { return brief_ && weight_ == 1; }
-  bool beginning(Instant now) const;
-  bool negligible(Bytes message) const;
+  Phase governed() const;
+  Phase obeying() const;
+  bool announced() const;
+  void start(Instant now);
+  bool waits(Instant now) const;
   double overcommitted() const;
-  double queueing() const;
-  bool limited_by_own_link(double granted) const;
-  double rate_in_turn() const;
+  double rate_in_turn(double granted) const;
   double granted(Instant now) const;
   Choice choose(Instant now) const;
   void refresh(Instant now);
-  double least_change(Instant now, double usable) const;
+  void limit_window(Rate rate, Bytes burst);
   bool worth_advertising(Instant now, double usable) const;
   Duration halving() const;
   void align(Instant now, Rate rate, Bytes burst);
@@ -78,42 +104,35 @@ class PaceController final : public Controller {
   const PaceConstants constants_;
   LinkShare& link_;
   const uint32_t flow_;
-  const Bytes ahead_parts_;  // of a round trip, in 64ths: in flight in addition to it
-  const Duration window_jitter_;
+  const Duration round_trip_;  // without queues, as known when the flow was made
   const Bytes brief_message_;
   uint32_t weight_ = 1;
   CoreLimit core_;
-  ArrivalOrder echoes_;  // of acknowledged packets
   FlowStats stats_;
   FlowLimits decision_;
+  Phase phase_ = Phase::kIdle;
+  Place place_ = Place::kKeep;
   Bytes at_once_ = 0;  // bytes that leave within the hosts' jitter
-
-  // The newest grant.
-  Grant grant_;
-  Instant granted_at_;
-  bool has_grant_ = false;
-  bool grant_overdue_ = false;  // the receiver is late: g_f is left out
-  Instant last_ack_;            // of the last acknowledgement
+  // Backlog that has not left: as the last signal said, or until the first one less what its rate
+  // has sent.
+  Bytes unsent_ = 0;
+  bool leaving_ = false;  // nothing is acknowledged yet, and no credit or window holds back any
+  Instant counted_at_;
+  Instant last_ack_;
   Instant busy_since_;
-  bool brief_ = false;            // this backlog was never more than a brief message in all
-  bool own_link_limits_ = false;  // as found at the newest grant for this backlog
-  bool opening_ = false;          // only guessed grants have arrived since this backlog began
-  bool short_ = false;            // this backlog is too short to wait for an answer
-  Bytes brief_until_ = 0;         // FlowStats::acked up to which it is brief
-  Bytes first_limit_ = 0;         // FlowStats::sent up to which a flow may begin on a busy link
+  bool brief_ = false;     // this backlog was never more than a brief message in all
+  Bytes brief_until_ = 0;  // FlowStats::acked up to which it is brief
+  Bytes first_limit_ = 0;  // FlowStats::sent up to which a flow may begin on a busy link
 
-  bool begins_ = false;             // the flow was idle
-  size_t backlogged_at_begin_ = 0;  // LinkShare::backlogged() when this flow began
-  bool align_wanted_ = false;       // to the grid of the newest grant
+  Grant grant_;  // the newest
+  Instant granted_at_;
+  Held held_ = Held::kNothing;
 
   // What was advertised last.
-  Demand advertised_;
+  std::optional<Demand> advertised_;
   Instant advertised_at_;
-  Bytes advertised_wanted_ = 0;    // not modulo 2^32
-  bool announced_ = false;         // a demand for this backlog was sent
-  int unanswered_ = 0;             // times that it was sent without a grant since
-  bool final_demand_due_ = false;  // a demand of 0, when the flow has been idle for a while
-  bool ever_advertised_ = false;
+  Bytes advertised_wanted_ = 0;  // not modulo 2^32
+  int unanswered_ = 0;           // times that it was sent without a grant since
 };
 
 class PaceSenders final : public ControllerSet {

@@ -52,15 +52,6 @@ bytes = "5MB"
 start = "100us"
 hosts = [32, 0]
 """
-ALL_TO_ALL = """
-[workload]
-kind = "all_to_all"
-parallel = 1
-bytes = 1000000
-hosts = 64
-shuffle = true
-"""
-
 # Readable on white and on black.
 GREY = "#808080"
 COLOURS = {"pace": "#2f81d6", "nscc": "#cf6a0a", "swift": "#3a9d5d"}
@@ -108,11 +99,6 @@ class Panel:
     def line(self, points, colour, more=""):
         points = [point for point in points if self.x[0] <= point[0] <= self.x[1]]
         self.stroke([self.at(*point) for point in points], colour, more=more)
-
-    def area(self, points, colour):
-        path = " ".join("%g,%g" % self.at(*point) for point in points)
-        self.parts.append(f'<polygon points="{path}" fill="{colour}" fill-opacity="0.45" '
-                          f'stroke="{colour}"/>')
 
     def bar(self, x, length, y, height, colour):
         left, top = self.at(x, y + height)
@@ -224,24 +210,7 @@ def draw_newcomer(simulator, path):
     write(path, "A second flow starts on a busy link: rates and queue", 400, [rates, queue])
 
 
-def draw_all_to_all(simulator, path):
-    panel = Panel((0, 4000, 500), (0, 63, 10), 30, 230)
-    panel.axes("time, us", "messages that a rank has sent: from the slowest to the fastest rank")
-    for algorithm, place in (("nscc", (2250, 22)), ("pace", (700, 48))):
-        result = simulator.run(algorithm, ALL_TO_ALL)
-        ranks = {}
-        for flow in result["flows"]:
-            ranks.setdefault(flow["source"], []).append(flow["finish_ns"] / 1e3)
-        rounds = list(zip(*map(sorted, ranks.values())))
-        panel.area([(min(times), i + 1) for i, times in enumerate(rounds)] +
-                   [(max(times), i + 1) for i, times in reversed(list(enumerate(rounds)))],
-                   COLOURS[algorithm])
-        panel.label(*place, f"{algorithm}: {max(rounds[-1]):.0f} us", COLOURS[algorithm])
-    write(path, "All-to-all, one message at a time: how far the ranks are apart", 300, [panel])
-
-
-PICTURES = {"incast": draw_incast, "phases": draw_phases, "newcomer": draw_newcomer,
-            "all_to_all": draw_all_to_all}
+PICTURES = {"incast": draw_incast, "phases": draw_phases, "newcomer": draw_newcomer}
 
 
 def main():

@@ -261,6 +261,33 @@ class AbTest(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.stdout)
         self.assertIn("ended with exit code 7", done.stderr)
 
+    def battery(self, *arguments):
+        return subprocess.run([sys.executable, "-B", PLANS / "battery.py", *arguments], text=True,
+                              capture_output=True, timeout=LIMIT_S, check=False, cwd=self.folder)
+
+    def test_random_cases_are_sound_in_every_fabric(self):
+        for fabric in ((), ("--fabric", "pfc"), ("--fabric", "dropping"), ("--fabric", "trimming")):
+            made = self.battery("plan", "--seed", "5", "--cases", "120", *fabric)
+            self.assertEqual(made.stderr, "")
+            pathlib.Path(self.folder, "cases.toml").write_text(made.stdout, "utf-8")
+            self.assertIn("720 runs, 6 arms", self.run_ab("cases.toml", "--dry-run").stdout)
+
+    def test_random_cases_are_judged_by_the_best_other_arm(self):
+        fewer = self.battery("plan", "--seed", "5", "--cases", "3").stdout
+        more = self.battery("plan", "--seed", "5", "--cases", "4").stdout
+        cases = fewer.partition("[[factor.value]]")[2]
+        self.assertTrue(more.partition("[[factor.value]]")[2].startswith(cases))
+        figures = {"pace": (120, 10), "nscc": (110, 20), "swift": (100, 30)}
+        pathlib.Path(self.folder, "x").mkdir()
+        pathlib.Path(self.folder, "x/runs.jsonl").write_text("\n".join(json.dumps(
+            {"arm": arm, "factors": {"case": "000 incast"},
+             "metrics": {"finish_us": time, "fct_mean_us": 1, "queue_max_bytes": queue}})
+            for arm, (time, queue) in figures.items()), "utf-8")
+        judged = self.battery("judge", "x").stdout
+        self.assertIn("1.200 of swift", judged)
+        self.assertIn("1 cases: pace takes 1.200 of the best other's time", judged)
+        self.assertIn("at most nscc's in 100.0%", judged)
+
 
 if __name__ == "__main__":
     PROGRAM = os.path.abspath(sys.argv.pop(1))

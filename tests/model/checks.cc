@@ -13,8 +13,8 @@ constexpr double kReceiverTolerance = 0.05;
 constexpr double kSenderTolerance = 1.0 / 32;
 constexpr double kLowShare = 0.25;   // of the fair share
 constexpr double kLoneShare = 0.85;  // of the line, for a flow that shares with nobody
-// A flow may wait while other flows have their turn; their messages take less than this.
-constexpr int64_t kTurnSteps = 8 * kStepsPerRoundTrip;
+// A brief message may wait for those before it in the queue of its NIC; each takes less than this.
+constexpr int64_t kTurnSteps = kStepsPerRoundTrip;
 constexpr int64_t kLowSteps = 4 * kValiditySteps;
 // A word is repeated after V at the latest, by a sweep every V/4, and takes half a round trip.
 constexpr int64_t kRepeatSteps = kValiditySteps + kValiditySteps / 4 + kStepsPerRoundTrip;

@@ -45,7 +45,7 @@ std::vector<Scenario> fixed_scenarios() {
 }
 
 Scenario shaped_scenario(uint32_t senders, uint32_t receivers, Chooser& chooser) {
-  // A few round trips, too little for a demand, too much for taking turns, and one round trip.
+  // A few round trips, too little for a demand, many round trips, and one.
   constexpr std::array<Bytes, 4> kSizes{4 * kBdp, kBdp / 4, 12 * kBdp, kBdp};
   constexpr std::array<int64_t, 4> kDelays{0, 6, 2, 20};
   const bool many = senders * receivers > 3;

@@ -467,8 +467,8 @@ void World::note(const Word& word, std::string_view fate) {
   std::string text;
   if (word.kind == WordKind::kDemand) {
     const Demand demand = wire::decode_demand(word.content);
-    text = fmt::format("demand {}: usable {:.3f} Gb/s, wanted {}, turn {}", demand.epoch,
-                       demand.usable.gbps(), demand.wanted, demand.turn);
+    text = fmt::format("demand {}: usable {:.3f} Gb/s, wanted {}", demand.epoch,
+                       demand.usable.gbps(), demand.wanted);
   } else {
     const Grant grant = wire::decode_grant(word.content);
     text = fmt::format("{} {}: {:.3f} Gb/s for {:.0f} us",

@@ -32,12 +32,10 @@ class PaceReceiverTest : public ::testing::Test {
     for (uint32_t i = 0; i < count; ++i) receiver_.add_flow(now_, flows_++);
   }
   void post(uint32_t flow, Bytes bytes = kEndless) { receiver_.on_posted(now_, flow, bytes); }
-  // `turn`: Demand::turn.
-  void demand(uint32_t flow, double usable_gbps, Bytes wanted, uint8_t turn = 0) {
+  void demand(uint32_t flow, double usable_gbps, Bytes wanted) {
     Demand& newest = demands_[flow];
     newest.usable = Rate::from_bps(static_cast<uint64_t>(usable_gbps * 1e9));
     newest.wanted = wanted;
-    newest.turn = turn;
     ++newest.epoch;
     receiver_.on_demand(now_, flow, wire::decode_demand(wire::encode_demand(newest)));
   }

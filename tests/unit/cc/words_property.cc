@@ -51,7 +51,6 @@ RC_GTEST_PROP(CcWordProperty, GrantWordKeepsThePhase, ()) {
 RC_GTEST_PROP(CcWordProperty, DemandWordKeepsItsFields, ()) {
   const Demand in{.usable = Rate::from_bps(log_uniform(42)),
                   .wanted = log_uniform(50),
-                  .turn = *rc::gen::inRange<uint8_t>(0, Demand::kTurns + 1),
                   .epoch = *rc::gen::arbitrary<uint16_t>()};
   const Demand out = wire::decode_demand(wire::encode_demand(in));
   RC_ASSERT(!out.is_credit);
@@ -60,19 +59,16 @@ RC_GTEST_PROP(CcWordProperty, DemandWordKeepsItsFields, ()) {
   const auto more = static_cast<uint32_t>(out.wanted) - static_cast<uint32_t>(in.wanted);
   RC_ASSERT(more < kWantedUnit);
   RC_ASSERT(out.wanted < Bytes{1} << 32);
-  RC_ASSERT(out.turn == in.turn);
   RC_ASSERT(out.epoch == in.epoch);
 }
 
-// Any grant word decodes and encodes to itself. So does any demand word, but a turn out of range
-// becomes the last turn.
+// Any grant word decodes and encodes to itself. So does any demand word, but its unused bits become
+// zero.
 RC_GTEST_PROP(CcWordProperty, AnyWordDecodesAndEncodesBack, (uint64_t word)) {
   RC_ASSERT(wire::encode_grant(wire::decode_grant(word)) == word);
   const Demand demand = wire::decode_demand(word);
-  RC_ASSERT(demand.turn <= Demand::kTurns);
-  const uint64_t turn =
-      demand.is_credit ? 0 : std::max<int64_t>(0, int64_t(word >> 40 & 0xFF) - Demand::kTurns);
-  RC_ASSERT(wire::encode_demand(demand) == word - (turn << 40));
+  const uint64_t unused = demand.is_credit ? 0 : uint64_t{0xFF} << 40;
+  RC_ASSERT(wire::encode_demand(demand) == (word & ~unused));
 }
 
 RC_GTEST_PROP(CcWordProperty, CreditWordsKeepTheCountModulo24Bits, ()) {
@@ -95,7 +91,6 @@ TEST(CcDemandWord, OversizedTotalLeavesOtherFieldsUnchanged) {
   for (const Bytes wanted : {~Bytes{0}, Bytes{1} << 32, (Bytes{1} << 40) - kWantedUnit}) {
     const Demand out = wire::decode_demand(wire::encode_demand({.wanted = wanted, .epoch = 7}));
     EXPECT_EQ(out.usable, Rate());
-    EXPECT_EQ(out.turn, 0);
     EXPECT_EQ(out.epoch, 7);
     EXPECT_LT(static_cast<uint32_t>(out.wanted - wanted), kWantedUnit);
   }

@@ -1,5 +1,5 @@
-// What the receiver's half of `pace` counts: posted receives, phases, flows that wait for a turn,
-// bytes still to come, and traffic that no grant covers.
+// What the receiver's half of `pace` counts: posted receives, phases, bytes still to come, and
+// traffic that no grant covers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -179,13 +179,13 @@ TEST_F(CcPaceAccounts, SpareRateIsSharedByWeight) {
   expect_rate(2, 50 + 2 * spare);
 }
 
-// --- brief messages of senders that serve one flow at a time ---
+// --- brief messages ---
 
-class CcPaceTooBrief : public CcPaceAccounts {
+class CcPaceBriefAccounts : public CcPaceAccounts {
  protected:
-  // What flow 1 is granted beside a message of flow 0, which held half of the link.
-  double beside(Bytes message, uint8_t turn) {
-    demand(0, kLine, wanted_[0] += message, turn);
+  // What flow 1 is granted beside a brief message of flow 0.
+  double beside_a_brief_message() {
+    demand(0, kLine, wanted_[0] += 250'000);
     demand(1, kLine, wanted_[1] + kEndless);
     run(kRoundTrip * 2);
     return rates_[1];
@@ -199,100 +199,34 @@ class CcPaceTooBrief : public CcPaceAccounts {
   }
 };
 
-TEST_F(CcPaceTooBrief, MessageThatItsHoldSendsInARoundTripTakesNoPart) {
+TEST_F(CcPaceBriefAccounts, MessageTakesItsPart) {
   learn();
-  EXPECT_GE(beside(250'000, 1), kShared * (1 - kTolerance));
+  EXPECT_LE(beside_a_brief_message(), kShared / 2 * (1 + kTolerance));
 }
 
-TEST_F(CcPaceTooBrief, MessageLongerThanARoundTripTakesItsPart) {
-  learn();
-  EXPECT_LE(beside(380'000, 1), kShared / 2 * (1 + kTolerance));
-}
-
-TEST_F(CcPaceTooBrief, MessageOfASenderWithoutTurnsTakesItsPart) {
-  learn();
-  EXPECT_LE(beside(250'000, 0), kShared / 2 * (1 + kTolerance));
-}
-
-TEST_F(CcPaceTooBrief, MessageThatBeginsWithAGuessTakesItsPart) {
+TEST_F(CcPaceBriefAccounts, MessageThatBeginsWithAGuessTakesItsPart) {
   add(2);
   for (uint32_t flow = 0; flow < 2; ++flow) post(flow);
   run(kRoundTrip);
-  EXPECT_LE(beside(250'000, 1), kShared / 2 * (1 + kTolerance));
+  EXPECT_LE(beside_a_brief_message(), kShared / 2 * (1 + kTolerance));
 }
 
-TEST_F(CcPaceTooBrief, MessageThatWaitsOnABusyLinkTakesItsPart) {
+TEST_F(CcPaceBriefAccounts, MessageThatWaitsOnABusyLinkTakesItsPart) {
   learn();
   demand(1, kLine, wanted_[1] += 20'000'000);
   run(kRoundTrip * 4);
-  demand(0, kLine, wanted_[0] += 250'000, 1);
+  demand(0, kLine, wanted_[0] += 250'000);
   run(kRoundTrip);
   expect_rate(1, kShared / 2);
 }
 
-// --- turns ---
-
-TEST_F(CcPaceAccounts, LongMessageSharesWithAMessageInTurn) {
+TEST_F(CcPaceAccounts, LongMessageSharesWithAShorterOne) {
   add(2);
-  post(0);
-  post(1);
-  demand(0, kLine, kEndless, 5);
-  demand(1, kLine, 1'000'000, 9);
+  begin(0);
+  begin(1, kLine, 1'000'000);
   run(kRoundTrip * 2);
   expect_rate(0, kShared / 2);
   expect_rate(1, kShared / 2);
-}
-
-TEST_F(CcPaceAccounts, FirstTurnNumberFollowsTheLastOne) {
-  add(2);
-  post(0);
-  post(1);
-  demand(0, kLine, 1'000'000, Demand::kTurns);
-  demand(1, kLine, 1'000'000, 1);
-  run(kRoundTrip);
-  EXPECT_GT(rates_[0], 0.9 * kLine);
-  EXPECT_LT(rates_[1], 0.05 * kLine);
-}
-
-// All flows that wait share 1/256 of the link, whatever their number.
-TEST_F(CcPaceAccounts, WaitingFlowsShareASmallPartOfTheLink) {
-  constexpr double kTogether = kLine / 256;
-  add(6);
-  for (uint32_t flow = 0; flow < 6; ++flow) {
-    post(flow, 2'500'000);
-    demand(flow, kLine, 2'500'000, static_cast<uint8_t>(10 + flow));
-  }
-  run(kRoundTrip * 2);
-  for (uint32_t flow = 1; flow < 6; ++flow) expect_rate(flow, kTogether / 5);
-  demand(4, 0, 2'500'000);
-  receiver_.remove_flow(now_, 5);
-  run(kRoundTrip * 2);
-  for (uint32_t flow = 1; flow < 4; ++flow) expect_rate(flow, kTogether / 3);
-  demand(0, 0, 2'500'000);
-  run(kRoundTrip * 2);
-  EXPECT_GT(rates_[1], 0.9 * kLine);
-  for (uint32_t flow = 2; flow < 4; ++flow) expect_rate(flow, kTogether / 2);
-  demand(1, 0, 2'500'000);
-  demand(2, 0, 2'500'000);
-  run(kRoundTrip * 2);
-  expect_rate(3, kLine);
-}
-
-// The first cannot use the whole link: the others share the rest, and later the next one has it
-// alone.
-TEST_F(CcPaceAccounts, NextTurnBeginsWhenTheFirstIsNearlyDone) {
-  add(3);
-  for (uint32_t flow = 0; flow < 3; ++flow) post(flow);
-  demand(0, 100, 700'000, 1);
-  demand(1, kLine, 700'000, 3);
-  demand(2, kLine, 700'000, 5);
-  run(kRoundTrip * 2);
-  expect_rate(1, (kShared - 100) / 2);
-  expect_rate(2, (kShared - 100) / 2);
-  arrive(0, 400'000);
-  run(kRoundTrip);
-  EXPECT_GT(rates_[1], 0.7 * (kShared - 100));
-  EXPECT_LT(rates_[2], 0.05 * kLine);
 }
 
 // --- traffic that no grant covers ---
@@ -368,11 +302,11 @@ TEST_F(CcPaceQueues, ArrivalsUnderAStandingQueueSetTheLinkBudget) {
   EXPECT_LT(granted_after_a_queue(kLine, 1, false), 240);
 }
 
-TEST_F(CcPaceQueues, BatchedArrivalsAreNotTakenAsReordered) {
+TEST_F(CcPaceQueues, BatchedArrivalsUnderAQueueSetTheLinkBudget) {
   EXPECT_LT(granted_after_a_queue(kLine, 8, false), 240);
 }
 
-TEST_F(CcPaceQueues, ForeignTrafficIsNotTakenAsReordered) {
+TEST_F(CcPaceQueues, ArrivalsUnderAQueueCountBesideForeignTraffic) {
   EXPECT_LT(granted_after_a_queue(kLine, 1, true), 240);
 }
 

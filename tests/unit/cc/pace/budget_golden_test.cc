@@ -1,5 +1,5 @@
-// Course of the budget that one process learns for its link, while the rate of the link, its
-// neighbors and its losses change.
+// Course of the budget that one process learns for its link, while the rate of the link and its
+// neighbors change.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -24,11 +24,8 @@ struct Spell {
   double link = kNominal;  // bit/s
   double used = 1;         // of the budget
   Duration late;           // added by the queue of others
-  double policed = 0;      // bit/s that a policer passes; 0: no policer
-  uint32_t lost_of = 0;    // one packet of so many; 0: none
   uint32_t flow = 0;
-  uint32_t overtaken_of = 0;  // likewise
-  int burst = 0;              // packets, with pauses as long as the bursts; 0: no pauses
+  int burst = 0;  // packets, with pauses as long as the bursts; 0: no pauses
 };
 
 class Course {
@@ -59,7 +56,7 @@ class Course {
     return Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / rate));
   }
 
-  // One packet: it queues behind the earlier ones, or the policer or a loss drops it.
+  // One packet: it queues behind the earlier ones.
   void send(const Spell& spell) {
     const double rate = budget_.rate() * spell.used;
     now_ = now_ + time_at(rate);
@@ -67,27 +64,18 @@ class Course {
     if (spell.burst > 0 && sent_ % static_cast<uint32_t>(spell.burst) == 0) {
       now_ = now_ + time_at(rate) * spell.burst;
     }
-    if (spell.policed > 0) {
-      tokens_ = std::min(tokens_ + (now_ - filled_).seconds() * spell.policed / 8, 10.0 * kPacket);
-      filled_ = now_;
-      if (tokens_ < kPacket) return budget_.on_loss(kPacket);
-      tokens_ -= kPacket;
-    }
-    if (spell.lost_of > 0 && sent_ % spell.lost_of == 0) return budget_.on_loss(kPacket);
     gone_at_ = std::max(gone_at_, now_) + time_at(spell.link);
     const Duration late = gone_at_ - now_ - time_at(spell.link) + spell.late;
-    const bool overtaken = spell.overtaken_of > 0 && sent_ % spell.overtaken_of == 0;
-    queue_.push_back({gone_at_, late, overtaken, spell.flow});
+    queue_.push_back({gone_at_, late, spell.flow});
     for (; !queue_.empty() && queue_.front().arrival <= now_; queue_.pop_front()) {
       const Packet& packet = queue_.front();
-      budget_.on_bytes(packet.arrival, kPacket, packet.late, packet.overtaken, packet.flow);
+      budget_.on_bytes(packet.arrival, kPacket, packet.late, packet.flow);
     }
   }
 
   struct Packet {
     Instant arrival;
     Duration late;
-    bool overtaken;
     uint32_t flow;
   };
 
@@ -95,8 +83,6 @@ class Course {
   std::deque<Packet> queue_;
   Instant now_ = Instant::from_ns(1'000'000'000);
   Instant gone_at_;
-  Instant filled_ = now_;
-  double tokens_ = 0;
   uint32_t sent_ = 0;
   std::string text_;
 };
@@ -140,23 +126,16 @@ TEST(CcPaceBudgetGolden, LinkSharedWithOthers) {
   budget.set_part(kNominal / 2);
   course.run({.what = "with a part of the link", .link = 0.6e9, .late = Duration::from_us(50)});
   budget.set_part(kNominal);
-  budget.set_allowed(kNominal / 4);
-  course.run({.what = "with less than that allowed", .link = 0.7e9, .used = 0.3});
+  course.run({.what = "of which little is used", .link = 0.7e9, .used = 0.3});
   test::expect_golden("cc/pace_budget_beside_others.txt", course.text());
 }
 
-TEST(CcPaceBudgetGolden, WithLossesAndOtherFlows) {
+TEST(CcPaceBudgetGolden, QueueThatOneFlowMeets) {
   LinkBudget budget(config());
   Course course(budget);
-  course.run({.what = "one of fifty packets is lost", .lost_of = 50});
-  course.run({.what = "a policer", .windows = 120, .policed = 0.5e9});
-  course.run({.what = "and more lost beside it", .policed = 0.5e9, .lost_of = 10});
-  course.run({.what = "none any more", .windows = 300});
   course.run({.what = "a queue that one flow meets", .windows = 80, .link = 0.3e9});
   course.run({.what = "and another one does not", .windows = 80, .flow = 1});
-  course.run(
-      {.what = "packets overtake each other", .late = Duration::from_us(500), .overtaken_of = 8});
-  test::expect_golden("cc/pace_budget_losses.txt", course.text());
+  test::expect_golden("cc/pace_budget_flows.txt", course.text());
 }
 
 TEST(CcPaceBudgetGolden, LinkSharedWithGreaterWeight) {

@@ -1,4 +1,4 @@
-// The link budget that a process learns stays in bounds, for any arrivals, delays and losses.
+// The link budget that a process learns stays in bounds, for any arrivals and delays.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -38,13 +38,12 @@ class AnyBudget {
   // True where the budget's rate may have changed.
   bool step() {
     now_ = now_ + any_span();
-    switch (*rc::gen::inRange(0, 12)) {
-      case 0: budget_.on_loss(*rc::gen::inRange<Bytes>(0, 1'000'000)); return false;
-      case 1:
+    switch (*rc::gen::inRange(0, 11)) {
+      case 0:
         budget_.set_weight(*rc::gen::element(1.0, 3.5, 1000.0), *rc::gen::element(0.001, 0.5, 1.0));
         return false;
-      case 2: budget_.set_patience(*rc::gen::inRange<int64_t>(1, 16)); return false;
-      case 3:
+      case 1: budget_.set_patience(*rc::gen::inRange<int64_t>(1, 16)); return false;
+      case 2:
         part_ = static_cast<double>(config_.line.bps()) / *rc::gen::inRange(1, 1000);
         budget_.set_part(part_);
         return true;
@@ -94,7 +93,7 @@ RC_GTEST_PROP(CcPaceBudgetProperty, BudgetStaysInBounds, ()) {
   }
 }
 
-// After any history, a link without queues and losses is used in full again.
+// After any history, a link without queues is used in full again.
 RC_GTEST_PROP(CcPaceBudgetProperty, BudgetRecoversToTheLineRateWithoutQueues, ()) {
   const Rate line = Rate::from_gbps(1);
   LinkBudget budget({.line = line,
@@ -110,7 +109,6 @@ RC_GTEST_PROP(CcPaceBudgetProperty, BudgetRecoversToTheLineRateWithoutQueues, ()
       now = now + gap;
       budget.on_bytes(now, 4096, late);
     }
-    if (*rc::gen::arbitrary<bool>()) budget.on_loss(*rc::gen::inRange<Bytes>(0, 100'000));
   }
   const auto full = static_cast<double>(line.bps());
   for (const Instant end = now + Duration::from_s(5); now < end && budget.rate() < full;) {

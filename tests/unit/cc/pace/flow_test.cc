@@ -1,4 +1,4 @@
-// A flow of `pace` at its sender, from beginning to end: short messages on a busy link, demands,
+// A flow of `pace` at its sender, from beginning to end: the beginning on a busy link, demands,
 // lapsed grants, and the rates of the other flows of its NIC.
 #include <gtest/gtest.h>
 
@@ -59,34 +59,13 @@ class CcPaceFlow : public ::testing::Test {
 
 // --- on a link in use ---
 
-constexpr Bytes kSixteenth = 25'000;  // of a bandwidth-delay product
-
-TEST_F(CcPaceFlow, ShortMessageLeavesAtLineRateOnABusyLink) {
-  hold_busy(0, 50);
-  want(0, {.backlog = kSixteenth});
-  EXPECT_DOUBLE_EQ(gbps(0), 400);
-  hold_busy(0, 40);
-  EXPECT_DOUBLE_EQ(gbps(0), 400) << "the message is not acknowledged yet";
-  grant(0, 30);
-  EXPECT_DOUBLE_EQ(gbps(0), 30) << "the answer is obeyed";
-  hold_busy(1, 50);
-  want(1, {.backlog = kSixteenth + 1});
-  EXPECT_DOUBLE_EQ(gbps(1), 50) << "a longer message waits for its answer";
-}
-
-TEST_F(CcPaceFlow, GrownMessageIsNoLongerShort) {
-  hold_busy(0, 50);
-  want(0, {.backlog = kSixteenth});
-  want(0, {.backlog = kSixteenth / 2, .acked = kSixteenth / 2});
-  EXPECT_DOUBLE_EQ(gbps(0), 400);
-  want(0, {.backlog = kEndless});
-  EXPECT_DOUBLE_EQ(gbps(0), 50);
-}
-
 TEST_F(CcPaceFlow, BriefMessageBeginsAtItsHoldOnABusyLink) {
-  hold_busy(0, 50);
-  want(0, {.backlog = 300'000});
-  EXPECT_DOUBLE_EQ(gbps(0), 50);
+  for (const Bytes message : {Bytes{1000}, Bytes{25'000}, Bytes{300'000}}) {
+    hold_busy(0, 50);
+    want(0, {.backlog = message});
+    EXPECT_DOUBLE_EQ(gbps(0), 50) << message;
+    want(0, {});
+  }
 }
 
 // The receiver has not asked it to send as one of many.
@@ -247,13 +226,14 @@ TEST_F(CcPaceFlow, BriefMessagesThatLeaveTogetherFillTheLink) {
   PaceSenders senders(kFabric, clear_core(), 6);
   std::array<Controller*, 6> flows;
   const FlowStats brief{.backlog = 300'000};
+  const FlowStats done{.acked = 300'000, .sent = 300'000};
   for (uint32_t flow = 0; flow < 6; ++flow) {
     flows[flow] = &senders.add_flow(now_, flow);
     flows[flow]->on_grant(
-        now_, {.rate = Rate::from_gbps(50), .aligned = true, .validity = kForLong, .epoch = 1});
+        now_, {.rate = Rate::from_gbps(60), .aligned = true, .validity = kForLong, .epoch = 1});
   }
   for (Controller* flow : flows) flow->demand(now_, brief);
-  for (uint32_t flow = 4; flow < 6; ++flow) flows[flow]->demand(now_, {});
+  for (uint32_t flow = 4; flow < 6; ++flow) flows[flow]->demand(now_, done);
   double sum = 0;
   for (uint32_t flow = 0; flow < 4; ++flow) sum += flows[flow]->decide(now_).rate.gbps();
   EXPECT_NEAR(flows[0]->decide(now_).rate.gbps(), 300, 3) << "three of four parts";

@@ -99,7 +99,7 @@ TEST(CcPaceJitter, MessageWithinTheJitterIsNeitherAnnouncedNorShared) {
     EXPECT_TRUE(pace.demand(now, {.backlog = some * 2}).has_value());
     EXPECT_EQ(link.active(), 1U);
     // All but a little is in flight.
-    pace.demand(now, {.backlog = some * 2, .in_flight = some * 3 / 2});
+    pace.demand(now, {.backlog = some * 2, .in_flight = some * 3 / 2, .sent = some * 3 / 2});
     EXPECT_EQ(link.active(), exact ? 1U : 0U);
   }
 }

@@ -21,7 +21,7 @@ class CcPaceCapacity : public ::testing::Test {
   void arrive(double gbps, bool covered, Duration excess, int round_trips = 1) {
     const auto gap = Duration::from_ns(static_cast<int64_t>(kPacket * 8 / gbps));
     for (const Instant end = now_ + kRoundTrip * round_trips; now_ < end; now_ = now_ + gap) {
-      capacity_.on_arrival(now_, kPacket, covered, excess, /*overtaken=*/false, /*flow=*/0);
+      capacity_.on_arrival(now_, kPacket, covered, excess, /*flow=*/0);
     }
   }
   // A covered and an uncovered stream at the same time.
@@ -31,7 +31,7 @@ class CcPaceCapacity : public ::testing::Test {
       own += own_gbps / (own_gbps + foreign_gbps);
       const bool covered = own >= 1;
       if (covered) own -= 1;
-      capacity_.on_arrival(now_, kPacket, covered, excess, /*overtaken=*/false, /*flow=*/0);
+      capacity_.on_arrival(now_, kPacket, covered, excess, /*flow=*/0);
       const double ns = kPacket * 8 / (own_gbps + foreign_gbps);
       now_ = now_ + Duration::from_ns(static_cast<int64_t>(ns));
     }
@@ -123,7 +123,7 @@ TEST_F(CcPaceCapacity, QueueThatEmptiesOnceInAllFlowsTurnDoesNotStand) {
 TEST_F(CcPaceCapacity, DelaysOfSomePacketsAreNotTakenForAQueue) {
   for (int i = 0; i < 200; ++i) {
     arrive(300, true, kQueue, 1);
-    capacity_.on_arrival(now_, kPacket, true, Duration(), /*overtaken=*/false, /*flow=*/0);
+    capacity_.on_arrival(now_, kPacket, true, Duration(), /*flow=*/0);
   }
   EXPECT_EQ(capacity_.queue(), Duration());
   EXPECT_EQ(capacity_.available(2), kConstants.shared * kLine);
@@ -158,7 +158,7 @@ TEST_F(CcPaceCapacity, FewPacketsOnASlowLinkDoNotShowAQueue) {
   for (int i = 0; i < 200; ++i) {
     now_ = now_ + Duration::from_us(34);
     const Duration late = i % 12 == 0 ? Duration() : Duration::from_us(300);
-    slow.on_arrival(now_, kPacket, true, late, /*overtaken=*/false, /*flow=*/0);
+    slow.on_arrival(now_, kPacket, true, late, /*flow=*/0);
     EXPECT_EQ(slow.queue(), Duration());
   }
 }
@@ -170,7 +170,7 @@ TEST_F(CcPaceCapacity, OnArrivalReportsEveryChangeOfTheRate) {
     now_ = now_ + Duration::from_ns(166);
     const bool covered = i % 3 > 0 || i > 2000;
     const Duration late = i > 1000 ? kQueue : Duration();
-    const bool changed = capacity_.on_arrival(now_, kPacket, covered, late, false, 0);
+    const bool changed = capacity_.on_arrival(now_, kPacket, covered, late, /*flow=*/0);
     EXPECT_TRUE(changed || capacity_.available(2) == known) << i;
     known = capacity_.available(2);
     changes += changed ? 1 : 0;
@@ -186,7 +186,7 @@ TEST(CcPaceCapacityJitter, JitterOfHostsIsNoQueue) {
   Instant now = Instant::from_ns(1'000'000'000);
   for (int i = 0; i < 10'000; ++i) {
     now = now + Duration::from_ns(160);
-    capacity.on_arrival(now, kPacket, true, Duration::from_us(9), /*overtaken=*/false, /*flow=*/0);
+    capacity.on_arrival(now, kPacket, true, Duration::from_us(9), /*flow=*/0);
   }
   EXPECT_EQ(capacity.available(2), kConstants.shared * kLine);
 }

@@ -217,14 +217,6 @@ TEST_F(CcPaceLinkBudget, LongerDelayIsToleratedAmongManyProcesses) {
   EXPECT_LT(share(), 0.52);
 }
 
-TEST_F(CcPaceLinkBudget, RandomLossesDoNotReduceTheBudget) {
-  for (int i = 0; i < 200; ++i) {
-    budget_.on_loss(kPacket);
-    arrive(0.9, Duration(), kWindow * 4);
-  }
-  EXPECT_EQ(budget_.rate(), kNominal);
-}
-
 // on_bytes returns each change once.
 TEST_F(CcPaceLinkBudget, OnBytesReportsEveryChangeOfTheRate) {
   double known = budget_.rate();
@@ -253,8 +245,7 @@ TEST_F(CcPaceLinkBudget, BudgetDipsNowAndThenToMeasureTheEmptyPath) {
 
 // --- a link with a queue ---
 
-// Sends at the budget over a link of the rate `link`, behind a queue `standing` of others. Excess
-// packets wait, or are dropped where the link polices.
+// Sends at the budget over a link of the rate `link`, behind a queue `standing` of others.
 class Link {
  public:
   explicit Link(const LinkBudgetConfig& config) : budget_(config) {}
@@ -282,16 +273,9 @@ class Link {
     asked_ = now_;
     return static_cast<double>(std::exchange(arrived_, 0)) * kPacket * 8 / span / link;
   }
-  double take_lost() {
-    const double lost = sent_ > 0 ? static_cast<double>(lost_) / sent_ : 0;
-    lost_ = sent_ = 0;
-    return lost;
-  }
 
   double link = kNominal;
-  bool polices = false;
-  int loses_one_of = 0;  // packets, whatever the rate; 0: none
-  Duration standing;     // delay of the queue that others keep
+  Duration standing;  // delay of the queue that others keep
 
  private:
   struct Flying {
@@ -302,16 +286,8 @@ class Link {
   void send() {
     const double wanted = rate();
     next_ = now_ + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / wanted));
-    ++sent_;
-    const Duration wait = std::max(free_ - now_, Duration());
-    const bool bad = loses_one_of > 0 && ++numbered_ % loses_one_of == 0;
-    if (bad || (polices && wait > Duration::from_us(200))) {
-      ++lost_;
-      budget_.on_loss(kPacket);
-      return;
-    }
-    free_ = now_ + wait + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / link));
-    const Duration queue = polices ? Duration() : wait;
+    const Duration queue = std::max(free_ - now_, Duration());
+    free_ = now_ + queue + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / link));
     longest_ = std::max(longest_, queue);
     flying_.push_back({now_ + kRoundTrip + queue + standing, queue + standing});
   }
@@ -331,9 +307,6 @@ class Link {
   Duration longest_;
   Instant asked_ = now_;
   int arrived_ = 0;
-  int sent_ = 0;
-  int lost_ = 0;
-  int numbered_ = 0;
 };
 
 TEST(CcPaceLinkBudgetLink, BudgetFindsTheLinkRateAndKeepsTheQueueShort) {
@@ -410,55 +383,6 @@ TEST(CcPaceLinkBudgetLink, LongPauseKeepsTheLearntRateOfALinkOfUnknownRate) {
   budget.on_bytes(Instant::from_ns(100'000'000'000), kPacket, Duration());
   EXPECT_GE(budget.rate(), 0.6 * link.link);
   EXPECT_LE(budget.rate(), 1.15 * link.link);
-}
-
-TEST(CcPaceLinkBudgetLink, BudgetSettlesBelowAPolicer) {
-  Link link(config());
-  link.link = 0.5 * kNominal;
-  link.polices = true;
-  link.run(Duration::from_ms(100));
-  EXPECT_LT(link.rate(), 1.05 * link.link);
-  link.take_lost();
-  double sum = 0;
-  for (int i = 0; i < 100; ++i) {
-    link.run(Duration::from_ms(10));
-    sum += link.rate() / 100;
-    EXPECT_GE(link.rate(), 0.7 * link.link);
-  }
-  EXPECT_GE(sum, 0.8 * link.link);
-  EXPECT_LE(sum, 1.1 * link.link);
-  EXPECT_LT(link.take_lost(), 0.1) << "half of the packets were lost at first";
-}
-
-TEST(CcPaceLinkBudgetLink, LossyCableIsNotTakenForAPolicer) {
-  for (const int one_of : {50, 12}) {
-    Link link(config());
-    link.loses_one_of = one_of;
-    link.run(Duration::from_ms(200));
-    EXPECT_GE(link.rate(), 0.9 * kNominal) << one_of;
-    link.take_least();
-    link.run(Duration::from_ms(200));
-    EXPECT_GE(link.take_least(), 0.9 * kNominal) << one_of;
-  }
-}
-
-TEST_F(CcPaceLinkBudget, ReorderingQueuesDoNotReduceTheBudget) {
-  for (int i = 0; i < 5000; ++i) {
-    now_ = now_ + Duration::from_us(60);
-    budget_.on_bytes(now_, kPacket, kQueue, /*overtaken=*/i % 4 == 0);
-  }
-  EXPECT_EQ(share(), 1);
-}
-
-// While the sender waits, losses that a timeout reports do not show what a policer passes.
-TEST_F(CcPaceLinkBudget, LossesDuringATimeoutAreNotAPolicers) {
-  arrive(1, Duration(), Duration::from_ms(20));
-  for (int i = 0; i < 100; ++i) {
-    now_ = now_ + kRoundTrip / 4;
-    budget_.on_loss(kPacket);
-    budget_.on_bytes(now_, kPacket / 8, Duration());
-  }
-  EXPECT_GE(budget_.rate(), 0.5 * kNominal);
 }
 
 TEST(CcPaceLinkBudgetLink, BudgetKeepsItsShareAgainstAGreedyNeighbor) {

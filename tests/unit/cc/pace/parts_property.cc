@@ -13,7 +13,6 @@
 #include "cc/pace/link_capacity.h"
 #include "cc/pace/link_share.h"
 #include "cc/pace/slot_map.h"
-#include "cc/pace/turn_order.h"
 #include "cc/pace/water_fill.h"
 #include "transport/base/prng.h"
 
@@ -127,50 +126,6 @@ RC_GTEST_PROP(CcPaceProperty, LowestFreeSlotIsTaken, ()) {
   }
 }
 
-// Turns grow without end and are encoded modulo 128; those present differ by less than 64.
-RC_GTEST_PROP(CcPaceProperty, OldestTurnsAreServed, ()) {
-  constexpr Bytes kLeft = 2;  // of each flow
-  const Bytes enough = *rc::gen::inRange<Bytes>(1, 10);
-  TurnOrder order(enough);
-  std::multiset<uint32_t> present;  // full turns, not modulo 128
-  std::set<uint32_t> served;
-  const auto encoded = [](uint32_t turn) {
-    return static_cast<uint8_t>(1 + turn % Demand::kTurns);
-  };
-  uint32_t front = *rc::gen::inRange<uint32_t>(0, 1000);
-  for (int i = *rc::gen::inRange(0, 400); i > 0; --i) {
-    const std::set<uint32_t> before = std::exchange(served, {});
-    const std::multiset<uint32_t> present_before = present;
-    bool moved = false;
-    if (present.empty() || *rc::gen::inRange(0, 2) == 0) {
-      front += *rc::gen::inRange<uint32_t>(0, 5);
-      if (present.empty()) front += *rc::gen::inRange<uint32_t>(0, 300);
-      const uint32_t least = present.empty() ? front : std::max(*present.rbegin(), 50U) - 50;
-      if (!present.empty()) front = std::min(front, *present.begin() + 50);
-      const uint32_t turn = *rc::gen::inRange<uint32_t>(std::min(least, front), front + 1);
-      present.insert(turn);
-      moved = order.add(encoded(turn), kLeft);
-    } else {
-      auto it = present.begin();
-      std::advance(it, *rc::gen::inRange<size_t>(0, present.size()));
-      moved = order.remove(encoded(*it), kLeft);
-      present.erase(it);
-    }
-    RC_ASSERT(order.empty() == present.empty());
-    if (present.empty()) continue;
-    Bytes left = 0;
-    for (const uint32_t turn : present) {
-      if (left < enough || served.contains(turn)) served.insert(turn);
-      left += kLeft;
-      RC_ASSERT(order.is_served(encoded(turn)) == served.contains(turn));
-    }
-    for (const uint32_t turn : present) {
-      if (moved || !present_before.contains(turn)) continue;
-      RC_ASSERT(before.contains(turn) == served.contains(turn));
-    }
-  }
-}
-
 class LinkShareModel {
  public:
   static constexpr uint32_t kFlows = 12;
@@ -277,7 +232,7 @@ RC_GTEST_PROP(CcPaceProperty, CapacityStaysInBounds, ()) {
     capacity.on_arrival(
         now, *rc::gen::element<Bytes>(0, 64, 4160, 1'000'000'000), *rc::gen::arbitrary<bool>(),
         *rc::gen::element(Duration(), Duration::from_us(5), Duration::from_s(2), Duration::max()),
-        *rc::gen::arbitrary<bool>(), *rc::gen::inRange<uint32_t>(0, 100));
+        *rc::gen::inRange<uint32_t>(0, 100));
     const size_t flows = *rc::gen::inRange<size_t>(0, 5000);
     RC_ASSERT(capacity.available(flows) <= capacity.line());
     RC_ASSERT(capacity.available(flows) >= 0.5 * constants.least_share * capacity.line());

@@ -8,7 +8,6 @@
 #include "cc/pace/fan_in.h"
 #include "cc/pace/phase.h"
 #include "cc/pace/slot_map.h"
-#include "cc/pace/turn_order.h"
 #include "cc/pace/water_fill.h"
 
 namespace pacecar::parts_test {
@@ -154,7 +153,7 @@ TEST_F(CcPaceFanIn, MoreFlowsAreGatheredForLonger) {
   EXPECT_EQ(fan_in_.expected(1000), 400) << "one episode, although longer than a round trip";
 }
 
-// --- slots, turns, levels: examples; the property tests have the rest ---
+// --- slots, levels: examples; the property tests have the rest ---
 
 TEST(CcPaceSlots, LowestFreeSlotIsTaken) {
   SlotMap slots(130);
@@ -163,36 +162,6 @@ TEST(CcPaceSlots, LowestFreeSlotIsTaken) {
   slots.release(64);
   EXPECT_EQ(slots.take_lowest(), 64U);
   EXPECT_EQ(slots.take_lowest(), 128U);
-}
-
-TEST(CcPaceTurnOrder, OldestTurnIsServedAcrossTheWrap) {
-  TurnOrder order(1);
-  EXPECT_TRUE(order.empty());
-  order.add(2, 9);
-  EXPECT_TRUE(order.add(127, 9)) << "127, 128, 1, 2: 127 is late";
-  EXPECT_TRUE(order.is_served(127));
-  EXPECT_FALSE(order.is_served(2));
-  EXPECT_FALSE(order.add(1, 9));
-  EXPECT_TRUE(order.remove(127, 9));
-  EXPECT_TRUE(order.is_served(1));
-  EXPECT_FALSE(order.remove(2, 9)) << "turn 1 is still served first";
-  order.remove(1, 9);
-  EXPECT_TRUE(order.empty());
-}
-
-TEST(CcPaceTurnOrder, OldestTurnsAreServedUntilTheirBytesSuffice) {
-  TurnOrder order(10);
-  order.add(1, 6);
-  EXPECT_TRUE(order.add(3, 6)) << "6 of 10 bytes do not suffice";
-  EXPECT_FALSE(order.add(4, 6));
-  EXPECT_TRUE(order.is_served(3));
-  EXPECT_FALSE(order.is_served(4));
-  EXPECT_FALSE(order.change(1, 6, 4));
-  EXPECT_TRUE(order.change(3, 6, 5)) << "9 bytes do not suffice";
-  EXPECT_TRUE(order.is_served(4));
-  EXPECT_TRUE(order.add(2, 6)) << "an older turn is served first";
-  EXPECT_TRUE(order.is_served(2));
-  EXPECT_FALSE(order.is_served(3));
 }
 
 // One member is satisfied just below the level, at every position within a class.

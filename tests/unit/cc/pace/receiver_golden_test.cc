@@ -61,18 +61,17 @@ class Course {
   Instant now() const { return now_; }
   void note(const char* what) { text_ += fmt::format("# {}\n", what); }
   void post(uint32_t flow, Bytes bytes) { receiver_.on_posted(now_, flow, bytes); }
-  void want(uint32_t flow, double usable_gbps, Bytes more, uint8_t turn = 0) {
+  void want(uint32_t flow, double usable_gbps, Bytes more) {
     Sender& sender = flows_[flow];
     sender.wanted += more;
     receiver_.on_demand(now_, flow,
                         {.usable = Rate::from_bps(static_cast<uint64_t>(usable_gbps * 1e9)),
                          .wanted = sender.wanted,
-                         .turn = turn,
                          .epoch = ++sender.epoch});
   }
-  void begin(uint32_t flow, double usable_gbps, Bytes bytes, uint8_t turn = 0) {
+  void begin(uint32_t flow, double usable_gbps, Bytes bytes) {
     post(flow, bytes);
-    want(flow, usable_gbps, bytes, turn);
+    want(flow, usable_gbps, bytes);
   }
   // From now on the flow sends nothing.
   void silence(uint32_t flow) { flows_[flow].silent = true; }
@@ -184,20 +183,6 @@ TEST(CcPaceReceiverGolden, Incasts) {
     course.run(Duration::from_us(10));
   }
   test::expect_golden("cc/pace_receiver_incasts.txt", course.text());
-}
-
-TEST(CcPaceReceiverGolden, SendersThatTakeTurns) {
-  Course course(fabric());
-  for (int round = 0; round < 3; ++round) {
-    course.note("a round, in which some are late");
-    for (uint32_t flow = 0; flow < 4; ++flow) {
-      course.begin(flow, 400, 400'000, static_cast<uint8_t>(1 + round + flow / 2));
-      course.run(Duration::from_us(5));
-    }
-    course.run(Duration::from_us(40));
-  }
-  course.run(Duration::from_us(100));
-  test::expect_golden("cc/pace_receiver_turns.txt", course.text());
 }
 
 TEST(CcPaceReceiverGolden, LinkWithForeignTraffic) {

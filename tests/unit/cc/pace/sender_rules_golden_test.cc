@@ -145,8 +145,8 @@ class Course {
     flow.decision = flow.controller->decide(now_);
     std::string shown_demand = "nothing";
     if (demand) {
-      shown_demand = fmt::format("tells {:.3f}G wants {} turn {} epoch {}", demand->usable.gbps(),
-                                 demand->wanted, demand->turn, demand->epoch);
+      shown_demand = fmt::format("tells {:.3f}G wants {} epoch {}", demand->usable.gbps(),
+                                 demand->wanted, demand->epoch);
     }
     const FlowLimits& d = flow.decision;
     std::string shown = fmt::format("sends {:.3f}G window {} burst {} {}", d.rate.gbps(), d.window,
@@ -194,7 +194,8 @@ TEST(CcPaceSendersGolden, FlowsThatComeAndGo) {
   course.grant_all(80, {.busy = true, .validity = kLong});
   course.want(3, 20'000);
   course.want(4, Bytes{1} << 20);
-  course.run({.what = "on a link in use: a short message, and one that waits for its answer"});
+  course.run(
+      {.what = "on a link in use: a message of a first share, and one that waits for its answer"});
   course.grant(4, 60, {.phase = Duration::from_ns(500), .aligned = true});
   course.remove(0);
   course.run({.what = "which comes"});
@@ -231,16 +232,6 @@ TEST(CcPaceSendersGolden, LinkThatSlowsDownOrLoses) {
   course.weigh(1, 8);
   course.run({.what = "another weight, and a queue", .us = 100, .late = Duration::from_us(9)});
   test::expect_golden("cc/pace_senders_link.txt", course.text());
-}
-
-TEST(CcPaceSendersGolden, PolicerBelowTheGrantedRate) {
-  Course course(fabric());
-  course.grant_all(100, {.aligned = true, .validity = kLong});
-  for (uint32_t flow = 0; flow < 3; ++flow) course.want(flow, Bytes{1} << 30);
-  course.run({.what = "nothing is lost", .us = 40});
-  course.run({.what = "one of eight packets is", .us = 60, .lost_of = 8});
-  course.run({.what = "none", .us = 60});
-  test::expect_golden("cc/pace_senders_policer.txt", course.text());
 }
 
 TEST(CcPaceSendersGolden, HostsWithJitter) {

@@ -11,7 +11,6 @@ namespace pacecar::sender_rules_test {
 namespace {
 
 constexpr Duration kValidity = Duration::from_us(50);
-constexpr Duration kQueue = Duration::from_us(6);
 constexpr FlowEnvironment kFabric{.line_rate = Rate::from_gbps(400),
                                   .mtu = 4096,
                                   .overhead = 64,
@@ -173,28 +172,6 @@ TEST_F(CcPaceSenders, RemovedFlowFreesItsShare) {
   flows_[1] = &senders_.add_flow(now_, 1);
   want(1, 1 << 30);
   EXPECT_NEAR(gbps(1), 200, 2.2);
-}
-
-// A queue that delays all packets alike is the link's. Where later packets overtake, the queue is
-// on some paths only.
-TEST_F(CcPaceSenders, OnlyAQueueWithoutReorderingIsTheLinks) {
-  const auto after = [this](Duration earlier) {
-    want(0, 1 << 30);
-    want(1, 1 << 30);
-    Bytes sent = 64 * 4096;
-    for (int i = 0; i < 4000; ++i) {  // at half of what the link should give
-      now_ = now_ + Duration::from_ns(166);
-      sent += 4096;
-      flows_[0]->on_ack(now_,
-                        {.rtt = kFabric.base_rtt + kQueue - (i % 4 == 0 ? Duration() : earlier),
-                         .acked = 4096,
-                         .in_flight = 64 * 4096,
-                         .sent = sent});
-    }
-    return gbps(0) + gbps(1);
-  };
-  EXPECT_GT(after(kQueue / 6), 390);
-  EXPECT_LT(after(Duration()), 250);
 }
 
 TEST_F(CcPaceSenders, ActiveFlowsAreReportedAtDeadlines) {

@@ -264,6 +264,7 @@ TEST_F(CcPaceSender, SmallMessageIsNotAnnounced) {
   wait(Duration::from_s(1));
   EXPECT_FALSE(want(0).has_value()) << "without a demand there is no demand of zero";
   const uint16_t epoch = want(1'000'000)->epoch;
+  wait(kRoundTrip);
   acknowledge(1'000'000);
   EXPECT_EQ(want(1000)->epoch, epoch) << "a small message after a long one is not announced either";
   EXPECT_EQ(acknowledge(1000)->epoch, epoch);
@@ -308,15 +309,6 @@ TEST_F(CcPaceSender, WantedBytesStayAheadOfAcknowledgedBytes) {
   }
   EXPECT_GT(announced, Bytes{1} << 33);
   EXPECT_GT(epoch, 5);
-}
-
-TEST_F(CcPaceSender, TurnCountsTheFlowsThatHaveBegun) {
-  const auto first = want(1'000'000);
-  acknowledge(1'000'000);
-  wait(Duration::from_us(10));
-  const auto second = want(1'000'000);
-  EXPECT_GE(first->turn, 1);
-  EXPECT_EQ(second->turn, first->turn % Demand::kTurns + 1);
 }
 
 // --- alignment ---
@@ -409,7 +401,7 @@ TEST_F(CcPaceSender, RealignmentKeepsTheRate) {
   EXPECT_NEAR(static_cast<double>(sent) / fair, 1.0, 0.01);
 }
 
-// A flow that waits for its turn sends a packet every 21 us. When its turn comes, it does not wait
+// A flow with a small grant sends a packet every 21 us. When its grant is raised, it does not wait
 // for the end of such a gap.
 TEST_F(CcPaceSender, RaisedRateCountsFromTheNextPacket) {
   want(1 << 30);
@@ -483,8 +475,7 @@ TEST_F(CcPaceSender, FlowOnABusyLinkContinuesWithoutAnAnswer) {
   wait(kRoundTrip * 4);
   const FlowLimits later = pace_.decide(now_);
   EXPECT_EQ(later.credit, ~Bytes{0});
-  EXPECT_LT(later.rate, Rate::from_gbps(50));
-  EXPECT_GE(later.rate, Rate::from_bps(1'000'000));
+  EXPECT_EQ(later.rate, Rate::from_gbps(100)) << "its hold";
 }
 
 }  // namespace

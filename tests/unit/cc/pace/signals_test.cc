@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "cc/pace/arrival_meter.h"
-#include "cc/pace/arrival_order.h"
 #include "cc/pace/greedy_neighbor.h"
 
 namespace pacecar::signals_test {
@@ -48,34 +47,6 @@ TEST_F(CcPaceArrivalMeter, DelayIsTheLeastOfARoundTrip) {
   EXPECT_EQ(meter_.delay(), Duration::from_us(500)) << "that packet is older than a round trip";
   arrive(Duration::from_us(10), 100, Duration::max());
   EXPECT_EQ(meter_.delay(), Duration::max());
-}
-
-TEST_F(CcPaceArrivalMeter, ArrivalsAreScatteredWhenManyAreOvertaken) {
-  meter_.begin(now_);
-  const auto one_of = [this](int many) {
-    for (int i = 0; i < 200; ++i) {
-      now_ = now_ + Duration::from_us(10);
-      meter_.on_bytes(now_, kPacket, Duration::from_us(500), i % many == 0);
-    }
-    return meter_.scattered();
-  };
-  EXPECT_TRUE(one_of(8));
-  EXPECT_FALSE(one_of(40)) << "one of 40 may be chance";
-  EXPECT_TRUE(one_of(2));
-}
-
-TEST(CcPaceArrivalOrder, PacketsThatLeftEarlierAreOvertaken) {
-  ArrivalOrder order;
-  const auto arrives = [&](uint32_t sent_ns) {
-    return order.overtaken(sent_ns, Duration::from_ns(300));
-  };
-  EXPECT_FALSE(arrives(0xFFFF'FF00));
-  EXPECT_FALSE(arrives(0xFFFF'FE00)) << "within the spread";
-  EXPECT_TRUE(arrives(0xFFFF'F000));
-  EXPECT_FALSE(arrives(1000)) << "send times wrap";
-  EXPECT_TRUE(arrives(0xFFFF'FF00));
-  EXPECT_FALSE(arrives(3'000'000'000)) << "a long pause resets the order";
-  EXPECT_FALSE(arrives(3'000'000'100));
 }
 
 // On a slow link a measurement takes longer than a window, and two packets show the rate only

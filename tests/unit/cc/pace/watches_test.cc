@@ -1,14 +1,10 @@
-// The parts that a link budget learns from, each alone: witnesses of a queue, reordering, bursts,
-// the rate of arrivals, policers, neighbors that keep a queue.
+// The parts that a link budget learns from, each alone: witnesses of a queue, bursts, the rate of
+// arrivals, neighbors that keep a queue.
 #include <gtest/gtest.h>
 
-#include <vector>
-
 #include "cc/pace/arrival_meter.h"
-#include "cc/pace/arrival_order.h"
 #include "cc/pace/burst_use.h"
 #include "cc/pace/greedy_neighbor.h"
-#include "cc/pace/policer_watch.h"
 #include "cc/pace/witnesses.h"
 
 namespace pacecar::watches_test {
@@ -20,18 +16,16 @@ Instant at(int64_t count) { return Instant() + us(count); }
 // --- witnesses ---
 
 constexpr Duration kWindow = us(100);
-constexpr Duration kPause = us(10);
-constexpr Duration kMemory = us(1'000'000);
 
 // Whether a flow whose only bytes came `before` us ahead of the queue is a witness. Another flow
 // sends every 100 us in between.
 bool is_witness(int64_t before) {
-  Witnesses witnesses{kWindow, kMemory};
+  Witnesses witnesses{kWindow};
   witnesses.on_bytes(at(1000), 3);
   for (int64_t later = 100; later <= before; later += 100) witnesses.on_bytes(at(1000 + later), 4);
   witnesses.on_queue(at(1000 + before));
   witnesses.on_bytes(at(2000), 3);
-  return !witnesses.gone(at(2000), kPause);
+  return !witnesses.gone(at(2000));
 }
 
 TEST(CcPaceWatchWitness, FlowSeenWithinTwoWindowsIsAWitness) {
@@ -43,114 +37,28 @@ TEST(CcPaceWatchWitness, FlowSeenWithinTwoWindowsIsAWitness) {
 
 TEST(CcPaceWatchWitness, FlowsBeforeAPauseOfTwoWindowsAreNoWitnesses) {
   for (const int64_t pause : {199, 200}) {
-    Witnesses witnesses{kWindow, kMemory};
+    Witnesses witnesses{kWindow};
     witnesses.on_bytes(at(1000), 3);
     witnesses.on_bytes(at(1000 + pause), 4);
     witnesses.on_queue(at(1000 + pause));
     witnesses.on_bytes(at(3000), 3);
-    EXPECT_EQ(witnesses.gone(at(3000), kPause), pause == 200);
+    EXPECT_EQ(witnesses.gone(at(3000)), pause == 200);
   }
 }
 
-// Flow 3 met the queue, flows 1 and 2 did not.
-struct AfterAQueue {
-  AfterAQueue() {
-    come(1000, 1, 40e9);
-    come(1300, 2, 30e9);
-    come(1600, 3, 40e9);
-    witnesses.on_queue(at(1650));
-  }
-  void come(int64_t when, uint32_t flow, double rate) {
-    witnesses.on_bytes(at(when), flow);
-    witnesses.on_clear(at(when), rate);
-  }
-  double given(int64_t when, std::vector<uint32_t> flows) {
-    for (const uint32_t flow : flows) witnesses.on_bytes(at(when), flow);
-    return witnesses.given();
-  }
-  Witnesses witnesses{kWindow, kMemory};
-};
-
-TEST(CcPaceWatchWitness, GivenRateIsTheLeastOfTheFlowsPresent) {
-  EXPECT_EQ(AfterAQueue().given(2000, {1}), 40e9);
-  EXPECT_EQ(AfterAQueue().given(2000, {1, 2}), 30e9);
-  EXPECT_EQ(AfterAQueue().given(2000, {1, 4}), 0) << "no rate of flow 4 is known";
-  EXPECT_EQ(AfterAQueue().given(2000, {1, 3}), 40e9) << "flow 3 met the queue and does not count";
-  EXPECT_EQ(AfterAQueue().given(2000, {3}), 0);
-}
-
-TEST(CcPaceWatchWitness, GivenRateMayBeThatOfTheFirstFlow) {
-  Witnesses witnesses{kWindow, kMemory};
-  for (const uint32_t flow : {1U, 2U, 3U}) {
-    const int64_t when = 1000 + 300 * flow;
-    witnesses.on_bytes(at(when), flow);
-    witnesses.on_clear(at(when), flow == 1 ? 30e9 : 40e9);
-  }
-  witnesses.on_queue(at(1950));
-  for (const uint32_t flow : {1U, 2U}) witnesses.on_bytes(at(3000), flow);
-  EXPECT_EQ(witnesses.given(), 30e9);
-}
-
-TEST(CcPaceWatchWitness, FlowThatMeetsAQueueLosesItsGivenRate) {
-  AfterAQueue after;
-  after.witnesses.forget();
-  EXPECT_EQ(after.given(2000, {3}), 0);
-  EXPECT_EQ(after.given(3000, {1}), 40e9) << "the others keep their given rates";
-}
-
-TEST(CcPaceWatchWitness, GivenRatesAreForgottenAfterTwoPeriods) {
-  const int64_t memory = kMemory.ns() / 1000;
-  for (const int64_t periods : {1, 2}) {
-    AfterAQueue after;
-    for (int64_t period = 1; period <= periods; ++period) {
-      for (int i = 0; i < 2; ++i) after.come(1000 + i + period * memory, 4, 10e9);
-    }
-    EXPECT_EQ(after.given(2000 + periods * memory, {1}), periods == 1 ? 40e9 : 0);
-  }
-}
-
-TEST(CcPaceWatchWitness, WitnessesAreGoneWhenNoneSendsForAPause) {
-  Witnesses witnesses{kWindow, kMemory};
-  EXPECT_FALSE(witnesses.gone(at(9000), kPause)) << "no witnesses are known";
+TEST(CcPaceWatchWitness, WitnessesAreGoneWhenNoneSendsForAWindow) {
+  Witnesses witnesses{kWindow};
+  EXPECT_FALSE(witnesses.gone(at(9000))) << "no witnesses are known";
   witnesses.on_bytes(at(1000), 3);
   witnesses.on_queue(at(1050));
   witnesses.on_bytes(at(1060), 4);
-  EXPECT_FALSE(witnesses.gone(at(1059), kPause));
-  EXPECT_TRUE(witnesses.gone(at(1060), kPause));
-  witnesses.on_bytes(at(1070), 3 + 64);  // counts as flow 3
-  EXPECT_FALSE(witnesses.gone(at(1079), kPause));
+  EXPECT_FALSE(witnesses.gone(at(1149)));
+  EXPECT_TRUE(witnesses.gone(at(1150)));
+  witnesses.on_bytes(at(1160), 3 + 64);  // counts as flow 3
+  EXPECT_FALSE(witnesses.gone(at(1259)));
+  EXPECT_TRUE(witnesses.gone(at(1260)));
   witnesses.forget();
-  EXPECT_FALSE(witnesses.gone(at(9000), kPause));
-}
-
-// --- order of arrivals ---
-
-TEST(CcPaceWatchOrder, PacketIsOvertakenByMoreThanTheSpread) {
-  ArrivalOrder order;
-  EXPECT_FALSE(order.overtaken(5000, Duration())) << "the first packet";
-  EXPECT_FALSE(order.overtaken(5000, Duration())) << "of the same burst, sent at the same time";
-  EXPECT_TRUE(order.overtaken(4999, Duration()));
-  EXPECT_FALSE(order.overtaken(4000, us(1)));
-  EXPECT_TRUE(order.overtaken(3999, us(1)));
-  EXPECT_FALSE(order.overtaken(6000, Duration()));
-  EXPECT_TRUE(order.overtaken(5999, Duration()));
-}
-
-TEST(CcPaceWatchOrder, SendTimesWrap) {
-  ArrivalOrder order;
-  EXPECT_FALSE(order.overtaken(0xFFFFFF00, Duration()));
-  EXPECT_FALSE(order.overtaken(0x100, Duration()));
-  EXPECT_TRUE(order.overtaken(0xFFFFFFFF, Duration()));
-}
-
-TEST(CcPaceWatchOrder, OrderIsResetAfterAPause) {
-  constexpr uint32_t kLongest = 50'000'000;
-  ArrivalOrder order;
-  EXPECT_FALSE(order.overtaken(2 * kLongest, Duration()));
-  EXPECT_TRUE(order.overtaken(kLongest + 1, Duration()));
-  EXPECT_FALSE(order.overtaken(kLongest, Duration()))
-      << "such an old time counts as a later one, after a pause";
-  EXPECT_FALSE(order.overtaken(kLongest + 1, Duration()));
+  EXPECT_FALSE(witnesses.gone(at(9000)));
 }
 
 // --- bursts ---
@@ -183,9 +91,9 @@ class CcPaceWatchArrivals : public testing::Test {
 
   CcPaceWatchArrivals() { meter_.begin(now_); }
   // Bytes arrive after `gap`. True when a measurement ends.
-  bool arrive(Duration gap, Bytes bytes, Duration delay = us(1), bool overtaken = false) {
+  bool arrive(Duration gap, Bytes bytes, Duration delay = us(1)) {
     now_ = now_ + gap;
-    return meter_.on_bytes(now_, bytes, delay, overtaken);
+    return meter_.on_bytes(now_, bytes, delay);
   }
 
   Instant now_ = at(1000);
@@ -235,125 +143,13 @@ TEST_F(CcPaceWatchArrivals, MeasurementOfARoundTripAgoDoesNotCount) {
   EXPECT_EQ(meter.delay(), us(8));
 }
 
-TEST_F(CcPaceWatchArrivals, ArrivalsAreScatteredAboveOneOvertakenInSixteen) {
-  arrive(us(50), 15 * kPacket);
-  EXPECT_TRUE(arrive(us(50), kPacket, us(1), true));
-  EXPECT_FALSE(meter_.scattered()) << "exactly one in 16";
-  arrive(us(50), 6 * kPacket);
-  EXPECT_TRUE(arrive(us(50), kPacket, us(1), true));
-  EXPECT_TRUE(meter_.scattered());
-}
-
 TEST_F(CcPaceWatchArrivals, BeginResetsTheMeter) {
-  EXPECT_TRUE(arrive(us(100), 100 * kPacket, us(5), true));
-  arrive(us(10), 50 * kPacket, us(2), true);
+  EXPECT_TRUE(arrive(us(100), 100 * kPacket, us(5)));
+  arrive(us(10), 50 * kPacket, us(2));
   meter_.begin(now_);
   EXPECT_TRUE(arrive(us(100), 6 * kPacket, us(7)));
   EXPECT_DOUBLE_EQ(meter_.rate(), 6000 * 8 / 100e-6);
   EXPECT_EQ(meter_.delay(), us(7));
-  EXPECT_FALSE(meter_.scattered());
-}
-
-// --- policers ---
-
-class CcPaceWatchPolicer : public testing::Test {
- protected:
-  static constexpr double kArriving = 8e9;
-
-  CcPaceWatchPolicer() { watch_.begin(now_); }
-  // A window of 100,000 bytes of which `lost` are lost.
-  bool window(Bytes lost) {
-    watch_.on_bytes(100'000 - lost);
-    watch_.on_loss(lost);
-    now_ = now_ + kWindow;
-    return watch_.look(now_, kArriving);
-  }
-
-  PolicerWatch watch_{kWindow};
-  Instant now_ = at(1000);
-};
-
-TEST_F(CcPaceWatchPolicer, ThreeLossyWindowsInARowLookLikeAPolicer) {
-  EXPECT_FALSE(window(10'000));
-  EXPECT_FALSE(window(10'000));
-  EXPECT_FALSE(window(5'000)) << "a loss of 5% may be the cable's";
-  EXPECT_FALSE(window(10'000));
-  EXPECT_FALSE(window(5'001));
-  EXPECT_TRUE(window(5'001));
-  EXPECT_FALSE(watch_.quiet());
-}
-
-TEST_F(CcPaceWatchPolicer, WindowsAreNotCutShort) {
-  watch_.on_loss(1);
-  EXPECT_FALSE(watch_.quiet());
-  EXPECT_FALSE(watch_.look(now_ + kWindow - Duration::from_ns(1), kArriving));
-  watch_.on_bytes(1'000'000);
-  watch_.look(now_ + kWindow, kArriving);
-  EXPECT_TRUE(watch_.quiet()) << "all bytes were one window, with hardly any loss";
-}
-
-TEST_F(CcPaceWatchPolicer, NoCutWhileLessArrivesThanUsual) {
-  for (int i = 0; i < 10; ++i) window(20'000);
-  watch_.on_bytes(80'000);
-  watch_.on_loss(20'000);
-  PolicerWatch less = watch_;
-  EXPECT_FALSE(less.look(now_ + kWindow, 0.75 * 6.4e9 * 0.999));
-  EXPECT_TRUE(watch_.look(now_ + kWindow, 0.75 * 6.4e9 * 1.001));
-}
-
-TEST_F(CcPaceWatchPolicer, PolicedRateIsALittleLessThanWhatArrives) {
-  for (int i = 0; i < 3; ++i) window(20'000);
-  EXPECT_DOUBLE_EQ(watch_.judge(now_, 1e8, 1e9, 2e9), 0.98 * 0.8e9);
-  EXPECT_DOUBLE_EQ(watch_.judge(now_, 9e8, 1e9, 2e9), 0.98 * 9e8)
-      << "the higher arrival rate counts";
-  EXPECT_DOUBLE_EQ(watch_.judge(now_, 9e8, 1e9, 5e8), 0.98 * 5e8) << "the budget is never raised";
-  EXPECT_FALSE(window(1'000)) << "1% of loss is tolerated";
-  for (int i = 0; i < 2; ++i) EXPECT_FALSE(window(1'001));
-  EXPECT_TRUE(window(1'001)) << "once a policer is known, more than 1% is suspicious";
-}
-
-TEST_F(CcPaceWatchPolicer, BeginResetsTheWatch) {
-  for (int i = 0; i < 2; ++i) window(20'000);
-  watch_.begin(now_);
-  EXPECT_TRUE(watch_.quiet());
-  EXPECT_FALSE(window(20'000)) << "this is the first of three lossy windows";
-}
-
-// Cuts belong to the same attempt if each comes within two timeouts of the one before.
-TEST_F(CcPaceWatchPolicer, RareCutsBelongToOneAttempt) {
-  for (int i = 0; i < 3; ++i) window(20'000);
-  EXPECT_LT(watch_.judge(now_, 0, 1e9, 2e9), 1e9);
-  for (int i = 0; i < 15; ++i) window(20'000);
-  EXPECT_LT(watch_.judge(now_, 0, 1e9, 1e9), 1e9);
-  for (int i = 0; i < 15; ++i) window(20'000);
-  EXPECT_EQ(watch_.judge(now_, 0, 1e9, 1e9), 2e9);
-}
-
-TEST_F(CcPaceWatchPolicer, CutsThatHelpedAreKept) {
-  for (int i = 0; i < 3; ++i) window(40'000);
-  watch_.judge(now_, 0, 1e9, 2e9);
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    for (int i = 0; i < 10; ++i) window(15'000);
-    EXPECT_LT(watch_.judge(now_, 0, 1e9, 1e9), 1e9);
-  }
-}
-
-TEST_F(CcPaceWatchPolicer, CutsThatDoNotHelpAreUndone) {
-  for (int i = 0; i < 3; ++i) window(20'000);
-  const double before = 2e9;
-  double budget = watch_.judge(now_, 0, 1e9, before);
-  for (int i = 0; i < 15; ++i) {
-    window(20'000);
-    budget = watch_.judge(now_, 0, budget, budget);
-    ASSERT_LT(budget, before) << i;
-  }
-  window(20'000);
-  EXPECT_EQ(watch_.judge(now_, 0, budget, budget), before)
-      << "the cuts are undone after two timeouts";
-  for (int i = 0; i < 10; ++i)
-    EXPECT_FALSE(window(20'000)) << "these losses are known as the cable's";
-  for (int i = 0; i < 2; ++i) window(50'000);
-  EXPECT_TRUE(window(50'000)) << "more than twice the known losses are suspicious";
 }
 
 // --- neighbors that keep a queue ---

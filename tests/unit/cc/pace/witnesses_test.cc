@@ -32,7 +32,7 @@ double share_after(LinkBudget budget, Instant now, int windows, Duration late, F
   const Instant end = now + kWindow * windows;
   for (uint32_t packet = 0; now < end; ++packet) {
     now = now + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / budget.rate()));
-    budget.on_bytes(now, kPacket, late, /*overtaken=*/false, flow_of(packet));
+    budget.on_bytes(now, kPacket, late, flow_of(packet));
   }
   return budget.rate() / kNominal;
 }

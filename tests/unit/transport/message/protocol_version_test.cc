@@ -72,7 +72,7 @@ std::string control_writes() {
                     .guessed = true,
                     .validity = Duration::from_us(100),
                     .epoch = 5};
-  const Demand demand{.usable = Rate::from_gbps(25), .wanted = 1 << 20, .turn = 3, .epoch = 5};
+  const Demand demand{.usable = Rate::from_gbps(25), .wanted = 1 << 20, .epoch = 5};
   const CtsSlot slot{.address = 1,
                      .size = 2,
                      .key = 3,
