@@ -118,6 +118,8 @@ constexpr ControllerInfo kControllers[] = {
                                        "none", /*needs_telemetry=*/true),
     describe<Each<NsccController>>("nscc", "ECN mark and delay of each packet, window (UEC 1.0)",
                                    "none"),
+    describe<Each<MnsccController>>(
+        "mnscc", "as nscc, with the median of the newest delays (arXiv 2509.07907)", "none"),
     describe<Each<RcccController>>("rccc", "credit that the receiver hands out in turn (UEC 1.0)",
                                    "credit"),
     describe<Each<FixedController>>("fixed", "no signal: line rate, or a given rate", "none"),

@@ -60,7 +60,7 @@ TEST(CcRegistry, UnknownNameErrorListsAndSuggestsNames) {
   EXPECT_EQ(
       slip.error().message,
       "there is no congestion control 'swfit' (did you mean 'swift'?): use one of pace, swift, "
-      "dcqcn, timely, hpcc, powertcp, nscc, rccc, fixed");
+      "dcqcn, timely, hpcc, powertcp, nscc, mnscc, rccc, fixed");
   const auto other = make_controller("cubic", environment(), Rate());
   EXPECT_THAT(other.error().message, AllOf(HasSubstr("use one of"), Not(HasSubstr("did you"))));
   EXPECT_FALSE(make_controller("", environment(), Rate()).has_value());
@@ -125,7 +125,8 @@ TEST(CcRegistry, MakesEveryAllocatorItLists) {
     allocator->remove_flow(Instant(), 1);
   }
   EXPECT_EQ(make_allocator("nine", environment(), 2).error().message,
-            "there is no allocator 'nine' (did you mean 'none'?): use one of pace, credit, none");
+            "there is no allocator 'nine' (did you mean 'none'?): use one of pace, credit, "
+            "none");
 }
 
 TEST(CcRegistry, AllocatorNoneSendsNoGrants) {
