@@ -92,7 +92,7 @@ struct Demand {
   // flow at a time; 0: it serves several at once. In a collective whose ranks take turns, a sender
   // that has begun fewer is late.
   uint8_t turn = 0;
-  uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
+  uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16; on sird's credit: see sird_credit.h
 
   static constexpr uint8_t kTurns = 128;
 };
