@@ -88,7 +88,7 @@ struct Demand {
   // Payload that the flow has wanted to send since it began, what has arrived included; modulo
   // 2^32. It is a total, so that the next demand replaces a late or lost one.
   Bytes wanted = 0;
-  uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
+  uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16; on sird's credit: see sird_credit.h
 };
 
 // The state of a flow at its sender, for its demand. In payload bytes. `sent - in_flight + backlog`

@@ -1,31 +1,19 @@
 #include "cc/credit_share.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "cc/credit.h"
 #include "transport/base/check.h"
 
 namespace pacecar {
-namespace {
-
-constexpr uint64_t kWholeRate = 1 << 30;  // the core's share in fixed point
-
-}  // namespace
 
 CreditShare::CreditShare(const FlowEnvironment& environment, uint32_t max_flows)
     : pull_units_(credit_units(kCredit.pull_packets * environment.mtu)),
       limit_(credit_limit(environment) / kCreditUnit),
+      pacer_(environment),
       flows_(max_flows),
       asking_(max_flows),
       met_(max_flows),
-      core_(base_round_trip(environment), environment.oversubscription) {
-  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
-  const unsigned __int128 bit_ns = 8'000'000'000U;
-  unit_time_numerator_ = bit_ns * kCreditUnit * (environment.mtu + environment.overhead) * 100;
-  unit_time_denominator_ = static_cast<unsigned __int128>(environment.line_rate.bps()) *
-                           environment.mtu * kCredit.rate_percent;
-}
+      core_(base_round_trip(environment), environment.oversubscription) {}
 
 void CreditShare::add_flow(Instant, uint32_t flow) {
   PACECAR_CHECK(flow < flows_.size());
@@ -79,16 +67,6 @@ std::optional<uint32_t> CreditShare::pull() {
     return flow;
   }
   return std::nullopt;
-}
-
-// Exact over time, except for the rounding of the core's share: the remainder of each nanosecond
-// division is kept.
-void CreditShare::advance(uint64_t units) {
-  const auto part = static_cast<uint64_t>(std::llround(core_.rate() * kWholeRate));
-  time_remainder_ += unit_time_numerator_ * units * kWholeRate / part;
-  const auto ns = time_remainder_ / unit_time_denominator_;
-  time_remainder_ -= ns * unit_time_denominator_;
-  next_pull_ = next_pull_ + Duration::from_ns(static_cast<int64_t>(ns));
 }
 
 Instant CreditShare::next_deadline() const {

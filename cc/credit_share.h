@@ -17,6 +17,7 @@
 
 #include "cc/allocator.h"
 #include "cc/core_rate.h"
+#include "cc/credit_pacer.h"
 #include "transport/base/work_list.h"
 
 namespace pacecar {
@@ -48,14 +49,13 @@ class CreditShare final : public Allocator {
   // Grants one pull to the flow whose turn it is; none: no flow takes one.
   std::optional<uint32_t> pull();
   bool may_have_unasked(const Flow& flow) const { return flow.granted < flow.wished + limit_; }
-  void advance(uint64_t units);
+  void advance(uint64_t units) {
+    next_pull_ = next_pull_ + pacer_.time_of(units * kCreditUnit, core_.rate());
+  }
 
   uint64_t pull_units_;
   uint64_t limit_;  // units beyond a wish
-  // One unit takes this many nanoseconds: numerator / denominator.
-  unsigned __int128 unit_time_numerator_;
-  unsigned __int128 unit_time_denominator_;
-  unsigned __int128 time_remainder_ = 0;  // remainder, in numerators, not yet in next_pull_
+  CreditPacer pacer_;
   std::vector<Flow> flows_;
   WorkList asking_;  // granted < wished
   WorkList met_;     // granted >= wished; may also list flows that have wished since

@@ -1,6 +1,7 @@
 #include "cc/nscc.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cc/rate_law.h"
 
@@ -18,13 +19,18 @@ bool passed(const std::optional<Instant>& since, double span, Instant now) {
 }  // namespace
 
 NsccController::NsccController(const FlowEnvironment& environment, const Constants& constants)
+    : NsccController(environment, constants, 1) {}
+
+NsccController::NsccController(const FlowEnvironment& environment, const Constants& constants,
+                               size_t median_of)
     : GrantedController(environment),
       environment_(environment),
       constants_(constants),
       packet_(static_cast<double>(environment.mtu + environment.overhead)),
       line_(static_cast<double>(environment.line_rate.bps()) / 8e9),
       round_trip_(ns(base_round_trip(environment))),
-      least_rtt_(round_trip_) {
+      least_rtt_(round_trip_),
+      median_of_(median_of) {
   target_ =
       round_trip_ * (environment.trimming ? constants.target_trimming : constants.target_dropping);
   const double a = line_ * round_trip_ / constants.scale_bytes;
@@ -84,16 +90,31 @@ void NsccController::observe_least(Duration rtt) {
   if (rtt > Duration()) least_rtt_ = std::min(least_rtt_, ns(rtt));
 }
 
-// The queueing delay of a packet; without a usable round trip, the average.
+// The queueing delay of a packet, or the median of several; without a usable round trip, the
+// average.
 double NsccController::observe_delay(const FlowSignal& ack) {
   if (ack.rtt <= Duration()) return average_delay_;
   observe_least(ack.rtt);
-  const double delay = ns(std::min(ack.rtt, kMaxRtt)) - least_rtt_;
+  const double delay = median(ns(std::min(ack.rtt, kMaxRtt)) - least_rtt_);
   // Marks are set when a packet leaves the queue: a long delay without a mark is that of a queue
   // that has drained.
   const bool stale = !ack.echo_marked && delay > target_;
   average_in(stale ? constants_.stale_delay * least_rtt_ : delay);
   return delay;
+}
+
+// Of an even number of delays, the mean of the middle two.
+double NsccController::median(double newest) {
+  std::shift_right(delays_.begin(), delays_.end(), 1);
+  delays_[0] = newest;
+  delays_seen_ = std::min(delays_seen_ + 1, kMedianOf);
+  const auto half = static_cast<size_t>(window_ / packet_ / 2);
+  const size_t count = std::min(std::clamp<size_t>(half, 1, median_of_), delays_seen_);
+  std::array<double, kMedianOf> sorted = delays_;
+  for (size_t i = 1; i < count; ++i) {  // at most four: by insertion
+    for (size_t j = i; j > 0 && sorted[j] < sorted[j - 1]; --j) std::swap(sorted[j], sorted[j - 1]);
+  }
+  return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
 }
 
 void NsccController::average_in(double delay) {

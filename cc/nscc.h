@@ -4,6 +4,8 @@
 //
 // Inside, bytes are bytes on the wire, as in the constants' definitions; the window of a decision
 // is payload. There is no pacing. A window outlasts messages: the next message begins with it.
+// `mnscc` (arXiv 2509.07907) reacts to the median of the newest delays in place of the newest one:
+// packets of a flow take many paths, and one congested path does not speak for them.
 // Invariant: one packet <= window <= max(one packet, window_max()). Purity and thread rule
 // as for Controller.
 #pragma once
@@ -71,7 +73,7 @@ struct NsccConstants {
   }
 };
 
-class NsccController final : public GrantedController {
+class NsccController : public GrantedController {
  public:
   using Constants = NsccConstants;
 
@@ -89,6 +91,13 @@ class NsccController final : public GrantedController {
   double target_delay_ns() const { return target_; }
   double average_delay_ns() const { return average_delay_; }
 
+ protected:
+  // The most delays of which a median is taken: MNSCC's H is max(min(W / 2, 4), 1), W the window in
+  // packets.
+  static constexpr size_t kMedianOf = 4;
+
+  NsccController(const FlowEnvironment& environment, const Constants& constants, size_t median_of);
+
  private:
   // A packet's signal.
   struct Signal {
@@ -103,6 +112,7 @@ class NsccController final : public GrantedController {
   double observe_delay(const FlowSignal& ack);
   void observe_least(Duration rtt);
   void average_in(double delay);
+  double median(double newest);
   // True when the signal has no further effect.
   bool quick_adapt(const Signal& signal);
   void react(const Signal& signal, double acked);
@@ -122,12 +132,15 @@ class NsccController final : public GrantedController {
   double proportional_;  // likewise, per ns below the target
   double steady_;        // bytes per round trip
   double fast_;          // bytes per byte acknowledged
+  size_t median_of_;     // delays at most, 1 to kMedianOf
 
   double window_;
-  double average_delay_ = 0;  // ns
-  double increases_ = 0;      // bytes x window, not applied yet
-  double acked_ = 0;          // since increases were applied
-  double fast_acked_ = 0;     // in a row with next to no delay
+  std::array<double, kMedianOf> delays_{};  // ns, the newest first
+  size_t delays_seen_ = 0;                  // of delays_
+  double average_delay_ = 0;                // ns
+  double increases_ = 0;                    // bytes x window, not applied yet
+  double acked_ = 0;                        // since increases were applied
+  double fast_acked_ = 0;                   // in a row with next to no delay
   bool growing_fast_ = false;
   std::optional<Instant> last_update_;  // steady increase
   std::optional<Instant> last_decrease_;
@@ -135,6 +148,14 @@ class NsccController final : public GrantedController {
   double achieved_ = 0;               // acknowledged in this period
   double settling_ = 0;               // bytes whose signals quick adapt has already answered
   bool adapt_wanted_ = false;         // a packet was trimmed since the last quick adapt
+};
+
+class MnsccController final : public NsccController {
+ public:
+  explicit MnsccController(const FlowEnvironment& environment, const Constants& constants = {})
+      : NsccController(environment, constants, kMedianOf) {}
+
+  std::string_view name() const override { return "mnscc"; }
 };
 
 }  // namespace pacecar

@@ -15,6 +15,8 @@
 #include "cc/pace/sender.h"
 #include "cc/powertcp.h"
 #include "cc/rccc.h"
+#include "cc/sird.h"
+#include "cc/sird_share.h"
 #include "cc/swift.h"
 #include "cc/timely.h"
 #include "transport/base/check.h"
@@ -118,8 +120,12 @@ constexpr ControllerInfo kControllers[] = {
                                        "none", /*needs_telemetry=*/true),
     describe<Each<NsccController>>("nscc", "ECN mark and delay of each packet, window (UEC 1.0)",
                                    "none"),
+    describe<Each<MnsccController>>(
+        "mnscc", "as nscc, with the median of the newest delays (arXiv 2509.07907)", "none"),
     describe<Each<RcccController>>("rccc", "credit that the receiver hands out in turn (UEC 1.0)",
                                    "credit"),
+    describe<SirdSenders>(
+        "sird", "credit of the receiver, less where it accumulates at senders (NSDI 2025)", "sird"),
     describe<Each<FixedController>>("fixed", "no signal: line rate, or a given rate", "none"),
 };
 
@@ -127,6 +133,8 @@ constexpr AllocatorInfo kAllocators[] = {
     {"pace", "max-min rates and phases for the flows that have a backlog", divide<PaceReceiver>},
     {"credit", "every flow with demand is granted credit in turn, at a little below line rate",
      divide<CreditShare>},
+    {"sird", "as credit, with a bound on what is outstanding for all flows and for each",
+     divide<SirdShare>},
     {"none", "every flow is granted the line rate", divide<OpenLink>},
 };
 

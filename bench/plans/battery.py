@@ -31,6 +31,17 @@ fabric.ecn.host_links = false
 [[arm]]
 name = "swift"
 transport.cc = "swift"
+[[arm]]
+name = "mnscc"
+transport.cc = "mnscc"
+[[arm]]
+name = "nscc-recycle"
+transport.cc = "nscc"
+transport.path_policy = "recycle"
+[[arm]]
+name = "sird"
+transport.cc = "sird"
+fabric.ecn = {kind = "step", when = "dequeue", low = "0.8bdp", host_links = false}
 # Made for fabrics without loss.
 [[arm]]
 name = "hpcc"

@@ -11,7 +11,7 @@ namespace pacecar::ibverbs {
 Result<std::unique_ptr<Flows>> Flows::make(const Params& params, NicQueuePairs& nic,
                                            Rate first_rate, HostLink* link) {
   ASSIGN_OR_RETURN(const auto info, controller_info(params.cc));
-  if (info.allocator == "credit") {
+  if (info.allocator == "credit" || info.allocator == "sird") {
     return fail(ErrorCode::kInvalidArgument,
                 "PACECAR_CC=" + params.cc +
                     " needs credit of the receiver, which programs of verbs do not exchange: use "

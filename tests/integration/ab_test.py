@@ -270,7 +270,7 @@ class AbTest(unittest.TestCase):
             made = self.battery("plan", "--seed", "5", "--cases", "120", *fabric)
             self.assertEqual(made.stderr, "")
             pathlib.Path(self.folder, "cases.toml").write_text(made.stdout, "utf-8")
-            self.assertIn("720 runs, 6 arms", self.run_ab("cases.toml", "--dry-run").stdout)
+            self.assertIn("1080 runs, 9 arms", self.run_ab("cases.toml", "--dry-run").stdout)
 
     def test_random_cases_are_judged_by_the_best_other_arm(self):
         fewer = self.battery("plan", "--seed", "5", "--cases", "3").stdout

@@ -76,6 +76,10 @@ class CcScript {
   }
   CcScript& demand(const FlowStats& stats) {
     const auto demand = controller_.demand(now_, stats);
+    if (demand && demand->is_credit) {
+      record(fmt::format("wish {} units, {:#x}", demand->credit / 64, demand->epoch));
+      return *this;
+    }
     record(demand ? fmt::format("usable {:.1f}G wanted {}", demand->usable.gbps(), demand->wanted)
                   : "nothing to say");
     return *this;

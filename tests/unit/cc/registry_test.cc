@@ -60,7 +60,7 @@ TEST(CcRegistry, UnknownNameErrorListsAndSuggestsNames) {
   EXPECT_EQ(
       slip.error().message,
       "there is no congestion control 'swfit' (did you mean 'swift'?): use one of pace, swift, "
-      "dcqcn, timely, hpcc, powertcp, nscc, rccc, fixed");
+      "dcqcn, timely, hpcc, powertcp, nscc, mnscc, rccc, sird, fixed");
   const auto other = make_controller("cubic", environment(), Rate());
   EXPECT_THAT(other.error().message, AllOf(HasSubstr("use one of"), Not(HasSubstr("did you"))));
   EXPECT_FALSE(make_controller("", environment(), Rate()).has_value());
@@ -104,6 +104,7 @@ TEST(CcRegistry, EveryControllerHasItsAllocator) {
   EXPECT_EQ(controller_info("pace")->allocator, "pace");
   EXPECT_EQ(controller_info("nscc")->allocator, "none");
   EXPECT_EQ(controller_info("rccc")->allocator, "credit");
+  EXPECT_EQ(controller_info("sird")->allocator, "sird");
   EXPECT_FALSE(controller_info("cubic").has_value());
 }
 
@@ -119,13 +120,14 @@ TEST(CcRegistry, MakesEveryAllocatorItLists) {
     allocator->add_flow(Instant(), 1);
     const Grant grant = allocator->grant(1);
     EXPECT_TRUE(grant.is_credit ? grant.credit == 0 : grant.rate == Rate::from_gbps(100));
-    EXPECT_EQ(grant.is_credit, info.name == "credit");
-    EXPECT_EQ(allocator->wants_arrivals(), info.name == "pace");
+    EXPECT_EQ(grant.is_credit, info.name == "credit" || info.name == "sird");
+    EXPECT_EQ(allocator->wants_arrivals(), info.name == "pace" || info.name == "sird");
     EXPECT_FALSE(info.summary.empty());
     allocator->remove_flow(Instant(), 1);
   }
   EXPECT_EQ(make_allocator("nine", environment(), 2).error().message,
-            "there is no allocator 'nine' (did you mean 'none'?): use one of pace, credit, none");
+            "there is no allocator 'nine' (did you mean 'none'?): use one of pace, credit, sird, "
+            "none");
 }
 
 TEST(CcRegistry, AllocatorNoneSendsNoGrants) {

@@ -64,6 +64,18 @@ TEST(VerbsDeviceFlows, FlowKeepsItsRateLongAfterTheLastPost) {
   }
 }
 
+TEST(VerbsDeviceFlows, CreditOfTheReceiverIsRefused) {
+  for (const std::string cc : {"rccc", "sird"}) {
+    SoftNicPair pair;
+    Params params;
+    params.cc = cc;
+    const auto flows = Flows::make(params, pair.nic(0), Rate(), nullptr);
+    ASSERT_FALSE(flows) << cc;
+    EXPECT_EQ(flows.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_EQ(flows.error().message.substr(0, 28), "PACECAR_CC=" + cc + " needs credit");
+  }
+}
+
 // A program may reset a queue pair, or lose its peer, with much outstanding; the flow lives on with
 // its other queue pairs.
 TEST(VerbsDeviceFlows, WhatAQueuePairLeavesDoesNotSlowOtherFlows) {
