@@ -4,8 +4,8 @@
 // that the link gives us, whatever was granted: b is cut to it. While d is small, b grows. The law
 // starts when our arrivals do not fill the nominal rate and a queue has stood for three windows.
 //
-// The law and its reasons: method.md, "Parts and budgets". T, W, P and w are the same here: the
-// delay up to which b is not cut, the window of a measurement, a full packet, the process's weight.
+// The law: spec.md, section 6. T, W and P are the same here: the delay up to which b is not cut,
+// the window of a measurement, a full packet; w is the process's weight.
 //
 // Rates are bit/s on the wire. Pure; one thread.
 #pragma once
