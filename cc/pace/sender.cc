@@ -45,6 +45,9 @@ constexpr int64_t kWindowJitters = 4;
 // A brief message may be late for its place in the grid by 1/2 of a gap.
 constexpr int64_t kLateShare = 2;
 
+// The last bursts of a brief message are not moved to another grid: it could not make up for it.
+constexpr Bytes kLastBursts = 2;
+
 // --- demands ---
 // A backlog that is sent within this part of a round trip, or leaves at once, gets no demand: the
 // grant would come too late.
@@ -266,7 +269,8 @@ FlowLimits PaceController::decide(Instant now) {
   decision_.grid = {};
   const Place place = has_backlog() ? std::exchange(place_, Place::kKeep) : Place::kKeep;
   const bool in_grid = place == Place::kBegin ? stats_.backlog > environment_.mtu : grant_.aligned;
-  if (place != Place::kKeep && in_grid) align(now, rate, burst);
+  const bool ends = brief_ && place == Place::kAlign && unsent_ <= kLastBursts * burst;
+  if (place != Place::kKeep && in_grid && !ends) align(now, rate, burst);
   if (place == Place::kBegin) begin(now);
   return decision_;
 }

@@ -265,6 +265,23 @@ TEST_F(CcPaceBrief, BriefMessageMayBeLateByHalfAGap) {
   EXPECT_EQ(flows_[1]->decide(now_).grid.late, Duration()) << "a long message has time";
 }
 
+// It could not make up for the wait for another place, either.
+TEST_F(CcPaceBrief, LastTwoPacketsOfABriefMessageAreNotMovedToANewGrid) {
+  constexpr Bytes kPacket = 4096;
+  hold(10, false);
+  want(0, {.backlog = 3 * kPacket});
+  want(1, {.backlog = 2 * kPacket});
+  want(2, {.backlog = kEndless});
+  want(2,
+       {.backlog = 2 * kPacket, .acked = kEndless - 2 * kPacket, .sent = kEndless - 2 * kPacket});
+  for (const bool again : {false, true}) {
+    hold(again ? 11 : 10, false);
+    EXPECT_GT(flows_[0]->decide(now_).grid.period, Duration());
+    EXPECT_EQ(flows_[1]->decide(now_).grid, SendGrid());
+    EXPECT_GT(flows_[2]->decide(now_).grid.period, Duration()) << "it is long";
+  }
+}
+
 TEST_F(CcPaceBrief, LongMessageBeginsAtItsHold) {
   hold(30, false);
   for (uint32_t flow = 0; flow < 3; ++flow) want(flow, {.backlog = kEndless});
