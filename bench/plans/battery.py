@@ -104,8 +104,8 @@ class Case:
         self.words.insert(0, " + ".join(words for words, _ in jobs))
         tables = ", ".join(f"{{{line}}}" for _, line in jobs)
         self.lines.append(f"workload.job = [{tables}]")
-        self.transport()
         kind = fabric or self.draw.choice(list(FABRICS))
+        self.transport(kind)
         queue = self.draw.choice((1, 2, 5))
         self.lines += [line.format(queue=queue) for line in FABRICS[kind]]
         self.words.append(kind)
@@ -188,7 +188,7 @@ class Case:
         return (f"{kind.partition('_')[0]} {ranks}x{size_text(size)}",
                 f'kind = "{kind}", bytes = {size}, {hosts}')
 
-    def transport(self):
+    def transport(self, fabric):
         policy = self.draw.choices(("balanced", "reroute", "round-robin"), (70, 15, 15))[0]
         self.lines.append(f'transport.path_policy = "{policy}"')
         if policy != "balanced":
@@ -203,7 +203,9 @@ class Case:
         if burst > 4086:
             self.words.append(f"burst{burst // 1000}")
         loss = self.draw.choices((0, 0.0001, 0.001, 0.01), (82, 6, 8, 4))[0]
-        if loss:
+        # With PFC a packet may wait for as long as the switch's buffer lasts, 5 ms at 100 Gb/s, before
+        # it counts as lost: which arm loses one of its last packets would decide.
+        if loss and fabric != "pfc":
             self.lines.append(f'fault = [{{kind = "packet-loss", probability = {loss}}}]')
             self.words.append(f"loss{loss:g}")
 
