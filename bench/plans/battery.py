@@ -203,8 +203,8 @@ class Case:
         if burst > 4086:
             self.words.append(f"burst{burst // 1000}")
         loss = self.draw.choices((0, 0.0001, 0.001, 0.01), (82, 6, 8, 4))[0]
-        # With PFC a packet may wait for as long as the switch's buffer lasts, 5 ms at 100 Gb/s, before
-        # it counts as lost: which arm loses one of its last packets would decide.
+        # With PFC a packet may wait for as long as the switch's buffer lasts, 5 ms at 100 Gb/s,
+        # before it counts as lost: which arm loses one of its last packets would decide.
         if loss and fabric != "pfc":
             self.lines.append(f'fault = [{{kind = "packet-loss", probability = {loss}}}]')
             self.words.append(f"loss{loss:g}")
