@@ -286,6 +286,23 @@ TEST_F(CcPaceReceiver, FlowIsGrantedItsNewUsableRate) {
   EXPECT_NEAR(rates_[0], 42 * 17.0 / 16, 0.1);
 }
 
+// It is charged less than its grant, since others may have what its sender cannot use. Were its
+// grant cut to that, it would last longer, and be raised again, to and fro until it ends.
+TEST_F(CcPaceReceiver, EndingFlowThatCouldUseLessKeepsItsGrant) {
+  constexpr Bytes kInAMicrosecond = 12'500;  // at 100 Gb/s
+  constexpr Bytes kMessage = 100 * kInAMicrosecond;
+  add(1);
+  begin(0, 100, kMessage);
+  run(Duration::from_us(4));
+  const double granted = rates_[0];
+  ASSERT_GT(granted, 200) << "what its sender cannot use is on top";
+  for (Bytes arrived = 0; arrived + kInAMicrosecond < kMessage; arrived += kInAMicrosecond) {
+    receiver_.on_arrival(now_, 0, kInAMicrosecond, {});
+    run(Duration::from_us(1));
+    EXPECT_EQ(rates_[0], granted) << kMessage - arrived << " bytes before the end";
+  }
+}
+
 TEST_F(CcPaceReceiver, NoGrantsLeaveWhileNothingChanges) {
   add(3);
   EXPECT_TRUE(poll().empty());
