@@ -61,6 +61,7 @@ void LinkShare::set(uint32_t flow, Rate limit, uint32_t weight) {
 
 void LinkShare::queue(uint32_t flow) {
   members_[flow].queued = true;
+  members_[flow].leaves = Instant::never();
   queue_.push_back(flow);
   divide_queue(flow);
 }
@@ -87,11 +88,16 @@ void LinkShare::divide_queue(uint32_t causer) {
   }
 }
 
-void LinkShare::poll(Instant now) {
+void LinkShare::visit_leaving(Instant now) {
+  next_leaves_ = Instant::never();
   for (const uint32_t flow : queue_) {
-    if (members_[flow].served <= 0) break;
-    if (members_[flow].leaves <= now) changed_.add(flow);
+    const Instant leaves = members_[flow].leaves;
+    leaves <= now ? changed_.add(flow) : set_next_leaves(leaves);
   }
+}
+
+void LinkShare::poll(Instant now) {
+  if (now >= next_leaves_) visit_leaving(now);
   if (host_link_ == nullptr) return;
   const double limits = std::min(fill_.limits(), nominal_);
   const LinkClaim claim{.demand = Rate::from_bps(static_cast<uint64_t>(limits)),
@@ -108,12 +114,7 @@ void LinkShare::poll(Instant now) {
 }
 
 Instant LinkShare::next_deadline() const {
-  Instant next = host_link_ == nullptr ? Instant::never() : host_link_->next_deadline();
-  for (const uint32_t flow : queue_) {
-    if (members_[flow].served <= 0) break;
-    next = std::min(next, members_[flow].leaves);
-  }
-  return next;
+  return host_link_ == nullptr ? next_leaves_ : std::min(next_leaves_, host_link_->next_deadline());
 }
 
 void LinkShare::on_acked(Instant now, Bytes wire, Duration excess, uint32_t flow) {

@@ -61,7 +61,10 @@ class LinkShare {
   }
 
   // When the rest of a queued flow will have left.
-  void leaves_at(uint32_t flow, Instant at) { members_[flow].leaves = at; }
+  void leaves_at(uint32_t flow, Instant at) {
+    members_[flow].leaves = at;
+    set_next_leaves(at);
+  }
 
   // Flows with something to send, not only with unacknowledged data.
   size_t active() const { return active_.size(); }
@@ -90,10 +93,12 @@ class LinkShare {
     uint32_t weight = 1;
     uint32_t position = kInactive;
     bool queued = false;
-    double served = 0;  // its share while it is queued, in bit/s
-    Instant leaves = Instant::never();
+    double served = 0;                  // its share while it is queued, in bit/s
+    Instant leaves = Instant::never();  // leaves_at()
   };
 
+  void set_next_leaves(Instant at) { next_leaves_ = std::min(next_leaves_, at); }
+  void visit_leaving(Instant now);
   // The flow that caused the change needs no visit.
   void look(uint32_t causer);
   void queue(uint32_t flow);
@@ -112,6 +117,7 @@ class LinkShare {
   std::vector<Member> members_;
   std::vector<uint32_t> active_;
   std::vector<uint32_t> queue_;
+  Instant next_leaves_ = Instant::never();  // the first of them, or earlier
   WorkList changed_;
   Instant clear_;  // when the network was last found clear
   size_t backlogged_ = 0;

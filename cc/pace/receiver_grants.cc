@@ -48,10 +48,7 @@ Rate PaceReceiver::target(const Flow& f) const {
   double rate = level_ == WaterFill::kNoLevel ? usable + spare_ * f.weight
                                               : std::min(level_ * f.weight, usable * (1 + kSlack));
   if (f.newcomer) rate = std::min(rate, bps_of(hold(posted_)));
-  if (f.phase != Phase::kLasting) {
-    rate = level_ == WaterFill::kNoLevel ? bps_of(f.granted)
-                                         : std::min(level_ * f.weight, bps_of(f.granted));
-  }
+  if (f.phase != Phase::kLasting) rate = std::min(level_ * f.weight, bps_of(f.granted));
   return rate_of(std::min(rate, capacity_.line()));
 }
 
