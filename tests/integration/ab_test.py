@@ -277,12 +277,14 @@ class AbTest(unittest.TestCase):
         more = self.battery("plan", "--seed", "5", "--cases", "4").stdout
         cases = fewer.partition("[[factor.value]]")[2]
         self.assertTrue(more.partition("[[factor.value]]")[2].startswith(cases))
-        figures = {"pace": (120, 10), "nscc": (110, 20), "swift": (100, 30)}
+        figures = {"pace": {"finish_us": 120, "queue_max_bytes": 10},
+                   "nscc": {"finish_us": 110, "queue_max_bytes": 20},
+                   "swift": {"finish_us": 100, "queue_max_bytes": 30},
+                   "hpcc": {"queue_max_bytes": 30}}  # not done at the time limit
         pathlib.Path(self.folder, "x").mkdir()
         pathlib.Path(self.folder, "x/runs.jsonl").write_text("\n".join(json.dumps(
-            {"arm": arm, "factors": {"case": "000 incast"},
-             "metrics": {"finish_us": time, "fct_mean_us": 1, "queue_max_bytes": queue}})
-            for arm, (time, queue) in figures.items()), "utf-8")
+            {"arm": arm, "factors": {"case": "000 incast"}, "metrics": metrics})
+            for arm, metrics in figures.items()), "utf-8")
         judged = self.battery("judge", "x").stdout
         self.assertIn("1.200 of swift", judged)
         self.assertIn("1 cases: pace takes 1.200 of the best other's time", judged)
