@@ -27,8 +27,6 @@ constexpr int64_t kTrimRoundTrips = 2;  // they belong together
 constexpr double kLeastPassed = 0.25;   // of what was sent; a smaller share may be chance
 
 constexpr double kDrainRoundTrips = 8;
-constexpr double kLasting = 0.25;  // of a cut: remains when the queue is drained
-constexpr double kMostDrained = 0.5;
 
 constexpr double kNearLine = 0.99;
 constexpr double kLeastShare = 1.0 / 256;  // of the line rate
@@ -52,7 +50,8 @@ CoreLimit::CoreLimit(const FlowEnvironment& environment, const PaceConstants& co
                             Duration::from_ns(kBinsPerUnit)})),
       jitter_(environment.jitter),
       base_known_(environment.base_rtt > Duration()),
-      rate_(line_ * constants.core_start) {
+      last_hop_seen_(environment.receivers_time_arrivals),
+      rate_{.lasting = line_ * constants.core_start, .until = {}} {
   set_base(base_round_trip(environment));
 }
 
@@ -64,18 +63,17 @@ void CoreLimit::set_base(Duration base) {
 }
 
 // The lower bound of cuts.
-double CoreLimit::least() const { return std::min(rate_, line_ * kLeastShare); }
+double CoreLimit::least() const { return std::min(rate_.lasting, line_ * kLeastShare); }
 
 // A slow flow tolerates more delay than a fast one behind the same queue, so their rates converge.
 Duration CoreLimit::target() const {
-  const double slowness = line_ / rate_;
+  const double slowness = line_ / rate_.lasting;
   const double scale = std::clamp(slowness * slowness * kSlowScale, 1.0, kMostScale);
   return Duration::from_ns(static_cast<int64_t>(static_cast<double>(unit_.ns()) * scale));
 }
 
 bool CoreLimit::on_ack(Instant now, const FlowSignal& ack, double rate) {
-  const bool drained = yielded_ < 1 && now >= yields_until_;
-  if (drained) yielded_ = 1;
+  const bool drained = rate_.poll(now);
   silent_ = false;
   const Duration rtt = std::min(ack.rtt, kMaxRtt);
   if (rtt > Duration()) observe_base(now, rtt);
@@ -120,7 +118,7 @@ bool CoreLimit::on_loss(Instant now, const Loss& loss) {
   const double passed = static_cast<double>(passed_) / static_cast<double>(passed_ + trimmed_);
   trimmed_ = passed_ = 0;
   if (passed > 1 - kManyLosses) return false;
-  cut(now, rate_ * std::max(passed, kLeastPassed), base_, loss.sent);
+  cut(now, rate_.lasting * std::max(passed, kLeastPassed), base_, loss.sent);
   return true;
 }
 
@@ -142,16 +140,18 @@ void CoreLimit::observe_base(Instant now, Duration rtt) {
 }
 
 void CoreLimit::restart(double rate) {
-  before_ = rate_;
-  rate_ = std::min(rate_, rate);
+  before_ = rate_.lasting;
+  rate_.lasting = std::min(before_, rate);
 }
 
 // Delays of the packets beyond the delay that all of them had.
 CoreLimit::Delays CoreLimit::delays() const {
   const auto target = static_cast<double>(this->target().ns());
   const auto quarter = static_cast<double>(unit_.ns() / kBinsPerUnit);
-  const auto shared =
-      static_cast<double>(std::min(least_, std::max(base_, jitter_ * kBinsPerUnit)).ns());
+  // What the receiver drains. On hosts with jitter that is all of it; on others a longer delay is
+  // that of a path.
+  const Duration others = jitter_ > Duration() ? least_ : std::min(least_, base_);
+  const auto shared = last_hop_seen_ ? static_cast<double>(others.ns()) : 0.0;
   Delays delays;
   double sum = 0;
   double sum_late = 0;
@@ -188,8 +188,8 @@ void CoreLimit::judge(Instant now, Bytes sent) {
   } else if (++bad_round_trips_ >= (reroutes_ ? kPatienceRerouting : kPatience)) {
     const double passed = static_cast<double>(acked_) / static_cast<double>(acked_ + lost_);
     // At least core_least of c_f: another limit may have made the flow send little.
-    const double least = rate_ * constants_.core_least;
-    const double through = std::clamp(late ? most : rate_ * passed, least, rate_);
+    const double least = rate_.lasting * constants_.core_least;
+    const double through = std::clamp(late ? most : rate_.lasting * passed, least, rate_.lasting);
     return cut(now, through, Duration::from_ns(static_cast<int64_t>(delays.mean_late_ns)), sent);
   }
   forget();
@@ -197,13 +197,9 @@ void CoreLimit::judge(Instant now, Bytes sent) {
 
 // While there is a queue, `through` is all that the paths carry for this flow.
 void CoreLimit::cut(Instant now, double through, Duration delay, Bytes sent) {
-  const Duration round_trip = base_ + delay;
-  const double beyond =
-      static_cast<double>((delay - target()).ns()) / static_cast<double>(round_trip.ns());
-  const double drained = std::clamp(beyond / kDrainRoundTrips, 0.0, kMostDrained);
-  rate_ = std::max(through * (1 - drained * kLasting), least());
-  yielded_ = 1 - drained * (1 - kLasting);
-  yields_until_ = now + round_trip * 2;
+  const double least = this->least();
+  rate_.cut(now, through, delay - target(), base_ + delay, kDrainRoundTrips);
+  rate_.lasting = std::max(rate_.lasting, least);
   sent_at_cut_ = sent;
   before_ = 0;
   calm_ = bad_round_trips_ = 0;
@@ -227,14 +223,16 @@ void CoreLimit::recover(double mean_delay_ns, bool counts_delay) {
   clear_ = !loaded;
   calm_ = loaded ? 0 : std::min(calm_ + 1, kMostCalm);
   const double step = line_ * kStep * (1 << calm_);
-  rate_ = std::max(rate_ + room * (loaded ? std::min(step, rate_ * kMostGrowth) : step), least());
-  if (rate_ > kNearLine * most) rate_ = most;
+  const double growth = loaded ? std::min(step, rate_.lasting * kMostGrowth) : step;
+  rate_.lasting = std::max(rate_.lasting + room * growth, least());
+  if (rate_.lasting > kNearLine * most) rate_.lasting = most;
 }
 
 void CoreLimit::on_timeout(double rate) {
   if (std::exchange(silent_, true)) return;
   before_ = 0;
-  rate_ = std::max(std::min(rate_, std::max(fastest_, rate)) * kTimeoutFactor, least());
+  const double reached = std::min(rate_.lasting, std::max(fastest_, rate));
+  rate_.lasting = std::max(reached * kTimeoutFactor, least());
 }
 
 }  // namespace pacecar

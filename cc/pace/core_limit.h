@@ -15,6 +15,7 @@
 
 #include "cc/controller.h"
 #include "cc/pace/constants.h"
+#include "cc/pace/draining_rate.h"
 #include "cc/rate_law.h"
 
 namespace pacecar {
@@ -32,17 +33,17 @@ class CoreLimit {
   void restart(double rate);
   // Something else limits the flow again: returns to the limit before restart(), unless the paths
   // were found to carry less since, or more.
-  void resume() { rate_ = std::max(rate_, before_); }
+  void resume() { rate_.lasting = std::max(rate_.lasting, before_); }
 
   // The flow begins again after it was idle. `found_clear`: other flows of the NIC have just found
   // the network clear, which counts until this flow has measured a round trip.
   void begin(Instant now, bool found_clear) {
-    if (now >= yields_until_) yielded_ = 1;
-    if (found_clear && !measured_) rate_ = line_;
+    rate_.poll(now);
+    if (found_clear && !measured_) rate_.lasting = line_;
   }
   // The last round trip showed no trouble and no queues.
   bool clear() const { return clear_; }
-  double rate() const { return rate_ * yielded_; }
+  double rate() const { return rate_.rate(); }
   Duration base_rtt() const { return base_; }
 
  private:
@@ -74,10 +75,9 @@ class CoreLimit {
   const Duration jitter_;
   const bool base_known_;  // the environment knows the round trip
   Duration base_;
-  Duration unit_;  // T of a flow at line rate
-  double rate_;
-  double yielded_ = 1;  // of rate_, until yields_until_
-  Instant yields_until_;
+  Duration unit_;             // T of a flow at line rate
+  const bool last_hop_seen_;  // by the receiver, which drains its queue
+  DrainingRate rate_;
   double before_ = 0;             // rate_ at the last restart; 0: cut since
   uint32_t bad_round_trips_ = 0;  // in a row
   uint32_t calm_ = 0;             // round trips in a row without queues

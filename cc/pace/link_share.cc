@@ -7,31 +7,10 @@
 
 namespace pacecar {
 
-namespace {
-
-// The receiver may react, too, and more so where its grants limit us. Where receivers time
-// arrivals, queues are left to them: two laws on one queue would yield to each other in turns.
-constexpr int64_t kPatience = 2;
-constexpr int64_t kPatienceGranted = 8;
-// Round trips are measured by one clock: no drift.
-constexpr Duration kBaseMemory = Duration::from_s(1);
-
-}  // namespace
-
 LinkShare::LinkShare(const FlowEnvironment& environment, uint32_t max_flows, double tolerance)
     : nominal_(static_cast<double>(environment.line_rate.bps())),
-      receivers_time_arrivals_(environment.receivers_time_arrivals),
       host_link_(environment.host_link),
-      reach_(nominal_),
       tolerance_(tolerance),
-      budget_({.line = environment.line_rate,
-               .first = environment.first_rate,
-               .packet = environment.mtu + environment.overhead,
-               .round_trip = base_round_trip(environment),
-               .jitter = environment.jitter,
-               .base_memory = kBaseMemory,
-               .yields = !environment.receivers_time_arrivals,
-               .host_link = environment.host_link}),
       members_(max_flows),
       changed_(max_flows) {
   active_.reserve(max_flows);
@@ -105,11 +84,8 @@ void LinkShare::poll(Instant now) {
   if (claim == claim_ && !host_link_->due(now)) return;
   claim_ = claim;
   host_link_->claim(now, claim);
-  const double part = std::min(static_cast<double>(host_link_->part().bps()), nominal_);
-  const double reach = std::clamp(static_cast<double>(host_link_->reach().bps()), part, nominal_);
-  weight_share_ = host_link_->share_of_weights();
-  reach_ = reach;
-  budget_.set_part(part);
+  line_ = std::min(static_cast<double>(host_link_->part().bps()), nominal_);
+  reach_ = std::clamp(static_cast<double>(host_link_->reach().bps()), line_, nominal_);
   look(kInactive);
 }
 
@@ -117,25 +93,13 @@ Instant LinkShare::next_deadline() const {
   return host_link_ == nullptr ? next_leaves_ : std::min(next_leaves_, host_link_->next_deadline());
 }
 
-void LinkShare::on_acked(Instant now, Bytes wire, Duration excess, uint32_t flow) {
-  const bool granted = level_ == WaterFill::kNoLevel;
-  budget_.set_patience(granted ? kPatienceGranted : kPatience);
-  if (budget_.on_bytes(now, wire, excess, flow)) look(kInactive);
-}
-
 void LinkShare::look(uint32_t causer) {
-  if (!active_.empty()) {
-    const double mean = static_cast<double>(fill_.weights()) / static_cast<double>(active_.size());
-    budget_.set_weight(mean, weight_share_);
-  }
-  const double line = this->line();
-  const double reach = this->reach();
-  level_ = fill_.level(line);
-  reach_level_ = reach == line ? level_ : fill_.level(reach);
+  level_ = fill_.level(line_);
+  reach_level_ = reach_ == line_ ? level_ : fill_.level(reach_);
   if (!queue_.empty()) divide_queue(causer);
-  spare_ = reach_level_ == WaterFill::kNoLevel ? reach - fill_.limits() : 0;
-  const double shown = reach_level_ == WaterFill::kNoLevel ? reach + spare_ : reach_level_;
-  const double given = level_ == WaterFill::kNoLevel ? line : level_;
+  spare_ = reach_level_ == WaterFill::kNoLevel ? reach_ - fill_.limits() : 0;
+  const double shown = reach_level_ == WaterFill::kNoLevel ? reach_ + spare_ : reach_level_;
+  const double given = level_ == WaterFill::kNoLevel ? line_ : level_;
   const auto other = [&](double rate, double before) {
     return std::abs(rate - before) > tolerance_ * before;
   };
@@ -148,14 +112,14 @@ void LinkShare::look(uint32_t causer) {
 }
 
 double LinkShare::share(uint32_t flow) const {
-  if (level_ == WaterFill::kNoLevel) return line();
+  if (level_ == WaterFill::kNoLevel) return line_;
   return members_[flow].queued ? members_[flow].served : level_ * members_[flow].weight;
 }
 
 double LinkShare::usable(uint32_t flow) const {
   const Member& m = members_[flow];
   if (reach_level_ != WaterFill::kNoLevel) return reach_level_ * m.weight;
-  return std::min(static_cast<double>(m.limit.bps()) + spare_, std::max(line(), reach_));
+  return std::min(static_cast<double>(m.limit.bps()) + spare_, reach_);
 }
 
 void LinkShare::touch_all() {

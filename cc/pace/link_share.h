@@ -1,10 +1,10 @@
 // LinkShare: the sender's half of the division of edge links. The flows of one NIC that have
 // something to send share its link by weighted max-min, each up to its grant and core limit:
 //
-//   sum of min(w_f * lambda, limit_f) = min(C, b);  limit_f = min(g_f, c_f)
+//   sum of min(w_f * lambda, limit_f) = C;  limit_f = min(g_f, c_f)
 //
-// C is the nominal rate, or this process's part of it; b what the link really gives us, from the
-// acknowledgements of all flows (link_budget.h).
+// C is the nominal rate, or this process's part of it. If the link really gives less, the receivers
+// see its queue (link_estimate.h), or each flow's core limit does.
 //
 // Queued flows get the same total share but use it one after another, each up to its limit: brief
 // messages that shared a link would end together and leave it idle until the next ones begin.
@@ -20,7 +20,6 @@
 
 #include "cc/controller.h"
 #include "cc/host_link.h"
-#include "cc/pace/link_budget.h"
 #include "cc/pace/water_fill.h"
 #include "transport/base/units.h"
 #include "transport/base/work_list.h"
@@ -39,18 +38,11 @@ class LinkShare {
   // `limit` 0: the flow has nothing to send.
   void set(uint32_t flow, Rate limit, uint32_t weight);
 
-  // Whether on_acked() must be called.
-  bool listens() const { return !receivers_time_arrivals_ || !budget_.unconcerned(); }
-  // Of all flows: `wire` bytes are acknowledged, after the empty path's round trip plus `excess`.
-  void on_acked(Instant now, Bytes wire, Duration excess, uint32_t flow);
-
-  // The budget is still in its start phase.
-  bool starting() const { return budget_.starting(); }
   // The rate that we may use.
-  double line() const { return budget_.rate(); }
+  double line() const { return line_; }
   // The rate that we might use if our flows could use the whole link. Our claim may depend on it,
   // but not on line(), which depends on the claim.
-  double reach() const { return budget_.learnt() ? line() : reach_; }
+  double reach() const { return reach_; }
   // The flow's share, and its share if its limit were higher; in bit/s.
   double share(uint32_t flow) const;
   double usable(uint32_t flow) const;
@@ -106,13 +98,11 @@ class LinkShare {
   void divide_queue(uint32_t causer);
 
   const double nominal_;
-  const bool receivers_time_arrivals_;
   HostLink* const host_link_;
   LinkClaim claim_;
-  double weight_share_ = 1;  // of all the host's processes
-  double reach_;             // our part if our flows could use the whole link
+  double line_ = nominal_;   // our part
+  double reach_ = nominal_;  // our part if our flows could use the whole link
   const double tolerance_;
-  LinkBudget budget_;
   WaterFill fill_;
   std::vector<Member> members_;
   std::vector<uint32_t> active_;

@@ -36,7 +36,7 @@ PaceReceiver::PaceReceiver(const FlowEnvironment& environment, uint32_t max_flow
       round_trip_(base_round_trip(environment)),
       phases_(keeps_phases(environment)),
       base_memory_(std::clamp(environment.jitter * kMemoryJitters, kLeastMemory, kMostMemory)),
-      capacity_(environment, round_trip_, base_memory_, constants_),
+      link_(environment, round_trip_, constants_),
       fan_in_(round_trip_, environment.line_rate.time_for(kWordBytes)),
       flows_(max_flows),
       homes_(max_flows),
@@ -145,14 +145,14 @@ void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, const Tra
   f.busy_period_bytes += bytes;
   // An idle flow at full speed has sent a demand that was lost.
   const bool full_speed = f.busy_period_bytes * 2 > f.granted.bytes_in(now - f.busy_period_began);
-  changed_ |= capacity_.on_arrival(now, wire, f.active() || full_speed, late, flow);
+  changed_ |= link_.on_arrival(now, wire, f.active() || full_speed, late, flow);
   f.received += bytes;
   if (f.active() || f.remaining() > 0) update(now, flow);
 }
 
 void PaceReceiver::on_foreign_arrival(Instant now, Bytes bytes) {
   const Bytes wire = on_wire(bytes, environment_.mtu, environment_.overhead);
-  changed_ |= capacity_.on_arrival(now, wire, /*covered=*/false, Duration::max(), kInactive);
+  changed_ |= link_.on_arrival(now, wire, /*covered=*/false, Duration::max(), kInactive);
 }
 
 // Updates a flow's state and charge.

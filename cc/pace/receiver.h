@@ -5,7 +5,7 @@
 //   g_f = min(w_f * mu, u_f)
 //
 // mu is the water level (water_fill.h), u_f what the sender can use; `available` comes from
-// LinkCapacity. A flow that will be done within a round trip keeps its grant but is charged
+// LinkEstimate. A flow that will be done within a round trip keeps its grant but is charged
 // nothing: its rate is free when a grant that leaves now takes effect. An idle flow with posted
 // receives holds an equal part among the flows that are expected to wake up together (fan_in.h).
 //
@@ -23,7 +23,7 @@
 #include "cc/pace/constants.h"
 #include "cc/pace/empty_path.h"
 #include "cc/pace/fan_in.h"
-#include "cc/pace/link_capacity.h"
+#include "cc/pace/link_estimate.h"
 #include "cc/pace/slot_map.h"
 #include "cc/pace/water_fill.h"
 #include "transport/base/work_list.h"
@@ -44,7 +44,7 @@ class PaceReceiver final : public Allocator {
   void on_arrival(Instant now, uint32_t flow, Bytes bytes, const Transit& transit) override;
   void on_foreign_arrival(Instant now, Bytes bytes) override;
   bool wants_arrivals() const override { return true; }
-  void on_round_trip(Duration least) override { capacity_.set_round_trip(least); }
+  void on_round_trip(Duration least) override { link_.set_round_trip(least); }
   void set_weight(Instant now, uint32_t flow, uint32_t weight) override;
   void on_hint(Instant now, const TrafficHint& hint) override;
   size_t poll_grants(Instant now, std::span<GrantUpdate> updates) override;
@@ -139,7 +139,7 @@ class PaceReceiver final : public Allocator {
   const Duration round_trip_;
   const bool phases_;           // the hosts keep them
   const Duration base_memory_;  // of shortest transits
-  LinkCapacity capacity_;
+  LinkEstimate link_;
   WaterFill fill_;
   FanIn fan_in_;
   std::vector<Flow> flows_;

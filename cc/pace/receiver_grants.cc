@@ -39,7 +39,7 @@ uint32_t PaceReceiver::expected(uint32_t posted) const {
 
 Rate PaceReceiver::hold(uint32_t posted) const {
   const uint32_t flows = expected(posted);
-  return rate_of(capacity_.available(flows) / flows);
+  return rate_of(link_.available(flows) / flows);
 }
 
 Rate PaceReceiver::target(const Flow& f) const {
@@ -49,7 +49,7 @@ Rate PaceReceiver::target(const Flow& f) const {
                                               : std::min(level_ * f.weight, usable * (1 + kSlack));
   if (f.newcomer) rate = std::min(rate, bps_of(hold(posted_)));
   if (f.phase != Phase::kLasting) rate = std::min(level_ * f.weight, bps_of(f.granted));
-  return rate_of(std::min(rate, capacity_.line()));
+  return rate_of(std::min(rate, link_.line()));
 }
 
 Duration PaceReceiver::validity() const {
@@ -62,7 +62,7 @@ Duration PaceReceiver::validity() const {
 
 // Time on the link of one grant to each of `flows` flows.
 Duration PaceReceiver::words_take(size_t flows) const {
-  return rate_of(capacity_.line()).time_for(kWordBytes * flows);
+  return rate_of(link_.line()).time_for(kWordBytes * flows);
 }
 
 Instant PaceReceiver::repeat_at(const Flow& f) const {
@@ -167,11 +167,11 @@ void PaceReceiver::start_pass(Instant now) {
   if (host_link_ != nullptr) claim_part(now);
   if (charged_ > 0) {
     const double mean = static_cast<double>(fill_.weights()) / charged_;
-    capacity_.set_weight(mean, host_link_ != nullptr ? host_link_->share_of_weights() : 1);
+    link_.set_use(fill_.limits(),
+                  host_link_ != nullptr ? mean * host_link_->share_of_weights() : mean);
   }
-  capacity_.set_flows(active_.size());
-  if (charged_ > 0) capacity_.set_usable(fill_.limits());
-  const double available = capacity_.available(active_.size());
+  link_.set_flows(active_.size());
+  const double available = link_.available(active_.size());
   level_ = fill_.level(available);
   const double left = level_ == WaterFill::kNoLevel ? available - fill_.limits() : 0;
   spare_ = charged_ > 0 ? left / static_cast<double>(fill_.weights()) : 0;
@@ -188,10 +188,10 @@ void PaceReceiver::start_pass(Instant now) {
   look_at_busyness(now);
   const uint32_t flows = expected(posted_);
   const bool other_line =
-      std::abs(capacity_.line() - holding_line_) > constants_.hold_regrant * holding_line_;
+      std::abs(link_.line() - holding_line_) > constants_.hold_regrant * holding_line_;
   if (flows != holding_for_ || other_line) {
     holding_for_ = flows;
-    holding_line_ = capacity_.line();
+    holding_line_ = link_.line();
     hold_left_ = used_;
   }
 }
@@ -208,7 +208,7 @@ void PaceReceiver::claim_part(Instant now) {
   if (!active || newcomers_) weight = std::max(weight, expected(std::max(posted_, present_)));
   // Grants are less than the part they divide (eta, X, drain): a part that followed the grants
   // would shrink each time.
-  const double granted = capacity_.available(active_.size()) / capacity_.line();
+  const double granted = link_.available(active_.size()) / link_.line();
   const Rate demand = std::min(rate_of(fill_.limits() / granted), environment_.line_rate);
   const LinkClaim claim{
       .demand = active ? demand : Rate(), .weight = weight, .ready = present_ > 0};
@@ -221,7 +221,7 @@ void PaceReceiver::claim_part(Instant now) {
     const Rate prospect = host_link_->prospect(weight);
     line = !active || newcomers_ ? prospect : std::max(line, prospect);
   }
-  capacity_.set_line(std::min(bps_of(line), bps_of(environment_.line_rate)));
+  link_.set_part(std::min(bps_of(line), bps_of(environment_.line_rate)));
 }
 
 // Whether flows of other processes may wake up together with ours.

@@ -105,18 +105,8 @@ void PaceController::set_weight(Instant now, uint32_t weight) {
 
 void PaceController::on_ack(Instant now, const FlowSignal& ack) {
   last_ack_ = now;
-  if (link_.listens()) report_to_link(now, ack);
   if (core_.on_ack(now, ack, bps(decision_.rate))) refresh(now);
   if (core_.clear()) link_.note_clear(now);
-}
-
-void PaceController::report_to_link(Instant now, const FlowSignal& ack) {
-  const Bytes wire = on_wire(ack.acked, environment_.mtu, environment_.overhead);
-  if (ack.rtt <= Duration()) {
-    return link_.on_acked(now, wire, Duration::max(), flow_);
-  }
-  const Duration base = std::min(core_.base_rtt(), ack.rtt);
-  link_.on_acked(now, wire, ack.rtt - base, flow_);
 }
 
 void PaceController::on_loss(Instant now, const Loss& loss) {
@@ -283,7 +273,7 @@ void PaceController::limit_window(Rate rate, Bytes burst) {
   decision_.window = static_cast<Bytes>(worth) +
                      std::max(ahead, kWindowBursts * std::max(burst, gathered)) +
                      rate.bytes_in(environment_.jitter * kWindowJitters);
-  if (link_.starting()) {  // each acknowledged byte makes room for two
+  if (environment_.first_rate > Rate()) {  // each acknowledged byte makes room for two
     const Bytes first = kFirstPackets * environment_.mtu + stats_.acked;
     decision_.window = std::min(decision_.window, first);
   }

@@ -74,7 +74,6 @@ class PaceController final : public Controller {
     LimitedBy limited_by = LimitedBy::kLine;
   };
 
-  void report_to_link(Instant now, const FlowSignal& ack);
   bool outranks(const Grant& grant) const;
   bool has_backlog() const { return phase_ != Phase::kIdle; }
   void count_sent(Instant now, const FlowStats& stats);
