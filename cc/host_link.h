@@ -56,8 +56,8 @@ class HostLink {
   virtual Rate prospect(uint32_t weight) const = 0;
   // Own weight over the weight of all processes with active flows, at the last claim; 1 if alone.
   virtual double share_of_weights() const = 0;
-  // The fair part, by weight, of the sum of the budgets that the host's processes have learnt and
-  // fully use. `learnt` is this process's budget, which this call publishes; 0: it has learnt none.
+  // The fair part, by weight, of the sum of the rates that the host's processes have learnt and
+  // fully use. `learnt` is this process's rate, which this call publishes; 0: it has learnt none.
   virtual Rate fair_part(Rate learnt) = 0;
   // What other processes use of the link.
   virtual Rate used_by_others() const = 0;

@@ -38,7 +38,7 @@ struct BasicShareTable {
     Word claim;   // ClaimWord
     Word taking;  // the part in use, bit/s
     Word beat;    // when its owner last wrote, while it has a demand
-    Word learnt;  // its owner's budget, bit/s; 0: the nominal rate, or unused
+    Word learnt;  // its owner's learnt rate, bit/s; 0: the nominal rate, or unused
   };
   struct alignas(64) Slot {
     Word owner;  // 0: free

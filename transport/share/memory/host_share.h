@@ -66,7 +66,7 @@ struct LinkSharer {
   struct Direction {
     LinkClaim claim;
     Rate taking;
-    Rate learnt;         // its budget, if less than nominal; 0: not
+    Rate learnt;         // its learnt rate, if less than nominal; 0: not
     bool lives = false;  // it has a demand, and has written in time
 
     // As others count it.
