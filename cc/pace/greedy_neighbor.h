@@ -1,9 +1,9 @@
 // GreedyNeighbor: traffic that keeps a queue whatever we do, such as TCP's cubic or a controller
 // with a higher target. Had all users of our own law yielded half of their rates, the queue would
-// be gone: a queue that stands for 12 of its round trips while our rate falls to half is a
-// neighbour's. It is forgotten when its queue is gone, when what we hold against it does not arrive
-// (a slow link does not give way), and every 4 s: all processes of a host test again at the same
-// moments, by its clock, so that two that took each other for a neighbour recover.
+// be gone: a queue that stands for 12 of its round trips without falling, while our rate falls to
+// half, is a neighbour's. It is forgotten when its queue is gone, when what we hold against it does
+// not arrive (a slow link does not give way), and every 4 s: all processes of a host test again at
+// the same moments, by its clock, so that two that took each other for a neighbour recover.
 //
 // Pure; one thread.
 #pragma once
@@ -27,7 +27,11 @@ class GreedyNeighbor {
       return false;
     }
     if (!stands || rate_before_ == 0) rate_before_ = rate;
-    if (!stands) since_ = now;
+    if (!stands || delay < most_ * 3 / 4) {  // somebody yields
+      since_ = now;
+      most_ = delay;
+    }
+    most_ = std::max(most_, delay);
     if (now - since_ < (window + delay) * kRoundTrips || rate > rate_before_ * kYielded) {
       return false;
     }
@@ -45,8 +49,9 @@ class GreedyNeighbor {
   static constexpr Duration kAgain = Duration::from_s(4);
 
   Duration kept_;
-  Instant since_;           // when the queue did not stand
-  double rate_before_ = 0;  // ours then; 0: unknown
+  Instant since_;           // when the queue did not stand, or fell to 3/4 of
+  Duration most_;           // its longest delay
+  double rate_before_ = 0;  // ours when it did not stand; 0: unknown
   Instant given_at_;
   Instant until_;
 };
