@@ -1,5 +1,6 @@
 #include "cc/pace/link_estimate.h"
 
+#include <cmath>
 #include <limits>
 
 namespace pacecar {
@@ -28,15 +29,13 @@ constexpr int64_t kDoubtWindows = 3;  // before C is doubted: others may re-rout
 constexpr uint32_t kLateLooks = 2;    // in a row, on hosts with jitter
 constexpr double kLeast = 1e5;        // bit/s: a packet within a second, to notice a change
 constexpr double kDrainRoundTrips = 2;
-constexpr double kDrained = 0.75;   // a delay below this, of that at the last cut, is falling
-constexpr double kUsed = 0.85;      // of b: counts among the host's processes
-constexpr double kIncrease = 0.25;  // packets per window
-constexpr double kLevel = 1.0 / 8;  // of the distance to the fair part, per window
-constexpr double kBelowBound = 0.75;
-constexpr double kAboveBound = 1.1;
-constexpr double kFast = 1.25;        // growth from the first rate, or far below what it has given
-constexpr double kProbe = 1.0 / 128;  // doubles with each growth beyond that
-constexpr uint32_t kMostCalm = 4;
+constexpr double kDrained = 0.75;         // a delay below this, of that at the last cut, is falling
+constexpr double kUsed = 0.85;            // of b: counts among the host's processes
+constexpr double kIncrease = 0.25;        // packets per window
+constexpr double kLevel = 1.0 / 8;        // of the distance to the fair part, per window
+constexpr double kNear = 1.0 / 8;         // of what the link gave at the last cut: b is near it
+constexpr double kProbe = 1 + 1.0 / 128;  // growth near it
+constexpr double kFast = 1.25;            // likewise elsewhere
 
 // --- with a greedy neighbor ---
 constexpr int64_t kFarBeyond = 3;  // times the delay on which users of our law agree
@@ -76,8 +75,7 @@ LinkEstimate::LinkEstimate(const FlowEnvironment& environment, Duration round_tr
       rate_{.lasting = first_, .until = {}},
       meter_(window_, round_trip, environment.mtu + environment.overhead),
       witnesses_(window_),
-      last_(Instant::from_ns(std::numeric_limits<int64_t>::min() / 2)),
-      starting_(first_ < nominal_) {}
+      last_(Instant::from_ns(std::numeric_limits<int64_t>::min() / 2)) {}
 
 bool LinkEstimate::on_arrival(Instant now, Bytes wire, bool covered, Duration excess,
                               uint32_t flow) {
@@ -129,7 +127,6 @@ double LinkEstimate::available(size_t flows) const {
 // link gave at the last cut.
 void LinkEstimate::begin(Instant now) {
   rate_ = {.lasting = first_ < nominal_ ? std::max(rate_.lasting, bound_) : nominal_, .until = {}};
-  calm_ = 0;
   neighbor_ = {};
   witnesses_.forget();
   meter_.begin(now);
@@ -191,8 +188,6 @@ void LinkEstimate::cut(Instant now, Duration delay) {
   cut_delay_ = delay;
   witnesses_.on_queue(now);
   if (falling) return;
-  starting_ = false;
-  calm_ = 0;
   if (neighbor_.kept() > Duration()) {
     const double factor = 1 - kSwiftDecrease * (1 - ratio(target(), delay));
     const double held = std::min(rate_.lasting, held_part());
@@ -216,21 +211,16 @@ void LinkEstimate::grow(Instant now, Duration delay) {
   }
   const double missing = 1 - ratio(delay, target());
   const bool empty = missing > 0.5;
-  const bool far_below = starting_ || rate_.lasting < kBelowBound * bound_;
-  calm_ = empty && rate_.lasting > kAboveBound * bound_ ? std::min(calm_ + 1, kMostCalm) : 0;
+  const bool near = std::abs(rate_.lasting - bound_) <= kNear * bound_;
   double grown = rate_.lasting + missing * kIncrease * packet / window_.seconds();
-  if (empty) {
-    const double faster = far_below ? kFast : 1 + kProbe * (1 << calm_);
-    grown = far_below ? rate_.lasting * faster : std::max(grown, rate_.lasting * faster);
-  }
+  if (empty) grown = std::max(grown, rate_.lasting * (near ? kProbe : kFast));
   rate_.lasting = std::min(grown, nominal_);
-  starting_ = starting_ && rate_.lasting < nominal_;
 }
 
 // Moves b towards the fair part of the sum of the estimates that the host's processes have learnt.
 void LinkEstimate::level(Instant now) {
   if (host_link_ == nullptr) return;
-  const bool counts = learnt() && !starting_ && meter_.rate() >= kUsed * line();
+  const bool counts = learnt() && bound_ > 0 && meter_.rate() >= kUsed * line();
   if (counts && now < next_level_) return;
   next_level_ = now + window_;
   const Rate own = Rate::from_bps(counts ? static_cast<uint64_t>(rate_.lasting) : 0);

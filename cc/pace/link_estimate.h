@@ -101,10 +101,8 @@ class LinkEstimate {
   GreedyNeighbor neighbor_;
   Witnesses witnesses_;
   Instant last_;        // arrival
-  bool starting_;       // no queue has been met yet, and C has not been reached
   double most_ = 0;     // highest rate that has arrived
-  double bound_ = 0;    // what the link gave at the last cut
-  uint32_t calm_ = 0;   // growths in a row beyond bound_, without a queue
+  double bound_ = 0;    // what the link gave at the last cut; 0: no queue met yet
   uint32_t late_ = 0;   // looks in a row
   Duration cut_delay_;  // at the last cut; 0: grown since
   Instant next_cut_;
