@@ -32,7 +32,6 @@ constexpr double kNearLine = 0.99;
 constexpr double kLeastShare = 1.0 / 256;  // of the line rate
 constexpr double kStep = 1.0 / 64;         // of the line rate; doubles while paths are empty
 constexpr uint32_t kMostCalm = 4;
-constexpr double kMostGrowth = 0.25;  // of the rate, likewise, while they are not
 
 constexpr Duration kBaseMemory = Duration::from_s(1);
 
@@ -175,8 +174,7 @@ void CoreLimit::judge(Instant now, Bytes sent) {
   const Delays delays = this->delays();
   const bool dense = now - began_ <= std::max(base_, jitter_) * kDenseRoundTrips;
   const bool late = delays.late * 2 > samples_;
-  const double due = std::max(static_cast<double>(acked_ + lost_), fastest_ / 8 * base_.seconds());
-  const bool lossy = static_cast<double>(lost_) > kManyLosses * due;
+  const bool lossy = static_cast<double>(lost_) > kManyLosses * static_cast<double>(acked_ + lost_);
   // The higher of two round trips: with bursts one round trip is a poor measure.
   const double span = std::max((now - began_).seconds(), base_.seconds() / 2);
   const double arrived = static_cast<double>(acked_) * 8 * wire_ / span;
@@ -223,8 +221,7 @@ void CoreLimit::recover(double mean_delay_ns, bool counts_delay) {
   clear_ = !loaded;
   calm_ = loaded ? 0 : std::min(calm_ + 1, kMostCalm);
   const double step = line_ * kStep * (1 << calm_);
-  const double growth = loaded ? std::min(step, rate_.lasting * kMostGrowth) : step;
-  rate_.lasting = std::max(rate_.lasting + room * growth, least());
+  rate_.lasting = std::max(rate_.lasting + room * step, least());
   if (rate_.lasting > kNearLine * most) rate_.lasting = most;
 }
 

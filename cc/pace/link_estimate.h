@@ -39,10 +39,6 @@ class LinkEstimate {
   // The rate that this process may use.
   double line() const { return std::min(rate_.rate(), part_); }
 
-  // So many flows take turns to send a packet: a queue that empties once per turn does not stand.
-  void set_flows(size_t flows) {
-    span_ = std::max(least_span_, packet_time_ * static_cast<int64_t>(flows));
-  }
   // `usable`: all that the senders could use. If it is less than the link's rate, a queue is not
   // this link's, and nobody asks for more. `weight`: the flows' mean, times this process's part of
   // the host's weights.
@@ -81,7 +77,7 @@ class LinkEstimate {
   const Duration packet_time_;  // at the nominal rate
   const Duration jitter_;
   const Duration expected_round_trip_;
-  const Duration least_span_;
+  const Duration span_;    // of X and drain
   const Duration window_;  // W
   Duration round_trip_;
   double part_;
@@ -89,7 +85,6 @@ class LinkEstimate {
   bool senders_limit_ = false;
 
   // X and the queue at the last hop, once per span.
-  Duration span_ = least_span_;
   Instant span_began_;
   Bytes foreign_ = 0;
   Duration least_excess_ = Duration::max();

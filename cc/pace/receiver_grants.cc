@@ -170,7 +170,6 @@ void PaceReceiver::start_pass(Instant now) {
     link_.set_use(fill_.limits(),
                   host_link_ != nullptr ? mean * host_link_->share_of_weights() : mean);
   }
-  link_.set_flows(active_.size());
   const double available = link_.available(active_.size());
   level_ = fill_.level(available);
   const double left = level_ == WaterFill::kNoLevel ? available - fill_.limits() : 0;
