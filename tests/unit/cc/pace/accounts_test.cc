@@ -298,11 +298,11 @@ class CcPaceQueues : public CcPaceAccounts {
   }
 };
 
-TEST_F(CcPaceQueues, ArrivalsUnderAStandingQueueSetTheLinkBudget) {
+TEST_F(CcPaceQueues, ArrivalsUnderAStandingQueueSetTheLinkEstimate) {
   EXPECT_LT(granted_after_a_queue(kLine, 1, false), 240);
 }
 
-TEST_F(CcPaceQueues, BatchedArrivalsUnderAQueueSetTheLinkBudget) {
+TEST_F(CcPaceQueues, BatchedArrivalsUnderAQueueSetTheLinkEstimate) {
   EXPECT_LT(granted_after_a_queue(kLine, 8, false), 240);
 }
 

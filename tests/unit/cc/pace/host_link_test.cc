@@ -9,9 +9,9 @@
 #include <array>
 #include <vector>
 
-#include "cc/pace/link_budget.h"
 #include "cc/pace/receiver.h"
 #include "cc/pace/sender.h"
+#include "tests/unit/cc/pace/covered_estimate.h"
 
 namespace pacecar::host_link_test {
 namespace {
@@ -274,55 +274,42 @@ TEST_F(CcPaceReceiverHostLink, OnALinkOfUnknownRateUnusedRateIsGrantedAtOnce) {
   EXPECT_GT(granted_[1], 350) << "the rate that flow 0 does not use";
 }
 
-// --- the link budget ---
+// --- the link estimate ---
 
-// A budget that has learnt half of the nominal rate, behind a queue.
-LinkBudget learnt_behind(HostLink& link, Instant& now) {
-  LinkBudget budget({.line = Rate::from_gbps(400),
-                     .packet = kPacket,
-                     .round_trip = kRoundTrip,
-                     .base_memory = Duration::from_ms(10),
-                     .host_link = &link});
-  const auto gap = Rate::from_gbps(200).time_for(kPacket);
-  for (int i = 0; i < 10'000 && !budget.learnt(); ++i) {
-    now = now + gap;
-    budget.on_bytes(now, kPacket, kRoundTrip / 2);
+// One that has learnt half of the nominal rate, behind a queue.
+test::CoveredEstimate learnt_behind(HostLink& link, Instant& now) {
+  test::CoveredEstimate estimate(behind(link), kRoundTrip);
+  for (int i = 0; i < 10'000 && !estimate.learnt(); ++i) {
+    now = now + Rate::from_gbps(200).time_for(kPacket);
+    estimate.on_packet(now, kRoundTrip / 2);
   }
-  EXPECT_TRUE(budget.learnt());
-  return budget;
+  EXPECT_TRUE(estimate.learnt());
+  return estimate;
 }
 
-// Packets at `share` of the budget.
-void use(LinkBudget& budget, Instant& now, double share, Duration span) {
-  for (const Instant end = now + span; now < end;) {
-    const double gap_s = static_cast<double>(kPacket) * 8 / (budget.rate() * share);
-    now = now + Duration::from_ns(static_cast<int64_t>(gap_s * 1e9));
-    budget.on_bytes(now, kPacket, Duration::from_us(1));
-  }
-}
-
-TEST(CcPaceBudgetHostLink, BudgetMovesTowardsTheFairPart) {
+TEST(CcPaceEstimateHostLink, EstimateMovesTowardsTheFairPart) {
   for (const uint64_t fair_gbps : {50, 300}) {
     ScriptedHostLink link;
     Instant now = Instant::from_ns(1'000'000'000);
-    LinkBudget budget = learnt_behind(link, now);
+    test::CoveredEstimate estimate = learnt_behind(link, now);
     link.fair = Rate::from_gbps(fair_gbps);
-    use(budget, now, 1, kRoundTrip * 80);
-    EXPECT_NEAR(budget.rate() / 1e9, fair_gbps, 0.15 * fair_gbps);
+    estimate.use(now, 1, Duration::from_us(1), kRoundTrip * 80);
+    EXPECT_NEAR(estimate.rate() / 1e9, fair_gbps, 0.15 * fair_gbps);
     EXPECT_GT(link.published.back(), Rate());
   }
 }
 
-TEST(CcPaceBudgetHostLink, UnusedBudgetIsNotPublished) {
+TEST(CcPaceEstimateHostLink, UnusedEstimateIsNotPublished) {
   ScriptedHostLink link;
   Instant now = Instant::from_ns(1'000'000'000);
-  LinkBudget budget = learnt_behind(link, now);
-  use(budget, now, 0.3, kRoundTrip * 20);
-  const double before = budget.rate();
+  test::CoveredEstimate estimate = learnt_behind(link, now);
+  estimate.link().set_use(0.3 * estimate.rate(), 1);
+  estimate.use(now, 0.3, Duration::from_us(1), kRoundTrip * 20);
+  const double before = estimate.rate();
   link.fair = Rate::from_gbps(390);
   link.published.clear();
-  use(budget, now, 0.3, kRoundTrip * 80);
-  EXPECT_EQ(budget.rate(), before);
+  estimate.use(now, 0.3, Duration::from_us(1), kRoundTrip * 80);
+  EXPECT_EQ(estimate.rate(), before);
   EXPECT_THAT(link.published, testing::SizeIs(testing::Gt(10)));
   EXPECT_THAT(link.published, testing::Each(Rate()));
 }

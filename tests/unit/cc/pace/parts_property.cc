@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cc/pace/link_capacity.h"
+#include "cc/pace/link_estimate.h"
 #include "cc/pace/link_share.h"
 #include "cc/pace/slot_map.h"
 #include "cc/pace/water_fill.h"
@@ -214,8 +214,8 @@ RC_GTEST_PROP(CcPaceProperty, LinkShareIsMaxMinUpToTheLimits, ()) {
   model.check();
 }
 
-// For any arrivals and delays, the capacity is at most the line and never zero.
-RC_GTEST_PROP(CcPaceProperty, CapacityStaysInBounds, ()) {
+// For any arrivals and delays, what can be granted is at most the line and never zero.
+RC_GTEST_PROP(CcPaceProperty, AvailableRateStaysInBounds, ()) {
   const PaceConstants constants;
   const FlowEnvironment link{
       .line_rate = Rate::from_gbps(*rc::gen::inRange<uint64_t>(1, 800)),
@@ -225,17 +225,17 @@ RC_GTEST_PROP(CcPaceProperty, CapacityStaysInBounds, ()) {
       .first_rate = Rate::from_gbps(*rc::gen::inRange<uint64_t>(0, 10)),
   };
   const Duration round_trip = Duration::from_ns(*rc::gen::inRange<int64_t>(1, 1'000'000));
-  LinkCapacity capacity(link, round_trip, Duration::from_ms(10), constants);
+  LinkEstimate estimate(link, round_trip, constants);
   Instant now = Instant::from_ns(*rc::gen::inRange<int64_t>(0, 1'000'000'000'000));
   for (int i = *rc::gen::inRange(0, 200); i > 0; --i) {
     now = now + Duration::from_ns(*rc::gen::element<int64_t>(0, 1, 100, 10'000, 1'000'000'000));
-    capacity.on_arrival(
+    estimate.on_arrival(
         now, *rc::gen::element<Bytes>(0, 64, 4160, 1'000'000'000), *rc::gen::arbitrary<bool>(),
         *rc::gen::element(Duration(), Duration::from_us(5), Duration::from_s(2), Duration::max()),
         *rc::gen::inRange<uint32_t>(0, 100));
     const size_t flows = *rc::gen::inRange<size_t>(0, 5000);
-    RC_ASSERT(capacity.available(flows) <= capacity.line());
-    RC_ASSERT(capacity.available(flows) >= 0.5 * constants.least_share * capacity.line());
+    RC_ASSERT(estimate.available(flows) <= estimate.line());
+    RC_ASSERT(estimate.available(flows) >= 0.5 * constants.least_share * estimate.line());
   }
 }
 
