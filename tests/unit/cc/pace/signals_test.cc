@@ -1,16 +1,12 @@
-// The inputs of LinkBudget: the rate of arrivals (ArrivalMeter), and neighbors that keep a queue
-// (GreedyNeighbor).
+// The input of LinkEstimate, ArrivalMeter: the rate of arrivals and their least delay.
 #include <gtest/gtest.h>
 
 #include "cc/pace/arrival_meter.h"
-#include "cc/pace/greedy_neighbor.h"
 
 namespace pacecar::signals_test {
 namespace {
 
 constexpr Bytes kPacket = 4200;
-
-// --- ArrivalMeter ---
 
 class CcPaceArrivalMeter : public ::testing::Test {
  protected:
@@ -81,94 +77,6 @@ TEST_F(CcPaceArrivalMeter, PauseLowersTheRate) {
   now_ = now_ + Duration::from_ms(20);
   arrive(Duration::from_us(20), 2, Duration());
   EXPECT_LT(meter_.rate(), 0.1 * kPacket * 8 / 20e-6);
-}
-
-// --- GreedyNeighbor ---
-
-class CcPaceGreedyNeighbor : public ::testing::Test {
- protected:
-  static constexpr Duration kUsual = Duration::from_us(100);
-  static constexpr Duration kTrip = Duration::from_us(200);
-  static constexpr Duration kKept = Duration::from_ms(1);
-
-  // True if the neighbor was recognized meanwhile.
-  bool look(Duration delay, Duration span) {
-    bool recognized = false;
-    for (const Instant end = now_ + span; now_ < end; now_ = now_ + kTrip / 4) {
-      recognized |= neighbor_.look(now_, delay, kUsual, kTrip, rate_ *= yields_);
-    }
-    return recognized;
-  }
-
-  GreedyNeighbor neighbor_;
-  double rate_ = 1e9;
-  double yields_ = 0.99;  // each quarter of a round trip
-  Instant now_ = Instant::from_ns(1'000'000'000);
-};
-
-TEST_F(CcPaceGreedyNeighbor, NeighborThatKeepsADelayIsRecognizedOnce) {
-  EXPECT_FALSE(look(kKept, (kKept + kTrip) * 2));
-  EXPECT_EQ(neighbor_.kept(), Duration());
-  EXPECT_TRUE(look(kKept, (kKept + kTrip) * 20));
-  EXPECT_NEAR(neighbor_.kept().us(), kKept.us(), 0.1 * kKept.us());
-  EXPECT_FALSE(look(kKept, (kKept + kTrip) * 20));
-}
-
-TEST_F(CcPaceGreedyNeighbor, ToleratedDelaysAreNotANeighbors) {
-  EXPECT_FALSE(look(kUsual * 2, Duration::from_s(1)));
-  EXPECT_EQ(neighbor_.kept(), Duration());
-}
-
-TEST_F(CcPaceGreedyNeighbor, FallingQueueIsNotAGreedyNeighbors) {
-  for (int i = 0; i < 50; ++i) {
-    EXPECT_FALSE(look(kKept, (kKept + kTrip) * 3));
-    EXPECT_FALSE(look(kKept / 2, kTrip));
-  }
-  EXPECT_EQ(neighbor_.kept(), Duration());
-}
-
-// A queue would also stand if all its users had yielded as little as we have.
-TEST_F(CcPaceGreedyNeighbor, NeighborIsRecognizedOnlyAfterYielding) {
-  yields_ = 1;
-  EXPECT_FALSE(look(kKept, (kKept + kTrip) * 100));
-  yields_ = 0.99;
-  EXPECT_TRUE(look(kKept, (kKept + kTrip) * 20));
-}
-
-// Otherwise every small fall of the delay would require another halving.
-TEST_F(CcPaceGreedyNeighbor, YieldBeforeADelayFellStillCounts) {
-  EXPECT_FALSE(look(kKept * 2, (kKept + kTrip) * 10)) << "most of the half is yielded";
-  yields_ = 1;
-  EXPECT_TRUE(look(kKept, (kKept + kTrip) * 30));
-}
-
-TEST_F(CcPaceGreedyNeighbor, StandingDelayIsReportedBeforeRecognition) {
-  look(kKept, kTrip);
-  EXPECT_FALSE(neighbor_.stays());
-  look(kKept, (kKept + kTrip) * 6);
-  EXPECT_TRUE(neighbor_.stays());
-  EXPECT_EQ(neighbor_.kept(), Duration());
-  look(kUsual, kTrip);
-  EXPECT_FALSE(neighbor_.stays());
-}
-
-TEST_F(CcPaceGreedyNeighbor, NeighborIsForgottenWhenItsDelayIsGone) {
-  look(kKept, (kKept + kTrip) * 30);
-  ASSERT_GT(neighbor_.kept(), Duration());
-  look(kKept * 3 / 4, (kKept + kTrip) * 10);
-  EXPECT_GT(neighbor_.kept(), Duration()) << "most of the delay remains";
-  look(kUsual, (kKept + kTrip) * 10);
-  EXPECT_EQ(neighbor_.kept(), Duration());
-}
-
-TEST_F(CcPaceGreedyNeighbor, NeighborIsForgottenAfterAWhile) {
-  look(kKept, (kKept + kTrip) * 30);
-  bool forgotten = false;
-  for (const Instant end = now_ + Duration::from_s(10); now_ < end;) {
-    look(kKept, kTrip);
-    forgotten |= neighbor_.kept() == Duration();
-  }
-  EXPECT_TRUE(forgotten);
 }
 
 }  // namespace

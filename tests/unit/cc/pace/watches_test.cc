@@ -1,10 +1,8 @@
-// The parts that a link budget learns from, each alone: witnesses of a queue, bursts, the rate of
-// arrivals, neighbors that keep a queue.
+// The parts that a link estimate learns from, each alone: witnesses of a queue, and the rate of
+// arrivals.
 #include <gtest/gtest.h>
 
 #include "cc/pace/arrival_meter.h"
-#include "cc/pace/burst_use.h"
-#include "cc/pace/greedy_neighbor.h"
 #include "cc/pace/witnesses.h"
 
 namespace pacecar::watches_test {
@@ -59,28 +57,6 @@ TEST(CcPaceWatchWitness, WitnessesAreGoneWhenNoneSendsForAWindow) {
   EXPECT_TRUE(witnesses.gone(at(1260)));
   witnesses.forget();
   EXPECT_FALSE(witnesses.gone(at(9000)));
-}
-
-// --- bursts ---
-
-TEST(CcPaceWatchBurst, BurstLastsUntilItsQueueIsEmpty) {
-  constexpr double kByteInUs = 8e6;
-  BurstUse use;
-  use.on_bytes(at(1000), 10, kByteInUs);
-  EXPECT_EQ(use.bytes(), 10U);
-  use.on_bytes(at(1004), 5, kByteInUs);
-  EXPECT_EQ(use.bytes(), 15U);
-  use.on_bytes(at(1014), 1, kByteInUs);  // one byte was still queued
-  EXPECT_EQ(use.bytes(), 16U);
-  use.on_bytes(at(1003), 3, kByteInUs);  // reported late
-  EXPECT_EQ(use.bytes(), 19U);
-  use.on_bytes(at(1020), 7, kByteInUs);
-  EXPECT_EQ(use.bytes(), 7U);
-  use.forget();
-  EXPECT_EQ(use.bytes(), 0U);
-  use.on_bytes(at(2000), 8, kByteInUs);
-  use.on_bytes(at(2008), 1, kByteInUs);
-  EXPECT_EQ(use.bytes(), 1U) << "the queue is just empty, so a new burst begins";
 }
 
 // --- the rate of arrivals ---
@@ -150,103 +126,6 @@ TEST_F(CcPaceWatchArrivals, BeginResetsTheMeter) {
   EXPECT_TRUE(arrive(us(100), 6 * kPacket, us(7)));
   EXPECT_DOUBLE_EQ(meter_.rate(), 6000 * 8 / 100e-6);
   EXPECT_EQ(meter_.delay(), us(7));
-}
-
-// --- neighbors that keep a queue ---
-
-class CcPaceWatchNeighbor : public testing::Test {
- protected:
-  static constexpr Duration kUsual = us(10);
-  static constexpr Duration kTrip = us(100);
-  static constexpr double kRate = 1e9;
-
-  bool look(Duration later, Duration delay, double rate) {
-    now_ = now_ + later;
-    return neighbor_.look(now_, delay, kUsual, kTrip, rate);
-  }
-  // A neighbor that keeps 40 us is recognized after 12 round trips of 140 us.
-  void recognize() {
-    EXPECT_FALSE(look(us(0), us(40), kRate));
-    EXPECT_FALSE(look(us(12 * 140 - 1), us(40), kRate / 2));
-    EXPECT_TRUE(look(us(1), us(40), kRate / 2));
-  }
-
-  GreedyNeighbor neighbor_;
-  Instant now_ = at(1000);
-};
-
-TEST_F(CcPaceWatchNeighbor, NeighborIsRecognizedWhenItsQueueStays) {
-  recognize();
-  EXPECT_EQ(neighbor_.kept(), us(40));
-  EXPECT_FALSE(look(us(1), us(40), kRate / 2)) << "the neighbor is recognized once";
-}
-
-TEST_F(CcPaceWatchNeighbor, ThreeTimesTheUsualDelayIsNotANeighbors) {
-  look(us(0), us(30), kRate);
-  for (int i = 0; i < 100; ++i) EXPECT_FALSE(look(us(140), us(30), kRate / 2));
-  EXPECT_FALSE(neighbor_.stays());
-}
-
-TEST_F(CcPaceWatchNeighbor, NeighborIsRecognizedOnlyAfterHalvingTheRate) {
-  look(us(0), us(40), kRate);
-  for (int i = 0; i < 100; ++i) EXPECT_FALSE(look(us(140), us(40), kRate / 2 + 1));
-  EXPECT_TRUE(look(us(1), us(40), kRate / 2));
-}
-
-TEST_F(CcPaceWatchNeighbor, DelayIsStandingAfterFourRoundTrips) {
-  look(us(0), us(40), kRate);
-  look(us(4 * 140 - 1), us(40), kRate);
-  EXPECT_FALSE(neighbor_.stays());
-  look(us(1), us(40), kRate);
-  EXPECT_TRUE(neighbor_.stays());
-}
-
-TEST_F(CcPaceWatchNeighbor, QueueThatFallsByAQuarterRestartsRecognition) {
-  look(us(0), us(100), kRate);
-  look(us(1000), us(75), kRate / 2);
-  EXPECT_FALSE(look(us(100), us(74), kRate / 4));
-  EXPECT_FALSE(neighbor_.stays());
-  EXPECT_FALSE(look(us(12 * 174 - 1), us(74), kRate / 2));
-  EXPECT_TRUE(look(us(1), us(74), kRate / 2)) << "the rate has halved since before the fall";
-}
-
-TEST_F(CcPaceWatchNeighbor, NeighborIsForgottenWhenItsDelayDoubles) {
-  recognize();
-  EXPECT_FALSE(look(us(4 * 140), us(81), kRate));
-  EXPECT_EQ(neighbor_.kept(), us(40)) << "the neighbor is not forgotten yet";
-  EXPECT_FALSE(look(us(1), us(81), kRate));
-  EXPECT_EQ(neighbor_.kept(), Duration());
-}
-
-TEST_F(CcPaceWatchNeighbor, NeighborIsKnownBetweenHalfAndTwiceItsDelay) {
-  for (const int64_t delay : {20, 80}) {
-    neighbor_.forget();
-    recognize();
-    for (int i = 0; i < 20; ++i) look(us(500), us(delay), kRate);
-    EXPECT_EQ(neighbor_.kept(), us(40)) << delay;
-  }
-  neighbor_.forget();
-  recognize();
-  for (int i = 0; i < 20; ++i) look(us(500), us(19), kRate);
-  EXPECT_EQ(neighbor_.kept(), Duration());
-}
-
-// All hosts forget neighbors every four seconds of the clock, but not within a second of
-// recognition.
-TEST_F(CcPaceWatchNeighbor, NeighborIsForgottenAtCommonMomentsOfTheClock) {
-  for (const int64_t start_ms : {1000, 2900, 3100}) {
-    neighbor_.forget();
-    now_ = at(start_ms * 1000);
-    recognize();
-    const Instant again = at(start_ms > 3000 ? 8'000'000 : 4'000'000);
-    const Duration step = us(400);
-    while (now_ + step < again) {
-      look(step, us(40), kRate);
-      ASSERT_EQ(neighbor_.kept(), us(40));
-    }
-    look(again - now_, us(40), kRate);
-    EXPECT_EQ(neighbor_.kept(), Duration()) << start_ms;
-  }
 }
 
 }  // namespace
