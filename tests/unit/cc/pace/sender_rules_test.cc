@@ -81,6 +81,27 @@ TEST(CcPaceSenderWindow, OnASlowLinkIsAMillisecondsWorth) {
   EXPECT_LE(flow.decide(now).window, slow.bytes_in(Duration::from_ms(1)) + 4 * sockets.mtu);
 }
 
+// What is unknown is found by doubling: each acknowledged byte makes room for two.
+TEST(CcPaceSenderWindow, OnALinkOfUnknownRateGrowsByWhatIsAcknowledged) {
+  FlowEnvironment unknown = kFabric;
+  unknown.first_rate = Rate::from_gbps(10);
+  const Instant now = Instant::from_ns(1'000'000'000);
+  const auto window = [&](const FlowEnvironment& environment, Bytes acked) {
+    PaceSenders senders(environment, {}, 1);
+    Controller& flow = senders.add_flow(now, 0);
+    flow.on_grant(now, {.rate = Rate::from_gbps(400), .validity = Duration::from_s(9)});
+    flow.demand(now, {.backlog = 1 << 30, .acked = acked, .sent = acked});
+    return flow.decide(now).window;
+  };
+  const Bytes usual = window(kFabric, 0);
+  ASSERT_GT(usual, 64 * kFabric.mtu);
+  for (const Bytes packets : {0, 1, 20, 48}) {
+    EXPECT_EQ(window(unknown, packets * kFabric.mtu), (16 + packets) * kFabric.mtu);
+  }
+  EXPECT_EQ(window(unknown, usual - 16 * kFabric.mtu - 1), usual - 1);
+  EXPECT_EQ(window(unknown, usual), usual);
+}
+
 // The receiver does not answer a demand when the flow has its rate already.
 TEST_F(CcPaceSenders, UnansweredDemandIsRepeatedAtDoublingIntervals) {
   const FlowStats stats{.backlog = 1 << 30};
