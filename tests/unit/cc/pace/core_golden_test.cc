@@ -112,30 +112,37 @@ FlowEnvironment fabric(Duration jitter = {}) {
           .overhead = 64,
           .burst_bytes = kMtu,
           .base_rtt = Duration::from_us(8),
-          .jitter = jitter};
+          .jitter = jitter,
+          .receivers_time_arrivals = true};
 }
 
 TEST(CcPaceCoreGolden, PathsThatFillAndEmpty) {
-  Course course(fabric());
-  course.run({.what = "empty"});
-  course.run({.what = "a few packets are late", .late_of_ten = 3, .late = Duration::from_us(5)});
-  course.run({.what = "by much", .late_of_ten = 4, .late = Duration::from_us(11)});
-  course.run({.what = "most are", .late_of_ten = 7, .late = Duration::from_us(5)});
-  course.run({.what = "by little", .late_of_ten = 7, .late = Duration::from_us(2)});
-  course.run({.what = "all are", .late_of_ten = 10, .late = Duration::from_us(5)});
-  course.run(
-      {.what = "by much", .round_trips = 40, .late_of_ten = 10, .late = Duration::from_us(60)});
-  course.run({.what = "none", .round_trips = 30});
-  course.run({.what = "most are marked",
-              .late_of_ten = 7,
-              .late = Duration::from_ns(1700),
-              .marked_of_ten = 7});
-  course.run({.what = "half of the limit is used",
-              .round_trips = 16,
-              .late_of_ten = 6,
-              .late = Duration::from_us(4),
-              .used = 0.5});
-  test::expect_golden("cc/pace_core.txt", course.text());
+  std::string text;
+  for (const bool last_hop_seen : {true, false}) {
+    FlowEnvironment environment = fabric();
+    environment.receivers_time_arrivals = last_hop_seen;
+    Course course(environment);
+    course.run({.what = "empty"});
+    course.run({.what = "a few packets are late", .late_of_ten = 3, .late = Duration::from_us(5)});
+    course.run({.what = "by much", .late_of_ten = 4, .late = Duration::from_us(11)});
+    course.run({.what = "most are", .late_of_ten = 7, .late = Duration::from_us(5)});
+    course.run({.what = "by little", .late_of_ten = 7, .late = Duration::from_us(2)});
+    course.run({.what = "all are", .late_of_ten = 10, .late = Duration::from_us(5)});
+    course.run(
+        {.what = "by much", .round_trips = 40, .late_of_ten = 10, .late = Duration::from_us(60)});
+    course.run({.what = "none", .round_trips = 30});
+    course.run({.what = "most are marked",
+                .late_of_ten = 7,
+                .late = Duration::from_ns(1700),
+                .marked_of_ten = 7});
+    course.run({.what = "half of the limit is used",
+                .round_trips = 16,
+                .late_of_ten = 6,
+                .late = Duration::from_us(4),
+                .used = 0.5});
+    text += course.text();
+  }
+  test::expect_golden("cc/pace_core.txt", text);
 }
 
 // A packet may be behind bursts of others although no queue stands.
