@@ -65,6 +65,9 @@ class AnyEstimate {
     RC_ASSERT(rate > 0);
     RC_ASSERT(rate <= nominal_);
     RC_ASSERT(rate <= part_);
+    // b is at least 100 kb/s, unless it began below; while it drains a queue, 5/8 of that.
+    const bool began_low = link_.first_rate == Rate::from_bps(1);
+    RC_ASSERT(began_low || rate >= std::min({100e3 * 0.625, nominal_ * 0.625, part_}) * 0.9999);
     for (const size_t flows : {1, 2}) {
       const double available = estimate_.available(flows);
       RC_ASSERT(available <= rate);
