@@ -75,11 +75,23 @@ TEST_F(CcPaceGreedyNeighbor, RateBeforeTheQueueCounts) {
   EXPECT_TRUE(look(us(1), kKept, kRate / 2));
 }
 
-TEST_F(CcPaceGreedyNeighbor, YieldBeforeADelayFellStillCounts) {
+// Somebody yields: users of our law, too, may need a while.
+TEST_F(CcPaceGreedyNeighbor, QueueThatFallsByAQuarterRestartsRecognition) {
   look_without_queue();
-  EXPECT_FALSE(look(kRecognition, kKept * 2, kRate / 2)) << "its round trips are longer";
-  EXPECT_TRUE(look(us(1), kKept, kRate / 2));
-  EXPECT_EQ(neighbor_.kept(), kKept);
+  look(us(1000), us(100), kRate);
+  look(us(1000), us(75), kRate / 2);
+  EXPECT_FALSE(look(us(100), us(74), kRate / 4));
+  EXPECT_FALSE(look(us(12 * 174 - 1), us(74), kRate / 2));
+  EXPECT_TRUE(look(us(1), us(74), kRate / 2)) << "the rate has halved since before the fall";
+  EXPECT_EQ(neighbor_.kept(), us(74));
+}
+
+TEST_F(CcPaceGreedyNeighbor, QueueThatKeepsFallingIsNotANeighbors) {
+  look_without_queue();
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_FALSE(look(us(1000), us(100), kRate / 4));
+    EXPECT_FALSE(look(us(1), us(74), kRate / 4));
+  }
 }
 
 // --- forgetting ---
