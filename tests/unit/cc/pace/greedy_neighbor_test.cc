@@ -86,6 +86,13 @@ TEST_F(CcPaceGreedyNeighbor, QueueThatFallsByAQuarterRestartsRecognition) {
   EXPECT_EQ(neighbor_.kept(), us(74));
 }
 
+TEST_F(CcPaceGreedyNeighbor, QueueThatFallsByLessIsANeighbors) {
+  look_without_queue();
+  look(us(0), us(100), kRate);
+  EXPECT_FALSE(look(us(12 * 175 - 1), us(75), kRate / 2));
+  EXPECT_TRUE(look(us(1), us(75), kRate / 2));
+}
+
 TEST_F(CcPaceGreedyNeighbor, QueueThatKeepsFallingIsNotANeighbors) {
   look_without_queue();
   for (int i = 0; i < 50; ++i) {

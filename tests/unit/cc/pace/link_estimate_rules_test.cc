@@ -51,6 +51,20 @@ TEST_F(CcPaceEstimateRules, NoCutFollowsBeforeTheLastOneShows) {
   }
 }
 
+// Elsewhere a single late look may be the host's.
+TEST_F(CcPaceEstimateRules, WithoutJitterTheFirstLateLookCuts) {
+  const auto cut_after = [this](Duration jitter) {
+    FlowEnvironment environment = slow_link();
+    environment.jitter = jitter;
+    CoveredEstimate estimate(environment);
+    arrive(estimate, 0.5, Duration(), kWindow * 4);
+    const Instant began = now_;
+    while (!estimate.learnt()) arrive(estimate, 0.5, kQueue, Duration::from_us(1));
+    return now_ - began;
+  };
+  EXPECT_LT(cut_after(Duration()) + kWindow / 8, cut_after(Duration::from_us(10)));
+}
+
 // --- pauses ---
 
 // A pause is long after 32 windows and the longest measuring time: 67.2 ms.
@@ -182,6 +196,16 @@ TEST_F(CcPaceEstimateRules, EstimateMovesAnEighthTowardsTheFairPartPerWindow) {
     EXPECT_GT(0.8 * kNominal - estimate.rate(), 0.7 * missing);
   }
   EXPECT_NEAR(host.asked, 11, 4);
+}
+
+// It is not learnt from a queue.
+TEST_F(CcPaceEstimateRules, FirstRateIsNotPublishedBeforeAQueueIsMet) {
+  Host host;
+  FlowEnvironment shared = slow_link(0.1 * kNominal);
+  shared.host_link = &host;
+  CoveredEstimate estimate(shared);
+  while (estimate.learnt()) estimate.use(now_, 1, Duration(), kWindow);
+  EXPECT_EQ(host.asked, 0);
 }
 
 }  // namespace

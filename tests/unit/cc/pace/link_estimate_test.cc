@@ -155,6 +155,12 @@ TEST_F(CcPaceLinkEstimate, UnknownDelayIsNoQueue) {
   EXPECT_GE(estimate_.rate(), learnt);
 }
 
+TEST_F(CcPaceLinkEstimate, EstimateGrowsWhereDelaysAreUnknown) {
+  CoveredEstimate estimate(slow_link(0.1 * kNominal));
+  estimate.use(now_, 1, Duration::max(), Duration::from_ms(100));
+  EXPECT_EQ(estimate.rate(), kNominal);
+}
+
 // A queue behind senders that are the limit is elsewhere: only a much longer one counts.
 TEST_F(CcPaceLinkEstimate, SendersThatAreTheLimitDelayTheCut) {
   estimate_.link().set_use(0.5 * kNominal, 1);
