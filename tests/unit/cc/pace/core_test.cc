@@ -310,12 +310,13 @@ TEST_F(CcPaceCore, ReroutingDelaysTheCut) {
   EXPECT_LT(core_.rate(), 0.7 * kLine);
 }
 
-TEST_F(CcPaceCore, SlowFlowGrowsGentlyWhilePathsHaveQueues) {
+// By at most 1/64 of the line rate in a round trip.
+TEST_F(CcPaceCore, FlowGrowsGentlyWhilePathsHaveQueues) {
   acknowledge_round_trips(Duration(), 20);
   core_.restart(0.01 * kLine);
   acknowledge_round_trips(some_late, 5);
   EXPECT_GT(core_.rate(), 0.015 * kLine);
-  EXPECT_LT(core_.rate(), 0.04 * kLine);
+  EXPECT_LT(core_.rate(), (0.01 + 5.0 / 64) * kLine);
 }
 
 TEST_F(CcPaceCore, FewPacketsSufficeWithoutJitter) {
@@ -325,31 +326,14 @@ TEST_F(CcPaceCore, FewPacketsSufficeWithoutJitter) {
   EXPECT_LT(core_.rate(), 0.69 * kLine);
 }
 
-// Lost packets were sent earlier, so they are not compared with what is acknowledged meanwhile.
-TEST_F(CcPaceCore, FewLossesDoNotCutWhileLittleIsAcknowledged) {
-  acknowledge_round_trips(Duration(), 20);
-  for (int i = 0; i < 200; ++i) {
-    now_ = now_ + kRoundTrip / 10;
-    sent_ += kMtu;
-    if (i % 10 == 0) lose(2);
-    core_.on_ack(now_, {.rtt = kRoundTrip, .acked = kMtu, .in_flight = 10 * kMtu, .sent = sent_},
-                 core_.rate());
-  }
-  EXPECT_EQ(core_.rate(), kLine);
-}
-
-// The limit is 5% of what the flow could send in a round trip, whatever is acknowledged.
-TEST_F(CcPaceCore, LossesAboveATwentiethOfARoundTripCutTheRate) {
+TEST_F(CcPaceCore, LossesAboveATwentiethCutTheRate) {
   const auto after = [this](double lost) {
     CoreLimit core(environment(), kConstants);
-    const double worth = core.rate() / 8 * kRoundTrip.seconds();
+    const auto each = static_cast<Bytes>(lost / (1 - lost) * kMtu);
     for (int i = 0; i < 60; ++i) {
       now_ = now_ + kRoundTrip / 10;
       sent_ += kMtu;
-      if (i % 10 == 0)
-        core.on_loss(
-            now_,
-            {.lost = static_cast<Bytes>(lost * worth), .in_flight = 10 * kMtu, .sent = sent_});
+      core.on_loss(now_, {.lost = each, .in_flight = 10 * kMtu, .sent = sent_});
       core.on_ack(now_, {.rtt = kRoundTrip, .acked = kMtu, .in_flight = 10 * kMtu, .sent = sent_},
                   kConstants.core_start * kLine);
     }

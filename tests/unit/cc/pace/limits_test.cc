@@ -110,20 +110,6 @@ TEST_F(CcPaceAvailable, StandingQueueIsDrained) {
   EXPECT_NEAR(estimate_.available(2), empty, 0.01 * kLine);
 }
 
-// With 1,200 flows each one sends a packet every dozen round trips. A queue stands if it was there
-// for that whole time.
-TEST_F(CcPaceAvailable, QueueThatEmptiesOnceInAllFlowsTurnDoesNotStand) {
-  estimate_.set_flows(1200);
-  for (int i = 0; i < 10; ++i) {
-    arrive(390, true, Duration(), 1);
-    arrive(390, true, kQueue, 6);
-    EXPECT_EQ(withheld(), 0);
-  }
-  estimate_.set_flows(2);
-  arrive(390, true, kQueue, 2);
-  EXPECT_GT(withheld(), 0);
-}
-
 // A packet without delay shows that the last hop has no queue: the others were delayed elsewhere.
 TEST_F(CcPaceAvailable, DelaysOfSomePacketsAreNotTakenForAQueue) {
   for (int i = 0; i < 200; ++i) {
