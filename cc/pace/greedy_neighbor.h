@@ -26,8 +26,9 @@ class GreedyNeighbor {
       if (delay < kept_ / 2 || refused || now >= until_) *this = {};
       return false;
     }
-    if (!stands || rate_before_ == 0) rate_before_ = rate;
-    if (!stands || delay < most_ * 3 / 4) {  // somebody yields
+    const bool begins = !stands || rate_before_ == 0;
+    if (begins) rate_before_ = rate;
+    if (begins || delay < most_ * 3 / 4) {  // somebody yields
       since_ = now;
       most_ = delay;
     }

@@ -33,7 +33,7 @@ constexpr double kDrained = 0.75;         // a delay below this, of that at the 
 constexpr double kUsed = 0.85;            // of b: counts among the host's processes
 constexpr double kIncrease = 0.25;        // packets per window
 constexpr double kLevel = 1.0 / 8;        // of the distance to the fair part, per window
-constexpr double kNear = 1.0 / 8;         // of what the link gave at the last cut: b is near it
+constexpr double kNear = 3.0 / 8;         // of what the link gave at the last cut: b is near it
 constexpr double kProbe = 1 + 1.0 / 128;  // growth near it
 constexpr double kFast = 1.25;            // likewise elsewhere
 
@@ -88,13 +88,18 @@ bool LinkEstimate::on_arrival(Instant now, Bytes wire, bool covered, Duration ex
   last_ = now;
   witnesses_.on_bytes(now, flow);
   const double before = line();
-  const Duration packets = time_at(rate_.lasting, kIdlePackets * packet_bits_);
-  if (pause > std::max(window_ * kIdleWindows, packets) + ArrivalMeter::kLongestLook) {
+  if (pause > ArrivalMeter::kLongestLook && pause > longest_pause()) {
     begin(now);
   } else if (meter_.on_bytes(now, wire, excess)) {
     look(now);
   }
   return over || line() != before;
+}
+
+// After a longer one b begins again.
+Duration LinkEstimate::longest_pause() const {
+  const Duration packets = time_at(rate_.lasting, kIdlePackets * packet_bits_);
+  return std::max(window_ * kIdleWindows, packets) + ArrivalMeter::kLongestLook;
 }
 
 // A span without arrivals lasts until the next arrival, so its rate is lower.
@@ -159,6 +164,7 @@ void LinkEstimate::look(Instant now) {
   // The queue was on a path that the present flows do not take: the link is not known to be slow.
   if (learnt() && delay <= target() / 2 && witnesses_.gone(now)) {
     rate_ = {.lasting = nominal_, .until = {}};
+    cut_delay_ = Duration();
     witnesses_.forget();
   }
   late_ = delay > target() ? late_ + 1 : 0;

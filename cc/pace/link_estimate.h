@@ -56,6 +56,7 @@ class LinkEstimate {
 
   bool learnt() const { return rate_.lasting < part_; }
   void close_span(Instant now);
+  Duration longest_pause() const;
   void begin(Instant now);
   void look(Instant now);
   // How long a change of the rate takes to show, at least.
