@@ -14,8 +14,7 @@ constexpr int64_t kIdleWindows = 32;       // after which b begins again, as aft
 constexpr double kIdlePackets = 8;         // at the present rate
 
 // --- traffic that no grant covers, and the queue while b = C ---
-constexpr double kRise = 1.0 / 2;    // of the difference, in a span
-constexpr double kForget = 1.0 / 4;  // likewise
+constexpr double kNewest = 0.5;  // weight of the newest span in X
 constexpr double kManyUncovered = 0.25;
 constexpr double kMostDrain = 0.5;  // of what could be granted
 
@@ -106,7 +105,7 @@ Duration LinkEstimate::longest_pause() const {
 void LinkEstimate::close_span(Instant now) {
   const double more =
       static_cast<double>(foreign_) * 8 / (now - span_began_).seconds() - uncovered_;
-  uncovered_ += more * (more > 0 ? kRise : kForget);
+  uncovered_ += more * kNewest;
   const Duration usual = jitter_ + packet_time_ * kUsualPackets;
   const bool seen = least_excess_ < Duration::max();
   queue_ = seen ? std::max(least_excess_ - usual, Duration()) : Duration();

@@ -370,15 +370,13 @@ bool PaceController::worth_advertising(Instant now, double usable) const {
     return before > 0 && now - advertised_at_ >= std::max(kFinalDemandAfter, environment_.pause);
   }
   const double round_trip_bytes = choose(now).rate / 8 * halving().seconds();
-  const auto backlog = static_cast<double>(stats_.backlog);
   if (!announced()) {
+    const auto backlog = static_cast<double>(stats_.backlog);
     return backlog > kTooSmall * round_trip_bytes && unsent_ >= at_once_;
   }
   const Bytes advertised_left = advertised_wanted_ - std::min(stats_.acked, advertised_wanted_);
   if (stats_.acked + stats_.backlog > advertised_wanted_ &&
-      static_cast<double>(advertised_left) <
-          std::max(kAnnounceAhead * round_trip_bytes,
-                   std::min(backlog, static_cast<double>(kMostAnnounced)) / 2)) {
+      static_cast<double>(advertised_left) < kAnnounceAhead * round_trip_bytes) {
     return true;
   }
   // Changes far beyond the grant do not matter to the receiver.

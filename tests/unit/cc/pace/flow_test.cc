@@ -108,16 +108,6 @@ TEST_F(CcPaceFlow, MessageThatEndsBeforeAnAnswerIsNotAnnounced) {
   EXPECT_TRUE(want(1, {.backlog = kQuarter + 1}).has_value());
 }
 
-TEST_F(CcPaceFlow, DemandIsUpdatedWhenHalfOfTheBacklogIsUnannounced) {
-  grant(0, 10);
-  const uint16_t first = want(0, {.backlog = 1'000'000})->epoch;
-  EXPECT_EQ(want(0, {.backlog = 790'000, .acked = 600'000})->epoch, first)
-      << "400 kB of the announced bytes are left";
-  const auto more = want(0, {.backlog = 1'000'000, .acked = 600'000});
-  EXPECT_NE(more->epoch, first);
-  EXPECT_EQ(more->wanted, 1'600'000U);
-}
-
 TEST_F(CcPaceFlow, DemandIsUpdatedFourRoundTripsBeforeTheAnnouncedBytesEnd) {
   for (const Bytes left : {390'000, 420'000}) {
     grant(0, 100);
