@@ -17,41 +17,21 @@ import random
 import statistics
 import sys
 
-ARMS = """
-[[arm]]
-name = "pace"
-transport.cc = "pace"
-[[arm]]
-name = "nscc"
-transport.cc = "nscc"
-[[arm]]
-name = "rccc"
-transport.cc = "rccc"
-fabric.ecn.host_links = false
-[[arm]]
-name = "swift"
-transport.cc = "swift"
-[[arm]]
-name = "mnscc"
-transport.cc = "mnscc"
-[[arm]]
-name = "nscc-recycle"
-transport.cc = "nscc"
-transport.path_policy = "recycle"
-[[arm]]
-name = "sird"
-transport.cc = "sird"
-fabric.ecn = {kind = "step", when = "dequeue", low = "0.8bdp", host_links = false}
 # Made for fabrics without loss.
-[[arm]]
-name = "hpcc"
-transport.cc = "hpcc"
-fabric = {pfc = {alpha = 0.125}, buffer = "64MB", queue = 0, trimming = false}
-[[arm]]
-name = "dcqcn"
-transport.cc = "dcqcn"
-fabric = {pfc = {alpha = 0.125}, buffer = "64MB", queue = 0, trimming = false}
-"""
+LOSSLESS = 'fabric = {pfc = {alpha = 0.125}, buffer = "64MB", queue = 0, trimming = false}'
+# (name, algorithm, what differs from the plan)
+ARMS = [
+    ("pace", "pace", ""),
+    ("nscc", "nscc", ""),
+    ("rccc", "rccc", "fabric.ecn.host_links = false"),
+    ("swift", "swift", ""),
+    ("mnscc", "mnscc", ""),
+    ("nscc-recycle", "nscc", 'transport.path_policy = "recycle"'),
+    ("sird", "sird",
+     'fabric.ecn = {kind = "step", when = "dequeue", low = "0.8bdp", host_links = false}'),
+    ("hpcc", "hpcc", LOSSLESS),
+    ("dcqcn", "dcqcn", LOSSLESS),
+]
 
 HEAD = """# {cases} random cases, seed {seed}: bench/plans/battery.py
 name = "battery-{seed}{fabric}"
@@ -211,7 +191,9 @@ class Case:
 
 
 def plan(options):
-    print(HEAD.format(cases=options.cases, seed=options.seed, arms=ARMS,
+    arms = "".join(f'[[arm]]\nname = "{name}"\ntransport.cc = "{algorithm}"\n{more}\n'
+                   for name, algorithm, more in ARMS)
+    print(HEAD.format(cases=options.cases, seed=options.seed, arms=arms,
                       fabric=f"-{options.fabric}" if options.fabric else ""))
     for number in range(options.cases):
         case = Case(options.seed, number, options.fabric)

@@ -26,8 +26,6 @@ constexpr Bytes kTrimBursts = 8;
 constexpr int64_t kTrimRoundTrips = 2;  // they belong together
 constexpr double kLeastPassed = 0.25;   // of what was sent; a smaller share may be chance
 
-constexpr double kDrainRoundTrips = 8;
-
 constexpr double kNearLine = 0.99;
 constexpr double kLeastShare = 1.0 / 256;  // of the line rate
 constexpr double kStep = 1.0 / 64;         // of the line rate; doubles while paths are empty
@@ -196,7 +194,7 @@ void CoreLimit::judge(Instant now, Bytes sent) {
 // While there is a queue, `through` is all that the paths carry for this flow.
 void CoreLimit::cut(Instant now, double through, Duration delay, Bytes sent) {
   const double least = this->least();
-  rate_.cut(now, through, delay - target(), base_ + delay, kDrainRoundTrips);
+  rate_.cut(now, through, delay - target(), base_ + delay);
   rate_.lasting = std::max(rate_.lasting, least);
   sent_at_cut_ = sent;
   before_ = 0;

@@ -23,12 +23,10 @@ struct DrainingRate {
     return true;
   }
 
-  // `through` passed while the queue stood. `beyond`: the delay to drain in about `round_trips`
-  // times `round_trip`, which includes the queue.
-  void cut(Instant now, double through, Duration beyond, Duration round_trip, double round_trips) {
-    const double part =
-        static_cast<double>(beyond.ns()) / static_cast<double>(round_trip.ns()) / round_trips;
-    const double decrease = std::clamp(part, 0.0, kMost);
+  // `through` passed while the queue stood. `beyond`: the delay to drain; `round_trip` includes it.
+  void cut(Instant now, double through, Duration beyond, Duration round_trip) {
+    const double part = static_cast<double>(beyond.ns()) / static_cast<double>(round_trip.ns());
+    const double decrease = std::clamp(part / kRoundTrips, 0.0, kMost);
     lasting = through * (1 - decrease * kLasting);
     factor = 1 - decrease * (1 - kLasting);
     until = now + round_trip * kRoundTrips;

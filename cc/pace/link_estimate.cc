@@ -24,10 +24,9 @@ constexpr double kOwnPart = 0.25;   // of a packet: each user's in the queue
 constexpr int64_t kPatience = 8;    // where the senders are the limit
 
 // --- the law ---
-constexpr int64_t kDoubtWindows = 3;  // before C is doubted: others may re-route, or end
-constexpr uint32_t kLateLooks = 2;    // in a row, on hosts with jitter
-constexpr double kLeast = 1e5;        // bit/s: a packet within a second, to notice a change
-constexpr double kDrainRoundTrips = 2;
+constexpr int64_t kDoubtWindows = 3;      // before C is doubted: others may re-route, or end
+constexpr uint32_t kLateLooks = 2;        // in a row, on hosts with jitter
+constexpr double kLeast = 1e5;            // bit/s: a packet within a second, to notice a change
 constexpr double kDrained = 0.75;         // a delay below this, of that at the last cut, is falling
 constexpr double kUsed = 0.85;            // of b: counts among the host's processes
 constexpr double kIncrease = 0.25;        // packets per window
@@ -199,7 +198,7 @@ void LinkEstimate::cut(Instant now, Duration delay) {
     rate_.lasting = std::max(rate_.lasting * std::max(factor, kLeastFactor), held);
   } else {
     bound_ = std::min(rate_.lasting, meter_.most_lately());
-    rate_.cut(now, bound_, delay - target(), period() + delay, kDrainRoundTrips);
+    rate_.cut(now, bound_, delay - target(), period() + delay);
     next_growth_ = rate_.until + period();
   }
   rate_.lasting = std::max(rate_.lasting, least_);

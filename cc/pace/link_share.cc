@@ -3,8 +3,6 @@
 #include <cmath>
 #include <utility>
 
-#include "cc/rate_law.h"
-
 namespace pacecar {
 
 LinkShare::LinkShare(const FlowEnvironment& environment, uint32_t max_flows, double tolerance)

@@ -11,7 +11,7 @@ constexpr Instant kNow = Instant::from_ns(1'000'000'000);
 
 DrainingRate cut(Duration beyond, double through = 500) {
   DrainingRate rate{.lasting = 1000, .until = {}};
-  rate.cut(kNow, through, beyond, us(100), 2);
+  rate.cut(kNow, through, beyond, us(100));
   return rate;
 }
 
@@ -45,9 +45,9 @@ TEST(CcPaceDrainingRate, WithoutADelayToDrainTheRateIsWhatPassed) {
 
 TEST(CcPaceDrainingRate, AnotherCutReplacesTheFirst) {
   DrainingRate rate = cut(us(80));
-  rate.cut(kNow + us(150), 100, us(0), us(100), 2);
+  rate.cut(kNow + us(150), 100, us(0), us(100));
   EXPECT_EQ(rate.rate(), 100);
-  rate.cut(kNow + us(160), 100, us(80), us(100), 2);
+  rate.cut(kNow + us(160), 100, us(80), us(100));
   EXPECT_FALSE(rate.poll(kNow + us(359)));
   EXPECT_TRUE(rate.poll(kNow + us(360)));
 }
