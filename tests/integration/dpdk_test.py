@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 
-from limits import LIMIT_S
+from limits import ALL, LIMIT_S
 
 PROGRAM = ""
 CONFORMANCE = ""
@@ -106,6 +106,15 @@ class Ends(Device):
                     successor = self.serve(ours)
                     self.assert_good_session(theirs)
                     self.assertEqual(successor.wait(LIMIT_S), 0)
+
+    def test_both_ends_close_at_the_same_time(self):
+        ours, theirs = self.kinds["virtio"]
+        self.serve(ours, "--run_infinitely")
+        for _ in range(3):  # the threads of both ends wait for a CPU
+            self.addCleanup(self.end, subprocess.Popen(
+                [sys.executable, "-c", "while True: pass"], stdout=subprocess.PIPE))
+        for _ in range(40 if ALL else 10):
+            self.assert_good_session(theirs)
 
     def test_several_engines_are_refused_with_a_sentence(self):
         server = self.start(self.kinds["virtio"][0], PACECAR_ENGINES="2")

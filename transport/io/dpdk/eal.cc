@@ -86,13 +86,12 @@ std::vector<std::string> own_arguments(const cpu_set_t& cpus, bool pci, const Lo
   return arguments;
 }
 
-bool run_alarm(const std::function<void()>& work, std::chrono::microseconds delay) {
-  std::packaged_task<void()> task(work);
-  const auto run = [](void* own) { (*static_cast<std::packaged_task<void()>*>(own))(); };
-  auto done = task.get_future();
-  if (rte_eal_alarm_set(static_cast<uint64_t>(delay.count()), run, &task) != 0) return false;
-  done.wait();
-  return true;
+using Task = std::packaged_task<void()>;
+
+// `task` must live until it has run, on the interrupt thread.
+bool set_alarm(Task& task, std::chrono::microseconds delay) {
+  const auto run = [](void* own) { (*static_cast<Task*>(own))(); };
+  return rte_eal_alarm_set(static_cast<uint64_t>(delay.count()), run, &task) == 0;
 }
 
 Result<void> start(const std::string& arguments, bool pci, const LogSink& log) {
@@ -146,10 +145,23 @@ std::mutex& eal_mutex() {
 }
 
 void run_on_interrupt_thread(const std::function<void()>& work) {
-  if (!run_alarm(work, std::chrono::microseconds(1))) return work();  // no memory for an alarm
+  using namespace std::chrono_literals;
+  Task last(work);
+  // An alarm that is due when another one ends runs at once, before events of descriptors. So
+  // whatever these events have deferred by an alarm is done before `last`.
+  Task first([&] {
+    if (!set_alarm(last, 1us)) return last();
+    const auto due = std::chrono::steady_clock::now() + 3us;
+    while (std::chrono::steady_clock::now() < due) {
+    }
+  });
+  if (!set_alarm(first, 1us)) return work();  // no memory for an alarm
+  first.get_future().wait();
+  last.get_future().wait();
   // Earlier events of that thread may refer to descriptors that are closed now. Wait until these
   // are processed, before other descriptors with the same numbers are opened.
-  run_alarm([] {}, std::chrono::microseconds(200));
+  Task settled([] {});
+  if (set_alarm(settled, 200us)) settled.get_future().wait();
 }
 
 WithoutPipeSignal::WithoutPipeSignal() : was_pending_(is_pending()) {

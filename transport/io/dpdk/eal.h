@@ -19,9 +19,10 @@ namespace pacecar {
 // calling thread stays as it is.
 Result<void> start_eal(const std::string& arguments, bool pci, const LogSink& log);
 
-// Runs `work` on the EAL's interrupt thread and waits until it is done. Drivers such as
-// net_virtio_user close file descriptors when they are stopped. If the interrupt thread is about to
-// wait for such a descriptor, it ends the process; so drivers are stopped on this thread.
+// Runs `work` on the EAL's interrupt thread, after the work that drivers have deferred to it, and
+// waits until it is done. Drivers such as net_virtio_user close file descriptors when they are
+// stopped. If the interrupt thread is about to wait for such a descriptor, it ends the process; so
+// drivers are stopped on this thread.
 void run_on_interrupt_thread(const std::function<void()>& work);
 
 // Held during operations on devices, of which there is one at a time in the process.

@@ -70,9 +70,6 @@ DpdkPort::~DpdkPort() {
 // With eal_mutex() held.
 void DpdkPort::close() {
   if (name_.empty()) return;
-  // Work that a driver has deferred to that thread (net_virtio_user, when its peer is gone) must be
-  // done before the device is closed.
-  run_on_interrupt_thread([] {});
   devices_in_use().erase(name_);
   run_on_interrupt_thread([&] {
     rte_eth_dev_info info{};
@@ -244,6 +241,8 @@ Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& lo
                         "its memory back"));
 
   rte_eth_conf conf{};
+  conf.intr_conf.lsc = info_.driver->needs_link_interrupts &&
+                       (*info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
   if (info_.copies_on_send) conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
   if (info_.offloads_udp_checksums) {
     conf.txmode.offloads |= kMakesChecksums;

@@ -13,7 +13,7 @@ constexpr std::array kDrivers = {
                .has_slots = true,
                .defaults = "framesz=10240,blocksz=40960,framecnt=512"},
     // virtio's own header precedes a frame.
-    DpdkDriver{.name = "net_virtio_user", .room_before = 12},
+    DpdkDriver{.name = "net_virtio_user", .needs_link_interrupts = true, .room_before = 12},
     DpdkDriver{.name = "net_vhost", .copies_on_send = true, .has_slots = true},
     DpdkDriver{
         .name = "net_tap", .copies_on_send = true, .kernel_is_peer = true, .shared = "remote"},
