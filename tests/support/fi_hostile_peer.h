@@ -81,6 +81,8 @@ class FiHostilePeer {
   bool is_answered_for_good(uint16_t port, Progress progress) {
     return answer_to(port, progress).has_value();
   }
+  // How many connections that stayed open the endpoint has ended, as far as it was seen.
+  size_t ended() const { return ended_; }
   // Connects to the endpoint, accepts the endpoint's own connection without an answer, and closes
   // the first one. The endpoint's connection stays open until the peer is destroyed.
   template <typename Progress>
@@ -166,7 +168,10 @@ class FiHostilePeer {
     for (const Waiting waiting; !waiting.hangs(); waiting.pause()) {
       progress();
       for (const auto& event : bootstrap_->poll()) {
-        if (event.call != call) continue;
+        if (event.call != call) {
+          if (event.kind == EventKind::kLost) ++ended_;
+          continue;
+        }
         if (event.kind == EventKind::kAnswered) return Answer{event.greeting, call};
         bootstrap_->end(call);
         return std::nullopt;
@@ -385,6 +390,7 @@ class FiHostilePeer {
   size_t received_count_ = 0;
   bool lost_ = false;
   uint64_t attempts_ = 0;
+  size_t ended_ = 0;
 };
 
 }  // namespace pacecar::test
