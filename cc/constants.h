@@ -59,7 +59,7 @@ namespace constants_internal {
 
 inline double number(double value) { return value; }
 inline double number(int value) { return value; }
-inline double number(Rate value) { return static_cast<double>(value.bps()) / 1e6; }
+inline double number(Rate value) { return value.real_bps() / 1e6; }
 inline double number(Duration value) { return value.us(); }
 
 inline void assign(double& member, double value) { member = value; }

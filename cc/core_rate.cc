@@ -13,8 +13,7 @@ double difference(uint64_t now, uint64_t before) { return static_cast<double>(no
 }  // namespace
 
 CoreRate::CoreRate(Duration base_round_trip, double oversubscription)
-    : interval_(Duration::from_ns(
-          static_cast<int64_t>(static_cast<double>(base_round_trip.ns()) * kCoreRate.interval))),
+    : interval_(base_round_trip.scaled(kCoreRate.interval)),
       least_(std::max(kCoreRate.share / oversubscription, kCoreRate.least)) {}
 
 void CoreRate::on_counts(Instant now, const ArrivalCounts& counts) {

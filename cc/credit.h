@@ -45,7 +45,7 @@ constexpr int64_t credit_ahead(Bytes credit, uint64_t units) {
 // The most unused credit of a flow, the most it asks for at once, and the most it sends before its
 // first grant.
 inline Bytes credit_limit(const FlowEnvironment& environment) {
-  const double bps = static_cast<double>(environment.line_rate.bps()) * kCredit.limit_round_trips;
+  const double bps = environment.line_rate.real_bps() * kCredit.limit_round_trips;
   const Bytes bytes = window_for(bps, base_round_trip(environment), environment);
   return std::clamp(bytes, kCredit.limit_min_packets * environment.mtu, kCredit.limit_max);
 }

@@ -21,10 +21,8 @@ double power(double base, int64_t exponent) {
 
 DcqcnController::DcqcnController(const FlowEnvironment& environment, const Constants& constants)
     : RateController(environment, constants),
-      additive_bps_(static_cast<double>(constants.additive_increase.bps()) * line_bps_ /
-                    kReferenceLineBps),
-      hyper_bps_(static_cast<double>(constants.hyper_increase.bps()) * line_bps_ /
-                 kReferenceLineBps),
+      additive_bps_(constants.additive_increase.real_bps() * line_bps_ / kReferenceLineBps),
+      hyper_bps_(constants.hyper_increase.real_bps() * line_bps_ / kReferenceLineBps),
       target_bps_(line_bps_) {}
 
 void DcqcnController::on_ack(Instant now, const FlowSignal& ack) {

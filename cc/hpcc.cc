@@ -14,7 +14,7 @@ void HpccController::on_ack(Instant, const FlowSignal& ack) {
   if (!measured) return;
   const double excess = signal_.load() / constants_.target_load;
   const bool multiplicative = excess >= 1 || stage_ >= constants_.max_stage;
-  const auto increase = static_cast<double>(constants_.additive_increase.bps());
+  const double increase = constants_.additive_increase.real_bps();
   const double base = multiplicative ? reference_bps_ / excess : reference_bps_;
   rate_bps_ = std::clamp(base + increase, min_bps_, line_bps_);
   if (!new_round) return;

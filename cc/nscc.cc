@@ -8,12 +8,10 @@
 namespace pacecar {
 namespace {
 
-double ns(Duration d) { return static_cast<double>(d.ns()); }
-
 Duration duration(double ns) { return Duration::from_ns(static_cast<int64_t>(ns)); }
 
 bool passed(const std::optional<Instant>& since, double span, Instant now) {
-  return !since || ns(now - *since) > span;
+  return !since || (now - *since).real_ns() > span;
 }
 
 }  // namespace
@@ -27,14 +25,14 @@ NsccController::NsccController(const FlowEnvironment& environment, const Constan
       environment_(environment),
       constants_(constants),
       packet_(static_cast<double>(environment.mtu + environment.overhead)),
-      line_(static_cast<double>(environment.line_rate.bps()) / 8e9),
-      round_trip_(ns(base_round_trip(environment))),
+      line_(environment.line_rate.real_bps() / 8e9),
+      round_trip_(base_round_trip(environment).real_ns()),
       least_rtt_(round_trip_),
       median_of_(median_of) {
   target_ =
       round_trip_ * (environment.trimming ? constants.target_trimming : constants.target_dropping);
   const double a = line_ * round_trip_ / constants.scale_bytes;
-  const double b = target_ / ns(constants.scale_delay);
+  const double b = target_ / constants.scale_delay.real_ns();
   const double payload = static_cast<double>(environment.mtu);
   fair_ = constants.fair_increase * payload * a;
   proportional_ = constants.proportional_increase * payload * a * b / target_;
@@ -87,7 +85,7 @@ void NsccController::on_loss(Instant now, const Loss& loss) {
 }
 
 void NsccController::observe_least(Duration rtt) {
-  if (rtt > Duration()) least_rtt_ = std::min(least_rtt_, ns(rtt));
+  if (rtt > Duration()) least_rtt_ = std::min(least_rtt_, rtt.real_ns());
 }
 
 // The queueing delay of a packet, or the median of several; without a usable round trip, the
@@ -95,7 +93,7 @@ void NsccController::observe_least(Duration rtt) {
 double NsccController::observe_delay(const FlowSignal& ack) {
   if (ack.rtt <= Duration()) return average_delay_;
   observe_least(ack.rtt);
-  const double delay = median(ns(std::min(ack.rtt, kMaxRtt)) - least_rtt_);
+  const double delay = median(std::min(ack.rtt, kMaxRtt).real_ns() - least_rtt_);
   // Marks are set when a packet leaves the queue: a long delay without a mark is that of a queue
   // that has drained.
   const bool stale = !ack.echo_marked && delay > target_;
@@ -155,7 +153,7 @@ void NsccController::react(const Signal& signal, double acked) {
 }
 
 void NsccController::increase(double delay, double acked) {
-  if (delay < ns(constants_.fast_below)) {
+  if (delay < constants_.fast_below.real_ns()) {
     fast_acked_ += acked;
     growing_fast_ = growing_fast_ || fast_acked_ > window_;
   } else {

@@ -14,7 +14,7 @@ void PowerTcpController::on_ack(Instant, const FlowSignal& ack) {
       signal_.update(ack.path(), [this](const HopChange& hop) { return normalized_power(hop); });
   if (!measured) return;
   const double excess = signal_.load() / constants_.target_power;
-  const auto increase = static_cast<double>(constants_.additive_increase.bps());
+  const double increase = constants_.additive_increase.real_bps();
   const double gamma = constants_.smoothing;
   rate_bps_ =
       std::clamp(gamma * (reference_bps_ / excess + increase) + (1 - gamma) * reference_bps_,

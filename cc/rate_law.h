@@ -28,8 +28,7 @@ inline Bytes window_for(double bps, Duration span, const FlowEnvironment& enviro
 
 // For laws without a window: large enough never to limit the flow.
 inline Bytes no_window(const FlowEnvironment& environment) {
-  return window_for(static_cast<double>(environment.line_rate.bps()), Duration::from_s(1),
-                    environment);
+  return window_for(environment.line_rate.real_bps(), Duration::from_s(1), environment);
 }
 
 inline FlowLimits rate_limits(double bps, Bytes window, const FlowEnvironment& environment) {
@@ -59,8 +58,8 @@ class RateController : public GrantedController {
       : GrantedController(environment),
         environment_(environment),
         constants_(constants),
-        line_bps_(static_cast<double>(environment.line_rate.bps())),
-        min_bps_(std::min(static_cast<double>(constants.min_rate.bps()), line_bps_)),
+        line_bps_(environment.line_rate.real_bps()),
+        min_bps_(std::min(constants.min_rate.real_bps(), line_bps_)),
         rate_bps_(line_bps_) {}
 
   FlowEnvironment environment_;

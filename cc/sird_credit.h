@@ -27,7 +27,7 @@ inline constexpr SirdConstants kSird;
 
 // The bandwidth-delay product in payload bytes; at least one packet, and less than wraps a count.
 inline double sird_bdp(const FlowEnvironment& environment) {
-  const auto bps = static_cast<double>(environment.line_rate.bps());
+  const double bps = environment.line_rate.real_bps();
   const Bytes most = std::max(kCredit.limit_max, environment.mtu);
   return static_cast<double>(
       std::min(window_for(bps, base_round_trip(environment), environment), most));

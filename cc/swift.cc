@@ -9,10 +9,6 @@ namespace {
 
 constexpr int64_t kSmoothing = 8;  // the smoothed round trip moves by 1/8 of each sample's distance
 
-Duration scale(Duration d, double factor) {
-  return Duration::from_ns(static_cast<int64_t>(static_cast<double>(d.ns()) * factor));
-}
-
 }  // namespace
 
 // The allowance is the delay above the empty path that a well-used one may have. A fixed time for
@@ -47,8 +43,7 @@ void SwiftController::on_ack(Instant now, const FlowSignal& ack) {
   if (rtt_ < target_) {
     increase(ack);
   } else {
-    const double excess =
-        static_cast<double>((rtt_ - target_).ns()) / static_cast<double>(rtt_.ns());
+    const double excess = (rtt_ - target_).real_ns() / rtt_.real_ns();
     decrease(now, 1.0 - kSwift.beta * excess);
   }
   refresh_decision();
@@ -96,7 +91,7 @@ void SwiftController::observe_round_trip(Instant now, Duration rtt) {
     min_rtt_above_target_ = std::min(min_rtt_above_target_, rtt);
     if (now - last_below_target_ >= kSwift.base_rtt_memory) base_rtt_ = min_rtt_above_target_;
   }
-  target_ = base_rtt_ + scale(allowance_, 1.0 + kSwift.fs_range * flow_scaling());
+  target_ = base_rtt_ + allowance_.scaled(1.0 + kSwift.fs_range * flow_scaling());
 }
 
 // 0 for large windows, 1 for very small ones: n flows that collide by chance queue about sqrt(n)
@@ -131,8 +126,8 @@ void SwiftController::decrease(Instant now, double factor) {
 }
 
 double SwiftController::max_cwnd() const {
-  const double line_bytes_per_ns = static_cast<double>(environment_.line_rate.bps()) / 8e9;
-  const double targets = kSwift.max_window_targets * static_cast<double>(target_.ns());
+  const double line_bytes_per_ns = environment_.line_rate.real_bps() / 8e9;
+  const double targets = kSwift.max_window_targets * target_.real_ns();
   const double bursts = static_cast<double>(kSwift.initial_bursts * environment_.burst_bytes);
   return std::max(line_bytes_per_ns * targets, bursts) / static_cast<double>(environment_.mtu);
 }
@@ -151,8 +146,8 @@ void SwiftController::refresh_decision() {
   const bool whole_packets = cwnd_ >= 1.0;
   const double gain = whole_packets ? kSwift.pacing_gain : 1.0;
   const Duration spread = whole_packets ? std::min(smoothed_rtt_, target_) : rtt_;
-  const double bps = gain * cwnd_ * mtu * 8e9 / static_cast<double>(spread.ns());
-  if (bps < static_cast<double>(environment_.line_rate.bps())) {
+  const double bps = gain * cwnd_ * mtu * 8e9 / spread.real_ns();
+  if (bps < environment_.line_rate.real_bps()) {
     const Rate paced = std::max(Rate::from_bps(static_cast<uint64_t>(bps)), kMinRate);
     own_.rate = std::min(paced, environment_.line_rate);
     own_.limited_by = LimitedBy::kNetwork;

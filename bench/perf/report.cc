@@ -148,8 +148,7 @@ Json latency_result(uint64_t size, const TestParameters& parameters, const Phase
   const auto average = [](const Interval& interval) {
     // Nothing finished in an interval without messages, so it has no average.
     if (interval.messages == 0) return Json();
-    return Json(
-        us(static_cast<double>(interval.length.ns()) / 2 / static_cast<double>(interval.messages)));
+    return Json(us(interval.length.real_ns() / 2 / static_cast<double>(interval.messages)));
   };
   Json result = common_result(size, half_trips.count(), parameters, phase, meter, "t_avg", average);
   result["t_min"] = us(static_cast<double>(half_trips.min()));

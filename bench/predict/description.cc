@@ -36,7 +36,7 @@ double seconds(SpecReader& reader, std::string_view key, double otherwise) {
 
 double rate(SpecReader& reader, std::string_view key, double otherwise) {
   const auto bits = static_cast<uint64_t>(otherwise * 8);
-  return static_cast<double>(reader.rate(key, Rate::from_bps(bits)).bps()) / 8;
+  return reader.rate(key, Rate::from_bps(bits)).real_bps() / 8;
 }
 
 // [topology]: keys as in experiments, but with oversubscription in place of spines.

@@ -82,7 +82,7 @@ class Shares {
     const HostLimits limits = host_limits(spec.topology, spec.fabric.policers);
     for (const auto* rates : {&limits.out, &limits.in}) {
       for (const Rate rate : *rates) {
-        links_.push_back({.rate = static_cast<double>(rate.bps()) * payload});
+        links_.push_back({.rate = rate.real_bps() * payload});
       }
     }
     for (const FlowResult& flow : run.flows) {
@@ -141,7 +141,7 @@ class Shares {
                    Duration until) const {
     const int64_t interval = run_.rates[0].interval.ns();
     const double packets = kPacketsPerWindow * static_cast<double>(mtu_) * 8e9 / rate;
-    const double window = std::max(static_cast<double>(run_.base_rtt.ns()) / 2, packets);
+    const double window = std::max(run_.base_rtt.real_ns() / 2, packets);
     const auto samples = static_cast<size_t>(std::ceil(window / static_cast<double>(interval)));
     const auto lasting = static_cast<size_t>((run_.base_rtt * kLastingRoundTrips).ns() / interval);
     const size_t known = series_[flows[0]]->values.size();

@@ -150,7 +150,7 @@ double goodput(const RunResult& run) {
     bytes += flow.bytes;
   }
   if (bytes == 0 || end <= begin) return kNoFigure;
-  return static_cast<double>(bytes) * 8 / static_cast<double>((end - begin).ns());
+  return static_cast<double>(bytes) * 8 / (end - begin).real_ns();
 }
 
 double jain(const RunResult& run) {

@@ -132,13 +132,13 @@ LimitSeries Monitor::limit_series(size_t flow) const {
 double Monitor::mean_bps(uint32_t cable, Duration from, Duration until) const {
   double bits = 0;
   Duration begin = from;
-  auto bps = static_cast<double>(spec_.topology.cables[cable].rate.bps());
+  double bps = spec_.topology.cables[cable].rate.real_bps();
   for (const FaultEvent& fault : spec_.faults) {
     if (fault.kind != FaultKind::kCableRate || fault.target != cable || fault.at >= until) continue;
     const Duration end = std::max(begin, fault.at);
     bits += bps * (end - begin).seconds();
     begin = end;
-    bps = static_cast<double>(fault.rate.bps());
+    bps = fault.rate.real_bps();
   }
   return (bits + bps * (until - begin).seconds()) / (until - from).seconds();
 }

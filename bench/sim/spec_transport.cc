@@ -210,8 +210,7 @@ bool needs_telemetry(const RunSpec& run) {
 Rate TransportSpec::nominal_rate(Rate cables) const {
   if (line_rate != Rate()) return line_rate;
   if (line_rate_factor == 1) return cables;
-  return Rate::from_bps(
-      static_cast<uint64_t>(static_cast<double>(cables.bps()) * line_rate_factor));
+  return Rate::from_bps(static_cast<uint64_t>(cables.real_bps() * line_rate_factor));
 }
 
 Rate TransportSpec::first_rate_of(Rate nominal) const {

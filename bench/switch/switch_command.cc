@@ -287,7 +287,7 @@ Result<void> run(const SwitchFlags& flags, const Console& console) {
     log.open(flags.queue_log);
     log << "time_s,port,queue_bytes\n";  // of the monotonic clock
     live->set_sampler([&](Instant time, size_t port, Bytes queue_bytes) {
-      log << fmt::format("{:.6f},{},{}\n", static_cast<double>(time.ns()) * 1e-9, named[port].name,
+      log << fmt::format("{:.6f},{},{}\n", (time - Instant()).seconds(), named[port].name,
                          queue_bytes);
     });
   }

@@ -169,9 +169,8 @@ Result<Workload> random_flows(const WorkloadSpec& spec, Hosts hosts, uint64_t se
   if (!sizes) return unfit(spec, "{}", sizes.error().message);
   // Flows per nanosecond of all hosts together.
   const auto n = static_cast<double>(hosts.size());
-  const double arrivals =
-      n * spec.load * static_cast<double>(spec.rate.bps()) / 8e9 / sizes->mean();
-  const auto end = static_cast<double>(spec.length.ns());
+  const double arrivals = n * spec.load * spec.rate.real_bps() / 8e9 / sizes->mean();
+  const double end = spec.length.real_ns();
   if (arrivals * end > static_cast<double>(kMaxFlows)) {
     return unfit(spec,
                  "about {:.3g} flows would start; shorten the length or lower the load to stay "

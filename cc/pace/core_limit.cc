@@ -37,7 +37,7 @@ constexpr Duration kBaseMemory = Duration::from_s(1);
 
 CoreLimit::CoreLimit(const FlowEnvironment& environment, const PaceConstants& constants)
     : constants_(constants),
-      line_(static_cast<double>(environment.line_rate.bps())),
+      line_(environment.line_rate.real_bps()),
       wire_(static_cast<double>(environment.mtu + environment.overhead) /
             static_cast<double>(environment.mtu)),
       trims_believed_(
@@ -54,8 +54,7 @@ CoreLimit::CoreLimit(const FlowEnvironment& environment, const PaceConstants& co
 
 void CoreLimit::set_base(Duration base) {
   base_ = base;
-  const double share = static_cast<double>(base.ns()) * constants_.core_delay;
-  const Duration unit = std::max(Duration::from_ns(static_cast<int64_t>(share)), least_unit_);
+  const Duration unit = std::max(base.scaled(constants_.core_delay), least_unit_);
   if (std::exchange(unit_, unit) != unit) forget();  // delays are counted in it
 }
 
@@ -66,7 +65,7 @@ double CoreLimit::least() const { return std::min(rate_.lasting, line_ * kLeastS
 Duration CoreLimit::target() const {
   const double slowness = line_ / rate_.lasting;
   const double scale = std::clamp(slowness * slowness * kSlowScale, 1.0, kMostScale);
-  return Duration::from_ns(static_cast<int64_t>(static_cast<double>(unit_.ns()) * scale));
+  return unit_.scaled(scale);
 }
 
 bool CoreLimit::on_ack(Instant now, const FlowSignal& ack, double rate) {
@@ -143,12 +142,12 @@ void CoreLimit::restart(double rate) {
 
 // Delays of the packets beyond the delay that all of them had.
 CoreLimit::Delays CoreLimit::delays() const {
-  const auto target = static_cast<double>(this->target().ns());
+  const double target = this->target().real_ns();
   const auto quarter = static_cast<double>(unit_.ns() / kBinsPerUnit);
   // What the receiver drains. On hosts with jitter that is all of it; on others a longer delay is
   // that of a path.
   const Duration others = jitter_ > Duration() ? least_ : std::min(least_, base_);
-  const auto shared = last_hop_seen_ ? static_cast<double>(others.ns()) : 0.0;
+  const double shared = last_hop_seen_ ? others.real_ns() : 0.0;
   Delays delays;
   double sum = 0;
   double sum_late = 0;
@@ -212,9 +211,9 @@ void CoreLimit::forget() {
 }
 
 void CoreLimit::recover(double mean_delay_ns, bool counts_delay) {
-  const bool loaded = mean_delay_ns * kBinsPerUnit > static_cast<double>(unit_.ns());
+  const bool loaded = mean_delay_ns * kBinsPerUnit > unit_.real_ns();
   const double most = loaded ? constants_.core_loaded * line_ : line_;
-  const double missing = 1 - mean_delay_ns / static_cast<double>(target().ns());
+  const double missing = 1 - mean_delay_ns / target().real_ns();
   const double room = counts_delay ? std::max(missing, -1.0) : 1;
   clear_ = !loaded;
   calm_ = loaded ? 0 : std::min(calm_ + 1, kMostCalm);

@@ -25,7 +25,7 @@ struct DrainingRate {
 
   // `through` passed while the queue stood. `beyond`: the delay to drain; `round_trip` includes it.
   void cut(Instant now, double through, Duration beyond, Duration round_trip) {
-    const double part = static_cast<double>(beyond.ns()) / static_cast<double>(round_trip.ns());
+    const double part = beyond.real_ns() / round_trip.real_ns();
     const double decrease = std::clamp(part / kRoundTrips, 0.0, kMost);
     lasting = through * (1 - decrease * kLasting);
     factor = 1 - decrease * (1 - kLasting);

@@ -47,20 +47,15 @@ Duration time_at(double bps, double bits) {
   return Duration::from_ns(static_cast<int64_t>(bits * 1e9 / bps));
 }
 
-double ratio(Duration a, Duration b) {
-  return static_cast<double>(a.ns()) / static_cast<double>(b.ns());
-}
-
 }  // namespace
 
 LinkEstimate::LinkEstimate(const FlowEnvironment& environment, Duration round_trip,
                            const PaceConstants& constants)
     : constants_(constants),
       host_link_(environment.host_link),
-      nominal_(static_cast<double>(environment.line_rate.bps())),
-      first_(environment.first_rate > Rate()
-                 ? std::min(static_cast<double>(environment.first_rate.bps()), nominal_)
-                 : nominal_),
+      nominal_(environment.line_rate.real_bps()),
+      first_(environment.first_rate > Rate() ? std::min(environment.first_rate.real_bps(), nominal_)
+                                             : nominal_),
       least_(std::min(kLeast, nominal_)),
       packet_bits_(static_cast<double>(environment.mtu + environment.overhead) * 8),
       packet_time_(environment.line_rate.time_for(environment.mtu + environment.overhead)),
@@ -188,12 +183,12 @@ void LinkEstimate::cut(Instant now, Duration delay) {
   if (now < next_cut_) return;
   next_cut_ = now + period() + round_trip_ / 2 + delay;  // when this cut shows, at the earliest
   next_growth_ = now + period();
-  const bool falling = cut_delay_ > Duration() && ratio(delay, cut_delay_) < kDrained;
+  const bool falling = delay < cut_delay_.scaled(kDrained);
   cut_delay_ = delay;
   witnesses_.on_queue(now);
   if (falling) return;
   if (neighbor_.kept() > Duration()) {
-    const double factor = 1 - kSwiftDecrease * (1 - ratio(target(), delay));
+    const double factor = 1 - kSwiftDecrease * (1 - target().real_ns() / delay.real_ns());
     const double held = std::min(rate_.lasting, held_part());
     rate_.lasting = std::max(rate_.lasting * std::max(factor, kLeastFactor), held);
   } else {
@@ -213,7 +208,7 @@ void LinkEstimate::grow(Instant now, Duration delay) {
     rate_.lasting = std::min(rate_.lasting + packet / (window_ + delay).seconds(), nominal_);
     return;
   }
-  const double missing = 1 - ratio(delay, target());
+  const double missing = 1 - delay.real_ns() / target().real_ns();
   const bool empty = missing > 0.5;
   const bool near = std::abs(rate_.lasting - bound_) <= kNear * bound_;
   double grown = rate_.lasting + missing * kIncrease * packet / window_.seconds();
@@ -228,7 +223,7 @@ void LinkEstimate::level(Instant now) {
   if (counts && now < next_level_) return;
   next_level_ = now + window_;
   const Rate own = Rate::from_bps(counts ? static_cast<uint64_t>(rate_.lasting) : 0);
-  const auto fair = static_cast<double>(host_link_->fair_part(own).bps());
+  const double fair = host_link_->fair_part(own).real_bps();
   if (!counts) return;
   rate_.lasting = std::clamp(rate_.lasting + kLevel * (fair - rate_.lasting), least_, nominal_);
 }

@@ -6,7 +6,7 @@
 namespace pacecar {
 
 LinkShare::LinkShare(const FlowEnvironment& environment, uint32_t max_flows, double tolerance)
-    : nominal_(static_cast<double>(environment.line_rate.bps())),
+    : nominal_(environment.line_rate.real_bps()),
       host_link_(environment.host_link),
       tolerance_(tolerance),
       members_(max_flows),
@@ -50,7 +50,7 @@ void LinkShare::leave_queue(uint32_t flow) {
 }
 
 void LinkShare::divide_queue(uint32_t causer) {
-  const auto limit = [](const Member& m) { return static_cast<double>(m.limit.bps()); };
+  const auto limit = [](const Member& m) { return m.limit.real_bps(); };
   double left = 0;
   for (const uint32_t flow : queue_) {
     const Member& m = members_[flow];
@@ -82,8 +82,8 @@ void LinkShare::poll(Instant now) {
   if (claim == claim_ && !host_link_->due(now)) return;
   claim_ = claim;
   host_link_->claim(now, claim);
-  line_ = std::min(static_cast<double>(host_link_->part().bps()), nominal_);
-  reach_ = std::clamp(static_cast<double>(host_link_->reach().bps()), line_, nominal_);
+  line_ = std::min(host_link_->part().real_bps(), nominal_);
+  reach_ = std::clamp(host_link_->reach().real_bps(), line_, nominal_);
   look(kInactive);
 }
 
@@ -117,7 +117,7 @@ double LinkShare::share(uint32_t flow) const {
 double LinkShare::usable(uint32_t flow) const {
   const Member& m = members_[flow];
   if (reach_level_ != WaterFill::kNoLevel) return reach_level_ * m.weight;
-  return std::min(static_cast<double>(m.limit.bps()) + spare_, reach_);
+  return std::min(m.limit.real_bps() + spare_, reach_);
 }
 
 void LinkShare::touch_all() {

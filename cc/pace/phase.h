@@ -12,23 +12,18 @@
 
 namespace pacecar {
 
-// A moment: a quarter of a round trip, or the hosts' jitter if that is longer.
-inline Duration pace_moment(Duration round_trip, Duration jitter) {
-  return std::max(round_trip / 4, jitter);
-}
-inline Duration pace_moment(const FlowEnvironment& environment) {
-  return pace_moment(base_round_trip(environment), environment.jitter);
-}
-
 // End hosts whose jitter is longer than a burst on the line keep no phases.
 inline bool keeps_phases(const FlowEnvironment& environment) {
   return environment.jitter <= environment.line_rate.time_for(environment.burst_bytes);
 }
 
-// A flow's burst, payload: a moment's worth in whole packets, between one packet and `most`. Sender
-// and receiver compute the same.
-inline Bytes pace_burst(Rate rate, Duration moment, Bytes mtu, Bytes most) {
-  return std::clamp(rate.bytes_in(moment) / mtu * mtu, mtu, std::max(most, mtu));
+// A flow's burst, payload: what it sends in a quarter of a round trip, or in the hosts' jitter if
+// that is longer, in whole packets; between one packet and the NIC's burst. Sender and receiver
+// compute the same.
+inline Bytes pace_burst(Rate rate, const FlowEnvironment& environment) {
+  const Bytes mtu = environment.mtu;
+  const Duration moment = std::max(base_round_trip(environment) / 4, environment.jitter);
+  return std::clamp(rate.bytes_in(moment) / mtu * mtu, mtu, std::max(environment.burst_bytes, mtu));
 }
 
 // Bytes on the wire of so much payload, in packets of up to `mtu`.
@@ -38,7 +33,7 @@ inline Bytes on_wire(Bytes payload, Bytes mtu, Bytes overhead) {
 
 // Time between two bursts, in nanoseconds.
 inline double pace_gap_ns(Rate rate, Bytes burst, Bytes mtu, Bytes overhead) {
-  return static_cast<double>(on_wire(burst, mtu, overhead)) * 8e9 / static_cast<double>(rate.bps());
+  return static_cast<double>(on_wire(burst, mtu, overhead)) * 8e9 / rate.real_bps();
 }
 
 // Fraction of the gap, 0 .. 1.

@@ -46,11 +46,6 @@ PaceReceiver::PaceReceiver(const FlowEnvironment& environment, uint32_t max_flow
   active_.reserve(max_flows);
 }
 
-PaceReceiver::Flow& PaceReceiver::at(uint32_t flow) {
-  PACECAR_CHECK(flow < flows_.size() && flows_[flow].present);
-  return flows_[flow];
-}
-
 const PaceReceiver::Flow& PaceReceiver::at(uint32_t flow) const {
   PACECAR_CHECK(flow < flows_.size() && flows_[flow].present);
   return flows_[flow];

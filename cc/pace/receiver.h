@@ -15,6 +15,7 @@
 // Purity and thread rule as for Allocator.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "cc/allocator.h"
@@ -98,7 +99,7 @@ class PaceReceiver final : public Allocator {
   // One pass sends what is due, in this order.
   enum class Stage : uint8_t { kCuts, kRaises, kRepeats, kDone };
 
-  Flow& at(uint32_t flow);
+  Flow& at(uint32_t flow) { return const_cast<Flow&>(std::as_const(*this).at(flow)); }
   const Flow& at(uint32_t flow) const;
   void wake(Instant now, Flow& flow);
   void activate(Instant now, uint32_t flow);

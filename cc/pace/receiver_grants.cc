@@ -28,7 +28,6 @@ constexpr int64_t kRaiseShare = 10;
 constexpr int64_t kPausesPerValidity = 4;
 
 Rate rate_of(double bps) { return Rate::from_bps(static_cast<uint64_t>(std::max(bps, 1.0))); }
-double bps_of(Rate rate) { return static_cast<double>(rate.bps()); }
 
 }  // namespace
 
@@ -44,11 +43,11 @@ Rate PaceReceiver::hold(uint32_t posted) const {
 
 Rate PaceReceiver::target(const Flow& f) const {
   if (!f.active()) return hold(posted_);
-  const double usable = bps_of(f.usable);
+  const double usable = f.usable.real_bps();
   double rate = level_ == WaterFill::kNoLevel ? usable + spare_ * f.weight
                                               : std::min(level_ * f.weight, usable * (1 + kSlack));
-  if (f.newcomer) rate = std::min(rate, bps_of(hold(posted_)));
-  if (f.phase != Phase::kLasting) rate = std::min(level_ * f.weight, bps_of(f.granted));
+  if (f.newcomer) rate = std::min(rate, hold(posted_).real_bps());
+  if (f.phase != Phase::kLasting) rate = std::min(level_ * f.weight, f.granted.real_bps());
   return rate_of(std::min(rate, link_.line()));
 }
 
@@ -78,8 +77,8 @@ bool PaceReceiver::differs(const Flow& f, double tolerance) const {
   if (f.granted == Rate() || (phases_ && f.slot != f.sent_slot)) return true;
   if (f.sent_busy != (busy_ && !f.active())) return true;
   if (f.sent_guessed != guesses(f)) return true;
-  const double granted = bps_of(f.granted);
-  const double rate = bps_of(target(f));
+  const double granted = f.granted.real_bps();
+  const double rate = target(f).real_bps();
   if (!f.active() && environment_.jitter > Duration()) {
     return std::max(rate, granted) > std::min(rate, granted) * kHoldSwing;
   }
@@ -111,11 +110,10 @@ GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
   f.sent_busy = update.grant.busy = busy_ && !f.active();
   f.sent_guessed = update.grant.guessed;
   if (f.sent_busy) return update;
-  const Bytes burst =
-      pace_burst(f.granted, pace_moment(environment_), environment_.mtu, environment_.burst_bytes);
+  const Bytes burst = pace_burst(f.granted, environment_);
   const double gap = pace_gap_ns(f.granted, burst, environment_.mtu, environment_.overhead);
   const double fraction = pace_fraction(first_slot() + f.slot);
-  const auto begun = static_cast<double>((now - Instant() + environment_.grid_origin).ns());
+  const double begun = (now - Instant() + environment_.grid_origin).real_ns();
   const double phase = modulo(fraction * gap - begun, gap);
   update.grant.aligned = true;
   update.grant.phase = Duration::from_ns(static_cast<int64_t>(phase));
@@ -220,7 +218,7 @@ void PaceReceiver::claim_part(Instant now) {
     const Rate prospect = host_link_->prospect(weight);
     line = !active || newcomers_ ? prospect : std::max(line, prospect);
   }
-  link_.set_part(std::min(bps_of(line), bps_of(environment_.line_rate)));
+  link_.set_part(std::min(line.real_bps(), environment_.line_rate.real_bps()));
 }
 
 // Whether flows of other processes may wake up together with ours.

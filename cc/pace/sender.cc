@@ -72,8 +72,6 @@ Rate rate_of(double bps) {
   return std::max(Rate::from_bps(static_cast<uint64_t>(std::max(bps, 0.0))), kLeastRate);
 }
 
-double bps(Rate rate) { return static_cast<double>(rate.bps()); }
-
 }  // namespace
 
 PaceController::PaceController(const FlowEnvironment& environment, const PaceConstants& constants,
@@ -105,7 +103,7 @@ void PaceController::set_weight(Instant now, uint32_t weight) {
 
 void PaceController::on_ack(Instant now, const FlowSignal& ack) {
   last_ack_ = now;
-  if (core_.on_ack(now, ack, bps(decision_.rate))) refresh(now);
+  if (core_.on_ack(now, ack, decision_.rate.real_bps())) refresh(now);
   if (core_.clear()) link_.note_clear(now);
 }
 
@@ -162,7 +160,7 @@ PaceController::Phase PaceController::governed() const {
 // with about what was asked.
 PaceController::Phase PaceController::obeying() const {
   if (!announced()) return phase_ == Phase::kLeading ? phase_ : Phase::kObeying;
-  const bool enough = bps(grant_.rate) >= bps(advertised_->usable) * kOwnLinkShare;
+  const bool enough = grant_.rate.real_bps() >= advertised_->usable.real_bps() * kOwnLinkShare;
   const bool shared = phase_ == Phase::kLeading || link_.backlogged() > 1;
   return enough && shared ? Phase::kLeading : Phase::kObeying;
 }
@@ -199,9 +197,9 @@ double PaceController::rate_in_turn(double granted) const {
 
 // The granted rate as in force now, in bit/s.
 double PaceController::granted(Instant now) const {
-  const double line = bps(environment_.line_rate);
+  const double line = environment_.line_rate.real_bps();
   if (held_ != Held::kGrant) return line;
-  double rate = bps(grant_.rate);
+  double rate = grant_.rate.real_bps();
   if (phase_ == Phase::kOpening) rate = std::min(rate * overcommitted(), line);
   if (queues()) rate = std::max(rate, rate_in_turn(rate));
   const Duration over = now - std::max(granted_at_, busy_since_) - grant_.validity;
@@ -214,7 +212,7 @@ double PaceController::granted(Instant now) const {
 PaceController::Choice PaceController::choose(Instant now) const {
   const double grant = granted(now);
   const double core = core_.rate();
-  Choice choice{.rate = std::min(link_.share(flow_), bps(environment_.line_rate)),
+  Choice choice{.rate = std::min(link_.share(flow_), environment_.line_rate.real_bps()),
                 .limited_by = limit_at_line(environment_)};
   if (core < choice.rate) choice = {core, LimitedBy::kNetwork};
   if (grant < choice.rate) choice = {grant, LimitedBy::kGrant};
@@ -238,8 +236,7 @@ FlowLimits PaceController::decide(Instant now) {
   if (lapsed || queues()) refresh(now);  // a rate in turn depends on the number of flows
   const Choice choice = choose(now);
   const Rate rate = std::min(rate_of(choice.rate), environment_.line_rate);
-  const Bytes burst =
-      pace_burst(rate, pace_moment(environment_), environment_.mtu, environment_.burst_bytes);
+  const Bytes burst = pace_burst(rate, environment_);
   decision_.rate = rate;
   decision_.limited_by = choice.limited_by;
   decision_.burst = burst;
@@ -286,7 +283,7 @@ void PaceController::align(Instant now, Rate rate, Bytes burst) {
   if (!possible) return;
   const double gap = pace_gap_ns(rate, burst, environment_.mtu, environment_.overhead);
   const Instant grid = granted_at_ - round_trip_ + grant_.phase;
-  const double wait = modulo(static_cast<double>((grid - now).ns()), gap);
+  const double wait = modulo((grid - now).real_ns(), gap);
   decision_.grid = {.point = now + Duration::from_ns(static_cast<int64_t>(wait)),
                     .period = Duration::from_ns(static_cast<int64_t>(gap))};
   // A brief message could not make up for a lost gap.
@@ -365,7 +362,7 @@ bool PaceController::announced() const {
 }
 
 bool PaceController::worth_advertising(Instant now, double usable) const {
-  const double before = advertised_ ? bps(advertised_->usable) : 0;
+  const double before = advertised_ ? advertised_->usable.real_bps() : 0;
   if (!has_backlog()) {
     return before > 0 && now - advertised_at_ >= std::max(kFinalDemandAfter, environment_.pause);
   }

@@ -61,7 +61,7 @@ void set_speed(Rate rate, ibv_port_attr* attr) {
   static constexpr std::pair<uint8_t, double> kSpeeds[] = {{1, 2.5}, {2, 5},   {4, 10},
                                                            {16, 14}, {32, 25}, {64, 50}};
   static constexpr std::pair<uint8_t, int> kWidths[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}};
-  const double wanted = static_cast<double>(rate.bps()) / 1e9;
+  const double wanted = rate.real_bps() / 1e9;
   double best = 1e18;
   for (const auto& [width, lanes] : kWidths) {
     for (const auto& [speed, gbps] : kSpeeds) {

@@ -30,18 +30,16 @@ Result<TestResult> test_request(const Attachment& at, RequestPool<Own>& pool, Re
   return result;
 }
 
-double bps_of(Rate rate) { return static_cast<double>(rate.bps()); }
-
 FlowView view_of(const Explanation& flow, Duration rtt) {
   return {.limited_by = to_string(flow.limited_by),
-          .rate_bps = bps_of(flow.rate),
-          .grant_bps = bps_of(flow.grant),
+          .rate_bps = flow.rate.real_bps(),
+          .grant_bps = flow.grant.real_bps(),
           .grant_age_ns = static_cast<uint64_t>(flow.grant_age.ns()),
           .phase_ns = static_cast<uint64_t>(flow.phase.ns()),
           .epoch = flow.epoch,
-          .share_bps = bps_of(flow.share),
-          .core_bps = bps_of(flow.core),
-          .budget_bps = bps_of(flow.rate_max),
+          .share_bps = flow.share.real_bps(),
+          .core_bps = flow.core.real_bps(),
+          .budget_bps = flow.rate_max.real_bps(),
           .rtt_us = rtt.us()};
 }
 

@@ -333,7 +333,7 @@ void EngineContext::add_statistics(const RunningNic& nic, Statistics& sum) const
     sum.expected_senders = report.hint.peers;
     sum.flow_state_bytes += messenger.flow_memory().state;
     sum.flow_queue_bytes += messenger.flow_memory().queues;
-    sum.rate_bps += static_cast<double>(report.limits.rate.bps());
+    sum.rate_bps += report.limits.rate.real_bps();
     sum.rtt_us = std::max(sum.rtt_us, report.rtt.us());
     sum.weight = report.weight;
     sum.congestion_control = params_.cc;

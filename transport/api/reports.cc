@@ -7,9 +7,7 @@
 namespace pacecar {
 namespace {
 
-std::string gbps(Rate rate) {
-  return fmt::format("{:.3g} Gb/s", static_cast<double>(rate.bps()) * 1e-9);
-}
+std::string gbps(Rate rate) { return fmt::format("{:.3g} Gb/s", rate.real_bps() * 1e-9); }
 
 std::string limits_of(const Stall& stall) {
   const Explanation& flow = stall.explanation;

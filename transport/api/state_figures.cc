@@ -13,7 +13,7 @@ using metrics::NicFigures;
 
 constexpr double kBitsPerByte = 8;
 
-double bytes_per_second(Rate rate) { return static_cast<double>(rate.bps()) / kBitsPerByte; }
+double bytes_per_second(Rate rate) { return rate.real_bps() / kBitsPerByte; }
 
 bool stalls(const FlowStatus& flow) { return flow.requests > 0 && flow.still >= kStallLimit; }
 

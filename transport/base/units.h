@@ -22,14 +22,18 @@ class Duration {
   static constexpr Duration max() { return Duration(std::numeric_limits<int64_t>::max()); }
 
   constexpr int64_t ns() const { return ns_; }
-  constexpr double us() const { return static_cast<double>(ns_) * 1e-3; }
-  constexpr double seconds() const { return static_cast<double>(ns_) * 1e-9; }
+  constexpr double real_ns() const { return static_cast<double>(ns_); }
+  constexpr double us() const { return real_ns() * 1e-3; }
+  constexpr double seconds() const { return real_ns() * 1e-9; }
 
   constexpr auto operator<=>(const Duration&) const = default;
   constexpr Duration operator+(Duration d) const { return Duration(ns_ + d.ns_); }
   constexpr Duration operator-(Duration d) const { return Duration(ns_ - d.ns_); }
   constexpr Duration operator*(int64_t k) const { return Duration(ns_ * k); }
   constexpr Duration operator/(int64_t k) const { return Duration(ns_ / k); }
+  constexpr Duration scaled(double k) const {
+    return Duration(static_cast<int64_t>(real_ns() * k));
+  }
 
  private:
   constexpr explicit Duration(int64_t ns) : ns_(ns) {}
@@ -64,7 +68,8 @@ class Rate {
   static constexpr Rate from_gbps(uint64_t gbps) { return Rate(gbps * 1'000'000'000); }
 
   constexpr uint64_t bps() const { return bps_; }
-  constexpr double gbps() const { return static_cast<double>(bps_) * 1e-9; }
+  constexpr double real_bps() const { return static_cast<double>(bps_); }
+  constexpr double gbps() const { return real_bps() * 1e-9; }
   // Bytes that this rate moves in `d`, rounded down; 0 for a negative span.
   constexpr Bytes bytes_in(Duration d) const {
     if (d.ns() <= 0) return 0;

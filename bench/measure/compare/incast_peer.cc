@@ -53,7 +53,7 @@ struct Settings {
   double seconds = 5;
 };
 
-double to_seconds(Instant time) { return static_cast<double>(time.ns()) * 1e-9; }
+double to_seconds(Instant time) { return (time - Instant()).seconds(); }
 
 void rest(const Settings& settings) {
   const timespec span{0, Duration::from_us(settings.poll_us).ns()};

@@ -24,9 +24,10 @@ FlowEnvironment late_by(Duration jitter) {
   return environment;
 }
 
-TEST(CcPaceJitter, MomentIsAQuarterOfARoundTripOrTheJitter) {
-  EXPECT_EQ(pace_moment(kFabric), kFabric.base_rtt / 4);
-  EXPECT_EQ(pace_moment(late_by(kFabric.base_rtt)), kFabric.base_rtt);
+TEST(CcPaceJitter, BurstLastsAsLongAsTheJitter) {
+  FlowEnvironment environment = late_by(kFabric.base_rtt);
+  environment.burst_bytes = Bytes{1} << 20;
+  EXPECT_EQ(pace_burst(Rate::from_gbps(400), environment), 97 * 4096U) << "400,000 bytes in 8 us";
 }
 
 TEST(CcPaceJitter, FlowKeepsNoPhaseWhenJitterExceedsABurst) {

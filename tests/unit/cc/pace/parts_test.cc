@@ -36,12 +36,14 @@ TEST(CcPacePhase, FirstSlotsAreSpreadAboutEvenly) {
 }
 
 TEST(CcPacePhase, BurstIsAQuarterOfARoundTripInWholePackets) {
-  EXPECT_EQ(pace_burst(Rate::from_gbps(400), kRoundTrip / 4, kMtu, 1 << 20), 24 * kMtu);
-  EXPECT_EQ(pace_burst(Rate::from_gbps(400), kRoundTrip / 4, kMtu, 8 * kMtu), 8 * kMtu);
-  EXPECT_EQ(pace_burst(Rate::from_gbps(1), kRoundTrip / 4, kMtu, 8 * kMtu), kMtu)
-      << "at least one packet";
-  EXPECT_EQ(pace_burst(Rate::from_gbps(400), kRoundTrip / 4, kMtu, 0), kMtu);
-  EXPECT_EQ(pace_burst(Rate(), kRoundTrip / 4, kMtu, 8 * kMtu), kMtu);
+  FlowEnvironment environment{.mtu = kMtu, .burst_bytes = 1 << 20, .base_rtt = kRoundTrip};
+  EXPECT_EQ(pace_burst(Rate::from_gbps(400), environment), 24 * kMtu);
+  environment.burst_bytes = 8 * kMtu;
+  EXPECT_EQ(pace_burst(Rate::from_gbps(400), environment), 8 * kMtu);
+  EXPECT_EQ(pace_burst(Rate::from_gbps(1), environment), kMtu) << "at least one packet";
+  EXPECT_EQ(pace_burst(Rate(), environment), kMtu);
+  environment.burst_bytes = 0;
+  EXPECT_EQ(pace_burst(Rate::from_gbps(400), environment), kMtu);
 }
 
 TEST(CcPacePhase, GapIsTheTimeOfABurstOnTheWire) {
