@@ -207,6 +207,19 @@ CLI::Validator positive_number(double max) {
       "");
 }
 
+CLI::Validator seconds(double max) {
+  return CLI::Validator(
+      [max](std::string& text) {
+        std::string number = text.ends_with('s') ? text.substr(0, text.size() - 1) : text;
+        if (!positive_number(max)(number).empty()) {
+          return fmt::format("'{}' is not a number of seconds above 0 and at most {:g}", text, max);
+        }
+        text = number;
+        return std::string();
+      },
+      "");
+}
+
 CLI::Option* add_hosts_flags(CLI::App& app, HostsFlags& flags, const std::string& what) {
   app.option_defaults()->group("Many hosts");
   auto* hosts =

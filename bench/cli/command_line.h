@@ -67,6 +67,8 @@ CLI::Validator whole_number(uint64_t min, uint64_t max);
 // As whole_number, with a suffix K, M or G for powers of 1024.
 CLI::Validator byte_count(uint64_t min, uint64_t max);
 CLI::Validator positive_number(double max);
+// A transform. As positive_number, also with the unit: 5s.
+CLI::Validator seconds(double max);
 
 // The flags with which a subcommand runs on other hosts (bench/hosts).
 struct HostsFlags {

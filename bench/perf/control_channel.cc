@@ -60,6 +60,12 @@ int connect_one(int fd, const addrinfo& target, Duration limit) {
   return is_self_connection(fd) ? ECONNREFUSED : 0;
 }
 
+bool lacks_scope(const addrinfo& target) {
+  if (target.ai_family != AF_INET6) return false;
+  const auto& address = *reinterpret_cast<const sockaddr_in6*>(target.ai_addr);
+  return IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr) && address.sin6_scope_id == 0;
+}
+
 }  // namespace
 
 Result<Addresses> resolve(const std::string& host, uint16_t port, int flags) {
@@ -87,6 +93,10 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t
     return fail(ErrorCode::kNotFound,
                 "host '{}' has no address ({}): check its spelling and the resolver", host,
                 addresses.error().message);
+  }
+  if (lacks_scope(**addresses)) {
+    return invalid("'{0}' is a link-local address: add the interface that leads there, as {0}%eth0",
+                   host);
   }
   const auto no_source = [&] {
     return invalid("--source_ip {} is no address of this host: 'ip address' lists them", source);

@@ -7,6 +7,7 @@
 
 #include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
+#include "transport/base/to_number.h"
 
 namespace pacecar::perf {
 namespace {
@@ -23,6 +24,7 @@ constexpr double kQpTimeoutUnitUs = 4.096;
 constexpr double kQpTimeouts = 8;        // one try and perftest's seven retries
 constexpr uint64_t kMinTimeoutMs = 100;  // PACECAR_TIMEOUT's
 constexpr double kMaxRate = 1e13;        // bit/s, as PACECAR_RATE_MAX
+constexpr double kRepeatSeconds = 5;     // of each test with --run_infinitely, as perftest
 constexpr double kPairSeconds = 1;       // with --hosts: 1000 messages would be too short a test
 constexpr int kMaxGpu = 1023;
 constexpr const char* kDefaultJsonFile = "perftest_out.json";
@@ -47,9 +49,14 @@ CLI::Option* add_positive(CLI::App& app, const char* flag, double& value, double
   return app.add_option(flag, value, help)->check(cli::positive_number(max));
 }
 
+CLI::Option* add_seconds(CLI::App& app, const char* flag, double& value, const char* help) {
+  return app.add_option(flag, value, help)->transform(cli::seconds(kMaxDurationSeconds));
+}
+
 void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
   TestParameters& parameters = options.parameters;
-  app.add_option("host", options.host, "the server's name or address; without it, be the server");
+  app.add_option("host", options.host,
+                 "the server's name or address, also HOST:PORT; without it, be the server");
   add_number(app, "-p,--port", options.port, 0, 65535, "TCP port of the control channel")
       ->capture_default_str();
   app.add_option("--bind", options.bind,
@@ -69,21 +76,21 @@ void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
   auto* iterations = add_number(app, "-n,--iters", parameters.iterations, 1, kMaxIterations,
                                 "messages per connection")
                          ->capture_default_str();
-  add_positive(app, "-D,--duration", parameters.duration_s, kMaxDurationSeconds,
-               "seconds to run for, instead of -n")
+  add_seconds(app, "-D,--duration", parameters.duration_s, "seconds to run for, instead of -n")
       ->excludes(iterations);
-  add_number(app, "-m,--mtu", parameters.mtu_bytes, 256, 16384, "payload bytes per packet");
+  add_number(app, "-m,--mtu", parameters.mtu_bytes, 256, 16384,
+             "most payload bytes per packet; the banner has those in use");
   add_number(app, "-T,--tos,--tclass", parameters.tos, 0, 252,
              "IP type of service of data packets: a multiple of 4");
   app.add_option("--cc", parameters.congestion_control,
                  "congestion control (see 'pacecar info' for their names)");
-  add_positive(app, "--interval", options.interval_s, kMaxDurationSeconds,
-               "print the rate every so many seconds");
+  add_seconds(app, "--interval", options.interval_s, "seconds after which to print the rate");
   app.add_flag("--data_validation", parameters.validate,
                "send a pattern in every message and check it at the receiver");
   app.add_flag("--cpu_util", parameters.cpu_util, "add a column with this process' CPU time");
   app.add_flag("--run_infinitely", options.run_infinitely,
-               "server: serve one client after the other; client: repeat until stopped");
+               "server: serve one client after the other; client: repeat until stopped, for 5 s "
+               "each unless -D or -n is given");
   cli::add_json_flag(app, options.json_file, "write the results");
   app.add_option("--out_json_file", options.json_file, "perftest's name for --json=FILE");
   const auto default_file = [&options] {
@@ -114,8 +121,8 @@ void add_many_hosts_flags(CLI::App& app, ManyHosts& many) {
   add_positive(app, "--least", many.least, 1,
                "exit with 3 when a pair is worse than this share of the median, such as 0.8")
       ->needs(hosts);
-  add_positive(app, "--pair-limit", many.pair_limit_s, kMaxDurationSeconds,
-               "seconds that one measurement may take (default: by its length)")
+  add_seconds(app, "--pair-limit", many.pair_limit_s,
+              "seconds that one measurement may take (default: by its length)")
       ->needs(hosts);
   app.option_defaults()->group("Options");
 }
@@ -163,8 +170,8 @@ void add_perftest_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
       ->excludes(gpu);
   app.add_flag("--use_cuda_dmabuf", options.gpu.dma_buf,
                "the GPU's memory is registered as a dma-buf (default: by PACECAR_GPU)");
-  add_positive(app, "-f,--margin", options.margin_s, kMaxDurationSeconds,
-               "with -D: seconds to exclude at the start and at the end")
+  add_seconds(app, "-f,--margin", options.margin_s,
+              "with -D: seconds to exclude at the start and at the end")
       ->needs("--duration");
   const auto without_folder = [](std::string& counter) {
     counter.erase(0, counter.rfind('/') + 1);
@@ -269,6 +276,22 @@ Result<void> add_port(const RawFlags& raw, TestOptions& options) {
   return {};
 }
 
+// Takes the port out of HOST:PORT and [IPV6]:PORT.
+Result<void> split_port(const CLI::App& app, TestOptions& options) {
+  const size_t colon = options.host.rfind(':');
+  if (colon == std::string::npos || colon == 0) return {};
+  const bool bracketed = options.host[colon - 1] == ']';
+  if (!bracketed && options.host.find(':') != colon) return {};  // an IPv6 address
+  const auto port = to_number<uint16_t>(options.host.substr(colon + 1));
+  if (!port || *port == 0 || (app.count("--port") > 0 && options.port != *port)) {
+    return invalid("'{}' does not end with the server's port, from 1 to 65535 and as -p has it",
+                   options.host);
+  }
+  options.port = *port;
+  options.host.resize(colon);
+  return {};
+}
+
 // Sets the flags of each pair.
 void choose_pair_flags(const CLI::App& app, TestOptions& options) {
   ManyHosts& many = options.many;
@@ -290,6 +313,7 @@ Result<void> complete(TestKind kind, const CLI::App& app, const RawFlags& raw,
   if (app.count("host") > 0 && options.host.empty()) {
     return invalid("the server's name is empty: leave it out to be the server, or name one");
   }
+  RETURN_IF_ERROR(split_port(app, options));
   if (!options.host.empty() && options.port == 0) {
     return invalid("-p 0 is for the server: name the server's port");
   }
@@ -307,9 +331,17 @@ Result<void> complete(TestKind kind, const CLI::App& app, const RawFlags& raw,
     const uint64_t fitting = kLatencyBufferBytes / std::max<uint64_t>(options.sizes.back(), 1);
     parameters.tx_depth = static_cast<uint32_t>(std::clamp<uint64_t>(fitting, 2, kMaxLatencyDepth));
   }
+  if (options.run_infinitely && parameters.duration_s == 0 && app.count("--iters") == 0) {
+    parameters.duration_s = kRepeatSeconds;
+  }
+  // More than all messages are never in flight.
+  const bool counted = kind == TestKind::kBandwidth && parameters.duration_s == 0;
+  const uint64_t most = counted ? parameters.iterations : kMaxDepth;
+  parameters.tx_depth = static_cast<uint32_t>(std::min<uint64_t>(parameters.tx_depth, most));
   const CLI::Option* rx_depth = app.get_option_no_throw("--rx-depth");
   if (rx_depth == nullptr || rx_depth->count() == 0) {
-    parameters.rx_depth = std::min(2 * parameters.tx_depth, kMaxDepth);
+    parameters.rx_depth =
+        static_cast<uint32_t>(std::min<uint64_t>({2 * parameters.tx_depth, kMaxDepth, most}));
   }
   const uint64_t buffers = buffer_bytes(parameters, options.sizes.back());
   if (buffers > kMaxBufferBytes) {

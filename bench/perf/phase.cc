@@ -1,8 +1,11 @@
 #include "bench/perf/phase.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "bench/cli/clock.h"
 #include "bench/cli/interrupt.h"
@@ -168,6 +171,22 @@ Result<void> drain(const End& end, Pump& pump) {
 }
 
 }  // namespace
+
+Result<void> check_counters(const std::vector<std::string>& names, const Context& context) {
+  std::set<std::string> counted;
+  for (const auto& [name, member] : kCounters) counted.insert(name);
+  for (size_t nic = 0; nic < context.nics().size(); ++nic) {
+    for (const DeviceCounter& each : context.statistics(nic).device_counters) {
+      counted.insert(each.name);
+    }
+  }
+  for (const std::string& name : names) {
+    if (counted.contains(name)) continue;
+    return invalid("-W {}: there is no such counter: choose from {}", name,
+                   fmt::join(counted, ", "));
+  }
+  return {};
+}
 
 Json to_json(const FlowView& flow) {
   Json object = {{"limited_by", flow.limited_by}};

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "bench/perf/control_channel.h"
 #include "bench/perf/streams.h"
@@ -32,6 +34,9 @@ nlohmann::json to_json(const EndReport& report);
 // Errors: kPeer when a member is missing or impossible.
 Result<FlowView> flow_view_from_json(const nlohmann::json& object);
 Result<EndReport> end_report_from_json(const nlohmann::json& object);
+
+// Errors: kInvalidArgument for a name that `context` does not count, with all that it does.
+Result<void> check_counters(const std::vector<std::string>& names, const Context& context);
 
 struct PhaseGoal {
   uint64_t messages = 0;  // per stream; 0: run for `duration`

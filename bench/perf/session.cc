@@ -128,7 +128,12 @@ struct Side {
                     .log = console.log_sink()};
     opening.settings.insert(opening.settings.end(), options.settings.begin(),
                             options.settings.end());
-    return Context::open(opening);
+    auto context = Context::open(opening);
+    constexpr std::string_view kParameter = "PACECAR_NICS";
+    if (!context && !options.nics.empty() && context.error().message.starts_with(kParameter)) {
+      context.error().message.replace(0, kParameter.size(), "-d");
+    }
+    return context;
   }
 
   Result<Streams> connect(Context& context, ControlChannel& channel,
@@ -153,6 +158,7 @@ class Client : Side {
   Result<int> run() {
     ASSIGN_OR_RETURN(const auto context, open_context(options.parameters));
     console.note(context->banner());
+    RETURN_IF_ERROR(check_counters(options.counters, *context));
     ASSIGN_OR_RETURN(auto channel, ControlChannel::connect(options.host, options.port,
                                                            kControlLimit, options.source_ip));
     auto status = run_session(*context, channel);

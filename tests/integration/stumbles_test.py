@@ -222,6 +222,38 @@ class Interrupted(Cli):
         self.assertTrue(json.loads(output)["flows"])
 
 
+class Arguments(Cli):
+    def test_each_refusal_names_its_argument(self):
+        for arguments, code, sentence in (
+                (["-W", "nosuch", "127.0.0.1"], 2, "-W nosuch: .*choose from .*packets_sent"),
+                (["-d", "eth9"], 1, "-d names 'eth9', but there is no such NIC"),
+                (["fe80::1"], 2, "link-local address: add the interface .* fe80::1%eth0"),
+                (["-D", "5m"], 2, "--duration: '5m' is not a number of seconds"),
+                (["localhost:x"], 2, "'localhost:x' does not end with the server's port"),
+                (["-p", "1", "localhost:2"], 2, "'localhost:2' does not end .* as -p has it")):
+            done = run("bw", *arguments)
+            self.assertEqual(done.returncode, code, (arguments, done.stderr))
+            self.assert_one_sentence(done, sentence)
+        for host in ("[::1]:1", "[::1]"):
+            self.assertIn("on [::1] port 1,", run("bw", "-p", "1", host).stderr)
+
+    def test_a_port_may_follow_the_host(self):
+        for host in ("127.0.0.1", "localhost"):
+            with Server("bw") as server:
+                client = run("bw", "-n", "5", f"{host}:{server.port}")
+                self.assert_ok(client, server.finish()[0])
+
+    def test_seconds_may_have_their_unit(self):
+        with Server("bw") as server:
+            client = run("bw", "-p", server.port, "-D", "0.2s", "127.0.0.1")
+            self.assert_ok(client, server.finish()[0])
+
+    def test_few_large_messages_need_few_buffers(self):
+        with Server("bw") as server:
+            client = run("bw", "-p", server.port, "-s", "128M", "-n", "3", "127.0.0.1")
+            self.assert_ok(client, server.finish()[0])
+
+
 class Sentences(Cli):
     def test_all_intervals_are_printed(self):
         for _ in range(draws(3)):

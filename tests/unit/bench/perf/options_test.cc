@@ -55,6 +55,23 @@ TEST(PerfOptions, LatencyHasOneConnection) {
 
 TEST(PerfOptions, AnIpv6HostMayBeInBrackets) { EXPECT_EQ(bw({"[fd00::1]"}).host, "[fd00::1]"); }
 
+TEST(PerfOptions, APortMayFollowTheHost) {
+  EXPECT_EQ(bw({"[fd00::1]:9000"}).host, "[fd00::1]");
+  EXPECT_EQ(bw({"[fd00::1]:9000"}).port, 9000);
+  EXPECT_EQ(bw({"fd00::1:9"}).host, "fd00::1:9") << "an IPv6 address";
+  EXPECT_EQ(bw({"host:9000", "-p", "9000"}).port, 9000);
+}
+
+TEST(PerfOptions, NoMoreMessagesAreInFlightThanThereAre) {
+  EXPECT_EQ(bw({"host", "-n", "3"}).parameters.tx_depth, 3);
+  EXPECT_EQ(bw({"host", "-n", "3"}).parameters.rx_depth, 3);
+}
+
+TEST(PerfOptions, EndlessTestsRepeatEveryFewSeconds) {
+  EXPECT_EQ(bw({"host", "--run_infinitely"}).parameters.duration_s, 5);
+  EXPECT_EQ(bw({"host", "--run_infinitely", "-n", "9"}).parameters.duration_s, 0);
+}
+
 TEST(PerfOptions, OrderOfFlagsDoesNotMatter) {
   const std::vector<std::vector<const char*>> groups = {
       {"server"}, {"-s", "4K"}, {"-D", "2.5"}, {"-q", "3"}, {"-b"}, {"--report_gbits"}};
