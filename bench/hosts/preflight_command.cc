@@ -1,6 +1,7 @@
 // `pacecar preflight`: this host, or with --hosts many at the same time.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -17,6 +18,7 @@
 #include "bench/preflight/kernel_probes.h"
 #include "bench/preflight/read_facts.h"
 #include "bench/preflight/report.h"
+#include "transport/api/pacecar.hpp"
 #include "transport/base/invalid.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
@@ -90,6 +92,18 @@ preflight::Settings settings_of(bool live) {
   return settings;
 }
 
+// Opens the NICs as a job does.
+void try_nics(preflight::Settings& settings) {
+  const auto context = Context::open({});
+  if (!context) {
+    settings.nic_error = context.error().message;
+    return;
+  }
+  std::vector<std::string> names;
+  for (const NicInfo& nic : (*context)->nics()) names.push_back(nic.name);
+  settings.nics = fmt::format("{}", fmt::join(names, ", "));
+}
+
 preflight::Facts gather(const Flags& flags, const Console& console) {
   const bool live = flags.root.empty();
   const preflight::HostTree tree(live ? "/" : flags.root);
@@ -123,14 +137,16 @@ Result<int> examine_host(const Flags& flags, const Console& console) {
   RETURN_IF_ERROR(check_copy(flags.root));
   ASSIGN_OR_RETURN(const auto checks, preflight::choose_checks(flags.only));
   RETURN_IF_ERROR(cli::check_writable(flags.json_file));
-  const preflight::Facts facts = gather(flags, console);
+  preflight::Facts facts = gather(flags, console);
+  const bool software = std::ranges::count(checks, "software", &preflight::Check::name) > 0;
+  if (flags.root.empty() && software && facts.settings.error.empty()) try_nics(facts.settings);
   const auto findings = preflight::examine(facts, checks);
   json document = preflight::to_json(findings, PACECAR_VERSION);
   document["facts"] = preflight::comparable(facts);
   const preflight::TextOptions options{.color = console.colors_output(), .quiet = console.quiet()};
   RETURN_IF_ERROR(
       cli::write_results(preflight::to_text(findings, options), flags.json_file, document));
-  return exit_code_of(findings.worst());
+  return findings.all().empty() ? cli::kExitFailed : exit_code_of(findings.worst());
 }
 
 json document_of(const std::vector<HostReport>& reports, const AgentPool& agents,

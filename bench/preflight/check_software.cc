@@ -41,6 +41,11 @@ void check_software(const Facts& facts, Findings& findings) {
   if (!facts.settings.error.empty()) {
     findings.add("software.parameters", "parameters", "{}", facts.settings.error);
   }
+  if (!facts.settings.nic_error.empty()) {
+    findings.add("software.nics_closed", "NICs", "{}", facts.settings.nic_error);
+  } else if (!facts.settings.nics.empty()) {
+    findings.add("software.nics", "NICs", "{}", facts.settings.nics);
+  }
   for (const std::string& warning : facts.settings.warnings) {
     findings.add("software.parameter_unknown", "parameters", "{}", warning);
   }

@@ -125,7 +125,9 @@ struct Settings {
   std::string version;
   std::string gid_index;  // as written; empty: not set
   Bytes socket_buffer = 0;
-  std::string error;  // why the parameters cannot be used; empty: they can
+  std::string error;      // why the parameters cannot be used; empty: they can
+  std::string nics;       // that a job opens with them; empty: not tried
+  std::string nic_error;  // why it opens none
   std::vector<std::string> warnings;
 };
 

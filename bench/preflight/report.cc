@@ -63,7 +63,7 @@ std::string verdict(const Findings& findings) {
     return fmt::format("Not ready: {} and {}.\n", many(errors, "error"), many(warnings, "warning"));
   }
   if (warnings > 0) return fmt::format("Ready, with {}.\n", many(warnings, "warning"));
-  return "Ready.\n";
+  return findings.all().empty() ? "Nothing was examined.\n" : "Ready.\n";
 }
 
 }  // namespace

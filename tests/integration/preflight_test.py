@@ -17,9 +17,9 @@ from limits import LIMIT_S
 PROGRAM = ""
 
 
-def run(*arguments):
+def run(*arguments, **changes):
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
-    return subprocess.run([PROGRAM, "preflight", *arguments], env=clean, text=True,
+    return subprocess.run([PROGRAM, "preflight", *arguments], env=clean | changes, text=True,
                           capture_output=True, timeout=LIMIT_S, check=False)
 
 
@@ -103,6 +103,18 @@ class Preflight(unittest.TestCase):
         process = run("--json")
         self.assertIn(process.returncode, (0, 1, 3))
         self.assertTrue(json.loads(process.stdout)["findings"])
+
+    def test_nics_that_a_job_cannot_open_are_an_error(self):
+        for nics, code, found in (("mlx5_9", 1, "error .*'mlx5_9', but there is no such NIC"),
+                                  ("soft:udp:lo", 0, "ok .*NICs .*soft:udp:lo")):
+            process = run("--only", "software", PACECAR_NICS=nics)
+            self.assertRegex(process.stdout, found)
+            self.assertEqual(process.returncode, code, process.stdout)
+
+    def test_a_host_with_nothing_to_examine_is_not_ready(self):
+        process = self.examine("--only", "gid")
+        self.assertEqual(process.stdout, "Nothing was examined.\n")
+        self.assertEqual(process.returncode, 1)
 
     def test_a_pipe_gets_no_colours(self):
         self.assertNotIn("\x1b", run().stdout)
