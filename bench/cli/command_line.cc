@@ -102,6 +102,11 @@ std::string describe(const CLI::App& app) {
 
 Result<std::string> parse_command_line(CLI::App& app, int argc, const char* const* argv,
                                        const ParseHints& hints) {
+  if (app.get_option_no_throw("--version") == nullptr) {
+    app.set_version_flag("--version", fmt::format("pacecar {}; 'pacecar --version' prints more\n",
+                                                  PACECAR_VERSION))
+        ->group("");
+  }
   if (argc == 2 && std::string_view(argv[1]) == "--describe") return describe(app);
   try {
     app.parse(words_of(argc, argv, hints.reads_json));

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr const char* kFooter = R"(Examples:
   pacecar run -- ib_write_bw                      a program of libibverbs, unchanged
   pacecar run --nic soft:udp:eth0 -- ib_send_bw -x 0 server
-  pacecar run --libfabric -- fi_pingpong          a program of libfabric
+  pacecar run --libfabric -- fi_pingpong -e rdm   a program of libfabric
   pacecar run --show -- PROGRAM                   what would be set, and nothing else
 The program sees a device for each NIC (pacecar_eth0) in addition to the host's own. Every parameter
 that `pacecar info -c` lists applies to it, such as PACECAR_CC.

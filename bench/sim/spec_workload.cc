@@ -53,7 +53,7 @@ void read_keys(SpecReader& reader, const WorkloadKind& kind, const SpecContext& 
   };
   if (takes("bytes")) spec.bytes = reader.bytes("bytes", spec.bytes);
   constexpr std::tuple<const char*, uint32_t WorkloadSpec::*, uint32_t> kCounts[] = {
-      {"senders", &WorkloadSpec::senders, 0},
+      {"senders", &WorkloadSpec::senders, 1},
       {"receivers", &WorkloadSpec::receivers, 1},
       {"hosts_per_leaf", &WorkloadSpec::hosts_per_leaf, 1},
       {"hosts_per_server", &WorkloadSpec::hosts_per_server, 1},

@@ -4,12 +4,14 @@ Runs the real `pacecar` over the loopback interface, as they did.
 """
 
 import json
+import os
 import pathlib
 import re
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -254,7 +256,40 @@ class Arguments(Cli):
             self.assert_ok(client, server.finish()[0])
 
 
+class Simulations(Cli):
+    def test_each_refusal_names_a_value_that_serves(self):
+        star = ("--topology", "star:hosts=4,rate=10G")
+        for arguments, sentence in (
+                (("--topology", "fat-tree:radix=4,hosts=17", "--workload", "incast:bytes=1MB"),
+                 "hosts is 17, but switches of 4 ports carry at most 16"),
+                ((*star, "--workload", "incast:senders=0,bytes=1MB"), "senders.* 1 "),
+                ((*star, "--workload", "incast:bytes=1MB", "--json", "/dev/full"),
+                 "'/dev/full' cannot be read: .* or a device")):
+            done = run("sim", *arguments)
+            self.assertEqual(done.returncode, 2, (arguments, done.stderr))
+            self.assert_one_sentence(done, sentence)
+
+    def test_a_specification_may_come_through_a_pipe(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = f"{folder}/pipe"
+            os.mkfifo(pipe)
+            writer = threading.Thread(target=pathlib.Path(pipe).write_text, args=(
+                'topology = {kind = "star", hosts = 4, rate = "10G"}\n'
+                'workload = {kind = "incast", bytes = 1000}\n',))
+            writer.start()
+            self.assertEqual(run("sim", pipe).returncode, 0)
+            writer.join()
+
+
 class Sentences(Cli):
+    def test_each_subcommand_prints_the_version(self):
+        described = json.loads(run("--describe").stdout)
+        names = {one["name"] for one in described["subcommands"]}
+        for subcommand in names - {"check-plugin"}:  # its --version is that of a table
+            done = run(subcommand, "--version")
+            self.assertEqual((done.returncode, done.stderr), (0, ""), subcommand)
+            self.assertRegex(done.stdout, r"\Apacecar \d", subcommand)
+
     def test_all_intervals_are_printed(self):
         for _ in range(draws(3)):
             client, code, _ = pair("bw", "-D", "1", "--interval", "0.25")

@@ -18,14 +18,16 @@ Result<std::string> read_text_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   std::error_code ignored;
-  const bool folder = std::filesystem::is_directory(path, ignored);  // which can be opened
-  if (file && !folder) text << file.rdbuf();
-  if (!file || folder || text.bad()) {
-    return fail(
-        ErrorCode::kSystem,
-        fmt::format(
-            "'{}' cannot be read: name a file, not a folder, that is there and that you may read",
-            path));
+  // Folders can be opened, and some devices never end.
+  const auto type = std::filesystem::status(path, ignored).type();
+  const bool text_ends =
+      type == std::filesystem::file_type::regular || type == std::filesystem::file_type::fifo;
+  if (file && text_ends) text << file.rdbuf();
+  if (!file || !text_ends || text.bad()) {
+    return fail(ErrorCode::kSystem,
+                fmt::format("'{}' cannot be read: name a file, not a folder or a device, that is "
+                            "there and that you may read",
+                            path));
   }
   return std::move(text).str();
 }

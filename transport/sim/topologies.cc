@@ -221,13 +221,13 @@ Result<FatTreeSpec> fat_tree_of_radix(uint32_t radix, uint32_t hosts, uint32_t o
   spec.leaves_per_pod = radix / 2;
   spec.cores_per_aggregation = radix / 2;
   const uint64_t pod = uint64_t{spec.hosts_per_leaf} * spec.leaves_per_pod;
-  RETURN_IF_ERROR(check_multiple("fat tree", "hosts", hosts, "the hosts of a pod", pod));
-  if (hosts / pod > radix) {
+  if (hosts > pod * radix) {
     return impossible(
         "fat tree",
         "hosts is {}, but switches of {} ports carry at most {}; give switches with more ports",
         hosts, radix, pod * radix);
   }
+  RETURN_IF_ERROR(check_multiple("fat tree", "hosts", hosts, "the hosts of a pod", pod));
   spec.pods = hosts == 0 ? radix : static_cast<uint32_t>(hosts / pod);
   return spec;
 }
