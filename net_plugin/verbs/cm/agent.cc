@@ -16,7 +16,7 @@ namespace {
 constexpr uint32_t kReceives = 256;
 constexpr size_t kBufferBytes = roce::kGrhBytes + kMadBytes;
 // How long other processes of an address may answer after the first one has refused the service.
-constexpr Duration kSearch = Duration::from_ms(300);
+constexpr Duration kSearch = Duration::from_s(2);  // on a busy host
 // Shortest time between two deadlines, as each one visits all ends.
 constexpr Duration kLeastPause = Duration::from_ms(10);
 
