@@ -69,12 +69,15 @@ std::vector<Answer> answers_to(const Description& asked) {
       for (const Algorithm algorithm : asked.algorithms) {
         for (const Protocol protocol : asked.protocols) {
           if (!possible(asked.cluster, operation, algorithm)) continue;
-          Collective& what = answers.emplace_back().collective;
-          what = asked.like;
+          Collective what = asked.like;
           what.operation = operation;
           what.algorithm = algorithm;
           what.protocol = protocol;
           what.bytes = size;
+          // Otherwise some peers would get nothing.
+          const bool enough =
+              operation != Operation::kAllToAll || size >= ranks_of(asked.cluster, what);
+          if (enough) answers.push_back({.collective = what});
         }
       }
     }
@@ -91,12 +94,15 @@ std::vector<Answer> answers_to(const Description& asked) {
   return answers;
 }
 
+constexpr const char* kAssumed =
+    "assumed, not measured: NCCL's times per step, its chunks, and NVLink; nothing is lost";
+
 // Columns as in nccl-tests, then the bottleneck; '*' marks the best choice.
 std::string table_of(const Description& asked, const std::vector<Answer>& answers) {
   const Cluster& cluster = asked.cluster;
-  std::string text =
-      fmt::format("# {} hosts of {} GPUs and {} NICs: {} ranks\n", cluster.hosts(),
-                  cluster.groups[0].gpus, cluster.groups[0].nics.size(), ranks_of(cluster, {}));
+  std::string text = fmt::format("# {} hosts of {} GPUs and {} NICs: {} ranks\n# {}\n",
+                                 cluster.hosts(), cluster.groups[0].gpus,
+                                 cluster.groups[0].nics.size(), ranks_of(cluster, {}), kAssumed);
   text +=
       fmt::format("#{:>13} {:>13} {:>12} {:>8} {:>13} {:>10} {:>10}    {}\n", "size", "operation",
                   "algorithm", "protocol", "time", "algbw", "busbw", "what takes the time");
@@ -136,6 +142,7 @@ Json document_of(const Description& asked, const std::vector<Answer>& answers) {
   return {{"schema_version", 1},
           {"hosts", asked.cluster.hosts()},
           {"ranks", ranks_of(asked.cluster, {})},
+          {"assumed", kAssumed},
           {"results", results}};
 }
 
@@ -212,7 +219,8 @@ Result<void> answer(const Flags& flags, bool quiet) {
   if (answers.empty()) {
     return invalid(
         "none of these operations has one of these algorithms: leave --algorithm out to "
-        "see those that each has (nvls needs host.nvls=true)");
+        "see those that each has (nvls needs host.nvls=true), and give an alltoall at least a "
+        "byte for each rank");
   }
   const auto document = document_of(asked, answers);
   if (!flags.json_file.empty()) {

@@ -105,6 +105,26 @@ class Plan(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stdout)
             self.assertIn(words, done.stderr)
 
+    def test_predictions_name_what_is_assumed(self):
+        small = [PROGRAM, "predict", "--hosts", "2", "--sizes", "1M"]
+        text, document = (subprocess.run(small + more, text=True, capture_output=True,
+                                         timeout=LIMIT_S, check=True).stdout
+                          for more in ([], ["--json"]))
+        self.assertIn("# assumed, not measured: NCCL's times per step", text)
+        self.assertIn("not measured", json.loads(document)["assumed"])
+
+    def test_an_alltoall_has_at_least_a_byte_for_each_rank(self):
+        def sizes(text):
+            return subprocess.run([PROGRAM, "predict", "--hosts", "2", "--gpus", "8", "--op",
+                                   "alltoall", "--sizes", text, "--json"], text=True,
+                                  capture_output=True, timeout=LIMIT_S, check=False)
+
+        refused = sizes("8")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("an alltoall at least a byte for each rank", refused.stderr)
+        answered = {one["size"] for one in json.loads(sizes("8,1K").stdout)["results"]}
+        self.assertEqual(answered, {1024})
+
     def test_flags_may_come_in_any_order(self):
         done = subprocess.run([PROGRAM, "predict", "--topology", "star", "--hosts", "129"],
                               text=True, capture_output=True, timeout=LIMIT_S, check=False)

@@ -50,7 +50,8 @@ function startAnswers(page) {
   };
   document.title = `predicted collectives of ${data.ranks} ranks`;
   page.replaceChildren(element("header", {}, element("h1", {},
-    `Predicted collectives of ${data.ranks} ranks on ${data.hosts} hosts`)), body);
+    `Predicted collectives of ${data.ranks} ranks on ${data.hosts} hosts`),
+    element("p", {}, data.assumed)), body);
   redraw();
   followPage(page, body, redraw);
 }
