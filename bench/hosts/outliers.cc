@@ -164,14 +164,13 @@ Outliers find_outliers(const Matrix& matrix, const Quantity& quantity) {
   Outliers outliers;
   const std::vector<double> all = matrix.all();
   if (all.empty()) return outliers;
-  outliers.median = median(all);
+  outliers.typical = median(all);
   const Typical typical = typical_of(matrix, quantity);
   if (typical.hosts < kFewestHosts) return outliers;
   for (size_t host = 0; host < matrix.hosts(); ++host) {
     if (auto slow = slow_host(matrix, typical, host, quantity)) outliers.hosts.push_back(*slow);
   }
-  // The printed reference; a few slow hosts do not change it.
-  outliers.median = value_of(typical.centre, quantity);
+  outliers.typical = value_of(typical.centre, quantity);
   outliers.pairs = slow_pairs(typical);
   return outliers;
 }
@@ -181,7 +180,7 @@ std::vector<std::string> sentences_of(const Outliers& outliers,
                                       const Quantity& quantity) {
   std::vector<std::string> sentences;
   const auto compared = [&](double value) {
-    return compared_with_median(value, outliers.median, quantity);
+    return compared_with_typical(value, outliers.typical, quantity);
   };
   for (const SlowHost& host : outliers.hosts) {
     sentences.push_back(
@@ -221,13 +220,13 @@ std::vector<std::string> sentences_of(const Outliers& outliers,
   return sentences;
 }
 
-std::string compared_with_median(double value, double median, const Quantity& quantity) {
+std::string compared_with_typical(double value, double typical, const Quantity& quantity) {
   const std::string figures =
-      fmt::format("({} of {} {})", figure(value), figure(median), quantity.unit);
+      fmt::format("({} of {} {})", figure(value), figure(typical), quantity.unit);
   if (quantity.more_is_better) {
-    return fmt::format("{:.0f}% below the median {}", 100 * (1 - value / median), figures);
+    return fmt::format("{:.0f}% below a typical pair {}", 100 * (1 - value / typical), figures);
   }
-  return fmt::format("{:.1f} times the median {}", value / median, figures);
+  return fmt::format("{:.1f} times a typical pair {}", value / typical, figures);
 }
 
 }  // namespace pacecar::hosts

@@ -35,7 +35,9 @@ struct SlowPair {
 };
 
 struct Outliers {
-  double median = 0;  // of the hosts' figures; 0: nothing was measured
+  // The median of the hosts' figures, which a few slow hosts do not change; of all pairs, where the
+  // hosts are too few. 0: nothing was measured.
+  double typical = 0;
   std::vector<SlowHost> hosts;
   std::vector<SlowPair> pairs;  // not explained by their hosts
 };
@@ -47,7 +49,7 @@ std::vector<std::string> sentences_of(const Outliers& outliers,
                                       const std::vector<std::string>& names,
                                       const Quantity& quantity);
 
-// "12% below the median (80.1 of 91.0 Gb/s)", "2.3 times the median (...)".
-std::string compared_with_median(double value, double median, const Quantity& quantity);
+// "12% below a typical pair (80.1 of 91.0 Gb/s)", "2.3 times a typical pair (...)".
+std::string compared_with_typical(double value, double typical, const Quantity& quantity);
 
 }  // namespace pacecar::hosts

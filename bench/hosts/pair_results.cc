@@ -26,9 +26,9 @@ void cut(std::vector<std::string>& lines, std::string_view what) {
   lines.push_back(fmt::format("and {} more {}", more, what));
 }
 
-// A figure relative to the median; below 1: worse.
-double share_of(double value, double median, const Quantity& quantity) {
-  return quantity.more_is_better ? value / median : median / value;
+// A figure relative to a typical one; below 1: worse.
+double share_of(double value, double typical, const Quantity& quantity) {
+  return quantity.more_is_better ? value / typical : typical / value;
 }
 
 }  // namespace
@@ -112,15 +112,15 @@ std::vector<std::string> PairResults::failures() const {
 
 std::vector<std::string> PairResults::missed(double least) const {
   std::vector<std::string> sentences;
-  const double median = find_outliers(matrix_, quantity_).median;
+  const double typical = find_outliers(matrix_, quantity_).typical;
   for (const Measurement& one : all_) {
     if (one.threshold_missed) {
       sentences.push_back(arrow(one.pair) + " misses the threshold of the test");
     }
     const auto& value = matrix_.at(one.pair.sender, one.pair.receiver);
-    if (!value || share_of(*value, median, quantity_) >= least) continue;
+    if (!value || share_of(*value, typical, quantity_) >= least) continue;
     sentences.push_back(fmt::format("{} misses --least {:g}: {}", arrow(one.pair), least,
-                                    compared_with_median(*value, median, quantity_)));
+                                    compared_with_typical(*value, typical, quantity_)));
   }
   cut(sentences, "miss a threshold");
   return sentences;
@@ -130,10 +130,10 @@ std::string PairResults::text(double least) const {
   std::string text;
   const Outliers outliers = find_outliers(matrix_, quantity_);
   if (const std::vector<double> values = matrix_.all(); !values.empty()) {
-    text = fmt::format("{}\nmedian {} {}, from {} to {}\n", to_text(matrix_, names_, quantity_),
-                       figure(outliers.median), quantity_.unit,
+    text = fmt::format("{}\nmedian {} {}, from {} to {}; a typical pair {}\n",
+                       to_text(matrix_, names_, quantity_), figure(median(values)), quantity_.unit,
                        figure(*std::ranges::min_element(values)),
-                       figure(*std::ranges::max_element(values)));
+                       figure(*std::ranges::max_element(values)), figure(outliers.typical));
   }
   std::vector<std::string> slow = sentences_of(outliers, names_, quantity_);
   cut(slow, "out of line");
@@ -151,7 +151,9 @@ Json PairResults::document(double least, const Json& context) const {
   document["schema_version"] = kMatrixSchema;
   document["version"] = PACECAR_VERSION;
   document["quantity"] = quantity_;
-  document["median"] = outliers.median > 0 ? Json(outliers.median) : Json();
+  const std::vector<double> values = matrix_.all();
+  document["median"] = values.empty() ? Json() : Json(median(values));
+  document["typical"] = values.empty() ? Json() : Json(outliers.typical);
   document["hosts"] = Json::array();
   for (const Host& host : hosts_) {
     document["hosts"].push_back({{"name", host.name}, {"address", host.address}, {"lost", ""}});

@@ -119,7 +119,7 @@ void add_many_hosts_flags(CLI::App& app, ManyHosts& many) {
   app.add_option("--html", many.html_file, "write a page with the matrix as a heat map")
       ->needs(hosts);
   add_positive(app, "--least", many.least, 1,
-               "exit with 3 when a pair is worse than this share of the median, such as 0.8")
+               "exit with 3 when a pair is worse than this share of a typical one, such as 0.8")
       ->needs(hosts);
   add_seconds(app, "--pair-limit", many.pair_limit_s,
               "seconds that one measurement may take (default: by its length)")

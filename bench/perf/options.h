@@ -29,7 +29,7 @@ struct ManyHosts {
   cli::HostsFlags flags;
   std::string pairs = "disjoint";
   std::string html_file;                // empty: none
-  double least = 0;                     // of the median of all pairs; 0: no threshold
+  double least = 0;                     // of a typical pair; 0: no threshold
   double pair_limit_s = 0;              // for one measurement; 0: by its expected length
   std::vector<std::string> pair_flags;  // of both ends of each pair
 };
