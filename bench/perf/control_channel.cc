@@ -95,8 +95,8 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t
                 addresses.error().message);
   }
   if (lacks_scope(**addresses)) {
-    return invalid("'{0}' is a link-local address: add the interface that leads there, as {0}%eth0",
-                   host);
+    return invalid("{0} is a link-local address: add the interface that leads there, as {0}%eth0",
+                   ip_to_string(from_sockaddr((*addresses)->ai_addr).value()));
   }
   const auto no_source = [&] {
     return invalid("--source_ip {} is no address of this host: 'ip address' lists them", source);

@@ -284,7 +284,7 @@ Result<void> split_port(const CLI::App& app, TestOptions& options) {
   if (!bracketed && options.host.find(':') != colon) return {};  // an IPv6 address
   const auto port = to_number<uint16_t>(options.host.substr(colon + 1));
   if (!port || *port == 0 || (app.count("--port") > 0 && options.port != *port)) {
-    return invalid("'{}' does not end with the server's port, from 1 to 65535 and as -p has it",
+    return invalid("'{}': after the colon give the server's port, 1 to 65535, and no other by -p",
                    options.host);
   }
   options.port = *port;
