@@ -229,10 +229,10 @@ class Arguments(Cli):
         for arguments, code, sentence in (
                 (["-W", "nosuch", "127.0.0.1"], 2, "-W nosuch: .*choose from .*packets_sent"),
                 (["-d", "eth9"], 1, "-d names 'eth9', but there is no such NIC"),
-                (["[fe80::1]"], 2, "link-local address: add the interface .* fe80::1%eth0"),
+                (["[fe80::1]"], 2, "link-local address: add .* fe80::1%eth0"),
                 (["-D", "5m"], 2, "--duration: '5m' is not a number of seconds"),
                 (["localhost:x"], 2, "'localhost:x': after the colon give the server's port"),
-                (["-p", "1", "localhost:2"], 2, "'localhost:2': after the colon .* no other by -p")):
+                (["-p", "1", "localhost:2"], 2, "'localhost:2': after the .* no other by -p")):
             done = run("bw", *arguments)
             self.assertEqual(done.returncode, code, (arguments, done.stderr))
             self.assert_one_sentence(done, sentence)
