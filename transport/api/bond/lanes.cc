@@ -31,6 +31,7 @@ void LaneWatch::skip_own_pause(Instant now) {
   const Duration pause = now - std::exchange(looked_at_, now);
   if (pause < kOwnPause) return;
   probed_ = probed_ + pause;
+  alive_ = alive_ + pause;
   for (Seen& seen : seen_) {
     seen.until = seen.until + pause;
     if (seen.suspect != Instant::never()) seen.suspect = seen.suspect + pause;
@@ -43,21 +44,22 @@ bool LaneWatch::update(size_t lane, const Sight& sight, Instant now) {
   if (sight.life != seen.life) on_peer_alive(now);
   if (sight.life != seen.life || !sight.waits) seen = {.life = sight.life, .until = now};
   seen.waits = sight.waits;
-  return seen.suspect != Instant::never() && now - seen.suspect >= limit_;
+  return seen.suspect != Instant::never() && alive_ - seen.suspect >= limit_;
 }
 
 bool LaneWatch::should_probe(Instant now) {
-  const Duration patience = limit_ / 2;
-  if (now - probed_ < patience) return false;
-  const bool probe = std::ranges::any_of(seen_, [&](const Seen& seen) {
-    return seen.waits && seen.suspect == Instant::never() && now - seen.until >= patience;
-  });
+  const Duration patience = limit_ / 4;
+  if (now - std::max(probed_, alive_) < patience) return false;
+  const bool probe = std::ranges::any_of(
+      seen_, [&](const Seen& seen) { return seen.waits && now - seen.until >= patience; });
   if (probe) probed_ = now;
   return probe;
 }
 
 void LaneWatch::on_peer_alive(Instant now) {
+  const bool paused = now - std::exchange(alive_, now) > limit_ / 2;
   for (Seen& seen : seen_) {
+    if (paused) seen.suspect = Instant::never();
     if (seen.waits && now > seen.until) seen.suspect = std::min(seen.suspect, now);
   }
 }

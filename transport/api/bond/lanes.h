@@ -50,8 +50,9 @@ inline LaneMask lost_lanes(std::span<const BondLane> lanes) {
 // older ones are done.
 bool slot_done(const LaneNote& resume, uint64_t slot);
 
-// Detects a lane without acknowledgements for `limit` although the peer was alive on another lane.
-// Time in which this process was stopped does not count.
+// Detects a lane without acknowledgements for `limit` although the peer was alive on another lane
+// all that time. A peer that was silent on all lanes for half of `limit` has paused, and the time
+// starts again. Time in which this process was stopped does not count.
 class LaneWatch {
  public:
   explicit LaneWatch(Duration limit) : limit_(limit) {}
@@ -64,7 +65,7 @@ class LaneWatch {
   bool update(size_t lane, const Sight& sight, Instant now);
   // The peer is alive: a note has arrived. Lanes that still wait are suspect.
   void on_peer_alive(Instant now);
-  // Whether to probe the peer: a lane is silent, and no other lane shows whether the peer is alive.
+  // Whether to probe the peer: a lane is silent, and no lane shows that the peer is alive.
   bool should_probe(Instant now);
 
  private:
@@ -79,6 +80,7 @@ class LaneWatch {
   Duration limit_;
   std::array<Seen, kMaxLanes> seen_{};
   Instant probed_;     // when should_probe() was last true
+  Instant alive_;      // when the peer last acknowledged something or sent a note
   Instant looked_at_;  // when update() was last called
 };
 

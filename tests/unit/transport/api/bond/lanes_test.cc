@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <numeric>
+#include <optional>
 
 #include "transport/api/bond/lane_split.h"
 #include "transport/api/lane_list.h"
@@ -118,14 +119,19 @@ TEST(LaneSplit, PartsCoverTheMessageAndBeginAtPages) {
   }
 }
 
+// Lane 1 is alive every 10 ms from `first` to `last`, while lane 0 waits. When lane 0 is lost.
+std::optional<int64_t> lost_at(LaneWatch& watch, int64_t first, int64_t last) {
+  for (int64_t ms = first; ms <= last; ms += 10) {
+    EXPECT_FALSE(watch.update(1, {.waits = true, .life = static_cast<uint64_t>(ms)}, at_ms(ms)));
+    if (watch.update(0, {.waits = true, .life = 1}, at_ms(ms))) return ms;
+  }
+  return {};
+}
+
 TEST(LaneWatch, SilentLaneIsLostWhileAnotherIsAlive) {
   LaneWatch watch(Duration::from_ms(100));
   EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(1)));
-  EXPECT_FALSE(watch.update(1, {.waits = true, .life = 1}, at_ms(1)));
-  EXPECT_FALSE(watch.update(1, {.waits = true, .life = 2}, at_ms(10)));
-  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(109)));
-  EXPECT_TRUE(watch.update(0, {.waits = true, .life = 1}, at_ms(110)));
-  EXPECT_FALSE(watch.update(1, {.waits = true, .life = 2}, at_ms(110)));
+  EXPECT_EQ(lost_at(watch, 10, 500), 110);
 }
 
 TEST(LaneWatch, IdleLaneIsNotLost) {
@@ -136,18 +142,21 @@ TEST(LaneWatch, IdleLaneIsNotLost) {
   }
 }
 
-// If the other lanes have nothing to acknowledge, they get a probe write.
-TEST(LaneWatch, SilentLaneIsSuspectedWhileOthersAreIdle) {
+// If the other lanes have nothing to acknowledge, they get probe writes.
+TEST(LaneWatch, SilentLaneIsLostWhileOthersAreIdle) {
   LaneWatch watch(Duration::from_ms(100));
   EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(1000)));
-  EXPECT_FALSE(watch.update(1, {.waits = false, .life = 1}, at_ms(1000)));
-  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(1001)));
-  EXPECT_FALSE(watch.should_probe(at_ms(1049)));
-  EXPECT_TRUE(watch.should_probe(at_ms(1050)));
-  EXPECT_FALSE(watch.should_probe(at_ms(1060)));  // reported once
-  EXPECT_FALSE(watch.update(1, {.waits = false, .life = 2}, at_ms(1070)));
-  EXPECT_FALSE(watch.should_probe(at_ms(1150)));
-  EXPECT_TRUE(watch.update(0, {.waits = true, .life = 1}, at_ms(1170)));
+  EXPECT_FALSE(watch.should_probe(at_ms(1024)));
+  uint64_t life = 1;
+  int64_t ms = 1025;
+  for (bool lost = false; !lost; ms += 25) {
+    ASSERT_LT(ms, 1500);
+    EXPECT_TRUE(watch.should_probe(at_ms(ms)));
+    EXPECT_FALSE(watch.should_probe(at_ms(ms + 10)));  // reported once
+    EXPECT_FALSE(watch.update(1, {.waits = false, .life = ++life}, at_ms(ms)));
+    lost = watch.update(0, {.waits = true, .life = 1}, at_ms(ms));
+  }
+  EXPECT_EQ(ms, 1150);
 }
 
 // If all lanes are silent, the peer may have stopped.
@@ -158,36 +167,39 @@ TEST(LaneWatch, NoLaneIsLostWhileAllAreSilent) {
     EXPECT_FALSE(watch.update(1, {.waits = true, .life = 1}, at_ms(ms)));
   }
   watch.on_peer_alive(at_ms(1000));
-  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(1050)));
-  EXPECT_FALSE(watch.update(1, {.waits = true, .life = 2}, at_ms(1050)));
-  EXPECT_TRUE(watch.update(0, {.waits = true, .life = 1}, at_ms(1100)));
+  EXPECT_EQ(lost_at(watch, 1010, 2000), 1100);
+}
+
+// Lane 1 may still have an acknowledgement of a peer that has paused by then.
+TEST(LaneWatch, PauseOfASuspectPeerIsNotCountedAsSilence) {
+  LaneWatch watch(Duration::from_ms(100));
+  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(1)));
+  EXPECT_FALSE(lost_at(watch, 10, 50));
+  for (int64_t ms = 50; ms < 1000; ms += 10) {
+    EXPECT_FALSE(watch.update(1, {.waits = true, .life = 50}, at_ms(ms)));
+    EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(ms)));
+  }
+  EXPECT_EQ(lost_at(watch, 1000, 2000), 1100);
 }
 
 // An acknowledgement on another lane from before this lane's write does not prove that the peer was
 // alive after the write.
 TEST(LaneWatch, EarlierAcknowledgementDoesNotMakeALaneLost) {
   LaneWatch watch(Duration::from_ms(100));
-  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(1)));
-  EXPECT_FALSE(watch.update(1, {.waits = false, .life = 1}, at_ms(1)));
-  for (int64_t ms = 50; ms < 1000; ms += 50) {  // the peer stops at 50 ms
-    EXPECT_FALSE(watch.update(0, {.waits = true, .life = 2}, at_ms(ms)));
-    EXPECT_FALSE(watch.update(1, {.waits = true, .life = 1}, at_ms(ms)));
+  EXPECT_FALSE(watch.update(1, {.waits = true, .life = 2}, at_ms(50)));  // the peer stops
+  for (int64_t ms = 50; ms < 1000; ms += 50) {
+    EXPECT_FALSE(watch.update(1, {.waits = true, .life = 2}, at_ms(ms)));
+    EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(ms)));
   }
-  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 3}, at_ms(1000)));
-  EXPECT_FALSE(watch.update(1, {.waits = true, .life = 1}, at_ms(1099)));
-  EXPECT_TRUE(watch.update(1, {.waits = true, .life = 1}, at_ms(1100)));
+  EXPECT_EQ(lost_at(watch, 1000, 2000), 1100);
 }
 
 // Acknowledgements that arrived during our own pause have not been read yet.
 TEST(LaneWatch, OurOwnPauseIsNotCountedAsSilence) {
   LaneWatch watch(Duration::from_ms(100));
   EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(1)));
-  EXPECT_FALSE(watch.update(1, {.waits = true, .life = 1}, at_ms(1)));
-  EXPECT_FALSE(watch.update(1, {.waits = true, .life = 2}, at_ms(10)));
-  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(20)));
-  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(5000)));
-  EXPECT_FALSE(watch.update(0, {.waits = true, .life = 1}, at_ms(5089)));
-  EXPECT_TRUE(watch.update(0, {.waits = true, .life = 1}, at_ms(5090)));
+  EXPECT_FALSE(lost_at(watch, 10, 20));
+  EXPECT_EQ(lost_at(watch, 5000, 6000), 5090);
 }
 
 }  // namespace
