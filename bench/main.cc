@@ -1,8 +1,10 @@
 // The program `pacecar`: runs the subcommand that its first argument names, itself or in a module.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -18,16 +20,11 @@
 #include "bench/modules/module.h"
 #include "bench/perf/options.h"
 #include "bench/perf/probe.h"
+#include "bench/topics.h"
 #include "transport/base/edit_distance.h"
 
 namespace pacecar {
 namespace {
-
-struct Subcommand {
-  std::string_view name;
-  std::string_view summary;
-  int (*run)(int argc, char** argv);
-};
 
 int diagnose(int argc, char** argv) { return run_in_module("diagnose", argc, argv); }
 int simulate(int argc, char** argv) { return run_in_module("simulate", argc, argv); }
@@ -43,81 +40,94 @@ int run_pair(int argc, char** argv) {
       });
 }
 
+struct Subcommand {
+  std::string_view group;  // of kTopics; empty: not listed
+  std::string_view name;
+  std::string_view summary;
+  int (*run)(int argc, char** argv);
+};
+
 constexpr Subcommand kSubcommands[] = {
-    {"bw", "bandwidth between two hosts, or all of many", run_pair<perf::TestKind::kBandwidth>},
-    {"lat", "latency between two hosts, or all of many", run_pair<perf::TestKind::kLatency>},
-    {"sim", "one run in a simulated fabric", simulate},
-    {"plan", "how to train a model on unequal accelerators: the best divisions", simulate},
-    {"predict", "how long collectives take on a described cluster", simulate},
-    {"ab", "compares arms: many simulated runs, or real programs", simulate},
-    {"switch", "forwards real frames through the simulated switch, in real time", simulate},
-    {"info", "NICs, congestion controls, limits and parameters of this host", run_info},
-    {"preflight", "what is wrong with this host, or with many, and what cures it", diagnose},
-    {"doctor", "which rank, NIC and path of a running job is slow, and why?", diagnose},
-    {"top", "NICs and flows of the running jobs, live", diagnose},
-    {"metrics", "what the processes of this host count, for Prometheus", diagnose},
-    {"check-plugin", "does an NCCL net plugin, any, do what NCCL relies on?", diagnose},
-    {"run", "runs a program of libibverbs or libfabric over Pacecar's NICs", diagnose},
-    {"agent", "one host of --hosts, started there by bw, lat, preflight and doctor", diagnose},
+    {"measure", "bw", "bandwidth between two hosts, or all of many",
+     run_pair<perf::TestKind::kBandwidth>},
+    {"measure", "lat", "latency between two hosts, or all of many",
+     run_pair<perf::TestKind::kLatency>},
+    {"diagnose", "preflight", "what is wrong with this host, or with many, and what cures it",
+     diagnose},
+    {"diagnose", "doctor", "which rank, NIC and path of a running job is slow, and why", diagnose},
+    {"diagnose", "top", "NICs and flows of the running jobs, live", diagnose},
+    {"diagnose", "metrics", "what the processes of this host count, for Prometheus", diagnose},
+    {"diagnose", "info", "NICs, congestion controls, limits and parameters of this host", run_info},
+    {"simulate", "sim", "one run in a simulated fabric", simulate},
+    {"simulate", "ab", "compares arms: many simulated runs, or real programs", simulate},
+    {"simulate", "switch", "forwards real frames through the simulated switch, in real time",
+     simulate},
+    {"plan", "predict", "how long collectives take on a described cluster", simulate},
+    {"plan", "plan", "how to train a model on unequal accelerators: the best divisions", simulate},
+    {"integrate", "run", "runs a program of libibverbs or libfabric over Pacecar's NICs", diagnose},
+    {"integrate", "check-plugin", "whether any NCCL net plugin does what NCCL relies on", diagnose},
+    {"", "agent", "one host of --hosts, started there by other subcommands", diagnose},
 };
 
 constexpr std::string_view kSummary =
     "a user-space RDMA transport that decides its rates before congestion";
 
-constexpr std::string_view kExamples = R"(
-Examples:
-  server$ pacecar bw                      wait for a client
-  client$ pacecar bw server               64 KiB messages, 1000 of them
-  client$ pacecar bw -a server            all sizes from 2 to 2^23 bytes
-  client$ pacecar bw -D 10 -q 4 server    four connections for ten seconds
-  client$ pacecar lat -n 10000 server     half of a round trip (server: pacecar lat)
-  pacecar bw --hosts gpu[01-16]           all pairs of 16 hosts, over ssh: who is slow?
-  pacecar info -c                         every parameter, its value and where it came from
-  pacecar preflight                       examine this host before a job runs on it
-  pacecar doctor                          why does the job that runs here not go faster?
-  pacecar top --hosts node1,node2         what two hosts send and receive, live
-  pacecar metrics --listen                serve Prometheus what its processes count
-  pacecar run -- ib_write_bw              a program of libibverbs, without an RDMA NIC
-  pacecar check-plugin libnccl-net-x.so   every rule of NCCL's, pass or fail, and its speed
-  pacecar sim --workload incast:senders=32,bytes=1MB --cc swift
-                                          32 hosts send to one, on 128 hosts at 100 Gb/s
-  pacecar plan bench/plan/examples/hethub.toml
-                                          a model on 768 accelerators of two kinds
-  pacecar predict --hosts 64 --op alltoall
-                                          its time by size, and what limits it
-  pacecar ab bench/plans/smoke.toml       a plan: all its runs, summary and report
-  pacecar ab --a PACECAR_CC=swift --b PACECAR_CC=fixed -- COMMAND
-                                          one command under two settings, in turn
-
-'pacecar SUBCOMMAND --help' lists the flags of a subcommand.
-Exit codes: 0 success, 1 failed, 2 wrong usage, 3 a threshold was missed, or
-preflight has warnings (of ab and doctor: see their --help).
+constexpr std::string_view kFooter =
+    R"('pacecar SUBCOMMAND --help' shows the flags that most people need, --help-all shows all.
+'pacecar help TOPIC' shows examples and limits of measure, diagnose, simulate, plan or integrate,
+'pacecar help perftest' its flags here, 'pacecar help parameters' all settings of the transport.
+Every subcommand takes --quiet: no messages but warnings and errors. NO_COLOR=1: no colours.
+Exit codes: 0 success, 1 failed, 2 wrong usage, 3 a threshold was missed (see the flags' help).
 )";
 
 void print_help() {
-  fmt::print("pacecar {}: {}\n\nUsage: pacecar SUBCOMMAND [flags]\n\nSubcommands:\n",
-             PACECAR_VERSION, kSummary);
+  fmt::print("pacecar {}: {}\n\nUsage: pacecar SUBCOMMAND [flags]\n", PACECAR_VERSION, kSummary);
+  std::string_view group;
   for (const Subcommand& subcommand : kSubcommands) {
+    if (subcommand.group.empty()) continue;
+    if (group != subcommand.group) fmt::print("\n{}\n", subcommand.group);
+    group = subcommand.group;
     fmt::print("  {:<13} {}\n", subcommand.name, subcommand.summary);
   }
-  fmt::print("{}", kExamples);
+  fmt::print("\n{}", kFooter);
 }
 
-// For manual pages and completions; --describe of each subcommand has its flags (command_line.cc).
+// For manual pages and completions; --describe of each subcommand has its flags (cli/help.h).
 void print_description() {
   nlohmann::json subcommands = nlohmann::json::array();
   for (const Subcommand& subcommand : kSubcommands) {
+    if (subcommand.group.empty()) continue;
     subcommands.push_back({{"name", subcommand.name}, {"summary", subcommand.summary}});
   }
   const nlohmann::json document = {{"version", PACECAR_VERSION},
                                    {"summary", kSummary},
                                    {"subcommands", subcommands},
-                                   {"footer", kExamples}};
+                                   {"footer", kFooter}};
   fmt::print("{}\n", document.dump(1));
+}
+
+const Subcommand* subcommand_of(std::string_view name) {
+  const auto found = std::ranges::find(kSubcommands, name, &Subcommand::name);
+  return found == std::end(kSubcommands) ? nullptr : &*found;
+}
+
+// 'pacecar help TOPIC', where a topic is a group, another topic or a subcommand.
+int help(std::string_view name, const cli::Console& console) {
+  if (const std::string_view* text = topic(name)) {
+    fmt::print("{}", *text);
+    return cli::kExitOk;
+  }
+  std::string command(name == "parameters" ? "info" : name);
+  std::string flag(name == "parameters" ? "--config" : "--help");
+  char* words[] = {command.data(), flag.data(), nullptr};
+  if (const Subcommand* subcommand = subcommand_of(command)) return subcommand->run(2, words);
+  console.error(fmt::format("there is no topic '{}': 'pacecar help' lists them", name));
+  return cli::kExitUsage;
 }
 
 int run(int argc, char** argv, const cli::Console& console) {
   const std::string_view name = argc > 1 ? argv[1] : "--help";
+  if (name == "help" && argc > 2) return help(argv[2], console);
   if (name == "--help" || name == "-h" || name == "help") {
     print_help();
     return cli::kExitOk;
@@ -131,9 +141,7 @@ int run(int argc, char** argv, const cli::Console& console) {
                build_compiler(), PACECAR_BACK_ENDS);
     return cli::kExitOk;
   }
-  for (const Subcommand& subcommand : kSubcommands) {
-    if (name == subcommand.name) return subcommand.run(argc - 1, argv + 1);
-  }
+  if (const Subcommand* found = subcommand_of(name)) return found->run(argc - 1, argv + 1);
   std::vector<std::string> known;
   for (const Subcommand& subcommand : kSubcommands) known.emplace_back(subcommand.name);
   console.error(fmt::format("there is no subcommand '{}'{}: 'pacecar --help' lists them", name,

@@ -75,7 +75,7 @@ class AbCommand {
   AbCommand(const AbOptions& options, const std::vector<std::string>& argv)
       : options_(options),
         command_line_("pacecar " + cli::shell_line(argv)),
-        console_(options.quiet, !options.no_color) {}
+        console_(options.console.quiet, !options.console.no_color) {}
 
   Result<ExitCode> run() {
     ASSIGN_OR_RETURN(const auto plan, options_.of_programs

@@ -21,29 +21,25 @@ constexpr const char* kPlanExamples =
     "                (several: --arm NAME='ENV'; the first is the baseline)\n"
     "Exit codes: 0 passed, 1 a threshold was missed, 2 an error, or a run that failed.";
 
-void add_common(CLI::App& app, AbOptions& options) {
-  app.add_option("--out", options.out, "Folder for the results (default: NAME.results)");
-  app.add_flag("--force", options.force, "Replace the results in that folder");
-  app.add_flag("-q,--quiet", options.quiet, "No progress bar, no notes");
-  app.add_flag("--no-color", options.no_color, "No colour");
-  app.footer(kPlanExamples);
-}
-
 void add_plan_flags(CLI::App& app, AbOptions& options) {
-  app.add_option("plan", options.plan, "The plan, a TOML file");
-  app.add_flag("--list", options.list, "List the runs, and run nothing");
-  app.add_flag("--dry-run", options.dry_run, "Check every run's spec, and run nothing");
+  app.add_option("plan", options.plan, "the plan, a TOML file");
+  app.add_option("--out", options.out, "folder for the results (default: NAME.results)");
   app.add_option("--filter", options.filters,
-                 "Only these runs: arm=NAME, FACTOR=VALUE, seed=N; * and ? stand for any letters; "
+                 "only these runs: arm=NAME, FACTOR=VALUE, seed=N; * and ? stand for any letters; "
                  "all of several must hold")
       ->delimiter(',')
       ->allow_extra_args(false);
-  app.add_option("--seed", options.seed,
-                 "Instead of the plan's seeds; of programs: of their order (default: 1)")
-      ->check(cli::whole_number(0, INT64_MAX));
-  app.add_option("--jobs", options.jobs, "Runs at once (default: one per processor)")
+  app.add_option("--jobs", options.jobs, "runs at once (default: one per processor)")
       ->check(cli::whole_number(1, kMaxJobs));
-  app.add_flag("--resume", options.resume, "Keep what is finished in the folder, run the rest");
+  app.add_flag("--list", options.list, "list the runs, and run nothing");
+  app.add_flag("--resume", options.resume, "keep what is finished in the folder, run the rest");
+  app.add_flag("--force", options.force, "replace the results in that folder");
+  app.add_flag("--dry-run", options.dry_run, "check every run's spec, and run nothing");
+  app.add_option("--seed", options.seed,
+                 "instead of the plan's seeds; of programs: of their order (default: 1)")
+      ->check(cli::whole_number(0, INT64_MAX));
+  cli::add_console_flags(app, options.console);
+  app.footer(kPlanExamples);
 }
 
 constexpr const char* kProgramGroup = "Real programs";
@@ -51,17 +47,17 @@ constexpr const char* kProgramGroup = "Real programs";
 void add_program_flags(CLI::App& app, AbOptions& options) {
   Plan& programs = options.programs;
   app.option_defaults()->group(kProgramGroup);
-  app.add_option("--a", options.a, "Environment of the baseline");
-  app.add_option("--b", options.b, "Environment of the other arm");
+  app.add_option("--a", options.a, "environment of the baseline");
+  app.add_option("--b", options.b, "environment of the other arm");
   app.add_option("--arm", options.arms, "NAME='ENV': one more arm");
-  app.add_option("--reps", options.reps, "Runs of each arm (default: 10)")
+  app.add_option("--reps", options.reps, "runs of each arm (default: 10)")
       ->check(cli::whole_number(1, kMaxReps));
-  app.add_option("--warmup", programs.warmups, "Runs of each arm before, that do not count")
+  app.add_option("--warmup", programs.warmups, "runs of each arm before, that do not count")
       ->check(cli::whole_number(0, kMaxReps));
-  app.add_option("--timeout", options.timeout, "Seconds that one run may take (default: no limit)")
+  app.add_option("--timeout", options.timeout, "seconds that one run may take (default: no limit)")
       ->check(cli::positive_number(kMaxTimeoutSeconds));
   app.add_option("--metric", programs.experiment.shown,
-                 "What to compare (default: what the output is known for, else wall_s)")
+                 "what to compare (default: what the output is known for, else wall_s)")
       ->allow_extra_args(false);
   app.option_defaults()->group("Options");
 }
@@ -138,7 +134,6 @@ Result<AbOptions> parse_ab_options(int argc, const char* const* argv) {
   CLI::App app("Compares arms of an experiment: simulations of a plan, or real programs.",
                "pacecar ab");
   add_plan_flags(app, options);
-  add_common(app, options);
   add_program_flags(app, options);
   ASSIGN_OR_RETURN(options.help,
                    cli::parse_command_line(app, static_cast<int>(dashes - argv), argv));

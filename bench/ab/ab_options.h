@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/ab/plan.h"
+#include "bench/cli/command_line.h"
 #include "transport/base/result.h"
 
 namespace pacecar::ab {
@@ -35,8 +36,7 @@ struct AbOptions {
   std::string out;  // empty: from the plan's name
   bool resume = false;
   bool force = false;
-  bool quiet = false;
-  bool no_color = false;
+  cli::ConsoleFlags console;
 };
 
 // argv[0] is "ab". Errors: kInvalidArgument, one sentence.

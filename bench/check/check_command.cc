@@ -70,7 +70,6 @@ constexpr std::string_view kFirstRule = "init";
 struct Options {
   std::string plugin;
   std::vector<int> versions;  // empty: the newest
-  bool all_versions = false;
   int device = 0;
   std::string only;
   bool list = false;
@@ -107,7 +106,6 @@ Result<std::vector<int>> versions_of(const Options& options) {
         "{} exports no ncclNetPlugin_v{} to v{}: it is no net plugin for NCCL 2.13 or later",
         options.plugin, nccl::kOldestVersion, nccl::kNewestVersion);
   }
-  if (options.all_versions) return found;
   for (const int version : options.versions) {
     if (std::ranges::find(found, version) != found.end()) continue;
     return invalid("{} has no table of version {}; it has: {}", options.plugin, version,
@@ -196,19 +194,18 @@ int run_check_plugin(int argc, char** argv) {
   Options options;
   CLI::App app("Checks an NCCL net plugin, rule by rule.", "pacecar check-plugin");
   app.footer(std::string(kFooter));
-  app.add_option("PLUGIN", options.plugin, "Path of the plugin's shared library");
-  auto* const version =
-      app.add_option("--version", options.versions,
-                     "Version of the table, 6 to 12; may be given several times; default: newest")
-          ->check(CLI::Range(nccl::kOldestVersion, nccl::kNewestVersion));
-  app.add_flag("--all-versions", options.all_versions, "Every table of the plugin")
-      ->excludes(version);
-  app.add_option("--device", options.device, "Index of the plugin's device")
+  app.add_option("PLUGIN", options.plugin, "path of the plugin's shared library");
+  const CLI::Range tables(nccl::kOldestVersion, nccl::kNewestVersion);
+  app.add_option("--table", options.versions,
+                 "version of the plugin's table, 6 to 12; may be given several times; default: newest")
+      ->check(tables);
+  app.add_option("--version", options.versions)->check(tables)->group(cli::kSilent);
+  app.add_option("--device", options.device, "index of the plugin's NIC")
       ->check(CLI::Range(0, 1023))
       ->capture_default_str();
-  app.add_option("--only", options.only, "Only rules whose name contains this");
-  app.add_flag("--list", options.list, "List the rules");
-  app.add_option("--limit", options.limit, "Seconds after which a rule counts as hung")
+  app.add_option("--only", options.only, "only rules whose name contains this");
+  app.add_flag("--list", options.list, "list the rules");
+  app.add_option("--limit", options.limit, "seconds after which a rule counts as hung")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
   cli::add_json_flag(app, options.json, "write the findings");

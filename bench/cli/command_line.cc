@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "bench/cli/files.h"
+#include "bench/cli/help.h"
 #include "transport/base/edit_distance.h"
 #include "transport/base/invalid.h"
 #include "transport/base/to_number.h"
@@ -53,65 +53,24 @@ std::string unknown_word(const CLI::App& app, const ParseHints& hints) {
   return fmt::format("there is no flag '{}'{}", name, did_you_mean(name, known));
 }
 
-using Json = nlohmann::json;
-
-// The words in the braces of "{mesh,ring}".
-std::vector<std::string> choices(std::string_view accepts) {
-  if (!accepts.starts_with('{') || !accepts.ends_with('}')) return {};
-  std::vector<std::string> words =
-      CLI::detail::split(std::string(accepts.substr(1, accepts.size() - 2)), ',');
-  for (std::string& word : words) word = word.substr(0, word.find("->"));
-  return words;
-}
-
-Json describe_option(const CLI::Option& option) {
-  std::vector<std::string> names;
-  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
-  if (names.empty()) names.push_back(option.get_name(true));
-  const bool takes_value = option.get_items_expected_max() > 0;
-  const std::string type = takes_value ? option.get_type_name() : "";
-  const size_t colon = std::min(type.find(':'), type.size());
-  const std::string accepts = type.substr(std::min(colon + 1, type.size()));
-  return {{"names", names},
-          {"value", type.substr(0, colon)},
-          {"accepts", accepts},
-          {"choices", choices(accepts)},
-          {"default", option.get_default_str()},
-          {"several", option.get_items_expected_max() > 1},
-          {"help", option.get_description()}};
-}
-
-// The table of a subcommand's flags as JSON, from which manual pages and completions are made
-// (deploy/manual): {"name", "summary", "footer", "flags": [...], "operands": [...]}; each of these
-// has "names", "value" (empty: it takes none), "accepts", "choices", "default", "several" and
-// "help".
-std::string describe(const CLI::App& app) {
-  Json document = {{"name", app.get_name()},
-                   {"summary", app.get_description()},
-                   {"footer", app.get_footer()},
-                   {"flags", Json::array()},
-                   {"operands", Json::array()}};
-  for (const CLI::Option* option : app.get_options()) {
-    document[option->get_positional() ? "operands" : "flags"].push_back(describe_option(*option));
-  }
-  return document.dump(1) + "\n";
-}
-
 }  // namespace
 
 Result<std::string> parse_command_line(CLI::App& app, int argc, const char* const* argv,
                                        const ParseHints& hints) {
+  app.set_help_flag("-h,--help")->group(kSilent);
+  app.set_help_all_flag("--help-all")->group(kSilent);
   if (app.get_option_no_throw("--version") == nullptr) {
     app.set_version_flag("--version", fmt::format("pacecar {}; 'pacecar --version' prints more\n",
                                                   PACECAR_VERSION))
-        ->group("");
+        ->group(kSilent);
   }
   if (argc == 2 && std::string_view(argv[1]) == "--describe") return describe(app);
   try {
     app.parse(words_of(argc, argv, hints.reads_json));
   } catch (const CLI::CallForHelp&) {
-    return app.help();
+    return help_of(app, Shown::kFirst);
+  } catch (const CLI::CallForAllHelp&) {
+    return help_of(app, Shown::kAll);
   } catch (const CLI::CallForVersion& version) {
     return std::string(version.what());
   } catch (const CLI::ExtrasError&) {
@@ -280,16 +239,18 @@ int code_of(const Result<int>& returned, const Console& console,
   return exit_code(returned.error());
 }
 
+void add_console_flags(CLI::App& app, ConsoleFlags& flags) {
+  const bool letter = app.get_option_no_throw("-q") == nullptr;
+  app.add_flag(letter ? "-q,--quiet" : "--quiet", flags.quiet)->group(kSilent);
+  app.add_flag("--no-color", flags.no_color)->group(kSilent);
+}
+
 int run_with_code(CLI::App& app, int argc, char** argv, const SubcommandRules& rules,
                   const std::function<Result<int>(const Console&)>& run) {
-  bool quiet = false;
-  bool no_color = false;
-  if (rules.quiet != nullptr) {
-    app.add_flag("-q,--quiet", quiet, rules.quiet);
-    app.add_flag("--no-color", no_color, "no colours (as NO_COLOR)");
-  }
+  ConsoleFlags flags;
+  add_console_flags(app, flags);
   const auto help = parse_command_line(app, argc, argv, rules.hints);
-  const Console console(quiet, !no_color);
+  const Console console(flags.quiet, !flags.no_color);
   if (!help) {
     console.error(help.error().message);
     return kExitUsage;

@@ -43,9 +43,13 @@ struct ParseHints {
   bool reads_json = false;
 };
 
-// Fills the variables that the flags of `app` are bound to. Returns the text for --help (or the
-// table of flags as JSON, for --describe), else an empty string. Errors: kInvalidArgument, one
-// sentence; for an unknown flag it names the nearest one.
+// The group of flags that work and are not listed: the flags of every subcommand, old names, and
+// other programs' names for ours.
+inline constexpr const char* kSilent = "";
+
+// Fills the variables that the flags of `app` are bound to. Returns the text for --help, --help-all
+// or --version (or the table of flags as JSON, for --describe), else an empty string. Errors:
+// kInvalidArgument, one sentence; for an unknown flag it names the nearest one.
 Result<std::string> parse_command_line(CLI::App& app, int argc, const char* const* argv,
                                        const ParseHints& hints = {});
 
@@ -92,11 +96,14 @@ std::vector<std::string> given_flags(const CLI::App& app,
 int code_of(const Result<int>& returned, const Console& console,
             ExitCode (*exit_code)(const Error& error) = exit_code_of);
 
-inline constexpr const char* kUsualQuiet = "no messages but warnings and errors";
+// The flags of the messages' form, the same for every subcommand; 'pacecar --help' documents them.
+struct ConsoleFlags {
+  bool quiet = false;
+  bool no_color = false;  // as NO_COLOR
+};
+void add_console_flags(CLI::App& app, ConsoleFlags& flags);
 
 struct SubcommandRules {
-  // What --help says of --quiet; null: there is neither --quiet nor --no-color.
-  const char* quiet = nullptr;
   ParseHints hints = {};
   // For errors of `run`; a wrong command line is kExitUsage.
   ExitCode (*exit_code)(const Error& error) = exit_code_of;

@@ -181,8 +181,7 @@ int run_doctor(int argc, char** argv) {
                "pacecar doctor");
   add_flags(app, flags);
   return cli::run_subcommand(app, argc, argv,
-                             {.quiet = cli::kUsualQuiet,
-                              .hints = {.reads_json = true},
+                             {.hints = {.reads_json = true},
                               .exit_code = [](const Error&) { return kExitError; }},
                              [&](const Console& console) { return examine_job(flags, console); });
 }

@@ -57,17 +57,18 @@ struct Flags {
 void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--only", flags.only, "checks to run, such as rdma,gid; --list names them");
   app.add_flag("--list", flags.list, "list the checks and what each can find");
-  auto* root = app.add_option("--root", flags.root, "examine a copy of a host's files")
-                   ->check(CLI::ExistingDirectory);
-  auto* peer =
-      app.add_option("--peer", flags.peer, "the largest packets on the way to this host and back");
   auto* watch = app.add_option("--watch", flags.watch_s, "watch the counters for these seconds")
                     ->check(cli::whole_number(1, kLongestWatch));
+  auto* peer =
+      app.add_option("--peer", flags.peer, "the largest packets on the way to this host and back");
   cli::add_json_flag(app, flags.json_file, "write the findings");
-  peer->excludes(root);
-  watch->excludes(root);
   auto* hosts = cli::add_hosts_flags(app, flags.many, "examine these hosts, not this one");
-  hosts->excludes(root);
+  app.option_defaults()->group("Options");
+  app.add_option("--root", flags.root, "examine a copy of a host's files")
+      ->check(CLI::ExistingDirectory)
+      ->excludes(peer)
+      ->excludes(watch)
+      ->excludes(hosts);
   app.footer(kExamples);
 }
 
@@ -237,7 +238,7 @@ int run_preflight(int argc, char** argv) {
       "Examines a host before Pacecar or NCCL run on it, and prints a cure for each problem.",
       "pacecar preflight");
   add_flags(app, flags);
-  return cli::run_subcommand(app, argc, argv, {.quiet = "problems only"},
+  return cli::run_subcommand(app, argc, argv, {},
                              [&](const Console& console) { return run(app, flags, console); });
 }
 

@@ -209,10 +209,11 @@ int run_info(int argc, char** argv) {
   app.add_flag("-c,--config", flags.parameters,
                "every parameter: value, source, default, what it accepts, meaning");
   cli::add_json_flag(app, flags.json_file, "write it");
-  app.add_option("-d,--ib-dev", flags.nics, "NICs, as PACECAR_NICS");
+  app.add_option("-d,--nic", flags.nics, "NICs, as PACECAR_NICS");
+  app.add_option("--ib-dev", flags.nics)->group(cli::kSilent);
   app.footer(cli::kExitCodesHelp);
   return cli::run_subcommand(
-      app, argc, argv, {.quiet = cli::kUsualQuiet}, [&](const cli::Console& console) {
+      app, argc, argv, {}, [&](const cli::Console& console) {
         return flags.parameters ? show_parameters(flags, console) : show_host(flags, console);
       });
 }

@@ -129,6 +129,13 @@ void add_flags(CLI::App& app, Flags& flags) {
                      "serve over HTTP at PORT, ADDRESS:PORT or [IPV6]:PORT "
                      "(127.0.0.1:18516); an address that other hosts can reach needs TLS")
           ->expected(0, 1);
+  auto* textfile =
+      app.add_option("--textfile", flags.textfile, "write this file, *.prom, for node_exporter")
+          ->excludes(listen);
+  app.add_option("--interval", flags.interval_s,
+                 "write the file every so many seconds, until ended (0: once)")
+      ->check(cli::whole_number(0, kLongestInterval))
+      ->needs(textfile);
   auto* cert = app.add_option("--tls-cert", flags.tls_cert, "certificate, a file of PEM: HTTPS");
   auto* key = app.add_option("--tls-key", flags.tls_key, "its key, a file of PEM");
   auto* client_ca =
@@ -140,13 +147,6 @@ void add_flags(CLI::App& app, Flags& flags) {
   key->needs(cert);
   client_ca->needs(cert);
   no_tls->needs(listen)->excludes(cert);
-  auto* textfile =
-      app.add_option("--textfile", flags.textfile, "write this file, *.prom, for node_exporter")
-          ->excludes(listen);
-  app.add_option("--interval", flags.interval_s,
-                 "write the file every so many seconds, until ended (0: once)")
-      ->check(cli::whole_number(0, kLongestInterval))
-      ->needs(textfile);
   app.footer(kFooter);
 }
 
@@ -230,7 +230,7 @@ int run_metrics(int argc, char** argv) {
     flags.listens = app.count("--listen") > 0;
     return run(flags, console);
   };
-  return cli::run_subcommand(app, argc, argv, {.quiet = cli::kUsualQuiet}, run_it);
+  return cli::run_subcommand(app, argc, argv, {}, run_it);
 }
 
 }  // namespace pacecar

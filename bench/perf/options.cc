@@ -53,10 +53,26 @@ CLI::Option* add_seconds(CLI::App& app, const char* flag, double& value, const c
   return app.add_option(flag, value, help)->transform(cli::seconds(kMaxDurationSeconds));
 }
 
-void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
+// The flags that most tests need; the first six are those of --help.
+void add_first_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
   TestParameters& parameters = options.parameters;
   app.add_option("host", options.host,
                  "the server's name or address, also HOST:PORT; without it, be the server");
+  app.add_option("-d,--nic", options.nics, "NIC, as an entry of PACECAR_NICS: soft:udp:eth0");
+  auto* size = app.add_option("-s,--size", raw.size, "bytes of a message")
+                   ->transform(cli::byte_count(1, kMaxMessageBytes))
+                   ->capture_default_str();
+  app.add_flag("-a,--all", raw.all_sizes, "all sizes from 2 to 2^23 bytes")->excludes(size);
+  auto* iterations = add_number(app, "-n,--iters", parameters.iterations, 1, kMaxIterations,
+                                "messages per connection")
+                         ->capture_default_str();
+  add_seconds(app, "-D,--duration", parameters.duration_s, "seconds to run for, instead of -n")
+      ->excludes(iterations);
+}
+
+void add_common_flags(CLI::App& app, TestOptions& options) {
+  TestParameters& parameters = options.parameters;
+  cli::add_json_flag(app, options.json_file, "write the results");
   add_number(app, "-p,--port", options.port, 0, 65535, "TCP port of the control channel")
       ->capture_default_str();
   app.add_option("--bind", options.bind,
@@ -68,38 +84,31 @@ void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
                  "server: most buffer memory that a client may make it allocate, in bytes")
       ->transform(cli::byte_count(1, kMaxBufferBytes))
       ->capture_default_str();
-  app.add_option("-d,--ib-dev", options.nics, "NIC, as an entry of PACECAR_NICS: soft:udp:eth0");
-  auto* size = app.add_option("-s,--size", raw.size, "bytes of a message")
-                   ->transform(cli::byte_count(1, kMaxMessageBytes))
-                   ->capture_default_str();
-  app.add_flag("-a,--all", raw.all_sizes, "all sizes from 2 to 2^23 bytes")->excludes(size);
-  auto* iterations = add_number(app, "-n,--iters", parameters.iterations, 1, kMaxIterations,
-                                "messages per connection")
-                         ->capture_default_str();
-  add_seconds(app, "-D,--duration", parameters.duration_s, "seconds to run for, instead of -n")
-      ->excludes(iterations);
-  add_number(app, "-m,--mtu", parameters.mtu_bytes, 256, 16384,
-             "most payload bytes per packet; the banner has those in use");
-  add_number(app, "-T,--tos,--tclass", parameters.tos, 0, 252,
-             "IP type of service of data packets: a multiple of 4");
   app.add_option("--cc", parameters.congestion_control,
                  "congestion control (see 'pacecar info' for their names)");
+  add_number(app, "-m,--mtu", parameters.mtu_bytes, 256, 16384,
+             "most payload bytes per packet; the banner has those in use");
   add_seconds(app, "--interval", options.interval_s, "seconds after which to print the rate");
   app.add_flag("--data_validation", parameters.validate,
                "send a pattern in every message and check it at the receiver");
-  app.add_flag("--cpu_util", parameters.cpu_util, "add a column with this process' CPU time");
   app.add_flag("--run_infinitely", options.run_infinitely,
                "server: serve one client after the other; client: repeat until stopped, for 5 s "
                "each unless -D or -n is given");
-  cli::add_json_flag(app, options.json_file, "write the results");
-  app.add_option("--out_json_file", options.json_file, "perftest's name for --json=FILE");
-  const auto default_file = [&options] {
-    if (options.json_file.empty()) options.json_file = kDefaultJsonFile;
+  const auto without_folder = [](std::string& counter) {
+    counter.erase(0, counter.rfind('/') + 1);
+    return std::string();
   };
-  app.add_flag_callback("--out_json", default_file,
-                        fmt::format("perftest's name for --json={}", kDefaultJsonFile));
-  app.add_flag("--quiet", options.quiet, "no messages but warnings and errors, no progress bar");
-  app.add_flag("--no-color", options.no_color, "no colours");
+  app.add_option("-W,--report-counters", options.counters,
+                 "comma-separated counters; print the increase of each at both ends")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->transform(CLI::Validator(without_folder, ""));
+  auto* huge = app.add_flag("--use_hugepages", options.huge_pages,
+                            "messages lie in huge pages of this host");
+  add_number(app, "--use_cuda", options.gpu.device, 0, kMaxGpu,
+             "place this end's buffers in the memory of GPU N")
+      ->excludes(huge);
+  cli::add_console_flags(app, options.console);
 }
 
 void add_many_hosts_flags(CLI::App& app, ManyHosts& many) {
@@ -129,62 +138,44 @@ void add_many_hosts_flags(CLI::App& app, ManyHosts& many) {
 
 // A flag that sets a parameter of the transport at this end.
 CLI::Option* add_setting(CLI::App& app, TestOptions& options, const char* flag,
-                         const char* parameter, const char* help) {
+                         const char* parameter) {
   const auto set = [&options, parameter](const std::string& value) {
     options.settings.emplace_back(parameter, value);
   };
-  return app.add_option_function<std::string>(flag, set, help);
+  return app.add_option_function<std::string>(flag, set);
 }
 
-// perftest's flags that are rarely used, common to both tests.
-void add_perftest_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
-  app.option_defaults()->group("As perftest");
-  add_number(app, "-i,--ib-port", raw.ib_port, 1, 255, "port of the RDMA device that -d names");
-  add_setting(app, options, "-x,--gid-index", "PACECAR_GID_INDEX",
-              "on RoCE: the GID, as PACECAR_GID_INDEX")
-      ->check(cli::whole_number(0, 255));
-  add_number(app, "-S,--sl", options.parameters.sl, 0, 15,
-             "on InfiniBand: service level of all packets");
-  add_setting(app, options, "--pkey_index", "PACECAR_PKEY", "on RDMA hardware: as PACECAR_PKEY")
-      ->check(cli::whole_number(0, 65535));
-  const auto set_timeout = [&options](int exponent) {
+// perftest's names for our flags and parameters, flags that few tests need, and those that have no
+// effect here: `pacecar help perftest` lists them.
+void add_perftest_names(CLI::App& app, TestOptions& options, RawFlags& raw) {
+  app.option_defaults()->group(cli::kSilent);
+  TestParameters& parameters = options.parameters;
+  app.add_option("--ib-dev", options.nics);
+  app.add_option("--out_json_file", options.json_file);
+  const auto default_file = [&options] {
+    if (options.json_file.empty()) options.json_file = kDefaultJsonFile;
+  };
+  app.add_flag_callback("--out_json", default_file);
+  add_number(app, "-T,--tos,--tclass", parameters.tos, 0, 252, "");
+  app.add_flag("--cpu_util", parameters.cpu_util);
+  add_number(app, "-i,--ib-port", raw.ib_port, 1, 255, "");
+  add_setting(app, options, "-x,--gid-index", "PACECAR_GID_INDEX")->check(cli::whole_number(0, 255));
+  add_number(app, "-S,--sl", parameters.sl, 0, 15, "");
+  add_setting(app, options, "--pkey_index", "PACECAR_PKEY")->check(cli::whole_number(0, 65535));
+  const auto set_timeout = [&parameters](int exponent) {
     const double ms = kQpTimeouts * kQpTimeoutUnitUs * std::ldexp(1e-3, exponent);
-    options.parameters.timeout_ms =
-        std::clamp(static_cast<uint64_t>(ms), kMinTimeoutMs, kMaxTimeoutMs);
+    parameters.timeout_ms = std::clamp(static_cast<uint64_t>(ms), kMinTimeoutMs, kMaxTimeoutMs);
   };
-  app.add_option_function<int>("-u,--qp-timeout", set_timeout,
-                               "peer timeout: 8 x 4.096 us x 2^N, clamped to 0.1 s ... 1 h")
-      ->check(cli::whole_number(1, 31));
-  app.add_option("-c,--connection", "transport; only RC (reliable, ordered) is accepted")
-      ->check(CLI::IsMember({"RC"}));
-  app.add_option("--source_ip", options.source_ip,
-                 "client: local source address of the control connection");
-  auto* huge = app.add_flag("--use_hugepages", options.huge_pages,
-                            "messages lie in huge pages of this host");
-  auto* gpu = add_number(app, "--use_cuda", options.gpu.device, 0, kMaxGpu,
-                         "place this end's buffers in the memory of GPU N")
-                  ->excludes(huge);
-  app.add_option("--use_cuda_bus_id", options.gpu.bus_id,
-                 "likewise, by the GPU's PCI address: 3b:00.0")
-      ->excludes(huge)
-      ->excludes(gpu);
-  app.add_flag("--use_cuda_dmabuf", options.gpu.dma_buf,
-               "the GPU's memory is registered as a dma-buf (default: by PACECAR_GPU)");
-  add_seconds(app, "-f,--margin", options.margin_s,
-              "with -D: seconds to exclude at the start and at the end")
-      ->needs("--duration");
-  const auto without_folder = [](std::string& counter) {
-    counter.erase(0, counter.rfind('/') + 1);
-    return std::string();
-  };
-  app.add_option("-W,--report-counters", options.counters,
-                 "comma-separated counters; print the increase of each at both ends")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->transform(CLI::Validator(without_folder, ""));
+  app.add_option_function<int>("-u,--qp-timeout", set_timeout)->check(cli::whole_number(1, 31));
+  app.add_option("-c,--connection")->check(CLI::IsMember({"RC"}));
+  app.add_option("--source_ip", options.source_ip);
+  app.add_option("--use_cuda_bus_id", options.gpu.bus_id)
+      ->excludes("--use_hugepages")
+      ->excludes("--use_cuda");
+  app.add_flag("--use_cuda_dmabuf", options.gpu.dma_buf);
+  add_seconds(app, "-f,--margin", options.margin_s, "")->needs("--duration");
   for (const char* flag : {"-F,--CPU-freq", "--perform_warm_up", "--mr_per_qp"}) {
-    app.add_flag_callback(
-        flag, [] {}, "accepted for habit; has no effect");
+    app.add_flag_callback(flag, [] {});
   }
   app.set_version_flag("-V,--version", fmt::format("pacecar {}; 'pacecar --version' prints more\n",
                                                    PACECAR_VERSION));
@@ -210,40 +201,36 @@ void add_bandwidth_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
       ->check(CLI::IsMember({"M", "g", "p"}))
       ->needs(limit)
       ->capture_default_str();
-  app.add_option("--output", options.output, "print one figure alone: bandwidth or message_rate")
-      ->check(CLI::IsMember({"bandwidth", "message_rate"}));
   auto* both = app.get_option("--bidirectional");
   app.add_flag("--reversed", parameters.reversed, "the server sends and the client receives")
       ->excludes(both);
-  app.add_flag("--report-both", parameters.report_both,
-               "with -b: columns for what was sent and what was received")
-      ->needs(both);
-  add_number(app, "-l,--post_list", parameters.post_list, 1, kMaxDepth,
-             "sends that are started together");
-  app.add_flag("-N,--noPeak", options.no_peak, "report 0 as peak bandwidth");
-  add_positive(app, "-w,--limit_bw", options.min_average, kMaxRate,
-               "exit with 3 when a size's average is below this, in the unit of the columns");
-  add_positive(app, "-y,--limit_msgrate", options.min_msg_rate, kMaxRate,
-               "exit with 3 when a size's message rate is below this, in millions per second");
   add_positive(app, "--min-gbits", options.min_gbits, kMaxRate,
                "exit with 3 when a size's average is below this many Gb/s");
+  add_positive(app, "-y,--limit_msgrate", options.min_msg_rate, kMaxRate,
+               "exit with 3 when a size's message rate is below this, in millions per second");
+  app.option_defaults()->group(cli::kSilent);
+  add_positive(app, "-w,--limit_bw", options.min_average, kMaxRate, "");
+  app.add_option("--output", options.output)->check(CLI::IsMember({"bandwidth", "message_rate"}));
+  app.add_flag("--report-both", parameters.report_both)->needs(both);
+  add_number(app, "-l,--post_list", parameters.post_list, 1, kMaxDepth, "");
+  app.add_flag("-N,--noPeak", options.no_peak);
+  app.option_defaults()->group("Options");
 }
 
 void add_latency_flags(CLI::App& app, TestOptions& options) {
-  app.add_option("-q,--qp", "number of connections; only 1 is accepted: one message is on its way")
-      ->check(CLI::IsMember({"1"}));
   const auto sorted = [&options] { options.samples = Samples::kSorted; };
   const auto as_they_came = [&options] { options.samples = Samples::kAsTheyCame; };
   app.add_flag_callback("-H,--report-histogram", sorted,
                         "print every measurement, the shortest first");
   app.add_flag_callback("-U,--report-unsorted", as_they_came,
                         "print every measurement in its order");
-  app.add_option("--output", options.output, "print one figure alone: latency")
-      ->check(CLI::IsMember({"latency"}));
-  add_positive(app, "--latency_gap", options.gap_us, kMaxGapUs,
-               "microseconds between an answer and the next message");
   add_positive(app, "--max-usec", options.max_usec, kMaxRate,
                "exit with 3 when a size's t_typical is above this many microseconds");
+  app.option_defaults()->group(cli::kSilent);
+  app.add_option("-q,--qp")->check(CLI::IsMember({"1"}));  // one message is on its way
+  app.add_option("--output", options.output)->check(CLI::IsMember({"latency"}));
+  add_positive(app, "--latency_gap", options.gap_us, kMaxGapUs, "");
+  app.option_defaults()->group("Options");
 }
 
 Result<void> convert_rate(const RawFlags& raw, TestOptions& options) {
@@ -369,17 +356,19 @@ Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* co
   CLI::App app(bandwidth ? "Measures the bandwidth between two hosts."
                          : "Measures the latency between two hosts: half of a round trip.",
                fmt::format("pacecar {}", name_of(kind)));
-  add_common_flags(app, options, raw);
+  add_first_flags(app, options, raw);
   if (bandwidth) {
     add_bandwidth_flags(app, options, raw);
   } else {
     add_latency_flags(app, options);
   }
-  add_perftest_flags(app, options, raw);
+  add_common_flags(app, options);
+  add_perftest_names(app, options, raw);
   add_many_hosts_flags(app, options.many);
   app.footer(fmt::format(
       "The client's flags rule the test; a server needs at most -p, -d, --bind, "
-      "--max-buffers and --run_infinitely.\n"
+      "--max-buffers and --run_infinitely.\nThe flags of perftest work, too: 'pacecar help "
+      "perftest' lists them.\n"
       "  server$ pacecar {0}\n"
       "  client$ pacecar {0} -a server\n"
       "Between all of many hosts, with the flags of a pair: for a second each, unless -D "
@@ -404,7 +393,7 @@ int run_with_options(
   }
   const TestOptions& options = parsed->options;
   if (parsed->help.empty()) {
-    const cli::Console console(options.quiet, !options.no_color);
+    const cli::Console console(options.console.quiet, !options.console.no_color);
     return cli::code_of(run(options, console), console);
   }
   fmt::print("{}", parsed->help);

@@ -69,8 +69,7 @@ struct TestOptions {
   double gap_us = 0;   // between an answer and the next message
   std::string output;  // print this figure alone: bandwidth, message_rate, latency; empty: columns
   std::vector<std::string> counters;  // print how much these have grown by
-  bool quiet = false;
-  bool no_color = false;
+  cli::ConsoleFlags console;
   ManyHosts many;
 };
 

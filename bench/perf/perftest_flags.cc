@@ -25,7 +25,7 @@ constexpr Answer kAnswers[] = {
     {"--recv_post_list ", "receives are posted in groups already, as many as -r needs"},
     {"--use-srq ", "a message is written straight into its buffer: no receive queue"},
     {"-e --events -X --vector ",
-     "the client polls, and sleeps without traffic; PACECAR_PROGRESS and PACECAR_SPIN set how"},
+     "the client polls, and sleeps without traffic; PACECAR_PROGRESS sets who drives the engine"},
     {"-g --mcg -M --MGID ", "a flow has one sender and one receiver"},
     {"-C --report-cycles ", "times are printed in microseconds, whatever the CPU's frequency"},
     {"--burst_size --typical_pkt_size --rate_limit_type ",

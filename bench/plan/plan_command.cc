@@ -340,7 +340,7 @@ int run_plan(int argc, char** argv) {
     return error.code == ErrorCode::kUnavailable ? cli::kExitFailed : cli::kExitUsage;
   };
   return cli::run_subcommand(
-      app, argc, argv, {.quiet = "no table", .exit_code = exit_code},
+      app, argc, argv, {.exit_code = exit_code},
       [&](const Console& console) { return plan_it(flags, console.quiet()); });
 }
 

@@ -148,7 +148,7 @@ Json document_of(const Description& asked, const std::vector<Answer>& answers) {
 
 constexpr const char* kFooter = R"(Examples:
   pacecar predict --hosts 64 --gpus 8 --nics 400G --op allreduce --sizes 8:16G:x4
-  pacecar predict --hosts 12500 --hosts-per-leaf 32 --oversubscription 2 --op all --json=out.json
+  pacecar predict --hosts 12500 --set topology.hosts_per_leaf=32 --set topology.oversubscription=2
   pacecar predict cluster.toml --html plot.html
 bench/predict/README.md lists the tables and keys of a file, and what is measured or assumed.
 Exit codes: 0 success, 2 wrong usage.)";
@@ -157,22 +157,21 @@ Exit codes: 0 success, 2 wrong usage.)";
 struct KeyFlag {
   const char* flag;
   const char* key;
-  const char* help;
-  bool text;  // the value is a string, not TOML
+  const char* help;  // null: it is not listed
+  bool text;         // the value is a string, not TOML
 };
 constexpr std::array kKeyFlags = {
     KeyFlag{"--hosts", "topology.hosts", "hosts", false},
     KeyFlag{"--gpus", "host.gpus", "GPUs of a host", false},
     KeyFlag{"--nics", "host.nics", "NICs of a host: [\"400G\", \"200G\"], or 400G for each GPU",
             false},
-    KeyFlag{"--topology", "topology.kind", "leaf-spine, rail, star", true},
-    KeyFlag{"--hosts-per-leaf", "topology.hosts_per_leaf", "hosts on one leaf; 0: all", false},
-    KeyFlag{"--oversubscription", "topology.oversubscription", "of the leaves' uplinks", false},
     KeyFlag{"--op", "collective.op", "operations, such as allreduce,alltoall, or all", true},
+    KeyFlag{"--sizes", "collective.sizes", "FROM:TO:xFACTOR or a list, as 8:16G:x4", true},
+    KeyFlag{"--topology", "topology.kind", "leaf-spine, rail, star", true},
     KeyFlag{"--algorithm", "collective.algorithm", "algorithms, such as ring,tree, or all", true},
     KeyFlag{"--protocol", "collective.protocol", "Simple, LL, LL128, or all", true},
-    KeyFlag{"--sizes", "collective.sizes", "FROM:TO:xFACTOR or a list, as 8:16G:x4", true},
-    KeyFlag{"--library", "library.kind", "nccl, or messages alone", true},
+    KeyFlag{"--hosts-per-leaf", "topology.hosts_per_leaf", nullptr, false},
+    KeyFlag{"--oversubscription", "topology.oversubscription", nullptr, false},
 };
 
 struct Flags {
@@ -187,7 +186,9 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("FILES", flags.files,
                  "TOML of the cluster and the collectives; later files override earlier ones");
   for (size_t i = 0; i < kKeyFlags.size(); ++i) {
-    app.add_option(kKeyFlags[i].flag, flags.keys[i], kKeyFlags[i].help);
+    const KeyFlag& key = kKeyFlags[i];
+    auto* option = app.add_option(key.flag, flags.keys[i], key.help == nullptr ? "" : key.help);
+    if (key.help == nullptr) option->group(cli::kSilent);
   }
   app.add_option("--set", flags.settings, "set any key of the file, as topology.delay=500ns");
   cli::add_json_flag(app, flags.json_file, "write all figures");
@@ -245,8 +246,7 @@ int run_predict(int argc, char** argv) {
   add_flags(app, flags);
   return cli::run_subcommand(
       app, argc, argv,
-      {.quiet = "no table",
-       .hints = {.reads_json = true},
+      {.hints = {.reads_json = true},
        .exit_code = [](const Error&) { return cli::kExitUsage; }},
       [&](const Console& console) { return answer(flags, console.quiet()); });
 }

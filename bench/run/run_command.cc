@@ -41,7 +41,7 @@ struct Flags {
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
-  app.add_option("--nic", flags.nic, "NICs to use, as PACECAR_NICS: soft:udp:eth0 (all)");
+  app.add_option("-d,--nic", flags.nic, "NICs to use, as PACECAR_NICS: soft:udp:eth0 (all)");
   auto* verbs = app.add_flag("--verbs", flags.verbs, "the program uses libibverbs (the default)");
   app.add_flag("--libfabric", flags.libfabric, "the program uses libfabric")->excludes(verbs);
   app.add_flag("--show", flags.show, "print what would be set, and do not run the program");
@@ -134,7 +134,7 @@ int run_program(int argc, char** argv) {
   add_flags(app, flags);
   app.footer(kFooter);
   return cli::run_subcommand(app, static_cast<int>(end - argv), argv,
-                             {.quiet = "do not print what was set"},
+                             {},
                              [&](const cli::Console& console) { return run(flags, console); });
 }
 

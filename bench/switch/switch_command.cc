@@ -131,12 +131,8 @@ void add_model_flags(CLI::App& app, SwitchFlags& flags) {
         if (!read) throw CLI::ParseError(read.error().message, 1);
       },
       "mark from LOW on, or by LOW,HIGH,PROBABILITY");
-  app.add_flag_callback(
-      "--ecn-at-dequeue", [&] { switches.ecn.when = EcnConfig::When::kDequeue; },
-      "judge when a frame leaves its queue");
   app.add_flag("--pfc", switches.pfc.enabled,
                "pause senders instead of dropping (their NIC queues fill)");
-  app.add_option("--pfc-alpha", switches.pfc.alpha, "threshold as a share of the free buffer");
   app.add_flag("--trim", switches.trimming, "cut Pacecar's data packets instead of dropping them");
   app.add_flag("--int", switches.telemetry, "stamp Pacecar's data packets with telemetry");
   add_time("--delay", config.delay, Duration(), "of each cable, each way; default 1us");
@@ -310,7 +306,7 @@ int run_switch(int argc, char** argv) {
   CLI::App app("Forwards Ethernet frames between interfaces through the switch of 'pacecar sim'.",
                "pacecar switch");
   add_flags(app, flags);
-  return cli::run_subcommand(app, argc, argv, {.quiet = "no figures on the terminal"},
+  return cli::run_subcommand(app, argc, argv, {},
                              [&](const Console& console) { return run(flags, console); });
 }
 

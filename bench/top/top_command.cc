@@ -58,7 +58,6 @@ struct Flags {
 
 void add_flags(CLI::App& app, Flags& flags) {
   const std::vector<std::string> columns(kSortColumns.begin(), kSortColumns.end());
-  auto* hosts = cli::add_hosts_flags(app, flags.many, "watch these hosts, not this one");
   app.add_option("--interval", flags.interval_s, "seconds between two samples")
       ->check(CLI::Range(kShortestInterval, kLongestInterval))
       ->capture_default_str();
@@ -70,9 +69,9 @@ void add_flags(CLI::App& app, Flags& flags) {
       ->default_str(columns.front());
   app.add_option("--filter", flags.view.filter,
                  "only what has this in process, NIC, peer or limit");
-  app.add_flag("--reverse", flags.view.reversed, "the other way round");
   app.add_flag("--once", flags.once, "print one page, after two samples that give rates");
-  app.add_flag("--json", flags.json, "print a line of JSON for each sample")->excludes(hosts);
+  auto* json = app.add_flag("--json", flags.json, "print a line of JSON for each sample");
+  cli::add_hosts_flags(app, flags.many, "watch these hosts, not this one")->excludes(json);
   app.footer(kFooter);
 }
 
@@ -213,7 +212,7 @@ int run_top(int argc, char** argv) {
   CLI::App app("NICs and flows of the running jobs, live: rates, limits, round trips, stalls.",
                "pacecar top");
   add_flags(app, flags);
-  return cli::run_subcommand(app, argc, argv, {.quiet = cli::kUsualQuiet},
+  return cli::run_subcommand(app, argc, argv, {},
                              [&](const Console& console) { return run(flags, console); });
 }
 

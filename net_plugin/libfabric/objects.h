@@ -171,7 +171,7 @@ class Domain : public fid_domain {
   size_t nic() const { return nic_; }
   int mr_mode() const { return mr_mode_; }
   int family() const { return family_; }  // of the addresses of its endpoints
-  bool cma() const { return cma_; }       // PACECAR_CMA
+  bool cma() const { return cma_; }       // PACECAR_EXPERT_CMA
   PortRange ports() const { return ports_; }
 
   // The name of an endpoint. In a link-local one of another host, the scope is not ours.

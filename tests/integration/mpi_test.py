@@ -42,7 +42,7 @@ class Collectives(unittest.TestCase):
     def test_collectives_are_right_through_loss_and_reordering(self):
         self.check(job.Place("lo"), 4,
                    PACECAR_FAULT="loss=0.04,duplicate=0.04,reorder=0.06",
-                   PACECAR_CMA="off")  # so that all messages cross the network
+                   PACECAR_EXPERT_CMA="off")  # so that all messages cross the network
 
     @unittest.skipUnless(os.geteuid() == 0, "network namespaces need root")
     def test_collectives_are_right_between_namespaces(self):

@@ -16,6 +16,7 @@ import lengths
 import names
 import parameters
 import picture
+import prose
 import purity
 import readmes
 import references
@@ -24,8 +25,8 @@ from tree import Tree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHECKS = {"examples": examples, "figures": figures, "includes": includes, "lengths": lengths,
-          "names": names, "parameters": parameters, "picture": picture, "purity": purity,
-          "readmes": readmes, "references": references, "words": words}
+          "names": names, "parameters": parameters, "picture": picture, "prose": prose,
+          "purity": purity, "readmes": readmes, "references": references, "words": words}
 
 
 def main(arguments):

@@ -14,6 +14,7 @@ import lengths
 import names
 import parameters
 import picture
+import prose
 import purity
 import readmes
 import references
@@ -31,6 +32,7 @@ RULES = {
                    "removed": ["PACECAR_OLD"]},
     "names": {"roots": ["low", "high"], "instead": {"told": "reported", "hear": "receive"},
               "most": {"low": 1}},
+    "prose": {"most": {"low": 1}},
     "examples": {"header": "low/api.h", "program": "low/tour.cc"},
     "figures": {"readme": "README.md", "heading": "## Results", "results": "low/results.md"},
     "references": {"documents": ["low/about.md"]},
@@ -246,6 +248,24 @@ class NamesTest(CheckTest):
 
     def test_fewer_names_ask_for_a_lower_limit(self):
         self.assert_one(names, {"low/a.h": ""}, "write 0")
+
+
+class ProseTest(CheckTest):
+    OLD = {"low/a.h": "// What is told\nint what_is_told;  // the peer's answer, as before\n"}
+    rules = {**RULES, "prose": {"most": {"low": 2}}}
+
+    def test_code_blocks_and_the_allowed_number_pass(self):
+        self.assert_clean(prose, {**self.OLD, "a.md": "```\nthose that\n```\n`told`, that many\n"})
+
+    def test_phrases_of_comments_pages_and_docstrings_are_found(self):
+        for name, text in (("b.h", "// as TCP's.\n"), ("b.py", '"""Sends\nthose that wait."""\n'),
+                           ("b.py", "f()  # so many bytes\n"), ("b.toml", "# likewise\n")):
+            self.assert_one(prose, {**self.OLD, f"high/{name}": text}, "high: 1 phrases")
+            (self.root / "high" / name).unlink()
+        self.assert_one(prose, {**self.OLD, "high/b.md": "It is no link.\n"}, "pages: 1 phrases")
+
+    def test_fewer_phrases_ask_for_a_lower_limit(self):
+        self.assert_one(prose, {"low/a.h": "// told\n"}, "write 1")
 
 
 class ExamplesTest(CheckTest):

@@ -72,12 +72,12 @@ uint64_t loopback_bytes() {
 
 // Checks whether the bytes of ten transfers cross the network, once the processes know whether they
 // read each other's memory: the first transfer may begin before. `settings` are the values of
-// PACECAR_CMA in the two processes.
+// PACECAR_EXPERT_CMA in the two processes.
 void expect_bytes_on_network(std::array<const char*, 2> settings, bool expected,
                              size_t size = kLarge) {
   in_network(enter_own_network, [&] {
     expect_processes_pass(2, [&](Rank& rank) {
-      setenv("PACECAR_CMA", settings[static_cast<size_t>(rank.rank())], 1);
+      setenv("PACECAR_EXPERT_CMA", settings[static_cast<size_t>(rank.rank())], 1);
       World world(rank);
       transfer(world, size);
       world.meet();

@@ -111,7 +111,7 @@ TEST(FiProviderEnds, AMessageInjectedBeforeTheEndpointClosesIsReceived) {
 TEST(FiProviderEnds, ALargeMessageSentBeforeTheEndpointClosedIsReceived) {
   for (const bool puts_known : {false, true}) {
     expect_processes_pass(2, [&](Rank& rank) {
-      setenv("PACECAR_CMA", "off", 1);
+      setenv("PACECAR_EXPERT_CMA", "off", 1);
       std::optional<World> world(rank);
       const std::vector<uint8_t> bytes = pattern(32 << 20, 1);
       const auto exchange = [&] {
@@ -147,7 +147,7 @@ TEST(FiProviderEnds, MessagesForWhichThereWasNoRoomAreReceivedAfterTheSenderEnde
   constexpr uint64_t kRoom = 511;
   constexpr uint64_t kMessages = kRoom + 7;
   expect_processes_pass(2, [&](Rank& rank) {
-    setenv("PACECAR_CMA", "off", 1);
+    setenv("PACECAR_EXPERT_CMA", "off", 1);
     std::optional<World> world(rank);
     const std::vector<uint8_t> bytes = pattern(kBytes, 1);
     if (world->first()) {

@@ -197,7 +197,7 @@ TEST(FiProviderMemory, TheWaitDescriptorBecomesReadable) {
 TEST(FiProviderMemory, ARegionThatIsClosedDuringALargeAccessFailsNothingElse) {
   expect_processes_pass(2, [](Rank& rank) {
     constexpr size_t kSize = 64 << 20;
-    setenv("PACECAR_CMA", "off", 1);
+    setenv("PACECAR_EXPERT_CMA", "off", 1);
     std::vector<uint8_t> bytes(kSize);
     World world(rank);
     for (const bool writes : {true, false}) {

@@ -333,10 +333,10 @@ TEST(FiProvider, RandomTrafficArrives) {
 
 TEST(FiProvider, RandomTrafficArrivesThroughLoss) {
   setenv("PACECAR_FAULT", "loss=0.04,duplicate=0.04,reorder=0.06", 1);
-  setenv("PACECAR_CMA", "off", 1);  // all frames cross the network
+  setenv("PACECAR_EXPERT_CMA", "off", 1);  // all frames cross the network
   with_two([](World& world) { random_traffic(world, 11); });
   unsetenv("PACECAR_FAULT");
-  unsetenv("PACECAR_CMA");
+  unsetenv("PACECAR_EXPERT_CMA");
 }
 
 TEST(FiProvider, ASendToAnAddressWithoutAListenerFails) {

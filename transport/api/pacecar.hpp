@@ -121,7 +121,7 @@ struct Statistics {
   uint64_t flows = 0;             // open now
   uint64_t expected_senders = 0;  // the newest expect(); 0: unknown
   uint64_t flow_state_bytes = 0;  // memory of one flow, without its queues
-  uint64_t flow_queue_bytes = 0;  // memory of its queues, set by PACECAR_WINDOW_PACKETS
+  uint64_t flow_queue_bytes = 0;  // memory of its queues, set by PACECAR_EXPERT_WINDOW_PACKETS
   double rate_bps = 0;            // of the flow that was used last
   double rtt_us = 0;              // smoothed, of the same flow
   uint32_t weight = 0;            // of the same flow

@@ -135,8 +135,18 @@ constexpr std::array<Field, kTable.size()> kFields{{
 #undef PACECAR_PARAM
 }};
 
+constexpr std::string_view kPrefix = "PACECAR_";
+constexpr std::string_view kExpert = "PACECAR_EXPERT_";
+
+bool names(std::string_view name, const ParamInfo& info) {
+  if (name == info.name) return true;
+  return info.name.starts_with(kExpert) && name.starts_with(kPrefix) &&
+         name.substr(kPrefix.size()) == info.name.substr(kExpert.size());
+}
+
 std::optional<size_t> row_of(std::string_view name) {
-  const auto found = std::ranges::find(kTable, name, &ParamInfo::name);
+  const auto found =
+      std::ranges::find_if(kTable, [&](const ParamInfo& info) { return names(name, info); });
   if (found == kTable.end()) return std::nullopt;
   return static_cast<size_t>(found - kTable.begin());
 }
@@ -144,7 +154,6 @@ std::optional<size_t> row_of(std::string_view name) {
 constexpr size_t kLongestShown = 80;  // of the environment's bytes, on a terminal
 
 std::string describe_unknown(const ParamSetting& setting) {
-  constexpr std::string_view kPrefix = "PACECAR_";
   constexpr size_t kLongestName = 64;
   std::string sentence = fmt::format("{} ({}) is not a parameter of Pacecar",
                                      printable(setting.name, kLongestShown), setting.origin);

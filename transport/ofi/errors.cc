@@ -46,7 +46,7 @@ constexpr auto kErrors = std::to_array<OfiErrorInfo>({
     {FI_ETRUNC, "FI_ETRUNC", kRemoteAccessError, ErrorCode::kSystem,
      "the memory there is smaller than what was written", kLookAtPeer},
     {FI_EMSGSIZE, "FI_EMSGSIZE", kLocalError, ErrorCode::kSystem,
-     "the provider does not take writes of this length", "set a smaller PACECAR_CHUNK"},
+     "the provider does not take writes of this length", "set a smaller PACECAR_EXPERT_CHUNK"},
     {FI_ENOMEM, "FI_ENOMEM", kLocalError, ErrorCode::kUnavailable,
      "memory, or what may be locked of it, is used up", kMemory},
     {FI_EMFILE, "FI_EMFILE", kLocalError, ErrorCode::kUnavailable, "too many files are open",

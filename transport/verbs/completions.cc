@@ -27,7 +27,8 @@ Result<bool> parse_without_stamps(std::string_view text) {
   if (text.empty() || text == "time_stamps") return !text.empty();
   return fail(
       ErrorCode::kInvalidArgument,
-      fmt::format("PACECAR_VERBS_WITHOUT='{}' names no offload: there is time_stamps", text));
+      fmt::format("PACECAR_EXPERT_VERBS_WITHOUT='{}' names no offload: there is time_stamps",
+                  text));
 }
 
 Result<CompletionQueue> CompletionQueue::create(const VerbsDevice& device, ibv_pd* domain,
@@ -35,7 +36,7 @@ Result<CompletionQueue> CompletionQueue::create(const VerbsDevice& device, ibv_p
                                                 bool without_stamps) {
   CompletionQueue made;
   made.no_stamps_ =
-      without_stamps ? "PACECAR_VERBS_WITHOUT names them" : flaw_of_stamps(device.extended);
+      without_stamps ? "PACECAR_EXPERT_VERBS_WITHOUT names them" : flaw_of_stamps(device.extended);
   const auto failed = [&](std::string_view call, int error) {
     return verbs_failed(call, error, device.name);
   };

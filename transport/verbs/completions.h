@@ -16,8 +16,8 @@
 
 namespace pacecar {
 
-// The value of PACECAR_VERBS_WITHOUT, a list of offloads; there is one, "time_stamps". True: it is
-// not used. Error: kInvalidArgument.
+// The value of PACECAR_EXPERT_VERBS_WITHOUT, a list of offloads; there is one: time_stamps. True:
+// it is not used. Error: kInvalidArgument.
 Result<bool> parse_without_stamps(std::string_view text);
 
 class CompletionQueue {

@@ -19,7 +19,7 @@ constexpr auto kStatusTable = std::to_array<StatusInfo>({
     {IBV_WC_LOC_LEN_ERR, "LOC_LEN_ERR", kLocalError, true,
      "a message was longer than its buffer or than the device allows",
      "a receive request is shorter than the peer's send, or a write is beyond max_msg_sz",
-     "post larger receive requests, or set a smaller PACECAR_CHUNK"},
+     "post larger receive requests, or set a smaller PACECAR_EXPERT_CHUNK"},
     {IBV_WC_LOC_QP_OP_ERR, "LOC_QP_OP_ERR", kLocalError, false,
      "the NIC found a work request that is inconsistent",
      "a defect in the NIC's driver or in Pacecar", kReport},

@@ -188,7 +188,7 @@ void VerbsNic::on_time(Instant now) {
   if (completions_.distrusts_stamps() && !std::exchange(distrust_reported_, true)) {
     config_.log(LogLevel::kWarn,
                 fmt::format("the time stamps of {} make no sense: its round trips are measured by "
-                            "our clock; PACECAR_VERBS_WITHOUT=time_stamps leaves them out",
+                            "our clock; PACECAR_EXPERT_VERBS_WITHOUT=time_stamps leaves them out",
                             device_.name));
   }
 }

@@ -30,7 +30,7 @@ SOON_S = 0.02  # from writing the start time until it comes, so that every recei
 MOST_SENDERS = 64
 INCAST, PAIRS, FAN_IN = "incast", "pairs", "fan-in"
 # Many processes share few processors: each must sleep when it has nothing to do.
-CALM = {"PACECAR_PROGRESS": "thread", "PACECAR_SPIN": "0s"}
+CALM = {"PACECAR_PROGRESS": "thread", "PACECAR_EXPERT_SPIN": "0s"}
 
 
 def run(options, made):

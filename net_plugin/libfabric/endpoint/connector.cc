@@ -149,7 +149,7 @@ void Connector::on_greeting_of(Peer& peer, const EndpointBootstrap::Event& event
       return peer.fail(Failure::When::kNow, FI_ENOMEM,
                        to_string(peer.name) +
                            " handed over memory that cannot be mapped: raise ulimit -v, or set "
-                           "PACECAR_CMA=off");
+                           "PACECAR_EXPERT_CMA=off");
     }
   }
   if (!peer.outbox->is_open() && peer.connecting == nullptr) connect(peer, event);

@@ -15,7 +15,7 @@ namespace pacecar {
 
 struct CoreThreadConfig {
   SoftPort::Clock clock = nullptr;
-  Duration spin;       // PACECAR_SPIN
+  Duration spin;       // PACECAR_EXPERT_SPIN
   bool blind = false;  // a decorator may hold packets back, which must be polled
 };
 

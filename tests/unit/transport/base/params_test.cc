@@ -86,10 +86,10 @@ TEST(Params, EveryTypeIsParsed) {
   const auto params = load({{"PACECAR_NICS", "mlx5_0,^mlx5_2", "x"},
                             {"PACECAR_REQUIRE", "1", "x"},
                             {"PACECAR_PATHS", "64", "x"},
-                            {"PACECAR_SOCKET_BUFFER", "512K", "x"},
+                            {"PACECAR_EXPERT_SOCKET_BUFFER", "512K", "x"},
                             {"PACECAR_RATE_MAX", "25G", "x"},
                             {"PACECAR_LINE_RATE", "1500000", "x"},
-                            {"PACECAR_SPIN", "800ns", "x"},
+                            {"PACECAR_EXPERT_SPIN", "800ns", "x"},
                             {"PACECAR_TIMEOUT", "250ms", "x"},
                             {"PACECAR_INTEGRITY", "header", "x"},
                             {"PACECAR_PORTS", "40000-40063", "x"},
@@ -107,6 +107,17 @@ TEST(Params, EveryTypeIsParsed) {
   EXPECT_EQ(params->ports.first, 40000);
   EXPECT_EQ(params->ports.last, 40063);
   EXPECT_EQ(params->log, LogLevel::kTrace);
+}
+
+TEST(Params, ExpertNamesMayLackTheWord) {
+  EXPECT_EQ(load_one("PACECAR_EXPERT_SPIN", "3us")->spin, Duration::from_us(3));
+  EXPECT_EQ(load_one("PACECAR_SPIN", "3us")->spin, Duration::from_us(3));
+  EXPECT_EQ(load({{"PACECAR_SPIN", "3us", "x"}, {"PACECAR_EXPERT_SPIN", "4us", "y"}})->spin,
+            Duration::from_us(4));
+  std::vector<std::string> warnings;
+  EXPECT_TRUE(
+      load_params(std::vector<ParamSetting>{{"PACECAR_EXPERT_CC", "swift", "x"}}, &warnings));
+  EXPECT_EQ(warnings.size(), 1U);
 }
 
 TEST(Params, DecimalsMakeWholeNumbers) {
@@ -130,10 +141,10 @@ TEST(Params, BoundsBelongToTheRange) {
                                                         {"PACECAR_MTU", "16K"},
                                                         {"PACECAR_TC", "0"},
                                                         {"PACECAR_TC", "252"},
-                                                        {"PACECAR_WINDOW_PACKETS", "64"},
-                                                        {"PACECAR_WINDOW_PACKETS", "16384"},
-                                                        {"PACECAR_SPIN", "0s"},
-                                                        {"PACECAR_SPIN", "1s"},
+                                                        {"PACECAR_EXPERT_WINDOW_PACKETS", "64"},
+                                                        {"PACECAR_EXPERT_WINDOW_PACKETS", "16384"},
+                                                        {"PACECAR_EXPERT_SPIN", "0s"},
+                                                        {"PACECAR_EXPERT_SPIN", "1s"},
                                                         {"PACECAR_TIMEOUT", "100ms"},
                                                         {"PACECAR_TIMEOUT", "3600s"},
                                                         {"PACECAR_PORTS", "0"},
@@ -160,12 +171,12 @@ TEST(Params, OutOfRangeAndMalformedValuesAreRefused) {
            {"PACECAR_MTU", "1KB"},
            {"PACECAR_TC", "2"},
            {"PACECAR_TC", "256"},
-           {"PACECAR_WINDOW_PACKETS", "1000"},
-           {"PACECAR_WINDOW_PACKETS", "32"},
-           {"PACECAR_SPIN", "50"},
-           {"PACECAR_SPIN", "us"},
-           {"PACECAR_SPIN", "50 us"},
-           {"PACECAR_SPIN", "2s"},
+           {"PACECAR_EXPERT_WINDOW_PACKETS", "1000"},
+           {"PACECAR_EXPERT_WINDOW_PACKETS", "32"},
+           {"PACECAR_EXPERT_SPIN", "50"},
+           {"PACECAR_EXPERT_SPIN", "us"},
+           {"PACECAR_EXPERT_SPIN", "50 us"},
+           {"PACECAR_EXPERT_SPIN", "2s"},
            {"PACECAR_TIMEOUT", "99ms"},
            {"PACECAR_RATE_MAX", "18446744073709551615T"},
            {"PACECAR_RATE_MAX", "11T"},
@@ -210,7 +221,7 @@ TEST(Params, EachTypeDescribesAcceptedValues) {
   };
   EXPECT_EQ(accepted("PACECAR_NICS"), "any text");
   EXPECT_EQ(accepted("PACECAR_REQUIRE"), "0 or 1");
-  EXPECT_EQ(accepted("PACECAR_WINDOW_PACKETS"), "a power of two from 64 to 16384");
+  EXPECT_EQ(accepted("PACECAR_EXPERT_WINDOW_PACKETS"), "a power of two from 64 to 16384");
   EXPECT_EQ(accepted("PACECAR_TC"), "a multiple of 4 from 0 to 252");
   EXPECT_EQ(accepted("PACECAR_MTU"), "bytes, 0 or from 256 to 16K");
   EXPECT_EQ(accepted("PACECAR_RATE_MAX"), "bits per second, 0 or from 1M to 10T, such as 25G");

@@ -1,0 +1,11 @@
+// The pages of 'pacecar help TOPIC': examples and limits of a group of subcommands.
+#pragma once
+
+#include <string_view>
+
+namespace pacecar {
+
+// Null: there is no page on it.
+const std::string_view* topic(std::string_view name);
+
+}  // namespace pacecar
