@@ -194,7 +194,8 @@ CLI::Option* add_hosts_flags(CLI::App& app, HostsFlags& flags, const std::string
           ->check(CLI::Validator(
               [](std::string& text) { return std::string(text.empty() ? "it names no host" : ""); },
               ""));
-  app.add_option("--launch,--ssh", flags.launch,
+  app.add_option("--ssh", flags.launch)->needs(hosts)->group(kSilent);  // an old name
+  app.add_option("--launch", flags.launch,
                  "how to reach them: ssh, srun, kubectl, or a command such as "
                  "'docker exec -i {host}'")
       ->needs(hosts)

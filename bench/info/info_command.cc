@@ -212,10 +212,9 @@ int run_info(int argc, char** argv) {
   app.add_option("-d,--nic", flags.nics, "NICs, as PACECAR_NICS");
   app.add_option("--ib-dev", flags.nics)->group(cli::kSilent);
   app.footer(cli::kExitCodesHelp);
-  return cli::run_subcommand(
-      app, argc, argv, {}, [&](const cli::Console& console) {
-        return flags.parameters ? show_parameters(flags, console) : show_host(flags, console);
-      });
+  return cli::run_subcommand(app, argc, argv, {}, [&](const cli::Console& console) {
+    return flags.parameters ? show_parameters(flags, console) : show_host(flags, console);
+  });
 }
 
 }  // namespace pacecar

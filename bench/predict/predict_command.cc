@@ -246,8 +246,7 @@ int run_predict(int argc, char** argv) {
   add_flags(app, flags);
   return cli::run_subcommand(
       app, argc, argv,
-      {.hints = {.reads_json = true},
-       .exit_code = [](const Error&) { return cli::kExitUsage; }},
+      {.hints = {.reads_json = true}, .exit_code = [](const Error&) { return cli::kExitUsage; }},
       [&](const Console& console) { return answer(flags, console.quiet()); });
 }
 

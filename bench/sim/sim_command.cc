@@ -178,8 +178,7 @@ int run_sim(int argc, char** argv) {
     return cli::kExitOk;
   };
   return cli::run_subcommand(app, argc, argv,
-                             {.exit_code = [](const Error&) { return cli::kExitUsage; }},
-                             run);
+                             {.exit_code = [](const Error&) { return cli::kExitUsage; }}, run);
 }
 
 }  // namespace pacecar

@@ -94,17 +94,11 @@ class Basics(Cli):
         for arguments in ([], ["--help"], ["help"]):
             process = run(*arguments)
             self.assertEqual(process.returncode, 0)
-            self.assertIn("Examples:", process.stdout)
+            self.assertIn("Usage: pacecar SUBCOMMAND", process.stdout)
             self.assertEqual(process.stderr, "")
 
     def test_version(self):
         self.assertRegex(run("--version").stdout, r"^pacecar \d+\.\d+\.\d+ \(")
-
-    def test_every_subcommand_documents_exit_codes(self):
-        for subcommand in ("bw", "lat", "info"):
-            process = run(subcommand, "--help")
-            self.assertEqual(process.returncode, 0)
-            self.assertIn("Exit codes: 0 success, 1 failed, 2 wrong usage, 3", process.stdout)
 
     def test_wrong_usage(self):
         for arguments in (["nope"], ["bw", "--nope"], ["bw", "-t", "0", "host"], ["lat", "-b"],

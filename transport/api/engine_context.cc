@@ -152,8 +152,11 @@ std::string EngineContext::metrics() const {
 }
 
 ProcessState EngineContext::state() const {
-  ProcessState state{
-      .name = process_, .uptime = clock_now() - opened_, .banner = banner(), .nics = {}};
+  ProcessState state{.name = process_,
+                     .uptime = clock_now() - opened_,
+                     .processor = processor_time(),
+                     .banner = banner(),
+                     .nics = {}};
   for (const Group& group : std::span(groups_.data(), own_)) {
     for (const RunningNic& nic : group) state.nics.push_back(state_of(nic));
   }

@@ -51,7 +51,6 @@ class Recorded {
     profile.rank = static_cast<int64_t>(rank);
     profile.since_ns = at(0);
     profile.now_ns = at(kCollectives * kPeriod);
-    profile.starved = behaviors[rank].starved;
   }
   Profile profile;
 
@@ -121,6 +120,7 @@ std::vector<Process> processes_of(const std::vector<Behavior>& behaviors) {
   std::vector<Process> processes = ranks(behaviors.size());
   for (size_t rank = 0; rank < behaviors.size(); ++rank) {
     processes[rank].profiles.push_back(Recorded(behaviors, rank).profile);
+    processes[rank].starved = behaviors[rank].starved;
   }
   return processes;
 }
@@ -230,6 +230,21 @@ TEST(DoctorRanks, TwoCutPathsMakeADeadPortAndOneACut) {
   const doctor::Verdict verdict = doctor::conclude(job, doctor::examine(job));
   EXPECT_EQ(verdict.rule, "dead-port");
   EXPECT_EQ(verdict.process, "rank 2 (h2, pid 102)");
+}
+
+TEST(DoctorRanks, ProcessThatRarelyRunsIsNamedWithoutProfiles) {
+  std::vector<Process> processes = ranks(3);
+  for (Process& one : processes) one.running = one.starved = 0.5;
+  EXPECT_FALSE(doctor::conclude(job_of(processes), {}).trouble);
+  processes[1].running = 0.02;
+  const auto verdict = doctor::conclude(job_of(processes), {});
+  EXPECT_EQ(verdict.rule, "slow-host");
+  EXPECT_EQ(verdict.process, "rank 1 (h1, pid 101)");
+  EXPECT_TRUE(doctor::conclude(job_of({processes[1]}), {}).trouble);
+  processes[0].running = processes[2].running = 0.03;
+  EXPECT_FALSE(doctor::conclude(job_of(processes), {}).trouble) << "the whole host is busy";
+  processes[1].starved = 0.1;
+  EXPECT_FALSE(doctor::conclude(job_of({processes[1]}), {}).trouble) << "it mostly sleeps";
 }
 
 TEST(DoctorRanks, RankStarvedOfProcessorTimeIsNotLate) {
