@@ -14,8 +14,8 @@ namespace {
 
 constexpr double kLongestReach = 3600;  // seconds
 // Flags that are not passed on to other hosts.
-constexpr std::array<std::string_view, 7> kOwnFlags = {
-    "--hosts", "--launch", "--remote", "--reach", "--json", "--quiet", "--no-color"};
+constexpr std::array<std::string_view, 8> kOwnFlags = {
+    "--hosts", "--launch", "--ssh", "--remote", "--reach", "--json", "--quiet", "--no-color"};
 
 // The arguments in the order that CLI11 takes them, the last first. `--json FILE.json` becomes
 // `--json=FILE.json`; after `--json`, a word without that ending is not its file.
