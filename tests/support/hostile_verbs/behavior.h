@@ -32,8 +32,8 @@ struct Behavior {
   uint32_t devices = 1;
 
   // --- how data reaches memory ---
-  // Data lands up to this many ticks after its acknowledgement, and before its completion, except in
-  // GPU memory, where only a read ensures that.
+  // Data lands up to this many ticks after its acknowledgement. It lands before its completion,
+  // except in GPU memory, where only a read ensures that.
   uint32_t late_landing = 0;
   // Pieces of one queue pair's writes land in any order, also before earlier writes, as with
   // adaptive routing or PCIe's relaxed ordering; completions stay in order. This applies to all
