@@ -27,7 +27,7 @@ struct Behavior {
   double late = 0;
   double gpu = 0;        // until the first data of its GPU
   double copy = 0;       // time of its GPU to copy a message
-  double held = 0;       // its GPU takes the first message so much later: it waits for others
+  double held = 0;       // by which its GPU takes the first message later, as it waits for others
   double network = 0.2;  // time of each message to this rank
   double clock_ms = 0;   // by which its clock is ahead
   double starved = 0;
@@ -188,8 +188,8 @@ TEST(DoctorRanks, OnlyOtherProgramsMakeASlowPathAnIncast) {
   EXPECT_EQ(doctor::examine_ranks(job_of(processes)).front().rule, "incast");
 }
 
-// As NCCL's kernels do: a rank whose next one is late, or whose own GPU is, takes what has arrived
-// only when it can pass it on.
+// As NCCL's kernels do: while the next rank or its own GPU is late, a rank takes arrived data only
+// when it can pass the data on.
 TEST(DoctorRanks, GpuThatWaitsForOthersIsNoSlowCopy) {
   std::vector<Behavior> behaviors(4);
   behaviors[2].late = 20;

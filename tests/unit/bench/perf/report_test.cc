@@ -76,7 +76,7 @@ TEST(PerfReport, PeakIsTheFastestWholeInterval) {
   IntervalMeter meter(Duration::from_ms(500), 1);
   meter.count(Duration::from_ms(500), 100);
   meter.count(Duration::from_ms(1000), 400);
-  meter.finish(Duration::from_ms(1001), 450);  // a burst in 1 ms is no rate
+  meter.finish(Duration::from_ms(1001), 450);  // a burst in 1 ms does not count
   const Json result =
       bandwidth_result(1 << 20, TestOptions(), phase_of(Duration::from_ms(1001), 450), meter);
   EXPECT_THAT(result["BW_peak"].get<double>(), DoubleNear(600, 1e-9));

@@ -1,4 +1,4 @@
-// The profiler's record and recorder: times, bounds, wrong handles, readers beside writers.
+// The profiler's record and recorder: times, bounds, wrong handles, concurrent readers and writers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
