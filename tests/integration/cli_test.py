@@ -88,6 +88,24 @@ class Cli(unittest.TestCase):
         self.assertEqual(len(lines), 1, process.stderr)
         self.assertRegex(lines[0], pattern)
 
+    def drawn_by(self, *arguments):
+        """What the command writes to standard error if that is a terminal."""
+        try:
+            terminal, theirs = pty.openpty()
+        except OSError:
+            self.skipTest("this system has no pseudo-terminals: mount devpts on /dev/pts")
+        process = subprocess.Popen([PROGRAM, *arguments], env=environment(),
+                                   stdout=subprocess.PIPE, stderr=theirs)
+        os.close(theirs)
+        drawn = b""
+        with contextlib.suppress(OSError):  # EIO: the other side of the terminal has closed
+            while chunk := os.read(terminal, 4096):
+                drawn += chunk
+        os.close(terminal)
+        process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 0)
+        return drawn.decode()
+
 
 class Basics(Cli):
     def test_no_arguments_print_help(self):
@@ -235,22 +253,9 @@ class Bandwidth(Cli):
             self.assertIsNone(server.process.poll())
 
     def test_a_terminal_gets_a_progress_bar(self):
-        try:
-            terminal, theirs = pty.openpty()
-        except OSError:
-            self.skipTest("this system has no pseudo-terminals: mount devpts on /dev/pts")
         with Server("bw") as server:
-            client = subprocess.Popen([PROGRAM, "bw", "-p", server.port, "-D", "3", "127.0.0.1"],
-                                      env=environment(), stdout=subprocess.PIPE, stderr=theirs)
-            os.close(theirs)
-            drawn = b""
-            with contextlib.suppress(OSError):  # EIO: the other side of the terminal has closed
-                while chunk := os.read(terminal, 4096):
-                    drawn += chunk
-            os.close(terminal)
-            client.communicate(timeout=LIMIT_S)
-            self.assertEqual(client.returncode, 0)
-        self.assertRegex(drawn.decode(), r"\[#+\.+\] +\d+% +[\d.]+ MiB/sec +\d+ s left")
+            drawn = self.drawn_by("bw", "-p", server.port, "-D", "3", "127.0.0.1")
+        self.assertRegex(drawn, r"\[#+\.+\] +\d+% +[\d.]+ MiB/sec +\d+ s left")
 
 
 class Latency(Cli):

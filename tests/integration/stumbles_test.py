@@ -63,6 +63,31 @@ class LimitedBy(Cli):
             self.assertNotEqual(finding["rule"], "grant", control)
 
 
+    def test_doctor_names_a_process_that_rarely_gets_a_processor(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        alone = {"PACECAR_STATE_DIR": folder}
+        for _ in range(os.cpu_count()):
+            busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            self.addCleanup(busy.wait)
+            self.addCleanup(busy.kill)
+        with Server("bw", **alone) as server:
+            client = subprocess.Popen(
+                ["chrt", "--idle", "0", cli_test.PROGRAM, "bw", "-p", server.port, "-D", "600",
+                 "127.0.0.1"], env=environment(**alone), stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL)
+            self.addCleanup(client.wait)
+            self.addCleanup(client.kill)
+            give_up = time.monotonic() + LIMIT_S
+            verdict = {"rule": ""}
+            while verdict["rule"] != "slow-host":
+                self.assertLess(time.monotonic(), give_up, verdict)
+                asked = run("doctor", "--json", "--watch", "2", PACECAR_STATE_DIR=folder)
+                verdict = json.loads(asked.stdout)["verdict"] if asked.stdout else verdict
+            client.kill()
+        self.assertEqual(asked.returncode, 1)
+        self.assertIn(f"pid {client.pid}", verdict["process"])
+
+
 def to_full(*arguments):
     """Runs with a full standard output: (exit code, standard error)."""
     with open("/dev/full", "w", encoding="utf-8") as full:
@@ -282,6 +307,12 @@ class Simulations(Cli):
 
 
 class Sentences(Cli):
+    def test_long_work_draws_its_progress(self):
+        for arguments, unit in ((("predict", "--hosts", "1000", "--op", "all"), "predictions"),
+                                (("plan", "bench/plan/examples/hethub.toml", "--nodes", "300"),
+                                 "shapes")):
+            self.assertRegex(self.drawn_by(*arguments), rf"\[#*\.+\] +\d+% +\d+ of .* {unit}")
+
     def test_each_subcommand_prints_the_version(self):
         described = json.loads(run("--describe").stdout)
         names = {one["name"] for one in described["subcommands"]}
