@@ -79,7 +79,7 @@ class Engine final : private Driven {
   // While waiting for any request: see Context::rest.
   void rest();
 
-  // This process is a forked child of the engine's.
+  // This process is a forked child of the process that made the engine.
   bool inherited() const { return process_.forked(); }
   const NicIdentity& identity() const { return identity_; }
   const Address& address() const { return port_->address(); }
