@@ -1,6 +1,6 @@
 // Engine: drives one NIC and the messenger above it. With PACECAR_PROGRESS=inline the threads that
 // poll for their messages do this, and a keeper thread takes over when they stop; with thread it is
-// always the keeper (progress_driver.h). All protocol state belongs to the holder of the engine's
+// always the keeper (progress_driver.h). All protocol state belongs to the holder of the engine
 // lock. Thread rule: any thread; the submissions of one connection from one thread at a time. In a
 // forked child an engine of the parent throws std::logic_error, and must not be destroyed.
 #pragma once

@@ -108,14 +108,14 @@ class Messenger {
   // Drops all receives; slot numbers continue. Only when the sender holds its sends.
   void renew_receives(ConnectionId receiver, Instant now) { receives_.renew(receiver, now); }
   const ReceiveQueue& receives(ConnectionId receiver) const { return receives_.queue(receiver); }
-  // Takes received packets and completions, then breaks the connection's flow: nothing more is
-  // taken on any of its connections.
+  // Takes all completions of the NIC, then breaks the connection's flow: nothing more is taken on
+  // any of its connections.
   void break_flow(Direction direction, ConnectionId connection) {
     break_now(direction == Direction::kSend ? sends_.flow(connection).id
                                             : receives_.flow(connection).id);
   }
 
-  // Takes received messages and completions, and posts messages to the NIC.
+  // Takes completions, signals and words from the NIC, and posts messages to it.
   void poll(Instant now);
   // The part of poll() that a receiver waits for; true if a message has completed.
   bool finish_receives(Instant now);

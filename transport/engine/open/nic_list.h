@@ -46,11 +46,11 @@ std::vector<NicCandidate> soft_candidates(std::span<const InterfaceInfo> interfa
 
 // `list` is a comma list. An entry is a NAME, a DEVICE (its first NIC in `candidates`), several of
 // these joined by + (bonded), or one after ^ (excluded). Items with a '=' after a DPDK device are
-// its arguments; such a device need not be among the candidates. If no entry names a NIC to use:
-// every usable RDMA NIC. Without one: a software NIC on every usable interface; only if there are
-// no others, also on secluded interfaces and on the loopback. Errors: kInvalidArgument (an unknown
-// kind of NIC, or a NIC that is bonded twice), kNotFound (a missing or unusable NIC, or none is
-// left), kUnavailable (a NIC with a flaw).
+// its arguments; such a device need not be among the candidates. If no entry names a NIC to use,
+// the first of these choices that has any: usable RDMA NICs; software NICs on usable interfaces; on
+// secluded interfaces; on the loopback. Errors: kInvalidArgument (an unknown kind of NIC, or a NIC
+// that is bonded twice), kNotFound (a missing or unusable NIC, or none is left), kUnavailable (a
+// NIC with a flaw).
 Result<std::vector<NicGroup>> choose_nics(std::string_view list,
                                           std::span<const NicCandidate> candidates);
 

@@ -44,7 +44,7 @@ Result<InterfaceInfo> find_interface(const std::string& name);
 // The address that a NIC on this interface uses: IPv4 first, of loopback one that other hosts may
 // reach; else global IPv6, else link-local.
 std::optional<Address> preferred_address(const InterfaceInfo& interface);
-// The preferred IPv6 address.
+// As preferred_address(), but IPv6 only.
 std::optional<Address> preferred_ipv6_address(const InterfaceInfo& interface);
 
 }  // namespace pacecar
