@@ -29,7 +29,7 @@ class DeviceClock {
         std::min<unsigned __int128>(half, static_cast<uint64_t>(Duration::max().ns()))));
   }
 
-  // A completion is polled at `now`; the queue was last empty at `emptied`. 0: unknown.
+  // How late a completion is polled at `now`; the queue was last empty at `emptied`. 0: unknown.
   Duration lateness(uint64_t stamp, Instant now, Instant emptied) {
     if (!trusted()) return {};
     const bool anchored = anchored_ != Instant::never() && now - anchored_ < half_period_;
