@@ -1,5 +1,5 @@
 // Predicts how long a collective takes on a cluster, and what the time is spent on. README.md lists
-// what is modelled and what is not. Times in seconds. Pure.
+// the effects that the model covers or leaves out. Times in seconds. Pure.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace pacecar::predict {
 struct Prediction {
   double time_s = 0;
   double algorithm_rate = 0;           // bytes per second, as nccl-tests define it: bytes over time
-  double bus_rate = 0;                 // likewise
+  double bus_rate = 0;                 // bytes per second, as nccl-tests define it
   Cause bottleneck = Cause::kLatency;  // the largest of `terms`
   Terms terms{};                       // along the critical path; their sum is the time
 };
