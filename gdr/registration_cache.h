@@ -61,7 +61,7 @@ class RegistrationCache {
 
   // The key of the memory; `make` registers it with the device if it is not registered yet. The
   // caller keeps the memory mapped until release(). Errors: kInvalidArgument (an empty or wrapping
-  // range), kUnavailable (too many users, or this is a child process), and make's.
+  // range), kUnavailable (too many users, or this is a child process), and as for `make`.
   Result<uint32_t> acquire(const Memory& memory, const Register& make);
   // Whether the key has at most one user. That user must wait until the device is done with the
   // memory before it calls release().
