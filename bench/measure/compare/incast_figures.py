@@ -81,7 +81,7 @@ def percentile(values, percent):
 
 
 def recovery(samples, traffic, shape):
-    """Times in ms from each change of the rate, and the longest of them: until packets leave the
+    """Times in ms from each change of the rate, maximum over all changes: until packets leave the
     queue at the new rate (settle), and until the queue stays at its usual size (drain). An event
     that never happens counts as the whole time until the next change."""
     if not traffic.rates:

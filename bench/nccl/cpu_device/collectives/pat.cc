@@ -1,8 +1,8 @@
-// Each rank names the others by their distance: rank + distance, modulo the ranks. A distance's
-// parent is the distance without its lowest bit. In an all-gather, piece `distance` is the input of
-// that rank; it comes from the rank that is further by the lowest bit, where it was piece `parent`.
-// A reduce-scatter goes the other way: sum `distance` is for that rank; it is sent to the rank that
-// is further by the lowest bit, and added there to sum `parent`.
+// Each rank names the others by their distance: rank + distance, modulo the ranks. The parent
+// of a distance is the distance without its lowest bit. In an all-gather, piece `distance` is the
+// input of that rank; it comes from the rank further by the lowest bit, where it was piece `parent`.
+// A reduce-scatter goes the other way: sum `distance` is for that rank; it is sent to the rank
+// further by the lowest bit, and added there to sum `parent`.
 //
 // Which pieces share a message, and in which order messages are sent to a neighbour, must match
 // PatAGAlgorithm and PatRSAlgorithm of collectives.h, by which NCCL's proxy threads count steps.
