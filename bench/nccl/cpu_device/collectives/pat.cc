@@ -1,6 +1,6 @@
 // Each rank names the others by their distance: rank + distance, modulo the ranks. The parent
 // of a distance is the distance without its lowest bit. In an all-gather, piece `distance` is the
-// input of that rank; it comes from the rank further by the lowest bit, where it was piece `parent`.
+// input of that rank; it comes from the rank further by the lowest bit, whose piece `parent` it is.
 // A reduce-scatter goes the other way: sum `distance` is for that rank; it is sent to the rank
 // further by the lowest bit, and added there to sum `parent`.
 //
