@@ -34,7 +34,7 @@ class ControlChannel {
   explicit ControlChannel(FileDescriptor socket, const std::string& peer = "");
 
   // Tries every address of `host` within `limit`, from the local address `source`; empty: any.
-  // Errors also: kInvalidArgument when this host does not have `source`.
+  // Errors also: kInvalidArgument when `source` is not an address of this host.
   static Result<ControlChannel> connect(const std::string& host, uint16_t port, Duration limit,
                                         const std::string& source = {});
 

@@ -183,7 +183,7 @@ std::vector<StepShare> shares_of(const StageReport& stage, double micro_batches,
   };
 }
 
-// Names the three largest shares, after it has added up adjacent shares with the same name.
+// Names the three largest shares of the step; adjacent shares with the same name count together.
 std::string limit_of(const Problem& problem, const PlanReport& report) {
   std::vector<std::pair<double, std::string_view>> parts;
   for (const auto& [key, name, share] : report.shares) {

@@ -20,7 +20,7 @@ struct Hop {
 };
 
 // One of the shortest ways between two different hosts. Packets are spread over all equally short
-// ways, or all take one of them.
+// ways, or all take the same way.
 enum class Spread : uint8_t { kNo, kYes };
 std::vector<Hop> path_between(const Topology& topology, const Routing& routing, uint32_t from,
                               uint32_t to, Spread spread);

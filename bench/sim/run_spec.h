@@ -43,7 +43,7 @@ struct TransportSpec {
   // The oversubscription that hosts assume: their links' rate over that of the network's core.
   double oversubscription = 1;
   Duration base_rtt;  // of controllers; 0: the longest of the topology
-  Duration timeout;   // without an acknowledgement a packet is lost; 0: as in production
+  Duration timeout;   // an unacknowledged packet is lost after this time; 0: as in production
   // How much later than a packet sent after it one may arrive before it counts as lost; 0: as in
   // production. With Duration::max() only trimming and the timeout reveal losses.
   Duration reordering;
