@@ -90,7 +90,7 @@ Json parameters_json(const Params& values) {
   return parameters;
 }
 
-// Names are those that PACECAR_NICS takes.
+// PACECAR_NICS takes these names.
 Json fabrics_json(const Result<std::vector<FabricProvider>>& providers) {
   if (!providers) return {{"available", false}, {"reason", providers.error().message}};
   Json fabrics = {{"available", true}, {"providers", Json::array()}};

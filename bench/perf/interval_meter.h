@@ -3,9 +3,9 @@
 //
 // count() ends an interval that has its length and at least `min_messages`, so that a burst of
 // completions is not taken for a rate; with `punctual`, an interval with fewer ends too, and does
-// not count for the peak. Memory is bounded: after kMaxIntervals,
-// neighbours are joined and the length doubles; the peak remains that of the shorter intervals.
-// Each interval has the samples of what limited the flow.
+// not count for the peak. Memory is bounded: after kMaxIntervals, neighbours are joined and the
+// length doubles; the peak remains that of the shorter intervals. Each interval counts the samples
+// of each limit of the flow.
 #pragma once
 
 #include <cstddef>
@@ -73,7 +73,7 @@ class IntervalMeter {
   const std::vector<Interval>& intervals() const { return intervals_; }
   // Messages per second of the fastest interval; 0 without one.
   double peak() const { return peak_; }
-  // Of all intervals.
+  // The limits seen in all intervals.
   const LimitsSeen& limits() const { return limits_; }
 
  private:

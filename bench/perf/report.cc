@@ -162,7 +162,7 @@ Json latency_result(uint64_t size, const TestParameters& parameters, const Phase
 }
 
 bool meets_threshold(const TestOptions& options, const Json& result) {
-  // NaN, which meets no threshold, if it is missing: the result may be a peer's.
+  // NaN, which meets no threshold, if the figure is missing: a peer may have sent the result.
   const auto figure = [&result](const char* key) {
     return cli::number_field(result, key, 0, kMaxFigure).value_or(std::nan(""));
   };

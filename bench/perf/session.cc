@@ -1,4 +1,4 @@
-// run_test(): the client's and the server's side of a session. On the control channel:
+// run_test(): the client side and the server side of a session. On the control channel:
 //
 //   both prove the cluster's key, if there is one (control_listener.h)
 //   client: hello {protocol, release, test, parameters}      server: welcome, or error
@@ -44,7 +44,7 @@ std::string_view key_of_output(std::string_view output) {
 // Prints the columns of a test as its results come, and keeps them for the JSON document.
 class Reporter {
  public:
-  // Prints the header. `parameters` are the client's; files and thresholds are those of `options`.
+  // Prints the header. `parameters` come from the client; files and thresholds from `options`.
   Reporter(TestKind kind, const TestOptions& options, const TestParameters& parameters)
       : kind_(kind), options_(options), columns_(columns_of(kind, parameters)) {
     options_.parameters = parameters;
@@ -233,7 +233,7 @@ class Client : Side {
     return reporter.add(std::move(result), streams.nic);
   }
 
-  // Each end has its own parameters, except those that the client has sent.
+  // Each end has its own PACECAR_* parameters, except the ones that the client's hello sets.
   void compare_controls(const PhaseResult& phase) {
     const std::string& ours = phase.client.growth.congestion_control;
     const std::string& theirs = phase.server.growth.congestion_control;
@@ -252,7 +252,7 @@ class Server : Side {
  public:
   explicit Server(const Side& side) : Side(side) {}
 
-  // Returns an ExitCode: the client's, unless it runs infinitely.
+  // Returns the client's ExitCode, unless the server runs infinitely.
   Result<int> run() {
     ASSIGN_OR_RETURN(auto listener, open_listener());
     if (!options.announce.empty()) {  // for a parent that does not read the output

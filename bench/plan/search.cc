@@ -8,8 +8,8 @@
 namespace pacecar::plan {
 namespace {
 
-// Adds to `found` all continuations of `parts`, which have so many stages: orders of the kinds
-// along the pipeline, with the stages of each.
+// Adds to `found` all continuations of `parts`, which have `stages` stages: orders of the kinds
+// along the pipeline, with the number of stages of each kind.
 void add_continuations(const Problem& problem, uint32_t data, uint32_t stages,
                        std::vector<Part>& parts, std::vector<std::vector<Part>>& found) {
   const Training& training = problem.training;

@@ -1,5 +1,5 @@
-// `pacecar run`: sets the variables by which a program of libibverbs or libfabric finds Pacecar's
-// NICs, and becomes the program.
+// `pacecar run`: sets the variables by which a program of libibverbs or libfabric finds the NICs of
+// Pacecar, and becomes the program.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>

@@ -26,7 +26,7 @@ std::vector<std::string_view> names_of(std::span<const Named> all) {
   return names;
 }
 
-// Refuses top-level keys other than `tables`, and what is no table, but for the list `list`.
+// Refuses top-level keys other than `tables`, and values that are not tables, except at `list`.
 Result<void> check_tables(const SpecTable& spec, std::span<const std::string_view> tables,
                           std::string_view list = "");
 // The table of this name; an empty one when it is missing.
@@ -73,7 +73,7 @@ class SpecReader {
   }
   // Null when missing.
   const SpecValue* value(std::string_view key);
-  // Also null, and a complaint, when the value is no table.
+  // Also null, with a complaint, when the value is not a table.
   const SpecValue* table(std::string_view key);
 
   // Keeps a complaint about a key, unless there is one; `what` follows "[fabric] queue ".
