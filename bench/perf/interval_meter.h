@@ -29,6 +29,7 @@ class LimitsSeen {
   void add(const LimitsSeen& later);
 
   bool any() const { return samples_ > 0; }
+  uint64_t samples() const { return samples_; }
   const FlowView& last() const { return last_; }
   // The share of samples with each reason: {"grant": 0.93, "network": 0.07}.
   nlohmann::json shares() const;

@@ -307,6 +307,26 @@ class Simulations(Cli):
 
 
 class Sentences(Cli):
+    def test_a_missed_threshold_has_its_figures_and_unit(self):
+        for test, flags, sentence in (
+                ("bw", ("-n", "10", "--min-gbits", "9000"), r"Gb/s is below the 9000 of --min-"),
+                ("bw", ("-n", "10", "-w", "9e6"), r"MiB/sec is below the 9e\+06 of --limit_bw"),
+                ("lat", ("-n", "10", "--max-usec", "1e-3"), "us is above the 0.001 of --max-usec")):
+            client, _, _ = pair(test, *flags)
+            self.assertEqual(client.returncode, 3)
+            self.assert_one_sentence(client, rf"messages of \d+ bytes: [\d.]+ {sentence}")
+
+    def test_the_banner_says_where_a_setting_came_from(self):
+        with Server("bw") as server:
+            client = run("bw", "-p", server.port, "-n", "10", "127.0.0.1", PACECAR_CC="swift")
+            self.assert_ok(client, server.finish()[0])
+        self.assertIn("PACECAR_CC=swift (environment)", client.stderr)
+
+    def test_few_messages_have_no_limit(self):
+        client, code, _ = pair("bw", "-n", "1")
+        self.assert_ok(client, code)
+        self.assertNotIn("limited by", client.stderr)
+
     def test_long_work_draws_its_progress(self):
         for arguments, unit in ((("predict", "--hosts", "1000", "--op", "all"), "predictions"),
                                 (("plan", "bench/plan/examples/hethub.toml", "--nodes", "300"),
