@@ -124,7 +124,8 @@ std::string nic_text(const Json& nic) {
       "  {}\n    address {}  speed {}  MTU {}  paths {}  engines {}  ECN {}\n"
       "    at most {} connections; per flow {} bytes of state and {} of queues\n    {}\n",
       text_of(nic["name"]), text_of(nic["address"]),
-      speed == 0 ? "unknown" : fmt::format("{:g} Gb/s", static_cast<double>(speed) / 1000),
+      speed == 0 ? "unknown (NCCL gets 10 Gb/s; PACECAR_LINE_RATE sets it)"
+                 : fmt::format("{:g} Gb/s", static_cast<double>(speed) / 1000),
       text_of(nic["mtu_bytes"]), text_of(nic["paths"]), text_of(nic["engines"]),
       nic["ecn"].get<bool>() ? "yes" : "no", text_of(nic["max_connections"]),
       text_of(nic["flow_state_bytes"]), text_of(nic["flow_queue_bytes"]),

@@ -35,6 +35,9 @@ const SpecValue& table_or_empty(const SpecTable& spec, std::string_view name);
 // "417KB" (1000 bytes), "417KiB" or "417K" (1024), "417000".
 std::optional<Bytes> parse_bytes(std::string_view text);
 
+// Whether both are the same name but for '-' and '_': all_to_all, all-to-all and alltoall.
+bool same_name(std::string_view a, std::string_view b);
+
 class SpecReader {
  public:
   // `name` is used in messages: "[fabric]", "[topology] leaf-spine".
