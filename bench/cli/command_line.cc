@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 
 #include "bench/cli/files.h"
 #include "bench/cli/help.h"
@@ -260,7 +261,15 @@ int run_with_code(CLI::App& app, int argc, char** argv, const SubcommandRules& r
     fmt::print("{}", *help);
     return kExitOk;
   }
-  return code_of(run(console), console, rules.exit_code);
+  Result<int> code = kExitOk;
+  try {
+    code = run(console);
+  } catch (const std::bad_alloc&) {
+    code = fail(ErrorCode::kUnavailable,
+                "there is not enough memory: ask for less, or raise the limit (ulimit -v, or that "
+                "of the container)");
+  }
+  return code_of(code, console, rules.exit_code);
 }
 
 }  // namespace pacecar::cli

@@ -78,7 +78,6 @@ std::vector<Answer> answers_to(const Description& asked, const Console& console)
     for (const Bytes size : asked.sizes) {
       for (const Algorithm algorithm : asked.algorithms) {
         for (const Protocol protocol : asked.protocols) {
-          if (!possible(asked.cluster, operation, algorithm)) continue;
           Collective what = asked.like;
           what.operation = operation;
           what.algorithm = algorithm;
@@ -87,7 +86,7 @@ std::vector<Answer> answers_to(const Description& asked, const Console& console)
           // Otherwise some peers would get nothing.
           const bool enough =
               operation != Operation::kAllToAll || size >= ranks_of(asked.cluster, what);
-          if (enough) answers.push_back({.collective = what});
+          if (enough && possible(asked.cluster, what)) answers.push_back({.collective = what});
         }
       }
     }

@@ -23,8 +23,9 @@ struct Prediction {
 // The ranks that take part: all GPUs of the collective's hosts.
 uint32_t ranks_of(const Cluster& cluster, const Collective& collective);
 
-// Whether the library can use the algorithm: NVLS needs a switch that sums in every host.
-bool possible(const Cluster& cluster, Operation operation, Algorithm algorithm);
+// Whether NCCL uses the algorithm and protocol: NVLS needs a switch that sums in every host, and
+// messages between pairs use LL only if they are small, and never LL128.
+bool possible(const Cluster& cluster, const Collective& what);
 
 // Requires a cluster with hosts, each with GPUs and NICs, and rates above 0, and a collective that
 // is `supported` and names hosts of the cluster.

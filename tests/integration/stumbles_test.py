@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -282,6 +283,24 @@ class Arguments(Cli):
 
 
 class Simulations(Cli):
+    def test_a_limit_of_memory_is_one_sentence(self):
+        limit = 400 << 20
+        done = subprocess.run(
+            [cli_test.PROGRAM, "sim", "--topology", "leaf-spine:hosts=20000,rate=100G",
+             "--workload", "incast:senders=8,bytes=1MB"], env=environment(), text=True,
+            capture_output=True, timeout=LIMIT_S, check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assert_one_sentence(done, "there is not enough memory: .* ulimit -v")
+
+    def test_kinds_may_be_written_with_other_dashes(self):
+        for kind in ("all_to_all", "alltoall", "all-to-all"):
+            done = run("sim", "--topology", "leaf_spine:hosts=4,rate=10G", "--workload",
+                       f"{kind}:bytes=1KB")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        done = run("predict", "--hosts", "2", "--op", "all-to-all", "--sizes", "1M")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_each_refusal_names_a_value_that_serves(self):
         star = ("--topology", "star:hosts=4,rate=10G")
         for arguments, sentence in (
