@@ -227,7 +227,7 @@ class Bandwidth(Cli):
     def test_missed_threshold_fails_both_ends(self):
         client, code, _ = pair("bw", "-n", "10", "--min-gbits", "9999")
         self.assertEqual((client.returncode, code), (3, 3))
-        self.assert_one_sentence(client, "threshold")
+        self.assert_one_sentence(client, "below the 9999 of --min-gbits")
         client, code, _ = pair("bw", "-n", "10", "--min-gbits", "0.000001")
         self.assert_ok(client, code)
 
