@@ -252,6 +252,15 @@ class Client : Side {
   LimitsSeen limits_;  // of all measurements
 };
 
+// The addresses as a client may give them: a link-local one with an interface of its own.
+std::string for_clients(std::vector<std::string> hosts) {
+  for (std::string& host : hosts) {
+    const size_t scope = host.find('%');
+    if (scope != std::string::npos) host.replace(scope, std::string::npos, "%(its interface)");
+  }
+  return fmt::format("{}", fmt::join(hosts, " and "));
+}
+
 class Server : Side {
  public:
   explicit Server(const Side& side) : Side(side) {}
@@ -265,7 +274,7 @@ class Server : Side {
     }
     for (;;) {
       console.note(fmt::format("waiting for a client of 'pacecar {}' at {} on port {}",
-                               name_of(kind), fmt::join(hosts_, " and "), listener.port()));
+                               name_of(kind), for_clients(hosts_), listener.port()));
       const auto status = serve_next(listener);
       if (!status) console.error(status.error().message);
       if (!options.run_infinitely) return status ? *status : cli::kExitFailed;
