@@ -61,7 +61,6 @@ constexpr uint32_t standard_mtu(Bytes mtu) {
 }
 // The 64-bit number of the first PSN. It is above 2^24, so numbers before it are not negative.
 constexpr uint64_t wide_psn(uint32_t first) { return (uint64_t{1} << kPsnBits) + first; }
-// Most outstanding read requests, each way.
-inline constexpr uint8_t kReadsAtOnce = 16;
+inline constexpr uint8_t kReadsAtOnce = 16;  // Most outstanding read requests, each way.
 
 }  // namespace pacecar

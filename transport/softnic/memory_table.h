@@ -35,8 +35,7 @@ class MemoryTable {
   void adopt(const MemoryRegion& region, Access access);
   // Errors: kInvalidArgument, kUnavailable (no room, or the key is in use).
   Result<void> bind(const MemoryWindow& window);
-  // Deregisters or unbinds; false: the key is unknown.
-  bool remove(uint32_t key);
+  bool remove(uint32_t key);  // Deregisters or unbinds; false: the key is unknown.
   // Whether the peer of queue pair `by`, which is in `domain`, may use the key, if it is known.
   bool usable(uint32_t key, QueuePairId by, DomainId domain) const {
     const DomainId of_key = slots_[index_of(key)].domain;
@@ -46,8 +45,7 @@ class MemoryTable {
   // Whether the key is a window that only this queue pair's peer may use.
   bool window_of(uint32_t key, QueuePairId queue_pair) const;
 
-  // The writable range of a key, looked up once for several packets.
-  class Range {
+  class Range {  // The writable range of a key, looked up once for several packets.
    public:
     // As MemoryTable::writable(), in this region.
     uint8_t* writable(uint64_t address, Bytes length) const {

@@ -35,8 +35,7 @@ class SoftNic final : public StandardNic {
   // Fills in packets to send and returns how many. They are valid until the next call, as long as
   // invalidations() does not change: hand all of them to the packet I/O before the next call.
   size_t poll_transmit(Instant now, std::span<TxPacket> packets);
-  // Runs the timers that are due.
-  void on_time(Instant now);
+  void on_time(Instant now);  // Runs the timers that are due.
   // When poll_transmit() or on_time() must be called even if nothing arrives.
   Instant next_deadline() const;
   // Changes when packets of the last poll_transmit may point to deregistered memory. Packets that

@@ -34,8 +34,7 @@ constexpr size_t trailer_bytes(Security security) {
   return kCounterBytes + (security == Security::kAuth ? kShortTagBytes : kTagBytes);
 }
 
-// The seals of one connection.
-class PacketGuard {
+class PacketGuard {  // The seals of one connection.
  public:
   enum class Verdict : uint8_t { kGood, kForged, kReplayed };
   struct Config {
@@ -58,8 +57,7 @@ class PacketGuard {
   Verdict open(std::span<const uint8_t> header, std::span<const uint8_t> payload,
                std::span<const uint8_t> trailer, uint8_t* room);
 
-  // Memory of a guard.
-  static Bytes bytes(uint32_t replay_window);
+  static Bytes bytes(uint32_t replay_window);  // Memory of a guard.
 
  private:
   template <typename Call>

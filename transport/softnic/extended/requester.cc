@@ -41,8 +41,7 @@ size_t Requester::post(std::span<const WorkRequest> work_requests) {
   return accepted;
 }
 
-// Into packets, of which none has been sent.
-inline void Requester::divide(Posted& posted) const {
+inline void Requester::divide(Posted& posted) const {  // Into packets, of which none has been sent.
   const Bytes length = posted.work_request.length;
   const Bytes payload = mtu_.begun_payload();
   const bool one = length <= payload;  // small writes are frequent: avoid the division

@@ -50,8 +50,7 @@ class Requester {
   size_t post(std::span<const WorkRequest> work_requests);
   // Whether posted work requests are not popped yet.
   bool has_requests() const { return !requests_.empty(); }
-  // The next packet is a whole write with WorkRequest::passing.
-  bool next_passes();
+  bool next_passes();  // The next packet is a whole write with WorkRequest::passing.
   // Something could be sent if pacing and window allowed it.
   bool has_work() const { return probe_ || window_.has_lost() || (unsent() && !window_.full()); }
   // No new packet can be sent before an acknowledgement.
@@ -78,8 +77,7 @@ class Requester {
   // Work requests that have begun keep the size of their packets; packets with more payload than
   // mtu().payload() must be sent in pieces.
   const PathMtu& mtu() const { return mtu_; }
-  // The questions that are due, to find out what passes.
-  PathMtu::Questions ask(Instant now);
+  PathMtu::Questions ask(Instant now);  // The questions that are due, to find out what passes.
   void on_answer(Bytes size, bool joined, Instant now);
   // Smoothed; zero before the first sample.
   Duration round_trip() const { return rtt_.smoothed(); }

@@ -74,8 +74,7 @@ class Responder {
   size_t max_ack_bytes() const { return wire::ack_bytes(bitmap_.size(), kMaxTelemetryHops); }
 
  private:
-  // The fields of the newest packet that the next acknowledgement echoes.
-  struct Echo {
+  struct Echo {  // The fields of the newest packet that the next acknowledgement echoes.
     Instant arrival;
     uint32_t psn = 0;
     uint32_t timestamp = 0;

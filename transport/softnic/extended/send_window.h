@@ -18,8 +18,7 @@ namespace pacecar {
 
 class SendWindow {
  public:
-  // One packet of a work request.
-  struct Packet {
+  struct Packet {          // One packet of a work request.
     uint32_t request = 0;  // counts the queue pair's work requests from its start, modulo 2^32
     uint32_t index = 0;    // within the work request
     uint32_t bytes = 0;    // below 2^16
@@ -30,8 +29,7 @@ class SendWindow {
     uint16_t path = 0;
   };
 
-  // `size` packets, a power of two, at most 2^15.
-  SendWindow(uint32_t size, uint64_t first_psn);
+  SendWindow(uint32_t size, uint64_t first_psn);  // `size` packets, a power of two, at most 2^15.
 
   bool full() const { return next_ - unacknowledged_ == packets_.size(); }
   bool empty() const { return next_ == unacknowledged_; }
@@ -76,8 +74,7 @@ class SendWindow {
   // Time and path of the newest transmission of a packet that is still in the window.
   Instant sent_at(uint64_t psn) const { return packets_[index(psn)].sent; }
   uint16_t path_at(uint64_t psn) const { return packets_[index(psn)].path; }
-  // Moves unacknowledged() over all acknowledged packets.
-  void advance();
+  void advance();  // Moves unacknowledged() over all acknowledged packets.
   // Declares the packet in flight that was sent first lost, if that was before `limit`. Call it
   // until it returns nullopt.
   std::optional<Loss> lose_oldest_before(Instant limit);

@@ -32,8 +32,7 @@ class WriteTracker {
 
   explicit WriteTracker(uint32_t capacity);
 
-  // Memory outside the object.
-  static Bytes bytes(uint32_t capacity);
+  static Bytes bytes(uint32_t capacity);  // Memory outside the object.
 
   // The write to which this packet belongs; nullptr: refused. `msn24`: the number on the wire.
   // Valid until the next count() that completes one, or cancel().

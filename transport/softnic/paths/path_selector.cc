@@ -15,8 +15,7 @@ constexpr uint8_t kMarkedPenalty = 1;
 constexpr uint8_t kTrimmedPenalty = 4;
 constexpr uint8_t kLostPenalty = 15;
 constexpr uint8_t kMaxPenalty = 15;
-// Good paths that are remembered, per path.
-constexpr size_t kRecycledPerPath = 4;
+constexpr size_t kRecycledPerPath = 4;  // Good paths that are remembered, per path.
 
 bool has_penalties(PathPolicy policy) {
   return policy == PathPolicy::kPenalty || policy == PathPolicy::kRecycle;

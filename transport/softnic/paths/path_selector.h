@@ -43,8 +43,7 @@ class PathSelector {
 
   // A search for a better path is in progress.
   bool searching() const { return rerouted_ && rerouted_->searching(); }
-  // Memory outside the object.
-  static Bytes bytes(PathPolicy policy, uint32_t paths);
+  static Bytes bytes(PathPolicy policy, uint32_t paths);  // Memory outside the object.
 
  private:
   uint16_t next_without_penalty();

@@ -31,8 +31,7 @@ class ReroutedPath {
   static Bytes bytes(uint32_t paths);
 
  private:
-  // Feedback on a path since a search or a round trip began.
-  struct PathSamples {
+  struct PathSamples {  // Feedback on a path since a search or a round trip began.
     uint16_t path = 0;
     uint32_t arrived = 0;
     uint32_t refused = 0;  // trimmed or lost

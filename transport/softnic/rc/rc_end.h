@@ -19,12 +19,10 @@ namespace pacecar {
 
 class RcEnd;
 
-// What all such ends of a NIC share.
-struct RcShared {
+struct RcShared {  // What all such ends of a NIC share.
   RcShared(NicCore& core, RocePackets& packets);
 
-  // Flows that wait for the read window may send again.
-  void wake_readers() {
+  void wake_readers() {  // Flows that wait for the read window may send again.
     while (!reads.full() && !readers.empty()) core.scheduler.make_ready(readers.take());
   }
 
@@ -82,8 +80,7 @@ class RcEnd : public QueuePairEnd {
   void on_request(const roce::Packet& packet, Instant now);
   // An acknowledgement or a response.
   void on_answer(const roce::Packet& packet, Instant arrival, Instant now);
-  // A packet of the peer was marked by ECN.
-  void notify_congestion(Instant now);
+  void notify_congestion(Instant now);  // A packet of the peer was marked by ECN.
 
   // --- for FlowScheduler, NicCore and RcRecovery ---
   QueuePair& queue_pair() { return qp_; }
@@ -111,8 +108,7 @@ class RcEnd : public QueuePairEnd {
  private:
   // What the peer's request has completed.
   virtual void on_received(const Completion& completion, Instant now);
-  // The requester may have completed work requests.
-  virtual void on_answered(Instant now);
+  virtual void on_answered(Instant now);  // The requester may have completed work requests.
 
   void make_standby(const PeerEndpoint& peer);
   void check_failure(Instant now);

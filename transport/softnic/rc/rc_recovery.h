@@ -36,11 +36,9 @@ class RcRecovery {
 
   // The connection has failed. Breaks the queue pair if it cannot come back.
   void fail(CompletionStatus status, Instant now);
-  // Takes all steps that are possible now.
-  void advance(Instant now);
+  void advance(Instant now);  // Takes all steps that are possible now.
   void on_message(const RecoveryMessage& message, Instant now);
-  // The peer has sent a message that is not a RecoveryMessage.
-  void on_malformed();
+  void on_malformed();  // The peer has sent a message that is not a RecoveryMessage.
   void on_timeout(Instant now);
 
  private:

@@ -50,8 +50,7 @@ class RcRequester {
     bool retransmission = false;
   };
 
-  // `reads` outlives it.
-  RcRequester(const Config& config, ReadWindow& reads);
+  RcRequester(const Config& config, ReadWindow& reads);  // `reads` outlives it.
 
   // Sets limits and first PSN. Nothing may have been posted before.
   void start(const StandardSending& sending, uint64_t first_psn);
@@ -66,15 +65,13 @@ class RcRequester {
   bool has_completed() const { return first_request_ != oldest_; }
   // Everything sent is acknowledged.
   bool idle() const { return unacknowledged_ == highest_; }
-  // Something could be sent if pacing and window allowed it.
-  bool has_work() const;
+  bool has_work() const;  // Something could be sent if pacing and window allowed it.
   // No new packet can be sent before an acknowledgement.
   bool full() const { return next_ - unacknowledged_ >= config_.window_packets; }
   // One packet is to be sent after a timeout, regardless of window and pacing.
   bool probing() const { return probe_; }
   uint16_t choose_path(Instant now) { return path_ = paths_.next(now); }
-  // The next packet is a READ request, for the first or a further piece.
-  bool next_reads() const {
+  bool next_reads() const {  // The next packet is a READ request, for the first or a further piece.
     return !probe_ && cursor_ != end_of_requests() &&
            posted(cursor_).work_request.opcode == Opcode::kRead;
   }
@@ -93,8 +90,7 @@ class RcRequester {
   SendProgress on_handed_over();
   // A CNP has arrived: the next acknowledged bytes count as marked.
   void on_congestion() { congested_ = true; }
-  // The region is deregistered: it is not read any more.
-  void revoke(uint32_t local_key);
+  void revoke(uint32_t local_key);  // The region is deregistered: it is not read any more.
 
   // Next completed work request, in order; false if there is none.
   bool pop_completed(WorkRequest* work_request, CompletionStatus* status);
@@ -136,8 +132,7 @@ class RcRequester {
     // The peer counts it on arrival: RcResponder::writes_received.
     bool counted() const { return work_request.opcode == Opcode::kWriteWithImm && !over; }
   };
-  // A packet whose acknowledgement will be timed.
-  struct Sample {
+  struct Sample {  // A packet whose acknowledgement will be timed.
     uint64_t psn = 0;
     Instant sent;
   };

@@ -81,8 +81,7 @@ class RcResponder {
   uint64_t writes_received() const { return writes_received_; }
 
  private:
-  // A response that is being sent.
-  struct Read {
+  struct Read {  // A response that is being sent.
     uint64_t first_psn = 0;
     uint64_t next_psn = 0;
     uint64_t end_psn = 0;
@@ -94,13 +93,11 @@ class RcResponder {
     bool atomic = false;
     bool repeated = false;
   };
-  // The result of an executed atomic, for a repeated request.
-  struct Atomic {
+  struct Atomic {  // The result of an executed atomic, for a repeated request.
     uint64_t psn = 0;
     uint64_t original = 0;
   };
-  // The message whose packets are arriving.
-  struct Message {
+  struct Message {                           // The message whose packets are arriving.
     roce::Kind kind = roce::Kind::kUnknown;  // kUnknown: none
     uint64_t address = 0;                    // remote address of a write
     ReceiveRequest receive;                  // of a send
