@@ -33,8 +33,7 @@ void CompletionQueue::notify() {
   ++completion_events;
 }
 
-// The moderation period has ended.
-void CompletionQueue::on_due(Instant /*now*/) {
+void CompletionQueue::on_due(Instant /*now*/) {  // The moderation period has ended.
   if (armed) notify();
 }
 

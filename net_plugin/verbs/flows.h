@@ -30,8 +30,7 @@ class Flows {
   Result<FlowId> join(const std::array<uint8_t, 16>& peer, Instant now);
   void leave(FlowId id, Instant now);
   void on_posted(FlowId id, Bytes bytes);
-  // Takes the NIC's signals, and applies new limits.
-  void poll(Instant now);
+  void poll(Instant now);  // Takes the NIC's signals, and applies new limits.
   Instant next_deadline() const { return controllers_->next_deadline(); }
 
  private:

@@ -35,8 +35,7 @@ struct Window;
 // call. Any thread.
 LogSink log_sink();
 
-// Receives the events of a queue pair.
-class CompletionSink {
+class CompletionSink {  // Receives the events of a queue pair.
  public:
   virtual void on_completion(const Completion& completion) = 0;
 
@@ -44,7 +43,6 @@ class CompletionSink {
   ~CompletionSink() = default;
 };
 
-// An object with a timer.
 class Timed {
  public:
   virtual Instant due() const = 0;
@@ -83,30 +81,25 @@ class ProcessNic final : private Driven {
   // Receives, and delivers completions. If there were any, transmission waits for the next turn, so
   // that the caller gets them at once.
   void receive();
-  // Does a whole turn. False: there was nothing to do.
-  bool turn();
-  // Sends the posted work requests.
+  bool turn();  // Does a whole turn. False: there was nothing to do.
   void send_posted();
   // At the end of a call, without the lock: lets the keeper nap, or wakes it if it must act.
   void note_call();
   // Without the lock: drives the NIC until `fd` can be read. False: a signal has come.
   bool turn_until_readable(int fd);
-  // Lets the keeper take over at once, as the caller will sleep elsewhere.
-  void hand_over();
+  void hand_over();  // Lets the keeper take over at once, as the caller will sleep elsewhere.
 
  private:
   ProcessNic(OpenedNic opened, const Params& params);
   bool deliver();
   Instant next_deadline() const;
   void note_due(Instant due, Instant now);
-  // With the lock: when a sleep must end.
-  Instant sleep_deadline();
+  Instant sleep_deadline();  // With the lock: when a sleep must end.
   Turn take_turn() override;
   bool callers_left_work() override;
   void prepare_to_sleep() override;
   void sleep(Instant until, int other_fd) override;
-  // False: a signal has come.
-  bool sleep_interruptibly(Instant until, int other_fd);
+  bool sleep_interruptibly(Instant until, int other_fd);  // False: a signal has come.
 
   const OwnProcess process_;
   const Params params_;

@@ -21,8 +21,7 @@ class TurnLock {
     }
     mutex_.lock();
   }
-  // For the keeper: false if any thread has the lock.
-  bool try_lock() {
+  bool try_lock() {  // For the keeper: false if any thread has the lock.
     if (!mutex_.try_lock()) return false;
     kept_ = true;
     return true;

@@ -14,10 +14,8 @@ namespace pacecar::ibverbs {
 
 // IBV_WR_BIND_MW, for both types; length 0 unbinds a window of type 1. 0, or an errno.
 int bind_window(QueuePair& by, const ibv_send_wr& wr);
-// IBV_WR_LOCAL_INV. 0, or an errno.
-int invalidate(QueuePair& by, uint32_t key);
-// The peer has invalidated the window.
-void on_invalidated(ProcessNic& nic, uint32_t key);
+int invalidate(QueuePair& by, uint32_t key);         // IBV_WR_LOCAL_INV. 0, or an errno.
+void on_invalidated(ProcessNic& nic, uint32_t key);  // The peer has invalidated the window.
 // Unbinds the queue pair's windows of type 2, as its connection ends.
 void unbind_windows_of(QueuePair& qp);
 
