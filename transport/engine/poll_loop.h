@@ -33,8 +33,7 @@ class PollLoop {
     messenger_.post_control_writes(now);
     return sent + port_.transmit(now);
   }
-  // When advance() has work even if nothing arrives.
-  Instant next_deadline() const {
+  Instant next_deadline() const {  // When advance() has work even if nothing arrives.
     return std::min(port_.next_deadline(), messenger_.next_deadline());
   }
 

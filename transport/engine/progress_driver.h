@@ -21,11 +21,9 @@
 
 namespace pacecar {
 
-// What a keeper drives. The keeper calls these.
-class Driven {
+class Driven {  // What a keeper drives. The keeper calls these.
  public:
-  // Takes a turn, unless another thread is at it.
-  virtual Turn take_turn() = 0;
+  virtual Turn take_turn() = 0;  // Takes a turn, unless another thread is at it.
   // While callers take turns: whether the keeper must look after them. If not, it sleeps until
   // wake() is called.
   virtual bool needed() { return true; }
@@ -69,21 +67,17 @@ class ProgressDriver {
   Instant last_call() const {
     return Instant::from_ns(last_call_ns_.load(std::memory_order_relaxed));
   }
-  // Work was submitted.
-  void wake() {
+  void wake() {  // Work was submitted.
     if (asleep_until_ns_.load() != 0) bell_->ring();
   }
-  // The callers will not call for some time: the keeper takes over at once.
-  void hand_over() {
+  void hand_over() {  // The callers will not call for some time: the keeper takes over at once.
     note_call(Instant());
     handed_over_ = true;
     bell_->ring();
   }
 
-  // By Driven::prepare_to_sleep, with the lock held.
-  void announce_sleep(Instant until);
-  // By Driven::callers_left_work.
-  void nap(Duration time);
+  void announce_sleep(Instant until);  // By Driven::prepare_to_sleep, with the lock held.
+  void nap(Duration time);             // By Driven::callers_left_work.
 
  private:
   ProgressDriver(Driven& driven, const ProgressPolicy& policy, std::unique_ptr<Doorbell> bell);

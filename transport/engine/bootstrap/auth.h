@@ -14,8 +14,7 @@
 
 namespace pacecar::bootstrap {
 
-// The key that the hosts of a cluster share; empty: none.
-struct ClusterKey {
+struct ClusterKey {  // The key that the hosts of a cluster share; empty: none.
   std::vector<uint8_t> bytes;
 
   explicit operator bool() const { return !bytes.empty(); }
@@ -31,10 +30,8 @@ MacKey derive_key(const ClusterKey& cluster, std::span<const uint8_t> salt,
 // without a cluster key the secret alone.
 MacKey handshake_key(const Secret& secret, const ClusterKey& cluster);
 
-// HMAC-SHA256.
-Mac mac_of(const MacKey& key, std::span<const uint8_t> content);
-// Takes constant time.
-bool same_mac(const Mac& one, const Mac& other);
+Mac mac_of(const MacKey& key, std::span<const uint8_t> content);  // HMAC-SHA256.
+bool same_mac(const Mac& one, const Mac& other);                  // Takes constant time.
 
 struct Handshake {
   MacKey key{};

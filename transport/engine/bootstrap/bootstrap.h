@@ -41,8 +41,7 @@ struct Reach {
 
 }  // namespace bootstrap
 
-// The accepted side of one connection. It may outlive its listener.
-class BootstrapSession {
+class BootstrapSession {  // The accepted side of one connection. It may outlive its listener.
  public:
   enum class State {
     kWaiting,    // for the owner's answer, or for the peer to confirm it
@@ -86,8 +85,7 @@ class BootstrapSession {
   State state_ = State::kWaiting;
 };
 
-// Accepts any number of connections, until it is destroyed.
-class BootstrapListener {
+class BootstrapListener {  // Accepts any number of connections, until it is destroyed.
  public:
   // Listens on that IP. The handle carries it and the identity, so peers must be able to reach it.
   // `handshake_timeout` limits the time until a caller's offer, and then that until its
@@ -165,8 +163,7 @@ class BootstrapConnector {
 
  private:
   enum class Stage { kWaiting, kConnecting, kChallenge, kReply, kAnswered, kConfirm, kEnded };
-  // True: continue with the next stage; false: wait. An error is final.
-  using Step = Result<bool>;
+  using Step = Result<bool>;  // True: continue with the next stage; false: wait. An error is final.
 
   BootstrapConnector(const bootstrap::HandleContents& contents, const Address& local,
                      std::span<const uint8_t> offer, Duration timeout,

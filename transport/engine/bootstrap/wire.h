@@ -25,8 +25,7 @@
 
 namespace pacecar {
 
-// The listener's handle, which the application carries to its peers.
-struct BootstrapHandle {
+struct BootstrapHandle {  // The listener's handle, which the application carries to its peers.
   std::array<uint8_t, 128> bytes{};
 };
 
@@ -67,8 +66,7 @@ enum class ReplyStatus : uint8_t {
   kStale = 2,  // refused: the offer refers to a flow that has ended
 };
 
-// A frame on the wire; the largest is a reply.
-struct Frame {
+struct Frame {  // A frame on the wire; the largest is a reply.
   static constexpr size_t kMaxBytes = kHeaderBytes + sizeof(Mac) + 1 + kMaxBootstrapPayload;
   std::array<uint8_t, kMaxBytes> bytes;
   size_t size = 0;
@@ -92,8 +90,7 @@ struct FrameHeader {
 
 FrameHeader parse_header(std::span<const uint8_t, kHeaderBytes> bytes, FrameType expected);
 
-// A body that starts with a MAC; `content` is the rest.
-struct SealedBody {
+struct SealedBody {  // A body that starts with a MAC; `content` is the rest.
   Mac mac;
   std::span<const uint8_t> content;
 };

@@ -64,8 +64,7 @@ void FlowDivision::on_acked(uint32_t index, Bytes bytes, Instant now) {
   adapt();
 }
 
-// Only the rates of cores that were busy for the whole period count.
-void FlowDivision::adapt() {
+void FlowDivision::adapt() {  // Only the rates of cores that were busy for the whole period count.
   const auto cores = std::span(cores_).first(count_);
   uint64_t shares = 0;
   Bytes acked = 0;

@@ -18,7 +18,6 @@ class Processors {
   // node is unknown: all processors that the process may use.
   explicit Processors(const std::string& interface);
 
-  // The number of processors.
   uint32_t count() const;
   // Keeps the calling thread on them. The kernel chooses among them, as it knows their load.
   void bind_this_thread() const;

@@ -21,8 +21,7 @@ enum class NicKind : uint8_t {
   kOfi,       // a provider of libfabric: ofi:PROVIDER[:DOMAIN]; used only if it is named
 };
 
-// A NIC that a process could use.
-struct NicCandidate {
+struct NicCandidate {  // A NIC that a process could use.
   NicKind kind = NicKind::kSoftUdp;
   std::string device;
   std::string arguments = {};  // of a DPDK device: "role=client,id=0"
@@ -36,8 +35,7 @@ struct NicCandidate {
   std::string name() const;
 };
 
-// NICs that are used as one.
-using NicGroup = std::vector<NicCandidate>;
+using NicGroup = std::vector<NicCandidate>;  // NICs that are used as one.
 
 // The software NICs on these interfaces. An interface that `selection` does not name is secluded;
 // see names_interface().

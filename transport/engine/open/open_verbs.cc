@@ -23,8 +23,7 @@ namespace {
 
 using Ports = std::vector<std::pair<std::string, VerbsPortInfo>>;  // by name
 
-// Several ports of a device are distinguished by number, as in NCCL.
-Ports list_ports() {
+Ports list_ports() {  // Several ports of a device are distinguished by number, as in NCCL.
   const auto infos = list_verbs_ports();
   if (!infos) return {};  // no kernel support: no RDMA NIC
   Ports ports;
