@@ -24,8 +24,7 @@ namespace pacecar {
 
 class EngineContext final : public Context {
  public:
-  // The NICs of one device.
-  using Group = std::vector<RunningNic>;
+  using Group = std::vector<RunningNic>;  // The NICs of one device.
 
   // A group has at most kMaxLanes NICs, whose identities have consecutive last bytes.
   EngineContext(Params params, std::vector<Group> groups, LogSink log, bootstrap::ClusterKey key,

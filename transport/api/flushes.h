@@ -19,8 +19,7 @@
 
 namespace pacecar {
 
-// A NIC of a Context: its description, and the engine that drives it.
-struct RunningNic {
+struct RunningNic {  // A NIC of a Context: its description, and the engine that drives it.
   NicInfo info;
   std::shared_ptr<Engine> engine;
   Subnet subnet = {};  // of its address

@@ -25,11 +25,9 @@ std::string describe(const Stall& stall, const std::string& end, const std::stri
 // What the log says when FlowFacts::path_mtu has changed. `nic`: its name.
 std::string describe_path(const FlowFacts& flow, const std::string& nic);
 
-// Logs a connection's stall, and its end, and changes of any path of its NIC.
-class StallWatch {
+class StallWatch {  // Logs a connection's stall, and its end, and changes of any path of its NIC.
  public:
-  // Cheap unless some connection of the NIC stalls.
-  void check(const Attachment& at) {
+  void check(const Attachment& at) {  // Cheap unless some connection of the NIC stalls.
     const uint64_t changes = at.nic.engine->report_changes();
     if (changes != std::exchange(seen_, changes)) report(at, at.call(&Lanes::stall));
   }

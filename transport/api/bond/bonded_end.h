@@ -21,8 +21,7 @@ namespace pacecar {
 class BondedEnd {
  public:
   virtual ~BondedEnd() = default;
-  // Called by BondKeeper from time to time; true: again soon.
-  bool drive(Instant now);
+  bool drive(Instant now);  // Called by BondKeeper from time to time; true: again soon.
   // This memory is about to be deregistered: messages that have not begun must not use it any more.
   virtual void forget_memory(const Memory& memory) = 0;
 
@@ -43,8 +42,7 @@ class BondedEnd {
     for (Request& request : requests) free_.push_back(&request);
     pending_.reserve(requests.size());
   }
-  // A free request, which is then pending; nullptr: none.
-  MessageRequest* take_request();
+  MessageRequest* take_request();  // A free request, which is then pending; nullptr: none.
   // The pending requests, in order, until they are tested as done.
   template <typename Request>
   auto pending() const {
@@ -53,17 +51,14 @@ class BondedEnd {
            });
   }
 
-  // Completes requests.
-  virtual void collect(Instant now) = 0;
+  virtual void collect(Instant now) = 0;  // Completes requests.
   virtual void on_note(const LaneNote& note, Instant now) = 0;
   // In kPausing: takes the next step if nothing is outstanding.
   virtual void finish_pause(Instant now) = 0;
-  // A lane has been lost, and others remain.
-  virtual void on_loss() = 0;
+  virtual void on_loss() = 0;  // A lane has been lost, and others remain.
   // A lane has failed with something other than the peer's silence: ends the connection.
   virtual void on_failure(size_t lane, MessageFailure failure) = 0;
-  // Lends the caller's thread to all lanes.
-  void progress();
+  void progress();  // Lends the caller's thread to all lanes.
   // The result of test(); a request that is done or has failed is given back.
   Result<TestResult> outcome(MessageRequest& request);
   LaneSight sight(size_t lane) const { return lanes_[lane].at.call(&Lanes::lane); }
@@ -72,8 +67,7 @@ class BondedEnd {
   // Gives up the lane's flow, with all connections that share it. An empty cause: as the NIC
   // reports it.
   void give_up(size_t lane, const std::string& cause);
-  // Ends the connection: all pending requests fail.
-  void end(Error error);
+  void end(Error error);  // Ends the connection: all pending requests fail.
   void end(MessageFailure failure, size_t lane = 0) { end(error_of(failure, lane, "")); }
   void send_note(NoteKind kind, LaneMask lanes);
   void send_note(LaneNote note);
