@@ -43,8 +43,7 @@ class PacketIo {
   virtual ~PacketIo() = default;
 
   virtual const PacketIoCaps& caps() const = 0;
-  // The address to which peers send.
-  virtual const Address& local_address() const = 0;
+  virtual const Address& local_address() const = 0;  // The address to which peers send.
   // The UDP port from which packets of that path and class leave.
   virtual uint16_t source_port(uint16_t path, TrafficClass traffic_class) const = 0;
   // Takes packets in order and returns how many it took; fewer than offered: full, try again later.

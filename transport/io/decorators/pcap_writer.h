@@ -16,8 +16,7 @@
 
 namespace pacecar {
 
-// The input of the made-up headers of a datagram.
-struct PcapEndpoints {
+struct PcapEndpoints {  // The input of the made-up headers of a datagram.
   Address source;
   Address destination;
   Ecn ecn = Ecn::kNotCapable;
@@ -34,8 +33,7 @@ class PcapWriter {
   // The datagram's parts are gathered in this order.
   void write(Instant now, const PcapEndpoints& ends,
              std::span<const std::span<const uint8_t>> parts);
-  // Errors: kSystem, also for a write() that failed.
-  Result<void> close();
+  Result<void> close();  // Errors: kSystem, also for a write() that failed.
 
  private:
   struct FileClose {

@@ -55,8 +55,7 @@ class EalOutput {
   // Why attaching a device failed: the last line of a driver, because the EAL's later lines are
   // less specific; without one, the first line; without any, `otherwise`.
   std::string from_driver(std::string_view otherwise) const;
-  // The last line, or `otherwise`.
-  std::string last(std::string_view otherwise) const;
+  std::string last(std::string_view otherwise) const;  // The last line, or `otherwise`.
 
  private:
   const LogSink& log_;

@@ -38,8 +38,7 @@ class KnownFrames {
   // 16 bytes, compared by one instruction if the processor has one.
   using Vector = uint64_t __attribute__((vector_size(16)));
 
-  // Bits that are equal in all headers of one peer.
-  struct Shape {
+  struct Shape {  // Bits that are equal in all headers of one peer.
     size_t ip_bytes = 0;
     alignas(16) Headers same{};
   };

@@ -14,8 +14,7 @@
 
 namespace pacecar {
 
-// The one symbol of a module, `pacecar_module`.
-struct DpdkModule {
+struct DpdkModule {   // The one symbol of a module, `pacecar_module`.
   const char* build;  // a digest of all headers that both sides include, and of the compiler
   void (*open)();     // cast to the type that the loader knows
 };

@@ -31,11 +31,9 @@ class TransmitBatch {
   void write_headers(const HeaderTemplate& headers, uint16_t source_port, const TxPacket& packet,
                      uint8_t traffic_class);
   void add(const TxPacket& packet);
-  // Sends the added packets and returns how many the device took.
-  size_t submit();
+  size_t submit();  // Sends the added packets and returns how many the device took.
 
-  // Sends one frame of another kind, at once.
-  void send_frame(std::span<const uint8_t> frame);
+  void send_frame(std::span<const uint8_t> frame);  // Sends one frame of another kind, at once.
 
  private:
   size_t take_prepared(size_t packets);
@@ -44,8 +42,7 @@ class TransmitBatch {
                     std::span<const uint8_t> bytes);
 
   DpdkPort& port_;
-  // DPDK's flags; 0: the device does not make checksums.
-  uint64_t checksum_flags_ = 0;
+  uint64_t checksum_flags_ = 0;  // DPDK's flags; 0: the device does not make checksums.
   uint64_t header_lengths_ = 0;
   std::array<uint8_t, kMaxFrameHeaderBytes> headers_{};
   size_t headers_size_ = 0;

@@ -95,8 +95,7 @@ Result<UdpSocket> open_bound(Address local, PortRange ports) {
                           ports.first, ports.last, ip_to_string(local)));
 }
 
-// With errno.
-tl::unexpected<Error> refused(std::string_view what, std::string_view needed) {
+tl::unexpected<Error> refused(std::string_view what, std::string_view needed) {  // With errno.
   return fail(ErrorCode::kSystem, fmt::format("the kernel refuses {} ({}): {} is needed", what,
                                               std::strerror(errno), needed));
 }

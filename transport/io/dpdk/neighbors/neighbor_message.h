@@ -10,8 +10,7 @@
 
 namespace pacecar {
 
-// Ports and scopes of the addresses are ignored.
-struct NeighborMessage {
+struct NeighborMessage {  // Ports and scopes of the addresses are ignored.
   enum class Kind : uint8_t {
     kQuestion,      // who has `target`?
     kAnswer,        // `sender` is at `sender_mac`; to one host
