@@ -82,8 +82,7 @@ class ConnectionEnds : public Lanes {
     for_attended([&any](const End& end) { any |= end.closed; });
     return any;
   }
-  // All close words have reached their peers or never will.
-  bool drained() const {
+  bool drained() const {  // All close words have reached their peers or never will.
     bool all = true;
     for_attended([&all](const End& end) {
       const bool sent = end.close_sent && !end.close_outstanding;
@@ -126,8 +125,7 @@ class ConnectionEnds : public Lanes {
     return end;
   }
   void discard(const End& end) { nic_.deregister_memory(end.table_region); }
-  // Its flow, number and weight are known.
-  End& add(std::unique_ptr<End> made, Instant now) {
+  End& add(std::unique_ptr<End> made, Instant now) {  // Its flow, number and weight are known.
     End& end = ends_.add(std::move(made));
     ++end.flow->connections;
     if (end.weight > end.flow->weight) weigh(*end.flow, now);
@@ -209,8 +207,7 @@ class ConnectionEnds : public Lanes {
     if (posted) ++end.notes_outstanding;
     return posted;
   }
-  // As NicQueuePairs::silence.
-  Duration silence_of(const MessageFlow& flow) const {
+  Duration silence_of(const MessageFlow& flow) const {  // As NicQueuePairs::silence.
     return std::max(nic_.silence(flow.data, now_), nic_.silence(flow.control, now_));
   }
   uint64_t peer_close(const End& end) const { return load_polled(end.table->peer_close); }

@@ -107,8 +107,7 @@ constexpr uint64_t note_checksum(const NoteWords& words) {
   return sum;
 }
 
-// The note as it is written.
-constexpr NoteWords seal(const LaneNote& note) {
+constexpr NoteWords seal(const LaneNote& note) {  // The note as it is written.
   auto words = std::bit_cast<NoteWords>(note);
   words.front() = note_checksum(words);
   return words;

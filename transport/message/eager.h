@@ -47,8 +47,7 @@ class EagerCells {
 
   constexpr bool takes(Bytes size) const { return message_ > 0 && size <= message_; }
   constexpr bool tiny(Bytes size) const { return takes(size) && size <= kTiny; }
-  // The largest message that fits.
-  constexpr Bytes capacity(uint32_t cell) const {
+  constexpr Bytes capacity(uint32_t cell) const {  // The largest message that fits.
     return cell < kTinyCells ? std::min(message_, kTiny) : message_;
   }
   // Bytes for messages, headers and gaps included.
@@ -94,8 +93,7 @@ class EagerSource {
 
   // The write of this cell, without its id, to the receiver's connection of this number.
   WorkRequest write(uint8_t cell, uint32_t connection) const;
-  // The write has been posted; returns its payload.
-  Bytes on_left(uint8_t cell) {
+  Bytes on_left(uint8_t cell) {  // The write has been posted; returns its payload.
     if (open_ == cell) open_ = kNone;
     return trains_[cell].payload;
   }
@@ -164,8 +162,7 @@ class EagerInbox {
   void free_taken();
   bool empty() const { return occupied_ == 0; }
   uint64_t freed() const { return freed_; }
-  // A slot has reported to the sender all cells freed until now.
-  void on_reported() {
+  void on_reported() {  // A slot has reported to the sender all cells freed until now.
     unreported_tiny_ = unreported_large_ = 0;
     reported_ = freed_;
   }

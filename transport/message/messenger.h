@@ -23,8 +23,7 @@
 
 namespace pacecar {
 
-// What the congestion control has set for the flow that was used last.
-struct FlowReport {
+struct FlowReport {  // What the congestion control has set for the flow that was used last.
   uint64_t flows = 0;
   TrafficHint hint;  // of the allocator
   uint32_t weight = 0;
@@ -124,8 +123,7 @@ class Messenger {
   void post_submitted_sends(Instant now);
   // After poll(): posts control writes (CTS slots, grants, demands), and does housekeeping.
   void post_control_writes(Instant now);
-  // When poll has something to do even if nothing arrives.
-  Instant next_deadline() const;
+  Instant next_deadline() const;  // When poll has something to do even if nothing arrives.
   // All control writes have reached their peers or never will: the NIC may be destroyed.
   bool drained() const { return sends_.drained() && receives_.drained(); }
 

@@ -24,8 +24,7 @@ namespace pacecar {
 class PeerLine {
  public:
   virtual ~PeerLine() = default;
-  // Does not wait. From any thread.
-  virtual bool ended() = 0;
+  virtual bool ended() = 0;  // Does not wait. From any thread.
 };
 
 class PeerWatch {

@@ -17,8 +17,7 @@
 
 namespace pacecar {
 
-// The two halves of a congestion control, for the flows of one NIC.
-struct CongestionControl {
+struct CongestionControl {  // The two halves of a congestion control, for the flows of one NIC.
   std::unique_ptr<ControllerSet> controllers;
   std::unique_ptr<Allocator> allocator;
   AllocatorName obeys{};  // the allocator whose grants the controllers obey
@@ -72,8 +71,7 @@ class RateControl {
   // The grant in force for a flow that sends to us. A flow that obeys another allocator, or none,
   // is granted the line rate.
   uint64_t grant_word(MessageFlow& flow) const;
-  // The size of a write at the flow's rate.
-  Bytes write_bytes(const MessageFlow& flow) const;
+  Bytes write_bytes(const MessageFlow& flow) const;  // The size of a write at the flow's rate.
   Explanation explain(const MessageFlow& flow, Instant now) const;
   const TrafficHint& hint() const { return hint_; }
   FlowId last_flow() const { return last_flow_; }  // with a signal
@@ -86,8 +84,7 @@ class RateControl {
   void on_signal(MessageFlow& flow, const FlowSignal& signal, Instant now);
   void decide(MessageFlow& flow, Instant now);
   void announce(const MessageFlow& flow, Instant now);
-  // `decides`: its limits may change, too.
-  void decide_later(MessageFlow& flow, bool decides);
+  void decide_later(MessageFlow& flow, bool decides);  // `decides`: its limits may change, too.
   void report_counts(Instant now);
 
   NicQueuePairs& nic_;

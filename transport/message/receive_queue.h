@@ -59,8 +59,7 @@ class ReceiveQueue {
     if (cells.bytes() > 0) places_ = kEagerPlaces;
   }
 
-  // False when kMaxReceives requests are posted.
-  bool post(MessageReceive& receive);
+  bool post(MessageReceive& receive);  // False when kMaxReceives requests are posted.
   bool idle() const { return requests_.empty(); }
   Bytes posted_bytes() const { return posted_bytes_; }
 
@@ -106,8 +105,7 @@ class ReceiveQueue {
   Bytes renew();
   // Whether a buffer that is still to be filled lies in this memory.
   bool uses(uint32_t key) const;
-  // The application's receives end: later writes for them are only counted.
-  void drop_requests();
+  void drop_requests();  // The application's receives end: later writes for them are only counted.
 
  private:
   // The known facts of a slot, even if its buffer was filled before it is advertised.
@@ -129,8 +127,7 @@ class ReceiveQueue {
   uint64_t slot_for(const EagerHeader& header) const;
   void complete(MessageReceive& receive, uint32_t index, Progress* progress);
   void finish_first();
-  // Forgets the receives; their slots count as complete.
-  void forget_receives();
+  void forget_receives();  // Forgets the receives; their slots count as complete.
 
   uint32_t places_ = kCtsSlots;  // a power of two
   std::vector<Slot> slots_;      // by place, as far as ever posted

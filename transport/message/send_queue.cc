@@ -19,8 +19,7 @@ static_assert(kMaxPuts * kMaxPutWrites < Immediate::kMaxWrites);
 
 constexpr Bytes divide_up(Bytes total, Bytes part) { return (total + part - 1) / part; }
 
-// For the receiver.
-constexpr uint32_t code_of(MessageFailure failure) {
+constexpr uint32_t code_of(MessageFailure failure) {  // For the receiver.
   return failure == MessageFailure::kTooLong ? Immediate::kTooLong : Immediate::kAbandoned;
 }
 
@@ -290,8 +289,7 @@ void SendQueue::fail(MessageFailure failure) {
   clear();
 }
 
-// Nothing more is posted.
-void SendQueue::clear() {
+void SendQueue::clear() {  // Nothing more is posted.
   waiting_.clear();
   ahead_.clear();
   matched_.clear();

@@ -73,8 +73,7 @@ class SendQueue {
     eager_.enable(cells, memory, key, remote);
   }
 
-  // False when kMaxSends sends are not done for the application.
-  bool post(MessageSend& send);
+  bool post(MessageSend& send);  // False when kMaxSends sends are not done for the application.
   // Some send has not left and cannot leave yet.
   bool waiting() const { return !waiting_.empty(); }
   bool idle() const { return requests() == 0; }

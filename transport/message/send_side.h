@@ -49,8 +49,7 @@ class SendSide final : public ConnectionEnds<SendEnd> {
   void break_flow(MessageFlow& flow, MessageFailure failure);
 
   bool send(ConnectionId connection, MessageSend& send);
-  // Fails the sends that would still read this memory.
-  void forget_memory(uint32_t key);
+  void forget_memory(uint32_t key);  // Fails the sends that would still read this memory.
 
   // --- lanes of a bonded connection ---
   bool write_note(ConnectionId connection, LaneNote note) override;
