@@ -91,9 +91,8 @@ struct PolicerConfig {
   Bytes burst = 0;  // holds the largest packet at least
 };
 
-// How a fabric carries payload.
-enum class PayloadMode : uint8_t {
-  kBytes,  // as it is: tests of correctness
+enum class PayloadMode : uint8_t {  // How a fabric carries payload.
+  kBytes,                           // as it is: tests of correctness
   // As a length only: experiments, whose memory need not exist. Control words are carried as bytes,
   // because hosts act on them.
   kLength,
@@ -140,8 +139,7 @@ struct FabricCounters {
   bool conserved() const { return sent + duplicated == delivered + all_dropped() + in_flight; }
 };
 
-// Statistics of one direction of a cable so far.
-struct LinkStats {
+struct LinkStats {       // Statistics of one direction of a cable so far.
   Bytes sent_bytes = 0;  // on the wire
   uint64_t sent_packets = 0;
   Bytes queue_bytes = 0;      // data waiting now, the packet being sent included
@@ -169,16 +167,14 @@ struct LinkInfo {
   Duration delay;
 };
 
-// Half open: [from, until).
-struct SimWindow {
+struct SimWindow {  // Half open: [from, until).
   Instant from;
   Instant until = Instant::never();
 
   bool contains(Instant time) const { return from <= time && time < until; }
 };
 
-// Nothing passes between the island and the other ports.
-struct SimPartition {
+struct SimPartition {  // Nothing passes between the island and the other ports.
   SimWindow window;
   std::vector<size_t> island;  // ports, which are numbered as processes are
 };

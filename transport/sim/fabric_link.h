@@ -61,8 +61,7 @@ class ClassQueue {
   }
 
  private:
-  // For several processes: the packets that wait behind the one whose turn it is.
-  struct Behind {
+  struct Behind {  // For several processes: the packets that wait behind the one whose turn it is.
     struct List {
       PacketList packets;
       Bytes bytes = 0;
@@ -138,13 +137,11 @@ struct alignas(64) FabricLink {
              uint32_t processes)
       : clock(rate), delay(delay_), from(from_), to(to_), queue(control_weight, processes) {}
 
-  // Data that waits or is being sent at `now`.
-  Bytes data_bytes(Instant now) const {
+  Bytes data_bytes(Instant now) const {  // Data that waits or is being sent at `now`.
     const bool sending = in_service != nullptr && clock.busy(now);
     return queue.data().bytes() + (sending ? in_service_data : 0);
   }
-  // The same for the data of one process.
-  Bytes data_bytes(Instant now, uint8_t process) const {
+  Bytes data_bytes(Instant now, uint8_t process) const {  // The same for the data of one process.
     const bool sending =
         in_service != nullptr && in_service->source_process == process && clock.busy(now);
     return queue.data().bytes(process) + (sending ? in_service_data : 0);

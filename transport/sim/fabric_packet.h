@@ -19,8 +19,7 @@ namespace pacecar {
 
 enum class PacketKind : uint8_t { kData, kControl, kTrimmed, kTrimmedInCore, kPause, kResume };
 
-// One cache line, because every hop touches it.
-struct alignas(64) FabricPacket {
+struct alignas(64) FabricPacket {  // One cache line, because every hop touches it.
   FabricPacket* next = nullptr;
   uint8_t* memory = nullptr;  // header, payload (when carried), trailer
   Instant arrival;            // of the last bit at the far end of the cable
@@ -47,8 +46,7 @@ struct alignas(64) FabricPacket {
 };
 static_assert(sizeof(FabricPacket) == 64);
 
-// First in, first out.
-class PacketList {
+class PacketList {  // First in, first out.
  public:
   bool empty() const { return first_ == nullptr; }
   FabricPacket& front() const { return *first_; }
@@ -121,8 +119,7 @@ class PacketStore {
   static constexpr Bytes kSmallBytes = 64;
   static constexpr size_t kChunk = 1024;  // packets
 
-  // Packets of one size, each with its telemetry and its bytes.
-  struct Pool {
+  struct Pool {  // Packets of one size, each with its telemetry and its bytes.
     size_t packet_bytes = 0;
     FabricPacket* free = nullptr;
     uint8_t* next = nullptr;  // first never used packet in the newest chunk

@@ -13,8 +13,7 @@
 
 namespace pacecar {
 
-// The part of its switch's buffer that one ingress port holds.
-struct IngressShare {
+struct IngressShare {  // The part of its switch's buffer that one ingress port holds.
   Bytes shared_bytes = 0;
   Bytes headroom_bytes = 0;
   Bytes headroom_limit = 0;
@@ -29,8 +28,7 @@ class SwitchBuffer {
   Bytes held_bytes() const { return held_bytes_; }
   Bytes max_bytes() const { return max_bytes_; }
 
-  // Control packets and trimmed headers. False: no room.
-  bool admit_control(Bytes size) {
+  bool admit_control(Bytes size) {  // Control packets and trimmed headers. False: no room.
     if (!fits(size)) return false;
     shared_bytes_ += size;
     hold(size);

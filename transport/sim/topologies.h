@@ -13,14 +13,12 @@
 
 namespace pacecar {
 
-// The cables of one tier.
-struct CableSpec {
+struct CableSpec {  // The cables of one tier.
   Rate rate = Rate::from_gbps(100);
   Duration delay = Duration::from_us(1);
 };
 
-// All hosts on one switch.
-struct StarSpec {
+struct StarSpec {  // All hosts on one switch.
   uint32_t hosts = 2;
   CableSpec cable;
 };
