@@ -18,8 +18,7 @@
 
 namespace pacecar {
 
-// One port of one device, for lists.
-struct VerbsPortInfo {
+struct VerbsPortInfo {   // One port of one device, for lists.
   std::string device;    // mlx5_0
   uint32_t port = 1;     // from 1
   std::string netdev;    // the port's Ethernet interface; empty: none
@@ -53,8 +52,7 @@ struct VerbsDevice {
   // kUnavailable (no library, the port is not active), and the system's errors.
   static Result<VerbsDevice> open(const std::string& name, uint32_t port,
                                   std::optional<uint32_t> gid_index, const LogSink& log);
-  // Asks the driver.
-  bool port_active() const;
+  bool port_active() const;  // Asks the driver.
 };
 
 }  // namespace pacecar

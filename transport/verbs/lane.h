@@ -13,8 +13,7 @@
 
 namespace pacecar {
 
-// What all lanes of a queue pair have in common.
-struct LaneConfig {
+struct LaneConfig {  // What all lanes of a queue pair have in common.
   ibv_pd* domain = nullptr;
   ibv_cq* completions = nullptr;
   ibv_srq* shared_receives = nullptr;  // or, when there is none:
@@ -90,8 +89,7 @@ struct Lane {
   std::string failed_because;  // for logs; while it is not up
 };
 
-// The endpoint of the device, without lanes.
-RcEndpoint endpoint_of(const VerbsDevice& device);
+RcEndpoint endpoint_of(const VerbsDevice& device);  // The endpoint of the device, without lanes.
 // Writes of up to this size are inline, where the device allows it.
 constexpr uint32_t kInlineBytes = 64;
 

@@ -30,8 +30,7 @@ class LaneLedger {
 
   explicit LaneLedger(uint32_t capacity) : entries_(capacity) {}
 
-  // The sequence number of the next entry.
-  uint32_t next_sequence() const {
+  uint32_t next_sequence() const {  // The sequence number of the next entry.
     return (first_ + static_cast<uint32_t>(entries_.size())) & kSequenceMask;
   }
   // Whether the next entry, of `bytes`, should be signaled; the last one of a batch always is.
@@ -42,7 +41,6 @@ class LaneLedger {
     in_flight_ += entry.bytes;
     unsignaled_ = entry.signaled ? 0 : unsignaled_ + entry.bytes;
   }
-  // Marks the newest entry as signaled.
   void signal_last() {
     entries_[entries_.size() - 1].signaled = true;
     unsignaled_ = 0;

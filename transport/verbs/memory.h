@@ -24,8 +24,7 @@ class Registrations {
   // kPermission (the memory cannot be locked), kSystem (a device with different local and remote
   // keys).
   Result<MemoryRegion> add(void* address, size_t length, Access access);
-  // Errors: as above.
-  Result<MemoryRegion> add_dmabuf(const DmaBufMemory& memory, Access access);
+  Result<MemoryRegion> add_dmabuf(const DmaBufMemory& memory, Access access);  // Errors: as above.
   // Whether the registration has no other user. Then the device must be done with the memory before
   // remove().
   bool last(uint32_t key) const { return cache_.last(key); }
@@ -43,7 +42,6 @@ class Registrations {
   RegistrationCache cache_;
 };
 
-// Whether the device's driver can register dma-bufs.
-bool takes_dmabuf(ibv_pd* domain);
+bool takes_dmabuf(ibv_pd* domain);  // Whether the device's driver can register dma-bufs.
 
 }  // namespace pacecar

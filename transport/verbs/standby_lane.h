@@ -18,15 +18,13 @@ class StandbyLane {
   static constexpr uint32_t kMessages = 8;
   // The most completions that it may have outstanding.
   static constexpr uint32_t kCompletions = 2 * kMessages;
-  // Used in place of a lane's number.
-  static constexpr uint8_t kLaneNumber = 0x7F;
+  static constexpr uint8_t kLaneNumber = 0x7F;  // Used in place of a lane's number.
 
   // For the queue pair `id`, whose lanes have the configuration `lanes`.
   static Result<std::unique_ptr<StandbyLane>> create(const VerbsDevice& device,
                                                      const LaneConfig& lanes, QueuePairId id,
                                                      uint32_t flow_label);
-  // Memory of a standby lane.
-  static constexpr Bytes memory() {
+  static constexpr Bytes memory() {  // Memory of a standby lane.
     return sizeof(StandbyLane) + sizeof(Buffers) + kCompletions * kDeviceWorkRequestBytes;
   }
 

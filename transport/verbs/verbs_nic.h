@@ -91,8 +91,7 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
  private:
   using QueuePair = VerbsQueuePair;
 
-  // The lane that a queue pair of the device belongs to.
-  struct LaneRef {
+  struct LaneRef {  // The lane that a queue pair of the device belongs to.
     QueuePair* queue_pair = nullptr;
     uint8_t lane = 0;  // or StandbyLane::kLaneNumber
   };
@@ -146,10 +145,8 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   bool replace_lane(QueuePair& qp, Lane& lane, Instant now);
   bool join_lane(QueuePair& qp, Lane& lane);
   bool send_to_peer(QueuePair& qp, Lane& lane, RecoveryMessage::Kind kind);
-  // Polls all completions; false: received_ has no room for more.
-  bool drain(Instant now);
-  // Whether the port has been active for kSettling.
-  bool path_ready(Instant now);
+  bool drain(Instant now);       // Polls all completions; false: received_ has no room for more.
+  bool path_ready(Instant now);  // Whether the port has been active for kSettling.
   // `fault`, or "the link is down" if that is so.
   std::string likely_cause(const QueuePair& qp, std::string fault) const;
 
