@@ -17,8 +17,7 @@ struct GrantUpdate {
   Grant grant;
 };
 
-// The application's hint of the traffic to come. 0: unknown.
-struct TrafficHint {
+struct TrafficHint {   // The application's hint of the traffic to come. 0: unknown.
   uint32_t peers = 0;  // that may send to this NIC at the same time
 
   bool operator==(const TrafficHint&) const = default;

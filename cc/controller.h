@@ -15,8 +15,7 @@ namespace pacecar {
 
 class HostLink;
 
-// A flow's network, as known when its controller is made.
-struct FlowEnvironment {
+struct FlowEnvironment {        // A flow's network, as known when its controller is made.
   Rate line_rate;               // of our own link; never 0
   Bytes mtu = 4096;             // payload bytes per packet
   Bytes overhead = 0;           // of a packet on the wire beyond its payload; rates count it
@@ -27,8 +26,7 @@ struct FlowEnvironment {
   double oversubscription = 1;  // capacity of the edge links over that of the core; >= 1
   // Random delay that end hosts add to round trips; smaller differences mean nothing.
   Duration jitter;
-  // How long a healthy end host may do nothing: its thread was not scheduled.
-  Duration pause;
+  Duration pause;  // How long a healthy end host may do nothing: its thread was not scheduled.
   // Receivers measure the packets' one-way delays, and react to queues.
   bool receivers_time_arrivals = false;
   // The rate that the NIC begins with, before anything is known of its link; 0: the line rate.
@@ -56,8 +54,7 @@ struct Loss {
   bool rerouting = false;  // as in FlowSignal
 };
 
-// The rate, or credit, that a receiver grants a flow.
-struct Grant {
+struct Grant {  // The rate, or credit, that a receiver grants a flow.
   // It grants credit instead of a rate: rate, phase and validity are not used.
   bool is_credit = false;
   Bytes credit = 0;  // total granted since the flow began, modulo 2^30
@@ -77,11 +74,9 @@ struct Grant {
   uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
 };
 
-// What a sender could use.
-struct Demand {
-  // The flow is on credit: usable and wanted are not used.
-  bool is_credit = false;
-  Bytes credit = 0;  // what Grant::credit should become, modulo 2^30
+struct Demand {            // What a sender could use.
+  bool is_credit = false;  // The flow is on credit: usable and wanted are not used.
+  Bytes credit = 0;        // what Grant::credit should become, modulo 2^30
   // The rate that the sender's own link and the core leave for this flow; 0: nothing to send, and
   // all of `wanted` has arrived.
   Rate usable;

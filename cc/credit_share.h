@@ -40,8 +40,7 @@ class CreditShare final : public Allocator {
   Grant grant(uint32_t flow) const override;
 
  private:
-  // Units of credit since the flow was added.
-  struct Flow {
+  struct Flow {  // Units of credit since the flow was added.
     uint64_t granted = 0;
     uint64_t wished = 0;
   };

@@ -22,8 +22,7 @@
 
 namespace pacecar {
 
-// The unit of Demand::wanted in a word; rounded up.
-inline constexpr Bytes kWantedUnit = 256;
+inline constexpr Bytes kWantedUnit = 256;  // The unit of Demand::wanted in a word; rounded up.
 
 }  // namespace pacecar
 

@@ -24,8 +24,7 @@ inline constexpr uint64_t kUnseenProcesses = 8;
 // the link has more; on slower links the first window bounds the queue.
 inline constexpr Rate kUnknownLinkFirstRate = Rate::from_gbps(10);
 
-// One process's claim to its NIC's link, in one direction.
-struct LinkClaim {
+struct LinkClaim {      // One process's claim to its NIC's link, in one direction.
   Rate demand;          // what all of its active flows could use; 0: none is active
   uint32_t weight = 0;  // sum of the active flows' weights
   bool ready = false;   // idle flows may begin at any time
@@ -59,8 +58,7 @@ class HostLink {
   // The fair part, by weight, of the sum of the rates that the host's processes have learnt and
   // fully use. `learnt` is this process's rate, which this call publishes; 0: it has learnt none.
   virtual Rate fair_part(Rate learnt) = 0;
-  // The rate at which other processes use the link.
-  virtual Rate used_by_others() const = 0;
+  virtual Rate used_by_others() const = 0;  // The rate at which other processes use the link.
 };
 
 }  // namespace pacecar

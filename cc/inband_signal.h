@@ -21,8 +21,7 @@
 
 namespace pacecar {
 
-// A port between two acknowledgements.
-struct HopChange {
+struct HopChange {  // A port between two acknowledgements.
   double seconds = 0;
   double line_bps = 0;
   double sent_bps = 0;

@@ -99,7 +99,6 @@ class NsccController : public GrantedController {
   NsccController(const FlowEnvironment& environment, const Constants& constants, size_t median_of);
 
  private:
-  // A packet's signal.
   struct Signal {
     Instant now;
     bool marked = false;
@@ -113,8 +112,7 @@ class NsccController : public GrantedController {
   void observe_least(Duration rtt);
   void average_in(double delay);
   double median(double newest);
-  // True when the signal has no further effect.
-  bool quick_adapt(const Signal& signal);
+  bool quick_adapt(const Signal& signal);  // True when the signal has no further effect.
   void react(const Signal& signal, double acked);
   void increase(double delay, double acked);
   void decrease(Instant now);

@@ -15,8 +15,7 @@ constexpr uint64_t kWishSteps = 8;
 
 RcccController::RcccController(const FlowEnvironment& environment, const Constants&)
     : GrantedController(environment), mtu_(environment.mtu), limit_(credit_limit(environment)) {
-  // Only credit limits the flow.
-  own_.window = no_window(environment);
+  own_.window = no_window(environment);  // Only credit limits the flow.
   start_blind(0);
 }
 

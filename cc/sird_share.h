@@ -39,8 +39,7 @@ class SirdShare final : public Allocator {
   Bytes outstanding() const { return outstanding_; }
 
  private:
-  // Payload bytes. The first three are offsets.
-  struct Flow {
+  struct Flow {  // Payload bytes. The first three are offsets.
     Bytes granted = 0;
     Bytes wished = 0;
     Bytes arrived = 0;

@@ -27,10 +27,8 @@ class CoreLimit {
   // `rate`: at which the flow sends. True if the limit has changed.
   bool on_ack(Instant now, const FlowSignal& ack, double rate);
   bool on_loss(Instant now, const Loss& loss);
-  // Consecutive timeouts without an acknowledgement count once.
-  void on_timeout(double rate);
-  // Continues from `rate`: nothing else limits the flow any more.
-  void restart(double rate);
+  void on_timeout(double rate);  // Consecutive timeouts without an acknowledgement count once.
+  void restart(double rate);     // Continues from `rate`: nothing else limits the flow any more.
   // Something else limits the flow again: returns to the limit before restart(), unless the paths
   // were found to carry less since, or more.
   void resume() { rate_.lasting = std::max(rate_.lasting, before_); }

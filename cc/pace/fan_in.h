@@ -46,8 +46,7 @@ class FanIn {
   // At least one episode is over.
   bool learned() const { return episodes_ > 0; }
 
-  // `possible`: flows that could wake up.
-  uint32_t expected(uint32_t possible) const {
+  uint32_t expected(uint32_t possible) const {  // `possible`: flows that could wake up.
     return learned() ? usual_ : std::max({possible, seen_, 1U});
   }
 

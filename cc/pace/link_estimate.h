@@ -34,8 +34,7 @@ class LinkEstimate {
   // `wire` bytes of `flow` have arrived, `covered` by a grant or not. `excess`: their delay over
   // the recent minimum; Duration::max() if unknown. True if available() may have changed.
   bool on_arrival(Instant now, Bytes wire, bool covered, Duration excess, uint32_t flow);
-  // The rate that `flows` flows can be granted, in all.
-  double available(size_t flows) const;
+  double available(size_t flows) const;  // The rate that `flows` flows can be granted, in all.
   // The rate that this process may use.
   double line() const { return std::min(rate_.rate(), part_); }
 

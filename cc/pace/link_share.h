@@ -32,11 +32,9 @@ class LinkShare {
 
   // Agrees with the host's other processes on our part of the link. Call it every turn.
   void poll(Instant now);
-  // When poll() has something to do even if nothing happens.
-  Instant next_deadline() const;
+  Instant next_deadline() const;  // When poll() has something to do even if nothing happens.
 
-  // `limit` 0: the flow has nothing to send.
-  void set(uint32_t flow, Rate limit, uint32_t weight);
+  void set(uint32_t flow, Rate limit, uint32_t weight);  // `limit` 0: the flow has nothing to send.
 
   // The rate that we may use.
   double line() const { return line_; }
@@ -52,8 +50,7 @@ class LinkShare {
     if (members_[flow].queued != queued) queued ? queue(flow) : leave_queue(flow);
   }
 
-  // When the rest of a queued flow will have left.
-  void leaves_at(uint32_t flow, Instant at) {
+  void leaves_at(uint32_t flow, Instant at) {  // When the rest of a queued flow will have left.
     members_[flow].leaves = at;
     set_next_leaves(at);
   }
@@ -67,15 +64,13 @@ class LinkShare {
   // A flow of this NIC is added; removed.
   void join() { ++flows_; }
   void leave() { --flows_; }
-  // The number of all flows over the number with a backlog.
-  double spare_fan_out() const {
+  double spare_fan_out() const {  // The number of all flows over the number with a backlog.
     return static_cast<double>(flows_) / static_cast<double>(std::max<size_t>(backlogged_, 1));
   }
   // The network was found clear.
   void note_clear(Instant now) { clear_ = now; }
   Instant clear_since() const { return clear_; }
-  // All active flows must be visited.
-  void touch_all();
+  void touch_all();  // All active flows must be visited.
   size_t poll_changed(std::span<uint32_t> flows);
 
  private:
@@ -91,8 +86,7 @@ class LinkShare {
 
   void set_next_leaves(Instant at) { next_leaves_ = std::min(next_leaves_, at); }
   void visit_leaving(Instant now);
-  // The flow that caused the change needs no visit.
-  void look(uint32_t causer);
+  void look(uint32_t causer);  // The flow that caused the change needs no visit.
   void queue(uint32_t flow);
   void leave_queue(uint32_t flow);
   void divide_queue(uint32_t causer);

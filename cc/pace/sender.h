@@ -63,8 +63,7 @@ class PaceController final : public Controller {
     kGrant,
     kOverdue,  // the receiver's software is late: the grant does not count
   };
-  // What the next decision does about the place of the next packet.
-  enum class Place : uint8_t {
+  enum class Place : uint8_t {  // What the next decision does about the place of the next packet.
     kKeep,
     kAlign,  // to the grid of a new grant
     kBegin,  // the flow was idle: at once, or in the grid of its hold
