@@ -10,7 +10,6 @@
 
 namespace pacecar {
 
-// What limits the rate.
 enum class LimitedBy : uint8_t {
   kLine,         // the sender's link, or this flow's share of the link
   kGrant,        // the receiver
