@@ -56,8 +56,7 @@ class Arrivals {
   // Continues the round. Returns the arrivals that now count; valid until the next call. After an
   // error (of a flush or a copy) nothing can count, and fail() must be called.
   Result<std::span<const Arrival>> advance();
-  // Pending flushes fail; drops everything else.
-  void fail(const Error& why);
+  void fail(const Error& why);  // Pending flushes fail; drops everything else.
 
  private:
   enum class Phase : uint8_t { kNone, kRead, kWrite };
@@ -67,8 +66,7 @@ class Arrivals {
     bool read = false;  // a GPU's word, which is read into its place of the scratch
   };
   using Sums = std::map<At, Sum>;  // in the order of their places in the scratch
-  // A GPU of the round.
-  struct Gpu {
+  struct Gpu {                     // A GPU of the round.
     std::shared_ptr<const CopyEngine> engine;
     std::optional<FlushId> flush;
     std::array<CopyEvent, 2> copies;  // by CopyWay
@@ -76,8 +74,7 @@ class Arrivals {
   };
 
   Result<void> begin();
-  // True: words of GPUs are being copied.
-  Result<bool> count();
+  Result<bool> count();  // True: words of GPUs are being copied.
   Result<bool> through();
   Gpu& gpu_of(const std::shared_ptr<const CopyEngine>& engine);
   Result<void> copy(CopyWay way, const Word& word, size_t place);

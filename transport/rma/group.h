@@ -26,14 +26,12 @@
 
 namespace pacecar::rma {
 
-// A place in a window of this rank or of a peer.
-struct Location {
+struct Location {  // A place in a window of this rank or of a peer.
   const SharedWindow* window = nullptr;
   uint64_t offset = 0;
 };
 
-// Adds `value` to the word there, modulo 2^64.
-struct Signal {
+struct Signal {   // Adds `value` to the word there, modulo 2^64.
   Location word;  // at a multiple of 8 bytes
   uint64_t value = 1;
 };
@@ -47,8 +45,7 @@ class Group final : private Driven {
   static Result<std::unique_ptr<Group>> join(std::shared_ptr<Context> context, size_t nic,
                                              Listener& listener, std::span<const Handle> handles,
                                              size_t rank, uint32_t weight, LogSink log);
-  // Waits at most 100 ms for the last records to reach the peers.
-  ~Group();
+  ~Group();  // Waits at most 100 ms for the last records to reach the peers.
 
   size_t ranks() const { return peers_.size(); }
   size_t nic() const { return nic_; }

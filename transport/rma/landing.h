@@ -37,8 +37,7 @@ class Landing {
     }
     return landing;
   }
-  // No copy may still use it.
-  ~Landing() {
+  ~Landing() {  // No copy may still use it.
     for (const Memory* memory : memory_) (void)context_->deregister_memory(nic_, memory);
   }
   Landing(const Landing&) = delete;

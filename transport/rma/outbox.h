@@ -51,8 +51,7 @@ class Outbox {
   // The peer has left: parts that have not been started fail, and pieces that it has not copied.
   void abandon(const Error& why);
 
-  // The peer has advertised its landing. False: invalid.
-  bool set_landing(const Window& window);
+  bool set_landing(const Window& window);  // The peer has advertised its landing. False: invalid.
   // The peer has copied that many more pieces. False: there were fewer.
   bool delivered(uint64_t pieces);
   // This rank has copied one of the peer's pieces. The report is sent before all waiting parts, as
@@ -80,8 +79,7 @@ class Outbox {
     bool last = true;  // it ends its part
     Operation* operation = nullptr;
   };
-  // A piece in the peer's landing, or a mark after one.
-  struct Piece {
+  struct Piece {                     // A piece in the peer's landing, or a mark after one.
     std::optional<size_t> space;     // nullopt: a mark
     Operation* operation = nullptr;  // of a part's last piece
   };

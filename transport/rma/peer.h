@@ -25,8 +25,7 @@ class Peer {
         windows_(windows),
         arrivals_(arrivals) {}
 
-  // Makes progress. True: something has arrived.
-  bool advance();
+  bool advance();  // Makes progress. True: something has arrived.
 
   // The peer has failed or left: no operations with it.
   bool closed() const { return !outbox_ || left_; }
@@ -49,8 +48,7 @@ class Peer {
   // `memory` is about to be deregistered: a put that waits for it cannot be skipped, as a later
   // signal counts it.
   void withdraw(const Memory* memory);
-  // Sends started parts at once, not with the next poll.
-  void send_now() {
+  void send_now() {  // Sends started parts at once, not with the next poll.
     if (outbox_) outbox_->send_now();
   }
   bool full() const { return outbox_ && (!outbox_->room() || gets_.size() >= Outbox::kMaxWaiting); }
@@ -62,15 +60,13 @@ class Peer {
   // Whether nothing to this peer is outstanding.
   bool idle() const { return !outbox_ || outbox_->idle(); }
   const std::optional<Error>& failure() const { return failure_; }
-  // The peer's failure, once.
-  std::optional<Error> newly_failed() {
+  std::optional<Error> newly_failed() {  // The peer's failure, once.
     return failure_ && !std::exchange(reported_, true) ? failure_ : std::nullopt;
   }
   bool left() const { return left_; }
 
  private:
-  // The most gets that are not answered, in each direction.
-  static constexpr size_t kMaxGets = 64;
+  static constexpr size_t kMaxGets = 64;  // The most gets that are not answered, in each direction.
 
   struct Get {
     Record record;
