@@ -60,8 +60,7 @@ class Comm {
   Result<TestResult> poll(const CommRequest& request) const;
   // A dead peer fails every request of its connection: the same message is logged once.
   nccl::NcclResult report_once(const Error& error);
-  // One must be free.
-  CommRequest* take(Request* request, std::optional<FlushId> flush);
+  CommRequest* take(Request* request, std::optional<FlushId> flush);  // One must be free.
   // Sets *request for a started operation; leaves it nullptr if the connection's queue is full.
   nccl::NcclResult track(const Result<Request*>& started, CommRequest** request);
 

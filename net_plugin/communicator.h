@@ -44,8 +44,7 @@ class Communicator {
   Result<std::unique_ptr<ListenComm>> listen(size_t nic) const;
   // `handle` is NCCL's copy of a handle. An empty pointer means "not yet, call again".
   Result<std::unique_ptr<SendConnection>> connect(size_t nic, const void* handle);
-  // Peers that may send to us at once; 0: unknown. Cheap.
-  void expect(uint32_t senders);
+  void expect(uint32_t senders);  // Peers that may send to us at once; 0: unknown. Cheap.
   // Logs it if data packets do not have this traffic class, the same one once.
   void check_traffic_class(std::optional<uint32_t> wanted);
 

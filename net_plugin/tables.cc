@@ -155,8 +155,7 @@ NcclResult init(nccl::Logger logger) noexcept {
   return init(&g_context, logger, nccl::kUndefined);
 }
 
-// The context for entry points; nullptr before init.
-void* process_context() noexcept {
+void* process_context() noexcept {  // The context for entry points; nullptr before init.
   const std::lock_guard lock(g_mutex);
   return g_context;
 }

@@ -20,8 +20,7 @@ constexpr int kNewestTuner = 7;
 enum class TunedFunction : int { kBroadcast, kReduce, kAllGather, kReduceScatter, kAllReduce };
 constexpr int kTunedFunctions = 5;
 
-// NCCL_ALGO_*; version 3 began with six.
-enum class TunedAlgorithm : int {
+enum class TunedAlgorithm : int {  // NCCL_ALGO_*; version 3 began with six.
   kTree,
   kRing,
   kCollNetDirect,

@@ -9,8 +9,7 @@
 
 namespace pacecar::nccl {
 
-// Memory, registered with one end of a connection.
-class Registration {
+class Registration {  // Memory, registered with one end of a connection.
  public:
   Registration(const Host& host, void* comm, std::span<uint8_t> data);
   ~Registration();
@@ -26,8 +25,7 @@ class Registration {
   void* memory_ = kGarbage;
 };
 
-// Memory in pages that nothing else shares.
-class Pages {
+class Pages {  // Memory in pages that nothing else shares.
  public:
   explicit Pages(size_t bytes);
   ~Pages();
@@ -35,8 +33,7 @@ class Pages {
   Pages& operator=(const Pages&) = delete;
 
   std::span<uint8_t> bytes() const { return bytes_; }
-  // From here on every access is a fault, as after free().
-  void forbid_access() const;
+  void forbid_access() const;  // From here on every access is a fault, as after free().
 
  private:
   std::span<uint8_t> bytes_;

@@ -77,8 +77,7 @@ class Communicator {
   NcclResult init(int traffic_class = kUndefined) { return init(&context_, traffic_class); }
   void start();  // unless it is started
   void finalize();
-  // Another communicator, which the caller finalizes.
-  void* another_context();
+  void* another_context();  // Another communicator, which the caller finalizes.
   int device_count() const;
   NetPropertiesV12 properties(int device) const;
 

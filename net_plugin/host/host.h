@@ -26,8 +26,7 @@ struct Ends {
   void* receive = nullptr;
 };
 
-// Registered memory of one message.
-struct Part {
+struct Part {  // Registered memory of one message.
   std::span<uint8_t> data;
   int tag = 0;
   void* memory = nullptr;

@@ -28,8 +28,7 @@ namespace {
 
 using nccl::NcclResult;
 
-// Holds the Context, which may outlive the communicator (after an abort).
-struct Collective {
+struct Collective {  // Holds the Context, which may outlive the communicator (after an abort).
   std::shared_ptr<Context> context;
   std::unique_ptr<rma::Group> group;
 };

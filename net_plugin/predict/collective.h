@@ -65,14 +65,12 @@ struct Collective {
 // Whether NCCL, or a library like it, has this algorithm for this operation.
 bool supported(Operation operation, Algorithm algorithm);
 
-// A tree or a chain: the buffer goes in pieces.
-bool goes_in_pieces(const Collective& collective);
+bool goes_in_pieces(const Collective& collective);  // A tree or a chain: the buffer goes in pieces.
 
 // Bus bandwidth over algorithm bandwidth, as nccl-tests define them.
 double bus_factor(Operation operation, uint32_t ranks);
 
-// What the library above the transport costs, and how it divides buffers.
-struct ProtocolCosts {
+struct ProtocolCosts {  // What the library above the transport costs, and how it divides buffers.
   double launch_s = 0;  // once per operation
   double step_s = 0;    // of a GPU per step over the network: it waits, sums, notifies the proxy
   double local_step_s = 0;  // of a GPU per step over NVLink, beyond the link's own latency

@@ -29,8 +29,7 @@ double uneven_weight(uint32_t flow) {
   return 1 + kSpread * (2 * part - 1);
 }
 
-// How long a packet waits at each link of the core. `links` must outlive it.
-class CoreQueues {
+class CoreQueues {  // How long a packet waits at each link of the core. `links` must outlive it.
  public:
   explicit CoreQueues(std::span<const Link> links) : links_(links), queues_(links.size()) {
     for (uint32_t i = 0; i < links.size(); ++i) {
@@ -38,8 +37,7 @@ class CoreQueues {
     }
   }
 
-  // Starts an update: a call of add() follows for each flow that sends.
-  void begin() {
+  void begin() {  // Starts an update: a call of add() follows for each flow that sends.
     for (const uint32_t link : core_) queues_[link] = {};
   }
 
@@ -225,8 +223,7 @@ class FluidRun {
     for (size_t i = 0; i < active_.size(); ++i) core_.add(set_.flows_[active_[i]], found_[i]);
   }
 
-  // Goes to the next event, and handles all events of that time.
-  void advance() {
+  void advance() {  // Goes to the next event, and handles all events of that time.
     double next = events_.empty() ? std::numeric_limits<double>::infinity() : events_.top().time;
     for (size_t i = 0; i < active_.size(); ++i) {
       next = std::min(next, now_ + states_[active_[i]].left / found_[i].rate);

@@ -26,8 +26,7 @@ class Recorder {
 
   explicit Recorder(Clock clock) : clock_(clock) {}
 
-  // A context; nullptr: too many communicators.
-  void* open(const Identity& identity);
+  void* open(const Identity& identity);  // A context; nullptr: too many communicators.
   void close(const void* context);
 
   // A handle; nullptr: unknown context. An unknown parent counts as none.

@@ -51,15 +51,13 @@ struct PossibleCluster {
 // naming the fact that is unknown or does not fit; NCCL's own choices stand then.
 Result<std::vector<PossibleCluster>> clusters_of(const Facts& facts);
 
-// A call of NCCL.
-struct Call {
+struct Call {  // A call of NCCL.
   nccl::TunedFunction function{};
   size_t bytes = 0;
   int operations = 1;  // that NCCL would launch together
 };
 
-// NCCL's table: rows by algorithm, columns by protocol.
-struct CostView {
+struct CostView {  // NCCL's table: rows by algorithm, columns by protocol.
   float* entries = nullptr;
   int algorithms = 0;
   int protocols = 0;
@@ -110,8 +108,7 @@ class Tuner {
   std::vector<Table> tables_;
 };
 
-// The tuner of one communicator.
-struct Tuning {
+struct Tuning {  // The tuner of one communicator.
   Tuning(Tuner what, bool only_observes) : tuner(std::move(what)), observes(only_observes) {}
 
   const Tuner tuner;
@@ -134,8 +131,7 @@ class Tuners {
     const std::lock_guard lock(mutex_);
     tunings_.erase(reinterpret_cast<uintptr_t>(context));
   }
-  // nullptr: unknown context.
-  std::shared_ptr<Tuning> find(const void* context) const {
+  std::shared_ptr<Tuning> find(const void* context) const {  // nullptr: unknown context.
     const std::lock_guard lock(mutex_);
     const auto found = tunings_.find(reinterpret_cast<uintptr_t>(context));
     return found == tunings_.end() ? nullptr : found->second;
