@@ -51,8 +51,7 @@ struct RcEndpoint {
   bool operator==(const RcEndpoint&) const = default;
 };
 
-// `endpoint` must be valid.
-QueuePairAddress encode(const RcEndpoint& endpoint);
+QueuePairAddress encode(const RcEndpoint& endpoint);  // `endpoint` must be valid.
 // Errors: kPeer (unknown format, wrong length, or not valid).
 Result<RcEndpoint> decode_rc_endpoint(std::span<const uint8_t> bytes);
 

@@ -56,8 +56,7 @@ class LaneRecovery {
   uint32_t generation() const { return generation_; }
   Instant deadline() const { return deadline_; }
 
-  // The lane must be up again by `deadline`.
-  void on_failed(Instant deadline);
+  void on_failed(Instant deadline);  // The lane must be up again by `deadline`.
   // Whether the new connection may fail before we use it. It may fail by itself, or because the
   // peer uses it before we know that it is joined. Recovery then continues to kUp, and the lane
   // fails again from there.
@@ -71,13 +70,11 @@ class LaneRecovery {
   bool offered() const { return offer_.has_value(); }
   const RecoveryMessage& offer() const { return *offer_; }
 
-  // The next step; `path_ready`: a new connection may be made.
-  Step next(bool path_ready) const;
+  Step next(bool path_ready) const;  // The next step; `path_ready`: a new connection may be made.
   void on_replaced() { go_to(State::kReplaced); }
   void on_sent() { sent_ = true; }
   void on_joined() { go_to(State::kJoined); }
-  // True: the new connection has failed meanwhile.
-  bool on_used();
+  bool on_used();  // True: the new connection has failed meanwhile.
 
  private:
   void go_to(State state) {

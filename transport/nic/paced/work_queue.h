@@ -15,8 +15,7 @@ class WorkQueue {
  public:
   explicit WorkQueue(uint32_t capacity) : entries_(capacity) {}
 
-  // Takes as many as there is room for.
-  size_t post(std::span<const WorkRequest> work_requests);
+  size_t post(std::span<const WorkRequest> work_requests);  // Takes as many as there is room for.
 
   // The number of work requests that pop_completed() has not returned yet.
   size_t size() const { return entries_.size(); }
@@ -39,8 +38,7 @@ class WorkQueue {
   // The memory is deregistered: fails the work requests that use it and wait, now or when they are
   // put back later.
   void revoke(uint32_t local_key);
-  // Whether a lane may still use the memory.
-  bool in_use(uint32_t local_key) const;
+  bool in_use(uint32_t local_key) const;  // Whether a lane may still use the memory.
 
   // The next completed work request, in order; false: none yet.
   bool pop_completed(WorkRequest* request, CompletionStatus* status);
