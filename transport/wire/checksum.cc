@@ -31,7 +31,6 @@ uint64_t word_at(const uint8_t* at) {
   return crc;
 }
 
-// The header of a data packet.
 constexpr size_t kDataHeaderWords = 5;
 [[gnu::always_inline]] inline uint32_t by_words(uint32_t crc, const uint8_t* at) {
   uint64_t state = crc;

@@ -64,8 +64,7 @@ inline PacketKind classify(std::span<const uint8_t> datagram) {
   return PacketKind::kMalformed;
 }
 
-// One packet of a write.
-struct DataHeader {
+struct DataHeader {                // One packet of a write.
   Opcode opcode = Opcode::kWrite;  // kWrite or kWriteWithImm
   // The sender needs an acknowledgement to continue: the receiver should not wait for more packets.
   bool ack_request = false;
@@ -172,8 +171,7 @@ class TelemetryView {
     const uint8_t* from = &bytes_[kTelemetryHopBytes * hop];
     return {load_be32(from), load_be32(from + 4), load_be32(from + 8), load_be32(from + 12)};
   }
-  // False: a hop has rate 0, which no port has.
-  bool valid() const;
+  bool valid() const;  // False: a hop has rate 0, which no port has.
 
  private:
   std::span<const uint8_t> bytes_;
@@ -195,8 +193,7 @@ enum class Syndrome : uint8_t {
   kQuestion = 3,  // it was a question, and has arrived
 };
 
-// The refusal of one data packet.
-struct Nak {
+struct Nak {  // The refusal of one data packet.
   uint32_t destination_qp = 0;
   uint32_t psn = 0;             // of the refused packet; of a question: the bytes of its datagram
   uint32_t echo_timestamp = 0;  // of the refused packet: identifies the transmission

@@ -12,8 +12,7 @@
 
 namespace pacecar::roce {
 
-// Source and destination, with the UDP ports; both of the same IP version.
-struct Route {
+struct Route {  // Source and destination, with the UDP ports; both of the same IP version.
   const Address& source;
   const Address& destination;
   // The IPv4 header's identification, flags and offset as one word.
@@ -73,8 +72,7 @@ class IdentificationEffect {
   Multiplier backward_;  // the inverse
 };
 
-// A cache, because datagrams of the same sizes come again and again.
-class IdentificationEffects {
+class IdentificationEffects {  // A cache, because datagrams of the same sizes come again and again.
  public:
   const IdentificationEffect& of_size(size_t datagram_bytes) {
     IdentificationEffect& effect = effects_[datagram_bytes / 4 % effects_.size()];

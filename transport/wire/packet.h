@@ -44,8 +44,7 @@ inline constexpr uint32_t kIpv4Fragment = 0x5043'4000;
 // The same word as UDP sockets send it, without an identification.
 inline constexpr uint32_t kIpv4Unidentified = 0x0000'4000;
 
-// One datagram to send: header, payload and trailer, gathered in this order.
-struct TxPacket {
+struct TxPacket {  // One datagram to send: header, payload and trailer, gathered in this order.
   std::span<const uint8_t> header;   // valid until PacketIo::send returns
   std::span<const uint8_t> payload;  // in registered memory; may be empty
   std::span<const uint8_t> trailer;  // valid until PacketIo::send returns; may be empty
@@ -68,8 +67,7 @@ struct RxPacket {
   // Payload bytes between header and trailer that are not in `bytes`, from a simulator that carries
   // only the length of payload. The receiver counts them as arrived.
   Bytes elided = 0;
-  // A switch has cut off payload and trailer instead of dropping the packet.
-  bool trimmed = false;
+  bool trimmed = false;  // A switch has cut off payload and trailer instead of dropping the packet.
   bool trimmed_in_core = false;  // by another switch than the last one; false when unknown
   std::span<const TelemetryHop> telemetry;  // in the order of the hops; empty without such switches
   // As kIpv4Fragment, the received word; valid with PacketIoCaps::sees_ipv4_header.
