@@ -68,14 +68,12 @@ class BasicShareSeat {
     return false;
   }
 
-  // The slot is still ours.
-  bool holds() const {
+  bool holds() const {  // The slot is still ours.
     const uint64_t own = process_.owner();
     return own != 0 && index_ != kNone && slot().owner.load() == own;
   }
 
-  // Frees the slot of a process that has ended.
-  void release_if_ended(size_t index) {
+  void release_if_ended(size_t index) {  // Frees the slot of a process that has ended.
     uint64_t owner = table_.slots[index].owner.load();
     if (owner == 0 || owner == process_.owner() || !process_.ended(owner)) return;
     if (!table_.slots[index].owner.compare_exchange_strong(owner, 0)) return;
@@ -121,8 +119,7 @@ class BasicShareSeat {
            !share_beat_lives(directions[1].beat.load(), now, kLongSilence);
   }
 
-  // A forked child leaves its parent's slot alone.
-  void leave() {
+  void leave() {  // A forked child leaves its parent's slot alone.
     uint64_t own = process_.owner();
     if (index_ == kNone || own == 0) return;
     if (!slot().owner.compare_exchange_strong(own, 0)) return;

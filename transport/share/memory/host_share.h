@@ -25,8 +25,7 @@
 
 namespace pacecar {
 
-// pacecar-UID in /dev/shm.
-std::string default_share_directory();
+std::string default_share_directory();  // pacecar-UID in /dev/shm.
 
 struct UnmapTable {
   void operator()(ShareTable* table) const;
@@ -61,8 +60,7 @@ class HostShare {
   ShareMember member_;
 };
 
-// A process that shares a link.
-struct LinkSharer {
+struct LinkSharer {  // A process that shares a link.
   struct Direction {
     LinkClaim claim;
     Rate taking;
@@ -71,8 +69,7 @@ struct LinkSharer {
 
     // As others count it.
     Rate demand() const { return lives ? claim.demand : Rate(); }
-    // The most that it uses.
-    Rate part() const {
+    Rate part() const {  // The most that it uses.
       return lives ? std::min({taking, claim.demand, learnt > Rate() ? learnt : taking}) : Rate();
     }
   };
