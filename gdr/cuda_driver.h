@@ -12,8 +12,7 @@
 
 namespace pacecar {
 
-// The library's functions; a function that is not required may be null.
-struct CudaEntryPoints {
+struct CudaEntryPoints {  // The library's functions; a function that is not required may be null.
 #define PACECAR_CUDA_ENTRY(member, symbol, required, ...) \
   cuda::Status (*member)(__VA_ARGS__) = nullptr;
 #include "gdr/cuda_entry_points.def"

@@ -28,8 +28,7 @@
 
 namespace pacecar {
 
-// Addresses from `begin` up to and without `end`.
-struct AddressRange {
+struct AddressRange {  // Addresses from `begin` up to and without `end`.
   uint64_t begin = 0;
   uint64_t end = 0;
   auto operator<=>(const AddressRange&) const = default;
