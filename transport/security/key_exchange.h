@@ -19,8 +19,7 @@ class KeyExchange {
  public:
   using PublicKey = std::array<uint8_t, 32>;
 
-  // `seed`: 32 bytes that nobody can guess.
-  explicit KeyExchange(const Secret& seed);
+  explicit KeyExchange(const Secret& seed);  // `seed`: 32 bytes that nobody can guess.
 
   const PublicKey& public_key() const { return public_key_; }
   // nullopt: `peer` is one of the few public keys that would give a secret known to everyone.

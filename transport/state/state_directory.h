@@ -46,11 +46,9 @@ class StateDirectory {
     FileDescriptor socket;
     std::string name;
   };
-  // A socket that listens under a new name. Errors: kSystem.
-  Result<Listening> listen() const;
+  Result<Listening> listen() const;  // A socket that listens under a new name. Errors: kSystem.
   void remove(const std::string& name) const;
-  // Removes the sockets of processes that were killed.
-  void remove_stale() const;
+  void remove_stale() const;  // Removes the sockets of processes that were killed.
 
   // Names of sockets, at most kMaxSockets; some may be stale.
   std::vector<std::string> sockets() const;
