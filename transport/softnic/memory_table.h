@@ -1,12 +1,10 @@
 // MemoryTable: the registered regions and bound windows of a NIC, by key. It checks every access of
 // a packet: the key is known, the range is within bounds, and the right is granted.
-//
 // Peers address a region from a random base on, not by its local address, which is easy to guess.
 // An attacker must guess key and base together, 32 + 42 bits, because no answer reveals that one of
 // them is right; each 2 MiB of a region is another target. At 10^7 packets per second, with 1 TiB
 // registered, that takes a century. Therefore refusals are only counted
 // (NicCounters::access_errors) in extended mode, and end no queue pair.
-//
 // Bounded: an open-addressing table of twice the number of regions, allocated once; untouched pages
 // take no memory. Thread rule: one owner.
 #pragma once

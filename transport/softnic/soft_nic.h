@@ -1,15 +1,11 @@
 // SoftNic: an RDMA NIC as a pure state machine. Each connection has a wire mode: extended mode, in
 // which every packet carries the remote address of its payload, so that packets may take any path
 // and arrive in any order; or standard RC over RoCE v2, for peers of any kind.
-//
 // Towards the message layer it is a Nic. Below, an engine connects it to a packet I/O and drives it
 // with packets and time: on_packets, on_time, poll_transmit, next_deadline. It has no I/O, clock or
 // thread, and allocates nothing once its queue pairs are created.
-//
 // It keeps the slots of queue pairs, memory, timers and completions. A QueuePairEnd implements the
-// mode of a queue pair: extended/, rc/, datagram/.
-//
-// Thread rule: one thread at a time.
+// mode of a queue pair: extended/, rc/, datagram/. Thread rule: one thread at a time.
 #pragma once
 
 #include <memory>

@@ -1,10 +1,7 @@
 // ExtendedEnd: one end of a connection in extended mode: requester, responder and seals of its
 // packets, and how it fills its turn. ExtendedReceiver gives it the received packets.
-//
 // The queue pairs with one peer's NIC are siblings: acknowledgements and control writes of one may
-// travel with the data of another.
-//
-// Thread rule: one owner.
+// travel with the data of another. Thread rule: one owner.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 // ReceiveWindow: which packets of a peer have arrived: the cumulative sequence number, and a bitmap
 // of the packets beyond it. It classifies each packet as new, a duplicate, or outside any live
 // sender's window, and provides the bitmap of the selective acknowledgement.
-//
 // Invariant: every packet below cumulative() has arrived, cumulative() itself has not, and no
 // packet at or beyond cumulative() + size has. Thread rule: one owner.
 #pragma once

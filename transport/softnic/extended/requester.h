@@ -1,11 +1,8 @@
 // Requester: the sending half of a queue pair in extended mode. It cuts work requests into packets,
 // retransmits lost packets, and completes work requests in the order of posting, when the peer has
-// all their bytes.
-//
-// A work request that the peer refuses, or whose memory is deregistered, fails alone: its packets
-// are taken back (sent without payload and marked so). So the sequence of PSNs has no gaps, and the
-// queue pair continues with its other work requests.
-//
+// all their bytes. A work request that the peer refuses, or whose memory is deregistered, fails
+// alone: its packets are taken back (sent without payload and marked so). So the sequence of PSNs
+// has no gaps, and the queue pair continues with its other work requests.
 // Bounded; allocates once. Thread rule: one owner.
 #pragma once
 

@@ -1,10 +1,8 @@
 // Responder: the receiving half of a queue pair in extended mode. It places the packets of the
 // peer's writes in memory, in any order and each exactly once, and records which packets are to be
 // acknowledged.
-//
 // A packet's bytes are written only if the packet is new (its PSN has never been accepted) and key,
 // bounds and rights allow it. So a late duplicate never touches a buffer that is in use again.
-//
 // Bounded; allocates once. Thread rule: one owner.
 #pragma once
 

@@ -1,7 +1,6 @@
 // The packets of a queue pair in flight: when each was sent, on which path, and whether it is
 // acknowledged. Losses are found by time, not by order (RACK, RFC 8985): a packet is lost when one
 // that was sent sufficiently later has arrived. So packets may take any number of paths.
-//
 // Invariants: unacknowledged() <= every packet in flight < next(); next() - unacknowledged() never
 // exceeds the size. A packet is acknowledged or in one of two lists: in flight, ordered by the time
 // of its last transmission; or lost, ordered by the time at which the loss was found. Bounded:

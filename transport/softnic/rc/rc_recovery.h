@@ -1,12 +1,8 @@
 // RcRecovery: replaces a connection of standard RC that has failed by another one
-// (transport/nic/lanes), with requests and rights as before.
-//
-// No message is lost or delivered twice: each end counts the writes with immediate that it
-// receives, and a failed end receives nothing more under its old queue pair number. A request is
-// sent again only when the peer has reported that its end is replaced, too, and how many writes
-// have arrived.
-//
-// Thread rule: one owner.
+// (transport/nic/lanes), with requests and rights as before. No message is lost or delivered twice:
+// each end counts the writes with immediate that it receives, and a failed end receives nothing
+// more under its old queue pair number. A request is sent again only when the peer has reported
+// that its end is replaced, too, and how many writes have arrived. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>

@@ -1,18 +1,13 @@
 // RcRequester: the sending half of a queue pair of standard RC or UC. It cuts work requests into
 // packets, goes back to the first missing packet after a loss, and completes work requests in the
 // order of posting (InfiniBand Architecture Specification vol. 1, 9.7.3 to 9.7.5).
-//
 // A read takes as many PSNs as its response has packets. It is requested in pieces, so that the
 // window bounds the bytes in flight; the responses acknowledge it. An atomic is handled as a read
 // of one word: the responder keeps the result for a repeated request.
-//
 // The connection ends (failure()) if the peer refuses a request, or if memory is deregistered while
 // its packets are in flight. restart() continues over another connection with the requests that the
-// peer has not received. A work request of which nothing has been sent fails alone.
-//
-// Packets of UC are not acknowledged: they count as arrived when the packet I/O has them
-// (on_handed_over).
-//
+// peer has not received. A work request of which nothing has been sent fails alone. Packets of UC
+// are not acknowledged: they count as arrived when the packet I/O has them (on_handed_over).
 // Invariants: unacknowledged_ <= next_ <= highest_; work requests get their PSNs in order, when
 // their first packet is made. Bounded; allocates once. Thread rule: one owner.
 #pragma once
