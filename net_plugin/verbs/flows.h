@@ -1,10 +1,7 @@
 // The flows of this process, one for each peer's address, under one congestion control. Queue pairs
 // join the flow of their peer; the NIC applies its limits, and reports signals.
-//
 // No peer grants rates, as programs of verbs exchange only queue pair numbers: each flow follows
-// its sender's signals and link.
-//
-// Thread rule: one thread at a time. Time is an argument.
+// its sender's signals and link. Thread rule: one thread at a time. Time is an argument.
 #pragma once
 
 #include <array>

@@ -1,10 +1,7 @@
 // The NIC of a device in this process, and who drives it: the threads that poll completion queues,
 // or a keeper thread (transport/engine/progress_driver.h). All contexts of the process that open
-// the device share it.
-//
-// A program that polls memory for a peer's writes, or sleeps, makes no calls: then the keeper finds
-// waiting packets after a nap, and leads.
-//
+// the device share it. A program that polls memory for a peer's writes, or sleeps, makes no calls:
+// then the keeper finds waiting packets after a nap, and leads.
 // Thread rule: call with mutex() held, except open() and the calls that say otherwise. The mutex
 // also guards the completion queues and the queue pairs.
 #pragma once

@@ -2,9 +2,7 @@
 // type 1, and gives it a new key, which is valid on all queue pairs. A work request binds a window
 // of type 2 to a key whose lower 8 bits the program chooses; the key is valid on the queue pair of
 // the work request, until a work request of this end or of the peer invalidates it.
-//
 // Binding and invalidation take effect when they are posted.
-//
 // Thread rule: call with the NIC's mutex held.
 #pragma once
 

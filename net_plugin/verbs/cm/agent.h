@@ -1,12 +1,9 @@
 // Queue pair 1 of a device: sends, repeats and receives the messages of connection management, and
 // passes each one to its end of a connection.
-//
 // Each process of a peer's address has a queue pair 1, by its slot (roce::general_services_of); one
 // of the processes has the service. A request goes first to slot 0, which NICs and rdma_rxe use as
 // well; if that process refuses or does not answer, to all slots.
-//
 // A peer cannot act for another host: an end accepts messages from its peer's address only.
-//
 // Thread rule: call with the NIC's mutex held.
 #pragma once
 
