@@ -1,12 +1,9 @@
-// ProgressDriver: the keeper, a thread that drives something while the application's threads do
-// not (progress_state.h). It is the one of an engine, of a device of the verbs library, of a
-// libfabric domain and of a group of one-sided operations.
-//
-// Sleeping. The keeper announces its sleep while it holds the lock of the driven object, then looks
-// once more whether work was submitted, and sleeps. A thread that submits without the lock stores
-// first and then calls wake(); so one of the two sees the other. A thread that changes a deadline
-// calls note_call() with it after the turn.
-//
+// ProgressDriver: the keeper, a thread that drives something while the application's threads do not
+// (progress_state.h). It is the one of an engine, of a device of the verbs library, of a libfabric
+// domain and of a group of one-sided operations. Sleeping. The keeper announces its sleep while it
+// holds the lock of the driven object, then looks once more whether work was submitted, and sleeps.
+// A thread that submits without the lock stores first and then calls wake(); so one of the two sees
+// the other. A thread that changes a deadline calls note_call() with it after the turn.
 // Thread rule: any thread, except as noted.
 #pragma once
 

@@ -1,6 +1,5 @@
 // Who drives a NIC: the application's threads that call, or a thread of ours, the keeper, while
 // they do not. The state of one keeper, which decides from the times of calls and turns.
-//
 //                    called lately                    nothing moved for `spin`
 //         +------------------------------+        +------------------------------+
 //         v                              |        |                              v
@@ -11,7 +10,6 @@
 //      |                             |      nobody calls                           |
 //      |                             |                                             |
 //      +-- callers leave work ---> kLeading ------- nothing moved for `spin` ------+
-//
 // A keeper that its callers do not need goes from kCallers to kNobody, too.
 // Pure: time is an argument. Thread rule: the keeper's thread.
 #pragma once

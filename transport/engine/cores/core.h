@@ -1,10 +1,8 @@
 // Core: a processor core of a software NIC, except its first. It has a SoftNic on its own packet
 // I/O, and rings over which the NIC's owner sends writes and limits, and receives completions,
 // signals and arrivals. The core's thread takes none of the owner's locks, and the owner waits for
-// it only during set-up.
-//
-// Thread rule: the owner's thread calls the functions under "owner". One other thread calls turn(),
-// or the owner's thread if this is the only one.
+// it only during set-up. Thread rule: the owner's thread calls the functions under "owner". One
+// other thread calls turn(), or the owner's thread if this is the only one.
 #pragma once
 
 #include <array>

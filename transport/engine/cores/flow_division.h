@@ -1,12 +1,9 @@
 // FlowDivision: divides a flow's writes and limits among the cores of its NIC.
-//
 // A write goes to the core that is expected to finish it first: the one with the smallest backlog
 // of this flow over its share. Shares follow the rates that busy cores achieve. Rate, window, burst
 // and credit are divided by share among cores with work: their sum never exceeds the flow's limits.
-//
 // Flows that one core can carry stay on one core, spread over the cores. Small writes stay on the
 // first core, which needs no other thread, unless its backlog is large.
-//
 // Pure. Thread rule: one thread at a time.
 #pragma once
 

@@ -1,12 +1,10 @@
 // MultiCoreNic: a software NIC on several processor cores. Its user sees one Nic; a MultiCorePort
 // drives it.
-//
 // Each core is a SoftNic with its own packet I/O. All have the same regions with the same keys. A
 // paced queue pair has an end on each core, a lane. The lanes are connected one to one with those
 // of the peer; between NICs with different numbers of cores the smaller number is used. Writes are
 // divided among the lanes (FlowDivision). They arrive in any order, and their completions are
 // returned in the order of posting. Queue pairs without pacing are on the first core only.
-//
 // Thread rule: one thread at a time, that of the first core.
 #pragma once
 
