@@ -1,6 +1,5 @@
 // The lanes of a bonded connection, each a messenger's connection between two NICs, and the notes
 // by which its ends agree how to continue without a lane.
-//
 //   sender                                   receiver
 //     complaint: these lanes are lost   ->
 //                                       <-   pause: post no more writes; these lanes are lost
@@ -13,7 +12,6 @@
 //                                       <-   resume: over these lanes, from this slot on; of the
 //                                            earlier slots these are done
 //     sends the other messages again; resumed ->
-//
 // A pause may begin without a complaint. Every note goes over every living lane; the newest counts.
 // Complaint, pause and paused name the lost lanes, resume the remaining ones. BondKeeper's thread
 // does all of this. Thread rule: as the connection's own, whose lock is held.
