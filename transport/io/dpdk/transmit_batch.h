@@ -1,5 +1,4 @@
 // TransmitBatch: puts the packets of one burst into DPDK's buffers. Thread rule: as PacketIo.
-//
 // If the device copies before its burst call returns (DpdkPort::copies_on_send), the payload is not
 // copied here: the same buffers point to the payloads of every burst. The device "frees" them,
 // which only decrements a reference count that is restored. Otherwise packets are copied, because a
