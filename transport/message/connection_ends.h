@@ -1,6 +1,5 @@
 // ConnectionEnds: what SendSide and ReceiveSide have in common. Each end of a connection has a
 // table that the peer writes, and writes close words and notes into the peer's table.
-//
 // End is SendEnd or ReceiveEnd: a ConnectionEnd with a `queue`, the types of its own Table and of
 // PeerTable, and kSide, the number in the WorkId of its writes.
 // Pure; one thread. Memory is allocated only when a connection is made.

@@ -1,12 +1,9 @@
 // Eager messages: small ones that leave before the receiver's buffer is known.
-//
 // The sender copies such a message into a cell of its own memory, so the application's buffer is
 // free at once, and writes it, behind a header, into the receiver's cell of the same number.
 // Messages that are sent before that write leaves share it: a train. The receiver copies each
 // message into the buffer that it would have gone to anyway: the first of its tag that no earlier
-// message takes. CTS slots return the cells (CtsSlot::eager_freed).
-//
-// Pure; one thread.
+// message takes. CTS slots return the cells (CtsSlot::eager_freed). Pure; one thread.
 #pragma once
 
 #include <algorithm>

@@ -1,10 +1,8 @@
 // Messenger: messages between NICs, over the flows of one NIC and the connections that share them.
 // The same over every kind of Nic. Its parts own their state: ControlWrites, RateControl,
 // FlowTable, SendSide and ReceiveSide. Messenger gives them their turns, and carries each
-// completion of the NIC to the part that it belongs to.
-//
-// Pure: no clock, I/O or thread; memory is allocated only when flows and connections are made.
-// Thread rule: one thread at a time.
+// completion of the NIC to the part that it belongs to. Pure: no clock, I/O or thread; memory is
+// allocated only when flows and connections are made. Thread rule: one thread at a time.
 #pragma once
 
 #include <array>

@@ -1,17 +1,13 @@
 // The sends of one connection: matches sends with the receiver's posted buffers and turns them
 // into writes. The oldest receive request comes first; among its buffers the tag chooses.
-//
 // A send lies where the application has made it, and the queue refers to it until it is done for
 // the application. If eager messages are enabled, a small send is copied into a cell as soon as it
 // may leave, and is then done; its cell does the rest. It may leave before its buffer is known,
 // unless an earlier send may not. It then goes to one of the receiver's cells, and its CTS slot is
 // skipped when that arrives. Short sends that come together go to a cell by one write, whether or
-// not their buffers are known.
-//
-// A put counts as a write of the next message: it goes to an address that it names itself, and the
-// message is complete only when the put is. Connections with eager messages have no puts, as they
-// have no slots.
-//
+// not their buffers are known. A put counts as a write of the next message: it goes to an address
+// that it names itself, and the message is complete only when the put is. Connections with eager
+// messages have no puts, as they have no slots.
 // Bounds: kMaxSends sends that are not done for the application. Pure; one thread.
 #pragma once
 
