@@ -1,15 +1,11 @@
 // A simulated fabric: hosts' ports, switches and cables of a Topology, on the virtual clock of an
 // EventLoop. A host's port is a PacketIo, so that the code above runs as in production.
-//
 //   host port (NIC queues) --cable--> switch: route, admit, queue --cable--> ... --> inbox --> wake
-//
 // A switch chooses among equally short ways by a hash of source, destination and path (UDP source
 // port), salted per switch; so a flow that changes its path per packet sprays. Control packets and
-// trimmed headers go before data.
-//
-// Faults are set from outside at any time. The same topology, configuration, seed and calls give
-// the same run, which trace_hash() shows. Thread rule: one thread; ports live as long as the
-// fabric.
+// trimmed headers go before data. Faults are set from outside at any time. The same topology,
+// configuration, seed and calls give the same run, which trace_hash() shows. Thread rule: one
+// thread; ports live as long as the fabric.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,5 @@
 // Applies SimFaults to packets at the first switch of their path, and stalls to the ports of
-// processes.
-// Thread rule: the fabric's thread.
+// processes. Thread rule: the fabric's thread.
 #pragma once
 
 #include <cstddef>
