@@ -96,8 +96,7 @@ struct FlowStats {
   uint32_t sharing = 1;  // flows that competed for the sender's link when this one sent last
 };
 
-// What limits a flow whose rate is environment.line_rate: the link, or rate_max where that is
-// less.
+// What limits a flow whose rate is environment.line_rate: the link, or rate_max where that is less.
 constexpr LimitedBy limit_at_line(const FlowEnvironment& environment) {
   const bool bounded =
       environment.rate_max > Rate() && environment.rate_max <= environment.line_rate;

@@ -1,7 +1,6 @@
 // Credit: units and limits of the receiver's permission to send, for both ends (rccc.h and sird.h
 // at the sender, credit_share.h and sird_share.h at the receiver) and for the control words between
 // them (grant_word.h).
-//
 // Credit and wish are cumulative counts of payload bytes that grow by whole units and travel modulo
 // 2^24 units: the next control word replaces a lost one, and a late one changes nothing. Both ends
 // use the same constants. Pure; any thread.

@@ -1,12 +1,9 @@
 // HostLink: one direction of a NIC's link that several processes of a host share. Every process
 // publishes what its flows could use; all compute the same weighted max-min parts from the same
 // data:
-//
 //   sum over processes of min(W_p * mu, d_p) = C;  part of p = min(W_p * mu, d_p)
-//
 // A smaller part takes effect at once, a larger one when the other parts have been cut for it:
 // parts in use never exceed C in total for longer than one poll of the slowest process.
-//
 // Purity as for Controller: an implementation reads and writes memory, nothing else. One thread.
 #pragma once
 

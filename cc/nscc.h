@@ -1,13 +1,11 @@
 // `nscc`: the network signal congestion control of UEC 1.0, a window steered by two signals of each
 // packet, ECN mark and delay. Rules that the specification leaves open, and all values, are those
 // of UEC's reference simulator. papers.md maps rules to functions.
-//
 // Inside, bytes are bytes on the wire, as in the constants' definitions; the window of a decision
 // is payload. Packets are not paced. A window outlasts messages: the next message begins with it.
 // `mnscc` (arXiv 2509.07907) reacts to the median of the newest delays in place of the newest one:
-// packets of a flow take many paths, and one congested path does not speak for them.
-// Invariant: one packet <= window <= max(one packet, window_max()). Purity and thread rule
-// as for Controller.
+// packets of a flow take many paths, and one congested path does not speak for them. Invariant: one
+// packet <= window <= max(one packet, window_max()). Purity and thread rule as for Controller.
 #pragma once
 
 #include <array>

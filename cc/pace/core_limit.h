@@ -1,13 +1,10 @@
 // CoreLimit: c_f, what the paths between two edge links carry for one flow, estimated from delays,
 // marks and losses. The NIC reacts first, by re-routing, path by path; a flow slows down only when
 // the median packet of a round trip was late or many were lost, that is when most paths are bad.
-//
 // The law: spec.md, section 7; c, C, d, T and x are the same here. Not counted are packets sent
 // before the last cut, whose delay does not show its effect; a delay that all packets of a round
 // trip share, which is the last hop's queue and loop 1's work; and, on hosts with jitter, few
-// packets over a longer time.
-//
-// Rates in bit/s. Same purity and thread rule as Controller.
+// packets over a longer time. Rates in bit/s. Same purity and thread rule as Controller.
 #pragma once
 
 #include <algorithm>

@@ -2,7 +2,6 @@
 // link. Flows that wake up within a round trip are one episode; the fan-in is the median, over the
 // last five episodes, of the largest number of competing flows. Before the first episode has ended,
 // all flows that could wake up are expected, or as many as the application's hint has.
-//
 // Pure; one thread.
 #pragma once
 

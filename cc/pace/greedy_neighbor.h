@@ -4,7 +4,6 @@
 // half, is kept by a neighbour. It is forgotten when its queue is gone, when the rate held against
 // it does not arrive (a slow link does not give way), and every 4 s by the clock of the host,
 // whose processes test again together: two that took each other for a neighbour recover.
-//
 // Pure; one thread.
 #pragma once
 

@@ -1,12 +1,9 @@
 // PaceController: the sender's half of `pace` for one flow; PaceSenders: for all flows of a NIC.
-//
 //   r_f = min(w_f * lambda, g_f, c_f)
-//
 // lambda is the water level of our own link (link_share.h), g_f the receiver's grant as this file
 // takes it, c_f what the core carries (core_limit.h). Demands advertise what the flow could use,
 // u_f, and how much it wants to send in all. Packets of a flow that is limited by its grant leave
 // in the receiver's grid. A grant comes from a peer: any content is bounded here.
-//
 //   kIdle --backlog--> kOpening   on an idle link, a brief message or a guessed hold
 //                      kAsking    on a busy link
 //                      kObeying   otherwise
@@ -15,7 +12,6 @@
 //   kObeying --a grant of at least 0.6 of its demand--> kLeading --a lower grant--> kObeying
 //   any but kIdle --acknowledgements, but no grant for two validities--> kUngoverned
 //   any --all is acknowledged--> kIdle
-//
 // Purity and thread rule as for Controller and ControllerSet.
 #pragma once
 
