@@ -1,12 +1,10 @@
 // Arrivals from the ranks: additions to words, ends of gets, deliveries, flushes. They count only
 // when all earlier arrivals are visible. Without a window on a GPU they count at once. Otherwise
 // they count in rounds, one at a time; later arrivals wait for the next round:
-//
 //   read:   in parallel, flush the NIC's writes to each GPU, wait for copies to it, and read the
 //           words in its memory
 //   count:  add to the host's words, complete all else, and start writing the GPUs' words
 //   write:  wait for these
-//
 // Nothing else writes a GPU's words during a round: NCCL forbids resetting a signal while one may
 // arrive. They are read in each round, since NCCL resets them between signals. Signals to one word
 // in a round are one copy.

@@ -1,11 +1,10 @@
 // Group: ranks that write into each other's memory. Each advertises windows to all others, puts
 // into theirs, adds to words there (signals), and gets from them. Operations with one rank are in
-// the order of their start, so a signal arrives after all earlier puts.
-// Only join(), share(), unshare() and the destructor block. Requests progress in calls of test()
-// and progress(). If there are none, a thread of the group takes over, so that the peers' gets and
-// signals do not wait.
-// If a peer fails or sends invalid records, the operations with that peer fail, and no others.
-// Thread rule: any thread; share() by one thread at a time.
+// the order of their start, so a signal arrives after all earlier puts. Only join(), share(),
+// unshare() and the destructor block. Requests progress in calls of test() and progress(). If there
+// are none, a thread of the group takes over, so that the peers' gets and signals do not wait. If a
+// peer fails or sends invalid records, the operations with that peer fail, and no others. Thread
+// rule: any thread; share() by one thread at a time.
 #pragma once
 
 #include <deque>
