@@ -1,9 +1,7 @@
 // The objects behind NCCL's void pointers, besides a communicator: a listener, either end of a
 // connection, and its requests.
-//
 // A listener and an end hold the process's Context, so that an application that finalizes before it
 // closes (after an abort) cannot destroy the engine of an open connection.
-//
 // Thread rule: one thread at a time calls isend, irecv and test of a connection (NCCL's progress
 // thread). Other threads may register and deregister memory meanwhile.
 #pragma once

@@ -2,10 +2,8 @@
 // functions translate void pointers to objects, and Result to ncclResult_t. A collective
 // communicator is the group of its ranks; a context is a set of queues in it, which all share the
 // group's order. Weak signals are treated as strong, and puts are posted at once, whatever the
-// flags announce.
-//
-// Each writes its outputs before anything can fail. Thread rule: any thread. NCCL calls connect and
-// regMrSym on all ranks; they block until all ranks have called.
+// flags announce. Each writes its outputs before anything can fail. Thread rule: any thread. NCCL
+// calls connect and regMrSym on all ranks; they block until all ranks have called.
 #include "net_plugin/tables.h"
 
 #include <cstdlib>

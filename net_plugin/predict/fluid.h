@@ -1,8 +1,6 @@
 // When flows arrive that wait for one another and share links by max-min. Time advances from event
 // to event; between two events rates are constant. Units: seconds, bytes per second. Pure.
-//
 //   ready --delay--> sends --bytes at its rate--> drained --there--> received --back--> sent
-//
 // `sent` is when the sender has the last acknowledgement.
 #pragma once
 

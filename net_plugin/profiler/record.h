@@ -92,16 +92,12 @@ struct Identity {  // A communicator's identity.
 };
 
 // The record of one communicator: its newest events, in rings of fixed size, and sums of all.
-//
 // NCCL's threads write it while others read it, under one lock: a writer waits for a few
 // instructions of another writer, or for the copy of a reader, some 0.1 ms. Nothing is allocated.
 // An event stays in its ring until enough newer ones have begun; later updates of it are dropped.
-//
 // The cost is bounded: of operations beyond kMessageRate messages a second only start and end are
-// recorded.
-//
-// Time is an argument. The many steps have a ring of their own, so that they do not overwrite
-// collectives and proxy operations.
+// recorded. Time is an argument. The many steps have a ring of their own, so that they do not
+// overwrite collectives and proxy operations.
 class Record {
  public:
   static constexpr size_t kOperations = 2048;
