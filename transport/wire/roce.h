@@ -1,12 +1,8 @@
 // The packets of standard RoCE v2: reliable and unreliable connections (RC, UC) and unreliable
 // datagrams (UD) of the InfiniBand Architecture Specification vol. 1 (chapter 9; headers: 9.2 to
 // 9.6), and the congestion notification of its annex A17. README.md has the layout. The ICRC that
-// ends them is in icrc.h.
-//
-// Decoders accept any bytes and report errors in them. Queue pair numbers, PSNs and MSNs have 24
-// bits; encoders write the low 24 bits.
-//
-// Pure functions; any thread.
+// ends them is in icrc.h. Decoders accept any bytes and report errors in them. Queue pair numbers,
+// PSNs and MSNs have 24 bits; encoders write the low 24 bits. Pure functions; any thread.
 #pragma once
 
 #include <array>
