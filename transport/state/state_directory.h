@@ -1,10 +1,7 @@
 // The directory in which the processes of one user serve their state, each on its own UNIX stream
-// socket PID-NUMBER.sock.
-//
-// Trust: the directory belongs to that user, is not a symbolic link, and nobody else may enter it.
-// So every process reached through it belongs to that user, which SO_PEERCRED confirms. Names are
-// looked up in the checked directory, even if its path is replaced.
-//
+// socket PID-NUMBER.sock. Trust: the directory belongs to that user, is not a symbolic link, and
+// nobody else may enter it. So every process reached through it belongs to that user, which
+// SO_PEERCRED confirms. Names are looked up in the checked directory, even if its path is replaced.
 // Thread rule: any thread.
 #pragma once
 
