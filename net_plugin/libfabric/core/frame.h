@@ -65,9 +65,8 @@ static_assert(sizeof(Frame) == 48 && std::is_trivially_copyable_v<Frame>);
 // As in the greeting: by it a peer identifies its connections and its process.
 using Token = std::array<uint64_t, 2>;
 
-// Memory of the frame's sender into which its receiver may put: remote address, length, rkey. In a
-// kDirect offer, and in the reply to a kDirect read: memory to read, by its address in the process
-// of the sender; without a key.
+// Sender's memory into which the receiver may put: remote address, length, rkey. In a kDirect offer
+// or read reply: memory to read, by its address in the sender's process, without a key.
 struct RemoteSegment {
   uint64_t address = 0;
   uint64_t length = 0;

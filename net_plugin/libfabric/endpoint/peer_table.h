@@ -1,6 +1,5 @@
-// The peers of an endpoint, by name and by number in the address vector. A peer that failed may be
-// called again; only where many are gone, their places are for others. Thread rule: with the
-// domain's lock held.
+// An endpoint's peers, by name and by number in the address vector. A peer that failed may be
+// called again; only where many are gone, their places are for others. Under the domain's lock.
 #pragma once
 
 #include <deque>
