@@ -28,8 +28,7 @@ namespace pacecar::ibverbs {
 struct Region;
 struct Window;
 
-// The log of the device: the error stream, filtered by PACECAR_LOG, which is read at the first
-// call. Any thread.
+// The device's log: the error stream, filtered by PACECAR_LOG as of the first call. Any thread.
 LogSink log_sink();
 
 class CompletionSink {  // Receives the events of a queue pair.

@@ -74,8 +74,7 @@ struct Id final : rdma_cm_id {
   bool any_address = false;  // of a listener: bound to the unspecified address
   bool reuse_address = false;
   size_t backlog = 0;
-  // Number of unanswered requests, shared by the listener and the ids of these requests, which may
-  // outlive it.
+  // Number of unanswered requests, shared by the listener and their ids, which may outlive it.
   std::shared_ptr<size_t> waiting;
   FileDescriptor reservation;   // of the port
   uint32_t unacknowledged = 0;  // events

@@ -1,6 +1,5 @@
-// Which changes of a queue pair's state ibv_modify_qp allows, and which attributes each takes
-// (InfiniBand Architecture Specification vol. 1, 10.3.1 and table 91 of 11.2.5.2). Pure functions;
-// any thread.
+// Which state changes ibv_modify_qp allows, and which attributes each takes (InfiniBand
+// Architecture Specification vol. 1, 10.3.1 and table 91 of 11.2.5.2). Pure functions; any thread.
 #pragma once
 
 #include <infiniband/verbs.h>
