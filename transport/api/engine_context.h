@@ -1,5 +1,4 @@
-// The Context of a process: its NICs, each with an engine, and bonds of several NICs. Thread rule:
-// any thread.
+// The Context of a process: its NICs, each with an engine, and bonds of several NICs. Any thread.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,5 @@
 // Chooses the NICs of two processes that are joined. Each NIC is on one or several networks
-// (NicCaps::networks); two NICs can be joined if and only if they have one in common. Pure. Thread
-// rule: any.
+// (NicCaps::networks); two can be joined if and only if they have one in common. Pure; any thread.
 #pragma once
 
 #include <cstddef>

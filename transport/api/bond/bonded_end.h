@@ -1,6 +1,5 @@
-// What the two ends of a bonded connection have in common: they watch their lanes, give up lost
-// ones, and exchange notes about them (lanes.h). Thread rule: any thread; the members need the
-// lock, except the public ones.
+// What both ends of a bonded connection do: watch lanes, give up lost ones, exchange notes about
+// them (lanes.h). Thread rule: any thread; members that are not public need the lock.
 #pragma once
 
 #include <array>
@@ -64,8 +63,7 @@ class BondedEnd {
   LaneSight sight(size_t lane) const { return lanes_[lane].at.call(&Lanes::lane); }
   // False: the lane has failed, and is given up.
   bool healthy(size_t lane, MessageFailure failure);
-  // Gives up the lane's flow, with all connections that share it. An empty cause: as the NIC
-  // reports it.
+  // Gives up the lane's flow, with all its connections. An empty cause: as the NIC reports it.
   void give_up(size_t lane, const std::string& cause);
   void end(Error error);  // Ends the connection: all pending requests fail.
   void end(MessageFailure failure, size_t lane = 0) { end(error_of(failure, lane, "")); }
@@ -99,10 +97,9 @@ class BondedEnd {
   uint64_t last_received_ = 0;                   // the number of the peer's newest note
 };
 
-// The sender divides each message among the lanes; the receiver posts each buffer on all lanes.
-// When a lane is lost, they agree which buffers are filled. The receiver posts the others again,
-// and the sender sends their messages again over the other lanes. `lanes`: at most kMaxLanes, known
-// to their messengers.
+// The sender divides each message among the lanes; the receiver posts each buffer on all. If a lane
+// is lost, they agree which buffers are filled. The receiver posts the others again, and the sender
+// repeats their messages over the others. `lanes`: at most kMaxLanes, known to their messengers.
 std::unique_ptr<SendConnection> make_bonded_send(std::vector<BondLane> lanes,
                                                  std::shared_ptr<BondKeeper> keeper);
 std::unique_ptr<ReceiveConnection> make_bonded_receive(std::vector<BondLane> lanes,

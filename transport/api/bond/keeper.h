@@ -1,6 +1,5 @@
 // Drives bonded connections, so that their ends agree on lost lanes. One thread for all connections
-// of a Context, made with the first bonded one; it mostly sleeps. Thread rule: any thread; not from
-// within drive().
+// of a Context, made with the first; it mostly sleeps. Thread rule: any thread; not in drive().
 #pragma once
 
 #include <atomic>
