@@ -67,8 +67,7 @@ struct Grant {  // The rate, or credit, that a receiver grants a flow.
   // For an idle flow: other flows use the link. When this flow begins, it may send the bytes of a
   // quarter of a round trip at `rate`, and then waits for a new grant.
   bool busy = false;
-  // For an idle flow: the fan-in is not known yet. The rate assumes that every flow that could
-  // begin does.
+  // For an idle flow, before the fan-in is known: assumes that every flow that could begin does.
   bool guessed = false;
   Duration validity;   // the sender slows down if no newer grant comes within it
   uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
@@ -77,8 +76,7 @@ struct Grant {  // The rate, or credit, that a receiver grants a flow.
 struct Demand {            // What a sender could use.
   bool is_credit = false;  // The flow is on credit: usable and wanted are not used.
   Bytes credit = 0;        // what Grant::credit should become, modulo 2^30
-  // The rate that the sender's own link and the core leave for this flow; 0: nothing to send, and
-  // all of `wanted` has arrived.
+  // What the sender's link and the core leave it; 0: nothing to send, all of `wanted` has arrived.
   Rate usable;
   // All payload that the flow has wanted to send since it began, including arrived bytes; modulo
   // 2^32. It is a total, so that the next demand replaces a late or lost one.

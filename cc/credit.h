@@ -17,8 +17,7 @@ namespace pacecar {
 inline constexpr Bytes kCreditUnit = 64;  // payload bytes
 inline constexpr int kCreditBits = 24;    // of a count of units on the wire
 
-// UEC 1.0, receiver credit congestion control. The values come from its reference simulator,
-// unless marked "ours".
+// UEC 1.0, receiver credit congestion control; values of its reference simulator, except "ours".
 struct CreditConstants {
   // Name and default                 Unit, range, source.
   uint64_t rate_percent = 99;        // of line rate that is granted, [1, 100]; pull pacer
@@ -41,8 +40,7 @@ constexpr int64_t credit_ahead(Bytes credit, uint64_t units) {
   return static_cast<int64_t>((credit / kCreditUnit - units) << kUnused) >> kUnused;
 }
 
-// The most unused credit of a flow, the most it asks for at once, and the most it sends before its
-// first grant.
+// The most credit that a flow leaves unused, asks for at once, or sends before its first grant.
 inline Bytes credit_limit(const FlowEnvironment& environment) {
   const double bps = environment.line_rate.real_bps() * kCredit.limit_round_trips;
   const Bytes bytes = window_for(bps, base_round_trip(environment), environment);

@@ -36,8 +36,7 @@ class HostLink {
   // Publishes what this process could use, and takes its part. Call it when the claim has changed,
   // and whenever due() is true.
   virtual void claim(Instant now, const LinkClaim& claim) = 0;
-  // Whether claim() must be called: another process has changed its claim, or time has passed.
-  // Usually one load from memory.
+  // claim() must be called: another claim has changed, or time has passed. Usually one load.
   virtual bool due(Instant now) const = 0;
   // When due() becomes true even if no process changes its claim; Instant::never(): no demand.
   virtual Instant next_deadline() const = 0;

@@ -88,8 +88,7 @@ void NsccController::observe_least(Duration rtt) {
   if (rtt > Duration()) least_rtt_ = std::min(least_rtt_, rtt.real_ns());
 }
 
-// The queueing delay of a packet, or the median of several; without a usable round trip, the
-// average.
+// A packet's queueing delay, or the median of several; without a usable round trip, the average.
 double NsccController::observe_delay(const FlowSignal& ack) {
   if (ack.rtt <= Duration()) return average_delay_;
   observe_least(ack.rtt);

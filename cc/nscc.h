@@ -90,8 +90,7 @@ class NsccController : public GrantedController {
   double average_delay_ns() const { return average_delay_; }
 
  protected:
-  // The most delays of which a median is taken: MNSCC's H is max(min(W / 2, 4), 1), W the window in
-  // packets.
+  // The most delays in a median: MNSCC's H is max(min(W / 2, 4), 1), W the window in packets.
   static constexpr size_t kMedianOf = 4;
 
   NsccController(const FlowEnvironment& environment, const Constants& constants, size_t median_of);

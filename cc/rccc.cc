@@ -7,8 +7,7 @@
 namespace pacecar {
 namespace {
 
-// Each demand is a packet on the wire: while much of a wish is not granted yet, it rises in large
-// steps.
+// Each demand is a packet: while much of a wish is not granted yet, it rises in large steps.
 constexpr uint64_t kWishSteps = 8;
 
 }  // namespace

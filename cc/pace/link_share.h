@@ -2,11 +2,10 @@
 // something to send share its link by weighted max-min, each up to its grant and core limit:
 //   sum of min(w_f * lambda, limit_f) = C;  limit_f = min(g_f, c_f)
 // C is the nominal rate; if processes share the link, our part of that rate. If the link gives
-// less, the receivers see its queue (link_estimate.h), or the core limits of the flows do.
-// Queued flows get the same total share but use it one after another, each up to its limit: brief
-// messages that shared a link would end together and leave it idle until the next ones begin.
-// Cost: O(log) per change of a limit; O(active flows) when lambda has moved by more than the
-// tolerance. Pure; one thread.
+// less, the receivers see its queue (link_estimate.h), or the core limits of the flows do. Queued
+// flows get the same total share but use it one after another, each up to its limit: brief messages
+// that shared a link would end together and leave it idle until the next ones begin. Cost: O(log)
+// per limit change, O(active flows) if lambda moves beyond tolerance. Pure; one thread.
 #pragma once
 
 #include <algorithm>

@@ -47,8 +47,7 @@ constexpr int64_t kLateShare = 2;
 constexpr Bytes kLastBursts = 2;
 
 // --- demands ---
-// A backlog that is sent within this part of a round trip, or leaves at once, gets no demand: the
-// grant would come too late.
+// A backlog that leaves within this part of a round trip gets no demand: the grant would be late.
 constexpr double kTooSmall = 0.25;
 // A demand is renewed when the announced bytes are sent within this many round trips.
 constexpr double kAnnounceAhead = 4;
@@ -56,8 +55,7 @@ constexpr Bytes kMostAnnounced = Bytes{1} << 30;  // the demand counts modulo 2^
 constexpr double kUsableChange = 1.0 / 32;        // smaller ones are not advertised
 constexpr double kUsableChangeBeyond = 1.0 / 4;   // smaller ones, where the grant is the limit
 constexpr double kFarBeyond = 2;                  // times the grant: no change is advertised
-// A flow that has been idle for this time, and for the host's pause, sends a demand of 0, in case a
-// count went wrong.
+// After this idle time and the host's pause a flow sends a demand of 0, in case a count went wrong.
 constexpr Duration kFinalDemandAfter = Duration::from_ms(1);
 // Round trips after which an unanswered demand is repeated; twice as many each time, because a
 // receiver does not answer if the grant does not change.
@@ -285,8 +283,7 @@ void PaceController::align(Instant now, Rate rate, Bytes burst) {
   if (brief_) decision_.grid.late = decision_.grid.period / kLateShare;
 }
 
-// Idle time earns a burst, and where the NIC's burst is shorter than the hosts' jitter, the bytes
-// that leave within the jitter.
+// Idle time earns a burst, or what leaves within the hosts' jitter if that exceeds the NIC's burst.
 void PaceController::begin(Instant now) {
   const bool several = at_once_ > environment_.burst_bytes;
   const Duration earned = several ? std::min(environment_.jitter, now - Instant()) : Duration();

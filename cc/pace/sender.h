@@ -72,9 +72,8 @@ class PaceController final : public Controller {
   bool outranks(const Grant& grant) const;
   bool has_backlog() const { return phase_ != Phase::kIdle; }
   void count_sent(Instant now, const FlowStats& stats);
-  // Whether the flow needs a part of our link: it has more unsent bytes than leave at once. A long
-  // message keeps its part to its end: a part left free for a round trip would become a queue when
-  // others begin.
+  // Whether the flow needs a part of our link. A long message keeps its part to its end: a part
+  // left free for a round trip would become a queue when others begin.
   bool has_unsent() const { return brief_ ? unsent_ > at_once_ : has_backlog(); }
   // Whether its messages queue behind earlier messages of other flows; flows with a weight share.
   bool queues() const { return brief_ && weight_ == 1; }
@@ -107,8 +106,7 @@ class PaceController final : public Controller {
   Phase phase_ = Phase::kIdle;
   Place place_ = Place::kKeep;
   Bytes at_once_ = 0;  // bytes that leave within the hosts' jitter
-  // Backlog that has not left: as the last signal said, or until the first one less what its rate
-  // has sent.
+  // Backlog that has not left: by the last signal; before the first, less what the rate has sent.
   Bytes unsent_ = 0;
   bool leaving_ = false;  // nothing is acknowledged yet, and no credit or window holds back any
   Instant counted_at_;

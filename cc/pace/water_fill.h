@@ -22,8 +22,7 @@ class WaterFill {
   void add(Rate limit, uint32_t weight) { change(limit, weight, +1); }
   void remove(Rate limit, uint32_t weight) { change(limit, weight, -1); }
 
-  // The level, in bit/s per weight; kNoLevel when the limits of all add up to no more than
-  // `capacity` (bit/s).
+  // The level, in bit/s per weight; kNoLevel if all limits together are at most `capacity` (bit/s).
   double level(double capacity) const;
   // Sum of all limits, in bit/s.
   double limits() const { return 1e3 * static_cast<double>(total_.kbps); }
