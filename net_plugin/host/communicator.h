@@ -22,8 +22,7 @@ class HostError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Throw HostError: the first unless the condition holds, the second unless the plugin's `call`
-// succeeded.
+// Throw HostError: unless the condition holds; unless the plugin's `call` succeeded.
 inline void expect(bool holds, std::string_view what) {
   if (!holds) throw HostError(std::string(what));
 }

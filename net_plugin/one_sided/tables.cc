@@ -36,9 +36,8 @@ struct PutContext {
   int contexts;
 };
 
-// Whether the user has named Pacecar. NCCL looks for these tables in every net plugin. But its own
-// plugin for RDMA NICs signals by the NIC's atomics, while ours copies each signal. So ours is used
-// on request only.
+// Whether the user has named Pacecar. NCCL looks for these tables in every net plugin. NCCL's own
+// RDMA plugin signals by the NIC's atomics, while ours copies each signal. So ours needs a request.
 bool is_named() {
   for (const char* const variable : {"NCCL_RMA_PLUGIN", "NCCL_GIN_PLUGIN"}) {
     const char* const named = std::getenv(variable);
@@ -177,8 +176,7 @@ NcclResult create_gin_context(void* collective, nccl::GinConfigV13* config, void
 
 // --- operations ---
 
-// The communicator of an operation: GIN 11 and 12 pass it, later versions a context and a number.
-// nullptr: no such context.
+// An operation's communicator: GIN 11 and 12 pass it, later ones context and number. nullptr: none.
 void* communicator_of(void* collective) { return collective; }
 void* communicator_of(void* context, int number) {
   const auto* const put_context = static_cast<PutContext*>(context);

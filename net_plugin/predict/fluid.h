@@ -15,8 +15,7 @@ namespace pacecar::predict {
 
 inline constexpr uint32_t kNoLink = ~0U;
 
-// The links of a flow. It takes its rate times `load` of each, so that one flow can represent many
-// equal ones.
+// A flow's links. It takes its rate times `load` of each: one flow can represent many equal ones.
 struct Route {
   struct Use {
     uint32_t link = kNoLink;

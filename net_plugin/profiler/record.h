@@ -1,6 +1,5 @@
-// What NCCL reports to its profiler: events in the form that all versions of the table share, and
-// the record of one communicator. Units: nanoseconds of the host's monotonic clock, bytes,
-// elements.
+// What NCCL reports to its profiler: events in the form common to all table versions, and the
+// record of one communicator. Units: ns of the host's monotonic clock, bytes, elements.
 #pragma once
 
 #include <array>

@@ -1,8 +1,7 @@
-// The records of all communicators of this process, and NCCL's contexts and event handles.
-// Both are numbers in place of pointers. NCCL's proxy thread may pass numbers of another process (a
-// rank that sends for its neighbours), of a finalized communicator, or garbage: a number is looked
-// up, never dereferenced, and an unknown one is ignored. A communicator's number is not reused.
-// Thread rule: any thread.
+// The records of all communicators of this process, and NCCL's contexts and event handles. Both are
+// numbers in place of pointers. NCCL's proxy thread may pass numbers of another process (a rank
+// that sends for its neighbours), of a finalized communicator, or garbage: a number is looked up,
+// never dereferenced, and an unknown one is ignored. Numbers are not reused. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -25,8 +25,7 @@
 
 namespace pacecar::tuner {
 
-// A NIC of ours. `rate`: bytes per second; 0: not known. `packet_bytes`: payload of a full packet;
-// 0: not known.
+// Our NIC. `rate`: bytes per second; `packet_bytes`: payload of a full packet; either 0: not known.
 predict::NicKind nic_kind(std::string name, double rate, double packet_bytes);
 
 struct Facts {
@@ -117,9 +116,8 @@ struct Tuning {  // The tuner of one communicator.
   std::array<std::atomic<uint64_t>, nccl::kTunedFunctions> logged{};
 };
 
-// The tuners of this process's communicators by number, which NCCL holds as contexts. A number is
-// looked up, never dereferenced, and never used again: a call after finalize, or with garbage,
-// finds nothing.
+// The communicators' tuners by number, which NCCL holds as contexts. A number is looked up, never
+// dereferenced, and never used again: a call after finalize, or with garbage, finds nothing.
 class Tuners {
  public:
   void* open(std::shared_ptr<Tuning> tuning) {
