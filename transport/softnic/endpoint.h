@@ -19,8 +19,7 @@
 
 namespace pacecar {
 
-// One end of a connection in extended mode. The ends exchange it, encoded in a QueuePairAddress,
-// when they connect.
+// An end in extended mode. The ends exchange it, encoded in a QueuePairAddress, when they connect.
 struct SoftEndpoint {
   Address address;
   uint32_t queue_pair = 0;
@@ -51,8 +50,7 @@ struct PeerEndpoint {
 QueuePairAddress encode(const SoftEndpoint& local, bool extended,
                         const std::optional<RcLane>& standby,
                         std::span<const SoftEndpoint> further = {});
-// Errors: kPeer for anything that encode() and other NICs of standard RC do not write, or values
-// out of range.
+// Errors: kPeer (values out of range, or not written by encode() or other NICs of standard RC).
 Result<PeerEndpoint> decode_endpoint(std::span<const uint8_t> bytes);
 
 // The largest payload of a packet of standard RC that fits in `mtu`: a power of two, at most 4096.

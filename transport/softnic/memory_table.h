@@ -57,8 +57,7 @@ class MemoryTable {
     uint64_t remote_ = 0;
     uint64_t length_ = 0;
   };
-  // The range that a peer may write with this key; it may be empty. Valid until a region is added
-  // or removed.
+  // The range that a peer may write with this key, perhaps empty; valid until regions change.
   Range writable_range(uint32_t key) const;
 
   // The local address for a peer's write of `length` bytes at remote `address`; nullptr: refused.

@@ -1,6 +1,5 @@
 // QueuePair: a queue pair of the software NIC: its addresses, its state, and once it is connected
-// its end, which sends and receives in one of the modes: extended, standard RC, or datagrams.
-// Thread rule: one owner.
+// its end, which sends and receives in one mode: extended, standard RC or datagrams. One owner.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +14,8 @@
 
 namespace pacecar {
 
-// What the NIC calls of a queue pair from its connection on, also when it is halted or broken,
-// whatever its mode. The defaults suit an end without connection and flow: it has nothing to send,
-// and no timer.
+// What the NIC calls of a queue pair from its connection on, also when halted or broken, whatever
+// its mode. The defaults suit an end without connection and flow: nothing to send, no timer.
 class QueuePairEnd {
  public:
   virtual ~QueuePairEnd() = default;

@@ -1,5 +1,4 @@
-// RocePackets: packets of RoCE v2, out and in: their headers, ICRC and UDP ports. Thread rule: one
-// owner.
+// RocePackets: packets of RoCE v2, out and in: headers, ICRC and UDP ports. Thread rule: one owner.
 #pragma once
 
 #include "transport/softnic/nic_core.h"

@@ -34,9 +34,8 @@ class SoftNic final : public StandardNic {
   void on_time(Instant now);  // Runs the timers that are due.
   // When poll_transmit() or on_time() must be called even if nothing arrives.
   Instant next_deadline() const;
-  // Changes when packets of the last poll_transmit may point to deregistered memory. Packets that
-  // the packet I/O does not have yet must then be dropped: they count as lost, and are
-  // retransmitted.
+  // Changes when packets of the last poll_transmit may point to deregistered memory. Packets not
+  // yet at the packet I/O must then be dropped: they count as lost, and are retransmitted.
   uint64_t invalidations() const { return core_.invalidations; }
   // Ends all connections of standard RC as a refusal does, for tests.
   void fail_rc_connections(Instant now);

@@ -36,8 +36,7 @@ class PathMtu {
     std::span<const Bytes> alone;   // one packet of each size
     std::span<const Bytes> joined;  // two of each, which the kernel may join
   };
-  // The least of IPv4, old tunnels, the least of IPv6, VPNs, WireGuard, VXLAN, PPPoE, Ethernet,
-  // InfiniBand, jumbo frames.
+  // Least of IPv4, old tunnels, least of IPv6, VPNs, WireGuard, VXLAN, PPPoE, Ethernet, IB, jumbo.
   static constexpr std::array<Bytes, 11> kUsual{576,  1006, 1280, 1400, 1420, 1450,
                                                 1492, 1500, 2044, 4092, 8000};
   static constexpr Bytes kMostPieces = 56;  // of a packet: as many must leave in one turn

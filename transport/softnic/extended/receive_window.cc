@@ -7,8 +7,7 @@
 
 namespace pacecar {
 
-// One word more than the window, so that a window that starts within a word never wraps onto
-// itself.
+// One word more than the window: one that starts within a word never wraps onto itself.
 ReceiveWindow::ReceiveWindow(uint32_t size, uint64_t first_psn)
     : bits_(size / 64 + 1), cumulative_(first_psn), highest_(first_psn), size_(size) {
   PACECAR_CHECK(size > 0 && size % 64 == 0);

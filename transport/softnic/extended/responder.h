@@ -40,14 +40,12 @@ class Responder {
     bool marked() const { return packet.ecn == Ecn::kCongestion; }
   };
 
-  // An acknowledgement is at most as long as a data packet with `mtu` bytes. The part of its bitmap
-  // that does not fit is left out.
+  // An acknowledgement is cut, in its bitmap, to the length of a data packet with `mtu` bytes.
   Responder(uint32_t window_packets, uint32_t writes, uint64_t first_psn, Bytes mtu);
 
   Outcome on_data(const Data& data, const MemoryTable& memory);
 
-  // The write and the memory region of a packet, looked up once for packets of one write that
-  // arrive together.
+  // A packet's write and memory region, looked up once for a write's packets that arrive together.
   struct Target {
     WriteTracker::Write* write = nullptr;  // with immediate
     MemoryTable::Range range;

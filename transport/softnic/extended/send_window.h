@@ -58,9 +58,8 @@ class SendWindow {
     uint32_t packets = 0;
     Bytes bytes = 0;
   };
-  // Acknowledges packets before `end`, from the oldest on, while they belong to one work request
-  // and were sent one after another, and moves unacknowledged() over them. None if the oldest is
-  // not in flight.
+  // Acknowledges packets before `end`, from the oldest on, while of one work request and sent one
+  // after another, and moves unacknowledged() over them. None if the oldest is not in flight.
   Acknowledged acknowledge_oldest(uint64_t end);
   // The peer has refused this packet: it counts as lost, and is sent again at once (as taken back).
   // False if it is not in flight.
@@ -74,8 +73,7 @@ class SendWindow {
   Instant sent_at(uint64_t psn) const { return packets_[index(psn)].sent; }
   uint16_t path_at(uint64_t psn) const { return packets_[index(psn)].path; }
   void advance();  // Moves unacknowledged() over all acknowledged packets.
-  // Declares the packet in flight that was sent first lost, if that was before `limit`. Call it
-  // until it returns nullopt.
+  // The packet in flight that was sent first is lost, if before `limit`. Call it until nullopt.
   std::optional<Loss> lose_oldest_before(Instant limit);
   // When the packet in flight that was sent first was sent; never() if there is none.
   Instant oldest_sending() const {

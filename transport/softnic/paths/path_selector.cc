@@ -9,8 +9,7 @@
 namespace pacecar {
 namespace {
 
-// Turns that a path is skipped, as in the reference simulator of Ultra Ethernet; never more than
-// the maximum.
+// Turns that a path is skipped, at most the maximum; as in Ultra Ethernet's reference simulator.
 constexpr uint8_t kMarkedPenalty = 1;
 constexpr uint8_t kTrimmedPenalty = 4;
 constexpr uint8_t kLostPenalty = 15;

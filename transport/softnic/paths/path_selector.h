@@ -1,7 +1,6 @@
 // PathSelector: chooses the path of each burst of a queue pair, and learns from feedback about
 // paths. Bounded: state per path and a ring of paths, only for policies that use them, allocated
-// once. Deterministic: the same seed and the same calls give the same paths. Thread rule: one
-// owner.
+// once. Deterministic: the same seed and the same calls give the same paths. One owner.
 #pragma once
 
 #include <cstdint>

@@ -144,8 +144,7 @@ class RcRequester {
   void fill_message(const Posted& posted, uint64_t psn, roce::Packet* packet);
   void fill_atomic(const WorkRequest& work_request, roce::Packet* packet);
   void on_sent(uint64_t psn, bool timed, Instant now);
-  // An answer acknowledges everything before `psn`. False: not all, because a read before it has
-  // not been answered.
+  // An answer acknowledges all before `psn`. False: not all, as an earlier read is unanswered.
   bool acknowledge_before(uint64_t psn, Instant now, SendProgress* progress);
   void advance_to(uint64_t psn, SendProgress* progress);
   void take_sample(uint64_t psn, Instant arrival, Instant now, SendProgress* progress);
