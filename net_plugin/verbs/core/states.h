@@ -6,8 +6,7 @@
 
 namespace pacecar::ibverbs {
 
-// Whether the change is allowed with the attributes of `mask` (ibv_qp_attr_mask). From a state to
-// itself only attributes change.
+// Whether `mask` (ibv_qp_attr_mask) allows the change. From a state to itself attributes change.
 bool allowed(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int mask);
 
 }  // namespace pacecar::ibverbs
