@@ -51,8 +51,7 @@ class Engine final : private Driven {
     }
   }
 
-  // Runs `use(memory)`, which registers memory. This may take long, so it runs without the lock if
-  // the NIC allows that.
+  // Runs `use(memory)`, a slow registration of memory, without the lock if the NIC allows that.
   template <typename Use>
   auto registering(Use use) {
     if (caps().registers_beside) return use(nic());
@@ -62,8 +61,7 @@ class Engine final : private Driven {
   Submissions<MessageSend>& sends() { return sends_; }
   Submissions<MessageReceive>& receives() { return receives_; }
   void submitted();  // After a submission: processes it at once if this thread drives the engine.
-  // After the submission of a send for which the peer may wait: sends it, and leaves all other work
-  // to the next poll.
+  // After the submission of an awaited send: sends it, and leaves all other work to the next poll.
   void send_now();
   // After a submission that may wait for the next poll.
   void wake_keeper() { driver_->wake(); }

@@ -21,8 +21,7 @@ namespace pacecar {
 class Driven {  // What a keeper drives. The keeper calls these.
  public:
   virtual Turn take_turn() = 0;  // Takes a turn, unless another thread is at it.
-  // While callers take turns: whether the keeper must look after them. If not, it sleeps until
-  // wake() is called.
+  // While callers take turns: whether the keeper must look after them, or else sleeps until wake().
   virtual bool needed() { return true; }
   // In a nap that has ended: callers have left work that was due.
   virtual bool callers_left_work() { return false; }

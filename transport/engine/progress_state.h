@@ -50,8 +50,7 @@ class ProgressState {
  public:
   explicit ProgressState(const ProgressPolicy& policy) : policy_(policy), nap_(policy.nap) {}
 
-  // The keeper is about to act; returns its present role. `entered`: callers take turns all the
-  // time, also in a lead.
+  // The keeper's role for its next act. `entered`: callers take turns all the time, also in a lead.
   Driving decide(Instant last_call, bool entered, Instant now) {
     if (state_ == Driving::kNobody) return state_;
     if (state_ == Driving::kLeading && now < leads_until_ && !entered) return state_;

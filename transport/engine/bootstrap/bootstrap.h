@@ -147,8 +147,7 @@ class BootstrapConnector {
 
   // The listener's reply, once; nullopt: not yet.
   Result<std::optional<std::vector<uint8_t>>> poll(Instant now);
-  // Confirms the reply; the listener gives up connections without a confirmation. True: sent;
-  // false: not yet.
+  // Confirms the reply, without which the listener gives up. True: sent; false: not yet.
   Result<bool> confirm(Instant now);
 
   // A line to log, once: after kPatience without a connection.

@@ -23,8 +23,7 @@ namespace pacecar {
 
 class MultiCoreNic final : public Nic {
  public:
-  // SoftNics of the extended mode that differ only in their address, all with one key_seed; they
-  // outlive this.
+  // SoftNics of extended mode with one key_seed that differ in address only; they outlive this.
   MultiCoreNic(SoftNic& first, std::span<const std::unique_ptr<Core>> further);
 
   // --- Nic ---

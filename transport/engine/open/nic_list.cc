@@ -120,8 +120,7 @@ std::vector<NicGroup> by_default(Candidates candidates) {
   return {};
 }
 
-// Adds the NICs of an entry (NAME or NAME+NAME) as a group. A single NIC that `groups` already has
-// is not added again.
+// Adds an entry's NICs (NAME or NAME+NAME) as a group, unless it is a single NIC that `groups` has.
 Result<void> add_group(std::string_view entry, Candidates candidates,
                        std::vector<NicGroup>& groups) {
   const bool joined = entry.find('+') != std::string_view::npos;
