@@ -24,8 +24,7 @@ struct DpdkConfig {
   // As of ip_traffic_class().
   uint8_t data_tc = 0;
   uint8_t control_tc = 0;
-  // Let the device make and check UDP checksums, if it can, so that they protect payloads.
-  // Otherwise they are 0.
+  // Let the device, if it can, make and check UDP checksums, to protect payloads; else they are 0.
   bool udp_checksums = true;
   // UDP port 4791 also where the kernel has the address and could choose another.
   bool standard_port = false;
