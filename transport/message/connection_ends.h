@@ -155,9 +155,8 @@ class ConnectionEnds : public Lanes {
       if (visit(ends_[id])) attended_.add(id);
     }
   }
-  // The part of a visit that both sides share: releases a closed end without outstanding writes,
-  // and watches the progress of the others. `closing`: the peer has closed, but not all that it
-  // sent has arrived.
+  // Both sides' part of a visit: releases a closed end without outstanding writes, and watches the
+  // others' progress. `closing`: the peer has closed, but not all that it sent has arrived.
   bool supervise(End& end, bool writes_outstanding, bool closing, Instant now) {
     const bool agreed = end.close_sent && !end.close_outstanding && end.peer_closed;
     const bool under_way = writes_outstanding || end.notes_outstanding > 0;

@@ -44,8 +44,7 @@ class ControlWrites {
   // The flow ends: nothing of it is written any more.
   void forget(FlowId flow) { pending_.remove(flow); }
 
-  // Writes this word to the peer with the next post_pending(), unless it equals the last one. Only
-  // the newest word counts.
+  // Writes the newest word to the peer with the next post_pending(), unless it equals the last one.
   void queue(FlowId flow, uint64_t word);
   void post_pending(const Places<MessageFlow>& flows, Instant now);
   // Writes the newest word, also if the peer has it.

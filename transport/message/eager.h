@@ -153,8 +153,7 @@ class EagerInbox {
   // A write of `bytes` into this cell; `payload` gets the bytes of its messages. False for a
   // protocol error.
   bool on_write(uint32_t cell, Bytes bytes, Bytes* payload);
-  // The `index`th message that is not yet freed. nullptr: it has not arrived, so neither it nor a
-  // later one may be taken.
+  // The `index`th message not yet freed. nullptr: not arrived, so no later one may be taken either.
   Message* at(uint32_t index);
   void free_taken();
   bool empty() const { return occupied_ == 0; }

@@ -1,5 +1,4 @@
-// The status of one flow, and the stall of one connection, for metrics, state pages and reports.
-// Pure values.
+// Status of a flow, and stall of a connection, for metrics, state pages and reports. Pure values.
 #pragma once
 
 #include <cstdint>

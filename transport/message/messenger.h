@@ -88,8 +88,7 @@ class Messenger {
   }
   // Fails the requests that would still use this memory. The caller deregisters it afterwards.
   void forget_memory(uint32_t key);
-  // The application's hint of the traffic to come, for the allocator. A hint of more peers than the
-  // NIC has flows counts as unknown.
+  // For the allocator. A hint of more peers than the NIC has flows counts as unknown.
   void hint(const TrafficHint& hint, Instant now) { rates_.hint(hint, now); }
 
   // --- their ends, and lanes of bonded connections ---
@@ -105,8 +104,7 @@ class Messenger {
   // Drops all receives; slot numbers continue. Only when the sender holds its sends.
   void renew_receives(ConnectionId receiver, Instant now) { receives_.renew(receiver, now); }
   const ReceiveQueue& receives(ConnectionId receiver) const { return receives_.queue(receiver); }
-  // Takes all completions of the NIC, then breaks the connection's flow: nothing more is taken on
-  // any of its connections.
+  // Takes the NIC's completions, then breaks the flow: nothing more is taken on its connections.
   void break_flow(Direction direction, ConnectionId connection) {
     break_now(direction == Direction::kSend ? sends_.flow(connection).id
                                             : receives_.flow(connection).id);

@@ -68,8 +68,7 @@ class RateControl {
   // For an open flow, at times: a grant may have expired.
   void do_housekeeping(MessageFlow& flow, Instant now);
 
-  // The grant in force for a flow that sends to us. A flow that obeys another allocator, or none,
-  // is granted the line rate.
+  // The grant in force for a sending peer; a flow of another allocator, or none, has the line rate.
   uint64_t grant_word(MessageFlow& flow) const;
   Bytes write_bytes(const MessageFlow& flow) const;  // The size of a write at the flow's rate.
   Explanation explain(const MessageFlow& flow, Instant now) const;

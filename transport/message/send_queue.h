@@ -122,8 +122,7 @@ class SendQueue {
   void renew(uint64_t next_slot);
   // Fails the sends that read this memory and are not yet at the NIC.
   void forget_memory(uint32_t key);
-  // The application's sends end: sends that are done for it still reach the peer if no other is
-  // pending.
+  // The application's sends end; done ones still reach the peer if no other is pending.
   void drop_requests();
 
  private:
@@ -145,8 +144,7 @@ class SendQueue {
   void finish(MessageSend& send);
   void clear();
 
-  // As many as were ever pending at once, and which of them are free. Grown on demand, because most
-  // connections are idle.
+  // As many as were pending at once, and the free ones. Grown on demand: most connections are idle.
   std::vector<MessageSend*> sends_;
   std::vector<uint16_t> free_;
   EagerSource eager_;
