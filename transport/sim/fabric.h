@@ -55,8 +55,7 @@ class Fabric final : private EventSink {
     for (FabricLink& link : links_) link.stats.queue_max_bytes = link.data_bytes(loop_.now());
   }
   void reset_counters();  // All counters and statistics begin anew. Nothing is in flight.
-  // Most bytes that waited in any switch at once, all ports together; a packet that is being sent
-  // is not in the buffer any more.
+  // Most bytes that waited at once in a switch, over all ports; a packet being sent does not wait.
   Bytes switch_buffer_max() const;
   // Bytes that a switch holds now; index: node minus hosts().
   Bytes switch_buffer(uint32_t index) const { return switches_[index].buffer.held_bytes(); }

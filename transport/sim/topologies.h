@@ -63,9 +63,8 @@ struct FatTreeSpec {
 };
 Result<Topology> make_fat_tree(const FatTreeSpec& spec);
 
-// A fat tree of switches with `radix` ports each. `hosts`: a multiple of the hosts of a pod; 0: as
-// many as possible (radix^3 / 4 without oversubscription). `oversubscription`: hosts of a leaf per
-// uplink.
+// A fat tree of switches with `radix` ports. `hosts`: a multiple of a pod's hosts; 0: as many as
+// possible (radix^3 / 4 without oversubscription). `oversubscription`: hosts of a leaf per uplink.
 Result<FatTreeSpec> fat_tree_of_radix(uint32_t radix, uint32_t hosts = 0,
                                       uint32_t oversubscription = 1);
 
