@@ -47,14 +47,12 @@ class CompletionQueue {
   int error() const { return error_; }
 
   void on_receive_used();  // A shared receive request was consumed: posts new ones, in batches.
-  // After a queue pair is destroyed, with the receive requests that it had taken: posts as many as
-  // the device takes.
+  // After a queue pair is destroyed with receive requests: posts as many as the device takes.
   void refill_receives();
 
   // Which completions wake a sleeping thread: any, or only solicited ones (arrivals).
   enum class Wake : uint8_t { kAny, kSolicited };
-  // From here on wait_fd() becomes readable at such a completion. Poll afterwards: one may have
-  // come before.
+  // From now on wait_fd() is readable at such a completion. Then poll: one may have come before.
   void notify(Wake wake);
   // The owner makes it non-blocking.
   int wait_fd() const { return channel_->fd; }

@@ -32,8 +32,7 @@ struct VerbsPortInfo {   // One port of one device, for lists.
 // without the library; kSystem if the library returns no list.
 Result<std::vector<VerbsPortInfo>> list_verbs_ports();
 
-// Nominal rate of a port, from its active width and speed as the InfiniBand specification codes
-// them; 0: unknown.
+// A port's nominal rate, by active width and speed as InfiniBand codes them; 0: unknown.
 Rate port_rate(const ibv_port_attr& port);
 
 struct VerbsDevice {

@@ -113,8 +113,7 @@ ibv_sge piece_of(const void* memory, size_t length, uint32_t key);
 
 // The largest ack timeout with which all retries together take at most `silence`.
 uint8_t choose_ack_timeout(Duration silence);
-// For a data lane: a lost last packet is sent again within a second, and only the standby lane
-// bridges a longer outage.
+// Data lane: a lost last packet is resent within a second; the standby lane bridges longer outages.
 constexpr Duration kLongestRetries = Duration::from_s(6);
 
 }  // namespace pacecar

@@ -36,8 +36,7 @@ class StandbyLane {
 
   // False: try again when earlier messages have completed; never, if the lane is not usable.
   bool send(const RecoveryMessage& message);
-  // The meaning of a completion on this lane: the peer's message, if there is one. A failure makes
-  // the lane unusable.
+  // A completion's meaning: the peer's message, if there is one. A failure makes the lane unusable.
   struct Event {
     bool received = false;
     std::optional<RecoveryMessage> message;  // nullopt: it cannot be decoded
