@@ -23,8 +23,7 @@ struct TrafficHint {   // The application's hint of the traffic to come. 0: unkn
   bool operator==(const TrafficHint&) const = default;
 };
 
-// The one-way delay of a packet, by the clocks of two hosts and modulo 2^32: only differences
-// within a flow are meaningful.
+// A packet's one-way delay by two hosts' clocks, modulo 2^32: only differences in a flow matter.
 struct Transit {
   uint32_t ns = 0;
   uint32_t payload = 0;  // of that packet, bytes

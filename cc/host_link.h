@@ -33,8 +33,7 @@ class HostLink {
  public:
   virtual ~HostLink() = default;
 
-  // Publishes what this process could use, and takes its part. Call it when the claim has changed,
-  // and whenever due() is true.
+  // Publishes the claim and takes our part. Call it when the claim changes or due() is true.
   virtual void claim(Instant now, const LinkClaim& claim) = 0;
   // claim() must be called: another claim has changed, or time has passed. Usually one load.
   virtual bool due(Instant now) const = 0;

@@ -164,7 +164,7 @@ CoreLimit::Delays CoreLimit::delays() const {
 
 // Trouble counts only if it lasts: a queue at the last hop may just have formed, and a NIC that
 // searches for better paths gets time to find one. Over a longer time the delays of a varying queue
-// at the last hop look like the core's, and so does host jitter: such samples are not used.
+// at the last hop look like core delays, and so does host jitter: such samples are not used.
 void CoreLimit::judge(Instant now, Bytes sent) {
   const Delays delays = this->delays();
   const bool dense = now - began_ <= std::max(base_, jitter_) * kDenseRoundTrips;

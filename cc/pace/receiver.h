@@ -54,8 +54,7 @@ class PaceReceiver final : public Allocator {
  private:
   static constexpr uint32_t kInactive = UINT32_MAX;
 
-  // How long an active flow will last at its granted rate. It only gets shorter, until the sender
-  // wants more.
+  // How long an active flow lasts at its rate: only ever shorter, until the sender wants more.
   enum class Phase : uint8_t {
     kLasting,
     kEnding,  // ends soon after one round trip: could not use a raise

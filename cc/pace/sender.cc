@@ -283,7 +283,7 @@ void PaceController::align(Instant now, Rate rate, Bytes burst) {
   if (brief_) decision_.grid.late = decision_.grid.period / kLateShare;
 }
 
-// Idle time earns a burst, or what leaves within the hosts' jitter if that exceeds the NIC's burst.
+// Idle time earns a burst, or the bytes of the hosts' jitter if that exceeds the NIC's burst.
 void PaceController::begin(Instant now) {
   const bool several = at_once_ > environment_.burst_bytes;
   const Duration earned = several ? std::min(environment_.jitter, now - Instant()) : Duration();
