@@ -22,8 +22,7 @@ class TimerWheel {
   // Timers are named 0 .. capacity-1 by the caller. `start` is the earliest `now` to come.
   TimerWheel(uint32_t capacity, Instant start);
 
-  // Arms timer `id`, or moves it when it is armed. A deadline of never() cancels; one in the past
-  // is due at the next expire().
+  // Arms or moves timer `id`. never() cancels; a deadline in the past is due at the next expire().
   void arm(uint32_t id, Instant deadline);
   void cancel(uint32_t id);
   bool armed(uint32_t id) const;
