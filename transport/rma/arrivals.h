@@ -47,8 +47,7 @@ class Arrivals {
   bool full() const { return sums_.size() + arrivals_.size() >= kMost; }
   bool idle() const { return phase_ == Phase::kNone && sums_.empty() && arrivals_.empty(); }
 
-  // Adds to a word of ours, which must exist. If its window is deregistered before the addition
-  // counts, the addition is dropped.
+  // Adds to a word of ours, which exists; dropped if its window is deregistered before it counts.
   void add(WindowId window, uint64_t offset, uint64_t value);
   void add(const Arrival& arrival) { arrivals_.push_back(arrival); }
   // Continues the round. Returns the arrivals that now count; valid until the next call. After an

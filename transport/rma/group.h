@@ -39,8 +39,7 @@ class Group final : private Driven {
  public:
   // Joins all ranks; `handles` belong to their listeners, by rank, `listener` is ours at `nic`.
   // Later failures of peers are logged. Blocks until all are connected. Errors: kPeer (one is
-  // missing), kUnavailable (a peer is reached over another NIC only), and the errors of making
-  // connections.
+  // missing), kUnavailable (a peer is reached over another NIC only), and connection errors.
   static Result<std::unique_ptr<Group>> join(std::shared_ptr<Context> context, size_t nic,
                                              Listener& listener, std::span<const Handle> handles,
                                              size_t rank, uint32_t weight, LogSink log);

@@ -45,8 +45,7 @@ class Peer {
   void fail_all(const Error& why) {
     if (outbox_) fail(why);
   }
-  // `memory` is about to be deregistered: a put that waits for it cannot be skipped, as a later
-  // signal counts it.
+  // Before `memory` is deregistered: a waiting put cannot be skipped, as a later signal counts it.
   void withdraw(const Memory* memory);
   void send_now() {  // Sends started parts at once, not with the next poll.
     if (outbox_) outbox_->send_now();
