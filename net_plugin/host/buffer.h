@@ -1,5 +1,4 @@
-// Memory of messages: pages of their own, registered with one end of a connection. Errors and
-// threads: as Communicator.
+// Message memory: own pages, registered with one end. Errors, threads: Communicator.
 #pragma once
 
 #include <cstdint>

@@ -72,8 +72,7 @@ struct Pick {
   bool operator==(const Pick&) const = default;
 };
 
-// The entry that NCCL takes: the smallest that is not ruled out, the first of equals. nullopt: all
-// are ruled out.
+// The entry that NCCL takes: the smallest not ruled out, first of equals. nullopt: none is left.
 std::optional<Pick> fastest(const CostView& costs);
 // As NCCL writes them.
 inline constexpr std::array<std::string_view, nccl::kTunedAlgorithms> kAlgorithmNames{
