@@ -40,8 +40,7 @@ struct NicCaps {
   bool peer_memory = false;
   // Any thread may call register_memory and register_dmabuf, also while another drives the NIC.
   bool registers_beside = false;
-  // Writes without immediate wake a sleeping engine; otherwise memory that peers write must be
-  // polled from time to time.
+  // Writes without immediate wake a sleeping engine; else memory that peers write must be polled.
   bool silent_writes_wake = true;
   // silent_packets_received is counted: while it does not change, polled memory does not change.
   bool counts_silent_packets = false;

@@ -1,9 +1,8 @@
 // RcEndpoint: the address of a queue pair of standard RC (InfiniBand Architecture Specification,
 // chapter 9) over RoCE v2 or InfiniBand, and its encoding for the bootstrap. All NICs that speak RC
-// use it, so that hardware and software reach each other.
-// A queue pair of ours may be several RC connections, its lanes. Lane i is connected to lane i of
-// the peer; if the ends have different numbers of lanes, the smaller number is used.
-// Pure. Thread rule: any.
+// use it, so that hardware and software reach each other. A queue pair of ours may be several RC
+// connections, its lanes. Lane i is connected to lane i of the peer; if their numbers of lanes
+// differ, the smaller one is used. Pure; any thread.
 #pragma once
 
 #include <array>

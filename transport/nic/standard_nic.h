@@ -40,8 +40,7 @@ struct MemoryWindow {
   DomainId domain = kNoDomain;
 };
 
-// Most outstanding reads and atomics, each way, of a kStandard connection: as many as rdma_rxe
-// takes.
+// Most outstanding reads and atomics, each way, of a kStandard connection: rdma_rxe's limit.
 inline constexpr uint8_t kMostReads = 128;
 
 struct StandardSending {  // The sending half of such a connection.

@@ -55,9 +55,8 @@ class LaneRecovery {
   Instant deadline() const { return deadline_; }
 
   void on_failed(Instant deadline);  // The lane must be up again by `deadline`.
-  // Whether the new connection may fail before we use it. It may fail by itself, or because the
-  // peer uses it before we know that it is joined. Recovery then continues to kUp, and the lane
-  // fails again from there.
+  // Whether the new connection may fail before we use it: by itself, or because the peer uses it
+  // before we know that it is joined. Recovery then goes on to kUp, where the lane fails again.
   bool may_fail_again() const { return state_ == State::kReplaced || state_ == State::kJoined; }
   void on_failed_again() { failed_again_ = true; }
   bool failed_again() const { return failed_again_; }

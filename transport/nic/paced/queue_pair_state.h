@@ -1,5 +1,4 @@
-// QueuePairState: what NICs that are made of others, or of a device, have of each queue pair.
-// Thread rule: one owner.
+// QueuePairState: what NICs made of others, or of a device, have of a queue pair. One owner.
 #pragma once
 
 #include <cstdint>

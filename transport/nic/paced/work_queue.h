@@ -35,8 +35,7 @@ class WorkQueue {
   // The queue pair is broken: the work request will never complete.
   void abandon(uint64_t number) { entries_[index_of(number)].state = State::kAbandoned; }
 
-  // The memory is deregistered: fails the work requests that use it and wait, now or when they are
-  // put back later.
+  // Deregistered memory: fails the work requests that use it and wait, now or once put back.
   void revoke(uint32_t local_key);
   bool in_use(uint32_t local_key) const;  // Whether a lane may still use the memory.
 
