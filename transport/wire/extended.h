@@ -1,11 +1,10 @@
 // The packets of the extended wire mode: shaped like RoCE v2 packets, with opcodes that InfiniBand
 // reserves for manufacturers. Every data packet carries the remote address of its payload, so
-// packets may arrive in any order. README.md has the layout.
-// A packet ends with a trailer, of one size for all packets of a NIC: a checksum, or a tag that
-// authenticates the sender. Encoders and decoders get the packet without the trailer. Decoders
-// accept any bytes and refuse packets that no encoder writes: an accepted packet, encoded again, is
-// the same bytes. Queue pair numbers, PSNs and MSNs have 24 bits; encoders write the low 24 bits.
-// Pure functions; any thread.
+// packets may arrive in any order. README.md has the layout. A packet ends with a trailer, of one
+// size for all packets of a NIC: a checksum, or a tag that authenticates the sender. Encoders and
+// decoders get the packet without the trailer. Decoders accept any bytes and refuse packets that no
+// encoder writes: an accepted one, encoded again, is the same bytes. Encoders write the low 24 bits
+// of queue pair numbers, PSNs and MSNs. Pure; any thread.
 #pragma once
 
 #include <cstddef>

@@ -37,9 +37,8 @@ enum class TrafficClass : uint8_t { kData, kControl };
 // The ECN field of the IP header (RFC 3168, section 5).
 enum class Ecn : uint8_t { kNotCapable = 0, kCapable1 = 1, kCapable0 = 2, kCongestion = 3 };
 
-// Identification, flags and fragment offset of an IPv4 header as one word: not 0, so that no kernel
-// chooses another, and "don't fragment". Packets that are never fragmented may all have the same
-// identification (RFC 6864).
+// Identification, flags and fragment offset in IPv4 as one word: not 0, so that no kernel chooses
+// another, and "don't fragment". Such packets may share an identification (RFC 6864).
 inline constexpr uint32_t kIpv4Fragment = 0x5043'4000;
 // The same word as UDP sockets send it, without an identification.
 inline constexpr uint32_t kIpv4Unidentified = 0x0000'4000;
