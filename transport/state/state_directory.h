@@ -1,8 +1,7 @@
 // The directory in which the processes of one user serve their state, each on its own UNIX stream
 // socket PID-NUMBER.sock. Trust: the directory belongs to that user, is not a symbolic link, and
-// nobody else may enter it. So every process reached through it belongs to that user, which
-// SO_PEERCRED confirms. Names are looked up in the checked directory, even if its path is replaced.
-// Thread rule: any thread.
+// nobody else may enter it. So every process reached belongs to that user, as SO_PEERCRED confirms.
+// Names are looked up in the checked directory, even if its path is replaced. Any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -22,8 +21,7 @@ inline constexpr std::string_view kNoStateDirectory = "none";
 
 inline constexpr const char* kSharedFolder = "/tmp";
 
-// The directories in which processes of this user may serve their state; for root, the directories
-// of all users.
+// Where this user's processes may serve their state; for root, the directories of all users.
 std::vector<std::string> usual_state_directories(const std::string& shared = kSharedFolder);
 
 // The process id in a socket's name; nullopt for any other name.
