@@ -29,8 +29,7 @@ struct SoftEndpoint {
   uint32_t mtu = 0;
   bool full_checksum = false;  // this end requires checksums over payloads
   Security security = Security::kOff;
-  // With security: the NIC's public key, and a random salt, so that no two connections have the
-  // same key.
+  // With security: the NIC's public key, and a random salt: each connection has its own key.
   KeyExchange::PublicKey public_key{};
   uint64_t salt = 0;
 };

@@ -23,8 +23,7 @@ class MemoryTable {
   // `random_addresses`: see SoftNicConfig.
   MemoryTable(uint32_t capacity, RandomSource random, bool random_addresses = true);
 
-  // Errors: kInvalidArgument (empty or wrapping range, or half of all addresses and more),
-  // kUnavailable (all regions used).
+  // Errors: kInvalidArgument (empty, wrapping, half of all addresses), kUnavailable (no room).
   Result<MemoryRegion> add(void* address, size_t length, Access access);
   // As add(), but peers address the region from `remote` on, whatever `random_addresses` is.
   Result<MemoryRegion> add_as(void* address, size_t length, Access access, uint64_t remote,
@@ -72,7 +71,6 @@ class MemoryTable {
   uint64_t* atomic_word(uint32_t key, uint64_t address) const;
   // True when the owner's own receives and reads may write there.
   bool owner_may_write(uint32_t key, const uint8_t* address, Bytes length) const;
-  // True when `key` covers the local range.
   bool covers(uint32_t key, const uint8_t* address, Bytes length) const;
 
   uint32_t size() const { return size_; }

@@ -22,13 +22,11 @@ class QueuePairEnd {
 
   // As Nic::post. Only while the queue pair is connected.
   virtual size_t post(std::span<const WorkRequest> /*work_requests*/) { return 0; }
-  // Work requests are posted and not completed.
   virtual bool has_requests() const { return false; }
   // Something could be sent if pacing and window allowed it.
   virtual bool has_work() const { return false; }
   // A probe is to be sent, regardless of pacing and window.
   virtual bool probing() const { return false; }
-  // Payload bytes of the next packet.
   virtual Bytes next_bytes() { return 0; }
   virtual Bytes in_flight() const { return 0; }
   // As NicQueuePairs::silence.
@@ -53,7 +51,6 @@ class QueuePairEnd {
 
   // Nothing more is accepted from the peer. Standard RC needs nothing: there it is destroyed.
   virtual void halt() {}
-  // The queue pair has just been broken.
   virtual void on_broken() {}
   // How the peer has broken it, as the rest of a sentence; null: the status is enough.
   virtual const char* fault() const { return nullptr; }

@@ -32,7 +32,6 @@ struct DatagramShared {  // What all such ends of a NIC share.
 
 class DatagramEnd final : public QueuePairEnd {
  public:
-  // Opens the queue pair.
   static void open(DatagramShared& shared, QueuePair& qp, uint32_t queue_key);
   ~DatagramEnd() override { shared_.ends[qp_.slot] = nullptr; }
   DatagramEnd(const DatagramEnd&) = delete;

@@ -306,8 +306,7 @@ size_t ExtendedEnd::transmit_questions(Instant now, std::span<TxPacket> out) {
   return count;
 }
 
-// Makes one question; 0: no room, as if the question were lost. The lowest bit of its time says
-// whether it may be joined.
+// Makes a question; 0: no room, as if lost. Its time's lowest bit: whether it may be joined.
 size_t ExtendedEnd::ask(Bytes size, bool joined, uint16_t path, Instant now,
                         std::span<TxPacket> out) {
   Slab& slab = shared_.core.slab;

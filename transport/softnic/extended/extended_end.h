@@ -49,7 +49,6 @@ class ExtendedEnd final : public QueuePairEnd {
  public:
   // Connects a queue pair with the peer's end. Errors: kPeer.
   static Result<void> connect(ExtendedShared& shared, QueuePair& qp, const SoftEndpoint& remote);
-  // Memory of a queue pair of this configuration.
   static QueuePairMemory memory(const ExtendedShared& shared, const QueuePairConfig& config);
   ~ExtendedEnd() override;
   ExtendedEnd(const ExtendedEnd&) = delete;

@@ -19,7 +19,6 @@ class ReceiveWindow {
  public:
   ReceiveWindow(uint32_t size, uint64_t first_psn);  // `size` packets, a multiple of 64.
 
-  // Memory of the bitmap.
   static uint64_t queue_bytes(uint32_t size) { return (size / 64 + 1) * sizeof(uint64_t); }
 
   // Does not change the window: a new packet is marked only when its bytes are placed.

@@ -55,13 +55,10 @@ class Requester {
   // A probe is to be sent after a timeout, regardless of window and pacing: all packets in the
   // window may be lost, and a peer counts as silent only if it was probed.
   bool probing() const { return probe_; }
-  // A search for a better path is in progress.
   bool rerouting() const { return paths_.searching(); }
-  // Chooses the path of the next packets.
   uint16_t choose_path(Instant now) { return path_ = paths_.next(now); }
   // Payload bytes of the packet that next_packet will return; 0: none, or it has no payload.
   Bytes next_bytes();
-  // Takes the next packet to send; false if there is none.
   bool next_packet(Instant now, Outgoing* packet);
   // Takes a run of packets that differ only in PSN and address: full packets of one write, without
   // its last. None of them fills the window or is a retransmission. Returns their number, at most

@@ -62,7 +62,6 @@ class Responder {
   // No packet has arrived since this instant.
   bool idle_since(Instant instant) const { return received_ == 0 || newest_.arrival <= instant; }
   bool in_order() const { return window_.in_order(); }
-  // A packet has arrived that is not acknowledged yet.
   bool ack_due() const { return ack_due_; }
   // Writes the acknowledgement of all packets that have arrived, and returns its size. `to` must
   // hold max_ack_bytes().

@@ -36,7 +36,6 @@ class SendWindow {
   uint64_t unacknowledged() const { return unacknowledged_; }
   Bytes in_flight() const { return in_flight_; }
 
-  // How many new packets fit.
   uint64_t room() const { return packets_.size() - (next_ - unacknowledged_); }
   // Adds a new packet and returns its PSN. Not when full.
   uint64_t send(const Packet& packet, uint16_t path, Instant now) {
@@ -44,7 +43,6 @@ class SendWindow {
   }
   // Adds `count` new packets of one work request, 1 to room(), and returns the first one's PSN.
   uint64_t send_run(const Packet& first, uint32_t count, uint16_t path, Instant now);
-  // A lost packet waits for retransmission.
   bool has_lost() const { return !lost_.empty(); }
   // The packet whose loss was found first; false: none. resend() removes it from the list.
   bool next_lost(uint64_t* psn, Packet* packet) const;

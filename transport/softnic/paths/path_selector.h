@@ -40,7 +40,6 @@ class PathSelector {
   // Whether arrivals are feedback, not only losses.
   bool learns() const { return !penalties_.empty() || balanced_ || rerouted_; }
 
-  // A search for a better path is in progress.
   bool searching() const { return rerouted_ && rerouted_->searching(); }
   static Bytes bytes(PathPolicy policy, uint32_t paths);  // Memory outside the object.
 

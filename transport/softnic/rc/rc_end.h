@@ -101,9 +101,8 @@ class RcEnd : public QueuePairEnd {
  protected:
   // To qp.remote; of `peer` its limits and rights. `read_depth`: our outstanding reads and atomics.
   RcEnd(RcShared& shared, QueuePair& qp, const StandardPeer& peer, uint8_t read_depth);
-  // Sets qp.remote.
   static void set_remote(const RcShared& shared, QueuePair& qp, const RcEndpoint& peer,
-                         const RcLane& lane);
+                         const RcLane& lane);  // Sets qp.remote.
 
  private:
   // What the peer's request has completed.

@@ -20,7 +20,6 @@ class RcRecovery {
  public:
   explicit RcRecovery(RcEnd& end) : end_(end) {}
 
-  // The connection works.
   bool up() const { return machine_.up(); }
   // It accepts packets: joined, and not failed since.
   bool open() const { return open_; }

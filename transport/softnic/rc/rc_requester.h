@@ -56,9 +56,7 @@ class RcRequester {
   size_t post(std::span<const WorkRequest> work_requests);
   // Whether a posted work request has not been popped yet.
   bool has_requests() const { return !requests_.empty(); }
-  // Whether a completion waits to be popped.
   bool has_completed() const { return first_request_ != oldest_; }
-  // Everything sent is acknowledged.
   bool idle() const { return unacknowledged_ == highest_; }
   bool has_work() const;  // Something could be sent if pacing and window allowed it.
   // No new packet can be sent before an acknowledgement.
@@ -72,8 +70,7 @@ class RcRequester {
   }
   // Payload bytes of the packet that next_packet will return; 0: none, or it has no payload.
   Bytes next_bytes() const;
-  // Takes the next packet to send; if `ask`, it requests an acknowledgement. False: there is none,
-  // or the connection has failed.
+  // Takes the next packet; `ask`: it requests an acknowledgement. False: none, or failed.
   bool next_packet(Instant now, bool ask, Outgoing* out);
   Bytes in_flight() const { return in_flight_; }
 

@@ -121,7 +121,6 @@ uint8_t RcResponder::take(const roce::Packet& packet, roce::Shape shape,
   return syndrome == kGood ? place(packet, memory) : syndrome;
 }
 
-// Begins a message with its first packet.
 uint8_t RcResponder::begin(const roce::Packet& packet, const MemoryTable& memory) {
   const roce::Shape shape = roce::shape_of(packet.opcode);
   message_ = Message{.kind = shape.kind};

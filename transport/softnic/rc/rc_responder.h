@@ -56,7 +56,6 @@ class RcResponder {
   // The completion of the last kCompleted, without the queue pair's id.
   const Completion& completion() const { return completion_; }
 
-  // An answer is due, now or later.
   bool answer_due() const { return !reads_.empty() || nak_ != 0 || ack_due_; }
   // The next answer; false: none. Its payload points into registered memory.
   bool next_answer(const MemoryTable& memory, roce::Packet* answer);
