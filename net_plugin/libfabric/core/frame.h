@@ -81,7 +81,6 @@ inline constexpr size_t kEagerBytes = 524288;
 inline constexpr size_t kDirectEagerBytes = 131072;
 // Most bytes of operands, of comparands or of results in one atomic.
 inline constexpr size_t kAtomicBytes = 8192;
-// Size of one Pacecar message of frames.
 inline constexpr size_t kMessageBytes = kEagerBytes + 2 * sizeof(Frame);
 // Most such messages outstanding between two endpoints, in each direction. Small frames share them.
 inline constexpr uint32_t kMaxMessages = 8;

@@ -30,7 +30,6 @@ class Receiver {
   }
   // The region is being closed: receives into its GPU memory fail.
   void forget(MemoryRegion& region);
-  // Fails the receives that only this peer could match.
   void fail_receives_from(const Peer& peer, int error, const std::string& why);
 
   // Least room in a buffer for several messages (FI_OPT_MIN_MULTI_RECV), in bytes.

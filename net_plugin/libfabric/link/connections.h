@@ -101,7 +101,6 @@ class Outbox : ConnectionWithPages<SendConnection, uint8_t> {
   // Posts messages as far as possible; the last one may wait for more frames. Errors: kPeer.
   Result<void> start(Coming coming);
   Result<void> finish();  // Reuses the buffers of messages that are sent. Errors: kPeer.
-  // Whether frames are not posted yet.
   bool has_unsent_frames() const { return started_ < messages_.size() || !replies_.empty(); }
   // Whether all frames are with the peer, which gets them even if this process ends now.
   bool idle() const {
