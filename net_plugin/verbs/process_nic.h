@@ -61,7 +61,6 @@ class ProcessNic final : private Driven {
   // This process is a forked child of the one that opened it.
   bool inherited() const { return process_.forked(); }
   const Address& address() const { return opened_.port->address(); }
-  // The time limit of making a connection.
   Duration connect_limit() const { return params_.connect_timeout; }
   Flows& flows() { return *flows_; }
   StagingPool& staging() { return staging_; }
