@@ -87,7 +87,6 @@ class ProgressState {
   void on_woken(Instant now) { state_ = now < leads_until_ ? Driving::kLeading : Driving::kKeeper; }
   // Callers come first, if one is at it.
   bool gives_way() const { return state_ == Driving::kKeeper && !policy_.always; }
-  // How long nothing has moved.
   Duration idle(Instant now) const { return now - last_moved_; }
 
  private:

@@ -22,8 +22,7 @@ struct ClusterKey {  // The key that the hosts of a cluster share; empty: none.
 
 using MacKey = std::array<uint8_t, 32>;
 
-// HKDF-SHA256 (RFC 5869) of a non-empty cluster key. Keys of different purposes reveal nothing
-// about each other.
+// HKDF-SHA256 (RFC 5869) of a non-empty key. Keys of two purposes reveal nothing of each other.
 MacKey derive_key(const ClusterKey& cluster, std::span<const uint8_t> salt,
                   std::string_view purpose);
 // The key of a handshake's MACs: derived from the cluster's key with the handle's secret as salt;

@@ -25,8 +25,7 @@ class Core {
   static Result<std::unique_ptr<Core>> make(std::unique_ptr<SoftPort> port, Doorbell& owner);
 
   // --- owner ---
-  // False: no room now. Posts wait for hand_over(), so that limits that are set after them arrive
-  // before them.
+  // False: no room now. Posts wait for hand_over(), so that limits set later arrive before them.
   bool post(QueuePairId id, const WorkRequest& work_request);
   bool limit(FlowId flow, const FlowLimits& limits, Instant now);
   bool hand_over();  // False: some posts must wait longer.

@@ -62,7 +62,6 @@ bool is_named(const NicCandidate& candidate, std::string_view entry) {
   return entry == candidate.device || entry == candidate.name();
 }
 
-// Checks the syntax of an entry.
 Result<void> check_form(std::string_view entry, Candidates candidates) {
   const auto is_entry = [entry](const NicCandidate& c) { return is_named(c, entry); };
   if (std::ranges::any_of(candidates, is_entry)) return {};
