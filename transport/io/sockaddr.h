@@ -17,7 +17,6 @@ union SocketAddress {  // Room for both families, without the 128 bytes of socka
   sockaddr_in6 v6;
 };
 
-// Fills `out` and returns its length.
 socklen_t to_sockaddr(const Address& address, SocketAddress& out);
 Address from_sockaddr(const SocketAddress& in);  // `in` must be AF_INET or AF_INET6.
 // nullopt: an address of another family, or null.

@@ -30,7 +30,6 @@ struct DpdkDevice {
   // itself if it is on the link, which all addresses are without a gateway.
   Address next_hop(const Address& own, const Address& to) const;
   std::string_view driver() const;  // The driver of a virtual device, "net_vhost" for "net_vhost0".
-  // The value of a driver's argument.
   std::optional<std::string_view> argument(std::string_view key) const;
 };
 

@@ -27,8 +27,8 @@ void run_on_interrupt_thread(const std::function<void()>& work);
 // Held during operations on devices, of which there is one at a time in the process.
 std::mutex& eal_mutex();
 
-// Blocks SIGPIPE in the calling thread while it lives, and in threads started meanwhile for ever.
-// Drivers (net_virtio_user) may write to sockets without peers; it would end the process.
+// Blocks SIGPIPE in the calling thread, and for ever in threads started while the object lives.
+// Drivers (net_virtio_user) may write to sockets without peers; SIGPIPE would end the process.
 class WithoutPipeSignal {
  public:
   WithoutPipeSignal();
