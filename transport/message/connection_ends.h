@@ -106,8 +106,7 @@ class ConnectionEnds : public Lanes {
   using PeerTable = typename End::PeerTable;
 
   // --- from the first call to the last ---
-  // An end with a registered table, for add() or discard(). Errors: kUnavailable when connections
-  // or memory regions are used up.
+  // An end with a table, for add() or discard(). Errors: kUnavailable (no connection or region).
   Result<std::unique_ptr<End>> make() {
     if (ends_.full()) {
       return pacecar::fail(

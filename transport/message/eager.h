@@ -150,8 +150,7 @@ class EagerInbox {
   void enable(const EagerCells& cells, const uint8_t* memory);
 
   bool tiny(Bytes size) const { return cells_.tiny(size); }
-  // A write of `bytes` into this cell; `payload` gets the bytes of its messages. False for a
-  // protocol error.
+  // A write of `bytes` into this cell; `payload`: bytes of its messages. False: a protocol error.
   bool on_write(uint32_t cell, Bytes bytes, Bytes* payload);
   // The `index`th message not yet freed. nullptr: not arrived, so no later one may be taken either.
   Message* at(uint32_t index);

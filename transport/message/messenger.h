@@ -125,7 +125,6 @@ class Messenger {
 
   const MessengerCounters& counters() const { return counters_; }
   FlowReport report() const;
-  // The status of all flows: for metrics and reports.
   std::vector<FlowStatus> flow_statuses(Instant now) const;
   // Why the flow of this sending connection has its rate.
   Explanation explain(ConnectionId sender) const {

@@ -28,9 +28,8 @@ class RateControl {
  public:
   // Errors: kInvalidArgument for an unknown congestion control, constant or allocator.
   static Result<CongestionControl> make(const NicQueuePairs& nic, const MessengerConfig& config);
-  // The references outlive it.
   RateControl(NicQueuePairs& nic, const MessengerConfig& config, ControlWrites& control,
-              CongestionControl congestion_control);
+              CongestionControl congestion_control);  // The references outlive it.
 
   const AllocatorName& obeys() const { return congestion_.obeys; }
   const AllocatorName& own_allocator() const { return congestion_.own; }

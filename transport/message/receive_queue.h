@@ -88,7 +88,6 @@ class ReceiveQueue {
   Arrival on_write(const Immediate& immediate, Bytes bytes, Progress* progress);
   // Copies eager messages that have arrived into the buffers that have been posted since.
   Arrival take_eager(Progress* progress);
-  // Eager messages wait for buffers.
   bool holds_messages() const { return !inbox_.empty(); }
   // After the connection's end: the next receive may still get one of the messages, as none failed.
   bool has_leftovers() const { return !receive_failed_ && holds_messages(); }

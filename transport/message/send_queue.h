@@ -97,8 +97,7 @@ class SendQueue {
     return !matched_.empty() && matched_.front() < kFirstCell &&
            sends_[matched_.front()]->failure != MessageFailure::kNone;
   }
-  // The memory of a message has gone after its last write was posted: none is left to end it at the
-  // receiver.
+  // A message's memory went after its last write was posted: none is left to end it at the peer.
   bool cannot_end() const { return cannot_end_; }
   // The next write to post; false if there is none. `connection` is the receiver's number. The work
   // request's id is the number of the send or the cell.
