@@ -42,7 +42,6 @@ class EventLoop {
   Instant next_time() const { return heap_.empty() ? Instant::never() : heap_.front().time; }
   bool run_one();                // Runs the next event; false if there is none.
   void run_until(Instant time);  // Runs every event due until then, and moves the clock there.
-  // Events that have run so far.
   uint64_t events() const { return events_; }
 
  private:
