@@ -25,8 +25,7 @@ struct LaneConfig {  // What all lanes of a queue pair have in common.
   uint8_t ack_timeout = 0;    // of the queue pair's attributes: 4.096 us * 2^ack_timeout
 };
 
-// The state of a stopped connection. Drivers discard the completions of a destroyed connection, so
-// its receives are counted before.
+// State of a stopped connection. Destroying it drops completions, so receives are counted first.
 struct LaneEnd {
   Instant stopped;
   bool received_all = false;  // it takes no more shared receive requests

@@ -31,7 +31,6 @@ class StandbyLane {
   const RcLane& end() const { return lane_.local; }
   // Errors: as connect_lane.
   Result<void> connect(const VerbsDevice& device, const RcEndpoint& remote, const RcLane& end);
-  // Whether it is connected and has not failed.
   bool usable() const { return connected_ && !failed_; }
 
   // False: try again when earlier messages have completed; never, if the lane is not usable.

@@ -68,8 +68,7 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   Result<std::optional<uint64_t>> start_flush(const MemoryRegion& region,
                                               const uint8_t* data) override;
   Result<bool> flushed(uint64_t flush) override;
-  // Waits, for a bounded time, until the device is done with the memory; lanes that are not done by
-  // then are replaced.
+  // Waits, for a limited time, until the device is done with it; lanes that are not are replaced.
   std::shared_ptr<void> deregister_memory(const MemoryRegion& region) override;
   bool shared(const MemoryRegion& region) const override {
     return !registrations_.last(region.key);
