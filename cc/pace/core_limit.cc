@@ -57,7 +57,6 @@ void CoreLimit::set_base(Duration base) {
   if (std::exchange(unit_, unit) != unit) forget();  // delays are counted in it
 }
 
-// The lower bound of cuts.
 double CoreLimit::least() const { return std::min(rate_.lasting, line_ * kLeastShare); }
 
 // A slow flow tolerates more delay than a fast one behind the same queue, so their rates converge.

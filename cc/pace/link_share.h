@@ -31,7 +31,6 @@ class LinkShare {
 
   void set(uint32_t flow, Rate limit, uint32_t weight);  // `limit` 0: the flow has nothing to send.
 
-  // The rate that we may use.
   double line() const { return line_; }
   // The rate that we might use if our flows could use the whole link. Our claim may depend on it,
   // but not on line(), which depends on the claim.

@@ -269,7 +269,6 @@ void PaceController::limit_window(Rate rate, Bytes burst) {
   }
 }
 
-// Aligns the packets to the receiver's grid.
 void PaceController::align(Instant now, Rate rate, Bytes burst) {
   const bool possible = grant_.aligned && decision_.limited_by == LimitedBy::kGrant &&
                         rate == grant_.rate && keeps_phases(environment_);
