@@ -42,9 +42,8 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   static constexpr Bytes kDefaultChunk = 64 << 10;
   static constexpr Bytes kSoftwareChunk = 512 << 10;
 
-  // Errors: what the provider refuses.
   static Result<std::unique_ptr<OfiNic>> open(const OfiConfig& config, OfiProvider provider,
-                                              Instant now);
+                                              Instant now);  // Errors: what the provider refuses.
   ~OfiNic() override;
 
   const OfiProvider& provider() const { return domain_.provider(); }

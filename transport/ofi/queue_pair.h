@@ -100,7 +100,6 @@ struct OfiQueuePair : QueuePairState {
             .place = remote.rings + place,
             .key = remote.rings_key};
   }
-  // Whether no operation of ours is at the provider.
   bool idle() const { return started == 0 && messages == 0; }
   bool awaits() const {  // Something is awaited from the peer or the provider.
     return !idle() || asked.has_value() || blocked || !outbox.empty() ||
