@@ -56,7 +56,6 @@ class Peer {
   bool answers_from(WindowId id) const {
     return std::ranges::find(answers_, id, &Answer::window) != answers_.end();
   }
-  // Whether nothing to this peer is outstanding.
   bool idle() const { return !outbox_ || outbox_->idle(); }
   const std::optional<Error>& failure() const { return failure_; }
   std::optional<Error> newly_failed() {  // The peer's failure, once.
