@@ -118,7 +118,6 @@ struct FlowTimes {
   static constexpr uint32_t kNoEvent = ~0U;
 };
 
-// The times by flow.
 std::vector<FlowTimes> run_fluid(const FlowSet& set, std::span<const Link> links);
 
 // What the time until `flow` was received was spent on, along the chain of flows that waited for
