@@ -61,8 +61,7 @@ struct DmaBufMemory {
 
 class NicMemory {
  public:
-  // Errors: kInvalidArgument for an empty or wrapping range, kUnavailable when all
-  // NicCaps::regions are used.
+  // Errors: kInvalidArgument (empty or wrapping range), kUnavailable (all regions are used).
   virtual Result<MemoryRegion> register_memory(void* address, size_t length, Access access) = 0;
   // Needs NicCaps::dma_buf. Errors: as register_memory, and the errors of the device.
   virtual Result<MemoryRegion> register_dmabuf(const DmaBufMemory& /*memory*/, Access /*access*/) {

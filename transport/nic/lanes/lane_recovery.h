@@ -2,8 +2,7 @@
 // end of the old RC connection by a new one and offers that to the peer; the ends join the two, and
 // use the lane when both are ready. Either end may begin, or both at once. Each end offers exactly
 // once per generation, so the peer's offer is either a request or the answer to ours.
-//   kUp --fail--> kFailed --replace--> kReplaced --offers of both, join--> kJoined --both ready-->
-//   kUp
+//   kUp --fail--> kFailed --replace--> kReplaced --both offer, join--> kJoined --both ready--> kUp
 // Pure: the owner does the step that next() returns, and reports it. Thread rule: one owner.
 #pragma once
 
