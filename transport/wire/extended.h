@@ -42,7 +42,6 @@ inline constexpr size_t kJoinedBytes = 2;  // ends a datagram of several packets
 inline constexpr size_t kMaxBitmapWords = 256;
 inline constexpr size_t kMaxDatagramBytes = 65527;  // UDP over IPv6 without jumbograms (RFC 8200)
 
-// The size of an acknowledgement.
 constexpr size_t ack_bytes(size_t bitmap_words, size_t hops = 0) {
   return kAckHeaderBytes + 8 * bitmap_words + kTelemetryHopBytes * hops;
 }

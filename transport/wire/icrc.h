@@ -50,7 +50,7 @@ class Multiplier {
 };
 
 // The effect of the IPv4 identification on the ICRC of datagrams of one size. A CRC is linear, so
-// other bytes do not matter: it can be added afterwards, and removed if unknown.
+// other bytes do not matter: it can be added later, and removed for an unknown identification.
 class IdentificationEffect {
  public:
   IdentificationEffect() = default;
