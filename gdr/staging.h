@@ -18,10 +18,9 @@ enum class CopyWay : uint8_t { kToHost, kToDevice };
 
 class CopyEngine {  // Holds the GPU's primary context, which CUDA's runtime uses, too.
  public:
-  // Errors: kSystem.
   static Result<std::shared_ptr<CopyEngine>> open(std::shared_ptr<const CudaDriver> driver,
-                                                  int device);
-  ~CopyEngine();  // waits for pending copies
+                                                  int device);  // Errors: kSystem.
+  ~CopyEngine();                                                // waits for pending copies
   CopyEngine(const CopyEngine&) = delete;
   CopyEngine& operator=(const CopyEngine&) = delete;
 
@@ -105,8 +104,7 @@ class StagedRange {
     return start >= begin_ && size <= length_ && start - begin_ <= length_ - size;
   }
 
-  // Starts a copy between `device` in this range and pinned memory. Errors: kInvalidArgument
-  // (withdrawn), kSystem.
+  // Copies `device`, in this range, to or from `host`. Errors: kInvalidArgument, kSystem.
   Result<void> copy(CopyWay way, const void* device, void* host, size_t bytes);
   // As copy(), but with any memory of the host; waits until the copy is done.
   Result<void> copy_and_wait(CopyWay way, const void* device, void* host, size_t bytes);
