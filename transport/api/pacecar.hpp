@@ -54,7 +54,8 @@ class Engine;
 class MessageRequest;
 using Request = MessageRequest;
 
-using Setting = std::pair<std::string, std::string>;  // A parameter, e.g. {"PACECAR_CC", "fixed"}.
+// A parameter, e.g. {"PACECAR_CC", "fixed"}.
+using Setting = std::pair<std::string, std::string>;
 
 // A further page at the process's state socket (transport/state). The socket's thread calls `make`.
 // The text of a page /metrics is appended to the Context's own metrics.
@@ -84,11 +85,13 @@ struct NicInfo {
   uint32_t max_connections = 0;
   uint32_t traffic_class = 0;  // IP traffic class byte of data packets, without its ECN bits
   bool ecn = false;
-  bool cuda = false;               // takes memory of kind kCuda
-  bool dma_buf = false;            // takes it as a dma-buf
-  bool gpu_flush = false;          // a GPU sees received data only after a flush (start_flush)
-  uint64_t gpu_message_bytes = 0;  // The largest recommended message with GPU memory; 0: no limit.
-  std::string gpu_memory;          // For people: how GPU memory is used (direct, staged), and why.
+  bool cuda = false;       // takes memory of kind kCuda
+  bool dma_buf = false;    // takes it as a dma-buf
+  bool gpu_flush = false;  // a GPU sees received data only after a flush (start_flush)
+  // The largest recommended message with GPU memory; 0: no limit.
+  uint64_t gpu_message_bytes = 0;
+  // For people: how GPU memory is used (direct, staged), and why.
+  std::string gpu_memory;
   // For people: the offloads in use, and why others are not; empty: it has none.
   std::string offloads;
   std::optional<uint16_t> rail;  // its rail of the network, from PACECAR_RAILS
@@ -96,8 +99,9 @@ struct NicInfo {
   std::vector<size_t> members;   // of bond(): the NICs that it consists of
 };
 
-struct DeviceCounter {  // One of the device's own counters, for all users of its port.
-  std::string name;     // by the driver: "out_of_sequence"
+// One of the device's own counters, for all users of its port.
+struct DeviceCounter {
+  std::string name;  // by the driver: "out_of_sequence"
   uint64_t count = 0;
 };
 
@@ -138,7 +142,8 @@ enum class MemoryKind : uint8_t { kHost, kCuda };
 
 constexpr int kUnknownGpu = -1;
 
-struct MemoryRange {  // Memory to register.
+// Memory to register.
+struct MemoryRange {
   void* address = nullptr;
   size_t length = 0;
   MemoryKind kind = MemoryKind::kHost;
@@ -259,7 +264,8 @@ class ReceiveConnection {
   virtual void set_preposted() {}
 };
 
-class Connecting {  // A connection being made. Destroying it gives up.
+// A connection being made. Destroying it gives up.
+class Connecting {
  public:
   virtual ~Connecting() = default;
   // The connection; an empty pointer means "not yet".
