@@ -44,7 +44,7 @@ inline LaneMask lost_lanes(std::span<const BondLane> lanes) {
   return static_cast<LaneMask>(~alive_lanes(lanes));
 }
 
-// Whether the receiver has this slot's message. The note has the last kCtsSlots; others are done.
+// Whether the receiver has this slot's message. The note has the last kCtsSlots; older are done.
 bool slot_done(const LaneNote& resume, uint64_t slot);
 
 // Detects a lane without acknowledgements for `limit` although the peer was alive on another lane
