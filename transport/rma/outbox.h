@@ -40,7 +40,7 @@ class Outbox {
   void add(const Record& record, Operation* operation);
   // Adds a part that is done when all parts before it are done.
   void add_mark(Operation& operation);
-  // Starts the parts that the connection takes, completes finished ones. Errors: kPeer, of puts.
+  // Starts the parts that the connection takes, completes finished ones. Errors: kPeer, as of puts.
   Result<void> advance();
   // Sends started parts at once, not with the next poll.
   void send_now() { connection_->send_now(); }
