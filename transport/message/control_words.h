@@ -97,7 +97,7 @@ static_assert(sizeof(LaneNote) == 64 && std::is_trivially_copyable_v<LaneNote>);
 // A note as it lies in memory that the peer writes.
 using NoteWords = std::array<uint64_t, sizeof(LaneNote) / sizeof(uint64_t)>;
 
-// Over all words but the first (FNV-1a, by 8-byte words instead of bytes). Never 0.
+// Over all words but the first: as FNV-1a, but by 8-byte words and from 0; 0 for a note of zeros.
 constexpr uint64_t note_checksum(const NoteWords& words) {
   uint64_t sum = 0;
   for (size_t i = 1; i < words.size(); ++i) sum = (sum ^ words[i]) * 0x100000001B3;
