@@ -1,6 +1,5 @@
 // The constants of a congestion control as a table of names, so that an experiment can set them and
 // a program can list them.
-//
 // A struct of constants C holds the defaults in its member initialisers and publishes
 //   static constexpr auto table() { return std::to_array<Constant<C>>({...}); }
 // Values travel as plain numbers in the unit that the table names: rates in Mb/s, times in
@@ -22,16 +21,14 @@
 
 namespace pacecar {
 
-// One setting of an experiment.
-struct NamedValue {
+struct NamedValue {  // One setting of an experiment.
   std::string name;
   double value = 0;
 
   bool operator==(const NamedValue&) const = default;
 };
 
-// One constant, as a program lists it.
-struct ConstantInfo {
+struct ConstantInfo {  // One constant, as a program lists it.
   std::string_view name;
   std::string_view unit;  // "1" for shares and plain numbers
   double least = 0;       // of the values accepted
@@ -50,8 +47,7 @@ struct Constant {
   std::string_view meaning;
 };
 
-// The constants of a controller that has none to set.
-struct NoConstants {
+struct NoConstants {  // The constants of a controller that has none to set.
   static constexpr std::array<Constant<NoConstants>, 0> table() { return {}; }
 };
 

@@ -1,7 +1,6 @@
 // GrantedController: a controller whose own decision is capped by the newest grant of the receiver.
-// Every controller but PaceController is one. rccc and sird on credit are not capped: they obey
-// their credit. A grant comes from a peer: any content is accepted and bounded here. Same purity
-// and thread rule as Controller.
+// Every controller but PaceController is one. rccc and sird on credit obey their credit instead. A
+// peer sends the grant: any content is bounded here. Same purity and thread rule as Controller.
 #pragma once
 
 #include <algorithm>
@@ -77,8 +76,7 @@ class GrantedController : public Controller {
  private:
   bool lapsed(Instant now) const { return now - received_ >= validity_; }
 
-  // An expired grant halves with every further validity period.
-  Rate rate_at(Instant now) const {
+  Rate rate_at(Instant now) const {  // An expired grant halves with every further validity period.
     if (!lapsed(now)) return rate_;
     const int64_t halvings = std::min<int64_t>((now - received_).ns() / validity_.ns(), 63);
     const Rate floor =

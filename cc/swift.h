@@ -1,7 +1,6 @@
 // `swift`: holds the round trip at a target delay. After Kumar et al., "Swift: Delay is Simple and
 // Effective for Congestion Control in the Datacenter", SIGCOMM 2020; papers.md maps its sections
 // to the functions here and gives the reason for every deviation.
-//
 // The window is counted in packets of environment.mtu bytes, as a fraction where it is below one.
 // Invariants: kSwift.min_cwnd <= window <= max_cwnd(); 0 < rate <= line rate.
 #pragma once
@@ -12,8 +11,7 @@
 
 namespace pacecar {
 
-// Every constant of the algorithm. "Ours": not in the paper.
-struct SwiftConstants {
+struct SwiftConstants {  // Every constant of the algorithm. "Ours": not in the paper.
   // Name and default                 Unit, range, source.
   double additive_increase = 1.0;  // packets per round trip, (0, 16]; ai, section 3.2
   double beta = 0.8;               // share of the excess delay, (0, 1]; section 3.2

@@ -26,8 +26,7 @@ void TimelyController::on_ack(Instant, const FlowSignal& ack) {
   increases_ = hyper ? increases_ : increases_ + 1;
 }
 
-// From 1 on: increase.
-double TimelyController::decrease_factor(Duration rtt) const {
+double TimelyController::decrease_factor(Duration rtt) const {  // From 1 on: increase.
   if (rtt < constants_.low_threshold) return 1;
   if (rtt > constants_.high_threshold) {
     const double high = constants_.high_threshold.real_ns();

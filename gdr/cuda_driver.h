@@ -1,6 +1,5 @@
 // CudaDriver: NVIDIA's driver library, loaded at run time. A build needs neither CUDA's headers nor
-// its libraries, and a host without the library lacks support for GPU memory only. Thread rule: any
-// thread.
+// its libraries, and a host without the library lacks support for GPU memory only. Any thread.
 #pragma once
 
 #include <memory>
@@ -12,8 +11,7 @@
 
 namespace pacecar {
 
-// The library's functions; a function that is not required may be null.
-struct CudaEntryPoints {
+struct CudaEntryPoints {  // The library's functions; a function that is not required may be null.
 #define PACECAR_CUDA_ENTRY(member, symbol, required, ...) \
   cuda::Status (*member)(__VA_ARGS__) = nullptr;
 #include "gdr/cuda_entry_points.def"

@@ -16,8 +16,7 @@ struct DrainingRate {
 
   double rate() const { return lasting * factor; }
 
-  // True if the rate has risen: the queue should be gone.
-  bool poll(Instant now) {
+  bool poll(Instant now) {  // True if the rate has risen: the queue should be gone.
     if (factor == 1 || now < until) return false;
     factor = 1;
     return true;

@@ -21,8 +21,7 @@ constexpr double kSlack = 1.0 / 16;
 constexpr uint32_t kHoldsAtATime = 16;
 constexpr int64_t kHoldsPerRoundTrip = 4;
 constexpr int64_t kRepeatsPerValidity = 4;  // three in a row may be lost
-// Repeats take at most a hundredth of the link.
-constexpr int64_t kWordShare = 100;
+constexpr int64_t kWordShare = 100;         // Repeats take at most a hundredth of the link.
 // Raises take at most a tenth: where many flows end one after another, each end raises all others.
 constexpr int64_t kRaiseShare = 10;
 constexpr int64_t kPausesPerValidity = 4;
@@ -248,8 +247,7 @@ void PaceReceiver::look_at_busyness(Instant now) {
   busy_ = busy;
 }
 
-// All flows of the episode are known now, and may be raised.
-void PaceReceiver::end_episode() {
+void PaceReceiver::end_episode() {  // All flows of the episode are known now, and may be raised.
   newcomers_ = false;
   for (const uint32_t flow : active_) {
     if (flows_[flow].newcomer) due_.add(flow);
@@ -263,8 +261,7 @@ bool PaceReceiver::is_due(Instant now, const Flow& f) const {
   return cut == (stage_ == Stage::kCuts) && differs(f, constants_.regrant);
 }
 
-// False when the pass is over.
-bool PaceReceiver::next_stage(Instant now) {
+bool PaceReceiver::next_stage(Instant now) {  // False when the pass is over.
   cursor_ = 0;
   stage_ = static_cast<Stage>(static_cast<uint8_t>(stage_) + 1);
   if (stage_ == Stage::kRepeats && now < next_repeat_) stage_ = Stage::kDone;

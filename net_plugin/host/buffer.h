@@ -1,5 +1,4 @@
-// Memory of messages: pages of their own, registered with one end of a connection. Errors and
-// threads: as Communicator.
+// Message memory: own pages, registered with one end. Errors, threads: Communicator.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +8,7 @@
 
 namespace pacecar::nccl {
 
-// Memory, registered with one end of a connection.
-class Registration {
+class Registration {  // Memory, registered with one end of a connection.
  public:
   Registration(const Host& host, void* comm, std::span<uint8_t> data);
   ~Registration();
@@ -26,8 +24,7 @@ class Registration {
   void* memory_ = kGarbage;
 };
 
-// Memory in pages that nothing else shares.
-class Pages {
+class Pages {  // Memory in pages that nothing else shares.
  public:
   explicit Pages(size_t bytes);
   ~Pages();
@@ -35,8 +32,7 @@ class Pages {
   Pages& operator=(const Pages&) = delete;
 
   std::span<uint8_t> bytes() const { return bytes_; }
-  // From here on every access is a fault, as after free().
-  void forbid_access() const;
+  void forbid_access() const;  // From here on every access is a fault, as after free().
 
  private:
   std::span<uint8_t> bytes_;

@@ -1,6 +1,5 @@
 // Plays NCCL: connections and requests of one communicator. Every call has NCCL's habits: outputs
-// hold garbage before it, nothing sleeps, sizes may exceed the message. Errors and threads: as in
-// Communicator.
+// hold garbage before it, nothing sleeps, sizes may be too large. Errors, threads: Communicator.
 #pragma once
 
 #include <array>
@@ -26,8 +25,7 @@ struct Ends {
   void* receive = nullptr;
 };
 
-// Registered memory of one message.
-struct Part {
+struct Part {  // Registered memory of one message.
   std::span<uint8_t> data;
   int tag = 0;
   void* memory = nullptr;

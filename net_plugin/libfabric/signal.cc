@@ -24,8 +24,7 @@ int may_wait_for(Domain& domain, const Signal& signal, Unread unread) {
   return 0;
 }
 
-// 0: the application may block on the object's descriptor.
-int may_wait(fid* object) {
+int may_wait(fid* object) {  // 0: the application may block on the object's descriptor.
   switch (object->fclass) {
     case FI_CLASS_CQ: {
       auto& queue = *reinterpret_cast<CompletionQueue*>(object);

@@ -13,8 +13,7 @@ namespace {
 // In the core of a network no receiver divides the links: each sender learns by itself how much
 // they carry. So shares are uneven, and a queue persists.
 
-// Half of the range of shares, relative to their mean, of flows that last many round trips: as
-// seen in the simulator.
+// Half of the range of long flows' shares, relative to their mean, as seen in the simulator.
 constexpr double kSpread = 0.3;
 // The mean delay over the tolerated delay: the queue swings between 0 and the tolerated delay.
 constexpr double kMean = 0.5;
@@ -29,8 +28,7 @@ double uneven_weight(uint32_t flow) {
   return 1 + kSpread * (2 * part - 1);
 }
 
-// How long a packet waits at each link of the core. `links` must outlive it.
-class CoreQueues {
+class CoreQueues {  // How long a packet waits at each link of the core. `links` must outlive it.
  public:
   explicit CoreQueues(std::span<const Link> links) : links_(links), queues_(links.size()) {
     for (uint32_t i = 0; i < links.size(); ++i) {
@@ -38,8 +36,7 @@ class CoreQueues {
     }
   }
 
-  // Starts an update: a call of add() follows for each flow that sends.
-  void begin() {
+  void begin() {  // Starts an update: a call of add() follows for each flow that sends.
     for (const uint32_t link : core_) queues_[link] = {};
   }
 
@@ -58,9 +55,8 @@ class CoreQueues {
     }
   }
 
-  // The sum over the links of a route. A full link has the queue that its flows tolerate. At other
-  // links packets wait for packets that happen to arrive at the same time: at a load of r, for
-  // r / 2 (1 - r) packets (M/D/1).
+  // Sum over a route's links. A full link has the queue that its flows tolerate. At other links
+  // packets wait for others that arrive together: at load r, for r / 2 (1 - r) packets (M/D/1).
   double delay_s(const Route& route) const {
     double delay = 0;
     for (const Route::Use& use : route.all()) {
@@ -225,8 +221,7 @@ class FluidRun {
     for (size_t i = 0; i < active_.size(); ++i) core_.add(set_.flows_[active_[i]], found_[i]);
   }
 
-  // Goes to the next event, and handles all events of that time.
-  void advance() {
+  void advance() {  // Goes to the next event, and handles all events of that time.
     double next = events_.empty() ? std::numeric_limits<double>::infinity() : events_.top().time;
     for (size_t i = 0; i < active_.size(); ++i) {
       next = std::min(next, now_ + states_[active_[i]].left / found_[i].rate);

@@ -25,8 +25,7 @@ struct Loads {
   double nvlink = 1;
 };
 
-// Bytes of acknowledgements per byte on the wire.
-inline double ack_share(const NicKind& kind) {
+inline double ack_share(const NicKind& kind) {  // Bytes of acknowledgements per byte on the wire.
   return kind.ack_bytes / (kind.packet_bytes + kind.packet_overhead);
 }
 
@@ -38,9 +37,8 @@ class Network {
   // Between GPUs of a host over NVLink; between hosts over NIC `nic` of both. `payload` in bytes.
   Flow flow(Rank from, Rank to, uint32_t nic, double payload, const ProtocolCosts& costs,
             const Loads& loads = {}) const;
-  // Between hosts, without its links.
   Flow remote(const NicKind& from, const NicKind& to, bool same_leaf, double payload,
-              const ProtocolCosts& costs) const;
+              const ProtocolCosts& costs) const;  // Between hosts, without its links.
 
   uint32_t leaf_of(uint32_t host, uint32_t nic) const;
   uint32_t nic_out(uint32_t host, uint32_t nic) const { return base(host) + 2 * nic; }
@@ -55,8 +53,7 @@ class Network {
   std::span<const Link> links() const { return links_; }
   // The round trip of a full packet and its acknowledgement, between leaves, in an idle network.
   double round_trip_s() const;
-  // Less than a bandwidth-delay product.
-  bool is_brief(double bytes) const {
+  bool is_brief(double bytes) const {  // Less than a bandwidth-delay product.
     return bytes < cluster_.nic_kinds.front().rate * round_trip_s();
   }
 

@@ -13,8 +13,7 @@
 
 namespace pacecar::predict {
 
-// How much is planned at most. Less is faster, and less exact where hosts differ.
-struct Limits {
+struct Limits {  // How much is planned at most. Less is faster, and less exact where hosts differ.
   uint32_t ranks = 64;         // in a ring; more are represented by hosts of two leaves
   uint32_t hosts = 512;        // in a tree, a chain or an all-to-all
   uint32_t spread_hosts = 64;  // in PAT; more are represented by the hosts of a leaf
@@ -79,10 +78,8 @@ struct Channels {
   Loads loads;
 };
 Channels channels_of(const PlanInput& input);
-// Two trees, of which each carries half of the buffer.
-bool has_two_trees(const PlanInput& input);
-// The rounds of a ring, or the pieces.
-double rounds_of(const PlanInput& input);
+bool has_two_trees(const PlanInput& input);  // Two trees, of which each carries half of the buffer.
+double rounds_of(const PlanInput& input);    // The rounds of a ring, or the pieces.
 // The collective has `steps` equal steps of `flows` flows. The set has the first `planned` steps,
 // from flow `first` on. The second half of the planned steps is the period.
 void repeat(Plan& plan, uint32_t first, uint32_t flows, uint32_t planned, double steps);

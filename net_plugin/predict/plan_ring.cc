@@ -6,8 +6,7 @@
 namespace pacecar::predict {
 namespace {
 
-// What a member waits for before its first step.
-struct Ready {
+struct Ready {  // What a member waits for before its first step.
   uint32_t received = kNoFlow;
   uint32_t sent = kNoFlow;
 };

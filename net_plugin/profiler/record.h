@@ -1,6 +1,5 @@
-// What NCCL reports to its profiler: events in the form that all versions of the table share, and
-// the record of one communicator. Units: nanoseconds of the host's monotonic clock, bytes,
-// elements.
+// What NCCL reports to its profiler: events in the form common to all table versions, and the
+// record of one communicator. Units: ns of the host's monotonic clock, bytes, elements.
 #pragma once
 
 #include <array>
@@ -33,8 +32,7 @@ inline constexpr std::array<std::string_view, 12> kDatatypes = {
     "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"};
 inline constexpr uint8_t kUnknownName = 255;
 
-// What a step waits for, one after the other.
-enum class Wait : uint8_t {
+enum class Wait : uint8_t {  // What a step waits for, one after the other.
   kNothing,
   kGpu,   // for the GPU to provide the data, or to consume it
   kPeer,  // for room at the receiver
@@ -44,8 +42,7 @@ enum class Wait : uint8_t {
 inline constexpr size_t kWaits = 5;
 using WaitTimes = std::array<uint64_t, kWaits>;  // by Wait; the first is 0
 
-// The data of an event that are known when it begins.
-struct Description {
+struct Description {  // The data of an event that are known when it begins.
   EventKind kind = EventKind::kNone;
   uint8_t operation = kUnknownName;  // index of kOperations
   uint8_t datatype = kUnknownName;   // index of kDatatypes
@@ -58,8 +55,7 @@ struct Description {
   uint64_t amount = 0;  // elements, or bytes
 };
 
-// An event as it is read out of a record.
-struct Event {
+struct Event {  // An event as it is read out of a record.
   Description what;
   uint64_t id = 0;
   uint64_t parent = 0;  // id; 0: none
@@ -68,14 +64,12 @@ struct Event {
   // When the host was done with the collective, or when the data of the step left for the network
   // or came from the network. 0: not yet.
   uint64_t moment_ns = 0;
-  // The time from the start of a proxy operation to its first message.
-  uint64_t first_ns = 0;
-  uint64_t bytes = 0;  // that its parts have moved
-  WaitTimes waits{};   // of its parts
+  uint64_t first_ns = 0;  // The time from the start of a proxy operation to its first message.
+  uint64_t bytes = 0;     // that its parts have moved
+  WaitTimes waits{};      // of its parts
 };
 
-// Sums of a communicator since it began: of events, bytes and nanoseconds.
-enum Sum : size_t {
+enum Sum : size_t {  // Sums of a communicator since it began: of events, bytes and nanoseconds.
   kCollectives,
   kPointToPoints,
   kBytesSent,
@@ -89,8 +83,7 @@ enum Sum : size_t {
 };
 using Totals = std::array<uint64_t, kSums>;
 
-// A communicator's identity.
-struct Identity {
+struct Identity {  // A communicator's identity.
   uint64_t communicator = 0;
   int32_t rank = -1;
   int32_t ranks = 0;
@@ -98,16 +91,12 @@ struct Identity {
 };
 
 // The record of one communicator: its newest events, in rings of fixed size, and sums of all.
-//
 // NCCL's threads write it while others read it, under one lock: a writer waits for a few
 // instructions of another writer, or for the copy of a reader, some 0.1 ms. Nothing is allocated.
 // An event stays in its ring until enough newer ones have begun; later updates of it are dropped.
-//
 // The cost is bounded: of operations beyond kMessageRate messages a second only start and end are
-// recorded.
-//
-// Time is an argument. The many steps have a ring of their own, so that they do not overwrite
-// collectives and proxy operations.
+// recorded. Time is an argument. The many steps have a ring of their own, so that they do not
+// overwrite collectives and proxy operations.
 class Record {
  public:
   static constexpr size_t kOperations = 2048;

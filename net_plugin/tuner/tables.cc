@@ -23,8 +23,7 @@ using nccl::NcclResult;
 using nccl::NvlDomainsV5;
 using nccl::TunedFunction;
 
-// Never destroyed: NCCL's threads may still call while the process ends.
-Tuners& tuners() {
+Tuners& tuners() {  // Never destroyed: NCCL's threads may still call while the process ends.
   static Tuners* const instance = new Tuners;
   return *instance;
 }

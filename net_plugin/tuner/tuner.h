@@ -25,8 +25,7 @@
 
 namespace pacecar::tuner {
 
-// A NIC of ours. `rate`: bytes per second; 0: not known. `packet_bytes`: payload of a full packet;
-// 0: not known.
+// Our NIC. `rate`: bytes per second; `packet_bytes`: payload of a full packet; either 0: not known.
 predict::NicKind nic_kind(std::string name, double rate, double packet_bytes);
 
 struct Facts {
@@ -51,15 +50,13 @@ struct PossibleCluster {
 // naming the fact that is unknown or does not fit; NCCL's own choices stand then.
 Result<std::vector<PossibleCluster>> clusters_of(const Facts& facts);
 
-// A call of NCCL.
-struct Call {
+struct Call {  // A call of NCCL.
   nccl::TunedFunction function{};
   size_t bytes = 0;
   int operations = 1;  // that NCCL would launch together
 };
 
-// NCCL's table: rows by algorithm, columns by protocol.
-struct CostView {
+struct CostView {  // NCCL's table: rows by algorithm, columns by protocol.
   float* entries = nullptr;
   int algorithms = 0;
   int protocols = 0;
@@ -75,8 +72,7 @@ struct Pick {
   bool operator==(const Pick&) const = default;
 };
 
-// The entry that NCCL takes: the smallest that is not ruled out, the first of equals. nullopt: all
-// are ruled out.
+// The entry that NCCL takes: the smallest not ruled out, first of equals. nullopt: none is left.
 std::optional<Pick> fastest(const CostView& costs);
 // As NCCL writes them.
 inline constexpr std::array<std::string_view, nccl::kTunedAlgorithms> kAlgorithmNames{
@@ -110,8 +106,7 @@ class Tuner {
   std::vector<Table> tables_;
 };
 
-// The tuner of one communicator.
-struct Tuning {
+struct Tuning {  // The tuner of one communicator.
   Tuning(Tuner what, bool only_observes) : tuner(std::move(what)), observes(only_observes) {}
 
   const Tuner tuner;
@@ -120,9 +115,8 @@ struct Tuning {
   std::array<std::atomic<uint64_t>, nccl::kTunedFunctions> logged{};
 };
 
-// The tuners of this process's communicators by number, which NCCL holds as contexts. A number is
-// looked up, never dereferenced, and never used again: a call after finalize, or with garbage,
-// finds nothing.
+// The communicators' tuners by number, which NCCL holds as contexts. A number is looked up, never
+// dereferenced, and never used again: a call after finalize, or with garbage, finds nothing.
 class Tuners {
  public:
   void* open(std::shared_ptr<Tuning> tuning) {
@@ -134,8 +128,7 @@ class Tuners {
     const std::lock_guard lock(mutex_);
     tunings_.erase(reinterpret_cast<uintptr_t>(context));
   }
-  // nullptr: unknown context.
-  std::shared_ptr<Tuning> find(const void* context) const {
+  std::shared_ptr<Tuning> find(const void* context) const {  // nullptr: unknown context.
     const std::lock_guard lock(mutex_);
     const auto found = tunings_.find(reinterpret_cast<uintptr_t>(context));
     return found == tunings_.end() ? nullptr : found->second;

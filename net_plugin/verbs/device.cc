@@ -25,14 +25,12 @@ struct Process {
   std::map<std::string, std::unique_ptr<Device>> devices;  // by interface; never removed
 };
 
-// Never destroyed: a program may close its devices from a static destructor.
-Process& process() {
+Process& process() {  // Never destroyed: a program may close its devices from a static destructor.
   static Process* const instance = new Process;
   return *instance;
 }
 
-// Named after its interface: "pacecar_eth0".
-Device& device_of(const InterfaceInfo& interface) {
+Device& device_of(const InterfaceInfo& interface) {  // Named after its interface: "pacecar_eth0".
   auto& device = process().devices[interface.name];
   if (device == nullptr) {
     device = std::make_unique<Device>();

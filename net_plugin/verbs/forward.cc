@@ -11,8 +11,7 @@ namespace {
 
 constexpr const char* kName = "libibverbs.so.1";
 
-// Whether the handle is a library other than this one.
-bool is_real(void* handle) {
+bool is_real(void* handle) {  // Whether the handle is a library other than this one.
   Dl_info own{};
   Dl_info found{};
   void* const symbol = dlsym(handle, "ibv_get_device_list");

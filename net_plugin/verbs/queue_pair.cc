@@ -17,8 +17,7 @@
 namespace pacecar::ibverbs {
 namespace {
 
-// For a RoCE v2 datagram, adapters report in place of a service level that it has a UDP header, and
-// the IP version. UCX needs both.
+// In place of a service level RoCE v2 adapters report UDP header and IP version, which UCX needs.
 constexpr uint8_t kOverIpv4 = 0x8 | 0x2;
 constexpr uint8_t kOverIpv6 = 0x8 | 0x1;
 constexpr uint32_t kPsnBits24 = 0xFF'FFFF;
@@ -58,8 +57,7 @@ ibv_wc_status status_of(CompletionStatus status) {
   return std::ranges::find(kStatuses, status, &StatusRow::first)->second;
 }
 
-// Empty: nothing.
-std::string_view what_is_wrong(const ibv_qp_attr& given, int mask) {
+std::string_view what_is_wrong(const ibv_qp_attr& given, int mask) {  // Empty: nothing.
   const ibv_ah_attr& path = given.ah_attr;
   const ibv_mtu& mtu = given.path_mtu;  // only set with its bit
   const std::tuple<int, bool, std::string_view> rules[] = {

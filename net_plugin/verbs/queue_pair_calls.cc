@@ -120,8 +120,7 @@ Built& newest(ibv_qp_ex* qp) {
   return pair.built[pair.built_count - 1];
 }
 
-// Reuses the memory of earlier ones.
-Built& begin(ibv_qp_ex* qp, ibv_wr_opcode opcode) {
+Built& begin(ibv_qp_ex* qp, ibv_wr_opcode opcode) {  // Reuses the memory of earlier ones.
   QueuePair& pair = queue_pair_of(qp);
   if (pair.built_count == pair.built.size()) pair.built.emplace_back();
   Built& next = pair.built[pair.built_count++];

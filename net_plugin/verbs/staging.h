@@ -29,8 +29,7 @@ class StagingPool {
   StagingPool(const StagingPool&) = delete;
   StagingPool& operator=(const StagingPool&) = delete;
 
-  // Null data: the NIC has no region left.
-  Staging take(Bytes bytes) {
+  Staging take(Bytes bytes) {  // Null data: the NIC has no region left.
     const auto size_class = static_cast<unsigned>(std::bit_width(std::max(bytes, kLeast) - 1));
     auto& free = free_[size_class];
     if (free.empty() && !grow(size_class)) return {};
@@ -44,8 +43,7 @@ class StagingPool {
 
  private:
   static constexpr Bytes kLeast = 256;
-  // Small ones are allocated this many bytes at a time.
-  static constexpr Bytes kSlab = 1 << 16;
+  static constexpr Bytes kSlab = 1 << 16;  // Small ones are allocated this many bytes at a time.
 
   bool grow(unsigned size_class) {
     const Bytes each = Bytes{1} << size_class;

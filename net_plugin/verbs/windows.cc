@@ -4,8 +4,7 @@
 
 namespace pacecar::ibverbs {
 
-// Its key is ibv_mw::rkey.
-struct Window : ibv_mw {
+struct Window : ibv_mw {             // Its key is ibv_mw::rkey.
   Region* region = nullptr;          // null: not bound
   const QueuePair* owner = nullptr;  // of type 2, while it is bound
 };

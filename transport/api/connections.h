@@ -28,8 +28,7 @@ class RequestPool {
  public:
   explicit RequestPool(uint32_t size) : size_(size) {}
 
-  // A pending request; nullptr when all are in use.
-  Request* take() {
+  Request* take() {  // A pending request; nullptr when all are in use.
     Request* request = nullptr;
     if (!free_.empty()) {
       request = free_.back();
@@ -46,7 +45,6 @@ class RequestPool {
     request->set(MessageRequest::State::kFree);
     free_.push_back(request);
   }
-  // Requests that have not been given back.
   size_t taken() const { return requests_.size() - free_.size(); }
 
  private:
@@ -65,8 +63,7 @@ struct OwnNic {
   Subnet subnet;      // of its address
 };
 
-// State common to both ends.
-struct Attachment {
+struct Attachment {  // State common to both ends.
   OwnNic nic;
   Direction direction = Direction::kSend;
   ConnectionId connection = 0;
@@ -87,8 +84,7 @@ struct Attachment {
   std::string own_trouble() const {
     return pacecar::own_trouble(nic.name, nic.engine->address(), call(&Lanes::peer_address));
   }
-  // For people: "send to", "receive from".
-  std::string_view verb() const {
+  std::string_view verb() const {  // For people: "send to", "receive from".
     return direction == Direction::kSend ? "send to" : "receive from";
   }
 };

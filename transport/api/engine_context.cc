@@ -13,8 +13,7 @@
 namespace pacecar {
 namespace {
 
-// The largest number of bonds of a process. Memory is reserved for them, as the spans that nics()
-// has returned must stay valid.
+// The most bonds of a process. Memory is reserved for them: spans that nics() returned stay valid.
 constexpr size_t kMaxBonds = 64;
 
 // Whether `other` takes GPU memory in every way in which `requested` does. Applications rely on it.
@@ -117,8 +116,7 @@ OwnDevices EngineContext::own(size_t nic) const {
   return own;
 }
 
-// For `pacecar doctor`, `top` and `metrics`.
-void EngineContext::serve_state() {
+void EngineContext::serve_state() {  // For `pacecar doctor`, `top` and `metrics`.
   if (params_.state_dir == kNoStateDirectory) return;
   auto directory = params_.state_dir.empty() ? StateDirectory::make_usual()
                                              : StateDirectory::make(params_.state_dir);
@@ -304,8 +302,7 @@ void EngineContext::release(const Group& group, std::span<const MemoryRegion> re
   }
 }
 
-// The sum over the NICs of a bond.
-Statistics EngineContext::statistics(size_t nic) const {
+Statistics EngineContext::statistics(size_t nic) const {  // The sum over the NICs of a bond.
   Statistics sum;
   if (nic >= known_) return sum;
   for (const RunningNic& running : groups_[nic]) add_statistics(running, sum);

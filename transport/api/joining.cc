@@ -18,8 +18,7 @@
 namespace pacecar {
 namespace {
 
-// One connection of each lane's messenger.
-using Connections = std::vector<ConnectionId>;
+using Connections = std::vector<ConnectionId>;  // One connection of each lane's messenger.
 Engine& engine_of_lane(const OwnDevice& device, size_t lane) {
   return *nic_of_lane(device, lane).engine;
 }
@@ -118,8 +117,7 @@ class EngineListener final : public Listener {
     Instant until;
   };
 
-  // False: no place is free yet.
-  bool answer(Waiting& waiting, Instant time) {
+  bool answer(Waiting& waiting, Instant time) {  // False: no place is free yet.
     std::unique_ptr<BootstrapSession>& session = waiting.session;
     if (session->poll(time) != BootstrapSession::State::kWaiting) return true;  // it has given up
     auto opening = open(session->offer(), time < waiting.until);

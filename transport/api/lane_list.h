@@ -27,15 +27,13 @@ constexpr size_t lanes_between(size_t here, size_t there) { return here > there 
 NicIdentity random_identity();
 NicIdentity identity_of_nic(NicIdentity process, uint8_t number);
 
-// A device of a listener's process, as its handle names it.
-struct NamedDevice {
+struct NamedDevice {             // A device of a listener's process, as its handle names it.
   std::vector<uint8_t> numbers;  // of its NICs: 1 to kMaxLanes
   DeviceNetworks networks;       // of each NIC
 
   bool operator==(const NamedDevice&) const = default;
 };
-// The address of a NIC to which peers of its subnet may connect.
-struct NamedAddress {
+struct NamedAddress {  // The address of a NIC to which peers of its subnet may connect.
   uint8_t nic = 0;
   Subnet subnet;
 
@@ -61,11 +59,9 @@ Result<NamedProcess> named_process(const bootstrap::Identity& name);
 using Blob = std::vector<uint8_t>;
 // 1 to kMaxLanes offers, or answers, which fit into the bootstrap's payload.
 Blob pack_lanes(std::span<const Blob> lanes);
-// Errors: kPeer.
-Result<std::vector<Blob>> unpack_lanes(std::span<const uint8_t> bytes);
+Result<std::vector<Blob>> unpack_lanes(std::span<const uint8_t> bytes);  // Errors: kPeer.
 
-// An offer for the listener's NIC of that number.
-struct AddressedOffer {
+struct AddressedOffer {  // An offer for the listener's NIC of that number.
   uint8_t nic = 0;
   std::span<const uint8_t> words;
 };

@@ -11,8 +11,7 @@
 
 namespace pacecar {
 
-// Lanes between NICs that are neighbours (are_neighbors).
-struct NeighborLanes {
+struct NeighborLanes {          // Lanes between NICs that are neighbours (are_neighbors).
   size_t device = 0;            // ours
   std::vector<size_t> members;  // its NIC of each lane
   std::vector<NamedAddress> peers;

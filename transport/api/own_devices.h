@@ -15,8 +15,7 @@ namespace pacecar {
 
 class BondKeeper;
 
-// A NIC, or several bonded ones, as the end of a connection.
-struct OwnDevice {
+struct OwnDevice {    // A NIC, or several bonded ones, as the end of a connection.
   size_t number = 0;  // of Context::nics
   std::string name;
   // It may be a replacement: it takes GPU memory as the requested device does, on which the
@@ -35,9 +34,8 @@ class Notices {
   void log_use(const OwnDevice& requested, const OwnDevice& used, const std::string& peer);
   // That nobody calls a listener (BootstrapListener::lonely).
   void log_lonely(const OwnDevice& device, const std::string& address, Instant now);
-  // That a peer, "host:port", cannot be reached so far.
   void log_unreached(const OwnDevice& device, const std::string& peer, const std::string& line,
-                     Instant now);
+                     Instant now);  // That a peer, "host:port", cannot be reached so far.
   // That packets of a NIC to `peer` do not leave by its interface: Linux routes by destination, so
   // of several NICs in one subnet only one sends. `peer` is "address:port"; empty: unknown.
   void log_route(const OwnNic& nic, const std::string& peer, Instant now);
@@ -62,8 +60,7 @@ OwnDevice with_nics(const OwnDevice& device, std::span<const size_t> members);
 // Whether two NICs are of the same networks (NicCaps::networks).
 bool same_kind(const OwnNic& one, const OwnNic& other);
 
-// All usable devices, and their indices in `own`.
-struct UsableDevices {
+struct UsableDevices {  // All usable devices, and their indices in `own`.
   std::vector<NamedDevice> named;
   std::vector<size_t> places;
 };

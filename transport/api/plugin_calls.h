@@ -7,8 +7,7 @@ namespace pacecar {
 
 class StagedRange;
 
-// A Context with GPU memory that its NICs do not reach.
-class CopyingContext {
+class CopyingContext {  // A Context with GPU memory that its NICs do not reach.
  public:
   // Copies by the GPU, for access of the processor to memory of kind kCuda. Errors:
   // kInvalidArgument (no such memory), kSystem.
@@ -18,11 +17,9 @@ class CopyingContext {
   ~CopyingContext() = default;
 };
 
-// A SendConnection that copies messages first.
-class CopyingConnection {
+class CopyingConnection {  // A SendConnection that copies messages first.
  public:
-  // Posts messages that have been copied, as test() does.
-  virtual void advance() = 0;
+  virtual void advance() = 0;  // Posts messages that have been copied, as test() does.
 
  protected:
   ~CopyingConnection() = default;

@@ -11,9 +11,8 @@
 
 namespace pacecar {
 
-// The error of a failed request. `peer` names the other side for people: "192.0.2.1:4791
-// (soft:udp:eth0)". `fault` is the NIC's description of the failure, and may be empty. `own`: as of
-// Attachment::own_trouble().
+// The error of a failed request. `peer`: for people, "192.0.2.1:4791 (soft:udp:eth0)". `fault`: the
+// NIC's description of the failure, or empty. `own`: as of Attachment::own_trouble().
 Error describe(MessageFailure failure, const std::string& peer, Duration timeout,
                const std::string& fault, const std::string& own = {});
 
@@ -25,11 +24,9 @@ std::string describe(const Stall& stall, const std::string& end, const std::stri
 // What the log says when FlowFacts::path_mtu has changed. `nic`: its name.
 std::string describe_path(const FlowFacts& flow, const std::string& nic);
 
-// Logs a connection's stall, and its end, and changes of any path of its NIC.
-class StallWatch {
+class StallWatch {  // Logs a connection's stall, and its end, and changes of any path of its NIC.
  public:
-  // Cheap unless some connection of the NIC stalls.
-  void check(const Attachment& at) {
+  void check(const Attachment& at) {  // Cheap unless some connection of the NIC stalls.
     const uint64_t changes = at.nic.engine->report_changes();
     if (changes != std::exchange(seen_, changes)) report(at, at.call(&Lanes::stall));
   }

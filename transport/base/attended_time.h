@@ -14,15 +14,13 @@ class AttendedTime {
   explicit AttendedTime(Instant now, Duration longest_turn = Duration::from_s(1))
       : begin_(now), last_(now), longest_turn_(longest_turn) {}
 
-  // By each poll: how much of the time since the last one counts.
-  Duration advance(Instant now) {
+  Duration advance(Instant now) {  // By each poll: how much of the time since the last one counts.
     const Duration turn = std::min(now - last_, longest_turn_);
     missed_ = missed_ + (now - last_ - turn);
     last_ = now;
     return turn;
   }
-  // Advances, and returns `now` minus the time that did not count.
-  Instant at(Instant now) {
+  Instant at(Instant now) {  // Advances, and returns `now` minus the time that did not count.
     advance(now);
     return now - missed_;
   }

@@ -27,8 +27,7 @@ class FixedQueue {
   bool empty() const { return head_ == tail_; }
   bool full() const { return size() == capacity_; }
 
-  // False when full; `value` is then left as it was.
-  bool push(T&& value) {
+  bool push(T&& value) {  // False when full; `value` is then left as it was.
     if (full()) return false;
     Slot& slot = slots_[tail_++ & mask_];
     if constexpr (kBare) {
@@ -65,8 +64,7 @@ class FixedQueue {
     }
   }
 
-  // The element `index` places behind the oldest; index < size().
-  T& operator[](size_t index) {
+  T& operator[](size_t index) {  // The element `index` places behind the oldest; index < size().
     PACECAR_CHECK(index < size());
     return slots_[(head_ + index) & mask_].element;
   }

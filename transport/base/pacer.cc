@@ -3,8 +3,7 @@
 namespace pacecar {
 namespace {
 
-// 0 .. period - 1
-int64_t modulo_of(Duration span, int64_t period) {
+int64_t modulo_of(Duration span, int64_t period) {  // 0 .. period - 1
   const int64_t rest = span.ns() % period;
   return rest < 0 ? rest + period : rest;
 }

@@ -8,21 +8,18 @@
 
 namespace pacecar {
 
-// The same at both ends of a connection.
-enum class Security : uint8_t {
-  kOff,      // a checksum
-  kAuth,     // a tag proves a packet's sender, and that it is new
-  kEncrypt,  // the tag of kAuth, and the payload is encrypted
+enum class Security : uint8_t {  // The same at both ends of a connection.
+  kOff,                          // a checksum
+  kAuth,                         // a tag proves a packet's sender, and that it is new
+  kEncrypt,                      // the tag of kAuth, and the payload is encrypted
 };
 
-// The value of PACECAR_SECURITY.
-constexpr std::string_view name_of(Security security) {
+constexpr std::string_view name_of(Security security) {  // The value of PACECAR_SECURITY.
   constexpr std::array<std::string_view, 3> kNames = {"off", "auth", "encrypt"};
   return kNames[static_cast<size_t>(security)];
 }
 
-// The packet formats that a software NIC uses (PACECAR_WIRE). A connection is extended or standard
-// RC; with kAuto the peer decides.
+// A software NIC's packet formats (PACECAR_WIRE): extended or standard RC; kAuto: the peer decides.
 enum class WireMode : uint8_t {
   kExtended,  // our own: any order, many paths; only between software NICs
   kAuto,      // extended with peers that offer it, else standard RC

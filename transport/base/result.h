@@ -18,8 +18,7 @@ enum class ErrorCode {
   kInternal,         // misuse of an internal interface
 };
 
-// `message` is one sentence: what happened, and the cure.
-struct Error {
+struct Error {  // `message` is one sentence: what happened, and the cure.
   ErrorCode code;
   std::string message;
 };

@@ -11,8 +11,7 @@ namespace pacecar {
 // A count of bytes. An alias: byte counts meet size_t, spans and memory addresses everywhere.
 using Bytes = uint64_t;
 
-// A signed span of time in nanoseconds.
-class Duration {
+class Duration {  // A signed span of time in nanoseconds.
  public:
   constexpr Duration() = default;
   static constexpr Duration from_ns(int64_t ns) { return Duration(ns); }
@@ -40,8 +39,7 @@ class Duration {
   int64_t ns_ = 0;
 };
 
-// A point in time, in nanoseconds of the caller's monotonic clock.
-class Instant {
+class Instant {  // A point in time, in nanoseconds of the caller's monotonic clock.
  public:
   constexpr Instant() = default;
   static constexpr Instant from_ns(int64_t ns) { return Instant(ns); }
@@ -60,8 +58,7 @@ class Instant {
   int64_t ns_ = 0;
 };
 
-// A rate in bits per second; zero means stopped.
-class Rate {
+class Rate {  // A rate in bits per second; zero means stopped.
  public:
   constexpr Rate() = default;
   static constexpr Rate from_bps(uint64_t bps) { return Rate(bps); }

@@ -19,8 +19,7 @@ namespace pacecar {
 
 class Doorbell {
  public:
-  // Errors: kSystem.
-  static Result<std::unique_ptr<Doorbell>> make() {
+  static Result<std::unique_ptr<Doorbell>> make() {  // Errors: kSystem.
     FileDescriptor fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (fd.get() < 0) {
       return fail(ErrorCode::kSystem, std::string("cannot make an eventfd (") +
@@ -34,8 +33,7 @@ class Doorbell {
   // Readable after it has been rung.
   int fd() const { return fd_.get(); }
 
-  // After the data for the sleeper has been stored.
-  void ring() {
+  void ring() {  // After the data for the sleeper has been stored.
     if (!expected_.exchange(false, std::memory_order_acq_rel)) return;
     const uint64_t one = 1;
     // Fails only if it has been rung already.
@@ -45,8 +43,7 @@ class Doorbell {
   // From here on ring() wakes the sleeper, who must check for work once more and then sleep on
   // fd(). All changes are exchanges, so expect() sees the data stored before any earlier ring().
   void expect() { expected_.exchange(true, std::memory_order_acq_rel); }
-  // Call it after the sleep.
-  void answer() {
+  void answer() {  // Call it after the sleep.
     expected_.exchange(false, std::memory_order_acq_rel);
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t cleared = read(fd_.get(), &count, sizeof count);

@@ -14,8 +14,7 @@
 
 namespace pacecar {
 
-// The longest sleep if nothing wakes the thread: a decorator holds packets back, or the device has
-// no descriptor to wait for.
+// The longest sleep if nothing wakes it: a decorator holds packets back, or no descriptor exists.
 inline constexpr Duration kBlindSleep = Duration::from_us(100);
 
 // Returns earlier when one of the descriptors is readable. False: a signal has come.
@@ -28,8 +27,7 @@ inline bool sleep_until(Instant deadline, std::span<pollfd> waiting) {
                nullptr) >= 0;
 }
 
-// Called by a thread of ours first.
-inline void begin_thread(const char* name) {
+inline void begin_thread(const char* name) {  // Called by a thread of ours first.
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);  // the application gets all signals

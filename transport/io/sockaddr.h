@@ -11,17 +11,14 @@
 
 namespace pacecar {
 
-// Room for both families, without the 128 bytes of sockaddr_storage.
-union SocketAddress {
+union SocketAddress {  // Room for both families, without the 128 bytes of sockaddr_storage.
   sockaddr any;
   sockaddr_in v4;
   sockaddr_in6 v6;
 };
 
-// Fills `out` and returns its length.
 socklen_t to_sockaddr(const Address& address, SocketAddress& out);
-// `in` must be AF_INET or AF_INET6.
-Address from_sockaddr(const SocketAddress& in);
+Address from_sockaddr(const SocketAddress& in);  // `in` must be AF_INET or AF_INET6.
 // nullopt: an address of another family, or null.
 std::optional<Address> from_sockaddr(const sockaddr* in);
 

@@ -1,6 +1,5 @@
 // ConnectionEnds: what SendSide and ReceiveSide have in common. Each end of a connection has a
 // table that the peer writes, and writes close words and notes into the peer's table.
-//
 // End is SendEnd or ReceiveEnd: a ConnectionEnd with a `queue`, the types of its own Table and of
 // PeerTable, and kSide, the number in the WorkId of its writes.
 // Pure; one thread. Memory is allocated only when a connection is made.
@@ -82,8 +81,7 @@ class ConnectionEnds : public Lanes {
     for_attended([&any](const End& end) { any |= end.closed; });
     return any;
   }
-  // All close words have reached their peers or never will.
-  bool drained() const {
+  bool drained() const {  // All close words have reached their peers or never will.
     bool all = true;
     for_attended([&all](const End& end) {
       const bool sent = end.close_sent && !end.close_outstanding;
@@ -108,8 +106,7 @@ class ConnectionEnds : public Lanes {
   using PeerTable = typename End::PeerTable;
 
   // --- from the first call to the last ---
-  // An end with a registered table, for add() or discard(). Errors: kUnavailable when connections
-  // or memory regions are used up.
+  // An end with a table, for add() or discard(). Errors: kUnavailable (no connection or region).
   Result<std::unique_ptr<End>> make() {
     if (ends_.full()) {
       return pacecar::fail(
@@ -126,8 +123,7 @@ class ConnectionEnds : public Lanes {
     return end;
   }
   void discard(const End& end) { nic_.deregister_memory(end.table_region); }
-  // Its flow, number and weight are known.
-  End& add(std::unique_ptr<End> made, Instant now) {
+  End& add(std::unique_ptr<End> made, Instant now) {  // Its flow, number and weight are known.
     End& end = ends_.add(std::move(made));
     ++end.flow->connections;
     if (end.weight > end.flow->weight) weigh(*end.flow, now);
@@ -158,9 +154,8 @@ class ConnectionEnds : public Lanes {
       if (visit(ends_[id])) attended_.add(id);
     }
   }
-  // The part of a visit that both sides share: releases a closed end without outstanding writes,
-  // and watches the progress of the others. `closing`: the peer has closed, but not all that it
-  // sent has arrived.
+  // Both sides' part of a visit: releases a closed end without outstanding writes, and watches the
+  // others' progress. `closing`: the peer has closed, but not all that it sent has arrived.
   bool supervise(End& end, bool writes_outstanding, bool closing, Instant now) {
     const bool agreed = end.close_sent && !end.close_outstanding && end.peer_closed;
     const bool under_way = writes_outstanding || end.notes_outstanding > 0;
@@ -209,8 +204,7 @@ class ConnectionEnds : public Lanes {
     if (posted) ++end.notes_outstanding;
     return posted;
   }
-  // As NicQueuePairs::silence.
-  Duration silence_of(const MessageFlow& flow) const {
+  Duration silence_of(const MessageFlow& flow) const {  // As NicQueuePairs::silence.
     return std::max(nic_.silence(flow.data, now_), nic_.silence(flow.control, now_));
   }
   uint64_t peer_close(const End& end) const { return load_polled(end.table->peer_close); }

@@ -1,12 +1,9 @@
 // Eager messages: small ones that leave before the receiver's buffer is known.
-//
 // The sender copies such a message into a cell of its own memory, so the application's buffer is
 // free at once, and writes it, behind a header, into the receiver's cell of the same number.
 // Messages that are sent before that write leaves share it: a train. The receiver copies each
 // message into the buffer that it would have gone to anyway: the first of its tag that no earlier
-// message takes. CTS slots return the cells (CtsSlot::eager_freed).
-//
-// Pure; one thread.
+// message takes. CTS slots return the cells (CtsSlot::eager_freed). Pure; one thread.
 #pragma once
 
 #include <algorithm>
@@ -47,8 +44,7 @@ class EagerCells {
 
   constexpr bool takes(Bytes size) const { return message_ > 0 && size <= message_; }
   constexpr bool tiny(Bytes size) const { return takes(size) && size <= kTiny; }
-  // The largest message that fits.
-  constexpr Bytes capacity(uint32_t cell) const {
+  constexpr Bytes capacity(uint32_t cell) const {  // The largest message that fits.
     return cell < kTinyCells ? std::min(message_, kTiny) : message_;
   }
   // Bytes for messages, headers and gaps included.
@@ -94,8 +90,7 @@ class EagerSource {
 
   // The write of this cell, without its id, to the receiver's connection of this number.
   WorkRequest write(uint8_t cell, uint32_t connection) const;
-  // The write has been posted; returns its payload.
-  Bytes on_left(uint8_t cell) {
+  Bytes on_left(uint8_t cell) {  // The write has been posted; returns its payload.
     if (open_ == cell) open_ = kNone;
     return trains_[cell].payload;
   }
@@ -155,17 +150,14 @@ class EagerInbox {
   void enable(const EagerCells& cells, const uint8_t* memory);
 
   bool tiny(Bytes size) const { return cells_.tiny(size); }
-  // A write of `bytes` into this cell; `payload` gets the bytes of its messages. False for a
-  // protocol error.
+  // A write of `bytes` into this cell; `payload`: bytes of its messages. False: a protocol error.
   bool on_write(uint32_t cell, Bytes bytes, Bytes* payload);
-  // The `index`th message that is not yet freed. nullptr: it has not arrived, so neither it nor a
-  // later one may be taken.
+  // The `index`th message not yet freed. nullptr: not arrived, so no later one may be taken either.
   Message* at(uint32_t index);
   void free_taken();
   bool empty() const { return occupied_ == 0; }
   uint64_t freed() const { return freed_; }
-  // A slot has reported to the sender all cells freed until now.
-  void on_reported() {
+  void on_reported() {  // A slot has reported to the sender all cells freed until now.
     unreported_tiny_ = unreported_large_ = 0;
     reported_ = freed_;
   }

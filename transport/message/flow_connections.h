@@ -41,8 +41,7 @@ class FlowConnections {
     if (connections_[number] == connection) connections_[number] = kNone;
   }
 
-  // kNone: no connection has this number.
-  uint32_t at(uint32_t number) const {
+  uint32_t at(uint32_t number) const {  // kNone: no connection has this number.
     return number < connections_.size() ? connections_[number] : kNone;
   }
   // By number, with kNone for free numbers.

@@ -31,8 +31,7 @@ inline RemoteAddress remote_address_of(const MemoryRegion& region) {
   return {region.remote_address, region.key};
 }
 
-// How to reach one end of a flow.
-struct FlowEnd {
+struct FlowEnd {  // How to reach one end of a flow.
   QueuePairAddress data;
   QueuePairAddress control;
   RemoteAddress words;  // of its FlowWords::in
@@ -66,8 +65,7 @@ struct Answer {
 
 std::vector<uint8_t> encode(const Offer& offer);
 std::vector<uint8_t> encode(const Answer& answer);
-// Errors: kPeer.
-Result<Offer> decode_offer(std::span<const uint8_t> bytes);
-Result<Answer> decode_answer(std::span<const uint8_t> bytes);
+Result<Offer> decode_offer(std::span<const uint8_t> bytes);    // Errors: kPeer.
+Result<Answer> decode_answer(std::span<const uint8_t> bytes);  // Errors: kPeer.
 
 }  // namespace pacecar

@@ -52,8 +52,7 @@ struct MessengerCounters {
   uint64_t protocol_errors = 0;
 };
 
-// The use of a connection by the layer above.
-enum class ConnectionRole : uint8_t {
+enum class ConnectionRole : uint8_t {  // The use of a connection by the layer above.
   kWhole,
   kLane,  // of a bonded connection, with notes; no eager messages
   kPuts,  // for puts; no eager messages

@@ -15,8 +15,7 @@ class Places {
   explicit Places(size_t most) : most_(most) {}
 
   bool full() const { return free_.empty() && objects_.size() == most_; }
-  // The number of the object that is added next. Not when full.
-  uint32_t next() const {
+  uint32_t next() const {  // The number of the object that is added next. Not when full.
     return free_.empty() ? static_cast<uint32_t>(objects_.size()) : free_.back();
   }
   T& add(std::unique_ptr<T> object) {
@@ -36,8 +35,7 @@ class Places {
 
   // The object must exist.
   T& operator[](uint32_t number) const { return *objects_[number]; }
-  // nullptr: no object has this number.
-  T* find(uint32_t number) const {
+  T* find(uint32_t number) const {  // nullptr: no object has this number.
     return number < objects_.size() ? objects_[number].get() : nullptr;
   }
   // All numbers are below it.

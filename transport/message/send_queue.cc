@@ -9,8 +9,7 @@
 namespace pacecar {
 namespace {
 
-// The largest write that any NIC takes. A message that needs more writes of this size than its
-// immediate can count is too long.
+// The largest write of any NIC. A message of more writes than its immediate counts is too long.
 constexpr Bytes kMostWriteBytes = Bytes{1} << 30;
 // Up to this size a separate write costs more than the receiver's copy.
 constexpr Bytes kShortBytes = 1024;
@@ -19,8 +18,7 @@ static_assert(kMaxPuts * kMaxPutWrites < Immediate::kMaxWrites);
 
 constexpr Bytes divide_up(Bytes total, Bytes part) { return (total + part - 1) / part; }
 
-// For the receiver.
-constexpr uint32_t code_of(MessageFailure failure) {
+constexpr uint32_t code_of(MessageFailure failure) {  // For the receiver.
   return failure == MessageFailure::kTooLong ? Immediate::kTooLong : Immediate::kAbandoned;
 }
 
@@ -290,8 +288,7 @@ void SendQueue::fail(MessageFailure failure) {
   clear();
 }
 
-// Nothing more is posted.
-void SendQueue::clear() {
+void SendQueue::clear() {  // Nothing more is posted.
   waiting_.clear();
   ahead_.clear();
   matched_.clear();

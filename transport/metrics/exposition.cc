@@ -18,8 +18,7 @@ std::string process_labels(const ProcessFigures& process) {
   return labels;
 }
 
-// A NIC, and the labels of all its samples.
-struct Row {
+struct Row {  // A NIC, and the labels of all its samples.
   const NicFigures* nic;
   std::string labels;
 };

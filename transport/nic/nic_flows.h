@@ -14,8 +14,7 @@
 
 namespace pacecar {
 
-// What every such NIC keeps of a flow.
-struct NicFlow {
+struct NicFlow {  // What every such NIC keeps of a flow.
   explicit NicFlow(const FlowGate& limits) : gate(limits) {}
 
   FlowGate gate;
@@ -39,8 +38,7 @@ class NicFlows {
     return std::ranges::any_of(flows_, [](const Flow& flow) { return flow.gate.in_flight() > 0; });
   }
 
-  // Makes the first `count` flows.
-  void make(size_t count) {
+  void make(size_t count) {  // Makes the first `count` flows.
     while (flows_.size() < count) {
       const auto id = static_cast<FlowId>(flows_.size());
       Flow& flow = flows_.emplace_back(gate_);

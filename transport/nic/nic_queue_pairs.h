@@ -1,6 +1,5 @@
 // NicQueuePairs: the queue pairs of a NIC, their work requests and completions; and its flows,
-// which take limits and return signals. Thread rule: one thread at a time. No call blocks. Time is
-// an argument.
+// which take limits and return signals. One thread at a time. No call blocks. Time is an argument.
 #pragma once
 
 #include <array>
@@ -27,8 +26,7 @@ using QueuePairId = uint32_t;
 using DomainId = uint32_t;
 inline constexpr DomainId kNoDomain = 0;
 
-// The address by which a peer reaches a queue pair, as bytes that the bootstrap carries. Opaque
-// above the NIC.
+// A queue pair's address for its peer, as bytes that the bootstrap carries. Opaque above the NIC.
 struct QueuePairAddress {
   static constexpr size_t kMaxBytes = 218;
   std::array<uint8_t, kMaxBytes> bytes{};
@@ -37,8 +35,7 @@ struct QueuePairAddress {
   std::span<const uint8_t> view() const { return {bytes.data(), size}; }
 };
 
-// Memory of a connected queue pair.
-struct QueuePairMemory {
+struct QueuePairMemory {  // Memory of a connected queue pair.
   Bytes state = 0;
   Bytes queues = 0;  // in proportion to the NIC's window parameter
 };
@@ -46,9 +43,8 @@ struct QueuePairMemory {
 // A shared receive queue (SRQ): several queue pairs take receive requests from it.
 using ReceiveQueueId = uint32_t;
 
-// The service of a queue pair, and who connects it.
-enum class Service : uint8_t {
-  kConnected,  // connect_queue_pair: the NIC maintains the connection
+enum class Service : uint8_t {  // The service of a queue pair, and who connects it.
+  kConnected,                   // connect_queue_pair: the NIC maintains the connection
   // Needs a StandardNic that speaks standard RC alone. connect_standard: exactly one connection of
   // standard RC, which its user brings up; the queue pair ends with it. It sets the flow.
   kStandard,
@@ -90,9 +86,8 @@ enum class Opcode : uint8_t {
   kNothing,  // does nothing, and completes in order
 };
 
-// One operation on `length` bytes (0 is valid). The memory must stay registered and unchanged until
-// the completion. Sends and reads are possible only on queue pairs that are not paced, or of
-// Service::kStandard.
+// One operation on `length` bytes (0 is valid). Its memory stays registered and unchanged until
+// completion. Sends and reads need a queue pair that is not paced, or of Service::kStandard.
 struct WorkRequest {
   uint64_t id = 0;  // comes back in the completion
   const uint8_t* local = nullptr;
@@ -113,9 +108,8 @@ struct WorkRequest {
   uint64_t compare = 0;    // of kCompareSwap
 };
 
-// The buffer for the peer's next send; the memory must be writable.
-struct ReceiveRequest {
-  uint64_t id = 0;  // comes back in the completion
+struct ReceiveRequest {  // The buffer for the peer's next send; the memory must be writable.
+  uint64_t id = 0;       // comes back in the completion
   uint8_t* local = nullptr;
   Bytes length = 0;
   uint32_t local_key = 0;
@@ -155,8 +149,7 @@ struct Completion {
   uint32_t source_qp = 0;      // of a datagram; 40 bytes of GRH precede it in the receive
 };
 
-// The arrivals on a flow since the last such report, for the allocator.
-struct FlowArrival {
+struct FlowArrival {  // The arrivals on a flow since the last such report, for the allocator.
   FlowId flow = 0;
   Bytes bytes = 0;  // payload placed in memory, each byte once
   // The shortest time (ns) from a packet's time stamp to its arrival. It is taken from two clocks
@@ -182,8 +175,7 @@ class NicQueuePairs {
   virtual QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const = 0;
   // How long the peer has answered nothing, although it was asked. 0: it answers, or is not asked.
   virtual Duration silence(QueuePairId /*id*/, Instant /*now*/) const { return {}; }
-  // What broke a queue pair, as text: device, cause and cure. Empty: nothing is known beyond the
-  // completion's status.
+  // What broke a queue pair: device, cause and cure. Empty: only the completion's status is known.
   virtual std::string fault(QueuePairId /*id*/) const { return {}; }
   // From here on nothing from the peer is accepted or acknowledged. Completions of messages
   // accepted before can be polled. Destroy the queue pair afterwards.

@@ -7,8 +7,7 @@
 
 namespace pacecar {
 
-// What the user of a queue pair may change while it accepts packets.
-struct StandardRights {
+struct StandardRights {  // What the user of a queue pair may change while it accepts packets.
   Access access = Access::kRemoteAll | Access::kRemoteAtomic;  // the peer's rights to our memory
   uint8_t rnr_delay = 0;   // RNR timer code (table 45): how long the peer waits before a retry
   uint32_t queue_key = 0;  // of UD
@@ -41,12 +40,10 @@ struct MemoryWindow {
   DomainId domain = kNoDomain;
 };
 
-// Most outstanding reads and atomics, each way, of a kStandard connection: as many as rdma_rxe
-// takes.
+// Most outstanding reads and atomics, each way, of a kStandard connection: rdma_rxe's limit.
 inline constexpr uint8_t kMostReads = 128;
 
-// The sending half of such a connection.
-struct StandardSending {
+struct StandardSending {  // The sending half of such a connection.
   uint32_t first_psn = 0;
   uint8_t read_depth = 1;          // most outstanding reads and atomics; 0 counts as 1
   Duration silence_limit;          // a peer that does not answer for this time is dead
@@ -54,15 +51,13 @@ struct StandardSending {
   uint32_t not_ready_retries = 0;  // and only after more RNR NAKs than this
 };
 
-// What a queue pair that ends leaves to its user.
-struct StandardRest {
-  uint64_t done = 0;  // work requests that are done, since it was created or reset
+struct StandardRest {  // What a queue pair that ends leaves to its user.
+  uint64_t done = 0;   // work requests that are done, since it was created or reset
   // For the peer's unfinished message; it is returned once.
   std::optional<ReceiveRequest> receive = std::nullopt;
 };
 
-// A message of UD: one packet, which is not acknowledged.
-struct Datagram {
+struct Datagram {    // A message of UD: one packet, which is not acknowledged.
   WorkRequest send;  // kSend or kSendWithImm, not longer than caps().mtu
   std::array<uint8_t, 16> gid{};
   uint32_t queue_pair = 0;
@@ -77,15 +72,13 @@ class StandardNic : public Nic {
                                                   uint64_t remote, DomainId domain) = 0;
   // Errors: kInvalidArgument (as for regions), kUnavailable (no room, or the key is in use).
   virtual Result<void> bind_window(const MemoryWindow& window) = 0;
-  // Has no effect on an unknown key.
-  virtual void unbind_window(uint32_t key) = 0;
+  virtual void unbind_window(uint32_t key) = 0;  // Has no effect on an unknown key.
 
   // As post(), for receive requests.
   virtual size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) = 0;
   // Errors: kUnavailable.
   virtual Result<ReceiveQueueId> create_receive_queue(uint32_t receives) = 0;
-  // No queue pair may still use it.
-  virtual void destroy_receive_queue(ReceiveQueueId id) = 0;
+  virtual void destroy_receive_queue(ReceiveQueueId id) = 0;  // No queue pair may still use it.
   virtual size_t post_shared_receives(ReceiveQueueId id,
                                       std::span<const ReceiveRequest> requests) = 0;
 

@@ -9,14 +9,12 @@
 
 namespace pacecar {
 
-// Where a fault occurred, for the error text.
-struct OfiPlace {
+struct OfiPlace {         // Where a fault occurred, for the error text.
   std::string_view nic;   // "ofi:tcp:eth0"
   std::string_view peer;  // its address; empty: not connected
 };
 
-// The error of a failed operation.
-struct OfiFailure {
+struct OfiFailure {           // The error of a failed operation.
   int error = 0;              // FI_E..., positive
   int provider_error = 0;     // the provider's own number; 0: none
   std::string provider_text;  // the provider's text for that; may be empty

@@ -219,8 +219,7 @@ void OfiNic::step_leaving(QueuePair& qp) {
   if (leaving) leaving_.add(slot_of(qp.id));
 }
 
-// Frees leaving queue pairs that have nothing more to send or to wait for.
-void OfiNic::sweep() {
+void OfiNic::sweep() {  // Frees leaving queue pairs that have nothing more to send or to wait for.
   for (size_t left = leaving_.size(); left > 0; --left) {
     const uint32_t slot = leaving_.take();
     const QueuePair& qp = *queue_pairs_[slot];

@@ -153,8 +153,7 @@ void OfiNic::block(QueuePair& qp) {
   retry_at_ = std::min(retry_at_, qp.retry_at);
 }
 
-// Call it after removing the queue pair from blocked_.
-void OfiNic::unblock(QueuePair& qp) {
+void OfiNic::unblock(QueuePair& qp) {  // Call it after removing the queue pair from blocked_.
   qp.blocked = false;
   with_messages_.add(slot_of(qp.id));
   wake(qp);
@@ -226,8 +225,7 @@ bool OfiNic::send_message(QueuePair& qp, const OfiQueuePair::QueuedMessage& queu
   return true;
 }
 
-// A gap between our turns does not count as a peer's silence.
-void OfiNic::set_time(Instant now) {
+void OfiNic::set_time(Instant now) {  // A gap between our turns does not count as a peer's silence.
   const Duration gap = now - now_;
   now_ = now;
   if (gap < config_.silence_limit / 8) return;
@@ -241,8 +239,7 @@ void OfiNic::on_time(Instant now) {
   watch(now);
 }
 
-// Breaks the queue pairs of peers that are silent for too long.
-void OfiNic::watch(Instant now) {
+void OfiNic::watch(Instant now) {  // Breaks the queue pairs of peers that are silent for too long.
   if (now < next_watch_) return;
   next_watch_ = now + config_.silence_limit / 16;
   for (const uint32_t slot : live_) {

@@ -38,8 +38,7 @@ class OfiOperations {
     free_all();
   }
 
-  // nullptr: all are in use.
-  OfiOperation* take(OfiOperation::Kind kind) {
+  OfiOperation* take(OfiOperation::Kind kind) {  // nullptr: all are in use.
     if (free_.empty()) return nullptr;
     OfiOperation* const operation = free_.back();
     free_.pop_back();
@@ -58,8 +57,7 @@ class OfiOperations {
         operation >= operations_.data() && operation < operations_.data() + operations_.size();
     return ours && operation->kind != OfiOperation::Kind::kFree ? operation : nullptr;
   }
-  // Call it only when no operation is at the provider.
-  void free_all() {
+  void free_all() {  // Call it only when no operation is at the provider.
     free_.clear();
     for (OfiOperation& operation : operations_) give_back(operation);
   }

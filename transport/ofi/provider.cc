@@ -25,8 +25,7 @@ constexpr bool kKnowsDmabufs = true;
 constexpr bool kKnowsDmabufs = false;
 #endif
 
-// Restores the process's handlers of these signals.
-class KeepSignalHandlers {
+class KeepSignalHandlers {  // Restores the process's handlers of these signals.
  public:
   KeepSignalHandlers() {
     for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], nullptr, &kept_[i]);

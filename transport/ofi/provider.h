@@ -28,8 +28,7 @@ class OfiLibrary {
   int getinfo(const fi_info* hints, fi_info** infos) const;
   // As fi_endpoint, with signals as in load().
   int endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint) const;
-  // "1.17"
-  std::string version() const;
+  std::string version() const;  // "1.17"
   // Whether it registers dma-bufs of GPUs: library and headers are of version 1.20 or later.
   bool takes_dmabufs() const;
 
@@ -62,15 +61,13 @@ struct InfoDeleter {
 };
 using InfoHandle = std::unique_ptr<fi_info, InfoDeleter>;
 
-// How the peer is notified of a write with immediate.
-enum class OfiNotification : uint8_t {
-  kWithWrite,      // by a message that is the last part of the write
+enum class OfiNotification : uint8_t {  // How the peer is notified of a write with immediate.
+  kWithWrite,                           // by a message that is the last part of the write
   kAfterWrite,     // by a message after the write: writes of an endpoint are placed in order
   kAfterDelivery,  // by a message once the write has been acknowledged
 };
 
-// A provider's attributes, as far as they matter here.
-struct OfiTraits {
+struct OfiTraits {  // A provider's attributes, as far as they matter here.
   // The most bytes of a write, even if the provider allows more.
   static constexpr Bytes kMaxWrite = 4 << 20;
 

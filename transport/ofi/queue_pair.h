@@ -20,23 +20,20 @@
 
 namespace pacecar {
 
-// A region of the peer that we may write.
-struct OfiRemoteRegion {
-  uint64_t address = 0;  // of its first byte, at the peer
-  uint64_t place = 0;    // of its first byte, as the provider addresses it
+struct OfiRemoteRegion {  // A region of the peer that we may write.
+  uint64_t address = 0;   // of its first byte, at the peer
+  uint64_t place = 0;     // of its first byte, as the provider addresses it
   uint64_t provider_key = 0;
   Bytes length = 0;
   uint32_t writes = 0;   // outstanding
   bool revoked = false;  // no more writes may follow, and the peer waits for the outstanding ones
 
-  // Written so that no sum can wrap.
-  bool covers(uint64_t at, Bytes bytes) const {
+  bool covers(uint64_t at, Bytes bytes) const {  // Written so that no sum can wrap.
     return at >= address && bytes <= length && at - address <= length - bytes;
   }
 };
 
-// The peer's regions that we may write, by its keys.
-class OfiRemoteRegions {
+class OfiRemoteRegions {  // The peer's regions that we may write, by its keys.
  public:
   // nullptr: unknown, or no more writes may follow.
   const OfiRemoteRegion* usable(uint32_t key) const {
@@ -103,10 +100,8 @@ struct OfiQueuePair : QueuePairState {
             .place = remote.rings + place,
             .key = remote.rings_key};
   }
-  // Whether no operation of ours is at the provider.
   bool idle() const { return started == 0 && messages == 0; }
-  // Something is awaited from the peer or the provider.
-  bool awaits() const {
+  bool awaits() const {  // Something is awaited from the peer or the provider.
     return !idle() || asked.has_value() || blocked || !outbox.empty() ||
            (work.waiting() != nullptr && !mailbox.has_room());
   }
@@ -114,8 +109,7 @@ struct OfiQueuePair : QueuePairState {
     return connected() && !blocked && started + outbox.size() < kMaxStarted &&
            work.waiting() != nullptr;
   }
-  // Whether the peer may still write to our memory.
-  bool peer_may_write() const {
+  bool peer_may_write() const {  // Whether the peer may still write to our memory.
     return !advertised.empty() && !peer_gone && !peer_dead && state != State::kCreated;
   }
 

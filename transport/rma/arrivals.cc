@@ -7,8 +7,7 @@
 
 namespace pacecar::rma {
 
-// Waits for copies to and from the scratch before it is freed.
-Arrivals::~Arrivals() {
+Arrivals::~Arrivals() {  // Waits for copies to and from the scratch before it is freed.
   for (const auto& gpu : gpus_) gpu->engine->wait();
 }
 
@@ -74,8 +73,7 @@ Result<void> Arrivals::begin() {
   return followed ? follow(CopyWay::kToHost) : followed;
 }
 
-// Whether all flushes and copies of the round have ended.
-Result<bool> Arrivals::through() {
+Result<bool> Arrivals::through() {  // Whether all flushes and copies of the round have ended.
   for (const auto& gpu : gpus_) {
     if (gpu->flush) {
       const auto flushed = context_->flushed(nic_, *gpu->flush);
@@ -92,8 +90,7 @@ Result<bool> Arrivals::through() {
   return true;
 }
 
-// Skips words of windows that have been deregistered.
-Result<bool> Arrivals::count() {
+Result<bool> Arrivals::count() {  // Skips words of windows that have been deregistered.
   bool writing = false;
   size_t place = 0;
   for (const auto& [at, sum] : round_sums_) {

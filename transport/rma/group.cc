@@ -86,8 +86,7 @@ bool Group::advance() {
   return came;
 }
 
-// True: there are arrivals, counted or not.
-bool Group::count_arrivals() {
+bool Group::count_arrivals() {  // True: there are arrivals, counted or not.
   if (arrivals_.idle()) return false;
   const auto ended = arrivals_.advance();
   if (!ended) {
@@ -249,8 +248,7 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
   }
   ASSIGN_OR_RETURN(Operation* const operation, begin(rank));
   Peer& peer = peers_[rank];
-  // An empty put is sent only without a signal.
-  if (size > 0 || !signal) {
+  if (size > 0 || !signal) {  // An empty put is sent only without a signal.
     const bool none = size == 0;
     peer.put({.data = none ? nullptr : from.window->base + from.offset,
               .size = size,

@@ -76,8 +76,7 @@ Result<void> Peer::take(const Record& record) {
   return invalid("a record of an unknown kind");
 }
 
-// The puts before the signal are in place.
-Result<void> Peer::add_signal(const Record& record) {
+Result<void> Peer::add_signal(const Record& record) {  // The puts before the signal are in place.
   const auto word = windows_.own_word(record.window, record.offset);
   if (!word || (word->copies != nullptr && !arrivals_.has_scratch())) {
     return invalid("a signal outside of our windows");
@@ -175,8 +174,7 @@ void Peer::flush(Operation& operation) {
   outbox_->add_mark(operation);
 }
 
-// The last part of a flush is that arrivals here are visible.
-void Peer::finish_flushes() {
+void Peer::finish_flushes() {  // The last part of a flush is that arrivals here are visible.
   while (!flushes_.empty() && flushes_.front().operation->left == 1 &&
          flushes_.front().gets <= gets_done_) {
     arrivals_.add({.kind = ArrivalKind::kFlush, .operation = flushes_.front().operation});
@@ -184,8 +182,7 @@ void Peer::finish_flushes() {
   }
 }
 
-// The peer has left, and its last record has arrived.
-void Peer::abandon() {
+void Peer::abandon() {  // The peer has left, and its last record has arrived.
   outbox_->abandon(closed_error());
   answers_.clear();
   std::erase_if(flushes_, [](const Flush& flush) { return flush.operation->error.has_value(); });

@@ -77,8 +77,7 @@ Result<void> RankConnector::check_nic(size_t nic) const {
                           context_.nics()[nic].name, context_.nics()[nic_].name));
 }
 
-// Advances the connection to one rank.
-Result<bool> RankConnector::call(size_t rank) {
+Result<bool> RankConnector::call(size_t rank) {  // Advances the connection to one rank.
   if (outboxes_[rank]) {
     RETURN_IF_ERROR(outboxes_[rank]->advance());
     return false;

@@ -16,8 +16,7 @@
 
 namespace pacecar::rma {
 
-// A one-sided operation, as its caller sees it. With the group's lock.
-struct Operation {
+struct Operation {    // A one-sided operation, as its caller sees it. With the group's lock.
   uint32_t left = 0;  // parts that are not done
   std::optional<Error> error;
 
@@ -29,16 +28,14 @@ struct Operation {
 
 using WindowId = uint32_t;  // a number that the owner chooses and never reuses
 
-// A rank's advertisement of a window.
-struct Place {
+struct Place {  // A rank's advertisement of a window.
   WindowId id = 0;
   Window window;
   bool staged = false;  // the rank's NIC does not reach it: only the length in `window` is set
   bool operator==(const Place& other) const { return id == other.id; }
 };
 
-// The result of share(): a window of each rank.
-struct SharedWindow {
+struct SharedWindow {              // The result of share(): a window of each rank.
   const Memory* memory = nullptr;  // of this rank
   uint8_t* base = nullptr;         // of this rank's memory
   std::vector<Place> places;       // by rank, this one included
@@ -60,8 +57,7 @@ struct OwnMemory {
   uint32_t registrations = 1;
 };
 
-// A GPU with windows of this rank in its memory.
-struct WindowGpu {
+struct WindowGpu {  // A GPU with windows of this rank in its memory.
   std::shared_ptr<const CopyEngine> engine;
   const Memory* direct = nullptr;  // one that the NIC reaches; null: none
   const uint8_t* base = nullptr;   // of `direct`
@@ -103,8 +99,7 @@ class Windows {
   std::shared_ptr<StagedRange> own_copies(WindowId id) const { return own_.at(id).copies; }
   // Each GPU once.
   std::span<const WindowGpu> gpus() const { return gpus_; }
-  // A window of that rank; nullptr: none.
-  const Place* find(size_t rank, WindowId id) const;
+  const Place* find(size_t rank, WindowId id) const;  // A window of that rank; nullptr: none.
 
  private:
   struct Known {

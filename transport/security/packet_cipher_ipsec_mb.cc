@@ -16,8 +16,7 @@ bool same_bytes(std::span<const uint8_t> a, std::span<const uint8_t> b) {
   return difference == 0;
 }
 
-// The library's functions for this processor. They keep nothing between calls.
-struct Functions {
+struct Functions {  // The library's functions for this processor. They keep nothing between calls.
   aes_gcm_pre_t set_key;
   aes_gcm_enc_dec_t seal;
   aes_gcm_enc_dec_t open;

@@ -16,13 +16,11 @@ namespace pacecar {
 // Packets under one key, as a power of two. RFC 8446, 5.5, allows 2^24.5 packets of 16 KiB.
 inline constexpr unsigned kPacketsPerKeyLog2 = 24;
 
-// A cipher with the secret part of its nonces.
-struct KeyedCipher {
+struct KeyedCipher {  // A cipher with the secret part of its nonces.
   PacketCipher cipher;
   PacketCipher::Nonce offset{};
 
-  // Derives key and offset.
-  void set_secret(const Secret& secret);
+  void set_secret(const Secret& secret);  // Derives key and offset.
 
   // `size`: bytes of the payload; so the tag covers the size, too.
   PacketCipher::Nonce nonce(uint64_t counter, uint32_t size) const {
@@ -46,8 +44,7 @@ class SealingKeys {
  public:
   explicit SealingKeys(const Secret& secret, unsigned packets_per_key_log2 = kPacketsPerKeyLog2);
 
-  // Returns the next packet's counter, and makes its key the current one.
-  uint64_t count() {
+  uint64_t count() {  // Returns the next packet's counter, and makes its key the current one.
     if ((++counter_ & epoch_mask_) == 0) [[unlikely]]
       advance();
     return counter_;
@@ -73,8 +70,7 @@ class OpeningKeys {
     if (epoch != epochs_[epoch & 1] && !make(epoch)) return nullptr;
     return &ciphers_[epoch & 1];
   }
-  // That packet was authentic: its epoch is current from here on.
-  void opened(uint64_t counter) {
+  void opened(uint64_t counter) {  // That packet was authentic: its epoch is current from here on.
     if (counter >> epoch_bits_ > epoch_) [[unlikely]]
       advance();
   }

@@ -21,8 +21,7 @@ class ReplayWindow {
     if (counter / 64 + words_.size() <= newest_ / 64) return false;
     return (words_[word(counter)] & bit(counter)) == 0;
   }
-  // Only for fresh counters.
-  void take(uint64_t counter) {
+  void take(uint64_t counter) {  // Only for fresh counters.
     if (counter > newest_) advance(counter);
     words_[word(counter)] |= bit(counter);
   }

@@ -13,8 +13,7 @@
 namespace pacecar {
 
 // A process that uses a ShareTable, and its knowledge of the other processes. The class itself is a
-// process of a simulated host: its owner word is a number that no other process has, and the others
-// never end.
+// process of a simulated host: its owner word is a unique number, and the others never end.
 class ShareProcess {
  public:
   explicit ShareProcess(uint64_t owner) : owner_(owner) {}
@@ -68,14 +67,12 @@ class BasicShareSeat {
     return false;
   }
 
-  // The slot is still ours.
-  bool holds() const {
+  bool holds() const {  // The slot is still ours.
     const uint64_t own = process_.owner();
     return own != 0 && index_ != kNone && slot().owner.load() == own;
   }
 
-  // Frees the slot of a process that has ended.
-  void release_if_ended(size_t index) {
+  void release_if_ended(size_t index) {  // Frees the slot of a process that has ended.
     uint64_t owner = table_.slots[index].owner.load();
     if (owner == 0 || owner == process_.owner() || !process_.ended(owner)) return;
     if (!table_.slots[index].owner.compare_exchange_strong(owner, 0)) return;
@@ -92,8 +89,7 @@ class BasicShareSeat {
   Slot& slot() const { return table_.slots[index_]; }
 
  private:
-  // A process in another process namespace loses its slot after this long a silence, but only if no
-  // other slot is free.
+  // A process of another namespace loses its slot after this silence, if no other slot is free.
   static constexpr Duration kLongSilence = Duration::from_s(60);
 
   bool take(size_t index, uint64_t from, uint64_t own) {
@@ -121,8 +117,7 @@ class BasicShareSeat {
            !share_beat_lives(directions[1].beat.load(), now, kLongSilence);
   }
 
-  // A forked child leaves its parent's slot alone.
-  void leave() {
+  void leave() {  // A forked child leaves its parent's slot alone.
     uint64_t own = process_.owner();
     if (index_ == kNone || own == 0) return;
     if (!slot().owner.compare_exchange_strong(own, 0)) return;

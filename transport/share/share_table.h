@@ -1,12 +1,9 @@
 // ShareTable: shared memory in which the processes of a host that use the same NIC publish their
 // claims to its link's two directions. It has a slot for each process, and for each direction a
-// generation that grows with every change.
-//
-// Zeroed memory is an empty table, so no set-up can be left half done. A slot belongs to the
-// process whose owner word is in it, taken by compare-and-swap; every other word has one writer and
-// is valid by itself. So a process may be killed between any two writes. All values are bounded
-// when read.
-//
+// generation that grows with every change. Zeroed memory is an empty table, so no set-up can be
+// left half done. A slot belongs to the process whose owner word is in it, taken by
+// compare-and-swap; every other word has one writer and is valid by itself. So a process may be
+// killed between any two writes. All values are bounded when read.
 // `Word` is std::atomic<uint64_t>; the model checker has one of its own. Rates are in bit/s, times
 // in ns of the clock that all processes of the host share. Pure.
 #pragma once
@@ -68,8 +65,7 @@ class ClaimWord {
     return std::min(claim.demand.bps(), kMostDemand) << 20 |
            uint64_t{std::min(claim.weight, kMostWeight)} << 1 | (claim.ready ? 1 : 0);
   }
-  // Accepts any 64 bits.
-  static LinkClaim decode(uint64_t word) {
+  static LinkClaim decode(uint64_t word) {  // Accepts any 64 bits.
     return {.demand = Rate::from_bps(word >> 20),
             .weight = static_cast<uint32_t>(word >> 1) & kMostWeight,
             .ready = (word & 1) != 0};

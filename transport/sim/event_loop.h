@@ -33,19 +33,15 @@ class EventLoop {
   // Moves the timer when it is armed; Instant::never() cancels. Not before now().
   void arm(TimerId timer, Instant time);
   void cancel(TimerId timer) { arm(timer, Instant::never()); }
-  // Never when not armed.
-  Instant deadline(TimerId timer) const {
+  Instant deadline(TimerId timer) const {  // Never when not armed.
     const uint32_t place = timers_[timer].place;
     return place == kNone ? Instant::never() : heap_[place].time;
   }
 
   // When the next event is due; Instant::never() if none is.
   Instant next_time() const { return heap_.empty() ? Instant::never() : heap_.front().time; }
-  // Runs the next event; false if there is none.
-  bool run_one();
-  // Runs every event due until then, and moves the clock there.
-  void run_until(Instant time);
-  // Events that have run so far.
+  bool run_one();                // Runs the next event; false if there is none.
+  void run_until(Instant time);  // Runs every event due until then, and moves the clock there.
   uint64_t events() const { return events_; }
 
  private:

@@ -56,8 +56,7 @@ struct SwitchConfig {
   Bytes buffer_bytes = 0;
   EcnConfig ecn;
   PfcConfig pfc;
-  // A data packet that finds its queue full loses its payload, and its header goes on in the
-  // control queue.
+  // A data packet that finds its queue full loses its payload; its header joins the control queue.
   bool trimming = false;
   // A full queue trims the arriving packet or the last one queued, by a fair coin.
   bool trim_tail_at_random = true;
@@ -91,11 +90,9 @@ struct PolicerConfig {
   Bytes burst = 0;  // holds the largest packet at least
 };
 
-// How a fabric carries payload.
-enum class PayloadMode : uint8_t {
-  kBytes,  // as it is: tests of correctness
-  // As a length only: experiments, whose memory need not exist. Control words are carried as bytes,
-  // because hosts act on them.
+enum class PayloadMode : uint8_t {  // How a fabric carries payload.
+  kBytes,                           // as it is: tests of correctness
+  // Length only: an experiment's memory need not exist. Control words are bytes: hosts act on them.
   kLength,
 };
 
@@ -140,8 +137,7 @@ struct FabricCounters {
   bool conserved() const { return sent + duplicated == delivered + all_dropped() + in_flight; }
 };
 
-// Statistics of one direction of a cable so far.
-struct LinkStats {
+struct LinkStats {       // Statistics of one direction of a cable so far.
   Bytes sent_bytes = 0;  // on the wire
   uint64_t sent_packets = 0;
   Bytes queue_bytes = 0;      // data waiting now, the packet being sent included
@@ -169,16 +165,14 @@ struct LinkInfo {
   Duration delay;
 };
 
-// Half open: [from, until).
-struct SimWindow {
+struct SimWindow {  // Half open: [from, until).
   Instant from;
   Instant until = Instant::never();
 
   bool contains(Instant time) const { return from <= time && time < until; }
 };
 
-// Nothing passes between the island and the other ports.
-struct SimPartition {
+struct SimPartition {  // Nothing passes between the island and the other ports.
   SimWindow window;
   std::vector<size_t> island;  // ports, which are numbered as processes are
 };
@@ -189,15 +183,13 @@ struct SimStall {
   size_t port = 0;
 };
 
-// Control packets that carry payload are lost: the small RDMA writes by which hosts coordinate, not
-// acknowledgements.
+// Loses control packets with payload: hosts' small RDMA writes, not acknowledgements.
 struct SimWordLoss {
   double probability = 0;
   std::optional<size_t> port;  // that sends them; none: any
 };
 
-// A default one is a network without faults, which a test sets for its last phase to see that
-// everything completes.
+// By default no faults, which a test sets for its last phase to see that everything completes.
 struct SimFaults {
   // Probabilities per packet, independent of each other.
   double loss = 0;

@@ -20,8 +20,7 @@
 
 namespace pacecar {
 
-// The packets of one class. In a NIC that several processes of a host share, the processes take
-// turns, packet by packet.
+// The packets of one class. Processes that share a NIC take turns, packet by packet.
 class ClassQueue {
  public:
   // `processes`: that share the queue; of a switch it is 1.
@@ -61,8 +60,7 @@ class ClassQueue {
   }
 
  private:
-  // For several processes: the packets that wait behind the one whose turn it is.
-  struct Behind {
+  struct Behind {  // For several processes: the packets that wait behind the one whose turn it is.
     struct List {
       PacketList packets;
       Bytes bytes = 0;
@@ -96,8 +94,7 @@ class ClassQueue {
   std::unique_ptr<Behind> behind_;
 };
 
-// The data and control packets. Control goes first, or `control_weight` control packets before each
-// waiting data packet.
+// Control packets go first, or `control_weight` control packets before each waiting data packet.
 class EgressQueue {
  public:
   EgressQueue(uint32_t control_weight, uint32_t processes)
@@ -138,13 +135,11 @@ struct alignas(64) FabricLink {
              uint32_t processes)
       : clock(rate), delay(delay_), from(from_), to(to_), queue(control_weight, processes) {}
 
-  // Data that waits or is being sent at `now`.
-  Bytes data_bytes(Instant now) const {
+  Bytes data_bytes(Instant now) const {  // Data that waits or is being sent at `now`.
     const bool sending = in_service != nullptr && clock.busy(now);
     return queue.data().bytes() + (sending ? in_service_data : 0);
   }
-  // The same for the data of one process.
-  Bytes data_bytes(Instant now, uint8_t process) const {
+  Bytes data_bytes(Instant now, uint8_t process) const {  // The same for the data of one process.
     const bool sending =
         in_service != nullptr && in_service->source_process == process && clock.busy(now);
     return queue.data().bytes(process) + (sending ? in_service_data : 0);

@@ -1,6 +1,5 @@
 // A packet inside a simulated fabric, and lists of packets. A packet is in exactly one place: a
-// queue, a cable, an inbox, with the faults that delay it, or with the reader. Thread rule: one
-// thread.
+// queue, a cable, an inbox, with the faults that delay it, or with the reader. One thread.
 #pragma once
 
 #include <array>
@@ -19,8 +18,7 @@ namespace pacecar {
 
 enum class PacketKind : uint8_t { kData, kControl, kTrimmed, kTrimmedInCore, kPause, kResume };
 
-// One cache line, because every hop touches it.
-struct alignas(64) FabricPacket {
+struct alignas(64) FabricPacket {  // One cache line, because every hop touches it.
   FabricPacket* next = nullptr;
   uint8_t* memory = nullptr;  // header, payload (when carried), trailer
   Instant arrival;            // of the last bit at the far end of the cable
@@ -47,8 +45,7 @@ struct alignas(64) FabricPacket {
 };
 static_assert(sizeof(FabricPacket) == 64);
 
-// First in, first out.
-class PacketList {
+class PacketList {  // First in, first out.
  public:
   bool empty() const { return first_ == nullptr; }
   FabricPacket& front() const { return *first_; }
@@ -81,10 +78,9 @@ class PacketList {
   FabricPacket* last_ = nullptr;  // means nothing when empty
 };
 
-// The packets of a simulated fabric and their memory: made in chunks as they are needed and used
-// again, the last one given back first. Addresses never change. A packet's bytes lie behind it, so
-// that both come into the cache together; most packets are a header and the length of a payload,
-// and have little memory.
+// A fabric's packets and their memory: made in chunks when needed, and used again, last in first
+// out. Addresses never change. A packet's bytes lie behind it, so that both come into the cache
+// together; most packets are a header and the length of a payload, and have little memory.
 class PacketStore {
  public:
   // `bytes` is the most that is held of a packet; with telemetry, records of its hops come on top.
@@ -121,8 +117,7 @@ class PacketStore {
   static constexpr Bytes kSmallBytes = 64;
   static constexpr size_t kChunk = 1024;  // packets
 
-  // Packets of one size, each with its telemetry and its bytes.
-  struct Pool {
+  struct Pool {  // Packets of one size, each with its telemetry and its bytes.
     size_t packet_bytes = 0;
     FabricPacket* free = nullptr;
     uint8_t* next = nullptr;  // first never used packet in the newest chunk

@@ -107,8 +107,7 @@ bool HostPort::has_room(const Outgoing& packet) const {
   return waiting == 0 || waiting + packet.wire_bytes <= limits.data_queue_bytes;
 }
 
-// False when it does not fit now.
-bool HostPort::send_one(const TxPacket& packet) {
+bool HostPort::send_one(const TxPacket& packet) {  // False when it does not fit now.
   PACECAR_CHECK(packet.path < caps_.paths);
   if (too_long(packet)) return true;  // refused
   const Outgoing out =

@@ -37,8 +37,7 @@ class HostPort final : public PacketIo, public EventSink {
   uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override;
   size_t send(std::span<const TxPacket> packets, Instant now) override;
   size_t receive(std::span<RxPacket> packets, Instant now) override;
-  // With PayloadMode::kBytes. False: the frame is longer than a datagram, or the NIC has no room
-  // for it.
+  // With PayloadMode::kBytes. False: longer than a datagram, or the NIC has no room for it.
   bool send_frame(const FabricFrame& frame);
   int wait_fd() const override { return -1; }  // virtual time: there is nothing to sleep on
   // Calls of send() that took less than was offered.
@@ -53,8 +52,7 @@ class HostPort final : public PacketIo, public EventSink {
   // Counts, from now on, the payload that arrives from another process. Every packet counts, so
   // needless retransmissions count again.
   void count_arrivals(uint32_t source) { arrivals_.try_emplace(source, 0); }
-  // 0 for a process that is not counted.
-  Bytes arrived_bytes(uint32_t source) const {
+  Bytes arrived_bytes(uint32_t source) const {  // 0 for a process that is not counted.
     const auto found = arrivals_.find(source);
     return found == arrivals_.end() ? 0 : found->second;
   }
@@ -71,8 +69,7 @@ class HostPort final : public PacketIo, public EventSink {
 
  private:
   bool frozen() const;
-  // What a packet needs of the NIC.
-  struct Outgoing {
+  struct Outgoing {            // What a packet needs of the NIC.
     uint32_t destination = 0;  // process; an unknown one gets an unknown host
     uint64_t hash = 0;         // of its flow
     LinkId link = 0;

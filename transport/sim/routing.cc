@@ -50,8 +50,7 @@ Result<void> check_ends(const Topology& topology) {
 
 }  // namespace
 
-// Searches once per group of hosts, from their switches outwards.
-class RoutingBuilder {
+class RoutingBuilder {  // Searches once per group of hosts, from their switches outwards.
  public:
   RoutingBuilder(const Topology& topology, const std::vector<bool>& usable)
       : topology_(topology), edges_(topology.nodes()), steps_(topology.nodes()) {

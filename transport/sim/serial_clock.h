@@ -1,7 +1,6 @@
 // SerialClock: when a transmitter has sent the last bit of each packet. Rounding errors do not add
 // up: the time at which it becomes free is kept as nanoseconds and a remainder in units of 1/rate
-// nanoseconds. And a token bucket (Policer) that is as exact. Pure arithmetic. Thread rule: one
-// thread.
+// nanoseconds. And a token bucket (Policer) that is as exact. Pure arithmetic. One thread.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +37,7 @@ class SerialClock {
     return free_at_ + Duration::from_ns(remainder_ > 0 ? 1 : 0);
   }
 
-  // A packet that is being sent goes on at the old rate.
-  void set_rate(Rate rate) {
+  void set_rate(Rate rate) {  // A packet that is being sent goes on at the old rate.
     PACECAR_CHECK(rate.bps() > 0);
     if (remainder_ > 0) free_at_ = free_at_ + Duration::from_ns(1);
     *this = SerialClock(rate, free_at_);
@@ -71,8 +69,7 @@ class Policer {
  public:
   Policer(Rate rate, Bytes burst) : clock_(rate), depth_(rate.time_for(burst)) {}
 
-  // The tokens that are missing from the bucket are what a transmitter of its rate would still have
-  // to send.
+  // The bucket's missing tokens are what a transmitter of its rate would still have to send.
   bool passes(Bytes size, Instant now) {
     const Duration missing = clock_.busy(now) ? clock_.free_at() - now : Duration();
     if (missing + clock_.rate().time_for(size) > depth_) return false;

@@ -1,9 +1,7 @@
 // The buffer that the ports of a switch share, and priority flow control (IEEE 802.1Qbb) of the
-// packets of each ingress port. Holds waiting packets; a packet that is being sent has left it.
-//
-// A data packet beyond its ingress port's threshold, alpha x free, goes into that port's headroom,
-// and so do all that follow until the headroom is empty again; the first one pauses the sender.
-// Thread rule: one thread.
+// packets of each ingress port. Holds waiting packets; a packet that is being sent has left it. A
+// data packet beyond its ingress port's threshold, alpha x free, goes into that port's headroom, as
+// do all after it until the headroom is empty; the first pauses the sender. One thread.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +11,7 @@
 
 namespace pacecar {
 
-// The part of its switch's buffer that one ingress port holds.
-struct IngressShare {
+struct IngressShare {  // The part of its switch's buffer that one ingress port holds.
   Bytes shared_bytes = 0;
   Bytes headroom_bytes = 0;
   Bytes headroom_limit = 0;
@@ -29,8 +26,7 @@ class SwitchBuffer {
   Bytes held_bytes() const { return held_bytes_; }
   Bytes max_bytes() const { return max_bytes_; }
 
-  // Control packets and trimmed headers. False: no room.
-  bool admit_control(Bytes size) {
+  bool admit_control(Bytes size) {  // Control packets and trimmed headers. False: no room.
     if (!fits(size)) return false;
     shared_bytes_ += size;
     hold(size);

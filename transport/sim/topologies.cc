@@ -61,8 +61,7 @@ Result<void> check_size(std::string_view shape, uint64_t nodes, uint64_t cables)
                     kMaxNodes, kMaxCables);
 }
 
-// Adds named nodes and cables.
-class Builder {
+class Builder {  // Adds named nodes and cables.
  public:
   Builder(std::string name, uint32_t hosts) {
     topology_.name = std::move(name);
@@ -70,8 +69,7 @@ class Builder {
     for (uint32_t i = 0; i < hosts; ++i) topology_.node_names.push_back(fmt::format("host {}", i));
   }
 
-  // The first of `count` switches.
-  NodeId switches(std::string_view tier, uint32_t count) {
+  NodeId switches(std::string_view tier, uint32_t count) {  // The first of `count` switches.
     const NodeId first = topology_.nodes();
     for (uint32_t i = 0; i < count; ++i) {
       topology_.node_names.push_back(fmt::format("{} {}", tier, i));

@@ -15,8 +15,7 @@ using NodeId = uint32_t;
 // One direction of a cable, and the queue before it: cable i has 2i (a to b) and 2i + 1 (b to a).
 using LinkId = uint32_t;
 
-// A full-duplex cable; both directions are alike.
-struct Cable {
+struct Cable {  // A full-duplex cable; both directions are alike.
   NodeId a = 0;
   NodeId b = 0;
   Rate rate;
@@ -24,11 +23,9 @@ struct Cable {
 };
 
 // Nodes 0 .. hosts-1 are hosts, the following are switches. A host has one cable per port of its
-// NIC (two for a dual-port NIC on two leaves).
-//
-// Several processes of a host may share its NIC. They are numbered host by host: process p of host
-// h is process h * processes + p of the network; with one per host, hosts and processes have the
-// same numbers.
+// NIC (two for a dual-port NIC on two leaves). Several processes of a host may share its NIC. They
+// are numbered host by host: process p of host h is process h * processes + p of the network; with
+// one per host, hosts and processes have the same numbers.
 struct Topology {
   std::string name;
   uint32_t hosts = 0;

@@ -24,8 +24,7 @@ class AckSchedule {
         due_(queue_pairs.size()),
         later_(queue_pairs.size()) {}
 
-  // After a packet has arrived.
-  void request(QueuePair& qp, Instant now, bool at_once) {
+  void request(QueuePair& qp, Instant now, bool at_once) {  // After a packet has arrived.
     if (at_once || much_unacknowledged(qp)) {
       due_.add(qp.slot);
       return;
@@ -45,8 +44,7 @@ class AckSchedule {
         qp.unacknowledged_packets >= policy_.small_packets && qp.unacknowledged_bytes < small;
     return many || qp.unacknowledged_bytes >= policy_.bytes;
   }
-  // Nothing waits to be acknowledged any more.
-  void clear(QueuePair& qp) {
+  void clear(QueuePair& qp) {  // Nothing waits to be acknowledged any more.
     remove(qp.slot);
     qp.unacknowledged_bytes = 0;
     qp.unacknowledged_packets = 0;

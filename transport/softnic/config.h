@@ -31,8 +31,7 @@ struct AckPolicy {
   Duration idle = Duration::max();
 };
 
-// How a sender detects a lost packet that the receiver does not report.
-struct LossRecovery {
+struct LossRecovery {  // How a sender detects a lost packet that the receiver does not report.
   // A packet is lost if one that was sent more than this later has arrived. 0: a quarter of the
   // round trip, at least 5 us; max(): losses are not concluded from arrivals.
   Duration reordering;
@@ -85,8 +84,7 @@ struct SoftNicConfig {
   bool joins_packets = false;
   // --- standard RC ---
   WireMode wire_mode = WireMode::kExtended;
-  // UDP source ports: one for each path, then one for control writes and answers. Not for
-  // kExtended.
+  // UDP source ports: one per path, then one for control writes and answers. Not for kExtended.
   std::vector<uint16_t> source_ports;
   // The packet I/O sends and sees every field of the IP header that the ICRC covers.
   bool knows_ip_header = true;

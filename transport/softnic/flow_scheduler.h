@@ -27,8 +27,7 @@ class FlowScheduler {
     bool waiting = false;  // only for the pacer: the host causes any lateness
     Duration repaid;       // lateness of the host that is caught up gradually
   };
-  // What a queue pair has sent in its turn.
-  struct Sent {
+  struct Sent {           // What a queue pair has sent in its turn.
     Bytes in_flight = 0;  // more than before
     Bytes payload = 0;
     Bytes wire = 0;
@@ -41,16 +40,13 @@ class FlowScheduler {
   NicFlows<Flow>& flows() { return flows_; }
   const NicFlows<Flow>& flows() const { return flows_; }
   void set_limits(FlowId flow, const FlowLimits& limits, Instant now);
-  // Adds a queue pair to the flow of its configuration.
-  void join(const QueuePair& qp) {
+  void join(const QueuePair& qp) {  // Adds a queue pair to the flow of its configuration.
     flows_.make(qp.config.flow + 1);
     if (qp.config.paced) flows_.join(qp.config.flow, qp.slot);
   }
-  // The queue pair neither sends nor receives any more.
-  void leave(const QueuePair& qp);
+  void leave(const QueuePair& qp);  // The queue pair neither sends nor receives any more.
 
-  // A queue pair may have something to send, or room for it.
-  void wake(QueuePair& qp);
+  void wake(QueuePair& qp);  // A queue pair may have something to send, or room for it.
   void make_ready(FlowId flow) {
     if (!flows_[flow].gate.on_credit() || can_send_on_credit(flows_[flow]))
       flows_.ready().add(flow);

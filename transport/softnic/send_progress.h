@@ -1,5 +1,4 @@
-// SendProgress, SendTimeout: what events change in a sending half, in either wire mode. Pure.
-// Thread rule: any.
+// SendProgress, SendTimeout: what events change in a sending half, in any mode. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +7,8 @@
 
 namespace pacecar {
 
-// The effect of an acknowledgement, a refusal or a timeout.
-struct SendProgress {
-  Duration rtt;  // of the network alone, without the time in both hosts; 0: none
+struct SendProgress {  // The effect of an acknowledgement, a refusal or a timeout.
+  Duration rtt;        // of the network alone, without the time in both hosts; 0: none
   Bytes acked = 0;
   Bytes marked = 0;
   Bytes lost = 0;

@@ -76,8 +76,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
   caps_ = make_caps(core_, extended_.overhead_bytes);
 }
 
-// The destructors of ends use what the ends share, so the ends go first.
-SoftNic::~SoftNic() {
+SoftNic::~SoftNic() {  // The destructors of ends use what the ends share, so the ends go first.
   for (auto& qp : core_.queue_pairs) qp.reset();
 }
 

@@ -82,8 +82,7 @@ std::vector<std::string> matches(const std::string& pattern) {
   return paths;
 }
 
-// Empty: none, or it belongs to another user, as after sudo.
-std::string runtime_folder() {
+std::string runtime_folder() {  // Empty: none, or it belongs to another user, as after sudo.
   const char* const path = std::getenv("XDG_RUNTIME_DIR");
   struct stat information {};
   const bool ours = path != nullptr && *path == '/' && lstat(path, &information) == 0 &&

@@ -12,8 +12,7 @@ class TimeLimit {
  public:
   explicit TimeLimit(Duration limit) : end_(Clock::now() + std::chrono::nanoseconds(limit.ns())) {}
 
-  // 0 when it is over.
-  int left_ms() const {
+  int left_ms() const {  // 0 when it is over.
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - Clock::now()).count();
     return static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30));
   }

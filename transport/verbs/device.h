@@ -18,8 +18,7 @@
 
 namespace pacecar {
 
-// One port of one device, for lists.
-struct VerbsPortInfo {
+struct VerbsPortInfo {   // One port of one device, for lists.
   std::string device;    // mlx5_0
   uint32_t port = 1;     // from 1
   std::string netdev;    // the port's Ethernet interface; empty: none
@@ -33,8 +32,7 @@ struct VerbsPortInfo {
 // without the library; kSystem if the library returns no list.
 Result<std::vector<VerbsPortInfo>> list_verbs_ports();
 
-// Nominal rate of a port, from its active width and speed as the InfiniBand specification codes
-// them; 0: unknown.
+// A port's nominal rate, by active width and speed as InfiniBand codes them; 0: unknown.
 Rate port_rate(const ibv_port_attr& port);
 
 struct VerbsDevice {
@@ -53,8 +51,7 @@ struct VerbsDevice {
   // kUnavailable (no library, the port is not active), and the system's errors.
   static Result<VerbsDevice> open(const std::string& name, uint32_t port,
                                   std::optional<uint32_t> gid_index, const LogSink& log);
-  // Asks the driver.
-  bool port_active() const;
+  bool port_active() const;  // Asks the driver.
 };
 
 }  // namespace pacecar

@@ -24,14 +24,12 @@ class LaneLedger {
     bool signaled = false;
   };
   static constexpr uint32_t kSequenceMask = (1U << 24) - 1;
-  // At least one work request per kSignalBytes is signaled, so that each chunk of data gives a
-  // sample of the round trip.
+  // At least one work request per kSignalBytes is signaled, to sample the round trip of each chunk.
   static constexpr Bytes kSignalBytes = 16 << 10;
 
   explicit LaneLedger(uint32_t capacity) : entries_(capacity) {}
 
-  // The sequence number of the next entry.
-  uint32_t next_sequence() const {
+  uint32_t next_sequence() const {  // The sequence number of the next entry.
     return (first_ + static_cast<uint32_t>(entries_.size())) & kSequenceMask;
   }
   // Whether the next entry, of `bytes`, should be signaled; the last one of a batch always is.
@@ -42,7 +40,6 @@ class LaneLedger {
     in_flight_ += entry.bytes;
     unsignaled_ = entry.signaled ? 0 : unsignaled_ + entry.bytes;
   }
-  // Marks the newest entry as signaled.
   void signal_last() {
     entries_[entries_.size() - 1].signaled = true;
     unsignaled_ = 0;
@@ -61,8 +58,7 @@ class LaneLedger {
   }
 
   void on_completion(Instant now) { moved_ = now; }
-  // When the oldest entry left, or the last completion came if that was later; never(): nothing is
-  // outstanding.
+  // When the oldest entry left, or the last completion came, if later; never(): none outstanding.
   Instant stalled_since() const {
     return entries_.empty() ? Instant::never() : std::max(entries_.front().departure, moved_);
   }

@@ -50,8 +50,7 @@ struct VerbsQueuePair : QueuePairState {
   LaneConfig lane_config;
 };
 
-// A batch of work requests of one queue pair: one chain per lane.
-class PostBatch {
+class PostBatch {  // A batch of work requests of one queue pair: one chain per lane.
  public:
   static constexpr size_t kCapacity = 32;
 
@@ -61,8 +60,7 @@ class PostBatch {
   size_t size() const { return count_; }
   // `departure`: when its last byte leaves the device at line rate.
   void add(const WorkRequest& request, uint64_t number, Instant departure);
-  // 0, or the errno of the first lane that refused.
-  int post();
+  int post();  // 0, or the errno of the first lane that refused.
 
  private:
   struct Chain {

@@ -10,9 +10,8 @@ namespace pacecar::wire {
 namespace {
 
 constexpr uint32_t kLow24 = 0xFFFFFF;
-// The bits of the BTH's first 8 bytes that are the same in every packet: all but opcode and queue
-// pair. Flags, padding, version and congestion bits are zero (ECN is read from the IP header); the
-// partition is the default one.
+// The BTH's first 8 bytes without opcode and queue pair, the same in every packet: flags, padding,
+// version and congestion bits are zero (ECN is in the IP header); the default partition.
 constexpr uint64_t kWithoutOpcode = ~(uint64_t{0xFF} << 56);
 constexpr uint64_t kBthFixedBits = kBeginning.bits & kWithoutOpcode;
 constexpr uint64_t kBthFixedValue = kBeginning.value & kWithoutOpcode;
@@ -50,8 +49,7 @@ void encode_bth(const Bth& bth, uint8_t* to) {
   store_be32((bth.psn & kLow24) | (bth.ack_request ? kBthAckRequest : 0), to + 8);
 }
 
-// Reads kBthBytes.
-bool decode_bth(const uint8_t* from, Bth& bth) {
+bool decode_bth(const uint8_t* from, Bth& bth) {  // Reads kBthBytes.
   const uint64_t first = load_be64(from);
   const uint32_t last = load_be32(from + 8);
   bth.opcode = static_cast<Opcode>(first >> 56);

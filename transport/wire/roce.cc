@@ -20,8 +20,7 @@ constexpr uint8_t kMigrated = 0x40;  // as hardware without alternate paths send
 constexpr unsigned kPadShift = 4;
 constexpr uint8_t kVersionMask = 0x0F;
 constexpr uint8_t kPadMask = 0x03;
-// An opcode of UC is the opcode of RC with another number of the service in the upper three bits
-// (table 38).
+// An opcode of UC is that of RC with another service number in the upper three bits (table 38).
 constexpr uint8_t kServiceMask = 0xE0;
 constexpr uint8_t kUnreliable = 0x20;
 // The default partition; its members are full or limited (10.9.1).
@@ -47,8 +46,7 @@ constexpr bool has_payload(Shape shape) {
 // Calls visit(field) for each field behind the BTH, in the order of the wire.
 template <typename P, typename Visit>
 void visit_headers(Shape shape, P& packet, Visit visit) {
-  // A word of two fields: 8 and 24 bits.
-  const auto visit_word = [&](auto& high, auto& low24) {
+  const auto visit_word = [&](auto& high, auto& low24) {  // A word of two fields: 8 and 24 bits.
     uint32_t word = uint32_t{high} << 24 | (low24 & kPsnMask);
     visit(word);
     if constexpr (!std::is_const_v<P>) {

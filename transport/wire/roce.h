@@ -1,12 +1,8 @@
 // The packets of standard RoCE v2: reliable and unreliable connections (RC, UC) and unreliable
 // datagrams (UD) of the InfiniBand Architecture Specification vol. 1 (chapter 9; headers: 9.2 to
 // 9.6), and the congestion notification of its annex A17. README.md has the layout. The ICRC that
-// ends them is in icrc.h.
-//
-// Decoders accept any bytes and report errors in them. Queue pair numbers, PSNs and MSNs have 24
-// bits; encoders write the low 24 bits.
-//
-// Pure functions; any thread.
+// ends them is in icrc.h. Decoders accept any bytes and report errors in them. Queue pair numbers,
+// PSNs and MSNs have 24 bits; encoders write the low 24 bits. Pure functions; any thread.
 #pragma once
 
 #include <array>
@@ -64,8 +60,7 @@ enum class Kind : uint8_t {
   kCnp
 };
 
-// The properties of an opcode's packets.
-struct Shape {
+struct Shape {  // The properties of an opcode's packets.
   Kind kind = Kind::kUnknown;
   bool first = false;  // of its message
   bool last = false;
@@ -111,8 +106,7 @@ constexpr Shape shape_of(Opcode opcode) {
   return {};
 }
 
-// The opcode of a packet of a send, write or read response.
-Opcode opcode_of(Shape shape);
+Opcode opcode_of(Shape shape);  // The opcode of a packet of a send, write or read response.
 
 // AETH syndromes (9.7.5.1.1 and table 44).
 inline constexpr uint8_t kAckUnlimited = 0x1F;  // an acknowledgement without a credit count
@@ -148,8 +142,7 @@ inline constexpr size_t kMaxHeaderBytes = kBthBytes + kAtomicEthBytes;
 inline constexpr size_t kMaxTrailerBytes = 3 + kIcrcBytes;
 inline constexpr Bytes kMaxMessageBytes = Bytes{1} << 31;  // 9.4.1
 
-// One packet. Fields that its opcode does not have are 0.
-struct Packet {
+struct Packet {  // One packet. Fields that its opcode does not have are 0.
   Opcode opcode = Opcode::kAck;
   bool unreliable = false;  // of UC: a send or a write
   bool ack_request = false;

@@ -9,16 +9,14 @@
 
 namespace pacecar {
 
-// An interface's address with the length of its subnet's prefix.
-struct Subnet {
+struct Subnet {        // An interface's address with the length of its subnet's prefix.
   uint32_t ip = 0;     // 192.0.2.1 is 0xC0000201
   uint8_t prefix = 0;  // 0: not known, or not IPv4
 
   bool operator==(const Subnet&) const = default;
 };
 
-// 0: not IPv4.
-inline uint32_t ipv4_of(const Address& address) {
+inline uint32_t ipv4_of(const Address& address) {  // 0: not IPv4.
   return is_ipv4(address) ? wire::load_be32(address.ip.data() + kIpv4Prefix.size()) : 0;
 }
 

@@ -16,8 +16,7 @@ class OperationTable {
 
   bool full() const { return used_ >= capacity_; }
 
-  // Not while it is full. The number is never 0.
-  std::pair<uint64_t, Operation*> take() {
+  std::pair<uint64_t, Operation*> take() {  // Not while it is full. The number is never 0.
     if (free_.empty()) {
       free_.push_back(static_cast<uint32_t>(entries_.size()));
       entries_.emplace_back();
@@ -30,8 +29,7 @@ class OperationTable {
     taken.operation = Operation();
     return {uint64_t{++taken.generation} << 32 | index, &taken.operation};
   }
-  // nullptr: no outstanding operation has this number.
-  Operation* find(uint64_t number) {
+  Operation* find(uint64_t number) {  // nullptr: no outstanding operation has this number.
     const uint64_t index = number & 0xffffffff;
     if (index >= entries_.size()) return nullptr;
     Entry& found = entries_[index];

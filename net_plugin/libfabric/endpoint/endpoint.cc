@@ -123,8 +123,7 @@ ssize_t Endpoint::receive(const ReceiveRequest& request) {
 
 // --- progress ---
 
-// Polls the NIC by one of the connections, which serves all.
-void Endpoint::poll_nic() {
+void Endpoint::poll_nic() {  // Polls the NIC by one of the connections, which serves all.
   if (shared_turns_ > 0) {
     --shared_turns_;
     if (++turns_without_nic_ < kTurnsWithoutNic) return;

@@ -46,8 +46,7 @@ Frame frame_of(const OperationRequest& request, FrameKind kind, size_t payload, 
   return frame;
 }
 
-// The fi_errno of a Status that a peer has sent.
-int error_of(uint64_t status) {
+int error_of(uint64_t status) {  // The fi_errno of a Status that a peer has sent.
   constexpr std::array<int, 4> kErrors = {0, FI_ENOKEY, FI_EACCES, FI_EOPNOTSUPP};
   return status < kErrors.size() ? kErrors[status] : FI_EIO;
 }

@@ -32,21 +32,18 @@ struct Local {
   size_t bytes() const { return total(all()); }
   // The segments of a kDirect frame: its pieces, by their addresses in this process.
   std::vector<uint8_t> segments() const;
-  // The region is being closed. False: it was not used.
-  bool forget(MemoryRegion& region) {
+  bool forget(MemoryRegion& region) {  // The region is being closed. False: it was not used.
     const bool used = std::ranges::count(regions, &region) > 0;
     std::ranges::replace(regions, &region, nullptr);
     return used;
   }
-  // Whether some of it is GPU memory.
-  bool on_device() const;
+  bool on_device() const;  // Whether some of it is GPU memory.
   // Between it and host memory. Errors: as StagedRange::copy; none for host memory.
   Result<void> copy_out(std::span<uint8_t> to) const;
   Result<void> copy_in(std::span<const uint8_t> from) const;
 };
 
-// A bounce buffer: host memory in place of GPU memory.
-struct Bounce {
+struct Bounce {  // A bounce buffer: host memory in place of GPU memory.
   explicit Bounce(uint64_t size) : host(std::max<uint64_t>(size, 1)), bytes(size) {}
   // Each returns null if `local` has no GPU memory. with() is filled with its bytes; into() is
   // copied to it later. Errors: as Local::copy_out.

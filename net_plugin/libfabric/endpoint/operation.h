@@ -29,8 +29,7 @@ struct Receive {
   std::shared_ptr<SharedBuffer> shared;  // for FI_MULTI_RECV
 };
 
-// A receive that the application posts, or a peek.
-struct ReceiveRequest {
+struct ReceiveRequest {  // A receive that the application posts, or a peek.
   bool tagged = false;
   uint64_t tag = 0;
   uint64_t ignore = 0;  // bits of the tag that are not compared
@@ -38,10 +37,8 @@ struct ReceiveRequest {
   Receive receive;
 };
 
-// A send, write, read or atomic that the application starts.
-struct OperationRequest {
-  // Whether the call copies the bytes.
-  bool injects() const {
+struct OperationRequest {  // A send, write, read or atomic that the application starts.
+  bool injects() const {   // Whether the call copies the bytes.
     return frame.kind != FrameKind::kRead && (inject || (flags & FI_INJECT) != 0);
   }
 
@@ -77,8 +74,7 @@ struct Operation {
   Kind kind = Kind::kOffer;
   // Stores the peer's segments. False: they are not of `bytes` bytes.
   bool take_segments(std::span<const uint8_t> payload, uint64_t bytes);
-  // Its segments, as the payload of a frame.
-  std::span<const uint8_t> segment_bytes() const {
+  std::span<const uint8_t> segment_bytes() const {  // Its segments, as the payload of a frame.
     return {reinterpret_cast<const uint8_t*>(segments.data()),
             segment_count * sizeof(RemoteSegment)};
   }

@@ -20,27 +20,23 @@ class Receiver {
   ssize_t post_claimed(const Receive& receive);
   ssize_t cancel(void* context);
 
-  // A message or an offer of one.
-  FrameResult on_message(Peer& peer, const FrameView& view);
+  FrameResult on_message(Peer& peer, const FrameView& view);  // A message or an offer of one.
   // Drops the peer's unexpected offers. Its eager messages can still be received.
   void forget_messages_of(const Peer& peer);
   // Whether a message of the peer, or a receive from it alone, waits.
   bool knows(const Peer& peer);
-  // Whether further messages wait until receives are posted.
-  bool is_full() const {
+  bool is_full() const {  // Whether further messages wait until receives are posted.
     return unexpected_bytes_ + frame_bytes(kEagerBytes) > kMaxUnexpectedBytes;
   }
   // The region is being closed: receives into its GPU memory fail.
   void forget(MemoryRegion& region);
-  // Fails the receives that only this peer could match.
   void fail_receives_from(const Peer& peer, int error, const std::string& why);
 
   // Least room in a buffer for several messages (FI_OPT_MIN_MULTI_RECV), in bytes.
   size_t min_multi_receive = 64;
 
  private:
-  // An unexpected message: it matched no posted receive.
-  struct Unexpected {
+  struct Unexpected {  // An unexpected message: it matched no posted receive.
     Peer* peer = nullptr;
     Frame frame;
     std::vector<uint8_t> payload;

@@ -10,8 +10,7 @@ namespace {
 
 constexpr uint32_t kMaxServedPerPeer = 1024;  // so that a peer leaves room for others
 
-// Whether this atomic reads without operands.
-bool reads(const Frame& atomic) {
+bool reads(const Frame& atomic) {  // Whether this atomic reads without operands.
   return atomic.operation == static_cast<uint8_t>(AtomicOp::kRead);
 }
 
@@ -34,8 +33,7 @@ bool has_sound_segments(const FrameView& read) {
          by_puts == (segments > 0);
 }
 
-// The access that a request needs.
-uint64_t access_of(const Frame& request) {
+uint64_t access_of(const Frame& request) {  // The access that a request needs.
   const bool read =
       request.kind == FrameKind::kRead || (request.kind == FrameKind::kAtomic && reads(request));
   return read ? FI_REMOTE_READ : FI_REMOTE_WRITE;

@@ -24,8 +24,7 @@ constexpr uint64_t kListenerWithinHost = ~uint64_t{0};
 // Calls of epoll_wait in one poll, so that it handles, say, the greeting of a call just accepted.
 constexpr int kRounds = 4;
 
-// An abstract address: valid in this network namespace, without a file.
-struct UnixAddress {
+struct UnixAddress {  // An abstract address: valid in this network namespace, without a file.
   explicit UnixAddress(const Address& name) {
     const std::string text = "pacecar-fi-" + to_string(name);
     std::memcpy(address.sun_path + 1, text.data(), text.size());
@@ -232,8 +231,7 @@ ssize_t EndpointBootstrap::receive_some(const Call& call, std::span<char> place,
   return received;
 }
 
-// False: the socket is closed or broken.
-bool EndpointBootstrap::receive(Call& call) {
+bool EndpointBootstrap::receive(Call& call) {  // False: the socket is closed or broken.
   while (true) {
     if (call.received == sizeof(Greeting)) {  // nothing may follow a greeting
       char more = 0;

@@ -29,8 +29,7 @@ void put(const Address& address, sockaddr_storage* to) {
 
 uint16_t any_port() { return static_cast<uint16_t>(kFirstAnyPort + random_word() % kAnyPorts); }
 
-// 0 or an errno.
-int bind_to(Id& id, const sockaddr* address) {
+int bind_to(Id& id, const sockaddr* address) {  // 0 or an errno.
   const auto wanted = from_sockaddr(address);
   if (!wanted) return EINVAL;
   Address own = *wanted;

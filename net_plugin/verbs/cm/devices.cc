@@ -21,8 +21,7 @@ struct Devices {
   std::map<ibv_device*, std::unique_ptr<CmDevice>> open;
 };
 
-// A forked child begins anew.
-Devices& devices() {
+Devices& devices() {  // A forked child begins anew.
   static Devices* instance = new Devices;
   [[maybe_unused]] static const int registered =
       pthread_atfork(nullptr, nullptr, [] { instance = new Devices; });
@@ -64,8 +63,7 @@ void disconnect_peers() {
   });
 }
 
-// Null with errno.
-CmDevice* opened(ibv_device* device) {
+CmDevice* opened(ibv_device* device) {  // Null with errno.
   const std::lock_guard lock(devices().mutex);
   auto& known = devices().open[device];
   if (known != nullptr) return known.get();
@@ -88,8 +86,7 @@ CmDevice* opened(ibv_device* device) {
   return known.get();
 }
 
-// With the process's mutex.
-Id* listener_for(const Message& request, CmDevice& device) {
+Id* listener_for(const Message& request, CmDevice& device) {  // With the process's mutex.
   for (Id* const id : process().listeners) {
     const uint16_t port = port_of(*id, true);
     if (service_of(static_cast<uint16_t>(id->ps), port) != request.service) continue;
@@ -98,8 +95,7 @@ Id* listener_for(const Message& request, CmDevice& device) {
   return nullptr;
 }
 
-// With the process's mutex.
-void raise_request(Id& listener, Id& id, const Message& request) {
+void raise_request(Id& listener, Id& id, const Message& request) {  // With the process's mutex.
   rdma_cm_event event{.id = &id, .listen_id = &listener, .event = RDMA_CM_EVENT_CONNECT_REQUEST};
   const auto user =
       std::span(request.private_data).first(private_bytes(request.kind)).subspan(IpHeader::kBytes);

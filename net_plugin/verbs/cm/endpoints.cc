@@ -9,8 +9,7 @@
 namespace pacecar::ibverbs::cm {
 namespace {
 
-// With the addresses that rdma_addrinfo points to.
-struct AddressInfo : rdma_addrinfo {
+struct AddressInfo : rdma_addrinfo {  // With the addresses that rdma_addrinfo points to.
   void set_source(const sockaddr* address, socklen_t length) {
     ai_src_addr = static_cast<sockaddr*>(std::memcpy(&source, address, length));
     ai_src_len = length;

@@ -8,8 +8,7 @@ namespace pacecar {
 namespace {
 
 constexpr Bytes kGrain = 4096;
-// Smaller parts are not worth a packet on each lane.
-constexpr Bytes kSmallest = Bytes{16} << 10;
+constexpr Bytes kSmallest = Bytes{16} << 10;  // Smaller parts are not worth a packet on each lane.
 // One sample of a lane's rate, and how much the newest one counts.
 constexpr Bytes kSample = Bytes{1} << 20;
 constexpr double kNewest = 0.25;
@@ -54,8 +53,7 @@ std::array<Bytes, kMaxLanes> split(Bytes size, std::span<const LaneMeter> lanes,
   PACECAR_CHECK(usable != 0 && lanes.size() <= kMaxLanes);
   const Rates rates = assumed_rates(lanes);
   std::array<Bytes, kMaxLanes> parts{};
-  // When the lane's backlog will be done.
-  const auto free_at = [&](size_t lane) {
+  const auto free_at = [&](size_t lane) {  // When the lane's backlog will be done.
     return static_cast<double>(lanes[lane].outstanding()) / rates[lane];
   };
   // By free_at(). An insertion sort: for std::ranges::sort GCC 12 warns of impossible indices.

@@ -10,8 +10,7 @@
 
 namespace pacecar {
 
-// The rate of a lane while it has a backlog.
-class LaneMeter {
+class LaneMeter {  // The rate of a lane while it has a backlog.
  public:
   void on_posted(Bytes bytes, Instant now);
   void on_done(Bytes bytes, Instant now);

@@ -23,15 +23,13 @@ namespace {
 
 constexpr uint32_t kMaxSends = kMaxRequests * kMaxReceiveBuffers;
 
-// Part of a staged message: a buffer in GPU memory, and its place in the ring.
-struct Part {
+struct Part {  // Part of a staged message: a buffer in GPU memory, and its place in the ring.
   std::shared_ptr<StagedRange> range;  // null: the NIC reaches the buffer
   void* device = nullptr;
   uint8_t* pinned = nullptr;
 };
 
-// A message, or a put.
-struct Sending {
+struct Sending {  // A message, or a put.
   const void* data = nullptr;
   size_t size = 0;
   int tag = 0;
@@ -48,14 +46,12 @@ struct StagedRequest : MessageRequest {
   CopyEvent event;
   bool copying = false;  // `event` is pending
   std::optional<Error> error;
-  Sending sending;  // while it waits for its turn
-  // A receive's buffers.
-  std::array<Part, kMaxReceiveBuffers> parts;
+  Sending sending;                             // while it waits for its turn
+  std::array<Part, kMaxReceiveBuffers> parts;  // A receive's buffers.
   TestResult result;
 };
 
-// Common to both ends: the ring, and a fixed number of requests.
-class Stage {
+class Stage {  // Common to both ends: the ring, and a fixed number of requests.
  public:
   Stage(const Staging& staging, size_t requests)
       : staging_(staging),
@@ -63,8 +59,7 @@ class Stage {
         count_(requests) {
     for (size_t i = requests; i-- > 0;) free_.push_back(&requests_[i]);
   }
-  // The inner connection must be closed.
-  ~Stage() {
+  ~Stage() {  // The inner connection must be closed.
     for (const auto& engine : engines_) engine->wait();
     if (memory_ == nullptr) return;
     (void)staging_.context->deregister_memory(staging_.nic, memory_);  // the NIC exists: no error
@@ -103,8 +98,7 @@ class Stage {
     request->piece = pinned_->bytes().data() + *offset;
     return request;
   }
-  // A request without a piece; one must be free.
-  StagedRequest* take_plain() {
+  StagedRequest* take_plain() {  // A request without a piece; one must be free.
     StagedRequest* const request = free_.back();
     free_.pop_back();
     request->taken = true;
@@ -155,8 +149,7 @@ class Stage {
   RingSpace space_{kPinnedRingBytes};
 };
 
-// The space that a piece takes in the ring.
-constexpr size_t rounded(size_t bytes) {
+constexpr size_t rounded(size_t bytes) {  // The space that a piece takes in the ring.
   return (bytes + RingSpace::kAlignment - 1) / RingSpace::kAlignment * RingSpace::kAlignment;
 }
 
@@ -213,8 +206,7 @@ class StagedSendConnection final : public SendConnection, public CopyingConnecti
   FlowView flow() const override { return inner_->flow(); }
   void send_now() override { inner_->send_now(); }
 
-  // Posts, in order, the messages that are in host memory.
-  void advance() override {
+  void advance() override {  // Posts, in order, the messages that are in host memory.
     for (; !waiting_.empty(); waiting_.pop_front()) {
       StagedRequest& oldest = *waiting_.front();
       const auto copied = oldest.copying ? oldest.event.done() : Result<bool>(true);
@@ -278,8 +270,7 @@ class StagedSendConnection final : public SendConnection, public CopyingConnecti
     return request;
   }
 
-  // The inner connection is destroyed first: it uses the ring.
-  Stage stage_;
+  Stage stage_;  // The inner connection is destroyed first: it uses the ring.
   FixedQueue<StagedRequest*> waiting_;  // not posted to the inner connection yet
   size_t passed_ = 0;                   // requests that are the inner connection's own
   const std::unique_ptr<SendConnection> inner_;

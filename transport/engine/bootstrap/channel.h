@@ -16,8 +16,7 @@
 
 namespace pacecar::bootstrap {
 
-// Errors are left in errno.
-class Socket : public FileDescriptor {
+class Socket : public FileDescriptor {  // Errors are left in errno.
  public:
   using FileDescriptor::FileDescriptor;
   static constexpr int kBacklog = 256;

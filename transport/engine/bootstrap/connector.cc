@@ -113,8 +113,7 @@ std::string BootstrapConnector::no_connection(std::string_view since) const {
                      named ? ip_to_string(local_) : "this host", peer(), since, cause, cure);
 }
 
-// True: answered.
-BootstrapConnector::Step BootstrapConnector::advance(Instant now) {
+BootstrapConnector::Step BootstrapConnector::advance(Instant now) {  // True: answered.
   while (stage_ < Stage::kAnswered) {
     const Step step = stage_ == Stage::kWaiting      ? start(now)
                       : stage_ == Stage::kConnecting ? finish_connect(now)

@@ -1,13 +1,11 @@
 // Bytes of the bootstrap: the handle that a listener publishes, and the frames that the two sides
 // exchange over TCP. All integers are in network byte order.
-//
 //   connector                                   listener
 //     hello      nonce_c                   ->
 //                                          <-   challenge  MAC, nonce_s
 //     offer      MAC, payload              ->
 //                                          <-   reply      MAC, status, payload
 //     confirm    MAC                       ->
-//
 // A connector that finds the challenge's MAC wrong sends an offer whose MAC is zeros, which is
 // never valid, and closes the connection. The 8-byte frame header (magic, version, type, size of
 // the body) is the same in every version, so that peers can detect different versions. A MAC
@@ -25,8 +23,7 @@
 
 namespace pacecar {
 
-// The listener's handle, which the application carries to its peers.
-struct BootstrapHandle {
+struct BootstrapHandle {  // The listener's handle, which the application carries to its peers.
   std::array<uint8_t, 128> bytes{};
 };
 
@@ -67,8 +64,7 @@ enum class ReplyStatus : uint8_t {
   kStale = 2,  // refused: the offer refers to a flow that has ended
 };
 
-// A frame on the wire; the largest is a reply.
-struct Frame {
+struct Frame {  // A frame on the wire; the largest is a reply.
   static constexpr size_t kMaxBytes = kHeaderBytes + sizeof(Mac) + 1 + kMaxBootstrapPayload;
   std::array<uint8_t, kMaxBytes> bytes;
   size_t size = 0;
@@ -92,8 +88,7 @@ struct FrameHeader {
 
 FrameHeader parse_header(std::span<const uint8_t, kHeaderBytes> bytes, FrameType expected);
 
-// A body that starts with a MAC; `content` is the rest.
-struct SealedBody {
+struct SealedBody {  // A body that starts with a MAC; `content` is the rest.
   Mac mac;
   std::span<const uint8_t> content;
 };

@@ -8,8 +8,7 @@
 namespace pacecar {
 namespace {
 
-// The sum of all shares, and the least share: even a slow core gets some work, so that an
-// improvement is measured.
+// The sum of shares, and the least: a slow core gets some work, so that an improvement is measured.
 constexpr uint32_t kShares = 1 << 12;
 constexpr uint32_t kLeastShare = kShares / 64;
 // Periods in which a share follows a core's rate, and in which it returns to the default if idle.
@@ -64,8 +63,7 @@ void FlowDivision::on_acked(uint32_t index, Bytes bytes, Instant now) {
   adapt();
 }
 
-// Only the rates of cores that were busy for the whole period count.
-void FlowDivision::adapt() {
+void FlowDivision::adapt() {  // Only the rates of cores that were busy for the whole period count.
   const auto cores = std::span(cores_).first(count_);
   uint64_t shares = 0;
   Bytes acked = 0;

@@ -23,8 +23,7 @@ namespace {
 
 using Ports = std::vector<std::pair<std::string, VerbsPortInfo>>;  // by name
 
-// Several ports of a device are distinguished by number, as in NCCL.
-Ports list_ports() {
+Ports list_ports() {  // Several ports of a device are distinguished by number, as in NCCL.
   const auto infos = list_verbs_ports();
   if (!infos) return {};  // no kernel support: no RDMA NIC
   Ports ports;
@@ -35,8 +34,7 @@ Ports list_ports() {
   return ports;
 }
 
-// Checks when the NIC is opened, not at the first registration, that enough memory can be locked
-// for any use.
+// Checks at opening, not at the first registration, that enough memory can be locked for any use.
 Result<void> check_locking(NicMemory& nic) {
   constexpr size_t kLeast = size_t{16} << 20;  // bytes
   const FreshPages memory = make_fresh_pages(kLeast);

@@ -35,8 +35,7 @@ bool has_address(Address address) {
   return !any || bind(any.get(), &raw.any, size) == 0 || errno != EADDRNOTAVAIL;
 }
 
-// The `errno` with which the kernel refuses an empty datagram, which the peer drops; 0: it sends
-// it.
+// The `errno` by which the kernel refuses an empty datagram, which the peer drops; 0: it is sent.
 int refusal(Address from, const Address& to) {
   from.port = 0;
   SocketAddress raw;
@@ -54,8 +53,7 @@ struct OwnInterface {
   std::string subnet;  // "192.0.2.0/24"; empty: it is alone in it
 };
 
-// The one with this address.
-OwnInterface interface_of(const Address& address) {
+OwnInterface interface_of(const Address& address) {  // The one with this address.
   OwnInterface found;
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return found;

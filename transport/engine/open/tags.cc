@@ -7,8 +7,7 @@
 namespace pacecar {
 namespace {
 
-// Row of param_table().
-bool is_default(const Params& params, std::string_view name) {
+bool is_default(const Params& params, std::string_view name) {  // Row of param_table().
   const auto table = param_table();
   const auto row = std::ranges::find(table, name, &ParamInfo::name);
   return params.origin(static_cast<size_t>(row - table.begin())) == "default";

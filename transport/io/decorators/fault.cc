@@ -82,8 +82,7 @@ class FaultIo final : public PacketIoDecorator {
   std::vector<HeldPackets::node_type> handed_out_;  // by the last receive()
 };
 
-// Every packet has a generator of its own.
-Fate FaultIo::next_fate() {
+Fate FaultIo::next_fate() {  // Every packet has a generator of its own.
   Prng prng(stream_ + packets_++);
   Fate fate;
   fate.lost = prng.chance(config_.loss);

@@ -39,8 +39,7 @@ class PacedFlows : private NicFlows<NicFlow> {
   // When on_time or next_turn must be called next; Instant(): at once.
   Instant next_deadline() const { return ready().empty() ? timers_.next_deadline() : Instant(); }
 
-  // One turn: what may leave at once from one queue pair.
-  struct Turn {
+  struct Turn {  // One turn: what may leave at once from one queue pair.
     FlowId flow = 0;
     uint32_t slot = 0;
     Bytes bytes = 0;  // posted to the device in this turn
@@ -55,8 +54,7 @@ class PacedFlows : private NicFlows<NicFlow> {
 
   // These bytes are no longer in flight, for whatever reason.
   void on_done(FlowId flow, Bytes bytes) { (*this)[flow].gate.on_done(bytes); }
-  // `rtt` 0: not known.
-  void on_acknowledged(FlowId flow, Bytes bytes, Duration rtt);
+  void on_acknowledged(FlowId flow, Bytes bytes, Duration rtt);  // `rtt` 0: not known.
 
  private:
   bool can_send(const NicFlow& flow, uint32_t slot) const;

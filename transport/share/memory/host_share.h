@@ -1,12 +1,10 @@
 // HostShare: a NIC's link, shared with the other processes of this user on this host; and the list
 // of sharers, for display. The link's ShareTable is in a file of /dev/shm that processes of one
-// user have in common.
-//
-// Trust: directory and file belong to this user alone and are not symbolic links, so only processes
-// of this user write there. The name has the version of the table, the link, and the network and
-// time namespaces: two containers may both have an eth0, and clocks differ between time namespaces.
-// A zeroed file is an empty table, so a process that is killed while it makes one leaves nothing
-// half done.
+// user have in common. Trust: directory and file belong to this user alone and are not symbolic
+// links, so only processes of this user write there. The name has the version of the table, the
+// link, and the network and time namespaces: two containers may both have an eth0, and clocks
+// differ between time namespaces. A zeroed file is an empty table, so a process that is killed
+// while it makes one leaves nothing half done.
 #pragma once
 
 #include <sys/types.h>
@@ -25,8 +23,7 @@
 
 namespace pacecar {
 
-// pacecar-UID in /dev/shm.
-std::string default_share_directory();
+std::string default_share_directory();  // pacecar-UID in /dev/shm.
 
 struct UnmapTable {
   void operator()(ShareTable* table) const;
@@ -61,8 +58,7 @@ class HostShare {
   ShareMember member_;
 };
 
-// A process that shares a link.
-struct LinkSharer {
+struct LinkSharer {  // A process that shares a link.
   struct Direction {
     LinkClaim claim;
     Rate taking;
@@ -71,8 +67,7 @@ struct LinkSharer {
 
     // As others count it.
     Rate demand() const { return lives ? claim.demand : Rate(); }
-    // The most that it uses.
-    Rate part() const {
+    Rate part() const {  // The most that it uses.
       return lives ? std::min({taking, claim.demand, learnt > Rate() ? learnt : taking}) : Rate();
     }
   };

@@ -33,8 +33,7 @@ void PathMtu::ask_again(Instant now) {
   deadline_ = now;
 }
 
-// To the state of the next round.
-void PathMtu::advance() {
+void PathMtu::advance() {  // To the state of the next round.
   switch (state_) {
     case State::kAskingFull:
       if (rounds_++ < kJoinedRounds) break;

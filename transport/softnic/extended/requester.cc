@@ -41,8 +41,7 @@ size_t Requester::post(std::span<const WorkRequest> work_requests) {
   return accepted;
 }
 
-// Into packets, of which none has been sent.
-inline void Requester::divide(Posted& posted) const {
+inline void Requester::divide(Posted& posted) const {  // Into packets, of which none has been sent.
   const Bytes length = posted.work_request.length;
   const Bytes payload = mtu_.begun_payload();
   const bool one = length <= payload;  // small writes are frequent: avoid the division
@@ -202,8 +201,7 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   const uint64_t cumulative = expand_psn(base, ack.cumulative);
   if (cumulative > window_.next()) return progress;  // acknowledges packets that were never sent
   probe_ = false;
-  // The echoed packet is reported to the paths first, with its round trip. It is not reported again
-  // when it is acknowledged.
+  // The echoed packet is reported to the paths first, with its round trip, and not again.
   uint64_t echoed = window_.next();
   const auto elapsed = static_cast<uint32_t>(arrival.ns()) - ack.echo_timestamp;
   if (ack.echo_valid) {

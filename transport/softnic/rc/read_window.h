@@ -22,8 +22,7 @@ class ReadWindow {
   Bytes piece() const { return limit_ / 4; }
   Bytes requested() const { return requested_; }
 
-  // The bytes that one queue pair has requested.
-  class Share {
+  class Share {  // The bytes that one queue pair has requested.
    public:
     explicit Share(ReadWindow& window) : window_(&window) {}
     Share(Share&& other) noexcept

@@ -1,6 +1,5 @@
-// StandbyMessages: the memory for the messages of a standby lane (transport/nic/lanes), which is an
-// internal queue pair of the NIC. Bounded: kMessages in flight each way; further messages wait.
-// Pure. Thread rule: one owner.
+// StandbyMessages: the memory for the messages of a standby lane (transport/nic/lanes), an internal
+// queue pair of the NIC. Bounded: kMessages in flight each way; more wait. Pure; one owner.
 #pragma once
 
 #include <array>
@@ -28,8 +27,7 @@ class StandbyMessages {
     return {
         .id = slot, .local = &room_[slot * kRoomOfOne], .length = kRoomOfOne, .local_key = key_};
   }
-  // nullopt: malformed.
-  std::optional<RecoveryMessage> take(const Completion& completion) const {
+  std::optional<RecoveryMessage> take(const Completion& completion) const {  // nullopt: malformed.
     if (completion.kind != CompletionKind::kReceivedSend) return std::nullopt;
     return decode_recovery_message(
         std::span(room_).subspan(completion.work_request * kRoomOfOne, completion.bytes));

@@ -7,8 +7,7 @@
 namespace pacecar::ibverbs::cm {
 namespace {
 
-// The common header (13.4.2) begins with the base version, the management class, its version, and
-// the method Send.
+// The common header (13.4.2) begins with base version, management class and its version, and Send.
 constexpr std::array<uint8_t, 4> kHeader = {1, 0x07, 2, 0x03};
 constexpr size_t kTransactionAt = 8;
 constexpr size_t kAttributeAt = 16;
@@ -61,8 +60,7 @@ class Body {
   bool writes_;
 };
 
-// False: for another kind of connection than RC.
-bool request_fields(Body& body, Message& m) {
+bool request_fields(Body& body, Message& m) {  // False: for another kind of connection than RC.
   body.field(8, 0, 64, m.service);
   body.field(16, 0, 64, m.guid);
   body.field(28, 0, 32, m.queue_key);
@@ -110,8 +108,7 @@ void reject_fields(Body& body, Message& m) {
   body.field(10, 0, 16, m.reason);
 }
 
-// False: no message that an end takes.
-bool message_fields(Body body, Message& m) {
+bool message_fields(Body body, Message& m) {  // False: no message that an end takes.
   body.field(0, 0, 32, m.local_id);
   // The sender of the others does not know the receiver's number.
   const bool names_both =

@@ -39,8 +39,7 @@ inline constexpr uint16_t kRejectedByConsumer = 28;
 inline constexpr uint8_t kServiceUnsupported = 1;
 inline constexpr uint8_t kServiceRejected = 2;
 
-// One message. Fields that its kind does not have are 0.
-struct Message {
+struct Message {  // One message. Fields that its kind does not have are 0.
   Kind kind = Kind::kRequest;
   uint64_t transaction = 0;
   uint32_t local_id = 0;   // the sender's number of the connection; in kFound, that of kFind
@@ -67,14 +66,12 @@ struct Message {
   std::array<uint8_t, 224> private_data{};  // of which private_bytes(kind) are sent
 };
 
-// The size of the private data in a message of this kind.
-size_t private_bytes(Kind kind);
+size_t private_bytes(Kind kind);  // The size of the private data in a message of this kind.
 Mad encode(Message message);
 // None: not such a message, or one for a connection that is not RC.
 std::optional<Message> decode(std::span<const uint8_t> bytes);
 
-// The header of RDMA over IP: source and destination.
-struct IpHeader {
+struct IpHeader {  // The header of RDMA over IP: source and destination.
   static constexpr size_t kBytes = 36;
   bool ipv4 = false;
   uint16_t port = 0;  // of the source

@@ -15,8 +15,7 @@ namespace pacecar {
 
 class Neighbors {
  public:
-  // Our own addresses.
-  struct Self {
+  struct Self {  // Our own addresses.
     MacAddress mac{};
     Address address;
     frame::Vlan vlan = std::nullopt;
@@ -40,8 +39,7 @@ class Neighbors {
     const HeaderTemplate* headers = nullptr;  // nullptr: not known yet
     bool ask = false;                         // question() is due now
   };
-  // `address` is of our family.
-  Found find(const Address& address, Instant now);
+  Found find(const Address& address, Instant now);  // `address` is of our family.
 
   // Asks for the target, or the gateway to it.
   NeighborMessage question(const Address& target) const;
