@@ -17,7 +17,8 @@ struct GrantUpdate {
   Grant grant;
 };
 
-struct TrafficHint {   // The application's hint of the traffic to come. 0: unknown.
+// The application's hint of the traffic to come. 0: unknown.
+struct TrafficHint {
   uint32_t peers = 0;  // that may send to this NIC at the same time
 
   bool operator==(const TrafficHint&) const = default;

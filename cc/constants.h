@@ -21,14 +21,16 @@
 
 namespace pacecar {
 
-struct NamedValue {  // One setting of an experiment.
+// One setting of an experiment.
+struct NamedValue {
   std::string name;
   double value = 0;
 
   bool operator==(const NamedValue&) const = default;
 };
 
-struct ConstantInfo {  // One constant, as a program lists it.
+// One constant, as a program lists it.
+struct ConstantInfo {
   std::string_view name;
   std::string_view unit;  // "1" for shares and plain numbers
   double least = 0;       // of the values accepted
@@ -47,7 +49,8 @@ struct Constant {
   std::string_view meaning;
 };
 
-struct NoConstants {  // The constants of a controller that has none to set.
+// The constants of a controller that has none to set.
+struct NoConstants {
   static constexpr std::array<Constant<NoConstants>, 0> table() { return {}; }
 };
 

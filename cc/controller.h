@@ -15,7 +15,8 @@ namespace pacecar {
 
 class HostLink;
 
-struct FlowEnvironment {        // A flow's network, as known when its controller is made.
+// A flow's network, as known when its controller is made.
+struct FlowEnvironment {
   Rate line_rate;               // of our own link; never 0
   Bytes mtu = 4096;             // payload bytes per packet
   Bytes overhead = 0;           // of a packet on the wire beyond its payload; rates count it
@@ -54,7 +55,8 @@ struct Loss {
   bool rerouting = false;  // as in FlowSignal
 };
 
-struct Grant {  // The rate, or credit, that a receiver grants a flow.
+// The rate, or credit, that a receiver grants a flow.
+struct Grant {
   // It grants credit instead of a rate: rate, phase and validity are not used.
   bool is_credit = false;
   Bytes credit = 0;  // total granted since the flow began, modulo 2^30
@@ -73,7 +75,8 @@ struct Grant {  // The rate, or credit, that a receiver grants a flow.
   uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
 };
 
-struct Demand {            // What a sender could use.
+// What a sender could use.
+struct Demand {
   bool is_credit = false;  // The flow is on credit: usable and wanted are not used.
   Bytes credit = 0;        // what Grant::credit should become, modulo 2^30
   // What the sender's link and the core leave it; 0: nothing to send, all of `wanted` has arrived.

@@ -38,7 +38,8 @@ class CreditShare final : public Allocator {
   Grant grant(uint32_t flow) const override;
 
  private:
-  struct Flow {  // Units of credit since the flow was added.
+  // Units of credit since the flow was added.
+  struct Flow {
     uint64_t granted = 0;
     uint64_t wished = 0;
   };

@@ -57,7 +57,8 @@ void DcqcnController::catch_up(Instant now) {
   }
 }
 
-void DcqcnController::update_alpha(Instant now) {  // Ticks without a mark only let alpha decay.
+// Ticks without a mark only let alpha decay.
+void DcqcnController::update_alpha(Instant now) {
   int64_t ticks = (now - started_at_).ns() / constants_.alpha_period.ns() - alpha_ticks_;
   alpha_ticks_ += ticks;
   if (ticks > 0 && marked_) {

@@ -76,7 +76,8 @@ class GrantedController : public Controller {
  private:
   bool lapsed(Instant now) const { return now - received_ >= validity_; }
 
-  Rate rate_at(Instant now) const {  // An expired grant halves with every further validity period.
+  // An expired grant halves with every further validity period.
+  Rate rate_at(Instant now) const {
     if (!lapsed(now)) return rate_;
     const int64_t halvings = std::min<int64_t>((now - received_).ns() / validity_.ns(), 63);
     const Rate floor =

@@ -21,7 +21,8 @@ inline constexpr uint64_t kUnseenProcesses = 8;
 // the link has more; on slower links the first window bounds the queue.
 inline constexpr Rate kUnknownLinkFirstRate = Rate::from_gbps(10);
 
-struct LinkClaim {      // One process's claim to its NIC's link, in one direction.
+// One process's claim to its NIC's link, in one direction.
+struct LinkClaim {
   Rate demand;          // what all of its active flows could use; 0: none is active
   uint32_t weight = 0;  // sum of the active flows' weights
   bool ready = false;   // idle flows may begin at any time

@@ -19,7 +19,8 @@
 
 namespace pacecar {
 
-struct HopChange {  // A port between two acknowledgements.
+// A port between two acknowledgements.
+struct HopChange {
   double seconds = 0;
   double line_bps = 0;
   double sent_bps = 0;

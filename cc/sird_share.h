@@ -37,7 +37,8 @@ class SirdShare final : public Allocator {
   Bytes outstanding() const { return outstanding_; }
 
  private:
-  struct Flow {  // Payload bytes. The first three are offsets.
+  // Payload bytes. The first three are offsets.
+  struct Flow {
     Bytes granted = 0;
     Bytes wished = 0;
     Bytes arrived = 0;

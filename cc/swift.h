@@ -11,7 +11,8 @@
 
 namespace pacecar {
 
-struct SwiftConstants {  // Every constant of the algorithm. "Ours": not in the paper.
+// Every constant of the algorithm. "Ours": not in the paper.
+struct SwiftConstants {
   // Name and default                 Unit, range, source.
   double additive_increase = 1.0;  // packets per round trip, (0, 16]; ai, section 3.2
   double beta = 0.8;               // share of the excess delay, (0, 1]; section 3.2

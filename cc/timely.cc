@@ -26,7 +26,8 @@ void TimelyController::on_ack(Instant, const FlowSignal& ack) {
   increases_ = hyper ? increases_ : increases_ + 1;
 }
 
-double TimelyController::decrease_factor(Duration rtt) const {  // From 1 on: increase.
+// From 1 on: increase.
+double TimelyController::decrease_factor(Duration rtt) const {
   if (rtt < constants_.low_threshold) return 1;
   if (rtt > constants_.high_threshold) {
     const double high = constants_.high_threshold.real_ns();

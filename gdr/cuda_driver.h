@@ -11,7 +11,8 @@
 
 namespace pacecar {
 
-struct CudaEntryPoints {  // The library's functions; a function that is not required may be null.
+// The library's functions; a function that is not required may be null.
+struct CudaEntryPoints {
 #define PACECAR_CUDA_ENTRY(member, symbol, required, ...) \
   cuda::Status (*member)(__VA_ARGS__) = nullptr;
 #include "gdr/cuda_entry_points.def"

@@ -48,11 +48,12 @@ class GpuSystem {
   std::map<int, std::shared_ptr<const CopyEngine>> engines_;  // by ordinal
 };
 
-enum class GpuWay : uint8_t {  // How a NIC transfers GPU memory.
-  kHost,                       // not at all: the application copies to and from host memory
-  kStaged,                     // we copy, through pinned host memory
-  kPeerMemory,                 // the NIC reaches it, registered by its address
-  kDmaBuf,                     // the NIC reaches it, registered as a dma-buf
+// How a NIC transfers GPU memory.
+enum class GpuWay : uint8_t {
+  kHost,        // not at all: the application copies to and from host memory
+  kStaged,      // we copy, through pinned host memory
+  kPeerMemory,  // the NIC reaches it, registered by its address
+  kDmaBuf,      // the NIC reaches it, registered as a dma-buf
 };
 
 constexpr bool is_direct(GpuWay way) {

@@ -26,7 +26,8 @@
 
 namespace pacecar {
 
-struct AddressRange {  // Addresses from `begin` up to and without `end`.
+// Addresses from `begin` up to and without `end`.
+struct AddressRange {
   uint64_t begin = 0;
   uint64_t end = 0;
   auto operator<=>(const AddressRange&) const = default;

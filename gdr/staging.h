@@ -16,7 +16,8 @@ namespace pacecar {
 
 enum class CopyWay : uint8_t { kToHost, kToDevice };
 
-class CopyEngine {  // Holds the GPU's primary context, which CUDA's runtime uses, too.
+// Holds the GPU's primary context, which CUDA's runtime uses, too.
+class CopyEngine {
  public:
   static Result<std::shared_ptr<CopyEngine>> open(std::shared_ptr<const CudaDriver> driver,
                                                   int device);  // Errors: kSystem.
@@ -56,7 +57,8 @@ class CopyEngine {  // Holds the GPU's primary context, which CUDA's runtime use
   cuda::Stream streams_[2] = {nullptr, nullptr};
 };
 
-class CopyEvent {  // Shows when copies are done.
+// Shows when copies are done.
+class CopyEvent {
  public:
   CopyEvent() = default;
   ~CopyEvent();
@@ -73,7 +75,8 @@ class CopyEvent {  // Shows when copies are done.
   cuda::Event event_ = nullptr;
 };
 
-class PinnedMemory {  // Pinned host memory, which GPUs copy to and from asynchronously.
+// Pinned host memory, which GPUs copy to and from asynchronously.
+class PinnedMemory {
  public:
   // Errors: kSystem, with the cure where the system's limits are too low.
   static Result<std::unique_ptr<PinnedMemory>> allocate(std::shared_ptr<const CopyEngine> engine,
@@ -118,7 +121,8 @@ class StagedRange {
   bool withdrawn_ = false;
 };
 
-class GpuAllocation {  // GPU memory that this process allocates, as an application would.
+// GPU memory that this process allocates, as an application would.
+class GpuAllocation {
  public:
   // Its contents are undefined. Errors: kUnavailable (the GPU has less free memory), kSystem.
   static Result<std::unique_ptr<GpuAllocation>> make(std::shared_ptr<const CopyEngine> engine,

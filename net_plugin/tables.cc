@@ -155,7 +155,8 @@ NcclResult init(nccl::Logger logger) noexcept {
   return init(&g_context, logger, nccl::kUndefined);
 }
 
-void* process_context() noexcept {  // The context for entry points; nullptr before init.
+// The context for entry points; nullptr before init.
+void* process_context() noexcept {
   const std::lock_guard lock(g_mutex);
   return g_context;
 }

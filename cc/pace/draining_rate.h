@@ -16,7 +16,8 @@ struct DrainingRate {
 
   double rate() const { return lasting * factor; }
 
-  bool poll(Instant now) {  // True if the rate has risen: the queue should be gone.
+  // True if the rate has risen: the queue should be gone.
+  bool poll(Instant now) {
     if (factor == 1 || now < until) return false;
     factor = 1;
     return true;

@@ -43,7 +43,8 @@ class FanIn {
   // At least one episode is over.
   bool learned() const { return episodes_ > 0; }
 
-  uint32_t expected(uint32_t possible) const {  // `possible`: flows that could wake up.
+  // `possible`: flows that could wake up.
+  uint32_t expected(uint32_t possible) const {
     return learned() ? usual_ : std::max({possible, seen_, 1U});
   }
 

@@ -89,7 +89,8 @@ bool LinkEstimate::on_arrival(Instant now, Bytes wire, bool covered, Duration ex
   return over || line() != before;
 }
 
-Duration LinkEstimate::longest_pause() const {  // After a longer one b begins again.
+// After a longer one b begins again.
+Duration LinkEstimate::longest_pause() const {
   const Duration packets = time_at(rate_.lasting, kIdlePackets * packet_bits_);
   return std::max(window_ * kIdleWindows, packets) + ArrivalMeter::kLongestLook;
 }

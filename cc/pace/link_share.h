@@ -44,7 +44,8 @@ class LinkShare {
     if (members_[flow].queued != queued) queued ? queue(flow) : leave_queue(flow);
   }
 
-  void leaves_at(uint32_t flow, Instant at) {  // When the rest of a queued flow will have left.
+  // When the rest of a queued flow will have left.
+  void leaves_at(uint32_t flow, Instant at) {
     members_[flow].leaves = at;
     set_next_leaves(at);
   }
@@ -58,7 +59,8 @@ class LinkShare {
   // A flow of this NIC is added; removed.
   void join() { ++flows_; }
   void leave() { --flows_; }
-  double spare_fan_out() const {  // The number of all flows over the number with a backlog.
+  // The number of all flows over the number with a backlog.
+  double spare_fan_out() const {
     return static_cast<double>(flows_) / static_cast<double>(std::max<size_t>(backlogged_, 1));
   }
   // The network was found clear.

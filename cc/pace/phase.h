@@ -34,13 +34,15 @@ inline double pace_gap_ns(Rate rate, Bytes burst, Bytes mtu, Bytes overhead) {
   return static_cast<double>(on_wire(burst, mtu, overhead)) * 8e9 / rate.real_bps();
 }
 
-inline double pace_fraction(uint32_t slot) {  // Fraction of the gap, 0 .. 1.
+// Fraction of the gap, 0 .. 1.
+inline double pace_fraction(uint32_t slot) {
   uint32_t reversed = 0;
   for (int bit = 0; bit < 16; ++bit) reversed |= (slot >> bit & 1) << (15 - bit);
   return static_cast<double>(reversed) / 65536.0;
 }
 
-inline double modulo(double ns, double gap) {  // `ns` modulo `gap`, 0 .. gap.
+// `ns` modulo `gap`, 0 .. gap.
+inline double modulo(double ns, double gap) {
   const double rest = ns - gap * static_cast<double>(static_cast<int64_t>(ns / gap));
   return rest < 0 ? rest + gap : rest;
 }

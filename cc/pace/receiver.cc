@@ -150,7 +150,8 @@ void PaceReceiver::on_foreign_arrival(Instant now, Bytes bytes) {
   changed_ |= link_.on_arrival(now, wire, /*covered=*/false, Duration::max(), kInactive);
 }
 
-void PaceReceiver::update(Instant now, uint32_t flow) {  // Updates a flow's state and charge.
+// Updates a flow's state and charge.
+void PaceReceiver::update(Instant now, uint32_t flow) {
   Flow& f = at(flow);
   const bool wanted = f.usable > Rate() && f.remaining() > 0;
   if (wanted != f.active()) wanted ? activate(now, flow) : deactivate(flow);
@@ -175,7 +176,8 @@ void PaceReceiver::advance(Instant now, Flow& f) const {
   if (f.phase == Phase::kEnding && f.remaining() <= in_time) f.phase = Phase::kDone;
 }
 
-Rate PaceReceiver::limit(const Flow& f) const {  // The rate that an active flow is charged.
+// The rate that an active flow is charged.
+Rate PaceReceiver::limit(const Flow& f) const {
   if (f.phase == Phase::kDone) return Rate();
   return f.phase == Phase::kEnding ? std::min(f.granted, f.usable) : f.usable;
 }

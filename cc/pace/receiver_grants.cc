@@ -247,7 +247,8 @@ void PaceReceiver::look_at_busyness(Instant now) {
   busy_ = busy;
 }
 
-void PaceReceiver::end_episode() {  // All flows of the episode are known now, and may be raised.
+// All flows of the episode are known now, and may be raised.
+void PaceReceiver::end_episode() {
   newcomers_ = false;
   for (const uint32_t flow : active_) {
     if (flows_[flow].newcomer) due_.add(flow);
@@ -261,7 +262,8 @@ bool PaceReceiver::is_due(Instant now, const Flow& f) const {
   return cut == (stage_ == Stage::kCuts) && differs(f, constants_.regrant);
 }
 
-bool PaceReceiver::next_stage(Instant now) {  // False when the pass is over.
+// False when the pass is over.
+bool PaceReceiver::next_stage(Instant now) {
   cursor_ = 0;
   stage_ = static_cast<Stage>(static_cast<uint8_t>(stage_) + 1);
   if (stage_ == Stage::kRepeats && now < next_repeat_) stage_ = Stage::kDone;

@@ -145,7 +145,8 @@ void PaceController::on_grant(Instant now, const Grant& grant) {
 
 Duration PaceController::halving() const { return std::max(core_.base_rtt(), environment_.jitter); }
 
-PaceController::Phase PaceController::governed() const {  // How a flow begins.
+// How a flow begins.
+PaceController::Phase PaceController::governed() const {
   if (held_ != Held::kGrant) return Phase::kUngoverned;
   if (grant_.busy) return Phase::kAsking;
   return grant_.guessed || brief_ ? Phase::kOpening : Phase::kObeying;
@@ -190,7 +191,8 @@ double PaceController::rate_in_turn(double granted) const {
   return link_.reach() * std::min(static_cast<double>(kTurnSpeedUp) / flows, 1.0);
 }
 
-double PaceController::granted(Instant now) const {  // The granted rate as in force now, in bit/s.
+// The granted rate as in force now, in bit/s.
+double PaceController::granted(Instant now) const {
   const double line = environment_.line_rate.real_bps();
   if (held_ != Held::kGrant) return line;
   double rate = grant_.rate.real_bps();
@@ -213,7 +215,8 @@ PaceController::Choice PaceController::choose(Instant now) const {
   return choice;
 }
 
-void PaceController::refresh(Instant now) {  // Updates this flow's limit on our link.
+// Updates this flow's limit on our link.
+void PaceController::refresh(Instant now) {
   const Rate limit = has_unsent() ? rate_of(std::min(granted(now), core_.rate())) : Rate();
   link_.set(flow_, limit, weight_);
 }
@@ -307,7 +310,8 @@ void PaceController::count_sent(Instant now, const FlowStats& stats) {
   counted_at_ = now;
 }
 
-void PaceController::start(Instant now) {  // The flow was idle.
+// The flow was idle.
+void PaceController::start(Instant now) {
   busy_since_ = now;
   place_ = Place::kBegin;
   brief_ = stats_.backlog <= brief_message_;
@@ -345,7 +349,8 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStats& stats
   return advertised_;
 }
 
-bool PaceController::announced() const {  // Whether a demand for this backlog was sent.
+// Whether a demand for this backlog was sent.
+bool PaceController::announced() const {
   return has_backlog() && advertised_ && advertised_at_ >= busy_since_ &&
          advertised_->usable > Rate();
 }

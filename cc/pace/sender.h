@@ -59,7 +59,8 @@ class PaceController final : public Controller {
     kGrant,
     kOverdue,  // the receiver's software is late: the grant does not count
   };
-  enum class Place : uint8_t {  // What the next decision does about the place of the next packet.
+  // What the next decision does about the place of the next packet.
+  enum class Place : uint8_t {
     kKeep,
     kAlign,  // to the grid of a new grant
     kBegin,  // the flow was idle: at once, or in the grid of its hold

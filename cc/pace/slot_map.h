@@ -14,7 +14,8 @@ class SlotMap {
   bool is_free(uint32_t slot) const { return (taken_[slot / 64] >> (slot % 64) & 1) == 0; }
   void take(uint32_t slot) { taken_[slot / 64] |= uint64_t{1} << (slot % 64); }
   void release(uint32_t slot) { taken_[slot / 64] &= ~(uint64_t{1} << (slot % 64)); }
-  uint32_t take_lowest() {  // A free slot must exist.
+  // A free slot must exist.
+  uint32_t take_lowest() {
     uint32_t word = 0;
     while (taken_[word] == ~uint64_t{0}) ++word;
     const uint32_t slot = word * 64 + static_cast<uint32_t>(std::countr_one(taken_[word]));

@@ -18,7 +18,8 @@ constexpr int kNewestTuner = 7;
 enum class TunedFunction : int { kBroadcast, kReduce, kAllGather, kReduceScatter, kAllReduce };
 constexpr int kTunedFunctions = 5;
 
-enum class TunedAlgorithm : int {  // NCCL_ALGO_*; version 3 began with six.
+// NCCL_ALGO_*; version 3 began with six.
+enum class TunedAlgorithm : int {
   kTree,
   kRing,
   kCollNetDirect,

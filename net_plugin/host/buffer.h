@@ -8,7 +8,8 @@
 
 namespace pacecar::nccl {
 
-class Registration {  // Memory, registered with one end of a connection.
+// Memory, registered with one end of a connection.
+class Registration {
  public:
   Registration(const Host& host, void* comm, std::span<uint8_t> data);
   ~Registration();
@@ -24,7 +25,8 @@ class Registration {  // Memory, registered with one end of a connection.
   void* memory_ = kGarbage;
 };
 
-class Pages {  // Memory in pages that nothing else shares.
+// Memory in pages that nothing else shares.
+class Pages {
  public:
   explicit Pages(size_t bytes);
   ~Pages();

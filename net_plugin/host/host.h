@@ -25,7 +25,8 @@ struct Ends {
   void* receive = nullptr;
 };
 
-struct Part {  // Registered memory of one message.
+// Registered memory of one message.
+struct Part {
   std::span<uint8_t> data;
   int tag = 0;
   void* memory = nullptr;

@@ -43,7 +43,8 @@ constexpr size_t kMaxBuffered = size_t{256} << 20;
 
 using OwnedInfo = std::unique_ptr<fi_info, decltype([](fi_info* info) { fi_freeinfo(info); })>;
 
-struct Wanted {  // The hints of fi_getinfo, with all their parts: 0 where nothing is wanted.
+// The hints of fi_getinfo, with all their parts: 0 where nothing is wanted.
+struct Wanted {
   explicit Wanted(const fi_info* hints) {
     if (hints == nullptr) return;
     info = *hints;
@@ -232,7 +233,8 @@ std::optional<Ends> ends_of(const char* node, const char* service, uint64_t flag
   return ends;
 }
 
-bool is_foreign(Address address) {  // Whether no socket of this host can have the address.
+// Whether no socket of this host can have the address.
+bool is_foreign(Address address) {
   address.port = 0;
   SocketAddress raw;
   const socklen_t bytes = to_sockaddr(address, raw);

@@ -57,7 +57,8 @@ class Signal {
 
 struct Fabric : fid_fabric {};
 
-struct InDomain {  // An object opened within a domain; the domain cannot be closed before it.
+// An object opened within a domain; the domain cannot be closed before it.
+struct InDomain {
   explicit InDomain(Domain& its_domain);
   ~InDomain();
   InDomain(const InDomain&) = delete;

@@ -24,7 +24,8 @@ int may_wait_for(Domain& domain, const Signal& signal, Unread unread) {
   return 0;
 }
 
-int may_wait(fid* object) {  // 0: the application may block on the object's descriptor.
+// 0: the application may block on the object's descriptor.
+int may_wait(fid* object) {
   switch (object->fclass) {
     case FI_CLASS_CQ: {
       auto& queue = *reinterpret_cast<CompletionQueue*>(object);

@@ -26,7 +26,8 @@ namespace {
 
 using nccl::NcclResult;
 
-struct Collective {  // Holds the Context, which may outlive the communicator (after an abort).
+// Holds the Context, which may outlive the communicator (after an abort).
+struct Collective {
   std::shared_ptr<Context> context;
   std::unique_ptr<rma::Group> group;
 };

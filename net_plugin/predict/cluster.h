@@ -10,7 +10,8 @@ namespace pacecar::predict {
 
 constexpr double bytes_per_s(double gbps) { return gbps * 1e9 / 8; }
 
-struct NicKind {  // One kind of NIC with its transport.
+// One kind of NIC with its transport.
+struct NicKind {
   std::string name = "400G";
   double rate = bytes_per_s(400);
   // The part of the rate, headers included, that congestion control gives to a long message.
@@ -23,7 +24,8 @@ struct NicKind {  // One kind of NIC with its transport.
   double ack_bytes = 106;        // of acknowledgements on the wire, per packet
 };
 
-struct HostGroup {  // Hosts that are equal.
+// Hosts that are equal.
+struct HostGroup {
   uint32_t hosts = 2;
   uint32_t gpus = 8;
   std::vector<uint32_t> nics = {0};  // the kind of each NIC: index into Cluster::nic_kinds
@@ -42,7 +44,8 @@ struct Fabric {
   double core_efficiency = 0.95;  // usable part of the uplinks' rate
 };
 
-struct Background {  // The part of the links' rate that other traffic always uses.
+// The part of the links' rate that other traffic always uses.
+struct Background {
   double nics = 0;
   double core = 0;
 };

@@ -69,7 +69,8 @@ bool goes_in_pieces(const Collective& collective);  // A tree or a chain: the bu
 // Bus bandwidth over algorithm bandwidth, as nccl-tests define them.
 double bus_factor(Operation operation, uint32_t ranks);
 
-struct ProtocolCosts {  // What the library above the transport costs, and how it divides buffers.
+// What the library above the transport costs, and how it divides buffers.
+struct ProtocolCosts {
   double launch_s = 0;  // once per operation
   double step_s = 0;    // of a GPU per step over the network: it waits, sums, notifies the proxy
   double local_step_s = 0;  // of a GPU per step over NVLink, beyond the link's own latency

@@ -28,7 +28,8 @@ double uneven_weight(uint32_t flow) {
   return 1 + kSpread * (2 * part - 1);
 }
 
-class CoreQueues {  // How long a packet waits at each link of the core. `links` must outlive it.
+// How long a packet waits at each link of the core. `links` must outlive it.
+class CoreQueues {
  public:
   explicit CoreQueues(std::span<const Link> links) : links_(links), queues_(links.size()) {
     for (uint32_t i = 0; i < links.size(); ++i) {
@@ -36,7 +37,8 @@ class CoreQueues {  // How long a packet waits at each link of the core. `links`
     }
   }
 
-  void begin() {  // Starts an update: a call of add() follows for each flow that sends.
+  // Starts an update: a call of add() follows for each flow that sends.
+  void begin() {
     for (const uint32_t link : core_) queues_[link] = {};
   }
 
@@ -221,7 +223,8 @@ class FluidRun {
     for (size_t i = 0; i < active_.size(); ++i) core_.add(set_.flows_[active_[i]], found_[i]);
   }
 
-  void advance() {  // Goes to the next event, and handles all events of that time.
+  // Goes to the next event, and handles all events of that time.
+  void advance() {
     double next = events_.empty() ? std::numeric_limits<double>::infinity() : events_.top().time;
     for (size_t i = 0; i < active_.size(); ++i) {
       next = std::min(next, now_ + states_[active_[i]].left / found_[i].rate);

@@ -25,7 +25,8 @@ struct Loads {
   double nvlink = 1;
 };
 
-inline double ack_share(const NicKind& kind) {  // Bytes of acknowledgements per byte on the wire.
+// Bytes of acknowledgements per byte on the wire.
+inline double ack_share(const NicKind& kind) {
   return kind.ack_bytes / (kind.packet_bytes + kind.packet_overhead);
 }
 
@@ -53,7 +54,8 @@ class Network {
   std::span<const Link> links() const { return links_; }
   // The round trip of a full packet and its acknowledgement, between leaves, in an idle network.
   double round_trip_s() const;
-  bool is_brief(double bytes) const {  // Less than a bandwidth-delay product.
+  // Less than a bandwidth-delay product.
+  bool is_brief(double bytes) const {
     return bytes < cluster_.nic_kinds.front().rate * round_trip_s();
   }
 

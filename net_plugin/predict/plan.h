@@ -13,7 +13,8 @@
 
 namespace pacecar::predict {
 
-struct Limits {  // How much is planned at most. Less is faster, and less exact where hosts differ.
+// How much is planned at most. Less is faster, and less exact where hosts differ.
+struct Limits {
   uint32_t ranks = 64;         // in a ring; more are represented by hosts of two leaves
   uint32_t hosts = 512;        // in a tree, a chain or an all-to-all
   uint32_t spread_hosts = 64;  // in PAT; more are represented by the hosts of a leaf

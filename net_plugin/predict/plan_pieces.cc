@@ -38,7 +38,8 @@ Parents renumbered(const Parents& parents) {
   return other;
 }
 
-struct Edge {  // One direction of an edge of the tree, for one piece.
+// One direction of an edge of the tree, for one piece.
+struct Edge {
   Flow flow;
   std::vector<uint32_t> inputs;  // edges that must deliver the piece before
   uint32_t before = kNoFlow;     // an edge of the same sender that goes first

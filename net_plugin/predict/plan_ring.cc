@@ -6,7 +6,8 @@
 namespace pacecar::predict {
 namespace {
 
-struct Ready {  // What a member waits for before its first step.
+// What a member waits for before its first step.
+struct Ready {
   uint32_t received = kNoFlow;
   uint32_t sent = kNoFlow;
 };

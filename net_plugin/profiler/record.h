@@ -32,7 +32,8 @@ inline constexpr std::array<std::string_view, 12> kDatatypes = {
     "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"};
 inline constexpr uint8_t kUnknownName = 255;
 
-enum class Wait : uint8_t {  // What a step waits for, one after the other.
+// What a step waits for, one after the other.
+enum class Wait : uint8_t {
   kNothing,
   kGpu,   // for the GPU to provide the data, or to consume it
   kPeer,  // for room at the receiver
@@ -42,7 +43,8 @@ enum class Wait : uint8_t {  // What a step waits for, one after the other.
 inline constexpr size_t kWaits = 5;
 using WaitTimes = std::array<uint64_t, kWaits>;  // by Wait; the first is 0
 
-struct Description {  // The data of an event that are known when it begins.
+// The data of an event that are known when it begins.
+struct Description {
   EventKind kind = EventKind::kNone;
   uint8_t operation = kUnknownName;  // index of kOperations
   uint8_t datatype = kUnknownName;   // index of kDatatypes
@@ -55,7 +57,8 @@ struct Description {  // The data of an event that are known when it begins.
   uint64_t amount = 0;  // elements, or bytes
 };
 
-struct Event {  // An event as it is read out of a record.
+// An event as it is read out of a record.
+struct Event {
   Description what;
   uint64_t id = 0;
   uint64_t parent = 0;  // id; 0: none
@@ -69,7 +72,8 @@ struct Event {  // An event as it is read out of a record.
   WaitTimes waits{};      // of its parts
 };
 
-enum Sum : size_t {  // Sums of a communicator since it began: of events, bytes and nanoseconds.
+// Sums of a communicator since it began: of events, bytes and nanoseconds.
+enum Sum : size_t {
   kCollectives,
   kPointToPoints,
   kBytesSent,
@@ -83,7 +87,8 @@ enum Sum : size_t {  // Sums of a communicator since it began: of events, bytes 
 };
 using Totals = std::array<uint64_t, kSums>;
 
-struct Identity {  // A communicator's identity.
+// A communicator's identity.
+struct Identity {
   uint64_t communicator = 0;
   int32_t rank = -1;
   int32_t ranks = 0;

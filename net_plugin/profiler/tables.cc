@@ -17,7 +17,8 @@ using nccl::ProfileState;
 constexpr int kWantedEvents = nccl::kProfileCollective | nccl::kProfilePointToPoint |
                               nccl::kProfileProxyOp | nccl::kProfileProxyStep;
 
-bool wanted() {  // By PACECAR_PROFILER. Where the parameters are invalid, the net plugin logs why.
+// By PACECAR_PROFILER. Where the parameters are invalid, the net plugin logs why.
+bool wanted() {
   const Result<Params> params = load_params_from_environment({}, nullptr);
   return params && params->profiler == ProfilerSetting::kOn;
 }

@@ -23,7 +23,8 @@ using nccl::NcclResult;
 using nccl::NvlDomainsV5;
 using nccl::TunedFunction;
 
-Tuners& tuners() {  // Never destroyed: NCCL's threads may still call while the process ends.
+// Never destroyed: NCCL's threads may still call while the process ends.
+Tuners& tuners() {
   static Tuners* const instance = new Tuners;
   return *instance;
 }

@@ -50,13 +50,15 @@ struct PossibleCluster {
 // naming the fact that is unknown or does not fit; NCCL's own choices stand then.
 Result<std::vector<PossibleCluster>> clusters_of(const Facts& facts);
 
-struct Call {  // A call of NCCL.
+// A call of NCCL.
+struct Call {
   nccl::TunedFunction function{};
   size_t bytes = 0;
   int operations = 1;  // that NCCL would launch together
 };
 
-struct CostView {  // NCCL's table: rows by algorithm, columns by protocol.
+// NCCL's table: rows by algorithm, columns by protocol.
+struct CostView {
   float* entries = nullptr;
   int algorithms = 0;
   int protocols = 0;
@@ -106,7 +108,8 @@ class Tuner {
   std::vector<Table> tables_;
 };
 
-struct Tuning {  // The tuner of one communicator.
+// The tuner of one communicator.
+struct Tuning {
   Tuning(Tuner what, bool only_observes) : tuner(std::move(what)), observes(only_observes) {}
 
   const Tuner tuner;
@@ -128,7 +131,8 @@ class Tuners {
     const std::lock_guard lock(mutex_);
     tunings_.erase(reinterpret_cast<uintptr_t>(context));
   }
-  std::shared_ptr<Tuning> find(const void* context) const {  // nullptr: unknown context.
+  // nullptr: unknown context.
+  std::shared_ptr<Tuning> find(const void* context) const {
     const std::lock_guard lock(mutex_);
     const auto found = tunings_.find(reinterpret_cast<uintptr_t>(context));
     return found == tunings_.end() ? nullptr : found->second;

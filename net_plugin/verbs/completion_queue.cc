@@ -33,7 +33,8 @@ void CompletionQueue::notify() {
   ++completion_events;
 }
 
-void CompletionQueue::on_due(Instant /*now*/) {  // The moderation period has ended.
+// The moderation period has ended.
+void CompletionQueue::on_due(Instant /*now*/) {
   if (armed) notify();
 }
 

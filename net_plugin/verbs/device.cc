@@ -25,12 +25,14 @@ struct Process {
   std::map<std::string, std::unique_ptr<Device>> devices;  // by interface; never removed
 };
 
-Process& process() {  // Never destroyed: a program may close its devices from a static destructor.
+// Never destroyed: a program may close its devices from a static destructor.
+Process& process() {
   static Process* const instance = new Process;
   return *instance;
 }
 
-Device& device_of(const InterfaceInfo& interface) {  // Named after its interface: "pacecar_eth0".
+// Named after its interface: "pacecar_eth0".
+Device& device_of(const InterfaceInfo& interface) {
   auto& device = process().devices[interface.name];
   if (device == nullptr) {
     device = std::make_unique<Device>();

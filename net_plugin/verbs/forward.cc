@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* kName = "libibverbs.so.1";
 
-bool is_real(void* handle) {  // Whether the handle is a library other than this one.
+// Whether the handle is a library other than this one.
+bool is_real(void* handle) {
   Dl_info own{};
   Dl_info found{};
   void* const symbol = dlsym(handle, "ibv_get_device_list");

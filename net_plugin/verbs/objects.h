@@ -69,7 +69,8 @@ struct Context {
   ibv_context* base() { return &verbs.context; }
   Device& device() { return *static_cast<Device*>(verbs.context.device); }
 };
-inline Context& context_of(ibv_context* context) {  // `verbs` is the first member.
+// `verbs` is the first member.
+inline Context& context_of(ibv_context* context) {
   return *reinterpret_cast<Context*>(verbs_get_ctx(context));
 }
 inline ProcessNic& nic_of(ibv_context* context) { return *context_of(context).nic; }
@@ -100,7 +101,8 @@ struct Pd : ibv_pd {
   std::atomic<uint32_t> users = 0;
 };
 
-struct Region : ibv_mr {  // A registered region; ProcessNic::regions() finds it by its local key.
+// A registered region; ProcessNic::regions() finds it by its local key.
+struct Region : ibv_mr {
   MemoryRegion region;
   uint64_t iova = 0;     // address of the first byte in work requests
   unsigned access = 0;   // ibv_access_flags
@@ -127,12 +129,14 @@ struct CompletionQueue final : ibv_cq_ex, Timed {
   ProcessNic& nic() { return nic_of(context); }
   // Adds a completion; `wanted`: it also notifies threads that wait for solicited ones only.
   void add(const ibv_wc& wc, bool solicited);
-  ibv_wc take() {  // The oldest completion; there is one.
+  // The oldest completion; there is one.
+  ibv_wc take() {
     const ibv_wc oldest = queue.front();
     queue.pop_front();
     return oldest;
   }
-  void forget(uint32_t qp_num) {  // Drops the completions of a queue pair.
+  // Drops the completions of a queue pair.
+  void forget(uint32_t qp_num) {
     queue.erase_if([&](const ibv_wc& wc) { return wc.qp_num == qp_num; });
   }
   void notify();

@@ -31,7 +31,8 @@ struct Window;
 // The device's log: the error stream, filtered by PACECAR_LOG as of the first call. Any thread.
 LogSink log_sink();
 
-class CompletionSink {  // Receives the events of a queue pair.
+// Receives the events of a queue pair.
+class CompletionSink {
  public:
   virtual void on_completion(const Completion& completion) = 0;
 

@@ -57,7 +57,8 @@ ibv_wc_status status_of(CompletionStatus status) {
   return std::ranges::find(kStatuses, status, &StatusRow::first)->second;
 }
 
-std::string_view what_is_wrong(const ibv_qp_attr& given, int mask) {  // Empty: nothing.
+// Empty: nothing.
+std::string_view what_is_wrong(const ibv_qp_attr& given, int mask) {
   const ibv_ah_attr& path = given.ah_attr;
   const ibv_mtu& mtu = given.path_mtu;  // only set with its bit
   const std::tuple<int, bool, std::string_view> rules[] = {

@@ -25,7 +25,8 @@ struct SharedReceives : ibv_srq {
   void on_taken();
 };
 
-struct Sent {  // An outstanding work request.
+// An outstanding work request.
+struct Sent {
   uint64_t wr_id = 0;
   uint32_t bytes = 0;
   ibv_wc_opcode opcode = IBV_WC_SEND;
@@ -33,7 +34,8 @@ struct Sent {  // An outstanding work request.
   ScatterList memory;
 };
 
-struct Built {  // A work request that ibv_wr_* build between ibv_wr_start and ibv_wr_complete.
+// A work request that ibv_wr_* build between ibv_wr_start and ibv_wr_complete.
+struct Built {
   ibv_send_wr wr{};
   std::vector<ibv_sge> pieces;
   std::vector<uint8_t> inline_bytes;

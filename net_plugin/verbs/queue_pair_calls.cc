@@ -120,7 +120,8 @@ Built& newest(ibv_qp_ex* qp) {
   return pair.built[pair.built_count - 1];
 }
 
-Built& begin(ibv_qp_ex* qp, ibv_wr_opcode opcode) {  // Reuses the memory of earlier ones.
+// Reuses the memory of earlier ones.
+Built& begin(ibv_qp_ex* qp, ibv_wr_opcode opcode) {
   QueuePair& pair = queue_pair_of(qp);
   if (pair.built_count == pair.built.size()) pair.built.emplace_back();
   Built& next = pair.built[pair.built_count++];

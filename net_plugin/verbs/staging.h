@@ -29,7 +29,8 @@ class StagingPool {
   StagingPool(const StagingPool&) = delete;
   StagingPool& operator=(const StagingPool&) = delete;
 
-  Staging take(Bytes bytes) {  // Null data: the NIC has no region left.
+  // Null data: the NIC has no region left.
+  Staging take(Bytes bytes) {
     const auto size_class = static_cast<unsigned>(std::bit_width(std::max(bytes, kLeast) - 1));
     auto& free = free_[size_class];
     if (free.empty() && !grow(size_class)) return {};

@@ -20,7 +20,8 @@ class TurnLock {
     }
     mutex_.lock();
   }
-  bool try_lock() {  // For the keeper: false if any thread has the lock.
+  // For the keeper: false if any thread has the lock.
+  bool try_lock() {
     if (!mutex_.try_lock()) return false;
     kept_ = true;
     return true;

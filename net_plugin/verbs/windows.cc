@@ -4,7 +4,8 @@
 
 namespace pacecar::ibverbs {
 
-struct Window : ibv_mw {             // Its key is ibv_mw::rkey.
+// Its key is ibv_mw::rkey.
+struct Window : ibv_mw {
   Region* region = nullptr;          // null: not bound
   const QueuePair* owner = nullptr;  // of type 2, while it is bound
 };

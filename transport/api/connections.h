@@ -28,7 +28,8 @@ class RequestPool {
  public:
   explicit RequestPool(uint32_t size) : size_(size) {}
 
-  Request* take() {  // A pending request; nullptr when all are in use.
+  // A pending request; nullptr when all are in use.
+  Request* take() {
     Request* request = nullptr;
     if (!free_.empty()) {
       request = free_.back();
@@ -63,7 +64,8 @@ struct OwnNic {
   Subnet subnet;      // of its address
 };
 
-struct Attachment {  // State common to both ends.
+// State common to both ends.
+struct Attachment {
   OwnNic nic;
   Direction direction = Direction::kSend;
   ConnectionId connection = 0;
@@ -84,7 +86,8 @@ struct Attachment {  // State common to both ends.
   std::string own_trouble() const {
     return pacecar::own_trouble(nic.name, nic.engine->address(), call(&Lanes::peer_address));
   }
-  std::string_view verb() const {  // For people: "send to", "receive from".
+  // For people: "send to", "receive from".
+  std::string_view verb() const {
     return direction == Direction::kSend ? "send to" : "receive from";
   }
 };

@@ -116,7 +116,8 @@ OwnDevices EngineContext::own(size_t nic) const {
   return own;
 }
 
-void EngineContext::serve_state() {  // For `pacecar doctor`, `top` and `metrics`.
+// For `pacecar doctor`, `top` and `metrics`.
+void EngineContext::serve_state() {
   if (params_.state_dir == kNoStateDirectory) return;
   auto directory = params_.state_dir.empty() ? StateDirectory::make_usual()
                                              : StateDirectory::make(params_.state_dir);
@@ -302,7 +303,8 @@ void EngineContext::release(const Group& group, std::span<const MemoryRegion> re
   }
 }
 
-Statistics EngineContext::statistics(size_t nic) const {  // The sum over the NICs of a bond.
+// The sum over the NICs of a bond.
+Statistics EngineContext::statistics(size_t nic) const {
   Statistics sum;
   if (nic >= known_) return sum;
   for (const RunningNic& running : groups_[nic]) add_statistics(running, sum);

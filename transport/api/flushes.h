@@ -19,7 +19,8 @@
 
 namespace pacecar {
 
-struct RunningNic {  // A NIC of a Context: its description, and the engine that drives it.
+// A NIC of a Context: its description, and the engine that drives it.
+struct RunningNic {
   NicInfo info;
   std::shared_ptr<Engine> engine;
   Subnet subnet = {};  // of its address

@@ -117,7 +117,8 @@ class EngineListener final : public Listener {
     Instant until;
   };
 
-  bool answer(Waiting& waiting, Instant time) {  // False: no place is free yet.
+  // False: no place is free yet.
+  bool answer(Waiting& waiting, Instant time) {
     std::unique_ptr<BootstrapSession>& session = waiting.session;
     if (session->poll(time) != BootstrapSession::State::kWaiting) return true;  // it has given up
     auto opening = open(session->offer(), time < waiting.until);

@@ -12,8 +12,10 @@
 namespace pacecar {
 namespace {
 
-struct NameBytes {              // The bytes of a process's name in its handle.
-  struct Network {              // A network, or an address.
+// The bytes of a process's name in its handle.
+struct NameBytes {
+  // A network, or an address.
+  struct Network {
     std::array<uint8_t, 4> id;  // big-endian; the IPv4 address
     // A network: the first NIC's number of the other device that has it, which the others follow,
     // and how many NICs it has; 0: none. An address: its NIC's number, and the prefix's length.

@@ -27,13 +27,15 @@ constexpr size_t lanes_between(size_t here, size_t there) { return here > there 
 NicIdentity random_identity();
 NicIdentity identity_of_nic(NicIdentity process, uint8_t number);
 
-struct NamedDevice {             // A device of a listener's process, as its handle names it.
+// A device of a listener's process, as its handle names it.
+struct NamedDevice {
   std::vector<uint8_t> numbers;  // of its NICs: 1 to kMaxLanes
   DeviceNetworks networks;       // of each NIC
 
   bool operator==(const NamedDevice&) const = default;
 };
-struct NamedAddress {  // The address of a NIC to which peers of its subnet may connect.
+// The address of a NIC to which peers of its subnet may connect.
+struct NamedAddress {
   uint8_t nic = 0;
   Subnet subnet;
 
@@ -61,7 +63,8 @@ using Blob = std::vector<uint8_t>;
 Blob pack_lanes(std::span<const Blob> lanes);
 Result<std::vector<Blob>> unpack_lanes(std::span<const uint8_t> bytes);  // Errors: kPeer.
 
-struct AddressedOffer {  // An offer for the listener's NIC of that number.
+// An offer for the listener's NIC of that number.
+struct AddressedOffer {
   uint8_t nic = 0;
   std::span<const uint8_t> words;
 };

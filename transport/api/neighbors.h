@@ -11,7 +11,8 @@
 
 namespace pacecar {
 
-struct NeighborLanes {          // Lanes between NICs that are neighbours (are_neighbors).
+// Lanes between NICs that are neighbours (are_neighbors).
+struct NeighborLanes {
   size_t device = 0;            // ours
   std::vector<size_t> members;  // its NIC of each lane
   std::vector<NamedAddress> peers;

@@ -23,7 +23,8 @@ NicNetworks common_networks(const DeviceNetworks& device);
 // Whether each lane between the two joins NICs that have a network in common.
 bool can_join(const DeviceNetworks& one, const DeviceNetworks& other);
 
-struct DevicePair {  // A device of ours and a device of the peer, by index.
+// A device of ours and a device of the peer, by index.
+struct DevicePair {
   size_t own = 0;
   size_t peer = 0;
 

@@ -15,7 +15,8 @@ namespace pacecar {
 
 class BondKeeper;
 
-struct OwnDevice {    // A NIC, or several bonded ones, as the end of a connection.
+// A NIC, or several bonded ones, as the end of a connection.
+struct OwnDevice {
   size_t number = 0;  // of Context::nics
   std::string name;
   // It may be a replacement: it takes GPU memory as the requested device does, on which the
@@ -60,7 +61,8 @@ OwnDevice with_nics(const OwnDevice& device, std::span<const size_t> members);
 // Whether two NICs are of the same networks (NicCaps::networks).
 bool same_kind(const OwnNic& one, const OwnNic& other);
 
-struct UsableDevices {  // All usable devices, and their indices in `own`.
+// All usable devices, and their indices in `own`.
+struct UsableDevices {
   std::vector<NamedDevice> named;
   std::vector<size_t> places;
 };

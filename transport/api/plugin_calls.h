@@ -7,7 +7,8 @@ namespace pacecar {
 
 class StagedRange;
 
-class CopyingContext {  // A Context with GPU memory that its NICs do not reach.
+// A Context with GPU memory that its NICs do not reach.
+class CopyingContext {
  public:
   // Copies by the GPU, for access of the processor to memory of kind kCuda. Errors:
   // kInvalidArgument (no such memory), kSystem.
@@ -17,7 +18,8 @@ class CopyingContext {  // A Context with GPU memory that its NICs do not reach.
   ~CopyingContext() = default;
 };
 
-class CopyingConnection {  // A SendConnection that copies messages first.
+// A SendConnection that copies messages first.
+class CopyingConnection {
  public:
   virtual void advance() = 0;  // Posts messages that have been copied, as test() does.
 

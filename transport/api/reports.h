@@ -24,9 +24,11 @@ std::string describe(const Stall& stall, const std::string& end, const std::stri
 // What the log says when FlowFacts::path_mtu has changed. `nic`: its name.
 std::string describe_path(const FlowFacts& flow, const std::string& nic);
 
-class StallWatch {  // Logs a connection's stall, and its end, and changes of any path of its NIC.
+// Logs a connection's stall, and its end, and changes of any path of its NIC.
+class StallWatch {
  public:
-  void check(const Attachment& at) {  // Cheap unless some connection of the NIC stalls.
+  // Cheap unless some connection of the NIC stalls.
+  void check(const Attachment& at) {
     const uint64_t changes = at.nic.engine->report_changes();
     if (changes != std::exchange(seen_, changes)) report(at, at.call(&Lanes::stall));
   }

@@ -75,7 +75,8 @@ Json flow_json(const FlowStatus& flow) {
   return json;
 }
 
-Json number(double value) {                    // Whole numbers without a decimal point.
+// Whole numbers without a decimal point.
+Json number(double value) {
   constexpr double kExact = 9007199254740992;  // 2^53
   if (value >= 0 && value < kExact && value == std::floor(value)) {
     return static_cast<uint64_t>(value);

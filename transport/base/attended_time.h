@@ -14,13 +14,15 @@ class AttendedTime {
   explicit AttendedTime(Instant now, Duration longest_turn = Duration::from_s(1))
       : begin_(now), last_(now), longest_turn_(longest_turn) {}
 
-  Duration advance(Instant now) {  // By each poll: how much of the time since the last one counts.
+  // By each poll: how much of the time since the last one counts.
+  Duration advance(Instant now) {
     const Duration turn = std::min(now - last_, longest_turn_);
     missed_ = missed_ + (now - last_ - turn);
     last_ = now;
     return turn;
   }
-  Instant at(Instant now) {  // Advances, and returns `now` minus the time that did not count.
+  // Advances, and returns `now` minus the time that did not count.
+  Instant at(Instant now) {
     advance(now);
     return now - missed_;
   }

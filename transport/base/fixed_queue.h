@@ -27,7 +27,8 @@ class FixedQueue {
   bool empty() const { return head_ == tail_; }
   bool full() const { return size() == capacity_; }
 
-  bool push(T&& value) {  // False when full; `value` is then left as it was.
+  // False when full; `value` is then left as it was.
+  bool push(T&& value) {
     if (full()) return false;
     Slot& slot = slots_[tail_++ & mask_];
     if constexpr (kBare) {
@@ -64,7 +65,8 @@ class FixedQueue {
     }
   }
 
-  T& operator[](size_t index) {  // The element `index` places behind the oldest; index < size().
+  // The element `index` places behind the oldest; index < size().
+  T& operator[](size_t index) {
     PACECAR_CHECK(index < size());
     return slots_[(head_ + index) & mask_].element;
   }

@@ -3,7 +3,8 @@
 namespace pacecar {
 namespace {
 
-int64_t modulo_of(Duration span, int64_t period) {  // 0 .. period - 1
+// 0 .. period - 1
+int64_t modulo_of(Duration span, int64_t period) {
   const int64_t rest = span.ns() % period;
   return rest < 0 ? rest + period : rest;
 }

@@ -61,7 +61,8 @@ class Pacer {
   // beyond `grace`, `most` in all, is caught up gradually, not at once.
   void excuse(Instant now, Duration grace, Duration most);
 
-  Instant next_send() const {  // When the next byte may leave; never() while stopped.
+  // When the next byte may leave; never() while stopped.
+  Instant next_send() const {
     if (rate_ == Rate()) return Instant::never();
     const Instant scheduled = next_ + Duration::from_ns(fraction_ != 0 ? 1 : 0);
     return std::max(scheduled, hold_);

@@ -8,13 +8,15 @@
 
 namespace pacecar {
 
-enum class Security : uint8_t {  // The same at both ends of a connection.
-  kOff,                          // a checksum
-  kAuth,                         // a tag proves a packet's sender, and that it is new
-  kEncrypt,                      // the tag of kAuth, and the payload is encrypted
+// The same at both ends of a connection.
+enum class Security : uint8_t {
+  kOff,      // a checksum
+  kAuth,     // a tag proves a packet's sender, and that it is new
+  kEncrypt,  // the tag of kAuth, and the payload is encrypted
 };
 
-constexpr std::string_view name_of(Security security) {  // The value of PACECAR_SECURITY.
+// The value of PACECAR_SECURITY.
+constexpr std::string_view name_of(Security security) {
   constexpr std::array<std::string_view, 3> kNames = {"off", "auth", "encrypt"};
   return kNames[static_cast<size_t>(security)];
 }

@@ -40,7 +40,8 @@ std::span<const Suffix> suffixes_of(ParamType type) {
   }
 }
 
-std::vector<std::string_view> split_choices(std::string_view choices) {  // "a|b|c" in parts.
+// "a|b|c" in parts.
+std::vector<std::string_view> split_choices(std::string_view choices) {
   std::vector<std::string_view> parts;
   while (!choices.empty()) parts.push_back(take_until(choices, '|'));
   return parts;
@@ -80,7 +81,8 @@ std::optional<uint64_t> parse_number(std::span<const Suffix> suffixes, std::stri
   return std::nullopt;
 }
 
-std::optional<uint64_t> parse_ports(std::string_view text) {  // "40000-40100", or "0".
+// "40000-40100", or "0".
+std::optional<uint64_t> parse_ports(std::string_view text) {
   const auto first = to_number<uint16_t>(take_until(text, '-'));
   if (first == uint16_t{0} && text.empty()) return 0;
   const auto last = to_number<uint16_t>(text);

@@ -9,7 +9,8 @@ struct PortRange {
   uint16_t first = 0;  // 0: any port, which the system chooses
   uint16_t last = 0;
 
-  static constexpr PortRange from_raw(uint64_t raw) {  // As a parameter's raw value.
+  // As a parameter's raw value.
+  static constexpr PortRange from_raw(uint64_t raw) {
     return {static_cast<uint16_t>(raw >> 16), static_cast<uint16_t>(raw)};
   }
   constexpr uint64_t raw() const { return uint64_t{first} << 16 | last; }

@@ -18,7 +18,8 @@ enum class ErrorCode {
   kInternal,         // misuse of an internal interface
 };
 
-struct Error {  // `message` is one sentence: what happened, and the cure.
+// `message` is one sentence: what happened, and the cure.
+struct Error {
   ErrorCode code;
   std::string message;
 };

@@ -27,7 +27,8 @@ class SpscRing {
     slots_ = std::make_unique_for_overwrite<Slot[]>(capacity);
   }
 
-  bool push(const T& value) {  // False when full.
+  // False when full.
+  bool push(const T& value) {
     if (full()) return false;
     const size_t tail = tail_.load(std::memory_order_relaxed);
     ::new (&slots_[tail & mask_].element) T(value);
@@ -35,13 +36,15 @@ class SpscRing {
     return true;
   }
 
-  bool full() {  // For the producer: push() would refuse.
+  // For the producer: push() would refuse.
+  bool full() {
     const size_t tail = tail_.load(std::memory_order_relaxed);
     if (tail - seen_head_ > mask_) seen_head_ = head_.load(std::memory_order_acquire);
     return tail - seen_head_ > mask_;
   }
 
-  bool pop(T& value) {  // False when empty; `value` is then left as it was.
+  // False when empty; `value` is then left as it was.
+  bool pop(T& value) {
     const size_t head = head_.load(std::memory_order_relaxed);
     if (head == seen_tail_) {
       seen_tail_ = tail_.load(std::memory_order_acquire);

@@ -11,7 +11,8 @@ namespace pacecar {
 // A count of bytes. An alias: byte counts meet size_t, spans and memory addresses everywhere.
 using Bytes = uint64_t;
 
-class Duration {  // A signed span of time in nanoseconds.
+// A signed span of time in nanoseconds.
+class Duration {
  public:
   constexpr Duration() = default;
   static constexpr Duration from_ns(int64_t ns) { return Duration(ns); }
@@ -39,7 +40,8 @@ class Duration {  // A signed span of time in nanoseconds.
   int64_t ns_ = 0;
 };
 
-class Instant {  // A point in time, in nanoseconds of the caller's monotonic clock.
+// A point in time, in nanoseconds of the caller's monotonic clock.
+class Instant {
  public:
   constexpr Instant() = default;
   static constexpr Instant from_ns(int64_t ns) { return Instant(ns); }
@@ -58,7 +60,8 @@ class Instant {  // A point in time, in nanoseconds of the caller's monotonic cl
   int64_t ns_ = 0;
 };
 
-class Rate {  // A rate in bits per second; zero means stopped.
+// A rate in bits per second; zero means stopped.
+class Rate {
  public:
   constexpr Rate() = default;
   static constexpr Rate from_bps(uint64_t bps) { return Rate(bps); }

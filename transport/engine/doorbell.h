@@ -19,7 +19,8 @@ namespace pacecar {
 
 class Doorbell {
  public:
-  static Result<std::unique_ptr<Doorbell>> make() {  // Errors: kSystem.
+  // Errors: kSystem.
+  static Result<std::unique_ptr<Doorbell>> make() {
     FileDescriptor fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     if (fd.get() < 0) {
       return fail(ErrorCode::kSystem, std::string("cannot make an eventfd (") +
@@ -33,7 +34,8 @@ class Doorbell {
   // Readable after it has been rung.
   int fd() const { return fd_.get(); }
 
-  void ring() {  // After the data for the sleeper has been stored.
+  // After the data for the sleeper has been stored.
+  void ring() {
     if (!expected_.exchange(false, std::memory_order_acq_rel)) return;
     const uint64_t one = 1;
     // Fails only if it has been rung already.
@@ -43,7 +45,8 @@ class Doorbell {
   // From here on ring() wakes the sleeper, who must check for work once more and then sleep on
   // fd(). All changes are exchanges, so expect() sees the data stored before any earlier ring().
   void expect() { expected_.exchange(true, std::memory_order_acq_rel); }
-  void answer() {  // Call it after the sleep.
+  // Call it after the sleep.
+  void answer() {
     expected_.exchange(false, std::memory_order_acq_rel);
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t cleared = read(fd_.get(), &count, sizeof count);

@@ -24,7 +24,8 @@
 
 namespace pacecar {
 
-struct EngineLink {                  // How the processes of this host divide a NIC's link.
+// How the processes of this host divide a NIC's link.
+struct EngineLink {
   std::unique_ptr<HostShare> share;  // null: not divided
   Rate first_rate;                   // FlowEnvironment::first_rate
 };
@@ -79,7 +80,8 @@ class Engine final : private Driven {
   const NicCaps& caps() const { return std::as_const(*port_).nic().caps(); }
 
  private:
-  class Hold {  // Holds the lock, with priority over polls.
+  // Holds the lock, with priority over polls.
+  class Hold {
    public:
     explicit Hold(Engine& engine) : engine_(engine) {
       engine_.waiting_.fetch_add(1);

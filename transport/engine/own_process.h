@@ -14,7 +14,8 @@ namespace pacecar {
 class OwnProcess {
  public:
   bool forked() const { return made_after_ != forks_.load(std::memory_order_relaxed); }
-  void check() const {  // Error: std::logic_error in a forked child.
+  // Error: std::logic_error in a forked child.
+  void check() const {
     if (forked()) [[unlikely]] {
       throw std::logic_error(
           "a forked process cannot use the NIC of its parent: open one after fork()");

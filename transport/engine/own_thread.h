@@ -27,7 +27,8 @@ inline bool sleep_until(Instant deadline, std::span<pollfd> waiting) {
                nullptr) >= 0;
 }
 
-inline void begin_thread(const char* name) {  // Called by a thread of ours first.
+// Called by a thread of ours first.
+inline void begin_thread(const char* name) {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);  // the application gets all signals

@@ -32,7 +32,8 @@ class PollLoop {
     messenger_.post_control_writes(now);
     return sent + port_.transmit(now);
   }
-  Instant next_deadline() const {  // When advance() has work even if nothing arrives.
+  // When advance() has work even if nothing arrives.
+  Instant next_deadline() const {
     return std::min(port_.next_deadline(), messenger_.next_deadline());
   }
 

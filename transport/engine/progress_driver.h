@@ -18,7 +18,8 @@
 
 namespace pacecar {
 
-class Driven {  // What a keeper drives. The keeper calls these.
+// What a keeper drives. The keeper calls these.
+class Driven {
  public:
   virtual Turn take_turn() = 0;  // Takes a turn, unless another thread is at it.
   // While callers take turns: whether the keeper must look after them, or else sleeps until wake().
@@ -63,10 +64,12 @@ class ProgressDriver {
   Instant last_call() const {
     return Instant::from_ns(last_call_ns_.load(std::memory_order_relaxed));
   }
-  void wake() {  // Work was submitted.
+  // Work was submitted.
+  void wake() {
     if (asleep_until_ns_.load() != 0) bell_->ring();
   }
-  void hand_over() {  // The callers will not call for some time: the keeper takes over at once.
+  // The callers will not call for some time: the keeper takes over at once.
+  void hand_over() {
     note_call(Instant());
     handed_over_ = true;
     bell_->ring();

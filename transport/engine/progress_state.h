@@ -61,7 +61,8 @@ class ProgressState {
     state_ = next;
     return state_;
   }
-  Duration next_nap() {  // In kCallers: how long it naps before it looks again.
+  // In kCallers: how long it naps before it looks again.
+  Duration next_nap() {
     const Duration nap = nap_;
     nap_ = std::min(nap_ * 2, policy_.longest_nap);
     ++naps_;
@@ -69,7 +70,8 @@ class ProgressState {
   }
   // In kCallers: whatever the callers do, the keeper sleeps until it is woken.
   void on_not_needed() { state_ = Driving::kNobody; }
-  void on_turn(Turn turn, Instant now) {  // A turn in kKeeper or kLeading.
+  // A turn in kKeeper or kLeading.
+  void on_turn(Turn turn, Instant now) {
     if (turn == Turn::kMoved) last_moved_ = now;
     if (turn == Turn::kIdle && now - last_moved_ >= policy_.spin) state_ = Driving::kNobody;
   }

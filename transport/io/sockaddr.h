@@ -11,7 +11,8 @@
 
 namespace pacecar {
 
-union SocketAddress {  // Room for both families, without the 128 bytes of sockaddr_storage.
+// Room for both families, without the 128 bytes of sockaddr_storage.
+union SocketAddress {
   sockaddr any;
   sockaddr_in v4;
   sockaddr_in6 v6;

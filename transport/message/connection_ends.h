@@ -81,7 +81,8 @@ class ConnectionEnds : public Lanes {
     for_attended([&any](const End& end) { any |= end.closed; });
     return any;
   }
-  bool drained() const {  // All close words have reached their peers or never will.
+  // All close words have reached their peers or never will.
+  bool drained() const {
     bool all = true;
     for_attended([&all](const End& end) {
       const bool sent = end.close_sent && !end.close_outstanding;
@@ -123,7 +124,8 @@ class ConnectionEnds : public Lanes {
     return end;
   }
   void discard(const End& end) { nic_.deregister_memory(end.table_region); }
-  End& add(std::unique_ptr<End> made, Instant now) {  // Its flow, number and weight are known.
+  // Its flow, number and weight are known.
+  End& add(std::unique_ptr<End> made, Instant now) {
     End& end = ends_.add(std::move(made));
     ++end.flow->connections;
     if (end.weight > end.flow->weight) weigh(*end.flow, now);
@@ -204,7 +206,8 @@ class ConnectionEnds : public Lanes {
     if (posted) ++end.notes_outstanding;
     return posted;
   }
-  Duration silence_of(const MessageFlow& flow) const {  // As NicQueuePairs::silence.
+  // As NicQueuePairs::silence.
+  Duration silence_of(const MessageFlow& flow) const {
     return std::max(nic_.silence(flow.data, now_), nic_.silence(flow.control, now_));
   }
   uint64_t peer_close(const End& end) const { return load_polled(end.table->peer_close); }

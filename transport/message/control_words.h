@@ -104,7 +104,8 @@ constexpr uint64_t note_checksum(const NoteWords& words) {
   return sum;
 }
 
-constexpr NoteWords seal(const LaneNote& note) {  // The note as it is written.
+// The note as it is written.
+constexpr NoteWords seal(const LaneNote& note) {
   auto words = std::bit_cast<NoteWords>(note);
   words.front() = note_checksum(words);
   return words;

@@ -15,7 +15,8 @@
 
 namespace pacecar {
 
-struct WorkId {  // A work request's id: identifies the object to which its completion belongs.
+// A work request's id: identifies the object to which its completion belongs.
+struct WorkId {
   enum class Kind : uint8_t { kData, kSlots, kWord, kClose, kNote, kWant };
   Kind kind = Kind::kData;
   uint32_t owner = 0;   // connection or flow

@@ -44,7 +44,8 @@ class EagerCells {
 
   constexpr bool takes(Bytes size) const { return message_ > 0 && size <= message_; }
   constexpr bool tiny(Bytes size) const { return takes(size) && size <= kTiny; }
-  constexpr Bytes capacity(uint32_t cell) const {  // The largest message that fits.
+  // The largest message that fits.
+  constexpr Bytes capacity(uint32_t cell) const {
     return cell < kTinyCells ? std::min(message_, kTiny) : message_;
   }
   // Bytes for messages, headers and gaps included.
@@ -90,7 +91,8 @@ class EagerSource {
 
   // The write of this cell, without its id, to the receiver's connection of this number.
   WorkRequest write(uint8_t cell, uint32_t connection) const;
-  Bytes on_left(uint8_t cell) {  // The write has been posted; returns its payload.
+  // The write has been posted; returns its payload.
+  Bytes on_left(uint8_t cell) {
     if (open_ == cell) open_ = kNone;
     return trains_[cell].payload;
   }
@@ -157,7 +159,8 @@ class EagerInbox {
   void free_taken();
   bool empty() const { return occupied_ == 0; }
   uint64_t freed() const { return freed_; }
-  void on_reported() {  // A slot has reported to the sender all cells freed until now.
+  // A slot has reported to the sender all cells freed until now.
+  void on_reported() {
     unreported_tiny_ = unreported_large_ = 0;
     reported_ = freed_;
   }

@@ -41,7 +41,8 @@ class FlowConnections {
     if (connections_[number] == connection) connections_[number] = kNone;
   }
 
-  uint32_t at(uint32_t number) const {  // kNone: no connection has this number.
+  // kNone: no connection has this number.
+  uint32_t at(uint32_t number) const {
     return number < connections_.size() ? connections_[number] : kNone;
   }
   // By number, with kNone for free numbers.

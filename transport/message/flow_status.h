@@ -24,7 +24,8 @@ enum class FlowState : uint8_t {
   kLeaving,  // no connection is left; acknowledges the peer's retransmissions for a while
 };
 
-struct FlowFacts {  // What a flow and its status have in common.
+// What a flow and its status have in common.
+struct FlowFacts {
   bool sending = false;
   FlowState state = FlowState::kJoining;
   NicIdentity peer{};
@@ -47,7 +48,8 @@ struct FlowStatus : FlowFacts {
   bool awaits_peer = false;  // sending: no buffer is posted; receiving: nothing was sent
 };
 
-struct Stall {  // Why a connection with pending requests makes no progress.
+// Why a connection with pending requests makes no progress.
+struct Stall {
   Duration lasted;
   uint32_t requests = 0;
   uint32_t writes = 0;       // sending: at the NIC, not acknowledged

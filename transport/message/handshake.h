@@ -31,7 +31,8 @@ inline RemoteAddress remote_address_of(const MemoryRegion& region) {
   return {region.remote_address, region.key};
 }
 
-struct FlowEnd {  // How to reach one end of a flow.
+// How to reach one end of a flow.
+struct FlowEnd {
   QueuePairAddress data;
   QueuePairAddress control;
   RemoteAddress words;  // of its FlowWords::in

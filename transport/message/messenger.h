@@ -21,7 +21,8 @@
 
 namespace pacecar {
 
-struct FlowReport {  // What the congestion control has set for the flow that was used last.
+// What the congestion control has set for the flow that was used last.
+struct FlowReport {
   uint64_t flows = 0;
   TrafficHint hint;  // of the allocator
   uint32_t weight = 0;

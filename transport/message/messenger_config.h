@@ -52,7 +52,8 @@ struct MessengerCounters {
   uint64_t protocol_errors = 0;
 };
 
-enum class ConnectionRole : uint8_t {  // The use of a connection by the layer above.
+// The use of a connection by the layer above.
+enum class ConnectionRole : uint8_t {
   kWhole,
   kLane,  // of a bonded connection, with notes; no eager messages
   kPuts,  // for puts; no eager messages

@@ -15,7 +15,8 @@ class Places {
   explicit Places(size_t most) : most_(most) {}
 
   bool full() const { return free_.empty() && objects_.size() == most_; }
-  uint32_t next() const {  // The number of the object that is added next. Not when full.
+  // The number of the object that is added next. Not when full.
+  uint32_t next() const {
     return free_.empty() ? static_cast<uint32_t>(objects_.size()) : free_.back();
   }
   T& add(std::unique_ptr<T> object) {
@@ -35,7 +36,8 @@ class Places {
 
   // The object must exist.
   T& operator[](uint32_t number) const { return *objects_[number]; }
-  T* find(uint32_t number) const {  // nullptr: no object has this number.
+  // nullptr: no object has this number.
+  T* find(uint32_t number) const {
     return number < objects_.size() ? objects_[number].get() : nullptr;
   }
   // All numbers are below it.

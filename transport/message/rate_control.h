@@ -17,7 +17,8 @@
 
 namespace pacecar {
 
-struct CongestionControl {  // The two halves of a congestion control, for the flows of one NIC.
+// The two halves of a congestion control, for the flows of one NIC.
+struct CongestionControl {
   std::unique_ptr<ControllerSet> controllers;
   std::unique_ptr<Allocator> allocator;
   AllocatorName obeys{};  // the allocator whose grants the controllers obey

@@ -18,7 +18,8 @@ static_assert(kMaxPuts * kMaxPutWrites < Immediate::kMaxWrites);
 
 constexpr Bytes divide_up(Bytes total, Bytes part) { return (total + part - 1) / part; }
 
-constexpr uint32_t code_of(MessageFailure failure) {  // For the receiver.
+// For the receiver.
+constexpr uint32_t code_of(MessageFailure failure) {
   return failure == MessageFailure::kTooLong ? Immediate::kTooLong : Immediate::kAbandoned;
 }
 
@@ -288,7 +289,8 @@ void SendQueue::fail(MessageFailure failure) {
   clear();
 }
 
-void SendQueue::clear() {  // Nothing more is posted.
+// Nothing more is posted.
+void SendQueue::clear() {
   waiting_.clear();
   ahead_.clear();
   matched_.clear();

@@ -18,7 +18,8 @@ std::string process_labels(const ProcessFigures& process) {
   return labels;
 }
 
-struct Row {  // A NIC, and the labels of all its samples.
+// A NIC, and the labels of all its samples.
+struct Row {
   const NicFigures* nic;
   std::string labels;
 };

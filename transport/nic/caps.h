@@ -51,12 +51,14 @@ struct NicCaps {
   std::string offloads = {};
 };
 
-struct HardwareCounter {  // One of the device's own counters. They count for all users of the port.
-  std::string name;       // the driver's name: "out_of_sequence"
+// One of the device's own counters. They count for all users of the port.
+struct HardwareCounter {
+  std::string name;  // the driver's name: "out_of_sequence"
   uint64_t count = 0;
 };
 
-struct NicCounters {  // Monotonic counts since the NIC was opened.
+// Monotonic counts since the NIC was opened.
+struct NicCounters {
   uint64_t data_packets_sent = 0;
   uint64_t data_bytes_sent = 0;  // payload, retransmissions included
   uint64_t packets_retransmitted = 0;

@@ -56,7 +56,8 @@ class FlowGate {
   Bytes burst() const { return burst_; }
   bool on_credit() const { return credit_ != kNoCredit; }
 
-  void on_sent(Bytes bytes, Bytes wire_bytes, Instant now) {  // `wire_bytes`: bytes on the link.
+  // `wire_bytes`: bytes on the link.
+  void on_sent(Bytes bytes, Bytes wire_bytes, Instant now) {
     in_flight_ += bytes;
     sent_ += bytes;
     pacer_.on_sent(wire_bytes, now);

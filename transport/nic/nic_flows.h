@@ -14,7 +14,8 @@
 
 namespace pacecar {
 
-struct NicFlow {  // What every such NIC keeps of a flow.
+// What every such NIC keeps of a flow.
+struct NicFlow {
   explicit NicFlow(const FlowGate& limits) : gate(limits) {}
 
   FlowGate gate;
@@ -38,7 +39,8 @@ class NicFlows {
     return std::ranges::any_of(flows_, [](const Flow& flow) { return flow.gate.in_flight() > 0; });
   }
 
-  void make(size_t count) {  // Makes the first `count` flows.
+  // Makes the first `count` flows.
+  void make(size_t count) {
     while (flows_.size() < count) {
       const auto id = static_cast<FlowId>(flows_.size());
       Flow& flow = flows_.emplace_back(gate_);

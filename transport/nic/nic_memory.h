@@ -40,7 +40,8 @@ struct MemoryRegion {
   // low bits are the low bits of `address` (kRemoteAlignment).
   uint64_t remote_address = 0;
 
-  uint64_t remote(const uint8_t* byte) const {  // The remote address of a byte of the region.
+  // The remote address of a byte of the region.
+  uint64_t remote(const uint8_t* byte) const {
     return remote_address + static_cast<uint64_t>(byte - address);
   }
 };

@@ -35,7 +35,8 @@ struct QueuePairAddress {
   std::span<const uint8_t> view() const { return {bytes.data(), size}; }
 };
 
-struct QueuePairMemory {  // Memory of a connected queue pair.
+// Memory of a connected queue pair.
+struct QueuePairMemory {
   Bytes state = 0;
   Bytes queues = 0;  // in proportion to the NIC's window parameter
 };
@@ -43,8 +44,9 @@ struct QueuePairMemory {  // Memory of a connected queue pair.
 // A shared receive queue (SRQ): several queue pairs take receive requests from it.
 using ReceiveQueueId = uint32_t;
 
-enum class Service : uint8_t {  // The service of a queue pair, and who connects it.
-  kConnected,                   // connect_queue_pair: the NIC maintains the connection
+// The service of a queue pair, and who connects it.
+enum class Service : uint8_t {
+  kConnected,  // connect_queue_pair: the NIC maintains the connection
   // Needs a StandardNic that speaks standard RC alone. connect_standard: exactly one connection of
   // standard RC, which its user brings up; the queue pair ends with it. It sets the flow.
   kStandard,
@@ -108,8 +110,9 @@ struct WorkRequest {
   uint64_t compare = 0;    // of kCompareSwap
 };
 
-struct ReceiveRequest {  // The buffer for the peer's next send; the memory must be writable.
-  uint64_t id = 0;       // comes back in the completion
+// The buffer for the peer's next send; the memory must be writable.
+struct ReceiveRequest {
+  uint64_t id = 0;  // comes back in the completion
   uint8_t* local = nullptr;
   Bytes length = 0;
   uint32_t local_key = 0;
@@ -149,7 +152,8 @@ struct Completion {
   uint32_t source_qp = 0;      // of a datagram; 40 bytes of GRH precede it in the receive
 };
 
-struct FlowArrival {  // The arrivals on a flow since the last such report, for the allocator.
+// The arrivals on a flow since the last such report, for the allocator.
+struct FlowArrival {
   FlowId flow = 0;
   Bytes bytes = 0;  // payload placed in memory, each byte once
   // The shortest time (ns) from a packet's time stamp to its arrival. It is taken from two clocks

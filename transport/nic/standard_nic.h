@@ -7,7 +7,8 @@
 
 namespace pacecar {
 
-struct StandardRights {  // What the user of a queue pair may change while it accepts packets.
+// What the user of a queue pair may change while it accepts packets.
+struct StandardRights {
   Access access = Access::kRemoteAll | Access::kRemoteAtomic;  // the peer's rights to our memory
   uint8_t rnr_delay = 0;   // RNR timer code (table 45): how long the peer waits before a retry
   uint32_t queue_key = 0;  // of UD
@@ -43,7 +44,8 @@ struct MemoryWindow {
 // Most outstanding reads and atomics, each way, of a kStandard connection: rdma_rxe's limit.
 inline constexpr uint8_t kMostReads = 128;
 
-struct StandardSending {  // The sending half of such a connection.
+// The sending half of such a connection.
+struct StandardSending {
   uint32_t first_psn = 0;
   uint8_t read_depth = 1;          // most outstanding reads and atomics; 0 counts as 1
   Duration silence_limit;          // a peer that does not answer for this time is dead
@@ -51,13 +53,15 @@ struct StandardSending {  // The sending half of such a connection.
   uint32_t not_ready_retries = 0;  // and only after more RNR NAKs than this
 };
 
-struct StandardRest {  // What a queue pair that ends leaves to its user.
-  uint64_t done = 0;   // work requests that are done, since it was created or reset
+// What a queue pair that ends leaves to its user.
+struct StandardRest {
+  uint64_t done = 0;  // work requests that are done, since it was created or reset
   // For the peer's unfinished message; it is returned once.
   std::optional<ReceiveRequest> receive = std::nullopt;
 };
 
-struct Datagram {    // A message of UD: one packet, which is not acknowledged.
+// A message of UD: one packet, which is not acknowledged.
+struct Datagram {
   WorkRequest send;  // kSend or kSendWithImm, not longer than caps().mtu
   std::array<uint8_t, 16> gid{};
   uint32_t queue_pair = 0;

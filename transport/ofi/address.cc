@@ -20,7 +20,8 @@ constexpr size_t kHeaderBytes = 34;
 
 }  // namespace
 
-uint32_t ofi_provider_tag(std::string_view provider) {  // FNV-1a.
+// FNV-1a.
+uint32_t ofi_provider_tag(std::string_view provider) {
   uint32_t tag = 2166136261;
   for (const char letter : provider) tag = (tag ^ static_cast<uint8_t>(letter)) * 16777619;
   return tag;

@@ -19,7 +19,8 @@
 
 namespace pacecar {
 
-struct OfiPart {  // A contiguous part of a write.
+// A contiguous part of a write.
+struct OfiPart {
   const void* data = nullptr;
   Bytes length = 0;
   void* descriptor = nullptr;  // of the local memory, if the provider needs it registered

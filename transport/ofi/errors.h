@@ -9,12 +9,14 @@
 
 namespace pacecar {
 
-struct OfiPlace {         // Where a fault occurred, for the error text.
+// Where a fault occurred, for the error text.
+struct OfiPlace {
   std::string_view nic;   // "ofi:tcp:eth0"
   std::string_view peer;  // its address; empty: not connected
 };
 
-struct OfiFailure {           // The error of a failed operation.
+// The error of a failed operation.
+struct OfiFailure {
   int error = 0;              // FI_E..., positive
   int provider_error = 0;     // the provider's own number; 0: none
   std::string provider_text;  // the provider's text for that; may be empty

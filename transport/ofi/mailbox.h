@@ -57,7 +57,8 @@ struct OfiMessage {
 };
 static_assert(sizeof(OfiMessage) == 64 && std::is_trivially_copyable_v<OfiMessage>);
 
-struct OfiRings {  // The memory of one end: messages that the peer writes, and the sources of ours.
+// The memory of one end: messages that the peer writes, and the sources of ours.
+struct OfiRings {
   static constexpr uint32_t kMessages = 128;
   std::array<OfiMessage, kMessages> in;
   std::array<OfiMessage, kMessages> out;
@@ -91,7 +92,8 @@ class OfiMailbox {
     rings_.out[slot] = message;
     return {&rings_.out[slot], slot};
   }
-  void undo_send() {  // The provider did not accept the newest message.
+  // The provider did not accept the newest message.
+  void undo_send() {
     --sent_;
     credited_ = credited_before_;
   }
@@ -113,7 +115,8 @@ class OfiMailbox {
     taken_by_peer_ = message.taken;
     return message;
   }
-  bool has_arrived() const {  // Whether something has arrived, which take() will check.
+  // Whether something has arrived, which take() will check.
+  bool has_arrived() const {
     return load_polled(rings_.in[taken_ % OfiRings::kMessages].sequence) == taken_ + 1;
   }
   // The peer has reported more messages taken than were sent.

@@ -219,7 +219,8 @@ void OfiNic::step_leaving(QueuePair& qp) {
   if (leaving) leaving_.add(slot_of(qp.id));
 }
 
-void OfiNic::sweep() {  // Frees leaving queue pairs that have nothing more to send or to wait for.
+// Frees leaving queue pairs that have nothing more to send or to wait for.
+void OfiNic::sweep() {
   for (size_t left = leaving_.size(); left > 0; --left) {
     const uint32_t slot = leaving_.take();
     const QueuePair& qp = *queue_pairs_[slot];

@@ -153,7 +153,8 @@ void OfiNic::block(QueuePair& qp) {
   retry_at_ = std::min(retry_at_, qp.retry_at);
 }
 
-void OfiNic::unblock(QueuePair& qp) {  // Call it after removing the queue pair from blocked_.
+// Call it after removing the queue pair from blocked_.
+void OfiNic::unblock(QueuePair& qp) {
   qp.blocked = false;
   with_messages_.add(slot_of(qp.id));
   wake(qp);
@@ -225,7 +226,8 @@ bool OfiNic::send_message(QueuePair& qp, const OfiQueuePair::QueuedMessage& queu
   return true;
 }
 
-void OfiNic::set_time(Instant now) {  // A gap between our turns does not count as a peer's silence.
+// A gap between our turns does not count as a peer's silence.
+void OfiNic::set_time(Instant now) {
   const Duration gap = now - now_;
   now_ = now;
   if (gap < config_.silence_limit / 8) return;
@@ -239,7 +241,8 @@ void OfiNic::on_time(Instant now) {
   watch(now);
 }
 
-void OfiNic::watch(Instant now) {  // Breaks the queue pairs of peers that are silent for too long.
+// Breaks the queue pairs of peers that are silent for too long.
+void OfiNic::watch(Instant now) {
   if (now < next_watch_) return;
   next_watch_ = now + config_.silence_limit / 16;
   for (const uint32_t slot : live_) {

@@ -38,7 +38,8 @@ class OfiOperations {
     free_all();
   }
 
-  OfiOperation* take(OfiOperation::Kind kind) {  // nullptr: all are in use.
+  // nullptr: all are in use.
+  OfiOperation* take(OfiOperation::Kind kind) {
     if (free_.empty()) return nullptr;
     OfiOperation* const operation = free_.back();
     free_.pop_back();
@@ -57,7 +58,8 @@ class OfiOperations {
         operation >= operations_.data() && operation < operations_.data() + operations_.size();
     return ours && operation->kind != OfiOperation::Kind::kFree ? operation : nullptr;
   }
-  void free_all() {  // Call it only when no operation is at the provider.
+  // Call it only when no operation is at the provider.
+  void free_all() {
     free_.clear();
     for (OfiOperation& operation : operations_) give_back(operation);
   }

@@ -25,7 +25,8 @@ constexpr bool kKnowsDmabufs = true;
 constexpr bool kKnowsDmabufs = false;
 #endif
 
-class KeepSignalHandlers {  // Restores the process's handlers of these signals.
+// Restores the process's handlers of these signals.
+class KeepSignalHandlers {
  public:
   KeepSignalHandlers() {
     for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], nullptr, &kept_[i]);

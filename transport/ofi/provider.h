@@ -61,13 +61,15 @@ struct InfoDeleter {
 };
 using InfoHandle = std::unique_ptr<fi_info, InfoDeleter>;
 
-enum class OfiNotification : uint8_t {  // How the peer is notified of a write with immediate.
-  kWithWrite,                           // by a message that is the last part of the write
+// How the peer is notified of a write with immediate.
+enum class OfiNotification : uint8_t {
+  kWithWrite,      // by a message that is the last part of the write
   kAfterWrite,     // by a message after the write: writes of an endpoint are placed in order
   kAfterDelivery,  // by a message once the write has been acknowledged
 };
 
-struct OfiTraits {  // A provider's attributes, as far as they matter here.
+// A provider's attributes, as far as they matter here.
+struct OfiTraits {
   // The most bytes of a write, even if the provider allows more.
   static constexpr Bytes kMaxWrite = 4 << 20;
 

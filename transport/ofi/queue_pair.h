@@ -20,20 +20,23 @@
 
 namespace pacecar {
 
-struct OfiRemoteRegion {  // A region of the peer that we may write.
-  uint64_t address = 0;   // of its first byte, at the peer
-  uint64_t place = 0;     // of its first byte, as the provider addresses it
+// A region of the peer that we may write.
+struct OfiRemoteRegion {
+  uint64_t address = 0;  // of its first byte, at the peer
+  uint64_t place = 0;    // of its first byte, as the provider addresses it
   uint64_t provider_key = 0;
   Bytes length = 0;
   uint32_t writes = 0;   // outstanding
   bool revoked = false;  // no more writes may follow, and the peer waits for the outstanding ones
 
-  bool covers(uint64_t at, Bytes bytes) const {  // Written so that no sum can wrap.
+  // Written so that no sum can wrap.
+  bool covers(uint64_t at, Bytes bytes) const {
     return at >= address && bytes <= length && at - address <= length - bytes;
   }
 };
 
-class OfiRemoteRegions {  // The peer's regions that we may write, by its keys.
+// The peer's regions that we may write, by its keys.
+class OfiRemoteRegions {
  public:
   // nullptr: unknown, or no more writes may follow.
   const OfiRemoteRegion* usable(uint32_t key) const {
@@ -101,7 +104,8 @@ struct OfiQueuePair : QueuePairState {
             .key = remote.rings_key};
   }
   bool idle() const { return started == 0 && messages == 0; }
-  bool awaits() const {  // Something is awaited from the peer or the provider.
+  // Something is awaited from the peer or the provider.
+  bool awaits() const {
     return !idle() || asked.has_value() || blocked || !outbox.empty() ||
            (work.waiting() != nullptr && !mailbox.has_room());
   }
@@ -109,7 +113,8 @@ struct OfiQueuePair : QueuePairState {
     return connected() && !blocked && started + outbox.size() < kMaxStarted &&
            work.waiting() != nullptr;
   }
-  bool peer_may_write() const {  // Whether the peer may still write to our memory.
+  // Whether the peer may still write to our memory.
+  bool peer_may_write() const {
     return !advertised.empty() && !peer_gone && !peer_dead && state != State::kCreated;
   }
 

@@ -7,7 +7,8 @@
 
 namespace pacecar::rma {
 
-Arrivals::~Arrivals() {  // Waits for copies to and from the scratch before it is freed.
+// Waits for copies to and from the scratch before it is freed.
+Arrivals::~Arrivals() {
   for (const auto& gpu : gpus_) gpu->engine->wait();
 }
 
@@ -73,7 +74,8 @@ Result<void> Arrivals::begin() {
   return followed ? follow(CopyWay::kToHost) : followed;
 }
 
-Result<bool> Arrivals::through() {  // Whether all flushes and copies of the round have ended.
+// Whether all flushes and copies of the round have ended.
+Result<bool> Arrivals::through() {
   for (const auto& gpu : gpus_) {
     if (gpu->flush) {
       const auto flushed = context_->flushed(nic_, *gpu->flush);
@@ -90,7 +92,8 @@ Result<bool> Arrivals::through() {  // Whether all flushes and copies of the rou
   return true;
 }
 
-Result<bool> Arrivals::count() {  // Skips words of windows that have been deregistered.
+// Skips words of windows that have been deregistered.
+Result<bool> Arrivals::count() {
   bool writing = false;
   size_t place = 0;
   for (const auto& [at, sum] : round_sums_) {

@@ -63,7 +63,8 @@ class Arrivals {
     bool read = false;  // a GPU's word, which is read into its place of the scratch
   };
   using Sums = std::map<At, Sum>;  // in the order of their places in the scratch
-  struct Gpu {                     // A GPU of the round.
+  // A GPU of the round.
+  struct Gpu {
     std::shared_ptr<const CopyEngine> engine;
     std::optional<FlushId> flush;
     std::array<CopyEvent, 2> copies;  // by CopyWay

@@ -86,7 +86,8 @@ bool Group::advance() {
   return came;
 }
 
-bool Group::count_arrivals() {  // True: there are arrivals, counted or not.
+// True: there are arrivals, counted or not.
+bool Group::count_arrivals() {
   if (arrivals_.idle()) return false;
   const auto ended = arrivals_.advance();
   if (!ended) {
@@ -248,7 +249,8 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
   }
   ASSIGN_OR_RETURN(Operation* const operation, begin(rank));
   Peer& peer = peers_[rank];
-  if (size > 0 || !signal) {  // An empty put is sent only without a signal.
+  // An empty put is sent only without a signal.
+  if (size > 0 || !signal) {
     const bool none = size == 0;
     peer.put({.data = none ? nullptr : from.window->base + from.offset,
               .size = size,

@@ -25,12 +25,14 @@
 
 namespace pacecar::rma {
 
-struct Location {  // A place in a window of this rank or of a peer.
+// A place in a window of this rank or of a peer.
+struct Location {
   const SharedWindow* window = nullptr;
   uint64_t offset = 0;
 };
 
-struct Signal {   // Adds `value` to the word there, modulo 2^64.
+// Adds `value` to the word there, modulo 2^64.
+struct Signal {
   Location word;  // at a multiple of 8 bytes
   uint64_t value = 1;
 };

@@ -36,7 +36,8 @@ class Landing {
     }
     return landing;
   }
-  ~Landing() {  // No copy may still use it.
+  // No copy may still use it.
+  ~Landing() {
     for (const Memory* memory : memory_) (void)context_->deregister_memory(nic_, memory);
   }
   Landing(const Landing&) = delete;

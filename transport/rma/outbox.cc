@@ -140,7 +140,8 @@ Result<bool> Outbox::start_piece(const Put& put, size_t size, Operation* operati
 
 Result<bool> Outbox::write(const Put& put, size_t size, const Window& window, uint64_t offset,
                            Started started) {
-  if (puts_in_a_row_ == kMaxPutsInARow) {  // An empty record ends a row of kMaxPutsInARow puts.
+  // An empty record ends a row of kMaxPutsInARow puts.
+  if (puts_in_a_row_ == kMaxPutsInARow) {
     auto sent = send(Record{}, {.is_record = true, .last = false});
     if (!sent || !*sent) return sent;
   }

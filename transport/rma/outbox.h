@@ -78,7 +78,8 @@ class Outbox {
     bool last = true;  // it ends its part
     Operation* operation = nullptr;
   };
-  struct Piece {                     // A piece in the peer's landing, or a mark after one.
+  // A piece in the peer's landing, or a mark after one.
+  struct Piece {
     std::optional<size_t> space;     // nullopt: a mark
     Operation* operation = nullptr;  // of a part's last piece
   };

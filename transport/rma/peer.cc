@@ -76,7 +76,8 @@ Result<void> Peer::take(const Record& record) {
   return invalid("a record of an unknown kind");
 }
 
-Result<void> Peer::add_signal(const Record& record) {  // The puts before the signal are in place.
+// The puts before the signal are in place.
+Result<void> Peer::add_signal(const Record& record) {
   const auto word = windows_.own_word(record.window, record.offset);
   if (!word || (word->copies != nullptr && !arrivals_.has_scratch())) {
     return invalid("a signal outside of our windows");
@@ -174,7 +175,8 @@ void Peer::flush(Operation& operation) {
   outbox_->add_mark(operation);
 }
 
-void Peer::finish_flushes() {  // The last part of a flush is that arrivals here are visible.
+// The last part of a flush is that arrivals here are visible.
+void Peer::finish_flushes() {
   while (!flushes_.empty() && flushes_.front().operation->left == 1 &&
          flushes_.front().gets <= gets_done_) {
     arrivals_.add({.kind = ArrivalKind::kFlush, .operation = flushes_.front().operation});
@@ -182,7 +184,8 @@ void Peer::finish_flushes() {  // The last part of a flush is that arrivals here
   }
 }
 
-void Peer::abandon() {  // The peer has left, and its last record has arrived.
+// The peer has left, and its last record has arrived.
+void Peer::abandon() {
   outbox_->abandon(closed_error());
   answers_.clear();
   std::erase_if(flushes_, [](const Flush& flush) { return flush.operation->error.has_value(); });

@@ -47,7 +47,8 @@ class Peer {
   }
   // Before `memory` is deregistered: a waiting put cannot be skipped, as a later signal counts it.
   void withdraw(const Memory* memory);
-  void send_now() {  // Sends started parts at once, not with the next poll.
+  // Sends started parts at once, not with the next poll.
+  void send_now() {
     if (outbox_) outbox_->send_now();
   }
   bool full() const { return outbox_ && (!outbox_->room() || gets_.size() >= Outbox::kMaxWaiting); }
@@ -58,7 +59,8 @@ class Peer {
   }
   bool idle() const { return !outbox_ || outbox_->idle(); }
   const std::optional<Error>& failure() const { return failure_; }
-  std::optional<Error> newly_failed() {  // The peer's failure, once.
+  // The peer's failure, once.
+  std::optional<Error> newly_failed() {
     return failure_ && !std::exchange(reported_, true) ? failure_ : std::nullopt;
   }
   bool left() const { return left_; }

@@ -77,7 +77,8 @@ Result<void> RankConnector::check_nic(size_t nic) const {
                           context_.nics()[nic].name, context_.nics()[nic_].name));
 }
 
-Result<bool> RankConnector::call(size_t rank) {  // Advances the connection to one rank.
+// Advances the connection to one rank.
+Result<bool> RankConnector::call(size_t rank) {
   if (outboxes_[rank]) {
     RETURN_IF_ERROR(outboxes_[rank]->advance());
     return false;

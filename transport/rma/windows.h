@@ -16,7 +16,8 @@
 
 namespace pacecar::rma {
 
-struct Operation {    // A one-sided operation, as its caller sees it. With the group's lock.
+// A one-sided operation, as its caller sees it. With the group's lock.
+struct Operation {
   uint32_t left = 0;  // parts that are not done
   std::optional<Error> error;
 
@@ -28,14 +29,16 @@ struct Operation {    // A one-sided operation, as its caller sees it. With the 
 
 using WindowId = uint32_t;  // a number that the owner chooses and never reuses
 
-struct Place {  // A rank's advertisement of a window.
+// A rank's advertisement of a window.
+struct Place {
   WindowId id = 0;
   Window window;
   bool staged = false;  // the rank's NIC does not reach it: only the length in `window` is set
   bool operator==(const Place& other) const { return id == other.id; }
 };
 
-struct SharedWindow {              // The result of share(): a window of each rank.
+// The result of share(): a window of each rank.
+struct SharedWindow {
   const Memory* memory = nullptr;  // of this rank
   uint8_t* base = nullptr;         // of this rank's memory
   std::vector<Place> places;       // by rank, this one included
@@ -57,7 +60,8 @@ struct OwnMemory {
   uint32_t registrations = 1;
 };
 
-struct WindowGpu {  // A GPU with windows of this rank in its memory.
+// A GPU with windows of this rank in its memory.
+struct WindowGpu {
   std::shared_ptr<const CopyEngine> engine;
   const Memory* direct = nullptr;  // one that the NIC reaches; null: none
   const uint8_t* base = nullptr;   // of `direct`

@@ -16,7 +16,8 @@ bool same_bytes(std::span<const uint8_t> a, std::span<const uint8_t> b) {
   return difference == 0;
 }
 
-struct Functions {  // The library's functions for this processor. They keep nothing between calls.
+// The library's functions for this processor. They keep nothing between calls.
+struct Functions {
   aes_gcm_pre_t set_key;
   aes_gcm_enc_dec_t seal;
   aes_gcm_enc_dec_t open;

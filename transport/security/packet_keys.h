@@ -16,7 +16,8 @@ namespace pacecar {
 // Packets under one key, as a power of two. RFC 8446, 5.5, allows 2^24.5 packets of 16 KiB.
 inline constexpr unsigned kPacketsPerKeyLog2 = 24;
 
-struct KeyedCipher {  // A cipher with the secret part of its nonces.
+// A cipher with the secret part of its nonces.
+struct KeyedCipher {
   PacketCipher cipher;
   PacketCipher::Nonce offset{};
 
@@ -44,7 +45,8 @@ class SealingKeys {
  public:
   explicit SealingKeys(const Secret& secret, unsigned packets_per_key_log2 = kPacketsPerKeyLog2);
 
-  uint64_t count() {  // Returns the next packet's counter, and makes its key the current one.
+  // Returns the next packet's counter, and makes its key the current one.
+  uint64_t count() {
     if ((++counter_ & epoch_mask_) == 0) [[unlikely]]
       advance();
     return counter_;
@@ -70,7 +72,8 @@ class OpeningKeys {
     if (epoch != epochs_[epoch & 1] && !make(epoch)) return nullptr;
     return &ciphers_[epoch & 1];
   }
-  void opened(uint64_t counter) {  // That packet was authentic: its epoch is current from here on.
+  // That packet was authentic: its epoch is current from here on.
+  void opened(uint64_t counter) {
     if (counter >> epoch_bits_ > epoch_) [[unlikely]]
       advance();
   }

@@ -21,7 +21,8 @@ class ReplayWindow {
     if (counter / 64 + words_.size() <= newest_ / 64) return false;
     return (words_[word(counter)] & bit(counter)) == 0;
   }
-  void take(uint64_t counter) {  // Only for fresh counters.
+  // Only for fresh counters.
+  void take(uint64_t counter) {
     if (counter > newest_) advance(counter);
     words_[word(counter)] |= bit(counter);
   }

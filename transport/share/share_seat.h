@@ -67,12 +67,14 @@ class BasicShareSeat {
     return false;
   }
 
-  bool holds() const {  // The slot is still ours.
+  // The slot is still ours.
+  bool holds() const {
     const uint64_t own = process_.owner();
     return own != 0 && index_ != kNone && slot().owner.load() == own;
   }
 
-  void release_if_ended(size_t index) {  // Frees the slot of a process that has ended.
+  // Frees the slot of a process that has ended.
+  void release_if_ended(size_t index) {
     uint64_t owner = table_.slots[index].owner.load();
     if (owner == 0 || owner == process_.owner() || !process_.ended(owner)) return;
     if (!table_.slots[index].owner.compare_exchange_strong(owner, 0)) return;
@@ -117,7 +119,8 @@ class BasicShareSeat {
            !share_beat_lives(directions[1].beat.load(), now, kLongSilence);
   }
 
-  void leave() {  // A forked child leaves its parent's slot alone.
+  // A forked child leaves its parent's slot alone.
+  void leave() {
     uint64_t own = process_.owner();
     if (index_ == kNone || own == 0) return;
     if (!slot().owner.compare_exchange_strong(own, 0)) return;

@@ -65,7 +65,8 @@ class ClaimWord {
     return std::min(claim.demand.bps(), kMostDemand) << 20 |
            uint64_t{std::min(claim.weight, kMostWeight)} << 1 | (claim.ready ? 1 : 0);
   }
-  static LinkClaim decode(uint64_t word) {  // Accepts any 64 bits.
+  // Accepts any 64 bits.
+  static LinkClaim decode(uint64_t word) {
     return {.demand = Rate::from_bps(word >> 20),
             .weight = static_cast<uint32_t>(word >> 1) & kMostWeight,
             .ready = (word & 1) != 0};

@@ -33,7 +33,8 @@ class EventLoop {
   // Moves the timer when it is armed; Instant::never() cancels. Not before now().
   void arm(TimerId timer, Instant time);
   void cancel(TimerId timer) { arm(timer, Instant::never()); }
-  Instant deadline(TimerId timer) const {  // Never when not armed.
+  // Never when not armed.
+  Instant deadline(TimerId timer) const {
     const uint32_t place = timers_[timer].place;
     return place == kNone ? Instant::never() : heap_[place].time;
   }

@@ -90,8 +90,9 @@ struct PolicerConfig {
   Bytes burst = 0;  // holds the largest packet at least
 };
 
-enum class PayloadMode : uint8_t {  // How a fabric carries payload.
-  kBytes,                           // as it is: tests of correctness
+// How a fabric carries payload.
+enum class PayloadMode : uint8_t {
+  kBytes,  // as it is: tests of correctness
   // Length only: an experiment's memory need not exist. Control words are bytes: hosts act on them.
   kLength,
 };
@@ -137,7 +138,8 @@ struct FabricCounters {
   bool conserved() const { return sent + duplicated == delivered + all_dropped() + in_flight; }
 };
 
-struct LinkStats {       // Statistics of one direction of a cable so far.
+// Statistics of one direction of a cable so far.
+struct LinkStats {
   Bytes sent_bytes = 0;  // on the wire
   uint64_t sent_packets = 0;
   Bytes queue_bytes = 0;      // data waiting now, the packet being sent included
@@ -165,14 +167,16 @@ struct LinkInfo {
   Duration delay;
 };
 
-struct SimWindow {  // Half open: [from, until).
+// Half open: [from, until).
+struct SimWindow {
   Instant from;
   Instant until = Instant::never();
 
   bool contains(Instant time) const { return from <= time && time < until; }
 };
 
-struct SimPartition {  // Nothing passes between the island and the other ports.
+// Nothing passes between the island and the other ports.
+struct SimPartition {
   SimWindow window;
   std::vector<size_t> island;  // ports, which are numbered as processes are
 };

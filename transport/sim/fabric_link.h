@@ -60,7 +60,8 @@ class ClassQueue {
   }
 
  private:
-  struct Behind {  // For several processes: the packets that wait behind the one whose turn it is.
+  // For several processes: the packets that wait behind the one whose turn it is.
+  struct Behind {
     struct List {
       PacketList packets;
       Bytes bytes = 0;
@@ -135,11 +136,13 @@ struct alignas(64) FabricLink {
              uint32_t processes)
       : clock(rate), delay(delay_), from(from_), to(to_), queue(control_weight, processes) {}
 
-  Bytes data_bytes(Instant now) const {  // Data that waits or is being sent at `now`.
+  // Data that waits or is being sent at `now`.
+  Bytes data_bytes(Instant now) const {
     const bool sending = in_service != nullptr && clock.busy(now);
     return queue.data().bytes() + (sending ? in_service_data : 0);
   }
-  Bytes data_bytes(Instant now, uint8_t process) const {  // The same for the data of one process.
+  // The same for the data of one process.
+  Bytes data_bytes(Instant now, uint8_t process) const {
     const bool sending =
         in_service != nullptr && in_service->source_process == process && clock.busy(now);
     return queue.data().bytes(process) + (sending ? in_service_data : 0);

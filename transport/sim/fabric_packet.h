@@ -18,7 +18,8 @@ namespace pacecar {
 
 enum class PacketKind : uint8_t { kData, kControl, kTrimmed, kTrimmedInCore, kPause, kResume };
 
-struct alignas(64) FabricPacket {  // One cache line, because every hop touches it.
+// One cache line, because every hop touches it.
+struct alignas(64) FabricPacket {
   FabricPacket* next = nullptr;
   uint8_t* memory = nullptr;  // header, payload (when carried), trailer
   Instant arrival;            // of the last bit at the far end of the cable
@@ -45,7 +46,8 @@ struct alignas(64) FabricPacket {  // One cache line, because every hop touches 
 };
 static_assert(sizeof(FabricPacket) == 64);
 
-class PacketList {  // First in, first out.
+// First in, first out.
+class PacketList {
  public:
   bool empty() const { return first_ == nullptr; }
   FabricPacket& front() const { return *first_; }
@@ -117,7 +119,8 @@ class PacketStore {
   static constexpr Bytes kSmallBytes = 64;
   static constexpr size_t kChunk = 1024;  // packets
 
-  struct Pool {  // Packets of one size, each with its telemetry and its bytes.
+  // Packets of one size, each with its telemetry and its bytes.
+  struct Pool {
     size_t packet_bytes = 0;
     FabricPacket* free = nullptr;
     uint8_t* next = nullptr;  // first never used packet in the newest chunk

@@ -107,7 +107,8 @@ bool HostPort::has_room(const Outgoing& packet) const {
   return waiting == 0 || waiting + packet.wire_bytes <= limits.data_queue_bytes;
 }
 
-bool HostPort::send_one(const TxPacket& packet) {  // False when it does not fit now.
+// False when it does not fit now.
+bool HostPort::send_one(const TxPacket& packet) {
   PACECAR_CHECK(packet.path < caps_.paths);
   if (too_long(packet)) return true;  // refused
   const Outgoing out =

@@ -52,7 +52,8 @@ class HostPort final : public PacketIo, public EventSink {
   // Counts, from now on, the payload that arrives from another process. Every packet counts, so
   // needless retransmissions count again.
   void count_arrivals(uint32_t source) { arrivals_.try_emplace(source, 0); }
-  Bytes arrived_bytes(uint32_t source) const {  // 0 for a process that is not counted.
+  // 0 for a process that is not counted.
+  Bytes arrived_bytes(uint32_t source) const {
     const auto found = arrivals_.find(source);
     return found == arrivals_.end() ? 0 : found->second;
   }
@@ -69,7 +70,8 @@ class HostPort final : public PacketIo, public EventSink {
 
  private:
   bool frozen() const;
-  struct Outgoing {            // What a packet needs of the NIC.
+  // What a packet needs of the NIC.
+  struct Outgoing {
     uint32_t destination = 0;  // process; an unknown one gets an unknown host
     uint64_t hash = 0;         // of its flow
     LinkId link = 0;

@@ -31,7 +31,8 @@ class PacketFaults final : public EventSink {
  private:
   enum What : uint32_t { kLatePacket, kStallEnd };
 
-  struct Late {  // A packet that is held back until `time`, so that others overtake it.
+  // A packet that is held back until `time`, so that others overtake it.
+  struct Late {
     Instant time;
     uint64_t number;
     FabricPacket* packet;

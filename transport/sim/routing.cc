@@ -50,7 +50,8 @@ Result<void> check_ends(const Topology& topology) {
 
 }  // namespace
 
-class RoutingBuilder {  // Searches once per group of hosts, from their switches outwards.
+// Searches once per group of hosts, from their switches outwards.
+class RoutingBuilder {
  public:
   RoutingBuilder(const Topology& topology, const std::vector<bool>& usable)
       : topology_(topology), edges_(topology.nodes()), steps_(topology.nodes()) {

@@ -37,7 +37,8 @@ class SerialClock {
     return free_at_ + Duration::from_ns(remainder_ > 0 ? 1 : 0);
   }
 
-  void set_rate(Rate rate) {  // A packet that is being sent goes on at the old rate.
+  // A packet that is being sent goes on at the old rate.
+  void set_rate(Rate rate) {
     PACECAR_CHECK(rate.bps() > 0);
     if (remainder_ > 0) free_at_ = free_at_ + Duration::from_ns(1);
     *this = SerialClock(rate, free_at_);

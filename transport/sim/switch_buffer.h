@@ -11,7 +11,8 @@
 
 namespace pacecar {
 
-struct IngressShare {  // The part of its switch's buffer that one ingress port holds.
+// The part of its switch's buffer that one ingress port holds.
+struct IngressShare {
   Bytes shared_bytes = 0;
   Bytes headroom_bytes = 0;
   Bytes headroom_limit = 0;
@@ -26,7 +27,8 @@ class SwitchBuffer {
   Bytes held_bytes() const { return held_bytes_; }
   Bytes max_bytes() const { return max_bytes_; }
 
-  bool admit_control(Bytes size) {  // Control packets and trimmed headers. False: no room.
+  // Control packets and trimmed headers. False: no room.
+  bool admit_control(Bytes size) {
     if (!fits(size)) return false;
     shared_bytes_ += size;
     hold(size);

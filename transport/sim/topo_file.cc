@@ -34,7 +34,8 @@ constexpr Key kTierKeys[] = {{"downlink_speed_gbps", 1, 1'000'000},
                              {"oversubscribed", 1, 1 << 20}};
 constexpr size_t kRequired = 4;  // of the keys of a tier; radix_up, the last one, not on top
 
-struct Section {  // Lines up to the first Tier, or of one tier.
+// Lines up to the first Tier, or of one tier.
+struct Section {
   struct Value {
     uint32_t number = 0;
     size_t line = 0;  // 0: not given
@@ -144,7 +145,8 @@ class TopoFile {
     return {};
   }
 
-  Result<void> check_numbers() const {  // Checks that the numbers of the tiers are consistent.
+  // Checks that the numbers of the tiers are consistent.
+  Result<void> check_numbers() const {
     if (bundle(0) != 1) {
       return error_at(tiers_[0].find("bundle").line,
                       "a host has one cable; make the bundle of tier 0 1");
@@ -216,7 +218,8 @@ class TopoFile {
             .core_uplink = cable(2)};
   }
 
-  CableSpec cable(size_t tier) const {  // The cables below a tier's switches.
+  // The cables below a tier's switches.
+  CableSpec cable(size_t tier) const {
     const uint32_t switches =
         get(tier, "switch_latency_ns") + (tier == 0 ? 0 : get(tier - 1, "switch_latency_ns"));
     return {.rate = Rate::from_gbps(get(tier, "downlink_speed_gbps")),

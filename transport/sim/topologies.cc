@@ -61,7 +61,8 @@ Result<void> check_size(std::string_view shape, uint64_t nodes, uint64_t cables)
                     kMaxNodes, kMaxCables);
 }
 
-class Builder {  // Adds named nodes and cables.
+// Adds named nodes and cables.
+class Builder {
  public:
   Builder(std::string name, uint32_t hosts) {
     topology_.name = std::move(name);
@@ -69,7 +70,8 @@ class Builder {  // Adds named nodes and cables.
     for (uint32_t i = 0; i < hosts; ++i) topology_.node_names.push_back(fmt::format("host {}", i));
   }
 
-  NodeId switches(std::string_view tier, uint32_t count) {  // The first of `count` switches.
+  // The first of `count` switches.
+  NodeId switches(std::string_view tier, uint32_t count) {
     const NodeId first = topology_.nodes();
     for (uint32_t i = 0; i < count; ++i) {
       topology_.node_names.push_back(fmt::format("{} {}", tier, i));

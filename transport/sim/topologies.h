@@ -13,12 +13,14 @@
 
 namespace pacecar {
 
-struct CableSpec {  // The cables of one tier.
+// The cables of one tier.
+struct CableSpec {
   Rate rate = Rate::from_gbps(100);
   Duration delay = Duration::from_us(1);
 };
 
-struct StarSpec {  // All hosts on one switch.
+// All hosts on one switch.
+struct StarSpec {
   uint32_t hosts = 2;
   CableSpec cable;
 };

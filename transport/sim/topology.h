@@ -15,7 +15,8 @@ using NodeId = uint32_t;
 // One direction of a cable, and the queue before it: cable i has 2i (a to b) and 2i + 1 (b to a).
 using LinkId = uint32_t;
 
-struct Cable {  // A full-duplex cable; both directions are alike.
+// A full-duplex cable; both directions are alike.
+struct Cable {
   NodeId a = 0;
   NodeId b = 0;
   Rate rate;

@@ -24,7 +24,8 @@ class AckSchedule {
         due_(queue_pairs.size()),
         later_(queue_pairs.size()) {}
 
-  void request(QueuePair& qp, Instant now, bool at_once) {  // After a packet has arrived.
+  // After a packet has arrived.
+  void request(QueuePair& qp, Instant now, bool at_once) {
     if (at_once || much_unacknowledged(qp)) {
       due_.add(qp.slot);
       return;
@@ -44,7 +45,8 @@ class AckSchedule {
         qp.unacknowledged_packets >= policy_.small_packets && qp.unacknowledged_bytes < small;
     return many || qp.unacknowledged_bytes >= policy_.bytes;
   }
-  void clear(QueuePair& qp) {  // Nothing waits to be acknowledged any more.
+  // Nothing waits to be acknowledged any more.
+  void clear(QueuePair& qp) {
     remove(qp.slot);
     qp.unacknowledged_bytes = 0;
     qp.unacknowledged_packets = 0;

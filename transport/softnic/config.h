@@ -31,7 +31,8 @@ struct AckPolicy {
   Duration idle = Duration::max();
 };
 
-struct LossRecovery {  // How a sender detects a lost packet that the receiver does not report.
+// How a sender detects a lost packet that the receiver does not report.
+struct LossRecovery {
   // A packet is lost if one that was sent more than this later has arrived. 0: a quarter of the
   // round trip, at least 5 us; max(): losses are not concluded from arrivals.
   Duration reordering;

@@ -27,7 +27,8 @@ class FlowScheduler {
     bool waiting = false;  // only for the pacer: the host causes any lateness
     Duration repaid;       // lateness of the host that is caught up gradually
   };
-  struct Sent {           // What a queue pair has sent in its turn.
+  // What a queue pair has sent in its turn.
+  struct Sent {
     Bytes in_flight = 0;  // more than before
     Bytes payload = 0;
     Bytes wire = 0;
@@ -40,7 +41,8 @@ class FlowScheduler {
   NicFlows<Flow>& flows() { return flows_; }
   const NicFlows<Flow>& flows() const { return flows_; }
   void set_limits(FlowId flow, const FlowLimits& limits, Instant now);
-  void join(const QueuePair& qp) {  // Adds a queue pair to the flow of its configuration.
+  // Adds a queue pair to the flow of its configuration.
+  void join(const QueuePair& qp) {
     flows_.make(qp.config.flow + 1);
     if (qp.config.paced) flows_.join(qp.config.flow, qp.slot);
   }

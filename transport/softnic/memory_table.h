@@ -42,7 +42,8 @@ class MemoryTable {
   // Whether the key is a window that only this queue pair's peer may use.
   bool window_of(uint32_t key, QueuePairId queue_pair) const;
 
-  class Range {  // The writable range of a key, looked up once for several packets.
+  // The writable range of a key, looked up once for several packets.
+  class Range {
    public:
     // As MemoryTable::writable(), in this region.
     uint8_t* writable(uint64_t address, Bytes length) const {

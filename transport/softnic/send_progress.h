@@ -7,8 +7,9 @@
 
 namespace pacecar {
 
-struct SendProgress {  // The effect of an acknowledgement, a refusal or a timeout.
-  Duration rtt;        // of the network alone, without the time in both hosts; 0: none
+// The effect of an acknowledgement, a refusal or a timeout.
+struct SendProgress {
+  Duration rtt;  // of the network alone, without the time in both hosts; 0: none
   Bytes acked = 0;
   Bytes marked = 0;
   Bytes lost = 0;

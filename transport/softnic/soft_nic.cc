@@ -76,7 +76,8 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
   caps_ = make_caps(core_, extended_.overhead_bytes);
 }
 
-SoftNic::~SoftNic() {  // The destructors of ends use what the ends share, so the ends go first.
+// The destructors of ends use what the ends share, so the ends go first.
+SoftNic::~SoftNic() {
   for (auto& qp : core_.queue_pairs) qp.reset();
 }
 

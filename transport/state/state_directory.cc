@@ -82,7 +82,8 @@ std::vector<std::string> matches(const std::string& pattern) {
   return paths;
 }
 
-std::string runtime_folder() {  // Empty: none, or it belongs to another user, as after sudo.
+// Empty: none, or it belongs to another user, as after sudo.
+std::string runtime_folder() {
   const char* const path = std::getenv("XDG_RUNTIME_DIR");
   struct stat information {};
   const bool ours = path != nullptr && *path == '/' && lstat(path, &information) == 0 &&

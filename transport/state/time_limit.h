@@ -12,7 +12,8 @@ class TimeLimit {
  public:
   explicit TimeLimit(Duration limit) : end_(Clock::now() + std::chrono::nanoseconds(limit.ns())) {}
 
-  int left_ms() const {  // 0 when it is over.
+  // 0 when it is over.
+  int left_ms() const {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - Clock::now()).count();
     return static_cast<int>(std::clamp<int64_t>(left, 0, 1 << 30));
   }

@@ -136,7 +136,8 @@ std::span<const ibv_wc> CompletionQueue::poll(Instant now) {
   return std::span(completions_).first(static_cast<size_t>(std::max(count, 0)));
 }
 
-int CompletionQueue::poll_stamped() {  // As ibv_poll_cq, with time stamps.
+// As ibv_poll_cq, with time stamps.
+int CompletionQueue::poll_stamped() {
   ibv_poll_cq_attr attributes{};
   int error = ibv_start_poll(stamped_, &attributes);
   if (error != 0) return error == ENOENT ? 0 : -1;

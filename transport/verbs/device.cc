@@ -69,7 +69,8 @@ GidTable read_gids(ibv_context* context, uint32_t port) {
   return table;
 }
 
-std::string pci_path_of(const ibv_device* device) {  // Empty for a software device.
+// Empty for a software device.
+std::string pci_path_of(const ibv_device* device) {
   std::error_code missing;
   const std::filesystem::path bus = std::filesystem::path(device->ibdev_path) / "device";
   const auto path = std::filesystem::canonical(bus, missing);

@@ -18,7 +18,8 @@
 
 namespace pacecar {
 
-struct VerbsPortInfo {   // One port of one device, for lists.
+// One port of one device, for lists.
+struct VerbsPortInfo {
   std::string device;    // mlx5_0
   uint32_t port = 1;     // from 1
   std::string netdev;    // the port's Ethernet interface; empty: none

@@ -30,7 +30,8 @@ std::span<const StatusInfo> status_table();
 // Also for numbers that this version of libibverbs does not have.
 const StatusInfo& status_info(ibv_wc_status status);
 
-struct FaultPlace {  // Where the fault occurred, for the error text.
+// Where the fault occurred, for the error text.
+struct FaultPlace {
   std::string_view device;
   uint32_t port = 0;
   std::string_view peer;  // its GID; empty: not connected

@@ -80,7 +80,8 @@ void FlushPair::finish() {
   while (done_ < started_ && !fault_ && std::chrono::steady_clock::now() < deadline) poll();
 }
 
-void FlushPair::poll() {  // Reads of one connection complete in the order of posting.
+// Reads of one connection complete in the order of posting.
+void FlushPair::poll() {
   ibv_wc completion;
   while (!fault_ && ibv_poll_cq(completions_.get(), 1, &completion) > 0) {
     if (completion.status == IBV_WC_SUCCESS) {

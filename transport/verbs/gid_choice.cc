@@ -20,7 +20,8 @@ bool empty(const GidEntry& entry) {
   return std::ranges::all_of(entry.gid, [](uint8_t byte) { return byte == 0; });
 }
 
-int preference(const GidEntry& entry) {  // Lower is better.
+// Lower is better.
+int preference(const GidEntry& entry) {
   if (entry.kind != GidKind::kRoceV2 || empty(entry)) return kUnusable;
   if (is_ipv4(as_address(entry))) return 0;
   return is_link_local(as_address(entry)) ? kLinkLocal : 1;

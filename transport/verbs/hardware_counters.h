@@ -27,7 +27,8 @@ class HardwareCounters {
            std::to_string(port) / "hw_counters";
   }
 
-  std::vector<HardwareCounter> deltas() const {  // Since construction; in the order of their names.
+  // Since construction; in the order of their names.
+  std::vector<HardwareCounter> deltas() const {
     std::vector<HardwareCounter> deltas;
     for (const auto& [name, value] : read()) {
       const auto before = before_.find(name);

@@ -13,7 +13,8 @@
 
 namespace pacecar {
 
-struct LaneConfig {  // What all lanes of a queue pair have in common.
+// What all lanes of a queue pair have in common.
+struct LaneConfig {
   ibv_pd* domain = nullptr;
   ibv_cq* completions = nullptr;
   ibv_srq* shared_receives = nullptr;  // or, when there is none:

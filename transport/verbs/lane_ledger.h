@@ -29,7 +29,8 @@ class LaneLedger {
 
   explicit LaneLedger(uint32_t capacity) : entries_(capacity) {}
 
-  uint32_t next_sequence() const {  // The sequence number of the next entry.
+  // The sequence number of the next entry.
+  uint32_t next_sequence() const {
     return (first_ + static_cast<uint32_t>(entries_.size())) & kSequenceMask;
   }
   // Whether the next entry, of `bytes`, should be signaled; the last one of a batch always is.

@@ -50,7 +50,8 @@ struct VerbsQueuePair : QueuePairState {
   LaneConfig lane_config;
 };
 
-class PostBatch {  // A batch of work requests of one queue pair: one chain per lane.
+// A batch of work requests of one queue pair: one chain per lane.
+class PostBatch {
  public:
   static constexpr size_t kCapacity = 32;
 

@@ -24,7 +24,8 @@ class StandbyLane {
   static Result<std::unique_ptr<StandbyLane>> create(const VerbsDevice& device,
                                                      const LaneConfig& lanes, QueuePairId id,
                                                      uint32_t flow_label);
-  static constexpr Bytes memory() {  // Memory of a standby lane.
+  // Memory of a standby lane.
+  static constexpr Bytes memory() {
     return sizeof(StandbyLane) + sizeof(Buffers) + kCompletions * kDeviceWorkRequestBytes;
   }
 

@@ -90,7 +90,8 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
  private:
   using QueuePair = VerbsQueuePair;
 
-  struct LaneRef {  // The lane that a queue pair of the device belongs to.
+  // The lane that a queue pair of the device belongs to.
+  struct LaneRef {
     QueuePair* queue_pair = nullptr;
     uint8_t lane = 0;  // or StandbyLane::kLaneNumber
   };

@@ -49,7 +49,8 @@ void encode_bth(const Bth& bth, uint8_t* to) {
   store_be32((bth.psn & kLow24) | (bth.ack_request ? kBthAckRequest : 0), to + 8);
 }
 
-bool decode_bth(const uint8_t* from, Bth& bth) {  // Reads kBthBytes.
+// Reads kBthBytes.
+bool decode_bth(const uint8_t* from, Bth& bth) {
   const uint64_t first = load_be64(from);
   const uint32_t last = load_be32(from + 8);
   bth.opcode = static_cast<Opcode>(first >> 56);

@@ -60,7 +60,8 @@ inline PacketKind classify(std::span<const uint8_t> datagram) {
   return PacketKind::kMalformed;
 }
 
-struct DataHeader {                // One packet of a write.
+// One packet of a write.
+struct DataHeader {
   Opcode opcode = Opcode::kWrite;  // kWrite or kWriteWithImm
   // The sender needs an acknowledgement to continue: the receiver should not wait for more packets.
   bool ack_request = false;
@@ -189,7 +190,8 @@ enum class Syndrome : uint8_t {
   kQuestion = 3,  // it was a question, and has arrived
 };
 
-struct Nak {  // The refusal of one data packet.
+// The refusal of one data packet.
+struct Nak {
   uint32_t destination_qp = 0;
   uint32_t psn = 0;             // of the refused packet; of a question: the bytes of its datagram
   uint32_t echo_timestamp = 0;  // of the refused packet: identifies the transmission

@@ -11,7 +11,8 @@
 
 namespace pacecar::roce {
 
-struct Route {  // Source and destination, with the UDP ports; both of the same IP version.
+// Source and destination, with the UDP ports; both of the same IP version.
+struct Route {
   const Address& source;
   const Address& destination;
   // The IPv4 header's identification, flags and offset as one word.
@@ -68,7 +69,8 @@ class IdentificationEffect {
   Multiplier backward_;  // the inverse
 };
 
-class IdentificationEffects {  // A cache, because datagrams of the same sizes come again and again.
+// A cache, because datagrams of the same sizes come again and again.
+class IdentificationEffects {
  public:
   const IdentificationEffect& of_size(size_t datagram_bytes) {
     IdentificationEffect& effect = effects_[datagram_bytes / 4 % effects_.size()];

@@ -43,7 +43,8 @@ inline constexpr uint32_t kIpv4Fragment = 0x5043'4000;
 // The same word as UDP sockets send it, without an identification.
 inline constexpr uint32_t kIpv4Unidentified = 0x0000'4000;
 
-struct TxPacket {  // One datagram to send: header, payload and trailer, gathered in this order.
+// One datagram to send: header, payload and trailer, gathered in this order.
+struct TxPacket {
   std::span<const uint8_t> header;   // valid until PacketIo::send returns
   std::span<const uint8_t> payload;  // in registered memory; may be empty
   std::span<const uint8_t> trailer;  // valid until PacketIo::send returns; may be empty

@@ -46,7 +46,8 @@ constexpr bool has_payload(Shape shape) {
 // Calls visit(field) for each field behind the BTH, in the order of the wire.
 template <typename P, typename Visit>
 void visit_headers(Shape shape, P& packet, Visit visit) {
-  const auto visit_word = [&](auto& high, auto& low24) {  // A word of two fields: 8 and 24 bits.
+  // A word of two fields: 8 and 24 bits.
+  const auto visit_word = [&](auto& high, auto& low24) {
     uint32_t word = uint32_t{high} << 24 | (low24 & kPsnMask);
     visit(word);
     if constexpr (!std::is_const_v<P>) {

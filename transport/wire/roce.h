@@ -60,7 +60,8 @@ enum class Kind : uint8_t {
   kCnp
 };
 
-struct Shape {  // The properties of an opcode's packets.
+// The properties of an opcode's packets.
+struct Shape {
   Kind kind = Kind::kUnknown;
   bool first = false;  // of its message
   bool last = false;
@@ -142,7 +143,8 @@ inline constexpr size_t kMaxHeaderBytes = kBthBytes + kAtomicEthBytes;
 inline constexpr size_t kMaxTrailerBytes = 3 + kIcrcBytes;
 inline constexpr Bytes kMaxMessageBytes = Bytes{1} << 31;  // 9.4.1
 
-struct Packet {  // One packet. Fields that its opcode does not have are 0.
+// One packet. Fields that its opcode does not have are 0.
+struct Packet {
   Opcode opcode = Opcode::kAck;
   bool unreliable = false;  // of UC: a send or a write
   bool ack_request = false;

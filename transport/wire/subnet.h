@@ -9,14 +9,16 @@
 
 namespace pacecar {
 
-struct Subnet {        // An interface's address with the length of its subnet's prefix.
+// An interface's address with the length of its subnet's prefix.
+struct Subnet {
   uint32_t ip = 0;     // 192.0.2.1 is 0xC0000201
   uint8_t prefix = 0;  // 0: not known, or not IPv4
 
   bool operator==(const Subnet&) const = default;
 };
 
-inline uint32_t ipv4_of(const Address& address) {  // 0: not IPv4.
+// 0: not IPv4.
+inline uint32_t ipv4_of(const Address& address) {
   return is_ipv4(address) ? wire::load_be32(address.ip.data() + kIpv4Prefix.size()) : 0;
 }
 

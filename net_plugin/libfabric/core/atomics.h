@@ -7,7 +7,8 @@
 
 namespace pacecar::fabric {
 
-enum class AtomicOp : uint8_t {  // As fi_op numbers them.
+// As fi_op numbers them.
+enum class AtomicOp : uint8_t {
   kMin,
   kMax,
   kSum,

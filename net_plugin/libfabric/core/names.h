@@ -25,7 +25,8 @@ class Names {
     numbers_.emplace(name, number);
     return number;
   }
-  bool remove(uint64_t number) {  // False: no name has this number.
+  // False: no name has this number.
+  bool remove(uint64_t number) {
     if (find(number) == nullptr) return false;
     auto [at, end] = numbers_.equal_range(*names_[number]);
     while (at != end && at->second != number) ++at;

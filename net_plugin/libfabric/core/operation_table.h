@@ -16,7 +16,8 @@ class OperationTable {
 
   bool full() const { return used_ >= capacity_; }
 
-  std::pair<uint64_t, Operation*> take() {  // Not while it is full. The number is never 0.
+  // Not while it is full. The number is never 0.
+  std::pair<uint64_t, Operation*> take() {
     if (free_.empty()) {
       free_.push_back(static_cast<uint32_t>(entries_.size()));
       entries_.emplace_back();
@@ -29,7 +30,8 @@ class OperationTable {
     taken.operation = Operation();
     return {uint64_t{++taken.generation} << 32 | index, &taken.operation};
   }
-  Operation* find(uint64_t number) {  // nullptr: no outstanding operation has this number.
+  // nullptr: no outstanding operation has this number.
+  Operation* find(uint64_t number) {
     const uint64_t index = number & 0xffffffff;
     if (index >= entries_.size()) return nullptr;
     Entry& found = entries_[index];

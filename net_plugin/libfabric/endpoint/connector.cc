@@ -15,7 +15,8 @@ constexpr auto kPollInterval = std::chrono::microseconds(200);
 // For a connection's kHello, which takes a round trip, while further connections wait.
 constexpr auto kHelloTime = std::chrono::milliseconds(100);
 
-Frame hello_to(const Peer& peer) {  // The first frame of a connection to the peer.
+// The first frame of a connection to the peer.
+Frame hello_to(const Peer& peer) {
   return {.kind = FrameKind::kHello, .tag = peer.remote_token[0], .data = peer.remote_token[1]};
 }
 

@@ -51,7 +51,8 @@ class Connector {
   std::unique_ptr<EndpointBootstrap> bootstrap_;
   std::unique_ptr<Listener> listener_;
   Clock::time_point polled_at_{};
-  struct Unidentified {  // An accepted connection without a kHello yet: the peer is unknown.
+  // An accepted connection without a kHello yet: the peer is unknown.
+  struct Unidentified {
     std::unique_ptr<Inbox> inbox;
     Clock::time_point begun;
   };

@@ -123,7 +123,8 @@ ssize_t Endpoint::receive(const ReceiveRequest& request) {
 
 // --- progress ---
 
-void Endpoint::poll_nic() {  // Polls the NIC by one of the connections, which serves all.
+// Polls the NIC by one of the connections, which serves all.
+void Endpoint::poll_nic() {
   if (shared_turns_ > 0) {
     --shared_turns_;
     if (++turns_without_nic_ < kTurnsWithoutNic) return;

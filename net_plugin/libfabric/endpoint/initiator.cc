@@ -46,7 +46,8 @@ Frame frame_of(const OperationRequest& request, FrameKind kind, size_t payload, 
   return frame;
 }
 
-int error_of(uint64_t status) {  // The fi_errno of a Status that a peer has sent.
+// The fi_errno of a Status that a peer has sent.
+int error_of(uint64_t status) {
   constexpr std::array<int, 4> kErrors = {0, FI_ENOKEY, FI_EACCES, FI_EOPNOTSUPP};
   return status < kErrors.size() ? kErrors[status] : FI_EIO;
 }

@@ -32,7 +32,8 @@ struct Local {
   size_t bytes() const { return total(all()); }
   // The segments of a kDirect frame: its pieces, by their addresses in this process.
   std::vector<uint8_t> segments() const;
-  bool forget(MemoryRegion& region) {  // The region is being closed. False: it was not used.
+  // The region is being closed. False: it was not used.
+  bool forget(MemoryRegion& region) {
     const bool used = std::ranges::count(regions, &region) > 0;
     std::ranges::replace(regions, &region, nullptr);
     return used;
@@ -43,7 +44,8 @@ struct Local {
   Result<void> copy_in(std::span<const uint8_t> from) const;
 };
 
-struct Bounce {  // A bounce buffer: host memory in place of GPU memory.
+// A bounce buffer: host memory in place of GPU memory.
+struct Bounce {
   explicit Bounce(uint64_t size) : host(std::max<uint64_t>(size, 1)), bytes(size) {}
   // Each returns null if `local` has no GPU memory. with() is filled with its bytes; into() is
   // copied to it later. Errors: as Local::copy_out.

@@ -29,7 +29,8 @@ struct Receive {
   std::shared_ptr<SharedBuffer> shared;  // for FI_MULTI_RECV
 };
 
-struct ReceiveRequest {  // A receive that the application posts, or a peek.
+// A receive that the application posts, or a peek.
+struct ReceiveRequest {
   bool tagged = false;
   uint64_t tag = 0;
   uint64_t ignore = 0;  // bits of the tag that are not compared
@@ -37,8 +38,10 @@ struct ReceiveRequest {  // A receive that the application posts, or a peek.
   Receive receive;
 };
 
-struct OperationRequest {  // A send, write, read or atomic that the application starts.
-  bool injects() const {   // Whether the call copies the bytes.
+// A send, write, read or atomic that the application starts.
+struct OperationRequest {
+  // Whether the call copies the bytes.
+  bool injects() const {
     return frame.kind != FrameKind::kRead && (inject || (flags & FI_INJECT) != 0);
   }
 
@@ -74,7 +77,8 @@ struct Operation {
   Kind kind = Kind::kOffer;
   // Stores the peer's segments. False: they are not of `bytes` bytes.
   bool take_segments(std::span<const uint8_t> payload, uint64_t bytes);
-  std::span<const uint8_t> segment_bytes() const {  // Its segments, as the payload of a frame.
+  // Its segments, as the payload of a frame.
+  std::span<const uint8_t> segment_bytes() const {
     return {reinterpret_cast<const uint8_t*>(segments.data()),
             segment_count * sizeof(RemoteSegment)};
   }

@@ -15,12 +15,14 @@
 
 namespace pacecar::fabric {
 
-struct IncomingStream {  // Frames from a peer, over one of its connections or through memory.
+// Frames from a peer, over one of its connections or through memory.
+struct IncomingStream {
   std::unique_ptr<FrameSource> source;
   std::optional<FrameReader> reading;  // rest of the oldest message
 };
 
-struct Failure {  // That a peer is lost, until the endpoint fails it (Endpoint::fail_lost_peers).
+// That a peer is lost, until the endpoint fails it (Endpoint::fail_lost_peers).
+struct Failure {
   enum class When : uint8_t {
     kDrained,   // when its earlier frames are received
     kSendsNow,  // as kDrained, but sends to it fail at once

@@ -129,7 +129,8 @@ ssize_t Receiver::post(bool with_tag, const Pattern& pattern, const Receive& rec
   if (messages.receives().size() >= max_posted_ || !state_.can_receive()) return -FI_EAGAIN;
   messages.post(pattern, receive);
   const auto mine = std::prev(messages.receives().end());
-  while (true) {  // The receive takes unexpected messages that match it.
+  // The receive takes unexpected messages that match it.
+  while (true) {
     const auto at = messages.message_for(pattern);
     if (at == messages.messages().end()) return 0;
     const Unexpected message = take_unexpected(messages, at);

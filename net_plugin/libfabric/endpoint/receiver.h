@@ -25,7 +25,8 @@ class Receiver {
   void forget_messages_of(const Peer& peer);
   // Whether a message of the peer, or a receive from it alone, waits.
   bool knows(const Peer& peer);
-  bool is_full() const {  // Whether further messages wait until receives are posted.
+  // Whether further messages wait until receives are posted.
+  bool is_full() const {
     return unexpected_bytes_ + frame_bytes(kEagerBytes) > kMaxUnexpectedBytes;
   }
   // The region is being closed: receives into its GPU memory fail.
@@ -36,7 +37,8 @@ class Receiver {
   size_t min_multi_receive = 64;
 
  private:
-  struct Unexpected {  // An unexpected message: it matched no posted receive.
+  // An unexpected message: it matched no posted receive.
+  struct Unexpected {
     Peer* peer = nullptr;
     Frame frame;
     std::vector<uint8_t> payload;

@@ -10,7 +10,8 @@ namespace {
 
 constexpr uint32_t kMaxServedPerPeer = 1024;  // so that a peer leaves room for others
 
-bool reads(const Frame& atomic) {  // Whether this atomic reads without operands.
+// Whether this atomic reads without operands.
+bool reads(const Frame& atomic) {
   return atomic.operation == static_cast<uint8_t>(AtomicOp::kRead);
 }
 
@@ -33,7 +34,8 @@ bool has_sound_segments(const FrameView& read) {
          by_puts == (segments > 0);
 }
 
-uint64_t access_of(const Frame& request) {  // The access that a request needs.
+// The access that a request needs.
+uint64_t access_of(const Frame& request) {
   const bool read =
       request.kind == FrameKind::kRead || (request.kind == FrameKind::kAtomic && reads(request));
   return read ? FI_REMOTE_READ : FI_REMOTE_WRITE;

@@ -24,7 +24,8 @@ constexpr uint64_t kListenerWithinHost = ~uint64_t{0};
 // Calls of epoll_wait in one poll, so that it handles, say, the greeting of a call just accepted.
 constexpr int kRounds = 4;
 
-struct UnixAddress {  // An abstract address: valid in this network namespace, without a file.
+// An abstract address: valid in this network namespace, without a file.
+struct UnixAddress {
   explicit UnixAddress(const Address& name) {
     const std::string text = "pacecar-fi-" + to_string(name);
     std::memcpy(address.sun_path + 1, text.data(), text.size());
@@ -231,7 +232,8 @@ ssize_t EndpointBootstrap::receive_some(const Call& call, std::span<char> place,
   return received;
 }
 
-bool EndpointBootstrap::receive(Call& call) {  // False: the socket is closed or broken.
+// False: the socket is closed or broken.
+bool EndpointBootstrap::receive(Call& call) {
   while (true) {
     if (call.received == sizeof(Greeting)) {  // nothing may follow a greeting
       char more = 0;

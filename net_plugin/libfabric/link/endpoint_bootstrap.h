@@ -31,7 +31,8 @@ namespace pacecar::fabric {
 // A name for another host, which has scopes of its own.
 inline Address without_scope(const Address& name) { return {.ip = name.ip, .port = name.port}; }
 
-struct Greeting {  // As sent over the socket, in the byte order of the hosts.
+// As sent over the socket, in the byte order of the hosts.
+struct Greeting {
   static constexpr uint64_t kMagic = 0x3330694672636350;  // "PccrFi03"
   uint64_t magic = kMagic;
   uint64_t instance = 0;  // of the endpoint: a later endpoint may have the same name

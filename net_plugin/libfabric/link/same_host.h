@@ -67,7 +67,8 @@ class SharedSender {
   void post(uint32_t slot, size_t bytes);
   uint64_t posted() const { return posted_; }
   Result<uint64_t> consumed() const;  // Errors: kPeer.
-  bool must_wake_receiver() const {   // Whether the receiver sleeps although there are messages.
+  // Whether the receiver sleeps although there are messages.
+  bool must_wake_receiver() const {
     return ring_->resting.load(std::memory_order_relaxed) &&
            ring_->consumed.load(std::memory_order_relaxed) != posted_;
   }

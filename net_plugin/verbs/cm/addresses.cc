@@ -29,7 +29,8 @@ void put(const Address& address, sockaddr_storage* to) {
 
 uint16_t any_port() { return static_cast<uint16_t>(kFirstAnyPort + random_word() % kAnyPorts); }
 
-int bind_to(Id& id, const sockaddr* address) {  // 0 or an errno.
+// 0 or an errno.
+int bind_to(Id& id, const sockaddr* address) {
   const auto wanted = from_sockaddr(address);
   if (!wanted) return EINVAL;
   Address own = *wanted;

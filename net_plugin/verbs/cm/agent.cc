@@ -64,7 +64,8 @@ void Agent::post_receive(uint32_t slot) {
   PACECAR_CHECK(nic_.nic().post_receives(id_, {&request, 1}) == 1);
 }
 
-uint32_t Agent::new_id() {  // Random, so only readers of a connection's messages can end it.
+// Random, so only readers of a connection's messages can end it.
+uint32_t Agent::new_id() {
   uint32_t id = 0;
   do id = random_word();
   while (id == 0 || ends_.contains(id));

@@ -22,12 +22,14 @@ namespace pacecar::ibverbs::cm {
 struct CmDevice;
 struct Id;
 
-struct Peer {  // The source or destination of a message.
+// The source or destination of a message.
+struct Peer {
   Gid gid{};
   uint32_t slot = 0;  // of its process
 };
 
-struct End {  // One end of a connection, or of a lookup of a UD service (SIDR).
+// One end of a connection, or of a lookup of a UD service (SIDR).
+struct End {
   End(Id& user, uint32_t local_id, Duration limit) : connection(local_id, limit), id(&user) {}
   End(const End&) = delete;
   End& operator=(const End&) = delete;

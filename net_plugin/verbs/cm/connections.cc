@@ -171,7 +171,8 @@ int refuse(Id& id, const void* data, size_t length) {
   return 0;
 }
 
-void drop_end(Id& id) {  // Rejects or disconnects, unless the peer has done so.
+// Rejects or disconnects, unless the peer has done so.
+void drop_end(Id& id) {
   if (id.end == nullptr) return;
   const ConnectionCall call(id);
   if (id.end->connection.state() == Connection::State::kRequested) (void)refuse(id, nullptr, 0);

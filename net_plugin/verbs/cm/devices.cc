@@ -21,7 +21,8 @@ struct Devices {
   std::map<ibv_device*, std::unique_ptr<CmDevice>> open;
 };
 
-Devices& devices() {  // A forked child begins anew.
+// A forked child begins anew.
+Devices& devices() {
   static Devices* instance = new Devices;
   [[maybe_unused]] static const int registered =
       pthread_atfork(nullptr, nullptr, [] { instance = new Devices; });
@@ -63,7 +64,8 @@ void disconnect_peers() {
   });
 }
 
-CmDevice* opened(ibv_device* device) {  // Null with errno.
+// Null with errno.
+CmDevice* opened(ibv_device* device) {
   const std::lock_guard lock(devices().mutex);
   auto& known = devices().open[device];
   if (known != nullptr) return known.get();
@@ -86,7 +88,8 @@ CmDevice* opened(ibv_device* device) {  // Null with errno.
   return known.get();
 }
 
-Id* listener_for(const Message& request, CmDevice& device) {  // With the process's mutex.
+// With the process's mutex.
+Id* listener_for(const Message& request, CmDevice& device) {
   for (Id* const id : process().listeners) {
     const uint16_t port = port_of(*id, true);
     if (service_of(static_cast<uint16_t>(id->ps), port) != request.service) continue;
@@ -95,7 +98,8 @@ Id* listener_for(const Message& request, CmDevice& device) {  // With the proces
   return nullptr;
 }
 
-void raise_request(Id& listener, Id& id, const Message& request) {  // With the process's mutex.
+// With the process's mutex.
+void raise_request(Id& listener, Id& id, const Message& request) {
   rdma_cm_event event{.id = &id, .listen_id = &listener, .event = RDMA_CM_EVENT_CONNECT_REQUEST};
   const auto user =
       std::span(request.private_data).first(private_bytes(request.kind)).subspan(IpHeader::kBytes);

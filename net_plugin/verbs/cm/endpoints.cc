@@ -9,7 +9,8 @@
 namespace pacecar::ibverbs::cm {
 namespace {
 
-struct AddressInfo : rdma_addrinfo {  // With the addresses that rdma_addrinfo points to.
+// With the addresses that rdma_addrinfo points to.
+struct AddressInfo : rdma_addrinfo {
   void set_source(const sockaddr* address, socklen_t length) {
     ai_src_addr = static_cast<sockaddr*>(std::memcpy(&source, address, length));
     ai_src_len = length;

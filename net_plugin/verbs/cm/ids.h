@@ -43,7 +43,8 @@ struct Channel : rdma_event_channel {
   std::vector<Event*> unread;  // guarded by Process::mutex
 };
 
-struct CmDevice {  // A device that ids use. It is never closed, as programs may keep its objects.
+// A device that ids use. It is never closed, as programs may keep its objects.
+struct CmDevice {
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;  // for ids without a domain of the program
   std::unique_ptr<Agent> agent;

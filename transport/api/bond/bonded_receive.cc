@@ -35,7 +35,8 @@ class BondedReceive final : public ReceiveConnection, public BondedEnd {
     LaneMask lanes = 0;       // on which it was posted; 0: not yet
     uint64_t first_slot = 0;  // of the buffers that were posted
   };
-  struct Arrived {  // The messages received in one posted buffer, over all lanes.
+  // The messages received in one posted buffer, over all lanes.
+  struct Arrived {
     bool all = true;
     MessageFailure failure = MessageFailure::kNone;
     Bytes bytes = 0;
@@ -116,7 +117,8 @@ Result<Request*> BondedReceive::irecv(std::span<const ReceiveBuffer> buffers) {
   return &receive;
 }
 
-void BondedReceive::post(Receive& receive) {  // Posts the unfilled buffers on all lanes.
+// Posts the unfilled buffers on all lanes.
+void BondedReceive::post(Receive& receive) {
   const auto buffers = std::span(receive.buffers).first(receive.count);
   receive.lanes = alive_lanes(lanes_);
   receive.first_slot = next_slot_;

@@ -53,7 +53,8 @@ std::array<Bytes, kMaxLanes> split(Bytes size, std::span<const LaneMeter> lanes,
   PACECAR_CHECK(usable != 0 && lanes.size() <= kMaxLanes);
   const Rates rates = assumed_rates(lanes);
   std::array<Bytes, kMaxLanes> parts{};
-  const auto free_at = [&](size_t lane) {  // When the lane's backlog will be done.
+  // When the lane's backlog will be done.
+  const auto free_at = [&](size_t lane) {
     return static_cast<double>(lanes[lane].outstanding()) / rates[lane];
   };
   // By free_at(). An insertion sort: for std::ranges::sort GCC 12 warns of impossible indices.

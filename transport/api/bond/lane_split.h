@@ -10,7 +10,8 @@
 
 namespace pacecar {
 
-class LaneMeter {  // The rate of a lane while it has a backlog.
+// The rate of a lane while it has a backlog.
+class LaneMeter {
  public:
   void on_posted(Bytes bytes, Instant now);
   void on_done(Bytes bytes, Instant now);

@@ -184,7 +184,8 @@ Result<std::optional<FlushId>> GpuContext::start_flush(size_t nic, const Memory*
   return std::nullopt;
 }
 
-Result<void> GpuContext::flush_without_read(const void* data) {  // For NICs that never read.
+// For NICs that never read.
+Result<void> GpuContext::flush_without_read(const void* data) {
   ASSIGN_OR_RETURN(const auto kind, kind_of_pointer(gpus_->driver(), data));
   const auto gpu = std::ranges::find(gpus_->gpus(), kind.device, &Gpu::device);
   if (kind.cuda && gpu != gpus_->gpus().end() && gpu->orders_writes) return {};

@@ -23,13 +23,15 @@ namespace {
 
 constexpr uint32_t kMaxSends = kMaxRequests * kMaxReceiveBuffers;
 
-struct Part {  // Part of a staged message: a buffer in GPU memory, and its place in the ring.
+// Part of a staged message: a buffer in GPU memory, and its place in the ring.
+struct Part {
   std::shared_ptr<StagedRange> range;  // null: the NIC reaches the buffer
   void* device = nullptr;
   uint8_t* pinned = nullptr;
 };
 
-struct Sending {  // A message, or a put.
+// A message, or a put.
+struct Sending {
   const void* data = nullptr;
   size_t size = 0;
   int tag = 0;
@@ -51,7 +53,8 @@ struct StagedRequest : MessageRequest {
   TestResult result;
 };
 
-class Stage {  // Common to both ends: the ring, and a fixed number of requests.
+// Common to both ends: the ring, and a fixed number of requests.
+class Stage {
  public:
   Stage(const Staging& staging, size_t requests)
       : staging_(staging),
@@ -59,7 +62,8 @@ class Stage {  // Common to both ends: the ring, and a fixed number of requests.
         count_(requests) {
     for (size_t i = requests; i-- > 0;) free_.push_back(&requests_[i]);
   }
-  ~Stage() {  // The inner connection must be closed.
+  // The inner connection must be closed.
+  ~Stage() {
     for (const auto& engine : engines_) engine->wait();
     if (memory_ == nullptr) return;
     (void)staging_.context->deregister_memory(staging_.nic, memory_);  // the NIC exists: no error
@@ -98,7 +102,8 @@ class Stage {  // Common to both ends: the ring, and a fixed number of requests.
     request->piece = pinned_->bytes().data() + *offset;
     return request;
   }
-  StagedRequest* take_plain() {  // A request without a piece; one must be free.
+  // A request without a piece; one must be free.
+  StagedRequest* take_plain() {
     StagedRequest* const request = free_.back();
     free_.pop_back();
     request->taken = true;
@@ -149,7 +154,8 @@ class Stage {  // Common to both ends: the ring, and a fixed number of requests.
   RingSpace space_{kPinnedRingBytes};
 };
 
-constexpr size_t rounded(size_t bytes) {  // The space that a piece takes in the ring.
+// The space that a piece takes in the ring.
+constexpr size_t rounded(size_t bytes) {
   return (bytes + RingSpace::kAlignment - 1) / RingSpace::kAlignment * RingSpace::kAlignment;
 }
 
@@ -206,7 +212,8 @@ class StagedSendConnection final : public SendConnection, public CopyingConnecti
   FlowView flow() const override { return inner_->flow(); }
   void send_now() override { inner_->send_now(); }
 
-  void advance() override {  // Posts, in order, the messages that are in host memory.
+  // Posts, in order, the messages that are in host memory.
+  void advance() override {
     for (; !waiting_.empty(); waiting_.pop_front()) {
       StagedRequest& oldest = *waiting_.front();
       const auto copied = oldest.copying ? oldest.event.done() : Result<bool>(true);

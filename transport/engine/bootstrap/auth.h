@@ -14,7 +14,8 @@
 
 namespace pacecar::bootstrap {
 
-struct ClusterKey {  // The key that the hosts of a cluster share; empty: none.
+// The key that the hosts of a cluster share; empty: none.
+struct ClusterKey {
   std::vector<uint8_t> bytes;
 
   explicit operator bool() const { return !bytes.empty(); }

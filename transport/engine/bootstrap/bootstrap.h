@@ -39,7 +39,8 @@ struct Reach {
 
 }  // namespace bootstrap
 
-class BootstrapSession {  // The accepted side of one connection. It may outlive its listener.
+// The accepted side of one connection. It may outlive its listener.
+class BootstrapSession {
  public:
   enum class State {
     kWaiting,    // for the owner's answer, or for the peer to confirm it
@@ -83,7 +84,8 @@ class BootstrapSession {  // The accepted side of one connection. It may outlive
   State state_ = State::kWaiting;
 };
 
-class BootstrapListener {  // Accepts any number of connections, until it is destroyed.
+// Accepts any number of connections, until it is destroyed.
+class BootstrapListener {
  public:
   // Listens on that IP. The handle carries it and the identity, so peers must be able to reach it.
   // `handshake_timeout` limits the time until a caller's offer, and then that until its

@@ -16,7 +16,8 @@
 
 namespace pacecar::bootstrap {
 
-class Socket : public FileDescriptor {  // Errors are left in errno.
+// Errors are left in errno.
+class Socket : public FileDescriptor {
  public:
   using FileDescriptor::FileDescriptor;
   static constexpr int kBacklog = 256;

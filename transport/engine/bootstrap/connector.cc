@@ -113,7 +113,8 @@ std::string BootstrapConnector::no_connection(std::string_view since) const {
                      named ? ip_to_string(local_) : "this host", peer(), since, cause, cure);
 }
 
-BootstrapConnector::Step BootstrapConnector::advance(Instant now) {  // True: answered.
+// True: answered.
+BootstrapConnector::Step BootstrapConnector::advance(Instant now) {
   while (stage_ < Stage::kAnswered) {
     const Step step = stage_ == Stage::kWaiting      ? start(now)
                       : stage_ == Stage::kConnecting ? finish_connect(now)

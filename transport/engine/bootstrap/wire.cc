@@ -15,7 +15,8 @@ namespace {
 constexpr uint32_t kHandleMagic = 0x50435248;  // "PCRH"
 constexpr uint32_t kFrameMagic = 0x50435246;   // "PCRF"
 
-struct HandleBytes {  // The bytes of a handle; integers are big-endian.
+// The bytes of a handle; integers are big-endian.
+struct HandleBytes {
   std::array<uint8_t, 4> magic;
   std::array<uint8_t, 4> version;
   std::array<uint8_t, 4> port;

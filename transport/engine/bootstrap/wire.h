@@ -23,7 +23,8 @@
 
 namespace pacecar {
 
-struct BootstrapHandle {  // The listener's handle, which the application carries to its peers.
+// The listener's handle, which the application carries to its peers.
+struct BootstrapHandle {
   std::array<uint8_t, 128> bytes{};
 };
 
@@ -64,7 +65,8 @@ enum class ReplyStatus : uint8_t {
   kStale = 2,  // refused: the offer refers to a flow that has ended
 };
 
-struct Frame {  // A frame on the wire; the largest is a reply.
+// A frame on the wire; the largest is a reply.
+struct Frame {
   static constexpr size_t kMaxBytes = kHeaderBytes + sizeof(Mac) + 1 + kMaxBootstrapPayload;
   std::array<uint8_t, kMaxBytes> bytes;
   size_t size = 0;
@@ -88,7 +90,8 @@ struct FrameHeader {
 
 FrameHeader parse_header(std::span<const uint8_t, kHeaderBytes> bytes, FrameType expected);
 
-struct SealedBody {  // A body that starts with a MAC; `content` is the rest.
+// A body that starts with a MAC; `content` is the rest.
+struct SealedBody {
   Mac mac;
   std::span<const uint8_t> content;
 };

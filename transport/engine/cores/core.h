@@ -71,7 +71,8 @@ class Core {
     FlowLimits limits;
     Instant now;
   };
-  class Hold {  // Holds the lock, with priority over turns.
+  // Holds the lock, with priority over turns.
+  class Hold {
    public:
     explicit Hold(Core& core) : core_(core) {
       core_.waiting_.fetch_add(1);

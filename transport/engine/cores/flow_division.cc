@@ -63,7 +63,8 @@ void FlowDivision::on_acked(uint32_t index, Bytes bytes, Instant now) {
   adapt();
 }
 
-void FlowDivision::adapt() {  // Only the rates of cores that were busy for the whole period count.
+// Only the rates of cores that were busy for the whole period count.
+void FlowDivision::adapt() {
   const auto cores = std::span(cores_).first(count_);
   uint64_t shares = 0;
   Bytes acked = 0;

@@ -65,7 +65,8 @@ class MultiCoreNic final : public Nic {
     std::vector<Lane> lanes;   // by core
     uint32_t broken_lane = 0;  // the lane that broke it
   };
-  struct CoreOfFlow {  // A core's state of a flow: its reports, and the limits sent to it.
+  // A core's state of a flow: its reports, and the limits sent to it.
+  struct CoreOfFlow {
     Bytes in_flight = 0;
     Bytes sent = 0;
     Duration rtt;

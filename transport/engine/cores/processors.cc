@@ -46,7 +46,8 @@ uint32_t Processors::count() const {
   return static_cast<uint32_t>(std::max(hwloc_bitmap_weight(usable_.get()), 0));
 }
 
-void Processors::bind_this_thread() const {  // If binding fails, the thread runs anywhere.
+// If binding fails, the thread runs anywhere.
+void Processors::bind_this_thread() const {
   if (hwloc_bitmap_iszero(usable_.get())) return;
   hwloc_set_cpubind(topology_.get(), usable_.get(), HWLOC_CPUBIND_THREAD);
 }

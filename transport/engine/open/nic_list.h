@@ -21,7 +21,8 @@ enum class NicKind : uint8_t {
   kOfi,       // a provider of libfabric: ofi:PROVIDER[:DOMAIN]; used only if it is named
 };
 
-struct NicCandidate {  // A NIC that a process could use.
+// A NIC that a process could use.
+struct NicCandidate {
   NicKind kind = NicKind::kSoftUdp;
   std::string device;
   std::string arguments = {};  // of a DPDK device: "role=client,id=0"

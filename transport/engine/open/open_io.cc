@@ -77,7 +77,8 @@ Result<std::vector<std::unique_ptr<PacketIo>>> open_ios(const Params& params,
 
 Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_ptr<PacketIo> io,
                                               const LogSink& log) {
-  if (!params.fault.empty()) {  // Faults first, so that the capture shows what the protocol sees.
+  // Faults first, so that the capture shows what the protocol sees.
+  if (!params.fault.empty()) {
     ASSIGN_OR_RETURN(const auto fault, parse_fault(params.fault));
     io = inject_faults(std::move(io), fault);
   }

@@ -70,7 +70,8 @@ std::pair<std::string, std::string> provider_and_domain(const std::string& devic
   return {device.substr(0, colon), device.substr(colon + 1)};
 }
 
-uint64_t guid_of(const OfiProvider& provider) {  // The same number in all processes of this host.
+// The same number in all processes of this host.
+uint64_t guid_of(const OfiProvider& provider) {
   uint64_t guid = 14695981039346656037U;
   for (const char letter : provider.name + ":" + provider.domain) {
     guid = (guid ^ static_cast<uint8_t>(letter)) * 1099511628211U;

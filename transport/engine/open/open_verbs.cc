@@ -23,7 +23,8 @@ namespace {
 
 using Ports = std::vector<std::pair<std::string, VerbsPortInfo>>;  // by name
 
-Ports list_ports() {  // Several ports of a device are distinguished by number, as in NCCL.
+// Several ports of a device are distinguished by number, as in NCCL.
+Ports list_ports() {
   const auto infos = list_verbs_ports();
   if (!infos) return {};  // no kernel support: no RDMA NIC
   Ports ports;

@@ -53,7 +53,8 @@ struct OwnInterface {
   std::string subnet;  // "192.0.2.0/24"; empty: it is alone in it
 };
 
-OwnInterface interface_of(const Address& address) {  // The one with this address.
+// The one with this address.
+OwnInterface interface_of(const Address& address) {
   OwnInterface found;
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return found;

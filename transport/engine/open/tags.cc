@@ -7,7 +7,8 @@
 namespace pacecar {
 namespace {
 
-bool is_default(const Params& params, std::string_view name) {  // Row of param_table().
+// Row of param_table().
+bool is_default(const Params& params, std::string_view name) {
   const auto table = param_table();
   const auto row = std::ranges::find(table, name, &ParamInfo::name);
   return params.origin(static_cast<size_t>(row - table.begin())) == "default";

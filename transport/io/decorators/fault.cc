@@ -82,7 +82,8 @@ class FaultIo final : public PacketIoDecorator {
   std::vector<HeldPackets::node_type> handed_out_;  // by the last receive()
 };
 
-Fate FaultIo::next_fate() {  // Every packet has a generator of its own.
+// Every packet has a generator of its own.
+Fate FaultIo::next_fate() {
   Prng prng(stream_ + packets_++);
   Fate fate;
   fate.lost = prng.chance(config_.loss);

@@ -15,7 +15,8 @@
 
 namespace pacecar {
 
-struct PcapEndpoints {  // The input of the made-up headers of a datagram.
+// The input of the made-up headers of a datagram.
+struct PcapEndpoints {
   Address source;
   Address destination;
   Ecn ecn = Ecn::kNotCapable;

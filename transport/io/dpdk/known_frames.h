@@ -34,7 +34,8 @@ class KnownFrames {
   // 16 bytes, compared by one instruction if the processor has one.
   using Vector = uint64_t __attribute__((vector_size(16)));
 
-  struct Shape {  // Bits that are equal in all headers of one peer.
+  // Bits that are equal in all headers of one peer.
+  struct Shape {
     size_t ip_bytes = 0;
     alignas(16) Headers same{};
   };

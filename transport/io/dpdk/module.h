@@ -13,7 +13,8 @@
 
 namespace pacecar {
 
-struct DpdkModule {   // The one symbol of a module, `pacecar_module`.
+// The one symbol of a module, `pacecar_module`.
+struct DpdkModule {
   const char* build;  // a digest of all headers that both sides include, and of the compiler
   void (*open)();     // cast to the type that the loader knows
 };

@@ -67,7 +67,8 @@ DpdkPort::~DpdkPort() {
   close();
 }
 
-void DpdkPort::close() {  // With eal_mutex() held.
+// With eal_mutex() held.
+void DpdkPort::close() {
   if (name_.empty()) return;
   devices_in_use().erase(name_);
   run_on_interrupt_thread([&] {

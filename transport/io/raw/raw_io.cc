@@ -174,7 +174,8 @@ Result<UdpSocket> open_raw_socket(int protocol) {
                                               std::strerror(errno)));
 }
 
-bool accept_roce_only(int fd) {  // Accepts only unfragmented UDP datagrams to the port of RoCE v2.
+// Accepts only unfragmented UDP datagrams to the port of RoCE v2.
+bool accept_roce_only(int fd) {
   std::array<sock_filter, 7> code = {{
       BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 6),
       BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x3FFF, 4, 0),  // a fragment

@@ -56,7 +56,8 @@ size_t ReceiveRing::receive(int fd, std::span<RxPacket> packets) {
   return count;
 }
 
-int ReceiveRing::receive_one(int fd) {  // As recvmmsg for one message, but cheaper.
+// As recvmmsg for one message, but cheaper.
+int ReceiveRing::receive_one(int fd) {
   const ssize_t size = recvmsg(fd, &messages_[0].msg_hdr, MSG_DONTWAIT);
   if (size < 0) return -1;
   messages_[0].msg_len = static_cast<unsigned>(size);
@@ -97,7 +98,8 @@ bool ReceiveRing::next_message() {
   return false;
 }
 
-bool ReceiveRing::open(mmsghdr& message) {  // False for a message that was cut off or is empty.
+// False for a message that was cut off or is empty.
+bool ReceiveRing::open(mmsghdr& message) {
   msghdr& header = message.msg_hdr;
   if ((header.msg_flags & MSG_TRUNC) != 0 || message.msg_len == 0) return false;
   rest_ = {static_cast<const uint8_t*>(header.msg_iov->iov_base), message.msg_len};

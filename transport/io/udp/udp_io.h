@@ -16,7 +16,8 @@
 
 namespace pacecar {
 
-struct SocketConfig {     // For open_udp() and open_raw().
+// For open_udp() and open_raw().
+struct SocketConfig {
   std::string interface;  // "eth0"
   // One of its addresses, with port 0; none: preferred_address().
   std::optional<Address> address = std::nullopt;

@@ -94,7 +94,8 @@ Result<UdpSocket> open_bound(Address local, PortRange ports) {
                           ports.first, ports.last, ip_to_string(local)));
 }
 
-tl::unexpected<Error> refused(std::string_view what, std::string_view needed) {  // With errno.
+// With errno.
+tl::unexpected<Error> refused(std::string_view what, std::string_view needed) {
   return fail(ErrorCode::kSystem, fmt::format("the kernel refuses {} ({}): {} is needed", what,
                                               std::strerror(errno), needed));
 }

@@ -17,7 +17,8 @@ constexpr size_t kReceivedAt = 16;
 
 constexpr uint32_t kStandbyMagic = 0x50435331;  // "PCS1"
 
-bool possible(const RcLane& end) {  // Queue pairs 0 and 1 are for management.
+// Queue pairs 0 and 1 are for management.
+bool possible(const RcLane& end) {
   return end.queue_pair > 1 && end.queue_pair <= kPsnMask && end.first_psn <= kPsnMask;
 }
 

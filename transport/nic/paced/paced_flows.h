@@ -39,7 +39,8 @@ class PacedFlows : private NicFlows<NicFlow> {
   // When on_time or next_turn must be called next; Instant(): at once.
   Instant next_deadline() const { return ready().empty() ? timers_.next_deadline() : Instant(); }
 
-  struct Turn {  // One turn: what may leave at once from one queue pair.
+  // One turn: what may leave at once from one queue pair.
+  struct Turn {
     FlowId flow = 0;
     uint32_t slot = 0;
     Bytes bytes = 0;  // posted to the device in this turn

@@ -81,7 +81,8 @@ class PacedNic : public Nic, public NicPort, protected WaitingWork {
     QueuePair* qp = queue_pairs_[slot_of(id)].get();
     return qp != nullptr && qp->id == id ? qp : nullptr;
   }
-  QueuePair* find(QueuePairId id) const {  // A queue pair of the user: not one that is leaving.
+  // A queue pair of the user: not one that is leaving.
+  QueuePair* find(QueuePairId id) const {
     QueuePair* qp = find_any(id);
     return qp != nullptr && !qp->leaving() ? qp : nullptr;
   }

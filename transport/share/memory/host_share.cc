@@ -60,7 +60,8 @@ Result<FileDescriptor> open_directory(const std::string& path, bool make) {
   return directory;
 }
 
-uint64_t name_space(const char* path) {  // 0 if the kernel has no such namespace.
+// 0 if the kernel has no such namespace.
+uint64_t name_space(const char* path) {
   struct stat information {};
   return stat(path, &information) == 0 ? information.st_ino : 0;
 }

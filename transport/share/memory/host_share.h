@@ -58,7 +58,8 @@ class HostShare {
   ShareMember member_;
 };
 
-struct LinkSharer {  // A process that shares a link.
+// A process that shares a link.
+struct LinkSharer {
   struct Direction {
     LinkClaim claim;
     Rate taking;
@@ -67,7 +68,8 @@ struct LinkSharer {  // A process that shares a link.
 
     // As others count it.
     Rate demand() const { return lives ? claim.demand : Rate(); }
-    Rate part() const {  // The most that it uses.
+    // The most that it uses.
+    Rate part() const {
       return lives ? std::min({taking, claim.demand, learnt > Rate() ? learnt : taking}) : Rate();
     }
   };

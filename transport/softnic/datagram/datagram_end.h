@@ -14,7 +14,8 @@ namespace pacecar {
 
 class DatagramEnd;
 
-struct DatagramShared {  // What all such ends of a NIC share.
+// What all such ends of a NIC share.
+struct DatagramShared {
   DatagramShared(NicCore& nic, RocePackets& roce_packets)
       : core(nic), packets(roce_packets), ends(nic.queue_pairs.size()) {}
 

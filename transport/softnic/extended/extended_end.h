@@ -20,10 +20,12 @@ namespace pacecar {
 
 class ExtendedEnd;
 
-struct ExtendedShared {  // What all such ends of a NIC share.
+// What all such ends of a NIC share.
+struct ExtendedShared {
   explicit ExtendedShared(NicCore& core);
 
-  std::span<const uint8_t> body_of(std::span<const uint8_t> packet) const {  // Without its trailer.
+  // Without its trailer.
+  std::span<const uint8_t> body_of(std::span<const uint8_t> packet) const {
     return packet.first(packet.size() < trailer_bytes ? 0 : packet.size() - trailer_bytes);
   }
 

@@ -30,7 +30,8 @@ constexpr size_t trailer_bytes(Security security) {
   return kCounterBytes + (security == Security::kAuth ? kShortTagBytes : kTagBytes);
 }
 
-class PacketGuard {  // The seals of one connection.
+// The seals of one connection.
+class PacketGuard {
  public:
   enum class Verdict : uint8_t { kGood, kForged, kReplayed };
   struct Config {

@@ -33,7 +33,8 @@ void PathMtu::ask_again(Instant now) {
   deadline_ = now;
 }
 
-void PathMtu::advance() {  // To the state of the next round.
+// To the state of the next round.
+void PathMtu::advance() {
   switch (state_) {
     case State::kAskingFull:
       if (rounds_++ < kJoinedRounds) break;

@@ -41,7 +41,8 @@ size_t Requester::post(std::span<const WorkRequest> work_requests) {
   return accepted;
 }
 
-inline void Requester::divide(Posted& posted) const {  // Into packets, of which none has been sent.
+// Into packets, of which none has been sent.
+inline void Requester::divide(Posted& posted) const {
   const Bytes length = posted.work_request.length;
   const Bytes payload = mtu_.begun_payload();
   const bool one = length <= payload;  // small writes are frequent: avoid the division

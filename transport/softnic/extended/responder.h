@@ -69,7 +69,8 @@ class Responder {
   size_t max_ack_bytes() const { return wire::ack_bytes(bitmap_.size(), kMaxTelemetryHops); }
 
  private:
-  struct Echo {  // The fields of the newest packet that the next acknowledgement echoes.
+  // The fields of the newest packet that the next acknowledgement echoes.
+  struct Echo {
     Instant arrival;
     uint32_t psn = 0;
     uint32_t timestamp = 0;

@@ -17,7 +17,8 @@ namespace pacecar {
 
 class SendWindow {
  public:
-  struct Packet {          // One packet of a work request.
+  // One packet of a work request.
+  struct Packet {
     uint32_t request = 0;  // counts the queue pair's work requests from its start, modulo 2^32
     uint32_t index = 0;    // within the work request
     uint32_t bytes = 0;    // below 2^16

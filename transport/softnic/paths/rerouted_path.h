@@ -29,7 +29,8 @@ class ReroutedPath {
   static Bytes bytes(uint32_t paths);
 
  private:
-  struct PathSamples {  // Feedback on a path since a search or a round trip began.
+  // Feedback on a path since a search or a round trip began.
+  struct PathSamples {
     uint16_t path = 0;
     uint32_t arrived = 0;
     uint32_t refused = 0;  // trimmed or lost

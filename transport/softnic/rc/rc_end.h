@@ -19,10 +19,12 @@ namespace pacecar {
 
 class RcEnd;
 
-struct RcShared {  // What all such ends of a NIC share.
+// What all such ends of a NIC share.
+struct RcShared {
   RcShared(NicCore& core, RocePackets& packets);
 
-  void wake_readers() {  // Flows that wait for the read window may send again.
+  // Flows that wait for the read window may send again.
+  void wake_readers() {
     while (!reads.full() && !readers.empty()) core.scheduler.make_ready(readers.take());
   }
 

@@ -64,7 +64,8 @@ class RcRequester {
   // One packet is to be sent after a timeout, regardless of window and pacing.
   bool probing() const { return probe_; }
   uint16_t choose_path(Instant now) { return path_ = paths_.next(now); }
-  bool next_reads() const {  // The next packet is a READ request, for the first or a further piece.
+  // The next packet is a READ request, for the first or a further piece.
+  bool next_reads() const {
     return !probe_ && cursor_ != end_of_requests() &&
            posted(cursor_).work_request.opcode == Opcode::kRead;
   }
@@ -124,7 +125,8 @@ class RcRequester {
     // The peer counts it on arrival: RcResponder::writes_received.
     bool counted() const { return work_request.opcode == Opcode::kWriteWithImm && !over; }
   };
-  struct Sample {  // A packet whose acknowledgement will be timed.
+  // A packet whose acknowledgement will be timed.
+  struct Sample {
     uint64_t psn = 0;
     Instant sent;
   };

@@ -75,7 +75,8 @@ class RcResponder {
   uint64_t writes_received() const { return writes_received_; }
 
  private:
-  struct Read {  // A response that is being sent.
+  // A response that is being sent.
+  struct Read {
     uint64_t first_psn = 0;
     uint64_t next_psn = 0;
     uint64_t end_psn = 0;
@@ -87,11 +88,13 @@ class RcResponder {
     bool atomic = false;
     bool repeated = false;
   };
-  struct Atomic {  // The result of an executed atomic, for a repeated request.
+  // The result of an executed atomic, for a repeated request.
+  struct Atomic {
     uint64_t psn = 0;
     uint64_t original = 0;
   };
-  struct Message {                           // The message whose packets are arriving.
+  // The message whose packets are arriving.
+  struct Message {
     roce::Kind kind = roce::Kind::kUnknown;  // kUnknown: none
     uint64_t address = 0;                    // remote address of a write
     ReceiveRequest receive;                  // of a send

@@ -22,7 +22,8 @@ class ReadWindow {
   Bytes piece() const { return limit_ / 4; }
   Bytes requested() const { return requested_; }
 
-  class Share {  // The bytes that one queue pair has requested.
+  // The bytes that one queue pair has requested.
+  class Share {
    public:
     explicit Share(ReadWindow& window) : window_(&window) {}
     Share(Share&& other) noexcept

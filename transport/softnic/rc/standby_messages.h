@@ -27,7 +27,8 @@ class StandbyMessages {
     return {
         .id = slot, .local = &room_[slot * kRoomOfOne], .length = kRoomOfOne, .local_key = key_};
   }
-  std::optional<RecoveryMessage> take(const Completion& completion) const {  // nullopt: malformed.
+  // nullopt: malformed.
+  std::optional<RecoveryMessage> take(const Completion& completion) const {
     if (completion.kind != CompletionKind::kReceivedSend) return std::nullopt;
     return decode_recovery_message(
         std::span(room_).subspan(completion.work_request * kRoomOfOne, completion.bytes));

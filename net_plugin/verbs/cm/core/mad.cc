@@ -60,7 +60,8 @@ class Body {
   bool writes_;
 };
 
-bool request_fields(Body& body, Message& m) {  // False: for another kind of connection than RC.
+// False: for another kind of connection than RC.
+bool request_fields(Body& body, Message& m) {
   body.field(8, 0, 64, m.service);
   body.field(16, 0, 64, m.guid);
   body.field(28, 0, 32, m.queue_key);
@@ -108,7 +109,8 @@ void reject_fields(Body& body, Message& m) {
   body.field(10, 0, 16, m.reason);
 }
 
-bool message_fields(Body body, Message& m) {  // False: no message that an end takes.
+// False: no message that an end takes.
+bool message_fields(Body body, Message& m) {
   body.field(0, 0, 32, m.local_id);
   // The sender of the others does not know the receiver's number.
   const bool names_both =

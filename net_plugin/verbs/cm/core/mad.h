@@ -39,7 +39,8 @@ inline constexpr uint16_t kRejectedByConsumer = 28;
 inline constexpr uint8_t kServiceUnsupported = 1;
 inline constexpr uint8_t kServiceRejected = 2;
 
-struct Message {  // One message. Fields that its kind does not have are 0.
+// One message. Fields that its kind does not have are 0.
+struct Message {
   Kind kind = Kind::kRequest;
   uint64_t transaction = 0;
   uint32_t local_id = 0;   // the sender's number of the connection; in kFound, that of kFind
@@ -71,7 +72,8 @@ Mad encode(Message message);
 // None: not such a message, or one for a connection that is not RC.
 std::optional<Message> decode(std::span<const uint8_t> bytes);
 
-struct IpHeader {  // The header of RDMA over IP: source and destination.
+// The header of RDMA over IP: source and destination.
+struct IpHeader {
   static constexpr size_t kBytes = 36;
   bool ipv4 = false;
   uint16_t port = 0;  // of the source

@@ -10,7 +10,8 @@
 
 namespace pacecar {
 
-struct NeighborMessage {  // Ports and scopes of the addresses are ignored.
+// Ports and scopes of the addresses are ignored.
+struct NeighborMessage {
   enum class Kind : uint8_t {
     kQuestion,      // who has `target`?
     kAnswer,        // `sender` is at `sender_mac`; to one host

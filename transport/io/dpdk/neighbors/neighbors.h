@@ -15,7 +15,8 @@ namespace pacecar {
 
 class Neighbors {
  public:
-  struct Self {  // Our own addresses.
+  // Our own addresses.
+  struct Self {
     MacAddress mac{};
     Address address;
     frame::Vlan vlan = std::nullopt;
