@@ -161,7 +161,7 @@ Result<int> simulate(const Flags& flags, const Console& console) {
   }
   if (flags.json_file != cli::kStandardOutput && !console.quiet())
     fmt::print("{}{}", fabric_text(spec), summary(result));
-  return result.complete ? int{cli::kExitOk} : kExitNotDone;
+  return result.complete || spec.endless ? int{cli::kExitOk} : kExitNotDone;
 }
 
 }  // namespace
@@ -178,8 +178,7 @@ int run_sim(int argc, char** argv) {
     return cli::kExitOk;
   };
   return cli::run_subcommand(app, argc, argv,
-                             {.exit_code = [](const Error&) { return cli::kExitUsage; }},
-                             run);
+                             {.exit_code = [](const Error&) { return cli::kExitUsage; }}, run);
 }
 
 }  // namespace pacecar
