@@ -317,7 +317,7 @@ class WholePage(ReportTest):
         self.assertNotIn("3,851", self.text())
 
     def test_a_phone_does_not_scroll_the_page_sideways(self):
-        arms = tuple(f"an arm whose name is not short {number}" for number in range(9))
+        arms = tuple(f"an arm whose name is too long for any phone {number}" for number in range(9))
         self.show(report_sample.simulation(arms=arms), width=390, height=800)
         self.assert_drawn(self.plots(), ALL_PLOTS)
         self.assert_readable()
