@@ -57,6 +57,8 @@ constexpr Subcommand kSubcommands[] = {
     {"diagnose", "doctor", "which rank, NIC and path of a running job is slow, and why", diagnose},
     {"diagnose", "top", "NICs and flows of the running jobs, live", diagnose},
     {"diagnose", "metrics", "what the processes of this host count, for Prometheus", diagnose},
+    {"diagnose", "report", "preflight, bw, lat, doctor and settings in one file for a ticket",
+     diagnose},
     {"diagnose", "info", "NICs, congestion controls, limits and parameters of this host", run_info},
     {"simulate", "sim", "one run in a simulated fabric", simulate},
     {"simulate", "ab", "compares arms: many simulated runs, or real programs", simulate},

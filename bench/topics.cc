@@ -23,7 +23,8 @@ pacecar bw --hosts slurm --launch srun --least 0.8 --html matrix.html
 What they do not do: RDMA reads and atomics; unreliable transports and multicast; NCCL's
 collectives (pacecar-nccl runs these).
 )"},
-    {"diagnose", R"(pacecar preflight                       examine this host before a job runs on it
+    {"diagnose",
+     R"(pacecar preflight                       examine this host before a job runs on it
 pacecar preflight --hosts gpu[01-16]    examine all hosts, and the paths between them
 pacecar doctor                          why does the job that runs here not go faster?
 pacecar doctor --hosts node1,node2      one verdict on a job of several hosts

@@ -33,10 +33,10 @@ struct Transit {
 
 // The peers' data packets that have arrived over the NIC's link since it was opened.
 struct ArrivalCounts {
-  uint64_t packets = 0;          // whole
-  uint64_t marked = 0;           // of these, with ECN congestion experienced
-  uint64_t trimmed = 0;          // without their payload
-  uint64_t trimmed_in_core = 0;  // of these, before the last hop
+  uint64_t packets = 0;          // whole packets
+  uint64_t marked = 0;           // whole packets with ECN congestion experienced
+  uint64_t trimmed = 0;          // packets without their payload
+  uint64_t trimmed_in_core = 0;  // packets trimmed before the last hop
 };
 
 class Allocator {
@@ -61,7 +61,7 @@ class Allocator {
   virtual void on_counts(Instant, const ArrivalCounts&) {}
   // A flow of weight w gets w times the rate of weight 1 if both could use more. 1 to kMaxWeight.
   virtual void set_weight(Instant, uint32_t /*flow*/, uint32_t /*weight*/) {}
-  // The newest hint counts; before the first, nothing is known. A hint is no promise.
+  // The newest hint counts; before the first, nothing is known. Traffic may differ from it.
   virtual void on_hint(Instant, const TrafficHint&) {}
   // The grants that changed or must be repeated, at most updates.size(); call again while it fills
   // the span.

@@ -93,7 +93,7 @@ std::vector<ConstantInfo> list_constants() {
 }
 
 // The defaults with `settings` applied in their order.
-// Error: kInvalidArgument, naming the algorithm, the constant and what is accepted.
+// Error: kInvalidArgument, naming the algorithm, the constant and the accepted names or values.
 template <typename C>
 Result<C> make_constants(std::string_view algorithm, std::span<const NamedValue> settings) {
   C constants;

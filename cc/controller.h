@@ -53,7 +53,7 @@ struct Loss {
   Duration rtt{};          // kTrimmed: from sending the packet to this notice; 0: unknown
   Bytes in_flight = 0;     // after this
   Bytes sent = 0;          // as in FlowSignal
-  bool rerouting = false;  // likewise
+  bool rerouting = false;  // as in FlowSignal
 };
 
 // The rate, or credit, that a receiver grants a flow.
@@ -67,13 +67,13 @@ struct Grant {
   // flows with different phases do not meet at the receiver.
   Duration phase;
   bool aligned = false;
-  // For an idle flow: others use the link. When it begins, it may send a quarter of a round trip's
-  // worth at `rate`, and then waits for a new grant.
+  // For an idle flow: other flows use the link. When this flow begins, it may send the bytes of a
+  // quarter of a round trip at `rate`, and then waits for a new grant.
   bool busy = false;
   // For an idle flow: the fan-in is not known yet. The rate assumes that every flow that could
   // begin does.
   bool guessed = false;
-  Duration validity;   // without a newer grant for so long the sender slows down
+  Duration validity;   // the sender slows down if no newer grant comes within it
   uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
 };
 
@@ -85,7 +85,7 @@ struct Demand {
   // The rate that the sender's own link and the core leave for this flow; 0: nothing to send, and
   // all of `wanted` has arrived.
   Rate usable;
-  // Payload that the flow has wanted to send since it began, what has arrived included; modulo
+  // All payload that the flow has wanted to send since it began, including arrived bytes; modulo
   // 2^32. It is a total, so that the next demand replaces a late or lost one.
   Bytes wanted = 0;
   uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16; on sird's credit: see sird_credit.h
@@ -109,11 +109,11 @@ constexpr LimitedBy limit_at_line(const FlowEnvironment& environment) {
   return bounded ? LimitedBy::kBudget : LimitedBy::kLine;
 }
 
-// Why a flow has its rate: what is granted, shared and known, for reports. 0: does not apply.
+// Why a flow has its rate: the limits that apply to it, for reports. 0: does not apply.
 struct Explanation {
   LimitedBy limited_by = LimitedBy::kLine;
   Rate rate;
-  Rate grant;          // the receiver's, as in force now
+  Rate grant;          // from the receiver, as in force now
   Duration grant_age;  // since the newest grant arrived
   Duration phase;
   uint16_t epoch = 0;

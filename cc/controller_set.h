@@ -1,7 +1,7 @@
 // ControllerSet: the controllers of all flows that one NIC sends. Most algorithms decide for each
-// flow alone. An algorithm that divides the NIC's link among its flows reports here which of them
-// have changed. Purity as for Controller: memory is allocated only in add_flow. Flows are numbered
-// by the caller, 0 .. max_flows-1.
+// flow alone. An algorithm that divides the NIC's link among its flows reports here the flows that
+// another flow's event affects. Purity as for Controller: memory is allocated only in add_flow.
+// Flows are numbered by the caller, 0 .. max_flows-1.
 #pragma once
 
 #include <cstddef>

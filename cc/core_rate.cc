@@ -5,7 +5,7 @@
 namespace pacecar {
 namespace {
 
-// After so many intervals without arrivals the rate is 1 again.
+// After this many intervals without arrivals the rate is 1 again.
 constexpr int kMostLooks = 16;
 
 double difference(uint64_t now, uint64_t before) { return static_cast<double>(now - before); }

@@ -18,8 +18,8 @@ namespace pacecar {
 inline constexpr Bytes kCreditUnit = 64;  // payload bytes
 inline constexpr int kCreditBits = 24;    // of a count of units on the wire
 
-// UEC 1.0, receiver credit congestion control. The values are those of its reference simulator,
-// except those marked "ours".
+// UEC 1.0, receiver credit congestion control. The values come from its reference simulator,
+// unless marked "ours".
 struct CreditConstants {
   // Name and default                 Unit, range, source.
   uint64_t rate_percent = 99;        // of line rate that is granted, [1, 100]; pull pacer

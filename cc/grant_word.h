@@ -6,13 +6,13 @@
 //
 // Credit is in units of credit.h, modulo 2^24; grants round down, wishes round up. Rates (bit/s)
 // are 23-bit floats: 18 bits of mantissa, 5 of exponent, exact below 2^19, relative error below
-// 2^-18 up to 2^49, and saturated one code earlier; usable rates are 16-bit floats likewise, with
-// 11 bits of mantissa and an error below 2^-11 up to 2^42. `wanted` is in units of 256 bytes,
-// rounded up, modulo 2^24. The phase is in units of 64 ns, saturated; its two largest codes mean
-// that the grant is not aligned, and that the link is busy. The validity is an 8-bit float (3 + 5
-// bits) in microseconds, exact below 16, and at most 1/9 short above. Rates, phases and validities
-// round down, so that encoded grants never add up to more than the originals. Every 64-bit value
-// decodes to valid, bounded fields. Pure; any thread.
+// 2^-18 up to 2^49, and saturated one code earlier. Usable rates are 16-bit floats (11 + 5 bits)
+// with an error below 2^-11 up to 2^42. `wanted` is in units of 256 bytes, rounded up, modulo 2^24.
+// The phase is in units of 64 ns, saturated; its two largest codes mean that the grant is not
+// aligned, and that the link is busy. The validity is an 8-bit float (3 + 5 bits) in microseconds,
+// exact below 16, and at most 1/9 short above. Rates, phases and validities round down, so that
+// encoded grants never add up to more than the originals. Every 64-bit value decodes to valid,
+// bounded fields. Pure; any thread.
 #pragma once
 
 #include <cstdint>

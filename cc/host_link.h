@@ -16,8 +16,8 @@
 
 namespace pacecar {
 
-// A process that cannot see other users of its NIC begins with the known link rate divided by this:
-// up to so many processes that begin together stay within the link.
+// A process that cannot see other users of its NIC begins at 1/8 of the known link rate, so that up
+// to 8 such processes that begin together stay within the link.
 inline constexpr uint64_t kUnseenProcesses = 8;
 // The first rate where the link's rate is not known; NCCL assumes the same of such devices.
 // A message shorter than this rate times a round trip never fills the link, so it cannot show that
@@ -59,7 +59,7 @@ class HostLink {
   // The fair part, by weight, of the sum of the rates that the host's processes have learnt and
   // fully use. `learnt` is this process's rate, which this call publishes; 0: it has learnt none.
   virtual Rate fair_part(Rate learnt) = 0;
-  // What other processes use of the link.
+  // The rate at which other processes use the link.
   virtual Rate used_by_others() const = 0;
 };
 

@@ -65,8 +65,8 @@ void NsccController::on_ack(Instant now, const FlowSignal& ack) {
   clip();
 }
 
-// A trimmed packet lowers the window by its size, unless quick adapt reacts to it. A missing one
-// does, too, but is no signal of the present: it was given up a timeout after it was sent.
+// A trimmed packet lowers the window by its size, unless quick adapt reacts to it. A missing packet
+// always does: it was given up a timeout after it was sent, too late for quick adapt.
 void NsccController::on_loss(Instant now, const Loss& loss) {
   const double lost = on_wire(loss.lost);
   if (loss.kind == LossKind::kTrimmed) {
@@ -101,7 +101,7 @@ double NsccController::observe_delay(const FlowSignal& ack) {
   return delay;
 }
 
-// Of an even number of delays, the mean of the middle two.
+// The mean of the middle two if the number of delays is even.
 double NsccController::median(double newest) {
   std::shift_right(delays_.begin(), delays_.end(), 1);
   delays_[0] = newest;

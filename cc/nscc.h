@@ -3,7 +3,7 @@
 // of UEC's reference simulator. papers.md maps rules to functions.
 //
 // Inside, bytes are bytes on the wire, as in the constants' definitions; the window of a decision
-// is payload. There is no pacing. A window outlasts messages: the next message begins with it.
+// is payload. Packets are not paced. A window outlasts messages: the next message begins with it.
 // `mnscc` (arXiv 2509.07907) reacts to the median of the newest delays in place of the newest one:
 // packets of a flow take many paths, and one congested path does not speak for them.
 // Invariant: one packet <= window <= max(one packet, window_max()). Purity and thread rule
@@ -129,7 +129,7 @@ class NsccController : public GrantedController {
   double least_rtt_;     // ns, seen or given; delays are measured from it
   double target_;        // ns of delay
   double fair_;          // bytes per window acknowledged
-  double proportional_;  // likewise, per ns below the target
+  double proportional_;  // bytes per window acknowledged and ns below the target
   double steady_;        // bytes per round trip
   double fast_;          // bytes per byte acknowledged
   size_t median_of_;     // delays at most, 1 to kMedianOf

@@ -83,9 +83,9 @@ std::optional<Demand> RcccController::demand(Instant now, const FlowStats& stats
   return demand;
 }
 
-// Asks for what is unsent and has no credit. While a flow sends blindly it asks for at least a
-// packet, so that the receiver knows of it and can grant it unasked credit after a loss. Of flows
-// that share a link each asks for its part.
+// Asks for credit for unsent bytes that have none. While a flow sends blindly it asks for at least
+// a packet, so that the receiver knows of it and can grant it unasked credit after a loss. Each of
+// the flows that share a link asks for its part.
 void RcccController::ask(const FlowStats& stats) {
   const Bytes unsent = stats.backlog - std::min(stats.in_flight, stats.backlog);
   const Bytes target = sent_ + std::min(unsent, limit_);

@@ -1,12 +1,12 @@
 // `rccc`: sends on credit from the receiver, after the receiver credit congestion control of UEC
-// 1.0. The sender's half; credit_share.h is the receiver's, and all constants are in credit.h.
+// 1.0. The sender's half; the receiver's half is credit_share.h; all constants are in credit.h.
 //
 // A message on an idle flow starts at once with a blind credit of credit_limit. The first
 // acknowledgement, loss or grant withdraws the rest of that credit; from then on only granted
 // credit may be used. Retransmissions need credit like new packets.
 //
-// With every packet the flow asks for the credit that it lacks for what it has to send. Flows that
-// compete for their sender's link each ask for their part.
+// With every packet the flow asks for the credit that its unsent bytes lack. Flows that compete for
+// their sender's link each ask for their part.
 //
 // Invariant: a flow with something to send and no credit asks for some in the first demand() after
 // kCredit.ask_again, so demand() must be called from time to time without other events. A receiver
@@ -45,7 +45,7 @@ class RcccController final : public GrantedController {
   bool blind_ = true;
   bool on_credit_ = true;
   uint64_t granted_ = 0;    // units since the flow began
-  uint64_t wished_ = 0;     // likewise, and the largest
+  uint64_t wished_ = 0;     // the largest wish, in units since the flow began
   uint64_t announced_ = 0;  // the wish in the last demand
   bool may_ask_ = true;     // even without having sent
   Bytes asked_at_ = 0;      // value of sent_ when it asked last

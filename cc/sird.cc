@@ -25,7 +25,7 @@ Bytes SirdController::credit_left() const {
   return granted_ * kCreditUnit - std::min(granted_ * kCreditUnit, covered_);
 }
 
-// Credit for part of a packet is kept until there is enough for all of it, or for all that is left.
+// Credit for part of a packet is kept until it covers the whole packet, or all unsent bytes.
 FlowLimits SirdController::decide(Instant now) {
   if (!on_credit_) return capped(now, own_);
   FlowLimits decision = own_;
@@ -41,7 +41,7 @@ void SirdController::count_unused() {
   accumulated_ += unused_;
 }
 
-// The offsets of a flow count what was dropped as if it had arrived, so that they never fall.
+// The offsets of a flow count dropped bytes as if they had arrived, so that they never fall.
 std::optional<Demand> SirdController::demand(Instant, const FlowStats& stats) {
   if (!on_credit_) return std::nullopt;
   const Bytes total = stats.acked + stats.backlog;

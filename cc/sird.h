@@ -1,5 +1,5 @@
-// `sird`: sends on credit from the receiver, after SIRD (NSDI 2025). The sender's half;
-// sird_share.h is the receiver's. papers.md maps rules to functions.
+// `sird`: sends on credit from the receiver, after SIRD (NSDI 2025). The sender's half; the
+// receiver's half is sird_share.h. papers.md maps rules to functions.
 //
 // A message of at most UnschT on an idle flow is sent at once; others ask for credit first. The
 // flow sees both signs of congestion: credit that accumulates at its sender, over all receivers,

@@ -1,9 +1,9 @@
 // What both halves of `sird` share: constants, the credit bucket that adapts as DCTCP's window
-// does, and what a demand word carries beside the wish. Credit is counted as in credit.h, but here
-// it is an offset: a flow may send its first `credit` payload bytes. What is granted and has not
-// arrived is outstanding; a retransmission needs no new credit.
+// does, and the fields of a demand word next to the wish. Credit is counted as in credit.h, but
+// here it is an offset: a flow may send its first `credit` payload bytes. Granted bytes that have
+// not arrived are outstanding; a retransmission needs no new credit.
 //
-// Marked bytes shrink a bucket, others let it grow: by a packet for each bucket's worth of them.
+// Marked bytes shrink a bucket; others let it grow, by a packet for as many bytes as it holds.
 // Invariant: one packet <= bytes() <= the bandwidth-delay product, or one packet where that is
 // larger. Purity and thread rule as for Controller.
 #pragma once
@@ -16,9 +16,9 @@ namespace pacecar {
 
 struct SirdConstants {
   // Name and default             Unit, range, source: NSDI 2025; "sim": its authors' simulator.
-  double outstanding = 1.5;  // B: bandwidth-delay products at a receiver, > 0
-  double unscheduled = 1;    // UnschT: likewise, of a message that starts without credit, [0, 1]
-  double accumulated = 0.5;  // SThr: likewise, unused credit of a sender beyond which it sets csn
+  double outstanding = 1.5;  // B: outstanding at a receiver, bandwidth-delay products (BDPs), > 0
+  double unscheduled = 1;    // UnschT: BDPs; the longest message that starts without credit, [0, 1]
+  double accumulated = 0.5;  // SThr: BDPs; unused credit of a sender beyond which it sets csn
   double gain = 0.08;        // g, of a bucket's worth in the average share of marks, (0, 1]; sim
   double cut_every = 1.5;    // buckets' worth of bytes, > 0; sim
   Bytes pull_packets = 2;    // granted at once, >= 1; one there
@@ -71,8 +71,8 @@ class SirdBucket {
   double most_;
   double bytes_;
   double share_ = 0;      // of marked bytes, average
-  double seen_ = 0;       // since that was updated
-  double marked_ = 0;     // of these
+  double seen_ = 0;       // bytes since share_ was updated
+  double marked_ = 0;     // marked bytes since then
   double since_cut_ = 0;  // bytes
   double cut_after_ = 0;
 };

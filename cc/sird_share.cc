@@ -45,11 +45,11 @@ void SirdShare::on_finished(Instant now, uint32_t flow, Bytes bytes) {
   Flow& f = flows_[flow];
   f.posted -= std::min(f.posted, bytes);
   if (f.posted > 0) return;
-  // The sender has nothing to send: what has not arrived never will.
+  // The sender has nothing to send: the outstanding bytes will never arrive.
   advance(now, f, 0, f.wished);
 }
 
-// A wish that is not ahead of the last one is a late word; its bucket counts all the same.
+// A wish that is not ahead of the last one is a late word; even then its bucket counts.
 void SirdShare::on_demand(Instant now, uint32_t flow, const Demand& demand) {
   PACECAR_CHECK(flow < flows_.size());
   if (!demand.is_credit) return;  // the sender does not run on credit

@@ -5,8 +5,8 @@
 // less than its bucket for this one. Unscheduled bytes count as granted when they are announced.
 // Credit that brings nothing for kCredit.ask_again is taken back.
 //
-// Invariant: what is granted in turn makes outstanding credit exceed B, or a bucket, by less than
-// one turn's. Cost: O(1) per event and grant; O(max_flows) when credit is taken back, and in
+// Invariant: grants in turn let outstanding credit exceed B, or a bucket, by less than one
+// turn's credit. Cost: O(1) per event and grant; O(max_flows) when credit is taken back, and in
 // remove_flow. Purity and thread rule as for Allocator.
 #pragma once
 

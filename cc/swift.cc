@@ -95,14 +95,14 @@ void SwiftController::observe_round_trip(Instant now, Duration rtt) {
 }
 
 // 0 for large windows, 1 for very small ones: n flows that collide by chance queue about sqrt(n)
-// packets, and each window is 1/n of the path's.
+// packets, and each window is 1/n of the path's bandwidth-delay product.
 double SwiftController::flow_scaling() const {
   const double at_max = 1.0 / std::sqrt(kSwift.fs_max_cwnd);
   const double at_min = 1.0 / std::sqrt(kSwift.fs_min_cwnd);
   return std::clamp((1.0 / std::sqrt(cwnd_) - at_max) / (at_min - at_max), 0.0, 1.0);
 }
 
-// A window that was not used is no measurement of the path and is not increased.
+// A window that was less than half used does not measure the path: it is not increased.
 void SwiftController::increase(const FlowSignal& ack) {
   const double mtu = static_cast<double>(environment_.mtu);
   const double acked = static_cast<double>(ack.acked) / mtu;

@@ -1,6 +1,6 @@
 // `swift`: holds the round trip at a target delay. After Kumar et al., "Swift: Delay is Simple and
-// Effective for Congestion Control in the Datacenter", SIGCOMM 2020; papers.md maps the paper's
-// sections to the functions here and gives the reason for every deviation.
+// Effective for Congestion Control in the Datacenter", SIGCOMM 2020; papers.md maps its sections
+// to the functions here and gives the reason for every deviation.
 //
 // The window is counted in packets of environment.mtu bytes, as a fraction where it is below one.
 // Invariants: kSwift.min_cwnd <= window <= max_cwnd(); 0 < rate <= line rate.
@@ -70,7 +70,7 @@ class SwiftController final : public GrantedController {
   Instant last_below_target_;      // newest sample below the target
   Duration min_rtt_above_target_;  // smallest sample since then
   double recently_acked_ = 0;      // packets, fading
-  double recently_lost_ = 0;       // likewise
+  double recently_lost_ = 0;       // packets, fading
   int retransmits_ = 0;            // timeouts since the last acknowledgement
   bool slow_start_ = true;
 };

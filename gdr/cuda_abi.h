@@ -1,5 +1,5 @@
 // The binary interface of NVIDIA's driver library, as far as it is used here: types and constants
-// of its published C interface, under names of our own. The names in the comments are the driver's.
+// of its published C interface, under names of our own. The comments have the driver's names.
 // A build needs no CUDA headers; where they are installed, a test compares.
 #pragma once
 

@@ -12,7 +12,7 @@
 
 namespace pacecar {
 
-// The library's functions; those that are not required may be null.
+// The library's functions; a function that is not required may be null.
 struct CudaEntryPoints {
 #define PACECAR_CUDA_ENTRY(member, symbol, required, ...) \
   cuda::Status (*member)(__VA_ARGS__) = nullptr;

@@ -1,5 +1,5 @@
-// Whether a pointer is host memory or a GPU's; and the two ways by which a NIC's driver finds a
-// GPU's memory: as a dma-buf, which is a file descriptor, or by its address, through a kernel
+// Whether a pointer is in host memory or in GPU memory; and the two ways by which a NIC's driver
+// finds GPU memory: as a dma-buf, which is a file descriptor, or by its address, through a kernel
 // module. Thread rule: any thread.
 #pragma once
 
@@ -27,7 +27,7 @@ struct PointerKind {
 // Errors: kSystem.
 Result<PointerKind> kind_of_pointer(const CudaDriver& driver, const void* pointer);
 
-// For [pointer, pointer + length), which should be a GPU's. The range may cover adjacent
+// For [pointer, pointer + length), which should be GPU memory. The range may cover adjacent
 // allocations; the number is 0 then. Errors: kInvalidArgument, if the range does not begin and end
 // in memory of one GPU; kSystem.
 Result<PointerKind> kind_of_gpu_range(const CudaDriver& driver, const void* pointer, size_t length);

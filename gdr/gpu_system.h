@@ -28,7 +28,7 @@ Result<std::vector<Gpu>> list_gpus(const CudaDriver& driver);
 
 class GpuSystem {
  public:
-  // Errors: those of CudaDriver::load and list_gpus.
+  // Errors: as for CudaDriver::load and list_gpus.
   static Result<std::shared_ptr<GpuSystem>> open(const std::string& library = CudaDriver::kLibrary);
 
   const CudaDriver& driver() const { return *driver_; }

@@ -6,7 +6,7 @@ namespace pacecar {
 
 RegistrationCache::~RegistrationCache() {
   if (!in_child()) return;
-  for (auto& [memory, entry] : entries_) new Hold(std::move(entry.hold));  // the parent's: stays
+  for (auto& [memory, entry] : entries_) new Hold(std::move(entry.hold));  // never destroyed
 }
 
 Result<uint32_t> RegistrationCache::acquire(const Memory& memory, const Register& make) {

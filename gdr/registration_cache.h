@@ -3,9 +3,9 @@
 //
 // Only equal ranges are shared, not parts or pages, because nothing of memory that its owner has
 // freed may stay registered: a late write of a peer could reach reused memory, and a registration
-// that is found again for a new mapping at the same address would refer to the old pages. A GPU's
+// that is found again for a new mapping at the same address would refer to the old pages. GPU
 // addresses may be reused while the old memory is still registered; there the allocation's number
-// distinguishes them.
+// distinguishes old and new memory.
 //
 // A child process after fork() has no registrations: it acquires none, and its releases leave the
 // parent's alone. Thread rule: any thread; no lock is held while a device works.
@@ -61,7 +61,7 @@ class RegistrationCache {
 
   // The key of the memory; `make` registers it with the device if it is not registered yet. The
   // caller keeps the memory mapped until release(). Errors: kInvalidArgument (an empty or wrapping
-  // range), kUnavailable (too many users, or this is a child process), and make's.
+  // range), kUnavailable (too many users, or this is a child process), and as for `make`.
   Result<uint32_t> acquire(const Memory& memory, const Register& make);
   // Whether the key has at most one user. That user must wait until the device is done with the
   // memory before it calls release().

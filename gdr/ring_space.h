@@ -19,7 +19,7 @@ class RingSpace {
   // `bytes` is a multiple of kAlignment.
   explicit RingSpace(size_t bytes) : bytes_(bytes) {}
 
-  // The offset of `bytes` > 0 bytes; nullopt when there is no room for now.
+  // The offset of `bytes` > 0 bytes; nullopt when the ring has no room now.
   std::optional<size_t> take(size_t bytes) {
     if (bytes > bytes_) return std::nullopt;
     const size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;

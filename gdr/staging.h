@@ -112,7 +112,7 @@ class StagedRange {
   // Starts a copy between `device` in this range and pinned memory. Errors: kInvalidArgument
   // (withdrawn), kSystem.
   Result<void> copy(CopyWay way, const void* device, void* host, size_t bytes);
-  // Likewise, with any memory of the host, and waits until the copy is done.
+  // As copy(), but with any memory of the host; waits until the copy is done.
   Result<void> copy_and_wait(CopyWay way, const void* device, void* host, size_t bytes);
   // Refuses further copies, and waits until no copy uses the memory.
   void withdraw();

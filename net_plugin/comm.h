@@ -1,4 +1,4 @@
-// What is behind NCCL's void pointers, besides a communicator: a listener, either end of a
+// The objects behind NCCL's void pointers, besides a communicator: a listener, either end of a
 // connection, and its requests.
 //
 // A listener and an end hold the process's Context, so that an application that finalizes before it
@@ -44,7 +44,7 @@ class Comm {
   Comm& operator=(const Comm&) = delete;
 
   Context& context() const { return *context_; }
-  size_t nic() const { return nic_; }  // the connection's
+  size_t nic() const { return nic_; }  // of the connection
 
   // *request stays nullptr when the connection is full.
   nccl::NcclResult isend(const void* data, size_t size, int tag, const Memory* memory,
@@ -76,7 +76,7 @@ class Comm {
 struct ListenComm {
   std::shared_ptr<Context> context;
   size_t nic;
-  uint32_t weight;  // the communicator's
+  uint32_t weight;  // of the communicator
   std::unique_ptr<Listener> listener;
 };
 

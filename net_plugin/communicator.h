@@ -8,9 +8,9 @@
 // calls of one attempt, and by its bytes, because NCCL reuses the memory of attempts that it has
 // given up. An attempt that was not called for PACECAR_CONNECT_TIMEOUT is abandoned.
 //
-// Hints: a communicator has the weight that PACECAR_WEIGHT had at its init. The NICs expect the
-// senders of the communicator that expects most of them, as it is not known which communicators
-// work at the same time. The packets of all have the traffic class of the first one.
+// Hints: a communicator has the weight that PACECAR_WEIGHT had at its init. The NICs expect as many
+// senders as the communicator with the most senders, as it is not known which communicators work at
+// the same time. All packets have the traffic class of the first communicator.
 //
 // Thread rule: any thread.
 #pragma once
@@ -86,8 +86,8 @@ void close_communicator(std::unique_ptr<Communicator> communicator);
 Result<size_t> make_bond(std::span<const int> nics);
 
 // Why NCCL may not merge these NICs; nullptr: it may. NCCL 2.29 merges all NICs that are not on
-// PCI, finds no path to what it made, and does not start; and a NIC with one on the same device, or
-// with one of another kind, which peers may not have. Once it is refused, it uses them one by one.
+// PCI, finds no path to the merged NIC, and does not start. It also merges NICs of one device, or
+// of two kinds, of which peers may lack one. Once a merge is refused, it uses the NICs one by one.
 const char* flaw_of_merge(std::span<const NicInfo> nics);
 
 // The Context of the open communicators; nullptr when there are none.

@@ -34,7 +34,7 @@ nccl::NcclResult report(std::string_view call, const Error& error);
 // A call that NCCL's rules do not allow.
 nccl::NcclResult misuse(std::string_view sentence);
 
-// The body of a call of NCCL's, which no exception may reach. It returns an NcclResult.
+// The body of a call by NCCL, which no exception may reach. It returns an NcclResult.
 template <typename Body>
 nccl::NcclResult guarded(const Body& body) noexcept {
   try {

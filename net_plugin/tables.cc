@@ -66,7 +66,7 @@ NcclResult refuse(const Error& error) {
   return NcclResult::kSystemError;
 }
 
-// A count of NCCL's; 0: unknown.
+// A count that NCCL passes; 0: unknown.
 uint32_t known_count(int32_t given) { return static_cast<uint32_t>(std::max(given, 0)); }
 
 }  // namespace

@@ -196,8 +196,9 @@ int run_check_plugin(int argc, char** argv) {
   app.footer(std::string(kFooter));
   app.add_option("PLUGIN", options.plugin, "path of the plugin's shared library");
   const CLI::Range tables(nccl::kOldestVersion, nccl::kNewestVersion);
-  app.add_option("--table", options.versions,
-                 "version of the plugin's table, 6 to 12; may be given several times; default: newest")
+  app.add_option(
+         "--table", options.versions,
+         "version of the plugin's table, 6 to 12; may be given several times; default: newest")
       ->check(tables);
   app.add_option("--version", options.versions)->check(tables)->group(cli::kSilent);
   app.add_option("--device", options.device, "index of the plugin's NIC")

@@ -60,7 +60,7 @@ struct Loop {
 };
 
 // nccl::Host with a rank, a barrier and a note. It throws nccl::HostError when a rule is broken.
-// Thread rule: nccl::Host's.
+// Thread rule: as for nccl::Host.
 class Host : public nccl::Host {
  public:
   Host(Arena& arena, const Subject& subject, int rank)

@@ -1,4 +1,4 @@
-// Rules of requests: what arrives, and what test() reports; receives of several buffers.
+// Rules of requests: which bytes arrive, which results test() reports, receives of several buffers.
 #include <fmt/format.h>
 #include <strings.h>
 
@@ -52,7 +52,7 @@ void nothing_is_an_operation(Host& host) {
   });
 }
 
-// Whether all bytes from `first` on are those of this pattern.
+// Whether all bytes from `first` on match the pattern of message `number`.
 bool keeps_pattern(std::span<const uint8_t> bytes, size_t first, uint64_t number) {
   std::vector<uint8_t> pattern(bytes.size());
   fill_pattern(pattern, number);
@@ -220,7 +220,7 @@ struct Message {
 };
 using Receive = std::vector<Message>;
 
-// Posts the receives, sends their messages in the given order, and checks what has arrived.
+// Posts the receives, sends their messages in the given order, and checks the received bytes.
 void deliver(const Loop& loop, const std::vector<Receive>& receives,
              const std::vector<Message>& in_order, std::string_view wrong) {
   std::vector<void*> requests;

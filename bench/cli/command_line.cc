@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 
 #include "bench/cli/files.h"
 #include "bench/cli/help.h"
@@ -14,8 +15,8 @@ namespace {
 
 constexpr double kLongestReach = 3600;  // seconds
 // Flags that are not passed on to other hosts.
-constexpr std::array<std::string_view, 7> kOwnFlags = {
-    "--hosts", "--launch", "--remote", "--reach", "--json", "--quiet", "--no-color"};
+constexpr std::array<std::string_view, 8> kOwnFlags = {
+    "--hosts", "--launch", "--ssh", "--remote", "--reach", "--json", "--quiet", "--no-color"};
 
 // The arguments in the order that CLI11 takes them, the last first. `--json FILE.json` becomes
 // `--json=FILE.json`; after `--json`, a word without that ending is not its file.
@@ -194,7 +195,8 @@ CLI::Option* add_hosts_flags(CLI::App& app, HostsFlags& flags, const std::string
           ->check(CLI::Validator(
               [](std::string& text) { return std::string(text.empty() ? "it names no host" : ""); },
               ""));
-  app.add_option("--launch,--ssh", flags.launch,
+  app.add_option("--ssh", flags.launch)->needs(hosts)->group(kSilent);  // an old name
+  app.add_option("--launch", flags.launch,
                  "how to reach them: ssh, srun, kubectl, or a command such as "
                  "'docker exec -i {host}'")
       ->needs(hosts)
@@ -259,7 +261,15 @@ int run_with_code(CLI::App& app, int argc, char** argv, const SubcommandRules& r
     fmt::print("{}", *help);
     return kExitOk;
   }
-  return code_of(run(console), console, rules.exit_code);
+  Result<int> code = kExitOk;
+  try {
+    code = run(console);
+  } catch (const std::bad_alloc&) {
+    code = fail(ErrorCode::kUnavailable,
+                "there is not enough memory: ask for less, or raise the limit (ulimit -v, or that "
+                "of the container)");
+  }
+  return code_of(code, console, rules.exit_code);
 }
 
 }  // namespace pacecar::cli

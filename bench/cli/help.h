@@ -8,8 +8,8 @@ namespace pacecar::cli {
 
 enum class Shown { kFirst, kAll };
 
-// The text for --help (the six flags that were added first: declare those that people need in front)
-// or --help-all.
+// The text for --help (the six flags that were added first: declare those that people need in
+// front) or --help-all.
 std::string help_of(const CLI::App& app, Shown shown);
 
 // The listed flags as JSON, from which manual pages and completions are made (deploy/manual):

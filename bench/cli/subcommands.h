@@ -17,6 +17,7 @@ int run_plan(int argc, char** argv);  // 0, 1 where no plan fits, 2 for wrong us
 // Does not return if it can execute the program.
 int run_program(int argc, char** argv);
 int run_predict(int argc, char** argv);
+int run_report(int argc, char** argv);
 int run_sim(int argc, char** argv);  // 0 when the run ended, 2 for everything else
 int run_switch(int argc, char** argv);
 int run_top(int argc, char** argv);

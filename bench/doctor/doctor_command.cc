@@ -180,10 +180,10 @@ int run_doctor(int argc, char** argv) {
   CLI::App app("Reads the state of running processes: which rank, NIC and path is slow, and why?",
                "pacecar doctor");
   add_flags(app, flags);
-  return cli::run_subcommand(app, argc, argv,
-                             {.hints = {.reads_json = true},
-                              .exit_code = [](const Error&) { return kExitError; }},
-                             [&](const Console& console) { return examine_job(flags, console); });
+  return cli::run_subcommand(
+      app, argc, argv,
+      {.hints = {.reads_json = true}, .exit_code = [](const Error&) { return kExitError; }},
+      [&](const Console& console) { return examine_job(flags, console); });
 }
 
 }  // namespace pacecar

@@ -207,6 +207,14 @@ Result<Nic> read_nic(const Json& object) {
   return reader.result(std::move(nic));
 }
 
+Result<ProcessorTime> read_processor(const Json& object) {
+  ProcessorTime time;
+  Reader reader(object);
+  reader.number(time.run_ns, "run_ns");
+  reader.number(time.waited_ns, "waited_ns");
+  return reader.result(time);
+}
+
 Result<Process> read_process(const Json& object, Result<Nic> (*read)(const Json&)) {
   Process process;
   Reader reader(object);
@@ -215,6 +223,7 @@ Result<Process> read_process(const Json& object, Result<Nic> (*read)(const Json&
   reader.text(process.program, "program");
   reader.number(process.pid, "pid");
   reader.seconds(process.uptime_s, "uptime_ns");
+  reader.object(process.processor, "processor", read_processor);
   if (object.contains("rank")) reader.number(process.rank.emplace(), "rank");
   reader.list(process.nics, "nics", read);
   return reader.result(std::move(process));
@@ -257,20 +266,13 @@ Result<Profile> read_profile(const Json& object) {
   return reader.result(std::move(profile));
 }
 
-struct Moment {
+// When a page of profiles was made.
+Result<uint64_t> read_moment(const Json& page) {
   uint64_t now_ns = 0;
-  uint64_t waited_ns = 0;
-};
-
-Result<Moment> read_moment(const Json& page) {
-  Moment moment;
   Reader reader(page);
   reader.version();
-  reader.number(moment.now_ns, "now_ns");
-  reader.object<uint64_t>(moment.waited_ns, "processor", [](const Json& processor) {
-    return unsigned_field(processor, "waited_ns", 0, kMostOfAll);
-  });
-  return reader.result(moment);
+  reader.number(now_ns, "now_ns");
+  return reader.result(now_ns);
 }
 
 Result<SilentProcess> read_silent(const Json& object) {
@@ -336,16 +338,13 @@ void compare(const Flow& before, double seconds, Flow& now) {
 Result<std::vector<Profile>> read_profiles(const Json& before, const Json& now) {
   ASSIGN_OR_RETURN(const auto moment, read_moment(now));
   ASSIGN_OR_RETURN(const auto earlier,
-                   before.is_null() ? Result<Moment>(moment) : read_moment(before));
+                   before.is_null() ? Result<uint64_t>(moment) : read_moment(before));
   std::vector<Profile> profiles;
   Reader reader(now);
   reader.list(profiles, "communicators", read_profile);
   for (Profile& profile : profiles) {
-    profile.now_ns = moment.now_ns;
-    if (earlier.now_ns >= moment.now_ns || earlier.waited_ns > moment.waited_ns) continue;
-    profile.since_ns = earlier.now_ns;
-    profile.starved = static_cast<double>(moment.waited_ns - earlier.waited_ns) /
-                      static_cast<double>(moment.now_ns - earlier.now_ns);
+    profile.now_ns = moment;
+    if (earlier < moment) profile.since_ns = earlier;
   }
   return reader.result(std::move(profiles));
 }
@@ -359,6 +358,11 @@ Result<Process> read_samples(const Samples& samples) {
     ASSIGN_OR_RETURN(now->profiles, read_profiles(samples.profile_before, samples.profile));
   }
   const double seconds = now->uptime_s - before.uptime_s;
+  const auto [ran, waited] = before.processor;
+  if (seconds > 0 && now->processor.run_ns >= ran && now->processor.waited_ns >= waited) {
+    now->running = static_cast<double>(now->processor.run_ns - ran) * kNano / seconds;
+    now->starved = static_cast<double>(now->processor.waited_ns - waited) * kNano / seconds;
+  }
   for (Nic& nic : now->nics) {
     for (Flow& flow : nic.flows) {
       flow.tried_bytes = flow.sent_bytes;

@@ -14,6 +14,7 @@
 
 #include "transport/base/result.h"
 #include "transport/metrics/metric_table.h"
+#include "transport/state/processor_time.h"
 
 namespace pacecar::doctor {
 
@@ -49,8 +50,6 @@ struct Profile {
   int64_t rank = -1;
   uint64_t since_ns = 0;  // when the first sample was taken; 0: there is one only
   uint64_t now_ns = 0;
-  // The share of time between two samples in which a thread of the process was starved.
-  double starved = 0;
   std::vector<ProfiledEvent> operations;  // the oldest first; collectives and their parts
   std::vector<ProfiledEvent> steps;
 };
@@ -112,6 +111,10 @@ struct Process {
   bool has_twin = false;  // another one of this host and pid, in another pid namespace
   std::optional<uint64_t> rank;
   double uptime_s = 0;
+  ProcessorTime processor = {};  // until the newer sample
+  // Between two samples, in processors: how many its threads had, and how many they waited for.
+  double running = 0;
+  double starved = 0;
   std::vector<Nic> nics;
   std::vector<Profile> profiles = {};  // one per communicator; empty: nothing is recorded
 };

@@ -199,7 +199,7 @@ std::optional<RankFinding> different_sizes(const std::vector<Member>& members) {
 
 std::optional<RankFinding> starved_host(const Table& table) {
   std::vector<double> starved;
-  for (const Member& one : *table.members) starved.push_back(one.profile->starved);
+  for (const Member& one : *table.members) starved.push_back(one.process->starved);
   const Most most = most_of(starved);
   if (most.value < most.others + kStarved || most.value < kTimesOthers * most.others) {
     return std::nullopt;
@@ -240,7 +240,7 @@ std::optional<RankFinding> outlier(const Table& table, const MeanRule& rule) {
   const Most most = most_of(means);
   const Member& member = table.member(most.rank);
   const bool counts = most.value >= kLeastSeconds && most.value >= kShareOfPeriod * table.period_s;
-  const bool explained = member.profile->starved * table.period_s >= kExplained * most.value;
+  const bool explained = member.process->starved * table.period_s >= kExplained * most.value;
   if (!counts || explained || most.value < kTimesOthers * most.others) return std::nullopt;
   return RankFinding{
       rule.name, member.process, nullptr,
@@ -281,7 +281,7 @@ std::vector<Edge> slow_edges(const std::vector<Edge>& edges) {
   std::vector<Edge> slow;
   for (size_t i = 0; i < edges.size(); ++i) {
     const auto& [from, to, message_s, busy] = edges[i];
-    const bool starved = std::max(from->profile->starved, to->profile->starved) > kSomewhatStarved;
+    const bool starved = std::max(from->process->starved, to->process->starved) > kSomewhatStarved;
     if (starved && message_s < kTurnSeconds) continue;
     if (busy >= kBusy && message_s >= kTimesOthers * median_of_others(times, i)) {
       slow.push_back(edges[i]);

@@ -195,6 +195,35 @@ std::optional<WaitedFor> waited_for(const std::vector<Finding>& findings) {
   return most;
 }
 
+// A process that rarely gets a processor although the job's other processes do.
+std::optional<Verdict> starved_process(const Job& job) {
+  constexpr double kLeastWait = 0.25;  // of the time between two samples
+  constexpr double kRarely = 0.1;      // of the time in which its threads could run
+  constexpr double kTimesOthers = 3;
+  const auto share = [](const Process& one) {
+    return one.running / std::max(one.running + one.starved, 1e-9);
+  };
+  const Process* worst = nullptr;
+  for (const Process& one : job.processes()) {
+    if (one.starved < kLeastWait || share(one) > kRarely) continue;
+    if (worst == nullptr || share(one) < share(*worst)) worst = &one;
+  }
+  if (worst == nullptr) return std::nullopt;
+  for (const Process& other : job.processes()) {
+    const bool waits = other.starved >= kLeastWait;
+    if (&other != worst && waits && share(other) < kTimesOthers * share(*worst)) return {};
+  }
+  return Verdict{true,
+                 "slow-host",
+                 name_of(*worst),
+                 "",
+                 "",
+                 fmt::format("its threads got a processor for {:.0f}% of the time in which they "
+                             "could run: look on {} for other programs, its priority (nice), and "
+                             "the limit of its cgroup",
+                             100 * share(*worst), worst->host)};
+}
+
 Verdict conclude(const Job& job, const std::vector<Finding>& findings) {
   if (!job.silent().empty()) {
     const SilentProcess& silent = job.silent().front();
@@ -205,6 +234,8 @@ Verdict conclude(const Job& job, const std::vector<Finding>& findings) {
   if (auto down = link_down(job)) return *down;
   const std::vector<RankFinding> ranks = examine_ranks(job);
   if (!ranks.empty() && decides(ranks.front(), findings)) return verdict_of_rank(ranks.front());
+  const bool trouble = !findings.empty() && findings.front().rule->trouble;
+  if (auto starved = starved_process(job); starved && !trouble) return *starved;
   if (findings.empty() || severity(findings.front()) + 1 == rules().size()) {
     return {false, "", "", "", "", "nothing is wrong, and no flow has more to send"};
   }

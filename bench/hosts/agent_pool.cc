@@ -88,7 +88,7 @@ void print_lost(const AgentPool& agents, const std::vector<Event>& events,
   }
 }
 
-// Of hosts with another release, and of those that are one machine.
+// Warns of hosts with another release, and of two names for the same machine.
 void warn_of_hosts(const AgentPool& agents, const cli::Console& console) {
   std::map<std::string, std::string> first;  // names by machine
   for (size_t i = 0; i < agents.size(); ++i) {
@@ -240,7 +240,7 @@ void AgentPool::take(size_t index, std::string_view line) {
   const bool object = message.is_object() && message.value("type", Json()).is_string();
   if (member.state == State::kReaching) {
     if (object && message["type"] == "welcome") return greet(index, message);
-    member.greeting = line;  // a shell's banner, or why there is no agent
+    member.greeting = line;  // a shell's banner, or why no agent starts
     return;
   }
   if (object) return report(index, message);

@@ -112,8 +112,8 @@ struct HostNic {
   std::string name;
   std::string address;
 };
-// Those of the hosts that are `wanted`; nullopt: it was not asked, or has failed, which is
-// reported, and is lost.
+// The NICs of each host. nullopt: the host is not `wanted` and was not asked, or it has failed: the
+// failure is reported, and the host counts as lost.
 std::vector<std::optional<std::vector<HostNic>>> ask_nics(
     AgentPool& agents, const std::function<bool(size_t host)>& wanted, const cli::Console& console);
 

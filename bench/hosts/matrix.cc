@@ -48,7 +48,7 @@ std::string whole_matrix(const Matrix& matrix, const std::vector<std::string>& n
   return text + "\n";
 }
 
-// What was measured of the `count` figures that at(i) gives.
+// The measured ones among the `count` figures that at(i) gives.
 template <typename At>
 std::vector<double> known(size_t count, At at) {
   std::vector<double> values;
@@ -65,7 +65,7 @@ struct Side {
   std::string peer;
 };
 
-// Of the figures with each peer.
+// The summary of one host's figures with its peers; at(i) is the figure with peer i.
 template <typename At>
 Side side_of(const std::vector<std::string>& names, const Quantity& quantity, At at) {
   const std::vector<double> values = known(names.size(), at);

@@ -40,7 +40,7 @@ double limit_of(double deviation) {
   return std::max(-std::log(1 - kDifference), kDeviations * deviation);
 }
 
-// Degrees of freedom: figures beyond those that rows and columns fit.
+// Degrees of freedom: the number of figures minus the number of fitted parameters.
 double free_figures(size_t figures, size_t hosts) {
   return std::max(1.0, static_cast<double>(figures) - 2 * static_cast<double>(hosts) + 1);
 }

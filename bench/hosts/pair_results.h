@@ -35,7 +35,7 @@ class PairResults {
 
   // The matrix, and a sentence for each problem.
   std::string text(double least) const;
-  // `context` has further members: what was asked for, when, for how long.
+  // `context` has further members: the requested test, the date and the duration.
   nlohmann::json document(double least, const nlohmann::json& context) const;
 
  private:

@@ -134,7 +134,7 @@ class Attempt {
                       agents_.host(server_.host).name, printable(address)));
     }
     std::vector<std::string> words = arguments_for(client_.host, std::to_string(event.port));
-    words.insert(words.end(), {"--json=-", "--", address});  // a peer's text is no flag
+    words.insert(words.end(), {"--json=-", "--", address});  // a peer's text is not a flag
     client_.run = agents_.run(client_.host, words);
     stage_ = Stage::kMeasuring;
     deadline_ = cli::steady_now() + plan_.limit;

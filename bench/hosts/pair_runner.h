@@ -18,8 +18,8 @@ namespace pacecar::hosts {
 using Round = std::vector<Pair>;
 
 // Each pair is in one round; fewer than two hosts have none. `pairs`: "disjoint" (all ordered
-// pairs, in a round each host in one pair at most), "all" (likewise, one pair at a time), or "ring"
-// (each host and the next, both ways; rounds as of "disjoint"). Pure.
+// pairs, each host in at most one pair of a round), "all" (all ordered pairs, one in a round), or
+// "ring" (each host and the next, both ways; rounds as for "disjoint"). Pure.
 std::vector<Round> schedule(size_t hosts, std::string_view pairs);
 
 struct PairPlan {
@@ -40,8 +40,8 @@ struct Measurement {
   std::vector<std::string> warnings;  // of both ends, each with its host
 };
 
-// Measures all pairs of a round at the same time. Calls `on_done` for each when it is over, except
-// those that Ctrl-C ends, and `on_turn` every kTurn at least.
+// Measures all pairs of a round at the same time. Calls `on_done` for each pair at its end, unless
+// Ctrl-C has ended it, and `on_turn` every kTurn at least.
 void measure_round(AgentPool& agents, const PairPlan& plan, const Round& round,
                    const std::function<void(Measurement)>& on_done,
                    const std::function<void()>& on_turn);

@@ -21,13 +21,13 @@ const std::vector<std::string> kTest{"-b", "-s", "65536", "-D", "0.4", "--rate_l
 constexpr size_t kAtOnce = 8;        // pairs of one host
 constexpr double kMostLost = 0.001;  // of the packets
 
-// Of a host's document; null: it is missing.
+// The value of `key` in a host's document; null if it is missing.
 json member(const json& object, const char* key) {
   const auto found = object.is_object() ? object.find(key) : object.end();
   return found != object.end() ? *found : json();
 }
 
-// Of both ends, of their packets: those that were sent again.
+// The part of both ends' packets that were retransmissions.
 double lost_part(const json& results) {
   double again = 0;
   double sent = 0;

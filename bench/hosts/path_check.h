@@ -1,6 +1,6 @@
 // The paths between hosts, for `preflight --hosts`: tries each pair of hosts over the transport
-// itself, on their first NICs, on their second NICs and so on, as a job would. So what is found has
-// the sentence that the job's log would have.
+// itself, on their first NICs, on their second NICs and so on, as a job would. So each failure is
+// reported in the words that the job's log would have.
 #pragma once
 
 #include <string>

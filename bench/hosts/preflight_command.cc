@@ -77,7 +77,7 @@ cli::ExitCode exit_code_of(Severity worst) {
   return worst == Severity::kWarning ? cli::kExitThresholdMissed : cli::kExitOk;
 }
 
-// This process's settings; those of a copied host are not known.
+// This process's settings; a copied host's settings are not known.
 preflight::Settings settings_of(bool live) {
   preflight::Settings settings;
   settings.version = PACECAR_VERSION;

@@ -16,7 +16,7 @@ struct HostReport {
   std::string host;
   std::vector<preflight::Finding> findings;  // their ids are known ones
   std::map<std::string, std::string> facts;
-  nlohmann::json document = {};  // all of it, as it was printed
+  nlohmann::json document = {};  // the whole report, as it was printed
 };
 
 // From the output of `pacecar preflight --json`. Errors: kPeer.
@@ -28,7 +28,7 @@ struct Group {
   preflight::Finding finding;
   Names hosts;  // that have it
 };
-// Warnings and errors; errors last, and of each severity those of most hosts last.
+// Warnings, then errors; within each severity, the finding of most hosts comes last.
 std::vector<Group> group_findings(const std::vector<HostReport>& reports);
 
 // A fact that differs, and the hosts with each value, the most frequent first. Facts that fewer

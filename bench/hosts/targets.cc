@@ -126,8 +126,8 @@ bool is_file(const std::string& value) {
 constexpr std::string_view kHost = "{host}";
 constexpr std::string_view kCommand = "{command}";
 
-// None of them may ask for input, as there is no terminal. srun and kubectl pass standard input on;
-// its end ends the agent.
+// No launcher may ask for input, because it has no terminal. srun and kubectl pass standard input
+// on; its end ends the agent.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kLaunchers = {{
     {"ssh", "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 {host}"},
     {"srun", "srun --nodes=1 --ntasks=1 --overlap --unbuffered --nodelist={host}"},

@@ -68,7 +68,7 @@ struct Targets {
   Launcher launcher;
 };
 
-// Errors: those of read_hosts() and Launcher::parse().
+// Errors: as for read_hosts() and Launcher::parse().
 Result<Targets> targets_of(const cli::HostsFlags& flags);
 
 }  // namespace pacecar::hosts

@@ -90,7 +90,7 @@ Json parameters_json(const Params& values) {
   return parameters;
 }
 
-// Names are those that PACECAR_NICS takes.
+// PACECAR_NICS takes these names.
 Json fabrics_json(const Result<std::vector<FabricProvider>>& providers) {
   if (!providers) return {{"available", false}, {"reason", providers.error().message}};
   Json fabrics = {{"available", true}, {"providers", Json::array()}};
@@ -124,7 +124,8 @@ std::string nic_text(const Json& nic) {
       "  {}\n    address {}  speed {}  MTU {}  paths {}  engines {}  ECN {}\n"
       "    at most {} connections; per flow {} bytes of state and {} of queues\n    {}\n",
       text_of(nic["name"]), text_of(nic["address"]),
-      speed == 0 ? "unknown" : fmt::format("{:g} Gb/s", static_cast<double>(speed) / 1000),
+      speed == 0 ? "unknown (NCCL gets 10 Gb/s; PACECAR_LINE_RATE sets it)"
+                 : fmt::format("{:g} Gb/s", static_cast<double>(speed) / 1000),
       text_of(nic["mtu_bytes"]), text_of(nic["paths"]), text_of(nic["engines"]),
       nic["ecn"].get<bool>() ? "yes" : "no", text_of(nic["max_connections"]),
       text_of(nic["flow_state_bytes"]), text_of(nic["flow_queue_bytes"]),
@@ -212,10 +213,9 @@ int run_info(int argc, char** argv) {
   app.add_option("-d,--nic", flags.nics, "NICs, as PACECAR_NICS");
   app.add_option("--ib-dev", flags.nics)->group(cli::kSilent);
   app.footer(cli::kExitCodesHelp);
-  return cli::run_subcommand(
-      app, argc, argv, {}, [&](const cli::Console& console) {
-        return flags.parameters ? show_parameters(flags, console) : show_host(flags, console);
-      });
+  return cli::run_subcommand(app, argc, argv, {}, [&](const cli::Console& console) {
+    return flags.parameters ? show_parameters(flags, console) : show_host(flags, console);
+  });
 }
 
 }  // namespace pacecar

@@ -17,7 +17,7 @@ std::string identity_of(const doctor::Process& process) {
                      process.nics.empty() ? "" : process.nics.front().identity);
 }
 
-// Of one process: much more than a summary of many NICs takes.
+// The limit for one process: much more than a summary of many NICs takes.
 constexpr size_t kMaxSummaryBytes = 1U << 20;
 
 void add(Exposition& page, std::string_view name, std::string_view help, size_t value) {

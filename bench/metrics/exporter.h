@@ -34,7 +34,7 @@ constexpr size_t kMaxNics = 1024;
 
 struct Page {
   std::string text;
-  std::vector<std::string> warnings;  // about what could not be read
+  std::vector<std::string> warnings;  // about directories and answers that could not be read
 };
 
 // `processes` within the bound; numbered where program and rank do not distinguish them.

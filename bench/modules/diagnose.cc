@@ -12,6 +12,7 @@ int pacecar_run_subcommand(int argc, char** argv) {
   if (name == "preflight") return hosts::run_preflight(argc, argv);
   if (name == "agent") return hosts::run_agent(argc, argv);
   if (name == "doctor") return run_doctor(argc, argv);
+  if (name == "report") return run_report(argc, argv);
   if (name == "top") return run_top(argc, argv);
   if (name == "metrics") return run_metrics(argc, argv);
   if (name == "check-plugin") return run_check_plugin(argc, argv);

@@ -1,7 +1,7 @@
 // Modules of the program `pacecar`: shared objects with the subcommands that most users of NCCL
 // never call, so that the program is small, and is built in a third of the time. A module has
-// hidden copies of all libraries that it needs, and exports one function. In all of them
-// /proc/self/exe is `pacecar`.
+// hidden copies of all libraries that it needs, and exports one function. In every
+// module /proc/self/exe is `pacecar`.
 #pragma once
 
 namespace pacecar {

@@ -1,6 +1,6 @@
 // The control channel: a TCP connection between the two ends of a test. A message is a JSON object
 // on one line, with its kind in the member "type". The peer's bytes are untrusted: lines are
-// bounded, and a line that is no JSON object is an error of code kPeer. Servers accept clients by
+// bounded, and a line without a JSON object is an error of code kPeer. Servers accept clients by
 // control_listener.h. Thread rule: one thread at a time. Time limits are relative to the call.
 #pragma once
 
@@ -29,12 +29,12 @@ class ControlChannel {
   static constexpr size_t kMaxLine = 1024 * 1024;  // bytes of one message
   static constexpr size_t kMaxText = 1024;         // characters of a peer's error message
 
-  // Takes a connected socket that does not block. Without `peer`, its name is the TCP peer's
-  // address.
+  // Takes a connected socket that does not block. Without `peer`, its name is the address of
+  // the TCP peer.
   explicit ControlChannel(FileDescriptor socket, const std::string& peer = "");
 
   // Tries every address of `host` within `limit`, from the local address `source`; empty: any.
-  // Errors also: kInvalidArgument when `source` is no address of this host.
+  // Errors also: kInvalidArgument when `source` is not an address of this host.
   static Result<ControlChannel> connect(const std::string& host, uint16_t port, Duration limit,
                                         const std::string& source = {});
 

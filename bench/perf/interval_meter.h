@@ -3,9 +3,9 @@
 //
 // count() ends an interval that has its length and at least `min_messages`, so that a burst of
 // completions is not taken for a rate; with `punctual`, an interval with fewer ends too, and does
-// not count for the peak. Memory is bounded: after kMaxIntervals,
-// neighbours are joined and the length doubles; the peak remains that of the shorter intervals.
-// Each interval has the samples of what limited the flow.
+// not count for the peak. Memory is bounded: after kMaxIntervals, neighbours are joined and the
+// length doubles; the peak remains that of the shorter intervals. Each interval counts the samples
+// of each limit of the flow.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +29,7 @@ class LimitsSeen {
   void add(const LimitsSeen& later);
 
   bool any() const { return samples_ > 0; }
+  uint64_t samples() const { return samples_; }
   const FlowView& last() const { return last_; }
   // The share of samples with each reason: {"grant": 0.93, "network": 0.07}.
   nlohmann::json shares() const;
@@ -73,7 +74,7 @@ class IntervalMeter {
   const std::vector<Interval>& intervals() const { return intervals_; }
   // Messages per second of the fastest interval; 0 without one.
   double peak() const { return peak_; }
-  // Of all intervals.
+  // The limits seen in all intervals.
   const LimitsSeen& limits() const { return limits_; }
 
  private:

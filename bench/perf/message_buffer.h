@@ -16,7 +16,7 @@
 
 namespace pacecar::perf {
 
-// The memory of this end's messages: the host's or a GPU's.
+// The memory of this end's messages: host memory or GPU memory.
 struct MessagePlace {
   bool huge_pages = false;                // of the host's memory
   std::shared_ptr<const CopyEngine> gpu;  // null: the host's memory
@@ -33,8 +33,8 @@ struct Unmap {
 
 class MessageBuffer {
  public:
-  // Errors: kUnavailable when there is no memory, no huge page, or the NIC takes no dma-buf;
-  // register_memory's.
+  // Errors: kUnavailable (not enough memory or huge pages, or the NIC takes no dma-buf), and as for
+  // register_memory.
   static Result<MessageBuffer> create(Context& context, size_t nic, uint64_t size, size_t slots,
                                       const MessagePlace& place = {});
   MessageBuffer(MessageBuffer&&) = default;
@@ -43,7 +43,7 @@ class MessageBuffer {
   std::span<uint8_t> slot(size_t index) const { return {base_ + index * stride_, size_}; }
   const Memory* memory() const { return memory_; }
 
-  // Writes the pattern of this message (pattern.h). Errors: those of copying to a GPU.
+  // Writes the pattern of this message (pattern.h). Errors: as for a copy to the GPU.
   Result<void> fill(size_t index, uint64_t number);
   // The offset of the first byte of a received message that differs from its pattern.
   Result<std::optional<size_t>> find_mismatch(size_t index, uint64_t number);
@@ -57,7 +57,7 @@ class MessageBuffer {
   size_t nic_ = 0;
   uint64_t size_ = 0;
   uint64_t stride_ = 0;
-  uint8_t* base_ = nullptr;  // the start of what one of the next two owns
+  uint8_t* base_ = nullptr;  // the start of the memory of `bytes_` or `gpu_`
   std::unique_ptr<uint8_t[], Unmap> bytes_;
   std::unique_ptr<GpuAllocation> gpu_;
   std::vector<uint8_t> copy_;  // of a GPU's message, for the host to read

@@ -159,7 +159,8 @@ void add_perftest_names(CLI::App& app, TestOptions& options, RawFlags& raw) {
   add_number(app, "-T,--tos,--tclass", parameters.tos, 0, 252, "");
   app.add_flag("--cpu_util", parameters.cpu_util);
   add_number(app, "-i,--ib-port", raw.ib_port, 1, 255, "");
-  add_setting(app, options, "-x,--gid-index", "PACECAR_GID_INDEX")->check(cli::whole_number(0, 255));
+  add_setting(app, options, "-x,--gid-index", "PACECAR_GID_INDEX")
+      ->check(cli::whole_number(0, 255));
   add_number(app, "-S,--sl", parameters.sl, 0, 15, "");
   add_setting(app, options, "--pkey_index", "PACECAR_PKEY")->check(cli::whole_number(0, 65535));
   const auto set_timeout = [&parameters](int exponent) {
@@ -366,8 +367,8 @@ Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* co
   add_perftest_names(app, options, raw);
   add_many_hosts_flags(app, options.many);
   app.footer(fmt::format(
-      "The client's flags rule the test; a server needs at most -p, -d, --bind, "
-      "--max-buffers and --run_infinitely.\nThe flags of perftest work, too: 'pacecar help "
+      "The client's flags rule the test; a server needs at most -p, -d, --bind, --max-buffers\n"
+      "and --run_infinitely. The flags of perftest work, too: 'pacecar help "
       "perftest' lists them.\n"
       "  server$ pacecar {0}\n"
       "  client$ pacecar {0} -a server\n"

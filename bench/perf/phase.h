@@ -25,7 +25,7 @@ struct EndReport {
   double cpu_s = 0;  // of the whole process, engine included
   // Growth of the counters that are reported (kCounters in phase.cc), and of the device's own.
   Statistics growth;
-  // Of a sending end: its flow's view at the end (all streams of a test share one flow).
+  // At a sending end, its flow's view at the end (all streams of a test share one flow).
   std::optional<FlowView> flow;
 };
 
@@ -56,7 +56,7 @@ class Probe;
 struct PhaseResult {
   Duration elapsed;
   uint64_t messages = 0;  // finished at the client, both directions
-  uint64_t sent = 0;      // of them
+  uint64_t sent = 0;      // finished sends at the client
   EndReport client;
   EndReport server;
 };

@@ -106,7 +106,7 @@ class LatencyProbe : public Probe {
   static constexpr size_t kSamples = 1'000'000;  // the most that are kept
 
   Histogram half_trips_;           // ns
-  std::vector<uint64_t> samples_;  // likewise
+  std::vector<uint64_t> samples_;  // ns
   const Duration gap_ =            // not in the warm-up
       Duration::from_ns(setup_.visible ? static_cast<int64_t>(setup_.options.gap_us * 1e3) : 0);
   Instant sent_at_;

@@ -161,16 +161,30 @@ Json latency_result(uint64_t size, const TestParameters& parameters, const Phase
   return result;
 }
 
-bool meets_threshold(const TestOptions& options, const Json& result) {
-  // NaN, which meets no threshold, if it is missing: the result may be a peer's.
+std::string missed_threshold(const TestOptions& options, const Json& result) {
+  // NaN, which meets no threshold, if the figure is missing: a peer may have sent the result.
   const auto figure = [&result](const char* key) {
     return cli::number_field(result, key, 0, kMaxFigure).value_or(std::nan(""));
   };
-  const auto at_least = [](double value, double least) { return least == 0 || value >= least; };
+  struct Threshold {
+    const char* flag;
+    double bound;  // 0: none
+    double value;
+    std::string_view unit;
+    bool least = true;
+  };
   const double gbits = figure("bytes") * 8 / 1e9 / std::max(figure("seconds"), 1e-9);
-  return at_least(figure("BW_average"), options.min_average) &&
-         at_least(figure("MsgRate"), options.min_msg_rate) && at_least(gbits, options.min_gbits) &&
-         (options.max_usec == 0 || figure("t_typical") <= options.max_usec);
+  for (const auto& [flag, bound, value, unit, least] :
+       {Threshold{"--limit_bw", options.min_average, figure("BW_average"),
+                  bandwidth_unit(options.parameters.gigabits)},
+        Threshold{"--limit_msgrate", options.min_msg_rate, figure("MsgRate"), "Mpps"},
+        Threshold{"--min-gbits", options.min_gbits, gbits, "Gb/s"},
+        Threshold{"--max-usec", options.max_usec, figure("t_typical"), "us", false}}) {
+    if (bound == 0 || (least ? value >= bound : value <= bound)) continue;
+    return fmt::format("messages of {:.0f} bytes: {:.4g} {} is {} the {:g} of {}",
+                       figure("MsgSize"), value, unit, least ? "below" : "above", bound, flag);
+  }
+  return {};
 }
 
 std::vector<std::string> further_lines(const TestOptions& options, const Json& result) {

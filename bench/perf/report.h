@@ -42,8 +42,8 @@ nlohmann::json latency_result(uint64_t size, const TestParameters& parameters,
                               const PhaseResult& phase, const IntervalMeter& meter,
                               const Histogram& half_trips);
 
-// False when the result misses the options' threshold, or lacks its figure.
-bool meets_threshold(const TestOptions& options, const nlohmann::json& result);
+// The threshold of the options that the result misses, or whose figure it lacks; empty: none.
+std::string missed_threshold(const TestOptions& options, const nlohmann::json& result);
 // Lines below the columns: the counters and the measurements that the options ask for.
 std::vector<std::string> further_lines(const TestOptions& options, const nlohmann::json& result);
 

@@ -14,7 +14,7 @@
 namespace pacecar::perf {
 namespace {
 
-// Of the NICs that match, the first; another serves where the peer has none of its network.
+// The first matching NIC; the transport takes another if the peer has no NIC of its network.
 constexpr size_t kNic = 0;
 
 struct Connections {
@@ -22,8 +22,8 @@ struct Connections {
   std::vector<std::unique_ptr<ReceiveConnection>> receivers;
 };
 
-// Makes `count` connections in each direction of the plan. The other end does the same, with the
-// directions reversed.
+// Makes `count` connections in each direction of the plan. The other end makes them with
+// the directions reversed.
 Result<Connections> connect_all(Context& context, ControlChannel& channel, const StreamPlan& plan,
                                 size_t count) {
   std::unique_ptr<Listener> listener;

@@ -1,4 +1,4 @@
-// Streams of messages, each over one connection, and those of one test at one end: their set-up
+// Streams of messages, each over one connection, and all streams of a test at one end: their set-up
 // with the peer, polls, limits.
 //
 // Both ends of a stream are polled. Both count messages since the connection was made, and continue
@@ -56,7 +56,7 @@ class SendStream : public Stream {
   SendStream(std::unique_ptr<SendConnection> connection, MessageBuffer buffer,
              const TestParameters& parameters);
 
-  // Starts sends up to the limit, and tests those in flight. Returns how many have completed.
+  // Starts sends up to the limit, and tests the sends in flight. Returns how many have completed.
   Result<uint64_t> poll();
   // Lowers the limit as far as the started sends allow, and returns it.
   uint64_t stop();

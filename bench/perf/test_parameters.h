@@ -15,7 +15,7 @@ constexpr uint64_t kMaxMessageBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxIterations = 1'000'000'000'000;
 constexpr double kMaxDurationSeconds = 1e7;
 constexpr uint32_t kMaxConnections = 256;
-constexpr uint64_t kMaxTimeoutMs = 3'600'000;  // PACECAR_TIMEOUT's
+constexpr uint64_t kMaxTimeoutMs = 3'600'000;  // of PACECAR_TIMEOUT
 // Bounded by the receives that a connection can hold.
 constexpr uint32_t kMaxDepth = kMaxRequests * kMaxReceiveBuffers;
 // The most for the message buffers of one end; more is probably a mistake of units.

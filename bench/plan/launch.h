@@ -7,7 +7,7 @@
 
 namespace pacecar::plan {
 
-// Arguments of Megatron-LM's pretrain_gpt.py; what it cannot express is in comment lines.
+// Arguments of Megatron-LM's pretrain_gpt.py; settings without an argument are in comment lines.
 std::string megatron_launch(const Problem& problem, const Strategy& strategy);
 
 }  // namespace pacecar::plan

@@ -15,7 +15,7 @@ double attention_matrices(const Model& model) {
   return 2 * h * h + 2 * h * kv_width(model);
 }
 
-// Of one expert, or of the dense layer.
+// Parameters of one expert's matrices, or of the dense layer's matrices.
 double feed_forward_matrices(const Model& model) {
   return (model.gated ? 3.0 : 2.0) * model.hidden * model.ffn;
 }

@@ -33,7 +33,7 @@ struct Accelerator {
   uint32_t count() const { return hosts * per_host; }
 };
 
-// Seconds for operations that read and write so many bytes of memory.
+// Seconds for `flops` operations that read and write `bytes` bytes of memory.
 double compute_s(const Accelerator& accelerator, double flops, double bytes);
 
 // A measured pass through one layer.
@@ -64,7 +64,7 @@ struct Model {
 // Known models, with unique names.
 std::span<const Model> presets();
 
-// Numbers of parameters: those that each rank of an expert group holds, and those of the experts.
+// Numbers of parameters: `shared` ones are held by each rank of an expert group.
 struct ParameterCount {
   double shared = 0;
   double experts = 0;  // 0 in a dense model, whose feed-forward layer counts as shared
@@ -74,7 +74,7 @@ ParameterCount layer_parameters(const Model& model);
 // Before the first layer, and after the last one with its norm.
 double embedding_parameters(const Model& model);
 double head_parameters(const Model& model);
-// Of both ends: a stage that has both ends of the model holds them once. 0 except for GPT.
+// Parameters that both ends of a GPT share (else 0): a stage with both ends holds them once.
 double shared_parameters(const Model& model);
 double parameters(const Model& model);
 
@@ -82,7 +82,7 @@ double parameters(const Model& model);
 // Attention counts in full, as Megatron-LM reports it, though a causal mask halves it.
 double layer_flops(const Model& model);
 double head_flops(const Model& model);
-// Of forward and backward pass, per token, as model FLOP/s utilisation counts them.
+// Operations of forward and backward pass, per token, as model FLOP/s utilisation counts them.
 double training_flops(const Model& model);
 
 // Elements that a layer keeps for its backward pass, per token; attention keeps no scores
@@ -114,7 +114,7 @@ struct Training {
   bool shard_optimizer = true;  // ZeRO-1: each data parallel rank has a part of the states
   double overlap = 1;  // part of the last backward pass that hides the reduction of gradients, and
                        // of the first forward pass that hides the all-gather of weights
-  double usable_memory = 0.9;  // of an accelerator's: the rest is the framework's
+  double usable_memory = 0.9;  // part of an accelerator's memory; the framework uses the rest
   Precision precision;
 };
 

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "bench/cli/clock.h"
 #include "bench/cli/command_line.h"
 #include "bench/cli/console.h"
 #include "bench/cli/files.h"
@@ -308,15 +309,26 @@ Result<void> print(const Answer& answer, const Flags& flags, bool quiet) {
   return {};
 }
 
-Result<void> plan_it(const Flags& flags, bool quiet) {
+Result<void> plan_it(const Flags& flags, const Console& console) {
+  if (flags.plan > flags.search.best) {
+    return invalid("there is no plan {} among the best {}: raise --best", flags.plan,
+                   flags.search.best);
+  }
   RETURN_IF_ERROR(cli::check_writable(flags.json_file));
   ASSIGN_OR_RETURN(const auto problem, problem_of(flags));
   CommTimes comm(problem.cluster, problem.overheads);
   SearchOptions options = flags.search;
   options.tolerance /= 100;
-  const auto started = std::chrono::steady_clock::now();
-  const auto found = search(problem, comm, options);
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - started;
+  const Instant started = cli::steady_now();
+  const auto elapsed = [&] { return cli::steady_now() - started; };
+  std::optional<cli::ProgressBar> bar(console.interactive());
+  const auto found = search(problem, comm, options, [&](size_t done, size_t all) {
+    if (!bar->due(elapsed())) return;
+    const double share = static_cast<double>(done) / static_cast<double>(all);
+    bar->draw(share, fmt::format("{} of at most {} shapes", done, all), elapsed());
+  });
+  bar.reset();
+  const double search_s = elapsed().seconds();
   if (found.best.empty()) return tl::unexpected(nothing_fits(found));
   std::vector<PlanReport> plans;
   for (const Strategy& each : found.best) plans.push_back(report_of(problem, each, comm));
@@ -325,8 +337,8 @@ Result<void> plan_it(const Flags& flags, bool quiet) {
                 .search = found,
                 .plans = plans,
                 .alone_tokens_per_s = several ? alone_tokens_per_s(problem, comm, options) : 0,
-                .search_s = taken.count()},
-               flags, quiet);
+                .search_s = search_s},
+               flags, console.quiet());
 }
 
 }  // namespace
@@ -339,9 +351,8 @@ int run_plan(int argc, char** argv) {
   const auto exit_code = [](const Error& error) {
     return error.code == ErrorCode::kUnavailable ? cli::kExitFailed : cli::kExitUsage;
   };
-  return cli::run_subcommand(
-      app, argc, argv, {.exit_code = exit_code},
-      [&](const Console& console) { return plan_it(flags, console.quiet()); });
+  return cli::run_subcommand(app, argc, argv, {.exit_code = exit_code},
+                             [&](const Console& console) { return plan_it(flags, console); });
 }
 
 }  // namespace pacecar

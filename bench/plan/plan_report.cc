@@ -183,7 +183,7 @@ std::vector<StepShare> shares_of(const StageReport& stage, double micro_batches,
   };
 }
 
-// The largest shares, of which those with one name are added up.
+// Names the three largest shares of the step; adjacent shares with the same name count together.
 std::string limit_of(const Problem& problem, const PlanReport& report) {
   std::vector<std::pair<double, std::string_view>> parts;
   for (const auto& [key, name, share] : report.shares) {

@@ -35,7 +35,7 @@ struct PlanReport {
   double tokens_per_s = 0;
   double utilisation = 0;  // model FLOP/s over the peak of all accelerators (MFU)
   double bubble = 0;       // mean idle part of the used accelerators
-  double of_compute = 0;   // part of what all accelerators reach without waiting or communication
+  double of_compute = 0;   // part of all accelerators' rate without waits or communication
   std::vector<StageReport> stages;
   uint32_t busiest = 0;
   std::vector<StepShare> shares;
@@ -44,9 +44,9 @@ struct PlanReport {
 
 PlanReport report_of(const Problem& problem, const Strategy& strategy, CommTimes& comm);
 
-// HETHUB's upper bound in tokens per second: the sum of what each kind of accelerator reaches
-// alone, by its best plan for the whole model and batch. A kind without enough memory counts with
-// its compute bound.
+// HETHUB's upper bound in tokens per second: the sum of the rates that the kinds of accelerator
+// reach alone, each by its best plan for the whole model and batch. A kind without enough memory
+// counts with its compute bound.
 double alone_tokens_per_s(const Problem& problem, CommTimes& comm, SearchOptions options);
 
 struct Answer {

@@ -8,8 +8,8 @@
 namespace pacecar::plan {
 namespace {
 
-// Adds to `found` all continuations of `parts`, which have so many stages: orders of the kinds
-// along the pipeline, with the stages of each.
+// Adds to `found` all continuations of `parts`, which have `stages` stages: orders of the kinds
+// along the pipeline, with the number of stages of each kind.
 void add_continuations(const Problem& problem, uint32_t data, uint32_t stages,
                        std::vector<Part>& parts, std::vector<std::vector<Part>>& found) {
   const Training& training = problem.training;
@@ -92,7 +92,8 @@ SplitProblem split_problem(const Problem& problem, const StageCosts& costs) {
   return found;
 }
 
-SearchResult search(const Problem& problem, CommTimes& comm, const SearchOptions& options) {
+SearchResult search(const Problem& problem, CommTimes& comm, const SearchOptions& options,
+                    const Looked& looked) {
   SearchResult result;
   const auto shapes = shapes_of(problem);
   result.shapes = shapes.size();
@@ -106,7 +107,9 @@ SearchResult search(const Problem& problem, CommTimes& comm, const SearchOptions
     return result.best.size() < options.best ? kNever : result.best.back().step_s;
   };
   result.bound_s = kNever;
+  size_t done = 0;
   for (const auto& [quick_s, shape] : order) {
+    looked(done++, order.size());
     const double useful_s = limit_s() * (1 - options.tolerance);
     if (quick_s >= useful_s) {
       result.bound_s = std::min(result.bound_s, quick_s);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "bench/plan/model.h"
@@ -33,6 +34,10 @@ std::vector<Shape> shapes_of(const Problem& problem);
 // The times of all stages by their layers, as far as these fit the memory.
 SplitProblem split_problem(const Problem& problem, const StageCosts& costs);
 
-SearchResult search(const Problem& problem, CommTimes& comm, const SearchOptions& options = {});
+// Calls `looked` before each shape with how many it has looked at, of how many.
+using Looked = std::function<void(size_t done, size_t all)>;
+SearchResult search(
+    const Problem& problem, CommTimes& comm, const SearchOptions& options = {},
+    const Looked& looked = [](size_t, size_t) {});
 
 }  // namespace pacecar::plan

@@ -95,7 +95,7 @@ double run_schedule(std::span<const StageTime> stages, uint32_t micro_batches) {
   Ends forward(count, std::vector<double>(micro_batches));
   Ends backward = forward;
   // In round r a stage that is the n-th from the end runs backward pass r - n, then forward pass r.
-  // So each pass comes after those that it waits for.
+  // So each pass comes after the passes that it waits for.
   for (uint32_t round = 0; round < micro_batches + count; ++round) {
     for (uint32_t s = 0; s < count; ++s) {
       const StageTime& time = stages[s];

@@ -10,7 +10,7 @@
 
 namespace pacecar::plan {
 
-// Of a stage.
+// Times of a stage.
 struct StageTime {
   double forward_s = 0;  // per micro-batch
   double backward_s = 0;
@@ -32,7 +32,7 @@ double run_schedule(std::span<const StageTime> stages, uint32_t micro_batches);
 // The time of a split that does not fit.
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Times of each stage by its layers: [stage][layers], from 1 to what its memory holds; [0] unused.
+// Times of each stage by its layers: [stage][layers], from 1 to the most that fit; [0] unused.
 struct SplitProblem {
   std::vector<std::vector<StageTime>> times;
   uint32_t layers = 0;
@@ -48,7 +48,7 @@ class SplitBounds {
  public:
   explicit SplitBounds(const SplitProblem& problem);
 
-  // Of the whole problem; kNever if no split fits.
+  // The bound of the whole problem; kNever if no split fits.
   double root_s() const { return at(0, problem_.layers).total_s; }
   // After the first stages, which have these layers; `layers_left` are for the others. kNever if
   // they do not fit.

@@ -14,18 +14,18 @@
 
 namespace pacecar::plan {
 
-// Of one accelerator: tensor parallelism divides all parameters, expert parallelism those of
-// experts as well.
+// The parameters of one accelerator: tensor parallelism divides all parameters; expert parallelism
+// also divides the experts' parameters.
 ParameterCount held_parameters(const Problem& problem, const Shape& shape, uint32_t stage,
                                uint32_t layers);
 
-// Of an accelerator. Only these items are counted; Training::usable_memory leaves room for the rest
-// of the framework.
+// Memory of an accelerator. Only these items are counted; Training::usable_memory leaves room for
+// the rest of the framework.
 struct StageMemory {
   double weights = 0;  // with their gradients
   double optimizer = 0;
   double activations = 0;  // of all micro-batches in flight, and the working memory of one pass
-  double usable = 0;       // by all of these
+  double usable = 0;       // by all items together
   double all() const { return weights + optimizer + activations; }
 };
 // Linear in `layers`. Assumes sequence parallelism where there is tensor parallelism.
@@ -72,7 +72,7 @@ class CommTimes {
   std::map<Key, Column> columns_;
 };
 
-// Of one accelerator, per micro-batch.
+// Times of one accelerator, per micro-batch.
 struct PassTimes {
   double compute_s = 0;
   double tensor_s = 0;   // all-reduces of tensor parallelism: nothing hides them
@@ -122,7 +122,7 @@ class StageCosts {
   }
   double send_s(uint32_t stage) const { return places_[stage].send_s; }
   StageCost of(uint32_t stage, uint32_t layers) const;
-  // How many layers, at most the model's, fit the memory; may be 0.
+  // How many of the model's layers fit the memory; may be 0.
   uint32_t most_layers(uint32_t stage) const;
 
  private:

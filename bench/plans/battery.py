@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Random cases for congestion controls, and how one of them does beside all others.
+"""Random cases for congestion controls, and how one of them does compared with all others.
 
     battery.py plan --seed 1 --cases 500 > battery.toml
     pacecar ab battery.toml --out battery.results

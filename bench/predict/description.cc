@@ -25,7 +25,8 @@ constexpr Bytes kLargestSize = Bytes{1} << 44;
 // The enumerator with this name, of those whose names are given.
 template <typename Name>
 std::optional<Name> named(std::string_view name, std::span<const std::string_view> names) {
-  const auto found = std::ranges::find(names, name);
+  const auto found =
+      std::ranges::find_if(names, [=](std::string_view one) { return same_name(one, name); });
   if (found == names.end()) return std::nullopt;
   return static_cast<Name>(found - names.begin());
 }
@@ -163,7 +164,7 @@ void read_names(SpecReader& reader, std::string_view key, const char* otherwise,
                                        did_you_mean(word, names), fmt::join(names, ", ")));
     }
     for (size_t i = 0; i < names.size(); ++i) {
-      if (word == "all" || word == names[i]) found.push_back(static_cast<Name>(i));
+      if (word == "all" || same_name(word, names[i])) found.push_back(static_cast<Name>(i));
     }
   } while (!left.empty());
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/ab/report/report.h"
+#include "bench/cli/clock.h"
 #include "bench/cli/command_line.h"
 #include "bench/cli/console.h"
 #include "bench/cli/files.h"
@@ -40,20 +41,29 @@ struct Answer {
 constexpr double kGiga = 1e-9;
 
 // On all processors, as a prediction for many hosts takes seconds.
-void predict_all(const Description& asked, std::vector<Answer>& answers) {
+void predict_all(const Description& asked, const Console& console, std::vector<Answer>& answers) {
   std::atomic<size_t> next = 0;
+  cli::ProgressBar bar(console.interactive());
+  const Instant started = cli::steady_now();
+  const auto predict_one = [&](size_t i) {
+    answers[i].prediction = predict::predict(asked.cluster, answers[i].collective, asked.overheads);
+  };
   const auto work = [&] {
-    for (size_t i = next++; i < answers.size(); i = next++) {
-      answers[i].prediction =
-          predict::predict(asked.cluster, answers[i].collective, asked.overheads);
-    }
+    for (size_t i = next++; i < answers.size(); i = next++) predict_one(i);
   };
   const size_t workers = std::min<size_t>(answers.size(), std::thread::hardware_concurrency());
   std::vector<std::jthread> others;
   for (size_t i = 1; i < workers; ++i) {
     others.push_back(start_thread<std::jthread>("predicts", work));
   }
-  work();
+  // This thread draws.
+  for (size_t i = next++; i < answers.size(); i = next++) {
+    predict_one(i);
+    const Duration elapsed = cli::steady_now() - started;
+    if (!bar.due(elapsed)) continue;
+    const double done = static_cast<double>(i) / static_cast<double>(answers.size());
+    bar.draw(done, fmt::format("{} of {} predictions", i, answers.size()), elapsed);
+  }
 }
 
 bool same_question(const Answer& a, const Answer& b) {
@@ -62,13 +72,12 @@ bool same_question(const Answer& a, const Answer& b) {
 }
 
 // In the order of the description's operations and sizes.
-std::vector<Answer> answers_to(const Description& asked) {
+std::vector<Answer> answers_to(const Description& asked, const Console& console) {
   std::vector<Answer> answers;
   for (const Operation operation : asked.operations) {
     for (const Bytes size : asked.sizes) {
       for (const Algorithm algorithm : asked.algorithms) {
         for (const Protocol protocol : asked.protocols) {
-          if (!possible(asked.cluster, operation, algorithm)) continue;
           Collective what = asked.like;
           what.operation = operation;
           what.algorithm = algorithm;
@@ -77,12 +86,12 @@ std::vector<Answer> answers_to(const Description& asked) {
           // Otherwise some peers would get nothing.
           const bool enough =
               operation != Operation::kAllToAll || size >= ranks_of(asked.cluster, what);
-          if (enough) answers.push_back({.collective = what});
+          if (enough && possible(asked.cluster, what)) answers.push_back({.collective = what});
         }
       }
     }
   }
-  predict_all(asked, answers);
+  predict_all(asked, console, answers);
   for (auto begin = answers.begin(); begin != answers.end();) {
     const auto end = std::find_if_not(
         begin, answers.end(), [&](const Answer& answer) { return same_question(*begin, answer); });
@@ -218,13 +227,13 @@ Result<SpecTable> tables_of(const Flags& flags) {
   return tables;
 }
 
-Result<void> answer(const Flags& flags, bool quiet) {
+Result<void> answer(const Flags& flags, const Console& console) {
   for (const std::string& file : {flags.json_file, flags.html_file}) {
     RETURN_IF_ERROR(cli::check_writable(file));
   }
   ASSIGN_OR_RETURN(const auto tables, tables_of(flags));
   ASSIGN_OR_RETURN(const auto asked, read_description(tables));
-  const auto answers = answers_to(asked);
+  const auto answers = answers_to(asked, console);
   if (answers.empty()) {
     return invalid(
         "none of these operations has one of these algorithms: leave --algorithm out to "
@@ -239,7 +248,7 @@ Result<void> answer(const Flags& flags, bool quiet) {
     RETURN_IF_ERROR(
         cli::write_text(flags.html_file, page_of(predict_page_parts(), "predict.html", document)));
   }
-  if (!quiet && flags.json_file != cli::kStandardOutput) {
+  if (!console.quiet() && flags.json_file != cli::kStandardOutput) {
     fmt::print("{}", table_of(asked, answers));
   }
   return {};
@@ -255,7 +264,7 @@ int run_predict(int argc, char** argv) {
   return cli::run_subcommand(
       app, argc, argv,
       {.hints = {.reads_json = true}, .exit_code = [](const Error&) { return cli::kExitUsage; }},
-      [&](const Console& console) { return answer(flags, console.quiet()); });
+      [&](const Console& console) { return answer(flags, console); });
 }
 
 }  // namespace pacecar

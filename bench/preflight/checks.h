@@ -21,13 +21,13 @@ struct Check {
 std::span<const Check> checks();
 
 // The checks in the comma-separated list `names`, in their usual order; all if it is empty. Errors:
-// kInvalidArgument (a name that is no check), with the names of all checks.
+// kInvalidArgument (a name without a check), with the names of all checks.
 Result<std::vector<Check>> choose_checks(std::string_view names);
 
 Findings examine(const Facts& facts, std::span<const Check> chosen);
 
-// The GID of a RoCE port that Pacecar uses; null if there is no RoCE v2 GID. Of equally good ones
-// the one with the lowest index.
+// The GID of a RoCE port that Pacecar uses; null if the port has no RoCE v2 GID. Among equally good
+// GIDs it has the lowest index.
 const Gid* choose_gid(const RdmaPort& port);
 
 inline Subject about(const RdmaPort& port) {

@@ -106,7 +106,7 @@ struct Software {
   std::string kernel;
   std::string os;
   std::string kernel_command_line;
-  std::vector<std::string> modules;  // those of RDMA and GPUs that are loaded
+  std::vector<std::string> modules;  // loaded modules of RDMA and GPUs
   std::string libibverbs;            // path; empty: not found
   std::vector<std::string> providers;
   std::string nccl;           // path with the version

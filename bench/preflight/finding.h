@@ -32,7 +32,7 @@ struct FindingKind {
   std::string_view id;
   Severity severity;
   std::string_view what;
-  std::string_view cure;  // with words in capitals for what the host has
+  std::string_view cure;  // words in capitals stand for facts of the host
 };
 
 inline constexpr std::array kFindingKinds = {

@@ -24,10 +24,10 @@ class HostTree {
   std::string text(std::string_view path) const;
   std::optional<std::string> bytes(std::string_view path) const;
   std::optional<uint64_t> number(std::string_view path) const;
-  // Of a folder's entries, sorted; empty when there is no such folder.
+  // The names of a folder's entries, sorted; empty when there is no such folder.
   std::vector<std::string> names(std::string_view path) const;
   bool exists(std::string_view path) const;
-  // The last part of what a symbolic link points to.
+  // The last part of a symbolic link's target.
   std::optional<std::string> link_name(std::string_view path) const;
   // The parts of a path with all symbolic links followed, from the root of the file system.
   std::vector<std::string> resolved_parts(std::string_view path) const;

@@ -139,7 +139,7 @@ Counters ask_statistics(const std::string& netdev) {
   return counters;
 }
 
-// Sysfs shows the interfaces of the namespace that mounted it; this asks for those of ours.
+// Sysfs shows the interfaces of the namespace that mounted it; this counts our namespace's own.
 size_t count_interfaces() {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return 0;

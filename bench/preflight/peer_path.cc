@@ -9,8 +9,8 @@
 namespace pacecar::preflight {
 namespace {
 
-// Bytes of IP packets, the largest first: what RDMA MTUs need, plain Ethernet's, and at last one
-// that is small enough for every path.
+// Bytes of IP packets, the largest first: the needs of RDMA MTUs, the MTU of plain Ethernet, and at
+// last a size that is small enough for every path.
 constexpr std::array<uint64_t, 5> kSizes = {4096 + kRoceHeaders, 2048 + kRoceHeaders, 1500,
                                             1024 + kRoceHeaders, 256 + kRoceHeaders};
 
@@ -20,7 +20,7 @@ struct IpVersion {
 };
 constexpr std::array<IpVersion, 2> kIpVersions = {{{"-4", 20 + 8}, {"-6", 40 + 8}}};
 
-// Whether one of three packets of this size was answered. Errors: kNotFound (there is no ping),
+// Whether one of three packets of this size was answered. Errors: kNotFound (no program `ping`),
 // kUnavailable (no address, no route, no permission), kSystem.
 Result<bool> ping(const std::string& host, const IpVersion& version, uint64_t ip_bytes) {
   const std::string payload = std::to_string(ip_bytes - version.header_bytes);

@@ -141,7 +141,7 @@ PciDevice read_device(const HostTree& tree, const std::string& address) {
   device.vendor = parse_number(tree.text(folder + "/vendor"), 16).value_or(0);
   device.kind = kind_of(device.vendor, parse_number(tree.text(folder + "/class"), 16).value_or(0));
   if (device.kind == PciKind::kOther) return device;
-  device.numa_node = tree.number(folder + "/numa_node");  // -1, not known, is no number
+  device.numa_node = tree.number(folder + "/numa_node");  // nullopt for -1: not known
   device.link_speed = tree.text(folder + "/current_link_speed");
   device.max_link_speed = tree.text(folder + "/max_link_speed");
   device.link_width = tree.number(folder + "/current_link_width");

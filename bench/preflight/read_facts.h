@@ -10,13 +10,13 @@
 
 namespace pacecar::preflight {
 
-// `live`: the tree is this host's, so that facts without a file are read from the running kernel.
+// `live`: the tree is of this host, so that facts without a file are read from the running kernel.
 Facts read_facts(const HostTree& tree, bool live);
 
-// Sets `growth` in `after` to what the loss counters have grown by since `before`.
+// Sets `growth` in `after` to the growth of the loss counters since `before`.
 void set_growth(const Facts& before, Duration watched, Facts& after);
 
-// Parts of it, each from its own files.
+// Parts of read_facts(), each from its own files.
 std::vector<RdmaDevice> read_rdma(const HostTree& tree);
 std::vector<Netdev> read_netdevs(const HostTree& tree, bool live);
 void read_pci(const HostTree& tree, Facts& facts);

@@ -17,7 +17,7 @@ struct TextOptions {
   bool quiet = false;  // problems only
 };
 
-// First the findings that are no problems, by check; then the problems with their cures, errors
+// First the findings that are not problems, by check; then the problems with their cures, errors
 // last; then a summary line.
 std::string to_text(const Findings& findings, TextOptions options);
 

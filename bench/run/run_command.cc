@@ -1,5 +1,5 @@
-// `pacecar run`: sets the variables by which a program of libibverbs or libfabric finds Pacecar's
-// NICs, and becomes the program.
+// `pacecar run`: sets the variables by which a program of libibverbs or libfabric finds the NICs of
+// Pacecar, and becomes the program.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -53,12 +53,13 @@ struct Library {
   const char* built;
   const char* installed;  // in a folder of libraries
   const char* package;
+  const char* target;
   const char* build_needs;
 };
 constexpr Library kVerbs = {"libpacecar-verbs.so", "../net_plugin/verbs", "pacecar/verbs",
-                            "libibverbs-pacecar", "libibverbs-dev"};
+                            "libibverbs-pacecar", "verbs_device", "libibverbs-dev"};
 constexpr Library kLibfabric = {"libpacecar-fi.so", "../net_plugin/libfabric", "libfabric",
-                                "libfabric-pacecar", "libfabric-dev"};
+                                "libfabric-pacecar", "fabric_provider", "libfabric-dev"};
 
 Result<fs::path> find_library(const Library& library) {
   std::error_code unreadable;
@@ -74,8 +75,10 @@ Result<fs::path> find_library(const Library& library) {
     if (access(places.back().c_str(), R_OK) == 0) return places.back();
   }
   return fail(ErrorCode::kNotFound,
-              "{} is in none of {}: install the package {}, or build it with {}", library.file,
-              fmt::join(places, ", "), library.package, library.build_needs);
+              "{} is in none of {}: install the package {}, or build it with {} (cmake --build "
+              "build/release --target {})",
+              library.file, fmt::join(places, ", "), library.package, library.build_needs,
+              library.target);
 }
 
 // The list of the variable with `ours` as its first entry, unless it has it.
@@ -133,8 +136,7 @@ int run_program(int argc, char** argv) {
                "pacecar run");
   add_flags(app, flags);
   app.footer(kFooter);
-  return cli::run_subcommand(app, static_cast<int>(end - argv), argv,
-                             {},
+  return cli::run_subcommand(app, static_cast<int>(end - argv), argv, {},
                              [&](const cli::Console& console) { return run(flags, console); });
 }
 

@@ -175,8 +175,8 @@ class Shares {
     newcomer.share.newcomer_rtts = (when - newcomer.start).seconds() / run_.base_rtt.seconds();
   }
 
-  // For a flow that ends while others share a link with it. There is no figure if one of them ends
-  // before they use the rate that it leaves.
+  // For a flow that ends while other flows share a link with it. No figure if one of the others
+  // ends before they use the rate that it leaves.
   void fill_leaver(size_t flow) {
     FlowResult& leaver = run_.flows[flow];
     if (leaver.received == Duration::max()) return;

@@ -1,5 +1,5 @@
 // How long packets take through a fabric that carries nothing else. Exact for store and forward,
-// where each hop forwards a packet when it has all of it. Sizes are bytes on the wire. Pure.
+// where each hop forwards a packet when it has the whole packet. Sizes are bytes on the wire. Pure.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Hop {
 };
 
 // One of the shortest ways between two different hosts. Packets are spread over all equally short
-// ways, or all take the same.
+// ways, or all take the same way.
 enum class Spread : uint8_t { kNo, kYes };
 std::vector<Hop> path_between(const Topology& topology, const Routing& routing, uint32_t from,
                               uint32_t to, Spread spread);

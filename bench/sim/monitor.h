@@ -17,7 +17,7 @@ namespace pacecar {
 
 class Monitor final : public EventSink {
  public:
-  // `flows` are those to sample, indices into the workload's. Everything else outlives the monitor.
+  // `flows`: indices of the workload's flows to sample. The other arguments outlive the monitor.
   Monitor(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const Traffic& traffic,
           std::vector<uint32_t> flows);
 

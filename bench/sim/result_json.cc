@@ -92,7 +92,7 @@ Json metrics_json(const RunResult& run) {
   return values;
 }
 
-// Of each job, when there are several.
+// The metrics of each job, when there are several jobs.
 Json jobs_json(const RunResult& run) {
   Json jobs = Json::array();
   for (const std::string& name : run.jobs) {

@@ -23,7 +23,7 @@ inline constexpr double kNoFigure = std::numeric_limits<double>::quiet_NaN();
 struct FlowShare {
   double fair_rate = kNoFigure;    // max-min, while all flows run
   double mean_rate = kNoFigure;    // over all of that time
-  double steady_rate = kNoFigure;  // over the last 20 round trips of it
+  double steady_rate = kNoFigure;  // over the last 20 round trips of that time
   double newcomer_rtts = kNoFigure;
   double leaver_rtts = kNoFigure;
 };
@@ -36,10 +36,10 @@ struct FlowResult {
   Bytes bytes = 0;
   Duration start = Duration::max();     // after the begin of the run; max(): never started
   Duration received = Duration::max();  // when the receiver had all bytes; max(): not done
-  Duration finish = Duration::max();    // when the sender had the last acknowledgement; likewise
+  Duration finish = Duration::max();    // when the sender had the last acknowledgement; max(): not
   Duration ideal;                       // from start to finish, alone in the fabric
-  Duration at_source;                   // serialization on the links of its source's
-  Duration at_destination;              // host, and of its destination's
+  Duration at_source;                   // serialization on the links of the source host
+  Duration at_destination;              // serialization on the links of the destination host
   FlowShare share;
 
   bool done() const { return finish != Duration::max(); }

@@ -22,7 +22,7 @@ enum class LinkSharing : uint8_t { kAuto, kOff };
 // The production stack at every host.
 struct TransportSpec {
   std::string congestion_control = "pace";
-  // Of the receivers; empty: that of their senders' algorithms.
+  // The receivers' allocator; empty: the allocator that the senders' algorithms need.
   std::string allocator;
   std::vector<NamedValue> constants;  // of the algorithm, in place of its defaults
   Rate rate_max;                      // PACECAR_RATE_MAX
@@ -31,19 +31,19 @@ struct TransportSpec {
   Rate line_rate;
   double line_rate_factor = 1;
   // The rate at which a NIC begins. 0: if processes share it without agreement, a fraction of the
-  // nominal rate (kUnseenProcesses); else all of it.
+  // nominal rate (kUnseenProcesses); else the nominal rate.
   Rate first_rate;
   Bytes mtu = 4096;     // payload of a packet
-  Bytes burst = 4096;   // what leaves a flow at once, on one path; whole packets
+  Bytes burst = 4096;   // sent at once by a flow, on one path; whole packets
   uint32_t paths = 64;  // that a flow spreads over
   PathPolicy path_policy = PathPolicy::kRoundRobin;
   uint32_t window_packets = 0;  // 0: twice the longest base round trip at line rate
-  // Acknowledge at least every so many bytes of a flow; 0: every packet.
+  // The most bytes of a flow per acknowledgement; 0: every packet is acknowledged.
   Bytes ack_bytes = 0;
   // The oversubscription that hosts assume: their links' rate over that of the network's core.
   double oversubscription = 1;
   Duration base_rtt;  // of controllers; 0: the longest of the topology
-  Duration timeout;   // a packet unacknowledged for so long is lost; 0: as in production
+  Duration timeout;   // an unacknowledged packet is lost after this time; 0: as in production
   // How much later than a packet sent after it one may arrive before it counts as lost; 0: as in
   // production. With Duration::max() only trimming and the timeout reveal losses.
   Duration reordering;
@@ -104,17 +104,17 @@ struct RunSpec {
   std::string trace;      // file of events, one JSON line each; empty: none
 };
 
-// Which congestion control, weight and allocator each host of a run has: those of its jobs, or else
-// the experiment's.
+// Which congestion control, weight and allocator each host of a run has, from its jobs or else from
+// the experiment.
 struct Algorithms {
   std::vector<std::string> controls;    // by host, as a sender
   std::vector<uint32_t> weights;        // by host, as a sender
   std::vector<std::string> allocators;  // by host, as a receiver; empty: that of its own control
 };
 
-// A host that receives under several algorithms has the allocator of those that take grants; the
-// others are granted the line rate. Errors: kInvalidArgument if the jobs of a host need two
-// different ones, or for an unknown algorithm.
+// A host that receives under several algorithms has the allocator of the algorithms that take
+// grants; the others are granted the line rate. Errors: kInvalidArgument if the jobs of a host need
+// two different allocators, or for an unknown algorithm.
 Result<Algorithms> algorithms_of(const RunSpec& spec);
 
 }  // namespace pacecar

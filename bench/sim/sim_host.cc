@@ -16,7 +16,7 @@ enum Wake : uint32_t { kTimer, kPort };
 constexpr uint64_t kPayloadAddress = uint64_t{1} << 44;
 constexpr size_t kPayloadBytes = size_t{1} << 42;
 
-// Regions of a host besides those of its flows and connections: the payload, and the messenger's.
+// Regions of a host in addition to its flows and connections: for the payload and the messenger.
 constexpr uint32_t kOwnRegions = 4;
 
 uint32_t next_random(void* prng) {

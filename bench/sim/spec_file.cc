@@ -16,7 +16,7 @@
 namespace pacecar {
 namespace {
 
-// What other tables refer to: rates, round trips, bandwidth-delay products.
+// Values to which other tables refer: rates, round trips, bandwidth-delay products.
 Result<SpecContext> make_context(const RunSpec& run, Bytes overhead, const std::string& base_dir) {
   SpecContext context{.base_dir = base_dir, .seed = run.seed, .topology = &run.topology};
   ASSIGN_OR_RETURN(const auto routing, make_routing(run.topology));
@@ -34,16 +34,16 @@ Duration full_queue(const RunSpec& run) {
   return std::ranges::min(run.topology.cables, {}, &Cable::rate).rate.time_for(queue);
 }
 
-// The default of TransportSpec::reordering. A packet that finds empty queues overtakes those of its
-// flow that wait in a long one; between switches, where there are several ways, queues are seldom
-// more than half full.
+// The default of TransportSpec::reordering. A packet that finds empty queues overtakes packets of
+// its flow that wait in a long queue; between switches, where there are several ways, queues are
+// seldom more than half full.
 Duration usual_reordering(const RunSpec& run, const SpecContext& context) {
   if (!context.has_several_paths || !run.transport.spreads()) return {};
   return full_queue(run) / 2 + context.base_rtt;
 }
 
-// Refuses a run for which the memory of this machine is too small, by what hosts and connections
-// were measured to take (64-bit, 2026-11-30).
+// Refuses a run for which the memory of this machine is too small, by the measured memory of a
+// process and of a connection (64-bit, 2026-11-30).
 Result<void> check_memory(const RunSpec& run) {
   constexpr uint64_t kPerProcess = 64 << 10;
   constexpr uint64_t kPerConnection = 64 << 10;

@@ -63,7 +63,7 @@ std::string read_congestion_control(SpecReader& reader, const std::string& other
 // `name` as it is when absolute, else inside `base_dir`.
 std::string path_in(const std::string& base_dir, const std::string& name);
 
-// Errors: kInvalidArgument and those of files.
+// Errors: kInvalidArgument, and as for reading files.
 Result<Topology> read_topology(const SpecValue& value, const std::string& base_dir);
 Result<Workload> read_workload(const SpecValue& value, const SpecContext& context);
 Result<TransportSpec> read_transport(const SpecValue& value);

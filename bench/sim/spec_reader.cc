@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 
 #include "transport/base/edit_distance.h"
 #include "transport/base/invalid.h"
@@ -177,6 +178,13 @@ Duration SpecReader::duration(std::string_view key, Duration otherwise) {
   return Duration::from_ns(static_cast<int64_t>(ns));
 }
 
+bool same_name(std::string_view a, std::string_view b) {
+  const auto letters = [](std::string_view name) {
+    return name | std::views::filter([](char c) { return c != '-' && c != '_'; });
+  };
+  return std::ranges::equal(letters(a), letters(b));
+}
+
 size_t SpecReader::choice(std::string_view key, size_t otherwise,
                           std::span<const std::string_view> names) {
   const SpecValue* value = this->value(key);
@@ -184,7 +192,9 @@ size_t SpecReader::choice(std::string_view key, size_t otherwise,
   const std::string hint = text ? did_you_mean(*value->string(), names) : "";
   return read(key, otherwise, fmt::format("one of {}{}", fmt::join(names, ", "), hint),
               [&](const SpecValue& word) -> std::optional<size_t> {
-                const auto found = text ? std::ranges::find(names, *word.string()) : names.end();
+                const auto found = std::ranges::find_if(names, [&](std::string_view name) {
+                  return text && same_name(name, *word.string());
+                });
                 if (found == names.end()) return std::nullopt;
                 return static_cast<size_t>(found - names.begin());
               });

@@ -26,7 +26,7 @@ std::vector<std::string_view> names_of(std::span<const Named> all) {
   return names;
 }
 
-// Refuses top-level keys other than `tables`, and what is no table, but for the list `list`.
+// Refuses top-level keys other than `tables`, and values that are not tables, except at `list`.
 Result<void> check_tables(const SpecTable& spec, std::span<const std::string_view> tables,
                           std::string_view list = "");
 // The table of this name; an empty one when it is missing.
@@ -34,6 +34,9 @@ const SpecValue& table_or_empty(const SpecTable& spec, std::string_view name);
 
 // "417KB" (1000 bytes), "417KiB" or "417K" (1024), "417000".
 std::optional<Bytes> parse_bytes(std::string_view text);
+
+// Whether both are the same name but for '-' and '_': all_to_all, all-to-all and alltoall.
+bool same_name(std::string_view a, std::string_view b);
 
 class SpecReader {
  public:
@@ -73,7 +76,7 @@ class SpecReader {
   }
   // Null when missing.
   const SpecValue* value(std::string_view key);
-  // Also null, and a complaint, when the value is no table.
+  // Also null, with a complaint, when the value is not a table.
   const SpecValue* table(std::string_view key);
 
   // Keeps a complaint about a key, unless there is one; `what` follows "[fabric] queue ".

@@ -103,7 +103,7 @@ std::vector<LinkId> policed_links(SpecReader& reader, const Topology& topology) 
   return links;
 }
 
-// A table, or a list of them.
+// `policer` is a table or a list of tables.
 void read_policers(SpecReader& fabric, const SpecContext& context, FabricConfig& config) {
   const SpecValue* value = fabric.value("policer");
   if (value == nullptr) return;

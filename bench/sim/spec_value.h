@@ -79,7 +79,7 @@ void merge_spec(SpecTable& base, const SpecTable& top);
 
 // Sets one value by its dotted name, as on a command line: "workload.senders=32". The value is read
 // as TOML would (true, 3, 0.5, [1, 2], {low = "1KB"}), else as text. A new `kind` keeps the other
-// keys: those that it lacks are refused when the table is read, in whatever order they were set.
+// keys: reading the table refuses keys that the kind lacks, in whatever order they were set.
 // Errors: kInvalidArgument.
 Result<void> set_spec(SpecTable& table, std::string_view assignment);
 Result<void> set_specs(SpecTable& table, const std::vector<std::string>& assignments);

@@ -42,7 +42,7 @@ void add_line(std::string& text, std::string_view label, fmt::format_string<Args
   text += fmt::format("  {:<26}{}\n", label, fmt::format(what, std::forward<Args>(args)...));
 }
 
-// Of one job ("@NAME"), or of all flows ("").
+// Adds the lines of one job ("@NAME"), or of all flows ("").
 void add_flows(std::string& text, const RunResult& run, const std::string& job) {
   const auto of = [&](std::string_view name) { return value(run, std::string(name) + job); };
   add_line(text, "finish, first / last", "{} / {}", us(of("first_finish_us")), us(of("finish_us")));

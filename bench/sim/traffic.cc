@@ -157,7 +157,7 @@ void Traffic::start(uint32_t flow, Instant now) {
   post_sends(connection);
 }
 
-// Posts receives for all flows, or for those that have started, as far as the ring has room.
+// Posts receives for all flows, or for the started flows, as far as the ring has room.
 void Traffic::post_receives(Connection& connection) {
   const uint64_t wanted = receives_posted_ ? connection.flows.size() : connection.started;
   SimHost& host = *(*hosts_)[connection.destination];

@@ -36,7 +36,7 @@ class TraceFile {
   static Result<std::unique_ptr<TraceFile>> create(const std::string& path);
 
   void write(Duration time, std::string_view event, std::string_view what, uint64_t number);
-  // After kMostRates of them, one line "rates-left-out" follows, and no more.
+  // After kMostRates rates, one line "rates-left-out" follows, and no further rate.
   void write_rate(Duration time, uint64_t flow, const Explanation& why);
   // Errors: kSystem, when not all could be written.
   Result<void> close();
@@ -67,7 +67,7 @@ class Traffic final : public EventSink {
   };
   Peers peers(uint32_t host) const { return peers_[host]; }
 
-  // Opens the connections and posts the receives. Errors: those of the hosts.
+  // Opens the connections and posts the receives. Errors: as for the hosts' calls.
   Result<void> set_up(Hosts& hosts);
   // Time 0 is now.
   void begin();

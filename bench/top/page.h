@@ -54,7 +54,7 @@ struct Status {
   std::vector<std::string> notes;  // about hosts and processes that could not be read
 };
 
-// Filtered, sorted and scrolled as the view says. `height`: at most so many lines; 0: all.
+// Filtered, sorted and scrolled as the view says. `height`: the most lines; 0: no limit.
 std::vector<Line> page_of(Rows rows, View& view, const Status& status, size_t height);
 
 }  // namespace pacecar::top

@@ -24,7 +24,7 @@ inline constexpr std::array<std::string_view, 8> kSortColumns = {
 struct FlowRow {
   Cells cells;
   std::string why;  // one line, of the doctor's rule that holds
-  // By kSortColumns without the process: what is less comes first.
+  // The sort key of each of kSortColumns, except of the process; smaller keys come first.
   std::array<std::pair<double, double>, kSortColumns.size() - 1> order;
 };
 

@@ -23,7 +23,7 @@ class HostSamples {
 
   struct Seen {
     doctor::Evidence evidence;       // of all hosts
-    std::vector<std::string> notes;  // about what could not be read
+    std::vector<std::string> notes;  // about directories and answers that could not be read
   };
   Seen all() const;
   size_t hosts() const { return hosts_.size(); }

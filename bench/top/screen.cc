@@ -14,7 +14,7 @@
 namespace pacecar::top {
 namespace {
 
-// Blue and yellow: nearly everybody can tell them apart, and marks and bold type say the same.
+// Blue and yellow: nearly everybody can tell them apart, and marks and bold type replace them.
 constexpr short kTitlePair = 1;
 constexpr short kTroublePair = 2;
 

@@ -18,8 +18,8 @@ Bytes share(Bytes bytes, uint64_t parts, uint64_t i) {
   return bytes / parts + (i < bytes % parts ? 1 : 0);
 }
 
-// Steps of a ring: in step s host i sends share i + first_share - s to the next host. `after`: what
-// each host waits for before its first step; returned: what it waits for after its last.
+// Steps of a ring: in step s host i sends share i + first_share - s to the next host. `after`: the
+// flows for which each host waits before its first step. Returns the flows to await after its last.
 std::vector<After> ring_steps(FlowGraph& graph, Hosts ring, Bytes bytes, uint32_t first_share,
                               uint32_t steps, std::vector<After> after) {
   const auto n = static_cast<uint32_t>(ring.size());
@@ -68,7 +68,7 @@ class PieceTree {
     }
   }
 
-  // Up from all; returns what arrives at the root.
+  // Sends up from all hosts; returns the flows that arrive at the root.
   std::vector<Flows> reduce() {
     std::vector<std::vector<Flows>> inputs(hosts_.size());
     for (auto host = static_cast<uint32_t>(hosts_.size() - 1); host > 0; --host) {
@@ -236,8 +236,8 @@ Result<Workload> all_to_all(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
   RETURN_IF_ERROR(check_parts(spec, uint64_t{n} * others, 1));
   const uint32_t at_once = spec.parallel == 0 ? others : std::min(spec.parallel, others);
   const uint32_t stride = others / at_once;
-  // The distance of each next destination around the circle of hosts: first `at_once` of them
-  // spread evenly, then their neighbours, at last those that remain.
+  // The distance of each next destination around the circle of hosts: first `at_once` distances
+  // spread evenly, then their neighbours, at last the remaining distances.
   std::vector<uint32_t> steps;
   for (uint32_t i = 0; i < stride; ++i) {
     for (uint32_t j = 0; j < at_once; ++j) steps.push_back(1 + i + j * stride);
@@ -249,7 +249,7 @@ Result<Workload> all_to_all(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
     uint32_t waits = kNoTrigger;
     uint32_t fires = kNoTrigger;
     for (uint32_t k = 0; k < others; ++k) {
-      if (k % at_once == 0) {  // the flows of a round start those of the next
+      if (k % at_once == 0) {  // the flows of a round start the next round
         waits = fires;
         fires = k + at_once < others
                     ? graph.add_trigger({.kind = WorkloadTrigger::Kind::kMultiShot})
@@ -346,8 +346,8 @@ Result<Workload> pipeline_parallel(const WorkloadSpec& spec, Hosts hosts, uint64
     }
   }
   for (uint32_t stage = 0; stage < stages; ++stage) {
-    After after;    // what the stage's next send waits for
-    Duration work;  // what it computes from then on
+    After after;    // flows for which the stage's next send waits
+    Duration work;  // the stage's computation after these flows
     const auto send = [&](uint32_t flow) {
       graph.flow(flow).start = work;
       graph.start_after(flow, after);

@@ -27,7 +27,7 @@ tl::unexpected<Error> unfit(const WorkloadSpec& spec, fmt::format_string<Args...
 // other or the hosts.
 using Generator = Result<Workload>(const WorkloadSpec& spec, Hosts hosts, uint64_t seed);
 
-Generator file_flows;    // of a .cm file; further errors: those of the file
+Generator file_flows;    // of a .cm file; further errors: as for reading it
 Generator pairs;         // the 1st host sends to the 2nd, the 3rd to the 4th, ...
 Generator incast;        // `senders` to each of the first `receivers` hosts
 Generator random_flows;  // Poisson arrivals, sizes from a distribution

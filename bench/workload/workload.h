@@ -1,4 +1,4 @@
-// What the hosts of an experiment send to each other: flows, and what starts each of them. Pure.
+// The messages between the hosts of an experiment: flows, and their start conditions. Pure.
 #pragma once
 
 #include <cstddef>
@@ -35,15 +35,15 @@ struct WorkloadTrigger {
   enum class Kind : uint8_t {
     kOneShot,    // the first firing starts all flows that wait for it
     kMultiShot,  // each firing starts the next flow that waits for it, in the order of the list
-    kBarrier,    // the firing number `count` starts all of them
+    kBarrier,    // the firing number `count` starts all flows that wait for it
   };
   Kind kind = Kind::kOneShot;
   uint32_t count = 1;
 };
 
-// A group of flows with results of its own. It may have its own congestion control (empty: the
-// experiment's). Where links are shared by weight, a flow of weight 2 gets twice the rate of one of
-// weight 1.
+// A group of flows with results of its own. It may have its own congestion control (empty: as
+// the experiment). Where links are shared by weight, a flow of weight 2 gets twice the rate of a
+// flow of weight 1.
 struct WorkloadJob {
   std::string name;
   std::string congestion_control;
@@ -82,7 +82,7 @@ class FlowGraph {
     start_after(index, after);
     return index;
   }
-  // `flow` starts its `start` after all of these. Called once per flow.
+  // `flow` starts a time `start` after all flows in `after` have ended. Called once per flow.
   void start_after(uint32_t flow, const After& after);
 
   // A new trigger's index.

@@ -17,7 +17,7 @@ namespace pacecar {
 struct WorkloadSpec {
   std::string kind;                // of workload_kinds(), or "file": a .cm file (cm_file.h)
   std::string name;                // of the job, in reports; empty: the kind
-  std::string congestion_control;  // of its flows; empty: the experiment's
+  std::string congestion_control;  // of its flows; empty: as the experiment
   uint32_t weight = 1;             // of its flows
   std::vector<uint32_t> hosts;     // that take part, in this order; empty: all
   bool shuffle = false;            // puts the hosts into an order drawn from the seed
@@ -38,7 +38,7 @@ struct WorkloadSpec {
   std::string sizes = "WebSearch";   // or "FB_Hadoop", or lines "bytes percent" (flow_sizes.h)
   double load = 0.5;                 // of each host's link, on the average
   Rate rate = Rate::from_gbps(100);  // of a host's link
-  Duration length = Duration::from_ms(1);  // flows arrive for so long
+  Duration length = Duration::from_ms(1);  // during which flows arrive
   uint32_t pieces = 1;                     // that a message is cut into, sent one after the other
   uint32_t microbatches = 8;
   Duration compute;  // of one stage for one microbatch, one way

@@ -29,7 +29,7 @@ class ArrivalMeter {
     least_ = Duration::max();
   }
 
-  // `delay`: of the fastest of them, Duration::max() if unknown. True when a look is over.
+  // `delay`: of their fastest packet, Duration::max() if unknown. True when a look is over.
   bool on_bytes(Instant now, Bytes bytes, Duration delay) {
     bytes_ += bytes;
     least_ = std::min(least_, delay);

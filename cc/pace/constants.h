@@ -19,7 +19,7 @@ struct PaceConstants {
   double drain_round_trips = 4;     // to drain a queue at the last hop
   double least_share = 0.5;         // of the link, against traffic that no grant covers
   double regrant = 1.0 / 64;        // smaller changes of a rate are not advertised
-  double hold_regrant = 0.2;        // likewise for flows that are idle
+  double hold_regrant = 0.2;        // smaller changes of an idle flow's hold are not advertised
   double core_start = 15.0 / 16;    // initial c_f, of the line rate
   double core_delay = 0.25;         // T: queueing delay that makes a path bad, in round trips
   double core_loaded = 0.98;        // most of the line rate while paths show queues

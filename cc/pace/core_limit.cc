@@ -23,8 +23,8 @@ constexpr double kManyLosses = 0.05;
 // Feedback that is needed after the first trimmed packet before trimming counts.
 constexpr Bytes kTrimPackets = 32;
 constexpr Bytes kTrimBursts = 8;
-constexpr int64_t kTrimRoundTrips = 2;  // they belong together
-constexpr double kLeastPassed = 0.25;   // of what was sent; a smaller share may be chance
+constexpr int64_t kTrimRoundTrips = 2;  // trims within them count together
+constexpr double kLeastPassed = 0.25;   // of the sent bytes; a smaller share may be chance
 
 constexpr double kNearLine = 0.99;
 constexpr double kLeastShare = 1.0 / 256;  // of the line rate
@@ -144,8 +144,8 @@ void CoreLimit::restart(double rate) {
 CoreLimit::Delays CoreLimit::delays() const {
   const double target = this->target().real_ns();
   const auto quarter = static_cast<double>(unit_.ns() / kBinsPerUnit);
-  // What the receiver drains. On hosts with jitter that is all of it; on others a longer delay is
-  // that of a path.
+  // The delay that all packets share is that of the last hop, which the receiver drains. Without
+  // jitter at most a round trip of it counts: a longer delay comes from a path.
   const Duration others = jitter_ > Duration() ? least_ : std::min(least_, base_);
   const double shared = last_hop_seen_ ? others.real_ns() : 0.0;
   Delays delays;
@@ -165,7 +165,7 @@ CoreLimit::Delays CoreLimit::delays() const {
 
 // Judges a round trip. Trouble counts only if it lasts: a queue at the last hop may just have
 // formed, and a NIC that searches for better paths gets time to find one. Over a longer time the
-// delays of a varying queue at the last hop look like those of the core, and so does host jitter:
+// delays of a varying queue at the last hop look like delays of the core, and so does host jitter:
 // such samples are not used.
 void CoreLimit::judge(Instant now, Bytes sent) {
   const Delays delays = this->delays();

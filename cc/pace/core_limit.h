@@ -91,7 +91,7 @@ class CoreLimit {
   std::array<uint32_t, kBins> delays_{};
   uint32_t samples_ = 0;
   Duration least_ = Duration::max();
-  Instant began_;       // the first of them
+  Instant began_;       // when the first of these was acknowledged
   double fastest_ = 0;  // highest rate of the flow
   Bytes acked_ = 0;
   Bytes lost_ = 0;

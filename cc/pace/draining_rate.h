@@ -11,7 +11,7 @@ namespace pacecar {
 
 struct DrainingRate {
   double lasting;     // the rate without a queue
-  double factor = 1;  // of it, until `until`
+  double factor = 1;  // of `lasting`, in force until `until`
   Instant until;
 
   double rate() const { return lasting * factor; }

@@ -1,9 +1,9 @@
 // GreedyNeighbor: traffic that keeps a queue whatever we do, such as TCP's cubic or a controller
 // with a higher target. Had all users of our own law yielded half of their rates, the queue would
 // be gone: a queue that stands for 12 of its round trips without falling, while our rate falls to
-// half, is a neighbour's. It is forgotten when its queue is gone, when what we hold against it does
-// not arrive (a slow link does not give way), and every 4 s: all processes of a host test again at
-// the same moments, by its clock, so that two that took each other for a neighbour recover.
+// half, is kept by a neighbour. It is forgotten when its queue is gone, when the rate held against
+// it does not arrive (a slow link does not give way), and every 4 s by the clock of the host,
+// whose processes test again together: two that took each other for a neighbour recover.
 //
 // Pure; one thread.
 #pragma once
@@ -16,9 +16,9 @@ namespace pacecar {
 
 class GreedyNeighbor {
  public:
-  // One look at the link: the `delay` beyond the empty path's; whether it `stands` far beyond that
-  // on which users of our law agree; the `window` of a measurement; the `rate` that we use; whether
-  // what we may use arrives (`given`). True when a neighbour has just been recognized.
+  // One look at the link: the `delay` beyond the empty path; whether it `stands` far beyond the
+  // delay on which users of our law agree; the `window` of a measurement; the `rate` that we use;
+  // whether we are `given` the rate that we may use. True when a neighbour is first recognized.
   bool look(Instant now, Duration delay, bool stands, Duration window, double rate, bool given) {
     if (kept_ > Duration()) {
       if (given) given_at_ = now;

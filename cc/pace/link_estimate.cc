@@ -10,17 +10,17 @@ namespace {
 constexpr int64_t kUsualPackets = 4;       // of several flows meet by chance
 constexpr int64_t kSpanPackets = 16;       // fewer arrivals may all be late by chance
 constexpr int64_t kJittersPerWindow = 10;  // arrivals on a host with jitter
-constexpr int64_t kIdleWindows = 32;       // after which b begins again, as after
-constexpr double kIdlePackets = 8;         // at the present rate
+constexpr int64_t kIdleWindows = 32;       // without arrivals until b begins again; at least
+constexpr double kIdlePackets = 8;         // packets at the present rate
 
 // --- traffic that no grant covers, and the queue while b = C ---
 constexpr double kNewest = 0.5;  // weight of the newest span in X
 constexpr double kManyUncovered = 0.25;
-constexpr double kMostDrain = 0.5;  // of what could be granted
+constexpr double kMostDrain = 0.5;  // of the rate granted without draining
 
 // --- the usual delay: flows meet, end hosts are late ---
 constexpr int64_t kUsualShare = 8;  // of a round trip
-constexpr double kOwnPart = 0.25;   // of a packet: each user's in the queue
+constexpr double kOwnPart = 0.25;   // of a packet, which each user keeps in the queue
 constexpr int64_t kPatience = 8;    // where the senders are the limit
 
 // --- the law ---
@@ -31,15 +31,15 @@ constexpr double kDrained = 0.75;         // a delay below this, of that at the 
 constexpr double kUsed = 0.85;            // of b: counts among the host's processes
 constexpr double kIncrease = 0.25;        // packets per window
 constexpr double kLevel = 1.0 / 8;        // of the distance to the fair part, per window
-constexpr double kNear = 3.0 / 8;         // of what the link gave at the last cut: b is near it
-constexpr double kProbe = 1 + 1.0 / 128;  // growth near it
-constexpr double kFast = 1.25;            // likewise elsewhere
+constexpr double kNear = 3.0 / 8;         // of the rate at the last cut: b is near that rate
+constexpr double kProbe = 1 + 1.0 / 128;  // growth of b near that rate
+constexpr double kFast = 1.25;            // growth of b elsewhere
 
 // --- with a greedy neighbor ---
 constexpr int64_t kFarBeyond = 3;  // times the delay on which users of our law agree
 constexpr double kManyUsers = 16;  // users of our law behind one link
 constexpr double kHeldPart = 0.5;  // of the link, with one other
-constexpr double kGiven = 0.75;    // of what we hold, at least
+constexpr double kGiven = 0.75;    // of the rate that we hold: must arrive
 constexpr double kSwiftDecrease = 0.8;
 constexpr double kLeastFactor = 0.5;
 
@@ -121,8 +121,8 @@ double LinkEstimate::available(size_t flows) const {
   return uncovered_ < kManyUncovered * line ? drained : std::max(drained, least);
 }
 
-// Begins again after a long pause: with the nominal rate or, if b began below it, with what the
-// link gave at the last cut.
+// Begins again after a long pause: at the nominal rate or, if b began below it, at the larger of b
+// and the rate at the last cut.
 void LinkEstimate::begin(Instant now) {
   rate_ = {.lasting = first_ < nominal_ ? std::max(rate_.lasting, bound_) : nominal_, .until = {}};
   neighbor_ = {};

@@ -2,11 +2,11 @@
 //
 //   available = eta * min(C, b) - X - drain
 //
-// C is the nominal rate, or this process's part of it. b, the estimate, is what the link really
-// gives us, where its rate and its other users are not known: while a queue stands, the rate that
-// arrives is all that we get, whatever was granted, and b is cut to it; while there is none, b
-// grows. X is traffic that no grant covers. A queue is drained while the link gives C; else b is
-// cut. The law: spec.md, sections 5 and 6; T, W, P, a and d are the same here.
+// C is the nominal rate; if processes share the link, our part of that rate. b, the estimate, is
+// the rate that the link really gives us, where its rate and its other users are not known: while a
+// queue stands, the rate that arrives is all that we get, whatever was granted, and b is cut to it;
+// while there is none, b grows. X is traffic that no grant covers. A queue is drained while the
+// link gives C; else b is cut. The law, with T, W, P, a and d: spec.md, sections 5 and 6.
 //
 // Rates are bit/s on the wire. Pure; one thread.
 #pragma once
@@ -39,9 +39,9 @@ class LinkEstimate {
   // The rate that this process may use.
   double line() const { return std::min(rate_.rate(), part_); }
 
-  // `usable`: all that the senders could use. If it is less than the link's rate, a queue is not
-  // this link's, and nobody asks for more. `weight`: the flows' mean, times this process's part of
-  // the host's weights.
+  // `usable`: the rate that all senders together could use. If it is less than the rate of the
+  // link, queues form elsewhere, and nobody asks for more. `weight`: the mean weight of the flows,
+  // times this process's part of the host's weights.
   void set_use(double usable, double weight) {
     senders_limit_ = usable < kFull * line();
     weight_ = weight;

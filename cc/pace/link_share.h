@@ -3,8 +3,8 @@
 //
 //   sum of min(w_f * lambda, limit_f) = C;  limit_f = min(g_f, c_f)
 //
-// C is the nominal rate, or this process's part of it. If the link really gives less, the receivers
-// see its queue (link_estimate.h), or each flow's core limit does.
+// C is the nominal rate; if processes share the link, our part of that rate. If the link gives
+// less, the receivers see its queue (link_estimate.h), or the core limits of the flows do.
 //
 // Queued flows get the same total share but use it one after another, each up to its limit: brief
 // messages that shared a link would end together and leave it idle until the next ones begin.
@@ -67,7 +67,7 @@ class LinkShare {
   // A flow of this NIC is added; removed.
   void join() { ++flows_; }
   void leave() { --flows_; }
-  // Ratio of all flows to those with a backlog.
+  // The number of all flows over the number with a backlog.
   double spare_fan_out() const {
     return static_cast<double>(flows_) / static_cast<double>(std::max<size_t>(backlogged_, 1));
   }
@@ -107,7 +107,7 @@ class LinkShare {
   std::vector<Member> members_;
   std::vector<uint32_t> active_;
   std::vector<uint32_t> queue_;
-  Instant next_leaves_ = Instant::never();  // the first of them, or earlier
+  Instant next_leaves_ = Instant::never();  // the earliest of Member::leaves, or before it
   WorkList changed_;
   Instant clear_;  // when the network was last found clear
   size_t backlogged_ = 0;
@@ -115,8 +115,8 @@ class LinkShare {
   double level_ = WaterFill::kNoLevel;
   double reach_level_ = WaterFill::kNoLevel;  // at reach()
   double spare_ = 0;                          // of reach(), when all limits are met
-  double shown_ = 0;                          // reach_level_ or spare_ at the last touch_all()
-  double shown_given_ = 0;                    // level_ or line() likewise
+  double shown_ = 0;                          // reach_level_, or reach() + spare_, last reported
+  double shown_given_ = 0;                    // level_, or line(), last reported
 };
 
 }  // namespace pacecar

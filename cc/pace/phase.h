@@ -17,16 +17,16 @@ inline bool keeps_phases(const FlowEnvironment& environment) {
   return environment.jitter <= environment.line_rate.time_for(environment.burst_bytes);
 }
 
-// A flow's burst, payload: what it sends in a quarter of a round trip, or in the hosts' jitter if
-// that is longer, in whole packets; between one packet and the NIC's burst. Sender and receiver
-// compute the same.
+// A flow's burst in payload bytes: the whole packets that it sends in a quarter of a round trip, or
+// in the hosts' jitter if that is longer; between one packet and the NIC's burst. Sender and
+// receiver compute the same value.
 inline Bytes pace_burst(Rate rate, const FlowEnvironment& environment) {
   const Bytes mtu = environment.mtu;
   const Duration moment = std::max(base_round_trip(environment) / 4, environment.jitter);
   return std::clamp(rate.bytes_in(moment) / mtu * mtu, mtu, std::max(environment.burst_bytes, mtu));
 }
 
-// Bytes on the wire of so much payload, in packets of up to `mtu`.
+// Bytes on the wire of `payload` bytes, in packets of up to `mtu`.
 inline Bytes on_wire(Bytes payload, Bytes mtu, Bytes overhead) {
   return payload + (payload + mtu - 1) / mtu * overhead;
 }

@@ -16,8 +16,8 @@ namespace {
 // product and at most a round trip's worth at its own rate is left: flows that end together would
 // all be raised at the same time.
 constexpr Bytes kRestShare = 32;
-// A shortest transit is forgotten after so many times the jitter, because clocks drift apart: at 5
-// parts in a million by a tenth of the jitter.
+// A shortest transit is forgotten after this many jitters, because clocks drift apart: at 5 parts
+// in a million by a tenth of the jitter.
 constexpr int64_t kMemoryJitters = 20'000;
 constexpr Duration kLeastMemory = Duration::from_ms(10);
 constexpr Duration kMostMemory = Duration::from_s(2);
@@ -115,7 +115,7 @@ void PaceReceiver::on_demand(Instant now, uint32_t flow, const Demand& demand) {
   f.demand_epoch = demand.epoch;
   f.last_seen = now;
   f.usable = std::min(demand.usable, environment_.line_rate);
-  // The total travels modulo 2^32: it is the value nearest to what was received.
+  // The total travels modulo 2^32: it is the value nearest to the bytes received.
   const auto ahead = static_cast<int32_t>(static_cast<uint32_t>(demand.wanted) -
                                           static_cast<uint32_t>(f.received));
   const Bytes wanted = f.received + static_cast<Bytes>(std::max(ahead, 0));

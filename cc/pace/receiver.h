@@ -67,7 +67,7 @@ class PaceReceiver final : public Allocator {
   struct Flow {
     Bytes posted = 0;    // and not finished
     Bytes received = 0;  // since the flow began
-    Bytes wanted = 0;    // likewise, by the newest demand
+    Bytes wanted = 0;    // since the flow began, by the newest demand
     Rate usable;
     Rate charged;                         // its limit in fill_; 0: not in fill_
     Rate granted;                         // newest grant sent; 0: none yet
@@ -96,7 +96,7 @@ class PaceReceiver final : public Allocator {
     // Less than a unit may be rounding of `wanted`.
     Bytes remaining() const { return wanted >= received + kWantedUnit ? wanted - received : 0; }
   };
-  // One pass sends what is due, in this order.
+  // One pass sends the grants that are due, in this order.
   enum class Stage : uint8_t { kCuts, kRaises, kRepeats, kDone };
 
   Flow& at(uint32_t flow) { return const_cast<Flow&>(std::as_const(*this).at(flow)); }

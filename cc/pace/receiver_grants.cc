@@ -15,7 +15,7 @@ constexpr int64_t kBusyJitters = 8;
 // The hold varies with the fan-in. On hosts with jitter, where a grant costs a datagram, changes by
 // less than this factor are not advertised.
 constexpr double kHoldSwing = 2;
-// Granted on top of what a flow can use, so that it can show that it could use more.
+// Granted beyond a flow's usable rate, as a share of that rate, so that the flow can announce more.
 constexpr double kSlack = 1.0 / 16;
 // Idle flows whose hold is advertised at a time, and how often: there may be many, none urgent.
 constexpr uint32_t kHoldsAtATime = 16;
@@ -85,7 +85,7 @@ bool PaceReceiver::differs(const Flow& f, double tolerance) const {
   return std::abs(rate - granted) > tolerance * granted;
 }
 
-// Our slots follow those of the host's processes before us.
+// Our slots follow the slots of the host's processes with lower places.
 uint32_t PaceReceiver::first_slot() const {
   if (host_link_ == nullptr) return 0;
   const uint32_t together = std::max(expected(posted_), static_cast<uint32_t>(active_.size()));
@@ -193,9 +193,9 @@ void PaceReceiver::start_pass(Instant now) {
   }
 }
 
-// Updates the part that this process may divide: while it receives, its part among the host's
-// receiving processes; otherwise what it would have if all processes that could began. Its idle
-// flows begin with that part, so for a round trip it counts before the others have been cut.
+// Updates the part that this process may divide: while it receives, its part among the receiving
+// processes of the host; otherwise its part if all ready processes began. Its idle flows begin with
+// that part, so for a round trip it counts before the other processes have been cut.
 void PaceReceiver::claim_part(Instant now) {
   const bool active = charged_ > 0;
   if (!active) claimed_since_ = Instant::never();

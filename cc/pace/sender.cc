@@ -28,7 +28,7 @@ constexpr int64_t kAskingRoundTrips = 2;
 constexpr double kMostOvercommitted = 4;
 // In its turn a brief message leaves this much faster than by even division.
 constexpr int64_t kTurnSpeedUp = 3;
-// A flow that is granted this share of what it can use is limited by its own link.
+// A flow that is granted this share of its usable rate is limited by its own link.
 constexpr double kOwnLinkShare = 0.6;
 
 // --- grants ---
@@ -36,8 +36,8 @@ constexpr double kOwnLinkShare = 0.6;
 constexpr double kLapsedShare = 1.0 / 256;
 // How many epochs a CTS slot's grant may be ahead to count.
 constexpr int16_t kNearEpochs = 256;
-// Receivers gather acknowledgements: so much is in flight in addition to a round trip's worth. It
-// is also the most that a flow adds to a queue before its rate is cut.
+// Receivers gather acknowledgements, so a flow may have this in flight beyond the bytes of a round
+// trip. It is also the most that a flow adds to a queue before its rate is cut.
 constexpr Bytes kWindowBursts = 3;
 constexpr Bytes kWindowPackets = 4;
 constexpr Duration kGathered = Duration::from_us(250);  // sent in it, at most the NIC's burst
@@ -52,20 +52,20 @@ constexpr Bytes kLastBursts = 2;
 // A backlog that is sent within this part of a round trip, or leaves at once, gets no demand: the
 // grant would come too late.
 constexpr double kTooSmall = 0.25;
-// A demand is renewed when the announced bytes are sent within so many round trips.
+// A demand is renewed when the announced bytes are sent within this many round trips.
 constexpr double kAnnounceAhead = 4;
 constexpr Bytes kMostAnnounced = Bytes{1} << 30;  // the demand counts modulo 2^32
 constexpr double kUsableChange = 1.0 / 32;        // smaller ones are not advertised
-constexpr double kUsableChangeBeyond = 1.0 / 4;   // likewise where the grant is the limit
+constexpr double kUsableChangeBeyond = 1.0 / 4;   // smaller ones, where the grant is the limit
 constexpr double kFarBeyond = 2;                  // times the grant: no change is advertised
-// A flow that has been idle for so long (and for the host's pause) sends a demand of 0, in case a
+// A flow that has been idle for this time, and for the host's pause, sends a demand of 0, in case a
 // count went wrong.
 constexpr Duration kFinalDemandAfter = Duration::from_ms(1);
 // Round trips after which an unanswered demand is repeated; twice as many each time, because a
 // receiver does not answer if the grant does not change.
 constexpr int64_t kPatience = 2;
 constexpr int kMostDoublings = 16;
-// Active flows are visited so often within the validity of a grant.
+// Visits of every active flow within the validity of a grant.
 constexpr int64_t kSweepsPerValidity = 4;
 
 Rate rate_of(double bps) {
@@ -116,8 +116,8 @@ void PaceController::on_timeout(Instant now) {
   refresh(now);
 }
 
-// The newest epoch wins. A grant that is neither aligned nor busy may be a CTS slot's, old enough
-// for epochs to have wrapped: it counts only if it is at most kNearEpochs newer, and a grant with
+// The newest epoch wins. A grant that is neither aligned nor busy may come from a CTS slot, so old
+// that epochs have wrapped: it counts only if it is at most kNearEpochs newer, and a grant with
 // either flag replaces it whatever the epochs.
 bool PaceController::outranks(const Grant& grant) const {
   if (held_ == Held::kNothing) return true;
@@ -156,8 +156,8 @@ PaceController::Phase PaceController::governed() const {
   return grant_.guessed || brief_ ? Phase::kOpening : Phase::kObeying;
 }
 
-// How it goes on with a grant: as the leader of its link if a demand of this backlog was answered
-// with about what was asked.
+// How the flow goes on with a grant: it leads its link if the grant answers a demand of this
+// backlog with most of its usable rate, and several flows share the link.
 PaceController::Phase PaceController::obeying() const {
   if (!announced()) return phase_ == Phase::kLeading ? phase_ : Phase::kObeying;
   const bool enough = grant_.rate.real_bps() >= advertised_->usable.real_bps() * kOwnLinkShare;
@@ -185,9 +185,9 @@ double PaceController::overcommitted() const {
   return static_cast<double>(message) / static_cast<double>(message - queued);
 }
 
-// The rate at which a brief message leaves in its turn, when those before it are gone and others
-// wait: the sum of what the receivers get is the same, and they cut it if it is too much. 0 where
-// a receiver grants less than about what the flow can use by even division.
+// The rate at which a brief message leaves in its turn, when the messages before it are gone and
+// others wait: the sum over all receivers does not change, and they cut a rate that is too high. 0
+// where the grant is well below an even part of our link, unless the flow leads it.
 double PaceController::rate_in_turn(double granted) const {
   const auto flows = static_cast<double>(std::max<size_t>(link_.backlogged(), 1));
   const bool own_link = flows > 1 && granted * flows >= link_.reach() * kOwnLinkShare;

@@ -12,7 +12,7 @@
 //                      kObeying   otherwise
 //                      kUngoverned  no grant has come, or the receiver's software is late
 //   kOpening, kAsking, kUngoverned --a grant for the active flow--> kObeying
-//   kObeying <--a grant of less, or of about what it could use--> kLeading
+//   kObeying --a grant of at least 0.6 of its demand--> kLeading --a lower grant--> kObeying
 //   any but kIdle --acknowledgements, but no grant for two validities--> kUngoverned
 //   any --all is acknowledged--> kIdle
 //
@@ -77,11 +77,11 @@ class PaceController final : public Controller {
   bool outranks(const Grant& grant) const;
   bool has_backlog() const { return phase_ != Phase::kIdle; }
   void count_sent(Instant now, const FlowStats& stats);
-  // Whether the flow needs a part of our link: more than leaves at once has not left. A long
-  // message keeps its part to its end: what it left free for a round trip would become a queue when
+  // Whether the flow needs a part of our link: it has more unsent bytes than leave at once. A long
+  // message keeps its part to its end: a part left free for a round trip would become a queue when
   // others begin.
   bool has_unsent() const { return brief_ ? unsent_ > at_once_ : has_backlog(); }
-  // Whether its messages leave after those that began before; flows with a weight share.
+  // Whether its messages queue behind earlier messages of other flows; flows with a weight share.
   bool queues() const { return brief_ && weight_ == 1; }
   Phase governed() const;
   Phase obeying() const;
@@ -127,7 +127,7 @@ class PaceController final : public Controller {
   Instant granted_at_;
   Held held_ = Held::kNothing;
 
-  // What was advertised last.
+  // The newest demand.
   std::optional<Demand> advertised_;
   Instant advertised_at_;
   Bytes advertised_wanted_ = 0;  // not modulo 2^32

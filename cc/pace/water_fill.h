@@ -1,4 +1,4 @@
-// WaterFill: weighted max-min sharing of one link. Each member has a limit (what it could use) and
+// WaterFill: weighted max-min sharing of one link. Each member has a limit (its usable rate) and
 // a weight; the level is the rate per weight at which the members' rates, min(limit, weight *
 // level), add up to the capacity.
 //

@@ -1,5 +1,5 @@
-// Every call of pacecar.hpp that needs no GPU, both ends in this process, over the loopback's
-// software NIC. The examples in the comments of the header are copied from here. One thread.
+// Every call of pacecar.hpp that needs no GPU, both ends in this process, over the software NIC on
+// the loopback interface. The examples in the header's comments are copied from here. One thread.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -38,7 +38,7 @@ struct Pair {
   std::unique_ptr<ReceiveConnection> receiver;
 };
 
-// Two processes do the same: one listens, the other connects to its handle.
+// Two processes would make the same calls: one listens, the other connects to its handle.
 Pair join(Context& context, size_t nic, const ConnectOptions& options) {
   const auto listener = must(context.listen(nic));
   const auto connecting = must(context.connect(nic, listener->handle(), options));

@@ -1,8 +1,8 @@
 """The laboratory's clock, by which its limits of time are meant.
 
 A guest on a busy host does little in a second. So the clock leaves out the time in which a thread
-of an emulator was ready to run and got no processor (the kernel's schedstat): what others run makes
-a test longer, and does not make it fail. What a guest itself waits for counts in full.
+of an emulator was ready to run and got no processor (the kernel's schedstat): other load on the
+host makes a test longer, but does not make it fail. A guest's own waits count in full.
 """
 
 import collections

@@ -26,8 +26,8 @@ import private
 HERE = pathlib.Path(__file__).resolve().parent
 META_PACKAGE = "linux-image-amd64"
 
-# Modules that guests can load later, from the host's cache: those of networks. All modules would be
-# 300 MB.
+# Modules that guests can load later, from the host's cache: networking, 9p and their dependencies.
+# All modules would be 300 MB.
 KEPT_MODULES = [
     "arch", "crypto", "lib", "net", "drivers/infiniband", "drivers/virtio",
     "drivers/char/virtio_console.ko", "drivers/net/dummy.ko", "drivers/net/ifb.ko",
@@ -133,7 +133,7 @@ def unpack(archive, folder):
 def vmlinux_of(image):
     """The ELF kernel inside a bzImage: booted as it is, a guest need not decompress it.
 
-    Offsets are those of the x86 boot protocol (Documentation/x86/boot.rst, 2.08 and later).
+    The x86 boot protocol defines the offsets (Documentation/x86/boot.rst, 2.08 and later).
     """
     if image[0x202:0x206] != b"HdrS":
         raise Unavailable("the kernel of Debian's package is no bzImage")

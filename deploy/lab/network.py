@@ -1,9 +1,9 @@
 """Connects the guests, sets their addresses, and makes the queueing disciplines of their eth0.
 
 Guests are connected by pairs of local stream sockets, over which their emulators write frames:
-nothing is lost between two of them. Of more than two, the emulator of guest 0 passes each frame to
-all others, and drops what is too much for one. No port, file or interface of the host is used, so
-that runs cannot disturb each other.
+nothing is lost between two guests. With more than two, the emulator of guest 0 passes each frame
+to all others, and drops a frame for which a guest has no room. No port, file or interface of the
+host is used, so that runs cannot disturb each other.
 """
 
 import socket

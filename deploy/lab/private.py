@@ -5,7 +5,7 @@ import stat
 
 
 def is_own(folder):
-    """Whether it is a folder, and this user's."""
+    """Whether it is a folder that this user owns."""
     found = os.lstat(folder)
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 

@@ -145,8 +145,8 @@ class Run:
 
 
 def open_output(options, rank, name):
-    """A sink with write(bytes) and close() for `name`, one of stdout and stderr: a file, or this
-    program's, with the rank before each line."""
+    """A sink with write(bytes) and close() for `name`, which is stdout or stderr: a file, or this
+    program's own stream, with the rank before each line if there are several guests."""
     if options.output:
         return open(options.output / f"{rank}.{name[3:]}", "wb", buffering=0)
     target = getattr(sys, name).buffer

@@ -15,7 +15,7 @@ BASH = """\
 _pacecar() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD - 1]}} flags=""
   if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W "{subcommands} --help --version" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "{subcommands} help --help --version" -- "$word")
     return
   fi
   case "${{COMP_WORDS[1]}} $before" in
@@ -24,7 +24,7 @@ _pacecar() {{
   case ${{COMP_WORDS[1]}} in
 {flags}
   esac
-  [[ $word != -* ]] || mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$word")
+  [[ $word != -* ]] || mapfile -t COMPREPLY < <(compgen -W "$flags --help --help-all --quiet" -- "$word")
 }}
 complete -o default -F _pacecar pacecar
 """

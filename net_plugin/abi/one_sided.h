@@ -1,8 +1,8 @@
 // The tables of functions by which NCCL calls a plugin for one-sided operations in proxy mode: puts
-// that a GPU asks for and a thread of NCCL's starts (GIN), and those of the host (RMA). One symbol
-// per version: ncclGinPlugin_v11 (NCCL 2.28), _v12 (2.29.7), _v13 (2.30); ncclRmaPlugin_v13, which
-// is GIN's, _v14 (2.30.7), _v15, _v16 (2.32.3). GIN's version 14 has no proxy mode: NCCL has its
-// own over RMA. RMA's version 17 has had three layouts so far; NCCL that has it takes 16, too.
+// that a GPU asks for and a thread of NCCL starts (GIN), and puts of the host (RMA). One symbol per
+// version: ncclGinPlugin_v11 (NCCL 2.28), _v12 (2.29.7), _v13 (2.30); ncclRmaPlugin_v13 (equal to
+// GIN 13), _v14 (2.30.7), _v15, _v16 (2.32.3). GIN 14 has no proxy mode: NCCL has its own over RMA.
+// RMA 17 has had three layouts so far; an NCCL that has RMA 17 takes RMA 16, too.
 //
 // The members keep NCCL's names. What changed: 12 brought several connections, 13 contexts in
 // proxy mode, gets and flushes; 14 of RMA dropped device handles and distinguishes strong from weak

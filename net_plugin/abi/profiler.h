@@ -2,13 +2,13 @@
 // symbol, ncclProfiler_vN, per version: 4 (NCCL 2.27), 5 (2.28), 6 (2.29), 7 (2.31). NCCL takes the
 // newest. Older versions (NCCL 2.23 to 2.26) are left out.
 //
-// Types carry our names, but sizes, offsets, order and values are NCCL's; static_assert holds them.
-// The members of the tables keep NCCL's names. What changed: 5 brought the communicator's number as
-// the first argument and calls of the application, 6 copy engines, 7 users' tags and phases of
-// kernels. A context is one communicator's; a handle is one event's, NULL if it is not recorded.
+// Types carry our names, but NCCL's sizes, offsets, order and values; static_assert holds them. The
+// members of the tables keep NCCL's names. What changed: 5 brought the communicator's number as the
+// first argument and calls of the application, 6 copy engines, 7 users' tags and phases of kernels.
+// A context belongs to one communicator; a handle to one event, NULL if it is not recorded.
 //
-// Strings are NCCL's, and valid during the call only. Units: counts in elements, sizes in bytes,
-// GPU times in nanoseconds of the GPU's global timer.
+// NCCL owns the strings; they are valid during the call only. Units: counts in elements, sizes in
+// bytes, GPU times in nanoseconds of the GPU's global timer.
 #pragma once
 
 #include <sys/types.h>
@@ -28,7 +28,7 @@ constexpr int kProfileProxyOp = 1 << 3;
 constexpr int kProfileProxyStep = 1 << 4;
 constexpr int kProfileKernelChannel = 1 << 6;
 
-enum class ProfileState : int {  // ncclProfilerEventState_t; those that we use
+enum class ProfileState : int {  // ncclProfilerEventState_t, as far as we use it
   kSendGpuWait = 8,              // of proxy steps
   kSendWait = 9,
   kReceiveWait = 10,
@@ -86,7 +86,7 @@ struct PointToPointV5 : PointToPointV4 {
 };
 
 // A descriptor: its type says which member counts. Versions 6 and 7 describe more kinds of events,
-// for bits of the mask that we never set, and add members behind those that we read.
+// for bits of the mask that we never set, and add members behind the members that we read.
 template <typename Type, typename Collective, typename PointToPoint>
 struct ProfileEvent {
   Type type;
@@ -104,7 +104,7 @@ using ProfileEventV4 = ProfileEvent<uint8_t, CollectiveV4, PointToPointV4>;
 using ProfileEventV5 = ProfileEvent<uint64_t, CollectiveV5, PointToPointV5>;
 using ProfileEventV6 = ProfileEventV5;  // and version 7, as far as we read it
 
-// What comes with a change of state, as far as we use it; may be absent.
+// The arguments of a change of state, as far as we use them; may be absent.
 union ProfileStateArgumentsV4 {
   struct {
     size_t bytes;

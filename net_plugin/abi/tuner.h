@@ -4,7 +4,7 @@
 //
 // The members keep NCCL's names. What changed: 3 brought the table of costs in place of one choice,
 // 4 whether buffers are registered, 5 the communicator's number and NCCL's constants, 6 chunk
-// sizes, 7 other constants. A context is one communicator's. Costs are microseconds, rows by
+// sizes, 7 other constants. A context belongs to one communicator. Costs are microseconds, rows by
 // algorithm, columns by protocol; choices that NCCL has ruled out are kRuledOut. An init that fails
 // ends the communicator.
 #pragma once
@@ -43,7 +43,7 @@ struct NvlDomainsV5 {
   int ranks_max;
 };
 
-struct TunerConstants;  // NCCL's, for a tuner to change at init; versions of NCCL differ in them
+struct TunerConstants;  // of NCCL: a tuner may change them at init; versions of NCCL differ in them
 
 // `costs` points to floats, though NCCL's type is another.
 using GetCollInfoV3 = NcclResult (*)(void* context, TunedFunction function, size_t bytes,

@@ -1,6 +1,6 @@
 // The binary interface between NCCL and a network plugin, written from its published layout: what
 // all versions share. Properties and tables differ: properties.h, tables.h. Types carry our names,
-// but sizes, offsets, order and values are NCCL's; static_assert holds them. Units: sizes in bytes.
+// but NCCL's sizes, offsets, order and values; static_assert holds them. Units: sizes in bytes.
 #pragma once
 
 #include <cstddef>

@@ -32,7 +32,7 @@ inline void expect_success(NcclResult result, std::string_view call) {
   throw HostError(std::string(call) + " returns " + std::to_string(static_cast<int>(result)));
 }
 
-// How long this process polls, and what it does in between. Tests are more patient.
+// How long this process polls, and the function that it calls in between. Tests are more patient.
 inline std::chrono::seconds g_polls_for{30};
 inline void (*g_between_polls)(std::chrono::nanoseconds waited) = [](auto) { sched_yield(); };
 
@@ -47,8 +47,8 @@ void poll_until(std::string_view what, const Step& step) {
   }
 }
 
-// Receives the log lines of this process's plugins; from any thread, one line at a time. NCCL's
-// logger has no context argument, so it is the process's: the newest Host's.
+// Receives the log lines of this process's plugins; from any thread, one line at a time. A logger
+// of NCCL has no context argument, so the listener of the newest Communicator gets all lines.
 using LogListener = std::function<void(LogSeverity, const char* line)>;
 
 struct Subject {
@@ -72,7 +72,7 @@ class Communicator {
   int device() const { return subject_.device; }
   void* context() const { return context_; }
   void* module() const { return library_; }
-  static Logger logger();  // the listener's
+  static Logger logger();  // passes lines to the listener
 
   NcclResult init(int traffic_class = kUndefined) { return init(&context_, traffic_class); }
   void start();  // unless it is started

@@ -135,7 +135,7 @@ std::vector<std::vector<int>> Host::finish(std::vector<void*> requests) const {
   std::vector<std::vector<int>> sizes(requests.size(), std::vector<int>(kMostParts, -1));
   poll_until("the requests' end", [&] {
     for (size_t i = 0; i < requests.size(); ++i) {
-      // What is done is never tested again.
+      // A request that is done is never tested again.
       if (requests[i] != nullptr && test(requests[i], sizes[i])) requests[i] = nullptr;
     }
     return std::all_of(requests.begin(), requests.end(),

@@ -1,5 +1,5 @@
 // Plays NCCL: connections and requests of one communicator. Every call has NCCL's habits: outputs
-// hold garbage before it, nothing sleeps, sizes may exceed what is sent. Errors and threads: as
+// hold garbage before it, nothing sleeps, sizes may exceed the message. Errors and threads: as in
 // Communicator.
 #pragma once
 
@@ -78,9 +78,9 @@ class Host : public Communicator {
   // Tests the requests in turn until all are done, as a plugin may make progress within test only.
   // Returns one size per buffer of each receive.
   std::vector<std::vector<int>> finish(std::vector<void*> requests) const;
-  // Likewise; returns the (first) size.
+  // Tests one request until it is done; returns its (first) size.
   int finish(void* request) const { return finish(std::vector{request}).front().front(); }
-  // Likewise for both ends of a message; returns the receive's size.
+  // Tests both ends of a message until they are done; returns the size of the receive.
   int finish(void* receiving, void* sending) const {
     return finish(std::vector{receiving, sending}).front().front();
   }

@@ -75,8 +75,8 @@ ssize_t read_error(fid_cq* queue, fi_cq_err_entry* buffer, uint64_t /*flags*/) {
   const std::lock_guard lock(from.domain.mutex);
   if (from.unread.empty() || from.unread.front().err == 0) return -FI_EAGAIN;
   from.error = from.take();
-  // Programs leave the entry uninitialized, so its err_data is no valid buffer and is replaced. The
-  // entry of a program made with libfabric 1.17 ends there.
+  // Programs leave the entry uninitialized, so its err_data is not a valid buffer and is replaced.
+  // The entry of a program made with libfabric 1.17 ends there.
   std::memcpy(buffer, &from.error, offsetof(fi_cq_err_entry, err_data_size) + sizeof(size_t));
   buffer->prov_errno = buffer->err;
   buffer->err_data = from.error.why.data();

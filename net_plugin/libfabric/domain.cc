@@ -128,7 +128,7 @@ Domain::Domain(std::shared_ptr<Context> context, size_t nic, const fi_info& info
       ports_(params.ports) {}
 
 Result<void> Domain::make_driver() {
-  // After so long without a call the keeper takes over.
+  // The keeper takes over after this time without a call.
   constexpr Duration kAway = Duration::from_ms(1);
   ASSIGN_OR_RETURN(driver_, ProgressDriver::make(
                                 keeper_, {.patience = kAway, .nap = kAway, .longest_nap = kAway}));

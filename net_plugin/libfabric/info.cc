@@ -102,7 +102,7 @@ bool fits(const Wanted& wanted) {
          ((wanted.domain.mr_mode & FI_MR_HMEM) != 0 && gpus_of_process().has_value());
 }
 
-// The capabilities in the hints, and those that they imply.
+// The capabilities in the hints, and the capabilities that these imply.
 uint64_t caps_for(uint64_t requested) {
   if (requested == 0) return kTxCaps | kRxCaps | kDomainCaps;
   uint64_t caps = requested | kDomainCaps;

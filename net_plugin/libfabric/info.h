@@ -26,7 +26,7 @@ int family_of(const Address& address);
 // The device's address of this family (AF_UNSPEC: the preferred one); else the host's first.
 std::optional<Address> address_of_device(const std::string& device, int family);
 
-// `list`, a value of PACECAR_NICS, without NICs on libfabric itself; nullopt: there are no others.
+// `list`, a value of PACECAR_NICS, without NICs on libfabric itself; nullopt: none is left.
 std::optional<std::string> own_nics(const std::string& list);
 
 // getaddrinfo() for one address of this family (AF_UNSPEC: IPv4 or IPv6). nullopt: there is none.

@@ -1,4 +1,4 @@
-// The objects of libfabric's calls: the domain, and what is opened within it. Each derives from
+// The objects of libfabric's calls: the domain, and objects opened in it. Each derives from
 // libfabric's own structure, a pointer to which is the application's handle. Thread rule: any. The
 // domain's lock guards all state that changes; every call takes it once.
 #pragma once
@@ -57,7 +57,7 @@ class Signal {
 
 struct Fabric : fid_fabric {};
 
-// What is opened within a domain; the domain cannot be closed before.
+// An object opened within a domain; the domain cannot be closed before it.
 struct InDomain {
   explicit InDomain(Domain& its_domain);
   ~InDomain();
@@ -224,7 +224,7 @@ class Domain : public fid_domain {
 
   bool progress_enabled() const { return auto_progress_.load() || owes_progress_.load(); }
 
-  // Apart, as a structure of libfabric's has no virtual functions.
+  // A separate object, as libfabric's structures have no virtual functions.
   struct Keeper final : Driven {
     explicit Keeper(Domain& its_domain) : domain(its_domain) {}
     Turn take_turn() override;
@@ -349,7 +349,7 @@ int close_object(fid* object) {
     return 0;
   });
 }
-// Likewise, an object within a domain that nothing else uses any more.
+// Closes an object within a domain. -FI_EBUSY: other objects still use it.
 template <typename Object>
 int close_unused(fid* object) {
   if (reinterpret_cast<Object*>(object)->users > 0) return -FI_EBUSY;

@@ -111,7 +111,7 @@ NcclResult in_group(std::string_view call, void* collective, const Body& body) n
   });
 }
 
-// GIN has a second handle of a window, for the GPU: here it is the same.
+// GIN has a second handle of a window, for the GPU: here both handles are equal.
 template <typename... GinWindow>
 NcclResult share_dmabuf(void* collective, void* data, size_t size, int type, uint64_t offset,
                         int fd, uint64_t /*flags*/, void** window,

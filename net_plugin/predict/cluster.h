@@ -16,7 +16,7 @@ struct NicKind {
   double rate = bytes_per_s(400);
   // The part of the rate, headers included, that congestion control gives to a long message.
   double efficiency = 0.985;
-  double first_share = 15.0 / 16;  // likewise to a message of less than a round trip
+  double first_share = 15.0 / 16;  // given to a message of less than a round trip
   double latency_s = 0;          // of both ends together: from post to wire, and from wire to poll
   double per_message_s = 0;      // that a message occupies the NIC beyond its bytes
   double packet_bytes = 4096;    // payload of a full packet

@@ -76,7 +76,7 @@ struct ProtocolCosts {
   double launch_s = 0;  // once per operation
   double step_s = 0;    // of a GPU per step over the network: it waits, sums, notifies the proxy
   double local_step_s = 0;  // of a GPU per step over NVLink, beyond the link's own latency
-  double payload = 1;       // part of what is sent: LL has a flag per 4 bytes, LL128 one per 120
+  double payload = 1;       // part of the sent bytes: LL has a flag per 4 bytes, LL128 one per 120
   double rate_share = 1;    // part of the links' rate that its kernels can use
   Bytes chunk = 0;          // most bytes that a channel sends at once; 0: a whole share
   uint32_t slots = 1;       // chunks in flight to one peer

@@ -10,19 +10,19 @@
 namespace pacecar::predict {
 namespace {
 
-// In the core of a network no receiver divides the links: each sender learns by itself what they
-// carry. So shares are uneven, and a queue persists.
+// In the core of a network no receiver divides the links: each sender learns by itself how much
+// they carry. So shares are uneven, and a queue persists.
 
 // Half of the range of shares, relative to their mean, of flows that last many round trips: as
 // seen in the simulator.
 constexpr double kSpread = 0.3;
-// The mean delay over the tolerated one: the queue swings between none and all of it.
+// The mean delay over the tolerated delay: the queue swings between 0 and the tolerated delay.
 constexpr double kMean = 0.5;
 // A slow flow tolerates (line rate / rate)^2 / 2 times the delay, at most this many times
 // (cc/pace/core_limit).
 constexpr double kMostPatience = 3;
 
-// The weight of a flow at a full link of the core. The mean is 1; a number has always the same.
+// The weight of a flow at a full link of the core. The mean is 1; equal numbers have equal weights.
 double uneven_weight(uint32_t flow) {
   constexpr uint64_t kSteps = 1 << 20;
   const double part = static_cast<double>(Prng(flow).below(kSteps)) / kSteps;
@@ -59,7 +59,7 @@ class CoreQueues {
   }
 
   // The sum over the links of a route. A full link has the queue that its flows tolerate. At other
-  // links packets wait for those that happen to arrive at the same time: at a load of r, for
+  // links packets wait for packets that happen to arrive at the same time: at a load of r, for
   // r / 2 (1 - r) packets (M/D/1).
   double delay_s(const Route& route) const {
     double delay = 0;
@@ -79,7 +79,7 @@ class CoreQueues {
     double used = 0;         // bytes per second of flows that tolerate a delay
     double packet_s = 0;     // of these flows
     double tolerated_s = 0;  // the longest delay that one of them tolerates
-    bool full = false;       // it limits one of them
+    bool full = false;       // it limits one of these flows
   };
 
   std::span<const Link> links_;

@@ -116,7 +116,7 @@ struct FlowTimes {
   double ready_s = 0;
   double received_s = 0;
   uint32_t released = kNoEvent;            // the last of the events that it waited for
-  std::array<float, kCauses> limited_s{};  // while it sent, by what its rate was limited
+  std::array<float, kCauses> limited_s{};  // sending time, by the cause that limited its rate
 
   static constexpr uint32_t kNoEvent = ~0U;
 };

@@ -53,7 +53,7 @@ class Network {
   const NicKind& kind(uint32_t host, uint32_t nic) const;
   const Cluster& cluster() const { return cluster_; }
   std::span<const Link> links() const { return links_; }
-  // Of a full packet and its acknowledgement, between leaves, in an idle network.
+  // The round trip of a full packet and its acknowledgement, between leaves, in an idle network.
   double round_trip_s() const;
   // Less than a bandwidth-delay product.
   bool is_brief(double bytes) const {

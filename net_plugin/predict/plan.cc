@@ -29,7 +29,6 @@ Channels channels_of(const PlanInput& input) {
 double bytes_at_once(const PlanInput& input) {
   const Collective& what = input.collective;
   const double chunks = static_cast<double>(input.costs().chunk) * channels_of(input).count;
-  if (what.operation == Operation::kSendRecv) return chunks;
   if (goes_in_pieces(what)) return has_two_trees(input) ? 2 * chunks : chunks;
   if (what.algorithm == Algorithm::kRing) return chunks * input.all_hosts * input.group().gpus;
   return what.algorithm == Algorithm::kNvls ? chunks * input.all_hosts : 0;

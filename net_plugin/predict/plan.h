@@ -72,7 +72,7 @@ Plan plan_pieces(const PlanInput& input, FlowSet& set);  // trees, and chains
 Plan plan_pat(const PlanInput& input, FlowSet& set);
 Plan plan_all_to_all(const PlanInput& input, FlowSet& set);
 
-// One channel is planned and stands for all `count`; the loads are those of all.
+// One channel is planned and stands for all `count`; the loads are the sums over all channels.
 struct Channels {
   uint32_t count = 1;
   uint32_t nic = 0;  // the slowest one, as all carry equal parts
@@ -83,8 +83,8 @@ Channels channels_of(const PlanInput& input);
 bool has_two_trees(const PlanInput& input);
 // The rounds of a ring, or the pieces.
 double rounds_of(const PlanInput& input);
-// The collective has `steps` equal steps of `flows` flows. The set has the first `planned` of them,
-// from flow `first` on. The second half of those is the period.
+// The collective has `steps` equal steps of `flows` flows. The set has the first `planned` steps,
+// from flow `first` on. The second half of the planned steps is the period.
 void repeat(Plan& plan, uint32_t first, uint32_t flows, uint32_t planned, double steps);
 
 }  // namespace pacecar::predict

@@ -1,6 +1,6 @@
 // PAT (parallel aggregated trees): in step s each rank sends to the rank 2^s further on all the
-// data that this one lacks. The hosts of one leaf represent those of all leaves. Hosts that send to
-// another leaf share the uplinks.
+// data that this one lacks. The hosts of one leaf represent the hosts of all leaves. Hosts that
+// send to another leaf share the uplinks.
 #include <algorithm>
 
 #include "net_plugin/predict/plan.h"

@@ -46,7 +46,7 @@ struct Edge {
 };
 
 // Adds the edges of one tree, up then down. `flow_between`: from node to node. A child's number may
-// be below or above its parent's, so edges are added in order of depth.
+// be below or above the parent's number, so edges are added in order of depth.
 template <typename FlowBetween>
 void add_tree(const Parents& parents, bool up, bool down, const FlowBetween& flow_between,
               std::vector<Edge>& edges) {

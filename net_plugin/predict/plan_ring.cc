@@ -1,4 +1,4 @@
-// Steps of rings: each member sends to the next one what it has received from the one before.
+// Steps of rings: each member sends to the next one the data received from the one before.
 #include <algorithm>
 
 #include "net_plugin/predict/plan.h"

@@ -142,10 +142,15 @@ uint32_t ranks_of(const Cluster& cluster, const Collective& collective) {
   return ranks;
 }
 
-bool possible(const Cluster& cluster, Operation operation, Algorithm algorithm) {
-  const bool nvls = algorithm == Algorithm::kNvls || algorithm == Algorithm::kNvlsTree;
-  return supported(operation, algorithm) &&
-         (!nvls || std::ranges::all_of(cluster.groups, &HostGroup::nvls));
+bool possible(const Cluster& cluster, const Collective& what) {
+  const bool nvls = what.algorithm == Algorithm::kNvls || what.algorithm == Algorithm::kNvlsTree;
+  if (nvls && !std::ranges::all_of(cluster.groups, &HostGroup::nvls)) return false;
+  // NCCL sends between pairs in LL up to NCCL_P2P_LL_THRESHOLD, and in Simple otherwise.
+  constexpr Bytes kPairsInLl = Bytes{16} << 10;
+  const uint32_t peers = what.operation == Operation::kAllToAll ? ranks_of(cluster, what) : 1;
+  const bool pairs = what.algorithm == Algorithm::kPairwise && what.protocol != Protocol::kSimple;
+  const bool small = what.protocol == Protocol::kLl && what.bytes / peers <= kPairsInLl;
+  return supported(what.operation, what.algorithm) && (!pairs || small);
 }
 
 Prediction predict(const Cluster& cluster, const Collective& collective,

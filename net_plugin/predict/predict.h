@@ -1,5 +1,5 @@
 // Predicts how long a collective takes on a cluster, and what the time is spent on. README.md lists
-// what is modelled and what is not. Times in seconds. Pure.
+// the effects that the model covers or leaves out. Times in seconds. Pure.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ namespace pacecar::predict {
 struct Prediction {
   double time_s = 0;
   double algorithm_rate = 0;           // bytes per second, as nccl-tests define it: bytes over time
-  double bus_rate = 0;                 // likewise
+  double bus_rate = 0;                 // bytes per second, as nccl-tests define it
   Cause bottleneck = Cause::kLatency;  // the largest of `terms`
   Terms terms{};                       // along the critical path; their sum is the time
 };
@@ -23,8 +23,9 @@ struct Prediction {
 // The ranks that take part: all GPUs of the collective's hosts.
 uint32_t ranks_of(const Cluster& cluster, const Collective& collective);
 
-// Whether the library can use the algorithm: NVLS needs a switch that sums in every host.
-bool possible(const Cluster& cluster, Operation operation, Algorithm algorithm);
+// Whether NCCL uses the algorithm and protocol: NVLS needs a switch that sums in every host, and
+// messages between pairs use LL only if they are small, and never LL128.
+bool possible(const Cluster& cluster, const Collective& what);
 
 // Requires a cluster with hosts, each with GPUs and NICs, and rates above 0, and a collective that
 // is `supported` and names hosts of the cluster.

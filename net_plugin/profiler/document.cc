@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 namespace pacecar::profiler {
 namespace {
@@ -56,26 +53,11 @@ Json json_of(const Record& record) {
 
 }  // namespace
 
-ProcessorTime processor_time() {
-  ProcessorTime sum;
-  std::error_code error;
-  std::filesystem::directory_iterator thread("/proc/self/task", error);
-  for (; thread != end(thread); thread.increment(error)) {  // an error ends it
-    std::ifstream file(thread->path() / "schedstat");
-    ProcessorTime one;
-    if (!(file >> one.run_ns >> one.waited_ns)) continue;
-    sum.run_ns += one.run_ns;
-    sum.waited_ns += one.waited_ns;
-  }
-  return sum;
-}
-
-std::string profile_document(const Recorder& recorder, const ProcessorTime& processor) {
+std::string profile_document(const Recorder& recorder) {
   Json communicators = Json::array();
   for (const auto& record : recorder.records()) communicators.push_back(json_of(*record));
   return Json{{"schema_version", kSchemaVersion},
               {"now_ns", recorder.now_ns()},
-              {"processor", {{"run_ns", processor.run_ns}, {"waited_ns", processor.waited_ns}}},
               {"communicators", std::move(communicators)}}
       .dump();
 }

@@ -44,7 +44,7 @@ enum class Wait : uint8_t {
 inline constexpr size_t kWaits = 5;
 using WaitTimes = std::array<uint64_t, kWaits>;  // by Wait; the first is 0
 
-// What is known of an event when it begins.
+// The data of an event that are known when it begins.
 struct Description {
   EventKind kind = EventKind::kNone;
   uint8_t operation = kUnknownName;  // index of kOperations
@@ -53,7 +53,7 @@ struct Description {
   bool sending : 1 = false;
   bool detailed : 1 = true;  // of an operation: its messages are recorded
   int32_t peer : 30 = -1;    // rank; of a collective its root
-  // Of a collective: its sequence number; of a proxy operation: its steps; of a step: its index.
+  // A collective's sequence number, a proxy operation's number of steps, or a step's index.
   uint64_t number = 0;
   uint64_t amount = 0;  // elements, or bytes
 };
@@ -65,10 +65,10 @@ struct Event {
   uint64_t parent = 0;  // id; 0: none
   uint64_t start_ns = 0;
   uint64_t stop_ns = 0;  // 0: not yet; of a collective: of the last of its parts so far
-  // Of a collective: when the host was done with it. Of a step: when its data left for the network
-  // or came from it. 0: not yet.
+  // When the host was done with the collective, or when the data of the step left for the network
+  // or came from the network. 0: not yet.
   uint64_t moment_ns = 0;
-  // Of a proxy operation: the time from its start to its first message.
+  // The time from the start of a proxy operation to its first message.
   uint64_t first_ns = 0;
   uint64_t bytes = 0;  // that its parts have moved
   WaitTimes waits{};   // of its parts
@@ -99,9 +99,9 @@ struct Identity {
 
 // The record of one communicator: its newest events, in rings of fixed size, and sums of all.
 //
-// NCCL's threads write it while others read it, under one lock: a writer waits for another writer's
-// few instructions, or for a reader's copy, some 0.1 ms. Nothing is allocated. An event stays in
-// its ring until enough newer ones have begun; later updates of it are dropped.
+// NCCL's threads write it while others read it, under one lock: a writer waits for a few
+// instructions of another writer, or for the copy of a reader, some 0.1 ms. Nothing is allocated.
+// An event stays in its ring until enough newer ones have begun; later updates of it are dropped.
 //
 // The cost is bounded: of operations beyond kMessageRate messages a second only start and end are
 // recorded.

@@ -5,7 +5,7 @@
 namespace pacecar::profiler {
 namespace {
 
-// A number has the communicator's, counted from 1, in its low bits, then the event's id.
+// A handle has the communicator's number, counted from 1, in its low bits, then the event's id.
 constexpr int kIdShift = 24;
 constexpr uint64_t kMostNumbers = (1U << kIdShift) - 1;
 

@@ -1,6 +1,6 @@
 // The records of all communicators of this process, and NCCL's contexts and event handles.
 //
-// Both are numbers in place of pointers. NCCL's proxy thread may pass those of another process (a
+// Both are numbers in place of pointers. NCCL's proxy thread may pass numbers of another process (a
 // rank that sends for its neighbours), of a finalized communicator, or garbage: a number is looked
 // up, never dereferenced, and an unknown one is ignored. A communicator's number is not reused.
 //
@@ -35,12 +35,12 @@ class Recorder {
   void stop(const void* handle);
   void wait(const void* handle, Wait wait, uint64_t bytes);
 
-  // Of the communicators that are open.
+  // The records of the open communicators.
   std::vector<std::shared_ptr<const Record>> records() const;
   uint64_t now_ns() const { return clock_(); }
 
  private:
-  // Of a context or handle; nullptr: it is not open.
+  // The record of a context or handle; nullptr: its communicator is not open.
   std::shared_ptr<Record> record_of(const void* number) const;
 
   const Clock clock_;
@@ -49,7 +49,7 @@ class Recorder {
   uint64_t last_ = 0;
 };
 
-// The process's; never destroyed, since NCCL's threads may still call while the process ends.
+// The recorder of the process; never destroyed, since NCCL's threads may call while it ends.
 Recorder& recorder();
 
 }  // namespace pacecar::profiler

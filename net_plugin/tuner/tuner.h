@@ -1,5 +1,5 @@
 // The predicted times of a communicator's collectives by each algorithm and protocol of NCCL, in
-// NCCL's numbers and units, from what this process knows of the job's cluster. All ranks must make
+// NCCL's numbers and units, from this process's knowledge of the job's cluster. All ranks must make
 // the same choices, or the job hangs; and a rank cannot ask the others. So only facts that are the
 // same on equal hosts count, and no measurements. Pure, but for Tuners; any thread.
 #pragma once
@@ -47,8 +47,8 @@ struct PossibleCluster {
 
 // The possible clusters. Where the user has not described the switches: with rails, leaves that are
 // not oversubscribed; else one switch for all hosts, or, half as likely, leaves with a quarter of
-// the uplinks. The GPUs' own links are assumed not to be the bottleneck. Errors: kNotFound, with
-// what is unknown or does not fit; NCCL's own choices stand then.
+// the uplinks. The GPUs' own links are assumed not to be the bottleneck. Errors: kNotFound,
+// naming the fact that is unknown or does not fit; NCCL's own choices stand then.
 Result<std::vector<PossibleCluster>> clusters_of(const Facts& facts);
 
 // A call of NCCL.

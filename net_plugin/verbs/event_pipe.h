@@ -1,6 +1,6 @@
 // Event pipes that programs read: completion channels, and a context's asynchronous events. When an
 // object is destroyed, its unread events are dropped, and the call waits until the program has
-// acknowledged those that it has read. Thread rule: any thread.
+// acknowledged the events that it has read. Thread rule: any thread.
 #pragma once
 
 #include <fcntl.h>
@@ -21,8 +21,8 @@ namespace pacecar::ibverbs {
 // O_NONBLOCK is set.
 inline bool does_not_block(int fd) { return (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0; }
 
-// Whether a read(2) would go on after the signal that has ended a poll(2): the program's handlers,
-// but those of faults, have SA_RESTART.
+// Whether a read(2) would go on after the signal that has ended a poll(2): all handlers of the
+// program have SA_RESTART, except the handlers of faults.
 bool restarts_after_signal();
 
 // Its descriptor is an eventfd that counts the unread records: a program may poll() it, and set
@@ -98,7 +98,7 @@ void begin_events(Object& object) {
   pthread_cond_init(&object.cond, nullptr);
 }
 // Before the object is deleted. Drops the asynchronous events that the program has not read, and
-// waits for those that it has.
+// waits until it has acknowledged the others.
 template <typename Object>
 void end_events(Object& object, const uint32_t& acknowledged, uint32_t& reported) {
   drop_events(object.context, &object, reported);

@@ -1,5 +1,5 @@
-// Calls to the real libibverbs, for devices that are not ours. It is the next one in the program's
-// search order; if this library has its name, it is found by its path. Thread rule: any thread.
+// Calls to the real libibverbs, for devices that are not ours: the next one in the search order of
+// the program or, if our library has its name, found by its path. Thread rule: any thread.
 #pragma once
 
 // Marks each function that the library exports.
@@ -11,8 +11,8 @@ bool have_real();
 // False if this library has the name of libibverbs: the drivers of real devices would load it in
 // place of libibverbs.
 bool real_has_devices();
-// The newest version of the function, as exports.map has it. Ends the process if there is no real
-// library: then no objects of other devices exist.
+// The newest version of the function, as exports.map has it. Ends the process if the real library
+// is missing: then no objects of other devices exist.
 void* real_function(const char* name);
 
 }  // namespace pacecar::ibverbs

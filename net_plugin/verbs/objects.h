@@ -156,7 +156,7 @@ struct CompletionQueue final : ibv_cq_ex, Timed {
   // Events in a pipe or read; verbs.h counts the acknowledged ones.
   uint32_t completion_events = 0;
   uint32_t async_events = 0;
-  // Moderation: an event after so many completions, or so long after the first one.
+  // Moderation: an event after this many completions, or this time after the first one.
   uint16_t moderate_count = 0;
   Duration moderate_period;
   uint32_t held_back = 0;

@@ -43,7 +43,7 @@ WITHOUT_DEVICE(no_object(EOPNOTSUPP), ibv_context*, ibv_import_device, (int comm
 
 PACECAR_VERBS const char* ibv_get_sysfs_path() { return "/sys"; }
 
-// Of structures of the kernel, which our devices do not have.
+// Copies of kernel structures, which our devices do not have.
 #define OF_KERNEL(name, parameters, ...) \
   PACECAR_VERBS void name parameters { CALL_REAL(name)(__VA_ARGS__); }
 

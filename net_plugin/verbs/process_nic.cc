@@ -195,7 +195,7 @@ Turn ProcessNic::take_turn() {
 }
 
 bool ProcessNic::callers_left_work() {
-  // A caller that sleeps does not see what others have posted since; posting is not a whole turn.
+  // A sleeping caller does not see later posts of other threads; posting is not a whole turn.
   const auto due = Instant::from_ns(due_ns_.load(std::memory_order_relaxed));
   if (clock_now() - due > kCallerPatience) return true;
   const Instant last = driver_->last_call();

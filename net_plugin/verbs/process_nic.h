@@ -85,7 +85,7 @@ class ProcessNic final : private Driven {
   void receive();
   // Does a whole turn. False: there was nothing to do.
   bool turn();
-  // Sends what has been posted.
+  // Sends the posted work requests.
   void send_posted();
   // At the end of a call, without the lock: lets the keeper nap, or wakes it if it must act.
   void note_call();

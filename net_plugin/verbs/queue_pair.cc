@@ -255,7 +255,7 @@ void QueuePair::flush_receives() {
 void QueuePair::on_completion(const Completion& completion) {
   const bool sent = completion.kind == CompletionKind::kSent;
   const bool received = !sent && completion.kind != CompletionKind::kBroken;
-  // Everything has been flushed but what has arrived for shared receive requests.
+  // All requests have been flushed, except shared receive requests whose message has arrived.
   if (qp_base.state == IBV_QPS_ERR && !(received && shared != nullptr)) return;
   if (received) return on_received(completion);
   sent ? on_sent(completion) : on_broken(completion);

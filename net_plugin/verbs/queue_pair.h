@@ -41,7 +41,7 @@ struct Built {
   std::vector<uint8_t> inline_bytes;
 };
 
-// The arguments of ibv_create_qp as those of ibv_create_qp_ex.
+// The arguments of ibv_create_qp in the form of ibv_create_qp_ex.
 ibv_qp_init_attr_ex extended_of(const ibv_qp_init_attr& attr, ibv_pd* pd);
 
 struct QueuePair final : ibv_qp_ex, CompletionSink {

@@ -1,4 +1,4 @@
-// Translates work requests of verbs into the NIC's.
+// Translates work requests of verbs into requests to the NIC.
 #include <algorithm>
 #include <array>
 #include <span>

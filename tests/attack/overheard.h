@@ -26,7 +26,7 @@ class Overheard {
   // nullptr: no such datagram has been captured.
   const Datagram* newest(size_t side) const;
   const Datagram* any(size_t side, Kind kind, Prng& prng) const;
-  // Of a random kind, or of the next kind that has one.
+  // A datagram of a random kind or, if none has been captured, of the next captured kind.
   const Datagram* any(size_t side, Prng& prng) const;
   // At most `most` datagrams of kData, newest first.
   std::vector<const Datagram*> backwards(size_t side, size_t most) const;

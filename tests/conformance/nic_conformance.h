@@ -1,6 +1,6 @@
-// What every Nic must do (transport/nic/nic.h), as test suites that run against any of them:
+// What every Nic must do (transport/nic/nic.h), as test suites that run against any kind of NIC:
 // NicConformance; NicReads for NICs that speak standard RC; NicRequests and NicRcConformance for
-// those of them that are a StandardNic. To add a NIC, link the suites
+// each StandardNic. To add a NIC, link the suites
 // (tests/conformance/CMakeLists.txt) and write
 //
 //   INSTANTIATE_TEST_SUITE_P(MyNic, NicConformance,

@@ -207,7 +207,7 @@ TEST_P(PacketIoConformance, ReceivedBytesStayUntilTheNextReceive) {
 
 TEST_P(PacketIoConformance, WhatArrivesUnderOverloadIsWhole) {
   // Much more than the receive buffer holds, with nobody receiving: send() may take less, and the
-  // network may drop, but what arrives must be whole.
+  // network may drop packets, but each packet that arrives must be whole.
   const size_t payload = std::min<size_t>(end(0).caps().datagram_bytes - 44, 4096);
   std::vector<Letter> letters;
   for (uint32_t id = 0; id < 64; ++id) letters.emplace_back(id, 40, payload, 4);

@@ -1,4 +1,4 @@
-// What every PacketIo must do, as a test suite that runs against any of them. To add one, link
+// What every PacketIo must do, as a test suite that runs against any PacketIo. To add one, link
 // the suite (tests/conformance/CMakeLists.txt) and write
 //
 //   INSTANTIATE_TEST_SUITE_P(MyIo, PacketIoConformance,

@@ -129,7 +129,7 @@ class Rank {
   Kind all_gather() const { return {"AllGather", ranks() - 1}; }
   size_t ranks() const { return static_cast<size_t>(options_.ranks); }
 
-  // Of the ring.
+  // The neighbours in the ring.
   int next() const { return (options_.rank + 1) % options_.ranks; }
   int previous() const { return (options_.rank + options_.ranks - 1) % options_.ranks; }
 
@@ -263,7 +263,7 @@ class Rank {
   RequestStream receives_{kWindow};
   uint64_t reduces_ = 0;
   uint64_t gathers_ = 0;
-  // The running collective's.
+  // State of the running collective.
   Direction sending_;
   Direction receiving_;
   size_t total_ = 0;      // slices each way

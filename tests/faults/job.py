@@ -25,7 +25,7 @@ class Job:
         self.cores = sorted(os.sched_getaffinity(0))
         self.mark = f"pcf{os.getpid()}"
         self.ranks = []
-        self.others = []  # programs that are no ranks
+        self.others = []  # programs other than ranks
         self.undo = contextlib.ExitStack()
 
     def __enter__(self):

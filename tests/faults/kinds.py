@@ -93,7 +93,7 @@ def incast(job, rank):
 @dataclasses.dataclass
 class Kind:
     make: typing.Callable
-    rule: str              # the right verdict; empty: it is no fault
+    rule: str              # the right verdict; empty: not a fault
     neighbours: tuple = () # relative ranks that may be named instead: the other end of a path
     wait_s: float = 0.5    # before the doctor runs
 

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-sys.dont_write_bytecode = True  # the modules lie beside the sources
+sys.dont_write_bytecode = True  # no __pycache__ in the source tree
 
 import job as jobs
 import kinds
@@ -78,7 +78,7 @@ def until_right(arguments, name, random_source):
 
 
 def confusion(runs):
-    """Prints the verdicts for each fault; (!) marks those with a wrong rank or rule."""
+    """Prints the verdicts for each fault; (!) marks verdicts with a wrong rank or rule."""
     counts = collections.defaultdict(collections.Counter)
     for run in runs:
         label = run["rule"] or "nothing"

@@ -1,6 +1,6 @@
 // Any bytes in the control channel of `pacecar bw` and `lat`, read as messages, proofs of the
-// cluster's key, parameters and reports. What is accepted is the same after it is written and read
-// again; no peer proves a key that it does not have.
+// cluster's key, parameters and reports. An accepted message is the same after it is written and
+// read again; no peer proves a key that it does not have.
 #include <sys/socket.h>
 
 #include <array>

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-FOUND = re.compile(r"[0-9a-f]{40}")  # libFuzzer's names; others say what was mended
+FOUND = re.compile(r"[0-9a-f]{40}")  # libFuzzer's names; other names say which fault was mended
 
 
 def line_of(name, content):
@@ -41,7 +41,7 @@ def read(file):
 
 
 def write(file, inputs):
-    """Those with a name of their own first."""
+    """Inputs with a name of their own come first."""
     lines = [line_of(*item) for item in sorted(inputs.items())]
     lines.sort(key=lambda line: line.startswith("- "))
     pathlib.Path(file).write_text("".join(lines), encoding="ascii", newline="\n")

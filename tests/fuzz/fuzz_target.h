@@ -1,4 +1,4 @@
-// FUZZ_TARGET(name) { ... }: what is done with the input `data` of `size` bytes; the value is 0.
+// FUZZ_TARGET(name) { ... }: runs the target on the input `data` of `size` bytes; the value is 0.
 // With libFuzzer each target is a program; else one program has all of them (replay_main.cc).
 #pragma once
 

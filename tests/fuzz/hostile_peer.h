@@ -23,10 +23,10 @@ using test::MemoryNic;
 struct HostileEnd {
   MemoryNic* victim = nullptr;
   bool sends = false;                      // to the victim
-  std::optional<ConnectionId> connection;  // the victim's; none: closed
-  QueuePairId data = 0;                    // the victim's
-  RemoteAddress table;                     // the victim's
-  RemoteAddress word;                      // the victim's
+  std::optional<ConnectionId> connection;  // none: the victim has closed it
+  QueuePairId data = 0;
+  RemoteAddress table;
+  RemoteAddress word;
 };
 
 class HostilePeer {

@@ -1,5 +1,5 @@
 // Names and lists that users write: NICs, rails, DPDK devices, sizes of flows. The first byte
-// chooses. What is accepted is not empty and within its bounds.
+// chooses. An accepted name or list is not empty and within its bounds.
 #include <array>
 
 #include "bench/workload/flow_sizes.h"

@@ -1,4 +1,4 @@
-// The decoder of RC queue pair addresses: what it accepts must encode to the bytes that it got.
+// The decoder of RC queue pair addresses: an accepted address must encode to the same bytes.
 #include <algorithm>
 
 #include "tests/fuzz/fuzz_target.h"

@@ -1,5 +1,5 @@
 // Datagrams of a hostile peer into a connected SoftNic with writes under way. The input is a list
-// of commands, each one byte and what it needs: raw bytes with the checksum made right, or good
+// of commands, each one byte and its operands: raw bytes with the checksum made right, or good
 // headers with fields of the input's choice, also without their payload. Whatever comes, nothing
 // outside the registered memory is written and no invariant breaks.
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Two software NICs, a network that does anything to their packets, and somebody who forges some.
-// The first byte chooses wire mode and security; then each is an operation, with what it needs.
+// The first byte chooses wire mode and security; then each is an operation with its operands.
 //
 // Whatever happens, nothing outside registered memory is written, and nothing into memory that was
 // deregistered. What completes has the bytes that were posted: with tags or encryption always,
@@ -36,7 +36,7 @@ constexpr int kMaxConnects = 10;
 
 enum class Mode : uint8_t { kOff, kAuth, kEncrypt, kRoce, kModes };
 
-// Byte `at` of what a side writes into a slot; never kUntouched.
+// Byte `at` of the data that a side writes into a slot; never kUntouched.
 uint8_t pattern(size_t side, size_t slot, size_t at) {
   const auto byte = static_cast<uint8_t>(101 * side + 37 * slot + 11 * at + at / 256 + 1);
   return byte == kUntouched ? 0 : byte;
@@ -63,7 +63,7 @@ struct Write {
   size_t slot = 0;
   Bytes length = 0;
   bool immediate = false;
-  bool good = true;  // else its key is nobody's
+  bool good = true;  // else its key belongs to no region
   bool sent = false;
   bool received = false;
 };
@@ -310,7 +310,7 @@ class World {
     deliver(to, test::forge(1 - to, packet));
   }
 
-  // With tags, what is not the peer's or has been taken already changes nothing.
+  // With tags, a packet that the peer did not send, or that was accepted before, changes nothing.
   void deliver(size_t to, const Datagram& datagram) {
     const bool checked = guarded() && !datagram.trimmed && !config_.joins_packets;
     const NicCounters before = nic(to).counters();
@@ -468,9 +468,9 @@ class World {
   int connects_ = 0;
   bool tainted_ = false;                                   // something was forged that passes
   std::array<std::vector<Datagram>, 2> wire_;              // by destination
-  std::array<std::vector<Datagram>, 2> history_;           // likewise
-  std::array<std::set<std::vector<uint8_t>>, 2> genuine_;  // likewise
-  std::array<std::set<std::vector<uint8_t>>, 2> taken_;    // likewise
+  std::array<std::vector<Datagram>, 2> history_;           // by destination
+  std::array<std::set<std::vector<uint8_t>>, 2> genuine_;  // by destination
+  std::array<std::set<std::vector<uint8_t>>, 2> taken_;    // by destination
 };
 
 }  // namespace

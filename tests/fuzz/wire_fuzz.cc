@@ -21,7 +21,7 @@ void try_every_decoder(std::span<const uint8_t> datagram) {
   const auto packet = body(datagram);
   const int accepted =
       decode(packet, data, payload) + decode(packet, ack, bitmap, telemetry) + decode(packet, nak);
-  // What is left of a data packet decodes on its own, and as it did within the packet.
+  // The header of a trimmed data packet decodes on its own, and as it did within the packet.
   DataHeader trimmed;
   const bool whole = decode(packet, data, payload);
   const auto head = datagram.first(std::min(datagram.size(), kDataHeaderBytes));

@@ -1,4 +1,4 @@
-// The controls of the fake driver (fake_cuda.cc), beside its CUDA entry points.
+// The controls of the fake driver (fake_cuda.cc), in addition to its CUDA entry points.
 #pragma once
 
 #include <cstddef>

@@ -18,7 +18,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// What the scripted NICs recorded, and what they refuse.
+// The registrations that the scripted NICs recorded, and the kinds that they refuse.
 struct Script {
   std::vector<MemoryRange> registered;
   std::vector<size_t> nics;  // of each registration

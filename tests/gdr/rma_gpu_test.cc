@@ -17,7 +17,7 @@ using testing::HasSubstr;
 constexpr auto kOnGpu = [](size_t) { return true; };
 constexpr auto kOnHost = [](size_t) { return false; };
 
-// Parameters: the origin's memory is on a GPU; the target's is.
+// Parameters: whether the origin's memory is on a GPU, and whether the target's memory is.
 class RmaGpuKinds : public testing::TestWithParam<std::tuple<bool, bool>> {};
 
 TEST_P(RmaGpuKinds, PutAndGetCarryEverySize) {
@@ -273,7 +273,7 @@ TEST(RmaGpu, PutsFromAWindowThatIsUnsharedFail) {
   EXPECT_EQ(ranks.gpu().with([](FakeCuda& cuda) { return cuda.copy_failure; }), 0);
 }
 
-// The group's thread, and any holder of its lock, are the parent's.
+// The group's thread, and any holder of its lock, exist in the parent only.
 TEST(RmaGpu, ForkedChildNeitherUsesNorWaitsForAGroup) {
   RmaRanks ranks(2);
   const RankWindow words = ranks.share(64, kOnHost);

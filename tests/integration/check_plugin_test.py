@@ -41,7 +41,7 @@ class CheckPlugin(unittest.TestCase):
 
     def test_our_plugin_keeps_every_rule(self):
         versions = (12, *further(8))
-        found = self.examine(*(word for one in versions for word in ("--version", one)))
+        found = self.examine(*(word for one in versions for word in ("--table", one)))
         verdicts = {(one["version"], one["rule"]): one["verdict"] for one in found["rules"]}
         self.assertEqual(len(verdicts), len(versions) * len(rules()))
         self.assertEqual(set(verdicts.values()) - {"not offered"}, {"pass"})
@@ -49,7 +49,7 @@ class CheckPlugin(unittest.TestCase):
 
     def test_rules_that_a_version_does_not_offer(self):
         for rule in ("two-communicators", "finalize-null"):
-            found = self.examine("--version", 8, "--only", rule)
+            found = self.examine("--table", 8, "--only", rule)
             self.assertEqual([one["verdict"] for one in found["rules"]], ["not offered"])
 
     def test_every_rule_can_fail(self):
@@ -86,7 +86,7 @@ class CheckPlugin(unittest.TestCase):
 
     def test_usage_errors_are_named(self):
         for flags, sentence in [(["/no/such.so"], "cannot be loaded"),
-                                ([FAULTY, "--version", 9], "has no table of version 9; it has: 12"),
+                                ([FAULTY, "--table", 9], "has no table of version 9; it has: 12"),
                                 ([PACECAR + "-none"], "cannot be loaded"),
                                 ([], "which plugin?"),
                                 ([PLUGIN, "--only", "tag-s"], "no rule's name contains 'tag-s'"),

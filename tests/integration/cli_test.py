@@ -88,23 +88,35 @@ class Cli(unittest.TestCase):
         self.assertEqual(len(lines), 1, process.stderr)
         self.assertRegex(lines[0], pattern)
 
+    def drawn_by(self, *arguments):
+        """What the command writes to standard error if that is a terminal."""
+        try:
+            terminal, theirs = pty.openpty()
+        except OSError:
+            self.skipTest("this system has no pseudo-terminals: mount devpts on /dev/pts")
+        process = subprocess.Popen([PROGRAM, *arguments], env=environment(),
+                                   stdout=subprocess.PIPE, stderr=theirs)
+        os.close(theirs)
+        drawn = b""
+        with contextlib.suppress(OSError):  # EIO: the other side of the terminal has closed
+            while chunk := os.read(terminal, 4096):
+                drawn += chunk
+        os.close(terminal)
+        process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 0)
+        return drawn.decode()
+
 
 class Basics(Cli):
     def test_no_arguments_print_help(self):
         for arguments in ([], ["--help"], ["help"]):
             process = run(*arguments)
             self.assertEqual(process.returncode, 0)
-            self.assertIn("Examples:", process.stdout)
+            self.assertIn("Usage: pacecar SUBCOMMAND", process.stdout)
             self.assertEqual(process.stderr, "")
 
     def test_version(self):
         self.assertRegex(run("--version").stdout, r"^pacecar \d+\.\d+\.\d+ \(")
-
-    def test_every_subcommand_documents_exit_codes(self):
-        for subcommand in ("bw", "lat", "info"):
-            process = run(subcommand, "--help")
-            self.assertEqual(process.returncode, 0)
-            self.assertIn("Exit codes: 0 success, 1 failed, 2 wrong usage, 3", process.stdout)
 
     def test_wrong_usage(self):
         for arguments in (["nope"], ["bw", "--nope"], ["bw", "-t", "0", "host"], ["lat", "-b"],
@@ -215,7 +227,7 @@ class Bandwidth(Cli):
     def test_missed_threshold_fails_both_ends(self):
         client, code, _ = pair("bw", "-n", "10", "--min-gbits", "9999")
         self.assertEqual((client.returncode, code), (3, 3))
-        self.assert_one_sentence(client, "threshold")
+        self.assert_one_sentence(client, "below the 9999 of --min-gbits")
         client, code, _ = pair("bw", "-n", "10", "--min-gbits", "0.000001")
         self.assert_ok(client, code)
 
@@ -241,22 +253,9 @@ class Bandwidth(Cli):
             self.assertIsNone(server.process.poll())
 
     def test_a_terminal_gets_a_progress_bar(self):
-        try:
-            terminal, theirs = pty.openpty()
-        except OSError:
-            self.skipTest("this system has no pseudo-terminals: mount devpts on /dev/pts")
         with Server("bw") as server:
-            client = subprocess.Popen([PROGRAM, "bw", "-p", server.port, "-D", "3", "127.0.0.1"],
-                                      env=environment(), stdout=subprocess.PIPE, stderr=theirs)
-            os.close(theirs)
-            drawn = b""
-            with contextlib.suppress(OSError):  # EIO: the other side of the terminal has closed
-                while chunk := os.read(terminal, 4096):
-                    drawn += chunk
-            os.close(terminal)
-            client.communicate(timeout=LIMIT_S)
-            self.assertEqual(client.returncode, 0)
-        self.assertRegex(drawn.decode(), r"\[#+\.+\] +\d+% +[\d.]+ MiB/sec +\d+ s left")
+            drawn = self.drawn_by("bw", "-p", server.port, "-D", "3", "127.0.0.1")
+        self.assertRegex(drawn, r"\[#+\.+\] +\d+% +[\d.]+ MiB/sec +\d+ s left")
 
 
 class Latency(Cli):

@@ -150,7 +150,7 @@ class Completion(unittest.TestCase):
                    ).stdout.split()
 
     def test_bash_completes_commands_flags_and_values(self):
-        self.assertEqual(self.bash("pacecar", "pre"), ["predict", "preflight"])
+        self.assertEqual(self.bash("pacecar", "pre"), ["preflight", "predict"])
         self.assertEqual(self.bash("pacecar", "bw", "--report_"), ["--report_gbits"])
         self.assertEqual(self.bash("pacecar", "bw", "--rate_units", ""), ["M", "g", "p"])
 

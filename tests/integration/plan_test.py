@@ -113,6 +113,18 @@ class Plan(unittest.TestCase):
         self.assertIn("# assumed, not measured: NCCL's times per step", text)
         self.assertIn("not measured", json.loads(document)["assumed"])
 
+    def test_pairs_use_the_whole_link_and_simple(self):
+        done = subprocess.run([PROGRAM, "predict", "--hosts", "2", "--gpus", "1", "--op",
+                               "sendrecv,alltoall", "--sizes", "1K,64M", "--json"], text=True,
+                              capture_output=True, timeout=LIMIT_S, check=False)
+        results = json.loads(done.stdout)["results"]
+        used = {(one["operation"], one["size"], one["protocol"]) for one in results}
+        self.assertEqual({protocol for _, size, protocol in used if size > 1024}, {"Simple"})
+        self.assertEqual({protocol for *_, protocol in used}, {"Simple", "LL"})
+        for one in results:
+            if (one["operation"], one["size"]) == ("sendrecv", 64 << 20):
+                self.assertGreater(one["busbw_gb_s"], 40)  # of 400 Gb/s
+
     def test_an_alltoall_has_at_least_a_byte_for_each_rank(self):
         def sizes(text):
             return subprocess.run([PROGRAM, "predict", "--hosts", "2", "--gpus", "8", "--op",

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -61,6 +62,31 @@ class LimitedBy(Cli):
             shares, finding = self.limits("--cc", control)
             self.assertNotIn("grant", shares, control)
             self.assertNotEqual(finding["rule"], "grant", control)
+
+
+    def test_doctor_names_a_process_that_rarely_gets_a_processor(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        alone = {"PACECAR_STATE_DIR": folder}
+        for _ in range(os.cpu_count()):
+            busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            self.addCleanup(busy.wait)
+            self.addCleanup(busy.kill)
+        with Server("bw", **alone) as server:
+            client = subprocess.Popen(
+                ["chrt", "--idle", "0", cli_test.PROGRAM, "bw", "-p", server.port, "-D", "600",
+                 "127.0.0.1"], env=environment(**alone), stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL)
+            self.addCleanup(client.wait)
+            self.addCleanup(client.kill)
+            give_up = time.monotonic() + LIMIT_S
+            verdict = {"rule": ""}
+            while verdict["rule"] != "slow-host":
+                self.assertLess(time.monotonic(), give_up, verdict)
+                asked = run("doctor", "--json", "--watch", "2", PACECAR_STATE_DIR=folder)
+                verdict = json.loads(asked.stdout)["verdict"] if asked.stdout else verdict
+            client.kill()
+        self.assertEqual(asked.returncode, 1)
+        self.assertIn(f"pid {client.pid}", verdict["process"])
 
 
 def to_full(*arguments):
@@ -257,6 +283,24 @@ class Arguments(Cli):
 
 
 class Simulations(Cli):
+    def test_a_limit_of_memory_is_one_sentence(self):
+        limit = 400 << 20
+        done = subprocess.run(
+            [cli_test.PROGRAM, "sim", "--topology", "leaf-spine:hosts=20000,rate=100G",
+             "--workload", "incast:senders=8,bytes=1MB"], env=environment(), text=True,
+            capture_output=True, timeout=LIMIT_S, check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assert_one_sentence(done, "there is not enough memory: .* ulimit -v")
+
+    def test_kinds_may_be_written_with_other_dashes(self):
+        for kind in ("all_to_all", "alltoall", "all-to-all"):
+            done = run("sim", "--topology", "leaf_spine:hosts=4,rate=10G", "--workload",
+                       f"{kind}:bytes=1KB")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        done = run("predict", "--hosts", "2", "--op", "all-to-all", "--sizes", "1M")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_each_refusal_names_a_value_that_serves(self):
         star = ("--topology", "star:hosts=4,rate=10G")
         for arguments, sentence in (
@@ -282,6 +326,32 @@ class Simulations(Cli):
 
 
 class Sentences(Cli):
+    def test_a_missed_threshold_has_its_figures_and_unit(self):
+        for test, flags, sentence in (
+                ("bw", ("-n", "10", "--min-gbits", "9000"), r"Gb/s is below the 9000 of --min-"),
+                ("bw", ("-n", "10", "-w", "9e6"), r"MiB/sec is below the 9e\+06 of --limit_bw"),
+                ("lat", ("-n", "10", "--max-usec", "1e-3"), "us is above the 0.001 of --max-usec")):
+            client, _, _ = pair(test, *flags)
+            self.assertEqual(client.returncode, 3)
+            self.assert_one_sentence(client, rf"messages of \d+ bytes: [\d.]+ {sentence}")
+
+    def test_the_banner_says_where_a_setting_came_from(self):
+        with Server("bw") as server:
+            client = run("bw", "-p", server.port, "-n", "10", "127.0.0.1", PACECAR_CC="swift")
+            self.assert_ok(client, server.finish()[0])
+        self.assertIn("PACECAR_CC=swift (environment)", client.stderr)
+
+    def test_few_messages_have_no_limit(self):
+        client, code, _ = pair("bw", "-n", "1")
+        self.assert_ok(client, code)
+        self.assertNotIn("limited by", client.stderr)
+
+    def test_long_work_draws_its_progress(self):
+        for arguments, unit in ((("predict", "--hosts", "1000", "--op", "all"), "predictions"),
+                                (("plan", "bench/plan/examples/hethub.toml", "--nodes", "300"),
+                                 "shapes")):
+            self.assertRegex(self.drawn_by(*arguments), rf"\[#*\.+\] +\d+% +\d+ of .* {unit}")
+
     def test_each_subcommand_prints_the_version(self):
         described = json.loads(run("--describe").stdout)
         names = {one["name"] for one in described["subcommands"]}

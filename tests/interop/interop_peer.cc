@@ -1,5 +1,5 @@
 // One of two programs that check each other's NICs: every operation in many sizes, both ways,
-// byte for byte, with guards around what is written; and refused writes, which must fail alone.
+// byte for byte, with guards around the target; and refused writes, which must fail alone.
 // Either side may have any kind of NIC; sends are checked if both are software NICs.
 //
 //   interop_peer --nic soft:raw:eth0 --server 18600

@@ -9,7 +9,7 @@
 namespace pacecar::test {
 
 // "soft:udp:eth0" or "soft:raw:eth0", in standard RoCE v2 unless PACECAR_WIRE says otherwise.
-// Errors: those of the NIC, and kInvalidArgument for another kind.
+// Errors: as opening the NIC, and kInvalidArgument for another kind.
 Result<std::unique_ptr<NicPort>> open_nic(const std::string& name);
 
 }  // namespace pacecar::test

@@ -48,7 +48,7 @@ for server in 0 1; do
   both "$server" ib_write_lat -x -n 50 -F
 done
 
-# Devices of others are as they were, beside ours.
+# Devices of other providers work next to ours as before.
 if ((rank == 0)); then
   export LD_PRELOAD=$BUILD/net_plugin/verbs/libpacecar-verbs.so
   check_says "rxe0 is listed beside ours" "pacecar_eth0" ibv_devices

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # lab: --guests 1 --rxe none
-# A DPDK device that leaves to the kernel what is not ours: net_tap's flow rules, which few kernels
+# A DPDK device that leaves other traffic to the kernel: net_tap's flow rules, which few kernels
 # of virtual machines have, between two hosts with a router in between.
 . "$(dirname "$0")/lib.sh"
 

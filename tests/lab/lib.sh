@@ -31,7 +31,7 @@ be_patient() {
 }
 be_patient
 
-# await SECONDS COMMAND...: until COMMAND succeeds; fails when it has not after so many seconds.
+# await SECONDS COMMAND...: repeats COMMAND until it succeeds; fails after SECONDS.
 await() {
   look_at_clock
   local end=$((now + $1))
@@ -88,7 +88,7 @@ check_says() {
 # check_error NAME PATTERN COMMAND...: passes when COMMAND fails, by itself and in time, with an
 # error that PATTERN describes.
 check_error() { judge 1 "$@"; }
-# check_survives NAME PATTERN COMMAND...: likewise, or when it succeeds.
+# check_survives NAME PATTERN COMMAND...: as check_error, but passes as well if COMMAND succeeds.
 check_survives() { judge 0 "$@"; }
 judge() {
   local must_fail=$1 name=$2 pattern=$3 log status=0
@@ -143,7 +143,7 @@ await_gid() {
   await 20 grep -qs "$pattern" "/sys/class/infiniband/$1"/ports/1/gids/?
 }
 
-# await_bytes INTERFACE BYTES: until so many more have arrived there; fails where they do not, as
+# await_bytes INTERFACE BYTES: waits until BYTES more have arrived; fails if they do not arrive, as
 # when the job has ended before.
 await_bytes() {
   local counter=/sys/class/net/$1/statistics/rx_bytes bytes

@@ -2,7 +2,7 @@
 # lab: --guests 2 --cpus 2 --memory 2048 --rxe 0
 # One machine with rdma_rxe, one with the software NIC in the roce wire mode: each operation between
 # them byte by byte, and a job of both. Over IPv6 the software NIC has UDP sockets, over IPv4 raw
-# ones, over both DPDK's packet sockets. UDP port 4791 is the kernel's on rank 0, ours on rank 1.
+# ones, over both DPDK's packet sockets. UDP port 4791 belongs to the kernel on rank 0, to us on 1.
 . "$(dirname "$0")/lib.sh"
 
 export PACECAR_WIRE=roce

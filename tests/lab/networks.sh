@@ -47,7 +47,7 @@ alone() {
     log=$(mktemp)
     PACECAR_NICS=$1 "${bw[@]}" >"$log" 2>&1 &
     meet "refused by $1"
-    await 30 grep -qE "$said" "$log" || status=1 # the client is told before the log is
+    await 30 grep -qE "$said" "$log" || status=1 # the client gets the reason before the log does
     kill -0 $! || status=1
     verdict "the server, $1" "$status" "$log"
     kill $!

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # lab: --guests 2 --cpus 2 --memory 2048
-# Two machines over verbs: the NCCL's all-reduce, and faults in the middle of it; over two NICs
-# joined, too.
+# Two machines over verbs: NCCL's all-reduce, and faults in the middle of a run; over two joined
+# NICs, too.
 . "$(dirname "$0")/lib.sh"
 
 export PACECAR_NICS=rxe0
@@ -17,8 +17,8 @@ all_reduce -b 8 -e 1M -f 8 -n 2
 check "all-reduce with 1% of the packets lost" "${job[@]}"
 tc qdisc del dev eth0 root
 
-# The device is deleted in the middle of a run: the job goes on with what it has, or fails with the
-# device's name. rdma_rxe keeps it for those who use it.
+# The device is deleted in the middle of a run: the job goes on with its open device, or fails with
+# the device's name. rdma_rxe keeps the device for processes that use it.
 all_reduce -b 256K -e 256K -n 30
 if ((rank == 1)); then
   (await_bytes eth0 2000000 && rdma link delete rxe0) &
@@ -30,7 +30,7 @@ if ((rank == 1)); then
   await_gid rxe0 "${peers[1]}"
 fi
 
-# flap SECONDS: eth0 is down for so long. Its neighbours are given again, as the laboratory did.
+# flap SECONDS: eth0 is down for SECONDS. Its neighbours are added again, as the laboratory did.
 flap() {
   local neighbours address ethernet
   neighbours=$(ip neighbour show nud permanent dev eth0)
@@ -50,7 +50,7 @@ if ((rank == 1)); then
 fi
 TIMEOUT=15 check "all-reduce while the link is down for 3 s" "${job[@]}"
 
-# A second NIC of each machine, over the same cable. Its neighbour is given, as eth0's is: while a
+# A second NIC of each machine, over the same cable. Its neighbour is given, as for eth0: while a
 # packet of a queue pair that is destroyed waits longer than 0.8 s for ARP, rdma_rxe of Linux 6.1
 # frees the queue pair under it, and the kernel may panic. One end of the NIC goes down for good.
 address=10.78.0.$((rank + 1))

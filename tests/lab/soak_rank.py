@@ -171,7 +171,7 @@ def lift_discipline():
 
 def verdict(round_, status, output):
     """ok: the job succeeded or was killed on purpose; told: its error names the device or the peer;
-    else what is wrong."""
+    else the fault."""
     if status is None:
         return "hangs"
     if re.search(r": element \d+ is ", output):

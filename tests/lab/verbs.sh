@@ -29,8 +29,8 @@ plugin() {
   PLUGIN_TEST_VERSION=$1 TIMEOUT=1 LIMIT=240 check "plugin v$1 on two devices: ${*:2}" \
     "$BUILD/tests/plugin_test" "--gtest_filter=$(IFS=: && echo "${*:2}")"
 }
-# More than four ranks take an emulated machine long. What no device has a part in is left out:
-# ctest has it all, over the software NIC.
+# More than four ranks take an emulated machine long. Tests without a device are left out:
+# ctest runs all tests over the software NIC.
 plugin 12 Connect.{ManyConnects,ClosedConnections}'*' 'Transfer*' 'CollectiveOfThreads*' \
   'Ranks/Collective.*/2' Gpu.{EverySize,Slices,TwoProcesses}'*' '-*ABadNetwork'
 # The older versions have the failures in turn.

@@ -24,7 +24,8 @@ PHRASES = {
     "a noun for the pronoun": r"\bof (?:it|them|these|those)(?=[,.;:)]|$)",
     "a noun behind 'the same'": r"\b[Tt]he same(?=[.,;:)])",
 }
-COMMENT = {".cc": r"//+ ?(.*)", ".py": r'(?:^|\s)# ([^\n]*)|"""(.*?)"""', ".toml": r"(?:^|\s)# (.*)"}
+COMMENT = {".cc": r"//+ ?(.*)", ".py": r'(?:^|\s)# ([^\n]*)|"""(.*?)"""',
+           ".toml": r"(?:^|\s)# (.*)"}
 
 
 def check(tree, _built=()):

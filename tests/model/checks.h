@@ -89,7 +89,7 @@ class Checks {
   // The newest grant of each flow, and the sums over sending flows at each receiver, as shares of
   // its link.
   std::vector<double> newest_grant_;
-  std::vector<bool> sends_;  // the flow has bytes to send, and its receiver knows of them
+  std::vector<bool> sends_;  // the flow has bytes to send, and its receiver knows that
   std::vector<double> before_;
   std::vector<double> most_;
   std::vector<int64_t> excess_;         // of each receiver: steps so far

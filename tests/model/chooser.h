@@ -18,7 +18,7 @@ class Chooser {
   virtual ~Chooser() = default;
   // A property of the world: 0 .. options-1.
   virtual uint32_t choose(uint32_t options) = 0;
-  // The fate of a word: likewise.
+  // The fate of a word: 0 .. options-1.
   virtual uint32_t fault(uint32_t options) = 0;
   // Starts again: the same answers follow.
   virtual void rewind() = 0;

@@ -3,7 +3,7 @@
 //
 // PACECAR_MODEL_FAULTS is how many faults a run of the fixed worlds has at most (1),
 // PACECAR_MODEL_SEEDS how many worlds are drawn (2000 with TESTS_ALL=1, else 250),
-// PACECAR_MODEL_SEED the first of them.
+// PACECAR_MODEL_SEED the seed of the first world.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

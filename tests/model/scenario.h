@@ -33,7 +33,7 @@ struct Scenario {
   std::string name;
   uint32_t senders = 1;
   uint32_t receivers = 1;
-  std::vector<Message> messages;  // those of one flow in the order of both times
+  std::vector<Message> messages;  // messages of one flow in the order of both times
   int64_t faults_until = 60;      // words sent before this step may meet a fault
   // How long a receiving link may be overloaded. Without faults: until each sender that joined
   // unexpectedly is known. With a few faults: V. With many: a grant counts from its arrival, so the

@@ -3,7 +3,7 @@
 //
 // PACECAR_MODEL_FAULTS is how many a run of the fixed worlds has at most (1; 2 take an hour),
 // PACECAR_MODEL_SEEDS how many worlds are drawn (2000 with TESTS_ALL=1, else 250),
-// PACECAR_MODEL_SEED the first of them.
+// PACECAR_MODEL_SEED the seed of the first world.
 #include <gtest/gtest.h>
 
 #include <cstdio>

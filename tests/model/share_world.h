@@ -35,7 +35,7 @@ struct ShareScenario {
   std::vector<ClaimChange> changes;  // by round
   int faults_from = 0;               // rounds
   int faults_until = 12;
-  bool nonsense = false;  // in the slot after those of the processes, until faults end
+  bool nonsense = false;  // in the slot after the slots of the processes, until faults end
 };
 
 inline constexpr Rate kSharedLink = Rate::from_gbps(100);
@@ -61,8 +61,8 @@ class ShareWorld {
   void change_claims();
   void write_nonsense();
   void run_round();
-  // Asks for a fault of the process `at` of `pending`, those that have still to poll in this round.
-  // Returns the index of the process that runs next.
+  // Asks for a fault of the process `at` of `pending`: processes that have still to poll in this
+  // round. Returns the index of the process that runs next.
   size_t interrupt(std::vector<uint32_t>& pending, size_t at);
   void finish_poll(Process& process);
   void poll(Process& process);

@@ -71,7 +71,7 @@ TEST(WeakMemory, ADoorbellWakesWhoeverHasNotSeenTheWork) {
   expect_holds<Sleeper>(rl::sched_full, 1);
 }
 
-// Two threads submit; the engine takes all, and what was written before.
+// Two threads submit; the engine takes all operations, and sees all earlier writes.
 struct Submitted : rl::test_suite<Submitted, 3> {
   struct Operation {
     Operation* next = nullptr;

@@ -20,7 +20,7 @@ constexpr Instant kBegin = Instant::from_ns(1'000'000);
 struct Fate {
   std::string_view name;
   int64_t late = 0;    // steps
-  int64_t again = -1;  // a copy arrives so much later; -1: no copy
+  int64_t again = -1;  // steps from the packet to its copy; -1: no copy
 };
 constexpr int64_t kLost = -1;
 constexpr std::array kFates{
@@ -105,7 +105,7 @@ void World::step() {
   ++step_;
 }
 
-// The run does not wait for what the dead sender has not sent.
+// The run does not wait for bytes that the dead sender has not sent.
 void World::remove_dead() {
   checks_.on_fault(step_);
   for (const Message& message : scenario_.messages) {
@@ -116,7 +116,7 @@ void World::remove_dead() {
   }
 }
 
-// --- what arrives ---
+// --- arrivals ---
 
 void World::deliver_words() {
   std::vector<Word> due;
@@ -354,7 +354,7 @@ void World::grant(uint32_t receiver, const GrantUpdate& update) {
   queue_word(flow, WordKind::kGrant, wire::encode_grant(update.grant));
 }
 
-// --- what leaves ---
+// --- departures ---
 
 void World::queue_word(Flow& flow, WordKind kind, uint64_t content) {
   const auto which = static_cast<size_t>(kind);

@@ -20,7 +20,7 @@ namespace mutation {
 
 // The same values as in trials.py.
 inline constexpr uint8_t kReached = 1;
-inline constexpr uint8_t kDiffers = 2;     // the mutant's value differs from the original's
+inline constexpr uint8_t kDiffers = 2;     // mutant and original have different values
 inline constexpr uint8_t kImpossible = 4;  // these types have no such operator
 
 // Shared, so that points that a child reaches before it is killed count.

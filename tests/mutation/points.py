@@ -3,7 +3,7 @@ its mutants.
 
 Not mutated, by rule:
 - values of declarations: named constants, default values of members and of parameters, bounds,
-  labels, template arguments; the compiler evaluates most of them;
+  labels, template arguments; the compiler evaluates most values;
 - arguments of macros: our own checks are tests themselves;
 - calls that change only time or text, and their arguments (`skipped_calls`);
 - functions that only list constants (`skipped_functions`).

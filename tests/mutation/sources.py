@@ -52,7 +52,7 @@ def copy_tree(source, copy, left_out):
             if not target.exists() or target.read_bytes() != path.read_bytes():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, target)
-                os.utime(target)  # newer than what was built from it
+                os.utime(target)  # newer than its object files
     for path in list(copy.rglob("*")):
         if path.is_file() and path.relative_to(copy) not in wanted:
             path.unlink()

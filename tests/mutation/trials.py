@@ -52,7 +52,7 @@ def run(command, environment, cpu_seconds, wall_seconds, output=subprocess.DEVNU
 
 
 def names_of_cases(binary):
-    """All cases of a program of googletest's."""
+    """All cases of a googletest program."""
     listing = subprocess.run([binary, "--gtest_list_tests"], check=True, capture_output=True,
                              text=True).stdout
     names = []
@@ -125,8 +125,8 @@ class Tests:
         return status != 0
 
     def killer(self, number, cases, patience):
-        """The program that kills a mutant, or None. `cases` are those that may notice the mutant,
-        cheapest first; about `patience` seconds of them are tried."""
+        """The program that kills a mutant, or None. `cases` may notice the mutant, cheapest
+        first; it tries cases that together take about `patience` seconds."""
         spent = 0.0
         bites = {}
         for case in cases:

@@ -49,7 +49,7 @@ const nccl::NetV11& whole() {
   return *table;
 }
 
-// Copies between a GPU's memory and the host's, beside the kernels that run.
+// Copies between GPU memory and host memory, on a stream of their own while kernels run.
 class GpuCopies {
  public:
   static GpuCopies& of_thread() {

@@ -17,7 +17,7 @@ enum class BufferKind {
   kSymmetricWindow,  // of which all ranks' have the same offsets
 };
 
-// "" is a plain one; ends the program with a sentence when it is no name.
+// "" is a plain buffer; an unknown name ends the program with a message.
 BufferKind buffer_kind(const std::string& name);
 
 class Buffer {

@@ -125,7 +125,7 @@ class Draw {
               .shift = below(2) == 0 ? 0 : below(16)};
     if (!reduces(call.kind)) call.operation = Operation::kMaximum;
     if (!is_exact(*call.type, call.operation, ranks_)) call.operation = Operation::kSum;
-    // Of most sizes that matter: none, some elements, some pages, and up to all there is.
+    // All magnitudes that matter: no elements, a few, some pages, and up to the whole buffer.
     const size_t most = most_bytes_ / together / call.type->bytes / static_cast<size_t>(ranks_);
     constexpr std::array<size_t, 5> kBounds{4, 100, 4096, 1 << 16, size_t{1} << 40};
     call.count = below(std::min(most, kBounds[below(kBounds.size())]) + 1);

@@ -37,7 +37,7 @@ std::span<const ElementType> element_types() { return kTypes; }
 int64_t input(const ElementType& type, Operation operation, uint64_t salt, int rank, int ranks,
               size_t index) {
   const uint64_t bits = mixed(mixed(mixed(salt) + static_cast<uint64_t>(rank)) + index);
-  // Products of three twos at most; sums, also of doubled elements, within what is exact.
+  // Products of three twos at most; sums, also of doubled elements, that the type has exactly.
   if (operation == Operation::kProduct) return rank < 3 ? 1 + static_cast<int64_t>(bits >> 63) : 1;
   const bool alone = operation == Operation::kMaximum || operation == Operation::kMinimum;
   const int64_t parts = alone ? 1 : operation == Operation::kScaledSum ? ranks * kScale : ranks;

@@ -19,7 +19,7 @@ struct ElementType {
   int mantissa_bits;
   int64_t greatest_exact;  // all whole numbers up to this are values
 };
-// All types; those of 8-bit floats, which NCCL 2.22 lacks, are the last two.
+// All types; the two 8-bit floats, which NCCL 2.22 lacks, are last.
 std::span<const ElementType> element_types();
 
 // ncclRedOp_t, and an operation that a test makes: the sum of elements multiplied by a scalar.
@@ -33,7 +33,7 @@ inline constexpr int64_t kScale = 2;
 int64_t input(const ElementType& type, Operation operation, uint64_t salt, int rank, int ranks,
               size_t index);
 
-// What `ranks` ranks' inputs become. False: not exact for so many ranks.
+// Result of combining the inputs of `ranks` ranks. False: not exact for this many ranks.
 bool is_exact(const ElementType& type, Operation operation, int ranks);
 double combined(const ElementType& type, Operation operation, uint64_t salt, int ranks,
                 size_t index);

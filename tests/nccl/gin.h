@@ -1,6 +1,6 @@
 // The part of a kernel that puts into other ranks' windows by NCCL's GIN, played by the host: it
 // writes the descriptors that NCCL's proxy thread hands to the plugin, and reads signals and
-// counters. The layouts are those of NCCL 2.29.7 (nccl_device/). Nothing of the GPU's memory is
+// counters. The layouts are from NCCL 2.29.7 (nccl_device/). Nothing of the GPU's memory is
 // touched but by copies. Thread rule: one thread.
 #pragma once
 
@@ -30,7 +30,7 @@ struct GinPut {
   size_t bytes;
 };
 
-// What a put has the proxy do at the target, and here. Ids are those of the program.
+// The signal that the proxy raises at a put's target. `id` counts the program's signals from 0.
 struct GinSignal {
   uint32_t id;
   uint64_t add;  // 0: increments

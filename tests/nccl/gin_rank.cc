@@ -29,8 +29,8 @@ using nccl::end_with;
 using nccl::require_driver;
 using nccl::require_nccl;
 
-constexpr size_t kArea = size_t{1} << 20;  // of a window: what is put from here, and what arrives
-constexpr size_t kWords = 2 * kArea;       // then words that are added to
+constexpr size_t kArea = size_t{1} << 20;  // of a window: the sources of puts, then their targets
+constexpr size_t kWords = 2 * kArea;       // then words that additions change
 constexpr size_t kWindow = 3 * kArea;
 constexpr uint32_t kSignals = 3;
 constexpr int kCounters = 2;
@@ -140,7 +140,7 @@ class Rank {
   // NCCL's error.
   int see_the_last_die() {
     job_.barrier(scratch_);
-    // The last waits for all: what is on its way to them would end with it.
+    // The last rank waits for all: its data on the way to other ranks would end with it.
     const int last = job_.ranks() - 1;
     const Step ready{.window = 0, .end = End::kAddToWindow, .signal = kSignals, .added = 1};
     if (job_.rank() == last) {
@@ -206,7 +206,7 @@ class Rank {
     }
   }
 
-  // What ends the puts to this rank comes after all of them.
+  // The signal or addition that ends the puts to this rank arrives after all puts.
   void await_end(const Step& step) {
     const bool in_window = step.end == End::kAddToWindow;
     const std::vector<uint64_t>::size_type place =

@@ -157,7 +157,7 @@ Communicator begin(const Job& job, const std::string& id_name, Blocking blocking
   return one;
 }
 
-// Of all ranks, and ready.
+// A communicator of all ranks that is ready.
 Communicator communicator(const Job& job, const std::string& id_name) {
   return begin(job, id_name, Blocking::kYes, job.ranks);
 }
@@ -268,7 +268,7 @@ void without_blocking(const Job& job) {
   one.destroy();
 }
 
-// Buffers that the program registers: collectives, sends and receives of them.
+// Collectives, sends and receives of buffers that the program registers.
 void registered(const Job& job) {
   const Communicator all = communicator(job, "id");
   constexpr size_t kMany = 1 << 20;

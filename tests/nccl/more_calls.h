@@ -1,4 +1,4 @@
-// The functions of NCCL and of CUDA's driver that tests call, beyond those of
+// The functions of NCCL and of CUDA's driver that tests call, in addition to
 // bench/nccl/gpu/libraries.h. Any that a version lacks is nullptr. Thread rule: load once, before
 // threads start.
 #pragma once
@@ -45,7 +45,7 @@ struct MoreCalls {
   // The last: 1 of a symmetric window.
   int (*register_window)(NcclCommunicator, void*, size_t, void**, int) = nullptr;
   int (*deregister_window)(NcclCommunicator, void*) = nullptr;
-  // What is wanted and made: gin.h.
+  // gin.h has the requirements and the result.
   int (*create_device_communicator)(NcclCommunicator, const void*, void*) = nullptr;
   int (*destroy_device_communicator)(NcclCommunicator, const void*) = nullptr;
   // Operation, scalar, type, residence (1: in host memory, read at once), communicator.

@@ -36,8 +36,8 @@ def library_path(nccl_file):
 
 def ranks_of(program, version, arm, ranks, arguments, folder, hosts=None, place=bridged.Here(),
              nics=None, **environment):
-    """The job.Rank of each of the ranks. `hosts`: of which host each is; default its own. `place`:
-    as bridged has it. `nics`: of each rank, in the place of the arm's."""
+    """The job.Rank of each of the ranks. `hosts`: the host of each rank; default its own. `place`:
+    as bridged has it. `nics`: of each rank, in place of the NICs of the arm."""
     nccl_file = LIBRARIES[version]
     plugin = BUILD / "net_plugin" / arms.PLUGIN_NAME
     made = []
@@ -70,7 +70,7 @@ class Job(unittest.TestCase):
                 outputs = job.run(made, LIMIT_S)
             except Failed as reason:
                 self.fail(str(reason))
-            # Of several NICs NCCL's log has the names one by one.
+            # If there are several NICs, NCCL's log has the names one by one.
             if hosts is None and nics is None and "," not in arm.nic:
                 for rank in made:
                     self.assertIsNone(arms.complaint(arm, job.nccl_log(rank)))

@@ -101,7 +101,7 @@ class Faults(Job):
 
     @contextlib.contextmanager
     def disturbed_job(self, seconds, **environment):
-        """Two ranks at work for so long, and a call of the doctor that looks at them."""
+        """Two ranks at work for `seconds`, and a call of the doctor that looks at them."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             state = {"PACECAR_STATE_DIR": str(folder / "state")}
@@ -227,7 +227,7 @@ class Broken(Job):
                             [folder / "id", 9, 60, 16 * MIB], folder, BROKEN=fault,
                             NCCL_NET_PLUGIN=str(BUILD / "tests/nccl/libbroken_plugin.so"),
                             BROKEN_PLUGIN=str(BUILD / "net_plugin" / arms.PLUGIN_NAME),
-                            # What is sent again shows that a buffer was in use.
+                            # Retransmissions show that a buffer was in use.
                             PACECAR_FAULT="loss=0.05", **environment)
             try:
                 job.run(made, limit_s)
@@ -263,7 +263,7 @@ class Crowds(Job):
     """More threads than a small machine has processors for."""
 
     def test_four_ranks_on_two_hosts(self):
-        # NCCL joins those of a host by shared memory, and the hosts by the plugin.
+        # NCCL joins the ranks of a host by shared memory, and the hosts by the plugin.
         self.check(draws(120), MIB, ranks=4, hosts=[0, 0, 1, 1])
 
     def test_threads_with_a_communicator_each(self):

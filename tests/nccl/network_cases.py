@@ -34,7 +34,7 @@ class RandomNetworks(Job):
 
 
 class ChosenNetworks(RandomNetworks):
-    """Those that each show one thing."""
+    """Networks that each show one thing."""
 
     test_seeds = None
 

@@ -19,7 +19,7 @@ LOCAL = "lan"  # NCCL's own bootstrap; every host has it
 MTUS = (1280, 1500, 4096, 9000)
 PORTS = "40000-40063"
 ADVICE = "routes by destination"
-# Of these every network that is drawn recovers; the others may also end the job with a sentence.
+# With these faults every drawn network recovers; other faults may also end the job with a message.
 HARMLESS = ("none", "containers", "link-local", "ports", "dark", "black hole", "deprecated",
             "only link-local")
 FAULTS = (*HARMLESS, "no UDP", "own rule", "no TCP", "TCP rejected", "no NIC", "security",
@@ -31,7 +31,7 @@ class Network:
     seed: int
     hosts: int
     layout: str  # flat, rails, cables
-    nics: int  # of each host beside LOCAL
+    nics: int  # of each host in addition to LOCAL
     joined: str  # between the NICs' names in PACECAR_NICS: "," or "+"; "": PACECAR_NICS is unset
     family: int  # 4 or 6
     mtus: list  # of each host
@@ -214,7 +214,7 @@ def run(network, limit_s, patience_s):
     with namespaces.made([built.hub, *built.members]), tempfile.TemporaryDirectory() as name:
         built.build()
         built.disturb()
-        arm = arms.parse("soft:udp:net0+PACECAR_TIMEOUT=10s")  # what is refused ends soon
+        arm = arms.parse("soft:udp:net0+PACECAR_TIMEOUT=10s")  # refused connections end soon
         made = []
         for number in range(network.hosts):
             environment = built.environment(number)

@@ -80,8 +80,8 @@ TEST_F(PluginBond, TwoNicsFormOneDevice) {
   });
 }
 
-// NCCL merges NICs that have no path on PCI, then finds no path to what it made, and does not
-// start.
+// If NICs without a path on PCI could be merged, NCCL would merge them, find no path to the merged
+// device, and not start.
 TEST_F(PluginBond, NicsThatAreNotOnPciAreNotMerged) {
   expect_processes_pass(1, [](Rank&) {
     setenv("PACECAR_NICS", nic_names().c_str(), 1);

@@ -18,7 +18,7 @@ namespace {
 
 using nccl::NcclResult;
 
-// Sends one message over the connection and checks what arrives.
+// Sends one message over the connection and checks it on arrival.
 void expect_works(const FakeNcclHost& host, const Ends& pair, uint64_t seed) {
   const Buffer source(host, pair.send, 10'000);
   const Buffer target(host, pair.receive, 10'000);

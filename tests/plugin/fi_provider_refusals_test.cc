@@ -23,7 +23,7 @@ TEST(FiProviderRefusals, MoreThanCanBeInjectedIsRefused) {
   });
 }
 
-// It shares its parent's sockets and memory. It may open what is its own.
+// A forked child shares its parent's sockets and memory, but may open an endpoint of its own.
 bool is_refused_in_a_child(World& world) {
   FiEnd& end = world.end;
   uint64_t word = 0;

@@ -1,4 +1,4 @@
-// GPU memory through the plugin's tables, with a fake driver library in place of NVIDIA's.
+// GPU memory through the plugin's tables, with a fake driver library in place of libcuda.
 #include "tests/plugin/plugin_test.h"
 #include "tests/support/fake_gpu.h"
 

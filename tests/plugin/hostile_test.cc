@@ -16,7 +16,7 @@
 namespace pacecar::test::hostile_test {
 namespace {
 
-// Here the devices run in threads, whose ticks are longer: the delays get fewer of them.
+// Here the devices run in threads, whose ticks are longer: the delays have fewer ticks.
 hostile::Behavior behavior_of(uint64_t seed) {
   constexpr uint32_t kMostTicks = 50;
   hostile::Behavior behavior = hostile::draw_behavior(seed);

@@ -1,5 +1,5 @@
 // A device that NCCL makes of two NICs, seen through the plugin's table. The plugin is linked in,
-// because the table refuses NICs that are not on PCI, as those of support/with_nics are.
+// because the table refuses NICs that are not on PCI, such as the NICs of support/with_nics.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -38,7 +38,7 @@ class Mesh {
   Elements data() const { return elements_of(data_); }
   Elements inbox() const { return elements_of(inbox_); }
 
-  // Add a message to those that run() carries: `elements`, on one channel or divided among all. At
+  // Add a message for run() to carry: `elements`, on one channel or divided among all. At
   // most one message per peer, channel and direction. A message may be empty.
   void send(int peer, Elements elements, size_t channel);
   void receive(int peer, Elements elements, size_t channel);

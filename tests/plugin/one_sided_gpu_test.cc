@@ -1,5 +1,5 @@
 // One-sided operations through NCCL's tables. Windows and signals are in GPU memory that the NIC
-// cannot access. A driver library without a GPU replaces NVIDIA's.
+// cannot access. A driver library without a GPU replaces libcuda.
 #include <sys/wait.h>
 #include <unistd.h>
 

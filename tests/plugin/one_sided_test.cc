@@ -51,7 +51,7 @@ size_t offset_of(size_t part) {
 }
 
 // Puts every size to each rank, this one included, all at once; then a signal each. Waits until
-// those of the others have arrived.
+// the signals of all ranks have arrived.
 void put_to_all(Member& member, const Shared& source, const Shared& target, const Shared& signals) {
   const int own = member.rank().rank();
   const int ranks = member.rank().size();

@@ -96,7 +96,7 @@ size_t all_gather(Mesh& mesh, const Operation& operation) {
 }
 
 // From rank `first` to the rank before it, chunk after chunk. With `adds` each rank adds its own
-// data to the chunks that it forwards; otherwise it keeps a copy of them.
+// data to the chunks that it forwards; otherwise it keeps a copy of each chunk.
 void chain(Mesh& mesh, Elements own, int first, bool adds) {
   const int last = mesh.ranks() - 1;
   const int position = mesh.at(-first);

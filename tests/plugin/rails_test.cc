@@ -24,7 +24,7 @@ uint32_t element(size_t rank, size_t index) {
   return static_cast<uint32_t>(index) * 2'654'435'761U + static_cast<uint32_t>(rank) * 97U;
 }
 
-// Channels differ in size, so that their bytes cannot be taken for each other's.
+// Channels differ in size, so that one channel's bytes cannot pass for the other channel's bytes.
 Elements channel_of(Elements all, size_t channel) {
   constexpr size_t kFirst = kElements * 2 / 3;
   return channel == 0 ? all.first(kFirst) : all.subspan(kFirst);

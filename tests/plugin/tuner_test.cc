@@ -203,7 +203,7 @@ TEST(Tuner, UnmodelledAlgorithmLeavesTheChoiceToNccl) {
 TEST(Tuner, MissingFactsLeaveTheChoiceToNccl) {
   for_each_version("on", [](int version) {
     const auto tuner = tuner_of(version);
-    bool logs = false;  // there is no logger yet
+    bool logs = false;  // no logger yet
     const auto expect_none = [&](const char* why, size_t ranks, size_t nodes,
                                  nccl::NvlDomainsV5* domains = nullptr) {
       void* context = nccl::kGarbage;

@@ -132,7 +132,7 @@ TEST(SimulationRateChanges, RateChangesCountInTheUtilisation) {
   EXPECT_LE(figure(run, "utilisation_max"), 1.0);
 }
 
-// Two leaves of eight hosts, whose uplinks carry a quarter of what the host links carry.
+// Two leaves of eight hosts, whose uplinks have a quarter of the rate of the host links.
 TEST(SimulationOversubscription, KnownOversubscriptionReducesTrimmingInTheCore) {
   const auto run = [](const std::string& workload, const std::string& parameter) {
     return run_of(

@@ -37,8 +37,8 @@ std::string hosts(uint32_t number, uint32_t processes) {
          "\nrate = \"100G\"\nprocesses = " + std::to_string(processes) + "\n";
 }
 
-// Four processes of a host share its link: the least time is that of their total bytes, as of one
-// process with all of them.
+// Four processes of a host share its link: the least time is that of one process with
+// their total bytes.
 TEST(SimulationProcesses, LeastTimeIsThatOfTheSharedLink) {
   const std::string pairs = "[workload]\nkind = \"pairs\"\nhosts = [0, 15]\n";
   const std::string swift = "[transport]\ncc = \"swift\"\n";

@@ -148,7 +148,7 @@ void Traffic::check_received(Stream& stream, Group& group, const MessageRequest&
     if (std::any_of(unused, message.received.end(), [](uint8_t b) { return b != kCanary; })) {
       return complain("bytes behind a message were written");
     }
-    // From here on the buffer is the application's: no write may change it.
+    // From here on the buffer belongs to the application: no write may change it.
     std::fill(message.received.begin(), message.received.end(), kCanary);
   }
 }

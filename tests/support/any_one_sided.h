@@ -1,7 +1,7 @@
 // NCCL's side of the interface for one-sided operations: a plugin's GIN or RMA table of any
 // version, called as if it were the newest.
 //
-// Thread rule: the plugin's; init comes first.
+// Thread rule: as the plugin; init comes first.
 #pragma once
 
 #include <dlfcn.h>
@@ -66,7 +66,7 @@ class AnyOneSided {
   NcclResult init(void** context, uint64_t comm_id, Logger logger) const {
     return call([&](const auto& table) { return table.init(context, comm_id, logger); });
   }
-  // Of the device's properties.
+  // Two of the device's properties.
   int device_type(int device) const {
     return of_properties(device, [](const auto& properties) { return properties.device_type; });
   }

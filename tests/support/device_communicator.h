@@ -1,6 +1,6 @@
 // What NCCL's host code leaves for its kernels, byte for byte: a rank's communicator with its
 // channels, and the buffers between two ranks. Offsets that all versions share are numbers here, as
-// in NCCL's device.h; the others are those of the layout under test.
+// in NCCL's device.h; the other offsets come from the layout under test.
 #pragma once
 
 #include <array>
@@ -117,7 +117,7 @@ class DeviceLink {
   uint32_t simple_step_;
   Fifo fifo_kind_;
   std::array<std::vector<uint64_t>, 3> buffers_;
-  // Each in memory of its own, so that a sanitizer sees what is written beside it.
+  // Each in memory of its own, so that a sanitizer sees writes outside it.
   std::unique_ptr<uint64_t> tail_ = std::make_unique<uint64_t>(0);
   std::unique_ptr<uint64_t> head_ = std::make_unique<uint64_t>(0);
   std::vector<char> fifo_ = std::vector<char>(kDeviceSteps * kSlotBytes);

@@ -90,7 +90,7 @@ struct SendReceiveFields {
   }
 };
 
-// ncclDevKernelArgs, batches, and works. The batches of one layer are those of all blocks; each
+// ncclDevKernelArgs, batches, and works. A layer has one batch for each block; the
 // block goes on with its batch of the next layer.
 class LaunchArguments {
  public:
@@ -102,7 +102,7 @@ class LaunchArguments {
 
   size_t blocks() const { return static_cast<size_t>(std::popcount(channels_)); }
 
-  // Works of one size. `extends`: the layer before, whose kind and function are the same.
+  // Works of one size. `extends`: the layer before, which must have this kind and function.
   void add_layer(Kind kind, uint32_t function, const std::vector<std::vector<char>>& works,
                  bool extends = false) {
     if (!layers_.empty()) layers_.back().extended = extends;
@@ -119,7 +119,7 @@ class LaunchArguments {
   // Where the last work ends in the FIFO, as it counts.
   uint32_t end_in_fifo() const { return kFifoBegin + static_cast<uint32_t>(works_.size()); }
 
-  // What is launched; it points into this.
+  // The bytes of a launch, with pointers into this object.
   std::vector<char> bytes() {
     const size_t head = 32 + 16 * blocks() * layers_.size();
     std::vector<char> all(head);

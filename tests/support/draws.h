@@ -12,7 +12,7 @@ inline bool tests_all() {
   return value != nullptr && std::string_view(value) == "1";
 }
 
-// So many of `all` worlds, seeds or rounds.
+// How many of `all` worlds, seeds or rounds a test draws.
 inline uint64_t draws(uint64_t all) { return tests_all() ? all : (all + 7) / 8; }
 
 }  // namespace pacecar::test

@@ -1,5 +1,5 @@
-// A simulated fabric with hosts (or several processes per host, by number) that send the test's
-// packets as soon as there is room, and record all packets that arrive. Virtual time; one thread.
+// A simulated fabric with hosts (or several processes per host, by number) that send packets of
+// the test as soon as there is room, and record all packets that arrive. Virtual time; one thread.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-"""failures.py RESULTS.xml: prints what failed, from ctest's JUnit file: of programs that run many
-cases those that failed, each with what it printed, of others the end of their output."""
+"""failures.py RESULTS.xml: prints the failures in ctest's JUnit file. For a program of many cases:
+each failed case with its output; for any other program the end of its output."""
 
 import re
 import sys
@@ -12,7 +12,7 @@ PASSING = re.compile(r"\[(?: RUN  |       OK |  SKIPPED |==========|----------)"
 
 
 def failed_cases(lines):
-    """Each with the lines before its own."""
+    """Each failed case with the lines that it printed."""
     printed = []
     for line in lines:
         if case := FAILED.match(line):

@@ -20,7 +20,7 @@ class FakeHost {
   FakeHost& operator=(const FakeHost&) = delete;
   ~FakeHost();
 
-  // Writes a file, and the folders above it; replaces what is there.
+  // Writes a file, and the folders above it; replaces an older file.
   FakeHost& file(std::string_view path, std::string_view content);
   // Makes a symbolic link to `target`, a path from the root of the tree.
   FakeHost& link(std::string_view path, std::string_view target);

@@ -142,7 +142,7 @@ class FiEnd {
       progress();
     }
   }
-  // Waits for the next completion; those that poll() has kept come first.
+  // Waits for the next completion; completions that poll() has kept come first.
   FiOutcome next() {
     for (const Waiting waiting;; waiting.pause()) {
       if (auto outcome = poll()) return *outcome;

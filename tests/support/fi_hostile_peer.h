@@ -76,7 +76,7 @@ class FiHostilePeer {
     if (answer) bootstrap_->end(answer->call);
     return answer.has_value();
   }
-  // The same, but the connection stays open.
+  // As is_answered(), but the connection stays open.
   template <typename Progress>
   bool is_answered_for_good(uint16_t port, Progress progress) {
     return answer_to(port, progress).has_value();

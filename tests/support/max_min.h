@@ -1,5 +1,5 @@
 // Max-min fair rates by progressive filling: no flow can have a higher rate unless another one,
-// whose rate (for its weight) is no higher, gets less. Hosts' links alone limit flows, each
+// whose rate (for its weight) is at most as high, gets less. Hosts' links alone limit flows, each
 // direction separately.
 #pragma once
 

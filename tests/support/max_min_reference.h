@@ -1,5 +1,5 @@
-// The rates that the flows of a PaceNetwork should get: weighted max-min rates. Of a
-// host's incoming link with several flows only the fraction `shared` is divided.
+// The rates that the flows of a PaceNetwork should get: weighted max-min rates. If
+// several flows enter a host, they divide only the fraction `shared` of its incoming link.
 #pragma once
 
 #include <vector>

@@ -10,7 +10,7 @@
 
 namespace pacecar {
 
-// Errors: those of make_controllers().
+// Errors: as make_controllers().
 inline Result<std::shared_ptr<Controller>> make_controller(
     std::string_view name, const FlowEnvironment& environment, Rate fixed_rate,
     std::span<const NamedValue> constants = {}) {

@@ -1,7 +1,7 @@
 // Plays NCCL's proxy threads for a plugin's one-sided operations: one rank of one collective
 // communicator, with NCCL's habits.
 //
-// Failures are thrown as HostError. Thread rule: the plugin's.
+// Failures are thrown as HostError. Thread rule: as the plugin.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class OneSidedHost {
  public:
   // Uses the library that `host` has loaded, and listens on that device. `host` outlives this.
   OneSidedHost(const Host& host, const std::string& symbol, int device = 0);
-  ~OneSidedHost();  // closes what is still open
+  ~OneSidedHost();  // closes all open objects
   OneSidedHost(const OneSidedHost&) = delete;
   OneSidedHost& operator=(const OneSidedHost&) = delete;
 

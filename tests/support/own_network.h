@@ -29,7 +29,7 @@ inline bool enter_own_network() {
   return ioctl(any.get(), SIOCSIFFLAGS, &loopback) == 0;
 }
 
-// The same; programs that this process starts may change the network, too.
+// As enter_own_network(); programs that this process starts may change the network, too.
 inline bool enter_own_network_as_root() {
   const uid_t user = getuid();
   if (!enter_own_network()) return false;

@@ -1,4 +1,4 @@
-// A NIC and a port that forward all calls to others, for tests that override a few of them. The
+// A NIC and a port that forward all calls to others, for tests that override a few calls. The
 // NIC's properties can be set.
 #pragma once
 

@@ -1,8 +1,8 @@
 // Runs the ranks of a test as processes or as threads, with an exchange of handles and a barrier,
 // as NCCL's bootstrap has them.
 //
-// Processes are forked before the parent has loaded any plugin, because a fork lacks a plugin's
-// threads. An alarm ends a child that hangs.
+// Processes are forked before the parent has loaded any plugin, because a fork lacks the threads
+// of a plugin. An alarm ends a child that hangs.
 #pragma once
 
 #include <functional>

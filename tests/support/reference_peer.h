@@ -1,5 +1,5 @@
 // The other end of a connection of NCCL's kernels, written from the description of the protocols:
-// how a transfer is divided, where its bytes and flags lie, and what is counted when.
+// how a transfer is divided, where its bytes and flags lie, and when each counter grows.
 //   SIMPLE  slices, each of some steps: data; then the sender's count of steps
 //   LL      lines of data, flag, data, flag, of 4 bytes each
 //   LL128   units of 16 lines of 120 bytes and a flag of 8
@@ -46,8 +46,8 @@ class ReferencePeer {
 
   uint64_t step() const { return step_; }
 
-  // Begins with the next transfer; the one before is done. `user`: the buffer of the other end's
-  // user, which is registered with the NIC.
+  // Begins with the next transfer; the one before is done. `user`: a buffer of the user at
+  // the other end, registered with the NIC.
   void begin(size_t elements, char* user = nullptr) {
     user_ = user;
     slices_ = slice_bytes(use_, elements);

@@ -1,5 +1,5 @@
 // Two messengers over NICs in memory: posted work waits until the test delivers it, and the test
-// decides how much work a NIC accepts and what it reports. One thread.
+// decides how much work a NIC accepts and which results it reports. One thread.
 #pragma once
 
 #include <cstring>

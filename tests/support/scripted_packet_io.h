@@ -32,7 +32,7 @@ class ScriptedPacketIo final : public PacketIo {
     peer_.ip[15] = 2;
   }
 
-  static constexpr uint32_t kFragment = kIpv4Fragment + 7;  // of what it receives
+  static constexpr uint32_t kFragment = kIpv4Fragment + 7;  // in each received packet
 
   const PacketIoCaps& caps() const override { return caps_; }
   const Address& local_address() const override { return local_; }

@@ -1,6 +1,6 @@
 // NCCL's element types as numbers, slowly: a floating-point type of 8 or 16 bits is the list of all
-// its numbers, in which the nearest is looked for. For tests of what does the same in a few
-// instructions.
+// its numbers, in which the nearest is looked for. For tests of the fast conversions and
+// arithmetic.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class SlowFloat {
     static const SlowFloat made(5, 10, true, false);
     return made;
   }
-  // nullptr: the type has 32 bits or more, or is no floating-point type.
+  // nullptr: the type has 32 bits or more, or is an integer type.
   static const SlowFloat* of(Type type) {
     static const SlowFloat bfloat(8, 7, true, false);
     static const SlowFloat e4m3(4, 3, false, true);
@@ -43,8 +43,8 @@ class SlowFloat {
   uint32_t finite() const { return finite_; }
   double greatest() const { return values_[finite_ - 1]; }
 
-  // Of two that are as near, the even one. What is too great becomes infinite, or the greatest
-  // number of a type of 8 bits, which rounds the nearest half.
+  // The nearest code; of two equally near codes the even one. Beyond the greatest number: infinity,
+  // or, for a type of 8 bits, the greatest number. A type of 8 bits rounds the nearest half.
   uint32_t nearest(double value) const {
     const uint32_t sign = std::signbit(value) ? sign_ : 0;
     if (std::isnan(value)) return sign | (sign_ - 1);
@@ -82,7 +82,7 @@ class SlowFloat {
     }
   }
 
-  // The number after the greatest is what it would be if the exponents went on.
+  // The number after the greatest continues the series of exponents.
   double above_of(uint32_t code) const {
     return code + 1 < finite_ ? values_[code + 1] : 2 * values_[code] - values_[code - 1];
   }

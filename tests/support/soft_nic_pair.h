@@ -154,7 +154,7 @@ class SoftNicPair {
     }
     return sent;
   }
-  // The same, while the time advances by `limit`.
+  // As transmit(), while the time advances by `limit`.
   std::vector<Datagram> transmit_for(size_t side, Duration limit) {
     std::vector<Datagram> sent;
     const Instant end = now + limit;

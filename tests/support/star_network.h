@@ -25,7 +25,7 @@ struct StarConfig {
   Bytes mark_from = 100'000;  // ECN: linear up to mark_share, certain above mark_all
   Bytes mark_all = 400'000;
   double mark_share = 0.2;
-  Bytes buffer = 4 << 20;      // of the switch; PFC pauses a sender at 1/8 of what is free
+  Bytes buffer = 4 << 20;      // of the switch; PFC pauses a sender at 1/8 of the free bytes
   Bytes resume_margin = 2496;  // below the threshold for a pause
   Duration sample_interval;    // of the queue
   unsigned seed = 1;

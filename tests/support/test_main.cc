@@ -1,6 +1,6 @@
-// The main() of every test program. Property tests draw the same few cases each time: all of them
-// (rapidcheck's 100) with TESTS_ALL=1, new ones where RC_PARAMS is set, be it to nothing. A case
-// that ends the process, or does not end, is named as those are that fail.
+// The main() of every test program. Property tests draw the same few cases each time: 25, or
+// rapidcheck's 100 with TESTS_ALL=1; new cases where RC_PARAMS is set, be it to nothing. A case
+// that ends the process, or does not end, is named as failing cases are.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -80,8 +80,8 @@ inline nccl::cpu::Task run_all(const nccl::cpu::Block& block, ProtocolUse use,
   for (const auto& one : all) co_await transfers.run(one);
 }
 
-// A neighbour that does some transfers: what it sends, or what it is to receive. `users`: where, in
-// buffers of the block's user that are registered with the NIC.
+// A neighbour that sends `transfers`, or expects to receive them. `users`: for each transfer its
+// place in a buffer of the block's user that is registered with the NIC.
 class Neighbour {
  public:
   enum class Role { kSends, kReceives };

@@ -23,7 +23,7 @@ struct Expected {
   uint32_t immediate = 0;
   // The status that it must have if all before it succeeded.
   ibv_wc_status status = IBV_WC_SUCCESS;
-  // Checks memory after success; returns what is wrong, or an empty text.
+  // Checks memory after success; returns the difference as text; empty: none.
   std::function<std::string()> check = nullptr;
 };
 
@@ -33,7 +33,7 @@ class ModelQueue {
   Expected& post(Expected expected) { return waiting_.emplace_back(std::move(expected)); }
   // From now on a work request is flushed, unless it has completed already.
   void may_flush() { may_flush_ = true; }
-  // What is wrong with a completion; empty if nothing is.
+  // The fault of a completion as text; empty: none.
   std::string on_completion(const ibv_wc& wc);
   // Whether all expected completions have been seen.
   bool drained() const;

@@ -18,7 +18,7 @@ class VerbsPair : public testing::Test {
  protected:
   static constexpr size_t kBytes = 4096;
   static constexpr uint32_t kSends = 8;
-  // Of both queue pairs, unless a test changes them before connect().
+  // Attributes of both queue pairs, unless a test changes them before connect().
   struct Attributes {
     ibv_qp_type type = IBV_QPT_RC;
     bool all_signaled = true;

@@ -1,4 +1,4 @@
-// How tests wait: they leave the processors to what they wait for, and only what hangs ends a wait.
+// How tests wait: they leave the processors to the awaited threads, and only a hang ends a wait.
 #pragma once
 
 #include <sched.h>
@@ -8,13 +8,13 @@
 
 namespace pacecar::test {
 
-// A wait hangs after so long, and a case or a process of it after twice as long. It says nothing
-// about speed: a busy machine may run a test for a tenth of the time.
+// A wait counts as a hang after kWaitHangs, a case or its process after twice as long. That says
+// nothing about speed: a busy machine may run a test for a tenth of the time.
 inline constexpr std::chrono::seconds kWaitHangs{200};
 inline constexpr std::chrono::seconds kCaseHangs = 2 * kWaitHangs;
 
-// A thread that polls takes a pause after each turn that found nothing, when it has `waited` for so
-// long. It spins at first, so that events still meet in any order.
+// A polling thread pauses after each turn that found nothing; it has `waited` since the last turn
+// that found something. It spins at first, so that events still meet in any order.
 inline void pause_after(std::chrono::nanoseconds waited) {
   constexpr std::chrono::microseconds kSpins{100};
   constexpr std::chrono::microseconds kSleeps{50};

@@ -57,7 +57,7 @@ class WorkloadPlayer {
   void fire(uint32_t index) {
     const WorkloadTrigger& trigger = workload_.triggers[index];
     const uint32_t firing = ++firings_[index];
-    uint32_t place = 0;  // of a flow among those of the trigger
+    uint32_t place = 0;  // of a flow among the flows of the trigger
     for (size_t i = 0; i < workload_.flows.size(); ++i) {
       if (workload_.flows[i].trigger != index) continue;
       ++place;

@@ -152,8 +152,11 @@ std::string EngineContext::metrics() const {
 }
 
 ProcessState EngineContext::state() const {
-  ProcessState state{
-      .name = process_, .uptime = clock_now() - opened_, .banner = banner(), .nics = {}};
+  ProcessState state{.name = process_,
+                     .uptime = clock_now() - opened_,
+                     .processor = processor_time(),
+                     .banner = banner(),
+                     .nics = {}};
   for (const Group& group : std::span(groups_.data(), own_)) {
     for (const RunningNic& nic : group) state.nics.push_back(state_of(nic));
   }
@@ -177,7 +180,7 @@ NicState EngineContext::state_of(const RunningNic& nic) const {
   return state;
 }
 
-// A bond is named like NCCL's fused devices: "mlx5_0+mlx5_1". PCI path, GUID: the first NIC's.
+// A bond is named like NCCL's fused devices: "mlx5_0+mlx5_1". The first NIC gives path and GUID.
 NicInfo EngineContext::describe(const Group& group) {
   NicInfo all = group.front().info;
   all.ports = static_cast<uint32_t>(group.size());
@@ -258,7 +261,7 @@ Result<const Memory*> EngineContext::register_memory(size_t nic, const MemoryRan
                             "copied",
                             info.name, info.gpu_memory));
   }
-  // A flush of GPU memory is a read of it.
+  // A NIC flushes GPU memory by reading from it.
   const Access access = range.kind == MemoryKind::kCuda ? Access::kRemoteAll : Access::kRemoteWrite;
   const Group& group = groups_[nic];
   std::vector<MemoryRegion> regions;

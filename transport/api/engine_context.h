@@ -73,7 +73,7 @@ class EngineContext final : public Context {
                                             }};
   const std::shared_ptr<Notices> notices_ = std::make_shared<Notices>();
   std::mutex bonding_;
-  std::vector<Group> groups_;   // those of PACECAR_NICS, then bonds; they never move
+  std::vector<Group> groups_;   // the groups of PACECAR_NICS, then bonds; they never move
   std::vector<NicInfo> infos_;  // of each group; they never move
   const size_t own_;            // the number of groups of PACECAR_NICS
   std::atomic<size_t> known_;   // the number of complete groups

@@ -51,7 +51,7 @@ void begin_lanes(std::span<const BondLane> lanes, const std::shared_ptr<PeerLine
   }
 }
 
-// For so long an application waits for the places of closed connections: their peers close later.
+// An application waits this long for the places of closed connections: their peers close later.
 constexpr Duration kPlaceWait = Duration::from_s(2);
 constexpr size_t kMaxWaiting = 64;  // callers beyond these stay in the handshake
 
@@ -97,7 +97,7 @@ class EngineListener final : public Listener {
       const Joining done = std::move(*joining);
       joining_.erase(joining);
       if (state == BootstrapSession::State::kConfirmed) return connection_of(done);
-      close_receives(done.device, done.connections);  // the caller gave up, which is no error here
+      close_receives(done.device, done.connections);  // the caller gave up: not an error here
       break;
     }
     std::erase_if(refused_, [now](const auto& session) {
@@ -136,7 +136,7 @@ class EngineListener final : public Listener {
     return true;
   }
 
-  // The device that the offers are for, with those of its NICs that they name; nullopt: none.
+  // The device that the offers are for, with only the NICs that the offers name; nullopt: none.
   std::optional<OwnDevice> device_of(std::span<const AddressedOffer> offers) const {
     std::optional<OwnDevice> part;
     for (const OwnDevice& device : own_.devices) {
@@ -228,7 +228,7 @@ class EngineListener final : public Listener {
 
 class EngineConnecting final : public Connecting {
  public:
-  // Empty `peers`: there is no common network, and the listener gets a text.
+  // Empty `peers`: the two sides share no network, and the listener gets a text.
   EngineConnecting(const OwnDevices& own, OwnDevice device, BootstrapHandle handle,
                    bootstrap::ClusterKey key, std::vector<NicIdentity> peers,
                    Duration connect_timeout, const ConnectOptions& options)

@@ -17,8 +17,8 @@ struct NameBytes {
   // A network, or an address.
   struct Network {
     std::array<uint8_t, 4> id;  // big-endian; the IPv4 address
-    // The other device that has it: its first NIC's number, which the others follow, and how many
-    // NICs it has; 0: there is none. Of an address: its NIC's number, and the prefix's length.
+    // A network: the first NIC's number of the other device that has it, which the others follow,
+    // and how many NICs it has; 0: none. An address: its NIC's number, and the prefix's length.
     uint8_t first;
     uint8_t count;
   };

@@ -51,7 +51,7 @@ struct NamedProcess {
 };
 
 // `devices`: the listening one, then all possible replacements. The name has room for
-// kMaxNamedNetworks networks and addresses; those of the first device come first.
+// kMaxNamedNetworks networks and addresses; the first device's networks and addresses come first.
 constexpr size_t kMaxNamedNetworks = 6;
 bootstrap::Identity name_process(const NicIdentity& nic, std::span<const NamedDevice> devices,
                                  std::span<const NamedAddress> addresses = {});
@@ -73,8 +73,8 @@ Blob address_offer(uint8_t nic, std::span<const uint8_t> words);
 // nullopt: it names no NIC.
 std::optional<AddressedOffer> addressed_offer(std::span<const uint8_t> lane);
 
-// Sent instead of offers if there is no common network: the list of this side's NICs, for the
-// listener's error message; at most kMaxProcessText bytes of it.
+// Sent instead of offers if the two sides share no network: the list of this side's NICs, for the
+// listener's error message, cut to kMaxProcessText bytes.
 constexpr size_t kMaxProcessText = 1024;
 Blob pack_no_lanes(std::string_view process);
 // nullopt: the bytes are something else. The text is printable.

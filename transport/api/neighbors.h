@@ -21,8 +21,8 @@ struct NeighborLanes {
 };
 
 // `own`: the subnets of each device's NICs, the requested device first. `requested`: the numbers of
-// the listening device's NICs. Prefers our requested device, then the peer's. Each NIC is in one
-// lane at most. nullopt: no two NICs are neighbours.
+// the listening device's NICs. Prefers our requested device, then the peer's requested device. Each
+// NIC is in one lane at most. nullopt: no two NICs are neighbours.
 std::optional<NeighborLanes> choose_neighbors(std::span<const std::vector<Subnet>> own,
                                               std::span<const NamedAddress> peer,
                                               std::span<const uint8_t> requested);

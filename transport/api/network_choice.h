@@ -25,7 +25,7 @@ NicNetworks common_networks(const DeviceNetworks& device);
 // Whether each lane between the two joins NICs that have a network in common.
 bool can_join(const DeviceNetworks& one, const DeviceNetworks& other);
 
-// A device of ours and one of the peer's, by index.
+// A device of ours and a device of the peer, by index.
 struct DevicePair {
   size_t own = 0;
   size_t peer = 0;
@@ -34,8 +34,8 @@ struct DevicePair {
 };
 
 // The first device of each side is the requested one. Chooses the first pair that can be joined:
-// both requested devices; ours with another of the peer's; another of ours with the peer's; any two
-// others. nullopt: no two can be joined.
+// both requested devices; our requested one with another of the peer; another of ours with the
+// peer's requested one; any two others. nullopt: no two can be joined.
 std::optional<DevicePair> choose_devices(std::span<const DeviceNetworks> own,
                                          std::span<const DeviceNetworks> peer);
 

@@ -28,7 +28,7 @@ inline const OwnNic& nic_of_lane(const OwnDevice& device, size_t lane) {
   return device.nics[lane % device.nics.size()];
 }
 
-// What the process's connections log once a minute, and not for each of them.
+// Log lines that all connections of the process share: each is written at most once a minute.
 class Notices {
  public:
   // The use of a replacement, for each device and peer. `peer` is "host:port".

@@ -10,9 +10,9 @@
 // to branch on (ErrorCode) and one sentence for people that names the cure. Nothing throws. An
 // error of one connection does not affect the others.
 //
-// Ownership. The caller owns what it gets as a unique_ptr. The Context owns `const Memory*`, which
-// is valid until it is deregistered. The connection owns `Request*`, which is valid until test()
-// has returned done or an error. Data and registration of a request must exist until it is done.
+// Ownership. The caller owns each returned unique_ptr. The Context owns `const Memory*`, which is
+// valid until it is deregistered. The connection owns `Request*`, which is valid until test() has
+// returned done or an error. Data and registration of a request must exist until it is done.
 //
 // Threads. Any threads may use Context and Memory at once. One thread at a time may use a Listener
 // or a connection; different ones may be used in parallel. The only callbacks are Options::log and
@@ -67,7 +67,7 @@ struct Page {
 
 struct Options {
   std::vector<Setting> settings = {};  // override the environment and files
-  std::vector<Setting> defaults = {};  // for what none of these sets
+  std::vector<Setting> defaults = {};  // for parameters that none of these sets
   LogSink log = {};                    // any thread may call it; empty: no log
   std::vector<Page> pages = {};
 };
@@ -78,7 +78,7 @@ struct NicInfo {
   std::string address;      // "192.0.2.1"
   std::string pci_path;     // below /sys/devices; empty for a device without one
   uint64_t guid = 0;        // unique on this host
-  uint64_t speed_mbps = 0;  // PACECAR_LINE_RATE, else the device's; 0: unknown
+  uint64_t speed_mbps = 0;  // PACECAR_LINE_RATE, else the device's speed; 0: unknown
   uint64_t mtu_bytes = 0;   // payload per packet
   uint32_t paths = 0;
   uint32_t engines = 1;  // processor cores that drive it, each with its own sockets
@@ -101,7 +101,7 @@ struct NicInfo {
 
 // One of the device's own counters, for all users of its port.
 struct DeviceCounter {
-  std::string name;  // the driver's: "out_of_sequence"
+  std::string name;  // by the driver: "out_of_sequence"
   uint64_t count = 0;
 };
 
@@ -186,7 +186,7 @@ constexpr int kMaxPutsInARow = 128;    // iput between two isend
 constexpr int kMaxRequests = 32;       // irecv per connection; isend and iput: x kMaxReceiveBuffers
 
 // Whether the request is done or has failed. For callers that check many requests and call
-// Context::progress once for all of them.
+// Context::progress once for the whole set.
 [[gnu::visibility("default")]] bool settled(const Request& request);
 
 struct TestResult {
@@ -199,8 +199,8 @@ struct TestResult {
 // flow and these figures. Rates are in bit/s; 0: does not apply, or is not known.
 struct FlowView {
   // "line" (the sender's link), "grant" (the receiver), "network", "budget" (PACECAR_RATE_MAX),
-  // "host" (none of these: a host is too slow, or too little is in flight) or "application" (there
-  // is no more to send). Lives as long as the program.
+  // "host" (a host is too slow, or too little is in flight) or "application" (there is no more to
+  // send). Lives as long as the program.
   std::string_view limited_by = "application";
   double rate_bps = 0;
   double grant_bps = 0;       // the receiver's grant in force
@@ -224,10 +224,10 @@ class SendConnection {
   virtual Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) = 0;
   // Starts a write to `offset` of a window of the peer; the peer gets no completion.
   //   Request* request = *sender->iput(data, 4096, memory, window, 65536);
-  // It leaves with the next poll, and is done when the peer's NIC has all of it. The next message
-  // is received after it is in place. Needs ConnectOptions::puts, and a peer that posts receives of
-  // one buffer: a put waits for the next of them. nullptr: as of isend. Errors: kInvalidArgument
-  // (outside of memory or window, more than kMaxPutsInARow, not a connection for puts).
+  // It leaves with the next poll, and is done when the peer's NIC has all its bytes. The next
+  // message is received after it is in place. Needs ConnectOptions::puts, and a peer that posts
+  // receives of one buffer: a put waits for the next receive. nullptr: as isend. kInvalidArgument:
+  // outside of memory or window, more than kMaxPutsInARow, or not a connection for puts.
   virtual Result<Request*> iput(const void* /*data*/, size_t /*size*/, const Memory* /*memory*/,
                                 const Window& /*window*/, uint64_t /*offset*/) {
     return fail(ErrorCode::kInvalidArgument,
@@ -240,11 +240,11 @@ class SendConnection {
   virtual Result<TestResult> test(Request* request) = 0;
   virtual std::string peer() const = 0;  // "host:port", for people
   // The NIC that it uses, with which its memory must be registered: the requested one, or another
-  // if that has no network in common with the peer's.
+  // if the requested one and the peer share no network.
   virtual size_t nic() const = 0;
   // The present state. Takes the engine's lock, so call it rarely.
   virtual FlowView flow() const = 0;
-  // Sends at once what has been started.
+  // Sends started messages at once.
   virtual void send_now() {}
 };
 
@@ -254,12 +254,12 @@ class ReceiveConnection {
   // Posts 1..kMaxReceiveBuffers buffers as one request; nullptr means "full, again later".
   //   const ReceiveBuffer buffer{data, 4096, 7, memory};
   //   Request* request = *receiver->irecv({&buffer, 1});
-  // Errors: as isend's, and kInvalidArgument for no or too many buffers.
+  // Errors: the errors of isend, and kInvalidArgument for no or too many buffers.
   virtual Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) = 0;
-  // As SendConnection's; `sizes` are the received bytes of each buffer.
+  // As SendConnection::test; `sizes` are the received bytes of each buffer.
   virtual Result<TestResult> test(Request* request) = 0;
   virtual std::string peer() const = 0;
-  virtual size_t nic() const = 0;  // as SendConnection's
+  virtual size_t nic() const = 0;  // as SendConnection::nic
   // Receives are always posted, as by a server: that no message comes is not reported as a stall.
   virtual void set_preposted() {}
 };
@@ -313,7 +313,7 @@ class Context {
   // Begins a connection; Connecting::poll returns it. Its errors: kPeer (no listener, a wrong
   // secret, or no network in common), kStale (the flow that this connection was to share has ended,
   // twice: connecting again may succeed). All connections from one NIC to another share a flow,
-  // which has the largest weight of them.
+  // which has the largest weight among its connections.
   virtual Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
                                                       const ConnectOptions& options) = 0;
   Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle) {

@@ -133,13 +133,15 @@ ProcessName own_process() {
 }
 
 std::string state_document(const ProcessState& state, StateDetail detail) {
-  Json document = {{"schema_version", kSchemaVersion},
-                   {"host", printable(state.name.host)},
-                   {"program", printable(state.name.program)},
-                   {"pid", state.name.pid},
-                   {"uptime_ns", state.uptime.ns()},
-                   {"banner", printable(state.banner)},
-                   {"nics", Json::array()}};
+  Json document = {
+      {"schema_version", kSchemaVersion},
+      {"host", printable(state.name.host)},
+      {"program", printable(state.name.program)},
+      {"pid", state.name.pid},
+      {"uptime_ns", state.uptime.ns()},
+      {"processor", {{"run_ns", state.processor.run_ns}, {"waited_ns", state.processor.waited_ns}}},
+      {"banner", printable(state.banner)},
+      {"nics", Json::array()}};
   if (state.name.rank) document["rank"] = *state.name.rank;
   for (const NicState& nic : state.nics) document["nics"].push_back(nic_json(nic, detail));
   return document.dump();

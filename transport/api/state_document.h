@@ -13,6 +13,7 @@
 #include "transport/message/flow_status.h"
 #include "transport/metrics/metric_table.h"
 #include "transport/share/memory/host_share.h"
+#include "transport/state/processor_time.h"
 
 namespace pacecar {
 
@@ -39,6 +40,7 @@ struct NicState {
 struct ProcessState {
   ProcessName name;
   Duration uptime;  // of the Context
+  ProcessorTime processor;
   std::string banner;
   std::vector<NicState> nics;
 };

@@ -1,4 +1,4 @@
-// The version of Pacecar and of its interface; CMakeLists.txt checks that it has the same.
+// The version of Pacecar and its interface. deploy/library/CMakeLists.txt compares it to project().
 #pragma once
 
 #define PACECAR_VERSION_MAJOR 0

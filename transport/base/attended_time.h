@@ -1,6 +1,6 @@
-// AttendedTime: the time for which an owner that polls has attended to a wait. What lies between
-// two polls counts up to a longest turn: beyond it this host was suspended, starved or computing,
-// which is no fault of a peer. Pure. Thread rule: one owner.
+// AttendedTime: the time for which an owner that polls has attended to a wait. The time between two
+// polls counts up to a longest turn. In the excess this host was suspended, starved or computing,
+// for which a peer is not to blame. Pure. Thread rule: one owner.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ class AttendedTime {
     last_ = now;
     return turn;
   }
-  // The same; `now` without what has been missed.
+  // Advances, and returns `now` minus the time that did not count.
   Instant at(Instant now) {
     advance(now);
     return now - missed_;

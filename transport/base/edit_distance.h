@@ -26,8 +26,8 @@ inline size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// " (did you mean 'queue'?)" with the first of the nearest words of `known`, or nothing when no
-// word is near: one that differs in three letters, or in all of its own, is no typing error.
+// " (did you mean 'queue'?)" with the first of the nearest words of `known`. Nothing when no word
+// is near: a word that differs in three letters, or in all its letters, is not a typing error.
 template <typename Words>
 std::string did_you_mean(std::string_view word, const Words& known) {
   std::string_view nearest;

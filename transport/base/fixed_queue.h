@@ -55,7 +55,7 @@ class FixedQueue {
     while (!empty()) pop_front();
   }
 
-  // Calls `matches` once for each element; removes those for which it holds.
+  // Calls `matches` once for each element, and removes each element for which it is true.
   template <typename Matches>
   void erase_if(Matches matches) {
     for (size_t left = size(); left > 0; --left) {

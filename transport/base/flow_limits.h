@@ -10,13 +10,13 @@
 
 namespace pacecar {
 
-// Why the rate is what it is.
+// What limits the rate.
 enum class LimitedBy : uint8_t {
-  kLine,         // the sender's own link, or this flow's share of it
+  kLine,         // the sender's link, or this flow's share of the link
   kGrant,        // the receiver
   kNetwork,      // signs of congestion, or a window that is full
   kBudget,       // the rate that the application set
-  kHost,         // none of these: a host is too slow, or too little is in flight
+  kHost,         // a host is too slow, or too little is in flight
   kApplication,  // there is no more to send
 };
 inline constexpr std::array kEveryLimit = {LimitedBy::kLine,    LimitedBy::kGrant,

@@ -22,7 +22,7 @@ struct FlowSignal {
   FlowId flow = 0;
   Duration rtt;          // of the newest packet acknowledged; 0 when there is none
   Bytes acked = 0;       // newly acknowledged payload bytes
-  Bytes marked = 0;      // of these, marked by ECN in the network
+  Bytes marked = 0;      // the part of `acked` that the network marked by ECN
   Bytes lost = 0;        // newly found missing
   Bytes trimmed = 0;     // newly found trimmed: a switch cut off their payload
   Bytes dropped = 0;     // of queue pairs that have ended: posted, and never acknowledged

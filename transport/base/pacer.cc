@@ -16,7 +16,7 @@ void Pacer::set_rate(Rate rate, Instant now, Change change) {
   const bool keep_schedule = change == Change::kFromNextPacket && rate_ != Rate() && rate != Rate();
   const auto catch_up = static_cast<Int128>(Uint128{catch_up_bytes_} * kUnitsPerByte);
   if (rate_ != Rate() && !keep_schedule) {
-    if (hold_ <= now) {  // over; what was earned since may be earlier than it at a lower rate
+    if (hold_ <= now) {  // over; at a lower rate the credit earned since may lie before it
       begin_schedule_at(hold_);
       hold_ = kNoHold;
     }

@@ -12,7 +12,7 @@ namespace pacecar {
 enum class Security : uint8_t {
   kOff,      // a checksum
   kAuth,     // a tag proves a packet's sender, and that it is new
-  kEncrypt,  // likewise, and the payload is encrypted
+  kEncrypt,  // the tag of kAuth, and the payload is encrypted
 };
 
 // The value of PACECAR_SECURITY.

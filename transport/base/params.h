@@ -51,7 +51,7 @@ struct ParamSetting {
 // Applies `settings`, given in increasing priority: the last one of each name counts, and only that
 // one is checked, so that a bad line of a system's file can be overridden. An unknown name adds one
 // sentence to `warnings` (may be null).
-// Error: kInvalidArgument, naming the variable, its origin, its value and what is accepted.
+// Error: kInvalidArgument, naming the variable, its origin, its value and the accepted values.
 Result<Params> load_params(std::span<const ParamSetting> settings,
                            std::vector<std::string>* warnings);
 

@@ -20,8 +20,8 @@ inline constexpr const char* kSystemParamFile = "/etc/pacecar.conf";
 //   4. `system_file`, which need not exist
 //   5. `defaults`
 //   6. NCCL_SOCKET_IFNAME, for PACECAR_BOOTSTRAP
-// Errors: those of load_params() and parse_param_file(); kNotFound,
-// kPermission, kSystem or kInvalidArgument for a file that cannot be read, with its name.
+// Errors: as load_params() and parse_param_file(); kNotFound, kPermission, kSystem or
+// kInvalidArgument for a file that cannot be read, with its name.
 Result<Params> load_params_from_environment(std::span<const ParamSetting> given,
                                             std::vector<std::string>* warnings,
                                             const std::string& system_file = kSystemParamFile,

@@ -7,7 +7,7 @@
 
 namespace pacecar {
 
-// Replaces what is not printable ASCII by '?', and what is beyond `longest` by "...".
+// Replaces each character that is not printable ASCII by '?', and the part past `longest` by "...".
 inline std::string printable(std::string_view text, size_t longest = std::string_view::npos) {
   std::string result(text.substr(0, longest));
   std::ranges::replace_if(

@@ -14,7 +14,7 @@ namespace pacecar {
 template <typename T>
 T random_value() {
   T value;
-  static_assert(sizeof value <= 256);  // so many at a time are never interrupted
+  static_assert(sizeof value <= 256);  // signals never interrupt a call for 256 bytes or fewer
   PACECAR_CHECK(getrandom(&value, sizeof value, 0) == sizeof value);
   return value;
 }

@@ -14,7 +14,7 @@ enum class ErrorCode {
   kPermission,       // the operating system refuses
   kSystem,           // an operating-system call failed
   kPeer,             // the other side is gone, silent, or uses another protocol
-  kStale,            // what was offered has ended meanwhile; another attempt may succeed
+  kStale,            // the offered flow has ended meanwhile; another attempt may succeed
   kInternal,         // misuse of an internal interface
 };
 

@@ -9,8 +9,8 @@ namespace pacecar {
 inline constexpr unsigned kPsnBits = 24;
 inline constexpr uint32_t kPsnMask = (1U << kPsnBits) - 1;
 
-// The sequence number nearest to `reference` whose low 24 bits are those of `wire24`; of two
-// equally near ones the older. Never below zero: where the nearest would be, the next above.
+// The sequence number nearest to `reference` with the low 24 bits of `wire24`; of two equally near
+// ones the older. Never below zero: where the nearest would be, the next above.
 constexpr uint64_t expand_psn(uint64_t reference, uint32_t wire24) {
   constexpr uint64_t kSpan = uint64_t{1} << kPsnBits;
   const uint64_t ahead = (wire24 - reference) & kPsnMask;

@@ -1,6 +1,6 @@
 // A bounded ring between two threads. Invariants: 0 <= tail - head <= capacity; slots in [head,
-// tail) belong to the consumer, all others to the producer. Each side keeps a copy of the other's
-// index and refreshes it only when the ring looks full (or empty), so that in the steady state the
+// tail) belong to the consumer, all others to the producer. Each side copies the other side's index
+// and refreshes the copy only when the ring looks full (or empty), so that in the steady state the
 // two indexes' cache lines do not bounce. Only slots of elements are touched. Thread rule: one
 // thread pushes, one thread pops; empty() is exact for the consumer, a hint for everyone else.
 #pragma once

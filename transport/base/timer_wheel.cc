@@ -47,7 +47,7 @@ void TimerWheel::cancel(uint32_t id) {
 }
 
 // Appends the timer to its slot: the level of the highest digit (of base kSlots) in which its tick
-// differs from the wheel's.
+// differs from the present tick.
 void TimerWheel::link(uint32_t id) {
   const uint64_t tick = std::max(tick_of(nodes_[id].deadline), tick_);
   const unsigned highest_bit = static_cast<unsigned>(std::bit_width((tick ^ tick_) | 1)) - 1;
@@ -122,7 +122,7 @@ size_t TimerWheel::expire(Instant now, std::span<uint32_t> out) {
       continue;
     }
     taken += take_due(*slot, now, out.subspan(taken));
-    if (slot->first_tick == last_tick) break;  // what is left is due later in this tick
+    if (slot->first_tick == last_tick) break;  // the remaining timers are due later in this tick
   }
   return taken;
 }

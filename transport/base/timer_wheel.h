@@ -3,10 +3,10 @@
 // compared exactly.
 //
 // Levels have 64 slots each; a slot of level 0 is one tick (1,024 ns), a slot of level n + 1 spans
-// all of level n. Nine levels cover every Instant, so there is no overflow list. A timer sits at
-// the level of the highest base-64 digit in which its tick differs from the wheel's. Hence,
-// invariant: every timer of a level is due before every timer of the levels above, and a level's
-// first occupied slot is its earliest. Thread rule: one owner.
+// all of level n. Nine levels cover every Instant, so no overflow list is needed. A timer sits at
+// the level of the highest base-64 digit in which its tick differs from the present tick. Hence,
+// invariant: every timer of a level is due before every timer of the levels above, and the first
+// occupied slot of a level has its earliest timer. Thread rule: one owner.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// A first-in first-out list of small numbers, each at most once: those with work to do. Bounded by
-// the range of the numbers, so that adding never fails. For one thread.
+// A first-in first-out list of the objects that have work to do, as small numbers, each at most
+// once. Bounded by the range of the numbers, so that adding never fails. For one thread.
 #pragma once
 
 #include <cstdint>

@@ -43,7 +43,7 @@ class Doorbell {
   }
 
   // From here on ring() wakes the sleeper, who must check for work once more and then sleep on
-  // fd(). All changes are exchanges, so expect() sees what was stored before any earlier ring().
+  // fd(). All changes are exchanges, so expect() sees the data stored before any earlier ring().
   void expect() { expected_.exchange(true, std::memory_order_acq_rel); }
   // Call it after the sleep.
   void answer() {

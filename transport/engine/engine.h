@@ -1,6 +1,6 @@
 // Engine: drives one NIC and the messenger above it. With PACECAR_PROGRESS=inline the threads that
 // poll for their messages do this, and a keeper thread takes over when they stop; with thread it is
-// always the keeper (progress_driver.h). All protocol state belongs to the holder of the engine's
+// always the keeper (progress_driver.h). All protocol state belongs to the holder of the engine
 // lock. Thread rule: any thread; the submissions of one connection from one thread at a time. In a
 // forked child an engine of the parent throws std::logic_error, and must not be destroyed.
 #pragma once
@@ -79,7 +79,7 @@ class Engine final : private Driven {
   // While waiting for any request: see Context::rest.
   void rest();
 
-  // This process is a forked child of the engine's.
+  // This process is a forked child of the process that made the engine.
   bool inherited() const { return process_.forked(); }
   const NicIdentity& identity() const { return identity_; }
   const Address& address() const { return port_->address(); }

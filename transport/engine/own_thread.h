@@ -1,4 +1,4 @@
-// How our own threads begin, and how those that poll NICs sleep.
+// How our own threads begin, and how the threads that poll NICs sleep.
 #pragma once
 
 #include <poll.h>
@@ -32,7 +32,7 @@ inline bool sleep_until(Instant deadline, std::span<pollfd> waiting) {
 inline void begin_thread(const char* name) {
   sigset_t all;
   sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the application's
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // the application gets all signals
   prctl(PR_SET_TIMERSLACK, 1);                // sleeps end in time, not up to 50 us later
   pthread_setname_np(pthread_self(), name);
 }

@@ -24,7 +24,7 @@ class PollLoop {
     messenger_.post_submitted_sends(now);
     port_.transmit(now);
   }
-  // Runs timers and messages, and transmits what is due; returns the number of packets or writes.
+  // Runs timers and messages, transmits due packets, and returns the number of packets or writes.
   size_t advance(Instant now) {
     port_.on_time(now);
     messenger_.poll(now);

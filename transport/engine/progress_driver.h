@@ -2,10 +2,10 @@
 // not (progress_state.h). It is the one of an engine, of a device of the verbs library, of a
 // libfabric domain and of a group of one-sided operations.
 //
-// Sleeping. The keeper announces its sleep while it holds the lock of what it drives, then looks
-// once more whether work was submitted, and sleeps. Who submits without the lock stores first and
-// then calls wake(); so one of the two sees the other. Who changes a deadline calls note_call()
-// with it after the turn.
+// Sleeping. The keeper announces its sleep while it holds the lock of the driven object, then looks
+// once more whether work was submitted, and sleeps. A thread that submits without the lock stores
+// first and then calls wake(); so one of the two sees the other. A thread that changes a deadline
+// calls note_call() with it after the turn.
 //
 // Thread rule: any thread, except as noted.
 #pragma once
@@ -35,7 +35,7 @@ class Driven {
   virtual void prepare_to_sleep() = 0;
   // Some work was submitted that no turn has seen.
   virtual bool has_submissions() const { return false; }
-  // Until `until`, or until `bell` or what is driven has something to read.
+  // Sleeps until `until`, or until `bell` or the driven object has something to read.
   virtual void sleep(Instant until, int bell) = 0;
 
  protected:
@@ -56,7 +56,7 @@ class ProgressDriver {
 
   // A caller has taken a turn, or will until then. The keeper naps.
   void note_call(Instant now) { last_call_ns_.store(now.ns(), std::memory_order_relaxed); }
-  // The same, after which the next turn is due at `due`: if the keeper sleeps beyond, it is woken.
+  // As above, and the next turn is due at `due`: a keeper that would sleep longer is woken.
   void note_call(Instant now, Instant due) {
     note_call(now);
     const int64_t until = asleep_until_ns_.load(std::memory_order_relaxed);
@@ -99,7 +99,7 @@ class ProgressDriver {
   std::atomic<int> callers_{0};
   std::atomic<int64_t> last_call_ns_{0};
   std::atomic<int64_t> asleep_until_ns_{0};  // 0: the keeper is awake, or naps
-  Instant sleeps_until_;                     // the keeper's
+  Instant sleeps_until_;                     // used by the keeper only
   std::mutex starting_;                      // guards the start of thread_
   std::thread thread_;                       // the last member, as it uses the others
 };

@@ -13,7 +13,7 @@
 //      +-- callers leave work ---> kLeading ------- nothing moved for `spin` ------+
 //
 // A keeper that its callers do not need goes from kCallers to kNobody, too.
-// Pure: time is an argument. Thread rule: the keeper's.
+// Pure: time is an argument. Thread rule: the keeper's thread.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,7 @@ class ProgressState {
  public:
   explicit ProgressState(const ProgressPolicy& policy) : policy_(policy), nap_(policy.nap) {}
 
-  // The keeper is about to act; returns what it does now. `entered`: callers take turns all the
+  // The keeper is about to act; returns its present role. `entered`: callers take turns all the
   // time, also in a lead.
   Driving decide(Instant last_call, bool entered, Instant now) {
     if (state_ == Driving::kNobody) return state_;

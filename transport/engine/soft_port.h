@@ -61,7 +61,7 @@ class SoftPort : public NicPort {
 };
 
 // A port with its own software NIC, configured by the parameters. `bootstrap`: the address to which
-// peers connect, if not the packet I/O's.
+// peers connect, if it differs from the packet I/O's address.
 std::unique_ptr<SoftPort> make_soft_port(const Params& params, std::unique_ptr<PacketIo> io,
                                          Instant now,
                                          const std::optional<Address>& bootstrap = std::nullopt);

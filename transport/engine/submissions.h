@@ -24,8 +24,8 @@ class Submissions {
 
   bool empty() const { return newest_.load() == nullptr; }
 
-  // Calls take(connection, operation) for every submitted operation, those of one connection in
-  // their order; returns how many.
+  // Calls take(connection, operation) for every submitted operation, in the order of submission
+  // within a connection; returns how many.
   template <typename Take>
   size_t drain(Take take) {
     if (newest_.load(std::memory_order_relaxed) == nullptr) return 0;

@@ -1,6 +1,6 @@
 // Makes and reads Ethernet frames that carry UDP over IPv4 or IPv6. Pure; any thread. UDP checksums
 // are written as 0, which RoCE v2 allows for both families (annex A17, 17.4.5.2): the payload has a
-// better checksum, or a device computes UDP's. IPv4 header checksums are made and checked.
+// better checksum, or a device computes the UDP one. IPv4 header checksums are made and checked.
 #pragma once
 
 #include <array>

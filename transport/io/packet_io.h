@@ -1,5 +1,5 @@
 // PacketIo: sends and receives datagrams in bursts. Back ends: udp, raw, dpdk and the simulator;
-// decorators (faults, capture) wrap any of them. A datagram that the system refuses is lost; the
+// decorators (faults, capture) wrap any back end. A datagram that the system refuses is lost; the
 // protocol above retransmits it. Thread rule: one thread at a time, except wait_fd(), which never
 // changes.
 #pragma once

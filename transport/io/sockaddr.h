@@ -26,7 +26,7 @@ Address from_sockaddr(const SocketAddress& in);
 std::optional<Address> from_sockaddr(const sockaddr* in);
 
 // The address of this host from which it sends to `to`, with any port; `bound`: an address to send
-// from. nullopt, with errno: there is no route.
+// from. nullopt, with errno: no route leads to `to`.
 std::optional<Address> source_towards(const Address& to,
                                       const std::optional<Address>& bound = std::nullopt);
 

@@ -30,12 +30,12 @@ struct ConnectionEnd {
   uint32_t weight = 1;
   FreshPages memory;  // the table, and behind it the cells of eager messages
   MemoryRegion table_region;
-  RemoteAddress remote_table;  // the peer's
+  RemoteAddress remote_table;  // the table of the peer
   uint32_t notes_outstanding = 0;
   uint64_t notes_done = 0;
   MessageFailure failure = MessageFailure::kNone;
   ProgressWatch progress;
-  bool preposted = false;  // its receives are always posted: to wait for a message is no stall
+  bool preposted = false;  // its receives are always posted: waiting for a message is not a stall
   bool closed = false;     // by the application
   bool close_sent = false;
   bool close_outstanding = false;

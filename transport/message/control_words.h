@@ -17,7 +17,7 @@
 
 namespace pacecar {
 
-// A NIC's writes become visible in units of at least so many aligned bytes: in ascending order of
+// A NIC's writes become visible in units of at least this many aligned bytes: in ascending order of
 // addresses, or in any order under relaxed ordering (a setting of the machine or its firmware).
 constexpr size_t kVisibleUnit = 32;
 
@@ -47,8 +47,8 @@ static_assert(offsetof(CtsSlot, sequence) == sizeof(CtsSlot) - sizeof(uint64_t))
 
 constexpr uint32_t kCtsSlots = 256;  // ring size: 32 receives of up to 8 buffers
 
-// The immediate value of a data write: which receive buffer it fills. The immediate of a message's
-// last write also has the number of its writes, those of the puts before it included.
+// The immediate value of a data write: which receive buffer it fills. The last write of a message
+// also has the number of the message's writes, which includes the puts before it.
 struct Immediate {
   static constexpr uint32_t kMaxConnections = 1U << 10;  // of a flow
   static constexpr uint32_t kMaxWrites = (1U << 14) - 5;
@@ -138,7 +138,7 @@ struct ReceiveTable {
   NoteWords own_note{};
   uint64_t peer_close = 0;
   uint64_t own_close = 0;
-  uint64_t peer_wanted = 0;  // the sender waits until so many slots have been advertised, ever
+  uint64_t peer_wanted = 0;  // the sender waits until this many slots have been advertised, ever
 };
 
 }  // namespace pacecar

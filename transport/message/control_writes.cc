@@ -5,8 +5,8 @@
 namespace pacecar {
 namespace {
 
-// Most outstanding words of a flow. While there is no room, only the newest word is kept. 800 Gb/s
-// and 8 us take 50, each with credit for four packets.
+// Most outstanding words of a flow. Beyond them only the newest word is kept, until one completes.
+// 800 Gb/s and 8 us take 50, each with credit for four packets.
 constexpr uint32_t kMaxWords = 56;
 
 }  // namespace

@@ -15,7 +15,7 @@
 
 namespace pacecar {
 
-// A work request's id: to what its completion belongs.
+// A work request's id: identifies the object to which its completion belongs.
 struct WorkId {
   enum class Kind : uint8_t { kData, kSlots, kWord, kClose, kNote, kWant };
   Kind kind = Kind::kData;

@@ -181,7 +181,7 @@ class EagerInbox {
   EagerCells cells_;
   const uint8_t* memory_ = nullptr;
   std::vector<Message> messages_;                    // by number; grows to the most that have come
-  std::bitset<EagerCells::kMessages> arrived_;       // of them, those that are there
+  std::bitset<EagerCells::kMessages> arrived_;       // which of `messages_` have arrived
   std::array<uint32_t, EagerCells::kCells> held_{};  // messages in each cell
   uint32_t occupied_ = 0;                            // cells that hold some
   uint64_t freed_ = 0;                               // all below this number

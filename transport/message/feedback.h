@@ -36,8 +36,8 @@ inline void apply_limits(NicQueuePairs& nic, FlowId flow, Controller& controller
                          FlowLimits& in_force, Instant now) {
   FlowLimits limits = controller.decide(now);
   const Bytes receive_bytes = nic.caps().receive_bytes;
-  // The window is at most a quarter of the receiving host's buffer: its queue is not the network's,
-  // and the controller does not see it.
+  // The window is at most a quarter of the receiving host's buffer: its queue is not in the
+  // network, and the controller does not see it.
   if (receive_bytes != 0) limits.window = std::min(limits.window, receive_bytes / 4);
   const bool same = limits.rate == in_force.rate && limits.first_send == in_force.first_send &&
                     limits.window == in_force.window && limits.credit == in_force.credit &&

@@ -17,7 +17,7 @@ struct MessageFlow : FlowFacts {
   FlowEnd remote;
   MemoryRegion word_region;        // of the peer's word
   uint32_t words_outstanding = 0;  // our word writes at the NIC
-  uint64_t word_posted = 0;        // the newest of them
+  uint64_t word_posted = 0;        // the newest word write
   FlowConnections numbered;
   bool active = false;     // a request is pending: the peer must be alive
   bool obeys = false;      // receiving: the sender takes our allocator's grants

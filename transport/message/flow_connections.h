@@ -50,7 +50,7 @@ class FlowConnections {
 
  private:
   std::vector<uint32_t> connections_;
-  std::vector<uint32_t> free_;  // the sender's
+  std::vector<uint32_t> free_;  // used by the sender only
 };
 
 }  // namespace pacecar

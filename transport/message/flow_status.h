@@ -12,7 +12,7 @@
 
 namespace pacecar {
 
-// A connection without progress for so long has stalled, and the library reports it: long before
+// A connection without progress for this time has stalled, and the library reports it: long before
 // the application gives up (NCCL's watchdog waits for minutes).
 inline constexpr Duration kStallLimit = Duration::from_s(3);
 // A stalled connection's peer is silent after this time, which no link takes that comes back.

@@ -25,7 +25,7 @@ class FlowTable {
 
   // Errors: kUnavailable when flows, queue pairs or memory regions are used up.
   Result<MessageFlow*> make(bool sending, const NicIdentity& peer, uint64_t number);
-  // Connects a new flow to the peer's end. Errors: those of Nic::connect_queue_pair.
+  // Connects a new flow to the peer's end. Errors: as Nic::connect_queue_pair.
   Result<void> join(MessageFlow& flow, const FlowEnd& remote, Instant now);
   // One of its connections is released. With the last one the flow leaves.
   void release(MessageFlow& flow, Instant now);

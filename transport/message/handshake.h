@@ -47,11 +47,11 @@ struct Offer {
   uint64_t flow = 0;    // the sender's number of the flow
   bool joined = false;  // the sender has joined the flow: a receiver that lacks it has ended it
   AllocatorName obeys{};
-  uint32_t weight = 1;  // the connection's; the flow has the largest of its connections'
+  uint32_t weight = 1;  // of the connection; the flow has its connections' largest weight
   uint32_t eager = 0;   // bytes of the largest eager message that it may send; 0: none
   // The connection's number in the flow, below Immediate::kMaxConnections. The sender reuses a
-  // number only when none of the former connection's writes is outstanding. Of two offers with the
-  // same number the one with the higher count is newer, and the other is void.
+  // number only when all writes of the former connection are done. If two offers have the same
+  // number, the one with the higher count is newer, and the other is void.
   uint32_t number = 0;
   uint64_t count = 0;
   FlowEnd end;
@@ -60,7 +60,7 @@ struct Offer {
 
 struct Answer {
   FlowEnd end;
-  uint32_t eager = 0;   // as the offer's, and not more than that
+  uint32_t eager = 0;   // as Offer::eager, and not more than offered
   RemoteAddress table;  // the connection's ReceiveTable, and behind it the eager cells
 };
 

@@ -1,7 +1,7 @@
 // Messenger: messages between NICs, over the flows of one NIC and the connections that share them.
 // The same over every kind of Nic. Its parts own their state: ControlWrites, RateControl,
-// FlowTable, SendSide and ReceiveSide. Messenger gives them their turns, and carries the NIC's
-// completions to the part that each belongs to.
+// FlowTable, SendSide and ReceiveSide. Messenger gives them their turns, and carries each
+// completion of the NIC to the part that it belongs to.
 //
 // Pure: no clock, I/O or thread; memory is allocated only when flows and connections are made.
 // Thread rule: one thread at a time.
@@ -26,7 +26,7 @@ namespace pacecar {
 // What the congestion control has set for the flow that was used last.
 struct FlowReport {
   uint64_t flows = 0;
-  TrafficHint hint;  // the allocator's
+  TrafficHint hint;  // of the allocator
   uint32_t weight = 0;
   FlowLimits limits;
   Duration rtt;
@@ -62,7 +62,7 @@ class Messenger {
   void withdraw_receive(ConnectionId connection, Instant now) {
     receives_.withdraw(connection, now);
   }
-  // As ReceiveConnection's.
+  // As ReceiveConnection::set_preposted.
   void set_preposted(ConnectionId connection) { receives_.set_preposted(connection); }
   // An offer has failed with this error. True: its flow is the reason. The flow has broken or, if
   // another connection made it, has ended at the peer (kStale). No further connection shares it,
@@ -108,14 +108,14 @@ class Messenger {
   // Drops all receives; slot numbers continue. Only when the sender holds its sends.
   void renew_receives(ConnectionId receiver, Instant now) { receives_.renew(receiver, now); }
   const ReceiveQueue& receives(ConnectionId receiver) const { return receives_.queue(receiver); }
-  // Takes what has arrived, then breaks the connection's flow: nothing more is taken on any of its
-  // connections.
+  // Takes all completions of the NIC, then breaks the connection's flow: nothing more is taken on
+  // any of its connections.
   void break_flow(Direction direction, ConnectionId connection) {
     break_now(direction == Direction::kSend ? sends_.flow(connection).id
                                             : receives_.flow(connection).id);
   }
 
-  // Takes what has arrived, and posts messages to the NIC.
+  // Takes completions, signals and words from the NIC, and posts messages to it.
   void poll(Instant now);
   // The part of poll() that a receiver waits for; true if a message has completed.
   bool finish_receives(Instant now);

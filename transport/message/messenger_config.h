@@ -30,7 +30,7 @@ struct MessengerConfig {
   Rate rate_max;                                  // 0: none
   uint32_t weight = 1;                            // of connections that name none
   Rate first_rate;                                // FlowEnvironment::first_rate
-  Duration grid_origin;                           // FlowEnvironment's: simulation only
+  Duration grid_origin;                           // for FlowEnvironment: simulation only
   HostLink* outgoing = nullptr;                   // shared with other processes of the host; they
   HostLink* incoming = nullptr;                   // outlive the messenger
   Duration base_rtt;                              // expected without queues; 0: unknown

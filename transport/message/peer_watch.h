@@ -38,8 +38,8 @@ class PeerWatch {
 
   enum class Finding : uint8_t { kNothing, kAsk, kEnded };
 
-  // Of the many connections that may share a flow, the sender keeps the first two lines and closes
-  // the others. The receiver, which may learn of them in another order, keeps those that are left.
+  // Many connections may share a flow: the sender keeps the first two lines and closes the others.
+  // The receiver, which may learn of the lines in another order, keeps the ones that stay open.
   void add_line(std::shared_ptr<PeerLine> line, bool sending) {
     drop_ended();
     if (line == nullptr || (sending && lines_.size() == kMostLines)) return;

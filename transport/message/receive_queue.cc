@@ -149,7 +149,7 @@ void ReceiveQueue::complete(MessageReceive& receive, uint32_t index, Progress* p
   }
 }
 
-// Ends the oldest receive. The last touch of it.
+// Ends the oldest receive, which must not be touched afterwards.
 void ReceiveQueue::finish_first() {
   MessageReceive& receive = *requests_.front();
   requests_.pop_front();

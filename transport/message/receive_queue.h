@@ -26,8 +26,8 @@ struct MessageReceive : MessageRequest {
     uint32_t key = 0;
     uint64_t remote = 0;  // the remote address of its first byte
 
-    // ReceiveQueue's. `done` and `failure` are valid also while the receive is pending, and after
-    // it has failed: read them only while no thread polls.
+    // Only ReceiveQueue writes these. `done` and `failure` are valid also while the receive is
+    // pending, and after it has failed: read them only while no thread polls.
     uint32_t writes_seen = 0;
     uint32_t writes = 0;                             // 0: not yet known
     bool done = false;                               // the message is complete
@@ -47,7 +47,7 @@ struct MessageReceive : MessageRequest {
   MessageReceive* next = nullptr;  // Submissions'
   uint32_t connection = 0;         // Submissions'
 
-  uint64_t first_slot = 0;  // ReceiveQueue's
+  uint64_t first_slot = 0;  // set by ReceiveQueue
   uint32_t buffers_done = 0;
 };
 
@@ -74,9 +74,9 @@ class ReceiveQueue {
   void write(const Run& run, uint64_t grant, ReceiveTable& table) const;
   void on_run_posted(uint32_t count);
   bool all_advertised() const { return advertised_ == posted_; }
-  // More slots should be advertised at once: the peer has asked for `wanted` of them, or has few
-  // left and needs them. Otherwise advertising may wait, so that one write covers several slots;
-  // eager messages need no slot as long as there are cells for them.
+  // More slots should be advertised at once: the peer has asked for `wanted` slots, or has few left
+  // and needs them. Otherwise advertising may wait, so that one write covers several slots; eager
+  // messages need no slot as long as there are cells for them.
   bool urgent(uint64_t wanted) const;
 
   enum class Arrival : uint8_t { kOk, kProtocolError };
@@ -91,7 +91,7 @@ class ReceiveQueue {
   Arrival take_eager(Progress* progress);
   // Eager messages wait for buffers.
   bool holds_messages() const { return !inbox_.empty(); }
-  // After the connection's end: the next receive may still get one of them, as none has failed.
+  // After the connection's end: the next receive may still get one of the messages, as none failed.
   bool has_leftovers() const { return !receive_failed_ && holds_messages(); }
   uint32_t requests() const { return static_cast<uint32_t>(requests_.size()); }
   // Counts writes that have arrived.
@@ -106,11 +106,11 @@ class ReceiveQueue {
   Bytes renew();
   // Whether a buffer that is still to be filled lies in this memory.
   bool uses(uint32_t key) const;
-  // The application's receives end: what arrives for them from here on is only counted.
+  // The application's receives end: later writes for them are only counted.
   void drop_requests();
 
  private:
-  // What is known of a slot even if its buffer was filled before it is advertised.
+  // The known facts of a slot, even if its buffer was filled before it is advertised.
   struct Slot {
     MessageReceive* receive = nullptr;  // nullptr: it is complete
     int32_t tag = 0;
@@ -137,7 +137,7 @@ class ReceiveQueue {
   FixedQueue<MessageReceive*> requests_{kMaxReceives};
   Bytes posted_bytes_ = 0;   // of buffers that are not complete
   uint64_t posted_ = 0;      // slots, ever
-  uint64_t advertised_ = 0;  // of these, advertised
+  uint64_t advertised_ = 0;  // the number of advertised slots
   uint64_t completed_ = 0;
   uint64_t read_by_peer_ = 0;  // the peer has certainly read all below it
   uint64_t moves_ = 0;

@@ -236,7 +236,7 @@ void ReceiveSide::do_housekeeping(Instant now) {
   });
 }
 
-// True while completions of what the peer sent before it closed may be outstanding.
+// True while completions of writes that the peer sent before it closed may be outstanding.
 bool ReceiveSide::check_close(ReceiveEnd& end, Instant now) {
   const uint64_t word = peer_close(end);
   const bool closing = CloseWord::closed(word) && !end.peer_closed;

@@ -169,7 +169,7 @@ void SendQueue::send_eagerly(MessageSend& send, uint64_t next_slot) {
   finish(send);
 }
 
-// False: it takes several writes, or there is no room: the NIC reads the application's memory.
+// False: the message takes several writes, or has no room: the NIC reads the application's memory.
 bool SendQueue::copy(MessageSend& send) {
   const SendOperation& operation = send.operation;
   if (send.writes > 1 || !eager_.has_room(operation.size)) return false;
@@ -327,7 +327,7 @@ void SendQueue::drop_requests() {
   clear();
 }
 
-// Completes the application's request. The last touch of it.
+// Completes the application's request, which must not be touched afterwards.
 void SendQueue::finish(MessageSend& send) {
   sends_[send.number] = nullptr;
   free_.push_back(send.number);

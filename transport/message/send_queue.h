@@ -3,14 +3,14 @@
 //
 // A send lies where the application has made it, and the queue refers to it until it is done for
 // the application. If eager messages are enabled, a small send is copied into a cell as soon as it
-// may leave, and is then done; the rest of its way is the cell's. It may leave before its buffer is
-// known, unless an earlier send may not. It then goes to one of the receiver's cells, and its CTS
-// slot is skipped when that arrives. Short sends that come together go to a cell by one write,
-// whether or not their buffers are known.
+// may leave, and is then done; its cell does the rest. It may leave before its buffer is known,
+// unless an earlier send may not. It then goes to one of the receiver's cells, and its CTS slot is
+// skipped when that arrives. Short sends that come together go to a cell by one write, whether or
+// not their buffers are known.
 //
 // A put counts as a write of the next message: it goes to an address that it names itself, and the
-// message is complete only when the put is. There are no puts on connections with eager messages,
-// which have no slots.
+// message is complete only when the put is. Connections with eager messages have no puts, as they
+// have no slots.
 //
 // Bounds: kMaxSends sends that are not done for the application. Pure; one thread.
 #pragma once
@@ -45,15 +45,15 @@ struct SendOperation {
 
 struct MessageSend : MessageRequest {
   SendOperation operation;
-  // Its receive buffer, counted from the connection's first. Slot and size (the buffer's if that is
-  // smaller) are known before the send is done: until then read them only while no thread polls.
+  // Its receive buffer, counted from the connection's first. Slot and size (of the buffer, if that
+  // is smaller) are known before the send is done: until then read them only while no thread polls.
   static constexpr uint64_t kNoSlot = ~uint64_t{0};
   uint64_t slot = kNoSlot;
 
   MessageSend* next = nullptr;  // Submissions'
   uint32_t connection = 0;      // Submissions'
 
-  // The progress of its writes, SendQueue's.
+  // The progress of its writes, kept by SendQueue.
   uint64_t target = 0;  // the remote address of its first byte
   Bytes posted = 0;
   Bytes write_bytes = 0;
@@ -119,7 +119,7 @@ class SendQueue {
   // A write with this number is done. Returns how many sends that completed, successfully or not.
   uint32_t on_write_done(uint32_t number, CompletionStatus status);
 
-  // The receiver has closed with so many slots completed: earlier sends are done, the others fail.
+  // The receiver closed with this many slots completed: earlier sends are done, the others fail.
   void on_peer_closed(uint64_t completed_slots);
   // Fails everything; outstanding() still counts the writes at the NIC.
   void fail(MessageFailure failure);
@@ -127,7 +127,7 @@ class SendQueue {
   void renew(uint64_t next_slot);
   // Fails the sends that read this memory and are not yet at the NIC.
   void forget_memory(uint32_t key);
-  // The application's sends end: those that are done for it still reach the peer if no other is
+  // The application's sends end: sends that are done for it still reach the peer if no other is
   // pending.
   void drop_requests();
 

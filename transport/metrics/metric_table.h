@@ -1,6 +1,6 @@
 // The only definition of all metrics of NICs: the rows of metric_table.def. The state document's
-// `statistics` and Prometheus' families are made from them. Times are in seconds, rates in bytes
-// per second, as Prometheus requires. Thread rule: any.
+// `statistics` and the families for Prometheus are made from these rows. Times are in seconds,
+// rates in bytes per second, as Prometheus requires. Thread rule: any.
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ struct Series {
   std::string_view key;
   std::string_view labels;  // as Prometheus writes them
   double NicFigures::*value = nullptr;
-  // Of the first series of a family; of the others empty.
+  // Set in the first series of a family; empty in the others.
   Type type = Type::kGauge;
   std::string_view name = "";
   std::string_view help = "";

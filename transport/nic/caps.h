@@ -68,11 +68,11 @@ struct NicCounters {
   uint64_t acks_sent = 0;
   uint64_t data_packets_received = 0;  // placed in memory
   uint64_t data_bytes_received = 0;
-  uint64_t silent_packets_received = 0;  // of these, of writes without immediate
+  uint64_t silent_packets_received = 0;  // data packets of writes without immediate
   uint64_t duplicates = 0;               // received again, not placed again
   uint64_t trimmed_packets = 0;          // received without their payload
-  uint64_t trimmed_in_core = 0;  // of these, by another switch than the last, if packets show it
-  uint64_t marked_packets = 0;   // received with ECN CE
+  uint64_t trimmed_in_core = 0;          // trimmed before the last switch, if packets show it
+  uint64_t marked_packets = 0;           // received with ECN CE
   uint64_t acks_received = 0;
   uint64_t malformed = 0;           // too short, unknown opcode or bad fields: dropped
   uint64_t bad_checksum = 0;        // dropped

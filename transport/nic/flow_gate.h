@@ -15,7 +15,7 @@ class FlowGate {
  public:
   // A flow that was polled late may catch up by this many bursts.
   static constexpr Bytes kCatchUpBursts = 4;
-  // A slow flow may catch up by so many times the jitter.
+  // A slow flow may catch up by the payload of this many times the jitter.
   static constexpr int64_t kCatchUpJitters = 20;
 
   // `burst`: payload that may leave at once, NicCaps::burst_bytes; `jitter`: usual lateness of a

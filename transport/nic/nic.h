@@ -1,6 +1,6 @@
 // Nic: an RDMA NIC as a program sees it. Implemented by the software RDMA NIC (softnic), over
-// libibverbs (verbs) and over libfabric (ofi); used by the message layer, which is the same over
-// all of them. Thread rule: that of its two halves.
+// libibverbs (verbs) and over libfabric (ofi); used by the message layer, which is the same for all
+// NICs. Thread rule: see its two halves.
 #pragma once
 
 #include "transport/nic/nic_memory.h"

@@ -1,6 +1,6 @@
 // NicFlows: the flows of a NIC that paces by itself, and their reports. The NIC decides when a flow
-// is ready, and what it sends in its turn. Bounded by the number of flows; memory is used as far as
-// flows are. Thread rule: one owner.
+// is ready, and what it sends in its turn. Bounded by the number of flows; memory grows with the
+// flows in use. Thread rule: one owner.
 #pragma once
 
 #include <algorithm>

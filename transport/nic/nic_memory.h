@@ -37,7 +37,7 @@ struct MemoryRegion {
   size_t length = 0;
   uint32_t key = 0;  // local and remote key in one
   // The remote address of the first byte. If the NIC can choose it, it is not the local one. Its
-  // low bits are those of `address` (kRemoteAlignment).
+  // low bits are the low bits of `address` (kRemoteAlignment).
   uint64_t remote_address = 0;
 
   // The remote address of a byte of the region.
@@ -50,7 +50,7 @@ struct MemoryRegion {
 // for peers.
 inline constexpr uint64_t kRemoteAlignment = uint64_t{1} << 21;
 
-// Memory of a dma-buf, such as a GPU's: `length` bytes from `offset` on. Peers address it from
+// Memory of a dma-buf, such as GPU memory: `length` bytes from `offset` on. Peers address it from
 // `address` on.
 struct DmaBufMemory {
   static constexpr uint64_t kUnknown = 0;
@@ -67,7 +67,7 @@ class NicMemory {
   // Errors: kInvalidArgument for an empty or wrapping range, kUnavailable when all
   // NicCaps::regions are used.
   virtual Result<MemoryRegion> register_memory(void* address, size_t length, Access access) = 0;
-  // Needs NicCaps::dma_buf. Errors: those of register_memory, and those of the device.
+  // Needs NicCaps::dma_buf. Errors: as register_memory, and the errors of the device.
   virtual Result<MemoryRegion> register_dmabuf(const DmaBufMemory& /*memory*/, Access /*access*/) {
     return fail(ErrorCode::kInvalidArgument, "the NIC takes no dma-buf: use host memory");
   }

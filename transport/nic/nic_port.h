@@ -1,6 +1,6 @@
-// NicPort: how an engine or a simulator drives a NIC. In each turn it receives what has arrived,
-// runs timers and messages, and transmits what is due. Then it may sleep until something arrives.
-// Thread rule: one thread at a time, except wait_fd(), which never changes.
+// NicPort: how an engine or a simulator drives a NIC. In each turn it takes received packets, runs
+// timers and messages, and transmits due packets. Then it may sleep until something arrives. Thread
+// rule: one thread at a time, except wait_fd(), which never changes.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@ class NicPort {
   virtual Nic& nic() = 0;
   const Nic& nic() const { return const_cast<NicPort*>(this)->nic(); }
 
-  // Takes what has arrived, at most one burst. Returns the number of packets or completions.
+  // Takes received packets or completions, at most one burst. Returns how many.
   virtual size_t receive(Instant now) = 0;
   // Runs the timers that are due.
   virtual void on_time(Instant now) = 0;
-  // Transmits what is due. Returns the number of packets or writes.
+  // Transmits everything that is due. Returns the number of packets or writes.
   virtual size_t transmit(Instant now) = 0;
   // When transmit() or on_time() must be called even if nothing arrives; Instant::never(): never.
   virtual Instant next_deadline() const = 0;

@@ -22,8 +22,8 @@ namespace pacecar {
 
 // A queue pair of this NIC. An id is not reused while late packets could name the old one.
 using QueuePairId = uint32_t;
-// A protection domain, below 2^24: the peer of a queue pair reaches memory of the queue pair's
-// domain. With kNoDomain the peer of the queue pair reaches all memory; all peers reach the memory.
+// A protection domain, below 2^24: the peer of a queue pair reaches memory of the same domain. With
+// kNoDomain the peer of the queue pair reaches all memory; all peers reach the memory.
 using DomainId = uint32_t;
 inline constexpr DomainId kNoDomain = 0;
 
@@ -49,10 +49,10 @@ using ReceiveQueueId = uint32_t;
 // The service of a queue pair, and who connects it.
 enum class Service : uint8_t {
   kConnected,  // connect_queue_pair: the NIC maintains the connection
-  // Of a StandardNic that speaks standard RC alone. connect_standard: exactly one connection of
+  // Needs a StandardNic that speaks standard RC alone. connect_standard: exactly one connection of
   // standard RC, which its user brings up; the queue pair ends with it. It sets the flow.
   kStandard,
-  kDatagram,  // likewise; open_datagrams: UD
+  kDatagram,  // needs such a StandardNic; open_datagrams: UD
 };
 
 struct QueuePairConfig {
@@ -62,14 +62,14 @@ struct QueuePairConfig {
   bool paced = true;
   uint32_t work_requests = 64;  // maximum of posted, not yet completed work requests
   bool posts = true;            // false: nothing will be posted, so memory for it may be omitted
-  // Of a StandardNic: maximum of posted, not yet consumed receive requests. 0: the queue pair takes
+  // On a StandardNic: maximum of posted, not yet consumed receive requests. 0: the queue pair takes
   // no sends, and writes with immediate need no receive request. Otherwise each send and each write
   // with immediate consumes one, in order; while there is none the peer retries for a while.
   uint32_t receives = 0;
   Service service = Service::kConnected;
   std::optional<ReceiveQueueId> receive_queue = std::nullopt;  // instead of its own; not kConnected
   DomainId domain = kNoDomain;                                 // of kStandard
-  // Of kDatagram: peers address it as queue pair 1 (general services). At most one of a NIC.
+  // For kDatagram: peers address it as queue pair 1 (general services). At most one of a NIC.
   bool general_services = false;
 };
 
@@ -105,7 +105,7 @@ struct WorkRequest {
   bool signaled = true;  // false: no completion, unless it fails
   bool awaited = false;  // the application waits for the completion, so it should come soon
   bool passing = false;  // may overtake others of its queue pair, and share a datagram with them
-  bool host = false;     // host memory, not a GPU's: the processor may read it during post()
+  bool host = false;     // host memory, not GPU memory: the processor may read it during post()
   // On queue pairs of Service::kStandard only.
   bool solicited = false;  // Completion::solicited at the peer
   bool fenced = false;     // starts only when all earlier reads and atomics are done
@@ -185,7 +185,7 @@ class NicQueuePairs {
   // What broke a queue pair, as text: device, cause and cure. Empty: nothing is known beyond the
   // completion's status.
   virtual std::string fault(QueuePairId /*id*/) const { return {}; }
-  // From here on nothing from the peer is accepted or acknowledged. Completions of what was
+  // From here on nothing from the peer is accepted or acknowledged. Completions of messages
   // accepted before can be polled. Destroy the queue pair afterwards.
   virtual void halt_queue_pair(QueuePairId /*id*/) {}
 

@@ -40,7 +40,7 @@ void store_be24(uint32_t value, uint8_t* to) {
   store_be16(static_cast<uint16_t>(value), to + 1);
 }
 
-// What is wrong with the endpoint, as text; nullptr: nothing.
+// The error in the endpoint, as text; nullptr: none.
 const char* flaw(const RcEndpoint& endpoint) {
   const bool ethernet = endpoint.link_layer == LinkLayer::kEthernet;
   if (!ethernet && endpoint.link_layer != LinkLayer::kInfiniband) return "an unknown link layer";

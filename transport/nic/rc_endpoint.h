@@ -2,8 +2,8 @@
 // chapter 9) over RoCE v2 or InfiniBand, and its encoding for the bootstrap. All NICs that speak RC
 // use it, so that hardware and software reach each other.
 //
-// A queue pair of ours may be several RC connections, its lanes. Lane i is connected to the peer's
-// lane i; if the ends have different numbers of lanes, the smaller number is used.
+// A queue pair of ours may be several RC connections, its lanes. Lane i is connected to lane i of
+// the peer; if the ends have different numbers of lanes, the smaller number is used.
 //
 // Pure. Thread rule: any.
 #pragma once

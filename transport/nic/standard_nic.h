@@ -9,7 +9,7 @@ namespace pacecar {
 
 // What the user of a queue pair may change while it accepts packets.
 struct StandardRights {
-  Access access = Access::kRemoteAll | Access::kRemoteAtomic;  // the peer's, to memory with these
+  Access access = Access::kRemoteAll | Access::kRemoteAtomic;  // the peer's rights to our memory
   uint8_t rnr_delay = 0;   // RNR timer code (table 45): how long the peer waits before a retry
   uint32_t queue_key = 0;  // of UD
 };
@@ -17,10 +17,10 @@ struct StandardRights {
 // The receiving half of a connection of standard RC that its user brings up (InfiniBand
 // Architecture Specification vol. 1, 11.2.5.2): the peer and its attributes.
 struct StandardPeer {
-  FlowId flow = 0;  // whose limits apply to what is sent
+  FlowId flow = 0;  // whose limits apply to sent packets
   std::array<uint8_t, 16> gid{};
   uint32_t queue_pair = 0;
-  uint32_t first_psn = 0;  // of what it sends
+  uint32_t first_psn = 0;  // of its packets to us
   Bytes mtu = 0;           // path MTU, of both ends
   uint8_t read_depth = 1;  // most outstanding reads and atomics of the peer; 0 counts as 1
   StandardRights rights;
@@ -49,15 +49,15 @@ inline constexpr uint8_t kMostReads = 128;
 struct StandardSending {
   uint32_t first_psn = 0;
   uint8_t read_depth = 1;          // most outstanding reads and atomics; 0 counts as 1
-  Duration silence_limit;          // a peer that does not answer for so long is dead
-  Duration not_ready_limit;        // likewise one that has no receive request for so long
-  uint32_t not_ready_retries = 0;  // and that has said so more often than this
+  Duration silence_limit;          // a peer that does not answer for this time is dead
+  Duration not_ready_limit;        // a peer without receive request for this time is dead
+  uint32_t not_ready_retries = 0;  // and only after more RNR NAKs than this
 };
 
 // What a queue pair that ends leaves to its user.
 struct StandardRest {
   uint64_t done = 0;  // work requests that are done, since it was created or reset
-  // Of the peer's unfinished message; it is returned once.
+  // For the peer's unfinished message; it is returned once.
   std::optional<ReceiveRequest> receive = std::nullopt;
 };
 
@@ -72,7 +72,7 @@ struct Datagram {
 // Calls with a queue pair: only of Service::kStandard or kDatagram, except post_receives.
 class StandardNic : public Nic {
  public:
-  // Registers memory with the remote address `remote`. Errors: those of register_memory.
+  // Registers memory with the remote address `remote`. Errors: as register_memory.
   virtual Result<MemoryRegion> register_memory_as(void* address, size_t length, Access access,
                                                   uint64_t remote, DomainId domain) = 0;
   // Errors: kInvalidArgument (as for regions), kUnavailable (no room, or the key is in use).
@@ -95,7 +95,7 @@ class StandardNic : public Nic {
   virtual void start_sending(QueuePairId id, const StandardSending& sending) = 0;
   // Datagrams with this queue key are accepted, and datagrams may be posted, from here on.
   virtual void open_datagrams(QueuePairId id, uint32_t queue_key) = 0;
-  // Of an open or connected queue pair; holds from the next packet on.
+  // For an open or connected queue pair; holds from the next packet on.
   virtual void set_rights(QueuePairId id, const StandardRights& rights) = 0;
   // As post(). A datagram to an unreachable GID is lost.
   virtual size_t post_datagrams(QueuePairId id, std::span<const Datagram> datagrams) = 0;

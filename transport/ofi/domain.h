@@ -21,7 +21,7 @@ class OfiDomain {
  public:
   static constexpr size_t kBatch = 32;
 
-  // `name`: the NIC's, for errors. `completions`: how many may be outstanding.
+  // `name`: of the NIC, for errors. `completions`: how many may be outstanding.
   static Result<OfiDomain> open(OfiProvider provider, std::string name, size_t completions);
 
   const OfiProvider& provider() const { return provider_; }

@@ -1,6 +1,6 @@
 // OfiEndpoint: an endpoint of a libfabric NIC, with the addresses of the peers to which it writes.
-// OfiEndpoints: those of a NIC, the first for control words, the others for data. They are costly
-// (tcp;ofi_rxm: 67 MB), so all queue pairs share few. Thread rule: one thread at a time.
+// OfiEndpoints: all endpoints of a NIC, the first for control words, the others for data. They are
+// costly (tcp;ofi_rxm: 67 MB), so all queue pairs share few. Thread rule: one thread at a time.
 #pragma once
 
 #include <rdma/fi_endpoint.h>
@@ -106,7 +106,7 @@ class OfiEndpoints {
   std::vector<std::unique_ptr<OfiEndpoint>> all_;
   std::vector<Bytes> in_flight_;  // by endpoint
   size_t name_bytes_ = 0;         // of the longest name
-  size_t turn_ = 0;               // over those for data
+  size_t turn_ = 0;               // over the endpoints for data
 };
 
 }  // namespace pacecar

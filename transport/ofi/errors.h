@@ -32,7 +32,7 @@ struct OfiErrorInfo {
   std::string_view cure;
 };
 
-// For any number. Of a cancelled operation (FI_ECANCELED), the provider's own if that is known.
+// For any number. For a cancelled operation (FI_ECANCELED), the provider's error if it is known.
 const OfiErrorInfo& ofi_error_info(const OfiFailure& failure);
 
 // A failed operation of a queue pair: NIC, peer, the provider's text, cause and cure.

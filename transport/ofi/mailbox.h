@@ -1,8 +1,8 @@
-// OfiMailbox: short messages between the two ends of a queue pair, for what the provider does not
-// do: they advertise and revoke memory, notify of a write that has arrived, and report that an end
-// is gone. A message is a remote write into a ring in the peer's memory. Its sequence number shows
-// that it is new; its check, that it is whole and from the peer, as others do not know the ring's
-// secret. Pure. Thread rule: one owner.
+// OfiMailbox: short messages between the two ends of a queue pair, for tasks that the provider does
+// not do: they advertise and revoke memory, notify of a write that has arrived, and report that an
+// end is gone. A message is a remote write into a ring in the peer's memory. Its sequence number
+// shows that it is new; its check, that it is whole and from the peer, as others do not know the
+// secret of the ring. Pure. Thread rule: one owner.
 #pragma once
 
 #include <array>
@@ -97,7 +97,7 @@ class OfiMailbox {
     --sent_;
     credited_ = credited_before_;
   }
-  // The peer may be out of credit: so many messages were taken since the last report.
+  // The peer may be out of credit: kCreditAfter messages were taken since the last report.
   bool must_return_credit() const { return taken_ - credited_ >= kCreditAfter; }
   bool has_reserved_room() const { return in_peers_ring() < OfiRings::kMessages; }
 

@@ -29,9 +29,9 @@ struct OfiConfig {
   uint32_t regions = 4096;
   uint32_t paths = 1;  // endpoints for data
   Bytes chunk = 0;     // most that one write should carry; 0: chosen by the provider's traits
-  Rate line_rate;      // 0: the provider's
-  Duration silence_limit = Duration::from_s(6);  // a peer that is silent for so long is dead
-  Address address;                               // this host's, for the bootstrap
+  Rate line_rate;      // 0: the provider's speed
+  Duration silence_limit = Duration::from_s(6);  // a peer that is silent for this time is dead
+  Address address;                               // of this host, for the bootstrap
   // How a peer is notified of writes with immediate; nothing: the provider's best way.
   std::optional<OfiNotification> notification;
 };
@@ -104,7 +104,7 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   // Whether the peer may still write to our memory.
   bool may_write(const QueuePair& qp) const;
 
-  // --- what arrives ---
+  // --- receiving ---
   void on_entry(const fi_cq_data_entry& entry, Instant now);
   void on_failure(const OfiDomain::Failed& failed);
   void finish(QueuePair& qp, uint64_t number, CompletionStatus status);
@@ -114,7 +114,7 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   void on_ask(QueuePair& qp, uint32_t key);
   void on_region(QueuePair& qp, const OfiMessage& message);
 
-  // --- what leaves ---
+  // --- sending ---
   const WorkRequest* waiting(uint32_t slot) const override;
   void wake(QueuePair& qp) override {
     prepare_waiting(qp);
@@ -135,7 +135,7 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   void on_refused(QueuePair& qp, int error);
   void block(QueuePair& qp);
   void unblock(QueuePair& qp);
-  // Unblocks those of blocked_ that are `meant`, in the order in which they were blocked.
+  // Unblocks the queue pairs in blocked_ that are `meant`, in the order in which they were blocked.
   void unblock_if(const std::function<bool(const QueuePair&)>& meant);
   void on_room(QueuePair& qp);
   void retry_blocked(Instant now);

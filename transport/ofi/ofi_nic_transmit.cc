@@ -29,8 +29,8 @@ const WorkRequest* OfiNic::waiting(uint32_t slot) const {
   return qp->regions.usable(request->remote_key) != nullptr ? request : nullptr;
 }
 
-// Completes requests that the provider need not see: empty ones, and those outside of the peer's
-// region. Asks for a region that is unknown. Stops at one that the provider can take.
+// Completes requests that the provider need not see: empty requests, and requests outside of the
+// peer's region. Asks for a region that is unknown. Stops at one that the provider can take.
 void OfiNic::prepare_waiting(QueuePair& qp) {
   while (qp.can_start()) {
     const WorkRequest request = *qp.work.waiting();

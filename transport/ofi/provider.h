@@ -84,7 +84,7 @@ struct OfiTraits {
   bool gpu_memory = false;         // FI_HMEM, as dma-buf
   uint64_t key_mask = 0;           // of the keys that we choose
   size_t queue = 0;                // operations that an endpoint takes, at least
-  Bytes inject = 0;                // writes of so many bytes are copied when posted
+  Bytes inject = 0;                // writes of at most this many bytes are copied when posted
   Bytes max_write = 0;
   Bytes mtu = 0;
   Rate speed;  // 0: unknown

@@ -1,5 +1,5 @@
 // OfiQueuePair: a queue pair over libfabric, whose endpoints serve all queue pairs. It has the
-// peer's regions that we may write, those of ours that the peer may write, and the mailbox by which
+// peer's regions that we may write, our regions that the peer may write, and the mailbox by which
 // the two ends agree on these. Thread rule: one thread at a time.
 #pragma once
 

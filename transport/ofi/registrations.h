@@ -35,7 +35,7 @@ class OfiRegistrations {
   // Registers memory with this endpoint from now on, if the provider needs one.
   void use(fid_ep* endpoint) { endpoint_ = endpoint; }
 
-  // Errors: kInvalidArgument (empty or wrapping), kUnavailable (all are used), the provider's.
+  // Errors: kInvalidArgument (empty or wrapping), kUnavailable (all are used), or as the provider.
   Result<MemoryRegion> add(void* address, size_t length, Access access);
   Result<MemoryRegion> add_dmabuf(const DmaBufMemory& memory, Access access);
   void remove(uint32_t key) { regions_.erase(key); }

@@ -23,7 +23,7 @@ class WaitLimit {
 
  private:
   static constexpr Duration kTurnLimit = Duration::from_ms(2);  // most that a turn counts
-  static constexpr int64_t kStalls = 20;  // the wait lasts at most so many limits
+  static constexpr int64_t kStalls = 20;  // the wait lasts at most this many limits
 
   Duration limit_;
   Duration waited_;

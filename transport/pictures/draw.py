@@ -42,7 +42,7 @@ def product_files(root):
 
 
 def graph(files):
-    """The text of layers.dot. graphlib.CycleError: there are no layers."""
+    """The text of layers.dot. graphlib.CycleError: the boxes have no layers."""
     arrows = {(box_of(path), box_of(name))
               for path, text in files for name in INCLUDE.findall(text)}
     boxes = {box_of(path) for path, _ in files}

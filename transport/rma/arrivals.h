@@ -42,7 +42,7 @@ class Arrivals {
       : context_(std::move(context)), nic_(nic), windows_(windows) {}
   ~Arrivals();
 
-  // Called before the first window on a GPU: kMost words, through which those of GPUs are copied.
+  // Called before the first window on a GPU: kMost words, through which words on GPUs are copied.
   void use(std::unique_ptr<PinnedMemory> scratch) { scratch_ = std::move(scratch); }
   bool has_scratch() const { return scratch_ != nullptr; }
 
@@ -53,8 +53,8 @@ class Arrivals {
   // counts, the addition is dropped.
   void add(WindowId window, uint64_t offset, uint64_t value);
   void add(const Arrival& arrival) { arrivals_.push_back(arrival); }
-  // Continues the round. Returns the arrivals that now count; valid until the next call. Errors:
-  // those of flushes and copies; afterwards nothing can count, and fail() must be called.
+  // Continues the round. Returns the arrivals that now count; valid until the next call. After an
+  // error (of a flush or a copy) nothing can count, and fail() must be called.
   Result<std::span<const Arrival>> advance();
   // Pending flushes fail; drops everything else.
   void fail(const Error& why);
@@ -89,7 +89,7 @@ class Arrivals {
   Windows& windows_;
   std::unique_ptr<PinnedMemory> scratch_;
   Sums sums_;                      // of the next round
-  std::vector<Arrival> arrivals_;  // likewise
+  std::vector<Arrival> arrivals_;  // of the next round
   Phase phase_ = Phase::kNone;
   Sums round_sums_;
   std::vector<Arrival> round_arrivals_;

@@ -58,7 +58,7 @@ Result<std::unique_ptr<Group>> Group::join(std::shared_ptr<Context> context, siz
 
 Group::~Group() {
   if (mutex_.forked()) {
-    (void)driver_.release();  // its thread is the parent's
+    (void)driver_.release();  // its thread runs in the parent
     return;
   }
   if (driver_ != nullptr) driver_->stop();
@@ -249,7 +249,7 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
   }
   ASSIGN_OR_RETURN(Operation* const operation, begin(rank));
   Peer& peer = peers_[rank];
-  // An empty put is sent only if there is no signal.
+  // An empty put is sent only without a signal.
   if (size > 0 || !signal) {
     const bool none = size == 0;
     peer.put({.data = none ? nullptr : from.window->base + from.offset,

@@ -40,9 +40,9 @@ struct Signal {
 
 class Group final : private Driven {
  public:
-  // Joins all ranks; `handles` are those of their listeners, by rank, `listener` is ours at `nic`.
+  // Joins all ranks; `handles` belong to their listeners, by rank, `listener` is ours at `nic`.
   // Later failures of peers are logged. Blocks until all are connected. Errors: kPeer (one is
-  // missing), kUnavailable (a peer is reached over another NIC only), and those of making
+  // missing), kUnavailable (a peer is reached over another NIC only), and the errors of making
   // connections.
   static Result<std::unique_ptr<Group>> join(std::shared_ptr<Context> context, size_t nic,
                                              Listener& listener, std::span<const Handle> handles,
@@ -55,7 +55,7 @@ class Group final : private Driven {
 
   // Shares memory. All ranks must call it in the same order, with any sizes; it blocks until they
   // have. Returns the same pointer if all ranks have shared the same memory before. Errors: kPeer,
-  // and those of registering memory.
+  // and the errors of registering memory.
   Result<SharedWindow*> share(const MemoryRange& range);
   // Ends one share(). The caller must have waited for the ranks' operations with the window; this
   // call waits until the peers have acknowledged our answers to their gets.
@@ -67,10 +67,10 @@ class Group final : private Driven {
   Result<Operation*> put(size_t rank, const Location& from, size_t size, const Location& to,
                          const std::optional<Signal>& signal);
   Result<Operation*> get(size_t rank, const Location& from, size_t size, const Location& to);
-  // Done when all earlier operations with that rank are done, and GPUs see what has arrived so far.
+  // Done when all earlier operations with that rank are done, and GPUs see all earlier arrivals.
   Result<Operation*> flush(size_t rank);
   // True: the operation is over, and its pointer is invalid. An error (kPeer) is one for ever, as
-  // NCCL tests again what has failed.
+  // NCCL tests a failed operation again.
   Result<bool> test(Operation* operation);
 
   void progress();

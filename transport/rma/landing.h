@@ -22,7 +22,7 @@ class Landing {
   // The largest piece: one is copied while others are on the wire.
   static constexpr size_t kPiece = kBytes / 4;
 
-  // Errors: those of pinned memory and of registering it.
+  // Errors: the errors of pinning and of registering memory.
   static Result<std::unique_ptr<Landing>> make(std::shared_ptr<Context> context, size_t nic,
                                                std::shared_ptr<const CopyEngine> engine,
                                                size_t ranks) {
@@ -60,7 +60,7 @@ class Landing {
   const size_t nic_;
   const std::unique_ptr<PinnedMemory> pinned_;
   std::vector<const Memory*> memory_;  // by rank
-  std::vector<Window> windows_;        // likewise
+  std::vector<Window> windows_;        // by rank
 };
 
 }  // namespace pacecar::rma

@@ -22,7 +22,7 @@ struct Put {
   const uint8_t* data = nullptr;
   size_t size = 0;
   const Memory* memory = nullptr;
-  Place to;  // the peer's
+  Place to;  // of the peer
   uint64_t offset = 0;
 };
 
@@ -30,7 +30,7 @@ class Outbox {
  public:
   static constexpr size_t kMaxWaiting = 1 << 16;
 
-  // `places`: kRecords of them, in `memory`; both outlive the outbox.
+  // `places`: kRecords places in `memory`; both outlive the outbox.
   Outbox(std::unique_ptr<SendConnection> connection, Record* places, const Memory* memory)
       : connection_(std::move(connection)), places_(places), memory_(memory) {}
 
@@ -40,8 +40,8 @@ class Outbox {
   void add(const Record& record, Operation* operation);
   // Adds a part that is done when all parts before it are done.
   void add_mark(Operation& operation);
-  // Starts as many parts as the connection takes, and completes those that are done. Errors: kPeer,
-  // and those of puts.
+  // Starts as many parts as the connection takes, and completes finished parts. Errors: kPeer, and
+  // the errors of puts.
   Result<void> advance();
   // Sends started parts at once, not with the next poll.
   void send_now() { connection_->send_now(); }
@@ -60,7 +60,7 @@ class Outbox {
   void report_copied();
 
   bool idle() const { return waiting_.empty() && started_.empty() && pieces_.empty(); }
-  // The number of parts added so far, and of these, how many are done, without the peer's copies.
+  // The number of parts added so far, and how many parts are done, without the peer's copies.
   uint64_t added() const { return added_; }
   uint64_t done() const { return done_; }
   std::string peer() const { return connection_->peer(); }
@@ -69,7 +69,7 @@ class Outbox {
   enum class Kind : uint8_t { kPut, kRecord, kMark };
   struct Part {
     Kind kind = Kind::kPut;
-    Put put;  // what is left of it
+    Put put;  // its remaining bytes
     Record record;
     Operation* operation = nullptr;
     bool counts = true;  // in added() and done()
@@ -110,7 +110,7 @@ class Outbox {
   uint64_t records_done_ = 0;
   int puts_in_a_row_ = 0;
 
-  Window landing_;  // the peer's; empty until advertised
+  Window landing_;  // of the peer; empty until advertised
   RingSpace space_{Landing::kBytes};
   std::optional<size_t> next_space_;  // reserved for the next piece
   std::deque<Piece> pieces_;          // not copied by the peer yet

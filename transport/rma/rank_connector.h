@@ -41,7 +41,7 @@ class RankConnector {
   Record* const records_;
   const Memory* const memory_;
   std::vector<std::unique_ptr<Connecting>> calls_;  // by rank; null: connected
-  std::vector<std::optional<Outbox>> outboxes_;     // likewise
+  std::vector<std::optional<Outbox>> outboxes_;     // by rank
   std::vector<std::optional<Inbox>> inboxes_;
   std::list<Inbox> unidentified_;  // accepted, first record pending
   size_t accepted_ = 0;

@@ -20,7 +20,7 @@ enum class RecordKind : uint32_t {
   kSignal,     // add to a word: the puts before it are in place
   kGet,        // put those bytes into a window of the sender, then reply kGot
   kGot,        // the get's bytes have been put
-  kBye,        // the sender leaves: its later silence is no failure
+  kBye,        // the sender leaves: its later silence is not a failure
   kLanding,    // advertises the landing for GPU memory that the sender's NIC does not reach
   kDeliver,    // copy these bytes of the landing to their destination
   kDelivered,  // that many more pieces are copied, and their space in the landing is free
@@ -28,7 +28,7 @@ enum class RecordKind : uint32_t {
 
 struct Record {
   RecordKind kind = RecordKind::kNothing;
-  uint32_t window = 0;         // the receiver's window; kWindow: the sender's
+  uint32_t window = 0;         // of the receiver; kWindow: of the sender
   uint64_t offset = 0;         // in the window, in bytes; kWindow, kLanding: the address
   uint64_t length = 0;         // in bytes
   uint64_t value = 0;          // kSignal: to add; kGet, kGot: the get's number; kHello: the rank;
@@ -46,7 +46,7 @@ inline constexpr uint32_t kRecords = 32;
 // place. Thread rule: one thread at a time.
 class Inbox {
  public:
-  // `places`: kRecords of them, in `memory`; both outlive the inbox.
+  // `places`: kRecords places in `memory`; both outlive the inbox.
   Inbox(std::unique_ptr<ReceiveConnection> connection, Record* places, const Memory* memory)
       : connection_(std::move(connection)), places_(places), memory_(memory) {}
 

@@ -37,9 +37,9 @@ struct Place {
   bool operator==(const Place& other) const { return id == other.id; }
 };
 
-// What share() returns: a window of each rank.
+// The result of share(): a window of each rank.
 struct SharedWindow {
-  const Memory* memory = nullptr;  // this rank's
+  const Memory* memory = nullptr;  // of this rank
   uint8_t* base = nullptr;         // of this rank's memory
   std::vector<Place> places;       // by rank, this one included
   uint32_t shares = 1;             // how often it was shared
@@ -89,21 +89,21 @@ class Windows {
   bool announce(size_t rank, const Place& place);
   bool announced(size_t rank) const { return !announced_[rank].empty(); }
   bool all_announced() const;
-  // The window that all ranks have announced, which may exist already; `own` is this rank's.
+  // The window that all ranks have announced, which may exist already; `own`: this rank's place.
   SharedWindow* take_announced(size_t own_rank, const Place& own);
   // Ends one share(). Returns as release_own().
   [[nodiscard]] std::optional<OwnMemory> unshare(SharedWindow* window, size_t own_rank);
 
   // Bytes of this rank that a peer has named; nullptr: out of bounds.
   uint8_t* own_bytes(WindowId id, uint64_t offset, uint64_t length) const;
-  // Likewise a word to which signals add; nullopt: out of bounds.
+  // A word of this rank to which signals add; nullopt: out of bounds.
   std::optional<Word> own_word(WindowId id, uint64_t offset) const;
   const Memory* own_memory(WindowId id) const { return own_.at(id).memory; }
   // The copies of a window of this rank in GPU memory; null for host memory.
   std::shared_ptr<StagedRange> own_copies(WindowId id) const { return own_.at(id).copies; }
   // Each GPU once.
   std::span<const WindowGpu> gpus() const { return gpus_; }
-  // A window of that rank's; nullptr: there is none.
+  // A window of that rank; nullptr: none.
   const Place* find(size_t rank, WindowId id) const;
 
  private:
@@ -121,7 +121,7 @@ class Windows {
   std::map<WindowId, OwnMemory> own_;
   std::vector<WindowGpu> gpus_;
   std::vector<std::deque<Place>> announced_;      // by rank
-  std::vector<std::map<WindowId, Known>> known_;  // likewise
+  std::vector<std::map<WindowId, Known>> known_;  // by rank
   std::list<SharedWindow> shared_;
 };
 

@@ -1,7 +1,7 @@
-// The keys of one direction of a connection. The sender counts its packets from 1 on. A packet's
-// counter is its nonce and selects its key: after 2^24 packets (an epoch) both ends use the next
-// key, which is derived from the previous one and does not reveal it. So a change of keys needs no
-// message and no wait. Thread rule: one thread at a time.
+// The keys of one direction of a connection. The sender counts its packets from 1 on. The counter
+// of a packet is its nonce and selects its key: after 2^24 packets (an epoch) both ends use the
+// next key, which is derived from the previous one and does not reveal it. So a change of keys
+// needs no message and no wait. Thread rule: one thread at a time.
 #pragma once
 
 #include <array>

@@ -127,8 +127,8 @@ class BasicShareLink final : public HostLink {
     uint64_t taking = 0;
   };
 
-  // Divides the link: our share comes first, then those of others(). If `ready_begin`, each process
-  // that is ready counts as demanding the whole link.
+  // Divides the link: our share comes first, then the shares of others(). If `ready_begin`, each
+  // process that is ready counts as demanding the whole link.
   std::array<ShareOfLink, kShareSlots> divide(uint64_t demand, uint32_t weight,
                                               bool ready_begin) const {
     std::array<ShareOfLink, kShareSlots> shares;

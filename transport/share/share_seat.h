@@ -12,9 +12,9 @@
 
 namespace pacecar {
 
-// A process that uses a ShareTable, and what it can learn about the others. The class itself is a
-// process of a simulated host: its owner word is any number that no other has, and the others never
-// end.
+// A process that uses a ShareTable, and its knowledge of the other processes. The class itself is a
+// process of a simulated host: its owner word is a number that no other process has, and the others
+// never end.
 class ShareProcess {
  public:
   explicit ShareProcess(uint64_t owner) : owner_(owner) {}
@@ -92,7 +92,7 @@ class BasicShareSeat {
   Slot& slot() const { return table_.slots[index_]; }
 
  private:
-  // A process in another process namespace loses its slot after so long a silence, but only if no
+  // A process in another process namespace loses its slot after this long a silence, but only if no
   // other slot is free.
   static constexpr Duration kLongSilence = Duration::from_s(60);
 

@@ -159,7 +159,7 @@ Result<void> Fabric::close_captures() {
   return {};
 }
 
-// Counts what is in flight queue by queue, cable by cable, inbox by inbox.
+// Counts packets in flight queue by queue, cable by cable, inbox by inbox.
 FabricCounters Fabric::counters() const {
   FabricCounters counters = counters_;
   counters.in_flight = faults_.delayed();

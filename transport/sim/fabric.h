@@ -66,7 +66,7 @@ class Fabric final : private EventSink {
   // Bytes that a switch holds now; index: node minus hosts().
   Bytes switch_buffer(uint32_t index) const { return switches_[index].buffer.held_bytes(); }
 
-  // Faults. What is on a cable that goes down is lost.
+  // Faults. Packets on a cable that goes down are lost.
   void set_cable_up(uint32_t cable, bool up);
   void set_cable_rate(uint32_t cable, Rate rate) {  // more than 0
     for (const LinkId link : {2 * cable, 2 * cable + 1}) links_[link].clock.set_rate(rate);
@@ -78,8 +78,8 @@ class Fabric final : private EventSink {
   // packet's way; frozen processes. Islands, stalls and losses of control writes name processes.
   void set_faults(const SimFaults& faults) { faults_.set(faults); }
 
-  // Writes what comes out of a link as a pcap file from now on (Ethernet, IP and UDP headers made
-  // up; payload as zeros where it is carried as a length). Errors: kSystem, naming the file.
+  // Writes the packets that leave a link to a pcap file from now on (Ethernet, IP and UDP headers
+  // made up; payload carried as a length: zeros). Errors: kSystem, naming the file.
   Result<void> capture(LinkId link, const std::string& path);
   // Ends the captures. Errors: kSystem, naming the file that could not be written, now or before.
   Result<void> close_captures();

@@ -73,7 +73,7 @@ struct HostPortConfig {
   // takes no more. An empty queue takes any packet, so 0 means one packet at a time.
   Bytes data_queue_bytes = 16384;
   Bytes control_queue_bytes = 65536;  // control packets' own; holds the largest packet at least
-  Bytes inbox_bytes = 4 << 20;        // what is kept until it is read; dropped beyond
+  Bytes inbox_bytes = 4 << 20;        // packets wait here until they are read; dropped beyond
   Bytes datagram_bytes = 4096 + 128;  // largest datagram
   // Bytes of each packet on the wire beyond its datagram: Ethernet with preamble, gap; IPv4, UDP.
   Bytes overhead_bytes = 66;
@@ -210,7 +210,7 @@ struct SimFaults {
   std::vector<SimWordLoss> word_losses;
 };
 
-// Errors: kInvalidArgument for what makes no sense, one sentence with the cure.
+// Errors: kInvalidArgument for impossible values, one sentence with the cure.
 Result<void> check_fabric_config(const FabricConfig& config, const Topology& topology);
 
 }  // namespace pacecar

@@ -1,4 +1,4 @@
-// One direction of a cable: its transmitter, the queue in front of it, and the packets on it.
+// One direction of a cable: its queue, its transmitter, and the packets on the cable.
 // fabric_links.cc moves packets through it. The queue has no bound: the caller checks sizes before
 // it adds packets. Thread rule: one thread.
 #pragma once
@@ -143,7 +143,7 @@ struct alignas(64) FabricLink {
     const bool sending = in_service != nullptr && clock.busy(now);
     return queue.data().bytes() + (sending ? in_service_data : 0);
   }
-  // Of one process.
+  // The same for the data of one process.
   Bytes data_bytes(Instant now, uint8_t process) const {
     const bool sending =
         in_service != nullptr && in_service->source_process == process && clock.busy(now);
@@ -164,11 +164,11 @@ struct alignas(64) FabricLink {
   bool paused = false;       // data, by the far end
   bool room_wanted = false;  // the host in front of it waits until it has sent a packet
   PacketKind pause_due = PacketKind::kData;  // kPause or kResume: to be sent before all else
-  std::unique_ptr<PcapWriter> capture;       // of what comes out; null: none
+  std::unique_ptr<PcapWriter> capture;       // of packets that leave the cable; null: none
   double loss = 0;
-  std::unique_ptr<Policer> policer;  // of what comes out; null: none
+  std::unique_ptr<Policer> policer;  // of packets that leave the cable; null: none
   EgressQueue queue;
-  LinkStats stats;       // without what is known from elsewhere
+  LinkStats stats;       // without figures that are known from elsewhere
   Instant paused_since;  // when paused
   IngressShare ingress;  // of the switch at the far end
 };

@@ -1,6 +1,6 @@
-// A packet inside a simulated fabric, and lists of them. A packet is in exactly one place: a queue,
-// a cable, an inbox, with the faults that delay it, or with the reader.
-// Thread rule: one thread.
+// A packet inside a simulated fabric, and lists of packets. A packet is in exactly one place: a
+// queue, a cable, an inbox, with the faults that delay it, or with the reader. Thread rule: one
+// thread.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct alignas(64) FabricPacket {
   uint64_t flow_hash = 0;     // of source, destination and path
   uint32_t source = 0;        // host
   uint32_t destination = 0;   // host; the number of hosts for an unknown address
-  uint32_t wire_bytes = 0;    // what it costs on a cable
+  uint32_t wire_bytes = 0;    // the bytes that it takes on a cable
   uint32_t payload_bytes = 0;
   uint16_t header_bytes = 0;
   uint16_t trailer_bytes = 0;
@@ -36,13 +36,13 @@ struct alignas(64) FabricPacket {
   Ecn ecn = Ecn::kNotCapable;
   uint8_t hops = 0;                 // telemetry records
   bool whole : 1 = false;           // is dropped rather than trimmed
-  bool large : 1 = false;           // PacketStore's: what its memory is
+  bool large : 1 = false;           // by PacketStore: the size class of its memory
   uint8_t source_process = 0;       // of its host
-  uint8_t destination_process = 0;  // likewise
+  uint8_t destination_process = 0;  // of its host
   LinkId came_by = 0;               // the last link that it arrived on
 
   bool is_data() const { return kind == PacketKind::kData; }
-  // A pause frame is no packet of a host.
+  // A pause frame is not a packet of a host.
   bool is_pause() const { return kind == PacketKind::kPause || kind == PacketKind::kResume; }
 };
 static_assert(sizeof(FabricPacket) == 64);
@@ -95,7 +95,7 @@ class PacketStore {
     pools_[1].packet_bytes = fixed + whole_lines(bytes);
   }
 
-  // A packet with room for so many bytes; its fields are those of its last use.
+  // A packet with room for this many bytes; its fields have the values of its last use.
   FabricPacket& take(Bytes bytes) {
     Pool& pool = pools_[bytes > kSmallBytes ? 1 : 0];
     if (pool.free == nullptr) add_one(pool);
@@ -121,11 +121,11 @@ class PacketStore {
   static constexpr Bytes kSmallBytes = 64;
   static constexpr size_t kChunk = 1024;  // packets
 
-  // Of one size: the packet, its telemetry, its bytes.
+  // Packets of one size, each with its telemetry and its bytes.
   struct Pool {
     size_t packet_bytes = 0;
     FabricPacket* free = nullptr;
-    uint8_t* next = nullptr;  // of the newest chunk what has never been used
+    uint8_t* next = nullptr;  // first never used packet in the newest chunk
     size_t left = 0;          // packets there
   };
 

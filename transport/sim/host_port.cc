@@ -54,7 +54,7 @@ HostPort::HostPort(Fabric& fabric, uint32_t process, Rate line_rate)
   caps_.receive_bytes = config.hosts.inbox_bytes;
   caps_.paths = config.hosts.paths;
   caps_.line_rate = line_rate;
-  caps_.sees_ipv4_header = true;  // there is no IP header, only the agreed word
+  caps_.sees_ipv4_header = true;  // no IP header exists, only the agreed word
   caps_.sees_ecn = config.switches.ecn.kind != EcnConfig::Kind::kOff;
   if (config.hosts.drain_rate > Rate()) reader_.emplace(config.hosts.drain_rate);
 }

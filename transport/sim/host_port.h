@@ -50,7 +50,7 @@ class HostPort final : public PacketIo, public EventSink {
     listener_ = &sink;
     listener_what_ = what;
   }
-  // Counts, from now on, the payload that arrives from another process; every packet of it, so
+  // Counts, from now on, the payload that arrives from another process. Every packet counts, so
   // needless retransmissions count again.
   void count_arrivals(uint32_t source) { arrivals_.try_emplace(source, 0); }
   // 0 for a process that is not counted.
@@ -64,7 +64,7 @@ class HostPort final : public PacketIo, public EventSink {
 
   // The fabric's side.
   void arrive(FabricPacket& packet);
-  // A link of the host has sent a packet: send() may go on if that is what it waits for.
+  // A link of the host has sent a packet: send() may go on if it waits for this link.
   void link_is_free(LinkId link);
   void wake();
   size_t waiting() const { return inbox_.count(); }
@@ -93,7 +93,7 @@ class HostPort final : public PacketIo, public EventSink {
   Fabric& fabric_;
   uint32_t process_;  // of the network
   uint32_t host_;
-  uint8_t local_;  // the process among those of its host
+  uint8_t local_;  // index of the process on its host
   Address address_;
   PacketIoCaps caps_;
   uint64_t blocked_sends_ = 0;
@@ -105,7 +105,7 @@ class HostPort final : public PacketIo, public EventSink {
   Bytes inbox_bytes_ = 0;
   std::unordered_map<uint32_t, Bytes> arrivals_;  // payload that has arrived, by counted source
   PacketList lent_;                               // with the reader
-  std::vector<Address> lent_sources_;             // of those
+  std::vector<Address> lent_sources_;             // of the lent packets
   std::optional<SerialClock> reader_;             // of a slow host
   EventLoop::TimerId reader_timer_;
 };

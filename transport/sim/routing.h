@@ -17,7 +17,7 @@ namespace pacecar {
 class Routing {
  public:
   // All equally good links out of `at`, in ascending order; none at the destination itself, and
-  // none at a switch from which there is no way.
+  // none at a switch that has no way to it.
   std::span<const LinkId> next_links(NodeId at, uint32_t destination_host) const {
     if (at == destination_host) return {};
     const Ends& to = ends_[destination_host];

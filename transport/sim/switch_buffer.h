@@ -1,5 +1,5 @@
-// The buffer that the ports of a switch share, and priority flow control (IEEE 802.1Qbb) of what
-// came in by each port. Holds what waits; a packet that is being sent is not in it any more.
+// The buffer that the ports of a switch share, and priority flow control (IEEE 802.1Qbb) of the
+// packets of each ingress port. Holds waiting packets; a packet that is being sent has left it.
 //
 // A data packet beyond its ingress port's threshold, alpha x free, goes into that port's headroom,
 // and so do all that follow until the headroom is empty again; the first one pauses the sender.

@@ -32,7 +32,7 @@ std::optional<double> parse_decimal(std::string_view word, double max);
 // For messages: what cannot be printed becomes '?', and only the beginning is kept.
 std::string shown(std::string_view word);
 
-// kInvalidArgument: "FILE, line 7: what is wrong and what to do".
+// kInvalidArgument: "FILE, line 7: REASON"; the reason says how to mend the line.
 tl::unexpected<Error> bad_line(const std::string& file, size_t line, const std::string& reason);
 
 }  // namespace pacecar

@@ -11,7 +11,7 @@
 namespace pacecar {
 namespace {
 
-// Far beyond what a run can simulate; keeps every count within 32 bits.
+// Far more than a run can simulate; keeps every count within 32 bits.
 constexpr uint64_t kMaxNodes = 1 << 20;
 constexpr uint64_t kMaxCables = 1 << 23;
 
@@ -207,7 +207,7 @@ Result<Topology> make_fat_tree(const FatTreeSpec& spec) {
 
 Result<FatTreeSpec> fat_tree_of_radix(uint32_t radix, uint32_t hosts, uint32_t oversubscription) {
   RETURN_IF_ERROR(check_fields("fat tree", {{"oversubscription", oversubscription}}, {}));
-  // Half of an aggregation switch's ports, and one of `parts` of a leaf's, go up.
+  // Half of an aggregation switch's ports, and one `parts`-th of a leaf switch's ports, go up.
   const uint64_t parts = uint64_t{oversubscription} + 1;
   const uint64_t unit = parts % 2 == 0 ? parts : 2 * parts;
   if (radix == 0 || radix % unit != 0) {

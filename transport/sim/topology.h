@@ -12,7 +12,7 @@ namespace pacecar {
 
 using NodeId = uint32_t;
 
-// One direction of a cable, and the queue in front of it: of cable i, 2i is a to b, 2i + 1 b to a.
+// One direction of a cable, and the queue before it: cable i has 2i (a to b) and 2i + 1 (b to a).
 using LinkId = uint32_t;
 
 // A full-duplex cable; both directions are alike.

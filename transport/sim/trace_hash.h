@@ -1,5 +1,5 @@
-// TraceHash: a running hash over what happened in a fabric. Two runs with equal hashes did the
-// same, in the same order. It detects accidents, not forgery.
+// TraceHash: a running hash over the events in a fabric. Two runs with equal hashes had the same
+// events in the same order. It detects accidents, not forgery.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class TraceHash {
     add(packet.flow_hash ^ detail << 32U);
     add(uint64_t{packet.wire_bytes} << 8U | static_cast<uint64_t>(packet.ecn));
   }
-  // Of a packet's bytes only those that identify queue pair and packet: later ones may be memory
+  // Adds only the bytes of a packet that identify queue pair and packet: later bytes may be memory
   // addresses, which differ from run to run.
   void add_head(std::span<const uint8_t> bytes) {
     constexpr size_t kTransportHeader = 12;

@@ -1,6 +1,6 @@
-// AckSchedule: when each queue pair of a software NIC acknowledges what it has received
-// (AckPolicy). Acknowledgements of packets in order may wait a little, so that one covers several.
-// Bounded by the number of queue pairs. Pure. Thread rule: one owner.
+// AckSchedule: when each queue pair of a software NIC acknowledges received packets (AckPolicy).
+// Acknowledgements of packets in order may wait a little, so that one covers several. Bounded by
+// the number of queue pairs. Pure. Thread rule: one owner.
 #pragma once
 
 #include <algorithm>

@@ -36,8 +36,8 @@ struct LossRecovery {
   // A packet is lost if one that was sent more than this later has arrived. 0: a quarter of the
   // round trip, at least 5 us; max(): losses are not concluded from arrivals.
   Duration reordering;
-  // Not 0: a packet that is not acknowledged for so long is lost, and there are no probes. 0: when
-  // nothing is acknowledged for a while, a probe asks the peer which packets have arrived.
+  // Not 0: a packet not acknowledged for this time is lost, and no probe is sent. 0: when nothing
+  // is acknowledged for a while, a probe asks the peer which packets have arrived.
   Duration packet_timeout;
   Duration initial_timeout = Duration::from_ms(5);  // before a round trip is known
   Duration min_probe = Duration::from_us(200);      // minimum silence before a probe
@@ -71,7 +71,7 @@ struct SoftNicConfig {
   // Peers address memory from a random base on, so only peers that know it can use the memory.
   // False, for simulations: they use the owner's addresses.
   bool random_addresses = true;
-  // Of connections in extended mode. kOff if the packet I/O elides payload (RxPacket::elided).
+  // For connections in extended mode. kOff if the packet I/O elides payload (RxPacket::elided).
   Security security = Security::kOff;
   unsigned packets_per_key_log2 = kPacketsPerKeyLog2;
   // Seed of the key pair, for NICs that act as one; nullopt: random.

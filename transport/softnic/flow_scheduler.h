@@ -24,7 +24,7 @@ class FlowScheduler {
   struct Flow : NicFlow {  // of its queue pairs, the paced ones
     using NicFlow::NicFlow;
     bool sparse = false;   // so slow that each packet requests an acknowledgement
-    bool waiting = false;  // only for the pacer: any lateness is the host's
+    bool waiting = false;  // only for the pacer: the host causes any lateness
     Duration repaid;       // lateness of the host that is caught up gradually
   };
   // What a queue pair has sent in its turn.
@@ -34,7 +34,7 @@ class FlowScheduler {
     Bytes wire = 0;
   };
 
-  // `queue_pairs`, by slot, and `timers` outlive it. The timers of flows follow those of the slots.
+  // `queue_pairs`, by slot, and `timers` outlive it. Timers of flows are numbered after all slots.
   FlowScheduler(const SoftNicConfig& config,
                 const std::vector<std::unique_ptr<QueuePair>>& queue_pairs, TimerWheel& timers);
 

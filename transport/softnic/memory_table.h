@@ -22,7 +22,7 @@ namespace pacecar {
 
 class MemoryTable {
  public:
-  // `random_addresses`: SoftNicConfig's.
+  // `random_addresses`: see SoftNicConfig.
   MemoryTable(uint32_t capacity, RandomSource random, bool random_addresses = true);
 
   // Errors: kInvalidArgument (empty or wrapping range, or half of all addresses and more),

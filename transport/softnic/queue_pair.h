@@ -16,8 +16,8 @@
 namespace pacecar {
 
 // What the NIC calls of a queue pair from its connection on, also when it is halted or broken,
-// whatever its mode. The defaults are those of an end without connection and flow: it has nothing
-// to send, and no timer.
+// whatever its mode. The defaults suit an end without connection and flow: it has nothing to send,
+// and no timer.
 class QueuePairEnd {
  public:
   virtual ~QueuePairEnd() = default;
@@ -59,7 +59,7 @@ class QueuePairEnd {
   virtual void on_broken() {}
   // How the peer has broken it, as the rest of a sentence; null: the status is enough.
   virtual const char* fault() const { return nullptr; }
-  // As StandardNic's.
+  // As StandardNic::set_rights.
   virtual void set_rights(const StandardRights& /*rights*/) {}
   virtual StandardRest take_back() { return {}; }
 };

@@ -21,8 +21,8 @@ struct SendProgress {
   bool rerouting = false;  // a search for a better path is in progress
 };
 
-// Each of so many timeouts in a row doubles the wait. A peer with fewer unanswered probes is not
-// dead, however long it has been silent: this host may have been stopped or overloaded meanwhile.
+// Each of the first kTimeoutsInVain timeouts in a row doubles the wait. With fewer unanswered
+// probes a silent peer is not dead: this host may have been stopped or overloaded meanwhile.
 inline constexpr uint32_t kTimeoutsInVain = 6;
 
 // The part of a peer's silence for which this host is to blame: it noticed a timeout so late that

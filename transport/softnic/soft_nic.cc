@@ -291,7 +291,7 @@ void SoftNic::destroy_queue_pair(QueuePairId id) {
 void SoftNic::reset_queue_pair(QueuePairId id) {
   QueuePair& qp = get(id);
   PACECAR_CHECK(qp.config.service != Service::kConnected);
-  break_queue_pair(id);  // its flow goes on without what it has posted
+  break_queue_pair(id);  // its flow goes on without its posted requests
   core_.detach(qp);
   qp.config.paced = false;
   qp.receives.clear();

@@ -6,8 +6,8 @@
 // with packets and time: on_packets, on_time, poll_transmit, next_deadline. It has no I/O, clock or
 // thread, and allocates nothing once its queue pairs are created.
 //
-// It keeps the slots of queue pairs, memory, timers and completions. What a queue pair does in its
-// mode is its QueuePairEnd's: extended/, rc/, datagram/.
+// It keeps the slots of queue pairs, memory, timers and completions. A QueuePairEnd implements the
+// mode of a queue pair: extended/, rc/, datagram/.
 //
 // Thread rule: one thread at a time.
 #pragma once

@@ -82,7 +82,7 @@ std::vector<std::string> matches(const std::string& pattern) {
   return paths;
 }
 
-// Empty: none, or another user's, as after sudo.
+// Empty: none, or it belongs to another user, as after sudo.
 std::string runtime_folder() {
   const char* const path = std::getenv("XDG_RUNTIME_DIR");
   struct stat information {};

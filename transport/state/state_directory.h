@@ -1,9 +1,9 @@
 // The directory in which the processes of one user serve their state, each on its own UNIX stream
 // socket PID-NUMBER.sock.
 //
-// Trust: the directory belongs to that user, is no symbolic link, and nobody else may enter it. So
-// every process reached through it is that user's, which SO_PEERCRED confirms. Names are looked up
-// in the checked directory, even if its path is replaced.
+// Trust: the directory belongs to that user, is not a symbolic link, and nobody else may enter it.
+// So every process reached through it belongs to that user, which SO_PEERCRED confirms. Names are
+// looked up in the checked directory, even if its path is replaced.
 //
 // Thread rule: any thread.
 #pragma once
@@ -25,8 +25,8 @@ inline constexpr std::string_view kNoStateDirectory = "none";
 
 inline constexpr const char* kSharedFolder = "/tmp";
 
-// The directories in which processes of this user may serve their state; for root, those of all
-// users.
+// The directories in which processes of this user may serve their state; for root, the directories
+// of all users.
 std::vector<std::string> usual_state_directories(const std::string& shared = kSharedFolder);
 
 // The process id in a socket's name; nullopt for any other name.
@@ -34,12 +34,12 @@ std::optional<pid_t> pid_of_socket(std::string_view name);
 
 class StateDirectory {
  public:
-  // Makes it if it is missing. Errors: kPermission (another's, or open to others), kSystem.
+  // Makes it if missing. Errors: kPermission (of another user, or open to others), kSystem.
   static Result<StateDirectory> make(const std::string& path);
-  // The default directory, made if it is missing: pacecar in $XDG_RUNTIME_DIR, if that is this
-  // user's; otherwise pacecar-UID in the shared folder. Errors: as of make().
+  // The default directory, made if it is missing: pacecar in $XDG_RUNTIME_DIR, if this user owns
+  // that; otherwise pacecar-UID in the shared folder. Errors: as make().
   static Result<StateDirectory> make_usual(const std::string& shared = kSharedFolder);
-  // To read from. Errors: kNotFound; kPermission (another's, for all but root; open to others).
+  // To read from. Errors: kNotFound; kPermission (of another user, if not root; open to others).
   static Result<StateDirectory> find(const std::string& path);
 
   struct Listening {

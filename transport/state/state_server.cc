@@ -101,7 +101,7 @@ StateServer::~StateServer() {
 void StateServer::serve() {
   sigset_t all;
   sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the application's
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // the application gets all signals
   pthread_setname_np(pthread_self(), "pacecar-state");
   while (wait_for(listening_.socket.get(), POLLIN, -1)) {
     {

@@ -42,7 +42,7 @@ class CompletionQueue {
   // Completions, at most kBatch; valid until the next call. A failed queue (the device is gone)
   // returns none: see error().
   std::span<const ibv_wc> poll(Instant now);
-  // How late one of these, a successful send, was polled, by its time stamp; 0: unknown.
+  // How late completion `index`, of a successful send, was polled, by its time stamp; 0: unknown.
   Duration lateness(size_t index, Instant now);
   // The device stamps completions, and the stamps make no sense.
   bool distrusts_stamps() const { return clock_.has_value() && !clock_->trusted(); }
@@ -85,7 +85,7 @@ class CompletionQueue {
   std::array<uint64_t, kBatch> stamps_;  // of successful sends
   std::optional<DeviceClock> clock_;     // only with time stamps
   Instant emptied_;                      // when the queue was last found empty
-  Instant emptied_before_;               // likewise, before the last poll
+  Instant emptied_before_;               // the same time, as it was before the last poll
 };
 
 }  // namespace pacecar

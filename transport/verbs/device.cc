@@ -29,7 +29,7 @@ struct Devices {
 Result<Devices> list_devices() {
   int count = 0;
   DeviceList list(ibv_get_device_list(&count));
-  // Without kernel support there is no list; so there is no device.
+  // A kernel without RDMA returns no list; this counts as a list of no devices.
   if (list == nullptr && errno != ENOSYS && errno != ENODEV) {
     return verbs_failed("ibv_get_device_list", errno, "RDMA devices");
   }

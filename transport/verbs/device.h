@@ -30,7 +30,7 @@ struct VerbsPortInfo {
 };
 
 // Every port of every device; devices that cannot be opened are left out. Errors: kUnavailable
-// without the library; kSystem if there is no list.
+// without the library; kSystem if the library returns no list.
 Result<std::vector<VerbsPortInfo>> list_verbs_ports();
 
 // Nominal rate of a port, from its active width and speed as the InfiniBand specification codes

@@ -29,7 +29,7 @@ class DeviceClock {
         std::min<unsigned __int128>(half, static_cast<uint64_t>(Duration::max().ns()))));
   }
 
-  // Of a completion that is polled at `now`; at `emptied` the queue was empty. 0: unknown.
+  // How late a completion is polled at `now`; the queue was last empty at `emptied`. 0: unknown.
   Duration lateness(uint64_t stamp, Instant now, Instant emptied) {
     if (!trusted()) return {};
     const bool anchored = anchored_ != Instant::never() && now - anchored_ < half_period_;
@@ -50,10 +50,10 @@ class DeviceClock {
   bool trusted() const { return nonsense_ < kMostNonsense; }
 
  private:
-  static constexpr uint32_t kNonsense = 64;  // one impossible stamp among so many is tolerated
+  static constexpr uint32_t kNonsense = 64;  // one impossible stamp among this many is tolerated
   static constexpr uint32_t kMostNonsense = 32 * kNonsense;
 
-  // A NIC's clock is wrong by at most 100 ppm (IEEE 802.3), a host's by 500 ppm (NTP): together
+  // A NIC's clock is wrong by at most 100 ppm (IEEE 802.3), a host clock by 500 ppm (NTP): together
   // less than 1/1024.
   static constexpr int64_t kDrift = 1024;
   // A completion may take this much longer than others from the device to our poll.

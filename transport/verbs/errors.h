@@ -1,5 +1,5 @@
-// Error texts for what libibverbs reports: what happened, its likely cause, and the cure. ERRORS.md
-// shows the tables. Pure. Thread rule: any.
+// Texts for errors that libibverbs reports: what happened, its likely cause, and the cure.
+// ERRORS.md shows the tables. Pure. Thread rule: any.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -41,7 +41,7 @@ class FlushPair {
   const OwnPages<uint8_t> byte_;
   MemoryHandle memory_;
   std::optional<Lane> lane_;
-  const uint64_t first_;  // earlier numbers were a failed pair's
+  const uint64_t first_;  // earlier numbers belong to a failed pair
   uint64_t started_;      // the next number
   uint64_t done_;         // all before this number are done
   std::optional<Error> fault_;

@@ -29,7 +29,7 @@ struct GidChoice {
 };
 
 // `entries` are the valid ones of the port; `wanted` is the index that the user has set. On
-// InfiniBand the choice is entry 0, whose prefix is the subnet's, or the wanted one. Errors:
+// InfiniBand the choice is entry 0, which has the subnet's prefix, or the wanted one. Errors:
 // kNotFound, if no entry is usable; kInvalidArgument, if the wanted one is not.
 Result<GidChoice> choose_gid(LinkLayer link, std::span<const GidEntry> entries,
                              std::optional<uint32_t> wanted);

@@ -1,5 +1,5 @@
-// Owning pointers for the objects of libibverbs. An object must not outlive what it was made from:
-// members are declared in that order.
+// Owning pointers for the objects of libibverbs. An object must not outlive the object it was made
+// from: members are declared in that order.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -45,7 +45,7 @@ class HardwareCounters {
     std::error_code ignored;  // no folder: no counters
     for (const auto& file : std::filesystem::directory_iterator(folder_, ignored)) {
       uint64_t value = 0;
-      // "lifespan" is no count: for so long the driver caches the others.
+      // "lifespan" is not a count: it is the time for which the driver caches the counters.
       const std::string name = file.path().filename().string();
       if (name != "lifespan" && std::ifstream(file.path()) >> value) values[name] = value;
     }

@@ -13,7 +13,7 @@
 namespace pacecar {
 namespace {
 
-// Of retry_cnt. Not RC's maximum, 7, which rdma_rxe takes as "forever".
+// The value of retry_cnt. Not the maximum of RC, 7, which rdma_rxe takes as "forever".
 constexpr uint8_t kRetries = 6;
 constexpr uint8_t kForEver = 7;        // of rnr_retry
 constexpr uint8_t kReadDepth = 16;     // most outstanding reads of one end of a lane

@@ -37,7 +37,7 @@ struct LaneEnd {
 
 // Which work requests of a failed lane have been done. The receiver counts writes with immediate.
 // RC keeps order, so its count also covers everything posted before them. The rest is sent again.
-// The counts are of one RC connection; resolve() starts those of the next.
+// The counts are of one RC connection; resolve() starts new counts for the next connection.
 class LaneAccount {
  public:
   explicit LaneAccount(uint32_t capacity) : unresolved_(capacity) {}
@@ -90,7 +90,7 @@ struct Lane {
   std::string failed_because;  // for logs; while it is not up
 };
 
-// Of the device, without lanes.
+// The endpoint of the device, without lanes.
 RcEndpoint endpoint_of(const VerbsDevice& device);
 // Writes of up to this size are inline, where the device allows it.
 constexpr uint32_t kInlineBytes = 64;
@@ -115,7 +115,7 @@ ibv_sge piece_of(const void* memory, size_t length, uint32_t key);
 
 // The largest ack timeout with which all retries together take at most `silence`.
 uint8_t choose_ack_timeout(Duration silence);
-// Of a data lane: a lost last packet is sent again within a second, and only the standby lane
+// For a data lane: a lost last packet is sent again within a second, and only the standby lane
 // bridges a longer outage.
 constexpr Duration kLongestRetries = Duration::from_s(6);
 

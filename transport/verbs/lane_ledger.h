@@ -24,7 +24,7 @@ class LaneLedger {
     bool signaled = false;
   };
   static constexpr uint32_t kSequenceMask = (1U << 24) - 1;
-  // At least one work request per so many bytes is signaled, so that each chunk of data gives a
+  // At least one work request per kSignalBytes is signaled, so that each chunk of data gives a
   // sample of the round trip.
   static constexpr Bytes kSignalBytes = 16 << 10;
 

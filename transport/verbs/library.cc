@@ -84,7 +84,7 @@ struct VerbsLibrary {
 #undef PACECAR_FIND
   }
 
-  // A replacement of the function comes first (LD_PRELOAD), then the library's.
+  // A replacement of the function comes first (LD_PRELOAD), then the function of the library.
   template <typename Function>
   void find(Function& function, const char* name, const char* version) {
     void* found = dlsym(RTLD_DEFAULT, name);

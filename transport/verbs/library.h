@@ -1,6 +1,6 @@
-// libibverbs, loaded at run time: a host without it lacks RDMA NICs only. We define the library's
-// functions under their own names, and call the loaded ones. The data path uses the device's own
-// table of functions in any case. Thread rule: any.
+// libibverbs, loaded at run time: a host without it lacks RDMA NICs only. We define its functions
+// under their own names, and call the loaded ones. The data path uses the device's own table of
+// functions in any case. Thread rule: any.
 #pragma once
 
 #include "transport/base/result.h"

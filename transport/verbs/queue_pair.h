@@ -38,8 +38,8 @@ struct VerbsQueuePair : QueuePairState {
   bool all_lanes_up() const { return std::ranges::all_of(lanes, &Lane::up); }
   // Whether lanes that fail may come back.
   bool recovers() const { return connected() && standby->usable(); }
-  // The lane for the next chunk: of those that are up with the fewest bytes in flight, the first
-  // from `turn` on. One lane is up.
+  // The lane for the next chunk: among the lanes that are up, one with the fewest bytes in flight,
+  // the first from `turn` on. At least one lane must be up.
   size_t next_lane();
 
   size_t lanes_used = 0;

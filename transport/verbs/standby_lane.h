@@ -31,7 +31,7 @@ class StandbyLane {
   }
 
   const RcLane& end() const { return lane_.local; }
-  // Errors: those of connect_lane.
+  // Errors: as connect_lane.
   Result<void> connect(const VerbsDevice& device, const RcEndpoint& remote, const RcLane& end);
   // Whether it is connected and has not failed.
   bool usable() const { return connected_ && !failed_; }

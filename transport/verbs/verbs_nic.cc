@@ -23,7 +23,7 @@ namespace {
 
 // Writes with immediate that may arrive between two polls; more wait at their senders.
 constexpr uint32_t kSharedReceives = 4096;
-// The completion queue, which is locked memory, has room for at least so many queue pairs; one
+// The completion queue, which is locked memory, has room for at least this many queue pairs; one
 // without room is refused.
 constexpr uint32_t kBusyQueuePairs = 1024;
 // Overhead of a packet on the link: Ethernet with preamble and gap (38), IP, UDP (8), BTH (12) and
@@ -33,8 +33,8 @@ constexpr Bytes kInfinibandOverhead = 26;
 constexpr Bytes kIpv4Header = 20;
 constexpr Bytes kIpv6Header = 40;
 // How long the device may take to be done with deregistered memory. On a busy host this thread may
-// not run for so long; so it polls at least this often before it gives up. Whenever it lets others
-// run, they do so for tens of milliseconds: with more turns the device's retries would end first.
+// not run for that time, so it polls at least this often before it gives up. When it lets others
+// run, they run for tens of milliseconds: with more turns the device's retries would end first.
 constexpr auto kDrainLimit = std::chrono::milliseconds(50);
 constexpr int kDrainPolls = 10'000;
 constexpr int kDrainTurn = 500;  // polls before others may run
@@ -314,8 +314,8 @@ void VerbsNic::destroy_queue_pair(QueuePairId id) {
   recovering_.remove(slot);
   const uint32_t reserved = QueuePair::max_completions(qp->config);
   erase(slot);
-  // Polls its remaining completions, so that they are not taken for those of a later queue pair
-  // with the same number.
+  // Polls its remaining completions, so that they are not attributed to a later queue pair with the
+  // same number.
   drain(now_);
   completions_.refill_receives();
   completions_.give_back(reserved);

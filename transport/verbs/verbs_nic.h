@@ -36,10 +36,10 @@ struct VerbsConfig {
   uint32_t control_traffic_class = 184;
   uint32_t pkey_index = 0;
   uint32_t service_level = 0;                     // on InfiniBand
-  Rate line_rate;                                 // 0: the device's
+  Rate line_rate;                                 // 0: the device's rate
   bool without_stamps = false;                    // completions get no time stamps
-  Duration silence_limit = Duration::from_s(36);  // a peer that is silent for so long is dead
-  Address address;                                // this host's, for the bootstrap
+  Duration silence_limit = Duration::from_s(36);  // a peer that is silent for this time is dead
+  Address address;                                // of this host, for the bootstrap
   LogSink log;
 };
 
@@ -47,7 +47,7 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
  public:
   static constexpr Bytes kDefaultChunk = 64 << 10;
 
-  // Errors: those of VerbsDevice::open, and what the device refuses.
+  // Errors: as VerbsDevice::open, and the device's refusals.
   static Result<std::unique_ptr<VerbsNic>> open(const VerbsConfig& config, Instant now);
   ~VerbsNic() override { queue_pairs_.clear(); }  // before the domain
 
@@ -129,7 +129,7 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   void on_received(const ibv_wc& completion);
   void poll_events();
   void on_event(const ibv_async_event& event);
-  // Of the lane with this number at the device.
+  // The lane with this number at the device has failed.
   void on_lane_failed(uint32_t number, std::string_view event);
 
   // --- failed lanes --- Breaks the queue pair if its lanes cannot come back.

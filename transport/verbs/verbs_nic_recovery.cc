@@ -206,7 +206,7 @@ bool VerbsNic::join_lane(QueuePair& qp, Lane& lane) {
   }
   completed_.add(slot_of(qp.id));
   lane.recovery.on_joined();
-  wake(qp);  // the other lanes may take what was put back
+  wake(qp);  // the other lanes may take the requests put back
   return true;
 }
 

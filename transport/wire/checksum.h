@@ -1,5 +1,5 @@
-// The checksum that ends a packet without a tag: CRC-32C (Castagnoli's polynomial, reflected, as
-// iSCSI's, RFC 3720, 12.1), for which processors have an instruction. It is sent with the least
+// The checksum that ends a packet without a tag: CRC-32C (Castagnoli's polynomial, reflected, as in
+// iSCSI, RFC 3720, 12.1), for which processors have an instruction. It is sent with the least
 // significant byte first, as RoCE's ICRC. Unlike the ICRC it covers only the bytes from the BTH on,
 // so addresses and ports may change in the network. Pure functions; any thread.
 #pragma once

@@ -27,13 +27,13 @@ constexpr uint32_t kAckEchoValid = 0x0000'0100;
 constexpr uint32_t kAckEchoMarked = 0x0000'0200;
 constexpr uint32_t kAckUnusedBits = 0x0000'FCFF;
 
-// Of a data header.
+// Offsets in a data header.
 constexpr size_t kPsnAt = 8;
 constexpr size_t kAddressAt = 12;
 constexpr size_t kKeyAt = 20;
 constexpr size_t kTimestampAt = 36;
 
-// Of an acknowledgement: the numbers of bitmap words and of hops.
+// Offsets in an acknowledgement, of the numbers of bitmap words and of hops.
 constexpr size_t kAckWordsAt = 32;
 constexpr size_t kAckHopsAt = 31;
 

@@ -1,11 +1,11 @@
-// The packets of the extended wire mode: shaped like those of RoCE v2, with opcodes that InfiniBand
+// The packets of the extended wire mode: shaped like RoCE v2 packets, with opcodes that InfiniBand
 // reserves for manufacturers. Every data packet carries the remote address of its payload, so
 // packets may arrive in any order. README.md has the layout.
 //
 // A packet ends with a trailer, of one size for all packets of a NIC: a checksum, or a tag that
 // authenticates the sender. Encoders and decoders get the packet without the trailer. Decoders
-// accept any bytes and refuse what no encoder writes: an accepted packet, encoded again, has the
-// same bytes. Queue pair numbers, PSNs and MSNs have 24 bits; encoders write the low 24 bits.
+// accept any bytes and refuse packets that no encoder writes: an accepted packet, encoded again, is
+// the same bytes. Queue pair numbers, PSNs and MSNs have 24 bits; encoders write the low 24 bits.
 //
 // Pure functions; any thread.
 #pragma once
@@ -27,8 +27,8 @@ enum class Opcode : uint8_t {
   kNak = 0xC3,
 };
 
-// The first 8 bytes of every packet, as a word: `bits` are those that all packets have in common
-// (of the opcode and of the BTH's constant fields), and `value` is their value.
+// The first 8 bytes of every packet, as a word: all packets agree in `bits` (of the opcode and of
+// the BTH's constant fields), and `value` is the value of these bits.
 struct Beginning {
   uint64_t bits = 0;
   uint64_t value = 0;
@@ -74,7 +74,7 @@ struct DataHeader {
   bool joined = false;  // other packets follow in the datagram: take_first
   // Belongs to no write, and has any payload: the receiver answers with its size (PathMtu).
   bool question = false;
-  // Not 0: the packet is sent in so many pieces, each with the same PSN, because it is too large
+  // Not 0: the packet is sent in this many pieces, each with the same PSN, because it is too large
   // for its path. This is piece number `piece`, counted from 0.
   uint8_t pieces = 0;
   uint8_t piece = 0;
@@ -126,20 +126,20 @@ inline bool stands_alone(std::span<const uint8_t> data) {
 }
 
 // Takes the first packet, with its trailer of `trailer_bytes`, off a datagram. Other packets may
-// follow a data packet (`joined`) or an acknowledgement; behind those that follow a data packet,
+// follow a data packet (`joined`) or an acknowledgement; behind packets that follow a data packet,
 // the last two bytes of the datagram are their total length. `kind`: the result of classify().
 std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram, PacketKind kind,
                                     size_t trailer_bytes);
 
-// What a receiver has received: all packets before `cumulative`, and beyond it those in the bitmap.
-// The echo (time stamp, PSN, mark, telemetry) is of one packet, the newest.
+// What a receiver has received: all packets before `cumulative`, and the later ones marked in the
+// bitmap. The echo (time stamp, PSN, mark, telemetry) is of one packet, the newest.
 struct AckHeader {
   uint32_t destination_qp = 0;
   uint32_t cumulative = 0;      // the next PSN that the receiver expects
   uint32_t echo_timestamp = 0;  // of the packet that caused this acknowledgement
   uint32_t hold_ns = 0;         // from that packet's arrival to this acknowledgement
   uint32_t received = 0;        // packets accepted so far, without duplicates; wraps
-  uint32_t marked = 0;          // of these, with ECN congestion; wraps
+  uint32_t marked = 0;          // accepted packets with ECN congestion; wraps
   uint32_t echo_psn = 0;        // of that packet
   bool echo_valid = false;      // whether echo_... and hold_ns are meaningful
   bool echo_marked = false;     // that packet had ECN congestion

@@ -52,7 +52,7 @@ uint32_t stored_icrc(std::span<const uint8_t> datagram) {
   return stored;
 }
 
-// --- polynomials over GF(2) modulo the CRC's, the coefficient of x^0 in the highest bit ---
+// --- polynomials over GF(2) modulo the CRC polynomial, coefficient of x^0 in the highest bit ---
 
 constexpr uint32_t kPolynomial = 0xEDB8'8320;
 constexpr uint32_t kOne = 1U << 31;

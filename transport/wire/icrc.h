@@ -16,7 +16,7 @@ namespace pacecar::roce {
 struct Route {
   const Address& source;
   const Address& destination;
-  // Of the IPv4 header: identification, flags and offset as one word.
+  // The IPv4 header's identification, flags and offset as one word.
   uint32_t ipv4_fragment = kIpv4Fragment;
 };
 
@@ -86,7 +86,7 @@ class IdentificationEffects {
   std::array<IdentificationEffect, 16> effects_;
 };
 
-// As verify_icrc, but over IPv4 any identification is accepted in place of the route's.
+// As verify_icrc, but over IPv4 any identification is accepted instead of the one in `route`.
 bool verify_icrc(const Route& route, std::span<const uint8_t> datagram,
                  IdentificationEffects& effects);
 

@@ -57,7 +57,7 @@ struct TxPacket {
   size_t size() const { return header.size() + payload.size() + trailer.size(); }
 };
 
-// One datagram received. The memory is the packet I/O's, valid until its next receive().
+// One datagram received. The packet I/O owns the memory, which is valid until its next receive().
 struct RxPacket {
   std::span<const uint8_t> bytes;
   const Address* source = nullptr;

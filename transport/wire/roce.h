@@ -3,8 +3,8 @@
 // 9.6), and the congestion notification of its annex A17. README.md has the layout. The ICRC that
 // ends them is in icrc.h.
 //
-// Decoders accept any bytes and report what is wrong with them. Queue pair numbers, PSNs and MSNs
-// have 24 bits; encoders write the low 24 bits.
+// Decoders accept any bytes and report errors in them. Queue pair numbers, PSNs and MSNs have 24
+// bits; encoders write the low 24 bits.
 //
 // Pure functions; any thread.
 #pragma once
@@ -167,7 +167,7 @@ struct Packet {
   uint64_t compare = 0;          // of a compare-and-swap
   uint64_t original = 0;         // of an atomic's acknowledgement: the value before the operation
   uint32_t queue_key = 0;        // of a datagram
-  uint32_t source_qp = 0;        // likewise
+  uint32_t source_qp = 0;        // of a datagram
   std::span<const uint8_t> payload;  // without padding
 };
 

@@ -63,7 +63,7 @@ def usage(text):
 
 
 def exit_with(main):
-    """Exits with what main() returns. SIGTERM ends the program as SIGINT does."""
+    """Exits with the code that main() returns. SIGTERM ends the program as SIGINT does."""
     signal.signal(signal.SIGTERM, interrupt)
     try:
         sys.exit(main())

@@ -29,8 +29,8 @@ def free_port():
 
 
 def exchange(link, server, client, seconds, tcp_port):
-    """Starts `server`, runs `client` when it listens on that port, and returns the client's
-    standard output.
+    """Starts `server`, runs `client` when the server listens on `tcp_port`, and returns the
+    standard output of the client.
     """
     environment = {**os.environ, "PACECAR_NICS": link.nic}
     with contextlib.ExitStack() as stack:
@@ -153,7 +153,7 @@ class Process:
         for family in ("tcp", "tcp6"):
             try:
                 table = pathlib.Path(f"/proc/{self._process.pid}/net/{family}").read_text("ascii")
-            except OSError:  # it has ended, or there is no IPv6
+            except OSError:  # it has ended, or the host lacks IPv6
                 continue
             for line in table.splitlines()[1:]:
                 _, local, _, state, *_ = line.split()
@@ -185,7 +185,7 @@ def read_all(file):
 
 
 def write_whole(file, text):
-    """Writes the file under another name first, so that nobody reads a part of it."""
+    """Writes the file under another name first, so that nobody reads an unfinished file."""
     unfinished = file.with_name(file.name + ".unfinished")
     unfinished.write_text(text, "utf-8")
     unfinished.replace(file)

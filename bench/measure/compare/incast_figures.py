@@ -11,7 +11,7 @@ import math
 REACHED = 0.9           # the share of a new rate at which the senders have found it
 SETTLE_SPAN_S = 0.03    # over which the rate behind the queue is computed
 QUEUE_SPAN_S = 0.02     # the median of the samples in it decides whether the queue is back
-LEAST_USUAL_PACKETS = 2  # the usual queue counts as at least so many
+LEAST_USUAL_PACKETS = 2  # the usual queue counts as at least that many packets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Traffic:
     payload_share: float  # of the bytes on the link, when all packets are full
     retransmitted: int
     neighbour_gbps: float | None = None
-    # Of a link whose rate changes: [(seconds, bits/s from then on)], the first at begin_s.
+    # For a link whose rate changes: [(seconds, bits/s from then on)], the first at begin_s.
     rates: list = dataclasses.field(default_factory=list)
 
 
@@ -59,7 +59,7 @@ def jain(rates):
 
 
 def queue(samples, begin_s, end_s, rate_bps=None):
-    """Of samples within the window. `rate_bps`: of the link; None: there is no one rate."""
+    """Figures of the samples within the window. `rate_bps`: of the link; None: it varies."""
     within = [one for one in samples if begin_s <= one.at_s < end_s]
     if not within:
         return {}
@@ -75,15 +75,15 @@ def queue(samples, begin_s, end_s, rate_bps=None):
 
 
 def percentile(values, percent):
-    """The least value that at least so many percent do not exceed."""
+    """The least value that at least `percent` percent of the values do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)]
 
 
 def recovery(samples, traffic, shape):
-    """Times from each change of the rate, in ms, and the longest of all changes: until what leaves
-    the queue has the new rate (settle), and until the queue is back for good (drain). What never
-    happens counts as the whole time until the next change."""
+    """Times in ms from each change of the rate, maximum over all changes: until packets leave the
+    queue at the new rate (settle), and until the queue stays at its usual size (drain). An event
+    that never happens counts as the whole time until the next change."""
     if not traffic.rates:
         return {}
     changes = traffic.rates[1:]

@@ -152,7 +152,7 @@ struct Stream {
 };
 
 void write_handle(const Handle& handle, const std::string& path) {
-  // Renamed when it is complete, so that a reader never finds a part of it.
+  // Renamed when it is complete, so that a reader never finds an incomplete file.
   const std::string unfinished = path + ".unfinished";
   must(cli::write_text(unfinished,
                        {reinterpret_cast<const char*>(handle.bytes.data()), Handle::kBytes}));

@@ -16,8 +16,8 @@ RTM_GETQDISC, NLM_F_REQUEST, NLM_F_ECHO = 38, 1, 8
 TC_H_ROOT = 0xFFFFFFFF
 TCA_STATS = 3
 
-# Of a queue at a time (CLOCK_MONOTONIC): bytes in it, bytes that have left it so far, packets that
-# it has dropped so far.
+# The state of a queue at `at_s` (CLOCK_MONOTONIC): bytes in it, bytes that have left it so far,
+# packets that it has dropped so far.
 Sample = collections.namedtuple("Sample", ["at_s", "bytes", "sent_bytes", "drops"])
 
 

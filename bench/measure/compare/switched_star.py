@@ -32,7 +32,7 @@ def switched_star(shape, program):
         made = SwitchedStar(shape, pathlib.Path(folder, "queue.csv"))
         stack.enter_context(namespaces.made(made.namespaces, ("ip", "tc")))
         made.join(shape.mtu_bytes)
-        # Above the hosts' priority: a late switch delays all of them.
+        # Above the hosts' priority: a late switch delays every host.
         switch = started(stack, ("nice", "-n", "-10", *namespaces.prefix(made.hub)),
                          [program, "switch", *flags_of(made)], os.environ)
         try:
@@ -61,7 +61,7 @@ class SwitchedStar(star.Star):
 
     @contextlib.contextmanager
     def watched_queue(self):
-        """The switch samples its queue; its log has no drops, but what is sent again shows them."""
+        """The switch samples its queue. Its log has no drops; retransmissions show them."""
         begin = self.log.stat().st_size
         seen = types.SimpleNamespace(samples=[])
         yield seen

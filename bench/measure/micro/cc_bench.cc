@@ -134,7 +134,7 @@ class BusyReceiver {
   size_t grants_ = 0;
 };
 
-// `step(receiver, i)` of a receiver with so many active senders, and the grants that follow.
+// `step(receiver, i)` of a receiver with `active` senders, and the grants that follow.
 template <typename Step>
 void pace(benchmark::State& state, uint32_t active, Step step) {
   BusyReceiver busy(active);

@@ -26,7 +26,7 @@ COPIES = re.compile(r"^ *([\d,]+) .*:\S*(?:memcpy|memmove|copy_by_avx2|ordered_c
 
 
 def count(command_line: list[str], counted_function: str) -> tuple[int, int]:
-    """Instructions while the program moves its packets, and those of them in COPIES."""
+    """Instructions while the program moves its packets, and the part of them in COPIES."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out"]
         command += ["--collect-atstart=no", f"--toggle-collect={counted_function}"]

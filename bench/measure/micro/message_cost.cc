@@ -1,5 +1,5 @@
-// message_cost MESSAGES BYTES: two contexts of this process send each other so many messages of
-// this size in turn, over UDP sockets and the loopback interface, with the defaults. For
+// message_cost MESSAGES BYTES: two contexts of this process send each other MESSAGES messages of
+// BYTES bytes in turn, over UDP sockets and the loopback interface, with the defaults. For
 // instruction_counts.py, which counts one of the functions below: instructions in user space. One
 // thread calls both ends, so a message lies in the receiver's socket before it is tested.
 #include <cstdio>
@@ -44,7 +44,7 @@ void connect(End& from, End& to) {
   }
 }
 
-// instruction_counts.py counts one of these, or `exchange`.
+// instruction_counts.py counts the instructions of one of the next functions, or of `exchange`.
 [[gnu::noinline]] void post_receive(End& end) {
   const ReceiveBuffer buffer{end.bytes.data(), end.bytes.size(), 0, end.memory};
   end.receive = must(end.receiver->irecv({&buffer, 1}));

@@ -84,7 +84,7 @@ struct NicEnd {
     const auto address = peer.nic.queue_pair_address(peer.queue_pair);
     return nic.connect_queue_pair(queue_pair, address.view()).has_value();
   }
-  // A write of our whole memory into the peer's.
+  // A write of our whole memory into the peer's memory.
   WorkRequest write_to(const NicEnd& peer) const {
     return {.local = memory.data(),
             .remote = peer.region.remote_address,

@@ -1,4 +1,4 @@
-// packet_cost PACKETS [off|auth|encrypt]: moves so many packets of 4 KiB between two software NICs
+// packet_cost PACKETS [off|auth|encrypt]: moves PACKETS packets of 4 KiB between two software NICs
 // joined in memory. Alone, payloads are lengths only, for instruction_counts.py. With a security
 // they are copied, and the time of a packet, of both NICs together, is printed.
 #include <algorithm>

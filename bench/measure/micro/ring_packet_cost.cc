@@ -39,7 +39,7 @@ class RingWire final : public Wire {
 
  private:
   static std::unique_ptr<PacketIo> open_end(const std::string& name) {
-    constexpr Bytes kHeaders = 128;  // room for all of them
+    constexpr Bytes kHeaders = 128;  // room for all headers of a packet
     DpdkDevice device{.name = "net_ring_" + name};
     device.mtu = kCostMtu + kHeaders;
     return must(open_dpdk({.device = device}, LogSink())).io;

@@ -1,4 +1,4 @@
-// udp_datagram_cost DATAGRAMS: moves so many joined datagrams of 56 KiB between two software NICs
+// udp_datagram_cost DATAGRAMS: moves that many joined datagrams of 56 KiB between two software NICs
 // over UDP sockets. For instruction_counts.py, which counts the instructions in user space that
 // receiving a datagram takes.
 #include "bench/measure/micro/nic_pair.h"

@@ -26,7 +26,7 @@ ARMS = {
 @dataclasses.dataclass(frozen=True)
 class Place:
     interface: str
-    # Of each rank, by its address; empty: all ranks run on this host.
+    # The namespace of each rank, by the rank's address; empty: all ranks run on this host.
     namespaces: dict = dataclasses.field(default_factory=dict)
 
 

@@ -8,7 +8,7 @@
 
 namespace pacecar::nccl::cpu {
 
-// At least one `unit`; a multiple of it.
+// `bytes` rounded up to a multiple of `unit`; at least one `unit`.
 constexpr size_t rounded(size_t bytes, size_t unit) {
   return ((bytes == 0 ? 1 : bytes) + unit - 1) / unit * unit;
 }

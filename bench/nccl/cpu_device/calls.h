@@ -18,7 +18,7 @@
 
 namespace pacecar::nccl::cpu {
 
-// Of cudaError_t and CUresult, which have the same numbers.
+// Values of cudaError_t and CUresult, which have the same numbers.
 enum Status : int {
   kSuccess = 0,
   kInvalidValue = 1,

@@ -1,4 +1,4 @@
-// Devices, contexts, and what is not there.
+// Devices, contexts, and features that the GPUs lack.
 #include <dlfcn.h>
 
 #include <cstdio>

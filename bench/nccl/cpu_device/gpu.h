@@ -47,7 +47,7 @@ class Stream {
   uint64_t graph_id_ = 0;  // of the last graph that captured this stream
   bool destroyed_ = false;
   std::deque<Entry> entries_;          // the first is running
-  std::atomic<size_t> unfinished_{0};  // = entries_.size(), for those who poll
+  std::atomic<size_t> unfinished_{0};  // = entries_.size(), for pollers without the mutex
 };
 
 class Gpu {
@@ -58,10 +58,10 @@ class Gpu {
   int number() const { return number_; }
   Stream& default_stream() { return default_stream_; }
   Stream& create_stream(bool blocking);
-  // What was enqueued still runs.
+  // Enqueued commands still run.
   void destroy(Stream& stream);
 
-  // Of a stream that is captured: every launch of the graph runs a copy of `command`.
+  // If the stream is captured, every launch of the graph runs a copy of `command`.
   void enqueue(Stream& stream, Command command);
   void enqueue_made(Stream& stream, CommandMaker make);
   static bool idle(const Stream& stream) { return stream.unfinished_.load() == 0; }
@@ -88,14 +88,14 @@ class Gpu {
 // Copies are the same event, which lives as long as graphs need it.
 class Event {
  public:
-  // The event now means what `stream` holds. Of a stream that is captured: only for streams that
-  // are held by it, which are then captured too.
+  // The event now means the present end of `stream`. If `stream` is captured, the event only serves
+  // streams that it holds, which are then captured too.
   void record(Stream& stream) const;
-  // `stream` waits for what the event means now; captured: for what it means at each launch.
+  // `stream` waits for the event's present point; if captured, for its point at each launch.
   void hold(Stream& stream) const;
-  // The event means from now on what is before the returned command.
+  // From now on the event means the point at which the returned command runs.
   Command next_point() const;
-  // Holds up what is behind it, until what the event means now is reached.
+  // A command that holds up its stream until the event's present point is reached.
   Command held() const;
   bool reached() const { return latest()->reached.load(); }
   void wait() const { latest()->reached.wait(false); }

@@ -17,7 +17,7 @@ namespace pacecar::nccl::cpu {
 
 class Graph {
  public:
-  // Captures from now on what `origin` gets.
+  // From now on captures the commands that `origin` gets.
   static Graph* begin(Stream& origin);
   // The graph of this id while it captures; nullptr before and after, and of the id 0.
   static Graph* capturing(uint64_t id);
@@ -25,7 +25,7 @@ class Graph {
 
   uint64_t id() const { return id_; }
   void add(CommandMaker make) { makers_.push_back(std::move(make)); }
-  // Keeps the object for as long as the graph, its copies and what they have launched need it.
+  // Keeps the object for as long as the graph, its copies and their launches need it.
   void retain(std::shared_ptr<void> object) { objects_.push_back(std::move(object)); }
   void launch(Stream& stream) const;
 

@@ -65,7 +65,7 @@ CPU_DEVICE_EXPORT int cudaStreamGetCaptureInfo_v3(void* stream, int* status, uns
   return cudaStreamGetCaptureInfo_v2(stream, status, id, graph, dependencies, count);
 }
 
-// --- nodes; what they depend on was captured before them ---
+// --- nodes; their dependencies were captured before them ---
 
 CPU_DEVICE_EXPORT int cudaGraphAddEventRecordNode(void**, void* graph, const void*, size_t,
                                                   void* event) {

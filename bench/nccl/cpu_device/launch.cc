@@ -68,7 +68,7 @@ CPU_DEVICE_EXPORT int cudaGetFuncBySymbol(void** function, const void* stub) {
   return *function != nullptr ? kSuccess : kInvalidHandle;
 }
 
-// Of a program's own kernel: NCCL launches by cuLaunchKernelEx.
+// Refuses a program's own kernel; NCCL launches by cuLaunchKernelEx.
 CPU_DEVICE_EXPORT int cudaLaunchKernel(const void* stub) {
   const KernelSymbol* const kernel = kernel_at(stub);
   return not_played(kernel != nullptr ? kernel->name.c_str() : "of this program");
@@ -82,7 +82,7 @@ CPU_DEVICE_EXPORT int cuLaunchKernelEx(const void* configuration, void* function
   void* stream = nullptr;
   std::memcpy(&blocks, config, sizeof(blocks));
   std::memcpy(&stream, config + 32, sizeof(stream));
-  // `extra`: pairs of what follows and where it is.
+  // `extra`: pairs of a kind and an address.
   constexpr uintptr_t kEnd = 0;
   constexpr uintptr_t kBuffer = 1;
   const char* arguments = nullptr;
@@ -114,7 +114,7 @@ CPU_DEVICE_EXPORT int cuLaunchKernelEx(const void* configuration, void* function
   return kSuccess;
 }
 
-// --- what is linked into NCCL (linked.py) ---
+// --- called by code that linked.py links into NCCL ---
 
 // When the library is loaded.
 CPU_DEVICE_EXPORT const void* cpu_device_add_nccl(int version, const int* function_rows) {

@@ -55,7 +55,7 @@ class Memory {
   bool unreserve(const void* begin, size_t bytes);
   // Puts memory at reserved addresses. Nobody may touch it before protect().
   bool map(void* begin, size_t bytes, size_t offset, std::shared_ptr<PhysicalMemory> memory);
-  // Of all mappings in the range: PROT_* of mmap.
+  // Sets PROT_* of mmap for all mappings in the range.
   bool protect(void* begin, size_t bytes, int protection);
   bool unmap(void* begin, size_t bytes);
 
@@ -68,7 +68,7 @@ class Memory {
   }
 
  private:
-  // Of addresses; pages come when written.
+  // Address space only; pages come when written.
   static constexpr size_t kAddressBytes = size_t{512} << 30;
   static constexpr size_t kMostBytes = size_t{64} << 30;  // of one piece
 

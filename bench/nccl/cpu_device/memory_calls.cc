@@ -28,7 +28,7 @@ bool pointer_attribute(void* to, int which, const void* pointer) {
   switch (which) {
     case 1:  // context
       return set(&Gpu::get(found->device));
-    case 2:  // 1 host memory, 2 a GPU's
+    case 2:  // 1 host memory, 2 GPU memory
       return set(found->kind == MemoryKind::kHost ? 1U : 2U);
     case 3:  // pointers of the device, and of the host
       return set(pointer);
@@ -145,7 +145,7 @@ CPU_DEVICE_EXPORT int cudaPointerGetAttributes(void* attributes, const void* poi
 CPU_DEVICE_NOTHING_TO_DO(cuPointerSetAttribute)
 CPU_DEVICE_NOTHING_TO_DO(cuFlushGPUDirectRDMAWrites)  // what NICs write is in memory at once
 
-// Of ordinary host memory, everything is read or written before it returns.
+// A copy from or to ordinary host memory reads or writes that memory before it returns.
 CPU_DEVICE_EXPORT int cudaMemcpyAsync(void* to, const void* from, size_t bytes, int, void* stream) {
   Stream& when = stream_of(stream);
   if (!known(from)) {

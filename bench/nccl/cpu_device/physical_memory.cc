@@ -10,7 +10,7 @@
 namespace pacecar::nccl::cpu {
 namespace {
 
-// Behind the memory, in its file: by this other processes know what it is.
+// Lies behind the memory in its file: other processes recognize the memory by it.
 struct Label {
   uint64_t magic = 0x7061636563617267;
   PhysicalProperties properties;

@@ -94,8 +94,8 @@ def may_open_raw():
 
 
 def environment(arm, rank, plugin, log, interface="lo"):
-    """Environment variables of a rank, in addition to the caller's. NCCL's log goes to `log`, and
-    without it to standard output. Without `interface` NCCL chooses one."""
+    """Environment variables that a rank gets in addition to the inherited ones. NCCL's log goes to
+    `log`, or else to standard output. Without `interface` NCCL chooses one."""
     result = {**ALONE, "NCCL_HOSTID": f"pacecar-rank-{rank}", "NCCL_NET": arm.network,
               "CPU_GPU_BUS": str(rank % 192 + 1),  # without a GPU: each rank has its own
               "NCCL_NET_PLUGIN": "none"}

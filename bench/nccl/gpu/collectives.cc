@@ -3,8 +3,8 @@
 //   collectives NCCL RANK RANKS GPU ID_FILE OPERATIONS BYTES:ITERATIONS,... REPETITIONS [SECONDS]
 // NCCL is the library's file. `bench/nccl/run` starts this program and reads its output: a line of
 // JSON per operation and size, with the seconds of one operation in each repetition and the seconds
-// of processor time that one took. With SECONDS every operation and size is measured again and
-// again for so long, and the exit code is 1 when an element is wrong: nobody may read the output.
+// of processor time that one took. With SECONDS all operations and sizes are measured again and
+// again for that time, and the exit code is 1 when an element is wrong: nobody may read the output.
 // One thread.
 #include <algorithm>
 #include <array>
@@ -223,7 +223,7 @@ const Operation* operation_called(const std::string& name) {
 
 constexpr int kLeastArguments = 9;
 
-// `bench/nccl/run` has checked the values; those of a call by hand may throw.
+// `bench/nccl/run` has checked the values; in a call by hand, a wrong value may throw.
 Options parse(int argc, char** argv) {
   Options options{.rank = std::stoi(argv[2]),
                   .ranks = std::stoi(argv[3]),
@@ -253,7 +253,7 @@ Options options_or_end(int argc, char** argv) {
       Options options = parse(argc, argv);
       if (sound(options)) return options;
     }
-  } catch (const std::exception&) {  // a value that is no number
+  } catch (const std::exception&) {  // a value that is not a number
   }
   end_with("this program is one rank of a job: bench/nccl/run starts it");
 }
@@ -394,7 +394,7 @@ class Rank {
     }
   }
 
-  // Of all threads of this rank.
+  // The processor time of all threads of this rank.
   static double processor_seconds() {
     timespec used{};
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);

@@ -44,7 +44,7 @@ def arm_list(text):
 
 
 def finish(main):
-    """Runs `main` and exits with what it returns."""
+    """Runs `main` and exits with the code that it returns."""
     exit_with(lambda: status_of(main))
 
 

@@ -29,7 +29,7 @@ class DeviceBuffer {
 
   float* data() const { return data_; }
   size_t elements() const { return elements_; }
-  // Sets every byte to 0xff, which is no value that a rank sends.
+  // Sets every byte to 0xff: no rank sends that value.
   void poison();
 
  private:

@@ -118,7 +118,7 @@ def processor_median(rows):
 
 
 def mean_ratio(logarithms):
-    """The geometric mean, and Student's 95% interval of it."""
+    """The geometric mean, with the 95% interval by Student's distribution."""
     n, mean = len(logarithms), statistics.mean(logarithms)
     if n == 1:
         return {"n": n, "ratio": math.exp(mean)}

@@ -76,7 +76,7 @@ class Setting:
 def run_arm(arm, ranks, argv, setting):
     """Runs `argv(rank, folder)` as each rank and returns their standard outputs.
 
-    Failed when one fails, they do not end, or NCCL's log shows another network than the arm's.
+    Raises Failed when a rank fails or does not end, or NCCL's log shows another network than `arm`.
     """
     with tempfile.TemporaryDirectory(dir=setting.folder) as name:
         place = pathlib.Path(name)

@@ -17,13 +17,13 @@ enum class FrameKind : uint8_t {
   kOffer,        // rendezvous: a message of `length` bytes, sent after a clear-to-send; if kDirect
                  // is set, the segments to read it from follow
   kWrite,        // an eager write to the memory with key `tag`: its bytes follow
-  kWriteOffer,   // likewise: a write of `length` bytes
+  kWriteOffer,   // rendezvous: as kOffer, for a write of `length` bytes
   kRead,         // a read request; a large one is followed by the segments to put into
   kAtomic,       // an atomic request: its operands follow
   kClearToSend,  // reply to an offer: the segments to put into follow, `length` bytes in all
   kPlaced,       // all puts after a clear-to-send are done; `id`: the receiver's operation
-  kDone,         // reply to request `id`; `data`: a Status; what was read follows: the bytes or,
-                 // of a kDirect request, the segments to read them from while the word at
+  kDone,         // reply to request `id`; `data`: a Status; the bytes read follow or, if the
+                 // request was kDirect, the segments to read them from while the word at
                  // `address` is `tag` (no segments: ask without kDirect)
   kWake,         // nothing: to a receiver that sleeps, whose frames are in shared memory
   kBye,          // the last frame: the endpoint is closed
@@ -35,9 +35,9 @@ inline constexpr uint8_t kHasData = 2;
 inline constexpr uint8_t kWantsDone = 4;  // of a message: the sender waits for a kDone
 inline constexpr uint8_t kFetches = 8;    // of an atomic: the old values are returned
 inline constexpr uint8_t kCompares = 16;  // of an atomic: comparands follow the operands
-// Of an offer: the receiver may read the bytes from the sender's memory (same_host.h), or reply
-// with a clear-to-send. Of a read: its sender can read the receiver's memory, if told where. Of a
-// kHello: likewise in general.
+// In an offer: the receiver may read the bytes from the sender's memory (same_host.h), or reply
+// with a clear-to-send. In a read: its sender can read the receiver's memory, given the segments.
+// In a kHello: its sender can read the receiver's memory.
 inline constexpr uint8_t kDirect = 32;
 inline constexpr uint8_t kRepeated = 64;  // of a read: it was replied to, and counted, before
 
@@ -52,7 +52,7 @@ struct Frame {
   FrameKind kind = FrameKind::kMessage;
   uint8_t flags = 0;
   uint8_t operation = 0;  // of an atomic
-  uint8_t datatype = 0;   // likewise
+  uint8_t datatype = 0;   // of an atomic
   uint32_t payload = 0;   // bytes that follow
   uint64_t tag = 0;       // of a tagged message; the key of remote memory
   uint64_t data = 0;      // remote CQ data; a Status
@@ -65,9 +65,9 @@ static_assert(sizeof(Frame) == 48 && std::is_trivially_copyable_v<Frame>);
 // As in the greeting: by it a peer identifies its connections and its process.
 using Token = std::array<uint64_t, 2>;
 
-// Memory of the frame's sender into which its receiver may put: remote address, length, rkey. Of a
-// kDirect offer, and of the reply to a kDirect read: memory to read, by its address in the sender's
-// process; without a key.
+// Memory of the frame's sender into which its receiver may put: remote address, length, rkey. In a
+// kDirect offer, and in the reply to a kDirect read: memory to read, by its address in the process
+// of the sender; without a key.
 struct RemoteSegment {
   uint64_t address = 0;
   uint64_t length = 0;
@@ -76,9 +76,9 @@ struct RemoteSegment {
 static_assert(sizeof(RemoteSegment) == 24 && std::is_trivially_copyable_v<RemoteSegment>);
 
 inline constexpr size_t kMaxSegments = 4;
-// Largest eager payload: copying so much twice takes as long as the rendezvous' round trip.
+// Largest eager payload: copying it twice takes as long as the round trip of a rendezvous.
 inline constexpr size_t kEagerBytes = 524288;
-// Likewise where the receiver reads the sender's memory: measured.
+// Largest eager payload where the receiver can read the sender's memory: measured.
 inline constexpr size_t kDirectEagerBytes = 131072;
 // Most bytes of operands, of comparands or of results in one atomic.
 inline constexpr size_t kAtomicBytes = 8192;

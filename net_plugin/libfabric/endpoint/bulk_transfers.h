@@ -1,5 +1,5 @@
-// Moves the bytes of large operations. Those that a peer offers, or that our large read asks for,
-// are read from its memory where that is possible; else a clear-to-send lets it put them. Those
+// Moves the bytes of large operations. Bytes that a peer offers, or that our large read asks for,
+// are read from its memory where that is possible; else a clear-to-send lets it put them. Bytes
 // that we offer, or that its large read asks for, we put. Thread rule: with the domain's lock held.
 #pragma once
 

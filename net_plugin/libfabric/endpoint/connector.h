@@ -19,7 +19,7 @@ class Connector {
   // Listens at this address. Returns 0 or a negative fi_errno.
   int open(const Address& wanted);
   bool is_open() const { return bootstrap_ != nullptr; }
-  // Of the endpoint: where peers call it. Requires is_open().
+  // The address of the endpoint, which peers call. Requires is_open().
   const Address& name() const { return name_; }
 
   // Unless the peer is connected, or is being connected.

@@ -10,12 +10,12 @@ namespace {
 
 // How long closing an endpoint waits for its frames and puts to be sent.
 constexpr Duration kFlushTimeout = Duration::from_ms(1000);
-// From the loss of a peer until it is failed: time to receive what it sent before.
+// From the loss of a peer until it is failed: time to receive its earlier frames.
 constexpr Duration kDrainTime = Duration::from_ms(500);
 // A turn takes 50 ns, and 1 us with a poll of the NIC. So while frames come through shared memory,
 // only every 32nd turn polls the NIC,
 constexpr uint32_t kTurnsWithoutNic = 32;
-// until none has come through it for so many turns.
+// until no frame has come through it for this many turns.
 constexpr uint32_t kSharedTurns = 1024;
 
 }  // namespace
@@ -286,7 +286,7 @@ void Endpoint::fail_lost_peers() {
     const bool waits =
         (state_.completions.receive().full() || receiver_.is_full()) && peer.has_unread_frames();
     if (!waits) peer.failure->lasted = peer.failure->lasted + turn;
-    // What it has sent on its other connections may still arrive.
+    // Frames on its other connections may still arrive.
     const bool complete = peer.has_closed() && !state_.operations.outstanding_with(peer);
     if (peer.is_lost() || complete || peer.failure->lasted > kDrainTime) {
       fail_peer(peer, Failure(*peer.failure));

@@ -52,7 +52,7 @@ struct OperationRequest {
   void* context = nullptr;
   uint64_t flags = 0;
   Local comparands;  // of an atomic
-  Local results;     // likewise
+  Local results;     // of an atomic
 };
 
 // The completion of an operation, reported when it has succeeded or failed.
@@ -70,8 +70,8 @@ struct Operation {
     kWrite,
     kRead,
     kAtomic,
-    kReceive,     // a receive of what was offered, until all bytes are there
-    kServeWrite,  // as target: a peer's write, likewise
+    kReceive,     // a receive of an offered message, until all its bytes are there
+    kServeWrite,  // as target: a peer's offered write, until all its bytes are there
     kServeRead,   // as target: a peer's large read, which we serve by puts
   };
   Kind kind = Kind::kOffer;

@@ -50,7 +50,7 @@ Operation* Operations::find(uint64_t number, const Peer& peer) {
   return found != nullptr && found->peer == &peer ? found : nullptr;
 }
 
-// Of the region in the piece's descriptor, if that covers it; else made for this operation.
+// The registration of the descriptor's region, if that covers the piece; else a new one.
 Result<const Memory*> Operations::memory_for(Operation& operation, size_t piece, size_t nic) {
   const Piece& at = operation.local.pieces[piece];
   MemoryRegion* const region = operation.local.regions[piece];

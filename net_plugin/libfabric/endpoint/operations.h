@@ -1,5 +1,5 @@
-// An endpoint's outstanding operations: those that it has initiated, receives of offered messages,
-// those that it serves; and their memory. Thread rule: with the domain's lock held.
+// An endpoint's outstanding operations and their memory: its own operations, receives of offered
+// messages, and operations of peers that it serves. Thread rule: with the domain's lock held.
 #pragma once
 
 #include "net_plugin/libfabric/core/operation_table.h"

@@ -24,9 +24,9 @@ struct IncomingStream {
 // That a peer is lost, until the endpoint fails it (Endpoint::fail_lost_peers).
 struct Failure {
   enum class When : uint8_t {
-    kDrained,   // when what it sent before is received
-    kSendsNow,  // likewise, but sends to it fail at once
-    kClosed,    // likewise; it has closed its endpoint, which is nothing to warn of
+    kDrained,   // when its earlier frames are received
+    kSendsNow,  // as kDrained, but sends to it fail at once
+    kClosed,    // as kSendsNow, without a warning: it has closed its endpoint
     kNow,       // at the end of the turn
   };
   When when = When::kDrained;
@@ -57,7 +57,7 @@ struct Peer {
   std::unique_ptr<PutBox> puts;                    // opened for the first put
   std::deque<PendingCompletion> held_completions;  // until the connection is open
   std::deque<uint64_t> queued_puts;   // operations whose puts wait for the connection or room
-  std::deque<uint64_t> queued_reads;  // read requests, likewise
+  std::deque<uint64_t> queued_reads;  // reads that wait for room or for its connection to us
   std::deque<uint64_t> direct_reads;  // operations that read its memory
   uint64_t reading = 0;               // bytes of eager reads that it has not replied to
   uint32_t serving = 0;               // outstanding kServeRead and kServeWrite for it

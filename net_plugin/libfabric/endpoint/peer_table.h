@@ -45,7 +45,7 @@ class PeerTable {
 
  private:
   static constexpr size_t kMaxUnprovenOfHost = 1024;  // peers of one host: see admits()
-  static constexpr size_t kMaxUnproven = 4096;        // likewise, of all hosts
+  static constexpr size_t kMaxUnproven = 4096;        // peers of all hosts
 
   Peer disconnected() const;
   bool is_unproven(const Peer& peer) const;

@@ -43,7 +43,7 @@ PendingCompletion Receiver::completion_of(const Frame& frame, const Receive& rec
   return pending;
 }
 
-// Takes a matched receive. Of a buffer for several messages (FI_MULTI_RECV): the part for this one.
+// Takes a matched receive; from a buffer for several messages (FI_MULTI_RECV), one message's part.
 Receive Receiver::take_receive(Messages& messages, Messages::Receives::iterator at,
                                uint64_t length) {
   Receive& posted = at->receive;

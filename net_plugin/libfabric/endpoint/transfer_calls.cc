@@ -1,6 +1,6 @@
 // fi_send, fi_recv, fi_tsend, fi_trecv, fi_write, fi_read and their variants. Their arguments
-// differ only in what follows the peer's address: nothing, a tag, or a remote address and its key.
-// Likewise fi_atomic and its variants: they differ in the memory that follows the operands'.
+// differ only behind the peer's address: nothing, a tag, or a remote address and its key. The
+// arguments of fi_atomic and its variants differ only in the buffers behind the operands.
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
@@ -110,7 +110,7 @@ struct Receives {
   }
 };
 
-// Likewise for sends, writes and reads: `Place` follows the peer.
+// The variants of a send, a write or a read: `Place` follows the peer.
 template <FrameKind kKind, typename Message, typename... Place>
 struct Starts {
   static ssize_t one(fid_ep* endpoint, const void* buffer, size_t length, void* desc,

@@ -65,7 +65,7 @@ Result<void> Outbox::open(std::unique_ptr<SendConnection> connection, const Fram
   std::memcpy(greeting(0), &hello, sizeof hello);
   std::memcpy(greeting(1), &wake, sizeof wake);
   ASSIGN_OR_RETURN(auto started, connection_->isend(greeting(0), sizeof hello, 0, memory_));
-  if (shared != nullptr) {  // what was added before goes through it, too
+  if (shared != nullptr) {  // messages added before go through it, too
     for (const Message& message : messages_) {
       std::memcpy(shared->slot(message.slot), at(message.slot), message.bytes);
     }
@@ -77,7 +77,7 @@ Result<void> Outbox::open(std::unique_ptr<SendConnection> connection, const Fram
   return {};
 }
 
-// Whether so many bytes fit into the last message, which is not posted yet.
+// Whether this many bytes fit into the last message, which is not posted yet.
 bool Outbox::gathers(size_t bytes) const {
   return messages_.size() > started_ && messages_.back().bytes + bytes <= kMessageBytes;
 }

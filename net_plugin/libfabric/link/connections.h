@@ -140,7 +140,7 @@ class Outbox : ConnectionWithPages<SendConnection, uint8_t> {
   bool may_gather_more(Coming coming) const;
 
   std::deque<Message> messages_;
-  size_t started_ = 0;                // so many messages, the oldest, are posted
+  size_t started_ = 0;                // the number of posted messages, which are the oldest
   std::vector<uint32_t> free_slots_;  // a stack: the last used is in cache
   std::deque<Reply> replies_;
   size_t reply_bytes_ = 0;

@@ -21,7 +21,7 @@ namespace {
 // The listeners' numbers in epoll; calls begin at 1.
 constexpr uint64_t kListener = 0;
 constexpr uint64_t kListenerWithinHost = ~uint64_t{0};
-// Of epoll_wait in one poll, so that it handles, say, the greeting of a call that it has accepted.
+// Calls of epoll_wait in one poll, so that it handles, say, the greeting of a call just accepted.
 constexpr int kRounds = 4;
 
 // An abstract address: valid in this network namespace, without a file.
@@ -37,7 +37,7 @@ struct UnixAddress {
   socklen_t bytes = 0;
 };
 
-// The process at the other end of a Unix socket. nullopt: it is another user's.
+// The process at the other end of a Unix socket. nullopt: it belongs to another user.
 std::optional<pid_t> process_behind(int fd) {
   ucred other{};
   socklen_t bytes = sizeof other;
@@ -247,7 +247,7 @@ bool EndpointBootstrap::receive(Call& call) {
   }
 }
 
-// Ends a call, and adds the event of it; a caller without a greeting ends without one.
+// Ends a call, and adds its event; a caller that has sent no greeting ends without an event.
 EndpointBootstrap::Calls::iterator EndpointBootstrap::drop(Calls::iterator at, int error) {
   const auto& [id, call] = *at;
   if (call.greeted) {

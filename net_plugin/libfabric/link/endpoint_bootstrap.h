@@ -61,7 +61,7 @@ class EndpointBootstrap {
     CallId call = 0;
     Greeting greeting;        // of kCalled, after which answer() must be called, and of kAnswered
     Address name;             // the peer's name in that greeting
-    pid_t process = 0;        // the sender's, from the kernel; 0: on another host, or not known
+    pid_t process = 0;        // of the sender, from the kernel; 0: on another host, or not known
     FileDescriptor memory{};  // handed over with the greeting; only within a host
     int error = 0;            // kFailed: an errno
   };

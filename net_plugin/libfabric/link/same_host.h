@@ -1,4 +1,4 @@
-// Within a host: frames through shared memory, reading a peer's. Thread rule: one thread at a time.
+// Within a host: shared-memory frames, reads of a peer's memory. Thread rule: one thread at a time.
 #pragma once
 
 #include <sys/types.h>
@@ -32,14 +32,14 @@ class FrameSource {
   virtual Result<void> done() = 0;
   // Polls the NIC. False: it was not polled, because a message is ready, or there is none.
   virtual bool turn() { return false; }
-  // The caller is going to sleep: what arrives wakes it. False: a message is there.
+  // The caller is going to sleep: a message will wake it. False: a message is there.
   virtual bool rest() { return true; }
 };
 
 // Messages of frames in memory that both processes map. The sender makes the memory; its greeting
 // carries the descriptor (endpoint_bootstrap.h). Messages need no system calls: a receiver
 // announces that it sleeps, and is woken through the NIC. The other process is not trusted: the
-// memory's size is sealed, so that access cannot fault, and what is read of its state is checked.
+// memory's size is sealed, so that access cannot fault, and its state is checked when it is read.
 // It may change a message while that is read; FrameReader copies each frame before it checks it.
 struct SharedRing {
   // Message n is described by entry n % kMaxMessages: the low half of n + 1, the slot, the bytes.

@@ -76,7 +76,7 @@ class Agent final : CompletionSink, Timed {
   Agent(CmDevice& device, QueuePairId id, std::unique_ptr<uint8_t[]> buffers,
         const MemoryRegion& region);
   void post_receive(uint32_t slot);
-  // False: there is no room, and the message is lost.
+  // False: the message is lost for lack of room.
   bool send_to(const Peer& peer, const Message& message);
   void send_to_all(End& end);
   void on_completion(const Completion& completion) override;

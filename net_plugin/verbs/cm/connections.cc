@@ -321,7 +321,7 @@ PACECAR_VERBS int rdma_get_request(rdma_cm_id* listener, rdma_cm_id** id) {
   if (complete(own) != 0) return -1;
   if (own.event->event != RDMA_CM_EVENT_CONNECT_REQUEST) return failed(EINVAL);
   rdma_cm_id* const request = own.event->id;
-  // Its channel was the listener's, which may be destroyed before.
+  // It leaves the listener's channel, which may be destroyed before it.
   bool made = rdma_migrate_id(request, nullptr) == 0;
   if (made && own.made_for) {
     ibv_qp_init_attr attr = *own.made_for;

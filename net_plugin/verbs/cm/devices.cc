@@ -17,7 +17,7 @@ namespace {
 constexpr Duration kExitLimit = Duration::from_ms(1500);
 
 struct Devices {
-  std::mutex mutex;  // taken before a NIC's
+  std::mutex mutex;  // taken before the mutex of a NIC
   std::map<ibv_device*, std::unique_ptr<CmDevice>> open;
 };
 

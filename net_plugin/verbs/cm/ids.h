@@ -45,7 +45,7 @@ struct Channel : rdma_event_channel {
   std::vector<Event*> unread;  // guarded by Process::mutex
 };
 
-// A device that ids use. It is never closed, as programs may keep objects of it.
+// A device that ids use. It is never closed, as programs may keep its objects.
 struct CmDevice {
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;  // for ids without a domain of the program

@@ -47,7 +47,7 @@ bool move_to(Id& id, ibv_qp_state state) {
   return attributes_for(id, state, &attr, &mask) && queue_pair_of(id.qp).modify(attr, mask) == 0;
 }
 
-// Queues without a channel of the id's are the program's.
+// A queue without a channel of the id belongs to the program.
 void drop_queue(ibv_comp_channel*& channel, ibv_cq*& queue) {
   if (channel != nullptr && queue != nullptr) ibv_destroy_cq(queue);
   if (channel != nullptr) ibv_destroy_comp_channel(channel);

@@ -43,7 +43,7 @@ constexpr std::array<Correction, nccl::kTunedProtocols> kTreeCorrection{
     Correction{.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5,
                .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9}};
 
-// The largest rate that the NIC has of those that the search for channels tries
+// The largest rate within the NIC's rate that NCCL's search for channels tries
 // (src/graph/search.cc).
 double channel_rate(double nic) {
   constexpr std::array kRates{48.0, 30.0, 28.0, 24.0, 20.0, 18.0, 15.0, 12.0, 10.0, 9.0,

@@ -52,7 +52,7 @@ struct ChoiceLimits {
   double cost_error = 1;
 };
 
-// The same seed and limits draw the same case. Errors: those of the simulator's topologies.
+// The same seed and limits draw the same case. Errors: as for the simulator's topologies.
 Result<ChoiceCase> draw_choice(uint64_t seed, const ChoiceLimits& limits);
 
 }  // namespace pacecar::predict

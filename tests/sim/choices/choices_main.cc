@@ -1,4 +1,4 @@
-// predict_choices: compares the tuner's choices with the best, and with those of NCCL's own model.
+// predict_choices: compares the tuner's choices with the best, and with the choices of NCCL itself.
 // For each random case the packet simulator runs every algorithm and protocol that could be the
 // best. Prints a line of JSON for each case, then a summary.
 #include <fmt/core.h>

@@ -20,7 +20,7 @@ def level(available, weights, limits):
         left, weight = left - limit, weight - w
 
 class Flow:
-    """One message of `size` bytes that starts at `start`; what both ends know of it."""
+    """One message of `size` bytes that starts at `start`, with the state of both ends."""
     def __init__(self, source, destination, size, start=0.0, weight=1):
         self.source, self.destination, self.size = source, destination, size
         self.start, self.weight = start, weight
@@ -181,7 +181,7 @@ class Receiver:
         """Ending phases; busy: the link was in use for a round trip (1.45 fits the simulator)."""
         w, R = self.world, self.world.round_trip
         for f in self.active():
-            new = min(w.now - f.g_at, R)     # t: what arrives within R at the last two grants
+            new = min(w.now - f.g_at, R)     # t: bytes that arrive within R at the last two grants
             t, left = (f.g_before * (R - new) + f.g * new) / WIRE, f.size - f.received
             ending = (DONE if left <= t else
                       max(f.ending, ENDING) if left <= t + min(t, w.payload(self.C) / 32) else 0)
@@ -194,7 +194,7 @@ class Receiver:
             self.tell_idle(0)
 
     def step(self, chunks):
-        """Data of one step joins the queue; the link carries what it can, in order."""
+        """Data of one step joins the queue; the link carries as many bytes as it can, in order."""
         w, room, full, self.delay = self.world, self.full, self.full, 0.0
         self.queue += [(w.now, chunks)] if chunks else []
         while self.queue and room > 1e-9:
@@ -276,7 +276,7 @@ class World:
         heapq.heappush(self.words, (self.now + after + self.round_trip / 2, self.count, action))
 
     def run(self, sample=1e-6, limit=0.1):
-        """Until all flows are done; notes what has arrived each `sample` seconds."""
+        """Until all flows are done; notes the bytes that have arrived each `sample` seconds."""
         coming, left = sorted(self.flows, key=lambda f: f.start)[::-1], len(self.flows)
         while left and self.now < limit:
             while coming and coming[-1].start <= self.now:

@@ -1,4 +1,4 @@
-"""`pace` of the product beside the reference that was written from its specification alone
+"""Compares `pace` of the product with the reference written from its specification alone
 (cc/pace/spec.md): pace_reference_test.py PROGRAM [unittest flags].
 
 Steady rates, while all flows of a scenario run, and completion times of every flow agree within

@@ -21,7 +21,7 @@ enum class ClockFault : uint8_t {
 struct Behavior {
   uint64_t seed = 1;
   // Each device has a thread. Otherwise the devices work in turn() and when they are polled, and
-  // the same seed behaves the same.
+  // one seed always gives one behavior.
   bool threaded = true;
 
   // --- the port ---
@@ -32,14 +32,14 @@ struct Behavior {
   uint32_t devices = 1;
 
   // --- how data reaches memory ---
-  // Data lands up to so many ticks after it was acknowledged. It has landed before its completion,
-  // except in GPU memory, where only a read ensures it.
+  // Data lands up to this many ticks after its acknowledgement. It lands before its completion,
+  // except in GPU memory, where only a read ensures that.
   uint32_t late_landing = 0;
   // Pieces of one queue pair's writes land in any order, also before earlier writes, as with
   // adaptive routing or PCIe's relaxed ordering; completions stay in order. This applies to all
-  // memory. Memory that was registered so has it between two completions in any case.
+  // memory. Memory registered with relaxed ordering always has it between two completions.
   bool relaxed_ordering = false;
-  // Payload is read from memory up to so many ticks after the post.
+  // Payload is read from memory up to this many ticks after the post.
   uint32_t late_reading = 0;
 
   // --- completions ---
@@ -51,7 +51,7 @@ struct Behavior {
   // How long after a queue pair's failure its receives from a shared receive queue still complete;
   // then an event is raised.
   Duration late_last_receive;
-  // Above 1: completions appear together, when there are so many or the first is due.
+  // Above 1: completions appear together, when this many have gathered or the first is due.
   uint32_t completion_burst = 1;
 
   // --- limits, as small as the specification allows ---
@@ -78,7 +78,7 @@ struct Behavior {
   bool peer_memory = true;
   bool dma_buf = true;
 
-  // About every so many ticks the device raises an event that requires no reaction; 0: none.
+  // About every `idle_events` ticks the device raises an event that requires no reaction; 0: none.
   uint32_t idle_events = 0;
 };
 

@@ -15,7 +15,7 @@
 namespace pacecar::hostile {
 namespace {
 
-constexpr uint32_t kQueuePairBits = 12;  // of a number, under those of the context
+constexpr uint32_t kQueuePairBits = 12;  // of a number, below the bits of the context
 constexpr uint32_t kFirstQueuePair = 2;  // 0 and 1 are special
 constexpr std::chrono::microseconds kTick{20};
 

@@ -107,7 +107,7 @@ class Device {
   std::thread thread_;
 };
 
-// The objects behind those of libibverbs.
+// Our objects behind the objects of libibverbs.
 inline QueuePair& own(ibv_qp* queue_pair) { return *reinterpret_cast<QueuePair*>(queue_pair); }
 inline QueuePair& own(ibv_qp_ex* queue_pair) { return own(&queue_pair->qp_base); }
 inline CompletionQueue& own(ibv_cq_ex* queue) { return *reinterpret_cast<CompletionQueue*>(queue); }

@@ -1,5 +1,5 @@
-// The functions of libibverbs that touch a device, by its published header. The other functions are
-// the library's.
+// The functions of libibverbs that touch a device, by its published header. The others come from
+// the library.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>

@@ -1,6 +1,6 @@
 // Hostile RDMA devices: libibverbs' functions for devices that exist only in this process and
 // others of the same world. They do everything that a real device may do and rdma_rxe does not. A
-// program that is linked with this library, or preloads it, finds them instead of the machine's
+// program that is linked with this library, or preloads it, finds them instead of real
 // devices.
 //
 // Environment of programs that preload it: HOSTILE_VERBS, see parse_behavior();

@@ -52,7 +52,7 @@ class Regions {
   Region* find(uint32_t key, const ibv_pd* domain) const;
   size_t size() const { return by_key_.size(); }
   bool any_in(const ibv_pd* domain) const;
-  // Appends those that were registered by their address.
+  // Appends the regions that were registered by their address.
   void list(std::vector<std::span<const uint8_t>>& all) const;
 
  private:

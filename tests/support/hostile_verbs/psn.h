@@ -16,7 +16,7 @@ inline uint32_t psn_before(uint32_t psn) { return (psn - 1) & kPsnMask; }
 inline int32_t ahead(uint32_t a, uint32_t b) {
   return static_cast<int32_t>(((a - b) & kPsnMask) << 8) >> 8;
 }
-// Of a message.
+// The packets of a message of `length` bytes.
 inline uint32_t packets_of(uint64_t length) {
   return static_cast<uint32_t>(
       std::max<uint64_t>(1, (length + Wire::kSegment - 1) / Wire::kSegment));

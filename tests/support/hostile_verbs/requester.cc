@@ -190,7 +190,7 @@ void QueuePair::complete_front(ibv_wc_status status) {
   const auto complete_send = [this, completion, number = send.number] {
     device_.complete(verbs.send_cq, completion, false, number);
   };
-  // Data that was read lands before its completion and those of later requests.
+  // Data that was read lands before its completion and the completions of later requests.
   if (send.opcode != IBV_WR_RDMA_READ && reads_landing_ == 0) return complete_send();
   ++reads_landing_;
   landing_.then([this, complete_send] {

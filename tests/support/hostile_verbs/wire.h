@@ -26,7 +26,7 @@ enum class PacketKind : uint8_t { kWrite, kSend, kReadRequest, kReadResponse, kA
 enum class Nak : uint8_t { kSequence, kNotReady, kInvalid, kAccess, kOperation };
 
 struct PacketHeader {
-  uint32_t queue_pair = 0;  // the destination's
+  uint32_t queue_pair = 0;  // of the destination
   uint32_t psn = 0;
   uint64_t address = 0;  // of this packet's part
   uint64_t total = 0;    // of the message

@@ -1,5 +1,5 @@
-// The devices of this process, and what they share. The entry points of libibverbs find their
-// device here.
+// The devices of this process, and the state that they share. The entry points of libibverbs find
+// their device here.
 //
 // Thread rule: any thread. `mutex` guards `behavior`, `open` and `left_over`; plan_death() is
 // called while nobody else calls a device.

@@ -34,7 +34,7 @@ class CcMnscc : public ::testing::Test {
     sample.echo_marked = true;
     controller.on_ack(now_, sample);
   }
-  // The delay that the next acknowledgement's counts as, from what it does to the average.
+  // The delay as which an acknowledgement enters the average, computed from the average's change.
   double counted(int64_t delay_ns) {
     const double before = mnscc_.average_delay_ns();
     ack(mnscc_, delay_ns);

@@ -46,7 +46,7 @@ class CcNscc : public ::testing::Test {
     nscc_.on_loss(now_, {.kind = kind, .lost = packets * kMtu, .in_flight = in_flight_ * kMtu});
     return nscc_.window() - before;
   }
-  // Brings the window down to about so many packets, and leaves no increase pending.
+  // Brings the window down to about `packets` packets, and leaves no increase pending.
   void shrink_to(Bytes packets) {
     lose(LossKind::kMissing, static_cast<Bytes>(nscc_.window() / kPacket) - packets);
     ack(0, true, 0);

@@ -115,7 +115,7 @@ bool BondedEnd::healthy(size_t lane, MessageFailure failure) {
 void BondedEnd::give_up(size_t lane, const std::string& cause) {
   const Attachment& at = lanes_[lane].at;
   lanes_[lane].alive = false;
-  // From here on the lane receives nothing more, so what it has received is final.
+  // The lane receives nothing more from here on, so the record of its received messages is final.
   at.nic.engine->exclusively(
       [&at](Messenger& messenger) { messenger.break_flow(at.direction, at.connection); });
   const std::string fault = at.call(&Lanes::fault);

@@ -105,7 +105,7 @@ class BondedEnd {
   uint64_t last_received_ = 0;                   // the number of the peer's newest note
 };
 
-// The sender divides each message among the lanes; the receiver posts each buffer on all of them.
+// The sender divides each message among the lanes; the receiver posts each buffer on all lanes.
 // When a lane is lost, they agree which buffers are filled. The receiver posts the others again,
 // and the sender sends their messages again over the other lanes. `lanes`: at most kMaxLanes, known
 // to their messengers.

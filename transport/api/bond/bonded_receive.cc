@@ -35,7 +35,7 @@ class BondedReceive final : public ReceiveConnection, public BondedEnd {
     LaneMask lanes = 0;       // on which it was posted; 0: not yet
     uint64_t first_slot = 0;  // of the buffers that were posted
   };
-  // What has arrived in one posted buffer, over all lanes.
+  // The messages received in one posted buffer, over all lanes.
   struct Arrived {
     bool all = true;
     MessageFailure failure = MessageFailure::kNone;

@@ -31,9 +31,9 @@ class BondedSend final : public SendConnection, public BondedEnd {
     Bytes size = 0;
     int tag = 0;
     const Memory* memory = nullptr;          // to recognize it in forget_memory
-    std::array<uint32_t, kMaxLanes> keys{};  // of it
-    LaneMask lanes = 0;                      // on which it was posted; 0: not yet
-    LaneMask left = 0;                       // of these, those that are not done with it
+    std::array<uint32_t, kMaxLanes> keys{};  // of `memory`, on each lane
+    LaneMask lanes = 0;                      // that carry a part; 0: not posted yet
+    LaneMask left = 0;                       // whose part is not done
   };
   MessageSend& part(const Message& message, size_t lane) {
     return parts_[static_cast<size_t>(&message - messages_.data()) * lanes_.size() + lane];

@@ -13,8 +13,8 @@ constexpr Bytes kSmallest = Bytes{16} << 10;
 // One sample of a lane's rate, and how much the newest one counts.
 constexpr Bytes kSample = Bytes{1} << 20;
 constexpr double kNewest = 0.25;
-// The least assumed rate, as a share of the fastest lane's: even a slow lane gets some bytes, so
-// that an improvement is measured.
+// The least assumed rate, as a share of the fastest lane's rate: even a slow lane gets some bytes,
+// so that an improvement is measured.
 constexpr double kLeastShare = 1.0 / 16;
 
 using Rates = std::array<double, kMaxLanes>;

@@ -12,7 +12,7 @@
 //                                            others again
 //                                       <-   resume: over these lanes, from this slot on; of the
 //                                            earlier slots these are done
-//     sends again what is not done; resumed ->
+//     sends the other messages again; resumed ->
 //
 // A pause may begin without a complaint. Every note goes over every living lane; the newest counts.
 // Complaint, pause and paused name the lost lanes, resume the remaining ones. BondKeeper's thread

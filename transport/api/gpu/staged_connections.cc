@@ -49,7 +49,7 @@ struct StagedRequest : MessageRequest {
   bool copying = false;  // `event` is pending
   std::optional<Error> error;
   Sending sending;  // while it waits for its turn
-  // Of a receive: its buffers.
+  // A receive's buffers.
   std::array<Part, kMaxReceiveBuffers> parts;
   TestResult result;
 };
@@ -79,7 +79,7 @@ class Stage {
     return make_ring(engine);
   }
 
-  // nullptr: the request is the inner connection's.
+  // nullptr: the request belongs to the inner connection.
   StagedRequest* find(Request* request) const {
     const std::less<> before;
     if (before(request, &requests_[0]) || !before(request, &requests_[0] + count_)) return nullptr;
@@ -151,7 +151,7 @@ class Stage {
   std::vector<StagedRequest*> free_;
   std::set<std::shared_ptr<const CopyEngine>> engines_;  // that copy to or from the ring
   std::unique_ptr<PinnedMemory> pinned_;
-  const Memory* memory_ = nullptr;  // of `pinned_`; null: there is no ring yet
+  const Memory* memory_ = nullptr;  // of `pinned_`; null: the ring does not exist yet
   RingSpace space_{kPinnedRingBytes};
 };
 

@@ -26,7 +26,7 @@ struct Staging {
   bool at_once = false;
 };
 
-// Errors: kSystem, and those of registering host memory.
+// Errors: kSystem, and the errors of registering host memory.
 Result<std::unique_ptr<SendConnection>> stage(std::unique_ptr<SendConnection> inner,
                                               const Staging& staging);
 Result<std::unique_ptr<ReceiveConnection>> stage(std::unique_ptr<ReceiveConnection> inner,

@@ -1,6 +1,6 @@
-// Joins two processes over TCP before any packet flows. The application carries the listener's
-// handle over its own channel. The two sides prove to each other that they know its secret, and the
-// cluster's key if they have one. Then each sends one opaque payload of at most
+// Joins two processes over TCP before any packet flows. The application carries the handle of the
+// listener over a channel of its choice. The two sides prove to each other that they know its
+// secret, and the cluster's key if they have one. Then each sends one opaque payload of at most
 // kMaxBootstrapPayload bytes (offer, reply).
 //
 // Nothing here blocks or starts a thread: the owner polls, with the time of its poll loop. An
@@ -138,12 +138,12 @@ class BootstrapListener {
   std::optional<Instant> next_warning_;  // not before
 };
 
-// The connecting side. Until its timeout it tries again while there is no listener, or the listener
-// is too busy. It sends its offer at most once.
+// The connecting side. Until its timeout it tries again while nobody listens, or the listener is
+// too busy. It sends its offer at most once.
 class BootstrapConnector {
  public:
-  // `local`: the source IP, used if it is of the same version as the listener's. `cluster`: the
-  // same as the listener's. Errors of this and the following functions, after which the object is
+  // `local`: the source IP, used if it has the IP version of the listener. `cluster`: the listener
+  // must have the same key. Errors of this and the following functions, after which the object is
   // useless: kInvalidArgument (the handle), kPeer (refused, not a Pacecar listener, or no answer in
   // time), kStale (closed or refused, but another offer may succeed), kSystem.
   static Result<std::unique_ptr<BootstrapConnector>> open(
@@ -156,7 +156,7 @@ class BootstrapConnector {
   // false: not yet.
   Result<bool> confirm(Instant now);
 
-  // A line to log, once: there is no connection yet, after kPatience.
+  // A line to log, once: after kPatience without a connection.
   std::optional<std::string> take_warning(Instant now);
 
   std::string peer() const;  // "host:port" of the listener

@@ -49,7 +49,7 @@ struct HandleContents {
 };
 
 BootstrapHandle encode_handle(const HandleContents& contents);
-// Errors: kInvalidArgument, for bytes that are no handle, another version's, or damaged.
+// Errors: kInvalidArgument, if the bytes are not a handle, or one of another version or damaged.
 Result<HandleContents> parse_handle(const BootstrapHandle& handle);
 
 enum class FrameType : uint8_t {

@@ -1,10 +1,10 @@
 // Core: a processor core of a software NIC, except its first. It has a SoftNic on its own packet
 // I/O, and rings over which the NIC's owner sends writes and limits, and receives completions,
-// signals and arrivals. The core's thread takes no lock of the owner's, and the owner waits for it
-// only during set-up.
+// signals and arrivals. The core's thread takes none of the owner's locks, and the owner waits for
+// it only during set-up.
 //
-// Thread rule: the owner's thread calls what is under "owner"; one other thread calls turn(), or
-// the owner's if there is none.
+// Thread rule: the owner's thread calls the functions under "owner". One other thread calls turn(),
+// or the owner's thread if this is the only one.
 #pragma once
 
 #include <array>
@@ -61,7 +61,7 @@ class Core {
   bool turn(Instant now, SoftPort::Clock clock);
   // When there is work even if nothing arrives. Not during a turn of another thread.
   Instant next_deadline() const { return deadline_; }
-  // The same, before a sleep and after Doorbell::expect(); Instant(): there is work already.
+  // As next_deadline(), before a sleep, after Doorbell::expect(). Instant(): there is work already.
   Instant prepare_to_wait(Instant now);
   int wait_fd() const { return port_->wait_fd(); }
   Doorbell& bell() { return *bell_; }
@@ -129,7 +129,7 @@ class Core {
   std::atomic<uint64_t> published_{0};
   std::array<std::atomic<uint64_t>, kCounters> counters_{};
 
-  // The owner's: posts to hand over, and elements taken from the rings before they were polled.
+  // For the owner: posts to hand over, and elements taken from the rings before they were polled.
   FixedQueue<Post> waiting_posts_;
   std::deque<Completion> early_completions_;
   std::deque<FlowSignal> early_signals_;

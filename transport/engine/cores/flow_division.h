@@ -2,7 +2,7 @@
 //
 // A write goes to the core that is expected to finish it first: the one with the smallest backlog
 // of this flow over its share. Shares follow the rates that busy cores achieve. Rate, window, burst
-// and credit are divided by share among cores with work, so their sum never exceeds the flow's.
+// and credit are divided by share among cores with work: their sum never exceeds the flow's limits.
 //
 // Flows that one core can carry stay on one core, spread over the cores. Small writes stay on the
 // first core, which needs no other thread, unless its backlog is large.
@@ -31,7 +31,7 @@ class FlowDivision {
   // `cores`: 1 to kMaxCores. `home`: the core of a slow flow, modulo `cores`.
   FlowDivision(uint32_t cores, uint32_t home);
 
-  // The core for a write, of the first `cores` of them.
+  // The core for a write, among the first `cores` cores.
   uint32_t choose(Bytes bytes, Rate rate, uint32_t cores) const;
   // True: the core had nothing of this flow before.
   bool on_posted(uint32_t core, Bytes bytes);
@@ -53,7 +53,7 @@ class FlowDivision {
   struct Core {
     uint32_t share = 0;
     uint32_t writes = 0;  // posted and not done
-    Bytes backlog = 0;    // of these
+    Bytes backlog = 0;    // the bytes of these writes
     Bytes acked = 0;      // in this period
     Bytes sent = 0;
     bool rested = true;  // it had no work at some time in this period

@@ -84,7 +84,7 @@ Result<void> MultiCoreNic::connect_queue_pair(QueuePairId id, std::span<const ui
   auto connected = first_.connect_queue_pair(id, remote);
   QueuePair* qp = find(id);
   if (!connected || qp == nullptr) return connected;
-  // The first lane's endpoint, which peers with one core use, and those of the other lanes.
+  // The first lane's endpoint, which peers with one core use, and the endpoints of the other lanes.
   const PeerEndpoint peer = decode_endpoint(remote).value();
   qp->work_requests = std::min(qp->work_requests, peer.extended->writes);
   while (qp->lanes.size() > peer.further.size() + 1) drop_lane(*qp);

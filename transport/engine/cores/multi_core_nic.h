@@ -52,7 +52,7 @@ class MultiCoreNic final : public Nic {
   // --- MultiCorePort ---
   // Call it first in each turn.
   void set_time(Instant now) { now_ = now; }
-  // Hands over to the cores what has been posted, after the limits.
+  // Hands over to the cores the posted writes, after the limits.
   void hand_over();
   bool has_to_hand_over() const { return !undivided_.empty() || !handed_over_; }
 
@@ -99,13 +99,13 @@ class MultiCoreNic final : public Nic {
   // The queue pair of a further core's lane; nullptr: none.
   QueuePair* find(uint32_t core, QueuePairId lane) const;
   Flow& flow(FlowId id);
-  // Drops the last lane, which must not be the first core's.
+  // Drops the last lane, which must not be the lane of the first core.
   void drop_lane(QueuePair& qp);
 
   bool post_one(QueuePair& qp, const WorkRequest& work_request);
   // Takes a core's completion. True: return it to the caller at once.
   bool take(uint32_t index, Completion& completion);
-  // Makes a core's signal the whole flow's.
+  // Turns a core's signal into the signal of the whole flow.
   void merge(FlowSignal& signal, uint32_t index);
   // Sends the busy cores of a flow their parts of its limits.
   void divide(FlowId id);

@@ -7,7 +7,7 @@
 namespace pacecar {
 namespace {
 
-// A core's round trip and its last acknowledgement count for so long.
+// How long a core's round trip and its last acknowledgement count.
 constexpr Duration kRecent = Duration::from_ms(1);
 
 }  // namespace
@@ -84,8 +84,8 @@ size_t MultiCoreNic::poll(std::span<Completion> completions) {
 
 bool MultiCoreNic::take(uint32_t index, Completion& completion) {
   QueuePair* qp = index == 0 ? find(completion.queue_pair) : find(index, completion.queue_pair);
-  // A queue pair without lanes is on the first core only: its completion passes unchanged. Another
-  // core's is of a queue pair that is gone.
+  // A queue pair without lanes is on the first core only: its completion passes unchanged. A
+  // completion of another core belongs to a queue pair that is gone.
   if (qp == nullptr) return index == 0;
   if (qp->state == QueuePair::State::kBroken) return false;
   completion.queue_pair = qp->id;
@@ -119,9 +119,9 @@ size_t MultiCoreNic::poll_signals(std::span<FlowSignal> signals) {
   return count;
 }
 
-// A core knows only its own packets. A delay on one core only is not the network's, and the
-// division handles it. So the least of the cores' recent round trips counts, and a timeout counts
-// only if no other core had an acknowledgement lately.
+// A core knows only its own packets. A delay on one core only does not come from the network, and
+// the division handles it. So the least of the cores' recent round trips counts, and a timeout
+// counts only if no other core had an acknowledgement lately.
 void MultiCoreNic::merge(FlowSignal& signal, uint32_t index) {
   Flow& flow = this->flow(signal.flow);
   CoreOfFlow& own = flow.cores[index];

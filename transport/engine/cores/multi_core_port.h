@@ -22,8 +22,8 @@ struct CoreThreadConfig {
 class MultiCorePort final : public NicPort {
  public:
   // `ports`: one for each core, with SoftNics as MultiCoreNic needs them. `processors`: where the
-  // threads run; null: anywhere. Without a clock there are no threads: receive() drives all cores,
-  // in virtual time. Errors: kSystem.
+  // threads run; null: anywhere. Without a clock, receive() drives all cores, in virtual time, and
+  // no thread starts. Errors: kSystem.
   static Result<std::unique_ptr<MultiCorePort>> make(
       std::vector<std::unique_ptr<SoftPort>> ports, const CoreThreadConfig& config,
       std::unique_ptr<Processors> processors = nullptr);

@@ -9,7 +9,7 @@ namespace {
 
 // The rate that one core achieves on any machine, with full packets and tags.
 constexpr Rate kOneCore = Rate::from_gbps(25);
-// The others are for the application and for the ranks beside this one: with four ranks on sixteen
+// The others are for the application and for other ranks on this host: with four ranks on sixteen
 // processors four engines each were slower than two (bench/log/2026-11-26-nccl-h200.md).
 constexpr uint32_t kProcessorsPerEngine = 8;
 constexpr uint32_t kMostEngines = 4;

@@ -14,8 +14,8 @@ namespace pacecar {
 
 class Processors {
  public:
-  // Those of the network interface's NUMA node. If the process may use none of them, or the node is
-  // unknown: all that the process may use.
+  // The processors of the network interface's NUMA node. If the process may use none there, or the
+  // node is unknown: all processors that the process may use.
   explicit Processors(const std::string& interface);
 
   // The number of processors.

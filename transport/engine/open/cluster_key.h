@@ -1,6 +1,6 @@
 // Reads the file that PACECAR_KEY_FILE names: the key that the hosts of a cluster share. A file
-// that other users could have read or written is refused, as its key is no secret. The file is read
-// once, during set-up. Thread rule: any.
+// that other users could have read or written is refused, as its key is not secret. The file is
+// read once, during set-up. Thread rule: any.
 #pragma once
 
 #include <string>

@@ -14,11 +14,11 @@
 namespace pacecar {
 
 enum class NicKind : uint8_t {
-  kVerbs,     // an RDMA NIC; its name is the device's
+  kVerbs,     // an RDMA NIC, by its device's name
   kSoftUdp,   // a software NIC on UDP sockets: soft:udp:INTERFACE
   kSoftRaw,   // a software NIC on raw sockets: soft:raw:INTERFACE; used only if it is named
-  kSoftDpdk,  // a software NIC on a DPDK device: soft:dpdk:DEVICE,KEY=VALUE...; likewise
-  kOfi,       // a provider of libfabric: ofi:PROVIDER[:DOMAIN]; likewise
+  kSoftDpdk,  // a software NIC on a DPDK device: soft:dpdk:DEVICE,KEY=VALUE...; if named
+  kOfi,       // a provider of libfabric: ofi:PROVIDER[:DOMAIN]; used only if it is named
 };
 
 // A NIC that a process could use.
@@ -28,8 +28,8 @@ struct NicCandidate {
   std::string arguments = {};  // of a DPDK device: "role=client,id=0"
   bool usable = true;          // up, with an address
   bool loopback = false;       // reaches only this host
-  // Other hosts hardly reach it (no carrier, only a link-local address, a bridge), or the user's
-  // choice of interfaces leaves it out.
+  // Other hosts hardly reach it (without a carrier, with only a link-local address, a bridge), or
+  // the user's choice of interfaces leaves it out.
   bool secluded = false;
   std::string flaw = {};  // why it is not usable, and the cure; empty: not known
 
@@ -39,18 +39,18 @@ struct NicCandidate {
 // NICs that are used as one.
 using NicGroup = std::vector<NicCandidate>;
 
-// The software NICs on these interfaces. Those that `selection` does not name are secluded; see
-// names_interface().
+// The software NICs on these interfaces. An interface that `selection` does not name is secluded;
+// see names_interface().
 std::vector<NicCandidate> soft_candidates(std::span<const InterfaceInfo> interfaces,
                                           std::string_view selection = {});
 
 // `list` is a comma list. An entry is a NAME, a DEVICE (its first NIC in `candidates`), several of
 // these joined by + (bonded), or one after ^ (excluded). Items with a '=' after a DPDK device are
-// its arguments; such a device need not be among the candidates. If no entry names a NIC to use:
-// every usable RDMA NIC; if there is none, a software NIC on every usable interface, on those that
-// are secluded, and on the loopback, only if there is no other. Errors: kInvalidArgument (an
-// unknown kind of NIC, or a NIC that is bonded twice), kNotFound (a missing or unusable NIC, or
-// none is left), kUnavailable (a NIC with a flaw).
+// its arguments; such a device need not be among the candidates. If no entry names a NIC to use,
+// the first of these choices that has any: usable RDMA NICs; software NICs on usable interfaces; on
+// secluded interfaces; on the loopback. Errors: kInvalidArgument (an unknown kind of NIC, or a NIC
+// that is bonded twice), kNotFound (a missing or unusable NIC, or none is left), kUnavailable (a
+// NIC with a flaw).
 Result<std::vector<NicGroup>> choose_nics(std::string_view list,
                                           std::span<const NicCandidate> candidates);
 

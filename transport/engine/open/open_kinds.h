@@ -15,7 +15,7 @@ namespace pacecar {
 // The path below /sys/devices of a PCI address such as "0000:3b:00.0"; empty: no such device.
 std::string pci_device_path(const std::string& address);
 
-// A software NIC on a DPDK device. Errors: kUnavailable without DPDK, and those of open_dpdk().
+// A software NIC on a DPDK device. Errors: kUnavailable without DPDK, and as open_dpdk().
 Result<OpenedNic> open_dpdk_nic(const NicCandidate& candidate, const Params& params,
                                 const LogSink& log);
 
@@ -28,7 +28,7 @@ Result<OpenedNic> open_ofi_nic(const NicCandidate& candidate, const Params& para
 // as their flaw.
 std::vector<NicCandidate> list_verbs_nics();
 
-// Errors: kNotFound, and those of VerbsNic::open.
+// Errors: kNotFound, and the errors of VerbsNic::open.
 Result<OpenedNic> open_verbs_nic(const NicCandidate& candidate, const Params& params,
                                  const LogSink& log);
 

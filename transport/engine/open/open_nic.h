@@ -20,7 +20,7 @@ struct OpenedNic {
   uint64_t guid = 0;     // unique on this host
   Rate speed;            // from the device, or PACECAR_LINE_RATE; 0: unknown
   std::unique_ptr<NicPort> port;
-  bool host_only = false;            // it reaches only this host: there is no link to share
+  bool host_only = false;            // it reaches only this host, without a link to share
   std::unique_ptr<HostShare> share;  // of its link; null: no link, or not shared
 };
 
@@ -34,7 +34,7 @@ void share_link(OpenedNic& nic, const Params& params, const LogSink& log);
 // `selection`: as of names_interface(); the software NICs that it does not name are secluded.
 Result<std::vector<NicCandidate>> list_nics(std::string_view selection = {});
 
-// Errors: those of the kind of NIC; each names the device and the cure.
+// Errors depend on the kind of NIC; each names the device and the cure.
 Result<OpenedNic> open_nic(const NicCandidate& candidate, const Params& params, const LogSink& log);
 
 }  // namespace pacecar

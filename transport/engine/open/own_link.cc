@@ -50,7 +50,7 @@ int refusal(Address from, const Address& to) {
 
 struct OwnInterface {
   std::string name;
-  uint8_t prefix = 0;  // the length of its subnet's, in bits
+  uint8_t prefix = 0;  // the length of its subnet's prefix, in bits
   std::string subnet;  // "192.0.2.0/24"; empty: it is alone in it
 };
 

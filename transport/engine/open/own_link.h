@@ -16,7 +16,7 @@ std::optional<bool> link_is_up(const std::string& interface);
 // empty), for people; empty: it can, or the NIC is of another kind. Decides whom an error accuses.
 std::string own_trouble(const std::string& nic, const Address& address, const std::string& peer);
 
-// Of the interface with this address. A prefix of 0: none, or it is the loopback or not IPv4.
+// The subnet of the interface with this address. Prefix 0: none, or it is the loopback or not IPv4.
 Subnet subnet_of(const Address& address);
 
 // Whether the kernel sends packets from `own` to `peer` by the interface that has `own`.

@@ -60,7 +60,7 @@ void PcapWriter::write(Instant now, const PcapEndpoints& ends,
   if (error_ != 0) file_.reset();
 }
 
-// At once, as a forked child that ends would write what is left once more.
+// Writes at once: a forked child that ends would write buffered bytes a second time.
 void PcapWriter::flush() {
   if (error_ == 0 && std::fflush(file_.get()) != 0) error_ = errno;
 }

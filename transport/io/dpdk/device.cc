@@ -38,7 +38,7 @@ std::optional<Address> numeric_address(std::string_view text) {
   return address && address->scope_id == 0 ? std::optional(*address) : std::nullopt;
 }
 
-// False: the argument is the driver's.
+// False: the argument is for the driver.
 Result<bool> take_own(DpdkDevice& device, std::string_view argument) {
   std::string_view value = argument;
   const std::string_view key = take_until(value, '=');

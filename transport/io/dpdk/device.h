@@ -1,5 +1,5 @@
-// The text after "soft:dpdk:": a device and its arguments, of which some are ours and the others
-// its driver's. Pure. Thread rule: any thread.
+// The text after "soft:dpdk:": a device and its arguments, some for us and the others for its
+// driver. Pure. Thread rule: any thread.
 #pragma once
 
 #include <cstdint>

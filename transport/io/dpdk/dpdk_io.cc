@@ -107,7 +107,7 @@ class DpdkIo final : public PacketIo {
   bool link_up_ = false;
   Instant link_seen_;
   KnownFrames known_;
-  // Of the newest burst; the buffers are kept until the next receive().
+  // The newest burst; its buffers are kept until the next receive().
   size_t held_ = 0;
   std::array<rte_mbuf*, kReceiveBurst> buffers_{};
   std::array<Address, kReceiveBurst> sources_;
@@ -247,7 +247,7 @@ void DpdkIo::drop_damaged() {
   return count;
 }
 
-// False: the frame is no datagram for us.
+// False: the frame does not hold a datagram for us.
 bool DpdkIo::read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now) {
   if (buffer.nb_segs > 1 && rte_pktmbuf_linearize(&buffer) != 0) return false;
   const auto frame = frame_of(buffer);

@@ -1,6 +1,6 @@
-// PacketIo over a DPDK Ethernet device, which it polls: there is no descriptor to sleep on. Makes
-// and reads Ethernet, IP and UDP headers itself, and sends and answers ARP and neighbour discovery.
-// No allocation after opening. Thread rule: as PacketIo.
+// PacketIo over a DPDK Ethernet device, which it polls: it has no descriptor to sleep on. Makes and
+// reads Ethernet, IP and UDP headers itself, and sends and answers ARP and neighbour discovery. No
+// allocation after opening. Thread rule: as PacketIo.
 //
 // A packet to a peer whose MAC address is not known is lost, and the peer is asked for the address.
 // This is rare, as both ends announce themselves when their link comes up. While the link is down,

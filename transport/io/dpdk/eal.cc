@@ -70,7 +70,7 @@ std::vector<std::string> split(const std::string& text) {
 std::vector<std::string> own_arguments(const cpu_set_t& cpus, bool pci, const LogSink& log) {
   int cpu = 0;
   while (cpu + 1 < CPU_SETSIZE && !CPU_ISSET(cpu, &cpus)) ++cpu;
-  // The engine has threads of its own: the EAL gets only the caller's.
+  // The engine starts its own threads: the EAL gets only the caller's thread.
   std::vector<std::string> arguments = {fmt::format("--lcores=0@{}", cpu), "--no-telemetry"};
   if (!pci) arguments.emplace_back("--no-pci");
   if (free_huge_pages() >= kEnoughHugePages) {

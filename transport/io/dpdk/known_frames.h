@@ -1,7 +1,7 @@
-// KnownFrames: a fast path for frames whose headers are nearly those of an earlier frame. A few
-// comparisons show that the headers match a frame that was parsed completely; then only the fields
-// that may differ are read and checked. A table of fixed size, in which the newest frame replaces
-// others.
+// KnownFrames: a fast path for frames whose headers are nearly the same as in an earlier frame. A
+// few comparisons show that the headers match a frame that was parsed completely; then only the
+// fields that may differ are read and checked. A table of fixed size, in which the newest frame
+// replaces others.
 //
 // All in the header: the compiler inlines no code of files that are not compiled for DPDK's
 // processors.
@@ -22,7 +22,7 @@ namespace pacecar {
 
 class KnownFrames {
  public:
-  // Shorter frames, and those with a VLAN tag, are never in the table.
+  // Shorter frames, and frames with a VLAN tag, are never in the table.
   static constexpr size_t kLeastFrame = 80;
 
   // Sets `datagram` as read_datagram() would, but with the remembered frame's destination. False,

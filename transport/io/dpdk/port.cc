@@ -144,7 +144,7 @@ Result<void> DpdkPort::make_pools(const DpdkPortConfig& config) {
   return {};
 }
 
-// The error is DPDK's.
+// The error is an error number of DPDK.
 tl::expected<Bytes, int> DpdkPort::choose_mtu(const DpdkDevice& device) const {
   if (info_.driver->has_slots) {
     const auto kernels = find_interface(info_.interface);

@@ -36,11 +36,11 @@ struct DpdkPortInfo {
   const DpdkDriver* driver = &dpdk_driver({});
   MacAddress mac{};
   Bytes mtu = 0;          // of IP packets
-  std::string interface;  // the kernel's, of the same device; empty: none
+  std::string interface;  // the kernel's interface of this device; empty: none
   uint32_t receive_slots = 0;
   // The driver copies packets before the burst call returns; packets may have many segments.
   bool copies_on_send = false;
-  // The device computes the UDP checksums of flagged packets and checks those of received ones.
+  // The device writes the UDP checksums of flagged packets and checks them in received packets.
   bool offloads_udp_checksums = false;
   // The kernel's IP address on that interface; the configured one, if the interface has it.
   std::optional<Address> kernel_address;
@@ -60,7 +60,7 @@ class DpdkPort {
   const DpdkPortInfo& info() const { return info_; }
   Rate line_rate() const;  // 0: unknown, or a virtual device
   bool link_is_up() const;
-  // Fill `buffers` with received packets, and send those in it; return how many.
+  // Fill `buffers` with received packets, and send the packets in `buffers`; return how many.
   uint16_t receive(std::span<rte_mbuf*> buffers) const;
   uint16_t send(std::span<rte_mbuf*> buffers) const;
   // Sets the address and port whose packets a steered device receives.

@@ -16,7 +16,7 @@ namespace {
 
 // A payload of up to this size is copied, as three segments cost more.
 constexpr size_t kCopiedPayload = 256;
-constexpr uint16_t kHeld = 2;  // references: the device's and ours
+constexpr uint16_t kHeld = 2;  // references: one of the device, one of ours
 
 uint8_t* append(uint8_t* to, std::span<const uint8_t> bytes) {
   if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());

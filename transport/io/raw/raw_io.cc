@@ -61,7 +61,7 @@ class RawIo final : public PacketIo {
   uint8_t control_tc_;
   Address newest_;  // the destination of these headers
   HeaderTemplate newest_headers_;
-  // Of one burst each.
+  // For one burst each.
   std::array<mmsghdr, kBurst> out_{};
   std::array<std::array<iovec, 4>, kBurst> out_pieces_;
   std::array<std::array<uint8_t, kMaxFrameHeaderBytes>, kBurst> headers_;

@@ -31,7 +31,7 @@ Bytes read_mtu(const FileDescriptor& any_socket, const std::string& name) {
                                                             : 0;
 }
 
-// Of the PCI device that the interface's device is, or is part of, as a virtual machine's.
+// The path of the interface's PCI device, or of the nearest above it (virtio in a virtual machine).
 std::string read_pci_path(const std::string& name) {
   std::error_code error;
   auto device = std::filesystem::canonical(sys_path(name) / "device", error);
@@ -116,8 +116,8 @@ Result<std::vector<InterfaceInfo>> list_interfaces() {
     if (it == interfaces.end()) it = interfaces.insert(it, describe(any_socket, *entry));
     if (entry->ifa_addr != nullptr) add_address(*it, *entry->ifa_addr);
   }
-  // Temporary addresses (RFC 8981) vanish, like those that are deprecated. One that failed
-  // duplicate address detection is another host's.
+  // Temporary addresses (RFC 8981) and deprecated ones vanish. If one failed duplicate address
+  // detection, another host has it.
   const auto passing = addresses_with(IFA_F_TEMPORARY | IFA_F_DEPRECATED | IFA_F_TENTATIVE);
   const auto refused = addresses_with(IFA_F_DADFAILED);
   const auto is_in = [](const auto& found, const Address& address) {

@@ -17,7 +17,7 @@ namespace pacecar {
 
 struct InterfaceInfo {
   std::string name;
-  std::vector<Address> addresses;  // port 0; those that may vanish (IPv6 privacy) are the last
+  std::vector<Address> addresses;  // port 0; addresses that may vanish (IPv6 privacy) come last
   Bytes mtu = 0;
   bool up = false;
   bool running = false;  // with a carrier
@@ -44,7 +44,7 @@ Result<InterfaceInfo> find_interface(const std::string& name);
 // The address that a NIC on this interface uses: IPv4 first, of loopback one that other hosts may
 // reach; else global IPv6, else link-local.
 std::optional<Address> preferred_address(const InterfaceInfo& interface);
-// Likewise, IPv6 only.
+// As preferred_address(), but IPv6 only.
 std::optional<Address> preferred_ipv6_address(const InterfaceInfo& interface);
 
 }  // namespace pacecar

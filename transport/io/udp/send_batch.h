@@ -24,8 +24,8 @@ class SendBatch {
   static constexpr size_t kMaxGroupBytes = 65000;  // below IP's 65,535 with any headers
 
   // For sockets of one IP version; datagrams longer than the limit are never planned. With
-  // `identifies` datagrams are RoCE v2 over IPv4: the kernel numbers those of a group from 0, and
-  // their ICRCs get these identifications.
+  // `identifies` datagrams are RoCE v2 over IPv4: the kernel numbers the datagrams of a group from
+  // 0, and their ICRCs get these identifications.
   SendBatch(size_t datagram_limit, bool ipv4, bool identifies = false);
   SendBatch(const SendBatch&) = delete;  // the message headers point into the object
   SendBatch& operator=(const SendBatch&) = delete;

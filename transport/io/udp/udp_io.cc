@@ -25,8 +25,8 @@ constexpr Bytes kMaxDatagram = SendBatch::kMaxGroupBytes;
 constexpr Bytes kMinDatagram = 256;  // below this no useful payload is left
 constexpr Bytes kJoinedBurst = 60'000;
 constexpr uint32_t kCallsBeforeConnect = 16;
-// A socket that takes nothing for so long holds packets to a host that does not answer ARP. Others
-// must not wait for it: packets are lost, as at a full switch.
+// A socket that takes nothing for this time holds packets to a host that does not answer ARP.
+// Others must not wait for it: packets are lost, as at a full switch.
 constexpr Duration kStuck = Duration::from_ms(20);
 // A connected socket refuses one call, without sending, for each ICMP error that has arrived, and
 // anyone can forge these. The next call succeeds, unless another error has arrived within a

@@ -16,7 +16,7 @@
 
 namespace pacecar {
 
-// Of open_udp(), and of open_raw().
+// For open_udp() and open_raw().
 struct SocketConfig {
   std::string interface;  // "eth0"
   // One of its addresses, with port 0; none: preferred_address().

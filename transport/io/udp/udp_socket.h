@@ -16,23 +16,23 @@ using UdpSocket = FileDescriptor;
 Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes,
                                       PortRange ports = {});
 
-// A socket that only sends, from a port of its own; the kernel drops what arrives there. Datagrams
+// A socket that only sends, from a port of its own; the kernel drops received datagrams. Sent ones
 // have this traffic class byte (DSCP and ECN), and are never fragmented.
 Result<UdpSocket> open_transmit_socket(const Address& local, uint8_t traffic_class);
 
-// From here on the kernel drops datagrams that do not have `value` in those `bits` of their first 8
+// From here on the kernel drops datagrams that do not have `value` in these `bits` of their first 8
 // bytes (network order), so that they take no buffer space. Errors: kSystem.
 Result<void> drop_unless(const UdpSocket& socket, uint64_t bits, uint64_t value);
 
 // Receives IPv6 datagrams without UDP checksum, too: RDMA NICs send them, as RoCE v2 has the ICRC.
 Result<void> accept_without_checksum(const UdpSocket& socket);
 
-// A socket that occupies `local`; the kernel drops what arrives there.
+// A socket that occupies `local`; the kernel drops the datagrams that it receives.
 Result<UdpSocket> open_discarding_socket(const Address& local);
 
 // To `bytes`, or as many as the system allows.
 void set_receive_buffer(const UdpSocket& socket, Bytes bytes);
-// Likewise, to 1 MiB; a socket whose send buffer is full takes no more.
+// To 1 MiB, or as much as the system allows; a socket whose send buffer is full takes no more.
 void set_send_buffer(const UdpSocket& socket);
 
 // The address and port that a socket is bound to.

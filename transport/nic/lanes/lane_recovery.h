@@ -23,7 +23,7 @@ namespace pacecar {
 struct RecoveryMessage {
   enum class Kind : uint8_t {
     kOffer = 1,  // the sender has a new RC connection for its end of the lane: `end`
-    kReady = 2,  // the sender has joined it to the receiver's: packets to it arrive
+    kReady = 2,  // the sender has joined it to the receiver's connection: packets to it arrive
   };
   static constexpr size_t kBytes = 24;
 

@@ -25,7 +25,7 @@ inline constexpr Duration kSoftwareJitter = Duration::from_us(1000);
 // A thread that shares its core waits for the scheduler: some slices of a few ms each.
 inline constexpr Duration kSchedulerPause = Duration::from_ms(25);
 
-// The rate that the user has set, or the device's, or a usual one.
+// The rate that the user has set, or the rate of the device, or a usual one.
 constexpr Rate choose_line_rate(Rate wanted, Rate device) {
   if (wanted.bps() != 0) return wanted;
   return device.bps() != 0 ? device : Rate::from_gbps(100);
@@ -121,7 +121,7 @@ class PacedNic : public Nic, public NicPort, protected WaitingWork {
   void on_arrived(const QueuePair& qp, Bytes bytes, uint32_t immediate);
 
   NicCaps caps_;
-  const Address address_;  // this host's, for the bootstrap
+  const Address address_;  // of this host, for the bootstrap
   NicCounters counters_;
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number
   PacedFlows flows_;
@@ -136,10 +136,10 @@ class PacedNic : public Nic, public NicPort, protected WaitingWork {
     return qp == nullptr ? std::string() : qp->*which;
   }
 
-  // After so many work requests a turn begins with no further flow, so that completions are polled.
+  // After this many work requests a turn takes no further flow, so that completions are polled.
   static constexpr size_t kMaxTransmit = 64;
 
-  Instant departures_;  // when all that was handed over has left the device, at line rate
+  Instant departures_;  // when all requests handed over have left the device, at line rate
   std::deque<uint32_t> free_slots_;
   uint32_t in_use_ = 0;  // queue pairs of the user
   uint32_t generation_;

@@ -18,7 +18,7 @@ class WorkQueue {
   // Takes as many as there is room for.
   size_t post(std::span<const WorkRequest> work_requests);
 
-  // Those that have not been returned by pop_completed().
+  // The number of work requests that pop_completed() has not returned yet.
   size_t size() const { return entries_.size(); }
   const WorkRequest& request(uint64_t number) const { return entries_[index_of(number)].request; }
 

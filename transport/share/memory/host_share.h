@@ -2,7 +2,7 @@
 // of sharers, for display. The link's ShareTable is in a file of /dev/shm that processes of one
 // user have in common.
 //
-// Trust: directory and file belong to this user alone and are no symbolic links, so only processes
+// Trust: directory and file belong to this user alone and are not symbolic links, so only processes
 // of this user write there. The name has the version of the table, the link, and the network and
 // time namespaces: two containers may both have an eth0, and clocks differ between time namespaces.
 // A zeroed file is an empty table, so a process that is killed while it makes one leaves nothing
@@ -33,8 +33,8 @@ struct UnmapTable {
 };
 using ShareMemory = std::unique_ptr<ShareTable, UnmapTable>;
 
-// Makes what is missing. Errors: kPermission (another's, or open to others), kSystem (no shared
-// memory, or none left), kInvalidArgument (no such table as this version's).
+// Makes missing files. Errors: kPermission (of another user, or open to others), kSystem (no shared
+// memory, or none left), kInvalidArgument (the table is not of this version).
 Result<ShareMemory> open_share_memory(const std::string& directory, std::string_view link);
 // The link's table, to read. Errors: as for open_share_memory; kNotFound.
 Result<ShareMemory> find_share_memory(const std::string& directory, std::string_view link);
@@ -44,7 +44,7 @@ std::string link_name(std::string_view device, uint64_t guid);
 
 class HostShare {
  public:
-  // Errors: those of open_share_memory and LiveProcess; kUnavailable (all slots are in use).
+  // Errors: as open_share_memory and LiveProcess; kUnavailable (all slots are in use).
   static Result<std::unique_ptr<HostShare>> open(
       std::string_view link, Rate capacity, Instant now,
       const std::string& directory = default_share_directory());
@@ -82,7 +82,7 @@ struct LinkSharer {
   std::array<Direction, 2> directions;  // by LinkDirection
 };
 
-// The processes that have not ended. Only reads the table. Errors: those of find_share_memory.
+// The processes that have not ended. Only reads the table. Errors: as find_share_memory.
 Result<std::vector<LinkSharer>> link_sharers(
     std::string_view link, Instant now, const std::string& directory = default_share_directory());
 

@@ -1,6 +1,6 @@
 // LiveProcess: this process as a user of a ShareTable. Its word has the process id, start time and
-// PID namespace, so that practically never another has the same. The word is in memory that is
-// wiped in a forked child, which must not use its parent's slot. Thread rule: any thread.
+// PID namespace, so that practically no other process has the same word. The word is in memory that
+// is wiped in a forked child, which must not use its parent's slot. Thread rule: any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@ namespace pacecar {
 struct OwnerWord {
   pid_t process = 0;
   uint32_t start = 0;              // in ticks since boot, modulo 2^21
-  uint32_t process_namespace = 0;  // inode, likewise
+  uint32_t process_namespace = 0;  // inode, modulo 2^21
 
   static OwnerWord decode(uint64_t word);
   uint64_t encode() const;

@@ -10,7 +10,7 @@
 namespace pacecar {
 namespace {
 
-// Of an IPv4 header whose checksum field is 0.
+// The checksum of an IPv4 header whose checksum field is 0.
 uint16_t ip_checksum(std::span<const uint8_t> header) {
   uint32_t sum = 0;
   for (size_t i = 0; i < header.size(); i += 2) sum += wire::load_be16(&header[i]);

@@ -59,7 +59,7 @@ class Datagrams {
   uint32_t psn_;
   FixedQueue<Pending> pending_;
   uint64_t popped_ = 0;
-  size_t sent_ = 0;  // of them, from the front
+  size_t sent_ = 0;  // of `pending_`, from the front
   size_t done_ = 0;
 };
 

@@ -264,8 +264,8 @@ inline size_t ExtendedEnd::transmit_run(Instant now, Bytes below, uint16_t path,
   return count;
 }
 
-// Sends a packet that is larger than what passes, in pieces of whole lines. Pieces for which there
-// is no room are lost, and with them the packet; the first packet of a turn has room.
+// Sends a packet that is too large for the path, in pieces of whole lines. Pieces without room are
+// lost, and with them the packet; the first packet of a turn has room.
 size_t ExtendedEnd::transmit_pieces(const Requester::Outgoing& packet, uint16_t path,
                                     std::span<TxPacket> out) {
   Slab& slab = shared_.core.slab;
@@ -291,7 +291,7 @@ size_t ExtendedEnd::transmit_pieces(const Requester::Outgoing& packet, uint16_t 
   return count;
 }
 
-// Sends packets without a meaning: the peer reports the sizes of those that arrive.
+// Sends packets without a meaning: the peer reports the sizes of the ones that arrive.
 size_t ExtendedEnd::transmit_questions(Instant now, std::span<TxPacket> out) {
   const PathMtu::Questions questions = requester_.ask(now);
   const uint16_t path = requester_.choose_path(now);
@@ -308,7 +308,7 @@ size_t ExtendedEnd::transmit_questions(Instant now, std::span<TxPacket> out) {
   return count;
 }
 
-// Makes one question; 0: there is no room, as if it were lost. The lowest bit of its time says
+// Makes one question; 0: no room, as if the question were lost. The lowest bit of its time says
 // whether it may be joined.
 size_t ExtendedEnd::ask(Bytes size, bool joined, uint16_t path, Instant now,
                         std::span<TxPacket> out) {

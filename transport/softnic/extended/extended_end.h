@@ -1,5 +1,5 @@
 // ExtendedEnd: one end of a connection in extended mode: requester, responder and seals of its
-// packets, and how it fills its turn. ExtendedReceiver gives it what arrives.
+// packets, and how it fills its turn. ExtendedReceiver gives it the received packets.
 //
 // The queue pairs with one peer's NIC are siblings: acknowledgements and control writes of one may
 // travel with the data of another.

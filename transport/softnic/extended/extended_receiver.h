@@ -56,7 +56,7 @@ class ExtendedReceiver {
   NicCore& core_;
   const OnOther on_other_;
   const bool answers_pauses_;  // AckPolicy::idle is a limit
-  // NAKs to send; those that do not fit are lost, as in the network.
+  // NAKs to send; NAKs beyond the capacity are lost, as in the network.
   FixedQueue<std::pair<QueuePairId, wire::Nak>> refusals_;
   std::vector<uint8_t> opened_;  // plaintext of the newest payload
 };

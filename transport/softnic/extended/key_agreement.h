@@ -19,7 +19,7 @@ namespace pacecar {
 
 class KeyAgreement {
  public:
-  // With PACECAR_SECURITY=off, or for standard RC alone, there are no keys. `config` outlives it.
+  // With PACECAR_SECURITY=off, or for standard RC alone, it has no keys. `config` outlives it.
   KeyAgreement(const SoftNicConfig& config, const RandomSource& random);
 
   // Puts our public key and a fresh salt into an end.

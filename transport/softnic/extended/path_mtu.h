@@ -1,7 +1,7 @@
-// PathMtu: which packets the path to a peer passes (packetization layer path MTU discovery,
-// RFC 8899). That is found by questions, which are packets of some size that the peer answers, and
-// not by ICMP, which may be lost or forged. Sizes are those of IP packets, except where a payload
-// is named.
+// PathMtu: which packets the path to a peer passes (packetization layer path MTU discovery, RFC
+// 8899). It finds this by questions, which are packets of some size that the peer answers, and not
+// by ICMP, which may be lost or forged. Sizes count whole IP packets, except where a payload is
+// named.
 //
 //   kAskingFull   two joined packets of the full size, and one alone
 //        |  all three answered: kSettled, full
@@ -52,14 +52,14 @@ class PathMtu {
 
   // The largest payload that packets may have now.
   Bytes payload() const { return payload_; }
-  // Of the packets of writes that begin: at first full ones, in pieces until it is known what
-  // passes, as mostly all does.
+  // The payload of packets of writes that begin: at first of full packets, in pieces until the
+  // path's sizes are known, as most paths pass full packets.
   Bytes begun_payload() const { return hopeful_ ? config_.payload : payload_; }
   // The payload of the smallest packets that are asked for.
   Bytes least_payload() const { return payload_of(sizes_.front()); }
   // The largest payload of a piece of a packet. Its header is a little longer.
   Bytes piece_payload() const { return payload_ - kLineBytes; }
-  // Packets must not be joined: something on the path drops those that are.
+  // Packets must not be joined: something on the path drops joined packets.
   bool one_by_one() const {
     return one_by_one_ || state_ == State::kAskingAll || state_ == State::kAskingJoined;
   }
@@ -109,7 +109,7 @@ class PathMtu {
   Bytes passed_;
   Instant deadline_ = Instant::never();
   Duration round_time_;
-  uint32_t rounds_ = 0;          // of this state; in kAskingAll those with answers
+  uint32_t rounds_ = 0;          // of this state; in kAskingAll only rounds with answers
   bool answered_ = false;        // in this round
   uint32_t joined_answers_ = 0;  // in this round
   bool full_passes_ = false;     // alone

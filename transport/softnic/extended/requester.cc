@@ -170,7 +170,7 @@ void Requester::begin_activity(Instant now) {
 
 // Makes the probe. The peer may only be late, so no data is retransmitted. Instead, the packet
 // before the oldest in flight, which the peer has, is sent as taken back: that only makes the peer
-// acknowledge what has arrived.
+// acknowledge the packets it has received.
 void Requester::ask(Instant now, Outgoing* out) const {
   out->header = wire::DataHeader{
       .ack_request = true,
@@ -185,7 +185,7 @@ void Requester::ask(Instant now, Outgoing* out) const {
 
 void Requester::on_sent(Instant now) {
   if (deadline_ == Instant::never())
-    deadline_ = next_timeout(now);  // else it is the oldest packet's
+    deadline_ = next_timeout(now);  // else the oldest packet's deadline stays
 }
 
 // With packet timeouts counted from the sending of the oldest packet in flight, otherwise from now.
@@ -200,7 +200,7 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   SendProgress progress;
   const uint64_t base = window_.unacknowledged();
   const uint64_t cumulative = expand_psn(base, ack.cumulative);
-  if (cumulative > window_.next()) return progress;  // acknowledges what was never sent
+  if (cumulative > window_.next()) return progress;  // acknowledges packets that were never sent
   probe_ = false;
   // The echoed packet is reported to the paths first, with its round trip. It is not reported again
   // when it is acknowledged.
@@ -241,15 +241,15 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   rtt_.add(now - echo_sent);  // the timeout includes the time in both hosts
   if (window_.oldest_sending() < echo_sent) {
     on_overtaken(echo_sent, now, &progress);
-    // A single loss that only a probe has revealed is no sign of congestion.
+    // A single loss that only a probe has revealed is not a sign of congestion.
     if (echoed < base) progress.lost -= std::min(progress.lost, config_.mtu.payload);
   }
   return progress;
 }
 
-// The oldest packets in flight were sent before one that has arrived. Those that do not count as
-// lost yet may still arrive for a while. Perhaps no later packet is in flight whose acknowledgement
-// would reveal their loss, so the timer must fire then.
+// The oldest packets in flight were sent before one that has arrived. If they do not count as lost
+// yet, they may still arrive for a while. Perhaps no later packet is in flight whose
+// acknowledgement would reveal their loss, so the timer must fire then.
 void Requester::on_overtaken(Instant echo_sent, Instant now, SendProgress* progress) {
   if (config_.loss.reordering == Duration::max()) return;
   const Duration reordering = rtt_.reordering();

@@ -35,7 +35,7 @@ class Requester {
     uint64_t path_seed = 0;
     Duration delay_floor;  // smaller differences of delay between paths come from the hosts
     LossRecovery loss;
-    Duration silence_limit;  // a peer that is silent for so long is dead
+    Duration silence_limit;  // a peer that is silent for this time is dead
   };
   struct Outgoing {
     wire::DataHeader header;

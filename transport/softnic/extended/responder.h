@@ -1,5 +1,5 @@
 // Responder: the receiving half of a queue pair in extended mode. It places the packets of the
-// peer's writes in memory, in any order and each exactly once, and keeps what is to be
+// peer's writes in memory, in any order and each exactly once, and records which packets are to be
 // acknowledged.
 //
 // A packet's bytes are written only if the packet is new (its PSN has never been accepted) and key,
@@ -25,7 +25,7 @@ class Responder {
  public:
   enum class Outcome : uint8_t {
     kPlaced,     // new, and in memory
-    kPiece,      // likewise, but other pieces of the packet are missing
+    kPiece,      // new, in memory; other pieces of the packet are missing
     kCompleted,  // new, in memory, and the last to arrive of its write with immediate
     kDuplicate,
     kOutOfWindow,
@@ -54,7 +54,7 @@ class Responder {
     WriteTracker::Write* write = nullptr;  // with immediate
     MemoryTable::Range range;
   };
-  // Of a packet that has just been placed.
+  // The target of a packet that has just been placed.
   Target target_of(const wire::DataHeader& header, const MemoryTable& memory);
   // Places a packet of the write of `target`, if it is the next in order, is allowed, and does not
   // complete the write. False: nothing was done, call on_data.

@@ -50,7 +50,7 @@ class BalancedPaths {
   int64_t round_trip_ns_ = 0;     // the least on any path; 0: unknown
   int64_t average_delay_ns_ = 0;  // times kAverageOf
   uint32_t turn_every_;           // packets
-  uint32_t since_turn_ = 0;       // likewise
+  uint32_t since_turn_ = 0;       // packets
   PathRound round_;
   std::vector<Path> paths_;
   FixedQueue<uint16_t> places_;  // free places: the paths on which one more burst may be in flight

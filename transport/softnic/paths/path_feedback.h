@@ -22,7 +22,7 @@ struct PathFeedback {
   PathEvent event = PathEvent::kGood;
   Duration rtt;  // of a packet that arrived; 0: unknown
   Instant now;
-  Instant sent;  // packets of one burst have the same; Instant(): unknown
+  Instant sent;  // equal for packets of one burst; Instant(): unknown
 };
 
 // Takes each path once per round, in an order that changes from round to round, so that senders

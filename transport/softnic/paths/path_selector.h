@@ -19,11 +19,11 @@ namespace pacecar {
 
 enum class PathPolicy : uint8_t {
   kRoundRobin,  // one after another
-  kFixed,       // always the same, drawn when the queue pair is connected
+  kFixed,       // one path, drawn when the queue pair is connected
   kRandom,      // drawn for each burst
   kPenalty,   // one after another; paths with marks, trimming or losses are skipped for some turns
-  kRecycle,   // paths whose packets arrived unmarked, oldest first; if there are none, as kPenalty
-  kSticky,    // always the same, until a packet is lost on it
+  kRecycle,   // paths whose packets arrived unmarked, oldest first; without any, as kPenalty
+  kSticky,    // one path, until a packet is lost on it
   kBalanced,  // many, so that all have the same delay: BalancedPaths
   kReroute,   // one, and another when it is bad: ReroutedPath
 };

@@ -36,7 +36,7 @@ class ReroutedPath {
     uint16_t path = 0;
     uint32_t arrived = 0;
     uint32_t refused = 0;  // trimmed or lost
-    int64_t delay_ns = 0;  // sum over those that arrived
+    int64_t delay_ns = 0;  // sum over arrived packets
 
     int64_t mean_delay_ns() const { return arrived > 0 ? delay_ns / arrived : 0; }
   };

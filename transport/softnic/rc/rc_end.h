@@ -1,6 +1,6 @@
 // RcEnd: one end of a connection of standard RC or UC: its requester, its responder, and how it
-// fills its turn. RcReceiver gives it what arrives. RcRecovery replaces a connection that has
-// failed, with the help of a StandbyEnd. Thread rule: one owner.
+// fills its turn. RcReceiver gives it the received packets. RcRecovery replaces a connection that
+// has failed, with the help of a StandbyEnd. Thread rule: one owner.
 #pragma once
 
 #include <span>

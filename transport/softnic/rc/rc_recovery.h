@@ -39,7 +39,7 @@ class RcRecovery {
   // Takes all steps that are possible now.
   void advance(Instant now);
   void on_message(const RecoveryMessage& message, Instant now);
-  // The peer has sent something that is no RecoveryMessage.
+  // The peer has sent a message that is not a RecoveryMessage.
   void on_malformed();
   void on_timeout(Instant now);
 

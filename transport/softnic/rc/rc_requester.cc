@@ -12,7 +12,7 @@
 namespace pacecar {
 namespace {
 
-// An acknowledgement is requested at least every so many packets.
+// At least one of this many packets requests an acknowledgement.
 constexpr uint32_t kPacketsPerQuestion = 16;
 constexpr size_t kSamples = 64;
 // Packets of a read that are requested at a time, or more if the peer allows few outstanding reads.

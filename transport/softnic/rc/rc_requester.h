@@ -179,7 +179,7 @@ class RcRequester {
   uint64_t allocated_;       // beyond every PSN given to a request
   uint64_t taken_ = 0;       // next_ at the previous on_handed_over()
   Bytes in_flight_ = 0;
-  Bytes unacknowledged_bytes_ = 0;  // posted, those of reads excepted
+  Bytes unacknowledged_bytes_ = 0;  // of posted requests other than reads
   ReadWindow::Share reading_;       // bytes of reads that are requested and have not arrived
   FixedQueue<uint64_t> pieces_;     // of each outstanding piece of a read, the PSN behind it
   uint64_t read_packets_;           // most packets of a piece

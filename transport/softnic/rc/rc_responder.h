@@ -45,7 +45,7 @@ class RcResponder {
     kRead,        // a read or an atomic, new or repeated
     kDuplicate,   // placed before
     kOutOfOrder,  // an earlier packet is missing
-    kNotReady,    // there is no receive request for it
+    kNotReady,    // no receive request is posted for it
     kRefused,     // refused: the connection ends
     kDropped,     // UC: refused
   };
@@ -67,10 +67,10 @@ class RcResponder {
   bool next_answer(const MemoryTable& memory, roce::Packet* answer);
   // A request was refused: the connection ends, also at the peer.
   bool refused() const { return refusal_ != 0; }
-  // Of the refusal: kReceiveTooShort, kReceiveGone: the receive request that take_back_receive()
-  // returns; or kLocalError.
+  // The cause of the refusal: kReceiveTooShort, kReceiveGone: the receive request that
+  // take_back_receive() returns; or kLocalError.
   CompletionStatus cause() const { return cause_; }
-  // As StandardNic's.
+  // As StandardNic::set_rights.
   void set_rights(const StandardRights& rights) { config_.rights = rights; }
   // The receive request of the unfinished message, once.
   std::optional<ReceiveRequest> take_back_receive() {

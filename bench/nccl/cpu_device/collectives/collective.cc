@@ -1,5 +1,5 @@
 // Collectives over rings and trees, as in device/all_reduce.h and its neighbours: which part of the
-// buffers each primitive takes. Where parts lie must match NCCL's, as ranks may have real GPUs.
+// buffers each primitive takes. The places of parts must match NCCL, as ranks may have real GPUs.
 #include <algorithm>
 #include <array>
 #include <span>

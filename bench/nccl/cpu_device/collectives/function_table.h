@@ -46,7 +46,7 @@ struct Function {
 };
 
 // The functions by number. `row_to_id` is NCCL's ncclDevFuncRowToId: the number of each row of all
-// combinations, in the order of NCCL's generate.py; -1 where there is no kernel. Rows that share a
+// combinations, in the order of NCCL's generate.py; -1 where no kernel exists. Rows that share a
 // kernel, as signed and unsigned sums do, share the number, and the first row counts.
 std::vector<Function> function_table(const Layout& layout, const int* row_to_id);
 

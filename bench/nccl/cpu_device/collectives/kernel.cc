@@ -11,7 +11,7 @@
 namespace pacecar::nccl::cpu {
 namespace {
 
-// The channel of a block: the one of that number among those that the kernel has.
+// The channel of a block: the number of the block-th set bit of `mask`, counted from 0.
 int channel_of(uint64_t mask, size_t block) {
   for (size_t i = 0; i < block; ++i) mask &= mask - 1;
   return std::countr_zero(mask);
@@ -27,7 +27,7 @@ size_t work_bytes(const Layout& layout, Batch::Kind kind) {
   return BroadcastWork::kBytes;
 }
 
-// Works of one function, from a batch and those that extend it.
+// Works of one function, from a batch and the batches that extend it.
 struct Run {
   Batch::Kind kind = Batch::Kind::kCollective;
   uint32_t function = 0;
@@ -97,7 +97,7 @@ void note_times(const Block& block, const Run& run, bool begins) {
   }
 }
 
-// With a FIFO, older versions are told what may be written again.
+// With the FIFO of older versions, reports up to where NCCL may overwrite it.
 void note_consumed(const Block& block, const Run& run) {
   if (block.layout().comm.work_consumed == kAbsent) return;
   auto* const consumed = pointer<uint32_t>(block.communicator(), block.layout().comm.work_consumed);

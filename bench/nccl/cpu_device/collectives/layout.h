@@ -1,5 +1,5 @@
 // Where NCCL's host code leaves the work for its kernels: offsets in the structures of device.h, by
-// version. What is the same in all of them is in work.h and connection.h. A new version is a new
+// version. work.h and connection.h have the parts that all versions share. A new version is a new
 // row, after a comparison of device.h, of the rows that generate.py writes, and of collectives.h.
 #pragma once
 
@@ -56,7 +56,7 @@ struct Layout {
 // nullptr: no row for this version.
 const Layout* layout_of(int version);
 
-// All of them, for people: "2.22.3, 2.29.7".
+// The names of all known versions, for people: "2.22.3, 2.29.7".
 const char* known_versions();
 
 }  // namespace pacecar::nccl::cpu

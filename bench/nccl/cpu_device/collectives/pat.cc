@@ -1,8 +1,8 @@
-// Each rank names the others by their distance: rank + distance, modulo the ranks. A distance's
-// parent is the distance without its lowest bit. In an all-gather, piece `distance` is what that
-// rank has; it comes from the rank that is further by the lowest bit, where it was piece `parent`.
-// A reduce-scatter goes the other way: sum `distance` is for that rank; it is sent to the rank that
-// is further by the lowest bit, and added there to sum `parent`.
+// Each rank names the others by their distance: rank + distance, modulo the ranks. The parent
+// of a distance is the distance without its lowest bit. In an all-gather, piece `distance` is the
+// input of that rank; it comes from the rank further by the lowest bit, whose piece `parent` it is.
+// A reduce-scatter goes the other way: sum `distance` is for that rank; it is sent to the rank
+// further by the lowest bit, and added there to sum `parent`.
 //
 // Which pieces share a message, and in which order messages are sent to a neighbour, must match
 // PatAGAlgorithm and PatRSAlgorithm of collectives.h, by which NCCL's proxy threads count steps.
@@ -75,8 +75,8 @@ class Pat {
     Connection to;
     uint64_t messages = 0;  // of a chunk
   };
-  // Where a piece lies among those that go the same way. Of distance 0, and of distances that are
-  // no rank's, nothing is sent.
+  // Where a piece lies among the pieces that go the same way. Distance 0 and distances without a
+  // rank (`ranks_` and above) send nothing.
   struct Piece {
     uint64_t message = 0;
     size_t place = 0;
@@ -104,7 +104,7 @@ class Pat {
     return all;
   }
 
-  // A place of a distance that is no rank's stays empty.
+  // The place of a distance without a rank stays empty.
   void place(const std::vector<size_t>& group) {
     uint64_t& messages = way(group.front()).messages;
     for (size_t begin = 0; begin < group.size(); begin += in_message_) {
@@ -120,8 +120,8 @@ class Pat {
     }
   }
 
-  // First what is far away and so reaches most, then the others depth first: after a piece come
-  // those that are made from it, and its buffer is free again.
+  // First the far pieces, which reach most ranks, then the others depth first: a piece's children
+  // follow it, so that its buffer is free again soon.
   Task all_gather() {
     for (size_t far = bound_ / 2; far >= interval_; far /= 2) {
       for (const size_t piece : group(far, 2 * far)) co_await pass_on(piece);
@@ -172,7 +172,7 @@ class Pat {
     post(piece);
   }
 
-  // The last use of what was received.
+  // Copies a received piece to the output: its last use.
   Task keep(size_t piece) {
     if (piece >= ranks_) co_return;
     co_await arrival(piece);
@@ -188,7 +188,7 @@ class Pat {
     pieces_[sum].begun = true;
   }
 
-  // Adds what is received. A sum is whole after its neighbour at a distance of 1.
+  // Adds a received sum to its parent, which is complete after its child at a distance of 1.
   Task add(size_t received) {
     const size_t sum = parent(received);
     if (sum >= ranks_) co_return;

@@ -9,7 +9,7 @@
 namespace pacecar::nccl::cpu {
 
 // A sign, kExponentBits and kMantissaBits, as IEEE 754 has them. Without infinities (E4M3) the
-// greatest exponent is one of numbers too, but for its last mantissa, which is no number.
+// greatest exponent has numbers too, except for its last mantissa, which is NaN.
 template <typename Bits, int kExponentBits, int kMantissaBits, bool kInfinities = true>
 class SmallFloat {
  public:

@@ -40,7 +40,7 @@ void Transfers::begin_side(Side& side, std::span<const int> ranks, bool sends, i
     Connection& peer = side.peers[side.count++];
     peer = Connection(block_.connection(rank, sends, connection));
     if (protocol_ != Protocol::kSimple) continue;
-    // A chunk begins at a multiple of its steps; the sender is told what the receiver skips.
+    // A chunk begins at a multiple of its steps; a receiver reports skipped steps to the sender.
     peer.step = rounded_up(peer.step, uint64_t{slices_.per_chunk} * slices_.steps_each);
     if (sends) continue;
     peer.set_freed(peer.step);
@@ -68,8 +68,8 @@ Task Transfers::run(Transfer transfer) {
   return simple(transfer);
 }
 
-// The result is made in the output, or else in the first buffer that is sent. What the NIC has put
-// there stays there; what it reads elsewhere (nullptr) is not copied.
+// The result is made in the output, or else in the first buffer that is sent. Data that the NIC has
+// put there stays there; data that the NIC reads elsewhere (nullptr) is not copied.
 void Transfers::combine(const Transfer& transfer, std::span<char* const> received,
                         std::span<char* const> sent) const {
   const size_t bytes = transfer.elements * element_bytes_;

@@ -25,7 +25,7 @@ struct Ends {
   std::span<const int> receive_from{};  // ends at the first -1
   std::span<const int> send_to{};
   int connection = 0;       // 0 of collectives, 1 of send and receive
-  bool registered = false;  // the NIC reads what is sent, and writes what is received, in place
+  bool registered = false;  // the NIC reads sent and writes received data in user buffers
 };
 
 inline constexpr size_t kMostNetBytes = size_t{1} << 30;  // of a step of registered buffers
@@ -43,10 +43,10 @@ class Transfers {
   struct Transfer {
     bool receives = false;
     bool sends = false;
-    const char* input = nullptr;  // nullptr: none. Is reduced with what is received
+    const char* input = nullptr;  // nullptr: none. Is reduced with the received data
     bool input_is_own = true;     // false: a result, which is not prepared (Arithmetic::prepare)
-    char* output = nullptr;       // nullptr: none. Takes what is sent
-    char* place = nullptr;        // of registered buffers: where the NIC has put what was received
+    char* output = nullptr;       // nullptr: none. Gets the sent data as well
+    char* place = nullptr;        // of registered buffers: where the NIC has put received data
     size_t elements = 0;
     bool completes = false;  // the reduction is whole: Arithmetic::finish
   };

@@ -74,7 +74,7 @@ class CollectiveWork {
   int root() const { return field<int>(work_, 4); }
   char* receive() const { return pointer(work_, layout_.receive); }
   const char* send() const { return pointer(work_, layout_.send); }
-  // redOpArg; where it is a pointer, what it points to.
+  // redOpArg, or the value at its address if it is a pointer.
   uint64_t operand(size_t element_bytes) const {
     const auto value = field<uint64_t>(work_, layout_.operand);
     if ((bits_ & layout_.operand_is_pointer) == 0) return value;

@@ -19,7 +19,7 @@ constexpr uint8_t kResponseTimeout = 20;  // code: 4.3 s, as Linux
 constexpr uint8_t kMostTries = 15;
 constexpr uint8_t kHopLimit = 64;
 
-// What is rejected, by its code; the last one stands for all others.
+// The kinds of rejected messages, by code; the last one stands for all others.
 constexpr std::array kRejected = {Kind::kRequest, Kind::kReply, Kind::kReadyToUse};
 
 // Where the private data of each kind begins in the body; it goes on to the end.
@@ -48,7 +48,7 @@ class Body {
     }
     value = static_cast<T>(bits);
   }
-  // What we always send, and ignore in what we receive.
+  // A value that we always send, and ignore in received messages.
   void constant(size_t byte, size_t bit, size_t width, uint32_t value) {
     if (writes_) field(byte, bit, width, value);
   }

@@ -48,7 +48,7 @@ struct Message {
   uint64_t service = 0;
   uint64_t guid = 0;
   uint32_t queue_key = 0;
-  uint32_t queue_pair = 0;  // the sender's; in kDisconnect the receiver's
+  uint32_t queue_pair = 0;  // of the sender; in kDisconnect of the receiver
   uint32_t psn = 0;
   uint8_t responder_resources = 0;
   uint8_t initiator_depth = 0;

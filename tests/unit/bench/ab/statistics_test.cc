@@ -29,7 +29,7 @@ TEST(Distributions, StudentMatchesTables) {
   EXPECT_NEAR(student_quantile(0.975, 2), 4.30265, 1e-4);
   EXPECT_NEAR(student_quantile(0.975, 9), 2.26216, 1e-5);
   EXPECT_NEAR(student_quantile(0.995, 30), 2.75000, 1e-4);
-  // With one degree of freedom Student's distribution is Cauchy's, which has a closed form.
+  // With one degree of freedom Student's distribution is the Cauchy distribution: a closed form.
   for (const double t : {-40.0, -1.0, -0.2, 0.0, 0.7, 3.0}) {
     EXPECT_NEAR(student_cdf(t, 1), 0.5 + std::atan(t) / M_PI, 1e-12) << t;
   }

@@ -27,7 +27,7 @@ struct Behavior {
   double late = 0;
   double gpu = 0;        // until the first data of its GPU
   double copy = 0;       // time of its GPU to copy a message
-  double held = 0;       // its GPU takes the first message so much later: it waits for others
+  double held = 0;       // by which its GPU takes the first message later, as it waits for others
   double network = 0.2;  // time of each message to this rank
   double clock_ms = 0;   // by which its clock is ahead
   double starved = 0;
@@ -51,7 +51,6 @@ class Recorded {
     profile.rank = static_cast<int64_t>(rank);
     profile.since_ns = at(0);
     profile.now_ns = at(kCollectives * kPeriod);
-    profile.starved = behaviors[rank].starved;
   }
   Profile profile;
 
@@ -121,6 +120,7 @@ std::vector<Process> processes_of(const std::vector<Behavior>& behaviors) {
   std::vector<Process> processes = ranks(behaviors.size());
   for (size_t rank = 0; rank < behaviors.size(); ++rank) {
     processes[rank].profiles.push_back(Recorded(behaviors, rank).profile);
+    processes[rank].starved = behaviors[rank].starved;
   }
   return processes;
 }
@@ -188,8 +188,8 @@ TEST(DoctorRanks, OnlyOtherProgramsMakeASlowPathAnIncast) {
   EXPECT_EQ(doctor::examine_ranks(job_of(processes)).front().rule, "incast");
 }
 
-// As NCCL's kernels do: a rank whose next one is late, or whose own GPU is, takes what has arrived
-// only when it can pass it on.
+// As NCCL's kernels do: while the next rank or its own GPU is late, a rank takes arrived data only
+// when it can pass the data on.
 TEST(DoctorRanks, GpuThatWaitsForOthersIsNoSlowCopy) {
   std::vector<Behavior> behaviors(4);
   behaviors[2].late = 20;
@@ -230,6 +230,21 @@ TEST(DoctorRanks, TwoCutPathsMakeADeadPortAndOneACut) {
   const doctor::Verdict verdict = doctor::conclude(job, doctor::examine(job));
   EXPECT_EQ(verdict.rule, "dead-port");
   EXPECT_EQ(verdict.process, "rank 2 (h2, pid 102)");
+}
+
+TEST(DoctorRanks, ProcessThatRarelyRunsIsNamedWithoutProfiles) {
+  std::vector<Process> processes = ranks(3);
+  for (Process& one : processes) one.running = one.starved = 0.5;
+  EXPECT_FALSE(doctor::conclude(job_of(processes), {}).trouble);
+  processes[1].running = 0.02;
+  const auto verdict = doctor::conclude(job_of(processes), {});
+  EXPECT_EQ(verdict.rule, "slow-host");
+  EXPECT_EQ(verdict.process, "rank 1 (h1, pid 101)");
+  EXPECT_TRUE(doctor::conclude(job_of({processes[1]}), {}).trouble);
+  processes[0].running = processes[2].running = 0.03;
+  EXPECT_FALSE(doctor::conclude(job_of(processes), {}).trouble) << "the whole host is busy";
+  processes[1].starved = 0.1;
+  EXPECT_FALSE(doctor::conclude(job_of({processes[1]}), {}).trouble) << "it mostly sleeps";
 }
 
 TEST(DoctorRanks, RankStarvedOfProcessorTimeIsNotLate) {

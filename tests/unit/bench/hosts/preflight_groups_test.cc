@@ -47,7 +47,7 @@ TEST(PreflightGroupsTest, EqualFindingsArePrintedOnce) {
 TEST(PreflightGroupsTest, FactsThatDifferAreNamed) {
   auto reports = rack(4);
   reports[2].facts["kernel"] = "5.10";
-  reports[2].facts["docker0 MTU"] = "1450";  // a fact of this host alone is no difference
+  reports[2].facts["docker0 MTU"] = "1450";  // a fact of one host only does not count
   const auto differences = find_differences(reports);
   ASSERT_THAT(differences, SizeIs(1));
   EXPECT_EQ(differences[0].fact, "kernel");

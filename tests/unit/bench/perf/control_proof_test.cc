@@ -156,7 +156,7 @@ TEST_F(ControlProofTest, InvalidProofsAreRefused) {
               AllOf(SizeIs(strangers.size()), Each(HasSubstr("127.0.0.1:"))));
 }
 
-// The stranger has recorded the messages of a client that has the key, and sends the same.
+// The stranger has recorded the messages of a client that has the key, and repeats them.
 TEST_F(ControlProofTest, ReplayedProofIsRefused) {
   listen(key_of(1));
   EXPECT_THAT(

@@ -190,7 +190,7 @@ TEST_F(Shares, NewcomerRttsOfAStarvedFlowAreItsWholeTime) {
 TEST_F(Shares, TooCoarseSamplesGiveNoMetrics) {
   RunResult coarse = run([](int) { return 50e9; }, [](int) { return 50e9; });
   EXPECT_FALSE(std::isnan(value(coarse, "jain_min")));
-  coarse.base_rtt = Duration::from_us(3);  // a sample of 1 us is more than a quarter of it
+  coarse.base_rtt = Duration::from_us(3);  // a sample of 1 us exceeds a quarter of that
   EXPECT_TRUE(std::isnan(value(coarse, "jain_min")));
 }
 

@@ -309,7 +309,7 @@ TEST(LiveSwitch, StampsPacecarsDataWithTelemetry) {
     world.wire(0).put(world.live().now(), udp_frame(spec, Frame(1000)));
     world.run(world.live().now() + Duration::from_ms(2), Duration::from_us(100));
     ASSERT_EQ(world.wire(1).from_switch.size(), 3U);
-    EXPECT_EQ(world.wire(1).from_switch[2], udp_frame(spec, Frame(1000)));  // not Pacecar's
+    EXPECT_EQ(world.wire(1).from_switch[2], udp_frame(spec, Frame(1000)));  // not of Pacecar
     const Frame& stamped = world.wire(1).from_switch[0];
     const FrameHeaders headers = read_headers(stamped);
     ASSERT_EQ(headers.end, stamped.size());

@@ -62,7 +62,7 @@ class Draw {
   uint32_t n = static_cast<uint32_t>(hosts.size());
   Bytes bytes = *rc::gen::inRange<Bytes>(n, 1000);
 
-  // Of these hosts and bytes, unless `spec` names others.
+  // A workload of these hosts and bytes, unless `spec` names other bytes.
   Workload make(WorkloadSpec spec) const {
     if (spec.bytes == WorkloadSpec().bytes) spec.bytes = bytes;
     spec.hosts = hosts;

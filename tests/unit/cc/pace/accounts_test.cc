@@ -129,7 +129,7 @@ TEST_F(CcPaceAccounts, TwoActiveFlowsAreHalfAGapApart) {
   EXPECT_NEAR(apart(0, 1), 0.5, 0.02);
 }
 
-// --- what is still to come ---
+// --- bytes still to come ---
 
 TEST_F(CcPaceAccounts, FinishingFlowCountsAgainWhenItWantsMore) {
   add(2);
@@ -183,7 +183,7 @@ TEST_F(CcPaceAccounts, SpareRateIsSharedByWeight) {
 
 class CcPaceBriefAccounts : public CcPaceAccounts {
  protected:
-  // What flow 1 is granted beside a brief message of flow 0.
+  // The grant of flow 1 while flow 0 has a brief message.
   double beside_a_brief_message() {
     demand(0, kLine, wanted_[0] += 250'000);
     demand(1, kLine, wanted_[1] + kEndless);

@@ -289,7 +289,7 @@ TEST_F(CcPaceCore, CutUsesTheBetterOfTwoRoundTrips) {
   EXPECT_GT(core_.rate(), 0.7 * kLine);
 }
 
-// A flow that has measured its own paths ignores what other flows have found.
+// A flow that has measured its own paths ignores the findings of other flows.
 TEST_F(CcPaceCore, OnlyANewFlowBeginsAtTheLineRateOfAClearNetwork) {
   CoreLimit newcomer(environment(), kConstants);
   newcomer.begin(now_, true);

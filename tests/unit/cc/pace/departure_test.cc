@@ -1,5 +1,5 @@
-// What has left of brief messages, as their sender estimates it between signals: the next one in
-// the queue of the NIC begins when the one before has left.
+// The bytes of brief messages that have left, as their sender estimates them between signals: the
+// next message in the NIC's queue begins when the one before has left.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ class CcPaceDeparture : public ::testing::Test {
     flows_[flow]->demand(now_, stats_[flow]);
     limits_[flow] = flows_[flow]->decide(now_);
   }
-  // As a NIC's owner, which decides again where it is told to, and at deadlines.
+  // As the owner of a NIC: decides again for the changed flows.
   void settle() {
     std::array<uint32_t, kFlows> changed;
     for (int round = 0; round < 8; ++round) {
@@ -103,7 +103,7 @@ TEST_F(CcPaceDeparture, ThirdMessageFollowsTheSecond) {
   expect_begins_after(2, kLeaves * 2);
 }
 
-// What leaves depends on the rates in between.
+// The departure of a message depends on the rates in between.
 TEST_F(CcPaceDeparture, SlowerMessageLeavesLater) {
   for (uint32_t flow = 0; flow < 2; ++flow) hold(flow, 400);
   want(0, kBrief);

@@ -16,7 +16,7 @@ DrainingRate cut(Duration beyond, double through = 500) {
 }
 
 TEST(CcPaceDrainingRate, QuarterOfTheDecreaseLasts) {
-  const DrainingRate rate = cut(us(80));  // 0.4 of what passed, in two round trips
+  const DrainingRate rate = cut(us(80));  // 0.4 of the rate that passed, for two round trips
   EXPECT_DOUBLE_EQ(rate.lasting, 500 * 0.9);
   EXPECT_DOUBLE_EQ(rate.rate(), 500 * 0.9 * 0.7);
 }

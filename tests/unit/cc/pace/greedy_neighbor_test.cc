@@ -117,7 +117,7 @@ TEST_F(CcPaceGreedyNeighbor, LongerDelayDoesNotChangeTheNeighbor) {
   EXPECT_EQ(neighbor_.kept(), kKept);
 }
 
-// A neighbour gives way to what we hold; a slow link does not.
+// A neighbour gives way to the rate that we hold; a slow link does not.
 TEST_F(CcPaceGreedyNeighbor, NeighborIsForgottenWhenWhatWeHoldDoesNotArrive) {
   recognize();
   look(kRecognition, kKept, kRate / 2, true, /*given=*/false);

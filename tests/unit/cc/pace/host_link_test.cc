@@ -1,4 +1,4 @@
-// How receiver and senders of `pace` use a HostLink, scripted here: what they claim, and that they
+// How receiver and senders of `pace` use a HostLink, scripted here: their claims, and that they
 // keep to their part.
 #include "cc/host_link.h"
 

@@ -1,5 +1,5 @@
 // `pace` on hosts that are later than their jitter: overloaded, emulated, or woken late. The delay
-// that they add is no queue of the core, and must not stop a flow.
+// that they add is not a queue of the core, and must not stop a flow.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// LinkEstimate: the rate of the receiving link that can be granted, beside other traffic and
+// LinkEstimate: the rate of the receiving link that can be granted, with other traffic and
 // queues.
 #include <gtest/gtest.h>
 
@@ -181,7 +181,7 @@ TEST(CcPaceAvailableJitter, JitterOfHostsIsNoQueue) {
   EXPECT_EQ(estimate.available(2), kConstants.shared * kLine);
 }
 
-// Its arrivals are no foreign traffic, which would reduce its own grant.
+// Its arrivals do not count as foreign traffic, which would reduce its own grant.
 TEST(CcPaceCovered, ArrivalsOfAFlowWhoseDemandWasLostAreCovered) {
   PaceReceiver receiver({.line_rate = Rate::from_gbps(400),
                          .mtu = 4096,

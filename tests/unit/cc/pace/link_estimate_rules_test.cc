@@ -39,7 +39,7 @@ TEST_F(CcPaceEstimateRules, ToleratedDelayFollowsTheMeasuredRoundTrip) {
   EXPECT_TRUE(estimate.learnt());
 }
 
-// A cut shows after a round trip: what arrives until then says nothing about it.
+// A cut shows after a round trip: earlier arrivals say nothing about it.
 TEST_F(CcPaceEstimateRules, NoCutFollowsBeforeTheLastOneShows) {
   for (const bool far : {false, true}) {
     CoveredEstimate estimate;
@@ -51,7 +51,7 @@ TEST_F(CcPaceEstimateRules, NoCutFollowsBeforeTheLastOneShows) {
   }
 }
 
-// Elsewhere a single late look may be the host's.
+// With jitter, the host may be the reason for a single late look.
 TEST_F(CcPaceEstimateRules, WithoutJitterTheFirstLateLookCuts) {
   const auto cut_after = [this](Duration jitter) {
     FlowEnvironment environment = slow_link();

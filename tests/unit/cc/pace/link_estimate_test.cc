@@ -72,7 +72,7 @@ TEST_F(CcPaceLinkEstimate, DrainingCutEndsWithTheQueue) {
   EXPECT_NEAR(share(), 0.5, 0.05);
 }
 
-// What arrives while a queue is drained is all that there is, if the queue stays nevertheless.
+// If a queue stays although it is drained, the arrivals meanwhile are all that the link carries.
 TEST_F(CcPaceLinkEstimate, EstimateFallsWhileTheQueueStays) {
   learn(0.5);
   constexpr Duration kStays = Duration::from_ms(1);

@@ -65,7 +65,7 @@ TEST(CcPaceNetwork, OtherFlowsUseTheRateThatALimitedFlowLeaves) {
   expect_max_min({.hosts = 6}, {{0, 1}, {0, 3}, {0, 4}, {0, 5}, {2, 1}}, 0.03);
 }
 
-// The shares of each link depend on what the flows of the next link can use.
+// The shares of each link depend on the rates that the flows of the next link can use.
 TEST(CcPaceNetwork, ChainsOfDependentLinksConverge) {
   expect_max_min({.hosts = 10},
                  {{0, 1}, {0, 2}, {0, 3}, {4, 3}, {5, 2}, {5, 6}, {7, 6}, {8, 6}, {8, 9}}, 0.03);

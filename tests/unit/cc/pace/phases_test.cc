@@ -192,7 +192,7 @@ TEST_F(CcPacePhases, GrantThatLapsesWithoutAcknowledgementsStillGoverns) {
   EXPECT_EQ(decide(0).limited_by, LimitedBy::kNetwork);
 }
 
-// A word that was sent before, and comes late or twice, is no sign of the receiver.
+// A word that was sent before, and comes late or twice, does not show that the receiver lives.
 TEST_F(CcPacePhases, UngovernedFlowHeedsNoOldGrant) {
   answer(0, 100);
   want(0, kEndless);

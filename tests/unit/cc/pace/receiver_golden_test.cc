@@ -80,7 +80,7 @@ class Course {
     receiver_.on_arrival(now_, flow, bytes, {static_cast<uint32_t>(half_.ns()), 4096});
     receiver_.on_finished(now_, flow, bytes);
   }
-  // Runs in steps of a quarter of a microsecond. Packets take half a round trip, and those of
+  // Runs in steps of a quarter of a microsecond. Packets take half a round trip, and packets of
   // `late_flow` take `late` longer.
   void run(Duration span, Duration late = {}, uint32_t late_flow = kFlows) {
     const Duration step = Duration::from_ns(250);

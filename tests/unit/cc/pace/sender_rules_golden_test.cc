@@ -31,7 +31,7 @@ struct Spell {
   const char* what;
   int64_t us = 20;
   Duration late;         // of all packets
-  uint32_t lost_of = 0;  // one packet of so many; 0: none
+  uint32_t lost_of = 0;  // one packet of this many; 0: none
 };
 
 // Flows that send all that their decisions allow, in steps.
@@ -138,7 +138,7 @@ class Course {
                                    .sent = flow.stats.sent});
   }
 
-  // Polls demand and decision of the flow, and shows what has changed.
+  // Polls demand and decision of the flow, and shows the changes.
   void look(uint32_t number) {
     Flow& flow = flows_[number];
     const auto demand = flow.controller->demand(now_, flow.stats);

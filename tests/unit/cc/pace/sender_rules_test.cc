@@ -81,7 +81,7 @@ TEST(CcPaceSenderWindow, OnASlowLinkIsAMillisecondsWorth) {
   EXPECT_LE(flow.decide(now).window, slow.bytes_in(Duration::from_ms(1)) + 4 * sockets.mtu);
 }
 
-// What is unknown is found by doubling: each acknowledged byte makes room for two.
+// An unknown rate is found by doubling: each acknowledged byte makes room for two.
 TEST(CcPaceSenderWindow, OnALinkOfUnknownRateGrowsByWhatIsAcknowledged) {
   FlowEnvironment unknown = kFabric;
   unknown.first_rate = Rate::from_gbps(10);

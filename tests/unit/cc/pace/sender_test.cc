@@ -227,7 +227,7 @@ TEST_F(CcPaceSender, BacklogIsAnnouncedOnce) {
   }
 }
 
-// A demand cannot hold so many bytes; those that it holds suffice for a long time.
+// The backlog exceeds the most that a demand announces, which suffices for a long time.
 TEST_F(CcPaceSender, HugeBacklogIsAnnouncedRarely) {
   grant(100, 1);
   const uint16_t first = want(Bytes{1} << 40)->epoch;

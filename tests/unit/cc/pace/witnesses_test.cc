@@ -39,7 +39,7 @@ constexpr auto kAnother = [](uint32_t) { return 1U; };
 constexpr auto kInTurn = [](uint32_t packet) { return 1 + packet / 16; };
 constexpr auto kBoth = [](uint32_t packet) { return packet % 2; };
 
-// The flows of one phase cross a narrow core, and those of the next do not.
+// The flows of one phase cross a narrow core, and the flows of the next phase do not.
 TEST(CcPaceWitnesses, EstimateRecoversAtOnceForFlowsThatMeetNoQueue) {
   Instant now;
   const CoveredEstimate estimate = learnt(now);

@@ -102,7 +102,7 @@ TEST(Fluid, FlowsShareLinksAndWaitForOneAnother) {
   EXPECT_NEAR(terms[static_cast<size_t>(Cause::kLatency)], 9, 1e-6);
 }
 
-// Where the rounding of a time is longer than what is left.
+// Where the rounding error of a time is longer than the remaining time.
 TEST(Fluid, LateFlowsEnd) {
   const std::array<Link, 1> links{{{.rate = 7, .cause = Cause::kNicOut}}};
   FlowSet set;

@@ -1,5 +1,5 @@
 // Asynchronous events and their objects, as in ibv_get_async_event(3): destroying an object waits
-// until its events are acknowledged, and removes those that were not read.
+// until its events are acknowledged, and removes its unread events.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>

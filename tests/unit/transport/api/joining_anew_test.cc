@@ -30,7 +30,7 @@ class JoiningAnew : public testing::TestWithParam<size_t> {
   void await_end_of_flows_at_the_peer() {
     while (to_.context().statistics(0).flows > 0) sched_yield();
   }
-  // Counts the offers to a peer that refuses all of them.
+  // Counts the offers to a peer that refuses every offer.
   size_t offers_refused_for(const Error& reason) {
     const auto known = bootstrap::parse_handle({to_.context().listen(0).value()->handle().bytes});
     Address address = known->address;

@@ -109,7 +109,7 @@ TEST(NamedProcess, OnlyDevicesOfConsecutiveNumbersStandIn) {
   EXPECT_EQ(named->devices.size(), 1U);
 }
 
-// Accepted bytes are those that name_process() would have written.
+// Bytes are accepted only if name_process() could have written them.
 TEST(NamedProcess, ChangedBytesAreRefusedOrAreAValidName) {
   EXPECT_FALSE(named_process({}));
   const std::vector<NamedDevice> devices{device({7, 8}, {{kRoce}, {kRoce, kSoft}}),

@@ -1,5 +1,5 @@
-// The keeper's thread itself: that it sleeps when nothing is due, and that nothing leaves it asleep
-// that it must do. What it decides is tested in progress_state_test.cc.
+// The keeper's thread itself: that it sleeps when nothing is due, and wakes for all work that it
+// must do. progress_state_test.cc tests its decisions.
 #include "transport/engine/progress_driver.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 using test::eventually;
 using std::chrono_literals::operator""ms;
 
-// Work is a number that was submitted; a turn does all of it.
+// Work is a count of submissions; a turn does all submitted work.
 class Counted final : public Driven {
  public:
   explicit Counted(const ProgressPolicy& policy)

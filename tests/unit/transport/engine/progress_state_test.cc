@@ -1,5 +1,5 @@
 // Who drives: the state of a keeper in every short sequence of calls, turns and times; and how it
-// falls asleep, in every order of its steps with those of a thread that submits.
+// falls asleep, in every interleaving with the steps of a thread that submits.
 #include "transport/engine/progress_state.h"
 
 #include <gtest/gtest.h>
@@ -143,7 +143,7 @@ struct World {
   Caller caller = Caller::kSubmits;
   bool submitted = false;
   bool announced = false;  // asleep_until_ns_
-  bool expected = false;   // Doorbell's
+  bool expected = false;   // state of the Doorbell
   bool rung = false;       // its descriptor
 
   auto operator<=>(const World&) const = default;

@@ -1,5 +1,5 @@
-// Eager messages: SendQueue and ReceiveQueue over a network that reorders all writes. Of each tag,
-// the k-th message must go into the k-th buffer.
+// Eager messages: SendQueue and ReceiveQueue over a network that reorders all writes. The k-th
+// message of each tag must go into its k-th buffer.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -241,7 +241,7 @@ class World {
 
   const Traffic traffic_;
   Prng prng_;
-  uint64_t idle_receiver_;  // a receive is posted in one of so many chances
+  uint64_t idle_receiver_;  // a receive is posted in one of this many chances
   OwnPages<SendTable> send_table_;
   OwnPages<ReceiveTable> receive_table_;
   OwnPages<uint8_t> send_cells_{kCells.bytes()};

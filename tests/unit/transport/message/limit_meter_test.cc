@@ -113,7 +113,7 @@ TEST_F(LimitMeterTest, MeasurementCountsFor200Ms) {
   EXPECT_EQ(at(Duration::from_ns(200'000'001)), LimitedBy::kGrant);
 }
 
-// A pause ends a span: the application is the reason for what was not sent.
+// A pause ends a span: the application is the reason that nothing was sent.
 TEST_F(LimitMeterTest, SpanWithAPauseIsNoMeasurement) {
   run(8, Duration::from_ms(40));
   for (int i = 0; i < 20; ++i) {

@@ -1,6 +1,6 @@
 // Every record that two processes exchange, byte by byte, with the version that they compare when
-// they connect. Processes of one version that encode a record differently would drop each other's
-// packets or read wrong numbers, and no other test would notice.
+// they connect. Processes of one version that encode a record differently would drop packets of
+// each other or read wrong numbers, and no other test would notice.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -368,7 +368,7 @@ TEST_F(ReceiveQueueTest, InvalidEagerWriteIsAProtocolError) {
             kProtocolError);  // the same number again
   EXPECT_EQ(begins_with(0, {.size = 8193}, kHeader + 8193), kProtocolError);  // too large
   EXPECT_EQ(begins_with(kLarge, {.size = 9001}, kHeader + 9001), kProtocolError);
-  EXPECT_EQ(begins_with(0, {.size = 64}, kHeader + 63), kProtocolError);  // not all of it
+  EXPECT_EQ(begins_with(0, {.size = 64}, kHeader + 63), kProtocolError);  // a byte short
   EXPECT_EQ(begins_with(0, {.size = 0}, kHeader - 1), kProtocolError);    // half a header
   EXPECT_EQ(begins_with(0, {.number = EagerCells::kMessages, .size = 1}, kHeader + 1),
             kProtocolError);  // more than may be in flight
@@ -380,7 +380,7 @@ TEST_F(ReceiveQueueTest, InvalidEagerWriteIsAProtocolError) {
   };
   EXPECT_EQ(train({.number = 1, .size = 3}, kHeader + 3), kOk);
   EXPECT_EQ(train({.number = 0, .size = 3}, kHeader + 3), kProtocolError);  // the same number again
-  EXPECT_EQ(train({.number = 1, .size = 4}, kHeader + 3), kProtocolError);  // not all of it
+  EXPECT_EQ(train({.number = 1, .size = 4}, kHeader + 3), kProtocolError);  // a byte short
   EXPECT_EQ(train({.number = 1, .size = ~0U}, kHeader + 3), kProtocolError);
   EXPECT_EQ(train({.number = 1, .size = 0}, kHeader - 1), kProtocolError);  // half a header
   EXPECT_EQ(begins_with(0, {.number = ~0U, .size = 1}, kHeader + 1), kProtocolError);

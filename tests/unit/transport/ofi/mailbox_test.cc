@@ -165,7 +165,7 @@ TEST(OfiMailbox, MessagesForAnEarlierQueuePairAreIgnored) {
   again.join(2);
   Ends::carry(again.send({}), rings_b);
   EXPECT_FALSE(later.take());
-  // The late message does not block those of the right peer.
+  // The late message does not block messages of the right peer.
   OfiMailbox peer(rings_a, 3);
   peer.join(66);
   Ends::carry(peer.send({.key = 5}), rings_b);

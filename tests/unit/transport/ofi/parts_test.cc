@@ -1,5 +1,5 @@
-// The parts of a libfabric NIC that need no provider: the peer's regions, and what is at the
-// provider.
+// The parts of a libfabric NIC that need no provider: the peer's regions, and the operations
+// that the provider holds.
 #include <gtest/gtest.h>
 
 #include "transport/ofi/operations.h"

@@ -17,7 +17,7 @@ constexpr useconds_t kAwayUs = 700'000;
 }  // namespace
 }  // namespace pacecar::starved_test
 
-// Replaces the C library's.
+// Replaces the function of the C library.
 extern "C" int sched_yield() noexcept {
   using pacecar::starved_test::taken_away;
   if (taken_away.load() > 0 && taken_away.fetch_sub(1) > 0) {

@@ -25,7 +25,7 @@ INSTANTIATE_TEST_SUITE_P(Over, OfiWaitingTest, test::every_ofi_kind(), test::ofi
 // A message reports each complete write, and for a time the peer returns no credit for messages.
 TEST_P(OfiWaitingTest, WritesWaitForAPeerThatTakesMessagesLate) {
   constexpr uint32_t kWrites = 400;
-  OfiEnd from(kind(), Duration::from_s(1000));  // so long may the turns below take
+  OfiEnd from(kind(), Duration::from_s(1000));  // the turns below may take this long
   OfiEnd to(kind(), Duration::from_s(10), 1, OfiNotification::kAfterDelivery);
   const OfiConnection ends = connect(from, to, {.work_requests = kWrites});
   const auto& source = from.memory(64, Access::kLocalRead, 7);

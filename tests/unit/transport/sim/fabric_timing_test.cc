@@ -67,7 +67,7 @@ TEST(FabricTiming, PacketThatNeverWaitsTakesOneEventPerCable) {
   EXPECT_EQ(world.loop().events(), 4U);
 }
 
-// Two hosts send to a third: packets of the second wait for those of the first.
+// Two hosts send to a third: packets of the second host wait for packets of the first.
 TEST(FabricTiming, TelemetryMatchesHandComputedValues) {
   FabricConfig config = full_packets();
   config.switches.telemetry = true;

@@ -83,7 +83,7 @@ struct Receiver {
   std::vector<Packet> packets;
 };
 
-// Changes one packet, or the order of all, in the same way at both receivers; returns what it did.
+// Changes one packet, or the order of all, in the same way at both receivers; returns the change.
 std::string change(Receiver& receiver, Prng& random) {
   std::vector<Packet>& packets = receiver.packets;
   const size_t chosen = random.below(packets.size());

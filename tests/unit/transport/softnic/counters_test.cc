@@ -12,7 +12,7 @@ using test::SoftNicPair;
 
 constexpr Bytes kMtu = 1024;
 
-// Three packets in one write, delivered in order; then what comes back.
+// Three packets in one write, delivered in order; then the acknowledgements.
 class CountersTest : public testing::TestWithParam<WireMode> {
  protected:
   bool standard() const { return GetParam() == WireMode::kRoce; }
@@ -48,7 +48,7 @@ TEST_P(CountersTest, AWriteThatArrives) {
 
 TEST_P(CountersTest, WhatIsToldIsNotSilent) {
   for (const Datagram& packet : send(7)) pair_.deliver(1, packet);
-  // Of standard RC only the last packet says so.
+  // In standard RC only the last packet has the immediate.
   EXPECT_EQ(receiver().silent_packets_received, standard() ? 2U : 0U);
   EXPECT_EQ(receiver().data_packets_received, 3U);
 }

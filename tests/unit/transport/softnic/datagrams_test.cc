@@ -1,4 +1,4 @@
-// Datagrams of UD alone: the header that arrives before each, what leaves, and what is done when.
+// Datagrams of UD alone: the header before each arrival, the packets sent, and the completions.
 #include "transport/softnic/datagram/datagrams.h"
 
 #include <gmock/gmock.h>

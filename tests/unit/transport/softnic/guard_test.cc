@@ -1,4 +1,4 @@
-// SoftNic with tags on its packets: what others send, repeat or change does nothing.
+// SoftNic with tags on its packets: forged, repeated or changed packets have no effect.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -179,7 +179,7 @@ TEST(SoftNicMemory, DeregisteredLocalMemoryIsNotReadAgain) {
   const uint64_t packets = pair.nic(0).counters().data_packets_sent;
   ASSERT_TRUE(pair.run_until_completed(0, 1));
   EXPECT_EQ(pair.completions[0][0].status, CompletionStatus::kMemoryGone);
-  // What was never sent is not sent empty, packet by packet.
+  // Packets that were never sent are not replaced by as many empty packets.
   EXPECT_LE(pair.nic(0).counters().data_packets_sent, 2 * packets);
 
   // The queue pair lives on, and the peer has not heard of the write that was taken back.

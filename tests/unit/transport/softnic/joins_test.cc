@@ -13,7 +13,7 @@ namespace {
 
 using wire::PacketKind;
 
-// What travels in one direction acknowledges what has come from the other.
+// Packets of one direction carry acknowledgements for packets of the other.
 class SoftNicJoins : public ::testing::Test {
  protected:
   static SoftNicConfig config() {
@@ -54,7 +54,7 @@ TEST_F(SoftNicJoins, AnAcknowledgementAndAShortPacketAreOneDatagram) {
 }
 
 TEST_F(SoftNicJoins, AnAcknowledgementEndsABurstOfFullPackets) {
-  pair_.connect();  // another queue pair of the same peer is no obstacle
+  pair_.connect();  // another queue pair of the same peer does not prevent it
   ends_[1] = pair_.connect()[1];
   const auto back = back_after(kDelay / 2, 2 * kMtu);
   ASSERT_EQ(back.size(), 3U);

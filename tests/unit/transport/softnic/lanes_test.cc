@@ -1,5 +1,5 @@
-// Connections of standard RC that end and come back: what the software NIC does, what it does not
-// take from its peer, and when it gives up.
+// Connections of standard RC that end and come back: how the software NIC recovers, which packets
+// of its peer it rejects, and when it gives up.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -112,7 +112,7 @@ TEST_F(SoftNicLanes, ARefusalWhoseWordIsLostIsRepeated) {
 }
 
 TEST_F(SoftNicLanes, WhatHasArrivedIsNotToldTwice) {
-  pair_.lose = [&](size_t from, Datagram& datagram) {  // what is acknowledged of the data
+  pair_.lose = [&](size_t from, Datagram& datagram) {  // acknowledgements of the data
     return from == 1 && parse(datagram).destination_qp == ends_[0];
   };
   for (uint64_t id = 1; id <= 3; ++id) pair_.post(0, ends_[0], good(id));

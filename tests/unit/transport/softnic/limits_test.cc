@@ -148,7 +148,7 @@ TEST(SoftNicAcks, WhatFollowsAnAwaitedWriteAsksInItsPlace) {
   EXPECT_TRUE(packets[5].data().ack_request);
 }
 
-// Of long writes the sender may wait for each; for copies it waits for none.
+// The sender may wait for each long write; it does not wait for writes from copies.
 TEST(SoftNicAcks, EachLongWriteAsksIfItIsAwaited) {
   constexpr size_t kPackets = 32 * 1024 / kMtu;
   for (const bool awaited : {true, false}) {
@@ -163,7 +163,7 @@ TEST(SoftNicAcks, EachLongWriteAsksIfItIsAwaited) {
   }
 }
 
-// What has come with it need not wait for a turn in which there is nothing to do.
+// The results of such an acknowledgement are there at once: no further turn is due.
 TEST(SoftNicAcks, OfAllThatWasSentMakeNothingDue) {
   Traffic traffic(experiment());
   traffic.post();

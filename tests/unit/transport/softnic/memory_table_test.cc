@@ -1,4 +1,4 @@
-// MemoryTable: which keys and remote addresses regions get, and what no key gives access to. The
+// MemoryTable: which keys and remote addresses regions get, and which memory no key opens. The
 // property test checks that the table behaves as a map.
 #include "transport/softnic/memory_table.h"
 

@@ -54,7 +54,7 @@ struct Writer {
       return size > (datagram.alone ? passes : std::min(passes, passes_joined));
     };
   }
-  // Writes once, and checks what has arrived.
+  // Writes once, and checks the data at the target.
   void write(Duration limit = Duration::from_ms(900)) {
     std::ranges::fill(to.bytes, 0);
     ++writes;
@@ -205,7 +205,7 @@ TEST(PathMtu, WritesThatHaveNotBegunAreDividedAnew) {
   EXPECT_GT(writer.nearly_1500, (6U << 20) / 1408) << "pieces are smaller, questions larger";
 }
 
-// Those of many CTS slots are large.
+// Control writes of many CTS slots are large.
 TEST(PathMtu, ControlWritesAskToo) {
   SoftNicPair pair(searching());
   const auto ends = pair.connect({.paced = false});
@@ -249,7 +249,7 @@ TEST(PathMtu, LossesAloneDoNotReduceIt) {
   EXPECT_EQ(writer.path_mtu(), 0);
 }
 
-// A policer drops what comes after the first packets of each burst.
+// A policer passes only the first packets of each burst.
 TEST(PathMtu, LimitersOfBurstsDoNotReduceIt) {
   Writer writer;
   std::array<Instant, 2> burst;
@@ -278,7 +278,7 @@ TEST(PathMtu, PiecesOfEachSizeAreAuthenticated) {
   }
 }
 
-// Of packets that the kernel joins, an interface may pass the first alone.
+// An interface may pass only the first of the packets that the kernel joins.
 TEST(PathMtu, FirstOfJoinedPacketsMayPassAlone) {
   Writer writer;
   std::array<Instant, 2> last_joined;

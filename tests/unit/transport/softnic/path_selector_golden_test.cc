@@ -20,7 +20,7 @@ constexpr int64_t kGapNs = 100;    // between bursts
 constexpr int kBurst = 2;          // packets
 constexpr uint16_t kTroubled = 2;  // also the first path of the policies that stay on one
 
-// What is wrong with path kTroubled; all other paths are always alike.
+// The trouble of path kTroubled; all other paths are always alike.
 struct Spell {
   const char* what;
   int bursts = 240;

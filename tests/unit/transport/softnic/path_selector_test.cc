@@ -77,7 +77,7 @@ TEST(PathSelector, RandomUsesAllPathsAboutEvenlyAndRepeatsWithItsSeed) {
 }
 
 TEST(PathSelector, PenaltyTakesEveryPathOncePerRoundInChangingOrder) {
-  for (const uint32_t paths : {1U, 5U, kPaths}) {  // also a number that is no power of two
+  for (const uint32_t paths : {1U, 5U, kPaths}) {  // also a number other than a power of two
     PathSelector selector(PathPolicy::kPenalty, paths, 3);
     std::set<std::vector<uint16_t>> orders;
     for (int round = 0; round < 50; ++round) {
@@ -218,7 +218,7 @@ auto share(const std::vector<uint16_t>& taken, uint16_t path) {
 }
 
 TEST(BalancedPaths, LoadFollowsTheCapacitiesOfThePaths) {
-  // Capacities 4, 2, 1, 1, ..., together 12 packets per 800 ns; the sender wants 90% of them.
+  // Capacities 4, 2, 1, 1, ..., together 12 packets per 800 ns; the sender wants 90% of that.
   PathSelector selector(PathPolicy::kBalanced, kPaths, 3);
   Network network(selector, {200, 400, 800, 800, 800, 800, 800, 800});
   network.send(3000, 74);

@@ -1,5 +1,5 @@
-// What a software NIC does when nothing comes back: it asks what has arrived, and repeats only what
-// the answer shows to be lost.
+// A software NIC that gets no acknowledgement asks which packets have arrived, and repeats only the
+// packets that the answer shows to be lost.
 #include <gtest/gtest.h>
 
 #include "tests/support/soft_nic_pair.h"
@@ -21,7 +21,7 @@ bool is_question(const Datagram& packet) {
   return packet.kind() == PacketKind::kData && packet.data().taken_back;
 }
 
-// A write of so many packets.
+// A write of `packets` packets.
 struct Stream {
   static constexpr Bytes kMtu = 1024;
   explicit Stream(size_t packets, SoftNicPair& pair)
@@ -119,7 +119,7 @@ TEST(SoftNicQuestion, IsAskedAgainSoon) {
   EXPECT_EQ(pair.nic(0).counters().timeouts, 0U);
 }
 
-// What was sent later has arrived, so that silence need not last as long.
+// Packets that were sent later have arrived, so that the question comes after a shorter silence.
 TEST(SoftNicQuestion, ComesSoonAfterWhatWasOvertaken) {
   SoftNicPair pair;
   const Stream stream(8, pair);

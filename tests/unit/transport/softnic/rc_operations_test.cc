@@ -1,4 +1,4 @@
-// Standard RC in the software NIC: what leaves, what is answered, and what strangers may send.
+// Standard RC in the software NIC: packets sent, answers, and packets from strangers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ struct Rc {
   explicit Rc(const QueuePairConfig& queue_pair = {.paced = false, .receives = 4})
       : ends(pair.connect(queue_pair)) {}
 
-  // A packet of side 0, the `ahead`-th after those that it has sent.
+  // A packet of side 0, `ahead` packets after the first one of its lane.
   roce::Packet packet(roce::Opcode opcode, uint32_t ahead = 0) {
     return {.opcode = opcode,
             .destination_qp = ends[1],
@@ -67,7 +67,7 @@ std::span<const uint8_t> first(const Rc& rc, size_t size) {
   return std::span(rc.payload).first(size);
 }
 
-// --- what leaves ---
+// --- sending ---
 
 TEST(SoftNicRc, MessagesAreCutAsTheSpecificationSays) {
   Rc rc;
@@ -112,7 +112,7 @@ TEST(SoftNicRc, LossIsToldOnceAndRepairedFromThere) {
   EXPECT_EQ(rc.pair.nic(0).counters().packets_retransmitted, 8U);
 }
 
-// What comes behind a gap has arrived, too, and is only not taken.
+// The packets behind a gap have arrived, too, but the receiver does not take them.
 TEST(SoftNicRc, OnlyTheFirstOfAGapIsKnownToBeLost) {
   Rc rc({.receives = 0});
   auto& from = rc.pair.memory(0, 10 * kMtu);

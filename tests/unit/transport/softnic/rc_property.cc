@@ -1,6 +1,6 @@
-// Standard RC against a model of what must be in memory: operations of all kinds, both ways, over a
-// wire that loses, repeats, reorders and corrupts. What is complete is overwritten by the test at
-// once, so that anything that is written a second time shows.
+// Standard RC against a model of the expected memory: operations of all kinds, both ways, over a
+// wire that loses, repeats, reorders and corrupts. The test overwrites the target of a completed
+// operation at once, so that a second write shows.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -127,7 +127,7 @@ class World {
     const bool tells =
         operation.opcode == Opcode::kSend || operation.opcode == Opcode::kWriteWithImm;
     if (!sent) RC_ASSERT(completion.bytes == operation.size);
-    if (sent && tells) return;  // the receiver is told, and is sooner
+    if (sent && tells) return;  // the receiver had a completion, and sooner
     RC_ASSERT(!operation.checked);
     operation.checked = true;
     auto& bytes = operation.to->bytes;

@@ -96,7 +96,7 @@ TEST(SoftNicRcReads, ResponsesFillATurnInBurstsOfEachQueuePair) {
   EXPECT_NE(reader_of(0), reader_of(kBurst));
 }
 
-// What is requested from a silent peer takes up the read window, but only once.
+// Requests to a silent peer take up part of the read window, but only once.
 TEST(SoftNicRcReads, ASilentPeerDoesNotKeepOthersFromReading) {
   Readers readers(false);
   SoftNicPair& pair = readers.pair;

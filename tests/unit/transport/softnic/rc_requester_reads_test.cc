@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Pair;
 
-// Of which a quarter may be read, in pieces of a quarter of that.
+// A quarter of kBuffer may be read, in pieces of a quarter of that.
 constexpr Bytes kBuffer = 64 * kHalfMtu;
 constexpr uint32_t kPiece = 4;
 
@@ -116,7 +116,7 @@ TEST(RcRequesterReads, WhatIsNotFencedFollowsAtOnce) {
   EXPECT_THAT(half.send_places(), ElementsAre(0, 2));
 }
 
-// An acknowledgement of what follows shows that the response is lost.
+// An acknowledgement of a later request shows that the response is lost.
 TEST(RcRequesterReads, OnlyItsResponseAcknowledgesARead) {
   RequesterHalf half(RequesterHalf::usual(), kBuffer);
   half.post(half.write(kHalfMtu, 1));

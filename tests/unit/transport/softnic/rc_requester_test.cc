@@ -26,7 +26,7 @@ std::vector<size_t> askers(const std::vector<RcRequester::Outgoing>& sent) {
   return which;
 }
 
-// --- what leaves ---
+// --- sending ---
 
 TEST(RcRequester, AMessageIsCutIntoFullPacketsAndARest) {
   for (const Bytes length : {Bytes{0}, Bytes{1}, kHalfMtu, kHalfMtu + 1, 3 * kHalfMtu}) {

@@ -1,4 +1,4 @@
-// RcResponder: what the receiving half of standard RC takes, and what it answers in which order
+// RcResponder: which packets the receiving half of standard RC takes, and the order of its answers
 // (InfiniBand Architecture Specification vol. 1, 9.7.4, 9.7.5 and 9.9).
 #include "transport/softnic/rc/rc_responder.h"
 

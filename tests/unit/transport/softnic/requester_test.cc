@@ -258,7 +258,7 @@ TEST(SoftNicRequester, PacketsWithTheirOwnTimeoutsAreLostOneByOne) {
   EXPECT_EQ(sending.time_out(), SendTimeout::kPeerDead) << "silent for 260 us";
 }
 
-// What was overtaken is asked for soon; but where later packets are under way, theirs may show it.
+// The sender soon asks for an overtaken packet, unless later packets are still under way.
 TEST(SoftNicRequester, WhileOthersAreUnderWayNothingIsAskedBeforeSilence) {
   Sending sending;
   const Instant begin = sending.now;

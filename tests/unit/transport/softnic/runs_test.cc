@@ -1,5 +1,5 @@
-// SoftNic with packets of one write that come, or go, together: what they have in common is worked
-// out once, and nobody can tell.
+// SoftNic with packets of one write that come, or go, together: it computes their common parts
+// once, with the same results as packet by packet.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ struct World {
     if (prng.chance(0.7)) write.opcode = Opcode::kWriteWithImm;
     pair.post(0, ends[0], write);
   }
-  // What it sends within a moment, handed out up to `at_once` at a time.
+  // The packets of side 0 within 200 ns, handed out up to `at_once` at a time.
   std::vector<Datagram> transmit(size_t at_once) {
     std::vector<Datagram> sent;
     std::vector<TxPacket> packets(at_once);

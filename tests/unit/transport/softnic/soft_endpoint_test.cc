@@ -1,4 +1,4 @@
-// Addresses of queue pairs of software NICs: what they say survives, and nothing else is taken.
+// Addresses of queue pairs of software NICs: their content survives, and nothing else is taken.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -88,7 +88,7 @@ TEST(SoftEndpoint, RefusesWhatIsNotOne) {
   EXPECT_TRUE(pair.nic(0).connect_queue_pair(id, good.view()));
 }
 
-// Fields of the extended mode, each by its offset, with values at the bounds of what it may be.
+// Fields of the extended mode, each by its offset, with values at its bounds.
 TEST(SoftEndpoint, EachFieldHasItsBounds) {
   SoftNicPair pair;
   const auto good = pair.nic(0).queue_pair_address(pair.nic(0).create_queue_pair({}).value());

@@ -1,4 +1,4 @@
-// SoftNic with what a fabric of switches may do to packets (trim, mark, stamp them), and with the
+// SoftNic in a fabric whose switches change packets (trim, mark, stamp them), and with the
 // policies that experiments choose: acknowledgements, loss recovery, paths.
 #include <gtest/gtest.h>
 
@@ -76,7 +76,7 @@ TEST(SoftNicTrimming, RemainsOfWhatHasArrivedAreAcknowledged) {
   EXPECT_EQ(traffic.signal().acked, kMtu);
 }
 
-// Also when the newest packet has not been acknowledged yet, and that one is told of.
+// The acknowledgement reports the newest packet, which has not been acknowledged yet.
 TEST(SoftNicTrimming, RemainsDoNotHideTheNewestPacket) {
   Traffic traffic(experiment());
   traffic.post();
@@ -89,7 +89,7 @@ TEST(SoftNicTrimming, RemainsDoNotHideTheNewestPacket) {
   const auto answers = traffic.pair.transmit(1);
   traffic.deliver(0, answers);
   EXPECT_GT(traffic.signal().rtt, Duration());
-  traffic.pair.deliver(1, late);  // now it has been told of
+  traffic.pair.deliver(1, late);  // now it has been acknowledged
   traffic.pair.now = traffic.pair.now + SoftNicPair::kDelay;
   traffic.deliver(0, traffic.pair.transmit(1));
   EXPECT_EQ(traffic.signal().rtt, Duration());

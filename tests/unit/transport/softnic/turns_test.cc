@@ -1,5 +1,5 @@
-// SoftNic: whose turn it is to send, how bursts are paced, what leaves in passing, and what is
-// reported of a flow; in both wire modes where they share it.
+// SoftNic: whose turn it is to send, how bursts are paced, which acknowledgements leave with data,
+// and the reports of a flow; in both wire modes where they share it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ class SoftNicTurnsTest : public testing::TestWithParam<WireMode> {
   bool asks(const Datagram& packet) const {
     return GetParam() == WireMode::kRoce ? parse(packet).ack_request : packet.data().ack_request;
   }
-  // What leaves within a moment.
+  // The packets that leave within 1 us.
   std::vector<Datagram> send() { return pair_.transmit_for(0, Duration::from_us(1)); }
 
   SoftNicPair pair_{test::rc_config(GetParam())};
@@ -160,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, SoftNicTurnsTest,
 
 // --- acknowledgements ---
 
-// One packet has come that asks for nothing; data goes back so much later.
+// A packet arrives that does not ask for an acknowledgement; data goes back after `wait`.
 size_t sent_back_after(Duration wait, bool data) {
   SoftNicPair pair;
   const auto ends = pair.connect();
@@ -208,7 +208,7 @@ TEST(SoftNicPassing, AfterAnAcknowledgementPacketsAreCountedAnew) {
 
 class SoftNicArrivals : public testing::Test {
  protected:
-  // A packet of so many bytes that takes so long.
+  // A packet of `bytes` bytes arrives after `transit`.
   void arrive(const SoftNicPair::Ends& ends, Bytes bytes, Duration transit) {
     pair_.post(0, ends[0],
                SoftNicPair::write(pair_.memory(0, bytes), pair_.memory(1, bytes), bytes));
@@ -371,7 +371,7 @@ TEST(SoftNicFull, WhatCompletesIsDroppedWhileNobodyPolls) {
 // --- queue pairs that programs bring up ---
 
 TEST(SoftNicReceiveQueues, ArePlacesThatAreUsedAgain) {
-  StandardPair pair;  // with two of them
+  StandardPair pair;  // with two receive queues
   SoftNic& nic = pair.nic(0);
   const ReceiveQueueId first = nic.create_receive_queue(4).value();
   EXPECT_NE(nic.create_receive_queue(4).value(), first);

@@ -109,7 +109,7 @@ TEST_F(SoftNicWindows, AreInvalidatedByTheirPeersSend) {
   EXPECT_EQ(write(ends_[0], 5000, 50), CompletionStatus::kRemoteAccessError);
 }
 
-// Neither a region, nor a window of all queue pairs, nor another's.
+// Neither a region, nor a window of all queue pairs, nor a window of another queue pair.
 TEST_F(SoftNicWindows, NothingElseIsInvalidated) {
   ASSERT_TRUE(pair_.nic(1).bind_window(window(others_[1])));
   auto shared = window({});

@@ -59,7 +59,7 @@ TEST(SoftNicWireMode, EachModeSaysWhatItCan) {
   }
 }
 
-// QueuePair and its connection, and what grows with what may be posted.
+// QueuePair and its connection, and the queues of requests that may be posted.
 TEST(SoftNicWireMode, MemoryOfStandardConnectionsIsTold) {
   SoftNicPair pair(rc_config());
   const auto state = [&](uint32_t work_requests, uint32_t receives) {

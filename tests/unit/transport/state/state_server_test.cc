@@ -159,7 +159,7 @@ TEST_F(StateServerTest, AnotherUsersDirectoryIsRefusedEvenByRoot) {
   ASSERT_EQ(chown(path_.c_str(), 12345, 12345), 0);
   EXPECT_FALSE(StateDirectory::make(path_));
   EXPECT_TRUE(StateDirectory::find(path_)) << "root may look into it";
-  // The process that listens there is not the owner's.
+  // The process that listens there does not belong to the owner.
   const FileDescriptor impostor = bind_to(file("1-0.sock"), true);
   const auto read = read_state(directory(), "1-0.sock", kLimit);
   ASSERT_FALSE(read);

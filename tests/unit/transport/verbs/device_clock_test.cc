@@ -85,7 +85,7 @@ TEST_F(DeviceClockTest, ZeroStampGivesNoLateness) {
   EXPECT_EQ(clock_.lateness(0, now_, now_ - Duration::from_ms(1)), Duration());
 }
 
-// `emptied` may be later than `now`: that alone is no nonsense of the stamp.
+// `emptied` may be later than `now`: that alone does not make the stamp implausible.
 TEST_F(DeviceClockTest, EventInTimeIsPlausibleWheneverTheQueueWasEmptied) {
   for (int i = 0; i < 100; ++i) {
     EXPECT_EQ(see(Duration(), Duration::from_ms(-1)), Duration());

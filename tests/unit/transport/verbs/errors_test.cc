@@ -29,7 +29,7 @@ std::string_view call_name(Call call) {
   return call == Call::kConnect ? "connect" : "anything";
 }
 
-// All but those of memory windows, reliable datagrams and tag matching, which we do not use.
+// All but the statuses of memory windows, reliable datagrams and tag matching, which we do not use.
 TEST(VerbsErrors, EveryStatusOfOurOperationsHasOneRow) {
   const std::set<int> unused{IBV_WC_LOC_EEC_OP_ERR,   IBV_WC_MW_BIND_ERR,
                              IBV_WC_LOC_RDD_VIOL_ERR, IBV_WC_REM_INV_RD_REQ_ERR,

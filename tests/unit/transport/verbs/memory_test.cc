@@ -1,5 +1,5 @@
 // Registrations over scripted functions in place of libibverbs: the definitions here take
-// precedence over those of the shared library.
+// precedence over the shared library.
 #include "transport/verbs/memory.h"
 
 #include <gmock/gmock.h>

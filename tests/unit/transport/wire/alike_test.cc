@@ -109,7 +109,7 @@ TEST(WireJoined, AFlagInTheHeaderTells) {
   EXPECT_FALSE(stands_alone(std::span(joined).first(kFlagsAt + 1)));
 }
 
-// A data packet without payload, others of so many bytes behind it, and what its end tells of them.
+// A data packet without payload, `others` bytes of further packets, and `told` as their length.
 Packet joined_datagram(size_t others, size_t told) {
   DataHeader header = kWrite;
   header.joined = true;

@@ -104,7 +104,7 @@ RC_GTEST_PROP(WireProperty, DataComesBack, ()) {
   RC_ASSERT(trimmed == sent);
 }
 
-// Of what another packet of the same write says.
+// The header fields that packets of one write share.
 RC_GTEST_PROP(WireProperty, WhatIsAlikeSaysTheSame, ()) {
   const Packet payload = any_payload();
   const DataHeader first = any_data_header(payload.size());
@@ -131,7 +131,7 @@ RC_GTEST_PROP(WireProperty, WhatIsAlikeSaysTheSame, ()) {
   RC_ASSERT(std::ranges::equal(there, payload));
 }
 
-// What has been changed on the way is never taken for more than decode() takes it for.
+// decode_alike() takes a packet changed on the way only if decode() reads the same from it.
 RC_GTEST_PROP(WireProperty, WhatIsTakenForAlikeDecodesToTheSame, ()) {
   const Packet payload = any_payload();
   const DataHeader first = any_data_header(payload.size());
@@ -215,8 +215,8 @@ RC_GTEST_PROP(WireProperty, RefusalsComeBack, ()) {
   RC_ASSERT(verify_checksum(packet, kNakBytes, any_coverage()));
 }
 
-// CRC-32C detects every change inside 32 consecutive bits, so also every single bit; what is not
-// covered does not matter to it.
+// CRC-32C detects every change inside 32 consecutive bits, so also every single bit; it ignores
+// changes outside the coverage.
 RC_GTEST_PROP(WireProperty, TheChecksumSeesEveryShortChangeOfWhatItCovers, ()) {
   const Packet payload = any_payload();
   const Coverage coverage = any_coverage();

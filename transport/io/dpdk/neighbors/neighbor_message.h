@@ -15,7 +15,7 @@ struct NeighborMessage {
   enum class Kind : uint8_t {
     kQuestion,      // who has `target`?
     kAnswer,        // `sender` is at `sender_mac`; to one host
-    kAnnouncement,  // the same, to all
+    kAnnouncement,  // `sender` is at `sender_mac`; to all hosts
   };
   Kind kind = Kind::kQuestion;
   Address sender;

@@ -26,7 +26,7 @@ class Neighbors {
   static constexpr size_t kCapacity = kSets * kWays;
   // An unanswered question is repeated after this time.
   static constexpr Duration kAskInterval = Duration::from_ms(20);
-  // After so long without confirmation an entry is asked for again; it is used meanwhile.
+  // An entry unconfirmed for this long is asked for again; it is used meanwhile.
   static constexpr Duration kFresh = Duration::from_s(30);
 
   // The gateway to an address, or the address itself if it is on the link.
@@ -72,7 +72,7 @@ class Neighbors {
   Self self_;
   NextHop next_hop_;
   std::vector<Entry> entries_;
-  std::vector<Address> gateways_;  // those of all entries so far
+  std::vector<Address> gateways_;  // of all entries so far
 };
 
 }  // namespace pacecar

@@ -259,7 +259,7 @@ bool same(Type type, uint64_t one, uint64_t other) {
   return (std::isnan(x) && std::isnan(y)) || (x == 0 && y == 0);
 }
 
-// Elements behind a few bytes, and what is around them.
+// Elements behind a few bytes, with guard bytes around.
 class Elements {
  public:
   Elements(Type type, size_t count, size_t offset)
@@ -276,7 +276,7 @@ class Elements {
     store_bits(data() + i * size_of(type_), size_of(type_), bits);
   }
   // Random bits, but of floats only numbers whose sums and products are neither infinite nor
-  // rounded twice; those of 8 bits saturate, of which there may be all.
+  // rounded twice; numbers of 8 bits may be any, because they saturate.
   void fill(std::mt19937_64& random) {
     for (size_t i = 0; i < count_; ++i) {
       uint64_t bits = random() & mask_of(type_);

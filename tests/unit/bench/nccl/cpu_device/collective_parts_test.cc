@@ -1,6 +1,6 @@
 // What one rank sends and receives in each collective, transfer by transfer, where its neighbours
-// are reference peers: ranks with a real GPU expect the same parts, in this order and of these
-// sizes.
+// are reference peers: ranks with a real GPU expect the same parts, in this order and with
+// these sizes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -67,7 +67,7 @@ Bytes bytes_of(const Numbers& numbers) {
 // Whether the buffers are registered with the NIC; and whether each rank has a host of its own.
 enum class Registered { kNot, kWithNic, kAloneOnItsHost };
 
-// A rank in a ring or a tree, and what it exchanges with each neighbour, in order.
+// A rank in a ring or a tree, and its exchanges with each neighbour, in order.
 class OneRank {
  public:
   OneRank(Operation operation, Algorithm algorithm, Protocol protocol, int rank,
@@ -88,7 +88,7 @@ class OneRank {
     // Both are connected, whether they exchange anything or not.
     sent_[next()];
     received_[back(1)];
-    // Half of what a transfer may have.
+    // Half of the greatest transfer.
     const size_t grain = std::array<size_t, 3>{16, 1920, 512}[static_cast<size_t>(protocol)];
     grains_ = std::max<size_t>(1, test::most_bytes(use_) / grain / 2);
     chunk_ = grains_ * grain / sizeof(uint32_t);
@@ -99,7 +99,7 @@ class OneRank {
   }
 
   size_t ranks() const { return order_.size(); }
-  // The rank that is so many behind this one in the ring; and the one after this one.
+  // The rank `steps` behind this one in the ring; and the one after this one.
   int back(size_t steps) const { return order_[(ranks() - steps) % ranks()]; }
   int next() const { return order_[1]; }
   // Where this rank stands, counted from rank 0.
@@ -109,7 +109,7 @@ class OneRank {
   size_t chunk() const { return chunk_; }
   DeviceCommunicator& communicator() { return communicator_; }
 
-  // Before what is exchanged.
+  // To be called before any exchange is added.
   void set_buffers(Numbers input, size_t outputs) {
     input_ = std::move(input);
     output_.resize(outputs);
@@ -121,14 +121,14 @@ class OneRank {
   void sends(int peer, const Numbers& numbers, size_t at) {
     exchange(true, peer, numbers, output_.data() + at);
   }
-  // What comes is random.
+  // Random numbers arrive.
   Numbers receives(int peer, size_t count, size_t at) {
     Numbers numbers = random_numbers(count, ++seed_);
     exchange(false, peer, numbers, output_.data() + at);
     return numbers;
   }
 
-  // The output; nothing when somebody waits for what does not come.
+  // The output; empty if an end waits for data that does not come.
   Numbers run(int root = 0) {
     CollectiveFields fields{.root = root,
                             .send = reinterpret_cast<const char*>(input_.data()),
@@ -225,10 +225,10 @@ TEST(CollectiveParts, OfAllReduceOverARing) {
     one.set_buffers(input, kCount);
     for (size_t begin = 0; begin < kCount; begin += ranks * one.chunk()) {
       const size_t left = kCount - begin;
-      // The last chunks share what is left, in multiples of 16 bytes.
+      // The last chunks share the remaining elements, in multiples of 16 bytes.
       const size_t even = ((left + ranks - 1) / ranks + 3) / 4 * 4;
       const size_t chunk = left < ranks * one.chunk() ? even : one.chunk();
-      // The piece of the rank that is so many behind: its begin, and its size.
+      // The piece of the rank that is `back` behind: its begin, and its size.
       const auto piece = [&](size_t back) {
         const size_t offset = std::min((one.index() + ranks - back) % ranks * chunk, left);
         return std::pair(begin + offset, std::min(chunk, left - offset));

@@ -61,7 +61,7 @@ struct Job {
   }
 };
 
-// --- what is drawn ---
+// --- random jobs ---
 
 // Numbers with which all types compute exactly, however they are added up.
 double any_number(const Job& job, std::mt19937_64& random) {
@@ -146,7 +146,7 @@ void draw_inputs(Job& job) {
   }
 }
 
-// --- what is expected ---
+// --- expected results ---
 
 double reduced(const Job& job, size_t element) {
   const auto of = [&](size_t rank) {
@@ -189,7 +189,7 @@ Bytes expected_output(const Job& job, size_t rank) {
   return output;
 }
 
-// --- what is run ---
+// --- runs ---
 
 // A rank's buffers; in place, the smaller is a part of the larger.
 class Buffers {

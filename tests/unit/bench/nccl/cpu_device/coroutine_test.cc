@@ -1,4 +1,4 @@
-// Tasks and fibers: where they pause, what they throw, and that nothing is left of them.
+// Tasks and fibers: where they pause, which exceptions they throw, and that they are freed.
 #include "bench/nccl/cpu_device/coroutine.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ TEST(Fiber, EndsInOneAdvanceWithoutPauses) {
 TEST(Fiber, ContinuesAfterItWasMoved) {
   Log log;
   std::vector<Fiber> fibers;
-  for (int i = 0; i < 5; ++i) {  // the vector grows, and moves those that have begun
+  for (int i = 0; i < 5; ++i) {  // the vector grows, and moves fibers that have begun
     fibers.emplace_back(descend(log, 1, 1));
     for (Fiber& fiber : fibers) fiber.advance();
   }
@@ -134,7 +134,7 @@ TEST(Task, CatchesWhatAnAwaitedTaskThrows) {
 
 // --- destruction ---
 
-// Counts those that live.
+// Counts the living objects of this class.
 class Counted {
  public:
   explicit Counted(int& living) : living_(living) { ++living_; }
@@ -232,7 +232,7 @@ TEST(Fiber, InsideFibersInsideFibersAllEnd) {
       ended = ended && fiber.ended();
     }
   }
-  // Of each of the 3 x 2 x 2 tasks at the bottom: one that descends by 0, one by 1.
+  // Each of the 3 x 2 x 2 tasks at the bottom descends once by 0 and once by 1.
   EXPECT_EQ(std::ranges::count(log, "down 0"), 24);
   EXPECT_EQ(std::ranges::count(log, "up 1"), 12);
 }
@@ -247,7 +247,7 @@ Task pass_on(Log& log) {
   } catch (const Stopped&) {
     log.push_back("of the inner fiber");
   }
-  co_await pause();  // still the outer fiber's
+  co_await pause();  // still pauses the outer fiber
   log.push_back("ended");
 }
 

@@ -1,4 +1,4 @@
-// Streams and events: what waits for what. Commands whose gate is closed stand for long kernels.
+// Streams and events: the order of commands. Commands whose gate is closed stand for long kernels.
 #include "bench/nccl/cpu_device/gpu.h"
 
 #include <gtest/gtest.h>
@@ -240,7 +240,7 @@ TEST(Streams, DefaultWaitsOnlyForWhatIsEarlier) {
   gpu().enqueue(gpu().default_stream(), flag(ordinary));
   late.enqueue(flag(later));
   held.enqueue(second.command());
-  other.wait();  // is earlier than the default stream's, so that it need not wait
+  other.wait();  // its command is earlier than that of the default stream, and need not wait
   EXPECT_TRUE(earlier);
   let_others_run();
   EXPECT_FALSE(ordinary);

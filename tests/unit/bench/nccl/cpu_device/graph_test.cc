@@ -1,4 +1,4 @@
-// Graphs: what is captured, when it runs, and what it keeps alive.
+// Graphs: which commands are captured, when they run, and which objects a graph keeps alive.
 #include "bench/nccl/cpu_device/graph.h"
 
 #include <gtest/gtest.h>
@@ -145,7 +145,7 @@ TEST_F(GraphTest, KeepsObjectsUntilItsLastLaunchIsDone) {
   EXPECT_FALSE(kept.expired());
   open = true;
   wait_for(origin_);
-  note(origin_, 1);  // what is done is freed before what follows runs
+  note(origin_, 1);  // a finished launch is freed before the next command runs
   wait_for(origin_);
   EXPECT_TRUE(kept.expired());
 }

@@ -1,4 +1,4 @@
-// Kernels: how they find their works, what they report of them, and how they end.
+// Kernels: how they find their works, their reports of works, and how they end.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -220,7 +220,7 @@ TEST(Kernel, DividesSumsAsItsOperandSays) {
   }
 }
 
-// --- what is reported ---
+// --- reports ---
 
 TEST(Kernel, NotesTimesOfTheWorksThatAreProfiled) {
   for (const int version : {22809, 22907}) {

@@ -199,7 +199,7 @@ TEST(Memory, IsUsedByManyThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// GPU memory against a map of what was allocated.
+// GPU memory against a map of the allocations.
 RC_GTEST_PROP(MemoryProperty, PiecesDoNotOverlap, ()) {
   std::map<char*, size_t> living;
   const auto steps = *rc::gen::inRange(1, 60);
@@ -271,7 +271,7 @@ TEST_F(MemoryTrap, LetsTheDeviceReadAndWriteThroughItsView) {
     good = good && zeroed(view(begin), 2 * kDevicePage);
     std::memset(view(begin), 9, 2 * kDevicePage);
     good = good && view(begin)[2 * kDevicePage - 1] == 9;
-    // What is known is the address of the host, and what is used again is zeroed here, too.
+    // Memory is found by its host address only, and memory used again is zeroed here, too.
     good = good && memory().find(begin + 1) && !memory().find(view(begin));
     good = good && memory().release(begin) && allocate(kDevicePage, MemoryKind::kDevice) == begin;
     good = good && zeroed(view(begin), kDevicePage);

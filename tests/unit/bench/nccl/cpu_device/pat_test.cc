@@ -1,5 +1,5 @@
 // By PAT: which pieces a rank's neighbours get, in which messages and order. Ranks with a real GPU,
-// and NCCL's proxy threads, expect the same. The neighbours are reference peers.
+// and NCCL's proxy threads, expect the same messages. The neighbours are reference peers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ const std::vector<Case> kCases{
     {2, kChunk, {{{1}}}, {{{1}}}},
     {3, 1, {{{1}}, {{2}}}, {{{1}}, {{2}}}},
     {5, kChunk, {{{3}, {1}}, {{2}}, {{4}}}, {{{3}, {1}}, {{2}}, {{4}}}},
-    // Two small pieces have room in a message, and 7, 6 and 5 are nobody's.
+    // Two small pieces have room in a message; no rank has the distances 7, 6 and 5.
     {5, 100, {{{3}, {1}}, {{2}}, {{4}}}, {{{kNone, 3}, {kNone, 1}}, {{kNone, 2}}, {{4}}}},
     {6, 200, {{{1, 3}, {5}}, {{2}}, {{4}}}, {{{kNone, 3}, {5, 1}}, {{kNone, 2}}, {{4}}}},
     {6, 100, {{{1, 3, 5}}, {{2}}, {{4}}}, {{{kNone, 3, 5, 1}}, {{kNone, 2}}, {{4}}}},
@@ -48,7 +48,7 @@ void add(Bytes& to, const Bytes& other) {
   for (size_t i = 0; i < to.size(); ++i) to[i] = static_cast<char>(to[i] + other[i]);
 }
 
-// Rank 1, by distances: what it has, and what its neighbours send it.
+// Rank 1: its input and the data from its neighbours, by distances.
 class OneRank {
  public:
   OneRank(const Case& all, bool reduces)

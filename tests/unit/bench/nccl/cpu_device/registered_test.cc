@@ -1,5 +1,5 @@
-// Buffers that are registered with the NIC: it reads what is sent, and writes what is received,
-// where the user has it. The NIC's part is played by reference peers.
+// Buffers that are registered with the NIC: it reads sent data and writes received data in
+// the memory of the user. The NIC's part is played by reference peers.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -63,7 +63,7 @@ std::vector<char*> addresses(std::vector<Bytes>& all) {
   for (Bytes& one : all) addresses.push_back(one.data());
   return addresses;
 }
-// Of no bytes, too.
+// Buffers of all sizes, 0 included.
 std::vector<Bytes> buffers() {
   std::vector<Bytes> all;
   for (const size_t size : kSizes) all.emplace_back(size).reserve(1);

@@ -49,7 +49,7 @@ Message any_message(size_t channels) {
   message.sent = random_bytes(bytes, any(0, 1'000'000));
   message.received.resize(bytes);
   message.ll = any(0, 1) != 0;
-  // From 40 bytes to what a step has: 512 of LL, 1024.
+  // From 40 bytes to a whole step: 512 bytes of LL, else 1024.
   message.chunk = static_cast<uint8_t>(any(26, message.ll ? 56 : 64));
   message.channels = static_cast<uint8_t>(any(any(0, 4) == 0 ? 0 : 1, channels));  // 0: none at all
   return message;
@@ -127,7 +127,7 @@ class Pair {
   DeviceWorld world_;
 };
 
-// Each receives first: what it sends is in a batch that belongs to the same run.
+// Each rank receives first: its send is in a batch that belongs to the same run.
 TEST(SendReceive, OfABatchThatExtendsAnotherAreDoneAtTheSameTime) {
   Pair pair;
   std::array<Bytes, 2> sent{random_bytes(20'000, 1), random_bytes(20'000, 2)};
@@ -184,7 +184,7 @@ TEST(SendReceive, UseTheProtocolAndTheChunksOfTheWork) {
     }
     ASSERT_TRUE(pair.run(arguments));
     EXPECT_EQ(received, sent);
-    // Seven of 128 bytes and one of what is left; lines of LL are twice as long.
+    // Seven chunks of 128 bytes and one of the remaining 104; lines of LL are twice as long.
     DeviceLink& link = pair.world().link(0, 0, 1, 1);
     for (uint64_t step = 0; step < 8; ++step) {
       EXPECT_EQ(link.announced(step), (step < 7 ? 128 : 104) * (ll ? 2 : 1));
@@ -194,7 +194,7 @@ TEST(SendReceive, UseTheProtocolAndTheChunksOfTheWork) {
   }
 }
 
-// With the same address for both, a rank keeps what it sends to itself.
+// With one buffer for both, a rank that sends to itself keeps its data.
 TEST(SendReceive, ToItselfInPlaceChangesNothing) {
   Pair pair;
   const Bytes original = random_bytes(10'000, 1);

@@ -1,5 +1,5 @@
-// What transfers wait for, what they count across groups and protocols, and how they end when NCCL
-// aborts.
+// The conditions that transfers wait for, their counters across groups and protocols, and how they
+// end when NCCL aborts.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -66,7 +66,7 @@ void advance_often(Fiber& fiber) {
 
 // --- waiting ---
 
-// The steps that were announced are those that a sender began.
+// The first step from `from` that the sender has not begun, and so not announced.
 uint64_t announced(DeviceLink& link, uint64_t from, uint64_t slice_steps) {
   uint64_t step = from;
   while (step < from + 8 && link.announced(step) != DeviceLink::kNothing) step += slice_steps;
@@ -85,7 +85,7 @@ TEST(TransferSteps, SendersFillEightBuffersAndWaitForRoom) {
     EXPECT_EQ(announced(link, 0, use.slice_steps), 8U);
     EXPECT_EQ(link.tail(), use.protocol == Protocol::kLl ? 0U : 8U);
     const Bytes first(link.buffer(use.protocol, 0), link.buffer(use.protocol, 0) + 512);
-    // What is free is filled again, a whole slice at a time, and nothing else.
+    // Only free buffers are filled again, a whole slice at a time.
     for (uint64_t step = 0; step < 8; ++step) link.announce(step, DeviceLink::kNothing);
     for (uint64_t head = 1; head <= 4; ++head) {
       if (head < use.slice_steps) {
@@ -188,7 +188,7 @@ TEST(TransferSteps, AGroupOfSimpleBeginsAtAWholeChunk) {
     Fiber empty(run_all(middle.block(), kTwoByTwo, kBytes, {kFirst, kFirst}, {}));
     empty.advance();
   }
-  EXPECT_EQ(middle.from(1).head(), 8U);  // so that the sender has room for what is skipped
+  EXPECT_EQ(middle.from(1).head(), 8U);  // so that the sender has room for the skipped steps
   EXPECT_EQ(middle.communicator().step(0, 1, true), 8U);
   EXPECT_EQ(middle.communicator().step(0, 1, false), 8U);
   middle.to(1).set_head(8);

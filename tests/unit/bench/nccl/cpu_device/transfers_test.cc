@@ -1,5 +1,5 @@
-// NCCL's three protocols against ends that are written from their description: what is counted,
-// where bytes and flags lie, and what waits for what.
+// NCCL's three protocols against ends that are written from their description: the counters,
+// where bytes and flags lie, and which end waits for which.
 #include "bench/nccl/cpu_device/collectives/transfers.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ const std::array kUses{
     ProtocolUse{.protocol = Protocol::kSimple, .slices = 4, .slice_steps = 1},
 };
 
-// Around the borders of lines, units and slices, and as much as a transfer may have: more of them
+// Around the borders of lines, units and slices, and the greatest transfer: more sizes
 // than there are buffers.
 std::vector<size_t> transfer_sizes(const ProtocolUse& use) {
   const size_t most = most_bytes(use);
@@ -173,7 +173,7 @@ TEST(Transfers, ReduceBetweenReferences) {
   }
 }
 
-// What is received goes on as it is, without an input, and need not be kept.
+// Received data goes on unchanged, without an input, and need not be kept.
 TEST(Transfers, PassOnWhatTheyReceive) {
   for (const ProtocolUse& use : kUses) {
     for (const bool keeps : {false, true}) {

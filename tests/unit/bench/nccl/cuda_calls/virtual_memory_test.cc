@@ -73,7 +73,7 @@ TEST(VirtualMemory, IsZeroedAndWhereItIsMapped) {
   unsigned type = 0;
   constexpr int kType = 2;
   EXPECT_EQ(cuPointerGetAttribute(&type, kType, begin), 0);
-  EXPECT_EQ(type, 2U);  // a GPU's
+  EXPECT_EQ(type, 2U);  // memory of a GPU
   release(begin, 2 * kPage);
   EXPECT_NE(cuMemGetAddressRange_v2(&base, &size, begin), 0);
 }

@@ -39,7 +39,7 @@ RC_GTEST_PROP(FiFrameProperty, WrittenFramesAreReadBack, ()) {
   RC_ASSERT(reader.whole());
 }
 
-// Of any bytes, the reader returns nothing outside them.
+// Whatever the bytes are, the reader returns nothing outside their range.
 RC_GTEST_PROP(FiFrameProperty, AnyBytesAreReadWithinBounds, ()) {
   const auto bytes = *rc::gen::container<std::vector<uint8_t>>(rc::gen::inRange<uint8_t>(0, 14));
   FrameReader reader(bytes);

@@ -104,8 +104,8 @@ TEST_F(EndpointParts, PeersOfOneHostThatProveNothingAreBounded) {
   EXPECT_TRUE(state_.peers.admits(address_of(2, 1), held));
   EXPECT_TRUE(state_.peers.admits(of_host(1), held)) << "it is known";
 
-  // Places of those that are gone, except one that is held and one that has greeted, are for
-  // others.
+  // Other peers take the places of peers that are gone, except of one that is held and one that has
+  // greeted.
   const auto first_held = [](const Peer& peer) { return peer.number == 0; };
   for (size_t i = kMost; i < 3 * kMost; ++i) {
     ASSERT_TRUE(state_.peers.admits(of_host(i), first_held));
@@ -176,7 +176,7 @@ TEST_F(EndpointParts, ACounterThatHasMovedSinceTheLastTryIsNotWaitedFor) {
 
 class ReceiverAlone : public EndpointParts {
  protected:
-  // A tagged message of so many bytes: 1, 2, ...
+  // A tagged message of `bytes` bytes: 1, 2, ...
   FrameResult deliver(Peer& peer, uint64_t tag, size_t bytes) {
     std::vector<uint8_t> payload(bytes);
     std::iota(payload.begin(), payload.end(), uint8_t{1});

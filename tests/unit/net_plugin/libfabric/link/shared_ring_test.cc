@@ -30,7 +30,7 @@ struct Ring {
 
   std::unique_ptr<SharedSender> sender = SharedSender::make();
   std::unique_ptr<SharedReceiver> receiver;
-  MappedRing raw;  // for what a hostile process writes
+  MappedRing raw;  // for writes of a hostile process
 };
 
 std::vector<uint8_t> read(SharedReceiver& receiver) {

@@ -361,7 +361,7 @@ TEST(CmIds, ANullDomainMeansTheIdsOwn) {
   rdma_destroy_ep(id);
 }
 
-// The caller's own process refuses the service, and the listener's has no room for the second call.
+// The caller's process refuses the service, and the listener has no room for a second call.
 TEST(Ids, AFullBacklogOfAnotherProcessIsNoRefusal) {
   std::array<int, 2> pipe_ends{};
   ASSERT_EQ(pipe(pipe_ends.data()), 0);

@@ -1,4 +1,4 @@
-// A Context's memory over hostile devices: registrations beside the traffic, flushes of a GPU's
+// A Context's memory over hostile devices: registrations during traffic, flushes of GPU
 // memory by each NIC of a device.
 #include <gtest/gtest.h>
 

@@ -313,7 +313,7 @@ TEST(Pcap, AFullDiskEndsTheRecordingOnlyAndIsSaidOnce) {
   EXPECT_THAT(lines, ElementsAre(AllOf(HasSubstr("/dev/full"), HasSubstr("No space left"))));
   io->reset();
   EXPECT_EQ(lines.size(), 1U);
-  // What is buffered is written at the end only.
+  // Buffered bytes are written at the end only.
   ASSERT_TRUE((io = record_packets(std::make_unique<ScriptedPacketIo>(), "/dev/full", log)));
   io->reset();
   EXPECT_EQ(lines.size(), 2U);

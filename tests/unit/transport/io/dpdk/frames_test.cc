@@ -134,7 +134,7 @@ TEST(Frame, WrongUdpChecksumIsDetected) {
       const size_t udp_at = bytes.size() - kDatagram.size() - 8;
       frame::put16(static_cast<size_t>(checksum), &bytes[udp_at + 6]);
       EXPECT_TRUE(has_right_udp_checksum(bytes)) << is_v4;
-      bytes.insert(bytes.end(), 3, 0xFF);  // padding is no part of the datagram
+      bytes.insert(bytes.end(), 3, 0xFF);  // padding does not belong to the datagram
       EXPECT_TRUE(has_right_udp_checksum(bytes)) << is_v4;
       for (size_t at = udp_at + 8; at < udp_at + 8 + kDatagram.size(); ++at) {
         auto damaged = bytes;

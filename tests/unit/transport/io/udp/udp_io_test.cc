@@ -76,7 +76,7 @@ TEST(Interfaces, LoopbackIsDescribed) {
   EXPECT_EQ(preferred_address(*lo), localhost);
 }
 
-// A label, as of "ip address add 192.0.2.9 dev lo label lo:vip", is no interface.
+// A label, as of "ip address add 192.0.2.9 dev lo label lo:vip", is not an interface.
 TEST(Interfaces, LabelledAddressesBelongToTheirInterface) {
   test::in_network(test::enter_own_network, [] {
     const FileDescriptor any(socket(AF_INET, SOCK_DGRAM, 0));
@@ -105,7 +105,7 @@ TEST(Interfaces, WithoutADescriptorTheErrorSaysSo) {
   EXPECT_THAT(found.error().message, testing::HasSubstr("interfaces (Too many open files): raise"));
 }
 
-// Also where the device on PCI is the parent of the interface's, as of virtio.
+// Also where the device on PCI is the parent of the interface's device, as with virtio.
 TEST(Interfaces, ThePathIsThatOfAPciDevice) {
   const auto interfaces = list_interfaces().value();
   for (const InterfaceInfo& interface : interfaces) {
@@ -240,7 +240,7 @@ TEST(OpenUdp, DatagramsWithAnotherBeginningAreDropped) {
 TEST(OpenUdp, IcmpErrorsLoseNoPacket) {
   SocketConfig config{.interface = "lo", .paths = 1};
   const auto sender = open_udp(config).value();
-  // A port below those that the kernel chooses, so that it stays free while the peer is closed.
+  // A port below the range of the kernel, so that it stays free while the peer is closed.
   config.port = static_cast<uint16_t>(10'000 + getpid() % 20'000);
   auto opened = open_udp(config);
   for (int i = 0; i < 1000 && !opened; ++i) {

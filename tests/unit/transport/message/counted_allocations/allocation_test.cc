@@ -38,7 +38,7 @@ void* aligned(std::size_t size, std::align_val_t alignment) {
 
 }  // namespace
 
-// The array forms too, as those of a sanitizer would not call the scalar ones.
+// The array forms too: the array forms of a sanitizer would not call these scalar forms.
 void* operator new(std::size_t size) { return count(std::malloc(size)); }
 void* operator new[](std::size_t size) { return count(std::malloc(size)); }
 void* operator new(std::size_t size, std::align_val_t alignment) {

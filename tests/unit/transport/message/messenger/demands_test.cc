@@ -1,5 +1,5 @@
-// Messenger: what the allocator learns of receives, and which limits and words follow; the NIC and
-// the peer are the test's.
+// Messenger: what the allocator learns of receives, and which limits and words follow; the test
+// plays the NIC and the peer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

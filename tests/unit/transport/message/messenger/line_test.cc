@@ -76,7 +76,7 @@ TEST(MessengerLine, AcknowledgementsFromBeforeTheEndProveNothing) {
   EXPECT_EQ(waiting.received.state(), State::kFailed);
 }
 
-// As an RDMA NIC's, until the kernel has freed the memory of the process.
+// An RDMA NIC answers until the kernel has freed the memory of the process.
 TEST(MessengerLine, QueuePairThatAnswersAfterTheEndProvesNothing) {
   Waiting waiting;
   waiting.line->over = true;

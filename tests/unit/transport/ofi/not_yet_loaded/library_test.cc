@@ -110,7 +110,7 @@ class SignalHandlers {
 
 void ignore(int /*signal*/) {}
 
-// Some libraries that libfabric loads install handlers, but those of Python and NCCL must stay.
+// Some libraries that libfabric loads install handlers, but handlers of Python and NCCL must stay.
 TEST_F(OfiLibraryTest, SignalHandlersSurviveTheLoadingOfLibfabric) {
   constexpr int kNotLoaded = 200;
   constexpr int kNoNic = 201;

@@ -112,7 +112,7 @@ class VerbsDeath : public testing::Test {
     }
     return true;
   }
-  // Opens, uses and destroys a NIC on device 0 beside other NICs.
+  // Opens, uses and destroys a NIC on device 0 while other NICs work.
   void live() {
     Host other(1);
     Host third(2);

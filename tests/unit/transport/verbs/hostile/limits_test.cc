@@ -31,7 +31,7 @@ class VerbsLimits : public test::HostileEnds {
                                               std::vector<uint8_t>(kSize)};
 };
 
-// Drivers discard the completions of a destroyed queue pair, also those of shared receive requests.
+// Drivers discard the completions of a destroyed queue pair, also of shared receive requests.
 TEST_F(VerbsLimits, SharedReceivesOfADestroyedQueuePairAreReplaced) {
   open({.late_receives = 1'000'000, .max_shared_receives = 127});
   const MemoryRegion local = region(0);

@@ -128,7 +128,7 @@ TEST_F(VerbsNicTest, SmallWritesFromHostMemoryArrive) {
 }
 
 TEST_F(VerbsNicTest, FaultNamesDevicePeerAndCure) {
-  // The device's retries end after 3.8 s, well before the silence limit: the fault is the device's.
+  // The device's retries end after 3.8 s, before the silence limit: the device reports the fault.
   silence_limit_ = Duration::from_ms(7500);
   open();
   EXPECT_EQ(nics_[0]->fault(ends_[0]), "");

@@ -1,5 +1,5 @@
 // How the UDP packet I/O handles rare results of sendmmsg. This program's own sendmmsg replaces the
-// C library's.
+// function of the C library.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
