@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <string>
@@ -21,6 +22,7 @@
 #include "bench/cli/command_line.h"
 #include "bench/cli/console.h"
 #include "bench/cli/subcommands.h"
+#include "bench/sim/summary.h"
 #include "transport/base/invalid.h"
 #include "transport/base/params.h"
 #include "transport/base/result.h"
@@ -29,12 +31,7 @@
 namespace pacecar::ab {
 namespace {
 
-// Exit codes of `pacecar ab`.
-enum ExitCode : int {
-  kPassed = 0,
-  kThresholdMissed = 1,
-  kError = 2,  // a wrong flag or plan, a run that failed, a file that cannot be written
-};
+using cli::ExitCode;
 
 // Draws how far the runs are, as long as it exists.
 RunProgressSink progress_bar(const cli::Console& console) {
@@ -55,8 +52,9 @@ size_t processors() {
   return static_cast<size_t>(std::max(CPU_COUNT(&set), 1));
 }
 
-// A sentence for each: what the programs say of them is among their outputs, which nobody sees.
-std::set<std::string> unknown_parameters(const Plan& plan) {
+// Sentences: unknown parameters of programs, and what in a spec spoils its runs. The runs' own
+// outputs, which say so too, are seen by nobody.
+Result<std::set<std::string>> plan_warnings(const Plan& plan) {
   std::vector<ParamSetting> settings;
   for (const Command& command : plan.commands) {
     for (const std::string& variable : command.environment) {
@@ -67,7 +65,11 @@ std::set<std::string> unknown_parameters(const Plan& plan) {
   std::vector<std::string> warnings;
   // The values are the programs' business.
   static_cast<void>(load_params(settings, &warnings));
-  return {warnings.begin(), warnings.end()};
+  for (size_t cell = 0; cell < plan.specs.size(); ++cell) {
+    ASSIGN_OR_RETURN(const auto spec, run_spec(plan, cell * plan.experiment.seeds.size()));
+    std::ranges::move(pacecar::warnings(spec), std::back_inserter(warnings));
+  }
+  return std::set<std::string>(warnings.begin(), warnings.end());
 }
 
 class AbCommand {
@@ -85,12 +87,15 @@ class AbCommand {
       return invalid(
           "--resume and --jobs are for simulations: leave them out with a plan that has a command");
     }
-    for (const std::string& warning : unknown_parameters(plan)) console_.warn(warning);
+    ASSIGN_OR_RETURN(const auto warnings, plan_warnings(plan));
+    for (const std::string& warning : warnings) console_.warn(warning);
     ASSIGN_OR_RETURN(const auto runs, filter_runs(plan.experiment, options_.filters));
     return options_.list || options_.dry_run ? list(plan.experiment, runs) : run_these(plan, runs);
   }
 
   const cli::Console& console() const { return console_; }
+  // An error before is of the command line or of the plan.
+  bool running() const { return running_; }
 
  private:
   Result<ExitCode> list(const Experiment& experiment, const std::vector<size_t>& runs) {
@@ -102,10 +107,11 @@ class AbCommand {
       fmt::print("{} runs, {} arms, {} thresholds: the plan is sound, nothing was run\n",
                  runs.size(), experiment.arms.size(), experiment.thresholds.size());
     }
-    return kPassed;
+    return cli::kExitOk;
   }
 
   Result<ExitCode> run_these(const Plan& plan, const std::vector<size_t>& runs) {
+    running_ = true;
     ASSIGN_OR_RETURN(const auto folder, open_folder(plan.experiment.name));
     ASSIGN_OR_RETURN(auto finished, folder.read_records());
     if (!plan.text.empty()) RETURN_IF_ERROR(folder.write("plan.toml", plan.text));
@@ -135,13 +141,15 @@ class AbCommand {
     const auto page = page_of({}, "page.html", report_data(experiment, summary, records, folder));
     RETURN_IF_ERROR(folder.write("report.html", page));
     console_.note(fmt::format("report: {}", folder.file("report.html")));
-    if (!summary.failed.empty()) return kError;
-    return summary.passed() ? kPassed : kThresholdMissed;
+    for (const auto& arms : summary.equals) console_.note(equals_text(experiment, arms));
+    if (summary.failed() > 0) return cli::kExitFailed;
+    return summary.passed() ? cli::kExitOk : cli::kExitThresholdMissed;
   }
 
   const AbOptions& options_;
   std::string command_line_;
   cli::Console console_;
+  bool running_ = false;
 };
 
 }  // namespace
@@ -160,8 +168,10 @@ int run_ab(int argc, char** argv) {
     return cli::kExitOk;
   }
   ab::AbCommand command(*options, {argv, argv + argc});
-  return cli::code_of(command.run(), command.console(),
-                      [](const Error&) { return cli::kExitUsage; });
+  const auto code = command.run();
+  return cli::code_of(
+      code, command.console(),
+      command.running() ? cli::exit_code_of : [](const Error&) { return cli::kExitUsage; });
 }
 
 }  // namespace pacecar

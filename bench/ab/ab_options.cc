@@ -19,7 +19,8 @@ constexpr const char* kPlanExamples =
     "Real programs:  pacecar ab --a 'PACECAR_CC=swift' --b 'PACECAR_CC=fixed' --reps 10 -- "
     "COMMAND\n"
     "                (several: --arm NAME='ENV'; the first is the baseline)\n"
-    "Exit codes: 0 passed, 1 a threshold was missed, 2 an error, or a run that failed.";
+    "Exit codes: 0 success, 1 a run failed, or a result could not be written, 2 wrong usage, 3 a\n"
+    "threshold was missed, or flows were not done at the time limit.";
 
 void add_plan_flags(CLI::App& app, AbOptions& options) {
   app.add_option("plan", options.plan, "the plan, a TOML file");

@@ -347,7 +347,9 @@ Json report_data(const Experiment& experiment, const Summary& summary,
           {"cells", cells},
           {"runs", runs},
           {"comparisons", comparisons_json(experiment, summary)},
-          {"thresholds", thresholds_json(experiment, summary)}};
+          {"thresholds", thresholds_json(experiment, summary)},
+          {"undone", summary.undone.empty() ? "" : undone_text(summary)},
+          {"identical", equals_json(experiment, summary)}};
 }
 
 }  // namespace pacecar::ab

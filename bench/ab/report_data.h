@@ -25,7 +25,9 @@
 //   comparisons [{factors {}, metric, arm, baseline, n, arm_mean, baseline_mean, difference, low,
 //                 high, interval ("bootstrap", "student", ""), ratio, cohens_d, p,
 //                 p_holm, verdict, better (bool or null)}]
-//   thresholds [{text, expected, reference, measured, deviation, passed}]
+//   thresholds [{text, expected, reference, measured, deviation, undone, passed}]
+//   undone: a sentence about the runs that failed or did not finish, empty without any
+//   identical [{arms [name], text}]
 #pragma once
 
 #include <map>

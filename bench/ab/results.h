@@ -21,12 +21,14 @@ struct RunRecord {
   uint64_t seed = 0;
   std::string spec_hash;  // of everything that decides the run's outcome
   bool ok = false;
-  std::string error;  // one line, when not ok
+  std::string error;  // one line: why it is not ok, or why flows are not done
   std::map<std::string, double> metrics;
   nlohmann::json counters;  // sums of what NICs and fabric counted
   std::string detail;       // the file with flows and series, relative to the folder; or empty
   double wall_seconds = 0;
   nlohmann::json provenance;  // provenance.h
+
+  bool done() const { return ok && error.empty(); }
 };
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunRecord, plan, index, arm, factors, seed, spec_hash, ok, error,

@@ -22,6 +22,7 @@
 #include "bench/cli/command_line.h"
 #include "bench/sim/result_json.h"
 #include "bench/sim/run.h"
+#include "bench/sim/summary.h"
 #include "transport/base/invalid.h"
 #include "transport/base/prng.h"
 #include "transport/base/return_if_error.h"
@@ -143,6 +144,7 @@ int simulate(const Plan& plan, RunRecord record, const ResultsFolder& folder) {
     return 1;
   }
   record.ok = true;
+  record.error = undone_flows(*spec, *result);
   record.metrics = run_metrics(*result);
   record.counters = counters_json(*result);
   std::fputs(to_line(record).c_str(), stdout);

@@ -67,9 +67,9 @@ double acceleration(std::span<const double> samples, double mean) {
 }
 
 Verdict judge(const PairedResult& result) {
-  if (*result.p_holm > kSignificant) return Verdict::kNotShown;
-  if (result.interval->low > 0) return Verdict::kHigher;
-  if (result.interval->high < 0) return Verdict::kLower;
+  const bool alone = *result.p_holm > kSignificant;
+  if (result.interval->low > 0) return alone ? Verdict::kHigherAlone : Verdict::kHigher;
+  if (result.interval->high < 0) return alone ? Verdict::kLowerAlone : Verdict::kLower;
   return Verdict::kNotShown;
 }
 
@@ -146,6 +146,8 @@ std::string_view text_of(Verdict verdict) {
                                          "equal in every pair",
                                          "the same difference in every pair: no interval",
                                          "no difference shown",
+                                         "lower alone, not shown among all tests",
+                                         "higher alone, not shown among all tests",
                                          "lower",
                                          "higher"};
   return kTexts[static_cast<size_t>(verdict)];
@@ -170,7 +172,7 @@ PairedResult compare_pairs(std::span<const double> arm, std::span<const double> 
       result.bootstrap ? bootstrap_interval(differences) : student_interval(differences);
   const auto n = static_cast<double>(result.n);
   const double d = result.difference / deviation_of(differences, result.difference);
-  if (result.n >= kEffectPairs) result.cohens_d = d;
+  if (result.bootstrap && std::abs(d) <= kMostEffect) result.cohens_d = d;
   result.p = 2 * student_cdf(-std::abs(d) * std::sqrt(n), degrees_of(differences));
   result.p_holm = result.p;
   result.verdict = judge(result);

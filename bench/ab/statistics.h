@@ -42,8 +42,9 @@ struct Interval {
   double high = 0;
 };
 
-inline constexpr size_t kEffectPairs = 3;     // fewer do not show how large an effect is
-inline constexpr size_t kBootstrapPairs = 6;  // fewer: Student's interval
+inline constexpr size_t kBootstrapPairs = 6;  // fewer: Student's interval, no effect size
+// Beyond it the differences hardly vary, and an effect size says nothing.
+inline constexpr double kMostEffect = 10;
 inline constexpr size_t kResamples = 10'000;
 
 // 95%, of the mean. `differences` has two or more values that are not all equal.
@@ -51,11 +52,13 @@ Interval bootstrap_interval(std::span<const double> differences);
 Interval student_interval(std::span<const double> differences);
 
 enum class Verdict {
-  kOnePair,   // chance cannot be estimated
-  kEqual,     // equal in every pair
-  kConstant,  // the same difference in every pair: seeds change nothing, there is no interval
-  kNotShown,  // the interval spans 0, or the corrected p is above 0.05
-  kLower,     // the arm is below the baseline
+  kOnePair,     // chance cannot be estimated
+  kEqual,       // equal in every pair
+  kConstant,    // the same difference in every pair: seeds change nothing, there is no interval
+  kNotShown,    // the interval spans 0
+  kLowerAlone,  // the interval excludes 0, but the corrected p is above 0.05
+  kHigherAlone,
+  kLower,  // the arm is below the baseline
   kHigher,
 };
 std::string_view text_of(Verdict verdict);
@@ -67,10 +70,12 @@ struct PairedResult {
   double difference = 0;  // mean of arm - baseline
   // Optional figures are absent for a single pair, or if all differences are equal.
   std::optional<Interval> interval;
-  bool bootstrap = false;          // the interval's kind; false: Student's
-  std::optional<double> cohens_d;  // mean difference / standard deviation of the differences
-  std::optional<double> p;         // two-sided paired t test
-  std::optional<double> p_holm;    // corrected: see correct_family()
+  bool bootstrap = false;  // the interval's kind; false: Student's
+  // Mean difference / standard deviation of the differences; none with few pairs, and none beyond
+  // kMostEffect.
+  std::optional<double> cohens_d;
+  std::optional<double> p;       // two-sided paired t test
+  std::optional<double> p_holm;  // corrected: see correct_family()
   Verdict verdict = Verdict::kOnePair;
 };
 // Sample i of both belongs to pair i; at least one pair. The verdict holds for a family of one.

@@ -1,6 +1,7 @@
 #include "bench/ab/summary.h"
 
 #include <cmath>
+#include <utility>
 
 #include "bench/ab/output_parser.h"
 
@@ -9,6 +10,26 @@ namespace {
 
 // The runs of each cell that ended well, by their place among the seeds.
 using Samples = std::vector<std::map<size_t, const RunRecord*>>;
+
+// Groups of arms whose runs have equal metrics, apart from the wall-clock time.
+std::vector<std::vector<size_t>> equal_arms(const Experiment& experiment,
+                                            const std::vector<RunRecord>& records) {
+  using Runs = std::map<std::pair<std::vector<size_t>, uint64_t>, std::map<std::string, double>>;
+  std::vector<Runs> runs(experiment.arms.size());
+  for (const RunRecord& record : records) {
+    const Cell& cell = experiment.cell_of(record.index);
+    auto metrics = record.metrics;
+    metrics.erase("wall_s");
+    if (!metrics.empty()) runs[cell.arm][{cell.values, record.seed}] = std::move(metrics);
+  }
+  std::map<Runs, std::vector<size_t>> groups;
+  for (size_t arm = 0; arm < runs.size(); ++arm) groups[runs[arm]].push_back(arm);
+  std::vector<std::vector<size_t>> equals;
+  for (const auto& [same, arms] : groups) {
+    if (!same.empty() && arms.size() > 1) equals.push_back(arms);
+  }
+  return equals;
+}
 
 std::optional<double> metric_of(const RunRecord& record, const std::string& metric) {
   const auto found = record.metrics.find(metric);
@@ -60,7 +81,9 @@ void set_better(Comparison& comparison) {
   comparison.better = (result.difference < 0) == (better == Better::kLower);
 }
 
-std::vector<Comparison> compare_all(const Experiment& experiment, const Samples& samples) {
+// `undone`: runs that are not done, by cell.
+std::vector<Comparison> compare_all(const Experiment& experiment, const Samples& samples,
+                                    const std::vector<size_t>& undone) {
   std::vector<Comparison> comparisons;
   for (size_t cell = 0; cell < experiment.cells.size(); ++cell) {
     if (experiment.cells[cell].arm == experiment.baseline) continue;
@@ -77,7 +100,9 @@ std::vector<Comparison> compare_all(const Experiment& experiment, const Samples&
   std::vector<PairedResult*> family;
   for (Comparison& comparison : comparisons) family.push_back(&comparison.result);
   correct_family(family);
-  for (Comparison& comparison : comparisons) set_better(comparison);
+  for (Comparison& comparison : comparisons) {
+    if (undone[comparison.cell] + undone[comparison.baseline_cell] == 0) set_better(comparison);
+  }
   return comparisons;
 }
 
@@ -110,10 +135,12 @@ std::optional<double> measure(const Threshold& threshold, const Samples& samples
   return threshold.median ? found->second.median : found->second.mean;
 }
 
-ThresholdResult judge(const Threshold& threshold, const Samples& samples) {
-  ThresholdResult result{threshold, measure(threshold, samples), {}, false};
+// Runs that are not done have figures of a part only, so no threshold over them is met.
+ThresholdResult judge(const Threshold& threshold, const Samples& samples, size_t undone) {
+  ThresholdResult result{threshold, measure(threshold, samples), {}, undone, false};
   if (!result.measured) return result;
-  result.passed = *result.measured >= threshold.low && *result.measured <= threshold.high;
+  result.passed =
+      undone == 0 && *result.measured >= threshold.low && *result.measured <= threshold.high;
   if (threshold.reference != 0) {
     result.deviation = (*result.measured - threshold.reference) / std::abs(threshold.reference);
   }
@@ -126,17 +153,15 @@ Summary summarise(const Experiment& experiment, const std::vector<RunRecord>& re
   Summary summary;
   Samples samples(experiment.cells.size());
   std::vector<CellSummary> cells(experiment.cells.size());
+  std::vector<size_t> undone(experiment.cells.size());
   for (const RunRecord& record : records) {
     const size_t cell = record.index / experiment.seeds.size();
     cells[cell].runs.push_back(record.index);
-    if (record.ok) {
-      samples[cell][record.index % experiment.seeds.size()] = &record;
-      const bool done = !record.counters.is_object() || record.counters.value("complete", true);
-      if (!done) summary.unfinished.push_back(record.index);
-    } else {
-      ++cells[cell].failed;
-      summary.failed.push_back(record);
-    }
+    if (record.ok) samples[cell][record.index % experiment.seeds.size()] = &record;
+    if (record.done()) continue;
+    cells[cell].failed += record.ok ? 0 : 1;
+    ++undone[cell];
+    summary.undone.push_back(record);
   }
   for (size_t cell = 0; cell < cells.size(); ++cell) {
     if (cells[cell].runs.empty()) continue;
@@ -144,12 +169,15 @@ Summary summarise(const Experiment& experiment, const std::vector<RunRecord>& re
     cells[cell].metrics = describe_all(samples[cell]);
     summary.cells.push_back(cells[cell]);
   }
-  summary.comparisons = compare_all(experiment, samples);
+  summary.runs = records.size();
+  summary.comparisons = compare_all(experiment, samples, undone);
+  summary.equals = equal_arms(experiment, records);
   for (const Threshold& threshold : experiment.thresholds) {
     const bool compares = threshold.of != Threshold::Of::kValue;
     const bool ran =
         !cells[threshold.cell].runs.empty() && (!compares || !cells[threshold.versus].runs.empty());
-    if (ran) summary.thresholds.push_back(judge(threshold, samples));
+    const size_t missing = undone[threshold.cell] + (compares ? undone[threshold.versus] : 0);
+    if (ran) summary.thresholds.push_back(judge(threshold, samples, missing));
   }
   return summary;
 }

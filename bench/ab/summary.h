@@ -35,18 +35,25 @@ struct ThresholdResult {
   Threshold threshold;
   std::optional<double> measured;   // none: no run of the cell has the metric
   std::optional<double> deviation;  // relative to the reference; none if that is 0
-  bool passed = false;
+  size_t undone = 0;                // runs of its cells that failed or did not finish
+  bool passed = false;              // only without such runs
 };
 
 struct Summary {
+  size_t runs = 0;
   std::vector<CellSummary> cells;  // those with a record
   // Of the metrics that are shown; their p-values are corrected together.
   std::vector<Comparison> comparisons;
   std::vector<ThresholdResult> thresholds;  // of cells with a record
-  std::vector<RunRecord> failed;
-  std::vector<size_t> unfinished;  // runs that ended at their time limit with flows not done
+  std::vector<RunRecord> undone;            // that failed, or left flows undone at their time limit
+  std::vector<std::vector<size_t>> equals;  // arms with equal results in all runs
 
-  bool passed() const { return std::ranges::all_of(thresholds, &ThresholdResult::passed); }
+  size_t failed() const {
+    return static_cast<size_t>(std::ranges::count(undone, false, &RunRecord::ok));
+  }
+  bool passed() const {
+    return undone.empty() && std::ranges::all_of(thresholds, &ThresholdResult::passed);
+  }
 };
 
 // `records` are of `experiment`, sorted by index.
@@ -55,9 +62,15 @@ Summary summarise(const Experiment& experiment, const std::vector<RunRecord>& re
 // "finish_us of nscc, matrix = inc32".
 std::string subject_of(const Experiment& experiment, const Threshold& threshold);
 
+// "'a' and 'b' are identical in all runs: ...".
+std::string equals_text(const Experiment& experiment, const std::vector<size_t>& arms);
+// "2 of 8 runs failed, 1 did not finish: ...".
+std::string undone_text(const Summary& summary);
+
 nlohmann::json cell_json(const Experiment& experiment, const CellSummary& cell);
 nlohmann::json comparisons_json(const Experiment& experiment, const Summary& summary);
 nlohmann::json thresholds_json(const Experiment& experiment, const Summary& summary);
+nlohmann::json equals_json(const Experiment& experiment, const Summary& summary);
 // summary.json.
 std::string summary_json(const Experiment& experiment, const Summary& summary);
 // As people read it on a terminal. `color`: with escape sequences.

@@ -66,15 +66,28 @@ Json thresholds_json(const Experiment& experiment, const Summary& summary) {
             {"reference", result.threshold.reference},
             {"measured", optional_json(result.measured)},
             {"deviation", optional_json(result.deviation)},
+            {"undone", result.undone},
             {"passed", result.passed}};
   });
 }
 
+// [{arms [name], text}].
+Json equals_json(const Experiment& experiment, const Summary& summary) {
+  Json list = Json::array();
+  for (const std::vector<size_t>& group : summary.equals) {
+    const auto name = [&](size_t arm) { return Json(experiment.arms[arm].name); };
+    list.push_back({{"arms", json_list(group, name)}, {"text", equals_text(experiment, group)}});
+  }
+  return list;
+}
+
 std::string summary_json(const Experiment& experiment, const Summary& summary) {
   const auto cell = [&](const CellSummary& one) { return cell_json(experiment, one); };
-  const auto failed = [](const RunRecord& record) -> Json {
-    return {{"index", record.index}, {"error", record.error}};
-  };
+  Json failed = Json::array();
+  Json unfinished = Json::array();
+  for (const RunRecord& record : summary.undone) {
+    (record.ok ? unfinished : failed).push_back({{"index", record.index}, {"error", record.error}});
+  }
   const Json document = {{"schema_version", kSummaryVersion},
                          {"name", experiment.name},
                          {"baseline", experiment.arms[experiment.baseline].name},
@@ -82,9 +95,10 @@ std::string summary_json(const Experiment& experiment, const Summary& summary) {
                          {"cells", json_list(summary.cells, cell)},
                          {"comparisons", comparisons_json(experiment, summary)},
                          {"thresholds", thresholds_json(experiment, summary)},
-                         {"failed", json_list(summary.failed, failed)},
-                         {"unfinished", summary.unfinished},
-                         {"passed", summary.passed() && summary.failed.empty()}};
+                         {"failed", failed},
+                         {"unfinished", unfinished},
+                         {"identical", equals_json(experiment, summary)},
+                         {"passed", summary.passed()}};
   return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

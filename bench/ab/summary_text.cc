@@ -13,7 +13,7 @@ namespace pacecar::ab {
 namespace {
 
 constexpr size_t kMaxComparisons = 60;  // more are left to the files
-constexpr size_t kMaxFailed = 10;
+constexpr size_t kMaxUndone = 10;
 
 constexpr std::string_view kGreen = "\033[32m";
 constexpr std::string_view kRed = "\033[31m";
@@ -69,10 +69,7 @@ Row comparison_row(const Experiment& experiment, const Comparison& comparison) {
                     : "");
   row.push_back(comparison.ratio ? percent_text(*comparison.ratio - 1) : "");
   row.push_back(result.p_holm ? fmt::format("p = {:.2g}", *result.p_holm) : "");
-  const bool few = result.n < kEffectPairs;
-  row.push_back(result.cohens_d ? fmt::format("d = {:.2g}", *result.cohens_d)
-                : few           ? "d: too few"
-                                : "");
+  row.push_back(result.cohens_d ? fmt::format("d = {:.2g}", *result.cohens_d) : "");
   return row;
 }
 
@@ -100,7 +97,9 @@ std::string thresholds_text(const Experiment& experiment, const Summary& summary
   std::vector<Row> rows;
   for (const ThresholdResult& result : summary.thresholds) {
     const std::string measured = result.measured ? number_text(*result.measured) : "not measured";
-    rows.push_back({result.passed ? colored(kGreen, "pass", color) : colored(kRed, "MISS", color),
+    rows.push_back({result.passed   ? colored(kGreen, "pass", color)
+                    : result.undone ? colored(kRed, "NOT DONE", color)
+                                    : colored(kRed, "MISS", color),
                     subject_of(experiment, result.threshold),
                     "reference " + result.threshold.expected, measured,
                     result.deviation ? percent_text(*result.deviation) : ""});
@@ -108,27 +107,19 @@ std::string thresholds_text(const Experiment& experiment, const Summary& summary
   return "\nThresholds: reference, measured, deviation\n" + table_text(rows, 3);
 }
 
-std::string failed_text(const Experiment& experiment, const Summary& summary) {
-  if (summary.failed.empty()) return "";
-  std::string text = "\nFailed runs\n";
-  for (size_t i = 0; i < std::min(summary.failed.size(), kMaxFailed); ++i) {
-    const RunRecord& record = summary.failed[i];
+std::string undone_runs_text(const Experiment& experiment, const Summary& summary) {
+  if (summary.undone.empty()) return "";
+  std::string text = undone_text(summary) + "\n";
+  for (size_t i = 0; i < std::min(summary.undone.size(), kMaxUndone); ++i) {
+    const RunRecord& record = summary.undone[i];
     text += fmt::format("  {} ({}, seed {}): {}\n", record.index,
                         cell_text(experiment, experiment.cell_of(record.index)), record.seed,
                         record.error);
   }
-  if (summary.failed.size() > kMaxFailed) {
-    text += fmt::format("  {} more in runs.jsonl\n", summary.failed.size() - kMaxFailed);
+  if (summary.undone.size() > kMaxUndone) {
+    text += fmt::format("  {} more in runs.jsonl\n", summary.undone.size() - kMaxUndone);
   }
-  return text;
-}
-
-std::string unfinished_text(const Summary& summary) {
-  if (summary.unfinished.empty()) return "";
-  return fmt::format(
-      "\n{} runs reached their time limit before all flows finished. Their figures cover only the "
-      "finished flows: raise run.time_limit\n",
-      summary.unfinished.size());
+  return text + "\n";
 }
 
 }  // namespace
@@ -139,10 +130,25 @@ std::string number_text(double value) {
                                        : fmt::format("{:.5g}", value);
 }
 
+std::string equals_text(const Experiment& experiment, const std::vector<size_t>& arms) {
+  std::vector<std::string> names;
+  for (const size_t arm : arms) names.push_back(fmt::format("'{}'", experiment.arms[arm].name));
+  return fmt::format(
+      "{} are identical in all runs: their settings are equal, or what differs has no effect here",
+      fmt::join(names, " and "));
+}
+
+std::string undone_text(const Summary& summary) {
+  const size_t failed = summary.failed();
+  return fmt::format(
+      "{} of {} runs failed, {} did not finish: their figures are missing or of a part, and no "
+      "threshold over them is met",
+      failed, summary.runs, summary.undone.size() - failed);
+}
+
 std::string summary_text(const Experiment& experiment, const Summary& summary, bool color) {
-  return cells_text(experiment, summary) + comparisons_text(experiment, summary) +
-         thresholds_text(experiment, summary, color) + unfinished_text(summary) +
-         failed_text(experiment, summary);
+  return undone_runs_text(experiment, summary) + cells_text(experiment, summary) +
+         comparisons_text(experiment, summary) + thresholds_text(experiment, summary, color);
 }
 
 }  // namespace pacecar::ab

@@ -106,7 +106,10 @@ std::vector<Answer> answers_to(const Description& asked, const Console& console)
 constexpr const char* kAssumed =
     "assumed, not measured: NCCL's times per step, its chunks, and NVLink; nothing is lost";
 
-// Columns as in nccl-tests, then the bottleneck; '*' marks the best choice.
+constexpr ptrdiff_t kMostChoices = 32;
+
+// Columns as in nccl-tests, then the bottleneck; '*' marks the best choice. A few best choices
+// follow once more, as comments.
 std::string table_of(const Description& asked, const std::vector<Answer>& answers) {
   const Cluster& cluster = asked.cluster;
   std::string text = fmt::format("# {} hosts of {} GPUs and {} NICs: {} ranks\n# {}\n",
@@ -117,15 +120,20 @@ std::string table_of(const Description& asked, const std::vector<Answer>& answer
                   "algorithm", "protocol", "time", "algbw", "busbw", "what takes the time");
   text += fmt::format("#{:>13} {:>13} {:>12} {:>8} {:>13} {:>10} {:>10}\n", "(B)", "", "", "",
                       "(us)", "(GB/s)", "(GB/s)");
+  std::string choices;
   for (const auto& [what, found, best] : answers) {
     const double share = found.terms[static_cast<size_t>(found.bottleneck)] / found.time_s;
-    text += fmt::format(
-        " {:>13} {:>13} {:>12} {:>8} {:>13.2f} {:>10.2f} {:>10.2f}  {} {} {:.0f}%\n", what.bytes,
+    const std::string row = fmt::format(
+        "{:>13} {:>13} {:>12} {:>8} {:>13.2f} {:>10.2f} {:>10.2f}  {} {} {:.0f}%\n", what.bytes,
         name_of(what.operation), name_of(what.algorithm), name_of(what.protocol),
         found.time_s * 1e6, found.algorithm_rate * kGiga, found.bus_rate * kGiga, best ? '*' : ' ',
         name_of(found.bottleneck), 100 * share);
+    text += " " + row;
+    if (best) choices += "#" + row;
   }
-  return text;
+  const auto count = std::ranges::count(answers, true, &Answer::best);
+  const bool chosen = count < std::ssize(answers) && count <= kMostChoices;
+  return chosen ? text + "# best of each size\n" + choices : text;
 }
 
 // Times in microseconds, rates in GB/s.

@@ -98,6 +98,7 @@ struct RunSpec {
   uint64_t seed = 1;
   // of virtual time; flows not done by then are reported
   Duration time_limit = Duration::from_s(1);
+  bool endless = false;   // flows need not be done by then
   std::string pcap;       // file; empty: none
   std::string pcap_link;  // "leaf 0 > host 3"
   std::string trace;      // file of events, one JSON line each; empty: none

@@ -161,7 +161,7 @@ Result<int> simulate(const Flags& flags, const Console& console) {
   }
   if (flags.json_file != cli::kStandardOutput && !console.quiet())
     fmt::print("{}{}", fabric_text(spec), summary(result));
-  return result.complete ? int{cli::kExitOk} : kExitNotDone;
+  return result.complete || spec.endless ? int{cli::kExitOk} : kExitNotDone;
 }
 
 }  // namespace

@@ -104,6 +104,7 @@ Result<void> read_run(const SpecValue& value, const SpecContext& context, RunSpe
   spec.name = reader.text("name", spec.name);
   reader.whole("seed", 1, 0, UINT64_MAX);  // used before anything else
   spec.time_limit = reader.duration("time_limit", spec.time_limit);
+  spec.endless = reader.flag("endless", spec.endless);
   spec.sampling.interval = reader.duration("sample_interval", spec.sampling.interval);
   spec.sampling.warm_up = reader.duration("warm_up", spec.sampling.warm_up);
   spec.sampling.points = reader.whole("sample_points", spec.sampling.points, 2, 1'000'000);

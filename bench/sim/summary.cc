@@ -68,8 +68,30 @@ void add_fabric(std::string& text, const RunResult& run) {
   }
 }
 
-// Empty when all are done.
-std::string undone_flows(const RunResult& run) {
+// After a pause the bytes on the cable, both ways, still arrive, and a packet that each end had
+// begun. The fabric's own headroom has room for two packets more.
+std::string pfc_warning(const RunSpec& spec, Bytes packet, uint64_t lost) {
+  const PfcConfig& pfc = spec.fabric.switches.pfc;
+  if (!pfc.enabled) return {};
+  Bytes on_cable = 0;
+  for (const Cable& cable : spec.topology.cables) {
+    on_cable = std::max(on_cable, cable.rate.bytes_in(cable.delay * 2));
+  }
+  const std::string found =
+      lost == 0 ? "" : fmt::format("PFC is on, and yet {} packets found no room: ", lost);
+  if (pfc.headroom != 0 && pfc.headroom < on_cable + 2 * packet) {
+    return fmt::format(
+        "{}pfc's headroom of {} bytes is less than the {} that may arrive after a pause: set "
+        "headroom = {} at least, or leave it out",
+        found, pfc.headroom, on_cable + 4 * packet, on_cable + 4 * packet);
+  }
+  return lost == 0 ? found : found + "make the buffer larger";
+}
+
+}  // namespace
+
+std::string undone_flows(const RunSpec& spec, const RunResult& run) {
+  if (spec.endless) return {};
   std::string names;
   size_t undone = 0;
   for (const FlowResult& flow : run.flows) {
@@ -79,28 +101,27 @@ std::string undone_flows(const RunResult& run) {
                          flow.source, flow.destination);
   }
   if (undone == 0) return {};
-  return fmt::format("{} of {} flows were not done after {:.3f} us: {}{}", undone, run.flows.size(),
-                     run.duration.us(), names, undone > kNamedFlows ? ", ..." : "");
+  const bool slow = spec.transport.reordering == Duration::max() && run.fabric.all_dropped() > 0;
+  return fmt::format(
+      "{} of {} flows were not done after {:.3f} us: {}{}; {}", undone, run.flows.size(),
+      run.duration.us(), names, undone > kNamedFlows ? ", ..." : "",
+      slow ? fmt::format("as reordering is \"any\", only the timeout, {:g} us, tells that packets "
+                         "are lost, and {} were: give a shorter transport.timeout, or leave "
+                         "reordering out",
+                         spec.transport.timeout.us(), run.fabric.all_dropped())
+           : "raise run.time_limit, or set run.endless if they need not be done");
 }
-
-}  // namespace
 
 std::vector<std::string> warnings(const RunSpec& spec, const RunResult& run) {
   std::vector<std::string> found;
   const auto warn = [&found](std::string text) {
     if (!text.empty()) found.push_back(std::move(text));
   };
-  warn(undone_flows(run));
   const SwitchConfig& switches = spec.fabric.switches;
-  const uint64_t lost = run.fabric.dropped_for(FabricDrop::kQueueFull);
-  if (switches.pfc.enabled && lost > 0) {
-    warn(
-        fmt::format("PFC is on, and yet {} packets found no room: leave pfc's headroom out (it is "
-                    "then what the cables need), or make the buffer larger",
-                    lost));
-  }
   const PacketSizes sizes = packet_sizes(spec, spec.fabric.hosts.overhead_bytes);
   const Bytes packet = sizes.mtu + sizes.overhead;
+  warn(undone_flows(spec, run));
+  warn(pfc_warning(spec, packet, run.fabric.dropped_for(FabricDrop::kQueueFull)));
   if (switches.ecn.marks_at(EcnConfig::When::kEnqueue) && switches.ecn.high <= packet) {
     warn(fmt::format(
         "ecn marks every full packet: {} bytes in a queue are less than one of {}; "

@@ -40,7 +40,8 @@ def programs():
 
 def threshold(text, passed, measured):
     return {"text": text, "expected": "668 within 5%", "reference": 668.0, "measured": measured,
-            "deviation": None if measured is None else measured / 668 - 1, "passed": passed}
+            "deviation": None if measured is None else measured / 668 - 1, "undone": 0,
+            "passed": passed}
 
 
 def frame(kind, arms, seeds):
@@ -54,7 +55,8 @@ def frame(kind, arms, seeds):
         "baseline": arms[0],
         "arms": [{"name": arm, "settings": f"cc = {arm}"} for arm in arms],
         "factors": [], "seeds": list(seeds), "metrics": METRICS,
-        "cells": [], "runs": [], "comparisons": [], "thresholds": [],
+        "cells": [], "runs": [], "comparisons": [], "thresholds": [], "undone": "",
+        "identical": [],
     }
 
 

@@ -3,9 +3,12 @@
 Exit code 77 where there is no Chromium.
 """
 
+import colorsys
 import copy
 import json
+import itertools
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,7 +19,8 @@ import report_sample
 
 WRITE_REPORT = ""
 PACECAR = ""
-SMOKE = pathlib.Path(__file__).resolve().parents[2] / "bench/plans/smoke.toml"
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
+SMOKE = BENCH / "plans/smoke.toml"
 SKIPPED = 77
 ALL_PLOTS = ["differences", "repetitions", "fct", "slowdown", "queue", "rates", "limits",
              "fairness", "links"]
@@ -56,6 +60,43 @@ COLOURS = """
   return colours;
 })()
 """
+# Before a page's own scripts: each canvas keeps the boxes of the texts of its last drawing.
+RECORD_TEXTS = """
+(() => {
+  const { fillText, clearRect } = CanvasRenderingContext2D.prototype;
+  CanvasRenderingContext2D.prototype.clearRect = function (...area) {
+    this.canvas.texts = [];
+    return clearRect.apply(this, area);
+  };
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y, room = Infinity) {
+    const box = this.measureText(text);
+    const { a, b, c, d, e, f } = this.getTransform();
+    const right = Math.min(box.actualBoundingBoxRight, room - box.actualBoundingBoxLeft);
+    const ends = [[x - box.actualBoundingBoxLeft, y - box.actualBoundingBoxAscent],
+                  [x + right, y + box.actualBoundingBoxDescent]]
+      .map(([u, v]) => [a * u + c * v + e, b * u + d * v + f]);
+    const [left, top] = [0, 1].map((axis) => Math.min(ends[0][axis], ends[1][axis]));
+    const [far, low] = [0, 1].map((axis) => Math.max(ends[0][axis], ends[1][axis]));
+    (this.canvas.texts ??= []).push({ text: String(text), left, top, right: far, bottom: low });
+    return fillText.call(this, text, x, y, ...(room === Infinity ? [] : [room]));
+  };
+})();
+"""
+# The texts of every drawing with their boxes: [[{text, left, top, right, bottom}]].
+TEXTS = """
+[...document.querySelectorAll("figure canvas, figure svg")].map((drawing) =>
+  drawing.texts ?? [...drawing.querySelectorAll("text")].map((node) => {
+    const { left, top, right, bottom } = node.getBoundingClientRect();
+    return { text: node.firstChild.textContent, left, top, right, bottom };
+  }))
+"""
+
+
+def overlapping(texts):
+    """Pairs of texts whose boxes share more than a pixel's width and height."""
+    return [(one["text"], other["text"]) for one, other in itertools.combinations(texts, 2)
+            if all(min(one[end], other[end]) - max(one[begin], other[begin]) > 1
+                   for begin, end in (("left", "right"), ("top", "bottom")))]
 
 
 class ReportTest(unittest.TestCase):
@@ -63,6 +104,7 @@ class ReportTest(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         cls.browser = cls.enterClassContext(chromium.Browser())
+        cls.browser.call("Page.addScriptToEvaluateOnNewDocument", source=RECORD_TEXTS)
 
     def show(self, data, **size):
         source = self.folder / "data.json"
@@ -85,6 +127,13 @@ class ReportTest(unittest.TestCase):
             self.browser.call("Input.dispatchKeyEvent", type=kind, key=name, code=name,
                               windowsVirtualKeyCode=code)
         self.browser.settle()
+
+    def texts(self):
+        return self.browser.evaluate(TEXTS)
+
+    def assert_readable(self):
+        for texts in self.texts():
+            self.assertEqual(overlapping(texts), [])
 
     def assert_quiet(self):
         self.assertEqual(self.browser.complaints, [])
@@ -113,13 +162,19 @@ class WholePage(ReportTest):
     def test_provenance_and_thresholds_come_before_the_plots(self):
         data = report_sample.simulation()
         data["thresholds"] = [report_sample.threshold("one that holds", True, 665.0),
-                              report_sample.threshold("one that does not", False, 800.0)]
+                              report_sample.threshold("one that does not", False, 800.0),
+                              {**report_sample.threshold("one over some", False, 665.0),
+                               "undone": 1}]
         data["runs"][3].update(ok=False, error="it ended by signal 6", metrics={})
+        data["runs"][4].update(error="3 of 4 flows were not done")
+        data["undone"] = "1 of 12 runs failed, 1 did not finish"
         self.show(data)
         text = self.text()
-        order = ["made up", "nscc (baseline)", "3: 1, 2, 3", "12, 1 of them failed",
-                 "pacecar ab made_up.toml", "0123abc", "1 of 2 thresholds missed",
-                 "one that does not", "668 within 5%", "one that holds", "it ended by signal 6",
+        order = ["made up", "nscc (baseline)", "3: 1, 2, 3", "Runs",
+                 "pacecar ab made_up.toml", "0123abc", "1 of 12 runs failed, 1 did not finish.",
+                 "it ended by signal 6", "3 of 4 flows were not done",
+                 "1 of 3 thresholds missed, 1 are over runs that failed or did not finish",
+                 "one that does not", "668 within 5%", "runs not done", "one that holds",
                  "Differences", "Flow completion times"]
         places = [text.find(words) for words in order]
         self.assertNotIn(-1, places, list(zip(order, places)))
@@ -153,8 +208,56 @@ class WholePage(ReportTest):
         arms = tuple(f"arm {index}" for index in range(9))
         self.show(report_sample.simulation(arms=arms, flows=300, samples=100))
         self.assert_drawn(self.plots(), ALL_PLOTS)
-        self.assertIn("Point at a line to see its name.", self.text("[data-plot=rates]"))
+        rates = self.text("[data-plot=rates]")
+        self.assertIn("Of more than 16 flows, percentiles at each time", rates)
+        self.assertEqual(rates.count("90th percentile"), 9)
         self.assert_quiet()
+
+    def test_sixteen_flows_have_a_line_each(self):
+        self.show(report_sample.simulation(flows=16, samples=100))
+        self.assertIn("flow 15: host 15 > host 0", self.text("[data-plot=rates]"))
+
+    def test_the_combination_in_which_arms_differ_most_is_shown_first(self):
+        data = report_sample.simulation()
+        data["comparisons"][-1]["arm_mean"] *= 9
+        self.show(data)
+        self.assertIn("Differences \u00b7 matrix = perm128", self.text())
+        self.assertEqual(self.browser.evaluate("document.querySelector('select').value"), "1")
+
+    def test_identical_arms_are_named_once_and_marked(self):
+        data = report_sample.simulation(arms=("nscc", "pace", "swift"))
+        data["identical"] = [{"arms": ["pace", "swift"], "text": "'pace' and 'swift' are equal"}]
+        for cells in (data["cells"][:3], data["cells"][3:]):
+            cells[2]["fct_cdf_us"] = cells[1]["fct_cdf_us"]
+        self.show(data)
+        self.assertEqual(self.text().count("'pace' and 'swift' are equal."), 1)
+        self.assertIn("swift (= pace)", self.text(".facts"))
+        self.assertIn("swift (= pace)", self.text("[data-plot=fct] .u-legend"))
+        self.assertNotIn("pace (=", self.text())
+        self.assertNotIn("(=", self.text("[data-plot=slowdown]"))
+
+    def test_values_of_more_than_two_decades_have_a_logarithmic_axis(self):
+        data = report_sample.simulation()
+        self.show(data)
+        self.assertNotIn("logarithmic", self.text("[data-plot=repetitions]"))
+        for run in data["runs"][:3]:
+            run["metrics"]["finish_us"] /= 1000
+        self.show(data)
+        self.assertIn("logarithmic", self.text("[data-plot=repetitions]"))
+        places = self.browser.evaluate(
+            "[...document.querySelectorAll('[data-plot=repetitions] circle')]"
+            ".map((dot) => Number(dot.getAttribute('cx')))")
+        self.assertGreater(max(places[:3]) - min(places[:3]), 0.5)  # they stay apart
+
+    def test_colours_of_arms_have_different_hues(self):
+        text = (BENCH / "ab/report/page.css").read_text("utf-8")
+        found = [colorsys.rgb_to_hls(*(part / 255 for part in bytes.fromhex(colour)))
+                 for colour in re.findall(r"--arm-\d: #(\w{6});", text)]
+        for colours in (found[:8], found[8:]):
+            hues = sorted(360 * hue for hue, _, saturation in colours if saturation > 0.1)
+            self.assertEqual(len(hues), 7)  # and a grey
+            for one, other in itertools.pairwise([*hues, hues[0] + 360]):
+                self.assertGreater(other - one, 15, hues)
 
     def test_the_limits_of_a_flow_are_drawn_and_named(self):
         self.show(report_sample.simulation())
@@ -204,7 +307,6 @@ class WholePage(ReportTest):
             f" Math.max(...[...{box}.querySelectorAll('.above th')].map((th) => th.offsetHeight))]")
         self.assertLessEqual(wide, shown)
         self.assertLess(names, 45, "a heading takes more than one line")
-        self.assertIn("too few", self.text('[aria-label="Paired differences"]'))
 
     def test_large_ratios_are_factors_not_percentages(self):
         data = report_sample.simulation()
@@ -215,8 +317,10 @@ class WholePage(ReportTest):
         self.assertNotIn("3,851", self.text())
 
     def test_a_phone_does_not_scroll_the_page_sideways(self):
-        self.show(report_sample.simulation(), width=390, height=800)
+        arms = tuple(f"an arm whose name is too long for any phone {number}" for number in range(9))
+        self.show(report_sample.simulation(arms=arms), width=390, height=800)
         self.assert_drawn(self.plots(), ALL_PLOTS)
+        self.assert_readable()
         self.assertLessEqual(
             self.browser.evaluate("document.documentElement.scrollWidth"), 390)
         self.assert_quiet()
@@ -241,6 +345,26 @@ class RealExperiment(ReportTest):
             self.assertNotIn(word, text)
         self.assertLess(self.path.stat().st_size, 400_000)
         self.assert_quiet()
+
+
+class Prediction(ReportTest):
+    def test_small_sizes_are_seen_on_a_phone(self):
+        self.path = self.folder / "prediction.html"
+        done = subprocess.run([PACECAR, "predict", "--hosts", "64", "--op", "allreduce", "--sizes",
+                               "8:16G:x4", "--html", self.path], check=True, capture_output=True,
+                              text=True)
+        self.browser.open(self.path, width=390, height=800)
+        self.assert_readable()
+        drawn, = self.texts()
+        words = [one["text"] for one in drawn]
+        self.assertIn("bus bandwidth, GB/s, logarithmic", words)
+        self.assertIn("10 KB", words)
+        self.assert_quiet()
+        # The best of each size follow the table once more.
+        rows, _, best = done.stdout.partition("# best of each size\n")
+        chosen = ["#" + row[1:] for row in rows.splitlines() if " * " in row]
+        self.assertGreater(len(chosen), 10)
+        self.assertEqual(best.splitlines(), chosen)
 
 
 class Names(ReportTest):

@@ -21,7 +21,9 @@ function unitFor(unit, magnitude) {
 function figure(value, digits = 4) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-3 || size >= 1e9)) return value.toExponential(2);
+  if (size !== 0 && (size < 1e-3 || size >= 1e9)) {
+    return value.toExponential(2).replace(/\.?0+e/, "e");
+  }
   const rounding = size >= 10 ** digits ? { maximumFractionDigits: 0 }
                                         : { maximumSignificantDigits: digits };
   return value.toLocaleString("en", rounding).replace("-", "−");
@@ -39,6 +41,12 @@ function percent(fraction) {
 
 function withUnit(value, unit) {
   return `${figure(value)}${unit === "%" || unit === "" ? "" : " "}${unit}`;
+}
+
+// In the unit that suits the value itself.
+function sized(value, unit) {
+  const { name, size } = unitFor(unit, value);
+  return withUnit(value / size, name);
 }
 
 function titled(label, unit) {
@@ -123,6 +131,13 @@ function ticks(low, high, count) {
   return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => (first + i) * step);
 }
 
+// Whether a linear axis would hide the small ones among the values.
+function isWide(values) {
+  const found = values.filter(Number.isFinite);
+  const low = found.reduce((least, value) => Math.min(least, value), Infinity);
+  return low > 0 && largest(found) > 100 * low;
+}
+
 // The same for a logarithmic axis, whose span decides how fine they are.
 function logTicks(low, high, count) {
   const decades = Math.log10(high / low);
@@ -130,8 +145,9 @@ function logTicks(low, high, count) {
   const factors = decades > 3 ? [1] : decades > 1.5 ? [1, 3] : [1, 2, 3, 5];
   const powers = Array.from({ length: Math.ceil(decades) + 2 },
                             (_, i) => 10 ** (Math.floor(Math.log10(low)) + i));
-  return powers.flatMap((power) => factors.map((factor) => factor * power))
-               .filter((tick) => tick >= low && tick <= high);
+  const found = powers.flatMap((power) => factors.map((factor) => factor * power))
+                      .filter((tick) => tick >= low && tick <= high);
+  return found.filter((_, index) => index % Math.ceil(found.length / count) === 0);
 }
 
 // At most `points` values: of each stretch its largest ("peak") or its mean, at its begin.

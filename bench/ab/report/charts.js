@@ -4,31 +4,48 @@
 const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
 
 const STRIP_HEIGHT = 10;
-const STRIP_ROOM = { size: 28 + STRIP_HEIGHT, gap: STRIP_HEIGHT + 8,
+const STRIP_ROOM = { size: 34 + STRIP_HEIGHT, gap: STRIP_HEIGHT + 8,
                      ticks: { show: false } };
 
 // chart: {lines [{name, x, y, colour, dash, width}], x {label, unit, log}, y {label, range},
-// stepped, crowd (too many lines for a legend), height, describe, strip [{from, to, colour, text}]
-// (spans of x that a coloured strip shows below the plot)}
+// bands (as uPlot's), stepped, height, describe, strip [{from, to, colour, text}] (spans of x that
+// a coloured strip shows below the plot)}
 function lineChart(host, chart) {
-  const named = !chart.crowd;
   const strip = chart.strip ?? [];
+  const lines = coveredNamed(chart.lines);
+  const log = !chart.y.range && isWide(lines.flatMap((line) => line.y));
   const plot = new uPlot({
     width: host.clientWidth,
     height: chart.height ?? 280,
     scales: { x: { time: false, distr: chart.x.log ? 3 : 1, range: widened(chart.x.log) },
-              y: { range: chart.y.range ?? fromZero } },
-    axes: [{ ...axis(chart.x, host.clientWidth), size: 28, ...(strip.length > 0 && STRIP_ROOM) },
-           { ...axis(chart.y, 500), size: 52 }],
+              y: log ? { distr: 3, range: widened(true) } : { range: chart.y.range ?? fromZero } },
+    axes: [{ ...axis(chart.x, host.clientWidth), size: 34, ...(strip.length > 0 && STRIP_ROOM) },
+           { ...axis({ label: scaleLabel(chart.y.label, log), log }, 500), size: 52 }],
     series: [{ label: "at", value: (_, x) => x === null ? "" : placeOf(x, chart.x.unit, strip) },
-             ...chart.lines.map((line) => lineSeries(line, chart.stepped))],
-    legend: { show: named, markers: { fill: markerFill, dash: markerDash } },
-    cursor: { focus: { prox: 24 }, points: { show: named } },
+             ...lines.map((line) => lineSeries(line, chart.stepped))],
+    bands: chart.bands ?? [],
+    legend: { markers: { fill: markerFill, dash: markerDash } },
+    cursor: { focus: { prox: 24 } },
     focus: { alpha: 0.3 },
-    hooks: { draw: [drawStrip(strip)], ...(!named && { setSeries: [nameFocused(host)] }) },
-  }, uPlot.join(chart.lines.map((line) => [line.x, line.y])), host);
+    hooks: { draw: [drawStrip(strip)] },
+  }, uPlot.join(lines.map((line) => [line.x, line.y])), host);
   build(plot.ctx.canvas, { role: "img", "aria-label": chart.describe }, []);
   plot.root.querySelectorAll(".u-series:not(:first-child) th").forEach(reachable);
+}
+
+function scaleLabel(label, log) {
+  return log ? `${label}, logarithmic` : label;
+}
+
+// A line that covers an earlier one says so in the legend.
+function coveredNamed(lines) {
+  const first = new Map();
+  return lines.map((line) => {
+    const points = JSON.stringify([line.x, line.y]);
+    const covered = first.get(points);
+    if (covered === undefined) first.set(points, line.name);
+    return covered === undefined ? line : { ...line, name: `${line.name} (= ${covered})` };
+  });
 }
 
 // Between the plot and the figures of its axis.
@@ -49,7 +66,7 @@ function drawStrip(strip) {
 
 function placeOf(x, unit, strip) {
   const span = strip.find(({ from, to }) => x >= from && x < to);
-  return span ? `${withUnit(x, unit)}: ${span.text}` : withUnit(x, unit);
+  return span ? `${sized(x, unit)}: ${span.text}` : sized(x, unit);
 }
 
 // The legend's mark of a dashed line is open.
@@ -61,12 +78,13 @@ function markerDash(plot, index) {
   return plot.series[index].dash?.length ? "dashed" : "solid";
 }
 
-function axis({ label, log = false }, width) {
+function axis({ label, unit, log = false }, width) {
   const count = Math.max(3, width / 110);
+  const words = (split) => UNITS[unit] ? sized(split, unit) : figure(split);
   return {
     label, font: FONT, labelFont: FONT, labelSize: 22, stroke: colour("quiet"),
     grid: { stroke: colour("grid"), width: 1 }, ticks: { stroke: colour("grid"), width: 1 },
-    values: (_, splits) => splits.map((split) => figure(split)),
+    values: (_, splits) => splits.map(words),
     ...(log && { splits: (_, index, low, high) => logTicks(low, high, count),
                  filter: (_, splits) => splits }),
   };
@@ -90,14 +108,6 @@ function widened(log) {
 
 function fromZero(_, low, high) {
   return [0, high > 0 ? high * 1.05 : 1];
-}
-
-// Without a legend: the name of the line under the pointer, in words below the plot.
-function nameFocused(host) {
-  const hint = "Point at a line to see its name.";
-  const words = element("p", { class: "readout" }, hint);
-  host.after(words);
-  return (plot, index) => { words.textContent = index ? plot.series[index].label : hint; };
 }
 
 // uPlot's legend shows and hides lines by click; the same by keyboard.
@@ -135,16 +145,19 @@ function rowScale(chart, area) {
                                               ...(row.dots ?? []).map((dot) => dot.x)])
                            .filter(Number.isFinite);
   if (chart.zero) values.push(0);
-  const low = values.reduce((a, b) => Math.min(a, b), Infinity);
-  const high = values.reduce((a, b) => Math.max(a, b), -Infinity);
+  const log = isWide(values);
+  const [to, from] = log ? [Math.log10, (place) => 10 ** place] : [Number, Number];
+  const low = values.reduce((a, b) => Math.min(a, to(b)), Infinity);
+  const high = values.reduce((a, b) => Math.max(a, to(b)), -Infinity);
   const margin = (high - low) * 0.06 || Math.abs(high) * 0.05 || 1;
-  const position = (value) => area.left + (value - low + margin) / (high - low + 2 * margin) *
+  const position = (value) => area.left + (to(value) - low + margin) / (high - low + 2 * margin) *
                                           (area.right - area.left);
-  return Object.assign(position, { low: low - margin, high: high + margin });
+  return Object.assign(position, { low: from(low - margin), high: from(high + margin), log });
 }
 
 function rowAxis(chart, x, area, bottom) {
-  const marks = ticks(x.low, x.high, (area.right - area.left) / 90).flatMap((tick) => [
+  const places = (x.log ? logTicks : ticks)(x.low, x.high, (area.right - area.left) / 90);
+  const marks = places.flatMap((tick) => [
     shape("line", { class: "grid", x1: x(tick), x2: x(tick), y1: 4, y2: bottom }),
     shape("text", { class: "quiet", x: x(tick), y: bottom + 16, "text-anchor": "middle" },
           figure(tick)),
@@ -152,7 +165,8 @@ function rowAxis(chart, x, area, bottom) {
   const zero = { class: "zero", x1: x(0), x2: x(0), y1: 4, y2: bottom };
   if (chart.zero) marks.push(shape("line", zero));
   const place = { x: (area.left + area.right) / 2, y: bottom + 36, "text-anchor": "middle" };
-  return [...marks, shape("text", { ...place, class: "quiet" }, chart.label)];
+  return [...marks, shape("text", { ...place, class: "quiet" },
+                          scaleLabel(chart.label, x.log))];
 }
 
 function drawRow(row, { width, narrow, area, x, middle }) {
@@ -269,7 +283,8 @@ function drawLabels(context, blocks, spots, { labels, height, size }) {
     context.fillText(block.title, 0, title);
     context.font = FONT;
     context.fillStyle = colour("quiet");
-    context.fillText(block.note, labels, title);
+    const beside = Math.max(labels, context.measureText(block.title).width + 16);
+    context.fillText(block.note, beside, title);
     if (block.heads) drawHeads(context, block.heads, { left: labels, top: first.y, size });
     const every = Math.ceil(13 / height);
     block.rows.forEach((row, index) => {

@@ -9,7 +9,7 @@ function readData() {
     throw new Error(`its data is of version ${data.schema_version}, and this page reads version 1`);
   }
   for (const list of ["arms", "factors", "seeds", "metrics", "cells", "runs", "comparisons",
-                      "thresholds"]) {
+                      "thresholds", "identical"]) {
     if (!Array.isArray(data[list])) throw new Error(`its data has no list "${list}"`);
   }
   if (data.cells.length === 0) throw new Error("it holds no run");
@@ -39,6 +39,15 @@ function experimentOf(data) {
   };
 }
 
+// The combination in which the arms differ most, over all metrics that are compared.
+function mostEventful(combinations, comparisons) {
+  const contrast = ({ arm_mean: ours, baseline_mean: theirs }) =>
+    Math.abs(ours - theirs) / (Math.max(Math.abs(ours), Math.abs(theirs)) || 1);
+  const total = (key) => comparisons.filter((one) => one.key === key)
+                                    .reduce((sum, one) => sum + contrast(one), 0);
+  return combinations.reduce((a, b) => total(b) > total(a) ? b : a);
+}
+
 // The names of the flows of which the data says why they are as fast as they are.
 function explainedFlows(runs) {
   return [...new Set(runs.flatMap((run) => (run.detail?.limits ?? []).map(({ name }) => name)))];
@@ -58,14 +67,10 @@ function detailsOf(view, part) {
   });
 }
 
-const FEW = 3;  // pairs, below which an effect size says nothing
-
 // --- what was compared ---------------------------------------------------------------------------
 
 function header({ data, arms, repeated }) {
   const { provenance } = data;
-  const failed = data.runs.filter((run) => !run.ok).length;
-  const runs = `${data.runs.length}${failed ? `, ${failed} of them failed` : ""}`;
   const machine = [provenance.host, provenance.cpu,
                    provenance.cpus && `${provenance.cpus} CPUs`, provenance.kernel,
                    provenance.compiler];
@@ -73,11 +78,11 @@ function header({ data, arms, repeated }) {
     element("h1", {}, data.name),
     element("p", { class: "quiet" }, data.description),
     element("dl", { class: "facts" },
-      ...fact("Arms", element("ul", {}, ...arms.map((arm) => armLine(arm, data.baseline)))),
+      ...fact("Arms", element("ul", {}, ...arms.map((arm) => armLine(arm, data)))),
       ...data.factors.flatMap((factor) => fact(factor.name, factor.values.join("; "))),
       ...fact(repeated === "seed" ? "Seeds" : "Repetitions",
               `${data.seeds.length}: ${shortList(data.seeds)}`),
-      ...fact("Runs", runs),
+      ...fact("Runs", String(data.runs.length)),
       ...fact("Command", code(provenance.command_line)),
       ...fact("Pacecar", [provenance.version, provenance.commit].filter(Boolean).join(", commit ")),
       ...fact("Date", provenance.date),
@@ -90,8 +95,10 @@ function shortList(items) {
   return items.length <= 12 ? items.join(", ") : `${items[0]}, ${items[1]}, … ${items.at(-1)}`;
 }
 
-function armLine(arm, baseline) {
-  const role = arm.name === baseline ? " (baseline)" : "";
+function armLine(arm, { baseline, identical }) {
+  const first = identical.find(({ arms }) => arms.includes(arm.name))?.arms[0] ?? arm.name;
+  const role = (arm.name === baseline ? " (baseline)" : "") +
+               (first === arm.name ? "" : ` (= ${first})`);
   const mark = swatch(`var(--arm-${arm.index % 8})`);
   return element("li", {}, mark, element("strong", {}, arm.name), `${role} `,
                  code(arm.settings) ?? "");
@@ -100,21 +107,30 @@ function armLine(arm, baseline) {
 // --- verdict -------------------------------------------------------------------------------------
 
 function verdict({ data }) {
-  const missed = data.thresholds.filter((threshold) => !threshold.passed).length;
-  const failures = data.runs.filter((run) => !run.ok);
-  const section = element("section", {}, element("h2", {}, "Verdict"),
-                          verdictLine(data.thresholds.length, missed));
+  const undone = data.runs.filter((run) => run.error);
+  const section = element("section", {}, element("h2", {}, "Verdict"));
+  if (undone.length > 0) {
+    section.append(verdictLine("bad", `✗ ${data.undone}.`), undoneTable(undone));
+  }
+  section.append(thresholdLine(data.thresholds));
   if (data.thresholds.length > 0) section.append(thresholdTable(data.thresholds));
-  if (failures.length > 0) section.append(failureTable(failures));
+  section.append(...data.identical.map(({ text }) => verdictLine("", `${text}.`)));
   return section;
 }
 
-function verdictLine(total, missed) {
-  const all = total === 1 ? "The threshold is" : `All ${total} thresholds are`;
-  const [kind, text] = total === 0 ? ["", "The plan sets no thresholds."]
-                     : missed === 0 ? ["good", `✓ ${all} met.`]
-                                    : ["bad", `✗ ${missed} of ${total} thresholds missed.`];
+function verdictLine(kind, text) {
   return element("p", { class: `verdict ${kind}` }, element("strong", {}, text));
+}
+
+function thresholdLine(thresholds) {
+  const total = thresholds.length;
+  const undone = thresholds.filter((threshold) => threshold.undone > 0).length;
+  const missed = thresholds.filter((threshold) => !threshold.passed).length - undone;
+  const all = total === 1 ? "The threshold is" : `All ${total} thresholds are`;
+  if (total === 0) return verdictLine("", "The plan sets no thresholds.");
+  if (missed + undone === 0) return verdictLine("good", `✓ ${all} met.`);
+  const open = undone > 0 ? `, ${undone} are over runs that failed or did not finish` : "";
+  return verdictLine("bad", `✗ ${missed} of ${total} thresholds missed${open}.`);
 }
 
 function thresholdTable(thresholds) {
@@ -123,14 +139,16 @@ function thresholdTable(thresholds) {
   const missedFirst = [...thresholds].sort((a, b) => Number(a.passed) - Number(b.passed));
   return table("Thresholds", columns, missedFirst.map((threshold) => ({
     name: threshold.text,
-    rows: [[threshold.passed ? good("pass") : bad("missed"), ...plain(threshold.expected),
+    rows: [[threshold.passed ? good("pass") : bad(threshold.undone ? "runs not done" : "missed"),
+            ...plain(threshold.expected),
             ...numbers(figure(threshold.reference, 6), figure(threshold.measured, 6),
                        threshold.passed ? "–" : percent(threshold.deviation))]] })));
 }
 
-function failureTable(failures) {
-  return table("Failed runs", plain("Failed run", "Seed", "Why"), failures.map((run) => ({
-    name: `run ${run.index}`, rows: [plain(String(run.seed), run.error)] })));
+function undoneTable(undone) {
+  return table("Runs that are not done", plain("Run", "Seed", "Why"), undone.map((run) => ({
+    name: `run ${run.index}${run.ok ? "" : ", failed"}`,
+    rows: [plain(String(run.seed), run.error)] })));
 }
 
 // --- tables of the chosen combination ------------------------------------------------------------
@@ -148,8 +166,10 @@ function differences(view) {
     return section(view, "Differences", element("p", {}, "There is nothing to compare."));
   }
   const text = "Each arm minus the baseline, paired by seed or repetition: the mean difference " +
-               "with its 95% bootstrap interval (t: Student's, of few pairs), Cohen's d as effect " +
-               "size, and p adjusted by Holm's method for all comparisons made.";
+               "with its 95% bootstrap interval (t: Student's, of few pairs), Cohen's d (of six " +
+               "pairs and more, and up to 10), and p adjusted by Holm's method for all " +
+               "comparisons. The words follow the interval, which is of one comparison alone, " +
+               "and say so where the adjusted p is above 0.05.";
   const columns = [...plain("Arm", "In words"),
                    ...numbers("Baseline", "Arm's mean", "Difference", "95% interval", "Relative",
                               "d", "p (Holm)", "n")];
@@ -166,12 +186,8 @@ function differenceRow(comparison, size) {
   return [...plain(comparison.arm.name), words(comparison),
           ...numbers(figure(value(comparison.baseline_mean)), figure(value(comparison.arm_mean)),
                      signed(value(comparison.difference)), interval, percent(ratio),
-                     ...effects(comparison), String(comparison.n))];
-}
-
-function effects({ cohens_d, p_holm, n }) {
-  if (n < FEW) return ["too few", "too few"];
-  return [cohens_d, p_holm].map((value) => figure(value, 3));
+                     figure(comparison.cohens_d, 3), figure(comparison.p_holm, 3),
+                     String(comparison.n))];
 }
 
 function words({ verdict: text, better }) {
@@ -244,7 +260,8 @@ function toolbar(view, redraw) {
   const choosers = [chooser("Metric", metrics.map((metric) => metric.label),
                             metrics.indexOf(view.metric), choose("metric", metrics))];
   if (combinations.length > 1) {
-    choosers.unshift(chooser("Combination of factors", combinations, 0,
+    choosers.unshift(chooser("Combination of factors", combinations,
+                             combinations.indexOf(view.combination),
                              choose("combination", combinations)));
   }
   if (flows.length > 1) {
@@ -274,7 +291,8 @@ function draw(view, body) {
 
 function start(page) {
   const experiment = experimentOf(readData());
-  const view = { experiment, combination: experiment.combinations[0],
+  const combination = mostEventful(experiment.combinations, experiment.comparisons);
+  const view = { experiment, combination,
                  metric: experiment.metrics[0], links: LINKS[0], flow: experiment.flows[0] };
   const body = element("div");
   const redraw = () => orSayWhy(page, () => draw(view, body));

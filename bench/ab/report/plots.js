@@ -2,8 +2,9 @@
 // Each function gives a plot() of page.js, or null where there is nothing to show.
 
 const POINTS = 1000;          // of a line, at most
-const NAMED_FLOWS = 8;        // with more a legend is longer than its plot
-const POINTS_IN_CROWD = 300;  // of each line then
+const NAMED_FLOWS = 16;       // of more, percentiles are shown
+const PERCENTILES = [["fastest", 1], ["90th percentile", 0.9], ["median", 0.5],
+                     ["10th percentile", 0.1], ["slowest", 0]];
 const REASONS = {  // for a flow's rate, with their colours
   grant: { label: "receiver's grant", colour: "arm-0" },
   line: { label: "own link", colour: "arm-2" },
@@ -96,13 +97,13 @@ function slowdowns(view) {
   const lines = cells.map((cell) => ({
     name: cell.arm.name, colour: armColour(cell.arm.index), width: 2,
     dash: armDash(cell.arm.index),
-    x: cell.slowdown_by_size.map((size) => size.bytes_max / 1e3),
+    x: cell.slowdown_by_size.map((size) => size.bytes_max),
     y: cell.slowdown_by_size.map((size) => size.p99) }));
   return plot("slowdown", "Slowdown by flow size", "99th percentile of completion time over that " +
               "of the same flow alone in the fabric.",
               (host) => lineChart(host, {
                 lines, describe: "Slowdown by flow size",
-                x: { label: "flow size (KB, logarithmic)", unit: "KB", log: true },
+                x: { label: "flow size (logarithmic)", unit: "B", log: true },
                 y: { label: "slowdown, 99th percentile" } }));
 }
 
@@ -154,31 +155,32 @@ function rates(view) {
   const top = largest(all.map((series) => largest(series.values)));
   const unit = unitFor("Gb/s", top);
   const draw = (host, { arm, detail }) => lineChart(host, {
-    lines: flowLines(arm, detail.rates, time.size, unit.size), height: 240,
-    crowd: detail.rates.length > NAMED_FLOWS, describe: `Rates of the flows of ${arm.name}`,
+    ...flowLines(arm, detail.rates, time.size, unit.size), height: 240,
+    describe: `Rates of the flows of ${arm.name}`,
     x: { label: `time (${time.name})`, unit: time.name },
     y: { label: `rate (${unit.name})`, range: () => [0, top / unit.size * 1.05] } });
-  return plot("rates", "Rate over time", `Each line is a flow; seed ${found[0].seed}.`,
+  const shown = found.some(({ detail }) => detail.rates.length > NAMED_FLOWS) ?
+    `Of more than ${NAMED_FLOWS} flows, percentiles at each time` : "Each line is a flow";
+  return plot("rates", "Rate over time", `${shown}; seed ${found[0].seed}.`,
               panels(found, draw));
 }
 
-// Few flows have a colour each; many share their arm's, with their mean on top.
+// Few flows have a line each; of many there are percentiles, with a band around the median.
 function flowLines(arm, series, time, rate) {
-  const crowd = series.length > NAMED_FLOWS;
-  const opacity = Math.round(255 * Math.min(0.45, Math.max(0.08, 8 / series.length)));
-  const faint = armColour(arm.index) + opacity.toString(16).padStart(2, "0");
   const lines = series.map((one, index) => ({
-    name: one.name, width: crowd ? 1 : 1.5,
-    colour: crowd ? faint : armColour(index),
-    ...scaled(thinned(one, crowd ? POINTS_IN_CROWD : POINTS, "mean"), time, rate) }));
-  return crowd ? [...lines, meanLine(lines)] : lines;
-}
-
-function meanLine(lines) {
+    name: one.name, colour: armColour(index), dash: index < 8 ? [] : armDash(index),
+    ...scaled(thinned(one, POINTS, "mean"), time, rate) }));
+  if (lines.length <= NAMED_FLOWS) return { lines };
   const longest = lines.reduce((a, b) => b.x.length > a.x.length ? b : a);
-  const at = (index) => lines.map((line) => line.y[index]).filter(Number.isFinite);
-  return { name: `mean of ${lines.length} flows`, colour: colour("ink"), width: 2.5, x: longest.x,
-           y: longest.x.map((_, index) => at(index).length > 0 ? average(at(index)) : null) };
+  const sorted = longest.x.map((_, index) => lines.map((line) => line.y[index])
+    .filter(Number.isFinite).sort((a, b) => a - b));
+  const at = (values, share) => values[Math.round(share * (values.length - 1))] ?? null;
+  return {
+    lines: PERCENTILES.map(([name, share]) => ({
+      name, colour: armColour(arm.index), width: share === 0.5 ? 2.5 : 1,
+      dash: share % 1 === 0 ? [3, 3] : [], x: longest.x,
+      y: sorted.map((values) => at(values, share)) })),
+    bands: [{ series: [2, 4], fill: `${armColour(arm.index)}33` }] };  // the 90th to the 10th
 }
 
 // One flow of each arm: the one that the reader chose, or the arm's first.

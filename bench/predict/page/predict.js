@@ -23,7 +23,7 @@ function linesOf(results) {
 function operationPlot(operation, results) {
   return plot(operation, operation, "Predicted bus bandwidth, as nccl-tests count it.",
     (host) => lineChart(host, {
-      lines: linesOf(results), x: { label: "size, bytes", unit: "B", log: true },
+      lines: linesOf(results), x: { label: "size (logarithmic)", unit: "B", log: true },
       y: { label: "bus bandwidth, GB/s" },
       describe: `predicted bus bandwidth of ${operation} by size` }));
 }

@@ -118,7 +118,7 @@ TEST(ComparePairs, FiguresMatchAWorkedExample) {
   const PairedResult result = compare_pairs(arm, baseline);
   EXPECT_EQ(result.n, 4u);
   EXPECT_DOUBLE_EQ(result.difference, 2.5);
-  EXPECT_NEAR(*result.cohens_d, 1.936492, 1e-6);
+  EXPECT_FALSE(result.cohens_d);  // of few pairs
   EXPECT_NEAR(*result.p, 0.030466, 1e-5);
   EXPECT_FALSE(result.bootstrap);
   EXPECT_NEAR(result.interval->low, 2.5 - 3.182446 * 0.645497, 1e-5);
@@ -148,10 +148,14 @@ TEST(ComparePairs, OnePairGivesNoInterval) {
   EXPECT_EQ(result.verdict, Verdict::kOnePair);
 }
 
-TEST(ComparePairs, TwoPairsGiveNoEffectSize) {
-  const PairedResult result = compare_pairs(std::vector{2.0, 4.0}, std::vector{1.0, 2.0});
-  EXPECT_TRUE(result.interval && result.p);
-  EXPECT_FALSE(result.cohens_d);
+// Six pairs give one, unless their differences hardly vary.
+TEST(ComparePairs, EffectSizeIsGivenWhereItMeansSomething) {
+  const std::vector<double> baseline(6, 0.0);
+  const std::vector<double> arm = {1, 2, 3, 4, 5, 6};
+  EXPECT_NEAR(*compare_pairs(arm, baseline).cohens_d, 3.5 / std::sqrt(3.5), 1e-9);
+  const std::vector<double> steady = {1000, 1001, 1002, 1003, 1004, 1005};
+  EXPECT_FALSE(compare_pairs(steady, baseline).cohens_d);
+  EXPECT_EQ(compare_pairs(steady, baseline).verdict, Verdict::kHigher);
 }
 
 TEST(ComparePairs, EqualDifferencesGiveNoInterval) {
@@ -182,6 +186,7 @@ TEST(Holm, CorrectionStepsDown) {
   EXPECT_EQ(holm(std::vector{0.9, 0.8})[0], 1);
 }
 
+// The interval is of one comparison alone, and excludes 0 then: the verdict says so.
 TEST(Family, CorrectionWithdrawsAVerdict) {
   const std::vector<double> baseline = {10, 20, 30, 40};
   PairedResult shown = compare_pairs(std::vector{11.0, 22.0, 33.0, 44.0}, baseline);
@@ -191,7 +196,10 @@ TEST(Family, CorrectionWithdrawsAVerdict) {
   std::vector<PairedResult*> family = {&shown, &other, &untested};
   correct_family(family);
   EXPECT_NEAR(*shown.p_holm, 2 * *shown.p, 1e-12);  // the family has two tested pairs
-  EXPECT_EQ(shown.verdict, Verdict::kNotShown);
+  EXPECT_GT(shown.interval->low, 0);
+  EXPECT_EQ(shown.verdict, Verdict::kHigherAlone);
+  EXPECT_EQ(text_of(shown.verdict), "higher alone, not shown among all tests");
+  EXPECT_EQ(other.verdict, Verdict::kNotShown);
   EXPECT_FALSE(untested.p_holm);
 }
 

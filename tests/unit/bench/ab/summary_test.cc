@@ -75,7 +75,7 @@ TEST(Summary, FailedRunExcludesItsPair) {
   const Summary summary = summarise(of, all);
   EXPECT_EQ(summary.comparisons[0].result.n, 2u);
   EXPECT_EQ(summary.cells[0].failed, 1u);
-  ASSERT_EQ(summary.failed.size(), 1u);
+  EXPECT_EQ(summary.failed(), 1u);
   EXPECT_THAT(summary_text(of, summary, false),
               HasSubstr("1 (base, size = small, seed 2): crashed"));
 }
@@ -111,13 +111,46 @@ TEST(Summary, UnmeasuredThresholdFails) {
   EXPECT_THAT(summary_text(of, summary, false), HasSubstr("not measured"));
 }
 
-TEST(Summary, RunsAtTheirTimeLimitAreReported) {
-  const Experiment of = experiment();
+// One run of cell 1 is not done: its figures are of a part only.
+TEST(Summary, RunsThatAreNotDoneComeFirstAndMeetNoThreshold) {
+  Experiment of = experiment();
+  of.thresholds = {threshold(0, 0, 100), threshold(1, 0, 100), threshold(0, 0, 100)};
+  of.thresholds[2].of = Threshold::Of::kRatio;
+  of.thresholds[2].versus = 1;
   std::vector<RunRecord> all = records(of);
-  all[4].counters = {{"complete", false}};
+  EXPECT_TRUE(summarise(of, all).passed());
+  all[4].error = "3 of 4 flows were not done";
   const Summary summary = summarise(of, all);
-  EXPECT_THAT(summary.unfinished, testing::ElementsAre(4));
-  EXPECT_THAT(summary_text(of, summary, false), HasSubstr("1 runs reached their time limit"));
+  EXPECT_EQ(summary.failed(), 0u);
+  EXPECT_TRUE(summary.thresholds[0].passed);
+  EXPECT_FALSE(summary.thresholds[1].passed);
+  EXPECT_FALSE(summary.thresholds[2].passed);
+  EXPECT_FALSE(summary.passed());
+  EXPECT_FALSE(summary.comparisons[0].better);
+  EXPECT_TRUE(summary.comparisons[1].better);
+  const std::string text = summary_text(of, summary, false);
+  EXPECT_THAT(text, testing::StartsWith("0 of 12 runs failed, 1 did not finish"));
+  EXPECT_THAT(text, HasSubstr("4 (other, size = small, seed 2): 3 of 4 flows were not done"));
+  EXPECT_THAT(text, HasSubstr("NOT DONE"));
+}
+
+TEST(Summary, ArmsWithEqualResultsAreIdentical) {
+  Experiment of = experiment();
+  of.arms.push_back({"third", ""});
+  of.cells.push_back({2, {0}});
+  of.cells.push_back({2, {1}});
+  std::vector<RunRecord> all;
+  for (size_t run = 0; run < of.runs(); ++run) {
+    all.push_back(record(of, run, of.cell_of(run).arm == 0 ? 20 : 10));
+    all.back().metrics["wall_s"] = static_cast<double>(run);
+  }
+  using testing::ElementsAre;
+  EXPECT_THAT(summarise(of, all).equals, ElementsAre(ElementsAre(1, 2)));
+  EXPECT_THAT(equals_text(of, {1, 2}), HasSubstr("'other' and 'third' are identical in all runs"));
+  all.back().metrics["events"] = 8;
+  EXPECT_THAT(summarise(of, all).equals, testing::IsEmpty());
+  for (RunRecord& one : all) one.metrics = {{"wall_s", 1}};
+  EXPECT_THAT(summarise(of, all).equals, testing::IsEmpty());  // time alone says nothing
 }
 
 TEST(Summary, MedianIgnoresAnOutlier) {

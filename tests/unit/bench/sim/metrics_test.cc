@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/sim/result_json.h"
+#include "bench/sim/spec_file.h"
 #include "bench/sim/summary.h"
 
 namespace pacecar::metrics_test {
@@ -130,8 +131,16 @@ TEST(SimulationMetrics, RunWithAnUndoneFlowHasNoFinish) {
   EXPECT_TRUE(std::isnan(value(run, "finish_us")));
   EXPECT_EQ(value(run, "fct_max_us"), 30);
   EXPECT_EQ(value(run, "flows_done"), 3);
-  EXPECT_THAT(warnings({}, run), ElementsAre(AllOf(HasSubstr("1 of 4 flows"),
-                                                   HasSubstr("2000000 (host 0 to host 1)"))));
+  EXPECT_THAT(warnings({}, run),
+              ElementsAre(AllOf(HasSubstr("1 of 4 flows"), HasSubstr("2000000 (host 0 to host 1)"),
+                                HasSubstr("raise run.time_limit"))));
+  RunSpec slow;
+  slow.transport.reordering = Duration::max();
+  slow.transport.timeout = Duration::from_ms(5);
+  EXPECT_THAT(undone_flows(slow, run), AllOf(HasSubstr("only the timeout, 5000 us"),
+                                             HasSubstr("give a shorter transport.timeout")));
+  slow.endless = true;
+  EXPECT_EQ(undone_flows(slow, run), "");
   EXPECT_THAT(warnings({}, known()), IsEmpty());
 }
 
@@ -139,7 +148,23 @@ TEST(SimulationMetrics, DropsInSpiteOfPfcAreSaid) {
   RunSpec spec;
   spec.fabric.switches.pfc.enabled = true;
   EXPECT_THAT(warnings(spec, known()),
-              ElementsAre(AllOf(HasSubstr("3 packets"), HasSubstr("headroom"))));
+              ElementsAre(AllOf(HasSubstr("3 packets"), HasSubstr("make the buffer larger"))));
+  EXPECT_THAT(warnings(spec), IsEmpty());
+}
+
+// 100 Gb/s for twice 1 us are 25,000 bytes.
+TEST(SimulationMetrics, HeadroomForLessThanIsInFlightIsSaid) {
+  RunSpec spec;
+  spec.topology.cables = {
+      {.a = 0, .b = 1, .rate = Rate::from_gbps(100), .delay = Duration::from_us(1)}};
+  spec.fabric.switches.pfc = {.enabled = true, .headroom = 25'000};
+  const Bytes packet = 4096 + packet_sizes(spec, spec.fabric.hosts.overhead_bytes).overhead;
+  const std::string wanted = "set headroom = " + std::to_string(25'000 + 4 * packet);
+  EXPECT_THAT(warnings(spec), ElementsAre(AllOf(HasSubstr("25000 bytes"), HasSubstr(wanted))));
+  EXPECT_THAT(warnings(spec, known()),
+              ElementsAre(AllOf(HasSubstr("3 packets"), HasSubstr(wanted))));
+  spec.fabric.switches.pfc.headroom += 2 * packet;
+  EXPECT_THAT(warnings(spec), IsEmpty());
 }
 
 TEST(SimulationMetrics, MarksOfEveryPacketAreSaid) {
