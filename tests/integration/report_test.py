@@ -173,7 +173,7 @@ class WholePage(ReportTest):
         order = ["made up", "nscc (baseline)", "3: 1, 2, 3", "Runs",
                  "pacecar ab made_up.toml", "0123abc", "1 of 12 runs failed, 1 did not finish.",
                  "it ended by signal 6", "3 of 4 flows were not done",
-                 "1 of 3 thresholds missed, 1 are over runs that failed or did not finish",
+                 "1 of 3 thresholds missed, 1 over runs that failed or did not finish",
                  "one that does not", "668 within 5%", "runs not done", "one that holds",
                  "Differences", "Flow completion times"]
         places = [text.find(words) for words in order]

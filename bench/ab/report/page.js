@@ -129,7 +129,7 @@ function thresholdLine(thresholds) {
   const all = total === 1 ? "The threshold is" : `All ${total} thresholds are`;
   if (total === 0) return verdictLine("", "The plan sets no thresholds.");
   if (missed + undone === 0) return verdictLine("good", `✓ ${all} met.`);
-  const open = undone > 0 ? `, ${undone} are over runs that failed or did not finish` : "";
+  const open = undone > 0 ? `, ${undone} over runs that failed or did not finish` : "";
   return verdictLine("bad", `✗ ${missed} of ${total} thresholds missed${open}.`);
 }
 
