@@ -58,14 +58,14 @@ other jobs are a share of the links. Confirm a choice with nccl-tests or pacecar
 )"},
     {"integrate", R"(NCCL_NET_PLUGIN=pacecar mpirun ... all_reduce_perf
                                         NCCL over Pacecar; nothing else changes
-pacecar-nccl --hosts node1,node2        NCCL's collectives over Pacecar and over its own sockets
+pacecar-nccl --cpu --sizes 4K,1M        NCCL over its own sockets and over Pacecar, without a GPU
 pacecar check-plugin libnccl-net-x.so   every rule of NCCL's, pass or fail, and its speed
 pacecar run -- ib_write_bw              a program of libibverbs, without an RDMA NIC
 pacecar run --libfabric -- fi_pingpong -e rdm
-C++: #include <pacecar/pacecar.hpp>, and link pacecar::pacecar (CMake: find_package(pacecar))
+find_package(Pacecar REQUIRED)          CMake of a C++ program: link Pacecar::pacecar
 
-What they do not do: NCCL's CollNet (in-network reduction); unreliable datagrams of libibverbs for
-data; GPU memory of other vendors than NVIDIA.
+What they do not do: NCCL's CollNet (in-network reduction); XRC, DC and raw packets of libibverbs;
+GPU memory of other vendors than NVIDIA.
 )"},
     {"perftest", R"(Flags of ib_write_bw and ib_write_lat that work in bw and lat as well:
 -T, --tos, --tclass N   IP type of service of data packets (PACECAR_TC)

@@ -24,8 +24,7 @@ struct TrafficHint {
   bool operator==(const TrafficHint&) const = default;
 };
 
-// The one-way delay of a packet, by the clocks of two hosts and modulo 2^32: only differences
-// within a flow are meaningful.
+// A packet's one-way delay by two hosts' clocks, modulo 2^32: only differences in a flow matter.
 struct Transit {
   uint32_t ns = 0;
   uint32_t payload = 0;  // of that packet, bytes
@@ -63,13 +62,11 @@ class Allocator {
   virtual void set_weight(Instant, uint32_t /*flow*/, uint32_t /*weight*/) {}
   // The newest hint counts; before the first, nothing is known. Traffic may differ from it.
   virtual void on_hint(Instant, const TrafficHint&) {}
-  // The grants that changed or must be repeated, at most updates.size(); call again while it fills
-  // the span.
+  // Grants that changed or must be repeated; call again while it fills the span.
   virtual size_t poll_grants(Instant now, std::span<GrantUpdate> updates) = 0;
   // When poll_grants has something to do even if nothing happens; Instant::never(): nothing.
   virtual Instant next_deadline() const = 0;
-  // The grant in force for a flow, for its CTS slots. It is not aligned, because the delay of a CTS
-  // slot is not known.
+  // The grant in force, for a flow's CTS slots. Not aligned: the delay of a CTS slot is not known.
   virtual Grant grant(uint32_t flow) const = 0;
 };
 

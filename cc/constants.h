@@ -1,6 +1,5 @@
 // The constants of a congestion control as a table of names, so that an experiment can set them and
 // a program can list them.
-//
 // A struct of constants C holds the defaults in its member initialisers and publishes
 //   static constexpr auto table() { return std::to_array<Constant<C>>({...}); }
 // Values travel as plain numbers in the unit that the table names: rates in Mb/s, times in

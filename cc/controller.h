@@ -27,8 +27,7 @@ struct FlowEnvironment {
   double oversubscription = 1;  // capacity of the edge links over that of the core; >= 1
   // Random delay that end hosts add to round trips; smaller differences mean nothing.
   Duration jitter;
-  // How long a healthy end host may do nothing: its thread was not scheduled.
-  Duration pause;
+  Duration pause;  // How long a healthy end host may do nothing: its thread was not scheduled.
   // Receivers measure the packets' one-way delays, and react to queues.
   bool receivers_time_arrivals = false;
   // The rate that the NIC begins with, before anything is known of its link; 0: the line rate.
@@ -70,8 +69,7 @@ struct Grant {
   // For an idle flow: other flows use the link. When this flow begins, it may send the bytes of a
   // quarter of a round trip at `rate`, and then waits for a new grant.
   bool busy = false;
-  // For an idle flow: the fan-in is not known yet. The rate assumes that every flow that could
-  // begin does.
+  // For an idle flow, before the fan-in is known: assumes that every flow that could begin does.
   bool guessed = false;
   Duration validity;   // the sender slows down if no newer grant comes within it
   uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
@@ -79,11 +77,9 @@ struct Grant {
 
 // What a sender could use.
 struct Demand {
-  // The flow is on credit: usable and wanted are not used.
-  bool is_credit = false;
-  Bytes credit = 0;  // what Grant::credit should become, modulo 2^30
-  // The rate that the sender's own link and the core leave for this flow; 0: nothing to send, and
-  // all of `wanted` has arrived.
+  bool is_credit = false;  // The flow is on credit: usable and wanted are not used.
+  Bytes credit = 0;        // what Grant::credit should become, modulo 2^30
+  // What the sender's link and the core leave it; 0: nothing to send, all of `wanted` has arrived.
   Rate usable;
   // All payload that the flow has wanted to send since it began, including arrived bytes; modulo
   // 2^32. It is a total, so that the next demand replaces a late or lost one.
@@ -101,8 +97,7 @@ struct FlowStats {
   uint32_t sharing = 1;  // flows that competed for the sender's link when this one sent last
 };
 
-// What limits a flow whose rate is environment.line_rate: the link, or rate_max where that is
-// less.
+// What limits a flow whose rate is environment.line_rate: the link, or rate_max where that is less.
 constexpr LimitedBy limit_at_line(const FlowEnvironment& environment) {
   const bool bounded =
       environment.rate_max > Rate() && environment.rate_max <= environment.line_rate;

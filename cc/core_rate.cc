@@ -5,8 +5,7 @@
 namespace pacecar {
 namespace {
 
-// After this many intervals without arrivals the rate is 1 again.
-constexpr int kMostLooks = 16;
+constexpr int kMostLooks = 16;  // After this many intervals without arrivals the rate is 1 again.
 
 double difference(uint64_t now, uint64_t before) { return static_cast<double>(now - before); }
 

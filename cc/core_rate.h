@@ -1,13 +1,10 @@
 // CoreRate: the share of its link's rate for which a receiver grants credit, where the core of the
 // network is oversubscribed: packets on credit for the whole link would only be trimmed on the way.
 // After the receiver's oversubscription control of UEC 1.0's reference simulator.
-//
 // Every 1.5 base round trips it evaluates the arrivals. Packets that were trimmed before the last
 // hop lower the rate by their share; so do marks whose average share is above `marked`. Without
-// either the rate grows, by twice as much in each interval.
-//
-// Invariant: max(kCoreRate.share / oversubscription, kCoreRate.least) <= rate() <= 1. Purity and
-// thread rule as for Allocator.
+// either the rate grows, by twice as much in each interval. Invariant: max(kCoreRate.share /
+// oversubscription, kCoreRate.least) <= rate() <= 1. Purity and thread rule as for Allocator.
 #pragma once
 
 #include "cc/allocator.h"

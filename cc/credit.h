@@ -1,7 +1,6 @@
 // Credit: units and limits of the receiver's permission to send, for both ends (rccc.h and sird.h
 // at the sender, credit_share.h and sird_share.h at the receiver) and for the control words between
 // them (grant_word.h).
-//
 // Credit and wish are cumulative counts of payload bytes that grow by whole units and travel modulo
 // 2^24 units: the next control word replaces a lost one, and a late one changes nothing. Both ends
 // use the same constants. Pure; any thread.
@@ -18,8 +17,7 @@ namespace pacecar {
 inline constexpr Bytes kCreditUnit = 64;  // payload bytes
 inline constexpr int kCreditBits = 24;    // of a count of units on the wire
 
-// UEC 1.0, receiver credit congestion control. The values come from its reference simulator,
-// unless marked "ours".
+// UEC 1.0, receiver credit congestion control; values of its reference simulator, except "ours".
 struct CreditConstants {
   // Name and default                 Unit, range, source.
   uint64_t rate_percent = 99;        // of line rate that is granted, [1, 100]; pull pacer
@@ -42,8 +40,7 @@ constexpr int64_t credit_ahead(Bytes credit, uint64_t units) {
   return static_cast<int64_t>((credit / kCreditUnit - units) << kUnused) >> kUnused;
 }
 
-// The most unused credit of a flow, the most it asks for at once, and the most it sends before its
-// first grant.
+// The most credit that a flow leaves unused, asks for at once, or sends before its first grant.
 inline Bytes credit_limit(const FlowEnvironment& environment) {
   const double bps = environment.line_rate.real_bps() * kCredit.limit_round_trips;
   const Bytes bytes = window_for(bps, base_round_trip(environment), environment);

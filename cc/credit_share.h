@@ -1,12 +1,10 @@
 // CreditShare: the pull pacer of a receiver, after UEC 1.0 (receiver credit congestion control).
-//
 // Flows whose senders ask for more than they were granted take turns. Each turn grants one pull of
 // at most four packets, and the next turn comes when those packets have passed the link at 99% of
 // line rate. While no flow asks, flows that once did get unasked pulls, up to credit_limit beyond
 // their wish: packets lost at the end of a message are then retransmitted without waiting for
 // another round trip. Every constant is in credit.h. Where the core of the network is
 // oversubscribed pulls come more slowly (core_rate.h).
-//
 // Invariants: the credit granted to all flows together never runs ahead of the pacer by more than
 // one pull; no flow is granted more than one pull beyond its wish and credit_limit. Cost: O(1) per
 // event and per pull; O(max_flows) in remove_flow. Purity and thread rule as for Allocator.

@@ -1,11 +1,8 @@
 // `dcqcn`: cuts the rate on ECN marks by a moving average of their frequency, and recovers by a
 // timer. After Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015,
-// section 3.1; papers.md names the deviations.
-//
-// Three clocks start with the first marked acknowledgement (alpha, cut) and with each cut
-// (increase). They are evaluated in order when the controller is next called, so the rate at every
-// call is as if they had fired.
-//
+// section 3.1; papers.md names the deviations. Three clocks start with the first marked
+// acknowledgement (alpha, cut) and with each cut (increase). They are evaluated in order when the
+// controller is next called, so the rate at every call is as if they had fired.
 // Made for lossless networks: it has no window and does not react to losses.
 // Invariants: the rate is between min_rate and the line rate; 0 <= alpha <= 1.
 #pragma once

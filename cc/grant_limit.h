@@ -1,7 +1,6 @@
 // GrantedController: a controller whose own decision is capped by the newest grant of the receiver.
-// Every controller but PaceController is one. rccc and sird on credit are not capped: they obey
-// their credit. A grant comes from a peer: any content is accepted and bounded here. Same purity
-// and thread rule as Controller.
+// Every controller but PaceController is one. rccc and sird on credit obey their credit instead. A
+// peer sends the grant: any content is bounded here. Same purity and thread rule as Controller.
 #pragma once
 
 #include <algorithm>

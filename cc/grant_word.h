@@ -1,9 +1,7 @@
 // The 8-byte control words of grants and demands.
-//
 //   grant word   rate 23 | guessed 1 | phase 16 | validity 8 | epoch 16   (upper bits first)
 //   demand word  usable 16 | unused 8 | wanted 24 | epoch 16
 //   either       0xFFFFFF 24 | credit 24 | epoch 16      in place of a rate
-//
 // Credit is in units of credit.h, modulo 2^24; grants round down, wishes round up. Rates (bit/s)
 // are 23-bit floats: 18 bits of mantissa, 5 of exponent, exact below 2^19, relative error below
 // 2^-18 up to 2^49, and saturated one code earlier. Usable rates are 16-bit floats (11 + 5 bits)
@@ -22,8 +20,7 @@
 
 namespace pacecar {
 
-// The unit of Demand::wanted in a word; rounded up.
-inline constexpr Bytes kWantedUnit = 256;
+inline constexpr Bytes kWantedUnit = 256;  // The unit of Demand::wanted in a word; rounded up.
 
 }  // namespace pacecar
 

@@ -1,12 +1,9 @@
 // HostLink: one direction of a NIC's link that several processes of a host share. Every process
 // publishes what its flows could use; all compute the same weighted max-min parts from the same
 // data:
-//
 //   sum over processes of min(W_p * mu, d_p) = C;  part of p = min(W_p * mu, d_p)
-//
 // A smaller part takes effect at once, a larger one when the other parts have been cut for it:
 // parts in use never exceed C in total for longer than one poll of the slowest process.
-//
 // Purity as for Controller: an implementation reads and writes memory, nothing else. One thread.
 #pragma once
 
@@ -37,11 +34,9 @@ class HostLink {
  public:
   virtual ~HostLink() = default;
 
-  // Publishes what this process could use, and takes its part. Call it when the claim has changed,
-  // and whenever due() is true.
+  // Publishes the claim and takes our part. Call it when the claim changes or due() is true.
   virtual void claim(Instant now, const LinkClaim& claim) = 0;
-  // Whether claim() must be called: another process has changed its claim, or time has passed.
-  // Usually one load from memory.
+  // claim() must be called: another claim has changed, or time has passed. Usually one load.
   virtual bool due(Instant now) const = 0;
   // When due() becomes true even if no process changes its claim; Instant::never(): no demand.
   virtual Instant next_deadline() const = 0;
@@ -59,8 +54,7 @@ class HostLink {
   // The fair part, by weight, of the sum of the rates that the host's processes have learnt and
   // fully use. `learnt` is this process's rate, which this call publishes; 0: it has learnt none.
   virtual Rate fair_part(Rate learnt) = 0;
-  // The rate at which other processes use the link.
-  virtual Rate used_by_others() const = 0;
+  virtual Rate used_by_others() const = 0;  // The rate at which other processes use the link.
 };
 
 }  // namespace pacecar

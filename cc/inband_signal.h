@@ -2,11 +2,9 @@
 // loaded hop, by the algorithm's measure, averaged over one base round trip. HPCC (algorithm 1,
 // MeasureInflight) and PowerTCP (algorithm 1, NormPower) differ only in the measure.
 // InbandController: what their controllers share.
-//
 // Differences between two acknowledgements are meaningful only for the same ports: a flow has one
 // path. A hop whose clock stands still or goes back, or that seems to send faster than it can, is
 // another port or an acknowledgement out of order, and is ignored.
-//
 // Telemetry comes from a peer: any content is accepted. Purity as for Controller.
 #pragma once
 

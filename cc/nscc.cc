@@ -88,14 +88,12 @@ void NsccController::observe_least(Duration rtt) {
   if (rtt > Duration()) least_rtt_ = std::min(least_rtt_, rtt.real_ns());
 }
 
-// The queueing delay of a packet, or the median of several; without a usable round trip, the
-// average.
+// A packet's queueing delay, or the median of several; without a usable round trip, the average.
 double NsccController::observe_delay(const FlowSignal& ack) {
   if (ack.rtt <= Duration()) return average_delay_;
   observe_least(ack.rtt);
   const double delay = median(std::min(ack.rtt, kMaxRtt).real_ns() - least_rtt_);
-  // Marks are set when a packet leaves the queue: a long delay without a mark is that of a queue
-  // that has drained.
+  // Marks are set when a packet leaves: a long delay without one is that of a drained queue.
   const bool stale = !ack.echo_marked && delay > target_;
   average_in(stale ? constants_.stale_delay * least_rtt_ : delay);
   return delay;

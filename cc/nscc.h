@@ -1,13 +1,11 @@
 // `nscc`: the network signal congestion control of UEC 1.0, a window steered by two signals of each
 // packet, ECN mark and delay. Rules that the specification leaves open, and all values, are those
 // of UEC's reference simulator. papers.md maps rules to functions.
-//
 // Inside, bytes are bytes on the wire, as in the constants' definitions; the window of a decision
 // is payload. Packets are not paced. A window outlasts messages: the next message begins with it.
 // `mnscc` (arXiv 2509.07907) reacts to the median of the newest delays in place of the newest one:
-// packets of a flow take many paths, and one congested path does not speak for them.
-// Invariant: one packet <= window <= max(one packet, window_max()). Purity and thread rule
-// as for Controller.
+// packets of a flow take many paths, and one congested path does not speak for them. Invariant: one
+// packet <= window <= max(one packet, window_max()). Purity and thread rule as for Controller.
 #pragma once
 
 #include <array>
@@ -92,14 +90,12 @@ class NsccController : public GrantedController {
   double average_delay_ns() const { return average_delay_; }
 
  protected:
-  // The most delays of which a median is taken: MNSCC's H is max(min(W / 2, 4), 1), W the window in
-  // packets.
+  // The most delays in a median: MNSCC's H is max(min(W / 2, 4), 1), W the window in packets.
   static constexpr size_t kMedianOf = 4;
 
   NsccController(const FlowEnvironment& environment, const Constants& constants, size_t median_of);
 
  private:
-  // A packet's signal.
   struct Signal {
     Instant now;
     bool marked = false;
@@ -113,8 +109,7 @@ class NsccController : public GrantedController {
   void observe_least(Duration rtt);
   void average_in(double delay);
   double median(double newest);
-  // True when the signal has no further effect.
-  bool quick_adapt(const Signal& signal);
+  bool quick_adapt(const Signal& signal);  // True when the signal has no further effect.
   void react(const Signal& signal, double acked);
   void increase(double delay, double acked);
   void decrease(Instant now);

@@ -2,7 +2,6 @@
 // full link without a queue, from in-band telemetry; it reacts to a queue's length and to its
 // growth. After Addanki et al., "PowerTCP: Pushing the Performance Limits of Datacenter Networks",
 // NSDI 2022, algorithm 1; papers.md names the deviations.
-//
 // Requirements and invariants: see InbandController.
 #pragma once
 

@@ -7,16 +7,14 @@
 namespace pacecar {
 namespace {
 
-// Each demand is a packet on the wire: while much of a wish is not granted yet, it rises in large
-// steps.
+// Each demand is a packet: while much of a wish is not granted yet, it rises in large steps.
 constexpr uint64_t kWishSteps = 8;
 
 }  // namespace
 
 RcccController::RcccController(const FlowEnvironment& environment, const Constants&)
     : GrantedController(environment), mtu_(environment.mtu), limit_(credit_limit(environment)) {
-  // Only credit limits the flow.
-  own_.window = no_window(environment);
+  own_.window = no_window(environment);  // Only credit limits the flow.
   start_blind(0);
 }
 

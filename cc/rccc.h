@@ -1,13 +1,10 @@
 // `rccc`: sends on credit from the receiver, after the receiver credit congestion control of UEC
 // 1.0. The sender's half; the receiver's half is credit_share.h; all constants are in credit.h.
-//
 // A message on an idle flow starts at once with a blind credit of credit_limit. The first
 // acknowledgement, loss or grant withdraws the rest of that credit; from then on only granted
 // credit may be used. Retransmissions need credit like new packets.
-//
 // With every packet the flow asks for the credit that its unsent bytes lack. Flows that compete for
 // their sender's link each ask for their part.
-//
 // Invariant: a flow with something to send and no credit asks for some in the first demand() after
 // kCredit.ask_again, so demand() must be called from time to time without other events. A receiver
 // that grants rates is obeyed instead. Purity and thread rule as for Controller.

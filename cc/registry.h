@@ -21,19 +21,17 @@ struct ControllerInfo {
   std::string_view allocator;                // the receiver's allocator that goes with it
   bool needs_telemetry;                      // its signal is the switches' telemetry (telemetry.h)
   std::vector<ConstantInfo> (*constants)();  // that can be set; for the control path
-  // See make_controllers().
   Result<std::unique_ptr<ControllerSet>> (*make)(std::string_view name,
                                                  const FlowEnvironment& environment,
                                                  std::span<const NamedValue> constants,
-                                                 uint32_t max_flows);
+                                                 uint32_t max_flows);  // See make_controllers().
 };
 
 struct AllocatorInfo {
   std::string_view name;
   std::string_view summary;
-  // See make_allocator().
   std::unique_ptr<Allocator> (*make)(const FlowEnvironment& environment, uint32_t max_flows,
-                                     const PaceConstants& constants);
+                                     const PaceConstants& constants);  // See make_allocator().
 };
 
 // All algorithms, in the order in which they should be listed.

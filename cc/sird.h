@@ -1,11 +1,9 @@
 // `sird`: sends on credit from the receiver, after SIRD (NSDI 2025). The sender's half; the
 // receiver's half is sird_share.h. papers.md maps rules to functions.
-//
 // A message of at most UnschT on an idle flow is sent at once; others ask for credit first. The
 // flow sees both signs of congestion: credit that accumulates at its sender, over all receivers,
 // and marks of the network. It keeps a bucket for each; the smaller one is how much credit its
 // receiver may have outstanding for it, and travels in the demand word.
-//
 // A receiver that grants rates is obeyed instead. Purity and thread rule as for Controller; the
 // flows of a SirdSenders are used by one thread.
 #pragma once

@@ -2,7 +2,6 @@
 // does, and the fields of a demand word next to the wish. Credit is counted as in credit.h, but
 // here it is an offset: a flow may send its first `credit` payload bytes. Granted bytes that have
 // not arrived are outstanding; a retransmission needs no new credit.
-//
 // Marked bytes shrink a bucket; others let it grow, by a packet for as many bytes as it holds.
 // Invariant: one packet <= bytes() <= the bandwidth-delay product, or one packet where that is
 // larger. Purity and thread rule as for Controller.

@@ -1,10 +1,8 @@
 // SirdShare: the receiver's half of `sird`, after SIRD (NSDI 2025).
-//
 // Flows whose senders ask for more than they were granted take turns. Each turn grants two packets,
 // at kCredit.rate_percent of line rate, while less than B is outstanding for all flows together and
 // less than its bucket for this one. Unscheduled bytes count as granted when they are announced.
 // Credit that brings nothing for kCredit.ask_again is taken back.
-//
 // Invariant: grants in turn let outstanding credit exceed B, or a bucket, by less than one
 // turn's credit. Cost: O(1) per event and grant; O(max_flows) when credit is taken back, and in
 // remove_flow. Purity and thread rule as for Allocator.

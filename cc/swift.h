@@ -1,7 +1,6 @@
 // `swift`: holds the round trip at a target delay. After Kumar et al., "Swift: Delay is Simple and
 // Effective for Congestion Control in the Datacenter", SIGCOMM 2020; papers.md maps its sections
 // to the functions here and gives the reason for every deviation.
-//
 // The window is counted in packets of environment.mtu bytes, as a fraction where it is below one.
 // Invariants: kSwift.min_cwnd <= window <= max_cwnd(); 0 < rate <= line rate.
 #pragma once

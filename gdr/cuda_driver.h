@@ -1,6 +1,5 @@
 // CudaDriver: NVIDIA's driver library, loaded at run time. A build needs neither CUDA's headers nor
-// its libraries, and a host without the library lacks support for GPU memory only. Thread rule: any
-// thread.
+// its libraries, and a host without the library lacks support for GPU memory only. Any thread.
 #pragma once
 
 #include <memory>

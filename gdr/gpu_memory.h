@@ -1,6 +1,5 @@
-// Whether a pointer is in host memory or in GPU memory; and the two ways by which a NIC's driver
-// finds GPU memory: as a dma-buf, which is a file descriptor, or by its address, through a kernel
-// module. Thread rule: any thread.
+// Whether a pointer is in host or GPU memory; and the two ways by which a NIC's driver finds GPU
+// memory: as a dma-buf (a file descriptor), or by address, through a kernel module. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +26,8 @@ struct PointerKind {
 // Errors: kSystem.
 Result<PointerKind> kind_of_pointer(const CudaDriver& driver, const void* pointer);
 
-// For [pointer, pointer + length), which should be GPU memory. The range may cover adjacent
-// allocations; the number is 0 then. Errors: kInvalidArgument, if the range does not begin and end
-// in memory of one GPU; kSystem.
+// For [pointer, pointer + length) of GPU memory. It may cover adjacent allocations; the number is 0
+// then. Errors: kInvalidArgument (its ends are not in memory of one GPU), kSystem.
 Result<PointerKind> kind_of_gpu_range(const CudaDriver& driver, const void* pointer, size_t length);
 
 struct DmaBuf {

@@ -1,12 +1,10 @@
 // Registrations that users share: the same range of the same memory with the same rights is
 // registered with a device once for all users; the last release deregisters it.
-//
 // Only equal ranges are shared, not parts or pages, because nothing of memory that its owner has
 // freed may stay registered: a late write of a peer could reach reused memory, and a registration
 // that is found again for a new mapping at the same address would refer to the old pages. GPU
 // addresses may be reused while the old memory is still registered; there the allocation's number
 // distinguishes old and new memory.
-//
 // A child process after fork() has no registrations: it acquires none, and its releases leave the
 // parent's alone. Thread rule: any thread; no lock is held while a device works.
 #pragma once

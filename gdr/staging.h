@@ -19,10 +19,9 @@ enum class CopyWay : uint8_t { kToHost, kToDevice };
 // Holds the GPU's primary context, which CUDA's runtime uses, too.
 class CopyEngine {
  public:
-  // Errors: kSystem.
   static Result<std::shared_ptr<CopyEngine>> open(std::shared_ptr<const CudaDriver> driver,
-                                                  int device);
-  ~CopyEngine();  // waits for pending copies
+                                                  int device);  // Errors: kSystem.
+  ~CopyEngine();                                                // waits for pending copies
   CopyEngine(const CopyEngine&) = delete;
   CopyEngine& operator=(const CopyEngine&) = delete;
 
@@ -43,8 +42,7 @@ class CopyEngine {
 
   const CudaDriver& driver() const { return *driver_; }
   cuda::Stream stream(CopyWay way) const { return streams_[static_cast<size_t>(way)]; }
-  // Waits until no copy is pending.
-  void wait() const;
+  void wait() const;  // Waits until no copy is pending.
   // Returns when everything that NICs have written to the GPU so far is visible to its kernels: for
   // NICs that cannot read GPU memory after their own writes. Errors: kSystem.
   Result<void> flush_writes() const;
@@ -109,13 +107,11 @@ class StagedRange {
     return start >= begin_ && size <= length_ && start - begin_ <= length_ - size;
   }
 
-  // Starts a copy between `device` in this range and pinned memory. Errors: kInvalidArgument
-  // (withdrawn), kSystem.
+  // Copies `device`, in this range, to or from `host`. Errors: kInvalidArgument, kSystem.
   Result<void> copy(CopyWay way, const void* device, void* host, size_t bytes);
   // As copy(), but with any memory of the host; waits until the copy is done.
   Result<void> copy_and_wait(CopyWay way, const void* device, void* host, size_t bytes);
-  // Refuses further copies, and waits until no copy uses the memory.
-  void withdraw();
+  void withdraw();  // Refuses further copies, and waits until no copy uses the memory.
 
  private:
   const std::shared_ptr<const CopyEngine> engine_;

@@ -1,9 +1,7 @@
 // The objects behind NCCL's void pointers, besides a communicator: a listener, either end of a
 // connection, and its requests.
-//
 // A listener and an end hold the process's Context, so that an application that finalizes before it
 // closes (after an abort) cannot destroy the engine of an open connection.
-//
 // Thread rule: one thread at a time calls isend, irecv and test of a connection (NCCL's progress
 // thread). Other threads may register and deregister memory meanwhile.
 #pragma once
@@ -60,8 +58,7 @@ class Comm {
   Result<TestResult> poll(const CommRequest& request) const;
   // A dead peer fails every request of its connection: the same message is logged once.
   nccl::NcclResult report_once(const Error& error);
-  // One must be free.
-  CommRequest* take(Request* request, std::optional<FlushId> flush);
+  CommRequest* take(Request* request, std::optional<FlushId> flush);  // One must be free.
   // Sets *request for a started operation; leaves it nullptr if the connection's queue is full.
   nccl::NcclResult track(const Result<Request*>& started, CommRequest** request);
 

@@ -1,18 +1,13 @@
-// A communicator of NCCL, from init to finalize, and the process's Context, which all share.
-//
-// A process has one Context, opened by the first init and destroyed by the last finalize, once no
-// listener and no end of a connection holds it (comm.h). A later init opens a new one.
-//
-// NCCL calls connect() until the connection is there, each time with the same copy of the
-// listener's handle. The attempt is found by the address of that copy, which NCCL keeps for all
-// calls of one attempt, and by its bytes, because NCCL reuses the memory of attempts that it has
-// given up. An attempt that was not called for PACECAR_CONNECT_TIMEOUT is abandoned.
-//
-// Hints: a communicator has the weight that PACECAR_WEIGHT had at its init. The NICs expect as many
-// senders as the communicator with the most senders, as it is not known which communicators work at
-// the same time. All packets have the traffic class of the first communicator.
-//
-// Thread rule: any thread.
+// A communicator of NCCL, from init to finalize, and the process's Context, which all share. A
+// process has one Context, opened by the first init and destroyed by the last finalize, once no
+// listener and no end of a connection holds it (comm.h). A later init opens a new one. NCCL calls
+// connect() until the connection is there, each time with the same copy of the listener's handle.
+// The attempt is found by the address of that copy, which NCCL keeps for all calls of one attempt,
+// and by its bytes, because NCCL reuses the memory of attempts that it has given up. An attempt
+// that was not called for PACECAR_CONNECT_TIMEOUT is abandoned. Hints: a communicator has the
+// weight that PACECAR_WEIGHT had at its init. The NICs expect as many senders as the communicator
+// with the most senders, as it is not known which communicators work at the same time. All packets
+// have the traffic class of the first communicator. Any thread.
 #pragma once
 
 #include <array>
@@ -44,8 +39,7 @@ class Communicator {
   Result<std::unique_ptr<ListenComm>> listen(size_t nic) const;
   // `handle` is NCCL's copy of a handle. An empty pointer means "not yet, call again".
   Result<std::unique_ptr<SendConnection>> connect(size_t nic, const void* handle);
-  // Peers that may send to us at once; 0: unknown. Cheap.
-  void expect(uint32_t senders);
+  void expect(uint32_t senders);  // Peers that may send to us at once; 0: unknown. Cheap.
   // Logs it if data packets do not have this traffic class, the same one once.
   void check_traffic_class(std::optional<uint32_t> wanted);
 

@@ -20,19 +20,16 @@ void set_logger(nccl::Logger logger);
 // Errors and warnings come out at WARN, which NCCL prints by default.
 void log(LogLevel level, std::string_view line);
 
-// The sink for a Context.
-LogSink log_sink();
+LogSink log_sink();  // The sink for a Context.
 
-// For calls that set up or tear down.
-nccl::NcclResult control_result(ErrorCode code);
+nccl::NcclResult control_result(ErrorCode code);  // For calls that set up or tear down.
 // For requests. kInvalidArgument means that the message exceeds its receive buffer. Mismatched
 // collectives cause that, so NCCL gets ncclInvalidUsage.
 nccl::NcclResult data_result(ErrorCode code);
 
 // Logs "<call>: <message>" at WARN and returns control_result().
 nccl::NcclResult report(std::string_view call, const Error& error);
-// A call that NCCL's rules do not allow.
-nccl::NcclResult misuse(std::string_view sentence);
+nccl::NcclResult misuse(std::string_view sentence);  // A call that NCCL's rules do not allow.
 
 // The body of a call by NCCL, which no exception may reach. It returns an NcclResult.
 template <typename Body>

@@ -168,9 +168,8 @@ NcclResult init(void** context, uint64_t /*comm_id*/, nccl::CommConfig* config, 
   return init(context, logger, config == nullptr ? nccl::kUndefined : config->traffic_class);
 }
 
-// Announces what the communicator will receive. NCCL calls it before it connects, and again before
-// the first message of an operation that differs. Its counts already depend on operation and
-// algorithm.
+// Announces what the communicator will receive. NCCL calls it before it connects, and before the
+// first message of a different operation. Its counts already depend on operation and algorithm.
 NcclResult set_attributes(void* context, nccl::NetAttributes* attributes) noexcept {
   return guarded([&] {
     const nccl::CommAttributes& receive = attributes->receive;

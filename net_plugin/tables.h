@@ -1,10 +1,8 @@
 // The functions that the tables of the net plugin and the tables of one-sided operations share. A
-// context is a Communicator, or nullptr after an init that failed.
-//
-// They translate void pointers to objects, Result to ncclResult_t, and exceptions to an error. Each
-// writes its outputs before anything can fail, because NCCL reads them without clearing them first.
-// Thread rule, which NCCL keeps: any thread sets up and tears down; one thread at a time calls the
-// requests of a connection.
+// context is a Communicator, or nullptr after an init that failed. They translate void pointers to
+// objects, Result to ncclResult_t, and exceptions to an error. Each writes its outputs before
+// anything can fail, because NCCL reads them without clearing them first. NCCL's thread rule: any
+// thread sets up and tears down; one at a time calls a connection's requests.
 #pragma once
 
 #include <algorithm>

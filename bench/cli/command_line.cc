@@ -75,9 +75,9 @@ Result<std::string> parse_command_line(CLI::App& app, int argc, const char* cons
   } catch (const CLI::CallForVersion& version) {
     return std::string(version.what());
   } catch (const CLI::ExtrasError&) {
-    return invalid("{} (see '{} --help')", unknown_word(app, hints), app.get_name());
+    return invalid("{} (see '{} --help-all')", unknown_word(app, hints), app.get_name());
   } catch (const CLI::ParseError& error) {
-    return invalid("{} (see '{} --help')", error.what(), app.get_name());
+    return invalid("{} (see '{} --help-all')", error.what(), app.get_name());
   }
   return std::string();
 }

@@ -45,7 +45,7 @@ struct ParseHints {
 
 // The group of flags that work and are not listed: the flags of every subcommand, old names, and
 // other programs' names for ours.
-inline constexpr const char* kSilent = "";
+inline constexpr const char* kSilent = "Silent";
 
 // Fills the variables that the flags of `app` are bound to. Returns the text for --help, --help-all
 // or --version (or the table of flags as JSON, for --describe), else an empty string. Errors:

@@ -134,14 +134,12 @@ double CommTimes::at(Column& column, const Key& key, int exponent) {
   time = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < predict::kAlgorithms * predict::kProtocols; ++i) {
     const auto algorithm = static_cast<Algorithm>(i / predict::kProtocols);
-    if (!predict::possible(cluster, key.operation, algorithm) ||
-        algorithm == Algorithm::kHierarchical || algorithm == Algorithm::kPat) {
-      continue;
-    }
+    if (algorithm == Algorithm::kHierarchical || algorithm == Algorithm::kPat) continue;
     const predict::Collective what{.operation = key.operation,
                                    .algorithm = algorithm,
                                    .protocol = static_cast<Protocol>(i % predict::kProtocols),
                                    .bytes = static_cast<Bytes>(std::exp2(exponent))};
+    if (!predict::possible(cluster, what)) continue;
     const auto found = predict::predict(cluster, what, library_, predict::CostTable::kQuick);
     time = std::min(time, found.time_s);
   }

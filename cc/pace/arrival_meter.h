@@ -1,7 +1,6 @@
 // ArrivalMeter: the rate of arriving bytes, and their least recent delay. A window has four looks:
-// the rate is that of the last window, the delay the least of the last round trip. With several
-// paths, some packet of a round trip has met only the queue that all paths share. Rates are bit/s.
-// Pure; one thread.
+// rate of the last window, least delay of the last round trip. With several paths, some packet of a
+// round trip has met only the queue that all paths share. Rates are bit/s. Pure; one thread.
 #pragma once
 
 #include <algorithm>

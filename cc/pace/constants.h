@@ -8,8 +8,7 @@
 
 namespace pacecar {
 
-// Bytes of a demand or a grant on the wire.
-inline constexpr Bytes kWordBytes = 128;
+inline constexpr Bytes kWordBytes = 128;  // Bytes of a demand or a grant on the wire.
 
 // The queue that brief messages may make when they begin at once: 1/2 of a bandwidth-delay product.
 inline constexpr int64_t kQueueShare = 2;

@@ -17,8 +17,7 @@ constexpr uint32_t kPatienceRerouting = 16;
 constexpr int64_t kDenseRoundTrips = 3;
 constexpr uint32_t kFewPackets = 8;  // prove nothing about a path
 
-// Losses of at least this share of a round trip's bytes are congestion, even without delay; fewer
-// come from the cable.
+// If this share of a round trip is lost, it is congestion even without delay; less is the cable.
 constexpr double kManyLosses = 0.05;
 // Feedback that is needed after the first trimmed packet before trimming counts.
 constexpr Bytes kTrimPackets = 32;
@@ -58,7 +57,6 @@ void CoreLimit::set_base(Duration base) {
   if (std::exchange(unit_, unit) != unit) forget();  // delays are counted in it
 }
 
-// The lower bound of cuts.
 double CoreLimit::least() const { return std::min(rate_.lasting, line_ * kLeastShare); }
 
 // A slow flow tolerates more delay than a fast one behind the same queue, so their rates converge.
@@ -163,10 +161,9 @@ CoreLimit::Delays CoreLimit::delays() const {
   return delays;
 }
 
-// Judges a round trip. Trouble counts only if it lasts: a queue at the last hop may just have
-// formed, and a NIC that searches for better paths gets time to find one. Over a longer time the
-// delays of a varying queue at the last hop look like delays of the core, and so does host jitter:
-// such samples are not used.
+// Trouble counts only if it lasts: a queue at the last hop may just have formed, and a NIC that
+// searches for better paths gets time to find one. Over a longer time the delays of a varying queue
+// at the last hop look like core delays, and so does host jitter: such samples are not used.
 void CoreLimit::judge(Instant now, Bytes sent) {
   const Delays delays = this->delays();
   const bool dense = now - began_ <= std::max(base_, jitter_) * kDenseRoundTrips;

@@ -1,13 +1,10 @@
 // CoreLimit: c_f, what the paths between two edge links carry for one flow, estimated from delays,
 // marks and losses. The NIC reacts first, by re-routing, path by path; a flow slows down only when
 // the median packet of a round trip was late or many were lost, that is when most paths are bad.
-//
 // The law: spec.md, section 7; c, C, d, T and x are the same here. Not counted are packets sent
 // before the last cut, whose delay does not show its effect; a delay that all packets of a round
 // trip share, which is the last hop's queue and loop 1's work; and, on hosts with jitter, few
-// packets over a longer time.
-//
-// Rates in bit/s. Same purity and thread rule as Controller.
+// packets over a longer time. Rates in bit/s. Same purity and thread rule as Controller.
 #pragma once
 
 #include <algorithm>
@@ -27,10 +24,8 @@ class CoreLimit {
   // `rate`: at which the flow sends. True if the limit has changed.
   bool on_ack(Instant now, const FlowSignal& ack, double rate);
   bool on_loss(Instant now, const Loss& loss);
-  // Consecutive timeouts without an acknowledgement count once.
-  void on_timeout(double rate);
-  // Continues from `rate`: nothing else limits the flow any more.
-  void restart(double rate);
+  void on_timeout(double rate);  // Consecutive timeouts without an acknowledgement count once.
+  void restart(double rate);     // Continues from `rate`: nothing else limits the flow any more.
   // Something else limits the flow again: returns to the limit before restart(), unless the paths
   // were found to carry less since, or more.
   void resume() { rate_.lasting = std::max(rate_.lasting, before_); }

@@ -1,10 +1,8 @@
 // EmptyPath: the time that a flow's packets take without queues, by packet size, so that
 // serialization is not mistaken for delay: at 200 Mb/s a packet of 8 KiB arrives 330 us after an
 // empty one that left with it, and is not late.
-//
 // So a packet is compared with the least time of its size class in the last and the present period.
 // Older times are forgotten, because clocks drift and paths become longer.
-//
 // Times are modulo 2^32 ns and may be of two clocks. Pure; one thread.
 #pragma once
 

@@ -1,9 +1,7 @@
 // FanIn: how many flows to expect at the same time, so that idle flows can hold their part of the
 // link. Flows that wake up within a round trip are one episode; the fan-in is the median, over the
-// last five episodes, of the largest number of competing flows. Before the first episode has ended,
-// all flows that could wake up are expected, or as many as the application's hint has.
-//
-// Pure; one thread.
+// last five episodes, of the most competing flows. Before the first episode ends, all flows that
+// could wake up are expected, or as many as the application's hint has. Pure; one thread.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +29,7 @@ class FanIn {
     seen_ = std::max({seen_, competing, woken_});
   }
 
-  // Whether a flow that was counted at `earlier` counts in the present episode already: its first
-  // data may overtake its demand.
+  // Whether the episode already has a flow counted at `earlier`: its data may overtake its demand.
   bool counted(Instant earlier, Instant now) const { return earlier >= began_ && !over(now); }
 
   // An episode has just begun, and more flows may wake up.

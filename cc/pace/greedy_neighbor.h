@@ -2,10 +2,8 @@
 // with a higher target. Had all users of our own law yielded half of their rates, the queue would
 // be gone: a queue that stands for 12 of its round trips without falling, while our rate falls to
 // half, is kept by a neighbour. It is forgotten when its queue is gone, when the rate held against
-// it does not arrive (a slow link does not give way), and every 4 s by the clock of the host,
-// whose processes test again together: two that took each other for a neighbour recover.
-//
-// Pure; one thread.
+// it does not arrive (a slow link does not give way), and every 4 s by the host's clock: its
+// processes test again together: two that mistook each other recover. Pure; one thread.
 #pragma once
 
 #include <algorithm>

@@ -108,8 +108,7 @@ void LinkEstimate::close_span(Instant now) {
   least_excess_ = Duration::max();
 }
 
-// Against much uncovered traffic, which may keep the queue up, draining leaves flows with grants at
-// least their half.
+// Much uncovered traffic may keep the queue up, so draining leaves granted flows at least half.
 double LinkEstimate::available(size_t flows) const {
   const double eta = flows <= 1 ? 1.0 : constants_.shared;
   const double line = this->line();
@@ -121,8 +120,7 @@ double LinkEstimate::available(size_t flows) const {
   return uncovered_ < kManyUncovered * line ? drained : std::max(drained, least);
 }
 
-// Begins again after a long pause: at the nominal rate or, if b began below it, at the larger of b
-// and the rate at the last cut.
+// After a pause: the nominal rate or, if b began below it, the larger of b and the last cut's rate.
 void LinkEstimate::begin(Instant now) {
   rate_ = {.lasting = first_ < nominal_ ? std::max(rate_.lasting, bound_) : nominal_, .until = {}};
   neighbor_ = {};
@@ -170,8 +168,7 @@ void LinkEstimate::look(Instant now) {
   level(now);
 }
 
-// Whether the link carries less than its nominal rate: a queue of our own flows would have drained
-// by now.
+// Whether the link carries less than nominal: a queue of our own flows would have drained by now.
 bool LinkEstimate::doubted(Instant now, bool reason) {
   if (!reason) doubted_since_ = Instant::never();
   if (reason && doubted_since_ == Instant::never()) doubted_since_ = now;

@@ -1,13 +1,10 @@
 // LinkEstimate: what a receiving link gives this process, and how much of it can be granted:
-//
 //   available = eta * min(C, b) - X - drain
-//
 // C is the nominal rate; if processes share the link, our part of that rate. b, the estimate, is
 // the rate that the link really gives us, where its rate and its other users are not known: while a
 // queue stands, the rate that arrives is all that we get, whatever was granted, and b is cut to it;
 // while there is none, b grows. X is traffic that no grant covers. A queue is drained while the
 // link gives C; else b is cut. The law, with T, W, P, a and d: spec.md, sections 5 and 6.
-//
 // Rates are bit/s on the wire. Pure; one thread.
 #pragma once
 
@@ -34,8 +31,7 @@ class LinkEstimate {
   // `wire` bytes of `flow` have arrived, `covered` by a grant or not. `excess`: their delay over
   // the recent minimum; Duration::max() if unknown. True if available() may have changed.
   bool on_arrival(Instant now, Bytes wire, bool covered, Duration excess, uint32_t flow);
-  // The rate that `flows` flows can be granted, in all.
-  double available(size_t flows) const;
+  double available(size_t flows) const;  // The rate that `flows` flows can be granted, in all.
   // The rate that this process may use.
   double line() const { return std::min(rate_.rate(), part_); }
 

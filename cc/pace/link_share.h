@@ -1,16 +1,11 @@
 // LinkShare: the sender's half of the division of edge links. The flows of one NIC that have
 // something to send share its link by weighted max-min, each up to its grant and core limit:
-//
 //   sum of min(w_f * lambda, limit_f) = C;  limit_f = min(g_f, c_f)
-//
 // C is the nominal rate; if processes share the link, our part of that rate. If the link gives
-// less, the receivers see its queue (link_estimate.h), or the core limits of the flows do.
-//
-// Queued flows get the same total share but use it one after another, each up to its limit: brief
-// messages that shared a link would end together and leave it idle until the next ones begin.
-//
-// Cost: O(log) per change of a limit; O(active flows) when lambda has moved by more than the
-// tolerance. Pure; one thread.
+// less, the receivers see its queue (link_estimate.h), or the core limits of the flows do. Queued
+// flows get the same total share but use it one after another, each up to its limit: brief messages
+// that shared a link would end together and leave it idle until the next ones begin. Cost: O(log)
+// per limit change, O(active flows) if lambda moves beyond tolerance. Pure; one thread.
 #pragma once
 
 #include <algorithm>
@@ -32,13 +27,10 @@ class LinkShare {
 
   // Agrees with the host's other processes on our part of the link. Call it every turn.
   void poll(Instant now);
-  // When poll() has something to do even if nothing happens.
-  Instant next_deadline() const;
+  Instant next_deadline() const;  // When poll() has something to do even if nothing happens.
 
-  // `limit` 0: the flow has nothing to send.
-  void set(uint32_t flow, Rate limit, uint32_t weight);
+  void set(uint32_t flow, Rate limit, uint32_t weight);  // `limit` 0: the flow has nothing to send.
 
-  // The rate that we may use.
   double line() const { return line_; }
   // The rate that we might use if our flows could use the whole link. Our claim may depend on it,
   // but not on line(), which depends on the claim.
@@ -74,8 +66,7 @@ class LinkShare {
   // The network was found clear.
   void note_clear(Instant now) { clear_ = now; }
   Instant clear_since() const { return clear_; }
-  // All active flows must be visited.
-  void touch_all();
+  void touch_all();  // All active flows must be visited.
   size_t poll_changed(std::span<uint32_t> flows);
 
  private:
@@ -91,8 +82,7 @@ class LinkShare {
 
   void set_next_leaves(Instant at) { next_leaves_ = std::min(next_leaves_, at); }
   void visit_leaving(Instant now);
-  // The flow that caused the change needs no visit.
-  void look(uint32_t causer);
+  void look(uint32_t causer);  // The flow that caused the change needs no visit.
   void queue(uint32_t flow);
   void leave_queue(uint32_t flow);
   void divide_queue(uint32_t causer);

@@ -1,7 +1,6 @@
 // When the flows of a receiver send: at equal rates all have the same gap between bursts, and the
 // bursts of different flows should not meet. A flow with slot s sends at the fraction bitreverse(s)
-// of the gap; the first n slots are then spread about evenly for every n (van der Corput). Pure;
-// any thread.
+// of the gap; for every n the first n slots spread evenly (van der Corput). Pure; any thread.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +16,8 @@ inline bool keeps_phases(const FlowEnvironment& environment) {
   return environment.jitter <= environment.line_rate.time_for(environment.burst_bytes);
 }
 
-// A flow's burst in payload bytes: the whole packets that it sends in a quarter of a round trip, or
-// in the hosts' jitter if that is longer; between one packet and the NIC's burst. Sender and
-// receiver compute the same value.
+// A flow's burst in payload bytes: the packets sent in a quarter of a round trip, or in the hosts'
+// jitter if longer; between one packet and the NIC's burst. Both ends compute the same value.
 inline Bytes pace_burst(Rate rate, const FlowEnvironment& environment) {
   const Bytes mtu = environment.mtu;
   const Duration moment = std::max(base_round_trip(environment) / 4, environment.jitter);

@@ -1,14 +1,11 @@
 // PaceReceiver: the receiver's half of `pace`. Divides one receiving link among the flows that have
 // announced a backlog, by weighted max-min, in grants of rate and phase.
-//
 //   sum over active flows of min(w_f * mu, u_f) = available
 //   g_f = min(w_f * mu, u_f)
-//
 // mu is the water level (water_fill.h), u_f what the sender can use; `available` comes from
 // LinkEstimate. A flow that will be done within a round trip keeps its grant but is charged
 // nothing: its rate is free when a grant that leaves now takes effect. An idle flow with posted
 // receives holds an equal part among the flows that are expected to wake up together (fan_in.h).
-//
 // Invariants: within a pass, cuts leave before raises. Every grant sent has a new epoch. A grant
 // that is not repeated expires at the sender. Cost: O(log) per event; O(active flows) when the
 // level has moved by more than 1/64, at most once per microsecond.
@@ -57,8 +54,7 @@ class PaceReceiver final : public Allocator {
  private:
   static constexpr uint32_t kInactive = UINT32_MAX;
 
-  // How long an active flow will last at its granted rate. It only gets shorter, until the sender
-  // wants more.
+  // How long an active flow lasts at its rate: only ever shorter, until the sender wants more.
   enum class Phase : uint8_t {
     kLasting,
     kEnding,  // ends soon after one round trip: could not use a raise

@@ -21,8 +21,7 @@ constexpr double kSlack = 1.0 / 16;
 constexpr uint32_t kHoldsAtATime = 16;
 constexpr int64_t kHoldsPerRoundTrip = 4;
 constexpr int64_t kRepeatsPerValidity = 4;  // three in a row may be lost
-// Repeats take at most a hundredth of the link.
-constexpr int64_t kWordShare = 100;
+constexpr int64_t kWordShare = 100;         // Repeats take at most a hundredth of the link.
 // Raises take at most a tenth: where many flows end one after another, each end raises all others.
 constexpr int64_t kRaiseShare = 10;
 constexpr int64_t kPausesPerValidity = 4;

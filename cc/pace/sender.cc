@@ -22,8 +22,7 @@ constexpr Bytes kFirstPackets = 16;
 constexpr int64_t kClearRoundTrips = 16;
 // A flow may first send 1/4 of a round trip's worth on a busy link.
 constexpr int64_t kFirstShare = 4;
-// Round trips for which it waits for its grant.
-constexpr int64_t kAskingRoundTrips = 2;
+constexpr int64_t kAskingRoundTrips = 2;  // Round trips for which it waits for its grant.
 // Most of a guessed hold with which a long message begins: the others may be one-to-many.
 constexpr double kMostOvercommitted = 4;
 // In its turn a brief message leaves this much faster than by even division.
@@ -34,8 +33,7 @@ constexpr double kOwnLinkShare = 0.6;
 // --- grants ---
 // The least rate without a valid grant, of the line rate.
 constexpr double kLapsedShare = 1.0 / 256;
-// How many epochs a CTS slot's grant may be ahead to count.
-constexpr int16_t kNearEpochs = 256;
+constexpr int16_t kNearEpochs = 256;  // How many epochs a CTS slot's grant may be ahead to count.
 // Receivers gather acknowledgements, so a flow may have this in flight beyond the bytes of a round
 // trip. It is also the most that a flow adds to a queue before its rate is cut.
 constexpr Bytes kWindowBursts = 3;
@@ -49,8 +47,7 @@ constexpr int64_t kLateShare = 2;
 constexpr Bytes kLastBursts = 2;
 
 // --- demands ---
-// A backlog that is sent within this part of a round trip, or leaves at once, gets no demand: the
-// grant would come too late.
+// A backlog that leaves within this part of a round trip gets no demand: the grant would be late.
 constexpr double kTooSmall = 0.25;
 // A demand is renewed when the announced bytes are sent within this many round trips.
 constexpr double kAnnounceAhead = 4;
@@ -58,8 +55,7 @@ constexpr Bytes kMostAnnounced = Bytes{1} << 30;  // the demand counts modulo 2^
 constexpr double kUsableChange = 1.0 / 32;        // smaller ones are not advertised
 constexpr double kUsableChangeBeyond = 1.0 / 4;   // smaller ones, where the grant is the limit
 constexpr double kFarBeyond = 2;                  // times the grant: no change is advertised
-// A flow that has been idle for this time, and for the host's pause, sends a demand of 0, in case a
-// count went wrong.
+// After this idle time and the host's pause a flow sends a demand of 0, in case a count went wrong.
 constexpr Duration kFinalDemandAfter = Duration::from_ms(1);
 // Round trips after which an unanswered demand is repeated; twice as many each time, because a
 // receiver does not answer if the grant does not change.
@@ -276,7 +272,6 @@ void PaceController::limit_window(Rate rate, Bytes burst) {
   }
 }
 
-// Aligns the packets to the receiver's grid.
 void PaceController::align(Instant now, Rate rate, Bytes burst) {
   const bool possible = grant_.aligned && decision_.limited_by == LimitedBy::kGrant &&
                         rate == grant_.rate && keeps_phases(environment_);
@@ -290,8 +285,7 @@ void PaceController::align(Instant now, Rate rate, Bytes burst) {
   if (brief_) decision_.grid.late = decision_.grid.period / kLateShare;
 }
 
-// Idle time earns a burst, and where the NIC's burst is shorter than the hosts' jitter, the bytes
-// that leave within the jitter.
+// Idle time earns a burst, or the bytes of the hosts' jitter if that exceeds the NIC's burst.
 void PaceController::begin(Instant now) {
   const bool several = at_once_ > environment_.burst_bytes;
   const Duration earned = several ? std::min(environment_.jitter, now - Instant()) : Duration();

@@ -1,12 +1,9 @@
 // PaceController: the sender's half of `pace` for one flow; PaceSenders: for all flows of a NIC.
-//
 //   r_f = min(w_f * lambda, g_f, c_f)
-//
 // lambda is the water level of our own link (link_share.h), g_f the receiver's grant as this file
 // takes it, c_f what the core carries (core_limit.h). Demands advertise what the flow could use,
 // u_f, and how much it wants to send in all. Packets of a flow that is limited by its grant leave
 // in the receiver's grid. A grant comes from a peer: any content is bounded here.
-//
 //   kIdle --backlog--> kOpening   on an idle link, a brief message or a guessed hold
 //                      kAsking    on a busy link
 //                      kObeying   otherwise
@@ -15,7 +12,6 @@
 //   kObeying --a grant of at least 0.6 of its demand--> kLeading --a lower grant--> kObeying
 //   any but kIdle --acknowledgements, but no grant for two validities--> kUngoverned
 //   any --all is acknowledged--> kIdle
-//
 // Purity and thread rule as for Controller and ControllerSet.
 #pragma once
 
@@ -77,9 +73,8 @@ class PaceController final : public Controller {
   bool outranks(const Grant& grant) const;
   bool has_backlog() const { return phase_ != Phase::kIdle; }
   void count_sent(Instant now, const FlowStats& stats);
-  // Whether the flow needs a part of our link: it has more unsent bytes than leave at once. A long
-  // message keeps its part to its end: a part left free for a round trip would become a queue when
-  // others begin.
+  // Whether the flow needs a part of our link. A long message keeps its part to its end: a part
+  // left free for a round trip would become a queue when others begin.
   bool has_unsent() const { return brief_ ? unsent_ > at_once_ : has_backlog(); }
   // Whether its messages queue behind earlier messages of other flows; flows with a weight share.
   bool queues() const { return brief_ && weight_ == 1; }
@@ -112,8 +107,7 @@ class PaceController final : public Controller {
   Phase phase_ = Phase::kIdle;
   Place place_ = Place::kKeep;
   Bytes at_once_ = 0;  // bytes that leave within the hosts' jitter
-  // Backlog that has not left: as the last signal said, or until the first one less what its rate
-  // has sent.
+  // Backlog that has not left: by the last signal; before the first, less what the rate has sent.
   Bytes unsent_ = 0;
   bool leaving_ = false;  // nothing is acknowledged yet, and no credit or window holds back any
   Instant counted_at_;

@@ -41,8 +41,7 @@ void WaterFill::change(Rate limit, uint32_t weight, int64_t sign) {
   }
 }
 
-// Descends the Fenwick tree to the last class at whose lowest level the members still fit into the
-// capacity.
+// Descends the Fenwick tree to the last class at whose lowest level the members still fit.
 double WaterFill::level(double capacity) const {
   const double kbps = capacity / 1e3;
   if (static_cast<double>(total_.kbps) <= kbps) return kNoLevel;

@@ -1,12 +1,10 @@
-// WaterFill: weighted max-min sharing of one link. Each member has a limit (its usable rate) and
-// a weight; the level is the rate per weight at which the members' rates, min(limit, weight *
-// level), add up to the capacity.
-//
-// Members are kept as sums by the level at which they are satisfied, limit / weight, in classes
-// that are 1/64 of an octave wide, in a Fenwick tree: adding, removing and finding the level take
-// O(log classes), whatever the number of members. Members of the class in which the level lies
-// count as not satisfied, so the rates never add up to more than the capacity, and to at most 1.1%
-// less. Sums are integers, so removing undoes adding exactly. Pure; one thread.
+// WaterFill: weighted max-min sharing of one link. Each member has a limit (its usable rate) and a
+// weight; the level is the rate per weight at which the members' rates, min(limit, weight * level),
+// add up to the capacity. Members are kept as sums by the level at which they are satisfied, limit
+// / weight, in classes that are 1/64 of an octave wide, in a Fenwick tree: adding, removing and
+// finding the level take O(log classes), whatever the number of members. Members of the class in
+// which the level lies count as not satisfied, so the rates never add up to more than the capacity,
+// and to at most 1.1% less. Sums are integers, so removing undoes adding exactly. Pure; one thread.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +22,7 @@ class WaterFill {
   void add(Rate limit, uint32_t weight) { change(limit, weight, +1); }
   void remove(Rate limit, uint32_t weight) { change(limit, weight, -1); }
 
-  // The level, in bit/s per weight; kNoLevel when the limits of all add up to no more than
-  // `capacity` (bit/s).
+  // The level, in bit/s per weight; kNoLevel if all limits together are at most `capacity` (bit/s).
   double level(double capacity) const;
   // Sum of all limits, in bit/s.
   double limits() const { return 1e3 * static_cast<double>(total_.kbps); }

@@ -1,8 +1,6 @@
 // Witnesses: the flows that met the queue from which a budget was learnt. If other flows then
 // arrive instead and meet no queue, it was not this link's but on a path that only the first took.
-//
-// Flows are distinguished by their number modulo 64: if two share a number, knowledge of a queue is
-// kept. Pure; one thread.
+// Flows count by number modulo 64: if two share one, a queue stays known. Pure; one thread.
 #pragma once
 
 #include <cstdint>

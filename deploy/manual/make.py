@@ -24,7 +24,8 @@ _pacecar() {{
   case ${{COMP_WORDS[1]}} in
 {flags}
   esac
-  [[ $word != -* ]] || mapfile -t COMPREPLY < <(compgen -W "$flags --help --help-all --quiet" -- "$word")
+  flags+=" --help --help-all --quiet"
+  [[ $word != -* ]] || mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$word")
 }}
 complete -o default -F _pacecar pacecar
 """

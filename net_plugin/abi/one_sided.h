@@ -3,14 +3,11 @@
 // version: ncclGinPlugin_v11 (NCCL 2.28), _v12 (2.29.7), _v13 (2.30); ncclRmaPlugin_v13 (equal to
 // GIN 13), _v14 (2.30.7), _v15, _v16 (2.32.3). GIN 14 has no proxy mode: NCCL has its own over RMA.
 // RMA 17 has had three layouts so far; an NCCL that has RMA 17 takes RMA 16, too.
-//
-// The members keep NCCL's names. What changed: 12 brought several connections, 13 contexts in
-// proxy mode, gets and flushes; 14 of RMA dropped device handles and distinguishes strong from weak
-// signals; 15 has flags by which puts may be gathered, 16 a communicator's properties.
-//
-// All ranks call regMrSym and connect, which block until all have called. A request is never NULL:
-// NCCL does not call again. Offsets and sizes are bytes; a window's offsets count within each
-// rank's part.
+// The members keep NCCL's names. What changed: 12 brought several connections, 13 contexts in proxy
+// mode, gets and flushes; 14 of RMA dropped device handles and distinguishes strong from weak
+// signals; 15 has flags by which puts may be gathered, 16 a communicator's properties. All ranks
+// call regMrSym and connect, which block until all have called. A request is never NULL: NCCL does
+// not call again. Offsets and sizes are bytes; a window's offsets count within each rank's part.
 #pragma once
 
 #include "net_plugin/abi/properties.h"

@@ -1,12 +1,10 @@
 // The binary interface between NCCL and a profiler plugin, written from its published layout: one
 // symbol, ncclProfiler_vN, per version: 4 (NCCL 2.27), 5 (2.28), 6 (2.29), 7 (2.31). NCCL takes the
 // newest. Older versions (NCCL 2.23 to 2.26) are left out.
-//
 // Types carry our names, but NCCL's sizes, offsets, order and values; static_assert holds them. The
 // members of the tables keep NCCL's names. What changed: 5 brought the communicator's number as the
 // first argument and calls of the application, 6 copy engines, 7 users' tags and phases of kernels.
 // A context belongs to one communicator; a handle to one event, NULL if it is not recorded.
-//
 // NCCL owns the strings; they are valid during the call only. Units: counts in elements, sizes in
 // bytes, GPU times in nanoseconds of the GPU's global timer.
 #pragma once

@@ -1,5 +1,4 @@
-// The properties of a device, in each version of the interface. Units: speed in Mb/s, latency in
-// microseconds, sizes in bytes.
+// A device's properties, by version. Speed is in Mb/s, latency in microseconds, sizes in bytes.
 #pragma once
 
 #include <cstddef>

@@ -1,12 +1,10 @@
 // The tables of functions by which NCCL calls a tuner plugin: one symbol, ncclTunerPlugin_vN, per
 // version, 3 to 7; NCCL 2.28 has 5, 2.32.6 has 7. NCCL takes the newest, from the net plugin if no
-// other tuner is named.
-//
-// The members keep NCCL's names. What changed: 3 brought the table of costs in place of one choice,
-// 4 whether buffers are registered, 5 the communicator's number and NCCL's constants, 6 chunk
-// sizes, 7 other constants. A context belongs to one communicator. Costs are microseconds, rows by
-// algorithm, columns by protocol; choices that NCCL has ruled out are kRuledOut. An init that fails
-// ends the communicator.
+// other tuner is named. The members keep NCCL's names. What changed: 3 brought the table of costs
+// in place of one choice, 4 whether buffers are registered, 5 the communicator's number and
+// constants, 6 chunk sizes, 7 other constants. A context belongs to one communicator. Costs:
+// microseconds, by algorithm (rows) and protocol (columns); ruled-out choices are kRuledOut. An
+// init that fails ends the communicator.
 #pragma once
 
 #include "net_plugin/abi/types.h"

@@ -19,10 +19,9 @@ using Function = std::function<std::remove_pointer_t<Pointer>>;
 struct AnyNet {
   int version = 0;  // of the table
   const char* name = nullptr;
-  // Before version 11 the context means nothing, but is not nullptr when init succeeded.
   std::function<NcclResult(void** context, uint64_t comm_id, const CommConfig& config,
                            Logger logger, ProfilerCallback profiler)>
-      init;
+      init;  // Before version 11 the context means nothing, but is not nullptr when init succeeded.
   Function<decltype(NetV12::devices)> devices;
   // Properties that a version lacks get NCCL's default.
   Function<decltype(NetV12::getProperties)> getProperties;

@@ -1,5 +1,4 @@
-// Memory of messages: pages of their own, registered with one end of a connection. Errors and
-// threads: as Communicator.
+// Message memory: own pages, registered with one end. Errors, threads: Communicator.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +34,7 @@ class Pages {
   Pages& operator=(const Pages&) = delete;
 
   std::span<uint8_t> bytes() const { return bytes_; }
-  // From here on every access is a fault, as after free().
-  void forbid_access() const;
+  void forbid_access() const;  // From here on every access is a fault, as after free().
 
  private:
   std::span<uint8_t> bytes_;

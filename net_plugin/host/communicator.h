@@ -22,8 +22,7 @@ class HostError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Throw HostError: the first unless the condition holds, the second unless the plugin's `call`
-// succeeded.
+// Throw HostError: unless the condition holds; unless the plugin's `call` succeeded.
 inline void expect(bool holds, std::string_view what) {
   if (!holds) throw HostError(std::string(what));
 }
@@ -77,8 +76,7 @@ class Communicator {
   NcclResult init(int traffic_class = kUndefined) { return init(&context_, traffic_class); }
   void start();  // unless it is started
   void finalize();
-  // Another communicator, which the caller finalizes.
-  void* another_context();
+  void* another_context();  // Another communicator, which the caller finalizes.
   int device_count() const;
   NetPropertiesV12 properties(int device) const;
 

@@ -1,6 +1,5 @@
 // Plays NCCL: connections and requests of one communicator. Every call has NCCL's habits: outputs
-// hold garbage before it, nothing sleeps, sizes may exceed the message. Errors and threads: as in
-// Communicator.
+// hold garbage before it, nothing sleeps, sizes may be too large. Errors, threads: Communicator.
 #pragma once
 
 #include <array>

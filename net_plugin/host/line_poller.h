@@ -1,10 +1,8 @@
 // Plays the GPU of NCCL's LL and LL128 protocols: a thread that polls lines of host memory while a
 // plugin writes them, and takes a line as complete when it sees its flag.
-//
 // Round n of the test sends lines in which every byte is n, and rounds only grow. Within a line of
 // 128 bytes the last word, of 8 bytes, is the flag (LL128); every word is stored whole (LL); and
 // an overwritten word never comes back, because by then the line is in use again.
-//
 // Messages are expected in the order of their memory, over and over: the thread waits where the
 // next one is to come, since a line can be seen half written only while it is written.
 #pragma once

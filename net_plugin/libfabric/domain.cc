@@ -216,8 +216,7 @@ int control_region(fid* /*object*/, int command, void* /*argument*/) {
   return command == FI_ENABLE ? 0 : -FI_ENOSYS;
 }
 
-// For accesses to a region that are under way when it is closed.
-constexpr int kAccessMs = 1000;
+constexpr int kAccessMs = 1000;  // For accesses to a region that are under way when it is closed.
 
 // Accesses that are under way end first: a put that fails, fails all between its two endpoints.
 int close_region(fid* object) {

@@ -20,8 +20,7 @@ inline constexpr uint64_t kMrModes = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_P
 int get_info(uint32_t version, const char* node, const char* service, uint64_t flags,
              const fi_info* hints, fi_info** info);
 
-// AF_INET or AF_INET6.
-int family_of(const Address& address);
+int family_of(const Address& address);  // AF_INET or AF_INET6.
 
 // The device's address of this family (AF_UNSPEC: the preferred one); else the host's first.
 std::optional<Address> address_of_device(const std::string& device, int family);

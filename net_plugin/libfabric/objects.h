@@ -122,8 +122,7 @@ struct Counter : fid_cntr, InDomain {
   Counter(Domain& its_domain, fi_wait_obj wanted)
       : fid_cntr{}, InDomain(its_domain), signal(wanted) {}
 
-  // With the lock held.
-  void count(bool failed);
+  void count(bool failed);  // With the lock held.
 
   std::atomic<uint64_t> value{0};
   std::atomic<uint64_t> errors{0};
@@ -151,11 +150,10 @@ struct MemoryRegion : fid_mr, InDomain {
   uint8_t* base;
   uint64_t length;
   uint64_t access;
-  uint64_t first;  // remote address of its first byte
-  // 0 once it is closed: see Guard in link/same_host.h.
-  std::atomic<uint64_t> guard;
-  Counter* counter = nullptr;                  // counts remote writes (fi_mr_bind)
-  std::unique_ptr<StagedRange> device;         // set for GPU memory
+  uint64_t first;                       // remote address of its first byte
+  std::atomic<uint64_t> guard;          // 0 once it is closed: see Guard in link/same_host.h.
+  Counter* counter = nullptr;           // counts remote writes (fi_mr_bind)
+  std::unique_ptr<StagedRange> device;  // set for GPU memory
   std::map<size_t, const Memory*> registered;  // by NIC
 };
 
@@ -163,8 +161,7 @@ class Domain : public fid_domain {
  public:
   Domain(std::shared_ptr<Context> context, size_t nic, const fi_info& info, const Params& params);
   ~Domain();
-  // Before the first call of the functions that make progress.
-  Result<void> make_driver();
+  Result<void> make_driver();  // Before the first call of the functions that make progress.
 
   Context& pacecar() const { return *context_; }
   const std::shared_ptr<Context>& context_of_process() const { return context_; }
@@ -288,11 +285,9 @@ struct Safe<kCall> {
 template <auto kCall>
 inline constexpr auto safe = &Safe<kCall>::call;
 
-// The (positive) fi_errno of an error code.
-int fi_error(ErrorCode code);
+int fi_error(ErrorCode code);  // The (positive) fi_errno of an error code.
 
-// Logs the error; returns its negative fi_errno.
-int failed(const Error& error);
+int failed(const Error& error);  // Logs the error; returns its negative fi_errno.
 
 // Completes an object that was opened, and gives it to the application. Returns 0.
 template <typename Object, typename Handle>

@@ -2,10 +2,8 @@
 // functions translate void pointers to objects, and Result to ncclResult_t. A collective
 // communicator is the group of its ranks; a context is a set of queues in it, which all share the
 // group's order. Weak signals are treated as strong, and puts are posted at once, whatever the
-// flags announce.
-//
-// Each writes its outputs before anything can fail. Thread rule: any thread. NCCL calls connect and
-// regMrSym on all ranks; they block until all ranks have called.
+// flags announce. Each writes its outputs before anything can fail. Thread rule: any thread. NCCL
+// calls connect and regMrSym on all ranks; they block until all ranks have called.
 #include "net_plugin/tables.h"
 
 #include <cstdlib>
@@ -39,9 +37,8 @@ struct PutContext {
   int contexts;
 };
 
-// Whether the user has named Pacecar. NCCL looks for these tables in every net plugin. But its own
-// plugin for RDMA NICs signals by the NIC's atomics, while ours copies each signal. So ours is used
-// on request only.
+// Whether the user has named Pacecar. NCCL looks for these tables in every net plugin. NCCL's own
+// RDMA plugin signals by the NIC's atomics, while ours copies each signal. So ours needs a request.
 bool is_named() {
   for (const char* const variable : {"NCCL_RMA_PLUGIN", "NCCL_GIN_PLUGIN"}) {
     const char* const named = std::getenv(variable);
@@ -180,8 +177,7 @@ NcclResult create_gin_context(void* collective, nccl::GinConfigV13* config, void
 
 // --- operations ---
 
-// The communicator of an operation: GIN 11 and 12 pass it, later versions a context and a number.
-// nullptr: no such context.
+// An operation's communicator: GIN 11 and 12 pass it, later ones context and number. nullptr: none.
 void* communicator_of(void* collective) { return collective; }
 void* communicator_of(void* context, int number) {
   const auto* const put_context = static_cast<PutContext*>(context);

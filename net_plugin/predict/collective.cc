@@ -28,9 +28,8 @@ double bus_factor(Operation operation, uint32_t ranks) {
 
 LibraryCosts nccl_costs() {
   LibraryCosts costs;
-  // Simple has buffers of 4 MiB in 8 slots and forwards half a slot at a time; its steps wait for a
-  // fence and the proxy. LL and LL128 have buffers of 256 KiB and about 4.7 MiB, and flags in the
-  // data instead of fences.
+  // Simple: buffers of 4 MiB in 8 slots, forwarded by half slots; steps wait for a fence and the
+  // proxy. LL and LL128: 256 KiB and about 4.7 MiB, with flags in the data instead of fences.
   costs.protocols[static_cast<size_t>(Protocol::kSimple)] = {.launch_s = 6e-6,
                                                              .step_s = 4e-6,
                                                              .local_step_s = 1.5e-6,

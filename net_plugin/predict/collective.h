@@ -54,8 +54,7 @@ struct Collective {
   // that a rank sends, its own part included.
   Bytes bytes = 0;
   uint32_t channels = 0;  // rings or trees at the same time; 0: one for each NIC of a host
-  // The hosts that take part with all their GPUs, in the order of their ranks. Empty: all hosts of
-  // the cluster.
+  // The hosts that take part with all their GPUs, in the order of their ranks. Empty: all hosts.
   std::vector<uint32_t> hosts;
   uint32_t group = 0;     // ranks in a group of kHierarchical; 0: the ranks of a host
   uint32_t pieces = 0;    // of the buffer in a tree or a chain; 0: as the library's chunks give
@@ -65,8 +64,7 @@ struct Collective {
 // Whether NCCL, or a library like it, has this algorithm for this operation.
 bool supported(Operation operation, Algorithm algorithm);
 
-// A tree or a chain: the buffer goes in pieces.
-bool goes_in_pieces(const Collective& collective);
+bool goes_in_pieces(const Collective& collective);  // A tree or a chain: the buffer goes in pieces.
 
 // Bus bandwidth over algorithm bandwidth, as nccl-tests define them.
 double bus_factor(Operation operation, uint32_t ranks);
@@ -92,8 +90,7 @@ struct LibraryCosts {
   }
 };
 
-// Assumed for NCCL 2.2x: chunks by its default buffer sizes, times of the order of its own tuning
-// table (src/graph/tuning.cc).
+// Assumed for NCCL 2.2x: chunks by default buffers, times about as in its src/graph/tuning.cc.
 LibraryCosts nccl_costs();
 
 // Messages alone, as bench/workload sends them: whole shares, one at a time; sums take no time.

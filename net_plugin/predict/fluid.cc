@@ -13,8 +13,7 @@ namespace {
 // In the core of a network no receiver divides the links: each sender learns by itself how much
 // they carry. So shares are uneven, and a queue persists.
 
-// Half of the range of shares, relative to their mean, of flows that last many round trips: as
-// seen in the simulator.
+// Half of the range of long flows' shares, relative to their mean, as seen in the simulator.
 constexpr double kSpread = 0.3;
 // The mean delay over the tolerated delay: the queue swings between 0 and the tolerated delay.
 constexpr double kMean = 0.5;
@@ -58,9 +57,8 @@ class CoreQueues {
     }
   }
 
-  // The sum over the links of a route. A full link has the queue that its flows tolerate. At other
-  // links packets wait for packets that happen to arrive at the same time: at a load of r, for
-  // r / 2 (1 - r) packets (M/D/1).
+  // Sum over a route's links. A full link has the queue that its flows tolerate. At other links
+  // packets wait for others that arrive together: at load r, for r / 2 (1 - r) packets (M/D/1).
   double delay_s(const Route& route) const {
     double delay = 0;
     for (const Route::Use& use : route.all()) {

@@ -1,8 +1,6 @@
 // When flows arrive that wait for one another and share links by max-min. Time advances from event
 // to event; between two events rates are constant. Units: seconds, bytes per second. Pure.
-//
 //   ready --delay--> sends --bytes at its rate--> drained --there--> received --back--> sent
-//
 // `sent` is when the sender has the last acknowledgement.
 #pragma once
 
@@ -17,8 +15,7 @@ namespace pacecar::predict {
 
 inline constexpr uint32_t kNoLink = ~0U;
 
-// The links of a flow. It takes its rate times `load` of each, so that one flow can represent many
-// equal ones.
+// A flow's links. It takes its rate times `load` of each: one flow can represent many equal ones.
 struct Route {
   struct Use {
     uint32_t link = kNoLink;
@@ -121,7 +118,6 @@ struct FlowTimes {
   static constexpr uint32_t kNoEvent = ~0U;
 };
 
-// The times by flow.
 std::vector<FlowTimes> run_fluid(const FlowSet& set, std::span<const Link> links);
 
 // What the time until `flow` was received was spent on, along the chain of flows that waited for

@@ -38,9 +38,8 @@ class Network {
   // Between GPUs of a host over NVLink; between hosts over NIC `nic` of both. `payload` in bytes.
   Flow flow(Rank from, Rank to, uint32_t nic, double payload, const ProtocolCosts& costs,
             const Loads& loads = {}) const;
-  // Between hosts, without its links.
   Flow remote(const NicKind& from, const NicKind& to, bool same_leaf, double payload,
-              const ProtocolCosts& costs) const;
+              const ProtocolCosts& costs) const;  // Between hosts, without its links.
 
   uint32_t leaf_of(uint32_t host, uint32_t nic) const;
   uint32_t nic_out(uint32_t host, uint32_t nic) const { return base(host) + 2 * nic; }

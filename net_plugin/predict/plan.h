@@ -79,10 +79,8 @@ struct Channels {
   Loads loads;
 };
 Channels channels_of(const PlanInput& input);
-// Two trees, of which each carries half of the buffer.
-bool has_two_trees(const PlanInput& input);
-// The rounds of a ring, or the pieces.
-double rounds_of(const PlanInput& input);
+bool has_two_trees(const PlanInput& input);  // Two trees, of which each carries half of the buffer.
+double rounds_of(const PlanInput& input);    // The rounds of a ring, or the pieces.
 // The collective has `steps` equal steps of `flows` flows. The set has the first `planned` steps,
 // from flow `first` on. The second half of the planned steps is the period.
 void repeat(Plan& plan, uint32_t first, uint32_t flows, uint32_t planned, double steps);

@@ -1,5 +1,4 @@
-// All ranks send to all others: planned as classes of equal flows, or, for few messages at a time,
-// one by one.
+// All ranks send to all others: planned as classes of equal flows, or few messages one by one.
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -1,5 +1,4 @@
-// The recorder's content at the process's state socket: the page /profile, as JSON (see README.md),
-// and lines for /metrics.
+// The recorder's content at the state socket: /profile as JSON (README.md), and lines for /metrics.
 #pragma once
 
 #include <string>

@@ -1,6 +1,5 @@
-// What NCCL reports to its profiler: events in the form that all versions of the table share, and
-// the record of one communicator. Units: nanoseconds of the host's monotonic clock, bytes,
-// elements.
+// What NCCL reports to its profiler: events in the form common to all table versions, and the
+// record of one communicator. Units: ns of the host's monotonic clock, bytes, elements.
 #pragma once
 
 #include <array>
@@ -68,10 +67,9 @@ struct Event {
   // When the host was done with the collective, or when the data of the step left for the network
   // or came from the network. 0: not yet.
   uint64_t moment_ns = 0;
-  // The time from the start of a proxy operation to its first message.
-  uint64_t first_ns = 0;
-  uint64_t bytes = 0;  // that its parts have moved
-  WaitTimes waits{};   // of its parts
+  uint64_t first_ns = 0;  // The time from the start of a proxy operation to its first message.
+  uint64_t bytes = 0;     // that its parts have moved
+  WaitTimes waits{};      // of its parts
 };
 
 // Sums of a communicator since it began: of events, bytes and nanoseconds.
@@ -98,16 +96,12 @@ struct Identity {
 };
 
 // The record of one communicator: its newest events, in rings of fixed size, and sums of all.
-//
 // NCCL's threads write it while others read it, under one lock: a writer waits for a few
 // instructions of another writer, or for the copy of a reader, some 0.1 ms. Nothing is allocated.
 // An event stays in its ring until enough newer ones have begun; later updates of it are dropped.
-//
 // The cost is bounded: of operations beyond kMessageRate messages a second only start and end are
-// recorded.
-//
-// Time is an argument. The many steps have a ring of their own, so that they do not overwrite
-// collectives and proxy operations.
+// recorded. Time is an argument. The many steps have a ring of their own, so that they do not
+// overwrite collectives and proxy operations.
 class Record {
  public:
   static constexpr size_t kOperations = 2048;

@@ -1,10 +1,7 @@
-// The records of all communicators of this process, and NCCL's contexts and event handles.
-//
-// Both are numbers in place of pointers. NCCL's proxy thread may pass numbers of another process (a
-// rank that sends for its neighbours), of a finalized communicator, or garbage: a number is looked
-// up, never dereferenced, and an unknown one is ignored. A communicator's number is not reused.
-//
-// Thread rule: any thread.
+// The records of all communicators of this process, and NCCL's contexts and event handles. Both are
+// numbers in place of pointers. NCCL's proxy thread may pass numbers of another process (a rank
+// that sends for its neighbours), of a finalized communicator, or garbage: a number is looked up,
+// never dereferenced, and an unknown one is ignored. Numbers are not reused. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +23,7 @@ class Recorder {
 
   explicit Recorder(Clock clock) : clock_(clock) {}
 
-  // A context; nullptr: too many communicators.
-  void* open(const Identity& identity);
+  void* open(const Identity& identity);  // A context; nullptr: too many communicators.
   void close(const void* context);
 
   // A handle; nullptr: unknown context. An unknown parent counts as none.

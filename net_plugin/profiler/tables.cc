@@ -1,6 +1,5 @@
-// The tables of functions by which NCCL calls the profiler, one per version, over one Recorder. The
-// functions never throw, wait for no more than a short lock, and return success: a profiler must
-// not disturb a job.
+// NCCL's tables of profiler functions, one per version, over one Recorder. The functions never
+// throw, wait for no more than a short lock, and return success: a profiler must not disturb a job.
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,8 +53,7 @@ uint8_t index_of(const std::array<std::string_view, kCount>& names, const char* 
   return found == names.end() ? kUnknownName : static_cast<uint8_t>(found - names.begin());
 }
 
-// kNone: not recorded, such as an operation that another process has requested: its handles are
-// unknown here.
+// kNone: not recorded, e.g. another process's operation, whose handles are unknown here.
 template <typename Event>
 Description description_of(const Event& event) {
   const auto& whole = event.collective;

@@ -42,8 +42,7 @@ bool is_judged(Operation operation, Algorithm algorithm) {
          std::find(kAlgorithms.begin(), kAlgorithms.end(), algorithm) != kAlgorithms.end();
 }
 
-// Far more pieces than NCCL has slots, because a tree slows down as its slots fill; and enough
-// hosts for two leaves.
+// More pieces than NCCL's slots, as a tree slows down when they fill; enough hosts for two leaves.
 constexpr predict::Limits kLimits{.ranks = 16, .hosts = 8, .pieces = 24, .flows = 500};
 
 bool is_known(const Call& call, const CostView& costs) {

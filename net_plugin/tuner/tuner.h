@@ -25,8 +25,7 @@
 
 namespace pacecar::tuner {
 
-// A NIC of ours. `rate`: bytes per second; 0: not known. `packet_bytes`: payload of a full packet;
-// 0: not known.
+// Our NIC. `rate`: bytes per second; `packet_bytes`: payload of a full packet; either 0: not known.
 predict::NicKind nic_kind(std::string name, double rate, double packet_bytes);
 
 struct Facts {
@@ -75,8 +74,7 @@ struct Pick {
   bool operator==(const Pick&) const = default;
 };
 
-// The entry that NCCL takes: the smallest that is not ruled out, the first of equals. nullopt: all
-// are ruled out.
+// The entry that NCCL takes: the smallest not ruled out, first of equals. nullopt: none is left.
 std::optional<Pick> fastest(const CostView& costs);
 // As NCCL writes them.
 inline constexpr std::array<std::string_view, nccl::kTunedAlgorithms> kAlgorithmNames{
@@ -120,9 +118,8 @@ struct Tuning {
   std::array<std::atomic<uint64_t>, nccl::kTunedFunctions> logged{};
 };
 
-// The tuners of this process's communicators by number, which NCCL holds as contexts. A number is
-// looked up, never dereferenced, and never used again: a call after finalize, or with garbage,
-// finds nothing.
+// The communicators' tuners by number, which NCCL holds as contexts. A number is looked up, never
+// dereferenced, and never used again: a call after finalize, or with garbage, finds nothing.
 class Tuners {
  public:
   void* open(std::shared_ptr<Tuning> tuning) {

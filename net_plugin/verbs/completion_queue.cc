@@ -40,8 +40,7 @@ void CompletionQueue::on_due(Instant /*now*/) {
 
 namespace {
 
-// After this many empty polls a thread yields, as there may be more polling threads than
-// processors.
+// After this many empty polls a thread yields: there may be more pollers than processors.
 constexpr uint32_t kEmptyPolls = 64;
 
 int poll_queue(ibv_cq* cq, int most, ibv_wc* wc) {
@@ -102,8 +101,7 @@ void end_poll(ibv_cq_ex* cq) {
   queue_of(cq).nic().note_call();
 }
 
-// If there is a completion, holds `polling` until end_poll, but not the NIC's lock: the program may
-// post between the calls.
+// With a completion, holds `polling` until end_poll, not the NIC's lock: the program may then post.
 int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
   if (attr->comp_mask != 0) return EINVAL;
   if (inherited(cq)) return error_in_child("ibv_start_poll");

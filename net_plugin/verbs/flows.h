@@ -1,10 +1,7 @@
 // The flows of this process, one for each peer's address, under one congestion control. Queue pairs
 // join the flow of their peer; the NIC applies its limits, and reports signals.
-//
 // No peer grants rates, as programs of verbs exchange only queue pair numbers: each flow follows
-// its sender's signals and link.
-//
-// Thread rule: one thread at a time. Time is an argument.
+// its sender's signals and link. Thread rule: one thread at a time. Time is an argument.
 #pragma once
 
 #include <array>
@@ -30,8 +27,7 @@ class Flows {
   Result<FlowId> join(const std::array<uint8_t, 16>& peer, Instant now);
   void leave(FlowId id, Instant now);
   void on_posted(FlowId id, Bytes bytes);
-  // Takes the NIC's signals, and applies new limits.
-  void poll(Instant now);
+  void poll(Instant now);  // Takes the NIC's signals, and applies new limits.
   Instant next_deadline() const { return controllers_->next_deadline(); }
 
  private:

@@ -34,8 +34,7 @@ inline constexpr unsigned kChangesMemory = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_
 // A listed device: a network interface, with a software NIC in each process that opens it.
 class Device : public ibv_device {
  public:
-  // Errors: of the NIC.
-  Result<std::shared_ptr<ProcessNic>> open();
+  Result<std::shared_ptr<ProcessNic>> open();  // Errors: of the NIC.
   // As of the last listing of devices, which any thread may start at any time.
   InterfaceInfo interface() const {
     const std::lock_guard lock(mutex_);
@@ -53,11 +52,9 @@ class Device : public ibv_device {
   std::weak_ptr<ProcessNic> nic_;  // while a context is open
 };
 
-// The devices that PACECAR_NICS selects.
-std::vector<ibv_device*> own_devices();
+std::vector<ibv_device*> own_devices();  // The devices that PACECAR_NICS selects.
 
-// Whether a device, or an object of a device, is one of ours.
-bool ours(const ibv_device* device);
+bool ours(const ibv_device* device);  // Whether a device, or an object of a device, is one of ours.
 inline bool ours(const ibv_context* context) { return ours(context->device); }
 template <typename Object>
 bool ours(const Object* object) {
@@ -174,11 +171,9 @@ inline CompletionQueue& queue_of(ibv_cq_ex* cq) { return *static_cast<Completion
 // The sender's address, from the 40 bytes of GRH before a datagram.
 std::array<uint8_t, 16> sender_of(const ibv_grh& grh);
 
-// Rights by ibv_access_flags.
-Access access_of(unsigned flags);
+Access access_of(unsigned flags);  // Rights by ibv_access_flags.
 
-// errno values, as verbs functions return them.
-int error_number(const Error& error);
+int error_number(const Error& error);  // errno values, as verbs functions return them.
 
 // For the log: why a call fails whose caller learns no more than an errno. Returns EINVAL.
 int refused(std::string_view why);
@@ -201,8 +196,7 @@ template <typename Object>
 bool inherited(const Object* object) {
   return inherited(object->context);
 }
-// The errno of such a call; 0: it releases.
-int error_in_child(std::string_view call);
+int error_in_child(std::string_view call);  // The errno of such a call; 0: it releases.
 template <typename Value>
 Value result_in_child(std::string_view call) {
   errno = error_in_child(call);

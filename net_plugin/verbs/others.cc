@@ -1,6 +1,5 @@
-// Functions of libibverbs that concern no device, objects that are never ours, or what our devices
-// do not support. The real library executes them if there is one. They are here so that this
-// library can replace libibverbs.
+// Functions of libibverbs that concern no device, objects never ours, or what our devices lack. The
+// real library, if any, executes them; they are here so that this one can replace it.
 #include <infiniband/verbs.h>
 
 #include <cerrno>

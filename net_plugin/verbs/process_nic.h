@@ -1,10 +1,7 @@
 // The NIC of a device in this process, and who drives it: the threads that poll completion queues,
 // or a keeper thread (transport/engine/progress_driver.h). All contexts of the process that open
-// the device share it.
-//
-// A program that polls memory for a peer's writes, or sleeps, makes no calls: then the keeper finds
-// waiting packets after a nap, and leads.
-//
+// the device share it. A program that polls memory for a peer's writes, or sleeps, makes no calls:
+// then the keeper finds waiting packets after a nap, and leads.
 // Thread rule: call with mutex() held, except open() and the calls that say otherwise. The mutex
 // also guards the completion queues and the queue pairs.
 #pragma once
@@ -31,8 +28,7 @@ namespace pacecar::ibverbs {
 struct Region;
 struct Window;
 
-// The log of the device: the error stream, filtered by PACECAR_LOG, which is read at the first
-// call. Any thread.
+// The device's log: the error stream, filtered by PACECAR_LOG as of the first call. Any thread.
 LogSink log_sink();
 
 // Receives the events of a queue pair.
@@ -44,7 +40,6 @@ class CompletionSink {
   ~CompletionSink() = default;
 };
 
-// An object with a timer.
 class Timed {
  public:
   virtual Instant due() const = 0;
@@ -67,7 +62,6 @@ class ProcessNic final : private Driven {
   // This process is a forked child of the one that opened it.
   bool inherited() const { return process_.forked(); }
   const Address& address() const { return opened_.port->address(); }
-  // The time limit of making a connection.
   Duration connect_limit() const { return params_.connect_timeout; }
   Flows& flows() { return *flows_; }
   StagingPool& staging() { return staging_; }
@@ -83,30 +77,25 @@ class ProcessNic final : private Driven {
   // Receives, and delivers completions. If there were any, transmission waits for the next turn, so
   // that the caller gets them at once.
   void receive();
-  // Does a whole turn. False: there was nothing to do.
-  bool turn();
-  // Sends the posted work requests.
+  bool turn();  // Does a whole turn. False: there was nothing to do.
   void send_posted();
   // At the end of a call, without the lock: lets the keeper nap, or wakes it if it must act.
   void note_call();
   // Without the lock: drives the NIC until `fd` can be read. False: a signal has come.
   bool turn_until_readable(int fd);
-  // Lets the keeper take over at once, as the caller will sleep elsewhere.
-  void hand_over();
+  void hand_over();  // Lets the keeper take over at once, as the caller will sleep elsewhere.
 
  private:
   ProcessNic(OpenedNic opened, const Params& params);
   bool deliver();
   Instant next_deadline() const;
   void note_due(Instant due, Instant now);
-  // With the lock: when a sleep must end.
-  Instant sleep_deadline();
+  Instant sleep_deadline();  // With the lock: when a sleep must end.
   Turn take_turn() override;
   bool callers_left_work() override;
   void prepare_to_sleep() override;
   void sleep(Instant until, int other_fd) override;
-  // False: a signal has come.
-  bool sleep_interruptibly(Instant until, int other_fd);
+  bool sleep_interruptibly(Instant until, int other_fd);  // False: a signal has come.
 
   const OwnProcess process_;
   const Params params_;

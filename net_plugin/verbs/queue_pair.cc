@@ -17,8 +17,7 @@
 namespace pacecar::ibverbs {
 namespace {
 
-// For a RoCE v2 datagram, adapters report in place of a service level that it has a UDP header, and
-// the IP version. UCX needs both.
+// In place of a service level RoCE v2 adapters report UDP header and IP version, which UCX needs.
 constexpr uint8_t kOverIpv4 = 0x8 | 0x2;
 constexpr uint8_t kOverIpv6 = 0x8 | 0x1;
 constexpr uint32_t kPsnBits24 = 0xFF'FFFF;

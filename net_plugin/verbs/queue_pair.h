@@ -58,8 +58,7 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   int check_send(const ibv_send_wr& wr);
   int post_receive(const ibv_recv_wr& wr);
   void on_completion(const Completion& completion) override;
-  // Drops its work requests and completions.
-  void reset();
+  void reset();  // Drops its work requests and completions.
 
   QueuePairId id = 0;
   ibv_qp_init_attr init{};
@@ -76,8 +75,7 @@ struct QueuePair final : ibv_qp_ex, CompletionSink {
   int connect();
   void start_sending();
   StandardRights rights() const;
-  // The work requests before `end` are done.
-  void finish(uint64_t end);
+  void finish(uint64_t end);  // The work requests before `end` are done.
   // The oldest one that is not done completes with `first`, and the receive request of an
   // unfinished message with `received`; all others are flushed.
   void fail(ibv_wc_status first, ibv_wc_status received = IBV_WC_WR_FLUSH_ERR);
@@ -107,7 +105,6 @@ inline QueuePair& queue_pair_of(ibv_qp* qp) {
 }
 inline QueuePair& queue_pair_of(ibv_qp_ex* qp) { return *static_cast<QueuePair*>(qp); }
 
-// Sets the functions behind ibv_wr_*.
-void set_build_calls(QueuePair& qp);
+void set_build_calls(QueuePair& qp);  // Sets the functions behind ibv_wr_*.
 
 }  // namespace pacecar::ibverbs

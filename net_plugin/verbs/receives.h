@@ -18,8 +18,7 @@ class ProcessNic;
 
 Bytes total_of(const ibv_sge* pieces, int count);
 
-// The memory of a work request or receive request. A single piece stays in place; several, and
-// inline data, use staging.
+// Memory of a work or receive request. One piece stays; several, and inline data, use staging.
 struct ScatterList {
   // Sets the NIC's place of the data. `filled`: the NIC writes there; otherwise the data is copied
   // to the staging now. 0, or an errno.

@@ -44,8 +44,7 @@ class StagingPool {
 
  private:
   static constexpr Bytes kLeast = 256;
-  // Small ones are allocated this many bytes at a time.
-  static constexpr Bytes kSlab = 1 << 16;
+  static constexpr Bytes kSlab = 1 << 16;  // Small ones are allocated this many bytes at a time.
 
   bool grow(unsigned size_class) {
     const Bytes each = Bytes{1} << size_class;

@@ -1,6 +1,5 @@
-// The lock of a NIC. Threads that call verbs have priority over the keeper, which polls and holds
-// the lock nearly always: it would take a plain mutex again before a waiting caller has woken up.
-// Thread rule: any thread.
+// A NIC's lock. Threads that call verbs have priority over the keeper, which polls and mostly holds
+// the lock: it would take a plain mutex again before a waiting caller has woken up. Any thread.
 #pragma once
 
 #include <atomic>

@@ -21,6 +21,9 @@ from cli_test import Cli, Server, environment, pair, run
 from limits import LIMIT_S, draws
 
 
+HETHUB = pathlib.Path(__file__).resolve().parents[2] / "bench/plan/examples/hethub.toml"
+
+
 class LimitedBy(Cli):
     """bw and doctor name the same limit."""
 
@@ -348,7 +351,7 @@ class Sentences(Cli):
 
     def test_long_work_draws_its_progress(self):
         for arguments, unit in ((("predict", "--hosts", "1000", "--op", "all"), "predictions"),
-                                (("plan", "bench/plan/examples/hethub.toml", "--nodes", "300"),
+                                (("plan", HETHUB, "--nodes", "300"),
                                  "shapes")):
             self.assertRegex(self.drawn_by(*arguments), rf"\[#*\.+\] +\d+% +\d+ of .* {unit}")
 

@@ -170,7 +170,7 @@ class Usage(unittest.TestCase):
                               timeout=LIMIT_S, check=False)
 
     def test_help_names_every_flag(self):
-        done = self.run_switch("--help")
+        done = self.run_switch("--help-all")
         self.assertEqual(done.returncode, 0)
         for flag in ("--port", "--rate", "--buffer", "--ecn", "--pfc", "--trim", "--delay",
                      "--loss", "--spin", "--json", "--queue-log"):

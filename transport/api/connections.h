@@ -46,7 +46,6 @@ class RequestPool {
     request->set(MessageRequest::State::kFree);
     free_.push_back(request);
   }
-  // Requests that have not been given back.
   size_t taken() const { return requests_.size() - free_.size(); }
 
  private:

@@ -13,8 +13,7 @@
 namespace pacecar {
 namespace {
 
-// The largest number of bonds of a process. Memory is reserved for them, as the spans that nics()
-// has returned must stay valid.
+// The most bonds of a process. Memory is reserved for them: spans that nics() returned stay valid.
 constexpr size_t kMaxBonds = 64;
 
 // Whether `other` takes GPU memory in every way in which `requested` does. Applications rely on it.

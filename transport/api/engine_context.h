@@ -1,5 +1,4 @@
-// The Context of a process: its NICs, each with an engine, and bonds of several NICs. Thread rule:
-// any thread.
+// The Context of a process: its NICs, each with an engine, and bonds of several NICs. Any thread.
 #pragma once
 
 #include <atomic>
@@ -24,8 +23,7 @@ namespace pacecar {
 
 class EngineContext final : public Context {
  public:
-  // The NICs of one device.
-  using Group = std::vector<RunningNic>;
+  using Group = std::vector<RunningNic>;  // The NICs of one device.
 
   // A group has at most kMaxLanes NICs, whose identities have consecutive last bytes.
   EngineContext(Params params, std::vector<Group> groups, LogSink log, bootstrap::ClusterKey key,

@@ -65,7 +65,6 @@ Result<bool> Flushes::done(FlushId id) {
   return through;
 }
 
-// Whether a finished flush covers all these bytes.
 bool Flushes::covered(const Writer& writer, uint64_t received) const {
   const auto found = covered_.find(writer);
   return received == 0 || (found != covered_.end() && found->second >= received);

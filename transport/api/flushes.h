@@ -28,9 +28,8 @@ struct RunningNic {
 
 class Flushes {
  public:
-  // `nics` belong to one device, and outlive the flush. nullopt: no flush is needed, as it is host
-  // memory, or the NICs never read. Errors: as Nic::start_flush; kUnavailable if only some of the
-  // NICs read.
+  // `nics` belong to one device, and outlive the flush. nullopt: not needed (host memory, or NICs
+  // that never read). Errors: as Nic::start_flush; kUnavailable if only some of the NICs read.
   Result<std::optional<FlushId>> start(std::span<const RunningNic> nics, const Memory& memory,
                                        const uint8_t* data);
   // `flush`: of start(). After true or an error the flush has ended. Errors: as Nic::flushed.

@@ -18,8 +18,7 @@
 namespace pacecar {
 namespace {
 
-// One connection of each lane's messenger.
-using Connections = std::vector<ConnectionId>;
+using Connections = std::vector<ConnectionId>;  // One connection of each lane's messenger.
 Engine& engine_of_lane(const OwnDevice& device, size_t lane) {
   return *nic_of_lane(device, lane).engine;
 }

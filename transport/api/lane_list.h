@@ -61,8 +61,7 @@ Result<NamedProcess> named_process(const bootstrap::Identity& name);
 using Blob = std::vector<uint8_t>;
 // 1 to kMaxLanes offers, or answers, which fit into the bootstrap's payload.
 Blob pack_lanes(std::span<const Blob> lanes);
-// Errors: kPeer.
-Result<std::vector<Blob>> unpack_lanes(std::span<const uint8_t> bytes);
+Result<std::vector<Blob>> unpack_lanes(std::span<const uint8_t> bytes);  // Errors: kPeer.
 
 // An offer for the listener's NIC of that number.
 struct AddressedOffer {

@@ -28,7 +28,6 @@ class Memory {
   bool host() const { return !gpu_ && staged_ == nullptr; }
   // The ordinal of its GPU, or kUnknownGpu.
   int gpu() const { return gpu_.value_or(kUnknownGpu); }
-  // Whether [data, data + size) lies inside.
   bool covers(const void* data, size_t size) const {
     const auto start = reinterpret_cast<uintptr_t>(data);
     const auto base = reinterpret_cast<uintptr_t>(region().address);

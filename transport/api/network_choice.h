@@ -1,6 +1,5 @@
 // Chooses the NICs of two processes that are joined. Each NIC is on one or several networks
-// (NicCaps::networks); two NICs can be joined if and only if they have one in common. Pure. Thread
-// rule: any.
+// (NicCaps::networks); two can be joined if and only if they have one in common. Pure; any thread.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +11,7 @@
 
 namespace pacecar {
 
-// A network's name, short enough for a handle.
-using NetworkId = uint32_t;
+using NetworkId = uint32_t;  // A network's name, short enough for a handle.
 NetworkId network_id(std::string_view name);
 
 using NicNetworks = std::vector<NetworkId>;

@@ -35,9 +35,8 @@ class Notices {
   void log_use(const OwnDevice& requested, const OwnDevice& used, const std::string& peer);
   // That nobody calls a listener (BootstrapListener::lonely).
   void log_lonely(const OwnDevice& device, const std::string& address, Instant now);
-  // That a peer, "host:port", cannot be reached so far.
   void log_unreached(const OwnDevice& device, const std::string& peer, const std::string& line,
-                     Instant now);
+                     Instant now);  // That a peer, "host:port", cannot be reached so far.
   // That packets of a NIC to `peer` do not leave by its interface: Linux routes by destination, so
   // of several NICs in one subnet only one sends. `peer` is "address:port"; empty: unknown.
   void log_route(const OwnNic& nic, const std::string& peer, Instant now);

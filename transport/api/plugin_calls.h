@@ -21,8 +21,7 @@ class CopyingContext {
 // A SendConnection that copies messages first.
 class CopyingConnection {
  public:
-  // Posts messages that have been copied, as test() does.
-  virtual void advance() = 0;
+  virtual void advance() = 0;  // Posts messages that have been copied, as test() does.
 
  protected:
   ~CopyingConnection() = default;

@@ -11,9 +11,8 @@
 
 namespace pacecar {
 
-// The error of a failed request. `peer` names the other side for people: "192.0.2.1:4791
-// (soft:udp:eth0)". `fault` is the NIC's description of the failure, and may be empty. `own`: as of
-// Attachment::own_trouble().
+// The error of a failed request. `peer`: for people, "192.0.2.1:4791 (soft:udp:eth0)". `fault`: the
+// NIC's description of the failure, or empty. `own`: as of Attachment::own_trouble().
 Error describe(MessageFailure failure, const std::string& peer, Duration timeout,
                const std::string& fault, const std::string& own = {});
 

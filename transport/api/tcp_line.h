@@ -1,5 +1,4 @@
-// The line to a peer's process over the bootstrap's TCP connection. Thread rule: as PeerLine
-// (peer_watch.h).
+// The line to a peer's process over the bootstrap's TCP. Thread rule: as PeerLine (peer_watch.h).
 #pragma once
 
 #include <sys/resource.h>

@@ -10,7 +10,6 @@
 
 namespace pacecar {
 
-// What limits the rate.
 enum class LimitedBy : uint8_t {
   kLine,         // the sender's link, or this flow's share of the link
   kGrant,        // the receiver
@@ -42,8 +41,7 @@ struct FlowLimits {
   // begins within the credit is sent whole. kNoCredit: no such limit.
   Bytes credit = kNoCredit;
   LimitedBy limited_by = LimitedBy::kLine;  // for reports
-  // A new rate applies from the next packet on: the departure of the packet that is waiting does
-  // not change.
+  // A new rate applies from the next packet on: the waiting packet's departure does not change.
   bool from_next_packet = false;
 };
 

@@ -30,8 +30,7 @@ struct FlowSignal {
   uint32_t sharing = 0;  // see above; 0: not sent since the last signal
   Bytes in_flight = 0;   // after this signal
   Bytes sent = 0;        // by the flow since it began, retransmissions included
-  // Where not all packets pass: the largest that do, in bytes with the IP header. Stays until it
-  // changes.
+  // If not all packets pass: the largest that do, in bytes with the IP header. Stays until changed.
   uint32_t path_mtu = 0;
   bool rerouting = false;    // in search of a better path: later packets may take another
   bool timed_out = false;    // no acknowledgement for a whole timeout

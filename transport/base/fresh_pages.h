@@ -17,8 +17,7 @@ struct UnmapPages {
 };
 using FreshPages = std::unique_ptr<uint8_t[], UnmapPages>;
 
-// At least one page.
-FreshPages make_fresh_pages(size_t bytes);
+FreshPages make_fresh_pages(size_t bytes);  // At least one page.
 
 // Values in pages of their own; zero at first.
 template <typename T>

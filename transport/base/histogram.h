@@ -59,8 +59,7 @@ class Histogram {
   uint64_t count_ = 0;
   uint64_t min_ = std::numeric_limits<uint64_t>::max();
   uint64_t max_ = 0;
-  // Sums are kept relative to the first value. Squares of large raw values would lose a small
-  // variance to rounding.
+  // Sums are relative to the first value: squares of large ones would drown a small variance.
   uint64_t pivot_ = 0;
   double offset_sum_ = 0;
   double offset_square_sum_ = 0;

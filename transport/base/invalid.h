@@ -15,7 +15,6 @@ tl::unexpected<Error> fail(ErrorCode code, fmt::format_string<First, More...> se
   return fail(code, fmt::format(sentence, std::forward<First>(first), std::forward<More>(more)...));
 }
 
-// An error in the caller's input.
 template <typename... Args>
 tl::unexpected<Error> invalid(fmt::format_string<Args...> sentence, Args&&... args) {
   return fail(ErrorCode::kInvalidArgument, fmt::format(sentence, std::forward<Args>(args)...));

@@ -6,8 +6,7 @@
 namespace pacecar {
 
 // The path of a module: in the folder `pacecar` next to the program or library with this code, else
-// in the installed libraries' folder; where it is in neither, `file`, which dlopen() then searches.
-// Thread rule: any thread.
+// in the installed libraries' folder; else `file`, which dlopen() then searches. Any thread.
 std::string module_path(const std::string& file);
 
 }  // namespace pacecar

@@ -1,7 +1,6 @@
 // Exact pacing of one flow. The pacer keeps the instant at which the next byte may leave, in
 // nanoseconds with a 64-bit fraction (64 bytes at 400 Gb/s take 1.28 ns), so that rounding never
 // adds up: the long-run rate is exact although polls come late and at whole nanoseconds.
-//
 // Invariant: over any interval of length t at rate r, a caller that sends only when
 // next_send() <= now sends at most r * t + catch_up_bytes + one packet. After excuse() it sends
 // 9/8 of r * t until the excused lateness is caught up. move_to() adds at most what one and a half

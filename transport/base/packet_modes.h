@@ -21,8 +21,7 @@ constexpr std::string_view name_of(Security security) {
   return kNames[static_cast<size_t>(security)];
 }
 
-// The packet formats that a software NIC uses (PACECAR_WIRE). A connection is extended or standard
-// RC; with kAuto the peer decides.
+// A software NIC's packet formats (PACECAR_WIRE): extended or standard RC; kAuto: the peer decides.
 enum class WireMode : uint8_t {
   kExtended,  // our own: any order, many paths; only between software NICs
   kAuto,      // extended with peers that offer it, else standard RC

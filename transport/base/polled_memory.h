@@ -37,7 +37,6 @@ template <std::unsigned_integral Word>
 }
 
 // Copies a payload into place in ascending order, in stores of at least 8 aligned bytes.
-//
 // Why not memcpy: a reader may poll the destination while it is written (NCCL's LL and LL128
 // protocols do, from a GPU). It needs 8-byte stores that are never torn, and flags that never
 // become visible before the data before them; memcpy may write a block's end first.

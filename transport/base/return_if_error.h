@@ -7,7 +7,6 @@
 
 // Takes the value of a Result into `target`, a declaration or something to assign to. An error is
 // returned from the function around it:
-//
 //   ASSIGN_OR_RETURN(const std::string text, read_text(path));
 #define ASSIGN_OR_RETURN(target, ...) \
   PACECAR_ASSIGN_OR_RETURN(PACECAR_JOIN(result_, __COUNTER__), target, __VA_ARGS__)

@@ -9,8 +9,7 @@
 
 namespace pacecar {
 
-// Whether a connected TCP socket is its own peer. If so, its port is free for a listener as soon as
-// the socket is closed.
+// Whether a TCP socket is its own peer. Its port is free for a listener once it is closed.
 inline bool is_self_connection(int fd) {
   sockaddr_storage own{};
   sockaddr_storage peer{};

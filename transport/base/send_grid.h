@@ -5,8 +5,7 @@
 
 namespace pacecar {
 
-// The instants at which packets leave: `point`, and one every `period` before and after it. Without
-// a period: none.
+// When packets leave: at `point`, and every `period` before and after it. No period: no grid.
 struct SendGrid {
   Instant point;
   Duration period;

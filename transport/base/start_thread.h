@@ -1,5 +1,4 @@
-// Starts a thread; where the system allows no more, the exception says which one and the cure.
-// Thread rule: any thread.
+// Starts a thread; if the system allows no more, the exception names it and the cure. Any thread.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,12 +1,10 @@
-// A hierarchical timer wheel. Memory is fixed at construction; arm, cancel and expire cost O(1)
-// (a timer moves down at most once per level). Timers are never early: within a tick deadlines are
-// compared exactly.
-//
-// Levels have 64 slots each; a slot of level 0 is one tick (1,024 ns), a slot of level n + 1 spans
-// all of level n. Nine levels cover every Instant, so no overflow list is needed. A timer sits at
-// the level of the highest base-64 digit in which its tick differs from the present tick. Hence,
-// invariant: every timer of a level is due before every timer of the levels above, and the first
-// occupied slot of a level has its earliest timer. Thread rule: one owner.
+// A hierarchical timer wheel. Memory is fixed at construction; arm, cancel and expire cost O(1) (a
+// timer moves down at most once per level). Timers are never early: within a tick deadlines are
+// compared exactly. Levels have 64 slots each; a slot of level 0 is one tick (1,024 ns), a slot of
+// level n + 1 spans all of level n. Nine levels cover every Instant, so no overflow list is needed.
+// A timer sits at the level of the highest base-64 digit in which its tick differs from the present
+// tick. Hence, invariant: every timer of a level is due before every timer of the levels above, and
+// the first occupied slot of a level has its earliest timer. Thread rule: one owner.
 #pragma once
 
 #include <array>
@@ -24,8 +22,7 @@ class TimerWheel {
   // Timers are named 0 .. capacity-1 by the caller. `start` is the earliest `now` to come.
   TimerWheel(uint32_t capacity, Instant start);
 
-  // Arms timer `id`, or moves it when it is armed. A deadline of never() cancels; one in the past
-  // is due at the next expire().
+  // Arms or moves timer `id`. never() cancels; a deadline in the past is due at the next expire().
   void arm(uint32_t id, Instant deadline);
   void cancel(uint32_t id);
   bool armed(uint32_t id) const;

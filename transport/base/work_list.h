@@ -23,7 +23,6 @@ class WorkList {
     listed_[number] = 1;
     queue_.push(number);
   }
-  // The list is not empty.
   uint32_t front() const { return queue_.front(); }
   // `index` places behind the front; index < size().
   uint32_t operator[](size_t index) const { return queue_[index]; }

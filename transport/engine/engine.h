@@ -36,8 +36,7 @@ class Engine final : private Driven {
   // control), kSystem.
   static Result<std::unique_ptr<Engine>> open(const Params& params, std::unique_ptr<NicPort> port,
                                               const NicIdentity& identity, EngineLink link = {});
-  // Waits at most 300 ms for the last control words to reach the peers.
-  ~Engine();
+  ~Engine();  // Waits at most 300 ms for the last control words to reach the peers.
 
   // Runs `use(messenger)` or `use(messenger, nic, now)` while nobody polls, at set-up and end.
   template <typename Use>
@@ -53,8 +52,7 @@ class Engine final : private Driven {
     }
   }
 
-  // Runs `use(memory)`, which registers memory. This may take long, so it runs without the lock if
-  // the NIC allows that.
+  // Runs `use(memory)`, a slow registration of memory, without the lock if the NIC allows that.
   template <typename Use>
   auto registering(Use use) {
     if (caps().registers_beside) return use(nic());
@@ -63,21 +61,17 @@ class Engine final : private Driven {
 
   Submissions<MessageSend>& sends() { return sends_; }
   Submissions<MessageReceive>& receives() { return receives_; }
-  // After a submission: processes it at once if this thread drives the engine.
-  void submitted();
-  // After the submission of a send for which the peer may wait: sends it, and leaves all other work
-  // to the next poll.
+  void submitted();  // After a submission: processes it at once if this thread drives the engine.
+  // After the submission of an awaited send: sends it, and leaves all other work to the next poll.
   void send_now();
   // After a submission that may wait for the next poll.
   void wake_keeper() { driver_->wake(); }
   // The newest hint counts.
   void expect(const TrafficHint& hint) { hint_.store(hint); }
-  // While waiting for a request.
-  void progress();
+  void progress();  // While waiting for a request.
   // Messenger::report_changes, without the lock.
   uint64_t report_changes() const { return report_changes_.load(std::memory_order_relaxed); }
-  // While waiting for any request: see Context::rest.
-  void rest();
+  void rest();  // While waiting for any request: see Context::rest.
 
   // This process is a forked child of the process that made the engine.
   bool inherited() const { return process_.forked(); }
@@ -111,8 +105,7 @@ class Engine final : private Driven {
   bool poll(Instant now);
   bool poll_without_receiving(Instant now);
   void mark_unfinished();
-  // As NicPort::prepare_to_wait.
-  bool prepare_to_wait(Instant now);
+  bool prepare_to_wait(Instant now);  // As NicPort::prepare_to_wait.
   size_t drain_submissions(Instant now);
 
   bool try_lock();

@@ -14,8 +14,7 @@
 
 namespace pacecar {
 
-// The longest sleep if nothing wakes the thread: a decorator holds packets back, or the device has
-// no descriptor to wait for.
+// The longest sleep if nothing wakes it: a decorator holds packets back, or no descriptor exists.
 inline constexpr Duration kBlindSleep = Duration::from_us(100);
 
 // Returns earlier when one of the descriptors is readable. False: a signal has come.

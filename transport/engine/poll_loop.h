@@ -1,6 +1,5 @@
-// One turn of a NIC and the messenger above it: receive, timers, messages, transmit. The engine
-// calls it with the real clock, the simulator with a virtual one. Pure: time is an argument. Thread
-// rule: one thread at a time.
+// One turn of a NIC and the messenger above it: receive, timers, messages, transmit. The engine has
+// the real clock, the simulator a virtual one. Pure: time is an argument. One thread at a time.
 #pragma once
 
 #include <algorithm>

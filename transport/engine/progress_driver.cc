@@ -11,8 +11,7 @@
 namespace pacecar {
 namespace {
 
-// After this time without work a polling keeper yields, as both ends of a connection may share a
-// processor.
+// After this idle time a polling keeper yields, as both ends of a connection may share a processor.
 constexpr Duration kOwnTime = Duration::from_us(5);
 
 }  // namespace

@@ -1,12 +1,9 @@
-// ProgressDriver: the keeper, a thread that drives something while the application's threads do
-// not (progress_state.h). It is the one of an engine, of a device of the verbs library, of a
-// libfabric domain and of a group of one-sided operations.
-//
-// Sleeping. The keeper announces its sleep while it holds the lock of the driven object, then looks
-// once more whether work was submitted, and sleeps. A thread that submits without the lock stores
-// first and then calls wake(); so one of the two sees the other. A thread that changes a deadline
-// calls note_call() with it after the turn.
-//
+// ProgressDriver: the keeper, a thread that drives something while the application's threads do not
+// (progress_state.h). It is the one of an engine, of a device of the verbs library, of a libfabric
+// domain and of a group of one-sided operations. Sleeping. The keeper announces its sleep while it
+// holds the lock of the driven object, then looks once more whether work was submitted, and sleeps.
+// A thread that submits without the lock stores first and then calls wake(); so one of the two sees
+// the other. A thread that changes a deadline calls note_call() with it after the turn.
 // Thread rule: any thread, except as noted.
 #pragma once
 
@@ -24,10 +21,8 @@ namespace pacecar {
 // What a keeper drives. The keeper calls these.
 class Driven {
  public:
-  // Takes a turn, unless another thread is at it.
-  virtual Turn take_turn() = 0;
-  // While callers take turns: whether the keeper must look after them. If not, it sleeps until
-  // wake() is called.
+  virtual Turn take_turn() = 0;  // Takes a turn, unless another thread is at it.
+  // While callers take turns: whether the keeper must look after them, or else sleeps until wake().
   virtual bool needed() { return true; }
   // In a nap that has ended: callers have left work that was due.
   virtual bool callers_left_work() { return false; }
@@ -80,10 +75,8 @@ class ProgressDriver {
     bell_->ring();
   }
 
-  // By Driven::prepare_to_sleep, with the lock held.
-  void announce_sleep(Instant until);
-  // By Driven::callers_left_work.
-  void nap(Duration time);
+  void announce_sleep(Instant until);  // By Driven::prepare_to_sleep, with the lock held.
+  void nap(Duration time);             // By Driven::callers_left_work.
 
  private:
   ProgressDriver(Driven& driven, const ProgressPolicy& policy, std::unique_ptr<Doorbell> bell);

@@ -1,6 +1,5 @@
 // Who drives a NIC: the application's threads that call, or a thread of ours, the keeper, while
 // they do not. The state of one keeper, which decides from the times of calls and turns.
-//
 //                    called lately                    nothing moved for `spin`
 //         +------------------------------+        +------------------------------+
 //         v                              |        |                              v
@@ -11,7 +10,6 @@
 //      |                             |      nobody calls                           |
 //      |                             |                                             |
 //      +-- callers leave work ---> kLeading ------- nothing moved for `spin` ------+
-//
 // A keeper that its callers do not need goes from kCallers to kNobody, too.
 // Pure: time is an argument. Thread rule: the keeper's thread.
 #pragma once
@@ -52,8 +50,7 @@ class ProgressState {
  public:
   explicit ProgressState(const ProgressPolicy& policy) : policy_(policy), nap_(policy.nap) {}
 
-  // The keeper is about to act; returns its present role. `entered`: callers take turns all the
-  // time, also in a lead.
+  // The keeper's role for its next act. `entered`: callers take turns all the time, also in a lead.
   Driving decide(Instant last_call, bool entered, Instant now) {
     if (state_ == Driving::kNobody) return state_;
     if (state_ == Driving::kLeading && now < leads_until_ && !entered) return state_;
@@ -92,7 +89,6 @@ class ProgressState {
   void on_woken(Instant now) { state_ = now < leads_until_ ? Driving::kLeading : Driving::kKeeper; }
   // Callers come first, if one is at it.
   bool gives_way() const { return state_ == Driving::kKeeper && !policy_.always; }
-  // How long nothing has moved.
   Duration idle(Instant now) const { return now - last_moved_; }
 
  private:

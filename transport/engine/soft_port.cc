@@ -20,8 +20,7 @@ constexpr Bytes kMaxDefaultMtu = 8192;
 // has arrived: a line of NCCL's LL128, or a CTS slot.
 constexpr Bytes kLineBytes = 128;
 static_assert(kLineBytes % sizeof(CtsSlot) == 0);
-// Longer than a round trip of ping-pong between two processes, so that acknowledgements do not
-// delay it.
+// Longer than a ping-pong's round trip between processes, so that acknowledgements do not delay it.
 constexpr Duration kQuiet = Duration::from_us(10);
 // How long acknowledgements wait for data to the same peer, if joining them saves datagrams: about
 // as long as a small collective of eight ranks on two processors. A sender that needs an
@@ -37,8 +36,7 @@ constexpr Bytes kPacketsPerAck = 4;
 constexpr uint32_t kProcessQueuePairs = 8192;
 constexpr uint32_t kProcessReceiveQueues = 1024;
 
-// The largest payload that fits into the device's datagrams, in whole lines, so that no line is
-// split over two packets.
+// The largest payload that fits the device's datagrams, in whole lines, so that none is split.
 Bytes choose_mtu(const Params& params, const PacketIoCaps& caps) {
   const Bytes room = caps.datagram_bytes - wire::kDataHeaderBytes - trailer_bytes(params.security);
   const Bytes wanted = params.mtu != 0 ? params.mtu : kMaxDefaultMtu;

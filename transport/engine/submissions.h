@@ -1,7 +1,6 @@
-// The application's threads hand operations to the engine without a lock: they push them onto a
-// list that the engine takes as a whole. Operation has members `next` and `connection`, which
-// belong to the list until it is taken. Thread rule: any thread pushes; only the engine's current
-// driver drains.
+// The application's threads hand operations to the engine without a lock, on a list that it takes
+// as a whole. Operation has members `next` and `connection`, which belong to the list until it is
+// taken. Thread rule: any thread pushes; only the engine's current driver drains.
 #pragma once
 
 #include <atomic>

@@ -36,15 +36,13 @@ inline constexpr uint32_t kMoreFragmentsOrOffset = 0x3FFF;
 
 inline void put16(size_t value, uint8_t* to) { wire::store_be16(static_cast<uint16_t>(value), to); }
 
-// An IPv4 address of 4 bytes, without a port.
-Address ipv4_address(const uint8_t* bytes);
+Address ipv4_address(const uint8_t* bytes);  // An IPv4 address of 4 bytes, without a port.
 
 // The one's complement sum of RFC 1071 over 16-bit words; an odd last byte counts as a high one.
 uint32_t sum16(std::span<const uint8_t> bytes, uint32_t sum = 0);
 uint16_t fold(uint32_t sum);
 
-// A VLAN's number (12 bits); nullopt: untagged.
-using Vlan = std::optional<uint16_t>;
+using Vlan = std::optional<uint16_t>;  // A VLAN's number (12 bits); nullopt: untagged.
 
 // The payload of an Ethernet frame and its type; nullopt if the frame is too short. Reads tagged
 // and untagged frames: the device filters VLANs.

@@ -45,8 +45,7 @@ KernelNetwork::KernelNetwork(const std::string& interface)
     : interface_(static_cast<int>(if_nametoindex(interface.c_str()))),
       netlink_(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)) {}
 
-// The kernel's answer, with a body of the request's type; empty if it has refused. Valid until the
-// next request.
+// The kernel's answer, of the request's type; empty: refused. Valid until the next request.
 template <typename Body>
 std::span<const uint8_t> KernelNetwork::ask(uint16_t type, const Body& body,
                                             std::initializer_list<Attribute> attributes) {

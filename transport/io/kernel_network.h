@@ -21,8 +21,7 @@ class KernelNetwork {
 
   // The index of the interface by which the kernel sends from an address to another; 0: no route.
   uint32_t outgoing(const Address& from, const Address& to);
-  // The gateway of the kernel's route to the address; without one, or without a route, the address
-  // itself.
+  // The gateway of the kernel's route to the address; without gateway or route: the address itself.
   Address next_hop(const Address& address);
   // nullopt if the kernel does not know the MAC address yet; then makes the kernel ask for it.
   std::optional<MacAddress> find_mac(const Address& address);

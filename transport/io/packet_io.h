@@ -1,7 +1,6 @@
 // PacketIo: sends and receives datagrams in bursts. Back ends: udp, raw, dpdk and the simulator;
-// decorators (faults, capture) wrap any back end. A datagram that the system refuses is lost; the
-// protocol above retransmits it. Thread rule: one thread at a time, except wait_fd(), which never
-// changes.
+// decorators (faults, capture) wrap any back end. A refused datagram is lost; the protocol above
+// retransmits it. Thread rule: one thread at a time, except wait_fd(), which never changes.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +26,10 @@ struct PacketIoCaps {
   Rate line_rate;               // of the device; 0: unknown
   bool checks_payload = false;  // a lower layer's checksum already protects the payload
   bool sees_ecn = false;        // RxPacket::ecn is that of the IP header
-  // RxPacket::ipv4_fragment is that of the IP header, and packets sent over IPv4 carry
-  // kIpv4Fragment.
+  // RxPacket::ipv4_fragment is from the IP header; packets sent over IPv4 carry kIpv4Fragment.
   bool sees_ipv4_header = false;
   // Over IPv4, send() takes RoCE v2 packets with the ICRC of kIpv4Unidentified, and replaces it by
-  // the ICRC of the IP header with which they leave. Packets that arrive may have any
-  // identification.
+  // the ICRC of the IP header they leave with. Arriving packets may have any identification.
   bool identifies_datagrams = false;
   Duration jitter;  // what this kind of host adds to round trips at random
   Duration pause;   // the longest time for which a healthy host of this kind does nothing
@@ -43,14 +40,12 @@ class PacketIo {
   virtual ~PacketIo() = default;
 
   virtual const PacketIoCaps& caps() const = 0;
-  // The address to which peers send.
-  virtual const Address& local_address() const = 0;
+  virtual const Address& local_address() const = 0;  // The address to which peers send.
   // The UDP port from which packets of that path and class leave.
   virtual uint16_t source_port(uint16_t path, TrafficClass traffic_class) const = 0;
   // Takes packets in order and returns how many it took; fewer than offered: full, try again later.
   virtual size_t send(std::span<const TxPacket> packets, Instant now) = 0;
-  // Fills up to packets.size() entries and returns how many. Their memory is valid until the next
-  // receive().
+  // Returns how many of `packets` it has filled. Their memory is valid until the next receive().
   virtual size_t receive(std::span<RxPacket> packets, Instant now) = 0;
   // A file descriptor that is readable when packets wait, for an engine that sleeps; -1: none.
   virtual int wait_fd() const = 0;

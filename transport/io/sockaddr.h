@@ -18,10 +18,8 @@ union SocketAddress {
   sockaddr_in6 v6;
 };
 
-// Fills `out` and returns its length.
 socklen_t to_sockaddr(const Address& address, SocketAddress& out);
-// `in` must be AF_INET or AF_INET6.
-Address from_sockaddr(const SocketAddress& in);
+Address from_sockaddr(const SocketAddress& in);  // `in` must be AF_INET or AF_INET6.
 // nullopt: an address of another family, or null.
 std::optional<Address> from_sockaddr(const sockaddr* in);
 

@@ -1,5 +1,4 @@
-// SwitchTraces: reads what switches have done to data packets: trimming and telemetry. Thread rule:
-// one thread at a time.
+// SwitchTraces: reads what switches did to data packets: trimming, telemetry. One thread at a time.
 #pragma once
 
 #include <array>

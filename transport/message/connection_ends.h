@@ -1,6 +1,5 @@
 // ConnectionEnds: what SendSide and ReceiveSide have in common. Each end of a connection has a
 // table that the peer writes, and writes close words and notes into the peer's table.
-//
 // End is SendEnd or ReceiveEnd: a ConnectionEnd with a `queue`, the types of its own Table and of
 // PeerTable, and kSide, the number in the WorkId of its writes.
 // Pure; one thread. Memory is allocated only when a connection is made.
@@ -108,8 +107,7 @@ class ConnectionEnds : public Lanes {
   using PeerTable = typename End::PeerTable;
 
   // --- from the first call to the last ---
-  // An end with a registered table, for add() or discard(). Errors: kUnavailable when connections
-  // or memory regions are used up.
+  // An end with a table, for add() or discard(). Errors: kUnavailable (no connection or region).
   Result<std::unique_ptr<End>> make() {
     if (ends_.full()) {
       return pacecar::fail(
@@ -158,9 +156,8 @@ class ConnectionEnds : public Lanes {
       if (visit(ends_[id])) attended_.add(id);
     }
   }
-  // The part of a visit that both sides share: releases a closed end without outstanding writes,
-  // and watches the progress of the others. `closing`: the peer has closed, but not all that it
-  // sent has arrived.
+  // Both sides' part of a visit: releases a closed end without outstanding writes, and watches the
+  // others' progress. `closing`: the peer has closed, but not all that it sent has arrived.
   bool supervise(End& end, bool writes_outstanding, bool closing, Instant now) {
     const bool agreed = end.close_sent && !end.close_outstanding && end.peer_closed;
     const bool under_way = writes_outstanding || end.notes_outstanding > 0;

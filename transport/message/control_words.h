@@ -1,8 +1,7 @@
 // The memory layout of control writes: small RDMA writes into tables that the other side polls.
 // They cause no completion at the target, and the newest write wins. A table's content comes from
-// the peer and is checked before it is used. No entry crosses a cache line; an entry longer than 8
-// bytes shows by sequence numbers or a checksum that it is whole, in whatever order its bytes
-// become visible.
+// the peer and is checked before use. No entry crosses a cache line; one longer than 8 bytes shows
+// by sequence numbers or a checksum that it is whole, in whatever order its bytes appear.
 #pragma once
 
 #include <array>
@@ -81,9 +80,8 @@ struct CloseWord {
   static uint64_t count(uint64_t word) { return word & ~kClosed; }
 };
 
-// The ends of a bonded connection exchange notes over one of its lanes when a lane is lost; the
-// layer above interprets them. A note may be overwritten while it is read: it counts only if its
-// checksum is right.
+// Ends of a bonded connection exchange notes over a lane when another is lost; the layer above
+// interprets them. A note may be overwritten while read: it counts only if its checksum is right.
 struct LaneNote {
   uint64_t checksum = 0;  // of the rest: seal()
   uint32_t epoch = 0;
@@ -99,8 +97,7 @@ static_assert(sizeof(LaneNote) == 64 && std::is_trivially_copyable_v<LaneNote>);
 // A note as it lies in memory that the peer writes.
 using NoteWords = std::array<uint64_t, sizeof(LaneNote) / sizeof(uint64_t)>;
 
-// Over all words but the first (FNV-1a, with 8-byte words instead of bytes). 0 is never the
-// checksum of a note.
+// Over all words but the first: as FNV-1a, but by 8-byte words and from 0; 0 for a note of zeros.
 constexpr uint64_t note_checksum(const NoteWords& words) {
   uint64_t sum = 0;
   for (size_t i = 1; i < words.size(); ++i) sum = (sum ^ words[i]) * 0x100000001B3;

@@ -33,8 +33,7 @@ struct WorkId {
 
 class ControlWrites {
  public:
-  // `nic` outlives it.
-  explicit ControlWrites(Nic& nic);
+  explicit ControlWrites(Nic& nic);  // `nic` outlives it.
 
   // Errors: kUnavailable when the NIC's memory regions are used up.
   Result<void> register_memory();
@@ -46,8 +45,7 @@ class ControlWrites {
   // The flow ends: nothing of it is written any more.
   void forget(FlowId flow) { pending_.remove(flow); }
 
-  // Writes this word to the peer with the next post_pending(), unless it equals the last one. Only
-  // the newest word counts.
+  // Writes the newest word to the peer with the next post_pending(), unless it equals the last one.
   void queue(FlowId flow, uint64_t word);
   void post_pending(const Places<MessageFlow>& flows, Instant now);
   // Writes the newest word, also if the peer has it.
@@ -67,8 +65,7 @@ class ControlWrites {
 
  private:
   Nic& nic_;
-  // By FlowId: close together, because they are polled often.
-  OwnPages<uint64_t> words_;
+  OwnPages<uint64_t> words_;          // By FlowId: close together, because they are polled often.
   std::span<uint64_t> words_in_;      // written by the peer
   std::span<uint64_t> words_out_;     // source of our own writes
   std::vector<uint64_t> words_seen_;  // of words_in_

@@ -1,12 +1,9 @@
 // Eager messages: small ones that leave before the receiver's buffer is known.
-//
 // The sender copies such a message into a cell of its own memory, so the application's buffer is
 // free at once, and writes it, behind a header, into the receiver's cell of the same number.
 // Messages that are sent before that write leaves share it: a train. The receiver copies each
 // message into the buffer that it would have gone to anyway: the first of its tag that no earlier
-// message takes. CTS slots return the cells (CtsSlot::eager_freed).
-//
-// Pure; one thread.
+// message takes. CTS slots return the cells (CtsSlot::eager_freed). Pure; one thread.
 #pragma once
 
 #include <algorithm>
@@ -155,11 +152,9 @@ class EagerInbox {
   void enable(const EagerCells& cells, const uint8_t* memory);
 
   bool tiny(Bytes size) const { return cells_.tiny(size); }
-  // A write of `bytes` into this cell; `payload` gets the bytes of its messages. False for a
-  // protocol error.
+  // A write of `bytes` into this cell; `payload`: bytes of its messages. False: a protocol error.
   bool on_write(uint32_t cell, Bytes bytes, Bytes* payload);
-  // The `index`th message that is not yet freed. nullptr: it has not arrived, so neither it nor a
-  // later one may be taken.
+  // The `index`th message not yet freed. nullptr: not arrived, so no later one may be taken either.
   Message* at(uint32_t index);
   void free_taken();
   bool empty() const { return occupied_ == 0; }

@@ -1,5 +1,4 @@
-// The status of one flow, and the stall of one connection, for metrics, state pages and reports.
-// Pure values.
+// Status of a flow, and stall of a connection, for metrics, state pages and reports. Pure values.
 #pragma once
 
 #include <cstdint>
@@ -44,9 +43,8 @@ struct FlowStatus : FlowFacts {
   Explanation explanation;  // receiving: only `grant`, what we grant the sender
   LimitCounts limits{};     // sending: how often each limit was found since the flow began
   uint32_t requests = 0;    // pending, of all its connections
-  // How long the connection with the longest standstill has made no progress.
-  Duration still;
-  uint32_t writes = 0;       // sending: at the NIC, not acknowledged
+  Duration still;       // How long the connection with the longest standstill has made no progress.
+  uint32_t writes = 0;  // sending: at the NIC, not acknowledged
   bool awaits_peer = false;  // sending: no buffer is posted; receiving: nothing was sent
 };
 

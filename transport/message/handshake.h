@@ -66,8 +66,7 @@ struct Answer {
 
 std::vector<uint8_t> encode(const Offer& offer);
 std::vector<uint8_t> encode(const Answer& answer);
-// Errors: kPeer.
-Result<Offer> decode_offer(std::span<const uint8_t> bytes);
-Result<Answer> decode_answer(std::span<const uint8_t> bytes);
+Result<Offer> decode_offer(std::span<const uint8_t> bytes);    // Errors: kPeer.
+Result<Answer> decode_answer(std::span<const uint8_t> bytes);  // Errors: kPeer.
 
 }  // namespace pacecar

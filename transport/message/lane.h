@@ -32,8 +32,7 @@ class Lanes {
   virtual ~Lanes() = default;
   // nullopt while requests make progress, or none is pending.
   virtual std::optional<Stall> stall(ConnectionId connection) const = 0;
-  // What broke its flow, as text; empty: nothing is known beyond the failure of its requests. The
-  // connection need not be open.
+  // What broke its flow; empty: only the failure of its requests is known. It need not be open.
   virtual std::string fault(ConnectionId connection) const = 0;
   virtual std::string peer_address(ConnectionId connection) const = 0;  // of its NIC; may be empty
   // The line over which the connection was made: its end shows that the peer has ended.

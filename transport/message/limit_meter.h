@@ -41,8 +41,7 @@ class LimitMeter {
   static constexpr Duration kFresh = Duration::from_ms(200);
   static constexpr Bytes kSlack = 64 << 10;  // what a span may miss by chance
 
-  // Measures the rate over a span of at least kSpan at whose samples there was always a backlog;
-  // the result counts for kFresh.
+  // Measures the rate over at least kSpan with a backlog at each sample; it counts for kFresh.
   void measure(Instant now, const FlowStats& stats) {
     if (measured_ && now - measured_at_ > kFresh) measured_ = false;
     if (stats.backlog == 0) {

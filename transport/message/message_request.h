@@ -29,10 +29,9 @@ class MessageRequest {
  public:
   enum class State : uint8_t { kFree, kPending, kDone, kFailed };
 
-  // Written before kDone or kFailed is.
-  MessageFailure failure = MessageFailure::kNone;
-  uint8_t count = 0;                     // buffers
-  std::array<Bytes, kMaxGroup> sizes{};  // bytes moved
+  MessageFailure failure = MessageFailure::kNone;  // Written before kDone or kFailed is.
+  uint8_t count = 0;                               // buffers
+  std::array<Bytes, kMaxGroup> sizes{};            // bytes moved
 
   State state() const { return state_.load(std::memory_order_acquire); }
   void set(State state) { state_.store(state, std::memory_order_release); }

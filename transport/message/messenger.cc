@@ -126,8 +126,7 @@ void Messenger::post_control_writes(Instant now) {
   if (now >= next_housekeeping_ && housekeeping_due()) do_housekeeping(now);
 }
 
-// Whether memory that peers write must be polled: always, unless the NIC counts writes without
-// immediate and has counted none.
+// Memory that peers write must be polled, unless the NIC counts silent writes and has counted none.
 bool Messenger::memory_changed() {
   const uint64_t count = nic_.counters().silent_packets_received;
   const bool due = sends_.take_match_due() || look_;

@@ -1,10 +1,8 @@
 // Messenger: messages between NICs, over the flows of one NIC and the connections that share them.
 // The same over every kind of Nic. Its parts own their state: ControlWrites, RateControl,
 // FlowTable, SendSide and ReceiveSide. Messenger gives them their turns, and carries each
-// completion of the NIC to the part that it belongs to.
-//
-// Pure: no clock, I/O or thread; memory is allocated only when flows and connections are made.
-// Thread rule: one thread at a time.
+// completion of the NIC to the part that it belongs to. Pure: no clock, I/O or thread; memory is
+// allocated only when flows and connections are made. Thread rule: one thread at a time.
 #pragma once
 
 #include <array>
@@ -91,8 +89,7 @@ class Messenger {
   }
   // Fails the requests that would still use this memory. The caller deregisters it afterwards.
   void forget_memory(uint32_t key);
-  // The application's hint of the traffic to come, for the allocator. A hint of more peers than the
-  // NIC has flows counts as unknown.
+  // For the allocator. A hint of more peers than the NIC has flows counts as unknown.
   void hint(const TrafficHint& hint, Instant now) { rates_.hint(hint, now); }
 
   // --- their ends, and lanes of bonded connections ---
@@ -108,8 +105,7 @@ class Messenger {
   // Drops all receives; slot numbers continue. Only when the sender holds its sends.
   void renew_receives(ConnectionId receiver, Instant now) { receives_.renew(receiver, now); }
   const ReceiveQueue& receives(ConnectionId receiver) const { return receives_.queue(receiver); }
-  // Takes all completions of the NIC, then breaks the connection's flow: nothing more is taken on
-  // any of its connections.
+  // Takes the NIC's completions, then breaks the flow: nothing more is taken on its connections.
   void break_flow(Direction direction, ConnectionId connection) {
     break_now(direction == Direction::kSend ? sends_.flow(connection).id
                                             : receives_.flow(connection).id);
@@ -124,14 +120,12 @@ class Messenger {
   void post_submitted_sends(Instant now);
   // After poll(): posts control writes (CTS slots, grants, demands), and does housekeeping.
   void post_control_writes(Instant now);
-  // When poll has something to do even if nothing arrives.
-  Instant next_deadline() const;
+  Instant next_deadline() const;  // When poll has something to do even if nothing arrives.
   // All control writes have reached their peers or never will: the NIC may be destroyed.
   bool drained() const { return sends_.drained() && receives_.drained(); }
 
   const MessengerCounters& counters() const { return counters_; }
   FlowReport report() const;
-  // The status of all flows: for metrics and reports.
   std::vector<FlowStatus> flow_statuses(Instant now) const;
   // Why the flow of this sending connection has its rate.
   Explanation explain(ConnectionId sender) const {

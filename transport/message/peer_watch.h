@@ -1,14 +1,11 @@
 // PeerWatch: notices soon that the peer of a flow has ended. A line is the connection over which
 // the two sides met; the process that ends closes it. That is a hint only, as a peer may close it
 // for another reason: so the peer is asked, by a word that a living one acknowledges.
-//
 //   kNoLine --add_line--> kLine --all lines have ended--> kAsking --limit_ polls--> Finding::kEnded
 //      ^                                                 |
 //      +------------------ a word is acknowledged -------+
-//
 // A queue pair of an RDMA NIC acknowledges after its process has ended, until the kernel has freed
 // what the process had. So after an answer of such a NIC more questions follow, later.
-//
 // Counts polls, not time: a process that was stopped finds acknowledgements late. Pure.
 #pragma once
 
@@ -24,8 +21,7 @@ namespace pacecar {
 class PeerLine {
  public:
   virtual ~PeerLine() = default;
-  // Does not wait. From any thread.
-  virtual bool ended() = 0;
+  virtual bool ended() = 0;  // Does not wait. From any thread.
 };
 
 class PeerWatch {

@@ -11,8 +11,7 @@ namespace pacecar {
 
 class ProgressWatch {
  public:
-  // Called by housekeeping: a request is pending, and progress is counted in `moves`. True when a
-  // stall begins or ends.
+  // `waits`: a request is pending; `moves` counts progress. True when a stall begins or ends.
   bool update(bool waits, uint64_t moves, Instant now) {
     const Instant time = time_.at(now);
     if (!waits || !waits_ || moves != moves_) {

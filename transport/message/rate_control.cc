@@ -197,12 +197,10 @@ void RateControl::poll_grants(Instant now) {
   } while (count == grants_.size());
 }
 
-// Applies the controller's decision at the NIC.
 void RateControl::decide(MessageFlow& flow, Instant now) {
   apply_limits(nic_, flow.id, *flow.controller, flow.limits, now);
 }
 
-// Sends the controller's demand, if it has one.
 void RateControl::announce(const MessageFlow& flow, Instant now) {
   if (flow.controller == nullptr) return;
   const auto demand = flow.controller->demand(now, flow.stats);

@@ -29,9 +29,8 @@ class RateControl {
  public:
   // Errors: kInvalidArgument for an unknown congestion control, constant or allocator.
   static Result<CongestionControl> make(const NicQueuePairs& nic, const MessengerConfig& config);
-  // The references outlive it.
   RateControl(NicQueuePairs& nic, const MessengerConfig& config, ControlWrites& control,
-              CongestionControl congestion_control);
+              CongestionControl congestion_control);  // The references outlive it.
 
   const AllocatorName& obeys() const { return congestion_.obeys; }
   const AllocatorName& own_allocator() const { return congestion_.own; }
@@ -69,11 +68,9 @@ class RateControl {
   // For an open flow, at times: a grant may have expired.
   void do_housekeeping(MessageFlow& flow, Instant now);
 
-  // The grant in force for a flow that sends to us. A flow that obeys another allocator, or none,
-  // is granted the line rate.
+  // The grant in force for a sending peer; a flow of another allocator, or none, has the line rate.
   uint64_t grant_word(MessageFlow& flow) const;
-  // The size of a write at the flow's rate.
-  Bytes write_bytes(const MessageFlow& flow) const;
+  Bytes write_bytes(const MessageFlow& flow) const;  // The size of a write at the flow's rate.
   Explanation explain(const MessageFlow& flow, Instant now) const;
   const TrafficHint& hint() const { return hint_; }
   FlowId last_flow() const { return last_flow_; }  // with a signal
@@ -86,8 +83,7 @@ class RateControl {
   void on_signal(MessageFlow& flow, const FlowSignal& signal, Instant now);
   void decide(MessageFlow& flow, Instant now);
   void announce(const MessageFlow& flow, Instant now);
-  // `decides`: its limits may change, too.
-  void decide_later(MessageFlow& flow, bool decides);
+  void decide_later(MessageFlow& flow, bool decides);  // `decides`: its limits may change, too.
   void report_counts(Instant now);
 
   NicQueuePairs& nic_;

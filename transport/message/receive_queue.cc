@@ -22,16 +22,14 @@ bool ReceiveQueue::post(MessageReceive& receive) {
   return true;
 }
 
-// A slot is not overwritten while the peer may still have to read it, or while its write may be
-// retransmitted.
+// A slot is not overwritten while the peer may have to read it, or its write may be retransmitted.
 ReceiveQueue::Run ReceiveQueue::next_run() const {
   const auto first = static_cast<uint32_t>(advertised_ % kCtsSlots);
   const uint64_t end = std::min(posted_, read_by_peer_ + kCtsSlots);
   return {first, static_cast<uint32_t>(std::min<uint64_t>(end - advertised_, kCtsSlots - first))};
 }
 
-// A buffer that is filled already needs no address: its slot only tells the peer which message went
-// there.
+// A filled buffer needs no address: its slot only tells the peer which message went there.
 void ReceiveQueue::write(const Run& run, uint64_t grant, ReceiveTable& table) const {
   constexpr MessageReceive::Buffer kFilled;
   for (uint32_t i = 0; i < run.count; ++i) {

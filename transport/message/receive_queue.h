@@ -59,8 +59,7 @@ class ReceiveQueue {
     if (cells.bytes() > 0) places_ = kEagerPlaces;
   }
 
-  // False when kMaxReceives requests are posted.
-  bool post(MessageReceive& receive);
+  bool post(MessageReceive& receive);  // False when kMaxReceives requests are posted.
   bool idle() const { return requests_.empty(); }
   Bytes posted_bytes() const { return posted_bytes_; }
 
@@ -89,7 +88,6 @@ class ReceiveQueue {
   Arrival on_write(const Immediate& immediate, Bytes bytes, Progress* progress);
   // Copies eager messages that have arrived into the buffers that have been posted since.
   Arrival take_eager(Progress* progress);
-  // Eager messages wait for buffers.
   bool holds_messages() const { return !inbox_.empty(); }
   // After the connection's end: the next receive may still get one of the messages, as none failed.
   bool has_leftovers() const { return !receive_failed_ && holds_messages(); }
@@ -106,8 +104,7 @@ class ReceiveQueue {
   Bytes renew();
   // Whether a buffer that is still to be filled lies in this memory.
   bool uses(uint32_t key) const;
-  // The application's receives end: later writes for them are only counted.
-  void drop_requests();
+  void drop_requests();  // The application's receives end: later writes for them are only counted.
 
  private:
   // The known facts of a slot, even if its buffer was filled before it is advertised.
@@ -129,8 +126,7 @@ class ReceiveQueue {
   uint64_t slot_for(const EagerHeader& header) const;
   void complete(MessageReceive& receive, uint32_t index, Progress* progress);
   void finish_first();
-  // Forgets the receives; their slots count as complete.
-  void forget_receives();
+  void forget_receives();  // Forgets the receives; their slots count as complete.
 
   uint32_t places_ = kCtsSlots;  // a power of two
   std::vector<Slot> slots_;      // by place, as far as ever posted

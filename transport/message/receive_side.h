@@ -41,7 +41,6 @@ class ReceiveSide final : public ConnectionEnds<ReceiveEnd> {
   void close(ConnectionId connection, uint64_t completed_slots);
   void set_preposted(ConnectionId connection) { ends_[connection].preposted = true; }
   void withdraw(ConnectionId connection, Instant now) { release(ends_[connection], now); }
-  // Ends the flow, and fails its connections.
   void break_flow(MessageFlow& flow, MessageFailure failure, Instant now);
 
   bool receive(ConnectionId connection, MessageReceive& receive, Instant now);

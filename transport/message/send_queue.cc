@@ -9,8 +9,7 @@
 namespace pacecar {
 namespace {
 
-// The largest write that any NIC takes. A message that needs more writes of this size than its
-// immediate can count is too long.
+// The largest write of any NIC. A message of more writes than its immediate counts is too long.
 constexpr Bytes kMostWriteBytes = Bytes{1} << 30;
 // Up to this size a separate write costs more than the receiver's copy.
 constexpr Bytes kShortBytes = 1024;

@@ -1,17 +1,13 @@
 // The sends of one connection: matches sends with the receiver's posted buffers and turns them
 // into writes. The oldest receive request comes first; among its buffers the tag chooses.
-//
 // A send lies where the application has made it, and the queue refers to it until it is done for
 // the application. If eager messages are enabled, a small send is copied into a cell as soon as it
 // may leave, and is then done; its cell does the rest. It may leave before its buffer is known,
 // unless an earlier send may not. It then goes to one of the receiver's cells, and its CTS slot is
 // skipped when that arrives. Short sends that come together go to a cell by one write, whether or
-// not their buffers are known.
-//
-// A put counts as a write of the next message: it goes to an address that it names itself, and the
-// message is complete only when the put is. Connections with eager messages have no puts, as they
-// have no slots.
-//
+// not their buffers are known. A put counts as a write of the next message: it goes to an address
+// that it names itself, and the message is complete only when the put is. Connections with eager
+// messages have no puts, as they have no slots.
 // Bounds: kMaxSends sends that are not done for the application. Pure; one thread.
 #pragma once
 
@@ -73,8 +69,7 @@ class SendQueue {
     eager_.enable(cells, memory, key, remote);
   }
 
-  // False when kMaxSends sends are not done for the application.
-  bool post(MessageSend& send);
+  bool post(MessageSend& send);  // False when kMaxSends sends are not done for the application.
   // Some send has not left and cannot leave yet.
   bool waiting() const { return !waiting_.empty(); }
   bool idle() const { return requests() == 0; }
@@ -102,8 +97,7 @@ class SendQueue {
     return !matched_.empty() && matched_.front() < kFirstCell &&
            sends_[matched_.front()]->failure != MessageFailure::kNone;
   }
-  // The memory of a message has gone after its last write was posted: none is left to end it at the
-  // receiver.
+  // A message's memory went after its last write was posted: none is left to end it at the peer.
   bool cannot_end() const { return cannot_end_; }
   // The next write to post; false if there is none. `connection` is the receiver's number. The work
   // request's id is the number of the send or the cell.
@@ -127,8 +121,7 @@ class SendQueue {
   void renew(uint64_t next_slot);
   // Fails the sends that read this memory and are not yet at the NIC.
   void forget_memory(uint32_t key);
-  // The application's sends end: sends that are done for it still reach the peer if no other is
-  // pending.
+  // The application's sends end; done ones still reach the peer if no other is pending.
   void drop_requests();
 
  private:
@@ -150,8 +143,7 @@ class SendQueue {
   void finish(MessageSend& send);
   void clear();
 
-  // As many as were ever pending at once, and which of them are free. Grown on demand, because most
-  // connections are idle.
+  // As many as were pending at once, and the free ones. Grown on demand: most connections are idle.
   std::vector<MessageSend*> sends_;
   std::vector<uint16_t> free_;
   EagerSource eager_;

@@ -191,8 +191,7 @@ bool SendSide::match(Instant now) {
   return granted;
 }
 
-// Asks the receiver for slots if a send needs one: a receiver whose last message was small
-// advertises late.
+// Asks for slots if a send needs one: a receiver whose last message was small advertises late.
 void SendSide::want_slots(SendEnd& end) {
   const uint64_t wanted = end.queue.wanted_slots();
   if (wanted <= end.wanted) return;

@@ -45,12 +45,10 @@ class SendSide final : public ConnectionEnds<SendEnd> {
   Result<void> finish(ConnectionId connection, std::span<const uint8_t> answer, Instant now);
   bool suspect_flow(ConnectionId connection, ErrorCode failure);
   void close(ConnectionId connection, Instant now);
-  // Ends the flow, and fails its connections.
   void break_flow(MessageFlow& flow, MessageFailure failure);
 
   bool send(ConnectionId connection, MessageSend& send);
-  // Fails the sends that would still read this memory.
-  void forget_memory(uint32_t key);
+  void forget_memory(uint32_t key);  // Fails the sends that would still read this memory.
 
   // --- lanes of a bonded connection ---
   bool write_note(ConnectionId connection, LaneNote note) override;
@@ -66,7 +64,6 @@ class SendSide final : public ConnectionEnds<SendEnd> {
   Bytes post();
   void on_write_done(ConnectionId connection, uint32_t send, CompletionStatus status);
   void do_housekeeping(Instant now);
-  // Some send waits for a buffer.
   bool waiting() const { return !matching_.empty(); }
   // match() may succeed although no peer has written. Asking resets it.
   bool take_match_due() { return std::exchange(match_due_, false); }

@@ -29,8 +29,7 @@ class Exposition {
 // Adds name="value" to `labels`, with quotes and backslashes escaped as Prometheus requires.
 void add_label(std::string& labels, std::string_view name, std::string_view value);
 
-// Adds all families of the processes' NICs, with the first kMaxDeviceCounters of a device's own
-// counters.
+// Adds all families of the processes' NICs, with the first kMaxDeviceCounters of each device.
 void add_processes(Exposition& exposition, std::span<const ProcessFigures> processes);
 
 constexpr size_t kMaxDeviceCounters = 64;

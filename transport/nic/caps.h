@@ -30,8 +30,7 @@ struct NicCaps {
   Bytes write_bytes = Bytes{1} << 30;  // recommended maximum of one write
   uint32_t cores = 1;                  // processor cores that drive the NIC
   bool software = false;               // a packet costs more than a copy; host memory only
-  // set_flow_limits is applied to each packet; false: to whole writes.
-  bool paces_packets = true;
+  bool paces_packets = true;  // set_flow_limits is applied to each packet; false: to whole writes.
   bool sees_ecn = false;
   bool times_arrivals = false;   // FlowArrival::transit_ns is valid
   bool manual_progress = false;  // makes progress only while it is polled
@@ -41,8 +40,7 @@ struct NicCaps {
   bool peer_memory = false;
   // Any thread may call register_memory and register_dmabuf, also while another drives the NIC.
   bool registers_beside = false;
-  // Writes without immediate wake a sleeping engine; otherwise memory that peers write must be
-  // polled from time to time.
+  // Writes without immediate wake a sleeping engine; else memory that peers write must be polled.
   bool silent_writes_wake = true;
   // silent_packets_received is counted: while it does not change, polled memory does not change.
   bool counts_silent_packets = false;

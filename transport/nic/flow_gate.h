@@ -18,8 +18,7 @@ class FlowGate {
   // A slow flow may catch up by the payload of this many times the jitter.
   static constexpr int64_t kCatchUpJitters = 20;
 
-  // `burst`: payload that may leave at once, NicCaps::burst_bytes; `jitter`: usual lateness of a
-  // turn.
+  // `burst`: NicCaps::burst_bytes, payload that leaves at once; `jitter`: usual lateness of a turn.
   FlowGate(Bytes burst, Duration jitter)
       : most_(burst), burst_(burst), jitter_(jitter), pacer_(burst) {}
 

@@ -46,12 +46,10 @@ struct MemoryRegion {
   }
 };
 
-// Remote addresses equal local ones modulo this, so that alignment up to a huge page is the same
-// for peers.
+// Remote addresses equal local ones modulo this: peers see the same alignment up to a huge page.
 inline constexpr uint64_t kRemoteAlignment = uint64_t{1} << 21;
 
-// Memory of a dma-buf, such as GPU memory: `length` bytes from `offset` on. Peers address it from
-// `address` on.
+// `length` bytes of a dma-buf (GPU memory) from `offset` on. Peers address it from `address` on.
 struct DmaBufMemory {
   static constexpr uint64_t kUnknown = 0;
   int fd = -1;
@@ -64,16 +62,14 @@ struct DmaBufMemory {
 
 class NicMemory {
  public:
-  // Errors: kInvalidArgument for an empty or wrapping range, kUnavailable when all
-  // NicCaps::regions are used.
+  // Errors: kInvalidArgument (empty or wrapping range), kUnavailable (all regions are used).
   virtual Result<MemoryRegion> register_memory(void* address, size_t length, Access access) = 0;
   // Needs NicCaps::dma_buf. Errors: as register_memory, and the errors of the device.
   virtual Result<MemoryRegion> register_dmabuf(const DmaBufMemory& /*memory*/, Access /*access*/) {
     return fail(ErrorCode::kInvalidArgument, "the NIC takes no dma-buf: use host memory");
   }
-  // After this returns, nothing reads or writes the region any more. A slow step that does not need
-  // the NIC is left to the destructor of the returned object, which may run on any thread, and must
-  // before the NIC is destroyed.
+  // Afterwards nothing reads or writes the region. A slow step that does not need the NIC is left
+  // to the returned object's destructor, run on any thread, but before the NIC is destroyed.
   virtual std::shared_ptr<void> deregister_memory(const MemoryRegion& region) = 0;
   // Whether another registration has the same key: the memory then stays registered after this one.
   virtual bool shared(const MemoryRegion& /*region*/) const { return false; }

@@ -18,8 +18,7 @@ class NicPort {
 
   // Takes received packets or completions, at most one burst. Returns how many.
   virtual size_t receive(Instant now) = 0;
-  // Runs the timers that are due.
-  virtual void on_time(Instant now) = 0;
+  virtual void on_time(Instant now) = 0;  // Runs the timers that are due.
   // Transmits everything that is due. Returns the number of packets or writes.
   virtual size_t transmit(Instant now) = 0;
   // When transmit() or on_time() must be called even if nothing arrives; Instant::never(): never.

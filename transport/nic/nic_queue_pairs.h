@@ -1,6 +1,5 @@
 // NicQueuePairs: the queue pairs of a NIC, their work requests and completions; and its flows,
-// which take limits and return signals. Thread rule: one thread at a time. No call blocks. Time is
-// an argument.
+// which take limits and return signals. One thread at a time. No call blocks. Time is an argument.
 #pragma once
 
 #include <array>
@@ -27,8 +26,7 @@ using QueuePairId = uint32_t;
 using DomainId = uint32_t;
 inline constexpr DomainId kNoDomain = 0;
 
-// The address by which a peer reaches a queue pair, as bytes that the bootstrap carries. Opaque
-// above the NIC.
+// A queue pair's address for its peer, as bytes that the bootstrap carries. Opaque above the NIC.
 struct QueuePairAddress {
   static constexpr size_t kMaxBytes = 218;
   std::array<uint8_t, kMaxBytes> bytes{};
@@ -90,9 +88,8 @@ enum class Opcode : uint8_t {
   kNothing,  // does nothing, and completes in order
 };
 
-// One operation on `length` bytes (0 is valid). The memory must stay registered and unchanged until
-// the completion. Sends and reads are possible only on queue pairs that are not paced, or of
-// Service::kStandard.
+// One operation on `length` bytes (0 is valid). Its memory stays registered and unchanged until
+// completion. Sends and reads need a queue pair that is not paced, or of Service::kStandard.
 struct WorkRequest {
   uint64_t id = 0;  // comes back in the completion
   const uint8_t* local = nullptr;
@@ -182,8 +179,7 @@ class NicQueuePairs {
   virtual QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const = 0;
   // How long the peer has answered nothing, although it was asked. 0: it answers, or is not asked.
   virtual Duration silence(QueuePairId /*id*/, Instant /*now*/) const { return {}; }
-  // What broke a queue pair, as text: device, cause and cure. Empty: nothing is known beyond the
-  // completion's status.
+  // What broke a queue pair: device, cause and cure. Empty: only the completion's status is known.
   virtual std::string fault(QueuePairId /*id*/) const { return {}; }
   // From here on nothing from the peer is accepted or acknowledged. Completions of messages
   // accepted before can be polled. Destroy the queue pair afterwards.

@@ -11,8 +11,7 @@
 namespace pacecar {
 namespace {
 
-// Magic, GID, LID, MTU, link layer, read depth, lanes, bytes of extension; then each lane in six
-// bytes, then the extension.
+// Magic, GID, LID, MTU, link layer, read depth, lanes, extension size; 6 bytes a lane; extension.
 constexpr uint32_t kMagic = 0x50435243;  // "PCRC": a Pacecar queue pair of RC
 constexpr size_t kGidAt = 4;
 constexpr size_t kLidAt = 20;

@@ -1,11 +1,8 @@
 // RcEndpoint: the address of a queue pair of standard RC (InfiniBand Architecture Specification,
 // chapter 9) over RoCE v2 or InfiniBand, and its encoding for the bootstrap. All NICs that speak RC
-// use it, so that hardware and software reach each other.
-//
-// A queue pair of ours may be several RC connections, its lanes. Lane i is connected to lane i of
-// the peer; if the ends have different numbers of lanes, the smaller number is used.
-//
-// Pure. Thread rule: any.
+// use it, so that hardware and software reach each other. A queue pair of ours may be several RC
+// connections, its lanes. Lane i is connected to lane i of the peer; if their numbers of lanes
+// differ, the smaller one is used. Pure; any thread.
 #pragma once
 
 #include <array>
@@ -51,8 +48,7 @@ struct RcEndpoint {
   bool operator==(const RcEndpoint&) const = default;
 };
 
-// `endpoint` must be valid.
-QueuePairAddress encode(const RcEndpoint& endpoint);
+QueuePairAddress encode(const RcEndpoint& endpoint);  // `endpoint` must be valid.
 // Errors: kPeer (unknown format, wrong length, or not valid).
 Result<RcEndpoint> decode_rc_endpoint(std::span<const uint8_t> bytes);
 

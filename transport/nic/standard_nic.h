@@ -41,8 +41,7 @@ struct MemoryWindow {
   DomainId domain = kNoDomain;
 };
 
-// Most outstanding reads and atomics, each way, of a kStandard connection: as many as rdma_rxe
-// takes.
+// Most outstanding reads and atomics, each way, of a kStandard connection: rdma_rxe's limit.
 inline constexpr uint8_t kMostReads = 128;
 
 // The sending half of such a connection.
@@ -77,15 +76,13 @@ class StandardNic : public Nic {
                                                   uint64_t remote, DomainId domain) = 0;
   // Errors: kInvalidArgument (as for regions), kUnavailable (no room, or the key is in use).
   virtual Result<void> bind_window(const MemoryWindow& window) = 0;
-  // Has no effect on an unknown key.
-  virtual void unbind_window(uint32_t key) = 0;
+  virtual void unbind_window(uint32_t key) = 0;  // Has no effect on an unknown key.
 
   // As post(), for receive requests.
   virtual size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) = 0;
   // Errors: kUnavailable.
   virtual Result<ReceiveQueueId> create_receive_queue(uint32_t receives) = 0;
-  // No queue pair may still use it.
-  virtual void destroy_receive_queue(ReceiveQueueId id) = 0;
+  virtual void destroy_receive_queue(ReceiveQueueId id) = 0;  // No queue pair may still use it.
   virtual size_t post_shared_receives(ReceiveQueueId id,
                                       std::span<const ReceiveRequest> requests) = 0;
 

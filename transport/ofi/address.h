@@ -25,7 +25,6 @@ uint32_t ofi_provider_tag(std::string_view provider);
 // How many endpoints with names of such a length an address can have.
 size_t max_endpoints(size_t name_bytes);
 QueuePairAddress encode(const OfiAddress& address);
-// Errors: kPeer.
-Result<OfiAddress> decode_ofi_address(std::span<const uint8_t> bytes);
+Result<OfiAddress> decode_ofi_address(std::span<const uint8_t> bytes);  // Errors: kPeer.
 
 }  // namespace pacecar

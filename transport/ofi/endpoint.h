@@ -50,8 +50,7 @@ class OfiEndpoint {
   Result<fi_addr_t> add_peer(std::span<const uint8_t> name);
   void remove_peer(std::span<const uint8_t> name);
 
-  // A peer's address as text.
-  std::string text_of(std::span<const uint8_t> name) const;
+  std::string text_of(std::span<const uint8_t> name) const;  // A peer's address as text.
 
   // Posts a write. Returns 0 or a negative error; -FI_EAGAIN: try again later.
   int write(const OfiWrite& write) const;
@@ -82,8 +81,7 @@ class OfiEndpoints {
 
   OfiEndpoint& first() const { return *all_.front(); }
   size_t for_data() const { return std::max<size_t>(all_.size() - 1, 1); }
-  // For peers; all of the same length.
-  std::vector<std::vector<uint8_t>> names() const;
+  std::vector<std::vector<uint8_t>> names() const;  // For peers; all of the same length.
 
   // The peer's addresses at each endpoint: control writes go to its first endpoint, data to its
   // others. Errors: kPeer, and then no peer is added.
@@ -99,8 +97,7 @@ class OfiEndpoints {
 
  private:
   static const std::vector<uint8_t>& remote_name(const OfiAddress& remote, size_t endpoint);
-  // From the first `count` endpoints.
-  void remove_peer(const OfiAddress& remote, size_t count);
+  void remove_peer(const OfiAddress& remote, size_t count);  // From the first `count` endpoints.
 
   const OfiDomain& domain_;
   std::vector<std::unique_ptr<OfiEndpoint>> all_;

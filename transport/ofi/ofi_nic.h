@@ -42,9 +42,8 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   static constexpr Bytes kDefaultChunk = 64 << 10;
   static constexpr Bytes kSoftwareChunk = 512 << 10;
 
-  // Errors: what the provider refuses.
   static Result<std::unique_ptr<OfiNic>> open(const OfiConfig& config, OfiProvider provider,
-                                              Instant now);
+                                              Instant now);  // Errors: what the provider refuses.
   ~OfiNic() override;
 
   const OfiProvider& provider() const { return domain_.provider(); }
@@ -92,8 +91,7 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   // Ends an operation at the provider, and returns its queue pair; nullptr: that is gone.
   QueuePair* end_operation(void* context, OfiOperation* ended);
   void release_window(const OfiOperation& operation);
-  // Sends kGone when nothing of ours is outstanding.
-  void step_leaving(QueuePair& qp);
+  void step_leaving(QueuePair& qp);  // Sends kGone when nothing of ours is outstanding.
   void sweep();
   void forget(uint32_t slot);
 
@@ -101,8 +99,7 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   // Drives the provider and the messages until `done()`; false: not within the limit.
   bool wait_until(Duration limit, const std::function<bool()>& done);
   void revoke(QueuePair& qp, uint32_t key);
-  // Whether the peer may still write to our memory.
-  bool may_write(const QueuePair& qp) const;
+  bool may_write(const QueuePair& qp) const;  // Whether the peer may still write to our memory.
 
   // --- receiving ---
   void on_entry(const fi_cq_data_entry& entry, Instant now);
@@ -131,8 +128,7 @@ class OfiNic final : public PacedNic<OfiQueuePair> {
   // Posts a write and, if there is one, a message behind it. nullptr: the provider refuses it.
   OfiOperation* hand_over(QueuePair& qp, OfiOperation::Kind kind, uint8_t endpoint, OfiWrite write,
                           const OfiMessage* message);
-  // The provider does not take the operation.
-  void on_refused(QueuePair& qp, int error);
+  void on_refused(QueuePair& qp, int error);  // The provider does not take the operation.
   void block(QueuePair& qp);
   void unblock(QueuePair& qp);
   // Unblocks the queue pairs in blocked_ that are `meant`, in the order in which they were blocked.

@@ -28,8 +28,7 @@ class OfiLibrary {
   int getinfo(const fi_info* hints, fi_info** infos) const;
   // As fi_endpoint, with signals as in load().
   int endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint) const;
-  // "1.17"
-  std::string version() const;
+  std::string version() const;  // "1.17"
   // Whether it registers dma-bufs of GPUs: library and headers are of version 1.20 or later.
   bool takes_dmabufs() const;
 

@@ -103,7 +103,6 @@ struct OfiQueuePair : QueuePairState {
             .place = remote.rings + place,
             .key = remote.rings_key};
   }
-  // Whether no operation of ours is at the provider.
   bool idle() const { return started == 0 && messages == 0; }
   // Something is awaited from the peer or the provider.
   bool awaits() const {

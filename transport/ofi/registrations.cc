@@ -19,8 +19,7 @@ uint64_t rights_of(Access access) {
   return rights;
 }
 
-// Tries to choose a key that is not in use.
-constexpr int kKeyTries = 8;
+constexpr int kKeyTries = 8;  // Tries to choose a key that is not in use.
 
 }  // namespace
 

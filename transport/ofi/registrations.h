@@ -40,8 +40,7 @@ class OfiRegistrations {
   Result<MemoryRegion> add_dmabuf(const DmaBufMemory& memory, Access access);
   void remove(uint32_t key) { regions_.erase(key); }
   void clear() { regions_.clear(); }
-  // nullptr: there is none.
-  const Region* find(uint32_t key) const;
+  const Region* find(uint32_t key) const;  // nullptr: there is none.
 
   // Registers memory of the NIC itself, which does not count towards the capacity.
   Result<Region> add_own(void* address, size_t length, Access access = Access::kRemoteWrite);

@@ -1,12 +1,10 @@
 // Arrivals from the ranks: additions to words, ends of gets, deliveries, flushes. They count only
 // when all earlier arrivals are visible. Without a window on a GPU they count at once. Otherwise
 // they count in rounds, one at a time; later arrivals wait for the next round:
-//
 //   read:   in parallel, flush the NIC's writes to each GPU, wait for copies to it, and read the
 //           words in its memory
 //   count:  add to the host's words, complete all else, and start writing the GPUs' words
 //   write:  wait for these
-//
 // Nothing else writes a GPU's words during a round: NCCL forbids resetting a signal while one may
 // arrive. They are read in each round, since NCCL resets them between signals. Signals to one word
 // in a round are one copy.
@@ -49,15 +47,13 @@ class Arrivals {
   bool full() const { return sums_.size() + arrivals_.size() >= kMost; }
   bool idle() const { return phase_ == Phase::kNone && sums_.empty() && arrivals_.empty(); }
 
-  // Adds to a word of ours, which must exist. If its window is deregistered before the addition
-  // counts, the addition is dropped.
+  // Adds to a word of ours, which exists; dropped if its window is deregistered before it counts.
   void add(WindowId window, uint64_t offset, uint64_t value);
   void add(const Arrival& arrival) { arrivals_.push_back(arrival); }
   // Continues the round. Returns the arrivals that now count; valid until the next call. After an
   // error (of a flush or a copy) nothing can count, and fail() must be called.
   Result<std::span<const Arrival>> advance();
-  // Pending flushes fail; drops everything else.
-  void fail(const Error& why);
+  void fail(const Error& why);  // Pending flushes fail; drops everything else.
 
  private:
   enum class Phase : uint8_t { kNone, kRead, kWrite };
@@ -76,8 +72,7 @@ class Arrivals {
   };
 
   Result<void> begin();
-  // True: words of GPUs are being copied.
-  Result<bool> count();
+  Result<bool> count();  // True: words of GPUs are being copied.
   Result<bool> through();
   Gpu& gpu_of(const std::shared_ptr<const CopyEngine>& engine);
   Result<void> copy(CopyWay way, const Word& word, size_t place);

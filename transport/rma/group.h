@@ -1,11 +1,10 @@
 // Group: ranks that write into each other's memory. Each advertises windows to all others, puts
 // into theirs, adds to words there (signals), and gets from them. Operations with one rank are in
-// the order of their start, so a signal arrives after all earlier puts.
-// Only join(), share(), unshare() and the destructor block. Requests progress in calls of test()
-// and progress(). If there are none, a thread of the group takes over, so that the peers' gets and
-// signals do not wait.
-// If a peer fails or sends invalid records, the operations with that peer fail, and no others.
-// Thread rule: any thread; share() by one thread at a time.
+// the order of their start, so a signal arrives after all earlier puts. Only join(), share(),
+// unshare() and the destructor block. Requests progress in calls of test() and progress(). If there
+// are none, a thread of the group takes over, so that the peers' gets and signals do not wait. If a
+// peer fails or sends invalid records, the operations with that peer fail, and no others. Thread
+// rule: any thread; share() by one thread at a time.
 #pragma once
 
 #include <deque>
@@ -42,13 +41,11 @@ class Group final : private Driven {
  public:
   // Joins all ranks; `handles` belong to their listeners, by rank, `listener` is ours at `nic`.
   // Later failures of peers are logged. Blocks until all are connected. Errors: kPeer (one is
-  // missing), kUnavailable (a peer is reached over another NIC only), and the errors of making
-  // connections.
+  // missing), kUnavailable (a peer is reached over another NIC only), and connection errors.
   static Result<std::unique_ptr<Group>> join(std::shared_ptr<Context> context, size_t nic,
                                              Listener& listener, std::span<const Handle> handles,
                                              size_t rank, uint32_t weight, LogSink log);
-  // Waits at most 100 ms for the last records to reach the peers.
-  ~Group();
+  ~Group();  // Waits at most 100 ms for the last records to reach the peers.
 
   size_t ranks() const { return peers_.size(); }
   size_t nic() const { return nic_; }

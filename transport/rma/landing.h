@@ -1,7 +1,6 @@
 // The landing: pinned memory of this rank, with a part for each rank. That rank puts data there for
 // GPU memory that our NIC does not reach, and manages the space. Each part is registered
-// separately, so that the NIC lets every rank write only to its own. Thread rule: one thread at a
-// time.
+// separately, so that the NIC lets every rank write only to its own. One thread at a time.
 #pragma once
 
 #include <cstdint>

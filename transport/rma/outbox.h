@@ -40,8 +40,7 @@ class Outbox {
   void add(const Record& record, Operation* operation);
   // Adds a part that is done when all parts before it are done.
   void add_mark(Operation& operation);
-  // Starts as many parts as the connection takes, and completes finished parts. Errors: kPeer, and
-  // the errors of puts.
+  // Starts the parts that the connection takes, completes finished ones. Errors: kPeer, as of puts.
   Result<void> advance();
   // Sends started parts at once, not with the next poll.
   void send_now() { connection_->send_now(); }
@@ -51,8 +50,7 @@ class Outbox {
   // The peer has left: parts that have not been started fail, and pieces that it has not copied.
   void abandon(const Error& why);
 
-  // The peer has advertised its landing. False: invalid.
-  bool set_landing(const Window& window);
+  bool set_landing(const Window& window);  // The peer has advertised its landing. False: invalid.
   // The peer has copied that many more pieces. False: there were fewer.
   bool delivered(uint64_t pieces);
   // This rank has copied one of the peer's pieces. The report is sent before all waiting parts, as

@@ -25,8 +25,7 @@ class Peer {
         windows_(windows),
         arrivals_(arrivals) {}
 
-  // Makes progress. True: something has arrived.
-  bool advance();
+  bool advance();  // Makes progress. True: something has arrived.
 
   // The peer has failed or left: no operations with it.
   bool closed() const { return !outbox_ || left_; }
@@ -46,8 +45,7 @@ class Peer {
   void fail_all(const Error& why) {
     if (outbox_) fail(why);
   }
-  // `memory` is about to be deregistered: a put that waits for it cannot be skipped, as a later
-  // signal counts it.
+  // Before `memory` is deregistered: a waiting put cannot be skipped, as a later signal counts it.
   void withdraw(const Memory* memory);
   // Sends started parts at once, not with the next poll.
   void send_now() {
@@ -59,7 +57,6 @@ class Peer {
   bool answers_from(WindowId id) const {
     return std::ranges::find(answers_, id, &Answer::window) != answers_.end();
   }
-  // Whether nothing to this peer is outstanding.
   bool idle() const { return !outbox_ || outbox_->idle(); }
   const std::optional<Error>& failure() const { return failure_; }
   // The peer's failure, once.
@@ -69,8 +66,7 @@ class Peer {
   bool left() const { return left_; }
 
  private:
-  // The most gets that are not answered, in each direction.
-  static constexpr size_t kMaxGets = 64;
+  static constexpr size_t kMaxGets = 64;  // The most gets that are not answered, in each direction.
 
   struct Get {
     Record record;

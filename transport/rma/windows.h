@@ -103,8 +103,7 @@ class Windows {
   std::shared_ptr<StagedRange> own_copies(WindowId id) const { return own_.at(id).copies; }
   // Each GPU once.
   std::span<const WindowGpu> gpus() const { return gpus_; }
-  // A window of that rank; nullptr: none.
-  const Place* find(size_t rank, WindowId id) const;
+  const Place* find(size_t rank, WindowId id) const;  // A window of that rank; nullptr: none.
 
  private:
   struct Known {

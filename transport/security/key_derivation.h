@@ -1,5 +1,4 @@
-// HKDF with SHA-256 (RFC 5869): derives keys for many purposes from one secret. Pure. Thread rule:
-// any.
+// HKDF-SHA256 (RFC 5869): derives keys for many purposes from one secret. Pure. Thread rule: any.
 #pragma once
 
 #include <cstdint>

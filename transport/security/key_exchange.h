@@ -1,7 +1,6 @@
 // X25519 (RFC 7748): two NICs that know each other's public key derive a common secret. Who only
 // observes the public keys cannot derive it. A NIC makes its key pair when it is opened and stores
-// it nowhere, so earlier packets stay secret if other keys leak later. Thread rule: one thread at a
-// time.
+// it nowhere, so earlier packets stay secret if other keys leak later. One thread at a time.
 #pragma once
 
 #include <array>
@@ -19,8 +18,7 @@ class KeyExchange {
  public:
   using PublicKey = std::array<uint8_t, 32>;
 
-  // `seed`: 32 bytes that nobody can guess.
-  explicit KeyExchange(const Secret& seed);
+  explicit KeyExchange(const Secret& seed);  // `seed`: 32 bytes that nobody can guess.
 
   const PublicKey& public_key() const { return public_key_; }
   // nullopt: `peer` is one of the few public keys that would give a secret known to everyone.

@@ -31,8 +31,7 @@ class PacketCipher {
   bool open(const Nonce& nonce, std::span<const uint8_t> clear, std::span<const uint8_t> sealed,
             uint8_t* out, std::span<const uint8_t> tag) const;
 
-  // Memory that one cipher allocates.
-  static size_t bytes();
+  static size_t bytes();  // Memory that one cipher allocates.
 
  private:
   struct State;

@@ -21,8 +21,7 @@ struct KeyedCipher {
   PacketCipher cipher;
   PacketCipher::Nonce offset{};
 
-  // Derives key and offset.
-  void set_secret(const Secret& secret);
+  void set_secret(const Secret& secret);  // Derives key and offset.
 
   // `size`: bytes of the payload; so the tag covers the size, too.
   PacketCipher::Nonce nonce(uint64_t counter, uint32_t size) const {

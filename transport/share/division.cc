@@ -10,8 +10,7 @@ uint64_t part_of(uint64_t amount, uint64_t part, uint64_t whole) {
   return static_cast<uint64_t>(Wide{amount} * part / whole);
 }
 
-// Each pass meets the demands below the level of the remaining capacity; mostly two or three passes
-// are needed.
+// Each pass meets the demands below the remaining capacity's level; mostly two or three are needed.
 void divide_link(uint64_t capacity, std::span<ShareOfLink> shares) {
   uint64_t left = capacity;
   uint64_t weights = 0;  // of the unmet ones

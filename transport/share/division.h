@@ -1,6 +1,5 @@
 // How one direction of a link is divided: weighted max-min of the processes' demands. In integers,
-// so that all processes compute the same parts from the same claims, and the parts never add up to
-// more than the link. Pure.
+// so that all compute the same parts from the same claims, never more than the link in all. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,17 +1,13 @@
 // ShareLink: HostLink on a ShareTable: one direction of the link, for one process.
-//
 // A process publishes its claim, reads all claims and computes every part. It takes a smaller part
 // at once. It raises its part only into the free rate, then reads the other parts again, and gives
 // back what exceeds the link, because several may have raised at the same moment. The last to store
 // sees all other parts. So the sum is at most the link after every process has re-read.
-//
 // A change below 1/64 is not published. A cut of our own part always is, and so is a raise while
 // the others use nothing. A process that waits for the cuts of others reads again after 2 us, then
 // at intervals that double up to 1 ms, because the others may be asleep and nobody wakes it. Beats,
-// and what a stopped process loses: README.md.
-//
-// A process without a demand takes nothing. If LinkClaim::ready is also false, due() is always
-// false. Pure; one thread.
+// and what a stopped process loses: README.md. A process without a demand takes nothing. If
+// LinkClaim::ready is also false, due() is always false. Pure; one thread.
 #pragma once
 
 #include <algorithm>
@@ -316,7 +312,6 @@ class BasicShareLink final : public HostLink {
 // One NIC of one process among all that use the same NIC: its slot in their table, and its HostLink
 // of each direction. A simulated host makes one table, and a member of it for each of its
 // processes:
-//
 //   ShareTable table{};
 //   ShareProcess process(number);  // not 0, and no two of a host the same
 //   ShareMember member(table, process, "rank 0", line_rate);

@@ -13,8 +13,7 @@
 namespace pacecar {
 
 // A process that uses a ShareTable, and its knowledge of the other processes. The class itself is a
-// process of a simulated host: its owner word is a number that no other process has, and the others
-// never end.
+// process of a simulated host: its owner word is a unique number, and the others never end.
 class ShareProcess {
  public:
   explicit ShareProcess(uint64_t owner) : owner_(owner) {}
@@ -92,8 +91,7 @@ class BasicShareSeat {
   Slot& slot() const { return table_.slots[index_]; }
 
  private:
-  // A process in another process namespace loses its slot after this long a silence, but only if no
-  // other slot is free.
+  // A process of another namespace loses its slot after this silence, if no other slot is free.
   static constexpr Duration kLongSilence = Duration::from_s(60);
 
   bool take(size_t index, uint64_t from, uint64_t own) {

@@ -1,12 +1,9 @@
 // ShareTable: shared memory in which the processes of a host that use the same NIC publish their
 // claims to its link's two directions. It has a slot for each process, and for each direction a
-// generation that grows with every change.
-//
-// Zeroed memory is an empty table, so no set-up can be left half done. A slot belongs to the
-// process whose owner word is in it, taken by compare-and-swap; every other word has one writer and
-// is valid by itself. So a process may be killed between any two writes. All values are bounded
-// when read.
-//
+// generation that grows with every change. Zeroed memory is an empty table, so no set-up can be
+// left half done. A slot belongs to the process whose owner word is in it, taken by
+// compare-and-swap; every other word has one writer and is valid by itself. So a process may be
+// killed between any two writes. All values are bounded when read.
 // `Word` is std::atomic<uint64_t>; the model checker has one of its own. Rates are in bit/s, times
 // in ns of the clock that all processes of the host share. Pure.
 #pragma once

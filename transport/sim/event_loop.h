@@ -41,11 +41,8 @@ class EventLoop {
 
   // When the next event is due; Instant::never() if none is.
   Instant next_time() const { return heap_.empty() ? Instant::never() : heap_.front().time; }
-  // Runs the next event; false if there is none.
-  bool run_one();
-  // Runs every event due until then, and moves the clock there.
-  void run_until(Instant time);
-  // Events that have run so far.
+  bool run_one();                // Runs the next event; false if there is none.
+  void run_until(Instant time);  // Runs every event due until then, and moves the clock there.
   uint64_t events() const { return events_; }
 
  private:

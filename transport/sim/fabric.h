@@ -1,15 +1,11 @@
 // A simulated fabric: hosts' ports, switches and cables of a Topology, on the virtual clock of an
 // EventLoop. A host's port is a PacketIo, so that the code above runs as in production.
-//
 //   host port (NIC queues) --cable--> switch: route, admit, queue --cable--> ... --> inbox --> wake
-//
 // A switch chooses among equally short ways by a hash of source, destination and path (UDP source
 // port), salted per switch; so a flow that changes its path per packet sprays. Control packets and
-// trimmed headers go before data.
-//
-// Faults are set from outside at any time. The same topology, configuration, seed and calls give
-// the same run, which trace_hash() shows. Thread rule: one thread; ports live as long as the
-// fabric.
+// trimmed headers go before data. Faults are set from outside at any time. The same topology,
+// configuration, seed and calls give the same run, which trace_hash() shows. Thread rule: one
+// thread; ports live as long as the fabric.
 #pragma once
 
 #include <cstddef>
@@ -58,10 +54,8 @@ class Fabric final : private EventSink {
   void reset_queue_max() {
     for (FabricLink& link : links_) link.stats.queue_max_bytes = link.data_bytes(loop_.now());
   }
-  // All counters and statistics begin anew. Nothing is in flight.
-  void reset_counters();
-  // Most bytes that waited in any switch at once, all ports together; a packet that is being sent
-  // is not in the buffer any more.
+  void reset_counters();  // All counters and statistics begin anew. Nothing is in flight.
+  // Most bytes that waited at once in a switch, over all ports; a packet being sent does not wait.
   Bytes switch_buffer_max() const;
   // Bytes that a switch holds now; index: node minus hosts().
   Bytes switch_buffer(uint32_t index) const { return switches_[index].buffer.held_bytes(); }
@@ -114,8 +108,7 @@ class Fabric final : private EventSink {
   void deliver(FabricPacket& packet);  // has been handed to the reader
   void give_back(FabricPacket& packet);
 
-  // Faults: a packet enters the first switch of its way.
-  void enter_switch(FabricPacket& packet);
+  void enter_switch(FabricPacket& packet);  // Faults: a packet enters the first switch of its way.
   void drop(FabricPacket& packet, FabricDrop cause);
 
   bool store_is_full() const { return store_.in_use() >= config_.packets; }
@@ -135,21 +128,18 @@ class Fabric final : private EventSink {
 
   void add_link(const Cable& cable, NodeId from, NodeId to);
 
-  // Switches.
   void forward_data(FabricPacket& packet, LinkId out);
   void forward_control(FabricPacket& packet, LinkId out);
   void overflow(FabricPacket& packet, LinkId out);
   void mark(FabricPacket& packet, FabricLink& link, Bytes queue_bytes);
   void leave_buffer(const FabricPacket& packet, NodeId at);
 
-  // Cables.
   bool can_start(const FabricLink& link, const FabricPacket& packet) const {
     return !link.clock.busy(loop_.now()) && !link.waiting() && !(link.paused && packet.is_data());
   }
   // Sends a packet that has been admitted, or lets it wait.
   void offer(LinkId id, FabricPacket& packet);
-  // Something waits, and `was_waiting` before.
-  void start_or_wait(LinkId id, bool was_waiting);
+  void start_or_wait(LinkId id, bool was_waiting);  // Something waits, and `was_waiting` before.
   void start(LinkId id, FabricPacket& packet);
   void start_next(LinkId id);
   void finish_service(FabricLink& link);

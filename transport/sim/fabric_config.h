@@ -56,8 +56,7 @@ struct SwitchConfig {
   Bytes buffer_bytes = 0;
   EcnConfig ecn;
   PfcConfig pfc;
-  // A data packet that finds its queue full loses its payload, and its header goes on in the
-  // control queue.
+  // A data packet that finds its queue full loses its payload; its header joins the control queue.
   bool trimming = false;
   // A full queue trims the arriving packet or the last one queued, by a fair coin.
   bool trim_tail_at_random = true;
@@ -94,8 +93,7 @@ struct PolicerConfig {
 // How a fabric carries payload.
 enum class PayloadMode : uint8_t {
   kBytes,  // as it is: tests of correctness
-  // As a length only: experiments, whose memory need not exist. Control words are carried as bytes,
-  // because hosts act on them.
+  // Length only: an experiment's memory need not exist. Control words are bytes: hosts act on them.
   kLength,
 };
 
@@ -189,15 +187,13 @@ struct SimStall {
   size_t port = 0;
 };
 
-// Control packets that carry payload are lost: the small RDMA writes by which hosts coordinate, not
-// acknowledgements.
+// Loses control packets with payload: hosts' small RDMA writes, not acknowledgements.
 struct SimWordLoss {
   double probability = 0;
   std::optional<size_t> port;  // that sends them; none: any
 };
 
-// A default one is a network without faults, which a test sets for its last phase to see that
-// everything completes.
+// By default no faults, which a test sets for its last phase to see that everything completes.
 struct SimFaults {
   // Probabilities per packet, independent of each other.
   double loss = 0;

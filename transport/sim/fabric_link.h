@@ -20,8 +20,7 @@
 
 namespace pacecar {
 
-// The packets of one class. In a NIC that several processes of a host share, the processes take
-// turns, packet by packet.
+// The packets of one class. Processes that share a NIC take turns, packet by packet.
 class ClassQueue {
  public:
   // `processes`: that share the queue; of a switch it is 1.
@@ -96,8 +95,7 @@ class ClassQueue {
   std::unique_ptr<Behind> behind_;
 };
 
-// The data and control packets. Control goes first, or `control_weight` control packets before each
-// waiting data packet.
+// Control packets go first, or `control_weight` control packets before each waiting data packet.
 class EgressQueue {
  public:
   EgressQueue(uint32_t control_weight, uint32_t processes)

@@ -1,5 +1,4 @@
-// Packets on cables and in switches: transmitters, arrivals, failures; routes, admission, marks,
-// trimming.
+// On cables and in switches: transmitters, arrivals, failures; routes, admission, marks, trimming.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -80,8 +79,7 @@ void Fabric::start(LinkId id, FabricPacket& packet) {
   if (first) loop_.arm(link.arrival_timer, packet.arrival);
 }
 
-// The packet in service has left. Called as soon as anything depends on it; if nothing waited when
-// it left, nothing waits now.
+// The packet in service has left; called when that matters. If none waited then, none waits now.
 void Fabric::finish_service(FabricLink& link) {
   FabricPacket* packet = std::exchange(link.in_service, nullptr);
   if (packet == nullptr || link.in_service_data == 0 || link.from < hosts_) return;

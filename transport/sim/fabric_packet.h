@@ -1,6 +1,5 @@
 // A packet inside a simulated fabric, and lists of packets. A packet is in exactly one place: a
-// queue, a cable, an inbox, with the faults that delay it, or with the reader. Thread rule: one
-// thread.
+// queue, a cable, an inbox, with the faults that delay it, or with the reader. One thread.
 #pragma once
 
 #include <array>
@@ -81,10 +80,9 @@ class PacketList {
   FabricPacket* last_ = nullptr;  // means nothing when empty
 };
 
-// The packets of a simulated fabric and their memory: made in chunks as they are needed and used
-// again, the last one given back first. Addresses never change. A packet's bytes lie behind it, so
-// that both come into the cache together; most packets are a header and the length of a payload,
-// and have little memory.
+// A fabric's packets and their memory: made in chunks when needed, and used again, last in first
+// out. Addresses never change. A packet's bytes lie behind it, so that both come into the cache
+// together; most packets are a header and the length of a payload, and have little memory.
 class PacketStore {
  public:
   // `bytes` is the most that is held of a packet; with telemetry, records of its hops come on top.

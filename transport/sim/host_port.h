@@ -37,8 +37,7 @@ class HostPort final : public PacketIo, public EventSink {
   uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override;
   size_t send(std::span<const TxPacket> packets, Instant now) override;
   size_t receive(std::span<RxPacket> packets, Instant now) override;
-  // With PayloadMode::kBytes. False: the frame is longer than a datagram, or the NIC has no room
-  // for it.
+  // With PayloadMode::kBytes. False: longer than a datagram, or the NIC has no room for it.
   bool send_frame(const FabricFrame& frame);
   int wait_fd() const override { return -1; }  // virtual time: there is nothing to sleep on
   // Calls of send() that took less than was offered.

@@ -1,6 +1,5 @@
 // Applies SimFaults to packets at the first switch of their path, and stalls to the ports of
-// processes.
-// Thread rule: the fabric's thread.
+// processes. Thread rule: the fabric's thread.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +26,7 @@ class PacketFaults final : public EventSink {
   bool frozen(uint32_t process) const;
   size_t delayed() const { return late_.size(); }
 
-  // A late packet goes on, or a stall ends.
-  void on_event(Instant now, uint32_t what) override;
+  void on_event(Instant now, uint32_t what) override;  // A late packet goes on, or a stall ends.
 
  private:
   enum What : uint32_t { kLatePacket, kStallEnd };

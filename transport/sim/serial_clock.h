@@ -1,7 +1,6 @@
 // SerialClock: when a transmitter has sent the last bit of each packet. Rounding errors do not add
 // up: the time at which it becomes free is kept as nanoseconds and a remainder in units of 1/rate
-// nanoseconds. And a token bucket (Policer) that is as exact. Pure arithmetic. Thread rule: one
-// thread.
+// nanoseconds. And a token bucket (Policer) that is as exact. Pure arithmetic. One thread.
 #pragma once
 
 #include <cstdint>
@@ -71,8 +70,7 @@ class Policer {
  public:
   Policer(Rate rate, Bytes burst) : clock_(rate), depth_(rate.time_for(burst)) {}
 
-  // The tokens that are missing from the bucket are what a transmitter of its rate would still have
-  // to send.
+  // The bucket's missing tokens are what a transmitter of its rate would still have to send.
   bool passes(Bytes size, Instant now) {
     const Duration missing = clock_.busy(now) ? clock_.free_at() - now : Duration();
     if (missing + clock_.rate().time_for(size) > depth_) return false;

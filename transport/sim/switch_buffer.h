@@ -1,9 +1,7 @@
 // The buffer that the ports of a switch share, and priority flow control (IEEE 802.1Qbb) of the
-// packets of each ingress port. Holds waiting packets; a packet that is being sent has left it.
-//
-// A data packet beyond its ingress port's threshold, alpha x free, goes into that port's headroom,
-// and so do all that follow until the headroom is empty again; the first one pauses the sender.
-// Thread rule: one thread.
+// packets of each ingress port. Holds waiting packets; a packet that is being sent has left it. A
+// data packet beyond its ingress port's threshold, alpha x free, goes into that port's headroom, as
+// do all after it until the headroom is empty; the first pauses the sender. One thread.
 #pragma once
 
 #include <algorithm>

@@ -17,8 +17,7 @@ struct TextLine {
   std::vector<std::string_view> words;  // at least one; they point into the text
 };
 
-// Errors: kSystem, naming the file.
-Result<std::string> read_text_file(const std::string& path);
+Result<std::string> read_text_file(const std::string& path);  // Errors: kSystem, naming the file.
 
 // The lines that are neither blank nor all comment.
 std::vector<TextLine> text_lines(std::string_view text);

@@ -65,9 +65,8 @@ struct FatTreeSpec {
 };
 Result<Topology> make_fat_tree(const FatTreeSpec& spec);
 
-// A fat tree of switches with `radix` ports each. `hosts`: a multiple of the hosts of a pod; 0: as
-// many as possible (radix^3 / 4 without oversubscription). `oversubscription`: hosts of a leaf per
-// uplink.
+// A fat tree of switches with `radix` ports. `hosts`: a multiple of a pod's hosts; 0: as many as
+// possible (radix^3 / 4 without oversubscription). `oversubscription`: hosts of a leaf per uplink.
 Result<FatTreeSpec> fat_tree_of_radix(uint32_t radix, uint32_t hosts = 0,
                                       uint32_t oversubscription = 1);
 
@@ -85,11 +84,9 @@ struct RailSpec {
 Result<Topology> make_rails(const RailSpec& spec);
 
 // Reads a .topo file: a leaf-spine or fat-tree network, tier by tier.
-//
 //   Nodes 128                  hosts
 //   Tiers 2                    2 or 3
 //   Podsize 128                hosts per pod; with two tiers: all
-//
 //   Tier 0                     the leaves; then 1, and with three tiers 2, in any order
 //   Downlink_speed_Gbps 400    of each cable to the tier below
 //   Downlink_latency_ns 1000
@@ -98,7 +95,6 @@ Result<Topology> make_rails(const RailSpec& spec);
 //   Bundle 1                   cables between the same two switches; optional
 //   Switch_latency_ns 0        optional; becomes part of the cables' delay, half on either side
 //   Oversubscribed 1           optional; checked against what radix and speed amount to
-//
 // Capitals do not matter; blank lines, and what follows a #, are skipped. Errors are
 // kInvalidArgument (kSystem: the file cannot be read), one sentence with file, line and cure.
 // `file` is for messages, and becomes the network's name.

@@ -24,11 +24,9 @@ struct Cable {
 };
 
 // Nodes 0 .. hosts-1 are hosts, the following are switches. A host has one cable per port of its
-// NIC (two for a dual-port NIC on two leaves).
-//
-// Several processes of a host may share its NIC. They are numbered host by host: process p of host
-// h is process h * processes + p of the network; with one per host, hosts and processes have the
-// same numbers.
+// NIC (two for a dual-port NIC on two leaves). Several processes of a host may share its NIC. They
+// are numbered host by host: process p of host h is process h * processes + p of the network; with
+// one per host, hosts and processes have the same numbers.
 struct Topology {
   std::string name;
   uint32_t hosts = 0;

@@ -85,8 +85,7 @@ struct SoftNicConfig {
   bool joins_packets = false;
   // --- standard RC ---
   WireMode wire_mode = WireMode::kExtended;
-  // UDP source ports: one for each path, then one for control writes and answers. Not for
-  // kExtended.
+  // UDP source ports: one per path, then one for control writes and answers. Not for kExtended.
   std::vector<uint16_t> source_ports;
   // The packet I/O sends and sees every field of the IP header that the ICRC covers.
   bool knows_ip_header = true;

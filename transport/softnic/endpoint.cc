@@ -15,8 +15,7 @@ constexpr size_t kPublicKeyAt = kBytes;
 constexpr size_t kSaltAt = kPublicKeyAt + sizeof(KeyExchange::PublicKey);
 constexpr size_t kSecuredBytes = kSaltAt + 8;
 static_assert(kSecuredBytes + kStandbyBytes <= RcEndpoint::kMaxExtension);
-// Then for each further end its port, and with security its salt. The numbers of a further end are
-// in an RcLane.
+// Then per further end its port, and with security its salt; its numbers are in an RcLane.
 constexpr size_t kPortBytes = 2;
 constexpr size_t kSaltBytes = 8;
 static_assert(kSecuredBytes + (RcEndpoint::kMaxLanes - 1) * (kPortBytes + kSaltBytes) <=

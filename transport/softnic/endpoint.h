@@ -19,8 +19,7 @@
 
 namespace pacecar {
 
-// One end of a connection in extended mode. The ends exchange it, encoded in a QueuePairAddress,
-// when they connect.
+// An end in extended mode. The ends exchange it, encoded in a QueuePairAddress, when they connect.
 struct SoftEndpoint {
   Address address;
   uint32_t queue_pair = 0;
@@ -30,8 +29,7 @@ struct SoftEndpoint {
   uint32_t mtu = 0;
   bool full_checksum = false;  // this end requires checksums over payloads
   Security security = Security::kOff;
-  // With security: the NIC's public key, and a random salt, so that no two connections have the
-  // same key.
+  // With security: the NIC's public key, and a random salt: each connection has its own key.
   KeyExchange::PublicKey public_key{};
   uint64_t salt = 0;
 };
@@ -51,8 +49,7 @@ struct PeerEndpoint {
 QueuePairAddress encode(const SoftEndpoint& local, bool extended,
                         const std::optional<RcLane>& standby,
                         std::span<const SoftEndpoint> further = {});
-// Errors: kPeer for anything that encode() and other NICs of standard RC do not write, or values
-// out of range.
+// Errors: kPeer (values out of range, or not written by encode() or other NICs of standard RC).
 Result<PeerEndpoint> decode_endpoint(std::span<const uint8_t> bytes);
 
 // The largest payload of a packet of standard RC that fits in `mtu`: a power of two, at most 4096.
@@ -61,7 +58,6 @@ constexpr uint32_t standard_mtu(Bytes mtu) {
 }
 // The 64-bit number of the first PSN. It is above 2^24, so numbers before it are not negative.
 constexpr uint64_t wide_psn(uint32_t first) { return (uint64_t{1} << kPsnBits) + first; }
-// Most outstanding read requests, each way.
-inline constexpr uint8_t kReadsAtOnce = 16;
+inline constexpr uint8_t kReadsAtOnce = 16;  // Most outstanding read requests, each way.
 
 }  // namespace pacecar

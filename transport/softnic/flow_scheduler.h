@@ -46,11 +46,9 @@ class FlowScheduler {
     flows_.make(qp.config.flow + 1);
     if (qp.config.paced) flows_.join(qp.config.flow, qp.slot);
   }
-  // The queue pair neither sends nor receives any more.
-  void leave(const QueuePair& qp);
+  void leave(const QueuePair& qp);  // The queue pair neither sends nor receives any more.
 
-  // A queue pair may have something to send, or room for it.
-  void wake(QueuePair& qp);
+  void wake(QueuePair& qp);  // A queue pair may have something to send, or room for it.
   void make_ready(FlowId flow) {
     if (!flows_[flow].gate.on_credit() || can_send_on_credit(flows_[flow]))
       flows_.ready().add(flow);

@@ -1,12 +1,10 @@
 // MemoryTable: the registered regions and bound windows of a NIC, by key. It checks every access of
 // a packet: the key is known, the range is within bounds, and the right is granted.
-//
 // Peers address a region from a random base on, not by its local address, which is easy to guess.
 // An attacker must guess key and base together, 32 + 42 bits, because no answer reveals that one of
 // them is right; each 2 MiB of a region is another target. At 10^7 packets per second, with 1 TiB
 // registered, that takes a century. Therefore refusals are only counted
 // (NicCounters::access_errors) in extended mode, and end no queue pair.
-//
 // Bounded: an open-addressing table of twice the number of regions, allocated once; untouched pages
 // take no memory. Thread rule: one owner.
 #pragma once
@@ -25,8 +23,7 @@ class MemoryTable {
   // `random_addresses`: see SoftNicConfig.
   MemoryTable(uint32_t capacity, RandomSource random, bool random_addresses = true);
 
-  // Errors: kInvalidArgument (empty or wrapping range, or half of all addresses and more),
-  // kUnavailable (all regions used).
+  // Errors: kInvalidArgument (empty, wrapping, half of all addresses), kUnavailable (no room).
   Result<MemoryRegion> add(void* address, size_t length, Access access);
   // As add(), but peers address the region from `remote` on, whatever `random_addresses` is.
   Result<MemoryRegion> add_as(void* address, size_t length, Access access, uint64_t remote,
@@ -35,8 +32,7 @@ class MemoryTable {
   void adopt(const MemoryRegion& region, Access access);
   // Errors: kInvalidArgument, kUnavailable (no room, or the key is in use).
   Result<void> bind(const MemoryWindow& window);
-  // Deregisters or unbinds; false: the key is unknown.
-  bool remove(uint32_t key);
+  bool remove(uint32_t key);  // Deregisters or unbinds; false: the key is unknown.
   // Whether the peer of queue pair `by`, which is in `domain`, may use the key, if it is known.
   bool usable(uint32_t key, QueuePairId by, DomainId domain) const {
     const DomainId of_key = slots_[index_of(key)].domain;
@@ -61,8 +57,7 @@ class MemoryTable {
     uint64_t remote_ = 0;
     uint64_t length_ = 0;
   };
-  // The range that a peer may write with this key; it may be empty. Valid until a region is added
-  // or removed.
+  // The range that a peer may write with this key, perhaps empty; valid until regions change.
   Range writable_range(uint32_t key) const;
 
   // The local address for a peer's write of `length` bytes at remote `address`; nullptr: refused.
@@ -77,7 +72,6 @@ class MemoryTable {
   uint64_t* atomic_word(uint32_t key, uint64_t address) const;
   // True when the owner's own receives and reads may write there.
   bool owner_may_write(uint32_t key, const uint8_t* address, Bytes length) const;
-  // True when `key` covers the local range.
   bool covers(uint32_t key, const uint8_t* address, Bytes length) const;
 
   uint32_t size() const { return size_; }

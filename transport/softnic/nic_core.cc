@@ -11,10 +11,8 @@
 namespace pacecar {
 namespace {
 
-// Bursts per acknowledgement, if AckPolicy::bytes is 0.
-constexpr Bytes kBurstsPerAck = 2;
-// Control writes are few and small.
-constexpr uint32_t kControlWindowPackets = 256;
+constexpr Bytes kBurstsPerAck = 2;  // Bursts per acknowledgement, if AckPolicy::bytes is 0.
+constexpr uint32_t kControlWindowPackets = 256;  // Control writes are few and small.
 
 // Bytes of the slab: headers and trailers of one poll_transmit, and encrypted payloads. It is large
 // enough for small bursts, and small enough for the processor's cache.

@@ -1,5 +1,4 @@
-// NicCore: what the queue pairs of a software NIC share, and what each of them may change in it.
-// Thread rule: one owner.
+// NicCore: what a software NIC's queue pairs share, and what each may change in it. One owner.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +37,7 @@ struct NicCore {
     QueuePair* qp = queue_pairs[slot_of(id)].get();
     return qp != nullptr && qp->id == id ? qp : nullptr;
   }
-  // A new number for a queue pair in this slot. Late packets for its earlier numbers do not find
-  // it.
+  // A new number for this slot's queue pair: late packets for earlier numbers do not find it.
   uint32_t next_number(uint32_t slot);
   uint32_t random_psn();
   // The memory of a posted work request must be registered.

@@ -1,6 +1,5 @@
 // QueuePair: a queue pair of the software NIC: its addresses, its state, and once it is connected
-// its end, which sends and receives in one of the modes: extended, standard RC, or datagrams.
-// Thread rule: one owner.
+// its end, which sends and receives in one mode: extended, standard RC or datagrams. One owner.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +14,19 @@
 
 namespace pacecar {
 
-// What the NIC calls of a queue pair from its connection on, also when it is halted or broken,
-// whatever its mode. The defaults suit an end without connection and flow: it has nothing to send,
-// and no timer.
+// What the NIC calls of a queue pair from its connection on, also when halted or broken, whatever
+// its mode. The defaults suit an end without connection and flow: nothing to send, no timer.
 class QueuePairEnd {
  public:
   virtual ~QueuePairEnd() = default;
 
   // As Nic::post. Only while the queue pair is connected.
   virtual size_t post(std::span<const WorkRequest> /*work_requests*/) { return 0; }
-  // Work requests are posted and not completed.
   virtual bool has_requests() const { return false; }
   // Something could be sent if pacing and window allowed it.
   virtual bool has_work() const { return false; }
   // A probe is to be sent, regardless of pacing and window.
   virtual bool probing() const { return false; }
-  // Payload bytes of the next packet.
   virtual Bytes next_bytes() { return 0; }
   virtual Bytes in_flight() const { return 0; }
   // As NicQueuePairs::silence.
@@ -55,7 +51,6 @@ class QueuePairEnd {
 
   // Nothing more is accepted from the peer. Standard RC needs nothing: there it is destroyed.
   virtual void halt() {}
-  // The queue pair has just been broken.
   virtual void on_broken() {}
   // How the peer has broken it, as the rest of a sentence; null: the status is enough.
   virtual const char* fault() const { return nullptr; }

@@ -1,6 +1,5 @@
-// RandomSource: randomness as an argument. In production, keys and queue pair numbers must not be
-// guessable: the engine passes the operating system's generator. In a simulation they must repeat:
-// it passes a seeded generator.
+// RandomSource: randomness as an argument: the operating system's generator in production, as keys
+// and queue pair numbers must not be guessable; a seeded one in simulations, which must repeat.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
-// RocePackets: packets of RoCE v2, out and in: their headers, ICRC and UDP ports. Thread rule: one
-// owner.
+// RocePackets: packets of RoCE v2, out and in: headers, ICRC and UDP ports. Thread rule: one owner.
 #pragma once
 
 #include "transport/softnic/nic_core.h"
@@ -17,10 +16,8 @@ class RocePackets {
   // The packet, with its headers in the slab, which has kMaxOverheadBytes.
   TxPacket write(const Address& destination, const roce::Packet& packet, uint16_t path,
                  TrafficClass traffic_class);
-  // A wrong ICRC is counted.
-  bool verify_icrc(const RxPacket& packet);
-  // The UDP port of a peer's queue pair.
-  uint16_t port_of(uint32_t queue_pair) const;
+  bool verify_icrc(const RxPacket& packet);     // A wrong ICRC is counted.
+  uint16_t port_of(uint32_t queue_pair) const;  // The UDP port of a peer's queue pair.
 
  private:
   NicCore& core_;

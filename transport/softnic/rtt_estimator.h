@@ -1,6 +1,5 @@
-// RttEstimator: the smoothed round trip, its variation, and the timeouts derived from them (RFC
-// 6298). The lower bound of the timeout suits hosts on which a polling thread may be preempted for
-// a while. Thread rule: one owner.
+// RttEstimator: the smoothed round trip, its variation, and the timeouts from them (RFC 6298). The
+// timeout's lower bound suits hosts that preempt a polling thread. Thread rule: one owner.
 #pragma once
 
 #include <algorithm>

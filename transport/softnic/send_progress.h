@@ -1,5 +1,4 @@
-// SendProgress, SendTimeout: what events change in a sending half, in either wire mode. Pure.
-// Thread rule: any.
+// SendProgress, SendTimeout: what events change in a sending half, in any mode. Pure; any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,15 +1,11 @@
 // SoftNic: an RDMA NIC as a pure state machine. Each connection has a wire mode: extended mode, in
 // which every packet carries the remote address of its payload, so that packets may take any path
 // and arrive in any order; or standard RC over RoCE v2, for peers of any kind.
-//
 // Towards the message layer it is a Nic. Below, an engine connects it to a packet I/O and drives it
 // with packets and time: on_packets, on_time, poll_transmit, next_deadline. It has no I/O, clock or
 // thread, and allocates nothing once its queue pairs are created.
-//
 // It keeps the slots of queue pairs, memory, timers and completions. A QueuePairEnd implements the
-// mode of a queue pair: extended/, rc/, datagram/.
-//
-// Thread rule: one thread at a time.
+// mode of a queue pair: extended/, rc/, datagram/. Thread rule: one thread at a time.
 #pragma once
 
 #include <memory>
@@ -35,13 +31,11 @@ class SoftNic final : public StandardNic {
   // Fills in packets to send and returns how many. They are valid until the next call, as long as
   // invalidations() does not change: hand all of them to the packet I/O before the next call.
   size_t poll_transmit(Instant now, std::span<TxPacket> packets);
-  // Runs the timers that are due.
-  void on_time(Instant now);
+  void on_time(Instant now);  // Runs the timers that are due.
   // When poll_transmit() or on_time() must be called even if nothing arrives.
   Instant next_deadline() const;
-  // Changes when packets of the last poll_transmit may point to deregistered memory. Packets that
-  // the packet I/O does not have yet must then be dropped: they count as lost, and are
-  // retransmitted.
+  // Changes when packets of the last poll_transmit may point to deregistered memory. Packets not
+  // yet at the packet I/O must then be dropped: they count as lost, and are retransmitted.
   uint64_t invalidations() const { return core_.invalidations; }
   // Ends all connections of standard RC as a refusal does, for tests.
   void fail_rc_connections(Instant now);

@@ -14,8 +14,7 @@
 namespace pacecar {
 namespace {
 
-// A thread and a file each: below the default limit of open files.
-constexpr size_t kAtOnce = 256;
+constexpr size_t kAtOnce = 256;  // A thread and a file each: below the default limit of open files.
 // Before the next attempt to connect to a process whose backlog is full.
 constexpr int kAgainMs = 10;
 

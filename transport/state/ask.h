@@ -1,5 +1,4 @@
-// Requests a page from many processes at once, so that stopped ones do not delay the others. Thread
-// rule: any thread.
+// Requests a page from many processes at once: stopped ones do not delay the others. Any thread.
 #pragma once
 
 #include <span>

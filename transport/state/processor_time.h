@@ -10,7 +10,6 @@ struct ProcessorTime {
   uint64_t waited_ns = 0;  // runnable without a processor: busy with others, or a quota applied
 };
 
-// Zeros if the kernel does not count (no CONFIG_SCHED_INFO).
-ProcessorTime processor_time();
+ProcessorTime processor_time();  // Zeros if the kernel does not count (no CONFIG_SCHED_INFO).
 
 }  // namespace pacecar

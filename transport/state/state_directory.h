@@ -1,11 +1,7 @@
 // The directory in which the processes of one user serve their state, each on its own UNIX stream
-// socket PID-NUMBER.sock.
-//
-// Trust: the directory belongs to that user, is not a symbolic link, and nobody else may enter it.
-// So every process reached through it belongs to that user, which SO_PEERCRED confirms. Names are
-// looked up in the checked directory, even if its path is replaced.
-//
-// Thread rule: any thread.
+// socket PID-NUMBER.sock. Trust: the directory belongs to that user, is not a symbolic link, and
+// nobody else may enter it. So every process reached belongs to that user, as SO_PEERCRED confirms.
+// Names are looked up in the checked directory, even if its path is replaced. Any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -25,8 +21,7 @@ inline constexpr std::string_view kNoStateDirectory = "none";
 
 inline constexpr const char* kSharedFolder = "/tmp";
 
-// The directories in which processes of this user may serve their state; for root, the directories
-// of all users.
+// Where this user's processes may serve their state; for root, the directories of all users.
 std::vector<std::string> usual_state_directories(const std::string& shared = kSharedFolder);
 
 // The process id in a socket's name; nullopt for any other name.
@@ -46,11 +41,9 @@ class StateDirectory {
     FileDescriptor socket;
     std::string name;
   };
-  // A socket that listens under a new name. Errors: kSystem.
-  Result<Listening> listen() const;
+  Result<Listening> listen() const;  // A socket that listens under a new name. Errors: kSystem.
   void remove(const std::string& name) const;
-  // Removes the sockets of processes that were killed.
-  void remove_stale() const;
+  void remove_stale() const;  // Removes the sockets of processes that were killed.
 
   // Names of sockets, at most kMaxSockets; some may be stale.
   std::vector<std::string> sockets() const;

@@ -18,8 +18,7 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kAnswerLimit = Duration::from_s(2);
-// Between two callers. Making a page takes a small part of this time.
-constexpr int kPauseMs = 10;
+constexpr int kPauseMs = 10;  // Between two callers. Making a page takes a small part of this time.
 // A caller that has sent no request within this time gets the first page.
 constexpr int kSilenceMs = 100;
 constexpr size_t kMaxRequest = 4096;

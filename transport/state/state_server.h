@@ -30,15 +30,13 @@ struct StatePage {
   std::function<std::string()>
       make;  // called by the server's thread, until the server is destroyed
 };
-// A caller that names no page gets the first one.
-using StatePages = std::vector<StatePage>;
+using StatePages = std::vector<StatePage>;  // A caller that names no page gets the first one.
 
 class StateServer {
  public:
   // `pages` has at least one. Errors: kSystem.
   static Result<std::unique_ptr<StateServer>> open(StateDirectory directory, StatePages pages);
-  // Waits for a page that is being made, never for callers.
-  ~StateServer();
+  ~StateServer();  // Waits for a page that is being made, never for callers.
   StateServer(const StateServer&) = delete;
   StateServer& operator=(const StateServer&) = delete;
 

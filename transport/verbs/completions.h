@@ -32,11 +32,9 @@ class CompletionQueue {
 
   ibv_cq* queue() const { return queue_.get(); }
   ibv_srq* shared_receives() const { return receives_.get(); }
-  // "offloads: none; no time_stamps: the device has none"
-  std::string offloads() const;
+  std::string offloads() const;  // "offloads: none; no time_stamps: the device has none"
 
-  // Reserves room for `entries` completions; false: no room.
-  bool reserve(uint32_t entries);
+  bool reserve(uint32_t entries);  // Reserves room for `entries` completions; false: no room.
   void give_back(uint32_t entries) { free_ += entries; }
 
   // Completions, at most kBatch; valid until the next call. A failed queue (the device is gone)
@@ -48,16 +46,13 @@ class CompletionQueue {
   bool distrusts_stamps() const { return clock_.has_value() && !clock_->trusted(); }
   int error() const { return error_; }
 
-  // A shared receive request was consumed: posts new ones, in batches.
-  void on_receive_used();
-  // After a queue pair is destroyed, with the receive requests that it had taken: posts as many as
-  // the device takes.
+  void on_receive_used();  // A shared receive request was consumed: posts new ones, in batches.
+  // After a queue pair is destroyed with receive requests: posts as many as the device takes.
   void refill_receives();
 
   // Which completions wake a sleeping thread: any, or only solicited ones (arrivals).
   enum class Wake : uint8_t { kAny, kSolicited };
-  // From here on wait_fd() becomes readable at such a completion. Poll afterwards: one may have
-  // come before.
+  // From now on wait_fd() is readable at such a completion. Then poll: one may have come before.
   void notify(Wake wake);
   // The owner makes it non-blocking.
   int wait_fd() const { return channel_->fd; }

@@ -33,8 +33,7 @@ struct VerbsPortInfo {
 // without the library; kSystem if the library returns no list.
 Result<std::vector<VerbsPortInfo>> list_verbs_ports();
 
-// Nominal rate of a port, from its active width and speed as the InfiniBand specification codes
-// them; 0: unknown.
+// A port's nominal rate, by active width and speed as InfiniBand codes them; 0: unknown.
 Rate port_rate(const ibv_port_attr& port);
 
 struct VerbsDevice {
@@ -53,8 +52,7 @@ struct VerbsDevice {
   // kUnavailable (no library, the port is not active), and the system's errors.
   static Result<VerbsDevice> open(const std::string& name, uint32_t port,
                                   std::optional<uint32_t> gid_index, const LogSink& log);
-  // Asks the driver.
-  bool port_active() const;
+  bool port_active() const;  // Asks the driver.
 };
 
 }  // namespace pacecar

@@ -1,14 +1,10 @@
-// DeviceClock: how late a completion was polled, by the device's time stamp.
-//
-// The device's clock and ours are never compared directly. The anchor is the stamp that was polled
-// with the least delay. From the anchor to a completion some time passes between the polls, and
-// some between the stamps. If the polls are further apart, the completion was polled late, by the
-// difference. Neither clock is exact, so the older the anchor, the less lateness counts.
-//
-// The lateness is at most the time since the last poll that found nothing. So a clock that stops,
-// jumps, wraps or has a wrong frequency does no more harm than that, and is soon ignored.
-//
-// Pure. Thread rule: one owner.
+// DeviceClock: how late a completion was polled, by the device's time stamp. The device's clock and
+// ours are never compared directly. The anchor is the stamp that was polled with the least delay.
+// From the anchor to a completion some time passes between the polls, and some between the stamps.
+// If the polls are further apart, the completion was polled late, by the difference. Neither clock
+// is exact, so the older the anchor, the less lateness counts. The lateness is at most the time
+// since the last poll that found nothing. So a clock that stops, jumps, wraps or has a wrong
+// frequency does no more harm, and is soon ignored. Pure; one owner.
 #pragma once
 
 #include <algorithm>

@@ -22,10 +22,8 @@ class FlushPair {
   // Reads the byte at `data` of a region that peers may read; returns the flush's number.
   // Errors: kUnavailable (too many at once), kSystem.
   Result<uint64_t> start(const MemoryRegion& region, const uint8_t* data);
-  // Errors: kSystem; when one flush fails, all pending ones do.
-  Result<bool> done(uint64_t flush);
-  // Waits until all flushes are done, for a bounded time.
-  void finish();
+  Result<bool> done(uint64_t flush);  // Errors: kSystem; when one flush fails, all pending ones do.
+  void finish();                      // Waits until all flushes are done, for a bounded time.
   bool failed() const { return fault_.has_value(); }
   uint64_t next() const { return started_; }
 

@@ -8,8 +8,7 @@
 
 namespace pacecar {
 
-// Deletes with the library's own function. A failure means that the device, and with it the object,
-// is gone.
+// Deletes with the library's function, which fails only if the device, and so the object, is gone.
 template <auto destroy>
 struct VerbsDeleter {
   template <typename T>

@@ -26,8 +26,7 @@ ibv_mtu mtu_code(uint32_t bytes) {
   return static_cast<ibv_mtu>(std::countr_zero(bytes) - std::countr_zero(128U));
 }
 
-// Always on Ethernet. On InfiniBand if the port requires it, and between subnets, which have
-// different prefixes.
+// Always on Ethernet; on InfiniBand if the port requires it, and between subnets (other prefixes).
 bool needs_global_route(const VerbsDevice& device, const RcEndpoint& remote) {
   constexpr size_t kPrefix = 8;
   const bool required = (device.port_attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
@@ -72,8 +71,7 @@ RcEndpoint endpoint_of(const VerbsDevice& device) {
           .read_depth = read_depth(device)};
 }
 
-// The low 14 bits of a flow label select the UDP source port (InfiniBand Architecture
-// Specification, annex A17).
+// A flow label's low 14 bits select the UDP source port (InfiniBand Specification, annex A17).
 uint32_t path_label(uint32_t random, uint32_t lane) {
   constexpr uint32_t kPortMask = (1U << 14) - 1;
   return std::max(1U, (random + lane) & kPortMask);

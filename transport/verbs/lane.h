@@ -26,8 +26,7 @@ struct LaneConfig {
   uint8_t ack_timeout = 0;    // of the queue pair's attributes: 4.096 us * 2^ack_timeout
 };
 
-// The state of a stopped connection. Drivers discard the completions of a destroyed connection, so
-// its receives are counted before.
+// State of a stopped connection. Destroying it drops completions, so receives are counted first.
 struct LaneEnd {
   Instant stopped;
   bool received_all = false;  // it takes no more shared receive requests
@@ -90,8 +89,7 @@ struct Lane {
   std::string failed_because;  // for logs; while it is not up
 };
 
-// The endpoint of the device, without lanes.
-RcEndpoint endpoint_of(const VerbsDevice& device);
+RcEndpoint endpoint_of(const VerbsDevice& device);  // The endpoint of the device, without lanes.
 // Writes of up to this size are inline, where the device allows it.
 constexpr uint32_t kInlineBytes = 64;
 
@@ -115,8 +113,7 @@ ibv_sge piece_of(const void* memory, size_t length, uint32_t key);
 
 // The largest ack timeout with which all retries together take at most `silence`.
 uint8_t choose_ack_timeout(Duration silence);
-// For a data lane: a lost last packet is sent again within a second, and only the standby lane
-// bridges a longer outage.
+// Data lane: a lost last packet is resent within a second; the standby lane bridges longer outages.
 constexpr Duration kLongestRetries = Duration::from_s(6);
 
 }  // namespace pacecar

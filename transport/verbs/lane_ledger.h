@@ -24,8 +24,7 @@ class LaneLedger {
     bool signaled = false;
   };
   static constexpr uint32_t kSequenceMask = (1U << 24) - 1;
-  // At least one work request per kSignalBytes is signaled, so that each chunk of data gives a
-  // sample of the round trip.
+  // At least one work request per kSignalBytes is signaled, to sample the round trip of each chunk.
   static constexpr Bytes kSignalBytes = 16 << 10;
 
   explicit LaneLedger(uint32_t capacity) : entries_(capacity) {}
@@ -42,7 +41,6 @@ class LaneLedger {
     in_flight_ += entry.bytes;
     unsignaled_ = entry.signaled ? 0 : unsignaled_ + entry.bytes;
   }
-  // Marks the newest entry as signaled.
   void signal_last() {
     entries_[entries_.size() - 1].signaled = true;
     unsignaled_ = 0;
@@ -61,8 +59,7 @@ class LaneLedger {
   }
 
   void on_completion(Instant now) { moved_ = now; }
-  // When the oldest entry left, or the last completion came if that was later; never(): nothing is
-  // outstanding.
+  // When the oldest entry left, or the last completion came, if later; never(): none outstanding.
   Instant stalled_since() const {
     return entries_.empty() ? Instant::never() : std::max(entries_.front().departure, moved_);
   }

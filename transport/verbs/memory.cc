@@ -63,8 +63,7 @@ Result<MemoryRegion> Registrations::add_dmabuf(const DmaBufMemory& memory, Acces
              });
 }
 
-// Tries it with an invalid file descriptor: a driver that supports dma-bufs refuses that
-// descriptor.
+// Tries an invalid file descriptor: a driver that supports dma-bufs refuses that descriptor.
 bool takes_dmabuf(ibv_pd* domain) {
   constexpr int kNoFile = -1;
   errno = 0;

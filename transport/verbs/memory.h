@@ -1,6 +1,5 @@
-// Registrations: the memory that the device may access, by key. The same memory with the same
-// rights is registered once (gdr/registration_cache.h). Bounded by the number of registrations.
-// Thread rule: any thread.
+// Registrations: the memory that the device may access, by key. Equal memory and rights are
+// registered once (gdr/registration_cache.h). Bounded by the number of registrations. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +20,10 @@ class Registrations {
       : domain_(domain), device_(std::move(device)), cache_(capacity) {}
 
   // Errors: kInvalidArgument (empty, wrapping or unmapped range), kUnavailable (all are used),
-  // kPermission (the memory cannot be locked), kSystem (a device with different local and remote
-  // keys).
+  // kPermission (the memory cannot be locked), kSystem (local and remote keys differ).
   Result<MemoryRegion> add(void* address, size_t length, Access access);
-  // Errors: as above.
-  Result<MemoryRegion> add_dmabuf(const DmaBufMemory& memory, Access access);
-  // Whether the registration has no other user. Then the device must be done with the memory before
-  // remove().
+  Result<MemoryRegion> add_dmabuf(const DmaBufMemory& memory, Access access);  // Errors: as above.
+  // Whether it has no other user: the device must then be done with the memory before remove().
   bool last(uint32_t key) const { return cache_.last(key); }
   // For the last user: the memory is deregistered when the returned hold is destroyed.
   [[nodiscard]] RegistrationCache::Hold remove(uint32_t key) { return cache_.release(key); }
@@ -43,7 +39,6 @@ class Registrations {
   RegistrationCache cache_;
 };
 
-// Whether the device's driver can register dma-bufs.
-bool takes_dmabuf(ibv_pd* domain);
+bool takes_dmabuf(ibv_pd* domain);  // Whether the device's driver can register dma-bufs.
 
 }  // namespace pacecar

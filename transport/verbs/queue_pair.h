@@ -61,8 +61,7 @@ class PostBatch {
   size_t size() const { return count_; }
   // `departure`: when its last byte leaves the device at line rate.
   void add(const WorkRequest& request, uint64_t number, Instant departure);
-  // 0, or the errno of the first lane that refused.
-  int post();
+  int post();  // 0, or the errno of the first lane that refused.
 
  private:
   struct Chain {

@@ -18,8 +18,7 @@ class StandbyLane {
   static constexpr uint32_t kMessages = 8;
   // The most completions that it may have outstanding.
   static constexpr uint32_t kCompletions = 2 * kMessages;
-  // Used in place of a lane's number.
-  static constexpr uint8_t kLaneNumber = 0x7F;
+  static constexpr uint8_t kLaneNumber = 0x7F;  // Used in place of a lane's number.
 
   // For the queue pair `id`, whose lanes have the configuration `lanes`.
   static Result<std::unique_ptr<StandbyLane>> create(const VerbsDevice& device,
@@ -33,13 +32,11 @@ class StandbyLane {
   const RcLane& end() const { return lane_.local; }
   // Errors: as connect_lane.
   Result<void> connect(const VerbsDevice& device, const RcEndpoint& remote, const RcLane& end);
-  // Whether it is connected and has not failed.
   bool usable() const { return connected_ && !failed_; }
 
   // False: try again when earlier messages have completed; never, if the lane is not usable.
   bool send(const RecoveryMessage& message);
-  // The meaning of a completion on this lane: the peer's message, if there is one. A failure makes
-  // the lane unusable.
+  // A completion's meaning: the peer's message, if there is one. A failure makes the lane unusable.
   struct Event {
     bool received = false;
     std::optional<RecoveryMessage> message;  // nullopt: it cannot be decoded

@@ -23,8 +23,7 @@ namespace {
 
 // Writes with immediate that may arrive between two polls; more wait at their senders.
 constexpr uint32_t kSharedReceives = 4096;
-// The completion queue, which is locked memory, has room for at least this many queue pairs; one
-// without room is refused.
+// The completion queue (locked memory) holds at least this many queue pairs; others are refused.
 constexpr uint32_t kBusyQueuePairs = 1024;
 // Overhead of a packet on the link: Ethernet with preamble and gap (38), IP, UDP (8), BTH (12) and
 // ICRC (4); or the headers of InfiniBand (LRH 8, BTH 12, ICRC 4, VCRC 2).
@@ -314,8 +313,7 @@ void VerbsNic::destroy_queue_pair(QueuePairId id) {
   recovering_.remove(slot);
   const uint32_t reserved = QueuePair::max_completions(qp->config);
   erase(slot);
-  // Polls its remaining completions, so that they are not attributed to a later queue pair with the
-  // same number.
+  // Polls its last completions, so that no later queue pair with the same number gets them.
   drain(now_);
   completions_.refill_receives();
   completions_.give_back(reserved);

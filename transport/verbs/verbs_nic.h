@@ -68,8 +68,7 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   Result<std::optional<uint64_t>> start_flush(const MemoryRegion& region,
                                               const uint8_t* data) override;
   Result<bool> flushed(uint64_t flush) override;
-  // Waits, for a bounded time, until the device is done with the memory; lanes that are not done by
-  // then are replaced.
+  // Waits, for a limited time, until the device is done with it; lanes that are not are replaced.
   std::shared_ptr<void> deregister_memory(const MemoryRegion& region) override;
   bool shared(const MemoryRegion& region) const override {
     return !registrations_.last(region.key);
@@ -146,10 +145,8 @@ class VerbsNic final : public PacedNic<VerbsQueuePair> {
   bool replace_lane(QueuePair& qp, Lane& lane, Instant now);
   bool join_lane(QueuePair& qp, Lane& lane);
   bool send_to_peer(QueuePair& qp, Lane& lane, RecoveryMessage::Kind kind);
-  // Polls all completions; false: received_ has no room for more.
-  bool drain(Instant now);
-  // Whether the port has been active for kSettling.
-  bool path_ready(Instant now);
+  bool drain(Instant now);       // Polls all completions; false: received_ has no room for more.
+  bool path_ready(Instant now);  // Whether the port has been active for kSettling.
   // `fault`, or "the link is down" if that is so.
   std::string likely_cause(const QueuePair& qp, std::string fault) const;
 

@@ -45,8 +45,7 @@ void VerbsNic::fail_lane(QueuePair& qp, Lane& lane, CompletionStatus status, std
   next_recovery_ = now_;
 }
 
-// Fails lanes that make no progress without an error: rdma_rxe sometimes hangs forever after its
-// link was down.
+// Fails lanes that stand still without an error: rdma_rxe sometimes hangs after its link was down.
 void VerbsNic::watch_lanes(Instant now) {
   if (started_ == 0 || now < next_watch_) return;
   next_watch_ = now + kWatchPeriod;

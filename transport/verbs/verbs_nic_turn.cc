@@ -1,5 +1,4 @@
-// The turn of VerbsNic: completions and events of the device, timers, and posted work requests that
-// may leave.
+// VerbsNic's turn: the device's completions and events, timers, and work requests that may leave.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
@@ -170,8 +169,7 @@ void VerbsNic::on_lane_failed(uint32_t number, std::string_view event) {
 
 bool VerbsNic::prepare_to_wait(Instant now) {
   poll_events();  // wait_fd() is readable while there are any
-  // Without outstanding data only arrivals need to wake us: completions of our control writes need
-  // no action.
+  // Without outstanding data only arrivals wake us: completions of control writes need no action.
   using Wake = CompletionQueue::Wake;
   completions_.notify(flows_.any_in_flight() ? Wake::kAny : Wake::kSolicited);
   return receive(now) == 0 && all_polled();

@@ -31,7 +31,6 @@ uint64_t word_at(const uint8_t* at) {
   return crc;
 }
 
-// The header of a data packet.
 constexpr size_t kDataHeaderWords = 5;
 [[gnu::always_inline]] inline uint32_t by_words(uint32_t crc, const uint8_t* at) {
   uint64_t state = crc;
@@ -40,8 +39,7 @@ constexpr size_t kDataHeaderWords = 5;
   return static_cast<uint32_t>(state);
 }
 
-// For headers: the library is made for blocks of kilobytes, and takes four times as many
-// instructions.
+// For headers: the library, made for kilobytes, takes four times as many instructions.
 __attribute__((target("sse4.2"))) uint32_t by_instruction(uint32_t crc,
                                                           std::span<const uint8_t> bytes) {
   uint64_t state = crc;

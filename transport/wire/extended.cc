@@ -10,9 +10,8 @@ namespace pacecar::wire {
 namespace {
 
 constexpr uint32_t kLow24 = 0xFFFFFF;
-// The bits of the BTH's first 8 bytes that are the same in every packet: all but opcode and queue
-// pair. Flags, padding, version and congestion bits are zero (ECN is read from the IP header); the
-// partition is the default one.
+// The BTH's first 8 bytes without opcode and queue pair, the same in every packet: flags, padding,
+// version and congestion bits are zero (ECN is in the IP header); the default partition.
 constexpr uint64_t kWithoutOpcode = ~(uint64_t{0xFF} << 56);
 constexpr uint64_t kBthFixedBits = kBeginning.bits & kWithoutOpcode;
 constexpr uint64_t kBthFixedValue = kBeginning.value & kWithoutOpcode;

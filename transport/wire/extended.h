@@ -1,13 +1,10 @@
 // The packets of the extended wire mode: shaped like RoCE v2 packets, with opcodes that InfiniBand
 // reserves for manufacturers. Every data packet carries the remote address of its payload, so
-// packets may arrive in any order. README.md has the layout.
-//
-// A packet ends with a trailer, of one size for all packets of a NIC: a checksum, or a tag that
-// authenticates the sender. Encoders and decoders get the packet without the trailer. Decoders
-// accept any bytes and refuse packets that no encoder writes: an accepted packet, encoded again, is
-// the same bytes. Queue pair numbers, PSNs and MSNs have 24 bits; encoders write the low 24 bits.
-//
-// Pure functions; any thread.
+// packets may arrive in any order. README.md has the layout. A packet ends with a trailer, of one
+// size for all packets of a NIC: a checksum, or a tag that authenticates the sender. Encoders and
+// decoders get the packet without the trailer. Decoders accept any bytes and refuse packets that no
+// encoder writes: an accepted one, encoded again, is the same bytes. Encoders write the low 24 bits
+// of queue pair numbers, PSNs and MSNs. Pure; any thread.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +42,6 @@ inline constexpr size_t kJoinedBytes = 2;  // ends a datagram of several packets
 inline constexpr size_t kMaxBitmapWords = 256;
 inline constexpr size_t kMaxDatagramBytes = 65527;  // UDP over IPv6 without jumbograms (RFC 8200)
 
-// The size of an acknowledgement.
 constexpr size_t ack_bytes(size_t bitmap_words, size_t hops = 0) {
   return kAckHeaderBytes + 8 * bitmap_words + kTelemetryHopBytes * hops;
 }
@@ -172,8 +168,7 @@ class TelemetryView {
     const uint8_t* from = &bytes_[kTelemetryHopBytes * hop];
     return {load_be32(from), load_be32(from + 4), load_be32(from + 8), load_be32(from + 12)};
   }
-  // False: a hop has rate 0, which no port has.
-  bool valid() const;
+  bool valid() const;  // False: a hop has rate 0, which no port has.
 
  private:
   std::span<const uint8_t> bytes_;

@@ -80,8 +80,7 @@ constexpr uint32_t power_of_x(uint64_t exponent) {
 
 static_assert(multiply(power_of_x(1000), power_of_x(kOrder - 1000)) == kOne);
 
-// The header bytes between the identification and the datagram: the rest of the IPv4 header, and
-// the UDP header.
+// Bytes between identification and datagram: the rest of the IPv4 header, and the UDP header.
 constexpr size_t kBehindIdentification = kIpv4Bytes - 6 + kUdpBytes;
 
 // The two bytes in the CRC's order, the first bit as the highest power.

@@ -1,7 +1,6 @@
-// The ICRC that ends every packet of RoCE v2: CRC-32 over its IP, UDP and InfiniBand headers and
-// its payload, without the fields that change on the way (annex A17, 17.3.3). It covers fields that
-// only the packet I/O knows: addresses, ports, and over IPv4 the identification. Pure functions;
-// any thread.
+// The ICRC at the end of RoCE v2 packets: CRC-32 over its IP, UDP and InfiniBand headers and its
+// payload, without the fields that change on the way (annex A17, 17.3.3). It covers fields that
+// only the packet I/O knows: addresses, ports, and over IPv4 the identification. Pure; any thread.
 #pragma once
 
 #include <array>
@@ -32,8 +31,7 @@ uint32_t icrc(const Route& route, std::span<const uint8_t> header, std::span<con
 // Whether the last four bytes of `datagram` are its ICRC. False if it is too short for a BTH.
 bool verify_icrc(const Route& route, std::span<const uint8_t> datagram);
 
-// Multiplies polynomials by a constant one, modulo the CRC's polynomial: a table for each four
-// bits.
+// Multiplies polynomials by a constant, modulo the CRC's polynomial: a table per four bits.
 class Multiplier {
  public:
   Multiplier() = default;
@@ -53,8 +51,7 @@ class Multiplier {
 };
 
 // The effect of the IPv4 identification on the ICRC of datagrams of one size. A CRC is linear, so
-// the effect does not depend on the other bytes: it can be added afterwards, and removed if the
-// identification is unknown.
+// other bytes do not matter: it can be added later, and removed for an unknown identification.
 class IdentificationEffect {
  public:
   IdentificationEffect() = default;
@@ -63,8 +60,7 @@ class IdentificationEffect {
   size_t datagram_bytes() const { return datagram_bytes_; }
   // The difference (XOR) from the ICRC with identification 0.
   uint32_t of(uint16_t identification) const;
-  // Whether there is an identification that makes this difference. That holds for one difference in
-  // 65,536.
+  // Whether an identification makes this difference, as is so for one difference in 65,536.
   bool explains(uint32_t difference) const;
 
  private:

@@ -37,9 +37,8 @@ enum class TrafficClass : uint8_t { kData, kControl };
 // The ECN field of the IP header (RFC 3168, section 5).
 enum class Ecn : uint8_t { kNotCapable = 0, kCapable1 = 1, kCapable0 = 2, kCongestion = 3 };
 
-// Identification, flags and fragment offset of an IPv4 header as one word: not 0, so that no kernel
-// chooses another, and "don't fragment". Packets that are never fragmented may all have the same
-// identification (RFC 6864).
+// Identification, flags and fragment offset in IPv4 as one word: not 0, so that no kernel chooses
+// another, and "don't fragment". Such packets may share an identification (RFC 6864).
 inline constexpr uint32_t kIpv4Fragment = 0x5043'4000;
 // The same word as UDP sockets send it, without an identification.
 inline constexpr uint32_t kIpv4Unidentified = 0x0000'4000;
@@ -68,8 +67,7 @@ struct RxPacket {
   // Payload bytes between header and trailer that are not in `bytes`, from a simulator that carries
   // only the length of payload. The receiver counts them as arrived.
   Bytes elided = 0;
-  // A switch has cut off payload and trailer instead of dropping the packet.
-  bool trimmed = false;
+  bool trimmed = false;  // A switch has cut off payload and trailer instead of dropping the packet.
   bool trimmed_in_core = false;  // by another switch than the last one; false when unknown
   std::span<const TelemetryHop> telemetry;  // in the order of the hops; empty without such switches
   // As kIpv4Fragment, the received word; valid with PacketIoCaps::sees_ipv4_header.

@@ -20,8 +20,7 @@ constexpr uint8_t kMigrated = 0x40;  // as hardware without alternate paths send
 constexpr unsigned kPadShift = 4;
 constexpr uint8_t kVersionMask = 0x0F;
 constexpr uint8_t kPadMask = 0x03;
-// An opcode of UC is the opcode of RC with another number of the service in the upper three bits
-// (table 38).
+// An opcode of UC is that of RC with another service number in the upper three bits (table 38).
 constexpr uint8_t kServiceMask = 0xE0;
 constexpr uint8_t kUnreliable = 0x20;
 // The default partition; its members are full or limited (10.9.1).

@@ -1,12 +1,8 @@
 // The packets of standard RoCE v2: reliable and unreliable connections (RC, UC) and unreliable
 // datagrams (UD) of the InfiniBand Architecture Specification vol. 1 (chapter 9; headers: 9.2 to
 // 9.6), and the congestion notification of its annex A17. README.md has the layout. The ICRC that
-// ends them is in icrc.h.
-//
-// Decoders accept any bytes and report errors in them. Queue pair numbers, PSNs and MSNs have 24
-// bits; encoders write the low 24 bits.
-//
-// Pure functions; any thread.
+// ends them is in icrc.h. Decoders accept any bytes and report errors in them. Queue pair numbers,
+// PSNs and MSNs have 24 bits; encoders write the low 24 bits. Pure functions; any thread.
 #pragma once
 
 #include <array>
@@ -111,8 +107,7 @@ constexpr Shape shape_of(Opcode opcode) {
   return {};
 }
 
-// The opcode of a packet of a send, write or read response.
-Opcode opcode_of(Shape shape);
+Opcode opcode_of(Shape shape);  // The opcode of a packet of a send, write or read response.
 
 // AETH syndromes (9.7.5.1.1 and table 44).
 inline constexpr uint8_t kAckUnlimited = 0x1F;  // an acknowledgement without a credit count

@@ -32,8 +32,7 @@ enum class AtomicOp : uint8_t {
 inline constexpr uint8_t kAtomicOps = 19;
 inline constexpr uint8_t kDatatypes = 14;  // of fi_datatype: integers, floating point, complex
 
-// Size of one element; 0: unknown datatype.
-size_t datatype_bytes(uint8_t datatype);
+size_t datatype_bytes(uint8_t datatype);  // Size of one element; 0: unknown datatype.
 
 // Whether it is defined for the datatype, as fi_atomic, fi_fetch_atomic or fi_compare_atomic.
 bool atomic_valid(uint8_t operation, uint8_t datatype, bool fetches, bool compares);

@@ -65,9 +65,8 @@ static_assert(sizeof(Frame) == 48 && std::is_trivially_copyable_v<Frame>);
 // As in the greeting: by it a peer identifies its connections and its process.
 using Token = std::array<uint64_t, 2>;
 
-// Memory of the frame's sender into which its receiver may put: remote address, length, rkey. In a
-// kDirect offer, and in the reply to a kDirect read: memory to read, by its address in the process
-// of the sender; without a key.
+// Sender's memory into which the receiver may put: remote address, length, rkey. In a kDirect offer
+// or read reply: memory to read, by its address in the sender's process, without a key.
 struct RemoteSegment {
   uint64_t address = 0;
   uint64_t length = 0;
@@ -82,7 +81,6 @@ inline constexpr size_t kEagerBytes = 524288;
 inline constexpr size_t kDirectEagerBytes = 131072;
 // Most bytes of operands, of comparands or of results in one atomic.
 inline constexpr size_t kAtomicBytes = 8192;
-// Size of one Pacecar message of frames.
 inline constexpr size_t kMessageBytes = kEagerBytes + 2 * sizeof(Frame);
 // Most such messages outstanding between two endpoints, in each direction. Small frames share them.
 inline constexpr uint32_t kMaxMessages = 8;

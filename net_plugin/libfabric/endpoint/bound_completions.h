@@ -35,9 +35,8 @@ class BoundCompletions {
   void report(PendingCompletion pending);
   // FI_REMOTE_READ, by a peer.
   void report_remote_read() { count(FI_REMOTE_READ, false); }
-  // A peer's write (FI_RMA) or atomic (FI_ATOMIC).
   void report_remote_write(MemoryRegion& region, const Frame& frame, fi_addr_t source,
-                           uint64_t kind);
+                           uint64_t kind);  // A peer's write (FI_RMA) or atomic (FI_ATOMIC).
 
  private:
   void count(uint64_t what, bool failed);

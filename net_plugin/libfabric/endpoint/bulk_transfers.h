@@ -17,13 +17,11 @@ class BulkTransfers {
   void on_direct_reply(Operation& operation, const FrameView& reply);
   // All puts after a clear-to-send are done.
   FrameResult on_placed(const Peer& peer, const Frame& frame);
-  // Reads from the peer's memory, for a limited time.
-  void continue_direct_reads(Peer& peer);
+  void continue_direct_reads(Peer& peer);  // Reads from the peer's memory, for a limited time.
 
   // Puts of queued_puts, as far as there is room. The first opens the peer's connection for puts.
   void start_queued_puts(Peer& peer);
-  // Ends operations whose puts are done. Errors: kPeer.
-  Result<void> finish_puts(Peer& peer);
+  Result<void> finish_puts(Peer& peer);  // Ends operations whose puts are done. Errors: kPeer.
 
  private:
   void start_direct_read(Operation& operation);

@@ -16,14 +16,12 @@ class Connector {
 
   Connector(EndpointState& state, FailPeer fail_peer, PeerTable::IsInUse is_in_use);
 
-  // Listens at this address. Returns 0 or a negative fi_errno.
-  int open(const Address& wanted);
+  int open(const Address& wanted);  // Listens at this address. Returns 0 or a negative fi_errno.
   bool is_open() const { return bootstrap_ != nullptr; }
   // The address of the endpoint, which peers call. Requires is_open().
   const Address& name() const { return name_; }
 
-  // Unless the peer is connected, or is being connected.
-  void call(Peer& peer);
+  void call(Peer& peer);  // Unless the peer is connected, or is being connected.
   void end_calls_of(Peer& peer);
   void progress();
 

@@ -38,8 +38,7 @@ class Endpoint : public fid_ep {
     target_.forget(region);
     receiver_.forget(region);
   }
-  // Waits until all frames and puts are sent, for a limited time, and sends kBye.
-  void flush();
+  void flush();  // Waits until all frames and puts are sent, for a limited time, and sends kBye.
 
   // Each returns 0 or a negative fi_errno; -FI_EAGAIN: no room now.
   ssize_t start(const OperationRequest& request);

@@ -38,8 +38,7 @@ struct Local {
     std::ranges::replace(regions, &region, nullptr);
     return used;
   }
-  // Whether some of it is GPU memory.
-  bool on_device() const;
+  bool on_device() const;  // Whether some of it is GPU memory.
   // Between it and host memory. Errors: as StagedRange::copy; none for host memory.
   Result<void> copy_out(std::span<uint8_t> to) const;
   Result<void> copy_in(std::span<const uint8_t> from) const;

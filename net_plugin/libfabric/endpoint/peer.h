@@ -67,8 +67,7 @@ struct Peer {
 
   // Believed only of a process on this host, whose memory we can read, too.
   bool reads_our_memory() const { return reports_reading && memory; }
-  // Frames that have arrived and are not handled yet.
-  bool has_unread_frames() const;
+  bool has_unread_frames() const;  // Frames that have arrived and are not handled yet.
   bool sends_fail() const { return failure && failure->when >= Failure::When::kSendsNow; }
   bool has_closed() const { return failure && failure->when == Failure::When::kClosed; }
   bool can_send() const { return outbox->is_open() && !sends_fail(); }
@@ -76,8 +75,7 @@ struct Peer {
   bool connects_to_us() const { return instance != 0 && !tcp_calls.empty() && !frames.source; }
   // It has been failed, or was never called, and no reply to it is outstanding.
   bool is_gone() const { return instance == 0 && tcp_calls.empty() && serving == 0 && !failure; }
-  // Whether all that can be sent to it is sent.
-  bool is_flushed() const;
+  bool is_flushed() const;  // Whether all that can be sent to it is sent.
 
   // It will be failed; a failure that comes earlier takes the place of a later one.
   void fail(Failure::When when, int error, const std::string& why);

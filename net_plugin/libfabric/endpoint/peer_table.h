@@ -1,6 +1,5 @@
-// The peers of an endpoint, by name and by number in the address vector. A peer that failed may be
-// called again; only where many are gone, their places are for others. Thread rule: with the
-// domain's lock held.
+// An endpoint's peers, by name and by number in the address vector. A peer that failed may be
+// called again; only where many are gone, their places are for others. Under the domain's lock.
 #pragma once
 
 #include <deque>
@@ -19,8 +18,7 @@ class PeerTable {
   PeerTable(const PeerTable&) = delete;
   PeerTable& operator=(const PeerTable&) = delete;
 
-  // As fi_ep_bind.
-  int bind(AddressVector& vector);
+  int bind(AddressVector& vector);  // As fi_ep_bind.
   bool has_vector() const { return vector_ != nullptr; }
 
   std::deque<Peer>& all() { return peers_; }
@@ -29,8 +27,7 @@ class PeerTable {
   Peer& named(const Address& name);
   // A further name of a peer that has several addresses.
   void add_name(const Address& name, Peer& peer) { by_name_.emplace(name, &peer); }
-  // nullptr: the address vector has no such address.
-  Peer* at(fi_addr_t address);
+  Peer* at(fi_addr_t address);  // nullptr: the address vector has no such address.
   // The peer's number in the address vector; FI_ADDR_NOTAVAIL: it has none.
   fi_addr_t source_of(Peer& peer) const;
   // Whether a caller of this name may become a peer.
@@ -40,8 +37,7 @@ class PeerTable {
   // From now on the peer has no connections, and reads none of our memory, because the token is
   // new. Returns the completions that it held. Throws std::bad_alloc: then nothing has changed.
   std::deque<PendingCompletion> reset(Peer& peer) const;
-  // From now on peers read none of our memory.
-  void revoke_tokens();
+  void revoke_tokens();  // From now on peers read none of our memory.
 
  private:
   static constexpr size_t kMaxUnprovenOfHost = 1024;  // peers of one host: see admits()

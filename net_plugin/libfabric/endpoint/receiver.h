@@ -20,8 +20,7 @@ class Receiver {
   ssize_t post_claimed(const Receive& receive);
   ssize_t cancel(void* context);
 
-  // A message or an offer of one.
-  FrameResult on_message(Peer& peer, const FrameView& view);
+  FrameResult on_message(Peer& peer, const FrameView& view);  // A message or an offer of one.
   // Drops the peer's unexpected offers. Its eager messages can still be received.
   void forget_messages_of(const Peer& peer);
   // Whether a message of the peer, or a receive from it alone, waits.
@@ -32,7 +31,6 @@ class Receiver {
   }
   // The region is being closed: receives into its GPU memory fail.
   void forget(MemoryRegion& region);
-  // Fails the receives that only this peer could match.
   void fail_receives_from(const Peer& peer, int error, const std::string& why);
 
   // Least room in a buffer for several messages (FI_OPT_MIN_MULTI_RECV), in bytes.

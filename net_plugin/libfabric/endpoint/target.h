@@ -12,8 +12,7 @@ class Target {
 
   // A write, an offer of a write, a read or an atomic.
   FrameResult on_request(Peer& peer, const FrameView& view);
-  // The region is being closed.
-  void forget(MemoryRegion& region);
+  void forget(MemoryRegion& region);  // The region is being closed.
 
  private:
   // The memory that a request is about: one piece, with its region. Or the status to reply.

@@ -52,8 +52,7 @@ class Inbox final : public FrameSource, ConnectionWithPages<ReceiveConnection, u
       : ConnectionWithPages(std::move(context), std::move(connection),
                             kMaxMessages * kMessageBytes) {}
 
-  // Errors: as register_memory and irecv.
-  Result<void> open();
+  Result<void> open();  // Errors: as register_memory and irecv.
   Result<std::span<const uint8_t>> next() override;
   Result<void> done() override;
   bool turn() override;
@@ -101,9 +100,7 @@ class Outbox : ConnectionWithPages<SendConnection, uint8_t> {
 
   // Posts messages as far as possible; the last one may wait for more frames. Errors: kPeer.
   Result<void> start(Coming coming);
-  // Reuses the buffers of messages that are sent. Errors: kPeer.
-  Result<void> finish();
-  // Whether frames are not posted yet.
+  Result<void> finish();  // Reuses the buffers of messages that are sent. Errors: kPeer.
   bool has_unsent_frames() const { return started_ < messages_.size() || !replies_.empty(); }
   // Whether all frames are with the peer, which gets them even if this process ends now.
   bool idle() const {
@@ -167,8 +164,7 @@ class PutBox : ConnectionWithPages<SendConnection, Frame> {
   PutBox(std::shared_ptr<Context> context, std::unique_ptr<SendConnection> connection)
       : ConnectionWithPages(std::move(context), std::move(connection), kFrames) {}
 
-  // Sends `hello` as the first frame.
-  Result<void> open(const Frame& hello);
+  Result<void> open(const Frame& hello);  // Sends `hello` as the first frame.
   size_t nic() const { return connection_->nic(); }
 
   bool has_room() const { return frames_free_ > 0; }
@@ -176,8 +172,7 @@ class PutBox : ConnectionWithPages<SendConnection, Frame> {
   void send_frame(const Frame& frame);
   bool idle() const { return entries_.empty(); }
 
-  // Posts puts and frames as far as possible. Errors: kPeer.
-  Result<void> start();
+  Result<void> start();  // Posts puts and frames as far as possible. Errors: kPeer.
   // Calls put_done(operation) for each put that is done, in order.
   template <typename PutDone>
   Result<void> finish(PutDone put_done) {

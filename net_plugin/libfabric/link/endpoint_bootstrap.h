@@ -42,8 +42,7 @@ struct Greeting {
   uint64_t token_address = 0;  // in its sender's process; 0 beyond this host
   Handle listener;             // of Pacecar, for the peer's connections to us
 
-  // `name` is a socket address. nullopt: an invalid one.
-  std::optional<Address> sender() const;
+  std::optional<Address> sender() const;  // `name` is a socket address. nullopt: an invalid one.
   void set_name(const Address& of);
 };
 static_assert(sizeof(Greeting) == 200 && std::is_trivially_copyable_v<Greeting>);
@@ -84,8 +83,7 @@ class EndpointBootstrap {
   // Hands memory over with our greeting, which is not sent yet. Requires is_within_host().
   void hand_over(CallId call, std::shared_ptr<const FileDescriptor> memory);
   void end(CallId call) { calls_.erase(call); }
-  // The events since the last poll; cheap if there are none.
-  std::vector<Event> poll();
+  std::vector<Event> poll();  // The events since the last poll; cheap if there are none.
   // Why callers could not be accepted: an errno, once; 0: they could.
   int take_accept_error() { return std::exchange(accept_error_, accept_error_ == 0 ? 0 : -1); }
 

@@ -28,8 +28,7 @@ class FrameSource {
 
   // The next message, valid until done(). Empty: none yet. Errors: kPeer, again at the next call.
   virtual Result<std::span<const uint8_t>> next() = 0;
-  // Errors: as irecv.
-  virtual Result<void> done() = 0;
+  virtual Result<void> done() = 0;  // Errors: as irecv.
   // Polls the NIC. False: it was not polled, because a message is ready, or there is none.
   virtual bool turn() { return false; }
   // The caller is going to sleep: a message will wake it. False: a message is there.
@@ -57,8 +56,7 @@ using MappedRing = std::unique_ptr<SharedRing, UnmapRing>;
 
 class SharedSender {
  public:
-  // nullptr: the kernel does not allow it.
-  static std::unique_ptr<SharedSender> make();
+  static std::unique_ptr<SharedSender> make();  // nullptr: the kernel does not allow it.
 
   // To be handed to the peer; null after close_descriptor().
   const std::shared_ptr<const FileDescriptor>& descriptor() const { return memory_; }
@@ -68,8 +66,7 @@ class SharedSender {
   // Requires that fewer than kMaxMessages are not consumed.
   void post(uint32_t slot, size_t bytes);
   uint64_t posted() const { return posted_; }
-  // Errors: kPeer.
-  Result<uint64_t> consumed() const;
+  Result<uint64_t> consumed() const;  // Errors: kPeer.
   // Whether the receiver sleeps although there are messages.
   bool must_wake_receiver() const {
     return ring_->resting.load(std::memory_order_relaxed) &&

@@ -1,12 +1,9 @@
 // Queue pair 1 of a device: sends, repeats and receives the messages of connection management, and
 // passes each one to its end of a connection.
-//
 // Each process of a peer's address has a queue pair 1, by its slot (roce::general_services_of); one
 // of the processes has the service. A request goes first to slot 0, which NICs and rdma_rxe use as
 // well; if that process refuses or does not answer, to all slots.
-//
 // A peer cannot act for another host: an end accepts messages from its peer's address only.
-//
 // Thread rule: call with the NIC's mutex held.
 #pragma once
 
@@ -52,23 +49,18 @@ struct End {
 
 class Agent final : CompletionSink, Timed {
  public:
-  // Errors: kUnavailable.
-  static Result<std::unique_ptr<Agent>> open(CmDevice& device);
+  static Result<std::unique_ptr<Agent>> open(CmDevice& device);  // Errors: kUnavailable.
 
   uint32_t new_id();
   uint64_t new_transaction() { return next_transaction_++; }
 
-  // A passive end after its connection's on_request().
-  void add(End& end);
+  void add(End& end);  // A passive end after its connection's on_request().
   void remove(End& end);
   // The id is destroyed: disconnects, and keeps the end until the peer has answered kDisconnect.
   void abandon(std::unique_ptr<End> end);
-  // Disconnects all ends, for a process that exits.
-  void disconnect_all();
-  // No kDisconnect is unanswered.
-  bool all_disconnected() const;
-  // Does nothing unless the end is connected.
-  void disconnect(End& end);
+  void disconnect_all();          // Disconnects all ends, for a process that exits.
+  bool all_disconnected() const;  // No kDisconnect is unanswered.
+  void disconnect(End& end);      // Does nothing unless the end is connected.
   // Sends the message that a call on the end's connection has returned; null: none.
   void send(End& end, const Message* message);
 

@@ -12,8 +12,7 @@
 
 namespace pacecar::ibverbs::cm {
 
-// Never destroyed: the keeper may raise an event while the process ends. A forked child begins
-// anew.
+// Never destroyed: the keeper may raise events as the process ends. A forked child begins anew.
 Process& process() {
   static Process* instance = new Process;
   [[maybe_unused]] static const int registered =

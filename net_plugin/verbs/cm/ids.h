@@ -37,10 +37,8 @@ struct Channel : rdma_event_channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  // With Process::mutex.
-  void put(Event* event);
-  // Removes the unread events of an id.
-  std::vector<Event*> take(const Id& owner);
+  void put(Event* event);                     // With Process::mutex.
+  std::vector<Event*> take(const Id& owner);  // Removes the unread events of an id.
 
   std::vector<Event*> unread;  // guarded by Process::mutex
 };
@@ -77,8 +75,7 @@ struct Id final : rdma_cm_id {
   bool any_address = false;  // of a listener: bound to the unspecified address
   bool reuse_address = false;
   size_t backlog = 0;
-  // Number of unanswered requests, shared by the listener and the ids of these requests, which may
-  // outlive it.
+  // Number of unanswered requests, shared by the listener and their ids, which may outlive it.
   std::shared_ptr<size_t> waiting;
   FileDescriptor reservation;   // of the port
   uint32_t unacknowledged = 0;  // events
@@ -102,7 +99,6 @@ inline Id& id_of(rdma_cm_id* id) { return *static_cast<Id*>(id); }
   Id& own = id_of(id);  \
   if (own.maker.forked()) return failed(error_in_child(__func__))
 
-// The state of this process.
 struct Process {
   std::mutex mutex;
   std::condition_variable acknowledged;
@@ -120,22 +116,19 @@ void raise_locked(Id& owner, const rdma_cm_event& event, std::span<const uint8_t
 void raise(Id& id, rdma_cm_event_type type, int status = 0);
 // Drops unread events and waits until the others are acknowledged. Returns unread requests' ids.
 std::vector<Id*> drop_events(Id& owner);
-// Ends a call of a synchronous id: waits for its event. 0, or -1 with errno.
-int complete(Id& id);
+int complete(Id& id);  // Ends a call of a synchronous id: waits for its event. 0, or -1 with errno.
 // The event that complete() left in one id becomes that of another.
 void pass_event(Id& from, Id& to);
 
 // --- queue pairs ---
 // The attributes of ibv_modify_qp that bring the id's queue pair into a state.
 bool attributes_for(Id& id, ibv_qp_state state, ibv_qp_attr* attr, int* mask);
-// Brings the queue pair into RTS. With the NIC's mutex.
-bool bring_up(Id& id);
+bool bring_up(Id& id);  // Brings the queue pair into RTS. With the NIC's mutex.
 void fail_queue_pair(Id& id);
 
 // --- addresses ---
 uint16_t port_of(const Id& id, bool source);
-// Reserves the id's port on this host. False with errno.
-bool reserve_port(Id& id);
+bool reserve_port(Id& id);  // Reserves the id's port on this host. False with errno.
 // The device with the address; for the unspecified address, any device. Null with errno.
 CmDevice* device_at(const Address& local);
 

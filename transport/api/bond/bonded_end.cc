@@ -88,8 +88,7 @@ bool BondedEnd::deliver_note() {
   return all;
 }
 
-// Watches all lanes: a silent lane is lost only if another is alive, and lanes without data may
-// break or be closed, too.
+// A silent lane is lost only if another is alive; lanes without data may break or be closed, too.
 void BondedEnd::watch(Instant now) {
   if (pending_.empty() && state_ == State::kFlowing) return;
   for (size_t i = 0; i < lanes_.size(); ++i) {

@@ -1,6 +1,5 @@
-// What the two ends of a bonded connection have in common: they watch their lanes, give up lost
-// ones, and exchange notes about them (lanes.h). Thread rule: any thread; the members need the
-// lock, except the public ones.
+// What both ends of a bonded connection do: watch lanes, give up lost ones, exchange notes about
+// them (lanes.h). Thread rule: any thread; members that are not public need the lock.
 #pragma once
 
 #include <array>
@@ -21,8 +20,7 @@ namespace pacecar {
 class BondedEnd {
  public:
   virtual ~BondedEnd() = default;
-  // Called by BondKeeper from time to time; true: again soon.
-  bool drive(Instant now);
+  bool drive(Instant now);  // Called by BondKeeper from time to time; true: again soon.
   // This memory is about to be deregistered: messages that have not begun must not use it any more.
   virtual void forget_memory(const Memory& memory) = 0;
 
@@ -43,8 +41,7 @@ class BondedEnd {
     for (Request& request : requests) free_.push_back(&request);
     pending_.reserve(requests.size());
   }
-  // A free request, which is then pending; nullptr: none.
-  MessageRequest* take_request();
+  MessageRequest* take_request();  // A free request, which is then pending; nullptr: none.
   // The pending requests, in order, until they are tested as done.
   template <typename Request>
   auto pending() const {
@@ -53,27 +50,22 @@ class BondedEnd {
            });
   }
 
-  // Completes requests.
-  virtual void collect(Instant now) = 0;
+  virtual void collect(Instant now) = 0;  // Completes requests.
   virtual void on_note(const LaneNote& note, Instant now) = 0;
   // In kPausing: takes the next step if nothing is outstanding.
   virtual void finish_pause(Instant now) = 0;
-  // A lane has been lost, and others remain.
-  virtual void on_loss() = 0;
+  virtual void on_loss() = 0;  // A lane has been lost, and others remain.
   // A lane has failed with something other than the peer's silence: ends the connection.
   virtual void on_failure(size_t lane, MessageFailure failure) = 0;
-  // Lends the caller's thread to all lanes.
-  void progress();
+  void progress();  // Lends the caller's thread to all lanes.
   // The result of test(); a request that is done or has failed is given back.
   Result<TestResult> outcome(MessageRequest& request);
   LaneSight sight(size_t lane) const { return lanes_[lane].at.call(&Lanes::lane); }
   // False: the lane has failed, and is given up.
   bool healthy(size_t lane, MessageFailure failure);
-  // Gives up the lane's flow, with all connections that share it. An empty cause: as the NIC
-  // reports it.
+  // Gives up the lane's flow, with all its connections. An empty cause: as the NIC reports it.
   void give_up(size_t lane, const std::string& cause);
-  // Ends the connection: all pending requests fail.
-  void end(Error error);
+  void end(Error error);  // Ends the connection: all pending requests fail.
   void end(MessageFailure failure, size_t lane = 0) { end(error_of(failure, lane, "")); }
   void send_note(NoteKind kind, LaneMask lanes);
   void send_note(LaneNote note);
@@ -105,10 +97,9 @@ class BondedEnd {
   uint64_t last_received_ = 0;                   // the number of the peer's newest note
 };
 
-// The sender divides each message among the lanes; the receiver posts each buffer on all lanes.
-// When a lane is lost, they agree which buffers are filled. The receiver posts the others again,
-// and the sender sends their messages again over the other lanes. `lanes`: at most kMaxLanes, known
-// to their messengers.
+// The sender divides each message among the lanes; the receiver posts each buffer on all. If a lane
+// is lost, they agree which buffers are filled. The receiver posts the others again, and the sender
+// repeats their messages over the others. `lanes`: at most kMaxLanes, known to their messengers.
 std::unique_ptr<SendConnection> make_bonded_send(std::vector<BondLane> lanes,
                                                  std::shared_ptr<BondKeeper> keeper);
 std::unique_ptr<ReceiveConnection> make_bonded_receive(std::vector<BondLane> lanes,

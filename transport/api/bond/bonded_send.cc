@@ -135,7 +135,6 @@ Result<TestResult> BondedSend::test(Request* request) {
   return outcome(message);
 }
 
-// Collects the parts that are done.
 void BondedSend::collect(Instant now) {
   for (size_t i = 0; i < lanes_.size() && !ended_; ++i) {
     while (lanes_[i].alive && !on_lane_[i].empty() && !ended_) {

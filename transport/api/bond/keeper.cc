@@ -13,8 +13,7 @@ namespace pacecar {
 namespace {
 
 constexpr std::chrono::milliseconds kSoon{2};
-// The longest delay, beyond the silence limit, of detecting a lost lane. Driving a connection costs
-// a few reads of memory.
+// A lost lane is found at most this long after the silence limit. A look costs a few memory reads.
 constexpr std::chrono::milliseconds kQuiet{50};
 
 }  // namespace

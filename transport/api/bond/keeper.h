@@ -1,6 +1,5 @@
 // Drives bonded connections, so that their ends agree on lost lanes. One thread for all connections
-// of a Context, made with the first bonded one; it mostly sleeps. Thread rule: any thread; not from
-// within drive().
+// of a Context, made with the first; it mostly sleeps. Thread rule: any thread; not in drive().
 #pragma once
 
 #include <atomic>
@@ -22,13 +21,10 @@ class BondKeeper {
  public:
   // In a forked child it must not be destroyed: the parent's thread waits at `changed_`.
   bool inherited() const { return process_.forked(); }
-  // Before the first connection. Errors: kSystem (no thread can be made).
-  Result<void> start();
+  Result<void> start();  // Before the first connection. Errors: kSystem (no thread can be made).
   void add(BondedEnd& connection);
-  // No drive() of the connection runs after it returns.
-  void remove(BondedEnd& connection);
-  // There is work to do soon. May be called with a connection's lock held.
-  void wake();
+  void remove(BondedEnd& connection);  // No drive() of the connection runs after it returns.
+  void wake();  // There is work to do soon. May be called with a connection's lock held.
   void forget_memory(const Memory& memory);
 
  private:

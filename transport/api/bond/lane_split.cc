@@ -8,8 +8,7 @@ namespace pacecar {
 namespace {
 
 constexpr Bytes kGrain = 4096;
-// Smaller parts are not worth a packet on each lane.
-constexpr Bytes kSmallest = Bytes{16} << 10;
+constexpr Bytes kSmallest = Bytes{16} << 10;  // Smaller parts are not worth a packet on each lane.
 // One sample of a lane's rate, and how much the newest one counts.
 constexpr Bytes kSample = Bytes{1} << 20;
 constexpr double kNewest = 0.25;

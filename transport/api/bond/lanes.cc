@@ -6,8 +6,7 @@
 namespace pacecar {
 namespace {
 
-// A longer time between two calls of update() means that this process was stopped: BondKeeper
-// drives connections every 50 ms.
+// A longer gap between updates means that this process was stopped: BondKeeper drives every 50 ms.
 constexpr Duration kOwnPause = Duration::from_ms(200);
 
 }  // namespace

@@ -1,6 +1,5 @@
 // The lanes of a bonded connection, each a messenger's connection between two NICs, and the notes
 // by which its ends agree how to continue without a lane.
-//
 //   sender                                   receiver
 //     complaint: these lanes are lost   ->
 //                                       <-   pause: post no more writes; these lanes are lost
@@ -13,7 +12,6 @@
 //                                       <-   resume: over these lanes, from this slot on; of the
 //                                            earlier slots these are done
 //     sends the other messages again; resumed ->
-//
 // A pause may begin without a complaint. Every note goes over every living lane; the newest counts.
 // Complaint, pause and paused name the lost lanes, resume the remaining ones. BondKeeper's thread
 // does all of this. Thread rule: as the connection's own, whose lock is held.
@@ -46,8 +44,7 @@ inline LaneMask lost_lanes(std::span<const BondLane> lanes) {
   return static_cast<LaneMask>(~alive_lanes(lanes));
 }
 
-// Whether the receiver has all of the message in this slot. The note has the last kCtsSlots slots;
-// older ones are done.
+// Whether the receiver has this slot's message. The note has the last kCtsSlots; older are done.
 bool slot_done(const LaneNote& resume, uint64_t slot);
 
 // Detects a lane without acknowledgements for `limit` although the peer was alive on another lane

@@ -27,8 +27,7 @@ class GpuWays {
 
   const GpuSetting setting_;
   const LogSink log_;
-  // Loaded when the first NIC needs it.
-  std::optional<Result<std::shared_ptr<GpuSystem>>> system_;
+  std::optional<Result<std::shared_ptr<GpuSystem>>> system_;  // Loaded when the first NIC needs it.
 };
 
 }  // namespace pacecar

@@ -48,9 +48,8 @@ struct StagedRequest : MessageRequest {
   CopyEvent event;
   bool copying = false;  // `event` is pending
   std::optional<Error> error;
-  Sending sending;  // while it waits for its turn
-  // A receive's buffers.
-  std::array<Part, kMaxReceiveBuffers> parts;
+  Sending sending;                             // while it waits for its turn
+  std::array<Part, kMaxReceiveBuffers> parts;  // A receive's buffers.
   TestResult result;
 };
 
@@ -278,8 +277,7 @@ class StagedSendConnection final : public SendConnection, public CopyingConnecti
     return request;
   }
 
-  // The inner connection is destroyed first: it uses the ring.
-  Stage stage_;
+  Stage stage_;  // The inner connection is destroyed first: it uses the ring.
   FixedQueue<StagedRequest*> waiting_;  // not posted to the inner connection yet
   size_t passed_ = 0;                   // requests that are the inner connection's own
   const std::unique_ptr<SendConnection> inner_;

@@ -23,18 +23,15 @@ struct ClusterKey {
 
 using MacKey = std::array<uint8_t, 32>;
 
-// HKDF-SHA256 (RFC 5869) of a non-empty cluster key. Keys of different purposes reveal nothing
-// about each other.
+// HKDF-SHA256 (RFC 5869) of a non-empty key. Keys of two purposes reveal nothing of each other.
 MacKey derive_key(const ClusterKey& cluster, std::span<const uint8_t> salt,
                   std::string_view purpose);
 // The key of a handshake's MACs: derived from the cluster's key with the handle's secret as salt;
 // without a cluster key the secret alone.
 MacKey handshake_key(const Secret& secret, const ClusterKey& cluster);
 
-// HMAC-SHA256.
-Mac mac_of(const MacKey& key, std::span<const uint8_t> content);
-// Takes constant time.
-bool same_mac(const Mac& one, const Mac& other);
+Mac mac_of(const MacKey& key, std::span<const uint8_t> content);  // HMAC-SHA256.
+bool same_mac(const Mac& one, const Mac& other);                  // Takes constant time.
 
 struct Handshake {
   MacKey key{};

@@ -1,11 +1,9 @@
 // Joins two processes over TCP before any packet flows. The application carries the handle of the
 // listener over a channel of its choice. The two sides prove to each other that they know its
 // secret, and the cluster's key if they have one. Then each sends one opaque payload of at most
-// kMaxBootstrapPayload bytes (offer, reply).
-//
-// Nothing here blocks or starts a thread: the owner polls, with the time of its poll loop. An
-// invalid or silent caller is dropped without delaying another caller. Timeouts are positive.
-// Thread rule: an object is used by one thread at a time.
+// kMaxBootstrapPayload bytes (offer, reply). Nothing here blocks or starts a thread: the owner
+// polls, with the time of its poll loop. An invalid or silent caller is dropped without delaying
+// another caller. Timeouts are positive. Thread rule: an object is used by one thread at a time.
 #pragma once
 
 #include <memory>
@@ -91,9 +89,8 @@ class BootstrapListener {
  public:
   // Listens on that IP. The handle carries it and the identity, so peers must be able to reach it.
   // `handshake_timeout` limits the time until a caller's offer, and then that until its
-  // confirmation. Callers need
-  // the same cluster key, or none if this is empty. Errors: kInvalidArgument (an unspecified IP),
-  // kNotFound (no such IP here), kSystem.
+  // confirmation. Callers need the same cluster key, or none if this is empty. Errors:
+  // kInvalidArgument (an unspecified IP), kNotFound (no such IP here), kSystem.
   static Result<std::unique_ptr<BootstrapListener>> open(const Address& local,
                                                          const bootstrap::Identity& identity,
                                                          Duration handshake_timeout,
@@ -152,8 +149,7 @@ class BootstrapConnector {
 
   // The listener's reply, once; nullopt: not yet.
   Result<std::optional<std::vector<uint8_t>>> poll(Instant now);
-  // Confirms the reply; the listener gives up connections without a confirmation. True: sent;
-  // false: not yet.
+  // Confirms the reply, without which the listener gives up. True: sent; false: not yet.
   Result<bool> confirm(Instant now);
 
   // A line to log, once: after kPatience without a connection.
@@ -165,8 +161,7 @@ class BootstrapConnector {
 
  private:
   enum class Stage { kWaiting, kConnecting, kChallenge, kReply, kAnswered, kConfirm, kEnded };
-  // True: continue with the next stage; false: wait. An error is final.
-  using Step = Result<bool>;
+  using Step = Result<bool>;  // True: continue with the next stage; false: wait. An error is final.
 
   BootstrapConnector(const bootstrap::HandleContents& contents, const Address& local,
                      std::span<const uint8_t> offer, Duration timeout,

@@ -41,8 +41,7 @@ Socket listen_at(const Address& local, int backlog) {
   const socklen_t size = to_sockaddr(local, address);
   Socket socket = open_socket(address);
   if (!socket) return {};
-  // Connections that a former listener has accepted do not occupy the port.
-  const int on = 1;
+  const int on = 1;  // Connections that a former listener has accepted do not occupy the port.
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (::bind(socket.get(), &address.any, size) != 0 || ::listen(socket.get(), backlog) != 0) {
     return {};

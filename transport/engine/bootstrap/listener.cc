@@ -18,9 +18,8 @@ using bootstrap::Handshake;
 // Callers in the handshake at once; others wait in the kernel's backlog. Each takes about 8 KiB.
 constexpr size_t kMaxCallers = 64;
 
-// After this time a caller may be dropped for a new one. It is longer than two round trips across a
-// continent, and a flood of silent callers delays a peer by at most kGrace * backlog / kMaxCallers
-// = 0.4 s.
+// After this time a caller may be dropped for a new one. Longer than two round trips across a
+// continent, and silent callers delay a peer by at most kGrace * backlog / kMaxCallers = 0.4 s.
 constexpr Duration kGrace = Duration::from_ms(100);
 
 // Between two log lines about callers without a proof, so that they cannot fill the log.

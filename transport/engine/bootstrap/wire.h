@@ -1,13 +1,11 @@
 // Bytes of the bootstrap: the handle that a listener publishes, and the frames that the two sides
 // exchange over TCP. All integers are in network byte order.
-//
 //   connector                                   listener
 //     hello      nonce_c                   ->
 //                                          <-   challenge  MAC, nonce_s
 //     offer      MAC, payload              ->
 //                                          <-   reply      MAC, status, payload
 //     confirm    MAC                       ->
-//
 // A connector that finds the challenge's MAC wrong sends an offer whose MAC is zeros, which is
 // never valid, and closes the connection. The 8-byte frame header (magic, version, type, size of
 // the body) is the same in every version, so that peers can detect different versions. A MAC

@@ -104,8 +104,7 @@ bool Core::turn(Instant now, SoftPort::Clock clock) {
   if (received + commands == 0 && now < deadline_) return false;
   if (received > 0 && clock != nullptr) now = clock();
   port_->on_time(now);
-  // Publishes completions before the peer can get the acknowledgement.
-  publish();
+  publish();  // Publishes completions before the peer can get the acknowledgement.
   const size_t sent = port_->transmit(now);
   const Instant again = publish() ? Instant::never() : now + kPublishAgain;
   deadline_ = std::min(port_->next_deadline(), again);

@@ -1,10 +1,8 @@
 // Core: a processor core of a software NIC, except its first. It has a SoftNic on its own packet
 // I/O, and rings over which the NIC's owner sends writes and limits, and receives completions,
 // signals and arrivals. The core's thread takes none of the owner's locks, and the owner waits for
-// it only during set-up.
-//
-// Thread rule: the owner's thread calls the functions under "owner". One other thread calls turn(),
-// or the owner's thread if this is the only one.
+// it only during set-up. Thread rule: the owner's thread calls the functions under "owner". One
+// other thread calls turn(), or the owner's thread if this is the only one.
 #pragma once
 
 #include <array>
@@ -27,20 +25,17 @@ class Core {
   static Result<std::unique_ptr<Core>> make(std::unique_ptr<SoftPort> port, Doorbell& owner);
 
   // --- owner ---
-  // False: no room now. Posts wait for hand_over(), so that limits that are set after them arrive
-  // before them.
+  // False: no room now. Posts wait for hand_over(), so that limits set later arrive before them.
   bool post(QueuePairId id, const WorkRequest& work_request);
   bool limit(FlowId flow, const FlowLimits& limits, Instant now);
-  // False: some posts must wait longer.
-  bool hand_over();
+  bool hand_over();  // False: some posts must wait longer.
   // Something has been published since the last take_published().
   bool has_published() const { return published_.load(std::memory_order_acquire) != seen_; }
   bool take_published();
   bool poll(Completion& completion) { return take(completions_, early_completions_, completion); }
   bool poll(FlowSignal& signal) { return take(signals_, early_signals_, signal); }
   bool poll(FlowArrival& arrival) { return take(arrivals_, early_arrivals_, arrival); }
-  // Adds the core's counters.
-  void count(NicCounters& total) const;
+  void count(NicCounters& total) const;  // Adds the core's counters.
 
   // Runs `use(nic)` while the core is stopped and its rings are empty.
   template <typename Use>
@@ -109,10 +104,8 @@ class Core {
     early.pop_front();
     return true;
   }
-  // Empties the rings to the owner.
-  void collect();
-  // With the lock held.
-  size_t take_commands();
+  void collect();          // Empties the rings to the owner.
+  size_t take_commands();  // With the lock held.
   bool publish();
 
   static constexpr size_t kCounters = sizeof(NicCounters) / sizeof(uint64_t);

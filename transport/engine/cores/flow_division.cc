@@ -8,8 +8,7 @@
 namespace pacecar {
 namespace {
 
-// The sum of all shares, and the least share: even a slow core gets some work, so that an
-// improvement is measured.
+// The sum of shares, and the least: a slow core gets some work, so that an improvement is measured.
 constexpr uint32_t kShares = 1 << 12;
 constexpr uint32_t kLeastShare = kShares / 64;
 // Periods in which a share follows a core's rate, and in which it returns to the default if idle.

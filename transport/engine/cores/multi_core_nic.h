@@ -1,12 +1,10 @@
 // MultiCoreNic: a software NIC on several processor cores. Its user sees one Nic; a MultiCorePort
 // drives it.
-//
 // Each core is a SoftNic with its own packet I/O. All have the same regions with the same keys. A
 // paced queue pair has an end on each core, a lane. The lanes are connected one to one with those
 // of the peer; between NICs with different numbers of cores the smaller number is used. Writes are
 // divided among the lanes (FlowDivision). They arrive in any order, and their completions are
 // returned in the order of posting. Queue pairs without pacing are on the first core only.
-//
 // Thread rule: one thread at a time, that of the first core.
 #pragma once
 
@@ -25,8 +23,7 @@ namespace pacecar {
 
 class MultiCoreNic final : public Nic {
  public:
-  // SoftNics of the extended mode that differ only in their address, all with one key_seed; they
-  // outlive this.
+  // SoftNics of extended mode with one key_seed that differ in address only; they outlive this.
   MultiCoreNic(SoftNic& first, std::span<const std::unique_ptr<Core>> further);
 
   // --- Nic ---
@@ -52,8 +49,7 @@ class MultiCoreNic final : public Nic {
   // --- MultiCorePort ---
   // Call it first in each turn.
   void set_time(Instant now) { now_ = now; }
-  // Hands over to the cores the posted writes, after the limits.
-  void hand_over();
+  void hand_over();  // Hands over to the cores the posted writes, after the limits.
   bool has_to_hand_over() const { return !undivided_.empty() || !handed_over_; }
 
  private:
@@ -94,8 +90,7 @@ class MultiCoreNic final : public Nic {
   uint32_t cores() const { return static_cast<uint32_t>(further_.size()) + 1; }
   // Only the first has none.
   Core& core(uint32_t index) { return *further_[index - 1]; }
-  // nullptr: the queue pair is on the first core only.
-  QueuePair* find(QueuePairId id) const;
+  QueuePair* find(QueuePairId id) const;  // nullptr: the queue pair is on the first core only.
   // The queue pair of a further core's lane; nullptr: none.
   QueuePair* find(uint32_t core, QueuePairId lane) const;
   Flow& flow(FlowId id);
@@ -107,8 +102,7 @@ class MultiCoreNic final : public Nic {
   bool take(uint32_t index, Completion& completion);
   // Turns a core's signal into the signal of the whole flow.
   void merge(FlowSignal& signal, uint32_t index);
-  // Sends the busy cores of a flow their parts of its limits.
-  void divide(FlowId id);
+  void divide(FlowId id);  // Sends the busy cores of a flow their parts of its limits.
   bool send_limits(uint32_t core, FlowId id, const FlowLimits& limits);
 
   SoftNic& first_;

@@ -1,5 +1,4 @@
-// The part of MultiCoreNic that passes writes and limits to the cores, and takes their completions
-// and signals.
+// MultiCoreNic: passes writes and limits to the cores, and takes their completions and signals.
 #include <algorithm>
 
 #include "transport/engine/cores/multi_core_nic.h"

@@ -18,7 +18,6 @@ class Processors {
   // node is unknown: all processors that the process may use.
   explicit Processors(const std::string& interface);
 
-  // The number of processors.
   uint32_t count() const;
   // Keeps the calling thread on them. The kernel chooses among them, as it knows their load.
   void bind_this_thread() const;
@@ -28,9 +27,8 @@ class Processors {
   std::unique_ptr<hwloc_bitmap_s, void (*)(hwloc_bitmap_s*)> usable_;  // empty: not known
 };
 
-// The engines of a NIC with PACECAR_ENGINES=auto: one if one core can keep up with the link (rate
-// 0: unknown), or if there are few processors; otherwise a number that leaves most processors to
-// the application.
+// Engines of a NIC by PACECAR_ENGINES=auto: one if a core keeps up with the link (rate 0: unknown),
+// or with few processors; otherwise a number that leaves most processors to the application.
 uint32_t engines_for(uint32_t processors, Rate link);
 
 }  // namespace pacecar

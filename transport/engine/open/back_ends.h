@@ -1,5 +1,4 @@
-// The libraries that are loaded on demand, and whether this machine has them. Each error names the
-// missing library, and the cure.
+// Libraries loaded on demand, and whether this machine has them. Errors name library and cure.
 #pragma once
 
 #include <string>
@@ -14,8 +13,7 @@ struct FabricProvider {
   std::string abilities;
 };
 
-// Loads libfabric, which takes about 0.2 s at the first call. Errors: kUnavailable (not installed,
-// or not in this build).
+// Loads libfabric: 0.2 s at the first call. Errors: kUnavailable (not installed, or not built in).
 [[gnu::visibility("default")]] Result<std::vector<FabricProvider>> list_fabric_providers();
 
 // Loads libibverbs, which RDMA NICs need. Errors: kUnavailable, as above.

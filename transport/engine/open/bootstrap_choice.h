@@ -10,9 +10,8 @@
 
 namespace pacecar {
 
-// Whether `selection` (PACECAR_BOOTSTRAP or NCCL_SOCKET_IFNAME) matches this interface: a list of
-// prefixes, separated by commas. A leading '=' makes them whole names, a leading '^' excludes them,
-// '^=' does both. Empty: any.
+// Whether `selection` (PACECAR_BOOTSTRAP or NCCL_SOCKET_IFNAME) matches: prefixes separated by
+// commas. A leading '=' makes them whole names, '^' excludes them, '^=' does both. Empty: any.
 bool names_interface(std::string_view selection, std::string_view interface);
 
 // Chooses among matching interfaces that are up and have an address that is not link-local. If
@@ -25,8 +24,7 @@ std::optional<Address> choose_bootstrap(std::span<const InterfaceInfo> interface
 // Chooses among this host's interfaces. Errors: as list_interfaces; kNotFound.
 Result<Address> bootstrap_address(std::string_view selection, std::string_view netdev);
 
-// The IPv4 source address of packets on the default route; nullopt: there is none, as on hosts with
-// IPv6 only.
+// The IPv4 source address of the default route; nullopt: none, as on hosts with IPv6 only.
 std::optional<Address> routed_source();
 
 }  // namespace pacecar

@@ -62,7 +62,6 @@ bool is_named(const NicCandidate& candidate, std::string_view entry) {
   return entry == candidate.device || entry == candidate.name();
 }
 
-// Checks the syntax of an entry.
 Result<void> check_form(std::string_view entry, Candidates candidates) {
   const auto is_entry = [entry](const NicCandidate& c) { return is_named(c, entry); };
   if (std::ranges::any_of(candidates, is_entry)) return {};
@@ -120,8 +119,7 @@ std::vector<NicGroup> by_default(Candidates candidates) {
   return {};
 }
 
-// Adds the NICs of an entry (NAME or NAME+NAME) as a group. A single NIC that `groups` already has
-// is not added again.
+// Adds an entry's NICs (NAME or NAME+NAME) as a group, unless it is a single NIC that `groups` has.
 Result<void> add_group(std::string_view entry, Candidates candidates,
                        std::vector<NicGroup>& groups) {
   const bool joined = entry.find('+') != std::string_view::npos;

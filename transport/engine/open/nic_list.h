@@ -36,11 +36,9 @@ struct NicCandidate {
   std::string name() const;
 };
 
-// NICs that are used as one.
-using NicGroup = std::vector<NicCandidate>;
+using NicGroup = std::vector<NicCandidate>;  // NICs that are used as one.
 
-// The software NICs on these interfaces. An interface that `selection` does not name is secluded;
-// see names_interface().
+// Software NICs on these interfaces; those not named by `selection` (names_interface) are secluded.
 std::vector<NicCandidate> soft_candidates(std::span<const InterfaceInfo> interfaces,
                                           std::string_view selection = {});
 
@@ -48,9 +46,8 @@ std::vector<NicCandidate> soft_candidates(std::span<const InterfaceInfo> interfa
 // these joined by + (bonded), or one after ^ (excluded). Items with a '=' after a DPDK device are
 // its arguments; such a device need not be among the candidates. If no entry names a NIC to use,
 // the first of these choices that has any: usable RDMA NICs; software NICs on usable interfaces; on
-// secluded interfaces; on the loopback. Errors: kInvalidArgument (an unknown kind of NIC, or a NIC
-// that is bonded twice), kNotFound (a missing or unusable NIC, or none is left), kUnavailable (a
-// NIC with a flaw).
+// secluded interfaces; on the loopback. Errors: kInvalidArgument (unknown kind, NIC bonded twice),
+// kNotFound (missing or unusable NIC, or none left), kUnavailable (a NIC with a flaw).
 Result<std::vector<NicGroup>> choose_nics(std::string_view list,
                                           std::span<const NicCandidate> candidates);
 

@@ -18,9 +18,8 @@ namespace {
 
 constexpr const char* kModule = "libpacecar-dpdk.so";
 
-// The kernel's address on which the bootstrap listens: that of the named interface. Without a name:
-// of the device's own, if the kernel has it; otherwise of the first that leaves the host; otherwise
-// of the loopback.
+// Where the bootstrap listens: the kernel's address of the named interface. Without a name: of the
+// device's own, if the kernel has it; else of the first that leaves the host; else of the loopback.
 Result<Address> bootstrap_address(const DpdkDevice& device, const OpenedDpdk& opened) {
   std::vector<InterfaceInfo> interfaces;
   if (device.bootstrap.empty()) {

@@ -19,7 +19,6 @@ enum class Sockets : uint8_t { kUdp, kRaw };
 // The configuration of sockets on the interface by the parameters, without address and port.
 SocketConfig socket_config(const Params& params, const InterfaceInfo& interface);
 
-// Adds the decorators to a packet I/O.
 Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_ptr<PacketIo> io,
                                               const LogSink& log);
 

@@ -24,8 +24,7 @@ Result<OpenedNic> open_dpdk_nic(const NicCandidate& candidate, const Params& par
 Result<OpenedNic> open_ofi_nic(const NicCandidate& candidate, const Params& params,
                                const LogSink& log);
 
-// The RDMA NICs of this machine. Without libibverbs: the kernel's devices, with the missing library
-// as their flaw.
+// This machine's RDMA NICs; without libibverbs the kernel's devices, with that lack as their flaw.
 std::vector<NicCandidate> list_verbs_nics();
 
 // Errors: kNotFound, and the errors of VerbsNic::open.

@@ -18,7 +18,6 @@
 namespace pacecar {
 namespace {
 
-// Whether the NIC can have several engines.
 bool takes_engines(const NicCandidate& candidate, const Params& params) {
   return candidate.kind == NicKind::kSoftUdp && params.wire == WireMode::kExtended;
 }

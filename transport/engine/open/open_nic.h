@@ -27,8 +27,7 @@ struct OpenedNic {
 // The rate at which the NIC begins, before its link has been measured; 0: its line rate.
 Rate first_rate(const OpenedNic& nic);
 
-// Divides the NIC's link among the processes of this host that use it, if PACECAR_SHARE allows it
-// and shared memory is available.
+// Divides the link among this host's processes, if PACECAR_SHARE and shared memory allow it.
 void share_link(OpenedNic& nic, const Params& params, const LogSink& log);
 
 // `selection`: as of names_interface(); the software NICs that it does not name are secluded.

@@ -35,8 +35,7 @@ Ports list_ports() {
   return ports;
 }
 
-// Checks when the NIC is opened, not at the first registration, that enough memory can be locked
-// for any use.
+// Checks at opening, not at the first registration, that enough memory can be locked for any use.
 Result<void> check_locking(NicMemory& nic) {
   constexpr size_t kLeast = size_t{16} << 20;  // bytes
   const FreshPages memory = make_fresh_pages(kLeast);

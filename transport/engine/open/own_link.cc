@@ -35,8 +35,7 @@ bool has_address(Address address) {
   return !any || bind(any.get(), &raw.any, size) == 0 || errno != EADDRNOTAVAIL;
 }
 
-// The `errno` with which the kernel refuses an empty datagram, which the peer drops; 0: it sends
-// it.
+// The `errno` by which the kernel refuses an empty datagram, which the peer drops; 0: it is sent.
 int refusal(Address from, const Address& to) {
   from.port = 0;
   SocketAddress raw;

@@ -1,5 +1,4 @@
-// Security of NICs whose packets have no room for tags: standard RoCE, InfiniBand, libfabric.
-// Thread rule: any.
+// Security of NICs without room for tags: standard RoCE, InfiniBand, libfabric. Thread rule: any.
 #pragma once
 
 #include <string_view>
@@ -10,9 +9,8 @@
 
 namespace pacecar {
 
-// Logs that the NIC's packets carry no tags, unless PACECAR_SECURITY=off. `packets` names the kind
-// of packets. Errors: kInvalidArgument with PACECAR_SECURITY=encrypt, unless the wire format
-// depends on the peer (`by_peer`).
+// Logs that packets carry no tags, unless PACECAR_SECURITY=off. `packets`: their kind. Errors:
+// kInvalidArgument with PACECAR_SECURITY=encrypt, unless the peer decides the format (`by_peer`).
 Result<void> accept_without_tags(std::string_view nic, std::string_view packets, bool by_peer,
                                  const Params& params, const LogSink& log);
 

@@ -1,6 +1,5 @@
 // A decorator that loses, duplicates, reorders, corrupts and delays the packets that arrive. The
 // fate of the n-th packet follows from the seed and n alone, so a run can be repeated.
-//
 // Bounded: it holds copies of a limited number of packets. At the limit receive() fetches none from
 // the inner PacketIo, until some have left. Held packets leave in later calls of receive();
 // wait_fd() does not become readable for them. Not for production: it allocates a copy of each

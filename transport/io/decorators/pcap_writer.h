@@ -1,7 +1,6 @@
 // A classic pcap file (nanosecond time stamps) of UDP datagrams, which tcpdump, tshark and
 // Wireshark read. Ethernet, IP and UDP headers are made up from the end points. When the file can
-// no longer be written (a full disk), recording ends, and close() says why. Thread rule: one thread
-// at a time.
+// no longer be written (a full disk), recording ends, and close() says why. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +33,7 @@ class PcapWriter {
   // The datagram's parts are gathered in this order.
   void write(Instant now, const PcapEndpoints& ends,
              std::span<const std::span<const uint8_t>> parts);
-  // Errors: kSystem, also for a write() that failed.
-  Result<void> close();
+  Result<void> close();  // Errors: kSystem, also for a write() that failed.
 
  private:
   struct FileClose {

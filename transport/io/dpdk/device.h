@@ -29,9 +29,7 @@ struct DpdkDevice {
   // By these arguments, for a device with this address of its own: the gateway to `to`, or `to`
   // itself if it is on the link, which all addresses are without a gateway.
   Address next_hop(const Address& own, const Address& to) const;
-  // The driver of a virtual device, "net_vhost" for "net_vhost0".
-  std::string_view driver() const;
-  // The value of a driver's argument.
+  std::string_view driver() const;  // The driver of a virtual device, "net_vhost" for "net_vhost0".
   std::optional<std::string_view> argument(std::string_view key) const;
 };
 

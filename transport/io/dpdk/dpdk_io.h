@@ -1,10 +1,8 @@
 // PacketIo over a DPDK Ethernet device, which it polls: it has no descriptor to sleep on. Makes and
 // reads Ethernet, IP and UDP headers itself, and sends and answers ARP and neighbour discovery. No
-// allocation after opening. Thread rule: as PacketIo.
-//
-// A packet to a peer whose MAC address is not known is lost, and the peer is asked for the address.
-// This is rare, as both ends announce themselves when their link comes up. While the link is down,
-// all packets are lost.
+// allocation after opening. Thread rule: as PacketIo. A packet to a peer whose MAC address is not
+// known is lost, and the peer is asked for the address. This is rare, as both ends announce
+// themselves when their link comes up. While the link is down, all packets are lost.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +24,7 @@ struct DpdkConfig {
   // As of ip_traffic_class().
   uint8_t data_tc = 0;
   uint8_t control_tc = 0;
-  // Let the device make and check UDP checksums, if it can, so that they protect payloads.
-  // Otherwise they are 0.
+  // Let the device, if it can, make and check UDP checksums, to protect payloads; else they are 0.
   bool udp_checksums = true;
   // UDP port 4791 also where the kernel has the address and could choose another.
   bool standard_port = false;

@@ -14,9 +14,8 @@
 
 namespace pacecar {
 
-// `arguments`: of PACECAR_DPDK_EAL, separated by blanks; empty: one core, memory of this process
-// only, and huge pages if enough are free. `pci`: PCI devices will be used. The affinity of the
-// calling thread stays as it is.
+// `arguments`: of PACECAR_DPDK_EAL, separated by blanks; empty: one core, own memory only, and huge
+// pages if enough are free. `pci`: PCI devices will be used. The caller's affinity stays.
 Result<void> start_eal(const std::string& arguments, bool pci, const LogSink& log);
 
 // Runs `work` on the EAL's interrupt thread, after the work that drivers have deferred to it, and
@@ -28,9 +27,8 @@ void run_on_interrupt_thread(const std::function<void()>& work);
 // Held during operations on devices, of which there is one at a time in the process.
 std::mutex& eal_mutex();
 
-// Blocks SIGPIPE in the calling thread as long as the object lives, and in threads started
-// meanwhile for ever. Drivers (net_virtio_user) write to sockets whose peers may be gone; SIGPIPE
-// would end the process.
+// Blocks SIGPIPE in the calling thread, and for ever in threads started while the object lives.
+// Drivers (net_virtio_user) may write to sockets without peers; SIGPIPE would end the process.
 class WithoutPipeSignal {
  public:
   WithoutPipeSignal();
@@ -55,8 +53,7 @@ class EalOutput {
   // Why attaching a device failed: the last line of a driver, because the EAL's later lines are
   // less specific; without one, the first line; without any, `otherwise`.
   std::string from_driver(std::string_view otherwise) const;
-  // The last line, or `otherwise`.
-  std::string last(std::string_view otherwise) const;
+  std::string last(std::string_view otherwise) const;  // The last line, or `otherwise`.
 
  private:
   const LogSink& log_;

@@ -1,12 +1,8 @@
 // KnownFrames: a fast path for frames whose headers are nearly the same as in an earlier frame. A
 // few comparisons show that the headers match a frame that was parsed completely; then only the
 // fields that may differ are read and checked. A table of fixed size, in which the newest frame
-// replaces others.
-//
-// All in the header: the compiler inlines no code of files that are not compiled for DPDK's
-// processors.
-//
-// Pure. Thread rule: one thread at a time.
+// replaces others. All in the header: the compiler inlines no code of files that are not compiled
+// for DPDK's processors. Pure. Thread rule: one thread at a time.
 #pragma once
 
 #include <algorithm>

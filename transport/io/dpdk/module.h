@@ -1,7 +1,6 @@
 // Modules: shared objects with the code that calls DPDK, loaded when a DPDK device is used. A host
 // without DPDK lacks these devices only. DPDK's fast path is inline in its headers and uses its
 // variables, so a table of functions could not replace its libraries.
-//
 // A module has hidden copies of the lower layers that it needs, and exports one symbol. Between a
 // module and its loader pass only types of common headers (PacketIo's virtual functions, and plain
 // values), and no exceptions. Thread rule: any thread.

@@ -241,8 +241,8 @@ Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& lo
                         "its memory back"));
 
   rte_eth_conf conf{};
-  conf.intr_conf.lsc = info_.driver->needs_link_interrupts &&
-                       (*info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
+  conf.intr_conf.lsc =
+      info_.driver->needs_link_interrupts && (*info.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
   if (info_.copies_on_send) conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
   if (info_.offloads_udp_checksums) {
     conf.txmode.offloads |= kMakesChecksums;

@@ -1,6 +1,5 @@
-// DpdkPort: a DPDK Ethernet device with one receive queue and one transmit queue. open() attaches
-// the device, or uses one that is attached already; the destructor detaches it. Thread rule: as
-// PacketIo.
+// DpdkPort: a DPDK Ethernet device with one receive and one transmit queue. open() attaches the
+// device, or uses an attached one; the destructor detaches it. Thread rule: as PacketIo.
 #pragma once
 
 #include <cstdint>

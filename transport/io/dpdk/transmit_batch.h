@@ -1,5 +1,4 @@
 // TransmitBatch: puts the packets of one burst into DPDK's buffers. Thread rule: as PacketIo.
-//
 // If the device copies before its burst call returns (DpdkPort::copies_on_send), the payload is not
 // copied here: the same buffers point to the payloads of every burst. The device "frees" them,
 // which only decrements a reference count that is restored. Otherwise packets are copied, because a
@@ -31,11 +30,9 @@ class TransmitBatch {
   void write_headers(const HeaderTemplate& headers, uint16_t source_port, const TxPacket& packet,
                      uint8_t traffic_class);
   void add(const TxPacket& packet);
-  // Sends the added packets and returns how many the device took.
-  size_t submit();
+  size_t submit();  // Sends the added packets and returns how many the device took.
 
-  // Sends one frame of another kind, at once.
-  void send_frame(std::span<const uint8_t> frame);
+  void send_frame(std::span<const uint8_t> frame);  // Sends one frame of another kind, at once.
 
  private:
   size_t take_prepared(size_t packets);
@@ -44,8 +41,7 @@ class TransmitBatch {
                     std::span<const uint8_t> bytes);
 
   DpdkPort& port_;
-  // DPDK's flags; 0: the device does not make checksums.
-  uint64_t checksum_flags_ = 0;
+  uint64_t checksum_flags_ = 0;  // DPDK's flags; 0: the device does not make checksums.
   uint64_t header_lengths_ = 0;
   std::array<uint8_t, kMaxFrameHeaderBytes> headers_{};
   size_t headers_size_ = 0;

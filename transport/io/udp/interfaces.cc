@@ -116,8 +116,7 @@ Result<std::vector<InterfaceInfo>> list_interfaces() {
     if (it == interfaces.end()) it = interfaces.insert(it, describe(any_socket, *entry));
     if (entry->ifa_addr != nullptr) add_address(*it, *entry->ifa_addr);
   }
-  // Temporary addresses (RFC 8981) and deprecated ones vanish. If one failed duplicate address
-  // detection, another host has it.
+  // Temporary (RFC 8981) and deprecated ones vanish; one that failed DAD belongs to another host.
   const auto passing = addresses_with(IFA_F_TEMPORARY | IFA_F_DEPRECATED | IFA_F_TENTATIVE);
   const auto refused = addresses_with(IFA_F_DADFAILED);
   const auto is_in = [](const auto& found, const Address& address) {

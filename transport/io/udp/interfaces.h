@@ -1,5 +1,4 @@
-// The network interfaces of this machine, as the kernel and /sys describe them at the time of the
-// call. Thread rule: any thread.
+// This machine's network interfaces, as the kernel and /sys now describe them. Any thread.
 #pragma once
 
 #include <array>

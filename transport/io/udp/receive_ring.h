@@ -29,8 +29,7 @@ class ReceiveRing {
 
  private:
   static constexpr size_t kBuffers = 32;
-  // The most bytes of a burst: half of a small second-level cache (1 MiB). The other half is for
-  // the consumer's data.
+  // The most bytes of a burst: half of a small L2 cache (1 MiB), the rest is for the consumer.
   static constexpr size_t kHotBytes = 512 * 1024;
   static constexpr size_t kBufferBytes = 65536;  // more than any joined datagram
   // Buffers begin in different cache sets, so that many short datagrams do not evict one another.

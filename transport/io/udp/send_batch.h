@@ -33,8 +33,7 @@ class SendBatch {
   // Plans leading packets, as long as they leave through the same socket as the first (same path
   // and class). Groups hold more than one packet only if `segment`. Returns how many packets were
   // planned; 0 if the first cannot be sent at all (too long, empty, or of another IP version).
-  // `connected`: the peer that the socket is connected to (port 0: none); packets to it carry no
-  // address.
+  // `connected`: the socket's peer (port 0: none); packets to it carry no address.
   size_t plan(std::span<const TxPacket> packets, bool segment, const Address& connected = {});
 
   // The planned messages; their payloads are valid as long as the packets are.

@@ -28,9 +28,8 @@ constexpr uint32_t kCallsBeforeConnect = 16;
 // A socket that takes nothing for this time holds packets to a host that does not answer ARP.
 // Others must not wait for it: packets are lost, as at a full switch.
 constexpr Duration kStuck = Duration::from_ms(20);
-// A connected socket refuses one call, without sending, for each ICMP error that has arrived, and
-// anyone can forge these. The next call succeeds, unless another error has arrived within a
-// microsecond.
+// A connected socket refuses one call, without sending, for each ICMP error that arrives, which
+// anyone can forge. The next call succeeds, unless another arrives within a microsecond.
 constexpr int kCallsPerIcmp = 4;
 
 class UdpIo final : public PacketIo {
@@ -117,9 +116,8 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant now) {
   return taken;
 }
 
-// Hands the planned batch to the kernel and returns how many packets are done with, sent or
-// refused. Fewer than planned: the socket is full, or one_by_one_until_ has changed and the rest
-// must be planned again.
+// Hands the planned batch to the kernel; returns how many packets were sent or refused. Fewer than
+// planned: the socket is full, or one_by_one_until_ has changed and the rest needs a new plan.
 size_t UdpIo::submit(Transmitter& transmitter, Instant now, bool& full) {
   const int fd = transmitter.socket.get();
   const auto messages = batch_.messages();

@@ -32,8 +32,7 @@ struct SocketConfig {
   uint64_t beginning_bits = 0;
   uint64_t beginning = 0;
   bool without_checksum = false;  // receive IPv6 datagrams without UDP checksum, too
-  // PacketIoCaps::identifies_datagrams: only RoCE v2 is sent.
-  bool identifies = false;
+  bool identifies = false;        // PacketIoCaps::identifies_datagrams: only RoCE v2 is sent.
 };
 
 Result<std::unique_ptr<PacketIo>> open_udp(const SocketConfig& config);

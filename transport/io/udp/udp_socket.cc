@@ -48,8 +48,7 @@ Result<UdpSocket> open_bound(const Address& local) {
                     "files with 'ulimit -n', use fewer paths, or allow sockets of this family",
                     std::strerror(errno)));
   }
-  // An IPv6 address cannot be used until the kernel knows that no other host has it, 1 to 2 s after
-  // its interface has come up.
+  // An IPv6 address is unusable until no other host is known to have it: 1 to 2 s after link up.
   constexpr int kTentative = 30;
   int bound = bind(udp.get(), &raw.any, length);
   for (int i = 0; bound != 0 && errno == EADDRNOTAVAIL && !is_ipv4(local) && i < kTentative; ++i) {

@@ -35,8 +35,7 @@ void set_receive_buffer(const UdpSocket& socket, Bytes bytes);
 // To 1 MiB, or as much as the system allows; a socket whose send buffer is full takes no more.
 void set_send_buffer(const UdpSocket& socket);
 
-// The address and port that a socket is bound to.
-Address bound_address(const UdpSocket& socket);
+Address bound_address(const UdpSocket& socket);  // The address and port that a socket is bound to.
 
 // The guaranteed capacity of the receive buffer, in bytes of datagrams. The kernel counts its
 // overhead, too, which it estimates as one half. Joined datagrams have less.

@@ -2,10 +2,7 @@
 // end of the old RC connection by a new one and offers that to the peer; the ends join the two, and
 // use the lane when both are ready. Either end may begin, or both at once. Each end offers exactly
 // once per generation, so the peer's offer is either a request or the answer to ours.
-//
-//   kUp --fail--> kFailed --replace--> kReplaced --offers of both, join--> kJoined --both ready-->
-//   kUp
-//
+//   kUp --fail--> kFailed --replace--> kReplaced --both offer, join--> kJoined --both ready--> kUp
 // Pure: the owner does the step that next() returns, and reports it. Thread rule: one owner.
 #pragma once
 
@@ -56,11 +53,9 @@ class LaneRecovery {
   uint32_t generation() const { return generation_; }
   Instant deadline() const { return deadline_; }
 
-  // The lane must be up again by `deadline`.
-  void on_failed(Instant deadline);
-  // Whether the new connection may fail before we use it. It may fail by itself, or because the
-  // peer uses it before we know that it is joined. Recovery then continues to kUp, and the lane
-  // fails again from there.
+  void on_failed(Instant deadline);  // The lane must be up again by `deadline`.
+  // Whether the new connection may fail before we use it: by itself, or because the peer uses it
+  // before we know that it is joined. Recovery then goes on to kUp, where the lane fails again.
   bool may_fail_again() const { return state_ == State::kReplaced || state_ == State::kJoined; }
   void on_failed_again() { failed_again_ = true; }
   bool failed_again() const { return failed_again_; }
@@ -71,13 +66,11 @@ class LaneRecovery {
   bool offered() const { return offer_.has_value(); }
   const RecoveryMessage& offer() const { return *offer_; }
 
-  // The next step; `path_ready`: a new connection may be made.
-  Step next(bool path_ready) const;
+  Step next(bool path_ready) const;  // The next step; `path_ready`: a new connection may be made.
   void on_replaced() { go_to(State::kReplaced); }
   void on_sent() { sent_ = true; }
   void on_joined() { go_to(State::kJoined); }
-  // True: the new connection has failed meanwhile.
-  bool on_used();
+  bool on_used();  // True: the new connection has failed meanwhile.
 
  private:
   void go_to(State state) {

@@ -50,8 +50,7 @@ std::optional<PacedFlows::Turn> PacedFlows::next_turn(Instant now) {
   return std::nullopt;
 }
 
-// The queue pair that may send now. A flow without one is woken by a completion, a new limit or its
-// timer.
+// The queue pair that may send now. If none, a completion, a new limit or a timer wakes the flow.
 std::optional<uint32_t> PacedFlows::choose(FlowId index, Instant now) {
   NicFlow& flow = (*this)[index];
   const size_t count = flow.slots.size();

@@ -55,8 +55,7 @@ class PacedFlows : private NicFlows<NicFlow> {
 
   // These bytes are no longer in flight, for whatever reason.
   void on_done(FlowId flow, Bytes bytes) { (*this)[flow].gate.on_done(bytes); }
-  // `rtt` 0: not known.
-  void on_acknowledged(FlowId flow, Bytes bytes, Duration rtt);
+  void on_acknowledged(FlowId flow, Bytes bytes, Duration rtt);  // `rtt` 0: not known.
 
  private:
   bool can_send(const NicFlow& flow, uint32_t slot) const;

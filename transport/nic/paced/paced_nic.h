@@ -1,6 +1,5 @@
-// PacedNic: what NICs that pace whole writes have in common: queue pairs by slot, their work
-// requests and completions, flows, and counters. A `QueuePair` is a QueuePairState. Thread rule: as
-// Nic and NicPort.
+// PacedNic: what NICs that pace whole writes share: queue pairs by slot, work requests,
+// completions, flows, counters. A `QueuePair` is a QueuePairState. Threads: as Nic and NicPort.
 #pragma once
 
 #include <algorithm>
@@ -90,12 +89,9 @@ class PacedNic : public Nic, public NicPort, protected WaitingWork {
 
   // The number of the next queue pair, for add(); never 0. Errors: kUnavailable, all are used.
   Result<QueuePairId> next_id();
-  // Adds a queue pair with that number.
-  void add(std::unique_ptr<QueuePair> qp);
-  // The user has destroyed the queue pair.
-  void leave(const QueuePair& qp);
-  // Forgets a queue pair that has left. Its slot is used again after all others, so that late
-  // completions find no queue pair.
+  void add(std::unique_ptr<QueuePair> qp);  // Adds a queue pair with that number.
+  void leave(const QueuePair& qp);          // The user has destroyed the queue pair.
+  // Forgets a queue pair. Its slot is used again last, so that late completions find no queue pair.
   void erase(uint32_t slot) {
     queue_pairs_[slot].reset();
     free_slots_.push_back(slot);

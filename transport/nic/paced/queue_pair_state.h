@@ -1,5 +1,4 @@
-// QueuePairState: what NICs that are made of others, or of a device, have of each queue pair.
-// Thread rule: one owner.
+// QueuePairState: what NICs made of others, or of a device, have of a queue pair. One owner.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +19,7 @@ struct QueuePairState {
   QueuePairState(QueuePairId number, const QueuePairConfig& wanted)
       : id(number), config(wanted), work(wanted.work_requests) {}
 
-  // The next completion: of work requests in the order of posting, and last kBroken if the queue
-  // pair is broken. False: none now.
+  // The next completion, in the order of posting; last kBroken if it is broken. False: none now.
   bool pop_completion(Completion* completion);
 
   bool connected() const { return state == State::kConnected; }

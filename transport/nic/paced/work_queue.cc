@@ -74,8 +74,7 @@ bool WorkQueue::pop_completed(WorkRequest* request, CompletionStatus* status) {
   return true;
 }
 
-// Requests behind one that was put back may be posted to other lanes, or may have failed: both are
-// skipped.
+// Requests behind one that was put back may be posted or have failed: both are skipped.
 void WorkQueue::skip_to_waiting() {
   while (index_of(next_) < entries_.size() && entries_[index_of(next_)].state != State::kWaiting) {
     ++next_;

@@ -15,8 +15,7 @@ class WorkQueue {
  public:
   explicit WorkQueue(uint32_t capacity) : entries_(capacity) {}
 
-  // Takes as many as there is room for.
-  size_t post(std::span<const WorkRequest> work_requests);
+  size_t post(std::span<const WorkRequest> work_requests);  // Takes as many as there is room for.
 
   // The number of work requests that pop_completed() has not returned yet.
   size_t size() const { return entries_.size(); }
@@ -36,11 +35,9 @@ class WorkQueue {
   // The queue pair is broken: the work request will never complete.
   void abandon(uint64_t number) { entries_[index_of(number)].state = State::kAbandoned; }
 
-  // The memory is deregistered: fails the work requests that use it and wait, now or when they are
-  // put back later.
+  // Deregistered memory: fails the work requests that use it and wait, now or once put back.
   void revoke(uint32_t local_key);
-  // Whether a lane may still use the memory.
-  bool in_use(uint32_t local_key) const;
+  bool in_use(uint32_t local_key) const;  // Whether a lane may still use the memory.
 
   // The next completed work request, in order; false: none yet.
   bool pop_completed(WorkRequest* request, CompletionStatus* status);

@@ -1,12 +1,10 @@
 // HostShare: a NIC's link, shared with the other processes of this user on this host; and the list
 // of sharers, for display. The link's ShareTable is in a file of /dev/shm that processes of one
-// user have in common.
-//
-// Trust: directory and file belong to this user alone and are not symbolic links, so only processes
-// of this user write there. The name has the version of the table, the link, and the network and
-// time namespaces: two containers may both have an eth0, and clocks differ between time namespaces.
-// A zeroed file is an empty table, so a process that is killed while it makes one leaves nothing
-// half done.
+// user have in common. Trust: directory and file belong to this user alone and are not symbolic
+// links, so only processes of this user write there. The name has the version of the table, the
+// link, and the network and time namespaces: two containers may both have an eth0, and clocks
+// differ between time namespaces. A zeroed file is an empty table, so a process that is killed
+// while it makes one leaves nothing half done.
 #pragma once
 
 #include <sys/types.h>
@@ -25,8 +23,7 @@
 
 namespace pacecar {
 
-// pacecar-UID in /dev/shm.
-std::string default_share_directory();
+std::string default_share_directory();  // pacecar-UID in /dev/shm.
 
 struct UnmapTable {
   void operator()(ShareTable* table) const;

@@ -29,8 +29,7 @@ struct Life {
   uint64_t start = 0;
 };
 
-// proc(5): the name, in parentheses, may hold anything; the state follows it, and 19 fields after
-// that the start.
+// proc(5): the name, in parentheses, may hold anything; then the state, and 19 fields on the start.
 Life read_life(const char* path) {
   Life life;
   const FileDescriptor file(open(path, O_RDONLY | O_CLOEXEC));

@@ -24,15 +24,13 @@ struct OwnerWord {
 
 class LiveProcess final : public ShareProcess {
  public:
-  // Errors: kSystem (no /proc, or memory).
-  static Result<std::unique_ptr<LiveProcess>> make();
+  static Result<std::unique_ptr<LiveProcess>> make();  // Errors: kSystem (no /proc, or memory).
   ~LiveProcess() override;
 
   uint64_t owner() const override { return *word_; }
   // Reads /proc. False for a process of another PID namespace, which is not visible there.
   bool ended(uint64_t owner) const override;
-  // The process is of another PID namespace.
-  bool hidden(uint64_t owner) const override;
+  bool hidden(uint64_t owner) const override;  // The process is of another PID namespace.
 
  private:
   explicit LiveProcess(uint64_t* word) : ShareProcess(0), word_(word), own_(*word) {}

@@ -23,8 +23,7 @@ struct DatagramShared {
   uint32_t general_services_number() const {
     return roce::general_services_of(core.config.port_slot.value_or(0));
   }
-  // The open end with this number; null: there is none.
-  DatagramEnd* find(uint32_t number) const;
+  DatagramEnd* find(uint32_t number) const;  // The open end with this number; null: there is none.
 
   NicCore& core;
   RocePackets& packets;
@@ -34,7 +33,6 @@ struct DatagramShared {
 
 class DatagramEnd final : public QueuePairEnd {
  public:
-  // Opens the queue pair.
   static void open(DatagramShared& shared, QueuePair& qp, uint32_t queue_key);
   ~DatagramEnd() override { shared_.ends[qp_.slot] = nullptr; }
   DatagramEnd(const DatagramEnd&) = delete;
@@ -46,8 +44,7 @@ class DatagramEnd final : public QueuePairEnd {
   void set_rights(const StandardRights& rights) override {
     datagrams_.set_queue_key(rights.queue_key);
   }
-  // Its ICRC is right.
-  void on_packet(const RxPacket& packet, const roce::Packet& datagram);
+  void on_packet(const RxPacket& packet, const roce::Packet& datagram);  // Its ICRC is right.
   const QueuePair& queue_pair() const { return qp_; }
 
  private:

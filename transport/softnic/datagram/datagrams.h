@@ -1,7 +1,6 @@
 // Datagrams: a queue pair of unreliable datagrams (UD; InfiniBand Architecture Specification vol.
 // 1, 9.8.3). It has the datagrams that wait to be sent, and places received ones. Each message is
-// one unacknowledged packet: it is done when the packet I/O has it. Pure. Thread rule: one thread
-// at a time.
+// one unacknowledged packet: it is done when the packet I/O has it. Pure. One thread at a time.
 #pragma once
 
 #include <cstdint>

@@ -28,8 +28,7 @@ uint32_t work_requests(const QueuePairConfig& config) {
   return config.posts ? config.work_requests : 0;
 }
 
-// Control writes keep to one path, so that they do not overtake each other and the newest arrives
-// last.
+// Control writes keep to one path, so that none overtakes another and the newest arrives last.
 PathPolicy path_policy(const SoftNicConfig& nic, const QueuePairConfig& config) {
   if (!config.posts) return PathPolicy::kFixed;
   return config.paced ? nic.path_policy : PathPolicy::kSticky;
@@ -140,8 +139,7 @@ size_t ExtendedEnd::post(std::span<const WorkRequest> work_requests) {
   return requester_.post(work_requests);
 }
 
-// Takes the round trip from another queue pair with this peer, because the first packets may be
-// lost.
+// Takes the round trip from a sibling queue pair, because the first packets may be lost.
 void ExtendedEnd::learn_round_trip() {
   for (ExtendedEnd* end = next_sibling_; end != this; end = end->next_sibling_) {
     const Duration known = end->requester_.round_trip();
@@ -308,8 +306,7 @@ size_t ExtendedEnd::transmit_questions(Instant now, std::span<TxPacket> out) {
   return count;
 }
 
-// Makes one question; 0: no room, as if the question were lost. The lowest bit of its time says
-// whether it may be joined.
+// Makes a question; 0: no room, as if lost. Its time's lowest bit: whether it may be joined.
 size_t ExtendedEnd::ask(Bytes size, bool joined, uint16_t path, Instant now,
                         std::span<TxPacket> out) {
   Slab& slab = shared_.core.slab;
@@ -408,8 +405,7 @@ size_t ExtendedEnd::transmit_answers(Instant now, std::span<TxPacket> out) {
   return count;
 }
 
-// Writes the acknowledgement of all packets that have arrived into the slab, which must have room
-// for it; empty: none is due.
+// Writes the acknowledgement of all arrived packets into the slab, which has room; empty: none due.
 std::span<const uint8_t> ExtendedEnd::write_ack(Instant now) {
   NicCore& core = shared_.core;
   core.acks.clear(qp_);

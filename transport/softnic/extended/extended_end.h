@@ -1,10 +1,7 @@
 // ExtendedEnd: one end of a connection in extended mode: requester, responder and seals of its
 // packets, and how it fills its turn. ExtendedReceiver gives it the received packets.
-//
 // The queue pairs with one peer's NIC are siblings: acknowledgements and control writes of one may
-// travel with the data of another.
-//
-// Thread rule: one owner.
+// travel with the data of another. Thread rule: one owner.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +51,6 @@ class ExtendedEnd final : public QueuePairEnd {
  public:
   // Connects a queue pair with the peer's end. Errors: kPeer.
   static Result<void> connect(ExtendedShared& shared, QueuePair& qp, const SoftEndpoint& remote);
-  // Memory of a queue pair of this configuration.
   static QueuePairMemory memory(const ExtendedShared& shared, const QueuePairConfig& config);
   ~ExtendedEnd() override;
   ExtendedEnd(const ExtendedEnd&) = delete;
@@ -105,10 +101,8 @@ class ExtendedEnd final : public QueuePairEnd {
   }
   // Sends at most `budget` bytes of payload, but at least one packet, on one path.
   [[gnu::flatten]] size_t transmit(Instant now, Bytes budget, std::span<TxPacket> out);
-  // The peer has received a question.
-  void on_answer(const wire::Nak& nak, Instant now);
-  // The packet of a refusal, for which the slab has room.
-  TxPacket refusal(const wire::Nak& nak);
+  void on_answer(const wire::Nak& nak, Instant now);  // The peer has received a question.
+  TxPacket refusal(const wire::Nak& nak);  // The packet of a refusal, for which the slab has room.
 
  private:
   ExtendedEnd(ExtendedShared& shared, QueuePair& qp, std::unique_ptr<PacketGuard> guard,

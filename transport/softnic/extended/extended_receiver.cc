@@ -179,9 +179,8 @@ ExtendedEnd* ExtendedReceiver::place(ExtendedEnd& end, Instant now, const Respon
   return followed;
 }
 
-// Takes the leading packets that belong to the same write as `first`, which has just been placed,
-// and returns how many. Each is checked like any other packet, but common fields are looked up
-// once.
+// Takes the leading packets of the same write as `first`, which has just been placed, and returns
+// how many. Each is checked like any other packet, but common fields are looked up once.
 size_t ExtendedReceiver::on_same_write(Instant now, ExtendedEnd& end, const RxPacket& first,
                                        std::span<const RxPacket> packets) {
   const auto like = first.bytes.first<wire::kDataHeaderBytes>();
@@ -222,8 +221,7 @@ size_t ExtendedReceiver::on_same_write(Instant now, ExtendedEnd& end, const RxPa
   return packets.size();
 }
 
-// A trimmed packet is not authenticated. At worst, a forged one makes the sender retransmit a
-// packet.
+// A trimmed packet is not authenticated: at worst a forged one makes the sender retransmit.
 void ExtendedReceiver::on_trimmed(Instant now, const RxPacket& packet) {
   wire::DataHeader header;
   if (!wire::decode_trimmed(packet.bytes, header)) {

@@ -1,6 +1,5 @@
 // ExtendedReceiver: packets of extended mode that arrive at a software NIC. They are untrusted
 // until queue pair, source and trailer have been checked.
-//
 // Bounded; allocates once. Thread rule: one owner.
 #pragma once
 

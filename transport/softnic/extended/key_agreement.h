@@ -1,6 +1,5 @@
 // KeyAgreement: the NIC's key pair, and the secrets that it has agreed on with peers. An agreement
 // is the slowest part of a connection, so it is made once per peer.
-//
 // Bounded: when there are too many secrets, all are forgotten. Thread rule: one owner.
 #pragma once
 

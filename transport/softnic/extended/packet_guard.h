@@ -1,17 +1,13 @@
 // PacketGuard: the trailer of packets in extended mode, with security. (Without security it is a
 // checksum.) The trailer, a seal, proves that the peer of this queue pair has sent the packet and
 // that the packet is not a replay:
-//
 //   counter 32 bits | tag 64 bits (auth) or 128 bits (encrypt)
-//
 // The ends count with 64 bits and transmit the low 32. No counter is used twice, neither for a
 // retransmission nor for an acknowledgement. The tag covers the whole header, the payload's length
 // and, depending on the mode, the payload:
-//
 //   auth      the whole payload of control writes and of payloads up to 152 bytes; of longer ones
 //             the bytes that a checksum would cover
 //   encrypt   the whole payload, encrypted
-//
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -58,8 +54,7 @@ class PacketGuard {
   Verdict open(std::span<const uint8_t> header, std::span<const uint8_t> payload,
                std::span<const uint8_t> trailer, uint8_t* room);
 
-  // Memory of a guard.
-  static Bytes bytes(uint32_t replay_window);
+  static Bytes bytes(uint32_t replay_window);  // Memory of a guard.
 
  private:
   template <typename Call>

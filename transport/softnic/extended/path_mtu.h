@@ -2,7 +2,6 @@
 // 8899). It finds this by questions, which are packets of some size that the peer answers, and not
 // by ICMP, which may be lost or forged. Sizes count whole IP packets, except where a payload is
 // named.
-//
 //   kAskingFull   two joined packets of the full size, and one alone
 //        |  all three answered: kSettled, full
 //        |  4 rounds in vain
@@ -13,10 +12,8 @@
 //   kSettled      after kRetry it asks as kAskingFull, once, if not all passes
 //        |  kLosses full packets in a row are lost
 //   kAskingFull
-//
 // It begins in kAskingFull, with the smallest packets, or pieces of full ones. After losses packets
 // keep their size in kAskingFull: if that was mere congestion, nothing changes.
-//
 // Pure; time is an argument. Thread rule: one owner.
 #pragma once
 
@@ -39,8 +36,7 @@ class PathMtu {
     std::span<const Bytes> alone;   // one packet of each size
     std::span<const Bytes> joined;  // two of each, which the kernel may join
   };
-  // The least of IPv4, old tunnels, the least of IPv6, VPNs, WireGuard, VXLAN, PPPoE, Ethernet,
-  // InfiniBand, jumbo frames.
+  // Least of IPv4, old tunnels, least of IPv6, VPNs, WireGuard, VXLAN, PPPoE, Ethernet, IB, jumbo.
   static constexpr std::array<Bytes, 11> kUsual{576,  1006, 1280, 1400, 1420, 1450,
                                                 1492, 1500, 2044, 4092, 8000};
   static constexpr Bytes kMostPieces = 56;  // of a packet: as many must leave in one turn

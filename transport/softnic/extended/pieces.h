@@ -1,7 +1,6 @@
 // Pieces: which pieces have arrived of packets that are too large for their path (PathMtu). A
 // packet whose pieces are forgotten, because another needs its slot, must be sent again as a whole;
 // its bytes may be placed twice, but it is accepted once.
-//
 // Bounded; allocates when the first piece arrives. Thread rule: one owner.
 #pragma once
 

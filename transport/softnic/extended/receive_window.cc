@@ -7,8 +7,7 @@
 
 namespace pacecar {
 
-// One word more than the window, so that a window that starts within a word never wraps onto
-// itself.
+// One word more than the window: one that starts within a word never wraps onto itself.
 ReceiveWindow::ReceiveWindow(uint32_t size, uint64_t first_psn)
     : bits_(size / 64 + 1), cumulative_(first_psn), highest_(first_psn), size_(size) {
   PACECAR_CHECK(size > 0 && size % 64 == 0);
@@ -19,8 +18,7 @@ Arrival ReceiveWindow::classify(uint64_t psn) const {
     return psn < cumulative_ + size_ ? Arrival::kNew : Arrival::kOutOfWindow;
   }
   if (psn < cumulative_) {
-    // The sender may retransmit a window's worth, and probes with the packet before it: anything
-    // older is invalid.
+    // The sender may retransmit a window, and probes the packet before it: older ones are invalid.
     return cumulative_ - psn <= size_ + 1 ? Arrival::kDuplicate : Arrival::kOutOfWindow;
   }
   return (word_at(psn) >> (psn % 64) & 1) != 0 ? Arrival::kDuplicate : Arrival::kNew;

@@ -1,7 +1,6 @@
 // ReceiveWindow: which packets of a peer have arrived: the cumulative sequence number, and a bitmap
 // of the packets beyond it. It classifies each packet as new, a duplicate, or outside any live
 // sender's window, and provides the bitmap of the selective acknowledgement.
-//
 // Invariant: every packet below cumulative() has arrived, cumulative() itself has not, and no
 // packet at or beyond cumulative() + size has. Thread rule: one owner.
 #pragma once
@@ -18,16 +17,13 @@ enum class Arrival : uint8_t { kNew, kDuplicate, kOutOfWindow };
 
 class ReceiveWindow {
  public:
-  // `size` packets, a multiple of 64.
-  ReceiveWindow(uint32_t size, uint64_t first_psn);
+  ReceiveWindow(uint32_t size, uint64_t first_psn);  // `size` packets, a multiple of 64.
 
-  // Memory of the bitmap.
   static uint64_t queue_bytes(uint32_t size) { return (size / 64 + 1) * sizeof(uint64_t); }
 
   // Does not change the window: a new packet is marked only when its bytes are placed.
   Arrival classify(uint64_t psn) const;
-  // `psn` must be classified as new.
-  void mark(uint64_t psn);
+  void mark(uint64_t psn);  // `psn` must be classified as new.
   // Whether the packet with this number on the wire is new, and none is missing before it or has
   // arrived beyond it. take_next() marks such a packet.
   bool is_next(uint32_t psn24) const { return in_order() && psn24 == (cumulative_ & kPsnMask); }

@@ -202,8 +202,7 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   const uint64_t cumulative = expand_psn(base, ack.cumulative);
   if (cumulative > window_.next()) return progress;  // acknowledges packets that were never sent
   probe_ = false;
-  // The echoed packet is reported to the paths first, with its round trip. It is not reported again
-  // when it is acknowledged.
+  // The echoed packet is reported to the paths first, with its round trip, and not again.
   uint64_t echoed = window_.next();
   const auto elapsed = static_cast<uint32_t>(arrival.ns()) - ack.echo_timestamp;
   if (ack.echo_valid) {

@@ -1,11 +1,8 @@
 // Requester: the sending half of a queue pair in extended mode. It cuts work requests into packets,
 // retransmits lost packets, and completes work requests in the order of posting, when the peer has
-// all their bytes.
-//
-// A work request that the peer refuses, or whose memory is deregistered, fails alone: its packets
-// are taken back (sent without payload and marked so). So the sequence of PSNs has no gaps, and the
-// queue pair continues with its other work requests.
-//
+// all their bytes. A work request that the peer refuses, or whose memory is deregistered, fails
+// alone: its packets are taken back (sent without payload and marked so). So the sequence of PSNs
+// has no gaps, and the queue pair continues with its other work requests.
 // Bounded; allocates once. Thread rule: one owner.
 #pragma once
 
@@ -50,8 +47,7 @@ class Requester {
   size_t post(std::span<const WorkRequest> work_requests);
   // Whether posted work requests are not popped yet.
   bool has_requests() const { return !requests_.empty(); }
-  // The next packet is a whole write with WorkRequest::passing.
-  bool next_passes();
+  bool next_passes();  // The next packet is a whole write with WorkRequest::passing.
   // Something could be sent if pacing and window allowed it.
   bool has_work() const { return probe_ || window_.has_lost() || (unsent() && !window_.full()); }
   // No new packet can be sent before an acknowledgement.
@@ -59,13 +55,10 @@ class Requester {
   // A probe is to be sent after a timeout, regardless of window and pacing: all packets in the
   // window may be lost, and a peer counts as silent only if it was probed.
   bool probing() const { return probe_; }
-  // A search for a better path is in progress.
   bool rerouting() const { return paths_.searching(); }
-  // Chooses the path of the next packets.
   uint16_t choose_path(Instant now) { return path_ = paths_.next(now); }
   // Payload bytes of the packet that next_packet will return; 0: none, or it has no payload.
   Bytes next_bytes();
-  // Takes the next packet to send; false if there is none.
   bool next_packet(Instant now, Outgoing* packet);
   // Takes a run of packets that differ only in PSN and address: full packets of one write, without
   // its last. None of them fills the window or is a retransmission. Returns their number, at most
@@ -78,8 +71,7 @@ class Requester {
   // Work requests that have begun keep the size of their packets; packets with more payload than
   // mtu().payload() must be sent in pieces.
   const PathMtu& mtu() const { return mtu_; }
-  // The questions that are due, to find out what passes.
-  PathMtu::Questions ask(Instant now);
+  PathMtu::Questions ask(Instant now);  // The questions that are due, to find out what passes.
   void on_answer(Bytes size, bool joined, Instant now);
   // Smoothed; zero before the first sample.
   Duration round_trip() const { return rtt_.smoothed(); }

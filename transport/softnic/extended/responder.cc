@@ -112,8 +112,7 @@ Arrival Responder::on_trimmed(const wire::DataHeader& header) {
   return arrival;
 }
 
-// Telemetry is checked before it is echoed: it is cut off at the first hop that the wire format
-// refuses.
+// Telemetry that is echoed is cut off at the first hop that the wire format refuses.
 void Responder::remember_telemetry(std::span<const TelemetryHop> telemetry) {
   for (const TelemetryHop& hop : telemetry) {
     if (hop.rate_mbps == 0 || newest_.hops == kMaxTelemetryHops) return;

@@ -1,10 +1,8 @@
 // Responder: the receiving half of a queue pair in extended mode. It places the packets of the
 // peer's writes in memory, in any order and each exactly once, and records which packets are to be
 // acknowledged.
-//
 // A packet's bytes are written only if the packet is new (its PSN has never been accepted) and key,
 // bounds and rights allow it. So a late duplicate never touches a buffer that is in use again.
-//
 // Bounded; allocates once. Thread rule: one owner.
 #pragma once
 
@@ -42,14 +40,12 @@ class Responder {
     bool marked() const { return packet.ecn == Ecn::kCongestion; }
   };
 
-  // An acknowledgement is at most as long as a data packet with `mtu` bytes. The part of its bitmap
-  // that does not fit is left out.
+  // An acknowledgement is cut, in its bitmap, to the length of a data packet with `mtu` bytes.
   Responder(uint32_t window_packets, uint32_t writes, uint64_t first_psn, Bytes mtu);
 
   Outcome on_data(const Data& data, const MemoryTable& memory);
 
-  // The write and the memory region of a packet, looked up once for packets of one write that
-  // arrive together.
+  // A packet's write and memory region, looked up once for a write's packets that arrive together.
   struct Target {
     WriteTracker::Write* write = nullptr;  // with immediate
     MemoryTable::Range range;
@@ -66,7 +62,6 @@ class Responder {
   // No packet has arrived since this instant.
   bool idle_since(Instant instant) const { return received_ == 0 || newest_.arrival <= instant; }
   bool in_order() const { return window_.in_order(); }
-  // A packet has arrived that is not acknowledged yet.
   bool ack_due() const { return ack_due_; }
   // Writes the acknowledgement of all packets that have arrived, and returns its size. `to` must
   // hold max_ack_bytes().

@@ -1,7 +1,6 @@
 // The packets of a queue pair in flight: when each was sent, on which path, and whether it is
 // acknowledged. Losses are found by time, not by order (RACK, RFC 8985): a packet is lost when one
 // that was sent sufficiently later has arrived. So packets may take any number of paths.
-//
 // Invariants: unacknowledged() <= every packet in flight < next(); next() - unacknowledged() never
 // exceeds the size. A packet is acknowledged or in one of two lists: in flight, ordered by the time
 // of its last transmission; or lost, ordered by the time at which the loss was found. Bounded:
@@ -30,8 +29,7 @@ class SendWindow {
     uint16_t path = 0;
   };
 
-  // `size` packets, a power of two, at most 2^15.
-  SendWindow(uint32_t size, uint64_t first_psn);
+  SendWindow(uint32_t size, uint64_t first_psn);  // `size` packets, a power of two, at most 2^15.
 
   bool full() const { return next_ - unacknowledged_ == packets_.size(); }
   bool empty() const { return next_ == unacknowledged_; }
@@ -39,7 +37,6 @@ class SendWindow {
   uint64_t unacknowledged() const { return unacknowledged_; }
   Bytes in_flight() const { return in_flight_; }
 
-  // How many new packets fit.
   uint64_t room() const { return packets_.size() - (next_ - unacknowledged_); }
   // Adds a new packet and returns its PSN. Not when full.
   uint64_t send(const Packet& packet, uint16_t path, Instant now) {
@@ -47,7 +44,6 @@ class SendWindow {
   }
   // Adds `count` new packets of one work request, 1 to room(), and returns the first one's PSN.
   uint64_t send_run(const Packet& first, uint32_t count, uint16_t path, Instant now);
-  // A lost packet waits for retransmission.
   bool has_lost() const { return !lost_.empty(); }
   // The packet whose loss was found first; false: none. resend() removes it from the list.
   bool next_lost(uint64_t* psn, Packet* packet) const;
@@ -61,9 +57,8 @@ class SendWindow {
     uint32_t packets = 0;
     Bytes bytes = 0;
   };
-  // Acknowledges packets before `end`, from the oldest on, while they belong to one work request
-  // and were sent one after another, and moves unacknowledged() over them. None if the oldest is
-  // not in flight.
+  // Acknowledges packets before `end`, from the oldest on, while of one work request and sent one
+  // after another, and moves unacknowledged() over them. None if the oldest is not in flight.
   Acknowledged acknowledge_oldest(uint64_t end);
   // The peer has refused this packet: it counts as lost, and is sent again at once (as taken back).
   // False if it is not in flight.
@@ -76,10 +71,8 @@ class SendWindow {
   // Time and path of the newest transmission of a packet that is still in the window.
   Instant sent_at(uint64_t psn) const { return packets_[index(psn)].sent; }
   uint16_t path_at(uint64_t psn) const { return packets_[index(psn)].path; }
-  // Moves unacknowledged() over all acknowledged packets.
-  void advance();
-  // Declares the packet in flight that was sent first lost, if that was before `limit`. Call it
-  // until it returns nullopt.
+  void advance();  // Moves unacknowledged() over all acknowledged packets.
+  // The packet in flight that was sent first is lost, if before `limit`. Call it until nullopt.
   std::optional<Loss> lose_oldest_before(Instant limit);
   // When the packet in flight that was sent first was sent; never() if there is none.
   Instant oldest_sending() const {

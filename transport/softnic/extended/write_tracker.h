@@ -1,9 +1,7 @@
 // WriteTracker: counts the bytes of a peer's writes with immediate, whose packets may arrive in any
-// order, and reports when a write is complete.
-//
-// The sender numbers its writes (MSN). At most `capacity` writes may be incomplete at a time.
-// Packets of writes beyond that, and packets that change a write's length, are refused. Thread
-// rule: one owner.
+// order, and reports when a write is complete. The sender numbers its writes (MSN). At most
+// `capacity` writes may be incomplete at a time. Packets of writes beyond that, and packets that
+// change a write's length, are refused. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +30,7 @@ class WriteTracker {
 
   explicit WriteTracker(uint32_t capacity);
 
-  // Memory outside the object.
-  static Bytes bytes(uint32_t capacity);
+  static Bytes bytes(uint32_t capacity);  // Memory outside the object.
 
   // The write to which this packet belongs; nullptr: refused. `msn24`: the number on the wire.
   // Valid until the next count() that completes one, or cancel().

@@ -1,5 +1,4 @@
 // BalancedPaths: spreads packets over many paths so that all of them have the same delay.
-//
 // A burst in flight occupies a place on its path. The first feedback on any of its packets frees
 // the place, and the next burst takes it. So each path gets as much as it delivers, and a path with
 // a queue is not filled further. In addition, places move from paths that are slower than the
@@ -7,13 +6,9 @@
 // place of a slower path is dropped, and one of a faster path is doubled. If no place is free, and
 // from time to time instead of a free place, the next path that is not known to be slow is taken.
 // Delays are only compared with each other: if all paths are equally slow, moving gains nothing.
-// Differences below the floor are ignored.
-//
-// A path that loses a packet is not used for 8 round trips, and then tried with one packet. Each
-// further loss doubles that time.
-//
-// Bounded: 16 bytes for each path and a ring of free places, allocated once. Deterministic. Thread
-// rule: one owner.
+// Differences below the floor are ignored. A path that loses a packet is not used for 8 round
+// trips, and then tried with one packet. Each further loss doubles that time. Bounded: 16 bytes for
+// each path and a ring of free places, allocated once. Deterministic. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>

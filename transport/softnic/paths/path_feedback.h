@@ -1,5 +1,4 @@
-// PathFeedback: what a sender learns about a path. PathRound: the order in which paths are tried.
-// Pure. Thread rule: one owner.
+// PathFeedback: what a sender learns about a path. PathRound: the order of trying. Pure; one owner.
 #pragma once
 
 #include <bit>

@@ -9,14 +9,12 @@
 namespace pacecar {
 namespace {
 
-// Turns that a path is skipped, as in the reference simulator of Ultra Ethernet; never more than
-// the maximum.
+// Turns that a path is skipped, at most the maximum; as in Ultra Ethernet's reference simulator.
 constexpr uint8_t kMarkedPenalty = 1;
 constexpr uint8_t kTrimmedPenalty = 4;
 constexpr uint8_t kLostPenalty = 15;
 constexpr uint8_t kMaxPenalty = 15;
-// Good paths that are remembered, per path.
-constexpr size_t kRecycledPerPath = 4;
+constexpr size_t kRecycledPerPath = 4;  // Good paths that are remembered, per path.
 
 bool has_penalties(PathPolicy policy) {
   return policy == PathPolicy::kPenalty || policy == PathPolicy::kRecycle;

@@ -1,7 +1,6 @@
 // PathSelector: chooses the path of each burst of a queue pair, and learns from feedback about
 // paths. Bounded: state per path and a ring of paths, only for policies that use them, allocated
-// once. Deterministic: the same seed and the same calls give the same paths. Thread rule: one
-// owner.
+// once. Deterministic: the same seed and the same calls give the same paths. One owner.
 #pragma once
 
 #include <cstdint>
@@ -41,10 +40,8 @@ class PathSelector {
   // Whether arrivals are feedback, not only losses.
   bool learns() const { return !penalties_.empty() || balanced_ || rerouted_; }
 
-  // A search for a better path is in progress.
   bool searching() const { return rerouted_ && rerouted_->searching(); }
-  // Memory outside the object.
-  static Bytes bytes(PathPolicy policy, uint32_t paths);
+  static Bytes bytes(PathPolicy policy, uint32_t paths);  // Memory outside the object.
 
  private:
   uint16_t next_without_penalty();

@@ -1,12 +1,10 @@
 // ReroutedPath: uses one path while it is good, and searches for another one when it is bad.
-//
 // A path is bad if during one round trip its mean delay exceeded an eighth of a round trip (and the
 // floor), or more than one packet in 16 was trimmed; or if a packet was lost. Then a search begins:
 // for 4 round trips the bursts take up to 16 candidate paths in turn, and the best one is kept:
 // that with the fewest lost and trimmed packets, among equals that with the least mean delay. A
 // flow that searches loads each path little, so it hardly harms the flows that stay on it. Delay is
 // measured from the shortest round trip of all paths of the queue pair.
-//
 // Bounded: the candidates, allocated once. Deterministic. Thread rule: one owner.
 #pragma once
 

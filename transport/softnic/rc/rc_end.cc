@@ -350,8 +350,7 @@ size_t RcEnd::transmit(Instant now, Bytes budget, std::span<TxPacket> out) {
   return count;
 }
 
-// At most a burst of responses to reads, so that others get their turn. All answers take one path,
-// so that none overtakes another.
+// At most a burst of read responses, so that others get a turn. Answers take one path, in order.
 size_t RcEnd::transmit_answers(Instant now, std::span<TxPacket> out) {
   NicCore& core = shared_.core;
   core.acks.clear(qp_);

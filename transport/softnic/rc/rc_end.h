@@ -82,8 +82,7 @@ class RcEnd : public QueuePairEnd {
   void on_request(const roce::Packet& packet, Instant now);
   // An acknowledgement or a response.
   void on_answer(const roce::Packet& packet, Instant arrival, Instant now);
-  // A packet of the peer was marked by ECN.
-  void notify_congestion(Instant now);
+  void notify_congestion(Instant now);  // A packet of the peer was marked by ECN.
 
   // --- for FlowScheduler, NicCore and RcRecovery ---
   QueuePair& queue_pair() { return qp_; }
@@ -104,15 +103,13 @@ class RcEnd : public QueuePairEnd {
  protected:
   // To qp.remote; of `peer` its limits and rights. `read_depth`: our outstanding reads and atomics.
   RcEnd(RcShared& shared, QueuePair& qp, const StandardPeer& peer, uint8_t read_depth);
-  // Sets qp.remote.
   static void set_remote(const RcShared& shared, QueuePair& qp, const RcEndpoint& peer,
-                         const RcLane& lane);
+                         const RcLane& lane);  // Sets qp.remote.
 
  private:
   // What the peer's request has completed.
   virtual void on_received(const Completion& completion, Instant now);
-  // The requester may have completed work requests.
-  virtual void on_answered(Instant now);
+  virtual void on_answered(Instant now);  // The requester may have completed work requests.
 
   void make_standby(const PeerEndpoint& peer);
   void check_failure(Instant now);

@@ -1,12 +1,8 @@
 // RcRecovery: replaces a connection of standard RC that has failed by another one
-// (transport/nic/lanes), with requests and rights as before.
-//
-// No message is lost or delivered twice: each end counts the writes with immediate that it
-// receives, and a failed end receives nothing more under its old queue pair number. A request is
-// sent again only when the peer has reported that its end is replaced, too, and how many writes
-// have arrived.
-//
-// Thread rule: one owner.
+// (transport/nic/lanes), with requests and rights as before. No message is lost or delivered twice:
+// each end counts the writes with immediate that it receives, and a failed end receives nothing
+// more under its old queue pair number. A request is sent again only when the peer has reported
+// that its end is replaced, too, and how many writes have arrived. Thread rule: one owner.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +20,6 @@ class RcRecovery {
  public:
   explicit RcRecovery(RcEnd& end) : end_(end) {}
 
-  // The connection works.
   bool up() const { return machine_.up(); }
   // It accepts packets: joined, and not failed since.
   bool open() const { return open_; }
@@ -36,11 +31,9 @@ class RcRecovery {
 
   // The connection has failed. Breaks the queue pair if it cannot come back.
   void fail(CompletionStatus status, Instant now);
-  // Takes all steps that are possible now.
-  void advance(Instant now);
+  void advance(Instant now);  // Takes all steps that are possible now.
   void on_message(const RecoveryMessage& message, Instant now);
-  // The peer has sent a message that is not a RecoveryMessage.
-  void on_malformed();
+  void on_malformed();  // The peer has sent a message that is not a RecoveryMessage.
   void on_timeout(Instant now);
 
  private:

@@ -180,8 +180,7 @@ void RcRequester::on_sent(uint64_t psn, bool timed, Instant now) {
     deadline_ = now + rtt_.probe_timeout();
   }
   highest_ = std::max(highest_, next_);
-  // Retransmissions are sampled, too: usually they follow a NAK, so the peer has dropped the
-  // earlier transmission.
+  // Retransmissions are sampled, too: they usually follow a NAK, so the first one was dropped.
   if (timed) samples_.push({psn, now});
 }
 

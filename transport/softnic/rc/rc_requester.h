@@ -1,18 +1,13 @@
 // RcRequester: the sending half of a queue pair of standard RC or UC. It cuts work requests into
 // packets, goes back to the first missing packet after a loss, and completes work requests in the
 // order of posting (InfiniBand Architecture Specification vol. 1, 9.7.3 to 9.7.5).
-//
 // A read takes as many PSNs as its response has packets. It is requested in pieces, so that the
 // window bounds the bytes in flight; the responses acknowledge it. An atomic is handled as a read
 // of one word: the responder keeps the result for a repeated request.
-//
 // The connection ends (failure()) if the peer refuses a request, or if memory is deregistered while
 // its packets are in flight. restart() continues over another connection with the requests that the
-// peer has not received. A work request of which nothing has been sent fails alone.
-//
-// Packets of UC are not acknowledged: they count as arrived when the packet I/O has them
-// (on_handed_over).
-//
+// peer has not received. A work request of which nothing has been sent fails alone. Packets of UC
+// are not acknowledged: they count as arrived when the packet I/O has them (on_handed_over).
 // Invariants: unacknowledged_ <= next_ <= highest_; work requests get their PSNs in order, when
 // their first packet is made. Bounded; allocates once. Thread rule: one owner.
 #pragma once
@@ -50,8 +45,7 @@ class RcRequester {
     bool retransmission = false;
   };
 
-  // `reads` outlives it.
-  RcRequester(const Config& config, ReadWindow& reads);
+  RcRequester(const Config& config, ReadWindow& reads);  // `reads` outlives it.
 
   // Sets limits and first PSN. Nothing may have been posted before.
   void start(const StandardSending& sending, uint64_t first_psn);
@@ -62,12 +56,9 @@ class RcRequester {
   size_t post(std::span<const WorkRequest> work_requests);
   // Whether a posted work request has not been popped yet.
   bool has_requests() const { return !requests_.empty(); }
-  // Whether a completion waits to be popped.
   bool has_completed() const { return first_request_ != oldest_; }
-  // Everything sent is acknowledged.
   bool idle() const { return unacknowledged_ == highest_; }
-  // Something could be sent if pacing and window allowed it.
-  bool has_work() const;
+  bool has_work() const;  // Something could be sent if pacing and window allowed it.
   // No new packet can be sent before an acknowledgement.
   bool full() const { return next_ - unacknowledged_ >= config_.window_packets; }
   // One packet is to be sent after a timeout, regardless of window and pacing.
@@ -80,8 +71,7 @@ class RcRequester {
   }
   // Payload bytes of the packet that next_packet will return; 0: none, or it has no payload.
   Bytes next_bytes() const;
-  // Takes the next packet to send; if `ask`, it requests an acknowledgement. False: there is none,
-  // or the connection has failed.
+  // Takes the next packet; `ask`: it requests an acknowledgement. False: none, or failed.
   bool next_packet(Instant now, bool ask, Outgoing* out);
   Bytes in_flight() const { return in_flight_; }
 
@@ -93,8 +83,7 @@ class RcRequester {
   SendProgress on_handed_over();
   // A CNP has arrived: the next acknowledged bytes count as marked.
   void on_congestion() { congested_ = true; }
-  // The region is deregistered: it is not read any more.
-  void revoke(uint32_t local_key);
+  void revoke(uint32_t local_key);  // The region is deregistered: it is not read any more.
 
   // Next completed work request, in order; false if there is none.
   bool pop_completed(WorkRequest* work_request, CompletionStatus* status);
@@ -154,8 +143,7 @@ class RcRequester {
   void fill_message(const Posted& posted, uint64_t psn, roce::Packet* packet);
   void fill_atomic(const WorkRequest& work_request, roce::Packet* packet);
   void on_sent(uint64_t psn, bool timed, Instant now);
-  // An answer acknowledges everything before `psn`. False: not all, because a read before it has
-  // not been answered.
+  // An answer acknowledges all before `psn`. False: not all, as an earlier read is unanswered.
   bool acknowledge_before(uint64_t psn, Instant now, SendProgress* progress);
   void advance_to(uint64_t psn, SendProgress* progress);
   void take_sample(uint64_t psn, Instant arrival, Instant now, SendProgress* progress);

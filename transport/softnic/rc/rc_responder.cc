@@ -121,7 +121,6 @@ uint8_t RcResponder::take(const roce::Packet& packet, roce::Shape shape,
   return syndrome == kGood ? place(packet, memory) : syndrome;
 }
 
-// Begins a message with its first packet.
 uint8_t RcResponder::begin(const roce::Packet& packet, const MemoryTable& memory) {
   const roce::Shape shape = roce::shape_of(packet.opcode);
   message_ = Message{.kind = shape.kind};
@@ -295,9 +294,8 @@ RcResponder::Outcome RcResponder::on_duplicate(const roce::Packet& packet, uint6
     ack_due_ = true;
     return Outcome::kDuplicate;
   }
-  // Only a range that was requested before and may still be read: the network may have delivered
-  // the request twice, the second time after the reader had everything and the memory was
-  // deregistered.
+  // Only a range requested before that may still be read: the network may deliver a request twice,
+  // the second time when the reader has everything and the memory is deregistered.
   if (psn + packets_of(packet.length) > expected_) return Outcome::kDuplicate;
   if (!may_read(packet, memory)) return Outcome::kDuplicate;
   drop_reads_from(psn);

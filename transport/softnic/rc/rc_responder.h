@@ -1,19 +1,14 @@
 // RcResponder: the receiving half of a queue pair of standard RC or UC. It takes requests in the
 // order of their PSNs, each once, places their payload, and answers them (InfiniBand Architecture
-// Specification vol. 1, 9.7.4, 9.7.5 and 9.9).
-//
-// Answers leave in the order of the requests: an acknowledgement never overtakes the response to an
-// earlier read. Every packet's key, bounds and rights are checked before a byte is placed. After a
-// refusal this half accepts nothing more, and repeats the refusal for further requests. restart()
-// begins again, on another connection with the peer.
-//
-// With UC nothing is answered, and no error of the peer ends the connection: a message that is
-// wrong or does not arrive whole is dropped, and the next message begins anew (9.8.2). The next
-// send gets the receive request of a dropped send.
-//
-// Invariants: packets before expected_ have been placed and are never placed again; the placed
-// bytes of a message never exceed the length that its first packet announced. Bounded; allocates
-// once. Thread rule: one owner.
+// Specification vol. 1, 9.7.4, 9.7.5 and 9.9). Answers leave in the order of the requests: an
+// acknowledgement never overtakes the response to an earlier read. Every packet's key, bounds and
+// rights are checked before a byte is placed. After a refusal this half accepts nothing more, and
+// repeats the refusal for further requests. restart() begins again, on another connection with the
+// peer. With UC nothing is answered, and no error of the peer ends the connection: a message that
+// is wrong or does not arrive whole is dropped, and the next message begins anew (9.8.2). The next
+// send gets the receive request of a dropped send. Invariants: packets before expected_ have been
+// placed and are never placed again; a message's placed bytes never exceed the length in its first
+// packet. Bounded; allocates once. One owner.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +56,6 @@ class RcResponder {
   // The completion of the last kCompleted, without the queue pair's id.
   const Completion& completion() const { return completion_; }
 
-  // An answer is due, now or later.
   bool answer_due() const { return !reads_.empty() || nak_ != 0 || ack_due_; }
   // The next answer; false: none. Its payload points into registered memory.
   bool next_answer(const MemoryTable& memory, roce::Packet* answer);

@@ -1,6 +1,5 @@
-// StandbyMessages: the memory for the messages of a standby lane (transport/nic/lanes), which is an
-// internal queue pair of the NIC. Bounded: kMessages in flight each way; further messages wait.
-// Pure. Thread rule: one owner.
+// StandbyMessages: the memory for the messages of a standby lane (transport/nic/lanes), an internal
+// queue pair of the NIC. Bounded: kMessages in flight each way; more wait. Pure; one owner.
 #pragma once
 
 #include <array>

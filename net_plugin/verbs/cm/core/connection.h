@@ -1,20 +1,15 @@
 // The state machine of one end of a connection: when it sends which message, and how it reacts to
 // the peer's (InfiniBand Architecture Specification vol. 1, 12.9).
-//
 //   active:  ask -> kReply -> ready, established                rejected, or nobody answers
 //   passive: on_request -> answer -> kEstablished               answer: kReject
 //   both:    disconnect -> kDisconnected, or kDisconnected
 //   UD:      ask -> kReply: a question and its answer            on_request -> answer
-//
 // A message without an answer is repeated, at growing intervals. A message that the peer repeats is
-// answered again.
-//
-// A peer whose process is killed sends no kDisconnect, so an established end probes a silent peer.
-// The passive end repeats its reply, which every peer answers by kReadyToUse. The active end sends
-// a request without a service: peers of this code answer by kReceipt, others ignore it. The first
-// probe, soon after the connection is established, shows which. A peer that answers probes is gone
-// when kMostUnanswered probes have no answer.
-//
+// answered again. A peer whose process is killed sends no kDisconnect, so an established end probes
+// a silent peer. The passive end repeats its reply, which every peer answers by kReadyToUse. The
+// active end sends a request without a service: peers of this code answer by kReceipt, others
+// ignore it. The first probe, soon after the connection is established, shows which. A peer that
+// answers probes is gone when kMostUnanswered probes have no answer.
 // Pure: time is an argument. Thread rule: one thread at a time.
 #pragma once
 

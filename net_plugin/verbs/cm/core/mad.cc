@@ -7,8 +7,7 @@
 namespace pacecar::ibverbs::cm {
 namespace {
 
-// The common header (13.4.2) begins with the base version, the management class, its version, and
-// the method Send.
+// The common header (13.4.2) begins with base version, management class and its version, and Send.
 constexpr std::array<uint8_t, 4> kHeader = {1, 0x07, 2, 0x03};
 constexpr size_t kTransactionAt = 8;
 constexpr size_t kAttributeAt = 16;

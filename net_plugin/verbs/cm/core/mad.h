@@ -67,8 +67,7 @@ struct Message {
   std::array<uint8_t, 224> private_data{};  // of which private_bytes(kind) are sent
 };
 
-// The size of the private data in a message of this kind.
-size_t private_bytes(Kind kind);
+size_t private_bytes(Kind kind);  // The size of the private data in a message of this kind.
 Mad encode(Message message);
 // None: not such a message, or one for a connection that is not RC.
 std::optional<Message> decode(std::span<const uint8_t> bytes);

@@ -21,7 +21,6 @@ struct DpdkDriver {
   std::string_view defaults = "";  // arguments, unless the first of them is given
 };
 
-// Unknown drivers are treated as NICs.
-const DpdkDriver& dpdk_driver(std::string_view name);
+const DpdkDriver& dpdk_driver(std::string_view name);  // Unknown drivers are treated as NICs.
 
 }  // namespace pacecar

@@ -14,8 +14,7 @@ namespace pacecar {
 // From now on the device receives only packets that a rule selects. Call it when the queues are set
 // up (net_tap needs that) and before the start (mlx5 needs that).
 tl::expected<void, std::string> isolate_device(uint16_t port_id);
-// Call it after the start. Datagrams go to the only queue, without RSS. The rule is removed with
-// the device.
+// After the start. Datagrams go to the only queue, without RSS. The rule ends with the device.
 tl::expected<void, std::string> steer_datagrams(uint16_t port_id, const Address& to);
 
 }  // namespace pacecar

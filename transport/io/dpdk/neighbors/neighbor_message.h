@@ -30,8 +30,7 @@ inline constexpr size_t kMaxNeighborMessageBytes = 14 + kVlanTagBytes + 40 + 32;
 size_t write_neighbor_message(const NeighborMessage& message, const frame::Vlan& vlan,
                               std::span<uint8_t, kMaxNeighborMessageBytes> out);
 
-// nullopt for any other frame, for malformed ones, and if the sender's MAC address is not that of a
-// single host.
+// nullopt for other or malformed frames, and if the sender's MAC address is not of a single host.
 std::optional<NeighborMessage> read_neighbor_message(std::span<const uint8_t> frame);
 
 // fe80::/64 with the EUI-64 of the MAC (RFC 4291, appendix A).

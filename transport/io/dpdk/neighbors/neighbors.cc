@@ -24,8 +24,7 @@ size_t set_of(const Address& address) {
 
 Neighbors::Neighbors(const Self& self, NextHop next_hop)
     : self_(self), next_hop_(std::move(next_hop)), entries_(kCapacity) {
-  // On a loopback all ends have the same address.
-  learn(self.address, self.mac, Instant::never());
+  learn(self.address, self.mac, Instant::never());  // On a loopback all ends have the same address.
 }
 
 Neighbors::Entry* Neighbors::look_up(const Address& address) {

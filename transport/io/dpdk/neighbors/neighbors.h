@@ -40,8 +40,7 @@ class Neighbors {
     const HeaderTemplate* headers = nullptr;  // nullptr: not known yet
     bool ask = false;                         // question() is due now
   };
-  // `address` is of our family.
-  Found find(const Address& address, Instant now);
+  Found find(const Address& address, Instant now);  // `address` is of our family.
 
   // Asks for the target, or the gateway to it.
   NeighborMessage question(const Address& target) const;
