@@ -18,7 +18,7 @@
 
 namespace pacecar::cli {
 
-// Of every subcommand but ab, as --help documents them.
+// The exit codes of the subcommands, as --help documents them.
 enum ExitCode : int {
   kExitOk = 0,
   kExitFailed = 1,           // the peer, the network or the machine; preflight found an error
