@@ -3,6 +3,7 @@
 // its driver library. Thread rule: any thread.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "bench/nccl/cpu_device/gpu.h"
@@ -33,6 +34,13 @@ using DevicePointer = unsigned long long;
 using HostFunction = void (*)(void*);
 
 inline void* address(DevicePointer pointer) { return reinterpret_cast<void*>(pointer); }
+
+// What a function that cannot fail gives its caller.
+template <typename T>
+Status give(T* to, std::type_identity_t<T> value) {
+  *to = value;
+  return kSuccess;
+}
 
 // The GPU that is current in this thread.
 Gpu& current_gpu();

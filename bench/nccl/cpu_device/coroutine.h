@@ -5,6 +5,7 @@
 
 #include <coroutine>
 #include <exception>
+#include <span>
 #include <utility>
 
 namespace pacecar::nccl::cpu {
@@ -87,5 +88,15 @@ class Fiber {
 };
 
 inline Fiber::Pause pause() { return {}; }
+
+// Lets each continue; true when all have ended.
+inline bool advance_all(std::span<Fiber> fibers) {
+  bool all_ended = true;
+  for (Fiber& one : fibers) {
+    if (!one.ended()) one.advance();
+    all_ended = all_ended && one.ended();
+  }
+  return all_ended;
+}
 
 }  // namespace pacecar::nccl::cpu

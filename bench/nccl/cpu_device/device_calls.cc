@@ -81,10 +81,7 @@ CPU_DEVICE_NOTHING_TO_DO(cuInit)
 CPU_DEVICE_NOTHING_TO_DO(cudaGetLastError)
 CPU_DEVICE_NOTHING_TO_DO(cudaDeviceSetLimit)
 
-CPU_DEVICE_EXPORT int cuDriverGetVersion(int* version) {
-  *version = kCudaVersion;
-  return kSuccess;
-}
+CPU_DEVICE_EXPORT int cuDriverGetVersion(int* version) { return give(version, kCudaVersion); }
 CPU_DEVICE_SAME(cudaDriverGetVersion, cuDriverGetVersion)
 CPU_DEVICE_SAME(cudaRuntimeGetVersion, cuDriverGetVersion)
 
@@ -95,15 +92,11 @@ CPU_DEVICE_EXPORT const char* cudaGetErrorString(int status) {
 }
 
 CPU_DEVICE_EXPORT int cuGetErrorString(int status, const char** text) {
-  *text = cudaGetErrorString(status);
-  return kSuccess;
+  return give(text, cudaGetErrorString(status));
 }
 CPU_DEVICE_SAME(cuGetErrorName, cuGetErrorString)
 
-CPU_DEVICE_EXPORT int cuDeviceGetCount(int* count) {
-  *count = settings().devices;
-  return kSuccess;
-}
+CPU_DEVICE_EXPORT int cuDeviceGetCount(int* count) { return give(count, settings().devices); }
 CPU_DEVICE_SAME(cudaGetDeviceCount, cuDeviceGetCount)
 
 CPU_DEVICE_EXPORT int cuDeviceGet(int* device, int number) {
@@ -112,8 +105,7 @@ CPU_DEVICE_EXPORT int cuDeviceGet(int* device, int number) {
 }
 
 CPU_DEVICE_EXPORT int cuDeviceGetAttribute(int* value, int which, int) {
-  *value = attribute(which);
-  return kSuccess;
+  return give(value, attribute(which));
 }
 CPU_DEVICE_SAME(cudaDeviceGetAttribute, cuDeviceGetAttribute)
 
@@ -130,10 +122,7 @@ CPU_DEVICE_EXPORT int cudaDeviceGetByPCIBusId(int* device, const char* text) {
   return exists(*device) ? kSuccess : kInvalidDevice;
 }
 
-CPU_DEVICE_EXPORT int cudaDeviceCanAccessPeer(int* can, int, int) {
-  *can = 0;
-  return kSuccess;
-}
+CPU_DEVICE_EXPORT int cudaDeviceCanAccessPeer(int* can, int, int) { return give(can, 0); }
 
 CPU_DEVICE_EXPORT int cudaGetDeviceProperties_v2(char* properties, int device) {
   constexpr size_t kBytes = 1032;  // of cudaDeviceProp since CUDA 12
@@ -177,10 +166,7 @@ CPU_DEVICE_EXPORT int cudaSetDevice(int device) {
   return kSuccess;
 }
 
-CPU_DEVICE_EXPORT int cuCtxGetDevice(int* device) {
-  *device = current;
-  return kSuccess;
-}
+CPU_DEVICE_EXPORT int cuCtxGetDevice(int* device) { return give(device, current); }
 CPU_DEVICE_SAME(cudaGetDevice, cuCtxGetDevice)
 
 CPU_DEVICE_EXPORT int cudaDeviceSynchronize() {
@@ -189,17 +175,12 @@ CPU_DEVICE_EXPORT int cudaDeviceSynchronize() {
 }
 
 CPU_DEVICE_EXPORT int cuDevicePrimaryCtxRetain(void** context, int device) {
-  if (!exists(device)) return kInvalidDevice;
-  *context = &Gpu::get(device);
-  return kSuccess;
+  return exists(device) ? give(context, &Gpu::get(device)) : kInvalidDevice;
 }
 
 CPU_DEVICE_NOTHING_TO_DO(cuDevicePrimaryCtxRelease_v2)
 
-CPU_DEVICE_EXPORT int cuCtxGetCurrent(void** context) {
-  *context = &current_gpu();
-  return kSuccess;
-}
+CPU_DEVICE_EXPORT int cuCtxGetCurrent(void** context) { return give(context, &current_gpu()); }
 
 CPU_DEVICE_EXPORT int cuCtxSetCurrent(void* context) {
   if (context != nullptr) current = static_cast<Gpu*>(context)->number();

@@ -44,8 +44,7 @@ CPU_DEVICE_EXPORT int cuStreamEndCapture(void* stream, void** graph) {
   Graph* const captured = stream_of(stream).graph();
   if (captured == nullptr) return kInvalidValue;
   captured->end();
-  *graph = captured;
-  return kSuccess;
+  return give(graph, captured);
 }
 
 CPU_DEVICE_EXPORT int cuThreadExchangeStreamCaptureMode(int* mode) {
@@ -103,8 +102,7 @@ CPU_DEVICE_NOTHING_TO_DO(cudaStreamUpdateCaptureDependencies_v2)
 
 CPU_DEVICE_EXPORT int cudaUserObjectCreate(void** object, void* what, HostFunction destroy,
                                            unsigned references, unsigned) {
-  *object = new UserObject{{what, destroy}, references};
-  return kSuccess;
+  return give(object, new UserObject{{what, destroy}, references});
 }
 
 CPU_DEVICE_EXPORT int cudaUserObjectRelease(void* handle, unsigned count) {
@@ -124,8 +122,7 @@ CPU_DEVICE_EXPORT int cudaGraphRetainUserObject(void* graph, void* object, unsig
 
 CPU_DEVICE_EXPORT int cuGraphInstantiateWithFlags(void** executable, void* graph,
                                                   unsigned long long) {
-  *executable = new Graph(graph_of(graph));
-  return kSuccess;
+  return give(executable, new Graph(graph_of(graph)));
 }
 
 CPU_DEVICE_EXPORT int cuGraphLaunch(void* executable, void* stream) {

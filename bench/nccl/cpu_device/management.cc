@@ -11,12 +11,8 @@ namespace {
 constexpr int kManagementNotSupported = 3;
 
 // A device's handle is its number + 1.
-int number_of(const void* device) {
-  return static_cast<int>(reinterpret_cast<intptr_t>(device)) - 1;
-}
 int give_handle(int number, void** device) {
-  *device = reinterpret_cast<void*>(intptr_t{number} + 1);
-  return kSuccess;
+  return give(device, reinterpret_cast<void*>(intptr_t{number} + 1));
 }
 
 }  // namespace
@@ -27,8 +23,7 @@ CPU_DEVICE_NOTHING_TO_DO(nvmlShutdown)
 CPU_DEVICE_EXPORT const char* nvmlErrorString(int) { return "not supported by the CPU device"; }
 
 CPU_DEVICE_EXPORT int nvmlDeviceGetCount_v2(unsigned* count) {
-  *count = static_cast<unsigned>(settings().devices);
-  return kSuccess;
+  return give(count, static_cast<unsigned>(settings().devices));
 }
 CPU_DEVICE_SAME(nvmlDeviceGetCount, nvmlDeviceGetCount_v2)
 
@@ -41,18 +36,15 @@ CPU_DEVICE_EXPORT int nvmlDeviceGetHandleByPciBusId(const char* text, void** dev
   return give_handle(static_cast<int>(bus) - settings().first_bus, device);
 }
 CPU_DEVICE_EXPORT int nvmlDeviceGetIndex(void* device, unsigned* index) {
-  *index = static_cast<unsigned>(number_of(device));
-  return kSuccess;
+  return give(index, static_cast<unsigned>(reinterpret_cast<uintptr_t>(device)) - 1);
 }
 CPU_DEVICE_EXPORT int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) {
   *major = 9;
-  *minor = 0;
-  return kSuccess;
+  return give(minor, 0);
 }
 CPU_DEVICE_EXPORT int nvmlDeviceGetP2PStatus(void*, void*, int, int* status) {
   constexpr int kUnsupported = 5;
-  *status = kUnsupported;
-  return kSuccess;
+  return give(status, kUnsupported);
 }
 CPU_DEVICE_EXPORT int nvmlDeviceGetNvLinkState() { return kManagementNotSupported; }
 CPU_DEVICE_SAME(nvmlDeviceGetNvLinkRemotePciInfo, nvmlDeviceGetNvLinkState)

@@ -75,8 +75,7 @@ CPU_DEVICE_EXPORT int cudaFreeAsync(void* memory, void* stream) {
 
 CPU_DEVICE_EXPORT int cudaMemPoolCreate(void** pool, const void*) {
   static int the_pool;
-  *pool = &the_pool;
-  return kSuccess;
+  return give(pool, &the_pool);
 }
 CPU_DEVICE_NOTHING_TO_DO(cudaMemPoolDestroy)
 CPU_DEVICE_NOTHING_TO_DO(cudaMemPoolSetAttribute)
@@ -99,8 +98,7 @@ CPU_DEVICE_EXPORT int cudaHostRegister(void* memory, size_t bytes, unsigned) {
 }
 
 CPU_DEVICE_EXPORT int cudaHostGetDevicePointer(void** to, void* memory, unsigned) {
-  *to = memory;
-  return kSuccess;
+  return give(to, memory);
 }
 
 CPU_DEVICE_EXPORT int cuMemGetAddressRange_v2(DevicePointer* base, size_t* bytes,

@@ -5,8 +5,7 @@ using namespace pacecar::nccl::cpu;
 
 CPU_DEVICE_EXPORT int cuStreamCreate(void** stream, unsigned flags) {
   constexpr unsigned kNonBlocking = 1;
-  *stream = &current_gpu().create_stream((flags & kNonBlocking) == 0);
-  return kSuccess;
+  return give(stream, &current_gpu().create_stream((flags & kNonBlocking) == 0));
 }
 
 CPU_DEVICE_SAME(cudaStreamCreateWithFlags, cuStreamCreate)
@@ -32,8 +31,7 @@ CPU_DEVICE_EXPORT int cuStreamQuery(void* stream) {
 }
 
 CPU_DEVICE_EXPORT int cudaStreamGetId(void* stream, unsigned long long* id) {
-  *id = stream_of(stream).id();
-  return kSuccess;
+  return give(id, stream_of(stream).id());
 }
 
 CPU_DEVICE_EXPORT int cudaStreamWaitEvent(void* stream, void* event, unsigned) {
@@ -46,10 +44,7 @@ CPU_DEVICE_EXPORT int cudaLaunchHostFunc(void* stream, HostFunction function, vo
   return kSuccess;
 }
 
-CPU_DEVICE_EXPORT int cuEventCreate(void** event, unsigned) {
-  *event = new Event;
-  return kSuccess;
-}
+CPU_DEVICE_EXPORT int cuEventCreate(void** event, unsigned) { return give(event, new Event); }
 
 CPU_DEVICE_SAME(cudaEventCreateWithFlags, cuEventCreate)
 CPU_DEVICE_EXPORT int cudaEventCreate(void** event) { return cuEventCreate(event, 0); }

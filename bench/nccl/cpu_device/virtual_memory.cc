@@ -66,8 +66,7 @@ Status status(bool done) { return done ? kSuccess : kInvalidValue; }
 }  // namespace
 
 CPU_DEVICE_EXPORT int cuMemGetAllocationGranularity(size_t* bytes, const PhysicalProperties*, int) {
-  *bytes = Memory::kDevicePage;
-  return kSuccess;
+  return give(bytes, Memory::kDevicePage);
 }
 
 CPU_DEVICE_EXPORT int cuMemCreate(Handle* handle, size_t bytes,

@@ -25,6 +25,8 @@ class Collective {
         ranks_(static_cast<size_t>(block.ranks())),
         ring_(block.ring_ranks()),
         root_(work.root()),
+        from_{block.before()},
+        to_{block.after()},
         part_(work.part(block.channel_number(), grain_bytes(function.protocol), bytes_)),
         arithmetic_(arithmetic(block.layout(), function, work)),
         registered_(work.net_registered()),
@@ -33,9 +35,7 @@ class Collective {
         output_(work.receive()) {}
 
   Task ring_all_reduce() {
-    const std::array from{block_.before()};
-    const std::array to{block_.after()};
-    Transfers ring(block_, protocol_, kTwoByTwo, arithmetic_, {from, to, 0, registered_});
+    Transfers ring(block_, protocol_, kTwoByTwo, arithmetic_, {from_, to_, 0, registered_});
     const auto index = static_cast<size_t>(block_.ring_index());
     size_t chunk = part_.chunk;
     for (size_t begin = 0; begin < part_.count; begin += ranks_ * part_.chunk) {
@@ -66,15 +66,10 @@ class Collective {
   }
 
   Task ring_all_gather() {
-    const std::array from{block_.before()};
-    const std::array to{block_.after()};
     Transfers ring(block_, protocol_, offloaded_ ? Slices{} : kTwoByTwo, arithmetic_,
-                   {from, to, 0, registered_}, offloaded_ ? kMostNetBytes : 0);
+                   {from_, to_, 0, registered_}, offloaded_ ? kMostNetBytes : 0);
     for (const Piece piece : pieces(offloaded_ ? kMostNetBytes : part_.chunk)) {
-      // Rank `r`'s piece of the output.
-      const auto of = [&](size_t index) -> Piece {
-        return {piece.begin + static_cast<size_t>(ring_[index]) * part_.total, piece.count};
-      };
+      const auto of = [&](size_t index) { return of_rank(piece, index); };
       Transfer own = send_input(piece);
       const Piece own_place = of(0);
       if (own.input != output_at(own_place)) own.output = output_at(own_place);
@@ -88,13 +83,9 @@ class Collective {
   }
 
   Task ring_reduce_scatter() {
-    const std::array from{block_.before()};
-    const std::array to{block_.after()};
-    Transfers ring(block_, protocol_, kTwoByTwo, arithmetic_, {from, to});
-    for (const Piece piece : pieces()) {
-      const auto of = [&](size_t index) -> Piece {
-        return {piece.begin + static_cast<size_t>(ring_[index]) * part_.total, piece.count};
-      };
+    Transfers ring(block_, protocol_, kTwoByTwo, arithmetic_, {from_, to_});
+    for (const Piece piece : pieces(part_.chunk)) {
+      const auto of = [&](size_t index) { return of_rank(piece, index); };
       co_await ring.run(send_input(of(ranks_ - 1)));
       for (size_t step = 2; step < ranks_; ++step) {
         co_await ring.run(reduce_and_send(of(ranks_ - step)));
@@ -106,10 +97,8 @@ class Collective {
   }
 
   Task ring_broadcast() {
-    const std::array from{block_.before()};
-    const std::array to{block_.after()};
-    Transfers ring(block_, protocol_, {}, arithmetic_, {from, to, 0, registered_});
-    for (const Piece piece : pieces()) {
+    Transfers ring(block_, protocol_, {}, arithmetic_, {from_, to_, 0, registered_});
+    for (const Piece piece : pieces(part_.chunk)) {
       if (ring_[0] == root_) {
         Transfer own = send_input(piece);
         if (own.input != output_at(piece)) own.output = output_at(piece);
@@ -124,10 +113,8 @@ class Collective {
   }
 
   Task ring_reduce() {
-    const std::array from{block_.before()};
-    const std::array to{block_.after()};
-    Transfers ring(block_, protocol_, {}, arithmetic_, {from, to});
-    for (const Piece piece : pieces()) {
+    Transfers ring(block_, protocol_, {}, arithmetic_, {from_, to_});
+    for (const Piece piece : pieces(part_.chunk)) {
       if (ring_[ranks_ - 1] == root_) {
         co_await ring.run(send_input(piece));
       } else if (block_.rank() == root_) {
@@ -151,7 +138,7 @@ class Collective {
     const bool is_leaf = block_.down()[0] < 0;
     {
       Transfers tree(block_, protocol_, {}, arithmetic_, {down, up});
-      for (const Piece piece : pieces()) {
+      for (const Piece piece : pieces(part_.chunk)) {
         if (is_root) {
           co_await tree.run(reduce_into_output(piece, false));
         } else {
@@ -160,7 +147,7 @@ class Collective {
       }
     }
     Transfers tree(block_, protocol_, {}, arithmetic_, {up, down});
-    for (const Piece piece : pieces()) {
+    for (const Piece piece : pieces(part_.chunk)) {
       if (is_root) {
         co_await tree.run({.sends = true,
                            .input = output_at(piece),
@@ -193,7 +180,6 @@ class Collective {
     return {function.reduction, function.type, operand, is_signed};
   }
 
-  std::vector<Piece> pieces() const { return pieces(part_.chunk); }
   std::vector<Piece> pieces(size_t chunk) const {
     std::vector<Piece> all;
     for (size_t begin = 0; begin < part_.count; begin += chunk) {
@@ -202,6 +188,10 @@ class Collective {
     return all;
   }
 
+  // The same piece of the share of the ring's rank `index`.
+  Piece of_rank(Piece piece, size_t index) const {
+    return {piece.begin + static_cast<size_t>(ring_[index]) * part_.total, piece.count};
+  }
   const char* input_at(Piece piece) const { return input_ + piece.begin * bytes_; }
   char* output_at(Piece piece) const { return output_ + piece.begin * bytes_; }
 
@@ -215,11 +205,9 @@ class Collective {
             .elements = piece.count};
   }
   Transfer receive_and_send(Piece piece) const {
-    return {.receives = true,
-            .sends = true,
-            .output = output_at(piece),
-            .place = output_at(piece),
-            .elements = piece.count};
+    Transfer both = receive(piece);
+    both.sends = true;
+    return both;
   }
   Transfer reduce_and_send(Piece piece) const {
     return {.receives = true, .sends = true, .input = input_at(piece), .elements = piece.count};
@@ -240,6 +228,8 @@ class Collective {
   const size_t ranks_;
   const int* const ring_;
   const int root_;
+  const std::array<int, 1> from_;  // the ring's neighbours
+  const std::array<int, 1> to_;
   const CollectiveWork::Part part_;
   const Arithmetic arithmetic_;
   const bool registered_;  // with the NIC

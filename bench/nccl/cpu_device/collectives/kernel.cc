@@ -118,15 +118,6 @@ Kernel::Kernel(const Library& library, const char* arguments, size_t bytes, size
   for (size_t i = 0; i < blocks; ++i) blocks_.emplace_back(run(library, i));
 }
 
-bool Kernel::advance() {
-  bool all_ended = true;
-  for (Fiber& block : blocks_) {
-    if (!block.ended()) block.advance();
-    all_ended = all_ended && block.ended();
-  }
-  return all_ended;
-}
-
 Task Kernel::run(const Library& library, size_t number) const {
   const Arguments arguments(arguments_.data());
   const Block block(library.layout, arguments.communicator,

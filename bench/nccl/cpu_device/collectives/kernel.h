@@ -22,7 +22,7 @@ class Kernel {
   Kernel(const Library& library, const char* arguments, size_t bytes, size_t blocks);
 
   // Lets each block continue; true when all have ended. Blocks end early after ncclCommAbort.
-  bool advance();
+  bool advance() { return advance_all(blocks_); }
 
  private:
   Task run(const Library& library, size_t block) const;

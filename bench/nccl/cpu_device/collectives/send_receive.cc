@@ -61,15 +61,7 @@ Task send_receive(const Block& block, const std::vector<SendReceiveWork>& works)
     if (has_send) streams.emplace_back(stream(block, send, sent, true));
     if (has_receive) streams.emplace_back(stream(block, receive, received, false));
   }
-  for (;;) {
-    bool all_ended = true;
-    for (Fiber& one : streams) {
-      if (!one.ended()) one.advance();
-      all_ended = all_ended && one.ended();
-    }
-    if (all_ended) break;
-    co_await block.wait();
-  }
+  while (!advance_all(streams)) co_await block.wait();
 }
 
 }  // namespace pacecar::nccl::cpu
