@@ -21,9 +21,9 @@ using File = std::unique_ptr<FILE, int (*)(FILE*)>;
 
 tl::unexpected<Error> cannot(std::string_view what, const std::string& path, int code) {
   return fail(code == ENOENT && what == "read" ? ErrorCode::kNotFound : ErrorCode::kSystem,
-              fmt::format("cannot {} '{}' ({}): {}", what, path, std::strerror(code),
-                          what == "read" ? "name a file that you may read"
-                                         : "name a place that you may write to and that has room"));
+              "cannot {} '{}' ({}): {}", what, path, std::strerror(code),
+              what == "read" ? "name a file that you may read"
+                             : "name a place that you may write to and that has room");
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "bench/doctor/report.h"
 #include "bench/doctor/verdict.h"
 #include "bench/hosts/agent_pool.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/state/state_directory.h"
 
@@ -68,9 +69,9 @@ Result<Evidence> from_files(const std::vector<std::string>& files) {
     ASSIGN_OR_RETURN(const auto text, cli::read_text(name));
     if (auto added = add_evidence(text, evidence); !added) {
       return fail(added.error().code,
-                  fmt::format("'{}' is not what 'pacecar doctor --json' of this version writes: "
-                              "make it there with 'pacecar doctor --json > FILE'",
-                              name));
+                  "'{}' is not what 'pacecar doctor --json' of this version writes: "
+                  "make it there with 'pacecar doctor --json > FILE'",
+                  name);
     }
   }
   return evidence;
@@ -81,11 +82,10 @@ Result<Evidence> from_this_host(const Flags& flags, const Console& console) {
   if (directories != usual_state_directories()) {
     if (const auto usable = StateDirectory::find(directories.front()); !usable) {
       const bool missing = usable.error().code == ErrorCode::kNotFound;  // processes make it
-      return fail(usable.error().code,
-                  fmt::format("{}: PACECAR_STATE_DIR: {}",
-                              missing ? "no process with Pacecar is to be seen"
-                                      : "the processes' sockets cannot be looked for",
-                              usable.error().message));
+      return fail(usable.error().code, "{}: PACECAR_STATE_DIR: {}",
+                  missing ? "no process with Pacecar is to be seen"
+                          : "the processes' sockets cannot be looked for",
+                  usable.error().message);
     }
   }
   Gathered gathered = gather({.directories = directories,

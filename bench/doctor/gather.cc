@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "bench/cli/json_fields.h"
+#include "transport/base/invalid.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/return_if_error.h"
 #include "transport/state/ask.h"
@@ -93,8 +94,8 @@ void sample(std::vector<Socket>& sockets, Json Samples::*document, Json Samples:
 Result<std::vector<std::string>> state_directories() {
   ASSIGN_OR_RETURN(const auto params, load_params_from_environment({}, nullptr));
   if (params.state_dir == kNoStateDirectory) {
-    return fail(ErrorCode::kInvalidArgument,
-                "PACECAR_STATE_DIR is none: processes with that setting cannot be seen; unset it");
+    return invalid(
+        "PACECAR_STATE_DIR is none: processes with that setting cannot be seen; unset it");
   }
   if (params.state_dir.empty()) return usual_state_directories();
   return std::vector<std::string>{params.state_dir};

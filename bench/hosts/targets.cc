@@ -110,8 +110,7 @@ Result<std::vector<Host>> slurm_hosts() {
     const char* nodes = std::getenv(name);
     if (nodes != nullptr && *nodes != '\0') return parse_host_words(nodes);
   }
-  return fail(
-      ErrorCode::kInvalidArgument,
+  return invalid(
       "--hosts slurm: SLURM_JOB_NODELIST is not set here: run it in a job, as with salloc or "
       "sbatch, or name the hosts");
 }
@@ -195,8 +194,8 @@ Result<std::vector<Host>> parse_host_file(std::string_view text, std::string_vie
   for (std::string line; std::getline(lines, line);) {
     const auto added = add_line(line, fmt::format("line {}", ++number), hosts);
     if (!added) {
-      return fail(added.error().code,
-                  fmt::format("{}, line {}: {}", printable(file), number, added.error().message));
+      return fail(added.error().code, "{}, line {}: {}", printable(file), number,
+                  added.error().message);
     }
   }
   if (!hosts.all.empty()) return hosts.all;
@@ -223,7 +222,7 @@ Result<Launcher> Launcher::parse(const std::string& text) {
   auto words = cli::shell_words(known == kLaunchers.end() ? text : std::string(known->second));
   if (!words) return fail(words.error().code, "--launch: " + words.error().message);
   if (words->empty() || words->front().empty()) {
-    return fail(ErrorCode::kInvalidArgument, "--launch is empty: write --launch ssh");
+    return invalid("--launch is empty: write --launch ssh");
   }
   if (std::ranges::none_of(*words, [](const auto& word) { return holds(word, kHost); })) {
     words->emplace_back(kHost);

@@ -11,6 +11,7 @@
 
 #include "bench/cli/files.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/invalid.h"
 #include "transport/io/udp/parse_address.h"
 #include "transport/wire/address.h"
 
@@ -20,10 +21,10 @@ namespace {
 constexpr mode_t kReadableByAll = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH;
 
 tl::unexpected<Error> cannot_write(const std::string& path, int error) {
-  return fail(ErrorCode::kSystem,
-              fmt::format("cannot write {} ({}): name a file in a directory that you may write to "
-                          "and that has room",
-                          path, std::strerror(error)));
+  return fail(
+      ErrorCode::kSystem,
+      "cannot write {} ({}): name a file in a directory that you may write to and that has room",
+      path, std::strerror(error));
 }
 
 }  // namespace
@@ -33,17 +34,15 @@ Result<Address> listen_address(std::string_view text) {
   const bool port_alone = text.find(':') == text.npos;
   const auto address = parse_address(port_alone ? fmt::format("127.0.0.1:{}", text) : text);
   if (address) return *address;
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("'{}' is no address to listen on: write PORT, ADDRESS:PORT or "
-                          "[IPV6]:PORT, such as 127.0.0.1:{}",
-                          text, kDefaultPort));
+  return invalid(
+      "'{}' is no address to listen on: write PORT, ADDRESS:PORT or [IPV6]:PORT, such as "
+      "127.0.0.1:{}",
+      text, kDefaultPort);
 }
 
 Result<void> replace_file(const std::string& path, std::string_view text) {
   if (!path.ends_with(".prom")) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("'{}' does not end with .prom: node_exporter reads no other files", path));
+    return invalid("'{}' does not end with .prom: node_exporter reads no other files", path);
   }
   // The collector ignores this name: it reads *.prom.
   std::string part = path + ".XXXXXX";

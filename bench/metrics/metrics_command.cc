@@ -21,7 +21,7 @@
 #include "bench/cli/subcommands.h"
 #include "bench/metrics/destination.h"
 #include "bench/metrics/exporter.h"
-#include "transport/base/result.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/base/start_thread.h"
 #include "transport/wire/address.h"
@@ -88,12 +88,11 @@ std::unique_ptr<httplib::Server> make_server(const Flags& flags, Exporter& expor
 // kInvalidArgument (certificate, key), kSystem.
 Result<std::string> bind(httplib::Server& server, Address address, const Flags& flags) {
   if (!server.is_valid()) {
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("cannot use the certificate {} with the key {}{}: all are files of PEM, and "
-                    "the key is the certificate's",
-                    flags.tls_cert, flags.tls_key,
-                    flags.tls_client_ca.empty() ? "" : " and the CA " + flags.tls_client_ca));
+    return invalid(
+        "cannot use the certificate {} with the key {}{}: all are files of PEM, and the key is the "
+        "certificate's",
+        flags.tls_cert, flags.tls_key,
+        flags.tls_client_ca.empty() ? "" : " and the CA " + flags.tls_client_ca);
   }
   errno = 0;
   const std::string ip = ip_to_string(address);
@@ -101,11 +100,10 @@ Result<std::string> bind(httplib::Server& server, Address address, const Flags& 
                    : server.bind_to_port(ip, address.port) ? address.port
                                                            : -1;
   if (port < 0) {
-    return fail(
-        ErrorCode::kSystem,
-        fmt::format("cannot listen on {} ({}): name an address of this host and a free "
-                    "port by --listen ADDRESS:PORT",
-                    to_string(address), errno == 0 ? "no such address" : std::strerror(errno)));
+    return fail(ErrorCode::kSystem,
+                "cannot listen on {} ({}): name an address of this host and a free port by "
+                "--listen ADDRESS:PORT",
+                to_string(address), errno == 0 ? "no such address" : std::strerror(errno));
   }
   address.port = static_cast<uint16_t>(port);
   return fmt::format("{}://{}/metrics", flags.tls_cert.empty() ? "http" : "https",
@@ -155,10 +153,10 @@ Result<void> serve(const Flags& flags, Exporter& exporter, const sigset_t& signa
   ASSIGN_OR_RETURN(const auto address,
                    listen_address(flags.listen.empty() ? "" : flags.listen.front()));
   if (!is_loopback(address) && flags.tls_cert.empty() && !flags.no_tls) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("other hosts reach {}: give --tls-cert and --tls-key, or --no-tls if "
-                            "every client that reaches it may read what runs here",
-                            to_string(address)));
+    return invalid(
+        "other hosts reach {}: give --tls-cert and --tls-key, or --no-tls if every client that "
+        "reaches it may read what runs here",
+        to_string(address));
   }
   const auto server = make_server(flags, exporter);
   ASSIGN_OR_RETURN(const auto url, bind(*server, address, flags));

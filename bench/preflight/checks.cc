@@ -6,6 +6,8 @@
 #include <array>
 #include <ranges>
 
+#include "transport/base/invalid.h"
+
 namespace pacecar::preflight {
 namespace {
 
@@ -29,9 +31,8 @@ Result<std::vector<Check>> choose_checks(std::string_view names) {
   const auto wanted = split(names, ',');
   for (const std::string& name : wanted) {
     if (std::ranges::find(kChecks, name, &Check::name) != kChecks.end()) continue;
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("there is no check '{}': choose some of {}", name,
-                            fmt::join(kChecks | std::views::transform(&Check::name), ", ")));
+    return invalid("there is no check '{}': choose some of {}", name,
+                   fmt::join(kChecks | std::views::transform(&Check::name), ", "));
   }
   std::vector<Check> chosen;
   for (const Check& check : kChecks) {

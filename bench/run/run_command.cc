@@ -57,9 +57,9 @@ struct Library {
   const char* build_needs;
 };
 constexpr Library kVerbs = {"libpacecar-verbs.so", "../net_plugin/verbs", "pacecar/verbs",
-                            "libibverbs-pacecar", "verbs_device", "libibverbs-dev"};
-constexpr Library kLibfabric = {"libpacecar-fi.so", "../net_plugin/libfabric", "libfabric",
-                                "libfabric-pacecar", "fabric_provider", "libfabric-dev"};
+                            "libibverbs-pacecar",  "verbs_device",        "libibverbs-dev"};
+constexpr Library kLibfabric = {"libpacecar-fi.so",  "../net_plugin/libfabric", "libfabric",
+                                "libfabric-pacecar", "fabric_provider",         "libfabric-dev"};
 
 Result<fs::path> find_library(const Library& library) {
   std::error_code unreadable;
@@ -107,8 +107,7 @@ Result<Assignments> assignments_for(const Flags& flags) {
 
 Result<int> run(const Flags& flags, const cli::Console& console) {
   if (flags.program.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "no program is named: 'pacecar run -- PROGRAM' runs one");
+    return invalid("no program is named: 'pacecar run -- PROGRAM' runs one");
   }
   ASSIGN_OR_RETURN(const auto set, assignments_for(flags));
   for (const auto& [name, value] : set) {

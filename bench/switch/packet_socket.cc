@@ -16,6 +16,7 @@
 #include "bench/switch/frame_headers.h"
 #include "bench/switch/frame_port.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/io/frame.h"
 #include "transport/io/udp/interfaces.h"
@@ -190,9 +191,9 @@ bool set(const FileDescriptor& socket, int level, int option, const T& value) {
 
 tl::unexpected<Error> system_error(const std::string& interface, const char* what) {
   return fail(ErrorCode::kSystem,
-              fmt::format("the interface '{}' cannot be a port: {} failed ({}); a Linux kernel of "
-                          "4.20 or later with packet sockets is needed",
-                          interface, what, std::strerror(errno)));
+              "the interface '{}' cannot be a port: {} failed ({}); a Linux kernel of 4.20 or "
+              "later with packet sockets is needed",
+              interface, what, std::strerror(errno));
 }
 
 Result<void> set_up(const FileDescriptor& socket, const std::string& interface) {
@@ -229,9 +230,8 @@ Result<void> set_up(const FileDescriptor& socket, const std::string& interface) 
 Result<std::unique_ptr<FramePort>> open_packet_socket(const std::string& interface) {
   ASSIGN_OR_RETURN(const auto info, find_interface(interface));
   if (!info.up) {
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("interface '{0}' is down: bring it up with 'ip link set {0} up'", interface));
+    return fail(ErrorCode::kUnavailable,
+                "interface '{0}' is down: bring it up with 'ip link set {0} up'", interface);
   }
   // With protocol 0 nothing arrives before the socket is bound to the interface.
   FileDescriptor socket(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));

@@ -295,8 +295,7 @@ Result<void> run(const SwitchFlags& flags, const Console& console) {
     RETURN_IF_ERROR(cli::write_json(flags.json_file, report.to_json()));
   }
   if (log.flush()) return {};
-  return fail(ErrorCode::kSystem,
-              fmt::format("cannot write all of '{}': is the disk full?", flags.queue_log));
+  return fail(ErrorCode::kSystem, "cannot write all of '{}': is the disk full?", flags.queue_log);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "transport/base/invalid.h"
 #include "transport/base/printable.h"
 
 namespace pacecar::top {
@@ -41,16 +42,13 @@ int attributes_of(Style style, bool color) {
 
 Result<std::unique_ptr<Screen>> Screen::open(bool color) {
   if (isatty(STDIN_FILENO) == 0 || isatty(STDOUT_FILENO) == 0) {
-    return fail(ErrorCode::kInvalidArgument,
-                "this is no terminal: use --once for a log, or --json for a program");
+    return invalid("this is no terminal: use --once for a log, or --json for a program");
   }
   SCREEN* const terminal = newterm(nullptr, stdout, stdin);
   if (terminal == nullptr) {
     const char* const type = std::getenv("TERM");
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("the terminal '{}' is not known: set TERM, such as xterm, or use "
-                            "--once",
-                            printable(type == nullptr ? "" : type)));
+    return invalid("the terminal '{}' is not known: set TERM, such as xterm, or use --once",
+                   printable(type == nullptr ? "" : type));
   }
   return std::unique_ptr<Screen>(
       new Screen(terminal, color && has_colors() && start_color() == OK));

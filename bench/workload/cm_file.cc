@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/base/invalid.h"
 #include "transport/base/return_if_error.h"
 #include "transport/sim/text_file.h"
 
@@ -38,8 +39,7 @@ class CmFile {
     }
     workload_.hosts = static_cast<uint32_t>(headers_[kNodes].number);
     if (workload_.hosts == 0) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: the number of hosts is missing; add a line 'Nodes N'", file_));
+      return invalid("{}: the number of hosts is missing; add a line 'Nodes N'", file_);
     }
     for (const TextLine& line : lines) {
       if (!is_flow(line)) continue;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "transport/base/invalid.h"
 #include "transport/sim/text_file.h"
 
 namespace pacecar {
@@ -40,7 +41,7 @@ constexpr std::string_view kFbHadoop = R"(
 constexpr double kMaxBytes = 1e12;
 
 tl::unexpected<Error> bad_sizes(const std::string& reason) {
-  return fail(ErrorCode::kInvalidArgument, fmt::format("sizes of flows: {}", reason));
+  return invalid("sizes of flows: {}", reason);
 }
 
 }  // namespace

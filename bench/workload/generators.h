@@ -11,16 +11,14 @@
 
 #include "bench/workload/workload.h"
 #include "bench/workload/workload_spec.h"
-#include "transport/base/result.h"
+#include "transport/base/invalid.h"
 
 namespace pacecar {
 
 template <typename... Args>
 tl::unexpected<Error> unfit(const WorkloadSpec& spec, fmt::format_string<Args...> text,
                             Args&&... args) {
-  return fail(
-      ErrorCode::kInvalidArgument,
-      fmt::format("workload {}: {}", spec.kind, fmt::format(text, std::forward<Args>(args)...)));
+  return invalid("workload {}: {}", spec.kind, fmt::format(text, std::forward<Args>(args)...));
 }
 
 // `hosts`: at least two, all different. Errors: kInvalidArgument for values that do not fit each

@@ -9,6 +9,7 @@
 #include "gdr/gpu_memory.h"
 #include "net_plugin/libfabric/endpoint/endpoint.h"
 #include "net_plugin/libfabric/info.h"
+#include "transport/base/invalid.h"
 #include "transport/base/params_environment.h"
 #include "transport/base/random_word.h"
 #include "transport/base/return_if_error.h"
@@ -240,9 +241,8 @@ Result<std::unique_ptr<StagedRange>> gpu_memory(const iovec& range, int ordinal)
   ASSIGN_OR_RETURN(const auto kind,
                    kind_of_gpu_range(gpus->driver(), range.iov_base, range.iov_len));
   if (kind.device != ordinal) {
-    return fail(ErrorCode::kInvalidArgument,
-                fmt::format("this memory is of GPU {}, not {}: fi_mr_attr::device.cuda says whose",
-                            kind.device, ordinal));
+    return invalid("this memory is of GPU {}, not {}: fi_mr_attr::device.cuda says whose",
+                   kind.device, ordinal);
   }
   ASSIGN_OR_RETURN(auto engine, gpus->engine(ordinal));
   return std::make_unique<StagedRange>(std::move(engine), range.iov_base, range.iov_len);

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "transport/base/invalid.h"
 #include "transport/base/self_connection.h"
 #include "transport/engine/bootstrap/channel.h"
 #include "transport/io/sockaddr.h"
@@ -46,8 +47,7 @@ std::optional<pid_t> process_behind(int fd) {
 }
 
 tl::unexpected<Error> system_error(const char* what, const Address& name) {
-  return fail(ErrorCode::kSystem,
-              fmt::format("{} {}: {}", what, to_string(name), std::strerror(errno)));
+  return fail(ErrorCode::kSystem, "{} {}: {}", what, to_string(name), std::strerror(errno));
 }
 
 bootstrap::Socket unix_socket() {
