@@ -43,6 +43,7 @@ pacecar ab --a PACECAR_CC=swift --b PACECAR_CC=fixed -- COMMAND
                                         one command under two settings, in turn
 pacecar switch --port veth0 --port veth1 --rate 200M
                                         a switch with these queues between real interfaces
+Installed, the plans lie in share/pacecar/plans.
 
 What they do not do: bit errors of links; PCIe and memory of the hosts; adaptive routing of
 switches; more than some thousand hosts in minutes.
@@ -52,6 +53,7 @@ switches; more than some thousand hosts in minutes.
 pacecar predict --hosts 12500 --set topology.hosts_per_leaf=32 --set topology.oversubscription=2
 pacecar plan bench/plan/examples/hethub.toml
                                         a model on 768 accelerators of two kinds
+Installed, the example lies in share/pacecar/examples.
 
 What they do not do: measure; NCCL's times per step and NVLink are assumed, nothing is lost, and
 other jobs are a share of the links. Confirm a choice with nccl-tests or pacecar-nccl.

@@ -129,7 +129,7 @@ void add_json_flag(CLI::App& app, std::string& file, const std::string& what) {
     return std::string();
   };
   app.add_flag(std::string(kJsonFlag), file,
-               what + " as JSON, to standard output or to a file: --json [FILE.json]")
+               what + " as JSON, to standard output or to a file: --json=FILE")
       ->transform(CLI::Validator(without_file, ""));
 }
 

@@ -62,8 +62,9 @@ std::string shell_line(std::span<const std::string> words);
 Result<std::vector<std::string>> shell_words(const std::string& line);
 
 inline constexpr std::string_view kJsonFlag = "--json";
-// Adds `--json [FILE.json]`, the same for every subcommand. `file` becomes the name of the file, or
-// kStandardOutput; it stays empty without the flag. `what`: "write all figures".
+// Adds `--json[=FILE]` (also `--json FILE.json`, where no operand may be meant), the same for every
+// subcommand. `file` becomes the name of the file, or kStandardOutput; it stays empty without the
+// flag. `what`: "write all figures".
 void add_json_flag(CLI::App& app, std::string& file, const std::string& what);
 
 // Checks of a flag's value.

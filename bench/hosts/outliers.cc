@@ -180,7 +180,7 @@ std::vector<std::string> sentences_of(const Outliers& outliers,
                                       const Quantity& quantity) {
   std::vector<std::string> sentences;
   const auto compared = [&](double value) {
-    return compared_with_typical(value, outliers.typical, quantity);
+    return compared_with("a typical pair", value, outliers.typical, quantity);
   };
   for (const SlowHost& host : outliers.hosts) {
     sentences.push_back(
@@ -208,25 +208,27 @@ std::vector<std::string> sentences_of(const Outliers& outliers,
     const Pair back{one.pair.receiver, one.pair.sender};
     const auto other = std::ranges::find(left, back, &SlowPair::pair);
     const bool both = other != left.end();
-    double value = one.value;
+    SlowPair worse = one;
     if (both) {
-      value = (value < other->value) == quantity.more_is_better ? value : other->value;
+      if ((other->value < one.value) == quantity.more_is_better) worse = *other;
       left.erase(other);
     }
-    sentences.push_back(fmt::format("only the pair {} {} {} is slow{}: {}", names[one.pair.sender],
-                                    both ? "<->" : "->", names[one.pair.receiver],
-                                    both ? ", in both directions" : "", compared(value)));
+    sentences.push_back(fmt::format(
+        "only the pair {} {} {} is slow{}: {}", names[one.pair.sender], both ? "<->" : "->",
+        names[one.pair.receiver], both ? ", in both directions" : "",
+        compared_with("other pairs of its hosts", worse.value, worse.expected, quantity)));
   }
   return sentences;
 }
 
-std::string compared_with_typical(double value, double typical, const Quantity& quantity) {
+std::string compared_with(std::string_view others, double value, double typical,
+                          const Quantity& quantity) {
   const std::string figures =
       fmt::format("({} of {} {})", figure(value), figure(typical), quantity.unit);
   if (quantity.more_is_better) {
-    return fmt::format("{:.0f}% below a typical pair {}", 100 * (1 - value / typical), figures);
+    return fmt::format("{:.0f}% below {} {}", 100 * (1 - value / typical), others, figures);
   }
-  return fmt::format("{:.1f} times a typical pair {}", value / typical, figures);
+  return fmt::format("{:.1f} times {} {}", value / typical, others, figures);
 }
 
 }  // namespace pacecar::hosts

@@ -50,6 +50,7 @@ std::vector<std::string> sentences_of(const Outliers& outliers,
                                       const Quantity& quantity);
 
 // "12% below a typical pair (80.1 of 91.0 Gb/s)", "2.3 times a typical pair (...)".
-std::string compared_with_typical(double value, double typical, const Quantity& quantity);
+std::string compared_with(std::string_view others, double value, double typical,
+                          const Quantity& quantity);
 
 }  // namespace pacecar::hosts

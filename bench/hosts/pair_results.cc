@@ -114,13 +114,11 @@ std::vector<std::string> PairResults::missed(double least) const {
   std::vector<std::string> sentences;
   const double typical = find_outliers(matrix_, quantity_).typical;
   for (const Measurement& one : all_) {
-    if (one.threshold_missed) {
-      sentences.push_back(arrow(one.pair) + " misses the threshold of the test");
-    }
+    if (!one.missed.empty()) sentences.push_back(arrow(one.pair) + ": " + one.missed);
     const auto& value = matrix_.at(one.pair.sender, one.pair.receiver);
     if (!value || share_of(*value, typical, quantity_) >= least) continue;
     sentences.push_back(fmt::format("{} misses --least {:g}: {}", arrow(one.pair), least,
-                                    compared_with_typical(*value, typical, quantity_)));
+                                    compared_with("a typical pair", *value, typical, quantity_)));
   }
   cut(sentences, "miss a threshold");
   return sentences;

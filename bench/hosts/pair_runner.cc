@@ -163,7 +163,7 @@ class Attempt {
       auto document = cli::parse_json(event.output);
       if (document.is_object() && document.contains("results")) {
         measurement_.results = std::move(document["results"]);
-        measurement_.threshold_missed = missed;
+        if (missed) measurement_.missed = why_failed(event);
         measurement_.error.clear();
         stage_ = Stage::kEnding;
         deadline_ = cli::steady_now() + kEndingLimit;

@@ -34,9 +34,9 @@ struct PairPlan {
 
 struct Measurement {
   Pair pair;
-  nlohmann::json results;  // as --json of the test; null: it failed
-  std::string error;       // why
-  bool threshold_missed = false;
+  nlohmann::json results;             // as --json of the test; null: it failed
+  std::string error;                  // why
+  std::string missed;                 // why a threshold of the test was missed; empty: none was
   std::vector<std::string> warnings;  // of both ends, each with its host
 };
 

@@ -184,6 +184,14 @@ class Client : Side {
     if (kind == TestKind::kBandwidth && limits_.samples() >= kLeastSamples) {
       console.note("limited by: " + limits_.words());
     }
+    constexpr double kWorthANote = 1e-3;
+    const double repeated = static_cast<double>(repeated_) / static_cast<double>(sent_);
+    if (sent_ > 0 && repeated >= kWorthANote) {
+      console.note(
+          fmt::format("{:.2g}% of the packets were sent again: the path loses or delays "
+                      "them",
+                      100 * repeated));
+    }
     RETURN_IF_ERROR(reporter.write_json(context.nics()));
     const bool met = reporter.missed().empty();
     if (!met) console.error(reporter.missed());
@@ -230,6 +238,10 @@ class Client : Side {
     }
     compare_controls(phase);
     limits_.add(probe->limits());
+    for (const EndReport* one : {&phase.client, &phase.server}) {
+      sent_ += one->growth.packets_sent;
+      repeated_ += one->growth.packets_retransmitted;
+    }
     Json reported = result;
     reported.erase("samples");  // ours alone, and many
     RETURN_IF_ERROR(channel.send({{"type", "result"}, {"result", std::move(reported)}}));
@@ -249,7 +261,10 @@ class Client : Side {
 
   TestParameters own_;
   bool controls_compared_ = false;
-  LimitsSeen limits_;  // of all measurements
+  // In all measurements, at both ends:
+  LimitsSeen limits_;
+  uint64_t sent_ = 0;  // packets
+  uint64_t repeated_ = 0;
 };
 
 // The addresses as a client may give them: a link-local one with an interface of its own.

@@ -14,7 +14,10 @@ bool has_two_trees(const PlanInput& input) {
 
 Channels channels_of(const PlanInput& input) {
   const auto nics = static_cast<uint32_t>(input.group().nics.size());
-  Channels channels{.count = input.collective.channels == 0 ? nics : input.collective.channels};
+  // A pair sends over the NICs next to its GPU.
+  const bool pairs = input.collective.algorithm == Algorithm::kPairwise;
+  const uint32_t usual = pairs ? std::max(nics / input.group().gpus, 1U) : nics;
+  Channels channels{.count = input.collective.channels == 0 ? usual : input.collective.channels};
   const auto rate = [&](uint32_t nic) { return input.network.kind(input.hosts.front(), nic).rate; };
   for (uint32_t nic = 1; nic < std::min(nics, channels.count); ++nic) {
     if (rate(nic) < rate(channels.nic)) channels.nic = nic;

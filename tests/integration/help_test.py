@@ -92,7 +92,10 @@ class Report(Cli):
         return done.stdout
 
     def test_it_has_every_part_and_no_address(self):
-        self.assertNotRegex(self.report(), r"127\.0\.0\.1|::1|(\w\w:){5}\w\w")
+        report = self.report()
+        self.assertNotRegex(report, r"127\.0\.0\.1|::1|(\w\w:){5}\w\w")
+        self.assertNotRegex(report, r"NAME-\d+[.\w]")  # only whole names
+        self.assertIn("no job runs: make a report while one does", report)
 
     def test_addresses_stay_if_asked_for(self):
         self.assertIn("127.0.0.1", self.report("--addresses"))
