@@ -5,7 +5,7 @@
 
 namespace pacecar {
 
-// Null: there is no page on it.
+// Null: no page has this name.
 const std::string_view* topic(std::string_view name);
 
 }  // namespace pacecar

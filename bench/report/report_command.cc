@@ -169,7 +169,7 @@ std::string without_addresses(std::string text, Words names) {
   return hide(hide(text, kIpv4, "ADDRESS"), kColons, "ADDRESS-6");
 }
 
-// What doctor finds; that there is no job is not a failure here.
+// From doctor; a host without a job is not a failure here.
 std::string jobs_text(const Program& program) {
   const std::string text = program.run({"doctor"});
   return text.find("no process with Pacecar") == std::string::npos

@@ -105,7 +105,7 @@ constexpr auto kErrnoTable = std::to_array<ErrnoInfo>({
     {Call::kRegister, EPERM, "EPERM", ErrorCode::kPermission, kLockedMemory},
     {Call::kRegister, EFAULT, "EFAULT", ErrorCode::kInvalidArgument,
      "the range is not mapped, or not writable although peers are to write it: pass valid memory; "
-     "for a GPU's, load nvidia_peermem"},
+     "for GPU memory, load nvidia_peermem"},
     {Call::kRegister, EINVAL, "EINVAL", ErrorCode::kInvalidArgument,
      "the device cannot register this kind of memory: use memory of the host"},
     {Call::kOther, ENOMEM, "ENOMEM", ErrorCode::kUnavailable,
