@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <iterator>
 #include <memory>
 #include <set>
@@ -140,6 +141,7 @@ class AbCommand {
     RETURN_IF_ERROR(folder.write("summary.json", summary_json(experiment, summary)));
     const auto page = page_of({}, "page.html", report_data(experiment, summary, records, folder));
     RETURN_IF_ERROR(folder.write("report.html", page));
+    std::fflush(stdout);  // before the notes
     console_.note(fmt::format("report: {}", folder.file("report.html")));
     for (const auto& arms : summary.equals) console_.note(equals_text(experiment, arms));
     if (summary.failed() > 0) return cli::kExitFailed;

@@ -102,9 +102,9 @@ std::string thresholds_text(const Experiment& experiment, const Summary& summary
                                     : colored(kRed, "MISS", color),
                     subject_of(experiment, result.threshold),
                     "reference " + result.threshold.expected, measured,
-                    result.deviation ? percent_text(*result.deviation) : ""});
+                    result.passed || !result.deviation ? "" : percent_text(*result.deviation)});
   }
-  return "\nThresholds: reference, measured, deviation\n" + table_text(rows, 3);
+  return "\nThresholds: bound, measured, off by\n" + table_text(rows, 3);
 }
 
 std::string undone_runs_text(const Experiment& experiment, const Summary& summary) {

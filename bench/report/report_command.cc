@@ -193,11 +193,15 @@ Result<void> report(const Flags& flags, const cli::Console& console) {
   const auto add = [&](const char* title, const std::string& section) {
     text += fmt::format("== {}\n{}\n", title, section);
   };
+  double load = 0;
+  getloadavg(&load, 1);
   add("Versions",
-      fmt::format("pacecar {} (commit {}, {})\n{} {} {}\n", PACECAR_VERSION, build_commit(),
-                  build_compiler(), system.sysname, system.release, system.machine));
+      fmt::format("pacecar {} (commit {}, {})\n{} {} {}, {} processors, load {:.2g}, {} UTC\n",
+                  PACECAR_VERSION, build_commit(), build_compiler(), system.sysname, system.release,
+                  system.machine, sysconf(_SC_NPROCESSORS_ONLN), load, utc_now()));
   add("Parameters that are set here", parameters_text());
   const Words kBandwidth{"bw", "-s", "1M", "-D", "1", "--report_gbits"};
+  if (names.size() == 1) add("Paths", "bw and lat run between two processes of this host\n");
   for (const auto& [title, make] :
        std::initializer_list<std::pair<const char*, std::function<std::string()>>>{
            {"preflight", [&] { return program.run({"preflight"}); }},

@@ -77,7 +77,7 @@ class Help(Cli):
 
 
 class Report(Cli):
-    PARTS = ["Versions", "Parameters that are set here", "preflight", "bw, messages of 1 MiB",
+    PARTS = ["Versions", "Parameters that are set here", "Paths", "preflight", "bw, messages of 1 MiB",
              "lat, messages of 8 bytes", "doctor: the jobs that run"]
 
     def report(self, *flags):
