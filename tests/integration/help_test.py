@@ -77,8 +77,8 @@ class Help(Cli):
 
 
 class Report(Cli):
-    PARTS = ["Versions", "Parameters that are set here", "Paths", "preflight", "bw, messages of 1 MiB",
-             "lat, messages of 8 bytes", "doctor: the jobs that run"]
+    PARTS = ["Versions", "Parameters that are set here", "Paths", "preflight",
+             "bw, messages of 1 MiB", "lat, messages of 8 bytes", "doctor: the jobs that run"]
 
     def report(self, *flags):
         with tempfile.TemporaryDirectory() as folder:
