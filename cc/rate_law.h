@@ -69,7 +69,7 @@ class RateController : public GrantedController {
   double rate_bps_;  // R_C, or W / T, of the papers
 };
 
-// True for the first acknowledgement, and then when all sent before the last true is acknowledged.
+// True for the first acknowledged byte, then for the first one sent after the last true.
 class OncePerRoundTrip {
  public:
   bool operator()(const FlowSignal& ack) {
