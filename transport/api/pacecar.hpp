@@ -219,7 +219,7 @@ class SendConnection {
   // Starts a send; nullptr means "full, again later". `memory` must cover [data, data+size).
   //   Request* request = *sender->isend(data, 4096, 7, memory);
   // The first leaves at once; sends that are started before it is tested leave together, with the
-  // next test(). A message larger than its receive buffer fails.
+  // next test(). A message larger than its buffer fails; one whose tag no buffer has waits.
   // Errors: kInvalidArgument (memory of another NIC, or not all of the range), kPeer.
   virtual Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) = 0;
   // Starts a write to `offset` of a window of the peer; the peer gets no completion.
@@ -308,7 +308,7 @@ class Context {
   // Peers connect to this NIC with the listener's handle. A peer without one of its networks is
   // connected over another NIC of this process (never one that takes less GPU memory): see the
   // connection's nic().
-  // Errors: kInvalidArgument (no such NIC), kSystem.
+  // Errors: kNotFound (no such NIC), kSystem.
   virtual Result<std::unique_ptr<Listener>> listen(size_t nic) = 0;
   // Begins a connection; Connecting::poll returns it. Its errors: kPeer (no listener, a wrong
   // secret, or no network in common), kStale (the flow that this connection was to share has ended,
