@@ -294,7 +294,7 @@ class Simulations(Cli):
             capture_output=True, timeout=LIMIT_S, check=False,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assert_one_sentence(done, "there is not enough memory: .* ulimit -v")
+        self.assert_one_sentence(done, "there is not enough memory: .*ulimit -v")
 
     def test_kinds_may_be_written_with_other_dashes(self):
         for kind in ("all_to_all", "alltoall", "all-to-all"):

@@ -247,7 +247,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"\n[fabrik]\n", {"x.toml, line 2", "[fabrik]", "did you mean 'fabric'?"}},
         Mistake{"topology = 3", {"line 1", "a whole number", "[topology]"}},
         Mistake{"[fault]\nat = 1", {"fault", "[[fault]]"}},
-        Mistake{"[topology]\nkind = \"leafspine\"", {"line 2", "did you mean 'leaf-spine'?"}},
+        Mistake{"[topology]\nkind = \"leaf-spime\"", {"line 2", "did you mean 'leaf-spine'?"}},
         Mistake{"[topology]\n\nhosts_per_leav = 4",
                 {"line 3", "no key 'hosts_per_leav'", "did you mean 'hosts_per_leaf'?", "spines"}},
         Mistake{"[topology]\nhosts = \"many\"", {"line 2", "hosts is \"many\"", "whole number"}},
