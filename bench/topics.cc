@@ -26,7 +26,7 @@ collectives (pacecar-nccl runs these).
     {"diagnose",
      R"(pacecar preflight                       examine this host before a job runs on it
 pacecar preflight --hosts gpu[01-16]    examine all hosts, and the paths between them
-pacecar doctor                          why does the job that runs here not go faster?
+pacecar doctor                          why does the job here hang, or go no faster?
 pacecar doctor --hosts node1,node2      one verdict on a job of several hosts
 pacecar top                             NICs and flows, live
 pacecar metrics --listen                serve Prometheus what the processes count

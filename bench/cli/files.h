@@ -15,8 +15,8 @@ inline constexpr std::string_view kStandardOutput = "-";
 // The whole file. Errors: kNotFound, kSystem (a directory, not readable).
 Result<std::string> read_text(const std::string& path);
 
-// Checks before a measurement that write_text() can write there. Makes a missing file. An empty
-// path is no error. Errors: kSystem.
+// Checks before a measurement that write_text() can write there. An empty path is not an error.
+// Errors: kSystem.
 Result<void> check_writable(const std::string& path);
 // Replaces the file. Errors: kSystem, also where the disk is full.
 Result<void> write_text(const std::string& path, std::string_view text);

@@ -63,10 +63,12 @@ class Reporter {
     ASSIGN_OR_RETURN(const auto line, result_line(columns_, result));
     print(options_.output.empty() ? line : line.substr(line.find_first_not_of(' ')));
     for (const std::string& further : further_lines(options_, result)) print(further);
+    any_ = true;
     if (missed_.empty()) missed_ = missed_threshold(options_, result);
     if (!options_.json_file.empty()) results_.push_back(std::move(result));
     return {};
   }
+  bool any() const { return any_; }
   // The first threshold that was missed; empty: none.
   const std::string& missed() const { return missed_; }
   // Writes the document where the options say, if they do. Errors: kSystem.
@@ -87,6 +89,7 @@ class Reporter {
   std::vector<Column> columns_;
   std::vector<Json> results_;
   std::string missed_;
+  bool any_ = false;
   size_t nic_ = 0;
 };
 
@@ -173,10 +176,15 @@ class Client : Side {
     RETURN_IF_ERROR(greet(channel));
     const cli::Interrupt interrupt;
     Reporter reporter(kind, options, options.parameters);
+    bool cut_off = false;
     do {
       for (const uint64_t size : options.sizes) {
-        RETURN_IF_ERROR(run_size(context, channel, size, reporter));
-        if (cli::Interrupt::asked()) break;
+        const auto measured = run_size(context, channel, size, reporter);
+        if (cli::Interrupt::asked() && reporter.any()) {
+          cut_off = !measured;  // what was measured before stays
+          break;
+        }
+        RETURN_IF_ERROR(measured);
       }
     } while (options.run_infinitely && !cli::Interrupt::asked());
     if (cli::Interrupt::asked()) console.note("interrupted: this is what was measured until then");
@@ -196,6 +204,10 @@ class Client : Side {
     const bool met = reporter.missed().empty();
     if (!met) console.error(reporter.missed());
     const int status = met ? cli::kExitOk : cli::kExitThresholdMissed;
+    if (cut_off) {
+      channel.send_error("the client was interrupted");
+      return status;
+    }
     RETURN_IF_ERROR(channel.send({{"type", "end"}, {"status", status}}));
     return status;
   }

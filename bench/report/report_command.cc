@@ -38,8 +38,9 @@ constexpr int kGraceMs = 2000;
 constexpr const char* kFooter = R"(Examples:
   pacecar report                          this host; bw and lat between two of its processes
   pacecar report --hosts gpu[01-04]       these hosts, and bw and lat between them
-It takes about ten seconds, and longer with many hosts. Host names, IP and hardware addresses become
-NAME-1, ADDRESS-1 and so on, unless --addresses is given. Read the file before you pass it on.
+It takes about ten seconds, and longer with many hosts; bw and lat share the NICs with jobs.
+Host names, IP and hardware addresses become NAME-1, ADDRESS-1 and so on, unless --addresses is
+given. Read the file before you pass it on.
 Exit codes: 0 the file is written (it says what failed), 1 failed, 2 wrong usage.)";
 
 struct Flags {

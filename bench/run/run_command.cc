@@ -28,8 +28,9 @@ constexpr const char* kFooter = R"(Examples:
   pacecar run --nic soft:udp:eth0 -- ib_send_bw -x 0 server
   pacecar run --libfabric -- fi_pingpong -e rdm   a program of libfabric
   pacecar run --show -- PROGRAM                   what would be set, and nothing else
-The program sees a device for each NIC (pacecar_eth0) in addition to the host's own. Every parameter
-that `pacecar info -c` lists applies to it, such as PACECAR_CC.
+The program sees a device for each NIC (pacecar_eth0) in addition to the host's own. Parameters of
+the transport apply to it, such as PACECAR_CC; a program of libibverbs has no key (PACECAR_KEY_FILE)
+and no state that `pacecar top`, doctor or metrics show.
 Exit codes: those of the program; 1 it or the library that it needs is not there, 2 wrong usage.)";
 
 struct Flags {

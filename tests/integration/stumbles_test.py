@@ -199,6 +199,28 @@ class Choices(Cli):
 class Interrupted(Cli):
     """Ctrl-C: the results so far are printed and written."""
 
+    def test_sizes_that_were_measured_stay(self):
+        for turn in range(draws(4)):
+            with tempfile.TemporaryDirectory() as folder, Server("lat") as server:
+                file = pathlib.Path(folder, "lat.json")
+                client = subprocess.Popen(
+                    [cli_test.PROGRAM, "lat", "-p", server.port, "-a", "-n", "50",
+                     "--out_json_file", file, "127.0.0.1"], env=environment(), text=True,
+                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                for _ in range(2 + turn):
+                    client.stdout.readline()
+                client.send_signal(signal.SIGINT)
+                _, errors = client.communicate(timeout=LIMIT_S)
+                self.assertEqual(client.returncode, 0, errors)
+                results = json.loads(file.read_text("utf-8"))["results"]
+                self.assertGreaterEqual(len(results) if turn else 1, 1 + turn)
+
+    def test_a_run_that_fails_leaves_no_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "bw.json")
+            failed = run("bw", "-p", "1", "--out_json_file", str(file), "127.0.0.1")
+            self.assertEqual((failed.returncode, file.exists()), (1, False))
+
     def interrupt(self, process, until):
         while until not in process.stderr.readline():
             self.assertIsNone(process.poll())
