@@ -227,9 +227,9 @@ std::optional<Verdict> starved_process(const Job& job) {
 Verdict conclude(const Job& job, const std::vector<Finding>& findings) {
   if (!job.silent().empty()) {
     const SilentProcess& silent = job.silent().front();
-    const std::string why =
-        fmt::format("{}; {} in all do not answer", silent.reason, job.silent().size());
-    return {true, "silent", name_of(silent), "", "", why};
+    const size_t others = job.silent().size() - 1;
+    const std::string more = others == 0 ? "" : fmt::format("; {} more do not answer", others);
+    return {true, "silent", name_of(silent), "", "", silent.reason + more};
   }
   if (auto down = link_down(job)) return *down;
   const std::vector<RankFinding> ranks = examine_ranks(job);
