@@ -308,6 +308,7 @@ class Arguments(Cli):
 
 
 class Simulations(Cli):
+    @unittest.skipIf("TESTS_SLOWER" in os.environ, "a sanitizer reserves more memory")
     def test_a_limit_of_memory_is_one_sentence(self):
         limit = 400 << 20
         done = subprocess.run(
