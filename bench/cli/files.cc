@@ -43,7 +43,7 @@ Result<std::string> read_text(const std::string& path) {
 
 Result<void> check_writable(const std::string& path) {
   if (path.empty() || path == kStandardOutput) return {};
-  const bool there = access(path.c_str(), F_OK) == 0;
+  const bool there = faccessat(AT_FDCWD, path.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
   const FileDescriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
   if (!file) return cannot("write", path, errno);
   if (!there) unlink(path.c_str());  // a run that fails leaves no file

@@ -105,7 +105,7 @@ class PathCheck {
     if (const double lost = lost_part(measurement.results); lost > kMostLost) {
       find(Severity::kWarning,
            fmt::format("{:.2g}% of the packets were sent again: something on this path drops or "
-                       "reorders them; 'pacecar bw -D 10' between the two repeats it",
+                       "reorders them; 'pacecar bw -D 10' between the two shows how many",
                        lost * 100));
     }
   }

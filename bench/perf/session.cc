@@ -193,8 +193,9 @@ class Client : Side {
       console.note("limited by: " + limits_.words());
     }
     constexpr double kWorthANote = 1e-3;
-    const double repeated = static_cast<double>(repeated_) / static_cast<double>(sent_);
-    if (sent_ > 0 && repeated >= kWorthANote) {
+    const double repeated =
+        static_cast<double>(repeated_) / static_cast<double>(std::max<uint64_t>(sent_, 1));
+    if (repeated >= kWorthANote) {
       console.note(
           fmt::format("{:.2g}% of the packets were sent again: the path loses or delays "
                       "them",

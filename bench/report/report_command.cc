@@ -69,7 +69,8 @@ class Program {
   explicit Program(const cli::HostsFlags& many)
       : self_(std::filesystem::read_symlink("/proc/self/exe")) {
     if (!many.given()) return;
-    hosts_ = {"--hosts", many.hosts, "--launch", many.launch, "--remote", many.remote};
+    hosts_ = {"--hosts",  many.hosts,  "--launch", many.launch,
+              "--remote", many.remote, "--reach",  fmt::format("{}", many.reach_s)};
   }
 
   // A subcommand on this host, or on the hosts that are named.
@@ -147,9 +148,7 @@ std::string hide(const std::string& text, const std::regex& pattern, const char*
   for (std::sregex_iterator found(text.begin(), text.end(), pattern), end; found != end; ++found) {
     const auto begin = static_cast<size_t>(found->position());
     const size_t after = begin + static_cast<size_t>(found->length());
-    const bool dotted = begin > 0 && text[begin - 1] == '.';  // vm.nr_hugepages is not a host
-    const bool dots = after < text.size() && text[after] == '.' && in_word(after + 1);
-    if ((begin > 0 && in_word(begin - 1)) || in_word(after) || dotted || dots) continue;
+    if ((begin > 0 && in_word(begin - 1)) || in_word(after)) continue;
     const size_t number = known.emplace(found->str(), known.size() + 1).first->second;
     hidden += fmt::format("{}{}-{}", text.substr(done, begin - done), name, number);
     done = after;
@@ -162,7 +161,9 @@ std::string without_addresses(std::string text, Words names) {
   std::erase(names, "");
   std::ranges::sort(names, std::greater<>(), &std::string::size);  // gpu10 before gpu1
   for (std::string& name : names) name = std::regex_replace(name, kSpecial, R"(\$&)");
-  text = hide(text, std::regex(fmt::format("{}", fmt::join(names, "|"))), "NAME");
+  // With its domain; vm.nr_hugepages, which has a '_', is not a host.
+  const std::string name = fmt::format("({})(\\.[A-Za-z0-9-]+)*", fmt::join(names, "|"));
+  text = hide(text, std::regex(name), "NAME");
   // IPv4; then IPv6, hardware addresses and GUIDs, which have three colons or a double one.
   static const std::regex kIpv4(R"(\d{1,3}(\.\d{1,3}){3})");
   static const std::regex kColons(
@@ -179,7 +180,7 @@ std::string jobs_text(const Program& program) {
 }
 
 Result<void> report(const Flags& flags, const cli::Console& console) {
-  RETURN_IF_ERROR(cli::check_writable(flags.file == cli::kStandardOutput ? "" : flags.file));
+  RETURN_IF_ERROR(cli::check_writable(flags.file));
   Words names;
   if (flags.many.given()) {
     ASSIGN_OR_RETURN(const auto hosts, hosts::read_hosts(flags.many.hosts));

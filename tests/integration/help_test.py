@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -81,7 +82,8 @@ class Report(Cli):
              "bw, messages of 1 MiB", "lat, messages of 8 bytes", "doctor: the jobs that run"]
 
     def report(self, *flags):
-        with tempfile.TemporaryDirectory() as folder:
+        name = f"{socket.gethostname()}.cluster.example"
+        with tempfile.TemporaryDirectory(suffix=f"-{name}") as folder:
             done = run("report", "--out", "-", *flags, PACECAR_STATE_DIR=folder,
                        PACECAR_SECURITY="off")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -89,6 +91,7 @@ class Report(Cli):
         self.assertIn("PACECAR_SECURITY=off  (environment)", done.stdout)
         self.assertRegex(done.stdout, r"#bytes +#iterations")
         self.assertRegex(done.stdout, r"t_typical")
+        self.assertEqual(name in done.stdout, "--addresses" in flags)
         return done.stdout
 
     def test_it_has_every_part_and_no_address(self):

@@ -367,6 +367,12 @@ class Sentences(Cli):
             self.assert_ok(client, server.finish()[0])
         self.assertIn("PACECAR_CC=swift (environment)", client.stderr)
 
+    def test_packets_that_were_sent_again_are_reported(self):
+        with Server("bw", PACECAR_FAULT="loss=0.05,seed=1") as server:
+            client = run("bw", "-p", server.port, "-n", "300", "127.0.0.1")
+            self.assert_ok(client, server.finish()[0])
+        self.assertRegex(client.stderr, r"% of the packets were sent again")
+
     def test_few_messages_have_no_limit(self):
         client, code, _ = pair("bw", "-n", "1")
         self.assert_ok(client, code)
