@@ -49,10 +49,7 @@ Process& process() {
 Result<std::shared_ptr<Context>> open_context(std::optional<uint32_t> traffic_class) {
   using namespace profiler;
   Options options{.settings = {}, .defaults = {}, .log = log_sink(), .pages = {}};
-  // The profiler's page and metrics, served at the socket of the process's state.
-  options.pages = {{"/profile", "application/json",
-                    [] { return profile_document(recorder()); }},
-                   {"/metrics", "text/plain", [] { return profile_metrics(recorder()); }}};
+  options.pages = {{"/profile", "application/json", [] { return profile_document(recorder()); }}};
   if (traffic_class) options.defaults.emplace_back("PACECAR_TC", std::to_string(*traffic_class));
   ASSIGN_OR_RETURN(std::unique_ptr<Context> made, Context::open(options));
   const std::shared_ptr<Context> opened(made.release(), [](Context* closed) {

@@ -8,7 +8,7 @@
 #include "cc/controller.h"
 #include "transport/base/printable.h"
 #include "transport/base/return_if_error.h"
-#include "transport/metrics/exposition.h"
+#include "transport/metrics/metric_table.h"
 #include "transport/metrics/metric_table.h"
 
 namespace pacecar::doctor {

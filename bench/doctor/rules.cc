@@ -72,9 +72,12 @@ constexpr std::array kRules = {
          },
          [](const Path& path) {
            return fmt::format(
-               "{:.1f}% of what was sent to {} was sent again: packets are lost on the way; "
-               "'pacecar preflight --only fabric --watch 10' at both ends finds where",
-               100 * loss_of(*path.flow), path.peer_name());
+               "{:.1f}% of what was sent to {} was sent again: packets are lost on the way; {} at "
+               "both ends finds where",
+               100 * loss_of(*path.flow), path.peer_name(),
+               path.nic->name.starts_with("soft:")
+                   ? "'nstat UdpRcvbufErrors; ip -s link'"
+                   : "'pacecar preflight --only fabric --watch 10'");
          }},
     Rule{
         "path-mtu", true, false, [](const Path& path) { return path.flow->path_mtu_bytes > 0; },

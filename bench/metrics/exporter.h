@@ -10,7 +10,7 @@
 
 #include "bench/doctor/gather.h"
 #include "bench/doctor/job.h"
-#include "transport/metrics/exposition.h"
+#include "bench/metrics/exposition.h"
 
 namespace pacecar::metrics {
 

@@ -146,6 +146,7 @@ Result<void> read_library(const SpecTable& tables, Description& found) {
     costs.chunk = each.bytes("chunk", costs.chunk);
     costs.slots = each.whole<uint32_t>("slots", costs.slots, 1, 64);
     costs.slices = each.whole<uint32_t>("slices", costs.slices, 1, 64);
+    costs.ring_chunks = each.whole<uint32_t>("ring_chunks", costs.ring_chunks, 1, 64);
     RETURN_IF_ERROR(each.finish());
   }
   return {};

@@ -39,6 +39,7 @@ struct Answer {
 };
 
 constexpr double kGiga = 1e-9;
+constexpr double kBitsPerByte = 8;
 
 // On all processors, as a prediction for many hosts takes seconds.
 void predict_all(const Description& asked, const Console& console, std::vector<Answer>& answers) {
@@ -103,18 +104,35 @@ std::vector<Answer> answers_to(const Description& asked, const Console& console)
   return answers;
 }
 
-constexpr const char* kAssumed =
-    "assumed, not measured: NCCL's times per step, its chunks, and NVLink; nothing is lost";
+std::string topology_of(const Cluster& cluster) {
+  const Fabric& fabric = cluster.fabric;
+  const HostGroup& group = cluster.groups[0];
+  const NicKind& nic = cluster.nic_kinds[group.nics[0]];
+  const std::string leaves =
+      fabric.hosts_per_leaf == 0
+          ? "one switch"
+          : fmt::format("{} of {} hosts, {}:1 above", fabric.rails ? "rail leaves" : "leaves",
+                        fabric.hosts_per_leaf, fabric.oversubscription);
+  return fmt::format("{} hosts of {} GPUs and {} NICs ({:.4g} Gb/s): {} ranks; {}", cluster.hosts(),
+                     group.gpus, group.nics.size(), nic.rate * kGiga * kBitsPerByte,
+                     ranks_of(cluster, {}), leaves);
+}
+
+std::string assumptions_of(const Description& asked) {
+  const auto step_us = [&](Protocol protocol) { return asked.overheads.of(protocol).step_s * 1e6; };
+  return fmt::format(
+      "assumed, not measured: {} us per step of Simple, {} of LL, {} of LL128; NVLink {:.4g} GB/s; "
+      "no loss. Errors are known for 8 KB to 256 MB",
+      step_us(Protocol::kSimple), step_us(Protocol::kLl), step_us(Protocol::kLl128),
+      asked.cluster.groups[0].nvlink_rate * kGiga);
+}
 
 constexpr ptrdiff_t kMostChoices = 32;
 
 // Columns as in nccl-tests, then the bottleneck; '*' marks the best choice. A few best choices
 // follow once more, as comments.
 std::string table_of(const Description& asked, const std::vector<Answer>& answers) {
-  const Cluster& cluster = asked.cluster;
-  std::string text = fmt::format("# {} hosts of {} GPUs and {} NICs: {} ranks\n# {}\n",
-                                 cluster.hosts(), cluster.groups[0].gpus,
-                                 cluster.groups[0].nics.size(), ranks_of(cluster, {}), kAssumed);
+  std::string text = fmt::format("# {}\n# {}\n", topology_of(asked.cluster), assumptions_of(asked));
   text +=
       fmt::format("#{:>13} {:>13} {:>12} {:>8} {:>13} {:>10} {:>10}    {}\n", "size", "operation",
                   "algorithm", "protocol", "time", "algbw", "busbw", "what takes the time");
@@ -154,12 +172,15 @@ Json document_of(const Description& asked, const std::vector<Answer>& answers) {
                        {"busbw_gb_s", found.bus_rate * kGiga},
                        {"bottleneck", name_of(found.bottleneck)},
                        {"terms_us", terms},
+                       {"messages", found.messages.count},
+                       {"message_bytes", found.messages.bytes},
                        {"best", best}});
   }
   return {{"schema_version", 1},
           {"hosts", asked.cluster.hosts()},
           {"ranks", ranks_of(asked.cluster, {})},
-          {"assumed", kAssumed},
+          {"topology", topology_of(asked.cluster)},
+          {"assumed", assumptions_of(asked)},
           {"results", results}};
 }
 

@@ -63,7 +63,8 @@ std::string verdict(const Findings& findings) {
     return fmt::format("Not ready: {} and {}.\n", many(errors, "error"), many(warnings, "warning"));
   }
   if (warnings > 0) return fmt::format("Ready, with {}.\n", many(warnings, "warning"));
-  return findings.all().empty() ? "Nothing was examined.\n" : "Ready.\n";
+  return findings.all().empty() ? "Nothing was examined: this host has no device for it.\n"
+                                : "Ready.\n";
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@ namespace pacecar {
 namespace {
 
 constexpr size_t kNamedFlows = 5;
+constexpr std::array<std::string_view, 4> kForLossless{"dcqcn", "timely", "hpcc", "powertcp"};
 
 double value(const RunResult& run, std::string_view name) {
   return metric_value(run, name).value();
@@ -121,7 +123,15 @@ std::vector<std::string> warnings(const RunSpec& spec, const RunResult& run) {
   const PacketSizes sizes = packet_sizes(spec, spec.fabric.hosts.overhead_bytes);
   const Bytes packet = sizes.mtu + sizes.overhead;
   warn(undone_flows(spec, run));
-  warn(pfc_warning(spec, packet, run.fabric.dropped_for(FabricDrop::kQueueFull)));
+  const uint64_t lost = run.fabric.dropped_for(FabricDrop::kQueueFull);
+  warn(pfc_warning(spec, packet, lost));
+  const std::string& control = spec.transport.congestion_control;
+  if (lost > 0 && !switches.pfc.enabled && std::ranges::count(kForLossless, control) > 0) {
+    warn(fmt::format(
+        "{} is made for lossless fabrics, and this one dropped {} packets: set fabric.pfc = true "
+        "and a fabric.buffer, or compare it with care",
+        control, lost));
+  }
   if (switches.ecn.marks_at(EcnConfig::When::kEnqueue) && switches.ecn.high <= packet) {
     warn(fmt::format(
         "ecn marks every full packet: {} bytes in a queue are less than one of {}; "

@@ -28,26 +28,28 @@ double bus_factor(Operation operation, uint32_t ranks) {
 
 LibraryCosts nccl_costs() {
   LibraryCosts costs;
-  // Simple: buffers of 4 MiB in 8 slots, forwarded by half slots; steps wait for a fence and the
-  // proxy. LL and LL128: 256 KiB and about 4.7 MiB, with flags in the data instead of fences.
+  // Simple: buffers of 4 MiB in 8 slots; rings fill four at once, and forward by halves; steps wait
+  // for a fence and the proxy. LL and LL128: 512 KiB and about 4.7 MiB, flags included, which stand
+  // for fences.
   costs.protocols[static_cast<size_t>(Protocol::kSimple)] = {.launch_s = 6e-6,
                                                              .step_s = 4e-6,
                                                              .local_step_s = 1.5e-6,
                                                              .chunk = 512 * 1024,
                                                              .slots = 8,
-                                                             .slices = 2};
+                                                             .slices = 2,
+                                                             .ring_chunks = 4};
   costs.protocols[static_cast<size_t>(Protocol::kLl)] = {.launch_s = 5e-6,
                                                          .step_s = 0.7e-6,
                                                          .local_step_s = 0.1e-6,
                                                          .payload = 0.5,
-                                                         .chunk = 16 * 1024,
+                                                         .chunk = 32 * 1024,
                                                          .slots = 8};
   costs.protocols[static_cast<size_t>(Protocol::kLl128)] = {.launch_s = 5e-6,
                                                             .step_s = 1.5e-6,
                                                             .local_step_s = 0.5e-6,
                                                             .payload = 120.0 / 128,
                                                             .rate_share = 0.92,
-                                                            .chunk = 300 * 1024,
+                                                            .chunk = 576'000,
                                                             .slots = 8};
   return costs;
 }

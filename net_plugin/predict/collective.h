@@ -73,12 +73,13 @@ double bus_factor(Operation operation, uint32_t ranks);
 struct ProtocolCosts {
   double launch_s = 0;  // once per operation
   double step_s = 0;    // of a GPU per step over the network: it waits, sums, notifies the proxy
-  double local_step_s = 0;  // of a GPU per step over NVLink, beyond the link's own latency
-  double payload = 1;       // part of the sent bytes: LL has a flag per 4 bytes, LL128 one per 120
-  double rate_share = 1;    // part of the links' rate that its kernels can use
-  Bytes chunk = 0;          // most bytes that a channel sends at once; 0: a whole share
-  uint32_t slots = 1;       // chunks in flight to one peer
-  uint32_t slices = 1;      // parts of a chunk that are forwarded as they arrive
+  double local_step_s = 0;   // of a GPU per step over NVLink, beyond the link's own latency
+  double payload = 1;        // part of the sent bytes: LL has a flag per 4 bytes, LL128 one per 120
+  double rate_share = 1;     // part of the links' rate that its kernels can use
+  Bytes chunk = 0;           // most bytes that a channel sends at once; 0: a whole share
+  uint32_t slots = 1;        // chunks in flight to one peer
+  uint32_t slices = 1;       // parts of a chunk that are forwarded as they arrive
+  uint32_t ring_chunks = 1;  // that a ring joins to one, which takes as many slots
 };
 
 struct LibraryCosts {
@@ -90,10 +91,17 @@ struct LibraryCosts {
   }
 };
 
-// Assumed for NCCL 2.2x: chunks by default buffers, times about as in its src/graph/tuning.cc.
+// Chunks and flags as NCCL 2.29.7 has them (checked by tests/nccl, except LL128); times assumed,
+// about as in its src/graph/tuning.cc.
 LibraryCosts nccl_costs();
 
 // Messages alone, as bench/workload sends them: whole shares, one at a time; sums take no time.
 LibraryCosts message_costs();
+
+// What a rank sends to one peer over one channel.
+struct Messages {
+  double count = 0;
+  double bytes = 0;  // of each, flags included
+};
 
 }  // namespace pacecar::predict

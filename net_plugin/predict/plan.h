@@ -3,6 +3,7 @@
 // some are planned; they represent the others. Pure.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -38,6 +39,8 @@ struct Plan {
   double least_s = 0;  // a lower bound: of the busiest link, or of links without flows
   Cause least_cause = Cause::kNvlink;
   double extra_s = 0;  // before and after all flows
+  // On one channel, from the first rank to its first peer. Only for rings, trees and chains.
+  Messages messages;
 
   void at_least(double seconds, Cause cause) {
     if (seconds <= least_s) return;
@@ -54,7 +57,14 @@ struct PlanInput {
   std::span<const uint32_t> hosts;  // the planned ones, in the order of their ranks
   uint32_t all_hosts = 0;           // how many take part
 
-  const ProtocolCosts& costs() const { return overheads.of(collective.protocol); }
+  ProtocolCosts costs() const {
+    ProtocolCosts costs = overheads.of(collective.protocol);
+    if (collective.algorithm == Algorithm::kRing && !goes_in_pieces(collective)) {
+      costs.chunk *= costs.ring_chunks;
+      costs.slots = std::max(costs.slots / costs.ring_chunks, 1U);
+    }
+    return costs;
+  }
   // The group of the first host; all hosts have the same number of GPUs.
   const HostGroup& group() const { return network.cluster().group_of(hosts.front()); }
 };

@@ -133,6 +133,7 @@ Plan plan_pieces(const PlanInput& input, FlowSet& set) {
   const bool down = what.operation != Operation::kReduce;
 
   Plan plan;
+  plan.messages = {.count = pieces, .bytes = bytes / pieces / costs.payload};
   const auto places = static_cast<uint32_t>(input.hosts.size());
   const uint32_t gpus = along_chain ? group.gpus : 1;
   const auto rank = [&](uint32_t node) { return Rank{input.hosts[node / gpus], node % gpus}; };

@@ -83,6 +83,8 @@ Plan plan_ring(const PlanInput& input, FlowSet& set) {
   Plan plan;
   if (edges.empty() || steps == 0) return plan;
   std::vector<Ready> ready(edges.size());
+  plan.messages = {.count = static_cast<double>(steps) * costs.slices,
+                   .bytes = share / rounds / costs.slices / costs.payload};
   const auto per_step = static_cast<uint32_t>(edges.size()) * costs.slices;
   const uint32_t planned = planned_steps(steps, per_step, input.limits);
   repeat(plan, set.size(), per_step, planned, steps);

@@ -57,6 +57,7 @@ const FlowTimes& last_of(std::span<const FlowTimes> times, FlowRange range) {
 // The times of the plan's flows, plus what the plan has left out.
 Prediction evaluate(const Plan& plan, std::span<const FlowTimes> times) {
   Prediction found;
+  found.messages = plan.messages;
   const FlowRange all = plan.flows;
   if (all.begin < all.end) {
     const FlowTimes& last = last_of(times, all);

@@ -18,6 +18,7 @@ struct Prediction {
   double bus_rate = 0;                 // bytes per second, as nccl-tests define it
   Cause bottleneck = Cause::kLatency;  // the largest of `terms`
   Terms terms{};                       // along the critical path; their sum is the time
+  Messages messages;                   // none for algorithms without chunks
 };
 
 // The ranks that take part: all GPUs of the collective's hosts.

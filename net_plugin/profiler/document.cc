@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <functional>
 #include <nlohmann/json.hpp>
 
 namespace pacecar::profiler {
@@ -12,7 +10,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kSchemaVersion = 1;
-constexpr double kNano = 1e-9;
 
 template <typename... Numbers>
 Json row(Numbers... numbers) {
@@ -60,38 +57,6 @@ std::string profile_document(const Recorder& recorder) {
               {"now_ns", recorder.now_ns()},
               {"communicators", std::move(communicators)}}
       .dump();
-}
-
-std::string profile_metrics(const Recorder& recorder) {
-  const auto records = recorder.records();
-  if (records.empty()) return {};
-  Totals sum{};
-  for (const auto& record : records) {
-    std::ranges::transform(sum, record->totals(), sum.begin(), std::plus<>());
-  }
-  const auto seconds = [&](Sum ns) { return static_cast<double>(sum[ns]) * kNano; };
-  return fmt::format(
-      R"(# HELP pacecar_collectives_total Collectives of the open communicators.
-# TYPE pacecar_collectives_total counter
-pacecar_collectives_total {}
-# HELP pacecar_collective_sent_bytes_total Bytes that they have sent.
-# TYPE pacecar_collective_sent_bytes_total counter
-pacecar_collective_sent_bytes_total {}
-# HELP pacecar_collective_received_bytes_total Bytes that they have received.
-# TYPE pacecar_collective_received_bytes_total counter
-pacecar_collective_received_bytes_total {}
-# HELP pacecar_collective_seconds_total Time in them, summed over their channels.
-# TYPE pacecar_collective_seconds_total counter
-pacecar_collective_seconds_total {}
-# HELP pacecar_collective_wait_seconds_total Time that their messages have waited, by what for.
-# TYPE pacecar_collective_wait_seconds_total counter
-pacecar_collective_wait_seconds_total{{for="gpu"}} {}
-pacecar_collective_wait_seconds_total{{for="peer"}} {}
-pacecar_collective_wait_seconds_total{{for="network"}} {}
-pacecar_collective_wait_seconds_total{{for="flush"}} {}
-)",
-      sum[kCollectives], sum[kBytesSent], sum[kBytesReceived], seconds(kBusyNs), seconds(kGpuNs),
-      seconds(kPeerNs), seconds(kNetworkNs), seconds(kFlushNs));
 }
 
 }  // namespace pacecar::profiler

@@ -103,6 +103,12 @@ class Report(Cli):
     def test_addresses_stay_if_asked_for(self):
         self.assertIn("127.0.0.1", self.report("--addresses"))
 
+    def test_it_waits_for_hosts_as_long_as_asked(self):
+        done = run("report", "--out", "-", "--hosts", "a,b", "--reach", "1", "--launch",
+                   "sh -c 'sleep 600' {host}")
+        self.assertIn("it has not answered within 1 s", done.stdout)
+        self.assertNotIn("within 30 s", done.stdout)
+
     def test_a_file_that_cannot_be_written_is_named_first(self):
         done = run("report", "--out", "/nonexistent/x")
         self.assertEqual(done.returncode, 1)

@@ -89,15 +89,15 @@ class Job(Case):
                 answer += part
         return answer.decode()
 
-    def test_each_process_serves_its_metrics_at_its_socket(self):
+    def test_each_process_serves_its_state_over_http(self):
         self.start_pair()
         for path in self.state.iterdir():
             answer = ""
             while not answer.startswith("HTTP/"):  # a late request gets the state document
-                answer = self.ask(path, b"GET /metrics HTTP/1.1\r\nHost: pacecar\r\n\r\n")
+                answer = self.ask(path, b"GET /summary HTTP/1.1\r\nHost: pacecar\r\n\r\n")
             head, _, text = answer.partition("\r\n\r\n")
             self.assertTrue(head.startswith("HTTP/1.0 200 OK\r\n"), head)
-            self.check_text(text)
+            self.assertEqual(json.loads(text)["nics"][0]["name"], "soft:udp:lo")
 
     def test_the_page_is_prometheus_text_and_others_are_not_there(self):
         _, url = self.listen("--listen", "127.0.0.1:0")

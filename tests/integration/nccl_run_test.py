@@ -272,6 +272,10 @@ class Refusals(Case):
                                 (("-g", "2", "--ranks", "2"), "give one of them")]:
             self.misused(sentence, *flags)
 
+    def test_operations_may_be_written_as_nccl_tests_and_sim_have_them(self):
+        options = nccl_run.parse(("--ops", "all_reduce,allreduce,reduce-scatter"))
+        self.assertEqual(options.ops, ["allreduce", "reducescatter"])
+
     def test_other_flags_of_nccl_tests_are_refused(self):
         for flags in (("-o", "max"), ("--datatype", "half"), ("-r", "1"), ("-c", "0"), ("-t", "2"),
                       ("-m", "2"), ("-N", "2"), ("-p", "1"), ("-z", "1"), ("-y", "1"), ("-G", "1"),

@@ -110,7 +110,7 @@ class Plan(unittest.TestCase):
         text, document = (subprocess.run(small + more, text=True, capture_output=True,
                                          timeout=LIMIT_S, check=True).stdout
                           for more in ([], ["--json"]))
-        self.assertIn("# assumed, not measured: NCCL's times per step", text)
+        self.assertIn("# assumed, not measured: 4 us per step of Simple, 0.7 of LL", text)
         self.assertIn("not measured", json.loads(document)["assumed"])
 
     def test_pairs_use_the_whole_link_and_simple(self):

@@ -113,7 +113,7 @@ class Preflight(unittest.TestCase):
 
     def test_a_host_with_nothing_to_examine_is_not_ready(self):
         process = self.examine("--only", "gid")
-        self.assertEqual(process.stdout, "Nothing was examined.\n")
+        self.assertEqual(process.stdout, "Nothing was examined: this host has no device for it.\n")
         self.assertEqual(process.returncode, 1)
 
     def test_a_pipe_gets_no_colours(self):

@@ -139,6 +139,15 @@ class Files(Cli):
             self.assertEqual(errors.count("error: cannot write to standard output"), 1,
                              errors)
 
+    def test_a_link_to_a_file_that_is_not_there_yet_stays(self):
+        with tempfile.TemporaryDirectory() as folder:
+            link, file = pathlib.Path(folder, "link.json"), pathlib.Path(folder, "file.json")
+            link.symlink_to(file)
+            self.assertNotEqual(run("bw", "-p", "1", f"--json={link}", "127.0.0.1").returncode, 0)
+            self.assertTrue(link.is_symlink())
+            self.assertEqual(run(*SMALL, f"--json={link}").returncode, 0)
+            self.assertIn("flows", json.loads(file.read_text(encoding="utf-8")))
+
     def test_an_unwritable_file_is_reported_before_the_test(self):
         client = run("bw", "-p", "1", "--json=/nonexistent/x.json", "127.0.0.1")
         self.assertEqual(client.returncode, 1)

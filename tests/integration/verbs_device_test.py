@@ -120,6 +120,12 @@ class Programs(unittest.TestCase):
         self.assertNotEqual(shown.returncode, 0)
         self.assertIn("PACECAR_SECURITY=encrypt does not allow: choose", shown.stderr)
 
+    def test_a_cluster_key_that_has_no_effect_is_named(self):
+        shown = subprocess.run([PROGRAM, "run", "--nic", "soft:udp:lo", "--", "ibv_devinfo"],
+                               env=environment("lo") | {"PACECAR_KEY_FILE": "/etc/pacecar.key"},
+                               capture_output=True, text=True, timeout=LIMIT_S)
+        self.assertIn("PACECAR_KEY_FILE has no effect on verbs programs", shown.stderr)
+
     def test_rc_ping_pong_checks_the_payload(self):
         for flags in ((), ("-e",), ("-s", "65536", "-m", "4096"), *further(("-s", "1"))):
             with self.subTest(flags):

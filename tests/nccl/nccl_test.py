@@ -27,6 +27,7 @@ from console import interrupt
 from exchange import Failed, wait_until
 from limits import ALL, LIMIT_S, draws
 from network_cases import ChosenNetworks, RandomNetworks  # run by name
+from predicted import Predicted
 
 SKIPPED = 77
 

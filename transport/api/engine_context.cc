@@ -8,7 +8,6 @@
 #include "transport/api/lane_list.h"
 #include "transport/api/memory.h"
 #include "transport/engine/open/own_link.h"
-#include "transport/metrics/exposition.h"
 
 namespace pacecar {
 namespace {
@@ -134,20 +133,9 @@ void EngineContext::serve_state() {
 StatePages EngineContext::state_pages() const {
   const auto json = [this](StateDetail detail) { return state_document(state(), detail); };
   StatePages pages = {{kWholeState, kJsonType, [json] { return json(StateDetail::kWhole); }},
-                      {kStateSummary, kJsonType, [json] { return json(StateDetail::kSummary); }},
-                      {kStateMetrics, metrics::kExpositionType, [this] { return metrics(); }}};
-  for (const Page& page : pages_) {
-    if (page.path != kStateMetrics) pages.push_back({page.path, page.type, page.make});
-  }
+                      {kStateSummary, kJsonType, [json] { return json(StateDetail::kSummary); }}};
+  for (const Page& page : pages_) pages.push_back({page.path, page.type, page.make});
   return pages;
-}
-
-std::string EngineContext::metrics() const {
-  std::string text = state_metrics(state());
-  for (const Page& page : pages_) {
-    if (page.path == kStateMetrics) text += page.make();
-  }
-  return text;
 }
 
 ProcessState EngineContext::state() const {

@@ -51,7 +51,6 @@ class EngineContext final : public Context {
   Engine& next_engine(size_t nic);
   void serve_state();
   StatePages state_pages() const;
-  std::string metrics() const;
   ProcessState state() const;
   NicState state_of(const RunningNic& nic) const;
 

@@ -1,5 +1,5 @@
-// The state of a process that transport/state serves: as JSON (README.md lists the members), or as
-// metrics. Pure, except own_process(). Thread rule: any.
+// The state of a process that transport/state serves, as JSON (README.md lists the members). Pure,
+// except own_process(). Thread rule: any.
 #pragma once
 
 #include <sys/types.h>
@@ -54,7 +54,5 @@ enum class StateDetail : uint8_t {
 std::string state_document(const ProcessState& state, StateDetail detail = StateDetail::kWhole);
 
 metrics::NicFigures figures_of(const NicState& nic);
-// All metrics of the process, in Prometheus' text format.
-std::string state_metrics(const ProcessState& state);
 
 }  // namespace pacecar

@@ -3,8 +3,6 @@
 #include <vector>
 
 #include "transport/api/state_document.h"
-#include "transport/base/printable.h"
-#include "transport/metrics/exposition.h"
 
 namespace pacecar {
 namespace {
@@ -93,18 +91,6 @@ NicFigures figures_of(const NicState& nic) {
   }
   add_round_trips(std::move(round_trips), figures);
   return figures;
-}
-
-std::string state_metrics(const ProcessState& state) {
-  metrics::ProcessFigures process{.program = printable(state.name.program),
-                                  .rank = state.name.rank,
-                                  .number = {},
-                                  .uptime = state.uptime.seconds(),
-                                  .nics = {}};
-  for (const NicState& nic : state.nics) process.nics.push_back(figures_of(nic));
-  metrics::Exposition exposition;
-  metrics::add_processes(exposition, {&process, 1});
-  return exposition.take();
 }
 
 }  // namespace pacecar

@@ -13,6 +13,8 @@
 
 namespace pacecar::metrics {
 
+constexpr size_t kMaxDeviceCounters = 64;  // of a NIC, that are reported
+
 // The counters and measurements of a NIC. Doubles, as all values of Prometheus: exact up to 2^53.
 struct NicFigures {
   std::string nic;

@@ -20,7 +20,6 @@ namespace pacecar {
 
 inline constexpr std::string_view kWholeState = "/state";      // JSON, every flow
 inline constexpr std::string_view kStateSummary = "/summary";  // JSON, sums over the flows
-inline constexpr std::string_view kStateMetrics = "/metrics";  // Prometheus' text
 inline constexpr std::string_view kStateProfile = "/profile";  // of net_plugin/profiler, JSON
 inline constexpr const char* kJsonType = "application/json";
 

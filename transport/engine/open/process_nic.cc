@@ -19,6 +19,10 @@ Result<OpenedNic> open_process_nic(const InterfaceInfo& interface, const Params&
                                    const LogSink& log) {
   RETURN_IF_ERROR(accept_without_tags("soft:udp:" + interface.name, "standard RDMA packets", false,
                                       params, log));
+  if (!params.key_file.empty()) {
+    log(LogLevel::kWarn,
+        "PACECAR_KEY_FILE has no effect on verbs programs: their peers are not authenticated");
+  }
   SocketConfig config = socket_config(params, interface);
   config.without_checksum = config.identifies = true;
   for (uint32_t slot = 0; slot < roce::kSlots; ++slot) {

@@ -91,7 +91,7 @@ TEST(PreflightReport, ProblemsComeLastAndErrorsAfterWarnings) {
             "Not ready: 1 error and 1 warning.\n");
   EXPECT_THAT(to_text(findings, {.quiet = true}), Not(HasSubstr("governor")));
   EXPECT_THAT(to_text(findings, {.color = true}), HasSubstr("\033[31merror  \033[0m"));
-  EXPECT_EQ(to_text({}, {}), "Nothing was examined.\n");
+  EXPECT_EQ(to_text({}, {}), "Nothing was examined: this host has no device for it.\n");
 }
 
 TEST(PreflightReport, JsonHasFindingsAndTheWorstSeverity) {

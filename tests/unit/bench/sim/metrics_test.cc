@@ -152,6 +152,16 @@ TEST(SimulationMetrics, DropsInSpiteOfPfcAreSaid) {
   EXPECT_THAT(warnings(spec), IsEmpty());
 }
 
+TEST(SimulationMetrics, DropsOfAnAlgorithmForLosslessFabricsAreSaid) {
+  RunSpec spec;
+  spec.transport.congestion_control = "dcqcn";
+  EXPECT_THAT(warnings(spec, known()),
+              ElementsAre(AllOf(HasSubstr("dcqcn is made for lossless"), HasSubstr("3 packets"))));
+  EXPECT_THAT(warnings(spec), IsEmpty());
+  spec.transport.congestion_control = "swift";
+  EXPECT_THAT(warnings(spec, known()), IsEmpty());
+}
+
 // 100 Gb/s for twice 1 us are 25,000 bytes.
 TEST(SimulationMetrics, HeadroomForLessThanIsInFlightIsSaid) {
   RunSpec spec;

@@ -158,7 +158,6 @@ TEST(ProfileRecorder, RecordedCommunicatorsAreLimited) {
 
 TEST(ProfileDocument, JsonHasEveryEvent) {
   Recorder recorder(scripted_ns);
-  EXPECT_EQ(profile_metrics(recorder), "");
   g_now = 1000;
   void* const context = recorder.open({0x12, 3, 4, 2});
   void* const collective = recorder.start(context, kCollective, nullptr);
@@ -174,7 +173,6 @@ TEST(ProfileDocument, JsonHasEveryEvent) {
   EXPECT_EQ(one["steps"].size(), 1U);
   EXPECT_EQ(one["steps"][0].size(), 20U);
   EXPECT_EQ(one["steps"][0][9], one["operations"][1][0]) << "a step's parent is its operation";
-  EXPECT_NE(profile_metrics(recorder).find("\npacecar_collectives_total 1\n"), std::string::npos);
   recorder.close(context);
 }
 

@@ -5,8 +5,8 @@
 #include <set>
 #include <sstream>
 
+#include "bench/metrics/exposition.h"
 #include "transport/api/state_document.h"
-#include "transport/metrics/exposition.h"
 #include "transport/metrics/metric_table.h"
 
 namespace pacecar::test::figures_test {
@@ -78,19 +78,19 @@ TEST(MetricsTableTest, NamesAndKeysAreUniqueAndAsPrometheusWantsThem) {
   }
 }
 
-ProcessState process_of(NicState nic) {
-  ProcessState state;
-  state.name = {.host = "h", .program = "a\"b\\c", .pid = 7, .rank = 3};
-  state.uptime = Duration::from_ms(1500);
-  state.nics.push_back(std::move(nic));
-  return state;
+std::string text_of(const NicState& nic) {
+  Exposition page;
+  const ProcessFigures process{
+      .program = "a\"b\\c", .rank = 3, .number = {}, .uptime = 1.5, .nics = {figures_of(nic)}};
+  add_processes(page, {&process, 1});
+  return page.take();
 }
 
 TEST(MetricsTextTest, QuotesAreEscapedAndUnknownValuesAreLeftOut) {
   NicState nic = nic_of({});
   nic.statistics.bytes_sent = 12;
   nic.statistics.device_counters = {{"out\nof", 5}};
-  const std::string text = state_metrics(process_of(std::move(nic)));
+  const std::string text = text_of(nic);
   const std::string labels = R"(program="a\"b\\c",rank="3",nic="mlx5_0",cc="pace")";
   EXPECT_THAT(text, HasSubstr("# TYPE pacecar_sent_bytes_total counter\npacecar_sent_bytes_total{" +
                               labels + "} 12\n"));
@@ -103,8 +103,8 @@ TEST(MetricsTextTest, QuotesAreEscapedAndUnknownValuesAreLeftOut) {
 
 TEST(MetricsTextTest, NumberOfSeriesDoesNotDependOnTheFlows) {
   const auto lines = [](size_t flows) {
-    const std::string text = state_metrics(process_of(
-        nic_of(std::vector<FlowStatus>(flows, sending(LimitedBy::kGrant, Duration::from_us(9))))));
+    const std::string text = text_of(
+        nic_of(std::vector<FlowStatus>(flows, sending(LimitedBy::kGrant, Duration::from_us(9)))));
     return std::count(text.begin(), text.end(), '\n');
   };
   EXPECT_EQ(lines(1), lines(5000));

@@ -58,7 +58,7 @@ FileDescriptor connect_to(const std::filesystem::path& path) {
 
 StatePages pages_of(const std::string& document) {
   return {{kWholeState, kJsonType, [document] { return document; }},
-          {kStateMetrics, "text/plain", [] { return "metrics 1\n"; }}};
+          {"/metrics", "text/plain", [] { return "metrics 1\n"; }}};
 }
 
 // Sends `words`, closes the sending side if `ends`, and returns the whole answer.

@@ -32,6 +32,4 @@ void add_label(std::string& labels, std::string_view name, std::string_view valu
 // Adds all families of the processes' NICs, with the first kMaxDeviceCounters of each device.
 void add_processes(Exposition& exposition, std::span<const ProcessFigures> processes);
 
-constexpr size_t kMaxDeviceCounters = 64;
-
 }  // namespace pacecar::metrics

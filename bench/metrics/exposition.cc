@@ -1,4 +1,4 @@
-#include "transport/metrics/exposition.h"
+#include "bench/metrics/exposition.h"
 
 #include <fmt/format.h>
 
