@@ -184,7 +184,8 @@ class Installed(unittest.TestCase):
     def test_bash_completes_subcommands(self):
         script = ("source /usr/share/bash-completion/completions/pacecar; "
                   "COMP_WORDS=(pacecar pre); COMP_CWORD=1; _pacecar; echo ${COMPREPLY[*]}")
-        self.assertEqual(must(try_there("bash", "-c", script)), "predict preflight\n")
+        self.assertCountEqual(must(try_there("bash", "-c", script)).split(),
+                              ["preflight", "predict"])
 
     def test_missing_back_ends_are_named_by_existing_packages(self):
         for nic, names in (("soft:dpdk:net_vhost0", ["pacecar-dpdk"]), ("ofi:tcp", ["libfabric1"]),
