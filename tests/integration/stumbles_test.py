@@ -316,6 +316,22 @@ class Arguments(Cli):
             self.assert_ok(client, server.finish()[0])
 
 
+    def test_a_server_leaves_the_interface_of_its_link_local_address_to_the_client(self):
+        alone = ["unshare", "--user", "--map-root-user", "--net", "sh", "-ec"]
+        if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no user namespaces here: sysctl -w kernel.unprivileged_userns_clone=1")
+        script = ("ip link add nic0 type veth peer name nic1; ip link set nic1 up; "
+                  "ip link set nic0 up; "
+                  "until ip address show dev nic0 -tentative | grep -q fe80; do sleep 0.1; done; "
+                  'exec "$0" bw')
+        with subprocess.Popen([*alone, script, cli_test.PROGRAM], text=True,
+                              env=environment(PACECAR_NICS="soft:udp:nic0"),
+                              stderr=subprocess.PIPE) as server:
+            said = [server.stderr.readline() for _ in range(2)]
+            server.kill()
+        self.assertRegex(said[1], r"at fe80::[0-9a-f:]+%\(its interface\).* on port", said)
+
+
 class Simulations(Cli):
     @unittest.skipIf("TESTS_SLOWER" in os.environ, "a sanitizer reserves more memory")
     def test_a_limit_of_memory_is_one_sentence(self):
