@@ -212,7 +212,7 @@ class Guests(unittest.TestCase):
         self.assertIn("guest 0: ended without an exit status", done.stderr)
 
     def test_a_guest_need_not_measure_its_clock(self):
-        # The kernel names the counter's rate only where it is not the processor's.
+        # The counter's rate has a line of its own only if it differs from the processor's rate.
         find = "dmesg | sed -n 's/.*tsc: Detected \\([0-9]*\\)[.0-9]* MHz .*/\\1/p' | tail -n 1"
         done = self.run_guests("--rxe", "none", "--accel", "tcg", "--timeout", "240", "--", "sh",
                                "-c", find)
