@@ -1,10 +1,9 @@
 // Completion queues: polling, and notifications.
-#include <sched.h>
-
 #include <algorithm>
 
 #include "net_plugin/verbs/objects.h"
 #include "transport/engine/clock.h"
+#include "transport/engine/polling.h"
 
 namespace pacecar::ibverbs {
 
@@ -40,7 +39,7 @@ void CompletionQueue::on_due(Instant /*now*/) {
 
 namespace {
 
-// After this many empty polls a thread yields: there may be more pollers than processors.
+// After this many empty polls a thread lets others run: there may be more than processors.
 constexpr uint32_t kEmptyPolls = 64;
 
 int poll_queue(ibv_cq* cq, int most, ibv_wc* wc) {
@@ -57,7 +56,8 @@ int poll_queue(ibv_cq* cq, int most, ibv_wc* wc) {
     }
     completions.empty_polls = empty_polls = count > 0 ? 0 : completions.empty_polls + 1;
   }
-  if (empty_polls > kEmptyPolls) sched_yield();
+  if (count > 0) Polling::note_moved(clock_now());
+  if (empty_polls > kEmptyPolls) Polling::give_way(clock_now());
   return count;
 }
 

@@ -8,6 +8,7 @@
 #include "transport/base/return_if_error.h"
 #include "transport/engine/bootstrap/auth.h"
 #include "transport/engine/own_thread.h"
+#include "transport/engine/polling.h"
 
 namespace pacecar {
 namespace {
@@ -95,6 +96,7 @@ bool Engine::poll(Instant now) {
   if (received == 0 && now < deadline_ && sends_.empty() && receives_.empty()) return false;
   // Packets may have arrived after the turn began.
   const Instant time = received > 0 ? clock_now() : now;
+  if (received > 0) Polling::note_moved(time);
   // A thread that waits for a message continues at once; the next turn does the rest of this one.
   if (received > 0 && !unfinished_ && loop_.deliver(time)) {
     mark_unfinished();
@@ -114,6 +116,7 @@ bool Engine::poll_without_receiving(Instant now) {
   unfinished_ = false;
   deadline_ = loop_.next_deadline();
   report_changes_.store(messenger_->report_changes(), std::memory_order_relaxed);
+  if (sent + submitted > 0) Polling::note_moved(now);
   return sent + submitted > 0;
 }
 
@@ -165,15 +168,14 @@ void Engine::send_now() {
 
 void Engine::progress() {
   process_.check();
-  if (params_.progress == Progress::kThread) return std::this_thread::yield();
-  if (!try_lock()) return std::this_thread::yield();
   const Instant time = clock_now();
+  if (params_.progress == Progress::kThread || !try_lock()) return Polling::give_way(time);
   const bool moved = poll(time);
   empty_polls_ = moved ? 0 : empty_polls_ + 1;
   if (moved) last_moved_ = time;
   const bool yields = empty_polls_ > kEmptyPollsBeforeYield;
   end_inline_poll(time);
-  if (yields) std::this_thread::yield();
+  if (yields) Polling::give_way(time);
 }
 
 void Engine::rest() {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <ctime>
 
 #include "tests/support/passing_nic.h"
 #include "tests/support/scripted_packet_io.h"
@@ -120,6 +121,25 @@ TEST(Engine, KeeperFinishesAHurriedSendWithoutPolls) {
   while (turns == before) engine->send_now();
   for (int ms = 0; ms < 60'000 && turns < before + 2; ++ms) usleep(1000);
   EXPECT_GE(turns, before + 2);
+}
+
+Duration processor_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return Duration::from_s(time.tv_sec) + Duration::from_ns(time.tv_nsec);
+}
+
+// Threads that yield without end starve others on some schedulers.
+TEST(Engine, CallersSleepOnceNothingMoves) {
+  for (const Progress progress : {Progress::kInline, Progress::kThread}) {
+    Params params;
+    params.progress = progress;
+    const auto engine = open(params);
+    const Instant begin = clock_now();
+    const Duration before = processor_time();
+    while (clock_now() - begin < Duration::from_ms(300)) engine->progress();
+    EXPECT_LT(processor_time() - before, (clock_now() - begin) / 2);
+  }
 }
 
 TEST(Engine, UnknownCongestionControlIsNamed) {
