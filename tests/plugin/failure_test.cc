@@ -92,6 +92,30 @@ TEST(Failure, AnAbortedReceiverIsNotWrittenAnyMore) { abort_while_streaming(0); 
 
 TEST(Failure, AnAbortedSenderIsNotReadAnyMore) { abort_while_streaming(1); }
 
+// A mistake of the program: it takes away memory that is being sent. Where packets are copied first,
+// this ends the process, as any access does.
+TEST(Failure, ASourceThatCannotBeReadFailsBothEnds) {
+  const bool copies = setting("PACECAR_GPU", "") == "staged";
+  if (!nic_names().starts_with("soft:udp:") || copies) GTEST_SKIP() << "packets are copied";
+  expect_processes_pass(2, [](Rank& rank) {
+    const auto host = start_patient_host();
+    void* const comm = connect_ranks(*host, rank);
+    Buffer buffer(*host, comm, kRequests * kBytes);
+    if (rank.rank() == 1) {
+      EXPECT_EQ(stream(*host, rank, comm, buffer, 20), NcclResult::kSuccess);
+      buffer.forbid_access();
+      EXPECT_EQ(stream(*host, rank, comm, buffer, SIZE_MAX), NcclResult::kInvalidUsage);
+      EXPECT_TRUE(was_logged(LogSeverity::kWarn, "unmapped"));
+    } else {
+      EXPECT_EQ(stream(*host, rank, comm, buffer, SIZE_MAX), NcclResult::kRemoteError);
+      EXPECT_TRUE(was_logged(LogSeverity::kWarn, "look for the first error there"));
+    }
+    buffer.deregister();
+    close_rank(*host, rank, comm);
+    rank.barrier();
+  });
+}
+
 TEST(Failure, CloseDoesNotWaitForUnmatchedRequests) {
   with_connection([](const FakeNcclHost& host, const Ends& pair) {
     Buffer source(host, pair.send, kBytes);

@@ -313,6 +313,7 @@ void EngineContext::add_statistics(const RunningNic& nic, Statistics& sum) const
     sum.packets_sent += packets.data_packets_sent;
     sum.packets_received += packets.data_packets_received;
     sum.packets_retransmitted += packets.packets_retransmitted;
+    sum.packets_refused += packets.packets_refused;
     sum.timeouts += packets.timeouts;
     sum.duplicates += packets.duplicates;
     sum.rejected += packets.malformed + packets.bad_checksum + packets.forged + packets.replayed +

@@ -114,6 +114,7 @@ struct Statistics {
   uint64_t packets_sent = 0;
   uint64_t packets_received = 0;
   uint64_t packets_retransmitted = 0;
+  uint64_t packets_refused = 0;  // by the kernel, for another reason than want of room
   uint64_t timeouts = 0;
   uint64_t duplicates = 0;
   uint64_t rejected = 0;  // malformed, unknown, refused or corrupt packets

@@ -26,6 +26,7 @@ void add_counters(const Statistics& statistics, NicFigures& figures) {
   figures.packets_received = count(statistics.packets_received);
   figures.packets_retransmitted = count(statistics.packets_retransmitted);
   figures.timeouts = count(statistics.timeouts);
+  figures.packets_refused = count(statistics.packets_refused);
   figures.duplicates = count(statistics.duplicates);
   figures.rejected = count(statistics.rejected);
   figures.marked_packets = count(statistics.marked_packets);

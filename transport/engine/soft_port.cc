@@ -128,8 +128,12 @@ size_t SoftPort::transmit(Instant now) {
     outgoing_end_ = nic_.poll_transmit(now, outgoing_);
   }
   const auto left = std::span(outgoing_).subspan(outgoing_begin_, outgoing_end_ - outgoing_begin_);
-  const size_t sent = left.empty() ? 0 : io_.send(left, now);
+  if (left.empty()) return 0;
+  const size_t sent = io_.send(left, now);
   outgoing_begin_ += sent;
+  if (const Refusals refusals = io_.refusals(); refusals.count != refused_) {
+    nic_.on_refused(refusals.count - std::exchange(refused_, refusals.count), refusals.unreadable);
+  }
   return sent;
 }
 

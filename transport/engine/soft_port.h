@@ -55,6 +55,7 @@ class SoftPort : public NicPort {
   size_t outgoing_begin_ = 0;  // of the packets that the packet I/O has not taken yet
   size_t outgoing_end_ = 0;
   uint64_t invalidations_ = 0;
+  uint64_t refused_ = 0;
   std::vector<RxPacket> own_room_;
   std::span<RxPacket> received_;
   std::vector<TxPacket> outgoing_;

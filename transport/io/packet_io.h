@@ -35,6 +35,17 @@ struct PacketIoCaps {
   Duration pause;   // the longest time for which a healthy host of this kind does nothing
 };
 
+// The datagrams that the kernel has refused to send, for another reason than want of room.
+struct Refusals {
+  uint64_t count = 0;
+  const uint8_t* unreadable = nullptr;  // the payload of the newest one, if it could not be read
+
+  void add(const TxPacket& packet, bool readable) {
+    ++count;
+    unreadable = readable ? nullptr : packet.payload.data();
+  }
+};
+
 class PacketIo {
  public:
   virtual ~PacketIo() = default;
@@ -45,6 +56,7 @@ class PacketIo {
   virtual uint16_t source_port(uint16_t path, TrafficClass traffic_class) const = 0;
   // Takes packets in order and returns how many it took; fewer than offered: full, try again later.
   virtual size_t send(std::span<const TxPacket> packets, Instant now) = 0;
+  virtual Refusals refusals() const { return {}; }
   // Returns how many of `packets` it has filled. Their memory is valid until the next receive().
   virtual size_t receive(std::span<RxPacket> packets, Instant now) = 0;
   // A file descriptor that is readable when packets wait, for an engine that sleeps; -1: none.

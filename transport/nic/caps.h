@@ -62,6 +62,7 @@ struct NicCounters {
   uint64_t data_packets_sent = 0;
   uint64_t data_bytes_sent = 0;  // payload, retransmissions included
   uint64_t packets_retransmitted = 0;
+  uint64_t packets_refused = 0;  // by the kernel, for another reason than want of room
   uint64_t timeouts = 0;
   uint64_t acks_sent = 0;
   uint64_t data_packets_received = 0;  // placed in memory

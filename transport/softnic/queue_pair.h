@@ -10,6 +10,7 @@
 #include "transport/base/fixed_queue.h"
 #include "transport/nic/standard_nic.h"
 #include "transport/softnic/endpoint.h"
+#include "transport/softnic/send_progress.h"
 #include "transport/wire/packet.h"
 
 namespace pacecar {
@@ -31,8 +32,7 @@ class QueuePairEnd {
   virtual Bytes in_flight() const { return 0; }
   // As NicQueuePairs::silence.
   virtual Duration silence(Instant /*now*/) const { return {}; }
-  // The memory is deregistered.
-  virtual void revoke(uint32_t /*key*/) {}
+  virtual void revoke(const GoneMemory& /*gone*/) {}
   // The next completed work request, in the order of posting; false: none.
   virtual bool pop_completed(WorkRequest* /*work_request*/, CompletionStatus* /*status*/) {
     return false;

@@ -1,9 +1,10 @@
-// SendProgress, SendTimeout: what events change in a sending half, in any mode. Pure; any thread.
+// What events change in a sending half, in any mode. Pure; any thread.
 #pragma once
 
 #include <cstdint>
 
 #include "transport/base/units.h"
+#include "transport/nic/nic_queue_pairs.h"
 
 namespace pacecar {
 
@@ -30,6 +31,17 @@ inline Duration own_silence(Instant deadline, Instant now) {
   constexpr Duration kStopped = Duration::from_ms(100);
   return now - deadline < kStopped ? Duration() : now - deadline;
 }
+
+// Memory that may not be read any more: a region that was deregistered, or what lies at an address.
+struct GoneMemory {
+  uint32_t key = 0;  // 0: by address
+  const uint8_t* at = nullptr;
+
+  bool holds(const WorkRequest& write) const {
+    return key != 0 ? write.local_key == key
+                    : at >= write.local && at < write.local + write.length;
+  }
+};
 
 enum class SendTimeout : uint8_t {
   kNotYet,

@@ -304,17 +304,25 @@ void SoftNic::reset_queue_pair(QueuePairId id) {
 }
 
 std::shared_ptr<void> SoftNic::deregister_memory(const MemoryRegion& region) {
-  if (!core_.memory.remove(region.key)) return nullptr;
+  if (core_.memory.remove(region.key)) revoke({.key = region.key});
+  return nullptr;
+}
+
+void SoftNic::on_refused(uint64_t packets, const uint8_t* unreadable) {
+  core_.counters.packets_refused += packets;
+  if (unreadable != nullptr) revoke({.at = unreadable});
+}
+
+void SoftNic::revoke(const GoneMemory& gone) {
   ++core_.invalidations;
   for (size_t left = core_.posted.size(); left > 0; --left) {
     const uint32_t slot = core_.posted.take();
     QueuePair& qp = *core_.queue_pairs[slot];
     if (!qp.end->has_requests()) continue;
     core_.posted.add(slot);
-    qp.end->revoke(region.key);
+    qp.end->revoke(gone);
     core_.scheduler.wake(qp);
   }
-  return nullptr;
 }
 
 size_t SoftNic::post(QueuePairId id, std::span<const WorkRequest> work_requests) {

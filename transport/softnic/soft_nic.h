@@ -55,6 +55,8 @@ class SoftNic final : public StandardNic {
     return core_.memory.add(address, length, access);
   }
   std::shared_ptr<void> deregister_memory(const MemoryRegion& region) override;
+  // The packet I/O has refused packets; what reads memory at `unreadable`, if not null, fails.
+  void on_refused(uint64_t packets, const uint8_t* unreadable);
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
   QueuePairAddress queue_pair_address(QueuePairId id) const override;
   Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override;
@@ -111,6 +113,7 @@ class SoftNic final : public StandardNic {
   using ReceiveQueue = FixedQueue<ReceiveRequest>;
 
   QueuePair& get(QueuePairId id) const;
+  void revoke(const GoneMemory& gone);
   // Receive requests exist in standard RC only.
   bool offers_extended(const QueuePairConfig& config) const {
     return core_.config.wire_mode == WireMode::kExtended ||

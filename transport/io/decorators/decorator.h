@@ -24,6 +24,7 @@ class PacketIoDecorator : public PacketIo {
   size_t send(std::span<const TxPacket> packets, Instant now) override {
     return inner_->send(packets, now);
   }
+  Refusals refusals() const override { return inner_->refusals(); }
   size_t receive(std::span<RxPacket> packets, Instant now) override {
     return inner_->receive(packets, now);
   }

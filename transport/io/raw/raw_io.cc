@@ -70,6 +70,7 @@ class RawIo final : public PacketIo {
   std::array<iovec, kBurst> in_pieces_;
   std::array<Address, kBurst> sources_;
   std::vector<uint8_t> memory_;
+  Refusals refusals_;
 };
 
 RawIo::RawIo(const SocketConfig& config, PacketIoCaps caps, Address local, Sockets sockets)
@@ -137,7 +138,8 @@ size_t RawIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
     }
     if (planned > 0 && errno == EINTR) continue;
     if (planned > 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)) break;
-    ++taken;  // refused
+    refusals_.add(packets[taken], planned == 0 || errno != EFAULT);
+    ++taken;
   }
   return taken;
 }

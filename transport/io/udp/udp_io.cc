@@ -59,12 +59,14 @@ class UdpIo final : public PacketIo {
     return transmitters_[transmitter_of(path, traffic_class)].port;
   }
   size_t send(std::span<const TxPacket> packets, Instant now) override;
+  Refusals refusals() const override { return refusals_; }
   size_t receive(std::span<RxPacket> packets, Instant now) override;
 
  private:
   size_t transmitter_of(uint16_t path, TrafficClass traffic_class) const;
   void connect_if_frequent(Transmitter& transmitter, const Address& destination);
-  size_t submit(Transmitter& transmitter, Instant now, bool& full);
+  size_t submit(Transmitter& transmitter, std::span<const TxPacket> packets, Instant now,
+                bool& full);
   int hand_over(int fd, std::span<mmsghdr> messages);
 
   PacketIoCaps caps_;
@@ -72,6 +74,7 @@ class UdpIo final : public PacketIo {
   UdpSocket receiver_;
   std::vector<Transmitter> transmitters_;  // one per path, then one for control
   Instant one_by_one_until_;               // UDP_SEGMENT has failed
+  Refusals refusals_;
   SendBatch batch_;
   ReceiveRing ring_;
   SwitchTraces traces_;
@@ -107,7 +110,7 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant now) {
     const auto rest = packets.subspan(taken);
     Transmitter& transmitter = transmitters_[transmitter_of(rest[0].path, rest[0].traffic_class)];
     if (batch_.plan(rest, now >= one_by_one_until_, transmitter.connected) > 0) {
-      taken += submit(transmitter, now, full);
+      taken += submit(transmitter, rest, now, full);
       connect_if_frequent(transmitter, *rest[0].destination);
     } else {
       ++taken;  // it cannot be sent at all
@@ -116,9 +119,10 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant now) {
   return taken;
 }
 
-// Hands the planned batch to the kernel; returns how many packets were sent or refused. Fewer than
+// Hands the planned batch of `packets` to the kernel; returns how many packets were sent or refused. Fewer than
 // planned: the socket is full, or one_by_one_until_ has changed and the rest needs a new plan.
-size_t UdpIo::submit(Transmitter& transmitter, Instant now, bool& full) {
+size_t UdpIo::submit(Transmitter& transmitter, std::span<const TxPacket> packets, Instant now,
+                     bool& full) {
   const int fd = transmitter.socket.get();
   const auto messages = batch_.messages();
   const int most_refusals = transmitter.connected.port == 0 ? 1 : kCallsPerIcmp;
@@ -141,13 +145,15 @@ size_t UdpIo::submit(Transmitter& transmitter, Instant now, bool& full) {
       full = now - transmitter.full_since < kStuck;
       if (full) break;
     }
-    if ((errno == EIO || errno == EINVAL) && batch_.packets_in(group) > 1) {
-      // The device cannot cut datagrams, or its MTU is smaller now and flows have not noticed yet.
+    if ((errno == EIO || errno == EINVAL || errno == EFAULT) && batch_.packets_in(group) > 1) {
+      // The device cannot cut datagrams, or its MTU is smaller now and flows have not noticed yet;
+      // or the memory of one of them is gone.
       one_by_one_until_ = now + Duration::from_s(1);
       break;
     }
     if (++refusals < most_refusals) continue;
     refusals = 0;
+    refusals_.add(packets[taken], errno != EFAULT);
     taken += batch_.packets_in(group);
     ++group;
   }

@@ -64,7 +64,7 @@ class ExtendedEnd final : public QueuePairEnd {
   Bytes next_bytes() override { return requester_.next_bytes(); }
   Bytes in_flight() const override { return requester_.in_flight(); }
   Duration silence(Instant now) const override { return requester_.silence(now); }
-  void revoke(uint32_t key) override { requester_.revoke(key); }
+  void revoke(const GoneMemory& gone) override { requester_.revoke(gone); }
   bool pop_completed(WorkRequest* work_request, CompletionStatus* status) override {
     return requester_.pop_completed(work_request, status);
   }
@@ -72,6 +72,12 @@ class ExtendedEnd final : public QueuePairEnd {
   size_t take_turn(Instant now, bool waited, std::span<TxPacket> out) override;
   size_t transmit_control(Instant now, std::span<TxPacket> out) override;
   size_t transmit_answers(Instant now, std::span<TxPacket> out) override;
+  const char* fault() const override {
+    const bool heard = qp_.broken_by == CompletionStatus::kRetryExceeded && requester_.hears_peer();
+    return heard ? "answers, but no data has reached it within the limit (0.6 of PACECAR_TIMEOUT): "
+                   "a filter drops it, or this host's kernel refuses it (refused_packets)"
+                 : nullptr;
+  }
   void halt() override { qp_.state = QueuePair::State::kHalted; }
 
   // --- for ExtendedReceiver, FlowScheduler and NicCore ---

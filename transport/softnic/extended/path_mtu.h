@@ -61,8 +61,6 @@ class PathMtu {
   }
   // It is not known yet what passes.
   bool searching() const { return state_ != State::kSettled; }
-  // All that were asked for are lost so far, even the smallest.
-  bool nothing_passes() const { return state_ == State::kAskingAll && !answered_; }
   // Where not all packets pass: the largest size that does. 0: all do.
   Bytes reduced() const { return passed_ < full() ? passed_ : 0; }
 

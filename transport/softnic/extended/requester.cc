@@ -163,7 +163,7 @@ uint32_t Requester::next_run(Instant now, uint32_t most, Outgoing* first) {
 }
 
 void Requester::begin_activity(Instant now) {
-  last_received_ = now;
+  last_received_ = last_acknowledged_ = now;
   probes_ = 0;
   deadline_ = Instant::never();
 }
@@ -223,10 +223,9 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
     }
   }
   window_.advance();
-  if (progress.acked > 0 || !mtu_.nothing_passes()) {
-    last_received_ = now;
-    probes_ = 0;
-  }
+  if (progress.acked > 0) last_acknowledged_ = now;
+  last_received_ = now;
+  probes_ = 0;
 
   const auto new_marks = static_cast<int32_t>(ack.marked - marked_seen_);
   if (new_marks > 0) {
@@ -319,11 +318,11 @@ SendProgress Requester::on_nak(const wire::Nak& nak, Instant arrival, Instant no
   return progress;
 }
 
-void Requester::revoke(uint32_t local_key) {
+void Requester::revoke(const GoneMemory& gone) {
   for (size_t i = 0; i < requests_.size(); ++i) {
     Posted& posted = requests_[i];
     const bool incomplete = posted.acknowledged < posted.packets;
-    if (posted.work_request.local_key != local_key || !incomplete) continue;
+    if (!gone.holds(posted.work_request) || !incomplete) continue;
     take_back(posted, CompletionStatus::kMemoryGone);
   }
 }
@@ -348,9 +347,13 @@ bool Requester::pop_completed(WorkRequest* work_request, CompletionStatus* statu
 
 SendTimeout Requester::on_timeout(Instant now, SendProgress* progress) {
   if (window_.empty() || now < deadline_) return SendTimeout::kNotYet;
-  last_received_ = last_received_ + own_silence(deadline_, now);
+  const Duration own = own_silence(deadline_, now);
+  last_received_ = last_received_ + own;
+  last_acknowledged_ = last_acknowledged_ + own;
   const bool asked = packet_timeouts() || probes_ >= kTimeoutsInVain;
-  if (asked && now - last_received_ >= config_.silence_limit) return SendTimeout::kPeerDead;
+  if ((asked || hears_peer()) && now - last_acknowledged_ >= config_.silence_limit) {
+    return SendTimeout::kPeerDead;
+  }
   if (packet_timeouts()) {
     const Instant limit = now - config_.loss.packet_timeout + Duration::from_ns(1);
     declare_lost_before(limit, now, progress);

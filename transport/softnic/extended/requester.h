@@ -68,6 +68,10 @@ class Requester {
   Duration silence(Instant now) const {
     return window_.empty() || probes_ == 0 ? Duration() : now - last_received_;
   }
+  // The peer has answered probes since its last acknowledgement.
+  bool hears_peer() const {
+    return last_received_ > last_acknowledged_ && probes_ < kTimeoutsInVain;
+  }
   // Work requests that have begun keep the size of their packets; packets with more payload than
   // mtu().payload() must be sent in pieces.
   const PathMtu& mtu() const { return mtu_; }
@@ -81,8 +85,7 @@ class Requester {
   SendProgress on_ack(const wire::AckHeader& ack, const wire::Bitmap& bitmap, Instant arrival,
                       Instant now);
   SendProgress on_nak(const wire::Nak& nak, Instant arrival, Instant now);
-  // The region is deregistered: fails every incomplete work request that uses it.
-  void revoke(uint32_t local_key);
+  void revoke(const GoneMemory& gone);  // Fails every incomplete work request that reads it.
 
   // Next completed work request, in order; false if there is none.
   bool pop_completed(WorkRequest* work_request, CompletionStatus* status);
@@ -91,7 +94,8 @@ class Requester {
   Instant deadline() const { return window_.empty() ? Instant::never() : deadline_; }
   // kRepair: with packet timeouts, lost packets are to be sent; otherwise a probe, whose answer
   // reports the losses. Progress is `timed_out`, a sign of congestion, only from the second probe
-  // on and when the silence has lasted for a whole timeout.
+  // on and when the silence has lasted for a whole timeout. kPeerDead: within the silence
+  // limit the peer has answered nothing, or acknowledged no packet.
   SendTimeout on_timeout(Instant now, SendProgress* progress);
 
  private:
@@ -137,7 +141,9 @@ class Requester {
   uint32_t marked_seen_ = 0;
   RttEstimator rtt_;
   Instant deadline_ = Instant::never();
-  Instant last_received_;  // or the time of the first packet in flight since the window was empty
+  // Or, of both, the time of the first packet in flight since the window was empty.
+  Instant last_received_;
+  Instant last_acknowledged_;  // packets; answers to probes count for last_received_ only
   uint16_t path_ = 0;
   uint32_t probes_ = 0;  // in a row without an answer
   bool probe_ = false;

@@ -268,8 +268,8 @@ size_t RcEnd::post(std::span<const WorkRequest> work_requests) {
   return accepted;
 }
 
-void RcEnd::revoke(uint32_t key) {
-  requester_.revoke(key);
+void RcEnd::revoke(const GoneMemory& gone) {
+  requester_.revoke(gone);
   // Requests of which nothing was sent have failed already.
   if (qp_.connected()) shared_.core.events.add(qp_.slot);
 }

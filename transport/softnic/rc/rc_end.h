@@ -57,7 +57,7 @@ class RcEnd : public QueuePairEnd {
   bool probing() const final { return requester_.probing(); }
   Bytes next_bytes() final { return requester_.next_bytes(); }
   Bytes in_flight() const final { return requester_.in_flight(); }
-  void revoke(uint32_t key) final;
+  void revoke(const GoneMemory& gone) final;
   bool pop_completed(WorkRequest* work_request, CompletionStatus* status) final {
     return requester_.pop_completed(work_request, status);
   }

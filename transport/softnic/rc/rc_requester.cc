@@ -399,10 +399,10 @@ void RcRequester::go_back(SendProgress* progress) {
   samples_.clear();
 }
 
-void RcRequester::revoke(uint32_t local_key) {
+void RcRequester::revoke(const GoneMemory& gone) {
   for (uint64_t request = oldest_; request < end_of_requests(); ++request) {
     Posted& pending = posted(request);
-    if (pending.work_request.local_key != local_key || pending.work_request.length == 0) continue;
+    if (!gone.holds(pending.work_request) || pending.work_request.length == 0) continue;
     pending.revoked = true;
     if (pending.started || pending.over) continue;
     pending.over = true;

@@ -83,7 +83,7 @@ class RcRequester {
   SendProgress on_handed_over();
   // A CNP has arrived: the next acknowledged bytes count as marked.
   void on_congestion() { congested_ = true; }
-  void revoke(uint32_t local_key);  // The region is deregistered: it is not read any more.
+  void revoke(const GoneMemory& gone);  // It is not read any more.
 
   // Next completed work request, in order; false if there is none.
   bool pop_completed(WorkRequest* work_request, CompletionStatus* status);

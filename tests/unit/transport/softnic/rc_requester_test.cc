@@ -284,7 +284,7 @@ TEST(RcRequester, MemoryThatGoesFailsOnlyWhatWouldReadIt) {
   half.send();
   half.post(half.write(kHalfMtu, 3));
   half.post(empty);
-  half.requester.revoke(half.region.key);
+  half.requester.revoke({.key = half.region.key});
   EXPECT_EQ(half.requester.failure(), CompletionStatus::kOk) << "all of it has been sent";
   EXPECT_THAT(half.send_places(), ElementsAre(3)) << "the empty one reads nothing";
   half.answer(3);
@@ -298,7 +298,7 @@ TEST(RcRequester, MemoryThatGoesInTheMiddleOfAMessageEndsTheConnection) {
   RequesterHalf half;
   half.post(half.write(40 * kHalfMtu, 1));
   half.send();
-  half.requester.revoke(half.region.key);
+  half.requester.revoke({.key = half.region.key});
   half.answer(0);
   EXPECT_THAT(half.send_places(), IsEmpty());
   EXPECT_EQ(half.requester.failure(), CompletionStatus::kMemoryGone);
@@ -394,7 +394,7 @@ TEST(RcRequester, MemoryThatIsGoneIsNotReadOnAnotherConnection) {
   other.local_key += 1;
   half.post(other);
   half.send();
-  half.requester.revoke(half.region.key);
+  half.requester.revoke({.key = half.region.key});
   half.requester.stop(CompletionStatus::kMemoryGone);
   ASSERT_TRUE(half.requester.restart(0x43, test::kFirstOfHalf, 0));
   EXPECT_THAT(half.completed(), ElementsAre(Pair(1, CompletionStatus::kMemoryGone)));

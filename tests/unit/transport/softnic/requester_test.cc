@@ -209,14 +209,34 @@ TEST(SoftNicRequester, APeerWhomNoPacketOfAnySizeReachesIsSilent) {
     sending.post(1);
     sending.send();
     SendTimeout timeout = SendTimeout::kRepair;
-    for (int i = 0; i < 1000 && timeout != SendTimeout::kPeerDead; ++i) {
+    while (timeout != SendTimeout::kPeerDead && sending.requester.deadline() != Instant::never()) {
       timeout = sending.time_out();
       sending.requester.ask(sending.now);
       if (smallest_passes) sending.requester.on_answer(576, false, sending.now);
-      sending.acknowledge(0);
+      sending.acknowledge(smallest_passes ? 1 : 0);
     }
     EXPECT_EQ(timeout == SendTimeout::kPeerDead, !smallest_passes);
   }
+}
+
+// The kernel may refuse every packet with data, and send the probes.
+TEST(SoftNicRequester, APeerWhomProbesReachButNoDataIsDeadAfterTheLimit) {
+  Requester::Config config = Sending::usual();
+  config.silence_limit = Duration::from_s(1);
+  Sending sending(config);
+  sending.post(2);
+  sending.send();
+  sending.acknowledge(1);
+  const Instant last_arrival = sending.now;
+  SendTimeout timeout = SendTimeout::kRepair;
+  while (timeout != SendTimeout::kPeerDead && sending.now < last_arrival + Duration::from_s(60)) {
+    timeout = sending.time_out();
+    sending.send();
+    sending.acknowledge(1);
+  }
+  EXPECT_EQ(timeout, SendTimeout::kPeerDead);
+  EXPECT_GE(sending.now - last_arrival, Duration::from_s(1));
+  EXPECT_LT(sending.now - last_arrival, Duration::from_ms(1100));
 }
 
 TEST(SoftNicRequester, OurOwnStopIsNoSilence) {
