@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -136,6 +137,12 @@ NcclResult listen(void* context, int device, void* handle, void** listen_comm) {
   const NcclResult result = whole().listen(context, device, handle, listen_comm);
   if (breaks("handle is changed")) static_cast<char*>(handle)[40] ^= 1;
   return result;
+}
+
+NcclResult connect(void* context, int device, void* handle, void** send_comm,
+                   nccl::DeviceHandle** device_handle) {
+  if (breaks("rank ends as it connects")) raise(SIGKILL);
+  return whole().connect(context, device, handle, send_comm, device_handle);
 }
 
 NcclResult accept(void* listen_comm, void** receive_comm, nccl::DeviceHandle** device_handle) {
@@ -291,6 +298,7 @@ NcclResult iflush(void* comm, int count, void** data, int* sizes, void** memorie
 nccl::NetV11 broken() {
   nccl::NetV11 table = whole();
   table.listen = listen;
+  table.connect = connect;
   table.accept = accept;
   table.regMr = register_memory;
   table.isend = isend;

@@ -403,13 +403,22 @@ void disturbed(const Job& job) {
   meet(job, "end");
 }
 
+// The last rank comes to the first operation NUMBER seconds after the others.
+void late(const Job& job) {
+  const Communicator all = communicator(job, "id");
+  Sum sum;
+  if (job.rank == job.ranks - 1) std::this_thread::sleep_for(std::chrono::seconds(job.number));
+  sum.check(all);
+  meet(job, "end");
+}
+
 int run(int argc, char** argv) {
   const std::map<std::string, void (*)(const Job&)> scenarios{
       {"cycles", cycles},         {"split", split},
       {"threads", threads},       {"without_blocking", without_blocking},
       {"registered", registered}, {"forked", forked},
       {"aborted", aborted},       {"killed", killed},
-      {"disturbed", disturbed}};
+      {"disturbed", disturbed},   {"late", late}};
   const auto scenario = scenarios.find(argv[6]);
   if (scenario == scenarios.end()) end_with(std::string("there is no scenario ") + argv[6]);
   load_all(argv[1]);

@@ -100,6 +100,34 @@ class Faults(Job):
     def test_a_killed_rank_is_an_error_for_the_others(self):
         self.expect_others_notice_a_killed_rank("soft:udp:lo")
 
+    def test_a_rank_that_ends_while_the_job_starts_is_an_error_for_the_others(self):
+        # One that nobody has heard of is waited for 60 times this long.
+        quick = {"PACECAR_CONNECT_TIMEOUT": "100ms", "NCCL_CUMEM_ENABLE": "0"}
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            made = ranks_of("lives_rank", NEW, arms.parse("soft:udp:lo"), 3, [folder, "late"],
+                            folder, **quick)
+            made[1].environment.update(
+                BROKEN="rank ends as it connects",
+                NCCL_NET_PLUGIN=str(BUILD / "tests/nccl/libbroken_plugin.so"),
+                BROKEN_PLUGIN=made[1].environment["NCCL_NET_PLUGIN"])
+            processes = []
+            try:
+                for rank in made:
+                    processes.append(job.Process(rank.prefix, rank.argv, rank.environment))
+                self.assertTrue(wait_until(lambda: all(one.ended() for one in processes), LIMIT_S))
+                for process in (processes[0], processes[2]):
+                    self.assertIn("ncclCommInitRankConfig: remote process exited",
+                                  process.complaint())
+            finally:
+                for process in processes:
+                    process.__exit__()
+
+    def test_a_rank_that_comes_late_is_waited_for(self):
+        # NCCL connects at the first operation: rank 1 connects and accepts while both of its
+        # neighbours still wait for the late rank.
+        self.live("late", 5, ranks=4, NCCL_CUMEM_ENABLE="1", PACECAR_CONNECT_TIMEOUT="1s")
+
     @contextlib.contextmanager
     def disturbed_job(self, seconds, **environment):
         """Two ranks at work for `seconds`, and a call of the doctor that looks at them."""

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
@@ -29,6 +30,19 @@ inline sockaddr_in local(uint16_t port, const char* host = "127.0.0.1") {
   EXPECT_EQ(::inet_pton(AF_INET, host, &address.sin_addr), 1);
   address.sin_port = htons(port);
   return address;
+}
+
+// Drops all that arrives at the sockets of this process that are connected to `port`.
+inline void cut_off(uint16_t port) {
+  sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+  const sock_fprog program{1, &drop};
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_in peer{};
+    socklen_t size = sizeof peer;
+    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
+    if (peer.sin_family != AF_INET || peer.sin_port != htons(port)) continue;
+    EXPECT_EQ(::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program), 0);
+  }
 }
 
 // One end of a TCP connection, or none.

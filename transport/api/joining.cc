@@ -78,6 +78,7 @@ class EngineListener final : public Listener {
   Result<std::unique_ptr<ReceiveConnection>> accept() override {
     process_.check();  // a child would take its parent's callers
     const Instant now = time_.at(clock_now());
+    if (auto made = advance(now)) return made;  // first, as a lost peer may have called again
     while (waiting_.size() < kMaxWaiting) {
       auto session = bootstrap_->poll(now);
       if (session == nullptr) break;
@@ -90,18 +91,7 @@ class EngineListener final : public Listener {
       own_.notices->log_lonely(own_.requested(), to_string(bootstrap_->address()), now);
     }
     while (!waiting_.empty() && answer(waiting_.front(), now)) waiting_.pop_front();
-    for (auto joining = joining_.begin(); joining != joining_.end(); ++joining) {
-      const BootstrapSession::State state = joining->session->poll(now);
-      if (state == BootstrapSession::State::kWaiting) continue;
-      const Joining done = std::move(*joining);
-      joining_.erase(joining);
-      if (state == BootstrapSession::State::kConfirmed) return connection_of(done);
-      close_receives(done.device, done.connections);  // the caller gave up: not an error here
-      break;
-    }
-    std::erase_if(refused_, [now](const auto& session) {
-      return session->poll(now) != BootstrapSession::State::kWaiting;
-    });
+    if (auto missing = bootstrap_->take_missing(now)) return tl::unexpected(std::move(*missing));
     return nullptr;
   }
 
@@ -117,10 +107,33 @@ class EngineListener final : public Listener {
     Instant until;
   };
 
+  bool lost(BootstrapSession& session, Instant now) {
+    const bool failed = session.poll(now) == BootstrapSession::State::kFailed;
+    if (failed) bootstrap_->lose(session, now);
+    return failed;
+  }
+
+  // A connection that its peer has confirmed, or null. Removes peers that were lost.
+  std::unique_ptr<ReceiveConnection> advance(Instant now) {
+    std::erase_if(waiting_, [&](const Waiting& each) { return lost(*each.session, now); });
+    std::erase_if(refused_, [&](const auto& session) { return lost(*session, now); });
+    std::erase_if(joining_, [&](const Joining& each) {
+      const bool failed = lost(*each.session, now);
+      if (failed) close_receives(each.device, each.connections);
+      return failed;
+    });
+    const auto made = std::ranges::find_if(joining_, [&](const Joining& each) {
+      return each.session->poll(now) == BootstrapSession::State::kConfirmed;
+    });
+    if (made == joining_.end()) return nullptr;
+    const Joining done = std::move(*made);
+    joining_.erase(made);
+    return connection_of(done);
+  }
+
   // False: no place is free yet.
   bool answer(Waiting& waiting, Instant time) {
     std::unique_ptr<BootstrapSession>& session = waiting.session;
-    if (session->poll(time) != BootstrapSession::State::kWaiting) return true;  // it has given up
     auto opening = open(session->offer(), time < waiting.until);
     if (!opening) {
       session->refuse(opening.error());
@@ -236,7 +249,7 @@ class EngineConnecting final : public Connecting {
         handle_(handle),
         key_(std::move(key)),
         peers_(std::move(peers)),
-        connect_timeout_(connect_timeout),
+        left_(connect_timeout),
         options_(options),
         give_up_(clock_now() + kPlaceWait) {}
 
@@ -319,7 +332,9 @@ class EngineConnecting final : public Connecting {
             return messenger.suspect_flow(connections_[lane], failure, now);
           });
     }
-    if (!doubtful || anew_ || attended() >= deadline_) return false;
+    if (!doubtful || anew_ || bootstrap_ == nullptr) return false;
+    left_ = bootstrap_->left(attended());
+    if (left_ <= Duration()) return false;
     anew_ = true;
     close(connections_);
     connections_.clear();
@@ -329,11 +344,9 @@ class EngineConnecting final : public Connecting {
   }
 
   Result<bool> call(std::span<const uint8_t> offer) {
-    const Instant now = attended();
-    if (!anew_) deadline_ = now + connect_timeout_;
-    const Duration left = std::max(deadline_ - now, Duration::from_ms(1));
     const Address& local = device_.nics.front().engine->address();
-    ASSIGN_OR_RETURN(bootstrap_, BootstrapConnector::open(handle_, local, offer, left, key_, now));
+    ASSIGN_OR_RETURN(bootstrap_,
+                     BootstrapConnector::open(handle_, local, offer, left_, key_, attended()));
     return true;
   }
 
@@ -377,11 +390,10 @@ class EngineConnecting final : public Connecting {
   const BootstrapHandle handle_;
   const bootstrap::ClusterKey key_;
   const std::vector<NicIdentity> peers_;
-  const Duration connect_timeout_;
+  Duration left_;  // of PACECAR_CONNECT_TIMEOUT
   const ConnectOptions options_;
   AttendedTime time_{clock_now()};
   const Instant give_up_;
-  Instant deadline_;         // since the first call
   bool anew_ = false;        // the second and last attempt
   bool finished_ = false;    // the peer's reply is accepted, and is being confirmed
   Connections connections_;  // to be closed by this object

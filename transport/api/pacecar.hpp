@@ -278,7 +278,9 @@ class Listener {
   virtual ~Listener() = default;
   virtual const Handle& handle() const = 0;
   // The next connection whose peer has proved the secret; an empty pointer means "not yet". Callers
-  // without the secret, and silent ones, are dropped without an error.
+  // without the secret are dropped without an error. Errors, each once, after which the listener
+  // goes on: a peer was refused, has gone or fell silent before its connection was made, and none
+  // has come since, for 3 s; no peer has come for 60 times PACECAR_CONNECT_TIMEOUT of calls.
   virtual Result<std::unique_ptr<ReceiveConnection>> accept() = 0;
 };
 

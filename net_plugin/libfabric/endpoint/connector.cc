@@ -206,8 +206,7 @@ void Connector::accept_unidentified() {
   while (unidentified_.size() < kMaxUnidentified ||
          Clock::now() - unidentified_.front().begun >= kHelloTime) {
     auto connection = listener_->accept();
-    if (!connection) return log_warning(connection.error().message);
-    if (*connection == nullptr) return;
+    if (!connection || *connection == nullptr) return;  // the call of a lost peer ends
     if (unidentified_.size() == kMaxUnidentified) unidentified_.erase(unidentified_.begin());
     auto inbox =
         std::make_unique<Inbox>(state_.domain.context_of_process(), std::move(*connection));

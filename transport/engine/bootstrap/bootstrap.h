@@ -26,6 +26,10 @@ namespace bootstrap {
 // After this time without a connection either side says so.
 constexpr Duration kPatience = Duration::from_s(3);
 
+// Times the timeout: how long a peer's program may be late if its host answers. While a rank still
+// computes, NCCL lets some others connect and accept, and not their peers.
+constexpr int kLatePeer = 60;
+
 // What a connector assumes until an attempt has failed.
 constexpr std::string_view kNoAnswer =
     "a firewall drops this port (PACECAR_PORTS sets the range) or its answers (a stateless one "
@@ -45,7 +49,7 @@ class BootstrapSession {
   enum class State {
     kWaiting,    // for the owner's answer, or for the peer to confirm it
     kConfirmed,  // the peer has the reply
-    kFailed,     // refused, or the peer has gone, is silent or has no proof
+    kFailed,     // failure() says why
   };
 
   std::span<const uint8_t> offer() const { return offer_; }
@@ -54,9 +58,11 @@ class BootstrapSession {
   // Call exactly one of the two, once. refuse() sends the reason's message, and whether its code is
   // kStale; the connecting side reports them as an error, and the session here fails.
   void reply(std::span<const uint8_t> payload);
-  void refuse(const Error& reason);
+  void refuse(Error reason);
 
   State poll(Instant now);
+  // Once failed: why we refused, or how the peer, which had proved the secret, was lost.
+  const Error& failure() const { return *failure_; }
   // Once confirmed: the last call.
   bootstrap::Socket take_socket() { return channel_.take_socket(); }
 
@@ -80,7 +86,7 @@ class BootstrapSession {
   Instant deadline_;            // for the proof, then for the confirmation
   std::vector<uint8_t> offer_;  // once proved
   bool answered_ = false;
-  bool refused_ = false;
+  std::optional<Error> failure_;
   State state_ = State::kWaiting;
 };
 
@@ -108,6 +114,14 @@ class BootstrapListener {
   // True once: no caller has proved the secret since the first poll, for kPatience.
   bool lonely(Instant now);
 
+  // An error, once, for an owner that expects a peer: no caller has proved the secret for kLatePeer
+  // times the timeout since the first poll, or for kPatience since a peer was lost.
+  std::optional<Error> take_missing(Instant now);
+  // A returned session has failed. A peer whose offer was stale or unread calls again at once.
+  void lose(const BootstrapSession& session, Instant now) {
+    missing_ = {now + bootstrap::kPatience, session.failure()};
+  }
+
   // A line to log: a caller used our protocol, but had no valid proof, or cannot be accepted (at
   // most once in 10 s, since any host can cause it).
   std::optional<std::string> take_warning() { return std::exchange(warning_, std::nullopt); }
@@ -131,12 +145,14 @@ class BootstrapListener {
   std::vector<std::unique_ptr<BootstrapSession>> callers_;  // the oldest first
   uint64_t strangers_ = 0;
   std::optional<Instant> lonely_at_;  // from the first poll; never() after the first session
+  std::optional<std::pair<Instant, Error>> missing_;  // from when on take_missing() returns it
   std::optional<std::string> warning_;
   std::optional<Instant> next_warning_;  // not before
 };
 
 // The connecting side. Until its timeout it tries again while nobody listens, or the listener is
-// too busy. It sends its offer at most once.
+// too busy. It waits kLatePeer times as long for a listener that is connected and not polled. It
+// sends its offer at most once.
 class BootstrapConnector {
  public:
   // `local`: the source IP, used if it has the IP version of the listener. `cluster`: the listener
@@ -155,6 +171,9 @@ class BootstrapConnector {
   // A line to log, once: after kPatience without a connection.
   std::optional<std::string> take_warning(Instant now);
 
+  // The rest of the timeout. A wait for a connected, silent listener does not count.
+  Duration left(Instant now) const { return deadline_ - now; }
+
   std::string peer() const;  // "host:port" of the listener
   // Once confirmed: the last call.
   bootstrap::Socket take_socket() { return channel_->take_socket(); }
@@ -168,6 +187,8 @@ class BootstrapConnector {
                      const bootstrap::ClusterKey& cluster, Instant now);
 
   Step in_time(Step step, Instant now);
+  bool waits() const { return stage_ == Stage::kChallenge; }  // for the listener's program
+  Duration limit() const { return waits() ? timeout_ * bootstrap::kLatePeer : timeout_; }
   Step advance(Instant now);
   Step start(Instant now);
   Step finish_connect(Instant now);
@@ -187,7 +208,8 @@ class BootstrapConnector {
   std::vector<uint8_t> offer_;
   Duration timeout_;
   Instant deadline_;
-  Duration pause_;  // before the next attempt; doubles
+  Instant connected_;  // the newest TCP connection
+  Duration pause_;     // before the next attempt; doubles
   Instant next_attempt_;
   Instant next_warning_;
   Stage stage_ = Stage::kWaiting;

@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
@@ -74,6 +75,16 @@ Error socket_error(std::string_view what, int code) {
     cure = "check the addresses and the routes of both hosts";
   }
   return {kind, fmt::format("{}: {}: {}", what, std::generic_category().message(code), cure)};
+}
+
+void expect_host(const FileDescriptor& socket, Duration limit) {
+  const int on = limit > Duration() ? 1 : 0;
+  const int pause_s = std::max(1, static_cast<int>(limit.seconds() / 10));  // between probes
+  const auto limit_ms = static_cast<int>(limit.seconds() * 1000);
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPIDLE, &pause_s, sizeof pause_s);
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPINTVL, &pause_s, sizeof pause_s);
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof limit_ms);
 }
 
 Socket Socket::listen_on(const Address& local, PortRange ports, int backlog) {
@@ -164,6 +175,7 @@ ChannelStatus Channel::receive(FrameType expected) {
     const ssize_t n = ::recv(socket_.get(), in_.data() + received_, wanted - received_, 0);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return ChannelStatus::kPending;
+    if (n == 0) errno = 0;
     if (n <= 0) return ChannelStatus::kClosed;
     received_ += static_cast<size_t>(n);
     if (received_ != kHeaderBytes) continue;

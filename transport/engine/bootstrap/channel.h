@@ -12,6 +12,7 @@
 #include "transport/base/file_descriptor.h"
 #include "transport/base/port_range.h"
 #include "transport/base/result.h"
+#include "transport/base/units.h"
 #include "transport/engine/bootstrap/wire.h"
 
 namespace pacecar::bootstrap {
@@ -37,13 +38,16 @@ class Socket : public FileDescriptor {
   bool at_end() const;
 };
 
+// TCP breaks the connection if the peer's host acknowledges nothing for `limit`; zero: its default.
+void expect_host(const FileDescriptor& socket, Duration limit);
+
 // The error of a failed system call, with its cure where one is known; `code` is its errno.
 Error socket_error(std::string_view what, int code);
 
 enum class ChannelStatus {
   kPending,       // again later
   kReady,         // done
-  kClosed,        // the peer has closed the connection
+  kClosed,        // by the peer (receive(): errno is 0), or broken (errno says how)
   kForeign,       // the bytes are not the frame that was expected
   kOtherVersion,  // the peer has peer_version()
 };
@@ -54,6 +58,8 @@ class Channel {
 
   // 0 when connected, EINPROGRESS while connecting, otherwise the errno of the failure.
   int connect_error() const;
+
+  void expect_host(Duration limit) { bootstrap::expect_host(socket_, limit); }
 
   // The previous frame must have been sent: flush() has returned kReady.
   void queue(const Frame& frame);

@@ -84,8 +84,9 @@ Result<bool> BootstrapConnector::confirm(Instant now) {
 
 // The result of a step, or the error if the connector's time is over.
 BootstrapConnector::Step BootstrapConnector::in_time(Step step, Instant now) {
-  if (step && (*step || now < deadline_)) return step;
-  const std::string text = no_connection(fmt::format("within {:g} s", timeout_.seconds()));
+  const Instant end = waits() ? connected_ + limit() : deadline_;
+  if (step && (*step || now < end)) return step;
+  const std::string text = no_connection(fmt::format("within {:g} s", limit().seconds()));
   stage_ = Stage::kEnded;
   channel_.reset();
   if (!step) return step;
@@ -96,7 +97,8 @@ std::optional<std::string> BootstrapConnector::take_warning(Instant now) {
   if (now < next_warning_ || stage_ >= Stage::kAnswered) return std::nullopt;
   next_warning_ = Instant::never();
   return no_connection(fmt::format("for {:g} s", bootstrap::kPatience.seconds())) +
-         fmt::format("; it is tried for {:g} s (PACECAR_CONNECT_TIMEOUT)", timeout_.seconds());
+         fmt::format("; it is tried for {:g} s ({}PACECAR_CONNECT_TIMEOUT)", limit().seconds(),
+                     waits() ? fmt::format("{} times ", bootstrap::kLatePeer) : "");
 }
 
 std::string BootstrapConnector::no_connection(std::string_view since) const {
@@ -126,7 +128,7 @@ BootstrapConnector::Step BootstrapConnector::advance(Instant now) {
 }
 
 BootstrapConnector::Step BootstrapConnector::start(Instant now) {
-  if (now < next_attempt_) return false;
+  if (now < next_attempt_ || now >= deadline_) return false;
   handshake_.connector_nonce = random_value<bootstrap::Nonce>();
   auto socket = bootstrap::Socket::connect_to(listener_, local_);
   if (!socket) return connect_failed(errno, now);
@@ -140,6 +142,8 @@ BootstrapConnector::Step BootstrapConnector::finish_connect(Instant now) {
   if (error == EINPROGRESS) return false;
   if (error != 0) return connect_failed(error, now);
   channel_->queue(bootstrap::encode_frame(FrameType::kHello, handshake_.connector_nonce));
+  channel_->expect_host(timeout_);
+  connected_ = now;
   stage_ = Stage::kChallenge;
   return true;
 }
@@ -174,9 +178,13 @@ BootstrapConnector::Step BootstrapConnector::take_challenge(Instant now) {
   channel_->flush();
   const auto status = channel_->receive(FrameType::kChallenge);
   if (status == ChannelStatus::kPending) return false;
+  deadline_ = deadline_ + (now - connected_);
+  const bool closed = status == ChannelStatus::kClosed;
+  if (closed && errno != 0 && errno != ECONNRESET) return connect_failed(errno, now);
   // A listener that drops a caller this early was too busy, or this side was too slow.
-  if (status == ChannelStatus::kClosed) return try_later(kClosed, kTooBusy, now);
+  if (closed) return try_later(kClosed, kTooBusy, now);
   if (status != ChannelStatus::kReady) return protocol_error(status);
+  channel_->expect_host(Duration());
   const auto sealed = bootstrap::parse_sealed(channel_->body());
   handshake_.listener_nonce = *bootstrap::parse_nonce(sealed->content);
   if (!handshake_.open(FrameType::kChallenge, channel_->body())) {

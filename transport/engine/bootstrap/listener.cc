@@ -69,7 +69,16 @@ Result<std::unique_ptr<BootstrapListener>> BootstrapListener::open(
 }
 
 std::unique_ptr<BootstrapSession> BootstrapListener::poll(Instant now) {
-  if (!lonely_at_) lonely_at_ = now + bootstrap::kPatience;
+  if (!lonely_at_) {
+    lonely_at_ = now + bootstrap::kPatience;
+    const Duration limit = timeout_ * bootstrap::kLatePeer;
+    missing_ = {now + limit,
+                {ErrorCode::kPeer,
+                 fmt::format("no peer has connected at {} (TCP) within {:g} s ({} times "
+                             "PACECAR_CONNECT_TIMEOUT): look for the first error of the other "
+                             "ranks; if one is only late, raise the parameter",
+                             to_string(address_), limit.seconds(), bootstrap::kLatePeer)}};
+  }
   strangers_ += std::erase_if(callers_, [&](auto& caller) { return !advance(*caller, now); });
   accept_callers(now);
   return take_authenticated(now);
@@ -79,6 +88,11 @@ bool BootstrapListener::lonely(Instant now) {
   if (!lonely_at_ || now < *lonely_at_) return false;
   lonely_at_ = Instant::never();
   return true;
+}
+
+std::optional<Error> BootstrapListener::take_missing(Instant now) {
+  if (!missing_ || now < missing_->first) return std::nullopt;
+  return std::exchange(missing_, std::nullopt)->second;
 }
 
 void BootstrapListener::accept_callers(Instant now) {
@@ -158,6 +172,7 @@ std::unique_ptr<BootstrapSession> BootstrapListener::take_authenticated(Instant 
   if (proved == callers_.end()) return nullptr;
   auto session = std::move(*proved);
   lonely_at_ = Instant::never();
+  missing_.reset();
   session->deadline_ = now + timeout_;
   callers_.erase(proved);
   return session;

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "transport/base/check.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/wire/address.h"
@@ -14,10 +16,10 @@ void BootstrapSession::reply(std::span<const uint8_t> payload) {
   answer(ReplyStatus::kAccepted, payload);
 }
 
-void BootstrapSession::refuse(const Error& reason) {
-  refused_ = true;
-  const auto text = std::string_view(reason.message).substr(0, kMaxBootstrapPayload);
-  answer(reason.code == ErrorCode::kStale ? ReplyStatus::kStale : ReplyStatus::kRefused,
+void BootstrapSession::refuse(Error reason) {
+  failure_ = std::move(reason);
+  const auto text = std::string_view(failure_->message).substr(0, kMaxBootstrapPayload);
+  answer(failure_->code == ErrorCode::kStale ? ReplyStatus::kStale : ReplyStatus::kRefused,
          {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
 
@@ -32,12 +34,20 @@ void BootstrapSession::answer(ReplyStatus status, std::span<const uint8_t> paylo
 BootstrapSession::State BootstrapSession::poll(Instant now) {
   if (state_ != State::kWaiting) return state_;
   const bool flushed = channel_.flush() == ChannelStatus::kReady;
-  if (flushed && refused_) return state_ = State::kFailed;
+  if (flushed && failure_) return state_ = State::kFailed;
   const ChannelStatus status = channel_.receive(FrameType::kConfirm);
   if (status == ChannelStatus::kPending && now < deadline_) return state_;
   const bool confirmed = status == ChannelStatus::kReady && answered_ &&
                          handshake_.open(FrameType::kConfirm, channel_.body());
-  return state_ = confirmed ? State::kConfirmed : State::kFailed;
+  if (confirmed) return state_ = State::kConfirmed;
+  if (!failure_) {
+    const bool silent = status == ChannelStatus::kPending;
+    failure_ = {
+        ErrorCode::kPeer,
+        fmt::format("the peer at {} has {} while it connected: look for the first error there",
+                    peer(), silent ? "fallen silent (stopped, or cut off)" : "ended or given up")};
+  }
+  return state_ = State::kFailed;
 }
 
 }  // namespace pacecar

@@ -335,6 +335,17 @@ TEST_F(ListenerUnderAttack, OffersForNicsThatWereNotAdvertisedAreRefused) {
       << "this NIC was advertised, and decodes the words";
 }
 
+TEST_F(ListenerUnderAttack, ARefusalIsAnErrorAndTheListenerGoesOn) {
+  const Blob foreign = pack_lanes(std::vector<Blob>{{}});
+  const std::string refusal = "requests NICs that were not advertised to it";
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(answer(foreign), HasSubstr(refusal));
+    Result<std::unique_ptr<ReceiveConnection>> accepted;
+    EXPECT_TRUE(eventually([&] { return !(accepted = listener_->accept()); }));
+    EXPECT_THAT(accepted.error().message, HasSubstr(refusal));
+  }
+}
+
 TEST_F(ListenerUnderAttack, TextsOfThePeerAreMadePrintable) {
   EXPECT_THAT(answer(Blob{0, 27, '[', '2', 'J'}), HasSubstr("share no kind of network: ?[2J, "));
   EXPECT_THAT(process_.lines(), ElementsAre(HasSubstr(": ?[2J, ")));

@@ -348,7 +348,9 @@ TEST(BootstrapStranger, ConnectorGivesUpOnSilence) {
     if (!end) end = silent.accept();
     return end && !end.receive()->empty();
   }));
-  const auto outcome = connector->poll(world.now + BootstrapWorld::kTimeout);
+  const Instant last = world.now + BootstrapWorld::kTimeout * bootstrap::kLatePeer;
+  EXPECT_EQ(connector->poll(last - Duration::from_ns(1)), std::nullopt);
+  const auto outcome = connector->poll(last);
   ASSERT_FALSE(outcome);
   EXPECT_THAT(outcome.error().message, HasSubstr("connected, but silent"));
 }
@@ -389,7 +391,7 @@ Tampering tamper(TcpRelay::Way way, size_t at) {
   };
   // With a changed length, a side waits for bytes that never arrive, until the timeout.
   for (int i = 0; i < 300; ++i) step();
-  world.now = world.now + BootstrapWorld::kTimeout;
+  world.now = world.now + BootstrapWorld::kTimeout * bootstrap::kLatePeer;
   EXPECT_TRUE(eventually(step));
   result.flipped = relay.flipped();
   result.confirmed = session && session->poll(world.now) == State::kConfirmed;

@@ -108,6 +108,15 @@ TEST(CmConnection, UnansweredRequestEndsAsUnreachable) {
   EXPECT_EQ(pair.ends[0].due(), Instant::never());
 }
 
+TEST(CmConnection, UnconfirmedReplyEndsAsUnreachable) {
+  Pair pair(1, 0);
+  pair.killed = 0;
+  pair.ends[1].on_request(*pair.ends[0].ask({}, pair.now));
+  pair.ends[1].answer({.kind = Kind::kReply}, pair.now);
+  pair.run(kLimit + Duration::from_ms(100));
+  EXPECT_EQ(pair.notices[1], std::vector{Notice::kUnreachable});
+}
+
 TEST(CmConnection, ReceiptExtendsTheTimeLimit) {
   Pair pair(1, 0);
   pair.ends[0].ask({}, pair.now);
