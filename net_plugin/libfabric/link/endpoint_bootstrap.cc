@@ -1,7 +1,6 @@
 #include "net_plugin/libfabric/link/endpoint_bootstrap.h"
 
 #include <fmt/format.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -24,6 +23,8 @@ constexpr uint64_t kListener = 0;
 constexpr uint64_t kListenerWithinHost = ~uint64_t{0};
 // Calls of epoll_wait in one poll, so that it handles, say, the greeting of a call just accepted.
 constexpr int kRounds = 4;
+// After this silence, the host of a peer that has greeted is gone. Outages are shorter.
+constexpr Duration kGone = Duration::from_s(600);
 
 // An abstract address: valid in this network namespace, without a file.
 struct UnixAddress {
@@ -135,11 +136,7 @@ EndpointBootstrap::CallId EndpointBootstrap::call(const Address& peer, const Add
     events_.push_back({.kind = Event::Kind::kFailed, .call = next_, .error = errno});
     return next_++;
   }
-  // For a host that dies before its process answers.
-  constexpr int kOn = 1;
-  constexpr int kIdleS = 30;
-  setsockopt(call.socket.get(), SOL_SOCKET, SO_KEEPALIVE, &kOn, sizeof kOn);
-  setsockopt(call.socket.get(), IPPROTO_TCP, TCP_KEEPIDLE, &kIdleS, sizeof kIdleS);
+  bootstrap::expect_host(call.socket, patience_);
   return add(std::move(call), EPOLLOUT);
 }
 
@@ -291,6 +288,7 @@ void EndpointBootstrap::poll_call(CallId id) {
     }
     if (!call.ours) --unknown_;
     call.greeted = true;
+    bootstrap::expect_host(call.socket, kGone);
     event.name = *name;
     event.process = call.process;
     event.memory = std::move(call.incoming_memory);

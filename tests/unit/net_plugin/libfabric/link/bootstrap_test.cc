@@ -104,6 +104,19 @@ TEST(FiBootstrap, APeerThatMakesNoProgressIsWaitedForAndASilentCallerIsNot) {
   while (silent.receive()) EXPECT_TRUE(called->poll().empty());
 }
 
+TEST(FiBootstrap, AHostThatIsCutOffBeforeItsProcessAnswersIsNotWaitedFor) {
+  const auto caller = *EndpointBootstrap::open(loopback(), {}, Duration::from_s(1));
+  test::TcpServer silent;
+  const Address name = loopback(silent.port());
+  const auto call = caller->call(name, caller->address(), greeting_of(caller->address(), 1));
+  test::TcpEnd end;
+  while (!(end = silent.accept())) EXPECT_TRUE(caller->poll().empty());
+  test::cut_off(silent.port());
+  const Event lost = next_event(*caller);
+  EXPECT_EQ(lost.kind, Event::Kind::kFailed);
+  EXPECT_EQ(lost.call, call);
+}
+
 TEST(FiBootstrap, CallIsLostWhenTheCallerResetsBeforeTheAnswer) {
   const auto called = opened();
   FileDescriptor caller(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
