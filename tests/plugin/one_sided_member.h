@@ -50,4 +50,24 @@ class Member {
   nccl::OneSidedHost host_;
 };
 
+// Memory shared as a window with all ranks.
+class Shared : public nccl::Pages {
+ public:
+  Shared(const Member& member, size_t size)
+      : Pages(size), host_(*member.operator->()), window_(host_.share(bytes())) {}
+  ~Shared() {
+    if (window_ != nullptr) host_.unshare(window_);
+  }
+
+  nccl::WindowPlace at(size_t offset) const { return {window_, offset}; }
+  void* window() const { return window_; }
+  const uint64_t& word(size_t index) const {
+    return reinterpret_cast<const uint64_t*>(bytes().data())[index];
+  }
+
+ private:
+  const nccl::OneSidedHost& host_;
+  void* window_;
+};
+
 }  // namespace pacecar::test

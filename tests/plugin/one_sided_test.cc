@@ -13,7 +13,6 @@ namespace pacecar::test::one_sided_test {
 namespace {
 
 using nccl::NcclResult;
-using nccl::OneSidedHost;
 using nccl::Pages;
 using nccl::SignalPart;
 using nccl::WindowPlace;
@@ -21,26 +20,6 @@ using nccl::WindowPlace;
 constexpr const char* kNewest = "ncclRmaPlugin_v16";
 constexpr std::array<size_t, 9> kSizes = {0, 1, 7, 8, 100, 4096, 5000, 65537, 1 << 20};
 constexpr size_t kSlot = 2 << 20;  // room for one rank's puts in each rank's window
-
-// Memory shared as a window with all ranks.
-class Shared : public Pages {
- public:
-  Shared(const Member& member, size_t size)
-      : Pages(size), host_(*member.operator->()), window_(host_.share(bytes())) {}
-  ~Shared() {
-    if (window_ != nullptr) host_.unshare(window_);
-  }
-
-  WindowPlace at(size_t offset) const { return {window_, offset}; }
-  void* window() const { return window_; }
-  const uint64_t& word(size_t index) const {
-    return reinterpret_cast<const uint64_t*>(bytes().data())[index];
-  }
-
- private:
-  const OneSidedHost& host_;
-  void* window_;
-};
 
 uint64_t seed_of(int from, int to, size_t part) {
   return static_cast<uint64_t>(from) << 40 | static_cast<uint64_t>(to) << 20 | part;

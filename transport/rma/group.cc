@@ -196,25 +196,28 @@ void Group::unshare(SharedWindow* window) {
 // is done there may still be outstanding here.
 void Group::release(std::unique_lock<OwnMutex>& lock, const std::optional<OwnMemory>& own) {
   if (!own) return;
-  while (std::ranges::any_of(peers_,
-                             [&](const Peer& peer) { return peer.answers_from(own->place.id); })) {
+  progress_while(lock, [&] {
+    return std::ranges::any_of(peers_,
+                               [&](const Peer& peer) { return peer.answers_from(own->place.id); });
+  });
+  for (Peer& peer : peers_) peer.withdraw(own->memory);
+  windows_.deregister(*own);
+}
+
+// Releases the lock meanwhile.
+template <typename Waits>
+void Group::progress_while(std::unique_lock<OwnMutex>& lock, const Waits& waits) {
+  while (waits()) {
     lock.unlock();
     progress();
     context_->rest(nic_);
     lock.lock();
   }
-  for (Peer& peer : peers_) peer.withdraw(own->memory);
-  windows_.deregister(*own);
 }
 
-Result<Operation*> Group::begin(size_t rank) {
+Result<Operation*> Group::begin(std::unique_lock<OwnMutex>& lock, size_t rank) {
+  progress_while(lock, [&] { return peers_[rank].full(); });
   if (peers_[rank].closed()) return tl::unexpected(peers_[rank].closed_error());
-  if (peers_[rank].full()) {
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("too many one-sided operations with rank {} are pending: test some "
-                            "until they are done",
-                            rank));
-  }
   if (free_.empty()) return &operations_.emplace_back();
   Operation* const operation = free_.back();
   free_.pop_back();
@@ -240,14 +243,14 @@ Result<void> Group::check(size_t rank, const Location& bytes, size_t owner, size
 
 Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, const Location& to,
                               const std::optional<Signal>& signal) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   RETURN_IF_ERROR(check(rank, from, rank_, size));
   RETURN_IF_ERROR(check(rank, to, rank, size));
   if (signal) RETURN_IF_ERROR(check(rank, signal->word, rank, sizeof(uint64_t)));
   if (signal && signal->word.offset % sizeof(uint64_t) != 0) {
     return fail(ErrorCode::kInvalidArgument, "a signal's word is not at a multiple of 8 bytes");
   }
-  ASSIGN_OR_RETURN(Operation* const operation, begin(rank));
+  ASSIGN_OR_RETURN(Operation* const operation, begin(lock, rank));
   Peer& peer = peers_[rank];
   // An empty put is sent only without a signal.
   if (size > 0 || !signal) {
@@ -273,10 +276,10 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
 }
 
 Result<Operation*> Group::get(size_t rank, const Location& from, size_t size, const Location& to) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   RETURN_IF_ERROR(check(rank, from, rank, size));
   RETURN_IF_ERROR(check(rank, to, rank_, size));
-  ASSIGN_OR_RETURN(Operation* const operation, begin(rank));
+  ASSIGN_OR_RETURN(Operation* const operation, begin(lock, rank));
   if (size > 0) {
     peers_[rank].get({.window = from.window->places[rank].id,
                       .offset = from.offset,
@@ -290,9 +293,9 @@ Result<Operation*> Group::get(size_t rank, const Location& from, size_t size, co
 }
 
 Result<Operation*> Group::flush(size_t rank) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   RETURN_IF_ERROR(check(rank));
-  ASSIGN_OR_RETURN(Operation* const operation, begin(rank));
+  ASSIGN_OR_RETURN(Operation* const operation, begin(lock, rank));
   peers_[rank].flush(*operation);
   return operation;
 }

@@ -1,10 +1,12 @@
 // Group: ranks that write into each other's memory. Each advertises windows to all others, puts
 // into theirs, adds to words there (signals), and gets from them. Operations with one rank are in
-// the order of their start, so a signal arrives after all earlier puts. Only join(), share(),
-// unshare() and the destructor block. Requests progress in calls of test() and progress(). If there
-// are none, a thread of the group takes over, so that the peers' gets and signals do not wait. If a
-// peer fails or sends invalid records, the operations with that peer fail, and no others. Thread
-// rule: any thread; share() by one thread at a time.
+// the order of their start, so a signal arrives after all earlier puts. join(), share(), unshare()
+// and the destructor block; so does an operation while Outbox::kMaxWaiting parts with its rank are
+// pending, as NCCL drops an operation that is refused (its queues hold 256 of them for each context
+// and rank). Requests progress in calls of test() and progress(). If there are none, a thread of
+// the group takes over, so that the peers' gets and signals do not wait. If a peer fails or sends
+// invalid records, the operations with that peer fail, and no others. Thread rule: any thread;
+// share() by one thread at a time.
 #pragma once
 
 #include <deque>
@@ -59,8 +61,8 @@ class Group final : private Driven {
   void unshare(SharedWindow* window);
 
   // Each starts an operation with that rank, which may be this one. Errors: kInvalidArgument (no
-  // such rank, bytes outside of a window), kPeer (the rank has failed or left), kUnavailable
-  // (too many with that rank are pending). A put of 0 bytes needs no windows.
+  // such rank, bytes outside of a window), kPeer (the rank has failed or left). A put of 0 bytes
+  // needs no windows.
   Result<Operation*> put(size_t rank, const Location& from, size_t size, const Location& to,
                          const std::optional<Signal>& signal);
   Result<Operation*> get(size_t rank, const Location& from, size_t size, const Location& to);
@@ -79,12 +81,14 @@ class Group final : private Driven {
 
   // With the lock held.
   bool advance();
-  Result<Operation*> begin(size_t rank);
+  Result<Operation*> begin(std::unique_lock<OwnMutex>& lock, size_t rank);
   Result<void> check(size_t rank, const Location& bytes = {}, size_t owner = 0,
                      size_t size = 0) const;
 
   Result<void> prepare(const std::shared_ptr<const CopyEngine>& engine, bool staged);
   void release(std::unique_lock<OwnMutex>& lock, const std::optional<OwnMemory>& own);
+  template <typename Waits>
+  void progress_while(std::unique_lock<OwnMutex>& lock, const Waits& waits);
   bool count_arrivals();
   // The thread that serves peers while the application does not call.
   Turn take_turn() override;
