@@ -34,6 +34,7 @@ class ScriptedNic final : public Nic {
   };
   std::deque<Posted> posted;   // not yet delivered or failed
   size_t room = 1000;          // work requests that are still accepted
+  size_t refused = 0;          // calls of post() without room
   bool counts_silent = true;   // NicCounters::silent_packets_received
   uint32_t regions_left = 64;  // that can still be registered
   uint32_t queue_pairs_left = 64;
@@ -128,6 +129,7 @@ class ScriptedNic final : public Nic {
     for (; taken < requests.size() && room > 0; ++taken, --room) {
       posted.push_back({id, requests[taken]});
     }
+    if (taken < requests.size()) ++refused;
     return taken;
   }
   size_t poll(std::span<Completion> to) override { return take(completions, to); }

@@ -2,7 +2,9 @@
 // once. Bounded by the range of the numbers, so that adding never fails. For one thread.
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "transport/base/fixed_queue.h"
@@ -13,6 +15,13 @@ class WorkList {
  public:
   // Numbers 0 .. count-1.
   explicit WorkList(size_t count) : queue_(count), listed_(count) {}
+  // Allocates if the numbers below `count` are not allowed yet.
+  void widen(size_t count) {
+    if (count <= listed_.size()) return;
+    WorkList wide(std::bit_ceil(count));
+    while (!empty()) wide.add(take());
+    *this = std::move(wide);
+  }
 
   bool empty() const { return queue_.empty(); }
   bool listed(uint32_t number) const { return listed_[number] != 0; }

@@ -2,6 +2,7 @@
 // queue pair for data and one for control writes, however many connections use it.
 #pragma once
 
+#include "transport/base/work_list.h"
 #include "transport/message/flow_connections.h"
 #include "transport/message/flow_status.h"
 #include "transport/message/peer_watch.h"
@@ -19,6 +20,8 @@ struct MessageFlow : FlowFacts {
   uint32_t words_outstanding = 0;  // our word writes at the NIC
   uint64_t word_posted = 0;        // the newest word write
   FlowConnections numbered;
+  WorkList posting{0};     // sending: the numbers of connections with writes to post
+  bool full = false;       // sending: the queue pair takes no further write until one is done
   bool active = false;     // a request is pending: the peer must be alive
   bool obeys = false;      // receiving: the sender takes our allocator's grants
   uint16_t epoch = 0;      // of the last grant to one that does not

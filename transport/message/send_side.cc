@@ -32,6 +32,7 @@ Result<SendSide::Offered> SendSide::open(const NicIdentity& peer, Instant now, u
   end.eager = role == ConnectionRole::kWhole ? config_.eager : 0;
   end.weight = weight == 0 ? config_.weight : weight;
   end.number = flow->numbered.add(end.id);
+  flow->posting.widen(end.number + 1);
   add(std::move(made), now);
   return Offered{end.id, encode(Offer{.sender = config_.identity,
                                       .flow = flow->number,
@@ -86,7 +87,7 @@ void SendSide::close(ConnectionId connection, Instant now) {
   end.queue.drop_requests();
   end.closed = true;
   matching_.remove(connection);
-  if (!end.lingers) posting_.remove(connection);
+  if (!end.lingers) end.flow->posting.remove(end.number);
   if (!end.open) return release(end, now);  // the peer finds out by itself
   attended_.add(connection);
   send_close(end);
@@ -110,7 +111,7 @@ void SendSide::fail(SendEnd& end, MessageFailure failure) {
   end.lingers = false;
   end.queue.fail(failure);
   matching_.remove(end.id);
-  posting_.remove(end.id);
+  end.flow->posting.remove(end.number);
 }
 
 bool SendSide::send(ConnectionId connection, MessageSend& send) {
@@ -155,7 +156,7 @@ void SendSide::hold(ConnectionId connection, bool held) {
   end.held = held;
   if (held || end.failed()) return;
   matching_.add(connection);
-  posting_.add(connection);
+  post_later(end);
   match_due_ = true;
 }
 
@@ -183,7 +184,7 @@ bool SendSide::match(Instant now) {
       fail(end, MessageFailure::kPeerProtocol);
       continue;
     }
-    posting_.add(end.id);
+    post_later(end);
     if (!end.queue.waiting()) continue;
     matching_.add(end.id);
     want_slots(end);
@@ -206,13 +207,20 @@ void SendSide::want_slots(SendEnd& end) {
   }
 }
 
+// The connections of a flow take turns until its queue pair is full. Then they wait for a
+// completion, so that a send does not cost as much as there are connections.
 Bytes SendSide::post() {
   data_posted_to_ = nullptr;
   more_to_post_ = false;
   Bytes most = 0;
   for (size_t left = posting_.size(); left > 0; --left) {
-    SendEnd& end = ends_[posting_.take()];
-    if (!end.held) most = std::max(most, post_writes(end));
+    MessageFlow* const flow = flows_.all().find(posting_.take());
+    if (flow == nullptr) continue;
+    for (size_t turns = flow->posting.size(); turns > 0 && !flow->full; --turns) {
+      SendEnd& end = ends_[flow->numbered.at(flow->posting.take())];
+      if (!end.held) most = std::max(most, post_writes(end));
+    }
+    list(*flow);
   }
   return most;
 }
@@ -224,9 +232,11 @@ Bytes SendSide::post_writes(SendEnd& end) {
   int posted = 0;
   for (; end.queue.next_write(end.number, &write); ++posted) {
     write.id = WorkId{WorkId::Kind::kData, end.id, static_cast<uint32_t>(write.id)}.pack();
-    if (posted == kWritesPerTurn || nic_.post(flow.data, {&write, 1}) == 0) {
-      more_to_post_ |= posted == kWritesPerTurn;  // else a completion makes room
-      posting_.add(end.id);
+    const bool turn_is_over = posted == kWritesPerTurn;
+    if (turn_is_over || nic_.post(flow.data, {&write, 1}) == 0) {
+      more_to_post_ |= turn_is_over;
+      flow.posting.add(end.number);
+      flow.full = !turn_is_over && flow.writes + static_cast<uint32_t>(posted) > 0;
       break;
     }
     bytes += end.queue.on_posted();
@@ -238,9 +248,20 @@ Bytes SendSide::post_writes(SendEnd& end) {
   return bytes;
 }
 
+void SendSide::post_later(const SendEnd& end) {
+  end.flow->posting.add(end.number);
+  list(*end.flow);
+}
+
+void SendSide::list(const MessageFlow& flow) {
+  if (!flow.full && !flow.posting.empty()) posting_.add(flow.id);
+}
+
 void SendSide::on_write_done(ConnectionId connection, uint32_t send, CompletionStatus status) {
   SendEnd& end = ends_[connection];
   rates_.on_write_done(*end.flow);
+  end.flow->full = false;
+  list(*end.flow);
   const uint32_t done = end.queue.on_write_done(send, status);
   if (status == CompletionStatus::kOk) counters_.messages_sent += done;
   if (done > 0 && end.queue.waiting()) match_due_ = true;  // a cell is free
@@ -249,7 +270,7 @@ void SendSide::on_write_done(ConnectionId connection, uint32_t send, CompletionS
     post_close(end, end.queue.arrived());
     fail(end, MessageFailure::kMemoryGone);
   } else if (posts && end.queue.gives_up()) {
-    posting_.add(end.id);
+    post_later(end);
   }
   if (end.closed) send_close(end);
 }

@@ -84,12 +84,14 @@ class SendSide final : public ConnectionEnds<SendEnd> {
 
  private:
   Bytes post_writes(SendEnd& end);
+  void post_later(const SendEnd& end);
+  void list(const MessageFlow& flow);
   void want_slots(SendEnd& end);
   void fail(SendEnd& end, MessageFailure failure);
   void send_close(SendEnd& end);
 
   WorkList matching_{config_.max_connections};  // with sends that wait for a buffer
-  WorkList posting_{config_.max_connections};   // with writes to post
+  WorkList posting_{nic_.caps().flows};         // flows with writes to post
   uint64_t next_flow_number_ = config_.first_flow_number;
   uint64_t offers_ = 0;
   bool match_due_ = false;

@@ -14,13 +14,14 @@ namespace {
 
 RC_GTEST_PROP(WorkList, BehavesAsADequeWithoutRepetitions, (uint64_t seed)) {
   Prng prng(seed);
-  const uint64_t numbers = 1 + prng.below(9);
+  uint64_t numbers = 1 + prng.below(9);
   WorkList list(numbers);
   std::deque<uint32_t> model;
   for (int i = 0; i < 300; ++i) {
     const auto number = static_cast<uint32_t>(prng.below(numbers));
     const bool listed = std::ranges::find(model, number) != model.end();
     RC_ASSERT(list.listed(number) == listed);
+    if (prng.below(50) == 0) list.widen(++numbers);
     switch (prng.below(3)) {
       case 0:
         list.add(number);

@@ -65,6 +65,30 @@ TEST(MessengerTurns, SendsToAFullNicAreTriedAgainAtTheNextPoll) {
   EXPECT_EQ(sent.state(), State::kDone);
 }
 
+// Else each send would cost as much as there are connections.
+TEST(MessengerTurns, ConnectionsOfAFullQueuePairAreNotTriedOneByOne) {
+  ScriptedPair pair(with_writes_of(1000));
+  std::vector<ConnectionPair> connections{pair.ends};
+  while (connections.size() < 8) connections.push_back(pair.connect());
+  for (const auto& ends : connections) pair.receive(ends, 20'000);
+  pair.run();
+  pair.nic[0].room = 5;
+  for (const auto& ends : connections) {
+    pair.send(ends, 3000);
+    pair.messenger(0).post_submitted_sends(pair.now);
+  }
+  EXPECT_EQ(pair.nic[0].count(true), 5U);
+  EXPECT_EQ(pair.nic[0].refused, 1U) << "a completion will make room";
+  pair.nic[0].room = 4;
+  pair.nic[0].deliver_one(pair.nic[1]);
+  pair.messenger(0).poll(pair.now);
+  EXPECT_EQ(pair.nic[0].count(true), 8U);
+  EXPECT_EQ(pair.nic[0].refused, 2U);
+  pair.nic[0].room = 100;
+  pair.run();
+  EXPECT_EQ(pair.messenger(1).counters().messages_received, 8U);
+}
+
 // The NIC paces whole writes.
 TEST(MessengerTurns, WriteSizeIsAMillisecondOfTheFlowsRate) {
   struct Case {
