@@ -90,7 +90,7 @@ class EngineSendConnection final : public SendConnection {
   }
 
   Result<TestResult> test(Request* request) override {
-    stalls_.check(at_);
+    stalls_.check(at_.nic);
     return test_request(at_, pool_, request);
   }
   std::string peer() const override { return at_.peer; }
@@ -155,7 +155,7 @@ class EngineReceiveConnection final : public ReceiveConnection {
   }
 
   Result<TestResult> test(Request* request) override {
-    stalls_.check(at_);
+    stalls_.check(at_.nic);
     return test_request(at_, pool_, request);
   }
   std::string peer() const override { return at_.peer; }

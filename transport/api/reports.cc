@@ -20,8 +20,6 @@ std::string limits_of(const Stall& stall) {
   return text;
 }
 
-bool is_silent(const Stall& stall) { return stall.silence >= kNoticedSilence; }
-
 }  // namespace
 
 Error describe(MessageFailure failure, const std::string& peer, Duration timeout,
@@ -67,13 +65,15 @@ Error describe(MessageFailure failure, const std::string& peer, Duration timeout
 }
 
 LogLevel level_of(const Stall& stall) {
-  return stall.awaits_peer && !is_silent(stall) ? LogLevel::kInfo : LogLevel::kWarn;
+  return stall.expected() ? LogLevel::kInfo : LogLevel::kWarn;
 }
 
 std::string describe(const Stall& stall, const std::string& end, const std::string& address) {
-  const std::string begin = fmt::format("{}: nothing has moved for {:.0f} s, {} requests wait", end,
-                                        stall.lasted.seconds(), stall.requests);
-  if (is_silent(stall)) {
+  const std::string of =
+      stall.connections <= 1 ? "" : fmt::format(" on {} connections", stall.connections);
+  const std::string begin = fmt::format("{}: nothing has moved for {:.0f} s{}, {} requests wait",
+                                        end, stall.lasted.seconds(), of, stall.requests);
+  if (stall.silent()) {
     return fmt::format(
         "{}, and no answer comes from {} to {}: its process is stopped, or the network between "
         "drops packets there or back (a firewall? PACECAR_PORTS sets the ports; a filter of "
@@ -97,21 +97,22 @@ std::string describe_path(const FlowFacts& flow, const std::string& nic) {
       flow.path_mtu, flow.peer_address, nic);
 }
 
-void StallWatch::report(const Attachment& at, const std::optional<Stall>& stall) {
-  const auto take = [](Messenger& messenger) { return messenger.take_changed_paths(); };
-  for (const FlowFacts& flow : at.nic.engine->exclusively(take)) {
-    at.nic.log(flow.path_mtu == 0 ? LogLevel::kInfo : LogLevel::kWarn,
-               describe_path(flow, at.nic.name));
+void StallWatch::report(const OwnNic& nic) {
+  const auto take = [](Messenger& messenger) {
+    return std::pair(messenger.take_changed_paths(), messenger.take_stalls());
+  };
+  const auto [paths, stalls] = nic.engine->exclusively(take);
+  for (const FlowFacts& flow : paths) {
+    nic.log(flow.path_mtu == 0 ? LogLevel::kInfo : LogLevel::kWarn, describe_path(flow, nic.name));
   }
-  const std::string end = fmt::format("{} {} over {}", at.verb(), at.peer, at.nic.name);
-  if (stall && (!reported_ || level_of(*stall) < *reported_)) {
-    reported_ = level_of(*stall);
-    const std::string own = at.own_trouble();
-    const std::string address = to_string(at.nic.engine->address());
-    at.nic.log(*reported_, own.empty() ? describe(*stall, end, address) : end + ": " + own);
-  } else if (!stall && reported_) {
-    at.nic.log(*reported_, end + " moves again");
-    reported_.reset();
+  for (const auto& [sending, over, stall] : stalls) {
+    const std::string end = fmt::format("{} {} over {}", sending ? "send to" : "receive from",
+                                        stall.peer_address, nic.name);
+    const Address& address = nic.engine->address();
+    const std::string own = over ? "" : own_trouble(nic.name, address, stall.peer_address);
+    nic.log(level_of(stall), over          ? end + " moves again"
+                             : own.empty() ? describe(stall, end, to_string(address))
+                                           : end + ": " + own);
   }
 }
 

@@ -18,26 +18,25 @@ Error describe(MessageFailure failure, const std::string& peer, Duration timeout
 
 // kInfo if the connection waits for the peer's application, which may only be computing.
 LogLevel level_of(const Stall& stall);
-// `end` names the connection for people: "send to 192.0.2.1:4791 over rxe0". `address`: of our NIC.
+// `end` names the flow for people: "send to 192.0.2.1:4791 over rxe0". `address`: of our NIC.
 std::string describe(const Stall& stall, const std::string& end, const std::string& address);
 
 // What the log says when FlowFacts::path_mtu has changed. `nic`: its name.
 std::string describe_path(const FlowFacts& flow, const std::string& nic);
 
-// Logs a connection's stall, and its end, and changes of any path of its NIC.
+// Logs the stalls of the flows of a connection's NIC, and their ends, and changes of any path.
 class StallWatch {
  public:
   // Cheap unless some connection of the NIC stalls.
-  void check(const Attachment& at) {
-    const uint64_t changes = at.nic.engine->report_changes();
-    if (changes != std::exchange(seen_, changes)) report(at, at.call(&Lanes::stall));
+  void check(const OwnNic& nic) {
+    const uint64_t changes = nic.engine->report_changes();
+    if (changes != std::exchange(seen_, changes)) report(nic);
   }
 
  private:
-  void report(const Attachment& at, const std::optional<Stall>& stall);
+  static void report(const OwnNic& nic);
 
   uint64_t seen_ = 0;
-  std::optional<LogLevel> reported_;  // level of the present stall's line
 };
 
 }  // namespace pacecar

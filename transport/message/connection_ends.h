@@ -90,7 +90,6 @@ class ConnectionEnds : public Lanes {
     });
     return all;
   }
-  uint64_t stall_changes() const { return stall_changes_; }
 
   // The peer keeps its table until both have closed: if it refuses the write, it has closed.
   void on_close_sent(ConnectionId id, bool ok) {
@@ -166,13 +165,9 @@ class ConnectionEnds : public Lanes {
       return false;
     }
     const bool waits = !end.queue.idle() && !end.failed();
-    if (!end.failed()) {
-      bool changes =
-          end.progress.update(waits && !end.closed && !end.preposted, end.queue.moves(), now);
-      if (end.progress.stalled()) {
-        changes |= end.progress.turns_silent(silence_of(*end.flow) >= kNoticedSilence);
-      }
-      stall_changes_ += changes ? 1 : 0;
+    if (!end.failed() && !end.closed) {
+      end.progress.update(waits && !end.preposted, end.queue.moves(), now);
+      if (const auto stalled = stall(end.id)) end.flow->stall.add(*stalled);
     }
     const bool busy = end.closed || waits || closing;
     if (busy) end.flow->active = true;
@@ -231,8 +226,6 @@ class ConnectionEnds : public Lanes {
     }
     rates_.set_weight(flow, weight, now);
   }
-
-  uint64_t stall_changes_ = 0;
 };
 
 }  // namespace pacecar

@@ -34,6 +34,8 @@ struct MessageFlow : FlowFacts {
   FlowLimits limits;
   Controller* controller = nullptr;  // sending
   LimitMeter meter;                  // sending
+  Stall stall;                       // of its connections, at the last housekeeping
+  Stall reported;                    // the newest report; without connections when it is over
 };
 
 }  // namespace pacecar

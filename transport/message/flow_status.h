@@ -1,8 +1,10 @@
 // Status of a flow, and stall of a connection, for metrics, state pages and reports. Pure values.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "cc/controller.h"
 #include "transport/base/units.h"
@@ -48,9 +50,10 @@ struct FlowStatus : FlowFacts {
   bool awaits_peer = false;  // sending: no buffer is posted; receiving: nothing was sent
 };
 
-// Why a connection with pending requests makes no progress.
+// Why connections of a flow with pending requests make no progress.
 struct Stall {
   Duration lasted;
+  uint32_t connections = 0;
   uint32_t requests = 0;
   uint32_t writes = 0;       // sending: at the NIC, not acknowledged
   bool awaits_peer = false;  // sending: no buffer is posted; receiving: nothing was sent
@@ -58,6 +61,24 @@ struct Stall {
   Duration rtt;
   Duration silence;          // of the peer's NIC, although it was asked
   std::string peer_address;  // of that NIC; empty: unknown
+
+  bool silent() const { return silence >= kNoticedSilence; }
+  bool expected() const { return awaits_peer && !silent(); }  // the peer may only be computing
+  void add(Stall other) {
+    other.lasted = std::max(lasted, other.lasted);
+    other.requests += requests;
+    other.writes += writes;
+    other.awaits_peer &= connections == 0 || awaits_peer;
+    other.connections += connections;
+    *this = std::move(other);
+  }
+};
+
+// For the log: a flow's stall has begun, has become worse, or is over.
+struct StallReport {
+  bool sending = false;
+  bool over = false;
+  Stall stall;
 };
 
 }  // namespace pacecar

@@ -146,7 +146,10 @@ void FlowTable::destroy_queue_pairs(const MessageFlow& flow) {
 }
 
 void FlowTable::begin_housekeeping() {
-  for (const FlowId id : ids_) flows_[id].active = false;
+  for (const FlowId id : ids_) {
+    flows_[id].active = false;
+    flows_[id].stall = {};
+  }
 }
 
 void FlowTable::do_housekeeping(Instant now) {
@@ -154,6 +157,17 @@ void FlowTable::do_housekeeping(Instant now) {
   for (size_t i = ids_.size(); i-- > 0;) {  // backwards: a flow that ends leaves the list
     if (do_housekeeping(flows_[ids_[i]], now)) housekeeping_due_ = true;
   }
+}
+
+// One report for all connections of a flow: there may be a thousand.
+void FlowTable::report_stall(MessageFlow& flow) {
+  const Stall& stall = flow.stall;
+  const bool over = stall.connections == 0;
+  const bool known = flow.reported.connections > 0;
+  if (known ? !over && flow.reported.expected() <= stall.expected() : over) return;
+  stalls_.push_back({flow.sending, over, over ? flow.reported : stall});
+  flow.reported = stall;
+  ++stall_reports_;
 }
 
 // True: it must be called again. A flow with pending requests writes its word at least every
@@ -164,6 +178,7 @@ bool FlowTable::do_housekeeping(MessageFlow& flow, Instant now) {
     return true;
   }
   if (flow.state != FlowState::kOpen) return false;
+  report_stall(flow);
   const bool quiet = now - flow.last_word >= config_.keep_alive;
   rates_.do_housekeeping(flow, now);
   if (flow.active && quiet) control_.post_word(flow, now);

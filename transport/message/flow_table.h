@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "transport/message/control_writes.h"
@@ -45,6 +46,8 @@ class FlowTable {
   void begin_housekeeping();
   void do_housekeeping(Instant now);
   bool housekeeping_due() const { return housekeeping_due_; }
+  std::vector<StallReport> take_stalls() { return std::exchange(stalls_, {}); }
+  uint64_t stall_reports() const { return stall_reports_; }
 
   // Memory of a sending flow with its two queue pairs; a receiving flow takes no more.
   QueuePairMemory flow_memory() const;
@@ -61,6 +64,7 @@ class FlowTable {
   MessageFlow* find_if(const NicIdentity& peer, Fits fits) const;
   void destroy_queue_pairs(const MessageFlow& flow);
   bool do_housekeeping(MessageFlow& flow, Instant now);
+  void report_stall(MessageFlow& flow);
 
   Nic& nic_;
   const MessengerConfig& config_;
@@ -71,6 +75,8 @@ class FlowTable {
   std::unordered_map<QueuePairId, FlowId> by_queue_pair_;
   std::unordered_multimap<NicIdentity, FlowId, IdentityHash> by_peer_;
   bool housekeeping_due_ = false;
+  std::vector<StallReport> stalls_;
+  uint64_t stall_reports_ = 0;
 };
 
 }  // namespace pacecar

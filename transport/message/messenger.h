@@ -135,11 +135,9 @@ class Messenger {
   Duration rtt(ConnectionId sender) const { return sends_.flow(sender).rtt; }
   // Acknowledged payload of this sending connection's flow, ever.
   Bytes acknowledged_bytes(ConnectionId sender) const { return sends_.flow(sender).stats.acked; }
-  // Counts stalls and their ends, of all connections, and changes of paths: when it changes, check
-  // your connections, and take_changed_paths.
-  uint64_t report_changes() const {
-    return sends_.stall_changes() + receives_.stall_changes() + rates_.path_changes();
-  }
+  // Counts reports of stalls and changes of paths: when it changes, take both.
+  uint64_t report_changes() const { return flows_.stall_reports() + rates_.path_changes(); }
+  std::vector<StallReport> take_stalls() { return flows_.take_stalls(); }
   // Flows whose FlowFacts::path_mtu has changed since the last call.
   std::vector<FlowFacts> take_changed_paths() { return rates_.take_changed_paths(); }
   // Memory of a sending flow with its two queue pairs; a receiving flow takes no more.

@@ -1,7 +1,7 @@
 // ProgressWatch: whether the requests of a connection make progress. Pure.
 #pragma once
 
-#include <utility>
+#include <cstdint>
 
 #include "transport/base/attended_time.h"
 #include "transport/base/units.h"
@@ -11,23 +11,14 @@ namespace pacecar {
 
 class ProgressWatch {
  public:
-  // `waits`: a request is pending; `moves` counts progress. True when a stall begins or ends.
-  bool update(bool waits, uint64_t moves, Instant now) {
+  // `waits`: a request is pending; `moves` counts progress.
+  void update(bool waits, uint64_t moves, Instant now) {
     const Instant time = time_.at(now);
-    if (!waits || !waits_ || moves != moves_) {
-      moves_ = moves;
-      since_ = time;
-      waits_ = waits;
-      silent_ = false;
-      return std::exchange(stalled_, false);
-    }
-    const bool begins = !stalled_ && time - since_ >= kStallLimit;
-    stalled_ |= begins;
-    return begins;
+    if (!waits || !waits_ || moves != moves_) since_ = time;
+    moves_ = moves;
+    waits_ = waits;
+    stalled_ = waits && time - since_ >= kStallLimit;
   }
-
-  // During a stall: true when the peer falls silent, or answers again.
-  bool turns_silent(bool silent) { return std::exchange(silent_, silent) != silent; }
 
   bool waits() const { return waits_; }
   bool stalled() const { return stalled_; }
@@ -40,7 +31,6 @@ class ProgressWatch {
   Instant since_;
   bool waits_ = false;
   bool stalled_ = false;
-  bool silent_ = false;
 };
 
 }  // namespace pacecar

@@ -253,6 +253,7 @@ std::optional<Stall> ReceiveSide::stall(ConnectionId connection) const {
   const ReceiveEnd& end = ends_[connection];
   if (!end.progress.stalled()) return std::nullopt;
   return Stall{.lasted = end.progress.stalled_for(now_),
+               .connections = 1,
                .requests = end.queue.requests(),
                .awaits_peer = true,
                .silence = silence_of(*end.flow),

@@ -292,6 +292,7 @@ std::optional<Stall> SendSide::stall(ConnectionId connection) const {
   const SendEnd& end = ends_[connection];
   if (!end.progress.stalled()) return std::nullopt;
   return Stall{.lasted = end.progress.stalled_for(now_),
+               .connections = 1,
                .requests = end.queue.requests(),
                .writes = end.queue.outstanding(),
                .awaits_peer = end.awaits_buffer(),

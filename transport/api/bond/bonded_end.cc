@@ -21,7 +21,7 @@ void BondedEnd::progress() {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     const Attachment& at = lanes_[i].at;
     if (lanes_[i].alive) at.nic.engine->progress();
-    stalls_[i].check(at);
+    stalls_[i].check(at.nic);
   }
 }
 

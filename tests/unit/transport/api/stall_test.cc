@@ -22,6 +22,15 @@ TEST(Stall, MissingReceiveBufferIsNoWarning) {
       "has not come to this message; if it does not compute, look there");
 }
 
+TEST(Stall, StalledConnectionsOfAFlowAreOneLine) {
+  Stall stall;
+  stall.add({.lasted = Duration::from_s(5), .connections = 1, .requests = 3, .writes = 2});
+  stall.add({.lasted = Duration::from_s(3), .connections = 1, .requests = 4, .awaits_peer = true});
+  EXPECT_EQ(level_of(stall), LogLevel::kWarn) << "one does not wait for the peer";
+  EXPECT_THAT(describe(stall, kEnd, kOwn),
+              HasSubstr("nothing has moved for 5 s on 2 connections, 7 requests wait, 2 writes"));
+}
+
 TEST(Stall, StalledWritesAreReportedWithTheFlowsLimit) {
   const Stall stall{.lasted = Duration::from_s(7),
                     .requests = 2,

@@ -89,6 +89,29 @@ TEST(MessengerTurns, ConnectionsOfAFullQueuePairAreNotTriedOneByOne) {
   EXPECT_EQ(pair.messenger(1).counters().messages_received, 8U);
 }
 
+// A job may have thousands of connections to a peer that computes.
+TEST(MessengerTurns, StallsOfAFlowAreReportedOnce) {
+  ScriptedPair pair;
+  std::vector<ConnectionPair> connections{pair.ends};
+  while (connections.size() < 8) connections.push_back(pair.connect());
+  for (const auto& ends : connections) pair.send(ends, 20'000);
+  pair.run_for(kStallLimit * 2);
+  EXPECT_EQ(pair.messenger(0).report_changes(), 1U);
+  const auto begun = pair.messenger(0).take_stalls();
+  ASSERT_EQ(begun.size(), 1U);
+  EXPECT_EQ(begun[0].stall.connections, 8U);
+  EXPECT_EQ(begun[0].stall.requests, 8U);
+  EXPECT_TRUE(begun[0].sending && !begun[0].over);
+  for (const auto& ends : connections) {
+    EXPECT_EQ(pair.messenger(0).report_changes(), 1U) << "some wait still";
+    pair.receive(ends, 20'000);
+    pair.run_for(Duration::from_ms(50));
+  }
+  const auto over = pair.messenger(0).take_stalls();
+  ASSERT_EQ(over.size(), 1U);
+  EXPECT_TRUE(over[0].over);
+}
+
 // The NIC paces whole writes.
 TEST(MessengerTurns, WriteSizeIsAMillisecondOfTheFlowsRate) {
   struct Case {
