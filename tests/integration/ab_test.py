@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 
-from limits import LIMIT_S
+from limits import ALL, LIMIT_S
 
 PROGRAM = ""
 PLANS = pathlib.Path(__file__).resolve().parents[2] / "bench/plans"
@@ -92,6 +92,16 @@ class AbTest(unittest.TestCase):
         done = self.run_ab(PLANS / "pace_small.toml", "--out", "out")
         self.assertNotIn("runs failed", done.stdout)
         self.assertTrue(json.loads(self.results("out", "summary.json"))["passed"])
+
+    # When `pace` meets them, this test goes, and the plan's remark with it.
+    @unittest.skipUnless(ALL, "in the full run")
+    def test_shared_buffer_plan_is_missed_by_pace_alone(self):
+        self.run_ab(PLANS / "pace_shared_buffer.toml", "--filter", "core=1:1", "--filter", "seed=1",
+                    "--out", "out", expect=3)
+        thresholds = json.loads(self.results("out", "summary.json"))["thresholds"]
+        self.assertEqual({each["text"] for each in thresholds if not each["passed"]},
+                         {"finish_us of pace, core = 1:1", "drops of pace, core = 1:1"})
+        self.assertEqual(len(thresholds), 6)
 
     def test_records_have_their_provenance(self):
         self.run_ab(self.plan(), "--out", "out", "--jobs", "2", PACECAR_LOG="warn")
