@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/magic.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -11,6 +12,8 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "transport/base/file_descriptor.h"
@@ -20,7 +23,7 @@
 namespace pacecar {
 namespace {
 
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;  // of the table and of its locks
 constexpr size_t kLongestName = 64;
 // Access rights of others, which directory and file must not have.
 constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
@@ -75,6 +78,51 @@ std::string file_name(std::string_view link) {
     name += plain ? std::string(1, letter) : fmt::format("%{:02x}", byte);
   }
   return name;
+}
+
+// The table's file, locked as used; a mapping of it keeps the lock.
+Result<FileDescriptor> open_used(const FileDescriptor& folder, const std::string& name,
+                                 const std::string& path) {
+  for (;;) {
+    // O_NONBLOCK: a FIFO of that name would block us.
+    FileDescriptor file(openat(folder.get(), name.c_str(),
+                               O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+                               S_IRUSR | S_IWUSR));
+    struct stat information {};
+    if (!file || flock(file.get(), LOCK_SH) != 0 || fstat(file.get(), &information) != 0) {
+      if (errno == EINTR) continue;
+      return system_error("cannot open " + path, "remove it");
+    }
+    if (information.st_nlink == 0) continue;  // remove_unused was faster
+    if (!ours(information)) return not_ours(path);
+    // The first process, or the next after one that was killed here, allocates the file.
+    if (S_ISREG(information.st_mode) && information.st_size == 0) {
+      if (const int error = posix_fallocate(file.get(), 0, sizeof(ShareTable)); error != 0) {
+        errno = error;
+        return system_error("no memory for " + path, "make room in /dev/shm");
+      }
+    }
+    return file;
+  }
+}
+
+// Removes the tables of this version that no process has mapped. Only the holder of the exclusive
+// lock removes the name of a file, so a file that has one has its own.
+void remove_unused(const FileDescriptor& folder, std::string_view version) {
+  std::error_code error;
+  std::filesystem::directory_iterator entry(fmt::format("/proc/self/fd/{}", folder.get()), error);
+  for (; !error && entry != end(entry); entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    if (!name.starts_with(version)) continue;
+    const FileDescriptor file(
+        openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    struct stat information {};
+    const bool unused = file && flock(file.get(), LOCK_EX | LOCK_NB) == 0;
+    if (unused && fstat(file.get(), &information) == 0 && information.st_nlink > 0 &&
+        ours(information)) {
+      unlinkat(folder.get(), name.c_str(), 0);
+    }
+  }
 }
 
 Result<ShareMemory> map_table(const FileDescriptor& file, int protection, const std::string& path) {
@@ -149,21 +197,8 @@ Result<ShareMemory> open_share_memory(const std::string& directory, std::string_
   ASSIGN_OR_RETURN(const auto folder, open_directory(directory, true));
   const std::string name = file_name(link);
   const std::string path = directory + "/" + name;
-  // O_NONBLOCK: a FIFO of that name would block us.
-  const FileDescriptor file(
-      openat(folder.get(), name.c_str(),
-             O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  if (!file) return system_error("cannot open " + path, "remove it");
-  struct stat information {};
-  if (fstat(file.get(), &information) != 0) return system_error("cannot see " + path, "remove it");
-  if (!ours(information)) return not_ours(path);
-  // The first process, or the next after one that was killed here, allocates the file.
-  if (S_ISREG(information.st_mode) && information.st_size == 0) {
-    if (const int error = posix_fallocate(file.get(), 0, sizeof(ShareTable)); error != 0) {
-      errno = error;
-      return system_error("no memory for " + path, "make room in /dev/shm");
-    }
-  }
+  ASSIGN_OR_RETURN(const auto file, open_used(folder, name, path));
+  remove_unused(folder, name.substr(0, name.find('-') + 1));
   return map_table(file, PROT_READ | PROT_WRITE, path);
 }
 

@@ -4,7 +4,8 @@
 // links, so only processes of this user write there. The name has the version of the table, the
 // link, and the network and time namespaces: two containers may both have an eth0, and clocks
 // differ between time namespaces. A zeroed file is an empty table, so a process that is killed
-// while it makes one leaves nothing half done.
+// while it makes one leaves nothing half done. The mapping of a table holds a shared lock on the
+// file (flock), which the kernel drops with it: who opens a table removes those without a lock.
 #pragma once
 
 #include <sys/types.h>
@@ -30,8 +31,9 @@ struct UnmapTable {
 };
 using ShareMemory = std::unique_ptr<ShareTable, UnmapTable>;
 
-// Makes missing files. Errors: kPermission (of another user, or open to others), kSystem (no shared
-// memory, or none left), kInvalidArgument (the table is not of this version).
+// Makes missing files, and removes tables that no process uses. Errors: kPermission (of
+// another user, or open to others), kSystem (no shared memory, or none left), kInvalidArgument (the
+// table is not of this version).
 Result<ShareMemory> open_share_memory(const std::string& directory, std::string_view link);
 // The link's table, to read. Errors: as for open_share_memory; kNotFound.
 Result<ShareMemory> find_share_memory(const std::string& directory, std::string_view link);

@@ -2,6 +2,7 @@
 #include "transport/share/memory/host_share.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -18,6 +19,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <vector>
 
@@ -344,6 +346,102 @@ TEST_F(ShareFile, FileOnADiskIsRefused) {
   const auto memory = open_share_memory(disk.path() / "share", kName);
   if (memory) GTEST_SKIP() << "temporary files are in memory here";
   EXPECT_THAT(memory.error().message, HasSubstr("is not in memory"));
+}
+
+// Tables that no process has mapped are leftovers, as of killed processes and network namespaces
+// that are gone.
+class UnusedTables : public testing::Test {
+ protected:
+  // As many dead tables, of a process that was killed.
+  void leave(size_t count) {
+    hold("killed");
+    const std::string table = scratch_.file();
+    kill(holders_.back(), SIGKILL);
+    waitpid(holders_.back(), nullptr, 0);
+    holders_.pop_back();
+    for (size_t i = 1; i < count; ++i) fs::copy_file(table, fmt::format("{}{}", table, i));
+    ASSERT_EQ(tables(), count);
+  }
+  // By a process that lives until the end of the test.
+  void hold(const std::string& link) {
+    holders_.push_back(fork());
+    if (holders_.back() == 0) {
+      const auto share = HostShare::open(link, kLink, test::monotonic_now(), path());
+      raise(SIGSTOP);
+      for (;;) pause();
+    }
+    waitpid(holders_.back(), nullptr, WUNTRACED);
+  }
+  void TearDown() override {
+    for (const pid_t holder : holders_) {
+      kill(holder, SIGKILL);
+      waitpid(holder, nullptr, 0);
+    }
+  }
+  std::string path() const { return scratch_.path(); }
+  size_t tables() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(path()), {}));
+  }
+
+  const SharedScratch scratch_;
+  std::vector<pid_t> holders_;
+};
+
+TEST_F(UnusedTables, AreRemovedByTheNextProcess) {
+  leave(600);
+  hold("stopped");
+  hold("running");
+  kill(holders_.back(), SIGCONT);
+  ASSERT_TRUE(HostShare::open(kName, kLink, test::monotonic_now(), path()));
+  EXPECT_EQ(tables(), 3U);
+  EXPECT_TRUE(find_share_memory(path(), "stopped"));
+  EXPECT_TRUE(find_share_memory(path(), "running"));
+  EXPECT_TRUE(find_share_memory(path(), kName)) << "its own";
+}
+
+TEST_F(UnusedTables, OfATwinOfTheProcessAreNot) {
+  const auto own = HostShare::open("own", kLink, test::monotonic_now(), path());
+  ASSERT_TRUE(own);
+  ASSERT_TRUE(HostShare::open(kName, kLink, test::monotonic_now(), path()));
+  EXPECT_TRUE(find_share_memory(path(), "own"));
+}
+
+TEST_F(UnusedTables, WhatIsNoTableOfThisUserStays) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make files of another user";
+  ASSERT_TRUE(open_share_memory(path(), "theirs"));
+  const fs::path theirs = *fs::directory_iterator(path());
+  ASSERT_EQ(chown(theirs.c_str(), 65534, 65534), 0);
+  fs::create_directory(theirs.string() + "-directory");
+  fs::create_symlink(theirs, theirs.string() + "-symlink");
+  std::ofstream(fs::path(path()) / "notes") << "of the user";
+  ASSERT_TRUE(open_share_memory(path(), kName));
+  ASSERT_TRUE(open_share_memory(path(), "next"));
+  EXPECT_EQ(tables(), 5U) << "these four, and the next process's";
+}
+
+// A table must not be removed between a process's opening it and its use. Each child opens tables
+// that the others are about to remove, and looks whether the name is still that of its own.
+TEST_F(UnusedTables, RemovalDoesNotMeetAProcessThatBegins) {
+  constexpr size_t kChildren = 4;
+  std::vector<pid_t> children;
+  for (size_t child = 0; child < kChildren; ++child) {
+    children.push_back(fork());
+    if (children.back() != 0) continue;
+    for (uint64_t round = 1; round < 1'500; ++round) {
+      const auto link = fmt::format("link{}", (round + child) % 2);
+      const auto own = open_share_memory(path(), link);
+      if (!own) _exit(1);
+      (*own)->slots[child].owner = round;
+      const auto named = find_share_memory(path(), link);
+      if (!named || (*named)->slots[child].owner != round) _exit(2);
+    }
+    _exit(0);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
 }
 
 TEST(LiveProcess, EndedProcessIsRecognised) {
