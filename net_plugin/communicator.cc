@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <string>
@@ -149,12 +148,6 @@ Result<std::unique_ptr<Communicator>> open_communicator(std::optional<uint32_t> 
 void close_communicator(std::unique_ptr<Communicator> communicator) {
   const std::lock_guard lock(process().mutex);
   communicator.reset();
-  const char* const kept = std::getenv("NCCL_NET_PLUGIN_REF_COUNT");
-  if (process().context.expired() && (kept == nullptr || kept == std::string_view("0"))) {
-    log(LogLevel::kInfo,
-        "NCCL unloads plugins with the last communicator (nccl issue 1978), and a later one does "
-        "not find Pacecar: where one follows, set NCCL_NET_PLUGIN_REF_COUNT=1");
-  }
 }
 
 const char* flaw_of_merge(std::span<const NicInfo> nics) {

@@ -6,9 +6,11 @@
 #include <pthread.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "net_plugin/abi/tables.h"
@@ -87,6 +89,17 @@ NcclResult finalize(void* context) noexcept {
     close_communicator(std::unique_ptr<Communicator>(static_cast<Communicator*>(context)));
     return NcclResult::kSuccess;
   });
+}
+
+NcclResult finalize_for_good(void* context) noexcept {
+  const NcclResult result = finalize(context);
+  const char* const kept = std::getenv("NCCL_NET_PLUGIN_REF_COUNT");
+  if (current_context() == nullptr && (kept == nullptr || kept == std::string_view("0"))) {
+    log(LogLevel::kWarn,
+        "this NCCL forgets plugins with the last communicator (nccl issue 1978): a later one fails "
+        "or uses another network, unless you set NCCL_NET_PLUGIN_REF_COUNT=1");
+  }
+  return result;
 }
 
 NcclResult devices(int* count) noexcept {
@@ -372,7 +385,7 @@ constexpr Net table() {
   net.closeListen = close_listen;
   if constexpr (requires { net.makeVDevice; }) net.makeVDevice = make_virtual_device;
   if constexpr (requires { net.setNetAttr; }) {
-    net.finalize = finalize;
+    net.finalize = std::is_same_v<Net, nccl::NetV11> ? finalize_for_good : finalize;
     net.setNetAttr = set_attributes;
   }
   return net;

@@ -16,6 +16,8 @@ namespace pacecar::plugin {
 
 nccl::NcclResult init(void** context, nccl::Logger logger, int traffic_class) noexcept;
 nccl::NcclResult finalize(void* context) noexcept;
+// For NCCL 2.28 and 2.29: the last one logs that NCCL will not find the plugin again.
+nccl::NcclResult finalize_for_good(void* context) noexcept;
 nccl::NcclResult devices(int* count) noexcept;
 nccl::NcclResult listen(void* context, int device, void* handle, void** listen_comm) noexcept;
 nccl::NcclResult close_listen(void* listen_comm) noexcept;

@@ -300,6 +300,7 @@ constexpr Table common_table() {
 template <typename... Connection>
 constexpr nccl::GinV11V12<Connection...> gin_table() {
   auto table = common_table<nccl::GinV11V12<Connection...>, Operations<>, Connection...>();
+  table.finalize = finalize_for_good;
   table.iput = Operations<>::put<Connection...>;
   table.iputSignal = Operations<>::put_signal<Connection...>;
   return table;

@@ -89,6 +89,25 @@ class Lives(Job):
     def test_nothing_is_left_of_a_communicator(self):
         self.live("cycles", 200 if ALL else 9)
 
+    def test_nccl_that_forgets_the_plugin_is_a_warning(self):
+        # A later communicator fails if NCCL_NET names Pacecar, and else uses another network.
+        for network in ("Pacecar", None):
+            with self.subTest(network=network), tempfile.TemporaryDirectory() as name:
+                folder = pathlib.Path(name)
+                made = ranks_of("lives_rank", NEW, arms.parse("soft:udp:lo"), 2,
+                                [folder, "cycles", 9], folder, NCCL_DEBUG="WARN",
+                                NCCL_NET_PLUGIN_REF_COUNT="0")
+                for rank in made:
+                    if network is None:
+                        del rank.environment["NCCL_NET"]
+                with contextlib.suppress(Failed):
+                    job.run(made, LIMIT_S)
+                for rank in made:
+                    warnings = job.nccl_log(rank)
+                    self.assertIn("set NCCL_NET_PLUGIN_REF_COUNT=1", warnings)
+                    self.assertEqual("Failed to initialize any NET plugin" in warnings,
+                                     network is not None)
+
 
 class Faults(Job):
     """A job that is ended, or whose ranks are."""
