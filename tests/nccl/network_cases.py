@@ -2,11 +2,12 @@
 
 import os
 
+import arms
 import namespaces
 import random_networks
 from exchange import Failed
 from limits import ALL, LIMIT_S
-from nccl_job import Job
+from nccl_job import BUILD, IN_GPU_MEMORY, Job
 
 
 class RandomNetworks(Job):
@@ -59,6 +60,52 @@ class ChosenNetworks(RandomNetworks):
                 outcome = self.outcome_of(layout=layout, family=family, nics=2)
                 self.assertTrue(outcome.worked, outcome.warnings)
                 self.assertEqual(outcome.advised, layout == "flat")
+
+    def test_a_cable_between_two_hosts_goes_before_the_hosts_that_forward(self):
+        for joined in ",+":
+            with self.subTest(joined=joined):
+                outcome = self.outcome_of(hosts=3, layout="cables", nics=2, joined=joined,
+                                          fault="forwarding")
+                self.assertTrue(outcome.worked, outcome.warnings)
+                self.assertEqual(outcome.forwarded, 0)
+
+    def test_hosts_without_a_cable_between_them_are_reached_through_those_that_forward(self):
+        outcome = self.outcome_of(hosts=4, layout="ring", nics=2, fault="forwarding")
+        self.assertTrue(outcome.worked, outcome.warnings)
+        self.assertGreater(outcome.forwarded, 0)
+
+    def test_hosts_without_a_way_between_them_are_refused_with_their_addresses_and_a_cure(self):
+        for fault in ("none", "default route"):
+            with self.subTest(fault=fault):
+                # Without the refusal they would be tried for an hour.
+                outcome = self.outcome_of(hosts=4, layout="ring", nics=2, fault=fault,
+                                          settings={"PACECAR_CONNECT_TIMEOUT": "3600s"})
+                self.assertFalse(outcome.worked)
+                nic = r"net\d \(.*198\.19\.\d\.\d/30\)"
+                for warning in outcome.warnings[0], outcome.warnings[2]:
+                    self.assertRegex(warning, r"no packets reach the peer's 198\.19\.\d\.\d: "
+                                              f".*{nic}.*{nic}.*PACECAR_NICS.*ip_forward=1")
+                self.assertEqual(outcome.advice, ("",) * 4)
+
+    def test_routed_networks_work_by_their_routers(self):
+        for nics in 1, 2:
+            outcome = self.outcome_of(hosts=3, layout="routed", nics=nics)
+            self.assertTrue(outcome.worked, outcome.warnings)
+            self.assertFalse(any(outcome.advice), outcome.advice)
+
+    def test_puts_keep_the_route_of_their_nic(self):
+        # Another NIC has a subnet in common with all peers, but windows are of one NIC.
+        outcome = self.outcome_of(layout="routed", program="gin_rank", settings={
+            **IN_GPU_MEMORY, "NCCL_CUMEM_ENABLE": "1", "PACECAR_NICS": "soft:udp:net0,soft:udp:lan",
+            "NCCL_GIN_PLUGIN": str(BUILD / "net_plugin" / arms.PLUGIN_NAME)})
+        self.assertTrue(outcome.worked, outcome.warnings)
+
+    def test_a_nic_without_routes_gets_advice_that_reaches_its_peers(self):
+        outcome = self.outcome_of(layout="routed", nics=2, fault="one table")
+        self.assertTrue(outcome.worked, outcome.warnings)
+        for number, text in enumerate(outcome.advice):
+            self.assertRegex(text, f"give net1 a rule .*from 198.18.{16 * number + 1}.2 table 100; "
+                                   "ip route add default via ROUTER dev net1 table 100")
 
     def test_a_host_that_refuses_its_own_packets_accuses_itself(self):
         outcome = self.outcome_of(fault="own rule")

@@ -3,8 +3,10 @@ them. A job whose network has no fault must succeed; any other succeeds, or says
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import random
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -30,13 +32,15 @@ FAULTS = (*HARMLESS, "no UDP", "own rule", "no TCP", "TCP rejected", "no NIC", "
 class Network:
     seed: int
     hosts: int
-    layout: str  # flat, rails, cables
+    layout: str  # flat, rails, routed, cables between all hosts, ring of cables
     nics: int  # of each host in addition to LOCAL
     joined: str  # between the NICs' names in PACECAR_NICS: "," or "+"; "": PACECAR_NICS is unset
     family: int  # 4 or 6
     mtus: list  # of each host
     fault: str
     kind: str = "soft:udp"  # of the NICs
+    settings: dict = dataclasses.field(default_factory=dict)  # of all ranks
+    program: str = "checked_rank"
 
     def __str__(self):
         return (f"seed {self.seed}: {self.hosts} hosts, {self.layout} of {self.nics}, "
@@ -62,6 +66,7 @@ class Built:
         self.hub = f"pacecar-{os.getpid()}-hub"
         self.members = [f"pacecar-{os.getpid()}-host{number}" for number in range(network.hosts)]
         self.names = [f"net{index}" for index in range(network.nics)]
+        self.routes = {}  # of each cable, by the beginning of its addresses: its ends' by host
 
     def build(self):
         network = self.network
@@ -78,8 +83,11 @@ class Built:
         only_link_local = network.family == 6 and network.fault == "only link-local"
         if only_link_local:  # the hosts number their interfaces differently
             self.inside(0, "ip", "link", "add", "extra0", "type", "bridge")
-        if network.layout == "cables":
+        if network.layout in ("cables", "ring"):
             self.cables()
+            return
+        if network.layout == "routed":
+            self.routed()
             return
         for index, name in enumerate(self.names):
             rail = index if network.layout == "rails" else 0
@@ -109,21 +117,64 @@ class Built:
                            *further)
 
     def cables(self):
-        """One between each two hosts, each a subnet of its own, at the next free NIC of both."""
+        """One between each two hosts, or to the next host of the ring; each a subnet of its own, at
+        the next free NIC of both."""
         free = [iter(self.names) for _ in self.members]
-        subnet = 0
-        for one, member in enumerate(self.members):
-            for other in range(one + 1, len(self.members)):
-                ends = next(free[one]), next(free[other])
-                namespaces.pair(member, ends[0], self.members[other], ends[1],
-                                self.network.mtus[0])
-                for number, name, place in ((one, ends[0], 0), (other, ends[1], 1)):
-                    namespaces.give_address(self.members[number], name,
-                                            f"198.19.{subnet}.{place}/31")
-                subnet += 1
+        ring = self.network.layout == "ring"
+        for pair in itertools.combinations(range(len(self.members)), 2):
+            if ring and pair[1] - pair[0] not in (1, len(self.members) - 1):
+                continue
+            ends = [next(free[number]) for number in pair]
+            namespaces.pair(self.members[pair[0]], ends[0], self.members[pair[1]], ends[1],
+                            self.network.mtus[0])
+            cable = f"198.19.{len(self.routes)}"
+            self.routes[cable] = {number: f"{cable}.{place + ring}"
+                                  for place, number in enumerate(pair)}
+            for number, name in zip(pair, ends):
+                namespaces.give_address(self.members[number], name, self.routes[cable][number] +
+                                        ("/30" if ring else "/31"))
+
+    def routed(self):
+        """Each NIC has a subnet of its own, whose router is the hub. Without a fault each NIC has a
+        table of routes of its own; else all packets leave by the first NIC."""
+        namespaces.command(*namespaces.prefix(self.hub), "sysctl", "-qw", "net.ipv4.ip_forward=1")
+        for number, member in enumerate(self.members):
+            for index, name in enumerate(self.names):
+                subnet, port = f"198.18.{16 * number + index}", f"{name}-{number}"
+                namespaces.pair(member, name, self.hub, port, self.network.mtus[number])
+                namespaces.give_address(member, name, f"{subnet}.2/31")
+                namespaces.give_address(self.hub, port, f"{subnet}.3/31")
+                route = ("ip", "route", "add", "198.18.0.0/16", "via", f"{subnet}.3")
+                if self.network.fault == "none":
+                    self.inside(number, "ip", "rule", "add", "from", f"{subnet}.2", "table",
+                                str(100 + index))
+                    self.inside(number, *route, "table", str(100 + index))
+                elif index == 0:
+                    self.inside(number, *route)
+
+    def forward(self):
+        """Hosts reach the cables that they lack by the first host that has both."""
+        for number in range(len(self.members)):
+            self.inside(number, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+            for cable, ends in self.routes.items():
+                gateway = next((own[other] for own in self.routes.values() for other in own
+                                if number in own and number not in ends and other in ends), None)
+                if gateway:
+                    self.inside(number, "ip", "route", "add", f"{cable}.0/30", "via", gateway)
+
+    def forwarded(self):
+        """Packets that hosts have passed on for others."""
+        return sum(int(dict(zip(*(line.split() for line in self.read(number, "/proc/net/snmp")
+                                  if line.startswith("Ip:"))))["ForwDatagrams"])
+                   for number in range(len(self.members)))
 
     def inside(self, number, *argv):
         namespaces.command(*namespaces.prefix(self.members[number]), *argv)
+
+    def read(self, number, file):
+        done = subprocess.run([*namespaces.prefix(self.members[number]), "cat", file], text=True,
+                              stdout=subprocess.PIPE, check=True)
+        return done.stdout.splitlines()
 
     def disturb(self):
         """Whatever of the fault is not in the ranks' environment."""
@@ -168,6 +219,13 @@ class Built:
                 for name in ("extra0", "extra1"):
                     self.inside(number, "sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=0")
                     self.inside(number, "ip", "link", "set", name, "up")
+        elif fault == "forwarding":
+            self.forward()
+        elif fault == "default route":
+            namespaces.command("ip", "-n", self.hub, "address", "add", "192.0.2.254/24", "dev",
+                               "lan")
+            for number in range(len(self.members)):
+                self.inside(number, "ip", "route", "add", "default", "via", "192.0.2.254")
         elif fault == "link down":
             self.inside(0, "ip", "link", "set", self.names[0], "down")
 
@@ -194,7 +252,12 @@ class Outcome:
     warnings: list  # of each rank the first; empty: none
     known_after_s: float
     silent: int = 0  # ranks without a warning that did not end
-    advised: bool = False  # each rank was warned that packets do not leave by their NIC
+    advice: tuple = ()  # of each rank the first warning that packets do not leave by their NIC
+    forwarded: int = 0  # packets that hosts passed on for others
+
+    @property
+    def advised(self):
+        return all(self.advice)
 
 
 def warnings_of(rank):
@@ -215,11 +278,12 @@ def run(network, limit_s, patience_s):
         built.build()
         built.disturb()
         arm = arms.parse("soft:udp:net0+PACECAR_TIMEOUT=10s")  # refused connections end soon
+        size = [1 << 16] if network.program == "checked_rank" else []
         made = []
         for number in range(network.hosts):
-            environment = built.environment(number)
-            rank = ranks_of("checked_rank", NEW, arm, network.hosts,
-                            [Path(name) / "id", network.seed, 6, 1 << 16], Path(name),
+            environment = {**built.environment(number), **network.settings}
+            rank = ranks_of(network.program, NEW, arm, network.hosts,
+                            [Path(name) / "id", network.seed, 6, *size], Path(name),
                             **environment)[number]
             if not network.joined:
                 for variable in ("PACECAR_NICS", "NCCL_SOCKET_IFNAME"):
@@ -246,5 +310,6 @@ def run(network, limit_s, patience_s):
                 raise Failed(job.failure_text(made, ranks, range(len(ranks)), limit_s))
             silent = sum(not warning and not rank.ended()
                          for warning, rank in zip(warnings, ranks))
-            advised = all(any(ADVICE in text for text in warnings_of(rank)) for rank in made)
-            return Outcome(all_well(), warnings, after_s, silent, advised)
+            advice = tuple(next((text for text in warnings_of(rank) if ADVICE in text), "")
+                           for rank in made)
+            return Outcome(all_well(), warnings, after_s, silent, advice, built.forwarded())

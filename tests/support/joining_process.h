@@ -37,6 +37,10 @@ class Process {
     params_ = std::move(params);
   }
 
+  // Adds a device with a NIC on this interface, before the first use of the context.
+  void add(const std::string& interface) {
+    groups_.emplace_back().push_back(make_nic(params_, {"soft"}, interface));
+  }
   // The properties that the application sees of that device.
   NicInfo& info(size_t device) { return groups_[device].front().info; }
   // Both before the first use of the context.
@@ -58,8 +62,9 @@ class Process {
  private:
   using Group = EngineContext::Group;
 
-  RunningNic make_nic(const Params& params, const Networks& networks) {
-    auto io = open_io(params, find_interface("lo").value(), Sockets::kUdp, LogSink()).value();
+  RunningNic make_nic(const Params& params, const Networks& networks,
+                      const std::string& interface = "lo") {
+    auto io = open_io(params, find_interface(interface).value(), Sockets::kUdp, LogSink()).value();
     std::unique_ptr<NicPort> port = make_soft_port(params, std::move(io), clock_now(), bootstrap_);
     NicCaps caps = port->nic().caps();
     caps.networks = networks;  // packets are exchanged with all NICs regardless

@@ -60,8 +60,9 @@ struct OwnNic {
   std::string name;  // "soft:udp:eth0"
   Duration timeout;  // PACECAR_TIMEOUT, for error texts
   LogSink log;
-  size_t member = 0;  // index among its device's NICs, and of its region of a Memory
-  Subnet subnet;      // of its address
+  size_t member = 0;        // index among its device's NICs, and of its region of a Memory
+  Subnet subnet;            // of its address
+  uint64_t speed_mbps = 0;  // as NicInfo has it
 };
 
 // State common to both ends.

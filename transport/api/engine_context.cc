@@ -100,7 +100,8 @@ OwnDevice EngineContext::device(size_t nic) const {
                            .timeout = params_.timeout,
                            .log = log_,
                            .member = device.nics.size(),
-                           .subnet = running.subnet});
+                           .subnet = running.subnet,
+                           .speed_mbps = running.info.speed_mbps});
   }
   return device;
 }

@@ -52,6 +52,8 @@ void begin_lanes(std::span<const BondLane> lanes, const std::shared_ptr<PeerLine
 
 // An application waits this long for the places of closed connections: their peers close later.
 constexpr Duration kPlaceWait = Duration::from_s(2);
+// A listener whose kernel answers nothing for this long is not reached by packets that go astray.
+constexpr Duration kAstrayWait = Duration::from_ms(1500);
 constexpr size_t kMaxWaiting = 64;  // callers beyond these stay in the handshake
 
 struct Opened {
@@ -240,10 +242,11 @@ class EngineListener final : public Listener {
 
 class EngineConnecting final : public Connecting {
  public:
-  // Empty `peers`: the two sides share no network, and the listener gets a text.
+  // Empty `peers`: the two sides share no network, and the listener gets a text. `astray`: why the
+  // listener may not be reached; empty: unknown.
   EngineConnecting(const OwnDevices& own, OwnDevice device, BootstrapHandle handle,
                    bootstrap::ClusterKey key, std::vector<NicIdentity> peers,
-                   Duration connect_timeout, const ConnectOptions& options)
+                   Duration connect_timeout, const ConnectOptions& options, std::string astray)
       : own_(own),
         device_(std::move(device)),
         handle_(handle),
@@ -251,6 +254,7 @@ class EngineConnecting final : public Connecting {
         peers_(std::move(peers)),
         left_(connect_timeout),
         options_(options),
+        astray_(std::move(astray)),
         give_up_(clock_now() + kPlaceWait) {}
 
   ~EngineConnecting() override { close(connections_); }
@@ -280,6 +284,10 @@ class EngineConnecting final : public Connecting {
     if (!finished_) {
       const Instant now = attended();
       ASSIGN_OR_RETURN(const auto reply, bootstrap_->poll(now));
+      const bool late = left_ - bootstrap_->left(now) >= kAstrayWait;
+      if (late && !astray_.empty() && bootstrap_->unanswered()) {
+        return fail(ErrorCode::kPeer, astray_);
+      }
       if (const auto warning = bootstrap_->take_warning(now)) {
         own_.notices->log_unreached(device_, bootstrap_->peer(), *warning, now);
         own_.notices->log_route(device_.nics.front(), bootstrap_->peer(), now);
@@ -392,6 +400,7 @@ class EngineConnecting final : public Connecting {
   const std::vector<NicIdentity> peers_;
   Duration left_;  // of PACECAR_CONNECT_TIMEOUT
   const ConnectOptions options_;
+  const std::string astray_;
   AttendedTime time_{clock_now()};
   const Instant give_up_;
   bool anew_ = false;        // the second and last attempt
@@ -415,27 +424,27 @@ std::vector<NamedAddress> addresses_of(const OwnDevices& own) {
   return addresses;
 }
 
-// Whether each lane joins NICs that are neighbours, or between which the kernel's routes leave by
-// our NIC. NICs without a known address count as such.
-bool reaches(const OwnDevice& own, std::span<const uint8_t> peers,
-             std::span<const NamedAddress> addresses) {
+// The worst way of a lane between the device and the peer's NICs of these numbers.
+Way way_to(const OwnDevice& own, std::span<const uint8_t> peers,
+           std::span<const NamedAddress> addresses) {
+  Way way = Way::kNeighbors;
   for (size_t lane = 0; lane < lanes_between(own.nics.size(), peers.size()); ++lane) {
-    const Subnet& subnet = nic_of_lane(own, lane).subnet;
     const auto peer = std::ranges::find(addresses, peers[lane % peers.size()], &NamedAddress::nic);
-    if (subnet.prefix == 0 || peer == addresses.end() || are_neighbors(subnet, peer->subnet)) {
-      continue;
-    }
-    if (!leaves_by_own(address_of(subnet), address_of(peer->subnet))) return false;
+    const Subnet there = peer == addresses.end() ? Subnet() : peer->subnet;
+    way = std::max(way, way_between(nic_of_lane(own, lane).subnet, there, leaves_by_own));
   }
-  return true;
+  return way;
 }
 
-std::optional<NeighborLanes> neighbors(const OwnDevices& own, const NamedProcess& peer) {
+// `least`: the speed in Mb/s that our NICs must have.
+std::optional<NeighborLanes> neighbors(const OwnDevices& own, const NamedProcess& peer,
+                                       uint64_t least) {
   std::vector<std::vector<Subnet>> subnets;
   for (const OwnDevice& device : own.devices) {
     std::vector<Subnet>& of_device = subnets.emplace_back();
     for (const OwnNic& nic : device.nics) {
-      const bool usable = device.suits && same_kind(nic, own.requested().nics.front());
+      const bool usable =
+          device.suits && same_kind(nic, own.requested().nics.front()) && nic.speed_mbps >= least;
       of_device.push_back(usable ? nic.subnet : Subnet());
     }
   }
@@ -475,21 +484,25 @@ Result<std::unique_ptr<Connecting>> make_connecting(const OwnDevices& own, const
   OwnDevice device = own.devices[pair ? usable.places[pair->own] : 0];
   std::vector<uint8_t> numbers;
   if (pair) numbers = peer.devices[pair->peer].numbers;
-  if (pair && !reaches(device, numbers, peer.addresses)) {
-    if (const auto lanes = neighbors(own, peer)) {
-      device = with_nics(own.devices[lanes->device], lanes->members);
-      const uint16_t port = contents.address.port;
-      contents.address = address_of(lanes->peers.front().subnet);
-      contents.address.port = port;
-      numbers.clear();
-      for (const NamedAddress& nic : lanes->peers) numbers.push_back(nic.nic);
-    }
+  const Way way = pair ? way_to(device, numbers, peer.addresses) : Way::kNeighbors;
+  // A faster NIC keeps its route, and so do puts, which need the same NIC to all peers.
+  const bool stays = way == Way::kNeighbors || (way == Way::kRouted && options.puts);
+  const uint64_t least = way == Way::kRouted ? device.nics.front().speed_mbps : 0;
+  const auto lanes = stays ? std::nullopt : neighbors(own, peer, least);
+  if (lanes) {
+    device = with_nics(own.devices[lanes->device], lanes->members);
+    const uint16_t port = contents.address.port;
+    contents.address = address_of(lanes->peers.front().subnet);
+    contents.address.port = port;
+    numbers.clear();
+    for (const NamedAddress& nic : lanes->peers) numbers.push_back(nic.nic);
   }
+  const bool astray = way == Way::kAstray && !lanes;
   std::vector<NicIdentity> nics;
   for (const uint8_t number : numbers) nics.push_back(identity_of_nic(peer.identity, number));
-  auto connecting =
-      std::make_unique<EngineConnecting>(own, std::move(device), bootstrap::encode_handle(contents),
-                                         key, std::move(nics), params.connect_timeout, options);
+  auto connecting = std::make_unique<EngineConnecting>(
+      own, std::move(device), bootstrap::encode_handle(contents), key, std::move(nics),
+      params.connect_timeout, options, astray ? no_common_subnet(own, contents.address) : "");
   RETURN_IF_ERROR(connecting->begin());
   return connecting;
 }

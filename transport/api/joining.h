@@ -11,7 +11,7 @@
 
 namespace pacecar {
 
-// The connections use the requested device, or a replacement if the peer is not on its networks.
+// The connections use the requested device, or a replacement that the peer shares a subnet with.
 Result<std::unique_ptr<Listener>> make_listener(const OwnDevices& own, const Params& params,
                                                 const bootstrap::ClusterKey& key);
 Result<std::unique_ptr<Connecting>> make_connecting(const OwnDevices& own, const Params& params,

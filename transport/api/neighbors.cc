@@ -22,6 +22,13 @@ NeighborLanes lanes_between(size_t device, const std::vector<Subnet>& own,
 
 }  // namespace
 
+Way way_between(const Subnet& own, const Subnet& peer,
+                bool (*leaves_by_own)(const Address& own, const Address& peer)) {
+  const bool unknown = own.prefix == 0 || peer.prefix == 0;
+  if (unknown || are_neighbors(own, peer)) return Way::kNeighbors;
+  return leaves_by_own(address_of(own), address_of(peer)) ? Way::kRouted : Way::kAstray;
+}
+
 std::optional<NeighborLanes> choose_neighbors(std::span<const std::vector<Subnet>> own,
                                               std::span<const NamedAddress> peer,
                                               std::span<const uint8_t> requested) {

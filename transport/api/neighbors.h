@@ -11,6 +11,16 @@
 
 namespace pacecar {
 
+// How packets get from a NIC of ours to a NIC of the peer, the best way first.
+enum class Way {
+  kNeighbors,
+  kRouted,  // by gateways
+  kAstray,  // they have no route, or leave by another interface
+};
+// An unknown address counts as that of a neighbour.
+Way way_between(const Subnet& own, const Subnet& peer,
+                bool (*leaves_by_own)(const Address& own, const Address& peer));
+
 // Lanes between NICs that are neighbours (are_neighbors).
 struct NeighborLanes {
   size_t device = 0;            // ours

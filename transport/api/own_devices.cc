@@ -133,4 +133,13 @@ std::string no_common_network(const std::string& connecting, const std::string& 
       connecting, listening);
 }
 
+std::string no_common_subnet(const OwnDevices& own, const Address& listener) {
+  return fmt::format(
+      "no packets reach the peer's {0}: {1}, none in a subnet of the peer's NICs, and this host's "
+      "route to {0} does not leave by {2}: let PACECAR_NICS name NICs on a network of all hosts, "
+      "or let the hosts between forward packets ('sysctl net.ipv4.ip_forward=1') and give both "
+      "ends a route ('ip route add {0} via NEIGHBOR')",
+      ip_to_string(listener), describe_process(own), own.requested().name);
+}
+
 }  // namespace pacecar

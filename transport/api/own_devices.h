@@ -72,5 +72,6 @@ UsableDevices usable_devices(const OwnDevices& own);
 std::string describe_process(const OwnDevices& own);
 // `connecting` describes the other side, `listening` this one.
 std::string no_common_network(const std::string& connecting, const std::string& listening);
+std::string no_common_subnet(const OwnDevices& own, const Address& listener);
 
 }  // namespace pacecar

@@ -173,6 +173,8 @@ class BootstrapConnector {
 
   // The rest of the timeout. A wait for a connected, silent listener does not count.
   Duration left(Instant now) const { return deadline_ - now; }
+  // So far nothing has come from the listener's address.
+  bool unanswered() const;
 
   std::string peer() const;  // "host:port" of the listener
   // Once confirmed: the last call.

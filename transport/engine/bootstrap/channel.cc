@@ -70,9 +70,6 @@ Error socket_error(std::string_view what, int code) {
   } else if (code == EACCES || code == EPERM) {
     kind = ErrorCode::kPermission;
     cure = "allow this TCP port in the firewall and in the container's policy";
-  } else if (code == ENETUNREACH || code == EHOSTUNREACH) {
-    kind = ErrorCode::kPeer;
-    cure = "check the addresses and the routes of both hosts";
   }
   return {kind, fmt::format("{}: {}: {}", what, std::generic_category().message(code), cure)};
 }

@@ -101,6 +101,11 @@ std::optional<std::string> BootstrapConnector::take_warning(Instant now) {
                      waits() ? fmt::format("{} times ", bootstrap::kLatePeer) : "");
 }
 
+bool BootstrapConnector::unanswered() const {
+  const bool connecting = stage_ == Stage::kWaiting || stage_ == Stage::kConnecting;
+  return connecting && (cure_ == bootstrap::kNoAnswer || cure_ == kUnreachable);
+}
+
 std::string BootstrapConnector::no_connection(std::string_view since) const {
   std::string_view cause = "connected, but silent";
   std::string_view cure =
@@ -155,6 +160,7 @@ BootstrapConnector::Step BootstrapConnector::connect_failed(int error, Instant n
     case ECONNREFUSED:  // not yet started, or its backlog is full
     case ECONNRESET: return try_later(cause, own ? kOtherHost : kRefused, now);
     case ETIMEDOUT: return try_later(cause, bootstrap::kNoAnswer, now);
+    case ENETUNREACH:
     case EHOSTUNREACH:  // its link may be coming up
       return try_later(cause, kUnreachable, now);
     default:

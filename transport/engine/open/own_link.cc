@@ -51,10 +51,11 @@ struct OwnInterface {
   std::string name;
   uint8_t prefix = 0;  // the length of its subnet's prefix, in bits
   std::string subnet;  // "192.0.2.0/24"; empty: it is alone in it
+  bool near = true;    // the peer is in that subnet
 };
 
 // The one with this address.
-OwnInterface interface_of(const Address& address) {
+OwnInterface interface_of(const Address& address, const Address& peer = {}) {
   OwnInterface found;
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return found;
@@ -66,6 +67,7 @@ OwnInterface interface_of(const Address& address) {
     Address network = address;
     for (size_t i = is_ipv4(address) ? kIpv4Prefix.size() : 0; i < mask->ip.size(); ++i) {
       network.ip[i] &= mask->ip[i];
+      found.near &= network.ip[i] == (peer.ip[i] & mask->ip[i]);
       found.prefix = static_cast<uint8_t>(found.prefix + std::popcount(mask->ip[i]));
     }
     found.name = name_of_label(entry->ifa_name);
@@ -132,14 +134,15 @@ bool leaves_by_own(const Address& own, const Address& peer) {
 std::string route_trouble(const std::string& nic, const Address& own, const std::string& peer) {
   const auto to = parse_address(peer);
   if (!to || !sends_by_socket(nic)) return {};
-  const OwnInterface interface = interface_of(own);
+  const OwnInterface interface = interface_of(own, *to);
   const std::string by = outgoing(own, *to);
   if (interface.subnet.empty() || by.empty() || by == "lo" || by == interface.name) return {};
   return fmt::format(
-      "what {0} sends to {1} leaves by {2}, as Linux routes by destination: give {3} a subnet of "
-      "its own, or a rule ('{4} rule add from {5} table 100; {4} route add {6} dev {3} table 100')",
+      "what {0} sends to {1} leaves by {2}, as Linux routes by destination: give {3} {7}a rule "
+      "('{4} rule add from {5} table 100; {4} route add {6} dev {3} table 100')",
       nic, ip_to_string(*to), by, interface.name, is_ipv4(own) ? "ip" : "ip -6", ip_to_string(own),
-      interface.subnet);
+      interface.near ? interface.subnet : "default via ROUTER",
+      interface.near ? "a subnet of its own, or " : "");
 }
 
 }  // namespace pacecar

@@ -202,6 +202,19 @@ TEST(Neighbors, OfARingAreTheEndsOfTheCableBetweenThem) {
   EXPECT_EQ(choose_neighbors(Subnets{{on_cable(4, 1)}, {}}, b, first), std::nullopt);
 }
 
+TEST(Neighbors, TheKernelsRoutesCountOnlyBetweenOthers) {
+  const auto by_own = [](const Address&, const Address&) { return true; };
+  const auto elsewhere = [](const Address&, const Address&) { return false; };
+  for (const auto& kernel : {+by_own, +elsewhere}) {
+    EXPECT_EQ(way_between(on_cable(1, 1), on_cable(1, 2), kernel), Way::kNeighbors);
+    EXPECT_EQ(way_between({}, on_cable(1, 2), kernel), Way::kNeighbors) << "unknown";
+    EXPECT_EQ(way_between(on_cable(1, 1), {}, kernel), Way::kNeighbors) << "unknown";
+  }
+  EXPECT_EQ(way_between(on_cable(1, 1), on_cable(2, 1), by_own), Way::kRouted);
+  EXPECT_EQ(way_between(on_cable(1, 1), on_cable(2, 1), elsewhere), Way::kAstray);
+  EXPECT_EQ(std::max({Way::kAstray, Way::kNeighbors, Way::kRouted}), Way::kAstray);
+}
+
 TEST(Neighbors, BondsOfOneNetworkHaveALaneForEachPair) {
   const std::vector<std::vector<Subnet>> own{{on_cable(1, 1), on_cable(1, 2)}};
   const std::vector<NamedAddress> peer{{1, on_cable(1, 3)}, {2, on_cable(1, 4)}};

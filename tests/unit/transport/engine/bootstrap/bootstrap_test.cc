@@ -222,6 +222,35 @@ TEST(Bootstrap, ListenerIsLonelyOnceAfterThreeSecondsWithoutACaller) {
   EXPECT_FALSE(called.listener->lonely(called.now + Duration::from_s(9)));
 }
 
+TEST(Bootstrap, AListenerIsUnansweredUntilAnythingComesFromItsHost) {
+  BootstrapWorld world;
+  auto connector = world.connect({});
+  EXPECT_TRUE(connector->unanswered());
+  EXPECT_TRUE(eventually([&] {
+    EXPECT_EQ(connector->poll(world.now), std::nullopt);
+    return !connector->unanswered();
+  })) << "the kernel accepts for a listener that is not polled";
+  world.listener.reset();
+  connector = world.connect_through(world.port(), {});
+  ASSERT_EQ(connector->poll(world.now), std::nullopt);
+  EXPECT_FALSE(connector->unanswered()) << "it is refused";
+}
+
+TEST(Bootstrap, ConnectorWaitsForARoute) {
+  test::in_network(test::enter_own_network, [] {
+    BootstrapWorld world;
+    auto contents = bootstrap::parse_handle(world.listener->handle()).value();
+    contents.address.ip[12] = 192;  // 192.0.0.1: this network has a loopback only
+    const auto connector = BootstrapConnector::open(bootstrap::encode_handle(contents), {}, {},
+                                                    BootstrapWorld::kTimeout, {}, world.now);
+    ASSERT_TRUE(connector) << connector.error().message;
+    for (int i = 0; i < 100; ++i) ASSERT_EQ((*connector)->poll(world.now), std::nullopt);
+    EXPECT_TRUE((*connector)->unanswered());
+    EXPECT_THAT((*connector)->take_warning(world.now + bootstrap::kPatience),
+                testing::Optional(HasSubstr("have no route to each other")));
+  });
+}
+
 TEST(Bootstrap, ConnectorDoesNotConnectToItself) {
   test::in_network(test::enter_network_with_one_local_port, expect_connect_times_out);
 }
