@@ -43,8 +43,10 @@ class EmptyPath {
     uint32_t ns = 0;
     bool known = false;
   };
-  static int32_t behind(uint32_t took, uint32_t least) {
-    return static_cast<int32_t>(took - least);
+  // No path becomes so much shorter at once: what seems so was sent seconds ago.
+  static constexpr uint32_t kMostEarly = 1U << 28;  // ns
+  static int64_t behind(uint32_t took, uint32_t least) {
+    return int64_t{took - least + kMostEarly} - kMostEarly;
   }
 
   std::array<Least, kClasses> least_{};

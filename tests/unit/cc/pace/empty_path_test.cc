@@ -61,6 +61,15 @@ TEST(CcPaceEmptyPath, TransitTimesWrapAt32Bits) {
   EXPECT_EQ(path.excess(now, UINT32_MAX - 999, kFull, kMemory), Duration());
 }
 
+// As the kernel holds packets for up to 3 s while nobody answers ARP, such as on a cut link.
+TEST(CcPaceEmptyPath, APacketThatWaitedFor3SecondsIsLateAndNotEarly) {
+  EmptyPath path;
+  const Instant now = Instant::from_ns(1'000'000'000);
+  path.excess(now, 1000, kFull, kMemory);
+  EXPECT_EQ(path.excess(now, 3'000'001'000, kFull, kMemory), Duration::from_s(3));
+  EXPECT_EQ(path.excess(now, 1000, kFull, kMemory), Duration());
+}
+
 // Messages one after another, each announced by a small packet, over a slow link of unknown rate.
 // The sender keeps to its grants.
 class AnnouncedMessages {
