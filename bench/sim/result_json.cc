@@ -13,13 +13,13 @@ namespace pacecar {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FabricCounters, sent, duplicated, corrupted, delayed, marked,
                                    trimmed, delivered, pauses)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NicCounters, data_packets_sent, data_bytes_sent,
-                                   packets_retransmitted, timeouts, acks_sent,
+                                   packets_retransmitted, packets_refused, timeouts, acks_sent,
                                    data_packets_received, data_bytes_received,
                                    silent_packets_received, duplicates, trimmed_packets,
                                    trimmed_in_core, marked_packets, acks_received, malformed,
                                    bad_checksum, forged, replayed, unknown_queue_pair, wrong_source,
                                    out_of_window, out_of_order, completions_full, access_errors)
-static_assert(sizeof(NicCounters) == 23 * sizeof(uint64_t), "a counter is missing above");
+static_assert(sizeof(NicCounters) == 24 * sizeof(uint64_t), "a counter is missing above");
 
 namespace {
 
