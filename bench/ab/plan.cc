@@ -133,25 +133,12 @@ Result<void> check_cells(const Plan& plan, const std::string& file) {
 
 // Variables of an environment, split as a shell does.
 Result<std::vector<std::string>> split_environment(const std::string& text) {
-  std::vector<std::string> words;
-  char quote = 0;
-  bool inside = false;  // of a word
-  for (const char letter : text) {
-    if (quote != 0 ? letter == quote : letter == '\'' || letter == '"') {
-      quote = quote != 0 ? 0 : letter;
-    } else if (quote == 0 && (letter == ' ' || letter == '\t')) {
-      inside = false;
-    } else {
-      if (!inside) words.emplace_back();
-      inside = true;
-      words.back() += letter;
-    }
-  }
-  const auto broken = std::find_if(words.begin(), words.end(), [](const std::string& word) {
+  const auto words = cli::shell_words(text);
+  const bool sound = words && std::ranges::all_of(*words, [](const std::string& word) {
     const size_t equals = word.find('=');
-    return equals == 0 || equals == std::string::npos;
+    return equals != 0 && equals != std::string::npos;
   });
-  if (quote == 0 && broken == words.end()) return words;
+  if (sound) return words;
   return invalid("'{}' is no list of variables: write NAME=value NAME='two words'", text);
 }
 
