@@ -9,7 +9,6 @@
 #include "transport/base/printable.h"
 #include "transport/base/return_if_error.h"
 #include "transport/metrics/metric_table.h"
-#include "transport/metrics/metric_table.h"
 
 namespace pacecar::doctor {
 

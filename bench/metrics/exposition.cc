@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <vector>
@@ -54,8 +53,7 @@ void add_device_counters(Exposition& exposition, std::span<const Row> rows) {
   exposition.family("pacecar_device_events", Type::kCounter,
                     "The device's own counters, of all users of the port.");
   for (const Row& row : rows) {
-    const size_t count = std::min(row.nic->device.size(), kMaxDeviceCounters);
-    for (const auto& [name, value] : std::span(row.nic->device).first(count)) {
+    for (const auto& [name, value] : row.nic->device) {
       std::string labels = row.labels;
       add_label(labels, "counter", name);
       exposition.sample(labels, value);

@@ -29,7 +29,7 @@ class Exposition {
 // Adds name="value" to `labels`, with quotes and backslashes escaped as Prometheus requires.
 void add_label(std::string& labels, std::string_view name, std::string_view value);
 
-// Adds all families of the processes' NICs, with the first kMaxDeviceCounters of each device.
+// Adds all families of the processes' NICs.
 void add_processes(Exposition& exposition, std::span<const ProcessFigures> processes);
 
 }  // namespace pacecar::metrics
